@@ -1,0 +1,41 @@
+# Compiler settings that every target of ours takes, as the interface target strata_options.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_program(MOLD_OR_LLD NAMES mold ld.lld)
+add_library(strata_options INTERFACE)
+target_compile_options(strata_options INTERFACE
+  -Wall -Wextra -Wno-unused-parameter
+  # One rounding per operation, whatever the instruction set: an fma is written as one.
+  -ffp-contract=off)
+target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(strata_options INTERFACE -Wthread-safety)
+endif()
+if(MOLD_OR_LLD MATCHES "mold$")
+  target_link_options(strata_options INTERFACE -fuse-ld=mold)
+elseif(MOLD_OR_LLD MATCHES "lld$")
+  target_link_options(strata_options INTERFACE -fuse-ld=lld)
+endif()
+
+if(STRATA_SANITIZE STREQUAL "address")
+  target_compile_options(strata_options INTERFACE -fsanitize=address,undefined
+    -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(strata_options INTERFACE -fsanitize=address,undefined)
+elseif(STRATA_SANITIZE STREQUAL "thread")
+  target_compile_options(strata_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(strata_options INTERFACE -fsanitize=thread)
+elseif(STRATA_SANITIZE)
+  message(FATAL_ERROR "STRATA_SANITIZE is '${STRATA_SANITIZE}'; it may be address, thread or empty")
+endif()
+
+if(NOT STRATA_PLATFORM)
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    set(STRATA_PLATFORM linux)
+  else()
+    set(STRATA_PLATFORM posix)
+  endif()
+endif()

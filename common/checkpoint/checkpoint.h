@@ -1,0 +1,71 @@
+// A checkpoint folder as on the Hugging Face hub: config.json, generation_config.json,
+// safetensors files, tokenizer files. Reading validates everything before it is used.
+#ifndef STRATA_COMMON_CHECKPOINT_CHECKPOINT_H_
+#define STRATA_COMMON_CHECKPOINT_CHECKPOINT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/model_spec.h"
+
+namespace strata {
+
+// config.json (and generation_config.json, "" if there is none) to a spec. INVALID_ARGUMENT names
+// the field that is wrong; UNIMPLEMENTED names what is not supported yet, and how it was written.
+absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
+                                           std::string_view generation_config_json);
+
+// Where a tensor's bytes are.
+struct TensorEntry {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  std::vector<uint64_t> shape;
+  std::string file;     // Plain file name within the folder.
+  uint64_t offset = 0;  // Of the first byte in the file.
+  uint64_t bytes = 0;
+};
+
+// A checkpoint's files, validated; no weights are read.
+struct Checkpoint {
+  std::string path;
+  std::string config_json;
+  std::string generation_config_json;  // "" when absent.
+  ModelSpec spec;
+  std::vector<TensorEntry> tensors;  // By name, ascending.
+  std::vector<std::string> weight_files;
+  std::vector<std::string> notes;  // For people: unexpected tensors and the like.
+
+  const TensorEntry* Find(std::string_view name) const;
+};
+
+// Opens and validates a folder. Missing tensors are an error that names them (at most ten).
+absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path);
+
+// Which tensors a stage needs. `name` is as in the checkpoint, prefix and all.
+struct StageTensor {
+  std::string name;
+  std::vector<uint64_t> shape;
+};
+// For layers [first, last], with embedding and/or final norm + head (the embedding again when
+// tied).
+std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer,
+                                   uint32_t last_layer, bool embeds, bool heads);
+
+// Parses the header of one safetensors file: `header` is the JSON, `data_bytes` the size of what
+// follows it, `data_start` the offset of the data in the file. Used by OpenCheckpoint and fuzzed.
+absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(std::string_view header,
+                                                                uint64_t data_bytes,
+                                                                uint64_t data_start,
+                                                                std::string_view file);
+
+// cos then sin, each float32 [context, rotary_dim / 2], row-major. Made with our own sin and cos
+// in double, so that every machine makes the same bits.
+std::vector<float> MakeRotaryTables(const RopeSpec& rope, uint32_t context);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_CHECKPOINT_CHECKPOINT_H_

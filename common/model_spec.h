@@ -1,0 +1,103 @@
+// What a model is, as data. A parser of config.json (common/checkpoint) fills it; backends compute
+// any model that it can describe. Const after construction.
+#ifndef STRATA_COMMON_MODEL_SPEC_H_
+#define STRATA_COMMON_MODEL_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+enum class Dtype { kF32, kF16, kBF16, kU8, kI8, kU32, kI32, kI64, kF64 };
+// Bytes of one element.
+size_t DtypeBytes(Dtype dtype);
+// safetensors' name, "BF16".
+const char* DtypeName(Dtype dtype);
+
+enum class NormKind { kRms, kRmsOnePlus };
+enum class ActivationKind { kSilu, kGeluTanh };
+
+enum class RopeScaling { kNone, kLlama3 };
+
+// How positions become rotations. Angles are position * inverse_frequency[i], i < rotary_dim / 2;
+// half-rotation: dimension i is paired with i + rotary_dim / 2.
+struct RopeSpec {
+  uint32_t rotary_dim = 0;  // Even, <= head_dim.
+  double theta = 10000.0;
+  RopeScaling scaling = RopeScaling::kNone;
+  // For kLlama3; see shared facts: wavelengths below original/high keep their frequency, above
+  // original/low are divided by factor, between are interpolated.
+  double factor = 1.0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  double original_context = 0.0;
+  bool operator==(const RopeSpec&) const = default;
+};
+
+enum class KvKind { kFull, kWindow, kMla };
+
+// Layers that keep KV alike share a group, and so a page table.
+struct KvGroupSpec {
+  KvKind kind = KvKind::kFull;
+  uint32_t window = 0;  // Keys seen, own included; 0 for kFull.
+  bool operator==(const KvGroupSpec&) const = default;
+};
+// "full", "window-4096", "mla".
+std::string KvGroupName(const KvGroupSpec& group);
+
+struct AttentionSpec {
+  uint32_t heads = 0;
+  uint32_t kv_heads = 0;  // Divides heads.
+  uint32_t head_dim = 0;
+  float scale = 0;  // Multiplies q.k; usually head_dim^-1/2.
+  float soft_cap = 0;  // 0: none.
+  uint32_t kv_group = 0;  // Index into ModelSpec::kv_groups.
+  bool rotates = true;
+  bool qkv_bias = false;
+  bool out_bias = false;
+  RopeSpec rope;
+};
+
+struct MlpSpec {
+  uint32_t ffn = 0;
+  ActivationKind activation = ActivationKind::kSilu;
+  bool bias = false;
+  uint32_t experts = 0;       // 0: dense. Others are refused until a backend has them.
+  uint32_t experts_used = 0;
+};
+
+// One decoder block: x += attention(norm(x)); x += mlp(norm(x)).
+struct LayerSpec {
+  NormKind norm = NormKind::kRms;
+  float norm_eps = 1e-5f;
+  AttentionSpec attention;
+  MlpSpec mlp;
+};
+
+struct ModelSpec {
+  std::string family;  // "llama"
+  uint32_t hidden = 0;
+  uint32_t vocab = 0;
+  uint32_t context = 0;  // max_position_embeddings.
+  bool tied_head = false;
+  NormKind final_norm = NormKind::kRms;
+  float final_norm_eps = 1e-5f;
+  float final_soft_cap = 0;  // 0: none.
+  std::vector<LayerSpec> layers;
+  std::vector<KvGroupSpec> kv_groups;
+  // Prefix of the decoder's tensor names: "" or, say, "llm.".
+  std::string tensor_prefix;
+  std::optional<uint32_t> bos_id;
+  std::vector<uint32_t> eos_ids;  // generation_config's over config's.
+};
+
+// Bytes of K and V that one token needs in the layers [first, last] of `group`, 2 or 4 bytes an
+// element.
+uint64_t KvBytesPerToken(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
+                         uint32_t group, uint32_t element_bytes);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_MODEL_SPEC_H_

@@ -1,0 +1,101 @@
+#include "common/status.h"
+
+#include <utility>
+
+namespace strata {
+namespace {
+
+constexpr char kDetailUrl[] = "type.googleapis.com/strata.v1.ErrorDetail";
+
+absl::string_view ToAbsl(std::string_view s) { return {s.data(), s.size()}; }
+
+}  // namespace
+
+Error::Error(absl::StatusCode code, std::string_view reason, std::string_view message) {
+  detail_.set_code(static_cast<uint32_t>(code));
+  detail_.set_reason(std::string(reason));
+  detail_.set_message(std::string(message));
+}
+
+Error&& Error::Node(std::string_view node) && {
+  detail_.set_node(std::string(node));
+  return std::move(*this);
+}
+
+Error&& Error::Limit(std::string_view limit) && {
+  detail_.set_limit(std::string(limit));
+  return std::move(*this);
+}
+
+Error&& Error::Hint(std::string_view hint) && {
+  detail_.set_hint(std::string(hint));
+  return std::move(*this);
+}
+
+Error&& Error::RequestId(std::string_view request_id) && {
+  detail_.set_request_id(std::string(request_id));
+  return std::move(*this);
+}
+
+Error&& Error::Fact(std::string_view key, std::string_view value) && {
+  (*detail_.mutable_facts())[std::string(key)] = std::string(value);
+  return std::move(*this);
+}
+
+Error&& Error::Fact(std::string_view key, uint64_t value) && {
+  return std::move(*this).Fact(key, std::to_string(value));
+}
+
+Error::operator absl::Status() const { return StatusOf(detail_); }
+
+v1::ErrorDetail DetailOf(const absl::Status& status) {
+  v1::ErrorDetail detail;
+  if (auto payload = status.GetPayload(kDetailUrl);
+      payload.has_value() && detail.ParseFromString(std::string(*payload))) {
+    return detail;
+  }
+  detail.set_code(static_cast<uint32_t>(status.code()));
+  detail.set_message(std::string(status.message()));
+  return detail;
+}
+
+absl::Status StatusOf(const v1::ErrorDetail& detail) {
+  auto code = static_cast<absl::StatusCode>(detail.code());
+  if (detail.code() == 0 || detail.code() > 16) {
+    code = absl::StatusCode::kUnknown;
+  }
+  absl::Status status(code, ToAbsl(detail.message()));
+  status.SetPayload(kDetailUrl, absl::Cord(detail.SerializeAsString()));
+  return status;
+}
+
+std::string ReasonOf(const absl::Status& status) { return DetailOf(status).reason(); }
+
+std::string Describe(const absl::Status& status) {
+  const v1::ErrorDetail detail = DetailOf(status);
+  std::string line = detail.message();
+  if (line.empty()) {
+    line = absl::StatusCodeToString(status.code());
+  }
+  if (!detail.node().empty() && line.find(detail.node()) == std::string::npos) {
+    line += " (node " + detail.node() + ")";
+  }
+  if (!detail.limit().empty()) {
+    line += " [" + detail.limit() + "]";
+  }
+  if (!detail.hint().empty()) {
+    line += "; " + detail.hint();
+  }
+  return line;
+}
+
+absl::Status Annotate(const absl::Status& status, std::string_view where) {
+  if (status.ok()) {
+    return status;
+  }
+  v1::ErrorDetail detail = DetailOf(status);
+  detail.set_message(std::string(where) + ": " + detail.message());
+  return StatusOf(detail);
+}
+
+}  // namespace strata

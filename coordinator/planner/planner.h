@@ -1,0 +1,71 @@
+// Places a model's layers on nodes. Pure: a function of a snapshot. Algorithms and their sources:
+// docs/ARCHITECTURE.md, "Placing layers".
+#ifndef STRATA_COORDINATOR_PLANNER_PLANNER_H_
+#define STRATA_COORDINATOR_PLANNER_PLANNER_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model_spec.h"
+#include "strata/v1/types.pb.h"
+
+namespace strata {
+
+// A node as the planner sees it.
+struct PlannerNode {
+  std::string name;
+  uint64_t incarnation = 0;
+  std::string device = "cpu";
+  std::string numerics;         // "cpu-1"; nodes of different numerics are not mixed in one plan.
+  uint64_t free_bytes = 0;      // Memory that weights, KV and buffers may still take.
+  double read_bytes_per_s = 0;  // > 0.
+  double flops_per_s = 0;       // > 0.
+};
+
+// One way, from a node to another; the coordinator is index kCoordinator.
+struct PlannerLink {
+  double latency_ms = 0.1;
+  double bytes_per_s = 1e9;
+};
+
+struct PlannerCluster {
+  std::vector<PlannerNode> nodes;
+  // links[i][j], i and j in [0, nodes.size()]; the last index is the coordinator.
+  std::vector<std::vector<PlannerLink>> links;
+};
+
+// Bytes and work of the model's parts, as stored on a node.
+struct PlannerModel {
+  ModelSpec spec;
+  std::vector<uint64_t> layer_bytes;  // Weights of each layer, as packed.
+  std::vector<double> layer_flops;    // For one token, without attention over the context.
+  uint64_t embed_bytes = 0;           // Held by the first stage.
+  uint64_t head_bytes = 0;            // Final norm and head, held by the last stage (tied too).
+  double head_flops = 0;
+  uint32_t kv_element_bytes = 2;
+  std::string weight_format;          // For the numerics class: "bf16", ...
+  std::string head_format;
+  std::string activations;            // "f32"
+  std::string kv_format;              // "f16"
+};
+
+struct PlannerRequest {
+  v1::LoadOptions options;    // Complete: context, sessions, kv_tokens, max_batch_tokens set.
+  uint32_t max_in_flight_extra = 1;  // Steps in flight are stages + this.
+};
+
+// The plan (epoch 0), or why there is none: RESOURCE_EXHAUSTED with how much is missing and which
+// node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's name.
+absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
+                                  const PlannerRequest& request);
+
+// Memory of a stage besides weights and KV: activations, scratch and queues, in bytes.
+uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                            uint32_t context);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_PLANNER_PLANNER_H_

@@ -1,0 +1,40 @@
+// Chat templates: the Jinja that published checkpoints use, as transformers runs it, with limits
+// on everything. Const after construction; any thread.
+#ifndef STRATA_COORDINATOR_TEMPLATE_CHAT_TEMPLATE_H_
+#define STRATA_COORDINATOR_TEMPLATE_CHAT_TEMPLATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace strata {
+
+struct TemplateLimits {
+  uint64_t max_steps = 2'000'000;          // Nodes evaluated.
+  size_t max_output_bytes = 8 << 20;
+  size_t max_value_bytes = 16 << 20;       // Any one string or list, and all live ones together.
+  int max_depth = 200;                     // Nesting of source and of evaluation.
+  size_t max_source_bytes = 1 << 20;
+};
+
+class ChatTemplate {
+ public:
+  virtual ~ChatTemplate() = default;
+  // Renders with the members of `variables` (an object; key order is kept). `messages` ([]),
+  // `tools` (none), `documents` (none) and `add_generation_prompt` (false) are always defined.
+  // `now`: seconds since 1970, UTC, for strftime_now. An error carries raise_exception's argument
+  // as its message, or what and where (line).
+  virtual absl::StatusOr<std::string> Render(const nlohmann::ordered_json& variables,
+                                             int64_t now) const = 0;
+};
+
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ParseChatTemplate(std::string_view source,
+                                                                const TemplateLimits& limits = {});
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TEMPLATE_CHAT_TEMPLATE_H_

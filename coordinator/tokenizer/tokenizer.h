@@ -1,0 +1,51 @@
+// tokenizer.json to token ids and back. Const after construction; any thread.
+#ifndef STRATA_COORDINATOR_TOKENIZER_TOKENIZER_H_
+#define STRATA_COORDINATOR_TOKENIZER_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace strata {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Ids of `text` (UTF-8; INVALID_ARGUMENT with the byte offset otherwise). With
+  // `add_special_tokens` the post-processor's template applies; added tokens inside the text are
+  // found in either case.
+  virtual absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text,
+                                                       bool add_special_tokens) const = 0;
+  // Ids past the vocabulary decode to nothing.
+  virtual std::string Decode(std::span<const uint32_t> ids, bool skip_special_tokens) const = 0;
+
+  // Decodes ids as they come: never emits half a character, nor takes anything back.
+  class Stream {
+   public:
+    virtual ~Stream() = default;
+    // What can be said after one more id.
+    virtual std::string Add(uint32_t id) = 0;
+    // What is left at the end.
+    virtual std::string Finish() = 0;
+  };
+  // `context` (a prompt, may be empty) is decoded before and not shown. The tokenizer outlives it.
+  virtual std::unique_ptr<Stream> NewStream(std::span<const uint32_t> context,
+                                            bool skip_special_tokens) const = 0;
+
+  virtual std::optional<uint32_t> TokenToId(std::string_view token) const = 0;
+  virtual uint32_t vocab_size() const = 0;  // Added tokens included.
+};
+
+// From the bytes of a tokenizer.json. What is not supported is refused by name.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_TOKENIZER_H_

@@ -1,0 +1,163 @@
+// The one seam to devices: a backend loads a stage's weights and computes steps on it, one named
+// step of a decoder block at a time. How it keeps weights and KV (panels, pages in memory, device
+// buffers, lazy arrays) is its own affair; what is shared is the page *numbers* of the worker's
+// KvPool and the LayerSpec it is given. docs/ARCHITECTURE.md, "Backends", says how CUDA and MLX
+// fit it.
+#ifndef STRATA_WORKER_BACKEND_BACKEND_H_
+#define STRATA_WORKER_BACKEND_BACKEND_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/model_spec.h"
+#include "strata/v1/types.pb.h"
+
+namespace strata {
+
+using PageId = uint32_t;
+
+// A tensor as a checkpoint has it. `data` may be unaligned: never cast it to a wider type.
+struct TensorView {
+  Dtype dtype = Dtype::kF32;
+  std::vector<uint64_t> shape;
+  const uint8_t* data = nullptr;  // Little-endian, row-major, `bytes` of them.
+  size_t bytes = 0;
+};
+
+// Where a backend reads weights. Views stay valid as long as the source. Any thread.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  // NOT_FOUND names the tensor.
+  virtual absl::StatusOr<TensorView> Find(std::string_view name) const = 0;
+};
+
+// What one stage is.
+struct StageSpec {
+  ModelSpec model;
+  uint32_t first_layer = 0;  // Inclusive.
+  uint32_t last_layer = 0;   // Inclusive.
+  bool embeds = false;       // The first stage: has the embedding.
+  bool heads = false;        // The last stage: has final norm and head.
+  uint32_t context = 0;      // Tokens of the longest sequence.
+  std::vector<uint64_t> kv_pages;  // By KV group of the model.
+  v1::KvDtype kv_dtype = v1::KV_DTYPE_F16;
+  v1::Quantize quantize = v1::QUANTIZE_NONE;
+  v1::Activations activations = v1::ACTIVATIONS_F32;
+  uint32_t max_batch_tokens = 0;  // Most rows of a batch.
+  uint32_t max_batch_items = 0;
+  // Rotary tables as shipped: cos then sin, each float32 [context, rotary_dim / 2].
+  std::span<const float> rotary;
+};
+
+// One sequence's page table for one KV group. Page i of `pages` holds positions
+// [(first_page + i) * 16, (first_page + i + 1) * 16).
+struct PageTableView {
+  uint32_t first_page = 0;  // Pages before it were freed behind a window.
+  std::span<const PageId> pages;
+};
+
+// One sequence's rows of a batch. Its pages already cover position + rows.
+struct BatchItem {
+  uint32_t first_row = 0;
+  uint32_t rows = 0;
+  uint32_t position = 0;  // Of first_row; row r is at position + r - first_row.
+  std::span<const PageTableView> tables;  // By KV group.
+};
+
+// What is computed at once. Everything it points to stays valid until Shard::Read... returned.
+struct Batch {
+  uint32_t rows = 0;
+  std::span<const uint32_t> token_ids;  // One a row; checked against the vocabulary before.
+  std::span<const BatchItem> items;     // Cover the rows, in order, without overlap.
+};
+
+// One loaded stage. A step is, by one thread:
+//   Begin; Embed or SetResidual; for each layer: Attention, Mlp; then ReadResidual, or Head and
+//   ReadLogits.
+// Every call but the Read...s may return before its work is done (a stream of a device, a lazy
+// graph); calls take effect in order. A failed call leaves KV of the batch's own rows undefined
+// and nothing else. No result depends on the batch's other rows.
+class Shard {
+ public:
+  virtual ~Shard() = default;
+
+  virtual absl::Status Begin(const Batch& batch) = 0;
+  // Residual stream := embeddings of the batch's token ids. First stage only.
+  virtual absl::Status Embed() = 0;
+  // Residual stream := `values`, float32 [rows, hidden], copied before it returns.
+  virtual absl::Status SetResidual(std::span<const float> values) = 0;
+  // residual += attention(norm(residual)), appending K and V of the rows to the pages. `layer` is
+  // the model's index.
+  virtual absl::Status Attention(uint32_t layer) = 0;
+  // residual += mlp(norm(residual)).
+  virtual absl::Status Mlp(uint32_t layer) = 0;
+  // Waits, and copies the residual stream, float32 [rows, hidden].
+  virtual absl::Status ReadResidual(std::span<float> out) = 0;
+  // Final norm and head of these rows (ascending). Last stage only.
+  virtual absl::Status Head(std::span<const uint32_t> rows) = 0;
+  // Waits, and copies the logits, float32 [rows of Head, vocab].
+  virtual absl::Status ReadLogits(std::span<float> out) = 0;
+
+  // Copies a page of all the group's layers, between steps: copy-on-write of shared pages.
+  virtual absl::Status CopyPage(uint32_t group, PageId from, PageId to) = 0;
+
+  // Bytes held: weights, KV, scratch.
+  virtual uint64_t MemoryBytes() const = 0;
+};
+
+// Called during Load, from the loading thread, with bytes done of total.
+using LoadProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+
+// What a backend measures about its device, for the planner.
+struct DeviceSpeed {
+  double read_bytes_per_s = 0;
+  double flops_per_s = 0;  // float32 fma, 2 an fma.
+};
+
+// A kind of device. Any thread; shards of one backend may compute at the same time only if they
+// share no threads: the worker runs one step at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;      // "cpu"
+  virtual std::string isa() const = 0;       // "avx512"
+  virtual std::string numerics() const = 0;  // "cpu-1": name and numerics version.
+  virtual uint32_t threads() const = 0;
+
+  // Why it could not compute this, or ok; does not look at weights' values.
+  virtual absl::Status Supports(const StageSpec& spec) const = 0;
+  // Reads, checks and packs the weights, and allocates KV and scratch: nothing is allocated per
+  // step after it. RESOURCE_EXHAUSTED when memory is short.
+  virtual absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec,
+                                                      const TensorSource& weights,
+                                                      const LoadProgressFn& progress) = 0;
+  // Takes about `seconds`.
+  virtual DeviceSpeed MeasureSpeed(double seconds) = 0;
+};
+
+struct BackendOptions {
+  uint32_t threads = 0;  // 0: the cores this process may use.
+  std::string isa;       // "" : the best; else as STRATA_CPU_ISA.
+};
+
+// "auto", "cpu", "cuda" or "mlx". A backend that this build lacks is UNIMPLEMENTED and says how to
+// get it; an instruction set that the machine lacks is INVALID_ARGUMENT.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
+                                                     const BackendOptions& options);
+
+// One per backend; linked from its folder, or from a file that says it is absent.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options);
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
+absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options);
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_BACKEND_BACKEND_H_
