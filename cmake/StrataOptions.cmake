@@ -12,6 +12,9 @@ target_compile_options(strata_options INTERFACE
   -ffp-contract=off)
 target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(strata_options INTERFACE -Wno-restrict)  # False alarms: GCC bug 105651.
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(strata_options INTERFACE -Wthread-safety)
 endif()

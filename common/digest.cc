@@ -97,8 +97,8 @@ uint32_t Crc32cPortable(uint32_t crc, const void* data, size_t bytes) {
   uint32_t c = ~crc;
   const auto& t = kTables.t;
   for (; bytes >= 8; bytes -= 8, p += 8) {
-    const uint32_t low = c ^ (uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 |
-                              uint32_t{p[3]} << 24);
+    const uint32_t low =
+        c ^ (uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24);
     c = t[7][low & 255] ^ t[6][(low >> 8) & 255] ^ t[5][(low >> 16) & 255] ^ t[4][low >> 24] ^
         t[3][p[4]] ^ t[2][p[5]] ^ t[1][p[6]] ^ t[0][p[7]];
   }

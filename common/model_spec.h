@@ -51,8 +51,8 @@ struct AttentionSpec {
   uint32_t heads = 0;
   uint32_t kv_heads = 0;  // Divides heads.
   uint32_t head_dim = 0;
-  float scale = 0;  // Multiplies q.k; usually head_dim^-1/2.
-  float soft_cap = 0;  // 0: none.
+  float scale = 0;        // Multiplies q.k; usually head_dim^-1/2.
+  float soft_cap = 0;     // 0: none.
   uint32_t kv_group = 0;  // Index into ModelSpec::kv_groups.
   bool rotates = true;
   bool qkv_bias = false;
@@ -64,7 +64,7 @@ struct MlpSpec {
   uint32_t ffn = 0;
   ActivationKind activation = ActivationKind::kSilu;
   bool bias = false;
-  uint32_t experts = 0;       // 0: dense. Others are refused until a backend has them.
+  uint32_t experts = 0;  // 0: dense. Others are refused until a backend has them.
   uint32_t experts_used = 0;
 };
 

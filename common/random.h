@@ -12,9 +12,7 @@ namespace strata {
 uint64_t Philox(uint64_t seed, uint32_t choice, uint32_t position);
 
 // In [0, 1), of 53 random bits.
-inline double UniformDouble(uint64_t bits) {
-  return static_cast<double>(bits >> 11) * 0x1.0p-53;
-}
+inline double UniformDouble(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1.0p-53; }
 
 }  // namespace strata
 

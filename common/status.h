@@ -62,11 +62,11 @@ absl::Status Annotate(const absl::Status& status, std::string_view where);
 #define STRATA_CONCAT_(a, b) STRATA_CONCAT_INNER_(a, b)
 
 // Returns the status of `expr` from the enclosing function unless it is ok.
-#define RETURN_IF_ERROR(expr)                          \
-  do {                                                 \
+#define RETURN_IF_ERROR(expr)                           \
+  do {                                                  \
     if (absl::Status status_ = (expr); !status_.ok()) { \
-      return status_;                                  \
-    }                                                  \
+      return status_;                                   \
+    }                                                   \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto x, F()): x = *F(), or returns its status.

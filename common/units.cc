@@ -24,7 +24,8 @@ constexpr Unit kSizes[] = {{"B", 1},
                            {"MB", 1e6},
                            {"GB", 1e9},
                            {"TB", 1e12}};
-constexpr Unit kDurations[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+constexpr Unit kDurations[] = {{"ns", 1},  {"us", 1e3}, {"ms", 1e6},
+                               {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
 
 // The number at the start of `text` and what follows it; false if there is none.
 bool SplitNumber(std::string_view text, double* number, std::string_view* unit) {

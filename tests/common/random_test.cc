@@ -8,7 +8,8 @@ namespace strata {
 namespace {
 
 TEST(Random, PhiloxMatchesThePublishedKnownAnswer) {
-  // Random123's kat_vectors: philox4x32 10, counter 0, key 0 -> 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
+  // Random123's kat_vectors: philox4x32 10, counter 0, key 0 -> 6627e8d5 e169c58d bc57ac4c
+  // 9b00dbd8.
   EXPECT_EQ(Philox(0, 0, 0), 0xe169c58d6627e8d5u);
 }
 

@@ -1,0 +1,240 @@
+#include "common/app/flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include <CLI/CLI.hpp>
+
+#include "common/status.h"
+#include "common/units.h"
+
+namespace strata {
+namespace {
+
+using SetFn = std::function<absl::Status(const std::string&)>;
+
+absl::Status BadValue(const std::string& what) {
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAG", what);
+}
+
+std::string EnvName(const std::string& prefix, std::string name) {
+  for (char& c : name) {
+    c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return prefix + name;
+}
+
+// A TOML value as the text that a flag would have.
+std::optional<std::string> TomlText(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return std::to_string(number->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  return std::nullopt;
+}
+
+}  // namespace
+
+class Flags::Impl {
+ public:
+  Impl(std::string program, std::string env_prefix, std::string description, std::string footer)
+      : program_(std::move(program)), env_prefix_(std::move(env_prefix)) {
+    app_.description(std::move(description));
+    app_.name(program_);
+    app_.footer(std::move(footer));
+    app_.set_version_flag("--version", program_ + " " + kVersion);
+    app_.add_option("--config", config_path_, "Read flags from this TOML file: name = \"value\"");
+  }
+
+  void Add(const std::string& name, const std::string& help, const std::string& shown,
+           const std::string& type, SetFn set) {
+    Entry& entry = entries_[name];
+    entry.set = std::move(set);
+    std::string text = help + " [" + EnvName(env_prefix_, name) + "]";
+    if (!shown.empty()) {
+      text += " (default " + shown + ")";
+    }
+    entry.option = app_.add_option("--" + name, entry.text, text);
+    entry.option->type_name(type);
+  }
+
+  void AddSwitch(const std::string& name, const std::string& help, SetFn set) {
+    Entry& entry = entries_[name];
+    entry.set = std::move(set);
+    entry.option =
+        app_.add_flag("--" + name, entry.flag, help + " [" + EnvName(env_prefix_, name) + "]");
+    entry.is_switch = true;
+  }
+
+  std::optional<int> Parse(int argc, const char* const* argv, const GetEnvFn& get_env) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      std::fputs(app_.help().c_str(), stdout);
+      return 0;
+    } catch (const CLI::CallForVersion&) {
+      std::printf("%s %s\n", program_.c_str(), kVersion);
+      return 0;
+    } catch (const CLI::ParseError& error) {
+      return Refuse(error.what());
+    }
+    std::map<std::string, std::string> file;
+    if (!config_path_.empty()) {
+      if (auto refused = ReadFile(&file); refused.has_value()) {
+        return refused;
+      }
+    }
+    for (auto& [name, entry] : entries_) {
+      std::string value;
+      std::string where = "--" + name;
+      const std::string env = EnvName(env_prefix_, name);
+      if (entry.option->count() > 0) {
+        value = entry.is_switch ? (entry.flag ? "true" : "false") : entry.text;
+      } else if (const char* set = get_env(env.c_str()); set != nullptr) {
+        value = set;
+        where = env;
+      } else if (auto it = file.find(name); it != file.end()) {
+        value = it->second;
+        where = config_path_ + ": " + name;
+      } else {
+        continue;
+      }
+      entry.given = true;
+      if (absl::Status status = entry.set(value); !status.ok()) {
+        return Refuse(where + ": " + Describe(status));
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool IsSet(const std::string& name) const {
+    const auto it = entries_.find(name);
+    return it != entries_.end() && it->second.given;
+  }
+
+ private:
+  struct Entry {
+    SetFn set;
+    std::string text;
+    bool flag = false;
+    bool is_switch = false;
+    bool given = false;
+    CLI::Option* option = nullptr;
+  };
+
+  std::optional<int> ReadFile(std::map<std::string, std::string>* values) {
+    const toml::parse_result result = toml::parse_file(config_path_);
+    if (!result) {
+      return Refuse(config_path_ + ": " + std::string(result.error().description()));
+    }
+    for (const auto& [key, node] : result.table()) {
+      const std::string name(key.str());
+      if (entries_.find(name) == entries_.end()) {
+        return Refuse(config_path_ + ": there is no flag '" + name + "'");
+      }
+      auto text = TomlText(node);
+      if (!text.has_value()) {
+        return Refuse(config_path_ + ": " + name + " must be a text, a number or a boolean");
+      }
+      (*values)[name] = *std::move(text);
+    }
+    return std::nullopt;
+  }
+
+  int Refuse(std::string what) const {
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    std::fprintf(stderr, "%s: %s; see %s --help\n", program_.c_str(), what.c_str(),
+                 program_.c_str());
+    return 2;
+  }
+
+  const std::string program_;
+  const std::string env_prefix_;
+  CLI::App app_;
+  std::string config_path_;
+  std::map<std::string, Entry> entries_;
+};
+
+Flags::Flags(std::string program, std::string env_prefix, std::string description,
+             std::string footer)
+    : impl_(std::make_unique<Impl>(std::move(program), std::move(env_prefix),
+                                   std::move(description), std::move(footer))) {}
+Flags::~Flags() = default;
+
+void Flags::Text(const std::string& name, std::string* target, const std::string& help) {
+  impl_->Add(name, help, *target, "TEXT", [target](const std::string& value) {
+    *target = value;
+    return absl::OkStatus();
+  });
+}
+
+void Flags::Switch(const std::string& name, bool* target, const std::string& help) {
+  impl_->AddSwitch(name, help, [target](const std::string& value) -> absl::Status {
+    if (value != "true" && value != "false" && value != "1" && value != "0") {
+      return BadValue("'" + value + "' is neither true nor false");
+    }
+    *target = value == "true" || value == "1";
+    return absl::OkStatus();
+  });
+}
+
+void Flags::Number(const std::string& name, uint64_t* target, const std::string& help) {
+  impl_->Add(name, help, std::to_string(*target), "N",
+             [target](const std::string& value) -> absl::Status {
+               uint64_t number = 0;
+               const char* end = value.data() + value.size();
+               auto [rest, error] = std::from_chars(value.data(), end, number);
+               if (error != std::errc() || rest != end) {
+                 return BadValue("'" + value + "' is no whole number");
+               }
+               *target = number;
+               return absl::OkStatus();
+             });
+}
+
+void Flags::Size(const std::string& name, uint64_t* target, const std::string& help,
+                 const std::string& zero_means) {
+  impl_->Add(name, help, *target == 0 ? zero_means : FormatSize(*target), "SIZE",
+             [target](const std::string& value) -> absl::Status {
+               ASSIGN_OR_RETURN(*target, ParseSize(value));
+               return absl::OkStatus();
+             });
+}
+
+void Flags::Duration(const std::string& name, std::chrono::nanoseconds* target,
+                     const std::string& help) {
+  impl_->Add(name, help, FormatDuration(*target), "TIME",
+             [target](const std::string& value) -> absl::Status {
+               ASSIGN_OR_RETURN(*target, ParseDuration(value));
+               return absl::OkStatus();
+             });
+}
+
+void Flags::Choice(const std::string& name, std::string* target, std::vector<std::string> choices,
+                   const std::string& help) {
+  std::string type;
+  for (const std::string& choice : choices) {
+    type += (type.empty() ? "" : "|") + choice;
+  }
+  impl_->Add(name, help, *target, type,
+             [target, choices, type](const std::string& value) -> absl::Status {
+               if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+                 return BadValue("'" + value + "' is none of " + type);
+               }
+               *target = value;
+               return absl::OkStatus();
+             });
+}
+
+std::optional<int> Flags::Parse(int argc, const char* const* argv, const GetEnvFn& get_env) {
+  return impl_->Parse(argc, argv, get_env);
+}
+
+bool Flags::IsSet(const std::string& name) const { return impl_->IsSet(name); }
+
+}  // namespace strata

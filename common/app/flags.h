@@ -1,0 +1,58 @@
+// Flags of a process: the command line beats the environment, which beats the file given with
+// --config (TOML), which beats the default. Unknown flags and keys are refused.
+#ifndef STRATA_COMMON_APP_FLAGS_H_
+#define STRATA_COMMON_APP_FLAGS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+inline constexpr char kVersion[] = "0.1.0";
+
+// Looks up an environment variable; getenv, handed in.
+using GetEnvFn = std::function<const char*(const char*)>;
+
+class Flags {
+ public:
+  // `env_prefix` as in "STRATA_WORKER_": --data-dir is STRATA_WORKER_DATA_DIR.
+  Flags(std::string program, std::string env_prefix, std::string description,
+        std::string footer = "");
+  ~Flags();
+  Flags(const Flags&) = delete;
+  Flags& operator=(const Flags&) = delete;
+
+  // Each registers --NAME; the target's present value is the default, shown in --help. Targets
+  // outlive this. `name` without dashes.
+  void Text(const std::string& name, std::string* target, const std::string& help);
+  void Switch(const std::string& name, bool* target, const std::string& help);
+  void Number(const std::string& name, uint64_t* target, const std::string& help);
+  // "8GiB"; 0 prints as `zero_means`.
+  void Size(const std::string& name, uint64_t* target, const std::string& help,
+            const std::string& zero_means = "0");
+  // "500ms".
+  void Duration(const std::string& name, std::chrono::nanoseconds* target, const std::string& help);
+  // A text that is one of `choices`.
+  void Choice(const std::string& name, std::string* target, std::vector<std::string> choices,
+              const std::string& help);
+
+  // Fills the targets. A value: exit with it at once (0 after --help or --version, 2 after wrong
+  // use, which was said on stderr).
+  std::optional<int> Parse(int argc, const char* const* argv, const GetEnvFn& get_env);
+
+  // Whether the user gave a value, by whichever way.
+  bool IsSet(const std::string& name) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_APP_FLAGS_H_

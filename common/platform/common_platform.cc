@@ -1,0 +1,92 @@
+// The part that is the same everywhere.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "common/platform/platform.h"
+#include "common/status.h"
+
+namespace strata {
+
+std::string PlatformName() {
+  utsname name{};
+  if (uname(&name) != 0) {
+    return "unknown";
+  }
+  std::string system = name.sysname;
+  std::transform(system.begin(), system.end(), system.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return system + "-" + name.machine;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  if (gethostname(name, sizeof(name) - 1) != 0) {
+    return "";
+  }
+  return name;
+}
+
+absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(
+    const std::string& directory) {
+  std::error_code error;
+  const bool created = std::filesystem::create_directories(directory, error);
+  if (error) {
+    return Error(absl::StatusCode::kFailedPrecondition, "DATA_DIR",
+                 "cannot create the data directory " + directory + ": " + error.message())
+        .Hint("choose another with --data-dir");
+  }
+  if (created) {
+    std::filesystem::permissions(directory, std::filesystem::perms::owner_all, error);
+  }
+  const std::string path = directory + "/lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return Error(absl::StatusCode::kFailedPrecondition, "DATA_DIR",
+                 "cannot open " + path + ": " + std::strerror(errno))
+        .Hint("choose another directory with --data-dir");
+  }
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    char holder[64] = {};
+    const ssize_t n = pread(fd, holder, sizeof(holder) - 1, 0);
+    close(fd);
+    const std::string pid =
+        n > 0 ? std::string(holder, strcspn(holder, "\n")) : std::string("another process");
+    return Error(absl::StatusCode::kFailedPrecondition, "DATA_DIR_LOCKED",
+                 "the data directory " + directory + " is in use by process " + pid)
+        .Hint("stop that process, or choose another directory with --data-dir");
+  }
+  const std::string pid = std::to_string(getpid()) + "\n";
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
+    const std::string why = std::strerror(errno);
+    close(fd);
+    return Error(absl::StatusCode::kFailedPrecondition, "DATA_DIR",
+                 "cannot write " + path + ": " + why)
+        .Hint("free some disk space, or choose another directory with --data-dir");
+  }
+  return std::unique_ptr<DirectoryLock>(new DirectoryLock(fd));
+}
+
+DirectoryLock::~DirectoryLock() { close(fd_); }
+
+std::string DefaultDataDir(const std::string& name, const char* (*get_env)(const char*)) {
+  if (const char* state = get_env("STATE_DIRECTORY"); state != nullptr && *state != '\0') {
+    return state;
+  }
+  if (const char* xdg = get_env("XDG_DATA_HOME"); xdg != nullptr && *xdg != '\0') {
+    return std::string(xdg) + "/strata/" + name;
+  }
+  if (const char* home = get_env("HOME"); home != nullptr && *home != '\0') {
+    return std::string(home) + "/.local/share/strata/" + name;
+  }
+  return "/var/lib/strata/" + name;
+}
+
+}  // namespace strata

@@ -1,0 +1,48 @@
+// What differs between systems. linux_platform.cc uses /proc and cgroups; posix_platform.cc only
+// what POSIX and sysconf have, and is built and tested on Linux too (STRATA_PLATFORM=posix), so
+// that a port is one file.
+#ifndef STRATA_COMMON_PLATFORM_PLATFORM_H_
+#define STRATA_COMMON_PLATFORM_PLATFORM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace strata {
+
+// Memory that this process may still take: the smaller of what the system has available and what
+// its cgroup allows. 0 when it cannot be told.
+uint64_t AvailableMemoryBytes();
+// Resident memory of this process; 0 when it cannot be told.
+uint64_t ResidentMemoryBytes();
+// Cores that this process may use: affinity and cgroup quota, at least 1.
+uint32_t UsableCores();
+// "linux-x86_64".
+std::string PlatformName();
+// "" when it cannot be told.
+std::string HostName();
+
+// A data directory in use. Released with the object, or with the process.
+class DirectoryLock {
+ public:
+  // Creates `directory` (and parents) with mode 0700 and locks DIRECTORY/lock. FAILED_PRECONDITION
+  // says which process holds it.
+  static absl::StatusOr<std::unique_ptr<DirectoryLock>> Acquire(const std::string& directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  explicit DirectoryLock(int fd) : fd_(fd) {}
+  const int fd_;
+};
+
+// $XDG_DATA_HOME or ~/.local/share, then "/strata/NAME"; /var/lib/strata when systemd's
+// STATE_DIRECTORY says so. `get_env` is getenv, handed in.
+std::string DefaultDataDir(const std::string& name, const char* (*get_env)(const char*));
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_PLATFORM_PLATFORM_H_

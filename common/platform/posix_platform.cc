@@ -1,0 +1,35 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/platform/platform.h"
+
+namespace strata {
+
+uint64_t AvailableMemoryBytes() {
+  // POSIX has no "available"; half of what is there is what a desktop can usually spare.
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(bytes) / 2
+                                : 0;
+}
+
+uint64_t ResidentMemoryBytes() {
+  // The peak: POSIX has no present size.
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) {
+    return 0;
+  }
+#if defined(__APPLE__)
+  return static_cast<uint64_t>(usage.ru_maxrss);
+#else
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+#endif
+}
+
+uint32_t UsableCores() {
+  return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+}  // namespace strata

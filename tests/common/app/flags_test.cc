@@ -1,0 +1,132 @@
+#include "common/app/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "common/platform/platform.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FlagsTest : public ::testing::Test {
+ protected:
+  FlagsTest() : flags_("prog", "P_", "about") {
+    flags_.Text("name", &name_, "a name");
+    flags_.Size("memory", &memory_, "memory", "all");
+    flags_.Duration("wait", &wait_, "wait");
+    flags_.Switch("insecure", &insecure_, "no TLS");
+    flags_.Number("max-queued", &queued_, "queue");
+    flags_.Choice("backend", &backend_, {"auto", "cpu"}, "backend");
+  }
+  std::optional<int> Parse(std::vector<const char*> args) {
+    args.insert(args.begin(), "prog");
+    return flags_.Parse(static_cast<int>(args.size()), args.data(), [this](const char* key) {
+      auto it = env_.find(key);
+      return it == env_.end() ? nullptr : it->second.c_str();
+    });
+  }
+  std::string File(const std::string& text) {
+    const auto path = std::filesystem::path(::testing::TempDir()) / "flags_test.toml";
+    std::ofstream(path) << text;
+    return path.string();
+  }
+
+  std::string name_ = "host";
+  uint64_t memory_ = 0;
+  std::chrono::nanoseconds wait_ = std::chrono::seconds(10);
+  bool insecure_ = false;
+  uint64_t queued_ = 256;
+  std::string backend_ = "auto";
+  std::map<std::string, std::string> env_;
+  Flags flags_;
+};
+
+TEST_F(FlagsTest, DefaultsStayWhenNothingIsGiven) {
+  EXPECT_EQ(Parse({}), std::nullopt);
+  EXPECT_EQ(name_, "host");
+  EXPECT_FALSE(flags_.IsSet("name"));
+}
+
+TEST_F(FlagsTest, CommandLineBeatsEnvironmentBeatsFile) {
+  const std::string file = File("name = \"file\"\nmax-queued = 7\nmemory = \"1GiB\"\n");
+  env_ = {{"P_NAME", "env"}, {"P_MAX_QUEUED", "8"}};
+  EXPECT_EQ(Parse({"--config", file.c_str(), "--name", "line"}), std::nullopt);
+  EXPECT_EQ(name_, "line");
+  EXPECT_EQ(queued_, 8u);
+  EXPECT_EQ(memory_, uint64_t{1} << 30);
+}
+
+TEST_F(FlagsTest, SwitchesCanBeSetByEveryWay) {
+  env_ = {{"P_INSECURE", "true"}};
+  EXPECT_EQ(Parse({}), std::nullopt);
+  EXPECT_TRUE(insecure_);
+}
+
+TEST_F(FlagsTest, WrongUseExitsWith2AndOneLine) {
+  for (std::vector<const char*> args : {std::vector<const char*>{"--nmae", "x"},
+                                        {"--memory", "lots"},
+                                        {"--wait", "5"},
+                                        {"--max-queued", "-1"},
+                                        {"--backend", "tpu"},
+                                        {"stray"}}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse(args), 2);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("--help"));
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+  }
+}
+
+TEST_F(FlagsTest, UnknownKeysInTheFileAreRefusedByName) {
+  const std::string file = File("nmae = \"x\"\n");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Parse({"--config", file.c_str()}), 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("'nmae'"));
+}
+
+TEST_F(FlagsTest, HelpNamesEveryFlagItsDefaultAndVariable) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--help"}), 0);
+  const std::string help = ::testing::internal::GetCapturedStdout();
+  for (const char* part : {"--memory", "P_MAX_QUEUED", "default 256", "default 10 s", "auto|cpu"}) {
+    EXPECT_THAT(help, HasSubstr(part));
+  }
+}
+
+TEST(Platform, ASecondHolderOfADirectoryIsToldWhoHasIt) {
+  const std::string dir = ::testing::TempDir() + "/lock_test/a/b";
+  auto first = DirectoryLock::Acquire(dir);
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto second = DirectoryLock::Acquire(dir);
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(Describe(second.status()), HasSubstr(std::to_string(getpid())));
+  first->reset();
+  EXPECT_TRUE(DirectoryLock::Acquire(dir).ok());
+}
+
+TEST(Platform, TellsMemoryAndCores) {
+  EXPECT_GT(AvailableMemoryBytes(), uint64_t{1} << 20);
+  EXPECT_GT(ResidentMemoryBytes(), uint64_t{1} << 18);
+  EXPECT_GE(UsableCores(), 1u);
+  EXPECT_THAT(PlatformName(), HasSubstr("-"));
+}
+
+TEST(Platform, DataDirFollowsTheEnvironment) {
+  EXPECT_EQ(DefaultDataDir("worker-a",
+                           [](const char* key) -> const char* {
+                             return std::string_view(key) == "XDG_DATA_HOME" ? "/x" : nullptr;
+                           }),
+            "/x/strata/worker-a");
+  EXPECT_EQ(DefaultDataDir("worker-a", [](const char*) -> const char* { return nullptr; }),
+            "/var/lib/strata/worker-a");
+}
+
+}  // namespace
+}  // namespace strata
