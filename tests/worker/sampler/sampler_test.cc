@@ -1,0 +1,301 @@
+#include "worker/sampler/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "common/random.h"
+#include "common/status.h"
+#include "tests/golden.h"
+#include "worker/sampler/sampling_params.h"
+
+namespace strata {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+v1::SamplingParams Defaults() {
+  v1::SamplingParams params;
+  params.set_temperature(1);
+  params.set_top_k(0);
+  params.set_top_p(1);
+  params.set_min_p(0);
+  params.set_typical_p(1);
+  params.set_repetition_penalty(1);
+  params.set_frequency_penalty(0);
+  params.set_presence_penalty(0);
+  params.set_seed(1);
+  return params;
+}
+
+// The data writes what JSON lacks as text.
+double Number(const Json& value) {
+  if (value.is_string()) {
+    const auto text = value.get<std::string>();
+    return text == "nan" ? kNan : text == "inf" ? kInf : -kInf;
+  }
+  return value.get<double>();
+}
+
+// A negative number in an unsigned field arrives as a client would send it: without its sign.
+uint32_t Unsigned(const Json& value) { return static_cast<uint32_t>(value.get<int64_t>()); }
+
+v1::SamplingParams ParamsOf(const Json& json) {
+  v1::SamplingParams params = Defaults();
+  for (const auto& [name, value] : json.items()) {
+    if (name == "temperature") {
+      params.set_temperature(static_cast<float>(Number(value)));
+    } else if (name == "top_k") {
+      params.set_top_k(Unsigned(value));
+    } else if (name == "top_p") {
+      params.set_top_p(static_cast<float>(Number(value)));
+    } else if (name == "min_p") {
+      params.set_min_p(static_cast<float>(Number(value)));
+    } else if (name == "typical_p") {
+      params.set_typical_p(static_cast<float>(Number(value)));
+    } else if (name == "repetition_penalty") {
+      params.set_repetition_penalty(static_cast<float>(Number(value)));
+    } else if (name == "frequency_penalty") {
+      params.set_frequency_penalty(static_cast<float>(Number(value)));
+    } else if (name == "presence_penalty") {
+      params.set_presence_penalty(static_cast<float>(Number(value)));
+    } else if (name == "logit_bias") {
+      for (const auto& [id, bias] : value.items()) {
+        (*params.mutable_logit_bias())[static_cast<uint32_t>(std::stoll(id))] =
+            static_cast<float>(Number(bias));
+      }
+    } else {
+      ADD_FAILURE() << "parameter " << name << " is not known to this test";
+    }
+  }
+  return params;
+}
+
+struct Case {
+  std::vector<float> logits;
+  v1::SamplingParams params;
+  std::vector<uint32_t> ids;
+  uint32_t prompt_length = 0;
+  SampleRequest Request() const { return {&params, prompt_length, ids}; }
+};
+
+Case CaseOf(const Json& json, const Json& vectors) {
+  Case result;
+  for (const Json& value : vectors.at(json.at("logits").get<std::string>())) {
+    result.logits.push_back(static_cast<float>(Number(value)));
+  }
+  result.params = ParamsOf(json.at("parameters"));
+  for (const char* part : {"prompt_ids", "output_ids"}) {
+    for (const Json& id : json.at(part)) {
+      result.ids.push_back(id.get<uint32_t>());
+    }
+  }
+  result.prompt_length = static_cast<uint32_t>(json.at("prompt_ids").size());
+  return result;
+}
+
+void ExpectDistribution(const Json& json, const Case& c) {
+  Sampler sampler(static_cast<uint32_t>(c.logits.size()));
+  auto distribution = sampler.Distribution(c.Request(), c.logits);
+  ASSERT_TRUE(distribution.ok()) << distribution.status();
+  std::map<uint32_t, double> got;
+  for (const TokenProbability& entry : *distribution) {
+    got[entry.token_id] = entry.probability;
+  }
+  const Json& expected = json.at("probabilities");
+  for (uint32_t id = 0; id < c.logits.size(); ++id) {
+    const double want = expected.value(std::to_string(id), 0.0);
+    const double have = got.contains(id) ? got[id] : 0.0;
+    EXPECT_NEAR(have, want, 1e-5) << "id " << id;
+    if (std::max(want, have) > 1e-6) {
+      EXPECT_EQ(have > 0, want > 0) << "id " << id;
+    }
+  }
+  // What is drawn is drawn from that distribution.
+  auto token = sampler.Sample(c.Request(), c.logits);
+  ASSERT_TRUE(token.ok());
+  EXPECT_TRUE(got.contains(*token));
+}
+
+TEST(Sampler, GivesTheGoldenDistributions) {
+  const Json all = Json::parse(
+      strata::testing::ReadFileOrFail(strata::testing::GoldenPath("sampling/cases.json")));
+  size_t errors = 0;
+  size_t distributions = 0;
+  for (const Json& json : all.at("cases")) {
+    SCOPED_TRACE(json.dump().substr(0, 300));
+    const Case c = CaseOf(json, all.at("logits"));
+    if (json.value("error", false)) {
+      Sampler sampler(static_cast<uint32_t>(c.logits.size()));
+      EXPECT_FALSE(sampler.Sample(c.Request(), c.logits).ok());
+      EXPECT_FALSE(sampler.Distribution(c.Request(), c.logits).ok());
+      ++errors;
+    } else {
+      ExpectDistribution(json, c);
+      ++distributions;
+    }
+  }
+  EXPECT_GT(errors, 0u);
+  EXPECT_GT(distributions, 0u);
+}
+
+std::vector<float> RandomLogits(uint32_t vocab, float spread, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0, spread);
+  std::vector<float> logits(vocab);
+  for (float& logit : logits) {
+    logit = normal(rng);
+  }
+  return logits;
+}
+
+TEST(Sampler, GreedyTakesTheLowestIdAmongEquals) {
+  v1::SamplingParams params = Defaults();
+  params.set_temperature(0);
+  Sampler sampler(5);
+  const std::vector<float> logits = {1, 7, 3, 7, 7};
+  EXPECT_EQ(*sampler.Sample({&params, 0, {}}, logits), 1u);
+}
+
+TEST(Sampler, DrawsAreTheInverseOfTheDistributionFunction) {
+  v1::SamplingParams params = Defaults();
+  Sampler sampler(4);
+  const std::vector<float> logits = {0, std::log(2.0f), std::log(3.0f), std::log(4.0f)};
+  std::vector<uint32_t> ids;
+  for (uint32_t position = 0; position < 200; ++position) {
+    const double u = UniformDouble(Philox(1, 0, position));
+    const uint32_t want = u < 0.1 ? 0 : u < 0.3 ? 1 : u < 0.6 ? 2 : 3;
+    EXPECT_EQ(*sampler.Sample({&params, 0, ids}, logits), want) << position;
+    ids.push_back(0);
+  }
+}
+
+TEST(Sampler, SeedChoiceAndPositionEachChangeTheDraw) {
+  const std::vector<float> logits(1000, 0.0f);
+  Sampler sampler(1000);
+  v1::SamplingParams params = Defaults();
+  const std::vector<uint32_t> one = {5};
+  const uint32_t base = *sampler.Sample({&params, 0, {}}, logits);
+  EXPECT_NE(base, *sampler.Sample({&params, 0, one}, logits));
+  v1::SamplingParams other = params;
+  other.set_choice(1);
+  EXPECT_NE(base, *sampler.Sample({&other, 0, {}}, logits));
+  other = params;
+  other.set_seed(2);
+  EXPECT_NE(base, *sampler.Sample({&other, 0, {}}, logits));
+  EXPECT_EQ(base, *sampler.Sample({&params, 0, {}}, logits));
+}
+
+// Scratch memory of one call must not reach the next.
+TEST(Sampler, NothingIsRememberedBetweenCalls) {
+  constexpr uint32_t kVocab = 700;
+  std::mt19937 rng(7);
+  Sampler reused(kVocab);
+  for (int round = 0; round < 200; ++round) {
+    v1::SamplingParams params = Defaults();
+    params.set_temperature(std::vector<float>{0, 0.5f, 1, 1.7f}[rng() % 4]);
+    params.set_top_k(rng() % 2 == 0 ? 0 : 1 + rng() % 40);
+    params.set_top_p(rng() % 2 == 0 ? 1 : 0.7f);
+    params.set_min_p(rng() % 2 == 0 ? 0 : 0.02f);
+    params.set_typical_p(rng() % 2 == 0 ? 1 : 0.8f);
+    params.set_repetition_penalty(rng() % 2 == 0 ? 1 : 1.3f);
+    params.set_frequency_penalty(rng() % 2 == 0 ? 0 : 0.4f);
+    params.set_seed(rng());
+    std::vector<uint32_t> ids(rng() % 30);
+    for (uint32_t& id : ids) {
+      id = rng() % kVocab;
+    }
+    const auto logits = RandomLogits(kVocab, 2, rng());
+    const SampleRequest request = {&params, static_cast<uint32_t>(ids.size() / 2), ids};
+    Sampler fresh(kVocab);
+    EXPECT_EQ(*reused.Sample(request, logits), *fresh.Sample(request, logits));
+  }
+}
+
+TEST(Sampler, LogprobsAreOfTheRawLogitsWithTiesByAscendingId) {
+  Sampler sampler(6);
+  const std::vector<float> logits = {2, -kInf, 3, 2, -1, 2};
+  double sum = 0;
+  for (const float logit : logits) {
+    sum += std::exp(static_cast<double>(logit));
+  }
+  auto logprob = sampler.Logprob(logits, 4, 10);
+  ASSERT_TRUE(logprob.ok());
+  EXPECT_EQ(logprob->token_id(), 4u);
+  EXPECT_NEAR(logprob->logprob(), -1 - std::log(sum), 1e-6);
+  std::vector<uint32_t> ids;
+  for (const auto& entry : logprob->top()) {
+    ids.push_back(entry.token_id());
+    EXPECT_NEAR(entry.logprob(), logits[entry.token_id()] - std::log(sum), 1e-6);
+  }
+  EXPECT_EQ(ids, (std::vector<uint32_t>{2, 0, 3, 5, 4}));  // -inf is no candidate.
+  EXPECT_EQ(sampler.Logprob(logits, 4, 2)->top_size(), 2);
+  EXPECT_EQ(sampler.Logprob(logits, 4, 0)->top_size(), 0);
+  EXPECT_EQ(sampler.Logprob(logits, 1, 0)->logprob(), -kInf);
+  EXPECT_EQ(ReasonOf(sampler.Logprob(logits, 6, 0).status()), "TOKEN_OUT_OF_RANGE");
+}
+
+TEST(Sampler, RefusesLogitsThatAreNoNumbersAndSaysWhich) {
+  Sampler sampler(3);
+  const v1::SamplingParams params = Defaults();
+  for (const float bad : {kNan, kInf}) {
+    const std::vector<float> logits = {0, 1, bad};
+    auto token = sampler.Sample({&params, 0, {}}, logits);
+    EXPECT_EQ(ReasonOf(token.status()), "NON_FINITE");
+    EXPECT_NE(token.status().message().find("token 2"), std::string::npos);
+    EXPECT_EQ(ReasonOf(sampler.Logprob(logits, 0, 0).status()), "NON_FINITE");
+  }
+  EXPECT_EQ(ReasonOf(sampler.Sample({&params, 0, {}}, std::vector<float>(3, -kInf)).status()),
+            "NON_FINITE");
+  EXPECT_EQ(ReasonOf(sampler.Sample({&params, 0, {}}, std::vector<float>(2, 0)).status()),
+            "LOGITS_SIZE");
+}
+
+TEST(Sampler, RefusesIncompleteParametersAndForeignIds) {
+  Sampler sampler(3);
+  const std::vector<float> logits = {0, 1, 2};
+  v1::SamplingParams params = Defaults();
+  const std::vector<uint32_t> ids = {3};
+  EXPECT_EQ(ReasonOf(sampler.Sample({&params, 0, ids}, logits).status()), "TOKEN_OUT_OF_RANGE");
+  params.clear_min_p();
+  EXPECT_EQ(ReasonOf(sampler.Sample({&params, 0, {}}, logits).status()), "SAMPLING_INCOMPLETE");
+}
+
+// Plain definitions, with a full sort, against the selection that sorts no more than it needs.
+TEST(Sampler, LargeVocabulariesKeepTheSameSetsAsAFullSort) {
+  constexpr uint32_t kVocab = 20000;
+  Sampler sampler(kVocab);
+  for (const float spread : {0.01f, 1.0f, 4.0f}) {
+    for (const float top_p : {0.1f, 0.6f, 0.97f}) {
+      const auto logits = RandomLogits(kVocab, spread, 3);
+      v1::SamplingParams params = Defaults();
+      params.set_top_p(top_p);
+      std::vector<uint32_t> order(kVocab);
+      double total = 0;
+      for (uint32_t id = 0; id < kVocab; ++id) {
+        order[id] = id;
+        total += std::exp(static_cast<double>(logits[id]));
+      }
+      std::stable_sort(order.begin(), order.end(),
+                       [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
+      size_t kept = 0;
+      for (double before = 0; kept < kVocab && before < top_p * total; ++kept) {
+        before += std::exp(static_cast<double>(logits[order[kept]]));
+      }
+      const auto distribution = sampler.Distribution({&params, 0, {}}, logits);
+      ASSERT_TRUE(distribution.ok());
+      EXPECT_EQ(distribution->size(), kept) << "spread " << spread << " top_p " << top_p;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,277 @@
+#include "worker/sampler/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "common/numerics/math.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "worker/sampler/sampling_params.h"
+
+namespace strata {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+// How many a sort takes first; more only when their mass does not reach.
+constexpr size_t kFirstSort = 256;
+
+Error NonFinite(const std::string& message) {
+  return Error(absl::StatusCode::kInternal, "NON_FINITE", message);
+}
+
+}  // namespace
+
+Sampler::Sampler(uint32_t vocab) : vocab_(vocab), logits_(vocab), counts_(vocab, 0) {}
+
+absl::StatusOr<uint32_t> Sampler::Sample(const SampleRequest& request,
+                                         std::span<const float> logits) {
+  RETURN_IF_ERROR(Prepare(request, logits));
+  const double u = UniformDouble(Philox(request.params->seed(), request.params->choice(),
+                                        static_cast<uint32_t>(request.ids.size())));
+  const double target = u * TotalWeight();
+  double cumulated = 0;
+  for (const Candidate& candidate : candidates_) {
+    cumulated += candidate.weight;
+    if (cumulated > target) {
+      return candidate.id;
+    }
+  }
+  return candidates_.back().id;  // The product was rounded up to the whole.
+}
+
+absl::StatusOr<std::vector<TokenProbability>> Sampler::Distribution(const SampleRequest& request,
+                                                                    std::span<const float> logits) {
+  RETURN_IF_ERROR(Prepare(request, logits));
+  const double total = TotalWeight();
+  std::vector<TokenProbability> distribution;
+  distribution.reserve(candidates_.size());
+  for (const Candidate& candidate : candidates_) {
+    distribution.push_back({candidate.id, candidate.weight / total});
+  }
+  return distribution;
+}
+
+absl::StatusOr<v1::TokenLogprob> Sampler::Logprob(std::span<const float> logits, uint32_t token_id,
+                                                  uint32_t top) {
+  RETURN_IF_ERROR(CheckLogits(logits));
+  if (token_id >= vocab_) {
+    return Error(absl::StatusCode::kInvalidArgument, "TOKEN_OUT_OF_RANGE",
+                 "token id " + std::to_string(token_id) + " is not below the vocabulary's " +
+                     std::to_string(vocab_));
+  }
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) {
+    sum += ExpF64(logit - largest);
+  }
+  const double log_sum = LogF64(sum);
+  auto logprob = [&](uint32_t id) { return static_cast<float>((logits[id] - largest) - log_sum); };
+  v1::TokenLogprob result;
+  result.set_token_id(token_id);
+  result.set_logprob(logprob(token_id));
+  if (top == 0) {
+    return result;
+  }
+  order_.resize(vocab_);
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto end = order_.begin() + std::min(top, vocab_);
+  std::partial_sort(order_.begin(), end, order_.end(), [&](uint32_t a, uint32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  for (auto id = order_.begin(); id != end && std::isfinite(logits[*id]); ++id) {
+    v1::TokenLogprob::Top* entry = result.add_top();
+    entry->set_token_id(*id);
+    entry->set_logprob(logprob(*id));
+  }
+  return result;
+}
+
+absl::Status Sampler::Prepare(const SampleRequest& request, std::span<const float> logits) {
+  RETURN_IF_ERROR(CheckLogits(logits));
+  RETURN_IF_ERROR(CheckRequest(request));
+  const v1::SamplingParams& params = *request.params;
+  Adjust(request, logits);
+  if (params.temperature() == 0) {
+    const auto best = std::max_element(logits_.begin(), logits_.end());
+    candidates_.assign(1, {0, 1, static_cast<uint32_t>(best - logits_.begin())});
+    return absl::OkStatus();
+  }
+  Weigh(params.top_k() > 0 && params.top_k() < vocab_ ? KthLargest(params.top_k())
+                                                      : kMinusInfinity);
+  if (params.top_p() < 1) {
+    KeepTopP(params.top_p());
+  }
+  if (params.min_p() > 0) {
+    KeepMinP(params.min_p());
+  }
+  if (params.typical_p() < 1) {
+    KeepTypical(params.typical_p());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sampler::CheckRequest(const SampleRequest& request) const {
+  RETURN_IF_ERROR(CheckSamplingComplete(*request.params));
+  RETURN_IF_ERROR(ValidateSampling(*request.params, vocab_));
+  for (const uint32_t id : request.ids) {
+    if (id >= vocab_) {
+      return Error(absl::StatusCode::kInvalidArgument, "TOKEN_OUT_OF_RANGE",
+                   "token id " + std::to_string(id) + " is not below the vocabulary's " +
+                       std::to_string(vocab_));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sampler::CheckLogits(std::span<const float> logits) const {
+  if (logits.size() != vocab_ || vocab_ == 0) {
+    return Error(
+        absl::StatusCode::kInternal, "LOGITS_SIZE",
+        std::to_string(logits.size()) + " logits for a vocabulary of " + std::to_string(vocab_));
+  }
+  bool any = false;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float logit = logits[i];
+    if (std::isnan(logit) || logit == std::numeric_limits<float>::infinity()) {
+      return NonFinite("the logit of token " + std::to_string(i) + " is " +
+                       (std::isnan(logit) ? "NaN" : "+inf"));
+    }
+    any |= std::isfinite(logit);
+  }
+  return any ? absl::OkStatus() : NonFinite("every logit is -inf");
+}
+
+void Sampler::Adjust(const SampleRequest& request, std::span<const float> logits) {
+  const v1::SamplingParams& params = *request.params;
+  std::copy(logits.begin(), logits.end(), logits_.begin());
+  for (const auto& [id, bias] : params.logit_bias()) {
+    logits_[id] += bias;
+  }
+  Penalize(request);
+  if (const double temperature = params.temperature(); temperature != 0 && temperature != 1) {
+    for (double& logit : logits_) {
+      logit /= temperature;
+    }
+  }
+}
+
+void Sampler::Penalize(const SampleRequest& request) {
+  const v1::SamplingParams& params = *request.params;
+  const double frequency = params.frequency_penalty();
+  const double presence = params.presence_penalty();
+  const double repetition = params.repetition_penalty();
+  if (frequency != 0 || presence != 0) {
+    const auto output =
+        request.ids.subspan(std::min<size_t>(request.prompt_length, request.ids.size()));
+    for (const uint32_t id : output) {
+      ++counts_[id];
+    }
+    for (const uint32_t id : output) {
+      if (counts_[id] > 0) {
+        logits_[id] -= counts_[id] * frequency + presence;
+        counts_[id] = 0;
+      }
+    }
+  }
+  if (repetition != 1) {
+    for (const uint32_t id : request.ids) {
+      if (counts_[id] == 0) {
+        counts_[id] = 1;
+        logits_[id] = logits_[id] < 0 ? logits_[id] * repetition : logits_[id] / repetition;
+      }
+    }
+    for (const uint32_t id : request.ids) {
+      counts_[id] = 0;
+    }
+  }
+}
+
+double Sampler::KthLargest(uint32_t k) {
+  selection_ = logits_;
+  const auto kth = selection_.begin() + (k - 1);
+  std::nth_element(selection_.begin(), kth, selection_.end(), std::greater<>());
+  return *kth;
+}
+
+void Sampler::Weigh(double threshold) {
+  const double largest = *std::max_element(logits_.begin(), logits_.end());
+  candidates_.clear();
+  for (uint32_t id = 0; id < vocab_; ++id) {
+    const double logit = logits_[id];
+    if (logit >= threshold && logit != kMinusInfinity) {
+      const double weight = ExpF64(logit - largest);
+      if (weight > 0) {
+        candidates_.push_back({logit - largest, weight, id});
+      }
+    }
+  }
+}
+
+void Sampler::KeepTopP(double top_p) {
+  ranked_.clear();
+  for (const Candidate& candidate : candidates_) {
+    ranked_.push_back({-candidate.logit, candidate.weight, candidate.id});
+  }
+  const Ranked last = LastToReach(top_p * TotalWeight());
+  std::erase_if(candidates_, [&last](const Candidate& candidate) {
+    return last < Ranked{-candidate.logit, candidate.weight, candidate.id};
+  });
+}
+
+void Sampler::KeepMinP(double min_p) {
+  // The largest weight is 1: its token passes every filter before this one.
+  std::erase_if(candidates_,
+                [min_p](const Candidate& candidate) { return candidate.weight < min_p; });
+}
+
+void Sampler::KeepTypical(double typical_p) {
+  const double total = TotalWeight();
+  const double log_total = LogF64(total);
+  double entropy = 0;
+  for (const Candidate& candidate : candidates_) {
+    entropy -= candidate.weight / total * (candidate.logit - log_total);
+  }
+  auto surprise = [&](const Candidate& candidate) {
+    return std::abs(log_total - candidate.logit - entropy);
+  };
+  ranked_.clear();
+  for (const Candidate& candidate : candidates_) {
+    ranked_.push_back({surprise(candidate), candidate.weight, candidate.id});
+  }
+  const double limit = LastToReach(typical_p * total).rank;
+  std::erase_if(candidates_,
+                [&](const Candidate& candidate) { return surprise(candidate) > limit; });
+}
+
+Sampler::Ranked Sampler::LastToReach(double mass) {
+  double cumulated = 0;
+  size_t begin = 0;
+  for (size_t chunk = kFirstSort; begin < ranked_.size(); chunk *= 4) {
+    const size_t end = std::min(ranked_.size(), begin + chunk);
+    const auto first = ranked_.begin() + static_cast<ptrdiff_t>(begin);
+    const auto last = ranked_.begin() + static_cast<ptrdiff_t>(end);
+    std::nth_element(first, last - 1, ranked_.end());
+    std::sort(first, last);
+    for (; begin < end; ++begin) {
+      cumulated += ranked_[begin].weight;
+      if (cumulated >= mass) {
+        return ranked_[begin];
+      }
+    }
+  }
+  return ranked_.back();
+}
+
+double Sampler::TotalWeight() const {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) {
+    total += candidate.weight;
+  }
+  return total;
+}
+
+}  // namespace strata

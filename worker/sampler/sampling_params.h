@@ -1,0 +1,24 @@
+// Which sampling parameters are accepted. Needs nothing of the worker, so that the coordinator
+// refuses with the same words before a request is queued.
+#ifndef STRATA_WORKER_SAMPLER_SAMPLING_PARAMS_H_
+#define STRATA_WORKER_SAMPLER_SAMPLING_PARAMS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "strata/v1/types.pb.h"
+
+namespace strata {
+
+// Whether every field that is set is finite and in its range, and every id of logit_bias below
+// `vocab`. INVALID_ARGUMENT (SAMPLING_PARAMETER) names the field, its value and the range. Unset
+// fields are accepted.
+absl::Status ValidateSampling(const v1::SamplingParams& params, uint32_t vocab);
+
+// Whether every optional field is set, as the step protocol wants it; INVALID_ARGUMENT
+// (SAMPLING_INCOMPLETE) names the first one that is not.
+absl::Status CheckSamplingComplete(const v1::SamplingParams& params);
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SAMPLER_SAMPLING_PARAMS_H_
