@@ -1,0 +1,278 @@
+#include "coordinator/cluster/cluster_state.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "common/units.h"
+
+namespace strata {
+namespace {
+
+// A link that failed its measurement is no way at all.
+constexpr PlannerLink kNoLink{1e9, 1.0};
+// Before a link was measured: a cautious guess of a home network.
+constexpr PlannerLink kUnmeasured{0.5, 1e8};
+
+absl::Status NoSuchNode(const std::string& name) {
+  return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND", "there is no node '" + name + "'")
+      .Node(name)
+      .Hint("see `strata node list`");
+}
+
+std::string StateOf(const NodeRecord& node) {
+  if (!node.alive) return "lost";
+  if (!node.placements.empty()) {
+    const bool ready = std::all_of(node.placements.begin(), node.placements.end(),
+                                   [](const auto& p) { return p.second.ready; });
+    if (!ready) return "loading";
+  }
+  if (node.draining) return "draining";
+  if (std::any_of(node.links.begin(), node.links.end(),
+                  [](const auto& link) { return !link.second.ok(); })) {
+    return "unreachable";
+  }
+  return node.placements.empty() ? "ready" : "serving";
+}
+
+}  // namespace
+
+absl::Status ClusterState::MayJoin(const v1::NodeInfo& info) const {
+  const NodeRecord* old = Find(info.name());
+  if (old != nullptr && old->alive && old->info.incarnation() != info.incarnation()) {
+    return Error(absl::StatusCode::kAlreadyExists, "NAME_TAKEN",
+                 "a live node at " + old->info.address() + " has the name '" + info.name() + "'")
+        .Node(info.name())
+        .Hint("give this worker another name with --name, or stop the other one");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClusterState::Join(const v1::NodeInfo& info, TimePoint now) {
+  RETURN_IF_ERROR(MayJoin(info));
+  NodeRecord& node = nodes_[info.name()];
+  node.info = info;
+  node.alive = true;
+  node.last_heartbeat = now;
+  node.heartbeat = v1::Heartbeat();
+  node.links.clear();
+  node.placements.clear();
+  for (auto& [name, other] : nodes_) {
+    other.links.erase(info.name());
+  }
+  return absl::OkStatus();
+}
+
+void ClusterState::Restore(const v1::NodeInfo& info, bool draining) {
+  NodeRecord& node = nodes_[info.name()];
+  node.info = info;
+  node.draining = draining;
+}
+
+void ClusterState::Heartbeat(const std::string& name, uint64_t incarnation,
+                             const v1::Heartbeat& heartbeat, TimePoint now) {
+  const auto it = nodes_.find(name);
+  if (it != nodes_.end() && it->second.alive && it->second.info.incarnation() == incarnation) {
+    it->second.heartbeat = heartbeat;
+    it->second.last_heartbeat = now;
+  }
+}
+
+bool ClusterState::Leave(const std::string& name, uint64_t incarnation) {
+  const auto it = nodes_.find(name);
+  if (it == nodes_.end() || !it->second.alive || it->second.info.incarnation() != incarnation) {
+    return false;
+  }
+  it->second.alive = false;
+  it->second.links.clear();
+  return true;
+}
+
+std::vector<std::string> ClusterState::Expire(TimePoint now) {
+  std::vector<std::string> lapsed;
+  for (auto& [name, node] : nodes_) {
+    if (node.alive && now - node.last_heartbeat > options_.lease) {
+      node.alive = false;
+      node.links.clear();
+      lapsed.push_back(name);
+    }
+  }
+  return lapsed;
+}
+
+absl::Status ClusterState::Remove(const std::string& name) {
+  const NodeRecord* node = Find(name);
+  if (node == nullptr) {
+    return NoSuchNode(name);
+  }
+  if (!node->placements.empty()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
+                 "node '" + name + "' holds " + node->placements.begin()->second.what)
+        .Node(name)
+        .Hint("unload it first with `strata model unload`, or use --force");
+  }
+  nodes_.erase(name);
+  for (auto& [other_name, other] : nodes_) {
+    other.links.erase(name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClusterState::SetDraining(const std::string& name, bool draining) {
+  const auto it = nodes_.find(name);
+  if (it == nodes_.end()) {
+    return NoSuchNode(name);
+  }
+  it->second.draining = draining;
+  return absl::OkStatus();
+}
+
+void ClusterState::SetLink(const std::string& from, const std::string& to,
+                           const LinkMeasure& measure) {
+  const auto it = nodes_.find(from);
+  if (it == nodes_.end() || !it->second.alive) {
+    return;
+  }
+  if (!to.empty()) {
+    const NodeRecord* peer = Find(to);
+    if (peer == nullptr || !peer->alive || peer->info.incarnation() != measure.peer_incarnation) {
+      return;
+    }
+  }
+  it->second.links[to] = measure;
+}
+
+void ClusterState::SetPlacement(const std::string& name, uint64_t deployment,
+                                NodeRecord::Placement placement) {
+  if (const auto it = nodes_.find(name); it != nodes_.end()) {
+    it->second.placements[deployment] = std::move(placement);
+  }
+}
+
+void ClusterState::ClearPlacement(uint64_t deployment) {
+  for (auto& [name, node] : nodes_) {
+    node.placements.erase(deployment);
+  }
+}
+
+const NodeRecord* ClusterState::Find(const std::string& name) const {
+  const auto it = nodes_.find(name);
+  return it == nodes_.end() ? nullptr : &it->second;
+}
+
+PlannerLink ClusterState::LinkBetween(const std::string& from, const std::string& to) const {
+  const NodeRecord* node = Find(from);
+  if (node == nullptr) {
+    return kUnmeasured;
+  }
+  const auto it = node->links.find(to);
+  if (it == node->links.end()) {
+    return kUnmeasured;
+  }
+  if (!it->second.ok()) {
+    return kNoLink;
+  }
+  return {it->second.latency_ms, std::max(1.0, it->second.bytes_per_s)};
+}
+
+PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
+  PlannerCluster cluster;
+  std::vector<std::string> names;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.alive || node.draining) {
+      continue;
+    }
+    uint64_t used = node.info.fixed_bytes();
+    for (const auto& [deployment, placement] : node.placements) {
+      used += deployment == without_deployment ? 0 : placement.bytes;
+    }
+    PlannerNode planned;
+    planned.name = name;
+    planned.incarnation = node.info.incarnation();
+    planned.device = node.info.device();
+    planned.numerics = node.info.numerics();
+    planned.free_bytes =
+        node.info.memory_bytes() > used ? node.info.memory_bytes() - used : uint64_t{0};
+    planned.read_bytes_per_s = std::max(1.0, node.info.read_bytes_per_s());
+    planned.flops_per_s = std::max(1.0, node.info.flops_per_s());
+    cluster.nodes.push_back(std::move(planned));
+    names.push_back(name);
+  }
+  const size_t n = names.size();
+  cluster.links.assign(n + 1, std::vector<PlannerLink>(n + 1));
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      cluster.links[i][j] = i == j ? PlannerLink{0, 1e12} : LinkBetween(names[i], names[j]);
+    }
+    // Measured from the coordinator; taken as the same both ways.
+    cluster.links[i][n] = cluster.links[n][i] = LinkBetween(names[i], "");
+  }
+  return cluster;
+}
+
+v1::Node ClusterState::Describe(const NodeRecord& node, TimePoint now) const {
+  v1::Node out;
+  out.set_name(node.info.name());
+  out.set_state(StateOf(node));
+  out.set_address(node.info.address());
+  out.set_memory_bytes(node.info.memory_bytes());
+  out.set_backend(node.info.backend());
+  out.set_isa(node.info.isa());
+  out.set_incarnation(node.info.incarnation());
+  out.set_threads(node.info.threads());
+  out.set_used_bytes(node.heartbeat.used_bytes());
+  out.set_read_bytes_per_s(node.info.read_bytes_per_s());
+  out.set_flops_per_s(node.info.flops_per_s());
+  out.set_version(node.info.version());
+  out.set_platform(node.info.platform());
+  out.set_cache_bytes(node.heartbeat.cache_bytes());
+  out.set_fetched_bytes(node.heartbeat.fetched_bytes());
+  if (node.alive) {
+    out.set_heartbeat_age_ms(ToMs(now - node.last_heartbeat));
+  }
+  for (const auto& [deployment, placement] : node.placements) {
+    out.add_models(placement.what);
+  }
+  for (const auto& [peer, measure] : node.links) {
+    v1::Node::Link* link = out.add_links();
+    link->set_peer(peer);
+    link->set_latency_ms(measure.latency_ms);
+    link->set_bytes_per_s(measure.bytes_per_s);
+    link->set_error(measure.error.message());
+  }
+  return out;
+}
+
+std::vector<v1::Node> ClusterState::Describe(TimePoint now) const {
+  std::vector<v1::Node> nodes;
+  for (const auto& [name, node] : nodes_) {
+    nodes.push_back(Describe(node, now));
+  }
+  return nodes;
+}
+
+std::vector<v1::Problem> ClusterState::Problems() const {
+  std::vector<v1::Problem> problems;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.alive) {
+      v1::Problem& problem = problems.emplace_back();
+      problem.set_what("node " + name + " (" + node.info.address() + ") is lost");
+      problem.set_do_("start strata-worker there again, or `strata node remove " + name + "`");
+      continue;
+    }
+    for (const auto& [peer, link] : node.links) {
+      if (link.ok()) {
+        continue;
+      }
+      const NodeRecord* other = Find(peer);
+      v1::Problem& problem = problems.emplace_back();
+      problem.set_what("node " + name + " (" + node.info.address() + ") cannot reach " + peer +
+                       (other != nullptr ? " at " + other->info.address() : "") + ": " +
+                       link.error.message());
+      problem.set_do_("open that port in the firewall of " + peer +
+                      ", or start its worker with an --advertise that " + name + " can dial");
+    }
+  }
+  return problems;
+}
+
+}  // namespace strata

@@ -1,0 +1,96 @@
+// What the coordinator knows of its nodes: who is there, how alive, how fast, how well linked.
+// A core: time is handed in, one thread.
+#ifndef STRATA_COORDINATOR_CLUSTER_CLUSTER_STATE_H_
+#define STRATA_COORDINATOR_CLUSTER_CLUSTER_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "coordinator/planner/planner.h"
+#include "strata/v1/admin.pb.h"
+#include "strata/v1/membership.pb.h"
+
+namespace strata {
+
+struct LinkMeasure {
+  double latency_ms = 0;
+  double bytes_per_s = 0;
+  v1::ErrorDetail error;  // reason empty: fine.
+  uint64_t peer_incarnation = 0;
+  bool ok() const { return error.reason().empty() && error.code() == 0; }
+};
+
+struct NodeRecord {
+  v1::NodeInfo info;
+  bool alive = false;  // Its control stream is open and its lease runs.
+  bool draining = false;
+  TimePoint last_heartbeat{};
+  v1::Heartbeat heartbeat;
+  std::map<std::string, LinkMeasure> links;  // From here, by peer; "" is the coordinator.
+  // Memory taken by each deployment, in bytes, with what `node list` says of it.
+  struct Placement {
+    uint64_t bytes = 0;
+    std::string what;  // "NAME layers a-b"
+    bool ready = false;
+  };
+  std::map<uint64_t, Placement> placements;
+};
+
+struct ClusterOptions {
+  nanoseconds lease = std::chrono::seconds(5);
+  nanoseconds heartbeat = std::chrono::seconds(1);
+};
+
+class ClusterState {
+ public:
+  explicit ClusterState(ClusterOptions options) : options_(options) {}
+
+  // A node whose advertised address answered as it should. ALREADY_EXISTS (NAME_TAKEN) when a live
+  // node of another incarnation has the name.
+  absl::Status Join(const v1::NodeInfo& info, TimePoint now);
+  // The same check without joining, before anything is dialled.
+  absl::Status MayJoin(const v1::NodeInfo& info) const;
+  void Heartbeat(const std::string& name, uint64_t incarnation, const v1::Heartbeat& heartbeat,
+                 TimePoint now);
+  // The control stream of that incarnation ended. True if the node was alive.
+  bool Leave(const std::string& name, uint64_t incarnation);
+  // Nodes whose lease lapsed since the last call, now no longer alive.
+  std::vector<std::string> Expire(TimePoint now);
+  // Forgets a node. NOT_FOUND, or FAILED_PRECONDITION while deployments use it.
+  absl::Status Remove(const std::string& name);
+  absl::Status SetDraining(const std::string& name, bool draining);
+  void SetLink(const std::string& from, const std::string& to, const LinkMeasure& measure);
+  void SetPlacement(const std::string& name, uint64_t deployment, NodeRecord::Placement placement);
+  void ClearPlacement(uint64_t deployment);
+
+  const NodeRecord* Find(const std::string& name) const;
+  const std::map<std::string, NodeRecord>& nodes() const { return nodes_; }
+  // A node that is known from before, not alive: shown as "lost" until it returns.
+  void Restore(const v1::NodeInfo& info, bool draining);
+
+  // Live, not draining nodes with their free memory and links, for planning. `without` is a
+  // deployment whose own memory counts as free (it is being planned again).
+  PlannerCluster Snapshot(uint64_t without_deployment) const;
+  // What `node list` shows.
+  std::vector<v1::Node> Describe(TimePoint now) const;
+  v1::Node Describe(const NodeRecord& node, TimePoint now) const;
+  // What is wrong, and what mends it.
+  std::vector<v1::Problem> Problems() const;
+  const ClusterOptions& options() const { return options_; }
+
+ private:
+  PlannerLink LinkBetween(const std::string& from, const std::string& to) const;
+
+  const ClusterOptions options_;
+  std::map<std::string, NodeRecord> nodes_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_CLUSTER_CLUSTER_STATE_H_
