@@ -10,7 +10,7 @@
 #include "common/numerics/math.h"
 #include "common/random.h"
 #include "common/status.h"
-#include "worker/sampler/sampling_params.h"
+#include "common/sampling_params.h"
 
 namespace strata {
 namespace {

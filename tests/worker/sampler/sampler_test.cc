@@ -12,7 +12,7 @@
 #include "common/random.h"
 #include "common/status.h"
 #include "tests/golden.h"
-#include "worker/sampler/sampling_params.h"
+#include "common/sampling_params.h"
 
 namespace strata {
 namespace {

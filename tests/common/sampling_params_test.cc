@@ -1,4 +1,4 @@
-#include "worker/sampler/sampling_params.h"
+#include "common/sampling_params.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-// Which sampling parameters are accepted. Needs nothing of the worker, so that the coordinator
-// refuses with the same words before a request is queued.
-#ifndef STRATA_WORKER_SAMPLER_SAMPLING_PARAMS_H_
-#define STRATA_WORKER_SAMPLER_SAMPLING_PARAMS_H_
+// Which sampling parameters are accepted: workers and coordinator refuse with the same words, the
+// latter before a request is queued.
+#ifndef STRATA_COMMON_SAMPLING_PARAMS_H_
+#define STRATA_COMMON_SAMPLING_PARAMS_H_
 
 #include <cstdint>
 
@@ -21,4 +21,4 @@ absl::Status CheckSamplingComplete(const v1::SamplingParams& params);
 
 }  // namespace strata
 
-#endif  // STRATA_WORKER_SAMPLER_SAMPLING_PARAMS_H_
+#endif  // STRATA_COMMON_SAMPLING_PARAMS_H_
