@@ -1,0 +1,194 @@
+// The coordinator's core for one deployment (and its one pipeline): sessions, KV ledger, scheduler
+// and the coordinator's side of the step protocol. A state machine: it knows no thread, socket or
+// clock. Everything that happens is a call with the time; everything it wants done goes to an
+// EngineHost. docs/ARCHITECTURE.md, "Life of a request" and "The step protocol".
+#ifndef STRATA_COORDINATOR_ENGINE_ENGINE_H_
+#define STRATA_COORDINATOR_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/frame.h"
+#include "common/model_spec.h"
+#include "coordinator/engine/generation_counter.h"
+#include "coordinator/engine/session.h"
+
+namespace strata {
+
+struct EngineStage {
+  std::string node;                // Named in errors.
+  std::vector<uint64_t> kv_pages;  // By KV group; 0 where no layer of the stage uses the group.
+  double predicted_ms = 0;         // One token through this stage, by the plan; 0: not known.
+};
+
+struct EngineConfig {
+  uint64_t deployment = 0;
+  uint64_t epoch = 1;  // Of the first fence.
+  std::vector<EngineStage> stages;
+  std::vector<KvGroupSpec> kv_groups;
+  uint32_t vocab = 0;
+  uint32_t context = 0;  // Tokens of the longest session, prompt and answer.
+  std::string weights_digest;
+  std::string numerics_class;
+
+  uint32_t max_batch_tokens = 512;  // Rows of one step.
+  uint32_t max_batch_items = 256;   // Sequences of one step.
+  uint32_t max_sessions = 1024;     // Running at once.
+  uint32_t max_queued_requests = 256;
+  // Without a result for this long the steps in flight are given up.
+  nanoseconds step_timeout = std::chrono::seconds(10);
+  // Without FenceAcks for this long the sessions fail; 0: step_timeout.
+  nanoseconds fence_timeout{0};
+};
+
+// What the engine wants done. Called from inside its calls; must not call it back.
+class EngineHost {
+ public:
+  virtual ~EngineHost() = default;
+  // Sends a frame to stage 0. Never blocks: at most stages + 1 frames are without result.
+  virtual void SendStep(StepMessage step) = 0;
+  // Sends Fence(deployment, epoch) to every stage, after recording `epoch` where it survives a
+  // restart. When all have acknowledged and the links of `epoch` are open: Engine::OnFenced. A
+  // fence replaces the one before it. Control streams that come back get the newest one again.
+  virtual void SendFence(uint64_t epoch) = 0;
+  // Nodes whose acknowledgement of the newest fence is missing, for an error's text.
+  virtual std::vector<std::string> UnfencedNodes() const = 0;
+};
+
+enum class PipelineState {
+  kNew,      // Start() was not called.
+  kFencing,  // Waits for OnFenced.
+  kResync,   // The epoch's first frame is on its way.
+  kRunning,
+  kBackoff,  // Faults follow one another: waits before the next fence.
+  kDown,     // A fence was not acknowledged in time, or faults went on: sessions were failed and
+             // new ones are refused until a fence succeeds.
+  kStopped,  // Stop() was called.
+};
+std::string_view PipelineStateName(PipelineState state);
+
+struct SessionSnapshot {
+  std::string key;
+  std::string request_id;
+  std::string state;  // "queued", "prefill", "decode" or "replaying".
+  uint32_t prompt_tokens = 0;
+  uint32_t generated_tokens = 0;
+  uint32_t max_tokens = 0;
+  nanoseconds age{0};
+};
+
+// Pages of one stage and KV group; total = free + live + cached + fenced.
+struct KvSnapshot {
+  uint32_t stage = 0;
+  uint32_t group = 0;
+  uint64_t total = 0;
+  uint64_t free = 0;
+  uint64_t live = 0;    // Reserved by running sessions.
+  uint64_t cached = 0;  // Held by cached prefixes.
+  uint64_t fenced = 0;  // Released, but the step with the Release is not committed yet.
+};
+
+struct EngineCounters {
+  uint64_t submitted = 0;  // Accepted by Submit.
+  uint64_t refused = 0;
+  uint64_t done = 0;
+  uint64_t failed = 0;
+  uint64_t steps_sent = 0;
+  uint64_t steps_committed = 0;
+  uint64_t rows_committed = 0;
+  uint64_t tokens_generated = 0;
+  uint64_t item_errors = 0;
+  uint64_t replays = 0;   // After an item's NOT_FOUND or FAILED_PRECONDITION.
+  uint64_t rebuilds = 0;  // After a fence, of sequences that a stage had lost.
+  uint64_t faults = 0;
+  uint64_t fences_failed = 0;      // Not acknowledged in time.
+  uint64_t results_discarded = 0;  // Seen before, or of an old epoch.
+  uint64_t ledger_mismatches = 0;
+};
+
+struct EngineProblem {
+  std::string what;
+  std::string hint;  // What mends it.
+};
+
+struct EngineSnapshot {
+  PipelineState state = PipelineState::kNew;
+  uint64_t epoch = 0;
+  uint32_t steps_in_flight = 0;
+  uint64_t kv_tokens = 0;                 // The pool's capacity for one session, in tokens.
+  std::string limiting_node;              // Whose stage limits kv_tokens.
+  uint32_t token_budget = 0;              // Rows of a step at present.
+  std::vector<SessionSnapshot> sessions;  // In order of arrival.
+  std::vector<KvSnapshot> kv;             // By stage, then group.
+  std::vector<EngineProblem> problems;    // What is wrong now, or was at the last fault.
+  EngineCounters counters;
+};
+
+// One thread at a time. Sinks and host are called from inside the calls below.
+class Engine {
+ public:
+  // `generations` and `host` outlive the engine.
+  Engine(EngineConfig config, GenerationCounter* generations, EngineHost* host);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Every stage is loaded: sends the first fence, of config.epoch.
+  void Start(TimePoint now);
+
+  // Queues or starts a session; `sink` is told the rest. Refused at once, without a word to
+  // `sink`, with
+  //   INVALID_ARGUMENT  BAD_PROMPT, BAD_TOKEN_ID, BAD_REQUEST_ID, ROWS_CONFLICT
+  //   INVALID_ARGUMENT  CONTEXT_EXCEEDED: prompt + max_tokens, and the context
+  //   INVALID_ARGUMENT  KV_NEVER_FITS: prompt + max_tokens, the pool's tokens, the limiting node
+  //   ALREADY_EXISTS    REQUEST_IN_FLIGHT: a live session has this key
+  //   RESOURCE_EXHAUSTED QUEUE_FULL
+  //   DEADLINE_EXCEEDED DEADLINE_EXCEEDED
+  //   UNAVAILABLE       PIPELINE_DOWN, or what StopAdmitting or Stop were given.
+  // A session may start, but not end, before Submit returns.
+  absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink, TimePoint now);
+
+  // Ends the live session `key`: with OnDone, reason "cancelled", when `why` is ok, else with
+  // OnFailed(why). False if there is none. Its key is free at once.
+  bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
+
+  // A frame of results arrived on the link from the last stage. Nothing in it is trusted.
+  void OnResult(ResultMessage result, TimePoint now);
+  // A link of `epoch` broke, a LinkFault of it arrived, or links of its fence could not be opened.
+  // Faults of older epochs are ignored, so every end of a broken link may report it.
+  void OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now);
+  // All stages acknowledged SendFence(epoch) and the links of `epoch` are open.
+  void OnFenced(uint64_t epoch, TimePoint now);
+
+  // New sessions are refused with `why` from now on; those there go on.
+  void StopAdmitting(const absl::Status& why);
+  // Fails every session.
+  void FailAll(const absl::Status& why, TimePoint now);
+  // Fails every session and ends: the host is never called again (node lost, unloaded).
+  void Stop(const absl::Status& why, TimePoint now);
+
+  // Sessions that have not ended.
+  size_t live_sessions() const;
+  uint64_t epoch() const;
+
+  // When Tick has something to do; no value: not until another call. Changes with every call.
+  std::optional<TimePoint> NextWake() const;
+  // Deadlines, step and fence timeouts.
+  void Tick(TimePoint now);
+
+  EngineSnapshot Snapshot(TimePoint now) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_ENGINE_H_
