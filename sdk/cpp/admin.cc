@@ -1,0 +1,155 @@
+// The operators' calls of sdk::Client.
+#include <utility>
+
+#include "sdk/cpp/client_impl.h"
+#include "sdk/cpp/strata.h"
+
+namespace strata::sdk {
+
+// A call with one answer, whose request is a local variable `request`.
+#define STRATA_SDK_UNARY_(Response, Method)                             \
+  impl_->Unary<v1::Response>(call, [&](auto* context, auto* response) { \
+    return impl_->admin().Method(context, request, response);           \
+  })
+
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(const CallOptions& call) {
+  const v1::GetStatusRequest request;
+  return STRATA_SDK_UNARY_(GetStatusResponse, GetStatus);
+}
+
+absl::StatusOr<v1::ListNodesResponse> Client::ListNodes(const CallOptions& call) {
+  const v1::ListNodesRequest request;
+  return STRATA_SDK_UNARY_(ListNodesResponse, ListNodes);
+}
+
+absl::StatusOr<v1::Node> Client::GetNode(std::string_view name, const CallOptions& call) {
+  v1::GetNodeRequest request;
+  request.set_name(std::string(name));
+  return STRATA_SDK_UNARY_(Node, GetNode);
+}
+
+absl::StatusOr<v1::Node> Client::DrainNode(std::string_view name, const CallOptions& call) {
+  v1::DrainNodeRequest request;
+  request.set_name(std::string(name));
+  return STRATA_SDK_UNARY_(Node, DrainNode);
+}
+
+absl::StatusOr<v1::Node> Client::ResumeNode(std::string_view name, const CallOptions& call) {
+  v1::ResumeNodeRequest request;
+  request.set_name(std::string(name));
+  return STRATA_SDK_UNARY_(Node, ResumeNode);
+}
+
+absl::Status Client::RemoveNode(std::string_view name, bool force, const CallOptions& call) {
+  v1::RemoveNodeRequest request;
+  request.set_name(std::string(name));
+  request.set_force(force);
+  return STRATA_SDK_UNARY_(RemoveNodeResponse, RemoveNode).status();
+}
+
+absl::StatusOr<v1::ListModelsResponse> Client::ListModels(const CallOptions& call) {
+  const v1::ListModelsRequest request;
+  return STRATA_SDK_UNARY_(ListModelsResponse, ListModels);
+}
+
+absl::StatusOr<v1::Model> Client::GetModel(std::string_view name, const CallOptions& call) {
+  v1::GetModelRequest request;
+  request.set_name(std::string(name));
+  return STRATA_SDK_UNARY_(Model, GetModel);
+}
+
+absl::Status Client::RemoveModel(std::string_view name, bool force, const CallOptions& call) {
+  v1::RemoveModelRequest request;
+  request.set_name(std::string(name));
+  request.set_force(force);
+  return STRATA_SDK_UNARY_(RemoveModelResponse, RemoveModel).status();
+}
+
+absl::StatusOr<v1::Plan> Client::PlanModel(std::string_view model, const v1::LoadOptions& options,
+                                           const CallOptions& call) {
+  v1::PlanModelRequest request;
+  request.set_model(std::string(model));
+  *request.mutable_options() = options;
+  ASSIGN_OR_RETURN(v1::PlanModelResponse response, STRATA_SDK_UNARY_(PlanModelResponse, PlanModel));
+  return std::move(*response.mutable_plan());
+}
+
+absl::Status Client::UnloadModel(std::string_view model, bool force, const CallOptions& call) {
+  v1::UnloadModelRequest request;
+  request.set_model(std::string(model));
+  request.set_force(force);
+  return STRATA_SDK_UNARY_(UnloadModelResponse, UnloadModel).status();
+}
+
+absl::StatusOr<v1::Plan> Client::ResizeModel(std::string_view model, uint64_t kv_tokens,
+                                             const CallOptions& call) {
+  v1::ResizeModelRequest request;
+  request.set_model(std::string(model));
+  request.set_kv_tokens(kv_tokens);
+  ASSIGN_OR_RETURN(v1::ResizeModelResponse response,
+                   STRATA_SDK_UNARY_(ResizeModelResponse, ResizeModel));
+  return std::move(*response.mutable_plan());
+}
+
+absl::StatusOr<v1::ListSessionsResponse> Client::ListSessions(const CallOptions& call) {
+  const v1::ListSessionsRequest request;
+  return STRATA_SDK_UNARY_(ListSessionsResponse, ListSessions);
+}
+
+absl::Status Client::CancelSession(std::string_view request_id, const CallOptions& call) {
+  v1::CancelSessionRequest request;
+  request.set_request_id(std::string(request_id));
+  return STRATA_SDK_UNARY_(CancelSessionResponse, CancelSession).status();
+}
+
+#undef STRATA_SDK_UNARY_
+
+namespace {
+
+absl::Status NoModelError() {
+  return Error(absl::StatusCode::kInternal, "ANSWER_INCOMPLETE",
+               "the coordinator ended the call without saying what became of the model")
+      .Hint("see `strata model list`");
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Model> Client::AddModel(const v1::AddModelRequest& request,
+                                           const ModelProgressFn& progress,
+                                           const CallOptions& call) {
+  std::optional<v1::Model> model;
+  RETURN_IF_ERROR(impl_->ServerStream<v1::ModelProgress>(
+      call, [&](auto* context) { return impl_->admin().AddModel(context, request); },
+      [&](v1::ModelProgress&& message) {
+        if (message.has_model()) model = message.model();
+        if (progress) progress(message);
+      }));
+  return model.has_value() ? absl::StatusOr<v1::Model>(*std::move(model)) : NoModelError();
+}
+
+absl::StatusOr<v1::Model> Client::PullModel(const v1::PullModelRequest& request,
+                                            const ModelProgressFn& progress,
+                                            const CallOptions& call) {
+  std::optional<v1::Model> model;
+  RETURN_IF_ERROR(impl_->ServerStream<v1::ModelProgress>(
+      call, [&](auto* context) { return impl_->admin().PullModel(context, request); },
+      [&](v1::ModelProgress&& message) {
+        if (message.has_model()) model = message.model();
+        if (progress) progress(message);
+      }));
+  return model.has_value() ? absl::StatusOr<v1::Model>(*std::move(model)) : NoModelError();
+}
+
+absl::Status Client::LoadModel(const v1::LoadModelRequest& request, const LoadProgressFn& progress,
+                               const CallOptions& call) {
+  bool ready = false;
+  RETURN_IF_ERROR(impl_->ServerStream<v1::LoadModelProgress>(
+      call, [&](auto* context) { return impl_->admin().LoadModel(context, request); },
+      [&](v1::LoadModelProgress&& message) {
+        ready = ready || message.ready();
+        if (progress) progress(message);
+      }));
+  return ready || request.detach() ? absl::OkStatus() : NoModelError();
+}
+
+}  // namespace strata::sdk

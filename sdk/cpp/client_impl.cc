@@ -1,0 +1,168 @@
+#include "sdk/cpp/client_impl.h"
+
+#include <algorithm>
+
+#include "common/rpc/address.h"
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
+
+namespace strata::sdk {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kPoll{50};
+constexpr milliseconds kProbeTimeout{200};
+
+std::chrono::system_clock::time_point ToSystem(SteadyTime time) {
+  const auto left =
+      std::min<steady_clock::duration>(time - steady_clock::now(), std::chrono::hours(24 * 365));
+  return std::chrono::system_clock::now() +
+         std::chrono::duration_cast<std::chrono::system_clock::duration>(left);
+}
+
+// The part of gRPC's account that says what the system or TLS answered.
+std::string Cause(const std::string& message) {
+  for (const char* mark : {"Failed to connect to remote host: ", "last error: "}) {
+    if (const size_t at = message.rfind(mark); at != std::string::npos) {
+      return message.substr(at + std::char_traits<char>::length(mark));
+    }
+  }
+  if (message.find("DNS resolution failed") != std::string::npos) {
+    return "the name does not resolve";
+  }
+  return message;
+}
+
+bool IsUntyped(const grpc::Status& status) { return status.error_details().empty(); }
+
+}  // namespace
+
+std::optional<SteadyTime> DeadlineOf(const CallOptions& call) {
+  if (!call.timeout.has_value()) {
+    return std::nullopt;
+  }
+  return steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(*call.timeout);
+}
+
+absl::Status CancelledError() {
+  return Error(absl::StatusCode::kCancelled, "CANCELLED", "cancelled by the caller");
+}
+
+absl::Status DeadlineError() {
+  return Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
+               "the deadline passed before the answer was complete")
+      .Hint("give it more time, or see with `strata status` what it waits for");
+}
+
+bool IsConnectionLoss(const grpc::Status& status) {
+  // A server that is shut down ends its calls with CANCELLED.
+  return IsUntyped(status) && (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                               status.error_code() == grpc::StatusCode::CANCELLED);
+}
+
+Client::Impl::Impl(ClientOptions options, std::shared_ptr<grpc::Channel> channel)
+    : options_(std::move(options)),
+      channel_(std::move(channel)),
+      admin_(v1::AdminService::NewStub(channel_)),
+      inference_(v1::InferenceService::NewStub(channel_)) {}
+
+absl::StatusOr<std::shared_ptr<Client::Impl>> Client::Impl::Make(const ClientOptions& options) {
+  ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(options.coordinator));
+  ASSIGN_OR_RETURN(const Transport transport,
+                   Transport::Make({.tls_dir = options.tls_dir, .insecure = false}));
+  return std::shared_ptr<Impl>(new Impl(options, transport.MakeChannel(address.ToString())));
+}
+
+absl::Status Client::Impl::WaitConnected(SteadyTime deadline, bool patient,
+                                         const std::optional<Cancellation>& cancellation) {
+  std::string cause;
+  while (true) {
+    const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) {
+      return absl::OkStatus();
+    }
+    if (cancellation.has_value() && cancellation->cancelled()) {
+      return CancelledError();
+    }
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      cause = ConnectFailure();
+    }
+    const SteadyTime now = steady_clock::now();
+    const bool hopeless = !patient && cause.find("refused") != std::string::npos;
+    if (now >= deadline || hopeless) {
+      break;
+    }
+    channel_->WaitForStateChange(state, ToSystem(std::min(deadline, now + kPoll)));
+  }
+  return Error(absl::StatusCode::kUnavailable, "COORDINATOR_UNREACHABLE",
+               "no coordinator answers at " + options_.coordinator +
+                   (cause.empty() ? "" : " (" + cause + ")"))
+      .Hint(
+          "start strata-coordinator there, or give the right address with --coordinator HOST:PORT "
+          "or STRATA_COORDINATOR");
+}
+
+std::string Client::Impl::ConnectFailure() {
+  // The channel's state does not say why; a call that fails on it does.
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kProbeTimeout);
+  v1::ListSessionsResponse ignored;
+  const grpc::Status status = admin_->ListSessions(&context, v1::ListSessionsRequest(), &ignored);
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE && IsUntyped(status)
+             ? Cause(status.error_message())
+             : "";
+}
+
+absl::Status Client::Impl::Prepare(grpc::ClientContext* context,
+                                   std::optional<SteadyTime> deadline) const {
+  if (deadline.has_value()) {
+    if (*deadline <= steady_clock::now()) {
+      return DeadlineError();
+    }
+    context->set_deadline(ToSystem(*deadline));
+  }
+  if (!options_.api_key.empty()) {
+    context->AddMetadata("authorization", "Bearer " + options_.api_key);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Client::Impl::Begin(const CallOptions& call,
+                                 std::optional<std::chrono::nanoseconds> default_limit,
+                                 grpc::ClientContext* context) {
+  CallOptions limited = call;
+  if (!limited.timeout.has_value()) {
+    limited.timeout = default_limit;
+  }
+  const std::optional<SteadyTime> deadline = DeadlineOf(limited);
+  RETURN_IF_ERROR(WaitConnected(steady_clock::now() + options_.connect_timeout, /*patient=*/false,
+                                call.cancellation));
+  return Prepare(context, deadline);
+}
+
+absl::Status Client::Impl::ToStatus(const grpc::Status& status) const {
+  if (status.ok() || !IsUntyped(status)) {
+    return FromGrpc(status);
+  }
+  switch (status.error_code()) {
+    case grpc::StatusCode::CANCELLED:
+      return CancelledError();
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return DeadlineError();
+    case grpc::StatusCode::UNAVAILABLE:
+      return Error(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
+                   "lost the connection to the coordinator at " + options_.coordinator + " (" +
+                       Cause(status.error_message()) + ")")
+          .Hint("see whether it still runs, then try again");
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return Error(absl::StatusCode::kUnimplemented, "UNKNOWN_CALL",
+                   "what listens at " + options_.coordinator + " does not know this call")
+          .Hint("give the address of a strata-coordinator of this version");
+    default:
+      return FromGrpc(status);
+  }
+}
+
+}  // namespace strata::sdk

@@ -1,0 +1,74 @@
+#include "sdk/cpp/convert.h"
+
+#include <cstdio>
+#include <random>
+
+namespace strata::sdk {
+namespace {
+
+void SetSampling(const Sampling& sampling, v1::SamplingParams* wire) {
+  if (sampling.temperature) wire->set_temperature(*sampling.temperature);
+  if (sampling.top_k) wire->set_top_k(*sampling.top_k);
+  if (sampling.top_p) wire->set_top_p(*sampling.top_p);
+  if (sampling.min_p) wire->set_min_p(*sampling.min_p);
+  if (sampling.typical_p) wire->set_typical_p(*sampling.typical_p);
+  if (sampling.repetition_penalty) wire->set_repetition_penalty(*sampling.repetition_penalty);
+  if (sampling.frequency_penalty) wire->set_frequency_penalty(*sampling.frequency_penalty);
+  if (sampling.presence_penalty) wire->set_presence_penalty(*sampling.presence_penalty);
+  for (const auto& [id, bias] : sampling.logit_bias) {
+    (*wire->mutable_logit_bias())[id] = bias;
+  }
+  if (sampling.seed) wire->set_seed(*sampling.seed);
+}
+
+}  // namespace
+
+v1::ChatInput ToWire(const std::vector<ChatMessage>& messages) {
+  v1::ChatInput wire;
+  for (const ChatMessage& message : messages) {
+    v1::ChatMessage* m = wire.add_messages();
+    m->set_role(message.role);
+    m->set_content(message.content);
+  }
+  return wire;
+}
+
+v1::GenerateRequest ToWire(const GenerateRequest& request) {
+  v1::GenerateRequest wire;
+  wire.set_model(request.model);
+  wire.set_request_id(request.request_id);
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    wire.set_text(*text);
+  } else if (const auto* ids = std::get_if<std::vector<uint32_t>>(&request.prompt)) {
+    wire.mutable_tokens()->mutable_ids()->Add(ids->begin(), ids->end());
+  } else {
+    *wire.mutable_chat() = ToWire(std::get<std::vector<ChatMessage>>(request.prompt));
+  }
+  wire.set_max_tokens(request.max_tokens);
+  SetSampling(request.sampling, wire.mutable_sampling());
+  wire.mutable_stop()->Add(request.stop.begin(), request.stop.end());
+  wire.set_ignore_eos(request.ignore_eos);
+  if (request.logprobs) wire.set_logprobs(*request.logprobs);
+  if (request.prompt_logprobs) wire.set_prompt_logprobs(*request.prompt_logprobs);
+  wire.set_return_logits(request.return_logits);
+  wire.set_replace(request.replace);
+  return wire;
+}
+
+TokenLogprob FromWire(const v1::TokenLogprob& wire) {
+  TokenLogprob out{.token_id = wire.token_id(), .logprob = wire.logprob(), .top = {}};
+  out.top.reserve(static_cast<size_t>(wire.top_size()));
+  for (const v1::TokenLogprob::Top& top : wire.top()) {
+    out.top.emplace_back(top.token_id(), top.logprob());
+  }
+  return out;
+}
+
+std::string MakeRequestId() {
+  std::random_device random;
+  char text[32];
+  std::snprintf(text, sizeof(text), "sdk-%08x%08x%08x", random(), random(), random());
+  return text;
+}
+
+}  // namespace strata::sdk
