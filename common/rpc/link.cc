@@ -1,0 +1,336 @@
+#include "common/rpc/link.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/mutex.h"
+#include "common/rpc/status.h"
+#include "common/status.h"
+#include "strata/v1/shard.grpc.pb.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Keeps what the receiver said, and puts both ends in front.
+absl::Status NameEnds(const absl::Status& status, std::string_view reason, std::string_view what,
+                      const LinkOptions& options) {
+  const std::string ends = "link from " + LinkEndName(options.open.from_node()) + " to " +
+                           LinkEndName(options.open.to_node()) + " at " + options.address + " " +
+                           std::string(what);
+  v1::ErrorDetail detail = DetailOf(status);
+  detail.set_message(ends + ": " + detail.message());
+  if (detail.node().empty()) {
+    detail.set_node(options.open.to_node());
+  }
+  // A word of the transport's own says less than ours.
+  if (detail.reason().empty() || detail.reason() == absl::StatusCodeToString(status.code())) {
+    detail.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+    detail.set_reason(std::string(reason));
+  }
+  return StatusOf(detail);
+}
+
+}  // namespace
+
+std::string LinkEndName(const std::string& node) { return node.empty() ? "the coordinator" : node; }
+
+class LinkSender::Impl {
+ public:
+  using Message = std::variant<StepMessage, ResultMessage>;
+
+  Impl(const Transport& transport, LinkOptions options, OnBroken on_broken)
+      : options_(std::move(options)),
+        on_broken_(std::move(on_broken)),
+        channel_(transport.MakeChannel(options_.address)),
+        stub_(v1::ShardService::NewStub(channel_)) {}
+
+  absl::Status Open() {
+    const auto deadline = std::chrono::system_clock::now() + options_.open_timeout;
+    if (!channel_->WaitForConnected(deadline)) {
+      return Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED",
+                   "link from " + LinkEndName(options_.open.from_node()) + " to " +
+                       LinkEndName(options_.open.to_node()) + " at " + options_.address +
+                       " cannot be opened: nobody answers within " +
+                       std::to_string(options_.open_timeout.count()) + " ms")
+          .Node(options_.open.to_node())
+          .Hint("check that the process runs, the firewall between both ends, and --advertise");
+    }
+    // The stream itself has no deadline; until it is open, this thread watches the clock.
+    stream_ = stub_->Link(&context_);
+    reader_ = std::thread([this] { ReadLoop(); });
+    MutexLock lock(&mutex_);
+    while (!opened_ && !ended_) {
+      const auto left = deadline - std::chrono::system_clock::now();
+      if (left <= std::chrono::nanoseconds(0)) {
+        break;
+      }
+      changed_.WaitFor(&mutex_, left);
+    }
+    if (opened_ && !ended_) {
+      return absl::OkStatus();
+    }
+    closing_ = true;  // The caller learns it from here, not from the callback.
+    if (ended_) {
+      return status_;
+    }
+    return NameEnds(Error(absl::StatusCode::kDeadlineExceeded, "", "it was not accepted in time"),
+                    "LINK_NOT_OPENED", "cannot be opened", options_);
+  }
+
+  absl::Status Send(Message message) {
+    MutexLock lock(&mutex_);
+    if (broken_ || ended_ || closing_) {
+      return status_.ok() ? Error(absl::StatusCode::kUnavailable, "LINK_CLOSED", "link is closed")
+                          : status_;
+    }
+    if (queue_.size() >= options_.max_queued_frames) {
+      status_ =
+          NameEnds(Error(absl::StatusCode::kResourceExhausted, "LINK_QUEUE_FULL",
+                         "the receiver takes no frames")
+                       .Limit("frames_in_flight=" + std::to_string(options_.max_queued_frames)),
+                   "LINK_BROKEN", "broke", options_);
+      broken_ = true;
+      context_.TryCancel();
+      changed_.NotifyAll();
+      return status_;
+    }
+    queue_.push_back(std::move(message));
+    changed_.NotifyAll();
+    return absl::OkStatus();
+  }
+
+  void Close() {
+    {
+      MutexLock lock(&mutex_);
+      closing_ = true;
+      context_.TryCancel();
+      changed_.NotifyAll();
+    }
+    MutexLock lock(&join_mutex_);
+    if (reader_.joinable()) {
+      reader_.join();
+    }
+  }
+
+ private:
+  // Owns the stream: opens it, starts the writer, sees its end, and reports.
+  void ReadLoop() {
+    v1::LinkPart first;
+    *first.mutable_open() = options_.open;
+    std::thread writer;
+    v1::LinkReply reply;
+    const bool answered = stream_->Write(first) && stream_->Read(&reply);
+    const bool greeted = answered && reply.opened();
+    if (greeted) {
+      {
+        MutexLock lock(&mutex_);
+        opened_ = true;
+        changed_.NotifyAll();
+      }
+      writer = std::thread([this] { WriteLoop(); });
+      while (stream_->Read(&reply)) {
+      }
+    } else if (answered) {
+      context_.TryCancel();  // It speaks another protocol; Finish would wait for it.
+    }
+    {
+      MutexLock lock(&mutex_);
+      broken_ = true;  // Sends fail from here on; the writer stops.
+      changed_.NotifyAll();
+    }
+    if (writer.joinable()) {
+      writer.join();
+    }
+    const grpc::Status status = stream_->Finish();
+    End(greeted, FromGrpc(status));
+  }
+
+  void End(bool greeted, absl::Status status) {
+    if (status.ok()) {
+      status = Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "the receiver ended it");
+    }
+    bool report = false;
+    {
+      MutexLock lock(&mutex_);
+      if (status_.ok()) {
+        status_ = greeted ? NameEnds(status, "LINK_BROKEN", "broke", options_)
+                          : NameEnds(status, "LINK_NOT_OPENED", "cannot be opened", options_);
+      }
+      status = status_;
+      ended_ = true;
+      queue_.clear();
+      report = greeted && !closing_;
+      changed_.NotifyAll();
+    }
+    if (report && on_broken_) {
+      on_broken_(status);
+    }
+  }
+
+  void WriteLoop() {
+    while (true) {
+      std::optional<Message> message;
+      {
+        MutexLock lock(&mutex_);
+        while (queue_.empty() && !broken_ && !closing_) {
+          changed_.Wait(&mutex_);
+        }
+        if (broken_ || closing_) {
+          return;
+        }
+        message = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      std::vector<v1::FramePart> parts =
+          std::visit([](const auto& m) { return ToParts(m); }, *message);
+      message.reset();
+      v1::LinkPart part;
+      for (v1::FramePart& frame : parts) {
+        *part.mutable_frame() = std::move(frame);
+        if (!stream_->Write(part)) {
+          return;  // The reader sees the end and its reason.
+        }
+      }
+    }
+  }
+
+  const LinkOptions options_;
+  const OnBroken on_broken_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::ShardService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::LinkPart, v1::LinkReply>> stream_;
+  std::thread reader_;
+  Mutex join_mutex_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Message> queue_ STRATA_GUARDED_BY(mutex_);
+  bool opened_ STRATA_GUARDED_BY(mutex_) = false;
+  bool broken_ STRATA_GUARDED_BY(mutex_) = false;   // Takes no more frames.
+  bool ended_ STRATA_GUARDED_BY(mutex_) = false;    // `status_` is final.
+  bool closing_ STRATA_GUARDED_BY(mutex_) = false;  // By us: no callback.
+  absl::Status status_ STRATA_GUARDED_BY(mutex_);
+};
+
+LinkSender::LinkSender(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+LinkSender::~LinkSender() { impl_->Close(); }
+
+absl::StatusOr<std::unique_ptr<LinkSender>> LinkSender::Open(const Transport& transport,
+                                                             LinkOptions options,
+                                                             OnBroken on_broken) {
+  auto link = std::unique_ptr<LinkSender>(
+      new LinkSender(std::make_unique<Impl>(transport, std::move(options), std::move(on_broken))));
+  RETURN_IF_ERROR(link->impl_->Open());
+  return link;
+}
+
+absl::Status LinkSender::Send(StepMessage message) { return impl_->Send(std::move(message)); }
+absl::Status LinkSender::Send(ResultMessage message) { return impl_->Send(std::move(message)); }
+void LinkSender::Close() { impl_->Close(); }
+
+namespace {
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+class Prober {
+ public:
+  Prober(const Transport& transport, const std::string& address, const std::string& node,
+         uint64_t incarnation, std::chrono::milliseconds timeout)
+      : channel_(transport.MakeChannel(address)),
+        stub_(v1::ShardService::NewStub(channel_)),
+        deadline_(std::chrono::system_clock::now() + timeout) {
+    request_.set_expected_node(node);
+    request_.set_expected_incarnation(incarnation);
+  }
+
+  bool Connect() { return channel_->WaitForConnected(deadline_); }
+
+  // Seconds of one round trip.
+  absl::StatusOr<double> Probe(size_t padding_bytes) {
+    request_.mutable_padding()->assign(padding_bytes, '\x5a');
+    grpc::ClientContext context;
+    context.set_deadline(deadline_);
+    v1::ProbeResponse response;
+    const auto start = steady_clock::now();
+    RETURN_IF_ERROR(FromGrpc(stub_->Probe(&context, request_, &response)));
+    if (response.bytes_received() != padding_bytes) {
+      return Error(absl::StatusCode::kDataLoss, "BAD_PROBE", "the peer received other bytes");
+    }
+    return std::chrono::duration<double>(steady_clock::now() - start).count();
+  }
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::ShardService::Stub> stub_;
+  const std::chrono::system_clock::time_point deadline_;
+  v1::ProbeRequest request_;
+};
+
+absl::StatusOr<LinkSpeed> Measure(Prober* prober) {
+  RETURN_IF_ERROR(prober->Probe(0).status());  // Warms the connection.
+  std::vector<double> empty_s;
+  for (int i = 0; i < 11; ++i) {
+    ASSIGN_OR_RETURN(const double seconds, prober->Probe(0));
+    empty_s.push_back(seconds);
+  }
+  const double round_trip_s = Median(empty_s);
+  // Grows until one probe takes long enough to be measured, then takes the median of a few.
+  size_t bytes = 64 << 10;
+  std::vector<double> full_s;
+  double spent_s = 0;
+  while (full_s.size() < 5 && (full_s.empty() || spent_s < 0.4)) {
+    ASSIGN_OR_RETURN(const double seconds, prober->Probe(bytes));
+    spent_s += seconds;
+    if (bytes < (1 << 20) && seconds < 0.05) {
+      bytes *= 4;
+      full_s.clear();
+      continue;
+    }
+    full_s.push_back(seconds);
+  }
+  LinkSpeed speed;
+  speed.latency_ms = round_trip_s / 2 * 1000;
+  speed.bytes_per_s = static_cast<double>(bytes) / std::max(Median(full_s) - round_trip_s, 1e-6);
+  return speed;
+}
+
+}  // namespace
+
+absl::StatusOr<LinkSpeed> MeasureLink(const Transport& transport, const std::string& address,
+                                      const std::string& node, uint64_t incarnation,
+                                      std::chrono::milliseconds timeout) {
+  Prober prober(transport, address, node, incarnation, timeout);
+  const std::string who = node + " at " + address;
+  if (!prober.Connect()) {
+    return Error(absl::StatusCode::kUnavailable, "PEER_UNREACHABLE",
+                 who + " cannot be reached: nobody answers within " +
+                     std::to_string(timeout.count()) + " ms")
+        .Node(node)
+        .Hint("check the firewall between both ends, and --advertise of " + node);
+  }
+  absl::StatusOr<LinkSpeed> speed = Measure(&prober);
+  if (!speed.ok() && ReasonOf(speed.status()) == absl::StatusCodeToString(speed.status().code())) {
+    return Error(absl::StatusCode::kUnavailable, "PEER_UNREACHABLE",
+                 who + " cannot be reached: " + DetailOf(speed.status()).message())
+        .Node(node)
+        .Hint("check the firewall between both ends, and --advertise of " + node);
+  }
+  return speed;
+}
+
+}  // namespace strata

@@ -1,0 +1,94 @@
+// How processes reach each other: channels, servers and who is trusted.
+#ifndef STRATA_COMMON_RPC_TRANSPORT_H_
+#define STRATA_COMMON_RPC_TRANSPORT_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace grpc {
+class Channel;
+class ChannelCredentials;
+class Server;
+class ServerCredentials;
+class Service;
+}  // namespace grpc
+
+namespace strata {
+
+// The flags --tls-dir and --insecure.
+struct TransportSecurity {
+  // Folder with ca.pem, cert.pem and key.pem: both ends show a certificate of that CA (mutual
+  // TLS). Empty: plain text.
+  std::string tls_dir;
+  // Plain text is wanted off loopback too.
+  bool insecure = false;
+};
+
+// Largest message on any RPC.
+inline constexpr int kMaxMessageBytes = 4 << 20;
+
+// Makes channels and listeners of one kind of security. Copyable; any thread.
+class Transport {
+ public:
+  // INVALID_ARGUMENT when both flags are given; NOT_FOUND names a file of tls_dir that is missing.
+  static absl::StatusOr<Transport> Make(const TransportSecurity& security);
+
+  // A lazy channel with a connection of its own (no sharing between channels), keepalive pings,
+  // no retries, no proxy. `address` is host:port.
+  std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) const;
+
+  // FAILED_PRECONDITION, naming the flags, when `address` is off loopback and neither flag was
+  // given. `flag` names the address's own flag in the message.
+  absl::Status CheckAddress(const std::string& address, const std::string& flag) const;
+
+  bool secure() const { return !security_.tls_dir.empty(); }
+  const std::shared_ptr<grpc::ServerCredentials>& server_credentials() const { return server_; }
+
+ private:
+  TransportSecurity security_;
+  std::shared_ptr<grpc::ChannelCredentials> client_;
+  std::shared_ptr<grpc::ServerCredentials> server_;
+};
+
+// A listening server with the gRPC health service ("" and grpc.health.v1). Any thread.
+class RpcServer {
+ public:
+  // `services` are not owned and outlive the server. Port 0 picks a free one. ALREADY_EXISTS
+  // (ADDRESS_IN_USE) or INVALID_ARGUMENT when `address` cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const Transport& transport, const std::string& address,
+      const std::vector<grpc::Service*>& services);
+  ~RpcServer();  // Shuts down at once.
+  RpcServer(const RpcServer&) = delete;
+  RpcServer& operator=(const RpcServer&) = delete;
+
+  // host:port as bound.
+  const std::string& address() const { return address_; }
+  int port() const { return port_; }
+
+  // What the health service answers; serving from the start.
+  void SetServing(bool serving);
+
+  // Takes no new calls, waits up to `grace` for those running, cancels the rest, returns when all
+  // have ended. Handlers that block on other things must be woken by their owners first.
+  void Shutdown(std::chrono::milliseconds grace);
+
+ private:
+  RpcServer() = default;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+  int port_ = 0;
+};
+
+// Drops the lines that gRPC itself writes to stderr: every failure reaches us as a status, which
+// we log with its context. Call first thing in main.
+void SilenceGrpcLogs();
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_RPC_TRANSPORT_H_
