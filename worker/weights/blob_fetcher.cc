@@ -1,0 +1,219 @@
+#include "worker/weights/blob_fetcher.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+absl::Status Cancelled() {
+  return Error(absl::StatusCode::kCancelled, "CANCELLED", "fetching weights was cancelled");
+}
+
+// Whether another try may help.
+bool IsTransient(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status) || absl::IsUnknown(status) || absl::IsInternal(status) ||
+         absl::IsAborted(status);
+}
+
+}  // namespace
+
+const MappedBlob* BlobSet::Find(const std::string& sha256) const {
+  const auto it = blobs_.find(sha256);
+  return it == blobs_.end() ? nullptr : it->second.get();
+}
+
+// One call's shared state.
+struct BlobFetcher::Job {
+  std::vector<Blob> blobs;  // Each digest once, largest first.
+  BlobClient* client = nullptr;
+  FetchProgress* progress = nullptr;
+  Cancellation* cancel = nullptr;
+  const std::function<void(const std::string&)>* log = nullptr;
+  Cancellation stop;  // Of all threads of the job, after the first error.
+
+  Mutex mutex;
+  size_t next STRATA_GUARDED_BY(mutex) = 0;
+  absl::Status status STRATA_GUARDED_BY(mutex);
+  std::map<std::string, std::unique_ptr<MappedBlob>> mapped STRATA_GUARDED_BY(mutex);
+
+  void Log(const std::string& line) {
+    MutexLock lock(&mutex);
+    (*log)(line);
+  }
+};
+
+absl::StatusOr<std::shared_ptr<const BlobSet>> BlobFetcher::Fetch(
+    const std::vector<Blob>& blobs, BlobClient* client, FetchProgress* progress,
+    Cancellation* cancel, const std::function<void(const std::string&)>& log) {
+  Job job;
+  std::map<std::string, uint64_t> sizes;
+  for (const Blob& blob : blobs) {
+    const auto [it, is_new] = sizes.emplace(blob.sha256, blob.bytes);
+    if (!is_new && it->second != blob.bytes) {
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_DIGEST",
+                   "blob " + blob.sha256 + " is named with two sizes");
+    }
+    if (is_new) {
+      job.blobs.push_back(blob);
+      progress->total_bytes += blob.bytes;
+    }
+  }
+  std::stable_sort(job.blobs.begin(), job.blobs.end(),
+                   [](const Blob& a, const Blob& b) { return a.bytes > b.bytes; });
+  job.client = client;
+  job.progress = progress;
+  job.cancel = cancel;
+  job.log = &log;
+  auto set = std::make_shared<BlobSet>();
+  set->pin_ = std::make_unique<CachePin>(cache_, job.blobs);
+  RETURN_IF_ERROR(cache_->MakeRoom());
+  {
+    const Cancellation::Waker forward(cancel, [&job] { job.stop.Cancel(); });
+    std::vector<std::thread> threads;
+    const size_t count =
+        std::min<size_t>(job.blobs.size(), static_cast<size_t>(std::max(1, options_.parallel)));
+    for (size_t i = 0; i < count; ++i) {
+      threads.emplace_back([this, &job] { Work(&job); });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+  MutexLock lock(&job.mutex);
+  if (cancel->cancelled()) {
+    return Cancelled();
+  }
+  RETURN_IF_ERROR(job.status);
+  set->blobs_ = std::move(job.mapped);
+  return std::shared_ptr<const BlobSet>(std::move(set));
+}
+
+void BlobFetcher::Work(Job* job) {
+  while (true) {
+    size_t index = 0;
+    {
+      MutexLock lock(&job->mutex);
+      if (job->next == job->blobs.size() || !job->status.ok()) {
+        return;
+      }
+      index = job->next++;
+    }
+    const Blob& blob = job->blobs[index];
+    absl::StatusOr<std::unique_ptr<MappedBlob>> mapped = FetchOne(job, blob);
+    MutexLock lock(&job->mutex);
+    if (mapped.ok()) {
+      job->mapped[blob.sha256] = *std::move(mapped);
+    } else if (job->status.ok()) {
+      job->status = mapped.status();
+      job->stop.Cancel();
+    }
+  }
+}
+
+absl::StatusOr<std::unique_ptr<MappedBlob>> BlobFetcher::FetchOne(Job* job, const Blob& blob) {
+  {
+    MutexLock lock(&mutex_);
+    while (busy_.count(blob.sha256) > 0) {
+      if (job->stop.cancelled()) {
+        return Cancelled();
+      }
+      changed_.WaitFor(&mutex_, std::chrono::milliseconds(50));
+    }
+    busy_.insert(blob.sha256);
+  }
+  absl::StatusOr<std::unique_ptr<MappedBlob>> mapped = cache_->Map(blob);
+  if (mapped.ok()) {
+    job->progress->done_bytes += blob.bytes;
+  } else if (absl::IsNotFound(mapped.status()) || absl::IsDataLoss(mapped.status())) {
+    if (absl::IsDataLoss(mapped.status())) {
+      job->Log("cached weights are spoilt and are fetched again: " + Describe(mapped.status()));
+    }
+    if (absl::Status status = Transfer(job, blob); !status.ok()) {
+      mapped = status;
+    } else {
+      mapped = cache_->Map(blob);
+    }
+  }
+  MutexLock lock(&mutex_);
+  busy_.erase(blob.sha256);
+  changed_.NotifyAll();
+  return mapped;
+}
+
+absl::Status BlobFetcher::Transfer(Job* job, const Blob& blob) {
+  int idle_tries = 0;
+  int bad_tries = 0;
+  auto backoff = options_.first_backoff;
+  uint64_t counted = 0;  // Of done_bytes, this blob's.
+  while (true) {
+    if (job->stop.cancelled()) {
+      return Cancelled();
+    }
+    uint64_t brought = 0;
+    const absl::Status status = Try(job, blob, &brought, &counted);
+    if (status.ok() || job->stop.cancelled()) {
+      return job->stop.cancelled() ? Cancelled() : status;
+    }
+    if (absl::IsDataLoss(status)) {
+      job->progress->done_bytes -= counted;
+      counted = 0;
+      // A partial file may have been spoilt on disk: once more from the start.
+      if (++bad_tries > 1) {
+        return status;
+      }
+    } else if (!IsTransient(status) || ReasonOf(status) == "CACHE_IO") {
+      return status;
+    }
+    if (brought > 0) {
+      idle_tries = 0;
+      backoff = options_.first_backoff;
+    } else if (++idle_tries >= options_.max_idle_tries) {
+      return Annotate(status, "fetching weights");
+    }
+    job->Log("fetching weights goes on after: " + Describe(status));
+    if (job->stop.WaitFor(backoff)) {
+      return Cancelled();
+    }
+    backoff = std::min(backoff * 2, options_.max_backoff);
+  }
+}
+
+absl::Status BlobFetcher::Try(Job* job, const Blob& blob, uint64_t* brought, uint64_t* counted) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, cache_->Write(blob));
+  const auto count = [&] {
+    job->progress->done_bytes += writer->offset() - *counted;
+    *counted = writer->offset();
+  };
+  count();
+  if (writer->offset() < blob.bytes) {
+    absl::Status local;  // The sink's own error, which is final whatever the client makes of it.
+    const absl::Status status = job->client->Fetch(
+        blob.sha256, writer->offset(),
+        [&](std::string_view chunk) {
+          fetched_bytes_ += chunk.size();
+          job->progress->fetched_bytes += chunk.size();
+          *brought += chunk.size();
+          local = writer->Append(chunk);
+          count();
+          return local;
+        },
+        &job->stop);
+    RETURN_IF_ERROR(local);
+    if (!status.ok() && writer->offset() < blob.bytes) {
+      return status;
+    }
+    if (writer->offset() < blob.bytes) {
+      return Error(absl::StatusCode::kUnavailable, "BLOB_TOO_SHORT",
+                   "the transfer of blob " + blob.sha256 + " ended early");
+    }
+  }
+  return writer->Commit();
+}
+
+}  // namespace strata

@@ -1,0 +1,337 @@
+#include "worker/weights/weight_cache.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "common/status.h"
+#include "common/units.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPartial[] = ".partial";
+constexpr size_t kDigestDigits = 64;
+
+bool IsDigest(std::string_view text) {
+  return text.size() == kDigestDigits && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+// The digest that a path of the cache is about.
+std::string DigestOfPath(const std::string& path) {
+  return fs::path(path).filename().string().substr(0, kDigestDigits);
+}
+
+absl::Status IoError(const std::string& what, const std::string& path, int error) {
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
+                 what + " " + path + ": " + std::strerror(error))
+        .Hint("free space there, lower --cache-limit, or move --data-dir");
+  }
+  return Error(absl::StatusCode::kInternal, "CACHE_IO",
+               what + " " + path + ": " + std::strerror(error))
+      .Hint("check the disk and the permissions of --data-dir");
+}
+
+int64_t UsedNs(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return 0;
+  }
+#if defined(__APPLE__)
+  return int64_t{info.st_mtimespec.tv_sec} * 1'000'000'000 + info.st_mtimespec.tv_nsec;
+#else
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+#endif
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return IoError("cannot open", path, errno);
+  }
+  const int rc = fsync(fd);
+  const int error = errno;
+  close(fd);
+  return rc == 0 ? absl::OkStatus() : IoError("cannot sync", path, error);
+}
+
+}  // namespace
+
+CachePin::CachePin(WeightCache* cache, std::vector<Blob> blobs)
+    : cache_(cache), blobs_(std::move(blobs)) {
+  MutexLock lock(&cache_->mutex_);
+  for (const Blob& blob : blobs_) {
+    WeightCache::Pinned& pinned = cache_->pinned_[blob.sha256];
+    ++pinned.count;
+    pinned.bytes = blob.bytes;
+  }
+}
+
+CachePin::~CachePin() {
+  MutexLock lock(&cache_->mutex_);
+  for (const Blob& blob : blobs_) {
+    auto it = cache_->pinned_.find(blob.sha256);
+    if (--it->second.count == 0) {
+      cache_->pinned_.erase(it);
+    }
+  }
+}
+
+MappedBlob::~MappedBlob() {
+  if (data_ != nullptr) {
+    munmap(const_cast<uint8_t*>(data_), bytes_);
+  }
+}
+
+BlobWriter::BlobWriter(WeightCache* cache, Blob blob, int fd, std::string partial_path)
+    : cache_(cache), blob_(std::move(blob)), fd_(fd), partial_path_(std::move(partial_path)) {}
+
+BlobWriter::~BlobWriter() { close(fd_); }
+
+absl::Status BlobWriter::ReadBack() {
+  std::vector<char> buffer(1 << 20);
+  while (true) {
+    const ssize_t got = pread(fd_, buffer.data(), buffer.size(), static_cast<off_t>(offset_));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return IoError("cannot read", partial_path_, errno);
+    }
+    if (got == 0) {
+      return absl::OkStatus();
+    }
+    sha_.Update(buffer.data(), static_cast<size_t>(got));
+    offset_ += static_cast<uint64_t>(got);
+  }
+}
+
+absl::Status BlobWriter::Append(std::string_view data) {
+  if (data.size() > blob_.bytes - offset_) {
+    return Error(absl::StatusCode::kDataLoss, "BLOB_TOO_LONG",
+                 "more bytes than blob " + blob_.sha256 + " has");
+  }
+  sha_.Update(data);
+  while (!data.empty()) {
+    const ssize_t wrote = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset_));
+    if (wrote < 0 && errno == EINTR) {
+      continue;
+    }
+    if (wrote < 0) {
+      return IoError("cannot write", partial_path_, errno);
+    }
+    offset_ += static_cast<uint64_t>(wrote);
+    data.remove_prefix(static_cast<size_t>(wrote));
+    MutexLock lock(&cache_->mutex_);
+    cache_->files_[partial_path_].bytes = offset_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BlobWriter::Commit() {
+  const std::string digest = ToHex(sha_.Finish());
+  if (offset_ != blob_.bytes || digest != blob_.sha256) {
+    unlink(partial_path_.c_str());
+    MutexLock lock(&cache_->mutex_);
+    cache_->files_.erase(partial_path_);
+    return Error(absl::StatusCode::kDataLoss, "BAD_BLOB",
+                 "fetched bytes have SHA-256 " + digest + ", not " + blob_.sha256);
+  }
+  const std::string path = cache_->PathOf(blob_.sha256);
+  if (fsync(fd_) != 0) {
+    return IoError("cannot sync", partial_path_, errno);
+  }
+  if (rename(partial_path_.c_str(), path.c_str()) != 0) {
+    return IoError("cannot rename", partial_path_, errno);
+  }
+  RETURN_IF_ERROR(SyncDirectory(fs::path(path).parent_path().string()));
+  MutexLock lock(&cache_->mutex_);
+  cache_->files_.erase(partial_path_);
+  cache_->files_[path] = {.bytes = offset_, .used_ns = UsedNs(path)};
+  cache_->verified_.insert(blob_.sha256);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<WeightCache>> WeightCache::Open(const std::string& directory,
+                                                               uint64_t limit_bytes) {
+  auto cache = std::unique_ptr<WeightCache>(new WeightCache(directory, limit_bytes));
+  std::error_code error;
+  fs::create_directories(directory + "/sha256", error);
+  if (error) {
+    return IoError("cannot make", directory + "/sha256", error.value());
+  }
+  RETURN_IF_ERROR(cache->Scan());
+  return cache;
+}
+
+absl::Status WeightCache::Scan() {
+  std::error_code error;
+  MutexLock lock(&mutex_);
+  fs::recursive_directory_iterator it(directory_ + "/sha256", error);
+  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    const std::string path = it->path().string();
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (!it->is_regular_file(ignored) || !IsDigest(name.substr(0, kDigestDigits)) ||
+        (name.size() > kDigestDigits && name.substr(kDigestDigits) != kPartial)) {
+      continue;
+    }
+    files_[path] = {.bytes = it->file_size(ignored), .used_ns = UsedNs(path)};
+  }
+  return error ? IoError("cannot list", directory_, error.value()) : absl::OkStatus();
+}
+
+std::string WeightCache::PathOf(const std::string& sha256) const {
+  return directory_ + "/sha256/" + sha256.substr(0, 2) + "/" + sha256;
+}
+
+absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::MapFile(const std::string& path,
+                                                                 const Blob& blob) const {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return errno == ENOENT ? absl::NotFoundError("blob " + blob.sha256 + " is not cached")
+                           : IoError("cannot open", path, errno);
+  }
+  struct stat info {};
+  const bool right_size =
+      fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) == blob.bytes;
+  void* data = nullptr;
+  if (right_size && blob.bytes > 0) {
+    data = mmap(nullptr, blob.bytes, PROT_READ, MAP_SHARED, fd, 0);
+  }
+  const int error = errno;
+  close(fd);
+  if (!right_size) {
+    return Error(absl::StatusCode::kDataLoss, "CACHE_CORRUPT",
+                 path + " has " + std::to_string(info.st_size) + " bytes instead of " +
+                     std::to_string(blob.bytes));
+  }
+  if (data == MAP_FAILED) {
+    return IoError("cannot map", path, error);
+  }
+  return std::unique_ptr<MappedBlob>(
+      new MappedBlob(static_cast<const uint8_t*>(data), static_cast<size_t>(blob.bytes)));
+}
+
+absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::Map(const Blob& blob) {
+  if (!IsDigest(blob.sha256)) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_DIGEST",
+                 "\"" + blob.sha256 + "\" is no SHA-256");
+  }
+  const std::string path = PathOf(blob.sha256);
+  absl::StatusOr<std::unique_ptr<MappedBlob>> mapped = MapFile(path, blob);
+  bool verified = false;
+  {
+    MutexLock lock(&mutex_);
+    verified = verified_.count(blob.sha256) > 0;
+  }
+  if (mapped.ok() && !verified) {
+    Sha256 sha;
+    sha.Update((*mapped)->data(), (*mapped)->bytes());
+    if (const std::string digest = ToHex(sha.Finish()); digest != blob.sha256) {
+      mapped = Error(absl::StatusCode::kDataLoss, "CACHE_CORRUPT", path + " has SHA-256 " + digest);
+    }
+  }
+  MutexLock lock(&mutex_);
+  if (mapped.ok()) {
+    verified_.insert(blob.sha256);
+    utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // Used now; of no consequence if it fails.
+    files_[path] = {.bytes = blob.bytes, .used_ns = UsedNs(path)};
+  } else if (absl::IsDataLoss(mapped.status())) {
+    unlink(path.c_str());
+    files_.erase(path);
+    verified_.erase(blob.sha256);
+  }
+  return mapped;
+}
+
+absl::StatusOr<std::unique_ptr<BlobWriter>> WeightCache::Write(const Blob& blob) {
+  if (!IsDigest(blob.sha256)) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_DIGEST",
+                 "\"" + blob.sha256 + "\" is no SHA-256");
+  }
+  const std::string partial = PathOf(blob.sha256) + kPartial;
+  const std::string parent = fs::path(partial).parent_path().string();
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (error) {
+    return IoError("cannot make", parent, error.value());
+  }
+  const int fd = open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return IoError("cannot open", partial, errno);
+  }
+  struct stat info {};
+  if (fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) > blob.bytes &&
+      ftruncate(fd, 0) != 0) {
+    const int saved = errno;
+    close(fd);
+    return IoError("cannot truncate", partial, saved);
+  }
+  auto writer = std::unique_ptr<BlobWriter>(new BlobWriter(this, blob, fd, partial));
+  RETURN_IF_ERROR(writer->ReadBack());
+  MutexLock lock(&mutex_);
+  files_[partial] = {.bytes = writer->offset(), .used_ns = UsedNs(partial)};
+  return writer;
+}
+
+absl::Status WeightCache::MakeRoom() {
+  if (limit_bytes_ == 0) {
+    return absl::OkStatus();
+  }
+  MutexLock lock(&mutex_);
+  uint64_t pinned = 0;
+  for (const auto& [digest, pin] : pinned_) {
+    pinned += pin.bytes;
+  }
+  if (pinned > limit_bytes_) {
+    return Error(absl::StatusCode::kResourceExhausted, "CACHE_LIMIT",
+                 "the weights in use need " + FormatSize(pinned) + " of the weight cache")
+        .Limit("cache_bytes=" + std::to_string(limit_bytes_))
+        .Hint("raise --cache-limit, or give this worker fewer layers");
+  }
+  std::vector<std::pair<int64_t, std::string>> evictable;
+  uint64_t others = 0;
+  for (const auto& [path, file] : files_) {
+    if (pinned_.count(DigestOfPath(path)) == 0) {
+      evictable.emplace_back(file.used_ns, path);
+      others += file.bytes;
+    }
+  }
+  std::sort(evictable.begin(), evictable.end());
+  for (const auto& [used, path] : evictable) {
+    if (pinned + others <= limit_bytes_) {
+      break;
+    }
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return IoError("cannot delete", path, errno);
+    }
+    others -= files_[path].bytes;
+    verified_.erase(DigestOfPath(path));
+    files_.erase(path);
+  }
+  return absl::OkStatus();
+}
+
+uint64_t WeightCache::bytes() const {
+  MutexLock lock(&mutex_);
+  uint64_t total = 0;
+  for (const auto& [path, file] : files_) {
+    total += file.bytes;
+  }
+  return total;
+}
+
+}  // namespace strata

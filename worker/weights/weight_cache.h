@@ -1,0 +1,141 @@
+// Weights on disk by content: DIR/sha256/ab/abcdef..., each file named after the SHA-256 of its
+// bytes; abcdef....partial while it is fetched. Files are read-only once named, and may be deleted
+// by hand while the worker is down.
+#ifndef STRATA_WORKER_WEIGHTS_WEIGHT_CACHE_H_
+#define STRATA_WORKER_WEIGHTS_WEIGHT_CACHE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/digest.h"
+#include "common/mutex.h"
+
+namespace strata {
+
+// Bytes by content.
+struct Blob {
+  std::string sha256;  // 64 lower-case hex digits.
+  uint64_t bytes = 0;
+  bool operator<(const Blob& other) const { return sha256 < other.sha256; }
+};
+
+class WeightCache;
+
+// Keeps blobs from being evicted.
+class CachePin {
+ public:
+  CachePin(WeightCache* cache, std::vector<Blob> blobs);
+  ~CachePin();
+  CachePin(const CachePin&) = delete;
+  CachePin& operator=(const CachePin&) = delete;
+
+ private:
+  WeightCache* const cache_;
+  const std::vector<Blob> blobs_;
+};
+
+// A verified blob, mapped read-only.
+class MappedBlob {
+ public:
+  ~MappedBlob();
+  MappedBlob(const MappedBlob&) = delete;
+  MappedBlob& operator=(const MappedBlob&) = delete;
+  const uint8_t* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend class WeightCache;
+  MappedBlob(const uint8_t* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  const uint8_t* const data_;  // nullptr for an empty blob.
+  const size_t bytes_;
+};
+
+// A blob on its way into the cache. What was written stays for a later writer when this one goes
+// without Commit.
+class BlobWriter {
+ public:
+  ~BlobWriter();
+  BlobWriter(const BlobWriter&) = delete;
+  BlobWriter& operator=(const BlobWriter&) = delete;
+
+  // Bytes that are there: where to go on.
+  uint64_t offset() const { return offset_; }
+  // RESOURCE_EXHAUSTED (DISK_FULL) names the path; DATA_LOSS (BLOB_TOO_LONG) past the blob's end.
+  absl::Status Append(std::string_view data);
+  // Checks length and digest, makes it durable and names it. DATA_LOSS (BAD_BLOB) when the bytes
+  // are others: they are dropped, and the next writer begins at 0.
+  absl::Status Commit();
+
+ private:
+  friend class WeightCache;
+  BlobWriter(WeightCache* cache, Blob blob, int fd, std::string partial_path);
+  absl::Status ReadBack();
+
+  WeightCache* const cache_;
+  const Blob blob_;
+  const int fd_;
+  const std::string partial_path_;
+  uint64_t offset_ = 0;
+  Sha256 sha_;
+};
+
+// Any thread; but one BlobWriter a blob at a time, which the caller sees to. Outlives what it
+// gives out.
+class WeightCache {
+ public:
+  // Uses `directory` (made if it is missing). `limit_bytes` 0: no limit.
+  static absl::StatusOr<std::unique_ptr<WeightCache>> Open(const std::string& directory,
+                                                           uint64_t limit_bytes);
+
+  // Maps a blob that is there. Its SHA-256 is checked the first time that this process maps it.
+  // NOT_FOUND when it is not there; DATA_LOSS (CACHE_CORRUPT) when it was spoilt, and is deleted.
+  absl::StatusOr<std::unique_ptr<MappedBlob>> Map(const Blob& blob);
+
+  // Begins, or goes on with, a blob that is not there.
+  absl::StatusOr<std::unique_ptr<BlobWriter>> Write(const Blob& blob);
+
+  // Evicts what was used longest ago and is not pinned, until all pinned blobs fit beside what
+  // stays. RESOURCE_EXHAUSTED (CACHE_LIMIT) when the pinned blobs alone exceed the limit.
+  absl::Status MakeRoom();
+
+  // On disk now, partial files included.
+  uint64_t bytes() const;
+
+ private:
+  friend class BlobWriter;
+  friend class CachePin;
+  WeightCache(std::string directory, uint64_t limit_bytes)
+      : directory_(std::move(directory)), limit_bytes_(limit_bytes) {}
+
+  std::string PathOf(const std::string& sha256) const;
+  absl::Status Scan();
+  absl::StatusOr<std::unique_ptr<MappedBlob>> MapFile(const std::string& path,
+                                                      const Blob& blob) const;
+
+  struct File {
+    uint64_t bytes = 0;
+    int64_t used_ns = 0;  // Modification time.
+  };
+
+  const std::string directory_;
+  const uint64_t limit_bytes_;
+  mutable Mutex mutex_;
+  std::map<std::string, File> files_ STRATA_GUARDED_BY(mutex_);  // By path.
+  std::set<std::string> verified_ STRATA_GUARDED_BY(mutex_);
+  struct Pinned {
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Pinned> pinned_ STRATA_GUARDED_BY(mutex_);  // By digest.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_WEIGHTS_WEIGHT_CACHE_H_
