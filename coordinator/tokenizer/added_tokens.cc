@@ -1,0 +1,188 @@
+#include "coordinator/tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "coordinator/tokenizer/unicode.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kMaxContentBytes = 4096;
+
+bool EndsWithWord(std::string_view text) {
+  size_t start = 0;
+  return !text.empty() && IsWordCharacter(CharBefore(text, text.size(), &start));
+}
+
+bool StartsWithWord(std::string_view text) {
+  size_t at = 0;
+  return !text.empty() && IsWordCharacter(NextChar(text, &at));
+}
+
+// Where the white space at the end of `text` begins.
+size_t TrailingSpace(std::string_view text) {
+  size_t end = text.size();
+  for (size_t start = 0; end > 0 && IsWhiteSpace(CharBefore(text, end, &start));) {
+    end = start;
+  }
+  return end;
+}
+
+size_t LeadingSpace(std::string_view text) {
+  size_t at = 0;
+  for (size_t next = 0; at < text.size(); at = next) {
+    next = at;
+    if (!IsWhiteSpace(NextChar(text, &next))) {
+      break;
+    }
+  }
+  return at;
+}
+
+}  // namespace
+
+void AddedTokens::Trie::Add(std::string_view content, uint32_t id) {
+  if (content.empty()) {
+    return;
+  }
+  begins_[static_cast<uint8_t>(content[0])] = true;
+  uint32_t node = 0;
+  for (const char byte : content) {
+    const auto [child, added] = children_.try_emplace(Edge(node, byte), nodes_);
+    nodes_ += added ? 1 : 0;
+    node = child->second;
+  }
+  ends_.try_emplace(node, id);
+}
+
+std::optional<std::pair<uint32_t, size_t>> AddedTokens::Trie::Longest(std::string_view text,
+                                                                      size_t at) const {
+  if (!begins_[static_cast<uint8_t>(text[at])]) {
+    return std::nullopt;
+  }
+  std::optional<std::pair<uint32_t, size_t>> longest;
+  uint32_t node = 0;
+  for (size_t i = at; i < text.size(); ++i) {
+    const auto child = children_.find(Edge(node, text[i]));
+    if (child == children_.end()) {
+      break;
+    }
+    node = child->second;
+    if (const auto end = ends_.find(node); end != ends_.end()) {
+      longest = {end->second, i + 1 - at};
+    }
+  }
+  return longest;
+}
+
+absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tokens,
+                                              const Vocabulary& model,
+                                              const Normalizer* normalizer) {
+  AddedTokens added;
+  uint32_t next = model.id_end();
+  for (const AddedToken& token : tokens) {
+    if (token.content.empty()) {
+      continue;
+    }
+    if (token.content.size() > kMaxContentBytes) {
+      return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
+                   absl::StrCat("an added token is ", token.content.size(), " bytes long"))
+          .Limit(absl::StrCat("added_token_bytes=", kMaxContentBytes));
+    }
+    uint32_t id = 0;
+    if (const auto known = added.IdOf(token.content)) {
+      id = *known;
+    } else if (const auto in_model = model.IdOf(token.content)) {
+      id = *in_model;
+    } else {
+      id = next++;
+    }
+    if (id >= kMaxVocabSize) {
+      return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
+                   "there are more tokens than can be")
+          .Limit(absl::StrCat("vocab=", kMaxVocabSize));
+    }
+    added.id_end_ = std::max(added.id_end_, id + 1);
+    added.ids_[token.content] = id;
+    AddedToken& kept = added.tokens_[id];
+    const bool was_special = kept.special;
+    kept = token;
+    kept.special |= was_special;
+  }
+  // Where two tokens are looked for by the same content, a special one wins, then the first.
+  for (const bool special : {true, false}) {
+    for (const AddedToken& token : tokens) {
+      const auto id = added.IdOf(token.content);
+      const AddedToken* kept = id ? added.TokenOf(*id) : nullptr;
+      if (kept == nullptr || kept->special != special) {
+        continue;
+      }
+      if (!kept->normalized) {
+        added.raw_.Add(kept->content, *id);
+      } else {
+        added.normalized_.Add(
+            normalizer == nullptr ? kept->content : normalizer->Normalize(kept->content), *id);
+      }
+    }
+  }
+  return added;
+}
+
+std::vector<AddedTokens::Part> AddedTokens::Find(std::string_view text, bool normalized) const {
+  const Trie& trie = normalized ? normalized_ : raw_;
+  std::vector<Part> parts;
+  const auto add = [&parts](size_t begin, size_t end, std::optional<uint32_t> id) {
+    parts.push_back({{static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}, id});
+  };
+  size_t said = 0;  // What parts cover.
+  for (size_t at = 0; at < text.size();) {
+    const auto match = trie.Longest(text, at);
+    if (!match) {
+      ++at;
+      continue;
+    }
+    const auto [id, length] = *match;
+    size_t begin = at;
+    size_t end = at + length;
+    at = end;
+    const AddedToken& token = tokens_.find(id)->second;
+    if (token.single_word &&
+        (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) {
+      continue;
+    }
+    if (token.lstrip) {
+      begin = std::max(TrailingSpace(text.substr(0, begin)), said);
+    }
+    if (token.rstrip) {
+      end += LeadingSpace(text.substr(end));
+    }
+    if (said < begin) {
+      add(said, begin, std::nullopt);
+    }
+    add(begin, end, id);
+    said = end;
+  }
+  if (said < text.size()) {
+    add(said, text.size(), std::nullopt);
+  }
+  return parts;
+}
+
+std::optional<uint32_t> AddedTokens::IdOf(std::string_view content) const {
+  const auto found = ids_.find(absl::string_view(content.data(), content.size()));
+  if (found == ids_.end()) {
+    return std::nullopt;
+  }
+  return found->second;
+}
+
+const AddedToken* AddedTokens::TokenOf(uint32_t id) const {
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? nullptr : &found->second;
+}
+
+}  // namespace strata

@@ -1,0 +1,83 @@
+// Tokens that are found in text before it is cut: special ones, and others beside the model.
+#ifndef STRATA_COORDINATOR_TOKENIZER_ADDED_TOKENS_H_
+#define STRATA_COORDINATOR_TOKENIZER_ADDED_TOKENS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "coordinator/tokenizer/normalizer.h"
+#include "coordinator/tokenizer/pre_tokenized.h"
+#include "coordinator/tokenizer/vocabulary.h"
+
+namespace strata {
+
+struct AddedToken {
+  std::string content;
+  bool special = false;      // Left out by skip-special decoding.
+  bool lstrip = false;       // Takes white space before it.
+  bool rstrip = false;       // Takes white space behind it.
+  bool single_word = false;  // Not next to a word character.
+  bool normalized = false;   // Found in the normalized text, by its normalized content.
+};
+
+// Const after construction; any thread.
+class AddedTokens {
+ public:
+  // Text, or a token found in it.
+  struct Part {
+    TextRange range;
+    std::optional<uint32_t> id;
+  };
+
+  // In the file's order. A token that `model` has keeps its id, the others are numbered behind the
+  // model's. `normalizer` may be null.
+  static absl::StatusOr<AddedTokens> Make(const std::vector<AddedToken>& tokens,
+                                          const Vocabulary& model, const Normalizer* normalizer);
+
+  // Cuts `text` at the tokens that are looked for before normalization, or (`normalized`) after.
+  // Leftmost first, the longest of those.
+  std::vector<Part> Find(std::string_view text, bool normalized) const;
+
+  std::optional<uint32_t> IdOf(std::string_view content) const;
+  // Nullptr for an id that is no added token's.
+  const AddedToken* TokenOf(uint32_t id) const;
+  bool IsSpecial(uint32_t id) const {
+    const AddedToken* token = TokenOf(id);
+    return token != nullptr && token->special;
+  }
+  // Above all ids; 0 without tokens.
+  uint32_t id_end() const { return id_end_; }
+
+ private:
+  // Contents as a tree of bytes.
+  class Trie {
+   public:
+    void Add(std::string_view content, uint32_t id);
+    // The longest content that `text` has at `at`: its id and length.
+    std::optional<std::pair<uint32_t, size_t>> Longest(std::string_view text, size_t at) const;
+
+   private:
+    static uint64_t Edge(uint32_t node, char byte) {
+      return (uint64_t{node} << 8) | static_cast<uint8_t>(byte);
+    }
+    bool begins_[256] = {};                             // Whether a content begins with a byte.
+    absl::flat_hash_map<uint64_t, uint32_t> children_;  // Node 0 is the root.
+    absl::flat_hash_map<uint32_t, uint32_t> ends_;      // Node to id.
+    uint32_t nodes_ = 1;
+  };
+
+  absl::flat_hash_map<std::string, uint32_t> ids_;
+  absl::flat_hash_map<uint32_t, AddedToken> tokens_;
+  uint32_t id_end_ = 0;
+  Trie raw_;
+  Trie normalized_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_ADDED_TOKENS_H_

@@ -1,0 +1,216 @@
+#include "coordinator/tokenizer/bpe_model.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+#include "coordinator/tokenizer/unicode.h"
+
+namespace strata {
+namespace {
+
+// Pieces that are remembered within one text: words come again, and are short.
+constexpr size_t kCachedPieces = 8192;
+constexpr size_t kCachedPieceBytes = 64;
+
+constexpr uint32_t kNone = ~uint32_t{0};
+
+// A symbol of the piece: a list linked through indices, so that joining two costs nothing.
+struct Symbol {
+  uint32_t id = 0;
+  uint32_t previous = kNone;
+  uint32_t next = kNone;
+  bool dead = false;  // Was joined to the one before it.
+};
+
+// A merge that may be done: at its place in the list, if what stands there is still the pair.
+struct Candidate {
+  uint32_t rank = 0;
+  uint32_t left = 0;
+  uint32_t id = 0;
+
+  // For a heap: the lowest rank comes first, the leftmost among equals.
+  bool operator<(const Candidate& other) const {
+    return rank != other.rank ? rank > other.rank : left > other.left;
+  }
+};
+
+absl::Status UnknownMerge(size_t rank, std::string_view token, std::string_view what) {
+  return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
+               absl::StrCat("merge ", rank, " ", std::string(what), " \"", std::string(token),
+                            "\", which is not in the vocabulary"));
+}
+
+}  // namespace
+
+struct BpeModel::Scratch {
+  std::vector<Symbol> symbols;
+  std::vector<Candidate> heap;
+};
+
+BpeModel::BpeModel(Vocabulary vocabulary, BpeOptions options)
+    : vocabulary_(std::move(vocabulary)), options_(std::move(options)) {
+  std::string text;
+  for (char32_t c = 0; c < kDirectCharacters; ++c) {
+    text.clear();
+    AppendUtf8(c, &text);
+    character_ids_[c] = vocabulary_.IdOf(text).value_or(kNoToken);
+  }
+  for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
+    byte_ids_[byte] = vocabulary_.IdOf(absl::StrFormat("<0x%02X>", byte)).value_or(kNoToken);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(
+    Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
+    BpeOptions options) {
+  std::unique_ptr<BpeModel> model(new BpeModel(std::move(vocabulary), std::move(options)));
+  if (model->options_.unknown_token) {
+    model->unknown_id_ = model->vocabulary_.IdOf(*model->options_.unknown_token);
+    if (!model->unknown_id_) {
+      return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
+                   absl::StrCat("unk_token \"", *model->options_.unknown_token,
+                                "\" is not in the vocabulary"));
+    }
+  }
+  model->merges_.reserve(merges.size());
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    const auto left_id = model->vocabulary_.IdOf(left);
+    const auto right_id = model->vocabulary_.IdOf(right);
+    if (!left_id || !right_id) {
+      return UnknownMerge(rank, left_id ? right : left, "joins");
+    }
+    const auto id = model->vocabulary_.IdOf(left + right);
+    if (!id) {
+      return UnknownMerge(rank, left + right, "makes");
+    }
+    model->merges_[Pair(*left_id, *right_id)] = {static_cast<uint32_t>(rank), *id};
+  }
+  return model;
+}
+
+bool BpeModel::PushBytes(std::string_view character, Scratch* scratch) const {
+  for (const char byte : character) {
+    if (byte_ids_[static_cast<uint8_t>(byte)] == kNoToken) {
+      return false;
+    }
+  }
+  for (const char byte : character) {
+    scratch->symbols.push_back({byte_ids_[static_cast<uint8_t>(byte)]});
+  }
+  return true;
+}
+
+void BpeModel::Begin(std::string_view piece, Scratch* scratch) const {
+  std::vector<Symbol>& symbols = scratch->symbols;
+  symbols.clear();
+  bool unknown_before = false;
+  for (size_t at = 0; at < piece.size();) {
+    const size_t begin = at;
+    const char32_t c = NextChar(piece, &at);
+    const std::string_view character = piece.substr(begin, at - begin);
+    const uint32_t id =
+        c < kDirectCharacters ? character_ids_[c] : vocabulary_.IdOf(character).value_or(kNoToken);
+    if (id != kNoToken) {
+      symbols.push_back({id});
+      unknown_before = false;
+    } else if (options_.byte_fallback && PushBytes(character, scratch)) {
+      unknown_before = false;
+    } else if (unknown_id_) {
+      if (!unknown_before || !options_.fuse_unknown) {
+        symbols.push_back({*unknown_id_});
+      }
+      unknown_before = true;
+    }
+  }
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    symbols[i].previous = i == 0 ? kNone : static_cast<uint32_t>(i - 1);
+    symbols[i].next = i + 1 == symbols.size() ? kNone : static_cast<uint32_t>(i + 1);
+  }
+}
+
+void BpeModel::PushMerge(uint32_t left, uint32_t right, Scratch* scratch) const {
+  const auto found = merges_.find(Pair(scratch->symbols[left].id, scratch->symbols[right].id));
+  if (found != merges_.end()) {
+    scratch->heap.push_back({found->second.rank, left, found->second.id});
+    std::push_heap(scratch->heap.begin(), scratch->heap.end());
+  }
+}
+
+void BpeModel::MergeAll(Scratch* scratch) const {
+  std::vector<Symbol>& symbols = scratch->symbols;
+  std::vector<Candidate>& heap = scratch->heap;
+  heap.clear();
+  for (uint32_t i = 0; i + 1 < symbols.size(); ++i) {
+    PushMerge(i, i + 1, scratch);
+  }
+  while (!heap.empty()) {
+    const Candidate top = heap.front();
+    std::pop_heap(heap.begin(), heap.end());
+    heap.pop_back();
+    Symbol& left = symbols[top.left];
+    if (left.dead || left.next == kNone) {
+      continue;
+    }
+    const uint32_t right_index = left.next;
+    Symbol& right = symbols[right_index];
+    const auto found = merges_.find(Pair(left.id, right.id));
+    if (found == merges_.end() || found->second.id != top.id) {
+      continue;  // One of the two has been joined to something else.
+    }
+    left.id = top.id;
+    left.next = right.next;
+    right.dead = true;
+    if (left.next != kNone) {
+      symbols[left.next].previous = top.left;
+    }
+    if (left.previous != kNone) {
+      PushMerge(left.previous, top.left, scratch);
+    }
+    if (left.next != kNone) {
+      PushMerge(top.left, left.next, scratch);
+    }
+  }
+}
+
+void BpeModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
+                        std::vector<uint32_t>* ids) const {
+  Scratch scratch;
+  // Pieces seen, and where their ids stand in *ids.
+  absl::flat_hash_map<absl::string_view, std::pair<size_t, size_t>> seen;
+  for (const TextRange range : pieces) {
+    const std::string_view piece = range.Of(text);
+    const size_t begin = ids->size();
+    if (options_.ignore_merges) {
+      if (const auto id = vocabulary_.IdOf(piece)) {
+        ids->push_back(*id);
+        continue;
+      }
+    }
+    const absl::string_view key(piece.data(), piece.size());
+    const bool cached = piece.size() <= kCachedPieceBytes;
+    if (cached) {
+      if (const auto found = seen.find(key); found != seen.end()) {
+        for (size_t i = found->second.first; i < found->second.second; ++i) {
+          const uint32_t id = (*ids)[i];
+          ids->push_back(id);
+        }
+        continue;
+      }
+    }
+    Begin(piece, &scratch);
+    MergeAll(&scratch);
+    for (const Symbol& symbol : scratch.symbols) {
+      if (!symbol.dead) {
+        ids->push_back(symbol.id);
+      }
+    }
+    if (cached && seen.size() < kCachedPieces) {
+      seen.emplace(key, std::make_pair(begin, ids->size()));
+    }
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,72 @@
+// Byte-pair encoding: joins neighbouring symbols by the rank of their merge.
+#ifndef STRATA_COORDINATOR_TOKENIZER_BPE_MODEL_H_
+#define STRATA_COORDINATOR_TOKENIZER_BPE_MODEL_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "coordinator/tokenizer/token_model.h"
+
+namespace strata {
+
+struct BpeOptions {
+  // A piece that is a token as a whole is taken without merging.
+  bool ignore_merges = false;
+  // A character that is no token becomes its bytes' tokens "<0x00>" to "<0xFF>".
+  bool byte_fallback = false;
+  // Else it becomes this; without one it is dropped.
+  std::optional<std::string> unknown_token;
+  // Several such in a row become one.
+  bool fuse_unknown = false;
+};
+
+class BpeModel : public TokenModel {
+ public:
+  // `merges` by rank. INVALID_ARGUMENT if a merge names or makes something that is no token.
+  static absl::StatusOr<std::unique_ptr<BpeModel>> Make(
+      Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
+      BpeOptions options);
+
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  // O(n log n) in a piece's length.
+  void Tokenize(std::string_view text, std::span<const TextRange> pieces,
+                std::vector<uint32_t>* ids) const override;
+
+ private:
+  struct Merge {
+    uint32_t rank = 0;
+    uint32_t id = 0;  // Of what it makes.
+  };
+  struct Scratch;
+  // Characters below this are looked up in an array.
+  static constexpr char32_t kDirectCharacters = 0x400;
+  static constexpr uint32_t kNoToken = ~uint32_t{0};
+
+  BpeModel(Vocabulary vocabulary, BpeOptions options);
+  static uint64_t Pair(uint32_t left, uint32_t right) { return (uint64_t{left} << 32) | right; }
+
+  // Writes the symbols of a piece's characters.
+  void Begin(std::string_view piece, Scratch* scratch) const;
+  bool PushBytes(std::string_view character, Scratch* scratch) const;
+  void PushMerge(uint32_t left, uint32_t right, Scratch* scratch) const;
+  // Joins symbols until no merge applies.
+  void MergeAll(Scratch* scratch) const;
+
+  const Vocabulary vocabulary_;
+  const BpeOptions options_;
+  absl::flat_hash_map<uint64_t, Merge> merges_;
+  std::array<uint32_t, kDirectCharacters> character_ids_;
+  std::optional<uint32_t> unknown_id_;
+  std::array<uint32_t, 256> byte_ids_;  // For byte_fallback; kNoToken where there is none.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_BPE_MODEL_H_

@@ -1,0 +1,82 @@
+// Reading objects of a tokenizer.json: every field is checked, and an error says which one it is.
+// For .cc files only: it brings nlohmann/json.
+#ifndef STRATA_COORDINATOR_TOKENIZER_JSON_OBJECT_H_
+#define STRATA_COORDINATOR_TOKENIZER_JSON_OBJECT_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace strata {
+
+using Json = nlohmann::json;
+
+inline absl::Status TokenizerInvalid(std::string_view what) {
+  return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID", what);
+}
+
+// `normalizer "Precompiled" is not supported yet`.
+inline absl::Status TokenizerUnsupported(std::string_view what) {
+  return Error(absl::StatusCode::kUnimplemented, "TOKENIZER_UNSUPPORTED",
+               std::string(what) + " is not supported yet");
+}
+
+// An object and what it is called in errors. The value outlives it.
+class JsonObject {
+ public:
+  static absl::StatusOr<JsonObject> Of(const Json& value, std::string where) {
+    if (!value.is_object()) {
+      return TokenizerInvalid(absl::StrCat(where, " is no object"));
+    }
+    return JsonObject(value, std::move(where));
+  }
+
+  const std::string& where() const { return where_; }
+  // Null if it is absent or null.
+  const Json* Find(const char* name) const {
+    const auto found = value_->find(name);
+    return found == value_->end() || found->is_null() ? nullptr : &*found;
+  }
+  absl::StatusOr<std::string> String(const char* name) const {
+    const Json* field = Find(name);
+    if (field == nullptr || !field->is_string()) {
+      return Wrong(name, "a string");
+    }
+    return field->get<std::string>();
+  }
+  absl::StatusOr<bool> Bool(const char* name, bool otherwise) const {
+    const Json* field = Find(name);
+    if (field == nullptr) {
+      return otherwise;
+    }
+    if (!field->is_boolean()) {
+      return Wrong(name, "true or false");
+    }
+    return field->get<bool>();
+  }
+  absl::StatusOr<const Json*> Array(const char* name) const {
+    const Json* field = Find(name);
+    if (field == nullptr || !field->is_array()) {
+      return Wrong(name, "an array");
+    }
+    return field;
+  }
+  absl::Status Wrong(const char* name, const char* wanted) const {
+    return TokenizerInvalid(absl::StrCat(where_, ": ", name, " is not ", wanted));
+  }
+
+ private:
+  JsonObject(const Json& value, std::string where) : value_(&value), where_(std::move(where)) {}
+
+  const Json* value_;
+  std::string where_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_JSON_OBJECT_H_

@@ -1,0 +1,91 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/tokenizer/bpe_model.h"
+#include "coordinator/tokenizer/stage_parsers.h"
+
+namespace strata {
+namespace {
+
+absl::StatusOr<Vocabulary> ParseVocabulary(const JsonObject& model) {
+  const Json* vocab = model.Find("vocab");
+  if (vocab == nullptr || !vocab->is_object()) {
+    return model.Wrong("vocab", "an object");
+  }
+  std::vector<std::pair<std::string, uint64_t>> tokens;
+  tokens.reserve(vocab->size());
+  for (const auto& [token, id] : vocab->items()) {
+    if (!id.is_number_unsigned()) {
+      return TokenizerInvalid(
+          absl::StrCat("the id of token \"", token, "\" is no number from 0 up"));
+    }
+    tokens.emplace_back(token, id.get<uint64_t>());
+  }
+  return Vocabulary::Make(std::move(tokens));
+}
+
+// "a b" as older files have it, or ["a", "b"].
+absl::StatusOr<std::pair<std::string, std::string>> ParseMerge(const Json& item, size_t rank) {
+  if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
+    return std::make_pair(item[0].get<std::string>(), item[1].get<std::string>());
+  }
+  if (item.is_string()) {
+    const std::string& text = item.get_ref<const std::string&>();
+    const size_t blank = text.find(' ');
+    if (blank != std::string::npos && text.find(' ', blank + 1) == std::string::npos) {
+      return std::make_pair(text.substr(0, blank), text.substr(blank + 1));
+    }
+  }
+  return TokenizerInvalid(absl::StrCat("merge ", rank, " is not a pair of tokens"));
+}
+
+// A field that must be absent, null, empty or zero.
+absl::Status RequireUnset(const JsonObject& model, const char* name) {
+  const Json* field = model.Find(name);
+  if (field == nullptr || (field->is_string() && field->get_ref<const std::string&>().empty()) ||
+      (field->is_number() && field->get<double>() == 0)) {
+    return absl::OkStatus();
+  }
+  return TokenizerUnsupported(absl::StrCat("model BPE with ", name));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value) {
+  ASSIGN_OR_RETURN(const JsonObject model, JsonObject::Of(value, "model"));
+  // Files from before types were written hold BPE if they have merges.
+  std::string type = model.Find("merges") != nullptr ? "BPE" : "";
+  if (model.Find("type") != nullptr) {
+    ASSIGN_OR_RETURN(type, model.String("type"));
+  }
+  if (type != "BPE") {
+    return TokenizerUnsupported(absl::StrCat("model \"", type, "\""));
+  }
+  for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    RETURN_IF_ERROR(RequireUnset(model, name));
+  }
+  BpeOptions options;
+  ASSIGN_OR_RETURN(options.ignore_merges, model.Bool("ignore_merges", false));
+  ASSIGN_OR_RETURN(options.byte_fallback, model.Bool("byte_fallback", false));
+  ASSIGN_OR_RETURN(options.fuse_unknown, model.Bool("fuse_unk", false));
+  if (model.Find("unk_token") != nullptr) {
+    ASSIGN_OR_RETURN(options.unknown_token, model.String("unk_token"));
+  }
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, ParseVocabulary(model));
+  ASSIGN_OR_RETURN(const Json* list, model.Array("merges"));
+  std::vector<std::pair<std::string, std::string>> merges;
+  merges.reserve(list->size());
+  for (const Json& item : *list) {
+    if (item.is_string() && item.get_ref<const std::string&>().starts_with("#version")) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(auto merge, ParseMerge(item, merges.size()));
+    merges.push_back(std::move(merge));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<BpeModel> bpe,
+                   BpeModel::Make(std::move(vocabulary), merges, std::move(options)));
+  return std::unique_ptr<TokenModel>(std::move(bpe));
+}
+
+}  // namespace strata

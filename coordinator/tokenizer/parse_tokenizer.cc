@@ -1,0 +1,93 @@
+#include <string>
+#include <utility>
+
+#include "coordinator/tokenizer/pipeline_tokenizer.h"
+#include "coordinator/tokenizer/stage_parsers.h"
+#include "coordinator/tokenizer/tokenizer.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{100} << 20;
+constexpr int kMaxNesting = 64;
+constexpr size_t kMaxValues = 16'000'000;
+
+// Refuses what would take far more memory as a tree than as a file.
+absl::Status CheckShape(std::string_view json) {
+  if (json.size() > kMaxFileBytes) {
+    return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_TOO_LARGE",
+                 absl::StrCat("tokenizer.json has ", json.size(), " bytes"))
+        .Limit(absl::StrCat("tokenizer_bytes=", kMaxFileBytes));
+  }
+  int depth = 0;
+  size_t values = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxNesting) {
+        return TokenizerInvalid(absl::StrCat("tokenizer.json is nested too deeply at byte ", i));
+      }
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',' && ++values > kMaxValues) {
+      return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_TOO_LARGE",
+                   "tokenizer.json has too many values")
+          .Limit(absl::StrCat("json_values=", kMaxValues));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> ParseJson(std::string_view json) {
+  RETURN_IF_ERROR(CheckShape(json));
+  try {
+    return Json::parse(json.begin(), json.end());
+  } catch (const Json::exception& e) {
+    return TokenizerInvalid(absl::StrCat("tokenizer.json is no JSON: ", e.what()));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json) {
+  ASSIGN_OR_RETURN(const Json document, ParseJson(json));
+  ASSIGN_OR_RETURN(const JsonObject file, JsonObject::Of(document, "tokenizer.json"));
+  // "truncation" and "padding" are the training script's; callers here never want them.
+  TokenizerStages stages;
+  if (const Json* normalizer = file.Find("normalizer")) {
+    ASSIGN_OR_RETURN(stages.normalizer, ParseNormalizer(*normalizer));
+  }
+  if (const Json* pre_tokenizer = file.Find("pre_tokenizer")) {
+    ASSIGN_OR_RETURN(stages.pre_tokenizer, ParsePreTokenizer(*pre_tokenizer));
+  }
+  if (const Json* post_processor = file.Find("post_processor")) {
+    RETURN_IF_ERROR(ParsePostProcessor(*post_processor, &stages.post_processors));
+  }
+  stages.decoder = std::make_unique<JoiningDecoder>();
+  if (const Json* decoder = file.Find("decoder")) {
+    ASSIGN_OR_RETURN(stages.decoder, ParseDecoder(*decoder));
+  }
+  const Json* model = file.Find("model");
+  if (model == nullptr) {
+    return file.Wrong("model", "there");
+  }
+  ASSIGN_OR_RETURN(stages.model, ParseTokenModel(*model));
+  std::vector<AddedToken> added;
+  if (const Json* list = file.Find("added_tokens")) {
+    ASSIGN_OR_RETURN(added, ParseAddedTokens(*list));
+  }
+  ASSIGN_OR_RETURN(stages.added_tokens,
+                   AddedTokens::Make(added, stages.model->vocabulary(), stages.normalizer.get()));
+  return std::unique_ptr<Tokenizer>(std::make_unique<PipelineTokenizer>(std::move(stages)));
+}
+
+}  // namespace strata

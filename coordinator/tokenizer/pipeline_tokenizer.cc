@@ -1,0 +1,140 @@
+#include "coordinator/tokenizer/pipeline_tokenizer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "coordinator/tokenizer/unicode.h"
+
+namespace strata {
+
+absl::Status PipelineTokenizer::EncodeText(std::string_view text, bool at_start,
+                                           std::vector<uint32_t>* ids) const {
+  PreTokenized cut;
+  cut.text = std::string(text);
+  cut.at_start = at_start;
+  cut.pieces.push_back({0, static_cast<uint32_t>(text.size())});
+  if (stages_.pre_tokenizer != nullptr) {
+    RETURN_IF_ERROR(stages_.pre_tokenizer->Apply(&cut));
+  }
+  stages_.model->Tokenize(cut.text, cut.pieces, ids);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<uint32_t>> PipelineTokenizer::Encode(std::string_view text,
+                                                                bool add_special_tokens) const {
+  if (text.size() > kMaxTextBytes) {
+    return Error(absl::StatusCode::kInvalidArgument, "TEXT_TOO_LONG",
+                 absl::StrCat("the text has ", text.size(), " bytes"))
+        .Limit(absl::StrCat("text_bytes=", kMaxTextBytes))
+        .Hint("send a shorter text");
+  }
+  if (const auto offset = FirstInvalidUtf8(text)) {
+    return Error(absl::StatusCode::kInvalidArgument, "TEXT_NOT_UTF8",
+                 absl::StrCat("the text is no UTF-8 at byte ", *offset))
+        .Fact("byte_offset", *offset);
+  }
+  std::vector<uint32_t> ids;
+  for (const AddedTokens::Part& part : stages_.added_tokens.Find(text, /*normalized=*/false)) {
+    if (part.id) {
+      ids.push_back(*part.id);
+      continue;
+    }
+    std::string changed;
+    std::string_view segment = part.range.Of(text);
+    if (stages_.normalizer != nullptr) {
+      changed = stages_.normalizer->Normalize(segment);
+      segment = changed;
+    }
+    for (const AddedTokens::Part& inner : stages_.added_tokens.Find(segment, /*normalized=*/true)) {
+      if (inner.id) {
+        ids.push_back(*inner.id);
+      } else {
+        const bool at_start = part.range.begin == 0 && inner.range.begin == 0;
+        RETURN_IF_ERROR(EncodeText(inner.range.Of(segment), at_start, &ids));
+      }
+    }
+  }
+  if (add_special_tokens) {
+    for (const auto& post_processor : stages_.post_processors) {
+      ids = post_processor->Apply(std::move(ids));
+    }
+  }
+  return ids;
+}
+
+std::optional<std::string_view> PipelineTokenizer::TokenOf(uint32_t id,
+                                                           bool skip_special_tokens) const {
+  if (const AddedToken* added = stages_.added_tokens.TokenOf(id)) {
+    if (skip_special_tokens && added->special) {
+      return std::nullopt;
+    }
+    return added->content;
+  }
+  const std::string* token = stages_.model->vocabulary().TokenOf(id);
+  if (token == nullptr) {
+    return std::nullopt;
+  }
+  return *token;
+}
+
+std::string PipelineTokenizer::Decode(std::span<const uint32_t> ids,
+                                      bool skip_special_tokens) const {
+  std::vector<std::string_view> tokens;
+  tokens.reserve(ids.size());
+  for (const uint32_t id : ids) {
+    if (const auto token = TokenOf(id, skip_special_tokens)) {
+      tokens.push_back(*token);
+    }
+  }
+  return stages_.decoder->Decode(tokens);
+}
+
+class PipelineTokenizer::IdStream : public Tokenizer::Stream {
+ public:
+  IdStream(const PipelineTokenizer* tokenizer, std::span<const uint32_t> context,
+           bool skip_special_tokens)
+      : tokenizer_(tokenizer),
+        skip_special_tokens_(skip_special_tokens),
+        decoder_(tokenizer->stages_.decoder->NewStream()) {
+    for (const uint32_t id : context) {
+      Add(id);
+    }
+  }
+
+  std::string Add(uint32_t id) override {
+    std::string text;
+    if (const auto token = tokenizer_->TokenOf(id, skip_special_tokens_)) {
+      decoder_->Add(*token, &text);
+    }
+    return text;
+  }
+  std::string Finish() override {
+    std::string text;
+    decoder_->Finish(&text);
+    return text;
+  }
+
+ private:
+  const PipelineTokenizer* const tokenizer_;
+  const bool skip_special_tokens_;
+  const std::unique_ptr<DecoderStream> decoder_;
+};
+
+std::unique_ptr<Tokenizer::Stream> PipelineTokenizer::NewStream(std::span<const uint32_t> context,
+                                                                bool skip_special_tokens) const {
+  return std::make_unique<IdStream>(this, context, skip_special_tokens);
+}
+
+std::optional<uint32_t> PipelineTokenizer::TokenToId(std::string_view token) const {
+  if (const auto id = stages_.added_tokens.IdOf(token)) {
+    return id;
+  }
+  return stages_.model->vocabulary().IdOf(token);
+}
+
+uint32_t PipelineTokenizer::vocab_size() const {
+  return std::max(stages_.model->vocabulary().id_end(), stages_.added_tokens.id_end());
+}
+
+}  // namespace strata

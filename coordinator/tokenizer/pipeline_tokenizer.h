@@ -1,0 +1,57 @@
+// A tokenizer as a chain of stages.
+#ifndef STRATA_COORDINATOR_TOKENIZER_PIPELINE_TOKENIZER_H_
+#define STRATA_COORDINATOR_TOKENIZER_PIPELINE_TOKENIZER_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/tokenizer/added_tokens.h"
+#include "coordinator/tokenizer/decoder.h"
+#include "coordinator/tokenizer/normalizer.h"
+#include "coordinator/tokenizer/post_processor.h"
+#include "coordinator/tokenizer/pre_tokenizer.h"
+#include "coordinator/tokenizer/token_model.h"
+#include "coordinator/tokenizer/tokenizer.h"
+
+namespace strata {
+
+struct TokenizerStages {
+  std::unique_ptr<Normalizer> normalizer;       // May be null.
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  // May be null.
+  std::unique_ptr<TokenModel> model;
+  std::vector<std::unique_ptr<PostProcessor>> post_processors;
+  std::unique_ptr<Decoder> decoder;
+  AddedTokens added_tokens;
+};
+
+class PipelineTokenizer : public Tokenizer {
+ public:
+  // The longest text that is encoded.
+  static constexpr size_t kMaxTextBytes = size_t{64} << 20;
+
+  explicit PipelineTokenizer(TokenizerStages stages) : stages_(std::move(stages)) {}
+
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text,
+                                               bool add_special_tokens) const override;
+  std::string Decode(std::span<const uint32_t> ids, bool skip_special_tokens) const override;
+  std::unique_ptr<Stream> NewStream(std::span<const uint32_t> context,
+                                    bool skip_special_tokens) const override;
+  std::optional<uint32_t> TokenToId(std::string_view token) const override;
+  uint32_t vocab_size() const override;
+
+ private:
+  class IdStream;
+
+  // Text between added tokens, normalized already.
+  absl::Status EncodeText(std::string_view text, bool at_start, std::vector<uint32_t>* ids) const;
+  // What `id` decodes as; nothing for one that is past the vocabulary or left out.
+  std::optional<std::string_view> TokenOf(uint32_t id, bool skip_special_tokens) const;
+
+  const TokenizerStages stages_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_PIPELINE_TOKENIZER_H_

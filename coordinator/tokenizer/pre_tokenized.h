@@ -1,0 +1,31 @@
+// Text on its way from normalizers to the model.
+#ifndef STRATA_COORDINATOR_TOKENIZER_PRE_TOKENIZED_H_
+#define STRATA_COORDINATOR_TOKENIZER_PRE_TOKENIZED_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace strata {
+
+// Bytes [begin, end) of a text.
+struct TextRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+
+  std::string_view Of(std::string_view text) const { return text.substr(begin, end - begin); }
+  bool operator==(const TextRange&) const = default;
+};
+
+// Some text between added tokens, cut into pieces. No piece is empty; they are in order and do not
+// overlap, and text between them is dropped.
+struct PreTokenized {
+  std::string text;
+  std::vector<TextRange> pieces;
+  bool at_start = false;  // Whether it begins the input.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_PRE_TOKENIZED_H_

@@ -1,0 +1,31 @@
+// The stages of a tokenizer.json, each from its object. For .cc files only (nlohmann/json).
+#ifndef STRATA_COORDINATOR_TOKENIZER_STAGE_PARSERS_H_
+#define STRATA_COORDINATOR_TOKENIZER_STAGE_PARSERS_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/tokenizer/added_tokens.h"
+#include "coordinator/tokenizer/decoder.h"
+#include "coordinator/tokenizer/json_object.h"
+#include "coordinator/tokenizer/normalizer.h"
+#include "coordinator/tokenizer/post_processor.h"
+#include "coordinator/tokenizer/pre_tokenizer.h"
+#include "coordinator/tokenizer/token_model.h"
+
+namespace strata {
+
+// INVALID_ARGUMENT for what is malformed, UNIMPLEMENTED for what is not supported; both say what.
+absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizer(const Json& value);
+absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const Json& value);
+absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value);
+// Adds to *parts; a processor that changes no ids adds nothing.
+absl::Status ParsePostProcessor(const Json& value,
+                                std::vector<std::unique_ptr<PostProcessor>>* parts);
+absl::StatusOr<std::unique_ptr<Decoder>> ParseDecoder(const Json& value);
+absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_STAGE_PARSERS_H_

@@ -1,0 +1,27 @@
+// Third stage of a tokenizer: pieces of text to token ids.
+#ifndef STRATA_COORDINATOR_TOKENIZER_TOKEN_MODEL_H_
+#define STRATA_COORDINATOR_TOKENIZER_TOKEN_MODEL_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/tokenizer/pre_tokenized.h"
+#include "coordinator/tokenizer/vocabulary.h"
+
+namespace strata {
+
+// Const and usable by any thread.
+class TokenModel {
+ public:
+  virtual ~TokenModel() = default;
+  virtual const Vocabulary& vocabulary() const = 0;
+  // Appends the ids of each piece of `text` in turn.
+  virtual void Tokenize(std::string_view text, std::span<const TextRange> pieces,
+                        std::vector<uint32_t>* ids) const = 0;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_TOKEN_MODEL_H_

@@ -1,0 +1,40 @@
+// A model's tokens and their ids. Const after construction; any thread.
+#ifndef STRATA_COORDINATOR_TOKENIZER_VOCABULARY_H_
+#define STRATA_COORDINATOR_TOKENIZER_VOCABULARY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace strata {
+
+class Vocabulary {
+ public:
+  // Tokens and ids in any order. INVALID_ARGUMENT for an id that two tokens have and for ids that
+  // leave large gaps.
+  static absl::StatusOr<Vocabulary> Make(std::vector<std::pair<std::string, uint64_t>> tokens);
+
+  std::optional<uint32_t> IdOf(std::string_view token) const;
+  // Nullptr for an id that no token has.
+  const std::string* TokenOf(uint32_t id) const;
+
+  size_t token_count() const { return ids_.size(); }
+  // Above all ids.
+  uint32_t id_end() const { return static_cast<uint32_t>(tokens_.size()); }
+
+ private:
+  std::vector<std::string> tokens_;  // By id. Its buffer stays where it is when moved.
+  std::vector<bool> present_;
+  absl::flat_hash_map<absl::string_view, uint32_t> ids_;  // Views into tokens_.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_VOCABULARY_H_

@@ -1,0 +1,91 @@
+// Every line of the golden families that the tree has, and the bundled model's prompts.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "coordinator/tokenizer/tokenizer.h"
+#include "gtest/gtest.h"
+#include "tests/golden.h"
+
+namespace strata {
+namespace {
+
+using Json = nlohmann::json;
+using testing::GoldenPath;
+using testing::ReadFileOrFail;
+using testing::ReadLinesOrFail;
+
+std::unique_ptr<Tokenizer> Load(const std::string& path) {
+  auto tokenizer = ParseTokenizer(ReadFileOrFail(path));
+  EXPECT_TRUE(tokenizer.ok()) << path << ": " << Describe(tokenizer.status());
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
+class GoldenTokenizer : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string Folder() const { return GoldenPath(std::string("tokenizers/") + GetParam()); }
+};
+
+TEST_P(GoldenTokenizer, EncodesAndDecodesEveryCase) {
+  const auto tokenizer = Load(Folder() + "/tokenizer.json");
+  ASSERT_NE(tokenizer, nullptr);
+  const auto lines = ReadLinesOrFail(Folder() + "/cases.jsonl");
+  ASSERT_GT(lines.size(), 100u);
+  for (const std::string& line : lines) {
+    const Json c = Json::parse(line);
+    const auto wanted = c["ids"].get<std::vector<uint32_t>>();
+    const auto ids = tokenizer->Encode(c["text"].get<std::string>(), c["add_special_tokens"]);
+    ASSERT_TRUE(ids.ok()) << line << ": " << Describe(ids.status());
+    EXPECT_EQ(*ids, wanted) << line;
+    if (c.contains("decoded")) {
+      EXPECT_EQ(tokenizer->Decode(wanted, false), c["decoded"].get<std::string>()) << line;
+      EXPECT_EQ(tokenizer->Decode(wanted, true), c["decoded_skip_special"].get<std::string>())
+          << line;
+    }
+  }
+}
+
+TEST_P(GoldenTokenizer, StreamsAllTextAndNoneTooEarly) {
+  const auto tokenizer = Load(Folder() + "/tokenizer.json");
+  ASSERT_NE(tokenizer, nullptr);
+  const auto lines = ReadLinesOrFail(Folder() + "/stream.jsonl");
+  ASSERT_GT(lines.size(), 50u);
+  for (const std::string& line : lines) {
+    const Json c = Json::parse(line);
+    const auto context = c["context_ids"].get<std::vector<uint32_t>>();
+    const auto stream = tokenizer->NewStream(context, c["skip_special_tokens"]);
+    std::string said;
+    std::string sayable;
+    size_t i = 0;
+    for (const uint32_t id : c["ids"].get<std::vector<uint32_t>>()) {
+      said += stream->Add(id);
+      sayable += c["pieces"][i++].get<std::string>();
+      // Byte-level text is certain as soon as its bytes are: nothing is held back either.
+      EXPECT_EQ(said, sayable) << line;
+    }
+    said += stream->Finish();
+    EXPECT_EQ(said, c["text"].get<std::string>()) << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer, ::testing::Values("llama3", "gpt2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(BundledModel, EncodesEveryPrompt) {
+  const auto tokenizer = Load(testing::SourcePath("models/recall/tokenizer.json"));
+  ASSERT_NE(tokenizer, nullptr);
+  const Json cases = Json::parse(ReadFileOrFail(testing::SourcePath("models/recall/cases.json")));
+  ASSERT_EQ(cases.size(), 200u);
+  for (const Json& c : cases) {
+    const auto ids = tokenizer->Encode(c["prompt"].get<std::string>(), false);
+    ASSERT_TRUE(ids.ok());
+    EXPECT_EQ(*ids, c["prompt_ids"].get<std::vector<uint32_t>>()) << c["name"];
+    EXPECT_EQ(tokenizer->Decode(c["greedy_ids"].get<std::vector<uint32_t>>(), true),
+              c["text"].get<std::string>());
+  }
+}
+
+}  // namespace
+}  // namespace strata
