@@ -1,0 +1,372 @@
+// Attention over pages. Included after kernels-inl.h, in the same way.
+//
+// Per (query, head), whatever the batch, for each span of 512 keys that it sees, in order:
+//   pages in order, each of up to 16 visible keys j:
+//     s_j = (chain fma(q[d], k_j[d], acc) in ascending d) * scale
+//     m' = max(m, s_j); a = exp(m - m'); p_j = exp(s_j - m'), 0 for keys that are not visible
+//     l = fma(l, a, tree sum of p); o[d] = o[d] * a, then fma(p_j, v_j[d], o[d]) in ascending j
+//     m = m'
+// beginning with m = -inf, l = 0, o = 0. Spans are merged in order into the first one's (M, L, O):
+//   m' = max(M, m); A = exp(M - m'); a = exp(m - m'); L = fma(L, A, l * a); O = fma(O, A, o * a)
+// and the answer is O / L. Values of keys that are not visible are not read; the lanes of their
+// scores are computed beside the others and replaced.
+
+constexpr uint32_t kSpanPages = kSpanKeys / 16;
+constexpr int kQueryBlock = kRegisterLanes >= 8 ? 8 : 4;
+
+constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+// Where one block of queries is being computed.
+struct AttendState {
+  float* q;                       // [head_dim][queries]
+  float* scores;                  // [queries][512]: scores, then weights.
+  float* factors;                 // [queries][32]: a of each page.
+  float* maxima;                  // [queries][32]: scratch.
+  float* span;                    // [queries][PartialFloats]: o, m, l of the span.
+  float* total;                   // [queries][PartialFloats]: O, M, L.
+  uint32_t keys[kMaxQueryBlock];  // Keys that each query sees, of all spans.
+};
+
+STRATA_INLINE uint32_t KeysInSpan(uint32_t keys, uint32_t span) {
+  const uint32_t before = span * kSpanKeys;
+  if (keys <= before) {
+    return 0;
+  }
+  return keys - before < kSpanKeys ? keys - before : kSpanKeys;
+}
+
+template <typename T>
+STRATA_INLINE const T* KeysOf(const AttendArgs& args, uint32_t page) {
+  return reinterpret_cast<const T*>(args.kv + args.pages[page] * args.page_bytes);
+}
+template <typename T>
+STRATA_INLINE const T* ValuesOf(const AttendArgs& args, uint32_t page) {
+  return reinterpret_cast<const T*>(args.kv + args.pages[page] * args.page_bytes +
+                                    args.value_bytes);
+}
+
+// Dots of Q queries with the keys of the pages [first, end), whose first scores are at `scores`.
+template <typename T, int Q, int P>
+void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t end,
+                float* scores) {
+  for (; first + P <= end; first += P, scores += P * 16) {
+    const T* keys[P];
+    Lanes acc[P][Q];
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      keys[p] = KeysOf<T>(args, first + p);
+      STRATA_UNROLL
+      for (int i = 0; i < Q; ++i) {
+        acc[p][i] = Set(0.0f);
+      }
+    }
+    for (uint32_t d = 0; d < args.head_dim; ++d) {
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        const Lanes k = Load(keys[p] + d * 16);
+        STRATA_UNROLL
+        for (int i = 0; i < Q; ++i) {
+          acc[p][i] = Fma(Set(q[d * Q + i]), k, acc[p][i]);
+        }
+      }
+    }
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      STRATA_UNROLL
+      for (int i = 0; i < Q; ++i) {
+        Store(acc[p][i], scores + i * kSpanKeys + p * 16);
+      }
+    }
+  }
+  if constexpr (P > 1) {
+    ScorePages<T, Q, P / 2>(args, q, first, end, scores);
+  }
+}
+
+// Scores to weights of one query's span; leaves the factors, and m and l at `result`.
+inline void SoftmaxSpan(float scale, uint32_t keys, float* scores, float* factors, float* maxima,
+                        float* result) {
+  const uint32_t pages = (keys + 15) / 16;
+  const Lanes scales = Set(scale);
+  float m = kNegativeInfinity;
+  for (uint32_t page = 0; page < pages; ++page) {
+    Lanes s = Mul(Load(scores + page * 16), scales);
+    const uint32_t visible = keys - page * 16;
+    if (visible < 16) {
+      s = FirstN(s, Set(kNegativeInfinity), visible);
+    }
+    Store(s, scores + page * 16);
+    maxima[page] = m;
+    const float largest = LargestLane(s);
+    m = m > largest ? m : largest;
+    factors[page] = m;
+  }
+  for (uint32_t page = 0; page < pages; page += 16) {
+    // Lanes behind the last page hold what was there; nothing reads them.
+    const Lanes now = Load(factors + page);
+    Store(Exp(Sub(Load(maxima + page), now)), maxima + page);
+  }
+  float l = 0.0f;
+  for (uint32_t page = 0; page < pages; ++page) {
+    const Lanes p = Exp(Sub(Load(scores + page * 16), Set(factors[page])));
+    Store(p, scores + page * 16);
+    l = std::fma(l, maxima[page], TreeSum(p));
+  }
+  std::memcpy(factors, maxima, pages * sizeof(float));
+  result[0] = m;
+  result[1] = l;
+}
+
+// Adds `visible` keys of one page to the sums of Q queries, D * 16 dimensions of them.
+template <typename T, int Q, int D>
+STRATA_INLINE void AddValues(const T* values, size_t value_stride, const float* weights,
+                             const float* factors, uint32_t visible, float* sums,
+                             size_t sum_stride) {
+  Lanes acc[Q][D];
+  STRATA_UNROLL
+  for (int i = 0; i < Q; ++i) {
+    const Lanes factor = Set(factors[i * kSpanPages]);
+    STRATA_UNROLL
+    for (int d = 0; d < D; ++d) {
+      acc[i][d] = Mul(Load(sums + i * sum_stride + d * 16), factor);
+    }
+  }
+  for (uint32_t j = 0; j < visible; ++j) {
+    STRATA_UNROLL
+    for (int d = 0; d < D; ++d) {
+      const Lanes v = Load(values + j * value_stride + d * 16);
+      STRATA_UNROLL
+      for (int i = 0; i < Q; ++i) {
+        acc[i][d] = Fma(Set(weights[i * kSpanKeys + j]), v, acc[i][d]);
+      }
+    }
+  }
+  STRATA_UNROLL
+  for (int i = 0; i < Q; ++i) {
+    STRATA_UNROLL
+    for (int d = 0; d < D; ++d) {
+      Store(acc[i][d], sums + i * sum_stride + d * 16);
+    }
+  }
+}
+
+template <typename T, int Q, int D>
+void AddPage(const T* values, size_t padded, const float* weights, const float* factors,
+             uint32_t visible, float* sums, size_t sum_stride, size_t from) {
+  for (; from + D * 16 <= padded; from += D * 16) {
+    AddValues<T, Q, D>(values + from, padded, weights, factors, visible, sums + from, sum_stride);
+  }
+  if constexpr (D > 1) {
+    AddPage<T, Q, D / 2>(values, padded, weights, factors, visible, sums, sum_stride, from);
+  }
+}
+
+constexpr int AtOnce(int queries) {
+  const int fit = kRegisterLanes / queries;
+  return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+}
+
+// One span of Q queries into state.span.
+template <typename T, int Q>
+void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span) {
+  const size_t padded = PaddedHeadDim(args.head_dim);
+  const size_t stride = PartialFloats(args.head_dim);
+  uint32_t keys[Q];
+  uint32_t most = 0;
+  for (int i = 0; i < Q; ++i) {
+    keys[i] = KeysInSpan(state.keys[i], span);
+    most = most > keys[i] ? most : keys[i];
+  }
+  const uint32_t first = span * kSpanPages;
+  const uint32_t pages = (most + 15) / 16;
+  ScorePages<T, Q, AtOnce(Q)>(args, state.q, first, first + pages, state.scores);
+  for (int i = 0; i < Q; ++i) {
+    SoftmaxSpan(args.scale, keys[i], state.scores + i * kSpanKeys, state.factors + i * kSpanPages,
+                state.maxima + i * kSpanPages, state.span + i * stride + padded);
+    std::memset(state.span + i * stride, 0, padded * sizeof(float));
+  }
+  for (uint32_t page = 0; page < pages; ++page) {
+    const T* const values = ValuesOf<T>(args, first + page);
+    const float* const weights = state.scores + page * 16;
+    const float* const factors = state.factors + page;
+    bool all = true;
+    for (int i = 0; i < Q; ++i) {
+      all = all && keys[i] >= (page + 1) * 16;
+    }
+    if (all) {
+      AddPage<T, Q, AtOnce(Q)>(values, padded, weights, factors, 16, state.span, stride, 0);
+      continue;
+    }
+    for (int i = 0; i < Q; ++i) {
+      if (keys[i] > page * 16) {
+        const uint32_t visible = keys[i] - page * 16;
+        AddPage<T, 1, AtOnce(1)>(values, padded, weights + i * kSpanKeys, factors + i * kSpanPages,
+                                 visible < 16 ? visible : 16, state.span + i * stride, stride, 0);
+      }
+    }
+  }
+}
+
+// total := total and span, both one query's [PartialFloats].
+inline void MergeSpan(size_t padded, const float* span, float* total) {
+  const float m = total[padded] > span[padded] ? total[padded] : span[padded];
+  alignas(64) float exponents[16] = {total[padded] - m, span[padded] - m};
+  alignas(64) float factors[16];
+  Store(Exp(Load(exponents)), factors);
+  const Lanes old_factor = Set(factors[0]);
+  const Lanes new_factor = Set(factors[1]);
+  for (size_t d = 0; d < padded; d += kLanes) {
+    Store(Fma(Load(total + d), old_factor, Mul(Load(span + d), new_factor)), total + d);
+  }
+  total[padded] = m;
+  total[padded + 1] = std::fma(total[padded + 1], factors[0], span[padded + 1] * factors[1]);
+}
+
+// Of one query, from its merged spans.
+inline void WriteAnswer(const AttendArgs& args, const float* total, uint32_t query) {
+  const size_t padded = PaddedHeadDim(args.head_dim);
+  float* const out =
+      args.out + query / args.group * args.out_stride + size_t{query % args.group} * args.head_dim;
+  const Lanes sum = Set(total[padded + 1]);
+  for (size_t d = 0; d < args.head_dim; d += kLanes) {
+    const Lanes y = Div(Load(total + d), sum);
+    if (d + kLanes <= args.head_dim) {
+      Store(y, out + d);
+    } else {
+      StorePart(y, out + d, args.head_dim - d);
+    }
+  }
+}
+
+template <typename T, int Q>
+void AttendBlock(const AttendArgs& args, uint32_t first) {
+  const size_t padded = PaddedHeadDim(args.head_dim);
+  const size_t stride = PartialFloats(args.head_dim);
+  AttendState state;
+  float* next = args.scratch;
+  const auto take = [&next](size_t floats) {
+    float* const from = next;
+    next += floats;
+    return from;
+  };
+  state.q = take(kMaxQueryBlock * padded);
+  state.scores = take(kMaxQueryBlock * kSpanKeys);
+  state.factors = take(kMaxQueryBlock * kSpanPages);
+  state.maxima = take(kMaxQueryBlock * kSpanPages);
+  state.span = take(kMaxQueryBlock * stride);
+  state.total = take(kMaxQueryBlock * stride);
+  uint32_t most = 0;
+  for (int i = 0; i < Q; ++i) {
+    const uint32_t query = first + i;
+    const uint32_t row = query / args.group;
+    const float* const q =
+        args.q + row * args.q_stride + size_t{query % args.group} * args.head_dim;
+    for (uint32_t d = 0; d < args.head_dim; ++d) {
+      state.q[d * Q + i] = q[d];
+    }
+    state.keys[i] = args.position + row + 1;
+    most = most > state.keys[i] ? most : state.keys[i];
+  }
+  const uint32_t spans = (most + kSpanKeys - 1) / kSpanKeys;
+  const uint32_t begin = args.partial != nullptr ? args.first_span : 0;
+  const uint32_t end = args.partial != nullptr && args.end_span < spans ? args.end_span : spans;
+  for (uint32_t span = begin; span < end; ++span) {
+    AttendSpan<T, Q>(args, state, span);
+    for (int i = 0; i < Q; ++i) {
+      if (KeysInSpan(state.keys[i], span) == 0) {
+        continue;
+      }
+      const float* const from = state.span + i * stride;
+      if (args.partial != nullptr) {
+        const size_t at = size_t{first + i} * args.partial_spans + span;
+        std::memcpy(args.partial + at * stride, from, stride * sizeof(float));
+      } else if (span == 0) {
+        std::memcpy(state.total + i * stride, from, stride * sizeof(float));
+      } else {
+        MergeSpan(padded, from, state.total + i * stride);
+      }
+    }
+  }
+  if (args.partial == nullptr) {
+    for (int i = 0; i < Q; ++i) {
+      WriteAnswer(args, state.total + i * stride, first + i);
+    }
+  }
+}
+
+template <typename T, int Q = kQueryBlock>
+void AttendQueries(const AttendArgs& args, uint32_t first, uint32_t end) {
+  for (; first + Q <= end; first += Q) {
+    AttendBlock<T, Q>(args, first);
+  }
+  if constexpr (Q > 1) {
+    AttendQueries<T, Q / 2>(args, first, end);
+  }
+}
+
+void Attend(const AttendArgs& args) {
+  const uint32_t queries = args.rows * args.group;
+  if (args.kv_f16) {
+    AttendQueries<F16>(args, 0, queries);
+  } else {
+    AttendQueries<float>(args, 0, queries);
+  }
+}
+
+void MergeSpans(const AttendArgs& args) {
+  const size_t padded = PaddedHeadDim(args.head_dim);
+  const size_t stride = PartialFloats(args.head_dim);
+  for (uint32_t query = 0; query < args.rows * args.group; ++query) {
+    const uint32_t keys = args.position + query / args.group + 1;
+    float* const total = args.partial + size_t{query} * args.partial_spans * stride;
+    for (uint32_t span = 1; span * kSpanKeys < keys; ++span) {
+      MergeSpan(padded, total + span * stride, total);
+    }
+    WriteAnswer(args, total, query);
+  }
+}
+
+template <typename T>
+void AppendKvAs(const float* k, const float* v, uint32_t head_dim, uint32_t slot, T* keys,
+                T* values) {
+  T* const to = values + slot * PaddedHeadDim(head_dim);
+  for (uint32_t d = 0; d < head_dim; d += 16) {
+    const uint32_t part = head_dim - d < 16 ? head_dim - d : 16;
+    T rounded[16];
+    Store(LoadPart(k + d, part), rounded);
+    for (uint32_t i = 0; i < part; ++i) {
+      keys[(d + i) * 16 + slot] = rounded[i];
+    }
+    Store(LoadPart(v + d, part), to + d);
+  }
+}
+
+void AppendKv(const float* k, const float* v, uint32_t head_dim, uint32_t slot, bool kv_f16,
+              uint8_t* page, size_t value_bytes) {
+  if (kv_f16) {
+    AppendKvAs(k, v, head_dim, slot, reinterpret_cast<F16*>(page),
+               reinterpret_cast<F16*>(page + value_bytes));
+  } else {
+    AppendKvAs(k, v, head_dim, slot, reinterpret_cast<float*>(page),
+               reinterpret_cast<float*>(page + value_bytes));
+  }
+}
+
+// The table of this instruction set.
+constexpr Kernels MakeTable(const char* isa) {
+  return Kernels{.isa = isa,
+                 .block_rows = kMaxBlockRows,
+                 .matmul = Matmul,
+                 .pack_rows = PackRows,
+                 .rms_norm = RmsNorm,
+                 .swiglu = SwiGlu,
+                 .attend = Attend,
+                 .merge_spans = MergeSpans,
+                 .append_kv = AppendKv,
+                 .exp = ExpAll,
+                 .to_f16 = ToF16All,
+                 .from_f16 = FromHalfAll<F16>,
+                 .from_bf16 = FromHalfAll<BF16>,
+                 .read_all = ReadAll,
+                 .run_fmas = RunFmas};
+}

@@ -1,0 +1,167 @@
+// The CPU backend: the reference and the default.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/platform/platform.h"
+#include "common/status.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/cpu_shard.h"
+#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/measure.h"
+#include "worker/backend/cpu/thread_pool.h"
+
+namespace strata::cpu {
+namespace {
+
+// Counts up whenever a change makes any result differ in a bit; see kernels.h and
+// tests/golden/bits.json.
+constexpr char kNumerics[] = "cpu-1";
+
+constexpr uint32_t kMaxThreads = 1024;
+
+absl::Status Unsupported(const std::string& what) {
+  return Error(absl::StatusCode::kUnimplemented, "BACKEND_UNSUPPORTED",
+               absl::StrCat(what, " not supported by the cpu backend yet"));
+}
+
+absl::Status Inconsistent(const std::string& what) {
+  return Error(absl::StatusCode::kInvalidArgument, "STAGE_INVALID", what);
+}
+
+absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
+  const AttentionSpec& attention = layer.attention;
+  if (attention.kv_group >= spec.model.kv_groups.size()) {
+    return Inconsistent("a layer names a KV group that the model does not have");
+  }
+  const KvGroupSpec& group = spec.model.kv_groups[attention.kv_group];
+  if (group.kind != KvKind::kFull) {
+    return Unsupported(absl::StrCat("attention of kind \"", KvGroupName(group), "\" is"));
+  }
+  if (attention.soft_cap != 0) {
+    return Unsupported("attention soft-capping is");
+  }
+  if (layer.mlp.experts != 0) {
+    return Unsupported("a mixture of experts is");
+  }
+  if (layer.mlp.activation != ActivationKind::kSilu) {
+    return Unsupported("the activation gelu_pytorch_tanh is");
+  }
+  if (attention.heads == 0 || attention.kv_heads == 0 || attention.head_dim == 0 ||
+      attention.heads % attention.kv_heads != 0 || layer.mlp.ffn == 0) {
+    return Inconsistent("a layer's sizes are zero, or its heads do not divide");
+  }
+  if (attention.rotates) {
+    const RopeSpec& rope = attention.rope;
+    if (rope.rotary_dim % 2 != 0 || rope.rotary_dim > attention.head_dim) {
+      return Inconsistent("rotary_dim is odd or above head_dim");
+    }
+    if (spec.rotary.size() != size_t{spec.context} * rope.rotary_dim) {
+      return Inconsistent("the rotary tables are not of the stage's context");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One shipped table serves every rotating layer.
+absl::Status SupportsRotary(const StageSpec& spec) {
+  const RopeSpec* first = nullptr;
+  for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
+    const AttentionSpec& attention = spec.model.layers[i].attention;
+    if (!attention.rotates) {
+      continue;
+    }
+    if (first == nullptr) {
+      first = &attention.rope;
+    } else if (!(*first == attention.rope)) {
+      return Unsupported("layers that rotate differently are");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SupportsFormats(const StageSpec& spec) {
+  if (spec.kv_dtype == v1::KV_DTYPE_BF16) {
+    return Unsupported("the KV dtype bf16 is");
+  }
+  if (spec.quantize != v1::QUANTIZE_NONE && spec.quantize != v1::QUANTIZE_UNSPECIFIED) {
+    return Unsupported("quantizing at load is");
+  }
+  if (spec.activations == v1::ACTIVATIONS_INT8) {
+    return Unsupported("int8 activations are");
+  }
+  if (spec.model.final_soft_cap != 0) {
+    return Unsupported("soft-capping of logits is");
+  }
+  return absl::OkStatus();
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const Kernels* kernels, uint32_t threads)
+      : kernels_(kernels),
+        cores_(UsableCores()),
+        pool_(std::make_shared<ThreadPool>(threads == 0 ? cores_ : threads, cores_)) {}
+
+  std::string name() const override { return "cpu"; }
+  std::string isa() const override { return kernels_->isa; }
+  std::string numerics() const override { return kNumerics; }
+  uint32_t threads() const override { return pool_->threads(); }
+
+  absl::Status Supports(const StageSpec& spec) const override {
+    const ModelSpec& model = spec.model;
+    if (spec.first_layer > spec.last_layer || spec.last_layer >= model.layers.size()) {
+      return Inconsistent(absl::StrCat("there are no layers ", spec.first_layer, " to ",
+                                       spec.last_layer, " in a model of ", model.layers.size()));
+    }
+    if (model.hidden == 0 || model.vocab == 0 || spec.context == 0 ||
+        spec.context > kMaxContextTokens || spec.max_batch_tokens == 0 ||
+        spec.max_batch_items == 0 || spec.kv_pages.size() != model.kv_groups.size()) {
+      return Inconsistent("the stage's sizes are zero or do not agree");
+    }
+    RETURN_IF_ERROR(SupportsFormats(spec));
+    for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
+      if (absl::Status status = SupportsLayer(model.layers[i], spec); !status.ok()) {
+        return Annotate(status, absl::StrCat("layer ", i));
+      }
+    }
+    return SupportsRotary(spec);
+  }
+
+  absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
+                                              const LoadProgressFn& progress) override {
+    RETURN_IF_ERROR(Supports(spec));
+    // Threads of its own: packing may wait for a disk, and other shards compute meanwhile.
+    ThreadPool loading(pool_->threads(), 0);
+    return CpuShard::Create(spec, weights, progress, kernels_, &loading, pool_);
+  }
+
+  DeviceSpeed MeasureSpeed(double seconds) override {
+    return cpu::MeasureSpeed(*kernels_, pool_.get(), seconds);
+  }
+
+ private:
+  const Kernels* const kernels_;
+  const uint32_t cores_;
+  const std::shared_ptr<ThreadPool> pool_;
+};
+
+}  // namespace
+}  // namespace strata::cpu
+
+namespace strata {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options) {
+  if (options.threads > cpu::kMaxThreads) {
+    return Error(absl::StatusCode::kInvalidArgument, "THREADS_INVALID",
+                 absl::StrCat(options.threads, " threads are more than the ", cpu::kMaxThreads,
+                              " that are supported"))
+        .Hint("lower --threads");
+  }
+  ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(options.isa));
+  return std::make_unique<cpu::CpuBackend>(kernels, options.threads);
+}
+
+}  // namespace strata

@@ -1,0 +1,106 @@
+// A loaded stage on the CPU.
+#ifndef STRATA_WORKER_BACKEND_CPU_CPU_SHARD_H_
+#define STRATA_WORKER_BACKEND_CPU_CPU_SHARD_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/aligned_buffer.h"
+#include "worker/backend/cpu/cpu_weights.h"
+#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/kv_cache.h"
+#include "worker/backend/cpu/thread_pool.h"
+
+namespace strata::cpu {
+
+// Sizes of a stage's buffers, in floats.
+struct ScratchSizes {
+  explicit ScratchSizes(const StageSpec& spec, uint32_t threads);
+  uint64_t Bytes() const;
+
+  size_t hidden = 0;   // A row of the residual stream.
+  size_t queries = 0;  // A row of all query heads, of the layer with the most.
+  size_t keys = 0;     // A row of all KV heads.
+  size_t ffn = 0;
+  size_t widest = 0;   // The widest input of a matrix.
+  size_t attend = 0;   // Of one thread.
+  size_t partial = 0;  // Spans that are computed apart.
+  size_t rows = 0;
+  size_t threads = 0;
+  size_t rotary = 0;
+};
+
+// Works on the calling thread and the pool; every call has done its work when it returns, but for
+// Head, whose product is computed by ReadLogits where its result goes.
+class CpuShard : public Shard {
+ public:
+  // `spec` was found supported. Loads with `loading`, computes with `pool`.
+  static absl::StatusOr<std::unique_ptr<CpuShard>> Create(
+      const StageSpec& spec, const TensorSource& source, const LoadProgressFn& progress,
+      const Kernels* kernels, ThreadPool* loading, std::shared_ptr<ThreadPool> pool);
+
+  absl::Status Begin(const Batch& batch) override;
+  absl::Status Embed() override;
+  absl::Status SetResidual(std::span<const float> values) override;
+  absl::Status Attention(uint32_t layer) override;
+  absl::Status Mlp(uint32_t layer) override;
+  absl::Status ReadResidual(std::span<float> out) override;
+  absl::Status Head(std::span<const uint32_t> rows) override;
+  absl::Status ReadLogits(std::span<float> out) override;
+  absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
+  uint64_t MemoryBytes() const override;
+
+ private:
+  CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool);
+  absl::Status Allocate();
+  absl::Status CheckItem(const BatchItem& item, uint32_t first_row) const;
+  absl::Status CheckLayer(uint32_t layer) const;
+
+  // Pack `rows` rows of x for the next product; the second norms them first, to normed_, which may
+  // be x.
+  void Pack(const float* x, size_t stride, uint32_t rows, size_t inputs);
+  void NormAndPack(const float* x, uint32_t rows, NormKind kind, const std::vector<float>& weight,
+                   float eps);
+  MatmulArgs Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
+                     bool add) const;
+  // Several products of the same packed rows.
+  void Multiply(std::span<const MatmulArgs> products);
+  void RotateAndAppend(uint32_t layer);
+  void AppendRow(uint32_t layer, const BatchItem& item, uint32_t row);
+  void Attend(uint32_t layer);
+  // The attention of `rows` rows of an item from its row `first`, on one KV head.
+  AttendArgs Tile(uint32_t layer, const BatchItem& item, uint32_t first, uint32_t rows,
+                  uint32_t kv_head) const;
+  void AttendByTiles(uint32_t layer);
+  void AttendBySpans(uint32_t layer);
+  bool SplitsSpans(uint32_t kv_heads) const;
+
+  const StageSpec spec_;
+  const Kernels* const kernels_;
+  const std::shared_ptr<ThreadPool> pool_;
+  const bool kv_f16_;
+  const ScratchSizes sizes_;
+  StageWeights weights_;
+  KvCache kv_;
+  AlignedBuffer rotary_;    // [2][context][rotary_dim / 2]
+  AlignedBuffer residual_;  // [rows][sizes_.hidden]
+  AlignedBuffer normed_;    // [rows][sizes_.hidden]
+  AlignedBuffer packed_;    // Row blocks, see kernels.h.
+  AlignedBuffer q_, k_, v_;
+  AlignedBuffer attended_;  // [rows][sizes_.queries]
+  AlignedBuffer gate_, up_;
+  AlignedBuffer attend_;             // [threads][sizes_.attend]
+  AlignedBuffer partial_;            // [items][query heads][spans][PartialFloats]
+  std::vector<uint32_t> tile_ends_;  // Of each item, counted over the items before it too.
+  Batch batch_;
+  uint32_t head_rows_ = 0;
+};
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_CPU_SHARD_H_

@@ -1,0 +1,165 @@
+#include "worker/backend/cpu/cpu_weights.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "worker/backend/cpu/convert.h"
+
+namespace strata::cpu {
+namespace {
+
+uint64_t BytesOf(const Linear& linear) {
+  return linear.weight.bytes() + linear.bias.size() * sizeof(float);
+}
+
+std::string ShapeText(const std::vector<uint64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+// Small tensors become float32, exactly.
+std::vector<float> ToFloats(const TensorView& tensor) {
+  std::vector<float> out(tensor.bytes / DtypeBytes(tensor.dtype));
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (tensor.dtype == Dtype::kF32) {
+      std::memcpy(&out[i], tensor.data + i * sizeof(float), sizeof(float));
+      continue;
+    }
+    uint16_t bits;
+    std::memcpy(&bits, tensor.data + i * sizeof(bits), sizeof(bits));
+    out[i] = tensor.dtype == Dtype::kF16 ? ToF32(F16{bits}) : ToF32(BF16{bits});
+  }
+  return out;
+}
+
+}  // namespace
+
+uint64_t StageWeights::Bytes() const {
+  uint64_t bytes = embedding.bytes() + final_norm.size() * sizeof(float) + BytesOf(head);
+  for (const LayerWeights& layer : layers) {
+    bytes += (layer.attention_norm.size() + layer.mlp_norm.size()) * sizeof(float);
+    for (const Linear* linear :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
+      bytes += BytesOf(*linear);
+    }
+  }
+  return bytes;
+}
+
+WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, StageWeights* weights)
+    : spec_(spec), source_(source) {
+  const ModelSpec& model = spec.model;
+  const std::vector<uint64_t> embedding_shape = {model.vocab, model.hidden};
+  const std::string embedding = model.tensor_prefix + "model.embed_tokens.weight";
+  // A stage with both ends of a tied model keeps the panels only.
+  if (spec.embeds && !(spec.heads && model.tied_head)) {
+    slots_.push_back({.name = embedding, .shape = embedding_shape, .rows = &weights->embedding});
+  }
+  weights->layers.resize(spec.last_layer - spec.first_layer + 1);
+  for (uint32_t i = 0; i < weights->layers.size(); ++i) {
+    AddLayer(spec.first_layer + i, &weights->layers[i]);
+  }
+  if (spec.heads) {
+    AddVector(model.tensor_prefix + "model.norm.weight", model.hidden, &weights->final_norm);
+    slots_.push_back({.name = model.tied_head ? embedding : model.tensor_prefix + "lm_head.weight",
+                      .shape = embedding_shape,
+                      .panels = &weights->head.weight});
+  }
+}
+
+void WeightLoader::AddVector(std::string name, uint64_t size, std::vector<float>* to) {
+  slots_.push_back({.name = std::move(name), .shape = {size}, .vector = to});
+}
+
+void WeightLoader::AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias,
+                             Linear* to) {
+  slots_.push_back({.name = name + ".weight", .shape = {outputs, inputs}, .panels = &to->weight});
+  if (bias) {
+    AddVector(name + ".bias", outputs, &to->bias);
+  }
+}
+
+void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
+  const LayerSpec& layer = spec_.model.layers[index];
+  const AttentionSpec& attention = layer.attention;
+  const uint64_t hidden = spec_.model.hidden;
+  const uint64_t queries = uint64_t{attention.heads} * attention.head_dim;
+  const uint64_t keys = uint64_t{attention.kv_heads} * attention.head_dim;
+  const std::string prefix = absl::StrCat(spec_.model.tensor_prefix, "model.layers.", index, ".");
+  AddVector(prefix + "input_layernorm.weight", hidden, &to->attention_norm);
+  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q);
+  AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k);
+  AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v);
+  AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
+  AddVector(prefix + "post_attention_layernorm.weight", hidden, &to->mlp_norm);
+  AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->gate);
+  AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->up);
+  AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias, &to->down);
+}
+
+absl::Status WeightLoader::CheckSlot(Slot* slot) {
+  ASSIGN_OR_RETURN(slot->tensor, source_.Find(slot->name));
+  const TensorView& tensor = slot->tensor;
+  if (tensor.shape != slot->shape) {
+    return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
+                 absl::StrCat("tensor ", slot->name, " has shape ", ShapeText(tensor.shape),
+                              " where config.json asks for ", ShapeText(slot->shape)));
+  }
+  if (!PackedMatrix::CanPack(tensor.dtype)) {
+    return Error(absl::StatusCode::kUnimplemented, "TENSOR_DTYPE",
+                 absl::StrCat("tensor ", slot->name, " is ", DtypeName(tensor.dtype),
+                              ", which the cpu backend does not support yet"))
+        .Hint("use a checkpoint in F32, F16 or BF16");
+  }
+  uint64_t elements = 1;
+  for (const uint64_t n : tensor.shape) {
+    elements *= n;
+  }
+  if (tensor.bytes != elements * DtypeBytes(tensor.dtype)) {
+    return Error(absl::StatusCode::kInvalidArgument, "TENSOR_BYTES",
+                 absl::StrCat("tensor ", slot->name, " has ", tensor.bytes, " bytes where ",
+                              ShapeText(tensor.shape), " ", DtypeName(tensor.dtype), " takes ",
+                              elements * DtypeBytes(tensor.dtype)));
+  }
+  total_bytes_ += tensor.bytes;
+  if (slot->panels != nullptr) {
+    packed_bytes_ += PackedMatrix::PackedBytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
+  } else if (slot->rows != nullptr) {
+    packed_bytes_ += RowMatrix::Bytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
+  } else {
+    packed_bytes_ += elements * sizeof(float);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::Check() {
+  for (Slot& slot : slots_) {
+    RETURN_IF_ERROR(CheckSlot(&slot));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::Load(ThreadPool* pool, const LoadProgressFn& progress) {
+  uint64_t done = 0;
+  for (Slot& slot : slots_) {
+    if (progress) {
+      progress(done, total_bytes_);
+    }
+    if (slot.panels != nullptr) {
+      RETURN_IF_ERROR(slot.panels->Pack(slot.tensor, pool));
+    } else if (slot.rows != nullptr) {
+      RETURN_IF_ERROR(slot.rows->Copy(slot.tensor, pool));
+    } else {
+      *slot.vector = ToFloats(slot.tensor);
+    }
+    done += slot.tensor.bytes;
+  }
+  if (progress) {
+    progress(done, total_bytes_);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata::cpu

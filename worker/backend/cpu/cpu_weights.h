@@ -1,0 +1,76 @@
+// A stage's weights, checked against its spec and packed.
+#ifndef STRATA_WORKER_BACKEND_CPU_CPU_WEIGHTS_H_
+#define STRATA_WORKER_BACKEND_CPU_CPU_WEIGHTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/thread_pool.h"
+
+namespace strata::cpu {
+
+// A projection; its bias is empty when it has none.
+struct Linear {
+  PackedMatrix weight;
+  std::vector<float> bias;
+};
+
+struct LayerWeights {
+  std::vector<float> attention_norm;
+  Linear q, k, v, o;
+  std::vector<float> mlp_norm;
+  Linear gate, up, down;
+};
+
+struct StageWeights {
+  std::vector<LayerWeights> layers;  // Of the stage, from its first layer.
+  // Empty where the stage does not embed, or embeds with the tied head's panels.
+  RowMatrix embedding;
+  std::vector<float> final_norm;
+  Linear head;
+
+  uint64_t Bytes() const;
+};
+
+// Loads a stage. First finds and checks every tensor, then packs one after another.
+class WeightLoader {
+ public:
+  // The source outlives it; the weights are filled by Load and stay where they are until then.
+  WeightLoader(const StageSpec& spec, const TensorSource& source, StageWeights* weights);
+
+  // Finds every tensor that the stage needs and checks dtype and shape. NOT_FOUND or
+  // INVALID_ARGUMENT name the tensor.
+  absl::Status Check();
+  // After Check: what the packed weights take.
+  uint64_t packed_bytes() const { return packed_bytes_; }
+  absl::Status Load(ThreadPool* pool, const LoadProgressFn& progress);
+
+ private:
+  // One tensor, and where it goes: one of the three targets.
+  struct Slot {
+    std::string name;
+    std::vector<uint64_t> shape;
+    PackedMatrix* panels = nullptr;
+    RowMatrix* rows = nullptr;
+    std::vector<float>* vector = nullptr;
+    TensorView tensor = {};
+  };
+  void AddVector(std::string name, uint64_t size, std::vector<float>* to);
+  void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to);
+  void AddLayer(uint32_t index, LayerWeights* to);
+  absl::Status CheckSlot(Slot* slot);
+
+  const StageSpec& spec_;
+  const TensorSource& source_;
+  std::vector<Slot> slots_;
+  uint64_t total_bytes_ = 0;
+  uint64_t packed_bytes_ = 0;
+};
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_CPU_WEIGHTS_H_

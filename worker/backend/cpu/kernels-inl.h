@@ -1,0 +1,292 @@
+// The kernels, written once over 16 lanes. Included by one file for each instruction set, after a
+// lanes_*-inl.h, within its namespace and target attributes; so it includes nothing itself.
+
+// Loops over blocks of registers are unrolled whole, or the blocks would live in memory.
+#if defined(__clang__)
+#define STRATA_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define STRATA_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+// Adds 16 lanes by the fixed tree.
+STRATA_INLINE float TreeSum(const Lanes& lanes) {
+  alignas(64) float t[16];
+  Store(lanes, t);
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      t[i] += t[i + width];
+    }
+  }
+  return t[0];
+}
+
+STRATA_INLINE float LargestLane(const Lanes& lanes) {
+  alignas(64) float t[16];
+  Store(lanes, t);
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      t[i] = t[i] > t[i + width] ? t[i] : t[i + width];
+    }
+  }
+  return t[0];
+}
+
+// The n < 16 first elements, then zeros.
+STRATA_INLINE Lanes LoadPart(const float* p, size_t n) {
+  alignas(64) float t[16] = {};
+  std::memcpy(t, p, n * sizeof(float));
+  return Load(t);
+}
+STRATA_INLINE void StorePart(const Lanes& lanes, float* p, size_t n) {
+  alignas(64) float t[16];
+  Store(lanes, t);
+  std::memcpy(p, t, n * sizeof(float));
+}
+
+// One block of rows by `P` panels that begin `stride` elements apart. `outputs` of them exist.
+template <typename W, int R, int P>
+void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const float* x,
+                size_t output, float* out) {
+  Lanes acc[P][R];
+  STRATA_UNROLL
+  for (int p = 0; p < P; ++p) {
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      acc[p][r] = Set(0.0f);
+    }
+  }
+  const size_t inputs = args.weights.inputs;
+  for (size_t k = 0; k < inputs; ++k) {
+    // The smaller operand waits in registers for the larger one.
+    if constexpr (P < R) {
+      Lanes w[P];
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        w[p] = Load(weights + p * stride + k * kLanes);
+      }
+      STRATA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const Lanes a = Set(x[k * R + r]);
+        STRATA_UNROLL
+        for (int p = 0; p < P; ++p) {
+          acc[p][r] = Fma(a, w[p], acc[p][r]);
+        }
+      }
+    } else {
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        const Lanes w = Load(weights + p * stride + k * kLanes);
+        STRATA_UNROLL
+        for (int r = 0; r < R; ++r) {
+          acc[p][r] = Fma(Set(x[k * R + r]), w, acc[p][r]);
+        }
+      }
+    }
+  }
+  STRATA_UNROLL
+  for (int p = 0; p < P; ++p) {
+    const size_t first = output + p * kLanes;
+    const size_t valid = args.weights.outputs - first;
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      float* const to = out + r * args.out_stride + first;
+      Lanes y = acc[p][r];
+      if (valid >= kLanes) {
+        if (args.bias != nullptr) {
+          y = Add(y, Load(args.bias + first));
+        }
+        if (args.add) {
+          y = Add(Load(to), y);
+        }
+        Store(y, to);
+      } else {
+        if (args.bias != nullptr) {
+          y = Add(y, LoadPart(args.bias + first, valid));
+        }
+        if (args.add) {
+          y = Add(LoadPart(to, valid), y);
+        }
+        StorePart(y, to, valid);
+      }
+    }
+  }
+}
+
+// Panels taken at once with R rows: what the registers hold, but no more streams of weights than
+// hardware prefetches well.
+template <int R>
+constexpr int PanelsAtOnce() {
+  const int fit = kRegisterLanes / R;
+  return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+}
+
+template <typename W, int R, int P>
+void MatmulPanels(const MatmulArgs& args, const float* x, float* out, size_t first, size_t end) {
+  const size_t stride = args.weights.panel_bytes / sizeof(W);
+  const W* const weights = reinterpret_cast<const W*>(args.weights.data);
+  for (; first + P <= end; first += P) {
+    MatmulTile<W, R, P>(args, weights + first * stride, stride, x, first * kLanes, out);
+  }
+  if constexpr (P > 1) {
+    MatmulPanels<W, R, P / 2>(args, x, out, first, end);
+  }
+}
+
+template <typename W, int R = kMaxBlockRows>
+void MatmulBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
+  if constexpr (R > 1) {
+    if (block.count < R) {
+      MatmulBlock<W, R - 1>(args, block, first, end);
+      return;
+    }
+  }
+  MatmulPanels<W, R, PanelsAtOnce<R>()>(args, args.packed + block.first * args.weights.inputs,
+                                        args.out + block.first * args.out_stride, first, end);
+}
+
+template <typename W>
+void MatmulOf(const MatmulArgs& args, size_t first, size_t end) {
+  const uint32_t blocks = RowBlocks(args.rows, kMaxBlockRows);
+  if (blocks == 1) {
+    MatmulBlock<W>(args, RowBlock{0, args.rows}, first, end);
+    return;
+  }
+  // Few panels at a time, so that they stay in cache for all the blocks of rows.
+  constexpr size_t kPanels = 4;
+  for (; first < end; first += kPanels) {
+    const size_t last = first + kPanels < end ? first + kPanels : end;
+    for (uint32_t block = 0; block < blocks; ++block) {
+      MatmulBlock<W>(args, RowBlockAt(args.rows, blocks, block), first, last);
+    }
+  }
+}
+
+void Matmul(const MatmulArgs& args, size_t first, size_t end) {
+  switch (args.weights.dtype) {
+    case Dtype::kF32:
+      MatmulOf<float>(args, first, end);
+      return;
+    case Dtype::kF16:
+      MatmulOf<F16>(args, first, end);
+      return;
+    case Dtype::kBF16:
+      MatmulOf<BF16>(args, first, end);
+      return;
+    default:
+      STRATA_CHECK(false);
+  }
+}
+
+void PackRows(const float* x, size_t stride, uint32_t rows, size_t inputs, float* packed) {
+  for (uint32_t r = 0; r < rows; ++r) {
+    const float* const row = x + r * stride;
+    for (size_t k = 0; k < inputs; ++k) {
+      packed[k * rows + r] = row[k];
+    }
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, size_t n, float eps, float plus, float* out) {
+  const size_t whole = n / kLanes * kLanes;
+  Lanes squares = Set(0.0f);
+  for (size_t k = 0; k < whole; k += kLanes) {
+    const Lanes v = Load(x + k);
+    squares = Fma(v, v, squares);
+  }
+  if (whole < n) {
+    const Lanes v = LoadPart(x + whole, n - whole);
+    squares = Fma(v, v, squares);
+  }
+  const float mean = TreeSum(squares) / static_cast<float>(n);
+  const Lanes factor = Set(1.0f / std::sqrt(mean + eps));
+  const Lanes add = Set(plus);
+  for (size_t k = 0; k < whole; k += kLanes) {
+    Store(Mul(Mul(Load(x + k), factor), Add(add, Load(weight + k))), out + k);
+  }
+  if (whole < n) {
+    const size_t rest = n - whole;
+    const Lanes w = Add(add, LoadPart(weight + whole, rest));
+    StorePart(Mul(Mul(LoadPart(x + whole, rest), factor), w), out + whole, rest);
+  }
+}
+
+STRATA_INLINE Lanes SwiGluLanes(const Lanes& gate, const Lanes& up) {
+  const Lanes below = Add(Set(1.0f), Exp(Sub(Set(0.0f), gate)));
+  return Mul(Div(gate, below), up);
+}
+
+void SwiGlu(const float* gate, const float* up, size_t n, float* out) {
+  size_t k = 0;
+  for (; k + kLanes <= n; k += kLanes) {
+    Store(SwiGluLanes(Load(gate + k), Load(up + k)), out + k);
+  }
+  if (k < n) {
+    StorePart(SwiGluLanes(LoadPart(gate + k, n - k), LoadPart(up + k, n - k)), out + k, n - k);
+  }
+}
+
+void ExpAll(const float* x, size_t n, float* out) {
+  for (size_t k = 0; k < n; k += kLanes) {
+    const size_t part = n - k < kLanes ? n - k : kLanes;
+    StorePart(Exp(LoadPart(x + k, part)), out + k, part);
+  }
+}
+
+void ToF16All(const float* x, size_t n, uint16_t* out) {
+  for (size_t k = 0; k < n; k += kLanes) {
+    const size_t part = n - k < kLanes ? n - k : kLanes;
+    F16 t[16];
+    Store(LoadPart(x + k, part), t);
+    std::memcpy(out + k, t, part * sizeof(F16));
+  }
+}
+
+template <typename T>
+void FromHalfAll(const uint16_t* x, size_t n, float* out) {
+  for (size_t k = 0; k < n; k += kLanes) {
+    const size_t part = n - k < kLanes ? n - k : kLanes;
+    T t[16] = {};
+    std::memcpy(t, x + k, part * sizeof(T));
+    StorePart(Load(t), out + k, part);
+  }
+}
+
+float ReadAll(const uint8_t* data, size_t bytes) {
+  const float* p = reinterpret_cast<const float*>(data);
+  Lanes sum[8];
+  STRATA_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    sum[i] = Set(0.0f);
+  }
+  for (size_t k = 0; k + 128 <= bytes / sizeof(float); k += 128) {
+    STRATA_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      sum[i] = Add(sum[i], Load(p + k + i * kLanes));
+    }
+  }
+  for (int i = 1; i < 8; ++i) {
+    sum[0] = Add(sum[0], sum[i]);
+  }
+  return TreeSum(sum[0]);
+}
+
+float RunFmas(size_t count) {
+  constexpr int kChains = kRegisterLanes < 8 ? kRegisterLanes : 8;
+  Lanes acc[kChains];
+  STRATA_UNROLL
+  for (int i = 0; i < kChains; ++i) {
+    acc[i] = Set(static_cast<float>(i));
+  }
+  const Lanes a = Set(0.999f);
+  const Lanes b = Set(0.001f);
+  for (size_t k = 0; k < count * 8 / kChains; ++k) {
+    STRATA_UNROLL
+    for (int i = 0; i < kChains; ++i) {
+      acc[i] = Fma(acc[i], a, b);
+    }
+  }
+  for (int i = 1; i < kChains; ++i) {
+    acc[0] = Add(acc[0], acc[i]);
+  }
+  return TreeSum(acc[0]);
+}

@@ -1,0 +1,139 @@
+// The CPU backend's inner loops: one table per instruction set, all giving the same bits.
+//
+// Numerics that every table keeps (version "cpu-1"):
+// - Matrix product: out[row][n] = one chain acc = fma(x[row][k], w[n][k], acc) from +0 in ascending
+//   k; then + bias[n] if there is one; then residual + that, if it is added to one.
+// - Sums across a row or a page (RMS norm, softmax): lane i of 16 takes the elements i, i + 16, ...
+//   in order; then lanes i and i + 8 are added, i and i + 4, i and i + 2, 0 and 1.
+// - RMS norm: (x * (1 / sqrt(sum(x^2) / n + eps))) * weight, squares added by fma.
+// - Attention, per (query, head): see attention-inl.h.
+#ifndef STRATA_WORKER_BACKEND_CPU_KERNELS_H_
+#define STRATA_WORKER_BACKEND_CPU_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/model_spec.h"
+
+namespace strata::cpu {
+
+// Outputs of a weight panel, and lanes of every kernel.
+inline constexpr size_t kLanes = 16;
+// Keys of an attention span, by absolute position.
+inline constexpr uint32_t kSpanKeys = 512;
+// The most queries that attention takes at once, on any instruction set.
+inline constexpr uint32_t kMaxQueryBlock = 8;
+
+// A matrix [outputs, inputs] in panels of 16 outputs: panel p is [inputs][16] in the stored dtype,
+// `panel_bytes` after the one before; the last is padded with zero outputs. See packed_matrix.h.
+struct PanelView {
+  Dtype dtype = Dtype::kF32;
+  const uint8_t* data = nullptr;
+  size_t panel_bytes = 0;
+  size_t outputs = 0;
+  size_t inputs = 0;
+  size_t panels() const { return (outputs + kLanes - 1) / kLanes; }
+};
+
+// Rows are multiplied in blocks: rows [first, first + count) of block b, see RowBlock. A block's
+// activations lie [inputs][count] at packed + first * inputs.
+struct RowBlock {
+  uint32_t first;
+  uint32_t count;
+};
+// Cuts `rows` into the fewest blocks of at most `most` rows, of nearly equal sizes.
+inline uint32_t RowBlocks(uint32_t rows, uint32_t most) { return (rows + most - 1) / most; }
+inline RowBlock RowBlockAt(uint32_t rows, uint32_t blocks, uint32_t block) {
+  const uint32_t begin = static_cast<uint32_t>(uint64_t{rows} * block / blocks);
+  const uint32_t end = static_cast<uint32_t>(uint64_t{rows} * (block + 1) / blocks);
+  return {begin, end - begin};
+}
+
+struct MatmulArgs {
+  PanelView weights;
+  const float* packed = nullptr;  // In the kernels' row blocks.
+  uint32_t rows = 0;
+  const float* bias = nullptr;  // [outputs] or null.
+  float* out = nullptr;         // [rows][out_stride]
+  size_t out_stride = 0;
+  bool add = false;  // To what `out` holds.
+};
+
+// A tile of queries of one sequence and one KV head, in one layer.
+struct AttendArgs {
+  const float* q = nullptr;  // Query (row, head in group) at q + row * q_stride + head * head_dim.
+  size_t q_stride = 0;
+  uint32_t rows = 0;
+  uint32_t group = 1;     // Query heads a KV head.
+  uint32_t position = 0;  // Of row 0: it sees the keys 0 to `position`.
+  uint32_t head_dim = 0;
+  float scale = 0;
+  bool kv_f16 = true;
+  // Page p of this layer and KV head begins at kv + p * page_bytes: K [head_dim][16], then at
+  // value_bytes V [16][head_dim rounded up to 16].
+  const uint8_t* kv = nullptr;
+  size_t page_bytes = 0;
+  size_t value_bytes = 0;
+  const uint32_t* pages = nullptr;  // pages[i] holds positions 16 i to 16 i + 15.
+  float* out = nullptr;             // As q.
+  size_t out_stride = 0;
+  float* scratch = nullptr;  // AttendScratchFloats(head_dim), of this thread.
+  // With `partial`: only the spans [first_span, end_span) are computed and left there unmerged;
+  // query i, span s at partial + (i * partial_spans + s) * PartialFloats(head_dim).
+  float* partial = nullptr;
+  uint32_t partial_spans = 0;
+  uint32_t first_span = 0;
+  uint32_t end_span = 0;
+};
+
+inline constexpr size_t PaddedHeadDim(size_t head_dim) {
+  return (head_dim + kLanes - 1) / kLanes * kLanes;
+}
+// The weighted sum of the values, then the maximum and the sum of the weights.
+inline constexpr size_t PartialFloats(size_t head_dim) { return PaddedHeadDim(head_dim) + kLanes; }
+// Queries, their scores and weights, page factors, and two sums (of a span, of all).
+inline constexpr size_t AttendScratchFloats(size_t head_dim) {
+  return kMaxQueryBlock *
+         (PaddedHeadDim(head_dim) + kSpanKeys + 2 * (kSpanKeys / 16) + 2 * PartialFloats(head_dim));
+}
+
+struct Kernels {
+  const char* isa;
+  uint32_t block_rows;  // The most rows of a block.
+
+  // The outputs of the panels [first, end), all rows.
+  void (*matmul)(const MatmulArgs& args, size_t first, size_t end);
+  // Packs one block: x [rows][stride] from the block's first row, to [inputs][rows].
+  void (*pack_rows)(const float* x, size_t stride, uint32_t rows, size_t inputs, float* packed);
+  // `plus` is 0, or 1 for norms whose weight is stored minus one.
+  void (*rms_norm)(const float* x, const float* weight, size_t n, float eps, float plus,
+                   float* out);
+  // out = gate / (1 + exp(-gate)) * up. `out` may be `gate`.
+  void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
+  void (*attend)(const AttendArgs& args);
+  // Merges the partial spans of all the tile's queries into `out`.
+  void (*merge_spans)(const AttendArgs& args);
+  // Appends one position of one KV head: k and v are [head_dim]; `page` is as in AttendArgs.
+  void (*append_kv)(const float* k, const float* v, uint32_t head_dim, uint32_t slot, bool kv_f16,
+                    uint8_t* page, size_t value_bytes);
+
+  // Elementwise, for tests of the vector forms.
+  void (*exp)(const float* x, size_t n, float* out);
+  void (*to_f16)(const float* x, size_t n, uint16_t* out);
+  void (*from_f16)(const uint16_t* x, size_t n, float* out);
+  void (*from_bf16)(const uint16_t* x, size_t n, float* out);
+
+  // For measuring: reads `bytes` (a multiple of 512), and runs 16-lane fmas, `count` times 8.
+  float (*read_all)(const uint8_t* data, size_t bytes);
+  float (*run_fmas)(size_t count);
+};
+
+// Null where the compiler or the build's machine type lacks it; the machine must have it too.
+const Kernels* ScalarKernels();     // Without an instruction for fma.
+const Kernels* ScalarFmaKernels();  // The same source, compiled for a machine with one.
+const Kernels* Avx2Kernels();
+const Kernels* Avx512Kernels();
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_KERNELS_H_

@@ -1,0 +1,28 @@
+// The kernels without vector instructions, for any machine.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "common/check.h"
+#include "common/numerics/exp_constants.h"
+#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/kernels.h"
+
+namespace strata::cpu {
+namespace scalar {
+namespace {
+#include "worker/backend/cpu/lanes_scalar-inl.h"
+// After the lanes, which it is written with.
+#include "worker/backend/cpu/kernels-inl.h"
+// After the kernels, whose sums it uses.
+#include "worker/backend/cpu/attention-inl.h"
+}  // namespace
+}  // namespace scalar
+
+const Kernels* ScalarKernels() {
+  static constexpr Kernels kTable = scalar::MakeTable("scalar");
+  return &kTable;
+}
+
+}  // namespace strata::cpu

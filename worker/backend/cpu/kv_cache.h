@@ -1,0 +1,93 @@
+// KV memory of a stage: for every layer, all pages of its group.
+#ifndef STRATA_WORKER_BACKEND_CPU_KV_CACHE_H_
+#define STRATA_WORKER_BACKEND_CPU_KV_CACHE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/limits.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/aligned_buffer.h"
+#include "worker/backend/cpu/kernels.h"
+
+namespace strata::cpu {
+
+// Where one layer's pages are. A page holds, for each KV head, K [head_dim][16 keys] (so that lanes
+// are keys when scoring), then V [16 keys][head_dim rounded up to 16] (so that lanes are dimensions
+// when summing), both in the KV dtype and beginning on cache lines.
+struct KvLayout {
+  size_t value_bytes = 0;  // From a head's K to its V.
+  size_t head_bytes = 0;
+  size_t page_bytes = 0;
+
+  static KvLayout Of(const AttentionSpec& attention, bool f16) {
+    const size_t element = f16 ? 2 : 4;
+    KvLayout layout;
+    layout.value_bytes =
+        RoundUp(size_t{attention.head_dim} * kPageTokens * element, kCacheLineBytes);
+    layout.head_bytes =
+        layout.value_bytes +
+        RoundUp(PaddedHeadDim(attention.head_dim) * kPageTokens * element, kCacheLineBytes);
+    layout.page_bytes = layout.head_bytes * attention.kv_heads;
+    return layout;
+  }
+};
+
+class KvCache {
+ public:
+  static uint64_t Bytes(const StageSpec& spec, bool f16) {
+    uint64_t bytes = 0;
+    for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
+      const AttentionSpec& attention = spec.model.layers[i].attention;
+      bytes += KvLayout::Of(attention, f16).page_bytes * spec.kv_pages[attention.kv_group];
+    }
+    return bytes;
+  }
+
+  absl::Status Allocate(const StageSpec& spec, bool f16) {
+    for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
+      const AttentionSpec& attention = spec.model.layers[i].attention;
+      Layer& layer = layers_.emplace_back();
+      layer.group = attention.kv_group;
+      layer.layout = KvLayout::Of(attention, f16);
+      RETURN_IF_ERROR(layer.pages.Allocate(
+          layer.layout.page_bytes * spec.kv_pages[attention.kv_group], "KV pages"));
+    }
+    return absl::OkStatus();
+  }
+
+  // `layer` counts from the stage's first.
+  const KvLayout& layout(uint32_t layer) const { return layers_[layer].layout; }
+  uint8_t* pages(uint32_t layer) const { return layers_[layer].pages.as(); }
+
+  void CopyPage(uint32_t group, PageId from, PageId to) {
+    for (const Layer& layer : layers_) {
+      if (layer.group == group) {
+        const size_t bytes = layer.layout.page_bytes;
+        std::memcpy(layer.pages.as() + to * bytes, layer.pages.as() + from * bytes, bytes);
+      }
+    }
+  }
+
+  uint64_t bytes() const {
+    uint64_t bytes = 0;
+    for (const Layer& layer : layers_) {
+      bytes += layer.pages.bytes();
+    }
+    return bytes;
+  }
+
+ private:
+  struct Layer {
+    uint32_t group = 0;
+    KvLayout layout;
+    AlignedBuffer pages;
+  };
+  std::vector<Layer> layers_;
+};
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_KV_CACHE_H_

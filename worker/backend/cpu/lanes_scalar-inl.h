@@ -1,0 +1,72 @@
+// 16 lanes without vector instructions. Included once by each scalar kernel file, within its
+// namespace and target attributes.
+
+#define STRATA_INLINE inline __attribute__((always_inline))
+
+// Registers' worth of lanes that the kernels may keep in flight.
+constexpr int kRegisterLanes = 4;
+constexpr int kMaxBlockRows = 4;
+
+struct Lanes {
+  float v[16];
+};
+
+#define STRATA_LANES(expression) \
+  Lanes out;                     \
+  for (int i = 0; i < 16; ++i) { \
+    out.v[i] = (expression);     \
+  }                              \
+  return out
+
+STRATA_INLINE Lanes Set(float x) { STRATA_LANES(x); }
+STRATA_INLINE Lanes Load(const float* p) { STRATA_LANES(p[i]); }
+STRATA_INLINE Lanes Load(const F16* p) { STRATA_LANES(ToF32(p[i])); }
+STRATA_INLINE Lanes Load(const BF16* p) { STRATA_LANES(ToF32(p[i])); }
+STRATA_INLINE void Store(const Lanes& a, float* p) {
+  for (int i = 0; i < 16; ++i) {
+    p[i] = a.v[i];
+  }
+}
+STRATA_INLINE void Store(const Lanes& a, F16* p) {
+  for (int i = 0; i < 16; ++i) {
+    p[i] = ToF16(a.v[i]);
+  }
+}
+// a * b + c, rounded once.
+STRATA_INLINE Lanes Fma(const Lanes& a, const Lanes& b, const Lanes& c) {
+  STRATA_LANES(std::fma(a.v[i], b.v[i], c.v[i]));
+}
+STRATA_INLINE Lanes Add(const Lanes& a, const Lanes& b) { STRATA_LANES(a.v[i] + b.v[i]); }
+STRATA_INLINE Lanes Sub(const Lanes& a, const Lanes& b) { STRATA_LANES(a.v[i] - b.v[i]); }
+STRATA_INLINE Lanes Mul(const Lanes& a, const Lanes& b) { STRATA_LANES(a.v[i] * b.v[i]); }
+STRATA_INLINE Lanes Div(const Lanes& a, const Lanes& b) { STRATA_LANES(a.v[i] / b.v[i]); }
+STRATA_INLINE Lanes Max(const Lanes& a, const Lanes& b) {
+  STRATA_LANES(a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
+}
+// The first n lanes of a, then those of b.
+STRATA_INLINE Lanes FirstN(const Lanes& a, const Lanes& b, uint32_t n) {
+  STRATA_LANES(static_cast<uint32_t>(i) < n ? a.v[i] : b.v[i]);
+}
+STRATA_INLINE Lanes Exp(const Lanes& x) {
+  Lanes out;
+  for (int i = 0; i < 16; ++i) {
+    const float t = std::fma(x.v[i], kExpLog2e, kExpMagic);
+    const float n = t - kExpMagic;
+    float r = std::fma(-n, kExpLn2High, x.v[i]);
+    r = std::fma(-n, kExpLn2Low, r);
+    float q = kExpQ5;
+    q = std::fma(q, r, kExpQ4);
+    q = std::fma(q, r, kExpQ3);
+    q = std::fma(q, r, kExpQ2);
+    q = std::fma(q, r, kExpQ1);
+    q = std::fma(q, r, kExpQ0);
+    const float y = 1.0f + std::fma(q, r * r, r);
+    float e = std::bit_cast<float>(std::bit_cast<uint32_t>(y) + (std::bit_cast<uint32_t>(t) << 23));
+    e = x.v[i] > kExpMax ? std::numeric_limits<float>::infinity() : e;
+    e = x.v[i] < kExpMin ? 0.0f : e;
+    out.v[i] = x.v[i] == x.v[i] ? e : x.v[i];
+  }
+  return out;
+}
+
+#undef STRATA_LANES

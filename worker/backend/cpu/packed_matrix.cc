@@ -1,0 +1,120 @@
+#include "worker/backend/cpu/packed_matrix.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/check.h"
+#include "worker/backend/cpu/convert.h"
+
+namespace strata::cpu {
+namespace {
+
+size_t PanelBytes(Dtype dtype, size_t inputs) {
+  return RoundUp(inputs * kLanes * DtypeBytes(dtype), kCacheLineBytes);
+}
+
+// One panel of `lanes` rows; `data` may be unaligned.
+template <typename Element>
+void PackPanel(const uint8_t* data, size_t lanes, size_t inputs, uint8_t* panel) {
+  Element* const to = reinterpret_cast<Element*>(panel);
+  // Some inputs at a time, so that the panel's part stays in cache while its lanes are written.
+  constexpr size_t kBlock = 256;
+  for (size_t begin = 0; begin < inputs; begin += kBlock) {
+    const size_t end = std::min(inputs, begin + kBlock);
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      const uint8_t* const row = data + lane * inputs * sizeof(Element);
+      for (size_t k = begin; k < end; ++k) {
+        Element element;
+        std::memcpy(&element, row + k * sizeof(Element), sizeof(Element));
+        to[k * kLanes + lane] = element;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool PackedMatrix::CanPack(Dtype dtype) {
+  return dtype == Dtype::kF32 || dtype == Dtype::kF16 || dtype == Dtype::kBF16;
+}
+
+size_t PackedMatrix::PackedBytes(Dtype dtype, size_t outputs, size_t inputs) {
+  return RoundUp(outputs, kLanes) / kLanes * PanelBytes(dtype, inputs);
+}
+
+absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool) {
+  STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
+  const size_t outputs = tensor.shape[0];
+  const size_t inputs = tensor.shape[1];
+  RETURN_IF_ERROR(data_.Allocate(PackedBytes(tensor.dtype, outputs, inputs), "weights"));
+  view_ = PanelView{.dtype = tensor.dtype,
+                    .data = data_.as(),
+                    .panel_bytes = PanelBytes(tensor.dtype, inputs),
+                    .outputs = outputs,
+                    .inputs = inputs};
+  const size_t row_bytes = inputs * DtypeBytes(tensor.dtype);
+  pool->Split(view_.panels(), [&](size_t begin, size_t end) {
+    for (size_t panel = begin; panel < end; ++panel) {
+      const uint8_t* const from = tensor.data + panel * kLanes * row_bytes;
+      const size_t lanes = std::min(kLanes, outputs - panel * kLanes);
+      uint8_t* const to = data_.as() + panel * view_.panel_bytes;
+      if (DtypeBytes(tensor.dtype) == 4) {
+        PackPanel<uint32_t>(from, lanes, inputs, to);
+      } else {
+        PackPanel<uint16_t>(from, lanes, inputs, to);
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+void PackedMatrix::ReadOutput(size_t output, float* out) const {
+  const uint8_t* const panel = view_.data + output / kLanes * view_.panel_bytes;
+  const size_t lane = output % kLanes;
+  for (size_t k = 0; k < view_.inputs; ++k) {
+    const size_t at = k * kLanes + lane;
+    switch (view_.dtype) {
+      case Dtype::kF16:
+        out[k] = ToF32(reinterpret_cast<const F16*>(panel)[at]);
+        break;
+      case Dtype::kBF16:
+        out[k] = ToF32(reinterpret_cast<const BF16*>(panel)[at]);
+        break;
+      default:
+        out[k] = reinterpret_cast<const float*>(panel)[at];
+    }
+  }
+}
+
+size_t RowMatrix::Bytes(Dtype dtype, size_t rows, size_t width) {
+  return rows * width * DtypeBytes(dtype);
+}
+
+absl::Status RowMatrix::Copy(const TensorView& tensor, ThreadPool* pool) {
+  STRATA_CHECK(tensor.shape.size() == 2 && PackedMatrix::CanPack(tensor.dtype));
+  dtype_ = tensor.dtype;
+  width_ = tensor.shape[1];
+  const size_t row_bytes = Bytes(dtype_, 1, width_);
+  RETURN_IF_ERROR(data_.Allocate(Bytes(dtype_, tensor.shape[0], width_), "the embedding"));
+  pool->Split(tensor.shape[0], [&](size_t begin, size_t end) {
+    std::memcpy(data_.as() + begin * row_bytes, tensor.data + begin * row_bytes,
+                (end - begin) * row_bytes);
+  });
+  return absl::OkStatus();
+}
+
+void RowMatrix::ReadRow(const Kernels& kernels, size_t row, float* out) const {
+  const uint8_t* const from = data_.as() + row * Bytes(dtype_, 1, width_);
+  switch (dtype_) {
+    case Dtype::kF16:
+      kernels.from_f16(reinterpret_cast<const uint16_t*>(from), width_, out);
+      return;
+    case Dtype::kBF16:
+      kernels.from_bf16(reinterpret_cast<const uint16_t*>(from), width_, out);
+      return;
+    default:
+      std::memcpy(out, from, width_ * sizeof(float));
+  }
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,119 @@
+#include "worker/backend/cpu/thread_pool.h"
+
+#include <algorithm>
+
+#include "worker/backend/cpu/float_environment.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace strata::cpu {
+namespace {
+
+// About 50 microseconds: longer than the gaps between the phases of a step, shorter than a switch
+// to another process would cost.
+constexpr int kSpins = 1000;
+
+inline void Relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(uint32_t threads, uint32_t cores)
+    : threads_(std::max(1u, threads)), spins_(threads <= cores ? kSpins : 0) {
+  workers_.reserve(threads_ - 1);
+  for (uint32_t i = 1; i < threads_; ++i) {
+    workers_.emplace_back([this, i] { WorkerLoop(i); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    MutexLock lock(&park_mutex_);
+    stop_.store(true);
+    generation_.fetch_add(1);
+    work_.NotifyAll();
+  }
+  for (std::thread& worker : workers_) {
+    worker.join();
+  }
+}
+
+void ThreadPool::RunCaller(Erased function, const void* context) {
+  ScopedFloatEnvironment environment;
+  function(context, 0);
+}
+
+void ThreadPool::RunErased(Erased function, const void* context) {
+  if (threads_ == 1) {
+    RunCaller(function, context);
+    return;
+  }
+  MutexLock turn(&run_mutex_);
+  function_ = function;
+  context_ = context;
+  pending_.store(threads_ - 1);
+  generation_.fetch_add(1);
+  if (sleepers_.load() > 0) {
+    MutexLock lock(&park_mutex_);
+    work_.NotifyAll();
+  }
+  RunCaller(function, context);
+  AwaitDone();
+}
+
+void ThreadPool::AwaitDone() {
+  for (int i = 0; i < spins_; ++i) {
+    if (pending_.load(std::memory_order_acquire) == 0) {
+      return;
+    }
+    Relax();
+  }
+  MutexLock lock(&park_mutex_);
+  caller_sleeps_.store(true);
+  while (pending_.load() != 0) {
+    done_.Wait(&park_mutex_);
+  }
+  caller_sleeps_.store(false);
+}
+
+uint32_t ThreadPool::AwaitGeneration(uint32_t seen) {
+  for (int i = 0; i < spins_; ++i) {
+    const uint32_t now = generation_.load(std::memory_order_acquire);
+    if (now != seen) {
+      return now;
+    }
+    Relax();
+  }
+  MutexLock lock(&park_mutex_);
+  sleepers_.fetch_add(1);
+  while (generation_.load() == seen) {
+    work_.Wait(&park_mutex_);
+  }
+  sleepers_.fetch_sub(1);
+  return generation_.load();
+}
+
+void ThreadPool::WorkerLoop(uint32_t thread) {
+  ScopedFloatEnvironment environment;
+  uint32_t seen = 0;
+  for (;;) {
+    seen = AwaitGeneration(seen);
+    if (stop_.load()) {
+      return;
+    }
+    function_(context_, thread);
+    if (pending_.fetch_sub(1) == 1 && caller_sleeps_.load()) {
+      MutexLock lock(&park_mutex_);
+      done_.NotifyAll();
+    }
+  }
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,12 @@
+// In place of worker/backend/cuda where the build lacks it.
+#include "common/status.h"
+#include "worker/backend/backend.h"
+
+namespace strata {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options) {
+  return Error(absl::StatusCode::kUnimplemented, "BACKEND_ABSENT", "this build has no CUDA backend")
+      .Hint("install a build made on a machine with the CUDA Toolkit, or use --backend cpu");
+}
+
+}  // namespace strata

@@ -1,0 +1,38 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/backend/backend.h"
+
+namespace strata {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
+                                                     const BackendOptions& options) {
+  if (name == "cpu") {
+    return MakeCpuBackend(options);
+  }
+  if (name == "cuda") {
+    return MakeCudaBackend(options);
+  }
+  if (name == "mlx") {
+    return MakeMlxBackend(options);
+  }
+  if (name == "auto" || name.empty()) {
+    // The fastest that this build and machine have. Only absence goes on to the next.
+    using Maker = absl::StatusOr<std::unique_ptr<Backend>> (*)(const BackendOptions&);
+    for (const Maker make : {Maker{MakeCudaBackend}, Maker{MakeMlxBackend}}) {
+      BackendOptions device = options;
+      device.isa.clear();
+      auto backend = make(device);
+      if (backend.ok() || !absl::IsUnimplemented(backend.status())) {
+        return backend;
+      }
+    }
+    return MakeCpuBackend(options);
+  }
+  return Error(absl::StatusCode::kInvalidArgument, "BACKEND_UNKNOWN",
+               absl::StrCat("there is no backend \"", std::string(name), "\""))
+      .Hint("use --backend auto, cpu, cuda or mlx");
+}
+
+}  // namespace strata

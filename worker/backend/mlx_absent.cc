@@ -1,0 +1,12 @@
+// In place of worker/backend/mlx where the build lacks it.
+#include "common/status.h"
+#include "worker/backend/backend.h"
+
+namespace strata {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options) {
+  return Error(absl::StatusCode::kUnimplemented, "BACKEND_ABSENT", "this build has no MLX backend")
+      .Hint("install a build made on a machine with MLX, or use --backend cpu");
+}
+
+}  // namespace strata
