@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Adds up the results of a test run and prints the closing line.
+
+    summarize.py FOLDER      # GoogleTest's and pytest's XML, and ctest.junit
+
+A test binary that died before it could write its results counts as one failure.
+"""
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def count(path):
+    """(passed, failed, skipped, names of what failed) of one result file."""
+    passed = failed = skipped = 0
+    names = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname', '')}.{case.get('name', '')}"
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+            names.append(name)
+        elif case.find("skipped") is not None or case.get("result") == "skipped":
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped, names
+
+
+def main(folder):
+    folder = pathlib.Path(folder)
+    passed = failed = skipped = 0
+    names = []
+    written = set()
+    for path in sorted(folder.glob("*.xml")):
+        p, f, s, n = count(path)
+        passed, failed, skipped, names = passed + p, failed + f, skipped + s, names + n
+        written.add(path.stem)
+    junit = folder / "ctest.junit"
+    if junit.exists():
+        for case in ElementTree.parse(junit).getroot().iter("testcase"):
+            crashed = case.get("name") not in written
+            if case.get("status") != "run" and crashed:
+                failed += 1
+                names.append(f"{case.get('name')} (died, or was not run)")
+    for name in names:
+        print(f"FAILED {name}", file=sys.stderr)
+    line = f"{passed} passed, {failed} failed"
+    print(line + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
