@@ -17,6 +17,7 @@
 #include "common/frame.h"
 #include "common/model_spec.h"
 #include "coordinator/engine/generation_counter.h"
+#include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/session.h"
 
 namespace strata {
@@ -81,17 +82,6 @@ struct SessionSnapshot {
   uint32_t generated_tokens = 0;
   uint32_t max_tokens = 0;
   nanoseconds age{0};
-};
-
-// Pages of one stage and KV group; total = free + live + cached + fenced.
-struct KvSnapshot {
-  uint32_t stage = 0;
-  uint32_t group = 0;
-  uint64_t total = 0;
-  uint64_t free = 0;
-  uint64_t live = 0;    // Reserved by running sessions.
-  uint64_t cached = 0;  // Held by cached prefixes.
-  uint64_t fenced = 0;  // Released, but the step with the Release is not committed yet.
 };
 
 struct EngineCounters {

@@ -1,0 +1,404 @@
+#include "coordinator/engine/engine.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "coordinator/engine/engine_impl.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kMaxStopIds = 1024;
+
+std::vector<KvStage> KvStages(const EngineConfig& config) {
+  std::vector<KvStage> stages;
+  for (const EngineStage& stage : config.stages) {
+    stages.push_back({stage.node, stage.kv_pages});
+  }
+  return stages;
+}
+
+std::vector<double> PredictedMs(const EngineConfig& config) {
+  std::vector<double> ms;
+  for (const EngineStage& stage : config.stages) {
+    ms.push_back(stage.predicted_ms);
+  }
+  return ms;
+}
+
+bool IsRequestId(std::string_view id) {
+  return !id.empty() && id.size() <= kMaxRequestIdBytes &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+absl::Status Refuse(const SessionRequest& request, absl::StatusCode code, std::string_view reason,
+                    std::string_view message) {
+  return Error(code, reason, message).RequestId(request.request_id);
+}
+
+}  // namespace
+
+std::string_view PipelineStateName(PipelineState state) {
+  switch (state) {
+    case PipelineState::kNew:
+      return "new";
+    case PipelineState::kFencing:
+      return "fencing";
+    case PipelineState::kResync:
+      return "resync";
+    case PipelineState::kRunning:
+      return "running";
+    case PipelineState::kBackoff:
+      return "backoff";
+    case PipelineState::kDown:
+      return "down";
+    case PipelineState::kStopped:
+      return "stopped";
+  }
+  return "";
+}
+
+Engine::Impl::Impl(EngineConfig config, GenerationCounter* generations, EngineHost* host)
+    : config_(std::move(config)),
+      generations_(generations),
+      host_(host),
+      root_(FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
+                            /*adapter_digest=*/"", /*rotary_variant=*/0)),
+      ledger_(KvStages(config_), config_.kv_groups),
+      timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens) {
+  STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
+  STRATA_CHECK(config_.max_batch_tokens > 0 && config_.max_batch_items > 0);
+  STRATA_CHECK(config_.max_sessions > 0 && config_.step_timeout.count() > 0);
+  epoch_ = config_.epoch;
+}
+
+absl::Status Engine::Impl::Check(const SessionRequest& request, TimePoint now) const {
+  if (!not_admitting_.ok()) {
+    return not_admitting_;
+  }
+  if (down_) {
+    return DownStatus();
+  }
+  if (!IsRequestId(request.request_id)) {
+    return Refuse(request, absl::StatusCode::kInvalidArgument, "BAD_REQUEST_ID",
+                  "a request id has 1 to 128 printable ASCII characters");
+  }
+  if (by_key_.contains(request.key)) {
+    return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
+                 "request \"" + request.request_id + "\" is in flight")
+        .RequestId(request.request_id)
+        .Hint("wait for it, cancel it, or set replace");
+  }
+  if (request.prompt.empty()) {
+    return Refuse(request, absl::StatusCode::kInvalidArgument, "BAD_PROMPT",
+                  "the prompt has no tokens");
+  }
+  for (const std::vector<uint32_t>* ids : {&request.prompt, &request.stop_ids}) {
+    for (uint32_t id : *ids) {
+      if (id >= config_.vocab) {
+        return Error(absl::StatusCode::kInvalidArgument, "BAD_TOKEN_ID",
+                     "token id " + std::to_string(id) + " is not in the vocabulary")
+            .RequestId(request.request_id)
+            .Limit("vocab=" + std::to_string(config_.vocab));
+      }
+    }
+  }
+  if (request.stop_ids.size() > kMaxStopIds) {
+    return Refuse(request, absl::StatusCode::kInvalidArgument, "BAD_TOKEN_ID",
+                  "more than 1024 stop ids");
+  }
+  if (request.prompt_logprobs && request.return_logits) {
+    return Refuse(request, absl::StatusCode::kInvalidArgument, "ROWS_CONFLICT",
+                  "prompt logprobs and logits cannot be asked for in one request");
+  }
+  if (request.deadline.has_value() && *request.deadline <= now) {
+    return Refuse(request, absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
+                  "the deadline has passed before the request was accepted");
+  }
+  return absl::OkStatus();
+}
+
+// The tokens to generate, or why the request can never be served.
+absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) const {
+  const uint64_t prompt = request.prompt.size();
+  const uint64_t asked = prompt + std::max<uint64_t>(1, request.max_tokens);
+  const uint64_t pool = ledger_.capacity_tokens();
+  const std::string sum = request.max_tokens > 0
+                              ? std::to_string(prompt) + " prompt tokens + " +
+                                    std::to_string(request.max_tokens) + " max_tokens"
+                              : std::to_string(prompt) + " prompt tokens and one to generate";
+  if (asked > config_.context) {
+    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
+                 sum + " exceed the context of " + std::to_string(config_.context) + " tokens")
+        .RequestId(request.request_id)
+        .Limit("context_tokens=" + std::to_string(config_.context))
+        .Hint("shorten the prompt, lower max_tokens, or load the model with a larger --context")
+        .Fact("asked_tokens", asked)
+        .Fact("limit_tokens", config_.context);
+  }
+  if (asked > pool) {
+    const std::string& node = config_.stages[ledger_.limiting_stage()].node;
+    return Error(absl::StatusCode::kInvalidArgument, "KV_NEVER_FITS",
+                 sum + " can never fit: the KV pool holds " + std::to_string(pool) +
+                     " tokens, limited by node \"" + node + "\"")
+        .RequestId(request.request_id)
+        .Node(node)
+        .Limit("kv_tokens=" + std::to_string(pool))
+        .Hint("shorten the prompt, lower max_tokens, or give the model more --kv-tokens")
+        .Fact("asked_tokens", asked)
+        .Fact("limit_tokens", pool);
+  }
+  if (request.max_tokens > 0) {
+    return request.max_tokens;
+  }
+  const uint64_t room = std::min<uint64_t>(config_.context, pool) - prompt;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(room, std::max<uint32_t>(1, request.default_max_tokens)));
+}
+
+bool Engine::Impl::CanStartMore() const {
+  return phase_ == Phase::kRunning && sessions_.size() - queue_.size() < config_.max_sessions;
+}
+
+absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<SessionSink> sink,
+                                  TimePoint now) {
+  auto refused = [this](const absl::Status& status) {
+    ++counters_.refused;
+    return status;
+  };
+  if (absl::Status status = Check(request, now); !status.ok()) {
+    return refused(status);
+  }
+  const absl::StatusOr<uint32_t> max_tokens = MaxTokens(request);
+  if (!max_tokens.ok()) {
+    return refused(max_tokens.status());
+  }
+  const auto prompt_tokens = static_cast<uint32_t>(request.prompt.size());
+  const bool starts = queue_.empty() && CanStartMore() && ledger_.Fits(prompt_tokens + *max_tokens);
+  if (!starts && queue_.size() >= config_.max_queued_requests) {
+    return refused(Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                         std::to_string(queue_.size()) + " requests are queued already")
+                       .RequestId(request.request_id)
+                       .Limit("max_queued_requests=" + std::to_string(config_.max_queued_requests))
+                       .Hint("send it again later, or raise --max-queued-requests"));
+  }
+  const uint64_t id = next_session_++;
+  Session& session = sessions_[id];
+  session.id = id;
+  session.tokens = std::move(request.prompt);
+  session.request = std::move(request);
+  session.request.params.set_prompt_length(prompt_tokens);
+  session.sink = std::move(sink);
+  session.prompt_tokens = prompt_tokens;
+  session.max_tokens = *max_tokens;
+  session.arrived = now;
+  session.sent_fingerprint = session.committed_fingerprint = root_;
+  by_key_[session.request.key] = id;
+  queue_.insert(id);
+  if (session.request.deadline.has_value()) {
+    deadlines_.emplace(*session.request.deadline, id);
+  }
+  ++counters_.submitted;
+  Pump(now);
+  return absl::OkStatus();
+}
+
+void Engine::Impl::Admit(TimePoint now) {
+  while (!queue_.empty() && CanStartMore()) {
+    Session& session = sessions_.at(*queue_.begin());
+    session.claim = ledger_.Reserve(session.prompt_tokens + session.max_tokens);
+    if (!session.claim.has_value()) {
+      return;  // First in, first out: what comes after it waits too.
+    }
+    queue_.erase(queue_.begin());
+    session.started = now;
+    session.sink->OnStarted({.prompt_tokens = session.prompt_tokens,
+                             .max_tokens = session.max_tokens,
+                             .queued = now - session.arrived});
+  }
+}
+
+void Engine::Impl::Pump(TimePoint now) {
+  if (phase_ != Phase::kRunning) {
+    return;
+  }
+  ExpireDeadlines(now);
+  Admit(now);
+  while (in_flight_.size() <= config_.stages.size() && SendNextStep(now)) {
+  }
+}
+
+Engine::Impl::Session* Engine::Impl::Find(uint64_t id) {
+  const auto it = sessions_.find(id);
+  return it == sessions_.end() ? nullptr : &it->second;
+}
+
+void Engine::Impl::Detach(Session& session, uint64_t heir) {
+  Sequence& sequence = sequences_.at(session.generation);
+  sequence.session = 0;
+  sequence.release_wanted = true;
+  sequence.claim = session.claim;
+  sequence.heir = heir;
+  ledger_.Fence(*session.claim);
+  session.claim.reset();
+  session.generation = 0;
+}
+
+void Engine::Impl::Replay(Session& session) {
+  Detach(session, session.id);
+  session.sent = session.committed = 0;
+  session.sent_fingerprint = session.committed_fingerprint = root_;
+  session.replaying = true;
+}
+
+void Engine::Impl::Released(uint64_t generation) {
+  const auto it = sequences_.find(generation);
+  STRATA_CHECK(it != sequences_.end() && it->second.session == 0);
+  ledger_.DropHeld(generation);
+  const std::optional<KvLedger::ClaimId> claim = it->second.claim;
+  Session* heir = Find(it->second.heir);
+  sequences_.erase(it);
+  if (claim.has_value() && heir != nullptr) {
+    ledger_.Unfence(*claim);
+    heir->claim = claim;
+  } else if (claim.has_value()) {
+    ledger_.Free(*claim);
+  }
+}
+
+void Engine::Impl::EndSession(Session& session) {
+  if (session.generation != 0) {
+    Detach(session, 0);
+  } else if (session.claim.has_value()) {
+    ledger_.Free(*session.claim);  // Nothing was ever sent under it.
+  }
+  if (session.request.deadline.has_value()) {
+    deadlines_.erase({*session.request.deadline, session.id});
+  }
+  queue_.erase(session.id);
+  by_key_.erase(session.request.key);
+  sessions_.erase(session.id);
+}
+
+void Engine::Impl::FinishSession(Session& session, const char* reason, TimePoint now) {
+  FinishInfo info;
+  info.reason = reason;
+  info.prompt_tokens = session.prompt_tokens;
+  info.completion_tokens = session.generated();
+  info.queued = session.started.value_or(now) - session.arrived;
+  info.first_token = session.first_token.value_or(session.arrived) - session.arrived;
+  info.total = now - session.arrived;
+  const std::shared_ptr<SessionSink> sink = session.sink;
+  EndSession(session);
+  ++counters_.done;
+  sink->OnDone(info);
+}
+
+void Engine::Impl::FailSession(Session& session, const absl::Status& why) {
+  v1::ErrorDetail detail = DetailOf(why);
+  detail.set_request_id(session.request.request_id);
+  const std::shared_ptr<SessionSink> sink = session.sink;
+  EndSession(session);
+  ++counters_.failed;
+  sink->OnFailed(StatusOf(detail));
+}
+
+bool Engine::Impl::Cancel(std::string_view key, const absl::Status& why, TimePoint now) {
+  const auto it = by_key_.find(std::string(key));
+  if (it == by_key_.end()) {
+    return false;
+  }
+  Session& session = sessions_.at(it->second);
+  if (why.ok()) {
+    FinishSession(session, "cancelled", now);
+  } else {
+    FailSession(session, why);
+  }
+  Pump(now);
+  return true;
+}
+
+void Engine::Impl::StopAdmitting(const absl::Status& why) {
+  STRATA_CHECK(!why.ok());
+  not_admitting_ = why;
+}
+
+void Engine::Impl::FailAll(const absl::Status& why, TimePoint now) {
+  while (!sessions_.empty()) {
+    FailSession(sessions_.begin()->second, why);
+  }
+  Pump(now);
+}
+
+void Engine::Impl::Stop(const absl::Status& why, TimePoint now) {
+  StopAdmitting(why);
+  phase_ = Phase::kStopped;
+  in_flight_.clear();
+  FailAll(why, now);
+}
+
+EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
+  static constexpr PipelineState kStates[] = {PipelineState::kNew,     PipelineState::kFencing,
+                                              PipelineState::kResync,  PipelineState::kRunning,
+                                              PipelineState::kBackoff, PipelineState::kStopped};
+  EngineSnapshot snapshot;
+  snapshot.state = kStates[static_cast<size_t>(phase_)];
+  if (down_ && phase_ != Phase::kStopped) {
+    snapshot.state = PipelineState::kDown;
+  }
+  snapshot.epoch = epoch_;
+  snapshot.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
+  snapshot.kv_tokens = ledger_.capacity_tokens();
+  snapshot.limiting_node = config_.stages[ledger_.limiting_stage()].node;
+  snapshot.token_budget = timing_.TokenBudget();
+  for (const auto& [id, session] : sessions_) {
+    const char* state = !session.started.has_value() ? "queued"
+                        : session.replaying          ? "replaying"
+                        : session.generated() > 0    ? "decode"
+                                                     : "prefill";
+    snapshot.sessions.push_back({session.request.key, session.request.request_id, state,
+                                 session.prompt_tokens, session.generated(), session.max_tokens,
+                                 now - session.arrived});
+  }
+  snapshot.kv = ledger_.Snapshot();
+  if (phase_ != Phase::kRunning && phase_ != Phase::kNew && !last_fault_.ok()) {
+    snapshot.problems.push_back({Describe(last_fault_), DetailOf(DownStatus()).hint()});
+  }
+  if (quarantine_.has_value()) {
+    snapshot.problems.push_back(*quarantine_);
+  }
+  snapshot.counters = counters_;
+  return snapshot;
+}
+
+Engine::Engine(EngineConfig config, GenerationCounter* generations, EngineHost* host)
+    : impl_(std::make_unique<Impl>(std::move(config), generations, host)) {}
+Engine::~Engine() = default;
+
+void Engine::Start(TimePoint now) { impl_->Start(now); }
+absl::Status Engine::Submit(SessionRequest request, std::shared_ptr<SessionSink> sink,
+                            TimePoint now) {
+  return impl_->Submit(std::move(request), std::move(sink), now);
+}
+bool Engine::Cancel(std::string_view key, const absl::Status& why, TimePoint now) {
+  return impl_->Cancel(key, why, now);
+}
+void Engine::OnResult(ResultMessage result, TimePoint now) {
+  impl_->OnResult(std::move(result), now);
+}
+void Engine::OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now) {
+  impl_->OnLinkFault(epoch, status, now);
+}
+void Engine::OnFenced(uint64_t epoch, TimePoint now) { impl_->OnFenced(epoch, now); }
+void Engine::StopAdmitting(const absl::Status& why) { impl_->StopAdmitting(why); }
+void Engine::FailAll(const absl::Status& why, TimePoint now) { impl_->FailAll(why, now); }
+void Engine::Stop(const absl::Status& why, TimePoint now) { impl_->Stop(why, now); }
+size_t Engine::live_sessions() const { return impl_->live_sessions(); }
+uint64_t Engine::epoch() const { return impl_->epoch(); }
+std::optional<TimePoint> Engine::NextWake() const { return impl_->NextWake(); }
+void Engine::Tick(TimePoint now) { impl_->Tick(now); }
+EngineSnapshot Engine::Snapshot(TimePoint now) const { return impl_->Snapshot(now); }
+
+}  // namespace strata

@@ -1,0 +1,181 @@
+// The engine's inside; only its own sources include it. engine.cc holds sessions and admission,
+// engine_steps.cc what is sent and committed, engine_faults.cc fences, resynchronisation and time.
+#ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
+#define STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/fingerprint.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/kv_ledger.h"
+#include "coordinator/engine/result_check.h"
+#include "coordinator/engine/scheduler.h"
+#include "coordinator/engine/step_timing.h"
+
+namespace strata {
+
+// Faults in a row, without progress, that a session (or an idle pipeline) survives.
+inline constexpr int kMaxFaultsWithoutProgress = 3;
+
+class Engine::Impl {
+ public:
+  Impl(EngineConfig config, GenerationCounter* generations, EngineHost* host);
+
+  void Start(TimePoint now);
+  absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink, TimePoint now);
+  bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
+  void OnResult(ResultMessage result, TimePoint now);
+  void OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now);
+  void OnFenced(uint64_t epoch, TimePoint now);
+  void StopAdmitting(const absl::Status& why);
+  void FailAll(const absl::Status& why, TimePoint now);
+  void Stop(const absl::Status& why, TimePoint now);
+  size_t live_sessions() const { return sessions_.size(); }
+  uint64_t epoch() const { return epoch_; }
+  std::optional<TimePoint> NextWake() const;
+  void Tick(TimePoint now);
+  EngineSnapshot Snapshot(TimePoint now) const;
+
+ private:
+  enum class Phase { kNew, kFencing, kResync, kRunning, kBackoff, kStopped };
+
+  // A request's side: the token list is the truth.
+  struct Session {
+    uint64_t id = 0;         // In order of arrival.
+    SessionRequest request;  // Without its prompt, which begins `tokens`.
+    std::shared_ptr<SessionSink> sink;
+    std::vector<uint32_t> tokens;  // The prompt, then what was generated and committed.
+    uint32_t prompt_tokens = 0;
+    uint32_t max_tokens = 0;
+    TimePoint arrived{0};
+    std::optional<TimePoint> started;  // Admitted.
+    std::optional<TimePoint> first_token;
+    // None while queued, and while a replay waits for its old sequence's Release.
+    std::optional<KvLedger::ClaimId> claim;
+    uint64_t generation = 0;  // Of its sequence; 0: none yet.
+    // Tokens whose KV was sent for, and committed; fingerprints of the tokens before them.
+    uint32_t sent = 0;
+    uint32_t committed = 0;
+    Fingerprint sent_fingerprint = 0;
+    Fingerprint committed_fingerprint = 0;
+    uint32_t next_row = 0;  // First position whose rows the sink has not seen.
+    uint64_t last_step = 0;
+    int replays = 0;
+    int faults = 0;          // In a row, each with a step of this session in flight.
+    bool replaying = false;  // Tokens it already had are computed again.
+
+    uint32_t known() const { return static_cast<uint32_t>(tokens.size()); }
+    uint32_t generated() const { return known() - prompt_tokens; }
+    bool decoding() const { return generated() > 0 && sent + 1 >= known(); }
+  };
+
+  // A name's side: KV on the stages, until the step with its Release is committed.
+  struct Sequence {
+    std::string request_id;
+    uint64_t session = 0;    // The session it works for; 0: only its Release is left.
+    uint32_t committed = 0;  // Tokens that every stage has.
+    uint32_t sent = 0;       // Tokens that some stage may have.
+    bool poisoned = false;   // An item of it was rejected: what follows is not committed.
+    bool release_wanted = false;
+    // Once detached: what its Release frees, and the replaying session that takes it over.
+    std::optional<KvLedger::ClaimId> claim;
+    uint64_t heir = 0;
+  };
+
+  // engine.cc
+  absl::Status Check(const SessionRequest& request, TimePoint now) const;
+  absl::StatusOr<uint32_t> MaxTokens(const SessionRequest& request) const;
+  void Admit(TimePoint now);
+  bool CanStartMore() const;
+  Session* Find(uint64_t id);
+  void EndSession(Session& session);  // Destroys it.
+  void FinishSession(Session& session, const char* reason, TimePoint now);
+  void FailSession(Session& session, const absl::Status& why);
+  // The session's sequence is given up; its claim goes on to `heir` (or nobody, 0) on Release.
+  void Detach(Session& session, uint64_t heir);
+  void Replay(Session& session);
+  // No stage holds the sequence any more.
+  void Released(uint64_t generation);
+  void Pump(TimePoint now);
+
+  // engine_steps.cc
+  bool SendNextStep(TimePoint now);
+  SchedulerSnapshot SchedulerView() const;
+  v1::StepFrame* BeginFrame(StepMessage* message, SentStep* sent);
+  void AddItem(Session& session, uint32_t rows, v1::StepFrame* frame, SentStep* sent);
+  void SetRowsWanted(const Session& session, v1::StepItem* item, SentItem* sent) const;
+  void Dispatch(StepMessage message, SentStep sent, TimePoint now);
+  void Commit(const SentStep& sent, const ResultMessage& result, TimePoint now);
+  absl::Status CommitReleases(const SentStep& sent, const v1::StepResult& header);
+  void CommitItem(const SentItem& sent, const v1::ItemResult& item, std::span<const float> logits,
+                  TimePoint now);
+  void CommitTokens(Session& session, const SentItem& sent, const v1::ItemResult& item,
+                    std::span<const float> logits, TimePoint now);
+  void OnItemError(const SentItem& sent, const v1::ItemResult& item);
+  void DeliverRows(Session& session, const SentItem& sent, const v1::ItemResult& item,
+                   std::span<const float> logits);
+  void DeliverToken(Session& session, const v1::TokenLogprob& token, TimePoint now);
+  absl::Status ItemStatus(const std::string& request_id, uint32_t stage,
+                          const v1::ErrorDetail& error) const;
+
+  // engine_faults.cc
+  void Fault(const absl::Status& status, TimePoint now);
+  void AbandonStepsInFlight(const absl::Status& status);
+  void BeginFence(TimePoint now);
+  void FenceTimedOut(TimePoint now);
+  void GoDown(const absl::Status& why);
+  void SendResync(TimePoint now);
+  void CommitResync(const SentStep& sent, const v1::StepResult& header);
+  void ExpireDeadlines(TimePoint now);
+  absl::Status DownStatus() const;
+  std::string NodeList(const std::vector<std::string>& nodes) const;
+  nanoseconds fence_timeout() const {
+    return config_.fence_timeout.count() > 0 ? config_.fence_timeout : config_.step_timeout;
+  }
+
+  const EngineConfig config_;
+  GenerationCounter* const generations_;
+  EngineHost* const host_;
+  const Fingerprint root_;
+  KvLedger ledger_;
+  StepTiming timing_;
+
+  Phase phase_ = Phase::kNew;
+  bool down_ = false;
+  absl::Status not_admitting_;  // Ok: admitting.
+
+  // Sessions by id; queued ones are those without `started`.
+  std::map<uint64_t, Session> sessions_;
+  std::unordered_map<std::string, uint64_t> by_key_;
+  std::set<uint64_t> queue_;
+  std::set<std::pair<TimePoint, uint64_t>> deadlines_;
+  uint64_t next_session_ = 1;
+  std::map<uint64_t, Sequence> sequences_;  // By generation.
+
+  uint64_t epoch_ = 0;
+  uint64_t next_step_ = 1;
+  uint64_t committed_step_ = 0;
+  std::deque<SentStep> in_flight_;
+  TimePoint last_activity_{0};  // Last result, or dispatch into an idle pipeline.
+  TimePoint fence_sent_{0};
+  std::optional<TimePoint> outage_began_;  // Since when no step could be sent.
+  TimePoint backoff_until_{0};
+  int faults_in_a_row_ = 0;
+  absl::Status last_fault_;
+  std::optional<EngineProblem> quarantine_;  // The newest ledger mismatch.
+  EngineCounters counters_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_

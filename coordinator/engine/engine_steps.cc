@@ -1,0 +1,359 @@
+// What is sent, and what its results commit.
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "coordinator/engine/engine_impl.h"
+
+namespace strata {
+namespace {
+
+// Logits of one step that travel back; far below what a frame may carry.
+constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
+// Releases of one step; the rest goes with the next.
+constexpr size_t kMaxReleases = 4096;
+// Of a worker's error message.
+constexpr size_t kMaxErrorBytes = 1024;
+
+uint32_t MaxLogitsRows(uint32_t vocab) {
+  return static_cast<uint32_t>(std::max<size_t>(1, kMaxLogitsBytes / (sizeof(float) * vocab)));
+}
+
+// Cuts text without splitting a UTF-8 character.
+void Shorten(std::string* text) {
+  if (text->size() > kMaxErrorBytes) {
+    size_t end = kMaxErrorBytes;
+    while (end > 0 && (static_cast<uint8_t>((*text)[end]) & 0xC0) == 0x80) {
+      --end;
+    }
+    text->resize(end);
+  }
+}
+
+}  // namespace
+
+SchedulerSnapshot Engine::Impl::SchedulerView() const {
+  SchedulerSnapshot view;
+  view.stages = static_cast<uint32_t>(config_.stages.size());
+  view.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
+  view.token_budget = timing_.TokenBudget();
+  view.max_items = config_.max_batch_items;
+  view.max_logits_rows = MaxLogitsRows(config_.vocab);
+  for (const auto& [id, session] : sessions_) {
+    if (!session.claim.has_value()) {
+      continue;
+    }
+    view.decoding += session.decoding() ? 1 : 0;
+    if (session.sent < session.known()) {
+      view.ready.push_back({.id = id,
+                            .pending = session.known() - session.sent,
+                            .decoding = session.decoding(),
+                            .wants_logits = session.request.return_logits,
+                            .last_step = session.last_step});
+    }
+  }
+  return view;
+}
+
+v1::StepFrame* Engine::Impl::BeginFrame(StepMessage* message, SentStep* sent) {
+  v1::StepFrame* frame = &message->header;
+  frame->set_deployment(config_.deployment);
+  frame->set_epoch(epoch_);
+  frame->set_step(next_step_);
+  frame->set_committed_step(committed_step_);
+  sent->step = next_step_++;
+  return frame;
+}
+
+bool Engine::Impl::SendNextStep(TimePoint now) {
+  const std::vector<ScheduledItem> items = ScheduleStep(SchedulerView());
+  std::vector<uint64_t> releases;
+  for (const auto& [generation, sequence] : sequences_) {
+    if (sequence.release_wanted && releases.size() < kMaxReleases) {
+      releases.push_back(generation);
+    }
+  }
+  // Releases alone may wait for the next step: stages run steps in order, so one that is sent now
+  // would not free a page sooner than the last one in flight is through.
+  if (items.empty() && (releases.empty() || !in_flight_.empty())) {
+    return false;
+  }
+  StepMessage message;
+  SentStep sent;
+  v1::StepFrame* frame = BeginFrame(&message, &sent);
+  for (uint64_t generation : releases) {
+    Sequence& sequence = sequences_.at(generation);
+    sequence.release_wanted = false;
+    v1::SequenceName* name = frame->add_commands()->mutable_release()->mutable_sequence();
+    name->set_request_id(sequence.request_id);
+    name->set_generation(generation);
+    sent.commands.push_back(generation);
+  }
+  for (const ScheduledItem& item : items) {
+    AddItem(sessions_.at(item.id), item.tokens, frame, &sent);
+  }
+  frame->set_rows(sent.rows);
+  Dispatch(std::move(message), std::move(sent), now);
+  return true;
+}
+
+void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame, SentStep* sent) {
+  STRATA_CHECK(rows > 0 && rows <= session.known() - session.sent);
+  v1::StepItem* item = frame->add_items();
+  if (session.generation == 0) {
+    STRATA_CHECK(session.sent == 0 && session.committed == 0);
+    session.generation = generations_->Next();
+    Sequence& sequence = sequences_[session.generation];
+    sequence.request_id = session.request.request_id;
+    sequence.session = session.id;
+    *item->mutable_params() = session.request.params;
+  }
+  const uint32_t position = session.sent;
+  item->mutable_sequence()->set_request_id(session.request.request_id);
+  item->mutable_sequence()->set_generation(session.generation);
+  item->set_position(position);
+  item->set_fingerprint(session.sent_fingerprint);
+  for (uint32_t i = position; i < position + rows; ++i) {
+    item->add_token_ids(session.tokens[i]);
+    session.sent_fingerprint = FingerprintLink(session.sent_fingerprint, session.tokens[i]);
+  }
+  SentItem record;
+  record.session = session.id;
+  record.generation = session.generation;
+  record.request_id = session.request.request_id;
+  record.position = position;
+  record.rows = rows;
+  record.sample = position + rows == session.known();
+  record.top_logprobs = session.request.params.top_logprobs();
+  record.prompt_top_logprobs = session.request.params.prompt_top_logprobs();
+  item->set_sample(record.sample);
+  SetRowsWanted(session, item, &record);
+  session.sent += rows;
+  session.last_step = sent->step;
+  sequences_.at(session.generation).sent = session.sent;
+  sent->rows += rows;
+  sent->items.push_back(std::move(record));
+}
+
+void Engine::Impl::SetRowsWanted(const Session& session, v1::StepItem* item, SentItem* sent) const {
+  const uint32_t end = sent->position + sent->rows;
+  const uint32_t first = std::max(sent->position, session.next_row);
+  sent->first_wanted = first - sent->position;
+  if (session.request.return_logits && first < end) {
+    sent->rows_wanted = v1::ROWS_WANTED_LOGITS;
+    sent->payload_rows = end - first;
+  } else if (session.request.prompt_logprobs && first + 1 < session.prompt_tokens && first < end) {
+    sent->rows_wanted = v1::ROWS_WANTED_LOGPROBS;
+    sent->row_logprobs = std::min(end, session.prompt_tokens - 1) - first;
+    if (end < session.known()) {
+      item->set_following_id(session.tokens[end]);
+    }
+  } else {
+    sent->first_wanted = 0;
+  }
+  item->set_rows_wanted(sent->rows_wanted);
+  item->set_rows_from(sent->first_wanted);
+}
+
+void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
+  STRATA_CHECK(in_flight_.size() <= config_.stages.size());
+  if (in_flight_.empty()) {
+    last_activity_ = now;
+  }
+  in_flight_.push_back(std::move(sent));
+  ++counters_.steps_sent;
+  host_->SendStep(std::move(message));
+}
+
+void Engine::Impl::OnResult(ResultMessage result, TimePoint now) {
+  const v1::StepResult& header = result.header;
+  const bool expecting = phase_ == Phase::kRunning || phase_ == Phase::kResync;
+  if (!expecting || header.deployment() != config_.deployment || header.epoch() < epoch_ ||
+      (header.epoch() == epoch_ && header.step() <= committed_step_)) {
+    ++counters_.results_discarded;
+    return;
+  }
+  if (header.epoch() != epoch_ || in_flight_.empty() || header.step() != in_flight_.front().step) {
+    Fault(Error(absl::StatusCode::kDataLoss, "BAD_RESULT",
+                "a result of epoch " + std::to_string(header.epoch()) + ", step " +
+                    std::to_string(header.step()) + " came where step " +
+                    std::to_string(committed_step_ + 1) + " of epoch " + std::to_string(epoch_) +
+                    " was expected"),
+          now);
+    return;
+  }
+  const ResultShape shape{static_cast<uint32_t>(config_.stages.size()),
+                          static_cast<uint32_t>(config_.kv_groups.size()), config_.vocab};
+  if (absl::Status status = CheckResult(in_flight_.front(), shape, result); !status.ok()) {
+    Fault(status, now);
+    return;
+  }
+  const SentStep sent = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  committed_step_ = sent.step;
+  last_activity_ = now;
+  Commit(sent, result, now);
+  Pump(now);
+}
+
+void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, TimePoint now) {
+  const v1::StepResult& header = result.header;
+  ++counters_.steps_committed;
+  counters_.rows_committed += sent.rows;
+  absl::Status status;
+  if (sent.resync) {
+    CommitResync(sent, header);
+  } else {
+    status = CommitReleases(sent, header);
+  }
+  std::span<const float> logits = result.payload;
+  for (size_t i = 0; i < sent.items.size(); ++i) {
+    const v1::ItemResult& item = header.items(static_cast<int>(i));
+    const size_t values = size_t{item.payload_rows()} * config_.vocab;
+    CommitItem(sent.items[i], item, logits.subspan(0, values), now);
+    logits = logits.subspan(values);
+  }
+  for (const v1::StageKv& stage : header.stages()) {
+    timing_.Observe(stage.stage(), sent.rows, stage.compute_ms());
+  }
+  if (absl::Status kv = ledger_.Compare(header.stages()); !kv.ok()) {
+    ++counters_.ledger_mismatches;
+    quarantine_ = EngineProblem{Describe(kv),
+                                "every sequence was resynchronised; if it comes again, unload and "
+                                "load the model, and report it"};
+    status = kv;
+  }
+  if (!status.ok()) {
+    Fault(status, now);
+    return;
+  }
+  faults_in_a_row_ = 0;
+  outage_began_.reset();
+  down_ = false;
+  phase_ = Phase::kRunning;
+}
+
+absl::Status Engine::Impl::CommitReleases(const SentStep& sent, const v1::StepResult& header) {
+  absl::Status status;
+  for (size_t i = 0; i < sent.commands.size(); ++i) {
+    const v1::CommandResult& result = header.commands(static_cast<int>(i));
+    // Not found: its first item was rejected, or the stage lost it, which the counts of pages show.
+    if (result.has_error() &&
+        result.error().code() != static_cast<uint32_t>(absl::StatusCode::kNotFound)) {
+      status = ItemStatus(sequences_.at(sent.commands[i]).request_id, result.error_stage(),
+                          result.error());
+      continue;  // The fence that follows releases it.
+    }
+    Released(sent.commands[i]);
+  }
+  return status;
+}
+
+void Engine::Impl::CommitItem(const SentItem& sent, const v1::ItemResult& item,
+                              std::span<const float> logits, TimePoint now) {
+  // It exists: its Release comes in a later step than its items.
+  Sequence& sequence = sequences_.at(sent.generation);
+  if (item.has_error()) {
+    ++counters_.item_errors;
+    if (!sequence.poisoned) {
+      sequence.poisoned = true;
+      ledger_.SetHeld(sent.generation, sequence.committed, sequence.sent);
+      OnItemError(sent, item);
+    }
+    return;
+  }
+  if (sequence.poisoned) {
+    return;  // Computed on what a rejected item left: not committed.
+  }
+  sequence.committed = sent.position + sent.rows;
+  ledger_.SetHeld(sent.generation, sequence.committed, sequence.committed);
+  Session* session = Find(sequence.session);
+  if (session != nullptr) {
+    CommitTokens(*session, sent, item, logits, now);
+  }
+}
+
+void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1::ItemResult& item,
+                                std::span<const float> logits, TimePoint now) {
+  STRATA_CHECK(session.committed == sent.position && session.generation == sent.generation);
+  for (uint32_t i = 0; i < sent.rows; ++i) {
+    session.committed_fingerprint =
+        FingerprintLink(session.committed_fingerprint, session.tokens[session.committed++]);
+  }
+  session.faults = 0;
+  DeliverRows(session, sent, item, logits);
+  if (sent.sample) {
+    DeliverToken(session, item.tokens(0), now);
+  }
+}
+
+void Engine::Impl::DeliverRows(Session& session, const SentItem& sent, const v1::ItemResult& item,
+                               std::span<const float> logits) {
+  if (sent.rows_wanted == v1::ROWS_WANTED_NONE) {
+    return;
+  }
+  session.next_row = sent.position + sent.rows;
+  std::vector<const v1::TokenLogprob*> logprobs;
+  for (const v1::TokenLogprob& logprob : item.row_logprobs()) {
+    logprobs.push_back(&logprob);
+  }
+  session.sink->OnRows({.first_position = sent.position + sent.first_wanted,
+                        .prompt_logprobs = logprobs,
+                        .logits = logits});
+}
+
+void Engine::Impl::DeliverToken(Session& session, const v1::TokenLogprob& token, TimePoint now) {
+  const SessionRequest& request = session.request;
+  const uint32_t index = session.generated();
+  session.tokens.push_back(token.token_id());
+  session.replaying = false;
+  ++counters_.tokens_generated;
+  if (!session.first_token.has_value()) {
+    session.first_token = now;
+  }
+  const bool is_stop_id =
+      !request.ignore_eos && std::find(request.stop_ids.begin(), request.stop_ids.end(),
+                                       token.token_id()) != request.stop_ids.end();
+  const Verdict verdict =
+      session.sink->OnToken({.token = token, .index = index, .is_stop_id = is_stop_id});
+  if (is_stop_id || verdict == Verdict::kStop) {
+    FinishSession(session, "stop", now);
+  } else if (session.generated() >= session.max_tokens) {
+    FinishSession(session, "length", now);
+  }
+}
+
+void Engine::Impl::OnItemError(const SentItem& sent, const v1::ItemResult& item) {
+  Session* session = Find(sequences_.at(sent.generation).session);
+  if (session == nullptr) {
+    return;  // It ended before; its Release is on its way.
+  }
+  const absl::Status status = ItemStatus(sent.request_id, item.error_stage(), item.error());
+  // The stage has other state than the one named (or no room for what the ledger promised): the
+  // tokens are known, so the session can start over.
+  const bool replayable = absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ||
+                          absl::IsResourceExhausted(status);
+  if (replayable && session->replays < kMaxReplays) {
+    ++session->replays;
+    ++counters_.replays;
+    Replay(*session);
+  } else {
+    FailSession(*session, status);
+  }
+}
+
+absl::Status Engine::Impl::ItemStatus(const std::string& request_id, uint32_t stage,
+                                      const v1::ErrorDetail& error) const {
+  v1::ErrorDetail detail = error;
+  const std::string& node = config_.stages[std::min<size_t>(stage, config_.stages.size() - 1)].node;
+  detail.set_message("request \"" + request_id + "\", stage " + std::to_string(stage) +
+                     " on node \"" + node + "\": " + error.message());
+  Shorten(detail.mutable_message());
+  detail.set_node(node);
+  detail.set_request_id(request_id);
+  (*detail.mutable_facts())["stage"] = std::to_string(stage);
+  return StatusOf(detail);
+}
+
+}  // namespace strata

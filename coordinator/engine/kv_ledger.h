@@ -1,0 +1,105 @@
+// The one accountant of a pipeline's KV memory: a vector over (stage, KV group), in pages.
+#ifndef STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
+#define STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/model_spec.h"
+#include "strata/v1/shard.pb.h"
+
+namespace strata {
+
+// Pages of one stage and KV group; total = free + live + cached + fenced.
+struct KvSnapshot {
+  uint32_t stage = 0;
+  uint32_t group = 0;
+  uint64_t total = 0;
+  uint64_t free = 0;
+  uint64_t live = 0;    // Reserved by running sessions.
+  uint64_t cached = 0;  // Held by cached prefixes.
+  uint64_t fenced = 0;  // Released, but the step with the Release is not committed yet.
+};
+
+// One stage's grant.
+struct KvStage {
+  std::string node;             // Named in errors.
+  std::vector<uint64_t> pages;  // By KV group; 0 where no layer of the stage uses the group.
+};
+
+// Two books. Claims are promises: pages that a session may come to need, and the reason why what
+// was admitted never fails for memory. Held pages are what the stages' pools must have handed out
+// after the newest committed step; they are compared with what the stages report. One thread.
+class KvLedger {
+ public:
+  using ClaimId = uint64_t;
+
+  KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups);
+
+  // Pages that `length` tokens need in a group.
+  static uint64_t PagesFor(const KvGroupSpec& group, uint32_t length);
+
+  // The longest sequence that the empty pool holds, in tokens: the minimum over the components.
+  uint64_t capacity_tokens() const { return capacity_tokens_; }
+  // The stage that limits it.
+  uint32_t limiting_stage() const { return limiting_stage_; }
+
+  // Promises room for `length` tokens on every stage (live), or nothing.
+  bool Fits(uint32_t length) const;
+  std::optional<ClaimId> Reserve(uint32_t length);
+  // Live to fenced: a Release is to come. And back, when the session takes its place again.
+  void Fence(ClaimId claim);
+  void Unfence(ClaimId claim);
+  // The Release is committed, or nothing was ever sent.
+  void Free(ClaimId claim);
+
+  // After the newest committed step, the sequence of `generation` has from `least` to `most`
+  // tokens on every stage: equal but for sequences with a rejected item, which no stage before the
+  // rejecting one took back.
+  void SetHeld(uint64_t generation, uint32_t least, uint32_t most);
+  void DropHeld(uint64_t generation);
+
+  // Whether the stages' counts after the newest committed step are the expected ones. `reported`
+  // has one entry a stage, in order, with one count a group. DATA_LOSS, reason KV_MISMATCH, names
+  // stage, group and both numbers.
+  absl::Status Compare(const google::protobuf::RepeatedPtrField<v1::StageKv>& reported) const;
+
+  std::vector<KvSnapshot> Snapshot() const;
+  size_t claims() const { return claims_.size(); }
+
+ private:
+  struct Component {
+    KvSnapshot pages;
+    uint64_t held_least = 0;
+    uint64_t held_most = 0;
+  };
+  struct Claim {
+    uint32_t length = 0;
+    bool fenced = false;
+  };
+  struct Held {
+    uint32_t least = 0;
+    uint32_t most = 0;
+  };
+
+  uint64_t Need(const Component& component, uint32_t length) const;
+  void SetFenced(ClaimId claim, bool fenced);
+  void CheckSums() const;
+
+  const std::vector<KvStage> stages_;
+  const std::vector<KvGroupSpec> groups_;
+  std::vector<Component> components_;  // By stage, then group.
+  std::unordered_map<ClaimId, Claim> claims_;
+  std::unordered_map<uint64_t, Held> held_;
+  ClaimId next_claim_ = 1;
+  uint64_t capacity_tokens_ = 0;
+  uint32_t limiting_stage_ = 0;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_

@@ -1,0 +1,54 @@
+// Checks a step's result against what was sent, before anything of it is believed.
+#ifndef STRATA_COORDINATOR_ENGINE_RESULT_CHECK_H_
+#define STRATA_COORDINATOR_ENGINE_RESULT_CHECK_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/frame.h"
+#include "strata/v1/shard.pb.h"
+
+namespace strata {
+
+// What the engine remembers of an item in flight.
+struct SentItem {
+  uint64_t session = 0;     // The engine's own number.
+  uint64_t generation = 0;  // Of its sequence.
+  std::string request_id;
+  uint32_t position = 0;
+  uint32_t rows = 0;
+  bool sample = false;
+  v1::RowsWanted rows_wanted = v1::ROWS_WANTED_NONE;
+  uint32_t first_wanted = 0;  // Index of the first wanted row.
+  uint32_t row_logprobs = 0;  // Entries that the result must have.
+  uint32_t payload_rows = 0;
+  uint32_t top_logprobs = 0;  // Most top entries of a sampled token, and of a row.
+  uint32_t prompt_top_logprobs = 0;
+};
+
+// And of a step.
+struct SentStep {
+  uint64_t step = 0;
+  bool resync = false;
+  // One generation a command: Truncates when `resync`, else Releases.
+  std::vector<uint64_t> commands;
+  std::vector<SentItem> items;
+  uint32_t rows = 0;
+};
+
+struct ResultShape {
+  uint32_t stages = 0;
+  uint32_t kv_groups = 0;
+  uint32_t vocab = 0;
+};
+
+// DATA_LOSS, reason BAD_RESULT, says what does not fit: counts, names, order, ids out of the
+// vocabulary, numbers that are none.
+absl::Status CheckResult(const SentStep& sent, const ResultShape& shape,
+                         const ResultMessage& result);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_RESULT_CHECK_H_
