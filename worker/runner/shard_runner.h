@@ -19,9 +19,9 @@ namespace strata {
 
 // What a stage's runner must know besides its shard.
 struct ShardRunnerConfig {
-  std::string node;         // Named in errors.
+  std::string node;  // Named in errors.
   uint64_t deployment = 0;
-  uint64_t epoch = 0;       // Of the first frames.
+  uint64_t epoch = 0;  // Of the first frames.
   uint32_t stage = 0;
   uint32_t stage_count = 1;
   StageSpec spec;
@@ -37,6 +37,23 @@ struct RunnerStats {
   uint64_t sequences = 0;
 };
 
+// Errors of items and commands, by reason:
+//   FAILED_PRECONDITION POSITION_MISMATCH, FINGERPRINT_MISMATCH: not the state that is held; both
+//                       values are in the facts
+//                       STALE_GENERATION: not newer than the newest generation created here
+//                       WINDOW_NOT_RETAINED: a fork or truncation needs keys that were freed
+//   NOT_FOUND           SEQUENCE_NOT_FOUND: position > 0 (or a command) and no such sequence
+//   RESOURCE_EXHAUSTED  KV_PAGES (the coordinator's ledger rules it out), LOGITS_ROWS
+//   INVALID_ARGUMENT    SEQUENCE_NAME, SEQUENCE_TWICE, NO_TOKENS, TOKEN_OUT_OF_RANGE, ROWS_FROM,
+//                       CONTEXT_EXCEEDED, TOP_LOGPROBS, SAMPLING_PARAMETER, SAMPLING_INCOMPLETE
+//   UNIMPLEMENTED       what the protocol has and this version has not, by name
+//   INTERNAL            NON_FINITE, BACKEND_FAILED: the sequence is as it was before the item (one
+//                       that the item created has no tokens)
+//
+// A Release runs on every stage, whatever an earlier one said of it, so that nothing is left
+// behind; any other command or item that an earlier stage refused is left alone.
+//
+// One thread at a time, but for stats().
 class ShardRunner {
  public:
   // A frame that was seen already, or is of an older epoch: nothing to send.
@@ -48,18 +65,22 @@ class ShardRunner {
   ShardRunner(ShardRunnerConfig config, Shard* shard, const Clock* clock);
   ~ShardRunner();
 
-  // Runs one step. An error breaks the link that the frame came on and is reported as a LinkFault
-  // (gap in the steps, an epoch newer than any loaded, a frame of another deployment, a payload of
-  // the wrong size); no state was changed. Errors of items and commands are in the output.
+  // Runs one step. An error breaks the link that the frame came on and is reported as a LinkFault;
+  // no state was changed. FAILED_PRECONDITION: STEP_GAP, EPOCH_NOT_LOADED. INVALID_ARGUMENT:
+  // WRONG_DEPLOYMENT, RESYNC_MISPLACED, FRAME_STAGES, FRAME_COMMITTED, FRAME_LIMIT, FRAME_ROWS,
+  // FRAME_PAYLOAD. Errors of items and commands are in the output.
   absl::StatusOr<Output> Step(StepMessage frame);
 
-  // From now on only frames of `epoch` are computed, beginning at step 1 with `resync`. Older
-  // epochs than the present one are FAILED_PRECONDITION; the same one is ok and does nothing.
+  // From now on only frames of `epoch` are computed, beginning at step 1 with `resync`, whose
+  // Truncates say what each sequence that stays had committed; the others are released then. An
+  // epoch older than the present one is FAILED_PRECONDITION (EPOCH_OLD); the same one is ok and
+  // does nothing.
   absl::Status Fence(uint64_t epoch);
 
   // The coordinator's lease lapsed: every sequence is dropped.
   void DropAllSequences();
 
+  // Any thread.
   RunnerStats stats() const;
 
  private:

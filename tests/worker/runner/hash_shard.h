@@ -1,0 +1,295 @@
+// A backend whose arithmetic is a hash: the logits at a position depend on every (token, position)
+// before it, read back through the real page tables, layer by layer. One wrong, stale, missing or
+// foreign page changes every token that follows. Nothing is computed before a Read, as on a device
+// that works lazily, so what a batch points to must stay.
+#ifndef STRATA_TESTS_WORKER_RUNNER_HASH_SHARD_H_
+#define STRATA_TESTS_WORKER_RUNNER_HASH_SHARD_H_
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/fingerprint.h"
+#include "common/limits.h"
+#include "worker/backend/backend.h"
+
+namespace strata::testing {
+
+// The state of one row: 64 bits, as four float32 of 16 bits each on the wire; or not finite.
+struct HashRow {
+  uint64_t state = 0;
+  bool finite = true;
+};
+
+inline constexpr uint32_t kHashHidden = 4;
+
+inline HashRow HashEmbed(uint32_t token_id) { return {Mix64(token_id + 1), true}; }
+// What a row leaves in a layer's KV.
+inline HashRow HashKv(const HashRow& row, uint32_t layer, uint32_t position) {
+  return {Mix64(row.state ^ Mix64(uint64_t{layer} << 32 | position)), row.finite};
+}
+inline void HashSee(const HashRow& kv, HashRow* seen) {
+  seen->state = Mix64(seen->state + kv.state);
+  seen->finite &= kv.finite;
+}
+inline HashRow HashAttend(const HashRow& row, const HashRow& seen, uint32_t layer) {
+  return {Mix64((row.state ^ seen.state) + layer), row.finite && seen.finite};
+}
+inline HashRow HashMlp(const HashRow& row, uint32_t layer) {
+  return {Mix64(row.state + 0x51ED270B * (layer + 1)), row.finite};
+}
+inline float HashLogit(const HashRow& row, uint32_t token_id) {
+  return row.finite ? static_cast<float>(Mix64(row.state + token_id) >> 40) * 0x1p-20f - 8
+                    : std::numeric_limits<float>::quiet_NaN();
+}
+// First key that a query at `position` sees.
+inline uint32_t HashFirstSeen(const KvGroupSpec& group, uint32_t position) {
+  return group.kind == KvKind::kWindow && position + 1 > group.window ? position + 1 - group.window
+                                                                      : 0;
+}
+
+// A model for it: `layers` layers, that of index i in group i modulo their number.
+inline ModelSpec HashModel(uint32_t layers, std::vector<KvGroupSpec> groups = {{}},
+                           uint32_t vocab = 97) {
+  ModelSpec model;
+  model.family = "hash";
+  model.hidden = kHashHidden;
+  model.vocab = vocab;
+  model.context = 4096;
+  model.kv_groups = std::move(groups);
+  model.layers.resize(layers);
+  for (uint32_t i = 0; i < layers; ++i) {
+    model.layers[i].attention.kv_group = i % static_cast<uint32_t>(model.kv_groups.size());
+  }
+  return model;
+}
+
+// The oracle: the logits after each of `ids`, from the token list alone. Rows by position.
+inline std::vector<std::vector<float>> HashLogits(const ModelSpec& model,
+                                                  std::span<const uint32_t> ids) {
+  std::vector<HashRow> rows;
+  for (const uint32_t id : ids) {
+    rows.push_back(HashEmbed(id));
+  }
+  for (uint32_t layer = 0; layer < model.layers.size(); ++layer) {
+    const KvGroupSpec& group = model.kv_groups[model.layers[layer].attention.kv_group];
+    std::vector<HashRow> kv;
+    for (uint32_t p = 0; p < rows.size(); ++p) {
+      kv.push_back(HashKv(rows[p], layer, p));
+    }
+    for (uint32_t p = 0; p < rows.size(); ++p) {
+      HashRow seen;
+      for (uint32_t key = HashFirstSeen(group, p); key <= p; ++key) {
+        HashSee(kv[key], &seen);
+      }
+      rows[p] = HashMlp(HashAttend(rows[p], seen, layer), layer);
+    }
+  }
+  std::vector<std::vector<float>> logits;
+  for (const HashRow& row : rows) {
+    std::vector<float>& values = logits.emplace_back();
+    for (uint32_t id = 0; id < model.vocab; ++id) {
+      values.push_back(HashLogit(row, id));
+    }
+  }
+  return logits;
+}
+
+class HashShard : public Shard {
+ public:
+  explicit HashShard(const StageSpec& spec) : spec_(spec) {
+    for (uint32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
+      const uint32_t group = spec.model.layers[layer].attention.kv_group;
+      // What was never written is as wrong as can be.
+      kv_.emplace_back(spec.kv_pages[group] * kPageTokens, HashRow{0xBAD, true});
+    }
+  }
+
+  // Rows of this token come out of this layer's MLP as NaN.
+  void PoisonToken(uint32_t token_id, uint32_t layer) { poison_ = {token_id, layer}; }
+  // The next Read fails, after KV of the batch was written in part.
+  void FailNextRead() { fail_read_ = true; }
+  void FailNextCopy() { fail_copy_ = true; }
+  uint64_t rows_computed() const { return rows_computed_; }
+  uint64_t pages_copied() const { return pages_copied_; }
+  uint64_t head_rows() const { return head_rows_computed_; }
+
+  absl::Status Begin(const Batch& batch) override {
+    batch_ = batch;
+    rows_.assign(batch.rows, {});
+    return absl::OkStatus();
+  }
+
+  absl::Status Embed() override {
+    pending_.push_back([this] {
+      for (uint32_t r = 0; r < batch_.rows; ++r) {
+        rows_[r] = HashEmbed(batch_.token_ids[r]);
+      }
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status SetResidual(std::span<const float> values) override {
+    if (values.size() != rows_.size() * kHashHidden) {
+      return absl::InternalError("residual of the wrong size");
+    }
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      for (uint32_t i = 0; i < kHashHidden; ++i) {
+        const float value = values[r * kHashHidden + i];
+        rows_[r].finite &= std::isfinite(value);
+        if (std::isfinite(value)) {
+          rows_[r].state |= static_cast<uint64_t>(value) << (16 * i);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Attention(uint32_t layer) override {
+    pending_.push_back([this, layer] { return ComputeAttention(layer); });
+    return absl::OkStatus();
+  }
+
+  absl::Status Mlp(uint32_t layer) override {
+    pending_.push_back([this, layer] {
+      for (uint32_t r = 0; r < batch_.rows; ++r) {
+        rows_[r] = HashMlp(rows_[r], layer);
+        if (poison_.has_value() && *poison_ == std::pair(batch_.token_ids[r], layer)) {
+          rows_[r].finite = false;
+        }
+      }
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadResidual(std::span<float> out) override {
+    if (absl::Status status = Flush(); !status.ok()) {
+      return status;
+    }
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      for (uint32_t i = 0; i < kHashHidden; ++i) {
+        out[r * kHashHidden + i] = rows_[r].finite
+                                       ? static_cast<float>(rows_[r].state >> (16 * i) & 0xFFFF)
+                                       : std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Head(std::span<const uint32_t> rows) override {
+    head_rows_.assign(rows.begin(), rows.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadLogits(std::span<float> out) override {
+    if (absl::Status status = Flush(); !status.ok()) {
+      return status;
+    }
+    size_t i = 0;
+    for (const uint32_t row : head_rows_) {
+      for (uint32_t id = 0; id < spec_.model.vocab; ++id) {
+        out[i++] = HashLogit(rows_.at(row), id);
+      }
+    }
+    head_rows_computed_ += head_rows_.size();
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyPage(uint32_t group, PageId from, PageId to) override {
+    if (std::exchange(fail_copy_, false)) {
+      return absl::InternalError("made to fail");
+    }
+    ++pages_copied_;
+    pending_.push_back([this, group, from, to] {
+      for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
+        if (spec_.model.layers[layer].attention.kv_group == group) {
+          std::vector<HashRow>& kv = kv_[layer - spec_.first_layer];
+          for (uint32_t slot = 0; slot < kPageTokens; ++slot) {
+            kv.at(to * kPageTokens + slot) = kv.at(from * kPageTokens + slot);
+          }
+        }
+      }
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
+  uint64_t MemoryBytes() const override { return 0; }
+
+ private:
+  absl::Status Flush() {
+    std::vector<std::function<absl::Status()>> pending = std::exchange(pending_, {});
+    for (const auto& work : pending) {
+      if (absl::Status status = work(); !status.ok()) {
+        return status;
+      }
+    }
+    rows_computed_ += pending.empty() ? 0 : rows_.size();
+    return std::exchange(fail_read_, false) ? absl::InternalError("made to fail")
+                                            : absl::OkStatus();
+  }
+
+  // Null where the table has no page for the position.
+  HashRow* Slot(uint32_t layer, const PageTableView& table, uint32_t position) {
+    const uint32_t page = position / kPageTokens;
+    if (page < table.first_page || page - table.first_page >= table.pages.size()) {
+      return nullptr;
+    }
+    return &kv_[layer - spec_.first_layer].at(
+        size_t{table.pages[page - table.first_page]} * kPageTokens + position % kPageTokens);
+  }
+
+  absl::Status ComputeAttention(uint32_t layer) {
+    const uint32_t group = spec_.model.layers[layer].attention.kv_group;
+    for (const BatchItem& item : batch_.items) {
+      const PageTableView& table = item.tables[group];
+      for (uint32_t r = 0; r < item.rows; ++r) {
+        HashRow* slot = Slot(layer, table, item.position + r);
+        if (slot == nullptr) {
+          return absl::InternalError("no page for a row");
+        }
+        *slot = HashKv(rows_[item.first_row + r], layer, item.position + r);
+      }
+      for (uint32_t r = 0; r < item.rows; ++r) {
+        const uint32_t position = item.position + r;
+        HashRow seen;
+        for (uint32_t key = HashFirstSeen(spec_.model.kv_groups[group], position); key <= position;
+             ++key) {
+          const HashRow* slot = Slot(layer, table, key);
+          if (slot == nullptr) {
+            return absl::InternalError("no page for a key");
+          }
+          HashSee(*slot, &seen);
+        }
+        HashRow& row = rows_[item.first_row + r];
+        row = HashAttend(row, seen, layer);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const StageSpec spec_;
+  Batch batch_;
+  std::vector<HashRow> rows_;
+  std::vector<uint32_t> head_rows_;
+  std::vector<std::vector<HashRow>> kv_;  // By layer of the stage, page and slot.
+  std::vector<std::function<absl::Status()>> pending_;
+  std::optional<std::pair<uint32_t, uint32_t>> poison_;
+  bool fail_read_ = false;
+  bool fail_copy_ = false;
+  uint64_t rows_computed_ = 0;
+  uint64_t pages_copied_ = 0;
+  uint64_t head_rows_computed_ = 0;
+};
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_WORKER_RUNNER_HASH_SHARD_H_

@@ -1,0 +1,151 @@
+#include "worker/runner/command_runner.h"
+
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+#include "worker/runner/step_checks.h"
+#include "worker/runner/step_policy.h"
+
+namespace strata {
+namespace {
+
+std::string Show(const v1::SequenceName& name) {
+  return "sequence " + name.request_id() + " generation " + std::to_string(name.generation());
+}
+
+std::string Hex(Fingerprint fingerprint) { return absl::StrFormat("%016x", fingerprint); }
+
+absl::Status CheckWindows(const Sequence& sequence, const SequenceTable& table, uint32_t length) {
+  uint32_t group = 0;
+  if (!table.WindowsRetained(sequence, length, &group)) {
+    return Error(absl::StatusCode::kFailedPrecondition, "WINDOW_NOT_RETAINED",
+                 "keys before position " + std::to_string(table.FirstRetained(sequence, group)) +
+                     " of KV group " + std::to_string(group) + " were freed; a length of " +
+                     std::to_string(length) + " needs them")
+        .Hint("resend from 0")
+        .Fact("first_retained", table.FirstRetained(sequence, group))
+        .Fact("length", length)
+        .Fact("group", group);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunFork(const v1::ForkCommand& fork, const ModelSpec& model, uint64_t step,
+                     SequenceTable* table) {
+  RETURN_IF_ERROR(CheckName(fork.source()));
+  RETURN_IF_ERROR(CheckName(fork.destination()));
+  RETURN_IF_ERROR(CheckParams(fork.params(), model));
+  const Sequence* source = table->Find(fork.source().request_id(), fork.source().generation());
+  if (source == nullptr) {
+    return SequenceNotFound(fork.source());
+  }
+  RETURN_IF_ERROR(CheckGeneration(fork.destination(), *table));
+  RETURN_IF_ERROR(CheckState(*source, *table,
+                             step_policy::LengthIsHeld(fork.length(), source->length()),
+                             fork.length(), fork.fingerprint()));
+  RETURN_IF_ERROR(CheckWindows(*source, *table, fork.length()));
+  Sequence* destination =
+      table->Fork(*source, fork.destination().request_id(), fork.destination().generation(),
+                  fork.length(), fork.params());
+  table->NoteStep(destination, step);
+  return absl::OkStatus();
+}
+
+absl::Status RunTruncate(const v1::TruncateCommand& truncate, bool resync, SequenceTable* table) {
+  RETURN_IF_ERROR(CheckName(truncate.sequence()));
+  Sequence* sequence =
+      table->Find(truncate.sequence().request_id(), truncate.sequence().generation());
+  if (sequence == nullptr) {
+    return SequenceNotFound(truncate.sequence());
+  }
+  RETURN_IF_ERROR(CheckState(*sequence, *table,
+                             step_policy::LengthIsHeld(truncate.length(), sequence->length()),
+                             truncate.length(), truncate.fingerprint()));
+  RETURN_IF_ERROR(CheckWindows(*sequence, *table, truncate.length()));
+  table->Truncate(sequence, truncate.length());
+  if (resync) {
+    table->CommitAll(sequence);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunRelease(const v1::ReleaseCommand& release, SequenceTable* table) {
+  RETURN_IF_ERROR(CheckName(release.sequence()));
+  Sequence* sequence =
+      table->Find(release.sequence().request_id(), release.sequence().generation());
+  if (sequence == nullptr) {
+    return SequenceNotFound(release.sequence());
+  }
+  table->Release(sequence);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SequenceNotFound(const v1::SequenceName& name) {
+  return Error(absl::StatusCode::kNotFound, "SEQUENCE_NOT_FOUND", Show(name) + " is not held here")
+      .Hint("resend from 0");
+}
+
+absl::Status CheckGeneration(const v1::SequenceName& name, const SequenceTable& table) {
+  if (!step_policy::GenerationIsNew(name.generation(), table.newest_generation())) {
+    return Error(absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
+                 Show(name) + " is not newer than generation " +
+                     std::to_string(table.newest_generation()) + ", the newest created here")
+        .Hint("resend from 0 under a new generation")
+        .Fact("generation", name.generation())
+        .Fact("newest_generation", table.newest_generation());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckState(const Sequence& sequence, const SequenceTable& table, bool matches,
+                        uint32_t length, Fingerprint fingerprint) {
+  v1::SequenceName name;
+  name.set_request_id(sequence.request_id);
+  name.set_generation(sequence.generation);
+  if (!matches) {
+    return Error(absl::StatusCode::kFailedPrecondition, "POSITION_MISMATCH",
+                 Show(name) + " has " + std::to_string(sequence.length()) +
+                     " tokens here, position " + std::to_string(length) + " was named")
+        .Hint("resend from 0")
+        .Fact("position", length)
+        .Fact("length", sequence.length())
+        .Fact("fingerprint", Hex(fingerprint))
+        .Fact("held_fingerprint", Hex(sequence.fingerprint));
+  }
+  return CheckFingerprint(name, length, fingerprint, table.FingerprintAt(sequence, length));
+}
+
+absl::Status CheckFingerprint(const v1::SequenceName& name, uint32_t position, Fingerprint named,
+                              Fingerprint held) {
+  if (!step_policy::FingerprintMatches(named, held)) {
+    return Error(
+               absl::StatusCode::kFailedPrecondition, "FINGERPRINT_MISMATCH",
+               Show(name) + " holds other tokens here before position " + std::to_string(position))
+        .Hint("resend from 0")
+        .Fact("position", position)
+        .Fact("fingerprint", Hex(named))
+        .Fact("held_fingerprint", Hex(held));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunCommand(const v1::StepCommand& command, const ModelSpec& model, uint64_t step,
+                        bool resync, SequenceTable* table) {
+  switch (command.kind_case()) {
+    case v1::StepCommand::kFork:
+      return RunFork(command.fork(), model, step, table);
+    case v1::StepCommand::kTruncate:
+      return RunTruncate(command.truncate(), resync, table);
+    case v1::StepCommand::kRelease:
+      return RunRelease(command.release(), table);
+    case v1::StepCommand::KIND_NOT_SET:
+      break;
+  }
+  return Error(absl::StatusCode::kUnimplemented, "UNKNOWN_COMMAND",
+               "a command is of no kind that is known here");
+}
+
+}  // namespace strata

@@ -1,0 +1,131 @@
+// The KV state of every request on one stage: its tokens, pages, fingerprints and committed
+// length. Says what is held; which changes are allowed is for the step rule to ask first.
+#ifndef STRATA_WORKER_RUNNER_SEQUENCE_TABLE_H_
+#define STRATA_WORKER_RUNNER_SEQUENCE_TABLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/fingerprint.h"
+#include "common/limits.h"
+#include "strata/v1/shard.pb.h"
+#include "worker/backend/backend.h"
+#include "worker/runner/kv_pool.h"
+
+namespace strata {
+
+// Pages of one KV group: page i holds positions [(first_page + i) * 16, (first_page + i + 1) * 16).
+struct PageTable {
+  uint32_t first_page = 0;
+  std::vector<PageId> pages;  // Up to the one with the last token; empty for a group unused here.
+};
+
+// One request's state, named (request id, generation). Only SequenceTable changes it.
+struct Sequence {
+  std::string request_id;
+  uint64_t generation = 0;
+  v1::SequenceParams params;
+  std::vector<uint32_t> ids;                   // Tokens whose KV is held, from position 0.
+  Fingerprint fingerprint = 0;                 // At length().
+  std::vector<Fingerprint> page_fingerprints;  // [i]: at length i * 16.
+  std::vector<PageTable> tables;               // By KV group.
+  // Tokens of committed steps. Windows are freed behind it.
+  uint32_t committed_length = 0;
+  // (step, length after it) of steps that are not known to be committed, ascending.
+  std::vector<std::pair<uint64_t, uint32_t>> uncommitted;
+
+  uint32_t length() const { return static_cast<uint32_t>(ids.size()); }
+};
+
+// One thread at a time.
+class SequenceTable {
+ public:
+  // `root` is the fingerprint of no tokens. The pool and shard are used and outlive this. Of the
+  // spec, the KV groups and which of them the stage's layers use are kept.
+  SequenceTable(const StageSpec& spec, Fingerprint root, KvPool* pool, Shard* shard);
+  ~SequenceTable();
+  SequenceTable(const SequenceTable&) = delete;
+  SequenceTable& operator=(const SequenceTable&) = delete;
+
+  // Null when there is none.
+  Sequence* Find(std::string_view request_id, uint64_t generation);
+  size_t size() const { return sequences_.size(); }
+  // The newest generation that ever was created here.
+  uint64_t newest_generation() const { return newest_generation_; }
+  Fingerprint root() const { return root_; }
+
+  // A new sequence without tokens; the name must not exist.
+  Sequence* Create(std::string_view request_id, uint64_t generation,
+                   const v1::SequenceParams& params);
+
+  // Whether `tokens` more fit; `sequence` null: one that is yet to be created. RESOURCE_EXHAUSTED
+  // (KV_PAGES) says how many pages were asked of which group and how many are free.
+  absl::Status CheckPages(const Sequence* sequence, uint32_t tokens) const;
+  // Takes the pages for `ids`, copies the last one first if others hold it too, and appends the
+  // ids. CheckPages must have said ok. An error (the backend's copy) changes nothing.
+  absl::Status Append(Sequence* sequence, std::span<const uint32_t> ids);
+
+  // The fingerprint of the first `length` tokens, or of all if there are fewer.
+  Fingerprint FingerprintAt(const Sequence& sequence, uint32_t length) const;
+  // The first position whose keys the group still has.
+  uint32_t FirstRetained(const Sequence& sequence, uint32_t group) const {
+    return sequence.tables[group].first_page * kPageTokens;
+  }
+  // Whether the windows that a sequence cut to `length` looks at are still held. `group` gets the
+  // first one that is not.
+  bool WindowsRetained(const Sequence& sequence, uint32_t length, uint32_t* group) const;
+
+  // Drops tokens from `length` on, and their pages.
+  void Truncate(Sequence* sequence, uint32_t length);
+  // A new sequence of the first `length` tokens of `source`, its pages shared.
+  Sequence* Fork(const Sequence& source, std::string_view request_id, uint64_t generation,
+                 uint32_t length, const v1::SequenceParams& params);
+  void Release(Sequence* sequence);
+  void ReleaseIf(const std::function<bool(const Sequence&)>& condition);
+
+  // Notes that `step` brought the sequence to its present length.
+  void NoteStep(Sequence* sequence, uint64_t step);
+  // Step `step` and those before it were committed: moves every committed length, and frees window
+  // pages behind it.
+  void Commit(uint64_t step);
+  // What is held now is committed.
+  void CommitAll(Sequence* sequence);
+  // Forgets which steps brought sequences to their lengths: a fence ended those that are not
+  // committed, and their numbers are given anew.
+  void ForgetSteps();
+
+  // The pages of a sequence as kernels see them; valid until it changes.
+  std::vector<PageTableView> Views(const Sequence& sequence) const;
+
+ private:
+  struct GroupUse {
+    KvGroupSpec spec;
+    bool used = false;  // By a layer of this stage.
+  };
+  using Key = std::pair<std::string, uint64_t>;
+
+  uint64_t PagesNeeded(const Sequence* sequence, uint32_t group, uint32_t tokens) const;
+  bool LastPageIsShared(const Sequence& sequence, uint32_t group) const;
+  absl::Status CopySharedPages(Sequence* sequence);
+  void FreeBehindWindows(Sequence* sequence);
+  void ReleasePages(Sequence* sequence);
+
+  const Fingerprint root_;
+  KvPool* const pool_;
+  Shard* const shard_;
+  std::vector<GroupUse> groups_;
+  std::map<Key, std::unique_ptr<Sequence>> sequences_;
+  uint64_t newest_generation_ = 0;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_RUNNER_SEQUENCE_TABLE_H_

@@ -1,0 +1,410 @@
+#include "worker/runner/shard_runner.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "common/check.h"
+#include "common/fingerprint.h"
+#include "common/mutex.h"
+#include "common/status.h"
+#include "worker/runner/command_runner.h"
+#include "worker/runner/kv_pool.h"
+#include "worker/runner/result_builder.h"
+#include "worker/runner/sequence_table.h"
+#include "worker/runner/stage_compute.h"
+#include "worker/runner/step_checks.h"
+#include "worker/runner/step_policy.h"
+
+namespace strata {
+namespace {
+
+absl::Status NonFiniteActivations() {
+  return Error(absl::StatusCode::kInternal, "NON_FINITE",
+               "the activations that the stage computed are not finite");
+}
+
+absl::Status BackendFailed(const absl::Status& status) {
+  return Error(absl::StatusCode::kInternal, "BACKEND_FAILED",
+               "the backend failed: " + std::string(status.message()));
+}
+
+}  // namespace
+
+class ShardRunner::Impl {
+ public:
+  Impl(ShardRunnerConfig config, Shard* shard, const Clock* clock)
+      : config_(std::move(config)),
+        clock_(clock),
+        epoch_(config_.epoch),
+        pool_(config_.spec.kv_pages),
+        table_(config_.spec,
+               FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
+                               /*adapter_digest=*/"", /*rotary_variant=*/0),
+               &pool_, shard),
+        compute_(&config_.spec, shard),
+        result_(config_.spec.heads ? config_.spec.model.vocab : 0) {
+    STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
+    STRATA_CHECK(config_.spec.heads == (config_.stage + 1 == config_.stage_count));
+  }
+
+  absl::StatusOr<Output> Step(StepMessage frame);
+  absl::Status Fence(uint64_t epoch);
+  void DropAllSequences();
+  RunnerStats stats() const STRATA_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    return stats_;
+  }
+
+ private:
+  absl::StatusOr<bool> IsNext(const v1::StepFrame& frame) const;
+  void ReleaseUnnamed(const v1::StepFrame& frame);
+  void RunCommands(v1::StepFrame* frame);
+  // Checks every item, and takes ids and pages of those that pass.
+  std::vector<ItemRun> AcceptItems(StepMessage* frame);
+  absl::Status AcceptItem(const v1::StepItem& item, std::span<const float> activations,
+                          ItemRun* run);
+  absl::Status CheckLogitsRows(const v1::StepItem& item);
+  // Computes, leaves what is to be sent on in the frame's payload (or result_), and each run's
+  // status.
+  void Compute(StepMessage* frame, std::span<ItemRun> runs);
+  absl::Status ComputeHidden(StepMessage* frame, std::span<ItemRun> runs);
+  absl::Status ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs);
+  void Settle(v1::StepFrame* frame, std::span<ItemRun> runs);
+  v1::ErrorDetail Detail(const absl::Status& status, const std::string& request_id) const;
+  void AddStageKv(v1::StepFrame* frame, TimePoint begin) const;
+  void UpdateStats(const v1::StepFrame& frame, size_t computed);
+
+  const ShardRunnerConfig config_;
+  const Clock* const clock_;
+  uint64_t epoch_;
+  uint64_t last_step_ = 0;
+  bool fenced_ = false;  // The next frame must resynchronize.
+  KvPool pool_;
+  SequenceTable table_;
+  StageCompute compute_;
+  ResultBuilder result_;
+  // Of the frame at hand.
+  std::set<std::pair<std::string, uint64_t>> named_;
+  uint64_t logits_rows_ = 0;
+
+  mutable Mutex mutex_;
+  RunnerStats stats_ STRATA_GUARDED_BY(mutex_);
+};
+
+absl::StatusOr<bool> ShardRunner::Impl::IsNext(const v1::StepFrame& frame) const {
+  if (frame.deployment() != config_.deployment) {
+    return Error(absl::StatusCode::kInvalidArgument, "WRONG_DEPLOYMENT",
+                 "a frame of deployment " + std::to_string(frame.deployment()) +
+                     " came to one of " + std::to_string(config_.deployment))
+        .Node(config_.node);
+  }
+  if (step_policy::EpochIsOld(frame.epoch(), epoch_)) {
+    return false;
+  }
+  if (step_policy::EpochIsNotLoaded(frame.epoch(), epoch_)) {
+    return Error(absl::StatusCode::kFailedPrecondition, "EPOCH_NOT_LOADED",
+                 "a frame of epoch " + std::to_string(frame.epoch()) + " came while epoch " +
+                     std::to_string(epoch_) + " is loaded")
+        .Node(config_.node)
+        .Fact("epoch", frame.epoch())
+        .Fact("loaded", epoch_);
+  }
+  if (step_policy::StepWasSeen(frame.step(), last_step_)) {
+    return false;
+  }
+  if (!step_policy::StepFollows(frame.step(), last_step_)) {
+    return Error(absl::StatusCode::kFailedPrecondition, "STEP_GAP",
+                 "step " + std::to_string(frame.step()) + " came after step " +
+                     std::to_string(last_step_))
+        .Node(config_.node)
+        .Fact("step", frame.step())
+        .Fact("last_step", last_step_);
+  }
+  if (frame.resync() ? frame.step() != 1 : fenced_) {
+    return Error(absl::StatusCode::kInvalidArgument, "RESYNC_MISPLACED",
+                 "the first frame after a fence, and no other, must resynchronize")
+        .Node(config_.node)
+        .Fact("step", frame.step());
+  }
+  return true;
+}
+
+absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
+  const TimePoint begin = clock_->Now();
+  ASSIGN_OR_RETURN(const bool next, IsNext(frame.header));
+  if (!next) {
+    MutexLock lock(&mutex_);
+    ++stats_.frames_discarded;
+    return Output(Discarded{});
+  }
+  if (absl::Status status = CheckFrame(frame, config_.spec, config_.stage); !status.ok()) {
+    return StatusOf(Detail(status, ""));
+  }
+  // From here on nothing fails but items and commands, each by itself.
+  last_step_ = frame.header.step();
+  fenced_ = false;
+  if (frame.header.resync()) {
+    ReleaseUnnamed(frame.header);
+  } else {
+    table_.Commit(frame.header.committed_step());
+  }
+  RunCommands(&frame.header);
+  std::vector<ItemRun> runs = AcceptItems(&frame);
+  Compute(&frame, runs);
+  Settle(&frame.header, runs);
+  const auto computed =
+      std::count_if(runs.begin(), runs.end(), [](const ItemRun& run) { return run.status.ok(); });
+  UpdateStats(frame.header, static_cast<size_t>(computed));
+  AddStageKv(&frame.header, begin);
+  if (config_.spec.heads) {
+    return Output(result_.Finish(frame.header));
+  }
+  return Output(std::move(frame));
+}
+
+void ShardRunner::Impl::ReleaseUnnamed(const v1::StepFrame& frame) {
+  std::set<std::pair<std::string, uint64_t>> named;
+  for (const v1::StepCommand& command : frame.commands()) {
+    const v1::SequenceName& name = command.truncate().sequence();
+    named.emplace(name.request_id(), name.generation());
+  }
+  table_.ReleaseIf([&named](const Sequence& sequence) {
+    return !step_policy::SurvivesResync(named.contains({sequence.request_id, sequence.generation}));
+  });
+  table_.ForgetSteps();
+}
+
+void ShardRunner::Impl::RunCommands(v1::StepFrame* frame) {
+  for (v1::StepCommand& command : *frame->mutable_commands()) {
+    // What a stage before refused is left alone, but a Release must leave nothing anywhere.
+    if (command.has_error() && !command.has_release()) {
+      continue;
+    }
+    const absl::Status status =
+        RunCommand(command, config_.spec.model, frame->step(), frame->resync(), &table_);
+    if (!status.ok() && !command.has_error()) {
+      *command.mutable_error() = Detail(status, "");
+      command.set_error_stage(config_.stage);
+    }
+  }
+}
+
+std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
+  std::vector<ItemRun> runs;
+  named_.clear();
+  logits_rows_ = 0;
+  const size_t hidden = config_.spec.embeds ? 0 : config_.spec.model.hidden;
+  uint32_t frame_row = 0;
+  for (int i = 0; i < frame->header.items_size(); ++i) {
+    v1::StepItem* item = frame->header.mutable_items(i);
+    ItemRun run;
+    run.index = i;
+    run.frame_row = frame_row;
+    run.rows = static_cast<uint32_t>(item->token_ids_size());
+    frame_row += run.rows;
+    if (item->has_error()) {
+      continue;
+    }
+    const auto activations =
+        std::span<const float>(frame->payload).subspan(run.frame_row * hidden, run.rows * hidden);
+    if (absl::Status status = AcceptItem(*item, activations, &run); !status.ok()) {
+      *item->mutable_error() = Detail(status, item->sequence().request_id());
+      item->set_error_stage(config_.stage);
+    } else {
+      runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+absl::Status ShardRunner::Impl::CheckLogitsRows(const v1::StepItem& item) {
+  const uint64_t row_bytes = uint64_t{config_.spec.model.vocab} * sizeof(float);
+  const uint64_t limit = (kMaxFrameBytes - kMaxFrameHeaderBytes) / row_bytes;
+  if (logits_rows_ + LogitsRows(item) > limit) {
+    return Error(absl::StatusCode::kResourceExhausted, "LOGITS_ROWS",
+                 "a step's result holds no more than " + std::to_string(limit) + " rows of logits")
+        .Limit("logits_rows=" + std::to_string(limit));
+  }
+  return absl::OkStatus();
+}
+
+// All checks come before any change of state.
+absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item,
+                                           std::span<const float> activations, ItemRun* run) {
+  RETURN_IF_ERROR(CheckItem(item, activations, config_.spec));
+  RETURN_IF_ERROR(CheckLogitsRows(item));
+  const v1::SequenceName& name = item.sequence();
+  if (named_.contains({name.request_id(), name.generation()})) {
+    return Error(absl::StatusCode::kInvalidArgument, "SEQUENCE_TWICE",
+                 "a step has two items of one sequence");
+  }
+  Sequence* sequence = table_.Find(name.request_id(), name.generation());
+  if (sequence != nullptr) {
+    RETURN_IF_ERROR(CheckState(*sequence, table_,
+                               step_policy::PositionMatches(item.position(), sequence->length()),
+                               item.position(), item.fingerprint()));
+  } else {
+    if (!step_policy::PositionBegins(item.position())) {
+      return SequenceNotFound(name);
+    }
+    RETURN_IF_ERROR(CheckGeneration(name, table_));
+    RETURN_IF_ERROR(CheckFingerprint(name, 0, item.fingerprint(), table_.root()));
+    RETURN_IF_ERROR(CheckParams(item.params(), config_.spec.model));
+  }
+  RETURN_IF_ERROR(table_.CheckPages(sequence, run->rows));
+  if (sequence == nullptr) {
+    sequence = table_.Create(name.request_id(), name.generation(), item.params());
+  }
+  run->sequence = sequence;
+  run->old_length = sequence->length();
+  RETURN_IF_ERROR(table_.Append(
+      sequence, {item.token_ids().data(), static_cast<size_t>(item.token_ids_size())}));
+  named_.emplace(name.request_id(), name.generation());
+  logits_rows_ += LogitsRows(item);
+  return absl::OkStatus();
+}
+
+void ShardRunner::Impl::Compute(StepMessage* frame, std::span<ItemRun> runs) {
+  if (config_.spec.heads) {
+    result_.Begin(frame->header.items_size());
+  }
+  absl::Status status;
+  if (!runs.empty()) {
+    status = compute_.Forward(frame->header, frame->payload, table_, runs);
+  }
+  // The rows of items that failed here or before are zeros from now on.
+  frame->payload.assign(
+      config_.spec.heads ? 0 : size_t{frame->header.rows()} * config_.spec.model.hidden, 0.0f);
+  if (status.ok() && !runs.empty()) {
+    status = config_.spec.heads ? ComputeLogits(frame->header, runs) : ComputeHidden(frame, runs);
+  }
+  if (!status.ok()) {
+    // The device failed: nothing of this step can be believed.
+    for (ItemRun& run : runs) {
+      run.status = BackendFailed(status);
+    }
+    std::fill(frame->payload.begin(), frame->payload.end(), 0.0f);
+    if (config_.spec.heads) {
+      result_.Begin(frame->header.items_size());
+    }
+  }
+}
+
+absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<ItemRun> runs) {
+  return compute_.ReadResidual(runs, [&](ItemRun& run, std::span<const float> values) {
+    if (!AllFinite(values)) {
+      run.status = NonFiniteActivations();
+      return;
+    }
+    std::copy(values.begin(), values.end(),
+              frame->payload.begin() +
+                  static_cast<ptrdiff_t>(size_t{run.frame_row} * config_.spec.model.hidden));
+  });
+}
+
+absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs) {
+  bool any = false;
+  for (const ItemRun& run : runs) {
+    const RowRange range = HeadRows(frame.items(run.index));
+    any |= range.first < range.end;
+  }
+  if (!any) {
+    return compute_.ReadResidual(runs, [](ItemRun& run, std::span<const float> values) {
+      if (!AllFinite(values)) {
+        run.status = NonFiniteActivations();
+      }
+    });
+  }
+  // Rows that nobody wants are not looked at here: every later row of the sequence sees their keys
+  // and values, so that what is not finite in them shows in the first logits that are wanted.
+  return compute_.ReadLogits(
+      frame, runs, [&](ItemRun& run, uint32_t row, std::span<const float> logits) {
+        if (run.status.ok()) {
+          run.status =
+              result_.AddRow(run.index, frame.items(run.index), *run.sequence, row, logits);
+          if (!run.status.ok()) {
+            result_.Drop(run.index);
+          }
+        }
+      });
+}
+
+void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {
+  for (ItemRun& run : runs) {
+    if (run.status.ok()) {
+      table_.NoteStep(run.sequence, frame->step());
+      continue;
+    }
+    // As before the item, so that nothing that is not finite stays; a sequence that the item
+    // created stays without tokens until it is released, as on the stages before.
+    table_.Truncate(run.sequence, run.old_length);
+    v1::StepItem* item = frame->mutable_items(run.index);
+    *item->mutable_error() = Detail(run.status, item->sequence().request_id());
+    item->set_error_stage(config_.stage);
+  }
+}
+
+v1::ErrorDetail ShardRunner::Impl::Detail(const absl::Status& status,
+                                          const std::string& request_id) const {
+  v1::ErrorDetail detail = DetailOf(status);
+  detail.set_node(config_.node);
+  detail.set_request_id(request_id);
+  return detail;
+}
+
+void ShardRunner::Impl::AddStageKv(v1::StepFrame* frame, TimePoint begin) const {
+  v1::StageKv* kv = frame->add_stages();
+  kv->set_stage(config_.stage);
+  for (uint32_t group = 0; group < pool_.groups(); ++group) {
+    kv->add_free_pages(pool_.free(group));
+    kv->add_total_pages(pool_.total(group));
+  }
+  kv->set_compute_ms(ToMs(clock_->Now() - begin));
+}
+
+void ShardRunner::Impl::UpdateStats(const v1::StepFrame& frame, size_t computed) {
+  MutexLock lock(&mutex_);
+  ++stats_.frames_computed;
+  stats_.items_computed += computed;
+  for (const v1::StepItem& item : frame.items()) {
+    stats_.items_rejected += item.has_error() && item.error_stage() == config_.stage ? 1 : 0;
+  }
+  stats_.sequences = table_.size();
+}
+
+absl::Status ShardRunner::Impl::Fence(uint64_t epoch) {
+  if (step_policy::EpochIsOld(epoch, epoch_)) {
+    return Error(absl::StatusCode::kFailedPrecondition, "EPOCH_OLD",
+                 "a fence for epoch " + std::to_string(epoch) + " came while epoch " +
+                     std::to_string(epoch_) + " is loaded")
+        .Node(config_.node)
+        .Fact("epoch", epoch)
+        .Fact("loaded", epoch_);
+  }
+  if (epoch != epoch_) {
+    epoch_ = epoch;
+    last_step_ = 0;
+    fenced_ = true;
+  }
+  return absl::OkStatus();
+}
+
+void ShardRunner::Impl::DropAllSequences() {
+  table_.ReleaseIf([](const Sequence&) { return true; });
+  MutexLock lock(&mutex_);
+  stats_.sequences = 0;
+}
+
+ShardRunner::ShardRunner(ShardRunnerConfig config, Shard* shard, const Clock* clock)
+    : impl_(std::make_unique<Impl>(std::move(config), shard, clock)) {}
+ShardRunner::~ShardRunner() = default;
+absl::StatusOr<ShardRunner::Output> ShardRunner::Step(StepMessage frame) {
+  return impl_->Step(std::move(frame));
+}
+absl::Status ShardRunner::Fence(uint64_t epoch) { return impl_->Fence(epoch); }
+void ShardRunner::DropAllSequences() { impl_->DropAllSequences(); }
+RunnerStats ShardRunner::stats() const { return impl_->stats(); }
+
+}  // namespace strata

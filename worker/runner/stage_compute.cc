@@ -1,0 +1,99 @@
+#include "worker/runner/stage_compute.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+// Logits are read so many bytes at a time: prompt log-probabilities of a long chunk over a large
+// vocabulary would take gigabytes at once.
+constexpr uint64_t kLogitsChunkBytes = uint64_t{64} << 20;
+
+}  // namespace
+
+RowRange HeadRows(const v1::StepItem& item) {
+  const auto rows = static_cast<uint32_t>(item.token_ids_size());
+  switch (item.rows_wanted()) {
+    case v1::ROWS_WANTED_LOGITS:
+      return {item.rows_from(), rows};
+    case v1::ROWS_WANTED_LOGPROBS:
+      // The last row's successor may not be known yet.
+      return {item.rows_from(), item.has_following_id() || item.sample() ? rows : rows - 1};
+    default:
+      return {rows - 1, item.sample() ? rows : rows - 1};
+  }
+}
+
+absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const float> activations,
+                                   const SequenceTable& table, std::span<ItemRun> runs) {
+  const size_t hidden = spec_.model.hidden;
+  token_ids_.clear();
+  gathered_.clear();
+  views_.clear();
+  items_.clear();
+  batch_rows_ = 0;
+  for (ItemRun& run : runs) {
+    const v1::StepItem& item = frame.items(run.index);
+    token_ids_.insert(token_ids_.end(), item.token_ids().begin(), item.token_ids().end());
+    if (!spec_.embeds) {
+      const auto values = activations.subspan(run.frame_row * hidden, run.rows * hidden);
+      gathered_.insert(gathered_.end(), values.begin(), values.end());
+    }
+    run.batch_row = batch_rows_;
+    batch_rows_ += run.rows;
+    views_.push_back(table.Views(*run.sequence));
+    items_.push_back({run.batch_row, run.rows, item.position(), views_.back()});
+  }
+  RETURN_IF_ERROR(shard_.Begin({batch_rows_, token_ids_, items_}));
+  RETURN_IF_ERROR(spec_.embeds ? shard_.Embed() : shard_.SetResidual(gathered_));
+  for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
+    RETURN_IF_ERROR(shard_.Attention(layer));
+    RETURN_IF_ERROR(shard_.Mlp(layer));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageCompute::ReadResidual(
+    std::span<ItemRun> runs, const std::function<void(ItemRun&, std::span<const float>)>& rows) {
+  const size_t hidden = spec_.model.hidden;
+  read_.resize(batch_rows_ * hidden);
+  RETURN_IF_ERROR(shard_.ReadResidual(read_));
+  const std::span<const float> values = read_;
+  for (ItemRun& run : runs) {
+    rows(run, values.subspan(run.batch_row * hidden, run.rows * hidden));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageCompute::ReadLogits(
+    const v1::StepFrame& frame, std::span<ItemRun> runs,
+    const std::function<void(ItemRun&, uint32_t, std::span<const float>)>& row) {
+  std::vector<HeadRow> wanted;
+  for (ItemRun& run : runs) {
+    const RowRange range = HeadRows(frame.items(run.index));
+    for (uint32_t r = range.first; r < range.end; ++r) {
+      wanted.push_back({&run, r});
+    }
+  }
+  const size_t vocab = spec_.model.vocab;
+  const size_t chunk = std::max<size_t>(1, kLogitsChunkBytes / (vocab * sizeof(float)));
+  for (size_t begin = 0; begin < wanted.size(); begin += chunk) {
+    const size_t count = std::min(chunk, wanted.size() - begin);
+    std::vector<uint32_t> batch_rows;
+    for (size_t i = 0; i < count; ++i) {
+      batch_rows.push_back(wanted[begin + i].run->batch_row + wanted[begin + i].row);
+    }
+    read_.resize(count * vocab);
+    RETURN_IF_ERROR(shard_.Head(batch_rows));
+    RETURN_IF_ERROR(shard_.ReadLogits(read_));
+    const std::span<const float> values = read_;
+    for (size_t i = 0; i < count; ++i) {
+      row(*wanted[begin + i].run, wanted[begin + i].row, values.subspan(i * vocab, vocab));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata

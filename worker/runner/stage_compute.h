@@ -1,0 +1,74 @@
+// One step's arithmetic: the accepted items of a frame as one batch through the stage's layers.
+#ifndef STRATA_WORKER_RUNNER_STAGE_COMPUTE_H_
+#define STRATA_WORKER_RUNNER_STAGE_COMPUTE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/frame.h"
+#include "worker/backend/backend.h"
+#include "worker/runner/sequence_table.h"
+
+namespace strata {
+
+// An accepted item on its way through the stage.
+struct ItemRun {
+  int index = 0;           // Into the frame's items.
+  uint32_t frame_row = 0;  // Of the item's first row in the frame.
+  uint32_t batch_row = 0;  // And in the batch, which has accepted items only.
+  uint32_t rows = 0;
+  Sequence* sequence = nullptr;
+  uint32_t old_length = 0;  // Before the item.
+  absl::Status status;      // Not ok: the item failed here, after it was accepted.
+};
+
+// Rows [first, end) of the item whose logits are needed; empty: none.
+struct RowRange {
+  uint32_t first = 0;
+  uint32_t end = 0;
+};
+RowRange HeadRows(const v1::StepItem& item);
+
+// One thread. `spec` and `shard` outlive it.
+class StageCompute {
+ public:
+  StageCompute(const StageSpec* spec, Shard* shard) : spec_(*spec), shard_(*shard) {}
+
+  // All layers, of the items' rows at positions from `old_length` on, whose pages and ids the
+  // sequences already have. Sets batch_row. `activations` are the frame's.
+  absl::Status Forward(const v1::StepFrame& frame, std::span<const float> activations,
+                       const SequenceTable& table, std::span<ItemRun> runs);
+
+  // The residual stream after Forward: calls `rows` with each run and its rows' values.
+  absl::Status ReadResidual(std::span<ItemRun> runs,
+                            const std::function<void(ItemRun&, std::span<const float>)>& rows);
+
+  // The logits after Forward: calls `row` with each wanted row, in order: the run, the row's index
+  // in the item, its logits.
+  absl::Status ReadLogits(
+      const v1::StepFrame& frame, std::span<ItemRun> runs,
+      const std::function<void(ItemRun&, uint32_t, std::span<const float>)>& row);
+
+ private:
+  struct HeadRow {
+    ItemRun* run;
+    uint32_t row;
+  };
+
+  const StageSpec& spec_;
+  Shard& shard_;
+  // What the batch in the shard's hands points to, kept until it was read.
+  std::vector<uint32_t> token_ids_;
+  std::vector<float> gathered_;
+  std::vector<std::vector<PageTableView>> views_;
+  std::vector<BatchItem> items_;
+  uint32_t batch_rows_ = 0;
+  std::vector<float> read_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_RUNNER_STAGE_COMPUTE_H_

@@ -1,0 +1,201 @@
+#include "worker/runner/step_checks.h"
+
+#include <bit>
+#include <string>
+
+#include "common/limits.h"
+#include "common/sampling_params.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+Error BadFrame(std::string_view reason, const std::string& message) {
+  return Error(absl::StatusCode::kInvalidArgument, reason, message);
+}
+
+Error NotImplemented(std::string_view reason, const std::string& what) {
+  return Error(absl::StatusCode::kUnimplemented, reason, what + " not supported yet");
+}
+
+absl::Status CheckCount(std::string_view what, uint64_t count, uint64_t limit) {
+  if (count > limit) {
+    const std::string name(what);
+    return BadFrame("FRAME_LIMIT", "a frame of " + std::to_string(count) + " " + name +
+                                       " exceeds the limit of " + std::to_string(limit))
+        .Limit("max_batch_" + name + "=" + std::to_string(limit));
+  }
+  return absl::OkStatus();
+}
+
+// Fields that a newer peer knows must not be ignored: they may change what is meant.
+absl::Status CheckUnknownFields(const google::protobuf::Message& message) {
+  const auto& fields = message.GetReflection()->GetUnknownFields(message);
+  if (!fields.empty()) {
+    return NotImplemented("UNKNOWN_FIELD", "field " + std::to_string(fields.field(0).number()) +
+                                               " of " + message.GetDescriptor()->name() + " is");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckImplemented(const v1::StepItem& item) {
+  RETURN_IF_ERROR(CheckUnknownFields(item));
+  if (item.embedding_rows_size() > 0) {
+    return NotImplemented("EMBEDDING_ROWS_UNSUPPORTED", "input embeddings are");
+  }
+  if (item.draft_tokens() > 0) {
+    return NotImplemented("DRAFT_TOKENS_UNSUPPORTED", "draft tokens are");
+  }
+  if (!item.last_stage_payload().empty()) {
+    return NotImplemented("LAST_STAGE_PAYLOAD_UNSUPPORTED", "token masks and grammars are");
+  }
+  switch (item.rows_wanted()) {
+    case v1::ROWS_WANTED_UNSPECIFIED:
+    case v1::ROWS_WANTED_NONE:
+    case v1::ROWS_WANTED_LOGITS:
+    case v1::ROWS_WANTED_LOGPROBS:
+      return absl::OkStatus();
+    case v1::ROWS_WANTED_HIDDEN:
+      return NotImplemented("HIDDEN_ROWS_UNSUPPORTED", "final hidden states are");
+    default:
+      return NotImplemented("ROWS_WANTED_UNSUPPORTED",
+                            "rows_wanted " + std::to_string(item.rows_wanted()) + " is");
+  }
+}
+
+absl::Status CheckTokenId(std::string_view what, uint32_t id, uint32_t vocab) {
+  if (id >= vocab) {
+    return Error(absl::StatusCode::kInvalidArgument, "TOKEN_OUT_OF_RANGE",
+                 std::string(what) + " " + std::to_string(id) + " is not below the vocabulary's " +
+                     std::to_string(vocab))
+        .Limit("vocab=" + std::to_string(vocab));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckFrame(const StepMessage& frame, const StageSpec& spec, uint32_t stage) {
+  const v1::StepFrame& header = frame.header;
+  if (header.stages_size() != static_cast<int>(stage)) {
+    return BadFrame("FRAME_STAGES", "a frame that " + std::to_string(header.stages_size()) +
+                                        " stages have seen came to stage " + std::to_string(stage));
+  }
+  for (int i = 0; i < header.stages_size(); ++i) {
+    if (header.stages(i).stage() != static_cast<uint32_t>(i)) {
+      return BadFrame("FRAME_STAGES", "the stages that have seen a frame are out of order");
+    }
+  }
+  if (header.committed_step() >= header.step()) {
+    return BadFrame("FRAME_COMMITTED",
+                    "step " + std::to_string(header.step()) + " says that step " +
+                        std::to_string(header.committed_step()) + " is committed already");
+  }
+  RETURN_IF_ERROR(CheckCount("items", header.items_size(), spec.max_batch_items));
+  RETURN_IF_ERROR(CheckCount("commands", header.commands_size(), kMaxStepCommands));
+  uint64_t rows = 0;
+  for (const v1::StepItem& item : header.items()) {
+    rows += static_cast<uint64_t>(item.token_ids_size());
+  }
+  RETURN_IF_ERROR(CheckCount("tokens", rows, spec.max_batch_tokens));
+  if (header.rows() != rows) {
+    return BadFrame("FRAME_ROWS", "a frame says " + std::to_string(header.rows()) +
+                                      " rows, its items have " + std::to_string(rows));
+  }
+  const uint64_t values = stage == 0 ? 0 : rows * spec.model.hidden;
+  if (frame.payload.size() != values) {
+    return BadFrame("FRAME_PAYLOAD", "a frame carries " + std::to_string(frame.payload.size()) +
+                                         " activations where " + std::to_string(values) +
+                                         " are expected");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckName(const v1::SequenceName& name) {
+  const std::string& id = name.request_id();
+  bool printable = true;
+  for (const char c : id) {
+    printable &= c >= ' ' && c <= '~';
+  }
+  if (id.empty() || id.size() > kMaxRequestIdBytes || !printable) {
+    return Error(absl::StatusCode::kInvalidArgument, "SEQUENCE_NAME",
+                 "a sequence's request id must have 1 to 128 printable ASCII characters");
+  }
+  if (name.generation() == 0) {
+    return Error(absl::StatusCode::kInvalidArgument, "SEQUENCE_NAME",
+                 "a sequence's generation must be above 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckParams(const v1::SequenceParams& params, const ModelSpec& model) {
+  RETURN_IF_ERROR(CheckUnknownFields(params));
+  RETURN_IF_ERROR(CheckUnknownFields(params.sampling()));
+  if (params.adapter_slot() != 0) {
+    return NotImplemented("ADAPTER_UNSUPPORTED",
+                          "adapter slot " + std::to_string(params.adapter_slot()) + " is");
+  }
+  if (params.rotary_variant() != 0) {
+    return NotImplemented("ROTARY_VARIANT_UNSUPPORTED",
+                          "rotary variant " + std::to_string(params.rotary_variant()) + " is");
+  }
+  for (const uint32_t top : {params.top_logprobs(), params.prompt_top_logprobs()}) {
+    if (top > kMaxTopLogprobs) {
+      return Error(absl::StatusCode::kInvalidArgument, "TOP_LOGPROBS",
+                   std::to_string(top) + " top logprobs are more than are given")
+          .Limit("top_logprobs=" + std::to_string(kMaxTopLogprobs));
+    }
+  }
+  RETURN_IF_ERROR(CheckSamplingComplete(params.sampling()));
+  return ValidateSampling(params.sampling(), model.vocab);
+}
+
+absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activations,
+                       const StageSpec& spec) {
+  RETURN_IF_ERROR(CheckName(item.sequence()));
+  RETURN_IF_ERROR(CheckImplemented(item));
+  const auto rows = static_cast<uint32_t>(item.token_ids_size());
+  if (rows == 0) {
+    return Error(absl::StatusCode::kInvalidArgument, "NO_TOKENS", "an item has no token ids");
+  }
+  for (const uint32_t id : item.token_ids()) {
+    RETURN_IF_ERROR(CheckTokenId("token id", id, spec.model.vocab));
+  }
+  if (item.has_following_id()) {
+    RETURN_IF_ERROR(CheckTokenId("following id", item.following_id(), spec.model.vocab));
+  }
+  if (item.rows_from() >= rows) {
+    return Error(absl::StatusCode::kInvalidArgument, "ROWS_FROM",
+                 "rows are wanted from row " + std::to_string(item.rows_from()) +
+                     " of an item of " + std::to_string(rows));
+  }
+  if (uint64_t{item.position()} + rows > spec.context) {
+    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
+                 "an item ends at token " + std::to_string(uint64_t{item.position()} + rows) +
+                     " of a context of " + std::to_string(spec.context))
+        .Limit("context=" + std::to_string(spec.context));
+  }
+  if (!AllFinite(activations)) {
+    return Error(absl::StatusCode::kInternal, "NON_FINITE",
+                 "activations from the stage before are not finite");
+  }
+  return absl::OkStatus();
+}
+
+uint32_t LogitsRows(const v1::StepItem& item) {
+  return item.rows_wanted() == v1::ROWS_WANTED_LOGITS
+             ? static_cast<uint32_t>(item.token_ids_size()) - item.rows_from()
+             : 0;
+}
+
+bool AllFinite(std::span<const float> values) {
+  // Exponents of all ones are infinities and NaNs; without a branch the loop runs on vectors.
+  constexpr uint32_t kExponent = 0x7F800000;
+  uint32_t bad = 0;
+  for (const float value : values) {
+    bad |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent ? 1 : 0;
+  }
+  return bad == 0;
+}
+
+}  // namespace strata

@@ -1,0 +1,44 @@
+// The fence's decisions, each a question with one answer, in a translation unit of their own: a
+// test links another one to show that taking any of them away serves a request from wrong state.
+#ifndef STRATA_WORKER_RUNNER_STEP_POLICY_H_
+#define STRATA_WORKER_RUNNER_STEP_POLICY_H_
+
+#include <cstdint>
+
+#include "common/fingerprint.h"
+
+namespace strata::step_policy {
+
+// A frame of `epoch` while `loaded` is the present one: of the past, discarded.
+bool EpochIsOld(uint64_t epoch, uint64_t loaded);
+// Of the future, never computed.
+bool EpochIsNotLoaded(uint64_t epoch, uint64_t loaded);
+
+// Steps of one epoch count up by one from 1; `last` is the newest taken.
+bool StepWasSeen(uint64_t step, uint64_t last);
+bool StepFollows(uint64_t step, uint64_t last);
+
+// An item or command names the state that it means by length and fingerprint.
+bool PositionMatches(uint32_t position, uint32_t length);
+// A fork or truncation to `length` of a sequence that has `present` tokens.
+bool LengthIsHeld(uint32_t length, uint32_t present);
+bool FingerprintMatches(Fingerprint named, Fingerprint held);
+
+// Whether a name may be created: `newest` is the newest generation ever created.
+bool GenerationIsNew(uint64_t generation, uint64_t newest);
+// A sequence begins at its first token.
+bool PositionBegins(uint32_t position);
+
+// Whether a page with so many holders must be copied before it is written.
+bool PageNeedsCopy(uint32_t references);
+
+// Whether positions from `first_retained` on suffice for a sequence of `length` tokens whose next
+// query sees `window` keys, its own included.
+bool WindowIsRetained(uint32_t first_retained, uint32_t length, uint32_t window);
+
+// After a fence, whether a sequence stays that the first frame does (not) name.
+bool SurvivesResync(bool named);
+
+}  // namespace strata::step_policy
+
+#endif  // STRATA_WORKER_RUNNER_STEP_POLICY_H_
