@@ -8,11 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "common/model_spec.h"
 
 namespace strata {
+
+// Longer headers of safetensors files are refused, as the format says.
+inline constexpr size_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 // config.json (and generation_config.json, "" if there is none) to a spec. INVALID_ARGUMENT names
 // the field that is wrong; UNIMPLEMENTED names what is not supported yet, and how it was written.
@@ -42,7 +44,10 @@ struct Checkpoint {
   const TensorEntry* Find(std::string_view name) const;
 };
 
-// Opens and validates a folder. Missing tensors are an error that names them (at most ten).
+// Opens and validates a folder: the configuration, the headers of all weight files, the index, and
+// names, dtypes and shapes of the tensors that the model needs. Symlinks are followed. Missing
+// tensors are an error that names them (at most ten); so are tensors of a layer that would change
+// its result but that the configuration does not know. Any other unexpected tensor is a note.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path);
 
 // Which tensors a stage needs. `name` is as in the checkpoint, prefix and all.
@@ -52,8 +57,8 @@ struct StageTensor {
 };
 // For layers [first, last], with embedding and/or final norm + head (the embedding again when
 // tied).
-std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer,
-                                   uint32_t last_layer, bool embeds, bool heads);
+std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
+                                   bool embeds, bool heads);
 
 // Parses the header of one safetensors file: `header` is the JSON, `data_bytes` the size of what
 // follows it, `data_start` the offset of the data in the file. Used by OpenCheckpoint and fuzzed.

@@ -1,0 +1,348 @@
+// Opening a checkpoint folder: everything is checked before anything is used.
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/file_reader.h"
+#include "common/checkpoint/json_reader.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "headers are read as they lie");
+
+constexpr char kIndexName[] = "model.safetensors.index.json";
+constexpr char kSingleName[] = "model.safetensors";
+constexpr size_t kMaxNamed = 10;
+
+// At most ten of them, for a message.
+std::string SomeNames(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) {
+    shown.push_back(Quoted(names[i]));
+  }
+  std::string text = absl::StrJoin(shown, ", ");
+  if (names.size() > kMaxNamed) {
+    absl::StrAppend(&text, " and ", names.size() - kMaxNamed, " more");
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()), closedir);
+  if (folder == nullptr) {
+    const int error = errno;
+    struct stat info;
+    if (error == ENOTDIR && stat(path.c_str(), &info) == 0) {
+      if (absl::EndsWith(path, ".gguf")) {
+        return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_FORMAT",
+                     "a .gguf file is not supported yet: " + path)
+            .Hint("give a folder with config.json and safetensors files");
+      }
+      return Error(absl::StatusCode::kInvalidArgument, "NOT_A_FOLDER", path + " is not a folder")
+          .Hint("give the folder that holds config.json");
+    }
+    return Error(
+        error == EACCES ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kNotFound,
+        "NO_CHECKPOINT", absl::StrCat("cannot open folder ", path, ": ", strerror(error)));
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(folder.get())) {
+    names.emplace_back(entry->d_name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool Contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::binary_search(names.begin(), names.end(), name);
+}
+
+// Tensors of one file, their names ascending.
+absl::StatusOr<std::vector<TensorEntry>> ReadHeader(const std::string& folder,
+                                                    const std::string& name) {
+  ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(folder + "/" + name));
+  const auto fail = [&](const std::string& problem) {
+    return Error(absl::StatusCode::kInvalidArgument, "INVALID_SAFETENSORS", name + ": " + problem);
+  };
+  uint64_t length = 0;
+  if (file.size() < sizeof(length)) {
+    return fail(absl::StrCat("has ", file.size(), " bytes, too few for a header's length"));
+  }
+  RETURN_IF_ERROR(file.ReadAt(0, &length, sizeof(length)));
+  if (length > kMaxSafetensorsHeaderBytes) {
+    return fail(absl::StrCat("header length ", length, " is too large"))
+        .Limit(absl::StrCat("header_bytes=", kMaxSafetensorsHeaderBytes));
+  }
+  const uint64_t data_start = sizeof(length) + length;
+  if (data_start > file.size()) {
+    return fail(absl::StrCat("header length ", length, " is past the end of the file of ",
+                             file.size(), " bytes"));
+  }
+  std::string header(length, '\0');
+  RETURN_IF_ERROR(file.ReadAt(sizeof(length), header.data(), header.size()));
+  return ParseSafetensorsHeader(header, file.size() - data_start, data_start, name);
+}
+
+// tensor -> file out of the index; "file" is a plain name of the folder.
+absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& folder) {
+  const auto fail = [](const std::string& problem) {
+    return Error(absl::StatusCode::kInvalidArgument, "INVALID_INDEX",
+                 absl::StrCat(kIndexName, ": ", problem));
+  };
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(absl::StrCat(folder, "/", kIndexName),
+                                                         kMaxSafetensorsHeaderBytes));
+  ASSIGN_OR_RETURN(const json index,
+                   ParseJsonObject(text, kIndexName, "INVALID_INDEX", kMaxSafetensorsHeaderBytes));
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object() || map->empty()) {
+    return fail("has no weight_map of tensors to files");
+  }
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string()) {
+      return fail("weight_map entry " + Quoted(tensor) + " is not a file name");
+    }
+    const auto& name = file.get_ref<const std::string&>();
+    if (name.find('/') != std::string::npos || name.find('\0') != std::string::npos ||
+        !absl::EndsWith(name, ".safetensors")) {
+      return fail(absl::StrCat("weight_map entry ", Quoted(tensor), " names ", Quoted(name),
+                               ", not a safetensors file of the folder"));
+    }
+    files[tensor] = name;
+  }
+  return files;
+}
+
+// Index and files have to name the same tensors, each in the same file.
+absl::Status CheckIndex(const std::map<std::string, std::string>& index,
+                        const std::vector<TensorEntry>& tensors) {
+  std::set<std::string_view> found;
+  std::vector<std::string> unexpected;
+  for (const TensorEntry& tensor : tensors) {
+    found.insert(tensor.name);
+    const auto entry = index.find(tensor.name);
+    if (entry == index.end()) {
+      unexpected.push_back(tensor.name);
+    } else if (entry->second != tensor.file) {
+      return Error(absl::StatusCode::kInvalidArgument, "INVALID_INDEX",
+                   absl::StrCat(kIndexName, " says that tensor ", Quoted(tensor.name), " is in ",
+                                Quoted(entry->second), ", but it is in ", Quoted(tensor.file)));
+    }
+  }
+  if (!unexpected.empty()) {
+    return Error(absl::StatusCode::kInvalidArgument, "INVALID_INDEX",
+                 absl::StrCat("the files hold ", unexpected.size(), " tensors that ", kIndexName,
+                              " does not name: ", SomeNames(unexpected)));
+  }
+  std::vector<std::string> missing;
+  for (const auto& [name, file] : index) {
+    if (!found.contains(name)) {
+      missing.push_back(name);
+    }
+  }
+  if (!missing.empty()) {
+    return Error(absl::StatusCode::kInvalidArgument, "MISSING_TENSORS",
+                 absl::StrCat(kIndexName, " names ", missing.size(),
+                              " tensors that the files do not hold: ", SomeNames(missing)))
+        .Hint("fetch the checkpoint again");
+  }
+  return absl::OkStatus();
+}
+
+// Sorted by name; no name twice.
+absl::Status SortTensors(std::vector<TensorEntry>* tensors) {
+  std::sort(tensors->begin(), tensors->end(),
+            [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
+  for (size_t i = 1; i < tensors->size(); ++i) {
+    const TensorEntry& a = (*tensors)[i - 1];
+    const TensorEntry& b = (*tensors)[i];
+    if (a.name == b.name) {
+      return Error(absl::StatusCode::kInvalidArgument, "INVALID_SAFETENSORS",
+                   absl::StrCat("tensor ", Quoted(a.name), " is in ", Quoted(a.file), " and in ",
+                                Quoted(b.file)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Error NoWeights(const std::string& path, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".pt") ||
+        absl::EndsWith(name, ".pth")) {
+      return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_FORMAT",
+                   absl::StrCat("weights as in ", Quoted(name),
+                                " are not supported: unpickling runs code"))
+          .Hint("use the checkpoint's safetensors files");
+    }
+  }
+  return Error(absl::StatusCode::kNotFound, "NO_WEIGHTS",
+               absl::StrCat(path, " has neither ", kSingleName, " nor ", kIndexName));
+}
+
+absl::Status ReadWeightHeaders(const std::vector<std::string>& names, Checkpoint* checkpoint) {
+  const std::string& path = checkpoint->path;
+  const bool sharded = Contains(names, kIndexName);
+  std::map<std::string, std::string> index;
+  std::set<std::string> files;
+  if (sharded) {
+    ASSIGN_OR_RETURN(index, ReadIndex(path));
+    for (const auto& [tensor, file] : index) {
+      files.insert(file);
+    }
+  } else if (Contains(names, kSingleName)) {
+    files.insert(kSingleName);
+  } else {
+    return NoWeights(path, names);
+  }
+  for (const std::string& file : files) {
+    if (!Contains(names, file)) {
+      return Error(absl::StatusCode::kNotFound, "MISSING_FILE",
+                   absl::StrCat(kIndexName, " names ", Quoted(file), ", which is not there"))
+          .Hint("fetch the checkpoint again");
+    }
+    ASSIGN_OR_RETURN(std::vector<TensorEntry> tensors, ReadHeader(path, file));
+    std::move(tensors.begin(), tensors.end(), std::back_inserter(checkpoint->tensors));
+  }
+  RETURN_IF_ERROR(SortTensors(&checkpoint->tensors));
+  if (sharded) {
+    RETURN_IF_ERROR(CheckIndex(index, checkpoint->tensors));
+  }
+  checkpoint->weight_files.assign(files.begin(), files.end());
+  for (const std::string& name : names) {
+    if (absl::EndsWith(name, ".safetensors") && !files.contains(name)) {
+      checkpoint->notes.push_back("file " + Quoted(name) + " is not part of the weights; ignored");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Whether a layer would compute something else with this tensor, had the configuration named it:
+// biases and norms of its parts. `name` is below "model.layers.N.".
+bool ChangesLayer(std::string_view name) {
+  return absl::EndsWith(std::string(name), ".bias") ||
+         absl::StrContains(std::string(name), "norm") ||
+         absl::EndsWith(std::string(name), "_scale") ||
+         absl::StrContains(std::string(name), "lora");
+}
+
+// The rest of "model.layers.N." for a layer that the model has, or "".
+std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
+  const std::string prefix = spec.tensor_prefix + "model.layers.";
+  if (!name.starts_with(prefix)) {
+    return {};
+  }
+  name.remove_prefix(prefix.size());
+  const size_t dot = name.find('.');
+  uint32_t layer = 0;
+  if (dot == std::string_view::npos ||
+      !absl::SimpleAtoi(absl::string_view(name.data(), dot), &layer) ||
+      layer >= spec.layers.size()) {
+    return {};
+  }
+  return name.substr(dot + 1);
+}
+
+absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found) {
+  if (found.dtype != Dtype::kF32 && found.dtype != Dtype::kF16 && found.dtype != Dtype::kBF16) {
+    return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
+                 absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",
+                              Quoted(found.name), " is not supported yet"));
+  }
+  if (found.shape != wanted.shape) {
+    return Error(absl::StatusCode::kInvalidArgument, "WRONG_SHAPE",
+                 absl::StrCat("tensor ", Quoted(found.name), " has shape [",
+                              absl::StrJoin(found.shape, ", "), "]; the configuration needs [",
+                              absl::StrJoin(wanted.shape, ", "), "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTensors(Checkpoint* checkpoint) {
+  const ModelSpec& spec = checkpoint->spec;
+  const auto last = static_cast<uint32_t>(spec.layers.size() - 1);
+  const std::vector<StageTensor> wanted = TensorsOf(spec, 0, last, true, true);
+  std::set<std::string_view> known;
+  std::vector<std::string> missing;
+  absl::Status wrong;
+  for (const StageTensor& tensor : wanted) {
+    known.insert(tensor.name);
+    const TensorEntry* found = checkpoint->Find(tensor.name);
+    if (found == nullptr) {
+      missing.push_back(tensor.name);
+    } else if (wrong.ok()) {
+      wrong = CheckOneTensor(tensor, *found);
+    }
+  }
+  std::vector<std::string> unexpected;
+  std::vector<std::string> changing;
+  for (const TensorEntry& tensor : checkpoint->tensors) {
+    if (!known.contains(tensor.name)) {
+      const bool changes = ChangesLayer(WithinLayer(spec, tensor.name));
+      (changes ? changing : unexpected).push_back(tensor.name);
+    }
+  }
+  RETURN_IF_ERROR(wrong);
+  if (!missing.empty()) {
+    return Error(absl::StatusCode::kInvalidArgument, "MISSING_TENSORS",
+                 absl::StrCat(missing.size(), " tensors are missing: ", SomeNames(missing),
+                              unexpected.empty() ? "" : "; unexpected are ",
+                              unexpected.empty() ? "" : SomeNames(unexpected)));
+  }
+  if (!changing.empty()) {
+    return Error(absl::StatusCode::kUnimplemented, "UNEXPECTED_TENSORS",
+                 absl::StrCat("tensors that config.json does not know are not supported yet: ",
+                              SomeNames(changing)));
+  }
+  if (!unexpected.empty()) {
+    checkpoint->notes.push_back(absl::StrCat(
+        unexpected.size(), " unexpected tensors are ignored: ", SomeNames(unexpected)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const TensorEntry* Checkpoint::Find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const TensorEntry& tensor, std::string_view wanted) { return tensor.name < wanted; });
+  return found == tensors.end() || found->name != name ? nullptr : &*found;
+}
+
+absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
+  Checkpoint checkpoint;
+  checkpoint.path = path;
+  if (!Contains(names, "config.json")) {
+    return Error(absl::StatusCode::kNotFound, "NO_CHECKPOINT", path + " has no config.json")
+        .Hint("give the folder of a checkpoint in the Hugging Face layout");
+  }
+  ASSIGN_OR_RETURN(checkpoint.config_json, ReadSmallFile(path + "/config.json", kMaxConfigBytes));
+  if (Contains(names, "generation_config.json")) {
+    ASSIGN_OR_RETURN(checkpoint.generation_config_json,
+                     ReadSmallFile(path + "/generation_config.json", kMaxConfigBytes));
+  }
+  ASSIGN_OR_RETURN(checkpoint.spec,
+                   ParseModelConfig(checkpoint.config_json, checkpoint.generation_config_json));
+  RETURN_IF_ERROR(ReadWeightHeaders(names, &checkpoint));
+  RETURN_IF_ERROR(CheckTensors(&checkpoint));
+  return checkpoint;
+}
+
+}  // namespace strata

@@ -1,0 +1,162 @@
+#include "common/checkpoint/rope_config.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kDefaultTheta = 10000.0;
+constexpr double kMaxTheta = 1e15;
+constexpr double kMaxFactor = 1e6;
+
+Error Unsupported(const std::string& what) {
+  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
+               what + " is not supported yet");
+}
+
+Error Contradiction(const std::string& what) {
+  return Error(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG", what);
+}
+
+// The kind under `rope_type` or `type`; "" where neither is there.
+absl::StatusOr<std::string> TypeOf(const json& object, const std::string& field) {
+  FieldReader reader(&object, field + ".");
+  const std::string type = reader.String("type", "");
+  const std::string rope_type = reader.String("rope_type", type);
+  RETURN_IF_ERROR(reader.status());
+  if (!type.empty() && type != rope_type) {
+    return Contradiction(
+        absl::StrCat(field, " has rope_type ", Quoted(rope_type), " and type ", Quoted(type)));
+  }
+  return rope_type;
+}
+
+// Fills the llama3 parameters. The original context may also stand at the top level.
+absl::Status ReadLlama3(const json& object, const std::string& field, const json& config,
+                        RopeSpec* rope) {
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  FieldReader reader(&object, field + ".");
+  FieldReader top(&config, "");
+  rope->scaling = RopeScaling::kLlama3;
+  rope->factor = reader.Number("factor", 1.0, kMaxFactor);
+  rope->low_freq_factor = reader.Number("low_freq_factor", 1e-6, kMaxFactor);
+  rope->high_freq_factor = reader.Number("high_freq_factor", 1e-6, kMaxFactor);
+  std::optional<uint64_t> outside;
+  if (top.Has(kOriginal)) {
+    outside = top.Uint(kOriginal, 1, kMaxContextTokens);
+  }
+  const uint64_t original = reader.Uint(kOriginal, 1, kMaxContextTokens, outside);
+  RETURN_IF_ERROR(top.status());
+  RETURN_IF_ERROR(reader.status());
+  if (outside.has_value() && *outside != original) {
+    return Contradiction(
+        absl::StrCat(kOriginal, " is ", *outside, " and in ", field, " ", original));
+  }
+  if (rope->high_freq_factor <= rope->low_freq_factor) {
+    return Contradiction(absl::StrCat(field, ".high_freq_factor ", rope->high_freq_factor,
+                                      " is not above low_freq_factor ", rope->low_freq_factor));
+  }
+  rope->original_context = static_cast<double>(original);
+  return absl::OkStatus();
+}
+
+// Refuses what the kind does not know: it would change the rotation in a way that we do not.
+absl::Status CheckKeys(const json& object, const std::string& field, const std::string& type) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_null() || key == "type" || key == "rope_type" || key == "rope_theta") {
+      continue;
+    }
+    if (key == "partial_rotary_factor") {
+      if (!value.is_number() || value.get<double>() != 1.0) {
+        return Unsupported(absl::StrCat(field, ".", key, " ", QuotedValue(value)));
+      }
+      continue;
+    }
+    const bool llama3 = key == "factor" || key == "low_freq_factor" || key == "high_freq_factor" ||
+                        key == "original_max_position_embeddings";
+    if (type == "llama3" && llama3) {
+      continue;
+    }
+    return Unsupported(absl::StrCat(field, ".", Quoted(key), " ", QuotedValue(value), " with type ",
+                                    Quoted(type)));
+  }
+  return absl::OkStatus();
+}
+
+// One of the two objects. `theta` stays as it is where the object has none.
+absl::Status ReadObject(const json& object, const std::string& field, const json& config,
+                        RopeSpec* rope, std::optional<double>* theta) {
+  if (!object.is_object()) {
+    return Contradiction(absl::StrCat(field, " ", QuotedValue(object), " is not an object"));
+  }
+  if (object.empty()) {
+    return absl::OkStatus();
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      return Unsupported(absl::StrCat(field, " per kind of layer (", Quoted(key), ")"));
+    }
+  }
+  ASSIGN_OR_RETURN(std::string type, TypeOf(object, field));
+  if (type.empty()) {
+    // transformers 5 may write nothing but rope_theta.
+    if (field != "rope_parameters") {
+      return Contradiction(field + " has neither rope_type nor type");
+    }
+    type = "default";
+  }
+  if (type != "default" && type != "llama3") {
+    return Unsupported(absl::StrCat(field, " type ", Quoted(type)));
+  }
+  RETURN_IF_ERROR(CheckKeys(object, field, type));
+  FieldReader reader(&object, field + ".");
+  if (reader.Has("rope_theta")) {
+    *theta = reader.Number("rope_theta", 1.0, kMaxTheta);
+    RETURN_IF_ERROR(reader.status());
+  }
+  return type == "llama3" ? ReadLlama3(object, field, config, rope) : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, uint32_t head_dim) {
+  FieldReader top(&config, "");
+  RopeSpec rope;
+  rope.rotary_dim = head_dim;
+  std::optional<double> theta;
+  if (top.Has("rope_theta")) {
+    theta = top.Number("rope_theta", 1.0, kMaxTheta);
+    RETURN_IF_ERROR(top.status());
+  }
+  const json* scaling = top.Find("rope_scaling");
+  const json* parameters = top.Find("rope_parameters");
+  const std::optional<double> theta_outside = theta;
+  if (scaling != nullptr) {
+    RETURN_IF_ERROR(ReadObject(*scaling, "rope_scaling", config, &rope, &theta));
+  }
+  if (parameters != nullptr) {
+    RopeSpec other;
+    other.rotary_dim = head_dim;
+    RETURN_IF_ERROR(ReadObject(*parameters, "rope_parameters", config, &other, &theta));
+    if (scaling != nullptr && !(other == rope)) {
+      return Contradiction("rope_scaling and rope_parameters disagree");
+    }
+    rope = other;
+  }
+  if (theta_outside.has_value() && theta != theta_outside) {
+    return Contradiction(absl::StrCat("rope_theta is ", *theta_outside, " and within ",
+                                      parameters != nullptr ? "rope_parameters " : "rope_scaling ",
+                                      *theta));
+  }
+  rope.theta = theta.value_or(kDefaultTheta);
+  return rope;
+}
+
+}  // namespace strata

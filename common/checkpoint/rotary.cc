@@ -1,0 +1,50 @@
+// Rotary tables. RoPE: Su et al., "RoFormer", arXiv:2104.09864; the scaling of Llama 3.1 as in its
+// public release.
+#include <numbers>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/numerics/math.h"
+
+namespace strata {
+namespace {
+
+// Radians per position of each pair of dimensions.
+std::vector<double> InverseFrequencies(const RopeSpec& rope) {
+  std::vector<double> frequencies(rope.rotary_dim / 2);
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    double f = PowF64(rope.theta, -static_cast<double>(2 * i) / rope.rotary_dim);
+    if (rope.scaling == RopeScaling::kLlama3) {
+      const double wavelength = 2 * std::numbers::pi / f;
+      const double low = rope.low_freq_factor;
+      const double high = rope.high_freq_factor;
+      if (wavelength > rope.original_context / low) {
+        f /= rope.factor;
+      } else if (wavelength >= rope.original_context / high) {
+        const double s = (rope.original_context / wavelength - low) / (high - low);
+        f = (1 - s) * f / rope.factor + s * f;
+      }
+    }
+    frequencies[i] = f;
+  }
+  return frequencies;
+}
+
+}  // namespace
+
+std::vector<float> MakeRotaryTables(const RopeSpec& rope, uint32_t context) {
+  const std::vector<double> frequencies = InverseFrequencies(rope);
+  const size_t half = frequencies.size();
+  const size_t table = size_t{context} * half;
+  std::vector<float> tables(2 * table);
+  for (size_t position = 0; position < context; ++position) {
+    for (size_t i = 0; i < half; ++i) {
+      double sin, cos;
+      SinCosF64(static_cast<double>(position) * frequencies[i], &sin, &cos);
+      tables[position * half + i] = static_cast<float>(cos);
+      tables[table + position * half + i] = static_cast<float>(sin);
+    }
+  }
+  return tables;
+}
+
+}  // namespace strata

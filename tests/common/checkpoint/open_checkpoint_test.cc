@@ -1,0 +1,274 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "tests/common/checkpoint/made_checkpoint.h"
+#include "tests/golden.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MadeTensor;
+using testing::MakeTensors;
+using testing::SafetensorsFile;
+using testing::SmallConfig;
+using testing::TempFolder;
+
+constexpr char kIndex[] = "model.safetensors.index.json";
+
+std::string Message(const std::string& path) {
+  return std::string(OpenCheckpoint(path).status().message());
+}
+
+std::vector<MadeTensor> SmallTensors(std::string_view dtype = "F32") {
+  return MakeTensors(*ParseModelConfig(SmallConfig(), ""), dtype);
+}
+
+TEST(OpenCheckpoint, OpensTheGoldenModelsAndTheBundledOne) {
+  for (const std::string& path :
+       {testing::GoldenPath("models/llama"), testing::GoldenPath("models/llama31"),
+        testing::GoldenPath("models/llama2-mha-f32"), testing::SourcePath("models/recall")}) {
+    const auto checkpoint = OpenCheckpoint(path);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    const ModelSpec& spec = checkpoint->spec;
+    EXPECT_EQ(checkpoint->tensors.size(), 9 * spec.layers.size() + (spec.tied_head ? 2 : 3));
+    for (const StageTensor& tensor :
+         TensorsOf(spec, 0, static_cast<uint32_t>(spec.layers.size() - 1), true, true)) {
+      const TensorEntry* entry = checkpoint->Find(tensor.name);
+      ASSERT_NE(entry, nullptr) << tensor.name;
+      EXPECT_EQ(entry->shape, tensor.shape);
+    }
+    EXPECT_EQ(checkpoint->Find("model.layers.99.mlp.up_proj.weight"), nullptr);
+  }
+  const auto sharded = OpenCheckpoint(testing::GoldenPath("models/llama"));
+  EXPECT_THAT(sharded->weight_files,
+              ElementsAre("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
+  EXPECT_EQ(sharded->Find("lm_head.weight")->file, "model-00002-of-00002.safetensors");
+}
+
+TEST(OpenCheckpoint, OpensMadeUpFolders) {
+  for (std::string_view dtype : {"F32", "F16", "BF16"}) {
+    TempFolder folder;
+    folder.Write("config.json", SmallConfig());
+    folder.Write("model.safetensors", SafetensorsFile(SmallTensors(dtype)));
+    const auto checkpoint = OpenCheckpoint(folder.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_THAT(checkpoint->notes, IsEmpty());
+    EXPECT_THAT(checkpoint->weight_files, ElementsAre("model.safetensors"));
+  }
+  for (int shards = 1; shards <= 4; ++shards) {
+    TempFolder folder;
+    testing::WriteShardedCheckpoint(folder, shards);
+    const auto checkpoint = OpenCheckpoint(folder.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_EQ(checkpoint->weight_files.size(), shards);
+  }
+}
+
+TEST(OpenCheckpoint, OpensBiasesAndFollowsSymlinks) {
+  TempFolder real;
+  testing::WriteSmallCheckpoint(real, R"("attention_bias": true, "mlp_bias": true,)");
+  TempFolder folder;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    ASSERT_EQ(symlink(real.File(name).c_str(), folder.File(name).c_str()), 0);
+  }
+  const auto checkpoint = OpenCheckpoint(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_NE(checkpoint->Find("model.layers.0.self_attn.o_proj.bias"), nullptr);
+}
+
+TEST(OpenCheckpoint, SaysWhatIsNotThere) {
+  TempFolder folder;
+  EXPECT_EQ(OpenCheckpoint(folder.File("none")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(folder.File("none")), HasSubstr(folder.File("none")));
+  EXPECT_THAT(Message(folder.path()), HasSubstr("config.json"));
+  folder.Write("config.json", SmallConfig());
+  EXPECT_THAT(Message(folder.path()), HasSubstr("neither model.safetensors nor"));
+  EXPECT_EQ(OpenCheckpoint(folder.File("config.json")).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  folder.Write("pytorch_model.bin", "x");
+  EXPECT_EQ(OpenCheckpoint(folder.path()).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(folder.path()), HasSubstr("pytorch_model.bin"));
+  folder.Write("m.gguf", "GGUF");
+  EXPECT_THAT(Message(folder.File("m.gguf")), HasSubstr("not supported yet"));
+}
+
+TEST(OpenCheckpoint, NamesMissingTensorsTenAtMost) {
+  TempFolder folder;
+  folder.Write("config.json", SmallConfig());
+  std::vector<MadeTensor> tensors = SmallTensors();
+  tensors.erase(tensors.begin());
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_THAT(Message(folder.path()), HasSubstr("\"model.embed_tokens.weight\""));
+  EXPECT_EQ(ReasonOf(OpenCheckpoint(folder.path()).status()), "MISSING_TENSORS");
+  tensors.resize(5);
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_THAT(Message(folder.path()), HasSubstr("16 tensors are missing"));
+  EXPECT_THAT(Message(folder.path()), HasSubstr("and 6 more"));
+}
+
+TEST(OpenCheckpoint, NotesUnexpectedTensorsAndFiles) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  std::vector<MadeTensor> tensors = SmallTensors();
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {2}, "12345678"});
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  folder.Write("consolidated.safetensors", "whatever");
+  const auto checkpoint = OpenCheckpoint(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  ASSERT_EQ(checkpoint->notes.size(), 2);
+  EXPECT_THAT(checkpoint->notes[0], HasSubstr("consolidated.safetensors"));
+  EXPECT_THAT(checkpoint->notes[1], HasSubstr("rotary_emb.inv_freq"));
+}
+
+TEST(OpenCheckpoint, RefusesTensorsThatWouldChangeALayer) {
+  for (const char* name :
+       {"model.layers.1.self_attn.q_proj.bias", "model.layers.0.self_attn.q_norm.weight",
+        "model.layers.0.mlp.up_proj.weight_scale"}) {
+    TempFolder folder;
+    folder.Write("config.json", SmallConfig());
+    std::vector<MadeTensor> tensors = SmallTensors();
+    tensors.push_back({name, "F32", {1}, "1234"});
+    folder.Write("model.safetensors", SafetensorsFile(tensors));
+    const auto checkpoint = OpenCheckpoint(folder.path());
+    EXPECT_EQ(checkpoint.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(checkpoint.status().message()), HasSubstr(name));
+  }
+}
+
+TEST(OpenCheckpoint, RefusesWrongShapesAndDtypes) {
+  TempFolder folder;
+  folder.Write("config.json", SmallConfig());
+  std::vector<MadeTensor> tensors = SmallTensors();
+  tensors[2].shape = {4, 16};
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_THAT(Message(folder.path()),
+              HasSubstr("has shape [4, 16]; the configuration needs [8, 8]"));
+  EXPECT_THAT(Message(folder.path()), HasSubstr(tensors[2].name));
+  tensors = SmallTensors();
+  tensors[2].dtype = "I32";
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_EQ(OpenCheckpoint(folder.path()).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(folder.path()), HasSubstr("dtype \"I32\" of tensor"));
+}
+
+TEST(OpenCheckpoint, RefusesBrokenFiles) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  const std::string good = folder.Read("model.safetensors");
+  const auto expect = [&](std::string_view contents, const char* says) {
+    folder.Write("model.safetensors", contents);
+    const auto checkpoint = OpenCheckpoint(folder.path());
+    EXPECT_EQ(checkpoint.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(checkpoint.status().message()), HasSubstr("model.safetensors"));
+    EXPECT_THAT(std::string(checkpoint.status().message()), HasSubstr(says));
+  };
+  expect("", "too few");
+  expect("1234567", "too few");
+  expect(std::string(8, '\0'), "does not begin with {");
+  expect(std::string(8, '\xff'), "too large");
+  expect(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8) + "{}", "too large");
+  expect(std::string("\x00\xe1\xf5\x05\0\0\0\0", 8) + "{}", "past the end");
+  expect(good.substr(0, good.size() - 1), "past the end");
+  expect(good + "x", "belong to no tensor");
+  expect(good.substr(0, 100), "past the end");
+}
+
+json ReadIndex(const TempFolder& folder) { return json::parse(folder.Read(kIndex)); }
+
+TEST(OpenCheckpoint, RefusesAnIndexThatContradictsTheFiles) {
+  TempFolder folder;
+  testing::WriteShardedCheckpoint(folder, 2);
+  const json good = ReadIndex(folder);
+  const std::string first = "model-00001-of-00002.safetensors";
+  const std::string second = "model-00002-of-00002.safetensors";
+  const auto expect = [&](const json& index, const std::string& says) {
+    folder.Write(kIndex, index.dump());
+    const auto checkpoint = OpenCheckpoint(folder.path());
+    EXPECT_FALSE(checkpoint.ok()) << says;
+    EXPECT_THAT(std::string(checkpoint.status().message()), HasSubstr(says));
+  };
+  json index = good;
+  index["weight_map"]["model.extra.weight"] = first;
+  expect(index, "\"model.extra.weight\"");
+  index = good;
+  index["weight_map"].erase("model.norm.weight");
+  expect(index, "does not name: \"model.norm.weight\"");
+  index = good;
+  index["weight_map"]["model.norm.weight"] = first;
+  expect(index, "says that tensor \"model.norm.weight\" is in \"" + first + "\", but it is in \"" +
+                    second + "\"");
+  index = good;
+  index["weight_map"]["model.norm.weight"] = "model-00003-of-00003.safetensors";
+  expect(index, "model-00003-of-00003.safetensors");
+  for (const char* name : {"../x.safetensors", "/etc/x.safetensors", "x.bin", "", ".."}) {
+    index = good;
+    index["weight_map"]["model.norm.weight"] = name;
+    expect(index, "not a safetensors file of the folder");
+  }
+  index = good;
+  index["weight_map"]["model.norm.weight"] = 3;
+  expect(index, "model.norm.weight");
+  expect(json::object(), "weight_map");
+  expect(json{{"weight_map", json::array()}}, "weight_map");
+  expect(json::array(), "not a JSON object");
+  folder.Write(kIndex, "{");
+  EXPECT_THAT(Message(folder.path()), HasSubstr(kIndex));
+}
+
+TEST(OpenCheckpoint, RefusesATensorInTwoFiles) {
+  TempFolder folder;
+  testing::WriteShardedCheckpoint(folder, 2);
+  folder.Write("model-00002-of-00002.safetensors", folder.Read("model-00001-of-00002.safetensors"));
+  EXPECT_THAT(Message(folder.path()),
+              HasSubstr("is in \"model-00001-of-00002.safetensors\" and in"));
+}
+
+TEST(OpenCheckpoint, RefusesAMissingShard) {
+  TempFolder folder;
+  testing::WriteShardedCheckpoint(folder, 3);
+  folder.Remove("model-00002-of-00003.safetensors");
+  EXPECT_EQ(OpenCheckpoint(folder.path()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(folder.path()), HasSubstr("model-00002-of-00003.safetensors"));
+}
+
+// Damage anywhere in the header of a file: an error or a checkpoint that still adds up.
+TEST(OpenCheckpoint, SurvivesRandomDamage) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  const std::string good = folder.Read("model.safetensors");
+  const size_t header = 8 + static_cast<uint8_t>(good[0]) + 256 * static_cast<uint8_t>(good[1]);
+  uint32_t draw = 0;
+  const auto random = [&](uint64_t below) { return Philox(13, 0, draw++) % below; };
+  int refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    std::string damaged = good;
+    damaged[random(i % 4 == 0 ? 8 : header)] = static_cast<char>(random(256));
+    if (random(5) == 0) {
+      damaged.resize(random(damaged.size()));
+    }
+    folder.Write("model.safetensors", damaged);
+    const auto checkpoint = OpenCheckpoint(folder.path());
+    if (!checkpoint.ok()) {
+      ++refused;
+      EXPECT_FALSE(checkpoint.status().message().empty());
+      continue;
+    }
+    for (const TensorEntry& tensor : checkpoint->tensors) {
+      EXPECT_LE(tensor.offset + tensor.bytes, damaged.size());
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,95 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/digest.h"
+
+namespace strata {
+namespace {
+
+// Cos and sin of the definition, in long double.
+void ExpectTable(const std::vector<float>& tables, const std::vector<double>& frequencies,
+                 uint32_t context) {
+  const size_t half = frequencies.size();
+  ASSERT_EQ(tables.size(), 2 * half * context);
+  for (size_t position = 0; position < context; ++position) {
+    for (size_t i = 0; i < half; ++i) {
+      const long double angle = position * static_cast<long double>(frequencies[i]);
+      const float cos = tables[position * half + i];
+      const float sin = tables[context * half + position * half + i];
+      EXPECT_NEAR(cos, cosl(angle), 1e-7) << position << " " << i;
+      EXPECT_NEAR(sin, sinl(angle), 1e-7) << position << " " << i;
+    }
+  }
+}
+
+TEST(RotaryTables, FollowTheDefinition) {
+  RopeSpec rope;
+  rope.rotary_dim = 8;
+  rope.theta = 10000;
+  ExpectTable(MakeRotaryTables(rope, 300), {1, 0.1, 0.01, 0.001}, 300);
+}
+
+TEST(RotaryTables, AreEmptyForNoContext) {
+  RopeSpec rope;
+  rope.rotary_dim = 8;
+  EXPECT_TRUE(MakeRotaryTables(rope, 0).empty());
+}
+
+TEST(RotaryTables, ScaleAsLlama31Does) {
+  RopeSpec rope;
+  rope.rotary_dim = 32;
+  rope.theta = 500000;
+  rope.scaling = RopeScaling::kLlama3;
+  rope.factor = 8;
+  rope.low_freq_factor = 1;
+  rope.high_freq_factor = 4;
+  rope.original_context = 64;
+  std::vector<double> frequencies;
+  int kept = 0, divided = 0, between = 0;
+  for (int i = 0; i < 16; ++i) {
+    double f = std::pow(500000.0, -2.0 * i / 32);
+    const double wavelength = 2 * M_PI / f;
+    if (wavelength < 64.0 / 4) {
+      ++kept;
+    } else if (wavelength > 64.0) {
+      f /= 8;
+      ++divided;
+    } else {
+      const double s = (64 / wavelength - 1) / (4 - 1);
+      f = (1 - s) * f / 8 + s * f;
+      ++between;
+    }
+    frequencies.push_back(f);
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(divided, 0);
+  EXPECT_GT(between, 0);
+  ExpectTable(MakeRotaryTables(rope, 512), frequencies, 512);
+}
+
+TEST(RotaryTables, KeepAnglesExactFarOut) {
+  RopeSpec rope;
+  rope.rotary_dim = 2;
+  const std::vector<float> tables = MakeRotaryTables(rope, 200001);
+  EXPECT_EQ(tables[200000], static_cast<float>(cosl(200000)));
+  EXPECT_EQ(tables[200001 + 200000], static_cast<float>(sinl(200000)));
+}
+
+// A context is a prefix of a longer one, and the bits are the same everywhere.
+TEST(RotaryTables, HaveTheSameBitsEverywhere) {
+  RopeSpec rope;
+  rope.rotary_dim = 64;
+  rope.theta = 500000;
+  const std::vector<float> longer = MakeRotaryTables(rope, 512);
+  const std::vector<float> shorter = MakeRotaryTables(rope, 100);
+  EXPECT_TRUE(std::equal(shorter.begin(), shorter.begin() + 3200, longer.begin()));
+  Sha256 sha;
+  sha.Update(longer.data(), longer.size() * sizeof(float));
+  EXPECT_EQ(ToHex(sha.Finish()),
+            "d810073d58e10a748fc49f9c428ee0ff3b931be23b5f04afbc9e5af263a5ee4f");
+}
+
+}  // namespace
+}  // namespace strata
