@@ -1,0 +1,91 @@
+// Computes a model on a backend in one process, without coordinator or runner: any cut into
+// stages, any chunking, any mixture of sequences in a batch. Knows only the seam
+// (worker/backend/backend.h), so that it runs every backend.
+#ifndef STRATA_TESTS_WORKER_BACKEND_FORWARD_H_
+#define STRATA_TESTS_WORKER_BACKEND_FORWARD_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/model_spec.h"
+#include "worker/backend/backend.h"
+
+namespace strata::testing {
+
+struct ForwardOptions {
+  v1::KvDtype kv_dtype = v1::KV_DTYPE_F32;
+  // The first layer of each stage after the first; empty: one stage.
+  std::vector<uint32_t> cuts = {};
+  uint32_t context = 2048;
+  uint32_t kv_tokens = 4096;
+  uint32_t max_batch_tokens = 512;
+  uint32_t max_batch_items = 16;
+  bool keep_hidden = false;
+};
+
+// The layers after which a model of `layers` layers is cut into single layers.
+std::vector<uint32_t> CutEverywhere(uint32_t layers);
+
+// A row of a sequence as it left the model.
+struct RowResult {
+  std::vector<float> logits;               // [vocab]
+  std::vector<std::vector<float>> hidden;  // By layer, with keep_hidden: [hidden]
+  std::vector<float> embedded;             // With keep_hidden: what entered the first layer.
+};
+
+// All stages of a model, and sequences on them. Pages are handed out in a scattered order, and
+// used again after Release with what was left in them.
+class ForwardModel {
+ public:
+  static absl::StatusOr<std::unique_ptr<ForwardModel>> Load(Backend* backend,
+                                                            const ModelSpec& model,
+                                                            const TensorSource& weights,
+                                                            const ForwardOptions& options);
+
+  // An empty sequence.
+  uint32_t NewSequence();
+  void Release(uint32_t sequence);
+  // A copy of `sequence` as it is, sharing no page with it.
+  absl::StatusOr<uint32_t> Fork(uint32_t sequence);
+  uint32_t length(uint32_t sequence) const { return sequences_[sequence].length; }
+
+  struct Item {
+    uint32_t sequence = 0;
+    std::span<const uint32_t> ids;
+    bool logits = true;  // Else the rows have none.
+  };
+  // One step. The rows' results, in the batch's order.
+  absl::StatusOr<std::vector<RowResult>> Step(const std::vector<Item>& items);
+
+  // A new sequence's rows, computed `chunk` ids at a time (0: as many as a batch takes).
+  absl::StatusOr<std::vector<RowResult>> Run(std::span<const uint32_t> ids, uint32_t chunk = 0);
+
+  uint64_t MemoryBytes() const;
+  const std::vector<std::unique_ptr<Shard>>& shards() const { return shards_; }
+
+ private:
+  struct Sequence {
+    uint32_t length = 0;
+    std::vector<std::vector<PageId>> pages;  // By KV group.
+  };
+  absl::Status Grow(Sequence* sequence, uint32_t length);
+
+  ModelSpec model_;
+  ForwardOptions options_;
+  std::vector<float> rotary_;
+  std::vector<uint32_t> first_layers_;  // Of the stages.
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<Sequence> sequences_;
+  std::vector<std::vector<PageId>> free_;  // By KV group; taken from the back.
+};
+
+// The logits of all rows, one after another.
+std::vector<float> LogitsOf(const std::vector<RowResult>& rows);
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_WORKER_BACKEND_FORWARD_H_

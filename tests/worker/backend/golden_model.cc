@@ -1,0 +1,113 @@
+#include "tests/worker/backend/golden_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "nlohmann/json.hpp"
+#include "tests/golden.h"
+
+namespace strata::testing {
+namespace {
+
+std::string LowerDtype(const GoldenModel& model, const std::string& tensor) {
+  const auto view = model.weights.Find(tensor);
+  EXPECT_TRUE(view.ok()) << view.status();
+  switch (view.ok() ? view->dtype : Dtype::kF32) {
+    case Dtype::kBF16:
+      return "bf16";
+    case Dtype::kF16:
+      return "f16";
+    default:
+      return "f32";
+  }
+}
+
+}  // namespace
+
+void FileTensors::AddFile(const std::string& folder, const std::string& file) {
+  const std::string path = folder + "/" + file;
+  std::string& bytes = files_[path];
+  bytes = ReadFileOrFail(path);
+  uint64_t header = 0;
+  ASSERT_GE(bytes.size(), sizeof(header));
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  ASSERT_LE(header, bytes.size() - sizeof(header));
+  const uint64_t start = sizeof(header) + header;
+  auto entries = ParseSafetensorsHeader(std::string_view(bytes).substr(sizeof(header), header),
+                                        bytes.size() - start, start, path);
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  for (TensorEntry& entry : *entries) {
+    entry.file = path;
+    const std::string name = entry.name;
+    entries_[name] = std::move(entry);
+  }
+}
+
+absl::StatusOr<TensorView> FileTensors::Find(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) {
+    return absl::NotFoundError("no tensor " + std::string(name));
+  }
+  const TensorEntry& entry = found->second;
+  const std::string& bytes = files_.at(entry.file);
+  return TensorView{entry.dtype, entry.shape,
+                    reinterpret_cast<const uint8_t*>(bytes.data()) + entry.offset, entry.bytes};
+}
+
+std::vector<float> FileTensors::Floats(const std::string& name) const {
+  const auto view = Find(name);
+  if (!view.ok() || view->dtype != Dtype::kF32) {
+    ADD_FAILURE() << "no float32 tensor " << name;
+    return {};
+  }
+  std::vector<float> values(view->bytes / sizeof(float));
+  std::memcpy(values.data(), view->data, view->bytes);
+  return values;
+}
+
+std::vector<uint32_t> GoldenCase::AllIds() const {
+  std::vector<uint32_t> ids = prompt_ids;
+  ids.insert(ids.end(), greedy_ids.begin(), greedy_ids.end() - 1);
+  return ids;
+}
+
+std::vector<std::string> GoldenModelNames() {
+  return {"llama", "llama31", "llama2-mha-f32", "recall"};
+}
+
+GoldenModel LoadGoldenModel(const std::string& name) {
+  GoldenModel model;
+  model.name = name;
+  const std::string folder =
+      name == "recall" ? SourcePath("models/recall") : GoldenPath("models/" + name);
+  auto checkpoint = OpenCheckpoint(folder);
+  if (!checkpoint.ok()) {
+    ADD_FAILURE() << checkpoint.status();
+    return model;
+  }
+  model.spec = checkpoint->spec;
+  for (const std::string& file : checkpoint->weight_files) {
+    model.weights.AddFile(folder, file);
+  }
+  model.expected.AddFile(folder, "expected.safetensors");
+  const auto cases = nlohmann::json::parse(ReadFileOrFail(folder + "/cases.json"), nullptr, false);
+  EXPECT_TRUE(cases.is_array());
+  for (const auto& json : cases) {
+    GoldenCase one;
+    one.name = json.value("name", "");
+    one.prompt_ids = json.at("prompt_ids").get<std::vector<uint32_t>>();
+    one.greedy_ids = json.at("greedy_ids").get<std::vector<uint32_t>>();
+    if (model.expected.Has(one.name + ".logits")) {
+      model.cases.push_back(std::move(one));
+    }
+  }
+  EXPECT_FALSE(model.cases.empty());
+  const std::string& prefix = model.spec.tensor_prefix;
+  model.weights_dtype = LowerDtype(model, prefix + "model.layers.0.self_attn.q_proj.weight");
+  model.head_dtype = LowerDtype(
+      model, prefix + (model.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"));
+  return model;
+}
+
+}  // namespace strata::testing

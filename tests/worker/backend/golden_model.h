@@ -1,0 +1,55 @@
+// The models of tests/golden/models and models/recall, with what they must give.
+#ifndef STRATA_TESTS_WORKER_BACKEND_GOLDEN_MODEL_H_
+#define STRATA_TESTS_WORKER_BACKEND_GOLDEN_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/checkpoint.h"
+#include "worker/backend/backend.h"
+
+namespace strata::testing {
+
+// safetensors files, read whole.
+class FileTensors : public TensorSource {
+ public:
+  // Adds the tensors of one file; fails the test if it cannot be read.
+  void AddFile(const std::string& folder, const std::string& file);
+  absl::StatusOr<TensorView> Find(std::string_view name) const override;
+  // A float32 tensor's values; fails the test where there is none.
+  std::vector<float> Floats(const std::string& name) const;
+  bool Has(const std::string& name) const { return entries_.contains(name); }
+
+ private:
+  std::map<std::string, std::string> files_;
+  std::map<std::string, TensorEntry, std::less<>> entries_;
+};
+
+struct GoldenCase {
+  std::string name;
+  std::vector<uint32_t> prompt_ids;
+  std::vector<uint32_t> greedy_ids;
+  // prompt + greedy_ids but the last: what the expected logits are of.
+  std::vector<uint32_t> AllIds() const;
+};
+
+struct GoldenModel {
+  std::string name;
+  ModelSpec spec;
+  FileTensors weights;
+  FileTensors expected;
+  std::vector<GoldenCase> cases;
+  // "w=bf16,head=bf16": of the numerics class, as the first layer and the head are stored.
+  std::string weights_dtype;
+  std::string head_dtype;
+};
+
+// By the names of GoldenModelNames. Only cases whose logits are on file.
+std::vector<std::string> GoldenModelNames();
+GoldenModel LoadGoldenModel(const std::string& name);
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_WORKER_BACKEND_GOLDEN_MODEL_H_
