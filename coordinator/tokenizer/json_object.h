@@ -26,6 +26,18 @@ inline absl::Status TokenizerUnsupported(std::string_view what) {
                std::string(what) + " is not supported yet");
 }
 
+// Any JSON document; `what` says what it is in errors.
+inline absl::StatusOr<Json> ParseJsonText(std::string_view text, std::string_view what) {
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const Json::parse_error& error) {  // Its text quotes bytes, which may be no UTF-8.
+    return TokenizerInvalid(
+        absl::StrCat(std::string(what), " is no JSON in UTF-8 at byte ", error.byte));
+  } catch (const Json::exception& error) {
+    return TokenizerInvalid(absl::StrCat(std::string(what), " is no JSON: a number is too large"));
+  }
+}
+
 // An object and what it is called in errors. The value outlives it.
 class JsonObject {
  public:

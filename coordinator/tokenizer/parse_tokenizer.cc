@@ -47,19 +47,11 @@ absl::Status CheckShape(std::string_view json) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Json> ParseJson(std::string_view json) {
-  RETURN_IF_ERROR(CheckShape(json));
-  try {
-    return Json::parse(json.begin(), json.end());
-  } catch (const Json::exception& e) {
-    return TokenizerInvalid(absl::StrCat("tokenizer.json is no JSON: ", e.what()));
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json) {
-  ASSIGN_OR_RETURN(const Json document, ParseJson(json));
+  RETURN_IF_ERROR(CheckShape(json));
+  ASSIGN_OR_RETURN(const Json document, ParseJsonText(json, "tokenizer.json"));
   ASSIGN_OR_RETURN(const JsonObject file, JsonObject::Of(document, "tokenizer.json"));
   // "truncation" and "padding" are the training script's; callers here never want them.
   TokenizerStages stages;

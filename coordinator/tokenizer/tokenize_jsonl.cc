@@ -16,12 +16,7 @@ absl::Status Refused(std::string_view what) {
 }
 
 absl::StatusOr<Json> ParseLine(std::string_view line, std::initializer_list<const char*> fields) {
-  Json document;
-  try {
-    document = Json::parse(line.begin(), line.end());
-  } catch (const Json::exception& e) {
-    return Refused(absl::StrCat("no JSON: ", e.what()));
-  }
+  ASSIGN_OR_RETURN(Json document, ParseJsonText(line, "the line"));
   if (!document.is_object()) {
     return Refused("no object");
   }
@@ -63,9 +58,7 @@ absl::StatusOr<Json> Detokenize(const Tokenizer& tokenizer, std::string_view lin
 }
 
 std::string Line(const absl::StatusOr<Json>& answer) {
-  const Json document = answer.ok() ? *answer : Json{{"error", Describe(answer.status())}};
-  // An error may quote a part of the line that is no UTF-8.
-  return document.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  return (answer.ok() ? *answer : Json{{"error", Describe(answer.status())}}).dump();
 }
 
 }  // namespace

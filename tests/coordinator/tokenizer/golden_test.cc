@@ -1,4 +1,6 @@
 // Every line of the golden families that the tree has, and the bundled model's prompts.
+#include "tests/golden.h"
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,7 +9,6 @@
 #include "common/status.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "gtest/gtest.h"
-#include "tests/golden.h"
 
 namespace strata {
 namespace {

@@ -1,0 +1,175 @@
+// What a tokenizer.json may not be, and what is refused by name.
+#include <string>
+
+#include "common/status.h"
+#include "coordinator/tokenizer/tokenizer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/tokenizer/small_tokenizer.h"
+#include "tests/golden.h"
+
+namespace strata {
+namespace {
+
+using testing::Added;
+using ::testing::HasSubstr;
+using testing::SmallTokenizer;
+using Json = nlohmann::json;
+
+absl::Status StatusOfParsing(const Json& document) {
+  return ParseTokenizer(document.dump()).status();
+}
+
+void ExpectRefused(const Json& document, absl::StatusCode code, const std::string& saying) {
+  const absl::Status status = StatusOfParsing(document);
+  EXPECT_EQ(status.code(), code) << Describe(status);
+  EXPECT_THAT(Describe(status), HasSubstr(saying));
+}
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+
+TEST(ParseTokenizer, AcceptsTheSmallOne) {
+  EXPECT_TRUE(StatusOfParsing(SmallTokenizer()).ok())
+      << Describe(StatusOfParsing(SmallTokenizer()));
+}
+
+TEST(ParseTokenizer, RefusesByNameWhatIsNotSupported) {
+  const auto with = [](const char* stage, const Json& value) {
+    Json document = SmallTokenizer();
+    document[stage] = value;
+    return document;
+  };
+  ExpectRefused(with("normalizer", {{"type", "Precompiled"}}), kUnimplemented,
+                "normalizer \"Precompiled\" is not supported yet");
+  ExpectRefused(with("normalizer", {{"type", "Sequence"},
+                                    {"normalizers", {{{"type", "NFC"}}, {{"type", "Prepend"}}}}}),
+                kUnimplemented, "normalizer \"Prepend\"");
+  ExpectRefused(with("pre_tokenizer", {{"type", "Metaspace"}}), kUnimplemented,
+                "pre_tokenizer \"Metaspace\"");
+  ExpectRefused(with("post_processor", {{"type", "BertProcessing"}}), kUnimplemented,
+                "post_processor \"BertProcessing\"");
+  ExpectRefused(with("decoder", {{"type", "WordPiece"}}), kUnimplemented, "decoder \"WordPiece\"");
+  ExpectRefused(with("decoder", {{"type", "Sequence"},
+                                 {"decoders", {{{"type", "ByteLevel"}}, {{"type", "Fuse"}}}}}),
+                kUnimplemented, "decoder \"Fuse\"");
+  ExpectRefused(with("model", {{"type", "Unigram"}, {"vocab", Json::array()}}), kUnimplemented,
+                "model \"Unigram\"");
+  Json dropout = SmallTokenizer();
+  dropout["model"]["dropout"] = 0.1;
+  ExpectRefused(dropout, kUnimplemented, "dropout");
+}
+
+TEST(ParseTokenizer, RefusesHostileVocabularies) {
+  Json document = SmallTokenizer();
+  document["model"]["vocab"]["twice"] = 256;
+  ExpectRefused(document, kInvalid, "the same id 256");
+  document = SmallTokenizer();
+  document["model"]["vocab"]["far"] = 4000000000u;
+  ExpectRefused(document, kInvalid, "out of range");
+  for (const Json& id : {Json(-1), Json(1.5), Json("7"), Json(nullptr), Json(1e30)}) {
+    document["model"]["vocab"]["far"] = id;
+    ExpectRefused(document, kInvalid, "\"far\"");
+  }
+  document["model"]["vocab"] = Json::array({1, 2});
+  ExpectRefused(document, kInvalid, "vocab is not an object");
+}
+
+TEST(ParseTokenizer, RefusesHostileMerges) {
+  const auto with = [](const Json& merge) {
+    Json document = SmallTokenizer();
+    document["model"]["merges"].push_back(merge);
+    return document;
+  };
+  ExpectRefused(with({"a", "nowhere"}), kInvalid, "merge 3 joins \"nowhere\"");
+  ExpectRefused(with({"b", "b"}), kInvalid, "merge 3 makes \"bb\"");
+  ExpectRefused(with("a"), kInvalid, "merge 3 is not a pair");
+  ExpectRefused(with("a b c"), kInvalid, "merge 3 is not a pair");
+  ExpectRefused(with({"a", 1}), kInvalid, "merge 3 is not a pair");
+  ExpectRefused(with(Json::array({"a"})), kInvalid, "merge 3 is not a pair");
+  Json document = SmallTokenizer();
+  document["model"]["unk_token"] = "<unk>";
+  ExpectRefused(document, kInvalid, "unk_token");
+}
+
+TEST(ParseTokenizer, RefusesHostileAddedTokensAndTemplates) {
+  Json document = SmallTokenizer();
+  document["added_tokens"] = Json::array({Added("<a>", {{"id", 1u << 30}})});
+  ExpectRefused(document, kInvalid, "id is not in range");
+  document["added_tokens"] = Json::array({Added(std::string(5000, 'x'))});
+  ExpectRefused(document, kInvalid, "added_token_bytes=4096");
+  document["added_tokens"] = Json{{"content", 1}};
+  ExpectRefused(document, kInvalid, "added_tokens is not an array");
+  document["added_tokens"] = Json::array({Added("<a>", {{"lstrip", "yes"}})});
+  ExpectRefused(document, kInvalid, "lstrip is not true or false");
+  document = SmallTokenizer();
+  document["post_processor"] = {{"type", "TemplateProcessing"},
+                                {"single", {{{"SpecialToken", {{"id", "<s>"}}}}}},
+                                {"special_tokens", Json::object()}};
+  ExpectRefused(document, kInvalid, "special_tokens lacks");
+}
+
+TEST(ParseTokenizer, RefusesPatternsThatDoNotCompile) {
+  const auto with = [](const std::string& pattern) {
+    Json document = SmallTokenizer();
+    document["pre_tokenizer"] = {{"type", "Split"},
+                                 {"pattern", {{"Regex", pattern}}},
+                                 {"behavior", "Isolated"},
+                                 {"invert", false}};
+    return document;
+  };
+  EXPECT_TRUE(StatusOfParsing(with(R"(\p{L}+)")).ok());
+  ExpectRefused(with("(a"), kInvalid, "lacks a )");
+  ExpectRefused(with("[a"), kInvalid, "lacks a ]");
+  ExpectRefused(with("a)"), kInvalid, "a ) too many");
+  ExpectRefused(with("*"), kInvalid, "repeats nothing");
+  ExpectRefused(with(R"(\p{Klingon})"), kInvalid, "does not compile");
+  ExpectRefused(with(R"((?~a))"), kUnimplemented, "not supported yet");
+  ExpectRefused(with(R"(\g<x>)"), kUnimplemented, "not supported yet");
+  ExpectRefused(with(std::string(500, '(')), kInvalid, "nested too deeply");
+  Json behavior = with("a");
+  behavior["pre_tokenizer"]["behavior"] = "Sideways";
+  ExpectRefused(behavior, kInvalid, "behavior");
+}
+
+TEST(ParseTokenizer, RefusesWhatIsNoTokenizer) {
+  for (const std::string text : {"", "{", "[]", "null", "{}", "{\"model\":{}}", "\xff\xfe",
+                                 "{\"model\":3}", "{\"a\":\"\xff\"}"}) {
+    EXPECT_FALSE(ParseTokenizer(text).ok()) << text;
+  }
+  const absl::Status deep = ParseTokenizer(std::string(1 << 20, '[')).status();
+  EXPECT_THAT(Describe(deep), HasSubstr("nested too deeply"));
+  const absl::Status large = ParseTokenizer(std::string((100 << 20) + 1, ' ')).status();
+  EXPECT_EQ(ReasonOf(large), "TOKENIZER_TOO_LARGE");
+  EXPECT_EQ(ReasonOf(ParseTokenizer("[" + std::string(17'000'000, ',') + "]").status()),
+            "TOKENIZER_TOO_LARGE");
+}
+
+TEST(ParseTokenizer, NeverCrashesOnBrokenBytes) {
+  const std::string whole = SmallTokenizer().dump();
+  uint32_t state = 7;
+  const auto random = [&state](size_t below) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % below;
+  };
+  int accepted = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string text = whole;
+    for (size_t n = 1 + random(3); n > 0; --n) {
+      text[random(text.size())] = static_cast<char>(random(256));
+    }
+    if (i % 3 == 0) {
+      text.resize(random(text.size()));
+    }
+    if (const auto tokenizer = ParseTokenizer(text); tokenizer.ok()) {
+      ++accepted;
+      ASSERT_TRUE((*tokenizer)->Encode("abc abc \xC3\xA9", true).ok());
+    } else {
+      ASSERT_FALSE(Describe(tokenizer.status()).empty());
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+}  // namespace
+}  // namespace strata
