@@ -14,11 +14,12 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMostShown = 100;
+
 std::string Shorten(std::string_view text) {
-  constexpr size_t kMost = 100;
-  const bool cut = text.size() > kMost;
+  const bool cut = text.size() > kMostShown;
   if (cut) {
-    text = text.substr(0, kMost);
+    text = text.substr(0, kMostShown);
   }
   return absl::StrCat(absl::CHexEscape(absl::string_view(text.data(), text.size())),
                       cut ? "..." : "");
@@ -79,7 +80,13 @@ std::string QuotedValue(const json& value) {
   if (value.is_string()) {
     return Quoted(value.get_ref<const std::string&>());
   }
-  return Shorten(value.dump(-1, ' ', true, json::error_handler_t::replace));
+  // ASCII, and without control characters.
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > kMostShown) {
+    text.resize(kMostShown);
+    text += "...";
+  }
+  return text;
 }
 
 const json* FieldReader::Find(std::string_view name) const {

@@ -1,254 +1,306 @@
-#include <sqlite3.h>
-
-#include <functional>
-#include <random>
 #include <utility>
-#include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "common/mutex.h"
 #include "common/status.h"
+#include "coordinator/store/sqlite_database.h"
 #include "coordinator/store/state_store.h"
+#include "coordinator/store/store_errors.h"
 
 namespace strata {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kBusyTimeoutMs = 5000;
+constexpr uint64_t kSchemaVersion = 1;
+constexpr uint64_t kApplicationId = 0x53545241;  // "STRA", in SQLite's header.
 
+// All texts are stored as blobs: names compare byte by byte, and nothing is converted.
 constexpr char kSchema[] = R"(
-CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE models (name TEXT PRIMARY KEY, path TEXT NOT NULL, manifest BLOB NOT NULL,
-                     owned INTEGER NOT NULL);
-CREATE TABLE deployments (id INTEGER PRIMARY KEY, model TEXT NOT NULL, options BLOB NOT NULL,
-                          plan BLOB NOT NULL);
-CREATE TABLE nodes (name TEXT PRIMARY KEY, info BLOB NOT NULL, draining INTEGER NOT NULL);
-INSERT INTO settings VALUES ('term', '0'), ('next_deployment', '1');
-PRAGMA user_version = 1;
+  CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+  INSERT INTO counters VALUES ('term', 0), ('deployment', 0);
+  CREATE TABLE settings (key BLOB PRIMARY KEY, value BLOB NOT NULL) STRICT;
+  CREATE TABLE identity (cluster_id TEXT NOT NULL) STRICT;
+  INSERT INTO identity VALUES (lower(hex(randomblob(16))));
+  CREATE TABLE models (name BLOB PRIMARY KEY, path BLOB NOT NULL, manifest BLOB NOT NULL,
+                       digest BLOB NOT NULL, origin BLOB NOT NULL) STRICT;
+  CREATE TABLE deployments (id INTEGER PRIMARY KEY, model BLOB NOT NULL, options BLOB NOT NULL,
+                            plan BLOB NOT NULL, epoch INTEGER NOT NULL,
+                            desired_state BLOB NOT NULL) STRICT;
+  CREATE TABLE nodes (name BLOB PRIMARY KEY, info BLOB NOT NULL,
+                      draining INTEGER NOT NULL) STRICT;
 )";
-
-// A value for a statement's parameter.
-using Value = std::variant<int64_t, std::string>;
 
 class SqliteStore : public StateStore {
  public:
-  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
-  ~SqliteStore() override { sqlite3_close(db_); }
+  explicit SqliteStore(std::unique_ptr<SqliteDatabase> database) : database_(std::move(database)) {}
 
-  absl::Status Open() {
+  // Checks the file, and makes the tables in a new one.
+  absl::Status Prepare() {
     MutexLock lock(&mutex_);
-    if (sqlite3_open(path_.c_str(), &db_) != SQLITE_OK) {
-      return Broken();
+    RETURN_IF_ERROR(CheckIntegrity());
+    RETURN_IF_ERROR(database_->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
+    // One process at a time sees an empty file, so one makes the tables.
+    RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
+    absl::Status made = MakeTables();
+    if (made.ok()) {
+      made = database_->Execute("COMMIT");
     }
-    sqlite3_busy_timeout(db_, 5000);
-    RETURN_IF_ERROR(Script("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
-    int version = 0;
-    RETURN_IF_ERROR(Query("PRAGMA user_version", {},
-                          [&](sqlite3_stmt* row) { version = sqlite3_column_int(row, 0); }));
-    if (version > kSchemaVersion) {
-      return Error(absl::StatusCode::kFailedPrecondition, "STORE_NEWER",
-                   path_ + " was written by a newer version of strata-coordinator (schema " +
-                       std::to_string(version) + ", this one knows " +
-                       std::to_string(kSchemaVersion) + ")")
-          .Hint("run that version, or choose another --data-dir");
+    if (!made.ok()) {
+      (void)database_->Execute("ROLLBACK");
     }
-    if (version == 0) {
-      RETURN_IF_ERROR(Script(std::string("BEGIN IMMEDIATE;") + kSchema + "COMMIT;"));
-      std::random_device device;
-      std::string id;
-      for (int i = 0; i < 16; ++i) {
-        id += "0123456789abcdef"[device() % 16];
-      }
-      RETURN_IF_ERROR(Query("INSERT INTO settings VALUES ('cluster_id', ?)", {id}));
-    }
-    return absl::OkStatus();
+    return made;
   }
 
-  absl::StatusOr<uint64_t> RaiseTerm() override {
-    MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const uint64_t before, Increment("term"));
-    return before + 1;
-  }
-
-  absl::StatusOr<uint64_t> NextDeploymentId() override {
-    MutexLock lock(&mutex_);
-    return Increment("next_deployment");
-  }
+  absl::StatusOr<uint64_t> RaiseTerm() override { return Count("term"); }
 
   absl::StatusOr<std::string> ClusterId() override {
     MutexLock lock(&mutex_);
-    std::string id;
-    RETURN_IF_ERROR(Query("SELECT value FROM settings WHERE name = 'cluster_id'", {},
-                          [&](sqlite3_stmt* row) { id = Text(row, 0); }));
-    return id;
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT cluster_id FROM identity"));
+    ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) {
+      return database_->Corrupt("the cluster id is missing");
+    }
+    return statement.Text(0);
   }
 
   absl::Status SaveModel(const StoredModel& model) override {
     MutexLock lock(&mutex_);
-    return Query("INSERT OR REPLACE INTO models VALUES (?, ?, ?, ?)",
-                 {model.name, model.path, model.manifest, int64_t{model.owned}});
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("INSERT OR REPLACE INTO models VALUES (?, ?, ?, ?, ?)"));
+    return statement.Bind(model.name)
+        .Bind(model.path)
+        .Bind(model.manifest)
+        .Bind(model.digest)
+        .Bind(model.origin)
+        .Run();
   }
 
-  absl::Status RemoveModel(const std::string& name) override {
+  absl::StatusOr<StoredModel> GetModel(std::string_view name) override {
     MutexLock lock(&mutex_);
-    return Query("DELETE FROM models WHERE name = ?", {name});
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT * FROM models WHERE name = ?"));
+    ASSIGN_OR_RETURN(const bool row, statement.Bind(name).Step());
+    if (!row) {
+      return NoSuchModel(name);
+    }
+    return ModelOf(statement);
   }
 
   absl::StatusOr<std::vector<StoredModel>> ListModels() override {
     MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT * FROM models ORDER BY name"));
     std::vector<StoredModel> models;
-    RETURN_IF_ERROR(Query(
-        "SELECT name, path, manifest, owned FROM models ORDER BY name", {}, [&](sqlite3_stmt* row) {
-          models.push_back(
-              {Text(row, 0), Text(row, 1), Text(row, 2), sqlite3_column_int(row, 3) != 0});
-        }));
-    return models;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool row, statement.Step());
+      if (!row) {
+        return models;
+      }
+      models.push_back(ModelOf(statement));
+    }
   }
+
+  absl::Status RemoveModel(std::string_view name) override {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("DELETE FROM models WHERE name = ?"));
+    RETURN_IF_ERROR(statement.Bind(name).Run());
+    return database_->Changes() == 0 ? NoSuchModel(name) : absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> NextDeploymentId() override { return Count("deployment"); }
 
   absl::Status SaveDeployment(const StoredDeployment& deployment) override {
     MutexLock lock(&mutex_);
-    return Query("INSERT OR REPLACE INTO deployments VALUES (?, ?, ?, ?)",
-                 {static_cast<int64_t>(deployment.id), deployment.model,
-                  deployment.options.SerializeAsString(), deployment.plan.SerializeAsString()});
+    ASSIGN_OR_RETURN(
+        SqliteStatement statement,
+        database_->Prepare("INSERT INTO deployments VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) "
+                           "DO UPDATE SET model = excluded.model, options = excluded.options, "
+                           "plan = excluded.plan, epoch = excluded.epoch, "
+                           "desired_state = excluded.desired_state "
+                           "WHERE excluded.epoch >= epoch"));
+    RETURN_IF_ERROR(statement.Bind(deployment.id)
+                        .Bind(deployment.model)
+                        .Bind(deployment.options.SerializeAsString())
+                        .Bind(deployment.plan.SerializeAsString())
+                        .Bind(deployment.plan.epoch())
+                        .Bind(deployment.desired_state)
+                        .Run());
+    return database_->Changes() == 0 ? WhyUnchanged(deployment.id, deployment.plan.epoch())
+                                     : absl::OkStatus();
   }
 
-  absl::Status UpdatePlan(uint64_t id, const v1::Plan& plan) override {
+  absl::Status UpdatePlan(uint64_t deployment, const v1::Plan& plan) override {
     MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(Query("UPDATE deployments SET plan = ? WHERE id = ?",
-                          {plan.SerializeAsString(), static_cast<int64_t>(id)}));
-    if (sqlite3_changes(db_) == 0) {
-      return Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT",
-                   "deployment " + std::to_string(id) + " is not in the store");
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status RemoveDeployment(uint64_t id) override {
-    MutexLock lock(&mutex_);
-    return Query("DELETE FROM deployments WHERE id = ?", {static_cast<int64_t>(id)});
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("UPDATE deployments SET plan = ?, epoch = ? "
+                                        "WHERE id = ? AND epoch <= ?"));
+    RETURN_IF_ERROR(statement.Bind(plan.SerializeAsString())
+                        .Bind(plan.epoch())
+                        .Bind(deployment)
+                        .Bind(plan.epoch())
+                        .Run());
+    return database_->Changes() == 0 ? WhyUnchanged(deployment, plan.epoch()) : absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() override {
     MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT id, model, options, plan, desired_state "
+                                        "FROM deployments ORDER BY id"));
     std::vector<StoredDeployment> deployments;
-    bool parsed = true;
-    RETURN_IF_ERROR(Query("SELECT id, model, options, plan FROM deployments ORDER BY id", {},
-                          [&](sqlite3_stmt* row) {
-                            StoredDeployment& d = deployments.emplace_back();
-                            d.id = static_cast<uint64_t>(sqlite3_column_int64(row, 0));
-                            d.model = Text(row, 1);
-                            parsed = parsed && d.options.ParseFromString(Text(row, 2)) &&
-                                     d.plan.ParseFromString(Text(row, 3));
-                          }));
-    if (!parsed) {
-      return Unreadable("a deployment");
+    while (true) {
+      ASSIGN_OR_RETURN(const bool row, statement.Step());
+      if (!row) {
+        return deployments;
+      }
+      StoredDeployment deployment;
+      deployment.id = statement.Integer(0);
+      deployment.model = statement.Text(1);
+      deployment.desired_state = statement.Text(4);
+      if (!deployment.options.ParseFromString(statement.Text(2)) ||
+          !deployment.plan.ParseFromString(statement.Text(3))) {
+        return database_->Corrupt(absl::StrCat("deployment ", deployment.id, " is unreadable"));
+      }
+      deployments.push_back(std::move(deployment));
     }
-    return deployments;
   }
 
-  absl::Status SaveNode(const std::string& name, const v1::NodeInfo& info, bool draining) override {
+  absl::Status RemoveDeployment(uint64_t deployment) override {
     MutexLock lock(&mutex_);
-    return Query("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)",
-                 {name, info.SerializeAsString(), int64_t{draining}});
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("DELETE FROM deployments WHERE id = ?"));
+    RETURN_IF_ERROR(statement.Bind(deployment).Run());
+    return database_->Changes() == 0 ? NoSuchDeployment(deployment) : absl::OkStatus();
   }
 
-  absl::Status RemoveNode(const std::string& name) override {
+  absl::Status SaveNode(std::string_view name, const v1::NodeInfo& info, bool draining) override {
     MutexLock lock(&mutex_);
-    return Query("DELETE FROM nodes WHERE name = ?", {name});
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)"));
+    return statement.Bind(name)
+        .Bind(info.SerializeAsString())
+        .Bind(uint64_t{draining ? 1u : 0u})
+        .Run();
   }
 
   absl::StatusOr<std::vector<StoredNode>> ListNodes() override {
     MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT name, info, draining FROM nodes ORDER BY name"));
     std::vector<StoredNode> nodes;
-    bool parsed = true;
-    RETURN_IF_ERROR(
-        Query("SELECT info, draining FROM nodes ORDER BY name", {}, [&](sqlite3_stmt* row) {
-          StoredNode& node = nodes.emplace_back();
-          parsed = parsed && node.info.ParseFromString(Text(row, 0));
-          node.draining = sqlite3_column_int(row, 1) != 0;
-        }));
-    if (!parsed) {
-      return Unreadable("a node");
+    while (true) {
+      ASSIGN_OR_RETURN(const bool row, statement.Step());
+      if (!row) {
+        return nodes;
+      }
+      StoredNode node;
+      node.name = statement.Text(0);
+      node.draining = statement.Integer(2) != 0;
+      if (!node.info.ParseFromString(statement.Text(1))) {
+        return database_->Corrupt("node '" + node.name + "' is unreadable");
+      }
+      nodes.push_back(std::move(node));
     }
-    return nodes;
+  }
+
+  absl::Status RemoveNode(std::string_view name) override {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("DELETE FROM nodes WHERE name = ?"));
+    RETURN_IF_ERROR(statement.Bind(name).Run());
+    return database_->Changes() == 0 ? NoSuchNode(name) : absl::OkStatus();
+  }
+
+  absl::Status SetSetting(std::string_view key, std::string_view value) override {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("INSERT OR REPLACE INTO settings VALUES (?, ?)"));
+    return statement.Bind(key).Bind(value).Run();
+  }
+
+  absl::StatusOr<std::optional<std::string>> GetSetting(std::string_view key) override {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT value FROM settings WHERE key = ?"));
+    ASSIGN_OR_RETURN(const bool row, statement.Bind(key).Step());
+    return row ? std::optional(statement.Text(0)) : std::nullopt;
   }
 
  private:
-  static std::string Text(sqlite3_stmt* row, int column) {
-    const auto* data = static_cast<const char*>(sqlite3_column_blob(row, column));
-    const auto bytes = static_cast<size_t>(sqlite3_column_bytes(row, column));
-    return data == nullptr ? "" : std::string(data, bytes);
-  }
-
-  absl::Status Unreadable(const std::string& what) const {
-    return Error(absl::StatusCode::kFailedPrecondition, "STORE_BROKEN",
-                 what + " in " + path_ + " cannot be read")
-        .Hint("restore the file from a backup, or choose another --data-dir");
-  }
-
-  absl::Status Broken() const STRATA_REQUIRES(mutex_) {
-    const int code = sqlite3_errcode(db_);
-    const std::string why = sqlite3_errmsg(db_);
-    if (code == SQLITE_FULL) {
-      return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
-                   "cannot write " + path_ + ": " + why)
-          .Hint("free some disk space");
+  absl::Status CheckIntegrity() STRATA_REQUIRES(mutex_) {
+    ASSIGN_OR_RETURN(SqliteStatement statement, database_->Prepare("PRAGMA quick_check(1)"));
+    ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row || statement.Text(0) != "ok") {
+      return database_->Corrupt(row ? statement.Text(0) : "it cannot be checked");
     }
-    return Error(absl::StatusCode::kFailedPrecondition, "STORE_BROKEN",
-                 "cannot use " + path_ + ": " + why)
-        .Hint(code == SQLITE_BUSY ? "another process holds it; stop that one"
-                                  : "restore it from a backup, or choose another --data-dir");
+    return absl::OkStatus();
   }
 
-  absl::Status Script(const std::string& sql) STRATA_REQUIRES(mutex_) {
-    return sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK ? absl::OkStatus()
-                                                                                  : Broken();
+  absl::Status MakeTables() STRATA_REQUIRES(mutex_) {
+    ASSIGN_OR_RETURN(const uint64_t version, database_->QueryInteger("PRAGMA user_version"));
+    ASSIGN_OR_RETURN(const uint64_t application, database_->QueryInteger("PRAGMA application_id"));
+    ASSIGN_OR_RETURN(const uint64_t tables,
+                     database_->QueryInteger("SELECT count(*) FROM sqlite_schema"));
+    if (tables == 0 && version == 0) {
+      return database_->Execute(absl::StrCat(kSchema, "PRAGMA user_version=", kSchemaVersion,
+                                             "; PRAGMA application_id=", kApplicationId));
+    }
+    if (application != kApplicationId) {
+      return Error(absl::StatusCode::kFailedPrecondition, "STORE_FOREIGN",
+                   database_->path() + " is a database of another program")
+          .Hint("use another --data-dir");
+    }
+    if (version > kSchemaVersion) {
+      return Error(absl::StatusCode::kFailedPrecondition, "STORE_NEWER",
+                   absl::StrCat("state store ", database_->path(), " has schema version ", version,
+                                ", written by a newer Strata; this one knows ", kSchemaVersion))
+          .Limit(absl::StrCat("schema_version=", kSchemaVersion))
+          .Hint("run the newer version, or use another --data-dir");
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status Query(const char* sql, const std::vector<Value>& values,
-                     const std::function<void(sqlite3_stmt*)>& on_row = nullptr)
-      STRATA_REQUIRES(mutex_) {
-    sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(db_, sql, -1, &statement, nullptr) != SQLITE_OK) {
-      return Broken();
+  // Raises a counter and returns it.
+  absl::StatusOr<uint64_t> Count(std::string_view name) {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare(absl::StrCat("UPDATE counters SET value = value + 1 "
+                                                     "WHERE name = '",
+                                                     std::string(name), "' RETURNING value")));
+    ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) {
+      return database_->Corrupt("a counter is missing");
     }
-    for (size_t i = 0; i < values.size(); ++i) {
-      const int at = static_cast<int>(i) + 1;
-      if (const auto* number = std::get_if<int64_t>(&values[i])) {
-        sqlite3_bind_int64(statement, at, *number);
-      } else {
-        const auto& text = std::get<std::string>(values[i]);
-        sqlite3_bind_text64(statement, at, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
-      }
-    }
-    int step = SQLITE_ROW;
-    while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
-      if (on_row) on_row(statement);
-    }
-    const absl::Status status = step == SQLITE_DONE ? absl::OkStatus() : Broken();
-    sqlite3_finalize(statement);
-    return status;
-  }
-
-  // The setting's value before it was raised by one.
-  absl::StatusOr<uint64_t> Increment(const std::string& name) STRATA_REQUIRES(mutex_) {
-    uint64_t value = 0;
-    RETURN_IF_ERROR(Query(
-        "UPDATE settings SET value = CAST(value AS INTEGER) + 1 WHERE name = ? "
-        "RETURNING CAST(value AS INTEGER) - 1",
-        {name},
-        [&](sqlite3_stmt* row) { value = static_cast<uint64_t>(sqlite3_column_int64(row, 0)); }));
+    const uint64_t value = statement.Integer(0);
+    // The change is committed when the statement has run to its end.
+    RETURN_IF_ERROR(statement.Run());
     return value;
   }
 
-  const std::string path_;
+  absl::Status WhyUnchanged(uint64_t deployment, uint64_t epoch) STRATA_REQUIRES(mutex_) {
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT epoch FROM deployments WHERE id = ?"));
+    ASSIGN_OR_RETURN(const bool row, statement.Bind(deployment).Step());
+    return row ? StaleEpoch(deployment, epoch, statement.Integer(0)) : NoSuchDeployment(deployment);
+  }
+
+  static StoredModel ModelOf(const SqliteStatement& row) {
+    return {row.Text(0), row.Text(1), row.Text(2), row.Text(3), row.Text(4)};
+  }
+
   Mutex mutex_;
-  sqlite3* db_ STRATA_GUARDED_BY(mutex_) = nullptr;
+  const std::unique_ptr<SqliteDatabase> database_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StateStore>> OpenSqliteStore(const std::string& path) {
-  auto store = std::make_unique<SqliteStore>(path);
-  RETURN_IF_ERROR(store->Open());
+  ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> database,
+                   SqliteDatabase::Open(path, kBusyTimeoutMs));
+  auto store = std::make_unique<SqliteStore>(std::move(database));
+  RETURN_IF_ERROR(store->Prepare());
   return store;
 }
 

@@ -1,11 +1,14 @@
-// What survives the coordinator: models, deployments with their plans and epochs, nodes, and the
-// term. Sessions are not stored.
+// What a coordinator must not forget: term, cluster id, registered models, deployments with their
+// plans and epochs, nodes, settings. Sessions are not stored. Implementations: SQLite in the data
+// directory, and memory for tests and the simulator.
 #ifndef STRATA_COORDINATOR_STORE_STATE_STORE_H_
 #define STRATA_COORDINATOR_STORE_STATE_STORE_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,56 +18,76 @@
 
 namespace strata {
 
+// A registered model.
 struct StoredModel {
-  std::string name;
-  std::string path;      // Of the checkpoint.
-  std::string manifest;  // As ModelManifest writes it.
-  bool owned = false;    // The files are the coordinator's own (pulled or uploaded).
+  std::string name;      // Unique.
+  std::string path;      // The checkpoint folder.
+  std::string manifest;  // JSON, as coordinator/registry writes it.
+  std::string digest;    // SHA-256 of the weights, hex.
+  // Where the files came from: "path" (the user's own, never deleted), "upload" or "pull".
+  std::string origin = "path";
 };
 
+// A model under a plan. The plan carries its epoch.
 struct StoredDeployment {
   uint64_t id = 0;
   std::string model;
   v1::LoadOptions options;
-  v1::Plan plan;  // With its newest epoch.
+  v1::Plan plan;
+  std::string desired_state = "loaded";
 };
 
+// A node that has been seen.
 struct StoredNode {
-  v1::NodeInfo info;  // As last registered.
+  std::string name;
+  v1::NodeInfo info;  // As it last registered.
   bool draining = false;
 };
 
-// Any thread. What was written is on disk when a call returns. Errors: FAILED_PRECONDITION
-// (STORE_BROKEN, STORE_NEWER) and RESOURCE_EXHAUSTED (DISK_FULL) name the file and what to do.
+// Any thread. A change is durable when its call has returned ok, and absent when it has failed.
+// Errors: NOT_FOUND and ALREADY_EXISTS name the thing; UNAVAILABLE (STORE_LOCKED, STORE_IO),
+// DATA_LOSS (STORE_CORRUPT) and RESOURCE_EXHAUSTED (STORE_FULL) name the file and what to do.
 class StateStore {
  public:
   virtual ~StateStore() = default;
 
-  // One more than ever before.
+  // Raises the coordinator's term by one and returns it; from 1. At every start.
   virtual absl::StatusOr<uint64_t> RaiseTerm() = 0;
-  // Made when the store was.
+  // 32 hexadecimal digits, drawn when the store was made.
   virtual absl::StatusOr<std::string> ClusterId() = 0;
 
+  // Adds the model, or replaces the one of that name.
   virtual absl::Status SaveModel(const StoredModel& model) = 0;
-  virtual absl::Status RemoveModel(const std::string& name) = 0;
-  virtual absl::StatusOr<std::vector<StoredModel>> ListModels() = 0;
+  virtual absl::StatusOr<StoredModel> GetModel(std::string_view name) = 0;
+  virtual absl::StatusOr<std::vector<StoredModel>> ListModels() = 0;  // By name.
+  virtual absl::Status RemoveModel(std::string_view name) = 0;
 
-  // Never given before.
+  // A number that was never given before; from 1.
   virtual absl::StatusOr<uint64_t> NextDeploymentId() = 0;
+  // Adds the deployment, or replaces the one of that id. FAILED_PRECONDITION (STALE_EPOCH) when
+  // the stored plan's epoch is newer.
   virtual absl::Status SaveDeployment(const StoredDeployment& deployment) = 0;
-  // NOT_FOUND when the deployment is not there (any more).
-  virtual absl::Status UpdatePlan(uint64_t id, const v1::Plan& plan) = 0;
-  virtual absl::Status RemoveDeployment(uint64_t id) = 0;
-  virtual absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() = 0;
+  // Replaces the plan. NOT_FOUND; STALE_EPOCH as above.
+  virtual absl::Status UpdatePlan(uint64_t deployment, const v1::Plan& plan) = 0;
+  virtual absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() = 0;  // By id.
+  virtual absl::Status RemoveDeployment(uint64_t deployment) = 0;
 
-  virtual absl::Status SaveNode(const std::string& name, const v1::NodeInfo& info,
-                                bool draining) = 0;
-  virtual absl::Status RemoveNode(const std::string& name) = 0;
-  virtual absl::StatusOr<std::vector<StoredNode>> ListNodes() = 0;
+  // Adds the node, or replaces the one of that name.
+  virtual absl::Status SaveNode(std::string_view name, const v1::NodeInfo& info, bool draining) = 0;
+  virtual absl::StatusOr<std::vector<StoredNode>> ListNodes() = 0;  // By name.
+  virtual absl::Status RemoveNode(std::string_view name) = 0;
+
+  // Small values by key.
+  virtual absl::Status SetSetting(std::string_view key, std::string_view value) = 0;
+  virtual absl::StatusOr<std::optional<std::string>> GetSetting(std::string_view key) = 0;
 };
 
-// A SQLite database at `path`; ":memory:" for one that goes with the object.
+// Opens or makes the SQLite database `path`; its folder exists. FAILED_PRECONDITION (STORE_NEWER)
+// when a newer version of Strata wrote it, STORE_LOCKED when another process holds it.
 absl::StatusOr<std::unique_ptr<StateStore>> OpenSqliteStore(const std::string& path);
+
+// Forgets everything with the object. `cluster_id` is what ClusterId gives.
+std::unique_ptr<StateStore> MakeMemoryStore(std::string cluster_id);
 
 }  // namespace strata
 

@@ -1,0 +1,87 @@
+// A registered checkpoint: what its files held when they were digested, and what the model is.
+#ifndef STRATA_COORDINATOR_REGISTRY_MANIFEST_H_
+#define STRATA_COORDINATOR_REGISTRY_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/checkpoint/file_reader.h"
+#include "common/model_spec.h"
+
+namespace strata {
+
+// A file of the folder, and its state when it was digested.
+struct ManifestFile {
+  std::string name;  // Plain.
+  FileIdentity identity;
+  std::string sha256;  // Lower-case hex, as all digests here.
+  bool operator==(const ManifestFile&) const = default;
+};
+
+// A tensor: a byte range of a file.
+struct ManifestTensor {
+  std::string name;  // As the checkpoint has it, prefix and all.
+  Dtype dtype = Dtype::kF32;
+  std::vector<uint64_t> shape;
+  std::string file;
+  uint64_t offset = 0;  // Of the first byte in the file.
+  uint64_t bytes = 0;
+  std::string sha256;  // Of the bytes.
+  bool operator==(const ManifestTensor&) const = default;
+};
+
+// Const once made; share it by shared_ptr<const ModelManifest>.
+struct ModelManifest {
+  std::string path;                     // The folder, absolute.
+  std::vector<ManifestFile> files;      // By name.
+  std::vector<ManifestTensor> tensors;  // By name; those that the model does not use too.
+  std::string weights_digest;           // WeightsDigest(tensors).
+  std::string config_json;
+  std::string generation_config_json;  // "" when absent.
+  bool has_tokenizer = false;          // Whether there is a tokenizer.json.
+  std::string chat_template;           // Source; "" when there is none.
+  std::string bos_token;               // As tokenizer_config.json has them; "" when absent.
+  std::string eos_token;
+  std::vector<std::string> notes;  // For people.
+  ModelSpec spec;                  // Of config_json and generation_config_json.
+
+  const ManifestFile* FindFile(std::string_view name) const;
+  const ManifestTensor* FindTensor(std::string_view name) const;
+};
+
+// SHA-256 over the tensors in the order of their names: for each a line
+//   NAME '\t' DTYPE '\t' dimensions joined by ',' '\t' SHA-256 '\n'
+// with backslash, tab and newline in names escaped.
+std::string WeightsDigest(const std::vector<ManifestTensor>& tensors);
+
+// One JSON document, and back. Reading validates, and parses the configuration again:
+// INVALID_ARGUMENT (INVALID_MANIFEST) says what is wrong.
+std::string ManifestToJson(const ModelManifest& manifest);
+absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view json);
+
+// The contents of a file of the folder, digested again. NOT_FOUND when the manifest has none of
+// that name; FAILED_PRECONDITION (MODEL_CHANGED) when it is not what was registered.
+absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std::string_view name);
+
+// What the planner wants to know of weights and KV, as stored.
+struct WeightAccount {
+  std::vector<uint64_t> layer_bytes;  // Of each layer.
+  uint64_t embed_bytes = 0;           // What the first stage holds besides layers.
+  uint64_t head_bytes = 0;            // Final norm and head (the embedding again when tied).
+  uint64_t total_bytes = 0;           // Of the tensors that the model uses, each once.
+  // Formats of the layers' matrices and of the head: "bf16"; mixed ones joined by '+', the one
+  // with most bytes first.
+  std::string layer_format;
+  std::string head_format;
+};
+WeightAccount AccountWeights(const ModelManifest& manifest);
+
+// Bytes of KV that one token needs over all layers and groups.
+uint64_t TotalKvBytesPerToken(const ModelSpec& spec, uint32_t element_bytes);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_REGISTRY_MANIFEST_H_

@@ -1,0 +1,181 @@
+// What SQLite adds: files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "common/status.h"
+#include "coordinator/store/state_store.h"
+#include "tests/common/checkpoint/made_checkpoint.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using testing::TempFolder;
+
+// Runs SQL on a database file as another program would.
+void RunSql(const std::string& path, const char* sql) {
+  sqlite3* handle = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &handle), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(handle, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql;
+  sqlite3_close(handle);
+}
+
+TEST(SqliteStore, RemembersAfterReopening) {
+  TempFolder folder;
+  std::string cluster_id;
+  {
+    auto store = *OpenSqliteStore(folder.File("state.db"));
+    cluster_id = *store->ClusterId();
+    EXPECT_EQ(*store->RaiseTerm(), 1);
+    EXPECT_EQ(*store->NextDeploymentId(), 1);
+    ASSERT_TRUE(store->SaveModel({"m", "/p", "{}", "d", "path"}).ok());
+    StoredDeployment deployment;
+    deployment.id = 1;
+    deployment.plan.set_epoch(9);
+    ASSERT_TRUE(store->SaveDeployment(deployment).ok());
+    ASSERT_TRUE(store->SaveNode("n", v1::NodeInfo(), true).ok());
+    ASSERT_TRUE(store->SetSetting("k", "v").ok());
+  }
+  auto store = *OpenSqliteStore(folder.File("state.db"));
+  EXPECT_EQ(*store->ClusterId(), cluster_id);
+  EXPECT_EQ(*store->RaiseTerm(), 2);
+  EXPECT_EQ(*store->NextDeploymentId(), 2);
+  EXPECT_EQ(store->GetModel("m")->path, "/p");
+  EXPECT_EQ((*store->ListDeployments())[0].plan.epoch(), 9);
+  EXPECT_TRUE((*store->ListNodes())[0].draining);
+  EXPECT_EQ(*store->GetSetting("k"), "v");
+}
+
+TEST(SqliteStore, DrawsAClusterIdPerStore) {
+  TempFolder folder;
+  EXPECT_NE(*(*OpenSqliteStore(folder.File("a.db")))->ClusterId(),
+            *(*OpenSqliteStore(folder.File("b.db")))->ClusterId());
+}
+
+TEST(SqliteStore, KeepsWhatWasReturnedBeforeAKill) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto store = OpenSqliteStore(path);
+    const bool saved = store.ok() && (*store)->RaiseTerm().ok() &&
+                       (*store)->SaveModel({"m", "/p", "{}", "d", "path"}).ok();
+    if (saved) {
+      kill(getpid(), SIGKILL);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  auto store = OpenSqliteStore(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ(*(*store)->RaiseTerm(), 2);
+  EXPECT_THAT(*(*store)->ListModels(), SizeIs(1));
+}
+
+TEST(SqliteStore, IsWholeWhenItsFilesAreTakenAtAnyMoment) {
+  TempFolder folder;
+  TempFolder copy;
+  auto store = *OpenSqliteStore(folder.File("state.db"));
+  for (uint64_t term = 1; term <= 5; ++term) {
+    EXPECT_EQ(*store->RaiseTerm(), term);
+    // As the disk has it when the machine stops: the log is not merged yet.
+    for (const char* name : {"state.db", "state.db-wal"}) {
+      std::filesystem::copy_file(folder.File(name), copy.File(name),
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+    auto copied = OpenSqliteStore(copy.File("state.db"));
+    ASSERT_TRUE(copied.ok()) << copied.status();
+    EXPECT_EQ(*(*copied)->RaiseTerm(), term + 1);
+  }
+}
+
+TEST(SqliteStore, RefusesANewerSchema) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  ASSERT_TRUE(OpenSqliteStore(path).ok());
+  RunSql(path, "PRAGMA user_version=1000");
+  const auto store = OpenSqliteStore(path);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(store.status()), "STORE_NEWER");
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr(path));
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr("1000"));
+}
+
+TEST(SqliteStore, RefusesAnotherProgramsDatabase) {
+  TempFolder folder;
+  const std::string path = folder.File("other.db");
+  RunSql(path, "CREATE TABLE t (x)");
+  EXPECT_EQ(ReasonOf(OpenSqliteStore(path).status()), "STORE_FOREIGN");
+}
+
+TEST(SqliteStore, NamesADamagedFileAndWhatToDo) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  folder.Write("state.db", std::string(8192, 'x'));
+  const auto garbage = OpenSqliteStore(path);
+  EXPECT_EQ(garbage.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ReasonOf(garbage.status()), "STORE_CORRUPT");
+  EXPECT_THAT(std::string(garbage.status().message()), HasSubstr(path));
+  EXPECT_FALSE(DetailOf(garbage.status()).hint().empty());
+
+  TempFolder other;
+  {
+    auto store = *OpenSqliteStore(other.File("state.db"));
+    ASSERT_TRUE(store->SaveModel({"m", "/p", std::string(100000, 'z'), "d", "path"}).ok());
+  }
+  std::string bytes = other.Read("state.db");
+  for (size_t i = 4096; i < bytes.size(); i += 512) {
+    bytes.replace(i, 16, 16, '\x5a');
+  }
+  other.Write("state.db", bytes);
+  const auto damaged = OpenSqliteStore(other.File("state.db"));
+  EXPECT_EQ(damaged.status().code(), absl::StatusCode::kDataLoss) << damaged.status();
+}
+
+TEST(SqliteStore, NamesAUnreadableRecord) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  {
+    auto store = *OpenSqliteStore(path);
+    ASSERT_TRUE(store->SaveNode("n", v1::NodeInfo(), false).ok());
+  }
+  RunSql(path, "UPDATE nodes SET info = x'ffffff'");
+  auto store = *OpenSqliteStore(path);
+  EXPECT_EQ(ReasonOf(store->ListNodes().status()), "STORE_CORRUPT");
+  EXPECT_THAT(std::string(store->ListNodes().status().message()), HasSubstr("'n'"));
+}
+
+TEST(SqliteStore, NamesAFolderThatIsNotThere) {
+  TempFolder folder;
+  const auto store = OpenSqliteStore(folder.File("none/state.db"));
+  EXPECT_EQ(ReasonOf(store.status()), "STORE_IO");
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr(folder.File("none/state.db")));
+}
+
+TEST(SqliteStore, SaysWhenAnotherProcessHoldsTheFile) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  auto store = *OpenSqliteStore(path);
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const auto term = store->RaiseTerm();
+  EXPECT_EQ(term.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(term.status()), "STORE_LOCKED");
+  EXPECT_THAT(std::string(term.status().message()), HasSubstr(path));
+  sqlite3_close(other);
+  EXPECT_EQ(*store->RaiseTerm(), 1);
+}
+
+}  // namespace
+}  // namespace strata
