@@ -1,0 +1,100 @@
+#include "coordinator/engine/kv_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+using Reports = google::protobuf::RepeatedPtrField<v1::StageKv>;
+
+void Report(Reports* reports, uint64_t free, uint64_t total) {
+  v1::StageKv* kv = reports->Add();
+  kv->set_stage(static_cast<uint32_t>(reports->size()) - 1);
+  kv->add_free_pages(free);
+  kv->add_total_pages(total);
+}
+
+KvLedger TwoStages() { return KvLedger({{"a", {10}}, {"b", {6}}}, {KvGroupSpec{}}); }
+
+TEST(KvLedger, CapacityIsTheLeastOfTheStagesAndNamesIt) {
+  const KvLedger ledger = TwoStages();
+  EXPECT_EQ(ledger.capacity_tokens(), 96u);
+  EXPECT_EQ(ledger.limiting_stage(), 1u);
+}
+
+TEST(KvLedger, GroupsThatAStageDoesNotUseLimitNothing) {
+  const KvLedger ledger({{"a", {10, 0}}, {"b", {0, 8}}}, {KvGroupSpec{}, KvGroupSpec{}});
+  EXPECT_EQ(ledger.capacity_tokens(), 128u);
+  EXPECT_TRUE(ledger.Fits(128));
+  EXPECT_FALSE(ledger.Fits(129));
+}
+
+TEST(KvLedger, ReservesOnEveryStageOrNowhere) {
+  KvLedger ledger = TwoStages();
+  const auto first = ledger.Reserve(65);  // 5 pages.
+  ASSERT_TRUE(first.has_value());
+  EXPECT_FALSE(ledger.Reserve(17).has_value()) << "stage b has one page left";
+  EXPECT_EQ(ledger.Snapshot()[0].free, 5u);
+  EXPECT_EQ(ledger.Snapshot()[1].free, 1u);
+  EXPECT_TRUE(ledger.Reserve(16).has_value());
+  ledger.Free(*first);
+  EXPECT_EQ(ledger.Snapshot()[1].free, 5u);
+}
+
+TEST(KvLedger, FencedPagesAreNeitherFreeNorLive) {
+  KvLedger ledger = TwoStages();
+  const auto claim = ledger.Reserve(32);
+  ledger.Fence(*claim);
+  EXPECT_EQ(ledger.Snapshot()[0].fenced, 2u);
+  EXPECT_EQ(ledger.Snapshot()[0].live, 0u);
+  EXPECT_FALSE(ledger.Fits(96)) << "fenced pages may not be promised";
+  ledger.Unfence(*claim);
+  EXPECT_EQ(ledger.Snapshot()[0].live, 2u);
+  ledger.Fence(*claim);
+  ledger.Free(*claim);
+  EXPECT_TRUE(ledger.Fits(96));
+}
+
+TEST(KvLedger, ComparesWhatStagesReport) {
+  KvLedger ledger = TwoStages();
+  ledger.SetHeld(1, 20, 20);
+  ledger.SetHeld(2, 1, 1);
+  Reports good;
+  Report(&good, 7, 10);
+  Report(&good, 3, 6);
+  EXPECT_TRUE(ledger.Compare(good).ok()) << ledger.Compare(good);
+
+  for (const uint64_t wrong : {2u, 4u}) {
+    Reports bad;
+    Report(&bad, 7, 10);
+    Report(&bad, wrong, 6);
+    const absl::Status status = ledger.Compare(bad);
+    EXPECT_EQ(ReasonOf(status), "KV_MISMATCH");
+    EXPECT_EQ(DetailOf(status).node(), "b");
+  }
+  Reports other_total;
+  Report(&other_total, 7, 10);
+  Report(&other_total, 3, 7);
+  EXPECT_FALSE(ledger.Compare(other_total).ok());
+}
+
+TEST(KvLedger, ARejectedItemLeavesARangeUntilItsReleaseIsCommitted) {
+  KvLedger ledger = TwoStages();
+  ledger.SetHeld(1, 16, 48);
+  for (const uint64_t free : {3u, 4u, 5u}) {
+    Reports reports;
+    Report(&reports, 9, 10);
+    Report(&reports, free, 6);
+    EXPECT_TRUE(ledger.Compare(reports).ok()) << free;
+  }
+  ledger.DropHeld(1);
+  Reports reports;
+  Report(&reports, 10, 10);
+  Report(&reports, 5, 6);
+  EXPECT_FALSE(ledger.Compare(reports).ok());
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,135 @@
+#include "coordinator/engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace strata {
+namespace {
+
+SchedulerSnapshot Snapshot(uint32_t stages, uint32_t in_flight) {
+  SchedulerSnapshot snapshot;
+  snapshot.stages = stages;
+  snapshot.steps_in_flight = in_flight;
+  snapshot.token_budget = 512;
+  snapshot.max_items = 64;
+  snapshot.max_logits_rows = 1000;
+  return snapshot;
+}
+
+void AddDecoding(SchedulerSnapshot* snapshot, uint32_t count, uint64_t first_id = 1) {
+  for (uint32_t i = 0; i < count; ++i) {
+    snapshot->ready.push_back({.id = first_id + i, .pending = 1, .decoding = true});
+  }
+  snapshot->decoding += count;
+}
+
+uint32_t Rows(const std::vector<ScheduledItem>& items) {
+  uint32_t rows = 0;
+  for (const ScheduledItem& item : items) {
+    rows += item.tokens;
+  }
+  return rows;
+}
+
+TEST(Scheduler, DecodeGoesBeforePrefill) {
+  SchedulerSnapshot snapshot = Snapshot(1, 0);
+  snapshot.ready.push_back({.id = 1, .pending = 40});
+  AddDecoding(&snapshot, 3, 2);
+  const auto items = ScheduleStep(snapshot);
+  ASSERT_EQ(items.size(), 4u);
+  EXPECT_EQ(items[0].id, 2u);
+  EXPECT_EQ(items[3].id, 1u);
+  EXPECT_EQ(items[3].tokens, 40u);
+}
+
+TEST(Scheduler, SessionsSpreadOverTheStages) {
+  for (uint32_t sessions = 1; sessions <= 13; ++sessions) {
+    for (uint32_t stages = 1; stages <= 5; ++stages) {
+      SchedulerSnapshot snapshot = Snapshot(stages, 0);
+      AddDecoding(&snapshot, sessions);
+      std::vector<size_t> sizes;
+      while (true) {
+        const auto items = ScheduleStep(snapshot);
+        if (items.empty()) {
+          break;
+        }
+        sizes.push_back(items.size());
+        snapshot.ready.erase(snapshot.ready.begin(),
+                             snapshot.ready.begin() + static_cast<int>(items.size()));
+        ++snapshot.steps_in_flight;
+      }
+      EXPECT_EQ(sizes.size(), std::min(sessions, stages)) << sessions << " over " << stages;
+      const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+      EXPECT_LE(*most - *least, 1u) << sessions << " over " << stages;
+      EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), size_t{0}), sessions);
+    }
+  }
+}
+
+TEST(Scheduler, BusyStagesWaitForAFullBatch) {
+  SchedulerSnapshot snapshot = Snapshot(2, 2);
+  AddDecoding(&snapshot, 1);
+  snapshot.decoding = 5;  // Four in flight.
+  EXPECT_TRUE(ScheduleStep(snapshot).empty());
+  AddDecoding(&snapshot, 2, 2);
+  snapshot.decoding = 6;
+  EXPECT_EQ(ScheduleStep(snapshot).size(), 3u);
+}
+
+TEST(Scheduler, LongestWaitingDecodesFirst) {
+  SchedulerSnapshot snapshot = Snapshot(2, 0);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    snapshot.ready.push_back({.id = id, .pending = 1, .decoding = true, .last_step = 10 - id});
+  }
+  snapshot.decoding = 4;
+  const auto items = ScheduleStep(snapshot);
+  ASSERT_EQ(items.size(), 2u);
+  EXPECT_EQ(items[0].id, 4u);
+  EXPECT_EQ(items[1].id, 3u);
+}
+
+TEST(Scheduler, KeepsTheBudgetAndCutsPrompts) {
+  SchedulerSnapshot snapshot = Snapshot(1, 0);
+  snapshot.token_budget = 100;
+  AddDecoding(&snapshot, 10);
+  snapshot.ready.push_back({.id = 50, .pending = 70});
+  snapshot.ready.push_back({.id = 51, .pending = 300});
+  const auto items = ScheduleStep(snapshot);
+  EXPECT_EQ(Rows(items), 100u);
+  ASSERT_EQ(items.size(), 12u);
+  EXPECT_EQ(items[10].tokens, 70u);
+  EXPECT_EQ(items[11].tokens, 20u);
+}
+
+TEST(Scheduler, KeepsTheItemLimit) {
+  SchedulerSnapshot snapshot = Snapshot(1, 0);
+  snapshot.max_items = 5;
+  AddDecoding(&snapshot, 4);
+  snapshot.ready.push_back({.id = 50, .pending = 7});
+  snapshot.ready.push_back({.id = 51, .pending = 7});
+  EXPECT_EQ(ScheduleStep(snapshot).size(), 5u);
+}
+
+TEST(Scheduler, APromptIsCutToFillThePipeline) {
+  SchedulerSnapshot snapshot = Snapshot(4, 0);
+  snapshot.ready.push_back({.id = 1, .pending = 480});
+  EXPECT_EQ(Rows(ScheduleStep(snapshot)), 120u);
+  snapshot.ready[0].pending = 100;
+  EXPECT_EQ(Rows(ScheduleStep(snapshot)), kMinPrefillRows);
+}
+
+TEST(Scheduler, RowsOfLogitsAreLimited) {
+  SchedulerSnapshot snapshot = Snapshot(1, 0);
+  snapshot.max_logits_rows = 10;
+  snapshot.ready.push_back({.id = 1, .pending = 40, .wants_logits = true});
+  snapshot.ready.push_back({.id = 2, .pending = 40, .wants_logits = true});
+  snapshot.ready.push_back({.id = 3, .pending = 20});
+  const auto items = ScheduleStep(snapshot);
+  ASSERT_EQ(items.size(), 2u);
+  EXPECT_EQ(items[0].tokens, 10u);
+  EXPECT_EQ(items[1].id, 3u);
+}
+
+}  // namespace
+}  // namespace strata
