@@ -1,0 +1,211 @@
+// strata-coordinator: see --help.
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "common/app/flags.h"
+#include "common/app/log.h"
+#include "common/app/signals.h"
+#include "common/clock.h"
+#include "common/platform/platform.h"
+#include "common/rpc/link_service.h"
+#include "common/rpc/transport.h"
+#include "common/status.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/registry/blob_store.h"
+#include "coordinator/service/admin_service.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/inference_service.h"
+#include "coordinator/service/membership_service.h"
+#include "coordinator/service/offline.h"
+#include "coordinator/store/state_store.h"
+
+namespace strata {
+namespace {
+
+constexpr char kAbout[] =
+    "The coordinator of a Strata cluster: knows the workers, places models on them,\n"
+    "and serves requests over gRPC and HTTP.";
+constexpr char kFooter[] =
+    "Offline: strata-coordinator tokenize|detokenize|template PATH [--help]\n"
+    "A flag beats its environment variable, which beats the file given with --config.";
+
+struct ServeFlags {
+  std::string listen = "127.0.0.1:7070";
+  std::string http_listen = "127.0.0.1:8080";
+  std::string data_dir;
+  TransportSecurity security;
+  nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds drain_timeout = std::chrono::seconds(30);
+  nanoseconds lease = std::chrono::seconds(5);
+  nanoseconds heartbeat = std::chrono::seconds(1);
+  uint64_t max_queued_requests = 256;
+  uint64_t max_batch_tokens = 512;
+  uint64_t max_batch_items = 256;
+  uint64_t default_context = 8192;
+  uint64_t max_links = 256;
+  uint64_t max_http_connections = 1024;
+  uint64_t max_upload = uint64_t{4} << 40;
+  nanoseconds http_timeout = std::chrono::seconds(30);
+  std::string log_level = "info";
+  std::string log_format = "text";
+};
+
+void Register(Flags* flags, ServeFlags* f) {
+  flags->Text("listen", &f->listen,
+              "Where workers and clients connect, HOST:PORT; port 0 picks one");
+  flags->Text("http-listen", &f->http_listen, "Where HTTP clients connect, HOST:PORT");
+  flags->Text("data-dir", &f->data_dir, "State, uploaded and pulled models");
+  flags->Text("tls-dir", &f->security.tls_dir, "Folder with ca.pem, cert.pem, key.pem: mutual TLS");
+  flags->Switch("insecure", &f->security.insecure,
+                "Allow plain text off loopback; anyone who can connect can use the cluster");
+  flags->Duration("step-timeout", &f->step_timeout,
+                  "Longest wait for a step's result before the pipeline is fenced");
+  flags->Duration("drain-timeout", &f->drain_timeout,
+                  "Longest wait for requests in flight at SIGTERM");
+  flags->Duration("lease", &f->lease, "A worker without heartbeats for this long is lost");
+  flags->Duration("heartbeat", &f->heartbeat, "How often workers send heartbeats");
+  flags->Number("max-queued-requests", &f->max_queued_requests,
+                "Requests that may wait for KV memory, for each model");
+  flags->Number("max-batch-tokens", &f->max_batch_tokens, "Most rows of one step");
+  flags->Number("max-batch-items", &f->max_batch_items, "Most sequences of one step");
+  flags->Number("default-context", &f->default_context,
+                "Most context that `model load` gives without --context, in tokens");
+  flags->Number("max-links", &f->max_links, "Most result links at the same time");
+  flags->Number("max-http-connections", &f->max_http_connections, "Most HTTP connections");
+  flags->Duration("http-timeout", &f->http_timeout,
+                  "An HTTP connection that is idle for this long is closed");
+  flags->Size("max-upload", &f->max_upload, "Most bytes of one `model add --upload`");
+  flags->Choice("log-level", &f->log_level, {"trace", "debug", "info", "warn", "error", "off"},
+                "Least severe lines that are logged");
+  flags->Choice("log-format", &f->log_format, {"text", "json"}, "Format of log lines");
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "strata-coordinator: %s\n", Describe(status).c_str());
+  return 1;
+}
+
+CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
+  CoordinatorOptions options;
+  options.cluster.lease = f.lease;
+  options.cluster.heartbeat = f.heartbeat;
+  options.deployment.step_timeout = f.step_timeout;
+  options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
+  options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
+  options.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
+  options.max_model_context = f.default_context;
+  options.insecure_off_loopback = off_loopback && f.security.insecure;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const ServeFlags& f,
+                                                      Coordinator* coordinator) {
+  HttpOptions options;
+  options.max_connections = f.max_http_connections;
+  options.timeout = f.http_timeout;
+  return HttpServer::Start(f.http_listen, options, [coordinator](const HttpRequest& request) {
+    if (request.method != "GET" && request.method != "HEAD") {
+      return HttpResponse{405, "application/json", R"({"error":"only GET is served here"})"};
+    }
+    if (request.path == "/livez") {
+      return HttpResponse{200, "application/json", R"({"status":"alive"})"};
+    }
+    if (request.path == "/health") {
+      return coordinator->Healthy()
+                 ? HttpResponse{200, "application/json", R"({"status":"ok"})"}
+                 : HttpResponse{503, "application/json",
+                                R"({"status":"no model is ready; see `strata status`"})"};
+    }
+    return HttpResponse{404, "application/json", R"({"error":"there is no such route"})"};
+  });
+}
+
+absl::Status Serve(const ServeFlags& f) {
+  ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
+  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(f.security));
+  RETURN_IF_ERROR(transport.CheckAddress(f.listen, "--listen"));
+  RETURN_IF_ERROR(transport.CheckAddress(f.http_listen, "--http-listen"));
+  const bool off_loopback = !Transport::Make({}).value().CheckAddress(f.listen, "").ok();
+  const std::string models_dir = f.data_dir + "/models";
+  std::error_code error;
+  std::filesystem::create_directories(models_dir, error);
+
+  ASSIGN_OR_RETURN(const auto store, OpenSqliteStore(f.data_dir + "/state.db"));
+  ASSIGN_OR_RETURN(const uint64_t term, store->RaiseTerm());
+  ASSIGN_OR_RETURN(const std::string cluster_id, store->ClusterId());
+  BlobStore blobs;
+  Models models(store.get(), &blobs);
+  RETURN_IF_ERROR(models.Restore());
+
+  const SystemClock clock;
+  Coordinator coordinator(OptionsOf(f, off_loopback), &transport, &clock, store.get(), &models,
+                          term, cluster_id);
+  MembershipServiceImpl membership(&coordinator, &blobs, &transport);
+  LinkServiceOptions link_options;
+  link_options.results = true;
+  link_options.max_links = static_cast<uint32_t>(f.max_links);
+  LinkService links(&coordinator, link_options);
+  InferenceServiceImpl inference(&coordinator);
+  RETURN_IF_ERROR(coordinator.Start());
+  ASSIGN_OR_RETURN(const auto http, StartHttp(f, &coordinator));
+  AdminOptions admin_options;
+  admin_options.http_address = http->address();
+  admin_options.models_dir = models_dir;
+  const char* endpoint = std::getenv("HF_ENDPOINT");
+  const char* token = std::getenv("HF_TOKEN");
+  admin_options.hub_endpoint = endpoint != nullptr ? endpoint : "";
+  admin_options.hub_token = token != nullptr ? token : "";
+  admin_options.max_upload_bytes = f.max_upload;
+  AdminServiceImpl admin(&coordinator, admin_options);
+  ASSIGN_OR_RETURN(
+      const auto server,
+      RpcServer::Start(transport, f.listen, {&membership, links.service(), &inference, &admin}));
+  std::fprintf(stderr, "listening on %s\nhttp listening on %s\n", server->address().c_str(),
+               http->address().c_str());
+  if (f.security.insecure && off_loopback) {
+    spdlog::warn("--insecure: traffic is neither encrypted nor authenticated");
+  }
+  while (!WaitForStopSignal(std::chrono::seconds(3600))) {
+  }
+  spdlog::info("stopping: up to {:.0f} s for requests in flight", ToMs(f.drain_timeout) / 1e3);
+  server->SetServing(false);
+  coordinator.Shutdown(f.drain_timeout);
+  admin.Shutdown();
+  membership.Shutdown();
+  links.Shutdown();
+  server->Shutdown(std::chrono::milliseconds(500));
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  if (argc > 1) {
+    const std::string_view command = argv[1];
+    if (command == "tokenize" || command == "detokenize" || command == "template") {
+      return OfflineMain(argc - 1, argv + 1);
+    }
+  }
+  BlockStopSignals();
+  SilenceGrpcLogs();
+  ServeFlags f;
+  f.data_dir = DefaultDataDir(
+      "coordinator", +[](const char* name) -> const char* { return std::getenv(name); });
+  Flags flags("strata-coordinator", "STRATA_COORDINATOR_", kAbout, kFooter);
+  Register(&flags, &f);
+  if (const auto exit = flags.Parse(argc, argv, [](const char* n) { return std::getenv(n); })) {
+    return *exit;
+  }
+  if (absl::Status status = SetUpLogging(f.log_level, f.log_format); !status.ok()) {
+    return Fail(status);
+  }
+  const absl::Status status = Serve(f);
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace
+}  // namespace strata
+
+int main(int argc, char** argv) { return strata::Main(argc, argv); }

@@ -1,0 +1,281 @@
+#include "coordinator/service/admin_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/rpc/status.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+// How often a waiting client hears of progress.
+constexpr std::chrono::milliseconds kReportEvery{100};
+
+template <typename T>
+grpc::Status Answer(absl::StatusOr<T> result, T* response) {
+  if (result.ok()) {
+    *response = *std::move(result);
+  }
+  return ToGrpc(result.status());
+}
+
+// Passes progress on, not more often than people can read.
+class Throttle {
+ public:
+  bool Due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < kReportEvery) return false;
+    last_ = now;
+    return true;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_{};
+};
+
+// A file name without folders, as uploads may have.
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name.size() <= 255 && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+         });
+}
+
+}  // namespace
+
+grpc::Status AdminServiceImpl::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                                         v1::GetStatusResponse* response) {
+  *response = coordinator_->GetStatus();
+  response->set_http_address(options_.http_address);
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminServiceImpl::ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
+                                         v1::ListNodesResponse* response) {
+  for (v1::Node& node : coordinator_->ListNodes()) {
+    *response->add_nodes() = std::move(node);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminServiceImpl::GetNode(grpc::ServerContext*, const v1::GetNodeRequest* request,
+                                       v1::Node* response) {
+  return Answer(coordinator_->GetNode(request->name()), response);
+}
+
+grpc::Status AdminServiceImpl::DrainNode(grpc::ServerContext*, const v1::DrainNodeRequest* request,
+                                         v1::Node* response) {
+  return Answer(coordinator_->SetDraining(request->name(), true), response);
+}
+
+grpc::Status AdminServiceImpl::ResumeNode(grpc::ServerContext*,
+                                          const v1::ResumeNodeRequest* request,
+                                          v1::Node* response) {
+  return Answer(coordinator_->SetDraining(request->name(), false), response);
+}
+
+grpc::Status AdminServiceImpl::RemoveNode(grpc::ServerContext*,
+                                          const v1::RemoveNodeRequest* request,
+                                          v1::RemoveNodeResponse*) {
+  return ToGrpc(coordinator_->RemoveNode(request->name(), request->force()));
+}
+
+absl::Status AdminServiceImpl::Register(grpc::ServerContext* context, const std::string& path,
+                                        const std::string& name, const std::string& origin,
+                                        const std::function<bool(const v1::ModelProgress&)>& send) {
+  Throttle throttle;
+  v1::ModelProgress progress;
+  progress.set_phase("digesting");
+  const auto model = coordinator_->models()->Add(path, name, origin,
+                                                 [&](uint64_t done_bytes, uint64_t total_bytes) {
+                                                   if (throttle.Due()) {
+                                                     progress.set_done_bytes(done_bytes);
+                                                     progress.set_total_bytes(total_bytes);
+                                                     send(progress);
+                                                   }
+                                                   return !stopping_ && !context->IsCancelled();
+                                                 });
+  RETURN_IF_ERROR(model.status());
+  progress.set_phase("done");
+  progress.set_done_bytes(progress.total_bytes());
+  ASSIGN_OR_RETURN(*progress.mutable_model(), coordinator_->GetModel((*model)->name));
+  send(progress);
+  spdlog::info("model {} is registered from {}", (*model)->name, path);
+  return absl::OkStatus();
+}
+
+grpc::Status AdminServiceImpl::AddModel(grpc::ServerContext* context,
+                                        const v1::AddModelRequest* request,
+                                        grpc::ServerWriter<v1::ModelProgress>* writer) {
+  return ToGrpc(Register(context, request->path(), request->name(), "path",
+                         [writer](const v1::ModelProgress& p) { return writer->Write(p); }));
+}
+
+grpc::Status AdminServiceImpl::UploadModel(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream) {
+  v1::UploadModelRequest message;
+  if (!stream->Read(&message) || !message.has_begin()) {
+    return ToGrpc(
+        Error(absl::StatusCode::kInvalidArgument, "BAD_UPLOAD", "an upload begins with its name"));
+  }
+  const std::string name = message.begin().name();
+  if (absl::Status status = CheckModelName(name); !status.ok()) {
+    return ToGrpc(status);
+  }
+  namespace fs = std::filesystem;
+  const fs::path final_path = fs::path(options_.models_dir) / name;
+  const fs::path partial = fs::path(options_.models_dir) / (name + ".uploading");
+  std::error_code error;
+  if (fs::exists(final_path)) {
+    return ToGrpc(
+        Error(absl::StatusCode::kAlreadyExists, "MODEL_EXISTS",
+              "there is a model '" + name + "' already")
+            .Hint("remove it with `strata model remove " + name + "`, or choose another --name"));
+  }
+  fs::remove_all(partial, error);
+  fs::create_directories(partial, error);
+  auto fail = [&](const absl::Status& status) {
+    fs::remove_all(partial, error);
+    return ToGrpc(status);
+  };
+  std::ofstream out;
+  uint64_t left = 0;
+  uint64_t total = 0;
+  bool done = false;
+  while (!done && stream->Read(&message)) {
+    switch (message.kind_case()) {
+      case v1::UploadModelRequest::kFile:
+        if (!IsPlainFileName(message.file().path()) || left != 0) {
+          return fail(Error(absl::StatusCode::kInvalidArgument, "BAD_FILE",
+                            "'" + message.file().path() + "' is no plain file name"));
+        }
+        left = message.file().bytes();
+        total += left;
+        if (total > options_.max_upload_bytes) {
+          return fail(Error(absl::StatusCode::kResourceExhausted, "TOO_LARGE",
+                            "the upload is larger than the limit")
+                          .Limit("upload_bytes=" + std::to_string(options_.max_upload_bytes)));
+        }
+        out.close();
+        out.open(partial / message.file().path(), std::ios::binary);
+        break;
+      case v1::UploadModelRequest::kData:
+        if (message.data().size() > left) {
+          return fail(Error(absl::StatusCode::kInvalidArgument, "BAD_FILE",
+                            "more bytes than were announced"));
+        }
+        left -= message.data().size();
+        out.write(message.data().data(), static_cast<std::streamsize>(message.data().size()));
+        if (!out) {
+          return fail(Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
+                            "cannot write to " + partial.string())
+                          .Hint("free some disk space on the coordinator"));
+        }
+        break;
+      case v1::UploadModelRequest::kDone:
+        done = true;
+        break;
+      default:
+        return fail(Error(absl::StatusCode::kInvalidArgument, "BAD_UPLOAD", "an empty message"));
+    }
+  }
+  out.close();
+  if (!done || left != 0) {
+    return fail(Error(absl::StatusCode::kAborted, "UPLOAD_BROKEN", "the upload broke off")
+                    .Hint("start it again"));
+  }
+  fs::rename(partial, final_path, error);
+  const absl::Status registered =
+      Register(context, final_path.string(), name, "upload",
+               [stream](const v1::ModelProgress& p) { return stream->Write(p); });
+  if (!registered.ok()) {
+    fs::remove_all(final_path, error);
+  }
+  return ToGrpc(registered);
+}
+
+grpc::Status AdminServiceImpl::ListModels(grpc::ServerContext*, const v1::ListModelsRequest*,
+                                          v1::ListModelsResponse* response) {
+  for (v1::Model& model : coordinator_->ListModels()) {
+    *response->add_models() = std::move(model);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminServiceImpl::GetModel(grpc::ServerContext*, const v1::GetModelRequest* request,
+                                        v1::Model* response) {
+  return Answer(coordinator_->GetModel(request->name()), response);
+}
+
+grpc::Status AdminServiceImpl::RemoveModel(grpc::ServerContext*,
+                                           const v1::RemoveModelRequest* request,
+                                           v1::RemoveModelResponse*) {
+  return ToGrpc(coordinator_->RemoveModel(request->name(), request->force()));
+}
+
+grpc::Status AdminServiceImpl::PlanModel(grpc::ServerContext*, const v1::PlanModelRequest* request,
+                                         v1::PlanModelResponse* response) {
+  return Answer(coordinator_->PlanModel(request->model(), request->options()),
+                response->mutable_plan());
+}
+
+grpc::Status AdminServiceImpl::LoadModel(grpc::ServerContext* context,
+                                         const v1::LoadModelRequest* request,
+                                         grpc::ServerWriter<v1::LoadModelProgress>* writer) {
+  const auto plan = coordinator_->LoadModel(request->model(), request->options());
+  if (!plan.ok()) {
+    return ToGrpc(plan.status());
+  }
+  v1::LoadModelProgress first;
+  *first.mutable_plan() = *plan;
+  writer->Write(first);
+  while (!request->detach() && !stopping_ && !context->IsCancelled()) {
+    const auto progress = coordinator_->LoadStatus(request->model());
+    if (!progress.ok()) {
+      return ToGrpc(progress.status());
+    }
+    if (!writer->Write(*progress) || progress->ready()) {
+      break;
+    }
+    std::this_thread::sleep_for(kReportEvery);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminServiceImpl::UnloadModel(grpc::ServerContext*,
+                                           const v1::UnloadModelRequest* request,
+                                           v1::UnloadModelResponse*) {
+  return ToGrpc(coordinator_->UnloadModel(request->model(), request->force()));
+}
+
+grpc::Status AdminServiceImpl::ResizeModel(grpc::ServerContext*,
+                                           const v1::ResizeModelRequest* request,
+                                           v1::ResizeModelResponse* response) {
+  return Answer(coordinator_->ResizeModel(request->model(), request->kv_tokens()),
+                response->mutable_plan());
+}
+
+grpc::Status AdminServiceImpl::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
+                                            v1::ListSessionsResponse* response) {
+  for (v1::Session& session : coordinator_->ListSessions()) {
+    *response->add_sessions() = std::move(session);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminServiceImpl::CancelSession(grpc::ServerContext*,
+                                             const v1::CancelSessionRequest* request,
+                                             v1::CancelSessionResponse*) {
+  return ToGrpc(coordinator_->CancelSession(request->request_id()));
+}
+
+}  // namespace strata

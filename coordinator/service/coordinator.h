@@ -1,0 +1,162 @@
+// The coordinator's process, less its gRPC surface: nodes, models and deployments on one event
+// loop. Services call it from their threads; every public call moves to the loop by itself.
+#ifndef STRATA_COORDINATOR_SERVICE_COORDINATOR_H_
+#define STRATA_COORDINATOR_SERVICE_COORDINATOR_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/rpc/link_service.h"
+#include "common/rpc/transport.h"
+#include "coordinator/cluster/cluster_state.h"
+#include "coordinator/service/deployment.h"
+#include "coordinator/service/event_loop.h"
+#include "coordinator/service/membership_service.h"
+#include "coordinator/service/models.h"
+#include "coordinator/store/state_store.h"
+
+namespace strata {
+
+struct CoordinatorOptions {
+  ClusterOptions cluster;
+  DeploymentOptions deployment;
+  uint32_t max_batch_tokens = 512;
+  uint64_t max_model_context = 8192;  // Default context of a load, at most.
+  bool insecure_off_loopback = false;
+};
+
+class Coordinator : public MembershipHandler, public LinkHandler, public DeploymentHost {
+ public:
+  // Nothing is owned; all outlive the coordinator.
+  Coordinator(CoordinatorOptions options, const Transport* transport, const Clock* clock,
+              StateStore* store, Models* models, uint64_t term, std::string cluster_id);
+  ~Coordinator() override;
+
+  // Loads again what the store says should be loaded, once its nodes are there.
+  absl::Status Start();
+  // Takes no new requests, waits up to `drain_timeout` for those in flight, ends everything.
+  void Shutdown(nanoseconds drain_timeout);
+
+  // For services; any thread.
+  v1::GetStatusResponse GetStatus();
+  std::vector<v1::Node> ListNodes();
+  absl::StatusOr<v1::Node> GetNode(const std::string& name);
+  absl::StatusOr<v1::Node> SetDraining(const std::string& name, bool draining);
+  absl::Status RemoveNode(const std::string& name, bool force);
+  std::vector<v1::Model> ListModels();
+  absl::StatusOr<v1::Model> GetModel(const std::string& name);
+  absl::Status RemoveModel(const std::string& name, bool force);
+  absl::StatusOr<v1::Plan> PlanModel(const std::string& name, const v1::LoadOptions& options);
+  // Places and begins to load; answers with the plan. LoadStatus says how it goes on.
+  absl::StatusOr<v1::Plan> LoadModel(const std::string& name, const v1::LoadOptions& options);
+  // Progress of the newest load; the error that ended it.
+  absl::StatusOr<v1::LoadModelProgress> LoadStatus(const std::string& name);
+  absl::Status UnloadModel(const std::string& name, bool force);
+  absl::StatusOr<v1::Plan> ResizeModel(const std::string& name, uint64_t kv_tokens);
+  std::vector<v1::Session> ListSessions();
+  absl::Status CancelSession(const std::string& request_id);
+
+  // Whether a request would be served.
+  bool Healthy() const { return healthy_; }
+
+  // Where requests go: the engine that serves `model` now. Runs `use` on the loop with it, or with
+  // why there is none.
+  struct Serving {
+    Engine* engine = nullptr;
+    std::string numerics_class;
+    uint64_t plan_epoch = 0;
+    absl::Status problem;  // Why engine is null.
+  };
+  // False when the coordinator is stopping.
+  bool WithEngine(const std::string& model, std::function<void(const Serving&)> use);
+  // Makes sure that the loop takes the engine's new wishes into account.
+  Models* models() { return models_; }
+  TimePoint Now() const override { return clock_->Now(); }
+
+  // MembershipHandler.
+  absl::Status MayJoin(const v1::NodeInfo& info) override;
+  absl::StatusOr<v1::Registered> Join(const v1::NodeInfo& info, const LinkSpeed& speed,
+                                      std::shared_ptr<NodeChannel> channel) override;
+  void OnMessage(const std::string& node, uint64_t incarnation, v1::WorkerMessage message) override;
+  void OnLeave(const std::string& node, uint64_t incarnation,
+               std::shared_ptr<NodeChannel> channel) override;
+
+  // LinkHandler: results of last stages.
+  Identity identity() const override { return {"", incarnation_}; }
+  absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen& open,
+                                                   const std::string& peer,
+                                                   std::shared_ptr<InboundLink> link) override;
+
+  // DeploymentHost.
+  bool SendToNode(const std::string& node, uint64_t incarnation,
+                  v1::CoordinatorMessage message) override;
+  void PostToLoop(std::function<void()> task) override { loop_.Post(std::move(task)); }
+  void RunBlocking(std::function<void()> task) override;
+  const Transport& transport() const override { return *transport_; }
+  std::string AddressOf(const std::string& node) const override;
+  uint64_t coordinator_incarnation() const override { return incarnation_; }
+  absl::Status Persist(uint64_t deployment, const v1::Plan& plan) override;
+  void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) override;
+  GenerationCounter* generations() override { return &generations_; }
+
+ private:
+  class ResultsSink;
+  struct Peer {
+    uint64_t incarnation = 0;
+    std::shared_ptr<NodeChannel> channel;
+  };
+
+  std::optional<TimePoint> Tick(TimePoint now);
+  void NodeLost(const std::string& node, const std::string& why);
+  void Reconcile();
+  void MeasurePeers(const std::string& node);
+  void Handle(const std::string& node, uint64_t incarnation, const v1::WorkerMessage& message);
+  Deployment* FindDeployment(uint64_t id) const;
+  Deployment* DeploymentOf(const std::string& model) const;
+  v1::Model Describe(const ModelRuntime& model) const;
+  std::vector<v1::Problem> Problems() const;
+  absl::StatusOr<v1::LoadOptions> Complete(const ModelRuntime& model,
+                                           v1::LoadOptions options) const;
+  absl::StatusOr<v1::Plan> MakePlanFor(const ModelRuntime& model, const v1::LoadOptions& options,
+                                       PlannerCluster* cluster);
+  absl::StatusOr<v1::Plan> Place(std::shared_ptr<const ModelRuntime> model,
+                                 const v1::LoadOptions& options, const v1::Plan& plan,
+                                 const RotaryBlob& rotary);
+  void Erase(Deployment* deployment, const absl::Status& why);
+
+  const CoordinatorOptions options_;
+  const Transport* const transport_;
+  const Clock* const clock_;
+  StateStore* const store_;
+  Models* const models_;
+  const uint64_t term_;
+  const std::string cluster_id_;
+  const uint64_t incarnation_;
+  const TimePoint started_;
+  GenerationCounter generations_;
+  std::atomic<bool> healthy_ = false;
+
+  // On the loop from here.
+  ClusterState cluster_;
+  std::map<std::string, Peer> peers_;
+  std::map<uint64_t, std::unique_ptr<Deployment>> deployments_;
+
+  // Threads of RunBlocking that have not ended yet.
+  Mutex blocking_mutex_;
+  CondVar blocking_done_;
+  int blocking_ STRATA_GUARDED_BY(blocking_mutex_) = 0;
+
+  EventLoop loop_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_COORDINATOR_H_

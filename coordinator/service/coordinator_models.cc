@@ -1,0 +1,341 @@
+// Placing, loading and unloading: the part of Coordinator that deals with deployments.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "coordinator/planner/planner.h"
+#include "coordinator/service/coordinator.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kDefaultSessions = 4;
+
+absl::Status Stopping() {
+  return Error(absl::StatusCode::kUnavailable, "STOPPING", "the coordinator is stopping");
+}
+
+// Whether two plans put the same layers on the same nodes with the same KV.
+bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
+  const auto& x = a.pipelines(0).stages();
+  const auto& y = b.pipelines(0).stages();
+  return a.numerics_class().name() == b.numerics_class().name() &&
+         std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                    [](const v1::PlanStage& s, const v1::PlanStage& t) {
+                      return s.ranks(0).node() == t.ranks(0).node() &&
+                             s.first_layer() == t.first_layer() &&
+                             s.last_layer() == t.last_layer() &&
+                             std::equal(s.kv_pages().begin(), s.kv_pages().end(),
+                                        t.kv_pages().begin(), t.kv_pages().end());
+                    });
+}
+
+}  // namespace
+
+absl::Status Coordinator::Start() {
+  ASSIGN_OR_RETURN(const auto nodes, store_->ListNodes());
+  for (const StoredNode& node : nodes) {
+    cluster_.Restore(node.info, node.draining);
+  }
+  ASSIGN_OR_RETURN(const auto deployments, store_->ListDeployments());
+  for (const StoredDeployment& stored : deployments) {
+    auto model = models_->Get(stored.model);
+    if (!model.ok()) {
+      spdlog::error("deployment {} of model {}: {}", stored.id, stored.model,
+                    strata::Describe(model.status()));
+      continue;
+    }
+    const auto rotary = models_->Rotary(**model, stored.options.context());
+    if (!rotary.ok()) {
+      spdlog::error("model {}: {}", stored.model, strata::Describe(rotary.status()));
+      continue;
+    }
+    deployments_[stored.id] = std::make_unique<Deployment>(
+        stored.id, *model, stored.plan, stored.options, *rotary, options_.deployment, this);
+    spdlog::info("model {} loads again once its workers are back", stored.model);
+  }
+  loop_.Start();
+  return absl::OkStatus();
+}
+
+Deployment* Coordinator::FindDeployment(uint64_t id) const {
+  const auto it = deployments_.find(id);
+  return it == deployments_.end() ? nullptr : it->second.get();
+}
+
+Deployment* Coordinator::DeploymentOf(const std::string& model) const {
+  for (const auto& [id, deployment] : deployments_) {
+    if (deployment->model()->name == model) {
+      return deployment.get();
+    }
+  }
+  return nullptr;
+}
+
+// Loads what waits for nodes that are all back.
+void Coordinator::Reconcile() {
+  for (auto& [id, deployment] : deployments_) {
+    if (deployment->state() != DeploymentState::kWaiting) {
+      continue;
+    }
+    std::map<std::string, uint64_t> incarnations;
+    bool all = true;
+    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
+      const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
+      all = all && node != nullptr && node->alive;
+      if (node != nullptr) {
+        incarnations[stage.ranks(0).node()] = node->info.incarnation();
+      }
+    }
+    if (all) {
+      deployment->Load(incarnations);
+    }
+  }
+}
+
+absl::StatusOr<v1::LoadOptions> Coordinator::Complete(const ModelRuntime& model,
+                                                      v1::LoadOptions options) const {
+  const uint32_t most = model.spec().context;
+  if (options.context() > most) {
+    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
+                 "a context of " + std::to_string(options.context()) + " tokens, but model '" +
+                     model.name + "' was made for " + std::to_string(most))
+        .Limit("context=" + std::to_string(most))
+        .Hint("choose a smaller --context");
+  }
+  if (options.quantize() == v1::QUANTIZE_INT8 || options.quantize() == v1::QUANTIZE_INT4) {
+    return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
+                 "--quantize int8 and int4 are not supported yet")
+        .Hint("load it as stored: --quantize none");
+  }
+  if (options.activations() == v1::ACTIVATIONS_INT8) {
+    return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
+                 "--activations int8 is not supported yet")
+        .Hint("use --activations f32");
+  }
+  if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
+    return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
+                 "--kv-dtype bf16 is not supported yet")
+        .Hint("use --kv-dtype f16 or f32");
+  }
+  if (options.goal() == v1::PLAN_GOAL_UNSPECIFIED) options.set_goal(v1::PLAN_GOAL_LATENCY);
+  if (options.context() == 0) {
+    options.set_context(
+        static_cast<uint32_t>(std::min<uint64_t>(most, options_.max_model_context)));
+  }
+  if (options.sessions() == 0) options.set_sessions(kDefaultSessions);
+  if (options.kv_tokens() == 0) {
+    options.set_kv_tokens(uint64_t{options.context()} * options.sessions());
+  }
+  options.set_quantize(v1::QUANTIZE_NONE);
+  options.set_activations(v1::ACTIVATIONS_F32);
+  if (options.kv_dtype() == v1::KV_DTYPE_UNSPECIFIED) options.set_kv_dtype(v1::KV_DTYPE_F16);
+  if (options.max_batch_tokens() == 0) options.set_max_batch_tokens(options_.max_batch_tokens);
+  return options;
+}
+
+// Takes the snapshot on the loop and plans here, so that planning holds nothing up.
+absl::StatusOr<v1::Plan> Coordinator::MakePlanFor(const ModelRuntime& model,
+                                                  const v1::LoadOptions& options,
+                                                  PlannerCluster* cluster) {
+  const auto snapshot = loop_.Call([&] {
+    const Deployment* old = DeploymentOf(model.name);
+    return cluster_.Snapshot(old != nullptr ? old->id() : 0);
+  });
+  if (!snapshot.has_value()) {
+    return Stopping();
+  }
+  *cluster = *snapshot;
+  if (cluster->nodes.empty()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES",
+                 "there is no live worker to place model '" + model.name + "' on")
+        .Hint("start one: strata-worker --coordinator HOST:PORT");
+  }
+  PlannerRequest request;
+  request.options = options;
+  return MakePlan(*cluster, model.ForPlanner(options), request);
+}
+
+absl::StatusOr<v1::Plan> Coordinator::PlanModel(const std::string& name,
+                                                const v1::LoadOptions& options) {
+  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
+  ASSIGN_OR_RETURN(const v1::LoadOptions complete, Complete(*model, options));
+  PlannerCluster cluster;
+  return MakePlanFor(*model, complete, &cluster);
+}
+
+absl::StatusOr<v1::Plan> Coordinator::LoadModel(const std::string& name,
+                                                const v1::LoadOptions& options) {
+  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
+  ASSIGN_OR_RETURN(const v1::LoadOptions complete, Complete(*model, options));
+  PlannerCluster cluster;
+  ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, complete, &cluster));
+  ASSIGN_OR_RETURN(const RotaryBlob rotary, models_->Rotary(*model, complete.context()));
+  auto placed = loop_.Call([&] { return Place(model, complete, plan, rotary); });
+  if (!placed.has_value()) {
+    return Stopping();
+  }
+  return *std::move(placed);
+}
+
+absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> model,
+                                            const v1::LoadOptions& options, const v1::Plan& plan,
+                                            const RotaryBlob& rotary) {
+  std::map<std::string, uint64_t> incarnations;
+  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+    const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
+    if (node == nullptr || !node->alive ||
+        node->info.incarnation() != stage.ranks(0).incarnation()) {
+      return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
+                   "node '" + stage.ranks(0).node() + "' left while the model was being placed")
+          .Hint("try again");
+    }
+    incarnations[stage.ranks(0).node()] = node->info.incarnation();
+  }
+  uint64_t epoch = 0;
+  if (Deployment* old = DeploymentOf(model->name)) {
+    const bool running =
+        old->state() == DeploymentState::kReady || old->state() == DeploymentState::kLoading;
+    if (running && SamePlacement(old->plan(), plan) &&
+        old->load_options().context() == options.context()) {
+      return old->plan();  // As it is already.
+    }
+    if (old->engine() != nullptr && old->engine()->live_sessions() > 0) {
+      return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
+                   "model '" + model->name + "' is loaded otherwise and has " +
+                       std::to_string(old->engine()->live_sessions()) + " requests in flight")
+          .Hint("wait for them, or `strata model unload " + model->name + " --force` first");
+    }
+    epoch = old->plan().epoch();
+    Erase(old, Error(absl::StatusCode::kUnavailable, "REPLACED",
+                     "model '" + model->name + "' is being placed anew"));
+  }
+  ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
+  v1::Plan placed = plan;
+  placed.set_epoch(epoch);
+  StoredDeployment stored;
+  stored.id = id;
+  stored.model = model->name;
+  stored.options = options;
+  stored.plan = placed;
+  RETURN_IF_ERROR(store_->SaveDeployment(stored));
+  auto& deployment = deployments_[id];
+  deployment = std::make_unique<Deployment>(id, std::move(model), placed, options, rotary,
+                                            options_.deployment, this);
+  deployment->Load(incarnations);
+  return deployment->plan();
+}
+
+absl::StatusOr<v1::LoadModelProgress> Coordinator::LoadStatus(const std::string& name) {
+  return loop_
+      .Call([&]() -> absl::StatusOr<v1::LoadModelProgress> {
+        const Deployment* deployment = DeploymentOf(name);
+        if (deployment == nullptr) {
+          return Error(absl::StatusCode::kAborted, "UNLOADED",
+                       "model '" + name + "' was unloaded meanwhile");
+        }
+        if (deployment->state() == DeploymentState::kFailed ||
+            deployment->state() == DeploymentState::kWaiting) {
+          return deployment->problem().ok() ? Error(absl::StatusCode::kUnavailable, "WAITING",
+                                                    "model '" + name + "' waits for its workers")
+                                            : deployment->problem();
+        }
+        v1::LoadModelProgress progress;
+        *progress.mutable_plan() = deployment->plan();
+        for (auto& worker : deployment->Progress()) {
+          *progress.add_workers() = std::move(worker);
+        }
+        progress.set_ready(deployment->state() == DeploymentState::kReady);
+        return progress;
+      })
+      .value_or(Stopping());
+}
+
+void Coordinator::Erase(Deployment* deployment, const absl::Status& why) {
+  deployment->Unload(why);
+  if (absl::Status status = store_->RemoveDeployment(deployment->id()); !status.ok()) {
+    spdlog::error("deployment {}: {}", deployment->id(), strata::Describe(status));
+  }
+  deployments_.erase(deployment->id());
+}
+
+absl::Status Coordinator::UnloadModel(const std::string& name, bool force) {
+  return loop_
+      .Call([&]() -> absl::Status {
+        Deployment* deployment = DeploymentOf(name);
+        if (deployment == nullptr) {
+          return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
+                       "model '" + name + "' is not loaded")
+              .Hint("see `strata model list`");
+        }
+        if (deployment->engine() != nullptr && deployment->engine()->live_sessions() > 0 &&
+            !force) {
+          return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
+                       "model '" + name + "' has " +
+                           std::to_string(deployment->engine()->live_sessions()) +
+                           " requests in flight")
+              .Hint("wait for them, cancel them with `strata session cancel ID`, or use --force");
+        }
+        Erase(deployment,
+              Error(absl::StatusCode::kCancelled, "UNLOADED", "model '" + name + "' was unloaded"));
+        return absl::OkStatus();
+      })
+      .value_or(Stopping());
+}
+
+absl::StatusOr<v1::Plan> Coordinator::ResizeModel(const std::string& name, uint64_t kv_tokens) {
+  auto options = loop_.Call([&]() -> absl::StatusOr<v1::LoadOptions> {
+    const Deployment* deployment = DeploymentOf(name);
+    if (deployment == nullptr) {
+      return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
+                   "model '" + name + "' is not loaded")
+          .Hint("load it with `strata model load " + name + " --kv-tokens N`");
+    }
+    v1::LoadOptions same = deployment->load_options();
+    same.clear_layers();
+    // Layers stay where they are: only the KV pool changes.
+    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
+      auto* pin = same.add_layers();
+      pin->set_node(stage.ranks(0).node());
+      pin->set_first_layer(stage.first_layer());
+      pin->set_last_layer(stage.last_layer());
+    }
+    return same;
+  });
+  if (!options.has_value()) {
+    return Stopping();
+  }
+  RETURN_IF_ERROR(options->status());
+  (*options)->set_kv_tokens(kv_tokens);
+  return LoadModel(name, **options);
+}
+
+absl::Status Coordinator::Persist(uint64_t deployment, const v1::Plan& plan) {
+  return store_->UpdatePlan(deployment, plan);
+}
+
+void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) {
+  cluster_.ClearPlacement(deployment);
+  const Deployment* owner = FindDeployment(deployment);
+  if (!placed || owner == nullptr) {
+    return;
+  }
+  const ModelRuntime& model = *owner->model();
+  const auto& stages = plan.pipelines(0).stages();
+  for (int i = 0; i < stages.size(); ++i) {
+    const v1::PlanStage& stage = stages[i];
+    NodeRecord::Placement placement;
+    placement.bytes = stage.weight_bytes() + stage.kv_bytes() +
+                      StageOverheadBytes(model.spec(), owner->load_options().max_batch_tokens(),
+                                         i + 1 == stages.size(), owner->load_options().context());
+    placement.what = model.name + " layers " + std::to_string(stage.first_layer()) + "-" +
+                     std::to_string(stage.last_layer());
+    placement.ready = ready;
+    cluster_.SetPlacement(stage.ranks(0).node(), deployment, std::move(placement));
+  }
+}
+
+}  // namespace strata

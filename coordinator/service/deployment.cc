@@ -1,0 +1,401 @@
+#include "coordinator/service/deployment.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+const char* PhaseName(v1::LoadProgress::Phase phase) {
+  switch (phase) {
+    case v1::LoadProgress::PHASE_FETCHING:
+      return "fetching";
+    case v1::LoadProgress::PHASE_PACKING:
+      return "packing";
+    case v1::LoadProgress::PHASE_READY:
+      return "ready";
+    case v1::LoadProgress::PHASE_FAILED:
+      return "failed";
+    default:
+      return "waiting";
+  }
+}
+
+}  // namespace
+
+const char* DeploymentStateName(DeploymentState state) {
+  switch (state) {
+    case DeploymentState::kLoading:
+      return "loading";
+    case DeploymentState::kReady:
+      return "ready";
+    case DeploymentState::kWaiting:
+      return "waiting";
+    case DeploymentState::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+Deployment::Deployment(uint64_t id, std::shared_ptr<const ModelRuntime> model, v1::Plan plan,
+                       v1::LoadOptions load_options, RotaryBlob rotary, DeploymentOptions options,
+                       DeploymentHost* host)
+    : id_(id),
+      model_(std::move(model)),
+      plan_(std::move(plan)),
+      load_options_(std::move(load_options)),
+      rotary_(std::move(rotary)),
+      options_(options),
+      host_(host) {}
+
+Deployment::~Deployment() {
+  *alive_ = false;
+  StopEngine(Error(absl::StatusCode::kUnavailable, "UNLOADED",
+                   "model '" + model_->name + "' was taken off its workers"));
+}
+
+const v1::PlanRank& Deployment::RankOf(int stage) const {
+  return plan_.pipelines(0).stages(stage).ranks(0);
+}
+
+bool Deployment::Uses(const std::string& node) const {
+  const auto& stages = plan_.pipelines(0).stages();
+  return std::any_of(stages.begin(), stages.end(),
+                     [&](const v1::PlanStage& stage) { return stage.ranks(0).node() == node; });
+}
+
+std::vector<v1::LoadModelProgress::Worker> Deployment::Progress() const {
+  std::vector<v1::LoadModelProgress::Worker> workers;
+  for (const v1::PlanStage& stage : plan_.pipelines(0).stages()) {
+    v1::LoadModelProgress::Worker& worker = workers.emplace_back();
+    worker.set_node(stage.ranks(0).node());
+    const auto it = progress_.find(worker.node());
+    const v1::LoadProgress progress =
+        it == progress_.end() ? v1::LoadProgress() : it->second.progress;
+    worker.set_phase(PhaseName(progress.phase()));
+    worker.set_done_bytes(progress.done_bytes());
+    worker.set_total_bytes(progress.total_bytes() != 0 ? progress.total_bytes()
+                                                       : stage.weight_bytes());
+    worker.set_fetched_bytes(progress.fetched_bytes());
+  }
+  return workers;
+}
+
+void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
+  StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING",
+                   "model '" + model_->name + "' is being loaded again")
+                 .Hint("send the request again in a moment"));
+  plan_.set_epoch(std::max(plan_.epoch(), fence_epoch_) + 1);
+  for (v1::PlanStage& stage : *plan_.mutable_pipelines(0)->mutable_stages()) {
+    v1::PlanRank* rank = stage.mutable_ranks(0);
+    const auto it = incarnations.find(rank->node());
+    rank->set_incarnation(it == incarnations.end() ? 0 : it->second);
+  }
+  progress_.clear();
+  problem_ = absl::OkStatus();
+  state_ = DeploymentState::kLoading;
+  if (absl::Status status = host_->Persist(id_, plan_); !status.ok()) {
+    Fail(DeploymentState::kFailed, status);
+    return;
+  }
+  host_->OnPlacement(id_, plan_, true, false);
+  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
+    v1::CoordinatorMessage message;
+    *message.mutable_load() = MakeLoad(i);
+    const v1::PlanRank& rank = RankOf(i);
+    if (!host_->SendToNode(rank.node(), rank.incarnation(), std::move(message))) {
+      OnNodeLost(rank.node());
+      return;
+    }
+  }
+  spdlog::info("model {} loads as deployment {} epoch {} on {} stages", model_->name, id_,
+               plan_.epoch(), plan_.pipelines(0).stages_size());
+}
+
+v1::Load Deployment::MakeLoad(int index) const {
+  const v1::PlanPipeline& pipeline = plan_.pipelines(0);
+  const v1::PlanStage& stage = pipeline.stages(index);
+  const bool last = index + 1 == pipeline.stages_size();
+  v1::Load load;
+  load.set_deployment(id_);
+  load.set_epoch(plan_.epoch());
+  load.set_model(model_->name);
+  load.set_config_json(model_->manifest->config_json);
+  load.set_weights_digest(model_->manifest->weights_digest);
+  load.set_stage(static_cast<uint32_t>(index));
+  load.set_stage_count(static_cast<uint32_t>(pipeline.stages_size()));
+  load.set_first_layer(stage.first_layer());
+  load.set_last_layer(stage.last_layer());
+  for (v1::TensorBlob& tensor :
+       model_->StageTensors(stage.first_layer(), stage.last_layer(), index == 0, last)) {
+    *load.add_tensors() = std::move(tensor);
+  }
+  load.set_rotary_sha256(rotary_.sha256);
+  load.set_rotary_bytes(rotary_.bytes);
+  load.set_context(load_options_.context());
+  *load.mutable_kv_pages() = stage.kv_pages();
+  load.set_kv_dtype(load_options_.kv_dtype());
+  load.set_quantize(load_options_.quantize());
+  load.set_activations(load_options_.activations());
+  load.set_wire_dtype(v1::WIRE_DTYPE_F32);
+  load.set_max_batch_tokens(load_options_.max_batch_tokens());
+  load.set_max_batch_items(options_.max_batch_items);
+  load.set_max_in_flight(static_cast<uint32_t>(pipeline.stages_size()) + 1);
+  load.set_numerics_class(plan_.numerics_class().name());
+  if (!last) {
+    const v1::PlanRank& next = RankOf(index + 1);
+    load.set_next_node(next.node());
+    load.set_next_incarnation(next.incarnation());
+    load.set_next_address(host_->AddressOf(next.node()));
+  } else {
+    load.set_next_incarnation(host_->coordinator_incarnation());
+  }
+  load.set_step_timeout_ms(static_cast<uint32_t>(ToMs(options_.step_timeout)));
+  return load;
+}
+
+void Deployment::Unload(const absl::Status& why) {
+  StopEngine(why);
+  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
+    v1::CoordinatorMessage message;
+    message.mutable_unload()->set_deployment(id_);
+    host_->SendToNode(RankOf(i).node(), RankOf(i).incarnation(), std::move(message));
+  }
+  host_->OnPlacement(id_, plan_, false, false);
+  state_ = DeploymentState::kWaiting;
+}
+
+void Deployment::StopEngine(const absl::Status& why) {
+  if (first_link_ != nullptr) {
+    // Closing may wait for a callback that waits for nothing of ours; still off the loop.
+    host_->RunBlocking([link = std::move(first_link_)] { link->Close(); });
+    first_link_ = nullptr;
+  }
+  unfenced_.clear();
+  if (engine_ != nullptr) {
+    engine_->Stop(why, host_->Now());
+    fence_epoch_ = std::max(fence_epoch_, engine_->epoch());
+    stopped_engine_ = std::move(engine_);
+  }
+}
+
+void Deployment::Fail(DeploymentState state, const absl::Status& why) {
+  spdlog::error("model {}: {}", model_->name, Describe(why));
+  StopEngine(why);
+  state_ = state;
+  problem_ = why;
+  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
+    v1::CoordinatorMessage message;
+    message.mutable_unload()->set_deployment(id_);
+    host_->SendToNode(RankOf(i).node(), RankOf(i).incarnation(), std::move(message));
+  }
+  host_->OnPlacement(id_, plan_, false, false);
+}
+
+void Deployment::OnNodeLost(const std::string& node) {
+  if (!Uses(node) || state_ == DeploymentState::kWaiting || state_ == DeploymentState::kFailed) {
+    return;
+  }
+  Fail(DeploymentState::kWaiting,
+       Error(absl::StatusCode::kUnavailable, "NODE_LOST",
+             "node '" + node + "', which holds layers of model '" + model_->name + "', is lost")
+           .Node(node)
+           .Hint("start its worker again, or place the model anew with `strata model load " +
+                 model_->name + "`; then send the request again"));
+}
+
+void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress& progress) {
+  if (state_ != DeploymentState::kLoading || progress.epoch() != plan_.epoch() || !Uses(node)) {
+    return;
+  }
+  WorkerProgress& worker = progress_[node];
+  worker.progress = progress;
+  if (progress.phase() == v1::LoadProgress::PHASE_FAILED) {
+    v1::ErrorDetail detail = progress.error();
+    detail.set_node(node);
+    Fail(DeploymentState::kFailed,
+         Annotate(StatusOf(detail), "node '" + node + "' cannot load its layers"));
+    return;
+  }
+  worker.ready = progress.phase() == v1::LoadProgress::PHASE_READY;
+  const auto& stages = plan_.pipelines(0).stages();
+  const bool all_ready = std::all_of(stages.begin(), stages.end(), [&](const auto& stage) {
+    const auto it = progress_.find(stage.ranks(0).node());
+    return it != progress_.end() && it->second.ready;
+  });
+  if (all_ready) {
+    StartEngine();
+  }
+}
+
+void Deployment::StartEngine() {
+  EngineConfig config;
+  config.deployment = id_;
+  config.epoch = plan_.epoch();
+  for (const v1::PlanStage& stage : plan_.pipelines(0).stages()) {
+    EngineStage& out = config.stages.emplace_back();
+    out.node = stage.ranks(0).node();
+    out.kv_pages.assign(stage.kv_pages().begin(), stage.kv_pages().end());
+    out.predicted_ms = stage.predicted_ms();
+  }
+  config.kv_groups = model_->spec().kv_groups;
+  config.vocab = model_->spec().vocab;
+  config.context = load_options_.context();
+  config.weights_digest = model_->manifest->weights_digest;
+  config.numerics_class = plan_.numerics_class().name();
+  config.max_batch_tokens = load_options_.max_batch_tokens();
+  config.max_batch_items = options_.max_batch_items;
+  config.max_queued_requests = options_.max_queued_requests;
+  config.step_timeout = options_.step_timeout;
+  engine_ = std::make_unique<Engine>(std::move(config), host_->generations(), this);
+  engine_->Start(host_->Now());
+}
+
+void Deployment::SendFence(uint64_t epoch) {
+  fence_epoch_ = epoch;
+  if (first_link_ != nullptr) {
+    host_->RunBlocking([link = std::move(first_link_)] { link->Close(); });
+    first_link_ = nullptr;
+  }
+  if (epoch != plan_.epoch()) {
+    plan_.set_epoch(epoch);
+    if (absl::Status status = host_->Persist(id_, plan_); !status.ok()) {
+      spdlog::error("deployment {}: cannot record epoch {}: {}", id_, epoch, Describe(status));
+    }
+  }
+  unfenced_.clear();
+  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
+    unfenced_.insert(RankOf(i).node());
+    v1::CoordinatorMessage message;
+    message.mutable_fence()->set_deployment(id_);
+    message.mutable_fence()->set_epoch(epoch);
+    host_->SendToNode(RankOf(i).node(), RankOf(i).incarnation(), std::move(message));
+  }
+  spdlog::info("model {}: fence of epoch {}", model_->name, epoch);
+}
+
+void Deployment::OnFenceAck(const std::string& node, const v1::FenceAck& ack) {
+  if (engine_ == nullptr || ack.epoch() != fence_epoch_) {
+    return;
+  }
+  if (ack.has_error()) {
+    engine_->OnLinkFault(ack.epoch(), StatusOf(ack.error()), host_->Now());
+    return;
+  }
+  if (unfenced_.erase(node) > 0 && unfenced_.empty()) {
+    OpenFirstLink(ack.epoch());
+  }
+}
+
+std::vector<std::string> Deployment::UnfencedNodes() const {
+  return {unfenced_.begin(), unfenced_.end()};
+}
+
+void Deployment::OpenFirstLink(uint64_t epoch) {
+  const v1::PlanRank& rank = RankOf(0);
+  LinkOptions options;
+  options.address = host_->AddressOf(rank.node());
+  options.open.set_from_incarnation(host_->coordinator_incarnation());
+  options.open.set_to_node(rank.node());
+  options.open.set_to_incarnation(rank.incarnation());
+  options.open.set_deployment(id_);
+  options.open.set_epoch(epoch);
+  options.open.set_to_stage(0);
+  options.open_timeout = std::chrono::duration_cast<milliseconds>(options_.step_timeout);
+  options.max_queued_frames = static_cast<uint32_t>(plan_.pipelines(0).stages_size()) + 2;
+  auto on_broken = [this, epoch, alive = alive_, host = host_](const absl::Status& status) {
+    host->PostToLoop([this, epoch, alive, status] {
+      if (*alive && engine_ != nullptr) {
+        engine_->OnLinkFault(epoch, status, host_->Now());
+      }
+    });
+  };
+  host_->RunBlocking([this, epoch, options, on_broken, alive = alive_, host = host_,
+                      transport = host_->transport()] {
+    auto link = LinkSender::Open(transport, options, on_broken);
+    const absl::Status status = link.status();
+    std::shared_ptr<LinkSender> opened = link.ok() ? *std::move(link) : nullptr;
+    host->PostToLoop([this, epoch, alive, status, opened, host] {
+      if (*alive) {
+        OnFirstLink(epoch, opened, status);
+      } else if (opened != nullptr) {
+        host->RunBlocking([opened] { opened->Close(); });
+      }
+    });
+  });
+}
+
+void Deployment::OnFirstLink(uint64_t epoch, std::shared_ptr<LinkSender> link,
+                             const absl::Status& status) {
+  if (engine_ == nullptr || epoch != fence_epoch_) {
+    if (link != nullptr) {
+      host_->RunBlocking([link] { link->Close(); });
+    }
+    return;
+  }
+  if (!status.ok()) {
+    engine_->OnLinkFault(epoch, status, host_->Now());
+    return;
+  }
+  first_link_ = std::move(link);
+  first_link_epoch_ = epoch;
+  if (state_ == DeploymentState::kLoading) {
+    state_ = DeploymentState::kReady;
+    host_->OnPlacement(id_, plan_, true, true);
+    spdlog::info("model {} is ready", model_->name);
+  }
+  engine_->OnFenced(epoch, host_->Now());
+}
+
+void Deployment::SendStep(StepMessage step) {
+  if (first_link_ != nullptr && first_link_epoch_ == step.header.epoch()) {
+    // A failure is reported by the link's callback.
+    first_link_->Send(std::move(step)).IgnoreError();
+  }
+}
+
+void Deployment::OnLinkFault(const std::string& node, const v1::LinkFault& fault) {
+  spdlog::warn("model {}: node {} reports a fault at step {} of epoch {}: {}", model_->name, node,
+               fault.step(), fault.epoch(), fault.error().message());
+  if (engine_ != nullptr) {
+    engine_->OnLinkFault(fault.epoch(), StatusOf(fault.error()), host_->Now());
+  }
+}
+
+bool Deployment::AcceptsResults(const v1::LinkOpen& open) const {
+  const int last = plan_.pipelines(0).stages_size() - 1;
+  return engine_ != nullptr && open.epoch() == fence_epoch_ &&
+         open.to_stage() == static_cast<uint32_t>(last + 1) &&
+         open.from_node() == RankOf(last).node() &&
+         open.from_incarnation() == RankOf(last).incarnation();
+}
+
+void Deployment::OnResultsClosed(uint64_t epoch, const absl::Status& status) {
+  if (engine_ != nullptr) {
+    engine_->OnLinkFault(epoch, status, host_->Now());
+  }
+}
+
+void Deployment::OnResult(ResultMessage result) {
+  if (engine_ != nullptr) {
+    engine_->OnResult(std::move(result), host_->Now());
+  }
+}
+
+std::optional<TimePoint> Deployment::NextWake() const {
+  return engine_ != nullptr ? engine_->NextWake() : std::nullopt;
+}
+
+void Deployment::Tick(TimePoint now) {
+  stopped_engine_ = nullptr;
+  if (engine_ != nullptr) {
+    engine_->Tick(now);
+  }
+}
+
+}  // namespace strata

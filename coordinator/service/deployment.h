@@ -1,0 +1,143 @@
+// A model under a plan: loads it on its workers, fences and links them, and runs the engine over
+// them. Lives on the event loop.
+#ifndef STRATA_COORDINATOR_SERVICE_DEPLOYMENT_H_
+#define STRATA_COORDINATOR_SERVICE_DEPLOYMENT_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/rpc/link.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/service/model_runtime.h"
+#include "strata/v1/admin.pb.h"
+#include "strata/v1/membership.pb.h"
+
+namespace strata {
+
+enum class DeploymentState {
+  kLoading,  // Workers fetch and pack.
+  kReady,    // The engine runs.
+  kWaiting,  // A worker is gone; loads again once it is back.
+  kFailed,   // Loading failed for another reason; `problem` says which.
+};
+const char* DeploymentStateName(DeploymentState state);
+
+// What a deployment needs of the process around it. All calls from the loop.
+class DeploymentHost {
+ public:
+  virtual ~DeploymentHost() = default;
+  // False when the node has no control stream now.
+  virtual bool SendToNode(const std::string& node, uint64_t incarnation,
+                          v1::CoordinatorMessage message) = 0;
+  // Runs `task` on the loop, later. Any thread.
+  virtual void PostToLoop(std::function<void()> task) = 0;
+  // Runs `task` on a thread of its own, for what blocks.
+  virtual void RunBlocking(std::function<void()> task) = 0;
+  virtual TimePoint Now() const = 0;
+  virtual const Transport& transport() const = 0;
+  // What the node advertises.
+  virtual std::string AddressOf(const std::string& node) const = 0;
+  virtual uint64_t coordinator_incarnation() const = 0;
+  // Persists epoch and plan. An error stops the deployment.
+  virtual absl::Status Persist(uint64_t deployment, const v1::Plan& plan) = 0;
+  // Its placements changed: for `node list` and the memory that other plans may use.
+  virtual void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) = 0;
+  virtual GenerationCounter* generations() = 0;
+};
+
+// Rotary tables in the blob store.
+struct RotaryBlob {
+  std::string sha256;
+  uint64_t bytes = 0;
+};
+
+struct DeploymentOptions {
+  nanoseconds step_timeout = std::chrono::seconds(10);
+  uint32_t max_queued_requests = 256;
+  uint32_t max_batch_items = 256;
+};
+
+class Deployment : public EngineHost {
+ public:
+  // `plan` names nodes by name; incarnations are filled in by Load. `options` are complete.
+  Deployment(uint64_t id, std::shared_ptr<const ModelRuntime> model, v1::Plan plan,
+             v1::LoadOptions load_options, RotaryBlob rotary, DeploymentOptions options,
+             DeploymentHost* host);
+  ~Deployment() override;
+
+  uint64_t id() const { return id_; }
+  const std::shared_ptr<const ModelRuntime>& model() const { return model_; }
+  const v1::Plan& plan() const { return plan_; }
+  const v1::LoadOptions& load_options() const { return load_options_; }
+  DeploymentState state() const { return state_; }
+  const absl::Status& problem() const { return problem_; }
+  Engine* engine() { return engine_.get(); }  // Null unless ready.
+  const Engine* engine() const { return engine_.get(); }
+  std::vector<v1::LoadModelProgress::Worker> Progress() const;
+  bool Uses(const std::string& node) const;
+
+  // Begins (again) on nodes whose incarnations are `incarnations`, by name; a new epoch.
+  void Load(const std::map<std::string, uint64_t>& incarnations);
+  // Ends everything: sessions fail with `why`, workers unload.
+  void Unload(const absl::Status& why);
+
+  // Events.
+  void OnNodeLost(const std::string& node);
+  void OnLoadProgress(const std::string& node, const v1::LoadProgress& progress);
+  void OnFenceAck(const std::string& node, const v1::FenceAck& ack);
+  void OnLinkFault(const std::string& node, const v1::LinkFault& fault);
+  // A results link of `epoch` opened or closed, or brought a result.
+  bool AcceptsResults(const v1::LinkOpen& open) const;
+  void OnResultsClosed(uint64_t epoch, const absl::Status& status);
+  void OnResult(ResultMessage result);
+  std::optional<TimePoint> NextWake() const;
+  void Tick(TimePoint now);
+
+  // EngineHost.
+  void SendStep(StepMessage step) override;
+  void SendFence(uint64_t epoch) override;
+  std::vector<std::string> UnfencedNodes() const override;
+
+ private:
+  struct WorkerProgress {
+    v1::LoadProgress progress;
+    bool ready = false;
+  };
+
+  const v1::PlanRank& RankOf(int stage) const;
+  v1::Load MakeLoad(int stage) const;
+  void StartEngine();
+  void OpenFirstLink(uint64_t epoch);
+  void OnFirstLink(uint64_t epoch, std::shared_ptr<LinkSender> link, const absl::Status& status);
+  void Fail(DeploymentState state, const absl::Status& why);
+  void StopEngine(const absl::Status& why);
+
+  const uint64_t id_;
+  const std::shared_ptr<const ModelRuntime> model_;
+  v1::Plan plan_;
+  const v1::LoadOptions load_options_;
+  const RotaryBlob rotary_;
+  const DeploymentOptions options_;
+  DeploymentHost* const host_;
+
+  DeploymentState state_ = DeploymentState::kWaiting;
+  absl::Status problem_;
+  std::map<std::string, WorkerProgress> progress_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Engine> stopped_engine_;  // Kept until the loop's next turn.
+  uint64_t fence_epoch_ = 0;                // Newest one sent.
+  std::set<std::string> unfenced_;
+  std::shared_ptr<LinkSender> first_link_;
+  uint64_t first_link_epoch_ = 0;
+  // Tells callbacks that come later whether this is still alive.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_DEPLOYMENT_H_

@@ -1,0 +1,146 @@
+#include "coordinator/service/model_runtime.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/generation_config.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+
+namespace strata {
+
+std::vector<v1::TensorBlob> ModelRuntime::StageTensors(uint32_t first_layer, uint32_t last_layer,
+                                                       bool embeds, bool heads) const {
+  std::vector<v1::TensorBlob> blobs;
+  for (const StageTensor& tensor : TensorsOf(spec(), first_layer, last_layer, embeds, heads)) {
+    const ManifestTensor* found = manifest->FindTensor(tensor.name);
+    if (found == nullptr) {
+      continue;  // Registration refuses a checkpoint without it.
+    }
+    v1::TensorBlob& blob = blobs.emplace_back();
+    blob.set_name(found->name);
+    blob.set_dtype(DtypeName(found->dtype));
+    blob.mutable_shape()->Add(found->shape.begin(), found->shape.end());
+    blob.set_sha256(found->sha256);
+    blob.set_bytes(found->bytes);
+  }
+  return blobs;
+}
+
+absl::StatusOr<std::vector<uint32_t>> ModelRuntime::Encode(const std::string& text,
+                                                           bool add_special_tokens) const {
+  if (tokenizer == nullptr) {
+    return tokenizer_problem;
+  }
+  return tokenizer->Encode(text, add_special_tokens);
+}
+
+absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat,
+                                                     int64_t now) const {
+  if (chat_template == nullptr) {
+    return template_problem;
+  }
+  nlohmann::ordered_json variables;
+  variables["messages"] = nlohmann::ordered_json::array();
+  for (const v1::ChatMessage& message : chat.messages()) {
+    variables["messages"].push_back({{"role", message.role()}, {"content", message.content()}});
+  }
+  variables["add_generation_prompt"] =
+      !chat.has_add_generation_prompt() || chat.add_generation_prompt();
+  variables["bos_token"] = manifest->bos_token;
+  variables["eos_token"] = manifest->eos_token;
+  return chat_template->Render(variables, now);
+}
+
+PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
+  const WeightAccount account = AccountWeights(*manifest);
+  PlannerModel model;
+  model.spec = spec();
+  model.layer_bytes = account.layer_bytes;
+  for (const LayerSpec& layer : spec().layers) {
+    const AttentionSpec& a = layer.attention;
+    const double hidden = spec().hidden;
+    const double qkv = double{hidden} * (a.heads + 2.0 * a.kv_heads) * a.head_dim;
+    const double out = double{hidden} * a.heads * a.head_dim;
+    model.layer_flops.push_back(2 * (qkv + out + 3.0 * hidden * layer.mlp.ffn));
+  }
+  model.embed_bytes = account.embed_bytes;
+  model.head_bytes = account.head_bytes;
+  model.head_flops = 2.0 * spec().hidden * spec().vocab;
+  model.kv_element_bytes = options.kv_dtype() == v1::KV_DTYPE_F32 ? 4 : 2;
+  model.weight_format = account.layer_format;
+  model.head_format = account.head_format;
+  model.activations = "f32";
+  model.kv_format = options.kv_dtype() == v1::KV_DTYPE_F32 ? "f32" : "f16";
+  return model;
+}
+
+absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
+    std::string name, std::shared_ptr<const ModelManifest> manifest) {
+  auto runtime = std::make_shared<ModelRuntime>();
+  runtime->name = std::move(name);
+  runtime->manifest = std::move(manifest);
+  const ModelManifest& m = *runtime->manifest;
+  ASSIGN_OR_RETURN(runtime->defaults, ParseGenerationDefaults(m.generation_config_json));
+  runtime->tokenizer_problem =
+      Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER",
+            "model '" + runtime->name + "' has no tokenizer and takes token ids only")
+          .Hint("send token ids (--token-ids), or add tokenizer.json to its folder and "
+                "register it again");
+  if (m.has_tokenizer) {
+    auto json = ReadManifestFile(m, "tokenizer.json");
+    auto tokenizer = json.ok() ? ParseTokenizer(*json) : json.status();
+    if (tokenizer.ok()) {
+      runtime->tokenizer = *std::move(tokenizer);
+    } else {
+      runtime->tokenizer_problem = Annotate(
+          tokenizer.status(), "the tokenizer of model '" + runtime->name + "' cannot be used");
+    }
+  }
+  runtime->template_problem =
+      Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE",
+            "model '" + runtime->name + "' has no chat template")
+          .Hint("use `strata generate` with a whole prompt");
+  if (!m.chat_template.empty()) {
+    auto parsed = ParseChatTemplate(m.chat_template);
+    if (parsed.ok()) {
+      runtime->chat_template = *std::move(parsed);
+    } else {
+      runtime->template_problem = Annotate(
+          parsed.status(), "the chat template of model '" + runtime->name + "' cannot be used");
+    }
+  }
+  return runtime;
+}
+
+v1::Model DescribeModel(const ModelRuntime& model) {
+  const ModelManifest& m = *model.manifest;
+  const WeightAccount account = AccountWeights(m);
+  v1::Model out;
+  out.set_name(model.name);
+  out.set_family(m.spec.family);
+  out.set_digest(m.weights_digest);
+  out.set_path(m.path);
+  out.set_weight_bytes(account.total_bytes);
+  out.set_layers(static_cast<uint32_t>(m.spec.layers.size()));
+  out.set_hidden_size(m.spec.hidden);
+  out.set_vocab_size(m.spec.vocab);
+  out.set_context(m.spec.context);
+  out.set_dtype(account.layer_format);
+  out.set_has_tokenizer(model.tokenizer != nullptr);
+  out.set_has_chat_template(model.chat_template != nullptr);
+  out.set_kv_bytes_per_token(TotalKvBytesPerToken(m.spec, 2));
+  for (const std::string& note : m.notes) {
+    out.add_notes(note);
+  }
+  if (m.has_tokenizer && model.tokenizer == nullptr) {
+    out.add_notes(Describe(model.tokenizer_problem));
+  }
+  if (!m.chat_template.empty() && model.chat_template == nullptr) {
+    out.add_notes(Describe(model.template_problem));
+  }
+  return out;
+}
+
+}  // namespace strata

@@ -1,0 +1,54 @@
+// A registered model as the coordinator uses it: manifest, tokenizer, chat template, defaults.
+// Const after construction; any thread.
+#ifndef STRATA_COORDINATOR_SERVICE_MODEL_RUNTIME_H_
+#define STRATA_COORDINATOR_SERVICE_MODEL_RUNTIME_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/planner/planner.h"
+#include "coordinator/registry/manifest.h"
+#include "coordinator/template/chat_template.h"
+#include "coordinator/tokenizer/tokenizer.h"
+#include "strata/v1/admin.pb.h"
+#include "strata/v1/inference.pb.h"
+#include "strata/v1/membership.pb.h"
+
+namespace strata {
+
+struct ModelRuntime {
+  std::string name;
+  std::shared_ptr<const ModelManifest> manifest;
+  std::unique_ptr<Tokenizer> tokenizer;         // Null without tokenizer.json.
+  std::unique_ptr<ChatTemplate> chat_template;  // Null without one.
+  absl::Status tokenizer_problem;               // Why tokenizer or template are null, when asked.
+  absl::Status template_problem;
+  v1::SamplingParams defaults;  // generation_config's.
+
+  const ModelSpec& spec() const { return manifest->spec; }
+  // The tensors that a stage needs, with their digests.
+  std::vector<v1::TensorBlob> StageTensors(uint32_t first_layer, uint32_t last_layer, bool embeds,
+                                           bool heads) const;
+  // Ids of a prompt's text. FAILED_PRECONDITION (NO_TOKENIZER) when there is none.
+  absl::StatusOr<std::vector<uint32_t>> Encode(const std::string& text,
+                                               bool add_special_tokens) const;
+  // The prompt that the chat template makes of messages. FAILED_PRECONDITION (NO_CHAT_TEMPLATE).
+  absl::StatusOr<std::string> RenderChat(const v1::ChatInput& chat, int64_t now) const;
+  // What the planner needs, for these options.
+  PlannerModel ForPlanner(const v1::LoadOptions& options) const;
+};
+
+// Reads tokenizer and template of a registered model. A tokenizer that is not supported does not
+// fail the model: it then takes token ids only, and says why.
+absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
+    std::string name, std::shared_ptr<const ModelManifest> manifest);
+
+// What `model list` and `model show` say of it; state, plan and options are the caller's.
+v1::Model DescribeModel(const ModelRuntime& model);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_MODEL_RUNTIME_H_

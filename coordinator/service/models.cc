@@ -1,0 +1,154 @@
+#include "coordinator/service/models.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <utility>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/status.h"
+#include "coordinator/registry/digest_checkpoint.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kMaxModelNameBytes = 96;
+
+bool IsNameCharacter(unsigned char c) {
+  return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+}
+
+// The folder's name, with '-' for what a model's name may not have.
+std::string DefaultModelName(const std::string& path) {
+  std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
+  if (!folder.has_filename()) {
+    folder = folder.parent_path();
+  }
+  std::string name = folder.filename().string();
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !IsNameCharacter(c); }, '-');
+  return name;
+}
+
+}  // namespace
+
+absl::Status CheckModelName(const std::string& name) {
+  if (name.empty() || name.size() > kMaxModelNameBytes || name[0] == '.' || name[0] == '-' ||
+      !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
+                 "'" + name + "' is no model name: 1 to 96 letters, digits, '-', '_' or '.'")
+        .Hint("choose one with --name");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Models::Restore() {
+  ASSIGN_OR_RETURN(const auto stored, store_->ListModels());
+  for (const StoredModel& model : stored) {
+    auto manifest = ManifestFromJson(model.manifest);
+    if (!manifest.ok()) {
+      spdlog::error("model {}: {}", model.name, strata::Describe(manifest.status()));
+      continue;
+    }
+    auto runtime = MakeModelRuntime(
+        model.name, std::make_shared<const ModelManifest>(*std::move(manifest)));
+    if (!runtime.ok()) {
+      spdlog::error("model {}: {}", model.name, strata::Describe(runtime.status()));
+      continue;
+    }
+    blobs_->AddManifest(model.name, (*runtime)->manifest);
+    MutexLock lock(&mutex_);
+    models_[model.name] = *std::move(runtime);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
+    const std::string& path, const std::string& wanted_name, const std::string& origin,
+    const std::function<bool(uint64_t, uint64_t)>& progress) {
+  const std::string name = wanted_name.empty() ? DefaultModelName(path) : wanted_name;
+  RETURN_IF_ERROR(CheckModelName(name));
+  ASSIGN_OR_RETURN(ModelManifest manifest, DigestCheckpoint(path, progress));
+  ASSIGN_OR_RETURN(auto runtime, MakeModelRuntime(name, std::make_shared<const ModelManifest>(
+                                                            std::move(manifest))));
+  MutexLock lock(&mutex_);
+  if (const auto it = models_.find(name);
+      it != models_.end() &&
+      it->second->manifest->weights_digest != runtime->manifest->weights_digest) {
+    return Error(absl::StatusCode::kAlreadyExists, "MODEL_EXISTS",
+                 "there is another model '" + name + "', from " + it->second->manifest->path)
+        .Hint("choose another --name, or `strata model remove " + name + "` first");
+  }
+  StoredModel stored;
+  stored.name = name;
+  stored.path = runtime->manifest->path;
+  stored.manifest = ManifestToJson(*runtime->manifest);
+  stored.digest = runtime->manifest->weights_digest;
+  stored.origin = origin;
+  RETURN_IF_ERROR(store_->SaveModel(stored));
+  blobs_->AddManifest(name, runtime->manifest);
+  models_[name] = runtime;
+  return runtime;
+}
+
+absl::Status Models::Remove(const std::string& name) {
+  RETURN_IF_ERROR(Get(name).status());
+  ASSIGN_OR_RETURN(const StoredModel stored, store_->GetModel(name));
+  RETURN_IF_ERROR(store_->RemoveModel(name));
+  blobs_->RemoveManifest(name);
+  if (stored.origin != "path") {
+    std::error_code error;
+    std::filesystem::remove_all(stored.path, error);
+    if (error) {
+      spdlog::warn("model {}: cannot delete {}: {}", name, stored.path, error.message());
+    }
+  }
+  MutexLock lock(&mutex_);
+  models_.erase(name);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Get(const std::string& name) const {
+  MutexLock lock(&mutex_);
+  const auto it = models_.find(name);
+  if (it != models_.end()) {
+    return it->second;
+  }
+  std::string known;
+  for (const auto& [other, runtime] : models_) {
+    known += (known.empty() ? "" : ", ") + other;
+  }
+  return Error(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",
+               "there is no model '" + name + "'" +
+                   (known.empty() ? "" : "; there are: " + known))
+      .Hint("register one with `strata model add PATH`");
+}
+
+std::vector<std::shared_ptr<const ModelRuntime>> Models::List() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<const ModelRuntime>> all;
+  for (const auto& [name, runtime] : models_) {
+    all.push_back(runtime);
+  }
+  return all;
+}
+
+absl::StatusOr<RotaryBlob> Models::Rotary(const ModelRuntime& model, uint32_t context) {
+  const RopeSpec& rope = model.spec().layers.front().attention.rope;
+  for (const LayerSpec& layer : model.spec().layers) {
+    if (!(layer.attention.rope == rope)) {
+      return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
+                   "layers with different rotary embeddings are not supported yet");
+    }
+  }
+  const std::vector<float> tables = MakeRotaryTables(rope, context);
+  RotaryBlob blob;
+  blob.bytes = tables.size() * sizeof(float);
+  blob.sha256 =
+      blobs_->AddMemory(std::string(reinterpret_cast<const char*>(tables.data()), blob.bytes));
+  return blob;
+}
+
+}  // namespace strata

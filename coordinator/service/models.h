@@ -1,0 +1,60 @@
+// The registered models: manifest, runtime and blobs of each, kept in the state store.
+#ifndef STRATA_COORDINATOR_SERVICE_MODELS_H_
+#define STRATA_COORDINATOR_SERVICE_MODELS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "coordinator/registry/blob_store.h"
+#include "coordinator/service/deployment.h"
+#include "coordinator/service/model_runtime.h"
+#include "coordinator/store/state_store.h"
+
+namespace strata {
+
+// 1..96 letters, digits, '.', '_' or '-', not beginning with '.' or '-'; INVALID_ARGUMENT says so.
+absl::Status CheckModelName(const std::string& name);
+
+// Any thread.
+class Models {
+ public:
+  // Neither is owned; both outlive this.
+  Models(StateStore* store, BlobStore* blobs) : store_(store), blobs_(blobs) {}
+
+  // Takes up what the store knows. A model whose files changed or are gone stays known; its blobs
+  // are refused when they are read.
+  absl::Status Restore();
+
+  // Digests the folder and registers it as `name` ("" : the folder's name). Progress and
+  // cancellation through `progress`, which returns false to stop. ALREADY_EXISTS when another
+  // model has the name; the same content again is fine. `origin` is "path" (the user's own files),
+  // "upload" or "pull": the latter go with the model.
+  absl::StatusOr<std::shared_ptr<const ModelRuntime>> Add(
+      const std::string& path, const std::string& name, const std::string& origin,
+      const std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>& progress);
+  absl::Status Remove(const std::string& name);
+
+  // NOT_FOUND says which there are.
+  absl::StatusOr<std::shared_ptr<const ModelRuntime>> Get(const std::string& name) const;
+  std::vector<std::shared_ptr<const ModelRuntime>> List() const;
+
+  // The model's rotary tables for a context, put among the blobs.
+  absl::StatusOr<RotaryBlob> Rotary(const ModelRuntime& model, uint32_t context);
+
+  const BlobStore* blobs() const { return blobs_; }
+
+ private:
+  StateStore* const store_;
+  BlobStore* const blobs_;
+  mutable Mutex mutex_;
+  std::map<std::string, std::shared_ptr<const ModelRuntime>> models_ STRATA_GUARDED_BY(mutex_);
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_MODELS_H_

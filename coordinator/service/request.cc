@@ -1,0 +1,119 @@
+#include "coordinator/service/request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/sampling_params.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kDefaultMaxTokens = 512;
+
+absl::Status Bad(const std::string& reason, const std::string& what, const std::string& limit) {
+  return Error(absl::StatusCode::kInvalidArgument, reason, what).Limit(limit);
+}
+
+// The request's parameters over the model's, over the defaults.
+v1::SamplingParams CompleteSampling(v1::SamplingParams params, const v1::SamplingParams& model,
+                                    uint64_t seed) {
+  v1::SamplingParams complete;
+  complete.set_temperature(1.0f);
+  complete.set_top_k(0);
+  complete.set_top_p(1.0f);
+  complete.set_min_p(0.0f);
+  complete.set_typical_p(1.0f);
+  complete.set_repetition_penalty(1.0f);
+  complete.set_frequency_penalty(0.0f);
+  complete.set_presence_penalty(0.0f);
+  complete.set_seed(seed);
+  complete.MergeFrom(model);
+  complete.MergeFrom(params);
+  return complete;
+}
+
+absl::StatusOr<std::vector<uint32_t>> PromptIds(const v1::GenerateRequest& request,
+                                                const ModelRuntime& model, int64_t now) {
+  switch (request.prompt_case()) {
+    case v1::GenerateRequest::kText:
+      return model.Encode(request.text(), true);
+    case v1::GenerateRequest::kTokens:
+      return std::vector<uint32_t>(request.tokens().ids().begin(), request.tokens().ids().end());
+    case v1::GenerateRequest::kChat: {
+      ASSIGN_OR_RETURN(const std::string prompt, model.RenderChat(request.chat(), now));
+      // The template wrote what the model wants at the start.
+      return model.Encode(prompt, false);
+    }
+    default:
+      return Error(absl::StatusCode::kInvalidArgument, "NO_PROMPT", "the request has no prompt")
+          .Hint("give a text, token ids or chat messages");
+  }
+}
+
+absl::Status CheckStops(const v1::GenerateRequest& request, const ModelRuntime& model) {
+  if (request.stop_size() > static_cast<int>(kMaxStopStrings)) {
+    return Bad("TOO_MANY_STOPS", std::to_string(request.stop_size()) + " stop strings",
+               "stop_strings=" + std::to_string(kMaxStopStrings));
+  }
+  for (const std::string& stop : request.stop()) {
+    if (stop.empty() || stop.size() > kMaxStopBytes) {
+      return Bad("BAD_STOP", "a stop string of " + std::to_string(stop.size()) + " bytes",
+                 "stop_bytes=1.." + std::to_string(kMaxStopBytes));
+    }
+  }
+  if (request.stop_size() > 0 && model.tokenizer == nullptr) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER",
+                 "stop strings need text, and model '" + model.name + "' has no tokenizer");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRequestId(const std::string& id) {
+  const bool printable =
+      std::all_of(id.begin(), id.end(), [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
+  if (id.empty() || id.size() > kMaxRequestIdBytes || !printable) {
+    return Bad("BAD_REQUEST_ID", "a request id is 1 to 128 printable ASCII characters",
+               "request_id_bytes=1.." + std::to_string(kMaxRequestIdBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& request,
+                                               const ModelRuntime& model,
+                                               const RequestContext& context) {
+  ResolvedRequest resolved;
+  SessionRequest& session = resolved.session;
+  session.request_id =
+      request.request_id().empty() ? context.drawn_request_id : request.request_id();
+  RETURN_IF_ERROR(CheckRequestId(session.request_id));
+  session.key = session.request_id;
+  RETURN_IF_ERROR(ValidateSampling(request.sampling(), model.spec().vocab));
+  RETURN_IF_ERROR(CheckStops(request, model));
+  for (const uint32_t top : {request.logprobs(), request.prompt_logprobs()}) {
+    if (top > kMaxTopLogprobs) {
+      return Bad("TOO_MANY_LOGPROBS", "logprobs for the best " + std::to_string(top) + " tokens",
+                 "logprobs=0.." + std::to_string(kMaxTopLogprobs));
+    }
+  }
+  ASSIGN_OR_RETURN(session.prompt, PromptIds(request, model, context.unix_seconds));
+  session.max_tokens = request.max_tokens();
+  session.default_max_tokens = kDefaultMaxTokens;
+  *session.params.mutable_sampling() =
+      CompleteSampling(request.sampling(), model.defaults, context.drawn_seed);
+  session.params.set_logprobs(request.has_logprobs());
+  session.params.set_top_logprobs(request.logprobs());
+  session.params.set_prompt_top_logprobs(request.prompt_logprobs());
+  session.stop_ids = model.spec().eos_ids;
+  session.ignore_eos = request.ignore_eos();
+  session.return_logits = request.return_logits();
+  session.prompt_logprobs = request.has_prompt_logprobs();
+  resolved.stops.assign(request.stop().begin(), request.stop().end());
+  resolved.replace = request.replace();
+  return resolved;
+}
+
+}  // namespace strata

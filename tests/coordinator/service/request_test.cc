@@ -1,0 +1,119 @@
+#include "coordinator/service/request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+#include "tests/golden.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A model of 100 tokens with the bundled model's tokenizer and template, or without.
+std::shared_ptr<ModelRuntime> Model(bool with_text) {
+  auto manifest = std::make_shared<ModelManifest>();
+  manifest->spec.vocab = 1024;
+  manifest->spec.eos_ids = {1009, 1012};
+  manifest->bos_token = "<|begin_of_text|>";
+  auto model = std::make_shared<ModelRuntime>();
+  model->name = "m";
+  model->tokenizer_problem =
+      Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER", "none");
+  model->template_problem =
+      Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE", "none");
+  if (with_text) {
+    const std::string json =
+        testing::ReadFileOrFail(testing::SourcePath("models/recall/tokenizer.json"));
+    auto tokenizer = ParseTokenizer(json);
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    model->tokenizer = *std::move(tokenizer);
+    auto chat = ParseChatTemplate("{{ bos_token }}{{ messages[0].content }}");
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    model->chat_template = *std::move(chat);
+  }
+  model->defaults.set_temperature(0.5f);
+  model->manifest = manifest;
+  return model;
+}
+
+v1::GenerateRequest Ids(std::initializer_list<uint32_t> ids) {
+  v1::GenerateRequest request;
+  for (const uint32_t id : ids) request.mutable_tokens()->add_ids(id);
+  return request;
+}
+
+const RequestContext kContext{77, "made-up", 0};
+
+TEST(Request, DefaultsComeFromTheModelThenFromTheTable) {
+  const auto resolved = ResolveRequest(Ids({1, 2}), *Model(false), kContext);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  const v1::SamplingParams& s = resolved->session.params.sampling();
+  EXPECT_EQ(s.temperature(), 0.5f);
+  EXPECT_EQ(s.top_p(), 1.0f);
+  EXPECT_EQ(s.seed(), 77u);
+  EXPECT_EQ(resolved->session.request_id, "made-up");
+  EXPECT_THAT(resolved->session.stop_ids, ElementsAre(1009, 1012));
+  EXPECT_THAT(resolved->session.prompt, ElementsAre(1, 2));
+}
+
+TEST(Request, WhatIsAskedBeatsTheModelsDefaults) {
+  v1::GenerateRequest request = Ids({1});
+  request.set_request_id("mine");
+  request.mutable_sampling()->set_temperature(0.0f);
+  request.mutable_sampling()->set_seed(5);
+  const auto resolved = ResolveRequest(request, *Model(false), kContext);
+  ASSERT_TRUE(resolved.ok());
+  EXPECT_EQ(resolved->session.params.sampling().temperature(), 0.0f);
+  EXPECT_EQ(resolved->session.params.sampling().seed(), 5u);
+  EXPECT_EQ(resolved->session.request_id, "mine");
+}
+
+TEST(Request, TheTemplateAloneWritesTheBeginningOfAChat) {
+  v1::GenerateRequest request;
+  auto* message = request.mutable_chat()->add_messages();
+  message->set_role("user");
+  message->set_content("Hi");
+  const auto resolved = ResolveRequest(request, *Model(true), kContext);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(std::count(resolved->session.prompt.begin(), resolved->session.prompt.end(), 1008), 1);
+}
+
+TEST(Request, TextForAModelWithoutTokenizerIsRefusedWithThatReason) {
+  v1::GenerateRequest request;
+  request.set_text("Hi");
+  EXPECT_EQ(ReasonOf(ResolveRequest(request, *Model(false), kContext).status()), "NO_TOKENIZER");
+  request.mutable_chat()->add_messages()->set_content("Hi");
+  EXPECT_EQ(ReasonOf(ResolveRequest(request, *Model(false), kContext).status()),
+            "NO_CHAT_TEMPLATE");
+}
+
+TEST(Request, LimitsAreNamed) {
+  const auto model = Model(true);
+  auto reason = [&](const v1::GenerateRequest& request) {
+    return ReasonOf(ResolveRequest(request, *model, kContext).status());
+  };
+  EXPECT_EQ(reason(v1::GenerateRequest()), "NO_PROMPT");
+  v1::GenerateRequest request = Ids({1});
+  request.set_request_id("a\nb");
+  EXPECT_EQ(reason(request), "BAD_REQUEST_ID");
+  request.set_request_id(std::string(129, 'x'));
+  EXPECT_EQ(reason(request), "BAD_REQUEST_ID");
+  request = Ids({1});
+  request.set_logprobs(101);
+  EXPECT_EQ(reason(request), "TOO_MANY_LOGPROBS");
+  request = Ids({1});
+  request.add_stop("");
+  EXPECT_EQ(reason(request), "BAD_STOP");
+  for (int i = 0; i < 17; ++i) request.add_stop("x");
+  EXPECT_EQ(reason(request), "TOO_MANY_STOPS");
+  request = Ids({1});
+  request.mutable_sampling()->set_temperature(-1);
+  EXPECT_THAT(Describe(ResolveRequest(request, *model, kContext).status()),
+              HasSubstr("temperature"));
+}
+
+}  // namespace
+}  // namespace strata

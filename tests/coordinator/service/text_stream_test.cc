@@ -1,0 +1,74 @@
+#include "coordinator/service/text_stream.h"
+
+#include <gtest/gtest.h>
+
+namespace strata {
+namespace {
+
+// Says the letter 'a' + id.
+class Letters : public Tokenizer::Stream {
+ public:
+  std::string Add(uint32_t id) override { return std::string(1, static_cast<char>('a' + id)); }
+  std::string Finish() override { return "!"; }
+};
+
+struct Said {
+  std::string text;
+  bool stopped = false;
+  size_t used = 0;
+};
+
+Said Say(const std::string& letters, std::vector<std::string> stops) {
+  TextStream stream(std::make_unique<Letters>(), std::move(stops));
+  Said said;
+  for (const char letter : letters) {
+    said.text += stream.Add(static_cast<uint32_t>(letter - 'a'));
+    ++said.used;
+    if (stream.stopped()) break;
+  }
+  said.text += stream.Finish();
+  said.stopped = stream.stopped();
+  return said;
+}
+
+TEST(TextStream, WithoutStopStringsEverythingIsSaidAtOnce) {
+  TextStream stream(std::make_unique<Letters>(), {});
+  EXPECT_EQ(stream.Add(0), "a");
+  EXPECT_EQ(stream.Finish(), "!");
+}
+
+TEST(TextStream, AStopStringEndsTheTextBeforeIt) {
+  const Said said = Say("abcdefg", {"de"});
+  EXPECT_EQ(said.text, "abc");
+  EXPECT_TRUE(said.stopped);
+  EXPECT_EQ(said.used, 5u);
+}
+
+TEST(TextStream, WhatMightBecomeAStopStringIsHeldBackAndSaidLater) {
+  TextStream stream(std::make_unique<Letters>(), {"bcd"});
+  EXPECT_EQ(stream.Add(0), "a");
+  EXPECT_EQ(stream.Add(1), "");
+  EXPECT_EQ(stream.Add(2), "");
+  EXPECT_EQ(stream.Add(1), "bc");
+  EXPECT_EQ(stream.Finish(), "b!");
+}
+
+TEST(TextStream, OverlappingBeginningsAreFound) {
+  EXPECT_EQ(Say("aabaabaac", {"aabaac"}).text, "aab");
+  EXPECT_EQ(Say("ababac", {"abac"}).text, "ab");
+}
+
+TEST(TextStream, TheEarliestOfSeveralStopStringsWins) {
+  EXPECT_EQ(Say("abcdef", {"ef", "cd"}).text, "ab");
+  EXPECT_EQ(Say("abcdef", {"bcd", "c"}).text, "ab");
+}
+
+TEST(TextStream, AModelWithoutTokenizerHasNoText) {
+  TextStream stream(nullptr, {"x"});
+  EXPECT_EQ(stream.Add(1), "");
+  EXPECT_EQ(stream.Finish(), "");
+  EXPECT_FALSE(stream.stopped());
+}
+
+}  // namespace
+}  // namespace strata
