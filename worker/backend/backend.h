@@ -145,7 +145,7 @@ class Backend {
 
 struct BackendOptions {
   uint32_t threads = 0;  // 0: the cores this process may use.
-  std::string isa;       // "" : the best; else as STRATA_CPU_ISA.
+  std::string isa = {};  // "": the best; else as STRATA_CPU_ISA.
 };
 
 // "auto", "cpu", "cuda" or "mlx". A backend that this build lacks is UNIMPLEMENTED and says how to

@@ -1,5 +1,6 @@
 // The CPU backend: the reference and the default.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -120,6 +121,11 @@ class CpuBackend : public Backend {
         spec.context > kMaxContextTokens || spec.max_batch_tokens == 0 ||
         spec.max_batch_items == 0 || spec.kv_pages.size() != model.kv_groups.size()) {
       return Inconsistent("the stage's sizes are zero or do not agree");
+    }
+    for (const uint64_t pages : spec.kv_pages) {
+      if (pages > std::numeric_limits<PageId>::max()) {
+        return Inconsistent("a KV group has more pages than page numbers");
+      }
     }
     RETURN_IF_ERROR(SupportsFormats(spec));
     for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {

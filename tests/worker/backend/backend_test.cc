@@ -1,0 +1,291 @@
+// What a backend accepts, refuses and says; and that a step takes no memory.
+#include "worker/backend/backend.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <string>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/status.h"
+#include "tests/worker/backend/forward.h"
+#include "tests/worker/backend/made_up_model.h"
+#include "worker/backend/cpu/isa.h"
+
+namespace {
+
+std::atomic<uint64_t> allocations{0};
+
+void* CountedAllocate(size_t bytes, size_t alignment) {
+  ++allocations;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment,
+                     bytes == 0 ? 1 : bytes) != 0) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return CountedAllocate(bytes, alignof(std::max_align_t)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return CountedAllocate(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace strata::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<Backend> Cpu(uint32_t threads = 2) {
+  auto backend = MakeBackend("cpu", {.threads = threads});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+struct Stage {
+  std::vector<float> rotary;
+  StageSpec spec;
+};
+
+Stage WholeModel(const MadeUpModel& model) {
+  Stage stage;
+  StageSpec& spec = stage.spec;
+  spec.model = model.spec();
+  spec.last_layer = static_cast<uint32_t>(spec.model.layers.size()) - 1;
+  spec.embeds = true;
+  spec.heads = true;
+  spec.context = 256;
+  spec.kv_pages = {64};
+  spec.max_batch_tokens = 32;
+  spec.max_batch_items = 4;
+  stage.rotary = MakeRotaryTables(spec.model.layers[0].attention.rope, spec.context);
+  spec.rotary = stage.rotary;
+  return stage;
+}
+
+TEST(BackendTest, SaysWhatItIs) {
+  const auto backend = Cpu(3);
+  EXPECT_EQ(backend->name(), "cpu");
+  EXPECT_EQ(backend->numerics(), "cpu-1");
+  EXPECT_EQ(backend->threads(), 3u);
+  EXPECT_EQ(backend->isa(), cpu::MachineKernels().back()->isa);
+  EXPECT_GE(Cpu(0)->threads(), 1u);
+}
+
+TEST(BackendTest, AbsentBackendsSayHowToGetThem) {
+  for (const char* const name : {"cuda", "mlx"}) {
+    const auto backend = MakeBackend(name, {});
+    ASSERT_FALSE(backend.ok());
+    EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(ReasonOf(backend.status()), "BACKEND_ABSENT");
+    EXPECT_THAT(Describe(backend.status()), HasSubstr("--backend cpu"));
+  }
+  EXPECT_EQ(MakeBackend("tpu", {}).status().code(), absl::StatusCode::kInvalidArgument);
+  const auto best = MakeBackend("auto", {});
+  ASSERT_TRUE(best.ok()) << best.status();
+}
+
+TEST(BackendTest, AForcedInstructionSetIsUsedOrRefused) {
+  for (const std::string& isa : cpu::MachineIsas()) {
+    const auto backend = MakeCpuBackend({.threads = 1, .isa = isa});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    if (isa == "scalar" || isa == "avx2" || isa == "avx512") {
+      EXPECT_EQ((*backend)->isa(), isa);
+    }
+  }
+  const auto machine = cpu::MachineIsas();
+  for (const std::string isa :
+       {"avx2", "avx512", "avx512vnni", "amx", "neon", "neondot", "sse9", "AVX2"}) {
+    if (std::find(machine.begin(), machine.end(), isa) == machine.end()) {
+      const auto refused = MakeCpuBackend({.threads = 1, .isa = isa});
+      EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << isa;
+      EXPECT_THAT(refused.status().message(), HasSubstr("scalar"));
+    }
+  }
+}
+
+TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
+  const MadeUpModel model({});
+  const auto backend = Cpu();
+  const auto refusal = [&](auto edit) {
+    Stage stage = WholeModel(model);
+    edit(stage.spec);
+    const absl::Status status = backend->Supports(stage.spec);
+    EXPECT_EQ(backend->Load(stage.spec, model, nullptr).status().code(), status.code());
+    return status;
+  };
+  EXPECT_TRUE(refusal([](StageSpec&) {}).ok());
+  const auto expect = [&](const char* what, auto edit) {
+    const absl::Status status = refusal(edit);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << what;
+    EXPECT_THAT(status.message(), HasSubstr(what));
+  };
+  expect("window-64", [](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 64}; });
+  expect("mla", [](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kMla, 0}; });
+  expect("soft-cap", [](StageSpec& s) { s.model.layers[1].attention.soft_cap = 50; });
+  expect("soft-cap", [](StageSpec& s) { s.model.final_soft_cap = 30; });
+  expect("experts", [](StageSpec& s) { s.model.layers[0].mlp.experts = 8; });
+  expect("gelu",
+         [](StageSpec& s) { s.model.layers[0].mlp.activation = ActivationKind::kGeluTanh; });
+  expect("rotate differently", [](StageSpec& s) { s.model.layers[1].attention.rope.theta = 5e5; });
+  expect("bf16", [](StageSpec& s) { s.kv_dtype = v1::KV_DTYPE_BF16; });
+  expect("quantizing", [](StageSpec& s) { s.quantize = v1::QUANTIZE_INT8; });
+  expect("int8 activations", [](StageSpec& s) { s.activations = v1::ACTIVATIONS_INT8; });
+}
+
+TEST(BackendTest, RefusesStagesThatContradictThemselves) {
+  const MadeUpModel model({});
+  const auto backend = Cpu();
+  const auto expect = [&](auto edit) {
+    Stage stage = WholeModel(model);
+    edit(stage.spec);
+    EXPECT_EQ(backend->Supports(stage.spec).code(), absl::StatusCode::kInvalidArgument);
+  };
+  expect([](StageSpec& s) { s.last_layer = 2; });
+  expect([](StageSpec& s) { s.first_layer = 2; });
+  expect([](StageSpec& s) { s.context = 0; });
+  expect([](StageSpec& s) { s.max_batch_tokens = 0; });
+  expect([](StageSpec& s) { s.kv_pages = {}; });
+  expect([](StageSpec& s) { s.kv_pages = {uint64_t{1} << 40}; });
+  expect([](StageSpec& s) { s.rotary = s.rotary.first(s.rotary.size() - 1); });
+  expect([](StageSpec& s) { s.model.layers[0].attention.kv_heads = 4; });
+  expect([](StageSpec& s) { s.model.layers[0].attention.rope.rotary_dim = 26; });
+  expect([](StageSpec& s) { s.model.layers[0].attention.kv_group = 1; });
+}
+
+TEST(BackendTest, ChecksTensorsBeforeItPacks) {
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  const auto backend = Cpu();
+  const auto load = [&](auto edit) {
+    MadeUpModel model({});
+    edit(model);
+    bool packing = false;
+    const Stage stage = WholeModel(model);
+    const absl::Status status =
+        backend->Load(stage.spec, model, [&](uint64_t, uint64_t) { packing = true; }).status();
+    EXPECT_FALSE(packing);
+    EXPECT_THAT(status.message(), HasSubstr(name));
+    return status.code();
+  };
+  EXPECT_EQ(load([&](MadeUpModel& m) { m.Remove(name); }), absl::StatusCode::kNotFound);
+  EXPECT_EQ(load([&](MadeUpModel& m) {
+              m.Edit(name).shape = {50, 40};
+            }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(load([&](MadeUpModel& m) { m.Edit(name).bytes -= 2; }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(load([&](MadeUpModel& m) { m.Edit(name).dtype = Dtype::kI8; }),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(BackendTest, ReportsProgressToTheEnd) {
+  const MadeUpModel model({});
+  const Stage stage = WholeModel(model);
+  uint64_t last = 0;
+  uint64_t total = 0;
+  uint64_t calls = 0;
+  const auto shard = Cpu()->Load(stage.spec, model, [&](uint64_t done, uint64_t all) {
+    EXPECT_GE(done, last);
+    EXPECT_TRUE(calls == 0 || all == total);
+    last = done;
+    total = all;
+    ++calls;
+  });
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  EXPECT_EQ(last, total);
+  EXPECT_GT(calls, 10u);
+  uint64_t stored = 0;
+  for (const StageTensor& tensor : TensorsOf(model.spec(), 0, 1, true, true)) {
+    stored += model.Find(tensor.name)->bytes;
+  }
+  EXPECT_EQ(total, stored);
+}
+
+TEST(BackendTest, MemoryThatIsNotThereIsRefusedAtLoad) {
+  const MadeUpModel model({});
+  Stage stage = WholeModel(model);
+  stage.spec.kv_pages = {std::numeric_limits<uint32_t>::max()};
+  const auto shard = Cpu()->Load(stage.spec, model, nullptr);
+  EXPECT_EQ(shard.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(shard.status()), "MEMORY_EXHAUSTED");
+}
+
+TEST(BackendTest, CountsItsMemory) {
+  const MadeUpModel model({});
+  const auto backend = Cpu();
+  Stage stage = WholeModel(model);
+  const auto bytes = [&] { return (*backend->Load(stage.spec, model, nullptr))->MemoryBytes(); };
+  const uint64_t before = bytes();
+  EXPECT_GT(before, uint64_t{40} * 37 * 2);
+  stage.spec.kv_pages[0] += 100;
+  // Two layers, two KV heads: K [24][16] and V [16][32] in float16.
+  EXPECT_EQ(bytes() - before, 100u * 2 * 2 * (24 * 16 + 16 * 32) * 2);
+}
+
+TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
+  const MadeUpModel model({});
+  const Stage stage = WholeModel(model);
+  const auto shard = *Cpu()->Load(stage.spec, model, nullptr);
+  std::vector<uint32_t> ids(33, 1);
+  std::vector<PageId> pages = {0, 1, 2};
+  const std::vector<PageTableView> tables = {{0, pages}};
+  const auto begin = [&](BatchItem item, uint32_t rows) {
+    const std::vector<BatchItem> items = {item};
+    return shard->Begin({rows, std::span(ids).first(rows), items});
+  };
+  EXPECT_TRUE(begin({0, 32, 16, tables}, 32).ok());
+  EXPECT_FALSE(begin({0, 33, 0, tables}, 33).ok());   // Too many rows.
+  EXPECT_FALSE(begin({1, 4, 0, tables}, 4).ok());     // A hole.
+  EXPECT_FALSE(begin({0, 4, 0, tables}, 5).ok());     // Rows without an item.
+  EXPECT_FALSE(begin({0, 32, 17, tables}, 32).ok());  // One page too few.
+  EXPECT_FALSE(begin({0, 1, 256, tables}, 1).ok());   // Past the context.
+  pages[1] = 64;
+  EXPECT_FALSE(begin({0, 17, 0, tables}, 17).ok());  // No such page.
+  EXPECT_FALSE(shard->CopyPage(0, 0, 64).ok());
+  EXPECT_FALSE(shard->Attention(2).ok());
+}
+
+TEST(BackendTest, AStepAllocatesNothing) {
+  const MadeUpModel model({});
+  const Stage stage = WholeModel(model);
+  const auto backend = Cpu(3);
+  const auto shard = *backend->Load(stage.spec, model, nullptr);
+  const std::vector<uint32_t> ids(20, 3);
+  const std::vector<PageId> pages = {7, 3};
+  const std::vector<PageId> others = {1, 2};
+  const std::vector<PageTableView> tables = {{0, pages}};
+  const std::vector<PageTableView> other_tables = {{0, others}};
+  const std::vector<BatchItem> items = {{0, 19, 0, tables}, {19, 1, 0, other_tables}};
+  const std::vector<uint32_t> wanted = {18, 19};
+  std::vector<float> residual(20 * model.spec().hidden);
+  std::vector<float> logits(2 * model.spec().vocab);
+  const uint64_t before = allocations.load();
+  bool ok = shard->Begin({20, ids, items}).ok() && shard->Embed().ok();
+  for (uint32_t layer = 0; layer < 2; ++layer) {
+    ok = ok && shard->Attention(layer).ok() && shard->Mlp(layer).ok();
+  }
+  ok = ok && shard->ReadResidual(residual).ok() && shard->SetResidual(residual).ok() &&
+       shard->Head(wanted).ok() && shard->ReadLogits(logits).ok() && shard->CopyPage(0, 1, 5).ok();
+  EXPECT_EQ(allocations.load(), before);
+  EXPECT_TRUE(ok);
+}
+
+TEST(BackendTest, MeasuresTheMachine) {
+  const DeviceSpeed speed = Cpu(0)->MeasureSpeed(0.1);
+  EXPECT_GT(speed.read_bytes_per_s, 1e8);
+  EXPECT_LT(speed.read_bytes_per_s, 1e14);
+  EXPECT_GT(speed.flops_per_s, 1e7);
+  EXPECT_LT(speed.flops_per_s, 1e16);
+}
+
+}  // namespace
+}  // namespace strata::testing

@@ -1,0 +1,71 @@
+// tests/golden/bits.json: a SHA-256 of the float32 logits of every golden case, by numerics class.
+// Every machine and instruction set must reproduce it. A change that alters it changes what users
+// were promised to be reproducible: raise the numerics version ("cpu-1" in cpu_backend.cc), say why
+// in the commit, then write the file anew with
+//   STRATA_UPDATE_BITS=1 STRATA_SOURCE=. build/tests/cpu_backend_test --gtest_filter='Bits*'
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+
+#include "common/digest.h"
+#include "common/numerics_class.h"
+#include "nlohmann/json.hpp"
+#include "tests/golden.h"
+#include "tests/worker/backend/forward.h"
+#include "tests/worker/backend/golden_model.h"
+#include "worker/backend/cpu/isa.h"
+
+namespace strata::testing {
+namespace {
+
+using Bits = std::map<std::string, std::map<std::string, std::string>>;
+
+void AddModel(const std::string& isa, const GoldenModel& model, v1::KvDtype kv, Bits* bits) {
+  auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  ForwardOptions options;
+  options.kv_dtype = kv;
+  options.context = std::min(options.context, model.spec.context);
+  auto forward = ForwardModel::Load(backend->get(), model.spec, model.weights, options);
+  ASSERT_TRUE(forward.ok()) << forward.status();
+  const std::string name =
+      NumericsClassName((*backend)->numerics(), model.weights_dtype, model.head_dtype, "f32",
+                        kv == v1::KV_DTYPE_F32 ? "f32" : "f16");
+  for (const GoldenCase& one : model.cases) {
+    const auto rows = (*forward)->Run(one.AllIds());
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    const std::vector<float> logits = LogitsOf(*rows);
+    (*bits)[name][model.name + "/" + one.name] = Sha256Hex(std::string_view(
+        reinterpret_cast<const char*>(logits.data()), logits.size() * sizeof(float)));
+  }
+}
+
+Bits Compute(const std::string& isa) {
+  Bits bits;
+  for (const std::string& name : GoldenModelNames()) {
+    const GoldenModel model = LoadGoldenModel(name);
+    for (const v1::KvDtype kv : {v1::KV_DTYPE_F32, v1::KV_DTYPE_F16}) {
+      AddModel(isa, model, kv, &bits);
+    }
+  }
+  return bits;
+}
+
+TEST(BitsTest, EveryInstructionSetReproducesTheGoldenLogits) {
+  const std::string path = GoldenPath("bits.json");
+  if (std::getenv("STRATA_UPDATE_BITS") != nullptr) {
+    std::ofstream(path) << nlohmann::json(Compute("scalar")).dump(1) << "\n";
+  }
+  const auto file = nlohmann::json::parse(ReadFileOrFail(path), nullptr, false);
+  ASSERT_TRUE(file.is_object());
+  const Bits expected = file.get<Bits>();
+  for (const std::string& isa : cpu::MachineIsas()) {
+    EXPECT_EQ(Compute(isa), expected) << isa;
+  }
+}
+
+}  // namespace
+}  // namespace strata::testing

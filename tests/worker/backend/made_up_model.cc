@@ -1,0 +1,214 @@
+#include "tests/worker/backend/made_up_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "common/check.h"
+#include "common/checkpoint/checkpoint.h"
+#include "worker/backend/cpu/convert.h"
+
+namespace strata::testing {
+namespace {
+
+std::string LayerName(uint32_t layer, const std::string& name) {
+  return "model.layers." + std::to_string(layer) + "." + name;
+}
+
+ModelSpec MakeSpec(const MadeUpShape& shape) {
+  ModelSpec spec;
+  spec.family = "llama";
+  spec.hidden = shape.hidden;
+  spec.vocab = shape.vocab;
+  spec.context = shape.context;
+  spec.tied_head = shape.tied;
+  spec.final_norm = shape.norm;
+  spec.kv_groups = {KvGroupSpec{}};
+  LayerSpec layer;
+  layer.norm = shape.norm;
+  layer.attention.heads = shape.heads;
+  layer.attention.kv_heads = shape.kv_heads;
+  layer.attention.head_dim = shape.head_dim;
+  layer.attention.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  layer.attention.rope.rotary_dim = shape.rotary_dim;
+  layer.attention.qkv_bias = shape.biases;
+  layer.attention.out_bias = shape.biases;
+  layer.mlp.ffn = shape.ffn;
+  layer.mlp.bias = shape.biases;
+  spec.layers.assign(shape.layers, layer);
+  return spec;
+}
+
+}  // namespace
+
+MadeUpModel::MadeUpModel(const MadeUpShape& shape) : spec_(MakeSpec(shape)), state_(shape.seed) {
+  const float norm_center = shape.norm == NormKind::kRms ? 1.0f : 0.0f;
+  for (const StageTensor& tensor :
+       TensorsOf(spec_, 0, static_cast<uint32_t>(spec_.layers.size()) - 1, true, true)) {
+    if (tensor.shape.size() == 1) {
+      const bool norm = tensor.name.find("norm") != std::string::npos;
+      Add(tensor.name, tensor.shape, shape.dtype, 0.2f, norm ? norm_center : 0.0f);
+    } else {
+      const float scale = tensor.name.find("embed") != std::string::npos
+                              ? 1.0f
+                              : 1.7f / std::sqrt(static_cast<float>(tensor.shape[1]));
+      Add(tensor.name, tensor.shape, shape.dtype, scale);
+    }
+  }
+}
+
+void MadeUpModel::Add(const std::string& name, std::vector<uint64_t> shape, Dtype dtype,
+                      float scale, float center) {
+  Tensor& tensor = tensors_[name];
+  size_t count = 1;
+  for (const uint64_t n : shape) {
+    count *= n;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    state_ = state_ * 1664525u + 1013904223u;
+    float x = center + scale * (static_cast<float>(state_ >> 8) * 0x1p-23f - 1.0f);
+    if (dtype == Dtype::kF32) {
+      tensor.bytes.append(reinterpret_cast<const char*>(&x), sizeof(x));
+    } else {
+      const uint16_t bits = dtype == Dtype::kF16
+                                ? cpu::ToF16(x).bits
+                                : static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+      x = dtype == Dtype::kF16 ? cpu::ToF32(cpu::F16{bits}) : cpu::ToF32(cpu::BF16{bits});
+      tensor.bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+    }
+    tensor.values.push_back(x);
+  }
+  tensor.view =
+      TensorView{dtype, std::move(shape), reinterpret_cast<const uint8_t*>(tensor.bytes.data()),
+                 tensor.bytes.size()};
+}
+
+absl::StatusOr<TensorView> MadeUpModel::Find(std::string_view name) const {
+  const auto found = tensors_.find(std::string(name));
+  if (found == tensors_.end()) {
+    return absl::NotFoundError("no tensor " + std::string(name));
+  }
+  return found->second.view;
+}
+
+MadeUpModel::Rows MadeUpModel::Linear(const Rows& x, const std::string& name) const {
+  const std::vector<double>& w = Values(name + ".weight");
+  const auto bias = tensors_.find(name + ".bias");
+  const size_t inputs = x[0].size();
+  Rows out;
+  for (const std::vector<double>& row : x) {
+    std::vector<double>& y = out.emplace_back(w.size() / inputs, 0.0);
+    for (size_t n = 0; n < y.size(); ++n) {
+      y[n] = bias == tensors_.end() ? 0.0 : bias->second.values[n];
+      for (size_t k = 0; k < inputs; ++k) {
+        y[n] += row[k] * w[n * inputs + k];
+      }
+    }
+  }
+  return out;
+}
+
+MadeUpModel::Rows MadeUpModel::Norm(const Rows& x, const std::string& name, NormKind kind,
+                                    float eps) const {
+  const std::vector<double>& w = Values(name + ".weight");
+  Rows out = x;
+  for (std::vector<double>& row : out) {
+    double squares = 0;
+    for (const double v : row) {
+      squares += v * v;
+    }
+    const double factor = 1.0 / std::sqrt(squares / static_cast<double>(row.size()) + eps);
+    for (size_t k = 0; k < row.size(); ++k) {
+      row[k] *= factor * (w[k] + (kind == NormKind::kRmsOnePlus ? 1.0 : 0.0));
+    }
+  }
+  return out;
+}
+
+MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
+  const AttentionSpec& a = spec_.layers[layer].attention;
+  Rows q = Linear(x, LayerName(layer, "self_attn.q_proj"));
+  Rows k = Linear(x, LayerName(layer, "self_attn.k_proj"));
+  const Rows v = Linear(x, LayerName(layer, "self_attn.v_proj"));
+  const uint32_t half = a.rope.rotary_dim / 2;
+  for (size_t row = 0; row < x.size(); ++row) {
+    for (std::vector<double>* const values : {&q[row], &k[row]}) {
+      for (size_t head = 0; head < values->size(); head += a.head_dim) {
+        for (uint32_t i = 0; i < half; ++i) {
+          const double angle =
+              static_cast<double>(row) * std::pow(a.rope.theta, -2.0 * i / a.rope.rotary_dim);
+          double& left = (*values)[head + i];
+          double& right = (*values)[head + i + half];
+          const double turned = left * std::cos(angle) - right * std::sin(angle);
+          right = right * std::cos(angle) + left * std::sin(angle);
+          left = turned;
+        }
+      }
+    }
+  }
+  Rows out(x.size(), std::vector<double>(size_t{a.heads} * a.head_dim, 0.0));
+  const uint32_t group = a.heads / a.kv_heads;
+  for (size_t row = 0; row < x.size(); ++row) {
+    for (uint32_t head = 0; head < a.heads; ++head) {
+      const size_t kv = size_t{head / group} * a.head_dim;
+      std::vector<double> weights(row + 1);
+      double sum = 0;
+      for (size_t key = 0; key <= row; ++key) {
+        double dot = 0;
+        for (uint32_t d = 0; d < a.head_dim; ++d) {
+          dot += q[row][head * a.head_dim + d] * k[key][kv + d];
+        }
+        weights[key] = std::exp(dot * a.scale);
+        sum += weights[key];
+      }
+      for (size_t key = 0; key <= row; ++key) {
+        for (uint32_t d = 0; d < a.head_dim; ++d) {
+          out[row][head * a.head_dim + d] += weights[key] / sum * v[key][kv + d];
+        }
+      }
+    }
+  }
+  return Linear(out, LayerName(layer, "self_attn.o_proj"));
+}
+
+std::vector<double> MadeUpModel::PlainLogits(std::span<const uint32_t> ids) const {
+  const auto add = [](Rows* to, const Rows& from) {
+    for (size_t row = 0; row < to->size(); ++row) {
+      for (size_t i = 0; i < from[row].size(); ++i) {
+        (*to)[row][i] += from[row][i];
+      }
+    }
+  };
+  const std::vector<double>& embedding = Values("model.embed_tokens.weight");
+  Rows x;
+  for (const uint32_t id : ids) {
+    const auto first = embedding.begin() + size_t{id} * spec_.hidden;
+    x.emplace_back(first, first + spec_.hidden);
+  }
+  for (uint32_t layer = 0; layer < spec_.layers.size(); ++layer) {
+    const LayerSpec& spec = spec_.layers[layer];
+    add(&x,
+        Attention(Norm(x, LayerName(layer, "input_layernorm"), spec.norm, spec.norm_eps), layer));
+    const Rows normed =
+        Norm(x, LayerName(layer, "post_attention_layernorm"), spec.norm, spec.norm_eps);
+    Rows gate = Linear(normed, LayerName(layer, "mlp.gate_proj"));
+    const Rows up = Linear(normed, LayerName(layer, "mlp.up_proj"));
+    for (size_t row = 0; row < gate.size(); ++row) {
+      for (size_t i = 0; i < gate[row].size(); ++i) {
+        gate[row][i] *= up[row][i] / (1.0 + std::exp(-gate[row][i]));
+      }
+    }
+    add(&x, Linear(gate, LayerName(layer, "mlp.down_proj")));
+  }
+  const Rows normed = Norm(x, "model.norm", spec_.final_norm, spec_.final_norm_eps);
+  const Rows logits = Linear(normed, spec_.tied_head ? "model.embed_tokens" : "lm_head");
+  std::vector<double> all;
+  for (const std::vector<double>& row : logits) {
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return all;
+}
+
+}  // namespace strata::testing

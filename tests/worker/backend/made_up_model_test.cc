@@ -1,0 +1,171 @@
+// Shapes without a golden file: tails everywhere, biases, one-plus norms, partial rotation, and
+// sequences of several attention spans.
+#include "tests/worker/backend/made_up_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/worker/backend/forward.h"
+#include "worker/backend/cpu/isa.h"
+
+namespace strata::testing {
+namespace {
+
+std::vector<uint32_t> SomeIds(uint32_t count, uint32_t vocab) {
+  std::vector<uint32_t> ids(count);
+  uint32_t state = 7;
+  for (uint32_t& id : ids) {
+    state = state * 1664525u + 1013904223u;
+    id = (state >> 16) % vocab;
+  }
+  return ids;
+}
+
+struct Machine {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<ForwardModel> model;
+};
+
+Machine LoadOn(const MadeUpModel& model, const std::string& isa, uint32_t threads,
+               const ForwardOptions& options) {
+  Machine machine;
+  auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  machine.backend = *std::move(backend);
+  auto forward = ForwardModel::Load(machine.backend.get(), model.spec(), model, options);
+  EXPECT_TRUE(forward.ok()) << forward.status();
+  machine.model = *std::move(forward);
+  return machine;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && !a.empty() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<MadeUpShape> Shapes() {
+  return {
+      {},
+      {.biases = true, .dtype = Dtype::kF16, .seed = 2},
+      {.hidden = 17,
+       .heads = 3,
+       .kv_heads = 3,
+       .head_dim = 10,
+       .rotary_dim = 4,
+       .ffn = 33,
+       .vocab = 5,
+       .tied = true,
+       .dtype = Dtype::kF32,
+       .seed = 3},
+      {.layers = 3,
+       .hidden = 64,
+       .heads = 8,
+       .kv_heads = 1,
+       .head_dim = 16,
+       .rotary_dim = 16,
+       .ffn = 1,
+       .vocab = 64,
+       .tied = true,
+       .norm = NormKind::kRmsOnePlus,
+       .seed = 4},
+      {.layers = 1,
+       .hidden = 1,
+       .heads = 1,
+       .kv_heads = 1,
+       .head_dim = 2,
+       .rotary_dim = 2,
+       .ffn = 1,
+       .vocab = 1,
+       .seed = 5},
+  };
+}
+
+class MadeUpModelTest : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(MadeUpModelTest, LogitsAreThoseOfAPlainProgram) {
+  const MadeUpModel model(Shapes()[GetParam()]);
+  const std::vector<uint32_t> ids = SomeIds(70, model.spec().vocab);
+  const std::vector<double> expected = model.PlainLogits(ids);
+  const Machine machine = LoadOn(model, "", 2, {});
+  const auto rows = machine.model->Run(ids, 31);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const std::vector<float> got = LogitsOf(*rows);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], expected[i], 5e-5 * std::max(1.0, std::abs(expected[i]))) << i;
+  }
+}
+
+TEST_P(MadeUpModelTest, NothingChangesABit) {
+  const MadeUpModel model(Shapes()[GetParam()]);
+  const std::vector<uint32_t> ids = SomeIds(90, model.spec().vocab);
+  for (const v1::KvDtype kv : {v1::KV_DTYPE_F16, v1::KV_DTYPE_F32}) {
+    std::vector<float> first;
+    for (const std::string& isa : cpu::MachineIsas()) {
+      for (const uint32_t threads : {1u, 5u}) {
+        ForwardOptions options;
+        options.kv_dtype = kv;
+        if (threads == 5) {
+          options.cuts = CutEverywhere(static_cast<uint32_t>(model.spec().layers.size()));
+        }
+        const Machine machine = LoadOn(model, isa, threads, options);
+        for (const uint32_t chunk : {0u, 1u, 9u}) {
+          const auto rows = machine.model->Run(ids, chunk);
+          ASSERT_TRUE(rows.ok()) << rows.status();
+          const std::vector<float> logits = LogitsOf(*rows);
+          first = first.empty() ? logits : first;
+          EXPECT_TRUE(SameBits(logits, first))
+              << isa << ", " << threads << " threads, chunks of " << chunk;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, MadeUpModelTest, ::testing::Range(size_t{0}, Shapes().size()));
+
+// Past two spans decoding divides one sequence's attention among threads by span; prefill, small
+// batches and single threads do not.
+TEST(LongSequenceTest, SpansDividedAmongThreadsChangeNoBit) {
+  MadeUpShape shape;
+  shape.layers = 2;
+  const MadeUpModel model(shape);
+  const std::vector<uint32_t> ids = SomeIds(1300, shape.vocab);
+  const std::span<const uint32_t> all(ids);
+  std::vector<float> first;
+  for (const uint32_t threads : {1u, 2u, 5u}) {
+    const Machine machine = LoadOn(model, "", threads, {.kv_tokens = 8192});
+    ForwardModel& forward = *machine.model;
+    const uint32_t one = forward.NewSequence();
+    for (size_t at = 0; at < 1000; at += 250) {
+      ASSERT_TRUE(forward.Step({{one, all.subspan(at, 250), false}}).ok());
+    }
+    std::vector<float> logits;
+    const uint32_t neighbour = forward.NewSequence();
+    for (size_t at = 1000; at < ids.size(); ++at) {
+      // Sometimes with a short neighbour in the batch.
+      std::vector<ForwardModel::Item> items = {{one, all.subspan(at, 1)}};
+      if (at % 3 == 0) {
+        items.push_back({neighbour, all.subspan(at - 900, 1), false});
+      }
+      const auto rows = forward.Step(items);
+      ASSERT_TRUE(rows.ok()) << rows.status();
+      logits.insert(logits.end(), (*rows)[0].logits.begin(), (*rows)[0].logits.end());
+    }
+    const auto whole = forward.Run(ids, 512);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    const std::vector<float> prefilled = LogitsOf(*whole);
+    EXPECT_TRUE(SameBits(
+        std::vector<float>(prefilled.begin() + 1000 * shape.vocab, prefilled.end()), logits))
+        << threads << " threads";
+    first = first.empty() ? logits : first;
+    EXPECT_TRUE(SameBits(logits, first)) << threads << " threads";
+  }
+}
+
+}  // namespace
+}  // namespace strata::testing

@@ -1,0 +1,102 @@
+#include "worker/backend/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cfenv>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "worker/backend/cpu/float_environment.h"
+
+namespace strata::cpu {
+namespace {
+
+TEST(ThreadPoolTest, EveryThreadRunsOnceACall) {
+  for (const uint32_t threads : {1u, 2u, 5u, 16u}) {
+    for (const uint32_t cores : {0u, 64u}) {  // Parking at once, and spinning.
+      ThreadPool pool(threads, cores);
+      std::vector<int> calls(threads, 0);
+      for (int i = 0; i < 300; ++i) {
+        pool.Run([&](uint32_t thread) { ++calls[thread]; });
+        if (i % 100 == 99) {  // Long enough for all to park.
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+      }
+      EXPECT_EQ(calls, std::vector<int>(threads, 300));
+    }
+  }
+}
+
+TEST(ThreadPoolTest, SplitCoversEverythingOnce) {
+  ThreadPool pool(5, 2);
+  for (const size_t count : {0u, 1u, 2u, 4u, 5u, 6u, 101u}) {
+    std::vector<std::atomic<int>> seen(count);
+    pool.Split(count, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) {
+        ++seen[i];
+      }
+    });
+    for (const auto& n : seen) {
+      EXPECT_EQ(n.load(), 1);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, SmallWorkStaysOnTheCaller) {
+  ThreadPool pool(4, 4);
+  pool.Split(
+      3, [&](size_t begin, size_t end) { EXPECT_EQ(end - begin, 3u); }, 3);
+}
+
+TEST(ThreadPoolTest, CallersTakeTurns) {
+  ThreadPool pool(3, 3);
+  int counter = 0;  // Unguarded: only the pool keeps the callers apart.
+  const auto caller = [&] {
+    for (int i = 0; i < 500; ++i) {
+      pool.Run([&](uint32_t thread) {
+        if (thread == 0) {
+          ++counter;
+        }
+      });
+    }
+  };
+  std::thread one(caller);
+  std::thread two(caller);
+  one.join();
+  two.join();
+  EXPECT_EQ(counter, 1000);
+}
+
+TEST(ThreadPoolTest, ComputesRoundingToNearestWhateverTheCallerHas) {
+  ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+  ThreadPool pool(3, 3);  // Its threads begin with the caller's environment.
+  volatile float one = 1.0f;
+  std::vector<float> sums(3);
+  pool.Run([&](uint32_t thread) { sums[thread] = one + 0x1p-30f; });
+  const float outside = one + 0x1p-30f;
+  std::fesetround(FE_TONEAREST);
+  EXPECT_GT(outside, 1.0f);  // The caller has back what it had.
+  EXPECT_EQ(sums, std::vector<float>(3, 1.0f));
+}
+
+#if defined(__x86_64__)
+TEST(ThreadPoolTest, KeepsSubnormalsWhateverTheCallerHas) {
+  const uint32_t before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // FTZ and DAZ.
+  std::vector<float> halves(2);
+  volatile float tiny = 0x1p-126f;
+  {
+    ThreadPool pool(2, 2);
+    pool.Run([&](uint32_t thread) { halves[thread] = tiny * 0.5f; });
+  }
+  const uint32_t after = _mm_getcsr();
+  _mm_setcsr(before);
+  EXPECT_EQ(after & 0x8040, 0x8040u);
+  EXPECT_EQ(halves, std::vector<float>(2, 0x1p-127f));
+}
+#endif
+
+}  // namespace
+}  // namespace strata::cpu
