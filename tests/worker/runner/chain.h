@@ -180,7 +180,7 @@ inline v1::StepCommand Release(const v1::SequenceName& name) {
 // Numbers frames, and sends them through a chain. Every step is committed by the next one.
 class Steps {
  public:
-  explicit Steps(Chain* chain, uint64_t epoch = kEpoch) : chain_(*chain), epoch_(epoch) {}
+  explicit Steps(Chain* chain, uint64_t epoch = kEpoch) : chain_(chain), epoch_(epoch) {}
 
   StepMessage Frame(std::vector<v1::StepItem> items, std::vector<v1::StepCommand> commands = {}) {
     StepMessage frame;
@@ -204,14 +204,14 @@ class Steps {
     return Send(Frame(std::move(items), std::move(commands)));
   }
   ResultMessage Send(StepMessage frame) {
-    auto result = chain_.Run(std::move(frame));
+    auto result = chain_->Run(std::move(frame));
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *std::move(result) : ResultMessage();
   }
 
   // Fences, and sends the first frame of the new epoch with these commands.
   ResultMessage Resync(uint64_t epoch, std::vector<v1::StepCommand> truncates) {
-    chain_.Fence(epoch);
+    chain_->Fence(epoch);
     epoch_ = epoch;
     step_ = 0;
     StepMessage frame = Frame({}, std::move(truncates));
@@ -223,7 +223,7 @@ class Steps {
   void set_commits(bool commits) { commits_ = commits; }
 
  private:
-  Chain& chain_;
+  Chain* chain_;
   uint64_t epoch_;
   uint64_t step_ = 0;
   bool commits_ = true;

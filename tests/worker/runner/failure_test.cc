@@ -1,0 +1,150 @@
+// Values that are not finite, and devices that fail: item errors, with the state as before.
+#include <limits>
+
+#include "tests/worker/runner/chain.h"
+
+namespace strata {
+namespace {
+
+using namespace strata::testing;  // NOLINT(google-build-using-namespace)
+
+constexpr uint32_t kPoison = 96;
+
+std::vector<uint32_t> CleanPrompt(uint32_t length, uint32_t salt) {
+  return Prompt(length, salt, kPoison);  // Ids below it.
+}
+
+// Token kPoison becomes NaN on the stage given by the parameter, of 3.
+class NonFinite : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  NonFinite() : chain_({.stages = 3}), steps_(&chain_) {
+    chain_.shard(GetParam()).PoisonToken(kPoison, 2 * GetParam());
+  }
+  Chain chain_;
+  Steps steps_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Stage, NonFinite, ::testing::Values(0, 1, 2));
+
+TEST_P(NonFinite, IsAnErrorOfThatItemAloneAndLeavesNothing) {
+  const ModelSpec& model = chain_.options().model;
+  auto a = CleanPrompt(20, 1);
+  auto b = CleanPrompt(30, 2);
+  steps_.Run({Item(Name("a", 1), a, 0, 20), Item(Name("b", 2), b, 0, 30)});
+  auto poisoned = a;
+  poisoned.insert(poisoned.end(), {1, 2, kPoison, 3});
+  b.push_back(4);
+  const ResultMessage result =
+      steps_.Run({Item(Name("a", 1), poisoned, 20, 24), Item(Name("b", 2), b, 30, 31)});
+  EXPECT_EQ(ReasonOfItem(result, 0), "NON_FINITE");
+  EXPECT_EQ(result.header.items(0).error_stage(), GetParam());
+  EXPECT_EQ(result.header.items(0).error().node(), "node" + std::to_string(GetParam()));
+  EXPECT_EQ(result.header.items(0).tokens_size(), 0);
+  EXPECT_EQ(TokenOf(result, 1), ExpectedTokens(model, b, 1)[0]);
+  // Stages before it computed and kept the item; it and those after hold what was there before.
+  for (uint32_t s = 0; s < 3; ++s) {
+    EXPECT_EQ(FreePages(result, static_cast<int>(s)), 64u - 2 - 2);
+  }
+  const auto name = Name("a", 1);
+  EXPECT_EQ(ReasonOfCommand(steps_.Run({}, {Truncate(name, a)})), "");
+  a.push_back(7);
+  EXPECT_EQ(TokenOf(steps_.Run({Item(name, a, 20, 21)})), ExpectedTokens(model, a, 1)[0]);
+}
+
+TEST_P(NonFinite, APrefillThatWantsNoRowsIsCheckedToo) {
+  auto ids = CleanPrompt(20, 1);
+  ids[10] = kPoison;
+  v1::StepItem item = Item(Name("a", 1), ids, 0, 20);
+  item.set_sample(false);
+  const ResultMessage result = steps_.Run({item});
+  EXPECT_EQ(ReasonOfItem(result), "NON_FINITE");
+  EXPECT_EQ(FreePages(result, static_cast<int>(GetParam())), 64u);
+  // What it created is there, without tokens, until it is released; later stages never saw it.
+  EXPECT_EQ(chain_.runner(GetParam()).stats().sequences, 1u);
+  steps_.Run({}, {Release(Name("a", 1))});
+  for (uint32_t s = 0; s < 3; ++s) {
+    EXPECT_EQ(chain_.runner(s).stats().sequences, 0u);
+  }
+}
+
+TEST_P(NonFinite, LogitsOfAFailedItemAreNotSent) {
+  auto bad = CleanPrompt(8, 1);
+  bad[5] = kPoison;  // Its first rows are good.
+  const auto good = CleanPrompt(4, 2);
+  v1::StepItem first = Item(Name("a", 1), good, 0, 4);
+  v1::StepItem second = Item(Name("b", 2), bad, 0, 8);
+  v1::StepItem third = Item(Name("c", 3), good, 0, 4);
+  for (v1::StepItem* item : {&first, &second, &third}) {
+    item->set_rows_wanted(v1::ROWS_WANTED_LOGITS);
+  }
+  const ResultMessage result = steps_.Run({first, second, third});
+  EXPECT_EQ(ReasonOfItem(result, 1), "NON_FINITE");
+  EXPECT_EQ(result.header.items(1).payload_rows(), 0u);
+  std::vector<float> want;
+  for (int twice = 0; twice < 2; ++twice) {
+    for (const auto& row : HashLogits(chain_.options().model, good)) {
+      want.insert(want.end(), row.begin(), row.end());
+    }
+  }
+  EXPECT_EQ(result.payload, want);
+}
+
+TEST(Failure, ActivationsThatArriveNonFiniteAreNotComputed) {
+  Chain chain({.stages = 2});
+  Steps steps(&chain);
+  const auto ids = Prompt(6, 1);
+  auto first = chain.runner(0).Step(
+      steps.Frame({Item(Name("a", 1), ids, 0, 3), Item(Name("b", 2), ids, 0, 6)}));
+  ASSERT_TRUE(first.ok());
+  StepMessage frame = std::get<StepMessage>(*first);
+  frame.payload[1] = std::numeric_limits<float>::infinity();
+  auto second = chain.runner(1).Step(frame);
+  ASSERT_TRUE(second.ok());
+  const ResultMessage result = std::get<ResultMessage>(*second);
+  EXPECT_EQ(ReasonOfItem(result, 0), "NON_FINITE");
+  EXPECT_EQ(result.header.items(0).error_stage(), 1u);
+  EXPECT_EQ(TokenOf(result, 1), ExpectedTokens(chain.options().model, ids, 1)[0]);
+  EXPECT_EQ(chain.shard(1).rows_computed(), 6u);
+  EXPECT_EQ(chain.runner(1).stats().sequences, 1u);
+}
+
+TEST(Failure, AFailedDeviceFailsTheStepsItemsAndKeepsTheStateBefore) {
+  for (const uint32_t failing : {0u, 1u}) {
+    Chain chain({.stages = 2});
+    Steps steps(&chain);
+    const auto ids = Prompt(20, 1);
+    steps.Run({Item(Name("a", 1), ids, 0, 18)});
+    chain.shard(failing).FailNextRead();
+    ResultMessage result =
+        steps.Run({Item(Name("a", 1), ids, 18, 20), Item(Name("b", 2), ids, 0, 20)});
+    for (int item : {0, 1}) {
+      EXPECT_EQ(ReasonOfItem(result, item), "BACKEND_FAILED");
+      EXPECT_EQ(result.header.items(item).error().code(),
+                static_cast<uint32_t>(absl::StatusCode::kInternal));
+      EXPECT_EQ(result.header.items(item).error_stage(), failing);
+    }
+    EXPECT_EQ(FreePages(result, static_cast<int>(failing)), 64u - 2);
+    result = steps.Run({Item(Name("a", 1), ids, 18, 20)},
+                       {Truncate(Name("a", 1), std::span(ids).first(18))});
+    EXPECT_EQ(TokenOf(result), ExpectedTokens(chain.options().model, ids, 1)[0]);
+  }
+}
+
+TEST(Failure, AFailedPageCopyChangesNothing) {
+  Chain chain;
+  Steps steps(&chain);
+  auto ids = Prompt(20, 1);
+  steps.Run({Item(Name("a", 1), ids, 0, 20)});
+  steps.Run({}, {Fork(Name("a", 1), Name("b", 2), ids)});
+  ids.push_back(3);
+  chain.shard(0).FailNextCopy();
+  ResultMessage result = steps.Run({Item(Name("b", 2), ids, 20, 21)});
+  EXPECT_TRUE(result.header.items(0).has_error());
+  EXPECT_EQ(FreePages(result), 64u - 2);
+  result = steps.Run({Item(Name("b", 2), ids, 20, 21)});
+  EXPECT_EQ(TokenOf(result), ExpectedTokens(chain.options().model, ids, 1)[0]);
+  EXPECT_EQ(FreePages(result), 64u - 3);
+}
+
+}  // namespace
+}  // namespace strata
