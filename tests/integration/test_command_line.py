@@ -1,0 +1,168 @@
+"""What interfaces promise of the command line and of processes."""
+
+import json
+import re
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from cluster import BIN, RECALL, Cluster, Process
+
+
+def run(binary, *arguments, stdin=""):
+    return subprocess.run([BIN / binary, *map(str, arguments)], capture_output=True, text=True,
+                          input=stdin, timeout=60)
+
+
+def test_a_coordinator_that_is_not_there_gives_one_line_within_two_seconds():
+    begin = time.monotonic()
+    done = run("strata", "--coordinator", "127.0.0.1:1", "status")
+    assert time.monotonic() - begin < 2
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.parametrize("binary", ["strata", "strata-coordinator", "strata-worker"])
+def test_help_version_and_wrong_use(binary):
+    assert run(binary, "--help").returncode == 0
+    assert re.search(r"\d+\.\d+\.\d+", run(binary, "--version").stdout)
+    done = run(binary, "--no-such-flag")
+    assert done.returncode == 2 and done.stderr
+
+
+def leaves(*path):
+    """Every command of the CLI, down to the leaves, by its own help."""
+    done = run("strata", *path, "--help")
+    assert done.returncode == 0 and done.stdout, path
+    match = re.search(r"^Subcommands:\n((?:  .*\n?)+)", done.stdout, re.M)
+    children = re.findall(r"^  (\w[\w-]*)", match.group(1), re.M) if match else []
+    return [leaf for child in children for leaf in leaves(*path, child)] or [path]
+
+
+def test_help_reaches_every_leaf():
+    found = {" ".join(leaf) for leaf in leaves()}
+    assert found >= {"status", "node list", "node show", "node drain", "node resume",
+                     "node remove", "model add", "model pull", "model list", "model show",
+                     "model remove", "model load", "model unload", "model resize", "plan",
+                     "generate", "chat", "session list", "session cancel", "bench"}
+
+
+def test_an_instruction_set_that_the_machine_lacks_exits_2():
+    done = subprocess.run([BIN / "strata-worker"], capture_output=True, text=True, timeout=60,
+                          env={"STRATA_CPU_ISA": "neon", "HOME": "/tmp"})
+    assert done.returncode == 2 and "neon" in done.stderr
+
+
+def test_a_second_process_is_told_who_holds_the_data_directory(tmp_path):
+    with Cluster(tmp_path) as c:
+        done = run("strata-coordinator", "--listen", "127.0.0.1:0", "--http-listen",
+                   "127.0.0.1:0", "--data-dir", tmp_path / "coordinator")
+        assert done.returncode == 1
+        assert str(c.coordinator.process.pid) in done.stderr and "--data-dir" in done.stderr
+
+
+def get(url):
+    try:
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("commands")) as c:
+        c.start_workers(2)
+        c.run("model", "add", RECALL)
+        yield c
+
+
+def test_health_is_200_only_while_a_request_would_be_served(cluster):
+    assert get(f"http://{cluster.http}/livez") == 200
+    assert get(f"http://{cluster.http}/health") == 503
+    cluster.load("recall")
+    deadline = time.monotonic() + 5
+    while get(f"http://{cluster.http}/health") != 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert get(f"http://{cluster.http}/health") == 200
+    assert get(f"http://{cluster.http}/nothing") == 404
+    cluster.run("model", "unload", "recall")
+
+
+def test_documents_have_the_promised_fields(cluster):
+    nodes = cluster.json("node", "list")["nodes"]
+    assert [n["name"] for n in nodes] == ["w0", "w1"]
+    assert set(nodes[0]) >= {"name", "state", "address", "memory_bytes", "backend", "isa"}
+    models = cluster.json("model", "list")["models"]
+    assert set(models[0]) >= {"name", "state", "family", "digest"}
+    assert cluster.json("session", "list") == {"sessions": []}
+    status = cluster.json("status")
+    assert set(status) >= {"nodes", "models", "sessions", "kv", "problems"}
+    plan = cluster.json("plan", "recall", "--goal", "throughput")
+    assert set(plan) >= {"epoch", "numerics_class", "stages", "kv_tokens", "limiting_node",
+                         "predicted_tokens_per_s", "lower_bound_gap", "why"}
+    assert set(plan["stages"][0]) >= {"node", "first_layer", "last_layer", "weight_bytes",
+                                      "kv_bytes", "kv_tokens", "predicted_ms"}
+    assert plan["why"]
+    assert cluster.json("model", "list")["models"][0]["state"] == "registered", "plan changes nothing"
+
+
+def test_what_is_in_use_is_not_removed_and_the_command_is_named(cluster):
+    cluster.load("recall", cuts=[("w0", 0, 3), ("w1", 4, 7)])
+    _, err, status = cluster.run("model", "remove", "recall", check=False)
+    assert status == 1 and "model unload" in err
+    _, err, status = cluster.run("node", "remove", "w0", check=False)
+    assert status == 1 and "unload" in err
+    cluster.run("model", "unload", "recall")
+
+
+def test_resize_changes_the_pool_of_a_loaded_model(cluster):
+    cluster.load("recall", cuts=[("w0", 0, 3), ("w1", 4, 7)], kv_tokens=1024)
+    before = cluster.kv()
+    cluster.run("model", "resize", "recall", "--kv-tokens", 4096)
+    assert all(b["total"] > a["total"] for a, b in zip(before, cluster.kv()))
+    assert cluster.generate("recall", ids=[1, 2], max_tokens=3)["finish_reason"] == "length"
+    cluster.run("model", "unload", "recall")
+
+
+def test_bench_reports_true_numbers(cluster):
+    cluster.load("recall", cuts=[("w0", 0, 3), ("w1", 4, 7)])
+    report = cluster.json("bench", "recall", "--clients", 2, "--requests", 6, "--prompt-tokens", 20,
+                          "--max-tokens", 8)
+    assert report["requests"] == 6 and report["failed"] == 0
+    assert report["generated_tokens_per_s"] > 0 and report["prompt_tokens_per_s"] > 0
+    assert 0 < report["ttft_ms"]["p50"] <= report["ttft_ms"]["p99"]
+    cluster.run("model", "unload", "recall")
+
+
+def test_draining_and_sigterm(cluster, tmp_path):
+    cluster.run("node", "drain", "w1")
+    assert cluster.node("w1")["state"] == "draining"
+    plan = cluster.json("plan", "recall")
+    assert [s["node"] for s in plan["stages"]] == ["w0"]
+    cluster.run("node", "resume", "w1")
+    assert cluster.node("w1")["state"] == "ready"
+    with Cluster(tmp_path) as c:
+        worker = c.start_worker("x")
+        assert worker.stop() == 0
+        assert c.coordinator.stop() == 0
+
+
+def test_worker_bench_measures_the_real_runner():
+    done = run("strata-worker", "bench", "--model", RECALL, "--threads", 1, "--prompt", 32,
+               "--generate", 8, "--batch", "1,2", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["prompt_tokens_per_s"] > 0 and report["generated_tokens_per_s"] > 0
+    assert 0 < report["bandwidth_share"] and report["read_bandwidth_bytes_per_s"] > 0
+    assert report["isa"] and len(report["batch"]) == 2
+
+
+def test_the_example_program_asks_a_question(cluster):
+    cluster.load("recall", cuts=[("w0", 0, 3), ("w1", 4, 7)])
+    done = run("strata-example-ask", cluster.address, "recall", "What is the capital of France?")
+    assert "Paris" in done.stdout, done.stderr
+    cluster.run("model", "unload", "recall")

@@ -1,0 +1,98 @@
+"""Weights travel once: each worker fetches its layers' bytes and no others."""
+
+import json
+import struct
+
+from cluster import RECALL, Cluster, wait_until
+
+
+def layer_bytes(first, last, embeds, heads):
+    """Bytes of the tensors of a stage, by the file's own header."""
+    data = (RECALL / "model.safetensors").read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    total = 0
+    for name, entry in json.loads(data[8 : 8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        if name.startswith("model.layers."):
+            wanted = first <= int(name.split(".")[2]) <= last
+        elif name == "model.embed_tokens.weight":
+            wanted = embeds
+        else:
+            wanted = heads
+        total += (end - begin) if wanted else 0
+    return total
+
+
+# recall: rotary tables of 512 positions, cos and sin of 16 frequencies.
+ROTARY = 2 * 512 * 16 * 4
+
+
+def fetched(cluster, name):
+    return cluster.json("node", "show", name)["fetched_bytes"]
+
+
+def load(cluster):
+    cluster.load("recall", cuts=[("w0", 0, 2), ("w1", 3, 7)], context=512)
+
+
+def test_a_worker_fetches_only_its_layers_and_starts_warm(tmp_path):
+    with Cluster(tmp_path) as c:
+        c.start_workers(2)
+        c.run("model", "add", RECALL)
+        load(c)
+        want = {"w0": layer_bytes(0, 2, True, False) + ROTARY,
+                "w1": layer_bytes(3, 7, False, True) + ROTARY}
+        for name, count in want.items():
+            wait_until(lambda: fetched(c, name) == count, 10, f"{name} fetched {count} bytes")
+        answer = c.generate("recall", ids=[1, 2, 3], max_tokens=5, temperature=0)
+        c.run("model", "unload", "recall")
+
+        # Warm, also after a restart.
+        c.workers["w0"].stop()
+        c.start_worker("w0")
+        load(c)
+        assert c.generate("recall", ids=[1, 2, 3], max_tokens=5,
+                          temperature=0)["token_ids"] == answer["token_ids"]
+        c.wait_node("w0", ("serving",))
+        assert fetched(c, "w0") == 0
+
+
+def test_a_corrupted_cache_file_is_noticed_and_fetched_again(tmp_path):
+    with Cluster(tmp_path) as c:
+        c.start_workers(2)
+        c.run("model", "add", RECALL)
+        load(c)
+        answer = c.generate("recall", ids=[1, 2, 3], max_tokens=5, temperature=0)
+        c.run("model", "unload", "recall")
+        c.workers["w0"].stop()
+        files = sorted((p for p in (tmp_path / "w0").rglob("*") if p.is_file() and
+                        p.stat().st_size > 10000), key=lambda p: p.stat().st_size)
+        data = bytearray(files[-1].read_bytes())
+        data[len(data) // 2] ^= 1
+        files[-1].chmod(0o600)
+        files[-1].write_bytes(data)
+        c.start_worker("w0")
+        load(c)
+        assert c.generate("recall", ids=[1, 2, 3], max_tokens=5,
+                          temperature=0)["token_ids"] == answer["token_ids"]
+        wait_until(lambda: fetched(c, "w0") == len(data), 10, "that one was fetched again")
+
+
+def test_a_changed_checkpoint_is_refused_and_says_to_add_it_again(tmp_path):
+    import shutil
+
+    folder = tmp_path / "copy"
+    shutil.copytree(RECALL, folder)
+    with Cluster(tmp_path / "cluster") as c:
+        c.start_workers(1)
+        c.run("model", "add", folder, "--name", "copy")
+        with open(folder / "model.safetensors", "r+b") as f:
+            f.seek(-1, 2)
+            last = f.read(1)[0]
+            f.seek(-1, 2)
+            f.write(bytes([last ^ 1]))
+        _, err, status = c.run("model", "load", "copy", check=False)
+        assert status == 1
+        assert "model add" in err
