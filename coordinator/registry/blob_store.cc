@@ -1,0 +1,125 @@
+#include "coordinator/registry/blob_store.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/digest.h"
+#include "common/status.h"
+#include "coordinator/registry/model_changed.h"
+
+namespace strata {
+namespace {
+
+std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+// Opens the file if it is what was registered.
+absl::StatusOr<FileReader> OpenUnchanged(const Blob& blob) {
+  auto file = FileReader::Open(blob.path);
+  if (file.status().code() == absl::StatusCode::kNotFound) {
+    return ModelChanged(blob.path, FolderOf(blob.path), "is gone");
+  }
+  if (file.ok() && !SameFile(file->identity(), blob.identity)) {
+    return ModelChanged(blob.path, FolderOf(blob.path), "changed since it was registered");
+  }
+  return file;
+}
+
+}  // namespace
+
+void BlobStore::AddManifest(const std::string& model,
+                            std::shared_ptr<const ModelManifest> manifest) {
+  MutexLock lock(&mutex_);
+  models_[model] = std::move(manifest);
+  Rebuild();
+}
+
+void BlobStore::RemoveManifest(const std::string& model) {
+  MutexLock lock(&mutex_);
+  if (models_.erase(model) > 0) {
+    Rebuild();
+  }
+}
+
+void BlobStore::Rebuild() {
+  places_.clear();
+  for (const auto& [name, manifest] : models_) {
+    for (const ManifestFile& file : manifest->files) {
+      places_[file.sha256].push_back({&manifest->path, &file, 0, file.identity.bytes});
+    }
+    for (const ManifestTensor& tensor : manifest->tensors) {
+      const ManifestFile* file = manifest->FindFile(tensor.file);
+      if (file != nullptr) {
+        places_[tensor.sha256].push_back({&manifest->path, file, tensor.offset, tensor.bytes});
+      }
+    }
+  }
+}
+
+std::string BlobStore::AddMemory(std::string data) {
+  std::string sha256 = Sha256Hex(data);
+  auto blob = std::make_shared<const std::string>(std::move(data));
+  MutexLock lock(&mutex_);
+  memory_.emplace(sha256, std::move(blob));
+  return sha256;
+}
+
+void BlobStore::RemoveMemory(const std::string& sha256) {
+  MutexLock lock(&mutex_);
+  memory_.erase(sha256);
+}
+
+absl::StatusOr<Blob> BlobStore::Find(std::string_view sha256) const {
+  std::vector<Blob> found;
+  {
+    MutexLock lock(&mutex_);
+    const std::string key(sha256);
+    if (const auto memory = memory_.find(key); memory != memory_.end()) {
+      Blob blob;
+      blob.sha256 = key;
+      blob.bytes = memory->second->size();
+      blob.memory = memory->second;
+      return blob;
+    }
+    if (const auto places = places_.find(key); places != places_.end()) {
+      for (const Place& place : places->second) {
+        found.push_back({key, place.bytes, absl::StrCat(*place.folder, "/", place.file->name),
+                         place.offset, place.file->identity, nullptr});
+      }
+    }
+  }
+  if (found.empty()) {
+    return Error(absl::StatusCode::kNotFound, "NO_BLOB",
+                 absl::StrCat("no registered model has the content ", std::string(sha256)))
+        .Hint("run `strata model add` again");
+  }
+  for (Blob& blob : found) {
+    if (found.size() == 1 || OpenUnchanged(blob).ok()) {
+      return std::move(blob);
+    }
+  }
+  return std::move(found.front());
+}
+
+absl::Status BlobStore::Read(const Blob& blob, uint64_t offset, uint64_t bytes,
+                             std::string* out) const {
+  if (offset > blob.bytes || bytes > blob.bytes - offset) {
+    return Error(
+        absl::StatusCode::kOutOfRange, "BLOB_RANGE",
+        absl::StrCat("bytes [", offset, ", +", bytes, ") of a blob of ", blob.bytes, " bytes"));
+  }
+  if (blob.memory != nullptr) {
+    out->assign(*blob.memory, offset, bytes);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const FileReader file, OpenUnchanged(blob));
+  out->resize(bytes);
+  RETURN_IF_ERROR(file.ReadAt(blob.offset + offset, out->data(), bytes));
+  // Also not while it was read.
+  ASSIGN_OR_RETURN(const FileIdentity after, file.CurrentIdentity());
+  if (!SameFile(after, blob.identity)) {
+    return ModelChanged(blob.path, FolderOf(blob.path), "changed since it was registered");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata
