@@ -1,5 +1,6 @@
 #include "common/status.h"
 
+#include <cctype>
 #include <utility>
 
 namespace strata {
@@ -8,6 +9,18 @@ namespace {
 constexpr char kDetailUrl[] = "type.googleapis.com/strata.v1.ErrorDetail";
 
 absl::string_view ToAbsl(std::string_view s) { return {s.data(), s.size()}; }
+
+// Whether `name` stands in `text` by itself, not as a part of a longer word.
+bool Mentions(const std::string& text, const std::string& name) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if ((at == 0 || !is_part(text[at - 1])) && (end == text.size() || !is_part(text[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -77,7 +90,7 @@ std::string Describe(const absl::Status& status) {
   if (line.empty()) {
     line = absl::StatusCodeToString(status.code());
   }
-  if (!detail.node().empty() && line.find(detail.node()) == std::string::npos) {
+  if (!detail.node().empty() && !Mentions(line, detail.node())) {
     line += " (node " + detail.node() + ")";
   }
   if (!detail.limit().empty()) {

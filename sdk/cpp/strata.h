@@ -76,13 +76,13 @@ class Cancellation {
 struct CallOptions {
   // For the whole call, replays included; past it the call ends with DEADLINE_EXCEEDED and the
   // request is released on every worker. None: no limit.
-  std::optional<std::chrono::nanoseconds> timeout;
-  std::optional<Cancellation> cancellation;
+  std::optional<std::chrono::nanoseconds> timeout{};
+  std::optional<Cancellation> cancellation{};
 };
 
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant".
-  std::string content;
+  std::string role{};  // "system", "user", "assistant".
+  std::string content{};
 };
 
 // Text, token ids, or a conversation that the model's chat template makes a prompt of.
@@ -90,30 +90,30 @@ using Prompt = std::variant<std::string, std::vector<uint32_t>, std::vector<Chat
 
 // Unset: the model's generation_config, then temperature 1 and no filters.
 struct Sampling {
-  std::optional<float> temperature;         // >= 0; 0 is greedy.
-  std::optional<uint32_t> top_k;            // 0 is off.
-  std::optional<float> top_p;               // [0, 1]
-  std::optional<float> min_p;               // [0, 1]
-  std::optional<float> typical_p;           // (0, 1]
-  std::optional<float> repetition_penalty;  // > 0
-  std::optional<float> frequency_penalty;   // [-2, 2]
-  std::optional<float> presence_penalty;    // [-2, 2]
-  std::map<uint32_t, float> logit_bias;     // By token id.
-  std::optional<uint64_t> seed;             // Drawn and reported when unset.
+  std::optional<float> temperature{};         // >= 0; 0 is greedy.
+  std::optional<uint32_t> top_k{};            // 0 is off.
+  std::optional<float> top_p{};               // [0, 1]
+  std::optional<float> min_p{};               // [0, 1]
+  std::optional<float> typical_p{};           // (0, 1]
+  std::optional<float> repetition_penalty{};  // > 0
+  std::optional<float> frequency_penalty{};   // [-2, 2]
+  std::optional<float> presence_penalty{};    // [-2, 2]
+  std::map<uint32_t, float> logit_bias{};     // By token id.
+  std::optional<uint64_t> seed{};             // Drawn and reported when unset.
 };
 
 struct GenerateRequest {
-  std::string model;
-  Prompt prompt;
+  std::string model{};
+  Prompt prompt{};
   // 1..128 printable ASCII characters; empty: the library makes one.
-  std::string request_id;
+  std::string request_id{};
   uint32_t max_tokens = 0;  // 0: 512, capped by what is left of the context.
-  Sampling sampling;
-  std::vector<std::string> stop;  // At most 16; not part of the answer.
+  Sampling sampling{};
+  std::vector<std::string> stop{};  // At most 16; not part of the answer.
   bool ignore_eos = false;
   // Most probable alternatives reported for each token, 0..100; unset: no log-probabilities.
-  std::optional<uint32_t> logprobs;
-  std::optional<uint32_t> prompt_logprobs;
+  std::optional<uint32_t> logprobs{};
+  std::optional<uint32_t> prompt_logprobs{};
   // Raw logits of every position but the last generated one.
   bool return_logits = false;
   // Cancel a running request of the same id and take its place.
@@ -124,7 +124,7 @@ struct GenerateRequest {
 struct TokenLogprob {
   uint32_t token_id = 0;
   float logprob = 0;
-  std::vector<std::pair<uint32_t, float>> top;  // (token id, logprob), descending.
+  std::vector<std::pair<uint32_t, float>> top{};  // (token id, logprob), descending.
 };
 
 // What arrives at a time.
@@ -195,8 +195,8 @@ class GenerateStream {
 struct ClientOptions {
   std::string coordinator = "127.0.0.1:7070";  // HOST:PORT
   // Folder with ca.pem, cert.pem and key.pem; empty: plain text.
-  std::string tls_dir;
-  std::string api_key;  // Sent with every call when not empty.
+  std::string tls_dir{};
+  std::string api_key{};  // Sent with every call when not empty.
   // A coordinator that cannot be reached for this long is an error.
   std::chrono::milliseconds connect_timeout{1500};
   // How long a completion tries to go on after a lost connection; 0: not at all.

@@ -27,6 +27,14 @@ TEST(Status, DescriptionNamesWhatLimitAndNextAction) {
             "900 tokens never fit (node a) [kv_tokens=512]; lower --max-tokens");
 }
 
+TEST(Status, TheNodeIsNamedUnlessTheMessageDoes) {
+  const auto describe = [](const char* message) {
+    return Describe(Error(absl::StatusCode::kUnavailable, "LOST", message).Node("a"));
+  };
+  EXPECT_EQ(describe("all at sea"), "all at sea (node a)");
+  EXPECT_EQ(describe("node a is lost"), "node a is lost");
+}
+
 TEST(Status, AnnotationKeepsTheReason) {
   const absl::Status status = Annotate(NeverFits(), "loading m");
   EXPECT_EQ(ReasonOf(status), "KV_NEVER_FITS");

@@ -1,0 +1,99 @@
+#include "cli/answer.h"
+
+#include <ostream>
+#include <utility>
+
+#include "cli/output.h"
+#include "common/status.h"
+
+namespace strata::cli {
+namespace {
+
+// Writes text piece by piece; a model without a tokenizer has ids only.
+absl::Status Print(const Context& context, const sdk::Piece& piece) {
+  if (context.json()) {
+    return absl::OkStatus();
+  }
+  context.out() << piece.text << std::flush;
+  if (context.out().fail()) {
+    return Error(absl::StatusCode::kDataLoss, "CANNOT_WRITE", "stdout cannot be written to");
+  }
+  return absl::OkStatus();
+}
+
+void PrintIds(const sdk::Generation& generation, std::ostream& out) {
+  const char* separator = "";
+  for (const uint32_t id : generation.token_ids) {
+    out << separator << id;
+    separator = ",";
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<sdk::Generation> StreamAnswer(
+    const Context& context, sdk::Client* client, const sdk::GenerateRequest& request,
+    sdk::CallOptions call, const std::function<absl::Status(const sdk::Piece&)>& on_piece) {
+  const sdk::Cancellation cancellation;
+  call.cancellation = cancellation;
+  const OnInterrupt on_interrupt(context, [cancellation] { cancellation.Cancel(); });
+  ASSIGN_OR_RETURN(sdk::GenerateStream stream, client->Stream(request, call));
+  int replays = 0;
+  bool wrote_text = false;
+  while (true) {
+    absl::StatusOr<std::optional<sdk::Piece>> piece = stream.Next();
+    if (!piece.ok()) {
+      if (wrote_text) {
+        context.out() << std::endl;
+      }
+      if (!cancellation.cancelled()) {
+        return piece.status();
+      }
+      return Error(absl::StatusCode::kCancelled, "CANCELLED",
+                   "cancelled after " + Counted(stream.result().token_ids.size(), "token"));
+    }
+    if (stream.result().replays > replays) {
+      replays = stream.result().replays;
+      context.err() << "strata: the connection was lost; the answer went on from a replay\n";
+    }
+    if (!piece->has_value()) {
+      break;
+    }
+    wrote_text = wrote_text || (!context.json() && !(*piece)->text.empty());
+    RETURN_IF_ERROR(Print(context, **piece));
+    if (on_piece) {
+      RETURN_IF_ERROR(on_piece(**piece));
+    }
+  }
+  if (!context.json()) {
+    if (stream.result().text.empty()) {
+      PrintIds(stream.result(), context.out());
+    }
+    context.out() << std::endl;
+  }
+  return stream.result();
+}
+
+std::string AnswerSummary(const sdk::Generation& generation) {
+  std::string line = generation.finish_reason + ", " + std::to_string(generation.prompt_tokens) +
+                     " prompt + " + Counted(generation.token_ids.size(), "generated token");
+  const double decode_ms = generation.total_ms - generation.ttft_ms;
+  if (generation.token_ids.size() > 1 && decode_ms > 0) {
+    line += ", " + Rounded(static_cast<double>(generation.token_ids.size() - 1) * 1e3 / decode_ms) +
+            " tokens/s";
+  }
+  return line + ", first token after " + Rounded(generation.ttft_ms) + " ms, seed " +
+         std::to_string(generation.seed);
+}
+
+absl::Status CheckNotCancelled(const sdk::Generation& generation) {
+  if (generation.finish_reason != "cancelled") {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kCancelled, "CANCELLED",
+               "request " + generation.request_id + " was cancelled after " +
+                   Counted(generation.token_ids.size(), "token"))
+      .RequestId(generation.request_id);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,176 @@
+// strata model load, unload, resize; strata plan.
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/documents.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/tables.h"
+#include "common/status.h"
+#include "common/units.h"
+#include "strata/v1/admin.pb.h"
+
+namespace strata::cli {
+namespace {
+
+struct LoadCommand {
+  std::string model;
+  PlacementOptions placement;
+  bool detach = false;
+};
+
+Bar WorkerBar(const v1::LoadModelProgress::Worker& worker) {
+  Bar bar{.label = worker.node(),
+          .phase = worker.phase(),
+          .done_bytes = worker.done_bytes(),
+          .total_bytes = worker.total_bytes(),
+          .note = ""};
+  if (worker.phase() == "ready") {
+    bar.note = worker.fetched_bytes() == 0 ? "all from the cache"
+                                           : FormatSize(worker.fetched_bytes()) + " fetched";
+  }
+  return bar;
+}
+
+Json LoadDocument(const std::string& model, const v1::LoadModelProgress& last,
+                  const v1::Plan& plan) {
+  Json workers = Json::array();
+  for (const auto& worker : last.workers()) {
+    workers.push_back({{"node", worker.node()},
+                       {"phase", worker.phase()},
+                       {"done_bytes", worker.done_bytes()},
+                       {"total_bytes", worker.total_bytes()},
+                       {"fetched_bytes", worker.fetched_bytes()}});
+  }
+  return {{"model", model},
+          {"ready", last.ready()},
+          {"plan", PlanDocument(plan)},
+          {"workers", std::move(workers)}};
+}
+
+absl::Status Load(const Context& context, const LoadCommand& command) {
+  v1::LoadModelRequest request;
+  request.set_model(command.model);
+  request.set_detach(command.detach);
+  RETURN_IF_ERROR(command.placement.Apply(request.mutable_options()));
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  const sdk::Cancellation cancellation;
+  const OnInterrupt on_interrupt(context, [cancellation] { cancellation.Cancel(); });
+  Progress progress(&context.err(), context.environment().err_is_terminal);
+  v1::Plan plan;
+  v1::LoadModelProgress last;
+  const absl::Status status = client->LoadModel(
+      request,
+      [&](const v1::LoadModelProgress& message) {
+        if (message.has_plan()) {
+          plan = message.plan();
+          context.err() << "placing " << command.model << " on " << Placement(plan) << std::endl;
+        }
+        std::vector<Bar> bars;
+        for (const auto& worker : message.workers()) {
+          bars.push_back(WorkerBar(worker));
+        }
+        if (!bars.empty()) {
+          progress.Show(bars);
+        }
+        last = message;
+      },
+      {.timeout = {}, .cancellation = cancellation});
+  progress.Finish();
+  if (!status.ok() && cancellation.cancelled()) {
+    return Error(absl::StatusCode::kCancelled, "DETACHED",
+                 "detached: the load of " + command.model + " goes on")
+        .Hint("see `strata model show " + command.model + "`");
+  }
+  RETURN_IF_ERROR(status);
+  if (context.json()) {
+    WriteJson(LoadDocument(command.model, last, plan), &context.out());
+  } else if (command.detach && !last.ready()) {
+    context.out() << command.model << " is being loaded on " << Placement(plan)
+                  << "; see `strata model show " << command.model << "`\n";
+  } else {
+    context.out() << command.model << " is ready on " << Placement(plan) << "\n";
+    context.err() << "next: strata chat " << command.model << "\n";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShowPlan(const Context& context, const absl::StatusOr<v1::Plan>& plan) {
+  RETURN_IF_ERROR(plan.status());
+  if (context.json()) {
+    WriteJson(PlanDocument(*plan), &context.out());
+  } else {
+    PrintPlan(*plan, &context.out());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Unload(const Context& context, const std::string& model, bool force) {
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  RETURN_IF_ERROR(client->UnloadModel(model, force));
+  if (context.json()) {
+    WriteJson(Json{{"unloaded", model}}, &context.out());
+  } else {
+    context.out() << "unloaded " << model << "\n";
+  }
+  return absl::OkStatus();
+}
+
+void AddPlanCommand(CommandTree* tree) {
+  auto command = std::make_shared<LoadCommand>();
+  CLI::App* app = tree->AddLeaf(
+      tree->root(), "plan", "Say what `model load` would do and why, and change nothing",
+      "  strata plan recall\n  strata plan recall --goal throughput --nodes a,b --json",
+      [command](Context& context) -> absl::Status {
+        v1::LoadOptions options;
+        RETURN_IF_ERROR(command->placement.Apply(&options));
+        ASSIGN_OR_RETURN(const auto client, context.Connect());
+        return ShowPlan(context, client->PlanModel(command->model, options));
+      });
+  AddRequired(app, "MODEL", &command->model, "A registered model");
+  command->placement.AddTo(app);
+}
+
+}  // namespace
+
+void AddLoadCommands(CommandTree* tree, CLI::App* model) {
+  auto command = std::make_shared<LoadCommand>();
+  CLI::App* load = tree->AddLeaf(
+      model, "load", "Place a model on workers and make it ready",
+      "  strata model load recall\n"
+      "  strata model load recall --goal throughput --sessions 16\n"
+      "  strata model load recall --layers a:0-3,b:4-7\n"
+      "It stays wanted: after a restart it loads again once its workers are back. Ctrl-C detaches.",
+      [command](Context& context) { return Load(context, *command); });
+  AddRequired(load, "MODEL", &command->model, "A registered model");
+  command->placement.AddTo(load);
+  load->add_flag("--detach", command->detach, "Return once it is placed; it goes on loading");
+
+  auto name = std::make_shared<std::string>();
+  auto force = std::make_shared<bool>(false);
+  CLI::App* unload = tree->AddLeaf(
+      model, "unload", "Take a model off its workers",
+      "  strata model unload recall\nIt stays registered. With requests in flight it is refused;\n"
+      "--force cancels them.",
+      [name, force](Context& context) { return Unload(context, *name, *force); });
+  AddRequired(unload, "MODEL", name.get(), "A loaded model");
+  unload->add_flag("--force", *force, "Cancel its requests");
+
+  auto kv_tokens = std::make_shared<std::optional<uint64_t>>();
+  CLI::App* resize =
+      tree->AddLeaf(model, "resize", "Change the KV memory of a loaded model",
+                    "  strata model resize recall --kv-tokens 65536",
+                    [name, kv_tokens](Context& context) -> absl::Status {
+                      ASSIGN_OR_RETURN(const auto client, context.Connect());
+                      return ShowPlan(context, client->ResizeModel(*name, **kv_tokens));
+                    });
+  AddRequired(resize, "MODEL", name.get(), "A loaded model");
+  AddCount(resize, "--kv-tokens", kv_tokens.get(), 1, std::numeric_limits<uint64_t>::max(),
+           "KV memory in tokens")
+      ->required();
+  AddPlanCommand(tree);
+}
+
+}  // namespace strata::cli

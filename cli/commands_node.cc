@@ -1,0 +1,127 @@
+// strata node.
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/documents.h"
+#include "cli/options.h"
+#include "cli/tables.h"
+#include "common/status.h"
+#include "common/units.h"
+#include "strata/v1/admin.pb.h"
+
+namespace strata::cli {
+namespace {
+
+absl::Status List(const Context& context) {
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, client->ListNodes());
+  if (context.json()) {
+    WriteJson(NodeList(nodes), &context.out());
+  } else if (nodes.nodes().empty()) {
+    context.out() << "No worker has joined; start one with `strata-worker --coordinator "
+                  << context.coordinator() << "`.\n";
+  } else {
+    PrintNodes(nodes.nodes(), "", &context.out());
+  }
+  return absl::OkStatus();
+}
+
+void PrintNode(const v1::Node& node, std::ostream& out) {
+  out << node.name() << " is " << node.state() << "\n"
+      << "  address      " << node.address() << "\n"
+      << "  platform     " << node.platform() << ", version " << node.version() << "\n"
+      << "  backend      " << node.backend() << " " << node.isa() << ", "
+      << Counted(node.threads(), "thread") << "\n"
+      << "  memory       " << FormatSize(node.used_bytes()) << " used of "
+      << FormatSize(node.memory_bytes()) << "\n"
+      << "  measured     " << FormatSize(static_cast<uint64_t>(node.read_bytes_per_s()))
+      << "/s read, " << Rounded(node.flops_per_s() / 1e9) << " GFLOP/s\n"
+      << "  weight cache " << FormatSize(node.cache_bytes()) << ", "
+      << FormatSize(node.fetched_bytes()) << " fetched since start\n"
+      << "  heartbeat    " << Rounded(node.heartbeat_age_ms()) << " ms ago\n";
+  for (const std::string& model : node.models()) {
+    out << "  holds        " << model << "\n";
+  }
+  if (node.links().empty()) {
+    return;
+  }
+  out << "\nLinks from here\n";
+  Table table({"TO", ">LATENCY", ">RATE", "PROBLEM"});
+  for (const v1::Node::Link& link : node.links()) {
+    table.AddRow({link.peer().empty() ? "coordinator" : link.peer(),
+                  Rounded(link.latency_ms()) + " ms",
+                  FormatSize(static_cast<uint64_t>(link.bytes_per_s())) + "/s", link.error()});
+  }
+  table.Print(&out, "  ");
+}
+
+absl::Status ShowNode(const Context& context, const absl::StatusOr<v1::Node>& node) {
+  RETURN_IF_ERROR(node.status());
+  if (context.json()) {
+    WriteJson(NodeDocument(*node), &context.out());
+  } else {
+    PrintNode(*node, context.out());
+  }
+  return absl::OkStatus();
+}
+
+// drain and resume: says the state that came of it.
+absl::Status SayNode(const Context& context, const absl::StatusOr<v1::Node>& node) {
+  if (!node.ok() || context.json()) {
+    return ShowNode(context, node);
+  }
+  context.out() << node->name() << " is " << node->state() << "\n";
+  return absl::OkStatus();
+}
+
+absl::Status Remove(const Context& context, const std::string& name, bool force) {
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  RETURN_IF_ERROR(client->RemoveNode(name, force));
+  if (context.json()) {
+    WriteJson(Json{{"removed", name}}, &context.out());
+  } else {
+    context.out() << "removed " << name << "\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddNodeCommands(CommandTree* tree) {
+  CLI::App* group = tree->AddGroup("node", "The workers");
+  auto name = std::make_shared<std::string>();
+  const std::string help = "The worker's name";
+  tree->AddLeaf(group, "list", "List the workers", "  strata node list --json", List);
+  CLI::App* show = tree->AddLeaf(group, "show", "All that is known of a worker",
+                                 "  strata node show a", [name](Context& context) -> absl::Status {
+                                   ASSIGN_OR_RETURN(const auto client, context.Connect());
+                                   return ShowNode(context, client->GetNode(*name));
+                                 });
+  AddRequired(show, "NODE", name.get(), help);
+  CLI::App* drain =
+      tree->AddLeaf(group, "drain", "Let no new load use a worker",
+                    "  strata node drain a\nWhat runs on it goes on; `strata node resume` ends it.",
+                    [name](Context& context) -> absl::Status {
+                      ASSIGN_OR_RETURN(const auto client, context.Connect());
+                      return SayNode(context, client->DrainNode(*name));
+                    });
+  AddRequired(drain, "NODE", name.get(), help);
+  CLI::App* resume =
+      tree->AddLeaf(group, "resume", "Use a drained worker again", "  strata node resume a",
+                    [name](Context& context) -> absl::Status {
+                      ASSIGN_OR_RETURN(const auto client, context.Connect());
+                      return SayNode(context, client->ResumeNode(*name));
+                    });
+  AddRequired(resume, "NODE", name.get(), help);
+  auto force = std::make_shared<bool>(false);
+  CLI::App* remove = tree->AddLeaf(
+      group, "remove", "Forget a worker that left",
+      "  strata node remove a\nOne that is in use is refused; --force cancels what uses it.",
+      [name, force](Context& context) { return Remove(context, *name, *force); });
+  AddRequired(remove, "NODE", name.get(), help);
+  remove->add_flag("--force", *force, "Cancel what uses it");
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,52 @@
+// strata session.
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/documents.h"
+#include "cli/options.h"
+#include "cli/tables.h"
+#include "common/status.h"
+#include "strata/v1/admin.pb.h"
+
+namespace strata::cli {
+namespace {
+
+absl::Status List(const Context& context) {
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  ASSIGN_OR_RETURN(const v1::ListSessionsResponse sessions, client->ListSessions());
+  if (context.json()) {
+    WriteJson(SessionList(sessions), &context.out());
+  } else if (sessions.sessions().empty()) {
+    context.out() << "No request is in flight.\n";
+  } else {
+    PrintSessions(sessions.sessions(), "", &context.out());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cancel(const Context& context, const std::string& id) {
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  RETURN_IF_ERROR(client->CancelSession(id));
+  if (context.json()) {
+    WriteJson(Json{{"cancelled", id}}, &context.out());
+  } else {
+    context.out() << "cancelled " << id << "\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddSessionCommands(CommandTree* tree) {
+  CLI::App* group = tree->AddGroup("session", "Requests in flight");
+  tree->AddLeaf(group, "list", "List the requests in flight", "  strata session list --json", List);
+  auto id = std::make_shared<std::string>();
+  CLI::App* cancel = tree->AddLeaf(group, "cancel", "End a request on every worker",
+                                   "  strata session cancel my-request",
+                                   [id](Context& context) { return Cancel(context, *id); });
+  AddRequired(cancel, "ID", id.get(), "The request's id, as `session list` shows it");
+}
+
+}  // namespace strata::cli

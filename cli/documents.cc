@@ -1,0 +1,236 @@
+#include "cli/documents.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/limits.h"
+#include "strata/v1/admin.pb.h"
+
+namespace strata::cli {
+namespace {
+
+template <typename Messages, typename Convert>
+Json ListOf(const Messages& messages, Convert convert) {
+  Json list = Json::array();
+  for (const auto& message : messages) {
+    list.push_back(convert(message));
+  }
+  return list;
+}
+
+Json Strings(const google::protobuf::RepeatedPtrField<std::string>& strings) {
+  Json list = Json::array();
+  for (const std::string& text : strings) {
+    list.push_back(text);
+  }
+  return list;
+}
+
+Json LogprobDocument(const sdk::TokenLogprob& logprob) {
+  Json top = Json::array();
+  for (const auto& [id, value] : logprob.top) {
+    top.push_back(Json::array({id, value}));
+  }
+  return {{"token_id", logprob.token_id}, {"logprob", logprob.logprob}, {"top", std::move(top)}};
+}
+
+// The words of the flags of `model load`.
+std::string Word(const std::string& enum_name, const std::string& prefix,
+                 const std::string& fallback) {
+  if (enum_name.rfind(prefix, 0) != 0 || enum_name == prefix + "UNSPECIFIED") {
+    return fallback;
+  }
+  std::string word = enum_name.substr(prefix.size());
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  return word;
+}
+
+Json OptionsDocument(const v1::LoadOptions& options) {
+  Json layers = ListOf(options.layers(), [](const auto& pinned) {
+    return Json{{"node", pinned.node()},
+                {"first_layer", pinned.first_layer()},
+                {"last_layer", pinned.last_layer()}};
+  });
+  return {
+      {"goal", Word(v1::PlanGoal_Name(options.goal()), "PLAN_GOAL_", "latency")},
+      {"context", options.context()},
+      {"sessions", options.sessions()},
+      {"kv_tokens", options.kv_tokens()},
+      {"quantize", Word(v1::Quantize_Name(options.quantize()), "QUANTIZE_", "none")},
+      {"activations", Word(v1::Activations_Name(options.activations()), "ACTIVATIONS_", "auto")},
+      {"kv_dtype", Word(v1::KvDtype_Name(options.kv_dtype()), "KV_DTYPE_", "f16")},
+      {"nodes", Strings(options.nodes())},
+      {"layers", std::move(layers)}};
+}
+
+}  // namespace
+
+Json NodeSummary(const v1::Node& node) {
+  return {{"name", node.name()},       {"state", node.state()},
+          {"address", node.address()}, {"memory_bytes", node.memory_bytes()},
+          {"backend", node.backend()}, {"isa", node.isa()}};
+}
+
+Json NodeDocument(const v1::Node& node) {
+  Json document = NodeSummary(node);
+  document["used_bytes"] = node.used_bytes();
+  document["threads"] = node.threads();
+  document["read_bytes_per_s"] = node.read_bytes_per_s();
+  document["flops_per_s"] = node.flops_per_s();
+  document["incarnation"] = node.incarnation();
+  document["version"] = node.version();
+  document["platform"] = node.platform();
+  document["cache_bytes"] = node.cache_bytes();
+  document["fetched_bytes"] = node.fetched_bytes();
+  document["heartbeat_age_ms"] = node.heartbeat_age_ms();
+  document["models"] = Strings(node.models());
+  document["links"] = ListOf(node.links(), [](const v1::Node::Link& link) {
+    Json out{{"peer", link.peer()},
+             {"latency_ms", link.latency_ms()},
+             {"bytes_per_s", link.bytes_per_s()}};
+    if (!link.error().empty()) {
+      out["error"] = link.error();
+    }
+    return out;
+  });
+  return document;
+}
+
+Json ModelSummary(const v1::Model& model) {
+  return {{"name", model.name()},
+          {"state", model.state()},
+          {"family", model.family()},
+          {"digest", model.digest()}};
+}
+
+Json ModelDocument(const v1::Model& model) {
+  Json document = ModelSummary(model);
+  document["path"] = model.path();
+  document["weight_bytes"] = model.weight_bytes();
+  document["layers"] = model.layers();
+  document["hidden_size"] = model.hidden_size();
+  document["vocab_size"] = model.vocab_size();
+  document["context"] = model.context();
+  document["dtype"] = model.dtype();
+  document["has_tokenizer"] = model.has_tokenizer();
+  document["has_chat_template"] = model.has_chat_template();
+  document["kv_bytes_per_token"] = model.kv_bytes_per_token();
+  document["problem"] = model.problem();
+  document["notes"] = Strings(model.notes());
+  document["plan"] = model.has_plan() ? PlanDocument(model.plan()) : Json();
+  document["options"] = model.has_options() ? OptionsDocument(model.options()) : Json();
+  return document;
+}
+
+Json SessionDocument(const v1::Session& session) {
+  return {{"request_id", session.request_id()},
+          {"model", session.model()},
+          {"state", session.state()},
+          {"prompt_tokens", session.prompt_tokens()},
+          {"generated_tokens", session.generated_tokens()},
+          {"max_tokens", session.max_tokens()},
+          {"age_ms", session.age_ms()}};
+}
+
+Json KvDocument(const v1::KvUse& kv) {
+  return {{"model", kv.model()},   {"stage", kv.stage()},  {"group", kv.group()},
+          {"total", kv.total()},   {"free", kv.free()},    {"live", kv.live()},
+          {"cached", kv.cached()}, {"fenced", kv.fenced()}};
+}
+
+Json ProblemDocument(const v1::Problem& problem) {
+  return {{"what", problem.what()}, {"do", problem.do_()}};
+}
+
+std::string GoalName(const v1::Plan& plan) {
+  return Word(v1::PlanGoal_Name(plan.goal()), "PLAN_GOAL_", "latency");
+}
+
+uint64_t StageKvTokens(const v1::Plan& plan, int stage) {
+  // A group that sees a window needs fewer pages for as many tokens: the largest one counts.
+  uint64_t pages = 0;
+  for (const uint64_t group : plan.pipelines(0).stages(stage).kv_pages()) {
+    pages = std::max(pages, group);
+  }
+  return pages * kPageTokens;
+}
+
+Json PlanDocument(const v1::Plan& plan) {
+  Json stages = Json::array();
+  uint64_t kv_tokens = 0;
+  if (plan.pipelines_size() > 0) {
+    const v1::PlanPipeline& pipeline = plan.pipelines(0);
+    kv_tokens = pipeline.kv_tokens();
+    for (int i = 0; i < pipeline.stages_size(); ++i) {
+      const v1::PlanStage& stage = pipeline.stages(i);
+      stages.push_back({{"node", stage.ranks_size() > 0 ? stage.ranks(0).node() : ""},
+                        {"first_layer", stage.first_layer()},
+                        {"last_layer", stage.last_layer()},
+                        {"weight_bytes", stage.weight_bytes()},
+                        {"kv_bytes", stage.kv_bytes()},
+                        {"kv_tokens", StageKvTokens(plan, i)},
+                        {"predicted_ms", stage.predicted_ms()}});
+    }
+  }
+  return {{"epoch", plan.epoch()},
+          {"numerics_class", plan.numerics_class().name()},
+          {"goal", GoalName(plan)},
+          {"stages", std::move(stages)},
+          {"kv_tokens", kv_tokens},
+          {"limiting_node", plan.limiting_node()},
+          {"predicted_tokens_per_s", plan.predicted_tokens_per_s()},
+          {"lower_bound_gap", plan.lower_bound_gap()},
+          {"why", Strings(plan.why())}};
+}
+
+Json GenerationDocument(const sdk::Generation& generation, bool with_logprobs,
+                        bool with_prompt_logprobs) {
+  Json document{{"request_id", generation.request_id},
+                {"text", generation.text},
+                {"token_ids", generation.token_ids},
+                {"finish_reason", generation.finish_reason},
+                {"usage",
+                 {{"prompt_tokens", generation.prompt_tokens},
+                  {"completion_tokens", generation.token_ids.size()},
+                  {"cached_tokens", generation.cached_tokens}}},
+                {"seed", generation.seed},
+                {"numerics_class", generation.numerics_class},
+                {"plan_epoch", generation.plan_epoch}};
+  if (with_logprobs) {
+    document["logprobs"] = ListOf(generation.logprobs, LogprobDocument);
+  }
+  if (with_prompt_logprobs) {
+    Json list = Json::array({nullptr});  // Nothing comes before the first token.
+    for (const sdk::TokenLogprob& logprob : generation.prompt_logprobs) {
+      list.push_back(LogprobDocument(logprob));
+    }
+    document["prompt_logprobs"] = std::move(list);
+  }
+  return document;
+}
+
+Json NodeList(const v1::ListNodesResponse& nodes) {
+  return {{"nodes", ListOf(nodes.nodes(), NodeSummary)}};
+}
+
+Json ModelList(const v1::ListModelsResponse& models) {
+  return {{"models", ListOf(models.models(), ModelSummary)}};
+}
+
+Json SessionList(const v1::ListSessionsResponse& sessions) {
+  return {{"sessions", ListOf(sessions.sessions(), SessionDocument)}};
+}
+
+Json StatusDocument(const v1::GetStatusResponse& status) {
+  return {{"nodes", ListOf(status.nodes(), NodeSummary)},
+          {"models", ListOf(status.models(), ModelSummary)},
+          {"sessions", ListOf(status.sessions(), SessionDocument)},
+          {"kv", ListOf(status.kv(), KvDocument)},
+          {"problems", ListOf(status.problems(), ProblemDocument)},
+          {"version", status.version()},
+          {"uptime_s", status.uptime_s()},
+          {"http_address", status.http_address()}};
+}
+
+}  // namespace strata::cli

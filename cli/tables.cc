@@ -1,0 +1,129 @@
+#include "cli/tables.h"
+
+#include <chrono>
+#include <ostream>
+
+#include "cli/documents.h"
+#include "cli/output.h"
+#include "common/units.h"
+#include "strata/v1/admin.pb.h"
+
+namespace strata::cli {
+namespace {
+
+std::string Age(double ms) {
+  return FormatDuration(std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6)));
+}
+
+std::string Joined(const google::protobuf::RepeatedPtrField<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    text += (text.empty() ? "" : ", ") + part;
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string Percent(uint64_t part, uint64_t whole) {
+  return whole == 0 ? "-" : std::to_string(part * 100 / whole) + " %";
+}
+
+}  // namespace
+
+std::string Layers(uint32_t first, uint32_t last) {
+  return first == last ? "layer " + std::to_string(first)
+                       : "layers " + std::to_string(first) + "-" + std::to_string(last);
+}
+
+void PrintNodes(const google::protobuf::RepeatedPtrField<v1::Node>& nodes,
+                const std::string& indent, std::ostream* out) {
+  Table table({"NAME", "STATE", "ADDRESS", "BACKEND", ">MEMORY", "HOLDS"});
+  for (const v1::Node& node : nodes) {
+    const std::string memory = node.used_bytes() == 0 ? FormatSize(node.memory_bytes())
+                                                      : FormatSize(node.used_bytes()) + " of " +
+                                                            FormatSize(node.memory_bytes());
+    table.AddRow({node.name(), node.state(), node.address(),
+                  node.backend() + (node.isa().empty() ? "" : "/" + node.isa()), memory,
+                  Joined(node.models())});
+  }
+  table.Print(out, indent);
+}
+
+void PrintModels(const google::protobuf::RepeatedPtrField<v1::Model>& models,
+                 const std::string& indent, std::ostream* out) {
+  Table table({"NAME", "STATE", "FAMILY", ">LAYERS", ">WEIGHTS", "DTYPE", ">CONTEXT", "WHERE"});
+  for (const v1::Model& model : models) {
+    const std::string where = !model.problem().empty() ? model.problem()
+                              : model.has_plan()       ? Placement(model.plan())
+                                                       : "-";
+    table.AddRow({model.name(), model.state(), model.family(), std::to_string(model.layers()),
+                  FormatSize(model.weight_bytes()), model.dtype(), std::to_string(model.context()),
+                  where});
+  }
+  table.Print(out, indent);
+}
+
+void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessions,
+                   const std::string& indent, std::ostream* out) {
+  Table table({"REQUEST", "MODEL", "STATE", ">PROMPT", ">GENERATED", ">AT MOST", ">AGE"});
+  for (const v1::Session& session : sessions) {
+    table.AddRow({session.request_id(), session.model(), session.state(),
+                  std::to_string(session.prompt_tokens()),
+                  std::to_string(session.generated_tokens()), std::to_string(session.max_tokens()),
+                  Age(session.age_ms())});
+  }
+  table.Print(out, indent);
+}
+
+void PrintKv(const google::protobuf::RepeatedPtrField<v1::KvUse>& uses, const std::string& indent,
+             std::ostream* out) {
+  Table table({"MODEL", ">STAGE", "GROUP", ">PAGES", ">IN USE", ">LIVE", ">CACHED", ">FENCED"});
+  for (const v1::KvUse& kv : uses) {
+    table.AddRow({kv.model(), std::to_string(kv.stage()), kv.group(), std::to_string(kv.total()),
+                  Percent(kv.total() - kv.free(), kv.total()), std::to_string(kv.live()),
+                  std::to_string(kv.cached()), std::to_string(kv.fenced())});
+  }
+  table.Print(out, indent);
+}
+
+std::string Placement(const v1::Plan& plan) {
+  std::string text;
+  if (plan.pipelines_size() > 0) {
+    for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+      text += text.empty() ? "" : ", ";
+      text += (stage.ranks_size() > 0 ? stage.ranks(0).node() : "?") + " (" +
+              Layers(stage.first_layer(), stage.last_layer()) + ")";
+    }
+  }
+  return text.empty() ? "-" : text;
+}
+
+void PrintPlan(const v1::Plan& plan, std::ostream* out) {
+  Table table({">STAGE", "NODE", "LAYERS", ">WEIGHTS", ">KV", ">KV TOKENS", ">MS/TOKEN"});
+  uint64_t kv_tokens = 0;
+  if (plan.pipelines_size() > 0) {
+    kv_tokens = plan.pipelines(0).kv_tokens();
+    for (int i = 0; i < plan.pipelines(0).stages_size(); ++i) {
+      const v1::PlanStage& stage = plan.pipelines(0).stages(i);
+      table.AddRow({std::to_string(i), stage.ranks_size() > 0 ? stage.ranks(0).node() : "?",
+                    std::to_string(stage.first_layer()) + "-" + std::to_string(stage.last_layer()),
+                    FormatSize(stage.weight_bytes()), FormatSize(stage.kv_bytes()),
+                    std::to_string(StageKvTokens(plan, i)), Rounded(stage.predicted_ms())});
+    }
+  }
+  table.Print(out);
+  *out << "\nGoal:       " << GoalName(plan) << "\nKV memory:  " << kv_tokens << " tokens\n"
+       << "Speed:      " << Rounded(plan.predicted_tokens_per_s()) << " tokens/s predicted, within "
+       << Rounded(plan.lower_bound_gap() * 100) << " % of the best possible\n";
+  if (!plan.limiting_node().empty()) {
+    *out << "Limited by: " << plan.limiting_node() << "\n";
+  }
+  *out << "Numerics:   " << plan.numerics_class().name() << "\n";
+  if (plan.why_size() > 0) {
+    *out << "Why:\n";
+    for (const std::string& reason : plan.why()) {
+      *out << "  - " << reason << "\n";
+    }
+  }
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,37 @@
+// The tables that several commands print.
+#ifndef STRATA_CLI_TABLES_H_
+#define STRATA_CLI_TABLES_H_
+
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <iosfwd>
+#include <string>
+
+namespace strata::v1 {
+class KvUse;
+class Model;
+class Node;
+class Plan;
+class Session;
+}  // namespace strata::v1
+
+namespace strata::cli {
+
+void PrintNodes(const google::protobuf::RepeatedPtrField<v1::Node>& nodes,
+                const std::string& indent, std::ostream* out);
+void PrintModels(const google::protobuf::RepeatedPtrField<v1::Model>& models,
+                 const std::string& indent, std::ostream* out);
+void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessions,
+                   const std::string& indent, std::ostream* out);
+void PrintKv(const google::protobuf::RepeatedPtrField<v1::KvUse>& uses, const std::string& indent,
+             std::ostream* out);
+// Stages, then what limits and why.
+void PrintPlan(const v1::Plan& plan, std::ostream* out);
+// "a (layers 0-3), b (layers 4-7)".
+std::string Placement(const v1::Plan& plan);
+// "layers 0-3", "layer 4".
+std::string Layers(uint32_t first, uint32_t last);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_TABLES_H_

@@ -1,0 +1,546 @@
+// What each command asks of the coordinator and prints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "strata/v1/admin.pb.h"
+#include "tests/cli/cli_runner.h"
+#include "tests/golden.h"
+#include "tests/sdk/fake_coordinator.h"
+
+namespace strata::cli {
+namespace {
+
+using nlohmann::json;
+using strata::testing::CliResult;
+using strata::testing::CliRunner;
+using strata::testing::FakeCoordinator;
+using strata::testing::FakeText;
+using strata::testing::FakeToken;
+using strata::testing::Mishap;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Args = std::vector<std::string>;
+
+class CliCommands : public ::testing::Test {
+ protected:
+  CliResult Run(const Args& args, const std::string& input = "") { return cli_.Run(args, input); }
+
+  // The one document that the command prints.
+  json Document(Args args, const std::string& input = "") {
+    args.emplace_back("--json");
+    const CliResult result = Run(args, input);
+    EXPECT_EQ(result.code, kExitDone) << result.err;
+    EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;
+    EXPECT_FALSE(result.Json().is_discarded()) << result.out;
+    return result.Json();
+  }
+
+  std::string Text(const Args& args) {
+    const CliResult result = Run(args);
+    EXPECT_EQ(result.code, kExitDone) << result.err;
+    return result.out;
+  }
+
+  static std::string AnswerText(uint64_t seed, uint32_t count) {
+    std::string text;
+    for (uint32_t i = 0; i < count; ++i) text += FakeText(seed, i);
+    return text;
+  }
+
+  std::string TempPath(const std::string& name) {
+    const std::filesystem::path folder =
+        std::filesystem::path(::testing::TempDir()) /
+        (std::string("strata-") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder);
+    return (folder / name).string();
+  }
+
+  FakeCoordinator coordinator_;
+  CliRunner cli_{coordinator_.address()};
+};
+
+Args WithJson(Args args) {
+  args.emplace_back("--json");
+  return args;
+}
+
+// The keys of an object, in the order in which they were printed.
+std::vector<std::string> Keys(const std::string& text) {
+  const auto document = nlohmann::ordered_json::parse(text);
+  std::vector<std::string> keys;
+  for (const auto& item : document.items()) keys.push_back(item.key());
+  return keys;
+}
+
+TEST_F(CliCommands, GenerateStreamsTheTextAlone) {
+  const CliResult result = Run({"generate", "recall", "once", "--seed", "4", "--max-tokens", "3"});
+  EXPECT_EQ(result.code, kExitDone);
+  EXPECT_EQ(result.out, AnswerText(4, 3) + "\n");
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(coordinator_.generate_requests().at(0).text(), "once");
+}
+
+TEST_F(CliCommands, GenerateDocumentHasThePublicShape) {
+  const Args args{"generate",     "recall", "--token-ids",       "1,2,3",
+                  "--seed",       "4",      "--max-tokens",      "2",
+                  "--logprobs",   "2",      "--prompt-logprobs", "0",
+                  "--request-id", "r"};
+  const json document = Document(args);
+  EXPECT_EQ(document, json::parse(R"({
+    "request_id": "r", "text": "t127 t134 ", "token_ids": [127, 134], "finish_reason": "length",
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "cached_tokens": 0},
+    "seed": 4, "numerics_class": "fake-1/w=f32,head=f32,act=f32/kv=f16", "plan_epoch": 3,
+    "logprobs": [
+      {"token_id": 127, "logprob": -0.227, "top": [[0, -1], [1, -1.1]]},
+      {"token_id": 134, "logprob": -0.234, "top": [[0, -1], [1, -1.1]]}],
+    "prompt_logprobs": [null, {"token_id": 1, "logprob": -0.25, "top": []},
+                              {"token_id": 2, "logprob": -0.5, "top": []}]})"));
+  const v1::GenerateRequest request = coordinator_.generate_requests().at(0);
+  EXPECT_EQ(request.tokens().ids_size(), 3);
+  EXPECT_EQ(request.logprobs(), 2u);
+  EXPECT_EQ(Keys(Run(WithJson(args)).out).front(), "request_id");
+}
+
+TEST_F(CliCommands, FloatsArePrintedShortestForFloat32) {
+  const CliResult result =
+      Run({"generate", "recall", "x", "--max-tokens", "1", "--logprobs", "2", "--json"});
+  EXPECT_THAT(result.out, HasSubstr("[1,-1.1]")) << "not -1.10000002384";
+}
+
+TEST_F(CliCommands, LogprobsAreLeftOutUnlessAskedFor) {
+  const json document = Document({"generate", "recall", "x"});
+  EXPECT_FALSE(document.contains("logprobs"));
+  EXPECT_FALSE(document.contains("prompt_logprobs"));
+}
+
+TEST_F(CliCommands, GeneratePassesEveryParameter) {
+  Run({"generate",
+       "recall",
+       "x",
+       "--temperature",
+       "0.5",
+       "--top-k",
+       "3",
+       "--top-p",
+       "0.9",
+       "--min-p",
+       "0.1",
+       "--typical-p",
+       "0.8",
+       "--repetition-penalty",
+       "1.1",
+       "--frequency-penalty",
+       "0.2",
+       "--presence-penalty",
+       "-0.3",
+       "--logit-bias",
+       "7:-100,8:2.5",
+       "--seed",
+       "18446744073709551615",
+       "--stop",
+       "a",
+       "--stop",
+       "b",
+       "--ignore-eos",
+       "--max-tokens",
+       "5",
+       "--replace",
+       "--request-id",
+       "mine"});
+  const v1::GenerateRequest wire = coordinator_.generate_requests().at(0);
+  EXPECT_EQ(wire.sampling().temperature(), 0.5f);
+  EXPECT_EQ(wire.sampling().top_k(), 3u);
+  EXPECT_EQ(wire.sampling().top_p(), 0.9f);
+  EXPECT_EQ(wire.sampling().min_p(), 0.1f);
+  EXPECT_EQ(wire.sampling().typical_p(), 0.8f);
+  EXPECT_EQ(wire.sampling().repetition_penalty(), 1.1f);
+  EXPECT_EQ(wire.sampling().frequency_penalty(), 0.2f);
+  EXPECT_EQ(wire.sampling().presence_penalty(), -0.3f);
+  EXPECT_EQ(wire.sampling().logit_bias().at(7), -100.0f);
+  EXPECT_EQ(wire.sampling().logit_bias().at(8), 2.5f);
+  EXPECT_EQ(wire.sampling().seed(), 18446744073709551615u);
+  EXPECT_THAT(wire.stop(), ::testing::ElementsAre("a", "b"));
+  EXPECT_TRUE(wire.ignore_eos());
+  EXPECT_TRUE(wire.replace());
+  EXPECT_EQ(wire.max_tokens(), 5u);
+  EXPECT_EQ(wire.request_id(), "mine");
+  EXPECT_EQ(wire.text(), "x") << "--stop takes one text, not the prompt too";
+}
+
+TEST_F(CliCommands, PromptsComeFromStdinAndMayBeginWithADash) {
+  Run({"generate", "recall", "-"}, "line one\nline two\n");
+  Run({"generate", "recall", "--", "--not-an-option"});
+  EXPECT_EQ(coordinator_.generate_requests().at(0).text(), "line one\nline two\n");
+  EXPECT_EQ(coordinator_.generate_requests().at(1).text(), "--not-an-option");
+}
+
+TEST_F(CliCommands, AModelWithoutTextPrintsIds) {
+  EXPECT_EQ(Text({"generate", "textless", "--token-ids", "1", "--seed", "0", "--max-tokens", "3"}),
+            "3,10,17\n");
+}
+
+TEST_F(CliCommands, LogitsBecomeASafetensorsFile) {
+  const std::string path = TempPath("logits.safetensors");
+  // A broken connection in between must not double a row.
+  coordinator_.Plan({{Mishap::kBreak, 2}});
+  const CliResult result =
+      Run({"generate", "recall", "--token-ids", "1,2,3", "--max-tokens", "4", "--logits", path});
+  ASSERT_EQ(result.code, kExitDone) << result.err;
+  const std::string data = strata::testing::ReadFileOrFail(path);
+  uint64_t header_bytes = 0;
+  ASSERT_GT(data.size(), sizeof(header_bytes));
+  std::memcpy(&header_bytes, data.data(), sizeof(header_bytes));
+  ASSERT_EQ(header_bytes % 8, 0u);
+  const json header = json::parse(data.substr(8, header_bytes));
+  constexpr size_t kRows = 3 + 4 - 1;
+  EXPECT_EQ(header["logits"]["dtype"], "F32");
+  EXPECT_EQ(header["logits"]["shape"], json::parse("[6,5]"));
+  EXPECT_EQ(header["logits"]["data_offsets"], json::parse("[0,120]"));
+  ASSERT_EQ(data.size(), 8 + header_bytes + kRows * strata::testing::kFakeVocab * 4);
+  for (uint32_t row = 0; row < kRows; ++row) {
+    for (uint32_t column = 0; column < strata::testing::kFakeVocab; ++column) {
+      float value = 0;
+      std::memcpy(&value,
+                  data.data() + 8 + header_bytes + (row * strata::testing::kFakeVocab + column) * 4,
+                  sizeof(value));
+      EXPECT_EQ(value, strata::testing::FakeLogit(row, column));
+    }
+  }
+}
+
+TEST_F(CliCommands, LogitsThatCannotBeWrittenAreRefusedBeforeTheRequest) {
+  const CliResult result = Run({"generate", "recall", "x", "--logits", "/nonexistent/file"});
+  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/file"));
+  EXPECT_TRUE(coordinator_.generate_requests().empty());
+}
+
+TEST_F(CliCommands, AFailedAnswerLeavesNoLogitsFile) {
+  const std::string path = TempPath("logits.safetensors");
+  coordinator_.Plan({{Mishap::kNoFinish, 2}});
+  EXPECT_EQ(Run({"generate", "recall", "x", "--logits", path}).code, kExitFailed);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+}
+
+TEST_F(CliCommands, ErrorsAreOneLineWithLimitAndHint) {
+  coordinator_.Plan({{Mishap::kFail, 0}});
+  const CliResult result = Run({"generate", "recall", "x"});
+  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_EQ(result.err,
+            "strata: prompt + max_tokens is 9000 tokens (node a) [kv_tokens=8192]; lower "
+            "--max-tokens\n");
+}
+
+TEST_F(CliCommands, ABrokenConnectionDoesNotShowInTheAnswer) {
+  coordinator_.Plan({{Mishap::kBreak, 2}});
+  const CliResult result = Run({"generate", "recall", "x", "--seed", "4", "--max-tokens", "6"});
+  EXPECT_EQ(result.code, kExitDone);
+  EXPECT_EQ(result.out, AnswerText(4, 6) + "\n");
+  EXPECT_THAT(result.err, HasSubstr("connection was lost"));
+}
+
+TEST_F(CliCommands, ADeadlineEndsTheRequest) {
+  coordinator_.Plan({{Mishap::kHang, 1}});
+  const CliResult result = Run({"generate", "recall", "x", "--deadline", "200ms"});
+  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_THAT(result.err, HasSubstr("deadline"));
+}
+
+TEST_F(CliCommands, CtrlCCancelsTheRequestOnTheCluster) {
+  coordinator_.Plan({{Mishap::kHang, 2}});
+  std::thread person([&] {
+    while (coordinator_.generate_requests().empty() || !cli_.interrupts.Fire()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  const CliResult result = Run({"generate", "recall", "x"});
+  person.join();
+  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_THAT(result.err, HasSubstr("cancelled after"));
+  for (int i = 0; i < 500 && coordinator_.cancelled_calls() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(coordinator_.cancelled_calls(), 1);
+}
+
+TEST_F(CliCommands, ARequestCancelledElsewhereSaysSo) {
+  coordinator_.Plan({{Mishap::kCancelled, 2}});
+  const CliResult result = Run({"generate", "recall", "x", "--json"});
+  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_EQ(result.Json()["finish_reason"], "cancelled");
+  EXPECT_THAT(result.err, HasSubstr("was cancelled after 2 tokens"));
+}
+
+TEST_F(CliCommands, ChatSendsMessages) {
+  EXPECT_EQ(
+      Text({"chat", "recall", "hello", "--system", "be brief", "--seed", "4", "--max-tokens", "2"}),
+      AnswerText(4, 2) + "\n");
+  const v1::GenerateRequest request = coordinator_.generate_requests().at(0);
+  ASSERT_EQ(request.chat().messages_size(), 2);
+  EXPECT_EQ(request.chat().messages(0).role(), "system");
+  EXPECT_EQ(request.chat().messages(0).content(), "be brief");
+  EXPECT_EQ(request.chat().messages(1).content(), "hello");
+}
+
+TEST_F(CliCommands, AConversationRemembers) {
+  const CliResult result =
+      Run({"chat", "recall", "--seed", "4", "--max-tokens", "1", "--json"}, "one\n\ntwo\n");
+  EXPECT_EQ(result.code, kExitDone);
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << "a document a line";
+  const v1::GenerateRequest second = coordinator_.generate_requests().at(1);
+  ASSERT_EQ(second.chat().messages_size(), 3);
+  EXPECT_EQ(second.chat().messages(1).role(), "assistant");
+  EXPECT_EQ(second.chat().messages(1).content(), AnswerText(4, 1));
+  EXPECT_EQ(second.chat().messages(2).content(), "two");
+}
+
+TEST_F(CliCommands, AConversationCanBeginAnew) {
+  Run({"chat", "recall", "--system", "s"}, "one\n/reset\ntwo\n/quit\nthree\n");
+  const auto requests = coordinator_.generate_requests();
+  ASSERT_EQ(requests.size(), 2u);
+  ASSERT_EQ(requests[1].chat().messages_size(), 2);
+  EXPECT_EQ(requests[1].chat().messages(1).content(), "two");
+}
+
+TEST_F(CliCommands, APersonsConversationSurvivesAnError) {
+  cli_.terminal = true;
+  coordinator_.Plan({{Mishap::kFail, 0}});
+  const CliResult result = Run({"chat", "recall"}, "one\ntwo\n");
+  EXPECT_EQ(result.code, kExitDone);
+  EXPECT_THAT(result.err, HasSubstr("kv_tokens=8192"));
+  EXPECT_EQ(coordinator_.generate_requests().at(1).chat().messages_size(), 1)
+      << "the question that failed is forgotten";
+  cli_.terminal = false;
+  coordinator_.Plan({{Mishap::kFail, 0}});
+  EXPECT_EQ(Run({"chat", "recall"}, "one\ntwo\n").code, kExitFailed) << "a script stops";
+}
+
+TEST_F(CliCommands, StatusDocumentHasThePublicShape) {
+  const json status = Document({"status"});
+  EXPECT_EQ(status["nodes"][0], json::parse(R"({"name":"a","state":"serving",
+      "address":"127.0.0.1:7071","memory_bytes":8589934592,"backend":"cpu","isa":"avx2"})"));
+  EXPECT_EQ(status["models"][0],
+            json::parse(R"({"name":"recall","state":"ready","family":"llama","digest":"abc123"})"));
+  EXPECT_EQ(status["sessions"][0]["request_id"], "r-1");
+  EXPECT_EQ(status["kv"][0], json::parse(R"({"model":"recall","stage":0,"group":"full",
+      "total":2048,"free":2045,"live":3,"cached":0,"fenced":0})"));
+  EXPECT_EQ(status["problems"][0], json::parse(R"({"what":"node c is lost",
+                            "do":"start strata-worker on c, or `strata node remove c`"})"));
+}
+
+TEST_F(CliCommands, StatusTellsPeopleWhatIsWrongAndWhatMendsIt) {
+  const std::string text = Text({"status"});
+  for (const char* part : {"Strata 9.9", "127.0.0.1:8080", "serving", "recall layers 0-1",
+                           "a (layers 0-1), b (layers 2-3)", "r-1", "! node c is lost",
+                           "do: start strata-worker on c"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  coordinator_.status()->Clear();
+  const std::string empty = Text({"status"});
+  EXPECT_THAT(empty, HasSubstr("strata-worker --coordinator " + coordinator_.address()));
+  EXPECT_THAT(empty, HasSubstr("strata model add"));
+  EXPECT_THAT(empty, HasSubstr("Nothing is wrong."));
+}
+
+TEST_F(CliCommands, NodeCommands) {
+  EXPECT_EQ(Document({"node", "list"})["nodes"].size(), 2u);
+  EXPECT_THAT(Text({"node", "list"}), HasSubstr("127.0.0.1:7072"));
+  EXPECT_EQ(Document({"node", "show", "b"})["threads"], 4);
+  EXPECT_THAT(Text({"node", "show", "b"}), HasSubstr("b is serving"));
+  EXPECT_EQ(Document({"node", "drain", "a"})["state"], "draining");
+  EXPECT_EQ(Text({"node", "resume", "a"}), "a is ready\n");
+  const CliResult refused = Run({"node", "remove", "a"});
+  EXPECT_EQ(refused.code, kExitFailed);
+  EXPECT_THAT(refused.err, HasSubstr("--force"));
+  EXPECT_EQ(Document({"node", "remove", "a", "--force"})["removed"], "a");
+  EXPECT_THAT(Run({"node", "show", "zz"}).err, HasSubstr("no node \"zz\""));
+}
+
+TEST_F(CliCommands, ModelCommands) {
+  EXPECT_EQ(Document({"model", "list"}),
+            json::parse(R"({"models":[{"name":"recall","state":"ready","family":"llama",
+                            "digest":"abc123"}]})"));
+  EXPECT_EQ(Document({"model", "show", "recall"})["plan"]["stages"].size(), 2u);
+  EXPECT_THAT(Text({"model", "show", "recall"}), HasSubstr("recall is ready"));
+  EXPECT_EQ(Document({"model", "remove", "recall"})["removed"], "recall");
+  EXPECT_EQ(Run({"model", "remove", "missing"}).code, kExitFailed);
+  EXPECT_EQ(Document({"model", "unload", "recall"})["unloaded"], "recall");
+  EXPECT_EQ(Document({"model", "resize", "recall", "--kv-tokens", "64"})["kv_tokens"], 64);
+}
+
+TEST_F(CliCommands, AddRegistersAFolderOfTheCoordinator) {
+  const json model = Document({"model", "add", "some/folder", "--name", "mine"});
+  EXPECT_EQ(model["name"], "mine");
+  EXPECT_EQ(model["path"], (std::filesystem::current_path() / "some/folder").string());
+  const CliResult wrong = Run({"model", "add", "/nowhere"});
+  EXPECT_EQ(wrong.code, kExitFailed);
+  EXPECT_THAT(wrong.err, HasSubstr("--upload"));
+}
+
+TEST_F(CliCommands, UploadSendsTheFilesOfACheckpoint) {
+  const std::string folder = TempPath("tiny-1.5");
+  std::filesystem::create_directories(folder + "/nested.json");
+  std::string weights(300 * 1024, 'w');
+  weights[299 * 1024] = 'x';
+  std::ofstream(folder + "/model.safetensors") << weights;
+  std::ofstream(folder + "/config.json") << "{}";
+  std::ofstream(folder + "/empty.json");
+  std::ofstream(folder + "/notes.md") << "not a part of it";
+  std::ofstream(folder + "/.hidden.json") << "{}";
+  const json model = Document({"model", "add", folder + "/", "--upload"});
+  EXPECT_EQ(model["name"], "tiny-1.5");
+  const auto files = coordinator_.uploaded_files();
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(files[0], std::make_pair(std::string("config.json"), std::string("{}")));
+  EXPECT_EQ(files[1], std::make_pair(std::string("empty.json"), std::string()));
+  EXPECT_EQ(files[2], std::make_pair(std::string("model.safetensors"), weights));
+
+  const CliResult refused = Run({"model", "add", folder, "--upload", "--name", "refused"});
+  EXPECT_EQ(refused.code, kExitFailed);
+  EXPECT_THAT(refused.err, HasSubstr("choose another --name"));
+  EXPECT_THAT(Run({"model", "add", folder + "/none", "--upload"}).err,
+              HasSubstr("no folder and no file"));
+}
+
+TEST_F(CliCommands, PullPassesRevisionAndName) {
+  EXPECT_EQ(Document({"model", "pull", "org/name", "--revision", "v2", "--name", "n"})["name"],
+            "pulled");
+  EXPECT_EQ(coordinator_.last_pull().repository(), "org/name");
+  EXPECT_EQ(coordinator_.last_pull().revision(), "v2");
+  EXPECT_EQ(coordinator_.last_pull().name(), "n");
+}
+
+TEST_F(CliCommands, LoadPassesThePlacementAndWaits) {
+  const CliResult result =
+      Run({"model", "load",          "recall",     "--goal",      "throughput", "--context",
+           "4096",  "--sessions",    "2",          "--kv-tokens", "9000",       "--quantize",
+           "int8",  "--activations", "f32",        "--kv-dtype",  "f32",        "--nodes",
+           "a, b",  "--layers",      "a:0-1,b:2-3"});
+  ASSERT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("recall is ready on a (layers 0-1), b (layers 2-3)"));
+  EXPECT_THAT(result.err, HasSubstr("fetching"));
+  EXPECT_THAT(result.err, HasSubstr("ready"));
+  EXPECT_THAT(result.err, Not(HasSubstr("\x1b"))) << "no terminal codes in a log";
+  const v1::LoadOptions options = coordinator_.last_load().options();
+  EXPECT_EQ(options.goal(), v1::PLAN_GOAL_THROUGHPUT);
+  EXPECT_EQ(options.context(), 4096u);
+  EXPECT_EQ(options.sessions(), 2u);
+  EXPECT_EQ(options.kv_tokens(), 9000u);
+  EXPECT_EQ(options.quantize(), v1::QUANTIZE_INT8);
+  EXPECT_EQ(options.activations(), v1::ACTIVATIONS_F32);
+  EXPECT_EQ(options.kv_dtype(), v1::KV_DTYPE_F32);
+  EXPECT_THAT(options.nodes(), ::testing::ElementsAre("a", "b"));
+  ASSERT_EQ(options.layers_size(), 2);
+  EXPECT_EQ(options.layers(1).node(), "b");
+  EXPECT_EQ(options.layers(1).first_layer(), 2u);
+  EXPECT_EQ(options.layers(1).last_layer(), 3u);
+}
+
+TEST_F(CliCommands, LoadDocumentAndBars) {
+  const json document = Document({"model", "load", "recall"});
+  EXPECT_EQ(document["ready"], true);
+  EXPECT_EQ(document["plan"]["epoch"], 3);
+  EXPECT_EQ(document["workers"][1]["node"], "b");
+  cli_.terminal = true;
+  EXPECT_THAT(Run({"model", "load", "recall"}).err, HasSubstr("[#######"));
+}
+
+TEST_F(CliCommands, LoadDetachesWhenAskedTo) {
+  const CliResult result = Run({"model", "load", "recall", "--detach"});
+  EXPECT_EQ(result.code, kExitDone);
+  EXPECT_THAT(result.out, HasSubstr("is being loaded"));
+  EXPECT_TRUE(coordinator_.last_load().detach());
+}
+
+TEST_F(CliCommands, CtrlCDetachesAndSaysSo) {
+  coordinator_.SetLoadPaceMs(300);
+  for (const Args& args : std::vector<Args>{
+           {"model", "load", "recall"}, {"model", "add", "/x"}, {"model", "pull", "a/b"}}) {
+    std::thread person([&] {
+      while (!cli_.interrupts.Fire()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    });
+    const CliResult result = Run(args);
+    person.join();
+    EXPECT_EQ(result.code, kExitFailed);
+    EXPECT_THAT(result.err, HasSubstr("detached"));
+  }
+}
+
+TEST_F(CliCommands, AddAndPullDetachWhenAskedTo) {
+  coordinator_.SetLoadPaceMs(200);
+  for (const Args& args : std::vector<Args>{{"model", "add", "/x", "--detach"},
+                                            {"model", "pull", "a/b", "--detach"}}) {
+    const CliResult result = Run(args);
+    EXPECT_EQ(result.code, kExitDone) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("strata model list"));
+  }
+}
+
+TEST_F(CliCommands, PlanDocumentHasThePublicShape) {
+  const json plan = Document({"plan", "recall", "--goal", "capacity"});
+  EXPECT_EQ(plan["stages"][1],
+            json::parse(R"({"node":"b","first_layer":2,"last_layer":3,"weight_bytes":104857600,
+                            "kv_bytes":67108864,"kv_tokens":32768,"predicted_ms":1.1})"));
+  for (const char* key : {"epoch", "numerics_class", "stages", "kv_tokens", "limiting_node",
+                          "predicted_tokens_per_s", "lower_bound_gap", "why"}) {
+    EXPECT_TRUE(plan.contains(key)) << key;
+  }
+  EXPECT_EQ(plan["epoch"], 0);
+  EXPECT_EQ(plan["predicted_tokens_per_s"], 45.25);
+  const std::string text = Text({"plan", "recall"});
+  EXPECT_THAT(text, HasSubstr("Limited by: b"));
+  EXPECT_THAT(text, HasSubstr("b reads its weights at 12 GB/s"));
+}
+
+TEST_F(CliCommands, SessionCommands) {
+  const json sessions = Document({"session", "list"});
+  EXPECT_EQ(sessions["sessions"][0]["request_id"], "r-1");
+  EXPECT_EQ(sessions["sessions"][0]["model"], "recall");
+  EXPECT_EQ(sessions["sessions"][0]["state"], "decode");
+  EXPECT_EQ(sessions["sessions"][0]["prompt_tokens"], 39);
+  EXPECT_EQ(sessions["sessions"][0]["generated_tokens"], 5);
+  EXPECT_EQ(Text({"session", "cancel", "r-1"}), "cancelled r-1\n");
+  EXPECT_EQ(Run({"session", "cancel", "r-2"}).code, kExitFailed);
+}
+
+TEST_F(CliCommands, BenchCountsWhatItSent) {
+  coordinator_.SetPaceMs(2);
+  const json result = Document({"bench", "recall", "--clients", "3", "--requests", "7",
+                                "--prompt-tokens", "11", "--max-tokens", "4"});
+  EXPECT_EQ(result["requests"], 7);
+  EXPECT_EQ(result["failed"], 0);
+  const double wall_s = result["wall_s"];
+  EXPECT_GT(wall_s, 0.02);
+  EXPECT_NEAR(result["generated_tokens_per_s"].get<double>() * wall_s, 28, 0.01);
+  EXPECT_NEAR(result["prompt_tokens_per_s"].get<double>() * wall_s, 77, 0.01);
+  for (const char* key : {"p50", "p95", "p99"}) {
+    EXPECT_GT(result["ttft_ms"][key], 0);
+    EXPECT_GT(result["inter_token_ms"][key], 1);
+  }
+  const auto requests = coordinator_.generate_requests();
+  ASSERT_EQ(requests.size(), 7u);
+  for (const v1::GenerateRequest& request : requests) {
+    EXPECT_EQ(request.tokens().ids_size(), 11);
+    EXPECT_TRUE(request.ignore_eos());
+    for (const uint32_t id : request.tokens().ids()) EXPECT_LT(id, strata::testing::kFakeVocab);
+  }
+}
+
+TEST_F(CliCommands, BenchReportsFailures) {
+  coordinator_.Plan({{Mishap::kFail, 0}});
+  const CliResult result = Run({"bench", "recall", "--clients", "1", "--requests", "2", "--json"});
+  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_EQ(result.Json()["failed"], 1);
+  EXPECT_THAT(result.err, HasSubstr("kv_tokens=8192"));
+}
+
+}  // namespace
+}  // namespace strata::cli
