@@ -86,7 +86,7 @@ absl::Status Transport::CheckAddress(const std::string& address, const std::stri
   if (IsLoopback(parsed.host) || security_.insecure || secure()) {
     return absl::OkStatus();
   }
-  return Error(absl::StatusCode::kFailedPrecondition, "SECURITY_REQUIRED",
+  return Error(absl::StatusCode::kInvalidArgument, "SECURITY_REQUIRED",
                flag + " " + address +
                    " is off loopback, and neither --tls-dir nor --insecure is given")
       .Hint(

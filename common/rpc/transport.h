@@ -42,8 +42,8 @@ class Transport {
   // no retries, no proxy. `address` is host:port.
   std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) const;
 
-  // FAILED_PRECONDITION, naming the flags, when `address` is off loopback and neither flag was
-  // given. `flag` names the address's own flag in the message.
+  // INVALID_ARGUMENT (SECURITY_REQUIRED), naming the flags, when `address` is off loopback and
+  // neither flag was given. `flag` names the address's own flag in the message.
   absl::Status CheckAddress(const std::string& address, const std::string& flag) const;
 
   bool secure() const { return !security_.tls_dir.empty(); }

@@ -1,0 +1,466 @@
+#include "worker/service/bench.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/fingerprint.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/units.h"
+#include "worker/backend/backend.h"
+#include "worker/runner/shard_runner.h"
+#include "worker/service/bench_weights.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kChunkTokens = 512;
+constexpr double kMeasureSeconds = 1.0;
+constexpr uint64_t kDeployment = 1;
+constexpr uint64_t kEpoch = 1;
+constexpr char kDigest[] = "bench";
+
+absl::Status BadBench(const std::string& what, const std::string& hint) {
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS", what).Hint(hint);
+}
+
+// What is measured: a stage, and where its weights are.
+struct Subject {
+  std::string what;
+  StageSpec spec;
+  std::vector<float> rotary;
+  std::unique_ptr<TensorSource> weights;
+  uint64_t read_bytes = 0;  // Of weights, by one decode step.
+};
+
+absl::Status SetLayers(const std::string& text, StageSpec* spec) {
+  const auto layers = static_cast<uint32_t>(spec->model.layers.size());
+  spec->last_layer = layers - 1;
+  if (!text.empty()) {
+    const char* end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, spec->first_layer);
+    if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') {
+      return BadBench("--layers " + text + " is no range", "write --layers 0-9");
+    }
+    const auto last = std::from_chars(first.ptr + 1, end, spec->last_layer);
+    if (last.ec != std::errc() || last.ptr != end || spec->first_layer > spec->last_layer ||
+        spec->last_layer >= layers) {
+      return BadBench(
+          "--layers " + text + " is no range of a model of " + std::to_string(layers) + " layers",
+          "write --layers 0-" + std::to_string(layers - 1));
+    }
+  }
+  spec->embeds = spec->first_layer == 0;
+  spec->heads = spec->last_layer == layers - 1;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Subject> MakeSubject(const BenchOptions& options) {
+  Subject subject;
+  StageSpec& spec = subject.spec;
+  Checkpoint checkpoint;
+  if (options.model.empty()) {
+    ASSIGN_OR_RETURN(spec.model, ShapeSpec(options.shape));
+  } else {
+    ASSIGN_OR_RETURN(checkpoint, OpenCheckpoint(options.model));
+    spec.model = checkpoint.spec;
+  }
+  RETURN_IF_ERROR(SetLayers(options.layers, &spec));
+  const uint32_t most = *std::max_element(options.batch.begin(), options.batch.end());
+  const uint64_t context = options.prompt + options.generate + kPageTokens;
+  if (context > kMaxContextTokens) {
+    return BadBench("--prompt and --generate are too long", "lower them");
+  }
+  spec.context = static_cast<uint32_t>(context);
+  spec.max_batch_tokens = std::max(kChunkTokens, most);
+  spec.max_batch_items = most;
+  const uint64_t pages = (context + kPageTokens - 1) / kPageTokens + 1;
+  spec.kv_pages.assign(spec.model.kv_groups.size(), pages * (most + 1));
+  const std::vector<StageTensor> tensors =
+      TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads);
+  if (options.model.empty()) {
+    subject.weights = std::make_unique<RandomWeights>(tensors);
+  } else {
+    ASSIGN_OR_RETURN(subject.weights, CheckpointWeights::Open(checkpoint));
+  }
+  for (const StageTensor& tensor : tensors) {
+    // An embedding is read by rows, unless it is the head too.
+    const bool embedding = tensor.name.find("embed_tokens") != std::string::npos;
+    if (!embedding || (spec.model.tied_head && spec.heads)) {
+      ASSIGN_OR_RETURN(const TensorView view, subject.weights->Find(tensor.name));
+      subject.read_bytes += view.bytes;
+    }
+  }
+  subject.rotary =
+      MakeRotaryTables(spec.model.layers[spec.first_layer].attention.rope, spec.context);
+  spec.rotary = subject.rotary;
+  subject.what = (options.model.empty() ? options.shape : options.model) + " layers " +
+                 std::to_string(spec.first_layer) + "-" + std::to_string(spec.last_layer);
+  return subject;
+}
+
+// Speaks the step protocol to one runner, as the coordinator and its neighbours would.
+class Driver {
+ public:
+  struct Sequence {
+    v1::SequenceName name;
+    uint32_t length = 0;
+    Fingerprint fingerprint = 0;
+    uint32_t next_id = 3;
+  };
+
+  Driver(const StageSpec& spec, Shard* shard, const Clock* clock)
+      : spec_(spec), clock_(clock), runner_(Config(spec), shard, clock) {}
+
+  Sequence NewSequence() {
+    Sequence sequence;
+    sequence.name.set_request_id("bench");
+    sequence.name.set_generation(++generation_);
+    sequence.fingerprint = FingerprintRoot(kDeployment, kDigest, "bench", "", 0);
+    return sequence;
+  }
+
+  // Runs `tokens` more of each sequence: a prompt's chunk, or one decode step.
+  absl::StatusOr<double> Step(std::vector<Sequence*> sequences, uint32_t tokens) {
+    StepMessage message = NewFrame();
+    for (Sequence* sequence : sequences) {
+      v1::StepItem* item = message.header.add_items();
+      *item->mutable_sequence() = sequence->name;
+      item->set_position(sequence->length);
+      item->set_fingerprint(sequence->fingerprint);
+      if (sequence->length == 0) {
+        *item->mutable_params() = Params();
+      }
+      for (uint32_t i = 0; i < tokens; ++i) {
+        const uint32_t id =
+            i == 0 ? sequence->next_id : (sequence->length + 7 * i) % spec_.model.vocab;
+        item->add_token_ids(id);
+        sequence->fingerprint = FingerprintLink(sequence->fingerprint, id);
+      }
+      item->set_sample(spec_.heads);
+      sequence->length += tokens;
+    }
+    const auto rows = static_cast<uint32_t>(tokens * sequences.size());
+    message.header.set_rows(rows);
+    if (!spec_.embeds) {
+      message.payload.assign(size_t{rows} * spec_.model.hidden, 0.01f);
+    }
+    const TimePoint begin = clock_->Now();
+    ASSIGN_OR_RETURN(ShardRunner::Output output, runner_.Step(std::move(message)));
+    const double seconds = ToMs(clock_->Now() - begin) / 1000;
+    RETURN_IF_ERROR(Take(output, sequences));
+    return seconds;
+  }
+
+  // Another sequence with the same tokens.
+  absl::StatusOr<Sequence> Fork(const Sequence& source) {
+    Sequence fork = source;
+    fork.name.set_generation(++generation_);
+    StepMessage message = NewFrame();
+    v1::ForkCommand* command = message.header.add_commands()->mutable_fork();
+    *command->mutable_source() = source.name;
+    *command->mutable_destination() = fork.name;
+    command->set_length(source.length);
+    command->set_fingerprint(source.fingerprint);
+    *command->mutable_params() = Params();
+    ASSIGN_OR_RETURN(ShardRunner::Output output, runner_.Step(std::move(message)));
+    RETURN_IF_ERROR(Take(output, {}));
+    return fork;
+  }
+
+  absl::Status Release(const Sequence& sequence) {
+    StepMessage message = NewFrame();
+    *message.header.add_commands()->mutable_release()->mutable_sequence() = sequence.name;
+    ASSIGN_OR_RETURN(ShardRunner::Output output, runner_.Step(std::move(message)));
+    return Take(output, {});
+  }
+
+ private:
+  static ShardRunnerConfig Config(const StageSpec& spec) {
+    ShardRunnerConfig config;
+    config.node = "bench";
+    config.deployment = kDeployment;
+    config.epoch = kEpoch;
+    config.stage = spec.embeds ? 0 : 1;
+    config.stage_count = config.stage + (spec.heads ? 1 : 2);
+    config.spec = spec;
+    config.weights_digest = kDigest;
+    config.numerics_class = "bench";
+    return config;
+  }
+
+  static v1::SequenceParams Params() {
+    v1::SequenceParams params;
+    v1::SamplingParams* sampling = params.mutable_sampling();
+    sampling->set_temperature(0);
+    sampling->set_top_k(0);
+    sampling->set_top_p(1);
+    sampling->set_min_p(0);
+    sampling->set_typical_p(1);
+    sampling->set_repetition_penalty(1);
+    sampling->set_frequency_penalty(0);
+    sampling->set_presence_penalty(0);
+    sampling->set_seed(1);
+    params.set_prompt_length(1);
+    return params;
+  }
+
+  StepMessage NewFrame() {
+    StepMessage message;
+    message.header.set_deployment(kDeployment);
+    message.header.set_epoch(kEpoch);
+    message.header.set_committed_step(step_);
+    message.header.set_step(++step_);
+    return message;
+  }
+
+  // Errors of items and commands, and the sampled ids.
+  static absl::Status Take(const ShardRunner::Output& output,
+                           const std::vector<Sequence*>& sequences) {
+    if (const auto* step = std::get_if<StepMessage>(&output)) {
+      for (const v1::StepItem& item : step->header.items()) {
+        if (item.has_error()) return StatusOf(item.error());
+      }
+      for (const v1::StepCommand& command : step->header.commands()) {
+        if (command.has_error()) return StatusOf(command.error());
+      }
+      return absl::OkStatus();
+    }
+    const auto* result = std::get_if<ResultMessage>(&output);
+    if (result == nullptr) {
+      return absl::InternalError("the runner discarded a step");
+    }
+    for (const v1::CommandResult& command : result->header.commands()) {
+      if (command.has_error()) return StatusOf(command.error());
+    }
+    for (int i = 0; i < result->header.items_size(); ++i) {
+      const v1::ItemResult& item = result->header.items(i);
+      if (item.has_error()) return StatusOf(item.error());
+      if (item.tokens_size() > 0) sequences[i]->next_id = item.tokens(0).token_id();
+    }
+    return absl::OkStatus();
+  }
+
+  const StageSpec& spec_;
+  const Clock* const clock_;
+  ShardRunner runner_;
+  uint64_t step_ = 0;
+  uint64_t generation_ = 0;
+};
+
+// Bytes that one sequence's KV of `length` tokens takes, all of which a decode step reads.
+uint64_t KvBytes(const StageSpec& spec, uint32_t length) {
+  uint64_t bytes = 0;
+  for (uint32_t group = 0; group < spec.model.kv_groups.size(); ++group) {
+    bytes += KvBytesPerToken(spec.model, spec.first_layer, spec.last_layer, group, 2) * length;
+  }
+  return bytes;
+}
+
+absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& subject,
+                                                const Driver::Sequence& prompt, uint32_t batch,
+                                                uint64_t generate, double bandwidth) {
+  std::vector<Driver::Sequence> sequences;
+  for (uint32_t i = 0; i < batch; ++i) {
+    ASSIGN_OR_RETURN(sequences.emplace_back(), driver->Fork(prompt));
+  }
+  std::vector<Driver::Sequence*> pointers;
+  for (Driver::Sequence& sequence : sequences) {
+    pointers.push_back(&sequence);
+  }
+  RETURN_IF_ERROR(driver->Step(pointers, 1).status());  // Copies the shared pages.
+  std::vector<double> seconds;
+  double total_s = 0;
+  double could_read = 0;
+  double must_read = 0;
+  for (uint64_t i = 1; i < std::max<uint64_t>(generate, 2); ++i) {
+    ASSIGN_OR_RETURN(const double step_s, driver->Step(pointers, 1));
+    seconds.push_back(step_s);
+    total_s += step_s;
+    could_read += bandwidth * step_s;
+    must_read += static_cast<double>(subject.read_bytes) +
+                 static_cast<double>(batch * KvBytes(subject.spec, sequences[0].length));
+  }
+  for (const Driver::Sequence& sequence : sequences) {
+    RETURN_IF_ERROR(driver->Release(sequence));
+  }
+  BenchReport::Batch out;
+  out.batch = batch;
+  out.generated_tokens_per_s = static_cast<double>(batch * seconds.size()) / total_s;
+  out.bandwidth_share = must_read / could_read;
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  out.step_ms = seconds[seconds.size() / 2] * 1000;
+  return out;
+}
+
+absl::Status CheckOptions(const BenchOptions& options) {
+  if (options.quantize != "none") {
+    return Error(absl::StatusCode::kUnimplemented, "NOT_IMPLEMENTED",
+                 "--quantize " + options.quantize + " is not supported yet")
+        .Hint("leave it out");
+  }
+  const bool bad_batch = options.batch.empty() ||
+                         *std::min_element(options.batch.begin(), options.batch.end()) == 0 ||
+                         *std::max_element(options.batch.begin(), options.batch.end()) > 4096;
+  if (options.prompt == 0 || options.generate == 0 || bad_batch) {
+    return BadBench("--prompt, --generate and --batch are at least 1, and --batch at most 4096",
+                    "see --help");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  BackendOptions backend_options;
+  backend_options.threads = static_cast<uint32_t>(options.threads);
+  backend_options.isa = options.isa;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   MakeBackend(options.backend, backend_options));
+  ASSIGN_OR_RETURN(Subject subject, MakeSubject(options));
+  const SystemClock clock;
+  BenchReport report;
+  report.what = subject.what;
+  report.backend = backend->name();
+  report.isa = backend->isa();
+  report.threads = backend->threads();
+  double bandwidth = backend->MeasureSpeed(kMeasureSeconds).read_bytes_per_s;
+  const TimePoint begin = clock.Now();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Shard> shard,
+                   backend->Load(subject.spec, *subject.weights, [](uint64_t, uint64_t) {}));
+  subject.weights = nullptr;
+  report.load_s = ToMs(clock.Now() - begin) / 1000;
+  report.memory_bytes = shard->MemoryBytes();
+
+  Driver driver(subject.spec, shard.get(), &clock);
+  Driver::Sequence prompt = driver.NewSequence();
+  double prompt_s = 0;
+  while (prompt.length < options.prompt) {
+    const auto tokens =
+        static_cast<uint32_t>(std::min<uint64_t>(kChunkTokens, options.prompt - prompt.length));
+    ASSIGN_OR_RETURN(const double seconds, driver.Step({&prompt}, tokens));
+    prompt_s += seconds;
+  }
+  report.prompt_tokens_per_s = static_cast<double>(options.prompt) / prompt_s;
+  bandwidth = std::max(bandwidth, backend->MeasureSpeed(kMeasureSeconds).read_bytes_per_s);
+  report.read_bandwidth_bytes_per_s = bandwidth;
+
+  ASSIGN_OR_RETURN(const BenchReport::Batch one,
+                   MeasureBatch(&driver, subject, prompt, 1, options.generate, bandwidth));
+  report.generated_tokens_per_s = one.generated_tokens_per_s;
+  report.bandwidth_share = one.bandwidth_share;
+  for (const uint32_t batch : options.batch) {
+    if (batch == 1) {
+      report.batch.push_back(one);
+      continue;
+    }
+    ASSIGN_OR_RETURN(report.batch.emplace_back(),
+                     MeasureBatch(&driver, subject, prompt, batch, options.generate, bandwidth));
+  }
+  return report;
+}
+
+namespace {
+
+std::string Number(double value) { return FormatFloat(static_cast<float>(value)); }
+
+std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string ToJson(const BenchReport& report) {
+  std::string batch;
+  for (const BenchReport::Batch& b : report.batch) {
+    batch += (batch.empty() ? "" : ",") + std::string("{\"batch\":") + std::to_string(b.batch) +
+             ",\"generated_tokens_per_s\":" + Number(b.generated_tokens_per_s) +
+             ",\"step_ms\":" + Number(b.step_ms) +
+             ",\"bandwidth_share\":" + Number(b.bandwidth_share) + "}";
+  }
+  return "{\"what\":" + Quoted(report.what) + ",\"backend\":" + Quoted(report.backend) +
+         ",\"isa\":" + Quoted(report.isa) + ",\"threads\":" + std::to_string(report.threads) +
+         ",\"load_s\":" + Number(report.load_s) +
+         ",\"memory_bytes\":" + std::to_string(report.memory_bytes) +
+         ",\"prompt_tokens_per_s\":" + Number(report.prompt_tokens_per_s) +
+         ",\"generated_tokens_per_s\":" + Number(report.generated_tokens_per_s) +
+         ",\"bandwidth_share\":" + Number(report.bandwidth_share) +
+         ",\"read_bandwidth_bytes_per_s\":" + Number(report.read_bandwidth_bytes_per_s) +
+         ",\"batch\":[" + batch + "]}";
+}
+
+std::string ToText(const BenchReport& report) {
+  char line[256];
+  std::string text = report.what + " on " + report.backend + "/" + report.isa + ", " +
+                     std::to_string(report.threads) + " threads; " +
+                     FormatSize(report.memory_bytes) + ", loaded in ";
+  std::snprintf(line, sizeof(line), "%.1f s\nread bandwidth %.1f GB/s\n", report.load_s,
+                report.read_bandwidth_bytes_per_s / 1e9);
+  text += line;
+  std::snprintf(line, sizeof(line), "prompt      %8.1f tokens/s\n", report.prompt_tokens_per_s);
+  text += line;
+  std::snprintf(line, sizeof(line), "generation  %8.1f tokens/s   %4.0f %% of the read bandwidth\n",
+                report.generated_tokens_per_s, report.bandwidth_share * 100);
+  text += line;
+  for (const BenchReport::Batch& b : report.batch) {
+    std::snprintf(line, sizeof(line), "batch %-5u %8.1f tokens/s   %8.2f ms a step\n", b.batch,
+                  b.generated_tokens_per_s, b.step_ms);
+    text += line;
+  }
+  return text;
+}
+
+int BenchMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
+  BenchOptions options;
+  std::string batch = "1,2,4,8";
+  bool json = false;
+  Flags flags("strata-worker bench", "STRATA_WORKER_BENCH_",
+              "Measures how fast this machine computes, without a network.");
+  flags.Text("model", &options.model, "A checkpoint folder to measure with");
+  flags.Choice("shape", &options.shape, {"tiny11", "l321b"},
+               "Random weights of this shape, when there is no --model");
+  flags.Text("layers", &options.layers, "Only layers a-b");
+  flags.Choice("quantize", &options.quantize, {"none", "int8", "int4"}, "Weight format");
+  flags.Choice("backend", &options.backend, {"auto", "cpu", "cuda", "mlx"}, "What computes");
+  flags.Number("threads", &options.threads, "Threads that compute; 0: the usable cores");
+  flags.Number("prompt", &options.prompt, "Tokens of the prompt");
+  flags.Number("generate", &options.generate, "Tokens generated by each sequence");
+  flags.Text("batch", &batch, "Numbers of sequences that generate at once");
+  flags.Switch("json", &json, "One JSON document on stdout");
+  if (const std::optional<int> exit = flags.Parse(argc, argv, get_env)) {
+    return *exit;
+  }
+  if (const char* isa = get_env("STRATA_CPU_ISA"); isa != nullptr) {
+    options.isa = isa;
+  }
+  options.batch.clear();
+  for (const char *at = batch.data(), *end = at + batch.size(); at < end;) {
+    const auto parsed = std::from_chars(at, end, options.batch.emplace_back());
+    if (parsed.ec != std::errc() || (parsed.ptr != end && *parsed.ptr != ',')) {
+      options.batch = {0};  // Refused by RunBench.
+      break;
+    }
+    at = parsed.ptr + 1;
+  }
+  const absl::StatusOr<BenchReport> report = RunBench(options);
+  if (!report.ok()) {
+    std::fprintf(stderr, "strata-worker bench: %s\n", Describe(report.status()).c_str());
+    return absl::IsInvalidArgument(report.status()) ? 2 : 1;
+  }
+  std::printf("%s", json ? (ToJson(*report) + "\n").c_str() : ToText(*report).c_str());
+  return 0;
+}
+
+}  // namespace strata

@@ -1,0 +1,268 @@
+#include "worker/service/control_client.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "common/mutex.h"
+#include "common/rpc/status.h"
+#include "common/status.h"
+#include "strata/v1/membership.grpc.pb.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::milliseconds;
+using Time = std::chrono::steady_clock::time_point;
+
+constexpr milliseconds kConnectTry{500};
+// The coordinator dials back before it answers.
+constexpr milliseconds kRegisterTimeout{20'000};
+constexpr milliseconds kFirstBackoff{200};
+constexpr milliseconds kMaxBackoff{5000};
+constexpr milliseconds kShortestBeat{20};
+
+Time Now() { return std::chrono::steady_clock::now(); }
+
+uint64_t RandomIncarnation() {
+  std::random_device device;
+  uint64_t value = 0;
+  while (value == 0) {
+    value = (uint64_t{device()} << 32) | device();
+  }
+  return value;
+}
+
+// Whether the coordinator's answer stays the same until somebody changes something.
+bool IsRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+class ControlClient::Impl {
+ public:
+  Impl(const Transport& transport, std::string coordinator, WorkerNode* node)
+      : coordinator_(std::move(coordinator)),
+        node_(node),
+        channel_(transport.MakeChannel(coordinator_)),
+        stub_(v1::MembershipService::NewStub(channel_)) {}
+
+  absl::Status Run() {
+    milliseconds backoff = kFirstBackoff;
+    bool ever_registered = false;
+    while (!stopping()) {
+      bool registered = false;
+      const absl::Status status = Connect() ? Live(&registered) : Unreachable();
+      if (stopping()) {
+        break;
+      }
+      if (registered) {
+        ever_registered = true;
+        backoff = kFirstBackoff;
+      } else if (!ever_registered && IsRefusal(status)) {
+        return status;
+      }
+      LogOnce(registered, status);
+      Sleep(backoff);
+      backoff = std::min(backoff * 2, kMaxBackoff);
+    }
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
+
+  bool stopping() {
+    MutexLock lock(&mutex_);
+    return stopping_;
+  }
+
+  void Sleep(milliseconds duration) {
+    const Time deadline = Now() + duration;
+    MutexLock lock(&mutex_);
+    while (!stopping_ && Now() < deadline) {
+      changed_.WaitFor(&mutex_, deadline - Now());
+    }
+  }
+
+  bool Connect() {
+    for (int i = 0; i < 6 && !stopping(); ++i) {
+      if (channel_->WaitForConnected(std::chrono::system_clock::now() + kConnectTry)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  absl::Status Unreachable() const {
+    return Error(absl::StatusCode::kUnavailable, "COORDINATOR_UNREACHABLE",
+                 "the coordinator at " + coordinator_ + " does not answer")
+        .Hint("check that strata-coordinator runs there, --coordinator, and the firewall");
+  }
+
+  // What is wrong is said once, until it changes.
+  void LogOnce(bool registered, const absl::Status& status) {
+    const std::string line = Describe(status);
+    if (registered) {
+      spdlog::warn("the coordinator is lost: {}; trying again", line);
+    } else if (ReasonOf(status) != last_reason_) {
+      spdlog::warn("cannot join: {}; trying on", line);
+    }
+    last_reason_ = registered ? "" : ReasonOf(status);
+  }
+
+  // One life, from registering to the stream's end or the lease's. Why it ended.
+  absl::Status Live(bool* registered) {
+    const std::shared_ptr<Outbox> outbox = node_->BeginLife(RandomIncarnation());
+    grpc::ClientContext context;
+    const std::unique_ptr<Stream> stream = stub_->Control(&context);
+    {
+      MutexLock lock(&mutex_);
+      life_ = LifeState();
+      life_.lease_end = Now() + kRegisterTimeout;
+    }
+    v1::WorkerMessage hello;
+    *hello.mutable_register_() = node_->Info();
+    stream->Write(hello);
+    std::thread reader([&] { ReadLoop(stream.get()); });
+    const bool joined = WaitRegistered();
+    absl::Status lapsed;
+    if (joined) {
+      *registered = true;
+      spdlog::info("joined the cluster at {} as {}, incarnation {}", coordinator_,
+                   hello.register_().name(), hello.register_().incarnation());
+      std::thread writer([&] {
+        while (const auto message = outbox->Next()) {
+          if (!stream->Write(*message)) {
+            break;
+          }
+        }
+        context.TryCancel();  // Nothing goes out any more; nothing need come in.
+      });
+      lapsed = KeepLease(outbox.get());
+      node_->EndLife();  // Closes the outbox, and so ends the writer.
+      writer.join();
+    } else {
+      node_->EndLife();
+      MutexLock lock(&mutex_);
+      if (!life_.ended) {
+        lapsed = Error(absl::StatusCode::kDeadlineExceeded, "REGISTER_TIMEOUT",
+                       "the coordinator at " + coordinator_ + " did not answer the registration");
+        context.TryCancel();
+      }
+    }
+    reader.join();
+    const absl::Status status = FromGrpc(stream->Finish());
+    if (!lapsed.ok()) {
+      return lapsed;
+    }
+    return status.ok() ? Error(absl::StatusCode::kUnavailable, "STREAM_ENDED",
+                               "the coordinator ended the control stream")
+                       : status;
+  }
+
+  void ReadLoop(Stream* stream) {
+    v1::CoordinatorMessage message;
+    while (stream->Read(&message)) {
+      {
+        MutexLock lock(&mutex_);
+        if (message.has_registered()) {
+          life_.registered = true;
+          life_.terms = message.registered();
+          life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
+        } else if (message.has_lease_renewed() &&
+                   message.lease_renewed().term() == life_.terms.term()) {
+          life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
+        }
+        changed_.NotifyAll();
+      }
+      node_->OnMessage(message);
+    }
+    MutexLock lock(&mutex_);
+    life_.ended = true;
+    changed_.NotifyAll();
+  }
+
+  bool WaitRegistered() {
+    MutexLock lock(&mutex_);
+    while (!life_.registered && !life_.ended && !stopping_ && Now() < life_.lease_end) {
+      changed_.WaitFor(&mutex_, life_.lease_end - Now());
+    }
+    return life_.registered && !stopping_;
+  }
+
+  // Heartbeats until the stream ends, the lease lapses (then an error) or Stop.
+  absl::Status KeepLease(Outbox* outbox) {
+    Time next_beat = Now();
+    while (true) {
+      uint64_t term = 0;
+      {
+        MutexLock lock(&mutex_);
+        while (!life_.ended && !stopping_ && Now() < life_.lease_end && Now() < next_beat) {
+          changed_.WaitFor(&mutex_, std::min(next_beat, life_.lease_end) - Now());
+        }
+        if (life_.ended || stopping_) {
+          return absl::OkStatus();
+        }
+        if (Now() >= life_.lease_end) {
+          return Error(absl::StatusCode::kUnavailable, "LEASE_LAPSED",
+                       "the coordinator did not renew the lease for " +
+                           std::to_string(life_.terms.lease_ms()) + " ms");
+        }
+        term = life_.terms.term();
+        next_beat = Now() + std::max(kShortestBeat, milliseconds(life_.terms.heartbeat_ms()));
+      }
+      v1::WorkerMessage message;
+      *message.mutable_heartbeat() = node_->MakeHeartbeat(term);
+      outbox->Send(std::move(message));
+    }
+  }
+
+  struct LifeState {
+    bool registered = false;
+    bool ended = false;
+    v1::Registered terms;
+    Time lease_end{};
+  };
+
+  const std::string coordinator_;
+  WorkerNode* const node_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::MembershipService::Stub> stub_;
+  std::string last_reason_;  // Of Run's thread.
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  LifeState life_ STRATA_GUARDED_BY(mutex_);
+};
+
+ControlClient::ControlClient(const Transport& transport, std::string coordinator, WorkerNode* node)
+    : impl_(std::make_unique<Impl>(transport, std::move(coordinator), node)) {}
+ControlClient::~ControlClient() = default;
+absl::Status ControlClient::Run() { return impl_->Run(); }
+void ControlClient::Stop() { impl_->Stop(); }
+
+}  // namespace strata

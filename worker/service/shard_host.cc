@@ -1,0 +1,436 @@
+#include "worker/service/shard_host.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+constexpr milliseconds kFenceOnItsWay{1000};
+// One try to open a link; a newer fence or Stop is noticed between tries.
+constexpr milliseconds kDialTry{1500};
+constexpr milliseconds kDialPause{50};
+
+// Whether the next stage may accept later what it refused now.
+bool MayAcceptLater(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  return reason != "WRONG_NODE" && reason != "WRONG_STAGE" && reason != "STALE_EPOCH";
+}
+
+}  // namespace
+
+class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
+ public:
+  Impl(ShardHostConfig config, std::unique_ptr<Shard> shard, const Clock* clock, Mutex* compute,
+       LinkDialer* dialer, std::shared_ptr<ShardHostEvents> events)
+      : config_(std::move(config)),
+        shard_(std::move(shard)),
+        runner_(std::in_place, config_.runner, shard_.get(), clock),
+        compute_(compute),
+        dialer_(dialer),
+        events_(std::move(events)) {}
+
+  void Start() {
+    compute_thread_ = std::thread([this] { ComputeLoop(); });
+    link_thread_ = std::thread([this] { LinkLoop(); });
+  }
+
+  void Fence(uint64_t epoch) {
+    MutexLock lock(&mutex_);
+    wanted_epoch_ = std::max(wanted_epoch_, epoch);
+    asked_epoch_ = std::max(asked_epoch_.value_or(0), epoch);
+    changed_.NotifyAll();
+  }
+
+  absl::StatusOr<std::shared_ptr<LinkSink>> AcceptLink(const v1::LinkOpen& open,
+                                                       std::shared_ptr<InboundLink> link);
+  void Stop();
+
+  RunnerStats stats() const {
+    MutexLock lock(&mutex_);
+    return runner_.has_value() ? runner_->stats() : final_stats_;
+  }
+  uint64_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  class Sink;
+
+  struct Frame {
+    StepMessage message;
+    std::shared_ptr<InboundLink> link;
+  };
+
+  void ComputeLoop();
+  void Compute(Frame frame);
+  void LinkLoop();
+  void RunFence(uint64_t epoch);
+  absl::Status OpenOnward(uint64_t epoch);
+  bool Superseded(uint64_t epoch);
+  absl::Status Take(StepMessage message, const std::shared_ptr<InboundLink>& link);
+  void OnInboundClosed(const InboundLink* link, const absl::Status& status);
+  void Report(uint64_t epoch, uint64_t step, const absl::Status& status);
+  absl::Status Refuse(std::string_view reason, const std::string& what) const;
+
+  const ShardHostConfig config_;
+  std::unique_ptr<Shard> shard_;  // Until Stop, as runner_.
+  const uint64_t memory_bytes_ = shard_->MemoryBytes();
+  // Steps and fences take turns. Taken before `compute_`, never with `mutex_` held.
+  Mutex runner_mutex_;
+  std::optional<ShardRunner> runner_;
+  Mutex* const compute_;
+  LinkDialer* const dialer_;
+  const std::shared_ptr<ShardHostEvents> events_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  RunnerStats final_stats_ STRATA_GUARDED_BY(mutex_);  // After Stop.
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  uint64_t wanted_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest asked for.
+  std::optional<uint64_t> asked_epoch_ STRATA_GUARDED_BY(mutex_);
+  uint64_t epoch_ STRATA_GUARDED_BY(mutex_) = 0;    // Whose frames are taken; 0 before a fence.
+  uint64_t faulted_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest epoch whose fault was reported.
+  std::deque<Frame> queue_ STRATA_GUARDED_BY(mutex_);
+  std::shared_ptr<InboundLink> inbound_ STRATA_GUARDED_BY(mutex_);
+  uint64_t onward_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Of onward_, when it is open.
+  // Used by the compute thread while it sends; replaced by the link thread.
+  std::shared_ptr<FrameLink> onward_ STRATA_GUARDED_BY(mutex_);
+
+  std::thread compute_thread_;
+  std::thread link_thread_;
+};
+
+// Holds the host's insides, not the host: a link may end after it.
+class ShardHost::Impl::Sink : public LinkSink {
+ public:
+  Sink(std::shared_ptr<Impl> host, std::shared_ptr<InboundLink> link)
+      : host_(std::move(host)), link_(std::move(link)) {}
+  absl::Status OnStep(StepMessage message) override {
+    return host_->Take(std::move(message), link_);
+  }
+  void OnClosed(const absl::Status& status) override {
+    host_->OnInboundClosed(link_.get(), status);
+  }
+
+ private:
+  const std::shared_ptr<Impl> host_;
+  const std::shared_ptr<InboundLink> link_;
+};
+
+absl::Status ShardHost::Impl::Refuse(std::string_view reason, const std::string& what) const {
+  return Error(absl::StatusCode::kFailedPrecondition, reason, what)
+      .Node(config_.runner.node)
+      .Fact("deployment", config_.runner.deployment)
+      .Fact("stage", config_.runner.stage);
+}
+
+absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::Impl::AcceptLink(
+    const v1::LinkOpen& open, std::shared_ptr<InboundLink> link) {
+  if (open.to_stage() != config_.runner.stage || open.pipeline() != config_.pipeline ||
+      open.from_node().empty() != (config_.runner.stage == 0)) {
+    return Refuse("WRONG_STAGE", "a link to stage " + std::to_string(open.to_stage()) +
+                                     " came to stage " + std::to_string(config_.runner.stage) +
+                                     " of deployment " + std::to_string(config_.runner.deployment));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kFenceOnItsWay;
+  std::shared_ptr<InboundLink> replaced;
+  {
+    MutexLock lock(&mutex_);
+    while (epoch_ < open.epoch() && !stopping_) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= nanoseconds(0)) {
+        return Refuse("EPOCH_NOT_LOADED", "a link of epoch " + std::to_string(open.epoch()) +
+                                              " came while epoch " + std::to_string(epoch_) +
+                                              " is loaded");
+      }
+      changed_.WaitFor(&mutex_, left);
+    }
+    if (stopping_) {
+      return Refuse("UNLOADED", "the stage is being unloaded");
+    }
+    if (epoch_ > open.epoch()) {
+      return Refuse("STALE_EPOCH", "a link of epoch " + std::to_string(open.epoch()) +
+                                       " came after the fence of epoch " + std::to_string(epoch_));
+    }
+    // A second link of an epoch is the first one's sender trying again.
+    replaced = std::exchange(inbound_, link);
+  }
+  if (replaced != nullptr) {
+    replaced->Break(Refuse("LINK_REPLACED", "the sender opened the link again"));
+  }
+  return std::make_shared<Sink>(shared_from_this(), std::move(link));
+}
+
+absl::Status ShardHost::Impl::Take(StepMessage message, const std::shared_ptr<InboundLink>& link) {
+  MutexLock lock(&mutex_);
+  // One place more than the steps in flight, so that a correct sender never waits here.
+  while (inbound_ == link && !stopping_ && queue_.size() > config_.max_in_flight) {
+    changed_.Wait(&mutex_);
+  }
+  if (inbound_ != link || stopping_) {
+    return Refuse("LINK_REPLACED", "the link was ended by a fence");
+  }
+  queue_.push_back({std::move(message), link});
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void ShardHost::Impl::OnInboundClosed(const InboundLink* link, const absl::Status& status) {
+  uint64_t epoch = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (inbound_.get() != link) {
+      return;  // Ended by us.
+    }
+    inbound_ = nullptr;
+    epoch = epoch_;
+    changed_.NotifyAll();
+  }
+  Report(epoch, 0, status);
+}
+
+void ShardHost::Impl::Report(uint64_t epoch, uint64_t step, const absl::Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_ || epoch < wanted_epoch_ || faulted_ >= epoch) {
+      return;  // One fault ends an epoch.
+    }
+    faulted_ = epoch;
+  }
+  v1::LinkFault fault;
+  fault.set_deployment(config_.runner.deployment);
+  fault.set_epoch(epoch);
+  fault.set_step(step);
+  fault.set_stage(config_.runner.stage);
+  *fault.mutable_error() = DetailOf(status);
+  events_->OnLinkFault(fault);
+}
+
+void ShardHost::Impl::ComputeLoop() {
+  while (true) {
+    Frame frame;
+    {
+      MutexLock lock(&mutex_);
+      while (queue_.empty() && !stopping_) {
+        changed_.Wait(&mutex_);
+      }
+      if (stopping_) {
+        return;
+      }
+      frame = std::move(queue_.front());
+      queue_.pop_front();
+      changed_.NotifyAll();
+    }
+    Compute(std::move(frame));
+  }
+}
+
+void ShardHost::Impl::Compute(Frame frame) {
+  const uint64_t epoch = frame.message.header.epoch();
+  const uint64_t step = frame.message.header.step();
+  absl::StatusOr<ShardRunner::Output> output = ShardRunner::Discarded();
+  {
+    MutexLock runner(&runner_mutex_);
+    MutexLock compute(compute_);
+    output = runner_->Step(std::move(frame.message));
+  }
+  if (!output.ok()) {
+    Report(epoch, step, output.status());
+    frame.link->Break(output.status());
+    return;
+  }
+  if (std::holds_alternative<ShardRunner::Discarded>(*output)) {
+    return;
+  }
+  std::shared_ptr<FrameLink> onward;
+  {
+    MutexLock lock(&mutex_);
+    if (onward_epoch_ == epoch) {
+      onward = onward_;
+    }
+  }
+  absl::Status sent;
+  if (onward == nullptr) {
+    sent = Refuse("LINK_NOT_OPEN", "a step was computed while the link onward was not open");
+  } else if (auto* message = std::get_if<StepMessage>(&*output)) {
+    sent = onward->Send(std::move(*message));
+  } else {
+    sent = onward->Send(std::move(std::get<ResultMessage>(*output)));
+  }
+  if (!sent.ok()) {
+    Report(epoch, step, sent);
+  }
+}
+
+bool ShardHost::Impl::Superseded(uint64_t epoch) {
+  MutexLock lock(&mutex_);
+  return stopping_ || wanted_epoch_ > epoch;
+}
+
+void ShardHost::Impl::LinkLoop() {
+  while (true) {
+    uint64_t epoch = 0;
+    {
+      MutexLock lock(&mutex_);
+      while (!asked_epoch_.has_value() && !stopping_) {
+        changed_.Wait(&mutex_);
+      }
+      if (stopping_) {
+        return;
+      }
+      epoch = *asked_epoch_;
+      asked_epoch_.reset();
+    }
+    RunFence(epoch);
+  }
+}
+
+void ShardHost::Impl::RunFence(uint64_t epoch) {
+  std::shared_ptr<InboundLink> inbound;
+  std::shared_ptr<FrameLink> onward;
+  bool opens = false;
+  {
+    MutexLock lock(&mutex_);
+    if (epoch > epoch_) {
+      inbound = std::move(inbound_);
+      inbound_ = nullptr;
+      queue_.clear();
+    }
+    // The same fence again finds its link open.
+    opens = epoch >= epoch_ && onward_epoch_ != epoch;
+    if (opens) {
+      onward = std::move(onward_);
+      onward_ = nullptr;
+      onward_epoch_ = 0;
+    }
+    changed_.NotifyAll();
+  }
+  if (inbound != nullptr) {
+    inbound->Break(
+        Refuse("FENCED", "the link was ended by the fence of epoch " + std::to_string(epoch)));
+  }
+  onward = nullptr;  // Closes it.
+  absl::Status status;
+  {
+    MutexLock runner(&runner_mutex_);
+    status = runner_->Fence(epoch);
+  }
+  if (status.ok()) {
+    {
+      MutexLock lock(&mutex_);
+      epoch_ = std::max(epoch_, epoch);
+      changed_.NotifyAll();
+    }
+    if (opens) {
+      status = OpenOnward(epoch);
+    }
+  }
+  if (Superseded(epoch)) {
+    return;  // Nobody waits for this one any more.
+  }
+  v1::FenceAck ack;
+  ack.set_deployment(config_.runner.deployment);
+  ack.set_epoch(epoch);
+  if (!status.ok()) {
+    *ack.mutable_error() = DetailOf(status);
+  }
+  events_->OnFenceAck(ack);
+}
+
+absl::Status ShardHost::Impl::OpenOnward(uint64_t epoch) {
+  v1::LinkOpen open;
+  open.set_from_node(config_.runner.node);
+  open.set_from_incarnation(config_.incarnation);
+  open.set_to_node(config_.next_node);
+  open.set_to_incarnation(config_.next_incarnation);
+  open.set_deployment(config_.runner.deployment);
+  open.set_epoch(epoch);
+  open.set_pipeline(config_.pipeline);
+  open.set_to_stage(config_.runner.stage + 1);
+  const auto deadline = std::chrono::steady_clock::now() + config_.step_timeout;
+  absl::Status status;
+  while (!Superseded(epoch)) {
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left <= milliseconds(0)) {
+      return status;
+    }
+    auto link = dialer_->Dial(config_.next_address, open, config_.max_in_flight + 1,
+                              std::max(milliseconds(1), std::min(left, kDialTry)),
+                              [weak = weak_from_this(), epoch](const absl::Status& broken) {
+                                if (auto self = weak.lock()) {
+                                  self->Report(epoch, 0, broken);
+                                }
+                              });
+    if (link.ok()) {
+      MutexLock lock(&mutex_);
+      onward_ = *std::move(link);
+      onward_epoch_ = epoch;
+      return absl::OkStatus();
+    }
+    status = link.status();
+    if (!MayAcceptLater(status)) {
+      return status;
+    }
+    std::this_thread::sleep_for(kDialPause);
+  }
+  return Refuse("FENCED", "a newer fence came");
+}
+
+void ShardHost::Impl::Stop() {
+  std::shared_ptr<InboundLink> inbound;
+  std::shared_ptr<FrameLink> onward;
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    inbound = std::move(inbound_);
+    inbound_ = nullptr;
+    queue_.clear();
+    changed_.NotifyAll();
+  }
+  if (inbound != nullptr) {
+    inbound->Break(Refuse("UNLOADED", "the stage is being unloaded"));
+  }
+  if (compute_thread_.joinable()) {
+    compute_thread_.join();
+  }
+  if (link_thread_.joinable()) {
+    link_thread_.join();
+  }
+  {
+    MutexLock lock(&mutex_);
+    onward = std::move(onward_);
+    onward_ = nullptr;
+    if (runner_.has_value()) {
+      final_stats_ = runner_->stats();
+      // A link that ends late holds this object, and must not hold a stage's memory.
+      runner_.reset();
+      shard_.reset();
+    }
+  }
+  onward = nullptr;  // Closes it, without mutex_: its callback may want that.
+}
+
+ShardHost::ShardHost(ShardHostConfig config, std::unique_ptr<Shard> shard, const Clock* clock,
+                     Mutex* compute, LinkDialer* dialer, std::shared_ptr<ShardHostEvents> events)
+    : impl_(std::make_shared<Impl>(std::move(config), std::move(shard), clock, compute, dialer,
+                                   std::move(events))) {
+  impl_->Start();
+}
+
+ShardHost::~ShardHost() { Stop(); }
+void ShardHost::Fence(uint64_t epoch) { impl_->Fence(epoch); }
+absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::AcceptLink(const v1::LinkOpen& open,
+                                                                std::shared_ptr<InboundLink> link) {
+  return impl_->AcceptLink(open, std::move(link));
+}
+void ShardHost::Stop() { impl_->Stop(); }
+RunnerStats ShardHost::stats() const { return impl_->stats(); }
+uint64_t ShardHost::memory_bytes() const { return impl_->memory_bytes(); }
+
+}  // namespace strata

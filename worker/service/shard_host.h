@@ -1,0 +1,78 @@
+// One loaded stage at work: frames come in on a link, are computed one after another, and go out
+// on the link to the next stage, or to the coordinator.
+#ifndef STRATA_WORKER_SERVICE_SHARD_HOST_H_
+#define STRATA_WORKER_SERVICE_SHARD_HOST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/rpc/link_service.h"
+#include "strata/v1/membership.pb.h"
+#include "worker/backend/backend.h"
+#include "worker/runner/shard_runner.h"
+#include "worker/service/frame_link.h"
+
+namespace strata {
+
+struct ShardHostConfig {
+  ShardRunnerConfig runner;
+  uint64_t incarnation = 0;  // Of this worker.
+  uint32_t pipeline = 0;
+  uint32_t max_in_flight = 2;  // Steps.
+  // Whom to send to: the next stage, or the coordinator (node empty) after the last one.
+  std::string next_node;
+  uint64_t next_incarnation = 0;
+  std::string next_address;
+  milliseconds step_timeout{10000};
+};
+
+// What a stage has to tell the coordinator. Called from threads of the host and of its links;
+// must not call the host.
+class ShardHostEvents {
+ public:
+  virtual ~ShardHostEvents() = default;
+  virtual void OnFenceAck(const v1::FenceAck& ack) = 0;
+  virtual void OnLinkFault(const v1::LinkFault& fault) = 0;
+};
+
+// Any thread. Two threads of its own: one computes, one opens and closes links.
+class ShardHost {
+ public:
+  // `shard` is computed under `compute`, which all stages of the process share. `clock`, `compute`
+  // and `dialer` outlive the host.
+  ShardHost(ShardHostConfig config, std::unique_ptr<Shard> shard, const Clock* clock,
+            Mutex* compute, LinkDialer* dialer, std::shared_ptr<ShardHostEvents> events);
+  ~ShardHost();  // Stops.
+  ShardHost(const ShardHost&) = delete;
+  ShardHost& operator=(const ShardHost&) = delete;
+
+  // Ends the links of older epochs, waits for the step at hand, opens the link onward for `epoch`
+  // (retrying within step_timeout, since the next stage may not have heard of it yet), and tells
+  // events whether that worked. Returns at once. A newer fence replaces one that is still at work.
+  void Fence(uint64_t epoch);
+
+  // A link that comes in. Waits a little (1 s) when the fence of its epoch is still on its way.
+  // FAILED_PRECONDITION: WRONG_STAGE, STALE_EPOCH, EPOCH_NOT_LOADED.
+  absl::StatusOr<std::shared_ptr<LinkSink>> AcceptLink(const v1::LinkOpen& open,
+                                                       std::shared_ptr<InboundLink> link);
+
+  // Ends links and threads, and frees the shard; waits for a step that is being computed. No call
+  // to events begins after it.
+  void Stop();
+
+  RunnerStats stats() const;
+  uint64_t memory_bytes() const;
+
+ private:
+  class Impl;
+  const std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SERVICE_SHARD_HOST_H_

@@ -1,0 +1,253 @@
+#include "worker/service/stage_loader.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/units.h"
+
+namespace strata {
+namespace {
+
+absl::Status BadLoad(const std::string& what) {
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_LOAD", "the coordinator's Load: " + what);
+}
+
+absl::Status NotYet(const std::string& what) {
+  return Error(absl::StatusCode::kUnimplemented, "NOT_IMPLEMENTED", what + " is not supported yet");
+}
+
+absl::StatusOr<const char*> KvName(v1::KvDtype dtype) {
+  switch (dtype) {
+    case v1::KV_DTYPE_UNSPECIFIED:
+    case v1::KV_DTYPE_F16:
+      return "f16";
+    case v1::KV_DTYPE_F32:
+      return "f32";
+    default:
+      return NotYet("--kv-dtype bf16");
+  }
+}
+
+std::string LowerName(Dtype dtype) {
+  std::string name = DtypeName(dtype);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+// The value of "KEY=" in a class's name, up to ',' or '/'.
+std::string ClassField(const std::string& name, const std::string& key) {
+  for (const char* before : {"/", ","}) {
+    const size_t at = name.find(before + key + "=");
+    if (at != std::string::npos) {
+      const size_t begin = at + key.size() + 2;
+      return name.substr(begin, name.find_first_of(",/", begin) - begin);
+    }
+  }
+  return "";
+}
+
+// The only dtype of the matrices that `is_one` picks, or "" when there are several or none.
+template <typename Predicate>
+std::string MatrixDtype(const std::vector<BlobTensor>& tensors, const Predicate& is_one) {
+  std::set<std::string> names;
+  for (const BlobTensor& tensor : tensors) {
+    if (tensor.shape.size() == 2 && is_one(tensor.name)) {
+      names.insert(LowerName(tensor.dtype));
+    }
+  }
+  return names.size() == 1 ? *names.begin() : "";
+}
+
+absl::Status CheckNumericsClass(const v1::Load& load, const StageRequest& request,
+                                const std::string& numerics, const std::string& kv) {
+  const std::string& name = load.numerics_class();
+  const auto is_layer = [](const std::string& tensor) {
+    return tensor.find("layers.") != std::string::npos;
+  };
+  struct {
+    const char* what;
+    std::string theirs, ours;
+  } const fields[] = {
+      {"backend and numerics version", name.substr(0, name.find('/')), numerics},
+      {"activations", ClassField(name, "act"), "f32"},
+      {"KV dtype", ClassField(name, "kv"), kv},
+      {"weights", ClassField(name, "w"), MatrixDtype(request.tensors, is_layer)},
+  };
+  for (const auto& field : fields) {
+    if (!field.ours.empty() && field.theirs != field.ours) {
+      return Error(absl::StatusCode::kFailedPrecondition, "NUMERICS_CLASS",
+                   "the deployment's numerics class is " + name + ", and this worker's " +
+                       field.what + " would be " + field.ours)
+          .Hint("place the model on workers of one backend and version");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptions(const v1::Load& load) {
+  if (load.quantize() != v1::QUANTIZE_UNSPECIFIED && load.quantize() != v1::QUANTIZE_NONE) {
+    return NotYet("--quantize int8|int4");
+  }
+  if (load.activations() == v1::ACTIVATIONS_INT8) {
+    return NotYet("--activations int8");
+  }
+  if (load.wire_dtype() == v1::WIRE_DTYPE_BF16) {
+    return NotYet("a bfloat16 wire");
+  }
+  if (load.deployment() == 0 || load.epoch() == 0 || load.stage() >= load.stage_count() ||
+      load.first_layer() > load.last_layer()) {
+    return BadLoad("deployment, epoch, stage or layers make no sense");
+  }
+  if (load.context() == 0 || load.context() > kMaxContextTokens || load.max_batch_tokens() == 0 ||
+      load.max_batch_items() == 0 || load.max_in_flight() == 0 || load.max_in_flight() > 4096) {
+    return BadLoad("context, batch or steps in flight make no sense");
+  }
+  return absl::OkStatus();
+}
+
+// Every tensor that the stage needs is there, with its shape.
+absl::Status CheckTensors(const StageSpec& spec, const std::vector<BlobTensor>& tensors) {
+  std::map<std::string_view, const BlobTensor*> by_name;
+  for (const BlobTensor& tensor : tensors) {
+    if (!by_name.emplace(tensor.name, &tensor).second) {
+      return BadLoad("tensor " + tensor.name + " is named twice");
+    }
+  }
+  for (const StageTensor& need :
+       TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads)) {
+    const auto it = by_name.find(need.name);
+    if (it == by_name.end()) {
+      return BadLoad("tensor " + need.name + " is missing");
+    }
+    if (it->second->shape != need.shape) {
+      return BadLoad("tensor " + need.name + " has another shape than config.json says");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& numerics) {
+  RETURN_IF_ERROR(CheckOptions(load));
+  ASSIGN_OR_RETURN(const std::string kv, KvName(load.kv_dtype()));
+  StageRequest request;
+  StageSpec& spec = request.spec;
+  ASSIGN_OR_RETURN(spec.model, ParseModelConfig(load.config_json(), ""));
+  if (load.last_layer() >= spec.model.layers.size()) {
+    return BadLoad("layer " + std::to_string(load.last_layer()) + " of a model of " +
+                   std::to_string(spec.model.layers.size()));
+  }
+  spec.first_layer = load.first_layer();
+  spec.last_layer = load.last_layer();
+  spec.embeds = load.stage() == 0;
+  spec.heads = load.stage() + 1 == load.stage_count();
+  if (spec.embeds != (spec.first_layer == 0) ||
+      spec.heads != (spec.last_layer + 1 == spec.model.layers.size())) {
+    return BadLoad("the first stage begins with layer 0 and the last one ends with the last layer");
+  }
+  spec.context = load.context();
+  spec.kv_pages.assign(load.kv_pages().begin(), load.kv_pages().end());
+  if (spec.kv_pages.size() != spec.model.kv_groups.size()) {
+    return BadLoad("KV pages of " + std::to_string(spec.kv_pages.size()) +
+                   " groups for a model of " + std::to_string(spec.model.kv_groups.size()));
+  }
+  spec.kv_dtype = load.kv_dtype() == v1::KV_DTYPE_F32 ? v1::KV_DTYPE_F32 : v1::KV_DTYPE_F16;
+  spec.quantize = v1::QUANTIZE_NONE;
+  spec.activations = v1::ACTIVATIONS_F32;
+  spec.max_batch_tokens = load.max_batch_tokens();
+  spec.max_batch_items = load.max_batch_items();
+  const uint32_t kv_element_bytes = spec.kv_dtype == v1::KV_DTYPE_F32 ? 4 : 2;
+  for (uint32_t group = 0; group < spec.kv_pages.size(); ++group) {
+    const uint64_t page_bytes =
+        kPageTokens *
+        KvBytesPerToken(spec.model, spec.first_layer, spec.last_layer, group, kv_element_bytes);
+    if (page_bytes != 0 && spec.kv_pages[group] > (uint64_t{1} << 50) / page_bytes) {
+      return BadLoad("more KV pages than any machine has");
+    }
+    request.kv_bytes += spec.kv_pages[group] * page_bytes;
+  }
+  for (const v1::TensorBlob& blob : load.tensors()) {
+    ASSIGN_OR_RETURN(BlobTensor tensor, MakeBlobTensor(blob.name(), blob.dtype(),
+                                                       {blob.shape().begin(), blob.shape().end()},
+                                                       blob.sha256(), blob.bytes()));
+    request.weight_bytes += tensor.blob.bytes;
+    request.tensors.push_back(std::move(tensor));
+  }
+  RETURN_IF_ERROR(CheckTensors(spec, request.tensors));
+  request.rotary = {load.rotary_sha256(), load.rotary_bytes()};
+  const uint64_t rotary_bytes = uint64_t{spec.context} *
+                                spec.model.layers[spec.first_layer].attention.rope.rotary_dim *
+                                sizeof(float);
+  if (request.rotary.bytes != rotary_bytes) {
+    return BadLoad("rotary tables of " + std::to_string(request.rotary.bytes) + " bytes, not " +
+                   std::to_string(rotary_bytes));
+  }
+  RETURN_IF_ERROR(CheckNumericsClass(load, request, numerics, kv));
+  return request;
+}
+
+namespace {
+
+absl::Status ReserveMemory(const v1::Load& load, const StageRequest& request,
+                           const LoadContext& context) {
+  const uint64_t needs = request.weight_bytes + request.kv_bytes;
+  const uint64_t free = context.reserve_memory(needs);
+  if (needs <= free) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT",
+               "layers " + std::to_string(load.first_layer()) + "-" +
+                   std::to_string(load.last_layer()) + " need " + FormatSize(request.weight_bytes) +
+                   " for weights and " + FormatSize(request.kv_bytes) + " for KV, and " +
+                   FormatSize(free) + " of --memory are free")
+      .Limit("memory_bytes=" + std::to_string(free))
+      .Hint("raise --memory of this worker, or load with a smaller --kv-tokens");
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
+                                      LoadCounters* counters, Cancellation* cancel) {
+  ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, context.backend->numerics()));
+  RETURN_IF_ERROR(ReserveMemory(load, request, context));
+  const auto fetch = [&](const std::vector<Blob>& blobs) {
+    return context.fetcher->Fetch(blobs, context.client, &counters->fetch, cancel, context.log);
+  };
+  // The rotary tables first: with them the backend can say whether it supports all this.
+  ASSIGN_OR_RETURN(const std::shared_ptr<const BlobSet> tables, fetch({request.rotary}));
+  const MappedBlob* rotary = tables->Find(request.rotary.sha256);
+  request.spec.rotary = {reinterpret_cast<const float*>(rotary->data()),
+                         rotary->bytes() / sizeof(float)};
+  RETURN_IF_ERROR(context.backend->Supports(request.spec));
+  std::vector<Blob> blobs;
+  for (const BlobTensor& tensor : request.tensors) {
+    blobs.push_back(tensor.blob);
+  }
+  LoadedStage stage;
+  stage.pin = std::make_unique<CachePin>(context.cache, blobs);
+  ASSIGN_OR_RETURN(std::shared_ptr<const BlobSet> fetched, fetch(blobs));
+  counters->packing = true;
+  // Mapped only while they are packed, so that they count once against --memory.
+  const MappedWeights weights(request.tensors, std::move(fetched));
+  ASSIGN_OR_RETURN(stage.shard,
+                   context.backend->Load(request.spec, weights, [&](uint64_t done, uint64_t total) {
+                     counters->packed_bytes = done;
+                     counters->packing_bytes = total;
+                   }));
+  stage.spec = std::move(request.spec);
+  stage.spec.rotary = {};
+  if (cancel->cancelled()) {
+    return Error(absl::StatusCode::kCancelled, "CANCELLED", "loading was cancelled");
+  }
+  return stage;
+}
+
+}  // namespace strata

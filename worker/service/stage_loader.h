@@ -1,0 +1,69 @@
+// From a Load of the coordinator to a shard that computes: checks what was asked, brings the
+// weights, and has the backend pack them.
+#ifndef STRATA_WORKER_SERVICE_STAGE_LOADER_H_
+#define STRATA_WORKER_SERVICE_STAGE_LOADER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "strata/v1/membership.pb.h"
+#include "worker/backend/backend.h"
+#include "worker/runner/shard_runner.h"
+#include "worker/weights/blob_fetcher.h"
+#include "worker/weights/mapped_weights.h"
+
+namespace strata {
+
+// What a Load means, checked.
+struct StageRequest {
+  StageSpec spec;  // Without rotary.
+  std::vector<BlobTensor> tensors;
+  Blob rotary;
+  uint64_t weight_bytes = 0;
+  uint64_t kv_bytes = 0;
+};
+
+// Looks at everything that a Load says, before a byte is fetched. INVALID_ARGUMENT (BAD_LOAD) for
+// what contradicts itself, UNIMPLEMENTED (by name) for what is not there yet, FAILED_PRECONDITION
+// (NUMERICS_CLASS) when this worker would compute another class than `load` names.
+// `numerics` is Backend::numerics().
+absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& numerics);
+
+struct LoadCounters {
+  FetchProgress fetch;
+  std::atomic<bool> packing{false};
+  std::atomic<uint64_t> packed_bytes{0};
+  std::atomic<uint64_t> packing_bytes{0};  // In all.
+};
+
+struct LoadedStage {
+  StageSpec spec;  // Without rotary, which the shard has copied.
+  std::unique_ptr<Shard> shard;
+  std::unique_ptr<CachePin> pin;  // Keeps the weights cached while they are in use.
+};
+
+struct LoadContext {
+  Backend* backend = nullptr;
+  WeightCache* cache = nullptr;
+  BlobFetcher* fetcher = nullptr;
+  BlobClient* client = nullptr;
+  // Sets `bytes` for weights and KV aside, unless more than is free of --memory. Returns what was
+  // free. Asked once.
+  std::function<uint64_t(uint64_t bytes)> reserve_memory;
+  std::function<void(const std::string&)> log;
+};
+
+// Fetches and packs. Errors: those of CheckLoad and BlobFetcher, RESOURCE_EXHAUSTED
+// (MEMORY_LIMIT), CANCELLED, or the backend's.
+absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
+                                      LoadCounters* counters, Cancellation* cancel);
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SERVICE_STAGE_LOADER_H_

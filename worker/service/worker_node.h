@@ -1,0 +1,112 @@
+// A worker less its network: what the coordinator tells it to load, fence, unload and measure, and
+// the links that reach its stages.
+#ifndef STRATA_WORKER_SERVICE_WORKER_NODE_H_
+#define STRATA_WORKER_SERVICE_WORKER_NODE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/rpc/link_service.h"
+#include "strata/v1/membership.pb.h"
+#include "worker/backend/backend.h"
+#include "worker/service/frame_link.h"
+#include "worker/service/outbox.h"
+#include "worker/weights/blob_fetcher.h"
+
+namespace strata {
+
+struct WorkerNodeOptions {
+  std::string name;
+  std::string address;      // host:port that peers dial.
+  std::string coordinator;  // host:port; where last stages send results.
+  std::string version;
+  uint64_t memory_bytes = 0;  // The most the process uses in all.
+  uint64_t fixed_bytes = 0;   // Of these, with nothing loaded.
+  DeviceSpeed speed;
+};
+
+// What the node stands on; nothing is owned, all outlives it.
+struct WorkerNodeParts {
+  Backend* backend = nullptr;
+  WeightCache* cache = nullptr;
+  BlobFetcher* fetcher = nullptr;
+  BlobClient* blobs = nullptr;
+  LinkDialer* dialer = nullptr;
+  const Clock* clock = nullptr;
+  // Probes a peer; blocks for some seconds at most. Fills all but the peer's name.
+  std::function<v1::PeerMeasured(const v1::MeasurePeer&)> measure;
+};
+
+// Any thread.
+class WorkerNode : public LinkHandler {
+ public:
+  WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts);
+  ~WorkerNode() override;  // Ends the life; waits for its threads.
+
+  // Begins a life under `incarnation`. What the node has to say in it goes to the outbox. The life
+  // before has ended.
+  std::shared_ptr<Outbox> BeginLife(uint64_t incarnation);
+  // The lease lapsed or the stream broke: drops every sequence and every stage.
+  void EndLife();
+
+  v1::NodeInfo Info() const;
+  v1::Heartbeat MakeHeartbeat(uint64_t term) const;
+
+  // One of Load, Unload, Fence and MeasurePeer; others are ignored. Does not wait.
+  void OnMessage(const v1::CoordinatorMessage& message);
+
+  // LinkHandler.
+  Identity identity() const override;
+  absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen& open,
+                                                   const std::string& peer,
+                                                   std::shared_ptr<InboundLink> link) override;
+
+ private:
+  struct Task;
+
+  void OnLoad(const v1::Load& load);
+  void OnUnload(uint64_t deployment);
+  void OnFence(const v1::Fence& fence);
+  void RunLoad(const std::shared_ptr<Task>& task);
+  absl::Status LoadAndHost(Task* task);
+  std::shared_ptr<Task> TakeRetired(bool* answer) STRATA_REQUIRES(mutex_);
+  uint64_t Reserve(Task* task, uint64_t bytes);
+  void Retire(std::shared_ptr<Task> task, bool answer) STRATA_REQUIRES(mutex_);
+  void ReapLoop();
+  void MeasureLoop();
+  void TickLoop();
+
+  const WorkerNodeOptions options_;
+  const WorkerNodeParts parts_;
+  // Stages compute in turns: they share the backend's threads.
+  Mutex compute_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  uint64_t incarnation_ STRATA_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Outbox> outbox_ STRATA_GUARDED_BY(mutex_);  // Null between lives.
+  std::map<uint64_t, std::shared_ptr<Task>> tasks_ STRATA_GUARDED_BY(mutex_);  // By deployment.
+  std::deque<std::pair<std::shared_ptr<Task>, bool>> retired_ STRATA_GUARDED_BY(mutex_);
+  uint64_t retiring_ STRATA_GUARDED_BY(mutex_) = 0;  // Retired and not yet gone.
+  std::deque<v1::MeasurePeer> to_measure_ STRATA_GUARDED_BY(mutex_);
+  uint64_t frames_discarded_ STRATA_GUARDED_BY(mutex_) = 0;  // Of stages that are gone.
+
+  std::thread reaper_;
+  std::thread measurer_;
+  std::thread ticker_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SERVICE_WORKER_NODE_H_

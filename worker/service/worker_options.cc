@@ -1,0 +1,90 @@
+#include "worker/service/worker_options.h"
+
+#include "common/platform/platform.h"
+#include "common/rpc/address.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+absl::Status WrongUse(const std::string& what, const std::string& hint) {
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS", what).Hint(hint);
+}
+
+}  // namespace
+
+std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const GetEnvFn& get_env,
+                                    WorkerOptions* options) {
+  Flags flags("strata-worker", "STRATA_WORKER_", "Computes layers of models for a Strata cluster.",
+              "strata-worker bench measures this machine without a cluster; see "
+              "strata-worker bench --help.");
+  flags.Text("coordinator", &options->coordinator, "Address of the coordinator, HOST:PORT");
+  flags.Text("listen", &options->listen,
+             "Address to listen on, ADDR:PORT; port 0 picks a free one. Default: the local address "
+             "of the connection to the coordinator, port 7071 or the next free one");
+  flags.Text("advertise", &options->advertise,
+             "Address that coordinator and peers dial, HOST:PORT. Default: as --listen");
+  flags.Text("data-dir", &options->data_dir,
+             "Folder for cached weights. Default: strata/worker-NAME in the XDG data home");
+  flags.Text("name", &options->name, "Name of this node in the cluster. Default: the host's name");
+  flags.Size("memory", &options->memory_bytes,
+             "The most that the process uses in all: weights, KV, buffers",
+             "80 % of the available memory");
+  flags.Size("cache-limit", &options->cache_limit_bytes,
+             "The most that cached weights take on disk", "no limit");
+  flags.Number("threads", &options->threads, "Threads that compute; 0: the usable cores");
+  flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda", "mlx"},
+               "What computes: auto, cpu, cuda or mlx");
+  flags.Text("metrics-listen", &options->metrics_listen, "Address for /metrics, ADDR:PORT");
+  flags.Text("tls-dir", &options->security.tls_dir,
+             "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
+  flags.Switch("insecure", &options->security.insecure, "Plain text off loopback too");
+  flags.Choice("log-level", &options->log_level, {"trace", "debug", "info", "warn", "error", "off"},
+               "What is logged");
+  flags.Choice("log-format", &options->log_format, {"text", "json"}, "How it is logged");
+  if (const std::optional<int> exit = flags.Parse(argc, argv, get_env)) {
+    return exit;
+  }
+  if (const char* isa = get_env("STRATA_CPU_ISA"); isa != nullptr) {
+    options->isa = isa;
+  }
+  return std::nullopt;
+}
+
+absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOptions* options) {
+  if (options->coordinator.empty()) {
+    return WrongUse("--coordinator is missing", "give the coordinator's address, HOST:7070");
+  }
+  RETURN_IF_ERROR(ParseHostPort(options->coordinator).status());
+  if (!options->listen.empty()) {
+    RETURN_IF_ERROR(ParseHostPort(options->listen).status());
+  }
+  if (!options->advertise.empty()) {
+    ASSIGN_OR_RETURN(const HostPort advertise, ParseHostPort(options->advertise));
+    if (advertise.port == 0 || IsAnyAddress(advertise.host)) {
+      return WrongUse("--advertise " + options->advertise + " is nothing that others can dial",
+                      "give a host name or address of this machine, and the port");
+    }
+  }
+  if (!options->metrics_listen.empty()) {
+    return WrongUse("--metrics-listen is not implemented yet", "leave it out");
+  }
+  if (options->name.empty()) {
+    options->name = HostName();
+  }
+  if (options->name.empty()) {
+    return WrongUse("this host has no name", "give one with --name");
+  }
+  if (options->data_dir.empty()) {
+    options->data_dir = DefaultDataDir("worker-" + options->name, get_env);
+  }
+  if (options->memory_bytes == 0) {
+    options->memory_bytes = AvailableMemoryBytes() / 5 * 4;
+  }
+  if (options->memory_bytes == 0) {
+    return WrongUse("the available memory cannot be told", "say how much to use with --memory");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata

@@ -1,0 +1,41 @@
+// The worker's flags, and what follows from them.
+#ifndef STRATA_WORKER_SERVICE_WORKER_OPTIONS_H_
+#define STRATA_WORKER_SERVICE_WORKER_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/app/flags.h"
+#include "common/rpc/transport.h"
+
+namespace strata {
+
+struct WorkerOptions {
+  std::string coordinator;
+  std::string listen;     // "": chosen by the connection to the coordinator.
+  std::string advertise;  // "": as listen.
+  std::string data_dir;
+  std::string name;
+  uint64_t memory_bytes = 0;
+  uint64_t cache_limit_bytes = 0;  // 0: none.
+  uint64_t threads = 0;            // 0: the usable cores.
+  std::string backend = "auto";
+  std::string metrics_listen;
+  TransportSecurity security;
+  std::string log_level = "info";
+  std::string log_format = "text";
+  std::string isa;  // STRATA_CPU_ISA.
+};
+
+// Reads command line, environment and configuration file. A value: exit with it at once.
+std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const GetEnvFn& get_env,
+                                    WorkerOptions* options);
+
+// Fills what was left open: name, data directory, memory; and refuses what cannot be (wrong use).
+absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOptions* options);
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SERVICE_WORKER_OPTIONS_H_

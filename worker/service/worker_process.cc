@@ -1,0 +1,185 @@
+#include "worker/service/worker_process.h"
+
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "common/app/flags.h"
+#include "common/app/signals.h"
+#include "common/platform/platform.h"
+#include "common/rpc/address.h"
+#include "common/rpc/link.h"
+#include "common/rpc/link_service.h"
+#include "common/status.h"
+#include "common/units.h"
+#include "worker/service/control_client.h"
+#include "worker/service/grpc_blob_client.h"
+#include "worker/service/grpc_link_dialer.h"
+#include "worker/service/worker_node.h"
+#include "worker/weights/weight_cache.h"
+
+namespace strata {
+namespace {
+
+constexpr uint16_t kFirstPort = 7071;
+constexpr uint16_t kPortsTried = 100;
+constexpr double kMeasureSeconds = 0.6;
+constexpr milliseconds kPeerTimeout{4000};
+// Buffers of links and RPCs, beside what is resident before anything is loaded.
+constexpr uint64_t kBufferBytes = uint64_t{64} << 20;
+
+// Answers for the node, which is made once the port is known: a listener comes first.
+class LateHandler : public LinkHandler {
+ public:
+  void Set(LinkHandler* handler) { handler_ = handler; }
+  Identity identity() const override {
+    LinkHandler* handler = handler_;
+    return handler == nullptr ? Identity() : handler->identity();
+  }
+  absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen& open,
+                                                   const std::string& peer,
+                                                   std::shared_ptr<InboundLink> link) override {
+    LinkHandler* handler = handler_;
+    if (handler == nullptr) {
+      return Error(absl::StatusCode::kUnavailable, "STARTING", "the worker is starting");
+    }
+    return handler->OnOpen(open, peer, std::move(link));
+  }
+
+ private:
+  std::atomic<LinkHandler*> handler_ = nullptr;
+};
+
+// Listens where the flags say, or on the first free port from 7071 of the address that leads to
+// the coordinator.
+absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
+                                                  const Transport& transport,
+                                                  grpc::Service* service) {
+  if (!options.listen.empty()) {
+    RETURN_IF_ERROR(transport.CheckAddress(options.listen, "--listen"));
+    return RpcServer::Start(transport, options.listen, {service});
+  }
+  ASSIGN_OR_RETURN(const HostPort coordinator, ParseHostPort(options.coordinator));
+  HostPort local;
+  ASSIGN_OR_RETURN(local.host, LocalAddressTowards(coordinator));
+  absl::Status status;
+  for (uint16_t i = 0; i < kPortsTried; ++i) {
+    local.port = static_cast<uint16_t>(kFirstPort + i);
+    status = CanListen(local);
+    if (status.ok()) {
+      auto server = RpcServer::Start(transport, local.ToString(), {service});
+      if (server.ok() || ReasonOf(server.status()) != "ADDRESS_IN_USE") {
+        return server;
+      }
+      status = server.status();
+    } else if (ReasonOf(status) != "ADDRESS_IN_USE") {
+      break;
+    }
+  }
+  return status;
+}
+
+absl::StatusOr<std::string> AdvertisedAddress(const WorkerOptions& options,
+                                              const RpcServer& server) {
+  if (!options.advertise.empty()) {
+    return options.advertise;
+  }
+  ASSIGN_OR_RETURN(HostPort bound, ParseHostPort(server.address()));
+  if (IsAnyAddress(bound.host)) {
+    ASSIGN_OR_RETURN(const HostPort coordinator, ParseHostPort(options.coordinator));
+    ASSIGN_OR_RETURN(bound.host, LocalAddressTowards(coordinator));
+  }
+  return bound.ToString();
+}
+
+v1::PeerMeasured Measure(const Transport& transport, const v1::MeasurePeer& peer) {
+  v1::PeerMeasured measured;
+  const auto speed =
+      MeasureLink(transport, peer.address(), peer.node(), peer.incarnation(), kPeerTimeout);
+  if (speed.ok()) {
+    measured.set_latency_ms(speed->latency_ms);
+    measured.set_bytes_per_s(speed->bytes_per_s);
+  } else {
+    *measured.mutable_error() = DetailOf(speed.status());
+  }
+  return measured;
+}
+
+// Joins, and stays until a stop signal or a refusal that is final.
+absl::Status Serve(ControlClient* control) {
+  std::atomic<bool> ended = false;
+  absl::Status status;
+  std::thread thread([&] {
+    status = control->Run();
+    ended = true;
+  });
+  while (!ended && !WaitForStopSignal(milliseconds(100))) {
+  }
+  control->Stop();
+  thread.join();
+  return status;
+}
+
+}  // namespace
+
+absl::Status RunWorker(const WorkerOptions& options) {
+  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(options.security));
+  RETURN_IF_ERROR(transport.CheckAddress(options.coordinator, "--coordinator"));
+  BackendOptions backend_options;
+  backend_options.threads = static_cast<uint32_t>(options.threads);
+  backend_options.isa = options.isa;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   MakeBackend(options.backend, backend_options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,
+                   DirectoryLock::Acquire(options.data_dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<WeightCache> cache,
+                   WeightCache::Open(options.data_dir + "/cache", options.cache_limit_bytes));
+  LateHandler handler;
+  LinkService links(&handler, {});
+  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
+                   Listen(options, transport, links.service()));
+  std::fprintf(stderr, "listening on %s\n", server->address().c_str());
+
+  BlobFetcher fetcher(cache.get(), {});
+  GrpcBlobClient blobs(transport, options.coordinator);
+  GrpcLinkDialer dialer(transport);
+  const SystemClock clock;
+  WorkerNodeOptions node_options;
+  node_options.name = options.name;
+  ASSIGN_OR_RETURN(node_options.address, AdvertisedAddress(options, *server));
+  node_options.coordinator = options.coordinator;
+  node_options.version = kVersion;
+  node_options.memory_bytes = options.memory_bytes;
+  node_options.speed = backend->MeasureSpeed(kMeasureSeconds);
+  node_options.fixed_bytes = ResidentMemoryBytes() + kBufferBytes;
+  spdlog::info("{} on {} ({}, {} threads): memory {}, reads {}/s, data in {}", options.name,
+               node_options.address, backend->name() + "/" + backend->isa(), backend->threads(),
+               FormatSize(options.memory_bytes),
+               FormatSize(static_cast<uint64_t>(node_options.speed.read_bytes_per_s)),
+               options.data_dir);
+  WorkerNodeParts parts;
+  parts.backend = backend.get();
+  parts.cache = cache.get();
+  parts.fetcher = &fetcher;
+  parts.blobs = &blobs;
+  parts.dialer = &dialer;
+  parts.clock = &clock;
+  parts.measure = [&transport](const v1::MeasurePeer& peer) { return Measure(transport, peer); };
+  absl::Status status;
+  {
+    WorkerNode node(node_options, parts);
+    handler.Set(&node);
+    ControlClient control(transport, options.coordinator, &node);
+    status = Serve(&control);
+    server->SetServing(false);
+    links.Shutdown();
+    server->Shutdown(milliseconds(1000));
+  }
+  return status;
+}
+
+}  // namespace strata
