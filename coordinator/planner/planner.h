@@ -46,14 +46,14 @@ struct PlannerModel {
   uint64_t head_bytes = 0;            // Final norm and head, held by the last stage (tied too).
   double head_flops = 0;
   uint32_t kv_element_bytes = 2;
-  std::string weight_format;          // For the numerics class: "bf16", ...
+  std::string weight_format;  // For the numerics class: "bf16", ...
   std::string head_format;
-  std::string activations;            // "f32"
-  std::string kv_format;              // "f16"
+  std::string activations;  // "f32"
+  std::string kv_format;    // "f16"
 };
 
 struct PlannerRequest {
-  v1::LoadOptions options;    // Complete: context, sessions, kv_tokens, max_batch_tokens set.
+  v1::LoadOptions options;  // Complete: context, sessions, kv_tokens, max_batch_tokens set.
   uint32_t max_in_flight_extra = 1;  // Steps in flight are stages + this.
 };
 

@@ -1,0 +1,184 @@
+#include "coordinator/planner/placement_problem.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "common/limits.h"
+
+namespace strata {
+namespace {
+
+// Token ids to the first stage and results from the last one, with their frames.
+constexpr double kControlBytes = 256;
+
+double Ms(double bytes, double bytes_per_s) { return 1e3 * bytes / std::max(bytes_per_s, 1.0); }
+
+}  // namespace
+
+PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
+                                   const std::vector<size_t>& members, uint32_t max_batch_tokens,
+                                   uint32_t context)
+    : layers_(static_cast<uint32_t>(model.spec.layers.size())),
+      embed_bytes_(model.embed_bytes),
+      head_bytes_(model.head_bytes),
+      overhead_bytes_(StageOverheadBytes(model.spec, max_batch_tokens, false, context)),
+      head_overhead_bytes_(StageOverheadBytes(model.spec, max_batch_tokens, true, context)) {
+  STRATA_CHECK(layers_ > 0 && model.layer_bytes.size() == layers_ &&
+               model.layer_flops.size() == layers_);
+  STRATA_CHECK(cluster.links.size() == cluster.nodes.size() + 1);
+  for (const size_t member : members) {
+    nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
+  }
+  weight_bytes_.push_back(0);
+  page_bytes_.push_back(0);
+  for (uint32_t l = 0; l < layers_; ++l) {
+    const AttentionSpec& a = model.spec.layers[l].attention;
+    const uint64_t token = uint64_t{2} * a.kv_heads * a.head_dim * model.kv_element_bytes;
+    weight_bytes_.push_back(weight_bytes_.back() + model.layer_bytes[l]);
+    page_bytes_.push_back(page_bytes_.back() + token * kPageTokens);
+    equal_layers_ = equal_layers_ && model.layer_bytes[l] == model.layer_bytes[0] &&
+                    model.layer_flops[l] == model.layer_flops[0] &&
+                    page_bytes_[l + 1] - page_bytes_[l] == page_bytes_[1] &&
+                    a.heads == model.spec.layers[0].attention.heads;
+  }
+  AddNodeTimes(model, context);
+  AddLinks(cluster, members, model.spec.hidden);
+}
+
+void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
+  const double keys = context / 2.0;
+  for (const auto& node : nodes_) {
+    std::vector<double>& times = layer_ms_.emplace_back(1, 0.0);
+    for (uint32_t l = 0; l < layers_; ++l) {
+      const AttentionSpec& a = model.spec.layers[l].attention;
+      const double kv_bytes =
+          keys * static_cast<double>(page_bytes_[l + 1] - page_bytes_[l]) / kPageTokens;
+      const double attention_flops = keys * 4.0 * a.heads * a.head_dim;
+      times.push_back(
+          times.back() +
+          std::max(Ms(static_cast<double>(model.layer_bytes[l]) + kv_bytes, node->read_bytes_per_s),
+                   Ms(model.layer_flops[l] + attention_flops, node->flops_per_s)));
+    }
+    const double row = static_cast<double>(model.embed_bytes) / std::max(model.spec.vocab, 1u);
+    embed_ms_.push_back(Ms(row, node->read_bytes_per_s));
+    head_ms_.push_back(std::max(Ms(static_cast<double>(model.head_bytes), node->read_bytes_per_s),
+                                Ms(model.head_flops, node->flops_per_s)));
+  }
+}
+
+void PlacementProblem::AddLinks(const PlannerCluster& cluster, const std::vector<size_t>& members,
+                                uint32_t hidden) {
+  const size_t ends = members.size() + 1;
+  const auto index = [&](size_t i) {
+    return i < members.size() ? members[i] : cluster.nodes.size();
+  };
+  for (size_t from = 0; from < ends; ++from) {
+    for (size_t to = 0; to < ends; ++to) {
+      const PlannerLink& link = cluster.links[index(from)][index(to)];
+      const bool control = from == coordinator() || to == coordinator();
+      const double transfer =
+          Ms(control ? kControlBytes : hidden * sizeof(float), link.bytes_per_s);
+      transfer_ms_.push_back(from == to ? 0 : transfer);
+      hop_ms_.push_back(from == to ? kNever : std::max(link.latency_ms, 0.0) + transfer);
+    }
+  }
+}
+
+double PlacementProblem::StageMs(size_t node, uint32_t begin, uint32_t end) const {
+  const std::vector<double>& times = layer_ms_[node];
+  // One product for equal layers, so that the same number of layers takes exactly the same time.
+  const double layers = equal_layers_ ? (end - begin) * times[1] : times[end] - times[begin];
+  return layers + (begin == 0 ? embed_ms_[node] : 0) + (end == layers_ ? head_ms_[node] : 0);
+}
+
+uint64_t PlacementProblem::WeightBytes(uint32_t begin, uint32_t end) const {
+  return weight_bytes_[end] - weight_bytes_[begin] + (begin == 0 ? embed_bytes_ : 0) +
+         (end == layers_ ? head_bytes_ : 0);
+}
+
+uint64_t PlacementProblem::StageBytes(uint32_t begin, uint32_t end) const {
+  return WeightBytes(begin, end) + pages * KvBytesPerPage(begin, end) +
+         (end == layers_ ? head_overhead_bytes_ : overhead_bytes_);
+}
+
+uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
+  const uint64_t fixed = (first ? embed_bytes_ : 0) + (last ? head_bytes_ : 0) +
+                         (last ? head_overhead_bytes_ : overhead_bytes_);
+  const uint64_t free = nodes_[node]->free_bytes;
+  if (free < fixed) {
+    return 0;
+  }
+  const uint64_t each = weight_bytes_[1] + pages * page_bytes_[1];
+  uint64_t most = each == 0 ? layers_ : std::min<uint64_t>(layers_, (free - fixed) / each);
+  if (slowest_ms < kNever) {
+    const double extra = (first ? embed_ms_[node] : 0) + (last ? head_ms_[node] : 0);
+    const auto time = [&](uint64_t n) {
+      return static_cast<double>(n) * layer_ms_[node][1] + (first ? embed_ms_[node] : 0) +
+             (last ? head_ms_[node] : 0);
+    };
+    const double fit = (slowest_ms - extra) / std::max(layer_ms_[node][1], 1e-300);
+    if (fit < static_cast<double>(most)) {
+      most = fit < 0 ? 0 : static_cast<uint64_t>(fit);
+      most += most < layers_ && time(most + 1) <= slowest_ms ? 1 : 0;  // Rounded down too far.
+    }
+    while (most > 0 && time(most) > slowest_ms) {
+      --most;
+    }
+  }
+  return static_cast<uint32_t>(most);
+}
+
+double PlacementProblem::LatencyMs(const std::vector<PlacedStage>& stages) const {
+  double total = 0;
+  size_t at = coordinator();
+  for (const PlacedStage& stage : stages) {
+    if (!Allowed(stage.node, stage.begin, stage.end)) {
+      return kNever;
+    }
+    total += HopMs(at, stage.node) + StageMs(stage.node, stage.begin, stage.end);
+    at = stage.node;
+  }
+  return total + HopMs(at, coordinator());
+}
+
+double PlacementProblem::SlowestMs(const std::vector<PlacedStage>& stages) const {
+  double slowest = 0;
+  size_t at = coordinator();
+  for (const PlacedStage& stage : stages) {
+    slowest = std::max(
+        {slowest, TransferMs(at, stage.node), StageMs(stage.node, stage.begin, stage.end)});
+    at = stage.node;
+  }
+  return std::max(slowest, TransferMs(at, coordinator()));
+}
+
+uint64_t PlacementProblem::PagesThatFit(size_t node, uint32_t begin, uint32_t end) const {
+  const uint64_t fixed = StageBytes(begin, end) - pages * KvBytesPerPage(begin, end);
+  const uint64_t free = nodes_[node]->free_bytes;
+  return free < fixed ? 0 : (free - fixed) / std::max<uint64_t>(1, KvBytesPerPage(begin, end));
+}
+
+uint64_t PlacementProblem::MaxPages() const {
+  return std::min(uint64_t{1} << 31,
+                  (uint64_t{1} << 62) / std::max<uint64_t>(1, page_bytes_.back()));
+}
+
+bool PlacementProblem::Useful(size_t node) const {
+  for (uint32_t l = 0; l < layers_; ++l) {
+    if (Allowed(node, l, l + 1)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+PlacementProblem PlacementProblem::WithMoreMemory(size_t node, uint64_t bytes) const {
+  PlacementProblem more = *this;
+  auto changed = std::make_shared<PlannerNode>(*nodes_[node]);
+  changed->free_bytes += bytes;
+  more.nodes_[node] = std::move(changed);
+  return more;
+}
+
+}  // namespace strata

@@ -1,0 +1,119 @@
+// What the searches see of a cluster and a model: times, bytes and hops of stages. Times in ms.
+#ifndef STRATA_COORDINATOR_PLANNER_PLACEMENT_PROBLEM_H_
+#define STRATA_COORDINATOR_PLANNER_PLACEMENT_PROBLEM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "coordinator/planner/planner.h"
+
+namespace strata {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Layers [begin, end) on a node.
+struct PlacedStage {
+  size_t node = 0;
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  bool operator==(const PlacedStage&) const = default;
+};
+
+struct Placement {
+  std::vector<PlacedStage> stages;  // In order of layers; no node twice.
+  double latency_ms = kNever;       // One token through all stages and back.
+};
+
+// Const while a search runs, except for `pages` and `slowest_ms`, which a goal sets between
+// searches. `nodes` counts only those of one numerics class.
+class PlacementProblem {
+ public:
+  // `members` are indices into cluster.nodes; here they are 0 to members.size() - 1, and
+  // coordinator() is one more. `context` tokens: decode is timed at half of it.
+  PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
+                   const std::vector<size_t>& members, uint32_t max_batch_tokens, uint32_t context);
+
+  size_t nodes() const { return nodes_.size(); }
+  size_t coordinator() const { return nodes_.size(); }
+  uint32_t layers() const { return layers_; }
+  // Whether all layers cost the same in time and memory, so that only their number counts.
+  bool equal_layers() const { return equal_layers_; }
+  const PlannerNode& node(size_t i) const { return *nodes_[i]; }
+
+  // The KV pages that every stage grants, and the most time that a stage or a transfer may take.
+  uint64_t pages = 0;
+  double slowest_ms = kNever;
+
+  // Time of one token in layers [begin, end), with embedding and head where they are.
+  double StageMs(size_t node, uint32_t begin, uint32_t end) const;
+  // Weights, KV and overhead of a stage on whatever node.
+  uint64_t StageBytes(uint32_t begin, uint32_t end) const;
+  uint64_t WeightBytes(uint32_t begin, uint32_t end) const;
+  uint64_t KvBytesPerPage(uint32_t begin, uint32_t end) const {
+    return page_bytes_[end] - page_bytes_[begin];
+  }
+  // Whether the stage fits the node's memory and slowest_ms.
+  bool Allowed(size_t node, uint32_t begin, uint32_t end) const {
+    return StageBytes(begin, end) <= nodes_[node]->free_bytes &&
+           StageMs(node, begin, end) <= slowest_ms;
+  }
+
+  // One hop of a token's activations (or ids, from and to the coordinator): latency and transfer.
+  // kNever where the transfer alone takes longer than slowest_ms.
+  double HopMs(size_t from, size_t to) const {
+    const size_t i = from * (nodes() + 1) + to;
+    return transfer_ms_[i] <= slowest_ms ? hop_ms_[i] : kNever;
+  }
+  double TransferMs(size_t from, size_t to) const {
+    return transfer_ms_[from * (nodes() + 1) + to];
+  }
+
+  // For equal layers: the most layers that the node can take in a role.
+  uint32_t Capacity(size_t node, bool first, bool last) const;
+  // For equal layers: one layer, the embedding, the head.
+  double LayerMs(size_t node) const { return layer_ms_[node][1]; }
+  double EmbedMs(size_t node) const { return embed_ms_[node]; }
+  double HeadMs(size_t node) const { return head_ms_[node]; }
+
+  // The sum of stages and hops; kNever for a placement that is not allowed.
+  double LatencyMs(const std::vector<PlacedStage>& stages) const;
+  // The slowest stage or transfer.
+  double SlowestMs(const std::vector<PlacedStage>& stages) const;
+
+  // The most pages that a stage of these layers leaves room for on the node.
+  uint64_t PagesThatFit(size_t node, uint32_t begin, uint32_t end) const;
+
+  // More pages than this are never granted: their numbers have 32 bits, sums of bytes 64.
+  uint64_t MaxPages() const;
+  // Whether the node can hold any layer at all.
+  bool Useful(size_t node) const;
+
+  // A copy in which one node has more memory.
+  PlacementProblem WithMoreMemory(size_t node, uint64_t bytes) const;
+
+ private:
+  void AddLinks(const PlannerCluster& cluster, const std::vector<size_t>& members, uint32_t hidden);
+  void AddNodeTimes(const PlannerModel& model, uint32_t context);
+
+  uint32_t layers_ = 0;
+  bool equal_layers_ = true;
+  std::vector<std::shared_ptr<const PlannerNode>> nodes_;
+  std::vector<std::vector<double>> layer_ms_;  // [node][l]: layers 0 to l - 1.
+  std::vector<double> embed_ms_;
+  std::vector<double> head_ms_;
+  std::vector<uint64_t> weight_bytes_;  // [l]: of layers 0 to l - 1.
+  std::vector<uint64_t> page_bytes_;    // [l]: of one KV page of layers 0 to l - 1.
+  uint64_t embed_bytes_ = 0;
+  uint64_t head_bytes_ = 0;
+  uint64_t overhead_bytes_ = 0;       // Of a stage without head.
+  uint64_t head_overhead_bytes_ = 0;  // Of one with it.
+  std::vector<double> hop_ms_;        // [from][to], the coordinator last.
+  std::vector<double> transfer_ms_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_PLANNER_PLACEMENT_PROBLEM_H_

@@ -1,0 +1,348 @@
+#include "coordinator/planner/planner.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/numerics_class.h"
+#include "common/status.h"
+#include "common/units.h"
+#include "coordinator/planner/explain.h"
+#include "coordinator/planner/feasibility.h"
+#include "coordinator/planner/solve.h"
+
+namespace strata {
+namespace {
+
+// Shares of a stage's outputs are in 1/65536.
+constexpr uint32_t kWholeShare = 65536;
+
+// One request being planned.
+class Planner {
+ public:
+  Planner(const PlannerCluster& cluster, const PlannerModel& model, const PlannerRequest& request)
+      : cluster_(cluster), model_(model), options_(request.options), request_(request) {
+    goal_ = options_.goal() == v1::PLAN_GOAL_UNSPECIFIED ? v1::PLAN_GOAL_LATENCY : options_.goal();
+    sessions_ = std::max(1u, options_.sessions());
+    context_ = std::max(1u, options_.context());
+    wanted_tokens_ =
+        options_.kv_tokens() != 0 ? options_.kv_tokens() : uint64_t{context_} * sessions_;
+    // One page more a session: a sequence ends within a page.
+    wanted_pages_ = (wanted_tokens_ - 1) / kPageTokens + 1 + sessions_;
+  }
+
+  absl::StatusOr<v1::Plan> Run() {
+    ASSIGN_OR_RETURN(const std::vector<size_t> candidates, Candidates());
+    return options_.layers().empty() ? Choose(candidates) : Pin();
+  }
+
+ private:
+  std::optional<size_t> Find(const std::string& name) const {
+    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
+      if (cluster_.nodes[i].name == name) {
+        return i;
+      }
+    }
+    return std::nullopt;
+  }
+
+  static absl::Status UnknownNode(const std::string& name) {
+    return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                 absl::StrCat("there is no ready node '", name, "'"))
+        .Node(name)
+        .Hint("`strata node list` shows the nodes");
+  }
+
+  // Indices of the nodes that --nodes allows, all without it.
+  absl::StatusOr<std::vector<size_t>> Candidates() const {
+    std::vector<size_t> candidates;
+    for (const std::string& name : options_.nodes()) {
+      if (!Find(name)) {
+        return UnknownNode(name);
+      }
+    }
+    const auto& named = options_.nodes();
+    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
+      if (named.empty() ||
+          std::find(named.begin(), named.end(), cluster_.nodes[i].name) != named.end()) {
+        candidates.push_back(i);
+      }
+    }
+    if (candidates.empty()) {
+      return Error(absl::StatusCode::kResourceExhausted, "NO_NODES",
+                   "there is no ready node to place the model on")
+          .Hint("start a worker: strata-worker --coordinator HOST:PORT");
+    }
+    return candidates;
+  }
+
+  PlacementProblem ProblemOf(const std::vector<size_t>& members) const {
+    PlacementProblem problem(cluster_, model_, members, options_.max_batch_tokens(), context_);
+    problem.pages = wanted_pages_;
+    return problem;
+  }
+
+  absl::StatusOr<v1::Plan> Choose(const std::vector<size_t>& candidates) {
+    RETURN_IF_ERROR(CheckTarget(ProblemOf(candidates)));
+    std::map<std::string, std::vector<size_t>> classes;
+    for (const size_t i : candidates) {
+      classes[cluster_.nodes[i].numerics].push_back(i);
+    }
+    struct Best {
+      PlacementProblem problem;
+      Solution solution;
+      std::vector<size_t> members;
+    };
+    std::optional<Best> best;
+    for (const auto& [numerics, members] : classes) {
+      const PlacementProblem all = ProblemOf(members);
+      std::vector<size_t> useful;
+      for (size_t i = 0; i < members.size(); ++i) {
+        if (all.Useful(i)) {
+          useful.push_back(members[i]);
+        }
+      }
+      PlacementProblem problem = ProblemOf(useful);
+      auto solution = Solve(problem, goal_);
+      if (solution && (!best || Better(goal_, *solution, best->solution))) {
+        problem.pages = solution->pages;
+        best.emplace(Best{std::move(problem), *std::move(solution), std::move(useful)});
+      }
+    }
+    if (!best) {
+      return DoesNotFit(classes);
+    }
+    Explained explained{.problem = best->problem, .solution = best->solution};
+    for (const size_t i : candidates) {
+      const PlannerNode& node = cluster_.nodes[i];
+      if (node.numerics != best->problem.node(0).numerics) {
+        explained.other_numerics.push_back(node);
+      } else if (std::find(best->members.begin(), best->members.end(), i) == best->members.end()) {
+        explained.too_small.push_back(node);
+      }
+    }
+    return Written(std::move(explained));
+  }
+
+  absl::Status CheckTarget(const PlacementProblem& problem) const {
+    const uint64_t most = problem.MaxPages();
+    if (wanted_pages_ <= most) {
+      return absl::OkStatus();
+    }
+    return Error(absl::StatusCode::kResourceExhausted, "KV_NEVER_FITS",
+                 absl::StrCat(wanted_tokens_, " KV tokens are more than any plan grants"))
+        .Limit(absl::StrCat("kv_tokens=", most * kPageTokens))
+        .Hint("lower --kv-tokens");
+  }
+
+  // The error of a model that fits nowhere, by the class that lacks least.
+  absl::Status DoesNotFit(const std::map<std::string, std::vector<size_t>>& classes) const {
+    uint64_t least = ~uint64_t{0};
+    absl::Status status;
+    for (const auto& [numerics, members] : classes) {
+      const PlacementProblem problem = ProblemOf(members);
+      size_t largest = 0;
+      uint64_t free = 0;
+      for (size_t i = 0; i < members.size(); ++i) {
+        largest = problem.node(i).free_bytes > problem.node(largest).free_bytes ? i : largest;
+        free += problem.node(i).free_bytes;
+      }
+      const uint64_t missing = MissingBytes(problem, largest);
+      if (missing < least) {
+        least = missing;
+        status = DoesNotFitError(problem, largest, missing, free);
+      }
+    }
+    return status;
+  }
+
+  absl::Status DoesNotFitError(PlacementProblem problem, size_t largest, uint64_t missing,
+                               uint64_t free) const {
+    const uint32_t layers = problem.layers();
+    const uint64_t weights = problem.WeightBytes(0, layers);
+    const uint64_t kv = wanted_pages_ * problem.KvBytesPerPage(0, layers);
+    bool exact = true;
+    const auto pages = MostPages(problem, 1 + sessions_, &exact);
+    std::string hint = "add a node, or free memory on one: the weights alone do not fit";
+    if (pages) {
+      hint = absl::StrCat("add a node, or lower --kv-tokens (", (*pages - sessions_) * kPageTokens,
+                          " would fit), --context or --sessions");
+    }
+    const PlannerNode& node = problem.node(largest);
+    return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
+                 absl::StrCat("the model does not fit: ", FormatSize(missing),
+                              " are missing, even if all of them were on node ", node.name,
+                              ", which has most; it has ", FormatSize(weights), " of weights and ",
+                              FormatSize(kv), " of KV for ", wanted_tokens_, " tokens, and ",
+                              problem.nodes(), problem.nodes() == 1 ? " node has " : " nodes have ",
+                              FormatSize(free), " free"))
+        .Node(node.name)
+        .Limit(absl::StrCat("free_bytes=", free))
+        .Hint(hint)
+        .Fact("missing_bytes", missing)
+        .Fact("weight_bytes", weights)
+        .Fact("kv_bytes", kv);
+  }
+
+  static absl::Status BadPins(std::string_view what) {
+    return Error(absl::StatusCode::kInvalidArgument, "LAYERS_PINNED_WRONG",
+                 absl::StrCat("--layers: ", std::string(what)))
+        .Hint("name every layer once, each node once: --layers a:0-9,b:10-31");
+  }
+
+  // The stages that --layers names, with members' indices in `members`.
+  absl::StatusOr<std::vector<PlacedStage>> Pins(std::vector<size_t>* members) const {
+    const auto layers = static_cast<uint32_t>(model_.spec.layers.size());
+    std::vector<v1::LoadOptions::PinnedLayers> pins(options_.layers().begin(),
+                                                    options_.layers().end());
+    std::stable_sort(pins.begin(), pins.end(), [](const auto& a, const auto& b) {
+      return a.first_layer() < b.first_layer();
+    });
+    std::vector<PlacedStage> stages;
+    uint32_t next = 0;
+    for (const auto& pin : pins) {
+      const auto index = Find(pin.node());
+      if (!index) {
+        return UnknownNode(pin.node());
+      }
+      const auto& named = options_.nodes();
+      if (!named.empty() && std::find(named.begin(), named.end(), pin.node()) == named.end()) {
+        return BadPins(absl::StrCat("node ", pin.node(), " is not among --nodes"));
+      }
+      if (pin.first_layer() > pin.last_layer() || pin.last_layer() >= layers) {
+        return BadPins(absl::StrCat("layers ", pin.first_layer(), "-", pin.last_layer(),
+                                    " are not in 0-", layers - 1));
+      }
+      if (pin.first_layer() > next) {
+        return BadPins(
+            absl::StrCat("layers ", next, "-", pin.first_layer() - 1, " are on no node"));
+      }
+      if (pin.first_layer() < next) {
+        return BadPins(absl::StrCat("layer ", pin.first_layer(), " is on two nodes"));
+      }
+      if (std::find(members->begin(), members->end(), *index) != members->end()) {
+        return BadPins(absl::StrCat("node ", pin.node(), " has two ranges of layers"));
+      }
+      if (cluster_.nodes[*index].numerics !=
+          cluster_.nodes[members->empty() ? *index : members->front()].numerics) {
+        return BadPins(absl::StrCat("node ", pin.node(), " computes as ",
+                                    cluster_.nodes[*index].numerics,
+                                    ", others do not: a plan does not mix numerics"));
+      }
+      stages.push_back({members->size(), next, pin.last_layer() + 1});
+      members->push_back(*index);
+      next = pin.last_layer() + 1;
+    }
+    if (next < layers) {
+      return BadPins(absl::StrCat("layers ", next, "-", layers - 1, " are on no node"));
+    }
+    return stages;
+  }
+
+  absl::StatusOr<v1::Plan> Pin() {
+    std::vector<size_t> members;
+    ASSIGN_OR_RETURN(const std::vector<PlacedStage> stages, Pins(&members));
+    PlacementProblem problem = ProblemOf(members);
+    RETURN_IF_ERROR(CheckTarget(problem));
+    for (const PlacedStage& stage : stages) {
+      const PlannerNode& node = problem.node(stage.node);
+      const uint64_t needed = problem.StageBytes(stage.begin, stage.end);
+      if (needed > node.free_bytes) {
+        return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
+                     absl::StrCat("layers ", stage.begin, "-", stage.end - 1, " with ",
+                                  wanted_tokens_, " KV tokens need ", FormatSize(needed),
+                                  " on node ", node.name, ", ",
+                                  FormatSize(needed - node.free_bytes), " more than it has"))
+            .Node(node.name)
+            .Limit(absl::StrCat("free_bytes=", node.free_bytes))
+            .Hint("pin fewer layers there, or lower --kv-tokens or --context")
+            .Fact("missing_bytes", needed - node.free_bytes);
+      }
+    }
+    const Solution solution = SolvePinned(problem, goal_, stages);
+    problem.pages = solution.pages;
+    return Written({.problem = problem, .solution = solution, .pinned = true});
+  }
+
+  v1::Plan Written(Explained explained) const {
+    const PlacementProblem& problem = explained.problem;
+    const Solution& solution = explained.solution;
+    const std::vector<PlacedStage>& stages = solution.placement.stages;
+    explained.goal = goal_;
+    explained.wanted_tokens = wanted_tokens_;
+    explained.kv_tokens = goal_ == v1::PLAN_GOAL_CAPACITY
+                              ? (solution.pages - sessions_) * kPageTokens
+                              : wanted_tokens_;
+    explained.in_flight = static_cast<double>(stages.size() + request_.max_in_flight_extra);
+
+    v1::Plan plan;
+    plan.set_goal(goal_);
+    v1::PlanPipeline& pipeline = *plan.add_pipelines();
+    pipeline.set_kv_tokens(explained.kv_tokens);
+    for (size_t i = 0; i < stages.size(); ++i) {
+      WriteStage(problem, stages, i, pipeline.add_stages());
+    }
+    plan.mutable_numerics_class()->set_name(
+        NumericsClassName(problem.node(0).numerics, model_.weight_format, model_.head_format,
+                          model_.activations, model_.kv_format));
+    plan.set_limiting_node(problem.node(LimitingNode(problem, solution, goal_)).name);
+    plan.set_predicted_tokens_per_s(goal_ == v1::PLAN_GOAL_THROUGHPUT
+                                        ? StepsPerSecond(solution, explained.in_flight)
+                                        : StepsPerSecond(solution, 1));
+    plan.set_lower_bound_gap(solution.gap);
+    for (std::string& sentence : Explain(explained)) {
+      plan.add_why(std::move(sentence));
+    }
+    return plan;
+  }
+
+  void WriteStage(const PlacementProblem& problem, const std::vector<PlacedStage>& stages, size_t i,
+                  v1::PlanStage* out) const {
+    const PlacedStage& stage = stages[i];
+    const PlannerNode& node = problem.node(stage.node);
+    v1::PlanRank& rank = *out->add_ranks();
+    rank.set_node(node.name);
+    rank.set_incarnation(node.incarnation);
+    rank.set_device(node.device);
+    rank.set_share_end(kWholeShare);
+    out->set_first_layer(stage.begin);
+    out->set_last_layer(stage.end - 1);
+    out->set_weight_bytes(problem.WeightBytes(stage.begin, stage.end));
+    out->set_kv_bytes(problem.pages * problem.KvBytesPerPage(stage.begin, stage.end));
+    for (size_t group = 0; group < model_.spec.kv_groups.size(); ++group) {
+      bool used = false;
+      for (uint32_t l = stage.begin; l < stage.end; ++l) {
+        used = used || model_.spec.layers[l].attention.kv_group == group;
+      }
+      out->add_kv_pages(used ? problem.pages : 0);
+    }
+    // The hop that reaches it, and from the last one the way back: the stages' sum is a token.
+    double ms = problem.StageMs(stage.node, stage.begin, stage.end) +
+                problem.HopMs(i == 0 ? problem.coordinator() : stages[i - 1].node, stage.node);
+    if (i + 1 == stages.size()) {
+      ms += problem.HopMs(stage.node, problem.coordinator());
+    }
+    out->set_predicted_ms(ms);
+  }
+
+  const PlannerCluster& cluster_;
+  const PlannerModel& model_;
+  const v1::LoadOptions& options_;
+  const PlannerRequest& request_;
+  v1::PlanGoal goal_ = v1::PLAN_GOAL_LATENCY;
+  uint32_t sessions_ = 1;
+  uint32_t context_ = 1;
+  uint64_t wanted_tokens_ = 0;
+  uint64_t wanted_pages_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
+                                  const PlannerRequest& request) {
+  return Planner(cluster, model, request).Run();
+}
+
+}  // namespace strata

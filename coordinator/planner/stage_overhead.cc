@@ -1,0 +1,62 @@
+#include <algorithm>
+
+#include "common/limits.h"
+#include "coordinator/planner/planner.h"
+
+namespace strata {
+namespace {
+
+// A node's threads are not known here; these are as many as a large one has.
+constexpr uint64_t kThreads = 64;
+// Attention's working set of one thread: a tile of queries with scores over a span of keys.
+constexpr uint64_t kTileQueries = 32;
+constexpr uint64_t kSpanKeys = 512;
+// Sequences of a step whose attention is cut over threads, with partial sums for every span.
+constexpr uint64_t kSplitItems = 16;
+// Frames of activations that wait in or behind a stage: one received, one being sent, and the
+// queue between.
+constexpr uint64_t kFrames = 4;
+// Logits of a step: what a result frame may carry, or one row each for this many sequences.
+constexpr uint64_t kMinLogitsRows = 64;
+// Code, connections, protocol state, page tables.
+constexpr uint64_t kProcessBytes = uint64_t{8} << 20;
+
+}  // namespace
+
+uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                            uint32_t context) {
+  uint64_t queries = 0;
+  uint64_t keys = 0;
+  uint64_t ffn = 0;
+  uint64_t head_dim = 0;
+  uint64_t query_heads = 0;
+  uint64_t rotary_dim = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& a = layer.attention;
+    queries = std::max(queries, uint64_t{a.heads} * a.head_dim);
+    keys = std::max(keys, uint64_t{a.kv_heads} * a.head_dim);
+    ffn = std::max(ffn, uint64_t{layer.mlp.ffn});
+    head_dim = std::max(head_dim, uint64_t{a.head_dim});
+    query_heads = std::max(query_heads, uint64_t{a.heads});
+    rotary_dim = std::max(rotary_dim, uint64_t{a.rope.rotary_dim});
+  }
+  const uint64_t rows = max_batch_tokens;
+  const uint64_t widest = std::max({uint64_t{spec.hidden}, queries, ffn});
+  // Residual stream, its norm, the input of a product, q and its attention, k, v, gate, up.
+  const uint64_t activations = rows * (2 * spec.hidden + widest + 2 * queries + 2 * keys + 2 * ffn);
+  const uint64_t frames = kFrames * rows * spec.hidden;
+  const uint64_t attention = kThreads * kTileQueries * (kSpanKeys + 4 * head_dim);
+  const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;
+  const uint64_t partial = kSplitItems * query_heads * spans * (head_dim + 16);
+  const uint64_t rotary = 2 * uint64_t{context} * rotary_dim;  // As shipped and as used.
+  uint64_t logits = 0;
+  if (heads) {
+    const uint64_t row_bytes = sizeof(float) * std::max<uint64_t>(1, spec.vocab);
+    const uint64_t wanted = std::max(kMinLogitsRows, kMaxFrameHeaderBytes / row_bytes);
+    logits = 2 * std::min(std::max<uint64_t>(1, rows), wanted) * spec.vocab;  // And their frame.
+  }
+  return kProcessBytes +
+         sizeof(float) * (activations + frames + attention + partial + rotary + logits);
+}
+
+}  // namespace strata
