@@ -30,6 +30,7 @@ void Engine::Impl::Start(TimePoint now) {
 }
 
 void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now) {
+  STRATA_CHECK(!status.ok());
   if (epoch != epoch_ || phase_ == Phase::kNew || phase_ == Phase::kBackoff ||
       phase_ == Phase::kStopped) {
     return;
@@ -139,6 +140,12 @@ void Engine::Impl::FenceTimedOut(TimePoint now) {
   if (!down_) {
     GoDown(DownStatus());
   }
+  const std::vector<std::string> missing = host_->UnfencedNodes();
+  last_fault_ =
+      Error(absl::StatusCode::kUnavailable, "FENCE_TIMEOUT",
+            "the fence of epoch " + std::to_string(epoch_) + " was not acknowledged in time by " +
+                (missing.empty() ? "every node" : NodeList(missing)))
+          .Node(missing.empty() ? "" : missing.front());
   // Again, more and more rarely: the worker may only have been away.
   ++faults_in_a_row_;
   phase_ = Phase::kBackoff;

@@ -305,6 +305,8 @@ TEST(EngineFault, AFenceThatIsNotAcknowledgedFailsTheSessionsByNode) {
   auto refused = std::make_shared<SinkRecord>();
   EXPECT_EQ(ReasonOf(cluster.TrySubmit(MakeRequest("r3", 5, 5), refused)), "PIPELINE_DOWN");
 
+  EXPECT_NE(cluster.Snapshot().problems.at(0).what.find("\"node1\", \"node2\""), std::string::npos);
+
   // It asks again, and a fence that succeeds brings the pipeline back.
   cluster.unfenced.clear();
   cluster.pending_fence.reset();
@@ -574,6 +576,38 @@ TEST(EngineFault, ResultsOfAnotherDeploymentAreDiscarded) {
   EXPECT_EQ(cluster.Snapshot().counters.results_discarded, 1u);
   cluster.RunToEnd();
   EXPECT_TRUE(sink->done.has_value());
+}
+
+TEST(EngineFault, AnyBytesForAResultAreSurvived) {
+  uint64_t random = 1;
+  uint64_t accepted = 0;
+  uint64_t faults = 0;
+  for (int round = 0; round < 3000; ++round) {
+    SimCluster cluster(MakeConfig(2));
+    cluster.Start();
+    cluster.Settle();
+    SessionRequest request = MakeRequest("r1", 20, 3);
+    request.return_logits = round % 2 == 0;
+    const auto sink = cluster.Submit(request);
+    cluster.Deliver(0), cluster.Deliver(1);
+    ASSERT_EQ(cluster.results.size(), 1u);
+    std::string bytes = cluster.results.front().header.SerializeAsString();
+    for (uint64_t flips = 1 + round % 3; flips > 0; --flips) {
+      random = Mix64(random + 1);
+      bytes[random % bytes.size()] ^= static_cast<char>(1 << (random >> 32) % 8);
+    }
+    v1::StepResult header;
+    if (!header.ParseFromString(bytes)) {
+      continue;
+    }
+    cluster.results.front().header = header;
+    cluster.Deliver(2);
+    cluster.RunToEnd();
+    EXPECT_TRUE(sink->ended());
+    (cluster.Snapshot().counters.faults > 0 ? faults : accepted) += 1;
+  }
+  EXPECT_GT(faults, 100u);
+  EXPECT_GT(accepted, 100u) << "times and values that cannot be checked";
 }
 
 TEST(EngineFault, AWorkersErrorTextIsBounded) {
