@@ -22,17 +22,37 @@ std::chrono::system_clock::time_point ToSystem(SteadyTime time) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(left);
 }
 
-// The part of gRPC's account that says what the system or TLS answered.
+// What gRPC says of a failed connection, in few words.
 std::string Cause(const std::string& message) {
-  for (const char* mark : {"Failed to connect to remote host: ", "last error: "}) {
-    if (const size_t at = message.rfind(mark); at != std::string::npos) {
-      return message.substr(at + std::char_traits<char>::length(mark));
+  struct Known {
+    const char* mark;
+    const char* cause;
+  };
+  static constexpr Known kKnown[] = {
+      {"Connection refused", "connection refused"},
+      {"DNS resolution failed", "the name does not resolve"},
+      {"tcp handshaker shutdown", "it takes the connection but says nothing"},
+      {"Failed parsing HTTP/2", "what listens there speaks no gRPC"},
+      {"http1.x", "what listens there speaks no gRPC"},
+      {"Connection timed out", "connection timed out"},
+      {"Network is unreachable", "the network is unreachable"},
+      {"No route to host", "no route to the host"},
+      {"CERTIFICATE_VERIFY_FAILED", "its certificate is not of the CA in --tls-dir"},
+      {"WRONG_VERSION_NUMBER", "it does not speak TLS"},
+  };
+  for (const Known& known : kKnown) {
+    if (message.find(known.mark) != std::string::npos) {
+      return known.cause;
     }
   }
-  if (message.find("DNS resolution failed") != std::string::npos) {
-    return "the name does not resolve";
-  }
-  return message;
+  constexpr std::string_view kLast = "last error: ";
+  const size_t at = message.rfind(kLast);
+  return at == std::string::npos ? message : message.substr(at + kLast.size());
+}
+
+// Whether a cause stays, however long one waits.
+bool IsHopeless(const std::string& cause) {
+  return cause == "connection refused" || cause == "the name does not resolve";
 }
 
 bool IsUntyped(const grpc::Status& status) { return status.error_details().empty(); }
@@ -90,8 +110,7 @@ absl::Status Client::Impl::WaitConnected(SteadyTime deadline, bool patient,
       cause = ConnectFailure();
     }
     const SteadyTime now = steady_clock::now();
-    const bool hopeless = !patient && cause.find("refused") != std::string::npos;
-    if (now >= deadline || hopeless) {
+    if (now >= deadline || (!patient && IsHopeless(cause))) {
       break;
     }
     channel_->WaitForStateChange(state, ToSystem(std::min(deadline, now + kPoll)));

@@ -1,12 +1,15 @@
 // The program itself, as a child: signals, pipes, exit codes, the example program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 
 #include "tests/sdk/fake_coordinator.h"
@@ -132,6 +135,56 @@ TEST(CliProcess, AClosedPipeEndsTheRequest) {
   EXPECT_EQ(child.Wait(), 1);
   EXPECT_THAT(child.err, HasSubstr("stdout"));
   EXPECT_TRUE(Eventually([&] { return coordinator.cancelled_calls() == 1; }));
+}
+
+TEST(CliProcess, AConversationOnATerminalSurvivesCtrlC) {
+  FakeCoordinator coordinator;
+  coordinator.Plan({{Mishap::kHang, 2}});
+  std::vector<std::string> args{Binary("strata"), "--coordinator", coordinator.address()};
+  args.insert(args.end(), {"chat", "recall", "--max-tokens", "4"});
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  std::string seen;
+  // Reads what the terminal shows until it ends with `text`.
+  const auto expect = [&](const std::string& text) {
+    char c = 0;
+    while (seen.size() < text.size() ||
+           seen.compare(seen.size() - text.size(), text.size(), text)) {
+      pollfd ready{.fd = terminal, .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, /*timeout=*/10'000) != 1 || read(terminal, &c, 1) != 1) {
+        ADD_FAILURE() << "no \"" << text << "\" in: " << seen;
+        return;
+      }
+      seen += c;
+    }
+    seen.clear();
+  };
+  const auto type = [&](const std::string& text) {
+    EXPECT_EQ(write(terminal, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  };
+  expect("> ");
+  type("hello\n");
+  expect(FakeText(77, 1));
+  type("\x03");
+  expect("cancelled after 2 tokens\r\n> ");
+  type("again\n");
+  expect(FakeText(77, 0));
+  expect("> ");
+  type("/quit\n");
+  int status = 0;
+  if (HasFailure()) kill(pid, SIGKILL);
+  waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  close(terminal);
+  ASSERT_EQ(coordinator.generate_requests().size(), 2u);
+  EXPECT_EQ(coordinator.generate_requests()[1].chat().messages_size(), 1);
 }
 
 TEST(CliProcess, WrongUseExitsTwo) {

@@ -1,7 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "common/status.h"
@@ -358,6 +363,22 @@ TEST(Sdk, AnAbsentCoordinatorIsReportedAtOnce) {
   EXPECT_THAT(Describe(status), HasSubstr("127.0.0.1:" + std::to_string(port)));
   EXPECT_THAT(Describe(status), HasSubstr("start strata-coordinator"));
   EXPECT_EQ(Reason(client->Generate(Request()).status()), "COORDINATOR_UNREACHABLE");
+}
+
+TEST(Sdk, AListenerThatSaysNothingIsReportedInTime) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listener, 8), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const auto client = ConnectTo("127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+  const auto begin = steady_clock::now();
+  EXPECT_EQ(Reason(client->GetStatus().status()), "COORDINATOR_UNREACHABLE");
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(2000));
+  close(listener);
 }
 
 TEST(Sdk, BadOptionsAreRefusedBeforeAnyCall) {
