@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <vector>
 
 #include "common/digest.h"
@@ -22,15 +23,16 @@ using testing::TempFolder;
 
 // Every digest again, from the files as a whole.
 void ExpectTrueDigests(const ModelManifest& manifest) {
+  std::map<std::string, std::string> contents;
   for (const ManifestFile& file : manifest.files) {
-    const std::string bytes = ReadFileOrFail(manifest.path + "/" + file.name);
+    std::string& bytes = contents[file.name];
+    bytes = ReadFileOrFail(manifest.path + "/" + file.name);
     EXPECT_EQ(file.sha256, Sha256Hex(bytes)) << file.name;
     EXPECT_EQ(file.identity.bytes, bytes.size());
   }
   for (const ManifestTensor& tensor : manifest.tensors) {
-    const std::string bytes = ReadFileOrFail(manifest.path + "/" + tensor.file);
-    EXPECT_EQ(tensor.sha256, Sha256Hex(std::string_view(bytes).substr(tensor.offset, tensor.bytes)))
-        << tensor.name;
+    const std::string_view bytes = contents[tensor.file];
+    EXPECT_EQ(tensor.sha256, Sha256Hex(bytes.substr(tensor.offset, tensor.bytes))) << tensor.name;
   }
 }
 
