@@ -211,6 +211,9 @@ class Driver {
 
   StepMessage NewFrame() {
     StepMessage message;
+    if (!spec_.embeds) {
+      message.header.add_stages()->set_stage(0);  // What the stage before would append.
+    }
     message.header.set_deployment(kDeployment);
     message.header.set_epoch(kEpoch);
     message.header.set_committed_step(step_);

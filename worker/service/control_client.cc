@@ -178,9 +178,10 @@ class ControlClient::Impl {
     if (!lapsed.ok()) {
       return lapsed;
     }
-    return status.ok() ? Error(absl::StatusCode::kUnavailable, "STREAM_ENDED",
-                               "the coordinator ended the control stream")
-                       : status;
+    return status.ok()   ? Error(absl::StatusCode::kUnavailable, "STREAM_ENDED",
+                                 "it ended the control stream")
+           : *registered ? Annotate(status, "the control stream broke")
+                         : status;
   }
 
   void ReadLoop(Stream* stream) {

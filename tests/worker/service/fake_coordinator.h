@@ -1,0 +1,275 @@
+// A coordinator that does what a test says: hosts membership, blobs and the results' link.
+#ifndef STRATA_TESTS_WORKER_SERVICE_FAKE_COORDINATOR_H_
+#define STRATA_TESTS_WORKER_SERVICE_FAKE_COORDINATOR_H_
+
+#include <grpcpp/server_context.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/digest.h"
+#include "common/mutex.h"
+#include "common/rpc/link_service.h"
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
+#include "common/status.h"
+#include "strata/v1/membership.grpc.pb.h"
+
+namespace strata::testing {
+
+class FakeCoordinator : public v1::MembershipService::Service, public LinkHandler {
+ public:
+  static constexpr uint64_t kIncarnation = 77;
+
+  explicit FakeCoordinator(const std::string& address = "127.0.0.1:0")
+      : transport_(*Transport::Make({})), links_(this, {.results = true}) {
+    auto server = RpcServer::Start(transport_, address, {this, links_.service()});
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~FakeCoordinator() override {
+    {
+      MutexLock lock(&mutex_);
+      for (grpc::ServerContext* context : contexts_) {
+        context->TryCancel();
+      }
+    }
+    links_.Shutdown();
+    server_->Shutdown(std::chrono::milliseconds(2000));
+  }
+
+  const std::string& address() const { return server_->address(); }
+  const Transport& transport() const { return transport_; }
+
+  void AddBlob(const std::string& bytes) {
+    MutexLock lock(&mutex_);
+    blobs_[Sha256Hex(bytes)] = bytes;
+  }
+
+  // MembershipService.
+  grpc::Status Control(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) override {
+    v1::WorkerMessage message;
+    if (!stream->Read(&message) || !message.has_register_()) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no Register");
+    }
+    const v1::NodeInfo info = message.register_();
+    {
+      MutexLock lock(&mutex_);
+      if (!refuse_.ok()) {
+        return ToGrpc(refuse_);
+      }
+      contexts_.push_back(context);
+      nodes_[info.name()] = info;
+      ++registrations_;
+      changed_.NotifyAll();
+    }
+    v1::CoordinatorMessage registered;
+    registered.mutable_registered()->set_term(5);
+    registered.mutable_registered()->set_lease_ms(600);
+    registered.mutable_registered()->set_heartbeat_ms(100);
+    stream->Write(registered);
+    std::thread writer([&] { WriteLoop(context, info, stream); });
+    while (stream->Read(&message)) {
+      MutexLock lock(&mutex_);
+      if (message.has_heartbeat()) {
+        heartbeats_[info.name()] = message.heartbeat();
+        if (renews_) {
+          v1::CoordinatorMessage renewed;
+          renewed.mutable_lease_renewed()->set_term(5);
+          outbox_[info.name()].push_back(renewed);
+        }
+      } else {
+        said_[info.name()].push_back(message);
+      }
+      changed_.NotifyAll();
+    }
+    {
+      MutexLock lock(&mutex_);
+      contexts_.erase(std::find(contexts_.begin(), contexts_.end(), context));
+      changed_.NotifyAll();
+    }
+    writer.join();
+    return grpc::Status::OK;
+  }
+
+  grpc::Status FetchBlob(grpc::ServerContext*, const v1::FetchBlobRequest* request,
+                         grpc::ServerWriter<v1::FetchBlobChunk>* writer) override {
+    std::string bytes;
+    {
+      MutexLock lock(&mutex_);
+      const auto it = blobs_.find(request->sha256());
+      if (it == blobs_.end()) {
+        return ToGrpc(Error(absl::StatusCode::kNotFound, "NO_BLOB", "no such blob"));
+      }
+      bytes = it->second.substr(request->offset());
+    }
+    v1::FetchBlobChunk chunk;
+    for (size_t at = 0; at < bytes.size(); at += 100'000) {
+      chunk.set_data(bytes.substr(at, 100'000));
+      {
+        MutexLock lock(&mutex_);
+        served_bytes_ += chunk.data().size();
+        if (break_transfers_ > 0 && --break_transfers_ == 0) {
+          return grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut by the test");
+        }
+      }
+      writer->Write(chunk);
+    }
+    return grpc::Status::OK;
+  }
+
+  // LinkHandler.
+  Identity identity() const override { return {"", kIncarnation}; }
+  absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen&, const std::string&,
+                                                   std::shared_ptr<InboundLink>) override {
+    return std::make_shared<Sink>(this);
+  }
+
+  void Send(const std::string& node, v1::CoordinatorMessage message) {
+    MutexLock lock(&mutex_);
+    outbox_[node].push_back(std::move(message));
+    changed_.NotifyAll();
+  }
+
+  // Waits until `done`, which is called under the mutex.
+  bool Wait(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    MutexLock lock(&mutex_);
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        return false;
+      }
+      changed_.WaitFor(&mutex_, std::chrono::milliseconds(20));
+    }
+    return true;
+  }
+
+  // Waits for a message of `node` that `is_it` picks, and takes it and all before it.
+  v1::WorkerMessage Take(const std::string& node,
+                         const std::function<bool(const v1::WorkerMessage&)>& is_it) {
+    v1::WorkerMessage found;
+    const bool in_time = Wait([&] {
+      auto& said = said_[node];
+      while (!said.empty()) {
+        found = std::move(said.front());
+        said.pop_front();
+        if (is_it(found)) {
+          return true;
+        }
+      }
+      return false;
+    });
+    EXPECT_TRUE(in_time) << "node " << node << " did not say what was waited for";
+    return found;
+  }
+
+  ResultMessage TakeResult() {
+    ResultMessage result;
+    EXPECT_TRUE(Wait([&] {
+      if (results_.empty()) {
+        return false;
+      }
+      result = std::move(results_.front());
+      results_.pop_front();
+      return true;
+    }));
+    return result;
+  }
+
+  v1::NodeInfo Node(const std::string& name) {
+    MutexLock lock(&mutex_);
+    return nodes_[name];
+  }
+  v1::Heartbeat HeartbeatOf(const std::string& name) {
+    MutexLock lock(&mutex_);
+    return heartbeats_[name];
+  }
+
+  // Read and changed under `mutex_`, by Wait and these.
+  int registrations_ = 0;
+  void SetRenews(bool renews) {
+    MutexLock lock(&mutex_);
+    renews_ = renews;
+  }
+  void SetRefusal(const absl::Status& status) {
+    MutexLock lock(&mutex_);
+    refuse_ = status;
+  }
+  void BreakTransferAfter(int chunks) {
+    MutexLock lock(&mutex_);
+    break_transfers_ = chunks;
+  }
+  uint64_t served_bytes() {
+    MutexLock lock(&mutex_);
+    return served_bytes_;
+  }
+
+ private:
+  class Sink : public LinkSink {
+   public:
+    explicit Sink(FakeCoordinator* owner) : owner_(owner) {}
+    absl::Status OnResult(ResultMessage message) override {
+      MutexLock lock(&owner_->mutex_);
+      owner_->results_.push_back(std::move(message));
+      owner_->changed_.NotifyAll();
+      return absl::OkStatus();
+    }
+    void OnClosed(const absl::Status&) override {}
+
+   private:
+    FakeCoordinator* const owner_;
+  };
+
+  void WriteLoop(grpc::ServerContext* context, const v1::NodeInfo& info,
+                 grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) {
+    while (true) {
+      v1::CoordinatorMessage message;
+      {
+        MutexLock lock(&mutex_);
+        auto& outbox = outbox_[info.name()];
+        while (outbox.empty() &&
+               std::find(contexts_.begin(), contexts_.end(), context) != contexts_.end()) {
+          changed_.Wait(&mutex_);
+        }
+        if (std::find(contexts_.begin(), contexts_.end(), context) == contexts_.end()) {
+          return;
+        }
+        message = std::move(outbox.front());
+        outbox.pop_front();
+      }
+      stream->Write(message);
+    }
+  }
+
+  const Transport transport_;
+  LinkService links_;
+  std::unique_ptr<RpcServer> server_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool renews_ = true;
+  absl::Status refuse_;
+  int break_transfers_ = 0;
+  uint64_t served_bytes_ = 0;
+  std::map<std::string, std::string> blobs_;
+  std::map<std::string, v1::NodeInfo> nodes_;
+  std::map<std::string, v1::Heartbeat> heartbeats_;
+  std::map<std::string, std::deque<v1::CoordinatorMessage>> outbox_;
+  std::map<std::string, std::deque<v1::WorkerMessage>> said_;
+  std::deque<ResultMessage> results_;
+  std::vector<grpc::ServerContext*> contexts_;
+};
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_WORKER_SERVICE_FAKE_COORDINATOR_H_
