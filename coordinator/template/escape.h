@@ -1,0 +1,19 @@
+// HTML escaping, for the few templates that ask for it.
+#ifndef STRATA_COORDINATOR_TEMPLATE_ESCAPE_H_
+#define STRATA_COORDINATOR_TEMPLATE_ESCAPE_H_
+
+#include <string>
+#include <string_view>
+
+namespace strata::jinja {
+
+// & < > " ' as &amp; &lt; &gt; &#34; &#39;
+std::string EscapeHtml(std::string_view text);
+// Without comments and tags, white space collapsed, the common entities resolved.
+std::string StripTags(std::string_view text);
+// Percent encoding of all but unreserved characters and `safe`; a blank is %20, or + if `plus`.
+std::string UrlQuote(std::string_view text, std::string_view safe, bool plus);
+
+}  // namespace strata::jinja
+
+#endif  // STRATA_COORDINATOR_TEMPLATE_ESCAPE_H_

@@ -1,0 +1,30 @@
+// Chat templates over JSON lines, as `strata-coordinator template PATH --jsonl` serves them.
+#ifndef STRATA_COORDINATOR_TEMPLATE_TEMPLATE_JSONL_H_
+#define STRATA_COORDINATOR_TEMPLATE_TEMPLATE_JSONL_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "coordinator/template/chat_template.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace strata {
+
+// Subtype of a JSON binary value that holds the decimal digits of an integer past 64 bits: such
+// integers reach templates unrounded.
+inline constexpr unsigned kBigIntegerSubtype = 0x49;
+
+// JSON for a template: like nlohmann's parse, but integers keep all their digits and nesting is
+// limited. INVALID_ARGUMENT if it is no JSON.
+absl::StatusOr<nlohmann::ordered_json> ParseTemplateJson(std::string_view text);
+
+// One line {"input": {variables}, "now"?} to one line {"output"} or {"error"}, without newlines.
+// `now`: "2026-03-05T09:07:05" (UTC; a fraction and Z may follow) or seconds since 1970; by
+// default `default_now_s`.
+std::string RenderLine(const ChatTemplate& chat_template, std::string_view line,
+                       int64_t default_now_s = 0);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TEMPLATE_TEMPLATE_JSONL_H_
