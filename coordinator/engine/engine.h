@@ -151,7 +151,8 @@ class Engine {
   // A frame of results arrived on the link from the last stage. Nothing in it is trusted.
   void OnResult(ResultMessage result, TimePoint now);
   // A link of `epoch` broke, a LinkFault of it arrived, or links of its fence could not be opened.
-  // Faults of older epochs are ignored, so every end of a broken link may report it.
+  // Faults of older epochs are ignored, so every end of a broken link may report it; an ok
+  // `status` is a link that was closed.
   void OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now);
   // All stages acknowledged SendFence(epoch) and the links of `epoch` are open.
   void OnFenced(uint64_t epoch, TimePoint now);

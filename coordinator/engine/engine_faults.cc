@@ -30,12 +30,15 @@ void Engine::Impl::Start(TimePoint now) {
 }
 
 void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now) {
-  STRATA_CHECK(!status.ok());
   if (epoch != epoch_ || phase_ == Phase::kNew || phase_ == Phase::kBackoff ||
       phase_ == Phase::kStopped) {
     return;
   }
-  Fault(Annotate(status, "a link of epoch " + std::to_string(epoch) + " broke"), now);
+  // Even a link that was closed in good order is one that frames can no longer travel on.
+  const absl::Status cause =
+      status.ok() ? Error(absl::StatusCode::kUnavailable, "LINK_CLOSED", "closed by the other end")
+                  : status;
+  Fault(Annotate(cause, "a link of epoch " + std::to_string(epoch) + " broke"), now);
 }
 
 void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
