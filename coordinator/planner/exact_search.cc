@@ -9,7 +9,7 @@ namespace strata {
 namespace {
 
 // Steps of SearchLayers that take about 150 ms.
-constexpr double kMaxLayerSteps = 1.5e8;
+constexpr double kMaxLayerSteps = 6e7;
 
 // Held and Karp for one first node.
 class SubsetSearch {

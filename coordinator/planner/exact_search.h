@@ -7,7 +7,7 @@
 namespace strata {
 
 // Equal layers, up to this many nodes: within 300 ms on one core.
-inline constexpr size_t kMaxSubsetNodes = 15;
+inline constexpr size_t kMaxSubsetNodes = 14;
 
 // Equal layers: for every set of nodes, the shortest path from the coordinator through it and back
 // (Held and Karp, "A Dynamic Programming Approach to Sequencing Problems", 1962), and its layers

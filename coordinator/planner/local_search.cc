@@ -11,8 +11,8 @@
 namespace strata {
 namespace {
 
-// Steps, of about a nanosecond each.
-constexpr uint64_t kMaxSteps = 150'000'000;
+// Steps, of some two nanoseconds each.
+constexpr uint64_t kMaxSteps = 60'000'000;
 
 using Order = std::vector<size_t>;
 
@@ -88,7 +88,7 @@ class LocalSearch {
       for (uint32_t begin = 0; begin < layers; ++begin) {
         const double ms = least_[j * row + begin];
         for (uint32_t end = begin + 1; ms < kNever && end <= layers; ++end) {
-          ++steps_;
+          steps_ += 3;
           if (!problem_.Allowed(order[j], begin, end)) {
             break;
           }

@@ -1,6 +1,7 @@
 // Plans against all plans, and against bounds.
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <random>
 
 #include "common/status.h"
@@ -58,19 +59,19 @@ TEST(Optimality, EqualsBruteForceWithUnequalLayers) {
 }
 
 TEST(Optimality, ManyNodesAreWithinTwoPercentOfTheProvenOptimumOfFewer) {
-  // Fifteen nodes are searched exhaustively; a sixteenth that helps no one turns the proof off.
+  // Fourteen nodes are searched exhaustively; a fifteenth that helps no one turns the proof off.
   std::mt19937_64 random(3);
   for (int i = 0; i < 6; ++i) {
-    RandomCase c = MakeRandomCase(&random, 15, 24, true, v1::PLAN_GOAL_LATENCY);
+    RandomCase c = MakeRandomCase(&random, 14, 24, true, v1::PLAN_GOAL_LATENCY);
     const auto proven = MakePlan(c.cluster, c.model, c.request);
     ASSERT_TRUE(proven.ok());
     c.cluster.nodes.push_back(
         testing::MakeNode("snail", c.cluster.nodes[0].free_bytes + testing::kGiB, 0.001, 0.001));
-    for (size_t row = 0; row < 16; ++row) {
-      c.cluster.links[row].insert(c.cluster.links[row].begin() + 15, PlannerLink{50, 1e6});
+    for (size_t row = 0; row < 15; ++row) {
+      c.cluster.links[row].insert(c.cluster.links[row].begin() + 14, PlannerLink{50, 1e6});
     }
-    c.cluster.links.insert(c.cluster.links.begin() + 15,
-                           std::vector<PlannerLink>(17, PlannerLink{50, 1e6}));
+    c.cluster.links.insert(c.cluster.links.begin() + 14,
+                           std::vector<PlannerLink>(16, PlannerLink{50, 1e6}));
     const auto searched = MakePlan(c.cluster, c.model, c.request);
     ASSERT_TRUE(searched.ok());
     ExpectValid(c.cluster, c.model, c.request, *searched);
@@ -89,12 +90,10 @@ TEST(Optimality, TwoThousandRandomClustersAreNeverOverfilled) {
     const auto nodes = static_cast<uint32_t>(1 + random() % (i % 20 == 0 ? 24 : 7));
     const auto layers = static_cast<uint32_t>(1 + random() % 40);
     const RandomCase c = MakeRandomCase(&random, nodes, layers, random() % 4 != 0, kGoals[i % 3]);
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const auto plan = MakePlan(c.cluster, c.model, c.request);
     slowest_ms =
-        std::max(slowest_ms,
-                 std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-                     .count());
+        std::max(slowest_ms, 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     if (plan.ok()) {
       ++fitting;
       ExpectValid(c.cluster, c.model, c.request, *plan);
@@ -107,7 +106,8 @@ TEST(Optimality, TwoThousandRandomClustersAreNeverOverfilled) {
     }
   }
   EXPECT_GT(fitting, 1000);
-  std::printf("2000 random clusters, %d fit; the slowest plan took %.1f ms\n", fitting, slowest_ms);
+  std::printf("2000 random clusters, %d fit; the slowest plan took %.1f ms of CPU\n", fitting,
+              slowest_ms);
 }
 
 }  // namespace

@@ -1,0 +1,247 @@
+#include "coordinator/planner/planner.h"
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/planner/planner_testing.h"
+
+namespace strata {
+namespace {
+
+using testing::ExpectValid;
+using ::testing::HasSubstr;
+using testing::kGiB;
+using testing::kMiB;
+using testing::MakeCluster;
+using testing::MakeModel;
+using testing::MakeNode;
+using testing::MakeRequest;
+
+// Ten layers of about 24 MiB.
+PlannerModel Small() { return MakeModel(10, 1024, 2816, 16, 4, 8000); }
+
+PlannerCluster ThreeNodes() {
+  return MakeCluster(
+      {MakeNode("a", kGiB, 20, 100), MakeNode("b", kGiB, 10, 100), MakeNode("c", kGiB, 5, 100)},
+      {0.2, 1e8});
+}
+
+void AddPin(PlannerRequest* request, const std::string& node, uint32_t first, uint32_t last) {
+  auto* pin = request->options.add_layers();
+  pin->set_node(node);
+  pin->set_first_layer(first);
+  pin->set_last_layer(last);
+}
+
+void ExpectRefused(const PlannerCluster& cluster, const PlannerRequest& request,
+                   absl::StatusCode code, const std::string& saying) {
+  const auto plan = MakePlan(cluster, Small(), request);
+  EXPECT_EQ(plan.status().code(), code) << Describe(plan.status());
+  EXPECT_THAT(Describe(plan.status()), HasSubstr(saying));
+}
+
+TEST(MakePlan, OneNodeThatFitsTheModelTakesAllForOneStream) {
+  const auto request = MakeRequest(v1::PLAN_GOAL_UNSPECIFIED, 4096, 2);
+  const auto plan = MakePlan(ThreeNodes(), Small(), request);
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  ExpectValid(ThreeNodes(), Small(), request, *plan);
+  ASSERT_EQ(plan->pipelines(0).stages_size(), 1);
+  const v1::PlanStage& stage = plan->pipelines(0).stages(0);
+  EXPECT_EQ(stage.ranks(0).node(), "a");
+  EXPECT_EQ(stage.ranks(0).device(), "cpu");
+  EXPECT_EQ(stage.kv_pages(0), 4096u / 16 + 2);
+  EXPECT_EQ(plan->goal(), v1::PLAN_GOAL_LATENCY);
+  EXPECT_EQ(plan->limiting_node(), "a");
+  EXPECT_EQ(plan->numerics_class().name(), "cpu-1/w=bf16,head=bf16,act=f32/kv=f16");
+  EXPECT_EQ(plan->lower_bound_gap(), 0);
+}
+
+TEST(MakePlan, KvTokensRoundUpToPages) {
+  const auto plan = MakePlan(ThreeNodes(), Small(), MakeRequest(v1::PLAN_GOAL_LATENCY, 4097, 1));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->pipelines(0).stages(0).kv_pages(0), 257u + 1);
+  EXPECT_EQ(plan->pipelines(0).kv_tokens(), 4097u);
+}
+
+TEST(MakePlan, ThroughputSpreadsByMeasuredSpeed) {
+  const auto request = MakeRequest(v1::PLAN_GOAL_THROUGHPUT, 4096);
+  const auto plan = MakePlan(ThreeNodes(), Small(), request);
+  ASSERT_TRUE(plan.ok());
+  ExpectValid(ThreeNodes(), Small(), request, *plan);
+  EXPECT_EQ(plan->pipelines(0).stages_size(), 3);
+  const auto alone = MakePlan(ThreeNodes(), Small(), MakeRequest(v1::PLAN_GOAL_LATENCY, 4096));
+  EXPECT_GT(plan->predicted_tokens_per_s(), alone->predicted_tokens_per_s());
+}
+
+TEST(MakePlan, OnlyNamedNodesAreUsed) {
+  auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 4096);
+  request.options.add_nodes("c");
+  const auto plan = MakePlan(ThreeNodes(), Small(), request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->pipelines(0).stages(0).ranks(0).node(), "c");
+  request.options.add_nodes("d");
+  ExpectRefused(ThreeNodes(), request, absl::StatusCode::kNotFound, "there is no ready node 'd'");
+}
+
+TEST(MakePlan, NumericsAreNeverMixed) {
+  PlannerCluster cluster = ThreeNodes();
+  cluster.nodes[0].numerics = "mlx-1";
+  for (PlannerNode& node : cluster.nodes) {
+    node.free_bytes = 240 * kMiB;  // No node holds the model alone.
+  }
+  const auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 256);
+  const auto plan = MakePlan(cluster, Small(), request);
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  ExpectValid(cluster, Small(), request, *plan);
+  EXPECT_THAT(plan->numerics_class().name(), HasSubstr("cpu-1/"));
+  std::string why;
+  for (const std::string& sentence : plan->why()) {
+    why += sentence;
+  }
+  EXPECT_THAT(why, HasSubstr("Node a is left out: it computes as mlx-1"));
+  // Alone it would be the fastest.
+  cluster.nodes[0].free_bytes = kGiB;
+  const auto alone = MakePlan(cluster, Small(), request);
+  ASSERT_TRUE(alone.ok());
+  EXPECT_THAT(alone->numerics_class().name(), HasSubstr("mlx-1/"));
+}
+
+TEST(MakePlan, PinnedLayersAreTheWholePlacement) {
+  auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 4096);
+  AddPin(&request, "a", 7, 9);
+  AddPin(&request, "c", 0, 6);
+  const auto plan = MakePlan(ThreeNodes(), Small(), request);
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  ExpectValid(ThreeNodes(), Small(), request, *plan);
+  ASSERT_EQ(plan->pipelines(0).stages_size(), 2);
+  EXPECT_EQ(plan->pipelines(0).stages(0).ranks(0).node(), "c");
+  EXPECT_EQ(plan->pipelines(0).stages(1).first_layer(), 7u);
+  EXPECT_EQ(plan->limiting_node(), "c");
+  EXPECT_GT(plan->lower_bound_gap(), 0);  // The fast node could hold more.
+}
+
+TEST(MakePlan, PinnedCapacityFillsThePinnedNodes) {
+  auto request = MakeRequest(v1::PLAN_GOAL_CAPACITY, 4096);
+  AddPin(&request, "a", 0, 7);
+  AddPin(&request, "b", 8, 9);
+  const auto plan = MakePlan(ThreeNodes(), Small(), request);
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  ExpectValid(ThreeNodes(), Small(), request, *plan);
+  EXPECT_GT(plan->pipelines(0).kv_tokens(), 4096u);
+  EXPECT_EQ(plan->limiting_node(), "a");
+}
+
+TEST(MakePlan, PinsThatDoNotCoverTheLayersAreRefused) {
+  const auto with = [](const std::vector<std::tuple<std::string, uint32_t, uint32_t>>& pins) {
+    auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 4096);
+    for (const auto& [node, first, last] : pins) {
+      AddPin(&request, node, first, last);
+    }
+    return request;
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  ExpectRefused(ThreeNodes(), with({{"a", 0, 8}}), invalid, "layers 9-9 are on no node");
+  ExpectRefused(ThreeNodes(), with({{"a", 1, 9}}), invalid, "layers 0-0 are on no node");
+  ExpectRefused(ThreeNodes(), with({{"a", 0, 3}, {"b", 5, 9}}), invalid,
+                "layers 4-4 are on no node");
+  ExpectRefused(ThreeNodes(), with({{"a", 0, 5}, {"b", 5, 9}}), invalid, "layer 5 is on two nodes");
+  ExpectRefused(ThreeNodes(), with({{"a", 0, 10}}), invalid, "are not in 0-9");
+  ExpectRefused(ThreeNodes(), with({{"a", 3, 2}}), invalid, "are not in 0-9");
+  ExpectRefused(ThreeNodes(), with({{"a", 0, 4294967295u}}), invalid, "are not in 0-9");
+  ExpectRefused(ThreeNodes(), with({{"a", 0, 3}, {"b", 4, 6}, {"a", 7, 9}}), invalid,
+                "node a has two ranges");
+  ExpectRefused(ThreeNodes(), with({{"x", 0, 9}}), absl::StatusCode::kNotFound, "'x'");
+  auto outside = with({{"a", 0, 9}});
+  outside.options.add_nodes("b");
+  ExpectRefused(ThreeNodes(), outside, invalid, "not among --nodes");
+  PlannerCluster mixed = ThreeNodes();
+  mixed.nodes[1].numerics = "mlx-1";
+  ExpectRefused(mixed, with({{"a", 0, 5}, {"b", 6, 9}}), invalid, "does not mix numerics");
+}
+
+TEST(MakePlan, PinsThatDoNotFitNameNodeAndMissingBytes) {
+  PlannerCluster cluster = ThreeNodes();
+  cluster.nodes[1].free_bytes = 100 * kMiB;
+  auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 4096);
+  AddPin(&request, "a", 0, 4);
+  AddPin(&request, "b", 5, 9);
+  const auto plan = MakePlan(cluster, Small(), request);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  const v1::ErrorDetail detail = DetailOf(plan.status());
+  EXPECT_EQ(detail.node(), "b");
+  EXPECT_EQ(detail.limit(), "free_bytes=104857600");
+  // Exactly as much is missing: with it the plan is made, with a byte less it is not.
+  const uint64_t missing = std::stoull(detail.facts().at("missing_bytes"));
+  cluster.nodes[1].free_bytes += missing;
+  EXPECT_TRUE(MakePlan(cluster, Small(), request).ok());
+  cluster.nodes[1].free_bytes -= 1;
+  EXPECT_FALSE(MakePlan(cluster, Small(), request).ok());
+}
+
+TEST(MakePlan, WhatNeverFitsNamesTheMissingBytesAndWhatWouldFit) {
+  PlannerCluster cluster = ThreeNodes();
+  const auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 1'000'000);
+  const auto plan = MakePlan(cluster, Small(), request);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  const v1::ErrorDetail detail = DetailOf(plan.status());
+  EXPECT_EQ(detail.reason(), "MODEL_DOES_NOT_FIT");
+  EXPECT_THAT(detail.hint(), HasSubstr("--kv-tokens ("));
+  const uint64_t missing = std::stoull(detail.facts().at("missing_bytes"));
+  EXPECT_GT(missing, 0u);
+  // Both the missing bytes and the tokens that would fit are exact.
+  PlannerCluster larger = cluster;
+  larger.nodes[0].free_bytes += missing;
+  EXPECT_TRUE(MakePlan(larger, Small(), request).ok());
+  larger.nodes[0].free_bytes -= 1;
+  EXPECT_FALSE(MakePlan(larger, Small(), request).ok());
+  const size_t at = detail.hint().find("--kv-tokens (") + std::string("--kv-tokens (").size();
+  const uint64_t tokens = std::stoull(detail.hint().substr(at));
+  EXPECT_TRUE(MakePlan(cluster, Small(), MakeRequest(v1::PLAN_GOAL_LATENCY, tokens)).ok());
+  EXPECT_FALSE(MakePlan(cluster, Small(), MakeRequest(v1::PLAN_GOAL_LATENCY, tokens + 1)).ok());
+}
+
+TEST(MakePlan, WeightsThatFitNowhereSaySo) {
+  PlannerCluster cluster = ThreeNodes();
+  for (PlannerNode& node : cluster.nodes) {
+    node.free_bytes = 40 * kMiB;
+  }
+  ExpectRefused(cluster, MakeRequest(v1::PLAN_GOAL_CAPACITY, 16),
+                absl::StatusCode::kResourceExhausted, "the weights alone do not fit");
+  ExpectRefused(MakeCluster({}, {}), MakeRequest(v1::PLAN_GOAL_LATENCY, 16),
+                absl::StatusCode::kResourceExhausted, "no ready node");
+  ExpectRefused(ThreeNodes(), MakeRequest(v1::PLAN_GOAL_LATENCY, ~uint64_t{0}),
+                absl::StatusCode::kResourceExhausted, "lower --kv-tokens");
+}
+
+TEST(MakePlan, EveryGroupOfAStageGetsItsPages) {
+  PlannerModel model = Small();
+  model.spec.kv_groups = {{KvKind::kFull, 0}, {KvKind::kWindow, 512}};
+  for (uint32_t l = 5; l < 10; ++l) {
+    model.spec.layers[l].attention.kv_group = 1;
+  }
+  auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 1600);
+  AddPin(&request, "a", 0, 4);
+  AddPin(&request, "b", 5, 9);
+  const auto plan = MakePlan(ThreeNodes(), model, request);
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  const auto& stages = plan->pipelines(0).stages();
+  EXPECT_THAT(stages[0].kv_pages(), ::testing::ElementsAre(101, 0));
+  EXPECT_THAT(stages[1].kv_pages(), ::testing::ElementsAre(0, 101));
+}
+
+TEST(StageOverhead, GrowsWithBatchHeadAndContext) {
+  const ModelSpec spec = Small().spec;
+  const uint64_t base = StageOverheadBytes(spec, 256, false, 4096);
+  EXPECT_GT(StageOverheadBytes(spec, 512, false, 4096), base);
+  EXPECT_GT(StageOverheadBytes(spec, 256, false, 8192), base);
+  // Logits of the most rows, and the frame that carries them.
+  EXPECT_GE(StageOverheadBytes(spec, 256, true, 4096), base + uint64_t{2} * 4 * 256 * 8000);
+  // At least residual stream, norm, q, k, v, attention, gate and up of every row.
+  EXPECT_GE(base, uint64_t{4} * 256 * (4 * 1024 + 2 * 256 + 2 * 2816));
+}
+
+}  // namespace
+}  // namespace strata
