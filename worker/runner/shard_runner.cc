@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/fingerprint.h"
 #include "common/mutex.h"
@@ -27,7 +28,7 @@ absl::Status NonFiniteActivations() {
 
 absl::Status BackendFailed(const absl::Status& status) {
   return Error(absl::StatusCode::kInternal, "BACKEND_FAILED",
-               "the backend failed: " + std::string(status.message()));
+               absl::StrCat("the backend failed: ", status.message()));
 }
 
 }  // namespace
