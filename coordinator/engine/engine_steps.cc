@@ -166,6 +166,8 @@ void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
   host_->SendStep(std::move(message));
 }
 
+// By value: a result is the engine's once it arrived, whatever becomes of it.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Engine::Impl::OnResult(ResultMessage result, TimePoint now) {
   const v1::StepResult& header = result.header;
   const bool expecting = phase_ == Phase::kRunning || phase_ == Phase::kResync;

@@ -91,7 +91,7 @@ absl::Status CheckResult(const SentStep& sent, const ResultShape& shape,
       bad = "stage " + std::to_string(item.error_stage()) + " as an error's";
     }
     if (!bad.empty()) {
-      bad = "an item (" + std::to_string(i) + ") with " + bad;
+      bad.insert(0, "an item (" + std::to_string(i) + ") with ");
     }
     payload_rows += item.payload_rows();
   }

@@ -12,7 +12,7 @@ constexpr double kMostMs = 1e7;
 
 }  // namespace
 
-StepTiming::StepTiming(std::vector<double> predicted_ms, nanoseconds step_timeout,
+StepTiming::StepTiming(const std::vector<double>& predicted_ms, nanoseconds step_timeout,
                        uint32_t max_rows)
     : target_ms_(ToMs(step_timeout) / 8), max_rows_(std::max(1u, max_rows)) {
   for (double ms : predicted_ms) {

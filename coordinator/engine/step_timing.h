@@ -13,7 +13,7 @@ namespace strata {
 class StepTiming {
  public:
   // `predicted_ms`: one token through each stage, by the plan; 0: not known.
-  StepTiming(std::vector<double> predicted_ms, nanoseconds step_timeout, uint32_t max_rows);
+  StepTiming(const std::vector<double>& predicted_ms, nanoseconds step_timeout, uint32_t max_rows);
 
   // A committed step of `rows` > 0 rows took this long on `stage`. Values that are no time are
   // ignored.

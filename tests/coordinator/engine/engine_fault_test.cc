@@ -383,8 +383,10 @@ TEST(EngineFault, ASessionThatBreaksEveryStepIsGivenUp) {
       cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
       continue;
     }
-    const bool moved =
-        cluster.AcknowledgeFence() | cluster.Deliver(0) | cluster.Deliver(1) | cluster.Deliver(2);
+    bool moved = cluster.AcknowledgeFence();
+    for (uint32_t stage = 0; stage <= 2; ++stage) {
+      moved = cluster.Deliver(stage) || moved;
+    }
     if (!moved) {
       cluster.Advance(milliseconds(50));
     }
@@ -411,7 +413,11 @@ TEST(EngineFault, AStageThatMiscountsPagesIsQuarantined) {
   cluster.fake(1).leaked_pages = 1;
   const uint64_t epoch = cluster.engine().epoch();
   while (cluster.engine().epoch() == epoch) {
-    ASSERT_TRUE(cluster.Deliver(0) | cluster.Deliver(1) | cluster.Deliver(2) | cluster.Deliver(3));
+    bool moved = false;
+    for (uint32_t stage = 0; stage <= 3; ++stage) {
+      moved = cluster.Deliver(stage) || moved;
+    }
+    ASSERT_TRUE(moved);
   }
   EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 1u);
   cluster.fake(1).leaked_pages = 0;
