@@ -13,21 +13,70 @@ size_t PanelBytes(Dtype dtype, size_t inputs) {
   return RoundUp(inputs * kLanes * DtypeBytes(dtype), kCacheLineBytes);
 }
 
+// Elements of one 16-byte vector, which every machine that Strata runs on has.
+template <typename Element>
+struct VectorOf;
+template <>
+struct VectorOf<uint16_t> {
+  using Type = uint16_t __attribute__((vector_size(16)));
+  static Type Low(Type a, Type b) {
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+  }
+  static Type High(Type a, Type b) {
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+};
+template <>
+struct VectorOf<uint32_t> {
+  using Type = uint32_t __attribute__((vector_size(16)));
+  static Type Low(Type a, Type b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+  static Type High(Type a, Type b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+};
+
+// Writes a square of a vector's width transposed: rows `row_bytes` apart to columns of a panel.
+template <typename Element>
+inline void TransposeSquare(const uint8_t* from, size_t row_bytes, Element* to) {
+  using Ops = VectorOf<Element>;
+  using Vector = typename Ops::Type;
+  constexpr size_t kWidth = sizeof(Vector) / sizeof(Element);
+  Vector rows[kWidth];
+  for (size_t i = 0; i < kWidth; ++i) {
+    std::memcpy(&rows[i], from + i * row_bytes, sizeof(Vector));
+  }
+  // Interleaving the halves rotates the bits of (row, column) by one; a transposition is as many
+  // of that as a column number has bits.
+  for (size_t round = 1; round < kWidth; round *= 2) {
+    Vector next[kWidth];
+    for (size_t i = 0; i < kWidth / 2; ++i) {
+      next[2 * i] = Ops::Low(rows[i], rows[i + kWidth / 2]);
+      next[2 * i + 1] = Ops::High(rows[i], rows[i + kWidth / 2]);
+    }
+    std::memcpy(rows, next, sizeof(rows));
+  }
+  for (size_t i = 0; i < kWidth; ++i) {
+    std::memcpy(to + i * kLanes, &rows[i], sizeof(Vector));
+  }
+}
+
 // One panel of `lanes` rows; `data` may be unaligned.
 template <typename Element>
 void PackPanel(const uint8_t* data, size_t lanes, size_t inputs, uint8_t* panel) {
+  constexpr size_t kWidth = 16 / sizeof(Element);
   Element* const to = reinterpret_cast<Element*>(panel);
-  // Some inputs at a time, so that the panel's part stays in cache while its lanes are written.
-  constexpr size_t kBlock = 256;
-  for (size_t begin = 0; begin < inputs; begin += kBlock) {
-    const size_t end = std::min(inputs, begin + kBlock);
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      const uint8_t* const row = data + lane * inputs * sizeof(Element);
-      for (size_t k = begin; k < end; ++k) {
-        Element element;
-        std::memcpy(&element, row + k * sizeof(Element), sizeof(Element));
-        to[k * kLanes + lane] = element;
+  const size_t row_bytes = inputs * sizeof(Element);
+  size_t done = 0;
+  if (lanes == kLanes) {
+    for (; done + kWidth <= inputs; done += kWidth) {
+      for (size_t lane = 0; lane < kLanes; lane += kWidth) {
+        TransposeSquare(data + lane * row_bytes + done * sizeof(Element), row_bytes,
+                        to + done * kLanes + lane);
       }
+    }
+  }
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    for (size_t k = done; k < inputs; ++k) {
+      std::memcpy(to + k * kLanes + lane, data + lane * row_bytes + k * sizeof(Element),
+                  sizeof(Element));
     }
   }
 }
