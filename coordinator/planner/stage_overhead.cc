@@ -16,8 +16,8 @@ constexpr uint64_t kSplitItems = 16;
 // Frames of activations that wait in or behind a stage: one received, one being sent, and the
 // queue between.
 constexpr uint64_t kFrames = 4;
-// Logits of a step: what a result frame may carry, or one row each for this many sequences.
-constexpr uint64_t kMinLogitsRows = 64;
+// Logits are computed this much at a time, and a step's result carries no more.
+constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
 // Code, connections, protocol state, page tables.
 constexpr uint64_t kProcessBytes = uint64_t{8} << 20;
 
@@ -51,9 +51,10 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   const uint64_t rotary = 2 * uint64_t{context} * rotary_dim;  // As shipped and as used.
   uint64_t logits = 0;
   if (heads) {
+    // As computed, in the result, and in the frame that is sent.
     const uint64_t row_bytes = sizeof(float) * std::max<uint64_t>(1, spec.vocab);
-    const uint64_t wanted = std::max(kMinLogitsRows, kMaxFrameHeaderBytes / row_bytes);
-    logits = 2 * std::min(std::max<uint64_t>(1, rows), wanted) * spec.vocab;  // And their frame.
+    const uint64_t wanted = std::min(rows, std::max<uint64_t>(1, kLogitsBytes / row_bytes));
+    logits = 3 * wanted * spec.vocab;
   }
   return kProcessBytes +
          sizeof(float) * (activations + frames + attention + partial + rotary + logits);

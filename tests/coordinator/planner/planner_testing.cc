@@ -305,9 +305,10 @@ RandomCase MakeRandomCase(std::mt19937_64* random, uint32_t nodes, uint32_t laye
   const double whole = static_cast<double>(c.model.layer_bytes[0]) * layers * 1.5;
   std::vector<PlannerNode> members;
   for (uint32_t i = 0; i < nodes; ++i) {
-    members.push_back(MakeNode("n" + std::to_string(i),
-                               overhead + static_cast<uint64_t>(between(0, 1.2) * whole),
-                               between(1, 60), between(2, 200)));
+    const auto memory = static_cast<uint64_t>(between(0, 1.2) * whole);
+    const double gigabytes = between(1, 60);
+    const double gigaflops = between(2, 200);
+    members.push_back(MakeNode("n" + std::to_string(i), overhead + memory, gigabytes, gigaflops));
   }
   c.cluster = MakeCluster(std::move(members), {});
   const double slow = between(0.01, 1);
