@@ -1,5 +1,6 @@
 #include "coordinator/tokenizer/regex_syntax.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>

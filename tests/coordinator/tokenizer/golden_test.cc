@@ -1,7 +1,7 @@
 // Every line of the golden families that the tree has, and the bundled model's prompts.
 #include "tests/golden.h"
 
-#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
