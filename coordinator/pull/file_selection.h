@@ -1,0 +1,25 @@
+// Which files of a repository are fetched, and which names are safe.
+#ifndef STRATA_COORDINATOR_PULL_FILE_SELECTION_H_
+#define STRATA_COORDINATOR_PULL_FILE_SELECTION_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace strata {
+
+// Splits ORG/NAME. INVALID_ARGUMENT unless both are of letters, digits, '-', '_' and '.', and do
+// not begin with '.'.
+absl::StatusOr<std::pair<std::string, std::string>> SplitRepository(std::string_view repository);
+// One segment of a path by the same rule.
+bool IsPlainName(std::string_view name);
+// The names to fetch among those that the server lists, sorted. INVALID_ARGUMENT if a name could
+// leave the folder (it is not skipped: such a listing is not to be trusted). FAILED_PRECONDITION
+// if there are no safetensors.
+absl::StatusOr<std::vector<std::string>> SelectFiles(const std::vector<std::string>& listed);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_PULL_FILE_SELECTION_H_
