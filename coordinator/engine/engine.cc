@@ -109,10 +109,6 @@ absl::Status Engine::Impl::Check(const SessionRequest& request, TimePoint now) c
     return Refuse(request, absl::StatusCode::kInvalidArgument, "BAD_TOKEN_ID",
                   "more than 1024 stop ids");
   }
-  if (request.prompt_logprobs && request.return_logits) {
-    return Refuse(request, absl::StatusCode::kInvalidArgument, "ROWS_CONFLICT",
-                  "prompt logprobs and logits cannot be asked for in one request");
-  }
   if (request.deadline.has_value() && *request.deadline <= now) {
     return Refuse(request, absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
                   "the deadline has passed before the request was accepted");

@@ -134,7 +134,7 @@ class Engine {
 
   // Queues or starts a session; `sink` is told the rest. Refused at once, without a word to
   // `sink`, with
-  //   INVALID_ARGUMENT  BAD_PROMPT, BAD_TOKEN_ID, BAD_REQUEST_ID, ROWS_CONFLICT
+  //   INVALID_ARGUMENT  BAD_PROMPT, BAD_TOKEN_ID, BAD_REQUEST_ID
   //   INVALID_ARGUMENT  CONTEXT_EXCEEDED: prompt + max_tokens, and the context
   //   INVALID_ARGUMENT  KV_NEVER_FITS: prompt + max_tokens, the pool's tokens, the limiting node
   //   ALREADY_EXISTS    REQUEST_IN_FLIGHT: a live session has this key

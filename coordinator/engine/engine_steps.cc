@@ -140,16 +140,23 @@ void Engine::Impl::SetRowsWanted(const Session& session, v1::StepItem* item, Sen
   const uint32_t end = sent->position + sent->rows;
   const uint32_t first = std::max(sent->position, session.next_row);
   sent->first_wanted = first - sent->position;
-  if (session.request.return_logits && first < end) {
-    sent->rows_wanted = v1::ROWS_WANTED_LOGITS;
+  const bool logits = session.request.return_logits && first < end;
+  const bool logprobs =
+      session.request.prompt_logprobs && first + 1 < session.prompt_tokens && first < end;
+  sent->rows_wanted = logits && logprobs ? v1::ROWS_WANTED_LOGITS_AND_LOGPROBS
+                      : logits           ? v1::ROWS_WANTED_LOGITS
+                      : logprobs         ? v1::ROWS_WANTED_LOGPROBS
+                                         : v1::ROWS_WANTED_NONE;
+  if (logits) {
     sent->payload_rows = end - first;
-  } else if (session.request.prompt_logprobs && first + 1 < session.prompt_tokens && first < end) {
-    sent->rows_wanted = v1::ROWS_WANTED_LOGPROBS;
+  }
+  if (logprobs) {
     sent->row_logprobs = std::min(end, session.prompt_tokens - 1) - first;
     if (end < session.known()) {
       item->set_following_id(session.tokens[end]);
     }
-  } else {
+  }
+  if (sent->rows_wanted == v1::ROWS_WANTED_NONE) {
     sent->first_wanted = 0;
   }
   item->set_rows_wanted(sent->rows_wanted);

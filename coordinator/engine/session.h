@@ -29,8 +29,7 @@ struct SessionRequest {
   bool ignore_eos = false;         // stop_ids end nothing.
   // Rows of logits for every position that is computed: prompt + generated - 1 of them.
   bool return_logits = false;
-  // Logprobs of the prompt's tokens; params.prompt_top_logprobs says how many top entries. Not
-  // together with return_logits (a step's item carries one kind of rows).
+  // Logprobs of the prompt's tokens; params.prompt_top_logprobs says how many top entries.
   bool prompt_logprobs = false;
   std::optional<TimePoint> deadline;
 };

@@ -12,6 +12,8 @@
 #include "common/limits.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
+#include "coordinator/pull/curl_transport.h"
+#include "coordinator/pull/model_pull.h"
 
 namespace strata {
 namespace {
@@ -201,6 +203,52 @@ grpc::Status AdminServiceImpl::UploadModel(
     fs::remove_all(final_path, error);
   }
   return ToGrpc(registered);
+}
+
+grpc::Status AdminServiceImpl::PullModel(grpc::ServerContext* context,
+                                         const v1::PullModelRequest* request,
+                                         grpc::ServerWriter<v1::ModelProgress>* writer) {
+  // Passes progress on, and stops when nobody listens any more.
+  class Observer : public PullObserver {
+   public:
+    explicit Observer(std::function<bool(const v1::ModelProgress*)> report)
+        : report_(std::move(report)) {}
+    void OnProgress(const PullProgress& progress) override {
+      v1::ModelProgress out;
+      out.set_phase("downloading");
+      out.set_file(progress.file);
+      out.set_done_bytes(progress.file_done_bytes);
+      out.set_total_bytes(progress.file_total_bytes);
+      report_(&out);
+    }
+    bool Cancelled() override { return !report_(nullptr); }
+
+   private:
+    const std::function<bool(const v1::ModelProgress*)> report_;
+  };
+  Throttle throttle;
+  Observer observer([&](const v1::ModelProgress* progress) {
+    if (progress != nullptr && throttle.Due()) {
+      writer->Write(*progress);
+    }
+    return !stopping_ && !context->IsCancelled();
+  });
+  PullOptions options;
+  options.repository = request->repository();
+  options.models_dir = options_.models_dir;
+  options.name = request->name();
+  if (!request->revision().empty()) options.revision = request->revision();
+  const std::string& endpoint =
+      request->endpoint().empty() ? options_.hub_endpoint : request->endpoint();
+  if (!endpoint.empty()) options.endpoint = endpoint;
+  options.token = request->token().empty() ? options_.hub_token : request->token();
+  const auto transport = MakeCurlTransport();
+  const auto pulled = strata::PullModel(options, *transport, observer);
+  if (!pulled.ok()) {
+    return ToGrpc(pulled.status());
+  }
+  return ToGrpc(Register(context, pulled->path, request->name(), "pull",
+                         [writer](const v1::ModelProgress& p) { return writer->Write(p); }));
 }
 
 grpc::Status AdminServiceImpl::ListModels(grpc::ServerContext*, const v1::ListModelsRequest*,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "worker/runner/step_checks.h"
 
 namespace strata {
 
@@ -16,12 +17,11 @@ absl::Status ResultBuilder::AddRow(int index, const v1::StepItem& item, const Se
   v1::ItemResult* result = &items_[static_cast<size_t>(index)];
   const bool last = static_cast<int>(row) + 1 == item.token_ids_size();
   const bool wanted = row >= item.rows_from();
-  if (wanted && item.rows_wanted() == v1::ROWS_WANTED_LOGITS) {
+  if (wanted && WantsLogits(item)) {
     payload_.insert(payload_.end(), logits.begin(), logits.end());
     result->set_payload_rows(result->payload_rows() + 1);
   }
-  if (wanted && item.rows_wanted() == v1::ROWS_WANTED_LOGPROBS &&
-      (!last || item.has_following_id())) {
+  if (wanted && WantsLogprobs(item) && (!last || item.has_following_id())) {
     RETURN_IF_ERROR(AddLogprob(item, sequence, row, logits, result));
   }
   return last && item.sample() ? AddSample(sequence, logits, result) : absl::OkStatus();

@@ -17,6 +17,7 @@ RowRange HeadRows(const v1::StepItem& item) {
   const auto rows = static_cast<uint32_t>(item.token_ids_size());
   switch (item.rows_wanted()) {
     case v1::ROWS_WANTED_LOGITS:
+    case v1::ROWS_WANTED_LOGITS_AND_LOGPROBS:
       return {item.rows_from(), rows};
     case v1::ROWS_WANTED_LOGPROBS:
       // The last row's successor may not be known yet.

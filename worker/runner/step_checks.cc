@@ -54,6 +54,7 @@ absl::Status CheckImplemented(const v1::StepItem& item) {
     case v1::ROWS_WANTED_NONE:
     case v1::ROWS_WANTED_LOGITS:
     case v1::ROWS_WANTED_LOGPROBS:
+    case v1::ROWS_WANTED_LOGITS_AND_LOGPROBS:
       return absl::OkStatus();
     case v1::ROWS_WANTED_HIDDEN:
       return NotImplemented("HIDDEN_ROWS_UNSUPPORTED", "final hidden states are");
@@ -182,8 +183,18 @@ absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activati
   return absl::OkStatus();
 }
 
+bool WantsLogits(const v1::StepItem& item) {
+  return item.rows_wanted() == v1::ROWS_WANTED_LOGITS ||
+         item.rows_wanted() == v1::ROWS_WANTED_LOGITS_AND_LOGPROBS;
+}
+
+bool WantsLogprobs(const v1::StepItem& item) {
+  return item.rows_wanted() == v1::ROWS_WANTED_LOGPROBS ||
+         item.rows_wanted() == v1::ROWS_WANTED_LOGITS_AND_LOGPROBS;
+}
+
 uint32_t LogitsRows(const v1::StepItem& item) {
-  return item.rows_wanted() == v1::ROWS_WANTED_LOGITS
+  return WantsLogits(item)
              ? static_cast<uint32_t>(item.token_ids_size()) - item.rows_from()
              : 0;
 }

@@ -31,6 +31,9 @@ absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activati
 
 // Logits rows that an item wants in the result's payload, once it is known to be well-formed.
 uint32_t LogitsRows(const v1::StepItem& item);
+// What rows_wanted asks for.
+bool WantsLogits(const v1::StepItem& item);
+bool WantsLogprobs(const v1::StepItem& item);
 
 // Whether all are finite.
 bool AllFinite(std::span<const float> values);

@@ -196,17 +196,16 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
 
 namespace {
 
-absl::Status ReserveMemory(const v1::Load& load, const StageRequest& request,
+// `what` says what the bytes are for.
+absl::Status ReserveMemory(const v1::Load& load, uint64_t needs, const std::string& what,
                            const LoadContext& context) {
-  const uint64_t needs = request.weight_bytes + request.kv_bytes;
   const uint64_t free = context.reserve_memory(needs);
   if (needs <= free) {
     return absl::OkStatus();
   }
   return Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT",
                "layers " + std::to_string(load.first_layer()) + "-" +
-                   std::to_string(load.last_layer()) + " need " + FormatSize(request.weight_bytes) +
-                   " for weights and " + FormatSize(request.kv_bytes) + " for KV, and " +
+                   std::to_string(load.last_layer()) + " need " + what + ", and " +
                    FormatSize(free) + " of --memory are free")
       .Limit("memory_bytes=" + std::to_string(free))
       .Hint("raise --memory of this worker, or load with a smaller --kv-tokens");
@@ -217,7 +216,10 @@ absl::Status ReserveMemory(const v1::Load& load, const StageRequest& request,
 absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
                                       LoadCounters* counters, Cancellation* cancel) {
   ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, context.backend->numerics()));
-  RETURN_IF_ERROR(ReserveMemory(load, request, context));
+  RETURN_IF_ERROR(ReserveMemory(load, request.weight_bytes + request.kv_bytes,
+                                FormatSize(request.weight_bytes) + " for weights and " +
+                                    FormatSize(request.kv_bytes) + " for KV",
+                                context));
   const auto fetch = [&](const std::vector<Blob>& blobs) {
     return context.fetcher->Fetch(blobs, context.client, &counters->fetch, cancel, context.log);
   };
@@ -242,6 +244,9 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
                      counters->packed_bytes = done;
                      counters->packing_bytes = total;
                    }));
+  // What it really took, scratch and all.
+  RETURN_IF_ERROR(ReserveMemory(load, stage.shard->MemoryBytes(),
+                                FormatSize(stage.shard->MemoryBytes()) + " once packed", context));
   stage.spec = std::move(request.spec);
   stage.spec.rotary = {};
   if (cancel->cancelled()) {

@@ -53,8 +53,8 @@ struct LoadContext {
   WeightCache* cache = nullptr;
   BlobFetcher* fetcher = nullptr;
   BlobClient* client = nullptr;
-  // Sets `bytes` for weights and KV aside, unless more than is free of --memory. Returns what was
-  // free. Asked once.
+  // Sets `bytes` aside in place of what was before, unless more than is free of --memory. Returns
+  // what is free for this stage.
   std::function<uint64_t(uint64_t bytes)> reserve_memory;
   std::function<void(const std::string&)> log;
 };

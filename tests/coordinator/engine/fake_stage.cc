@@ -210,14 +210,16 @@ void FakeStage::FillItem(const v1::StepItem& item, v1::ItemResult* result,
   const State& state = sequences_.at({item.sequence().request_id(), item.sequence().generation()});
   const uint32_t end = item.position() + static_cast<uint32_t>(item.token_ids_size());
   for (uint32_t p = item.position() + item.rows_from(); p < end; ++p) {
-    if (item.rows_wanted() == v1::ROWS_WANTED_LOGITS) {
+    const bool both = item.rows_wanted() == v1::ROWS_WANTED_LOGITS_AND_LOGPROBS;
+    if (both || item.rows_wanted() == v1::ROWS_WANTED_LOGITS) {
       // Row p tells from which history it comes.
       for (uint32_t v = 0; v < config_.vocab; ++v) {
         payload->push_back(static_cast<float>(HistoryHash(state.tokens, p + 1) % 1000 + v));
       }
       result->set_payload_rows(result->payload_rows() + 1);
-    } else if (item.rows_wanted() == v1::ROWS_WANTED_LOGPROBS &&
-               (p + 1 < end || item.has_following_id())) {
+    }
+    if ((both || item.rows_wanted() == v1::ROWS_WANTED_LOGPROBS) &&
+        (p + 1 < end || item.has_following_id())) {
       v1::TokenLogprob* logprob = result->add_row_logprobs();
       logprob->set_token_id(p + 1 < end ? state.tokens[p + 1] : item.following_id());
       logprob->set_logprob(-static_cast<float>(HistoryHash(state.tokens, p + 1) % 1000));

@@ -61,10 +61,10 @@ void SinkRecord::OnRows(const RowsInfo& rows) {
   EXPECT_EQ(rows.first_position, next_row) << "rows come in order, each once";
   for (const v1::TokenLogprob* logprob : rows.prompt_logprobs) {
     prompt_logprobs.push_back(*logprob);
-    ++next_row;
   }
   logits.insert(logits.end(), rows.logits.begin(), rows.logits.end());
-  next_row += static_cast<uint32_t>(rows.logits.size() / 97);
+  next_row += static_cast<uint32_t>(
+      std::max(rows.prompt_logprobs.size(), rows.logits.size() / 97));
 }
 
 Verdict SinkRecord::OnToken(const TokenInfo& token) {
