@@ -163,7 +163,8 @@ class Transfer {
   bool OnBody(std::string_view bytes) {
     last_byte_ = clock_.Now();
     if (BeginBody().ok()) {
-      status_ = receiver_.OnBody(bytes);
+      // A fast server keeps libcurl here for long.
+      status_ = receiver_.Cancelled() ? CancelledTransfer() : receiver_.OnBody(bytes);
     }
     return status_.ok();
   }
