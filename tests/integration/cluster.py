@@ -58,8 +58,10 @@ class Process:
 
     def __init__(self, name, command, folder, env=None):
         self.name = name
-        self.log_path = folder / f"{name}.log"
-        self.log = open(self.log_path, "ab")
+        # A log for each life of the process.
+        lives = len(list(folder.glob(f"{name}.*.log")))
+        self.log_path = folder / f"{name}.{lives}.log"
+        self.log = open(self.log_path, "wb")
         self.command = [str(c) for c in command]
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=self.log, env={**os.environ, **(env or {})})

@@ -39,15 +39,15 @@ class Hosts:
         self.tag = f"strata{os.getpid()}"
         self.processes = []
         ip("netns", "add", f"{self.tag}-switch")
-        ip("-n", f"{self.tag}-switch", "link", "add", "br", "type", "bridge")
-        ip("-n", f"{self.tag}-switch", "link", "set", "br", "up")
+        ip("-n", f"{self.tag}-switch", "link", "add", "br0", "type", "bridge")
+        ip("-n", f"{self.tag}-switch", "link", "set", "br0", "up")
         for host, address in HOSTS.items():
             ns = f"{self.tag}-{host}"
             ip("netns", "add", ns)
             ip("-n", ns, "link", "set", "lo", "up")
             ip("-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", f"to-{host}",
                "netns", f"{self.tag}-switch")
-            ip("-n", f"{self.tag}-switch", "link", "set", f"to-{host}", "master", "br", "up")
+            ip("-n", f"{self.tag}-switch", "link", "set", f"to-{host}", "master", "br0", "up")
             ip("-n", ns, "addr", "add", f"{address}/24", "dev", "eth0")
             ip("-n", ns, "link", "set", "eth0", "up")
 
