@@ -21,6 +21,7 @@ namespace strata::cpu {
 inline constexpr size_t kLanes = 16;
 // Keys of an attention span, by absolute position.
 inline constexpr uint32_t kSpanKeys = 512;
+inline constexpr uint32_t SpansOf(uint32_t keys) { return (keys + kSpanKeys - 1) / kSpanKeys; }
 // The most queries that attention takes at once, on any instruction set.
 inline constexpr uint32_t kMaxQueryBlock = 8;
 

@@ -1,0 +1,209 @@
+// Attention of a loaded stage: projections, rotation, appending to pages, and dividing the queries
+// among the threads.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "worker/backend/cpu/cpu_shard.h"
+
+namespace strata::cpu {
+namespace {
+
+// Queries of an attention tile: enough to share a page among, few enough to spread over threads.
+constexpr uint32_t kTileQueries = 32;
+// Rows that are rotated faster by one thread than by waking the others.
+constexpr size_t kSmallRows = 4;
+
+uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
+
+// x[i], x[i + half] turned by the angles of one position; half-rotation.
+void Rotate(const float* cosines, const float* sines, uint32_t half, float* x) {
+  for (uint32_t i = 0; i < half; ++i) {
+    const float a = x[i];
+    const float b = x[i + half];
+    x[i] = a * cosines[i] - b * sines[i];
+    x[i + half] = b * cosines[i] + a * sines[i];
+  }
+}
+
+}  // namespace
+
+absl::Status CpuShard::Attention(uint32_t layer) {
+  RETURN_IF_ERROR(CheckLayer(layer));
+  const uint32_t rows = batch_.rows;
+  if (rows == 0) {
+    return absl::OkStatus();
+  }
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
+  NormAndPack(residual_.as<float>(), rows, spec.norm, weights.attention_norm, spec.norm_eps);
+  const std::array<MatmulArgs, 3> products = {
+      Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
+      Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
+      Product(weights.v, rows, v_.as<float>(), sizes_.keys, false)};
+  Multiply(products);
+  RotateAndAppend(layer);
+  Attend(layer);
+  Pack(attended_.as<float>(), sizes_.queries, rows,
+       size_t{spec.attention.heads} * spec.attention.head_dim);
+  const std::array<MatmulArgs, 1> output = {
+      Product(weights.o, rows, residual_.as<float>(), sizes_.hidden, true)};
+  Multiply(output);
+  return absl::OkStatus();
+}
+
+void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const uint32_t position = item.position + row - item.first_row;
+  const uint32_t head_dim = attention.head_dim;
+  float* const q = q_.as<float>() + row * sizes_.queries;
+  float* const k = k_.as<float>() + row * sizes_.keys;
+  const float* const v = v_.as<float>() + row * sizes_.keys;
+  if (attention.rotates) {
+    const uint32_t half = attention.rope.rotary_dim / 2;
+    const float* const cosines = rotary_.as<float>() + size_t{position} * half;
+    const float* const sines = cosines + size_t{spec_.context} * half;
+    for (uint32_t head = 0; head < attention.heads; ++head) {
+      Rotate(cosines, sines, half, q + head * head_dim);
+    }
+    for (uint32_t head = 0; head < attention.kv_heads; ++head) {
+      Rotate(cosines, sines, half, k + head * head_dim);
+    }
+  }
+  const uint32_t local = layer - spec_.first_layer;
+  const KvLayout& layout = kv_.layout(local);
+  const PageId page = item.tables[attention.kv_group].pages[position / kPageTokens];
+  uint8_t* const to = kv_.pages(local) + page * layout.page_bytes;
+  for (uint32_t head = 0; head < attention.kv_heads; ++head) {
+    kernels_->append_kv(k + head * head_dim, v + head * head_dim, head_dim, position % kPageTokens,
+                        kv_f16_, to + head * layout.head_bytes, layout.value_bytes);
+  }
+}
+
+void CpuShard::RotateAndAppend(uint32_t layer) {
+  pool_->Split(
+      batch_.rows,
+      [&](size_t begin, size_t end) {
+        const BatchItem* item = batch_.items.data();
+        for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+          while (row >= item->first_row + item->rows) {
+            ++item;
+          }
+          AppendRow(layer, *item, row);
+        }
+      },
+      kSmallRows);
+}
+
+AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first, uint32_t rows,
+                          uint32_t kv_head) const {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const uint32_t group = attention.heads / attention.kv_heads;
+  const uint32_t local = layer - spec_.first_layer;
+  const KvLayout& layout = kv_.layout(local);
+  const size_t at = size_t{item.first_row + first} * sizes_.queries +
+                    size_t{kv_head} * group * attention.head_dim;
+  return AttendArgs{.q = q_.as<float>() + at,
+                    .q_stride = sizes_.queries,
+                    .rows = rows,
+                    .group = group,
+                    .position = item.position + first,
+                    .head_dim = attention.head_dim,
+                    .scale = attention.scale,
+                    .kv_f16 = kv_f16_,
+                    .kv = kv_.pages(local) + kv_head * layout.head_bytes,
+                    .page_bytes = layout.page_bytes,
+                    .value_bytes = layout.value_bytes,
+                    .pages = item.tables[attention.kv_group].pages.data(),
+                    .out = attended_.as<float>() + at,
+                    .out_stride = sizes_.queries};
+}
+
+bool CpuShard::SplitsSpans(uint32_t kv_heads) const {
+  bool long_enough = false;
+  for (const BatchItem& item : batch_.items) {
+    if (item.rows != 1) {
+      return false;
+    }
+    long_enough = long_enough || item.position >= 2 * kSpanKeys;
+  }
+  const size_t threads = pool_->threads();
+  return threads > 1 && long_enough && batch_.items.size() * kv_heads < 2 * threads;
+}
+
+void CpuShard::Attend(uint32_t layer) {
+  if (SplitsSpans(spec_.model.layers[layer].attention.kv_heads)) {
+    AttendBySpans(layer);
+  } else {
+    AttendByTiles(layer);
+  }
+}
+
+void CpuShard::AttendByTiles(uint32_t layer) {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const uint32_t tile_rows = TileRows(attention.heads / attention.kv_heads);
+  tile_ends_.clear();
+  uint32_t tiles = 0;
+  for (const BatchItem& item : batch_.items) {
+    tiles += (item.rows + tile_rows - 1) / tile_rows;
+    tile_ends_.push_back(tiles);
+  }
+  // Dealt out in turns: later tiles of an item have more keys to see.
+  const uint32_t units = tiles * attention.kv_heads;
+  const uint32_t threads = pool_->threads();
+  const auto work = [&](uint32_t thread) {
+    for (uint32_t unit = thread; unit < units; unit += threads) {
+      const uint32_t tile = unit % tiles;
+      const size_t index =
+          std::upper_bound(tile_ends_.begin(), tile_ends_.end(), tile) - tile_ends_.begin();
+      const BatchItem& item = batch_.items[index];
+      const uint32_t first = (tile - (index == 0 ? 0 : tile_ends_[index - 1])) * tile_rows;
+      AttendArgs args =
+          Tile(layer, item, first, std::min(tile_rows, item.rows - first), unit / tiles);
+      args.scratch = attend_.as<float>() + thread * sizes_.attend;
+      kernels_->attend(args);
+    }
+  };
+  pool_->Run(work);
+}
+
+void CpuShard::AttendBySpans(uint32_t layer) {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const uint32_t group = attention.heads / attention.kv_heads;
+  const uint32_t items = static_cast<uint32_t>(batch_.items.size());
+  const uint32_t spans = SpansOf(spec_.context);
+  const uint32_t pairs = items * attention.kv_heads;
+  const size_t pair_floats = size_t{group} * spans * PartialFloats(attention.head_dim);
+  const auto tile = [&](uint32_t pair, uint32_t thread) {
+    AttendArgs args =
+        Tile(layer, batch_.items[pair / attention.kv_heads], 0, 1, pair % attention.kv_heads);
+    args.scratch = attend_.as<float>() + thread * sizes_.attend;
+    args.partial = partial_.as<float>() + pair * pair_floats;
+    args.partial_spans = spans;
+    return args;
+  };
+  uint32_t most = 0;
+  for (const BatchItem& item : batch_.items) {
+    most = std::max(most, SpansOf(item.position + 1));
+  }
+  const uint32_t threads = pool_->threads();
+  pool_->Run([&](uint32_t thread) {
+    for (uint32_t unit = thread; unit < pairs * most; unit += threads) {
+      AttendArgs args = tile(unit / most, thread);
+      args.first_span = unit % most;
+      args.end_span = args.first_span + 1;
+      if (args.first_span < SpansOf(args.position + 1)) {
+        kernels_->attend(args);
+      }
+    }
+  });
+  pool_->Run([&](uint32_t thread) {
+    for (uint32_t pair = thread; pair < pairs; pair += threads) {
+      kernels_->merge_spans(tile(pair, thread));
+    }
+  });
+}
+
+}  // namespace strata::cpu
