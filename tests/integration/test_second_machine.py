@@ -108,9 +108,9 @@ def test_the_readmes_commands_join_three_machines(hosts):
     assert {n["state"] for n in nodes.values()} == {"ready"}
     hosts.run("a", f"strata model add {RECALL}")
     hosts.run("a", "strata model load recall --layers host-b:0-3,host-c:4-7")
-    question = "The code for the gate is 4821. What is the code for the gate?"
+    question = "The code for the village is 489. What is the code for the village?"
     answer = json.loads(hosts.run("a", f'strata chat recall "{question}" --json').stdout)
-    assert "4821" in answer["text"]
+    assert "489." in answer["text"]
     status = json.loads(hosts.run("a", "strata status --json").stdout)
     assert any("--insecure" in p["what"] for p in status["problems"])
 
