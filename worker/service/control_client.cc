@@ -119,7 +119,9 @@ class ControlClient::Impl {
   absl::Status Unreachable() const {
     return Error(absl::StatusCode::kUnavailable, "COORDINATOR_UNREACHABLE",
                  "the coordinator at " + coordinator_ + " does not answer")
-        .Hint("check that strata-coordinator runs there, --coordinator, and the firewall");
+        .Hint(
+            "check that strata-coordinator runs there, --coordinator, the firewall, and that "
+            "both use --tls-dir or neither does");
   }
 
   // What is wrong is said once, until it changes.

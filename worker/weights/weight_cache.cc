@@ -135,7 +135,7 @@ absl::Status BlobWriter::Append(std::string_view data) {
     offset_ += static_cast<uint64_t>(wrote);
     data.remove_prefix(static_cast<size_t>(wrote));
     MutexLock lock(&cache_->mutex_);
-    cache_->files_[partial_path_].bytes = offset_;
+    cache_->SetFile(partial_path_, {.bytes = offset_, .used_ns = used_ns_});
   }
   return absl::OkStatus();
 }
@@ -145,7 +145,7 @@ absl::Status BlobWriter::Commit() {
   if (offset_ != blob_.bytes || digest != blob_.sha256) {
     unlink(partial_path_.c_str());
     MutexLock lock(&cache_->mutex_);
-    cache_->files_.erase(partial_path_);
+    cache_->EraseFile(partial_path_);
     return Error(absl::StatusCode::kDataLoss, "BAD_BLOB",
                  "fetched bytes have SHA-256 " + digest + ", not " + blob_.sha256);
   }
@@ -157,9 +157,10 @@ absl::Status BlobWriter::Commit() {
     return IoError("cannot rename", partial_path_, errno);
   }
   RETURN_IF_ERROR(SyncDirectory(fs::path(path).parent_path().string()));
+  const int64_t used_ns = UsedNs(path);
   MutexLock lock(&cache_->mutex_);
-  cache_->files_.erase(partial_path_);
-  cache_->files_[path] = {.bytes = offset_, .used_ns = UsedNs(path)};
+  cache_->EraseFile(partial_path_);
+  cache_->SetFile(path, {.bytes = offset_, .used_ns = used_ns});
   cache_->verified_.insert(blob_.sha256);
   return absl::OkStatus();
 }
@@ -188,7 +189,7 @@ absl::Status WeightCache::Scan() {
         (name.size() > kDigestDigits && name.substr(kDigestDigits) != kPartial)) {
       continue;
     }
-    files_[path] = {.bytes = it->file_size(ignored), .used_ns = UsedNs(path)};
+    SetFile(path, {.bytes = it->file_size(ignored), .used_ns = UsedNs(path)});
   }
   return error ? IoError("cannot list", directory_, error.value()) : absl::OkStatus();
 }
@@ -244,14 +245,16 @@ absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::Map(const Blob& blob) {
       mapped = Error(absl::StatusCode::kDataLoss, "CACHE_CORRUPT", path + " has SHA-256 " + digest);
     }
   }
-  MutexLock lock(&mutex_);
   if (mapped.ok()) {
-    verified_.insert(blob.sha256);
     utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // Used now; of no consequence if it fails.
-    files_[path] = {.bytes = blob.bytes, .used_ns = UsedNs(path)};
+    const int64_t used_ns = UsedNs(path);
+    MutexLock lock(&mutex_);
+    verified_.insert(blob.sha256);
+    SetFile(path, {.bytes = blob.bytes, .used_ns = used_ns});
   } else if (absl::IsDataLoss(mapped.status())) {
     unlink(path.c_str());
-    files_.erase(path);
+    MutexLock lock(&mutex_);
+    EraseFile(path);
     verified_.erase(blob.sha256);
   }
   return mapped;
@@ -282,8 +285,9 @@ absl::StatusOr<std::unique_ptr<BlobWriter>> WeightCache::Write(const Blob& blob)
   }
   auto writer = std::unique_ptr<BlobWriter>(new BlobWriter(this, blob, fd, partial));
   RETURN_IF_ERROR(writer->ReadBack());
+  writer->used_ns_ = UsedNs(partial);
   MutexLock lock(&mutex_);
-  files_[partial] = {.bytes = writer->offset(), .used_ns = UsedNs(partial)};
+  SetFile(partial, {.bytes = writer->offset(), .used_ns = writer->used_ns_});
   return writer;
 }
 
@@ -320,18 +324,22 @@ absl::Status WeightCache::MakeRoom() {
     }
     others -= files_[path].bytes;
     verified_.erase(DigestOfPath(path));
-    files_.erase(path);
+    EraseFile(path);
   }
   return absl::OkStatus();
 }
 
-uint64_t WeightCache::bytes() const {
-  MutexLock lock(&mutex_);
-  uint64_t total = 0;
-  for (const auto& [path, file] : files_) {
-    total += file.bytes;
+void WeightCache::SetFile(const std::string& path, const File& file) {
+  File& known = files_[path];
+  bytes_ += file.bytes - known.bytes;  // Modulo 2^64, so it may shrink.
+  known = file;
+}
+
+void WeightCache::EraseFile(const std::string& path) {
+  if (const auto it = files_.find(path); it != files_.end()) {
+    bytes_ -= it->second.bytes;
+    files_.erase(it);
   }
-  return total;
 }
 
 }  // namespace strata

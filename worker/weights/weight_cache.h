@@ -4,6 +4,7 @@
 #ifndef STRATA_WORKER_WEIGHTS_WEIGHT_CACHE_H_
 #define STRATA_WORKER_WEIGHTS_WEIGHT_CACHE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -83,6 +84,7 @@ class BlobWriter {
   const int fd_;
   const std::string partial_path_;
   uint64_t offset_ = 0;
+  int64_t used_ns_ = 0;  // When it was last written, roughly.
   Sha256 sha_;
 };
 
@@ -105,8 +107,8 @@ class WeightCache {
   // stays. RESOURCE_EXHAUSTED (CACHE_LIMIT) when the pinned blobs alone exceed the limit.
   absl::Status MakeRoom();
 
-  // On disk now, partial files included.
-  uint64_t bytes() const;
+  // On disk now, partial files included. Never waits for the disk.
+  uint64_t bytes() const { return bytes_; }
 
  private:
   friend class BlobWriter;
@@ -124,9 +126,14 @@ class WeightCache {
     int64_t used_ns = 0;  // Modification time.
   };
 
+  // Keep `bytes_` true.
+  void SetFile(const std::string& path, const File& file) STRATA_REQUIRES(mutex_);
+  void EraseFile(const std::string& path) STRATA_REQUIRES(mutex_);
+
   const std::string directory_;
   const uint64_t limit_bytes_;
-  mutable Mutex mutex_;
+  std::atomic<uint64_t> bytes_ = 0;
+  Mutex mutex_;
   std::map<std::string, File> files_ STRATA_GUARDED_BY(mutex_);  // By path.
   std::set<std::string> verified_ STRATA_GUARDED_BY(mutex_);
   struct Pinned {

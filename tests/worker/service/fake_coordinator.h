@@ -29,8 +29,12 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
  public:
   static constexpr uint64_t kIncarnation = 77;
 
-  explicit FakeCoordinator(const std::string& address = "127.0.0.1:0")
-      : transport_(*Transport::Make({})), links_(this, {.results = true}) {
+  // The lease of the first registration, and 20 s for later ones.
+  explicit FakeCoordinator(const std::string& address = "127.0.0.1:0",
+                           uint32_t first_lease_ms = 20'000)
+      : first_lease_ms_(first_lease_ms),
+        transport_(*Transport::Make({})),
+        links_(this, {.results = true}) {
     auto server = RpcServer::Start(transport_, address, {this, links_.service()});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -63,19 +67,22 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no Register");
     }
     const v1::NodeInfo info = message.register_();
+    bool first = false;
     {
       MutexLock lock(&mutex_);
       if (!refuse_.ok()) {
+        ++refusals_;
+        changed_.NotifyAll();
         return ToGrpc(refuse_);
       }
       contexts_.push_back(context);
       nodes_[info.name()] = info;
-      ++registrations_;
+      first = ++registrations_ == 1;
       changed_.NotifyAll();
     }
     v1::CoordinatorMessage registered;
     registered.mutable_registered()->set_term(5);
-    registered.mutable_registered()->set_lease_ms(600);
+    registered.mutable_registered()->set_lease_ms(first ? first_lease_ms_ : 20'000);
     registered.mutable_registered()->set_heartbeat_ms(100);
     stream->Write(registered);
     std::thread writer([&] { WriteLoop(context, info, stream); });
@@ -197,6 +204,7 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
 
   // Read and changed under `mutex_`, by Wait and these.
   int registrations_ = 0;
+  int refusals_ = 0;
   void SetRenews(bool renews) {
     MutexLock lock(&mutex_);
     renews_ = renews;
@@ -251,6 +259,7 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
     }
   }
 
+  const uint32_t first_lease_ms_;
   const Transport transport_;
   LinkService links_;
   std::unique_ptr<RpcServer> server_;

@@ -464,14 +464,14 @@ TEST_F(WorkerNodeTest, UnknownDeploymentsAndStrangersAreRefused) {
 }
 
 TEST_F(WorkerNodeTest, ALapsedLeaseDropsEverythingAndBeginsANewLife) {
-  FakeCoordinator coordinator;
+  FakeCoordinator coordinator("127.0.0.1:0", /*first_lease_ms=*/3000);
   Worker w0("w0", Dir("w0"), coordinator);
   ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
   const uint64_t first = coordinator.Node("w0").incarnation();
   coordinator.Send("w0", LoadOf(&coordinator, 0, 1, 9));
   ASSERT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
   coordinator.SetRenews(false);
-  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 2; }));
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ >= 2; }));
   coordinator.SetRenews(true);
   EXPECT_NE(coordinator.Node("w0").incarnation(), first);
   // The stage of the life before is gone.
@@ -495,7 +495,7 @@ TEST_F(WorkerNodeTest, ARestartedCoordinatorIsJoinedAgain) {
 }
 
 TEST_F(WorkerNodeTest, ARefusalOfTheFirstRegistrationIsFinalALaterOneIsNot) {
-  FakeCoordinator coordinator;
+  FakeCoordinator coordinator("127.0.0.1:0", /*first_lease_ms=*/3000);
   const absl::Status taken =
       Error(absl::StatusCode::kAlreadyExists, "NAME_TAKEN", "a live node has the name w0")
           .Hint("give another name with --name");
@@ -511,10 +511,11 @@ TEST_F(WorkerNodeTest, ARefusalOfTheFirstRegistrationIsFinalALaterOneIsNot) {
   ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
   coordinator.SetRefusal(taken);
   coordinator.SetRenews(false);
-  std::this_thread::sleep_for(milliseconds(1200));  // The lease lapses; the name is refused.
+  // The lease lapses, and the name is refused: no reason to give up now.
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.refusals_ >= 3; }));
   coordinator.SetRenews(true);
   coordinator.SetRefusal(absl::OkStatus());
-  EXPECT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 2; }));
+  EXPECT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ >= 2; }));
 }
 
 }  // namespace
