@@ -107,7 +107,7 @@ Items::Items(Runtime& runtime, const Value& v) : runtime_(runtime), owner_(v) {
       own_.reserve(v.As<StringObject>().Length());
       for (size_t at = 0; at < v.text().size();) {
         const size_t bytes = DecodeAt(v.text(), at).bytes;
-        own_.push_back(runtime.String(v.text().substr(at, bytes), v.safe()));
+        own_.push_back(runtime.String(v.text().substr(at, bytes)));
         at += bytes;
       }
       size_ = own_.size();
@@ -136,6 +136,9 @@ Items::Items(Runtime& runtime, const Value& v) : runtime_(runtime), owner_(v) {
       break;
     case Kind::kIterator: {
       auto& iterator = v.As<IteratorObject>();
+      if (!iterator.failure.empty()) {
+        Fail(iterator.failure);
+      }
       own_.assign(iterator.items.begin() + static_cast<ptrdiff_t>(iterator.next),
                   iterator.items.end());
       iterator.next = iterator.items.size();

@@ -146,7 +146,11 @@ Evaluator::Flow Evaluator::ExecuteFilter(const Statement& statement) {
   std::string text = Capture(std::make_shared<Scope>(scope_), statement.body, &flow);
   if (flow == Flow::kNext) {
     block_input_ = String(std::move(text), autoescape());
-    Print(Eval(*statement.expression));
+    const Value filtered = Eval(*statement.expression);
+    if (!filtered.IsString()) {
+      Fail("the filter of a block made " + std::string(TypeName(filtered)) + " of it, not str");
+    }
+    Print(filtered);
   }
   return flow;
 }

@@ -154,11 +154,13 @@ Expression* ExpressionParser::ParseExpression(bool with_conditional) {
 }
 
 Expression* ExpressionParser::ParseConditional() {
+  const size_t unknown_before = unknown_.size();
   Expression* node = ParseOr();
   while (SkipName("if")) {
     Expression* condition = ParseOr();
     Expression* otherwise = SkipName("else") ? ParseExpression() : nullptr;
     node = New(Expression::Kind::kConditional, {condition, node, otherwise});
+    unknown_.resize(unknown_before);
   }
   return node;
 }

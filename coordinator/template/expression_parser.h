@@ -59,6 +59,9 @@ class ExpressionParser {
 
   Program* const program_;
   std::vector<MacroNode*> open_macros_;
+  // Inside an if, an unknown filter or test is an error only where it is reached.
+  bool soft_ = false;
+  std::vector<std::pair<std::string, int>> unknown_;  // Others: message and line.
 
  private:
   Expression* ParseConditional();

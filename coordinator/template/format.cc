@@ -87,7 +87,8 @@ class PercentFormatter {
     }
     const bool unused = values_.Is(Kind::kTuple)
                             ? next_ < values_.items().size()
-                            : next_ == 0 && !values_.Is(Kind::kDict) && !values_.Is(Kind::kList);
+                            : next_ == 0 && !values_.Is(Kind::kDict) && !values_.Is(Kind::kList) &&
+                                  !values_.IsUndefined();
     if (unused) {
       Fail("not all arguments converted during string formatting");
     }

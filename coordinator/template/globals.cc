@@ -38,6 +38,9 @@ DictObject::Entries EntriesOf(Runtime& runtime, const Value& source) {
   if (source.Is(Kind::kDict)) {
     return source.As<DictObject>().entries;
   }
+  if (source.IsUndefined()) {
+    FailUndefined(source);
+  }
   DictObject::Entries entries;
   const Items items(runtime, source);
   for (size_t i = 0; i < items.size(); ++i) {

@@ -141,6 +141,9 @@ class Lexer {
   }
 
   void LexComment() {
+    if (at_ == source_.size()) {
+      return;  // As Jinja has it: opened at the very end, it is empty.
+    }
     const size_t end = source_.find("#}", at_);
     if (end == source_.npos) {
       FailSyntax("Missing end of comment tag", line_);
@@ -176,6 +179,9 @@ class Lexer {
     Advance(at + (minus ? 3 : 2) - at_);
     if (minus) {
       SkipSpace();
+    }
+    if (at_ == source_.size()) {
+      return true;  // As with comments.
     }
     for (size_t end = at_; (end = source_.find("{%", end)) != source_.npos; ++end) {
       const char sign = SignAt(end + 2);

@@ -15,7 +15,12 @@ class Parser : public ExpressionParser {
   Parser(std::string_view source, const TemplateLimits& limits, Program* program)
       : ExpressionParser(Tokenize(source), limits, program) {}
 
-  void Run() { program_->body = ParseBlock({}, "").first; }
+  void Run() {
+    program_->body = ParseBlock({}, "").first;
+    if (!unknown_.empty()) {
+      FailSyntax(unknown_[0].first, unknown_[0].second);
+    }
+  }
 
  private:
   // Statements up to a tag that is one of `ends`, whose name is taken and returned; without ends,
@@ -78,8 +83,23 @@ class Parser : public ExpressionParser {
   // The rest of a tag that opens a block, and the block up to `end`, past its name.
   Block ParseBody(std::string_view tag, std::string_view end) {
     Expect(Token::Type::kBlockEnd);
+    const Softness hard(this, false);
     return ParseBlock({end}, tag).first;
   }
+
+  // Sets soft_ while it lives.
+  class Softness {
+   public:
+    Softness(Parser* parser, bool soft)
+        : parser_(parser), outer_(std::exchange(parser->soft_, soft)) {}
+    ~Softness() { parser_->soft_ = outer_; }
+    Softness(const Softness&) = delete;
+    Softness& operator=(const Softness&) = delete;
+
+   private:
+    Parser* const parser_;
+    const bool outer_;
+  };
 
   // A tag, its name in front; leaves its last "%}".
   Statement* ParseStatement(const EndNames& ends, std::string_view tag) {
@@ -115,6 +135,7 @@ class Parser : public ExpressionParser {
   Statement* ParseIf() {
     Statement* node = NewStatement(Statement::Kind::kIf);
     Take();
+    const Softness soft(this, true);
     std::string end = "elif";
     while (end == "elif") {
       Expression* condition = ParseTuple(false);
@@ -124,7 +145,8 @@ class Parser : public ExpressionParser {
       end = next;
     }
     if (end == "else") {
-      node->otherwise = ParseBody("if", "endif");
+      Expect(Token::Type::kBlockEnd);
+      node->otherwise = ParseBlock({"endif"}, "if").first;
     }
     return node;
   }
@@ -135,6 +157,7 @@ class Parser : public ExpressionParser {
     node->target = ParseTarget({"in"}, /*with_members=*/false);
     ExpectName("in");
     node->expression = ParseTuple(false, {"recursive"});
+    const Softness hard(this, false);
     if (SkipName("if")) {
       node->condition = ParseExpression();
     }

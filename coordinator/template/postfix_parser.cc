@@ -152,6 +152,9 @@ Expression* ExpressionParser::ParseFilter(Expression* input) {
   Expression* node = New(Expression::Kind::kFilter, {input});
   node->arguments = arguments;
   node->filter = FindFilter(name);
+  if (node->filter == nullptr && !soft_) {
+    unknown_.emplace_back("No filter named '" + name + "'.", node->line);
+  }
   node->value = Value::Constant(name);
   return node;
 }
@@ -183,6 +186,9 @@ Expression* ExpressionParser::ParseTest(Expression* input) {
   Expression* node = New(Expression::Kind::kTest, {input});
   node->arguments = arguments;
   node->test = FindTest(name);
+  if (node->test == nullptr && !soft_) {
+    unknown_.emplace_back("No test named '" + name + "'.", node->line);
+  }
   node->value = Value::Constant(name);
   return negated ? New(Expression::Kind::kNot, {node}) : node;
 }

@@ -217,7 +217,7 @@ class JsonPrinter {
   }
 
   void AppendUnit(unsigned unit) {
-    char buffer[8];
+    char buffer[16];
     std::snprintf(buffer, sizeof(buffer), "\\u%04x", unit);
     out_->append(buffer);
   }

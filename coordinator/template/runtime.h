@@ -39,6 +39,23 @@ class Runtime {
   Value List(std::vector<Value> items) { return Sequence(Kind::kList, std::move(items)); }
   Value Tuple(std::vector<Value> items) { return Sequence(Kind::kTuple, std::move(items)); }
   Value Iterator(std::vector<Value> items, std::string_view type_name = "generator");
+  // The iterator of what `fill(&items)` yields; if it fails, the iterator does at that place.
+  template <typename Fill>
+  Value Lazily(Fill fill) {
+    std::vector<Value> items;
+    std::string failure;
+    try {
+      fill(&items);
+    } catch (const Failure& caught) {
+      if (caught.kind != Failure::Kind::kRuntime) {
+        throw;
+      }
+      failure = caught.message;
+    }
+    Value iterator = Iterator(std::move(items));
+    iterator.As<IteratorObject>().failure = std::move(failure);
+    return iterator;
+  }
   // Later entries of an equal key replace the value of the first.
   Value Dict(DictObject::Entries entries);
   Value Group(Value key, Value list);

@@ -16,64 +16,69 @@ std::string TakeName(Arguments* arguments, const char* what) {
 }
 
 Value Map(Runtime& runtime, const Value& input, Arguments& arguments) {
-  const Items items(runtime, input);
-  std::vector<Value> results;
-  runtime.CheckBytes(items.size() * sizeof(Value));
-  results.reserve(items.size());
-  if (arguments.positional.empty() && !arguments.named.empty() &&
-      arguments.named[0].first != "default") {
-    const Parameters parameters("map", arguments, {"attribute", "default"});
-    const bool has_default = parameters.Has(1) && !parameters.Get(1).Is(Kind::kNone);
-    for (size_t i = 0; i < items.size(); ++i) {
-      Value value = GetPath(runtime, items[i], parameters.Get(0));
-      results.push_back(value.IsUndefined() && has_default ? parameters.Get(1) : value);
+  return runtime.Lazily([&](std::vector<Value>* results) {
+    if (!Truth(input)) {
+      return;
     }
-    return runtime.Iterator(std::move(results));
-  }
-  const std::string name = TakeName(&arguments, "map: the filter");
-  const FilterFunction filter = FindFilter(name);
-  if (filter == nullptr) {
-    Fail("No filter named '" + name + "'.");
-  }
-  for (size_t i = 0; i < items.size(); ++i) {
-    runtime.Step(4);
-    Arguments copy = arguments;
-    results.push_back(filter(runtime, items[i], copy));
-  }
-  return runtime.Iterator(std::move(results));
+    if (arguments.positional.empty() && !arguments.named.empty() &&
+        arguments.named[0].first != "default") {
+      const Parameters parameters("map", arguments, {"attribute", "default"});
+      const bool has_default = parameters.Has(1) && !parameters.Get(1).Is(Kind::kNone);
+      const Items items(runtime, input);
+      for (size_t i = 0; i < items.size(); ++i) {
+        Value value = GetPath(runtime, items[i], parameters.Get(0));
+        results->push_back(value.IsUndefined() && has_default ? parameters.Get(1) : value);
+      }
+      return;
+    }
+    const std::string name = TakeName(&arguments, "map: the filter");
+    const FilterFunction filter = FindFilter(name);
+    if (filter == nullptr) {
+      Fail("No filter named '" + name + "'.");
+    }
+    const Items items(runtime, input);
+    for (size_t i = 0; i < items.size(); ++i) {
+      runtime.Step(4);
+      Arguments copy = arguments;
+      results->push_back(filter(runtime, items[i], copy));
+    }
+  });
 }
 
 template <bool kWanted, bool kByAttribute>
 Value Select(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Value path;
-  if (kByAttribute) {
-    if (arguments.positional.empty()) {
-      Fail("Missing parameter for attribute name");
+  return runtime.Lazily([&](std::vector<Value>* results) {
+    if (!Truth(input)) {
+      return;
     }
-    path = arguments.positional[0];
-    arguments.positional.erase(arguments.positional.begin());
-  }
-  TestFunction test = nullptr;
-  if (!arguments.positional.empty()) {
-    const std::string name = TakeName(&arguments, "select: the test");
-    test = FindTest(name);
-    if (test == nullptr) {
-      Fail("No test named '" + name + "'.");
+    Value path;
+    if (kByAttribute) {
+      if (arguments.positional.empty()) {
+        Fail("Missing parameter for attribute name");
+      }
+      path = arguments.positional[0];
+      arguments.positional.erase(arguments.positional.begin());
     }
-  }
-  const Items items(runtime, input);
-  std::vector<Value> results;
-  for (size_t i = 0; i < items.size(); ++i) {
-    runtime.Step(3);
-    const Value item = items[i];
-    const Value value = kByAttribute ? GetPath(runtime, item, path) : item;
-    Arguments copy = arguments;
-    const bool passes = test != nullptr ? test(runtime, value, copy) : Truth(value);
-    if (passes == kWanted) {
-      results.push_back(item);
+    TestFunction test = nullptr;
+    if (!arguments.positional.empty()) {
+      const std::string name = TakeName(&arguments, "select: the test");
+      test = FindTest(name);
+      if (test == nullptr) {
+        Fail("No test named '" + name + "'.");
+      }
     }
-  }
-  return runtime.Iterator(std::move(results));
+    const Items items(runtime, input);
+    for (size_t i = 0; i < items.size(); ++i) {
+      runtime.Step(3);
+      const Value item = items[i];
+      const Value value = kByAttribute ? GetPath(runtime, item, path) : item;
+      Arguments copy = arguments;
+      const bool passes = test != nullptr ? test(runtime, value, copy) : Truth(value);
+      if (passes == kWanted) {
+        results->push_back(item);
+      }
+    }
+  });
 }
 
 constexpr FilterEntry kFilters[] = {

@@ -116,19 +116,19 @@ Value DictSort(Runtime& runtime, const Value& input, Arguments& arguments) {
 Value Unique(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Parameters parameters("unique", arguments, {"case_sensitive", "attribute"});
   const SortKey key(runtime, parameters.GetOr(1, Value::None()), parameters.IsTrue(0));
-  std::vector<Value> kept;
-  std::unordered_multimap<size_t, Value> seen;
-  for (Keyed& keyed : KeyedItems(runtime, input, key)) {
-    const size_t hash = HashOf(keyed.key);
-    const auto [begin, end] = seen.equal_range(hash);
-    const bool known = std::any_of(
-        begin, end, [&](const auto& entry) { return Equals(runtime, entry.second, keyed.key); });
-    if (!known) {
-      seen.emplace(hash, keyed.key);
-      kept.push_back(std::move(keyed.item));
+  return runtime.Lazily([&](std::vector<Value>* kept) {
+    std::unordered_multimap<size_t, Value> seen;
+    for (Keyed& keyed : KeyedItems(runtime, input, key)) {
+      const size_t hash = HashOf(keyed.key);
+      const auto [begin, end] = seen.equal_range(hash);
+      const bool known = std::any_of(
+          begin, end, [&](const auto& entry) { return Equals(runtime, entry.second, keyed.key); });
+      if (!known) {
+        seen.emplace(hash, keyed.key);
+        kept->push_back(std::move(keyed.item));
+      }
     }
-  }
-  return runtime.Iterator(std::move(kept));
+  });
 }
 
 template <int kWanted>
@@ -186,8 +186,11 @@ Value First(Runtime& runtime, const Value& input, Arguments& arguments) {
     if (iterator.next < iterator.items.size()) {
       return iterator.items[iterator.next++];
     }
+    if (!iterator.failure.empty()) {
+      Fail(iterator.failure);
+    }
   } else if (input.IsString() && !input.text().empty()) {
-    return runtime.String(input.text().substr(0, DecodeAt(input.text(), 0).bytes), input.safe());
+    return runtime.String(input.text().substr(0, DecodeAt(input.text(), 0).bytes));
   } else if (const Items items(runtime, input); items.size() > 0) {
     return items[0];
   }
@@ -276,51 +279,54 @@ Value Batch(Runtime& runtime, const Value& input, Arguments& arguments) {
   parameters.Get(0);
   const int64_t line_count = parameters.Integer(0, 1);
   const bool fills = parameters.Has(1) && !parameters.Get(1).Is(Kind::kNone);
-  const Items items(runtime, input);
-  std::vector<Value> batches;
-  std::vector<Value> current;
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (static_cast<int64_t>(current.size()) == line_count) {
-      batches.push_back(runtime.List(std::move(current)));
-      current.clear();
+  return runtime.Lazily([&](std::vector<Value>* batches) {
+    const Items items(runtime, input);
+    std::vector<Value> current;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (static_cast<int64_t>(current.size()) == line_count) {
+        batches->push_back(runtime.List(std::move(current)));
+        current.clear();
+      }
+      current.push_back(items[i]);
     }
-    current.push_back(items[i]);
-  }
-  if (!current.empty()) {
+    if (current.empty()) {
+      return;
+    }
     if (fills && static_cast<int64_t>(current.size()) < line_count) {
       runtime.CheckBytes(sizeof(Value), static_cast<uint64_t>(line_count));
       current.resize(static_cast<size_t>(line_count), parameters.Get(1));
     }
-    batches.push_back(runtime.List(std::move(current)));
-  }
-  return runtime.Iterator(std::move(batches));
+    batches->push_back(runtime.List(std::move(current)));
+  });
 }
 
 Value Slice(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Parameters parameters("slice", arguments, {"slices", "fill_with"});
   parameters.Get(0);
   const int64_t slices = parameters.Integer(0, 1);
-  if (slices <= 0) {
-    Fail("slice: the number of slices must be positive");
-  }
-  runtime.CheckBytes(sizeof(Value) + sizeof(ListObject), static_cast<uint64_t>(slices));
   const bool fills = parameters.Has(1) && !parameters.Get(1).Is(Kind::kNone);
-  const std::vector<Value> items = Items(runtime, input).ToVector();
-  const auto length = static_cast<int64_t>(items.size());
-  const int64_t per_slice = length / slices;
-  const int64_t with_extra = length % slices;
-  std::vector<Value> all;
-  int64_t start = 0;
-  for (int64_t i = 0; i < slices; ++i) {
-    const int64_t end = start + per_slice + (i < with_extra ? 1 : 0);
-    std::vector<Value> part(items.begin() + start, items.begin() + end);
-    if (fills && i >= with_extra) {
-      part.push_back(parameters.Get(1));
+  return runtime.Lazily([&](std::vector<Value>* all) {
+    const std::vector<Value> items = Items(runtime, input).ToVector();
+    if (slices == 0) {
+      Fail("integer division or modulo by zero");
     }
-    all.push_back(runtime.List(std::move(part)));
-    start = end;
-  }
-  return runtime.Iterator(std::move(all));
+    if (slices < 0) {
+      return;
+    }
+    runtime.CheckBytes(sizeof(Value) + sizeof(ListObject), static_cast<uint64_t>(slices));
+    const auto length = static_cast<int64_t>(items.size());
+    const int64_t with_extra = length % slices;
+    int64_t start = 0;
+    for (int64_t i = 0; i < slices; ++i) {
+      const int64_t end = start + length / slices + (i < with_extra ? 1 : 0);
+      std::vector<Value> part(items.begin() + start, items.begin() + end);
+      if (fills && i >= with_extra) {
+        part.push_back(parameters.Get(1));
+      }
+      all->push_back(runtime.List(std::move(part)));
+      start = end;
+    }
+  });
 }
 
 // Rendering is a function of its input: no chance, always the first.

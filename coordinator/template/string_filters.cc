@@ -16,6 +16,17 @@ namespace {
 // The input as a string that may be safe.
 Value Soft(Runtime& runtime, const Value& input) { return StringOf(runtime, input); }
 
+// The input of a filter that calls methods of str itself.
+const Value& MustBeString(const Value& input, const char* filter) {
+  if (!input.IsString()) {
+    if (input.IsUndefined()) {
+      FailUndefined(input);
+    }
+    Fail(std::string(filter) + " needs a str, not " + std::string(TypeName(input)));
+  }
+  return input;
+}
+
 Value Like(Runtime& runtime, const Value& string, std::string text) {
   return runtime.String(std::move(text), string.safe());
 }
@@ -91,7 +102,7 @@ Value ReplaceFilter(Runtime& runtime, const Value& input, Arguments& arguments) 
 
 Value Indent(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Parameters parameters("indent", arguments, {"width", "first", "blank"});
-  const Value string = Soft(runtime, input);
+  const Value& string = MustBeString(input, "indent");
   const std::string indention = parameters.Has(0) && parameters.Get(0).IsString()
                                     ? parameters.Get(0).text()
                                     : Repeated(runtime, " ", parameters.Integer(0, 4));
@@ -116,7 +127,6 @@ Value Indent(Runtime& runtime, const Value& input, Arguments& arguments) {
 
 Value Truncate(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Parameters parameters("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  const Value string = Soft(runtime, input);
   const int64_t length = parameters.Integer(0, 255);
   const std::string end = parameters.Has(2) ? parameters.Text(2) : "...";
   const auto end_length = static_cast<int64_t>(CountCodePoints(end));
@@ -125,9 +135,10 @@ Value Truncate(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (length < end_length || leeway < 0) {
     Fail("truncate: the length is shorter than the end, or the leeway is negative");
   }
-  if (Length(string) - leeway <= length) {
-    return string;
+  if (Length(input) - leeway <= length) {
+    return input;
   }
+  const Value& string = MustBeString(input, "truncate");
   std::string_view kept =
       std::string_view(string.text())
           .substr(0, ByteOffset(string.text(), static_cast<size_t>(length - end_length)));
@@ -180,50 +191,66 @@ std::vector<std::string_view> WrapChunks(std::string_view line, bool at_hyphens)
   return chunks;
 }
 
-std::vector<std::string> WrapLine(std::string_view line, size_t width, bool break_long,
-                                  bool at_hyphens) {
-  std::vector<std::string> lines;
-  std::string current;
-  size_t used = 0;
-  const auto flush = [&] {
-    const std::string_view kept = Strip(current, Side::kRight);
-    if (!kept.empty()) {
-      lines.emplace_back(kept);
-    }
-    current.clear();
-    used = 0;
-  };
-  for (std::string_view chunk : WrapChunks(line, at_hyphens)) {
-    const bool blank = Strip(chunk, Side::kBoth).empty();
-    if (used == 0 && blank && !lines.empty()) {
-      continue;
-    }
-    size_t length = CountCodePoints(chunk);
-    if (used > 0 && used + length > width && (length <= width || !break_long)) {
-      flush();
-      if (blank) {
-        continue;
+// Lines of chunks, as Python's textwrap fills them: a blank chunk at either end of a line is
+// dropped, except at the very beginning.
+class LineWrapper {
+ public:
+  LineWrapper(size_t width, bool break_long) : width_(width), break_long_(break_long) {}
+
+  std::vector<std::string> Wrap(const std::vector<std::string_view>& chunks) {
+    for (std::string_view chunk : chunks) {
+      size_t length = CountCodePoints(chunk);
+      if (used_ + length > width_ && length <= width_) {
+        EndLine();
+      }
+      while (length > width_ && used_ + length > width_ && (break_long_ || used_ > 0)) {
+        if (break_long_) {
+          const size_t room = width_ - used_;
+          const size_t bytes = ByteOffset(chunk, room);
+          line_.push_back(chunk.substr(0, bytes));
+          chunk.remove_prefix(bytes);
+          length -= room;
+        }
+        EndLine();
+      }
+      const bool dropped = line_.empty() && !lines_.empty() && IsBlank(chunk);
+      if (!dropped && !chunk.empty()) {
+        line_.push_back(chunk);
+        used_ += length;
       }
     }
-    while (break_long && used + length > width) {
-      const size_t room = width - used;
-      const size_t bytes = ByteOffset(chunk, room);
-      current.append(chunk.substr(0, bytes));
-      chunk.remove_prefix(bytes);
-      length -= room;
-      flush();
-    }
-    current.append(chunk);
-    used += length;
+    EndLine();
+    return std::move(lines_);
   }
-  flush();
-  return lines;
-}
+
+ private:
+  static bool IsBlank(std::string_view text) { return Strip(text, Side::kBoth).empty(); }
+
+  void EndLine() {
+    if (!line_.empty() && IsBlank(line_.back())) {
+      line_.pop_back();
+    }
+    if (!line_.empty()) {
+      std::string& text = lines_.emplace_back();
+      for (const std::string_view chunk : line_) {
+        text += chunk;
+      }
+    }
+    line_.clear();
+    used_ = 0;
+  }
+
+  const size_t width_;
+  const bool break_long_;
+  std::vector<std::string_view> line_;
+  size_t used_ = 0;
+  std::vector<std::string> lines_;
+};
 
 Value WordWrap(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Parameters parameters("wordwrap", arguments,
                               {"width", "break_long_words", "wrapstring", "break_on_hyphens"});
-  const Value string = Soft(runtime, input);
+  const Value& string = MustBeString(input, "wordwrap");
   const int64_t width = parameters.Integer(0, 79);
   if (width <= 0) {
     Fail("invalid width " + std::to_string(width) + " (must be > 0)");
@@ -236,8 +263,9 @@ Value WordWrap(Runtime& runtime, const Value& input, Arguments& arguments) {
   for (const std::string_view line : SplitLines(string.text())) {
     text += first ? "" : wrap;
     first = false;
-    const std::vector<std::string> pieces = WrapLine(
-        line, static_cast<size_t>(width), parameters.IsTrue(1, true), parameters.IsTrue(3, true));
+    LineWrapper wrapper(static_cast<size_t>(width), parameters.IsTrue(1, true));
+    const std::vector<std::string> pieces =
+        wrapper.Wrap(WrapChunks(line, parameters.IsTrue(3, true)));
     for (size_t i = 0; i < pieces.size(); ++i) {
       text += (i > 0 ? wrap : "") + pieces[i];
       runtime.CheckBytes(text.size());
@@ -348,8 +376,12 @@ Value FileSize(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Parameters parameters("filesizeformat", arguments, {"binary"});
   const bool binary = parameters.IsTrue(0);
   const double base = binary ? 1024 : 1000;
-  const double bytes =
-      input.IsString() ? std::strtod(input.text().c_str(), nullptr) : ToDouble(input);
+  double bytes = 0;
+  if (!input.IsString()) {
+    bytes = ToDouble(input);
+  } else if (!ParseFloat(input.text(), &bytes)) {
+    Fail("could not convert string to float");
+  }
   if (bytes == 1) {
     return runtime.String("1 Byte");
   }

@@ -1,6 +1,8 @@
 #include "coordinator/template/text.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 
 #include "coordinator/template/unicode.h"
 
@@ -173,6 +175,29 @@ std::string Pad(Runtime& runtime, std::string_view text, int64_t width, std::str
   out.append(text);
   out += Repeated(runtime, fill, missing - left);
   return out;
+}
+
+bool ParseFloat(std::string_view text, double* out) {
+  text = Strip(text, Side::kBoth);
+  std::string digits;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '_') {
+      const bool between = i > 0 && i + 1 < text.size() && std::isdigit(text[i - 1]) != 0 &&
+                           std::isdigit(text[i + 1]) != 0;
+      if (!between) {
+        return false;
+      }
+    } else {
+      digits.push_back(text[i]);
+    }
+  }
+  if (digits.empty() || digits.find_first_of("xX\0", 0, 3) != digits.npos) {
+    return false;
+  }
+  char* end = nullptr;
+  *out = std::strtod(digits.c_str(), &end);
+  const bool payload = digits.find('(') != digits.npos;  // nan(...) is C's own.
+  return end == digits.c_str() + digits.size() && !payload;
 }
 
 }  // namespace strata::jinja

@@ -27,6 +27,8 @@ std::string Replace(Runtime& runtime, std::string_view text, std::string_view fr
 // `text` in the middle, left or right ('^', '<', '>') of `width` characters.
 std::string Pad(Runtime& runtime, std::string_view text, int64_t width, std::string_view fill,
                 char align);
+// float(text); false if it is none.
+bool ParseFloat(std::string_view text, double* out);
 std::string Repeated(Runtime& runtime, std::string_view text, int64_t count);
 
 }  // namespace strata::jinja

@@ -189,7 +189,7 @@ struct RangeObject : Object {
   const int64_t start, stop, step, size;
 };
 
-// What lazy filters give: it can be walked once.
+// What lazy filters give: it can be walked once. Their errors, too, come when they are walked.
 struct IteratorObject : Object {
   IteratorObject(Budget* budget, std::vector<Value> values, std::string_view type)
       : Object(budget, sizeof(IteratorObject) + values.capacity() * sizeof(Value)),
@@ -197,6 +197,7 @@ struct IteratorObject : Object {
         type_name(type) {}
   std::vector<Value> items;
   size_t next = 0;
+  std::string failure;  // Raised after the last item; "" if there is none.
   const std::string_view type_name;
 };
 

@@ -8,6 +8,7 @@
 #include "coordinator/template/integer.h"
 #include "coordinator/template/operators.h"
 #include "coordinator/template/printing.h"
+#include "coordinator/template/text.h"
 #include "coordinator/template/unicode.h"
 
 namespace strata::jinja {
@@ -22,30 +23,6 @@ Value Default(Runtime& runtime, const Value& input, Arguments& arguments) {
 Value StringFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
   Parameters("string", arguments, {});
   return StringOf(runtime, input);
-}
-
-// float(text) as Python reads it.
-bool ParseFloat(std::string_view text, double* out) {
-  text = Strip(text, Side::kBoth);
-  std::string digits;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '_') {
-      const bool between = i > 0 && i + 1 < text.size() && std::isdigit(text[i - 1]) != 0 &&
-                           std::isdigit(text[i + 1]) != 0;
-      if (!between) {
-        return false;
-      }
-    } else {
-      digits.push_back(text[i]);
-    }
-  }
-  if (digits.empty() || digits.find_first_of("xX\0", 0, 3) != digits.npos) {
-    return false;
-  }
-  char* end = nullptr;
-  *out = std::strtod(digits.c_str(), &end);
-  const bool payload = digits.find('(') != digits.npos;  // nan(...) is C's own.
-  return end == digits.c_str() + digits.size() && !payload;
 }
 
 Value IntFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
@@ -107,7 +84,7 @@ Value Abs(Runtime& runtime, const Value& input, Arguments& arguments) {
 
 // An integer to the next multiple of 10 ** digits, ties to the even one.
 Value RoundInteger(Runtime& runtime, const Value& v, int64_t digits) {
-  if (digits > kMaxIntegerDigits) {
+  if (digits > static_cast<int64_t>(kMaxIntegerDigits)) {
     return Value::Int(0);
   }
   const Value unit = IntegerBinary(runtime, Operator::kPower, Value::Int(10), Value::Int(digits));
@@ -188,19 +165,19 @@ Value Attr(Runtime& runtime, const Value& input, Arguments& arguments) {
   return GetAttributeOnly(runtime, input, ToString(runtime, parameters.Get(0)));
 }
 
-Value Items_(Runtime& runtime, const Value& input, Arguments& arguments) {
+Value ItemPairs(Runtime& runtime, const Value& input, Arguments& arguments) {
   Parameters("items", arguments, {});
-  if (input.IsUndefined()) {
-    return runtime.Iterator({});
-  }
-  if (!input.Is(Kind::kDict)) {
-    Fail("Can only get item pairs from a mapping.");
-  }
-  std::vector<Value> pairs;
-  for (const auto& [key, value] : input.As<DictObject>().entries) {
-    pairs.push_back(runtime.Tuple({key, value}));
-  }
-  return runtime.Iterator(std::move(pairs));
+  return runtime.Lazily([&](std::vector<Value>* pairs) {
+    if (input.IsUndefined()) {
+      return;
+    }
+    if (!input.Is(Kind::kDict)) {
+      Fail("Can only get item pairs from a mapping.");
+    }
+    for (const auto& [key, value] : input.As<DictObject>().entries) {
+      pairs->push_back(runtime.Tuple({key, value}));
+    }
+  });
 }
 
 Value LengthFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
@@ -211,7 +188,7 @@ Value LengthFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
 constexpr FilterEntry kFilters[] = {
     {"default", &Default},    {"d", &Default}, {"string", &StringFilter}, {"int", &IntFilter},
     {"float", &FloatFilter},  {"abs", &Abs},   {"round", &Round},         {"tojson", &ToJsonFilter},
-    {"pprint", &Pprint},      {"attr", &Attr}, {"items", &Items_},        {"length", &LengthFilter},
+    {"pprint", &Pprint},      {"attr", &Attr}, {"items", &ItemPairs},     {"length", &LengthFilter},
     {"count", &LengthFilter},
 };
 

@@ -130,6 +130,22 @@ TEST(Template, IteratorsAreUsedUp) {
   EXPECT_THAT(Render("{{ [1] | map('string') | length }}"), HasSubstr("has no len()"));
 }
 
+TEST(Template, ErrorsOfLazyFiltersComeWhenTheyAreWalked) {
+  EXPECT_EQ(Render("{% set it = 5 | map('upper') %}ok"), "ok");
+  EXPECT_EQ(Render("{{ [[1], 2] | map('first') | first }}"), "1");
+  EXPECT_THAT(Render("{{ [[1], 2] | map('first') | list }}"), HasSubstr("not iterable"));
+  EXPECT_EQ(Render("{{ none | selectattr('x') | list }}"), "[]");
+}
+
+TEST(Template, UnknownFiltersInsideAnIfAreErrorsWhereTheyAreReached) {
+  EXPECT_EQ(Render("{% if false %}{{ 1 | nope }}{% endif %}ok"), "ok");
+  EXPECT_EQ(Render("{{ 'ok' if true else 1 | nope }}"), "ok");
+  EXPECT_THAT(Render("{% if true %}{{ 1 | nope }}{% endif %}"), HasSubstr("'nope'"));
+  EXPECT_THAT(Render("{% for x in [] %}{{ 1 is nope }}{% endfor %}"), HasSubstr("'nope'"));
+  EXPECT_THAT(Render("{% if false %}{% for x in [] %}{{ 1 | nope }}{% endfor %}{% endif %}"),
+              HasSubstr("'nope'"));
+}
+
 TEST(Template, MutatorsShadowKeysAndPrivateKeysAreFound) {
   const Json variables = {{"d", {{"pop", 1}, {"_x", 2}, {"__class__", 3}}}};
   EXPECT_EQ(Render("{{ d.pop is defined }}{{ d['pop'] }}{{ d._x }}{{ d['__class__'] }}", variables),
