@@ -84,7 +84,7 @@ absl::Status Converse(const Context& context, const std::string& model, Chat* ch
     if (line.empty()) {
       continue;
     }
-    const absl::Status status = chat->Ask(line);
+    absl::Status status = chat->Ask(line);
     if (!status.ok() && !person) {
       return status;
     }

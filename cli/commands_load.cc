@@ -81,7 +81,8 @@ absl::Status Load(const Context& context, const LoadCommand& command) {
   progress.Finish();
   if (!status.ok() && cancellation.cancelled()) {
     return Error(absl::StatusCode::kCancelled, "DETACHED",
-                 "detached: the load of " + command.model + " goes on")
+                 plan.pipelines().empty() ? "stopped before the coordinator answered"
+                                          : "detached: the load of " + command.model + " goes on")
         .Hint("see `strata model show " + command.model + "`");
   }
   RETURN_IF_ERROR(status);

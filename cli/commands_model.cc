@@ -27,7 +27,19 @@ struct RegisterOptions {
 using Register = std::function<absl::StatusOr<v1::Model>(
     const sdk::Client::ModelProgressFn& progress, const sdk::CallOptions& call)>;
 
-// Runs `call` with a bar. With `detach` it is left alone once the coordinator has begun; Ctrl-C
+absl::Status InterruptedError(const RegisterOptions& options, bool began) {
+  if (options.upload) {
+    return Error(absl::StatusCode::kCancelled, "CANCELLED",
+                 "the upload was stopped; nothing was registered")
+        .Hint("the same command begins again");
+  }
+  return Error(absl::StatusCode::kCancelled, "DETACHED",
+               began ? "detached: it goes on at the coordinator"
+                     : "stopped before the coordinator answered")
+      .Hint("see `strata model list`");
+}
+
+// Runs `run` with a bar. With `detach` it is left alone once the coordinator has begun; Ctrl-C
 // does likewise, or ends an upload, which needs this process.
 absl::Status RunRegister(const Context& context, const RegisterOptions& options,
                          const Register& run) {
@@ -38,8 +50,10 @@ absl::Status RunRegister(const Context& context, const RegisterOptions& options,
     cancellation.Cancel();
   });
   Progress progress(&context.err(), context.environment().err_is_terminal);
+  bool began = false;
   bool detached = false;
   const auto show = [&](const v1::ModelProgress& message) {
+    began = true;
     if (options.detach && !message.has_model()) {
       detached = true;
       cancellation.Cancel();
@@ -54,10 +68,7 @@ absl::Status RunRegister(const Context& context, const RegisterOptions& options,
   const absl::StatusOr<v1::Model> model = run(show, {.timeout = {}, .cancellation = cancellation});
   progress.Finish();
   if (!model.ok() && interrupted) {
-    return Error(absl::StatusCode::kCancelled, "DETACHED",
-                 options.upload ? "the upload was stopped; nothing was registered"
-                                : "detached: it goes on at the coordinator")
-        .Hint(options.upload ? "the same command begins again" : "see `strata model list`");
+    return InterruptedError(options, began);
   }
   if (!model.ok() && detached) {
     if (context.json()) {

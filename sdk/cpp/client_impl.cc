@@ -32,6 +32,7 @@ std::string Cause(const std::string& message) {
       {"Connection refused", "connection refused"},
       {"DNS resolution failed", "the name does not resolve"},
       {"tcp handshaker shutdown", "it takes the connection but says nothing"},
+      {"before receiving SETTINGS", "it takes the connection but says nothing"},
       {"Failed parsing HTTP/2", "what listens there speaks no gRPC"},
       {"http1.x", "what listens there speaks no gRPC"},
       {"Connection timed out", "connection timed out"},
@@ -95,9 +96,15 @@ absl::StatusOr<std::shared_ptr<Client::Impl>> Client::Impl::Make(const ClientOpt
   return std::shared_ptr<Impl>(new Impl(options, transport.MakeChannel(address.ToString())));
 }
 
-absl::Status Client::Impl::WaitConnected(SteadyTime deadline, bool patient,
+absl::Status Client::Impl::WaitConnected(std::chrono::nanoseconds patience,
+                                         std::optional<SteadyTime> deadline, bool patient,
                                          const std::optional<Cancellation>& cancellation) {
   std::string cause;
+  // Patience is spent only while this process runs: on a machine that stalls, the time is not
+  // over before the answer that waits in the socket was read.
+  std::chrono::nanoseconds waited{0};
+  SteadyTime last = steady_clock::now();
+  grpc_connectivity_state before = GRPC_CHANNEL_IDLE;
   while (true) {
     const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
     if (state == GRPC_CHANNEL_READY) {
@@ -106,14 +113,20 @@ absl::Status Client::Impl::WaitConnected(SteadyTime deadline, bool patient,
     if (cancellation.has_value() && cancellation->cancelled()) {
       return CancelledError();
     }
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && state != before) {
       cause = ConnectFailure();
     }
+    before = state;
     const SteadyTime now = steady_clock::now();
-    if (now >= deadline || (!patient && IsHopeless(cause))) {
+    waited += std::min<std::chrono::nanoseconds>(now - last, kPoll + kProbeTimeout);
+    last = now;
+    if (deadline.has_value() && now >= *deadline) {
+      return DeadlineError();
+    }
+    if (waited >= patience || (!patient && IsHopeless(cause))) {
       break;
     }
-    channel_->WaitForStateChange(state, ToSystem(std::min(deadline, now + kPoll)));
+    channel_->WaitForStateChange(state, ToSystem(now + kPoll));
   }
   return Error(absl::StatusCode::kUnavailable, "COORDINATOR_UNREACHABLE",
                "no coordinator answers at " + options_.coordinator +
@@ -156,8 +169,8 @@ absl::Status Client::Impl::Begin(const CallOptions& call,
     limited.timeout = default_limit;
   }
   const std::optional<SteadyTime> deadline = DeadlineOf(limited);
-  RETURN_IF_ERROR(WaitConnected(steady_clock::now() + options_.connect_timeout, /*patient=*/false,
-                                call.cancellation));
+  RETURN_IF_ERROR(
+      WaitConnected(options_.connect_timeout, deadline, /*patient=*/false, call.cancellation));
   return Prepare(context, deadline);
 }
 

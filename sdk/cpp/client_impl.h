@@ -30,10 +30,11 @@ class Client::Impl {
   v1::AdminService::Stub& admin() { return *admin_; }
   v1::InferenceService::Stub& inference() { return *inference_; }
 
-  // Waits until the channel is connected. UNAVAILABLE, COORDINATOR_UNREACHABLE after `deadline`,
-  // or at once when the address refuses connections and `patient` is false.
-  absl::Status WaitConnected(SteadyTime deadline, bool patient,
-                             const std::optional<Cancellation>& cancellation);
+  // Waits until the channel is connected. UNAVAILABLE, COORDINATOR_UNREACHABLE when it was not for
+  // `patience`, or at once when the address refuses connections and `patient` is false.
+  // DEADLINE_EXCEEDED when `deadline` passed before that.
+  absl::Status WaitConnected(std::chrono::nanoseconds patience, std::optional<SteadyTime> deadline,
+                             bool patient, const std::optional<Cancellation>& cancellation);
 
   // Puts deadline and key into the context. CANCELLED or DEADLINE_EXCEEDED when it is too late.
   absl::Status Prepare(grpc::ClientContext* context, std::optional<SteadyTime> deadline) const;

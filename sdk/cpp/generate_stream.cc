@@ -41,14 +41,11 @@ GenerateStream::Impl::~Impl() {
 }
 
 absl::Status GenerateStream::Impl::Start() {
-  return Open(steady_clock::now() + client_->options().connect_timeout, /*patient=*/false);
+  return Open(client_->options().connect_timeout, /*patient=*/false);
 }
 
-absl::Status GenerateStream::Impl::Open(SteadyTime connect_deadline, bool patient) {
-  if (deadline_.has_value()) {
-    connect_deadline = std::min(connect_deadline, *deadline_);
-  }
-  RETURN_IF_ERROR(client_->WaitConnected(connect_deadline, patient, cancellation_));
+absl::Status GenerateStream::Impl::Open(std::chrono::nanoseconds patience, bool patient) {
+  RETURN_IF_ERROR(client_->WaitConnected(patience, deadline_, patient, cancellation_));
   auto attempt = std::make_unique<Attempt>();
   RETURN_IF_ERROR(client_->Prepare(&attempt->context, deadline_));
   attempt->scope = std::make_unique<CancelScope>(
@@ -122,11 +119,7 @@ absl::Status GenerateStream::Impl::Replay(absl::Status lost) {
     return cancellation_.cancelled() ? CancelledError() : lost;
   }
   ++result_.replays;
-  const absl::Status opened = Open(give_up, /*patient=*/true);
-  if (!opened.ok() && deadline_.has_value() && steady_clock::now() >= *deadline_) {
-    return DeadlineError();
-  }
-  return opened;
+  return Open(give_up - steady_clock::now(), /*patient=*/true);
 }
 
 bool GenerateStream::Impl::SleepBeforeRetry(SteadyTime give_up) const {

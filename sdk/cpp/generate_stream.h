@@ -38,7 +38,7 @@ class GenerateStream::Impl {
     size_t logits_rows = 0;
   };
 
-  absl::Status Open(SteadyTime connect_deadline, bool patient);
+  absl::Status Open(std::chrono::nanoseconds patience, bool patient);
   // Ends the attempt; ok when the answer is complete or a replay has begun (attempt_ is set then).
   absl::Status OnAttemptEnd();
   // Sends the request again until it is taken or time is up; `lost` is why.

@@ -459,18 +459,23 @@ TEST_F(CliCommands, LoadDetachesWhenAskedTo) {
 }
 
 TEST_F(CliCommands, CtrlCDetachesAndSaysSo) {
-  coordinator_.SetLoadPaceMs(300);
+  coordinator_.SetLoadPaceMs(500);
+  int begun = 0;
   for (const Args& args : std::vector<Args>{
            {"model", "load", "recall"}, {"model", "add", "/x"}, {"model", "pull", "a/b"}}) {
+    ++begun;
     std::thread person([&] {
-      while (!cli_.interrupts.Fire()) {
+      while (coordinator_.begun_calls() < begun) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // Until it is seen here.
+      cli_.interrupts.Fire();
     });
     const CliResult result = Run(args);
     person.join();
     EXPECT_EQ(result.code, kExitFailed);
-    EXPECT_THAT(result.err, HasSubstr("detached"));
+    EXPECT_THAT(result.err, HasSubstr("detached: "));
+    EXPECT_THAT(result.err, HasSubstr("goes on"));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <thread>
 
+#include "common/check.h"
 #include "tests/sdk/fake_coordinator.h"
 
 namespace strata::cli {
@@ -36,6 +37,7 @@ class Child {
     EXPECT_EQ(pipe(out), 0);
     EXPECT_EQ(pipe(err), 0);
     pid_ = fork();
+    STRATA_CHECK(pid_ >= 0);  // A signal to -1 would reach every process.
     if (pid_ == 0) {
       dup2(out[1], STDOUT_FILENO);
       dup2(err[1], STDERR_FILENO);
@@ -144,6 +146,7 @@ TEST(CliProcess, AConversationOnATerminalSurvivesCtrlC) {
   args.insert(args.end(), {"chat", "recall", "--max-tokens", "4"});
   int terminal = -1;
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(pid, 0);
   if (pid == 0) {
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());

@@ -56,11 +56,16 @@ struct Shared {
   std::string upload_name STRATA_GUARDED_BY(mutex);
   std::vector<std::pair<std::string, std::string>> upload STRATA_GUARDED_BY(mutex);
   int cancelled STRATA_GUARDED_BY(mutex) = 0;
+  int begun STRATA_GUARDED_BY(mutex) = 0;
   int pace_ms STRATA_GUARDED_BY(mutex) = 0;
   int load_pace_ms STRATA_GUARDED_BY(mutex) = 0;
   v1::GetStatusResponse status;
   v1::Plan plan;
 
+  void Began() {
+    MutexLock lock(&mutex);
+    ++begun;
+  }
   void SawCancel() {
     MutexLock lock(&mutex);
     ++cancelled;
@@ -380,6 +385,7 @@ class FakeAdmin : public v1::AdminService::Service {
     v1::LoadModelProgress message;
     *message.mutable_plan() = shared_.plan;
     writer->Write(message);
+    shared_.Began();
     message.clear_plan();
     if (request->detach()) return grpc::Status::OK;
     for (uint64_t done = 0; done <= 100; done += 25) {
@@ -455,6 +461,7 @@ class FakeAdmin : public v1::AdminService::Service {
         shared_.SawCancel();
         return grpc::Status::CANCELLED;
       }
+      if (done == 0) shared_.Began();
       Sleep(pace_ms);
     }
     progress.set_phase("done");
@@ -608,6 +615,11 @@ std::string FakeCoordinator::uploaded_name() const {
 std::vector<std::pair<std::string, std::string>> FakeCoordinator::uploaded_files() const {
   MutexLock lock(&impl_->shared.mutex);
   return impl_->shared.upload;
+}
+
+int FakeCoordinator::begun_calls() const {
+  MutexLock lock(&impl_->shared.mutex);
+  return impl_->shared.begun;
 }
 
 int FakeCoordinator::cancelled_calls() const {

