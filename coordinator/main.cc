@@ -14,6 +14,7 @@
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "common/status.h"
+#include "common/units.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/admin_service.h"
@@ -29,6 +30,10 @@ namespace {
 constexpr char kAbout[] =
     "The coordinator of a Strata cluster: knows the workers, places models on them,\n"
     "and serves requests over gRPC and HTTP.";
+// What any 32-bit limit may be.
+constexpr uint64_t kMostOfAnything = 1u << 30;
+constexpr nanoseconds kShortest = std::chrono::milliseconds(10);
+
 constexpr char kFooter[] =
     "Offline: strata-coordinator tokenize|detokenize|template PATH [--help]\n"
     "A flag beats its environment variable, which beats the file given with --config.";
@@ -43,6 +48,7 @@ struct ServeFlags {
   nanoseconds lease = std::chrono::seconds(5);
   nanoseconds heartbeat = std::chrono::seconds(1);
   uint64_t max_queued_requests = 256;
+  uint64_t max_sessions = 1024;
   uint64_t max_batch_tokens = 512;
   uint64_t max_batch_items = 256;
   uint64_t default_context = 8192;
@@ -63,21 +69,29 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Switch("insecure", &f->security.insecure,
                 "Allow plain text off loopback; anyone who can connect can use the cluster");
   flags->Duration("step-timeout", &f->step_timeout,
-                  "Longest wait for a step's result before the pipeline is fenced");
+                  "Longest wait for a step's result before the pipeline is fenced", kShortest);
   flags->Duration("drain-timeout", &f->drain_timeout,
                   "Longest wait for requests in flight at SIGTERM");
-  flags->Duration("lease", &f->lease, "A worker without heartbeats for this long is lost");
-  flags->Duration("heartbeat", &f->heartbeat, "How often workers send heartbeats");
+  flags->Duration("lease", &f->lease, "A worker without heartbeats for this long is lost",
+                  kShortest);
+  flags->Duration("heartbeat", &f->heartbeat, "How often workers send heartbeats", kShortest);
   flags->Number("max-queued-requests", &f->max_queued_requests,
-                "Requests that may wait for KV memory, for each model");
-  flags->Number("max-batch-tokens", &f->max_batch_tokens, "Most rows of one step");
-  flags->Number("max-batch-items", &f->max_batch_items, "Most sequences of one step");
+                "Requests that may wait for KV memory, for each model", 1, kMostOfAnything);
+  flags->Number("max-sessions", &f->max_sessions, "Requests that run at once, for each model", 1,
+                kMostOfAnything);
+  flags->Number("max-batch-tokens", &f->max_batch_tokens, "Most rows of one step", 1,
+                kMostOfAnything);
+  flags->Number("max-batch-items", &f->max_batch_items, "Most sequences of one step", 1,
+                kMostOfAnything);
   flags->Number("default-context", &f->default_context,
-                "Most context that `model load` gives without --context, in tokens");
-  flags->Number("max-links", &f->max_links, "Most result links at the same time");
-  flags->Number("max-http-connections", &f->max_http_connections, "Most HTTP connections");
+                "Most context that `model load` gives without --context, in tokens", 1,
+                kMostOfAnything);
+  flags->Number("max-links", &f->max_links, "Most result links at the same time", 1,
+                kMostOfAnything);
+  flags->Number("max-http-connections", &f->max_http_connections, "Most HTTP connections", 1,
+                kMostOfAnything);
   flags->Duration("http-timeout", &f->http_timeout,
-                  "An HTTP connection that is idle for this long is closed");
+                  "An HTTP connection that is idle for this long is closed", kShortest);
   flags->Size("max-upload", &f->max_upload, "Most bytes of one `model add --upload`");
   flags->Choice("log-level", &f->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                 "Least severe lines that are logged");
@@ -95,6 +109,7 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.cluster.heartbeat = f.heartbeat;
   options.deployment.step_timeout = f.step_timeout;
   options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
+  options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
   options.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
   options.max_model_context = f.default_context;
@@ -128,8 +143,14 @@ absl::Status Serve(const ServeFlags& f) {
   ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
   ASSIGN_OR_RETURN(const Transport transport, Transport::Make(f.security));
   RETURN_IF_ERROR(transport.CheckAddress(f.listen, "--listen"));
-  RETURN_IF_ERROR(transport.CheckAddress(f.http_listen, "--http-listen"));
-  const bool off_loopback = !Transport::Make({}).value().CheckAddress(f.listen, "").ok();
+  // HTTP has no TLS yet: off loopback it needs --insecure, whatever gRPC has.
+  TransportSecurity http_security;
+  http_security.insecure = f.security.insecure;
+  ASSIGN_OR_RETURN(const Transport http_transport, Transport::Make(http_security));
+  RETURN_IF_ERROR(http_transport.CheckAddress(f.http_listen, "--http-listen"));
+  const Transport plain = Transport::Make({}).value();
+  const bool off_loopback =
+      !plain.CheckAddress(f.listen, "").ok() || !plain.CheckAddress(f.http_listen, "").ok();
   const std::string models_dir = f.data_dir + "/models";
   std::error_code error;
   std::filesystem::create_directories(models_dir, error);
@@ -197,6 +218,13 @@ int Main(int argc, char** argv) {
   Register(&flags, &f);
   if (const auto exit = flags.Parse(argc, argv, [](const char* n) { return std::getenv(n); })) {
     return *exit;
+  }
+  if (f.lease < 2 * f.heartbeat) {
+    std::fprintf(stderr,
+                 "strata-coordinator: --lease %s is less than twice --heartbeat %s: workers would "
+                 "be lost at every delay; see strata-coordinator --help\n",
+                 FormatDuration(f.lease).c_str(), FormatDuration(f.heartbeat).c_str());
+    return 2;
   }
   if (absl::Status status = SetUpLogging(f.log_level, f.log_format); !status.ok()) {
     return Fail(status);

@@ -183,14 +183,19 @@ void Flags::Switch(const std::string& name, bool* target, const std::string& hel
   });
 }
 
-void Flags::Number(const std::string& name, uint64_t* target, const std::string& help) {
+void Flags::Number(const std::string& name, uint64_t* target, const std::string& help,
+                   uint64_t least, uint64_t most) {
   impl_->Add(name, help, std::to_string(*target), "N",
-             [target](const std::string& value) -> absl::Status {
+             [target, least, most](const std::string& value) -> absl::Status {
                uint64_t number = 0;
                const char* end = value.data() + value.size();
                auto [rest, error] = std::from_chars(value.data(), end, number);
                if (error != std::errc() || rest != end) {
                  return BadValue("'" + value + "' is no whole number");
+               }
+               if (number < least || number > most) {
+                 return BadValue(value + " is not between " + std::to_string(least) + " and " +
+                                 std::to_string(most));
                }
                *target = number;
                return absl::OkStatus();
@@ -207,10 +212,14 @@ void Flags::Size(const std::string& name, uint64_t* target, const std::string& h
 }
 
 void Flags::Duration(const std::string& name, std::chrono::nanoseconds* target,
-                     const std::string& help) {
+                     const std::string& help, std::chrono::nanoseconds least) {
   impl_->Add(name, help, FormatDuration(*target), "TIME",
-             [target](const std::string& value) -> absl::Status {
-               ASSIGN_OR_RETURN(*target, ParseDuration(value));
+             [target, least](const std::string& value) -> absl::Status {
+               ASSIGN_OR_RETURN(const std::chrono::nanoseconds time, ParseDuration(value));
+               if (time < least) {
+                 return BadValue(value + " is less than " + FormatDuration(least));
+               }
+               *target = time;
                return absl::OkStatus();
              });
 }

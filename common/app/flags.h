@@ -31,12 +31,15 @@ class Flags {
   // outlive this. `name` without dashes.
   void Text(const std::string& name, std::string* target, const std::string& help);
   void Switch(const std::string& name, bool* target, const std::string& help);
-  void Number(const std::string& name, uint64_t* target, const std::string& help);
+  // Values outside of [least, most] are wrong use.
+  void Number(const std::string& name, uint64_t* target, const std::string& help,
+              uint64_t least = 0, uint64_t most = UINT64_MAX);
   // "8GiB"; 0 prints as `zero_means`.
   void Size(const std::string& name, uint64_t* target, const std::string& help,
             const std::string& zero_means = "0");
-  // "500ms".
-  void Duration(const std::string& name, std::chrono::nanoseconds* target, const std::string& help);
+  // "500ms"; less than `least` is wrong use.
+  void Duration(const std::string& name, std::chrono::nanoseconds* target, const std::string& help,
+                std::chrono::nanoseconds least = std::chrono::nanoseconds(0));
   // A text that is one of `choices`.
   void Choice(const std::string& name, std::string* target, std::vector<std::string> choices,
               const std::string& help);

@@ -166,6 +166,8 @@ class Engine {
 
   // Sessions that have not ended.
   size_t live_sessions() const;
+  // Kept from working until a fence succeeds (PipelineState::kDown): Submit refuses.
+  bool down() const;
   uint64_t epoch() const;
 
   // When Tick has something to do; no value: not until another call. Changes with every call.

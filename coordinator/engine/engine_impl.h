@@ -41,6 +41,7 @@ class Engine::Impl {
   void FailAll(const absl::Status& why, TimePoint now);
   void Stop(const absl::Status& why, TimePoint now);
   size_t live_sessions() const { return sessions_.size(); }
+  bool down() const { return down_; }
   uint64_t epoch() const { return epoch_; }
   std::optional<TimePoint> NextWake() const;
   void Tick(TimePoint now);

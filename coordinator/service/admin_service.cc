@@ -103,7 +103,9 @@ absl::Status AdminServiceImpl::Register(grpc::ServerContext* context, const std:
                                                      progress.set_total_bytes(total_bytes);
                                                      send(progress);
                                                    }
-                                                   return !stopping_ && !context->IsCancelled();
+                                                   // A client that goes away detaches: the work
+                                                   // goes on.
+                                                   return !stopping_;
                                                  });
   RETURN_IF_ERROR(model.status());
   progress.set_phase("done");
@@ -231,7 +233,7 @@ grpc::Status AdminServiceImpl::PullModel(grpc::ServerContext* context,
     if (progress != nullptr && throttle.Due()) {
       writer->Write(*progress);
     }
-    return !stopping_ && !context->IsCancelled();
+    return !stopping_.load();  // A client that goes away detaches.
   });
   PullOptions options;
   options.repository = request->repository();
@@ -241,7 +243,9 @@ grpc::Status AdminServiceImpl::PullModel(grpc::ServerContext* context,
   const std::string& endpoint =
       request->endpoint().empty() ? options_.hub_endpoint : request->endpoint();
   if (!endpoint.empty()) options.endpoint = endpoint;
-  options.token = request->token().empty() ? options_.hub_token : request->token();
+  // Our own token goes to our own endpoint only.
+  options.token = request->token().empty() && request->endpoint().empty() ? options_.hub_token
+                                                                          : request->token();
   const auto transport = MakeCurlTransport();
   const auto pulled = strata::PullModel(options, *transport, observer);
   if (!pulled.ok()) {

@@ -2,18 +2,19 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <random>
 #include <utility>
 
-#include "common/app/flags.h"
 #include "common/limits.h"
 #include "common/rpc/link.h"
 #include "common/status.h"
-#include "coordinator/planner/planner.h"
+#include "coordinator/service/errors.h"
 
 namespace strata {
 namespace {
+
+// How often a link that failed its measurement is measured again.
+constexpr nanoseconds kMeasureAgainEvery = std::chrono::seconds(5);
 
 uint64_t RandomNonZero() {
   std::random_device device;
@@ -22,11 +23,6 @@ uint64_t RandomNonZero() {
     value = uint64_t{device()} << 32 | device();
   }
   return value;
-}
-
-absl::Status Stopping() {
-  return Error(absl::StatusCode::kUnavailable, "STOPPING", "the coordinator is stopping")
-      .Hint("send the request again once it is back");
 }
 
 absl::Status NotLoaded(const std::string& model) {
@@ -57,8 +53,9 @@ Coordinator::~Coordinator() { Shutdown(nanoseconds(0)); }
 // ---- Start and end.
 
 void Coordinator::Shutdown(nanoseconds drain_timeout) {
-  healthy_ = false;
   loop_.Call([this] {
+    draining_ = true;
+    healthy_ = false;
     for (auto& [id, deployment] : deployments_) {
       if (deployment->engine() != nullptr) deployment->engine()->StopAdmitting(Stopping());
     }
@@ -116,6 +113,10 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
     NodeLost(node, "its lease lapsed: no heartbeat for " +
                        std::to_string(ToMs(options_.cluster.lease)) + " ms");
   }
+  if (now - last_measured_ > kMeasureAgainEvery) {
+    last_measured_ = now;
+    MeasureBrokenLinks();
+  }
   std::optional<TimePoint> next;
   bool any_ready = false;
   for (auto& [id, deployment] : deployments_) {
@@ -124,9 +125,10 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
     if (wake.has_value() && (!next.has_value() || *wake < *next)) {
       next = wake;
     }
-    any_ready |= deployment->state() == DeploymentState::kReady;
+    any_ready |= deployment->state() == DeploymentState::kReady &&
+                 deployment->engine() != nullptr && !deployment->engine()->down();
   }
-  healthy_ = any_ready;
+  healthy_ = any_ready && !draining_;
   return next;
 }
 
@@ -139,6 +141,9 @@ absl::Status Coordinator::MayJoin(const v1::NodeInfo& info) {
 absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const LinkSpeed& speed,
                                                  std::shared_ptr<NodeChannel> channel) {
   const auto status = loop_.Call([&]() -> absl::Status {
+    if (draining_) {
+      return Stopping();
+    }
     if (const auto it = peers_.find(info.name()); it != peers_.end()) {
       // The same incarnation on a new stream: the old one is as good as gone.
       if (it->second.incarnation == info.incarnation() &&
@@ -157,6 +162,9 @@ absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const
     spdlog::info("node {} joined from {} ({}, {} threads, {})", info.name(), info.address(),
                  info.isa(), info.threads(), info.numerics());
     MeasurePeers(info.name());
+    for (auto& [id, deployment] : deployments_) {
+      deployment->OnNodeJoined(info.name());
+    }
     Reconcile();
     return absl::OkStatus();
   });
@@ -169,19 +177,32 @@ absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const
   return registered;
 }
 
+void Coordinator::AskToMeasure(const NodeRecord& from, const NodeRecord& to) {
+  v1::CoordinatorMessage message;
+  message.mutable_measure_peer()->set_node(to.info.name());
+  message.mutable_measure_peer()->set_incarnation(to.info.incarnation());
+  message.mutable_measure_peer()->set_address(to.info.address());
+  SendToNode(from.info.name(), from.info.incarnation(), std::move(message));
+}
+
+// A firewall may have been opened since.
+void Coordinator::MeasureBrokenLinks() {
+  for (const auto& [name, node] : cluster_.nodes()) {
+    for (const auto& [peer, link] : node.links) {
+      const NodeRecord* other = cluster_.Find(peer);
+      if (node.alive && !link.ok() && other != nullptr && other->alive) {
+        AskToMeasure(node, *other);
+      }
+    }
+  }
+}
+
 void Coordinator::MeasurePeers(const std::string& node) {
-  auto ask = [this](const NodeRecord& from, const NodeRecord& to) {
-    v1::CoordinatorMessage message;
-    message.mutable_measure_peer()->set_node(to.info.name());
-    message.mutable_measure_peer()->set_incarnation(to.info.incarnation());
-    message.mutable_measure_peer()->set_address(to.info.address());
-    SendToNode(from.info.name(), from.info.incarnation(), std::move(message));
-  };
   const NodeRecord* joined = cluster_.Find(node);
   for (const auto& [name, other] : cluster_.nodes()) {
     if (other.alive && name != node) {
-      ask(*joined, other);
-      ask(other, *joined);
+      AskToMeasure(*joined, other);
+      AskToMeasure(other, *joined);
     }
   }
 }
@@ -317,216 +338,6 @@ absl::StatusOr<std::shared_ptr<LinkSink>> Coordinator::OnOpen(const v1::LinkOpen
                      "' at " + peer);
   }
   return std::make_shared<ResultsSink>(this, open.deployment(), open.epoch());
-}
-
-// ---- Admin.
-
-std::vector<v1::Node> Coordinator::ListNodes() {
-  return loop_.Call([this] { return cluster_.Describe(clock_->Now()); })
-      .value_or(std::vector<v1::Node>());
-}
-
-absl::StatusOr<v1::Node> Coordinator::GetNode(const std::string& name) {
-  return loop_
-      .Call([&]() -> absl::StatusOr<v1::Node> {
-        const NodeRecord* node = cluster_.Find(name);
-        if (node == nullptr) {
-          return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                       "there is no node '" + name + "'")
-              .Hint("see `strata node list`");
-        }
-        return cluster_.Describe(*node, clock_->Now());
-      })
-      .value_or(Stopping());
-}
-
-absl::StatusOr<v1::Node> Coordinator::SetDraining(const std::string& name, bool draining) {
-  const auto status = loop_.Call([&]() -> absl::Status {
-    RETURN_IF_ERROR(cluster_.SetDraining(name, draining));
-    return store_->SaveNode(name, cluster_.Find(name)->info, draining);
-  });
-  RETURN_IF_ERROR(status.value_or(Stopping()));
-  return GetNode(name);
-}
-
-absl::Status Coordinator::RemoveNode(const std::string& name, bool force) {
-  return loop_
-      .Call([&]() -> absl::Status {
-        if (force) {
-          std::vector<Deployment*> users;
-          for (auto& [id, deployment] : deployments_) {
-            if (deployment->Uses(name)) users.push_back(deployment.get());
-          }
-          for (Deployment* deployment : users) {
-            Erase(deployment, Error(absl::StatusCode::kUnavailable, "NODE_REMOVED",
-                                    "node '" + name + "' was removed")
-                                  .Node(name));
-          }
-        }
-        RETURN_IF_ERROR(cluster_.Remove(name));
-        if (const auto it = peers_.find(name); it != peers_.end()) {
-          it->second.channel->Close();
-          peers_.erase(it);
-        }
-        return store_->RemoveNode(name);
-      })
-      .value_or(Stopping());
-}
-
-std::vector<v1::Model> Coordinator::ListModels() {
-  const auto all = models_->List();
-  return loop_
-      .Call([&] {
-        std::vector<v1::Model> out;
-        for (const auto& model : all) {
-          out.push_back(Describe(*model));
-        }
-        return out;
-      })
-      .value_or(std::vector<v1::Model>());
-}
-
-absl::StatusOr<v1::Model> Coordinator::GetModel(const std::string& name) {
-  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
-  const auto described = loop_.Call([&] { return Describe(*model); });
-  if (!described.has_value()) {
-    return Stopping();
-  }
-  return *described;
-}
-
-v1::Model Coordinator::Describe(const ModelRuntime& model) const {
-  v1::Model out = DescribeModel(model);
-  out.set_state("registered");
-  if (const Deployment* deployment = DeploymentOf(model.name)) {
-    out.set_state(DeploymentStateName(deployment->state()));
-    *out.mutable_plan() = deployment->plan();
-    *out.mutable_options() = deployment->load_options();
-    if (!deployment->problem().ok()) {
-      out.set_problem(strata::Describe(deployment->problem()));
-    }
-  }
-  return out;
-}
-
-absl::Status Coordinator::RemoveModel(const std::string& name, bool force) {
-  RETURN_IF_ERROR(models_->Get(name).status());
-  const bool loaded = loop_.Call([&] { return DeploymentOf(name) != nullptr; }).value_or(false);
-  if (loaded && !force) {
-    return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
-                 "model '" + name + "' is loaded")
-        .Hint("unload it first with `strata model unload " + name + "`, or use --force");
-  }
-  if (loaded) {
-    RETURN_IF_ERROR(UnloadModel(name, true));
-  }
-  return models_->Remove(name);
-}
-
-std::vector<v1::Session> Coordinator::ListSessions() {
-  return loop_
-      .Call([this] {
-        std::vector<v1::Session> out;
-        for (const auto& [id, deployment] : deployments_) {
-          if (deployment->engine() == nullptr) continue;
-          for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
-            v1::Session& session = out.emplace_back();
-            session.set_request_id(s.request_id);
-            session.set_model(deployment->model()->name);
-            session.set_state(s.state);
-            session.set_prompt_tokens(s.prompt_tokens);
-            session.set_generated_tokens(s.generated_tokens);
-            session.set_max_tokens(s.max_tokens);
-            session.set_age_ms(ToMs(s.age));
-          }
-        }
-        return out;
-      })
-      .value_or(std::vector<v1::Session>());
-}
-
-absl::Status Coordinator::CancelSession(const std::string& request_id) {
-  return loop_
-      .Call([&]() -> absl::Status {
-        bool found = false;
-        for (const auto& [id, deployment] : deployments_) {
-          if (deployment->engine() == nullptr) continue;
-          for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
-            if (s.request_id == request_id) {
-              found |= deployment->engine()->Cancel(s.key, absl::OkStatus(), clock_->Now());
-            }
-          }
-        }
-        if (!found) {
-          return Error(absl::StatusCode::kNotFound, "SESSION_NOT_FOUND",
-                       "there is no request '" + request_id + "' in flight")
-              .Hint("see `strata session list`");
-        }
-        return absl::OkStatus();
-      })
-      .value_or(Stopping());
-}
-
-std::vector<v1::Problem> Coordinator::Problems() const {
-  std::vector<v1::Problem> problems = cluster_.Problems();
-  auto add = [&problems](const std::string& what, const std::string& hint) {
-    v1::Problem& problem = problems.emplace_back();
-    problem.set_what(what);
-    problem.set_do_(hint);
-  };
-  for (const auto& [id, deployment] : deployments_) {
-    const std::string& name = deployment->model()->name;
-    if (!deployment->problem().ok()) {
-      const v1::ErrorDetail detail = DetailOf(deployment->problem());
-      add("model " + name + " is " + DeploymentStateName(deployment->state()) + ": " +
-              detail.message(),
-          detail.hint().empty() ? "strata model load " + name : detail.hint());
-    }
-    if (deployment->engine() != nullptr) {
-      for (const EngineProblem& p : deployment->engine()->Snapshot(clock_->Now()).problems) {
-        add("model " + name + ": " + p.what, p.hint);
-      }
-      for (const auto& [node_name, node] : cluster_.nodes()) {
-        if (node.alive && !node.draining && node.placements.empty()) {
-          add("node " + node_name + " joined and holds no layers yet", "strata model load " + name);
-        }
-      }
-    }
-  }
-  if (options_.insecure_off_loopback) {
-    add("traffic is neither encrypted nor authenticated (--insecure)",
-        "start coordinator and workers with --tls-dir");
-  }
-  return problems;
-}
-
-v1::GetStatusResponse Coordinator::GetStatus() {
-  v1::GetStatusResponse out;
-  for (v1::Model& model : ListModels()) *out.add_models() = std::move(model);
-  for (v1::Session& session : ListSessions()) *out.add_sessions() = std::move(session);
-  loop_.Call([&] {
-    for (v1::Node& node : cluster_.Describe(clock_->Now())) *out.add_nodes() = std::move(node);
-    for (v1::Problem& problem : Problems()) *out.add_problems() = std::move(problem);
-    for (const auto& [id, deployment] : deployments_) {
-      if (deployment->engine() == nullptr) continue;
-      for (const KvSnapshot& kv : deployment->engine()->Snapshot(clock_->Now()).kv) {
-        v1::KvUse* use = out.add_kv();
-        use->set_model(deployment->model()->name);
-        use->set_stage(kv.stage);
-        use->set_group(KvGroupName(deployment->model()->spec().kv_groups[kv.group]));
-        use->set_total(kv.total);
-        use->set_free(kv.free);
-        use->set_live(kv.live);
-        use->set_cached(kv.cached);
-        use->set_fenced(kv.fenced);
-      }
-    }
-    return true;
-  });
-  out.set_version(kVersion);
-  out.set_term(term_);
-  out.set_uptime_s(ToMs(clock_->Now() - started_) / 1e3);
-  return out;
 }
 
 // ---- Requests.

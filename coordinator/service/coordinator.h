@@ -118,6 +118,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   void NodeLost(const std::string& node, const std::string& why);
   void Reconcile();
   void MeasurePeers(const std::string& node);
+  void MeasureBrokenLinks();
+  void AskToMeasure(const NodeRecord& from, const NodeRecord& to);
   void Handle(const std::string& node, uint64_t incarnation, const v1::WorkerMessage& message);
   Deployment* FindDeployment(uint64_t id) const;
   Deployment* DeploymentOf(const std::string& model) const;
@@ -145,6 +147,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   std::atomic<bool> healthy_ = false;
 
   // On the loop from here.
+  bool draining_ = false;
+  TimePoint last_measured_{};
   ClusterState cluster_;
   std::map<std::string, Peer> peers_;
   std::map<uint64_t, std::unique_ptr<Deployment>> deployments_;

@@ -8,15 +8,12 @@
 #include "common/status.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/service/coordinator.h"
+#include "coordinator/service/errors.h"
 
 namespace strata {
 namespace {
 
 constexpr uint32_t kDefaultSessions = 4;
-
-absl::Status Stopping() {
-  return Error(absl::StatusCode::kUnavailable, "STOPPING", "the coordinator is stopping");
-}
 
 // Whether two plans put the same layers on the same nodes with the same KV.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
@@ -57,6 +54,7 @@ absl::Status Coordinator::Start() {
         stored.id, *model, stored.plan, stored.options, *rotary, options_.deployment, this);
     spdlog::info("model {} loads again once its workers are back", stored.model);
   }
+  Reconcile();  // The loop does not run yet: nobody else is here.
   loop_.Start();
   return absl::OkStatus();
 }
@@ -82,16 +80,20 @@ void Coordinator::Reconcile() {
       continue;
     }
     std::map<std::string, uint64_t> incarnations;
-    bool all = true;
+    std::vector<std::string> missing;
     for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
       const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
-      all = all && node != nullptr && node->alive;
+      if (node == nullptr || !node->alive) {
+        missing.push_back(stage.ranks(0).node());
+      }
       if (node != nullptr) {
         incarnations[stage.ranks(0).node()] = node->info.incarnation();
       }
     }
-    if (all) {
+    if (missing.empty()) {
       deployment->Load(incarnations);
+    } else {
+      deployment->SetWaitingFor(missing);
     }
   }
 }
@@ -184,6 +186,9 @@ absl::StatusOr<v1::Plan> Coordinator::LoadModel(const std::string& name,
 absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> model,
                                             const v1::LoadOptions& options, const v1::Plan& plan,
                                             const RotaryBlob& rotary) {
+  if (draining_) {
+    return Stopping();
+  }
   std::map<std::string, uint64_t> incarnations;
   for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
     const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
@@ -195,6 +200,7 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
     }
     incarnations[stage.ranks(0).node()] = node->info.incarnation();
   }
+  ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
   uint64_t epoch = 0;
   if (Deployment* old = DeploymentOf(model->name)) {
     const bool running =
@@ -213,7 +219,6 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
     Erase(old, Error(absl::StatusCode::kUnavailable, "REPLACED",
                      "model '" + model->name + "' is being placed anew"));
   }
-  ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
   v1::Plan placed = plan;
   placed.set_epoch(epoch);
   StoredDeployment stored;

@@ -98,6 +98,7 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
   }
   progress_.clear();
   problem_ = absl::OkStatus();
+  last_fault_ = absl::OkStatus();
   state_ = DeploymentState::kLoading;
   if (absl::Status status = host_->Persist(id_, plan_); !status.ok()) {
     Fail(DeploymentState::kFailed, status);
@@ -155,7 +156,8 @@ v1::Load Deployment::MakeLoad(int index) const {
   } else {
     load.set_next_incarnation(host_->coordinator_incarnation());
   }
-  load.set_step_timeout_ms(static_cast<uint32_t>(ToMs(options_.step_timeout)));
+  // Half, so that a link that cannot be opened is reported before the fence is given up.
+  load.set_step_timeout_ms(static_cast<uint32_t>(ToMs(options_.step_timeout / 2)));
   return load;
 }
 
@@ -209,6 +211,25 @@ void Deployment::OnNodeLost(const std::string& node) {
                  model_->name + "`; then send the request again"));
 }
 
+void Deployment::OnNodeJoined(const std::string& node) {
+  if (Uses(node) && state_ == DeploymentState::kFailed) {
+    state_ = DeploymentState::kWaiting;
+  }
+}
+
+void Deployment::SetWaitingFor(const std::vector<std::string>& nodes) {
+  std::string names;
+  for (const std::string& node : nodes) {
+    names += (names.empty() ? "'" : ", '") + node + "'";
+  }
+  problem_ =
+      Error(absl::StatusCode::kUnavailable, "WAITING_FOR_NODES",
+            "model '" + model_->name + "' waits for " + names)
+          .Node(nodes.empty() ? "" : nodes.front())
+          .Hint("start strata-worker there, or place the model anew with `strata model load " +
+                model_->name + "`");
+}
+
 void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress& progress) {
   if (state_ != DeploymentState::kLoading || progress.epoch() != plan_.epoch() || !Uses(node)) {
     return;
@@ -251,6 +272,7 @@ void Deployment::StartEngine() {
   config.max_batch_tokens = load_options_.max_batch_tokens();
   config.max_batch_items = options_.max_batch_items;
   config.max_queued_requests = options_.max_queued_requests;
+  config.max_sessions = options_.max_sessions;
   config.step_timeout = options_.step_timeout;
   engine_ = std::make_unique<Engine>(std::move(config), host_->generations(), this);
   engine_->Start(host_->Now());
@@ -265,7 +287,7 @@ void Deployment::SendFence(uint64_t epoch) {
   if (epoch != plan_.epoch()) {
     plan_.set_epoch(epoch);
     if (absl::Status status = host_->Persist(id_, plan_); !status.ok()) {
-      spdlog::error("deployment {}: cannot record epoch {}: {}", id_, epoch, Describe(status));
+      record_problem_ = status;  // Ends the deployment at the next tick, outside of the engine.
     }
   }
   unfenced_.clear();
@@ -280,7 +302,14 @@ void Deployment::SendFence(uint64_t epoch) {
 }
 
 void Deployment::OnFenceAck(const std::string& node, const v1::FenceAck& ack) {
-  if (engine_ == nullptr || ack.epoch() != fence_epoch_) {
+  if (engine_ == nullptr) {
+    return;
+  }
+  if (ack.has_error()) {
+    // Also of an older epoch: why that one could not be linked.
+    last_fault_ = StatusOf(ack.error());
+  }
+  if (ack.epoch() != fence_epoch_) {
     return;
   }
   if (ack.has_error()) {
@@ -293,6 +322,9 @@ void Deployment::OnFenceAck(const std::string& node, const v1::FenceAck& ack) {
 }
 
 std::vector<std::string> Deployment::UnfencedNodes() const {
+  if (unfenced_.empty() && first_link_ == nullptr) {
+    return {RankOf(0).node()};  // Is being dialled.
+  }
   return {unfenced_.begin(), unfenced_.end()};
 }
 
@@ -306,7 +338,7 @@ void Deployment::OpenFirstLink(uint64_t epoch) {
   options.open.set_deployment(id_);
   options.open.set_epoch(epoch);
   options.open.set_to_stage(0);
-  options.open_timeout = std::chrono::duration_cast<milliseconds>(options_.step_timeout);
+  options.open_timeout = std::chrono::duration_cast<milliseconds>(options_.step_timeout / 2);
   options.max_queued_frames = static_cast<uint32_t>(plan_.pipelines(0).stages_size()) + 2;
   auto on_broken = [this, epoch, alive = alive_, host = host_](const absl::Status& status) {
     host->PostToLoop([this, epoch, alive, status] {
@@ -339,6 +371,7 @@ void Deployment::OnFirstLink(uint64_t epoch, std::shared_ptr<LinkSender> link,
     return;
   }
   if (!status.ok()) {
+    last_fault_ = status;
     engine_->OnLinkFault(epoch, status, host_->Now());
     return;
   }
@@ -395,6 +428,17 @@ void Deployment::Tick(TimePoint now) {
   stopped_engine_ = nullptr;
   if (engine_ != nullptr) {
     engine_->Tick(now);
+  }
+  if (!record_problem_.ok()) {
+    Fail(DeploymentState::kFailed, std::exchange(record_problem_, absl::OkStatus()));
+  } else if (state_ == DeploymentState::kLoading && engine_ != nullptr && engine_->down()) {
+    // Loaded, but its stages cannot be linked.
+    Fail(DeploymentState::kFailed,
+         last_fault_.ok() ? absl::Status(Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
+                                               "the stages of model '" + model_->name +
+                                                   "' could not be linked in time")
+                                             .Hint("see `strata node list` and `strata status`"))
+                          : last_fault_);
   }
 }
 

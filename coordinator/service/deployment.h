@@ -60,6 +60,7 @@ struct DeploymentOptions {
   nanoseconds step_timeout = std::chrono::seconds(10);
   uint32_t max_queued_requests = 256;
   uint32_t max_batch_items = 256;
+  uint32_t max_sessions = 1024;  // Running at once.
 };
 
 class Deployment : public EngineHost {
@@ -88,6 +89,10 @@ class Deployment : public EngineHost {
 
   // Events.
   void OnNodeLost(const std::string& node);
+  // A node joined: what had failed on it may succeed now.
+  void OnNodeJoined(const std::string& node);
+  // Why a model that waits is not loaded, for `status`.
+  void SetWaitingFor(const std::vector<std::string>& nodes);
   void OnLoadProgress(const std::string& node, const v1::LoadProgress& progress);
   void OnFenceAck(const std::string& node, const v1::FenceAck& ack);
   void OnLinkFault(const std::string& node, const v1::LinkFault& fault);
@@ -127,6 +132,8 @@ class Deployment : public EngineHost {
 
   DeploymentState state_ = DeploymentState::kWaiting;
   absl::Status problem_;
+  absl::Status last_fault_;      // Why links could not be opened.
+  absl::Status record_problem_;  // An epoch could not be recorded.
   std::map<std::string, WorkerProgress> progress_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> stopped_engine_;  // Kept until the loop's next turn.

@@ -13,6 +13,10 @@ EventLoop::EventLoop(const Clock* clock, TickFn tick) : clock_(clock), tick_(std
 EventLoop::~EventLoop() { Stop(); }
 
 void EventLoop::Start() {
+  {
+    MutexLock lock(&mutex_);
+    running_ = true;
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -29,7 +33,7 @@ void EventLoop::Stop() {
 
 bool EventLoop::Post(std::function<void()> task) {
   MutexLock lock(&mutex_);
-  if (stopping_) {
+  if (!running_ || stopping_) {
     return false;
   }
   tasks_.push_back(std::move(task));

@@ -31,7 +31,8 @@ class EventLoop {
   // Runs what was posted before, then ends the thread. What is posted later is dropped.
   void Stop();
 
-  // Runs `task` on the loop's thread, in the order of posting. Any thread. False after Stop.
+  // Runs `task` on the loop's thread, in the order of posting. Any thread. False before Start and
+  // after Stop.
   bool Post(std::function<void()> task);
 
   // Runs `f` on the loop's thread and waits for its result. Not from the loop's thread. Gives
@@ -55,6 +56,7 @@ class EventLoop {
   Mutex mutex_;
   CondVar wake_;
   std::deque<std::function<void()>> tasks_ STRATA_GUARDED_BY(mutex_);
+  bool running_ STRATA_GUARDED_BY(mutex_) = false;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

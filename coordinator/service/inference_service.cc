@@ -10,6 +10,7 @@
 #include "common/mutex.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
+#include "coordinator/service/errors.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/text_stream.h"
 
@@ -80,7 +81,11 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
     }
   }
   void OnCancel() override { on_cancel_(); }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    // gRPC may be here before the Close that handed Finish over has let go of the lock.
+    { MutexLock lock(&mutex_); }
+    delete this;
+  }
 
  private:
   const std::function<void()> on_cancel_;
@@ -256,8 +261,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(
         }
       });
   if (!posted) {
-    call->Close(Error(absl::StatusCode::kUnavailable, "STOPPING", "the coordinator is stopping")
-                    .Hint("send the request again once it is back"));
+    call->Close(Stopping());
   }
   return call;
 }

@@ -36,8 +36,7 @@ absl::StatusOr<std::vector<uint32_t>> ModelRuntime::Encode(const std::string& te
   return tokenizer->Encode(text, add_special_tokens);
 }
 
-absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat,
-                                                     int64_t now) const {
+absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat, int64_t now) const {
   if (chat_template == nullptr) {
     return template_problem;
   }
@@ -86,8 +85,9 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
   runtime->tokenizer_problem =
       Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER",
             "model '" + runtime->name + "' has no tokenizer and takes token ids only")
-          .Hint("send token ids (--token-ids), or add tokenizer.json to its folder and "
-                "register it again");
+          .Hint(
+              "send token ids (--token-ids), or add tokenizer.json to its folder and "
+              "register it again");
   if (m.has_tokenizer) {
     auto json = ReadManifestFile(m, "tokenizer.json");
     auto tokenizer = json.ok() ? ParseTokenizer(*json) : json.status();
@@ -98,10 +98,9 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
           tokenizer.status(), "the tokenizer of model '" + runtime->name + "' cannot be used");
     }
   }
-  runtime->template_problem =
-      Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE",
-            "model '" + runtime->name + "' has no chat template")
-          .Hint("use `strata generate` with a whole prompt");
+  runtime->template_problem = Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE",
+                                    "model '" + runtime->name + "' has no chat template")
+                                  .Hint("use `strata generate` with a whole prompt");
   if (!m.chat_template.empty()) {
     auto parsed = ParseChatTemplate(m.chat_template);
     if (parsed.ok()) {

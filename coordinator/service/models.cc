@@ -52,8 +52,8 @@ absl::Status Models::Restore() {
       spdlog::error("model {}: {}", model.name, strata::Describe(manifest.status()));
       continue;
     }
-    auto runtime = MakeModelRuntime(
-        model.name, std::make_shared<const ModelManifest>(*std::move(manifest)));
+    auto runtime =
+        MakeModelRuntime(model.name, std::make_shared<const ModelManifest>(*std::move(manifest)));
     if (!runtime.ok()) {
       spdlog::error("model {}: {}", model.name, strata::Describe(runtime.status()));
       continue;
@@ -71,8 +71,9 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
   const std::string name = wanted_name.empty() ? DefaultModelName(path) : wanted_name;
   RETURN_IF_ERROR(CheckModelName(name));
   ASSIGN_OR_RETURN(ModelManifest manifest, DigestCheckpoint(path, progress));
-  ASSIGN_OR_RETURN(auto runtime, MakeModelRuntime(name, std::make_shared<const ModelManifest>(
-                                                            std::move(manifest))));
+  ASSIGN_OR_RETURN(
+      auto runtime,
+      MakeModelRuntime(name, std::make_shared<const ModelManifest>(std::move(manifest))));
   MutexLock lock(&mutex_);
   if (const auto it = models_.find(name);
       it != models_.end() &&
@@ -121,8 +122,7 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Get(const std::strin
     known += (known.empty() ? "" : ", ") + other;
   }
   return Error(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",
-               "there is no model '" + name + "'" +
-                   (known.empty() ? "" : "; there are: " + known))
+               "there is no model '" + name + "'" + (known.empty() ? "" : "; there are: " + known))
       .Hint("register one with `strata model add PATH`");
 }
 

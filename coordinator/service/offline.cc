@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/app/flags.h"
 #include "common/status.h"
 #include "coordinator/registry/chat_template_source.h"
 #include "coordinator/template/chat_template.h"
@@ -163,6 +164,10 @@ int OfflineMain(int argc, char** argv) {
     const std::string word = argv[i];
     if (!flags_end && (word == "--help" || word == "-h")) {
       std::fputs(kHelp, stdout);
+      return 0;
+    }
+    if (!flags_end && word == "--version") {
+      std::printf("strata-coordinator %s\n", kVersion);
       return 0;
     }
     if (!flags_end && word == "--") {

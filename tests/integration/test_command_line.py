@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from cluster import BIN, RECALL, Cluster, Process
+from cluster import BIN, RECALL, Cluster, wait_until
 
 
 def run(binary, *arguments, stdin=""):
@@ -124,7 +124,10 @@ def test_resize_changes_the_pool_of_a_loaded_model(cluster):
     cluster.load("recall", cuts=[("w0", 0, 3), ("w1", 4, 7)], kv_tokens=1024)
     before = cluster.kv()
     cluster.run("model", "resize", "recall", "--kv-tokens", 4096)
-    assert all(b["total"] > a["total"] for a, b in zip(before, cluster.kv()))
+    wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", 20, "ready")
+    after = cluster.kv()
+    assert len(before) == len(after) == 2
+    assert all(b["total"] > a["total"] for a, b in zip(before, after))
     assert cluster.generate("recall", ids=[1, 2], max_tokens=3,
                             ignore_eos=True)["finish_reason"] == "length"
     cluster.run("model", "unload", "recall")

@@ -42,11 +42,11 @@ class TensorSource {
 // What one stage is.
 struct StageSpec {
   ModelSpec model;
-  uint32_t first_layer = 0;  // Inclusive.
-  uint32_t last_layer = 0;   // Inclusive.
-  bool embeds = false;       // The first stage: has the embedding.
-  bool heads = false;        // The last stage: has final norm and head.
-  uint32_t context = 0;      // Tokens of the longest sequence.
+  uint32_t first_layer = 0;        // Inclusive.
+  uint32_t last_layer = 0;         // Inclusive.
+  bool embeds = false;             // The first stage: has the embedding.
+  bool heads = false;              // The last stage: has final norm and head.
+  uint32_t context = 0;            // Tokens of the longest sequence.
   std::vector<uint64_t> kv_pages;  // By KV group of the model.
   v1::KvDtype kv_dtype = v1::KV_DTYPE_F16;
   v1::Quantize quantize = v1::QUANTIZE_NONE;
@@ -68,7 +68,7 @@ struct PageTableView {
 struct BatchItem {
   uint32_t first_row = 0;
   uint32_t rows = 0;
-  uint32_t position = 0;  // Of first_row; row r is at position + r - first_row.
+  uint32_t position = 0;                  // Of first_row; row r is at position + r - first_row.
   std::span<const PageTableView> tables;  // By KV group.
 };
 

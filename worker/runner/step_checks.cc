@@ -194,9 +194,7 @@ bool WantsLogprobs(const v1::StepItem& item) {
 }
 
 uint32_t LogitsRows(const v1::StepItem& item) {
-  return WantsLogits(item)
-             ? static_cast<uint32_t>(item.token_ids_size()) - item.rows_from()
-             : 0;
+  return WantsLogits(item) ? static_cast<uint32_t>(item.token_ids_size()) - item.rows_from() : 0;
 }
 
 bool AllFinite(std::span<const float> values) {

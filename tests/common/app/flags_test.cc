@@ -22,7 +22,7 @@ class FlagsTest : public ::testing::Test {
     flags_.Size("memory", &memory_, "memory", "all");
     flags_.Duration("wait", &wait_, "wait");
     flags_.Switch("insecure", &insecure_, "no TLS");
-    flags_.Number("max-queued", &queued_, "queue");
+    flags_.Number("max-queued", &queued_, "queue", 1, 1000);
     flags_.Choice("backend", &backend_, {"auto", "cpu"}, "backend");
   }
   std::optional<int> Parse(std::vector<const char*> args) {
@@ -74,6 +74,8 @@ TEST_F(FlagsTest, WrongUseExitsWith2AndOneLine) {
                                         {"--memory", "lots"},
                                         {"--wait", "5"},
                                         {"--max-queued", "-1"},
+                                        {"--max-queued", "0"},
+                                        {"--max-queued", "1001"},
                                         {"--backend", "tpu"},
                                         {"stray"}}) {
     ::testing::internal::CaptureStderr();

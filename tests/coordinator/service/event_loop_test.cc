@@ -42,6 +42,12 @@ TEST(EventLoop, TicksWhenTheTickAskedToBeWoken) {
   EXPECT_GE(ticks, 20);
 }
 
+TEST(EventLoop, ALoopThatWasNotStartedTakesNothingAndHoldsNobodyUp) {
+  const SystemClock clock;
+  EventLoop loop(&clock, [](TimePoint) { return std::nullopt; });
+  EXPECT_EQ(loop.Call([] { return 1; }), std::nullopt);
+}
+
 TEST(EventLoop, WhatWasPostedBeforeStopRunsAndWhatComesLaterIsRefused) {
   const SystemClock clock;
   int ran = 0;

@@ -20,8 +20,7 @@ std::shared_ptr<ModelRuntime> Model(bool with_text) {
   manifest->bos_token = "<|begin_of_text|>";
   auto model = std::make_shared<ModelRuntime>();
   model->name = "m";
-  model->tokenizer_problem =
-      Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER", "none");
+  model->tokenizer_problem = Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER", "none");
   model->template_problem =
       Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE", "none");
   if (with_text) {

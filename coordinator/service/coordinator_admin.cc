@@ -1,0 +1,238 @@
+// What the admin calls ask: the part of Coordinator that answers about nodes, models and sessions.
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/app/flags.h"
+#include "common/status.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/errors.h"
+
+namespace strata {
+
+std::vector<v1::Node> Coordinator::ListNodes() {
+  return loop_.Call([this] { return cluster_.Describe(clock_->Now()); })
+      .value_or(std::vector<v1::Node>());
+}
+
+absl::StatusOr<v1::Node> Coordinator::GetNode(const std::string& name) {
+  return loop_
+      .Call([&]() -> absl::StatusOr<v1::Node> {
+        const NodeRecord* node = cluster_.Find(name);
+        if (node == nullptr) {
+          return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                       "there is no node '" + name + "'")
+              .Hint("see `strata node list`");
+        }
+        return cluster_.Describe(*node, clock_->Now());
+      })
+      .value_or(Stopping());
+}
+
+absl::StatusOr<v1::Node> Coordinator::SetDraining(const std::string& name, bool draining) {
+  const auto status = loop_.Call([&]() -> absl::Status {
+    RETURN_IF_ERROR(cluster_.SetDraining(name, draining));
+    return store_->SaveNode(name, cluster_.Find(name)->info, draining);
+  });
+  RETURN_IF_ERROR(status.value_or(Stopping()));
+  return GetNode(name);
+}
+
+absl::Status Coordinator::RemoveNode(const std::string& name, bool force) {
+  return loop_
+      .Call([&]() -> absl::Status {
+        if (force) {
+          std::vector<Deployment*> users;
+          for (auto& [id, deployment] : deployments_) {
+            if (deployment->Uses(name)) users.push_back(deployment.get());
+          }
+          for (Deployment* deployment : users) {
+            Erase(deployment, Error(absl::StatusCode::kUnavailable, "NODE_REMOVED",
+                                    "node '" + name + "' was removed")
+                                  .Node(name));
+          }
+        }
+        for (auto& [id, deployment] : deployments_) {
+          if (deployment->Uses(name)) {
+            return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
+                         "model '" + deployment->model()->name + "' has layers on node '" + name +
+                             "'")
+                .Node(name)
+                .Hint("`strata model unload " + deployment->model()->name +
+                      "` first, or use --force");
+          }
+        }
+        const NodeRecord* node = cluster_.Find(name);
+        if (node != nullptr && node->alive) {
+          return Error(absl::StatusCode::kFailedPrecondition, "NODE_ALIVE",
+                       "node '" + name + "' at " + node->info.address() +
+                           " is alive and would join again")
+              .Node(name)
+              .Hint("stop its strata-worker first, or `strata node drain " + name +
+                    "` to place nothing new on it");
+        }
+        RETURN_IF_ERROR(cluster_.Remove(name));
+        return store_->RemoveNode(name);
+      })
+      .value_or(Stopping());
+}
+
+std::vector<v1::Model> Coordinator::ListModels() {
+  const auto all = models_->List();
+  return loop_
+      .Call([&] {
+        std::vector<v1::Model> out;
+        for (const auto& model : all) {
+          out.push_back(Describe(*model));
+        }
+        return out;
+      })
+      .value_or(std::vector<v1::Model>());
+}
+
+absl::StatusOr<v1::Model> Coordinator::GetModel(const std::string& name) {
+  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
+  const auto described = loop_.Call([&] { return Describe(*model); });
+  if (!described.has_value()) {
+    return Stopping();
+  }
+  return *described;
+}
+
+v1::Model Coordinator::Describe(const ModelRuntime& model) const {
+  v1::Model out = DescribeModel(model);
+  out.set_state("registered");
+  if (const Deployment* deployment = DeploymentOf(model.name)) {
+    out.set_state(DeploymentStateName(deployment->state()));
+    *out.mutable_plan() = deployment->plan();
+    *out.mutable_options() = deployment->load_options();
+    if (!deployment->problem().ok()) {
+      out.set_problem(strata::Describe(deployment->problem()));
+    }
+  }
+  return out;
+}
+
+absl::Status Coordinator::RemoveModel(const std::string& name, bool force) {
+  RETURN_IF_ERROR(models_->Get(name).status());
+  const bool loaded = loop_.Call([&] { return DeploymentOf(name) != nullptr; }).value_or(false);
+  if (loaded && !force) {
+    return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
+                 "model '" + name + "' is loaded")
+        .Hint("unload it first with `strata model unload " + name + "`, or use --force");
+  }
+  if (loaded) {
+    RETURN_IF_ERROR(UnloadModel(name, true));
+  }
+  return models_->Remove(name);
+}
+
+std::vector<v1::Session> Coordinator::ListSessions() {
+  return loop_
+      .Call([this] {
+        std::vector<v1::Session> out;
+        for (const auto& [id, deployment] : deployments_) {
+          if (deployment->engine() == nullptr) continue;
+          for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
+            v1::Session& session = out.emplace_back();
+            session.set_request_id(s.request_id);
+            session.set_model(deployment->model()->name);
+            session.set_state(s.state);
+            session.set_prompt_tokens(s.prompt_tokens);
+            session.set_generated_tokens(s.generated_tokens);
+            session.set_max_tokens(s.max_tokens);
+            session.set_age_ms(ToMs(s.age));
+          }
+        }
+        return out;
+      })
+      .value_or(std::vector<v1::Session>());
+}
+
+absl::Status Coordinator::CancelSession(const std::string& request_id) {
+  return loop_
+      .Call([&]() -> absl::Status {
+        bool found = false;
+        for (const auto& [id, deployment] : deployments_) {
+          if (deployment->engine() == nullptr) continue;
+          for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
+            if (s.request_id == request_id) {
+              found |= deployment->engine()->Cancel(s.key, absl::OkStatus(), clock_->Now());
+            }
+          }
+        }
+        if (!found) {
+          return Error(absl::StatusCode::kNotFound, "SESSION_NOT_FOUND",
+                       "there is no request '" + request_id + "' in flight")
+              .Hint("see `strata session list`");
+        }
+        return absl::OkStatus();
+      })
+      .value_or(Stopping());
+}
+
+std::vector<v1::Problem> Coordinator::Problems() const {
+  std::vector<v1::Problem> problems = cluster_.Problems();
+  auto add = [&problems](const std::string& what, const std::string& hint) {
+    v1::Problem& problem = problems.emplace_back();
+    problem.set_what(what);
+    problem.set_do_(hint);
+  };
+  std::string loaded;  // A model that is.
+  for (const auto& [id, deployment] : deployments_) {
+    const std::string& name = deployment->model()->name;
+    if (!deployment->problem().ok()) {
+      const v1::ErrorDetail detail = DetailOf(deployment->problem());
+      add("model " + name + " is " + DeploymentStateName(deployment->state()) + ": " +
+              detail.message(),
+          detail.hint().empty() ? "strata model load " + name : detail.hint());
+    }
+    if (deployment->engine() != nullptr) {
+      for (const EngineProblem& p : deployment->engine()->Snapshot(clock_->Now()).problems) {
+        add("model " + name + ": " + p.what, p.hint);
+      }
+      loaded = name;
+    }
+  }
+  for (const auto& [name, node] : cluster_.nodes()) {
+    if (!loaded.empty() && node.alive && !node.draining && node.placements.empty()) {
+      add("node " + name + " joined and holds no layers yet", "strata model load " + loaded);
+    }
+  }
+  if (options_.insecure_off_loopback) {
+    add("traffic is neither encrypted nor authenticated (--insecure)",
+        "start coordinator and workers with --tls-dir");
+  }
+  return problems;
+}
+
+v1::GetStatusResponse Coordinator::GetStatus() {
+  v1::GetStatusResponse out;
+  for (v1::Model& model : ListModels()) *out.add_models() = std::move(model);
+  for (v1::Session& session : ListSessions()) *out.add_sessions() = std::move(session);
+  loop_.Call([&] {
+    for (v1::Node& node : cluster_.Describe(clock_->Now())) *out.add_nodes() = std::move(node);
+    for (v1::Problem& problem : Problems()) *out.add_problems() = std::move(problem);
+    for (const auto& [id, deployment] : deployments_) {
+      if (deployment->engine() == nullptr) continue;
+      for (const KvSnapshot& kv : deployment->engine()->Snapshot(clock_->Now()).kv) {
+        v1::KvUse* use = out.add_kv();
+        use->set_model(deployment->model()->name);
+        use->set_stage(kv.stage);
+        use->set_group(KvGroupName(deployment->model()->spec().kv_groups[kv.group]));
+        use->set_total(kv.total);
+        use->set_free(kv.free);
+        use->set_live(kv.live);
+        use->set_cached(kv.cached);
+        use->set_fenced(kv.fenced);
+      }
+    }
+    return true;
+  });
+  out.set_version(kVersion);
+  out.set_term(term_);
+  out.set_uptime_s(ToMs(clock_->Now() - started_) / 1e3);
+  return out;
+}
+
+}  // namespace strata

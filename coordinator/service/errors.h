@@ -1,0 +1,17 @@
+// Errors that several of the coordinator's files say.
+#ifndef STRATA_COORDINATOR_SERVICE_ERRORS_H_
+#define STRATA_COORDINATOR_SERVICE_ERRORS_H_
+
+#include "absl/status/status.h"
+#include "common/status.h"
+
+namespace strata {
+
+inline absl::Status Stopping() {
+  return Error(absl::StatusCode::kUnavailable, "STOPPING", "the coordinator is stopping")
+      .Hint("send the request again once it is back");
+}
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_ERRORS_H_
