@@ -64,7 +64,7 @@ absl::Status Load(const Context& context, const LoadCommand& command) {
   const absl::Status status = client->LoadModel(
       request,
       [&](const v1::LoadModelProgress& message) {
-        if (message.has_plan()) {
+        if (message.has_plan() && plan.pipelines().empty()) {
           plan = message.plan();
           context.err() << "placing " << command.model << " on " << Placement(plan) << std::endl;
         }

@@ -38,8 +38,9 @@ std::string Cause(const std::string& message) {
       {"Connection timed out", "connection timed out"},
       {"Network is unreachable", "the network is unreachable"},
       {"No route to host", "no route to the host"},
-      {"CERTIFICATE_VERIFY_FAILED", "its certificate is not of the CA in --tls-dir"},
-      {"WRONG_VERSION_NUMBER", "it does not speak TLS"},
+      {"certificate verify failed", "its certificate is not of the CA in --tls-dir"},
+      {"wrong version number", "it does not speak TLS"},
+      {"Socket closed", "it closes the connection; does it want --tls-dir?"},
   };
   for (const Known& known : kKnown) {
     if (message.find(known.mark) != std::string::npos) {
