@@ -135,6 +135,24 @@ grpc::Status AdminServiceImpl::UploadModel(
   if (absl::Status status = CheckModelName(name); !status.ok()) {
     return ToGrpc(status);
   }
+  {
+    MutexLock lock(&mutex_);
+    if (!uploading_.insert(name).second) {
+      return ToGrpc(Error(absl::StatusCode::kFailedPrecondition, "UPLOAD_IN_PROGRESS",
+                          "a model '" + name + "' is being uploaded already")
+                        .Hint("wait for it, or choose another --name"));
+    }
+  }
+  const grpc::Status status = TakeUpload(context, name, stream);
+  MutexLock lock(&mutex_);
+  uploading_.erase(name);
+  return status;
+}
+
+grpc::Status AdminServiceImpl::TakeUpload(
+    grpc::ServerContext* context, const std::string& name,
+    grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream) {
+  v1::UploadModelRequest message;
   namespace fs = std::filesystem;
   const fs::path final_path = fs::path(options_.models_dir) / name;
   const fs::path partial = fs::path(options_.models_dir) / (name + ".uploading");
@@ -192,12 +210,23 @@ grpc::Status AdminServiceImpl::UploadModel(
         return fail(Error(absl::StatusCode::kInvalidArgument, "BAD_UPLOAD", "an empty message"));
     }
   }
-  out.close();
+  if (out.is_open()) {
+    out.close();
+  }
+  if (out.fail()) {
+    return fail(Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
+                      "cannot write to " + partial.string())
+                    .Hint("free some disk space on the coordinator"));
+  }
   if (!done || left != 0) {
     return fail(Error(absl::StatusCode::kAborted, "UPLOAD_BROKEN", "the upload broke off")
                     .Hint("start it again"));
   }
   fs::rename(partial, final_path, error);
+  if (error) {
+    return fail(Error(absl::StatusCode::kInternal, "UPLOAD_BROKEN",
+                      "cannot rename " + partial.string() + ": " + error.message()));
+  }
   const absl::Status registered =
       Register(context, final_path.string(), name, "upload",
                [stream](const v1::ModelProgress& p) { return stream->Write(p); });

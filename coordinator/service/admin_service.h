@@ -3,8 +3,11 @@
 #define STRATA_COORDINATOR_SERVICE_ADMIN_SERVICE_H_
 
 #include <atomic>
+#include <functional>
+#include <set>
 #include <string>
 
+#include "common/mutex.h"
 #include "coordinator/service/coordinator.h"
 #include "strata/v1/admin.grpc.pb.h"
 
@@ -65,6 +68,9 @@ class AdminServiceImpl final : public v1::AdminService::Service {
                              v1::CancelSessionResponse*) override;
 
  private:
+  grpc::Status TakeUpload(
+      grpc::ServerContext* context, const std::string& name,
+      grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream);
   // Registers the folder `path` and reports through `send`, which is false once nobody listens.
   absl::Status Register(grpc::ServerContext* context, const std::string& path,
                         const std::string& name, const std::string& origin,
@@ -73,6 +79,8 @@ class AdminServiceImpl final : public v1::AdminService::Service {
   Coordinator* const coordinator_;
   const AdminOptions options_;
   std::atomic<bool> stopping_ = false;
+  Mutex mutex_;
+  std::set<std::string> uploading_ STRATA_GUARDED_BY(mutex_);  // Names.
 };
 
 }  // namespace strata

@@ -132,6 +132,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::StatusOr<v1::Plan> Place(std::shared_ptr<const ModelRuntime> model,
                                  const v1::LoadOptions& options, const v1::Plan& plan,
                                  const RotaryBlob& rotary);
+  absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
+                              const v1::Plan& plan) const;
   void Erase(Deployment* deployment, const absl::Status& why);
 
   const CoordinatorOptions options_;

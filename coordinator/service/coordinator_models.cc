@@ -183,6 +183,30 @@ absl::StatusOr<v1::Plan> Coordinator::LoadModel(const std::string& name,
   return *std::move(placed);
 }
 
+// Another load may have taken the memory since the plan's snapshot.
+absl::Status Coordinator::CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
+                                         const v1::Plan& plan) const {
+  const Deployment* old = DeploymentOf(model.name);
+  const PlannerCluster now = cluster_.Snapshot(old != nullptr ? old->id() : 0);
+  const auto& stages = plan.pipelines(0).stages();
+  for (int i = 0; i < stages.size(); ++i) {
+    const uint64_t needs = stages[i].weight_bytes() + stages[i].kv_bytes() +
+                           StageOverheadBytes(model.spec(), options.max_batch_tokens(),
+                                              i + 1 == stages.size(), options.context());
+    for (const PlannerNode& node : now.nodes) {
+      if (node.name == stages[i].ranks(0).node() && node.free_bytes < needs) {
+        return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
+                     "another load took memory of node '" + node.name +
+                         "' while this one was being placed")
+            .Node(node.name)
+            .Limit("free_bytes=" + std::to_string(node.free_bytes))
+            .Hint("try again");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> model,
                                             const v1::LoadOptions& options, const v1::Plan& plan,
                                             const RotaryBlob& rotary) {
@@ -200,6 +224,7 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
     }
     incarnations[stage.ranks(0).node()] = node->info.incarnation();
   }
+  RETURN_IF_ERROR(CheckStillFits(*model, options, plan));
   ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
   uint64_t epoch = 0;
   if (Deployment* old = DeploymentOf(model->name)) {

@@ -19,6 +19,8 @@ namespace {
 
 // Logits travel in messages of about this size.
 constexpr size_t kRowsMessageBytes = size_t{1} << 20;
+// What may wait for a client that does not read.
+constexpr size_t kMaxQueuedBytes = size_t{256} << 20;
 
 uint64_t DrawSeed() {
   thread_local std::random_device device;
@@ -44,11 +46,22 @@ RequestContext NewContext() {
 // when gRPC is done with it, which is after Close.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
  public:
-  explicit GenerateCall(std::function<void()> on_cancel) : on_cancel_(std::move(on_cancel)) {}
+  // `on_cancel` ends the session; it may be called more than once.
+  GenerateCall(grpc::CallbackServerContext* context, std::function<void()> on_cancel)
+      : context_(context), on_cancel_(std::move(on_cancel)) {}
 
   void Push(v1::GenerateResponse response) {
     MutexLock lock(&mutex_);
     if (broken_ || closed_) {
+      return;
+    }
+    queued_bytes_ += response.ByteSizeLong();
+    if (queued_bytes_ > kMaxQueuedBytes) {
+      // The client is cut off; what is being written stays until gRPC lets go of it.
+      broken_ = true;
+      queue_.resize(1);
+      on_cancel_();
+      context_->TryCancel();
       return;
     }
     queue_.push_back(std::move(response));
@@ -69,6 +82,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
   void OnWriteDone(bool ok) override {
     MutexLock lock(&mutex_);
+    queued_bytes_ -= std::min(queued_bytes_, queue_.front().ByteSizeLong());
     queue_.pop_front();
     if (!ok) {
       broken_ = true;
@@ -88,8 +102,10 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
   }
 
  private:
+  grpc::CallbackServerContext* const context_;
   const std::function<void()> on_cancel_;
   Mutex mutex_;
+  size_t queued_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
   std::deque<v1::GenerateResponse> queue_ STRATA_GUARDED_BY(mutex_);
   bool broken_ STRATA_GUARDED_BY(mutex_) = false;
   bool closed_ STRATA_GUARDED_BY(mutex_) = false;
@@ -221,7 +237,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(
   auto resolved = model.ok() ? ResolveRequest(*request, **model, NewContext())
                              : absl::StatusOr<ResolvedRequest>(model.status());
   if (!resolved.ok()) {
-    auto* refused = new GenerateCall([] {});
+    auto* refused = new GenerateCall(context, [] {});
     refused->Close(resolved.status());
     return refused;
   }
@@ -229,13 +245,14 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(
   const std::string key = resolved->session.key;
   // So that a late cancel of this call does not end another one of the same id.
   auto live = std::make_shared<bool>(false);
-  auto* call = new GenerateCall([coordinator = coordinator_, key, live, name = request->model()] {
-    coordinator->WithEngine(name, [coordinator, key, live](const Coordinator::Serving& s) {
-      if (*live && s.engine != nullptr) {
-        s.engine->Cancel(key, absl::OkStatus(), coordinator->Now());
-      }
-    });
-  });
+  auto* call =
+      new GenerateCall(context, [coordinator = coordinator_, key, live, name = request->model()] {
+        coordinator->WithEngine(name, [coordinator, key, live](const Coordinator::Serving& s) {
+          if (*live && s.engine != nullptr) {
+            s.engine->Cancel(key, absl::OkStatus(), coordinator->Now());
+          }
+        });
+      });
   auto sink = std::make_shared<GenerateSink>(call, live, *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
   const bool posted =
