@@ -116,7 +116,9 @@ absl::StatusOr<Message> FrameAssembler::Take() {
     return BadPart("the payload is no whole number of floats");
   }
   message.payload.resize(payload_bytes / sizeof(float));
-  std::memcpy(message.payload.data(), data_.data() + header_bytes, payload_bytes);
+  if (payload_bytes > 0) {  // memcpy takes no null pointer, not even for nothing.
+    std::memcpy(message.payload.data(), data_.data() + header_bytes, payload_bytes);
+  }
   data_.clear();
   return message;
 }
