@@ -9,8 +9,8 @@
 
 #include "common/numerics/math.h"
 #include "common/random.h"
-#include "common/status.h"
 #include "common/sampling_params.h"
+#include "common/status.h"
 
 namespace strata {
 namespace {

@@ -63,8 +63,7 @@ void SinkRecord::OnRows(const RowsInfo& rows) {
     prompt_logprobs.push_back(*logprob);
   }
   logits.insert(logits.end(), rows.logits.begin(), rows.logits.end());
-  next_row += static_cast<uint32_t>(
-      std::max(rows.prompt_logprobs.size(), rows.logits.size() / 97));
+  next_row += static_cast<uint32_t>(std::max(rows.prompt_logprobs.size(), rows.logits.size() / 97));
 }
 
 Verdict SinkRecord::OnToken(const TokenInfo& token) {

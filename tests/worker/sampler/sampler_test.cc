@@ -10,9 +10,9 @@
 #include <string>
 
 #include "common/random.h"
+#include "common/sampling_params.h"
 #include "common/status.h"
 #include "tests/golden.h"
-#include "common/sampling_params.h"
 
 namespace strata {
 namespace {
