@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,7 @@ struct Program {
   std::deque<MacroNode> macros;
   std::deque<ArgumentNodes> arguments;
   std::vector<std::string> names;  // Of variables, by number.
+  std::unordered_map<std::string, int> name_ids;
   Block body;
 };
 

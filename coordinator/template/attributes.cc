@@ -11,14 +11,16 @@
 namespace strata::jinja {
 namespace {
 
+constexpr size_t kMaxNameInMessage = 100;
+
 Value Unsafe(const Value& object, std::string_view name) {
-  return Value::Undefined("access to attribute '" + std::string(name) + "' of '" +
-                          std::string(TypeName(object)) + "' object is unsafe.");
+  return Value::Undefined("access to attribute '" + std::string(name.substr(0, kMaxNameInMessage)) +
+                          "' of '" + std::string(TypeName(object)) + "' object is unsafe.");
 }
 
 Value Missing(const Value& object, std::string_view name) {
   return Value::Undefined("'" + ObjectTypeName(object) + "' has no attribute '" +
-                          std::string(name) + "'");
+                          std::string(name.substr(0, kMaxNameInMessage)) + "'");
 }
 
 bool IsDunder(std::string_view name) {
@@ -61,6 +63,7 @@ bool Subscript(Runtime& runtime, const Value& object, const Value& key, Value* r
       if (key.Is(Kind::kList) || key.Is(Kind::kDict)) {
         return false;
       }
+      runtime.StepBytes(key.IsString() ? key.text().size() : 0);
       if (const Value* found = key.IsString() ? object.As<DictObject>().Find(key.text())
                                               : object.As<DictObject>().Find(key)) {
         *result = *found;
@@ -100,7 +103,7 @@ bool Subscript(Runtime& runtime, const Value& object, const Value& key, Value* r
   } else {
     const auto& string = object.As<StringObject>();
     const size_t byte = string.ascii() ? at : ByteOffset(string.text, at);
-    runtime.StepBytes(byte);
+    runtime.StepCharacters(string.ascii() ? 0 : byte);
     *result =
         runtime.String(string.text.substr(byte, DecodeAt(string.text, byte).bytes), string.safe);
   }
@@ -155,13 +158,14 @@ Value SliceString(Runtime& runtime, const StringObject& string, const SliceBound
   const auto count = static_cast<size_t>(bounds.count);
   if (bounds.step == 1) {
     const auto start = static_cast<size_t>(bounds.start);
+    runtime.StepCharacters(string.ascii() ? 0 : string.text.size());
     const size_t from = string.ascii() ? start : ByteOffset(string.text, start);
     const std::string_view rest = std::string_view(string.text).substr(from);
     return runtime.String(
         std::string(rest.substr(0, string.ascii() ? count : ByteOffset(rest, count))), string.safe);
   }
   std::vector<std::string_view> characters;
-  runtime.StepBytes(string.text.size() * 16);
+  runtime.StepCharacters(string.text.size() * 2);
   for (size_t at = 0; at < string.text.size();) {
     const size_t bytes = DecodeAt(string.text, at).bytes;
     characters.push_back(std::string_view(string.text).substr(at, bytes));

@@ -241,7 +241,7 @@ class BraceFormatter {
     } else {
       Fail(std::string("Unknown conversion specifier '") + conversion + "'");
     }
-    return safe_ && !(value.IsString() && value.safe()) ? EscapeHtml(text) : text;
+    return safe_ && !(value.IsString() && value.safe()) ? Escaped(runtime_, text) : text;
   }
 
   // name.attribute[key]..., a missing name being the next number.

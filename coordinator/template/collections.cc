@@ -3,6 +3,7 @@
 
 #include "coordinator/template/integer.h"
 #include "coordinator/template/operators.h"
+#include "coordinator/template/text.h"
 #include "coordinator/template/unicode.h"
 
 namespace strata::jinja {
@@ -18,9 +19,10 @@ bool Contains(Runtime& runtime, const Value& container, const Value& item) {
         }
         Fail("'in <string>' requires string as left operand, not " + std::string(TypeName(item)));
       }
-      runtime.StepBytes(container.text().size());
-      return container.text().find(item.text()) != std::string::npos;
+      runtime.StepBytes(container.text().size() * 4);
+      return Find(container.text(), item.text()) != std::string::npos;
     case Kind::kDict:
+      runtime.StepBytes(item.IsString() ? item.text().size() : 0);
       HashOf(item);  // Fails for what cannot be a key.
       return container.As<DictObject>().Find(item) != nullptr;
     case Kind::kNone:

@@ -27,6 +27,7 @@ Value DictValues(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 Value DictGet(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("get", arguments, {"key", "default"});
+  runtime.StepBytes(parameters.Get(0).IsString() ? parameters.Get(0).text().size() : 0);
   HashOf(parameters.Get(0));  // Fails for what cannot be a key.
   const Value* found = self.As<DictObject>().Find(parameters.Get(0));
   return found != nullptr ? *found : parameters.GetOr(1, Value::None());

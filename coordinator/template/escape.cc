@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "coordinator/template/runtime.h"
 #include "coordinator/template/unicode.h"
 
 namespace strata::jinja {
@@ -64,7 +65,9 @@ char32_t EntityOf(std::string_view name) {
 
 }  // namespace
 
-std::string EscapeHtml(std::string_view text) {
+std::string Escaped(Runtime& runtime, std::string_view text) {
+  runtime.StepCharacters(text.size());
+  runtime.CheckBytes(text.size());
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {

@@ -7,8 +7,10 @@
 
 namespace strata::jinja {
 
+class Runtime;
+
 // & < > " ' as &amp; &lt; &gt; &#34; &#39;
-std::string EscapeHtml(std::string_view text);
+std::string Escaped(Runtime& runtime, std::string_view text);
 // Without comments and tags, white space collapsed, the common entities resolved.
 std::string StripTags(std::string_view text);
 // Percent encoding of all but unreserved characters and `safe`; a blank is %20, or + if `plus`.

@@ -66,6 +66,7 @@ Value Evaluator::EvalDispatch(const Expression& node) {
 
 Value Evaluator::EvalName(int name) {
   for (Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get()) {
+    Step(scope->variables.size() / 16);
     if (const Value* found = scope->Find(name)) {
       return *found;
     }
@@ -149,7 +150,7 @@ Value Evaluator::EvalConcat(const Expression& node) {
                                 [](const Value& v) { return v.IsString() && v.safe(); });
   for (const Value& value : values) {
     const std::string part = ToString(*this, value);
-    text += safe && !(value.IsString() && value.safe()) ? EscapeHtml(part) : part;
+    text += safe && !(value.IsString() && value.safe()) ? Escaped(*this, part) : part;
     CheckBytes(text.size());
   }
   return String(std::move(text), safe);

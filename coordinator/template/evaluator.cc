@@ -191,18 +191,18 @@ void Evaluator::Print(const Value& value) {
   if (value.IsString()) {
     if (autoescape() && !value.safe()) {
       CheckBytes(value.text().size(), 6);
-      Write(EscapeHtml(value.text()));
+      Write(Escaped(*this, value.text()));
     } else {
       Write(value.text());
     }
     return;
   }
   const std::string text = ToString(*this, value);
-  Write(autoescape() ? EscapeHtml(text) : text);
+  Write(autoescape() ? Escaped(*this, text) : text);
 }
 
 void Evaluator::Assign(const Expression& target, const Value& value) {
-  Step();
+  Step(1 + scope_->variables.size() / 16);
   switch (target.kind) {
     case Expression::Kind::kName:
       scope_->Set(target.name, value);

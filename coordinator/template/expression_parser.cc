@@ -115,7 +115,8 @@ void ExpressionParser::Expect(Token::Type type) {
 }
 
 int ExpressionParser::NameId(const std::string& name) {
-  const auto [found, is_new] = name_ids_.emplace(name, static_cast<int>(program_->names.size()));
+  const auto [found, is_new] =
+      program_->name_ids.emplace(name, static_cast<int>(program_->names.size()));
   if (is_new) {
     program_->names.push_back(name);
   }

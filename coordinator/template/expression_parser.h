@@ -4,7 +4,6 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "coordinator/template/ast.h"
@@ -96,7 +95,6 @@ class ExpressionParser {
   const TemplateLimits limits_;
   size_t at_ = 0;
   int depth_ = 0;
-  std::unordered_map<std::string, int> name_ids_;
 };
 
 }  // namespace strata::jinja

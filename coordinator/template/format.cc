@@ -206,7 +206,7 @@ class PercentFormatter {
         body = type == 's' ? ToString(runtime_, value) : ToRepr(runtime_, value);
         body = FirstCharacters(type == 'a' ? ToAscii(body) : body, precision);
         const bool escape = safe_ && !(value.IsString() && value.safe());
-        return escape ? EscapeHtml(body) : body;
+        return escape ? Escaped(runtime_, body) : body;
       }
       case 'c':
         return CharacterOf(value);
@@ -270,7 +270,7 @@ std::string FormatFloat(Runtime& runtime, double d, char type, int64_t precision
   }
   const int64_t digits = precision < 0 ? 6 : precision;
   runtime.CheckBytes(static_cast<size_t>(digits));
-  runtime.StepBytes(static_cast<size_t>(digits) * 16);
+  runtime.Step(static_cast<uint64_t>(digits));
   const std::string format = std::string(alternate ? "%#.*" : "%.*") + type;
   const int bytes = std::snprintf(nullptr, 0, format.c_str(), static_cast<int>(digits), d);
   std::string out(static_cast<size_t>(std::max(bytes, 0)) + 1, '\0');

@@ -109,6 +109,7 @@ std::string PythonDirectives(const std::string& format) {
 
 Value StrftimeNow(Runtime& runtime, Arguments& arguments) {
   const Parameters parameters("strftime_now", arguments, {"format"});
+  runtime.Step(parameters.Text(0).size() * 8);
   // The blank tells an empty result from one that did not fit.
   const std::string format = PythonDirectives(parameters.Text(0)) + " ";
   const auto now = static_cast<time_t>(runtime.now_s());

@@ -29,6 +29,8 @@ std::string NormalizeNewlines(std::string_view source) {
   return out;
 }
 
+constexpr size_t kMaxTokens = 300'000;
+
 bool IsDigitByte(char c) { return c >= '0' && c <= '9'; }
 
 class Lexer {
@@ -70,6 +72,9 @@ class Lexer {
   }
 
   void Add(Token::Type type, std::string text, Value number = Value()) {
+    if (tokens_.size() >= kMaxTokens) {
+      throw Failure{Failure::Kind::kLimit, "the template has too many tokens", line_};
+    }
     tokens_.push_back({type, std::move(text), std::move(number), line_});
   }
 

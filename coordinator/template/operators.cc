@@ -193,8 +193,8 @@ Value Add(Runtime& runtime, const Value& a, const Value& b) {
   if (a.IsString() && b.IsString()) {
     runtime.CheckBytes(a.text().size() + b.text().size());
     if (a.safe() != b.safe()) {
-      return runtime.String((a.safe() ? a.text() : EscapeHtml(a.text())) +
-                                (b.safe() ? b.text() : EscapeHtml(b.text())),
+      return runtime.String((a.safe() ? a.text() : Escaped(runtime, a.text())) +
+                                (b.safe() ? b.text() : Escaped(runtime, b.text())),
                             /*safe=*/true);
     }
     return runtime.String(a.text() + b.text(), a.safe());

@@ -53,7 +53,8 @@ class ReprPrinter {
       : runtime_(runtime), sort_keys_(sort_keys), out_(out) {}
 
   void Print(const Value& v) {
-    runtime_.Step();
+    // Digits of a large integer take long.
+    runtime_.Step(v.Is(Kind::kBigInt) ? 8000 : 2);
     const Runtime::Deeper deeper(runtime_);
     switch (v.kind()) {
       case Kind::kUndefined:
@@ -73,7 +74,7 @@ class ReprPrinter {
         out_->append(FloatRepr(v.real()));
         break;
       case Kind::kString:
-        runtime_.StepBytes(v.text().size());
+        runtime_.StepCharacters(v.text().size());
         if (v.safe()) {
           out_->append("Markup(");
           AppendStringRepr(v.text(), out_);
@@ -177,7 +178,8 @@ class JsonPrinter {
         out_(out) {}
 
   void Print(const Value& v) {
-    runtime_.Step();
+    // Digits of a large integer take long.
+    runtime_.Step(v.Is(Kind::kBigInt) ? 8000 : 2);
     const Runtime::Deeper deeper(runtime_);
     switch (v.kind()) {
       case Kind::kNone:
@@ -223,7 +225,7 @@ class JsonPrinter {
   }
 
   void PrintText(const std::string& text) {
-    runtime_.StepBytes(text.size());
+    runtime_.StepCharacters(text.size());
     out_->push_back('"');
     for (size_t at = 0; at < text.size();) {
       const CodePoint c = DecodeAt(text, at);

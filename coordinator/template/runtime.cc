@@ -88,7 +88,9 @@ Value Runtime::Dict(DictObject::Entries entries) {
   std::unordered_multimap<size_t, size_t> index;
   size_t kept = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
-    const size_t hash = HashOf(entries[i].first);
+    const Value& key = entries[i].first;
+    StepBytes(key.IsString() ? key.text().size() : 0);
+    const size_t hash = HashOf(key);
     auto [begin, end] = index.equal_range(hash);
     const auto same = std::find_if(begin, end, [&](const auto& slot) {
       return Equals(*this, entries[slot.second].first, entries[i].first);

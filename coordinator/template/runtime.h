@@ -30,6 +30,8 @@ class Runtime {
   }
   // Work that touches this many bytes.
   void StepBytes(size_t bytes) { Step(1 + bytes / 128); }
+  // Work character by character.
+  void StepCharacters(size_t bytes) { Step(1 + bytes / 8); }
   // Fails if a value of this size may not be made.
   void CheckBytes(size_t bytes) const;
   // The same for `count` pieces of `bytes`, whatever their product.

@@ -38,7 +38,7 @@ Value Map(Runtime& runtime, const Value& input, Arguments& arguments) {
     }
     const Items items(runtime, input);
     for (size_t i = 0; i < items.size(); ++i) {
-      runtime.Step(4);
+      runtime.Step(4 + arguments.positional.size() + arguments.named.size());
       Arguments copy = arguments;
       results->push_back(filter(runtime, items[i], copy));
     }
@@ -69,7 +69,7 @@ Value Select(Runtime& runtime, const Value& input, Arguments& arguments) {
     }
     const Items items(runtime, input);
     for (size_t i = 0; i < items.size(); ++i) {
-      runtime.Step(3);
+      runtime.Step(3 + arguments.positional.size() + arguments.named.size());
       const Value item = items[i];
       const Value value = kByAttribute ? GetPath(runtime, item, path) : item;
       Arguments copy = arguments;

@@ -45,7 +45,11 @@ class SortKey {
 
  private:
   Value Fold(const Value& v) const {
-    return v.IsString() && !case_sensitive_ ? runtime_.String(ToLower(v.text())) : v;
+    if (!v.IsString() || case_sensitive_) {
+      return v;
+    }
+    runtime_.StepCharacters(v.text().size());
+    return runtime_.String(ToLower(v.text()));
   }
 
   Runtime& runtime_;
@@ -119,6 +123,7 @@ Value Unique(Runtime& runtime, const Value& input, Arguments& arguments) {
   return runtime.Lazily([&](std::vector<Value>* kept) {
     std::unordered_multimap<size_t, Value> seen;
     for (Keyed& keyed : KeyedItems(runtime, input, key)) {
+      runtime.StepBytes(keyed.key.IsString() ? keyed.key.text().size() : 0);
       const size_t hash = HashOf(keyed.key);
       const auto [begin, end] = seen.equal_range(hash);
       const bool known = std::any_of(
@@ -242,7 +247,7 @@ Value Join(Runtime& runtime, const Value& input, Arguments& arguments) {
   const bool escapes = runtime.autoescape() && any_safe;
   const auto append = [&](const Value& value, std::string* text) {
     if (escapes && !(value.IsString() && value.safe())) {
-      *text += EscapeHtml(ToString(runtime, value));
+      *text += Escaped(runtime, ToString(runtime, value));
     } else {
       AppendString(runtime, value, text);
     }

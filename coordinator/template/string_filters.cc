@@ -35,7 +35,7 @@ template <std::string (*kMap)(std::string_view)>
 Value Mapped(Runtime& runtime, const Value& input, Arguments& arguments) {
   Parameters("filter", arguments, {});
   const Value string = Soft(runtime, input);
-  runtime.StepBytes(string.text().size() * 8);
+  runtime.StepCharacters(string.text().size());
   return Like(runtime, string, kMap(string.text()));
 }
 
@@ -70,12 +70,11 @@ std::string TitleFilter(std::string_view text) {
 Value Trim(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Parameters parameters("trim", arguments, {"chars"});
   const Value string = Soft(runtime, input);
-  runtime.StepBytes(string.text().size());
   if (!parameters.Has(0) || parameters.Get(0).Is(Kind::kNone)) {
-    return Like(runtime, string, std::string(Strip(string.text(), Side::kBoth)));
+    return StripSteps(runtime, string, Side::kBoth, nullptr);
   }
   const std::string_view characters = parameters.Text(0);
-  return Like(runtime, string, std::string(Strip(string.text(), Side::kBoth, &characters)));
+  return StripSteps(runtime, string, Side::kBoth, &characters);
 }
 
 Value ReplaceFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
@@ -91,12 +90,12 @@ Value ReplaceFilter(Runtime& runtime, const Value& input, Arguments& arguments) 
   const auto escape = [&](size_t i, std::string* text) {
     const Value& value = parameters.Get(i);
     if (!(value.IsString() && value.safe())) {
-      *text = EscapeHtml(*text);
+      *text = Escaped(runtime, *text);
     }
   };
   escape(0, &from);
   escape(1, &to);
-  const std::string text = string.safe() ? string.text() : EscapeHtml(string.text());
+  const std::string text = string.safe() ? string.text() : Escaped(runtime, string.text());
   return runtime.String(Replace(runtime, text, from, to, count), /*safe=*/true);
 }
 
@@ -109,7 +108,7 @@ Value Indent(Runtime& runtime, const Value& input, Arguments& arguments) {
   const bool blank = parameters.IsTrue(2);
   std::string text = parameters.IsTrue(1) ? indention : "";
   const std::string source = string.text() + "\n";
-  runtime.StepBytes(source.size() * 4);
+  runtime.StepCharacters(source.size());
   const std::vector<std::string_view> lines = SplitLines(source);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) {
@@ -157,7 +156,7 @@ Value Center(Runtime& runtime, const Value& input, Arguments& arguments) {
 Value WordCount(Runtime& runtime, const Value& input, Arguments& arguments) {
   Parameters("wordcount", arguments, {});
   const Value string = Soft(runtime, input);
-  runtime.StepBytes(string.text().size() * 4);
+  runtime.StepCharacters(string.text().size());
   int64_t count = 0;
   bool in_word = false;
   for (size_t at = 0; at < string.text().size();) {
@@ -257,7 +256,7 @@ Value WordWrap(Runtime& runtime, const Value& input, Arguments& arguments) {
   }
   const bool default_wrap = !parameters.Has(2) || parameters.Get(2).Is(Kind::kNone);
   const std::string wrap = default_wrap ? "\n" : parameters.Text(2);
-  runtime.StepBytes(string.text().size() * 16);
+  runtime.StepCharacters(string.text().size() * 4);
   std::string text;
   bool first = true;
   for (const std::string_view line : SplitLines(string.text())) {
@@ -280,12 +279,12 @@ Value Escape(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (input.IsString() && input.safe()) {
     return input;
   }
-  return runtime.String(EscapeHtml(ToString(runtime, input)), /*safe=*/true);
+  return runtime.String(Escaped(runtime, ToString(runtime, input)), /*safe=*/true);
 }
 
 Value ForceEscape(Runtime& runtime, const Value& input, Arguments& arguments) {
   Parameters("forceescape", arguments, {});
-  return runtime.String(EscapeHtml(ToString(runtime, input)), /*safe=*/true);
+  return runtime.String(Escaped(runtime, ToString(runtime, input)), /*safe=*/true);
 }
 
 Value Safe(Runtime& runtime, const Value& input, Arguments& arguments) {
@@ -296,7 +295,7 @@ Value Safe(Runtime& runtime, const Value& input, Arguments& arguments) {
 Value StripTagsFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
   Parameters("striptags", arguments, {});
   const std::string text = ToString(runtime, input);
-  runtime.StepBytes(text.size() * 8);
+  runtime.StepCharacters(text.size() * 2);
   return runtime.String(StripTags(text));
 }
 
@@ -307,6 +306,7 @@ Value UrlEncode(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (!pairs) {
     const std::string text = ToString(runtime, input);
     runtime.CheckBytes(text.size(), 3);
+    runtime.StepCharacters(text.size());
     return runtime.String(UrlQuote(text, "/", /*plus=*/false));
   }
   std::string out;
@@ -347,8 +347,8 @@ Value XmlAttributes(Runtime& runtime, const Value& input, Arguments& arguments) 
       Fail("Invalid character in attribute name: '" + name + "'");
     }
     const std::string text = ToString(runtime, value);
-    out += (out.empty() ? "" : " ") + EscapeHtml(name) + "=\"" +
-           (value.IsString() && value.safe() ? text : EscapeHtml(text)) + "\"";
+    out += (out.empty() ? "" : " ") + Escaped(runtime, name) + "=\"" +
+           (value.IsString() && value.safe() ? text : Escaped(runtime, text)) + "\"";
     runtime.CheckBytes(out.size());
   }
   if (!out.empty() && parameters.IsTrue(0, true)) {

@@ -30,27 +30,25 @@ Value ListLike(Runtime& runtime, const Value& self, const std::vector<std::strin
 template <std::string (*kMap)(std::string_view)>
 Value Mapped(Runtime& runtime, const Value& self, Arguments& arguments) {
   Parameters("str method", arguments, {});
-  runtime.StepBytes(self.text().size() * 8);
+  runtime.StepCharacters(self.text().size());
   return Like(runtime, self, kMap(self.text()));
 }
 
 template <Side kSide>
 Value StripMethod(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("strip", arguments, {"chars"});
-  runtime.StepBytes(self.text().size());
   if (!parameters.Has(0) || parameters.Get(0).Is(Kind::kNone)) {
-    return Like(runtime, self, std::string(Strip(self.text(), kSide)));
+    return StripSteps(runtime, self, kSide, nullptr);
   }
   const std::string_view characters = parameters.Text(0);
-  runtime.StepBytes(characters.size() * 16);
-  return Like(runtime, self, std::string(Strip(self.text(), kSide, &characters)));
+  return StripSteps(runtime, self, kSide, &characters);
 }
 
 template <bool kRight>
 Value Split(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("split", arguments, {"sep", "maxsplit"});
   const int64_t limit = parameters.Integer(1, -1);
-  runtime.StepBytes(self.text().size() * 4);
+  runtime.StepCharacters(self.text().size());
   if (!parameters.Has(0) || parameters.Get(0).Is(Kind::kNone)) {
     return ListLike(runtime, self,
                     kRight ? SplitSpaceRight(self.text(), limit) : SplitSpace(self.text(), limit));
@@ -66,7 +64,7 @@ Value Split(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 Value SplitLinesMethod(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("splitlines", arguments, {"keepends"});
-  runtime.StepBytes(self.text().size() * 4);
+  runtime.StepCharacters(self.text().size());
   return ListLike(runtime, self, SplitLines(self.text(), parameters.IsTrue(0)));
 }
 
@@ -78,8 +76,8 @@ Value Partition(Runtime& runtime, const Value& self, Arguments& arguments) {
   if (separator.empty()) {
     Fail("empty separator");
   }
-  runtime.StepBytes(text.size());
-  const size_t found = kRight ? text.rfind(separator) : text.find(separator);
+  runtime.StepBytes(text.size() * 4);
+  const size_t found = kRight ? FindLast(text, separator) : Find(text, separator);
   std::vector<std::string_view> parts = {text.substr(0, found), separator, {}};
   if (found != text.npos) {
     parts[2] = text.substr(found + separator.size());
@@ -109,18 +107,18 @@ Window WindowOf(Runtime& runtime, const Value& self, const Parameters& parameter
   };
   const int64_t start = clip(1, 0);
   const int64_t end = std::max(start, clip(2, length));
-  runtime.StepBytes(string.text.size());
+  runtime.StepCharacters(string.ascii() ? string.text.size() / 4 : string.text.size());
   const size_t from = ByteOffset(string.text, static_cast<size_t>(start));
   const std::string_view rest = std::string_view(string.text).substr(from);
   return {rest.substr(0, ByteOffset(rest, static_cast<size_t>(end - start))), start};
 }
 
 template <bool kRight, bool kMustBe>
-Value Find(Runtime& runtime, const Value& self, Arguments& arguments) {
+Value FindSubstring(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("find", arguments, {"sub", "start", "end"});
   const std::string& wanted = parameters.Text(0);
   const Window window = WindowOf(runtime, self, parameters);
-  const size_t found = kRight ? window.text.rfind(wanted) : window.text.find(wanted);
+  const size_t found = kRight ? FindLast(window.text, wanted) : Find(window.text, wanted);
   if (found == window.text.npos) {
     if (kMustBe) {
       Fail("substring not found");
@@ -139,7 +137,7 @@ Value Count(Runtime& runtime, const Value& self, Arguments& arguments) {
     return Value::Int(static_cast<int64_t>(CountCodePoints(window.text)) + 1);
   }
   int64_t count = 0;
-  for (size_t at = 0; (at = window.text.find(wanted, at)) != window.text.npos;) {
+  for (size_t at = 0; (at = Find(window.text, wanted, at)) != window.text.npos;) {
     ++count;
     at += wanted.size();
   }
@@ -157,6 +155,7 @@ Value StartsOrEnds(Runtime& runtime, const Value& self, Arguments& arguments) {
            " first arg must be str or a tuple of str, not " + std::string(TypeName(candidate)));
     }
     const std::string& part = candidate.text();
+    runtime.StepBytes(part.size() * 4);
     return part.size() <= window.text.size() &&
            window.text.substr(kEnd ? window.text.size() - part.size() : 0, part.size()) == part;
   };
@@ -171,7 +170,7 @@ Value ReplaceMethod(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("replace", arguments, {"old", "new", "count"});
   const auto part = [&](size_t i) {
     const std::string& text = parameters.Text(i);
-    return self.safe() && !parameters.Get(i).safe() ? EscapeHtml(text) : text;
+    return self.safe() && !parameters.Get(i).safe() ? Escaped(runtime, text) : text;
   };
   return Like(runtime, self,
               Replace(runtime, self.text(), part(0), part(1), parameters.Integer(2, -1)));
@@ -228,7 +227,7 @@ Value Join(Runtime& runtime, const Value& self, Arguments& arguments) {
     runtime.CheckBytes(text.size() + separator.size() + item.text().size() * 6);
     runtime.StepBytes(separator.size() + item.text().size());
     text += separator;
-    text += self.safe() && !item.safe() ? EscapeHtml(item.text()) : item.text();
+    text += self.safe() && !item.safe() ? Escaped(runtime, item.text()) : item.text();
   }
   return Like(runtime, self, std::move(text));
 }
@@ -297,10 +296,10 @@ constexpr MethodEntry kMethods[] = {
     {"title", &Mapped<&ToTitleWords>},
     {"capitalize", &Mapped<&Capitalize>},
     {"swapcase", &Mapped<&SwapCase>},
-    {"find", &Find<false, false>},
-    {"rfind", &Find<true, false>},
-    {"index", &Find<false, true>},
-    {"rindex", &Find<true, true>},
+    {"find", &FindSubstring<false, false>},
+    {"rfind", &FindSubstring<true, false>},
+    {"index", &FindSubstring<false, true>},
+    {"rindex", &FindSubstring<true, true>},
     {"count", &Count},
     {"center", &PadMethod<'c'>},
     {"ljust", &PadMethod<'<'>},
@@ -320,7 +319,7 @@ template <bool (*kTest)(char32_t)>
 Value All(Runtime& runtime, const Value& self, Arguments& arguments) {
   Parameters("str method", arguments, {});
   const std::string& text = self.text();
-  runtime.StepBytes(text.size() * 4);
+  runtime.StepCharacters(text.size());
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = DecodeAt(text, at);
     if (!kTest(c.value)) {
@@ -338,7 +337,7 @@ template <bool (*kWanted)(char32_t), bool (*kUnwanted)(char32_t)>
 Value AllCased(Runtime& runtime, const Value& self, Arguments& arguments) {
   Parameters("str method", arguments, {});
   bool any = false;
-  runtime.StepBytes(self.text().size() * 4);
+  runtime.StepCharacters(self.text().size());
   for (size_t at = 0; at < self.text().size();) {
     const CodePoint c = DecodeAt(self.text(), at);
     if (kUnwanted(c.value) || IsTitle(c.value)) {

@@ -3,10 +3,40 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <cstring>
 
 #include "coordinator/template/unicode.h"
 
 namespace strata::jinja {
+
+size_t Find(std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) {
+    return std::string_view::npos;
+  }
+  if (wanted.empty()) {
+    return from;
+  }
+  // std::string's search may take the product of both lengths.
+  const void* found =
+      ::memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t FindLast(std::string_view text, std::string_view wanted) {
+  const std::string mirrored(text.rbegin(), text.rend());
+  const size_t found = Find(mirrored, std::string(wanted.rbegin(), wanted.rend()));
+  return found == std::string_view::npos ? found : text.size() - found - wanted.size();
+}
+
+Value StripSteps(Runtime& runtime, const Value& string, Side side,
+                 const std::string_view* characters) {
+  const std::string& text = string.text();
+  runtime.StepCharacters(characters == nullptr ? 0 : characters->size());
+  const std::string_view stripped = Strip(text, side, characters);
+  runtime.StepCharacters((text.size() - stripped.size()) * (characters == nullptr ? 1 : 4));
+  return runtime.String(std::string(stripped), string.safe());
+}
 
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) {
   std::vector<std::string_view> lines;
@@ -77,7 +107,7 @@ std::vector<std::string_view> SplitAt(std::string_view text, std::string_view se
                                       int64_t limit) {
   std::vector<std::string_view> parts;
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-    const size_t found = text.find(separator);
+    const size_t found = Find(text, separator);
     if (found == text.npos) {
       break;
     }
@@ -90,16 +120,14 @@ std::vector<std::string_view> SplitAt(std::string_view text, std::string_view se
 
 std::vector<std::string_view> SplitAtRight(std::string_view text, std::string_view separator,
                                            int64_t limit) {
-  std::vector<std::string_view> parts;
-  while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-    const size_t found = text.rfind(separator);
-    if (found == text.npos) {
-      break;
-    }
-    parts.push_back(text.substr(found + separator.size()));
-    text = text.substr(0, found);
+  // Mirrored, so that every search takes time by what it passes.
+  const std::string mirrored(text.rbegin(), text.rend());
+  const std::string mirrored_separator(separator.rbegin(), separator.rend());
+  std::vector<std::string_view> parts = SplitAt(mirrored, mirrored_separator, limit);
+  for (std::string_view& part : parts) {
+    const auto start = static_cast<size_t>(part.data() - mirrored.data());
+    part = text.substr(text.size() - start - part.size(), part.size());
   }
-  parts.push_back(text);
   std::reverse(parts.begin(), parts.end());
   return parts;
 }
@@ -128,7 +156,7 @@ std::string Replace(Runtime& runtime, std::string_view text, std::string_view fr
     return out;
   }
   while (more()) {
-    const size_t found = text.find(from);
+    const size_t found = Find(text, from);
     if (found == text.npos) {
       break;
     }

@@ -9,9 +9,16 @@
 #include <vector>
 
 #include "coordinator/template/runtime.h"
+#include "coordinator/template/unicode.h"
 
 namespace strata::jinja {
 
+// Offset of `wanted` in `text` from `from` on, and of the last one; npos. In linear time.
+size_t Find(std::string_view text, std::string_view wanted, size_t from = 0);
+size_t FindLast(std::string_view text, std::string_view wanted);
+// A string stripped, as safe as it was; see Strip.
+Value StripSteps(Runtime& runtime, const Value& string, Side side,
+                 const std::string_view* characters);
 // str.splitlines
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends = false);
 // str.split() and str.split(separator); `limit` splits at most, -1: all.

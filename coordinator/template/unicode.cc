@@ -3,6 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstring>
+#include <unordered_set>
 
 #include "coordinator/template/special_casing.h"
 
@@ -176,8 +178,15 @@ void AppendUtf8(char32_t c, std::string* out) {
 }
 
 size_t CountCodePoints(std::string_view text) {
-  size_t count = 0;
-  for (size_t at = 0; at < text.size(); ++count) {
+  size_t ascii = 0;
+  for (uint64_t word = 0; ascii + sizeof(word) <= text.size(); ascii += sizeof(word)) {
+    std::memcpy(&word, text.data() + ascii, sizeof(word));
+    if ((word & 0x8080808080808080) != 0) {
+      break;
+    }
+  }
+  size_t count = ascii;
+  for (size_t at = ascii; at < text.size(); ++count) {
     at += DecodeAt(text, at).bytes;
   }
   return count;
@@ -308,18 +317,14 @@ std::string SwapCase(std::string_view text) {
 }
 
 std::string_view Strip(std::string_view text, Side side, const std::string_view* characters) {
-  const auto drops = [characters](std::string_view all, size_t at, CodePoint c) {
-    if (characters == nullptr) {
-      return IsSpace(c.value);
-    }
-    for (size_t i = 0; i < characters->size();) {
-      const CodePoint candidate = DecodeAt(*characters, i);
-      if (characters->substr(i, candidate.bytes) == all.substr(at, c.bytes)) {
-        return true;
-      }
-      i += candidate.bytes;
-    }
-    return false;
+  std::unordered_set<std::string_view> set;
+  for (size_t at = 0; characters != nullptr && at < characters->size();) {
+    const size_t bytes = DecodeAt(*characters, at).bytes;
+    set.insert(characters->substr(at, bytes));
+    at += bytes;
+  }
+  const auto drops = [&](std::string_view all, size_t at, CodePoint c) {
+    return characters == nullptr ? IsSpace(c.value) : set.contains(all.substr(at, c.bytes));
   };
   if (side != Side::kRight) {
     while (!text.empty()) {

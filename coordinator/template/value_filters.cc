@@ -35,6 +35,7 @@ Value IntFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
   double real = 0;
   if (input.IsString()) {
     Value result;
+    runtime.Step(std::min(input.text().size(), kMaxIntegerDigits) * 4);
     if ((base == 0 || (base >= 2 && base <= 36)) &&
         ParseInteger(runtime.budget(), Strip(input.text(), Side::kBoth), static_cast<int>(base),
                      &result)) {
@@ -182,6 +183,9 @@ Value ItemPairs(Runtime& runtime, const Value& input, Arguments& arguments) {
 
 Value LengthFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
   Parameters("length", arguments, {});
+  if (input.IsString()) {
+    runtime.StepCharacters(input.text().size() / 4);
+  }
   return Value::Int(Length(input));
 }
 

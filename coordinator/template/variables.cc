@@ -10,9 +10,9 @@ namespace strata::jinja {
 
 void Evaluator::DefineVariables(const nlohmann::ordered_json& variables) {
   const auto define = [this](const std::string& name, const auto& make) {
-    const auto found = std::find(program_.names.begin(), program_.names.end(), name);
-    if (found != program_.names.end()) {  // Others cannot be seen by the template.
-      root_->Set(static_cast<int>(found - program_.names.begin()), make());
+    const auto found = program_.name_ids.find(name);
+    if (found != program_.name_ids.end()) {  // Others cannot be seen by the template.
+      root_->Set(found->second, make());
     }
   };
   define("messages", [] {
