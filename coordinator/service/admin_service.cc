@@ -23,10 +23,11 @@ constexpr std::chrono::milliseconds kReportEvery{100};
 
 template <typename T>
 grpc::Status Answer(absl::StatusOr<T> result, T* response) {
-  if (result.ok()) {
-    *response = *std::move(result);
+  if (!result.ok()) {
+    return ToGrpc(result.status());
   }
-  return ToGrpc(result.status());
+  *response = *std::move(result);
+  return grpc::Status::OK;
 }
 
 // Passes progress on, not more often than people can read.
@@ -143,7 +144,7 @@ grpc::Status AdminServiceImpl::UploadModel(
                         .Hint("wait for it, or choose another --name"));
     }
   }
-  const grpc::Status status = TakeUpload(context, name, stream);
+  grpc::Status status = TakeUpload(context, name, stream);
   MutexLock lock(&mutex_);
   uploading_.erase(name);
   return status;

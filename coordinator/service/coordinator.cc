@@ -35,7 +35,7 @@ absl::Status NotLoaded(const std::string& model) {
 
 Coordinator::Coordinator(CoordinatorOptions options, const Transport* transport, const Clock* clock,
                          StateStore* store, Models* models, uint64_t term, std::string cluster_id)
-    : options_(std::move(options)),
+    : options_(options),
       transport_(transport),
       clock_(clock),
       store_(store),

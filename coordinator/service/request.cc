@@ -17,8 +17,8 @@ absl::Status Bad(const std::string& reason, const std::string& what, const std::
 }
 
 // The request's parameters over the model's, over the defaults.
-v1::SamplingParams CompleteSampling(v1::SamplingParams params, const v1::SamplingParams& model,
-                                    uint64_t seed) {
+v1::SamplingParams CompleteSampling(const v1::SamplingParams& params,
+                                    const v1::SamplingParams& model, uint64_t seed) {
   v1::SamplingParams complete;
   complete.set_temperature(1.0f);
   complete.set_top_k(0);

@@ -25,7 +25,7 @@ std::string TextStream::Finish() {
   return stream_ == nullptr || stopped_ ? "" : Take(stream_->Finish(), true);
 }
 
-std::string TextStream::Take(std::string text, bool at_end) {
+std::string TextStream::Take(const std::string& text, bool at_end) {
   held_ += text;
   size_t first = std::string::npos;
   for (const std::string& stop : stops_) {

@@ -27,7 +27,7 @@ class TextStream {
   bool stopped() const { return stopped_; }
 
  private:
-  std::string Take(std::string text, bool at_end);
+  std::string Take(const std::string& text, bool at_end);
 
   std::unique_ptr<Tokenizer::Stream> stream_;
   const std::vector<std::string> stops_;
