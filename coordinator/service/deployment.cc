@@ -163,21 +163,29 @@ v1::Load Deployment::MakeLoad(int index) const {
 
 void Deployment::Unload(const absl::Status& why) {
   StopEngine(why);
+  TellWorkersToUnload();
+  host_->OnPlacement(id_, plan_, false, false);
+  state_ = DeploymentState::kWaiting;
+}
+
+void Deployment::TellWorkersToUnload() {
   for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
     v1::CoordinatorMessage message;
     message.mutable_unload()->set_deployment(id_);
     host_->SendToNode(RankOf(i).node(), RankOf(i).incarnation(), std::move(message));
   }
-  host_->OnPlacement(id_, plan_, false, false);
-  state_ = DeploymentState::kWaiting;
 }
 
-void Deployment::StopEngine(const absl::Status& why) {
+// Closing may wait for a callback that waits for nothing of ours; still off the loop.
+void Deployment::CloseFirstLink() {
   if (first_link_ != nullptr) {
-    // Closing may wait for a callback that waits for nothing of ours; still off the loop.
     host_->RunBlocking([link = std::move(first_link_)] { link->Close(); });
     first_link_ = nullptr;
   }
+}
+
+void Deployment::StopEngine(const absl::Status& why) {
+  CloseFirstLink();
   unfenced_.clear();
   if (engine_ != nullptr) {
     engine_->Stop(why, host_->Now());
@@ -191,11 +199,7 @@ void Deployment::Fail(DeploymentState state, const absl::Status& why) {
   StopEngine(why);
   state_ = state;
   problem_ = why;
-  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
-    v1::CoordinatorMessage message;
-    message.mutable_unload()->set_deployment(id_);
-    host_->SendToNode(RankOf(i).node(), RankOf(i).incarnation(), std::move(message));
-  }
+  TellWorkersToUnload();
   host_->OnPlacement(id_, plan_, false, false);
 }
 
@@ -280,10 +284,7 @@ void Deployment::StartEngine() {
 
 void Deployment::SendFence(uint64_t epoch) {
   fence_epoch_ = epoch;
-  if (first_link_ != nullptr) {
-    host_->RunBlocking([link = std::move(first_link_)] { link->Close(); });
-    first_link_ = nullptr;
-  }
+  CloseFirstLink();
   if (epoch != plan_.epoch()) {
     plan_.set_epoch(epoch);
     if (absl::Status status = host_->Persist(id_, plan_); !status.ok()) {

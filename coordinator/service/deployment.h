@@ -120,6 +120,8 @@ class Deployment : public EngineHost {
   void OpenFirstLink(uint64_t epoch);
   void OnFirstLink(uint64_t epoch, std::shared_ptr<LinkSender> link, const absl::Status& status);
   void Fail(DeploymentState state, const absl::Status& why);
+  void TellWorkersToUnload();
+  void CloseFirstLink();
   void StopEngine(const absl::Status& why);
 
   const uint64_t id_;
