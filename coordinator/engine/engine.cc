@@ -12,14 +12,6 @@ namespace {
 
 constexpr size_t kMaxStopIds = 1024;
 
-std::vector<KvStage> KvStages(const EngineConfig& config) {
-  std::vector<KvStage> stages;
-  for (const EngineStage& stage : config.stages) {
-    stages.push_back({stage.node, stage.kv_pages});
-  }
-  return stages;
-}
-
 std::vector<double> PredictedMs(const EngineConfig& config) {
   std::vector<double> ms;
   for (const EngineStage& stage : config.stages) {
@@ -40,6 +32,11 @@ absl::Status Refuse(const SessionRequest& request, absl::StatusCode code, std::s
 
 }  // namespace
 
+std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens) {
+  return std::to_string(prompt_tokens) + " prompt tokens + " + std::to_string(max_tokens) +
+         " max_tokens";
+}
+
 std::string_view PipelineStateName(PipelineState state) {
   switch (state) {
     case PipelineState::kNew:
@@ -54,6 +51,8 @@ std::string_view PipelineStateName(PipelineState state) {
       return "backoff";
     case PipelineState::kDown:
       return "down";
+    case PipelineState::kSuspended:
+      return "suspended";
     case PipelineState::kStopped:
       return "stopped";
   }
@@ -66,7 +65,7 @@ Engine::Impl::Impl(EngineConfig config, GenerationCounter* generations, EngineHo
       host_(host),
       root_(FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
                             /*adapter_digest=*/"", /*rotary_variant=*/0)),
-      ledger_(KvStages(config_), config_.kv_groups),
+      ledger_(KvStages(config_.stages), config_.kv_groups),
       timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
   STRATA_CHECK(config_.max_batch_tokens > 0 && config_.max_batch_items > 0);
@@ -122,8 +121,7 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
   const uint64_t asked = prompt + std::max<uint64_t>(1, request.max_tokens);
   const uint64_t pool = ledger_.capacity_tokens();
   const std::string sum = request.max_tokens > 0
-                              ? std::to_string(prompt) + " prompt tokens + " +
-                                    std::to_string(request.max_tokens) + " max_tokens"
+                              ? TokenSum(prompt, request.max_tokens)
                               : std::to_string(prompt) + " prompt tokens and one to generate";
   if (asked > config_.context) {
     return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
@@ -135,16 +133,7 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
         .Fact("limit_tokens", config_.context);
   }
   if (asked > pool) {
-    const std::string& node = config_.stages[ledger_.limiting_stage()].node;
-    return Error(absl::StatusCode::kInvalidArgument, "KV_NEVER_FITS",
-                 sum + " can never fit: the KV pool holds " + std::to_string(pool) +
-                     " tokens, limited by node \"" + node + "\"")
-        .RequestId(request.request_id)
-        .Node(node)
-        .Limit("kv_tokens=" + std::to_string(pool))
-        .Hint("shorten the prompt, lower max_tokens, or give the model more --kv-tokens")
-        .Fact("asked_tokens", asked)
-        .Fact("limit_tokens", pool);
+    return NeverFits(request.request_id, sum, asked);
   }
   if (request.max_tokens > 0) {
     return request.max_tokens;
@@ -152,6 +141,21 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
   const uint64_t room = std::min<uint64_t>(config_.context, pool) - prompt;
   return static_cast<uint32_t>(
       std::min<uint64_t>(room, std::max<uint32_t>(1, request.default_max_tokens)));
+}
+
+absl::Status Engine::Impl::NeverFits(const std::string& request_id, const std::string& sum,
+                                     uint64_t asked) const {
+  const uint64_t pool = ledger_.capacity_tokens();
+  const std::string& node = config_.stages[ledger_.limiting_stage()].node;
+  return Error(absl::StatusCode::kInvalidArgument, "KV_NEVER_FITS",
+               sum + " can never fit: the KV pool holds " + std::to_string(pool) +
+                   " tokens, limited by node \"" + node + "\"")
+      .RequestId(request_id)
+      .Node(node)
+      .Limit("kv_tokens=" + std::to_string(pool))
+      .Hint("shorten the prompt, lower max_tokens, or give the model more --kv-tokens")
+      .Fact("asked_tokens", asked)
+      .Fact("limit_tokens", pool);
 }
 
 bool Engine::Impl::CanStartMore() const {
@@ -204,11 +208,14 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
 void Engine::Impl::Admit(TimePoint now) {
   while (!queue_.empty() && CanStartMore()) {
     Session& session = sessions_.at(*queue_.begin());
-    session.claim = ledger_.Reserve(session.prompt_tokens + session.max_tokens);
+    session.claim = ledger_.Reserve(session.most_tokens());
     if (!session.claim.has_value()) {
       return;  // First in, first out: what comes after it waits too.
     }
     queue_.erase(queue_.begin());
+    if (session.started.has_value()) {
+      continue;  // It had started before its stages were loaded anew.
+    }
     session.started = now;
     session.sink->OnStarted({.prompt_tokens = session.prompt_tokens,
                              .max_tokens = session.max_tokens,
@@ -244,8 +251,7 @@ void Engine::Impl::Detach(Session& session, uint64_t heir) {
 
 void Engine::Impl::Replay(Session& session) {
   Detach(session, session.id);
-  session.sent = session.committed = 0;
-  session.sent_fingerprint = session.committed_fingerprint = root_;
+  session.ForgetSequence(root_);
   session.replaying = true;
 }
 
@@ -338,7 +344,8 @@ void Engine::Impl::Stop(const absl::Status& why, TimePoint now) {
 EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   static constexpr PipelineState kStates[] = {PipelineState::kNew,     PipelineState::kFencing,
                                               PipelineState::kResync,  PipelineState::kRunning,
-                                              PipelineState::kBackoff, PipelineState::kStopped};
+                                              PipelineState::kBackoff, PipelineState::kSuspended,
+                                              PipelineState::kStopped};
   EngineSnapshot snapshot;
   snapshot.state = kStates[static_cast<size_t>(phase_)];
   if (down_ && phase_ != Phase::kStopped) {
@@ -388,6 +395,13 @@ void Engine::OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint n
   impl_->OnLinkFault(epoch, status, now);
 }
 void Engine::OnFenced(uint64_t epoch, TimePoint now) { impl_->OnFenced(epoch, now); }
+absl::Status Engine::CheckFits(const std::vector<EngineStage>& stages) const {
+  return impl_->CheckFits(stages);
+}
+void Engine::Suspend(std::vector<EngineStage> stages, TimePoint now) {
+  impl_->Suspend(std::move(stages), now);
+}
+void Engine::Resume(uint64_t epoch, TimePoint now) { impl_->Resume(epoch, now); }
 void Engine::StopAdmitting(const absl::Status& why) { impl_->StopAdmitting(why); }
 void Engine::FailAll(const absl::Status& why, TimePoint now) { impl_->FailAll(why, now); }
 void Engine::Stop(const absl::Status& why, TimePoint now) { impl_->Stop(why, now); }

@@ -67,10 +67,11 @@ enum class PipelineState {
   kFencing,  // Waits for OnFenced.
   kResync,   // The epoch's first frame is on its way.
   kRunning,
-  kBackoff,  // Faults follow one another: waits before the next fence.
-  kDown,     // A fence was not acknowledged in time, or faults went on: sessions were failed and
-             // new ones are refused until a fence succeeds.
-  kStopped,  // Stop() was called.
+  kBackoff,    // Faults follow one another: waits before the next fence.
+  kDown,       // A fence was not acknowledged in time, or faults went on: sessions were failed and
+               // new ones are refused until a fence succeeds.
+  kSuspended,  // Between Suspend() and Resume(): sessions wait.
+  kStopped,    // Stop() was called.
 };
 std::string_view PipelineStateName(PipelineState state);
 
@@ -163,6 +164,17 @@ class Engine {
   void FailAll(const absl::Status& why, TimePoint now);
   // Fails every session and ends: the host is never called again (node lost, unloaded).
   void Stop(const absl::Status& why, TimePoint now);
+
+  // Whether every session that has not ended could be served with these grants; else
+  // FAILED_PRECONDITION (KV_IN_USE) with the request, its tokens and what the grants hold.
+  absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
+  // The stages are about to be loaded anew with other grants (as many stages, the same groups), and
+  // lose all state by it. Steps in flight are given up; sessions wait, to be computed again from
+  // their tokens, and new ones queue. A session that `stages` can never hold fails (KV_NEVER_FITS):
+  // see CheckFits. From every state but kStopped; again, to go back to what was.
+  void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  // The stages are loaded: sends the fence of `epoch`, newer than epoch(). Only when suspended.
+  void Resume(uint64_t epoch, TimePoint now);
 
   // Sessions that have not ended.
   size_t live_sessions() const;

@@ -31,7 +31,7 @@ void Engine::Impl::Start(TimePoint now) {
 
 void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now) {
   if (epoch != epoch_ || phase_ == Phase::kNew || phase_ == Phase::kBackoff ||
-      phase_ == Phase::kStopped) {
+      phase_ == Phase::kSuspended || phase_ == Phase::kStopped) {
     return;
   }
   // Even a link that was closed in good order is one that frames can no longer travel on.

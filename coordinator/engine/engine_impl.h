@@ -1,5 +1,6 @@
 // The engine's inside; only its own sources include it. engine.cc holds sessions and admission,
-// engine_steps.cc what is sent and committed, engine_faults.cc fences, resynchronisation and time.
+// engine_steps.cc what is sent and committed, engine_faults.cc fences, resynchronisation and time,
+// engine_move.cc what happens when the stages are loaded anew.
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 #define STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 
@@ -27,6 +28,12 @@ namespace strata {
 // Faults in a row, without progress, that a session (or an idle pipeline) survives.
 inline constexpr int kMaxFaultsWithoutProgress = 3;
 
+// The stages' grants, for a ledger.
+std::vector<KvStage> KvStages(const std::vector<EngineStage>& stages);
+
+// "3 prompt tokens + 5 max_tokens".
+std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens);
+
 class Engine::Impl {
  public:
   Impl(EngineConfig config, GenerationCounter* generations, EngineHost* host);
@@ -40,6 +47,9 @@ class Engine::Impl {
   void StopAdmitting(const absl::Status& why);
   void FailAll(const absl::Status& why, TimePoint now);
   void Stop(const absl::Status& why, TimePoint now);
+  absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
+  void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  void Resume(uint64_t epoch, TimePoint now);
   size_t live_sessions() const { return sessions_.size(); }
   bool down() const { return down_; }
   uint64_t epoch() const { return epoch_; }
@@ -48,7 +58,7 @@ class Engine::Impl {
   EngineSnapshot Snapshot(TimePoint now) const;
 
  private:
-  enum class Phase { kNew, kFencing, kResync, kRunning, kBackoff, kStopped };
+  enum class Phase { kNew, kFencing, kResync, kRunning, kBackoff, kSuspended, kStopped };
 
   // A request's side: the token list is the truth.
   struct Session {
@@ -78,6 +88,14 @@ class Engine::Impl {
     uint32_t known() const { return static_cast<uint32_t>(tokens.size()); }
     uint32_t generated() const { return known() - prompt_tokens; }
     bool decoding() const { return generated() > 0 && sent + 1 >= known(); }
+    // The longest that its sequence can become.
+    uint32_t most_tokens() const { return prompt_tokens + max_tokens; }
+    // Nothing of it is on the stages any more.
+    void ForgetSequence(Fingerprint root) {
+      generation = 0;
+      sent = committed = 0;
+      sent_fingerprint = committed_fingerprint = root;
+    }
   };
 
   // A name's side: KV on the stages, until the step with its Release is committed.
@@ -96,6 +114,9 @@ class Engine::Impl {
   // engine.cc
   absl::Status Check(const SessionRequest& request, TimePoint now) const;
   absl::StatusOr<uint32_t> MaxTokens(const SessionRequest& request) const;
+  // `sum` says what `asked` tokens are made of.
+  absl::Status NeverFits(const std::string& request_id, const std::string& sum,
+                         uint64_t asked) const;
   void Admit(TimePoint now);
   bool CanStartMore() const;
   Session* Find(uint64_t id);
@@ -129,6 +150,9 @@ class Engine::Impl {
   absl::Status ItemStatus(const std::string& request_id, uint32_t stage,
                           const v1::ErrorDetail& error) const;
 
+  // engine_move.cc
+  void ForgetSequences();
+
   // engine_faults.cc
   void Fault(const absl::Status& status, TimePoint now);
   void AbandonStepsInFlight(const absl::Status& status);
@@ -144,7 +168,7 @@ class Engine::Impl {
     return config_.fence_timeout.count() > 0 ? config_.fence_timeout : config_.step_timeout;
   }
 
-  const EngineConfig config_;
+  EngineConfig config_;  // Only Suspend changes it: the stages' grants.
   GenerationCounter* const generations_;
   EngineHost* const host_;
   const Fingerprint root_;

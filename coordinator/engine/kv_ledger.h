@@ -90,8 +90,8 @@ class KvLedger {
   void SetFenced(ClaimId claim, bool fenced);
   void CheckSums() const;
 
-  const std::vector<KvStage> stages_;
-  const std::vector<KvGroupSpec> groups_;
+  std::vector<KvStage> stages_;
+  std::vector<KvGroupSpec> groups_;
   std::vector<Component> components_;  // By stage, then group.
   std::unordered_map<ClaimId, Claim> claims_;
   std::unordered_map<uint64_t, Held> held_;

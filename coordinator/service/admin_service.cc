@@ -339,10 +339,11 @@ grpc::Status AdminServiceImpl::UnloadModel(grpc::ServerContext*,
   return ToGrpc(coordinator_->UnloadModel(request->model(), request->force()));
 }
 
-grpc::Status AdminServiceImpl::ResizeModel(grpc::ServerContext*,
+grpc::Status AdminServiceImpl::ResizeModel(grpc::ServerContext* context,
                                            const v1::ResizeModelRequest* request,
                                            v1::ResizeModelResponse* response) {
-  return Answer(coordinator_->ResizeModel(request->model(), request->kv_tokens()),
+  const auto gone = [&] { return stopping_ || context->IsCancelled(); };
+  return Answer(coordinator_->ResizeModel(request->model(), request->kv_tokens(), gone),
                 response->mutable_plan());
 }
 

@@ -125,8 +125,7 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
     if (wake.has_value() && (!next.has_value() || *wake < *next)) {
       next = wake;
     }
-    any_ready |= deployment->state() == DeploymentState::kReady &&
-                 deployment->engine() != nullptr && !deployment->engine()->down();
+    any_ready |= deployment->serves() && !deployment->engine()->down();
   }
   healthy_ = any_ready && !draining_;
   return next;
@@ -293,27 +292,70 @@ std::string Coordinator::AddressOf(const std::string& node) const {
   return record == nullptr ? "" : record->info.address();
 }
 
-// ---- Results.
+// ---- Links to first stages, and results.
+
+// Closing may wait for a callback that waits for nothing of ours; still off the loop.
+class Coordinator::FirstLink : public StepLink {
+ public:
+  FirstLink(Coordinator* coordinator, std::shared_ptr<LinkSender> link)
+      : coordinator_(coordinator), link_(std::move(link)) {}
+  ~FirstLink() override {
+    coordinator_->RunBlocking([link = std::move(link_)] { link->Close(); });
+  }
+  void Send(StepMessage step) override { link_->Send(std::move(step)).IgnoreError(); }
+
+ private:
+  Coordinator* const coordinator_;
+  std::shared_ptr<LinkSender> link_;
+};
+
+void Coordinator::OpenLink(
+    StepLinkRequest request,
+    std::function<void(absl::StatusOr<std::unique_ptr<StepLink>> link)> on_opened,
+    std::function<void(const absl::Status& status)> on_broken) {
+  LinkOptions options;
+  options.address = std::move(request.address);
+  options.open = std::move(request.open);
+  options.open_timeout = request.open_timeout;
+  options.max_queued_frames = request.max_queued_frames;
+  auto broken = [this, on_broken = std::move(on_broken)](const absl::Status& status) {
+    loop_.Post([on_broken, status] { on_broken(status); });
+  };
+  RunBlocking([this, options = std::move(options), on_opened = std::move(on_opened),
+               broken = std::move(broken)] {
+    auto link = LinkSender::Open(*transport_, options, broken);
+    const absl::Status status = link.status();
+    std::shared_ptr<LinkSender> opened = link.ok() ? *std::move(link) : nullptr;
+    loop_.Post([this, on_opened, status, opened] {
+      if (opened != nullptr) {
+        on_opened(std::make_unique<FirstLink>(this, opened));
+      } else {
+        on_opened(status);
+      }
+    });
+  });
+}
 
 class Coordinator::ResultsSink : public LinkSink {
  public:
-  ResultsSink(Coordinator* coordinator, uint64_t deployment, uint64_t epoch)
-      : coordinator_(coordinator), deployment_(deployment), epoch_(epoch) {}
+  ResultsSink(Coordinator* coordinator, uint64_t deployment, uint64_t link)
+      : coordinator_(coordinator), deployment_(deployment), link_(link) {}
 
   absl::Status OnResult(ResultMessage result) override {
     auto shared = std::make_shared<ResultMessage>(std::move(result));
-    const bool posted = coordinator_->loop_.Post([c = coordinator_, id = deployment_, shared] {
-      if (Deployment* deployment = c->FindDeployment(id)) {
-        deployment->OnResult(std::move(*shared));
-      }
-    });
+    const bool posted =
+        coordinator_->loop_.Post([c = coordinator_, id = deployment_, link = link_, shared] {
+          if (Deployment* deployment = c->FindDeployment(id)) {
+            deployment->OnResult(link, std::move(*shared));
+          }
+        });
     return posted ? absl::OkStatus() : Stopping();
   }
 
   void OnClosed(const absl::Status& status) override {
-    coordinator_->loop_.Post([c = coordinator_, id = deployment_, epoch = epoch_, status] {
+    coordinator_->loop_.Post([c = coordinator_, id = deployment_, link = link_, status] {
       if (Deployment* deployment = c->FindDeployment(id)) {
-        deployment->OnResultsClosed(epoch, status);
+        deployment->OnResultsClosed(link, status);
       }
     });
   }
@@ -321,23 +363,26 @@ class Coordinator::ResultsSink : public LinkSink {
  private:
   Coordinator* const coordinator_;
   const uint64_t deployment_;
-  const uint64_t epoch_;
+  const uint64_t link_;
 };
 
 absl::StatusOr<std::shared_ptr<LinkSink>> Coordinator::OnOpen(const v1::LinkOpen& open,
                                                               const std::string& peer,
                                                               std::shared_ptr<InboundLink> link) {
-  const auto accepted = loop_.Call([&] {
-    const Deployment* deployment = FindDeployment(open.deployment());
-    return deployment != nullptr && deployment->AcceptsResults(open);
-  });
-  if (!accepted.value_or(false)) {
+  const std::optional<uint64_t> accepted =
+      loop_
+          .Call([&] {
+            Deployment* deployment = FindDeployment(open.deployment());
+            return deployment != nullptr ? deployment->AcceptResults(open) : std::nullopt;
+          })
+          .value_or(std::nullopt);
+  if (!accepted.has_value()) {
     return Error(absl::StatusCode::kFailedPrecondition, "LINK_NOT_EXPECTED",
                  "no results of deployment " + std::to_string(open.deployment()) + " epoch " +
                      std::to_string(open.epoch()) + " are expected from node '" + open.from_node() +
                      "' at " + peer);
   }
-  return std::make_shared<ResultsSink>(this, open.deployment(), open.epoch());
+  return std::make_shared<ResultsSink>(this, open.deployment(), *accepted);
 }
 
 // ---- Requests.
@@ -348,7 +393,7 @@ bool Coordinator::WithEngine(const std::string& model, std::function<void(const 
     Deployment* deployment = DeploymentOf(model);
     if (deployment == nullptr) {
       serving.problem = NotLoaded(model);
-    } else if (deployment->engine() == nullptr || deployment->state() != DeploymentState::kReady) {
+    } else if (!deployment->serves()) {
       serving.problem =
           !deployment->problem().ok()
               ? deployment->problem()

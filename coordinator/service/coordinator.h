@@ -60,7 +60,9 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // Progress of the newest load; the error that ended it.
   absl::StatusOr<v1::LoadModelProgress> LoadStatus(const std::string& name);
   absl::Status UnloadModel(const std::string& name, bool force);
-  absl::StatusOr<v1::Plan> ResizeModel(const std::string& name, uint64_t kv_tokens);
+  // Waits until it is done or undone; gives up waiting, not resizing, when `gone` says so.
+  absl::StatusOr<v1::Plan> ResizeModel(const std::string& name, uint64_t kv_tokens,
+                                       const std::function<bool()>& gone);
   std::vector<v1::Session> ListSessions();
   absl::Status CancelSession(const std::string& request_id);
 
@@ -98,22 +100,25 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // DeploymentHost.
   bool SendToNode(const std::string& node, uint64_t incarnation,
                   v1::CoordinatorMessage message) override;
-  void PostToLoop(std::function<void()> task) override { loop_.Post(std::move(task)); }
-  void RunBlocking(std::function<void()> task) override;
-  const Transport& transport() const override { return *transport_; }
+  void OpenLink(StepLinkRequest request,
+                std::function<void(absl::StatusOr<std::unique_ptr<StepLink>> link)> on_opened,
+                std::function<void(const absl::Status& status)> on_broken) override;
   std::string AddressOf(const std::string& node) const override;
   uint64_t coordinator_incarnation() const override { return incarnation_; }
-  absl::Status Persist(uint64_t deployment, const v1::Plan& plan) override;
+  absl::Status Persist(const StoredDeployment& deployment) override;
   void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) override;
   GenerationCounter* generations() override { return &generations_; }
 
  private:
   class ResultsSink;
+  class FirstLink;
   struct Peer {
     uint64_t incarnation = 0;
     std::shared_ptr<NodeChannel> channel;
   };
 
+  // Runs `task` on a thread of its own, for what blocks.
+  void RunBlocking(std::function<void()> task);
   std::optional<TimePoint> Tick(TimePoint now);
   void NodeLost(const std::string& node, const std::string& why);
   void Reconcile();
@@ -132,6 +137,9 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::StatusOr<v1::Plan> Place(std::shared_ptr<const ModelRuntime> model,
                                  const v1::LoadOptions& options, const v1::Plan& plan,
                                  const RotaryBlob& rotary);
+  absl::StatusOr<v1::LoadOptions> ResizedOptions(const std::string& name, uint64_t kv_tokens,
+                                                 bool* serves);
+  absl::StatusOr<v1::Plan> AwaitResize(const std::string& name, const std::function<bool()>& gone);
   absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
                               const v1::Plan& plan) const;
   void Erase(Deployment* deployment, const absl::Status& why);

@@ -14,6 +14,7 @@ namespace strata {
 namespace {
 
 constexpr uint32_t kDefaultSessions = 4;
+constexpr milliseconds kLookAgain{20};
 
 // Whether two plans put the same layers on the same nodes with the same KV.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
@@ -228,8 +229,7 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
   ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
   uint64_t epoch = 0;
   if (Deployment* old = DeploymentOf(model->name)) {
-    const bool running =
-        old->state() == DeploymentState::kReady || old->state() == DeploymentState::kLoading;
+    const bool running = old->serves() || old->state() == DeploymentState::kLoading;
     if (running && SamePlacement(old->plan(), plan) &&
         old->load_options().context() == options.context()) {
       return old->plan();  // As it is already.
@@ -246,16 +246,15 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
   }
   v1::Plan placed = plan;
   placed.set_epoch(epoch);
-  StoredDeployment stored;
-  stored.id = id;
-  stored.model = model->name;
-  stored.options = options;
-  stored.plan = placed;
-  RETURN_IF_ERROR(store_->SaveDeployment(stored));
   auto& deployment = deployments_[id];
   deployment = std::make_unique<Deployment>(id, std::move(model), placed, options, rotary,
                                             options_.deployment, this);
   deployment->Load(incarnations);
+  if (deployment->state() == DeploymentState::kFailed) {  // It could not be recorded.
+    const absl::Status why = deployment->problem();
+    deployments_.erase(id);
+    return why;
+  }
   return deployment->plan();
 }
 
@@ -316,35 +315,87 @@ absl::Status Coordinator::UnloadModel(const std::string& name, bool force) {
       .value_or(Stopping());
 }
 
-absl::StatusOr<v1::Plan> Coordinator::ResizeModel(const std::string& name, uint64_t kv_tokens) {
-  auto options = loop_.Call([&]() -> absl::StatusOr<v1::LoadOptions> {
-    const Deployment* deployment = DeploymentOf(name);
-    if (deployment == nullptr) {
-      return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
-                   "model '" + name + "' is not loaded")
-          .Hint("load it with `strata model load " + name + " --kv-tokens N`");
-    }
-    v1::LoadOptions same = deployment->load_options();
-    same.clear_layers();
-    // Layers stay where they are: only the KV pool changes.
-    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
-      auto* pin = same.add_layers();
-      pin->set_node(stage.ranks(0).node());
-      pin->set_first_layer(stage.first_layer());
-      pin->set_last_layer(stage.last_layer());
-    }
-    return same;
-  });
-  if (!options.has_value()) {
-    return Stopping();
-  }
-  RETURN_IF_ERROR(options->status());
-  (*options)->set_kv_tokens(kv_tokens);
-  return LoadModel(name, **options);
+// What the model was loaded with, its layers where they are, and `kv_tokens`.
+absl::StatusOr<v1::LoadOptions> Coordinator::ResizedOptions(const std::string& name,
+                                                            uint64_t kv_tokens, bool* serves) {
+  return loop_
+      .Call([&]() -> absl::StatusOr<v1::LoadOptions> {
+        const Deployment* deployment = DeploymentOf(name);
+        if (deployment == nullptr) {
+          return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
+                       "model '" + name + "' is not loaded")
+              .Hint("load it with `strata model load " + name + " --kv-tokens N`");
+        }
+        *serves = deployment->serves();
+        v1::LoadOptions options = deployment->load_options();
+        options.set_kv_tokens(kv_tokens);
+        options.clear_layers();
+        for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
+          auto* pin = options.add_layers();
+          pin->set_node(stage.ranks(0).node());
+          pin->set_first_layer(stage.first_layer());
+          pin->set_last_layer(stage.last_layer());
+        }
+        return options;
+      })
+      .value_or(Stopping());
 }
 
-absl::Status Coordinator::Persist(uint64_t deployment, const v1::Plan& plan) {
-  return store_->UpdatePlan(deployment, plan);
+absl::StatusOr<v1::Plan> Coordinator::ResizeModel(const std::string& name, uint64_t kv_tokens,
+                                                  const std::function<bool()>& gone) {
+  bool serves = false;
+  ASSIGN_OR_RETURN(const v1::LoadOptions options, ResizedOptions(name, kv_tokens, &serves));
+  if (!serves) {
+    return LoadModel(name, options);
+  }
+  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
+  PlannerCluster cluster;
+  ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, options, &cluster));
+  const auto begun = loop_.Call([&]() -> absl::Status {
+    Deployment* deployment = DeploymentOf(name);
+    if (deployment == nullptr) {
+      return Error(absl::StatusCode::kAborted, "UNLOADED",
+                   "model '" + name + "' was unloaded meanwhile");
+    }
+    if (SamePlacement(deployment->plan(), plan)) {
+      return absl::OkStatus();  // As it is already.
+    }
+    RETURN_IF_ERROR(CheckStillFits(*model, options, plan));
+    return deployment->Resize(plan, options);
+  });
+  RETURN_IF_ERROR(begun.value_or(Stopping()));
+  return AwaitResize(name, gone);
+}
+
+absl::StatusOr<v1::Plan> Coordinator::AwaitResize(const std::string& name,
+                                                  const std::function<bool()>& gone) {
+  while (!gone()) {
+    std::optional<v1::Plan> plan;
+    const auto status = loop_.Call([&]() -> absl::Status {
+      const Deployment* deployment = DeploymentOf(name);
+      if (deployment == nullptr) {
+        return Error(absl::StatusCode::kAborted, "UNLOADED",
+                     "model '" + name + "' was unloaded meanwhile");
+      }
+      if (deployment->state() != DeploymentState::kResizing) {
+        RETURN_IF_ERROR(deployment->resize_problem());
+        plan = deployment->plan();
+      }
+      return absl::OkStatus();
+    });
+    RETURN_IF_ERROR(status.value_or(Stopping()));
+    if (plan.has_value()) {
+      return *plan;
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  return Error(absl::StatusCode::kCancelled, "CANCELLED",
+               "nobody waits any more; the KV of model '" + name + "' is still being changed")
+      .Hint("see `strata model show " + name + "`");
+}
+
+absl::Status Coordinator::Persist(const StoredDeployment& deployment) {
+  return store_->SaveDeployment(deployment);
 }
 
 void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) {

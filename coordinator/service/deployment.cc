@@ -26,6 +26,17 @@ const char* PhaseName(v1::LoadProgress::Phase phase) {
   }
 }
 
+std::vector<EngineStage> EngineStages(const v1::Plan& plan) {
+  std::vector<EngineStage> stages;
+  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+    EngineStage& out = stages.emplace_back();
+    out.node = stage.ranks(0).node();
+    out.kv_pages.assign(stage.kv_pages().begin(), stage.kv_pages().end());
+    out.predicted_ms = stage.predicted_ms();
+  }
+  return stages;
+}
+
 }  // namespace
 
 const char* DeploymentStateName(DeploymentState state) {
@@ -34,6 +45,8 @@ const char* DeploymentStateName(DeploymentState state) {
       return "loading";
     case DeploymentState::kReady:
       return "ready";
+    case DeploymentState::kResizing:
+      return "resizing";
     case DeploymentState::kWaiting:
       return "waiting";
     case DeploymentState::kFailed:
@@ -90,20 +103,39 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
   StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING",
                    "model '" + model_->name + "' is being loaded again")
                  .Hint("send the request again in a moment"));
-  plan_.set_epoch(std::max(plan_.epoch(), fence_epoch_) + 1);
+  plan_.set_epoch(NextEpoch());
   for (v1::PlanStage& stage : *plan_.mutable_pipelines(0)->mutable_stages()) {
     v1::PlanRank* rank = stage.mutable_ranks(0);
     const auto it = incarnations.find(rank->node());
     rank->set_incarnation(it == incarnations.end() ? 0 : it->second);
   }
-  progress_.clear();
   problem_ = absl::OkStatus();
-  last_fault_ = absl::OkStatus();
   state_ = DeploymentState::kLoading;
-  if (absl::Status status = host_->Persist(id_, plan_); !status.ok()) {
+  if (absl::Status status = Persist({plan_, load_options_}); !status.ok()) {
     Fail(DeploymentState::kFailed, status);
     return;
   }
+  if (SendLoads()) {
+    spdlog::info("model {} loads as deployment {} epoch {} on {} stages", model_->name, id_,
+                 plan_.epoch(), plan_.pipelines(0).stages_size());
+  }
+}
+
+uint64_t Deployment::NextEpoch() const { return std::max(plan_.epoch(), fence_epoch_) + 1; }
+
+absl::Status Deployment::Persist(const Placing& placing) const {
+  StoredDeployment stored;
+  stored.id = id_;
+  stored.model = model_->name;
+  stored.options = placing.options;
+  stored.plan = placing.plan;
+  return host_->Persist(stored);
+}
+
+bool Deployment::SendLoads() {
+  progress_.clear();
+  all_loaded_ = false;
+  last_fault_ = absl::OkStatus();
   host_->OnPlacement(id_, plan_, true, false);
   for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
     v1::CoordinatorMessage message;
@@ -111,11 +143,10 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
     const v1::PlanRank& rank = RankOf(i);
     if (!host_->SendToNode(rank.node(), rank.incarnation(), std::move(message))) {
       OnNodeLost(rank.node());
-      return;
+      return false;
     }
   }
-  spdlog::info("model {} loads as deployment {} epoch {} on {} stages", model_->name, id_,
-               plan_.epoch(), plan_.pipelines(0).stages_size());
+  return true;
 }
 
 v1::Load Deployment::MakeLoad(int index) const {
@@ -176,16 +207,8 @@ void Deployment::TellWorkersToUnload() {
   }
 }
 
-// Closing may wait for a callback that waits for nothing of ours; still off the loop.
-void Deployment::CloseFirstLink() {
-  if (first_link_ != nullptr) {
-    host_->RunBlocking([link = std::move(first_link_)] { link->Close(); });
-    first_link_ = nullptr;
-  }
-}
-
 void Deployment::StopEngine(const absl::Status& why) {
-  CloseFirstLink();
+  first_link_.reset();
   unfenced_.clear();
   if (engine_ != nullptr) {
     engine_->Stop(why, host_->Now());
@@ -197,6 +220,15 @@ void Deployment::StopEngine(const absl::Status& why) {
 void Deployment::Fail(DeploymentState state, const absl::Status& why) {
   spdlog::error("model {}: {}", model_->name, Describe(why));
   StopEngine(why);
+  if (before_resize_.has_value()) {
+    // What is loaded next is what is known to fit.
+    const uint64_t epoch = plan_.epoch();
+    plan_ = std::move(before_resize_->plan);
+    plan_.set_epoch(epoch);
+    load_options_ = std::move(before_resize_->options);
+    before_resize_.reset();
+    resize_problem_ = why;
+  }
   state_ = state;
   problem_ = why;
   TellWorkersToUnload();
@@ -235,7 +267,8 @@ void Deployment::SetWaitingFor(const std::vector<std::string>& nodes) {
 }
 
 void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress& progress) {
-  if (state_ != DeploymentState::kLoading || progress.epoch() != plan_.epoch() || !Uses(node)) {
+  const bool loading = state_ == DeploymentState::kLoading || state_ == DeploymentState::kResizing;
+  if (!loading || all_loaded_ || progress.epoch() != plan_.epoch() || !Uses(node)) {
     return;
   }
   WorkerProgress& worker = progress_[node];
@@ -243,31 +276,89 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
   if (progress.phase() == v1::LoadProgress::PHASE_FAILED) {
     v1::ErrorDetail detail = progress.error();
     detail.set_node(node);
-    Fail(DeploymentState::kFailed,
-         Annotate(StatusOf(detail), "node '" + node + "' cannot load its layers"));
+    const absl::Status why =
+        Annotate(StatusOf(detail), "node '" + node + "' cannot load its layers");
+    if (before_resize_.has_value()) {
+      UndoResize(why);
+    } else {
+      Fail(DeploymentState::kFailed, why);
+    }
     return;
   }
   worker.ready = progress.phase() == v1::LoadProgress::PHASE_READY;
+  all_loaded_ = AllReady();
+  if (!all_loaded_) {
+    return;
+  }
+  if (state_ == DeploymentState::kLoading) {
+    StartEngine();
+  } else {
+    state_ = DeploymentState::kReady;
+    before_resize_.reset();
+    host_->OnPlacement(id_, plan_, true, true);
+    spdlog::info("model {} goes on with KV for {} tokens", model_->name, load_options_.kv_tokens());
+    engine_->Resume(plan_.epoch(), host_->Now());
+  }
+}
+
+bool Deployment::AllReady() const {
   const auto& stages = plan_.pipelines(0).stages();
-  const bool all_ready = std::all_of(stages.begin(), stages.end(), [&](const auto& stage) {
+  return std::all_of(stages.begin(), stages.end(), [&](const v1::PlanStage& stage) {
     const auto it = progress_.find(stage.ranks(0).node());
     return it != progress_.end() && it->second.ready;
   });
-  if (all_ready) {
-    StartEngine();
+}
+
+absl::Status Deployment::Resize(const v1::Plan& plan, const v1::LoadOptions& options) {
+  if (state_ != DeploymentState::kReady || engine_ == nullptr) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
+                 "model '" + model_->name + "' is " + DeploymentStateName(state_))
+        .Hint("try again once it is ready; see `strata model show " + model_->name + "`");
   }
+  RETURN_IF_ERROR(engine_->CheckFits(EngineStages(plan)));
+  Placing resized{plan, options};
+  resized.plan.set_epoch(NextEpoch());
+  for (int i = 0; i < plan.pipelines(0).stages_size(); ++i) {
+    v1::PlanRank* rank = resized.plan.mutable_pipelines(0)->mutable_stages(i)->mutable_ranks(0);
+    rank->set_incarnation(RankOf(i).incarnation());
+  }
+  RETURN_IF_ERROR(Persist(resized));
+  resize_problem_ = absl::OkStatus();
+  before_resize_ = Placing{plan_, load_options_};
+  spdlog::info("model {} gets KV for {} tokens instead of {}", model_->name, options.kv_tokens(),
+               load_options_.kv_tokens());
+  LoadResized(std::move(resized));
+  return absl::OkStatus();
+}
+
+void Deployment::LoadResized(Placing placing) {
+  first_link_.reset();
+  unfenced_.clear();
+  plan_ = std::move(placing.plan);
+  load_options_ = std::move(placing.options);
+  state_ = DeploymentState::kResizing;
+  engine_->Suspend(EngineStages(plan_), host_->Now());
+  SendLoads();
+}
+
+void Deployment::UndoResize(const absl::Status& why) {
+  spdlog::error("model {} keeps its KV: {}", model_->name, Describe(why));
+  Placing before = *before_resize_;
+  before.plan.set_epoch(NextEpoch());
+  if (absl::Status status = Persist(before); !status.ok()) {
+    Fail(DeploymentState::kFailed, status);
+    return;
+  }
+  before_resize_.reset();
+  resize_problem_ = why;
+  LoadResized(std::move(before));
 }
 
 void Deployment::StartEngine() {
   EngineConfig config;
   config.deployment = id_;
   config.epoch = plan_.epoch();
-  for (const v1::PlanStage& stage : plan_.pipelines(0).stages()) {
-    EngineStage& out = config.stages.emplace_back();
-    out.node = stage.ranks(0).node();
-    out.kv_pages.assign(stage.kv_pages().begin(), stage.kv_pages().end());
-    out.predicted_ms = stage.predicted_ms();
-  }
+  config.stages = EngineStages(plan_);
   config.kv_groups = model_->spec().kv_groups;
   config.vocab = model_->spec().vocab;
   config.context = load_options_.context();
@@ -284,10 +375,10 @@ void Deployment::StartEngine() {
 
 void Deployment::SendFence(uint64_t epoch) {
   fence_epoch_ = epoch;
-  CloseFirstLink();
+  first_link_.reset();
   if (epoch != plan_.epoch()) {
     plan_.set_epoch(epoch);
-    if (absl::Status status = host_->Persist(id_, plan_); !status.ok()) {
+    if (absl::Status status = Persist({plan_, load_options_}); !status.ok()) {
       record_problem_ = status;  // Ends the deployment at the next tick, outside of the engine.
     }
   }
@@ -331,52 +422,40 @@ std::vector<std::string> Deployment::UnfencedNodes() const {
 
 void Deployment::OpenFirstLink(uint64_t epoch) {
   const v1::PlanRank& rank = RankOf(0);
-  LinkOptions options;
-  options.address = host_->AddressOf(rank.node());
-  options.open.set_from_incarnation(host_->coordinator_incarnation());
-  options.open.set_to_node(rank.node());
-  options.open.set_to_incarnation(rank.incarnation());
-  options.open.set_deployment(id_);
-  options.open.set_epoch(epoch);
-  options.open.set_to_stage(0);
-  options.open_timeout = std::chrono::duration_cast<milliseconds>(options_.step_timeout / 2);
-  options.max_queued_frames = static_cast<uint32_t>(plan_.pipelines(0).stages_size()) + 2;
-  auto on_broken = [this, epoch, alive = alive_, host = host_](const absl::Status& status) {
-    host->PostToLoop([this, epoch, alive, status] {
-      if (*alive && engine_ != nullptr) {
-        engine_->OnLinkFault(epoch, status, host_->Now());
-      }
-    });
-  };
-  host_->RunBlocking([this, epoch, options, on_broken, alive = alive_, host = host_,
-                      transport = host_->transport()] {
-    auto link = LinkSender::Open(transport, options, on_broken);
-    const absl::Status status = link.status();
-    std::shared_ptr<LinkSender> opened = link.ok() ? *std::move(link) : nullptr;
-    host->PostToLoop([this, epoch, alive, status, opened, host] {
-      if (*alive) {
-        OnFirstLink(epoch, opened, status);
-      } else if (opened != nullptr) {
-        host->RunBlocking([opened] { opened->Close(); });
-      }
-    });
-  });
+  StepLinkRequest request;
+  request.address = host_->AddressOf(rank.node());
+  request.open.set_from_incarnation(host_->coordinator_incarnation());
+  request.open.set_to_node(rank.node());
+  request.open.set_to_incarnation(rank.incarnation());
+  request.open.set_deployment(id_);
+  request.open.set_epoch(epoch);
+  request.open.set_to_stage(0);
+  request.open_timeout = std::chrono::duration_cast<milliseconds>(options_.step_timeout / 2);
+  request.max_queued_frames = static_cast<uint32_t>(plan_.pipelines(0).stages_size()) + 2;
+  host_->OpenLink(
+      std::move(request),
+      [this, epoch, alive = alive_](absl::StatusOr<std::unique_ptr<StepLink>> link) {
+        if (*alive) {
+          OnFirstLink(epoch, std::move(link));
+        }
+      },
+      [this, epoch, alive = alive_](const absl::Status& status) {
+        if (*alive && engine_ != nullptr) {
+          engine_->OnLinkFault(epoch, status, host_->Now());
+        }
+      });
 }
 
-void Deployment::OnFirstLink(uint64_t epoch, std::shared_ptr<LinkSender> link,
-                             const absl::Status& status) {
+void Deployment::OnFirstLink(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link) {
   if (engine_ == nullptr || epoch != fence_epoch_) {
-    if (link != nullptr) {
-      host_->RunBlocking([link] { link->Close(); });
-    }
     return;
   }
-  if (!status.ok()) {
-    last_fault_ = status;
-    engine_->OnLinkFault(epoch, status, host_->Now());
+  if (!link.ok()) {
+    last_fault_ = link.status();
+    engine_->OnLinkFault(epoch, link.status(), host_->Now());
     return;
   }
-  first_link_ = std::move(link);
+  first_link_ = *std::move(link);
   first_link_epoch_ = epoch;
   if (state_ == DeploymentState::kLoading) {
     state_ = DeploymentState::kReady;
@@ -388,8 +467,7 @@ void Deployment::OnFirstLink(uint64_t epoch, std::shared_ptr<LinkSender> link,
 
 void Deployment::SendStep(StepMessage step) {
   if (first_link_ != nullptr && first_link_epoch_ == step.header.epoch()) {
-    // A failure is reported by the link's callback.
-    first_link_->Send(std::move(step)).IgnoreError();
+    first_link_->Send(std::move(step));
   }
 }
 
@@ -401,22 +479,26 @@ void Deployment::OnLinkFault(const std::string& node, const v1::LinkFault& fault
   }
 }
 
-bool Deployment::AcceptsResults(const v1::LinkOpen& open) const {
+std::optional<uint64_t> Deployment::AcceptResults(const v1::LinkOpen& open) {
   const int last = plan_.pipelines(0).stages_size() - 1;
-  return engine_ != nullptr && open.epoch() == fence_epoch_ &&
-         open.to_stage() == static_cast<uint32_t>(last + 1) &&
-         open.from_node() == RankOf(last).node() &&
-         open.from_incarnation() == RankOf(last).incarnation();
+  if (engine_ == nullptr || open.epoch() != fence_epoch_ ||
+      open.to_stage() != static_cast<uint32_t>(last + 1) ||
+      open.from_node() != RankOf(last).node() ||
+      open.from_incarnation() != RankOf(last).incarnation()) {
+    return std::nullopt;
+  }
+  results_link_epoch_ = open.epoch();
+  return ++results_link_;
 }
 
-void Deployment::OnResultsClosed(uint64_t epoch, const absl::Status& status) {
-  if (engine_ != nullptr) {
-    engine_->OnLinkFault(epoch, status, host_->Now());
+void Deployment::OnResultsClosed(uint64_t link, const absl::Status& status) {
+  if (engine_ != nullptr && link == results_link_) {
+    engine_->OnLinkFault(results_link_epoch_, status, host_->Now());
   }
 }
 
-void Deployment::OnResult(ResultMessage result) {
-  if (engine_ != nullptr) {
+void Deployment::OnResult(uint64_t link, ResultMessage result) {
+  if (engine_ != nullptr && link == results_link_) {
     engine_->OnResult(std::move(result), host_->Now());
   }
 }

@@ -6,26 +6,44 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "common/clock.h"
-#include "common/rpc/link.h"
+#include "common/frame.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/service/model_runtime.h"
+#include "coordinator/store/state_store.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/membership.pb.h"
 
 namespace strata {
 
 enum class DeploymentState {
-  kLoading,  // Workers fetch and pack.
-  kReady,    // The engine runs.
-  kWaiting,  // A worker is gone; loads again once it is back.
-  kFailed,   // Loading failed for another reason; `problem` says which.
+  kLoading,   // Workers fetch and pack.
+  kReady,     // The engine runs.
+  kResizing,  // As loading, while the engine is suspended: requests wait.
+  kWaiting,   // A worker is gone; loads again once it is back.
+  kFailed,    // Loading failed for another reason; `problem` says which.
 };
 const char* DeploymentStateName(DeploymentState state);
+
+// An open link to stage 0. Destroying it ends it, without waiting.
+class StepLink {
+ public:
+  virtual ~StepLink() = default;
+  // Never waits for the network. A frame that cannot be sent breaks the link.
+  virtual void Send(StepMessage step) = 0;
+};
+
+struct StepLinkRequest {
+  std::string address;  // host:port.
+  v1::LinkOpen open;
+  milliseconds open_timeout{0};
+  uint32_t max_queued_frames = 0;
+};
 
 // What a deployment needs of the process around it. All calls from the loop.
 class DeploymentHost {
@@ -34,17 +52,18 @@ class DeploymentHost {
   // False when the node has no control stream now.
   virtual bool SendToNode(const std::string& node, uint64_t incarnation,
                           v1::CoordinatorMessage message) = 0;
-  // Runs `task` on the loop, later. Any thread.
-  virtual void PostToLoop(std::function<void()> task) = 0;
-  // Runs `task` on a thread of its own, for what blocks.
-  virtual void RunBlocking(std::function<void()> task) = 0;
   virtual TimePoint Now() const = 0;
-  virtual const Transport& transport() const = 0;
+  // Dials without blocking. `on_opened` is called once, on the loop, later; after it `on_broken`,
+  // at most once, on the loop, when the link broke by itself.
+  virtual void OpenLink(
+      StepLinkRequest request,
+      std::function<void(absl::StatusOr<std::unique_ptr<StepLink>> link)> on_opened,
+      std::function<void(const absl::Status& status)> on_broken) = 0;
   // What the node advertises.
   virtual std::string AddressOf(const std::string& node) const = 0;
   virtual uint64_t coordinator_incarnation() const = 0;
-  // Persists epoch and plan. An error stops the deployment.
-  virtual absl::Status Persist(uint64_t deployment, const v1::Plan& plan) = 0;
+  // Records the deployment as it is to be found after a restart. An error stops it.
+  virtual absl::Status Persist(const StoredDeployment& deployment) = 0;
   // Its placements changed: for `node list` and the memory that other plans may use.
   virtual void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) = 0;
   virtual GenerationCounter* generations() = 0;
@@ -86,6 +105,17 @@ class Deployment : public EngineHost {
   void Load(const std::map<std::string, uint64_t>& incarnations);
   // Ends everything: sessions fail with `why`, workers unload.
   void Unload(const absl::Status& why);
+  // Other KV pages on the same nodes and layers, a new epoch; sessions wait meanwhile and are
+  // computed again. Begins only if all of them fit `plan`; FAILED_PRECONDITION (KV_IN_USE, or
+  // NOT_READY). When it fails later, the deployment goes back to what it was: resize_problem().
+  absl::Status Resize(const v1::Plan& plan, const v1::LoadOptions& options);
+  // Why the last Resize was undone; ok while it is under way and when it succeeded.
+  const absl::Status& resize_problem() const { return resize_problem_; }
+  // The engine is there, if only to queue requests.
+  bool serves() const {
+    return engine_ != nullptr &&
+           (state_ == DeploymentState::kReady || state_ == DeploymentState::kResizing);
+  }
 
   // Events.
   void OnNodeLost(const std::string& node);
@@ -96,10 +126,11 @@ class Deployment : public EngineHost {
   void OnLoadProgress(const std::string& node, const v1::LoadProgress& progress);
   void OnFenceAck(const std::string& node, const v1::FenceAck& ack);
   void OnLinkFault(const std::string& node, const v1::LinkFault& fault);
-  // A results link of `epoch` opened or closed, or brought a result.
-  bool AcceptsResults(const v1::LinkOpen& open) const;
-  void OnResultsClosed(uint64_t epoch, const absl::Status& status);
-  void OnResult(ResultMessage result);
+  // A results link was opened: its number, or none if it is not expected. It closed, or brought a
+  // result: of no account once a newer one was opened.
+  std::optional<uint64_t> AcceptResults(const v1::LinkOpen& open);
+  void OnResultsClosed(uint64_t link, const absl::Status& status);
+  void OnResult(uint64_t link, ResultMessage result);
   std::optional<TimePoint> NextWake() const;
   void Tick(TimePoint now);
 
@@ -114,20 +145,32 @@ class Deployment : public EngineHost {
     bool ready = false;
   };
 
+  // What a load places.
+  struct Placing {
+    v1::Plan plan;
+    v1::LoadOptions options;
+  };
+
   const v1::PlanRank& RankOf(int stage) const;
+  uint64_t NextEpoch() const;
+  absl::Status Persist(const Placing& placing) const;
   v1::Load MakeLoad(int stage) const;
+  // False when a node has no control stream: the deployment has failed by it.
+  bool SendLoads();
+  bool AllReady() const;
+  void LoadResized(Placing placing);
+  void UndoResize(const absl::Status& why);
   void StartEngine();
   void OpenFirstLink(uint64_t epoch);
-  void OnFirstLink(uint64_t epoch, std::shared_ptr<LinkSender> link, const absl::Status& status);
+  void OnFirstLink(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link);
   void Fail(DeploymentState state, const absl::Status& why);
   void TellWorkersToUnload();
-  void CloseFirstLink();
   void StopEngine(const absl::Status& why);
 
   const uint64_t id_;
   const std::shared_ptr<const ModelRuntime> model_;
   v1::Plan plan_;
-  const v1::LoadOptions load_options_;
+  v1::LoadOptions load_options_;
   const RotaryBlob rotary_;
   const DeploymentOptions options_;
   DeploymentHost* const host_;
@@ -136,13 +179,18 @@ class Deployment : public EngineHost {
   absl::Status problem_;
   absl::Status last_fault_;      // Why links could not be opened.
   absl::Status record_problem_;  // An epoch could not be recorded.
+  absl::Status resize_problem_;
+  std::optional<Placing> before_resize_;  // While resizing: what it goes back to.
+  bool all_loaded_ = false;               // Every worker said so, for the plan's last load.
   std::map<std::string, WorkerProgress> progress_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> stopped_engine_;  // Kept until the loop's next turn.
   uint64_t fence_epoch_ = 0;                // Newest one sent.
   std::set<std::string> unfenced_;
-  std::shared_ptr<LinkSender> first_link_;
+  std::unique_ptr<StepLink> first_link_;
   uint64_t first_link_epoch_ = 0;
+  uint64_t results_link_ = 0;        // Number of the newest.
+  uint64_t results_link_epoch_ = 0;  // Its epoch.
   // Tells callbacks that come later whether this is still alive.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -65,18 +65,6 @@ class MemoryStore : public StateStore {
     deployments_[deployment.id] = deployment;
     return absl::OkStatus();
   }
-  absl::Status UpdatePlan(uint64_t deployment, const v1::Plan& plan) override {
-    MutexLock lock(&mutex_);
-    const auto found = deployments_.find(deployment);
-    if (found == deployments_.end()) {
-      return NoSuchDeployment(deployment);
-    }
-    if (found->second.plan.epoch() > plan.epoch()) {
-      return StaleEpoch(deployment, plan.epoch(), found->second.plan.epoch());
-    }
-    found->second.plan = plan;
-    return absl::OkStatus();
-  }
   absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() override {
     MutexLock lock(&mutex_);
     return Values(deployments_);

@@ -131,19 +131,6 @@ class SqliteStore : public StateStore {
                                      : absl::OkStatus();
   }
 
-  absl::Status UpdatePlan(uint64_t deployment, const v1::Plan& plan) override {
-    MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(SqliteStatement statement,
-                     database_->Prepare("UPDATE deployments SET plan = ?, epoch = ? "
-                                        "WHERE id = ? AND epoch <= ?"));
-    RETURN_IF_ERROR(statement.Bind(plan.SerializeAsString())
-                        .Bind(plan.epoch())
-                        .Bind(deployment)
-                        .Bind(plan.epoch())
-                        .Run());
-    return database_->Changes() == 0 ? WhyUnchanged(deployment, plan.epoch()) : absl::OkStatus();
-  }
-
   absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() override {
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(SqliteStatement statement,

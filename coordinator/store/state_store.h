@@ -67,8 +67,6 @@ class StateStore {
   // Adds the deployment, or replaces the one of that id. FAILED_PRECONDITION (STALE_EPOCH) when
   // the stored plan's epoch is newer.
   virtual absl::Status SaveDeployment(const StoredDeployment& deployment) = 0;
-  // Replaces the plan. NOT_FOUND; STALE_EPOCH as above.
-  virtual absl::Status UpdatePlan(uint64_t deployment, const v1::Plan& plan) = 0;
   virtual absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() = 0;  // By id.
   virtual absl::Status RemoveDeployment(uint64_t deployment) = 0;
 

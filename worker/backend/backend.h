@@ -109,6 +109,10 @@ class Shard {
   // Copies a page of all the group's layers, between steps: copy-on-write of shared pages.
   virtual absl::Status CopyPage(uint32_t group, PageId from, PageId to) = 0;
 
+  // Gives up all KV and has these pages by KV group from now on, between steps. RESOURCE_EXHAUSTED
+  // when memory is short: then no page is left, and it may be called again.
+  virtual absl::Status ResizeKv(std::span<const uint64_t> pages) = 0;
+
   // Bytes held: weights, KV, scratch.
   virtual uint64_t MemoryBytes() const = 0;
 };

@@ -50,7 +50,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
 
   absl::StatusOr<std::shared_ptr<LinkSink>> AcceptLink(const v1::LinkOpen& open,
                                                        std::shared_ptr<InboundLink> link);
-  void Stop();
+  std::unique_ptr<Shard> Stop();
 
   RunnerStats stats() const {
     MutexLock lock(&mutex_);
@@ -382,7 +382,7 @@ absl::Status ShardHost::Impl::OpenOnward(uint64_t epoch) {
   return Refuse("FENCED", "a newer fence came");
 }
 
-void ShardHost::Impl::Stop() {
+std::unique_ptr<Shard> ShardHost::Impl::Stop() {
   std::shared_ptr<InboundLink> inbound;
   std::shared_ptr<FrameLink> onward;
   {
@@ -402,6 +402,7 @@ void ShardHost::Impl::Stop() {
   if (link_thread_.joinable()) {
     link_thread_.join();
   }
+  std::unique_ptr<Shard> shard;
   {
     MutexLock lock(&mutex_);
     onward = std::move(onward_);
@@ -410,10 +411,11 @@ void ShardHost::Impl::Stop() {
       final_stats_ = runner_->stats();
       // A link that ends late holds this object, and must not hold a stage's memory.
       runner_.reset();
-      shard_.reset();
+      shard = std::move(shard_);
     }
   }
   onward = nullptr;  // Closes it, without mutex_: its callback may want that.
+  return shard;
 }
 
 ShardHost::ShardHost(ShardHostConfig config, std::unique_ptr<Shard> shard, const Clock* clock,
@@ -429,7 +431,7 @@ absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::AcceptLink(const v1::LinkOp
                                                                 std::shared_ptr<InboundLink> link) {
   return impl_->AcceptLink(open, std::move(link));
 }
-void ShardHost::Stop() { impl_->Stop(); }
+std::unique_ptr<Shard> ShardHost::Stop() { return impl_->Stop(); }
 RunnerStats ShardHost::stats() const { return impl_->stats(); }
 uint64_t ShardHost::memory_bytes() const { return impl_->memory_bytes(); }
 

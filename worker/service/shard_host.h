@@ -61,9 +61,9 @@ class ShardHost {
   absl::StatusOr<std::shared_ptr<LinkSink>> AcceptLink(const v1::LinkOpen& open,
                                                        std::shared_ptr<InboundLink> link);
 
-  // Ends links and threads, and frees the shard; waits for a step that is being computed. No call
-  // to events begins after it.
-  void Stop();
+  // Ends links and threads, and waits for a step that is being computed. No call to events begins
+  // after it. The shard, which nobody uses any more; null the second time.
+  std::unique_ptr<Shard> Stop();
 
   RunnerStats stats() const;
   uint64_t memory_bytes() const;

@@ -255,4 +255,35 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   return stage;
 }
 
+bool SameButForKv(const v1::Load& a, const v1::Load& b) {
+  const auto rest = [](v1::Load load) {
+    load.clear_epoch();
+    load.clear_kv_pages();
+    load.clear_next_node();
+    load.clear_next_incarnation();
+    load.clear_next_address();
+    load.clear_step_timeout_ms();
+    return load.SerializeAsString();
+  };
+  return rest(a) == rest(b);
+}
+
+absl::StatusOr<StageSpec> ResizeStage(const v1::Load& load, const LoadContext& context,
+                                      Shard* shard) {
+  const auto resize = [&]() -> absl::StatusOr<StageSpec> {
+    ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, context.backend->numerics()));
+    const std::string what = FormatSize(request.kv_bytes) + " for KV beside their weights";
+    RETURN_IF_ERROR(ReserveMemory(load, request.weight_bytes + request.kv_bytes, what, context));
+    RETURN_IF_ERROR(shard->ResizeKv(request.spec.kv_pages));
+    RETURN_IF_ERROR(ReserveMemory(load, shard->MemoryBytes(), what, context));
+    return std::move(request.spec);
+  };
+  absl::StatusOr<StageSpec> spec = resize();
+  if (!spec.ok()) {
+    const std::vector<uint64_t> none(static_cast<size_t>(load.kv_pages_size()), 0);
+    shard->ResizeKv(none).IgnoreError();
+  }
+  return spec;
+}
+
 }  // namespace strata

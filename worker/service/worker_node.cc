@@ -96,6 +96,10 @@ struct WorkerNode::Task {
   uint64_t reserved_bytes STRATA_GUARDED_BY(mutex) = 0;
   std::unique_ptr<CachePin> pin STRATA_GUARDED_BY(mutex);
   std::shared_ptr<ShardHost> host STRATA_GUARDED_BY(mutex);
+  // The weights of a stage that was loaded here before, until `host` has them.
+  std::unique_ptr<Shard> shard STRATA_GUARDED_BY(mutex);
+  // Once retired: who wants its weights.
+  std::shared_ptr<Task> heir STRATA_GUARDED_BY(mutex);
 
   std::shared_ptr<ShardHost> Host() STRATA_EXCLUDES(mutex) {
     MutexLock lock(&mutex);
@@ -213,11 +217,15 @@ void WorkerNode::OnLoad(const v1::Load& load) {
   if (outbox_ == nullptr) {
     return;
   }
+  auto task = std::make_shared<Task>(load, outbox_);
   if (const auto old = tasks_.find(load.deployment()); old != tasks_.end()) {
+    if (SameButForKv(old->second->load, load)) {
+      MutexLock old_lock(&old->second->mutex);
+      old->second->heir = task;
+    }
     Retire(std::move(old->second), /*answer=*/false);
     tasks_.erase(old);
   }
-  auto task = std::make_shared<Task>(load, outbox_);
   tasks_[load.deployment()] = task;
   task->thread = std::thread([this, task] { RunLoad(task); });
 }
@@ -331,7 +339,7 @@ void WorkerNode::RunLoad(const std::shared_ptr<Task>& task) {
     detail.set_node(options_.name);
     *progress.mutable_error() = detail;
     progress.set_phase(v1::LoadProgress::PHASE_FAILED);
-    task->reserved_bytes = 0;
+    task->reserved_bytes = task->shard != nullptr ? task->shard->MemoryBytes() : 0;
   }
   task->Send(progress);
 }
@@ -345,7 +353,25 @@ absl::Status WorkerNode::LoadAndHost(Task* task) {
   context.client = parts_.blobs;
   context.reserve_memory = [this, task](uint64_t bytes) { return Reserve(task, bytes); };
   context.log = [](const std::string& line) { spdlog::warn("{}", line); };
-  ASSIGN_OR_RETURN(LoadedStage stage, LoadStage(load, context, &task->counters, &task->cancel));
+  LoadedStage stage;
+  {
+    MutexLock lock(&task->mutex);
+    stage.shard = std::move(task->shard);
+    stage.pin = std::move(task->pin);
+  }
+  if (stage.shard != nullptr) {
+    auto spec = ResizeStage(load, context, stage.shard.get());
+    if (!spec.ok()) {
+      // Kept: the next Load may be the one before it again.
+      MutexLock lock(&task->mutex);
+      task->shard = std::move(stage.shard);
+      task->pin = std::move(stage.pin);
+      return spec.status();
+    }
+    stage.spec = *std::move(spec);
+  } else {
+    ASSIGN_OR_RETURN(stage, LoadStage(load, context, &task->counters, &task->cancel));
+  }
   ShardHostConfig config;
   config.runner.node = options_.name;
   config.runner.deployment = load.deployment();
@@ -408,15 +434,28 @@ void WorkerNode::ReapLoop() {
     }
     task->thread.join();
     uint64_t discarded = 0;
+    std::unique_ptr<Shard> shard;
     if (const std::shared_ptr<ShardHost> host = task->Host()) {
-      host->Stop();
+      shard = host->Stop();
       discarded = host->stats().frames_discarded;
     }
+    std::unique_ptr<CachePin> pin;
+    std::shared_ptr<Task> heir;
     {
       MutexLock lock(&task->mutex);
       task->host = nullptr;
-      task->pin = nullptr;
+      pin = std::move(task->pin);
+      shard = shard != nullptr ? std::move(shard) : std::move(task->shard);
+      heir = std::move(task->heir);
     }
+    if (heir != nullptr && shard != nullptr) {
+      MutexLock lock(&heir->mutex);
+      heir->shard = std::move(shard);  // It waits until retiring_ is 0.
+      heir->pin = std::move(pin);
+    }
+    shard = nullptr;
+    pin = nullptr;
+    heir = nullptr;
     if (answer) {
       v1::WorkerMessage message;
       message.mutable_unload_done()->set_deployment(task->load.deployment());

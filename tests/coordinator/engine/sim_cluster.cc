@@ -86,12 +86,32 @@ void SinkRecord::OnFailed(const absl::Status& status) {
 }
 
 SimCluster::SimCluster(EngineConfig config, const StageFactory& factory)
-    : config_(std::move(config)), generations_(1) {
+    : config_(std::move(config)),
+      factory_(factory ? factory
+                       : [](const EngineConfig& config, uint32_t s) -> std::unique_ptr<SimStage> {
+        return std::make_unique<FakeStage>(config, s);
+      }),
+      generations_(1) {
   for (uint32_t s = 0; s < config_.stages.size(); ++s) {
-    stages_.push_back(factory ? factory(config_, s) : std::make_unique<FakeStage>(config_, s));
+    stages_.push_back(factory_(config_, s));
   }
   links.resize(stages_.size());
   engine_ = std::make_unique<Engine>(config_, &generations_, this);
+}
+
+void SimCluster::Suspend(uint64_t pages) {
+  for (EngineStage& stage : config_.stages) {
+    stage.kv_pages.assign(stage.kv_pages.size(), pages);
+  }
+  engine_->Suspend(config_.stages, now_);
+}
+
+void SimCluster::Resume() {
+  config_.epoch = newest_fence_ + 1;
+  for (uint32_t s = 0; s < config_.stages.size(); ++s) {
+    stages_[s] = factory_(config_, s);
+  }
+  engine_->Resume(config_.epoch, now_);
 }
 
 void SimCluster::SendStep(StepMessage step) {

@@ -137,6 +137,11 @@ class SimCluster : public EngineHost {
     return engine_->Submit(std::move(request), std::move(sink), now_);
   }
 
+  // Suspends the engine; frames under way stay under way.
+  void Suspend(uint64_t pages);
+  // Fresh stages with the grants of the last Suspend, and the fence of a new epoch.
+  void Resume();
+
   // Fails the test unless no page and no sequence is left anywhere.
   void ExpectEmpty();
   // Fails the test unless every component's sum holds.
@@ -150,7 +155,8 @@ class SimCluster : public EngineHost {
   bool record_frames = true;
 
  private:
-  const EngineConfig config_;
+  EngineConfig config_;
+  const StageFactory factory_;
   GenerationCounter generations_;
   std::vector<std::unique_ptr<SimStage>> stages_;
   std::unique_ptr<Engine> engine_;

@@ -92,7 +92,8 @@ TEST_P(StateStoreTest, KeepsDeploymentsAndTheirPlans) {
   deployment.options.set_context(4096);
   deployment.plan = PlanOfEpoch(3);
   ASSERT_TRUE(store_->SaveDeployment(deployment).ok());
-  ASSERT_TRUE(store_->UpdatePlan(7, PlanOfEpoch(4)).ok());
+  deployment.plan = PlanOfEpoch(4);
+  ASSERT_TRUE(store_->SaveDeployment(deployment).ok());
   auto listed = *store_->ListDeployments();
   ASSERT_THAT(listed, SizeIs(1));
   EXPECT_EQ(listed[0].id, 7);
@@ -101,7 +102,6 @@ TEST_P(StateStoreTest, KeepsDeploymentsAndTheirPlans) {
   EXPECT_EQ(listed[0].plan.epoch(), 4);
   EXPECT_EQ(listed[0].plan.pipelines(0).stages(0).ranks(0).node(), "a");
   EXPECT_EQ(listed[0].desired_state, "loaded");
-  EXPECT_EQ(store_->UpdatePlan(8, PlanOfEpoch(4)).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->RemoveDeployment(8).code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(store_->RemoveDeployment(7).ok());
   EXPECT_THAT(*store_->ListDeployments(), IsEmpty());
@@ -112,8 +112,7 @@ TEST_P(StateStoreTest, NeverLetsAnEpochGoBack) {
   deployment.id = 7;
   deployment.plan = PlanOfEpoch(5);
   ASSERT_TRUE(store_->SaveDeployment(deployment).ok());
-  EXPECT_TRUE(store_->UpdatePlan(7, PlanOfEpoch(5)).ok());
-  EXPECT_EQ(ReasonOf(store_->UpdatePlan(7, PlanOfEpoch(4))), "STALE_EPOCH");
+  EXPECT_TRUE(store_->SaveDeployment(deployment).ok()) << "the same epoch again";
   deployment.plan = PlanOfEpoch(4);
   EXPECT_EQ(ReasonOf(store_->SaveDeployment(deployment)), "STALE_EPOCH");
   deployment.plan = PlanOfEpoch(6);

@@ -274,6 +274,34 @@ TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
   EXPECT_FALSE(shard->Attention(2).ok());
 }
 
+TEST(BackendTest, ResizedKvHasItsNewPagesAndNoOthers) {
+  const MadeUpModel model({});
+  const Stage stage = WholeModel(model);
+  const auto shard = *Cpu()->Load(stage.spec, model, nullptr);
+  const uint64_t bytes = shard->MemoryBytes();
+  const std::vector<uint32_t> ids(4, 1);
+  const auto begin = [&](PageId page) {
+    const std::vector<PageId> pages = {page};
+    const std::vector<PageTableView> tables = {{0, pages}};
+    const std::vector<BatchItem> items = {{0, 4, 0, tables}};
+    return shard->Begin({4, ids, items});
+  };
+  EXPECT_TRUE(begin(63).ok());
+  const std::vector<uint64_t> more = {128};
+  ASSERT_TRUE(shard->ResizeKv(more).ok());
+  EXPECT_GT(shard->MemoryBytes(), bytes);
+  EXPECT_TRUE(begin(127).ok());
+  const std::vector<uint64_t> impossible = {uint64_t{1} << 40};
+  EXPECT_TRUE(absl::IsResourceExhausted(shard->ResizeKv(impossible)));
+  EXPECT_FALSE(begin(0).ok());
+  EXPECT_LT(shard->MemoryBytes(), bytes);
+  const std::vector<uint64_t> as_before = {64};
+  ASSERT_TRUE(shard->ResizeKv(as_before).ok());
+  EXPECT_EQ(shard->MemoryBytes(), bytes);
+  EXPECT_TRUE(begin(63).ok());
+  EXPECT_FALSE(begin(64).ok());
+}
+
 TEST(BackendTest, AStepAllocatesNothing) {
   if (!STRATA_COUNTS_ALLOCATIONS) {
     GTEST_SKIP() << "not with a sanitizer";

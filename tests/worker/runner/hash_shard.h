@@ -103,13 +103,7 @@ inline std::vector<std::vector<float>> HashLogits(const ModelSpec& model,
 
 class HashShard : public Shard {
  public:
-  explicit HashShard(const StageSpec& spec) : spec_(spec) {
-    for (uint32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
-      const uint32_t group = spec.model.layers[layer].attention.kv_group;
-      // What was never written is as wrong as can be.
-      kv_.emplace_back(spec.kv_pages[group] * kPageTokens, HashRow{0xBAD, true});
-    }
-  }
+  explicit HashShard(const StageSpec& spec) : spec_(spec) { MakeKv(); }
 
   // Rows of this token come out of this layer's MLP as NaN.
   void PoisonToken(uint32_t token_id, uint32_t layer) { poison_ = {token_id, layer}; }
@@ -203,6 +197,12 @@ class HashShard : public Shard {
     return absl::OkStatus();
   }
 
+  absl::Status ResizeKv(std::span<const uint64_t> pages) override {
+    spec_.kv_pages.assign(pages.begin(), pages.end());
+    MakeKv();
+    return absl::OkStatus();
+  }
+
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override {
     if (std::exchange(fail_copy_, false)) {
       return absl::InternalError("made to fail");
@@ -225,6 +225,15 @@ class HashShard : public Shard {
   uint64_t MemoryBytes() const override { return 0; }
 
  private:
+  void MakeKv() {
+    kv_.clear();
+    for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
+      const uint32_t group = spec_.model.layers[layer].attention.kv_group;
+      // What was never written is as wrong as can be.
+      kv_.emplace_back(spec_.kv_pages[group] * kPageTokens, HashRow{0xBAD, true});
+    }
+  }
+
   absl::Status Flush() {
     std::vector<std::function<absl::Status()>> pending = std::exchange(pending_, {});
     for (const auto& work : pending) {
@@ -276,7 +285,7 @@ class HashShard : public Shard {
     return absl::OkStatus();
   }
 
-  const StageSpec spec_;
+  StageSpec spec_;
   Batch batch_;
   std::vector<HashRow> rows_;
   std::vector<uint32_t> head_rows_;

@@ -24,6 +24,19 @@ absl::Status Misuse(const std::string& message) {
   return Error(absl::StatusCode::kInternal, "SHARD_MISUSE", message);
 }
 
+// Asked before memory is touched: an allocation that the system cannot back kills later.
+absl::Status CheckAvailable(uint64_t needed) {
+  const uint64_t available = AvailableMemoryBytes();
+  if (available != 0 && needed > available) {
+    return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
+                 absl::StrCat("the stage needs ", FormatSize(needed), " where ",
+                              FormatSize(available), " are available"))
+        .Limit(absl::StrCat("available=", FormatSize(available)))
+        .Hint("load fewer layers or fewer KV tokens on this node");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ScratchSizes::ScratchSizes(const StageSpec& spec, uint32_t threads)
@@ -66,16 +79,8 @@ absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
   std::unique_ptr<CpuShard> shard(new CpuShard(spec, kernels, std::move(pool)));
   WeightLoader loader(shard->spec_, source, &shard->weights_);
   RETURN_IF_ERROR(loader.Check());
-  const uint64_t needed =
-      loader.packed_bytes() + KvCache::Bytes(spec, shard->kv_f16_) + shard->sizes_.Bytes();
-  const uint64_t available = AvailableMemoryBytes();
-  if (available != 0 && needed > available) {
-    return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
-                 absl::StrCat("the stage needs ", FormatSize(needed), " where ",
-                              FormatSize(available), " are available"))
-        .Limit(absl::StrCat("available=", FormatSize(available)))
-        .Hint("load fewer layers or fewer KV tokens on this node");
-  }
+  RETURN_IF_ERROR(CheckAvailable(loader.packed_bytes() + KvCache::Bytes(spec, shard->kv_f16_) +
+                                 shard->sizes_.Bytes()));
   RETURN_IF_ERROR(loader.Load(loading, progress));
   RETURN_IF_ERROR(shard->Allocate());
   return shard;
@@ -102,6 +107,24 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&partial_, sizes_.partial));
   tile_ends_.reserve(spec_.max_batch_items);
   return absl::OkStatus();
+}
+
+absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
+  if (pages.size() != spec_.kv_pages.size()) {
+    return Misuse("KV pages for another number of groups");
+  }
+  batch_ = Batch{};
+  kv_ = KvCache{};  // First, so that old and new pages need not fit together.
+  spec_.kv_pages.assign(pages.begin(), pages.end());
+  absl::Status status = CheckAvailable(KvCache::Bytes(spec_, kv_f16_));
+  if (status.ok()) {
+    status = kv_.Allocate(spec_, kv_f16_);
+  }
+  if (!status.ok()) {
+    kv_ = KvCache{};
+    spec_.kv_pages.assign(pages.size(), 0);
+  }
+  return status;
 }
 
 uint64_t CpuShard::MemoryBytes() const {

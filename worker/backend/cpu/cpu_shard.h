@@ -53,6 +53,7 @@ class CpuShard : public Shard {
   absl::Status Head(std::span<const uint32_t> rows) override;
   absl::Status ReadLogits(std::span<float> out) override;
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
+  absl::Status ResizeKv(std::span<const uint64_t> pages) override;
   uint64_t MemoryBytes() const override;
 
  private:
@@ -80,7 +81,7 @@ class CpuShard : public Shard {
   void AttendBySpans(uint32_t layer);
   bool SplitsSpans(uint32_t kv_heads) const;
 
-  const StageSpec spec_;
+  StageSpec spec_;  // Only ResizeKv changes it: kv_pages.
   const Kernels* const kernels_;
   const std::shared_ptr<ThreadPool> pool_;
   const bool kv_f16_;

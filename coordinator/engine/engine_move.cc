@@ -1,0 +1,98 @@
+// The stages are loaded anew under a running engine: its sessions outlive their KV.
+#include "common/check.h"
+#include "common/status.h"
+#include "coordinator/engine/engine_impl.h"
+
+namespace strata {
+
+std::vector<KvStage> KvStages(const std::vector<EngineStage>& stages) {
+  std::vector<KvStage> out;
+  for (const EngineStage& stage : stages) {
+    out.push_back({stage.node, stage.kv_pages});
+  }
+  return out;
+}
+
+absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) const {
+  const KvLedger ledger(KvStages(stages), config_.kv_groups);
+  for (const auto& [id, session] : sessions_) {
+    if (session.most_tokens() > ledger.capacity_tokens()) {
+      const std::string& request_id = session.request.request_id;
+      const std::string& node = stages[ledger.limiting_stage()].node;
+      return Error(absl::StatusCode::kFailedPrecondition, "KV_IN_USE",
+                   "request \"" + request_id + "\" was promised " +
+                       std::to_string(session.most_tokens()) +
+                       " tokens, and the KV pool would hold " +
+                       std::to_string(ledger.capacity_tokens()) + ", limited by node \"" + node +
+                       "\"")
+          .RequestId(request_id)
+          .Node(node)
+          .Limit("kv_tokens=" + std::to_string(ledger.capacity_tokens()))
+          .Hint("wait for it, cancel it with `strata session cancel " + request_id +
+                "`, or choose a larger --kv-tokens")
+          .Fact("asked_tokens", session.most_tokens())
+          .Fact("limit_tokens", ledger.capacity_tokens());
+    }
+  }
+  return absl::OkStatus();
+}
+
+// No stage has anything any more, so there is nothing to release either.
+void Engine::Impl::ForgetSequences() {
+  in_flight_.clear();
+  sequences_.clear();
+  ledger_ = KvLedger(KvStages(config_.stages), config_.kv_groups);
+  bool all_fit = true;
+  for (auto& [id, session] : sessions_) {
+    session.replaying = session.replaying || session.committed > 0;
+    session.ForgetSequence(root_);
+    session.claim.reset();
+    if (session.started.has_value()) {
+      // In order of arrival, and nobody overtakes one that has to wait.
+      session.claim = all_fit ? ledger_.Reserve(session.most_tokens()) : std::nullopt;
+      all_fit = session.claim.has_value();
+    }
+    if (session.claim.has_value()) {
+      queue_.erase(id);
+    } else {
+      queue_.insert(id);
+    }
+  }
+}
+
+void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
+  STRATA_CHECK(phase_ != Phase::kStopped && stages.size() == config_.stages.size());
+  phase_ = Phase::kSuspended;
+  config_.stages = std::move(stages);
+  ForgetSequences();
+  std::vector<uint64_t> never_fit;
+  for (const auto& [id, session] : sessions_) {
+    if (session.most_tokens() > ledger_.capacity_tokens()) {
+      never_fit.push_back(id);
+    }
+  }
+  for (const uint64_t id : never_fit) {
+    Session& session = sessions_.at(id);
+    FailSession(session, NeverFits(session.request.request_id,
+                                   TokenSum(session.prompt_tokens, session.max_tokens),
+                                   session.most_tokens()));
+  }
+  ExpireDeadlines(now);
+}
+
+void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {
+  STRATA_CHECK(phase_ == Phase::kSuspended && epoch > epoch_);
+  epoch_ = epoch;
+  next_step_ = 1;
+  committed_step_ = 0;
+  faults_in_a_row_ = 0;
+  down_ = false;
+  last_fault_ = absl::OkStatus();
+  quarantine_.reset();
+  outage_began_ = now;
+  phase_ = Phase::kFencing;
+  fence_sent_ = now;
+  host_->SendFence(epoch_);
+}
+
+}  // namespace strata

@@ -1,0 +1,159 @@
+// Stages that are loaded anew, with other grants, under a running engine.
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+#include "tests/coordinator/engine/sim_cluster.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::seconds;
+
+std::vector<uint32_t> Answer(const SessionRequest& request) {
+  return OracleAnswer(request.prompt, request.max_tokens, 97);
+}
+
+TEST(EngineMove, SessionsGoOnOverStagesLoadedAnew) {
+  for (int moved = 0; moved < 60; ++moved) {
+    SimCluster cluster(MakeConfig(3));
+    cluster.Start();
+    cluster.Settle();
+    std::vector<SessionRequest> requests;
+    std::vector<std::shared_ptr<SinkRecord>> sinks;
+    for (uint32_t i = 0; i < 4; ++i) {
+      requests.push_back(MakeRequest("r" + std::to_string(i), 20 + 7 * i, 12));
+      sinks.push_back(cluster.Submit(requests.back()));
+    }
+    for (int i = 0; i < moved; ++i) {
+      cluster.Deliver(static_cast<uint32_t>(i % 4));
+    }
+    cluster.Suspend(40);
+    EXPECT_EQ(cluster.Snapshot().state, PipelineState::kSuspended);
+    cluster.ExpectSums();
+    cluster.Resume();
+    cluster.RunToEnd();
+    cluster.Settle();
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      EXPECT_EQ(sinks[i]->tokens, Answer(requests[i])) << "moved after " << moved << " frames";
+    }
+    EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 0u);
+    EXPECT_EQ(cluster.Snapshot().kv_tokens, 40u * 16);
+    cluster.ExpectEmpty();
+  }
+}
+
+TEST(EngineMove, RowsAreDeliveredOnce) {
+  SimCluster cluster(MakeConfig(2));
+  cluster.Start();
+  cluster.Settle();
+  SessionRequest request = MakeRequest("r1", 40, 6);
+  request.return_logits = true;
+  const auto sink = cluster.Submit(request);
+  cluster.Deliver(0);
+  cluster.Deliver(1);
+  cluster.Deliver(2);
+  const uint32_t rows = sink->next_row;
+  EXPECT_GT(rows, 0u);
+  cluster.Suspend(40);
+  cluster.Resume();
+  cluster.RunToEnd();
+  EXPECT_EQ(sink->next_row, 45u) << "SinkRecord checks that each comes once";
+}
+
+TEST(EngineMove, WhileSuspendedNothingIsSentAndRequestsQueue) {
+  SimCluster cluster(MakeConfig(2));
+  cluster.Start();
+  cluster.Settle();
+  const SessionRequest first = MakeRequest("r1", 20, 8);
+  const auto running = cluster.Submit(first);
+  cluster.Suspend(64);
+  const size_t sent = cluster.sent.size();
+  const SessionRequest second = MakeRequest("r2", 20, 8);
+  const auto queued = cluster.Submit(second);
+  cluster.Settle();
+  cluster.Advance(seconds(3600));
+  EXPECT_EQ(cluster.sent.size(), sent) << "frames and results under way count for nothing";
+  EXPECT_FALSE(running->ended() || queued->started.has_value());
+  EXPECT_EQ(cluster.Snapshot().sessions[1].state, "queued");
+  cluster.Resume();
+  cluster.RunToEnd();
+  EXPECT_EQ(running->tokens, Answer(first));
+  EXPECT_EQ(queued->tokens, Answer(second));
+}
+
+TEST(EngineMove, DeadlinesAndCancelsHoldWhileSuspended) {
+  SimCluster cluster(MakeConfig(2));
+  cluster.Start();
+  cluster.Settle();
+  SessionRequest request = MakeRequest("r1", 20, 8);
+  request.deadline = cluster.now() + seconds(5);
+  const auto expires = cluster.Submit(request);
+  const auto cancelled = cluster.Submit(MakeRequest("r2", 20, 8));
+  cluster.Suspend(64);
+  EXPECT_EQ(cluster.engine().NextWake(), request.deadline);
+  EXPECT_TRUE(cluster.engine().Cancel("scope/r2", absl::OkStatus(), cluster.now()));
+  EXPECT_EQ(cancelled->done->reason, "cancelled");
+  cluster.Advance(seconds(5));
+  EXPECT_EQ(ReasonOf(*expires->failed), "DEADLINE_EXCEEDED");
+  cluster.Resume();
+  cluster.Settle();
+  cluster.ExpectEmpty();
+}
+
+TEST(EngineMove, ASmallerPoolIsRefusedWhileARequestWasPromisedMore) {
+  SimCluster cluster(MakeConfig(2));
+  cluster.Start();
+  cluster.Settle();
+  const auto sink = cluster.Submit(MakeRequest("long", 100, 60));
+  std::vector<EngineStage> stages = cluster.config().stages;
+  stages[1].kv_pages = {10};
+  EXPECT_TRUE(cluster.engine().CheckFits(stages).ok());
+  stages[1].kv_pages = {9};
+  const absl::Status status = cluster.engine().CheckFits(stages);
+  EXPECT_EQ(ReasonOf(status), "KV_IN_USE");
+  EXPECT_NE(status.message().find("\"long\" was promised 160 tokens"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("hold 144, limited by node \"node1\""), std::string::npos);
+  EXPECT_FALSE(sink->ended());
+}
+
+TEST(EngineMove, WhatNoLongerFitsTogetherTakesTurns) {
+  SimCluster cluster(MakeConfig(2));
+  cluster.Start();
+  cluster.Settle();
+  std::vector<SessionRequest> requests;
+  std::vector<std::shared_ptr<SinkRecord>> sinks;
+  for (uint32_t i = 0; i < 6; ++i) {
+    requests.push_back(MakeRequest("r" + std::to_string(i), 60, 20));
+    sinks.push_back(cluster.Submit(requests.back()));
+    EXPECT_TRUE(sinks.back()->started.has_value());
+  }
+  cluster.Deliver(0);
+  cluster.Suspend(10);  // Two of 80 tokens at a time.
+  cluster.ExpectSums();
+  EXPECT_EQ(cluster.Snapshot().kv[0].live, 10u);
+  cluster.Resume();
+  cluster.RunToEnd();
+  cluster.Settle();
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    EXPECT_EQ(sinks[i]->tokens, Answer(requests[i]));
+  }
+  cluster.ExpectEmpty();
+}
+
+TEST(EngineMove, GoingBackFailsOnlyWhatOnlyTheLargerPoolCouldHold) {
+  SimCluster cluster(MakeConfig(2, 10));
+  cluster.Start();
+  cluster.Settle();
+  const SessionRequest small = MakeRequest("small", 60, 20);
+  const auto fits = cluster.Submit(small);
+  cluster.Suspend(30);
+  const auto large = cluster.Submit(MakeRequest("large", 200, 20));
+  cluster.Suspend(10);
+  EXPECT_EQ(ReasonOf(*large->failed), "KV_NEVER_FITS");
+  cluster.Resume();
+  cluster.RunToEnd();
+  EXPECT_EQ(fits->tokens, Answer(small));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,350 @@
+#include "coordinator/service/deployment.h"
+
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+#include "tests/coordinator/service/fake_deployment_host.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr uint64_t kId = 5;
+
+std::shared_ptr<const ModelRuntime> MakeModel() {
+  auto manifest = std::make_shared<ModelManifest>();
+  manifest->weights_digest = "digest";
+  manifest->spec.vocab = 97;
+  manifest->spec.kv_groups = {KvGroupSpec{}};
+  manifest->spec.layers.resize(4);
+  auto model = std::make_shared<ModelRuntime>();
+  model->name = "m";
+  model->manifest = manifest;
+  return model;
+}
+
+v1::Plan MakePlan(uint64_t pages) {
+  v1::Plan plan;
+  plan.mutable_numerics_class()->set_name("test-1");
+  uint32_t layer = 0;
+  for (const char* node : {"a", "b"}) {
+    v1::PlanStage* stage =
+        (plan.pipelines_size() == 0 ? plan.add_pipelines() : plan.mutable_pipelines(0))
+            ->add_stages();
+    stage->add_ranks()->set_node(node);
+    stage->set_first_layer(layer);
+    stage->set_last_layer(layer + 1);
+    stage->add_kv_pages(pages);
+    layer += 2;
+  }
+  return plan;
+}
+
+v1::LoadOptions MakeOptions(uint64_t kv_tokens) {
+  v1::LoadOptions options;
+  options.set_context(2048);
+  options.set_max_batch_tokens(64);
+  options.set_kv_tokens(kv_tokens);
+  return options;
+}
+
+struct Sink : SessionSink {
+  void OnStarted(const StartedInfo&) override { started = true; }
+  void OnRows(const RowsInfo&) override {}
+  Verdict OnToken(const TokenInfo&) override { return Verdict::kContinue; }
+  void OnDone(const FinishInfo&) override { done = true; }
+  void OnFailed(const absl::Status& status) override { failed = status; }
+  bool started = false;
+  bool done = false;
+  absl::Status failed;
+};
+
+class DeploymentTest : public ::testing::Test {
+ protected:
+  DeploymentTest()
+      : deployment_(kId, MakeModel(), MakePlan(32), MakeOptions(512), {}, {}, &host_) {}
+
+  void Load() { deployment_.Load({{"a", 11}, {"b", 12}}); }
+
+  void Progress(const std::string& node, v1::LoadProgress::Phase phase, uint64_t epoch) {
+    v1::LoadProgress progress;
+    progress.set_deployment(kId);
+    progress.set_epoch(epoch);
+    progress.set_phase(phase);
+    if (phase == v1::LoadProgress::PHASE_FAILED) {
+      *progress.mutable_error() =
+          Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT", "no room").Detail();
+    }
+    deployment_.OnLoadProgress(node, progress);
+  }
+  void BothReady() {
+    const uint64_t epoch = deployment_.plan().epoch();
+    Progress("a", v1::LoadProgress::PHASE_READY, epoch);
+    Progress("b", v1::LoadProgress::PHASE_READY, epoch);
+  }
+  void Ack(const std::string& node, uint64_t epoch) {
+    v1::FenceAck ack;
+    ack.set_deployment(kId);
+    ack.set_epoch(epoch);
+    deployment_.OnFenceAck(node, ack);
+  }
+  void BothAckAndLink() {
+    const uint64_t epoch = deployment_.plan().epoch();
+    Ack("a", epoch);
+    Ack("b", epoch);
+    host_.OpenLast();
+  }
+  // The result of the frame sent last, as both stages would give it.
+  void Commit(uint64_t link, uint64_t pages) {
+    const v1::StepFrame& frame = host_.frames.back().header;
+    ResultMessage result;
+    result.header.set_deployment(kId);
+    result.header.set_epoch(frame.epoch());
+    result.header.set_step(frame.step());
+    for (uint32_t s = 0; s < 2; ++s) {
+      v1::StageKv* stage = result.header.add_stages();
+      stage->set_stage(s);
+      stage->add_total_pages(pages);
+      stage->add_free_pages(pages);
+    }
+    deployment_.OnResult(link, std::move(result));
+  }
+  uint64_t OpenResults() {
+    v1::LinkOpen open;
+    open.set_from_node("b");
+    open.set_from_incarnation(12);
+    open.set_epoch(deployment_.plan().epoch());
+    open.set_to_stage(2);
+    return deployment_.AcceptResults(open).value_or(0);
+  }
+  void MakeReady() {
+    Load();
+    BothReady();
+    BothAckAndLink();
+    host_.TakeLoads("a");
+    host_.TakeLoads("b");
+    host_.TakeFences("a");
+    host_.TakeFences("b");
+    Commit(OpenResults(), 32);
+  }
+  std::shared_ptr<Sink> Submit(const std::string& id, uint32_t prompt, uint32_t max_tokens) {
+    auto sink = std::make_shared<Sink>();
+    SessionRequest request;
+    request.key = request.request_id = id;
+    request.prompt.assign(prompt, 1);
+    request.max_tokens = max_tokens;
+    const absl::Status status = deployment_.engine()->Submit(std::move(request), sink, host_.Now());
+    EXPECT_TRUE(status.ok()) << status;
+    return sink;
+  }
+
+  FakeDeploymentHost host_;
+  Deployment deployment_;
+};
+
+TEST_F(DeploymentTest, LoadsFencesLinksAndIsReady) {
+  Load();
+  EXPECT_EQ(deployment_.state(), DeploymentState::kLoading);
+  ASSERT_EQ(host_.stored.size(), 1u);
+  EXPECT_EQ(host_.stored[0].plan.epoch(), 1u);
+  EXPECT_EQ(host_.stored[0].model, "m");
+  const std::vector<v1::Load> loads = host_.TakeLoads("a");
+  ASSERT_EQ(loads.size(), 1u);
+  EXPECT_EQ(loads[0].next_node(), "b");
+  EXPECT_EQ(loads[0].next_incarnation(), 12u);
+  EXPECT_EQ(host_.TakeLoads("b")[0].next_incarnation(), 99u) << "the coordinator's own";
+  EXPECT_FALSE(deployment_.serves());
+  BothReady();
+  EXPECT_EQ(host_.TakeFences("a").size(), 1u);
+  Ack("a", 1);
+  EXPECT_EQ(host_.dialled.size(), 0u) << "b has not answered";
+  EXPECT_EQ(deployment_.UnfencedNodes(), std::vector<std::string>{"b"});
+  Ack("b", 1);
+  ASSERT_EQ(host_.dialled.size(), 1u);
+  EXPECT_EQ(host_.dialled[0].request.address, "a:1");
+  host_.OpenLast();
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  EXPECT_EQ(host_.placements.back(), std::make_pair(true, true));
+  ASSERT_EQ(host_.frames.size(), 1u);
+  EXPECT_TRUE(host_.frames[0].header.resync());
+}
+
+TEST_F(DeploymentTest, ProgressOfAnotherEpochOrTwiceCountsForNothing) {
+  Load();
+  Progress("a", v1::LoadProgress::PHASE_READY, 1);
+  Progress("b", v1::LoadProgress::PHASE_READY, 7);
+  Progress("c", v1::LoadProgress::PHASE_READY, 1);
+  EXPECT_EQ(deployment_.engine(), nullptr);
+  Progress("b", v1::LoadProgress::PHASE_READY, 1);
+  const Engine* engine = deployment_.engine();
+  ASSERT_NE(engine, nullptr);
+  Progress("b", v1::LoadProgress::PHASE_READY, 1);
+  EXPECT_EQ(deployment_.engine(), engine);
+  EXPECT_EQ(host_.TakeFences("b").size(), 1u);
+}
+
+TEST_F(DeploymentTest, AFailedLoadNamesItsNodeAndUnloadsTheOthers) {
+  Load();
+  Progress("b", v1::LoadProgress::PHASE_FAILED, 1);
+  EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+  EXPECT_EQ(ReasonOf(deployment_.problem()), "MEMORY_LIMIT");
+  EXPECT_EQ(DetailOf(deployment_.problem()).node(), "b");
+  EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
+  EXPECT_EQ(host_.placements.back(), std::make_pair(false, false));
+}
+
+TEST_F(DeploymentTest, AnEpochThatCannotBeRecordedIsNotUsed) {
+  host_.persist_error = Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "disk full");
+  Load();
+  EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+  EXPECT_TRUE(host_.TakeLoads("a").empty());
+}
+
+TEST_F(DeploymentTest, ALostNodeFailsItsSessionsAndIsWaitedFor) {
+  MakeReady();
+  const auto sink = Submit("r1", 10, 10);
+  deployment_.OnNodeLost("elsewhere");
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  deployment_.OnNodeLost("b");
+  EXPECT_EQ(deployment_.state(), DeploymentState::kWaiting);
+  EXPECT_EQ(ReasonOf(sink->failed), "NODE_LOST");
+  EXPECT_EQ(DetailOf(sink->failed).node(), "b");
+  EXPECT_EQ(host_.links_open, 0);
+  EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
+  const uint64_t epoch = deployment_.plan().epoch();
+  deployment_.Load({{"a", 11}, {"b", 13}});
+  EXPECT_GT(deployment_.plan().epoch(), epoch);
+  EXPECT_EQ(host_.TakeLoads("a")[0].next_incarnation(), 13u);
+}
+
+TEST_F(DeploymentTest, OnlyTheNewestResultsLinkCounts) {
+  MakeReady();
+  const uint64_t older = OpenResults();
+  const uint64_t newer = OpenResults();
+  ASSERT_NE(older, 0u);
+  ASSERT_NE(newer, 0u);
+  const uint64_t faults = deployment_.engine()->Snapshot(host_.now).counters.faults;
+  deployment_.OnResultsClosed(older, absl::UnavailableError("gone"));
+  EXPECT_EQ(deployment_.engine()->Snapshot(host_.now).counters.faults, faults);
+  deployment_.OnResultsClosed(newer, absl::UnavailableError("gone"));
+  EXPECT_EQ(deployment_.engine()->Snapshot(host_.now).counters.faults, faults + 1);
+}
+
+TEST_F(DeploymentTest, ResultsOfAnotherNodeLifeOrEpochAreNotAccepted) {
+  MakeReady();
+  v1::LinkOpen open;
+  open.set_from_node("b");
+  open.set_from_incarnation(12);
+  open.set_epoch(deployment_.plan().epoch());
+  open.set_to_stage(2);
+  EXPECT_TRUE(deployment_.AcceptResults(open).has_value());
+  v1::LinkOpen other = open;
+  other.set_from_node("a");
+  EXPECT_FALSE(deployment_.AcceptResults(other).has_value());
+  other = open;
+  other.set_from_incarnation(11);
+  EXPECT_FALSE(deployment_.AcceptResults(other).has_value());
+  other = open;
+  other.set_epoch(open.epoch() + 1);
+  EXPECT_FALSE(deployment_.AcceptResults(other).has_value());
+}
+
+TEST_F(DeploymentTest, AResizeKeepsItsSessionsWaiting) {
+  MakeReady();
+  const auto running = Submit("r1", 10, 10);
+  EXPECT_TRUE(running->started);
+  const size_t frames = host_.frames.size();
+  ASSERT_TRUE(deployment_.Resize(MakePlan(64), MakeOptions(1024)).ok());
+  EXPECT_EQ(deployment_.state(), DeploymentState::kResizing);
+  EXPECT_TRUE(deployment_.serves());
+  EXPECT_EQ(host_.links_open, 0);
+  const auto queued = Submit("r2", 700, 10);
+  EXPECT_FALSE(queued->started);
+  const v1::Load load = host_.TakeLoads("a")[0];
+  EXPECT_EQ(load.kv_pages(0), 64u);
+  EXPECT_EQ(load.next_incarnation(), 12u);
+  EXPECT_EQ(load.epoch(), deployment_.plan().epoch());
+  EXPECT_EQ(host_.stored.back().options.kv_tokens(), 1024u);
+  BothReady();
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  EXPECT_TRUE(deployment_.resize_problem().ok());
+  BothAckAndLink();
+  Commit(OpenResults(), 64);
+  EXPECT_TRUE(queued->started);
+  EXPECT_GT(host_.frames.size(), frames + 1);
+  EXPECT_TRUE(running->failed.ok());
+}
+
+TEST_F(DeploymentTest, AResizeBelowWhatWasPromisedIsRefusedAndChangesNothing) {
+  MakeReady();
+  const auto running = Submit("r1", 200, 100);
+  const absl::Status status = deployment_.Resize(MakePlan(8), MakeOptions(128));
+  EXPECT_EQ(ReasonOf(status), "KV_IN_USE");
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  EXPECT_TRUE(host_.TakeLoads("a").empty());
+  EXPECT_EQ(host_.stored.back().options.kv_tokens(), 512u);
+}
+
+TEST_F(DeploymentTest, AResizeThatFailsOnANodeIsUndone) {
+  MakeReady();
+  const auto running = Submit("r1", 10, 10);
+  ASSERT_TRUE(deployment_.Resize(MakePlan(64), MakeOptions(1024)).ok());
+  const uint64_t epoch = deployment_.plan().epoch();
+  Progress("a", v1::LoadProgress::PHASE_READY, epoch);
+  Progress("b", v1::LoadProgress::PHASE_FAILED, epoch);
+  EXPECT_EQ(deployment_.state(), DeploymentState::kResizing);
+  EXPECT_EQ(ReasonOf(deployment_.resize_problem()), "MEMORY_LIMIT");
+  EXPECT_GT(deployment_.plan().epoch(), epoch);
+  EXPECT_EQ(host_.TakeLoads("b").back().kv_pages(0), 32u);
+  EXPECT_EQ(host_.stored.back().options.kv_tokens(), 512u);
+  BothReady();
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  BothAckAndLink();
+  Commit(OpenResults(), 32);
+  EXPECT_TRUE(running->failed.ok());
+  EXPECT_EQ(deployment_.load_options().kv_tokens(), 512u);
+  EXPECT_EQ(ReasonOf(deployment_.resize_problem()), "MEMORY_LIMIT") << "for who waits";
+}
+
+TEST_F(DeploymentTest, ANodeLostWhileResizingLeavesTheKnownSize) {
+  MakeReady();
+  const auto running = Submit("r1", 10, 10);
+  ASSERT_TRUE(deployment_.Resize(MakePlan(64), MakeOptions(1024)).ok());
+  deployment_.OnNodeLost("a");
+  EXPECT_EQ(deployment_.state(), DeploymentState::kWaiting);
+  EXPECT_EQ(ReasonOf(running->failed), "NODE_LOST");
+  host_.TakeLoads("b");
+  deployment_.Load({{"a", 21}, {"b", 12}});
+  EXPECT_EQ(host_.TakeLoads("b")[0].kv_pages(0), 32u);
+}
+
+TEST_F(DeploymentTest, AResizeThatCannotBeRecordedChangesNothing) {
+  MakeReady();
+  host_.persist_error = Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "disk full");
+  EXPECT_EQ(ReasonOf(deployment_.Resize(MakePlan(64), MakeOptions(1024))), "STORE_FULL");
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  EXPECT_EQ(host_.links_open, 1);
+}
+
+TEST_F(DeploymentTest, ALinkThatOpensTooLateIsClosed) {
+  Load();
+  BothReady();
+  Ack("a", 1);
+  Ack("b", 1);
+  deployment_.OnNodeLost("b");
+  host_.OpenLast();
+  EXPECT_EQ(host_.links_open, 0);
+}
+
+TEST_F(DeploymentTest, UnloadingEndsSessionsWithItsReason) {
+  MakeReady();
+  const auto sink = Submit("r1", 10, 10);
+  deployment_.Unload(Error(absl::StatusCode::kCancelled, "UNLOADED", "unloaded"));
+  EXPECT_EQ(ReasonOf(sink->failed), "UNLOADED");
+  EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
+  EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,74 @@
+"""KV memory changed under running requests: they wait, and give the same tokens."""
+
+import json
+
+import pytest
+
+from cluster import RECALL, Cluster, wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("resize")) as c:
+        c.start_workers(2)
+        c.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512, kv_tokens=1024)
+        yield c
+
+
+def arguments(request_id, max_tokens):
+    return ["generate", "recall", "--token-ids", "5,6,7,8,9,10,11,12", "--max-tokens", max_tokens,
+            "--temperature", 0, "--ignore-eos", "--logprobs", 1, "--request-id", request_id,
+            "--json"]
+
+
+def running(cluster, request_id, tokens):
+    def there():
+        return any(s["request_id"] == request_id and s["generated_tokens"] >= tokens
+                   for s in cluster.json("session", "list")["sessions"])
+
+    wait_until(there, 10, f"{request_id} runs")
+
+
+def totals(cluster):
+    return {entry["total"] for entry in cluster.kv()}
+
+
+def essence(answer):
+    return answer["token_ids"], answer["logprobs"]
+
+
+def test_requests_in_flight_outlive_a_resize_with_the_same_tokens(cluster):
+    alone = cluster.json(*arguments("alone", 480))
+    fetched = [cluster.workers[w].text().count("are ready (0 B fetched)") for w in ("w0", "w1")]
+    process = cluster.popen(*arguments("moved", 480))
+    running(cluster, "moved", 20)
+    plan = cluster.json("model", "resize", "recall", "--kv-tokens", 2048)
+    resized = {stage["kv_tokens"] for stage in plan["stages"]}
+    assert min(resized) >= 2048
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert essence(json.loads(out)) == essence(alone)
+    assert totals(cluster) == {tokens // 16 for tokens in resized}
+    for worker, before in zip(("w0", "w1"), fetched):
+        after = cluster.workers[worker].text().count("are ready (0 B fetched)")
+        assert after == before + 1, "the weights stayed where they were"
+
+
+def test_a_smaller_pool_is_refused_while_a_request_was_promised_more(cluster):
+    before = totals(cluster)
+    process = cluster.popen(*arguments("promised", 480))
+    running(cluster, "promised", 1)
+    _, err, status = cluster.run("model", "resize", "recall", "--kv-tokens", 64, check=False)
+    assert status == 1 and err.count("\n") == 1
+    assert "promised 488 tokens" in err, err
+    assert process.communicate(timeout=60)[0]
+    assert process.returncode == 0 and totals(cluster) == before
+
+
+def test_what_cannot_be_placed_is_refused_and_changes_nothing(cluster):
+    before = totals(cluster)
+    _, err, status = cluster.run("model", "resize", "recall", "--kv-tokens", 100_000_000,
+                                 check=False)
+    assert status == 1 and err.count("\n") == 1, err
+    assert totals(cluster) == before
+    assert cluster.json(*arguments("after", 4))["usage"]["completion_tokens"] == 4
