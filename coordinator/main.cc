@@ -44,6 +44,7 @@ struct ServeFlags {
   std::string data_dir;
   TransportSecurity security;
   nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds recovery_timeout = milliseconds(800);
   nanoseconds drain_timeout = std::chrono::seconds(30);
   nanoseconds lease = std::chrono::seconds(5);
   nanoseconds heartbeat = std::chrono::seconds(1);
@@ -70,6 +71,10 @@ void Register(Flags* flags, ServeFlags* f) {
                 "Allow plain text off loopback; anyone who can connect can use the cluster");
   flags->Duration("step-timeout", &f->step_timeout,
                   "Longest wait for a step's result before the pipeline is fenced", kShortest);
+  flags->Duration("recovery-timeout", &f->recovery_timeout,
+                  "How long after --step-timeout the requests of a pipeline that gives no sign of "
+                  "life fail, unless it is mended before",
+                  kShortest);
   flags->Duration("drain-timeout", &f->drain_timeout,
                   "Longest wait for requests in flight at SIGTERM");
   flags->Duration("lease", &f->lease, "A worker without heartbeats for this long is lost",
@@ -108,6 +113,7 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.cluster.lease = f.lease;
   options.cluster.heartbeat = f.heartbeat;
   options.deployment.step_timeout = f.step_timeout;
+  options.deployment.recovery_timeout = f.recovery_timeout;
   options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
   options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);

@@ -44,8 +44,9 @@ struct EngineConfig {
   uint32_t max_queued_requests = 256;
   // Without a result for this long the steps in flight are given up.
   nanoseconds step_timeout = std::chrono::seconds(10);
-  // Without FenceAcks for this long the sessions fail; 0: step_timeout.
-  nanoseconds fence_timeout{0};
+  // When no step could be sent again until this long after the step timeout, counted from the last
+  // sign of life, the sessions fail.
+  nanoseconds recovery_timeout = milliseconds(800);
 };
 
 // What the engine wants done. Called from inside its calls; must not call it back.

@@ -23,7 +23,7 @@ nanoseconds Backoff(int faults_in_a_row) {
 
 void Engine::Impl::Start(TimePoint now) {
   STRATA_CHECK(phase_ == Phase::kNew);
-  outage_began_ = now;
+  BeginOutage(now, now);
   phase_ = Phase::kFencing;
   fence_sent_ = now;
   host_->SendFence(epoch_);
@@ -45,9 +45,7 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   ++counters_.faults;
   ++faults_in_a_row_;
   last_fault_ = status;
-  if (!outage_began_.has_value()) {
-    outage_began_ = now;
-  }
+  BeginOutage(in_flight_.empty() ? now : last_activity_, now);
   AbandonStepsInFlight(status);
   if (faults_in_a_row_ > kMaxFaultsWithoutProgress && !down_) {
     GoDown(DownStatus());
@@ -58,6 +56,13 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
     backoff_until_ = now + wait;
   } else {
     BeginFence(now);
+  }
+}
+
+// Faults that follow before a step is committed belong to the same outage.
+void Engine::Impl::BeginOutage(TimePoint since, TimePoint now) {
+  if (!gives_up_at_.has_value()) {
+    gives_up_at_ = std::max(now, since + config_.step_timeout) + config_.recovery_timeout;
   }
 }
 
@@ -140,9 +145,6 @@ void Engine::Impl::GoDown(const absl::Status& why) {
 
 void Engine::Impl::FenceTimedOut(TimePoint now) {
   ++counters_.fences_failed;
-  if (!down_) {
-    GoDown(DownStatus());
-  }
   const std::vector<std::string> missing = host_->UnfencedNodes();
   last_fault_ =
       Error(absl::StatusCode::kUnavailable, "FENCE_TIMEOUT",
@@ -238,13 +240,13 @@ std::optional<TimePoint> Engine::Impl::NextWake() const {
     at(last_activity_ + config_.step_timeout);
   }
   if (phase_ == Phase::kFencing) {
-    at(fence_sent_ + fence_timeout());
+    at(fence_sent_ + config_.step_timeout);
   }
   if (phase_ == Phase::kBackoff) {
     at(backoff_until_);
   }
-  if (!down_ && (phase_ == Phase::kFencing || phase_ == Phase::kBackoff)) {
-    at(*outage_began_ + fence_timeout());
+  if (!down_ && gives_up_at_.has_value()) {
+    at(*gives_up_at_);
   }
   return wake;
 }
@@ -263,11 +265,10 @@ void Engine::Impl::Tick(TimePoint now) {
                      std::to_string(static_cast<uint64_t>(ToMs(config_.step_timeout)))),
           now);
   }
-  if (phase_ == Phase::kFencing && now >= fence_sent_ + fence_timeout()) {
+  if (phase_ == Phase::kFencing && now >= fence_sent_ + config_.step_timeout) {
     FenceTimedOut(now);
   }
-  const bool waiting = phase_ == Phase::kFencing || phase_ == Phase::kBackoff;
-  if (waiting && !down_ && now >= *outage_began_ + fence_timeout()) {
+  if (!down_ && gives_up_at_.has_value() && now >= *gives_up_at_) {
     GoDown(DownStatus());
   }
   if (phase_ == Phase::kBackoff && now >= backoff_until_) {

@@ -164,9 +164,8 @@ class Engine::Impl {
   void ExpireDeadlines(TimePoint now);
   absl::Status DownStatus() const;
   std::string NodeList(const std::vector<std::string>& nodes) const;
-  nanoseconds fence_timeout() const {
-    return config_.fence_timeout.count() > 0 ? config_.fence_timeout : config_.step_timeout;
-  }
+  // Steps cannot be sent from now on; `since`: the last sign of life.
+  void BeginOutage(TimePoint since, TimePoint now);
 
   EngineConfig config_;  // Only Suspend changes it: the stages' grants.
   GenerationCounter* const generations_;
@@ -193,7 +192,7 @@ class Engine::Impl {
   std::deque<SentStep> in_flight_;
   TimePoint last_activity_{0};  // Last result, or dispatch into an idle pipeline.
   TimePoint fence_sent_{0};
-  std::optional<TimePoint> outage_began_;  // Since when no step could be sent.
+  std::optional<TimePoint> gives_up_at_;  // While no step can be sent: when the sessions fail.
   TimePoint backoff_until_{0};
   int faults_in_a_row_ = 0;
   absl::Status last_fault_;

@@ -63,6 +63,7 @@ void Engine::Impl::ForgetSequences() {
 void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   STRATA_CHECK(phase_ != Phase::kStopped && stages.size() == config_.stages.size());
   phase_ = Phase::kSuspended;
+  gives_up_at_.reset();
   config_.stages = std::move(stages);
   ForgetSequences();
   std::vector<uint64_t> never_fit;
@@ -89,7 +90,7 @@ void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {
   down_ = false;
   last_fault_ = absl::OkStatus();
   quarantine_.reset();
-  outage_began_ = now;
+  BeginOutage(now, now);
   phase_ = Phase::kFencing;
   fence_sent_ = now;
   host_->SendFence(epoch_);

@@ -238,7 +238,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
     return;
   }
   faults_in_a_row_ = 0;
-  outage_began_.reset();
+  gives_up_at_.reset();
   down_ = false;
   phase_ = Phase::kRunning;
 }

@@ -369,6 +369,7 @@ void Deployment::StartEngine() {
   config.max_queued_requests = options_.max_queued_requests;
   config.max_sessions = options_.max_sessions;
   config.step_timeout = options_.step_timeout;
+  config.recovery_timeout = options_.recovery_timeout;
   engine_ = std::make_unique<Engine>(std::move(config), host_->generations(), this);
   engine_->Start(host_->Now());
 }

@@ -77,6 +77,7 @@ struct RotaryBlob {
 
 struct DeploymentOptions {
   nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds recovery_timeout = milliseconds(800);
   uint32_t max_queued_requests = 256;
   uint32_t max_batch_items = 256;
   uint32_t max_sessions = 1024;  // Running at once.

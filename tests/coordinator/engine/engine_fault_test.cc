@@ -290,9 +290,9 @@ TEST(EngineFault, AFenceThatIsNotAcknowledgedFailsTheSessionsByNode) {
   cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
   const auto queued = cluster.Submit(MakeRequest("r2", 20, 5));
   cluster.unfenced = {"node1", "node2"};
-  cluster.Advance(seconds(9));
+  cluster.Advance(seconds(10));
   EXPECT_FALSE(sink->ended());
-  cluster.Advance(seconds(1));
+  cluster.Advance(milliseconds(800));
   for (const auto& failed : {sink, queued}) {
     ASSERT_TRUE(failed->failed.has_value());
     EXPECT_TRUE(absl::IsUnavailable(*failed->failed));
@@ -319,6 +319,38 @@ TEST(EngineFault, AFenceThatIsNotAcknowledgedFailsTheSessionsByNode) {
   const auto next = cluster.Submit(MakeRequest("r3", 5, 5));
   cluster.RunToEnd();
   EXPECT_TRUE(next->done.has_value());
+}
+
+TEST(EngineFault, WhoWaitsOnAStalledStageIsToldSoonAfterTheStepTimeout) {
+  for (const bool acknowledges : {false, true}) {
+    SimCluster cluster(MakeConfig(2));
+    cluster.Start();
+    cluster.Settle();
+    const auto sink = cluster.Submit(MakeRequest("r1", 20, 5));
+    const auto begun = cluster.now();
+    cluster.unfenced = {"node1"};
+    while (!sink->ended() && cluster.now() < begun + seconds(60)) {
+      cluster.Advance(milliseconds(100));
+      if (acknowledges) {
+        cluster.AcknowledgeFence();  // And stalls again: frames go nowhere.
+      }
+    }
+    ASSERT_TRUE(sink->failed.has_value());
+    EXPECT_EQ(ReasonOf(*sink->failed), "PIPELINE_DOWN");
+    EXPECT_EQ(cluster.now() - begun, seconds(10) + milliseconds(800));
+  }
+}
+
+TEST(EngineFault, ABrokenLinkHasTheWholeStepTimeoutToBeMended) {
+  SimCluster cluster(MakeConfig(2));
+  cluster.Start();
+  cluster.Settle();
+  const SessionRequest request = MakeRequest("r1", 20, 5);
+  const auto sink = cluster.Submit(request);
+  cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+  cluster.Advance(seconds(9));
+  cluster.RunToEnd();
+  EXPECT_EQ(sink->tokens, Answer(request, 5));
 }
 
 TEST(EngineFault, AnOldFenceCountsForNothing) {
