@@ -123,8 +123,8 @@ class Cluster:
         self.address = self.coordinator.wait_for(r"^listening on (\S+)").group(1)
         self.http = self.coordinator.wait_for(r"^http listening on (\S+)").group(1)
 
-    def start_worker(self, name, *flags, env=None, wait=True, data=None):
-        worker = Process(name, [BIN / "strata-worker", "--coordinator", self.address, "--name",
+    def start_worker(self, name, *flags, env=None, wait=True, data=None, binary=None):
+        worker = Process(name, [binary or BIN / "strata-worker", "--coordinator", self.address, "--name",
                                 name, "--data-dir", self.folder / (data or name), "--threads", "1",
                                 "--memory", "1GiB", *flags], self.folder, env)
         self.workers[name] = worker

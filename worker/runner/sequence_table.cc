@@ -30,11 +30,6 @@ SequenceTable::SequenceTable(const StageSpec& spec, Fingerprint root, KvPool* po
 
 SequenceTable::~SequenceTable() = default;
 
-Sequence* SequenceTable::Find(std::string_view request_id, uint64_t generation) {
-  const auto found = sequences_.find(Key(request_id, generation));
-  return found == sequences_.end() ? nullptr : found->second.get();
-}
-
 Sequence* SequenceTable::Create(std::string_view request_id, uint64_t generation,
                                 const v1::SequenceParams& params) {
   auto [entry, created] = sequences_.try_emplace(Key(request_id, generation));
@@ -195,11 +190,6 @@ void SequenceTable::ReleasePages(Sequence* sequence) {
       pool_->Release(group, page);
     }
   }
-}
-
-void SequenceTable::Release(Sequence* sequence) {
-  ReleasePages(sequence);
-  sequences_.erase(Key(sequence->request_id, sequence->generation));
 }
 
 void SequenceTable::ReleaseIf(const std::function<bool(const Sequence&)>& condition) {

@@ -72,6 +72,10 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   void RunFence(uint64_t epoch);
   absl::Status OpenOnward(uint64_t epoch);
   bool Superseded(uint64_t epoch);
+  uint64_t LoadedEpoch() const {
+    MutexLock lock(&mutex_);
+    return epoch_;
+  }
   absl::Status Take(StepMessage message, const std::shared_ptr<InboundLink>& link);
   void OnInboundClosed(const InboundLink* link, const absl::Status& status);
   void Report(uint64_t epoch, uint64_t step, const absl::Status& status);
@@ -240,7 +244,8 @@ void ShardHost::Impl::Compute(Frame frame) {
     output = runner_->Step(std::move(frame.message));
   }
   if (!output.ok()) {
-    Report(epoch, step, output.status());
+    // A frame may name any epoch; the fault is one of the epoch that is loaded.
+    Report(std::min(epoch, LoadedEpoch()), step, output.status());
     frame.link->Break(output.status());
     return;
   }
