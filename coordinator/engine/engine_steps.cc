@@ -359,6 +359,9 @@ absl::Status Engine::Impl::ItemStatus(const std::string& request_id, uint32_t st
   detail.set_message("request \"" + request_id + "\", stage " + std::to_string(stage) +
                      " on node \"" + node + "\": " + error.message());
   Shorten(detail.mutable_message());
+  // The stage's own hint is for the coordinator, which has followed it where it could.
+  detail.set_hint("send the request again; if that fails too, see the log of strata-worker on \"" +
+                  node + "\" and start it anew");
   detail.set_node(node);
   detail.set_request_id(request_id);
   (*detail.mutable_facts())["stage"] = std::to_string(stage);

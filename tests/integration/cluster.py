@@ -106,9 +106,10 @@ class Process:
 class Cluster:
     """A coordinator, its workers, and the command line on them."""
 
-    def __init__(self, folder, **flags):
+    def __init__(self, folder, data_dir=None, **flags):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.data_dir = data_dir or self.folder / "coordinator"
         self.workers = {}
         self.flags = flags
         self.address = None
@@ -116,7 +117,7 @@ class Cluster:
 
     def start_coordinator(self, listen="127.0.0.1:0"):
         command = [BIN / "strata-coordinator", "--listen", listen, "--http-listen", "127.0.0.1:0",
-                   "--data-dir", self.folder / "coordinator"]
+                   "--data-dir", self.data_dir]
         for name, value in self.flags.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         self.coordinator = Process("coordinator", command, self.folder)

@@ -1,0 +1,277 @@
+"""Whatever dies, stalls or lies: every waiter gets the right answer or a typed error that names the
+node and what to do, within the step timeout and a second; the rest goes on; nothing leaks.
+
+A worker that sends finite numbers which are wrong is not covered: nobody could tell.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cluster import BIN, RECALL, SLOW, Cluster, wait_until
+
+FAULTY = BIN.parent / "tests"
+# Commands of the command line start and end too.
+GRACE_S = 1.0 + 1.0 * SLOW
+
+
+def arguments(prompt, request_id, max_tokens):
+    return ["generate", "recall", "--token-ids", ",".join(map(str, prompt)), "--max-tokens",
+            max_tokens, "--temperature", 0, "--ignore-eos", "--request-id", request_id, "--json"]
+
+
+PROMPTS = [[7 + i] * (5 + 11 * i) for i in range(4)]
+CUTS = [("w0", 0, 2), ("w1", 3, 5), ("w2", 6, 7)]
+
+
+def start(folder, step_timeout_s=2 * SLOW):
+    cluster = Cluster(folder, step_timeout=f"{step_timeout_s}s")
+    cluster.step_timeout_s = step_timeout_s
+    cluster.start_workers(3)
+    cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=20)
+    return cluster
+
+
+def right_answers(cluster, max_tokens):
+    return [cluster.json(*arguments(p, f"alone-{i}", max_tokens))["token_ids"]
+            for i, p in enumerate(PROMPTS)]
+
+
+def is_free_again(cluster):
+    wait_until(lambda: not cluster.json("session", "list")["sessions"], 20, "no session is left")
+    wait_until(lambda: (kv := cluster.kv()) and all(e["free"] == e["total"] for e in kv), 20,
+               "every page is free")
+
+
+def serves(cluster, right, max_tokens):
+    """Again the right answers, once what was broken is mended."""
+    def answers():
+        out, _, status = cluster.run(*arguments(PROMPTS[0], "again", max_tokens), check=False)
+        return status == 0 and json.loads(out)["token_ids"] == right[0]
+
+    wait_until(answers, 40, "the model is served again")
+    assert right_answers(cluster, max_tokens) == right
+    is_free_again(cluster)
+
+
+def in_flight(cluster, count, max_tokens):
+    """Requests that have generated something, and when each was seen to end."""
+    processes = [cluster.popen(*arguments(PROMPTS[i % 4], f"r{i}", max_tokens))
+                 for i in range(count)]
+    wait_until(lambda: sum(s["generated_tokens"] > 0
+                           for s in cluster.json("session", "list")["sessions"]) == count, 20,
+               "all of them generate")
+    return processes
+
+
+def collect(processes, right, within_s, since, names=()):
+    """Each is right, or says in one line what happened, where and what to do. How many were not."""
+    failed = 0
+    for i, process in enumerate(processes):
+        left = since + within_s - time.monotonic()
+        try:
+            out, err = process.communicate(timeout=max(0.01, left))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"r{i} still waits after {within_s} s") from None
+        if process.returncode == 0:
+            assert json.loads(out)["token_ids"] == right[i % 4], f"r{i}"
+            continue
+        failed += 1
+        assert process.returncode == 1 and err.count("\n") == 1, err
+        assert "strata " in err or "send the request again" in err or "--" in err, err
+        assert any(name in err for name in names) if names else True, err
+    return failed
+
+
+# Long enough that none is done before the fault.
+LONG = 300
+
+
+@pytest.mark.parametrize("victim", ["w0", "w1", "w2"])
+def test_a_killed_worker(tmp_path, victim):
+    with start(tmp_path) as cluster:
+        right = right_answers(cluster, LONG)
+        processes = in_flight(cluster, 4, LONG)
+        cluster.workers[victim].kill()
+        failed = collect(processes, right, cluster.step_timeout_s + GRACE_S, time.monotonic(),
+                         [victim])
+        assert failed == 4, "its KV is gone, and nobody else has its layers"
+        assert cluster.node(victim)["state"] == "lost"
+        cluster.start_worker(victim)
+        serves(cluster, right, LONG)
+
+
+@pytest.mark.parametrize("victim", ["w0", "w1", "w2"])
+def test_a_stopped_worker(tmp_path, victim):
+    with start(tmp_path) as cluster:
+        right = right_answers(cluster, LONG)
+        processes = in_flight(cluster, 4, LONG)
+        cluster.workers[victim].kill(signal.SIGSTOP)
+        failed = collect(processes, right, cluster.step_timeout_s + GRACE_S, time.monotonic(),
+                         [victim])
+        assert failed == 4
+        cluster.workers[victim].kill(signal.SIGCONT)
+        serves(cluster, right, LONG)
+
+
+def test_a_worker_that_stalls_for_less_than_the_timeout_costs_no_request(tmp_path):
+    with start(tmp_path, step_timeout_s=5 * SLOW) as cluster:
+        right = right_answers(cluster, LONG)
+        processes = in_flight(cluster, 4, LONG)
+        cluster.workers["w1"].kill(signal.SIGSTOP)
+        time.sleep(1)
+        cluster.workers["w1"].kill(signal.SIGCONT)
+        assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
+        is_free_again(cluster)
+
+
+KINDS = ["nan", "shape", "rows", "position", "token", "gap", "epoch", "deployment", "pages",
+         "duplicate"]
+USUAL = {"w1": ["nan", "shape", "position", "gap"], "w2": ["token", "pages", "duplicate"]}
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    with start(tmp_path_factory.mktemp("honest")) as cluster:
+        yield cluster, right_answers(cluster, 30)
+
+
+@pytest.mark.parametrize("liar,kind", [
+    pytest.param(liar, kind, marks=() if kind in USUAL[liar] else pytest.mark.long)
+    for liar in USUAL for kind in KINDS])
+def test_a_worker_that_sends_garbage(honest, liar, kind):
+    cluster, right = honest
+
+    def replace(binary=None, env=None):
+        cluster.workers[liar].kill()
+        cluster.workers[liar].process.wait()
+        wait_until(lambda: cluster.node(liar)["state"] == "lost", 20, "the loss is noticed")
+        cluster.start_worker(liar, binary=binary, env=env, wait=False)
+        wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", 20,
+                   "the model is back")
+
+    replace(FAULTY / "strata-worker-garbage", {"STRATA_GARBAGE": kind})
+    processes = [cluster.popen(*arguments(PROMPTS[i % 4], f"r{i}", 30)) for i in range(6)]
+    collect(processes, right, 60 * SLOW, time.monotonic())
+    # Every process lives, and with an honest one in the liar's place all is as before.
+    for process in [cluster.coordinator, *cluster.workers.values()]:
+        assert process.process.poll() is None, process.text()
+    replace()
+    serves(cluster, right, 30)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "strata-test", folder],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount a small disk: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_of_a_worker_is_named_and_the_rest_goes_on(tmp_path, small_disk):
+    with Cluster(tmp_path / "cluster") as cluster:
+        cluster.start_worker("w0", data=str(small_disk / "w0"))
+        cluster.start_worker("w1")
+        (small_disk / "ballast").write_bytes(bytes(1_200_000))
+        cluster.run("model", "add", RECALL, "--name", "recall")
+        _, err, status = cluster.run("model", "load", "recall", "--layers", "w0:0-3,w1:4-7",
+                                     check=False)
+        assert status == 1 and "w0" in err and "space" in err.lower(), err
+        cluster.load("recall", cuts=[("w1", 0, 7)])
+        assert cluster.json(*arguments(PROMPTS[0], "fine", 4))["token_ids"]
+
+
+def test_a_full_disk_of_the_coordinator_is_said_and_what_runs_goes_on(tmp_path, small_disk):
+    with Cluster(tmp_path / "cluster", data_dir=small_disk / "coordinator") as cluster:
+        cluster.start_workers(2)
+        cluster.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512)
+        right = cluster.json(*arguments(PROMPTS[0], "before", 20))["token_ids"]
+        ballast = os.open(small_disk / "ballast", os.O_CREAT | os.O_WRONLY)
+        try:
+            while True:
+                os.write(ballast, bytes(4096))
+        except OSError:
+            os.close(ballast)
+        assert cluster.json(*arguments(PROMPTS[0], "during", 20))["token_ids"] == right
+        # What would have to be recorded is refused, with the reason.
+        _, err, status = cluster.run("model", "resize", "recall", "--kv-tokens", 65536,
+                                     check=False)
+        assert status == 1 and ("full" in err or "space" in err), err
+        assert cluster.coordinator.process.poll() is None
+        os.remove(small_disk / "ballast")
+        assert cluster.json(*arguments(PROMPTS[0], "after", 20))["token_ids"] == right
+
+
+@pytest.mark.parametrize("faults", [25, pytest.param(300, marks=pytest.mark.long)])
+def test_random_kills_and_stops_under_sixteen_requests(tmp_path, faults):
+    rng = random.Random(faults)
+    with start(tmp_path, step_timeout_s=1 * SLOW) as cluster:
+        right = right_answers(cluster, 40)
+        rss = []  # Of the largest worker, as the faults go on.
+        running = []
+        answered = failed = 0
+        limit_s = 40 * SLOW  # A request may wait through several faults, each answered in time.
+
+        def reap(entry):
+            nonlocal answered, failed
+            i, began, killed, process = entry
+            if killed:
+                process.communicate(timeout=5)
+                return
+            wrong = collect([process], [right[i]] * 4, limit_s, began)
+            failed += wrong
+            answered += 1 - wrong
+
+        number = 0
+        for fault in range(faults):
+            if fault >= faults // 5:  # Once every buffer has been needed.
+                rss.append(max(w.rss_bytes() for w in cluster.workers.values()))
+            wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", 30,
+                       "the model is served again")
+            while len(running) < 16:
+                i = rng.randrange(4)
+                process = cluster.popen(*arguments(PROMPTS[i], f"n{number}", 40))
+                number += 1
+                running.append((i, time.monotonic(), False, process))
+            time.sleep(rng.random() * 0.6)
+            kind = rng.choice(["kill", "stop", "client", "client", "pause"])
+            victim = rng.choice(list(cluster.workers))
+            if kind == "kill":
+                cluster.workers[victim].kill()
+                cluster.workers[victim].process.wait()
+                cluster.start_worker(victim, wait=False)
+            elif kind == "stop":
+                cluster.workers[victim].kill(signal.SIGSTOP)
+                time.sleep(1.5 * SLOW)
+                cluster.workers[victim].kill(signal.SIGCONT)
+            elif kind == "pause":
+                cluster.workers[victim].kill(signal.SIGSTOP)
+                time.sleep(0.2)
+                cluster.workers[victim].kill(signal.SIGCONT)
+            else:
+                at = rng.randrange(len(running))
+                i, began, _, process = running[at]
+                process.kill()
+                running[at] = (i, began, True, process)
+            done = [entry for entry in running if entry[3].poll() is not None]
+            running = [entry for entry in running if entry[3].poll() is None]
+            for entry in done:
+                reap(entry)
+        for entry in running:
+            reap(entry)
+        assert answered > 0
+        serves(cluster, right, 40)
+        if SLOW == 1:
+            third = len(rss) // 3
+            assert max(rss[-third:]) <= 1.1 * max(rss[:third]), rss
+        print(f"{faults} faults: {answered} answered, {failed} refused with a typed error")
