@@ -53,6 +53,8 @@ absl::Status ClusterState::Join(const v1::NodeInfo& info, TimePoint now) {
   node.info = info;
   node.alive = true;
   node.last_heartbeat = now;
+  node.lease_end = now + options_.lease;
+  node.lease_excused = false;
   node.heartbeat = v1::Heartbeat();
   node.links.clear();
   node.placements.clear();
@@ -74,6 +76,8 @@ void ClusterState::Heartbeat(const std::string& name, uint64_t incarnation,
   if (it != nodes_.end() && it->second.alive && it->second.info.incarnation() == incarnation) {
     it->second.heartbeat = heartbeat;
     it->second.last_heartbeat = now;
+    it->second.lease_end = now + options_.lease;
+    it->second.lease_excused = false;
   }
 }
 
@@ -88,9 +92,17 @@ bool ClusterState::Leave(const std::string& name, uint64_t incarnation) {
 }
 
 std::vector<std::string> ClusterState::Expire(TimePoint now) {
+  const TimePoint before = last_expire_.value_or(now);
+  const bool stalled = now - before > options_.heartbeat;
+  last_expire_ = now;
   std::vector<std::string> lapsed;
   for (auto& [name, node] : nodes_) {
-    if (node.alive && now - node.last_heartbeat > options_.lease) {
+    const bool heard_since = node.last_heartbeat > before;
+    if (stalled && !heard_since && !node.lease_excused) {
+      node.lease_end = now + options_.lease;
+      node.lease_excused = true;
+    }
+    if (node.alive && now > node.lease_end) {
       node.alive = false;
       node.links.clear();
       lapsed.push_back(name);

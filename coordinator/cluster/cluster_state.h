@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct NodeRecord {
   bool alive = false;  // Its control stream is open and its lease runs.
   bool draining = false;
   TimePoint last_heartbeat{};
+  TimePoint lease_end{};
+  bool lease_excused = false;  // Begun anew by a stall, without a heartbeat since.
   v1::Heartbeat heartbeat;
   std::map<std::string, LinkMeasure> links;  // From here, by peer; "" is the coordinator.
   // Memory taken by each deployment, in bytes, with what `node list` says of it.
@@ -60,7 +63,10 @@ class ClusterState {
                  TimePoint now);
   // The control stream of that incarnation ended. True if the node was alive.
   bool Leave(const std::string& name, uint64_t incarnation);
-  // Nodes whose lease lapsed since the last call, now no longer alive.
+  // Nodes whose lease lapsed since the last call, now no longer alive. To be called more often than
+  // heartbeats come: after a longer pause this process stood still, and what nodes said meanwhile
+  // may still be on its way to it. Their leases then begin anew, each at most once until the node
+  // is heard again.
   std::vector<std::string> Expire(TimePoint now);
   // Forgets a node. NOT_FOUND, or FAILED_PRECONDITION while deployments use it.
   absl::Status Remove(const std::string& name);
@@ -88,6 +94,7 @@ class ClusterState {
   PlannerLink LinkBetween(const std::string& from, const std::string& to) const;
 
   const ClusterOptions options_;
+  std::optional<TimePoint> last_expire_;
   std::map<std::string, NodeRecord> nodes_;
 };
 

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "common/status.h"
 
 namespace strata {
@@ -28,7 +32,16 @@ v1::NodeInfo Info(const std::string& name, uint64_t incarnation) {
 
 class ClusterStateTest : public ::testing::Test {
  protected:
-  TimePoint At(int s) { return seconds(s); }
+  static TimePoint At(int s) { return seconds(s); }
+  // Looks for lapsed leases as often as the loop does, without `from` itself; all that lapsed.
+  std::vector<std::string> LookFromTo(int from_s, int to_s) {
+    std::vector<std::string> lapsed;
+    for (TimePoint now = At(from_s); now < At(to_s);) {
+      now += std::chrono::milliseconds(100);
+      for (std::string& name : state_.Expire(now)) lapsed.push_back(std::move(name));
+    }
+    return lapsed;
+  }
   ClusterState state_{ClusterOptions{seconds(5), seconds(1)}};
 };
 
@@ -43,18 +56,52 @@ TEST_F(ClusterStateTest, ATakenNameIsRefusedWhileItsNodeLives) {
 
 TEST_F(ClusterStateTest, ANodeWithoutHeartbeatsLapses) {
   ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  EXPECT_THAT(LookFromTo(0, 4), IsEmpty());
   state_.Heartbeat("a", 1, {}, At(4));
-  EXPECT_THAT(state_.Expire(At(8)), IsEmpty());
-  EXPECT_THAT(state_.Expire(At(10)), ElementsAre("a"));
-  EXPECT_THAT(state_.Expire(At(20)), IsEmpty());
+  EXPECT_THAT(LookFromTo(4, 9), IsEmpty());
+  EXPECT_THAT(LookFromTo(9, 10), ElementsAre("a"));
+  EXPECT_THAT(LookFromTo(10, 20), IsEmpty());
   EXPECT_TRUE(state_.Snapshot(0).nodes.empty());
+}
+
+TEST_F(ClusterStateTest, AStallOfTheCoordinatorLosesNoNodeWhoseHeartbeatsWait) {
+  ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  ASSERT_TRUE(state_.Join(Info("b", 2), At(0)).ok());
+  EXPECT_THAT(LookFromTo(0, 1), IsEmpty());
+  // The first look after a minute comes before what was said meanwhile.
+  EXPECT_THAT(state_.Expire(At(60)), IsEmpty());
+  state_.Heartbeat("a", 1, {}, At(60));
+  // One that stays silent is lost a lease later.
+  EXPECT_THAT(LookFromTo(60, 65), IsEmpty());
+  state_.Heartbeat("a", 1, {}, At(65));
+  EXPECT_THAT(LookFromTo(65, 66), ElementsAre("b"));
+}
+
+TEST_F(ClusterStateTest, ANodeThatIsHeardAfterEachStallOutlivesAllOfThem) {
+  ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  EXPECT_THAT(state_.Expire(At(0)), IsEmpty());
+  // Its heartbeat is taken in before the first look, then after it.
+  state_.Heartbeat("a", 1, {}, At(60));
+  EXPECT_THAT(state_.Expire(At(60)), IsEmpty());
+  EXPECT_THAT(state_.Expire(At(120)), IsEmpty());
+  state_.Heartbeat("a", 1, {}, At(120));
+  EXPECT_THAT(state_.Expire(At(180)), IsEmpty());
+}
+
+TEST_F(ClusterStateTest, ASilentNodeIsLostThoughTheCoordinatorStallsAgainAndAgain) {
+  ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  EXPECT_THAT(state_.Expire(At(0)), IsEmpty());
+  EXPECT_THAT(state_.Expire(At(2)), IsEmpty());  // Excused: its lease ends at 7 s.
+  EXPECT_THAT(state_.Expire(At(4)), IsEmpty());
+  EXPECT_THAT(state_.Expire(At(6)), IsEmpty());
+  EXPECT_THAT(state_.Expire(At(8)), ElementsAre("a"));
 }
 
 TEST_F(ClusterStateTest, HeartbeatsAndLeavesOfAnOldIncarnationChangeNothing) {
   ASSERT_TRUE(state_.Join(Info("a", 2), At(0)).ok());
   state_.Heartbeat("a", 1, {}, At(100));
   EXPECT_FALSE(state_.Leave("a", 1));
-  EXPECT_THAT(state_.Expire(At(6)), ElementsAre("a"));
+  EXPECT_THAT(LookFromTo(0, 6), ElementsAre("a"));
 }
 
 TEST_F(ClusterStateTest, PlacedMemoryIsNotFree) {
