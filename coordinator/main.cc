@@ -54,6 +54,12 @@ struct ServeFlags {
   uint64_t max_batch_items = 256;
   uint64_t default_context = 8192;
   uint64_t max_links = 256;
+  uint64_t max_joining = 256;
+  uint64_t max_waiting_calls = 4096;
+  uint64_t max_unread = uint64_t{256} << 20;
+  nanoseconds register_timeout = std::chrono::seconds(10);
+  nanoseconds dial_back_timeout = std::chrono::seconds(3);
+  nanoseconds measure_again = std::chrono::seconds(5);
   uint64_t max_http_connections = 1024;
   uint64_t max_upload = uint64_t{4} << 40;
   nanoseconds http_timeout = std::chrono::seconds(30);
@@ -93,6 +99,20 @@ void Register(Flags* flags, ServeFlags* f) {
                 kMostOfAnything);
   flags->Number("max-links", &f->max_links, "Most result links at the same time", 1,
                 kMostOfAnything);
+  flags->Number("max-joining", &f->max_joining,
+                "Most control streams of workers that have not joined yet", 1, kMostOfAnything);
+  flags->Duration("register-timeout", &f->register_timeout,
+                  "A control stream that has not registered for this long is cancelled", kShortest);
+  flags->Duration("dial-back-timeout", &f->dial_back_timeout,
+                  "Longest wait for the address that a joining worker advertises", kShortest);
+  flags->Duration("measure-again", &f->measure_again,
+                  "How often a link between workers that failed its measurement is measured again",
+                  kShortest);
+  flags->Number("max-waiting-calls", &f->max_waiting_calls,
+                "Most calls of clients that wait for the coordinator; more are refused", 1,
+                kMostOfAnything);
+  flags->Size("max-unread", &f->max_unread,
+              "Most bytes of one answer that wait for a client that does not read");
   flags->Number("max-http-connections", &f->max_http_connections, "Most HTTP connections", 1,
                 kMostOfAnything);
   flags->Duration("http-timeout", &f->http_timeout,
@@ -119,7 +139,17 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
   options.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
   options.max_model_context = f.default_context;
+  options.measure_again = f.measure_again;
+  options.max_waiting_calls = f.max_waiting_calls;
   options.insecure_off_loopback = off_loopback && f.security.insecure;
+  return options;
+}
+
+MembershipOptions MembershipOptionsOf(const ServeFlags& f) {
+  MembershipOptions options;
+  options.register_timeout = std::chrono::duration_cast<milliseconds>(f.register_timeout);
+  options.max_joining = static_cast<uint32_t>(f.max_joining);
+  options.dial_back_timeout = std::chrono::duration_cast<milliseconds>(f.dial_back_timeout);
   return options;
 }
 
@@ -160,6 +190,7 @@ absl::Status Serve(const ServeFlags& f) {
   const std::string models_dir = f.data_dir + "/models";
   std::error_code error;
   std::filesystem::create_directories(models_dir, error);
+  Models::DeleteLeftovers(models_dir);
 
   ASSIGN_OR_RETURN(const auto store, OpenSqliteStore(f.data_dir + "/state.db"));
   ASSIGN_OR_RETURN(const uint64_t term, store->RaiseTerm());
@@ -171,12 +202,12 @@ absl::Status Serve(const ServeFlags& f) {
   const SystemClock clock;
   Coordinator coordinator(OptionsOf(f, off_loopback), &transport, &clock, store.get(), &models,
                           term, cluster_id);
-  MembershipServiceImpl membership(&coordinator, &blobs, &transport);
+  MembershipServiceImpl membership(MembershipOptionsOf(f), &coordinator, &blobs, &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
   LinkService links(&coordinator, link_options);
-  InferenceServiceImpl inference(&coordinator);
+  InferenceServiceImpl inference(&coordinator, {.max_unread_bytes = f.max_unread});
   RETURN_IF_ERROR(coordinator.Start());
   ASSIGN_OR_RETURN(const auto http, StartHttp(f, &coordinator));
   AdminOptions admin_options;

@@ -406,6 +406,7 @@ void Engine::StopAdmitting(const absl::Status& why) { impl_->StopAdmitting(why);
 void Engine::FailAll(const absl::Status& why, TimePoint now) { impl_->FailAll(why, now); }
 void Engine::Stop(const absl::Status& why, TimePoint now) { impl_->Stop(why, now); }
 size_t Engine::live_sessions() const { return impl_->live_sessions(); }
+bool Engine::IsLive(std::string_view key) const { return impl_->IsLive(key); }
 bool Engine::down() const { return impl_->down(); }
 uint64_t Engine::epoch() const { return impl_->epoch(); }
 std::optional<TimePoint> Engine::NextWake() const { return impl_->NextWake(); }

@@ -179,6 +179,8 @@ class Engine {
 
   // Sessions that have not ended.
   size_t live_sessions() const;
+  // Whether one of them has this key.
+  bool IsLive(std::string_view key) const;
   // Kept from working until a fence succeeds (PipelineState::kDown): Submit refuses.
   bool down() const;
   uint64_t epoch() const;

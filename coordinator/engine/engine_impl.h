@@ -51,6 +51,7 @@ class Engine::Impl {
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
   void Resume(uint64_t epoch, TimePoint now);
   size_t live_sessions() const { return sessions_.size(); }
+  bool IsLive(std::string_view key) const { return by_key_.contains(std::string(key)); }
   bool down() const { return down_; }
   uint64_t epoch() const { return epoch_; }
   std::optional<TimePoint> NextWake() const;

@@ -55,17 +55,17 @@ void BlobStore::Rebuild() {
   }
 }
 
-std::string BlobStore::AddMemory(std::string data) {
-  std::string sha256 = Sha256Hex(data);
-  auto blob = std::make_shared<const std::string>(std::move(data));
+MemoryBlob BlobStore::AddMemory(std::string data) {
+  MemoryBlob blob;
+  blob.sha256 = Sha256Hex(data);
   MutexLock lock(&mutex_);
-  memory_.emplace(sha256, std::move(blob));
-  return sha256;
-}
-
-void BlobStore::RemoveMemory(const std::string& sha256) {
-  MutexLock lock(&mutex_);
-  memory_.erase(sha256);
+  std::erase_if(memory_, [](const auto& entry) { return entry.second.expired(); });
+  blob.data = memory_[blob.sha256].lock();
+  if (blob.data == nullptr) {
+    blob.data = std::make_shared<const std::string>(std::move(data));
+    memory_[blob.sha256] = blob.data;
+  }
+  return blob;
 }
 
 absl::StatusOr<Blob> BlobStore::Find(std::string_view sha256) const {
@@ -73,12 +73,14 @@ absl::StatusOr<Blob> BlobStore::Find(std::string_view sha256) const {
   {
     MutexLock lock(&mutex_);
     const std::string key(sha256);
-    if (const auto memory = memory_.find(key); memory != memory_.end()) {
-      Blob blob;
-      blob.sha256 = key;
-      blob.bytes = memory->second->size();
-      blob.memory = memory->second;
-      return blob;
+    if (const auto entry = memory_.find(key); entry != memory_.end()) {
+      if (auto memory = entry->second.lock()) {
+        Blob blob;
+        blob.sha256 = key;
+        blob.bytes = memory->size();
+        blob.memory = std::move(memory);
+        return blob;
+      }
     }
     if (const auto places = places_.find(key); places != places_.end()) {
       for (const Place& place : places->second) {

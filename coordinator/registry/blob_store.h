@@ -28,6 +28,12 @@ struct Blob {
   std::shared_ptr<const std::string> memory;
 };
 
+// A blob in memory.
+struct MemoryBlob {
+  std::string sha256;
+  std::shared_ptr<const std::string> data;
+};
+
 // Any thread.
 class BlobStore {
  public:
@@ -35,9 +41,9 @@ class BlobStore {
   void AddManifest(const std::string& model, std::shared_ptr<const ModelManifest> manifest);
   void RemoveManifest(const std::string& model);
 
-  // Keeps a blob in memory and returns its digest. Adding it again keeps one.
-  std::string AddMemory(std::string data);
-  void RemoveMemory(const std::string& sha256);
+  // Offers a blob for as long as somebody holds `data` of the result. Adding it again gives the
+  // one that is there.
+  MemoryBlob AddMemory(std::string data);
 
   // NOT_FOUND (NO_BLOB) when nothing registered has this content. When several files have it, one
   // that has not changed is preferred.
@@ -61,7 +67,7 @@ class BlobStore {
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<const ModelManifest>> models_ STRATA_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::vector<Place>> places_ STRATA_GUARDED_BY(mutex_);
-  std::map<std::string, std::shared_ptr<const std::string>> memory_ STRATA_GUARDED_BY(mutex_);
+  std::map<std::string, std::weak_ptr<const std::string>> memory_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata

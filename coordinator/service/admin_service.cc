@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/limits.h"
 #include "common/rpc/status.h"
@@ -27,6 +28,18 @@ grpc::Status Answer(absl::StatusOr<T> result, T* response) {
     return ToGrpc(result.status());
   }
   *response = *std::move(result);
+  return grpc::Status::OK;
+}
+
+template <typename T>
+grpc::Status AnswerAll(absl::StatusOr<std::vector<T>> result,
+                       google::protobuf::RepeatedPtrField<T>* out) {
+  if (!result.ok()) {
+    return ToGrpc(result.status());
+  }
+  for (T& item : *result) {
+    *out->Add() = std::move(item);
+  }
   return grpc::Status::OK;
 }
 
@@ -56,17 +69,14 @@ bool IsPlainFileName(const std::string& name) {
 
 grpc::Status AdminServiceImpl::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
                                          v1::GetStatusResponse* response) {
-  *response = coordinator_->GetStatus();
+  const grpc::Status status = Answer(coordinator_->GetStatus(), response);
   response->set_http_address(options_.http_address);
-  return grpc::Status::OK;
+  return status;
 }
 
 grpc::Status AdminServiceImpl::ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
                                          v1::ListNodesResponse* response) {
-  for (v1::Node& node : coordinator_->ListNodes()) {
-    *response->add_nodes() = std::move(node);
-  }
-  return grpc::Status::OK;
+  return AnswerAll(coordinator_->ListNodes(), response->mutable_nodes());
 }
 
 grpc::Status AdminServiceImpl::GetNode(grpc::ServerContext*, const v1::GetNodeRequest* request,
@@ -287,10 +297,7 @@ grpc::Status AdminServiceImpl::PullModel(grpc::ServerContext* context,
 
 grpc::Status AdminServiceImpl::ListModels(grpc::ServerContext*, const v1::ListModelsRequest*,
                                           v1::ListModelsResponse* response) {
-  for (v1::Model& model : coordinator_->ListModels()) {
-    *response->add_models() = std::move(model);
-  }
-  return grpc::Status::OK;
+  return AnswerAll(coordinator_->ListModels(), response->mutable_models());
 }
 
 grpc::Status AdminServiceImpl::GetModel(grpc::ServerContext*, const v1::GetModelRequest* request,
@@ -349,10 +356,7 @@ grpc::Status AdminServiceImpl::ResizeModel(grpc::ServerContext* context,
 
 grpc::Status AdminServiceImpl::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
                                             v1::ListSessionsResponse* response) {
-  for (v1::Session& session : coordinator_->ListSessions()) {
-    *response->add_sessions() = std::move(session);
-  }
-  return grpc::Status::OK;
+  return AnswerAll(coordinator_->ListSessions(), response->mutable_sessions());
 }
 
 grpc::Status AdminServiceImpl::CancelSession(grpc::ServerContext*,

@@ -13,9 +13,6 @@
 namespace strata {
 namespace {
 
-// How often a link that failed its measurement is measured again.
-constexpr nanoseconds kMeasureAgainEvery = std::chrono::seconds(5);
-
 uint64_t RandomNonZero() {
   std::random_device device;
   uint64_t value = 0;
@@ -46,7 +43,8 @@ Coordinator::Coordinator(CoordinatorOptions options, const Transport* transport,
       started_(clock->Now()),
       generations_(term),
       cluster_(options_.cluster),
-      loop_(clock, [this](TimePoint now) { return Tick(now); }) {}
+      loop_(
+          clock, [this](TimePoint now) { return Tick(now); }, options_.max_waiting_calls) {}
 
 Coordinator::~Coordinator() { Shutdown(nanoseconds(0)); }
 
@@ -113,7 +111,7 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
     NodeLost(node, "its lease lapsed: no heartbeat for " +
                        std::to_string(ToMs(options_.cluster.lease)) + " ms");
   }
-  if (now - last_measured_ > kMeasureAgainEvery) {
+  if (now - last_measured_ > options_.measure_again) {
     last_measured_ = now;
     MeasureBrokenLinks();
   }
@@ -233,11 +231,13 @@ void Coordinator::NodeLost(const std::string& node, const std::string& why) {
 
 void Coordinator::OnMessage(const std::string& node, uint64_t incarnation,
                             v1::WorkerMessage message) {
-  loop_.Post([this, node, incarnation, message = std::move(message)] {
+  // Waits, so that every worker has one message on the loop at most.
+  loop_.Call([&] {
     const auto it = peers_.find(node);
     if (it != peers_.end() && it->second.incarnation == incarnation) {
       Handle(node, incarnation, message);
     }
+    return true;
   });
 }
 
@@ -387,8 +387,9 @@ absl::StatusOr<std::shared_ptr<LinkSink>> Coordinator::OnOpen(const v1::LinkOpen
 
 // ---- Requests.
 
-bool Coordinator::WithEngine(const std::string& model, std::function<void(const Serving&)> use) {
-  return loop_.Post([this, model, use = std::move(use)] {
+absl::Status Coordinator::WithEngine(const std::string& model,
+                                     std::function<void(const Serving&)> use) {
+  return loop_.Offer([this, model, use = std::move(use)] {
     Serving serving;
     Deployment* deployment = DeploymentOf(model);
     if (deployment == nullptr) {
@@ -407,6 +408,32 @@ bool Coordinator::WithEngine(const std::string& model, std::function<void(const 
     }
     use(serving);
   });
+}
+
+bool Coordinator::CancelRequest(const std::string& key, const absl::Status& why) {
+  for (auto& [id, deployment] : deployments_) {
+    if (deployment->engine() != nullptr && deployment->engine()->Cancel(key, why, clock_->Now())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::Status Coordinator::ClaimKey(const std::string& key, bool replace) {
+  if (replace) {
+    CancelRequest(key, Error(absl::StatusCode::kAborted, "REPLACED",
+                             "a newer request with this id took its place"));
+    return absl::OkStatus();
+  }
+  for (auto& [id, deployment] : deployments_) {
+    if (deployment->engine() != nullptr && deployment->engine()->IsLive(key)) {
+      return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
+                   "request \"" + key + "\" is in flight on model '" + deployment->model()->name +
+                       "'")
+          .Hint("wait for it, cancel it, or set replace");
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace strata

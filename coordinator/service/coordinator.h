@@ -30,6 +30,9 @@ struct CoordinatorOptions {
   DeploymentOptions deployment;
   uint32_t max_batch_tokens = 512;
   uint64_t max_model_context = 8192;  // Default context of a load, at most.
+  // How often a link between nodes that failed its measurement is measured again.
+  nanoseconds measure_again = std::chrono::seconds(5);
+  size_t max_waiting_calls = 4096;  // Of clients, on their way to the loop.
   bool insecure_off_loopback = false;
 };
 
@@ -45,14 +48,16 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // Takes no new requests, waits up to `drain_timeout` for those in flight, ends everything.
   void Shutdown(nanoseconds drain_timeout);
 
-  // For services; any thread.
-  v1::GetStatusResponse GetStatus();
-  std::vector<v1::Node> ListNodes();
+  // For services; any thread. All say UNAVAILABLE (STOPPING) once it ends, and RESOURCE_EXHAUSTED
+  // (OVERLOADED) while too many calls wait.
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  absl::StatusOr<std::vector<v1::Node>> ListNodes();
   absl::StatusOr<v1::Node> GetNode(const std::string& name);
   absl::StatusOr<v1::Node> SetDraining(const std::string& name, bool draining);
   absl::Status RemoveNode(const std::string& name, bool force);
-  std::vector<v1::Model> ListModels();
+  absl::StatusOr<std::vector<v1::Model>> ListModels();
   absl::StatusOr<v1::Model> GetModel(const std::string& name);
+  // From then on loads of it fail, those under way too; files that are not the user's own go.
   absl::Status RemoveModel(const std::string& name, bool force);
   absl::StatusOr<v1::Plan> PlanModel(const std::string& name, const v1::LoadOptions& options);
   // Places and begins to load; answers with the plan. LoadStatus says how it goes on.
@@ -63,7 +68,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // Waits until it is done or undone; gives up waiting, not resizing, when `gone` says so.
   absl::StatusOr<v1::Plan> ResizeModel(const std::string& name, uint64_t kv_tokens,
                                        const std::function<bool()>& gone);
-  std::vector<v1::Session> ListSessions();
+  absl::StatusOr<std::vector<v1::Session>> ListSessions();
   absl::Status CancelSession(const std::string& request_id);
 
   // Whether a request would be served.
@@ -77,9 +82,15 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
     uint64_t plan_epoch = 0;
     absl::Status problem;  // Why engine is null.
   };
-  // False when the coordinator is stopping.
-  bool WithEngine(const std::string& model, std::function<void(const Serving&)> use);
-  // Makes sure that the loop takes the engine's new wishes into account.
+  // The errors of the calls above, without running `use`.
+  absl::Status WithEngine(const std::string& model, std::function<void(const Serving&)> use);
+  // On the loop, before Engine::Submit: no request of any model may have `key` in flight.
+  // ALREADY_EXISTS (REQUEST_IN_FLIGHT), or ends the one that has it when `replace`.
+  absl::Status ClaimKey(const std::string& key, bool replace);
+  // On the loop: Engine::Cancel, whatever model the request runs on.
+  bool CancelRequest(const std::string& key, const absl::Status& why);
+  // Runs `task` on the loop, later. Any thread; always taken until the coordinator has stopped.
+  void PostToLoop(std::function<void()> task) { loop_.Post(std::move(task)); }
   Models* models() { return models_; }
   TimePoint Now() const override { return clock_->Now(); }
 
@@ -129,6 +140,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   Deployment* FindDeployment(uint64_t id) const;
   Deployment* DeploymentOf(const std::string& model) const;
   v1::Model Describe(const ModelRuntime& model) const;
+  std::vector<v1::Model> DescribeModels() const;
+  std::vector<v1::Session> DescribeSessions() const;
   std::vector<v1::Problem> Problems() const;
   absl::StatusOr<v1::LoadOptions> Complete(const ModelRuntime& model,
                                            v1::LoadOptions options) const;
@@ -142,7 +155,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::StatusOr<v1::Plan> AwaitResize(const std::string& name, const std::function<bool()>& gone);
   absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
                               const v1::Plan& plan) const;
-  void Erase(Deployment* deployment, const absl::Status& why);
+  // Unloads it for good. An error of the store changes nothing.
+  absl::Status Erase(Deployment* deployment, const absl::Status& why);
 
   const CoordinatorOptions options_;
   const Transport* const transport_;

@@ -10,93 +10,85 @@
 
 namespace strata {
 
-std::vector<v1::Node> Coordinator::ListNodes() {
-  return loop_.Call([this] { return cluster_.Describe(clock_->Now()); })
-      .value_or(std::vector<v1::Node>());
+absl::StatusOr<std::vector<v1::Node>> Coordinator::ListNodes() {
+  return loop_.Ask([this] { return cluster_.Describe(clock_->Now()); });
 }
 
 absl::StatusOr<v1::Node> Coordinator::GetNode(const std::string& name) {
-  return loop_
-      .Call([&]() -> absl::StatusOr<v1::Node> {
-        const NodeRecord* node = cluster_.Find(name);
-        if (node == nullptr) {
-          return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                       "there is no node '" + name + "'")
-              .Hint("see `strata node list`");
-        }
-        return cluster_.Describe(*node, clock_->Now());
-      })
-      .value_or(Stopping());
+  return loop_.Ask([&]() -> absl::StatusOr<v1::Node> {
+    const NodeRecord* node = cluster_.Find(name);
+    if (node == nullptr) {
+      return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND", "there is no node '" + name + "'")
+          .Hint("see `strata node list`");
+    }
+    return cluster_.Describe(*node, clock_->Now());
+  });
 }
 
 absl::StatusOr<v1::Node> Coordinator::SetDraining(const std::string& name, bool draining) {
-  const auto status = loop_.Call([&]() -> absl::Status {
-    RETURN_IF_ERROR(cluster_.SetDraining(name, draining));
-    return store_->SaveNode(name, cluster_.Find(name)->info, draining);
+  const absl::Status status = loop_.Ask([&]() -> absl::Status {
+    if (const NodeRecord* node = cluster_.Find(name)) {
+      RETURN_IF_ERROR(store_->SaveNode(name, node->info, draining));
+    }
+    return cluster_.SetDraining(name, draining);
   });
-  RETURN_IF_ERROR(status.value_or(Stopping()));
+  RETURN_IF_ERROR(status);
   return GetNode(name);
 }
 
 absl::Status Coordinator::RemoveNode(const std::string& name, bool force) {
-  return loop_
-      .Call([&]() -> absl::Status {
-        if (force) {
-          std::vector<Deployment*> users;
-          for (auto& [id, deployment] : deployments_) {
-            if (deployment->Uses(name)) users.push_back(deployment.get());
-          }
-          for (Deployment* deployment : users) {
-            Erase(deployment, Error(absl::StatusCode::kUnavailable, "NODE_REMOVED",
-                                    "node '" + name + "' was removed")
-                                  .Node(name));
-          }
-        }
-        for (auto& [id, deployment] : deployments_) {
-          if (deployment->Uses(name)) {
-            return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
-                         "model '" + deployment->model()->name + "' has layers on node '" + name +
-                             "'")
-                .Node(name)
-                .Hint("`strata model unload " + deployment->model()->name +
-                      "` first, or use --force");
-          }
-        }
-        const NodeRecord* node = cluster_.Find(name);
-        if (node != nullptr && node->alive) {
-          return Error(absl::StatusCode::kFailedPrecondition, "NODE_ALIVE",
-                       "node '" + name + "' at " + node->info.address() +
-                           " is alive and would join again")
-              .Node(name)
-              .Hint("stop its strata-worker first, or `strata node drain " + name +
-                    "` to place nothing new on it");
-        }
-        RETURN_IF_ERROR(cluster_.Remove(name));
-        return store_->RemoveNode(name);
-      })
-      .value_or(Stopping());
+  return loop_.Ask([&]() -> absl::Status {
+    std::vector<Deployment*> users;
+    for (auto& [id, deployment] : deployments_) {
+      if (deployment->Uses(name)) users.push_back(deployment.get());
+    }
+    if (!users.empty() && !force) {
+      const std::string& model = users.front()->model()->name;
+      return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
+                   "model '" + model + "' has layers on node '" + name + "'")
+          .Node(name)
+          .Hint("`strata model unload " + model + "` first, or use --force");
+    }
+    const NodeRecord* node = cluster_.Find(name);
+    if (node != nullptr && node->alive) {
+      return Error(absl::StatusCode::kFailedPrecondition, "NODE_ALIVE",
+                   "node '" + name + "' at " + node->info.address() +
+                       " is alive and would join again")
+          .Node(name)
+          .Hint("stop its strata-worker first, or `strata node drain " + name +
+                "` to place nothing new on it");
+    }
+    for (Deployment* user : users) {
+      RETURN_IF_ERROR(Erase(user, Error(absl::StatusCode::kUnavailable, "NODE_REMOVED",
+                                        "node '" + name + "' was removed")
+                                      .Node(name)));
+    }
+    if (node != nullptr) {
+      // One that could not be recorded when it joined is not there.
+      const absl::Status removed = store_->RemoveNode(name);
+      if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+    }
+    return cluster_.Remove(name);
+  });
 }
 
-std::vector<v1::Model> Coordinator::ListModels() {
-  const auto all = models_->List();
-  return loop_
-      .Call([&] {
-        std::vector<v1::Model> out;
-        for (const auto& model : all) {
-          out.push_back(Describe(*model));
-        }
-        return out;
-      })
-      .value_or(std::vector<v1::Model>());
+std::vector<v1::Model> Coordinator::DescribeModels() const {
+  std::vector<v1::Model> out;
+  for (const auto& model : models_->List()) {
+    out.push_back(Describe(*model));
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<v1::Model>> Coordinator::ListModels() {
+  return loop_.Ask([this] { return DescribeModels(); });
 }
 
 absl::StatusOr<v1::Model> Coordinator::GetModel(const std::string& name) {
-  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
-  const auto described = loop_.Call([&] { return Describe(*model); });
-  if (!described.has_value()) {
-    return Stopping();
-  }
-  return *described;
+  return loop_.Ask([&]() -> absl::StatusOr<v1::Model> {
+    ASSIGN_OR_RETURN(const auto model, models_->Get(name));
+    return Describe(*model);
+  });
 }
 
 v1::Model Coordinator::Describe(const ModelRuntime& model) const {
@@ -114,61 +106,56 @@ v1::Model Coordinator::Describe(const ModelRuntime& model) const {
 }
 
 absl::Status Coordinator::RemoveModel(const std::string& name, bool force) {
-  RETURN_IF_ERROR(models_->Get(name).status());
-  const bool loaded = loop_.Call([&] { return DeploymentOf(name) != nullptr; }).value_or(false);
-  if (loaded && !force) {
-    return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
-                 "model '" + name + "' is loaded")
-        .Hint("unload it first with `strata model unload " + name + "`, or use --force");
-  }
-  if (loaded) {
-    RETURN_IF_ERROR(UnloadModel(name, true));
-  }
-  return models_->Remove(name);
+  // One turn of the loop: a load is placed either before it and refuses it, or after it and fails.
+  ASSIGN_OR_RETURN(const std::string folder, loop_.Ask([&]() -> absl::StatusOr<std::string> {
+    RETURN_IF_ERROR(models_->Get(name).status());
+    if (Deployment* deployment = DeploymentOf(name)) {
+      if (!force) {
+        return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
+                     "model '" + name + "' is loaded")
+            .Hint("unload it first with `strata model unload " + name + "`, or use --force");
+      }
+      RETURN_IF_ERROR(Erase(deployment, Error(absl::StatusCode::kCancelled, "UNLOADED",
+                                              "model '" + name + "' was removed")));
+    }
+    return models_->Forget(name);
+  }));
+  Models::DeleteFolder(folder);
+  return absl::OkStatus();
 }
 
-std::vector<v1::Session> Coordinator::ListSessions() {
-  return loop_
-      .Call([this] {
-        std::vector<v1::Session> out;
-        for (const auto& [id, deployment] : deployments_) {
-          if (deployment->engine() == nullptr) continue;
-          for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
-            v1::Session& session = out.emplace_back();
-            session.set_request_id(s.request_id);
-            session.set_model(deployment->model()->name);
-            session.set_state(s.state);
-            session.set_prompt_tokens(s.prompt_tokens);
-            session.set_generated_tokens(s.generated_tokens);
-            session.set_max_tokens(s.max_tokens);
-            session.set_age_ms(ToMs(s.age));
-          }
-        }
-        return out;
-      })
-      .value_or(std::vector<v1::Session>());
+std::vector<v1::Session> Coordinator::DescribeSessions() const {
+  std::vector<v1::Session> out;
+  for (const auto& [id, deployment] : deployments_) {
+    if (deployment->engine() == nullptr) continue;
+    for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
+      v1::Session& session = out.emplace_back();
+      session.set_request_id(s.request_id);
+      session.set_model(deployment->model()->name);
+      session.set_state(s.state);
+      session.set_prompt_tokens(s.prompt_tokens);
+      session.set_generated_tokens(s.generated_tokens);
+      session.set_max_tokens(s.max_tokens);
+      session.set_age_ms(ToMs(s.age));
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<v1::Session>> Coordinator::ListSessions() {
+  return loop_.Ask([this] { return DescribeSessions(); });
 }
 
 absl::Status Coordinator::CancelSession(const std::string& request_id) {
-  return loop_
-      .Call([&]() -> absl::Status {
-        bool found = false;
-        for (const auto& [id, deployment] : deployments_) {
-          if (deployment->engine() == nullptr) continue;
-          for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
-            if (s.request_id == request_id) {
-              found |= deployment->engine()->Cancel(s.key, absl::OkStatus(), clock_->Now());
-            }
-          }
-        }
-        if (!found) {
-          return Error(absl::StatusCode::kNotFound, "SESSION_NOT_FOUND",
-                       "there is no request '" + request_id + "' in flight")
-              .Hint("see `strata session list`");
-        }
-        return absl::OkStatus();
-      })
-      .value_or(Stopping());
+  return loop_.Ask([&]() -> absl::Status {
+    // Without keys of callers the id is the whole key.
+    if (!CancelRequest(request_id, absl::OkStatus())) {
+      return Error(absl::StatusCode::kNotFound, "SESSION_NOT_FOUND",
+                   "there is no request '" + request_id + "' in flight")
+          .Hint("see `strata session list`");
+    }
+    return absl::OkStatus();
+  });
 }
 
 std::vector<v1::Problem> Coordinator::Problems() const {
@@ -206,11 +193,11 @@ std::vector<v1::Problem> Coordinator::Problems() const {
   return problems;
 }
 
-v1::GetStatusResponse Coordinator::GetStatus() {
-  v1::GetStatusResponse out;
-  for (v1::Model& model : ListModels()) *out.add_models() = std::move(model);
-  for (v1::Session& session : ListSessions()) *out.add_sessions() = std::move(session);
-  loop_.Call([&] {
+absl::StatusOr<v1::GetStatusResponse> Coordinator::GetStatus() {
+  return loop_.Ask([this] {
+    v1::GetStatusResponse out;
+    for (v1::Model& model : DescribeModels()) *out.add_models() = std::move(model);
+    for (v1::Session& session : DescribeSessions()) *out.add_sessions() = std::move(session);
     for (v1::Node& node : cluster_.Describe(clock_->Now())) *out.add_nodes() = std::move(node);
     for (v1::Problem& problem : Problems()) *out.add_problems() = std::move(problem);
     for (const auto& [id, deployment] : deployments_) {
@@ -227,12 +214,11 @@ v1::GetStatusResponse Coordinator::GetStatus() {
         use->set_fenced(kv.fenced);
       }
     }
-    return true;
+    out.set_version(kVersion);
+    out.set_term(term_);
+    out.set_uptime_s(ToMs(clock_->Now() - started_) / 1e3);
+    return out;
   });
-  out.set_version(kVersion);
-  out.set_term(term_);
-  out.set_uptime_s(ToMs(clock_->Now() - started_) / 1e3);
-  return out;
 }
 
 }  // namespace strata

@@ -144,14 +144,10 @@ absl::StatusOr<v1::LoadOptions> Coordinator::Complete(const ModelRuntime& model,
 absl::StatusOr<v1::Plan> Coordinator::MakePlanFor(const ModelRuntime& model,
                                                   const v1::LoadOptions& options,
                                                   PlannerCluster* cluster) {
-  const auto snapshot = loop_.Call([&] {
+  ASSIGN_OR_RETURN(*cluster, loop_.Ask([&] {
     const Deployment* old = DeploymentOf(model.name);
     return cluster_.Snapshot(old != nullptr ? old->id() : 0);
-  });
-  if (!snapshot.has_value()) {
-    return Stopping();
-  }
-  *cluster = *snapshot;
+  }));
   if (cluster->nodes.empty()) {
     return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES",
                  "there is no live worker to place model '" + model.name + "' on")
@@ -177,11 +173,7 @@ absl::StatusOr<v1::Plan> Coordinator::LoadModel(const std::string& name,
   PlannerCluster cluster;
   ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, complete, &cluster));
   ASSIGN_OR_RETURN(const RotaryBlob rotary, models_->Rotary(*model, complete.context()));
-  auto placed = loop_.Call([&] { return Place(model, complete, plan, rotary); });
-  if (!placed.has_value()) {
-    return Stopping();
-  }
-  return *std::move(placed);
+  return loop_.Ask([&] { return Place(model, complete, plan, rotary); });
 }
 
 // Another load may have taken the memory since the plan's snapshot.
@@ -214,6 +206,12 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
   if (draining_) {
     return Stopping();
   }
+  ASSIGN_OR_RETURN(const auto registered, models_->Get(model->name));
+  if (registered != model) {
+    return Error(absl::StatusCode::kAborted, "MODEL_CHANGED",
+                 "model '" + model->name + "' was registered anew while it was being placed")
+        .Hint("try again");
+  }
   std::map<std::string, uint64_t> incarnations;
   for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
     const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
@@ -241,8 +239,8 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
           .Hint("wait for them, or `strata model unload " + model->name + " --force` first");
     }
     epoch = old->plan().epoch();
-    Erase(old, Error(absl::StatusCode::kUnavailable, "REPLACED",
-                     "model '" + model->name + "' is being placed anew"));
+    RETURN_IF_ERROR(Erase(old, Error(absl::StatusCode::kUnavailable, "REPLACED",
+                                     "model '" + model->name + "' is being placed anew")));
   }
   v1::Plan placed = plan;
   placed.set_epoch(epoch);
@@ -283,62 +281,55 @@ absl::StatusOr<v1::LoadModelProgress> Coordinator::LoadStatus(const std::string&
       .value_or(Stopping());
 }
 
-void Coordinator::Erase(Deployment* deployment, const absl::Status& why) {
+absl::Status Coordinator::Erase(Deployment* deployment, const absl::Status& why) {
+  RETURN_IF_ERROR(store_->RemoveDeployment(deployment->id()));
   deployment->Unload(why);
-  if (absl::Status status = store_->RemoveDeployment(deployment->id()); !status.ok()) {
-    spdlog::error("deployment {}: {}", deployment->id(), strata::Describe(status));
-  }
   deployments_.erase(deployment->id());
+  return absl::OkStatus();
 }
 
 absl::Status Coordinator::UnloadModel(const std::string& name, bool force) {
-  return loop_
-      .Call([&]() -> absl::Status {
-        Deployment* deployment = DeploymentOf(name);
-        if (deployment == nullptr) {
-          return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
-                       "model '" + name + "' is not loaded")
-              .Hint("see `strata model list`");
-        }
-        if (deployment->engine() != nullptr && deployment->engine()->live_sessions() > 0 &&
-            !force) {
-          return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
-                       "model '" + name + "' has " +
-                           std::to_string(deployment->engine()->live_sessions()) +
-                           " requests in flight")
-              .Hint("wait for them, cancel them with `strata session cancel ID`, or use --force");
-        }
-        Erase(deployment,
-              Error(absl::StatusCode::kCancelled, "UNLOADED", "model '" + name + "' was unloaded"));
-        return absl::OkStatus();
-      })
-      .value_or(Stopping());
+  return loop_.Ask([&]() -> absl::Status {
+    Deployment* deployment = DeploymentOf(name);
+    if (deployment == nullptr) {
+      return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
+                   "model '" + name + "' is not loaded")
+          .Hint("see `strata model list`");
+    }
+    if (deployment->engine() != nullptr && deployment->engine()->live_sessions() > 0 && !force) {
+      return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
+                   "model '" + name + "' has " +
+                       std::to_string(deployment->engine()->live_sessions()) +
+                       " requests in flight")
+          .Hint("wait for them, cancel them with `strata session cancel ID`, or use --force");
+    }
+    return Erase(deployment, Error(absl::StatusCode::kCancelled, "UNLOADED",
+                                   "model '" + name + "' was unloaded"));
+  });
 }
 
 // What the model was loaded with, its layers where they are, and `kv_tokens`.
 absl::StatusOr<v1::LoadOptions> Coordinator::ResizedOptions(const std::string& name,
                                                             uint64_t kv_tokens, bool* serves) {
-  return loop_
-      .Call([&]() -> absl::StatusOr<v1::LoadOptions> {
-        const Deployment* deployment = DeploymentOf(name);
-        if (deployment == nullptr) {
-          return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
-                       "model '" + name + "' is not loaded")
-              .Hint("load it with `strata model load " + name + " --kv-tokens N`");
-        }
-        *serves = deployment->serves();
-        v1::LoadOptions options = deployment->load_options();
-        options.set_kv_tokens(kv_tokens);
-        options.clear_layers();
-        for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
-          auto* pin = options.add_layers();
-          pin->set_node(stage.ranks(0).node());
-          pin->set_first_layer(stage.first_layer());
-          pin->set_last_layer(stage.last_layer());
-        }
-        return options;
-      })
-      .value_or(Stopping());
+  return loop_.Ask([&]() -> absl::StatusOr<v1::LoadOptions> {
+    const Deployment* deployment = DeploymentOf(name);
+    if (deployment == nullptr) {
+      return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
+                   "model '" + name + "' is not loaded")
+          .Hint("load it with `strata model load " + name + " --kv-tokens N`");
+    }
+    *serves = deployment->serves();
+    v1::LoadOptions options = deployment->load_options();
+    options.set_kv_tokens(kv_tokens);
+    options.clear_layers();
+    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
+      auto* pin = options.add_layers();
+      pin->set_node(stage.ranks(0).node());
+      pin->set_first_layer(stage.first_layer());
+      pin->set_last_layer(stage.last_layer());
+    }
+    return options;
+  });
 }
 
 absl::StatusOr<v1::Plan> Coordinator::ResizeModel(const std::string& name, uint64_t kv_tokens,
@@ -351,7 +342,7 @@ absl::StatusOr<v1::Plan> Coordinator::ResizeModel(const std::string& name, uint6
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
   PlannerCluster cluster;
   ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, options, &cluster));
-  const auto begun = loop_.Call([&]() -> absl::Status {
+  const absl::Status begun = loop_.Ask([&]() -> absl::Status {
     Deployment* deployment = DeploymentOf(name);
     if (deployment == nullptr) {
       return Error(absl::StatusCode::kAborted, "UNLOADED",
@@ -363,7 +354,7 @@ absl::StatusOr<v1::Plan> Coordinator::ResizeModel(const std::string& name, uint6
     RETURN_IF_ERROR(CheckStillFits(*model, options, plan));
     return deployment->Resize(plan, options);
   });
-  RETURN_IF_ERROR(begun.value_or(Stopping()));
+  RETURN_IF_ERROR(begun);
   return AwaitResize(name, gone);
 }
 

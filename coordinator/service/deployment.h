@@ -73,6 +73,7 @@ class DeploymentHost {
 struct RotaryBlob {
   std::string sha256;
   uint64_t bytes = 0;
+  std::shared_ptr<const std::string> keep;  // The store offers them as long as somebody has this.
 };
 
 struct DeploymentOptions {

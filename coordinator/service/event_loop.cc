@@ -1,6 +1,10 @@
 #include "coordinator/service/event_loop.h"
 
 #include <algorithm>
+#include <string>
+
+#include "common/status.h"
+#include "coordinator/service/errors.h"
 
 namespace strata {
 namespace {
@@ -8,7 +12,8 @@ namespace {
 constexpr nanoseconds kLongestWait = std::chrono::milliseconds(100);
 }  // namespace
 
-EventLoop::EventLoop(const Clock* clock, TickFn tick) : clock_(clock), tick_(std::move(tick)) {}
+EventLoop::EventLoop(const Clock* clock, TickFn tick, size_t max_calls)
+    : clock_(clock), tick_(std::move(tick)), max_calls_(max_calls) {}
 
 EventLoop::~EventLoop() { Stop(); }
 
@@ -36,17 +41,37 @@ bool EventLoop::Post(std::function<void()> task) {
   if (!running_ || stopping_) {
     return false;
   }
+  Push({std::move(task), false});
+  return true;
+}
+
+absl::Status EventLoop::Offer(std::function<void()> task) {
+  MutexLock lock(&mutex_);
+  if (!running_ || stopping_) {
+    return Stopping();
+  }
+  if (calls_ >= max_calls_) {
+    return Error(absl::StatusCode::kResourceExhausted, "OVERLOADED",
+                 "the coordinator is overloaded: " + std::to_string(calls_) + " calls wait already")
+        .Limit("waiting_calls=" + std::to_string(max_calls_))
+        .Hint("try again in a moment, or raise --max-waiting-calls of strata-coordinator");
+  }
+  ++calls_;
+  Push({std::move(task), true});
+  return absl::OkStatus();
+}
+
+void EventLoop::Push(Task task) {
   tasks_.push_back(std::move(task));
   if (tasks_.size() == 1) {
     wake_.NotifyOne();
   }
-  return true;
 }
 
 void EventLoop::Run() {
   std::optional<TimePoint> next;
   while (true) {
-    std::deque<std::function<void()>> tasks;
+    std::deque<Task> tasks;
     bool stopping = false;
     {
       MutexLock lock(&mutex_);
@@ -64,8 +89,12 @@ void EventLoop::Run() {
       tasks.swap(tasks_);
       stopping = stopping_;
     }
-    for (auto& task : tasks) {
-      task();
+    for (Task& task : tasks) {
+      task.run();
+      if (task.call) {
+        MutexLock lock(&mutex_);
+        --calls_;
+      }
     }
     if (stopping) {
       return;

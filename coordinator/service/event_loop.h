@@ -3,18 +3,37 @@
 #ifndef STRATA_COORDINATOR_SERVICE_EVENT_LOOP_H_
 #define STRATA_COORDINATOR_SERVICE_EVENT_LOOP_H_
 
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 
 namespace strata {
+
+// What EventLoop::Ask gives for a function that returns T: T itself when it can carry an error,
+// else StatusOr<T>.
+template <typename T>
+struct AskResult {
+  using Type = absl::StatusOr<T>;
+};
+template <>
+struct AskResult<absl::Status> {
+  using Type = absl::Status;
+};
+template <typename T>
+struct AskResult<absl::StatusOr<T>> {
+  using Type = absl::StatusOr<T>;
+};
 
 class EventLoop {
  public:
@@ -22,7 +41,8 @@ class EventLoop {
   // comes; it returns when it wants to run next.
   using TickFn = std::function<std::optional<TimePoint>(TimePoint now)>;
 
-  EventLoop(const Clock* clock, TickFn tick);
+  // At most `max_calls` tasks of Offer and Ask wait or run at once.
+  EventLoop(const Clock* clock, TickFn tick, size_t max_calls);
   ~EventLoop();  // Stops.
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
@@ -32,11 +52,15 @@ class EventLoop {
   void Stop();
 
   // Runs `task` on the loop's thread, in the order of posting. Any thread. False before Start and
-  // after Stop.
+  // after Stop. For what the process itself does, which is bounded where it arises: always taken.
   bool Post(std::function<void()> task);
 
+  // Like Post, for what clients ask: refused with RESOURCE_EXHAUSTED (OVERLOADED) while
+  // `max_calls` of them have not run yet, and UNAVAILABLE (STOPPING) where Post is false.
+  absl::Status Offer(std::function<void()> task);
+
   // Runs `f` on the loop's thread and waits for its result. Not from the loop's thread. Gives
-  // nullopt when the loop was stopped.
+  // nullopt when the loop was stopped. Always taken, like Post.
   template <typename F>
   auto Call(F f) -> std::optional<decltype(f())> {
     using Result = decltype(f());
@@ -48,14 +72,34 @@ class EventLoop {
     return result.get();
   }
 
+  // Call for what clients ask: with Offer's errors.
+  template <typename F>
+  auto Ask(F f) -> typename AskResult<decltype(f())>::Type {
+    using Result = decltype(f());
+    auto task = std::make_shared<std::packaged_task<Result()>>(std::move(f));
+    std::future<Result> result = task->get_future();
+    if (absl::Status taken = Offer([task] { (*task)(); }); !taken.ok()) {
+      return taken;
+    }
+    return result.get();
+  }
+
  private:
+  struct Task {
+    std::function<void()> run;
+    bool call = false;  // Counts among `calls_`.
+  };
+
   void Run();
+  void Push(Task task) STRATA_REQUIRES(mutex_);
 
   const Clock* const clock_;
   const TickFn tick_;
+  const size_t max_calls_;
   Mutex mutex_;
   CondVar wake_;
-  std::deque<std::function<void()>> tasks_ STRATA_GUARDED_BY(mutex_);
+  std::deque<Task> tasks_ STRATA_GUARDED_BY(mutex_);
+  size_t calls_ STRATA_GUARDED_BY(mutex_) = 0;  // Tasks of Offer that have not ended.
   bool running_ STRATA_GUARDED_BY(mutex_) = false;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -19,8 +19,6 @@ namespace {
 
 // Logits travel in messages of about this size.
 constexpr size_t kRowsMessageBytes = size_t{1} << 20;
-// What may wait for a client that does not read.
-constexpr size_t kMaxQueuedBytes = size_t{256} << 20;
 
 uint64_t DrawSeed() {
   thread_local std::random_device device;
@@ -47,8 +45,9 @@ RequestContext NewContext() {
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
  public:
   // `on_cancel` ends the session; it may be called more than once.
-  GenerateCall(grpc::CallbackServerContext* context, std::function<void()> on_cancel)
-      : context_(context), on_cancel_(std::move(on_cancel)) {}
+  GenerateCall(grpc::CallbackServerContext* context, size_t max_unread_bytes,
+               std::function<void()> on_cancel)
+      : context_(context), max_unread_bytes_(max_unread_bytes), on_cancel_(std::move(on_cancel)) {}
 
   void Push(v1::GenerateResponse response) {
     MutexLock lock(&mutex_);
@@ -56,7 +55,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
       return;
     }
     queued_bytes_ += response.ByteSizeLong();
-    if (queued_bytes_ > kMaxQueuedBytes) {
+    if (!queue_.empty() && queued_bytes_ > max_unread_bytes_) {
       // The client is cut off; what is being written stays until gRPC lets go of it.
       broken_ = true;
       queue_.resize(1);
@@ -103,6 +102,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
  private:
   grpc::CallbackServerContext* const context_;
+  const size_t max_unread_bytes_;
   const std::function<void()> on_cancel_;
   Mutex mutex_;
   size_t queued_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
@@ -237,7 +237,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(
   auto resolved = model.ok() ? ResolveRequest(*request, **model, NewContext())
                              : absl::StatusOr<ResolvedRequest>(model.status());
   if (!resolved.ok()) {
-    auto* refused = new GenerateCall(context, [] {});
+    auto* refused = new GenerateCall(context, options_.max_unread_bytes, [] {});
     refused->Close(resolved.status());
     return refused;
   }
@@ -246,39 +246,32 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(
   // So that a late cancel of this call does not end another one of the same id.
   auto live = std::make_shared<bool>(false);
   auto* call =
-      new GenerateCall(context, [coordinator = coordinator_, key, live, name = request->model()] {
-        coordinator->WithEngine(name, [coordinator, key, live](const Coordinator::Serving& s) {
-          if (*live && s.engine != nullptr) {
-            s.engine->Cancel(key, absl::OkStatus(), coordinator->Now());
+      new GenerateCall(context, options_.max_unread_bytes, [coordinator = coordinator_, key, live] {
+        coordinator->PostToLoop([coordinator, key, live] {
+          if (*live) {
+            coordinator->CancelRequest(key, absl::OkStatus());
           }
         });
       });
   auto sink = std::make_shared<GenerateSink>(call, live, *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
-  const bool posted =
+  const absl::Status taken =
       coordinator_->WithEngine(request->model(), [coordinator = coordinator_, call, sink, shared,
                                                   key, live](const Coordinator::Serving& serving) {
-        if (serving.engine == nullptr) {
-          call->Close(serving.problem);
-          return;
+        absl::Status status = serving.problem;
+        if (status.ok()) status = coordinator->ClaimKey(key, shared->replace);
+        if (status.ok()) {
+          sink->SetServing(serving.numerics_class, serving.plan_epoch);
+          *live = true;
+          status = serving.engine->Submit(std::move(shared->session), sink, coordinator->Now());
         }
-        if (shared->replace) {
-          serving.engine->Cancel(key,
-                                 Error(absl::StatusCode::kAborted, "REPLACED",
-                                       "a newer request with this id took its place"),
-                                 coordinator->Now());
-        }
-        sink->SetServing(serving.numerics_class, serving.plan_epoch);
-        *live = true;
-        const absl::Status status =
-            serving.engine->Submit(std::move(shared->session), sink, coordinator->Now());
         if (!status.ok()) {
           *live = false;
           call->Close(status);
         }
       });
-  if (!posted) {
-    call->Close(Stopping());
+  if (!taken.ok()) {
+    call->Close(taken);
   }
   return call;
 }

@@ -7,10 +7,16 @@
 
 namespace strata {
 
+struct InferenceOptions {
+  // Bytes of one answer that may wait for a client that does not read; then it is cut off.
+  size_t max_unread_bytes = size_t{256} << 20;
+};
+
 // Callback service: a request in flight holds no thread.
 class InferenceServiceImpl final : public v1::InferenceService::CallbackService {
  public:
-  explicit InferenceServiceImpl(Coordinator* coordinator) : coordinator_(coordinator) {}
+  InferenceServiceImpl(Coordinator* coordinator, InferenceOptions options)
+      : coordinator_(coordinator), options_(options) {}
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
@@ -26,6 +32,7 @@ class InferenceServiceImpl final : public v1::InferenceService::CallbackService 
   absl::Status DoDetokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response);
 
   Coordinator* const coordinator_;
+  const InferenceOptions options_;
 };
 
 }  // namespace strata

@@ -12,11 +12,10 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "coordinator/registry/blob_store.h"
+#include "coordinator/service/errors.h"
 
 namespace strata {
 namespace {
-
-constexpr std::chrono::milliseconds kDialBackTimeout{3000};
 
 absl::Status BadInfo(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_NODE_INFO", what);
@@ -40,10 +39,21 @@ absl::Status CheckInfo(const v1::NodeInfo& info) {
 
 }  // namespace
 
+MembershipServiceImpl::MembershipServiceImpl(MembershipOptions options, MembershipHandler* handler,
+                                             const BlobStore* blobs, const Transport* transport)
+    : options_(options), handler_(handler), blobs_(blobs), transport_(transport), reaper_([this] {
+        ReapLoop();
+      }) {}
+
+MembershipServiceImpl::~MembershipServiceImpl() {
+  Shutdown();
+  reaper_.join();
+}
+
 absl::StatusOr<LinkSpeed> MembershipServiceImpl::DialBack(const v1::NodeInfo& info,
                                                           const std::string& peer) {
-  auto speed =
-      MeasureLink(*transport_, info.address(), info.name(), info.incarnation(), kDialBackTimeout);
+  auto speed = MeasureLink(*transport_, info.address(), info.name(), info.incarnation(),
+                           options_.dial_back_timeout);
   if (speed.ok()) {
     return speed;
   }
@@ -55,58 +65,112 @@ absl::StatusOr<LinkSpeed> MembershipServiceImpl::DialBack(const v1::NodeInfo& in
             "', or start its worker with --advertise HOST:PORT that the coordinator can dial");
 }
 
-bool MembershipServiceImpl::Track(grpc::ServerContext* context, bool begins) {
+absl::Status MembershipServiceImpl::Begin(grpc::ServerContext* context) {
   MutexLock lock(&mutex_);
-  if (begins && !stopping_) {
-    streams_.insert(context);
-  } else if (!begins) {
-    streams_.erase(context);
+  if (stopping_) {
+    return Stopping();
   }
-  return !stopping_;
+  if (joining_ >= options_.max_joining) {
+    return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOINING",
+                 std::to_string(joining_) + " workers are joining already")
+        .Limit("joining=" + std::to_string(options_.max_joining))
+        .Hint("it is tried again in a moment; --max-joining of strata-coordinator is the limit");
+  }
+  ++joining_;
+  streams_[context] = {std::chrono::steady_clock::now()};
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void MembershipServiceImpl::End(grpc::ServerContext* context) {
+  MutexLock lock(&mutex_);
+  const auto it = streams_.find(context);
+  if (!it->second.member) --joining_;
+  streams_.erase(it);
 }
 
 void MembershipServiceImpl::Shutdown() {
   MutexLock lock(&mutex_);
   stopping_ = true;
-  for (grpc::ServerContext* context : streams_) {
+  for (const auto& [context, state] : streams_) {
     context->TryCancel();
+  }
+  changed_.NotifyAll();
+}
+
+// Cancels what never says Register.
+void MembershipServiceImpl::ReapLoop() {
+  const auto look_every = std::max(options_.register_timeout / 4, std::chrono::milliseconds(20));
+  MutexLock lock(&mutex_);
+  while (!stopping_) {
+    if (joining_ == 0) {
+      changed_.Wait(&mutex_);
+      continue;
+    }
+    changed_.WaitFor(&mutex_, look_every);
+    const auto now = std::chrono::steady_clock::now();
+    for (auto& [context, state] : streams_) {
+      if (!state.registered && !state.late && now - state.since > options_.register_timeout) {
+        state.late = true;
+        context->TryCancel();
+      }
+    }
   }
 }
 
-grpc::Status MembershipServiceImpl::Control(
-    grpc::ServerContext* context,
-    grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) {
+absl::StatusOr<v1::NodeInfo> MembershipServiceImpl::ReadRegister(grpc::ServerContext* context,
+                                                                 ControlStream* stream) {
   v1::WorkerMessage message;
-  if (!Track(context, true)) {
-    return ToGrpc(Error(absl::StatusCode::kUnavailable, "STOPPING", "the coordinator is stopping"));
+  const std::string peer = context->peer();  // Not known once the stream is cancelled.
+  const bool read = stream->Read(&message);
+  {
+    MutexLock lock(&mutex_);
+    StreamState& state = streams_.at(context);
+    state.registered = true;
+    if (state.late) {
+      spdlog::warn("a control stream from {} did not register in time", peer);
+      return Error(absl::StatusCode::kDeadlineExceeded, "REGISTER_TIMEOUT",
+                   "the control stream did not register in time")
+          .Limit("register_timeout_ms=" + std::to_string(options_.register_timeout.count()));
+    }
   }
-  struct Untrack {
-    MembershipServiceImpl* service;
-    grpc::ServerContext* context;
-    ~Untrack() { service->Track(context, false); }
-  } untrack{this, context};
+  if (!read || !message.has_register_()) {
+    return BadInfo("a control stream begins with Register");
+  }
+  return message.register_();
+}
 
-  if (!stream->Read(&message)) {
-    return grpc::Status::OK;
-  }
-  if (!message.has_register_()) {
-    return ToGrpc(BadInfo("a control stream begins with Register"));
-  }
-  const v1::NodeInfo info = message.register_();
-  absl::Status status = CheckInfo(info);
-  if (status.ok()) status = handler_->MayJoin(info);
-  if (!status.ok()) {
-    spdlog::warn("node {} refused: {}", info.name(), Describe(status));
+absl::StatusOr<v1::Registered> MembershipServiceImpl::Admit(grpc::ServerContext* context,
+                                                            const v1::NodeInfo& info,
+                                                            std::shared_ptr<NodeChannel> channel) {
+  RETURN_IF_ERROR(CheckInfo(info));
+  RETURN_IF_ERROR(handler_->MayJoin(info));
+  ASSIGN_OR_RETURN(const LinkSpeed speed, DialBack(info, context->peer()));
+  ASSIGN_OR_RETURN(v1::Registered registered, handler_->Join(info, speed, std::move(channel)));
+  MutexLock lock(&mutex_);
+  streams_.at(context).member = true;
+  --joining_;
+  return registered;
+}
+
+grpc::Status MembershipServiceImpl::Control(grpc::ServerContext* context, ControlStream* stream) {
+  if (absl::Status status = Begin(context); !status.ok()) {
     return ToGrpc(status);
   }
-  const auto speed = DialBack(info, context->peer());
-  if (!speed.ok()) {
-    spdlog::warn("node {} refused: {}", info.name(), Describe(speed.status()));
-    return ToGrpc(speed.status());
+  struct Ending {
+    MembershipServiceImpl* service;
+    grpc::ServerContext* context;
+    ~Ending() { service->End(context); }
+  } ending{this, context};
+
+  const auto info = ReadRegister(context, stream);
+  if (!info.ok()) {
+    return ToGrpc(info.status());
   }
   auto channel = std::make_shared<NodeChannel>();
-  const auto registered = handler_->Join(info, *speed, channel);
+  const auto registered = Admit(context, *info, channel);
   if (!registered.ok()) {
+    spdlog::warn("node {} refused: {}", info->name(), Describe(registered.status()));
     return ToGrpc(registered.status());
   }
   v1::CoordinatorMessage hello;
@@ -121,13 +185,14 @@ grpc::Status MembershipServiceImpl::Control(
       channel->Close();
       context->TryCancel();
     });
+    v1::WorkerMessage message;
     while (stream->Read(&message)) {
-      handler_->OnMessage(info.name(), info.incarnation(), std::move(message));
+      handler_->OnMessage(info->name(), info->incarnation(), std::move(message));
     }
     channel->Close();
     writer.join();
   }
-  handler_->OnLeave(info.name(), info.incarnation(), channel);
+  handler_->OnLeave(info->name(), info->incarnation(), channel);
   return grpc::Status::OK;
 }
 

@@ -2,9 +2,12 @@
 #ifndef STRATA_COORDINATOR_SERVICE_MEMBERSHIP_SERVICE_H_
 #define STRATA_COORDINATOR_SERVICE_MEMBERSHIP_SERVICE_H_
 
+#include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
@@ -34,12 +37,22 @@ class MembershipHandler {
                        std::shared_ptr<NodeChannel> channel) = 0;
 };
 
+struct MembershipOptions {
+  // From a control stream's start to its Register, which a worker sends first thing. Cancelled
+  // then: a stream that says nothing holds a thread.
+  std::chrono::milliseconds register_timeout{10'000};
+  // Control streams that have not joined yet; one more is refused.
+  uint32_t max_joining = 256;
+  // For the advertised address to answer and be measured.
+  std::chrono::milliseconds dial_back_timeout{3000};
+};
+
 class MembershipServiceImpl final : public v1::MembershipService::Service {
  public:
   // Nothing is owned; all outlive the service.
-  MembershipServiceImpl(MembershipHandler* handler, const BlobStore* blobs,
-                        const Transport* transport)
-      : handler_(handler), blobs_(blobs), transport_(transport) {}
+  MembershipServiceImpl(MembershipOptions options, MembershipHandler* handler,
+                        const BlobStore* blobs, const Transport* transport);
+  ~MembershipServiceImpl() override;  // The server has ended.
 
   grpc::Status Control(
       grpc::ServerContext* context,
@@ -51,15 +64,32 @@ class MembershipServiceImpl final : public v1::MembershipService::Service {
   void Shutdown();
 
  private:
-  absl::StatusOr<LinkSpeed> DialBack(const v1::NodeInfo& info, const std::string& peer);
-  bool Track(grpc::ServerContext* context, bool begins);
+  using ControlStream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>;
+  struct StreamState {
+    std::chrono::steady_clock::time_point since;
+    bool registered = false;  // Register, or something else, came in time.
+    bool late = false;        // It did not: the stream was cancelled.
+    bool member = false;
+  };
 
+  absl::StatusOr<LinkSpeed> DialBack(const v1::NodeInfo& info, const std::string& peer);
+  absl::Status Begin(grpc::ServerContext* context);
+  void End(grpc::ServerContext* context);
+  absl::StatusOr<v1::NodeInfo> ReadRegister(grpc::ServerContext* context, ControlStream* stream);
+  absl::StatusOr<v1::Registered> Admit(grpc::ServerContext* context, const v1::NodeInfo& info,
+                                       std::shared_ptr<NodeChannel> channel);
+  void ReapLoop();
+
+  const MembershipOptions options_;
   MembershipHandler* const handler_;
   const BlobStore* const blobs_;
   const Transport* const transport_;
   Mutex mutex_;
+  CondVar changed_;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
-  std::set<grpc::ServerContext*> streams_ STRATA_GUARDED_BY(mutex_);
+  std::map<grpc::ServerContext*, StreamState> streams_ STRATA_GUARDED_BY(mutex_);
+  uint32_t joining_ STRATA_GUARDED_BY(mutex_) = 0;  // Those of `streams_` that are no members.
+  std::thread reaper_;                              // Last: it uses the others.
 };
 
 }  // namespace strata

@@ -15,6 +15,8 @@ namespace strata {
 namespace {
 
 constexpr size_t kMaxModelNameBytes = 96;
+// How folders that are being deleted begin; no model's name begins like this.
+constexpr char kAside[] = ".removed-";
 
 bool IsNameCharacter(unsigned char c) {
   return std::isalnum(c) || c == '-' || c == '_' || c == '.';
@@ -94,21 +96,58 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
   return runtime;
 }
 
-absl::Status Models::Remove(const std::string& name) {
+absl::StatusOr<std::string> Models::Forget(const std::string& name) {
+  namespace fs = std::filesystem;
   RETURN_IF_ERROR(Get(name).status());
+  MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const StoredModel stored, store_->GetModel(name));
-  RETURN_IF_ERROR(store_->RemoveModel(name));
-  blobs_->RemoveManifest(name);
+  // Moved first, so that the name is free for another upload while the files are being deleted,
+  // and an end of the process in between leaves nothing in its way.
+  std::string aside;
   if (stored.origin != "path") {
+    const std::string parent = fs::path(stored.path).parent_path().string();
+    for (int i = 0; aside.empty() || fs::exists(aside); ++i) {
+      aside = parent + "/" + kAside + name + "-" + std::to_string(i);
+    }
     std::error_code error;
-    std::filesystem::remove_all(stored.path, error);
+    fs::rename(stored.path, aside, error);
     if (error) {
       spdlog::warn("model {}: cannot delete {}: {}", name, stored.path, error.message());
+      aside.clear();
     }
   }
-  MutexLock lock(&mutex_);
+  if (absl::Status removed = store_->RemoveModel(name); !removed.ok()) {
+    std::error_code error;
+    if (!aside.empty()) fs::rename(aside, stored.path, error);
+    return removed;
+  }
+  blobs_->RemoveManifest(name);
   models_.erase(name);
-  return absl::OkStatus();
+  return aside;
+}
+
+void Models::DeleteFolder(const std::string& folder) {
+  if (folder.empty()) {
+    return;
+  }
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  if (error) {
+    spdlog::warn("cannot delete {}: {}", folder, error.message());
+  }
+}
+
+void Models::DeleteLeftovers(const std::string& models_dir) {
+  std::error_code error;
+  std::vector<std::string> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(models_dir, error)) {
+    if (entry.path().filename().string().starts_with(kAside)) {
+      leftovers.push_back(entry.path().string());
+    }
+  }
+  for (const std::string& folder : leftovers) {
+    DeleteFolder(folder);
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Get(const std::string& name) const {
@@ -144,11 +183,10 @@ absl::StatusOr<RotaryBlob> Models::Rotary(const ModelRuntime& model, uint32_t co
     }
   }
   const std::vector<float> tables = MakeRotaryTables(rope, context);
-  RotaryBlob blob;
-  blob.bytes = tables.size() * sizeof(float);
-  blob.sha256 =
-      blobs_->AddMemory(std::string(reinterpret_cast<const char*>(tables.data()), blob.bytes));
-  return blob;
+  const size_t bytes = tables.size() * sizeof(float);
+  MemoryBlob blob =
+      blobs_->AddMemory(std::string(reinterpret_cast<const char*>(tables.data()), bytes));
+  return RotaryBlob{std::move(blob.sha256), bytes, std::move(blob.data)};
 }
 
 }  // namespace strata

@@ -37,13 +37,19 @@ class Models {
   absl::StatusOr<std::shared_ptr<const ModelRuntime>> Add(
       const std::string& path, const std::string& name, const std::string& origin,
       const std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>& progress);
-  absl::Status Remove(const std::string& name);
+  // Ends the registration at once; quick. Files that are ours are moved aside: returns the folder
+  // to hand to DeleteFolder, or "". NOT_FOUND, or an error of the store that changed nothing.
+  absl::StatusOr<std::string> Forget(const std::string& name);
+  // Deletes what Forget returned; may take long.
+  static void DeleteFolder(const std::string& folder);
+  // Deletes what Forget had moved aside in `models_dir` when the process ended. At start.
+  static void DeleteLeftovers(const std::string& models_dir);
 
   // NOT_FOUND says which there are.
   absl::StatusOr<std::shared_ptr<const ModelRuntime>> Get(const std::string& name) const;
   std::vector<std::shared_ptr<const ModelRuntime>> List() const;
 
-  // The model's rotary tables for a context, put among the blobs.
+  // The model's rotary tables for a context, among the blobs for as long as the result lives.
   absl::StatusOr<RotaryBlob> Rotary(const ModelRuntime& model, uint32_t context);
 
   const BlobStore* blobs() const { return blobs_; }

@@ -50,7 +50,8 @@ TEST(BlobStore, ReadsTensorsAndFilesByContent) {
 
 TEST(BlobStore, RefusesRangesBeyondTheBlob) {
   BlobStore blobs;
-  const auto blob = blobs.Find(blobs.AddMemory("0123456789"));
+  const MemoryBlob memory = blobs.AddMemory("0123456789");
+  const auto blob = blobs.Find(memory.sha256);
   ASSERT_TRUE(blob.ok());
   std::string out;
   EXPECT_TRUE(blobs.Read(*blob, 10, 0, &out).ok());
@@ -60,16 +61,34 @@ TEST(BlobStore, RefusesRangesBeyondTheBlob) {
   EXPECT_EQ(blobs.Read(*blob, 1, UINT64_MAX, &out).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST(BlobStore, KeepsBlobsInMemory) {
+TEST(BlobStore, OffersABlobInMemoryUntilNobodyUsesIt) {
   BlobStore blobs;
-  const std::string sha256 = blobs.AddMemory("rotary");
-  EXPECT_EQ(sha256, Sha256Hex("rotary"));
-  EXPECT_EQ(blobs.AddMemory("rotary"), sha256);
-  const auto blob = blobs.Find(sha256);
-  ASSERT_TRUE(blob.ok());
-  blobs.RemoveMemory(sha256);
+  std::string sha256;
+  {
+    MemoryBlob first = blobs.AddMemory("rotary");
+    sha256 = first.sha256;
+    EXPECT_EQ(sha256, Sha256Hex("rotary"));
+    const MemoryBlob second = blobs.AddMemory("rotary");
+    EXPECT_EQ(second.data, first.data);
+    first = MemoryBlob();
+    auto blob = blobs.Find(sha256);
+    ASSERT_TRUE(blob.ok());
+    std::string out;
+    ASSERT_TRUE(blobs.Read(*blob, 0, blob->bytes, &out).ok());
+    EXPECT_EQ(out, "rotary");
+  }
   EXPECT_EQ(blobs.Find(sha256).status().code(), absl::StatusCode::kNotFound);
-  // Who has it already can go on.
+  const MemoryBlob again = blobs.AddMemory("rotary");
+  EXPECT_EQ(again.sha256, sha256);
+  EXPECT_TRUE(blobs.Find(sha256).ok());
+}
+
+TEST(BlobStore, WhoReadsABlobInMemoryCanGoOnWhenItIsForgotten) {
+  BlobStore blobs;
+  MemoryBlob memory = blobs.AddMemory("rotary");
+  const auto blob = blobs.Find(memory.sha256);
+  ASSERT_TRUE(blob.ok());
+  memory = MemoryBlob();
   std::string out;
   ASSERT_TRUE(blobs.Read(*blob, 0, blob->bytes, &out).ok());
   EXPECT_EQ(out, "rotary");
@@ -147,7 +166,7 @@ TEST(BlobStore, ServesThreadsWhileModelsComeAndGo) {
   std::thread writer([&] {
     for (int i = 0; i < 200; ++i) {
       blobs.AddManifest("other", manifest);
-      blobs.RemoveMemory(blobs.AddMemory(std::to_string(i)));
+      EXPECT_TRUE(blobs.Find(blobs.AddMemory(std::to_string(i)).sha256).ok());
       blobs.RemoveManifest("other");
     }
     stop = true;

@@ -3,15 +3,22 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "common/status.h"
 
 namespace strata {
 namespace {
 
+constexpr size_t kMaxCalls = 3;
+
 TEST(EventLoop, TasksRunInTheOrderOfPostingOnOneThread) {
   const SystemClock clock;
-  EventLoop loop(&clock, [](TimePoint) { return std::nullopt; });
+  EventLoop loop(
+      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
   loop.Start();
   std::vector<int> order;
   std::thread::id thread;
@@ -30,10 +37,13 @@ TEST(EventLoop, TasksRunInTheOrderOfPostingOnOneThread) {
 TEST(EventLoop, TicksWhenTheTickAskedToBeWoken) {
   const SystemClock clock;
   std::atomic<int> ticks = 0;
-  EventLoop loop(&clock, [&](TimePoint now) -> std::optional<TimePoint> {
-    ++ticks;
-    return now + std::chrono::milliseconds(1);
-  });
+  EventLoop loop(
+      &clock,
+      [&](TimePoint now) -> std::optional<TimePoint> {
+        ++ticks;
+        return now + std::chrono::milliseconds(1);
+      },
+      kMaxCalls);
   loop.Start();
   const TimePoint end = clock.Now() + std::chrono::seconds(10);
   while (ticks < 20 && clock.Now() < end) {
@@ -44,14 +54,16 @@ TEST(EventLoop, TicksWhenTheTickAskedToBeWoken) {
 
 TEST(EventLoop, ALoopThatWasNotStartedTakesNothingAndHoldsNobodyUp) {
   const SystemClock clock;
-  EventLoop loop(&clock, [](TimePoint) { return std::nullopt; });
+  EventLoop loop(
+      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
   EXPECT_EQ(loop.Call([] { return 1; }), std::nullopt);
 }
 
 TEST(EventLoop, WhatWasPostedBeforeStopRunsAndWhatComesLaterIsRefused) {
   const SystemClock clock;
   int ran = 0;
-  EventLoop loop(&clock, [](TimePoint) { return std::nullopt; });
+  EventLoop loop(
+      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
   loop.Start();
   for (int i = 0; i < 10; ++i) {
     loop.Post([&] { ++ran; });
@@ -59,8 +71,52 @@ TEST(EventLoop, WhatWasPostedBeforeStopRunsAndWhatComesLaterIsRefused) {
   loop.Stop();
   EXPECT_EQ(ran, 10);
   EXPECT_FALSE(loop.Post([&] { ++ran; }));
+  EXPECT_EQ(ReasonOf(loop.Offer([&] { ++ran; })), "STOPPING");
   EXPECT_EQ(loop.Call([] { return 1; }), std::nullopt);
   EXPECT_EQ(ran, 10);
+}
+
+TEST(EventLoop, CallsBeyondTheLimitAreRefusedUntilOthersHaveRunAndPostsAreAlwaysTaken) {
+  const SystemClock clock;
+  EventLoop loop(
+      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
+  loop.Start();
+  std::promise<void> busy;
+  std::promise<void> go_on;
+  int ran = 0;
+  loop.Post([&] {
+    busy.set_value();
+    go_on.get_future().wait();
+  });
+  busy.get_future().wait();
+  for (size_t i = 0; i < kMaxCalls; ++i) {
+    EXPECT_TRUE(loop.Offer([&] { ++ran; }).ok());
+  }
+  const absl::Status refused = loop.Offer([&] { ran += 100; });
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(refused), "OVERLOADED");
+  EXPECT_EQ(DetailOf(refused).limit(), "waiting_calls=" + std::to_string(kMaxCalls));
+  EXPECT_EQ(ReasonOf(loop.Ask([] { return 1; }).status()), "OVERLOADED");
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(loop.Post([&] { ++ran; }));
+  }
+  go_on.set_value();
+  ASSERT_EQ(loop.Call([&] { return ran; }), 100 + static_cast<int>(kMaxCalls));
+  // The Call above came after the calls that waited: there is room again.
+  EXPECT_EQ(*loop.Ask([] { return 2; }), 2);
+}
+
+TEST(EventLoop, AskHandsOnTheErrorsOfWhatItAsks) {
+  const SystemClock clock;
+  EventLoop loop(
+      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
+  EXPECT_EQ(ReasonOf(loop.Ask([] { return 1; }).status()), "STOPPING");
+  loop.Start();
+  EXPECT_TRUE(loop.Ask([] { return absl::OkStatus(); }).ok());
+  EXPECT_TRUE(absl::IsNotFound(loop.Ask([] { return absl::NotFoundError("x"); })));
+  EXPECT_EQ(*loop.Ask([] { return absl::StatusOr<int>(3); }), 3);
+  EXPECT_TRUE(absl::IsNotFound(
+      loop.Ask([] { return absl::StatusOr<int>(absl::NotFoundError("x")); }).status()));
 }
 
 }  // namespace

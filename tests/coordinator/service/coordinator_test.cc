@@ -1,0 +1,396 @@
+#include "coordinator/service/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/coordinator/service/coordinator_testing.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::CoordinatorTest;
+using testing::Eventually;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using testing::TestWorker;
+
+using Kind = v1::CoordinatorMessage;
+
+// ---- Nodes.
+
+TEST_F(CoordinatorTest, ADrainedNodeTakesNoNewModelAndStaysDrainedOverRestarts) {
+  Start();
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  ASSERT_TRUE(coordinator_->PlanModel("m", {}).ok());
+  const auto drained = coordinator_->SetDraining("a", true);
+  ASSERT_TRUE(drained.ok()) << drained.status();
+  EXPECT_EQ(drained->state(), "draining");
+  EXPECT_EQ(ReasonOf(coordinator_->PlanModel("m", {}).status()), "NO_NODES");
+
+  Start();
+  EXPECT_EQ(NodeState("a"), "lost");
+  TestWorker again(coordinator_.get(), "a", 2);
+  ASSERT_TRUE(again.Join().ok());
+  EXPECT_EQ(NodeState("a"), "draining");
+  EXPECT_EQ(ReasonOf(coordinator_->PlanModel("m", {}).status()), "NO_NODES");
+  ASSERT_TRUE(coordinator_->SetDraining("a", false).ok());
+  EXPECT_TRUE(coordinator_->PlanModel("m", {}).ok());
+}
+
+TEST_F(CoordinatorTest, ADrainedNodeGoesOnServingWhatItHolds) {
+  Start();
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  LoadOn(&a, "m");
+  ASSERT_TRUE(coordinator_->SetDraining("a", true).ok());
+  EXPECT_EQ(StateOf("m"), "ready");
+  EXPECT_THAT(a.Take(Kind::kUnload), IsEmpty());
+}
+
+TEST_F(CoordinatorTest, AnUnreachablePeerIsMeasuredAgainAndHealsByItself) {
+  CoordinatorOptions options;
+  options.measure_again = seconds(7);
+  Start(options);
+  TestWorker a(coordinator_.get(), "a", 1);
+  TestWorker b(coordinator_.get(), "b", 2);
+  ASSERT_TRUE(a.Join().ok());
+  ASSERT_TRUE(b.Join().ok());
+  Tick();
+  EXPECT_THAT(a.Take(Kind::kMeasurePeer), SizeIs(1));
+  a.SayMeasured("b", 2, "PEER_UNREACHABLE");
+  b.SayMeasured("a", 1, "");
+  EXPECT_EQ(NodeState("a"), "unreachable");
+  EXPECT_EQ(NodeState("b"), "ready");
+  ASSERT_THAT(coordinator_->GetStatus()->problems(), SizeIs(1));
+
+  const auto asked_after = [&](milliseconds time) {
+    clock_.Advance(time);
+    a.SayHeartbeat();
+    b.SayHeartbeat();
+    Tick();
+    return a.Take(Kind::kMeasurePeer).size();
+  };
+  asked_after(seconds(8));  // Whenever the last time was, this one is due.
+  EXPECT_EQ(asked_after(seconds(4)), 0u);
+  EXPECT_EQ(asked_after(seconds(4)), 1u);
+  a.SayMeasured("b", 2, "");
+  EXPECT_EQ(NodeState("a"), "ready");
+  EXPECT_THAT(coordinator_->GetStatus()->problems(), IsEmpty());
+  EXPECT_EQ(asked_after(seconds(8)), 0u);
+}
+
+TEST_F(CoordinatorTest, ANodeIsRemovedOnlyWhenItIsGoneAndHoldsNothing) {
+  Start();
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  LoadOn(&a, "m");
+  EXPECT_EQ(ReasonOf(coordinator_->RemoveNode("a", false)), "NODE_IN_USE");
+  // Forced, it is still alive: nothing is unloaded for that.
+  EXPECT_EQ(ReasonOf(coordinator_->RemoveNode("a", true)), "NODE_ALIVE");
+  EXPECT_EQ(StateOf("m"), "ready");
+  a.Leave();
+  ASSERT_TRUE(Eventually([&] { return NodeState("a") == "lost"; }));
+  const absl::Status refused = coordinator_->RemoveNode("a", false);
+  EXPECT_EQ(ReasonOf(refused), "NODE_IN_USE");
+  EXPECT_THAT(DetailOf(refused).hint(), HasSubstr("model unload m"));
+  EXPECT_TRUE(coordinator_->RemoveNode("a", true).ok());
+  EXPECT_EQ(StateOf("m"), "registered");
+  EXPECT_THAT(*coordinator_->ListNodes(), IsEmpty());
+  EXPECT_THAT(*store_.ListNodes(), IsEmpty());
+  EXPECT_THAT(*store_.ListDeployments(), IsEmpty());
+  EXPECT_EQ(ReasonOf(coordinator_->RemoveNode("a", true)), "NODE_NOT_FOUND");
+}
+
+TEST_F(CoordinatorTest, AStallOfTheProcessLosesNoNodeWhoseHeartbeatsAreOnTheirWay) {
+  Start();
+  TestWorker a(coordinator_.get(), "a", 1);
+  TestWorker silent(coordinator_.get(), "silent", 2);
+  ASSERT_TRUE(a.Join().ok());
+  ASSERT_TRUE(silent.Join().ok());
+  Tick();
+  clock_.Advance(seconds(60));
+  Tick();
+  EXPECT_EQ(NodeState("a"), "ready");
+  EXPECT_EQ(NodeState("silent"), "ready");
+  for (int i = 0; i < 12; ++i) {
+    a.SayHeartbeat();
+    clock_.Advance(milliseconds(500));
+    Tick();
+  }
+  EXPECT_EQ(NodeState("a"), "ready");
+  EXPECT_EQ(NodeState("silent"), "lost");
+}
+
+// ---- Models.
+
+TEST_F(CoordinatorTest, ALoadGoesOnThoughNobodyAsksForItsProgress) {
+  Start();
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  ASSERT_TRUE(coordinator_->LoadModel("m", {}).ok());
+  EXPECT_EQ(StateOf("m"), "loading");
+  EXPECT_FALSE(coordinator_->Healthy());
+  a.ObeyLoads();
+  EXPECT_TRUE(Eventually([&] { return coordinator_->Healthy(); }));
+  EXPECT_EQ(StateOf("m"), "ready");
+  EXPECT_TRUE(coordinator_->LoadStatus("m")->ready());
+}
+
+TEST_F(CoordinatorTest, AModelWaitsForItsNodesAndLoadsAgainWhenTheyJoin) {
+  Start();
+  AddModel("m");
+  uint64_t epoch = 0;
+  {
+    TestWorker a(coordinator_.get(), "a", 1);
+    ASSERT_TRUE(a.Join().ok());
+    LoadOn(&a, "m");
+    epoch = a.last_load().epoch();
+    a.Leave();
+    EXPECT_TRUE(Eventually([&] { return StateOf("m") == "waiting"; }));
+    EXPECT_THAT(coordinator_->GetModel("m")->problem(), HasSubstr("'a'"));
+    EXPECT_EQ(coordinator_->LoadStatus("m").status().code(), absl::StatusCode::kUnavailable);
+  }
+  {
+    // Another node is no substitute.
+    TestWorker other(coordinator_.get(), "other", 5);
+    ASSERT_TRUE(other.Join().ok());
+    EXPECT_EQ(StateOf("m"), "waiting");
+    EXPECT_THAT(other.Take(Kind::kLoad), IsEmpty());
+  }
+  TestWorker back(coordinator_.get(), "a", 2);
+  ASSERT_TRUE(back.Join().ok());
+  EXPECT_EQ(StateOf("m"), "loading");
+  back.ObeyLoads();
+  EXPECT_GT(back.last_load().epoch(), epoch);
+  EXPECT_TRUE(Eventually([&] { return StateOf("m") == "ready"; }));
+}
+
+TEST_F(CoordinatorTest, ARestartLoadsWhatWasLoadedOnceItsNodesAreBack) {
+  Start();
+  AddModel("m");
+  uint64_t epoch = 0;
+  {
+    TestWorker a(coordinator_.get(), "a", 1);
+    ASSERT_TRUE(a.Join().ok());
+    LoadOn(&a, "m");
+    epoch = a.last_load().epoch();
+  }
+  Start();
+  EXPECT_EQ(StateOf("m"), "waiting");
+  EXPECT_THAT(coordinator_->GetModel("m")->problem(), HasSubstr("waits for 'a'"));
+  TestWorker a(coordinator_.get(), "a", 2);
+  ASSERT_TRUE(a.Join().ok());
+  a.ObeyLoads();
+  EXPECT_GT(a.last_load().epoch(), epoch);
+  EXPECT_TRUE(Eventually([&] { return StateOf("m") == "ready"; }));
+}
+
+TEST_F(CoordinatorTest, WhatTheStoreCannotKeepIsReportedAndChangesNothing) {
+  Start();
+  AddModel("m");
+  AddModel("n");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  LoadOn(&a, "m");
+  a.Take();
+  store_.full = true;
+  EXPECT_EQ(ReasonOf(coordinator_->SetDraining("a", true).status()), "STORE_FULL");
+  EXPECT_EQ(NodeState("a"), "serving");
+  EXPECT_EQ(ReasonOf(coordinator_->LoadModel("n", {}).status()), "STORE_FULL");
+  EXPECT_EQ(StateOf("n"), "registered");
+  EXPECT_EQ(ReasonOf(coordinator_->UnloadModel("m", true)), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->RemoveModel("m", true)), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->RemoveModel("n", true)), "STORE_FULL");
+  EXPECT_EQ(StateOf("m"), "ready");
+  EXPECT_EQ(StateOf("n"), "registered");
+  for (const v1::CoordinatorMessage& message : a.Take()) {
+    EXPECT_FALSE(message.has_load());
+    EXPECT_NE(message.unload().deployment(), a.last_load().deployment());
+  }
+  store_.full = false;
+  EXPECT_TRUE(coordinator_->UnloadModel("m", true).ok());
+  EXPECT_THAT(a.Take(Kind::kUnload), SizeIs(1));
+}
+
+TEST_F(CoordinatorTest, ALoadedModelIsRemovedOnlyByForce) {
+  Start();
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  LoadOn(&a, "m");
+  EXPECT_EQ(ReasonOf(coordinator_->RemoveModel("m", false)), "MODEL_IN_USE");
+  EXPECT_EQ(StateOf("m"), "ready");
+  EXPECT_TRUE(coordinator_->RemoveModel("m", true).ok());
+  EXPECT_THAT(a.Take(Kind::kUnload), SizeIs(1));
+  EXPECT_EQ(ReasonOf(coordinator_->LoadModel("m", {}).status()), "MODEL_NOT_FOUND");
+  EXPECT_THAT(*store_.ListDeployments(), IsEmpty());
+}
+
+// Whichever is decided first, the other fails. The loop is held while both begin, so that the load
+// is planned with a model that is registered, and placed when it may not be any more.
+TEST_F(CoordinatorTest, OfALoadAndARemovalOfOneModelExactlyOneSucceeds) {
+  Start();
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  for (int round = 0; round < 5; ++round) {
+    AddModel("m");
+    std::promise<void> go_on;
+    coordinator_->PostToLoop([gate = go_on.get_future().share()] { gate.wait(); });
+    absl::Status loaded;
+    absl::Status removed;
+    std::thread load([&] { loaded = coordinator_->LoadModel("m", {}).status(); });
+    std::this_thread::sleep_for(milliseconds(10));
+    std::thread remove([&] { removed = coordinator_->RemoveModel("m", false); });
+    std::this_thread::sleep_for(milliseconds(10));
+    go_on.set_value();
+    load.join();
+    remove.join();
+    EXPECT_NE(loaded.ok(), removed.ok()) << loaded << " " << removed;
+    EXPECT_EQ(StateOf("m"), loaded.ok() ? "loading" : "MODEL_NOT_FOUND");
+    EXPECT_THAT(*store_.ListDeployments(), SizeIs(loaded.ok() ? 1 : 0));
+    if (loaded.ok()) {
+      ASSERT_TRUE(coordinator_->RemoveModel("m", true).ok());
+    }
+  }
+}
+
+TEST_F(CoordinatorTest, RotaryTablesAreOfferedAsLongAsADeploymentUsesThem) {
+  Start();
+  AddModel("m");
+  AddModel("n");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  LoadOn(&a, "m");
+  const std::string sha256 = a.last_load().rotary_sha256();
+  LoadOn(&a, "n");
+  EXPECT_EQ(a.last_load().rotary_sha256(), sha256);
+  ASSERT_TRUE(coordinator_->UnloadModel("m", false).ok());
+  EXPECT_TRUE(blobs_.Find(sha256).ok());
+  ASSERT_TRUE(coordinator_->UnloadModel("n", false).ok());
+  EXPECT_EQ(ReasonOf(blobs_.Find(sha256).status()), "NO_BLOB");
+}
+
+// ---- Requests.
+
+class RecordingSink : public SessionSink {
+ public:
+  void OnStarted(const StartedInfo&) override {}
+  void OnRows(const RowsInfo&) override {}
+  Verdict OnToken(const TokenInfo&) override { return Verdict::kContinue; }
+  void OnDone(const FinishInfo& info) override { end = info.reason; }
+  void OnFailed(const absl::Status& status) override { end = ReasonOf(status); }
+  std::string end;
+};
+
+TEST_F(CoordinatorTest, ARequestIdIsInFlightOnceOverAllModels) {
+  Start();
+  AddModel("m");
+  AddModel("n");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  LoadOn(&a, "m");
+  LoadOn(&a, "n");
+  // As the inference service does.
+  const auto submit = [&](const std::string& model, bool replace,
+                          const std::shared_ptr<RecordingSink>& sink) {
+    std::promise<absl::Status> done;
+    EXPECT_TRUE(coordinator_
+                    ->WithEngine(model,
+                                 [&](const Coordinator::Serving& serving) {
+                                   absl::Status status = serving.problem;
+                                   if (status.ok()) status = coordinator_->ClaimKey("id", replace);
+                                   SessionRequest request;
+                                   request.key = request.request_id = "id";
+                                   request.prompt = {1, 2, 3};
+                                   request.params.mutable_sampling()->set_temperature(0);
+                                   if (status.ok()) {
+                                     status = serving.engine->Submit(request, sink, clock_.Now());
+                                   }
+                                   done.set_value(status);
+                                 })
+                    .ok());
+    return done.get_future().get();
+  };
+  const auto ends = [&](const std::shared_ptr<RecordingSink>& sink) {
+    std::string end;
+    OnLoop([&] { end = sink->end; });
+    return end;
+  };
+  const auto first = std::make_shared<RecordingSink>();
+  const auto second = std::make_shared<RecordingSink>();
+  const auto third = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(submit("m", false, first).ok());
+  for (const char* model : {"m", "n"}) {
+    const absl::Status refused = submit(model, false, second);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(ReasonOf(refused), "REQUEST_IN_FLIGHT");
+  }
+  EXPECT_EQ(ends(first), "");
+  EXPECT_TRUE(submit("n", true, second).ok());
+  EXPECT_EQ(ends(first), "REPLACED");
+  EXPECT_THAT(*coordinator_->ListSessions(), SizeIs(1));
+  EXPECT_TRUE(coordinator_->CancelSession("id").ok());
+  EXPECT_EQ(ends(second), "cancelled");
+  EXPECT_EQ(ReasonOf(coordinator_->CancelSession("id")), "SESSION_NOT_FOUND");
+  EXPECT_TRUE(submit("m", false, third).ok());
+}
+
+TEST_F(CoordinatorTest, CallsBeyondTheLimitAreRefusedWhileMembersAreHeard) {
+  CoordinatorOptions options;
+  options.max_waiting_calls = 2;
+  Start(options);
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  std::promise<void> go_on;
+  coordinator_->PostToLoop([gate = go_on.get_future().share()] { gate.wait(); });
+  int answered = 0;
+  const auto ask = [&] {
+    return coordinator_->WithEngine("m", [&](const Coordinator::Serving&) { ++answered; });
+  };
+  EXPECT_TRUE(ask().ok());
+  EXPECT_TRUE(ask().ok());
+  EXPECT_EQ(ReasonOf(ask()), "OVERLOADED");
+  EXPECT_EQ(coordinator_->ListNodes().status().code(), absl::StatusCode::kResourceExhausted);
+  // Waits for its turn, and gets it.
+  std::thread heartbeat([&] { a.SayHeartbeat(); });
+  go_on.set_value();
+  heartbeat.join();
+  EXPECT_THAT(a.Take(Kind::kLeaseRenewed), SizeIs(1));
+  EXPECT_THAT(*coordinator_->ListNodes(), SizeIs(1));
+  EXPECT_EQ(answered, 2);
+}
+
+TEST_F(CoordinatorTest, EveryCallSaysThatTheCoordinatorIsStopping) {
+  Start();
+  AddModel("m");
+  coordinator_->Shutdown(nanoseconds(0));
+  const auto says = [](const absl::Status& status) {
+    return status.code() == absl::StatusCode::kUnavailable ? ReasonOf(status) : "not UNAVAILABLE";
+  };
+  EXPECT_EQ(says(coordinator_->GetStatus().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->ListNodes().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->ListModels().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->ListSessions().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->GetModel("m").status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->LoadModel("m", {}).status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->RemoveModel("m", true)), "STOPPING");
+  EXPECT_EQ(says(coordinator_->CancelSession("x")), "STOPPING");
+  EXPECT_EQ(says(coordinator_->WithEngine("m", [](const Coordinator::Serving&) {})), "STOPPING");
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,143 @@
+#include "coordinator/service/membership_service.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/status.h"
+#include "coordinator/registry/blob_store.h"
+#include "tests/coordinator/service/coordinator_testing.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Takes everybody.
+class OpenHandler : public MembershipHandler {
+ public:
+  absl::Status MayJoin(const v1::NodeInfo&) override { return absl::OkStatus(); }
+  absl::StatusOr<v1::Registered> Join(const v1::NodeInfo&, const LinkSpeed&,
+                                      std::shared_ptr<NodeChannel>) override {
+    return v1::Registered();
+  }
+  void OnMessage(const std::string&, uint64_t, v1::WorkerMessage) override {}
+  void OnLeave(const std::string&, uint64_t, std::shared_ptr<NodeChannel> channel) override {
+    channel->Close();
+  }
+};
+
+// Where a worker is dialled back.
+class Answering : public LinkHandler {
+ public:
+  Identity identity() const override { return {"a", 1}; }
+  absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen&, const std::string&,
+                                                   std::shared_ptr<InboundLink>) override {
+    return absl::UnimplementedError("no links");
+  }
+};
+
+class MembershipServiceTest : public ::testing::Test {
+ protected:
+  ~MembershipServiceTest() override {
+    service_->Shutdown();
+    server_->Shutdown(milliseconds(2000));
+  }
+
+  void Serve(MembershipOptions options) {
+    service_ = std::make_unique<MembershipServiceImpl>(options, &handler_, &blobs_, &transport_);
+    links_ = std::make_unique<LinkService>(&answering_, LinkServiceOptions());
+    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get(), links_->service()});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = v1::MembershipService::NewStub(transport_.MakeChannel(server_->address()));
+  }
+
+  // A worker's end of a control stream.
+  class Client {
+   public:
+    explicit Client(v1::MembershipService::Stub* stub)
+        : stream_(stub->Control(&context_)), reader_([this] {
+            v1::CoordinatorMessage message;
+            while (stream_->Read(&message)) joined = true;
+            status = FromGrpc(stream_->Finish());
+            ended = true;
+          }) {}
+    ~Client() {
+      context_.TryCancel();
+      reader_.join();
+    }
+    void Register(const std::string& address) {
+      v1::WorkerMessage message;
+      *message.mutable_register_() = testing::NodeNamed("a", 1, address);
+      stream_->Write(message);
+    }
+
+    std::atomic<bool> joined = false;
+    std::atomic<bool> ended = false;
+    absl::Status status;  // Once it ended.
+
+   private:
+    grpc::ClientContext context_;
+    std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>> stream_;
+    std::thread reader_;
+  };
+  std::unique_ptr<Client> Connect() { return std::make_unique<Client>(stub_.get()); }
+
+  OpenHandler handler_;
+  BlobStore blobs_;
+  Answering answering_;
+  const Transport transport_ = Transport::Make({}).value();
+  std::unique_ptr<MembershipServiceImpl> service_;
+  std::unique_ptr<LinkService> links_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<v1::MembershipService::Stub> stub_;
+};
+
+TEST_F(MembershipServiceTest, AStreamThatNeverRegistersIsCancelled) {
+  MembershipOptions options;
+  options.register_timeout = milliseconds(50);
+  Serve(options);
+  const auto client = Connect();
+  ASSERT_TRUE(testing::Eventually([&] { return client->ended.load(); }));
+  EXPECT_EQ(client->status.code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(client->joined);
+}
+
+TEST_F(MembershipServiceTest, StreamsBeyondTheLimitAreRefusedAndMembersDoNotCount) {
+  MembershipOptions options;
+  options.register_timeout = std::chrono::hours(1);
+  options.max_joining = 2;
+  Serve(options);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(Connect());
+  const auto ended = [](const std::unique_ptr<Client>& client) { return client->ended.load(); };
+  // Which of them comes last is gRPC's affair.
+  ASSERT_TRUE(
+      testing::Eventually([&] { return std::any_of(clients.begin(), clients.end(), ended); }));
+  ASSERT_EQ(std::count_if(clients.begin(), clients.end(), ended), 1);
+  const auto refused = std::find_if(clients.begin(), clients.end(), ended);
+  EXPECT_EQ((*refused)->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf((*refused)->status), "TOO_MANY_JOINING");
+  EXPECT_EQ(DetailOf((*refused)->status).limit(), "joining=2");
+  clients.erase(refused);
+
+  clients[0]->Register(server_->address());
+  ASSERT_TRUE(testing::Eventually([&] { return clients[0]->joined.load(); }));
+  clients.push_back(Connect());
+  clients.back()->Register(server_->address());
+  EXPECT_TRUE(testing::Eventually([&] { return clients.back()->joined.load(); }));
+  EXPECT_FALSE(clients[0]->ended);
+  EXPECT_FALSE(clients[1]->ended);
+}
+
+}  // namespace
+}  // namespace strata
