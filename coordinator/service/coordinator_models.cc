@@ -208,7 +208,7 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
   }
   ASSIGN_OR_RETURN(const auto registered, models_->Get(model->name));
   if (registered != model) {
-    return Error(absl::StatusCode::kAborted, "MODEL_CHANGED",
+    return Error(absl::StatusCode::kAborted, "MODEL_REPLACED",
                  "model '" + model->name + "' was registered anew while it was being placed")
         .Hint("try again");
   }
