@@ -55,8 +55,23 @@ class LocalDialer : public LinkDialer {
     link->max_queued_frames = max_queued_frames;
     ASSIGN_OR_RETURN(link->sink, accept(open, link));
     MutexLock lock(&mutex_);
+    links_.push_back(link);
     threads_.emplace_back([link] { link->Run(); });
     return std::make_unique<Sender>(link);
+  }
+
+  // Breaks the link that was dialled `back` links ago, if it is still there.
+  void BreakOne(size_t back) {
+    std::shared_ptr<Link> link;
+    {
+      MutexLock lock(&mutex_);
+      if (back < links_.size()) {
+        link = links_[links_.size() - 1 - back].lock();
+      }
+    }
+    if (link != nullptr) {
+      link->End(absl::UnavailableError("cut by the test"));
+    }
   }
 
   int dials() {
@@ -152,6 +167,7 @@ class LocalDialer : public LinkDialer {
 
   Mutex mutex_;
   std::map<std::string, Accept> listeners_;
+  std::vector<std::weak_ptr<Link>> links_;
   std::vector<std::thread> threads_;
   int dials_ = 0;
 };
