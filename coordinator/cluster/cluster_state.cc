@@ -19,22 +19,28 @@ absl::Status NoSuchNode(const std::string& name) {
       .Hint("see `strata node list`");
 }
 
-std::string StateOf(const NodeRecord& node) {
+}  // namespace
+
+std::string ClusterState::StateOf(const NodeRecord& node) const {
   if (!node.alive) return "lost";
   if (!node.placements.empty()) {
     const bool ready = std::all_of(node.placements.begin(), node.placements.end(),
                                    [](const auto& p) { return p.second.ready; });
     if (!ready) return "loading";
   }
-  if (node.draining) return "draining";
-  if (std::any_of(node.links.begin(), node.links.end(),
-                  [](const auto& link) { return !link.second.ok(); })) {
+  if (node.draining || node.leaving()) return "draining";
+  // From where it should be reached: the coordinator, whose link is noted here, and its peers.
+  const auto broken = [](const NodeRecord& from, const std::string& to) {
+    const auto it = from.links.find(to);
+    return it != from.links.end() && !it->second.ok();
+  };
+  if (broken(node, "") || std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
+        return broken(other.second, node.info.name());
+      })) {
     return "unreachable";
   }
   return node.placements.empty() ? "ready" : "serving";
 }
-
-}  // namespace
 
 absl::Status ClusterState::MayJoin(const v1::NodeInfo& info) const {
   const NodeRecord* old = Find(info.name());
@@ -190,7 +196,7 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
   PlannerCluster cluster;
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {
-    if (!node.alive || node.draining) {
+    if (!node.alive || node.draining || node.leaving()) {
       continue;
     }
     uint64_t used = node.info.fixed_bytes();
@@ -275,8 +281,15 @@ std::vector<v1::Problem> ClusterState::Problems() const {
       if (link.ok()) {
         continue;
       }
-      const NodeRecord* other = Find(peer);
       v1::Problem& problem = problems.emplace_back();
+      if (peer.empty()) {
+        problem.set_what("the coordinator cannot reach node " + name + " at " +
+                         node.info.address() + ": " + link.error.message());
+        problem.set_do_("open that port in the firewall of " + name +
+                        ", or start its worker with an --advertise that the coordinator can dial");
+        continue;
+      }
+      const NodeRecord* other = Find(peer);
       problem.set_what("node " + name + " (" + node.info.address() + ") cannot reach " + peer +
                        (other != nullptr ? " at " + other->info.address() : "") + ": " +
                        link.error.message());

@@ -30,6 +30,7 @@ struct LinkMeasure {
 struct NodeRecord {
   v1::NodeInfo info;
   bool alive = false;  // Its control stream is open and its lease runs.
+  bool leaving() const { return heartbeat.leaving(); }  // Its process was told to stop.
   bool draining = false;
   TimePoint last_heartbeat{};
   TimePoint lease_end{};
@@ -91,6 +92,7 @@ class ClusterState {
   const ClusterOptions& options() const { return options_; }
 
  private:
+  std::string StateOf(const NodeRecord& node) const;
   PlannerLink LinkBetween(const std::string& from, const std::string& to) const;
 
   const ClusterOptions options_;

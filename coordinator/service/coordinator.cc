@@ -13,6 +13,10 @@
 namespace strata {
 namespace {
 
+// How often links are measured because a pipeline over them had faults.
+constexpr nanoseconds kDoubtEvery = std::chrono::seconds(1);
+constexpr milliseconds kMeasureTimeout{2000};
+
 uint64_t RandomNonZero() {
   std::random_device device;
   uint64_t value = 0;
@@ -115,6 +119,10 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
     last_measured_ = now;
     MeasureBrokenLinks();
   }
+  if (now - last_doubt_ > kDoubtEvery) {
+    last_doubt_ = now;
+    MeasureDoubtfulLinks();
+  }
   std::optional<TimePoint> next;
   bool any_ready = false;
   for (auto& [id, deployment] : deployments_) {
@@ -182,14 +190,66 @@ void Coordinator::AskToMeasure(const NodeRecord& from, const NodeRecord& to) {
   SendToNode(from.info.name(), from.info.incarnation(), std::move(message));
 }
 
+void Coordinator::MeasureFromHere(const NodeRecord& node) {
+  RunBlocking([this, info = node.info] {
+    const auto speed =
+        MeasureLink(*transport_, info.address(), info.name(), info.incarnation(), kMeasureTimeout);
+    loop_.Post([this, info, speed] {
+      const NodeRecord* record = cluster_.Find(info.name());
+      if (record == nullptr || record->info.incarnation() != info.incarnation()) {
+        return;
+      }
+      LinkMeasure measure;
+      if (speed.ok()) {
+        measure = {speed->latency_ms, speed->bytes_per_s, {}, 0};
+      } else {
+        measure.error = DetailOf(speed.status());
+        spdlog::warn("the coordinator cannot reach node {}: {}", info.name(),
+                     measure.error.message());
+      }
+      cluster_.SetLink(info.name(), "", measure);
+    });
+  });
+}
+
 // A firewall may have been opened since.
 void Coordinator::MeasureBrokenLinks() {
   for (const auto& [name, node] : cluster_.nodes()) {
     for (const auto& [peer, link] : node.links) {
       const NodeRecord* other = cluster_.Find(peer);
-      if (node.alive && !link.ok() && other != nullptr && other->alive) {
+      if (!node.alive || link.ok()) {
+        continue;
+      }
+      if (peer.empty()) {
+        MeasureFromHere(node);
+      } else if (other != nullptr && other->alive) {
         AskToMeasure(node, *other);
       }
+    }
+  }
+}
+
+// A new epoch may be due to a link that broke: which one is measured, so that `status` can say.
+void Coordinator::MeasureDoubtfulLinks() {
+  std::erase_if(epochs_seen_, [&](const auto& seen) { return !deployments_.contains(seen.first); });
+  for (const auto& [id, deployment] : deployments_) {
+    uint64_t& seen = epochs_seen_[id];
+    if (deployment->state() != DeploymentState::kReady || seen == deployment->plan().epoch()) {
+      continue;
+    }
+    const bool doubtful = std::exchange(seen, deployment->plan().epoch()) != 0;
+    const NodeRecord* from = nullptr;  // The coordinator.
+    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
+      const NodeRecord* to = cluster_.Find(stage.ranks(0).node());
+      if (!doubtful || to == nullptr || !to->alive) {
+        break;
+      }
+      if (from == nullptr) {
+        MeasureFromHere(*to);
+      } else {
+        AskToMeasure(*from, *to);
+      }
+      from = to;
     }
   }
 }
@@ -249,6 +309,11 @@ void Coordinator::Handle(const std::string& node, uint64_t incarnation,
       v1::CoordinatorMessage renewed;
       renewed.mutable_lease_renewed()->set_term(term_);
       SendToNode(node, incarnation, std::move(renewed));
+      if (message.heartbeat().leaving()) {
+        for (auto& [id, deployment] : deployments_) {
+          deployment->OnNodeLeaving(node);
+        }
+      }
       break;
     }
     case v1::WorkerMessage::kLoadProgress:

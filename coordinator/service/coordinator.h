@@ -135,6 +135,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   void Reconcile();
   void MeasurePeers(const std::string& node);
   void MeasureBrokenLinks();
+  void MeasureDoubtfulLinks();
+  void MeasureFromHere(const NodeRecord& node);
   void AskToMeasure(const NodeRecord& from, const NodeRecord& to);
   void Handle(const std::string& node, uint64_t incarnation, const v1::WorkerMessage& message);
   Deployment* FindDeployment(uint64_t id) const;
@@ -173,6 +175,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // On the loop from here.
   bool draining_ = false;
   TimePoint last_measured_{};
+  TimePoint last_doubt_{};
+  std::map<uint64_t, uint64_t> epochs_seen_;  // Newest of each deployment that ran.
   ClusterState cluster_;
   std::map<std::string, Peer> peers_;
   std::map<uint64_t, std::unique_ptr<Deployment>> deployments_;

@@ -84,7 +84,7 @@ void Coordinator::Reconcile() {
     std::vector<std::string> missing;
     for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
       const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
-      if (node == nullptr || !node->alive) {
+      if (node == nullptr || !node->alive || node->leaving()) {
         missing.push_back(stage.ranks(0).node());
       }
       if (node != nullptr) {

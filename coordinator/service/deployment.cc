@@ -110,6 +110,7 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
     rank->set_incarnation(it == incarnations.end() ? 0 : it->second);
   }
   problem_ = absl::OkStatus();
+  leaving_ = false;
   state_ = DeploymentState::kLoading;
   if (absl::Status status = Persist({plan_, load_options_}); !status.ok()) {
     Fail(DeploymentState::kFailed, status);
@@ -245,6 +246,28 @@ void Deployment::OnNodeLost(const std::string& node) {
            .Node(node)
            .Hint("start its worker again, or place the model anew with `strata model load " +
                  model_->name + "`; then send the request again"));
+}
+
+void Deployment::OnNodeLeaving(const std::string& node) {
+  if (!Uses(node) || leaving_ || state_ == DeploymentState::kWaiting ||
+      state_ == DeploymentState::kFailed) {
+    return;
+  }
+  const absl::Status why =
+      Error(absl::StatusCode::kUnavailable, "NODE_STOPPED",
+            "node '" + node + "', which holds layers of model '" + model_->name +
+                "', is being stopped")
+          .Node(node)
+          .Hint("start its worker again, or place the model anew with `strata model load " +
+                model_->name + "`; then send the request again");
+  if (engine_ == nullptr) {
+    Fail(DeploymentState::kWaiting, why);
+    return;
+  }
+  spdlog::info("model {}: {} requests may end before node {} stops", model_->name,
+               engine_->live_sessions(), node);
+  leaving_ = true;
+  problem_ = why;
 }
 
 void Deployment::OnNodeJoined(const std::string& node) {
@@ -515,6 +538,8 @@ void Deployment::Tick(TimePoint now) {
   }
   if (!record_problem_.ok()) {
     Fail(DeploymentState::kFailed, std::exchange(record_problem_, absl::OkStatus()));
+  } else if (leaving_ && engine_ != nullptr && engine_->live_sessions() == 0) {
+    Fail(DeploymentState::kWaiting, absl::Status(problem_));
   } else if (state_ == DeploymentState::kLoading && engine_ != nullptr && engine_->down()) {
     // Loaded, but its stages cannot be linked.
     Fail(DeploymentState::kFailed,

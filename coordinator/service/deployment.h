@@ -113,14 +113,17 @@ class Deployment : public EngineHost {
   absl::Status Resize(const v1::Plan& plan, const v1::LoadOptions& options);
   // Why the last Resize was undone; ok while it is under way and when it succeeded.
   const absl::Status& resize_problem() const { return resize_problem_; }
-  // The engine is there, if only to queue requests.
+  // The engine is there and takes requests, if only to queue them.
   bool serves() const {
-    return engine_ != nullptr &&
+    return engine_ != nullptr && !leaving_ &&
            (state_ == DeploymentState::kReady || state_ == DeploymentState::kResizing);
   }
 
   // Events.
   void OnNodeLost(const std::string& node);
+  // The node was told to stop: new requests are refused; when those there have ended its stages
+  // are unloaded.
+  void OnNodeLeaving(const std::string& node);
   // A node joined: what had failed on it may succeed now.
   void OnNodeJoined(const std::string& node);
   // Why a model that waits is not loaded, for `status`.
@@ -184,6 +187,7 @@ class Deployment : public EngineHost {
   absl::Status resize_problem_;
   std::optional<Placing> before_resize_;  // While resizing: what it goes back to.
   bool all_loaded_ = false;               // Every worker said so, for the plan's last load.
+  bool leaving_ = false;                  // A node is: no new sessions.
   std::map<std::string, WorkerProgress> progress_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> stopped_engine_;  // Kept until the loop's next turn.

@@ -85,6 +85,12 @@ class ControlClient::Impl {
     return absl::OkStatus();
   }
 
+  void Beat() {
+    MutexLock lock(&mutex_);
+    beat_ = true;
+    changed_.NotifyAll();
+  }
+
   void Stop() {
     MutexLock lock(&mutex_);
     stopping_ = true;
@@ -223,7 +229,8 @@ class ControlClient::Impl {
       uint64_t term = 0;
       {
         MutexLock lock(&mutex_);
-        while (!life_.ended && !stopping_ && Now() < life_.lease_end && Now() < next_beat) {
+        while (!life_.ended && !stopping_ && !beat_ && Now() < life_.lease_end &&
+               Now() < next_beat) {
           changed_.WaitFor(&mutex_, std::min(next_beat, life_.lease_end) - Now());
         }
         if (life_.ended || stopping_) {
@@ -234,6 +241,7 @@ class ControlClient::Impl {
                        "the coordinator did not renew the lease for " +
                            std::to_string(life_.terms.lease_ms()) + " ms");
         }
+        beat_ = false;
         term = life_.terms.term();
         next_beat = Now() + std::max(kShortestBeat, milliseconds(life_.terms.heartbeat_ms()));
       }
@@ -259,6 +267,7 @@ class ControlClient::Impl {
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  bool beat_ STRATA_GUARDED_BY(mutex_) = false;
   LifeState life_ STRATA_GUARDED_BY(mutex_);
 };
 
@@ -266,6 +275,7 @@ ControlClient::ControlClient(const Transport& transport, std::string coordinator
     : impl_(std::make_unique<Impl>(transport, std::move(coordinator), node)) {}
 ControlClient::~ControlClient() = default;
 absl::Status ControlClient::Run() { return impl_->Run(); }
+void ControlClient::Beat() { impl_->Beat(); }
 void ControlClient::Stop() { impl_->Stop(); }
 
 }  // namespace strata

@@ -25,7 +25,8 @@ class ControlClient {
   // lead here, ....
   absl::Status Run();
 
-  // Any thread; does not wait.
+  // Any thread; these do not wait. Beat: sends a heartbeat at once, if registered.
+  void Beat();
   void Stop();
 
  private:

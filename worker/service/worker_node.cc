@@ -147,6 +147,16 @@ void WorkerNode::EndLife() {
   }
 }
 
+void WorkerNode::Leave() {
+  MutexLock lock(&mutex_);
+  leaving_ = true;
+}
+
+bool WorkerNode::Empty() const {
+  MutexLock lock(&mutex_);
+  return tasks_.empty() && retiring_ == 0;
+}
+
 v1::NodeInfo WorkerNode::Info() const {
   v1::NodeInfo info;
   info.set_name(options_.name);
@@ -180,6 +190,7 @@ v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
       tasks.push_back(task);
     }
     discarded = frames_discarded_;
+    heartbeat.set_leaving(leaving_);
   }
   uint64_t sequences = 0;
   for (const auto& task : tasks) {

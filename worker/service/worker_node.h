@@ -59,6 +59,11 @@ class WorkerNode : public LinkHandler {
   // The lease lapsed or the stream broke: drops every sequence and every stage.
   void EndLife();
 
+  // Heartbeats ask from now on for what is loaded to be taken off, once requests have ended.
+  void Leave();
+  // Whether nothing is loaded, being loaded, or being taken off.
+  bool Empty() const;
+
   v1::NodeInfo Info() const;
   v1::Heartbeat MakeHeartbeat(uint64_t term) const;
 
@@ -94,6 +99,7 @@ class WorkerNode : public LinkHandler {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  bool leaving_ STRATA_GUARDED_BY(mutex_) = false;
   uint64_t incarnation_ STRATA_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Outbox> outbox_ STRATA_GUARDED_BY(mutex_);  // Null between lives.
   std::map<uint64_t, std::shared_ptr<Task>> tasks_ STRATA_GUARDED_BY(mutex_);  // By deployment.

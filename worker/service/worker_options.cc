@@ -39,6 +39,8 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   flags.Text("tls-dir", &options->security.tls_dir,
              "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
   flags.Switch("insecure", &options->security.insecure, "Plain text off loopback too");
+  flags.Duration("drain-timeout", &options->drain_timeout,
+                 "Longest wait for requests in flight at SIGTERM");
   flags.Choice("log-level", &options->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                "What is logged");
   flags.Choice("log-format", &options->log_format, {"text", "json"}, "How it is logged");

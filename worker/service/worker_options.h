@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/app/flags.h"
+#include "common/clock.h"
 #include "common/rpc/transport.h"
 
 namespace strata {
@@ -24,6 +25,7 @@ struct WorkerOptions {
   std::string backend = "auto";
   std::string metrics_listen;
   TransportSecurity security;
+  nanoseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
   std::string log_format = "text";
   std::string isa;  // STRATA_CPU_ISA.

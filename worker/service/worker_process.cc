@@ -29,6 +29,7 @@ constexpr uint16_t kFirstPort = 7071;
 constexpr uint16_t kPortsTried = 100;
 constexpr double kMeasureSeconds = 0.6;
 constexpr milliseconds kPeerTimeout{4000};
+constexpr milliseconds kDrainPoll{10};
 // Buffers of links and RPCs, beside what is resident before anything is loaded.
 constexpr uint64_t kBufferBytes = uint64_t{64} << 20;
 
@@ -109,8 +110,9 @@ v1::PeerMeasured Measure(const Transport& transport, const v1::MeasurePeer& peer
   return measured;
 }
 
-// Joins, and stays until a stop signal or a refusal that is final.
-absl::Status Serve(ControlClient* control) {
+// Joins, and stays until a refusal that is final, or a stop signal and the end of what was loaded,
+// for which it waits up to `drain_timeout`.
+absl::Status Serve(ControlClient* control, WorkerNode* node, nanoseconds drain_timeout) {
   std::atomic<bool> ended = false;
   absl::Status status;
   std::thread thread([&] {
@@ -118,6 +120,15 @@ absl::Status Serve(ControlClient* control) {
     ended = true;
   });
   while (!ended && !WaitForStopSignal(milliseconds(100))) {
+  }
+  if (!ended && !node->Empty()) {
+    spdlog::info("stopping: up to {:.0f} s for requests in flight", ToMs(drain_timeout) / 1e3);
+    node->Leave();
+    control->Beat();
+    const auto deadline = std::chrono::steady_clock::now() + drain_timeout;
+    while (!ended && !node->Empty() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kDrainPoll);
+    }
   }
   control->Stop();
   thread.join();
@@ -174,7 +185,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
     ControlClient control(transport, options.coordinator, &node);
-    status = Serve(&control);
+    status = Serve(&control, &node, options.drain_timeout);
     server->SetServing(false);
     links.Shutdown();
     server->Shutdown(milliseconds(1000));

@@ -134,8 +134,37 @@ TEST_F(ClusterStateTest, ABrokenLinkIsAProblemThatNamesBothEndsAndTheRemedy) {
   EXPECT_THAT(state_.Problems()[0].what(),
               HasSubstr("node a (host-a:7071) cannot reach b at host-b:7071"));
   EXPECT_THAT(state_.Problems()[0].do_(), HasSubstr("--advertise"));
-  EXPECT_EQ(state_.Describe(At(0))[0].state(), "unreachable");
+  EXPECT_EQ(state_.Describe(At(0))[0].state(), "ready");
+  EXPECT_EQ(state_.Describe(At(0))[1].state(), "unreachable");
   EXPECT_GT(state_.Snapshot(0).links[0][1].latency_ms, 1e6);
+}
+
+TEST_F(ClusterStateTest, ANodeThatTheCoordinatorCannotReachIsAProblemThatSaysSo) {
+  ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  LinkMeasure broken;
+  broken.error =
+      Error(absl::StatusCode::kUnavailable, "UNREACHABLE", "connection refused").Detail();
+  state_.SetLink("a", "", broken);
+  ASSERT_EQ(state_.Problems().size(), 1u);
+  EXPECT_THAT(state_.Problems()[0].what(),
+              HasSubstr("the coordinator cannot reach node a at host-a:7071"));
+  EXPECT_THAT(state_.Problems()[0].do_(), HasSubstr("--advertise"));
+  EXPECT_EQ(state_.Describe(At(0))[0].state(), "unreachable");
+  state_.SetLink("a", "", {0.2, 1e8, {}, 0});
+  EXPECT_TRUE(state_.Problems().empty());
+  EXPECT_EQ(state_.Describe(At(0))[0].state(), "ready");
+}
+
+TEST_F(ClusterStateTest, NothingIsPlacedOnANodeThatIsLeaving) {
+  ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  v1::Heartbeat leaving;
+  leaving.set_leaving(true);
+  state_.Heartbeat("a", 1, leaving, At(0));
+  EXPECT_EQ(state_.Describe(At(0))[0].state(), "draining");
+  EXPECT_TRUE(state_.Snapshot(0).nodes.empty());
+  EXPECT_TRUE(state_.Leave("a", 1));
+  ASSERT_TRUE(state_.Join(Info("a", 2), At(1)).ok());
+  EXPECT_EQ(state_.Snapshot(0).nodes.size(), 1u) << "its next life begins anew";
 }
 
 TEST_F(ClusterStateTest, AMeasureOfAPeersFormerLifeIsDropped) {

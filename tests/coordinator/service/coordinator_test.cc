@@ -71,8 +71,8 @@ TEST_F(CoordinatorTest, AnUnreachablePeerIsMeasuredAgainAndHealsByItself) {
   EXPECT_THAT(a.Take(Kind::kMeasurePeer), SizeIs(1));
   a.SayMeasured("b", 2, "PEER_UNREACHABLE");
   b.SayMeasured("a", 1, "");
-  EXPECT_EQ(NodeState("a"), "unreachable");
-  EXPECT_EQ(NodeState("b"), "ready");
+  EXPECT_EQ(NodeState("b"), "unreachable");
+  EXPECT_EQ(NodeState("a"), "ready");
   ASSERT_THAT(coordinator_->GetStatus()->problems(), SizeIs(1));
 
   const auto asked_after = [&](milliseconds time) {
@@ -86,7 +86,7 @@ TEST_F(CoordinatorTest, AnUnreachablePeerIsMeasuredAgainAndHealsByItself) {
   EXPECT_EQ(asked_after(seconds(4)), 0u);
   EXPECT_EQ(asked_after(seconds(4)), 1u);
   a.SayMeasured("b", 2, "");
-  EXPECT_EQ(NodeState("a"), "ready");
+  EXPECT_EQ(NodeState("b"), "ready");
   EXPECT_THAT(coordinator_->GetStatus()->problems(), IsEmpty());
   EXPECT_EQ(asked_after(seconds(8)), 0u);
 }

@@ -194,6 +194,37 @@ TEST_F(DeploymentTest, AFailedLoadNamesItsNodeAndUnloadsTheOthers) {
   EXPECT_EQ(host_.placements.back(), std::make_pair(false, false));
 }
 
+TEST_F(DeploymentTest, RequestsEndBeforeALeavingNodeIsUnloadedAndNewOnesAreRefused) {
+  MakeReady();
+  const auto sink = Submit("r", 4, 8);
+  deployment_.OnNodeLeaving("c");
+  EXPECT_TRUE(deployment_.serves()) << "another's node";
+  deployment_.OnNodeLeaving("b");
+  EXPECT_FALSE(deployment_.serves());
+  EXPECT_EQ(ReasonOf(deployment_.problem()), "NODE_STOPPED");
+  EXPECT_EQ(DetailOf(deployment_.problem()).node(), "b");
+  deployment_.Tick(host_.Now());
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  EXPECT_TRUE(host_.TakeUnloads("b").empty());
+  EXPECT_TRUE(deployment_.engine()->Cancel("r", absl::OkStatus(), host_.Now()));
+  EXPECT_TRUE(sink->done);
+  deployment_.Tick(host_.Now());
+  EXPECT_EQ(deployment_.state(), DeploymentState::kWaiting);
+  EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
+  EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
+  Load();
+  BothReady();
+  BothAckAndLink();
+  EXPECT_TRUE(deployment_.serves());
+}
+
+TEST_F(DeploymentTest, ALoadOnALeavingNodeEndsAtOnce) {
+  Load();
+  deployment_.OnNodeLeaving("a");
+  EXPECT_EQ(deployment_.state(), DeploymentState::kWaiting);
+  EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
+}
+
 TEST_F(DeploymentTest, AnEpochThatCannotBeRecordedIsNotUsed) {
   host_.persist_error = Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "disk full");
   Load();
