@@ -260,6 +260,17 @@ class Prober {
 
   bool Connect() { return channel_->WaitForConnected(deadline_); }
 
+  // Why Connect failed, as far as it can be told: a call on the failed channel says it.
+  std::string WhyNot() {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    v1::ProbeResponse response;
+    const grpc::Status status = stub_->Probe(&context, request_, &response);
+    return status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()
+               ? ConnectCause(status.error_message())
+               : "nobody answers";
+  }
+
   // Seconds of one round trip.
   absl::StatusOr<double> Probe(size_t padding_bytes) {
     request_.mutable_padding()->assign(padding_bytes, '\x5a');
@@ -318,8 +329,8 @@ absl::StatusOr<LinkSpeed> MeasureLink(const Transport& transport, const std::str
   const std::string who = node + " at " + address;
   if (!prober.Connect()) {
     return Error(absl::StatusCode::kUnavailable, "PEER_UNREACHABLE",
-                 who + " cannot be reached: nobody answers within " +
-                     std::to_string(timeout.count()) + " ms")
+                 who + " cannot be reached within " + std::to_string(timeout.count()) +
+                     " ms: " + prober.WhyNot())
         .Node(node)
         .Hint("check the firewall between both ends, and --advertise of " + node);
   }

@@ -1,6 +1,7 @@
 #include "common/rpc/status.h"
 
 #include <string>
+#include <string_view>
 
 #include "common/status.h"
 
@@ -49,6 +50,37 @@ absl::Status FromGrpc(const grpc::Status& status) {
   }
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   return Error(code, absl::StatusCodeToString(code), status.error_message());
+}
+
+std::string ConnectCause(const std::string& message) {
+  struct Known {
+    const char* mark;
+    const char* cause;
+  };
+  static constexpr Known kKnown[] = {
+      {"Connection refused", "connection refused"},
+      {"DNS resolution failed", "the name does not resolve"},
+      {"tcp handshaker shutdown", "it takes the connection but says nothing"},
+      {"before receiving SETTINGS", "it takes the connection but says nothing"},
+      {"Failed parsing HTTP/2", "what listens there speaks no gRPC"},
+      {"http1.x", "what listens there speaks no gRPC"},
+      {"Connection timed out", "connection timed out"},
+      {"Network is unreachable", "the network is unreachable"},
+      {"No route to host", "no route to the host"},
+      {"certificate verify failed", "its certificate is not of the CA in --tls-dir"},
+      {"is not in peer certificate", "its certificate does not have this address"},
+      {"Peer name", "its certificate does not have this address"},
+      {"wrong version number", "it does not speak TLS"},
+      {"Socket closed", "it closes the connection"},
+  };
+  for (const Known& known : kKnown) {
+    if (message.find(known.mark) != std::string::npos) {
+      return known.cause;
+    }
+  }
+  constexpr std::string_view kLast = "last error: ";
+  const size_t at = message.rfind(kLast);
+  return at == std::string::npos ? message : message.substr(at + kLast.size());
 }
 
 }  // namespace strata

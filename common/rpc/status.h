@@ -5,6 +5,8 @@
 
 #include <grpcpp/support/status.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace strata {
@@ -14,6 +16,9 @@ grpc::Status ToGrpc(const absl::Status& status);
 
 // A status without a detail of ours (the transport's own) gets its code's name as reason.
 absl::Status FromGrpc(const grpc::Status& status);
+
+// What gRPC says of a connection that could not be made, in few words.
+std::string ConnectCause(const std::string& message);
 
 }  // namespace strata
 

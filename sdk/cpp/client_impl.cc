@@ -22,39 +22,15 @@ std::chrono::system_clock::time_point ToSystem(SteadyTime time) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(left);
 }
 
-// What gRPC says of a failed connection, in few words.
-std::string Cause(const std::string& message) {
-  struct Known {
-    const char* mark;
-    const char* cause;
-  };
-  static constexpr Known kKnown[] = {
-      {"Connection refused", "connection refused"},
-      {"DNS resolution failed", "the name does not resolve"},
-      {"tcp handshaker shutdown", "it takes the connection but says nothing"},
-      {"before receiving SETTINGS", "it takes the connection but says nothing"},
-      {"Failed parsing HTTP/2", "what listens there speaks no gRPC"},
-      {"http1.x", "what listens there speaks no gRPC"},
-      {"Connection timed out", "connection timed out"},
-      {"Network is unreachable", "the network is unreachable"},
-      {"No route to host", "no route to the host"},
-      {"certificate verify failed", "its certificate is not of the CA in --tls-dir"},
-      {"wrong version number", "it does not speak TLS"},
-      {"Socket closed", "it closes the connection; does it want --tls-dir?"},
-  };
-  for (const Known& known : kKnown) {
-    if (message.find(known.mark) != std::string::npos) {
-      return known.cause;
-    }
-  }
-  constexpr std::string_view kLast = "last error: ";
-  const size_t at = message.rfind(kLast);
-  return at == std::string::npos ? message : message.substr(at + kLast.size());
-}
-
 // Whether a cause stays, however long one waits.
 bool IsHopeless(const std::string& cause) {
-  return cause == "connection refused" || cause == "the name does not resolve";
+  for (const char* stays :
+       {"connection refused", "the name does not resolve", "certificate", "does not speak TLS"}) {
+    if (cause.find(stays) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool IsUntyped(const grpc::Status& status) { return status.error_details().empty(); }
@@ -143,9 +119,15 @@ std::string Client::Impl::ConnectFailure() {
   context.set_deadline(std::chrono::system_clock::now() + kProbeTimeout);
   v1::ListSessionsResponse ignored;
   const grpc::Status status = admin_->ListSessions(&context, v1::ListSessionsRequest(), &ignored);
-  return status.error_code() == grpc::StatusCode::UNAVAILABLE && IsUntyped(status)
-             ? Cause(status.error_message())
-             : "";
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !IsUntyped(status)) {
+    return "";
+  }
+  const std::string cause = ConnectCause(status.error_message());
+  if (cause != "it closes the connection") {
+    return cause;
+  }
+  return cause + (options_.tls_dir.empty() ? "; does it want --tls-dir?"
+                                           : "; is cert.pem in --tls-dir of its CA?");
 }
 
 absl::Status Client::Impl::Prepare(grpc::ClientContext* context,
@@ -187,7 +169,7 @@ absl::Status Client::Impl::ToStatus(const grpc::Status& status) const {
     case grpc::StatusCode::UNAVAILABLE:
       return Error(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
                    "lost the connection to the coordinator at " + options_.coordinator + " (" +
-                       Cause(status.error_message()) + ")")
+                       ConnectCause(status.error_message()) + ")")
           .Hint("see whether it still runs, then try again");
     case grpc::StatusCode::UNIMPLEMENTED:
       return Error(absl::StatusCode::kUnimplemented, "UNKNOWN_CALL",
