@@ -43,6 +43,18 @@ def read_safetensors(path):
     return tensors
 
 
+def within(seconds, act):
+    """What `act()` gives, once it took less than that: the machine may be busy otherwise, so it has
+    three tries."""
+    for _ in range(3):
+        begin = time.monotonic()
+        result = act()
+        took = time.monotonic() - begin
+        if took < seconds * SLOW:
+            return result
+    raise AssertionError(f"it took {took:.1f} s: {result}")
+
+
 def wait_until(condition, timeout_s, what):
     end = time.monotonic() + timeout_s * SLOW
     while time.monotonic() < end:
@@ -58,6 +70,7 @@ class Process:
 
     def __init__(self, name, command, folder, env=None):
         self.name = name
+        self.killed = False
         # A log for each life of the process.
         lives = len(list(folder.glob(f"{name}.*.log")))
         self.log_path = folder / f"{name}.{lives}.log"
@@ -86,48 +99,79 @@ class Process:
         return int(fields[1]) * os.sysconf("SC_PAGESIZE")
 
     def kill(self, sig=signal.SIGKILL):
+        """A test's deed. After SIGKILL the process has ended; its exit status may be any."""
         self.process.send_signal(sig)
+        if sig == signal.SIGKILL:
+            self.killed = True
+            self.process.wait()
 
-    def stop(self, timeout_s=15):
+    def terminate(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
-            try:
-                self.process.wait(timeout_s * SLOW)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-                raise AssertionError(f"{self.name} did not stop:\n{self.text()}") from None
-            finally:
-                self.log.close()
-        return self.process.returncode
+
+    def wait(self, timeout_s=15):
+        """Its exit status."""
+        return self.process.wait(timeout_s * SLOW)
+
+    def stop(self):
+        """SIGTERM; fails unless it exits 0 in time."""
+        stop([self])
+
+
+def stop(processes, timeout_s=15):
+    """SIGTERM to all. Fails if one that no test killed does not exit 0 in time, or had ended
+    otherwise before: a crash, or what a sanitizer found."""
+    for process in processes:
+        process.terminate()
+    end = time.monotonic() + timeout_s * SLOW
+    wrong = []
+    for process in processes:
+        try:
+            status = process.process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.process.kill()
+            process.process.wait()
+            status = "none: it did not end in time"
+        process.log.close()
+        if status != 0 and not process.killed:
+            wrong.append(f"{process.name}: exit status {status}\n{process.text()}")
+    assert not wrong, "\n".join(wrong)
 
 
 class Cluster:
     """A coordinator, its workers, and the command line on them."""
 
-    def __init__(self, folder, data_dir=None, **flags):
+    def __init__(self, folder, data_dir=None, tls_dir=None, **flags):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data_dir = data_dir or self.folder / "coordinator"
+        self.security = ["--tls-dir", tls_dir] if tls_dir else []
         self.workers = {}
-        self.flags = flags
+        self.processes = []  # Of all lives.
+        self.flags = {"drain_timeout": "1s", **flags}
         self.address = None
         self.start_coordinator()
 
     def start_coordinator(self, listen="127.0.0.1:0"):
         command = [BIN / "strata-coordinator", "--listen", listen, "--http-listen", "127.0.0.1:0",
-                   "--data-dir", self.data_dir]
+                   "--data-dir", self.data_dir, *self.security]
         for name, value in self.flags.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         self.coordinator = Process("coordinator", command, self.folder)
+        self.processes.append(self.coordinator)
         self.address = self.coordinator.wait_for(r"^listening on (\S+)").group(1)
         self.http = self.coordinator.wait_for(r"^http listening on (\S+)").group(1)
 
-    def start_worker(self, name, *flags, env=None, wait=True, data=None, binary=None):
-        worker = Process(name, [binary or BIN / "strata-worker", "--coordinator", self.address, "--name",
-                                name, "--data-dir", self.folder / (data or name), "--threads", "1",
-                                "--memory", "1GiB", *flags], self.folder, env)
+    def start_worker(self, name, *flags, env=None, wait=True, coordinator=None, drain="1s",
+                     data=None, binary=None):
+        """`wait`: until it has joined."""
+        worker = Process(name, [binary or BIN / "strata-worker",
+                                "--coordinator", coordinator or self.address,
+                                "--name", name, "--data-dir", self.folder / (data or name),
+                                "--threads", "1", "--memory", "1GiB", "--drain-timeout", drain,
+                                *self.security, *flags], self.folder, env)
+        self.processes.append(worker)
         self.workers[name] = worker
         if wait:
             self.wait_node(name)
@@ -159,7 +203,7 @@ class Cluster:
 
     def command(self, *arguments, coordinator=None):
         return [str(BIN / "strata"), "--coordinator", coordinator or self.address,
-                *map(str, arguments)]
+                *map(str, self.security), *map(str, arguments)]
 
     def run(self, *arguments, stdin=None, timeout_s=120, check=True):
         """(stdout, stderr, status) of the command line."""
@@ -207,20 +251,26 @@ class Cluster:
     def kv(self):
         return self.json("status")["kv"]
 
-    def stop(self):
-        for worker in self.workers.values():
-            worker.stop()
-        return self.coordinator.stop()
+    def wait_ready(self, model):
+        def ready():
+            return {m["name"]: m["state"] for m in self.json("model", "list")["models"]}.get(
+                model) == "ready"
+
+        wait_until(ready, 60, f"model {model} is ready")
+
+    def wait_sessions(self, count):
+        wait_until(lambda: len(self.json("session", "list")["sessions"]) == count, 20,
+                   f"{count} requests are in flight")
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *exception):
-        for process in [*self.workers.values(), self.coordinator]:
-            if process.process.poll() is None:
-                process.kill(signal.SIGCONT)
-                process.kill()
-                process.process.wait()
+    def __exit__(self, kind, *exception):
+        try:
+            stop(self.processes)
+        except AssertionError:
+            if kind is None:
+                raise
 
 
 def cut(names, layers):
@@ -241,3 +291,15 @@ def golden_cases(model):
 
 def recall_cases():
     return json.loads((RECALL / "cases.json").read_text())
+
+
+def readme_commands():
+    """README's two blocks of commands for TLS: the authority's, once, and a machine's."""
+    blocks = re.findall(r"^```\n(.*?)^```", (SOURCE / "README.md").read_text(), re.M | re.S)
+    found = [b for b in blocks if "openssl" in b]
+    assert len(found) == 2
+    return found
+
+
+def shell(folder, commands):
+    subprocess.run(["sh", "-ec", commands], cwd=folder, check=True, capture_output=True)

@@ -160,7 +160,6 @@ def test_a_lost_worker_gives_a_typed_error_that_names_it_and_the_model_returns_w
         assert status == 1 and "w1" in err
         problems = c.json("status")["problems"]
         assert any("w1" in p["what"] and p["do"] for p in problems)
-        c.workers["w1"].process.wait()
         c.start_worker("w1")
         wait_until(lambda: c.json("model", "list")["models"][0]["state"] == "ready", 20,
                    "the model is back")
@@ -174,7 +173,6 @@ def test_a_restarted_coordinator_loads_again_and_answers_the_same(tmp_path):
         before = essence(c.json(*arguments([9] * 40, "a", 8)))
         address = c.address
         c.coordinator.kill()
-        c.coordinator.process.wait()
         c.start_coordinator(listen=address)
         wait_until(lambda: c.json("model", "list")["models"][0]["state"] == "ready", 30,
                    "the model is back")

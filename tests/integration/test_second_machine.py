@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, RECALL, Process, wait_until
+from cluster import BIN, RECALL, Process, readme_commands, shell, stop, wait_until
 
 HOSTS = {"a": "10.77.0.1", "b": "10.77.0.2", "c": "10.77.0.3"}
 
@@ -75,12 +75,11 @@ class Hosts:
         return {n["name"]: n for n in nodes}
 
     def close(self):
-        for process in self.processes:
-            if process.process.poll() is None:
-                process.kill()
-                process.process.wait()
-        for host in [*HOSTS, "switch"]:
-            subprocess.run(["ip", "netns", "del", f"{self.tag}-{host}"], capture_output=True)
+        try:
+            stop(self.processes)
+        finally:
+            for host in [*HOSTS, "switch"]:
+                subprocess.run(["ip", "netns", "del", f"{self.tag}-{host}"], capture_output=True)
 
 
 @pytest.fixture
@@ -113,6 +112,26 @@ def test_the_readmes_commands_join_three_machines(hosts):
     assert "489." in answer["text"]
     status = json.loads(hosts.run("a", "strata status --json").stdout)
     assert any("--insecure" in p["what"] for p in status["problems"])
+
+
+def test_the_readmes_commands_join_machines_with_tls(hosts, tmp_path):
+    authority, machine = readme_commands()
+    shell(tmp_path, authority)
+    for host in ("a", "b"):
+        shell(tmp_path, machine.replace("10.77.0.2", HOSTS[host]))
+        shutil.copytree(tmp_path / "tls", tmp_path / f"tls-{host}")
+    hosts.start("a", "strata-coordinator --listen 0.0.0.0:7070 --http-listen 127.0.0.1:8080 "
+                     f"--tls-dir {tmp_path}/tls-a").wait_for("^listening on")
+    hosts.start("b", f"strata-worker --coordinator 10.77.0.1:7070 --tls-dir {tmp_path}/tls-b")
+    admin, client = (f"strata --coordinator 10.77.0.1:7070 --tls-dir {tmp_path}/tls-{host}"
+                     for host in ("a", "b"))
+    wait_until(lambda: "host-b" in hosts.run("b", f"{client} node list").stdout, 20, "it joined")
+    hosts.run("a", f"{admin} model add {RECALL}")
+    hosts.run("b", f"{client} model load recall")
+    answer = hosts.run("b", f'{client} chat recall "What is the capital of France?"')
+    assert "Paris" in answer.stdout
+    status = json.loads(hosts.run("b", f"{client} status --json").stdout)
+    assert status["problems"] == []
 
 
 def test_a_wrong_advertised_address_is_refused_naming_both_ends_and_the_remedy(hosts):

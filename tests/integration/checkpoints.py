@@ -1,0 +1,46 @@
+"""Made-up checkpoints."""
+
+import json
+import struct
+
+import numpy as np
+
+
+def make_checkpoint(folder, layers=4, hidden=1024, ffn=2816, vocab=2000, sparse=False):
+    """Random float32 weights of the Llama shape, large enough to be interrupted, or zeros that
+    take no room on the disk. Their bytes."""
+    folder.mkdir()
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden,
+              "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": 16,
+              "num_key_value_heads": 16, "vocab_size": vocab, "rms_norm_eps": 1e-5,
+              "rope_theta": 10000.0, "max_position_embeddings": 256, "hidden_act": "silu",
+              "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2,
+              "torch_dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(config))
+    shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,),
+              "lm_head.weight": (vocab, hidden)}
+    for i in range(layers):
+        p = f"model.layers.{i}."
+        for name in "qkvo":
+            shapes[f"{p}self_attn.{name}_proj.weight"] = (hidden, hidden)
+        shapes |= {f"{p}mlp.gate_proj.weight": (ffn, hidden),
+                   f"{p}mlp.up_proj.weight": (ffn, hidden),
+                   f"{p}mlp.down_proj.weight": (hidden, ffn),
+                   f"{p}input_layernorm.weight": (hidden,),
+                   f"{p}post_attention_layernorm.weight": (hidden,)}
+    header, offset = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * int(np.prod(shape))
+        header[name] = {"dtype": "F32", "shape": list(shape),
+                        "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    rng = np.random.default_rng(1)
+    with open(folder / "model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        if sparse:
+            f.truncate(f.tell() + offset)
+            return offset
+        for shape in shapes.values():
+            f.write((rng.standard_normal(shape, dtype=np.float32) * 0.02).tobytes())
+    return offset
