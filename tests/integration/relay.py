@@ -1,5 +1,6 @@
 """A TCP relay on loopback that tests break, stall and hold."""
 
+import random
 import select
 import socket
 import threading
@@ -12,12 +13,16 @@ class Relay:
         """`hold_after`: bytes towards a client after which its connection waits for release()."""
         self.target = target
         self.hold_after = hold_after
+        self.flip = 0.0  # Chance that a piece of data arrives with one wrong bit.
+        self.rng = random.Random(1)
         self.held = threading.Event()  # Some connection waits.
         self.flowing = threading.Event()
         self.flowing.set()
         self.released = threading.Event()
         self.lock = threading.Lock()
         self.sockets = set()
+        self.servers = set()  # Those of them that lead to the target.
+        self.half_closed = set()
         self.listener = None
         self.port = 0
         self.mend()
@@ -50,6 +55,16 @@ class Relay:
                 except OSError:
                     pass
 
+    def half_close(self):
+        """The target's end of every connection closes; the other end is not told, and goes on."""
+        with self.lock:
+            for server in self.servers:
+                self.half_closed.add(server)
+                try:
+                    server.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
     def stall(self):
         """Connections stay, and new ones are taken, but nothing passes."""
         self.flowing.clear()
@@ -79,15 +94,23 @@ class Relay:
             return
         with self.lock:
             self.sockets |= {client, server}
+            self.servers.add(server)
         passed = 0
         try:
             while True:
                 ready, _, _ = select.select([client, server], [], [])
                 for source in ready:
                     data = source.recv(1 << 16)
+                    if not data and source is server and server in self.half_closed:
+                        while client.recv(1 << 16):
+                            pass
                     if not data:
                         return
                     self.flowing.wait()
+                    if self.rng.random() < self.flip:
+                        at = self.rng.randrange(len(data))
+                        wrong = bytes([data[at] ^ (1 << self.rng.randrange(8))])
+                        data = data[:at] + wrong + data[at + 1:]
                     if source is server and self.hold_after is not None:
                         passed += len(data)
                         if passed > self.hold_after and not self.released.is_set():
@@ -99,6 +122,8 @@ class Relay:
         finally:
             with self.lock:
                 self.sockets -= {client, server}
+                self.servers.discard(server)
+                self.half_closed.discard(server)
             client.close()
             server.close()
 

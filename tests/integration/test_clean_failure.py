@@ -14,6 +14,7 @@ import time
 import pytest
 
 from cluster import BIN, RECALL, SLOW, Cluster, wait_until
+from relay import Relay
 
 FAULTY = BIN.parent / "tests"
 # Commands of the command line start and end too.
@@ -129,6 +130,44 @@ def test_a_worker_that_stalls_for_less_than_the_timeout_costs_no_request(tmp_pat
         cluster.workers["w1"].kill(signal.SIGCONT)
         assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
         is_free_again(cluster)
+
+
+def relayed(folder, name):
+    """Like start, with `name` behind a relay."""
+    cluster = Cluster(folder, step_timeout=f"{2 * SLOW}s")
+    cluster.step_timeout_s = 2 * SLOW
+    cluster.relay = Relay()
+    for worker, _, _ in CUTS:
+        flags = ["--listen", "127.0.0.1:0", "--advertise", cluster.relay.address]
+        process = cluster.start_worker(worker, *(flags if worker == name else []), wait=False)
+        if worker == name:
+            cluster.relay.target = process.wait_for(r"^listening on (\S+)").group(1)
+        cluster.wait_node(worker)
+    cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=20)
+    return cluster
+
+
+@pytest.mark.parametrize("behind", ["w0", "w1"])
+def test_a_half_closed_connection(tmp_path, behind):
+    with relayed(tmp_path, behind) as cluster, cluster.relay:
+        right = right_answers(cluster, LONG)
+        processes = in_flight(cluster, 4, LONG)
+        cluster.relay.half_close()
+        # The link is opened again, and the requests go on from what was committed.
+        assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
+        is_free_again(cluster)
+
+
+@pytest.mark.parametrize("behind", ["w0", "w2"])
+def test_a_wire_that_flips_bits(tmp_path, behind):
+    with relayed(tmp_path, behind) as cluster, cluster.relay:
+        right = right_answers(cluster, 60)
+        cluster.relay.flip = 0.02
+        for _ in range(4):
+            processes = [cluster.popen(*arguments(PROMPTS[i], f"r{i}", 60)) for i in range(4)]
+            collect(processes, right, 60 * SLOW, time.monotonic())
+        cluster.relay.flip = 0
+        serves(cluster, right, 60)
 
 
 KINDS = ["nan", "shape", "rows", "position", "token", "gap", "epoch", "deployment", "pages",
