@@ -9,10 +9,9 @@ namespace strata {
 
 uint64_t AvailableMemoryBytes() {
   // POSIX has no "available"; half of what is there is what a desktop can usually spare.
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long bytes = sysconf(_SC_PAGESIZE);
-  return pages > 0 && bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(bytes) / 2
-                                : 0;
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t page_bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(pages * page_bytes) / 2 : 0;
 }
 
 uint64_t ResidentMemoryBytes() {

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 
-#include "common/platform/platform.h"
 #include "common/status.h"
 
 namespace strata {
@@ -100,34 +99,6 @@ TEST_F(FlagsTest, HelpNamesEveryFlagItsDefaultAndVariable) {
   for (const char* part : {"--memory", "P_MAX_QUEUED", "default 256", "default 10 s", "auto|cpu"}) {
     EXPECT_THAT(help, HasSubstr(part));
   }
-}
-
-TEST(Platform, ASecondHolderOfADirectoryIsToldWhoHasIt) {
-  const std::string dir = ::testing::TempDir() + "/lock_test/a/b";
-  auto first = DirectoryLock::Acquire(dir);
-  ASSERT_TRUE(first.ok()) << first.status();
-  auto second = DirectoryLock::Acquire(dir);
-  ASSERT_FALSE(second.ok());
-  EXPECT_THAT(Describe(second.status()), HasSubstr(std::to_string(getpid())));
-  first->reset();
-  EXPECT_TRUE(DirectoryLock::Acquire(dir).ok());
-}
-
-TEST(Platform, TellsMemoryAndCores) {
-  EXPECT_GT(AvailableMemoryBytes(), uint64_t{1} << 20);
-  EXPECT_GT(ResidentMemoryBytes(), uint64_t{1} << 18);
-  EXPECT_GE(UsableCores(), 1u);
-  EXPECT_THAT(PlatformName(), HasSubstr("-"));
-}
-
-TEST(Platform, DataDirFollowsTheEnvironment) {
-  EXPECT_EQ(DefaultDataDir("worker-a",
-                           [](const char* key) -> const char* {
-                             return std::string_view(key) == "XDG_DATA_HOME" ? "/x" : nullptr;
-                           }),
-            "/x/strata/worker-a");
-  EXPECT_EQ(DefaultDataDir("worker-a", [](const char*) -> const char* { return nullptr; }),
-            "/var/lib/strata/worker-a");
 }
 
 }  // namespace
