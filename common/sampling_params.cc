@@ -126,4 +126,18 @@ absl::Status CheckSamplingComplete(const v1::SamplingParams& params) {
   return absl::OkStatus();
 }
 
+v1::SamplingParams PlainSampling(float temperature, uint64_t seed) {
+  v1::SamplingParams params;
+  params.set_temperature(temperature);
+  params.set_top_k(0);
+  params.set_top_p(1);
+  params.set_min_p(0);
+  params.set_typical_p(1);
+  params.set_repetition_penalty(1);
+  params.set_frequency_penalty(0);
+  params.set_presence_penalty(0);
+  params.set_seed(seed);
+  return params;
+}
+
 }  // namespace strata

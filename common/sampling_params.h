@@ -19,6 +19,9 @@ absl::Status ValidateSampling(const v1::SamplingParams& params, uint32_t vocab);
 // (SAMPLING_INCOMPLETE) names the first one that is not.
 absl::Status CheckSamplingComplete(const v1::SamplingParams& params);
 
+// Complete parameters with every filter and penalty off.
+v1::SamplingParams PlainSampling(float temperature, uint64_t seed);
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_SAMPLING_PARAMS_H_

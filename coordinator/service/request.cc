@@ -19,16 +19,7 @@ absl::Status Bad(const std::string& reason, const std::string& what, const std::
 // The request's parameters over the model's, over the defaults.
 v1::SamplingParams CompleteSampling(const v1::SamplingParams& params,
                                     const v1::SamplingParams& model, uint64_t seed) {
-  v1::SamplingParams complete;
-  complete.set_temperature(1.0f);
-  complete.set_top_k(0);
-  complete.set_top_p(1.0f);
-  complete.set_min_p(0.0f);
-  complete.set_typical_p(1.0f);
-  complete.set_repetition_penalty(1.0f);
-  complete.set_frequency_penalty(0.0f);
-  complete.set_presence_penalty(0.0f);
-  complete.set_seed(seed);
+  v1::SamplingParams complete = PlainSampling(1.0f, seed);
   complete.MergeFrom(model);
   complete.MergeFrom(params);
   return complete;

@@ -16,6 +16,14 @@ TEST(SamplingParams, UnsetFieldsAreAccepted) {
   EXPECT_EQ(ReasonOf(CheckSamplingComplete({})), "SAMPLING_INCOMPLETE");
 }
 
+TEST(SamplingParams, PlainOnesAreCompleteAndAccepted) {
+  const v1::SamplingParams plain = PlainSampling(0, 7);
+  EXPECT_TRUE(CheckSamplingComplete(plain).ok());
+  EXPECT_TRUE(ValidateSampling(plain, 10).ok());
+  EXPECT_EQ(plain.temperature(), 0);
+  EXPECT_EQ(plain.seed(), 7u);
+}
+
 // Each bad value is refused with its field's name; the edges of the ranges are accepted.
 TEST(SamplingParams, RangesAreCheckedAndTheFieldNamed) {
   using Set = void (*)(v1::SamplingParams*, float);

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/fingerprint.h"
 #include "common/limits.h"
+#include "common/sampling_params.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/backend/backend.h"
@@ -195,16 +196,7 @@ class Driver {
 
   static v1::SequenceParams Params() {
     v1::SequenceParams params;
-    v1::SamplingParams* sampling = params.mutable_sampling();
-    sampling->set_temperature(0);
-    sampling->set_top_k(0);
-    sampling->set_top_p(1);
-    sampling->set_min_p(0);
-    sampling->set_typical_p(1);
-    sampling->set_repetition_penalty(1);
-    sampling->set_frequency_penalty(0);
-    sampling->set_presence_penalty(0);
-    sampling->set_seed(1);
+    *params.mutable_sampling() = PlainSampling(0, 1);
     params.set_prompt_length(1);
     return params;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/limits.h"
+#include "common/sampling_params.h"
 #include "common/status.h"
 
 namespace strata {
@@ -38,16 +39,7 @@ SessionRequest MakeRequest(const std::string& id, uint32_t prompt_tokens, uint32
     request.prompt.push_back(static_cast<uint32_t>(state % 97));
   }
   request.max_tokens = max_tokens;
-  v1::SamplingParams* sampling = request.params.mutable_sampling();
-  sampling->set_temperature(0);
-  sampling->set_top_k(0);
-  sampling->set_top_p(1);
-  sampling->set_min_p(0);
-  sampling->set_typical_p(1);
-  sampling->set_repetition_penalty(1);
-  sampling->set_frequency_penalty(0);
-  sampling->set_presence_penalty(0);
-  sampling->set_seed(1);
+  *request.params.mutable_sampling() = PlainSampling(0, 1);
   return request;
 }
 

@@ -14,6 +14,7 @@
 
 #include "common/fingerprint.h"
 #include "common/frame.h"
+#include "common/sampling_params.h"
 #include "common/status.h"
 #include "tests/worker/runner/hash_shard.h"
 #include "worker/runner/shard_runner.h"
@@ -122,16 +123,7 @@ inline v1::SequenceName Name(const std::string& id, uint64_t generation) {
 
 inline v1::SequenceParams Greedy() {
   v1::SequenceParams params;
-  v1::SamplingParams* sampling = params.mutable_sampling();
-  sampling->set_temperature(0);
-  sampling->set_top_k(0);
-  sampling->set_top_p(1);
-  sampling->set_min_p(0);
-  sampling->set_typical_p(1);
-  sampling->set_repetition_penalty(1);
-  sampling->set_frequency_penalty(0);
-  sampling->set_presence_penalty(0);
-  sampling->set_seed(11);
+  *params.mutable_sampling() = PlainSampling(0, 11);
   return params;
 }
 

@@ -22,19 +22,7 @@ using Json = nlohmann::json;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-v1::SamplingParams Defaults() {
-  v1::SamplingParams params;
-  params.set_temperature(1);
-  params.set_top_k(0);
-  params.set_top_p(1);
-  params.set_min_p(0);
-  params.set_typical_p(1);
-  params.set_repetition_penalty(1);
-  params.set_frequency_penalty(0);
-  params.set_presence_penalty(0);
-  params.set_seed(1);
-  return params;
-}
+v1::SamplingParams Defaults() { return PlainSampling(1, 1); }
 
 // The data writes what JSON lacks as text.
 double Number(const Json& value) {
