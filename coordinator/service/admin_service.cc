@@ -101,8 +101,8 @@ grpc::Status AdminServiceImpl::RemoveNode(grpc::ServerContext*,
   return ToGrpc(coordinator_->RemoveNode(request->name(), request->force()));
 }
 
-absl::Status AdminServiceImpl::Register(grpc::ServerContext* context, const std::string& path,
-                                        const std::string& name, const std::string& origin,
+absl::Status AdminServiceImpl::Register(const std::string& path, const std::string& name,
+                                        const std::string& origin,
                                         const std::function<bool(const v1::ModelProgress&)>& send) {
   Throttle throttle;
   v1::ModelProgress progress;
@@ -130,7 +130,7 @@ absl::Status AdminServiceImpl::Register(grpc::ServerContext* context, const std:
 grpc::Status AdminServiceImpl::AddModel(grpc::ServerContext* context,
                                         const v1::AddModelRequest* request,
                                         grpc::ServerWriter<v1::ModelProgress>* writer) {
-  return ToGrpc(Register(context, request->path(), request->name(), "path",
+  return ToGrpc(Register(request->path(), request->name(), "path",
                          [writer](const v1::ModelProgress& p) { return writer->Write(p); }));
 }
 
@@ -239,7 +239,7 @@ grpc::Status AdminServiceImpl::TakeUpload(
                       "cannot rename " + partial.string() + ": " + error.message()));
   }
   const absl::Status registered =
-      Register(context, final_path.string(), name, "upload",
+      Register(final_path.string(), name, "upload",
                [stream](const v1::ModelProgress& p) { return stream->Write(p); });
   if (!registered.ok()) {
     fs::remove_all(final_path, error);
@@ -291,7 +291,7 @@ grpc::Status AdminServiceImpl::PullModel(grpc::ServerContext* context,
   if (!pulled.ok()) {
     return ToGrpc(pulled.status());
   }
-  return ToGrpc(Register(context, pulled->path, request->name(), "pull",
+  return ToGrpc(Register(pulled->path, request->name(), "pull",
                          [writer](const v1::ModelProgress& p) { return writer->Write(p); }));
 }
 

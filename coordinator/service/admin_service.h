@@ -72,8 +72,7 @@ class AdminServiceImpl final : public v1::AdminService::Service {
       grpc::ServerContext* context, const std::string& name,
       grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream);
   // Registers the folder `path` and reports through `send`, which is false once nobody listens.
-  absl::Status Register(grpc::ServerContext* context, const std::string& path,
-                        const std::string& name, const std::string& origin,
+  absl::Status Register(const std::string& path, const std::string& name, const std::string& origin,
                         const std::function<bool(const v1::ModelProgress&)>& send);
 
   Coordinator* const coordinator_;
