@@ -4,6 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "coordinator/template/integer.h"
 #include "coordinator/template/operators.h"
@@ -47,6 +50,36 @@ void AppendStringRepr(const std::string& text, std::string* out) {
   out->push_back(quote);
 }
 
+// The words on which Python and JSON differ.
+struct ScalarWords {
+  std::string_view none, yes, no, nan, infinity, minus_infinity;
+};
+constexpr ScalarWords kPythonWords = {"None", "True", "False", "nan", "inf", "-inf"};
+constexpr ScalarWords kJsonWords = {"null", "true", "false", "NaN", "Infinity", "-Infinity"};
+
+// None, booleans and numbers; nothing for other kinds.
+std::optional<std::string> ScalarText(const Value& v, const ScalarWords& words) {
+  switch (v.kind()) {
+    case Kind::kNone:
+      return std::string(words.none);
+    case Kind::kBool:
+      return std::string(v.boolean() ? words.yes : words.no);
+    case Kind::kInt:
+    case Kind::kBigInt:
+      return IntegerToString(v);
+    case Kind::kFloat:
+      if (std::isnan(v.real())) {
+        return std::string(words.nan);
+      }
+      if (std::isinf(v.real())) {
+        return std::string(v.real() > 0 ? words.infinity : words.minus_infinity);
+      }
+      return FloatRepr(v.real());
+    default:
+      return std::nullopt;
+  }
+}
+
 class ReprPrinter {
  public:
   ReprPrinter(Runtime& runtime, bool sort_keys, std::string* out)
@@ -56,42 +89,29 @@ class ReprPrinter {
     // Digits of a large integer take long.
     runtime_.Step(v.Is(Kind::kBigInt) ? 8000 : 2);
     const Runtime::Deeper deeper(runtime_);
-    switch (v.kind()) {
-      case Kind::kUndefined:
-        out_->append("Undefined");
-        break;
-      case Kind::kNone:
-        out_->append("None");
-        break;
-      case Kind::kBool:
-        out_->append(v.boolean() ? "True" : "False");
-        break;
-      case Kind::kInt:
-      case Kind::kBigInt:
-        out_->append(IntegerToString(v));
-        break;
-      case Kind::kFloat:
-        out_->append(FloatRepr(v.real()));
-        break;
-      case Kind::kString:
-        runtime_.StepCharacters(v.text().size());
-        if (v.safe()) {
-          out_->append("Markup(");
-          AppendStringRepr(v.text(), out_);
-          out_->push_back(')');
-        } else {
-          AppendStringRepr(v.text(), out_);
-        }
-        break;
-      default:
-        PrintObject(v);
+    if (const std::optional<std::string> scalar = ScalarText(v, kPythonWords)) {
+      out_->append(*scalar);
+    } else if (v.IsString()) {
+      PrintString(v);
+    } else {
+      PrintObject(v);
     }
     runtime_.CheckBytes(out_->size());
   }
 
  private:
+  void PrintString(const Value& v) {
+    runtime_.StepCharacters(v.text().size());
+    out_->append(v.safe() ? "Markup(" : "");
+    AppendStringRepr(v.text(), out_);
+    out_->append(v.safe() ? ")" : "");
+  }
+
   void PrintObject(const Value& v) {
     switch (v.kind()) {
+      case Kind::kUndefined:
+        out_->append("Undefined");
+        break;
       case Kind::kList:
         PrintItems("[", v.items(), "]");
         break;
@@ -181,43 +201,21 @@ class JsonPrinter {
     // Digits of a large integer take long.
     runtime_.Step(v.Is(Kind::kBigInt) ? 8000 : 2);
     const Runtime::Deeper deeper(runtime_);
-    switch (v.kind()) {
-      case Kind::kNone:
-        out_->append("null");
-        break;
-      case Kind::kBool:
-        out_->append(v.boolean() ? "true" : "false");
-        break;
-      case Kind::kInt:
-      case Kind::kBigInt:
-        out_->append(IntegerToString(v));
-        break;
-      case Kind::kFloat:
-        out_->append(Number(v.real()));
-        break;
-      case Kind::kString:
-        PrintText(v.text());
-        break;
-      case Kind::kList:
-      case Kind::kTuple:
-        PrintList(v.items());
-        break;
-      case Kind::kDict:
-        PrintDict(v.As<DictObject>());
-        break;
-      default:
-        Fail("Object of type " + std::string(TypeName(v)) + " is not JSON serializable");
+    if (const std::optional<std::string> scalar = ScalarText(v, kJsonWords)) {
+      out_->append(*scalar);
+    } else if (v.IsString()) {
+      PrintText(v.text());
+    } else if (v.IsSequence()) {
+      PrintList(v.items());
+    } else if (v.Is(Kind::kDict)) {
+      PrintDict(v.As<DictObject>());
+    } else {
+      Fail("Object of type " + std::string(TypeName(v)) + " is not JSON serializable");
     }
     runtime_.CheckBytes(out_->size());
   }
 
  private:
-  static std::string Number(double d) {
-    return std::isnan(d)   ? "NaN"
-           : std::isinf(d) ? (d > 0 ? "Infinity" : "-Infinity")
-                           : FloatRepr(d);
-  }
-
   void AppendUnit(unsigned unit) {
     char buffer[16];
     std::snprintf(buffer, sizeof(buffer), "\\u%04x", unit);
@@ -300,21 +298,13 @@ class JsonPrinter {
   }
 
   static std::string KeyText(const Value& key) {
-    switch (key.kind()) {
-      case Kind::kString:
-        return key.text();
-      case Kind::kNone:
-        return "null";
-      case Kind::kBool:
-        return key.boolean() ? "true" : "false";
-      case Kind::kInt:
-      case Kind::kBigInt:
-        return IntegerToString(key);
-      case Kind::kFloat:
-        return Number(key.real());
-      default:
-        Fail("keys must be str, int, float, bool or None, not " + std::string(TypeName(key)));
+    if (key.IsString()) {
+      return key.text();
     }
+    if (std::optional<std::string> scalar = ScalarText(key, kJsonWords)) {
+      return *std::move(scalar);
+    }
+    Fail("keys must be str, int, float, bool or None, not " + std::string(TypeName(key)));
   }
 
   void PrintDict(const DictObject& dict) {
