@@ -1,0 +1,236 @@
+// What the fake coordinator answers to the admin calls.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/status.h"
+#include "common/status.h"
+#include "strata/v1/admin.grpc.pb.h"
+#include "tests/sdk/fake_services.h"
+
+namespace strata::testing {
+namespace {
+
+using grpc::ServerContext;
+
+class FakeAdmin : public v1::AdminService::Service {
+ public:
+  explicit FakeAdmin(FakeState* state) : state_(*state) {}
+
+  grpc::Status GetStatus(ServerContext*, const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* response) override {
+    *response = state_.status;
+    return grpc::Status::OK;
+  }
+  grpc::Status ListNodes(ServerContext*, const v1::ListNodesRequest*,
+                         v1::ListNodesResponse* response) override {
+    *response->mutable_nodes() = state_.status.nodes();
+    return grpc::Status::OK;
+  }
+  grpc::Status GetNode(ServerContext*, const v1::GetNodeRequest* request,
+                       v1::Node* response) override {
+    return FindNode(request->name(), "", response);
+  }
+  grpc::Status DrainNode(ServerContext*, const v1::DrainNodeRequest* request,
+                         v1::Node* response) override {
+    return FindNode(request->name(), "draining", response);
+  }
+  grpc::Status ResumeNode(ServerContext*, const v1::ResumeNodeRequest* request,
+                          v1::Node* response) override {
+    return FindNode(request->name(), "ready", response);
+  }
+  grpc::Status RemoveNode(ServerContext*, const v1::RemoveNodeRequest* request,
+                          v1::RemoveNodeResponse*) override {
+    v1::Node node;
+    if (grpc::Status found = FindNode(request->name(), "", &node);
+        !found.ok() || request->force()) {
+      return found;
+    }
+    return ToGrpc(
+        Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE", "recall has layers on a")
+            .Node("a")
+            .Hint("`strata model unload recall` first, or --force"));
+  }
+
+  grpc::Status AddModel(ServerContext* context, const v1::AddModelRequest* request,
+                        grpc::ServerWriter<v1::ModelProgress>* writer) override {
+    if (request->path().find("nowhere") != std::string::npos) {
+      return ToGrpc(Error(absl::StatusCode::kNotFound, "NO_SUCH_CHECKPOINT",
+                          request->path() + " is no folder of the coordinator's machine")
+                        .Hint("give a folder there, or --upload"));
+    }
+    return Register(context, "digesting", request->name().empty() ? "recall" : request->name(),
+                    request->path(), writer);
+  }
+  grpc::Status PullModel(ServerContext* context, const v1::PullModelRequest* request,
+                         grpc::ServerWriter<v1::ModelProgress>* writer) override {
+    {
+      MutexLock lock(&state_.mutex);
+      state_.pull = *request;
+    }
+    return Register(context, "downloading", "pulled", "/data", writer);
+  }
+  grpc::Status UploadModel(
+      ServerContext*,
+      grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream) override {
+    v1::UploadModelRequest message;
+    std::vector<std::pair<std::string, std::string>> files;
+    std::string name;
+    bool done = false;
+    while (stream->Read(&message)) {
+      if (message.has_begin()) name = message.begin().name();
+      if (message.has_file()) files.emplace_back(message.file().path(), "");
+      if (message.kind_case() == v1::UploadModelRequest::kData)
+        files.back().second += message.data();
+      done = done || message.done();
+      if (name == "refused") {
+        return ToGrpc(Error(absl::StatusCode::kAlreadyExists, "MODEL_EXISTS", "refused is taken")
+                          .Hint("choose another --name"));
+      }
+    }
+    if (!done) {
+      return grpc::Status(grpc::StatusCode::CANCELLED, "");
+    }
+    MutexLock lock(&state_.mutex);
+    state_.upload_name = name;
+    state_.upload = files;
+    v1::ModelProgress progress;
+    progress.set_phase("done");
+    *progress.mutable_model() = state_.status.models(0);
+    progress.mutable_model()->set_name(name);
+    stream->Write(progress);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListModels(ServerContext*, const v1::ListModelsRequest*,
+                          v1::ListModelsResponse* response) override {
+    *response->mutable_models() = state_.status.models();
+    return grpc::Status::OK;
+  }
+  grpc::Status GetModel(ServerContext*, const v1::GetModelRequest* request,
+                        v1::Model* response) override {
+    *response = state_.status.models(0);
+    return request->name() == response->name() ? grpc::Status::OK : NoSuchModel(request->name());
+  }
+  grpc::Status RemoveModel(ServerContext*, const v1::RemoveModelRequest* request,
+                           v1::RemoveModelResponse*) override {
+    return request->name() == "missing" ? NoSuchModel(request->name()) : grpc::Status::OK;
+  }
+
+  grpc::Status PlanModel(ServerContext*, const v1::PlanModelRequest* request,
+                         v1::PlanModelResponse* response) override {
+    if (request->model() == "missing") return NoSuchModel(request->model());
+    *response->mutable_plan() = state_.plan;
+    response->mutable_plan()->set_epoch(0);
+    response->mutable_plan()->set_goal(request->options().goal());
+    return grpc::Status::OK;
+  }
+  grpc::Status LoadModel(ServerContext* context, const v1::LoadModelRequest* request,
+                         grpc::ServerWriter<v1::LoadModelProgress>* writer) override {
+    int pace_ms = 0;
+    {
+      MutexLock lock(&state_.mutex);
+      state_.load = *request;
+      pace_ms = state_.load_pace_ms;
+    }
+    if (request->model() == "missing") return NoSuchModel(request->model());
+    v1::LoadModelProgress message;
+    *message.mutable_plan() = state_.plan;
+    writer->Write(message);
+    state_.Began();
+    message.clear_plan();
+    if (request->detach()) return grpc::Status::OK;
+    for (uint64_t done = 0; done <= 100; done += 25) {
+      message.clear_workers();
+      for (const char* node : {"a", "b"}) {
+        v1::LoadModelProgress::Worker* worker = message.add_workers();
+        worker->set_node(node);
+        worker->set_phase(done < 50 ? "fetching" : done < 100 ? "packing" : "ready");
+        worker->set_done_bytes(done << 20);
+        worker->set_total_bytes(100 << 20);
+        worker->set_fetched_bytes(done << 19);
+      }
+      message.set_ready(done == 100);
+      if (!writer->Write(message) || context->IsCancelled()) {
+        state_.SawCancel();
+        return grpc::Status::CANCELLED;
+      }
+      SleepMs(pace_ms);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status UnloadModel(ServerContext*, const v1::UnloadModelRequest* request,
+                           v1::UnloadModelResponse*) override {
+    return request->model() == "missing" ? NoSuchModel(request->model()) : grpc::Status::OK;
+  }
+  grpc::Status ResizeModel(ServerContext*, const v1::ResizeModelRequest* request,
+                           v1::ResizeModelResponse* response) override {
+    *response->mutable_plan() = state_.plan;
+    response->mutable_plan()->mutable_pipelines(0)->set_kv_tokens(request->kv_tokens());
+    return grpc::Status::OK;
+  }
+  grpc::Status ListSessions(ServerContext*, const v1::ListSessionsRequest*,
+                            v1::ListSessionsResponse* response) override {
+    *response->mutable_sessions() = state_.status.sessions();
+    return grpc::Status::OK;
+  }
+  grpc::Status CancelSession(ServerContext*, const v1::CancelSessionRequest* request,
+                             v1::CancelSessionResponse*) override {
+    for (const v1::Session& session : state_.status.sessions()) {
+      if (session.request_id() == request->request_id()) return grpc::Status::OK;
+    }
+    return ToGrpc(Error(absl::StatusCode::kNotFound, "NO_SUCH_REQUEST",
+                        "no request \"" + request->request_id() + "\" is in flight"));
+  }
+
+ private:
+  grpc::Status FindNode(const std::string& name, const std::string& state, v1::Node* response) {
+    for (const v1::Node& node : state_.status.nodes()) {
+      if (node.name() == name) {
+        *response = node;
+        if (!state.empty()) response->set_state(state);
+        return grpc::Status::OK;
+      }
+    }
+    return ToGrpc(Error(absl::StatusCode::kNotFound, "NO_SUCH_NODE", "no node \"" + name + "\"")
+                      .Hint("see `strata node list`"));
+  }
+
+  grpc::Status Register(ServerContext* context, const std::string& phase, const std::string& name,
+                        const std::string& path, grpc::ServerWriter<v1::ModelProgress>* writer) {
+    int pace_ms = 0;
+    {
+      MutexLock lock(&state_.mutex);
+      pace_ms = state_.load_pace_ms;
+    }
+    v1::ModelProgress progress;
+    for (uint64_t done = 0; done <= 4; ++done) {
+      progress.set_phase(phase);
+      progress.set_file("model.safetensors");
+      progress.set_done_bytes(done << 20);
+      progress.set_total_bytes(4 << 20);
+      if (!writer->Write(progress) || context->IsCancelled()) {
+        state_.SawCancel();
+        return grpc::Status::CANCELLED;
+      }
+      if (done == 0) state_.Began();
+      SleepMs(pace_ms);
+    }
+    progress.set_phase("done");
+    *progress.mutable_model() = state_.status.models(0);
+    progress.mutable_model()->set_name(name);
+    progress.mutable_model()->set_path(path);
+    writer->Write(progress);
+    return grpc::Status::OK;
+  }
+
+  FakeState& state_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeFakeAdmin(FakeState* state) {
+  return std::make_unique<FakeAdmin>(state);
+}
+
+}  // namespace strata::testing

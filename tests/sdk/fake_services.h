@@ -1,0 +1,58 @@
+// The services of the fake coordinator, and the state that they share.
+#ifndef STRATA_TESTS_SDK_FAKE_SERVICES_H_
+#define STRATA_TESTS_SDK_FAKE_SERVICES_H_
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/service_type.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "strata/v1/admin.pb.h"
+#include "strata/v1/inference.pb.h"
+#include "tests/sdk/fake_coordinator.h"
+
+namespace strata::testing {
+
+// What the services share: what was asked for, and what arrived.
+struct FakeState {
+  mutable Mutex mutex;
+  std::deque<Mishap> mishaps STRATA_GUARDED_BY(mutex);
+  std::vector<v1::GenerateRequest> requests STRATA_GUARDED_BY(mutex);
+  v1::LoadModelRequest load STRATA_GUARDED_BY(mutex);
+  v1::PullModelRequest pull STRATA_GUARDED_BY(mutex);
+  std::string authorization STRATA_GUARDED_BY(mutex);
+  std::string upload_name STRATA_GUARDED_BY(mutex);
+  std::vector<std::pair<std::string, std::string>> upload STRATA_GUARDED_BY(mutex);
+  int cancelled STRATA_GUARDED_BY(mutex) = 0;
+  int begun STRATA_GUARDED_BY(mutex) = 0;
+  int pace_ms STRATA_GUARDED_BY(mutex) = 0;
+  int load_pace_ms STRATA_GUARDED_BY(mutex) = 0;
+  v1::GetStatusResponse status;
+  v1::Plan plan;
+
+  void Began() {
+    MutexLock lock(&mutex);
+    ++begun;
+  }
+  void SawCancel() {
+    MutexLock lock(&mutex);
+    ++cancelled;
+  }
+};
+
+// Services over `state`, which outlives them.
+std::unique_ptr<grpc::Service> MakeFakeInference(FakeState* state);
+std::unique_ptr<grpc::Service> MakeFakeAdmin(FakeState* state);
+
+// How both refuse a model that they do not know.
+grpc::Status NoSuchModel(const std::string& name);
+void SleepMs(int ms);
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_SDK_FAKE_SERVICES_H_
