@@ -39,7 +39,7 @@ std::string ExplainParseError(const CLI::App& root, const CLI::ParseError& error
   // What was left over says more than «a subcommand is required».
   const std::vector<std::string> rest = root.remaining(/*recurse=*/true);
   const bool wants_command = !ReachedApp(root).get_subcommands(nullptr).empty();
-  if (!rest.empty() && rest.front().rfind("-", 0) == 0 && rest.front() != "-") {
+  if (!rest.empty() && rest.front().rfind('-', 0) == 0 && rest.front() != "-") {
     return "unknown option " + rest.front();
   }
   if (!rest.empty()) {

@@ -231,7 +231,7 @@ void Flags::Choice(const std::string& name, std::string* target, std::vector<std
     type += (type.empty() ? "" : "|") + choice;
   }
   impl_->Add(name, help, *target, type,
-             [target, choices, type](const std::string& value) -> absl::Status {
+             [target, choices = std::move(choices), type](const std::string& value) -> absl::Status {
                if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
                  return BadValue("'" + value + "' is none of " + type);
                }

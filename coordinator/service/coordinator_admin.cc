@@ -73,8 +73,10 @@ absl::Status Coordinator::RemoveNode(const std::string& name, bool force) {
 }
 
 std::vector<v1::Model> Coordinator::DescribeModels() const {
+  const auto models = models_->List();
   std::vector<v1::Model> out;
-  for (const auto& model : models_->List()) {
+  out.reserve(models.size());
+  for (const auto& model : models) {
     out.push_back(Describe(*model));
   }
   return out;
