@@ -160,16 +160,16 @@ void AddLoadCommands(CommandTree* tree, CLI::App* model) {
   unload->add_flag("--force", *force, "Cancel its requests");
 
   auto kv_tokens = std::make_shared<std::optional<uint64_t>>();
-  CLI::App* resize =
-      tree->AddLeaf(model, "resize", "Change the KV memory of a loaded model",
-                    "  strata model resize recall --kv-tokens 65536\n"
-                    "Layers stay where they are. Requests in flight wait, are computed again from\n"
-                    "their tokens, and give the same answer. What they were promised must still fit;\n"
-                    "a change that fails on a worker is undone.",
-                    [name, kv_tokens](Context& context) -> absl::Status {
-                      ASSIGN_OR_RETURN(const auto client, context.Connect());
-                      return ShowPlan(context, client->ResizeModel(*name, **kv_tokens));
-                    });
+  CLI::App* resize = tree->AddLeaf(
+      model, "resize", "Change the KV memory of a loaded model",
+      "  strata model resize recall --kv-tokens 65536\n"
+      "Layers stay where they are. Requests in flight wait, are computed again from\n"
+      "their tokens, and give the same answer. What they were promised must still fit;\n"
+      "a change that fails on a worker is undone.",
+      [name, kv_tokens](Context& context) -> absl::Status {
+        ASSIGN_OR_RETURN(const auto client, context.Connect());
+        return ShowPlan(context, client->ResizeModel(*name, **kv_tokens));
+      });
   AddRequired(resize, "MODEL", name.get(), "A loaded model");
   AddCount(resize, "--kv-tokens", kv_tokens.get(), 1, std::numeric_limits<uint64_t>::max(),
            "KV memory in tokens")

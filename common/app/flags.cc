@@ -230,14 +230,15 @@ void Flags::Choice(const std::string& name, std::string* target, std::vector<std
   for (const std::string& choice : choices) {
     type += (type.empty() ? "" : "|") + choice;
   }
-  impl_->Add(name, help, *target, type,
-             [target, choices = std::move(choices), type](const std::string& value) -> absl::Status {
-               if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
-                 return BadValue("'" + value + "' is none of " + type);
-               }
-               *target = value;
-               return absl::OkStatus();
-             });
+  impl_->Add(
+      name, help, *target, type,
+      [target, choices = std::move(choices), type](const std::string& value) -> absl::Status {
+        if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+          return BadValue("'" + value + "' is none of " + type);
+        }
+        *target = value;
+        return absl::OkStatus();
+      });
 }
 
 std::optional<int> Flags::Parse(int argc, const char* const* argv, const GetEnvFn& get_env) {
