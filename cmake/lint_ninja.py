@@ -47,10 +47,10 @@ def flags_by_source(folder, top):
 
 
 def groups(sources, flags):
-    """Lists of sources of one part of Strata that are compiled alike."""
+    """Lists of sources of one folder that are compiled alike."""
     alike = {}
     for source in sources:
-        alike.setdefault((source.split("/")[0], flags[source]), []).append(source)
+        alike.setdefault((os.path.dirname(source), flags[source]), []).append(source)
     for members in alike.values():
         parts = -(-len(members) // TOGETHER)
         size = -(-len(members) // parts)

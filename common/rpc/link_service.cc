@@ -76,10 +76,13 @@ class Inbound : public InboundLink {
 
 }  // namespace
 
+// By value for those who override them and keep what came.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 absl::Status LinkSink::OnStep(StepMessage) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FRAME", "this link takes no steps");
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 absl::Status LinkSink::OnResult(ResultMessage) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FRAME", "this link takes no results");
 }

@@ -7,6 +7,7 @@ namespace strata {
 
 std::vector<KvStage> KvStages(const std::vector<EngineStage>& stages) {
   std::vector<KvStage> out;
+  out.reserve(stages.size());
   for (const EngineStage& stage : stages) {
     out.push_back({stage.node, stage.kv_pages});
   }

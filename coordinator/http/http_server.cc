@@ -91,7 +91,8 @@ class BeastServer : public HttpServer {
         continue;  // Closed at once.
       }
       ++connections_;
-      asio::co_spawn(io_, Serve(std::move(socket)), [this](std::exception_ptr) { --connections_; });
+      asio::co_spawn(io_, Serve(std::move(socket)),
+                     [this](const std::exception_ptr&) { --connections_; });
     }
   }
 

@@ -158,7 +158,7 @@ class Planner {
     return status;
   }
 
-  absl::Status DoesNotFitError(PlacementProblem problem, size_t largest, uint64_t missing,
+  absl::Status DoesNotFitError(const PlacementProblem& problem, size_t largest, uint64_t missing,
                                uint64_t free) const {
     const uint32_t layers = problem.layers();
     const uint64_t weights = problem.WeightBytes(0, layers);

@@ -123,7 +123,7 @@ std::optional<Solution> Solve(PlacementProblem problem, v1::PlanGoal goal) {
   return solution;
 }
 
-Solution SolvePinned(PlacementProblem problem, v1::PlanGoal goal,
+Solution SolvePinned(const PlacementProblem& problem, v1::PlanGoal goal,
                      const std::vector<PlacedStage>& stages) {
   Solution solution;
   solution.placement.stages = stages;

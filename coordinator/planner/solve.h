@@ -20,7 +20,7 @@ struct Solution {
 std::optional<Solution> Solve(PlacementProblem problem, v1::PlanGoal goal);
 
 // The same for stages that are given; they must be allowed. `problem` as for Solve.
-Solution SolvePinned(PlacementProblem problem, v1::PlanGoal goal,
+Solution SolvePinned(const PlacementProblem& problem, v1::PlanGoal goal,
                      const std::vector<PlacedStage>& stages);
 
 // Whether `a` serves the goal better than `b`.

@@ -178,7 +178,7 @@ absl::Status CheckAgain(const std::string& folder, const Checkpoint& checkpoint)
   return absl::OkStatus();
 }
 
-ModelManifest ManifestOf(Checkpoint checkpoint) {
+ModelManifest ManifestOf(const Checkpoint& checkpoint) {
   ModelManifest manifest;
   manifest.path = checkpoint.path;
   manifest.config_json = checkpoint.config_json;

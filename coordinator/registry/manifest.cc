@@ -53,6 +53,7 @@ const ManifestTensor* ModelManifest::FindTensor(std::string_view name) const {
 
 std::string WeightsDigest(const std::vector<ManifestTensor>& tensors) {
   std::vector<const ManifestTensor*> order;
+  order.reserve(tensors.size());
   for (const ManifestTensor& tensor : tensors) {
     order.push_back(&tensor);
   }

@@ -29,6 +29,10 @@ Parameters::Parameters(std::string_view function, Arguments& arguments,
   }
 }
 
+void TakesNothing(std::string_view function, Arguments& arguments) {
+  const Parameters none(function, arguments, {});
+}
+
 const Value& Parameters::Get(size_t i) const {
   if (!values_[i]) {
     Fail(std::string(function_) + "() missing 1 required positional argument: '" +

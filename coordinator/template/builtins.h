@@ -35,7 +35,7 @@ class Parameters {
   bool Has(size_t i) const { return values_[i].has_value(); }
   // The argument; fails if it was not given.
   const Value& Get(size_t i) const;
-  Value GetOr(size_t i, Value fallback) const { return Has(i) ? *values_[i] : fallback; }
+  Value GetOr(size_t i, const Value& fallback) const { return Has(i) ? *values_[i] : fallback; }
   bool IsTrue(size_t i, bool fallback = false) const;
   // An int that fits; fails for other types.
   int64_t Integer(size_t i, int64_t fallback) const;
@@ -47,6 +47,9 @@ class Parameters {
   const std::vector<std::string_view> names_;
   std::vector<std::optional<Value>> values_;
 };
+
+// Fails for any argument.
+void TakesNothing(std::string_view function, Arguments& arguments);
 
 // object.name and object[key] as the sandbox allows them: undefined where there is nothing.
 Value GetAttribute(Runtime& runtime, const Value& object, std::string_view name);

@@ -13,15 +13,15 @@ Value View(Runtime& runtime, const Value& self, DictViewObject::What what) {
 }
 
 Value DictItems(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("items", arguments, {});
+  TakesNothing("items", arguments);
   return View(runtime, self, DictViewObject::What::kItems);
 }
 Value DictKeys(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("keys", arguments, {});
+  TakesNothing("keys", arguments);
   return View(runtime, self, DictViewObject::What::kKeys);
 }
 Value DictValues(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("values", arguments, {});
+  TakesNothing("values", arguments);
   return View(runtime, self, DictViewObject::What::kValues);
 }
 
@@ -34,7 +34,7 @@ Value DictGet(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value Copy(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("copy", arguments, {});
+  TakesNothing("copy", arguments);
   return self;  // Containers do not change.
 }
 
@@ -65,12 +65,12 @@ Value SequenceCount(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value FloatIsInteger(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("is_integer", arguments, {});
+  TakesNothing("is_integer", arguments);
   return Value::Bool(std::isfinite(self.real()) && self.real() == std::floor(self.real()));
 }
 
 Value IntBitLength(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("bit_length", arguments, {});
+  TakesNothing("bit_length", arguments);
   uint64_t magnitude = self.integer() < 0 ? 0 - static_cast<uint64_t>(self.integer())
                                           : static_cast<uint64_t>(self.integer());
   int64_t bits = 0;
@@ -81,7 +81,7 @@ Value IntBitLength(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value CyclerNext(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("next", arguments, {});
+  TakesNothing("next", arguments);
   auto& cycler = self.As<CyclerObject>();
   const Value item = cycler.items[cycler.position];
   cycler.position = (cycler.position + 1) % cycler.items.size();
@@ -89,7 +89,7 @@ Value CyclerNext(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value CyclerReset(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("reset", arguments, {});
+  TakesNothing("reset", arguments);
   self.As<CyclerObject>().position = 0;
   return Value::None();
 }

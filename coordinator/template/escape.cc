@@ -57,7 +57,7 @@ char32_t EntityOf(std::string_view name) {
   const bool hex = name[1] == 'x' || name[1] == 'X';
   const std::string digits(name.substr(hex ? 2 : 1));
   char* end = nullptr;
-  const unsigned long code = std::strtoul(digits.c_str(), &end, hex ? 16 : 10);
+  const uint64_t code = std::strtoul(digits.c_str(), &end, hex ? 16 : 10);
   const bool valid = !digits.empty() && *end == 0 && code > 0 && code <= 0x10FFFF &&
                      !(code >= 0xD800 && code < 0xE000);
   return valid ? static_cast<char32_t>(code) : 0;

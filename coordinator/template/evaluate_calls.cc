@@ -177,7 +177,8 @@ Evaluator::Flow Evaluator::RunLoop(const Statement& statement, const Value& iter
   }
   scope_ = outer;
   // A break in the else part is one of the loop around this one.
-  return any ? Flow::kNext : ExecuteIn(std::make_shared<Scope>(around), statement.otherwise);
+  return any ? Flow::kNext
+             : ExecuteIn(std::make_shared<Scope>(std::move(around)), statement.otherwise);
 }
 
 bool Evaluator::TakeRaw(LoopObject* loop, Value* item) {

@@ -185,7 +185,7 @@ Value GroupBy(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value First(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("first", arguments, {});
+  TakesNothing("first", arguments);
   if (input.Is(Kind::kIterator)) {
     auto& iterator = input.As<IteratorObject>();
     if (iterator.next < iterator.items.size()) {
@@ -203,7 +203,7 @@ Value First(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value Last(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("last", arguments, {});
+  TakesNothing("last", arguments);
   if (input.Is(Kind::kIterator)) {
     Fail("'" + std::string(TypeName(input)) + "' object is not reversible");
   }
@@ -218,12 +218,12 @@ Value Last(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value ListFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("list", arguments, {});
+  TakesNothing("list", arguments);
   return runtime.List(Items(runtime, input).ToVector());
 }
 
 Value Reverse(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("reverse", arguments, {});
+  TakesNothing("reverse", arguments);
   if (input.IsString()) {
     const Value none = Value::None();
     return GetSlice(runtime, input, none, none, Value::Int(-1));

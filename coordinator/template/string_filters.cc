@@ -33,7 +33,7 @@ Value Like(Runtime& runtime, const Value& string, std::string text) {
 
 template <std::string (*kMap)(std::string_view)>
 Value Mapped(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("filter", arguments, {});
+  TakesNothing("filter", arguments);
   const Value string = Soft(runtime, input);
   runtime.StepCharacters(string.text().size());
   return Like(runtime, string, kMap(string.text()));
@@ -154,7 +154,7 @@ Value Center(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value WordCount(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("wordcount", arguments, {});
+  TakesNothing("wordcount", arguments);
   const Value string = Soft(runtime, input);
   runtime.StepCharacters(string.text().size());
   int64_t count = 0;
@@ -275,7 +275,7 @@ Value WordWrap(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value Escape(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("escape", arguments, {});
+  TakesNothing("escape", arguments);
   if (input.IsString() && input.safe()) {
     return input;
   }
@@ -283,24 +283,24 @@ Value Escape(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value ForceEscape(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("forceescape", arguments, {});
+  TakesNothing("forceescape", arguments);
   return runtime.String(Escaped(runtime, ToString(runtime, input)), /*safe=*/true);
 }
 
 Value Safe(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("safe", arguments, {});
+  TakesNothing("safe", arguments);
   return runtime.String(ToString(runtime, input), /*safe=*/true);
 }
 
 Value StripTagsFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("striptags", arguments, {});
+  TakesNothing("striptags", arguments);
   const std::string text = ToString(runtime, input);
   runtime.StepCharacters(text.size() * 2);
   return runtime.String(StripTags(text));
 }
 
 Value UrlEncode(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("urlencode", arguments, {});
+  TakesNothing("urlencode", arguments);
   const bool pairs = input.Is(Kind::kDict) || input.Is(Kind::kList) || input.Is(Kind::kTuple) ||
                      input.Is(Kind::kDictView) || input.Is(Kind::kIterator);
   if (!pairs) {

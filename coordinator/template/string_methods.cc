@@ -29,7 +29,7 @@ Value ListLike(Runtime& runtime, const Value& self, const std::vector<std::strin
 
 template <std::string (*kMap)(std::string_view)>
 Value Mapped(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("str method", arguments, {});
+  TakesNothing("str method", arguments);
   runtime.StepCharacters(self.text().size());
   return Like(runtime, self, kMap(self.text()));
 }
@@ -317,7 +317,7 @@ constexpr MethodEntry kMethods[] = {
 // Whether there is a character and `kTest` holds for all.
 template <bool (*kTest)(char32_t)>
 Value All(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("str method", arguments, {});
+  TakesNothing("str method", arguments);
   const std::string& text = self.text();
   runtime.StepCharacters(text.size());
   for (size_t at = 0; at < text.size();) {
@@ -335,7 +335,7 @@ bool IsAlphaNumeric(char32_t c) { return IsAlpha(c) || IsNumeric(c); }
 // Whether there is a cased character, and none of the case that `kUnwanted` tests.
 template <bool (*kWanted)(char32_t), bool (*kUnwanted)(char32_t)>
 Value AllCased(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("str method", arguments, {});
+  TakesNothing("str method", arguments);
   bool any = false;
   runtime.StepCharacters(self.text().size());
   for (size_t at = 0; at < self.text().size();) {
@@ -350,7 +350,7 @@ Value AllCased(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value IsTitleMethod(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("istitle", arguments, {});
+  TakesNothing("istitle", arguments);
   bool any = false;
   bool in_word = false;
   for (size_t at = 0; at < self.text().size();) {
@@ -368,7 +368,7 @@ Value IsTitleMethod(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value IsAscii(Runtime& runtime, const Value& self, Arguments& arguments) {
-  Parameters("isascii", arguments, {});
+  TakesNothing("isascii", arguments);
   return Value::Bool(std::all_of(self.text().begin(), self.text().end(),
                                  [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
 }

@@ -12,7 +12,7 @@ namespace {
 
 template <bool (*kTest)(const Value&)>
 bool Plain(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("test", arguments, {});
+  TakesNothing("test", arguments);
   return kTest(input);
 }
 
@@ -83,7 +83,7 @@ bool IsCase(Runtime& runtime, const Value& input, Arguments& arguments) {
 
 template <bool kFilterNames>
 bool IsKnown(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("test", arguments, {});
+  TakesNothing("test", arguments);
   return input.IsString() &&
          (kFilterNames ? FindFilter(input.text()) != nullptr : FindTest(input.text()) != nullptr);
 }

@@ -21,7 +21,7 @@ Value Default(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value StringFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("string", arguments, {});
+  TakesNothing("string", arguments);
   return StringOf(runtime, input);
 }
 
@@ -69,7 +69,7 @@ Value FloatFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value Abs(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("abs", arguments, {});
+  TakesNothing("abs", arguments);
   if (input.Is(Kind::kFloat)) {
     return Value::Float(std::abs(input.real()));
   }
@@ -157,7 +157,7 @@ Value ToJsonFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value Pprint(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("pprint", arguments, {});
+  TakesNothing("pprint", arguments);
   return runtime.String(ToRepr(runtime, input, /*sort_keys=*/true));
 }
 
@@ -167,7 +167,7 @@ Value Attr(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value ItemPairs(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("items", arguments, {});
+  TakesNothing("items", arguments);
   return runtime.Lazily([&](std::vector<Value>* pairs) {
     if (input.IsUndefined()) {
       return;
@@ -182,7 +182,7 @@ Value ItemPairs(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 Value LengthFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters("length", arguments, {});
+  TakesNothing("length", arguments);
   if (input.IsString()) {
     runtime.StepCharacters(input.text().size() / 4);
   }

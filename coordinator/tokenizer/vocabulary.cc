@@ -30,14 +30,15 @@ absl::StatusOr<Vocabulary> Vocabulary::Make(std::vector<std::pair<std::string, u
   vocabulary.tokens_.resize(end);
   vocabulary.present_.resize(end);
   vocabulary.ids_.reserve(tokens.size());
-  for (auto& [token, id] : tokens) {
+  for (auto& entry : tokens) {
+    const uint64_t id = entry.second;
     if (vocabulary.present_[id]) {
       return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
-                   absl::StrCat("tokens \"", vocabulary.tokens_[id], "\" and \"", token,
+                   absl::StrCat("tokens \"", vocabulary.tokens_[id], "\" and \"", entry.first,
                                 "\" have the same id ", id));
     }
     vocabulary.present_[id] = true;
-    vocabulary.tokens_[id] = std::move(token);
+    vocabulary.tokens_[id] = std::move(entry.first);
     const std::string& kept = vocabulary.tokens_[id];
     if (!vocabulary.ids_.emplace(absl::string_view(kept), static_cast<uint32_t>(id)).second) {
       return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",

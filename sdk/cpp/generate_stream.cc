@@ -1,7 +1,8 @@
 #include "sdk/cpp/generate_stream.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <thread>
 #include <utility>
 
@@ -116,7 +117,7 @@ absl::Status GenerateStream::Impl::Replay(absl::Status lost) {
   }
   const SteadyTime give_up = last_progress_ + client_->options().resume_timeout;
   if (steady_clock::now() >= give_up || !SleepBeforeRetry(give_up)) {
-    return cancellation_.cancelled() ? CancelledError() : lost;
+    return cancellation_.cancelled() ? CancelledError() : std::move(lost);
   }
   ++result_.replays;
   return Open(give_up - steady_clock::now(), /*patient=*/true);
@@ -184,9 +185,8 @@ bool TakeLogprobs(const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& fr
     if (*seen < delivered->size()) {
       const TokenLogprob& before = (*delivered)[*seen];
       // Bit for bit: the same numerics class gives the same values.
-      const float logprob = wire.logprob();
       if (before.token_id != wire.token_id() ||
-          std::memcmp(&before.logprob, &logprob, sizeof(float)) != 0) {
+          std::bit_cast<uint32_t>(before.logprob) != std::bit_cast<uint32_t>(wire.logprob())) {
         return false;
       }
     } else {

@@ -126,7 +126,7 @@ class Driver {
   }
 
   // Runs `tokens` more of each sequence: a prompt's chunk, or one decode step.
-  absl::StatusOr<double> Step(std::vector<Sequence*> sequences, uint32_t tokens) {
+  absl::StatusOr<double> Step(const std::vector<Sequence*>& sequences, uint32_t tokens) {
     StepMessage message = NewFrame();
     for (Sequence* sequence : sequences) {
       v1::StepItem* item = message.header.add_items();
@@ -264,6 +264,7 @@ absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& s
     ASSIGN_OR_RETURN(sequences.emplace_back(), driver->Fork(prompt));
   }
   std::vector<Driver::Sequence*> pointers;
+  pointers.reserve(sequences.size());
   for (Driver::Sequence& sequence : sequences) {
     pointers.push_back(&sequence);
   }
