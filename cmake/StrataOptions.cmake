@@ -29,10 +29,16 @@ if(STRATA_SANITIZE STREQUAL "address")
     -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(strata_options INTERFACE -fsanitize=address,undefined)
 elseif(STRATA_SANITIZE STREQUAL "thread")
-  target_compile_options(strata_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  # Where the macro is set, protobuf's headers lay out maps otherwise than Debian's library does.
+  target_compile_options(strata_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer
+    -U__SANITIZE_THREAD__)
   target_link_options(strata_options INTERFACE -fsanitize=thread)
 elseif(STRATA_SANITIZE)
   message(FATAL_ERROR "STRATA_SANITIZE is '${STRATA_SANITIZE}'; it may be address, thread or empty")
+endif()
+
+if(STRATA_SANITIZE)
+  target_compile_definitions(strata_options INTERFACE STRATA_SANITIZED=1)
 endif()
 
 if(NOT STRATA_PLATFORM)

@@ -252,7 +252,9 @@ def test_a_full_disk_of_the_coordinator_is_said_and_what_runs_goes_on(tmp_path, 
 
 
 @pytest.mark.parametrize("faults", [25, pytest.param(300, marks=pytest.mark.long)])
-def test_random_kills_and_stops_under_sixteen_requests(tmp_path, faults):
+def test_random_kills_and_stops_under_sixteen_requests(tmp_path, monkeypatch, faults):
+    # What each thread's arena keeps for later would hide what is lost.
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     rng = random.Random(faults)
     with start(tmp_path, step_timeout_s=1 * SLOW) as cluster:
         right = right_answers(cluster, 40)
@@ -274,7 +276,8 @@ def test_random_kills_and_stops_under_sixteen_requests(tmp_path, faults):
         number = 0
         for fault in range(faults):
             if fault >= faults // 5:  # Once every buffer has been needed.
-                rss.append(max(w.rss_bytes() for w in cluster.workers.values()))
+                rss.append(max(p.rss_bytes()
+                               for p in [cluster.coordinator, *cluster.workers.values()]))
             wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", 30,
                        "the model is served again")
             while len(running) < 16:
@@ -312,5 +315,5 @@ def test_random_kills_and_stops_under_sixteen_requests(tmp_path, faults):
         serves(cluster, right, 40)
         if SLOW == 1:
             third = len(rss) // 3
-            assert max(rss[-third:]) <= 1.1 * max(rss[:third]), rss
+            assert max(rss[-third:]) <= 1.25 * max(rss[:third]), rss
         print(f"{faults} faults: {answered} answered, {failed} refused with a typed error")

@@ -16,7 +16,7 @@
 #include "worker/backend/cpu/isa.h"
 
 // The sanitizers' own allocators cannot be replaced in part.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef STRATA_SANITIZED
 #define STRATA_COUNTS_ALLOCATIONS 0
 #elif defined(__has_feature)
 #define STRATA_COUNTS_ALLOCATIONS \
