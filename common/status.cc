@@ -3,6 +3,8 @@
 #include <cctype>
 #include <utility>
 
+#include "common/utf8.h"
+
 namespace strata {
 namespace {
 
@@ -26,32 +28,32 @@ bool Mentions(const std::string& text, const std::string& name) {
 
 Error::Error(absl::StatusCode code, std::string_view reason, std::string_view message) {
   detail_.set_code(static_cast<uint32_t>(code));
-  detail_.set_reason(std::string(reason));
-  detail_.set_message(std::string(message));
+  detail_.set_reason(ReplaceInvalidUtf8(reason));
+  detail_.set_message(ReplaceInvalidUtf8(message));
 }
 
 Error&& Error::Node(std::string_view node) && {
-  detail_.set_node(std::string(node));
+  detail_.set_node(ReplaceInvalidUtf8(node));
   return std::move(*this);
 }
 
 Error&& Error::Limit(std::string_view limit) && {
-  detail_.set_limit(std::string(limit));
+  detail_.set_limit(ReplaceInvalidUtf8(limit));
   return std::move(*this);
 }
 
 Error&& Error::Hint(std::string_view hint) && {
-  detail_.set_hint(std::string(hint));
+  detail_.set_hint(ReplaceInvalidUtf8(hint));
   return std::move(*this);
 }
 
 Error&& Error::RequestId(std::string_view request_id) && {
-  detail_.set_request_id(std::string(request_id));
+  detail_.set_request_id(ReplaceInvalidUtf8(request_id));
   return std::move(*this);
 }
 
 Error&& Error::Fact(std::string_view key, std::string_view value) && {
-  (*detail_.mutable_facts())[std::string(key)] = std::string(value);
+  (*detail_.mutable_facts())[ReplaceInvalidUtf8(key)] = ReplaceInvalidUtf8(value);
   return std::move(*this);
 }
 
@@ -68,7 +70,8 @@ v1::ErrorDetail DetailOf(const absl::Status& status) {
     return detail;
   }
   detail.set_code(static_cast<uint32_t>(status.code()));
-  detail.set_message(std::string(status.message()));
+  detail.set_message(
+      ReplaceInvalidUtf8(std::string_view(status.message().data(), status.message().size())));
   return detail;
 }
 
@@ -107,7 +110,7 @@ absl::Status Annotate(const absl::Status& status, std::string_view where) {
     return status;
   }
   v1::ErrorDetail detail = DetailOf(status);
-  detail.set_message(std::string(where) + ": " + detail.message());
+  detail.set_message(ReplaceInvalidUtf8(where) + ": " + detail.message());
   return StatusOf(detail);
 }
 

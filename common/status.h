@@ -14,7 +14,7 @@
 
 namespace strata {
 
-// Builds a typed error in one expression:
+// Builds a typed error in one expression (bytes that are no UTF-8 become U+FFFD):
 //   return Error(absl::StatusCode::kResourceExhausted, "KV_NEVER_FITS", "prompt + max_tokens ...")
 //       .Limit("kv_tokens=8192").Hint("lower --max-tokens");
 class Error {

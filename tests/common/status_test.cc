@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "common/utf8.h"
+
 namespace strata {
 namespace {
 
@@ -39,6 +43,29 @@ TEST(Status, AnnotationKeepsTheReason) {
   const absl::Status status = Annotate(NeverFits(), "loading m");
   EXPECT_EQ(ReasonOf(status), "KV_NEVER_FITS");
   EXPECT_EQ(status.message(), "loading m: 900 tokens never fit");
+}
+
+TEST(Status, BytesThatAreNoTextCostNeitherReasonNorHint) {
+  const absl::Status status =
+      Error(absl::StatusCode::kInvalidArgument, "BAD_TEMPLATE", "unknown name '\xff\xc3'")
+          .Hint("see \xed\xa0\x80")
+          .Fact("na\xefme", "\xf4\x90\x80\x80");
+  EXPECT_EQ(ReasonOf(status), "BAD_TEMPLATE");
+  EXPECT_EQ(Describe(status), "unknown name '\uFFFD\uFFFD'; see \uFFFD\uFFFD\uFFFD");
+  v1::ErrorDetail read;
+  EXPECT_TRUE(read.ParseFromString(DetailOf(status).SerializeAsString()));
+  EXPECT_EQ(DetailOf(absl::InternalError("\x80")).message(), "\uFFFD");
+  EXPECT_EQ(ReasonOf(Annotate(status, "model '\xfe'")), "BAD_TEMPLATE");
+}
+
+TEST(Utf8, WhatIsTextStaysAndWhatIsNotIsReplaced) {
+  for (const std::string text :
+       {"", "plain", "\u00e9\u0800\ud7ff\ue000\uffff", "\U00010000\U0010FFFF"}) {
+    EXPECT_EQ(ReplaceInvalidUtf8(text), text);
+  }
+  EXPECT_EQ(ReplaceInvalidUtf8("a\xc0\x80z"), "a\uFFFD\uFFFDz") << "overlong";
+  EXPECT_EQ(ReplaceInvalidUtf8("a\xe2\x82"), "a\uFFFD\uFFFD") << "cut";
+  EXPECT_EQ(ReplaceInvalidUtf8("\xe2\x82(\xf5"), "\uFFFD\uFFFD(\uFFFD");
 }
 
 TEST(Status, PlainStatusGetsADetail) {
