@@ -24,7 +24,14 @@ elseif(MOLD_OR_LLD MATCHES "lld$")
   target_link_options(strata_options INTERFACE -fuse-ld=lld)
 endif()
 
-if(STRATA_SANITIZE STREQUAL "address")
+if(STRATA_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "STRATA_FUZZ needs clang: libFuzzer is part of it")
+  endif()
+  target_compile_options(strata_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined
+    -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(strata_options INTERFACE -fsanitize=address,undefined)
+elseif(STRATA_SANITIZE STREQUAL "address")
   target_compile_options(strata_options INTERFACE -fsanitize=address,undefined
     -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(strata_options INTERFACE -fsanitize=address,undefined)

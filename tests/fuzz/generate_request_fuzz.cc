@@ -1,0 +1,169 @@
+// Generate requests: any bytes, or drawn fields (too many tokens, ids out of the vocabulary, NaN
+// parameters, many and long stop strings). What is accepted goes to an engine and is answered.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/sampling_params.h"
+#include "common/status.h"
+#include "coordinator/service/request.h"
+#include "coordinator/service/text_stream.h"
+#include "tests/coordinator/engine/sim_cluster.h"
+#include "tests/coordinator/tokenizer/small_tokenizer.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/quiet_protobuf.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kVocab = 97;  // The cluster's, less than the tokenizer's.
+const RequestContext kContext{77, "made-up", 1'700'000'000};
+
+std::shared_ptr<const ModelRuntime> MakeModel(bool with_text) {
+  auto manifest = std::make_shared<ModelManifest>();
+  manifest->spec.vocab = kVocab;
+  manifest->spec.eos_ids = {3, 5};
+  auto model = std::make_shared<ModelRuntime>();
+  model->name = "m";
+  model->manifest = std::move(manifest);
+  model->tokenizer_problem = Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER", "none");
+  model->template_problem =
+      Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE", "none");
+  if (with_text) {
+    auto tokenizer = ParseTokenizer(testing::SmallTokenizer().dump());
+    auto chat =
+        ParseChatTemplate("{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}");
+    STRATA_CHECK(tokenizer.ok() && chat.ok());
+    model->tokenizer = *std::move(tokenizer);
+    model->chat_template = *std::move(chat);
+  }
+  return model;
+}
+
+void DrawPrompt(fuzz::Input* input, v1::GenerateRequest* request) {
+  switch (input->Below(4)) {
+    case 0:
+      return request->set_text(input->Text());
+    case 1:
+      for (uint32_t i = input->Below(4); i > 0; --i) {
+        v1::ChatMessage* message = request->mutable_chat()->add_messages();
+        message->set_role(input->Text());
+        message->set_content(input->Text());
+      }
+      return;
+    case 2:
+      return request->set_text(
+          std::string(input->Byte() * 100u, static_cast<char>('a' + input->Byte() % 4)));
+    default: {
+      const auto id = static_cast<uint32_t>(input->Number());
+      for (uint32_t i = input->Byte() * (1u + input->Below(8)); i > 0; --i) {
+        request->mutable_tokens()->add_ids(input->Below(4) == 0 ? id : i % kVocab);
+      }
+    }
+  }
+}
+
+v1::GenerateRequest DrawRequest(fuzz::Input* input) {
+  v1::GenerateRequest request;
+  DrawPrompt(input, &request);
+  request.set_max_tokens(static_cast<uint32_t>(input->Number()));
+  v1::SamplingParams* sampling = request.mutable_sampling();
+  for (uint32_t i = input->Below(4); i > 0; --i) {
+    switch (input->Below(10)) {
+      case 0:
+        sampling->set_temperature(input->Float());
+        break;
+      case 1:
+        sampling->set_top_k(static_cast<uint32_t>(input->Number()));
+        break;
+      case 2:
+        sampling->set_top_p(input->Float());
+        break;
+      case 3:
+        sampling->set_min_p(input->Float());
+        break;
+      case 4:
+        sampling->set_repetition_penalty(input->Float());
+        break;
+      case 5:
+        for (uint32_t id = input->Byte() * 20; id > 0; --id) {
+          (*sampling->mutable_logit_bias())[id] = 1;
+        }
+        (*sampling->mutable_logit_bias())[static_cast<uint32_t>(input->Number())] = input->Float();
+        break;
+      case 6:
+        for (uint32_t stop = input->Byte() % 32; stop > 0; --stop) {
+          request.add_stop(input->Text());
+        }
+        break;
+      case 7:
+        request.add_stop(std::string(input->Byte() * 8u, 's'));
+        break;
+      case 8:
+        request.set_logprobs(static_cast<uint32_t>(input->Number()));
+        request.set_prompt_logprobs(static_cast<uint32_t>(input->Number()));
+        break;
+      default:
+        request.set_request_id(input->Text());
+    }
+  }
+  return request;
+}
+
+void Answer(const ResolvedRequest& resolved, const ModelRuntime& model) {
+  SimCluster cluster(MakeConfig(1, 16));
+  cluster.record_frames = false;
+  cluster.Start();
+  cluster.Settle();
+  auto sink = std::make_shared<SinkRecord>();
+  const absl::Status status = cluster.TrySubmit(resolved.session, sink);
+  if (!status.ok()) {
+    STRATA_CHECK(!ReasonOf(status).empty() && !sink->ended());
+    return;
+  }
+  cluster.RunToEnd();
+  STRATA_CHECK(sink->ended());
+  for (const uint32_t token : sink->tokens) {
+    STRATA_CHECK(token < kVocab);
+  }
+  TextStream text(model.tokenizer == nullptr
+                      ? nullptr
+                      : model.tokenizer->NewStream(resolved.session.prompt, true),
+                  resolved.stops);
+  for (const uint32_t token : sink->tokens) {
+    text.Add(token);
+  }
+  text.Finish();
+  cluster.Settle();
+  cluster.ExpectEmpty();
+}
+
+}  // namespace
+}  // namespace strata
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace strata;  // NOLINT(google-build-using-namespace)
+  GTEST_FLAG_SET(break_on_failure, true);
+  static const std::shared_ptr<const ModelRuntime> models[] = {MakeModel(false), MakeModel(true)};
+  fuzz::Input input(data, size);
+  const ModelRuntime& model = *models[input.Below(8) == 0 ? 0 : 1];
+  v1::GenerateRequest request;
+  if (!input.Bool()) {
+    request = DrawRequest(&input);
+  } else if (!request.ParseFromString(input.Bytes(size))) {
+    return 0;
+  }
+  const auto resolved = ResolveRequest(request, model, kContext);
+  if (!resolved.ok()) {
+    STRATA_CHECK(!ReasonOf(resolved.status()).empty());
+    return 0;
+  }
+  const v1::SamplingParams& sampling = resolved->session.params.sampling();
+  STRATA_CHECK(CheckSamplingComplete(sampling).ok());
+  STRATA_CHECK(ValidateSampling(sampling, kVocab).ok());
+  STRATA_CHECK(resolved->stops.size() <= kMaxStopStrings);
+  Answer(*resolved, model);
+  return 0;
+}

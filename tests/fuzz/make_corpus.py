@@ -1,0 +1,503 @@
+#!/usr/bin/env python3
+"""Makes the seed corpora of the fuzz targets, tests/fuzz/corpus/TARGET, from tests/golden and from
+the hostile cases below. What it writes is in the tree; run it again after a change here.
+"""
+
+import hashlib
+import json
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+GOLDEN = TOP / "tests/golden"
+CORPUS = HERE / "corpus"
+CUT = b"\n----\n"
+HUGE = 2**64 - 1
+
+
+def as_bytes(value):
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def write(target, name, *sections):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    assert not path.exists(), path
+    path.write_bytes(CUT.join(as_bytes(s) for s in sections))
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"))
+
+
+# ---- checkpoints
+
+
+def header_of(path):
+    """The JSON of a safetensors file's header, and how many bytes of data follow."""
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    return content[8 : 8 + size].rstrip(b" "), len(content) - 8 - size
+
+
+def models():
+    return sorted(p for p in (GOLDEN / "models").iterdir() if p.is_dir())
+
+
+def safetensors():
+    def seed(name, header, data_bytes):
+        text = header if isinstance(header, (bytes, str)) else compact(header)
+        write("safetensors", name, struct.pack(">Q", data_bytes) + as_bytes(text))
+
+    for model in models():
+        for file in sorted(model.glob("model*.safetensors")):
+            seed(f"golden-{model.name}-{file.stem}", *header_of(file))
+
+    def tensor(shape, begin, end, dtype="F32"):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    seed("one", {"a": tensor([2, 2], 0, 16)}, 16)
+    seed("empty-tensor", {"a": tensor([0], 0, 0), "b": tensor([], 0, 4)}, 4)
+    seed("overlap", {"a": tensor([2], 0, 8), "b": tensor([2], 4, 12)}, 12)
+    seed("hole", {"a": tensor([1], 0, 4), "b": tensor([1], 8, 12)}, 12)
+    seed("past-the-end", {"a": tensor([4], 0, 16)}, 8)
+    seed("backwards", {"a": tensor([1], 4, 0)}, 4)
+    seed("shape-overflows", {"a": tensor([2**32, 2**32, 4], 0, 16)}, 16)
+    seed("shape-overflows-to-zero", {"a": tensor([2**63, 2], 0, 0)}, 0)
+    seed("offsets-overflow", {"a": tensor([1], HUGE - 3, HUGE)}, HUGE)
+    seed("all-of-the-address-space", {"a": tensor([2**61 - 1], 0, 2**64 - 8, "F64")}, 2**64 - 8)
+    seed("rank-33", {"a": tensor([1] * 33, 0, 4)}, 4)
+    seed("negative", {"a": tensor([-1], 0, 4)}, 4)
+    seed("fraction", {"a": tensor([1.5], 0, 6)}, 6)
+    seed("dtypes", {"a": tensor([1], 0, 1, "F8_E4M3")}, 1)
+    seed("unknown-dtype", {"a": tensor([1], 0, 1, "F999")}, 1)
+    seed("name-twice", '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+                       '"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', 1)
+    seed("metadata-nests", {"__metadata__": {"a": {"b": 1}}}, 0)
+    seed("deep", '{"a":' * 5000, 0)
+    seed("deep-arrays", '{"a":' + "[" * 5000, 0)
+    seed("long-name", {"x" * 4000: tensor([1], 0, 4)}, 4)
+    seed("control-characters", {"a\0\n\u202e": tensor([1], 0, 4)}, 4)
+    seed("no-object", "[1,2]", 0)
+    seed("truncated", '{"a":{"dtype":"F32","sha', 4)
+    seed("not-utf8", b'{"\xff\xfe":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4)
+
+
+def model_config():
+    def seed(name, config, generation=""):
+        texts = [t if isinstance(t, (bytes, str)) else compact(t) for t in (config, generation)]
+        write("model_config", name, *texts)
+
+    for model in models():
+        seed(f"golden-{model.name}", (model / "config.json").read_bytes(),
+             (model / "generation_config.json").read_bytes())
+    base = json.loads((GOLDEN / "models/llama31/config.json").read_text())
+    changes = {
+        "layers-0": {"num_hidden_layers": 0},
+        "layers-huge": {"num_hidden_layers": HUGE},
+        "layers-most": {"num_hidden_layers": 4096},
+        "heads-0": {"num_attention_heads": 0},
+        "kv-heads-do-not-divide": {"num_key_value_heads": 3},
+        "head-dim-odd": {"head_dim": 31},
+        "hidden-huge": {"hidden_size": 2**31},
+        "vocab-huge": {"vocab_size": 2**32},
+        "context-huge": {"max_position_embeddings": 2**31},
+        "theta-0": {"rope_theta": 0},
+        "theta-huge": {"rope_theta": 1e308},
+        "eps-tiny": {"rms_norm_eps": 1e-320},
+        "rope-unknown": {"rope_scaling": {"rope_type": "none of them"}},
+        "rope-factor-0": {"rope_scaling": base["rope_scaling"] | {"factor": 0}},
+        "rope-equal-factors": {"rope_scaling": base["rope_scaling"] | {"high_freq_factor": 1.0}},
+        "eos-many": {"eos_token_id": list(range(260))},
+        "eos-out-of-range": {"eos_token_id": [260]},
+        "window": {"sliding_window": 16, "use_sliding_window": True},
+        "experts": {"num_experts": 8, "num_experts_per_tok": 2},
+        "quantized": {"quantization_config": {"bits": 4}},
+        "strings": {"hidden_size": "64", "tie_word_embeddings": "yes"},
+        "model-type": {"model_type": "qwen3"},
+        "nulls": {key: None for key in base},
+    }
+    for name, change in changes.items():
+        seed(name, base | change)
+    seed("deep", '{"a":' * 500)
+    seed("key-twice", '{"model_type":"llama","model_type":"llama"}')
+    seed("nan", '{"model_type":"llama","rope_theta":NaN}')
+    seed("exponent", '{"model_type":"llama","rope_theta":1e999}')
+    seed("none", "")
+    for name, generation in {
+        "temperature-negative": {"temperature": -1},
+        "temperature-huge": {"temperature": 1e39},
+        "top-k-negative": {"top_k": -1},
+        "penalty-0": {"repetition_penalty": 0},
+        "beams": {"num_beams": 4, "do_sample": False, "top_p": 2},
+        "eos": {"eos_token_id": [1, 2, HUGE]},
+    }.items():
+        seed(f"generation-{name}", base, generation)
+
+
+# ---- tokenizers
+
+
+def small(tokenizer, merges=40):
+    """The tokenizer with the bytes and its first merges only."""
+    model = tokenizer["model"]
+    pairs = [m if isinstance(m, list) else m.split(" ") for m in model["merges"]]
+    vocab = {t: i for t, i in model["vocab"].items() if len(t) == 1}
+    kept = []
+    for a, b in pairs:
+        if a in vocab and b in vocab and len(kept) < merges:
+            kept.append([a, b])
+            vocab[a + b] = model["vocab"][a + b]
+    order = sorted(vocab, key=vocab.get)
+    renumbered = {t: i for i, t in enumerate(order)}
+    added = [dict(t, id=len(order) + i) for i, t in enumerate(tokenizer["added_tokens"][:4])]
+    ids = {t["content"]: t["id"] for t in added}
+    result = tokenizer | {"added_tokens": added, "model": model | {"vocab": renumbered,
+                                                                   "merges": kept}}
+    for processor in (result["post_processor"] or {}).get("processors", []) + [
+            result["post_processor"] or {}]:
+        for token in processor.get("special_tokens", {}).values():
+            token["ids"] = [ids[t] for t in token["tokens"]]
+    return result
+
+
+TEXT = "Hello, world! 123 \u00e9\u4e16\U0001f30d don't\r\n\t  <|endoftext|> a\u0301 end"
+
+
+def tokenizer():
+    def seed(name, value, text=TEXT):
+        body = value if isinstance(value, (bytes, str)) else compact(value)
+        write("tokenizer", name, body, text)
+
+    paths = {p.parent.name: p for p in sorted(GOLDEN.glob("tokenizers/*/tokenizer.json"))}
+    paths["recall"] = TOP / "models/recall/tokenizer.json"
+    for name, path in paths.items():
+        seed(f"golden-{name}", small(json.loads(path.read_text())))
+    # The rest is on few tokens, so that a fuzzer's changes meet what is not vocabulary.
+    tiny = {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True},
+            "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120ab": 4},
+                      "merges": [["a", "b"], ["\u0120", "ab"]]}}
+
+    def model(**fields):
+        return tiny | {"model": tiny["model"] | fields}
+
+    def split(pattern, **fields):
+        return tiny | {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": pattern},
+                                         "behavior": "Isolated", "invert": False} | fields}
+
+    def added(**fields):
+        token = {"id": 5, "content": "<x>", "special": False, "lstrip": False, "rstrip": False,
+                 "single_word": False, "normalized": True}
+        return tiny | {"added_tokens": [token | fields]}
+
+    text = "ab ab  aab <x> b<x>a"
+    seed("tiny", tiny, text)
+    seed("added", added(), text)
+    seed("added-strips", added(lstrip=True, rstrip=True), text)
+    seed("added-word", added(single_word=True, special=True), text)
+    seed("added-empty", added(content=""), text)
+    seed("added-far", added(id=2**31), text)
+    seed("added-is-a-token", added(content="ab", id=2), text)
+    for form in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents"):
+        seed(f"normalizer-{form.lower()}", tiny | {"normalizer": {"type": form}},
+             "\ufdfa\u0345\u1e9b\u0323" * 20)
+    seed("normalizer-replace", tiny | {"normalizer": {
+        "type": "Replace", "pattern": {"Regex": "a*"}, "content": "b" * 100}}, "a" * 50)
+    seed("normalizer-sequence", tiny | {"normalizer": {
+        "type": "Sequence", "normalizers": [{"type": "NFC"}] * 20}}, text)
+    for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
+        seed(f"split-{behavior.lower()}", split("a", behavior=behavior, invert=behavior < "M"), text)
+    seed("split-empty-matches", split("x*"), text)
+    seed("split-lookahead", split(r"\s+(?!\S)|\s+|\p{N}{1,3}"), TEXT)
+    seed("split-backtracks", split("(a+)+$"), "a" * 40 + "b")
+    seed("split-backtracks-more", split("(a|a?)+c"), "a" * 60)
+    seed("split-repeats", split("((a{1,100}){1,100}){1,100}"), "a" * 60)
+    seed("split-deep", split("(" * 90 + "a" + ")" * 90), text)
+    seed("split-case", split("(?i:'s|'t|\u017f|\u212a)"), "'S'T K")
+    seed("split-unicode", split(r"\p{Han}|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}]*|[a-z&&[^b]]"), TEXT)
+    seed("split-string", tiny | {"pre_tokenizer": {
+        "type": "Split", "pattern": {"String": "ab"}, "behavior": "Isolated", "invert": True}}, text)
+    seed("byte-fallback", model(byte_fallback=True, unk_token="a", vocab={
+        "a": 0, "b": 1, **{f"<0x{i:02X}>": i + 2 for i in range(256)}}, merges=[]), TEXT)
+    seed("ignore-merges", model(ignore_merges=True), text)
+    seed("unk-fuse", model(unk_token="a", fuse_unk=True), TEXT)
+    seed("prefix-suffix", model(continuing_subword_prefix="#", end_of_word_suffix="</w>"), text)
+    seed("merge-unknown", model(merges=[["a", "zz"]]), text)
+    seed("merge-loop", model(vocab={"a": 0, "aa": 1, "aaaa": 2}, merges=["a a", "aa aa"]), "a" * 2000)
+    seed("vocab-far", model(vocab={"a": 0, "b": 2**24 - 1}, merges=[]), text)
+    seed("vocab-id-twice", model(vocab={"a": 0, "b": 0}, merges=[]), text)
+    seed("unigram", model(type="Unigram"), text)
+    seed("template", tiny | {"post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "b", "type_id": 0}}] * 50 +
+                  [{"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [], "special_tokens": {"b": {"id": "b", "ids": [1] * 50, "tokens": ["b"] * 50}}}})
+    seed("template-far", tiny | {"post_processor": {
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "b", "type_id": 0}}],
+        "pair": [], "special_tokens": {"b": {"id": "b", "ids": [HUGE], "tokens": ["b"]}}}})
+    for decoder in ("Fuse", "ByteFallback", "Metaspace", "Strip", "Replace", "Sequence"):
+        seed(f"decoder-{decoder.lower()}", tiny | {"decoder": {"type": decoder, "decoders": []}})
+    seed("not-utf8-text", tiny, b"ab\xff\xc3")
+    seed("deep", "[" * 3000)
+    seed("truncated", compact(tiny)[:150])
+
+
+# ---- chat templates
+
+
+def chat_template():
+    def seed(name, source, variables=None):
+        body = b"" if variables is None else compact(variables).encode()
+        write("chat_template", name, source, body)
+
+    def lines(path):
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    for path in sorted((GOLDEN / "chat_templates/templates").glob("*.jinja")):
+        cases = lines(GOLDEN / f"chat_templates/cases/{path.stem}.jsonl")
+        case = min(cases, key=lambda c: abs(len(compact(c["input"])) - 1500))
+        seed(f"golden-{path.stem}", path.read_text(), case["input"])
+    plain = [s["source"] for s in lines(GOLDEN / "chat_templates/snippets.jsonl") if not s["input"]]
+    for i in range(0, len(plain), 16):
+        seed(f"snippets-{i:03}", "\n".join(plain[i : i + 16]))
+    bad = lines(GOLDEN / "chat_templates/bad_templates.jsonl")
+    for kind in ("syntax", "sandbox", "resource"):
+        sources = [b["source"] for b in bad if b["kind"] == kind and len(b["source"]) < 7000]
+        for i, source in enumerate(sources):
+            if kind == "resource" or i % 4 == 0:
+                seed(f"{kind}-{i:03}", source)
+
+
+# ---- manifests
+
+
+def manifest():
+    config = (GOLDEN / "models/llama31/config.json").read_text()
+    header, _ = header_of(GOLDEN / "models/llama31/model.safetensors")
+    names = {"F32": "F32", "BF16": "BF16"}
+    start = 8 + len(header)
+    tensors = []
+    for name, entry in sorted(json.loads(header).items()):
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            tensors.append({"name": name, "dtype": names[entry["dtype"]], "shape": entry["shape"],
+                            "file": "model.safetensors", "offset": start + begin,
+                            "bytes": end - begin,
+                            "sha256": hashlib.sha256(name.encode()).hexdigest()})
+    digest = hashlib.sha256()
+    for t in tensors:
+        shape = ",".join(map(str, t["shape"]))
+        digest.update(f"{t['name']}\t{t['dtype']}\t{shape}\t{t['sha256']}\n".encode())
+    whole = {"version": 1, "path": "/models/m", "weights_digest": digest.hexdigest(),
+             "files": [{"name": "model.safetensors", "sha256": "0" * 64, "bytes": 2**20,
+                        "modified_ns": 1, "device": 2, "inode": 3}],
+             "tensors": tensors, "config_json": config, "generation_config_json": "",
+             "has_tokenizer": True, "chat_template": "{{ messages }}", "bos_token": "<s>",
+             "eos_token": "</s>", "notes": ["a note"]}
+
+    def seed(name, value):
+        write("manifest", name, value if isinstance(value, str) else compact(value))
+
+    def tensor(**fields):
+        return whole | {"tensors": [tensors[0] | fields] + tensors[1:]}
+
+    seed("whole", whole)
+    seed("version-2", whole | {"version": 2})
+    seed("no-tensors", whole | {"tensors": []})
+    seed("other-digest", whole | {"weights_digest": "0" * 64})
+    seed("offset-huge", tensor(offset=HUGE))
+    seed("bytes-huge", tensor(bytes=HUGE, offset=1))
+    seed("shape-overflows", tensor(shape=[2**33, 2**33]))
+    seed("shape-negative", tensor(shape=[-1]))
+    seed("file-unknown", tensor(file="../model.safetensors"))
+    seed("file-path", whole | {"files": [whole["files"][0] | {"name": "../../etc/passwd"}]})
+    seed("out-of-order", whole | {"tensors": tensors[::-1]})
+    seed("twice", whole | {"tensors": tensors[:1] * 2})
+    seed("config-empty", whole | {"config_json": "{}"})
+    seed("notes-are-no-texts", whole | {"notes": [1, None, {}]})
+    seed("time-negative", whole | {"files": [whole["files"][0] | {"modified_ns": HUGE}]})
+    seed("deep", '{"files":' + "[" * 200)
+    seed("none", "")
+
+
+def checkpoint():
+    def weights(file):
+        header, data_bytes = header_of(file)
+        return b"%d %d" % (len(header), data_bytes) + header
+
+    def seed(name, config, index=b"", tokenizer_config=b"", first=b"", second=b""):
+        write("checkpoint", name, config, index, tokenizer_config, first, second)
+
+    config = (GOLDEN / "models/llama31/config.json").read_bytes()
+    one = weights(GOLDEN / "models/llama31/model.safetensors")
+    seed("golden-one-file", config, first=one)
+    sharded = GOLDEN / "models/llama"
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())
+    names = {"model-00001-of-00002.safetensors": "a.safetensors",
+             "model-00002-of-00002.safetensors": "b.safetensors"}
+    index["weight_map"] = {t: names[f] for t, f in index["weight_map"].items()}
+    parts = [weights(sharded / file) for file in sorted(names)]
+    config2 = (sharded / "config.json").read_bytes()
+    seed("golden-two-files", config2, compact(index), b'{"chat_template":"{{ messages }}"}', *parts)
+    template = {"chat_template": [{"name": "default", "template": "{{ 1 }}"},
+                                  {"name": "other", "template": 2}], "bos_token": {"content": "<s>"}}
+    seed("templates", config, tokenizer_config=compact(template), first=one)
+    seed("templates-are-none", config, tokenizer_config='{"chat_template":[1],"bos_token":[]}',
+         first=one)
+
+    def indexed(name, **weight_map):
+        seed(name, config2, compact({"weight_map": index["weight_map"] | weight_map}), b"", *parts)
+
+    indexed("index-leaves-folder", x="../a.safetensors")
+    indexed("index-absolute", x="/etc/a.safetensors")
+    indexed("index-null-byte", x="a\0.safetensors")
+    indexed("index-no-string", x=[1])
+    indexed("index-missing-file", x="c.safetensors")
+    indexed("index-missing-tensor", x="a.safetensors")
+    indexed("index-other-file", **{next(iter(index["weight_map"])): "b.safetensors"})
+    seed("index-empty", config2, '{"weight_map":{}}', b"", *parts)
+    seed("index-deep", config2, '{"weight_map":' * 100, b"", *parts)
+    seed("same-tensors-twice", config2, compact(index), b"", parts[0], parts[0])
+    seed("header-length-0", config, first=b"0 0")
+    seed("header-length-huge", config, first=b"18446744073709551615 100{}")
+    seed("header-length-limit", config, first=b"100000001 200000000{}")
+    seed("header-past-the-end", config, first=b"1000 0{}")
+    seed("header-in-the-data", config, first=b"900 1000" + one[10:])
+    seed("too-short", config, first=b"1")
+    seed("no-weights", config)
+    seed("no-config", b"", first=one)
+
+
+# ---- what travels
+
+
+def encode(message, text):
+    return subprocess.run(
+        ["protoc", f"--encode=strata.v1.{message}", "-I", TOP / "proto", "strata/v1/shard.proto",
+         "strata/v1/inference.proto"],
+        input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
+
+
+def crc32c(content):
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def frame_parts():
+    """A byte that says "raw", then parts, each after its size."""
+
+    def part(data, **fields):
+        values = {"epoch": 1, "step": 2, "index": 0, "count": 1, "header_bytes": len(data),
+                  "total_bytes": len(data), "crc32c": crc32c(data)} | fields
+        escaped = "".join(f"\\{b:03o}" for b in data)
+        text = " ".join(f"{k}: {v}" for k, v in values.items())
+        return encode("FramePart", f'{text} data: "{escaped}"')
+
+    def seed(name, *parts):
+        write("frame_parts", name,
+              b"\1" + b"".join(struct.pack(">H", len(p)) + p for p in parts))
+
+    header = encode("StepFrame", 'epoch: 1 step: 2 rows: 1 items { sequence { request_id: "r" '
+                                 "generation: 1 } token_ids: [1, 2] }")
+    result = encode("StepResult", 'epoch: 1 step: 2 items { sequence { request_id: "r" } }')
+    whole = header + struct.pack("<2f", 1, 2)
+    both = {"count": 2, "header_bytes": len(header), "total_bytes": len(whole),
+            "crc32c": crc32c(whole)}
+    seed("one", part(header))
+    seed("result", part(result))
+    seed("payload", part(whole, header_bytes=len(header)))
+    seed("two-parts", part(whole[:7], **both), part(whole[7:], index=1, **both))
+    seed("second-first", part(whole[7:], index=1, **both))
+    seed("first-twice", part(whole[:7], **both), part(whole[:7], **both))
+    seed("of-two-frames", part(whole[:7], **both), part(whole[7:], index=1, **both | {"step": 3}))
+    seed("more-than-announced", part(whole, **both), part(whole, index=1, **both))
+    seed("less-than-announced", part(header, total_bytes=len(header) + 1))
+    seed("bad-crc", part(header, crc32c=1))
+    seed("huge-total", part(header, total_bytes=HUGE))
+    seed("huge-count", part(header, count=2**32 - 1))
+    seed("huge-header", part(header, header_bytes=2**32 - 1))
+    seed("header-into-payload", part(whole, header_bytes=len(header) + 3))
+    seed("no-parts", part(header, count=0))
+    seed("no-data", part(b""))
+    seed("other-step-within", part(header, step=9))
+    seed("half-a-float", part(whole[:-2], header_bytes=len(header)))
+    drawn("frame_parts", 6, 400, b"\0")
+
+
+def drawn(target, count, size, prefix=b""):
+    """Seeds for targets that draw what they do from the bytes: any bytes are as good."""
+    source = random.Random(target)
+    for i in range(count):
+        content = bytes(
+            source.choice((source.randrange(256), source.randrange(8), 0xFF)) for _ in range(size))
+        write(target, f"drawn-{i:02}", prefix + content)
+
+
+def step_frames():
+    drawn("step_frames", 40, 700)
+
+
+def results():
+    drawn("results", 40, 300)
+
+
+def generate_request():
+    """Which model, whether raw, and the request."""
+
+    def seed(name, text):
+        write("generate_request", name, b"\1\1" + encode("GenerateRequest", text))
+
+    for name, sampling in {
+        "nan": "temperature: nan", "infinite": "temperature: inf", "negative": "temperature: -1",
+        "top-p": "top_p: 1.5", "typical-p-0": "typical_p: 0", "penalty-0": "repetition_penalty: 0",
+        "penalty-nan": "frequency_penalty: nan", "top-k": "top_k: 4294967295",
+        "bias-nan": "logit_bias { key: 1 value: nan }", "bias-far": "logit_bias { key: 97 value: 1 }",
+        "bias-most": " ".join(f"logit_bias {{ key: {i} value: 1 }}" for i in range(4200)),
+    }.items():
+        seed(f"sampling-{name}", f'text: "ab" max_tokens: 2 sampling {{ {sampling} }}')
+    for name, text in {
+        "text": 'text: "ab abc" max_tokens: 4 stop: "x" sampling { temperature: 0 seed: 3 }',
+        "tokens": "tokens { ids: [1, 2, 96] } max_tokens: 3 logprobs: 5 prompt_logprobs: 5",
+        "chat": 'chat { messages { role: "user" content: "hi" } } return_logits: true',
+        "no-prompt": 'model: "m"',
+        "no-tokens": "tokens { }",
+        "id-out-of-range": "tokens { ids: 97 }",
+        "ids-huge": "tokens { ids: [4294967295, 4294967295] }",
+        "prompt-too-long": "tokens { ids: [" + ", ".join(["1"] * 600) + "] }",
+        "max-tokens-huge": "tokens { ids: 1 } max_tokens: 4294967295",
+        "stops-17": 'text: "ab" ' + 'stop: "s" ' * 17,
+        "stops-16-long": 'text: "ab" max_tokens: 9 ' + ('stop: "' + "s" * 1024 + '" ') * 16,
+        "stop-empty": 'text: "ab" stop: ""',
+        "stop-too-long": 'text: "ab" stop: "' + "s" * 1025 + '"',
+        "logprobs-101": 'text: "ab" logprobs: 101',
+        "id-control": 'text: "ab" request_id: "a\\nb"',
+        "id-long": 'text: "ab" request_id: "' + "r" * 129 + '"',
+        "text-long": 'text: "' + "ab " * 3000 + '"',
+        "text-invisible": 'text: "\\000\\177\\303\\251" max_tokens: 2',
+    }.items():
+        seed(name, text)
+    drawn("generate_request", 12, 200, b"\1\0")
+
+
+def main():
+    shutil.rmtree(CORPUS, ignore_errors=True)
+    for target in (safetensors, model_config, tokenizer, chat_template, manifest, checkpoint,
+                   frame_parts, step_frames, results, generate_request):
+        target()
+    files = [p for p in CORPUS.rglob("*") if p.is_file()]
+    print(f"{len(files)} seeds, {sum(p.stat().st_size for p in files)} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+// tokenizer.json, a line of "----", and a text that it encodes and decodes again.
+#include "common/check.h"
+#include "common/status.h"
+#include "coordinator/tokenizer/tokenizer.h"
+#include "tests/fuzz/input.h"
+
+namespace strata {
+namespace {
+
+// Texts are as long as a fuzzer makes them; ids are few at most.
+constexpr size_t kMaxText = 2048;
+
+void UseTokenizer(const Tokenizer& tokenizer, std::string_view text) {
+  for (const bool special : {false, true}) {
+    const auto ids = tokenizer.Encode(text.substr(0, kMaxText), special);
+    if (!ids.ok()) {
+      STRATA_CHECK(!ReasonOf(ids.status()).empty());
+      continue;
+    }
+    for (const uint32_t id : *ids) {
+      STRATA_CHECK(id < tokenizer.vocab_size());
+    }
+    (void)tokenizer.Decode(*ids, special);
+    const auto stream = tokenizer.NewStream({}, special);
+    for (const uint32_t id : *ids) {
+      stream->Add(id);
+    }
+    stream->Finish();
+  }
+  // Ids that a model may answer, and some that it may not.
+  std::vector<uint32_t> ids = {0, 1, tokenizer.vocab_size() - 1, tokenizer.vocab_size(), ~0u};
+  for (const char c : text.substr(0, 64)) {
+    ids.push_back(static_cast<uint8_t>(c));
+  }
+  (void)tokenizer.Decode(ids, true);
+  const auto stream = tokenizer.NewStream(ids, false);
+  for (const uint32_t id : ids) {
+    stream->Add(id);
+  }
+  stream->Finish();
+}
+
+}  // namespace
+}  // namespace strata
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace strata;  // NOLINT(google-build-using-namespace)
+  const auto texts = fuzz::Sections(data, size, 2);
+  const auto tokenizer = ParseTokenizer(texts[0]);
+  if (tokenizer.ok()) {
+    UseTokenizer(**tokenizer, texts[1]);
+  } else {
+    STRATA_CHECK(!ReasonOf(tokenizer.status()).empty());
+  }
+  return 0;
+}
