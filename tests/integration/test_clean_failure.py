@@ -94,7 +94,13 @@ def collect(processes, right, within_s, since, names=()):
 LONG = 300
 
 
-@pytest.mark.parametrize("victim", ["w0", "w1", "w2"])
+def one_of(usual):
+    """Each worker in turn; the others than the usual one only with --all."""
+    return [pytest.param(w, marks=() if w == usual else pytest.mark.long)
+            for w in ("w0", "w1", "w2")]
+
+
+@pytest.mark.parametrize("victim", one_of("w1"))
 def test_a_killed_worker(tmp_path, victim):
     with start(tmp_path) as cluster:
         right = right_answers(cluster, LONG)
@@ -108,7 +114,7 @@ def test_a_killed_worker(tmp_path, victim):
         serves(cluster, right, LONG)
 
 
-@pytest.mark.parametrize("victim", ["w0", "w1", "w2"])
+@pytest.mark.parametrize("victim", one_of("w2"))
 def test_a_stopped_worker(tmp_path, victim):
     with start(tmp_path) as cluster:
         right = right_answers(cluster, LONG)
