@@ -58,6 +58,7 @@ class SequenceTable {
   // Null when there is none.
   Sequence* Find(std::string_view request_id, uint64_t generation);
   size_t size() const { return sequences_.size(); }
+  const KvPool& pool() const { return *pool_; }
   // The newest generation that ever was created here.
   uint64_t newest_generation() const { return newest_generation_; }
   Fingerprint root() const { return root_; }

@@ -53,6 +53,7 @@ class ShardRunner::Impl {
   absl::StatusOr<Output> Step(StepMessage frame);
   absl::Status Fence(uint64_t epoch);
   void DropAllSequences();
+  SequenceTable& table() { return table_; }
   RunnerStats stats() const STRATA_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return stats_;
@@ -407,5 +408,6 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Step(StepMessage frame) {
 absl::Status ShardRunner::Fence(uint64_t epoch) { return impl_->Fence(epoch); }
 void ShardRunner::DropAllSequences() { impl_->DropAllSequences(); }
 RunnerStats ShardRunner::stats() const { return impl_->stats(); }
+SequenceTable& ShardRunner::sequences_for_test() { return impl_->table(); }
 
 }  // namespace strata

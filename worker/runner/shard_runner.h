@@ -17,6 +17,8 @@
 
 namespace strata {
 
+class SequenceTable;
+
 // What a stage's runner must know besides its shard.
 struct ShardRunnerConfig {
   std::string node;  // Named in errors.
@@ -82,6 +84,9 @@ class ShardRunner {
 
   // Any thread.
   RunnerStats stats() const;
+
+  // What is held, for tests that look at it or damage it. The thread of Step.
+  SequenceTable& sequences_for_test();
 
  private:
   class Impl;

@@ -13,6 +13,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
+#include "worker/service/lease_policy.h"
 
 namespace strata {
 namespace {
@@ -236,7 +237,7 @@ class ControlClient::Impl {
         if (life_.ended || stopping_) {
           return absl::OkStatus();
         }
-        if (Now() >= life_.lease_end) {
+        if (lease_policy::HasLapsed(Now().time_since_epoch(), life_.lease_end.time_since_epoch())) {
           return Error(absl::StatusCode::kUnavailable, "LEASE_LAPSED",
                        "the coordinator did not renew the lease for " +
                            std::to_string(life_.terms.lease_ms()) + " ms");

@@ -1,0 +1,39 @@
+// Who is in a simulation.
+#ifndef STRATA_TESTS_SIM_CLUSTER_H_
+#define STRATA_TESTS_SIM_CLUSTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/frame.h"
+#include "tests/sim/network.h"
+#include "tests/sim/world.h"
+
+namespace strata::sim {
+
+class SimCoordinator;
+class SimWorker;
+
+struct Cluster {
+  World* world = nullptr;
+  Network* network = nullptr;
+  std::vector<std::unique_ptr<SimWorker>> workers;  // By machine.
+  SimCoordinator* coordinator = nullptr;
+  uint64_t incarnations = 0;  // Given out.
+};
+
+// What a frame carries, for the story: "step 7 of epoch 3 [r1#9 @32+4, release r2#8]".
+inline constexpr char kWeightsDigest[] = "weights";
+inline constexpr char kNumericsClass[] = "hash-1";
+
+std::string Show(const v1::StepFrame& frame);
+std::string Show(const v1::StepResult& result);
+
+// Frames of one deployment and epoch arrive in order.
+uint64_t ChannelOf(uint64_t deployment, uint64_t epoch);
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CLUSTER_H_

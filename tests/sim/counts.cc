@@ -1,0 +1,122 @@
+#include "tests/sim/counts.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+namespace strata::sim {
+namespace {
+
+constexpr std::string_view kFaultNames[] = {"drop-frame",        "delay-frame",
+                                            "duplicate-frame",   "late-copy",
+                                            "reorder-frames",    "corrupt-frame",
+                                            "stall-link",        "stall-worker",
+                                            "partition",         "break-control",
+                                            "crash-worker",      "power-off-worker",
+                                            "crash-coordinator", "power-off-coordinator",
+                                            "unload-and-load",   "replan",
+                                            "flip-bit",          "fail-backend",
+                                            "non-finite",        "fork-wrong-source",
+                                            "repeat-item",       "stale-item"};
+static_assert(std::size(kFaultNames) == kFaultKinds);
+
+constexpr std::string_view kRuleNames[] = {"step seen before: discarded",
+                                           "step missing: link broken",
+                                           "old epoch: discarded",
+                                           "bad checksum: link broken",
+                                           "other incarnation: discarded",
+                                           "deployment not loaded: discarded",
+                                           "position: item refused",
+                                           "fingerprint: item or command refused",
+                                           "generation: item refused",
+                                           "sequence not found: item refused",
+                                           "two items of a sequence: one refused",
+                                           "not finite: item failed alone",
+                                           "backend failed: step's items failed",
+                                           "resync: sequences released",
+                                           "fork: served",
+                                           "result discarded by the engine",
+                                           "session replayed",
+                                           "session rebuilt after a fence",
+                                           "fault: fenced",
+                                           "step timeout",
+                                           "fence not acknowledged in time",
+                                           "pipeline down: sessions failed",
+                                           "reservation: a session waited",
+                                           "free on commit: a session waited",
+                                           "lease lapsed at a worker",
+                                           "heartbeats missed: node lost",
+                                           "node lost: model waits",
+                                           "name taken: registration refused",
+                                           "request answered whole",
+                                           "request ended at a stop id",
+                                           "request cancelled",
+                                           "request replaced",
+                                           "refused: request in flight",
+                                           "deadline passed",
+                                           "refused: can never fit",
+                                           "refused: longer than the context",
+                                           "refused: queue full",
+                                           "request sent again by its client"};
+static_assert(std::size(kRuleNames) == kRules);
+
+void AddLine(std::string_view name, uint64_t count, std::string* table) {
+  char line[96];
+  std::snprintf(line, sizeof line, "  %-40.*s %12llu\n", static_cast<int>(name.size()), name.data(),
+                static_cast<unsigned long long>(count));
+  *table += line;
+}
+
+}  // namespace
+
+std::string_view NameOf(FaultKind kind) { return kFaultNames[static_cast<size_t>(kind)]; }
+std::string_view NameOf(Rule rule) { return kRuleNames[static_cast<size_t>(rule)]; }
+
+std::optional<FaultKind> FaultNamed(std::string_view name) {
+  const auto* found = std::find(std::begin(kFaultNames), std::end(kFaultNames), name);
+  if (found == std::end(kFaultNames)) {
+    return std::nullopt;
+  }
+  return static_cast<FaultKind>(found - std::begin(kFaultNames));
+}
+
+void Counts::Add(const Counts& other) {
+  for (size_t i = 0; i < kFaultKinds; ++i) {
+    faults[i] += other.faults[i];
+  }
+  for (size_t i = 0; i < kRules; ++i) {
+    rules[i] += other.rules[i];
+  }
+}
+
+std::string Counts::Table() const {
+  std::string table = "faults\n";
+  for (size_t i = 0; i < kFaultKinds; ++i) {
+    AddLine(kFaultNames[i], faults[i], &table);
+  }
+  table += "rules\n";
+  for (size_t i = 0; i < kRules; ++i) {
+    AddLine(kRuleNames[i], rules[i], &table);
+  }
+  return table;
+}
+
+std::string Counts::Missing() const {
+  std::string missing;
+  auto add = [&missing](std::string_view name) {
+    missing += (missing.empty() ? "" : ", ") + std::string(name);
+  };
+  for (size_t i = 0; i < kFaultKinds; ++i) {
+    if (faults[i] == 0) {
+      add(kFaultNames[i]);
+    }
+  }
+  for (size_t i = 0; i < kRules; ++i) {
+    if (rules[i] == 0) {
+      add(kRuleNames[i]);
+    }
+  }
+  return missing;
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,111 @@
+// What happened in a run, or in many: how often each fault was injected, and how often each rule of
+// the design had to act. A fault that never struck, or a rule that was never needed, proves
+// nothing.
+#ifndef STRATA_TESTS_SIM_COUNTS_H_
+#define STRATA_TESTS_SIM_COUNTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace strata::sim {
+
+enum class FaultKind {
+  // One frame or result on one link.
+  kDropFrame,
+  kDelayFrame,
+  kDuplicateFrame,
+  kLateCopy,  // A second copy, seconds later.
+  kReorderFrames,
+  kCorruptFrame,
+  // A link, a worker, the coordinator.
+  kStallLink,
+  kStallWorker,
+  kPartitionWorker,
+  kBreakControlStream,
+  kCrashWorker,     // The process: its connections break at once.
+  kPowerOffWorker,  // The machine: nobody is told.
+  kCrashCoordinator,
+  kPowerOffCoordinator,
+  // The deployment.
+  kUnloadAndLoad,
+  kReplan,
+  // A stage's state and device.
+  kFlipBit,
+  kFailBackend,
+  kNonFinite,
+  // What a faulty sender adds to a step.
+  kForkWrongSource,
+  kRepeatItem,
+  kStaleItem,
+};
+inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kStaleItem) + 1;
+
+enum class Rule {
+  // Frames.
+  kSeenStep,
+  kStepGap,
+  kOldEpoch,
+  kBadChecksum,
+  kOtherIncarnation,
+  kNoDeployment,
+  // Items and commands at a stage.
+  kPosition,
+  kFingerprint,
+  kGeneration,
+  kNotFound,
+  kTwice,
+  kNotFinite,
+  kBackend,
+  kReleasedAtResync,
+  kForkServed,
+  // The engine.
+  kResultDiscarded,
+  kReplay,
+  kRebuild,
+  kFault,
+  kStepTimeout,
+  kFenceTimeout,
+  kPipelineDown,
+  kReservationWaited,
+  kCommitWaited,
+  // Membership.
+  kLeaseLapsed,
+  kHeartbeatLapsed,
+  kNodeLost,
+  kNameTaken,
+  // Clients.
+  kAnswered,
+  kStopped,
+  kCancelled,
+  kReplaced,
+  kInFlight,
+  kDeadline,
+  kNeverFits,
+  kContext,
+  kQueueFull,
+  kSentAgain,
+};
+inline constexpr size_t kRules = static_cast<size_t>(Rule::kSentAgain) + 1;
+
+std::string_view NameOf(FaultKind kind);
+std::string_view NameOf(Rule rule);
+std::optional<FaultKind> FaultNamed(std::string_view name);
+
+struct Counts {
+  std::array<uint64_t, kFaultKinds> faults{};
+  std::array<uint64_t, kRules> rules{};
+
+  void Add(const Counts& other);
+  // Both tables, for people.
+  std::string Table() const;
+  // The names of what is 0, separated by commas; "" if nothing is.
+  std::string Missing() const;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_COUNTS_H_

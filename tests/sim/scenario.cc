@@ -1,0 +1,184 @@
+#include "tests/sim/scenario.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/sim/random.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr uint32_t kIds = 7;  // Few, so that they are used again.
+constexpr uint32_t kPromptFamilies = 3;
+
+nanoseconds Milliseconds(uint64_t ms) { return milliseconds(ms); }
+
+v1::SequenceParams DrawParams(Random* random) {
+  v1::SequenceParams params = GreedyParams();
+  v1::SamplingParams* sampling = params.mutable_sampling();
+  sampling->set_seed(random->Next());
+  if (random->OneIn(2)) {
+    sampling->set_temperature(1);
+    sampling->set_top_p(0.9f);
+  }
+  if (random->OneIn(3)) {
+    sampling->set_frequency_penalty(0.5f);
+    sampling->set_repetition_penalty(1.2f);
+  }
+  if (random->OneIn(4)) {
+    params.set_logprobs(true);
+    params.set_top_logprobs(2);
+  }
+  return params;
+}
+
+// Prompts of one family begin alike, as chats with one system prompt do.
+std::vector<uint32_t> DrawPrompt(uint64_t seed, uint32_t length, Random* random) {
+  const uint64_t family = Mix64(seed + random->Below(kPromptFamilies));
+  const uint32_t shared = random->Between(0, 24);
+  std::vector<uint32_t> prompt;
+  for (uint32_t i = 0; i < length; ++i) {
+    const uint64_t draw = i < shared ? Mix64(family + i) : random->Next();
+    prompt.push_back(static_cast<uint32_t>(draw % kPoisonToken));
+  }
+  return prompt;
+}
+
+ClientRequest DrawRequest(const Scenario& scenario, nanoseconds horizon, Random* random) {
+  ClientRequest request;
+  request.at = Milliseconds(random->Below(static_cast<uint64_t>(ToMs(horizon))));
+  request.id = "r" + std::to_string(random->Below(kIds));
+  const uint32_t kind = random->Below(24);
+  uint32_t length = random->Between(1, random->OneIn(3) ? 70 : 20);
+  request.max_tokens = random->Between(1, 14);
+  if (kind == 0) {
+    length = scenario.context;  // Longer than the context with what it generates.
+  } else if (kind == 1) {
+    length = std::min<uint32_t>(scenario.context - 20,
+                                static_cast<uint32_t>(scenario.kv_pages) * 16 + 1);
+  }
+  request.prompt = DrawPrompt(scenario.seed, length, random);
+  if (random->OneIn(20)) {
+    request.prompt[random->Below(request.prompt.size())] = kPoisonToken;
+  }
+  request.params = DrawParams(random);
+  if (random->OneIn(5)) {
+    for (int i = 0; i < 8; ++i) {
+      request.stop_ids.push_back(random->Below(kPoisonToken));
+    }
+  }
+  request.replace = random->OneIn(3);
+  if (random->OneIn(4)) {
+    request.deadline_after = Milliseconds(random->Between(5, random->OneIn(2) ? 100 : 6000));
+  }
+  if (random->OneIn(5)) {
+    request.cancel_after = Milliseconds(random->Between(0, random->OneIn(2) ? 60 : 3000));
+  }
+  request.retries = random->OneIn(2) ? random->Between(1, 20) : 0;
+  return request;
+}
+
+nanoseconds DrawDuration(FaultKind kind, Random* random) {
+  switch (kind) {
+    case FaultKind::kDelayFrame:
+    case FaultKind::kStallLink:
+    case FaultKind::kStallWorker:
+      return Milliseconds(random->OneIn(2) ? random->Between(1, 400) : random->Between(400, 6000));
+    case FaultKind::kLateCopy:
+      return Milliseconds(random->Between(1, 5000));
+    case FaultKind::kReorderFrames:
+      return Milliseconds(random->Between(1, 40));
+    default:
+      return Milliseconds(random->Between(50, 5000));
+  }
+}
+
+Fault DrawFault(nanoseconds horizon, Random* random) {
+  Fault fault;
+  fault.kind = static_cast<FaultKind>(random->Below(kFaultKinds));
+  fault.at = Milliseconds(random->Below(static_cast<uint64_t>(ToMs(horizon))));
+  fault.target = random->Below(1 << 16);
+  fault.lasts = DrawDuration(fault.kind, random);
+  fault.random = random->Next();
+  return fault;
+}
+
+template <typename T>
+std::vector<T> Pick(const std::vector<T>& all, const std::vector<size_t>& indices) {
+  std::vector<T> picked;
+  for (size_t i : indices) {
+    picked.push_back(all.at(i));
+  }
+  return picked;
+}
+
+std::vector<size_t> Indices(size_t count) {
+  std::vector<size_t> indices(count);
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+}  // namespace
+
+v1::SequenceParams GreedyParams() {
+  v1::SequenceParams params;
+  v1::SamplingParams* sampling = params.mutable_sampling();
+  sampling->set_temperature(0);
+  sampling->set_top_k(0);
+  sampling->set_top_p(1);
+  sampling->set_min_p(0);
+  sampling->set_typical_p(1);
+  sampling->set_repetition_penalty(1);
+  sampling->set_frequency_penalty(0);
+  sampling->set_presence_penalty(0);
+  sampling->set_seed(0);
+  return params;
+}
+
+Scenario MakeScenario(uint64_t seed) {
+  Random random(seed);
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.stages = random.Between(1, 4);
+  scenario.workers = scenario.stages + random.Below(2);
+  scenario.layers = scenario.stages + random.Below(2);
+  scenario.kv_pages = random.OneIn(2) ? random.Between(5, 9) : random.Between(10, 40);
+  scenario.max_batch_tokens = random.Between(4, 48);
+  scenario.max_batch_items = random.Between(2, 8);
+  scenario.max_sessions = random.Between(2, 12);
+  scenario.max_queued_requests = random.OneIn(3) ? 2 : 12;
+  scenario.step_timeout = Milliseconds(random.Between(300, 2000));
+  scenario.lease = Milliseconds(random.Between(800, 3000));
+  scenario.latency = std::chrono::microseconds(random.Between(20, 2000));
+  scenario.jitter = std::chrono::microseconds(random.Between(0, 1000));
+  scenario.forks_one_in = random.OneIn(3) ? 0 : random.Between(1, 4);
+  // Half of the runs are dense: everything at once within a few hundred milliseconds.
+  const nanoseconds horizon =
+      Milliseconds(random.OneIn(2) ? random.Between(100, 1000) : random.Between(1000, 15000));
+  const uint32_t requests = random.Between(4, 40);
+  for (uint32_t i = 0; i < requests; ++i) {
+    scenario.requests.push_back(DrawRequest(scenario, horizon, &random));
+  }
+  const uint32_t faults = random.Between(0, 12);
+  for (uint32_t i = 0; i < faults; ++i) {
+    Fault fault = DrawFault(horizon, &random);
+    if (i > 0 && random.OneIn(2)) {  // On the heels of the one before.
+      fault.at = scenario.faults.back().at + Milliseconds(random.Below(8));
+    }
+    scenario.faults.push_back(fault);
+  }
+  return scenario;
+}
+
+Part Whole(const Scenario& scenario) {
+  return {Indices(scenario.requests.size()), Indices(scenario.faults.size())};
+}
+
+Scenario Reduced(const Scenario& scenario, const Part& part) {
+  Scenario reduced = scenario;
+  reduced.requests = Pick(scenario.requests, part.requests);
+  reduced.faults = Pick(scenario.faults, part.faults);
+  return reduced;
+}
+
+}  // namespace strata::sim

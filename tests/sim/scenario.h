@@ -1,0 +1,75 @@
+// What a run consists of, all of it drawn from the seed before anything runs: the cluster, the
+// clients' requests and the faults. A failing run shrinks by leaving out requests and faults.
+#ifndef STRATA_TESTS_SIM_SCENARIO_H_
+#define STRATA_TESTS_SIM_SCENARIO_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "strata/v1/shard.pb.h"
+#include "tests/sim/counts.h"
+
+namespace strata::sim {
+
+inline constexpr uint32_t kVocab = 127;
+// Never in a prompt that is meant to be served: kNonFinite makes it come out as NaN.
+inline constexpr uint32_t kPoisonToken = kVocab - 1;
+
+struct Fault {
+  FaultKind kind{};
+  TimePoint at{0};
+  uint32_t target = 0;  // Which link or worker, modulo their number.
+  nanoseconds lasts{0};
+  uint64_t random = 0;  // For what else the fault has to choose.
+};
+
+struct ClientRequest {
+  TimePoint at{0};
+  std::string id;
+  std::vector<uint32_t> prompt;
+  uint32_t max_tokens = 1;
+  v1::SequenceParams params;
+  std::vector<uint32_t> stop_ids;
+  bool replace = false;                       // Ends a live request of the same id.
+  std::optional<nanoseconds> deadline_after;  // From `at`.
+  std::optional<nanoseconds> cancel_after;    // From `at`.
+  uint32_t retries = 0;                       // How often it is sent again after UNAVAILABLE.
+};
+
+struct Scenario {
+  uint64_t seed = 0;
+  uint32_t stages = 1;
+  uint32_t workers = 1;  // At least `stages`.
+  uint32_t layers = 1;   // At least `stages`.
+  uint64_t kv_pages = 8;
+  uint32_t context = 160;
+  uint32_t max_batch_tokens = 32;
+  uint32_t max_batch_items = 8;
+  uint32_t max_sessions = 16;
+  uint32_t max_queued_requests = 8;
+  nanoseconds step_timeout{0};
+  nanoseconds lease{0};
+  nanoseconds latency{0};     // Least of a message.
+  nanoseconds jitter{0};      // Most on top of it.
+  uint32_t forks_one_in = 0;  // How often a new sequence begins as a fork; 0: never.
+  std::vector<ClientRequest> requests;
+  std::vector<Fault> faults;
+};
+
+v1::SequenceParams GreedyParams();
+Scenario MakeScenario(uint64_t seed);
+
+// Indices into a scenario's lists.
+struct Part {
+  std::vector<size_t> requests;
+  std::vector<size_t> faults;
+};
+Part Whole(const Scenario& scenario);
+Scenario Reduced(const Scenario& scenario, const Part& part);
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_SCENARIO_H_

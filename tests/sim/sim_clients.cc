@@ -1,0 +1,279 @@
+#include "tests/sim/sim_clients.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "common/status.h"
+#include "tests/sim/exact_model.h"
+#include "tests/sim/sim_coordinator.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr nanoseconds kRetryPause = milliseconds(300);
+// Between the engine's clock and a client's.
+constexpr nanoseconds kDeadlineSlack = milliseconds(1);
+
+std::string Join(const std::vector<uint32_t>& tokens) {
+  std::string text;
+  for (const uint32_t token : tokens) {
+    text += (text.empty() ? "" : " ") + std::to_string(token);
+  }
+  return text;
+}
+
+}  // namespace
+
+struct SimClients::Client {
+  ClientRequest request;
+  size_t number = 0;
+  bool sent = false;
+  bool ended = false;
+  bool answered = false;
+  uint64_t attempt = 0;           // Counts up; what an older one says is ignored.
+  uint64_t coordinator_life = 0;  // Of the live attempt; 0: there is none.
+  std::vector<uint32_t> tokens;   // Of the newest attempt.
+
+  std::string Name() const { return "client " + std::to_string(number) + " (" + request.id + ")"; }
+};
+
+// Sinks must not call the engine, so what follows is an event of its own.
+class SimClients::Sink : public SessionSink {
+ public:
+  Sink(SimClients* clients, std::shared_ptr<Client> client)
+      : clients_(clients), client_(std::move(client)), attempt_(client_->attempt) {}
+
+  void OnStarted(const StartedInfo& info) override {}
+  void OnRows(const RowsInfo& rows) override {}
+
+  Verdict OnToken(const TokenInfo& token) override {
+    if (live()) {
+      if (token.index != client_->tokens.size()) {
+        clients_->world().Fail(client_->Name() + " got token " + std::to_string(token.index) +
+                               " after " + std::to_string(client_->tokens.size()));
+      }
+      client_->tokens.push_back(token.token.token_id());
+    }
+    return Verdict::kContinue;
+  }
+
+  void OnDone(const FinishInfo& info) override {
+    if (live()) {
+      clients_->OnDone(client_, info);
+    }
+  }
+
+  void OnFailed(const absl::Status& status) override {
+    if (live()) {
+      clients_->OnAttemptFailed(client_, status);
+    }
+  }
+
+ private:
+  bool live() const { return !client_->ended && client_->attempt == attempt_; }
+
+  SimClients* const clients_;
+  const std::shared_ptr<Client> client_;
+  const uint64_t attempt_;
+};
+
+SimClients::SimClients(Cluster* cluster, ModelSpec model)
+    : cluster_(cluster), model_(std::move(model)) {}
+SimClients::~SimClients() = default;
+
+void SimClients::Add(const ClientRequest& request) {
+  auto client = std::make_shared<Client>();
+  client->request = request;
+  client->number = clients_.size();
+  clients_.push_back(client);
+  world().events.At(request.at, [this, client] { Submit(client); });
+  if (request.cancel_after.has_value()) {
+    world().events.At(request.at + *request.cancel_after, [this, client] { Cancel(client); });
+  }
+  if (request.deadline_after.has_value()) {
+    world().events.At(request.at + *request.deadline_after + kDeadlineSlack, [this, client] {
+      const SimCoordinator& coordinator = *cluster_->coordinator;
+      if (!client->ended && coordinator.up() && client->coordinator_life == coordinator.life()) {
+        world().Fail(client->Name() + " waits past its deadline");
+      }
+    });
+  }
+}
+
+void SimClients::Submit(const std::shared_ptr<Client>& client) {
+  if (client->ended) {
+    return;
+  }
+  const ClientRequest& wanted = client->request;
+  SessionRequest request;
+  request.key = "scope/" + wanted.id;
+  request.request_id = wanted.id;
+  request.prompt = wanted.prompt;
+  request.max_tokens = wanted.max_tokens;
+  request.params = wanted.params;
+  request.stop_ids = wanted.stop_ids;
+  if (wanted.deadline_after.has_value()) {
+    request.deadline = wanted.at + *wanted.deadline_after;
+  }
+  if (wanted.replace && !client->sent &&
+      cluster_->coordinator->Cancel(request.key, Error(absl::StatusCode::kAborted, "REPLACED",
+                                                       "a newer request took its id"))) {
+    world().Count(Rule::kReplaced);
+  }
+  client->sent = true;
+  client->tokens.clear();
+  ++client->attempt;
+  client->coordinator_life = cluster_->coordinator->life();
+  world().Tell([&] {
+    return client->Name() + " asks for " + std::to_string(wanted.max_tokens) + " tokens after " +
+           std::to_string(wanted.prompt.size());
+  });
+  const absl::Status status =
+      cluster_->coordinator->Submit(std::move(request), std::make_shared<Sink>(this, client));
+  if (!status.ok()) {
+    OnAttemptFailed(client, status);
+  }
+}
+
+void SimClients::Cancel(const std::shared_ptr<Client>& client) {
+  if (client->ended) {
+    return;
+  }
+  world().Tell([&] { return client->Name() + " cancels"; });
+  if (client->coordinator_life != cluster_->coordinator->life() || !cluster_->coordinator->up()) {
+    // Between two attempts, or its coordinator is gone: another client may have its id now.
+    End(client, "is cancelled");
+    world().Count(Rule::kCancelled);
+    return;
+  }
+  cluster_->coordinator->Cancel("scope/" + client->request.id, absl::OkStatus());
+}
+
+void SimClients::OnCoordinatorLost(uint64_t life, nanoseconds notice) {
+  for (const auto& client : clients_) {
+    if (client->ended || client->coordinator_life != life) {
+      continue;
+    }
+    world().After(notice, [this, client, life, attempt = client->attempt] {
+      if (!client->ended && client->attempt == attempt && client->coordinator_life == life) {
+        OnAttemptFailed(client, Error(absl::StatusCode::kUnavailable, "COORDINATOR_LOST",
+                                      "the connection to the coordinator broke"));
+      }
+    });
+  }
+}
+
+void SimClients::OnAttemptFailed(const std::shared_ptr<Client>& client,
+                                 const absl::Status& status) {
+  client->coordinator_life = 0;
+  CheckTokens(*client);
+  CheckError(*client, status);
+  const ClientRequest& request = client->request;
+  if (!absl::IsUnavailable(status) || request.retries == 0) {
+    End(client, "fails: " + ReasonOf(status));
+    return;
+  }
+  --client->request.retries;
+  world().Count(Rule::kSentAgain);
+  world().Tell([&] { return client->Name() + " will ask again: " + ReasonOf(status); });
+  world().After(kRetryPause, [this, client] { Submit(client); });
+}
+
+void SimClients::OnDone(const std::shared_ptr<Client>& client, const FinishInfo& info) {
+  CheckTokens(*client);
+  const ClientRequest& request = client->request;
+  const std::vector<uint32_t>& tokens = client->tokens;
+  const auto is_stop = [&request](uint32_t token) {
+    return std::find(request.stop_ids.begin(), request.stop_ids.end(), token) !=
+           request.stop_ids.end();
+  };
+  const auto stop = std::find_if(tokens.begin(), tokens.end(), is_stop);
+  bool right = info.completion_tokens == tokens.size();
+  if (info.reason == "length") {
+    right = right && tokens.size() == request.max_tokens && stop == tokens.end();
+    world().Count(Rule::kAnswered);
+    client->answered = right;
+  } else if (info.reason == "stop") {
+    right = right && !tokens.empty() && stop + 1 == tokens.end();
+    world().Count(Rule::kStopped);
+  } else {
+    right = right && info.reason == "cancelled" && request.cancel_after.has_value();
+    world().Count(Rule::kCancelled);
+  }
+  if (!right) {
+    world().Fail(client->Name() + " ended with \"" + info.reason + "\" after " +
+                 std::to_string(tokens.size()) + " tokens of " +
+                 std::to_string(request.max_tokens));
+  }
+  End(client, "has its answer (" + info.reason + "): " + Join(tokens));
+}
+
+void SimClients::End(const std::shared_ptr<Client>& client, const std::string& how) {
+  client->ended = true;
+  world().Tell([&] { return client->Name() + " " + how; });
+}
+
+void SimClients::CheckTokens(const Client& client) {
+  const std::vector<uint32_t> expected =
+      ExactAnswer(model_, client.request.prompt, client.request.params, client.tokens.size());
+  if (client.tokens != expected) {
+    world().Fail(client.Name() + " was told " + Join(client.tokens) + ", one worker says " +
+                 Join(expected));
+  }
+}
+
+// A typed error that this request may have come to.
+void SimClients::CheckError(const Client& client, const absl::Status& status) {
+  static const std::map<std::string, std::optional<Rule>> kReasons = {
+      {"REQUEST_IN_FLIGHT", Rule::kInFlight},
+      {"REPLACED", std::nullopt},
+      {"DEADLINE_EXCEEDED", Rule::kDeadline},
+      {"KV_NEVER_FITS", Rule::kNeverFits},
+      {"CONTEXT_EXCEEDED", Rule::kContext},
+      {"QUEUE_FULL", Rule::kQueueFull},
+      {"NON_FINITE", std::nullopt},
+      {"BACKEND_FAILED", std::nullopt},
+      {"SEQUENCE_NOT_FOUND", std::nullopt},
+      {"FINGERPRINT_MISMATCH", std::nullopt},
+      {"POSITION_MISMATCH", std::nullopt},
+      {"STEPS_LOST", std::nullopt},
+      {"PIPELINE_DOWN", std::nullopt},
+      {"NODE_LOST", std::nullopt},
+      {"LINKS_NOT_OPENED", std::nullopt},
+      {"UNLOADED", std::nullopt},
+      {"RELOADING", std::nullopt},
+      {"MODEL_NOT_READY", std::nullopt},
+      {"COORDINATOR_LOST", std::nullopt}};
+  const auto reason = kReasons.find(ReasonOf(status));
+  if (reason == kReasons.end() || status.message().empty()) {
+    world().Fail(client.Name() + " failed with what no fault explains: " + Describe(status));
+    return;
+  }
+  if (reason->second.has_value()) {
+    world().Count(*reason->second);
+  }
+  const ClientRequest& request = client.request;
+  if (request.deadline_after.has_value() && reason->first == "DEADLINE_EXCEEDED" &&
+      world().now() < request.at + *request.deadline_after) {
+    world().Fail(client.Name() + " failed before its deadline");
+  }
+}
+
+size_t SimClients::waiting() const {
+  return static_cast<size_t>(std::count_if(clients_.begin(), clients_.end(),
+                                           [](const auto& client) { return !client->ended; }));
+}
+
+std::string SimClients::Waiting() const {
+  std::string names;
+  for (const auto& client : clients_) {
+    names += client->ended ? "" : (names.empty() ? "" : ", ") + client->Name();
+  }
+  return names;
+}
+
+bool SimClients::NewestAnswered() const { return clients_.back()->answered; }
+
+}  // namespace strata::sim

@@ -1,0 +1,428 @@
+#include "tests/sim/sim_deployment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "tests/sim/exact_model.h"
+#include "tests/sim/sim_worker.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr nanoseconds kDialPause = milliseconds(20);
+
+uint64_t PagesFor(uint64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+}  // namespace
+
+SimPlan DrawPlan(const Scenario& scenario, Random* random) {
+  SimPlan plan;
+  std::vector<Machine> machines;
+  for (uint32_t i = 0; i < scenario.workers; ++i) {
+    machines.push_back(static_cast<Machine>(i));
+  }
+  for (uint32_t i = 0; i < scenario.stages; ++i) {
+    std::swap(machines[i], machines[random->Between(i, scenario.workers - 1)]);
+    plan.machines.push_back(machines[i]);
+  }
+  std::set<uint32_t> cuts = {0, scenario.layers};
+  while (cuts.size() < scenario.stages + 1) {
+    cuts.insert(random->Below(scenario.layers));
+  }
+  plan.first_layers.assign(cuts.begin(), cuts.end());
+  return plan;
+}
+
+SimDeployment::SimDeployment(Cluster* cluster, SimStore* store, GenerationCounter* generations,
+                             uint64_t life)
+    : cluster_(cluster),
+      store_(store),
+      generations_(generations),
+      life_(life),
+      meddler_(cluster->world, FingerprintRoot(store->deployment, kWeightsDigest, kNumericsClass,
+                                               /*adapter_digest=*/"", /*rotary_variant=*/0)) {}
+
+SimDeployment::~SimDeployment() { *alive_ = false; }
+
+std::string SimDeployment::NodeName(Machine machine) const {
+  return cluster_->workers[static_cast<size_t>(machine)]->name();
+}
+
+bool SimDeployment::Uses(Machine machine) const {
+  const auto& machines = store_->plan.machines;
+  return std::find(machines.begin(), machines.end(), machine) != machines.end();
+}
+
+StageSpec SimDeployment::SpecOf(uint32_t stage) const {
+  const Scenario& scenario = world().scenario;
+  StageSpec spec;
+  spec.model = ExactModelSpec(scenario.layers);
+  spec.first_layer = store_->plan.first_layers[stage];
+  spec.last_layer = store_->plan.first_layers[stage + 1] - 1;
+  spec.embeds = stage == 0;
+  spec.heads = stage + 1 == stage_count();
+  spec.context = scenario.context;
+  spec.kv_pages = {scenario.kv_pages};
+  spec.max_batch_tokens = scenario.max_batch_tokens + kMeddledRows;
+  spec.max_batch_items = scenario.max_batch_items + kMeddledItems;
+  return spec;
+}
+
+void SimDeployment::Load(const std::map<Machine, uint64_t>& incarnations) {
+  StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING", "the model is being loaded again"));
+  ++store_->epoch;
+  incarnations_ = incarnations;
+  state_ = State::kLoading;
+  loading_ = {store_->plan.machines.begin(), store_->plan.machines.end()};
+  world().Tell([&] {
+    return "the coordinator loads deployment " + std::to_string(id()) + ", epoch " +
+           std::to_string(store_->epoch);
+  });
+  for (uint32_t s = 0; s < stage_count(); ++s) {
+    const Machine machine = store_->plan.machines[s];
+    StageLoad load{id(), store_->epoch, s, stage_count(), SpecOf(s), kCoordinatorMachine, life_};
+    if (s + 1 < stage_count()) {
+      load.next = store_->plan.machines[s + 1];
+      load.next_incarnation = incarnations_.at(load.next);
+    }
+    SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+    cluster_->network->SendControl(
+        kCoordinatorMachine, machine,
+        [worker, to = incarnations_.at(machine), load] { worker->OnLoad(to, load); });
+  }
+}
+
+void SimDeployment::Unload(const absl::Status& why) {
+  StopEngine(why);
+  state_ = State::kWaiting;
+  for (const auto& [machine, incarnation] : incarnations_) {
+    if (Uses(machine)) {
+      SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+      cluster_->network->SendControl(
+          kCoordinatorMachine, machine,
+          [worker, to = incarnation, id = id()] { worker->OnUnload(to, id); });
+    }
+  }
+}
+
+void SimDeployment::Fail(const absl::Status& why) {
+  world().Tell([&] { return "the deployment ends: " + std::string(why.message()); });
+  Unload(why);
+}
+
+void SimDeployment::OnNodeLost(Machine machine) {
+  if (Uses(machine) && loaded()) {
+    world().Count(Rule::kNodeLost);
+    Fail(Error(absl::StatusCode::kUnavailable, "NODE_LOST",
+               "node '" + NodeName(machine) + "', which holds layers, is lost")
+             .Node(NodeName(machine)));
+  }
+}
+
+void SimDeployment::OnLoaded(Machine machine, uint64_t epoch) {
+  if (state_ != State::kLoading || epoch != store_->epoch || engine_ != nullptr) {
+    return;
+  }
+  loading_.erase(machine);
+  if (loading_.empty()) {
+    StartEngine();
+  }
+}
+
+void SimDeployment::StartEngine() {
+  const Scenario& scenario = world().scenario;
+  EngineConfig config;
+  config.deployment = id();
+  config.epoch = store_->epoch;
+  for (Machine machine : store_->plan.machines) {
+    config.stages.push_back(
+        {.node = NodeName(machine), .kv_pages = {scenario.kv_pages}, .predicted_ms = 0.2});
+  }
+  config.kv_groups = {KvGroupSpec{}};
+  config.vocab = kVocab;
+  config.context = scenario.context;
+  config.weights_digest = kWeightsDigest;
+  config.numerics_class = kNumericsClass;
+  config.max_batch_tokens = scenario.max_batch_tokens;
+  config.max_batch_items = scenario.max_batch_items;
+  config.max_sessions = scenario.max_sessions;
+  config.max_queued_requests = scenario.max_queued_requests;
+  config.step_timeout = scenario.step_timeout;
+  engine_ = std::make_unique<Engine>(std::move(config), generations_, this);
+  seen_ = EngineCounters();
+  was_down_ = false;
+  wake_.reset();
+  engine_->Start(world().now());
+  Watch();
+}
+
+void SimDeployment::StopEngine(const absl::Status& why) {
+  unfenced_.clear();
+  first_link_epoch_ = 0;
+  if (engine_ != nullptr) {
+    engine_->Stop(why, world().now());
+    engine_ = nullptr;
+  }
+}
+
+absl::Status SimDeployment::Submit(SessionRequest request, std::shared_ptr<SessionSink> sink) {
+  const absl::Status status = engine_->Submit(std::move(request), std::move(sink), world().now());
+  Watch();
+  return status;
+}
+
+bool SimDeployment::Cancel(const std::string& key, const absl::Status& why) {
+  const bool found = engine_ != nullptr && engine_->Cancel(key, why, world().now());
+  Watch();
+  return found;
+}
+
+bool SimDeployment::Idle() const {
+  if (engine_ == nullptr) {
+    return false;
+  }
+  const EngineSnapshot snapshot = engine_->Snapshot(world().now());
+  return snapshot.state == PipelineState::kRunning && snapshot.steps_in_flight == 0 &&
+         snapshot.sessions.empty() &&
+         std::all_of(snapshot.kv.begin(), snapshot.kv.end(),
+                     [](const KvSnapshot& kv) { return kv.free == kv.total; });
+}
+
+// ---- Fences, links, frames.
+
+void SimDeployment::SendFence(uint64_t epoch) {
+  fence_epoch_ = epoch;
+  store_->epoch = std::max(store_->epoch, epoch);
+  first_link_epoch_ = 0;
+  unfenced_ = {store_->plan.machines.begin(), store_->plan.machines.end()};
+  world().Tell([&] { return "the coordinator fences: epoch " + std::to_string(epoch); });
+  for (Machine machine : store_->plan.machines) {
+    SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+    cluster_->network->SendControl(kCoordinatorMachine, machine,
+                                   [worker, to = incarnations_.at(machine), id = id(), epoch] {
+                                     worker->OnFence(to, id, epoch);
+                                   });
+  }
+}
+
+std::vector<std::string> SimDeployment::UnfencedNodes() const {
+  std::vector<std::string> nodes;
+  for (Machine machine : unfenced_) {
+    nodes.push_back(NodeName(machine));
+  }
+  return nodes;
+}
+
+void SimDeployment::OnFenceAck(Machine machine, uint64_t epoch, const absl::Status& status) {
+  if (engine_ == nullptr || epoch != fence_epoch_) {
+    return;
+  }
+  if (!status.ok()) {
+    OnLinkFault(epoch, status);
+    return;
+  }
+  if (unfenced_.erase(machine) > 0 && unfenced_.empty()) {
+    OpenFirstLink(epoch, world().now() + world().scenario.step_timeout / 2);
+  }
+}
+
+void SimDeployment::OpenFirstLink(uint64_t epoch, TimePoint deadline) {
+  if (engine_ == nullptr || epoch != fence_epoch_ || first_link_epoch_ == epoch) {
+    return;
+  }
+  if (world().now() >= deadline) {
+    OnLinkFault(epoch, Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED",
+                             "the link to the first stage could not be opened"));
+    return;
+  }
+  const Machine machine = store_->plan.machines[0];
+  SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+  auto answer = [this, epoch, deadline, machine, alive = alive_,
+                 network = cluster_->network](bool accepted) {
+    network->SendControl(machine, kCoordinatorMachine, [this, epoch, deadline, alive, accepted] {
+      if (*alive) {
+        OnFirstLink(epoch, accepted, deadline);
+      }
+    });
+  };
+  cluster_->network->SendControl(kCoordinatorMachine, machine,
+                                 [worker, to = incarnations_.at(machine), id = id(), epoch,
+                                  answer] { worker->OnLinkOpen(to, id, epoch, answer); });
+}
+
+void SimDeployment::OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline) {
+  if (engine_ == nullptr || epoch != fence_epoch_ || first_link_epoch_ == epoch) {
+    return;
+  }
+  if (!accepted) {
+    world().After(kDialPause, [this, epoch, deadline, alive = alive_] {
+      if (*alive) {
+        OpenFirstLink(epoch, deadline);
+      }
+    });
+    return;
+  }
+  first_link_epoch_ = epoch;
+  if (state_ == State::kLoading) {
+    state_ = State::kReady;
+    world().Tell([&] { return "the model is ready"; });
+  }
+  engine_->OnFenced(epoch, world().now());
+  Watch();
+}
+
+void SimDeployment::OnLinkFault(uint64_t epoch, const absl::Status& status) {
+  if (engine_ != nullptr) {
+    engine_->OnLinkFault(epoch, status, world().now());
+    Watch();
+  }
+}
+
+void SimDeployment::SendStep(StepMessage step) {
+  if (first_link_epoch_ != step.header.epoch()) {
+    return;
+  }
+  meddler_.OnSend(&step);
+  const Machine machine = store_->plan.machines[0];
+  SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+  const uint64_t to = incarnations_.at(machine);
+  const uint64_t epoch = step.header.epoch();
+  auto frame = std::make_shared<const StepMessage>(std::move(step));
+  Network::Frame sent;
+  sent.channel = ChannelOf(id(), epoch);
+  sent.to = machine;
+  world().Tell([&] {
+    sent.what = Show(frame->header);
+    return "the coordinator sends " + sent.what + " to " + worker->name();
+  });
+  sent.arrives = [worker, to, frame] { worker->OnFrame(to, frame); };
+  sent.garbled = [worker, to, id = id(), epoch] { worker->OnGarbledFrame(to, id, epoch); };
+  cluster_->network->SendFrame(sent);
+}
+
+bool SimDeployment::AcceptsResults(uint64_t epoch) const {
+  return engine_ != nullptr && epoch == fence_epoch_;
+}
+
+void SimDeployment::OnResult(const ResultMessage& result) {
+  if (engine_ != nullptr) {
+    ResultMessage restored = result;
+    meddler_.OnResult(&restored);
+    engine_->OnResult(std::move(restored), world().now());
+    Watch();
+  }
+}
+
+// ---- What must hold.
+
+void SimDeployment::Watch() {
+  if (engine_ == nullptr) {
+    return;
+  }
+  const EngineSnapshot snapshot = engine_->Snapshot(world().now());
+  CheckSums(snapshot);
+  CountWaiting(snapshot);
+  CheckIdle(snapshot);
+  CountWork(snapshot.counters);
+  if (snapshot.state == PipelineState::kDown && !was_down_) {
+    world().Count(Rule::kPipelineDown);
+    world().Tell([&] { return "the pipeline is down"; });
+  }
+  was_down_ = snapshot.state == PipelineState::kDown;
+  if (state_ == State::kLoading && engine_->down()) {
+    Fail(Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
+               "the stages could not be linked in time"));
+    return;
+  }
+  ScheduleWake();
+}
+
+void SimDeployment::CheckSums(const EngineSnapshot& snapshot) {
+  for (const KvSnapshot& kv : snapshot.kv) {
+    if (kv.free + kv.live + kv.cached + kv.fenced != kv.total || kv.free > kv.total) {
+      world().Fail("the ledger's sum does not hold at stage " + std::to_string(kv.stage));
+    }
+  }
+  if (snapshot.counters.ledger_mismatches > seen_.ledger_mismatches) {
+    world().Fail("ledger and stages disagree: " +
+                 (snapshot.problems.empty() ? "" : snapshot.problems.back().what));
+  }
+}
+
+void SimDeployment::CountWaiting(const EngineSnapshot& snapshot) {
+  const auto queued =
+      std::find_if(snapshot.sessions.begin(), snapshot.sessions.end(),
+                   [](const SessionSnapshot& session) { return session.state == "queued"; });
+  if (queued == snapshot.sessions.end() || snapshot.state != PipelineState::kRunning) {
+    return;
+  }
+  const uint64_t need = PagesFor(uint64_t{queued->prompt_tokens} + queued->max_tokens);
+  for (const KvSnapshot& kv : snapshot.kv) {
+    if (need > kv.free) {
+      world().Count(need > kv.free + kv.fenced ? Rule::kReservationWaited : Rule::kCommitWaited);
+      return;
+    }
+  }
+}
+
+// When the ledger says that all is free, the stages must have nothing.
+void SimDeployment::CheckIdle(const EngineSnapshot& snapshot) {
+  const bool busy = snapshot.state != PipelineState::kRunning || snapshot.steps_in_flight > 0 ||
+                    !snapshot.sessions.empty() ||
+                    std::any_of(snapshot.kv.begin(), snapshot.kv.end(),
+                                [](const KvSnapshot& kv) { return kv.free != kv.total; });
+  for (Machine machine : store_->plan.machines) {
+    const SimWorker& worker = *cluster_->workers[static_cast<size_t>(machine)];
+    if (busy || !worker.up() || worker.incarnation() != incarnations_.at(machine)) {
+      continue;
+    }
+    if (worker.sequences(id()) > 0 || worker.pages_in_use(id()) > 0) {
+      world().Fail(worker.name() + " holds " + std::to_string(worker.sequences(id())) +
+                   " sequences in " + std::to_string(worker.pages_in_use(id())) +
+                   " KV pages that the ledger says are free");
+    }
+  }
+}
+
+void SimDeployment::CountWork(const EngineCounters& counters) {
+  auto count = [this](Rule rule, uint64_t now, uint64_t before) {
+    for (uint64_t i = before; i < now; ++i) {
+      world().Count(rule);
+    }
+  };
+  count(Rule::kReplay, counters.replays, seen_.replays);
+  count(Rule::kRebuild, counters.rebuilds, seen_.rebuilds);
+  count(Rule::kFault, counters.faults, seen_.faults);
+  count(Rule::kFenceTimeout, counters.fences_failed, seen_.fences_failed);
+  count(Rule::kResultDiscarded, counters.results_discarded, seen_.results_discarded);
+  seen_ = counters;
+}
+
+void SimDeployment::ScheduleWake() {
+  const std::optional<TimePoint> wake = engine_->NextWake();
+  if (!wake.has_value() || (wake_.has_value() && *wake_ <= *wake)) {
+    return;
+  }
+  wake_ = wake;
+  world().events.At(*wake, [this, alive = alive_, at = *wake] {
+    if (!*alive || wake_ != at) {
+      return;
+    }
+    wake_.reset();
+    if (engine_ == nullptr) {
+      return;
+    }
+    const std::optional<TimePoint> due = engine_->NextWake();
+    if (due.has_value() && *due <= world().now()) {
+      engine_->Tick(world().now());
+      if (engine_->Snapshot(world().now()).counters.faults > seen_.faults) {
+        world().Count(Rule::kStepTimeout);
+      }
+    }
+    Watch();
+  });
+}
+
+}  // namespace strata::sim

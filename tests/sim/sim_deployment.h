@@ -1,0 +1,113 @@
+// A model under a plan: loads it on its workers, fences and links them, and runs the real engine
+// over them. It does as coordinator/service/deployment does, and watches the engine after every
+// call.
+#ifndef STRATA_TESTS_SIM_SIM_DEPLOYMENT_H_
+#define STRATA_TESTS_SIM_SIM_DEPLOYMENT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "tests/sim/cluster.h"
+#include "tests/sim/meddler.h"
+#include "worker/backend/backend.h"
+
+namespace strata::sim {
+
+// Where a model's layers are.
+struct SimPlan {
+  std::vector<Machine> machines;       // By stage.
+  std::vector<uint32_t> first_layers;  // By stage, and the number of layers.
+};
+SimPlan DrawPlan(const Scenario& scenario, Random* random);
+
+// What survives the coordinator.
+struct SimStore {
+  uint64_t term = 0;
+  uint64_t deployment = 0;
+  uint64_t epoch = 0;   // Newest that was used.
+  bool wanted = false;  // The model is to be loaded.
+  SimPlan plan;
+};
+
+class SimDeployment : public EngineHost {
+ public:
+  // All outlives it. `life` is the coordinator's.
+  SimDeployment(Cluster* cluster, SimStore* store, GenerationCounter* generations, uint64_t life);
+  ~SimDeployment() override;
+
+  // Begins (again) on its machines, whose incarnations are these.
+  void Load(const std::map<Machine, uint64_t>& incarnations);
+  // Sessions fail with `why`, workers unload.
+  void Unload(const absl::Status& why);
+
+  bool loaded() const { return state_ != State::kWaiting; }
+  bool ready() const { return state_ == State::kReady; }
+  bool Uses(Machine machine) const;
+  // Nothing runs, and the ledger says that every page is free.
+  bool Idle() const;
+
+  absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink);
+  bool Cancel(const std::string& key, const absl::Status& why);
+
+  void OnNodeLost(Machine machine);
+  void OnLoaded(Machine machine, uint64_t epoch);
+  void OnFenceAck(Machine machine, uint64_t epoch, const absl::Status& status);
+  void OnLinkFault(uint64_t epoch, const absl::Status& status);
+  bool AcceptsResults(uint64_t epoch) const;
+  void OnResult(const ResultMessage& result);
+  void Arm(const Fault& fault) { meddler_.Arm(fault); }
+
+  // EngineHost.
+  void SendStep(StepMessage step) override;
+  void SendFence(uint64_t epoch) override;
+  std::vector<std::string> UnfencedNodes() const override;
+
+ private:
+  enum class State { kWaiting, kLoading, kReady };
+
+  World& world() const { return *cluster_->world; }
+  uint64_t id() const { return store_->deployment; }
+  uint32_t stage_count() const { return static_cast<uint32_t>(store_->plan.machines.size()); }
+  std::string NodeName(Machine machine) const;
+  StageSpec SpecOf(uint32_t stage) const;
+  void StartEngine();
+  void StopEngine(const absl::Status& why);
+  void Fail(const absl::Status& why);
+  void OpenFirstLink(uint64_t epoch, TimePoint deadline);
+  void OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline);
+
+  // After every call of the engine: what must hold, what the rules did, when to wake it.
+  void Watch();
+  void CheckSums(const EngineSnapshot& snapshot);
+  void CountWaiting(const EngineSnapshot& snapshot);
+  void CheckIdle(const EngineSnapshot& snapshot);
+  void CountWork(const EngineCounters& counters);
+  void ScheduleWake();
+
+  Cluster* const cluster_;
+  SimStore* const store_;
+  GenerationCounter* const generations_;
+  const uint64_t life_;
+  State state_ = State::kWaiting;
+  std::map<Machine, uint64_t> incarnations_;
+  std::set<Machine> loading_;
+  std::set<Machine> unfenced_;
+  uint64_t fence_epoch_ = 0;
+  uint64_t first_link_epoch_ = 0;  // Of the open link to the first stage.
+  std::unique_ptr<Engine> engine_;
+  Meddler meddler_;
+  EngineCounters seen_;
+  bool was_down_ = false;
+  std::optional<TimePoint> wake_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_SIM_DEPLOYMENT_H_

@@ -1,0 +1,302 @@
+#include "tests/sim/simulation.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "tests/sim/cluster.h"
+#include "tests/sim/exact_model.h"
+#include "tests/sim/sim_clients.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_worker.h"
+
+namespace strata::sim {
+namespace {
+
+// In simulated time. Everything ends long before these, or never.
+constexpr nanoseconds kPatience = std::chrono::seconds(60);
+// The latest that a copy of a frame comes.
+constexpr nanoseconds kLateFrames = std::chrono::seconds(7);
+// Until a client notices a coordinator whose machine is gone.
+constexpr nanoseconds kKeepalive = std::chrono::seconds(2);
+constexpr nanoseconds kProbePause = milliseconds(400);
+
+class Simulation {
+ public:
+  Simulation(const Scenario& scenario, bool tell)
+      : world_(&scenario, tell),
+        network_(&world_, scenario.stages + 1),
+        coordinator_(&cluster_),
+        clients_(&cluster_, ExactModelSpec(scenario.layers)) {
+    cluster_.world = &world_;
+    cluster_.network = &network_;
+    cluster_.coordinator = &coordinator_;
+    for (uint32_t i = 0; i < scenario.workers; ++i) {
+      cluster_.workers.push_back(std::make_unique<SimWorker>(&cluster_, static_cast<Machine>(i)));
+    }
+  }
+
+  Outcome Run() {
+    Start();
+    WaitFor([this] { return Quiet(); },
+            [this] { return "hangs: " + clients_.Waiting() + " never ended"; });
+    Probe();
+    // What still travels must change nothing.
+    RunUntil(world_.now() + kLateFrames, [] { return false; });
+    WaitFor(
+        [this] {
+          return coordinator_.deployment() != nullptr && coordinator_.deployment()->Idle();
+        },
+        [] { return std::string("the ledger never got all pages back"); });
+    CheckEmpty();
+    return {world_.finding(), world_.counts, world_.events.ran(), world_.story()};
+  }
+
+ private:
+  void Start() {
+    coordinator_.Start();
+    for (const auto& worker : cluster_.workers) {
+      worker->Start();
+    }
+    coordinator_.LoadModel(DrawPlan(world_.scenario, &world_.random));
+    // Time is counted from when the model is ready.
+    WaitFor([this] { return coordinator_.deployment()->ready(); },
+            [] { return std::string("the model was never loaded"); });
+    const TimePoint start = world_.now();
+    for (ClientRequest request : world_.scenario.requests) {
+      request.at += start;
+      script_end_ = std::max(script_end_, request.at);
+      clients_.Add(request);
+    }
+    for (const Fault& fault : world_.scenario.faults) {
+      script_end_ = std::max(script_end_, start + fault.at + fault.lasts);
+      world_.events.At(start + fault.at, [this, fault] { Strike(fault); });
+    }
+  }
+
+  bool Quiet() const { return world_.now() >= script_end_ && clients_.waiting() == 0; }
+
+  // Runs until `done`, or the end of time for it: then that is the finding.
+  template <typename Done, typename What>
+  void WaitFor(const Done& done, const What& what) {
+    const TimePoint end = std::max(world_.now(), script_end_) + kPatience;
+    if (!RunUntil(end, done) && !world_.failed()) {
+      world_.Fail(what());
+    }
+  }
+
+  template <typename Done>
+  bool RunUntil(TimePoint end, const Done& done) {
+    while (!world_.failed()) {
+      if (done()) {
+        return true;
+      }
+      if (!world_.events.RunNext(end)) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  // After all faults the cluster must serve again, whatever they were.
+  void Probe() {
+    ClientRequest request;
+    request.id = "probe";
+    request.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
+    request.max_tokens = 5;
+    request.params = GreedyParams();
+    request.retries = static_cast<uint32_t>(kPatience / kProbePause);
+    while (!world_.failed()) {
+      request.at = world_.now();
+      clients_.Add(request);
+      const TimePoint began = world_.now();
+      WaitFor([this] { return clients_.waiting() == 0; },
+              [] { return std::string("the cluster does not serve again after its faults"); });
+      if (clients_.NewestAnswered()) {
+        return;
+      }
+      // A fault may have left something that fails one request and heals with it.
+      if (++probes_ == 5) {
+        world_.Fail("five requests in a row were not served after all faults were over");
+      }
+      RunUntil(began + kProbePause, [] { return false; });
+    }
+  }
+
+  void CheckEmpty() {
+    for (const auto& worker : cluster_.workers) {
+      if (worker->sequences(0) > 0 || worker->pages_in_use(0) > 0) {
+        world_.Fail(worker->name() + " still holds " + std::to_string(worker->sequences(0)) +
+                    " sequences and " + std::to_string(worker->pages_in_use(0)) +
+                    " KV pages when all is over");
+      }
+    }
+  }
+
+  SimWorker* Target(const Fault& fault) {
+    return cluster_.workers[fault.target % cluster_.workers.size()].get();
+  }
+
+  void Strike(const Fault& fault);
+  // Once there is a sequence to damage.
+  void FlipBit(const Fault& fault);
+  void StrikeProcess(const Fault& fault);
+  void StopWorker(SimWorker* worker, const Fault& fault);
+  void StopCoordinator(const Fault& fault);
+  void LoadAnew(const Fault& fault);
+  void LoadWhenUp(const SimPlan& plan, nanoseconds after);
+  void Count(const Fault& fault, bool struck) {
+    if (struck) {
+      world_.Count(fault.kind);
+    }
+  }
+
+  World world_;
+  Network network_;
+  Cluster cluster_;
+  SimCoordinator coordinator_;
+  SimClients clients_;
+  TimePoint script_end_{0};
+  int probes_ = 0;
+};
+
+void Simulation::Strike(const Fault& fault) {
+  switch (fault.kind) {
+    case FaultKind::kDropFrame:
+    case FaultKind::kDelayFrame:
+    case FaultKind::kDuplicateFrame:
+    case FaultKind::kLateCopy:
+    case FaultKind::kReorderFrames:
+    case FaultKind::kCorruptFrame:
+      network_.Arm(fault);
+      return;
+    case FaultKind::kForkWrongSource:
+    case FaultKind::kRepeatItem:
+    case FaultKind::kStaleItem:
+      coordinator_.Arm(fault);
+      return;
+    case FaultKind::kFlipBit:
+      FlipBit(fault);
+      return;
+    case FaultKind::kFailBackend:
+      Count(fault, Target(fault)->FailBackend());
+      return;
+    case FaultKind::kNonFinite:
+      Count(fault, Target(fault)->PoisonStage(fault.random));
+      return;
+    default:
+      StrikeProcess(fault);
+  }
+}
+
+void Simulation::FlipBit(const Fault& fault) {
+  if (Target(fault)->FlipBit(fault.random)) {
+    Count(fault, true);
+    if (fault.random % 2 == 0) {  // A fence finds it, not the next item.
+      Fault drop = fault;
+      drop.kind = FaultKind::kDropFrame;
+      network_.Arm(drop);
+    }
+  } else if (world_.now() < script_end_) {
+    world_.After(milliseconds(1), [this, fault] { FlipBit(fault); });
+  }
+}
+
+void Simulation::StrikeProcess(const Fault& fault) {
+  const TimePoint until = world_.now() + fault.lasts;
+  SimWorker* worker = Target(fault);
+  const auto machine = static_cast<Machine>(fault.target % cluster_.workers.size());
+  switch (fault.kind) {
+    case FaultKind::kStallLink:
+      world_.Tell([] { return std::string("FAULT: a link stalls"); });
+      Count(fault, true);
+      network_.StallLink(fault.target, until);
+      return;
+    case FaultKind::kStallWorker:
+      world_.Tell([&] { return "FAULT: " + worker->name() + " is stopped for a while"; });
+      Count(fault, worker->up());
+      worker->Stall(until);
+      return;
+    case FaultKind::kPartitionWorker:
+      world_.Tell([&] { return "FAULT: " + worker->name() + " is cut off the network"; });
+      Count(fault, worker->up());
+      network_.Partition(machine, until);
+      return;
+    case FaultKind::kBreakControlStream:
+      world_.Tell([&] { return "FAULT: the control stream of " + worker->name() + " breaks"; });
+      Count(fault, worker->up());
+      worker->BreakControlStream();
+      return;
+    case FaultKind::kCrashWorker:
+    case FaultKind::kPowerOffWorker:
+      StopWorker(worker, fault);
+      return;
+    case FaultKind::kCrashCoordinator:
+    case FaultKind::kPowerOffCoordinator:
+      StopCoordinator(fault);
+      return;
+    default:
+      LoadAnew(fault);
+  }
+}
+
+void Simulation::StopWorker(SimWorker* worker, const Fault& fault) {
+  if (!worker->up()) {
+    return;
+  }
+  Count(fault, true);
+  world_.Tell([&] { return "FAULT: " + worker->name() + ": " + std::string(NameOf(fault.kind)); });
+  worker->Stop(fault.kind == FaultKind::kPowerOffWorker);
+  world_.After(fault.lasts, [this, worker] {
+    world_.Tell([&] { return worker->name() + " starts again"; });
+    worker->Start();
+  });
+}
+
+void Simulation::StopCoordinator(const Fault& fault) {
+  if (!coordinator_.up()) {
+    return;
+  }
+  Count(fault, true);
+  const bool silent = fault.kind == FaultKind::kPowerOffCoordinator;
+  world_.Tell([&] { return "FAULT: " + std::string(NameOf(fault.kind)); });
+  coordinator_.Stop(silent);
+  clients_.OnCoordinatorLost(coordinator_.life(), silent ? kKeepalive : world_.scenario.latency);
+  world_.After(fault.lasts, [this] { coordinator_.Start(); });
+}
+
+// Takes the model off its workers, and loads it anew under another plan: at once, or later.
+void Simulation::LoadAnew(const Fault& fault) {
+  if (!coordinator_.up()) {
+    return;
+  }
+  Count(fault, true);
+  Random random(fault.random);
+  const SimPlan plan = DrawPlan(world_.scenario, &random);
+  if (fault.kind == FaultKind::kReplan) {
+    world_.Tell(
+        [] { return std::string("FAULT: the operator loads the model under another plan"); });
+    coordinator_.LoadModel(plan);
+    return;
+  }
+  world_.Tell([] { return std::string("FAULT: the operator unloads the model for a while"); });
+  coordinator_.UnloadModel();
+  LoadWhenUp(plan, fault.lasts);
+}
+
+void Simulation::LoadWhenUp(const SimPlan& plan, nanoseconds after) {
+  world_.After(after, [this, plan] {
+    if (!coordinator_.up()) {
+      LoadWhenUp(plan, kProbePause);
+    } else {
+      coordinator_.LoadModel(plan);
+    }
+  });
+}
+
+}  // namespace
+
+Outcome Simulate(const Scenario& scenario, bool tell) { return Simulation(scenario, tell).Run(); }
+
+}  // namespace strata::sim
