@@ -33,6 +33,7 @@ enum class FaultKind {
   // The deployment.
   kUnloadAndLoad,
   kReplan,
+  kResize,
   // A stage's state and device.
   kFlipBit,
   kFailBackend,
@@ -72,6 +73,8 @@ enum class Rule {
   kPipelineDown,
   kReservationWaited,
   kCommitWaited,
+  kResumed,
+  kResizeRefused,
   // Membership.
   kLeaseLapsed,
   kHeartbeatLapsed,

@@ -70,6 +70,7 @@ void SimCoordinator::LoadModel(const SimPlan& plan) {
   store_.epoch = 0;
   store_.wanted = true;
   store_.plan = plan;
+  store_.kv_pages = world().scenario.kv_pages;
   deployment_ = std::make_unique<SimDeployment>(cluster_, &store_, generations_.get(), life_);
   LoadIfPossible();
 }
@@ -82,6 +83,10 @@ void SimCoordinator::UnloadModel() {
     deployment_ = nullptr;
     store_.wanted = false;
   }
+}
+
+bool SimCoordinator::ResizeModel(uint64_t kv_pages) {
+  return up_ && deployment_ != nullptr && deployment_->Resize(kv_pages);
 }
 
 void SimCoordinator::Arm(const Fault& fault) {

@@ -34,6 +34,7 @@ class SimCoordinator {
   // The operator.
   void LoadModel(const SimPlan& plan);  // As a new deployment; replaces one that is loaded.
   void UnloadModel();
+  bool ResizeModel(uint64_t kv_pages);
   void Arm(const Fault& fault);  // Of the kinds that a Meddler knows.
 
   // Clients. UNAVAILABLE where nobody is there to serve.

@@ -64,7 +64,7 @@ StageSpec SimDeployment::SpecOf(uint32_t stage) const {
   spec.embeds = stage == 0;
   spec.heads = stage + 1 == stage_count();
   spec.context = scenario.context;
-  spec.kv_pages = {scenario.kv_pages};
+  spec.kv_pages = {store_->kv_pages};
   spec.max_batch_tokens = scenario.max_batch_tokens + kMeddledRows;
   spec.max_batch_items = scenario.max_batch_items + kMeddledItems;
   return spec;
@@ -75,6 +75,38 @@ void SimDeployment::Load(const std::map<Machine, uint64_t>& incarnations) {
   ++store_->epoch;
   incarnations_ = incarnations;
   state_ = State::kLoading;
+  SendLoads();
+}
+
+bool SimDeployment::Resize(uint64_t kv_pages) {
+  if (state_ != State::kReady) {
+    return false;
+  }
+  if (const absl::Status fits = engine_->CheckFits(EngineStages(kv_pages)); !fits.ok()) {
+    world().Tell([&] { return "refused: " + std::string(fits.message()); });
+    world().Count(Rule::kResizeRefused);
+    return false;
+  }
+  ++store_->epoch;
+  store_->kv_pages = kv_pages;
+  first_link_epoch_ = 0;
+  unfenced_.clear();
+  state_ = State::kResizing;
+  engine_->Suspend(EngineStages(kv_pages), world().now());
+  SendLoads();
+  Watch();
+  return true;
+}
+
+std::vector<EngineStage> SimDeployment::EngineStages(uint64_t kv_pages) const {
+  std::vector<EngineStage> stages;
+  for (Machine machine : store_->plan.machines) {
+    stages.push_back({.node = NodeName(machine), .kv_pages = {kv_pages}, .predicted_ms = 0.2});
+  }
+  return stages;
+}
+
+void SimDeployment::SendLoads() {
   loading_ = {store_->plan.machines.begin(), store_->plan.machines.end()};
   world().Tell([&] {
     return "the coordinator loads deployment " + std::to_string(id()) + ", epoch " +
@@ -122,13 +154,24 @@ void SimDeployment::OnNodeLost(Machine machine) {
 }
 
 void SimDeployment::OnLoaded(Machine machine, uint64_t epoch) {
-  if (state_ != State::kLoading || epoch != store_->epoch || engine_ != nullptr) {
+  const bool loading = state_ == State::kLoading || state_ == State::kResizing;
+  if (!loading || loading_.empty() || epoch != store_->epoch) {
     return;
   }
   loading_.erase(machine);
-  if (loading_.empty()) {
-    StartEngine();
+  if (!loading_.empty()) {
+    return;
   }
+  if (state_ == State::kLoading) {
+    StartEngine();
+    return;
+  }
+  state_ = State::kReady;
+  if (engine_->live_sessions() > 0) {
+    world().Count(Rule::kResumed);
+  }
+  engine_->Resume(epoch, world().now());
+  Watch();
 }
 
 void SimDeployment::StartEngine() {
@@ -136,10 +179,7 @@ void SimDeployment::StartEngine() {
   EngineConfig config;
   config.deployment = id();
   config.epoch = store_->epoch;
-  for (Machine machine : store_->plan.machines) {
-    config.stages.push_back(
-        {.node = NodeName(machine), .kv_pages = {scenario.kv_pages}, .predicted_ms = 0.2});
-  }
+  config.stages = EngineStages(store_->kv_pages);
   config.kv_groups = {KvGroupSpec{}};
   config.vocab = kVocab;
   config.context = scenario.context;
@@ -150,6 +190,7 @@ void SimDeployment::StartEngine() {
   config.max_sessions = scenario.max_sessions;
   config.max_queued_requests = scenario.max_queued_requests;
   config.step_timeout = scenario.step_timeout;
+  config.recovery_timeout = scenario.step_timeout;
   engine_ = std::make_unique<Engine>(std::move(config), generations_, this);
   seen_ = EngineCounters();
   was_down_ = false;

@@ -32,6 +32,7 @@ struct SimStore {
   uint64_t deployment = 0;
   uint64_t epoch = 0;   // Newest that was used.
   bool wanted = false;  // The model is to be loaded.
+  uint64_t kv_pages = 0;
   SimPlan plan;
 };
 
@@ -45,9 +46,12 @@ class SimDeployment : public EngineHost {
   void Load(const std::map<Machine, uint64_t>& incarnations);
   // Sessions fail with `why`, workers unload.
   void Unload(const absl::Status& why);
+  // Other KV under running sessions; false if they do not allow it.
+  bool Resize(uint64_t kv_pages);
 
   bool loaded() const { return state_ != State::kWaiting; }
-  bool ready() const { return state_ == State::kReady; }
+  // Takes requests.
+  bool ready() const { return state_ == State::kReady || state_ == State::kResizing; }
   bool Uses(Machine machine) const;
   // Nothing runs, and the ledger says that every page is free.
   bool Idle() const;
@@ -69,13 +73,15 @@ class SimDeployment : public EngineHost {
   std::vector<std::string> UnfencedNodes() const override;
 
  private:
-  enum class State { kWaiting, kLoading, kReady };
+  enum class State { kWaiting, kLoading, kReady, kResizing };
 
   World& world() const { return *cluster_->world; }
   uint64_t id() const { return store_->deployment; }
   uint32_t stage_count() const { return static_cast<uint32_t>(store_->plan.machines.size()); }
   std::string NodeName(Machine machine) const;
   StageSpec SpecOf(uint32_t stage) const;
+  std::vector<EngineStage> EngineStages(uint64_t kv_pages) const;
+  void SendLoads();
   void StartEngine();
   void StopEngine(const absl::Status& why);
   void Fail(const absl::Status& why);

@@ -271,8 +271,15 @@ void Simulation::LoadAnew(const Fault& fault) {
   if (!coordinator_.up()) {
     return;
   }
-  Count(fault, true);
   Random random(fault.random);
+  if (fault.kind == FaultKind::kResize) {
+    const uint64_t pages = random.Between(5, 30);
+    world_.Tell(
+        [&] { return "FAULT: the operator resizes KV to " + std::to_string(pages) + " pages"; });
+    Count(fault, coordinator_.ResizeModel(pages));
+    return;
+  }
+  Count(fault, true);
   const SimPlan plan = DrawPlan(world_.scenario, &random);
   if (fault.kind == FaultKind::kReplan) {
     world_.Tell(
