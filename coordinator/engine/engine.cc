@@ -255,19 +255,23 @@ void Engine::Impl::Replay(Session& session) {
   session.replaying = true;
 }
 
-void Engine::Impl::Released(uint64_t generation) {
-  const auto it = sequences_.find(generation);
-  STRATA_CHECK(it != sequences_.end() && it->second.session == 0);
+void Engine::Impl::GiveBack(uint64_t generation, Sequence* sequence) {
   ledger_.DropHeld(generation);
-  const std::optional<KvLedger::ClaimId> claim = it->second.claim;
-  Session* heir = Find(it->second.heir);
-  sequences_.erase(it);
+  const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
+  Session* heir = Find(sequence->heir);
   if (claim.has_value() && heir != nullptr) {
     ledger_.Unfence(*claim);
     heir->claim = claim;
   } else if (claim.has_value()) {
     ledger_.Free(*claim);
   }
+}
+
+void Engine::Impl::Released(uint64_t generation) {
+  const auto it = sequences_.find(generation);
+  STRATA_CHECK(it != sequences_.end() && it->second.session == 0);
+  GiveBack(generation, &it->second);
+  sequences_.erase(it);
 }
 
 void Engine::Impl::EndSession(Session& session) {

@@ -127,6 +127,8 @@ class Engine::Impl {
   // The session's sequence is given up; its claim goes on to `heir` (or nobody, 0) on Release.
   void Detach(Session& session, uint64_t heir);
   void Replay(Session& session);
+  // A released sequence's pages return to the ledger, and its claim goes to its heir.
+  void GiveBack(uint64_t generation, Sequence* sequence);
   // No stage holds the sequence any more.
   void Released(uint64_t generation);
   void Pump(TimePoint now);

@@ -5,6 +5,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/engine_impl.h"
+#include "coordinator/engine/ledger_policy.h"
 
 namespace strata {
 namespace {
@@ -89,6 +90,9 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
     name->set_request_id(sequence.request_id);
     name->set_generation(generation);
     sent.commands.push_back(generation);
+    if (ledger_policy::FreesWhenPlanned()) {
+      GiveBack(generation, &sequence);
+    }
   }
   for (const ScheduledItem& item : items) {
     AddItem(sessions_.at(item.id), item.tokens, frame, &sent);

@@ -6,6 +6,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/engine/ledger_policy.h"
 
 namespace strata {
 
@@ -39,6 +40,10 @@ uint64_t KvLedger::Need(const Component& component, uint32_t length) const {
   return component.pages.total == 0 ? 0 : PagesFor(groups_[component.pages.group], length);
 }
 
+uint64_t KvLedger::Claimed(const Component& component, uint32_t length) const {
+  return ledger_policy::PagesToReserve(Need(component, length));
+}
+
 bool KvLedger::Fits(uint32_t length) const {
   for (const Component& component : components_) {
     if (Need(component, length) > component.pages.free) {
@@ -53,9 +58,9 @@ std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length) {
     return std::nullopt;
   }
   for (Component& component : components_) {
-    const uint64_t need = Need(component, length);
-    component.pages.free -= need;
-    component.pages.live += need;
+    const uint64_t claimed = Claimed(component, length);
+    component.pages.free -= claimed;
+    component.pages.live += claimed;
   }
   const ClaimId id = next_claim_++;
   claims_[id] = {length, false};
@@ -68,12 +73,12 @@ void KvLedger::SetFenced(ClaimId claim, bool fenced) {
   STRATA_CHECK(it != claims_.end() && it->second.fenced != fenced);
   it->second.fenced = fenced;
   for (Component& component : components_) {
-    const uint64_t need = Need(component, it->second.length);
+    const uint64_t claimed = Claimed(component, it->second.length);
     uint64_t& from = fenced ? component.pages.live : component.pages.fenced;
     uint64_t& to = fenced ? component.pages.fenced : component.pages.live;
-    STRATA_CHECK(from >= need);
-    from -= need;
-    to += need;
+    STRATA_CHECK(from >= claimed);
+    from -= claimed;
+    to += claimed;
   }
   CheckSums();
 }
@@ -85,11 +90,11 @@ void KvLedger::Free(ClaimId claim) {
   const auto it = claims_.find(claim);
   STRATA_CHECK(it != claims_.end());
   for (Component& component : components_) {
-    const uint64_t need = Need(component, it->second.length);
+    const uint64_t claimed = Claimed(component, it->second.length);
     uint64_t& from = it->second.fenced ? component.pages.fenced : component.pages.live;
-    STRATA_CHECK(from >= need);
-    from -= need;
-    component.pages.free += need;
+    STRATA_CHECK(from >= claimed);
+    from -= claimed;
+    component.pages.free += claimed;
   }
   claims_.erase(it);
   CheckSums();

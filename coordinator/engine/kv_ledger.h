@@ -87,6 +87,8 @@ class KvLedger {
   };
 
   uint64_t Need(const Component& component, uint32_t length) const;
+  // Of them, what a claim takes.
+  uint64_t Claimed(const Component& component, uint32_t length) const;
   void SetFenced(ClaimId claim, bool fenced);
   void CheckSums() const;
 

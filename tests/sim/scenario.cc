@@ -103,6 +103,26 @@ Fault DrawFault(nanoseconds horizon, Random* random) {
   return fault;
 }
 
+// A client alone on the cluster gives up while a frame of its request hangs at a stopped sender.
+// Everything else comes later.
+void PrependStoppedSender(Scenario* scenario, Random* random) {
+  Fault fault;
+  fault.kind = FaultKind::kDelayFrame;
+  fault.target = random->Below(scenario->stages + 1);
+  fault.lasts = scenario->step_timeout + Milliseconds(random->Between(1, 3000));
+  const nanoseconds later = fault.lasts + Milliseconds(random->Between(100, 3000));
+  for (ClientRequest& request : scenario->requests) {
+    request.at += later;
+  }
+  for (Fault& other : scenario->faults) {
+    other.at += later;
+  }
+  ClientRequest& first = scenario->requests.front();
+  first.at = Milliseconds(random->Between(1, 20));
+  first.cancel_after = Milliseconds(random->Between(10, 200));
+  scenario->faults.insert(scenario->faults.begin(), fault);
+}
+
 template <typename T>
 std::vector<T> Pick(const std::vector<T>& all, const std::vector<size_t>& indices) {
   std::vector<T> picked;
@@ -166,6 +186,9 @@ Scenario MakeScenario(uint64_t seed) {
       fault.at = scenario.faults.back().at + Milliseconds(random.Below(8));
     }
     scenario.faults.push_back(fault);
+  }
+  if (random.OneIn(8)) {
+    PrependStoppedSender(&scenario, &random);
   }
   return scenario;
 }

@@ -24,7 +24,7 @@ class SimCoordinator {
 
   bool up() const { return up_; }
   uint64_t life() const { return life_; }
-  const SimDeployment* deployment() const { return deployment_.get(); }
+  SimDeployment* deployment() const { return deployment_.get(); }
 
   // The process starts, in a new term, and loads what was loaded.
   void Start();

@@ -53,6 +53,9 @@ class SimDeployment : public EngineHost {
   // Takes requests.
   bool ready() const { return state_ == State::kReady || state_ == State::kResizing; }
   bool Uses(Machine machine) const;
+  // What must hold, what the rules did, and when to wake the engine: after every call of it, and
+  // from time to time.
+  void Watch();
   // Nothing runs, and the ledger says that every page is free.
   bool Idle() const;
 
@@ -88,8 +91,6 @@ class SimDeployment : public EngineHost {
   void OpenFirstLink(uint64_t epoch, TimePoint deadline);
   void OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline);
 
-  // After every call of the engine: what must hold, what the rules did, when to wake it.
-  void Watch();
   void CheckSums(const EngineSnapshot& snapshot);
   void CountWaiting(const EngineSnapshot& snapshot);
   void CheckIdle(const EngineSnapshot& snapshot);

@@ -20,6 +20,8 @@ constexpr nanoseconds kPatience = std::chrono::seconds(60);
 constexpr nanoseconds kLateFrames = std::chrono::seconds(7);
 // Until a client notices a coordinator whose machine is gone.
 constexpr nanoseconds kKeepalive = std::chrono::seconds(2);
+// Between two looks at a cluster in which nothing moves.
+constexpr nanoseconds kWatchPause = milliseconds(150);
 constexpr nanoseconds kProbePause = milliseconds(400);
 
 class Simulation {
@@ -64,6 +66,7 @@ class Simulation {
     WaitFor([this] { return coordinator_.deployment()->ready(); },
             [] { return std::string("the model was never loaded"); });
     const TimePoint start = world_.now();
+    WatchAgain();
     for (ClientRequest request : world_.scenario.requests) {
       request.at += start;
       script_end_ = std::max(script_end_, request.at);
@@ -73,6 +76,15 @@ class Simulation {
       script_end_ = std::max(script_end_, start + fault.at + fault.lasts);
       world_.events.At(start + fault.at, [this, fault] { Strike(fault); });
     }
+  }
+
+  void WatchAgain() {
+    world_.After(kWatchPause, [this] {
+      if (coordinator_.deployment() != nullptr) {
+        coordinator_.deployment()->Watch();
+      }
+      WatchAgain();
+    });
   }
 
   bool Quiet() const { return world_.now() >= script_end_ && clients_.waiting() == 0; }
@@ -273,7 +285,7 @@ void Simulation::LoadAnew(const Fault& fault) {
   }
   Random random(fault.random);
   if (fault.kind == FaultKind::kResize) {
-    const uint64_t pages = random.Between(5, 30);
+    const uint64_t pages = random.OneIn(2) ? random.Between(2, 3) : random.Between(5, 30);
     world_.Tell(
         [&] { return "FAULT: the operator resizes KV to " + std::to_string(pages) + " pages"; });
     Count(fault, coordinator_.ResizeModel(pages));

@@ -1,0 +1,19 @@
+// The ledger's two decisions, in a translation unit of their own as worker/runner/step_policy.h: a
+// test links others, to show that what was admitted fails without them.
+#ifndef STRATA_COORDINATOR_ENGINE_LEDGER_POLICY_H_
+#define STRATA_COORDINATOR_ENGINE_LEDGER_POLICY_H_
+
+#include <cstdint>
+
+namespace strata::ledger_policy {
+
+// Pages taken off the free ones for a session that may come to need `need`.
+uint64_t PagesToReserve(uint64_t need);
+
+// Whether a sequence's pages count as given back when its Release is planned, and not only when the
+// step with the Release is committed.
+bool FreesWhenPlanned();
+
+}  // namespace strata::ledger_policy
+
+#endif  // STRATA_COORDINATOR_ENGINE_LEDGER_POLICY_H_
