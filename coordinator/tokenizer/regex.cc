@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,11 @@ namespace {
 
 // Steps of one search, counted by PCRE2: minutes become an error.
 constexpr uint32_t kMatchLimit = 50'000'000;
+// A search begins with few, and takes what it needs more from a store for the whole text: else a
+// pattern that looks ahead far at every character would take the square of the text's length.
+constexpr uint32_t kFirstSteps = 1'000;
+constexpr uint32_t kMoreSteps = 10;  // Times as many at the next try.
+constexpr uint64_t kTextSteps = 100'000'000;
 constexpr uint32_t kHeapLimitKib = 512 * 1024;
 // Patterns that repeat a group need a large stack on long words; most need none.
 constexpr size_t kJitStackStart = 64 * 1024;
@@ -47,18 +53,33 @@ class Search {
 
   // PCRE2's code of the next match from `offset`, which may be that of an error.
   int Next(size_t offset) {
-    int code = Match(offset);
-    if (code == PCRE2_ERROR_JIT_STACKLIMIT && stack_ == nullptr) {
-      stack_.reset(pcre2_jit_stack_create(kJitStackStart, kJitStackMost, nullptr));
-      pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
-      code = Match(offset);
+    for (uint32_t steps = kFirstSteps;;) {
+      pcre2_set_match_limit(context_.get(), steps);
+      const int code = MatchOnStack(offset);
+      if (code != PCRE2_ERROR_MATCHLIMIT || steps == kMatchLimit) {
+        return code;
+      }
+      steps = std::min(steps * kMoreSteps, kMatchLimit);
+      if (steps > steps_left_) {
+        return code;
+      }
+      steps_left_ -= steps;
     }
-    return code;
   }
   size_t begin() const { return pcre2_get_ovector_pointer(data_.get())[0]; }
   size_t end() const { return pcre2_get_ovector_pointer(data_.get())[1]; }
 
  private:
+  // On a larger stack where the usual one is too small.
+  int MatchOnStack(size_t offset) {
+    const int code = Match(offset);
+    if (code != PCRE2_ERROR_JIT_STACKLIMIT || stack_ != nullptr) {
+      return code;
+    }
+    stack_.reset(pcre2_jit_stack_create(kJitStackStart, kJitStackMost, nullptr));
+    pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+    return Match(offset);
+  }
   int Match(size_t offset) {
     return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), offset,
                        PCRE2_NO_UTF_CHECK, data_.get(), context_.get());
@@ -69,13 +90,13 @@ class Search {
   const Owned<pcre2_match_context> context_;
   const Owned<pcre2_match_data> data_;
   const std::string_view text_;
+  uint64_t steps_left_ = kTextSteps;
 };
 
 class Pcre2Regex : public Regex {
  public:
   explicit Pcre2Regex(Owned<pcre2_code> code)
       : code_(std::move(code)), limits_(pcre2_match_context_create(nullptr)) {
-    pcre2_set_match_limit(limits_.get(), kMatchLimit);
     pcre2_set_heap_limit(limits_.get(), kHeapLimitKib);
   }
 
@@ -92,7 +113,7 @@ class Pcre2Regex : public Regex {
       if (code < 0) {
         return Error(absl::StatusCode::kResourceExhausted, "TOKENIZER_PATTERN_LIMIT",
                      absl::StrCat("the split pattern gives up on this text: ", ErrorText(code)))
-            .Limit(absl::StrCat("match_steps=", kMatchLimit))
+            .Limit(absl::StrCat("match_steps=", kMatchLimit, ",text_match_steps=", kTextSteps))
             .Hint("send a shorter text, or one without very long words");
       }
       const bool empty = search.begin() >= search.end();

@@ -86,6 +86,20 @@ TEST(Regex, GivesUpWithAnErrorInsteadOfHanging) {
   EXPECT_EQ(ReasonOf(status), "TOKENIZER_PATTERN_LIMIT");
 }
 
+TEST(Regex, GivesUpWhenManySearchesTakeLongTogether) {
+  const auto regex = Regex::Compile("(?=(?:a|b)*c)x|[ab]");
+  ASSERT_TRUE(regex.ok()) << regex.status();
+  std::string text;
+  for (int i = 0; i < 50'000; ++i) {
+    text += "ab";
+  }
+  std::vector<TextRange> matches;
+  // Each search looks at all that is left: 100,000 times 100,000 / 2 steps.
+  EXPECT_EQ(ReasonOf((*regex)->FindAll(text, &matches)), "TOKENIZER_PATTERN_LIMIT");
+  EXPECT_TRUE((*regex)->FindAll(text.substr(0, 500), &matches).ok());
+  EXPECT_EQ(matches.size(), 500u);
+}
+
 TEST(Regex, RepeatedGroupsMatchMegabytes) {
   EXPECT_EQ(Matches("(?:[a-z][0-9])+", std::string(1 << 20, 'a') + "b1").size(), 1u);
   std::string text;
