@@ -45,7 +45,7 @@ bool IsCallable(const Value& v) {
 
 template <bool kOdd>
 bool Parity(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters(kOdd ? "odd" : "even", arguments, {});
+  TakesNothing(kOdd ? "odd" : "even", arguments);
   const Value rest = Binary(runtime, Operator::kModulo, input, Value::Int(2));
   return Equals(runtime, rest, Value::Int(kOdd ? 1 : 0));
 }
@@ -75,7 +75,7 @@ bool SameAs(Runtime& runtime, const Value& input, Arguments& arguments) {
 
 template <bool kUpper>
 bool IsCase(Runtime& runtime, const Value& input, Arguments& arguments) {
-  Parameters(kUpper ? "upper" : "lower", arguments, {});
+  TakesNothing(kUpper ? "upper" : "lower", arguments);
   const Value method = FindMethod(StringOf(runtime, input), kUpper ? "isupper" : "islower");
   Arguments none;
   return Truth(runtime.Call(method, none));
