@@ -118,6 +118,9 @@ Json ModelDocument(const v1::Model& model) {
   document["kv_bytes_per_token"] = model.kv_bytes_per_token();
   document["problem"] = model.problem();
   document["notes"] = Strings(model.notes());
+  if (model.hop_ms() > 0) {
+    document["hop_ms"] = model.hop_ms();
+  }
   document["plan"] = model.has_plan() ? PlanDocument(model.plan()) : Json();
   document["options"] = model.has_options() ? OptionsDocument(model.options()) : Json();
   return document;

@@ -11,7 +11,7 @@
 #include "common/rpc/transport.h"
 
 int main(int argc, char** argv) {
-  strata::SilenceGrpcLogs();
+  strata::SetUpGrpc();
   signal(SIGPIPE, SIG_IGN);
   // Ctrl-C is taken by one thread, so that handlers may lock and call. Blocked before gRPC starts
   // its own threads, which inherit the mask.

@@ -247,7 +247,7 @@ int Main(int argc, char** argv) {
     }
   }
   BlockStopSignals();
-  SilenceGrpcLogs();
+  SetUpGrpc();
   ServeFlags f;
   f.data_dir = DefaultDataDir(
       "coordinator", +[](const char* name) -> const char* { return std::getenv(name); });

@@ -24,7 +24,7 @@ int Fail(const absl::Status& status) {
 
 int main(int argc, char** argv) {
   strata::BlockStopSignals();
-  strata::SilenceGrpcLogs();
+  strata::SetUpGrpc();
   if (argc > 1 && std::string_view(argv[1]) == "bench") {
     return strata::BenchMain(argc - 1, argv + 1, GetEnv);
   }

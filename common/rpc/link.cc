@@ -2,11 +2,11 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/support/client_callback.h>
 
 #include <algorithm>
 #include <deque>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -44,7 +44,9 @@ absl::Status NameEnds(const absl::Status& status, std::string_view reason, std::
 
 std::string LinkEndName(const std::string& node) { return node.empty() ? "the coordinator" : node; }
 
-class LinkSender::Impl {
+// A reactor on gRPC's threads. A frame leaves on the thread that hands it over unless another is
+// being written, so that a hop wakes no thread of ours.
+class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkReply> {
  public:
   using Message = std::variant<StepMessage, ResultMessage>;
 
@@ -65,9 +67,17 @@ class LinkSender::Impl {
           .Node(options_.open.to_node())
           .Hint("check that the process runs, the firewall between both ends, and --advertise");
     }
+    {
+      MutexLock lock(&mutex_);
+      started_ = true;
+    }
+    stub_->async()->Link(&context_, this);
+    *part_.mutable_open() = options_.open;
+    AddHold();  // Frames are written from outside of the reactions.
+    StartWrite(&part_);
+    StartRead(&reply_);
+    StartCall();
     // The stream itself has no deadline; until it is open, this thread watches the clock.
-    stream_ = stub_->Link(&context_);
-    reader_ = std::thread([this] { ReadLoop(); });
     MutexLock lock(&mutex_);
     while (!opened_ && !ended_) {
       const auto left = deadline - std::chrono::system_clock::now();
@@ -88,74 +98,83 @@ class LinkSender::Impl {
   }
 
   absl::Status Send(Message message) {
-    MutexLock lock(&mutex_);
-    if (broken_ || ended_ || closing_) {
-      return status_.ok() ? Error(absl::StatusCode::kUnavailable, "LINK_CLOSED", "link is closed")
-                          : status_;
+    {
+      MutexLock lock(&mutex_);
+      if (broken_ || ended_ || closing_) {
+        return status_.ok() ? Error(absl::StatusCode::kUnavailable, "LINK_CLOSED", "link is closed")
+                            : status_;
+      }
+      if (writing_ && queue_.size() >= options_.max_queued_frames) {
+        status_ =
+            NameEnds(Error(absl::StatusCode::kResourceExhausted, "LINK_QUEUE_FULL",
+                           "the receiver takes no frames")
+                         .Limit("frames_in_flight=" + std::to_string(options_.max_queued_frames)),
+                     "LINK_BROKEN", "broke", options_);
+        broken_ = true;
+        context_.TryCancel();
+        return status_;
+      }
+      if (writing_) {
+        queue_.push_back(std::move(message));
+        return absl::OkStatus();
+      }
+      writing_ = true;
     }
-    if (queue_.size() >= options_.max_queued_frames) {
-      status_ =
-          NameEnds(Error(absl::StatusCode::kResourceExhausted, "LINK_QUEUE_FULL",
-                         "the receiver takes no frames")
-                       .Limit("frames_in_flight=" + std::to_string(options_.max_queued_frames)),
-                   "LINK_BROKEN", "broke", options_);
-      broken_ = true;
-      context_.TryCancel();
-      changed_.NotifyAll();
-      return status_;
-    }
-    queue_.push_back(std::move(message));
-    changed_.NotifyAll();
+    WriteFrame(message);
     return absl::OkStatus();
   }
 
   void Close() {
-    {
-      MutexLock lock(&mutex_);
-      closing_ = true;
-      context_.TryCancel();
-      changed_.NotifyAll();
-    }
-    MutexLock lock(&join_mutex_);
-    if (reader_.joinable()) {
-      reader_.join();
+    MutexLock lock(&mutex_);
+    closing_ = true;
+    context_.TryCancel();
+    while (started_ && !done_) {
+      changed_.Wait(&mutex_);
     }
   }
 
  private:
-  // Owns the stream: opens it, starts the writer, sees its end, and reports.
-  void ReadLoop() {
-    v1::LinkPart first;
-    *first.mutable_open() = options_.open;
-    std::thread writer;
-    v1::LinkReply reply;
-    const bool answered = stream_->Write(first) && stream_->Read(&reply);
-    const bool greeted = answered && reply.opened();
-    if (greeted) {
-      {
-        MutexLock lock(&mutex_);
-        opened_ = true;
-        changed_.NotifyAll();
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      if (!reply_.opened()) {
+        context_.TryCancel();  // It speaks another protocol; the next read fails.
+      } else if (OpeningStep(/*accepted=*/true)) {
+        WriteNext();
       }
-      writer = std::thread([this] { WriteLoop(); });
-      while (stream_->Read(&reply)) {
-      }
-    } else if (answered) {
-      context_.TryCancel();  // It speaks another protocol; Finish would wait for it.
+      StartRead(&reply_);
+      return;
     }
+    bool release = false;
     {
       MutexLock lock(&mutex_);
-      broken_ = true;  // Sends fail from here on; the writer stops.
-      changed_.NotifyAll();
+      broken_ = true;  // Sends fail from here on.
+      // Before the link is open no write follows LinkOpen's.
+      writing_ = writing_ && opened_;
+      release = !writing_;
+      read_ended_ = true;
     }
-    if (writer.joinable()) {
-      writer.join();
+    if (release) {
+      RemoveHold();
     }
-    const grpc::Status status = stream_->Finish();
-    End(greeted, FromGrpc(status));
   }
 
-  void End(bool greeted, absl::Status status) {
+  void OnWriteDone(bool) override {
+    // A write that failed is followed by a read that fails, and OnDone says why.
+    if (!open_written_) {
+      open_written_ = true;
+      if (OpeningStep(/*accepted=*/false)) {
+        WriteNext();
+      }
+    } else if (next_part_ < parts_.size()) {
+      WritePart();
+    } else {
+      WriteNext();
+    }
+  }
+
+  // After every other reaction.
+  void OnDone(const grpc::Status& grpc_status) override {
+    absl::Status status = FromGrpc(grpc_status);
     if (status.ok()) {
       status = Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "the receiver ended it");
     }
@@ -163,44 +182,68 @@ class LinkSender::Impl {
     {
       MutexLock lock(&mutex_);
       if (status_.ok()) {
-        status_ = greeted ? NameEnds(status, "LINK_BROKEN", "broke", options_)
+        status_ = opened_ ? NameEnds(status, "LINK_BROKEN", "broke", options_)
                           : NameEnds(status, "LINK_NOT_OPENED", "cannot be opened", options_);
       }
       status = status_;
       ended_ = true;
       queue_.clear();
-      report = greeted && !closing_;
+      report = opened_ && !closing_;
       changed_.NotifyAll();
     }
     if (report && on_broken_) {
       on_broken_(status);
     }
+    MutexLock lock(&mutex_);
+    done_ = true;  // Close returns, and this object may go, once the lock is free.
+    changed_.NotifyAll();
   }
 
-  void WriteLoop() {
-    while (true) {
-      std::optional<Message> message;
-      {
-        MutexLock lock(&mutex_);
-        while (queue_.empty() && !broken_ && !closing_) {
-          changed_.Wait(&mutex_);
-        }
-        if (broken_ || closing_) {
-          return;
-        }
+  // LinkOpen has been written, or answered. True for the later one: frames may follow.
+  bool OpeningStep(bool accepted) {
+    MutexLock lock(&mutex_);
+    if (accepted) {
+      if (opened_) {
+        return false;
+      }
+      opened_ = true;
+      changed_.NotifyAll();
+    }
+    return --opening_steps_left_ == 0;
+  }
+
+  // What follows is called by whoever holds the right to write (`writing_`), one after the other.
+
+  void WriteFrame(const Message& message) {
+    parts_ = std::visit([](const auto& m) { return ToParts(m); }, message);
+    next_part_ = 0;
+    WritePart();
+  }
+
+  void WritePart() {
+    part_.mutable_frame()->Swap(&parts_[next_part_]);
+    ++next_part_;
+    StartWrite(&part_);
+  }
+
+  // The next frame; none gives the right to write back, and after the last read the hold.
+  void WriteNext() {
+    std::optional<Message> message;
+    bool release = false;
+    {
+      MutexLock lock(&mutex_);
+      if (!broken_ && !closing_ && !queue_.empty()) {
         message = std::move(queue_.front());
         queue_.pop_front();
+      } else {
+        writing_ = false;
+        release = read_ended_;
       }
-      std::vector<v1::FramePart> parts =
-          std::visit([](const auto& m) { return ToParts(m); }, *message);
-      message.reset();
-      v1::LinkPart part;
-      for (v1::FramePart& frame : parts) {
-        *part.mutable_frame() = std::move(frame);
-        if (!stream_->Write(part)) {
-          return;  // The reader sees the end and its reason.
-        }
-      }
+    }
+    if (message.has_value()) {
+      WriteFrame(*message);
+    } else if (release) {
+      RemoveHold();
     }
   }
 
@@ -209,16 +252,25 @@ class LinkSender::Impl {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ShardService::Stub> stub_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::LinkPart, v1::LinkReply>> stream_;
-  std::thread reader_;
-  Mutex join_mutex_;
+  v1::LinkReply reply_;  // Of the reads.
+
+  // Of who may write.
+  bool open_written_ = false;
+  v1::LinkPart part_;  // Being written.
+  std::vector<v1::FramePart> parts_;
+  size_t next_part_ = 0;
 
   Mutex mutex_;
   CondVar changed_;
   std::deque<Message> queue_ STRATA_GUARDED_BY(mutex_);
+  bool started_ STRATA_GUARDED_BY(mutex_) = false;
+  bool writing_ STRATA_GUARDED_BY(mutex_) = true;  // First LinkOpen.
+  int opening_steps_left_ STRATA_GUARDED_BY(mutex_) = 2;
   bool opened_ STRATA_GUARDED_BY(mutex_) = false;
+  bool read_ended_ STRATA_GUARDED_BY(mutex_) = false;
   bool broken_ STRATA_GUARDED_BY(mutex_) = false;   // Takes no more frames.
   bool ended_ STRATA_GUARDED_BY(mutex_) = false;    // `status_` is final.
+  bool done_ STRATA_GUARDED_BY(mutex_) = false;     // No reaction follows.
   bool closing_ STRATA_GUARDED_BY(mutex_) = false;  // By us: no callback.
   absl::Status status_ STRATA_GUARDED_BY(mutex_);
 };

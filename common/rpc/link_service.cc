@@ -1,6 +1,7 @@
 #include "common/rpc/link_service.h"
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
 
 #include <algorithm>
 #include <thread>
@@ -32,7 +33,7 @@ absl::Status WrongNode(const LinkHandler::Identity& is, const std::string& node,
 
 class Inbound : public InboundLink {
  public:
-  explicit Inbound(grpc::ServerContext* context)
+  explicit Inbound(grpc::ServerContextBase* context)
       : since_(std::chrono::steady_clock::now()), context_(context) {}
 
   void Break(const absl::Status& status) override {
@@ -69,7 +70,7 @@ class Inbound : public InboundLink {
  private:
   const std::chrono::steady_clock::time_point since_;
   Mutex mutex_;
-  grpc::ServerContext* context_ STRATA_GUARDED_BY(mutex_);
+  grpc::ServerContextBase* context_ STRATA_GUARDED_BY(mutex_);
   bool opened_ STRATA_GUARDED_BY(mutex_) = false;
   absl::Status status_ STRATA_GUARDED_BY(mutex_);
 };
@@ -87,7 +88,7 @@ absl::Status LinkSink::OnResult(ResultMessage) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FRAME", "this link takes no results");
 }
 
-class LinkService::Impl : public v1::ShardService::Service {
+class LinkService::Impl : public v1::ShardService::CallbackService {
  public:
   Impl(LinkHandler* handler, const LinkServiceOptions& options)
       : handler_(handler), options_(options), reaper_([this] { ReapLoop(); }) {}
@@ -97,34 +98,17 @@ class LinkService::Impl : public v1::ShardService::Service {
     reaper_.join();
   }
 
-  using Stream = grpc::ServerReaderWriter<v1::LinkReply, v1::LinkPart>;
-
-  grpc::Status Link(grpc::ServerContext* context, Stream* stream) override {
-    auto link = std::make_shared<Inbound>(context);
-    if (absl::Status status = Admit(link); !status.ok()) {
-      return ToGrpc(status);
-    }
-    absl::Status status = Serve(context, stream, link);
-    Forget(link);
-    return ToGrpc(status);
+  grpc::ServerBidiReactor<v1::LinkPart, v1::LinkReply>* Link(
+      grpc::CallbackServerContext* context) override {
+    return new Stream(this, context);
   }
 
-  grpc::Status Probe(grpc::ServerContext*, const v1::ProbeRequest* request,
-                     v1::ProbeResponse* response) override {
-    const LinkHandler::Identity is = handler_->identity();
-    if (request->padding().size() > kMaxProbeBytes) {
-      return ToGrpc(Error(absl::StatusCode::kInvalidArgument, "BAD_PROBE", "padding is too long")
-                        .Limit("padding_bytes=" + std::to_string(kMaxProbeBytes)));
-    }
-    if ((!request->expected_node().empty() && request->expected_node() != is.node) ||
-        (request->expected_incarnation() != 0 &&
-         request->expected_incarnation() != is.incarnation)) {
-      return ToGrpc(WrongNode(is, request->expected_node(), request->expected_incarnation()));
-    }
-    response->set_node(is.node);
-    response->set_incarnation(is.incarnation);
-    response->set_bytes_received(request->padding().size());
-    return grpc::Status::OK;
+  grpc::ServerUnaryReactor* Probe(grpc::CallbackServerContext* context,
+                                  const v1::ProbeRequest* request,
+                                  v1::ProbeResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(Answer(*request, response)));
+    return reactor;
   }
 
   void Shutdown() {
@@ -146,6 +130,128 @@ class LinkService::Impl : public v1::ShardService::Service {
   }
 
  private:
+  // One link. Deletes itself after the last reaction.
+  class Stream : public grpc::ServerBidiReactor<v1::LinkPart, v1::LinkReply> {
+   public:
+    Stream(Impl* service, grpc::CallbackServerContext* context)
+        : service_(service),
+          context_(context),
+          link_(std::make_shared<Inbound>(context)),
+          assembler_(service->options_.max_frame_bytes) {
+      reply_.set_opened(true);
+      if (absl::Status status = service_->Admit(link_); !status.ok()) {
+        Finish(ToGrpc(status));
+        return;
+      }
+      StartRead(&part_);
+    }
+
+   private:
+    void OnReadDone(bool ok) override {
+      if (sink_ != nullptr) {
+        if (absl::Status status = ok ? Take() : absl::OkStatus(); !ok || !status.ok()) {
+          EndOpened(std::move(status));
+        } else {
+          StartRead(&part_);
+        }
+        return;
+      }
+      if (!ok || !part_.has_open()) {
+        absl::Status status = link_->broken();
+        End(status.ok() ? Error(absl::StatusCode::kInvalidArgument, "BAD_LINK",
+                                "a link begins with LinkOpen")
+                        : status);
+        return;
+      }
+      link_->set_opened();
+      // The handler may wait, which gRPC's threads must not.
+      opening_ = std::thread([this] { Open(part_.open()); });
+    }
+
+    void OnDone() override {
+      if (opening_.joinable()) {
+        opening_.join();
+      }
+      delete this;
+    }
+
+    void Open(const v1::LinkOpen& open) {
+      from_ = "link from " + (open.from_node().empty() ? "the coordinator" : open.from_node());
+      auto sink = service_->Open(open, context_->peer(), link_);
+      if (!sink.ok()) {
+        End(sink.status());
+        return;
+      }
+      sink_ = *std::move(sink);
+      StartWrite(&reply_);
+      StartRead(&part_);
+    }
+
+    // One part; an error ends the link.
+    absl::Status Take() {
+      if (!part_.has_frame()) {
+        return Error(absl::StatusCode::kInvalidArgument, "BAD_FRAME", "no frame part");
+      }
+      ASSIGN_OR_RETURN(const bool whole, assembler_.Add(part_.frame()));
+      if (!whole) {
+        return absl::OkStatus();
+      }
+      if (service_->options_.results) {
+        ASSIGN_OR_RETURN(ResultMessage message, assembler_.TakeResult());
+        return sink_->OnResult(std::move(message));
+      }
+      ASSIGN_OR_RETURN(StepMessage message, assembler_.TakeStep());
+      return sink_->OnStep(std::move(message));
+    }
+
+    // `status` is an error of the frames, or ok when the sender ended the stream.
+    void EndOpened(absl::Status status) {
+      // Why it really ended: what Break was given, else an error of the frames, else the sender.
+      if (absl::Status broken = link_->Detach(); !broken.ok()) {
+        status = broken;
+      }
+      if (status.ok()) {
+        sink_->OnClosed(Error(
+            context_->IsCancelled() ? absl::StatusCode::kCancelled : absl::StatusCode::kUnavailable,
+            "LINK_BROKEN", from_ + " was ended by the sender"));
+      } else {
+        sink_->OnClosed(Annotate(status, from_));
+      }
+      End(status);
+    }
+
+    void End(const absl::Status& status) {
+      service_->Forget(link_);
+      Finish(ToGrpc(status));  // Nothing follows: OnDone may run.
+    }
+
+    Impl* const service_;
+    grpc::CallbackServerContext* const context_;
+    const std::shared_ptr<Inbound> link_;
+    FrameAssembler assembler_;
+    v1::LinkReply reply_;
+    v1::LinkPart part_;
+    std::string from_;                // Once the handler was asked.
+    std::shared_ptr<LinkSink> sink_;  // Once it accepted.
+    std::thread opening_;
+  };
+
+  absl::Status Answer(const v1::ProbeRequest& request, v1::ProbeResponse* response) {
+    const LinkHandler::Identity is = handler_->identity();
+    if (request.padding().size() > kMaxProbeBytes) {
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBE", "padding is too long")
+          .Limit("padding_bytes=" + std::to_string(kMaxProbeBytes));
+    }
+    if ((!request.expected_node().empty() && request.expected_node() != is.node) ||
+        (request.expected_incarnation() != 0 && request.expected_incarnation() != is.incarnation)) {
+      return WrongNode(is, request.expected_node(), request.expected_incarnation());
+    }
+    response->set_node(is.node);
+    response->set_incarnation(is.incarnation);
+    response->set_bytes_received(request.padding().size());
+    return absl::OkStatus();
+  }
+
   absl::Status Admit(const std::shared_ptr<Inbound>& link) {
     MutexLock lock(&mutex_);
     if (closing_) {
@@ -160,76 +266,22 @@ class LinkService::Impl : public v1::ShardService::Service {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::shared_ptr<LinkSink>> Open(const v1::LinkOpen& open, const std::string& peer,
+                                                 const std::shared_ptr<Inbound>& link) {
+    const LinkHandler::Identity is = handler_->identity();
+    if (open.to_node() != is.node || open.to_incarnation() != is.incarnation) {
+      return WrongNode(is, open.to_node(), open.to_incarnation());
+    }
+    return handler_->OnOpen(open, peer, link);
+  }
+
   void Forget(const std::shared_ptr<Inbound>& link) {
     (void)link->Detach();
     MutexLock lock(&mutex_);
     links_.erase(std::remove(links_.begin(), links_.end(), link), links_.end());
   }
 
-  absl::Status Serve(grpc::ServerContext* context, Stream* stream,
-                     const std::shared_ptr<Inbound>& link) {
-    v1::LinkPart part;
-    if (!stream->Read(&part) || !part.has_open()) {
-      absl::Status status = link->broken();
-      return status.ok() ? Error(absl::StatusCode::kInvalidArgument, "BAD_LINK",
-                                 "a link begins with LinkOpen")
-                         : status;
-    }
-    link->set_opened();
-    const v1::LinkOpen open = part.open();
-    const LinkHandler::Identity is = handler_->identity();
-    if (open.to_node() != is.node || open.to_incarnation() != is.incarnation) {
-      return WrongNode(is, open.to_node(), open.to_incarnation());
-    }
-    ASSIGN_OR_RETURN(const std::shared_ptr<LinkSink> sink,
-                     handler_->OnOpen(open, context->peer(), link));
-    absl::Status status = Receive(stream, sink.get(), &part);
-    // Why it really ended: what Break was given, else an error of the frames, else the sender.
-    if (absl::Status broken = link->Detach(); !broken.ok()) {
-      status = broken;
-    }
-    if (status.ok()) {
-      sink->OnClosed(Error(
-          context->IsCancelled() ? absl::StatusCode::kCancelled : absl::StatusCode::kUnavailable,
-          "LINK_BROKEN", "link from " + FromName(open) + " was ended by the sender"));
-    } else {
-      sink->OnClosed(Annotate(status, "link from " + FromName(open)));
-    }
-    return status;
-  }
-
-  static std::string FromName(const v1::LinkOpen& open) {
-    return open.from_node().empty() ? "the coordinator" : open.from_node();
-  }
-
-  // Ok when the sender ended the stream between frames or the stream was cancelled.
-  absl::Status Receive(Stream* stream, LinkSink* sink, v1::LinkPart* part) {
-    v1::LinkReply reply;
-    reply.set_opened(true);
-    if (!stream->Write(reply)) {
-      return absl::OkStatus();
-    }
-    FrameAssembler assembler(options_.max_frame_bytes);
-    while (stream->Read(part)) {
-      if (!part->has_frame()) {
-        return Error(absl::StatusCode::kInvalidArgument, "BAD_FRAME", "no frame part");
-      }
-      ASSIGN_OR_RETURN(const bool whole, assembler.Add(part->frame()));
-      if (!whole) {
-        continue;
-      }
-      if (options_.results) {
-        ASSIGN_OR_RETURN(ResultMessage message, assembler.TakeResult());
-        RETURN_IF_ERROR(sink->OnResult(std::move(message)));
-      } else {
-        ASSIGN_OR_RETURN(StepMessage message, assembler.TakeStep());
-        RETURN_IF_ERROR(sink->OnStep(std::move(message)));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  // Streams that never say LinkOpen would hold a thread each for ever.
+  // Streams that never say LinkOpen would be held for ever.
   void ReapLoop() {
     MutexLock lock(&mutex_);
     while (!closing_) {

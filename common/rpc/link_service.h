@@ -27,14 +27,13 @@ class InboundLink {
   virtual void Break(const absl::Status& status) = 0;
 };
 
-// Where an inbound link's frames go. OnStep/OnResult/OnClosed are called from one thread of the
-// link, in order; OnClosed exactly once, last.
+// Where an inbound link's frames go. OnStep/OnResult/OnClosed are called in order, one at a time,
+// from any thread; OnClosed exactly once, last.
 class LinkSink {
  public:
   virtual ~LinkSink() = default;
-  // May wait for room in a queue, which is the flow control: the sender is held back meanwhile.
-  // Must return soon after InboundLink::Break was called by the sink's owner. An error ends the
-  // link; the sender is told it.
+  // Must not wait: they run on the threads that serve all links. An error ends the link; the
+  // sender is told it.
   virtual absl::Status OnStep(StepMessage message);      // Default: refused.
   virtual absl::Status OnResult(ResultMessage message);  // Default: refused.
   // CANCELLED or UNAVAILABLE when the sender went away, what Break was given, or the error that
@@ -53,7 +52,8 @@ class LinkHandler {
   virtual ~LinkHandler() = default;
   // Who this is now. A LinkOpen or Probe for somebody else never reaches OnOpen.
   virtual Identity identity() const = 0;
-  // Accepts a link or says why not. May wait a little for what is still on its way. `peer` is the
+  // Accepts a link or says why not, on a thread of its own. May wait a little for what is still on
+  // its way. `peer` is the
   // sender's address as gRPC writes it.
   virtual absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen& open,
                                                            const std::string& peer,

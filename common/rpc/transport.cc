@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/synchronization/mutex.h"
 #include "common/rpc/address.h"
 #include "common/status.h"
 
@@ -141,7 +142,8 @@ void RpcServer::Shutdown(std::chrono::milliseconds grace) {
   }
 }
 
-void SilenceGrpcLogs() {
+void SetUpGrpc() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   gpr_set_log_function([](gpr_log_func_args*) {});
 }
 

@@ -360,6 +360,7 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   snapshot.kv_tokens = ledger_.capacity_tokens();
   snapshot.limiting_node = config_.stages[ledger_.limiting_stage()].node;
   snapshot.token_budget = timing_.TokenBudget();
+  snapshot.hop_ms = timing_.HopMs();
   for (const auto& [id, session] : sessions_) {
     const char* state = !session.started.has_value() ? "queued"
                         : session.replaying          ? "replaying"

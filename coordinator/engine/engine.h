@@ -116,6 +116,7 @@ struct EngineSnapshot {
   uint64_t kv_tokens = 0;                 // The pool's capacity for one session, in tokens.
   std::string limiting_node;              // Whose stage limits kv_tokens.
   uint32_t token_budget = 0;              // Rows of a step at present.
+  double hop_ms = 0;                      // StepTiming::HopMs().
   std::vector<SessionSnapshot> sessions;  // In order of arrival.
   std::vector<KvSnapshot> kv;             // By stage, then group.
   std::vector<EngineProblem> problems;    // What is wrong now, or was at the last fault.

@@ -171,6 +171,7 @@ void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
   STRATA_CHECK(in_flight_.size() <= config_.stages.size());
   if (in_flight_.empty()) {
     last_activity_ = now;
+    sent.sent_alone = now;
   }
   in_flight_.push_back(std::move(sent));
   ++counters_.steps_sent;
@@ -227,8 +228,13 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
     CommitItem(sent.items[i], item, logits.subspan(0, values), now);
     logits = logits.subspan(values);
   }
+  double compute_ms = 0;
   for (const v1::StageKv& stage : header.stages()) {
     timing_.Observe(stage.stage(), sent.rows, stage.compute_ms());
+    compute_ms += stage.compute_ms();
+  }
+  if (sent.sent_alone.has_value()) {
+    timing_.ObserveRoundTrip(ToMs(now - *sent.sent_alone), compute_ms);
   }
   if (absl::Status kv = ledger_.Compare(header.stages()); !kv.ok()) {
     ++counters_.ledger_mismatches;

@@ -3,10 +3,12 @@
 #define STRATA_COORDINATOR_ENGINE_RESULT_CHECK_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/clock.h"
 #include "common/frame.h"
 #include "strata/v1/shard.pb.h"
 
@@ -36,6 +38,7 @@ struct SentStep {
   std::vector<uint64_t> commands;
   std::vector<SentItem> items;
   uint32_t rows = 0;
+  std::optional<TimePoint> sent_alone;  // When, if no other step was in flight.
 };
 
 struct ResultShape {

@@ -9,6 +9,7 @@ namespace {
 constexpr double kDecay = 0.95;
 constexpr uint32_t kFirstRows = 32;
 constexpr double kMostMs = 1e7;
+constexpr size_t kHopsKept = 256;
 
 }  // namespace
 
@@ -32,6 +33,26 @@ void StepTiming::Observe(uint32_t stage, uint32_t rows, double compute_ms) {
   fit.xx = fit.xx * kDecay + x * x;
   fit.xy = fit.xy * kDecay + x * compute_ms;
   most_rows_seen_ = std::max(most_rows_seen_, rows);
+}
+
+void StepTiming::ObserveRoundTrip(double round_trip_ms, double compute_ms) {
+  const double hop_ms = (round_trip_ms - compute_ms) / static_cast<double>(fits_.size() + 1);
+  if (!(hop_ms >= 0 && hop_ms < kMostMs)) {
+    return;
+  }
+  hops_ms_.push_back(hop_ms);
+  if (hops_ms_.size() > kHopsKept) {
+    hops_ms_.pop_front();
+  }
+}
+
+double StepTiming::HopMs() const {
+  if (hops_ms_.empty()) {
+    return 0;
+  }
+  std::vector<double> hops(hops_ms_.begin(), hops_ms_.end());
+  std::nth_element(hops.begin(), hops.begin() + hops.size() / 2, hops.end());
+  return hops[hops.size() / 2];
 }
 
 StepTiming::Line StepTiming::LineOf(const Fit& fit) {

@@ -1,8 +1,9 @@
-// How many rows a step may have, from what steps took.
+// What steps take: how many rows one may have, and what its way from stage to stage costs.
 #ifndef STRATA_COORDINATOR_ENGINE_STEP_TIMING_H_
 #define STRATA_COORDINATOR_ENGINE_STEP_TIMING_H_
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "common/clock.h"
@@ -23,6 +24,15 @@ class StepTiming {
   // most four times what was ever seen, so that a first guess is not a leap.
   uint32_t TokenBudget() const;
 
+  // A step that met no other on its way took `round_trip_ms` from the coordinator back to it, of
+  // which the stages computed `compute_ms`.
+  void ObserveRoundTrip(double round_trip_ms, double compute_ms);
+
+  // What one hop of such a step takes, in milliseconds: from one stage's output to the next one's
+  // input; the first and the last hop are the coordinator's, with its own work on results. The
+  // median of the newest 256; 0 when there was none.
+  double HopMs() const;
+
   // Time that a stage takes for `rows` rows, in milliseconds; 0 when nothing is known.
   double PredictMs(uint32_t stage, uint32_t rows) const;
 
@@ -41,6 +51,7 @@ class StepTiming {
   const uint32_t max_rows_;
   std::vector<Fit> fits_;
   uint32_t most_rows_seen_ = 0;
+  std::deque<double> hops_ms_;
 };
 
 }  // namespace strata

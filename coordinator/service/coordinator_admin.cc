@@ -100,6 +100,9 @@ v1::Model Coordinator::Describe(const ModelRuntime& model) const {
     out.set_state(DeploymentStateName(deployment->state()));
     *out.mutable_plan() = deployment->plan();
     *out.mutable_options() = deployment->load_options();
+    if (const Engine* engine = deployment->engine()) {
+      out.set_hop_ms(engine->Snapshot(clock_->Now()).hop_ms);
+    }
     if (!deployment->problem().ok()) {
       out.set_problem(strata::Describe(deployment->problem()));
     }

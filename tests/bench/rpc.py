@@ -5,8 +5,9 @@
 
 The bundled model is cut into 1, 2, 4 and 8 stages, each a worker of one thread; all of them run at
 the same time and are asked in turn, so that whatever else the machine does meets all alike. One
-client at a time generates: one token is one step through every stage and back to the coordinator.
-A hop is what a token takes more for each stage more; the layers computed are the same ones.
+client at a time generates: one token is one step through every stage and back to the coordinator,
+which is one hop more than stages. A hop is the step's round trip less what the stages computed, by
+the hops; a stage more is what a token takes more for each stage more, the same layers computed.
 """
 import argparse
 import json
@@ -42,27 +43,34 @@ def main():
                 ask(cluster, 4)  # Warm.
             first = {stages: [] for stages in STAGES}
             token = {stages: [] for stages in STAGES}
+            hop = {stages: [] for stages in STAGES}
             for _ in range(arguments.rounds):
                 for stages in STAGES:
                     result = ask(clusters[stages], 8)
                     assert result["failed"] == 0, result
                     first[stages].append(result["ttft_ms"]["p50"])
                     token[stages].append(result["inter_token_ms"]["p50"])
+                    shown = clusters[stages].json("model", "show", "recall")
+                    hop[stages].append(1000 * shown["hop_ms"])
         finally:
             for cluster in clusters.values():
-                cluster.__exit__()
+                cluster.__exit__(None, None, None)
     rows = [{"stages": stages, "ttft_ms": statistics.median(first[stages]),
-             "inter_token_ms": statistics.median(token[stages])} for stages in STAGES]
-    hops = [1000 * (row["inter_token_ms"] - rows[0]["inter_token_ms"]) / (row["stages"] - 1)
+             "inter_token_ms": statistics.median(token[stages]),
+             "hop_us": statistics.median(hop[stages])} for stages in STAGES]
+    more = [1000 * (row["inter_token_ms"] - rows[0]["inter_token_ms"]) / (row["stages"] - 1)
             for row in rows[1:]]
-    result = {"clusters": rows, "hop_us": dict(zip(map(str, STAGES[1:]), hops))}
+    for row, us in zip(rows[1:], more):
+        row["stage_more_us"] = us
+    result = {"clusters": rows}
     if arguments.json:
         print(json.dumps(result))
         return
-    print("stages   first token   each token   a hop more")
-    for row, hop in zip(rows, [None, *hops]):
+    print("stages   first token   each token       a hop   a stage more")
+    for row in rows:
         print(f"{row['stages']:6}   {row['ttft_ms']:8.2f} ms   {row['inter_token_ms']:7.3f} ms"
-              + (f"   {hop:7.1f} us" if hop is not None else ""))
+              f"   {row['hop_us']:6.1f} us"
+              + (f"   {row['stage_more_us']:9.1f} us" if "stage_more_us" in row else ""))
 
 
 if __name__ == "__main__":

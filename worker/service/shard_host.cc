@@ -92,7 +92,8 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   const std::shared_ptr<ShardHostEvents> events_;
 
   mutable Mutex mutex_;
-  CondVar changed_;
+  CondVar changed_;  // Epochs and stopping_.
+  CondVar queued_;   // queue_ and stopping_; for the compute thread, which a hop waits for.
   RunnerStats final_stats_ STRATA_GUARDED_BY(mutex_);  // After Stop.
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   uint64_t wanted_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest asked for.
@@ -172,15 +173,20 @@ absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::Impl::AcceptLink(
 
 absl::Status ShardHost::Impl::Take(StepMessage message, const std::shared_ptr<InboundLink>& link) {
   MutexLock lock(&mutex_);
-  // One place more than the steps in flight, so that a correct sender never waits here.
-  while (inbound_ == link && !stopping_ && queue_.size() > config_.max_in_flight) {
-    changed_.Wait(&mutex_);
-  }
   if (inbound_ != link || stopping_) {
     return Refuse("LINK_REPLACED", "the link was ended by a fence");
   }
+  // One place more than the steps in flight.
+  if (queue_.size() > config_.max_in_flight) {
+    return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_STEPS",
+                 "more steps came than may be in flight")
+        .Node(config_.runner.node)
+        .Limit("steps_in_flight=" + std::to_string(config_.max_in_flight))
+        .Fact("deployment", config_.runner.deployment)
+        .Fact("stage", config_.runner.stage);
+  }
   queue_.push_back({std::move(message), link});
-  changed_.NotifyAll();
+  queued_.NotifyOne();
   return absl::OkStatus();
 }
 
@@ -221,14 +227,13 @@ void ShardHost::Impl::ComputeLoop() {
     {
       MutexLock lock(&mutex_);
       while (queue_.empty() && !stopping_) {
-        changed_.Wait(&mutex_);
+        queued_.Wait(&mutex_);
       }
       if (stopping_) {
         return;
       }
       frame = std::move(queue_.front());
       queue_.pop_front();
-      changed_.NotifyAll();
     }
     Compute(std::move(frame));
   }
@@ -397,6 +402,7 @@ std::unique_ptr<Shard> ShardHost::Impl::Stop() {
     inbound_ = nullptr;
     queue_.clear();
     changed_.NotifyAll();
+    queued_.NotifyAll();
   }
   if (inbound != nullptr) {
     inbound->Break(Refuse("UNLOADED", "the stage is being unloaded"));

@@ -30,6 +30,20 @@ TEST(StepTiming, LearnsTheSlowestStage) {
   EXPECT_NEAR(timing.PredictMs(0, 100), 100, 1);
 }
 
+TEST(StepTiming, KnowsWhatAHopTakes) {
+  StepTiming timing({1, 1, 1}, seconds(8), 512);
+  EXPECT_EQ(timing.HopMs(), 0);
+  timing.ObserveRoundTrip(3.4, 3.0);  // Four hops.
+  EXPECT_NEAR(timing.HopMs(), 0.1, 1e-9);
+  for (int i = 0; i < 300; ++i) {
+    timing.ObserveRoundTrip(i % 10 == 0 ? 1000.0 : 5.8, 5.0);
+  }
+  EXPECT_NEAR(timing.HopMs(), 0.2, 1e-9) << "neither an old step nor a slow one counts for much";
+  timing.ObserveRoundTrip(1.0, 5.0);
+  timing.ObserveRoundTrip(NAN, 5.0);
+  EXPECT_NEAR(timing.HopMs(), 0.2, 1e-9) << "what is no time is ignored";
+}
+
 TEST(StepTiming, FollowsAMachineThatGotSlower) {
   StepTiming timing({1}, seconds(8), 4096);
   for (int i = 0; i < 100; ++i) {

@@ -314,6 +314,26 @@ TEST_F(ShardHostTest, AGapBreaksTheLinkAndIsReportedOnceWithItsStage) {
   EXPECT_EQ(fault.step(), 2u);
 }
 
+TEST_F(ShardHostTest, MoreStepsThanMayBeInFlightBreakTheLink) {
+  ASSERT_TRUE(Begin(kEpoch));
+  {
+    MutexLock busy(&compute_);
+    // One computing, those that may wait, and one too many.
+    uint64_t step = 0;
+    EXPECT_TRUE(coordinator_->Wait([&] {
+      return step > 2 * kStages + 9 || !first_link_->Send(Frame(kEpoch, ++step, {})).ok() ||
+             !coordinator_->faults.empty();
+    }));
+    EXPECT_GT(step, kStages + 1u);
+  }
+  ASSERT_TRUE(coordinator_->Wait([&] { return !coordinator_->faults.empty(); }));
+  MutexLock lock(&coordinator_->mutex);
+  const v1::LinkFault& fault = coordinator_->faults[0];
+  EXPECT_EQ(fault.error().reason(), "TOO_MANY_STEPS");
+  EXPECT_EQ(fault.error().limit(), "steps_in_flight=" + std::to_string(kStages + 1));
+  EXPECT_EQ(fault.stage(), 0u);
+}
+
 TEST_F(ShardHostTest, ABrokenLinkIsReportedByItsEnds) {
   ASSERT_TRUE(Begin(kEpoch));
   results_link_->Break(Error(absl::StatusCode::kUnavailable, "TEST_BREAK", "cut"));
