@@ -51,7 +51,7 @@ std::vector<float> PackBlocks(const Kernels& kernels, const std::vector<float>& 
   for (uint32_t b = 0; b < blocks; ++b) {
     const RowBlock block = RowBlockAt(rows, blocks, b);
     kernels.pack_rows(x.data() + block.first * inputs, inputs, block.count, inputs,
-                      packed.data() + block.first * inputs);
+                      reinterpret_cast<uint8_t*>(packed.data() + block.first * inputs));
   }
   return packed;
 }
@@ -99,7 +99,7 @@ TEST_P(KernelsTest, MatmulIsOneFmaChainAnOutput) {
           std::vector<float> out = RandomFloats(rows * stride, seed++);
           const std::vector<float> before = out;
           const MatmulArgs args{.weights = matrix.view(),
-                                .packed = packed.data(),
+                                .packed = reinterpret_cast<const uint8_t*>(packed.data()),
                                 .rows = rows,
                                 .bias = biased ? bias.data() : nullptr,
                                 .out = out.data(),

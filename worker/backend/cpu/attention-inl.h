@@ -351,22 +351,3 @@ void AppendKv(const float* k, const float* v, uint32_t head_dim, uint32_t slot, 
                reinterpret_cast<float*>(page + value_bytes));
   }
 }
-
-// The table of this instruction set.
-constexpr Kernels MakeTable(const char* isa) {
-  return Kernels{.isa = isa,
-                 .block_rows = kMaxBlockRows,
-                 .matmul = Matmul,
-                 .pack_rows = PackRows,
-                 .rms_norm = RmsNorm,
-                 .swiglu = SwiGlu,
-                 .attend = Attend,
-                 .merge_spans = MergeSpans,
-                 .append_kv = AppendKv,
-                 .exp = ExpAll,
-                 .to_f16 = ToF16All,
-                 .from_f16 = FromHalfAll<F16>,
-                 .from_bf16 = FromHalfAll<BF16>,
-                 .read_all = ReadAll,
-                 .run_fmas = RunFmas};
-}

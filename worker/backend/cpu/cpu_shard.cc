@@ -241,7 +241,7 @@ void CpuShard::Pack(const float* x, size_t stride, uint32_t rows, size_t inputs)
     for (size_t b = begin; b < end; ++b) {
       const RowBlock block = RowBlockAt(rows, blocks, static_cast<uint32_t>(b));
       kernels_->pack_rows(x + block.first * stride, stride, block.count, inputs,
-                          packed_.as<float>() + block.first * inputs);
+                          packed_.as() + block.first * inputs * sizeof(float));
     }
   });
 }
@@ -260,7 +260,7 @@ void CpuShard::NormAndPack(const float* x, uint32_t rows, NormKind kind,
         kernels_->rms_norm(x + r * stride, weight.data(), inputs, eps, plus, normed + r * stride);
       }
       kernels_->pack_rows(normed + block.first * stride, stride, block.count, inputs,
-                          packed_.as<float>() + block.first * inputs);
+                          packed_.as() + block.first * inputs * sizeof(float));
     }
   });
 }
@@ -268,7 +268,7 @@ void CpuShard::NormAndPack(const float* x, uint32_t rows, NormKind kind,
 MatmulArgs CpuShard::Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
                              bool add) const {
   return MatmulArgs{.weights = linear.weight.view(),
-                    .packed = packed_.as<float>(),
+                    .packed = packed_.as(),
                     .rows = rows,
                     .bias = linear.bias.empty() ? nullptr : linear.bias.data(),
                     .out = out,

@@ -83,6 +83,7 @@ std::vector<const Kernels*> MachineKernels() {
   add(f.fma, ScalarFmaKernels());
   add(f.avx2, Avx2Kernels());
   add(f.avx512, Avx512Kernels());
+  add(f.avx512vnni, Avx512VnniKernels());
   return tables;
 }
 

@@ -17,8 +17,8 @@ std::vector<std::string> MachineIsas();
 // Every table that this machine can run, the best last.
 std::vector<const Kernels*> MachineKernels();
 
-// The kernels for `isa`, "" meaning the best. Sets that have no kernels of their own (avx512vnni,
-// amx, neon, neondot) get the best there are for their machine; Kernels::isa says which. One that
+// The kernels for `isa`, "" meaning the best. Sets that have no kernels of their own (amx, neon,
+// neondot) get the best there are for their machine; Kernels::isa says which. One that
 // the machine lacks is INVALID_ARGUMENT, naming what it has.
 absl::StatusOr<const Kernels*> ChooseKernels(std::string_view isa);
 

@@ -43,6 +43,29 @@ STRATA_INLINE void StorePart(const Lanes& lanes, float* p, size_t n) {
   std::memcpy(p, t, n * sizeof(float));
 }
 
+// Writes one row's sums of the 16 outputs from `first` on, to `out` + first.
+STRATA_INLINE void StoreOutputs(const MatmulArgs& args, Lanes y, size_t first, float* out) {
+  float* const to = out + first;
+  const size_t valid = args.weights.outputs - first;
+  if (valid >= kLanes) {
+    if (args.bias != nullptr) {
+      y = Add(y, Load(args.bias + first));
+    }
+    if (args.add) {
+      y = Add(Load(to), y);
+    }
+    Store(y, to);
+    return;
+  }
+  if (args.bias != nullptr) {
+    y = Add(y, LoadPart(args.bias + first, valid));
+  }
+  if (args.add) {
+    y = Add(LoadPart(to, valid), y);
+  }
+  StorePart(y, to, valid);
+}
+
 // One block of rows by `P` panels that begin `stride` elements apart. `outputs` of them exist.
 template <typename W, int R, int P>
 void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const float* x,
@@ -85,29 +108,9 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
   }
   STRATA_UNROLL
   for (int p = 0; p < P; ++p) {
-    const size_t first = output + p * kLanes;
-    const size_t valid = args.weights.outputs - first;
     STRATA_UNROLL
     for (int r = 0; r < R; ++r) {
-      float* const to = out + r * args.out_stride + first;
-      Lanes y = acc[p][r];
-      if (valid >= kLanes) {
-        if (args.bias != nullptr) {
-          y = Add(y, Load(args.bias + first));
-        }
-        if (args.add) {
-          y = Add(Load(to), y);
-        }
-        Store(y, to);
-      } else {
-        if (args.bias != nullptr) {
-          y = Add(y, LoadPart(args.bias + first, valid));
-        }
-        if (args.add) {
-          y = Add(LoadPart(to, valid), y);
-        }
-        StorePart(y, to, valid);
-      }
+      StoreOutputs(args, acc[p][r], output + p * kLanes, out + r * args.out_stride);
     }
   }
 }
@@ -140,15 +143,20 @@ void MatmulBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t en
       return;
     }
   }
-  MatmulPanels<W, R, PanelsAtOnce<R>()>(args, args.packed + block.first * args.weights.inputs,
-                                        args.out + block.first * args.out_stride, first, end);
+  const float* const x =
+      reinterpret_cast<const float*>(args.packed) + block.first * args.weights.inputs;
+  MatmulPanels<W, R, PanelsAtOnce<R>()>(args, x, args.out + block.first * args.out_stride, first,
+                                        end);
 }
 
-template <typename W>
-void MatmulOf(const MatmulArgs& args, size_t first, size_t end) {
+using MatmulBlockFn = void (*)(const MatmulArgs& args, RowBlock block, size_t first, size_t end);
+
+// All rows, block by block.
+template <MatmulBlockFn kBlock>
+void OverRowBlocks(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kMaxBlockRows);
   if (blocks == 1) {
-    MatmulBlock<W>(args, RowBlock{0, args.rows}, first, end);
+    kBlock(args, RowBlock{0, args.rows}, first, end);
     return;
   }
   // Few panels at a time, so that they stay in cache for all the blocks of rows.
@@ -156,32 +164,22 @@ void MatmulOf(const MatmulArgs& args, size_t first, size_t end) {
   for (; first < end; first += kPanels) {
     const size_t last = first + kPanels < end ? first + kPanels : end;
     for (uint32_t block = 0; block < blocks; ++block) {
-      MatmulBlock<W>(args, RowBlockAt(args.rows, blocks, block), first, last);
+      kBlock(args, RowBlockAt(args.rows, blocks, block), first, last);
     }
   }
 }
 
-void Matmul(const MatmulArgs& args, size_t first, size_t end) {
-  switch (args.weights.dtype) {
-    case Dtype::kF32:
-      MatmulOf<float>(args, first, end);
-      return;
-    case Dtype::kF16:
-      MatmulOf<F16>(args, first, end);
-      return;
-    case Dtype::kBF16:
-      MatmulOf<BF16>(args, first, end);
-      return;
-    default:
-      STRATA_CHECK(false);
-  }
+template <typename W>
+void MatmulOf(const MatmulArgs& args, size_t first, size_t end) {
+  OverRowBlocks<MatmulBlock<W>>(args, first, end);
 }
 
-void PackRows(const float* x, size_t stride, uint32_t rows, size_t inputs, float* packed) {
+void PackRows(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed) {
+  float* const to = reinterpret_cast<float*>(packed);
   for (uint32_t r = 0; r < rows; ++r) {
     const float* const row = x + r * stride;
     for (size_t k = 0; k < inputs; ++k) {
-      packed[k * rows + r] = row[k];
+      to[k * rows + r] = row[k];
     }
   }
 }

@@ -7,6 +7,12 @@
 //   in order; then lanes i and i + 8 are added, i and i + 4, i and i + 2, 0 and 1.
 // - RMS norm: (x * (1 / sqrt(sum(x^2) / n + eps))) * weight, squares added by fma.
 // - Attention, per (query, head): see attention-inl.h.
+// - Product of quantized weights and int8 activations: a row is cut into blocks of 32 inputs, the
+//   last padded with zeros. a = max|x|; d = a / 127 and q = rne(x * (127 / a)), all 0 where a <
+//   2^-100, d = NaN where a is no number. Per block in ascending k, with the weight w = s * (u -
+//   zero) + b of its group: acc = fma(float(sum of q * (u - zero)), d * s, acc), the sum exact;
+//   then, where there is a b, acc = fma(float(sum of q), d * b, acc).
+// - Of quantized weights and float activations: w = fma(s, float(u - zero), b), as above.
 #ifndef STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 #define STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 
@@ -25,10 +31,31 @@ inline constexpr uint32_t SpansOf(uint32_t keys) { return (keys + kSpanKeys - 1)
 // The most queries that attention takes at once, on any instruction set.
 inline constexpr uint32_t kMaxQueryBlock = 8;
 
-// A matrix [outputs, inputs] in panels of 16 outputs: panel p is [inputs][16] in the stored dtype,
-// `panel_bytes` after the one before; the last is padded with zero outputs. See packed_matrix.h.
+// How a panel keeps weights. The quantized ones keep them by groups of inputs, see PanelView.
+enum class WeightFormat : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kInt8,     // w = s * (u - 128); s is float32.
+  kAffine8,  // w = s * u + b, u < 256.
+  kAffine4,  // w = s * u + b, u < 16.
+};
+
+// Inputs of a block: what one scale of the activations covers.
+inline constexpr size_t kQuantBlock = 32;
+
+// A matrix [outputs, inputs] in panels of 16 outputs, `panel_bytes` apart, the last padded with
+// outputs that are zero. A panel of floats is [inputs][16]. A quantized panel is a chain of groups
+// of `group` inputs (the last has what is left, rounded up to blocks of 32, padded with weights
+// that do not count), and a group is
+//   s [16], and b [16] where the format has it, both in `scale_dtype`; then lines of 64 bytes:
+//   8 bits: line i is [16][4], the inputs 4 i to 4 i + 3 of every output;
+//   4 bits: line i is [16][4], byte j the input 8 i + j in its low and 8 i + 4 + j in its high
+//   half.
 struct PanelView {
-  Dtype dtype = Dtype::kF32;
+  WeightFormat format = WeightFormat::kF32;
+  Dtype scale_dtype = Dtype::kF32;
+  uint32_t group = 0;  // Inputs, a multiple of 32.
   const uint8_t* data = nullptr;
   size_t panel_bytes = 0;
   size_t outputs = 0;
@@ -52,7 +79,9 @@ inline RowBlock RowBlockAt(uint32_t rows, uint32_t blocks, uint32_t block) {
 
 struct MatmulArgs {
   PanelView weights;
-  const float* packed = nullptr;  // In the kernels' row blocks.
+  // In the kernels' row blocks: by pack_rows, or by quantize_rows if `int8`.
+  const uint8_t* packed = nullptr;
+  bool int8 = false;  // Only with quantized weights.
   uint32_t rows = 0;
   const float* bias = nullptr;  // [outputs] or null.
   float* out = nullptr;         // [rows][out_stride]
@@ -104,8 +133,14 @@ struct Kernels {
 
   // The outputs of the panels [first, end), all rows.
   void (*matmul)(const MatmulArgs& args, size_t first, size_t end);
-  // Packs one block: x [rows][stride] from the block's first row, to [inputs][rows].
-  void (*pack_rows)(const float* x, size_t stride, uint32_t rows, size_t inputs, float* packed);
+  // Packs one block: x [rows][stride] from the block's first row, to float32 [inputs][rows]. It
+  // begins at `packed` + first row * 4 * inputs.
+  void (*pack_rows)(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed);
+  // Quantizes and packs one block, in a layout of the table's own: quantized_row_bytes(inputs) a
+  // row, at most 4 * inputs + 76.
+  void (*quantize_rows)(const float* x, size_t stride, uint32_t rows, size_t inputs,
+                        uint8_t* packed);
+  size_t (*quantized_row_bytes)(size_t inputs);
   // `plus` is 0, or 1 for norms whose weight is stored minus one.
   void (*rms_norm)(const float* x, const float* weight, size_t n, float eps, float plus,
                    float* out);
@@ -134,6 +169,7 @@ const Kernels* ScalarKernels();     // Without an instruction for fma.
 const Kernels* ScalarFmaKernels();  // The same source, compiled for a machine with one.
 const Kernels* Avx2Kernels();
 const Kernels* Avx512Kernels();
+const Kernels* Avx512VnniKernels();
 
 }  // namespace strata::cpu
 

@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 
+#include <immintrin.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -24,6 +26,10 @@ namespace {
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention-inl.h"
+// In this order.
+#include "worker/backend/cpu/int_dot_words256-inl.h"
+#include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace avx2
 }  // namespace strata::cpu

@@ -3,6 +3,12 @@
 
 #if defined(__x86_64__)
 
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 warns of the undefined operands inside its own intrinsics (its bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -24,6 +30,10 @@ namespace {
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention-inl.h"
+// In this order.
+#include "worker/backend/cpu/int_dot_words512-inl.h"
+#include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace avx512
 }  // namespace strata::cpu

@@ -23,6 +23,10 @@ namespace {
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention-inl.h"
+// In this order.
+#include "worker/backend/cpu/int_dot_scalar-inl.h"
+#include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace scalar_fma
 }  // namespace strata::cpu

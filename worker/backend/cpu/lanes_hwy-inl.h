@@ -154,3 +154,20 @@ template <typename T>
 STRATA_INLINE Lanes Load(const T* p) {
   return LoadN<16>(p);
 }
+
+// Bits `shift` and up of each lane's 32, as many as `mask` has, as numbers. `p` may be unaligned.
+template <size_t N>
+STRATA_INLINE Pack<N> LoadBitsN(const uint8_t* p, int shift, uint32_t mask) {
+  if constexpr (N == kLeaf) {
+    const hn::Rebind<int32_t, Floats> ints;
+    const hn::Rebind<uint32_t, Floats> words;
+    const auto bits = hn::LoadU(words, reinterpret_cast<const uint32_t*>(p));
+    const auto part = hn::And(hn::ShiftRightSame(bits, shift), hn::Set(words, mask));
+    return {hn::ConvertTo(Floats(), hn::BitCast(ints, part))};
+  } else {
+    return {LoadBitsN<N / 2>(p, shift, mask), LoadBitsN<N / 2>(p + 2 * N, shift, mask)};
+  }
+}
+STRATA_INLINE Lanes LoadBits(const uint8_t* line, int shift, uint32_t mask) {
+  return LoadBitsN<16>(line, shift, mask);
+}

@@ -69,4 +69,11 @@ STRATA_INLINE Lanes Exp(const Lanes& x) {
   return out;
 }
 
+// Bits `shift` and up of each lane's 32, as many as `mask` has, as numbers. `p` may be unaligned.
+STRATA_INLINE Lanes LoadBits(const uint8_t* p, int shift, uint32_t mask) {
+  uint32_t words[16];
+  std::memcpy(words, p, sizeof(words));
+  STRATA_LANES(static_cast<float>((words[i] >> shift) & mask));
+}
+
 #undef STRATA_LANES

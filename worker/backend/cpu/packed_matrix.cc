@@ -9,6 +9,12 @@
 namespace strata::cpu {
 namespace {
 
+WeightFormat FormatOf(Dtype dtype) {
+  return dtype == Dtype::kF16    ? WeightFormat::kF16
+         : dtype == Dtype::kBF16 ? WeightFormat::kBF16
+                                 : WeightFormat::kF32;
+}
+
 size_t PanelBytes(Dtype dtype, size_t inputs) {
   return RoundUp(inputs * kLanes * DtypeBytes(dtype), kCacheLineBytes);
 }
@@ -91,16 +97,25 @@ size_t PackedMatrix::PackedBytes(Dtype dtype, size_t outputs, size_t inputs) {
   return RoundUp(outputs, kLanes) / kLanes * PanelBytes(dtype, inputs);
 }
 
+size_t PackedMatrix::PackedBytes(const PanelView& shape) {
+  return shape.panels() * shape.panel_bytes;
+}
+
+absl::Status PackedMatrix::AllocatePanels(const PanelView& shape) {
+  RETURN_IF_ERROR(data_.Allocate(PackedBytes(shape), "weights"));
+  view_ = shape;
+  view_.data = data_.as();
+  return absl::OkStatus();
+}
+
 absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool) {
   STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
   const size_t outputs = tensor.shape[0];
   const size_t inputs = tensor.shape[1];
-  RETURN_IF_ERROR(data_.Allocate(PackedBytes(tensor.dtype, outputs, inputs), "weights"));
-  view_ = PanelView{.dtype = tensor.dtype,
-                    .data = data_.as(),
-                    .panel_bytes = PanelBytes(tensor.dtype, inputs),
-                    .outputs = outputs,
-                    .inputs = inputs};
+  RETURN_IF_ERROR(AllocatePanels(PanelView{.format = FormatOf(tensor.dtype),
+                                           .panel_bytes = PanelBytes(tensor.dtype, inputs),
+                                           .outputs = outputs,
+                                           .inputs = inputs}));
   const size_t row_bytes = inputs * DtypeBytes(tensor.dtype);
   pool->Split(view_.panels(), [&](size_t begin, size_t end) {
     for (size_t panel = begin; panel < end; ++panel) {
@@ -118,15 +133,19 @@ absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool) {
 }
 
 void PackedMatrix::ReadOutput(size_t output, float* out) const {
+  if (view_.group != 0) {
+    ReadQuantized(output, out);
+    return;
+  }
   const uint8_t* const panel = view_.data + output / kLanes * view_.panel_bytes;
   const size_t lane = output % kLanes;
   for (size_t k = 0; k < view_.inputs; ++k) {
     const size_t at = k * kLanes + lane;
-    switch (view_.dtype) {
-      case Dtype::kF16:
+    switch (view_.format) {
+      case WeightFormat::kF16:
         out[k] = ToF32(reinterpret_cast<const F16*>(panel)[at]);
         break;
-      case Dtype::kBF16:
+      case WeightFormat::kBF16:
         out[k] = ToF32(reinterpret_cast<const BF16*>(panel)[at]);
         break;
       default:

@@ -13,26 +13,55 @@
 
 namespace strata::cpu {
 
-// A matrix [outputs, inputs] in panels of 16 outputs with the inputs inside: panel p holds, for
-// each input k in order, the weights of outputs 16 p to 16 p + 15, in the stored dtype. Panels
-// begin on cache lines; outputs behind the last are zeros. One row or many rows read it in the same
-// order, so that a result does not depend on how many there are. Const after Pack; any thread.
+// Weights as MLX quantizes them: `weight` [outputs, inputs * bits / 32] of 32-bit words, the first
+// input in the lowest bits; `scales` and `biases` [outputs, inputs / group].
+struct AffineTensor {
+  TensorView weight;
+  TensorView scales;
+  TensorView biases;
+  uint32_t bits = 4;
+  uint32_t group = 64;
+};
+
+// Inputs that share a scale in weights that are quantized here. 8 bits need fewer scales.
+inline constexpr uint32_t kInt8Group = 128;
+inline constexpr uint32_t kInt4Group = 64;
+
+// A matrix [outputs, inputs] in panels of 16 outputs with the inputs inside (see PanelView): panel
+// p holds, for each input k in order, the weights of outputs 16 p to 16 p + 15. Panels begin on
+// cache lines; outputs behind the last are zeros. One row or many rows read it in the same order,
+// so that a result does not depend on how many there are. Const after it was packed; any thread.
 class PackedMatrix {
  public:
   // F32, F16 and BF16.
   static bool CanPack(Dtype dtype);
   static size_t PackedBytes(Dtype dtype, size_t outputs, size_t inputs);
 
-  // From a row-major tensor [outputs, inputs], checked before.
+  // What a matrix of this format takes; the view's data is not looked at.
+  static size_t PackedBytes(const PanelView& shape);
+  // As Quantize makes it: kInt8 or kAffine4, with groups and scales of our own choice.
+  static PanelView QuantizedShape(WeightFormat format, size_t outputs, size_t inputs);
+  // As PackAffine makes it; the tensors were checked to agree, bits to be 4 or 8, the group to be
+  // 32, 64 or 128.
+  static PanelView AffineShape(const AffineTensor& tensor);
+
+  // From a row-major tensor [outputs, inputs] of floats, checked before.
   absl::Status Pack(const TensorView& tensor, ThreadPool* pool);
+  // The same, quantized on the way (see quantize.h).
+  absl::Status Quantize(const TensorView& tensor, WeightFormat format, ThreadPool* pool);
+  // Exactly the stored weights, scales and biases.
+  absl::Status PackAffine(const AffineTensor& tensor, ThreadPool* pool);
 
   const PanelView& view() const { return view_; }
   size_t bytes() const { return data_.bytes(); }
   // Weights of one output, as float32 [inputs]: the embedding of a token where head and embedding
-  // are one matrix.
+  // are one matrix, or where it is quantized.
   void ReadOutput(size_t output, float* out) const;
 
  private:
+  absl::Status AllocatePanels(const PanelView& shape);
+  void ReadQuantized(size_t output, float* out) const;
+
   PanelView view_;
   AlignedBuffer data_;
 };

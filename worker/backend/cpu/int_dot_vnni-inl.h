@@ -1,0 +1,29 @@
+// Dot products of four 8-bit pairs by AVX-512 VNNI. Included after the lanes.
+
+using DotWord = uint32_t;
+using DotWeights = __m512i;
+using DotSum = __m512i;
+
+// Sums and accumulators that registers hold, next to operands.
+constexpr int kQuantLanes = 12;
+
+inline DotWord MakeDotWord(const int8_t* q) {
+  DotWord word;
+  std::memcpy(&word, q, sizeof(word));
+  return word;
+}
+STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) { return _mm512_loadu_si512(line); }
+STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeights* high) {
+  const __m512i mask = _mm512_set1_epi8(15);
+  const __m512i both = _mm512_loadu_si512(line);
+  *low = _mm512_and_si512(both, mask);
+  *high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+}
+STRATA_INLINE DotSum DotZero() { return _mm512_setzero_si512(); }
+STRATA_INLINE DotSum DotStep(DotSum sum, DotWeights weights, const DotWord* word) {
+  return _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(static_cast<int>(*word)));
+}
+STRATA_INLINE Lanes DotFloats(DotSum sum, int32_t add) {
+  const __m512i all = _mm512_add_epi32(sum, _mm512_set1_epi32(add));
+  return {Vector{_mm512_cvtepi32_ps(all)}};
+}

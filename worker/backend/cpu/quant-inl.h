@@ -1,0 +1,368 @@
+// Products of quantized weights and int8 activations, written once over a dot product of 16
+// outputs. Included after kernels-inl.h and one of the int_dot_*-inl.h, which give:
+//   DotWord          four quantized activations, as the dot product wants them
+//   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits, LoadDotNibbles of
+//                    one of 4 bits (low halves, high halves)
+//   DotSum           16 exact int32 sums; DotZero, DotStep(sum, weights, word), and
+//                    DotFloats(sum, add), float(sum + add), exact as |sum| < 2^24
+// and kMaxQuantRows, kQuantLanes.
+
+inline size_t QuantBlocks(size_t inputs) { return (inputs + kQuantBlock - 1) / kQuantBlock; }
+
+constexpr size_t kQuantWords = kQuantBlock / 4;
+
+inline size_t QuantizedRowBytes(size_t inputs) {
+  return QuantBlocks(inputs) * (kQuantWords * sizeof(DotWord) + 3 * sizeof(float));
+}
+
+// A block of R rows: the words [blocks][8][R], then the scales, sums times -128, and sums
+// [blocks][R].
+struct QuantRows {
+  const DotWord* words;
+  const float* scales;
+  const int32_t* offsets;
+  const float* sums;
+};
+STRATA_INLINE QuantRows QuantRowsAt(const uint8_t* packed, uint32_t rows, size_t blocks) {
+  const size_t n = blocks * rows;
+  const DotWord* const words = reinterpret_cast<const DotWord*>(packed);
+  const float* const scales = reinterpret_cast<const float*>(words + n * kQuantWords);
+  return {words, scales, reinterpret_cast<const int32_t*>(scales + n), scales + 2 * n};
+}
+
+// One row's block of 32: q, and what belongs to it.
+struct QuantizedBlock {
+  int8_t q[kQuantBlock];
+  float scale;
+  int32_t sum;
+};
+
+STRATA_INLINE void QuantizeBlock(const float* x, QuantizedBlock* out) {
+  // Magnitudes order as their bits do; whatever is no number is above all that are.
+  uint32_t bits[kQuantBlock];
+  std::memcpy(bits, x, sizeof(bits));
+  uint32_t largest = 0;
+  for (size_t i = 0; i < kQuantBlock; ++i) {
+    const uint32_t magnitude = bits[i] & 0x7fffffffu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  std::memset(out, 0, sizeof(*out));
+  if (largest >= 0x7f800000u) {
+    out->scale = std::numeric_limits<float>::quiet_NaN();
+    return;
+  }
+  if (largest < 0x0d800000u) {  // 2^-100.
+    return;
+  }
+  float a;
+  std::memcpy(&a, &largest, sizeof(a));
+  out->scale = a / 127.0f;
+  const float factor = 127.0f / a;
+  // Adding 1.5 * 2^23 rounds to the nearest whole number, ties to even, and leaves it in the low
+  // bits.
+  constexpr float kMagic = 12582912.0f;
+  constexpr int32_t kMagicBits = 0x4b400000;
+  int32_t rounded[kQuantBlock];
+  for (size_t i = 0; i < kQuantBlock; ++i) {
+    const float t = x[i] * factor + kMagic;
+    std::memcpy(&rounded[i], &t, sizeof(t));
+    rounded[i] -= kMagicBits;
+  }
+  int32_t sum = 0;
+  for (size_t i = 0; i < kQuantBlock; ++i) {
+    out->q[i] = static_cast<int8_t>(rounded[i]);
+    sum += rounded[i];
+  }
+  out->sum = sum;
+}
+
+void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed) {
+  const size_t blocks = QuantBlocks(inputs);
+  const QuantRows to = QuantRowsAt(packed, rows, blocks);
+  DotWord* const words = const_cast<DotWord*>(to.words);
+  float* const scales = const_cast<float*>(to.scales);
+  int32_t* const offsets = const_cast<int32_t*>(to.offsets);
+  float* const sums = const_cast<float*>(to.sums);
+  for (uint32_t r = 0; r < rows; ++r) {
+    const float* const row = x + r * stride;
+    for (size_t b = 0; b < blocks; ++b) {
+      QuantizedBlock block;
+      if ((b + 1) * kQuantBlock <= inputs) {
+        QuantizeBlock(row + b * kQuantBlock, &block);
+      } else {
+        float tail[kQuantBlock] = {};
+        std::memcpy(tail, row + b * kQuantBlock, (inputs - b * kQuantBlock) * sizeof(float));
+        QuantizeBlock(tail, &block);
+      }
+      for (size_t w = 0; w < kQuantWords; ++w) {
+        words[(b * kQuantWords + w) * rows + r] = MakeDotWord(block.q + 4 * w);
+      }
+      scales[b * rows + r] = block.scale;
+      offsets[b * rows + r] = -128 * block.sum;
+      sums[b * rows + r] = static_cast<float>(block.sum);
+    }
+  }
+}
+
+// A format of quantized weights; `S` is how scales are stored.
+template <typename S>
+struct Int8Format {
+  using Scale = S;
+  static constexpr int kBits = 8;
+  static constexpr bool kAffine = false;
+};
+template <typename S>
+struct Affine8Format {
+  using Scale = S;
+  static constexpr int kBits = 8;
+  static constexpr bool kAffine = true;
+};
+template <typename S>
+struct Affine4Format {
+  using Scale = S;
+  static constexpr int kBits = 4;
+  static constexpr bool kAffine = true;
+};
+
+// One block of 32 inputs of P panels and R rows, added to `dots`.
+template <typename F, int R, int P>
+STRATA_INLINE void DotBlock(const uint8_t* const (&lines)[P], const DotWord* words,
+                            DotSum (&dots)[P][R]) {
+  constexpr int kLines = F::kBits == 8 ? 8 : 4;
+  STRATA_UNROLL
+  for (int line = 0; line < kLines; ++line) {
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      if constexpr (F::kBits == 8) {
+        const DotWeights w = LoadDotWeights(lines[p] + line * 64);
+        STRATA_UNROLL
+        for (int r = 0; r < R; ++r) {
+          dots[p][r] = DotStep(dots[p][r], w, words + line * R + r);
+        }
+      } else {
+        DotWeights low;
+        DotWeights high;
+        LoadDotNibbles(lines[p] + line * 64, &low, &high);
+        STRATA_UNROLL
+        for (int r = 0; r < R; ++r) {
+          dots[p][r] = DotStep(dots[p][r], low, words + 2 * line * R + r);
+          dots[p][r] = DotStep(dots[p][r], high, words + (2 * line + 1) * R + r);
+        }
+      }
+    }
+  }
+}
+
+// One block of R rows by P panels that begin `args.weights.panel_bytes` apart.
+template <typename F, int R, int P>
+void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
+               float* out) {
+  using Scale = typename F::Scale;
+  constexpr size_t kHead = (F::kAffine ? 2 : 1) * kLanes * sizeof(Scale);
+  constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
+  Lanes acc[P][R];
+  STRATA_UNROLL
+  for (int p = 0; p < P; ++p) {
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      acc[p][r] = Set(0.0f);
+    }
+  }
+  const size_t blocks = QuantBlocks(args.weights.inputs);
+  const size_t group_blocks = args.weights.group / kQuantBlock;
+  const uint8_t* at = panel;
+  for (size_t first = 0; first < blocks; first += group_blocks) {
+    Lanes s[P];
+    Lanes b[F::kAffine ? P : 1];
+    const uint8_t* lines[P];
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const uint8_t* const head = at + p * args.weights.panel_bytes;
+      s[p] = Load(reinterpret_cast<const Scale*>(head));
+      if constexpr (F::kAffine) {
+        b[p] = Load(reinterpret_cast<const Scale*>(head) + kLanes);
+      }
+      lines[p] = head + kHead;
+    }
+    const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
+    for (size_t block = first; block < end; ++block) {
+      DotSum dots[P][R];
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        STRATA_UNROLL
+        for (int r = 0; r < R; ++r) {
+          dots[p][r] = DotZero();
+        }
+      }
+      DotBlock<F, R, P>(lines, x.words + block * kQuantWords * R, dots);
+      STRATA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const Lanes d = Set(x.scales[block * R + r]);
+        STRATA_UNROLL
+        for (int p = 0; p < P; ++p) {
+          if constexpr (F::kAffine) {
+            acc[p][r] = Fma(DotFloats(dots[p][r], 0), Mul(d, s[p]), acc[p][r]);
+            acc[p][r] = Fma(Set(x.sums[block * R + r]), Mul(d, b[p]), acc[p][r]);
+          } else {
+            acc[p][r] =
+                Fma(DotFloats(dots[p][r], x.offsets[block * R + r]), Mul(d, s[p]), acc[p][r]);
+          }
+        }
+      }
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        lines[p] += kBlockBytes;
+      }
+    }
+    at = lines[0];
+  }
+  STRATA_UNROLL
+  for (int p = 0; p < P; ++p) {
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      StoreOutputs(args, acc[p][r], output + p * kLanes, out + r * args.out_stride);
+    }
+  }
+}
+
+template <int R>
+constexpr int QuantPanelsAtOnce() {
+  const int fit = kQuantLanes / R;
+  return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+}
+
+template <typename F, int R, int P>
+void QuantPanels(const MatmulArgs& args, const QuantRows& x, float* out, size_t first, size_t end) {
+  for (; first + P <= end; first += P) {
+    QuantTile<F, R, P>(args, args.weights.data + first * args.weights.panel_bytes, x,
+                       first * kLanes, out);
+  }
+  if constexpr (P > 1) {
+    QuantPanels<F, R, P / 2>(args, x, out, first, end);
+  }
+}
+
+template <typename F, int R = kMaxBlockRows>
+void QuantRowBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
+  if constexpr (R > 1) {
+    if (block.count < R) {
+      QuantRowBlock<F, R - 1>(args, block, first, end);
+      return;
+    }
+  }
+  const QuantRows x =
+      QuantRowsAt(args.packed + block.first * QuantizedRowBytes(args.weights.inputs), R,
+                  QuantBlocks(args.weights.inputs));
+  QuantPanels<F, R, QuantPanelsAtOnce<R>()>(args, x, args.out + block.first * args.out_stride,
+                                            first, end);
+}
+
+// The same weights and float activations: each weight is put together, then used as one stored so.
+template <typename F, int R>
+void DequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, size_t output,
+                 float* out) {
+  using Scale = typename F::Scale;
+  constexpr size_t kHead = (F::kAffine ? 2 : 1) * kLanes * sizeof(Scale);
+  constexpr size_t kPerLine = 4 * 8 / F::kBits;
+  Lanes acc[R];
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    acc[r] = Set(0.0f);
+  }
+  const size_t inputs = args.weights.inputs;
+  for (size_t first = 0; first < inputs; first += args.weights.group) {
+    const Lanes s = Load(reinterpret_cast<const Scale*>(panel));
+    const Lanes b = F::kAffine ? Load(reinterpret_cast<const Scale*>(panel) + kLanes) : Set(0.0f);
+    panel += kHead;
+    const size_t end = first + args.weights.group < inputs ? first + args.weights.group : inputs;
+    for (size_t k = first; k < end; ++k) {
+      const size_t in_line = (k - first) % kPerLine;
+      // A line's bytes are inputs in order; with 4 bits the low halves come first.
+      const int shift = static_cast<int>(in_line % 4 * 8 + in_line / 4 * 4);
+      const uint8_t* const line = panel + (k - first) / kPerLine * 64;
+      Lanes u = LoadBits(line, shift, F::kBits == 8 ? 255 : 15);
+      if constexpr (!F::kAffine) {
+        u = Sub(u, Set(128.0f));
+      }
+      const Lanes w = Fma(s, u, b);
+      STRATA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        acc[r] = Fma(Set(x[k * R + r]), w, acc[r]);
+      }
+    }
+    const size_t blocks = QuantBlocks(end - first);
+    panel += blocks * kQuantBlock * kLanes * F::kBits / 8;
+  }
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
+  }
+}
+
+template <typename F, int R = kMaxBlockRows>
+void DequantRowBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
+  if constexpr (R > 1) {
+    if (block.count < R) {
+      DequantRowBlock<F, R - 1>(args, block, first, end);
+      return;
+    }
+  }
+  const float* const x =
+      reinterpret_cast<const float*>(args.packed) + block.first * args.weights.inputs;
+  for (; first < end; ++first) {
+    DequantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x, first * kLanes,
+                      args.out + block.first * args.out_stride);
+  }
+}
+
+// What is done with each quantized format: `Product<F>::Run`.
+template <typename F>
+struct Int8Product {
+  static void Run(const MatmulArgs& args, size_t first, size_t end) {
+    OverRowBlocks<QuantRowBlock<F>>(args, first, end);
+  }
+};
+template <typename F>
+struct FloatProduct {
+  static void Run(const MatmulArgs& args, size_t first, size_t end) {
+    OverRowBlocks<DequantRowBlock<F>>(args, first, end);
+  }
+};
+
+template <template <typename> typename Product, template <typename> typename Format>
+void ByScale(const MatmulArgs& args, size_t first, size_t end) {
+  switch (args.weights.scale_dtype) {
+    case Dtype::kF32:
+      Product<Format<float>>::Run(args, first, end);
+      return;
+    case Dtype::kF16:
+      Product<Format<F16>>::Run(args, first, end);
+      return;
+    default:
+      Product<Format<BF16>>::Run(args, first, end);
+  }
+}
+
+template <template <typename> typename Product>
+void ByFormat(const MatmulArgs& args, size_t first, size_t end) {
+  switch (args.weights.format) {
+    case WeightFormat::kInt8:
+      Product<Int8Format<float>>::Run(args, first, end);
+      return;
+    case WeightFormat::kAffine8:
+      ByScale<Product, Affine8Format>(args, first, end);
+      return;
+    case WeightFormat::kAffine4:
+      ByScale<Product, Affine4Format>(args, first, end);
+      return;
+    default:
+      STRATA_CHECK(false);
+  }
+}
+
+void QuantMatmul(const MatmulArgs& args, size_t first, size_t end) {
+  ByFormat<Int8Product>(args, first, end);
+}
+void DequantMatmul(const MatmulArgs& args, size_t first, size_t end) {
+  ByFormat<FloatProduct>(args, first, end);
+}

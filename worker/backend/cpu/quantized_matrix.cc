@@ -1,0 +1,174 @@
+// The quantized formats of PackedMatrix.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "common/check.h"
+#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/quantize.h"
+
+namespace strata::cpu {
+namespace {
+
+constexpr uint32_t kMostGroup = 128;
+
+bool IsAffine(const PanelView& view) { return view.format != WeightFormat::kInt8; }
+size_t BitsOf(const PanelView& view) { return view.format == WeightFormat::kAffine4 ? 4 : 8; }
+size_t HeadBytes(const PanelView& view) {
+  return (IsAffine(view) ? 2 : 1) * kLanes * DtypeBytes(view.scale_dtype);
+}
+// Of a group of `count` inputs, their scales included.
+size_t GroupBytes(const PanelView& view, size_t count) {
+  return HeadBytes(view) + RoundUp(count, kQuantBlock) * kLanes * BitsOf(view) / 8;
+}
+size_t PanelBytesOf(const PanelView& view) {
+  const size_t whole = view.inputs / view.group;
+  const size_t rest = view.inputs % view.group;
+  return whole * GroupBytes(view, view.group) + (rest == 0 ? 0 : GroupBytes(view, rest));
+}
+
+// Where input `k` of a group is kept for output `lane`, behind the group's scales.
+size_t ByteOf(size_t bits, size_t lane, size_t k) {
+  return bits == 8 ? k / 4 * 64 + lane * 4 + k % 4 : k / 8 * 64 + lane * 4 + k % 4;
+}
+
+void PutGroup(const PanelView& view, const uint8_t* u, size_t lane, size_t count, uint8_t* lines) {
+  const size_t bits = BitsOf(view);
+  for (size_t k = 0; k < count; ++k) {
+    uint8_t* const byte = lines + ByteOf(bits, lane, k);
+    if (bits == 8) {
+      *byte = u[k];
+    } else {
+      *byte = static_cast<uint8_t>(*byte | u[k] << (k % 8 / 4 * 4));
+    }
+  }
+}
+
+float ReadScale(Dtype dtype, const uint8_t* from) {
+  if (dtype == Dtype::kF32) {
+    float value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return dtype == Dtype::kF16 ? ToF32(F16{bits}) : ToF32(BF16{bits});
+}
+
+void ReadFloats(const TensorView& tensor, size_t first, size_t count, float* out) {
+  const size_t size = DtypeBytes(tensor.dtype);
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = ReadScale(tensor.dtype, tensor.data + (first + i) * size);
+  }
+}
+
+// function(group, lane's output, first input, inputs, the group's bytes) of one panel.
+template <typename Function>
+void ForGroups(const PanelView& view, size_t panel, uint8_t* to, const Function& function) {
+  const size_t lanes = std::min(kLanes, view.outputs - panel * kLanes);
+  for (size_t first = 0; first < view.inputs; first += view.group) {
+    const size_t count = std::min<size_t>(view.group, view.inputs - first);
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      function(lane, first, count, to);
+    }
+    to += GroupBytes(view, count);
+  }
+}
+
+}  // namespace
+
+PanelView PackedMatrix::QuantizedShape(WeightFormat format, size_t outputs, size_t inputs) {
+  STRATA_CHECK(format == WeightFormat::kInt8 || format == WeightFormat::kAffine4);
+  PanelView view{.format = format, .outputs = outputs, .inputs = inputs};
+  view.scale_dtype = format == WeightFormat::kInt8 ? Dtype::kF32 : Dtype::kF16;
+  view.group = format == WeightFormat::kInt8 ? kInt8Group : kInt4Group;
+  view.panel_bytes = PanelBytesOf(view);
+  return view;
+}
+
+PanelView PackedMatrix::AffineShape(const AffineTensor& tensor) {
+  STRATA_CHECK((tensor.bits == 4 || tensor.bits == 8) && tensor.group % kQuantBlock == 0 &&
+               tensor.group <= kMostGroup);
+  PanelView view{.format = tensor.bits == 4 ? WeightFormat::kAffine4 : WeightFormat::kAffine8,
+                 .scale_dtype = tensor.scales.dtype,
+                 .group = tensor.group,
+                 .outputs = tensor.weight.shape[0],
+                 .inputs = tensor.scales.shape[1] * tensor.group};
+  view.panel_bytes = PanelBytesOf(view);
+  return view;
+}
+
+absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat format,
+                                    ThreadPool* pool) {
+  STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
+  RETURN_IF_ERROR(AllocatePanels(QuantizedShape(format, tensor.shape[0], tensor.shape[1])));
+  pool->Split(view_.panels(), [&](size_t begin, size_t end) {
+    for (size_t panel = begin; panel < end; ++panel) {
+      ForGroups(view_, panel, data_.as() + panel * view_.panel_bytes,
+                [&](size_t lane, size_t first, size_t count, uint8_t* to) {
+                  float weights[kMostGroup];
+                  uint8_t u[kMostGroup];
+                  const size_t row = panel * kLanes + lane;
+                  ReadFloats(tensor, row * view_.inputs + first, count, weights);
+                  if (format == WeightFormat::kInt8) {
+                    QuantizeInt8(weights, count, reinterpret_cast<float*>(to) + lane, u);
+                  } else {
+                    F16* const scales = reinterpret_cast<F16*>(to);
+                    QuantizeInt4(weights, count, scales + lane, scales + kLanes + lane, u);
+                  }
+                  PutGroup(view_, u, lane, count, to + HeadBytes(view_));
+                });
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* pool) {
+  RETURN_IF_ERROR(AllocatePanels(AffineShape(tensor)));
+  const size_t scale_bytes = DtypeBytes(view_.scale_dtype);
+  const size_t groups = view_.inputs / view_.group;
+  pool->Split(view_.panels(), [&](size_t begin, size_t end) {
+    for (size_t panel = begin; panel < end; ++panel) {
+      ForGroups(view_, panel, data_.as() + panel * view_.panel_bytes,
+                [&](size_t lane, size_t first, size_t count, uint8_t* to) {
+                  const size_t row = panel * kLanes + lane;
+                  const size_t scale = (row * groups + first / view_.group) * scale_bytes;
+                  std::memcpy(to + lane * scale_bytes, tensor.scales.data + scale, scale_bytes);
+                  std::memcpy(to + (kLanes + lane) * scale_bytes, tensor.biases.data + scale,
+                              scale_bytes);
+                  const uint8_t* const from =
+                      tensor.weight.data + (row * view_.inputs + first) * tensor.bits / 8;
+                  uint8_t u[kMostGroup];
+                  for (size_t k = 0; k < count; ++k) {
+                    u[k] = tensor.bits == 8 ? from[k]
+                                            : static_cast<uint8_t>(from[k / 2] >> k % 2 * 4 & 15);
+                  }
+                  PutGroup(view_, u, lane, count, to + HeadBytes(view_));
+                });
+    }
+  });
+  return absl::OkStatus();
+}
+
+void PackedMatrix::ReadQuantized(size_t output, float* out) const {
+  const size_t lane = output % kLanes;
+  const size_t bits = BitsOf(view_);
+  const size_t scale_bytes = DtypeBytes(view_.scale_dtype);
+  const uint8_t* at = view_.data + output / kLanes * view_.panel_bytes;
+  for (size_t first = 0; first < view_.inputs; first += view_.group) {
+    const size_t count = std::min<size_t>(view_.group, view_.inputs - first);
+    const float s = ReadScale(view_.scale_dtype, at + lane * scale_bytes);
+    const float b =
+        IsAffine(view_) ? ReadScale(view_.scale_dtype, at + (kLanes + lane) * scale_bytes) : 0.0f;
+    const uint8_t* const lines = at + HeadBytes(view_);
+    for (size_t k = 0; k < count; ++k) {
+      const uint8_t byte = lines[ByteOf(bits, lane, k)];
+      const int u = bits == 8 ? byte : byte >> (k % 8 / 4 * 4) & 15;
+      out[first + k] = std::fma(s, static_cast<float>(IsAffine(view_) ? u : u - 128), b);
+    }
+    at += GroupBytes(view_, count);
+  }
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,41 @@
+// The table of an instruction set. Included last.
+
+void Matmul(const MatmulArgs& args, size_t first, size_t end) {
+  if (args.int8) {
+    QuantMatmul(args, first, end);
+    return;
+  }
+  switch (args.weights.format) {
+    case WeightFormat::kF32:
+      MatmulOf<float>(args, first, end);
+      return;
+    case WeightFormat::kF16:
+      MatmulOf<F16>(args, first, end);
+      return;
+    case WeightFormat::kBF16:
+      MatmulOf<BF16>(args, first, end);
+      return;
+    default:
+      DequantMatmul(args, first, end);
+  }
+}
+
+constexpr Kernels MakeTable(const char* isa) {
+  return Kernels{.isa = isa,
+                 .block_rows = kMaxBlockRows,
+                 .matmul = Matmul,
+                 .pack_rows = PackRows,
+                 .quantize_rows = QuantizeRows,
+                 .quantized_row_bytes = QuantizedRowBytes,
+                 .rms_norm = RmsNorm,
+                 .swiglu = SwiGlu,
+                 .attend = Attend,
+                 .merge_spans = MergeSpans,
+                 .append_kv = AppendKv,
+                 .exp = ExpAll,
+                 .to_f16 = ToF16All,
+                 .from_f16 = FromHalfAll<F16>,
+                 .from_bf16 = FromHalfAll<BF16>,
+                 .read_all = ReadAll,
+                 .run_fmas = RunFmas};
+}
