@@ -49,8 +49,9 @@ struct StageSpec {
   uint32_t context = 0;            // Tokens of the longest sequence.
   std::vector<uint64_t> kv_pages;  // By KV group of the model.
   v1::KvDtype kv_dtype = v1::KV_DTYPE_F16;
+  // Of matrices stored as floats: layers in this format, embedding and head in int8.
   v1::Quantize quantize = v1::QUANTIZE_NONE;
-  v1::Activations activations = v1::ACTIVATIONS_F32;
+  v1::Activations activations = v1::ACTIVATIONS_F32;  // Int8: where weights are quantized.
   uint32_t max_batch_tokens = 0;  // Most rows of a batch.
   uint32_t max_batch_items = 0;
   // Rotary tables as shipped: cos then sin, each float32 [context, rotary_dim / 2].
@@ -115,6 +116,9 @@ class Shard {
 
   // Bytes held: weights, KV, scratch.
   virtual uint64_t MemoryBytes() const = 0;
+
+  // Bytes of weights that a step of one row reads, KV aside.
+  virtual uint64_t StepReadBytes() const = 0;
 };
 
 // Called during Load, from the loading thread, with bytes done of total.

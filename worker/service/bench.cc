@@ -71,6 +71,10 @@ absl::StatusOr<Subject> MakeSubject(const BenchOptions& options) {
     spec.model = checkpoint.spec;
   }
   RETURN_IF_ERROR(SetLayers(options.layers, &spec));
+  spec.quantize = options.quantize == "int8"   ? v1::QUANTIZE_INT8
+                  : options.quantize == "int4" ? v1::QUANTIZE_INT4
+                                               : v1::QUANTIZE_NONE;
+  spec.activations = v1::ACTIVATIONS_INT8;  // Of quantized matrices; the others take floats.
   const uint32_t most = *std::max_element(options.batch.begin(), options.batch.end());
   const uint64_t context = options.prompt + options.generate + kPageTokens;
   if (context > kMaxContextTokens) {
@@ -87,14 +91,6 @@ absl::StatusOr<Subject> MakeSubject(const BenchOptions& options) {
     subject.weights = std::make_unique<RandomWeights>(tensors);
   } else {
     ASSIGN_OR_RETURN(subject.weights, CheckpointWeights::Open(checkpoint));
-  }
-  for (const StageTensor& tensor : tensors) {
-    // An embedding is read by rows, unless it is the head too.
-    const bool embedding = tensor.name.find("embed_tokens") != std::string::npos;
-    if (!embedding || (spec.model.tied_head && spec.heads)) {
-      ASSIGN_OR_RETURN(const TensorView view, subject.weights->Find(tensor.name));
-      subject.read_bytes += view.bytes;
-    }
   }
   subject.rotary =
       MakeRotaryTables(spec.model.layers[spec.first_layer].attention.rope, spec.context);
@@ -294,11 +290,6 @@ absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& s
 }
 
 absl::Status CheckOptions(const BenchOptions& options) {
-  if (options.quantize != "none") {
-    return Error(absl::StatusCode::kUnimplemented, "NOT_IMPLEMENTED",
-                 "--quantize " + options.quantize + " is not supported yet")
-        .Hint("leave it out");
-  }
   const bool bad_batch = options.batch.empty() ||
                          *std::min_element(options.batch.begin(), options.batch.end()) == 0 ||
                          *std::max_element(options.batch.begin(), options.batch.end()) > 4096;
@@ -332,6 +323,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   subject.weights = nullptr;
   report.load_s = ToMs(clock.Now() - begin) / 1000;
   report.memory_bytes = shard->MemoryBytes();
+  subject.read_bytes = shard->StepReadBytes();
 
   Driver driver(subject.spec, shard.get(), &clock);
   Driver::Sequence prompt = driver.NewSequence();

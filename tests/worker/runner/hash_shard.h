@@ -222,6 +222,7 @@ class HashShard : public Shard {
     return absl::OkStatus();
   }
 
+  uint64_t StepReadBytes() const override { return 0; }
   uint64_t MemoryBytes() const override { return 0; }
 
  private:

@@ -87,12 +87,6 @@ absl::Status SupportsFormats(const StageSpec& spec) {
   if (spec.kv_dtype == v1::KV_DTYPE_BF16) {
     return Unsupported("the KV dtype bf16 is");
   }
-  if (spec.quantize != v1::QUANTIZE_NONE && spec.quantize != v1::QUANTIZE_UNSPECIFIED) {
-    return Unsupported("quantizing at load is");
-  }
-  if (spec.activations == v1::ACTIVATIONS_INT8) {
-    return Unsupported("int8 activations are");
-  }
   if (spec.model.final_soft_cap != 0) {
     return Unsupported("soft-capping of logits is");
   }

@@ -59,11 +59,13 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, uint32_t threads)
         threads == 1 ? 0 : items * a.heads * SpansOf(spec.context) * PartialFloats(a.head_dim));
   }
   rotary = spec.rotary.size();
+  // As any table's quantized_row_bytes has it at most.
+  int8_row = spec.activations == v1::ACTIVATIONS_INT8 ? RoundUp(widest, kQuantBlock) * 3 : 0;
 }
 
 uint64_t ScratchSizes::Bytes() const {
   const uint64_t row = 2 * hidden + widest + 2 * queries + 2 * keys + 2 * ffn;
-  return sizeof(float) * (rows * row + threads * attend + partial + rotary);
+  return sizeof(float) * (rows * row + threads * attend + partial + rotary) + rows * int8_row;
 }
 
 CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool)
@@ -97,6 +99,9 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&residual_, rows * sizes_.hidden));
   RETURN_IF_ERROR(floats(&normed_, rows * sizes_.hidden));
   RETURN_IF_ERROR(floats(&packed_, rows * sizes_.widest));
+  if (sizes_.int8_row > 0) {
+    RETURN_IF_ERROR(int8_.Allocate(rows * sizes_.int8_row, "buffers"));
+  }
   RETURN_IF_ERROR(floats(&q_, rows * sizes_.queries));
   RETURN_IF_ERROR(floats(&k_, rows * sizes_.keys));
   RETURN_IF_ERROR(floats(&v_, rows * sizes_.keys));
@@ -129,8 +134,8 @@ absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
 
 uint64_t CpuShard::MemoryBytes() const {
   uint64_t bytes = weights_.Bytes() + kv_.bytes();
-  for (const AlignedBuffer* buffer : {&rotary_, &residual_, &normed_, &packed_, &q_, &k_, &v_,
-                                      &attended_, &gate_, &up_, &attend_, &partial_}) {
+  for (const AlignedBuffer* buffer : {&rotary_, &residual_, &normed_, &packed_, &int8_, &q_, &k_,
+                                      &v_, &attended_, &gate_, &up_, &attend_, &partial_}) {
     bytes += buffer->bytes();
   }
   return bytes;
@@ -200,10 +205,12 @@ absl::Status CpuShard::Embed() {
       [&](size_t begin, size_t end) {
         for (size_t row = begin; row < end; ++row) {
           float* const to = residual_.as<float>() + row * sizes_.hidden;
-          if (weights_.embedding.empty()) {
-            weights_.head.weight.ReadOutput(batch_.token_ids[row], to);
-          } else {
+          if (!weights_.embedding.empty()) {
             weights_.embedding.ReadRow(*kernels_, batch_.token_ids[row], to);
+          } else if (weights_.embedding_panels.bytes() != 0) {
+            weights_.embedding_panels.ReadOutput(batch_.token_ids[row], to);
+          } else {
+            weights_.head.weight.ReadOutput(batch_.token_ids[row], to);
           }
         }
       },
@@ -235,19 +242,35 @@ absl::Status CpuShard::ReadResidual(std::span<float> out) {
   return absl::OkStatus();
 }
 
-void CpuShard::Pack(const float* x, size_t stride, uint32_t rows, size_t inputs) {
+bool CpuShard::TakesInt8(const Linear& linear) const {
+  return spec_.activations == v1::ACTIVATIONS_INT8 && linear.weight.view().group != 0;
+}
+
+void CpuShard::PackBlock(const float* x, size_t stride, RowBlock block, size_t inputs,
+                         Users users) {
+  const auto int8 = [this](const Linear* user) { return TakesInt8(*user); };
+  if (std::any_of(users.begin(), users.end(), int8)) {
+    kernels_->quantize_rows(x, stride, block.count, inputs,
+                            int8_.as() + block.first * kernels_->quantized_row_bytes(inputs));
+  }
+  if (!std::all_of(users.begin(), users.end(), int8)) {
+    kernels_->pack_rows(x, stride, block.count, inputs,
+                        packed_.as() + block.first * inputs * sizeof(float));
+  }
+}
+
+void CpuShard::Pack(const float* x, size_t stride, uint32_t rows, size_t inputs, Users users) {
   const uint32_t blocks = RowBlocks(rows, kernels_->block_rows);
   pool_->Split(blocks, [&](size_t begin, size_t end) {
     for (size_t b = begin; b < end; ++b) {
       const RowBlock block = RowBlockAt(rows, blocks, static_cast<uint32_t>(b));
-      kernels_->pack_rows(x + block.first * stride, stride, block.count, inputs,
-                          packed_.as() + block.first * inputs * sizeof(float));
+      PackBlock(x + block.first * stride, stride, block, inputs, users);
     }
   });
 }
 
 void CpuShard::NormAndPack(const float* x, uint32_t rows, NormKind kind,
-                           const std::vector<float>& weight, float eps) {
+                           const std::vector<float>& weight, float eps, Users users) {
   const float plus = kind == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
   const size_t inputs = spec_.model.hidden;
   const size_t stride = sizes_.hidden;
@@ -259,8 +282,7 @@ void CpuShard::NormAndPack(const float* x, uint32_t rows, NormKind kind,
       for (uint32_t r = block.first; r < block.first + block.count; ++r) {
         kernels_->rms_norm(x + r * stride, weight.data(), inputs, eps, plus, normed + r * stride);
       }
-      kernels_->pack_rows(normed + block.first * stride, stride, block.count, inputs,
-                          packed_.as() + block.first * inputs * sizeof(float));
+      PackBlock(normed + block.first * stride, stride, block, inputs, users);
     }
   });
 }
@@ -268,7 +290,8 @@ void CpuShard::NormAndPack(const float* x, uint32_t rows, NormKind kind,
 MatmulArgs CpuShard::Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
                              bool add) const {
   return MatmulArgs{.weights = linear.weight.view(),
-                    .packed = packed_.as(),
+                    .packed = TakesInt8(linear) ? int8_.as() : packed_.as(),
+                    .int8 = TakesInt8(linear),
                     .rows = rows,
                     .bias = linear.bias.empty() ? nullptr : linear.bias.data(),
                     .out = out,
@@ -310,7 +333,8 @@ absl::Status CpuShard::Mlp(uint32_t layer) {
   }
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  NormAndPack(residual_.as<float>(), rows, spec.norm, weights.mlp_norm, spec.norm_eps);
+  NormAndPack(residual_.as<float>(), rows, spec.norm, weights.mlp_norm, spec.norm_eps,
+              {&weights.gate, &weights.up});
   const MatmulArgs gate = Product(weights.gate, rows, gate_.as<float>(), sizes_.ffn, false);
   const MatmulArgs up = Product(weights.up, rows, up_.as<float>(), sizes_.ffn, false);
   pool_->Split(gate.weights.panels(), [&](size_t begin, size_t end) {
@@ -323,7 +347,7 @@ absl::Status CpuShard::Mlp(uint32_t layer) {
       kernels_->swiglu(g, up.out + row * sizes_.ffn + first, count, g);
     }
   });
-  Pack(gate_.as<float>(), sizes_.ffn, rows, spec.mlp.ffn);
+  Pack(gate_.as<float>(), sizes_.ffn, rows, spec.mlp.ffn, {&weights.down});
   const std::array<MatmulArgs, 1> down = {
       Product(weights.down, rows, residual_.as<float>(), sizes_.hidden, true)};
   Multiply(down);
@@ -344,7 +368,7 @@ absl::Status CpuShard::Head(std::span<const uint32_t> rows) {
   }
   if (head_rows_ > 0) {
     NormAndPack(normed_.as<float>(), head_rows_, spec_.model.final_norm, weights_.final_norm,
-                spec_.model.final_norm_eps);
+                spec_.model.final_norm_eps, {&weights_.head});
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #define STRATA_WORKER_BACKEND_CPU_CPU_SHARD_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -33,6 +34,7 @@ struct ScratchSizes {
   size_t rows = 0;
   size_t threads = 0;
   size_t rotary = 0;
+  size_t int8_row = 0;  // Bytes of a quantized row of the widest input.
 };
 
 // Works on the calling thread and the pool; every call has done its work when it returns, but for
@@ -55,6 +57,7 @@ class CpuShard : public Shard {
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
   absl::Status ResizeKv(std::span<const uint64_t> pages) override;
   uint64_t MemoryBytes() const override;
+  uint64_t StepReadBytes() const override { return weights_.StepReadBytes(); }
 
  private:
   CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool);
@@ -62,11 +65,15 @@ class CpuShard : public Shard {
   absl::Status CheckItem(const BatchItem& item, uint32_t first_row) const;
   absl::Status CheckLayer(uint32_t layer) const;
 
-  // Pack `rows` rows of x for the next product; the second norms them first, to normed_, which may
-  // be x.
-  void Pack(const float* x, size_t stride, uint32_t rows, size_t inputs);
+  // Whether a product takes its rows quantized.
+  bool TakesInt8(const Linear& linear) const;
+  // Pack `rows` rows of x for the products with `users`; the second norms them first, to normed_,
+  // which may be x.
+  using Users = std::initializer_list<const Linear*>;
+  void Pack(const float* x, size_t stride, uint32_t rows, size_t inputs, Users users);
   void NormAndPack(const float* x, uint32_t rows, NormKind kind, const std::vector<float>& weight,
-                   float eps);
+                   float eps, Users users);
+  void PackBlock(const float* x, size_t stride, RowBlock block, size_t inputs, Users users);
   MatmulArgs Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
                      bool add) const;
   // Several products of the same packed rows.
@@ -92,6 +99,7 @@ class CpuShard : public Shard {
   AlignedBuffer residual_;  // [rows][sizes_.hidden]
   AlignedBuffer normed_;    // [rows][sizes_.hidden]
   AlignedBuffer packed_;    // Row blocks, see kernels.h.
+  AlignedBuffer int8_;      // The same, quantized.
   AlignedBuffer q_, k_, v_;
   AlignedBuffer attended_;  // [rows][sizes_.queries]
   AlignedBuffer gate_, up_;

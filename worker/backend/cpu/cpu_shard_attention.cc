@@ -38,7 +38,8 @@ absl::Status CpuShard::Attention(uint32_t layer) {
   }
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  NormAndPack(residual_.as<float>(), rows, spec.norm, weights.attention_norm, spec.norm_eps);
+  NormAndPack(residual_.as<float>(), rows, spec.norm, weights.attention_norm, spec.norm_eps,
+              {&weights.q, &weights.k, &weights.v});
   const std::array<MatmulArgs, 3> products = {
       Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
       Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
@@ -47,7 +48,7 @@ absl::Status CpuShard::Attention(uint32_t layer) {
   RotateAndAppend(layer);
   Attend(layer);
   Pack(attended_.as<float>(), sizes_.queries, rows,
-       size_t{spec.attention.heads} * spec.attention.head_dim);
+       size_t{spec.attention.heads} * spec.attention.head_dim, {&weights.o});
   const std::array<MatmulArgs, 1> output = {
       Product(weights.o, rows, residual_.as<float>(), sizes_.hidden, true)};
   Multiply(output);

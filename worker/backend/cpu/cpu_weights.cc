@@ -1,5 +1,6 @@
 #include "worker/backend/cpu/cpu_weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +20,25 @@ std::string ShapeText(const std::vector<uint64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+uint64_t Elements(const TensorView& tensor) {
+  uint64_t elements = 1;
+  for (const uint64_t n : tensor.shape) {
+    elements *= n;
+  }
+  return elements;
+}
+
+absl::Status CheckBytes(const std::string& name, const TensorView& tensor) {
+  const uint64_t wanted = Elements(tensor) * DtypeBytes(tensor.dtype);
+  if (tensor.bytes != wanted) {
+    return Error(
+        absl::StatusCode::kInvalidArgument, "TENSOR_BYTES",
+        absl::StrCat("tensor ", name, " has ", tensor.bytes, " bytes where ",
+                     ShapeText(tensor.shape), " ", DtypeName(tensor.dtype), " takes ", wanted));
+  }
+  return absl::OkStatus();
+}
+
 // Small tensors become float32, exactly.
 std::vector<float> ToFloats(const TensorView& tensor) {
   std::vector<float> out(tensor.bytes / DtypeBytes(tensor.dtype));
@@ -36,8 +56,8 @@ std::vector<float> ToFloats(const TensorView& tensor) {
 
 }  // namespace
 
-uint64_t StageWeights::Bytes() const {
-  uint64_t bytes = embedding.bytes() + final_norm.size() * sizeof(float) + BytesOf(head);
+uint64_t StageWeights::StepReadBytes() const {
+  uint64_t bytes = final_norm.size() * sizeof(float) + BytesOf(head);
   for (const LayerWeights& layer : layers) {
     bytes += (layer.attention_norm.size() + layer.mlp_norm.size()) * sizeof(float);
     for (const Linear* linear :
@@ -48,6 +68,10 @@ uint64_t StageWeights::Bytes() const {
   return bytes;
 }
 
+uint64_t StageWeights::Bytes() const {
+  return StepReadBytes() + embedding.bytes() + embedding_panels.bytes();
+}
+
 WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, StageWeights* weights)
     : spec_(spec), source_(source) {
   const ModelSpec& model = spec.model;
@@ -55,7 +79,10 @@ WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, St
   const std::string embedding = model.tensor_prefix + "model.embed_tokens.weight";
   // A stage with both ends of a tied model keeps the panels only.
   if (spec.embeds && !(spec.heads && model.tied_head)) {
-    slots_.push_back({.name = embedding, .shape = embedding_shape, .rows = &weights->embedding});
+    slots_.push_back({.name = embedding,
+                      .shape = embedding_shape,
+                      .panels = &weights->embedding_panels,
+                      .rows = &weights->embedding});
   }
   weights->layers.resize(spec.last_layer - spec.first_layer + 1);
   for (uint32_t i = 0; i < weights->layers.size(); ++i) {
@@ -75,7 +102,10 @@ void WeightLoader::AddVector(std::string name, uint64_t size, std::vector<float>
 
 void WeightLoader::AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias,
                              Linear* to) {
-  slots_.push_back({.name = name + ".weight", .shape = {outputs, inputs}, .panels = &to->weight});
+  slots_.push_back({.name = name + ".weight",
+                    .shape = {outputs, inputs},
+                    .panels = &to->weight,
+                    .in_layer = true});
   if (bias) {
     AddVector(name + ".bias", outputs, &to->bias);
   }
@@ -101,6 +131,13 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
 
 absl::Status WeightLoader::CheckSlot(Slot* slot) {
   ASSIGN_OR_RETURN(slot->tensor, source_.Find(slot->name));
+  if (slot->panels != nullptr && slot->tensor.dtype == Dtype::kU32) {
+    return CheckAffine(slot);
+  }
+  return CheckFloats(slot);
+}
+
+absl::Status WeightLoader::CheckFloats(Slot* slot) {
   const TensorView& tensor = slot->tensor;
   if (tensor.shape != slot->shape) {
     return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
@@ -111,34 +148,89 @@ absl::Status WeightLoader::CheckSlot(Slot* slot) {
     return Error(absl::StatusCode::kUnimplemented, "TENSOR_DTYPE",
                  absl::StrCat("tensor ", slot->name, " is ", DtypeName(tensor.dtype),
                               ", which the cpu backend does not support yet"))
-        .Hint("use a checkpoint in F32, F16 or BF16");
+        .Hint("use a checkpoint in F32, F16 or BF16, or one that MLX quantized to 4 or 8 bits");
   }
-  uint64_t elements = 1;
-  for (const uint64_t n : tensor.shape) {
-    elements *= n;
+  RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
+  slot->source_bytes = tensor.bytes;
+  if (slot->panels != nullptr && spec_.quantize == v1::QUANTIZE_INT4 && slot->in_layer) {
+    slot->quantize = WeightFormat::kAffine4;
+  } else if (slot->panels != nullptr &&
+             (spec_.quantize == v1::QUANTIZE_INT8 || spec_.quantize == v1::QUANTIZE_INT4)) {
+    slot->quantize = WeightFormat::kInt8;
   }
-  if (tensor.bytes != elements * DtypeBytes(tensor.dtype)) {
-    return Error(absl::StatusCode::kInvalidArgument, "TENSOR_BYTES",
-                 absl::StrCat("tensor ", slot->name, " has ", tensor.bytes, " bytes where ",
-                              ShapeText(tensor.shape), " ", DtypeName(tensor.dtype), " takes ",
-                              elements * DtypeBytes(tensor.dtype)));
-  }
-  total_bytes_ += tensor.bytes;
-  if (slot->panels != nullptr) {
-    packed_bytes_ += PackedMatrix::PackedBytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
+  if (slot->vector != nullptr) {
+    packed_bytes_ += Elements(tensor) * sizeof(float);
+  } else if (slot->quantize.has_value()) {
+    packed_bytes_ += PackedMatrix::PackedBytes(
+        PackedMatrix::QuantizedShape(*slot->quantize, tensor.shape[0], tensor.shape[1]));
   } else if (slot->rows != nullptr) {
     packed_bytes_ += RowMatrix::Bytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
   } else {
-    packed_bytes_ += elements * sizeof(float);
+    packed_bytes_ += PackedMatrix::PackedBytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
   }
+  return absl::OkStatus();
+}
+
+// Bits and group follow from the shapes, so that paths that differ need no word of config.json.
+absl::Status WeightLoader::CheckAffine(Slot* slot) {
+  const std::string base = slot->name.substr(0, slot->name.rfind('.'));
+  AffineTensor affine;
+  affine.weight = slot->tensor;
+  ASSIGN_OR_RETURN(affine.scales, source_.Find(base + ".scales"));
+  ASSIGN_OR_RETURN(affine.biases, source_.Find(base + ".biases"));
+  const uint64_t outputs = slot->shape[0];
+  const uint64_t inputs = slot->shape[1];
+  const auto is_matrix = [&](const TensorView& tensor) {
+    return tensor.shape.size() == 2 && tensor.shape[0] == outputs && tensor.shape[1] > 0;
+  };
+  const bool matrices = is_matrix(affine.weight) && is_matrix(affine.scales) &&
+                        affine.biases.shape == affine.scales.shape &&
+                        affine.biases.dtype == affine.scales.dtype &&
+                        PackedMatrix::CanPack(affine.scales.dtype);
+  const uint64_t groups = matrices ? affine.scales.shape[1] : 1;
+  const uint64_t words = matrices ? affine.weight.shape[1] : 0;
+  affine.bits = static_cast<uint32_t>(words * 32 / std::max<uint64_t>(1, inputs));
+  affine.group = static_cast<uint32_t>(inputs / groups);
+  const bool whole =
+      words * 32 == uint64_t{affine.bits} * inputs && uint64_t{affine.group} * groups == inputs;
+  if (!matrices || !whole || (affine.bits != 4 && affine.bits != 8) ||
+      (affine.group != 32 && affine.group != 64 && affine.group != 128)) {
+    return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
+                 absl::StrCat("tensor ", slot->name, " ", ShapeText(affine.weight.shape),
+                              " with scales ", ShapeText(affine.scales.shape), " is no matrix ",
+                              ShapeText(slot->shape), " of 4 or 8 bits in groups of 32, 64 or 128"))
+        .Hint("quantize the checkpoint with one of those");
+  }
+  for (const TensorView* tensor : {&affine.weight, &affine.scales, &affine.biases}) {
+    RETURN_IF_ERROR(CheckBytes(slot->name, *tensor));
+    slot->source_bytes += tensor->bytes;
+  }
+  slot->affine = affine;
+  packed_bytes_ += PackedMatrix::PackedBytes(PackedMatrix::AffineShape(affine));
   return absl::OkStatus();
 }
 
 absl::Status WeightLoader::Check() {
   for (Slot& slot : slots_) {
     RETURN_IF_ERROR(CheckSlot(&slot));
+    total_bytes_ += slot.source_bytes;
   }
   return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadSlot(const Slot& slot, ThreadPool* pool) {
+  if (slot.vector != nullptr) {
+    *slot.vector = ToFloats(slot.tensor);
+    return absl::OkStatus();
+  }
+  if (slot.affine.has_value()) {
+    return slot.panels->PackAffine(*slot.affine, pool);
+  }
+  if (slot.quantize.has_value()) {
+    return slot.panels->Quantize(slot.tensor, *slot.quantize, pool);
+  }
+  return slot.rows != nullptr ? slot.rows->Copy(slot.tensor, pool)
+                              : slot.panels->Pack(slot.tensor, pool);
 }
 
 absl::Status WeightLoader::Load(ThreadPool* pool, const LoadProgressFn& progress) {
@@ -147,14 +239,8 @@ absl::Status WeightLoader::Load(ThreadPool* pool, const LoadProgressFn& progress
     if (progress) {
       progress(done, total_bytes_);
     }
-    if (slot.panels != nullptr) {
-      RETURN_IF_ERROR(slot.panels->Pack(slot.tensor, pool));
-    } else if (slot.rows != nullptr) {
-      RETURN_IF_ERROR(slot.rows->Copy(slot.tensor, pool));
-    } else {
-      *slot.vector = ToFloats(slot.tensor);
-    }
-    done += slot.tensor.bytes;
+    RETURN_IF_ERROR(LoadSlot(slot, pool));
+    done += slot.source_bytes;
   }
   if (progress) {
     progress(done, total_bytes_);

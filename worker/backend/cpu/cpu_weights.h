@@ -3,6 +3,7 @@
 #define STRATA_WORKER_BACKEND_CPU_CPU_WEIGHTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,15 @@ struct LayerWeights {
 
 struct StageWeights {
   std::vector<LayerWeights> layers;  // Of the stage, from its first layer.
-  // Empty where the stage does not embed, or embeds with the tied head's panels.
+  // The embedding, in rows, or in panels where it is quantized. Both empty where the stage does not
+  // embed, or embeds with the tied head's panels.
   RowMatrix embedding;
+  PackedMatrix embedding_panels;
   std::vector<float> final_norm;
   Linear head;
 
   uint64_t Bytes() const;
+  uint64_t StepReadBytes() const;
 };
 
 // Loads a stage. First finds and checks every tensor, then packs one after another.
@@ -50,19 +54,28 @@ class WeightLoader {
   absl::Status Load(ThreadPool* pool, const LoadProgressFn& progress);
 
  private:
-  // One tensor, and where it goes: one of the three targets.
+  // One tensor, and where it goes. A matrix goes to its panels, but to `rows`, if it has them, when
+  // it is not quantized.
   struct Slot {
     std::string name;
     std::vector<uint64_t> shape;
     PackedMatrix* panels = nullptr;
     RowMatrix* rows = nullptr;
     std::vector<float>* vector = nullptr;
+    bool in_layer = false;
+    // Found by Check.
     TensorView tensor = {};
+    std::optional<WeightFormat> quantize = {};  // From floats.
+    std::optional<AffineTensor> affine = {};    // Stored quantized.
+    uint64_t source_bytes = 0;
   };
   void AddVector(std::string name, uint64_t size, std::vector<float>* to);
   void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to);
   void AddLayer(uint32_t index, LayerWeights* to);
   absl::Status CheckSlot(Slot* slot);
+  absl::Status CheckFloats(Slot* slot);
+  absl::Status CheckAffine(Slot* slot);
+  absl::Status LoadSlot(const Slot& slot, ThreadPool* pool);
 
   const StageSpec& spec_;
   const TensorSource& source_;
