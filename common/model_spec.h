@@ -4,6 +4,7 @@
 #define STRATA_COMMON_MODEL_SPEC_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,6 +77,22 @@ struct LayerSpec {
   MlpSpec mlp;
 };
 
+// Weights stored as w = scale * q + bias, q of `bits` bits, a scale and a bias for each `group`
+// inputs.
+struct AffineSpec {
+  uint32_t bits = 4;    // Or 8.
+  uint32_t group = 64;  // Or 32, 128.
+  bool operator==(const AffineSpec&) const = default;
+};
+
+// How the matrices of a checkpoint are stored that has scales and biases for them; the others are
+// floats.
+struct QuantizationSpec {
+  AffineSpec by_default;
+  std::map<std::string, AffineSpec> by_path;  // "model.layers.0.mlp.down_proj".
+  bool operator==(const QuantizationSpec&) const = default;
+};
+
 struct ModelSpec {
   std::string family;  // "llama"
   uint32_t hidden = 0;
@@ -89,6 +106,7 @@ struct ModelSpec {
   std::vector<KvGroupSpec> kv_groups;
   // Prefix of the decoder's tensor names: "" or, say, "llm.".
   std::string tensor_prefix;
+  std::optional<QuantizationSpec> quantization;
   std::optional<uint32_t> bos_id;
   std::vector<uint32_t> eos_ids;  // generation_config's over config's.
 };

@@ -4,6 +4,7 @@
 #define STRATA_COMMON_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,11 +55,18 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path);
 struct StageTensor {
   std::string name;
   std::vector<uint64_t> shape;
+  // 32-bit words of a quantized matrix, whose `.scales` and `.biases` follow.
+  bool words = false;
 };
+// Whether the checkpoint has a tensor.
+using TensorExists = std::function<bool(const std::string& name)>;
 // For layers [first, last], with embedding and/or final norm + head (the embedding again when
-// tied).
+// tied). A matrix is quantized where the configuration has a `quantization` and its scales exist.
 std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
-                                   bool embeds, bool heads);
+                                   bool embeds, bool heads, const TensorExists& exists = nullptr);
+
+// How a matrix is stored, for a numerics class: "bf16", "affine4g64". `name` is a weight's.
+std::string StoredFormat(const ModelSpec& spec, const std::string& name, Dtype dtype);
 
 // Parses the header of one safetensors file: `header` is the JSON, `data_bytes` the size of what
 // follows it, `data_start` the offset of the data in the file. Used by OpenCheckpoint and fuzzed.

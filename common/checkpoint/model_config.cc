@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/checkpoint/quantization_config.h"
 #include "common/checkpoint/rope_config.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -36,8 +37,6 @@ struct Refused {
 
 // null, false and empty values are neutral too.
 constexpr Refused kRefused[] = {
-    {"quantization_config", 0},
-    {"quantization", 0},
     {"compression_config", 0},
     {"partial_rotary_factor", 1},
     {"rotary_pct", 1},
@@ -264,6 +263,7 @@ absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
   spec.final_norm_eps = layer.norm_eps;
   spec.layers.assign(layers, layer);
   spec.kv_groups.push_back(KvGroupSpec{});
+  ASSIGN_OR_RETURN(spec.quantization, ParseQuantization(config));
   RETURN_IF_ERROR(ReadSpecialIds(config, generation_config_json, &spec));
   return spec;
 }

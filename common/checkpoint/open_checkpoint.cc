@@ -259,7 +259,9 @@ std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
 }
 
 absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found) {
-  if (found.dtype != Dtype::kF32 && found.dtype != Dtype::kF16 && found.dtype != Dtype::kBF16) {
+  const bool floats =
+      found.dtype == Dtype::kF32 || found.dtype == Dtype::kF16 || found.dtype == Dtype::kBF16;
+  if (wanted.words ? found.dtype != Dtype::kU32 : !floats) {
     return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
                  absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",
                               Quoted(found.name), " is not supported yet"));
@@ -276,7 +278,9 @@ absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found)
 absl::Status CheckTensors(Checkpoint* checkpoint) {
   const ModelSpec& spec = checkpoint->spec;
   const auto last = static_cast<uint32_t>(spec.layers.size() - 1);
-  const std::vector<StageTensor> wanted = TensorsOf(spec, 0, last, true, true);
+  const std::vector<StageTensor> wanted =
+      TensorsOf(spec, 0, last, true, true,
+                [&](const std::string& name) { return checkpoint->Find(name) != nullptr; });
   std::set<std::string_view> known;
   std::vector<std::string> missing;
   absl::Status wrong;

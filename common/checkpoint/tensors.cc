@@ -6,21 +6,41 @@
 namespace strata {
 namespace {
 
+AffineSpec AffineOf(const ModelSpec& spec, const std::string& path) {
+  const auto found = spec.quantization->by_path.find(path);
+  return found == spec.quantization->by_path.end() ? spec.quantization->by_default : found->second;
+}
+
 class TensorList {
  public:
+  TensorList(const ModelSpec& spec, const TensorExists& exists) : spec_(spec), exists_(exists) {}
+
   void Add(std::string name, std::vector<uint64_t> shape) {
     tensors_.push_back({std::move(name), std::move(shape)});
   }
-  // A projection: weight [out, in], and its bias [out].
-  void AddLinear(const std::string& name, uint64_t out, uint64_t in, bool bias) {
-    Add(name + ".weight", {out, in});
+  // PATH.weight, [out, in].
+  void AddMatrix(const std::string& path, uint64_t out, uint64_t in) {
+    if (!spec_.quantization.has_value() || !exists_ || !exists_(path + ".scales")) {
+      Add(path + ".weight", {out, in});
+      return;
+    }
+    const AffineSpec affine = AffineOf(spec_, path);
+    tensors_.push_back({path + ".weight", {out, in * affine.bits / 32}, true});
+    Add(path + ".scales", {out, in / affine.group});
+    Add(path + ".biases", {out, in / affine.group});
+  }
+  // A projection, and its bias [out].
+  void AddLinear(const std::string& path, uint64_t out, uint64_t in, bool bias) {
+    AddMatrix(path, out, in);
     if (bias) {
-      Add(name + ".bias", {out});
+      Add(path + ".bias", {out});
     }
   }
   std::vector<StageTensor> Take() { return std::move(tensors_); }
 
  private:
+  const ModelSpec& spec_;
+  const TensorExists& exists_;
   std::vector<StageTensor> tensors_;
 };
 
@@ -45,12 +65,11 @@ void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
 }  // namespace
 
 std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
-                                   bool embeds, bool heads) {
+                                   bool embeds, bool heads, const TensorExists& exists) {
   STRATA_CHECK(first_layer <= last_layer && last_layer < spec.layers.size());
-  TensorList list;
-  const std::string embedding = spec.tensor_prefix + "model.embed_tokens.weight";
+  TensorList list(spec, exists);
   if (embeds || (heads && spec.tied_head)) {
-    list.Add(embedding, {spec.vocab, spec.hidden});
+    list.AddMatrix(spec.tensor_prefix + "model.embed_tokens", spec.vocab, spec.hidden);
   }
   for (uint32_t i = first_layer; i <= last_layer; ++i) {
     AddLayer(spec, i, &list);
@@ -58,10 +77,22 @@ std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, 
   if (heads) {
     list.Add(spec.tensor_prefix + "model.norm.weight", {spec.hidden});
     if (!spec.tied_head) {
-      list.Add(spec.tensor_prefix + "lm_head.weight", {spec.vocab, spec.hidden});
+      list.AddMatrix(spec.tensor_prefix + "lm_head", spec.vocab, spec.hidden);
     }
   }
   return list.Take();
+}
+
+std::string StoredFormat(const ModelSpec& spec, const std::string& name, Dtype dtype) {
+  if (dtype == Dtype::kU32 && spec.quantization.has_value()) {
+    const AffineSpec affine = AffineOf(spec, name.substr(0, name.rfind('.')));
+    return absl::StrCat("affine", affine.bits, "g", affine.group);
+  }
+  std::string format = DtypeName(dtype);
+  for (char& c : format) {
+    c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
+  return format;
 }
 
 }  // namespace strata

@@ -42,8 +42,10 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   }
   const uint64_t rows = max_batch_tokens;
   const uint64_t widest = std::max({uint64_t{spec.hidden}, queries, ffn});
-  // Residual stream, its norm, the input of a product, q and its attention, k, v, gate, up.
-  const uint64_t activations = rows * (2 * spec.hidden + widest + 2 * queries + 2 * keys + 2 * ffn);
+  // Residual stream, its norm, the input of a product (also in int8), q and its attention, k, v,
+  // gate, up.
+  const uint64_t activations =
+      rows * (2 * spec.hidden + 2 * widest + 2 * queries + 2 * keys + 2 * ffn);
   const uint64_t frames = kFrames * rows * spec.hidden;
   const uint64_t attention = kThreads * kTileQueries * (kSpanKeys + 4 * head_dim);
   const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;

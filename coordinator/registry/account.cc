@@ -1,39 +1,49 @@
 // Bytes of a model's parts, from its manifest.
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/quantized_weights.h"
 #include "coordinator/registry/manifest.h"
 
 namespace strata {
 namespace {
 
-std::string LowerName(Dtype dtype) {
-  std::string name = DtypeName(dtype);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name;
-}
-
-// Sums bytes, and of matrices the bytes by dtype: a norm's dtype changes nothing, it is used in
-// float32.
+// Sums bytes, and of matrices the bytes by format: a norm's dtype changes nothing, it is used in
+// float32. Scales and biases are no matrices of their own.
 class Sum {
  public:
-  void Add(const ManifestTensor* tensor) {
+  // `quantize`: what a worker makes of matrices of floats.
+  Sum(const ModelManifest& manifest, v1::Quantize quantize)
+      : manifest_(manifest), quantize_(quantize) {}
+
+  void Add(const std::string& name) {
+    const ManifestTensor* tensor = manifest_.FindTensor(name);
     if (tensor == nullptr) {
       return;
     }
-    bytes_ += tensor->bytes;
-    if (tensor->shape.size() == 2) {
-      matrices_[LowerName(tensor->dtype)] += tensor->bytes;
+    const bool matrix = tensor->shape.size() == 2 && name.ends_with(".weight");
+    uint64_t bytes = tensor->bytes;
+    std::string format = StoredFormat(manifest_.spec, name, tensor->dtype);
+    if (matrix && tensor->dtype != Dtype::kU32 && quantize_ == v1::QUANTIZE_INT8) {
+      bytes = QuantizedMatrixBytes(tensor->shape[0], tensor->shape[1], 8);
+      format = "int8";
+    } else if (matrix && tensor->dtype != Dtype::kU32 && quantize_ == v1::QUANTIZE_INT4) {
+      bytes = QuantizedMatrixBytes(tensor->shape[0], tensor->shape[1], 4);
+      format = "int4";
+    }
+    bytes_ += bytes;
+    if (matrix) {
+      matrices_[format] += bytes;
     }
   }
   uint64_t bytes() const { return bytes_; }
   const std::map<std::string, uint64_t>& matrices() const { return matrices_; }
 
  private:
+  const ModelManifest& manifest_;
+  const v1::Quantize quantize_;
   uint64_t bytes_ = 0;
   std::map<std::string, uint64_t> matrices_;
 };
@@ -52,17 +62,21 @@ std::string FormatOf(const std::map<std::string, uint64_t>& bytes) {
 
 }  // namespace
 
-WeightAccount AccountWeights(const ModelManifest& manifest) {
+WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantize) {
   const ModelSpec& spec = manifest.spec;
   WeightAccount account;
-  const std::string embedding = spec.tensor_prefix + "model.embed_tokens.weight";
+  // Layers in the format asked for; embedding and head never below int8.
+  const v1::Quantize ends = quantize == v1::QUANTIZE_INT4 ? v1::QUANTIZE_INT8 : quantize;
+  const TensorExists exists = [&](const std::string& name) {
+    return manifest.FindTensor(name) != nullptr;
+  };
   const auto last = static_cast<uint32_t>(spec.layers.size()) - 1;
   std::set<std::string> in_layers;
   std::map<std::string, uint64_t> formats;
   for (uint32_t layer = 0; layer <= last; ++layer) {
-    Sum sum;
-    for (const StageTensor& tensor : TensorsOf(spec, layer, layer, false, false)) {
-      sum.Add(manifest.FindTensor(tensor.name));
+    Sum sum(manifest, quantize);
+    for (const StageTensor& tensor : TensorsOf(spec, layer, layer, false, false, exists)) {
+      sum.Add(tensor.name);
       in_layers.insert(tensor.name);
     }
     account.layer_bytes.push_back(sum.bytes());
@@ -72,15 +86,18 @@ WeightAccount AccountWeights(const ModelManifest& manifest) {
     }
   }
   account.layer_format = FormatOf(formats);
-  Sum embeds;
-  embeds.Add(manifest.FindTensor(embedding));
-  account.embed_bytes = embeds.bytes();
-  Sum head;
-  for (const StageTensor& tensor : TensorsOf(spec, last, last, false, true)) {
-    if (!in_layers.contains(tensor.name)) {
-      head.Add(manifest.FindTensor(tensor.name));
+  const auto add_ends = [&](bool embeds, bool heads, Sum* sum) {
+    for (const StageTensor& tensor : TensorsOf(spec, last, last, embeds, heads, exists)) {
+      if (!in_layers.contains(tensor.name)) {
+        sum->Add(tensor.name);
+      }
     }
-  }
+  };
+  Sum embeds(manifest, ends);
+  add_ends(true, false, &embeds);
+  account.embed_bytes = embeds.bytes();
+  Sum head(manifest, ends);
+  add_ends(false, true, &head);
   account.head_bytes = head.bytes();
   account.head_format = FormatOf(head.matrices());
   account.total_bytes += head.bytes() + (spec.tied_head ? 0 : embeds.bytes());

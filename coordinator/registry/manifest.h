@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/checkpoint/file_reader.h"
 #include "common/model_spec.h"
+#include "strata/v1/types.pb.h"
 
 namespace strata {
 
@@ -66,18 +67,19 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view json);
 // that name; FAILED_PRECONDITION (MODEL_CHANGED) when it is not what was registered.
 absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std::string_view name);
 
-// What the planner wants to know of weights and KV, as stored.
+// What the planner wants to know of weights and KV: as stored, or as workers quantize them.
 struct WeightAccount {
   std::vector<uint64_t> layer_bytes;  // Of each layer.
   uint64_t embed_bytes = 0;           // What the first stage holds besides layers.
   uint64_t head_bytes = 0;            // Final norm and head (the embedding again when tied).
   uint64_t total_bytes = 0;           // Of the tensors that the model uses, each once.
-  // Formats of the layers' matrices and of the head: "bf16"; mixed ones joined by '+', the one
-  // with most bytes first.
+  // Formats of the layers' matrices and of the head: "bf16", "affine4g64", "int8"; mixed ones
+  // joined by '+', the one with most bytes first.
   std::string layer_format;
   std::string head_format;
 };
-WeightAccount AccountWeights(const ModelManifest& manifest);
+WeightAccount AccountWeights(const ModelManifest& manifest,
+                             v1::Quantize quantize = v1::QUANTIZE_NONE);
 
 // Bytes of KV that one token needs over all layers and groups.
 uint64_t TotalKvBytesPerToken(const ModelSpec& spec, uint32_t element_bytes);

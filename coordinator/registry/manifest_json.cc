@@ -193,7 +193,9 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view text) {
   ASSIGN_OR_RETURN(manifest.spec,
                    ParseModelConfig(manifest.config_json, manifest.generation_config_json));
   const auto last = static_cast<uint32_t>(manifest.spec.layers.size() - 1);
-  for (const StageTensor& tensor : TensorsOf(manifest.spec, 0, last, true, true)) {
+  for (const StageTensor& tensor :
+       TensorsOf(manifest.spec, 0, last, true, true,
+                 [&](const std::string& name) { return manifest.FindTensor(name) != nullptr; })) {
     const ManifestTensor* found = manifest.FindTensor(tensor.name);
     if (found == nullptr || found->shape != tensor.shape) {
       return Invalid("tensor " + Quoted(tensor.name) + " is missing or of another shape");

@@ -99,6 +99,33 @@ void Coordinator::Reconcile() {
   }
 }
 
+namespace {
+
+// Weight and activation formats: what is asked for, or the defaults.
+absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options) {
+  const bool stored = model.spec().quantization.has_value();
+  const bool quantizes =
+      options->quantize() == v1::QUANTIZE_INT8 || options->quantize() == v1::QUANTIZE_INT4;
+  if (stored && quantizes) {
+    return Error(absl::StatusCode::kInvalidArgument, "ALREADY_QUANTIZED",
+                 "model '" + model.name + "' is stored quantized, and cannot be quantized again")
+        .Hint("load it as stored: --quantize none");
+  }
+  if (options->activations() == v1::ACTIVATIONS_INT8 && !stored && !quantizes) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_ACTIVATIONS",
+                 "--activations int8 needs quantized weights, and those of model '" + model.name +
+                     "' are floats")
+        .Hint("add --quantize int8, or leave --activations out");
+  }
+  if (!quantizes) options->set_quantize(v1::QUANTIZE_NONE);
+  if (options->activations() == v1::ACTIVATIONS_UNSPECIFIED) {
+    options->set_activations(stored || quantizes ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<v1::LoadOptions> Coordinator::Complete(const ModelRuntime& model,
                                                       v1::LoadOptions options) const {
   const uint32_t most = model.spec().context;
@@ -109,16 +136,7 @@ absl::StatusOr<v1::LoadOptions> Coordinator::Complete(const ModelRuntime& model,
         .Limit("context=" + std::to_string(most))
         .Hint("choose a smaller --context");
   }
-  if (options.quantize() == v1::QUANTIZE_INT8 || options.quantize() == v1::QUANTIZE_INT4) {
-    return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
-                 "--quantize int8 and int4 are not supported yet")
-        .Hint("load it as stored: --quantize none");
-  }
-  if (options.activations() == v1::ACTIVATIONS_INT8) {
-    return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
-                 "--activations int8 is not supported yet")
-        .Hint("use --activations f32");
-  }
+  RETURN_IF_ERROR(CompleteFormats(model, &options));
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
     return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
                  "--kv-dtype bf16 is not supported yet")
@@ -133,8 +151,6 @@ absl::StatusOr<v1::LoadOptions> Coordinator::Complete(const ModelRuntime& model,
   if (options.kv_tokens() == 0) {
     options.set_kv_tokens(uint64_t{options.context()} * options.sessions());
   }
-  options.set_quantize(v1::QUANTIZE_NONE);
-  options.set_activations(v1::ACTIVATIONS_F32);
   if (options.kv_dtype() == v1::KV_DTYPE_UNSPECIFIED) options.set_kv_dtype(v1::KV_DTYPE_F16);
   if (options.max_batch_tokens() == 0) options.set_max_batch_tokens(options_.max_batch_tokens);
   return options;

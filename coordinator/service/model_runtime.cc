@@ -13,7 +13,9 @@ namespace strata {
 std::vector<v1::TensorBlob> ModelRuntime::StageTensors(uint32_t first_layer, uint32_t last_layer,
                                                        bool embeds, bool heads) const {
   std::vector<v1::TensorBlob> blobs;
-  for (const StageTensor& tensor : TensorsOf(spec(), first_layer, last_layer, embeds, heads)) {
+  for (const StageTensor& tensor : TensorsOf(
+           spec(), first_layer, last_layer, embeds, heads,
+           [this](const std::string& name) { return manifest->FindTensor(name) != nullptr; })) {
     const ManifestTensor* found = manifest->FindTensor(tensor.name);
     if (found == nullptr) {
       continue;  // Registration refuses a checkpoint without it.
@@ -53,7 +55,7 @@ absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat, 
 }
 
 PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
-  const WeightAccount account = AccountWeights(*manifest);
+  const WeightAccount account = AccountWeights(*manifest, options.quantize());
   PlannerModel model;
   model.spec = spec();
   model.layer_bytes = account.layer_bytes;
@@ -70,7 +72,7 @@ PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   model.kv_element_bytes = options.kv_dtype() == v1::KV_DTYPE_F32 ? 4 : 2;
   model.weight_format = account.layer_format;
   model.head_format = account.head_format;
-  model.activations = "f32";
+  model.activations = options.activations() == v1::ACTIVATIONS_INT8 ? "int8" : "f32";
   model.kv_format = options.kv_dtype() == v1::KV_DTYPE_F32 ? "f32" : "f16";
   return model;
 }

@@ -27,6 +27,9 @@ void CheckSpec(const ModelSpec& spec) {
   }
   const auto last = static_cast<uint32_t>(spec.layers.size() - 1);
   STRATA_CHECK(TensorsOf(spec, 0, last, true, true).size() >= spec.layers.size());
+  const auto stored = [](const std::string&) { return true; };  // Every matrix quantized.
+  STRATA_CHECK(TensorsOf(spec, 0, last, true, true, stored).size() >=
+               TensorsOf(spec, 0, last, true, true).size());
   STRATA_CHECK(KvBytesPerToken(spec, 0, last, 0, 2) > 0);
   for (const float value : MakeRotaryTables(spec.layers[0].attention.rope, 4)) {
     STRATA_CHECK(std::isfinite(value));

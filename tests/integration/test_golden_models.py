@@ -8,7 +8,11 @@ import pytest
 
 from cluster import GOLDEN, Cluster, cut, golden_cases
 
-MODELS = ["llama", "llama31", "llama2-mha-f32"]
+REFERENCES = {"llama": {}, "llama31": {}, "llama2-mha-f32": {},
+              "llama31-mlx4": {"activations": "f32"}, "llama31-mlx8": {"activations": "f32"}}
+# Numerics classes of their own, which no reference has numbers for.
+QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
+             ("llama31", {"quantize": "int8", "activations": "f32"}), ("llama31-mlx4", {})]
 LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md
 
@@ -17,7 +21,7 @@ TOLERANCE = 5e-4  # tests/golden/README.md
 def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("golden")) as c:
         c.start_workers(3)
-        for model in MODELS:
+        for model in REFERENCES:
             c.run("model", "add", GOLDEN / "models" / model)
         yield c
 
@@ -41,18 +45,57 @@ def check(cluster, model, folder):
     return answer["numerics_class"], digests
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", REFERENCES)
 def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, tmp_path):
     names = ["w0", "w1", "w2"]
     bits = json.loads((GOLDEN / "bits.json").read_text())
     for stages in (1, 2, 3):
-        cluster.load(model, cuts=cut(names[:stages], LAYERS), kv_dtype="f32")
+        cluster.load(model, cuts=cut(names[:stages], LAYERS), kv_dtype="f32", **REFERENCES[model])
         numerics_class, digests = check(cluster, model, tmp_path)
         for case, digest in digests.items():
             assert bits[numerics_class][case] == digest, (case, stages)
         plan = cluster.json("model", "show", model)["plan"]
         assert len(plan["stages"]) == stages
         cluster.run("model", "unload", model)
+
+
+@pytest.mark.parametrize("model,options", QUANTIZED)
+def test_quantized_weights_give_the_same_bits_for_every_partition(cluster, model, options,
+                                                                  tmp_path):
+    names = ["w0", "w1", "w2"]
+    case = max(golden_cases(model)[0], key=lambda c: len(c["prompt_ids"]))
+    answers = []
+    for stages in (1, 2, 3):
+        cluster.load(model, cuts=cut(names[:stages], LAYERS), **options)
+        answers.append(cluster.generate(model, ids=case["prompt_ids"], max_tokens=24,
+                                        temperature=0, ignore_eos=True,
+                                        logits=tmp_path / "logits.safetensors"))
+        cluster.run("model", "unload", model)
+    weights = options.get("quantize", "affine4g64")
+    activations = options.get("activations", "int8")
+    assert f"/w={weights}," in answers[0]["numerics_class"]
+    assert f",act={activations}/" in answers[0]["numerics_class"]
+    for answer in answers[1:]:
+        assert answer["numerics_class"] == answers[0]["numerics_class"]
+        assert answer["token_ids"] == answers[0]["token_ids"]
+        assert answer["logits"].tobytes() == answers[0]["logits"].tobytes()
+
+
+def test_formats_that_do_not_fit_are_refused_with_what_would(cluster):
+    for arguments, mends in [(("llama31-mlx4", "--quantize", "int8"), "--quantize none"),
+                             (("llama", "--activations", "int8"), "--quantize int8")]:
+        _, said, status = cluster.run("model", "load", *arguments, check=False)
+        assert status == 1 and mends in said, said
+
+
+def test_quantized_weights_take_less_memory(cluster):
+    def weights(*options):
+        plan = cluster.json("plan", "llama", "--nodes", "w0", *options)
+        return sum(stage["weight_bytes"] for stage in plan["stages"])
+
+    # Groups of 128 inputs hardly fit 64 of them: 8 bits and half a scale.
+    assert weights("--quantize", "int8") < 0.6 * weights()
+    assert weights("--quantize", "int4") < 0.45 * weights()
 
 
 def test_prompt_and_generated_logprobs_are_the_logits_log_softmax(cluster, tmp_path):

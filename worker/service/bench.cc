@@ -86,7 +86,8 @@ absl::StatusOr<Subject> MakeSubject(const BenchOptions& options) {
   const uint64_t pages = (context + kPageTokens - 1) / kPageTokens + 1;
   spec.kv_pages.assign(spec.model.kv_groups.size(), pages * (most + 1));
   const std::vector<StageTensor> tensors =
-      TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads);
+      TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads,
+                [&](const std::string& name) { return checkpoint.Find(name) != nullptr; });
   if (options.model.empty()) {
     subject.weights = std::make_unique<RandomWeights>(tensors);
   } else {

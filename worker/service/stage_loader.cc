@@ -34,13 +34,6 @@ absl::StatusOr<const char*> KvName(v1::KvDtype dtype) {
   }
 }
 
-std::string LowerName(Dtype dtype) {
-  std::string name = DtypeName(dtype);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name;
-}
-
 // The value of "KEY=" in a class's name, up to ',' or '/'.
 std::string ClassField(const std::string& name, const std::string& key) {
   for (const char* before : {"/", ","}) {
@@ -53,13 +46,14 @@ std::string ClassField(const std::string& name, const std::string& key) {
   return "";
 }
 
-// The only dtype of the matrices that `is_one` picks, or "" when there are several or none.
+// The only format of the matrices that `is_one` picks, or "" when there are several or none.
 template <typename Predicate>
-std::string MatrixDtype(const std::vector<BlobTensor>& tensors, const Predicate& is_one) {
+std::string MatrixFormat(const ModelSpec& spec, const std::vector<BlobTensor>& tensors,
+                         const Predicate& is_one) {
   std::set<std::string> names;
   for (const BlobTensor& tensor : tensors) {
-    if (tensor.shape.size() == 2 && is_one(tensor.name)) {
-      names.insert(LowerName(tensor.dtype));
+    if (tensor.shape.size() == 2 && tensor.name.ends_with(".weight") && is_one(tensor.name)) {
+      names.insert(StoredFormat(spec, tensor.name, tensor.dtype));
     }
   }
   return names.size() == 1 ? *names.begin() : "";
@@ -71,14 +65,19 @@ absl::Status CheckNumericsClass(const v1::Load& load, const StageRequest& reques
   const auto is_layer = [](const std::string& tensor) {
     return tensor.find("layers.") != std::string::npos;
   };
+  const std::string weights = load.quantize() == v1::QUANTIZE_INT8 ? "int8"
+                              : load.quantize() == v1::QUANTIZE_INT4
+                                  ? "int4"
+                                  : MatrixFormat(request.spec.model, request.tensors, is_layer);
   struct {
     const char* what;
     std::string theirs, ours;
   } const fields[] = {
       {"backend and numerics version", name.substr(0, name.find('/')), numerics},
-      {"activations", ClassField(name, "act"), "f32"},
+      {"activations", ClassField(name, "act"),
+       load.activations() == v1::ACTIVATIONS_INT8 ? "int8" : "f32"},
       {"KV dtype", ClassField(name, "kv"), kv},
-      {"weights", ClassField(name, "w"), MatrixDtype(request.tensors, is_layer)},
+      {"weights", ClassField(name, "w"), weights},
   };
   for (const auto& field : fields) {
     if (!field.ours.empty() && field.theirs != field.ours) {
@@ -92,12 +91,6 @@ absl::Status CheckNumericsClass(const v1::Load& load, const StageRequest& reques
 }
 
 absl::Status CheckOptions(const v1::Load& load) {
-  if (load.quantize() != v1::QUANTIZE_UNSPECIFIED && load.quantize() != v1::QUANTIZE_NONE) {
-    return NotYet("--quantize int8|int4");
-  }
-  if (load.activations() == v1::ACTIVATIONS_INT8) {
-    return NotYet("--activations int8");
-  }
   if (load.wire_dtype() == v1::WIRE_DTYPE_BF16) {
     return NotYet("a bfloat16 wire");
   }
@@ -121,7 +114,8 @@ absl::Status CheckTensors(const StageSpec& spec, const std::vector<BlobTensor>& 
     }
   }
   for (const StageTensor& need :
-       TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads)) {
+       TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads,
+                 [&](const std::string& name) { return by_name.contains(name); })) {
     const auto it = by_name.find(need.name);
     if (it == by_name.end()) {
       return BadLoad("tensor " + need.name + " is missing");
@@ -160,8 +154,9 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
                    " groups for a model of " + std::to_string(spec.model.kv_groups.size()));
   }
   spec.kv_dtype = load.kv_dtype() == v1::KV_DTYPE_F32 ? v1::KV_DTYPE_F32 : v1::KV_DTYPE_F16;
-  spec.quantize = v1::QUANTIZE_NONE;
-  spec.activations = v1::ACTIVATIONS_F32;
+  spec.quantize = load.quantize() == v1::QUANTIZE_UNSPECIFIED ? v1::QUANTIZE_NONE : load.quantize();
+  spec.activations =
+      load.activations() == v1::ACTIVATIONS_INT8 ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32;
   spec.max_batch_tokens = load.max_batch_tokens();
   spec.max_batch_items = load.max_batch_items();
   const uint32_t kv_element_bytes = spec.kv_dtype == v1::KV_DTYPE_F32 ? 4 : 2;

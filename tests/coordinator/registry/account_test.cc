@@ -41,6 +41,30 @@ TEST(AccountWeights, CountsATiedEmbeddingOnBothEndsButOnceInAll) {
   EXPECT_EQ(account.total_bytes, layers + account.head_bytes);
 }
 
+TEST(AccountWeights, CountsWhatWorkersQuantizeAndWhatIsStoredSo) {
+  const auto manifest = DigestCheckpoint(testing::GoldenPath("models/llama"), nullptr);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  const WeightAccount int8 = AccountWeights(*manifest, v1::QUANTIZE_INT8);
+  const WeightAccount int4 = AccountWeights(*manifest, v1::QUANTIZE_INT4);
+  // Of 64 or 96 inputs, which is one group of 128 and its scale, or one or two of 64.
+  const uint64_t norms = 2 * 2 * 64;
+  const uint64_t inner = 2 * 64 + 2 * 16 + 2 * 96;  // Outputs of matrices with 64 inputs.
+  EXPECT_EQ(int8.layer_bytes[0], inner * (64 + 4) + 64 * (96 + 4) + norms);
+  EXPECT_EQ(int4.layer_bytes[0], inner * (32 + 4) + 64 * (48 + 8) + norms);
+  EXPECT_EQ(int8.layer_format, "int8");
+  EXPECT_EQ(int4.layer_format, "int4");
+  // 259 outputs are 17 panels of 16.
+  EXPECT_EQ(int4.embed_bytes, 17 * 16 * (64 + 4));
+  EXPECT_EQ(int4.head_bytes, int8.head_bytes);
+  EXPECT_EQ(int4.head_format, "int8");
+
+  const WeightAccount mlx = AccountOf(testing::GoldenPath("models/llama31-mlx4"));
+  EXPECT_EQ(mlx.layer_format, "affine4g64");
+  EXPECT_EQ(mlx.head_format, "affine4g64");
+  // Of 260 x 64: words, a scale and a bias in bfloat16.
+  EXPECT_EQ(mlx.embed_bytes, 260 * (64 / 2 + 2 + 2));
+}
+
 TEST(AccountWeights, NamesMixedFormatsTheLargerFirst) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);

@@ -23,16 +23,29 @@ namespace {
 
 using Bits = std::map<std::string, std::map<std::string, std::string>>;
 
-void AddModel(const std::string& isa, const GoldenModel& model, v1::KvDtype kv, Bits* bits) {
+std::string WeightsName(const GoldenModel& model, const GoldenFormat& format) {
+  return format.quantize == v1::QUANTIZE_INT8   ? "int8"
+         : format.quantize == v1::QUANTIZE_INT4 ? "int4"
+                                                : model.weights_dtype;
+}
+std::string HeadName(const GoldenModel& model, const GoldenFormat& format) {
+  return format.quantize == v1::QUANTIZE_NONE ? model.head_dtype : "int8";
+}
+
+void AddModel(const std::string& isa, const GoldenModel& model, const GoldenFormat& format,
+              v1::KvDtype kv, Bits* bits) {
   auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
   ASSERT_TRUE(backend.ok()) << backend.status();
   ForwardOptions options;
   options.kv_dtype = kv;
+  options.quantize = format.quantize;
+  options.activations = format.activations;
   options.context = std::min(options.context, model.spec.context);
   auto forward = ForwardModel::Load(backend->get(), model.spec, model.weights, options);
   ASSERT_TRUE(forward.ok()) << forward.status();
   const std::string name =
-      NumericsClassName((*backend)->numerics(), model.weights_dtype, model.head_dtype, "f32",
+      NumericsClassName((*backend)->numerics(), WeightsName(model, format), HeadName(model, format),
+                        format.activations == v1::ACTIVATIONS_INT8 ? "int8" : "f32",
                         kv == v1::KV_DTYPE_F32 ? "f32" : "f16");
   for (const GoldenCase& one : model.cases) {
     const auto rows = (*forward)->Run(one.AllIds());
@@ -45,10 +58,10 @@ void AddModel(const std::string& isa, const GoldenModel& model, v1::KvDtype kv, 
 
 Bits Compute(const std::string& isa) {
   Bits bits;
-  for (const std::string& name : GoldenModelNames()) {
-    const GoldenModel model = LoadGoldenModel(name);
+  for (const GoldenFormat& format : GoldenFormats()) {
+    const GoldenModel model = LoadGoldenModel(format.model);
     for (const v1::KvDtype kv : {v1::KV_DTYPE_F32, v1::KV_DTYPE_F16}) {
-      AddModel(isa, model, kv, &bits);
+      AddModel(isa, model, format, kv, &bits);
     }
   }
   return bits;

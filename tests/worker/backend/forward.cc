@@ -34,6 +34,8 @@ StageSpec MakeStage(const ModelSpec& model, const ForwardOptions& options, uint3
   spec.context = options.context;
   spec.kv_pages.assign(model.kv_groups.size(), options.kv_tokens / kPageTokens);
   spec.kv_dtype = options.kv_dtype;
+  spec.quantize = options.quantize;
+  spec.activations = options.activations;
   spec.max_batch_tokens = options.max_batch_tokens;
   spec.max_batch_items = options.max_batch_items;
   return spec;

@@ -18,6 +18,8 @@ namespace strata::testing {
 
 struct ForwardOptions {
   v1::KvDtype kv_dtype = v1::KV_DTYPE_F32;
+  v1::Quantize quantize = v1::QUANTIZE_NONE;
+  v1::Activations activations = v1::ACTIVATIONS_F32;
   // The first layer of each stage after the first; empty: one stage.
   std::vector<uint32_t> cuts = {};
   uint32_t context = 2048;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "tests/worker/backend/golden_model.h"
@@ -52,9 +53,16 @@ float LargestDifference(const std::vector<float>& a, const std::vector<float>& b
   return largest;
 }
 
-class GoldenTest : public ::testing::TestWithParam<std::string> {
+class GoldenTest : public ::testing::TestWithParam<GoldenFormat> {
  protected:
-  const GoldenModel model_ = LoadGoldenModel(GetParam());
+  const GoldenModel model_ = LoadGoldenModel(GetParam().model);
+
+  // On `backend`, in the format under test.
+  std::unique_ptr<ForwardModel> LoadOn(Backend* backend, ForwardOptions options = {}) const {
+    options.quantize = GetParam().quantize;
+    options.activations = GetParam().activations;
+    return strata::testing::LoadOn(backend, model_, options);
+  }
   const GoldenCase& LongestCase() const {
     return *std::max_element(model_.cases.begin(), model_.cases.end(),
                              [](const GoldenCase& a, const GoldenCase& b) {
@@ -63,9 +71,12 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(GoldenTest, LogitsAndGreedyIdsAreTheReferences) {
+class ReferenceTest : public GoldenTest {};
+class QuantizedTest : public GoldenTest {};
+
+TEST_P(ReferenceTest, LogitsAndGreedyIdsAreTheReferences) {
   const auto backend = Cpu();
-  const auto forward = LoadOn(backend.get(), model_);
+  const auto forward = LoadOn(backend.get());
   for (const GoldenCase& one : model_.cases) {
     SCOPED_TRACE(one.name);
     const std::vector<float> logits = Logits(forward.get(), one.AllIds());
@@ -79,9 +90,9 @@ TEST_P(GoldenTest, LogitsAndGreedyIdsAreTheReferences) {
   }
 }
 
-TEST_P(GoldenTest, HiddenStatesAreTheReferences) {
+TEST_P(ReferenceTest, HiddenStatesAreTheReferences) {
   const auto backend = Cpu();
-  const auto forward = LoadOn(backend.get(), model_, {.keep_hidden = true});
+  const auto forward = LoadOn(backend.get(), {.keep_hidden = true});
   size_t compared = 0;
   for (const GoldenCase& one : model_.cases) {
     if (!model_.expected.Has(one.name + ".hidden.0")) {
@@ -106,13 +117,14 @@ TEST_P(GoldenTest, HiddenStatesAreTheReferences) {
       ++compared;
     }
   }
-  EXPECT_EQ(compared > 0, model_.name != "recall");
+  // The others were made without.
+  EXPECT_EQ(compared > 0, model_.name != "recall" && model_.name.find("mlx") == std::string::npos);
 }
 
 TEST_P(GoldenTest, ChunkingChangesNoBit) {
   for (const v1::KvDtype kv : {v1::KV_DTYPE_F32, v1::KV_DTYPE_F16}) {
     const auto backend = Cpu();
-    const auto forward = LoadOn(backend.get(), model_, {.kv_dtype = kv});
+    const auto forward = LoadOn(backend.get(), {.kv_dtype = kv});
     const std::vector<uint32_t> ids = LongestCase().AllIds();
     const std::vector<float> whole = Logits(forward.get(), ids);
     for (const uint32_t chunk : {1u, 2u, 7u, 16u, 64u}) {
@@ -128,7 +140,7 @@ TEST_P(GoldenTest, ThreadsAndInstructionSetChangeNoBit) {
     for (const std::string& isa : cpu::MachineIsas()) {
       for (const uint32_t threads : {1u, 2u, 5u}) {
         const auto backend = Cpu(isa, threads);
-        const auto forward = LoadOn(backend.get(), model_, {.kv_dtype = kv});
+        const auto forward = LoadOn(backend.get(), {.kv_dtype = kv});
         const std::vector<float> logits = Logits(forward.get(), ids, threads == 2 ? 7 : 0);
         if (first.empty()) {
           first = logits;
@@ -143,18 +155,18 @@ TEST_P(GoldenTest, PartitionsChangeNoBit) {
   const std::vector<uint32_t> ids = LongestCase().AllIds();
   const uint32_t layers = static_cast<uint32_t>(model_.spec.layers.size());
   const auto backend = Cpu();
-  const auto one = LoadOn(backend.get(), model_, {.kv_dtype = v1::KV_DTYPE_F16});
+  const auto one = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
   const std::vector<float> expected = Logits(one.get(), ids);
   for (const std::vector<uint32_t>& cuts :
        {std::vector<uint32_t>{1}, std::vector<uint32_t>{layers - 1}, CutEverywhere(layers)}) {
-    const auto cut = LoadOn(backend.get(), model_, {.kv_dtype = v1::KV_DTYPE_F16, .cuts = cuts});
+    const auto cut = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16, .cuts = cuts});
     EXPECT_TRUE(SameBits(Logits(cut.get(), ids, 13), expected)) << cuts.size() + 1 << " stages";
   }
 }
 
 TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
   const auto backend = Cpu();
-  const auto forward = LoadOn(backend.get(), model_, {.kv_dtype = v1::KV_DTYPE_F16});
+  const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
   std::vector<std::vector<float>> alone;
   std::vector<std::vector<uint32_t>> ids;
   for (const GoldenCase& one : model_.cases) {
@@ -200,8 +212,7 @@ TEST_P(GoldenTest, UsedPagesChangeNoBit) {
   const std::vector<uint32_t> ids = LongestCase().AllIds();
   // As few pages as hold one sequence, so that the second one gets the first one's.
   const uint32_t tokens = static_cast<uint32_t>((ids.size() + 15) / 16 * 16);
-  const auto forward =
-      LoadOn(backend.get(), model_, {.kv_dtype = v1::KV_DTYPE_F16, .kv_tokens = tokens});
+  const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16, .kv_tokens = tokens});
   const std::vector<float> fresh = Logits(forward.get(), ids);
   std::vector<uint32_t> others(ids.rbegin(), ids.rend());
   EXPECT_FALSE(SameBits(Logits(forward.get(), others), fresh));
@@ -210,7 +221,7 @@ TEST_P(GoldenTest, UsedPagesChangeNoBit) {
 
 TEST_P(GoldenTest, CopiedPagesContinueAlike) {
   const auto backend = Cpu();
-  const auto forward = LoadOn(backend.get(), model_, {.kv_dtype = v1::KV_DTYPE_F16});
+  const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
   const std::vector<uint32_t> ids = LongestCase().AllIds();
   const std::span<const uint32_t> all(ids);
   const size_t half = ids.size() / 2;
@@ -228,12 +239,101 @@ TEST_P(GoldenTest, CopiedPagesContinueAlike) {
                        std::vector<float>(whole.begin() + half * model_.spec.vocab, whole.end())));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::ValuesIn(GoldenModelNames()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+// How far two classes of one model may lie apart: their logits' difference by the logits' size.
+// Most in models of random weights, which are small differences of large sums.
+TEST_P(QuantizedTest, LogitsAreNearThoseOfTheStoredWeights) {
+  const auto backend = Cpu();
+  const auto stored = strata::testing::LoadOn(backend.get(), model_);
+  const auto forward = LoadOn(backend.get());
+  const bool int4 = GetParam().quantize == v1::QUANTIZE_INT4;
+  double difference = 0;
+  double size = 0;
+  for (const GoldenCase& one : model_.cases) {
+    const std::vector<float> a = Logits(stored.get(), one.AllIds());
+    const std::vector<float> b = Logits(forward.get(), one.AllIds());
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      difference += std::pow(a[i] - b[i], 2);
+      size += std::pow(a[i], 2);
+    }
+  }
+  const double share = std::sqrt(difference / size);
+  EXPECT_GT(share, 0) << "nothing was quantized";
+  EXPECT_LT(share, int4 ? 0.6 : 0.07);
+}
+
+// What quantizing the bundled model costs, where it had a clear opinion.
+struct Fidelity {
+  size_t clear = 0;  // Positions whose best two logits are more than 0.5 apart.
+  size_t kept = 0;   // Of those, with the same best id.
+  double kl = 0;     // Mean over all positions, in nats.
+};
+
+Fidelity MeasureFidelity(const GoldenModel& model, v1::Quantize quantize) {
+  const auto backend = Cpu();
+  const auto stored = LoadOn(backend.get(), model);
+  const auto forward =
+      LoadOn(backend.get(), model, {.quantize = quantize, .activations = v1::ACTIVATIONS_INT8});
+  const size_t vocab = model.spec.vocab;
+  Fidelity out;
+  size_t rows = 0;
+  for (size_t c = 0; c < model.all_cases.size(); c += 4) {
+    const std::vector<float> a = Logits(stored.get(), model.all_cases[c].AllIds());
+    const std::vector<float> b = Logits(forward.get(), model.all_cases[c].AllIds());
+    for (size_t at = 0; at < a.size(); at += vocab, ++rows) {
+      const auto row = a.begin() + at;
+      const auto best = std::max_element(row, row + vocab);
+      float second = -1e30f;
+      double sum_a = 0;
+      double sum_b = 0;
+      for (size_t i = 0; i < vocab; ++i) {
+        second = row + i == best ? second : std::max(second, row[i]);
+        sum_a += std::exp(double{row[i]});
+        sum_b += std::exp(double{b[at + i]});
+      }
+      for (size_t i = 0; i < vocab; ++i) {
+        const double log_p = row[i] - std::log(sum_a);
+        out.kl += std::exp(log_p) * (log_p - (b[at + i] - std::log(sum_b)));
+      }
+      if (*best - second > 0.5f) {
+        ++out.clear;
+        const auto other = b.begin() + at;
+        out.kept += std::max_element(other, other + vocab) - other == best - row;
+      }
+    }
+  }
+  out.kl /= static_cast<double>(rows);
+  return out;
+}
+
+TEST(FidelityTest, QuantizingTheBundledModelKeepsItsChoices) {
+  const GoldenModel model = LoadGoldenModel("recall");
+  for (const v1::Quantize quantize : {v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
+    const Fidelity fidelity = MeasureFidelity(model, quantize);
+    const std::string name = v1::Quantize_Name(quantize);
+    std::printf("%s: %zu of %zu clear choices kept, KL %.2g nats\n", name.c_str(), fidelity.kept,
+                fidelity.clear, fidelity.kl);
+    EXPECT_GT(fidelity.clear, 500u);
+    EXPECT_GE(static_cast<double>(fidelity.kept),
+              (quantize == v1::QUANTIZE_INT8 ? 0.99 : 0.9) * static_cast<double>(fidelity.clear));
+  }
+}
+
+std::string FormatName(const ::testing::TestParamInfo<GoldenFormat>& info) {
+  std::string name = info.param.Name();
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::vector<GoldenFormat> Formats(bool reference) {
+  std::vector<GoldenFormat> formats = GoldenFormats();
+  std::erase_if(formats, [&](const GoldenFormat& f) { return f.IsReference() != reference; });
+  return formats;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::ValuesIn(GoldenFormats()), FormatName);
+INSTANTIATE_TEST_SUITE_P(Models, ReferenceTest, ::testing::ValuesIn(Formats(true)), FormatName);
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedTest, ::testing::ValuesIn(Formats(false)), FormatName);
 
 }  // namespace
 }  // namespace strata::testing

@@ -10,17 +10,10 @@
 namespace strata::testing {
 namespace {
 
-std::string LowerDtype(const GoldenModel& model, const std::string& tensor) {
+std::string Format(const GoldenModel& model, const std::string& tensor) {
   const auto view = model.weights.Find(tensor);
   EXPECT_TRUE(view.ok()) << view.status();
-  switch (view.ok() ? view->dtype : Dtype::kF32) {
-    case Dtype::kBF16:
-      return "bf16";
-    case Dtype::kF16:
-      return "f16";
-    default:
-      return "f32";
-  }
+  return view.ok() ? StoredFormat(model.spec, tensor, view->dtype) : "";
 }
 
 }  // namespace
@@ -73,7 +66,39 @@ std::vector<uint32_t> GoldenCase::AllIds() const {
 }
 
 std::vector<std::string> GoldenModelNames() {
-  return {"llama", "llama31", "llama2-mha-f32", "recall"};
+  return {"llama", "llama31", "llama2-mha-f32", "llama31-mlx4", "llama31-mlx8", "recall"};
+}
+
+std::string GoldenFormat::Name() const {
+  std::string name = model;
+  if (quantize != v1::QUANTIZE_NONE) {
+    name += quantize == v1::QUANTIZE_INT8 ? "-int8" : "-int4";
+    name += activations == v1::ACTIVATIONS_F32 ? "-f32" : "";
+  } else if (activations == v1::ACTIVATIONS_INT8) {
+    name += "-a8";
+  }
+  return name;
+}
+
+bool GoldenFormat::IsReference() const {
+  return quantize == v1::QUANTIZE_NONE && activations == v1::ACTIVATIONS_F32;
+}
+
+std::vector<GoldenFormat> GoldenFormats() {
+  std::vector<GoldenFormat> formats;
+  for (const std::string& name : GoldenModelNames()) {
+    formats.push_back({name});
+  }
+  for (const char* name : {"llama31-mlx4", "llama31-mlx8"}) {
+    formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
+  }
+  for (const char* name : {"llama", "recall"}) {
+    formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
+    formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
+  }
+  formats.push_back({"llama", v1::QUANTIZE_INT4, v1::ACTIVATIONS_F32});
+  formats.push_back({"llama", v1::QUANTIZE_INT8, v1::ACTIVATIONS_F32});
+  return formats;
 }
 
 GoldenModel LoadGoldenModel(const std::string& name) {
@@ -98,14 +123,15 @@ GoldenModel LoadGoldenModel(const std::string& name) {
     one.name = json.value("name", "");
     one.prompt_ids = json.at("prompt_ids").get<std::vector<uint32_t>>();
     one.greedy_ids = json.at("greedy_ids").get<std::vector<uint32_t>>();
+    model.all_cases.push_back(one);
     if (model.expected.Has(one.name + ".logits")) {
       model.cases.push_back(std::move(one));
     }
   }
   EXPECT_FALSE(model.cases.empty());
   const std::string& prefix = model.spec.tensor_prefix;
-  model.weights_dtype = LowerDtype(model, prefix + "model.layers.0.self_attn.q_proj.weight");
-  model.head_dtype = LowerDtype(
+  model.weights_dtype = Format(model, prefix + "model.layers.0.self_attn.q_proj.weight");
+  model.head_dtype = Format(
       model, prefix + (model.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"));
   return model;
 }

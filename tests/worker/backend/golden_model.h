@@ -40,15 +40,29 @@ struct GoldenModel {
   ModelSpec spec;
   FileTensors weights;
   FileTensors expected;
-  std::vector<GoldenCase> cases;
+  std::vector<GoldenCase> cases;  // Whose logits are expected.
+  std::vector<GoldenCase> all_cases;
   // "w=bf16,head=bf16": of the numerics class, as the first layer and the head are stored.
   std::string weights_dtype;
   std::string head_dtype;
 };
 
-// By the names of GoldenModelNames. Only cases whose logits are on file.
+// By the names of GoldenModelNames.
 std::vector<std::string> GoldenModelNames();
 GoldenModel LoadGoldenModel(const std::string& name);
+
+// A golden model in a numerics class of its own: other weights or activations than the reference's.
+struct GoldenFormat {
+  std::string model;
+  v1::Quantize quantize = v1::QUANTIZE_NONE;
+  v1::Activations activations = v1::ACTIVATIONS_F32;
+  // "llama31-mlx4", "recall-int8", "recall-int8-f32".
+  std::string Name() const;
+  // Whether the reference's numbers are to be met.
+  bool IsReference() const;
+};
+// Every model as its reference has it, and what quantizing makes of some.
+std::vector<GoldenFormat> GoldenFormats();
 
 }  // namespace strata::testing
 

@@ -126,7 +126,9 @@ void MakeQuantized(const Format& f, size_t outputs, size_t inputs, uint32_t seed
   bytes.append(reinterpret_cast<const char*>(w.data()), w.size() * sizeof(float));
   ThreadPool pool(2, 2);
   ASSERT_TRUE(
-      made->matrix.Quantize(View(Dtype::kF32, {outputs, inputs}, bytes), f.format, &pool).ok());
+      made->matrix
+          .Quantize(View(Dtype::kF32, {outputs, inputs}, bytes), f.format, *ScalarKernels(), &pool)
+          .ok());
   stored.shape = made->matrix.view();
   for (size_t n = 0; n < outputs; ++n) {
     for (size_t first = 0; first < inputs; first += stored.shape.group) {

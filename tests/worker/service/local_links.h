@@ -131,6 +131,7 @@ class LocalDialer : public LinkDialer {
         }
       }
       sink->OnClosed(end);
+      sink = nullptr;  // Its host may hold this link.
       MutexLock lock(&callback_mutex);
       if (!closed_by_sender && on_broken) {
         on_broken(end);

@@ -407,25 +407,6 @@ TEST_F(ShardHostTest, AnOlderFenceIsRefused) {
   }));
 }
 
-TEST_F(ShardHostTest, TheReaderIsHeldBackByABoundedQueueAndStopEndsTheWait) {
-  ASSERT_TRUE(Begin(kEpoch));
-  auto link =
-      dialer_.Dial("node0", OpenTo(0, kEpoch), 1000, seconds(5), [](const absl::Status&) {});
-  ASSERT_TRUE(link.ok());
-  {
-    MutexLock held(&compute_);  // Nothing is computed meanwhile.
-    for (uint64_t s = 1; s <= 100; ++s) {
-      ASSERT_TRUE((*link)->Send(Frame(kEpoch, s, {})).ok());
-    }
-    std::this_thread::sleep_for(milliseconds(50));
-    EXPECT_EQ(Results(), 0u);
-  }
-  EXPECT_TRUE(coordinator_->Wait([&] { return coordinator_->results.size() > 3; }));
-  for (auto& host : hosts_) {
-    host->Stop();
-  }
-}
-
 TEST_F(ShardHostTest, StoppingInTheMiddleOfStepsAndFencesNeverHangs) {
   for (int round = 0; round < 20; ++round) {
     Start(seconds(5));

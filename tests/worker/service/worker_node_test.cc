@@ -118,8 +118,12 @@ TEST_F(WorkerNodeTest, WhatCannotBeLoadedFailsTyped) {
             "NUMERICS_CLASS");
   EXPECT_EQ(failure([](v1::Load* load) { load->set_kv_dtype(v1::KV_DTYPE_F16); }).reason(),
             "NUMERICS_CLASS");
-  EXPECT_THAT(failure([](v1::Load* load) { load->set_quantize(v1::QUANTIZE_INT4); }).message(),
-              HasSubstr("--quantize"));
+  // Formats that are not those of the deployment's class.
+  for (const v1::ErrorDetail& error :
+       {failure([](v1::Load* load) { load->set_quantize(v1::QUANTIZE_INT4); }),
+        failure([](v1::Load* load) { load->set_activations(v1::ACTIVATIONS_INT8); })}) {
+    EXPECT_EQ(error.reason(), "NUMERICS_CLASS");
+  }
   EXPECT_THAT(failure([](v1::Load* load) { load->set_kv_dtype(v1::KV_DTYPE_BF16); }).message(),
               HasSubstr("bf16"));
   EXPECT_EQ(failure([](v1::Load* load) { load->set_kv_pages(0, 1'000'000); }).reason(),

@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
   RETURN_IF_ERROR(loader.Check());
   RETURN_IF_ERROR(CheckAvailable(loader.packed_bytes() + KvCache::Bytes(spec, shard->kv_f16_) +
                                  shard->sizes_.Bytes()));
-  RETURN_IF_ERROR(loader.Load(loading, progress));
+  RETURN_IF_ERROR(loader.Load(*kernels, loading, progress));
   RETURN_IF_ERROR(shard->Allocate());
   return shard;
 }

@@ -218,7 +218,7 @@ absl::Status WeightLoader::Check() {
   return absl::OkStatus();
 }
 
-absl::Status WeightLoader::LoadSlot(const Slot& slot, ThreadPool* pool) {
+absl::Status WeightLoader::LoadSlot(const Slot& slot, const Kernels& kernels, ThreadPool* pool) {
   if (slot.vector != nullptr) {
     *slot.vector = ToFloats(slot.tensor);
     return absl::OkStatus();
@@ -227,19 +227,20 @@ absl::Status WeightLoader::LoadSlot(const Slot& slot, ThreadPool* pool) {
     return slot.panels->PackAffine(*slot.affine, pool);
   }
   if (slot.quantize.has_value()) {
-    return slot.panels->Quantize(slot.tensor, *slot.quantize, pool);
+    return slot.panels->Quantize(slot.tensor, *slot.quantize, kernels, pool);
   }
   return slot.rows != nullptr ? slot.rows->Copy(slot.tensor, pool)
                               : slot.panels->Pack(slot.tensor, pool);
 }
 
-absl::Status WeightLoader::Load(ThreadPool* pool, const LoadProgressFn& progress) {
+absl::Status WeightLoader::Load(const Kernels& kernels, ThreadPool* pool,
+                                const LoadProgressFn& progress) {
   uint64_t done = 0;
   for (Slot& slot : slots_) {
     if (progress) {
       progress(done, total_bytes_);
     }
-    RETURN_IF_ERROR(LoadSlot(slot, pool));
+    RETURN_IF_ERROR(LoadSlot(slot, kernels, pool));
     done += slot.source_bytes;
   }
   if (progress) {

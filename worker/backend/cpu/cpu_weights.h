@@ -51,7 +51,7 @@ class WeightLoader {
   absl::Status Check();
   // After Check: what the packed weights take.
   uint64_t packed_bytes() const { return packed_bytes_; }
-  absl::Status Load(ThreadPool* pool, const LoadProgressFn& progress);
+  absl::Status Load(const Kernels& kernels, ThreadPool* pool, const LoadProgressFn& progress);
 
  private:
   // One tensor, and where it goes. A matrix goes to its panels, but to `rows`, if it has them, when
@@ -75,7 +75,7 @@ class WeightLoader {
   absl::Status CheckSlot(Slot* slot);
   absl::Status CheckFloats(Slot* slot);
   absl::Status CheckAffine(Slot* slot);
-  absl::Status LoadSlot(const Slot& slot, ThreadPool* pool);
+  absl::Status LoadSlot(const Slot& slot, const Kernels& kernels, ThreadPool* pool);
 
   const StageSpec& spec_;
   const TensorSource& source_;

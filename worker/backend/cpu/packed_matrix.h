@@ -23,10 +23,6 @@ struct AffineTensor {
   uint32_t group = 64;
 };
 
-// Inputs that share a scale in weights that are quantized here. 8 bits need fewer scales.
-inline constexpr uint32_t kInt8Group = 128;
-inline constexpr uint32_t kInt4Group = 64;
-
 // A matrix [outputs, inputs] in panels of 16 outputs with the inputs inside (see PanelView): panel
 // p holds, for each input k in order, the weights of outputs 16 p to 16 p + 15. Panels begin on
 // cache lines; outputs behind the last are zeros. One row or many rows read it in the same order,
@@ -48,7 +44,8 @@ class PackedMatrix {
   // From a row-major tensor [outputs, inputs] of floats, checked before.
   absl::Status Pack(const TensorView& tensor, ThreadPool* pool);
   // The same, quantized on the way (see quantize.h).
-  absl::Status Quantize(const TensorView& tensor, WeightFormat format, ThreadPool* pool);
+  absl::Status Quantize(const TensorView& tensor, WeightFormat format, const Kernels& kernels,
+                        ThreadPool* pool);
   // Exactly the stored weights, scales and biases.
   absl::Status PackAffine(const AffineTensor& tensor, ThreadPool* pool);
 

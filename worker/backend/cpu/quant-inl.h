@@ -104,25 +104,30 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
   }
 }
 
-// A format of quantized weights; `S` is how scales are stored.
-template <typename S>
+// Formats of quantized weights. How scales are stored is looked at once a group, so that there are
+// fewer loops to compile.
 struct Int8Format {
-  using Scale = S;
   static constexpr int kBits = 8;
   static constexpr bool kAffine = false;
 };
-template <typename S>
 struct Affine8Format {
-  using Scale = S;
   static constexpr int kBits = 8;
   static constexpr bool kAffine = true;
 };
-template <typename S>
 struct Affine4Format {
-  using Scale = S;
   static constexpr int kBits = 4;
   static constexpr bool kAffine = true;
 };
+
+STRATA_INLINE Lanes LoadScales(Dtype dtype, const uint8_t* p) {
+  return dtype == Dtype::kF16    ? Load(reinterpret_cast<const F16*>(p))
+         : dtype == Dtype::kBF16 ? Load(reinterpret_cast<const BF16*>(p))
+                                 : Load(reinterpret_cast<const float*>(p));
+}
+// Of 16 scales.
+STRATA_INLINE size_t ScaleBytes(const MatmulArgs& args) {
+  return kLanes * (args.weights.scale_dtype == Dtype::kF32 ? 4 : 2);
+}
 
 // One block of 32 inputs of P panels and R rows, added to `dots`.
 template <typename F, int R, int P>
@@ -157,8 +162,7 @@ STRATA_INLINE void DotBlock(const uint8_t* const (&lines)[P], const DotWord* wor
 template <typename F, int R, int P>
 void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
-  using Scale = typename F::Scale;
-  constexpr size_t kHead = (F::kAffine ? 2 : 1) * kLanes * sizeof(Scale);
+  const size_t scale_bytes = ScaleBytes(args);
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
   Lanes acc[P][R];
   STRATA_UNROLL
@@ -178,11 +182,11 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const head = at + p * args.weights.panel_bytes;
-      s[p] = Load(reinterpret_cast<const Scale*>(head));
+      s[p] = LoadScales(args.weights.scale_dtype, head);
       if constexpr (F::kAffine) {
-        b[p] = Load(reinterpret_cast<const Scale*>(head) + kLanes);
+        b[p] = LoadScales(args.weights.scale_dtype, head + scale_bytes);
       }
-      lines[p] = head + kHead;
+      lines[p] = head + (F::kAffine ? 2 : 1) * scale_bytes;
     }
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     for (size_t block = first; block < end; ++block) {
@@ -261,8 +265,7 @@ void QuantRowBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t 
 template <typename F, int R>
 void DequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, size_t output,
                  float* out) {
-  using Scale = typename F::Scale;
-  constexpr size_t kHead = (F::kAffine ? 2 : 1) * kLanes * sizeof(Scale);
+  const size_t scale_bytes = ScaleBytes(args);
   constexpr size_t kPerLine = 4 * 8 / F::kBits;
   Lanes acc[R];
   STRATA_UNROLL
@@ -271,9 +274,10 @@ void DequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, s
   }
   const size_t inputs = args.weights.inputs;
   for (size_t first = 0; first < inputs; first += args.weights.group) {
-    const Lanes s = Load(reinterpret_cast<const Scale*>(panel));
-    const Lanes b = F::kAffine ? Load(reinterpret_cast<const Scale*>(panel) + kLanes) : Set(0.0f);
-    panel += kHead;
+    const Lanes s = LoadScales(args.weights.scale_dtype, panel);
+    const Lanes b =
+        F::kAffine ? LoadScales(args.weights.scale_dtype, panel + scale_bytes) : Set(0.0f);
+    panel += (F::kAffine ? 2 : 1) * scale_bytes;
     const size_t end = first + args.weights.group < inputs ? first + args.weights.group : inputs;
     for (size_t k = first; k < end; ++k) {
       const size_t in_line = (k - first) % kPerLine;
@@ -315,54 +319,34 @@ void DequantRowBlock(const MatmulArgs& args, RowBlock block, size_t first, size_
   }
 }
 
-// What is done with each quantized format: `Product<F>::Run`.
-template <typename F>
-struct Int8Product {
-  static void Run(const MatmulArgs& args, size_t first, size_t end) {
-    OverRowBlocks<QuantRowBlock<F>>(args, first, end);
-  }
-};
-template <typename F>
-struct FloatProduct {
-  static void Run(const MatmulArgs& args, size_t first, size_t end) {
-    OverRowBlocks<DequantRowBlock<F>>(args, first, end);
-  }
-};
-
-template <template <typename> typename Product, template <typename> typename Format>
-void ByScale(const MatmulArgs& args, size_t first, size_t end) {
-  switch (args.weights.scale_dtype) {
-    case Dtype::kF32:
-      Product<Format<float>>::Run(args, first, end);
-      return;
-    case Dtype::kF16:
-      Product<Format<F16>>::Run(args, first, end);
-      return;
-    default:
-      Product<Format<BF16>>::Run(args, first, end);
-  }
-}
-
-template <template <typename> typename Product>
-void ByFormat(const MatmulArgs& args, size_t first, size_t end) {
+void QuantMatmul(const MatmulArgs& args, size_t first, size_t end) {
   switch (args.weights.format) {
     case WeightFormat::kInt8:
-      Product<Int8Format<float>>::Run(args, first, end);
+      OverRowBlocks<QuantRowBlock<Int8Format>>(args, first, end);
       return;
     case WeightFormat::kAffine8:
-      ByScale<Product, Affine8Format>(args, first, end);
+      OverRowBlocks<QuantRowBlock<Affine8Format>>(args, first, end);
       return;
     case WeightFormat::kAffine4:
-      ByScale<Product, Affine4Format>(args, first, end);
+      OverRowBlocks<QuantRowBlock<Affine4Format>>(args, first, end);
       return;
     default:
       STRATA_CHECK(false);
   }
 }
 
-void QuantMatmul(const MatmulArgs& args, size_t first, size_t end) {
-  ByFormat<Int8Product>(args, first, end);
-}
 void DequantMatmul(const MatmulArgs& args, size_t first, size_t end) {
-  ByFormat<FloatProduct>(args, first, end);
+  switch (args.weights.format) {
+    case WeightFormat::kInt8:
+      OverRowBlocks<DequantRowBlock<Int8Format>>(args, first, end);
+      return;
+    case WeightFormat::kAffine8:
+      OverRowBlocks<DequantRowBlock<Affine8Format>>(args, first, end);
+      return;
+    case WeightFormat::kAffine4:
+      OverRowBlocks<DequantRowBlock<Affine4Format>>(args, first, end);
+      return;
+    default:
+      STRATA_CHECK(false);
+  }
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "common/quantized_weights.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/packed_matrix.h"
 #include "worker/backend/cpu/quantize.h"
@@ -33,15 +34,18 @@ size_t ByteOf(size_t bits, size_t lane, size_t k) {
   return bits == 8 ? k / 4 * 64 + lane * 4 + k % 4 : k / 8 * 64 + lane * 4 + k % 4;
 }
 
+// `u` has room for whole blocks.
 void PutGroup(const PanelView& view, const uint8_t* u, size_t lane, size_t count, uint8_t* lines) {
   const size_t bits = BitsOf(view);
-  for (size_t k = 0; k < count; ++k) {
-    uint8_t* const byte = lines + ByteOf(bits, lane, k);
-    if (bits == 8) {
-      *byte = u[k];
-    } else {
-      *byte = static_cast<uint8_t>(*byte | u[k] << (k % 8 / 4 * 4));
+  for (size_t k = 0; k < count; k += 32 / bits) {
+    uint32_t word;
+    std::memcpy(&word, u + k, sizeof(word));
+    if (bits == 4) {
+      uint32_t high;
+      std::memcpy(&high, u + k + 4, sizeof(high));
+      word |= high << 4;
     }
+    std::memcpy(lines + ByteOf(bits, lane, k), &word, sizeof(word));
   }
 }
 
@@ -56,11 +60,16 @@ float ReadScale(Dtype dtype, const uint8_t* from) {
   return dtype == Dtype::kF16 ? ToF32(F16{bits}) : ToF32(BF16{bits});
 }
 
-void ReadFloats(const TensorView& tensor, size_t first, size_t count, float* out) {
-  const size_t size = DtypeBytes(tensor.dtype);
-  for (size_t i = 0; i < count; ++i) {
-    out[i] = ReadScale(tensor.dtype, tensor.data + (first + i) * size);
+void ReadFloats(const Kernels& kernels, const TensorView& tensor, size_t first, size_t count,
+                float* out) {
+  const uint8_t* const from = tensor.data + first * DtypeBytes(tensor.dtype);
+  if (tensor.dtype == Dtype::kF32) {
+    std::memcpy(out, from, count * sizeof(float));
+    return;
   }
+  uint16_t halves[kMostGroup];  // The tensor may lie at an odd address.
+  std::memcpy(halves, from, count * sizeof(uint16_t));
+  (tensor.dtype == Dtype::kF16 ? kernels.from_f16 : kernels.from_bf16)(halves, count, out);
 }
 
 // function(group, lane's output, first input, inputs, the group's bytes) of one panel.
@@ -84,6 +93,7 @@ PanelView PackedMatrix::QuantizedShape(WeightFormat format, size_t outputs, size
   view.scale_dtype = format == WeightFormat::kInt8 ? Dtype::kF32 : Dtype::kF16;
   view.group = format == WeightFormat::kInt8 ? kInt8Group : kInt4Group;
   view.panel_bytes = PanelBytesOf(view);
+  STRATA_CHECK(PackedBytes(view) == QuantizedMatrixBytes(outputs, inputs, BitsOf(view)));
   return view;
 }
 
@@ -100,7 +110,7 @@ PanelView PackedMatrix::AffineShape(const AffineTensor& tensor) {
 }
 
 absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat format,
-                                    ThreadPool* pool) {
+                                    const Kernels& kernels, ThreadPool* pool) {
   STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
   RETURN_IF_ERROR(AllocatePanels(QuantizedShape(format, tensor.shape[0], tensor.shape[1])));
   pool->Split(view_.panels(), [&](size_t begin, size_t end) {
@@ -108,9 +118,9 @@ absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat forma
       ForGroups(view_, panel, data_.as() + panel * view_.panel_bytes,
                 [&](size_t lane, size_t first, size_t count, uint8_t* to) {
                   float weights[kMostGroup];
-                  uint8_t u[kMostGroup];
+                  uint8_t u[kMostGroup] = {};
                   const size_t row = panel * kLanes + lane;
-                  ReadFloats(tensor, row * view_.inputs + first, count, weights);
+                  ReadFloats(kernels, tensor, row * view_.inputs + first, count, weights);
                   if (format == WeightFormat::kInt8) {
                     QuantizeInt8(weights, count, reinterpret_cast<float*>(to) + lane, u);
                   } else {
@@ -139,7 +149,7 @@ absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* po
                               scale_bytes);
                   const uint8_t* const from =
                       tensor.weight.data + (row * view_.inputs + first) * tensor.bits / 8;
-                  uint8_t u[kMostGroup];
+                  uint8_t u[kMostGroup] = {};
                   for (size_t k = 0; k < count; ++k) {
                     u[k] = tensor.bits == 8 ? from[k]
                                             : static_cast<uint8_t>(from[k / 2] >> k % 2 * 4 & 15);
