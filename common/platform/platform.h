@@ -4,6 +4,7 @@
 #ifndef STRATA_COMMON_PLATFORM_PLATFORM_H_
 #define STRATA_COMMON_PLATFORM_PLATFORM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@ uint64_t AvailableMemoryBytes();
 uint64_t ResidentMemoryBytes();
 // Cores that this process may use: affinity and cgroup quota, at least 1.
 uint32_t UsableCores();
+// A hint that this memory is best backed by large pages. Before it is first written.
+void AdviseLargePages(void* data, size_t bytes);
 // "linux-x86_64".
 std::string PlatformName();
 // "" when it cannot be told.

@@ -147,8 +147,9 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec,
                                                       const TensorSource& weights,
                                                       const LoadProgressFn& progress) = 0;
-  // Takes about `seconds`.
-  virtual DeviceSpeed MeasureSpeed(double seconds) = 0;
+  // Takes about `seconds`, and `bytes` of memory for that long, less where it is short: what the
+  // caches do not hold.
+  virtual DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) = 0;
 };
 
 struct BackendOptions {

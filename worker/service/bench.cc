@@ -21,6 +21,7 @@ namespace {
 
 constexpr uint32_t kChunkTokens = 512;
 constexpr double kMeasureSeconds = 1.0;
+constexpr uint64_t kMeasureBytes = uint64_t{1} << 30;
 constexpr uint64_t kDeployment = 1;
 constexpr uint64_t kEpoch = 1;
 constexpr char kDigest[] = "bench";
@@ -317,7 +318,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   report.backend = backend->name();
   report.isa = backend->isa();
   report.threads = backend->threads();
-  double bandwidth = backend->MeasureSpeed(kMeasureSeconds).read_bytes_per_s;
+  double bandwidth = backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes).read_bytes_per_s;
   const TimePoint begin = clock.Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<Shard> shard,
                    backend->Load(subject.spec, *subject.weights, [](uint64_t, uint64_t) {}));
@@ -336,7 +337,8 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
     prompt_s += seconds;
   }
   report.prompt_tokens_per_s = static_cast<double>(options.prompt) / prompt_s;
-  bandwidth = std::max(bandwidth, backend->MeasureSpeed(kMeasureSeconds).read_bytes_per_s);
+  bandwidth =
+      std::max(bandwidth, backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes).read_bytes_per_s);
   report.read_bandwidth_bytes_per_s = bandwidth;
 
   ASSIGN_OR_RETURN(const BenchReport::Batch one,

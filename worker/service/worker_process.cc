@@ -28,6 +28,7 @@ namespace {
 constexpr uint16_t kFirstPort = 7071;
 constexpr uint16_t kPortsTried = 100;
 constexpr double kMeasureSeconds = 0.6;
+constexpr uint64_t kMeasureBytes = uint64_t{256} << 20;
 constexpr milliseconds kPeerTimeout{4000};
 constexpr milliseconds kDrainPoll{10};
 // Buffers of links and RPCs, beside what is resident before anything is loaded.
@@ -165,7 +166,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   node_options.coordinator = options.coordinator;
   node_options.version = kVersion;
   node_options.memory_bytes = options.memory_bytes;
-  node_options.speed = backend->MeasureSpeed(kMeasureSeconds);
+  node_options.speed = backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes);
   node_options.fixed_bytes = ResidentMemoryBytes() + kBufferBytes;
   spdlog::info("{} on {} ({}, {} threads): memory {}, reads {}/s, data in {}", options.name,
                node_options.address, backend->name() + "/" + backend->isa(), backend->threads(),

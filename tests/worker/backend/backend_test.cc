@@ -329,7 +329,7 @@ TEST(BackendTest, AStepAllocatesNothing) {
 }
 
 TEST(BackendTest, MeasuresTheMachine) {
-  const DeviceSpeed speed = Cpu(0)->MeasureSpeed(0.1);
+  const DeviceSpeed speed = Cpu(0)->MeasureSpeed(0.1, uint64_t{64} << 20);
   EXPECT_GT(speed.read_bytes_per_s, 1e8);
   EXPECT_LT(speed.read_bytes_per_s, 1e14);
   EXPECT_GT(speed.flops_per_s, 1e7);

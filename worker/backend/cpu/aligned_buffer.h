@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
 
@@ -45,6 +46,9 @@ class AlignedBuffer {
                    absl::StrCat("no memory for ", what))
           .Limit(absl::StrCat("needed=", FormatSize(bytes)))
           .Hint("load fewer layers or fewer KV tokens on this node");
+    }
+    if (alignment == kHugePageBytes) {
+      AdviseLargePages(memory, rounded);
     }
     std::memset(memory, 0, rounded);
     data_ = Owned(static_cast<uint8_t*>(memory), AlignedDelete{alignment});

@@ -138,8 +138,8 @@ class CpuBackend : public Backend {
     return CpuShard::Create(spec, weights, progress, kernels_, &loading, pool_);
   }
 
-  DeviceSpeed MeasureSpeed(double seconds) override {
-    return cpu::MeasureSpeed(*kernels_, pool_.get(), seconds);
+  DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
+    return cpu::MeasureSpeed(*kernels_, pool_.get(), seconds, bytes);
   }
 
  private:

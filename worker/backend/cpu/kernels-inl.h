@@ -249,7 +249,7 @@ void FromHalfAll(const uint16_t* x, size_t n, float* out) {
   }
 }
 
-float ReadAll(const uint8_t* data, size_t bytes) {
+float ReadAll(const uint8_t* data, size_t bytes, size_t ahead) {
   const float* p = reinterpret_cast<const float*>(data);
   Lanes sum[8];
   STRATA_UNROLL
@@ -259,6 +259,9 @@ float ReadAll(const uint8_t* data, size_t bytes) {
   for (size_t k = 0; k + 128 <= bytes / sizeof(float); k += 128) {
     STRATA_UNROLL
     for (int i = 0; i < 8; ++i) {
+      if (ahead != 0) {
+        __builtin_prefetch(reinterpret_cast<const uint8_t*>(p + k + i * kLanes) + ahead);
+      }
       sum[i] = Add(sum[i], Load(p + k + i * kLanes));
     }
   }

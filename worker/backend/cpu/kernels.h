@@ -159,9 +159,11 @@ struct Kernels {
   void (*from_f16)(const uint16_t* x, size_t n, float* out);
   void (*from_bf16)(const uint16_t* x, size_t n, float* out);
 
-  // For measuring: reads `bytes` (a multiple of 512), and runs 16-lane fmas, `count` times 8.
-  float (*read_all)(const uint8_t* data, size_t bytes);
+  // For measuring: reads `bytes` (a multiple of 512), `ahead` of them prefetched; runs 16-lane
+  // fmas, `count` times 8; runs dot products of 16 outputs and 4 inputs, `count` times 8.
+  float (*read_all)(const uint8_t* data, size_t bytes, size_t ahead);
   float (*run_fmas)(size_t count);
+  float (*run_dots)(size_t count);
 };
 
 // Null where the compiler or the build's machine type lacks it; the machine must have it too.

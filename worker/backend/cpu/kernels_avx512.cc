@@ -6,6 +6,7 @@
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC 12 warns of the undefined operands inside its own intrinsics (its bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 
 #include "common/platform/platform.h"
 #include "worker/backend/cpu/aligned_buffer.h"
@@ -27,29 +28,44 @@ double BestRate(double seconds, double units, const Run& run) {
   return best;
 }
 
-constexpr size_t kMostBytes = size_t{256} << 20;
 constexpr size_t kFewestBytes = size_t{16} << 20;
+constexpr size_t kPrefetchBytes[] = {0, 1024};
 constexpr size_t kFmaCount = size_t{1} << 18;
 
 }  // namespace
 
-DeviceSpeed MeasureSpeed(const Kernels& kernels, ThreadPool* pool, double seconds) {
+double MeasureReadBandwidth(const Kernels& kernels, ThreadPool* pool, size_t bytes,
+                            double seconds) {
+  const uint32_t threads = pool->threads();
+  const size_t part = bytes / threads / 512 * 512;
+  AlignedBuffer buffer;
+  if (part == 0 || !buffer.Allocate(part * threads, "measuring").ok()) {
+    return 0;
+  }
+  std::atomic<float> kept{0};  // What the kernels return, so that they cannot be left out.
+  double best = 0;
+  for (const size_t ahead : kPrefetchBytes) {
+    best = std::max(
+        best,
+        BestRate(seconds / std::size(kPrefetchBytes), static_cast<double>(part) * threads, [&] {
+          pool->Run([&](uint32_t thread) {
+            kept.store(kernels.read_all(buffer.as() + thread * part, part, ahead),
+                       std::memory_order_relaxed);
+          });
+        }));
+  }
+  return best;
+}
+
+DeviceSpeed MeasureSpeed(const Kernels& kernels, ThreadPool* pool, double seconds, uint64_t bytes) {
   DeviceSpeed speed;
   const uint32_t threads = pool->threads();
-  // What the kernels return is kept, so that they cannot be left out.
-  std::atomic<float> kept{0};
-  AlignedBuffer buffer;
   const uint64_t available = AvailableMemoryBytes();
-  const size_t wanted =
-      available == 0 ? kMostBytes : std::clamp<size_t>(available / 8, kFewestBytes, kMostBytes);
-  const size_t part = wanted / threads / 512 * 512;
-  if (buffer.Allocate(part * threads, "measuring").ok()) {
-    speed.read_bytes_per_s = BestRate(seconds / 2, static_cast<double>(part) * threads, [&] {
-      pool->Run([&](uint32_t thread) {
-        kept.store(kernels.read_all(buffer.as() + thread * part, part), std::memory_order_relaxed);
-      });
-    });
+  if (available != 0) {
+    bytes = std::min(bytes, std::max<uint64_t>(available / 8, kFewestBytes));
   }
+  speed.read_bytes_per_s = MeasureReadBandwidth(kernels, pool, bytes, seconds / 2);
+  std::atomic<float> kept{0};
   const double flops = 2.0 * 8 * kLanes * kFmaCount * threads;
   speed.flops_per_s = BestRate(seconds / 2, flops, [&] {
     pool->Run(

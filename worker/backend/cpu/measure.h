@@ -8,10 +8,14 @@
 
 namespace strata::cpu {
 
-// Reads a buffer larger than the caches, and runs fmas in registers, with all threads of the pool,
-// for about `seconds` in all. The best of several short runs of each: what others take meanwhile
-// is no property of the machine.
-DeviceSpeed MeasureSpeed(const Kernels& kernels, ThreadPool* pool, double seconds);
+// Bandwidth of reading memory: the best of plain loops and of loops that prefetch, over `bytes` on
+// large pages, more than the caches hold. Bytes a second; 0 when there is no memory for it.
+double MeasureReadBandwidth(const Kernels& kernels, ThreadPool* pool, size_t bytes, double seconds);
+
+// Reads `bytes`, less when memory is short, and runs fmas in registers, with all threads of the
+// pool, for about `seconds` in all. The best of several short runs of each: what others take
+// meanwhile is no property of the machine.
+DeviceSpeed MeasureSpeed(const Kernels& kernels, ThreadPool* pool, double seconds, uint64_t bytes);
 
 }  // namespace strata::cpu
 

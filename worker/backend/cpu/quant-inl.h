@@ -350,3 +350,28 @@ void DequantMatmul(const MatmulArgs& args, size_t first, size_t end) {
       STRATA_CHECK(false);
   }
 }
+
+float RunDots(size_t count) {
+  constexpr int kChains = kQuantLanes < 8 ? kQuantLanes : 8;
+  DotSum sums[kChains];
+  STRATA_UNROLL
+  for (int i = 0; i < kChains; ++i) {
+    sums[i] = DotZero();
+  }
+  alignas(64) uint8_t line[64];
+  int8_t q[4] = {1, -1, 2, -2};
+  std::memset(line, 3, sizeof(line));
+  const DotWeights weights = LoadDotWeights(line);
+  const DotWord word = MakeDotWord(q);
+  for (size_t k = 0; k < count * 8 / kChains; ++k) {
+    STRATA_UNROLL
+    for (int i = 0; i < kChains; ++i) {
+      sums[i] = DotStep(sums[i], weights, &word);
+    }
+  }
+  float total = 0;
+  for (int i = 0; i < kChains; ++i) {
+    total += TreeSum(DotFloats(sums[i], 0));
+  }
+  return total;
+}

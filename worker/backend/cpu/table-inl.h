@@ -37,5 +37,6 @@ constexpr Kernels MakeTable(const char* isa) {
                  .from_f16 = FromHalfAll<F16>,
                  .from_bf16 = FromHalfAll<BF16>,
                  .read_all = ReadAll,
-                 .run_fmas = RunFmas};
+                 .run_fmas = RunFmas,
+                 .run_dots = RunDots};
 }
