@@ -11,6 +11,7 @@
 #include "common/app/signals.h"
 #include "common/clock.h"
 #include "common/platform/platform.h"
+#include "common/rpc/io_loop.h"
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "common/status.h"
@@ -200,8 +201,9 @@ absl::Status Serve(const ServeFlags& f) {
   RETURN_IF_ERROR(models.Restore());
 
   const SystemClock clock;
-  Coordinator coordinator(OptionsOf(f, off_loopback), &transport, &clock, store.get(), &models,
-                          term, cluster_id);
+  IoLoop link_loop;
+  Coordinator coordinator(OptionsOf(f, off_loopback), &link_loop, &transport, &clock, store.get(),
+                          &models, term, cluster_id);
   MembershipServiceImpl membership(MembershipOptionsOf(f), &coordinator, &blobs, &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
@@ -221,7 +223,7 @@ absl::Status Serve(const ServeFlags& f) {
   AdminServiceImpl admin(&coordinator, admin_options);
   ASSIGN_OR_RETURN(
       const auto server,
-      RpcServer::Start(transport, f.listen, {&membership, links.service(), &inference, &admin}));
+      RpcServer::Start(transport, f.listen, {&membership, &inference, &admin}, {&links}));
   std::fprintf(stderr, "listening on %s\nhttp listening on %s\n", server->address().c_str(),
                http->address().c_str());
   if (f.security.insecure && off_loopback) {

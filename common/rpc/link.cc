@@ -2,16 +2,16 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
-#include <grpcpp/support/client_callback.h>
 
 #include <algorithm>
 #include <deque>
-#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/rpc/io_loop.h"
+#include "common/rpc/io_stream.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/shard.grpc.pb.h"
@@ -44,14 +44,16 @@ absl::Status NameEnds(const absl::Status& status, std::string_view reason, std::
 
 std::string LinkEndName(const std::string& node) { return node.empty() ? "the coordinator" : node; }
 
-// A reactor on gRPC's threads. A frame leaves on the thread that hands it over unless another is
-// being written, so that a hop wakes no thread of ours.
-class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkReply> {
+// A frame leaves on the thread that hands it over unless another is being written, so that a hop
+// wakes no thread of ours. Holds itself while the stream is under way.
+class LinkSender::Impl : public IoClientStream<v1::LinkPart, v1::LinkReply>,
+                         public std::enable_shared_from_this<LinkSender::Impl> {
  public:
   using Message = std::variant<StepMessage, ResultMessage>;
 
-  Impl(const Transport& transport, LinkOptions options, OnBroken on_broken)
-      : options_(std::move(options)),
+  Impl(IoLoop* loop, const Transport& transport, LinkOptions options, OnBroken on_broken)
+      : IoClientStream(loop),
+        options_(std::move(options)),
         on_broken_(std::move(on_broken)),
         channel_(transport.MakeChannel(options_.address)),
         stub_(v1::ShardService::NewStub(channel_)) {}
@@ -69,14 +71,9 @@ class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkRe
     }
     {
       MutexLock lock(&mutex_);
-      started_ = true;
+      self_ = shared_from_this();
     }
-    stub_->async()->Link(&context_, this);
-    *part_.mutable_open() = options_.open;
-    AddHold();  // Frames are written from outside of the reactions.
-    StartWrite(&part_);
-    StartRead(&reply_);
-    StartCall();
+    Start(stub_->PrepareAsyncLink(context(), loop()->queue()));
     // The stream itself has no deadline; until it is open, this thread watches the clock.
     MutexLock lock(&mutex_);
     while (!opened_ && !ended_) {
@@ -111,7 +108,7 @@ class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkRe
                          .Limit("frames_in_flight=" + std::to_string(options_.max_queued_frames)),
                      "LINK_BROKEN", "broke", options_);
         broken_ = true;
-        context_.TryCancel();
+        context()->TryCancel();
         return status_;
       }
       if (writing_) {
@@ -127,39 +124,37 @@ class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkRe
   void Close() {
     MutexLock lock(&mutex_);
     closing_ = true;
-    context_.TryCancel();
-    while (started_ && !done_) {
+    context()->TryCancel();
+    while (self_ != nullptr && !loop()->OnThread()) {
       changed_.Wait(&mutex_);
     }
   }
 
  private:
-  void OnReadDone(bool ok) override {
-    if (ok) {
-      if (!reply_.opened()) {
-        context_.TryCancel();  // It speaks another protocol; the next read fails.
-      } else if (OpeningStep(/*accepted=*/true)) {
-        WriteNext();
-      }
-      StartRead(&reply_);
-      return;
-    }
-    bool release = false;
-    {
-      MutexLock lock(&mutex_);
-      broken_ = true;  // Sends fail from here on.
-      // Before the link is open no write follows LinkOpen's.
-      writing_ = writing_ && opened_;
-      release = !writing_;
-      read_ended_ = true;
-    }
-    if (release) {
-      RemoveHold();
-    }
+  void OnStarted() override {
+    *part_.mutable_open() = options_.open;
+    Write(part_);
+    Read(&reply_);
   }
 
-  void OnWriteDone(bool) override {
-    // A write that failed is followed by a read that fails, and OnDone says why.
+  void OnRead(bool ok) override {
+    if (!ok) {
+      MutexLock lock(&mutex_);
+      broken_ = true;  // Sends fail from here on.
+      return;
+    }
+    if (!reply_.opened()) {
+      context()->TryCancel();  // It speaks another protocol; the next read fails.
+    } else if (OpeningStep(/*accepted=*/true)) {
+      WriteNext();
+    }
+    Read(&reply_);
+  }
+
+  void OnWritten(bool ok) override {
+    if (!ok) {
+      return;  // A read that fails follows, and OnDone says why.
+    }
     if (!open_written_) {
       open_written_ = true;
       if (OpeningStep(/*accepted=*/false)) {
@@ -172,7 +167,6 @@ class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkRe
     }
   }
 
-  // After every other reaction.
   void OnDone(const grpc::Status& grpc_status) override {
     absl::Status status = FromGrpc(grpc_status);
     if (status.ok()) {
@@ -194,8 +188,10 @@ class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkRe
     if (report && on_broken_) {
       on_broken_(status);
     }
+    std::shared_ptr<Impl> self;  // This object may go at the end.
     MutexLock lock(&mutex_);
-    done_ = true;  // Close returns, and this object may go, once the lock is free.
+    self = std::move(self_);
+    self_ = nullptr;
     changed_.NotifyAll();
   }
 
@@ -223,35 +219,28 @@ class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkRe
   void WritePart() {
     part_.mutable_frame()->Swap(&parts_[next_part_]);
     ++next_part_;
-    StartWrite(&part_);
+    Write(part_);
   }
 
-  // The next frame; none gives the right to write back, and after the last read the hold.
+  // The next frame; none gives the right to write back.
   void WriteNext() {
-    std::optional<Message> message;
-    bool release = false;
+    Message message;
     {
       MutexLock lock(&mutex_);
-      if (!broken_ && !closing_ && !queue_.empty()) {
-        message = std::move(queue_.front());
-        queue_.pop_front();
-      } else {
+      if (broken_ || closing_ || queue_.empty()) {
         writing_ = false;
-        release = read_ended_;
+        return;
       }
+      message = std::move(queue_.front());
+      queue_.pop_front();
     }
-    if (message.has_value()) {
-      WriteFrame(*message);
-    } else if (release) {
-      RemoveHold();
-    }
+    WriteFrame(message);
   }
 
   const LinkOptions options_;
   const OnBroken on_broken_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ShardService::Stub> stub_;
-  grpc::ClientContext context_;
   v1::LinkReply reply_;  // Of the reads.
 
   // Of who may write.
@@ -263,27 +252,26 @@ class LinkSender::Impl : public grpc::ClientBidiReactor<v1::LinkPart, v1::LinkRe
   Mutex mutex_;
   CondVar changed_;
   std::deque<Message> queue_ STRATA_GUARDED_BY(mutex_);
-  bool started_ STRATA_GUARDED_BY(mutex_) = false;
-  bool writing_ STRATA_GUARDED_BY(mutex_) = true;  // First LinkOpen.
+  std::shared_ptr<Impl> self_ STRATA_GUARDED_BY(mutex_);  // From Start until OnDone.
+  bool writing_ STRATA_GUARDED_BY(mutex_) = true;         // First LinkOpen.
   int opening_steps_left_ STRATA_GUARDED_BY(mutex_) = 2;
   bool opened_ STRATA_GUARDED_BY(mutex_) = false;
-  bool read_ended_ STRATA_GUARDED_BY(mutex_) = false;
   bool broken_ STRATA_GUARDED_BY(mutex_) = false;   // Takes no more frames.
   bool ended_ STRATA_GUARDED_BY(mutex_) = false;    // `status_` is final.
-  bool done_ STRATA_GUARDED_BY(mutex_) = false;     // No reaction follows.
   bool closing_ STRATA_GUARDED_BY(mutex_) = false;  // By us: no callback.
   absl::Status status_ STRATA_GUARDED_BY(mutex_);
 };
 
-LinkSender::LinkSender(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LinkSender::LinkSender(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 LinkSender::~LinkSender() { impl_->Close(); }
 
-absl::StatusOr<std::unique_ptr<LinkSender>> LinkSender::Open(const Transport& transport,
+absl::StatusOr<std::unique_ptr<LinkSender>> LinkSender::Open(IoLoop* loop,
+                                                             const Transport& transport,
                                                              LinkOptions options,
                                                              OnBroken on_broken) {
-  auto link = std::unique_ptr<LinkSender>(
-      new LinkSender(std::make_unique<Impl>(transport, std::move(options), std::move(on_broken))));
+  auto link = std::unique_ptr<LinkSender>(new LinkSender(
+      std::make_shared<Impl>(loop, transport, std::move(options), std::move(on_broken))));
   RETURN_IF_ERROR(link->impl_->Open());
   return link;
 }

@@ -17,6 +17,8 @@
 
 namespace strata {
 
+class IoLoop;
+
 // "worker-a", or "the coordinator" for the empty name.
 std::string LinkEndName(const std::string& node);
 
@@ -28,18 +30,18 @@ struct LinkOptions {
   uint32_t max_queued_frames = 8;
 };
 
-// Any thread may call anything, with the exception that Close and the destructor may not be called
-// from the callback.
+// Any thread may call anything, but for Open on the loop's.
 class LinkSender {
  public:
-  // Called at most once, from a thread of the link, when it broke for any reason but Close. The
-  // status names both ends, and keeps reason and details of what the receiver said.
+  // Called at most once, on the loop's thread, when it broke for any reason but Close; must not
+  // wait. The status names both ends, and keeps reason and details of what the receiver said.
   using OnBroken = std::function<void(const absl::Status& status)>;
 
-  // Dials and waits until the receiver has accepted, `open_timeout` at most. UNAVAILABLE
+  // Dials and waits until the receiver has accepted, `open_timeout` at most. `loop` outlives the
+  // link, and what it calls. UNAVAILABLE
   // (LINK_NOT_OPENED) when nobody answers there, naming both ends; the receiver's own error when
   // it refused.
-  static absl::StatusOr<std::unique_ptr<LinkSender>> Open(const Transport& transport,
+  static absl::StatusOr<std::unique_ptr<LinkSender>> Open(IoLoop* loop, const Transport& transport,
                                                           LinkOptions options, OnBroken on_broken);
   ~LinkSender();  // Closes.
   LinkSender(const LinkSender&) = delete;
@@ -52,13 +54,13 @@ class LinkSender {
   absl::Status Send(ResultMessage message);
 
   // Ends the link at once: what still waits is dropped. No callback begins after it returned;
-  // waits for one that runs.
+  // waits for one that runs, but on the loop's thread itself, where none does.
   void Close();
 
  private:
   class Impl;
-  explicit LinkSender(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit LinkSender(std::shared_ptr<Impl> impl);
+  const std::shared_ptr<Impl> impl_;
 };
 
 // What a link can do, for the planner.

@@ -1,7 +1,8 @@
 #include "common/rpc/link_service.h"
 
 #include <grpcpp/server_context.h>
-#include <grpcpp/support/server_callback.h>
+#include <grpcpp/support/async_stream.h>
+#include <grpcpp/support/async_unary_call.h>
 
 #include <algorithm>
 #include <thread>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/rpc/io_loop.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/shard.grpc.pb.h"
@@ -33,7 +35,7 @@ absl::Status WrongNode(const LinkHandler::Identity& is, const std::string& node,
 
 class Inbound : public InboundLink {
  public:
-  explicit Inbound(grpc::ServerContextBase* context)
+  explicit Inbound(grpc::ServerContext* context)
       : since_(std::chrono::steady_clock::now()), context_(context) {}
 
   void Break(const absl::Status& status) override {
@@ -70,7 +72,7 @@ class Inbound : public InboundLink {
  private:
   const std::chrono::steady_clock::time_point since_;
   Mutex mutex_;
-  grpc::ServerContextBase* context_ STRATA_GUARDED_BY(mutex_);
+  grpc::ServerContext* context_ STRATA_GUARDED_BY(mutex_);
   bool opened_ STRATA_GUARDED_BY(mutex_) = false;
   absl::Status status_ STRATA_GUARDED_BY(mutex_);
 };
@@ -88,27 +90,24 @@ absl::Status LinkSink::OnResult(ResultMessage) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FRAME", "this link takes no results");
 }
 
-class LinkService::Impl : public v1::ShardService::CallbackService {
+class LinkService::Impl {
  public:
   Impl(LinkHandler* handler, const LinkServiceOptions& options)
       : handler_(handler), options_(options), reaper_([this] { ReapLoop(); }) {}
 
-  ~Impl() override {
+  ~Impl() {
     Shutdown();
     reaper_.join();
   }
 
-  grpc::ServerBidiReactor<v1::LinkPart, v1::LinkReply>* Link(
-      grpc::CallbackServerContext* context) override {
-    return new Stream(this, context);
+  grpc::Service* NewService() {
+    service_ = std::make_unique<v1::ShardService::AsyncService>();
+    return service_.get();
   }
 
-  grpc::ServerUnaryReactor* Probe(grpc::CallbackServerContext* context,
-                                  const v1::ProbeRequest* request,
-                                  v1::ProbeResponse* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpc(Answer(*request, response)));
-    return reactor;
+  void Serve(IoLoop* loop) {
+    new Stream(this, loop);
+    new ProbeCall(this, loop);
   }
 
   void Shutdown() {
@@ -130,45 +129,59 @@ class LinkService::Impl : public v1::ShardService::CallbackService {
   }
 
  private:
-  // One link. Deletes itself after the last reaction.
-  class Stream : public grpc::ServerBidiReactor<v1::LinkPart, v1::LinkReply> {
+  // One link, from when the server may take it. Deletes itself.
+  class Stream : public IoCall {
    public:
-    Stream(Impl* service, grpc::CallbackServerContext* context)
-        : service_(service),
-          context_(context),
-          link_(std::make_shared<Inbound>(context)),
-          assembler_(service->options_.max_frame_bytes) {
+    Stream(Impl* service, IoLoop* loop)
+        : IoCall(loop), service_(service), assembler_(service->options_.max_frame_bytes) {
       reply_.set_opened(true);
-      if (absl::Status status = service_->Admit(link_); !status.ok()) {
-        Finish(ToGrpc(status));
-        return;
-      }
-      StartRead(&part_);
+      (void)Begin();
+      service_->service_->RequestLink(&context_, &stream_, loop->queue(), loop->server_queue(),
+                                      accepted_.tag());
     }
 
    private:
-    void OnReadDone(bool ok) override {
+    void OnAccepted(bool ok) {
+      if (!ok) {
+        End();  // The server ends.
+        return;
+      }
+      new Stream(service_, loop());
+      link_ = std::make_shared<Inbound>(&context_);
+      if (absl::Status status = service_->Admit(link_); !status.ok()) {
+        stream_.Finish(ToGrpc(status), finished_.tag());
+        return;
+      }
+      Read();
+    }
+
+    void Read() {
+      (void)Begin();
+      stream_.Read(&part_, read_.tag());
+    }
+
+    void OnRead(bool ok) {
       if (sink_ != nullptr) {
         if (absl::Status status = ok ? Take() : absl::OkStatus(); !ok || !status.ok()) {
           EndOpened(std::move(status));
         } else {
-          StartRead(&part_);
+          Read();
         }
         return;
       }
       if (!ok || !part_.has_open()) {
         absl::Status status = link_->broken();
-        End(status.ok() ? Error(absl::StatusCode::kInvalidArgument, "BAD_LINK",
-                                "a link begins with LinkOpen")
-                        : status);
+        EndLink(status.ok() ? Error(absl::StatusCode::kInvalidArgument, "BAD_LINK",
+                                    "a link begins with LinkOpen")
+                            : status);
         return;
       }
       link_->set_opened();
-      // The handler may wait, which gRPC's threads must not.
+      // The handler may wait, which the loop must not.
       opening_ = std::thread([this] { Open(part_.open()); });
     }
 
-    void OnDone() override {
+    void OnEnd() override {
       if (opening_.joinable()) {
         opening_.join();
       }
@@ -177,14 +190,14 @@ class LinkService::Impl : public v1::ShardService::CallbackService {
 
     void Open(const v1::LinkOpen& open) {
       from_ = "link from " + (open.from_node().empty() ? "the coordinator" : open.from_node());
-      auto sink = service_->Open(open, context_->peer(), link_);
+      auto sink = service_->Open(open, context_.peer(), link_);
       if (!sink.ok()) {
-        End(sink.status());
+        EndLink(sink.status());
         return;
       }
       sink_ = *std::move(sink);
-      StartWrite(&reply_);
-      StartRead(&part_);
+      (void)Begin();
+      stream_.Write(reply_, written_.tag());  // Frames follow the answer.
     }
 
     // One part; an error ends the link.
@@ -210,30 +223,65 @@ class LinkService::Impl : public v1::ShardService::CallbackService {
       if (absl::Status broken = link_->Detach(); !broken.ok()) {
         status = broken;
       }
-      if (status.ok()) {
-        sink_->OnClosed(Error(
-            context_->IsCancelled() ? absl::StatusCode::kCancelled : absl::StatusCode::kUnavailable,
-            "LINK_BROKEN", from_ + " was ended by the sender"));
-      } else {
-        sink_->OnClosed(Annotate(status, from_));
-      }
-      End(status);
+      sink_->OnClosed(status.ok() ? Error(absl::StatusCode::kUnavailable, "LINK_BROKEN",
+                                          from_ + " was ended by the sender")
+                                  : Annotate(status, from_));
+      EndLink(status);
     }
 
-    void End(const absl::Status& status) {
+    void EndLink(const absl::Status& status) {
       service_->Forget(link_);
-      Finish(ToGrpc(status));  // Nothing follows: OnDone may run.
+      stream_.Finish(ToGrpc(status), finished_.tag());  // The last operation.
     }
 
     Impl* const service_;
-    grpc::CallbackServerContext* const context_;
-    const std::shared_ptr<Inbound> link_;
+    grpc::ServerContext context_;
+    grpc::ServerAsyncReaderWriter<v1::LinkReply, v1::LinkPart> stream_{&context_};
+    std::shared_ptr<Inbound> link_;  // Once accepted.
     FrameAssembler assembler_;
     v1::LinkReply reply_;
     v1::LinkPart part_;
     std::string from_;                // Once the handler was asked.
     std::shared_ptr<LinkSink> sink_;  // Once it accepted.
     std::thread opening_;
+    Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
+    Op read_{this, [this](bool ok) { OnRead(ok); }};
+    Op written_{this, [this](bool) { Read(); }};
+    Op finished_{this, [](bool) {}};
+  };
+
+  // One Probe, as Stream.
+  class ProbeCall : public IoCall {
+   public:
+    ProbeCall(Impl* service, IoLoop* loop) : IoCall(loop), service_(service) {
+      (void)Begin();
+      service_->service_->RequestProbe(&context_, &request_, &responder_, loop->queue(),
+                                       loop->server_queue(), accepted_.tag());
+    }
+
+   private:
+    void OnAccepted(bool ok) {
+      if (!ok) {
+        End();
+        return;
+      }
+      new ProbeCall(service_, loop());
+      v1::ProbeResponse response;
+      const grpc::Status status = ToGrpc(service_->Answer(request_, &response));
+      if (status.ok()) {
+        responder_.Finish(response, status, finished_.tag());
+      } else {
+        responder_.FinishWithError(status, finished_.tag());
+      }
+    }
+    void OnEnd() override { delete this; }
+
+    Impl* const service_;
+    grpc::ServerContext context_;
+    v1::ProbeRequest request_;
+    grpc::ServerAsyncResponseWriter<v1::ProbeResponse> responder_{&context_};
+    Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
+    Op finished_{this, [](bool) {}};
   };
 
   absl::Status Answer(const v1::ProbeRequest& request, v1::ProbeResponse* response) {
@@ -301,6 +349,7 @@ class LinkService::Impl : public v1::ShardService::CallbackService {
 
   LinkHandler* const handler_;
   const LinkServiceOptions options_;
+  std::unique_ptr<v1::ShardService::AsyncService> service_;
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::shared_ptr<Inbound>> links_ STRATA_GUARDED_BY(mutex_);
@@ -311,7 +360,8 @@ class LinkService::Impl : public v1::ShardService::CallbackService {
 LinkService::LinkService(LinkHandler* handler, const LinkServiceOptions& options)
     : impl_(std::make_unique<Impl>(handler, options)) {}
 LinkService::~LinkService() = default;
-grpc::Service* LinkService::service() { return impl_.get(); }
+grpc::Service* LinkService::NewService() { return impl_->NewService(); }
+void LinkService::Serve(IoLoop* loop) { impl_->Serve(loop); }
 void LinkService::Shutdown() { impl_->Shutdown(); }
 uint32_t LinkService::links() const { return impl_->links(); }
 

@@ -10,11 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/frame.h"
+#include "common/rpc/transport.h"
 #include "strata/v1/shard.pb.h"
-
-namespace grpc {
-class Service;
-}
 
 namespace strata {
 
@@ -32,7 +29,7 @@ class InboundLink {
 class LinkSink {
  public:
   virtual ~LinkSink() = default;
-  // Must not wait: they run on the threads that serve all links. An error ends the link; the
+  // Must not wait: they run on the loop that serves all links. An error ends the link; the
   // sender is told it.
   virtual absl::Status OnStep(StepMessage message);      // Default: refused.
   virtual absl::Status OnResult(ResultMessage message);  // Default: refused.
@@ -50,11 +47,10 @@ class LinkHandler {
   };
 
   virtual ~LinkHandler() = default;
-  // Who this is now. A LinkOpen or Probe for somebody else never reaches OnOpen.
+  // Who this is now; does not wait. A LinkOpen or Probe for somebody else never reaches OnOpen.
   virtual Identity identity() const = 0;
   // Accepts a link or says why not, on a thread of its own. May wait a little for what is still on
-  // its way. `peer` is the
-  // sender's address as gRPC writes it.
+  // its way. `peer` is the sender's address as gRPC writes it.
   virtual absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen& open,
                                                            const std::string& peer,
                                                            std::shared_ptr<InboundLink> link) = 0;
@@ -71,21 +67,22 @@ struct LinkServiceOptions {
   bool results = false;
 };
 
-class LinkService {
+class LinkService : public IoService {
  public:
   // `handler` outlives the service.
   LinkService(LinkHandler* handler, const LinkServiceOptions& options);
-  ~LinkService();  // Shutdown was called, and the server has ended.
+  ~LinkService() override;  // Shutdown was called, and the server is gone.
   LinkService(const LinkService&) = delete;
   LinkService& operator=(const LinkService&) = delete;
-
-  // To be registered with RpcServer.
-  grpc::Service* service();
 
   // Breaks every link and refuses new ones. Call before RpcServer::Shutdown.
   void Shutdown();
 
   uint32_t links() const;
+
+  // IoService.
+  grpc::Service* NewService() override;
+  void Serve(IoLoop* loop) override;
 
  private:
   class Impl;

@@ -2,7 +2,6 @@
 
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -13,6 +12,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/address.h"
+#include "common/rpc/health_service.h"
+#include "common/rpc/io_loop.h"
 #include "common/status.h"
 
 namespace strata {
@@ -97,10 +98,9 @@ absl::Status Transport::CheckAddress(const std::string& address, const std::stri
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const Transport& transport, const std::string& address,
-    const std::vector<grpc::Service*>& services) {
+    const std::vector<grpc::Service*>& services, const std::vector<IoService*>& io_services) {
   ASSIGN_OR_RETURN(HostPort bound, ParseHostPort(address));
   RETURN_IF_ERROR(CanListen(bound));
-  grpc::EnableDefaultHealthCheckService(true);
   auto server = std::unique_ptr<RpcServer>(new RpcServer());
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, transport.server_credentials(), &server->port_);
@@ -116,6 +116,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   for (grpc::Service* service : services) {
     builder.RegisterService(service);
   }
+  std::vector<IoService*> on_loop = io_services;
+  on_loop.push_back(server->health_.get());
+  for (IoService* service : on_loop) {
+    builder.RegisterService(service->NewService());
+  }
+  server->loop_ = std::make_unique<IoLoop>(builder.AddCompletionQueue());
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
     return Error(absl::StatusCode::kAlreadyExists, "ADDRESS_IN_USE", "cannot listen on " + address)
@@ -123,20 +129,26 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   }
   bound.port = static_cast<uint16_t>(server->port_);
   server->address_ = bound.ToString();
-  server->SetServing(true);
+  for (IoService* service : on_loop) {
+    service->Serve(server->loop_.get());
+  }
   return server;
 }
 
-RpcServer::~RpcServer() { Shutdown(std::chrono::milliseconds(0)); }
+RpcServer::RpcServer() : health_(std::make_unique<HealthService>()) {}
 
-void RpcServer::SetServing(bool serving) {
-  if (server_ != nullptr && server_->GetHealthCheckService() != nullptr) {
-    server_->GetHealthCheckService()->SetServingStatus(serving);
+RpcServer::~RpcServer() {
+  Shutdown(std::chrono::milliseconds(0));
+  if (loop_ != nullptr) {
+    loop_->Stop();
   }
 }
 
+void RpcServer::SetServing(bool serving) { health_->SetServing(serving); }
+
 void RpcServer::Shutdown(std::chrono::milliseconds grace) {
   if (server_ != nullptr) {
+    health_->Shutdown();
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_->Wait();
   }

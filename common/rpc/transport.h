@@ -55,21 +55,39 @@ class Transport {
   std::shared_ptr<grpc::ServerCredentials> server_;
 };
 
-// A listening server with the gRPC health service ("" and grpc.health.v1). Any thread.
+class HealthService;
+class IoLoop;
+
+// A service whose calls run on the server's loop, with no thread of gRPC's.
+class IoService {
+ public:
+  virtual ~IoService() = default;
+  // What to register: a new one each time, since gRPC takes one for one server only. The server
+  // before has ended.
+  virtual grpc::Service* NewService() = 0;
+  // The server runs: from now on the service takes calls, until the server ends.
+  virtual void Serve(IoLoop* loop) = 0;
+};
+
+// A listening server with the gRPC health service, and the loop that serves it. Any thread.
 class RpcServer {
  public:
-  // `services` are not owned and outlive the server. Port 0 picks a free one. ALREADY_EXISTS
-  // (ADDRESS_IN_USE) or INVALID_ARGUMENT when `address` cannot be listened on.
+  // Services are not owned and outlive the server. `services` are served by threads of gRPC's.
+  // Port 0 picks a free one. ALREADY_EXISTS (ADDRESS_IN_USE) or INVALID_ARGUMENT when `address`
+  // cannot be listened on.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const Transport& transport, const std::string& address,
-      const std::vector<grpc::Service*>& services);
-  ~RpcServer();  // Shuts down at once.
+      const std::vector<grpc::Service*>& services, const std::vector<IoService*>& io_services = {});
+  ~RpcServer();  // Shuts down at once. Clients on its loop have ended.
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
   // host:port as bound.
   const std::string& address() const { return address_; }
   int port() const { return port_; }
+
+  // For clients of the same process, so that it needs no thread more.
+  IoLoop* loop() { return loop_.get(); }
 
   // What the health service answers; serving from the start.
   void SetServing(bool serving);
@@ -79,7 +97,9 @@ class RpcServer {
   void Shutdown(std::chrono::milliseconds grace);
 
  private:
-  RpcServer() = default;
+  RpcServer();
+  const std::unique_ptr<HealthService> health_;
+  std::unique_ptr<IoLoop> loop_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
   int port_ = 0;

@@ -34,9 +34,11 @@ absl::Status NotLoaded(const std::string& model) {
 
 }  // namespace
 
-Coordinator::Coordinator(CoordinatorOptions options, const Transport* transport, const Clock* clock,
-                         StateStore* store, Models* models, uint64_t term, std::string cluster_id)
+Coordinator::Coordinator(CoordinatorOptions options, IoLoop* link_loop, const Transport* transport,
+                         const Clock* clock, StateStore* store, Models* models, uint64_t term,
+                         std::string cluster_id)
     : options_(options),
+      link_loop_(link_loop),
       transport_(transport),
       clock_(clock),
       store_(store),
@@ -388,7 +390,7 @@ void Coordinator::OpenLink(
   };
   RunBlocking([this, options = std::move(options), on_opened = std::move(on_opened),
                broken = std::move(broken)] {
-    auto link = LinkSender::Open(*transport_, options, broken);
+    auto link = LinkSender::Open(link_loop_, *transport_, options, broken);
     const absl::Status status = link.status();
     std::shared_ptr<LinkSender> opened = link.ok() ? *std::move(link) : nullptr;
     loop_.Post([this, on_opened, status, opened] {

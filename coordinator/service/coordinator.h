@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/rpc/io_loop.h"
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "coordinator/cluster/cluster_state.h"
@@ -39,8 +40,9 @@ struct CoordinatorOptions {
 class Coordinator : public MembershipHandler, public LinkHandler, public DeploymentHost {
  public:
   // Nothing is owned; all outlive the coordinator.
-  Coordinator(CoordinatorOptions options, const Transport* transport, const Clock* clock,
-              StateStore* store, Models* models, uint64_t term, std::string cluster_id);
+  Coordinator(CoordinatorOptions options, IoLoop* link_loop, const Transport* transport,
+              const Clock* clock, StateStore* store, Models* models, uint64_t term,
+              std::string cluster_id);
   ~Coordinator() override;
 
   // Loads again what the store says should be loaded, once its nodes are there.
@@ -161,6 +163,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::Status Erase(Deployment* deployment, const absl::Status& why);
 
   const CoordinatorOptions options_;
+  IoLoop* const link_loop_;
   const Transport* const transport_;
   const Clock* const clock_;
   StateStore* const store_;

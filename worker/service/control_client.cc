@@ -1,7 +1,6 @@
 #include "worker/service/control_client.h"
 
 #include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
+#include "worker/service/control_stream.h"
 #include "worker/service/lease_policy.h"
 
 namespace strata {
@@ -58,8 +58,9 @@ bool IsRefusal(const absl::Status& status) {
 
 class ControlClient::Impl {
  public:
-  Impl(const Transport& transport, std::string coordinator, WorkerNode* node)
-      : coordinator_(std::move(coordinator)),
+  Impl(IoLoop* loop, const Transport& transport, std::string coordinator, WorkerNode* node)
+      : loop_(loop),
+        coordinator_(std::move(coordinator)),
         node_(node),
         channel_(transport.MakeChannel(coordinator_)),
         stub_(v1::MembershipService::NewStub(channel_)) {}
@@ -99,8 +100,6 @@ class ControlClient::Impl {
   }
 
  private:
-  using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
-
   bool stopping() {
     MutexLock lock(&mutex_);
     return stopping_;
@@ -145,8 +144,6 @@ class ControlClient::Impl {
   // One life, from registering to the stream's end or the lease's. Why it ended.
   absl::Status Live(bool* registered) {
     const std::shared_ptr<Outbox> outbox = node_->BeginLife(RandomIncarnation());
-    grpc::ClientContext context;
-    const std::unique_ptr<Stream> stream = stub_->Control(&context);
     {
       MutexLock lock(&mutex_);
       life_ = LifeState();
@@ -154,8 +151,10 @@ class ControlClient::Impl {
     }
     v1::WorkerMessage hello;
     *hello.mutable_register_() = node_->Info();
-    stream->Write(hello);
-    std::thread reader([&] { ReadLoop(stream.get()); });
+    ControlStream stream(
+        loop_, stub_.get(), hello,
+        [this](const v1::CoordinatorMessage& message) { OnMessage(message); },
+        [this] { OnEnded(); });
     const bool joined = WaitRegistered();
     absl::Status lapsed;
     if (joined) {
@@ -164,11 +163,11 @@ class ControlClient::Impl {
                    hello.register_().name(), hello.register_().incarnation());
       std::thread writer([&] {
         while (const auto message = outbox->Next()) {
-          if (!stream->Write(*message)) {
+          if (!stream.Write(*message)) {
             break;
           }
         }
-        context.TryCancel();  // Nothing goes out any more; nothing need come in.
+        stream.Cancel();  // Nothing goes out any more; nothing need come in.
       });
       lapsed = KeepLease(outbox.get());
       node_->EndLife();  // Closes the outbox, and so ends the writer.
@@ -179,11 +178,10 @@ class ControlClient::Impl {
       if (!life_.ended) {
         lapsed = Error(absl::StatusCode::kDeadlineExceeded, "REGISTER_TIMEOUT",
                        "the coordinator at " + coordinator_ + " did not answer the registration");
-        context.TryCancel();
+        stream.Cancel();
       }
     }
-    reader.join();
-    const absl::Status status = FromGrpc(stream->Finish());
+    const absl::Status status = stream.Wait();
     if (!lapsed.ok()) {
       return lapsed;
     }
@@ -193,23 +191,23 @@ class ControlClient::Impl {
                          : status;
   }
 
-  void ReadLoop(Stream* stream) {
-    v1::CoordinatorMessage message;
-    while (stream->Read(&message)) {
-      {
-        MutexLock lock(&mutex_);
-        if (message.has_registered()) {
-          life_.registered = true;
-          life_.terms = message.registered();
-          life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
-        } else if (message.has_lease_renewed() &&
-                   message.lease_renewed().term() == life_.terms.term()) {
-          life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
-        }
-        changed_.NotifyAll();
+  void OnMessage(const v1::CoordinatorMessage& message) {
+    {
+      MutexLock lock(&mutex_);
+      if (message.has_registered()) {
+        life_.registered = true;
+        life_.terms = message.registered();
+        life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
+      } else if (message.has_lease_renewed() &&
+                 message.lease_renewed().term() == life_.terms.term()) {
+        life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
       }
-      node_->OnMessage(message);
+      changed_.NotifyAll();
     }
+    node_->OnMessage(message);
+  }
+
+  void OnEnded() {
     MutexLock lock(&mutex_);
     life_.ended = true;
     changed_.NotifyAll();
@@ -259,6 +257,7 @@ class ControlClient::Impl {
     Time lease_end{};
   };
 
+  IoLoop* const loop_;
   const std::string coordinator_;
   WorkerNode* const node_;
   const std::shared_ptr<grpc::Channel> channel_;
@@ -272,8 +271,9 @@ class ControlClient::Impl {
   LifeState life_ STRATA_GUARDED_BY(mutex_);
 };
 
-ControlClient::ControlClient(const Transport& transport, std::string coordinator, WorkerNode* node)
-    : impl_(std::make_unique<Impl>(transport, std::move(coordinator), node)) {}
+ControlClient::ControlClient(IoLoop* loop, const Transport& transport, std::string coordinator,
+                             WorkerNode* node)
+    : impl_(std::make_unique<Impl>(loop, transport, std::move(coordinator), node)) {}
 ControlClient::~ControlClient() = default;
 absl::Status ControlClient::Run() { return impl_->Run(); }
 void ControlClient::Beat() { impl_->Beat(); }

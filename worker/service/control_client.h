@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/rpc/io_loop.h"
 #include "common/rpc/transport.h"
 #include "worker/service/worker_node.h"
 
@@ -14,8 +15,9 @@ namespace strata {
 
 class ControlClient {
  public:
-  // `node` outlives the client.
-  ControlClient(const Transport& transport, std::string coordinator, WorkerNode* node);
+  // `loop`, on which the stream runs, and `node` outlive the client.
+  ControlClient(IoLoop* loop, const Transport& transport, std::string coordinator,
+                WorkerNode* node);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;

@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<FrameLink>> GrpcLinkDialer::Dial(const std::strin
   options.open_timeout = timeout;
   options.max_queued_frames = max_queued_frames;
   ASSIGN_OR_RETURN(std::unique_ptr<LinkSender> sender,
-                   LinkSender::Open(transport_, std::move(options), std::move(on_broken)));
+                   LinkSender::Open(loop_, transport_, std::move(options), std::move(on_broken)));
   return std::make_unique<GrpcFrameLink>(std::move(sender));
 }
 

@@ -59,11 +59,10 @@ class LateHandler : public LinkHandler {
 // Listens where the flags say, or on the first free port from 7071 of the address that leads to
 // the coordinator.
 absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
-                                                  const Transport& transport,
-                                                  grpc::Service* service) {
+                                                  const Transport& transport, IoService* service) {
   if (!options.listen.empty()) {
     RETURN_IF_ERROR(transport.CheckAddress(options.listen, "--listen"));
-    return RpcServer::Start(transport, options.listen, {service});
+    return RpcServer::Start(transport, options.listen, {}, {service});
   }
   ASSIGN_OR_RETURN(const HostPort coordinator, ParseHostPort(options.coordinator));
   HostPort local;
@@ -73,7 +72,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
     local.port = static_cast<uint16_t>(kFirstPort + i);
     status = CanListen(local);
     if (status.ok()) {
-      auto server = RpcServer::Start(transport, local.ToString(), {service});
+      auto server = RpcServer::Start(transport, local.ToString(), {}, {service});
       if (server.ok() || ReasonOf(server.status()) != "ADDRESS_IN_USE") {
         return server;
       }
@@ -152,13 +151,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
                    WeightCache::Open(options.data_dir + "/cache", options.cache_limit_bytes));
   LateHandler handler;
   LinkService links(&handler, {});
-  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
-                   Listen(options, transport, links.service()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, Listen(options, transport, &links));
   std::fprintf(stderr, "listening on %s\n", server->address().c_str());
 
   BlobFetcher fetcher(cache.get(), {});
   GrpcBlobClient blobs(transport, options.coordinator);
-  GrpcLinkDialer dialer(transport);
+  GrpcLinkDialer dialer(server->loop(), transport);
   const SystemClock clock;
   WorkerNodeOptions node_options;
   node_options.name = options.name;
@@ -185,7 +183,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
-    ControlClient control(transport, options.coordinator, &node);
+    ControlClient control(server->loop(), transport, options.coordinator, &node);
     status = Serve(&control, &node, options.drain_timeout);
     server->SetServing(false);
     links.Shutdown();

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/mutex.h"
+#include "common/rpc/io_loop.h"
 #include "common/rpc/link_service.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
@@ -133,7 +134,7 @@ class LinkTest : public testing::Test {
   void Serve(LinkServiceOptions options = {}) {
     transport_ = *Transport::Make({});
     service_ = std::make_unique<LinkService>(&handler_, options);
-    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_->service()});
+    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {}, {service_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -159,10 +160,11 @@ class LinkTest : public testing::Test {
   }
 
   absl::StatusOr<std::unique_ptr<LinkSender>> Open(LinkOptions options) {
-    return LinkSender::Open(transport_, std::move(options), [this](const absl::Status& status) {
-      broken_calls_++;
-      broken_.set_value(status);
-    });
+    return LinkSender::Open(&loop_, transport_, std::move(options),
+                            [this](const absl::Status& status) {
+                              broken_calls_++;
+                              broken_.set_value(status);
+                            });
   }
 
   absl::Status WaitBroken() {
@@ -184,6 +186,7 @@ class LinkTest : public testing::Test {
     return message;
   }
 
+  IoLoop loop_;
   Transport transport_;
   Handler handler_;
   std::unique_ptr<LinkService> service_;
@@ -401,7 +404,7 @@ TEST_F(LinkTest, ClosingInTheMiddleOfFramesNeverHangsAndLeaksNoLink) {
   for (int round = 0; round < 40; ++round) {
     LinkOptions options = Options();
     options.max_queued_frames = 100;
-    auto link = LinkSender::Open(transport_, options, [](const absl::Status&) {});
+    auto link = LinkSender::Open(&loop_, transport_, options, [](const absl::Status&) {});
     ASSERT_TRUE(link.ok()) << link.status();
     std::thread sender([&] {
       for (int i = 0; i < 20; ++i) {
@@ -437,7 +440,7 @@ TEST_F(LinkTest, ManyLinksUnderLoadKeepTheirOwnOrder) {
     LinkOptions options = Options();
     options.open.set_epoch(i + 1);
     options.max_queued_frames = kSteps;
-    auto link = LinkSender::Open(transport_, options, [](const absl::Status&) {});
+    auto link = LinkSender::Open(&loop_, transport_, options, [](const absl::Status&) {});
     ASSERT_TRUE(link.ok()) << link.status();
     links.push_back(*std::move(link));
   }

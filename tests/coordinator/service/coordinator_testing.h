@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/io_loop.h"
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "common/status.h"
@@ -111,7 +112,7 @@ class TestWorker : private LinkHandler {
  public:
   TestWorker(Coordinator* coordinator, std::string name, uint64_t incarnation)
       : coordinator_(coordinator), name_(std::move(name)), incarnation_(incarnation) {
-    auto server = RpcServer::Start(Transport::Make({}).value(), "127.0.0.1:0", {links_.service()});
+    auto server = RpcServer::Start(Transport::Make({}).value(), "127.0.0.1:0", {}, {&links_});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -245,8 +246,8 @@ class CoordinatorTest : public ::testing::Test {
     coordinator_.reset();
     models_ = std::make_unique<Models>(&store_, &blobs_);
     ASSERT_TRUE(models_->Restore().ok());
-    coordinator_ = std::make_unique<Coordinator>(options, &transport_, &clock_, &store_,
-                                                 models_.get(), *store_.RaiseTerm(), "c");
+    coordinator_ = std::make_unique<Coordinator>(options, &link_loop_, &transport_, &clock_,
+                                                 &store_, models_.get(), *store_.RaiseTerm(), "c");
     ASSERT_TRUE(coordinator_->Start().ok());
   }
 
@@ -295,6 +296,7 @@ class CoordinatorTest : public ::testing::Test {
   TestClock clock_;
   FullableStore store_;
   BlobStore blobs_;
+  IoLoop link_loop_;
   const Transport transport_ = Transport::Make({}).value();
   std::unique_ptr<Models> models_;
   std::unique_ptr<Coordinator> coordinator_;

@@ -55,7 +55,7 @@ class MembershipServiceTest : public ::testing::Test {
   void Serve(MembershipOptions options) {
     service_ = std::make_unique<MembershipServiceImpl>(options, &handler_, &blobs_, &transport_);
     links_ = std::make_unique<LinkService>(&answering_, LinkServiceOptions());
-    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get(), links_->service()});
+    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get()}, {links_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::MembershipService::NewStub(transport_.MakeChannel(server_->address()));

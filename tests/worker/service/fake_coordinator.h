@@ -35,7 +35,7 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
       : first_lease_ms_(first_lease_ms),
         transport_(*Transport::Make({})),
         links_(this, {.results = true}) {
-    auto server = RpcServer::Start(transport_, address, {this, links_.service()});
+    auto server = RpcServer::Start(transport_, address, {this}, {&links_});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -52,6 +52,7 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
 
   const std::string& address() const { return server_->address(); }
   const Transport& transport() const { return transport_; }
+  IoLoop* loop() { return server_->loop(); }
 
   void AddBlob(const std::string& bytes) {
     MutexLock lock(&mutex_);

@@ -40,8 +40,10 @@ class Worker {
       : transport_(coordinator.transport()),
         cache_(*WeightCache::Open(dir, 0)),
         fetcher_(cache_.get(), {}),
-        blobs_(transport_, coordinator.address()),
-        dialer_(transport_) {
+        blobs_(transport_, coordinator.address()) {
+    links_ = std::make_unique<LinkService>(&handler_, LinkServiceOptions());
+    server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {}, {links_.get()});
+    dialer_ = std::make_unique<GrpcLinkDialer>(server_->loop(), transport_);
     BackendOptions backend;
     backend.threads = 1;
     backend_ = *MakeCpuBackend(backend);
@@ -50,7 +52,7 @@ class Worker {
     parts.cache = cache_.get();
     parts.fetcher = &fetcher_;
     parts.blobs = &blobs_;
-    parts.dialer = &dialer_;
+    parts.dialer = dialer_.get();
     parts.clock = &clock_;
     parts.measure = [this](const v1::MeasurePeer& peer) {
       v1::PeerMeasured measured;
@@ -64,8 +66,6 @@ class Worker {
       }
       return measured;
     };
-    links_ = std::make_unique<LinkService>(&handler_, LinkServiceOptions());
-    server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_->service()});
     WorkerNodeOptions options;
     options.name = name;
     options.address = server_->address();
@@ -74,7 +74,8 @@ class Worker {
     options.fixed_bytes = 1 << 20;
     node_ = std::make_unique<WorkerNode>(options, parts);
     handler_.node = node_.get();
-    control_ = std::make_unique<ControlClient>(transport_, coordinator.address(), node_.get());
+    control_ = std::make_unique<ControlClient>(server_->loop(), transport_, coordinator.address(),
+                                               node_.get());
     thread_ = std::thread([this] { status_ = control_->Run(); });
   }
   ~Worker() { Stop().IgnoreError(); }
@@ -112,10 +113,10 @@ class Worker {
   std::unique_ptr<WeightCache> cache_;
   BlobFetcher fetcher_;
   GrpcBlobClient blobs_;
-  GrpcLinkDialer dialer_;
   Handler handler_;
   std::unique_ptr<LinkService> links_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<GrpcLinkDialer> dialer_;
   std::unique_ptr<WorkerNode> node_;
   std::unique_ptr<ControlClient> control_;
   std::thread thread_;
@@ -240,7 +241,8 @@ class WorkerNodeTest : public ::testing::Test {
     options.open.set_to_incarnation(first.incarnation());
     options.open.set_deployment(kDeployment);
     options.open.set_epoch(epoch);
-    return LinkSender::Open(coordinator->transport(), options, [](const absl::Status&) {});
+    return LinkSender::Open(coordinator->loop(), coordinator->transport(), options,
+                            [](const absl::Status&) {});
   }
 
   // Greedy ids after a prompt, one token a step.

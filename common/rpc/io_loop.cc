@@ -1,0 +1,77 @@
+#include "common/rpc/io_loop.h"
+
+#include <grpcpp/completion_queue.h>
+
+#include <utility>
+
+namespace strata {
+
+IoLoop::IoLoop()
+    : queue_(std::make_unique<grpc::CompletionQueue>()),
+      server_queue_(nullptr),
+      thread_([this] { Run(); }) {}
+
+IoLoop::IoLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue)
+    : queue_(std::move(queue)),
+      server_queue_(static_cast<grpc::ServerCompletionQueue*>(queue_.get())),
+      thread_([this] { Run(); }) {}
+
+IoLoop::~IoLoop() { Stop(); }
+
+void IoLoop::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    while (calls_ > 0) {
+      changed_.Wait(&mutex_);
+    }
+    if (std::exchange(stopped_, true)) {
+      return;
+    }
+  }
+  queue_->Shutdown();  // gRPC allows no operation to start from here on.
+  thread_.join();
+}
+
+void IoLoop::Run() {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) {
+    static_cast<IoTag*>(tag)->OnDone(ok);
+  }
+}
+
+void IoLoop::Hold() {
+  MutexLock lock(&mutex_);
+  ++calls_;
+}
+
+void IoLoop::Release() {
+  MutexLock lock(&mutex_);
+  --calls_;
+  changed_.NotifyAll();
+}
+
+IoCall::IoCall(IoLoop* loop) : loop_(loop) { loop_->Hold(); }
+IoCall::~IoCall() { loop_->Release(); }
+
+bool IoCall::Begin() {
+  int n = under_way_.load();
+  while (n != 0 && !under_way_.compare_exchange_weak(n, n + 1)) {
+  }
+  return n != 0;
+}
+
+void IoCall::End() {
+  if (under_way_.fetch_sub(1) == 1) {
+    OnEnd();
+  }
+}
+
+void IoCall::Op::OnDone(bool ok) {
+  // Pairs with Begin on the thread that started the operation, whose writes are seen from here.
+  (void)call_->under_way_.load();
+  done_(ok);
+  call_->End();
+}
+
+}  // namespace strata

@@ -1,0 +1,105 @@
+// One gRPC completion queue and the one thread that runs it. A process whose calls are all on one
+// loop has no other thread in gRPC: what comes in wakes one thread, which reads and delivers it.
+#ifndef STRATA_COMMON_RPC_IO_LOOP_H_
+#define STRATA_COMMON_RPC_IO_LOOP_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "common/mutex.h"
+
+namespace grpc {
+class CompletionQueue;
+class ServerCompletionQueue;
+}  // namespace grpc
+
+namespace strata {
+
+// What gRPC hands back when an operation has ended.
+class IoTag {
+ public:
+  virtual ~IoTag() = default;
+  // On the loop's thread. `ok` as gRPC says it.
+  virtual void OnDone(bool ok) = 0;
+};
+
+// Any thread.
+class IoLoop {
+ public:
+  IoLoop();  // For clients only.
+  // Of a server too, which has ended by the time of Stop.
+  explicit IoLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue);
+  ~IoLoop();  // Stops.
+  IoLoop(const IoLoop&) = delete;
+  IoLoop& operator=(const IoLoop&) = delete;
+
+  grpc::CompletionQueue* queue() { return queue_.get(); }
+  grpc::ServerCompletionQueue* server_queue() { return server_queue_; }  // Null without server.
+
+  // Whether this is the loop's thread, which must not wait for what runs on it.
+  bool OnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+  // Waits until no IoCall is left, then ends the thread. Not from the loop's thread.
+  void Stop();
+
+ private:
+  friend class IoCall;
+
+  void Run();
+  void Hold();
+  void Release();
+
+  const std::unique_ptr<grpc::CompletionQueue> queue_;
+  grpc::ServerCompletionQueue* const server_queue_;
+  Mutex mutex_;
+  CondVar changed_;
+  int calls_ STRATA_GUARDED_BY(mutex_) = 0;
+  bool stopped_ STRATA_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // Last: it uses the others.
+};
+
+// A call on a loop, at either end. gRPC owns it while operations are under way, since their tags
+// come in any case; it ends after the last one's. Begins with one reference of its own, which the
+// last operation takes over (Finish, at either end).
+class IoCall {
+ public:
+  IoCall(const IoCall&) = delete;
+  IoCall& operator=(const IoCall&) = delete;
+
+ protected:
+  // One kind of operation, under way once at a time.
+  class Op : public IoTag {
+   public:
+    Op(IoCall* call, std::function<void(bool ok)> done) : call_(call), done_(std::move(done)) {}
+    void* tag() { return static_cast<IoTag*>(this); }
+    void OnDone(bool ok) override;
+
+   private:
+    IoCall* const call_;
+    const std::function<void(bool ok)> done_;
+  };
+
+  explicit IoCall(IoLoop* loop);  // `loop` outlives the call.
+  virtual ~IoCall();
+
+  IoLoop* loop() const { return loop_; }
+
+  // To be called before an operation starts, but the last one. False once the call has ended: then
+  // it must not start. Any thread.
+  bool Begin();
+  // The reference of its own is not needed: no last operation comes. The loop's thread.
+  void End();
+
+  // Everything has ended. On the loop's thread; may delete the call.
+  virtual void OnEnd() = 0;
+
+ private:
+  IoLoop* const loop_;
+  std::atomic<int> under_way_ = 1;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_RPC_IO_LOOP_H_
