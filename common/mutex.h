@@ -21,6 +21,7 @@ namespace strata {
 class STRATA_ANNOTATE_(capability("mutex")) Mutex {
  public:
   void Lock() STRATA_ANNOTATE_(acquire_capability()) { mutex_.lock(); }
+  bool TryLock() STRATA_ANNOTATE_(try_acquire_capability(true)) { return mutex_.try_lock(); }
   void Unlock() STRATA_ANNOTATE_(release_capability()) { mutex_.unlock(); }
 
  private:

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "common/status.h"
+#include "worker/service/step_cost.h"
 
 namespace strata {
 namespace {
@@ -16,6 +17,8 @@ constexpr milliseconds kFenceOnItsWay{1000};
 // One try to open a link; a newer fence or Stop is noticed between tries.
 constexpr milliseconds kDialTry{1500};
 constexpr milliseconds kDialPause{50};
+// Up to here a step may hold up the thread that serves all links.
+constexpr milliseconds kShortStep{1};
 
 // Whether the next stage may accept later what it refused now.
 bool MayAcceptLater(const absl::Status& status) {
@@ -64,10 +67,17 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   struct Frame {
     StepMessage message;
     std::shared_ptr<InboundLink> link;
+    // Once computed.
+    uint64_t epoch = 0;
+    uint64_t step = 0;
+    absl::StatusOr<ShardRunner::Output> output = ShardRunner::Discarded();
   };
 
   void ComputeLoop();
-  void Compute(Frame frame);
+  bool ComputeHere(Frame* frame);
+  void Step(Frame* frame) STRATA_REQUIRES(runner_mutex_, compute_);
+  void Deliver(Frame frame);
+  void Idle();
   void LinkLoop();
   void RunFence(uint64_t epoch);
   absl::Status OpenOnward(uint64_t epoch);
@@ -93,7 +103,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
 
   mutable Mutex mutex_;
   CondVar changed_;  // Epochs and stopping_.
-  CondVar queued_;   // queue_ and stopping_; for the compute thread, which a hop waits for.
+  CondVar queued_;   // queue_, busy_ and stopping_; for the compute thread, which a hop waits for.
   RunnerStats final_stats_ STRATA_GUARDED_BY(mutex_);  // After Stop.
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   uint64_t wanted_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest asked for.
@@ -101,6 +111,8 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   uint64_t epoch_ STRATA_GUARDED_BY(mutex_) = 0;    // Whose frames are taken; 0 before a fence.
   uint64_t faulted_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest epoch whose fault was reported.
   std::deque<Frame> queue_ STRATA_GUARDED_BY(mutex_);
+  bool busy_ STRATA_GUARDED_BY(mutex_) = false;  // Some thread computes a frame or sends what came.
+  StepCost cost_ STRATA_GUARDED_BY(mutex_);
   std::shared_ptr<InboundLink> inbound_ STRATA_GUARDED_BY(mutex_);
   uint64_t onward_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Of onward_, when it is open.
   // Used by the compute thread while it sends; replaced by the link thread.
@@ -172,21 +184,33 @@ absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::Impl::AcceptLink(
 }
 
 absl::Status ShardHost::Impl::Take(StepMessage message, const std::shared_ptr<InboundLink>& link) {
-  MutexLock lock(&mutex_);
-  if (inbound_ != link || stopping_) {
-    return Refuse("LINK_REPLACED", "the link was ended by a fence");
+  Frame frame{std::move(message), link};
+  {
+    MutexLock lock(&mutex_);
+    if (inbound_ != link || stopping_) {
+      return Refuse("LINK_REPLACED", "the link was ended by a fence");
+    }
+    // One place more than the steps in flight.
+    if (queue_.size() > config_.max_in_flight) {
+      return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_STEPS",
+                   "more steps came than may be in flight")
+          .Node(config_.runner.node)
+          .Limit("steps_in_flight=" + std::to_string(config_.max_in_flight))
+          .Fact("deployment", config_.runner.deployment)
+          .Fact("stage", config_.runner.stage);
+    }
+    if (busy_ || !queue_.empty() || !cost_.Within(frame.message.header.rows(), kShortStep)) {
+      queue_.push_back(std::move(frame));
+      queued_.NotifyOne();
+      return absl::OkStatus();
+    }
+    busy_ = true;  // Frames that come now wait, so that the order holds.
   }
-  // One place more than the steps in flight.
-  if (queue_.size() > config_.max_in_flight) {
-    return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_STEPS",
-                 "more steps came than may be in flight")
-        .Node(config_.runner.node)
-        .Limit("steps_in_flight=" + std::to_string(config_.max_in_flight))
-        .Fact("deployment", config_.runner.deployment)
-        .Fact("stage", config_.runner.stage);
+  if (!ComputeHere(&frame)) {
+    MutexLock lock(&mutex_);
+    queue_.push_front(std::move(frame));  // After a fence the runner discards it.
   }
-  queue_.push_back({std::move(message), link});
-  queued_.NotifyOne();
+  Idle();
   return absl::OkStatus();
 }
 
@@ -226,7 +250,7 @@ void ShardHost::Impl::ComputeLoop() {
     Frame frame;
     {
       MutexLock lock(&mutex_);
-      while (queue_.empty() && !stopping_) {
+      while ((queue_.empty() || busy_) && !stopping_) {
         queued_.Wait(&mutex_);
       }
       if (stopping_) {
@@ -234,23 +258,58 @@ void ShardHost::Impl::ComputeLoop() {
       }
       frame = std::move(queue_.front());
       queue_.pop_front();
+      busy_ = true;
     }
-    Compute(std::move(frame));
+    {
+      MutexLock runner(&runner_mutex_);
+      MutexLock compute(compute_);
+      Step(&frame);
+    }
+    Deliver(std::move(frame));
+    Idle();
   }
 }
 
-void ShardHost::Impl::Compute(Frame frame) {
-  const uint64_t epoch = frame.message.header.epoch();
-  const uint64_t step = frame.message.header.step();
-  absl::StatusOr<ShardRunner::Output> output = ShardRunner::Discarded();
-  {
-    MutexLock runner(&runner_mutex_);
-    MutexLock compute(compute_);
-    output = runner_->Step(std::move(frame.message));
+// False when a fence or another stage is at work: nobody waits here.
+bool ShardHost::Impl::ComputeHere(Frame* frame) {
+  if (!runner_mutex_.TryLock()) {
+    return false;
   }
+  if (!compute_->TryLock()) {
+    runner_mutex_.Unlock();
+    return false;
+  }
+  Step(frame);
+  compute_->Unlock();
+  runner_mutex_.Unlock();
+  Deliver(std::move(*frame));
+  return true;
+}
+
+void ShardHost::Impl::Step(Frame* frame) {
+  frame->epoch = frame->message.header.epoch();
+  frame->step = frame->message.header.step();
+  const uint32_t rows = frame->message.header.rows();
+  const auto start = std::chrono::steady_clock::now();
+  frame->output = runner_->Step(std::move(frame->message));
+  const auto took = std::chrono::steady_clock::now() - start;
+  MutexLock lock(&mutex_);
+  cost_.Add(rows, took);
+}
+
+void ShardHost::Impl::Idle() {
+  MutexLock lock(&mutex_);
+  busy_ = false;
+  if (!queue_.empty() || stopping_) {
+    queued_.NotifyAll();
+  }
+}
+
+void ShardHost::Impl::Deliver(Frame frame) {
+  absl::StatusOr<ShardRunner::Output>& output = frame.output;
   if (!output.ok()) {
     // A frame may name any epoch; the fault is one of the epoch that is loaded.
-    Report(std::min(epoch, LoadedEpoch()), step, output.status());
+    Report(std::min(frame.epoch, LoadedEpoch()), frame.step, output.status());
     frame.link->Break(output.status());
     return;
   }
@@ -260,7 +319,7 @@ void ShardHost::Impl::Compute(Frame frame) {
   std::shared_ptr<FrameLink> onward;
   {
     MutexLock lock(&mutex_);
-    if (onward_epoch_ == epoch) {
+    if (onward_epoch_ == frame.epoch) {
       onward = onward_;
     }
   }
@@ -273,7 +332,7 @@ void ShardHost::Impl::Compute(Frame frame) {
     sent = onward->Send(std::move(std::get<ResultMessage>(*output)));
   }
   if (!sent.ok()) {
-    Report(epoch, step, sent);
+    Report(frame.epoch, frame.step, sent);
   }
 }
 
@@ -416,6 +475,10 @@ std::unique_ptr<Shard> ShardHost::Impl::Stop() {
   std::unique_ptr<Shard> shard;
   {
     MutexLock lock(&mutex_);
+    while (busy_) {
+      queued_.Wait(&mutex_);
+    }
+    queue_.clear();
     onward = std::move(onward_);
     onward_ = nullptr;
     if (runner_.has_value()) {

@@ -40,7 +40,9 @@ class ShardHostEvents {
   virtual void OnLinkFault(const v1::LinkFault& fault) = 0;
 };
 
-// Any thread. Two threads of its own: one computes, one opens and closes links.
+// Any thread. Two threads of its own: one computes, one opens and closes links. A step that will
+// be short is computed by the thread that brings it, when nothing else is: waking another one would
+// take longer.
 class ShardHost {
  public:
   // `shard` is computed under `compute`, which all stages of the process share. `clock`, `compute`
