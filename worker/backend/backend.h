@@ -52,7 +52,7 @@ struct StageSpec {
   // Of matrices stored as floats: layers in this format, embedding and head in int8.
   v1::Quantize quantize = v1::QUANTIZE_NONE;
   v1::Activations activations = v1::ACTIVATIONS_F32;  // Int8: where weights are quantized.
-  uint32_t max_batch_tokens = 0;  // Most rows of a batch.
+  uint32_t max_batch_tokens = 0;                      // Most rows of a batch.
   uint32_t max_batch_items = 0;
   // Rotary tables as shipped: cos then sin, each float32 [context, rotary_dim / 2].
   std::span<const float> rotary;
