@@ -171,8 +171,8 @@ float Int8Product(const Stored& w, size_t output, const float* x) {
       a = std::max(a, std::fabs(x[k]));
     }
     float d = a / 127.0f;
-    long long dot = 0;
-    long long sum = 0;
+    int64_t dot = 0;
+    int64_t sum = 0;
     if (!number) {
       d = std::numeric_limits<float>::quiet_NaN();
     } else if (a < 0x1p-100f) {
@@ -180,7 +180,7 @@ float Int8Product(const Stored& w, size_t output, const float* x) {
     } else {
       const float factor = 127.0f / a;
       for (size_t k = first; k < first + count; ++k) {
-        const long long q = std::llrint(x[k] * factor);
+        const int64_t q = std::llrint(x[k] * factor);
         dot += q * (w.u[output * inputs + k] - static_cast<int>(w.zero));
         sum += q;
       }

@@ -177,7 +177,7 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   const uint8_t* at = panel;
   for (size_t first = 0; first < blocks; first += group_blocks) {
     Lanes s[P];
-    Lanes b[F::kAffine ? P : 1];
+    [[maybe_unused]] Lanes b[P];
     const uint8_t* lines[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
