@@ -13,6 +13,12 @@ inline constexpr uint32_t kInt4Group = 64;
 // and bias.
 inline constexpr uint32_t kGroupExtraBytes = 4;
 
+// What weights stored as scale * q + bias may have: bits of q, and inputs to a scale.
+inline constexpr bool IsAffineBits(uint64_t bits) { return bits == 4 || bits == 8; }
+inline constexpr bool IsAffineGroup(uint64_t group) {
+  return group == 32 || group == 64 || group == 128;
+}
+
 // Bytes of a quantized matrix: outputs in panels of 16, inputs in blocks of 32.
 inline constexpr uint64_t QuantizedMatrixBytes(uint64_t outputs, uint64_t inputs, uint32_t bits) {
   const uint64_t group = bits == 4 ? kInt4Group : kInt8Group;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/quantized_weights.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -29,10 +30,10 @@ absl::StatusOr<AffineSpec> ParseAffine(const json& value, const std::string& whe
   if (mode != "affine") {
     return Unsupported(absl::StrCat(where, "mode ", Quoted(mode)));
   }
-  if (bits != 4 && bits != 8) {
+  if (!IsAffineBits(bits)) {
     return Unsupported(absl::StrCat(where, "bits ", bits));
   }
-  if (group != 32 && group != 64 && group != 128) {
+  if (!IsAffineGroup(group)) {
     return Unsupported(absl::StrCat(where, "group_size ", group));
   }
   return AffineSpec{static_cast<uint32_t>(bits), static_cast<uint32_t>(group)};

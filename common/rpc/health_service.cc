@@ -2,13 +2,13 @@
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/async_stream.h>
-#include <grpcpp/support/async_unary_call.h>
 
 #include <optional>
 #include <set>
 
 #include "common/mutex.h"
 #include "common/rpc/io_loop.h"
+#include "common/rpc/io_unary.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace strata {
@@ -28,7 +28,14 @@ class HealthService::Impl {
   }
 
   void Serve(IoLoop* loop) {
-    new CheckCall(this, loop);
+    IoUnaryCall<HealthCheckRequest, HealthCheckResponse>::Serve(
+        loop, {.request =
+                   [this, loop](auto* context, auto* request, auto* writer, void* tag) {
+                     service_->RequestCheck(context, request, writer, loop->queue(),
+                                            loop->server_queue(), tag);
+                   },
+               .answer = [this](const auto& request,
+                                auto* response) { return Check(request, response); }});
     new WatchCall(this, loop);
   }
 
@@ -49,42 +56,8 @@ class HealthService::Impl {
   }
 
  private:
-  // One Check, from when the server may take it. Deletes itself.
-  class CheckCall : public IoCall {
-   public:
-    CheckCall(Impl* health, IoLoop* loop) : IoCall(loop), health_(health) {
-      (void)Begin();
-      health_->service_->RequestCheck(&context_, &request_, &responder_, loop->queue(),
-                                      loop->server_queue(), accepted_.tag());
-    }
-
-   private:
-    void OnAccepted(bool ok) {
-      if (!ok) {
-        End();
-        return;
-      }
-      new CheckCall(health_, loop());
-      if (!request_.service().empty()) {
-        responder_.FinishWithError({grpc::StatusCode::NOT_FOUND, "service name unknown"},
-                                   finished_.tag());
-        return;
-      }
-      HealthCheckResponse response;
-      response.set_status(health_->StatusOf(request_.service()));
-      responder_.Finish(response, grpc::Status::OK, finished_.tag());
-    }
-    void OnEnd() override { delete this; }
-
-    Impl* const health_;
-    grpc::ServerContext context_;
-    HealthCheckRequest request_;
-    grpc::ServerAsyncResponseWriter<HealthCheckResponse> responder_{&context_};
-    Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
-    Op finished_{this, [](bool) {}};
-  };
-
-  // One Watch, as CheckCall. What may write is guarded by the service's mutex.
+  // One Watch, from when the server may take it. Deletes itself. What may write is guarded by the
+  // service's mutex.
   class WatchCall : public IoCall {
    public:
     WatchCall(Impl* health, IoLoop* loop) : IoCall(loop), health_(health) {
@@ -157,9 +130,13 @@ class HealthService::Impl {
     bool finishing_ = false;
   };
 
-  HealthCheckResponse::ServingStatus StatusOf(const std::string& name) {
+  grpc::Status Check(const HealthCheckRequest& request, HealthCheckResponse* response) {
+    if (!request.service().empty()) {
+      return {grpc::StatusCode::NOT_FOUND, "service name unknown"};
+    }
     MutexLock lock(&mutex_);
-    return StatusLocked(name);
+    response->set_status(StatusLocked(request.service()));
+    return grpc::Status::OK;
   }
 
   HealthCheckResponse::ServingStatus StatusLocked(const std::string& name) STRATA_REQUIRES(mutex_) {

@@ -2,7 +2,6 @@
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/async_stream.h>
-#include <grpcpp/support/async_unary_call.h>
 
 #include <algorithm>
 #include <thread>
@@ -11,6 +10,7 @@
 
 #include "common/mutex.h"
 #include "common/rpc/io_loop.h"
+#include "common/rpc/io_unary.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/shard.grpc.pb.h"
@@ -107,7 +107,14 @@ class LinkService::Impl {
 
   void Serve(IoLoop* loop) {
     new Stream(this, loop);
-    new ProbeCall(this, loop);
+    IoUnaryCall<v1::ProbeRequest, v1::ProbeResponse>::Serve(
+        loop, {.request =
+                   [this, loop](auto* context, auto* request, auto* writer, void* tag) {
+                     service_->RequestProbe(context, request, writer, loop->queue(),
+                                            loop->server_queue(), tag);
+                   },
+               .answer = [this](const auto& request,
+                                auto* response) { return ToGrpc(Answer(request, response)); }});
   }
 
   void Shutdown() {
@@ -247,40 +254,6 @@ class LinkService::Impl {
     Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
     Op read_{this, [this](bool ok) { OnRead(ok); }};
     Op written_{this, [this](bool) { Read(); }};
-    Op finished_{this, [](bool) {}};
-  };
-
-  // One Probe, as Stream.
-  class ProbeCall : public IoCall {
-   public:
-    ProbeCall(Impl* service, IoLoop* loop) : IoCall(loop), service_(service) {
-      (void)Begin();
-      service_->service_->RequestProbe(&context_, &request_, &responder_, loop->queue(),
-                                       loop->server_queue(), accepted_.tag());
-    }
-
-   private:
-    void OnAccepted(bool ok) {
-      if (!ok) {
-        End();
-        return;
-      }
-      new ProbeCall(service_, loop());
-      v1::ProbeResponse response;
-      const grpc::Status status = ToGrpc(service_->Answer(request_, &response));
-      if (status.ok()) {
-        responder_.Finish(response, status, finished_.tag());
-      } else {
-        responder_.FinishWithError(status, finished_.tag());
-      }
-    }
-    void OnEnd() override { delete this; }
-
-    Impl* const service_;
-    grpc::ServerContext context_;
-    v1::ProbeRequest request_;
-    grpc::ServerAsyncResponseWriter<v1::ProbeResponse> responder_{&context_};
-    Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
     Op finished_{this, [](bool) {}};
   };
 

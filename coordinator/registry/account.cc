@@ -67,9 +67,7 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
   WeightAccount account;
   // Layers in the format asked for; embedding and head never below int8.
   const v1::Quantize ends = quantize == v1::QUANTIZE_INT4 ? v1::QUANTIZE_INT8 : quantize;
-  const TensorExists exists = [&](const std::string& name) {
-    return manifest.FindTensor(name) != nullptr;
-  };
+  const TensorExists exists = manifest.Exists();
   const auto last = static_cast<uint32_t>(spec.layers.size()) - 1;
   std::set<std::string> in_layers;
   std::map<std::string, uint64_t> formats;

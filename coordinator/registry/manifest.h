@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/file_reader.h"
 #include "common/model_spec.h"
 #include "strata/v1/types.pb.h"
@@ -51,6 +52,10 @@ struct ModelManifest {
 
   const ManifestFile* FindFile(std::string_view name) const;
   const ManifestTensor* FindTensor(std::string_view name) const;
+  // For the common TensorsOf. The manifest outlives it.
+  TensorExists Exists() const {
+    return [this](const std::string& name) { return FindTensor(name) != nullptr; };
+  }
 };
 
 // SHA-256 over the tensors in the order of their names: for each a line

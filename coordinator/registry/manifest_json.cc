@@ -194,8 +194,7 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view text) {
                    ParseModelConfig(manifest.config_json, manifest.generation_config_json));
   const auto last = static_cast<uint32_t>(manifest.spec.layers.size() - 1);
   for (const StageTensor& tensor :
-       TensorsOf(manifest.spec, 0, last, true, true,
-                 [&](const std::string& name) { return manifest.FindTensor(name) != nullptr; })) {
+       TensorsOf(manifest.spec, 0, last, true, true, manifest.Exists())) {
     const ManifestTensor* found = manifest.FindTensor(tensor.name);
     if (found == nullptr || found->shape != tensor.shape) {
       return Invalid("tensor " + Quoted(tensor.name) + " is missing or of another shape");

@@ -13,9 +13,8 @@ namespace strata {
 std::vector<v1::TensorBlob> ModelRuntime::StageTensors(uint32_t first_layer, uint32_t last_layer,
                                                        bool embeds, bool heads) const {
   std::vector<v1::TensorBlob> blobs;
-  for (const StageTensor& tensor : TensorsOf(
-           spec(), first_layer, last_layer, embeds, heads,
-           [this](const std::string& name) { return manifest->FindTensor(name) != nullptr; })) {
+  for (const StageTensor& tensor :
+       TensorsOf(spec(), first_layer, last_layer, embeds, heads, manifest->Exists())) {
     const ManifestTensor* found = manifest->FindTensor(tensor.name);
     if (found == nullptr) {
       continue;  // Registration refuses a checkpoint without it.

@@ -39,7 +39,7 @@ absl::Status CheckAvailable(uint64_t needed) {
 
 }  // namespace
 
-ScratchSizes::ScratchSizes(const StageSpec& spec, uint32_t threads)
+ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads)
     : rows(spec.max_batch_tokens), threads(threads) {
   hidden = RoundUp(spec.model.hidden, kLanes);
   widest = spec.model.hidden;
@@ -59,8 +59,7 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, uint32_t threads)
         threads == 1 ? 0 : items * a.heads * SpansOf(spec.context) * PartialFloats(a.head_dim));
   }
   rotary = spec.rotary.size();
-  // As any table's quantized_row_bytes has it at most.
-  int8_row = spec.activations == v1::ACTIVATIONS_INT8 ? RoundUp(widest, kQuantBlock) * 3 : 0;
+  int8_row = spec.activations == v1::ACTIVATIONS_INT8 ? kernels.quantized_row_bytes(widest) : 0;
 }
 
 uint64_t ScratchSizes::Bytes() const {
@@ -73,7 +72,7 @@ CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_pt
       kernels_(kernels),
       pool_(std::move(pool)),
       kv_f16_(spec.kv_dtype != v1::KV_DTYPE_F32),
-      sizes_(spec, pool_->threads()) {}
+      sizes_(spec, *kernels, pool_->threads()) {}
 
 absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
     const StageSpec& spec, const TensorSource& source, const LoadProgressFn& progress,

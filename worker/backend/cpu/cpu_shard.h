@@ -21,7 +21,7 @@ namespace strata::cpu {
 
 // Sizes of a stage's buffers, in floats.
 struct ScratchSizes {
-  explicit ScratchSizes(const StageSpec& spec, uint32_t threads);
+  ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
   uint64_t Bytes() const;
 
   size_t hidden = 0;   // A row of the residual stream.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/quantized_weights.h"
 #include "common/status.h"
 #include "worker/backend/cpu/convert.h"
 
@@ -193,8 +194,7 @@ absl::Status WeightLoader::CheckAffine(Slot* slot) {
   affine.group = static_cast<uint32_t>(inputs / groups);
   const bool whole =
       words * 32 == uint64_t{affine.bits} * inputs && uint64_t{affine.group} * groups == inputs;
-  if (!matrices || !whole || (affine.bits != 4 && affine.bits != 8) ||
-      (affine.group != 32 && affine.group != 64 && affine.group != 128)) {
+  if (!matrices || !whole || !IsAffineBits(affine.bits) || !IsAffineGroup(affine.group)) {
     return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
                  absl::StrCat("tensor ", slot->name, " ", ShapeText(affine.weight.shape),
                               " with scales ", ShapeText(affine.scales.shape), " is no matrix ",

@@ -135,28 +135,24 @@ void MatmulPanels(const MatmulArgs& args, const float* x, float* out, size_t fir
   }
 }
 
-template <typename W, int R = kMaxBlockRows>
-void MatmulBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
+// Products of a block of rows: what differs is Product::Run<R>, for each number R of rows.
+template <typename Product, int R = kMaxBlockRows>
+void MultiplyBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
   if constexpr (R > 1) {
     if (block.count < R) {
-      MatmulBlock<W, R - 1>(args, block, first, end);
+      MultiplyBlock<Product, R - 1>(args, block, first, end);
       return;
     }
   }
-  const float* const x =
-      reinterpret_cast<const float*>(args.packed) + block.first * args.weights.inputs;
-  MatmulPanels<W, R, PanelsAtOnce<R>()>(args, x, args.out + block.first * args.out_stride, first,
-                                        end);
+  Product::template Run<R>(args, block.first, args.out + block.first * args.out_stride, first, end);
 }
 
-using MatmulBlockFn = void (*)(const MatmulArgs& args, RowBlock block, size_t first, size_t end);
-
 // All rows, block by block.
-template <MatmulBlockFn kBlock>
-void OverRowBlocks(const MatmulArgs& args, size_t first, size_t end) {
+template <typename Product>
+void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kMaxBlockRows);
   if (blocks == 1) {
-    kBlock(args, RowBlock{0, args.rows}, first, end);
+    MultiplyBlock<Product>(args, RowBlock{0, args.rows}, first, end);
     return;
   }
   // Few panels at a time, so that they stay in cache for all the blocks of rows.
@@ -164,15 +160,23 @@ void OverRowBlocks(const MatmulArgs& args, size_t first, size_t end) {
   for (; first < end; first += kPanels) {
     const size_t last = first + kPanels < end ? first + kPanels : end;
     for (uint32_t block = 0; block < blocks; ++block) {
-      kBlock(args, RowBlockAt(args.rows, blocks, block), first, last);
+      MultiplyBlock<Product>(args, RowBlockAt(args.rows, blocks, block), first, last);
     }
   }
 }
 
-template <typename W>
-void MatmulOf(const MatmulArgs& args, size_t first, size_t end) {
-  OverRowBlocks<MatmulBlock<W>>(args, first, end);
+// A block's activations as pack_rows leaves them.
+STRATA_INLINE const float* FloatRowsAt(const MatmulArgs& args, uint32_t row) {
+  return reinterpret_cast<const float*>(args.packed) + row * args.weights.inputs;
 }
+
+template <typename W>
+struct FloatProduct {
+  template <int R>
+  static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
+    MatmulPanels<W, R, PanelsAtOnce<R>()>(args, FloatRowsAt(args, row), out, first, end);
+  }
+};
 
 void PackRows(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed) {
   float* const to = reinterpret_cast<float*>(packed);

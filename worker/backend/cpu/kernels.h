@@ -137,7 +137,7 @@ struct Kernels {
   // begins at `packed` + first row * 4 * inputs.
   void (*pack_rows)(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed);
   // Quantizes and packs one block, in a layout of the table's own: quantized_row_bytes(inputs) a
-  // row, at most 3 for each input, rounded up to blocks.
+  // row.
   void (*quantize_rows)(const float* x, size_t stride, uint32_t rows, size_t inputs,
                         uint8_t* packed);
   size_t (*quantized_row_bytes)(size_t inputs);

@@ -246,20 +246,16 @@ void QuantPanels(const MatmulArgs& args, const QuantRows& x, float* out, size_t 
   }
 }
 
-template <typename F, int R = kMaxBlockRows>
-void QuantRowBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
-  if constexpr (R > 1) {
-    if (block.count < R) {
-      QuantRowBlock<F, R - 1>(args, block, first, end);
-      return;
-    }
+template <typename F>
+struct QuantProduct {
+  template <int R>
+  static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
+    const size_t inputs = args.weights.inputs;
+    const QuantRows x =
+        QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
+    QuantPanels<F, R, QuantPanelsAtOnce<R>()>(args, x, out, first, end);
   }
-  const QuantRows x =
-      QuantRowsAt(args.packed + block.first * QuantizedRowBytes(args.weights.inputs), R,
-                  QuantBlocks(args.weights.inputs));
-  QuantPanels<F, R, QuantPanelsAtOnce<R>()>(args, x, args.out + block.first * args.out_stride,
-                                            first, end);
-}
+};
 
 // The same weights and float activations: each weight is put together, then used as one stored so.
 template <typename F, int R>
@@ -303,48 +299,28 @@ void DequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, s
   }
 }
 
-template <typename F, int R = kMaxBlockRows>
-void DequantRowBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
-  if constexpr (R > 1) {
-    if (block.count < R) {
-      DequantRowBlock<F, R - 1>(args, block, first, end);
-      return;
+template <typename F>
+struct DequantProduct {
+  template <int R>
+  static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
+    for (; first < end; ++first) {
+      DequantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes,
+                        FloatRowsAt(args, row), first * kLanes, out);
     }
   }
-  const float* const x =
-      reinterpret_cast<const float*>(args.packed) + block.first * args.weights.inputs;
-  for (; first < end; ++first) {
-    DequantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x, first * kLanes,
-                      args.out + block.first * args.out_stride);
-  }
-}
+};
 
-void QuantMatmul(const MatmulArgs& args, size_t first, size_t end) {
+template <template <typename> typename Product>
+void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
   switch (args.weights.format) {
     case WeightFormat::kInt8:
-      OverRowBlocks<QuantRowBlock<Int8Format>>(args, first, end);
+      Multiply<Product<Int8Format>>(args, first, end);
       return;
     case WeightFormat::kAffine8:
-      OverRowBlocks<QuantRowBlock<Affine8Format>>(args, first, end);
+      Multiply<Product<Affine8Format>>(args, first, end);
       return;
     case WeightFormat::kAffine4:
-      OverRowBlocks<QuantRowBlock<Affine4Format>>(args, first, end);
-      return;
-    default:
-      STRATA_CHECK(false);
-  }
-}
-
-void DequantMatmul(const MatmulArgs& args, size_t first, size_t end) {
-  switch (args.weights.format) {
-    case WeightFormat::kInt8:
-      OverRowBlocks<DequantRowBlock<Int8Format>>(args, first, end);
-      return;
-    case WeightFormat::kAffine8:
-      OverRowBlocks<DequantRowBlock<Affine8Format>>(args, first, end);
-      return;
-    case WeightFormat::kAffine4:
-      OverRowBlocks<DequantRowBlock<Affine4Format>>(args, first, end);
+      Multiply<Product<Affine4Format>>(args, first, end);
       return;
     default:
       STRATA_CHECK(false);

@@ -98,8 +98,7 @@ PanelView PackedMatrix::QuantizedShape(WeightFormat format, size_t outputs, size
 }
 
 PanelView PackedMatrix::AffineShape(const AffineTensor& tensor) {
-  STRATA_CHECK((tensor.bits == 4 || tensor.bits == 8) && tensor.group % kQuantBlock == 0 &&
-               tensor.group <= kMostGroup);
+  STRATA_CHECK(IsAffineBits(tensor.bits) && IsAffineGroup(tensor.group));
   PanelView view{.format = tensor.bits == 4 ? WeightFormat::kAffine4 : WeightFormat::kAffine8,
                  .scale_dtype = tensor.scales.dtype,
                  .group = tensor.group,

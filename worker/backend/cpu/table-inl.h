@@ -2,21 +2,21 @@
 
 void Matmul(const MatmulArgs& args, size_t first, size_t end) {
   if (args.int8) {
-    QuantMatmul(args, first, end);
+    MultiplyQuantized<QuantProduct>(args, first, end);
     return;
   }
   switch (args.weights.format) {
     case WeightFormat::kF32:
-      MatmulOf<float>(args, first, end);
+      Multiply<FloatProduct<float>>(args, first, end);
       return;
     case WeightFormat::kF16:
-      MatmulOf<F16>(args, first, end);
+      Multiply<FloatProduct<F16>>(args, first, end);
       return;
     case WeightFormat::kBF16:
-      MatmulOf<BF16>(args, first, end);
+      Multiply<FloatProduct<BF16>>(args, first, end);
       return;
     default:
-      DequantMatmul(args, first, end);
+      MultiplyQuantized<DequantProduct>(args, first, end);
   }
 }
 
