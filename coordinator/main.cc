@@ -201,10 +201,9 @@ absl::Status Serve(const ServeFlags& f) {
   RETURN_IF_ERROR(models.Restore());
 
   const SystemClock clock;
-  IoLoop link_loop;
-  Coordinator coordinator(OptionsOf(f, off_loopback), &link_loop, &transport, &clock, store.get(),
-                          &models, term, cluster_id);
-  MembershipServiceImpl membership(MembershipOptionsOf(f), &coordinator, &blobs, &transport);
+  Coordinator coordinator(OptionsOf(f, off_loopback), &transport, &clock, store.get(), &models,
+                          term, cluster_id);
+  MembershipService membership(MembershipOptionsOf(f), &coordinator, &blobs, &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
@@ -221,9 +220,8 @@ absl::Status Serve(const ServeFlags& f) {
   admin_options.hub_token = token != nullptr ? token : "";
   admin_options.max_upload_bytes = f.max_upload;
   AdminServiceImpl admin(&coordinator, admin_options);
-  ASSIGN_OR_RETURN(
-      const auto server,
-      RpcServer::Start(transport, f.listen, {&membership, &inference, &admin}, {&links}));
+  ASSIGN_OR_RETURN(const auto server, RpcServer::Start(transport, f.listen, {&inference, &admin},
+                                                       {&membership, &links}));
   std::fprintf(stderr, "listening on %s\nhttp listening on %s\n", server->address().c_str(),
                http->address().c_str());
   if (f.security.insecure && off_loopback) {

@@ -34,11 +34,9 @@ absl::Status NotLoaded(const std::string& model) {
 
 }  // namespace
 
-Coordinator::Coordinator(CoordinatorOptions options, IoLoop* link_loop, const Transport* transport,
-                         const Clock* clock, StateStore* store, Models* models, uint64_t term,
-                         std::string cluster_id)
+Coordinator::Coordinator(CoordinatorOptions options, const Transport* transport, const Clock* clock,
+                         StateStore* store, Models* models, uint64_t term, std::string cluster_id)
     : options_(options),
-      link_loop_(link_loop),
       transport_(transport),
       clock_(clock),
       store_(store),
@@ -292,15 +290,18 @@ void Coordinator::NodeLost(const std::string& node, const std::string& why) {
 }
 
 void Coordinator::OnMessage(const std::string& node, uint64_t incarnation,
-                            v1::WorkerMessage message) {
-  // Waits, so that every worker has one message on the loop at most.
-  loop_.Call([&] {
+                            v1::WorkerMessage message, std::function<void()> done) {
+  // Every worker has one message on the loop at most.
+  const bool posted = loop_.Post([this, node, incarnation, message = std::move(message), done] {
     const auto it = peers_.find(node);
     if (it != peers_.end() && it->second.incarnation == incarnation) {
       Handle(node, incarnation, message);
     }
-    return true;
+    done();
   });
+  if (!posted) {
+    done();  // The stream is about to end, which a read tells.
+  }
 }
 
 void Coordinator::Handle(const std::string& node, uint64_t incarnation,
@@ -411,7 +412,7 @@ class Coordinator::ResultsSink : public LinkSink {
   absl::Status OnResult(ResultMessage result) override {
     auto shared = std::make_shared<ResultMessage>(std::move(result));
     const bool posted =
-        coordinator_->loop_.Post([c = coordinator_, id = deployment_, link = link_, shared] {
+        coordinator_->loop_.RunOrPost([c = coordinator_, id = deployment_, link = link_, shared] {
           if (Deployment* deployment = c->FindDeployment(id)) {
             deployment->OnResult(link, std::move(*shared));
           }

@@ -40,9 +40,8 @@ struct CoordinatorOptions {
 class Coordinator : public MembershipHandler, public LinkHandler, public DeploymentHost {
  public:
   // Nothing is owned; all outlive the coordinator.
-  Coordinator(CoordinatorOptions options, IoLoop* link_loop, const Transport* transport,
-              const Clock* clock, StateStore* store, Models* models, uint64_t term,
-              std::string cluster_id);
+  Coordinator(CoordinatorOptions options, const Transport* transport, const Clock* clock,
+              StateStore* store, Models* models, uint64_t term, std::string cluster_id);
   ~Coordinator() override;
 
   // Loads again what the store says should be loaded, once its nodes are there.
@@ -97,10 +96,12 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   TimePoint Now() const override { return clock_->Now(); }
 
   // MembershipHandler.
+  void OnServing(IoLoop* loop) override { link_loop_ = loop; }
   absl::Status MayJoin(const v1::NodeInfo& info) override;
   absl::StatusOr<v1::Registered> Join(const v1::NodeInfo& info, const LinkSpeed& speed,
                                       std::shared_ptr<NodeChannel> channel) override;
-  void OnMessage(const std::string& node, uint64_t incarnation, v1::WorkerMessage message) override;
+  void OnMessage(const std::string& node, uint64_t incarnation, v1::WorkerMessage message,
+                 std::function<void()> done) override;
   void OnLeave(const std::string& node, uint64_t incarnation,
                std::shared_ptr<NodeChannel> channel) override;
 
@@ -163,7 +164,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::Status Erase(Deployment* deployment, const absl::Status& why);
 
   const CoordinatorOptions options_;
-  IoLoop* const link_loop_;
+  std::atomic<IoLoop*> link_loop_ = nullptr;  // Since OnServing.
   const Transport* const transport_;
   const Clock* const clock_;
   StateStore* const store_;

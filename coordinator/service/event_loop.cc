@@ -68,26 +68,61 @@ void EventLoop::Push(Task task) {
   }
 }
 
+bool EventLoop::RunOrPost(std::function<void()> task) {
+  {
+    MutexLock lock(&mutex_);
+    if (!running_ || stopping_) {
+      return false;
+    }
+    if (busy_ || !tasks_.empty()) {
+      Push({std::move(task), false});
+      return true;
+    }
+    busy_ = true;
+  }
+  task();
+  const std::optional<TimePoint> next = tick_(clock_->Now());
+  MutexLock lock(&mutex_);
+  Settle(next);
+  return true;
+}
+
+void EventLoop::Settle(std::optional<TimePoint> next) {
+  // The loop's thread waits for the earlier wish, or for this to end.
+  const bool sooner = next.has_value() && (!next_.has_value() || *next < *next_);
+  next_ = next;
+  busy_ = false;
+  if (sooner || !tasks_.empty() || stopping_) {
+    wake_.NotifyOne();
+  }
+}
+
+void EventLoop::WaitForWork() {
+  while (busy_ || (tasks_.empty() && !stopping_)) {
+    nanoseconds wait = kLongestWait;
+    if (!busy_ && next_.has_value()) {
+      const TimePoint now = clock_->Now();
+      if (*next_ <= now) {
+        return;
+      }
+      wait = std::min<nanoseconds>(wait, *next_ - now);
+    }
+    if (!wake_.WaitFor(&mutex_, wait) && !busy_) {
+      return;
+    }
+  }
+}
+
 void EventLoop::Run() {
-  std::optional<TimePoint> next;
-  while (true) {
+  bool stopping = false;
+  while (!stopping) {
     std::deque<Task> tasks;
-    bool stopping = false;
     {
       MutexLock lock(&mutex_);
-      while (tasks_.empty() && !stopping_) {
-        const TimePoint now = clock_->Now();
-        if (next.has_value() && *next <= now) {
-          break;
-        }
-        const nanoseconds wait =
-            next.has_value() ? std::min<nanoseconds>(kLongestWait, *next - now) : kLongestWait;
-        if (!wake_.WaitFor(&mutex_, wait)) {
-          break;
-        }
-      }
+      WaitForWork();
       tasks.swap(tasks_);
       stopping = stopping_;
+      busy_ = true;
     }
     for (Task& task : tasks) {
       task.run();
@@ -96,10 +131,10 @@ void EventLoop::Run() {
         --calls_;
       }
     }
-    if (stopping) {
-      return;
-    }
-    next = tick_(clock_->Now());
+    tasks.clear();  // What they hold ends on the loop.
+    const std::optional<TimePoint> next = stopping ? std::nullopt : tick_(clock_->Now());
+    MutexLock lock(&mutex_);
+    Settle(next);
   }
 }
 

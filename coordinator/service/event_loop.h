@@ -1,5 +1,6 @@
-// One thread that owns the coordinator's state: everything from gRPC, HTTP and timers enters it
-// through this queue, and nothing else touches the cores.
+// Owns the coordinator's state: everything from gRPC, HTTP and timers enters through this queue,
+// and nothing else touches the cores. Tasks and ticks run one at a time, on the loop's own thread
+// or on one that lends itself (RunOrPost).
 #ifndef STRATA_COORDINATOR_SERVICE_EVENT_LOOP_H_
 #define STRATA_COORDINATOR_SERVICE_EVENT_LOOP_H_
 
@@ -37,8 +38,8 @@ struct AskResult<absl::StatusOr<T>> {
 
 class EventLoop {
  public:
-  // `tick` runs on the loop's thread after every batch of tasks and when its own wish to be woken
-  // comes; it returns when it wants to run next.
+  // `tick` runs on the loop after every batch of tasks and when its own wish to be woken comes; it
+  // returns when it wants to run next.
   using TickFn = std::function<std::optional<TimePoint>(TimePoint now)>;
 
   // At most `max_calls` tasks of Offer and Ask wait or run at once.
@@ -51,15 +52,19 @@ class EventLoop {
   // Runs what was posted before, then ends the thread. What is posted later is dropped.
   void Stop();
 
-  // Runs `task` on the loop's thread, in the order of posting. Any thread. False before Start and
-  // after Stop. For what the process itself does, which is bounded where it arises: always taken.
+  // Runs `task` on the loop, in the order of posting. Any thread. False before Start and after
+  // Stop. For what the process itself does, which is bounded where it arises: always taken.
   bool Post(std::function<void()> task);
+
+  // Like Post; but where the loop is idle `task` and the tick run before this returns, on the
+  // calling thread, which so need not wake another. Not from a task.
+  bool RunOrPost(std::function<void()> task);
 
   // Like Post, for what clients ask: refused with RESOURCE_EXHAUSTED (OVERLOADED) while
   // `max_calls` of them have not run yet, and UNAVAILABLE (STOPPING) where Post is false.
   absl::Status Offer(std::function<void()> task);
 
-  // Runs `f` on the loop's thread and waits for its result. Not from the loop's thread. Gives
+  // Runs `f` on the loop and waits for its result. Not from a task. Gives
   // nullopt when the loop was stopped. Always taken, like Post.
   template <typename F>
   auto Call(F f) -> std::optional<decltype(f())> {
@@ -92,6 +97,10 @@ class EventLoop {
 
   void Run();
   void Push(Task task) STRATA_REQUIRES(mutex_);
+  // Waits until there is something to do and nobody does it.
+  void WaitForWork() STRATA_REQUIRES(mutex_);
+  // What runs has ended; `next` is the tick's.
+  void Settle(std::optional<TimePoint> next) STRATA_REQUIRES(mutex_);
 
   const Clock* const clock_;
   const TickFn tick_;
@@ -99,7 +108,9 @@ class EventLoop {
   Mutex mutex_;
   CondVar wake_;
   std::deque<Task> tasks_ STRATA_GUARDED_BY(mutex_);
-  size_t calls_ STRATA_GUARDED_BY(mutex_) = 0;  // Tasks of Offer that have not ended.
+  size_t calls_ STRATA_GUARDED_BY(mutex_) = 0;   // Tasks of Offer that have not ended.
+  bool busy_ STRATA_GUARDED_BY(mutex_) = false;  // Tasks or the tick run.
+  std::optional<TimePoint> next_ STRATA_GUARDED_BY(mutex_);
   bool running_ STRATA_GUARDED_BY(mutex_) = false;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -1,8 +1,9 @@
-// Messages on their way to one worker: filled by the loop, drained by the control stream's writer.
+// Messages on their way to one worker: filled by the loop, emptied by the control stream.
 #ifndef STRATA_COORDINATOR_SERVICE_NODE_CHANNEL_H_
 #define STRATA_COORDINATOR_SERVICE_NODE_CHANNEL_H_
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -17,26 +18,30 @@ class NodeChannel {
   // Messages that may wait; a worker that takes none for so long is as good as gone.
   static constexpr size_t kMaxQueued = 1024;
 
+  // `changed` is called after each Send and Close, on the thread that called it.
+  explicit NodeChannel(std::function<void()> changed = [] {}) : changed_(std::move(changed)) {}
+
   // False when the channel is closed, or was just closed because its queue is full.
   bool Send(v1::CoordinatorMessage message) {
-    MutexLock lock(&mutex_);
-    if (!closed_ && queue_.size() >= kMaxQueued) {
-      closed_ = true;
+    bool sent = false;
+    {
+      MutexLock lock(&mutex_);
+      if (queue_.size() >= kMaxQueued) {
+        closed_ = true;
+      }
+      sent = !closed_;
+      if (sent) {
+        queue_.push_back(std::move(message));
+      }
     }
-    if (!closed_) {
-      queue_.push_back(std::move(message));
-    }
-    wake_.NotifyAll();
-    return !closed_;
+    changed_();
+    return sent;
   }
 
-  // Waits for the next message; nullopt once closed.
-  std::optional<v1::CoordinatorMessage> Next() {
+  // The next message; nullopt when none waits, and once closed.
+  std::optional<v1::CoordinatorMessage> TryNext() {
     MutexLock lock(&mutex_);
-    while (queue_.empty() && !closed_) {
-      wake_.Wait(&mutex_);
-    }
-    if (closed_) {
+    if (closed_ || queue_.empty()) {
       return std::nullopt;
     }
     v1::CoordinatorMessage message = std::move(queue_.front());
@@ -45,14 +50,21 @@ class NodeChannel {
   }
 
   void Close() {
+    {
+      MutexLock lock(&mutex_);
+      closed_ = true;
+    }
+    changed_();
+  }
+
+  bool closed() {
     MutexLock lock(&mutex_);
-    closed_ = true;
-    wake_.NotifyAll();
+    return closed_;
   }
 
  private:
+  const std::function<void()> changed_;
   Mutex mutex_;
-  CondVar wake_;
   std::deque<v1::CoordinatorMessage> queue_ STRATA_GUARDED_BY(mutex_);
   bool closed_ STRATA_GUARDED_BY(mutex_) = false;
 };

@@ -133,7 +133,9 @@ class TestWorker : private LinkHandler {
   void Leave() { coordinator_->OnLeave(name_, incarnation_, channel_); }
 
   void Say(v1::WorkerMessage message) {
-    coordinator_->OnMessage(name_, incarnation_, std::move(message));
+    std::promise<void> done;
+    coordinator_->OnMessage(name_, incarnation_, std::move(message), [&] { done.set_value(); });
+    done.get_future().wait();
   }
   void SayHeartbeat() {
     v1::WorkerMessage message;
@@ -171,12 +173,8 @@ class TestWorker : private LinkHandler {
   // All that the coordinator said since the last Take.
   std::vector<v1::CoordinatorMessage> Take() {
     std::vector<v1::CoordinatorMessage> all;
-    v1::CoordinatorMessage end;  // Without a kind: says that nothing more waits.
-    EXPECT_TRUE(channel_->Send(end));
-    while (auto next = channel_->Next()) {
-      if (next->kind_case() == v1::CoordinatorMessage::KIND_NOT_SET) {
-        break;
-      }
+    EXPECT_FALSE(channel_->closed());
+    while (auto next = channel_->TryNext()) {
       all.push_back(*std::move(next));
     }
     return all;
@@ -246,8 +244,9 @@ class CoordinatorTest : public ::testing::Test {
     coordinator_.reset();
     models_ = std::make_unique<Models>(&store_, &blobs_);
     ASSERT_TRUE(models_->Restore().ok());
-    coordinator_ = std::make_unique<Coordinator>(options, &link_loop_, &transport_, &clock_,
-                                                 &store_, models_.get(), *store_.RaiseTerm(), "c");
+    coordinator_ = std::make_unique<Coordinator>(options, &transport_, &clock_, &store_,
+                                                 models_.get(), *store_.RaiseTerm(), "c");
+    coordinator_->OnServing(&link_loop_);
     ASSERT_TRUE(coordinator_->Start().ok());
   }
 

@@ -106,6 +106,84 @@ TEST(EventLoop, CallsBeyondTheLimitAreRefusedUntilOthersHaveRunAndPostsAreAlways
   EXPECT_EQ(*loop.Ask([] { return 2; }), 2);
 }
 
+TEST(EventLoop, AnIdleLoopBorrowsTheCallingThreadForATaskAndTheTickAfterIt) {
+  const SystemClock clock;
+  std::atomic<int> ticks = 0;
+  EventLoop loop(
+      &clock,
+      [&](TimePoint) {
+        ++ticks;
+        return std::nullopt;
+      },
+      kMaxCalls);
+  EXPECT_FALSE(loop.RunOrPost([] {}));
+  loop.Start();
+  bool borrowed = false;
+  // The loop's own thread may tick just then.
+  for (int i = 0; i < 1000 && !borrowed; ++i) {
+    const auto self = std::this_thread::get_id();
+    const int ticks_before = ticks;
+    std::atomic<bool> here = false;
+    ASSERT_TRUE(loop.RunOrPost([&] { here = std::this_thread::get_id() == self; }));
+    borrowed = here && ticks > ticks_before;
+    loop.Call([] { return 0; });
+  }
+  EXPECT_TRUE(borrowed);
+  loop.Stop();
+  EXPECT_FALSE(loop.RunOrPost([] {}));
+}
+
+TEST(EventLoop, ABusyLoopRunsWhatIsLentToItInItsTurn) {
+  const SystemClock clock;
+  EventLoop loop(
+      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
+  loop.Start();
+  std::promise<void> busy;
+  std::promise<void> go_on;
+  std::vector<int> order;
+  loop.Post([&] {
+    busy.set_value();
+    go_on.get_future().wait();
+  });
+  busy.get_future().wait();
+  loop.Post([&] { order.push_back(1); });
+  EXPECT_TRUE(loop.RunOrPost([&] { order.push_back(2); }));
+  loop.Post([&] { order.push_back(3); });
+  EXPECT_TRUE(order.empty());
+  go_on.set_value();
+  EXPECT_EQ(loop.Call([&] { return order; }), (std::vector<int>{1, 2, 3}));
+}
+
+TEST(EventLoop, TasksFromManyThreadsNeverOverlapWhicheverThreadRunsThem) {
+  const SystemClock clock;
+  int ran = 0;  // Only the loop's exclusion guards it.
+  int ticks = 0;
+  EventLoop loop(
+      &clock,
+      [&](TimePoint) {
+        ++ticks;
+        return std::nullopt;
+      },
+      kMaxCalls);
+  loop.Start();
+  constexpr int kThreads = 4;
+  constexpr int kEach = 2000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        EXPECT_TRUE((t + i) % 2 == 0 ? loop.RunOrPost([&] { ++ran; }) : loop.Post([&] { ++ran; }));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(loop.Call([&] { return ran; }), kThreads * kEach);
+  loop.Stop();
+  EXPECT_GT(ticks, 0);
+}
+
 TEST(EventLoop, AskHandsOnTheErrorsOfWhatItAsks) {
   const SystemClock clock;
   EventLoop loop(

@@ -14,6 +14,7 @@
 
 #include "common/rpc/status.h"
 #include "coordinator/registry/blob_store.h"
+#include "strata/v1/membership.grpc.pb.h"
 #include "tests/coordinator/service/coordinator_testing.h"
 
 namespace strata {
@@ -24,12 +25,16 @@ using std::chrono::milliseconds;
 // Takes everybody.
 class OpenHandler : public MembershipHandler {
  public:
+  void OnServing(IoLoop*) override {}
   absl::Status MayJoin(const v1::NodeInfo&) override { return absl::OkStatus(); }
   absl::StatusOr<v1::Registered> Join(const v1::NodeInfo&, const LinkSpeed&,
                                       std::shared_ptr<NodeChannel>) override {
     return v1::Registered();
   }
-  void OnMessage(const std::string&, uint64_t, v1::WorkerMessage) override {}
+  void OnMessage(const std::string&, uint64_t, v1::WorkerMessage,
+                 std::function<void()> done) override {
+    done();
+  }
   void OnLeave(const std::string&, uint64_t, std::shared_ptr<NodeChannel> channel) override {
     channel->Close();
   }
@@ -53,9 +58,9 @@ class MembershipServiceTest : public ::testing::Test {
   }
 
   void Serve(MembershipOptions options) {
-    service_ = std::make_unique<MembershipServiceImpl>(options, &handler_, &blobs_, &transport_);
+    service_ = std::make_unique<MembershipService>(options, &handler_, &blobs_, &transport_);
     links_ = std::make_unique<LinkService>(&answering_, LinkServiceOptions());
-    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get()}, {links_.get()});
+    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {}, {service_.get(), links_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::MembershipService::NewStub(transport_.MakeChannel(server_->address()));
@@ -96,7 +101,7 @@ class MembershipServiceTest : public ::testing::Test {
   BlobStore blobs_;
   Answering answering_;
   const Transport transport_ = Transport::Make({}).value();
-  std::unique_ptr<MembershipServiceImpl> service_;
+  std::unique_ptr<MembershipService> service_;
   std::unique_ptr<LinkService> links_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::MembershipService::Stub> stub_;
