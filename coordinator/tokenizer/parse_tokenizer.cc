@@ -79,7 +79,19 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json)
   }
   ASSIGN_OR_RETURN(stages.added_tokens,
                    AddedTokens::Make(added, stages.model->vocabulary(), stages.normalizer.get()));
-  return std::unique_ptr<Tokenizer>(std::make_unique<PipelineTokenizer>(std::move(stages)));
+  std::vector<uint32_t> around;
+  for (const auto& processor : stages.post_processors) {
+    around = processor->Apply(std::move(around));
+  }
+  auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(stages));
+  for (const uint32_t id : around) {
+    if (id >= tokenizer->vocab_size()) {
+      return TokenizerInvalid(absl::StrCat("post_processor adds the id ", id,
+                                           " to a text, and the vocabulary has ",
+                                           tokenizer->vocab_size()));
+    }
+  }
+  return std::unique_ptr<Tokenizer>(std::move(tokenizer));
 }
 
 }  // namespace strata

@@ -92,6 +92,21 @@ TEST(ParseTokenizer, RefusesHostileMerges) {
   ExpectRefused(document, kInvalid, "unk_token");
 }
 
+TEST(ParseTokenizer, RefusesATemplateWhoseIdsTheVocabularyLacks) {
+  const auto with_id = [](uint32_t id) {
+    Json document = SmallTokenizer();
+    document["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+          {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+        {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {id}}, {"tokens", {"<s>"}}}}}}};
+    return document;
+  };
+  EXPECT_TRUE(StatusOfParsing(with_id(258)).ok()) << Describe(StatusOfParsing(with_id(258)));
+  ExpectRefused(with_id(259), kInvalid, "adds the id 259");
+}
+
 TEST(ParseTokenizer, RefusesHostileAddedTokensAndTemplates) {
   Json document = SmallTokenizer();
   document["added_tokens"] = Json::array({Added("<a>", {{"id", 1u << 30}})});
