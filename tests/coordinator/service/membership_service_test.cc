@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/mutex.h"
 #include "common/rpc/status.h"
 #include "coordinator/registry/blob_store.h"
 #include "strata/v1/membership.grpc.pb.h"
@@ -22,22 +23,57 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Takes everybody.
+// Takes everybody; keeps what they say and lets go of the next message when asked to.
 class OpenHandler : public MembershipHandler {
  public:
+  // Messages that came, and the newest member's channel.
+  std::vector<uint64_t> terms() {
+    MutexLock lock(&mutex_);
+    return terms_;
+  }
+  std::shared_ptr<NodeChannel> channel() {
+    MutexLock lock(&mutex_);
+    return channel_;
+  }
+  bool left() {
+    MutexLock lock(&mutex_);
+    return left_;
+  }
+  void LetGo() {
+    std::function<void()> done;
+    {
+      MutexLock lock(&mutex_);
+      done = std::exchange(done_, nullptr);
+    }
+    done();
+  }
+
   void OnServing(IoLoop*) override {}
   absl::Status MayJoin(const v1::NodeInfo&) override { return absl::OkStatus(); }
   absl::StatusOr<v1::Registered> Join(const v1::NodeInfo&, const LinkSpeed&,
-                                      std::shared_ptr<NodeChannel>) override {
+                                      std::shared_ptr<NodeChannel> channel) override {
+    MutexLock lock(&mutex_);
+    channel_ = std::move(channel);
     return v1::Registered();
   }
-  void OnMessage(const std::string&, uint64_t, v1::WorkerMessage,
+  void OnMessage(const std::string&, uint64_t, v1::WorkerMessage message,
                  std::function<void()> done) override {
-    done();
+    MutexLock lock(&mutex_);
+    terms_.push_back(message.heartbeat().term());
+    done_ = std::move(done);
   }
   void OnLeave(const std::string&, uint64_t, std::shared_ptr<NodeChannel> channel) override {
     channel->Close();
+    MutexLock lock(&mutex_);
+    left_ = true;
   }
+
+ private:
+  Mutex mutex_;
+  std::shared_ptr<NodeChannel> channel_ STRATA_GUARDED_BY(mutex_);
+  std::vector<uint64_t> terms_ STRATA_GUARDED_BY(mutex_);
+  std::function<void()> done_ STRATA_GUARDED_BY(mutex_);
+  bool left_ STRATA_GUARDED_BY(mutex_) = false;
 };
 
 // Where a worker is dialled back.
@@ -72,7 +108,13 @@ class MembershipServiceTest : public ::testing::Test {
     explicit Client(v1::MembershipService::Stub* stub)
         : stream_(stub->Control(&context_)), reader_([this] {
             v1::CoordinatorMessage message;
-            while (stream_->Read(&message)) joined = true;
+            while (stream_->Read(&message)) {
+              joined = true;
+              if (message.has_fence()) {
+                MutexLock lock(&mutex_);
+                fences_.push_back(message.fence().epoch());
+              }
+            }
             status = FromGrpc(stream_->Finish());
             ended = true;
           }) {}
@@ -86,11 +128,23 @@ class MembershipServiceTest : public ::testing::Test {
       stream_->Write(message);
     }
 
+    void SayTerm(uint64_t term) {
+      v1::WorkerMessage message;
+      message.mutable_heartbeat()->set_term(term);
+      stream_->Write(message);
+    }
+    std::vector<uint64_t> fences() {
+      MutexLock lock(&mutex_);
+      return fences_;
+    }
+
     std::atomic<bool> joined = false;
     std::atomic<bool> ended = false;
     absl::Status status;  // Once it ended.
 
    private:
+    Mutex mutex_;
+    std::vector<uint64_t> fences_ STRATA_GUARDED_BY(mutex_);
     grpc::ClientContext context_;
     std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>> stream_;
     std::thread reader_;
@@ -142,6 +196,55 @@ TEST_F(MembershipServiceTest, StreamsBeyondTheLimitAreRefusedAndMembersDoNotCoun
   EXPECT_TRUE(testing::Eventually([&] { return clients.back()->joined.load(); }));
   EXPECT_FALSE(clients[0]->ended);
   EXPECT_FALSE(clients[1]->ended);
+}
+
+TEST_F(MembershipServiceTest, AWorkersNextMessageIsReadWhenTheOneBeforeWasTaken) {
+  Serve({});
+  const auto client = Connect();
+  client->Register(server_->address());
+  ASSERT_TRUE(testing::Eventually([&] { return client->joined.load(); }));
+  for (uint64_t term = 1; term <= 3; ++term) client->SayTerm(term);
+  for (size_t taken = 1; taken <= 3; ++taken) {
+    ASSERT_TRUE(testing::Eventually([&] { return handler_.terms().size() == taken; }));
+    std::this_thread::sleep_for(milliseconds(20));
+    EXPECT_EQ(handler_.terms().size(), taken);
+    handler_.LetGo();
+  }
+  EXPECT_EQ(handler_.terms(), (std::vector<uint64_t>{1, 2, 3}));
+}
+
+TEST_F(MembershipServiceTest, MessagesToAWorkerArriveInOrderAndAClosedChannelEndsItsStream) {
+  Serve({});
+  const auto client = Connect();
+  client->Register(server_->address());
+  ASSERT_TRUE(testing::Eventually([&] { return client->joined.load(); }));
+  std::vector<uint64_t> sent;
+  for (uint64_t epoch = 1; epoch <= 200; ++epoch) {
+    v1::CoordinatorMessage message;
+    message.mutable_fence()->set_epoch(epoch);
+    ASSERT_TRUE(handler_.channel()->Send(message));
+    sent.push_back(epoch);
+  }
+  ASSERT_TRUE(testing::Eventually([&] { return client->fences().size() == sent.size(); }));
+  EXPECT_EQ(client->fences(), sent);
+  EXPECT_FALSE(handler_.left());
+  handler_.channel()->Close();
+  EXPECT_FALSE(handler_.channel()->Send({}));
+  EXPECT_TRUE(testing::Eventually([&] { return client->ended && handler_.left(); }));
+}
+
+TEST_F(MembershipServiceTest, AWorkerThatGoesWhileItsMessageIsTakenLeavesOnce) {
+  Serve({});
+  auto client = Connect();
+  client->Register(server_->address());
+  ASSERT_TRUE(testing::Eventually([&] { return client->joined.load(); }));
+  client->SayTerm(1);
+  ASSERT_TRUE(testing::Eventually([&] { return handler_.terms().size() == 1; }));
+  client.reset();
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_FALSE(handler_.left()) << "its message is still being taken";
+  handler_.LetGo();
+  EXPECT_TRUE(testing::Eventually([&] { return handler_.left(); }));
 }
 
 }  // namespace
