@@ -11,8 +11,10 @@ inline size_t QuantBlocks(size_t inputs) { return (inputs + kQuantBlock - 1) / k
 
 constexpr size_t kQuantWords = kQuantBlock / 4;
 
+// Whole words, so that those of every block of rows are aligned.
 inline size_t QuantizedRowBytes(size_t inputs) {
-  return QuantBlocks(inputs) * (kQuantWords * sizeof(DotWord) + 3 * sizeof(float));
+  const size_t bytes = QuantBlocks(inputs) * (kQuantWords * sizeof(DotWord) + 3 * sizeof(float));
+  return (bytes + sizeof(DotWord) - 1) / sizeof(DotWord) * sizeof(DotWord);
 }
 
 // A block of R rows: the words [blocks][8][R], then the scales, sums times -128, and sums
