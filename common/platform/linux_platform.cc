@@ -33,6 +33,16 @@ uint64_t NumberOr(const std::string& text, uint64_t otherwise) {
   }
 }
 
+// madvise for the pages that lie wholly in it.
+void AdviseWholePages(const void* data, size_t bytes, int advice) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  if (begin < end) {
+    (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+  }
+}
+
 // Folders of this process's cgroup (version 2) and of those around it, innermost first.
 std::vector<std::string> CgroupFolders() {
   std::ifstream in("/proc/self/cgroup");
@@ -99,13 +109,10 @@ uint64_t ResidentMemoryBytes() {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-void AdviseLargePages(void* data, size_t bytes) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  if (begin < end) {
-    (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-  }
+void AdviseLargePages(void* data, size_t bytes) { AdviseWholePages(data, bytes, MADV_HUGEPAGE); }
+
+void DropResidentPages(const void* data, size_t bytes) {
+  AdviseWholePages(data, bytes, MADV_DONTNEED);
 }
 
 uint32_t UsableCores() {

@@ -22,6 +22,9 @@ uint64_t ResidentMemoryBytes();
 uint32_t UsableCores();
 // A hint that this memory is best backed by large pages. Before it is first written.
 void AdviseLargePages(void* data, size_t bytes);
+// A hint that the whole pages of this part of a mapped file need not stay resident: they are read
+// from the file again when they are touched. Never for memory that no file is behind.
+void DropResidentPages(const void* data, size_t bytes);
 // "linux-x86_64".
 std::string PlatformName();
 // "" when it cannot be told.

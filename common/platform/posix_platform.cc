@@ -29,6 +29,8 @@ uint64_t ResidentMemoryBytes() {
 
 void AdviseLargePages(void*, size_t) {}
 
+void DropResidentPages(const void*, size_t) {}
+
 uint32_t UsableCores() {
   return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }

@@ -31,12 +31,64 @@ struct TensorView {
   size_t bytes = 0;
 };
 
-// Where a backend reads weights. Views stay valid as long as the source. Any thread.
+// A tensor without its bytes.
+struct TensorInfo {
+  Dtype dtype = Dtype::kF32;
+  std::vector<uint64_t> shape;
+  size_t bytes = 0;
+  std::string sha256;  // Of its bytes, 64 hex digits; "" where that is not known.
+};
+
+// Where a backend reads weights. A load describes the tensors, prepares those whose bytes it needs,
+// and releases each as it goes on. Any thread, but no call on a tensor while it is released.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  // NOT_FOUND names the tensor.
+  // NOT_FOUND names the tensor. Does not wait.
+  virtual absl::StatusOr<TensorInfo> Describe(std::string_view name) const {
+    const absl::StatusOr<TensorView> view = Find(name);
+    if (!view.ok()) {
+      return view.status();
+    }
+    return TensorInfo{view->dtype, view->shape, view->bytes, ""};
+  }
+  // Makes the bytes of these tensors present, which may take as long as fetching them does.
+  virtual absl::Status Prepare(const std::vector<std::string>& names) const {
+    return absl::OkStatus();
+  }
+  // Of a tensor that was prepared. NOT_FOUND names the tensor. The view stays valid until all of
+  // the tensor is released, or the source goes.
   virtual absl::StatusOr<TensorView> Find(std::string_view name) const = 0;
+  // The first `bytes` of a tensor that was prepared have been used: their memory may be given up.
+  // With all of them the tensor is as if it had not been prepared.
+  virtual void Release(std::string_view name, size_t bytes) const {}
+};
+
+// What a backend made of some tensors.
+struct PackedForm {
+  std::string key;  // 64 hex digits: a digest of everything that the bytes depend on.
+  uint64_t bytes = 0;
+  std::vector<std::string> sources;  // SHA-256 of the tensors that it was made of.
+};
+
+// function(begin, end) for parts of [0, count), on as many threads as the caller has, each at most
+// once; returns when all have ended.
+using SplitFn =
+    std::function<void(size_t count, const std::function<void(size_t begin, size_t end)>& part)>;
+
+// Where a backend's packed weights outlast the process, so that the next load reads them instead of
+// fetching and packing their tensors. A store serves one load, on one thread.
+class PackedStore {
+ public:
+  virtual ~PackedStore() = default;
+  // Whether it is there, as far as can be told without reading it.
+  virtual bool Has(const PackedForm& form) = 0;
+  // Reads and checks all of it into `out`, of form.bytes. After an error it is not there any more,
+  // `out` holds anything, and the load packs the tensors.
+  virtual absl::Status Read(const PackedForm& form, std::span<uint8_t> out,
+                            const SplitFn& split) = 0;
+  // Keeps `packed`, if it can: nothing depends on it.
+  virtual void Write(const PackedForm& form, std::span<const uint8_t> packed) = 0;
 };
 
 // What one stage is.
@@ -143,9 +195,12 @@ class Backend {
   // Why it could not compute this, or ok; does not look at weights' values.
   virtual absl::Status Supports(const StageSpec& spec) const = 0;
   // Reads, checks and packs the weights, and allocates KV and scratch: nothing is allocated per
-  // step after it. RESOURCE_EXHAUSTED when memory is short.
+  // step after it. What `packed` (nullptr: nothing is kept) has is read from it, and what it lacks
+  // is given to it; only tensors whose packed form it lacks are prepared. RESOURCE_EXHAUSTED when
+  // memory is short.
   virtual absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec,
                                                       const TensorSource& weights,
+                                                      PackedStore* packed,
                                                       const LoadProgressFn& progress) = 0;
   // Takes about `seconds`, and `bytes` of memory for that long, less where it is short: what the
   // caches do not hold.

@@ -320,8 +320,9 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   report.threads = backend->threads();
   double bandwidth = backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes).read_bytes_per_s;
   const TimePoint begin = clock.Now();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Shard> shard,
-                   backend->Load(subject.spec, *subject.weights, [](uint64_t, uint64_t) {}));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Shard> shard,
+      backend->Load(subject.spec, *subject.weights, nullptr, [](uint64_t, uint64_t) {}));
   subject.weights = nullptr;
   report.load_s = ToMs(clock.Now() - begin) / 1000;
   report.memory_bytes = shard->MemoryBytes();

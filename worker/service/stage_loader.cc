@@ -8,8 +8,10 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/limits.h"
+#include "common/quantized_weights.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "worker/weights/packed_files.h"
 
 namespace strata {
 namespace {
@@ -127,6 +129,18 @@ absl::Status CheckTensors(const StageSpec& spec, const std::vector<BlobTensor>& 
   return absl::OkStatus();
 }
 
+// What a tensor takes once it is packed.
+uint64_t PackedBytes(v1::Quantize quantize, const BlobTensor& tensor) {
+  if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight") ||
+      tensor.dtype == Dtype::kU32 ||
+      (quantize != v1::QUANTIZE_INT8 && quantize != v1::QUANTIZE_INT4)) {
+    return tensor.blob.bytes;
+  }
+  const bool in_layer = tensor.name.find("layers.") != std::string::npos;
+  return QuantizedMatrixBytes(tensor.shape[0], tensor.shape[1],
+                              quantize == v1::QUANTIZE_INT4 && in_layer ? 4 : 8);
+}
+
 }  // namespace
 
 absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& numerics) {
@@ -173,7 +187,7 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
     ASSIGN_OR_RETURN(BlobTensor tensor, MakeBlobTensor(blob.name(), blob.dtype(),
                                                        {blob.shape().begin(), blob.shape().end()},
                                                        blob.sha256(), blob.bytes()));
-    request.weight_bytes += tensor.blob.bytes;
+    request.weight_bytes += PackedBytes(spec.quantize, tensor);
     request.tensors.push_back(std::move(tensor));
   }
   RETURN_IF_ERROR(CheckTensors(spec, request.tensors));
@@ -224,21 +238,24 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   request.spec.rotary = {reinterpret_cast<const float*>(rotary->data()),
                          rotary->bytes() / sizeof(float)};
   RETURN_IF_ERROR(context.backend->Supports(request.spec));
-  std::vector<Blob> blobs;
-  for (const BlobTensor& tensor : request.tensors) {
-    blobs.push_back(tensor.blob);
-  }
+  const MappedWeights weights(request.tensors, fetch);
+  PackedFiles packed(context.cache, context.log);
   LoadedStage stage;
-  stage.pin = std::make_unique<CachePin>(context.cache, blobs);
-  ASSIGN_OR_RETURN(std::shared_ptr<const BlobSet> fetched, fetch(blobs));
-  counters->packing = true;
-  // Mapped only while they are packed, so that they count once against --memory.
-  const MappedWeights weights(request.tensors, std::move(fetched));
-  ASSIGN_OR_RETURN(stage.shard,
-                   context.backend->Load(request.spec, weights, [&](uint64_t done, uint64_t total) {
-                     counters->packed_bytes = done;
-                     counters->packing_bytes = total;
-                   }));
+  ASSIGN_OR_RETURN(stage.shard, context.backend->Load(request.spec, weights,
+                                                      context.keep_packed ? &packed : nullptr,
+                                                      [&](uint64_t done, uint64_t total) {
+                                                        counters->packing = true;
+                                                        counters->packed_bytes = done;
+                                                        counters->packing_bytes = total;
+                                                      }));
+  counters->kept_bytes = packed.read_bytes();
+  std::vector<Blob> wanted = packed.files();
+  for (const BlobTensor& tensor : request.tensors) {
+    if (packed.sources().count(tensor.blob.sha256) == 0) {
+      wanted.push_back(tensor.blob);
+    }
+  }
+  stage.pin = std::make_unique<CachePin>(context.cache, std::move(wanted));
   // What it really took, scratch and all.
   RETURN_IF_ERROR(ReserveMemory(load, stage.shard->MemoryBytes(),
                                 FormatSize(stage.shard->MemoryBytes()) + " once packed", context));

@@ -25,7 +25,7 @@ struct StageRequest {
   StageSpec spec;  // Without rotary.
   std::vector<BlobTensor> tensors;
   Blob rotary;
-  uint64_t weight_bytes = 0;
+  uint64_t weight_bytes = 0;  // As packed.
   uint64_t kv_bytes = 0;
 };
 
@@ -40,12 +40,15 @@ struct LoadCounters {
   std::atomic<bool> packing{false};
   std::atomic<uint64_t> packed_bytes{0};
   std::atomic<uint64_t> packing_bytes{0};  // In all.
+  std::atomic<uint64_t> kept_bytes{0};     // Were packed before, and read.
 };
 
 struct LoadedStage {
   StageSpec spec;  // Without rotary, which the shard has copied.
   std::unique_ptr<Shard> shard;
-  std::unique_ptr<CachePin> pin;  // Keeps the weights cached while they are in use.
+  // Keeps cached, while it is loaded, what its next load wants: packed weights, and the blobs of
+  // what is not kept packed.
+  std::unique_ptr<CachePin> pin;
 };
 
 struct LoadContext {
@@ -53,14 +56,15 @@ struct LoadContext {
   WeightCache* cache = nullptr;
   BlobFetcher* fetcher = nullptr;
   BlobClient* client = nullptr;
+  bool keep_packed = true;  // In the cache, for the next load.
   // Sets `bytes` aside in place of what was before, unless more than is free of --memory. Returns
   // what is free for this stage.
   std::function<uint64_t(uint64_t bytes)> reserve_memory;
   std::function<void(const std::string&)> log;
 };
 
-// Fetches and packs. Errors: those of CheckLoad and BlobFetcher, RESOURCE_EXHAUSTED
-// (MEMORY_LIMIT), CANCELLED, or the backend's.
+// Reads what was kept packed, fetches and packs the rest. Errors: those of CheckLoad and
+// BlobFetcher, RESOURCE_EXHAUSTED (MEMORY_LIMIT), CANCELLED, or the backend's.
 absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
                                       LoadCounters* counters, Cancellation* cancel);
 

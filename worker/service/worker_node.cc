@@ -334,8 +334,10 @@ void WorkerNode::RunLoad(const std::shared_ptr<Task>& task) {
   absl::Status status = LoadAndHost(task.get());
   const v1::Load& load = task->load;
   if (status.ok()) {
-    spdlog::info("layers {}-{} of model {} are ready ({} fetched)", load.first_layer(),
-                 load.last_layer(), load.model(), FormatSize(task->counters.fetch.fetched_bytes));
+    spdlog::info("layers {}-{} of model {} are ready ({} fetched, {} packed before)",
+                 load.first_layer(), load.last_layer(), load.model(),
+                 FormatSize(task->counters.fetch.fetched_bytes),
+                 FormatSize(task->counters.kept_bytes));
   } else if (!task->cancel.cancelled()) {
     spdlog::error("layers {}-{} of model {} cannot be loaded: {}", load.first_layer(),
                   load.last_layer(), load.model(), Describe(status));
@@ -362,6 +364,7 @@ absl::Status WorkerNode::LoadAndHost(Task* task) {
   context.cache = parts_.cache;
   context.fetcher = parts_.fetcher;
   context.client = parts_.blobs;
+  context.keep_packed = options_.keep_packed;
   context.reserve_memory = [this, task](uint64_t bytes) { return Reserve(task, bytes); };
   context.log = [](const std::string& line) { spdlog::warn("{}", line); };
   LoadedStage stage;

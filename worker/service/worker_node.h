@@ -32,6 +32,7 @@ struct WorkerNodeOptions {
   std::string version;
   uint64_t memory_bytes = 0;  // The most the process uses in all.
   uint64_t fixed_bytes = 0;   // Of these, with nothing loaded.
+  bool keep_packed = true;    // Weights, in the cache.
   DeviceSpeed speed;
 };
 

@@ -31,7 +31,10 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "The most that the process uses in all: weights, KV, buffers",
              "80 % of the available memory");
   flags.Size("cache-limit", &options->cache_limit_bytes,
-             "The most that cached weights take on disk", "no limit");
+             "The most that cached weights take on disk, packed ones included", "no limit");
+  flags.Choice("packed-cache", &options->packed_cache, {"on", "off"},
+               "Whether weights are kept on disk as they were packed, beside what they were made "
+               "of, so that the next start only reads them");
   flags.Number("threads", &options->threads, "Threads that compute; 0: the usable cores");
   flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda", "mlx"},
                "What computes: auto, cpu, cuda or mlx");

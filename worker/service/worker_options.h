@@ -21,7 +21,8 @@ struct WorkerOptions {
   std::string name;
   uint64_t memory_bytes = 0;
   uint64_t cache_limit_bytes = 0;  // 0: none.
-  uint64_t threads = 0;            // 0: the usable cores.
+  std::string packed_cache = "on";
+  uint64_t threads = 0;  // 0: the usable cores.
   std::string backend = "auto";
   std::string metrics_listen;
   TransportSecurity security;

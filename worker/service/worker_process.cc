@@ -164,6 +164,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   node_options.coordinator = options.coordinator;
   node_options.version = kVersion;
   node_options.memory_bytes = options.memory_bytes;
+  node_options.keep_packed = options.packed_cache == "on";
   node_options.speed = backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes);
   node_options.fixed_bytes = ResidentMemoryBytes() + kBufferBytes;
   spdlog::info("{} on {} ({}, {} threads): memory {}, reads {}/s, data in {}", options.name,

@@ -25,7 +25,14 @@ bool IsTransient(const absl::Status& status) {
 
 const MappedBlob* BlobSet::Find(const std::string& sha256) const {
   const auto it = blobs_.find(sha256);
-  return it == blobs_.end() ? nullptr : it->second.get();
+  return it == blobs_.end() ? nullptr : it->second->mapped.get();
+}
+
+std::shared_ptr<const MappedBlob> BlobSet::Share(const std::string& sha256) const {
+  const auto it = blobs_.find(sha256);
+  return it == blobs_.end()
+             ? nullptr
+             : std::shared_ptr<const MappedBlob>(it->second, it->second->mapped.get());
 }
 
 // One call's shared state.
@@ -71,7 +78,11 @@ absl::StatusOr<std::shared_ptr<const BlobSet>> BlobFetcher::Fetch(
   job.cancel = cancel;
   job.log = &log;
   auto set = std::make_shared<BlobSet>();
-  set->pin_ = std::make_unique<CachePin>(cache_, job.blobs);
+  for (const Blob& blob : job.blobs) {
+    auto held = std::make_shared<BlobSet::Held>();
+    held->pin = std::make_unique<CachePin>(cache_, std::vector<Blob>{blob});
+    set->blobs_[blob.sha256] = std::move(held);
+  }
   RETURN_IF_ERROR(cache_->MakeRoom());
   {
     const Cancellation::Waker forward(cancel, [&job] { job.stop.Cancel(); });
@@ -90,7 +101,9 @@ absl::StatusOr<std::shared_ptr<const BlobSet>> BlobFetcher::Fetch(
     return Cancelled();
   }
   RETURN_IF_ERROR(job.status);
-  set->blobs_ = std::move(job.mapped);
+  for (auto& [sha256, mapped] : job.mapped) {
+    set->blobs_[sha256]->mapped = std::move(mapped);
+  }
   return std::shared_ptr<const BlobSet>(std::move(set));
 }
 

@@ -53,11 +53,16 @@ class BlobSet {
  public:
   // nullptr when it is not of the set.
   const MappedBlob* Find(const std::string& sha256) const;
+  // The same, and keeps it mapped and pinned when the set is gone.
+  std::shared_ptr<const MappedBlob> Share(const std::string& sha256) const;
 
  private:
   friend class BlobFetcher;
-  std::unique_ptr<CachePin> pin_;
-  std::map<std::string, std::unique_ptr<MappedBlob>> blobs_;
+  struct Held {
+    std::unique_ptr<CachePin> pin;
+    std::unique_ptr<MappedBlob> mapped;
+  };
+  std::map<std::string, std::shared_ptr<Held>> blobs_;
 };
 
 // Any thread; two calls that want one blob fetch it once.

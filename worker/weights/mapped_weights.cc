@@ -48,24 +48,73 @@ absl::StatusOr<BlobTensor> MakeBlobTensor(std::string_view name, std::string_vie
   return tensor;
 }
 
-MappedWeights::MappedWeights(const std::vector<BlobTensor>& tensors,
-                             std::shared_ptr<const BlobSet> blobs)
-    : blobs_(std::move(blobs)) {
+MappedWeights::MappedWeights(const std::vector<BlobTensor>& tensors, FetchFn fetch)
+    : fetch_(std::move(fetch)) {
   for (const BlobTensor& tensor : tensors) {
-    const MappedBlob* blob = blobs_->Find(tensor.blob.sha256);
-    STRATA_CHECK(blob != nullptr);
-    tensors_[tensor.name] = {
-        .dtype = tensor.dtype, .shape = tensor.shape, .data = blob->data(), .bytes = blob->bytes()};
+    tensors_[tensor.name].what = tensor;
   }
 }
 
-absl::StatusOr<TensorView> MappedWeights::Find(std::string_view name) const {
+absl::StatusOr<MappedWeights::Tensor*> MappedWeights::Get(std::string_view name) const {
   const auto it = tensors_.find(name);
   if (it == tensors_.end()) {
     return Error(absl::StatusCode::kNotFound, "TENSOR_MISSING",
                  "tensor " + std::string(name) + " was not given to this stage");
   }
-  return it->second;
+  return &it->second;
+}
+
+absl::StatusOr<TensorInfo> MappedWeights::Describe(std::string_view name) const {
+  MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const Tensor* tensor, Get(name));
+  const BlobTensor& what = tensor->what;
+  return TensorInfo{what.dtype, what.shape, what.blob.bytes, what.blob.sha256};
+}
+
+absl::Status MappedWeights::Prepare(const std::vector<std::string>& names) const {
+  std::vector<Blob> blobs;
+  {
+    MutexLock lock(&mutex_);
+    for (const std::string& name : names) {
+      ASSIGN_OR_RETURN(const Tensor* tensor, Get(name));
+      blobs.push_back(tensor->what.blob);
+    }
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const BlobSet> set, fetch_(blobs));
+  MutexLock lock(&mutex_);
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(Tensor * tensor, Get(name));
+    tensor->blob = set->Share(tensor->what.blob.sha256);
+    tensor->released = 0;
+    STRATA_CHECK(tensor->blob != nullptr);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorView> MappedWeights::Find(std::string_view name) const {
+  MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const Tensor* tensor, Get(name));
+  if (tensor->blob == nullptr) {
+    return Error(absl::StatusCode::kFailedPrecondition, "TENSOR_UNPREPARED",
+                 "tensor " + std::string(name) + " was not prepared");
+  }
+  return TensorView{.dtype = tensor->what.dtype,
+                    .shape = tensor->what.shape,
+                    .data = tensor->blob->data(),
+                    .bytes = tensor->blob->bytes()};
+}
+
+void MappedWeights::Release(std::string_view name, size_t bytes) const {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<Tensor*> tensor = Get(name);
+  if (!tensor.ok() || (*tensor)->blob == nullptr) {
+    return;
+  }
+  (*tensor)->blob->Drop((*tensor)->released, bytes);
+  (*tensor)->released = bytes;
+  if (bytes == (*tensor)->blob->bytes()) {
+    (*tensor)->blob = nullptr;
+  }
 }
 
 }  // namespace strata

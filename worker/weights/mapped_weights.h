@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_WEIGHTS_MAPPED_WEIGHTS_H_
 #define STRATA_WORKER_WEIGHTS_MAPPED_WEIGHTS_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/mutex.h"
 #include "worker/backend/backend.h"
 #include "worker/weights/blob_fetcher.h"
 
@@ -29,16 +31,35 @@ absl::StatusOr<BlobTensor> MakeBlobTensor(std::string_view name, std::string_vie
                                           std::vector<uint64_t> shape, std::string_view sha256,
                                           uint64_t bytes);
 
-// Immutable; any thread.
+// Any thread.
 class MappedWeights : public TensorSource {
  public:
-  // Every tensor's blob is in `blobs`.
-  MappedWeights(const std::vector<BlobTensor>& tensors, std::shared_ptr<const BlobSet> blobs);
+  using FetchFn =
+      std::function<absl::StatusOr<std::shared_ptr<const BlobSet>>(const std::vector<Blob>&)>;
+
+  // `fetch` brings what is prepared.
+  MappedWeights(const std::vector<BlobTensor>& tensors, FetchFn fetch);
+  absl::StatusOr<TensorInfo> Describe(std::string_view name) const override;
+  // Errors: NOT_FOUND (TENSOR_MISSING), or those of `fetch`.
+  absl::Status Prepare(const std::vector<std::string>& names) const override;
+  // FAILED_PRECONDITION (TENSOR_UNPREPARED) before its time.
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
+  // Lets go of pages, and with the last of them of the mapping and its pin, unless another tensor
+  // has the same bytes.
+  void Release(std::string_view name, size_t bytes) const override;
 
  private:
-  const std::shared_ptr<const BlobSet> blobs_;
-  std::map<std::string, TensorView, std::less<>> tensors_;
+  struct Tensor {
+    BlobTensor what;
+    std::shared_ptr<const MappedBlob> blob;  // While it is prepared.
+    size_t released = 0;
+  };
+  // NOT_FOUND (TENSOR_MISSING).
+  absl::StatusOr<Tensor*> Get(std::string_view name) const STRATA_REQUIRES(mutex_);
+
+  const FetchFn fetch_;
+  mutable Mutex mutex_;
+  mutable std::map<std::string, Tensor, std::less<>> tensors_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
 
@@ -33,17 +34,6 @@ std::string DigestOfPath(const std::string& path) {
   return fs::path(path).filename().string().substr(0, kDigestDigits);
 }
 
-absl::Status IoError(const std::string& what, const std::string& path, int error) {
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
-                 what + " " + path + ": " + std::strerror(error))
-        .Hint("free space there, lower --cache-limit, or move --data-dir");
-  }
-  return Error(absl::StatusCode::kInternal, "CACHE_IO",
-               what + " " + path + ": " + std::strerror(error))
-      .Hint("check the disk and the permissions of --data-dir");
-}
-
 int64_t UsedNs(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
@@ -59,15 +49,38 @@ int64_t UsedNs(const std::string& path) {
 absl::Status SyncDirectory(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
-    return IoError("cannot open", path, errno);
+    return CacheIoError("cannot open", path, errno);
   }
   const int rc = fsync(fd);
   const int error = errno;
   close(fd);
-  return rc == 0 ? absl::OkStatus() : IoError("cannot sync", path, error);
+  return rc == 0 ? absl::OkStatus() : CacheIoError("cannot sync", path, error);
+}
+
+// Reads all of it, and leaves little of it resident: a stage's blobs are verified together.
+std::string DigestOf(const MappedBlob& blob) {
+  constexpr size_t kSliceBytes = size_t{8} << 20;
+  Sha256 sha;
+  for (size_t at = 0; at < blob.bytes(); at += kSliceBytes) {
+    const size_t count = std::min(kSliceBytes, blob.bytes() - at);
+    sha.Update(blob.data() + at, count);
+    blob.Drop(at, at + count);
+  }
+  return ToHex(sha.Finish());
 }
 
 }  // namespace
+
+absl::Status CacheIoError(const std::string& what, const std::string& path, int error) {
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
+                 what + " " + path + ": " + std::strerror(error))
+        .Hint("free space there, lower --cache-limit, or move --data-dir");
+  }
+  return Error(absl::StatusCode::kInternal, "CACHE_IO",
+               what + " " + path + ": " + std::strerror(error))
+      .Hint("check the disk and the permissions of --data-dir");
+}
 
 CachePin::CachePin(WeightCache* cache, std::vector<Blob> blobs)
     : cache_(cache), blobs_(std::move(blobs)) {
@@ -89,6 +102,10 @@ CachePin::~CachePin() {
   }
 }
 
+void MappedBlob::Drop(size_t begin, size_t end) const {
+  DropResidentPages(data_ + begin, end - begin);
+}
+
 MappedBlob::~MappedBlob() {
   if (data_ != nullptr) {
     munmap(const_cast<uint8_t*>(data_), bytes_);
@@ -108,7 +125,7 @@ absl::Status BlobWriter::ReadBack() {
       continue;
     }
     if (got < 0) {
-      return IoError("cannot read", partial_path_, errno);
+      return CacheIoError("cannot read", partial_path_, errno);
     }
     if (got == 0) {
       return absl::OkStatus();
@@ -130,7 +147,7 @@ absl::Status BlobWriter::Append(std::string_view data) {
       continue;
     }
     if (wrote < 0) {
-      return IoError("cannot write", partial_path_, errno);
+      return CacheIoError("cannot write", partial_path_, errno);
     }
     offset_ += static_cast<uint64_t>(wrote);
     data.remove_prefix(static_cast<size_t>(wrote));
@@ -151,10 +168,10 @@ absl::Status BlobWriter::Commit() {
   }
   const std::string path = cache_->PathOf(blob_.sha256);
   if (fsync(fd_) != 0) {
-    return IoError("cannot sync", partial_path_, errno);
+    return CacheIoError("cannot sync", partial_path_, errno);
   }
   if (rename(partial_path_.c_str(), path.c_str()) != 0) {
-    return IoError("cannot rename", partial_path_, errno);
+    return CacheIoError("cannot rename", partial_path_, errno);
   }
   RETURN_IF_ERROR(SyncDirectory(fs::path(path).parent_path().string()));
   const int64_t used_ns = UsedNs(path);
@@ -169,18 +186,25 @@ absl::StatusOr<std::unique_ptr<WeightCache>> WeightCache::Open(const std::string
                                                                uint64_t limit_bytes) {
   auto cache = std::unique_ptr<WeightCache>(new WeightCache(directory, limit_bytes));
   std::error_code error;
-  fs::create_directories(directory + "/sha256", error);
-  if (error) {
-    return IoError("cannot make", directory + "/sha256", error.value());
+  for (const char* folder : {"/sha256", "/packed"}) {
+    fs::create_directories(directory + folder, error);
+    if (error) {
+      return CacheIoError("cannot make", directory + folder, error.value());
+    }
   }
   RETURN_IF_ERROR(cache->Scan());
   return cache;
 }
 
 absl::Status WeightCache::Scan() {
-  std::error_code error;
   MutexLock lock(&mutex_);
-  fs::recursive_directory_iterator it(directory_ + "/sha256", error);
+  RETURN_IF_ERROR(ScanFolder(directory_ + "/sha256", /*keep_partial=*/true));
+  return ScanFolder(directory_ + "/packed", /*keep_partial=*/false);
+}
+
+absl::Status WeightCache::ScanFolder(const std::string& folder, bool keep_partial) {
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, error);
   for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
     const std::string path = it->path().string();
     const std::string name = it->path().filename().string();
@@ -189,13 +213,21 @@ absl::Status WeightCache::Scan() {
         (name.size() > kDigestDigits && name.substr(kDigestDigits) != kPartial)) {
       continue;
     }
+    if (name.size() > kDigestDigits && !keep_partial) {
+      unlink(path.c_str());
+      continue;
+    }
     SetFile(path, {.bytes = it->file_size(ignored), .used_ns = UsedNs(path)});
   }
-  return error ? IoError("cannot list", directory_, error.value()) : absl::OkStatus();
+  return error ? CacheIoError("cannot list", folder, error.value()) : absl::OkStatus();
 }
 
 std::string WeightCache::PathOf(const std::string& sha256) const {
   return directory_ + "/sha256/" + sha256.substr(0, 2) + "/" + sha256;
+}
+
+std::string WeightCache::PackedPathOf(const std::string& key) const {
+  return directory_ + "/packed/" + key.substr(0, 2) + "/" + key;
 }
 
 absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::MapFile(const std::string& path,
@@ -203,7 +235,7 @@ absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::MapFile(const std::stri
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     return errno == ENOENT ? absl::NotFoundError("blob " + blob.sha256 + " is not cached")
-                           : IoError("cannot open", path, errno);
+                           : CacheIoError("cannot open", path, errno);
   }
   struct stat info {};
   const bool right_size =
@@ -220,7 +252,7 @@ absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::MapFile(const std::stri
                      std::to_string(blob.bytes));
   }
   if (data == MAP_FAILED) {
-    return IoError("cannot map", path, error);
+    return CacheIoError("cannot map", path, error);
   }
   return std::unique_ptr<MappedBlob>(
       new MappedBlob(static_cast<const uint8_t*>(data), static_cast<size_t>(blob.bytes)));
@@ -239,18 +271,14 @@ absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::Map(const Blob& blob) {
     verified = verified_.count(blob.sha256) > 0;
   }
   if (mapped.ok() && !verified) {
-    Sha256 sha;
-    sha.Update((*mapped)->data(), (*mapped)->bytes());
-    if (const std::string digest = ToHex(sha.Finish()); digest != blob.sha256) {
+    if (const std::string digest = DigestOf(**mapped); digest != blob.sha256) {
       mapped = Error(absl::StatusCode::kDataLoss, "CACHE_CORRUPT", path + " has SHA-256 " + digest);
     }
   }
   if (mapped.ok()) {
-    utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // Used now; of no consequence if it fails.
-    const int64_t used_ns = UsedNs(path);
+    TouchFile(path, blob.bytes);
     MutexLock lock(&mutex_);
     verified_.insert(blob.sha256);
-    SetFile(path, {.bytes = blob.bytes, .used_ns = used_ns});
   } else if (absl::IsDataLoss(mapped.status())) {
     unlink(path.c_str());
     MutexLock lock(&mutex_);
@@ -270,18 +298,18 @@ absl::StatusOr<std::unique_ptr<BlobWriter>> WeightCache::Write(const Blob& blob)
   std::error_code error;
   fs::create_directories(parent, error);
   if (error) {
-    return IoError("cannot make", parent, error.value());
+    return CacheIoError("cannot make", parent, error.value());
   }
   const int fd = open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
-    return IoError("cannot open", partial, errno);
+    return CacheIoError("cannot open", partial, errno);
   }
   struct stat info {};
   if (fstat(fd, &info) == 0 && static_cast<uint64_t>(info.st_size) > blob.bytes &&
       ftruncate(fd, 0) != 0) {
     const int saved = errno;
     close(fd);
-    return IoError("cannot truncate", partial, saved);
+    return CacheIoError("cannot truncate", partial, saved);
   }
   auto writer = std::unique_ptr<BlobWriter>(new BlobWriter(this, blob, fd, partial));
   RETURN_IF_ERROR(writer->ReadBack());
@@ -320,13 +348,20 @@ absl::Status WeightCache::MakeRoom() {
       break;
     }
     if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-      return IoError("cannot delete", path, errno);
+      return CacheIoError("cannot delete", path, errno);
     }
     others -= files_[path].bytes;
     verified_.erase(DigestOfPath(path));
     EraseFile(path);
   }
   return absl::OkStatus();
+}
+
+void WeightCache::TouchFile(const std::string& path, uint64_t bytes) {
+  utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // Of no consequence if it fails.
+  const int64_t used_ns = UsedNs(path);
+  MutexLock lock(&mutex_);
+  SetFile(path, {.bytes = bytes, .used_ns = used_ns});
 }
 
 void WeightCache::SetFile(const std::string& path, const File& file) {

@@ -1,6 +1,7 @@
 // Weights on disk by content: DIR/sha256/ab/abcdef..., each file named after the SHA-256 of its
-// bytes; abcdef....partial while it is fetched. Files are read-only once named, and may be deleted
-// by hand while the worker is down.
+// bytes; abcdef....partial while it is fetched. DIR/packed has what was made of them, see
+// packed_files.h. Files are read-only once named, and may be deleted by hand while the worker is
+// down.
 #ifndef STRATA_WORKER_WEIGHTS_WEIGHT_CACHE_H_
 #define STRATA_WORKER_WEIGHTS_WEIGHT_CACHE_H_
 
@@ -29,7 +30,11 @@ struct Blob {
 
 class WeightCache;
 
-// Keeps blobs from being evicted.
+// A failed system call on a file of the cache: RESOURCE_EXHAUSTED (DISK_FULL), or INTERNAL
+// (CACHE_IO). `what` as in "cannot write".
+absl::Status CacheIoError(const std::string& what, const std::string& path, int error);
+
+// Keeps blobs, and packed weights by their key, from being evicted.
 class CachePin {
  public:
   CachePin(WeightCache* cache, std::vector<Blob> blobs);
@@ -50,6 +55,8 @@ class MappedBlob {
   MappedBlob& operator=(const MappedBlob&) = delete;
   const uint8_t* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  // These bytes need not stay in memory: they come from the file when they are read again.
+  void Drop(size_t begin, size_t end) const;
 
  private:
   friend class WeightCache;
@@ -113,11 +120,15 @@ class WeightCache {
  private:
   friend class BlobWriter;
   friend class CachePin;
+  friend class PackedFiles;
   WeightCache(std::string directory, uint64_t limit_bytes)
       : directory_(std::move(directory)), limit_bytes_(limit_bytes) {}
 
   std::string PathOf(const std::string& sha256) const;
-  absl::Status Scan();
+  std::string PackedPathOf(const std::string& key) const;
+  absl::Status Scan() STRATA_EXCLUDES(mutex_);
+  // Takes up what lies in one folder, or deletes it if it is partial and cannot be gone on with.
+  absl::Status ScanFolder(const std::string& folder, bool keep_partial) STRATA_REQUIRES(mutex_);
   absl::StatusOr<std::unique_ptr<MappedBlob>> MapFile(const std::string& path,
                                                       const Blob& blob) const;
 
@@ -126,6 +137,8 @@ class WeightCache {
     int64_t used_ns = 0;  // Modification time.
   };
 
+  // Counts the file as used now.
+  void TouchFile(const std::string& path, uint64_t bytes) STRATA_EXCLUDES(mutex_);
   // Keep `bytes_` true.
   void SetFile(const std::string& path, const File& file) STRATA_REQUIRES(mutex_);
   void EraseFile(const std::string& path) STRATA_REQUIRES(mutex_);

@@ -140,7 +140,7 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
     Stage stage = WholeModel(model);
     edit(stage.spec);
     const absl::Status status = backend->Supports(stage.spec);
-    EXPECT_EQ(backend->Load(stage.spec, model, nullptr).status().code(), status.code());
+    EXPECT_EQ(backend->Load(stage.spec, model, nullptr, nullptr).status().code(), status.code());
     return status;
   };
   EXPECT_TRUE(refusal([](StageSpec&) {}).ok());
@@ -189,7 +189,8 @@ TEST(BackendTest, ChecksTensorsBeforeItPacks) {
     bool packing = false;
     const Stage stage = WholeModel(model);
     const absl::Status status =
-        backend->Load(stage.spec, model, [&](uint64_t, uint64_t) { packing = true; }).status();
+        backend->Load(stage.spec, model, nullptr, [&](uint64_t, uint64_t) { packing = true; })
+            .status();
     EXPECT_FALSE(packing);
     EXPECT_THAT(status.message(), HasSubstr(name));
     return status.code();
@@ -211,7 +212,7 @@ TEST(BackendTest, ReportsProgressToTheEnd) {
   uint64_t last = 0;
   uint64_t total = 0;
   uint64_t calls = 0;
-  const auto shard = Cpu()->Load(stage.spec, model, [&](uint64_t done, uint64_t all) {
+  const auto shard = Cpu()->Load(stage.spec, model, nullptr, [&](uint64_t done, uint64_t all) {
     EXPECT_GE(done, last);
     EXPECT_TRUE(calls == 0 || all == total);
     last = done;
@@ -232,7 +233,7 @@ TEST(BackendTest, MemoryThatIsNotThereIsRefusedAtLoad) {
   const MadeUpModel model({});
   Stage stage = WholeModel(model);
   stage.spec.kv_pages = {std::numeric_limits<uint32_t>::max()};
-  const auto shard = Cpu()->Load(stage.spec, model, nullptr);
+  const auto shard = Cpu()->Load(stage.spec, model, nullptr, nullptr);
   EXPECT_EQ(shard.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(shard.status()), "MEMORY_EXHAUSTED");
 }
@@ -241,7 +242,9 @@ TEST(BackendTest, CountsItsMemory) {
   const MadeUpModel model({});
   const auto backend = Cpu();
   Stage stage = WholeModel(model);
-  const auto bytes = [&] { return (*backend->Load(stage.spec, model, nullptr))->MemoryBytes(); };
+  const auto bytes = [&] {
+    return (*backend->Load(stage.spec, model, nullptr, nullptr))->MemoryBytes();
+  };
   const uint64_t before = bytes();
   EXPECT_GT(before, uint64_t{40} * 37 * 2);
   stage.spec.kv_pages[0] += 100;
@@ -252,7 +255,7 @@ TEST(BackendTest, CountsItsMemory) {
 TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
   const MadeUpModel model({});
   const Stage stage = WholeModel(model);
-  const auto shard = *Cpu()->Load(stage.spec, model, nullptr);
+  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
   std::vector<uint32_t> ids(33, 1);
   std::vector<PageId> pages = {0, 1, 2};
   const std::vector<PageTableView> tables = {{0, pages}};
@@ -275,7 +278,7 @@ TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
 TEST(BackendTest, ResizedKvHasItsNewPagesAndNoOthers) {
   const MadeUpModel model({});
   const Stage stage = WholeModel(model);
-  const auto shard = *Cpu()->Load(stage.spec, model, nullptr);
+  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
   const uint64_t bytes = shard->MemoryBytes();
   const std::vector<uint32_t> ids(4, 1);
   const auto begin = [&](PageId page) {
@@ -307,7 +310,7 @@ TEST(BackendTest, AStepAllocatesNothing) {
   const MadeUpModel model({});
   const Stage stage = WholeModel(model);
   const auto backend = Cpu(3);
-  const auto shard = *backend->Load(stage.spec, model, nullptr);
+  const auto shard = *backend->Load(stage.spec, model, nullptr, nullptr);
   const std::vector<uint32_t> ids(20, 3);
   const std::vector<PageId> pages = {7, 3};
   const std::vector<PageId> others = {1, 2};

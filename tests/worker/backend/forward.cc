@@ -73,7 +73,8 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> ForwardModel::Load(Backend* backen
                              : static_cast<uint32_t>(model.layers.size());
     StageSpec spec = MakeStage(model, options, forward->first_layers_[i], end - 1);
     spec.rotary = forward->rotary_;
-    ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, backend->Load(spec, weights, nullptr));
+    ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard,
+                     backend->Load(spec, weights, options.packed, nullptr));
     forward->shards_.push_back(std::move(shard));
   }
   for (size_t group = 0; group < model.kv_groups.size(); ++group) {

@@ -27,6 +27,7 @@ struct ForwardOptions {
   uint32_t max_batch_tokens = 512;
   uint32_t max_batch_items = 16;
   bool keep_hidden = false;
+  PackedStore* packed = nullptr;  // Of all stages.
 };
 
 // The layers after which a model of `layers` layers is cut into single layers.

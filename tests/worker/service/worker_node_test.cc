@@ -91,7 +91,8 @@ TEST_F(WorkerNodeTest, HeartbeatsCarrySequencesAndBytes) {
   EXPECT_EQ(heartbeat.sequences(), 1u);
   EXPECT_EQ(heartbeat.term(), 5u);
   EXPECT_GT(heartbeat.cache_bytes(), 0u);
-  EXPECT_EQ(heartbeat.cache_bytes(), heartbeat.fetched_bytes());
+  // Beside what was fetched, what was packed of it.
+  EXPECT_GT(heartbeat.cache_bytes(), heartbeat.fetched_bytes());
   EXPECT_GT(heartbeat.used_bytes(), 0u);
 }
 

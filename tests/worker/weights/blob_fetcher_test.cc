@@ -371,13 +371,53 @@ TEST_F(BlobFetcherTest, TensorsAreCheckedAgainstTheirShapes) {
       "BAD_TENSOR");
   auto tensor = MakeBlobTensor("w", "F32", {2, 3}, blob.sha256, 24);
   ASSERT_TRUE(tensor.ok()) << tensor.status();
-  ASSERT_TRUE(Fetch({blob}).ok());
-  const MappedWeights weights({*tensor}, set_);
-  auto view = weights.Find("w");
-  ASSERT_TRUE(view.ok()) << view.status();
-  EXPECT_EQ(view->dtype, Dtype::kF32);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(view->data), view->bytes), bytes);
-  EXPECT_EQ(ReasonOf(weights.Find("v").status()), "TENSOR_MISSING");
+}
+
+TEST_F(BlobFetcherTest, ATensorIsMappedFromWhenItIsPreparedUntilAllOfItIsReleased) {
+  Reopen(30);
+  const std::string bytes = Bytes(24, 18);
+  const Blob blob = client_.Add(bytes);
+  std::vector<BlobTensor> tensors;
+  for (const char* name : {"w", "same"}) {
+    tensors.push_back(*MakeBlobTensor(name, "F32", {2, 3}, blob.sha256, 24));
+  }
+  const MappedWeights weights(
+      tensors,
+      [&](const std::vector<Blob>& blobs) -> absl::StatusOr<std::shared_ptr<const BlobSet>> {
+        if (absl::Status status = Fetch(blobs); !status.ok()) {
+          return status;
+        }
+        return std::move(set_);
+      });
+  const auto info = weights.Describe("w");
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->dtype, Dtype::kF32);
+  EXPECT_EQ(info->shape, (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(info->bytes, 24u);
+  EXPECT_EQ(info->sha256, blob.sha256);
+  EXPECT_EQ(client_.calls, 0);
+  EXPECT_EQ(ReasonOf(weights.Describe("v").status()), "TENSOR_MISSING");
+  EXPECT_EQ(ReasonOf(weights.Prepare({"w", "v"})), "TENSOR_MISSING");
+  EXPECT_EQ(ReasonOf(weights.Find("w").status()), "TENSOR_UNPREPARED");
+
+  const auto read = [&](const char* name) {
+    const auto view = weights.Find(name);
+    return view.ok() ? std::string(reinterpret_cast<const char*>(view->data), view->bytes)
+                     : ReasonOf(view.status());
+  };
+  ASSERT_TRUE(weights.Prepare({"w", "same"}).ok());
+  EXPECT_EQ(client_.calls, 1);
+  weights.Release("w", 23);
+  EXPECT_EQ(read("w"), bytes);
+  weights.Release("w", 24);
+  EXPECT_EQ(read("w"), "TENSOR_UNPREPARED");
+  EXPECT_EQ(read("same"), bytes);
+  // Pinned until its last tensor is released.
+  const Blob other = client_.Add(Bytes(10, 19));
+  EXPECT_EQ(ReasonOf(Fetch({other})), "CACHE_LIMIT");
+  weights.Release("same", 24);
+  EXPECT_TRUE(Fetch({other}).ok());
+  EXPECT_FALSE(fs::exists(PathOf(blob)));
 }
 
 }  // namespace

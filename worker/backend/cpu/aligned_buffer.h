@@ -30,13 +30,17 @@ struct AlignedDelete {
   }
 };
 
-// Bytes, zeroed. Moves; never grows.
+// Whether memory is zeroed, or written whole by whoever asked for it: its pages then lie where the
+// threads that write them run.
+enum class Fill { kZeros, kNone };
+
+// Bytes. Moves; never grows.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
 
   // RESOURCE_EXHAUSTED, naming `what`, when the system gives no memory.
-  absl::Status Allocate(size_t bytes, const char* what) {
+  absl::Status Allocate(size_t bytes, const char* what, Fill fill = Fill::kZeros) {
     // Large buffers begin at a huge page, so that the system can back them with some.
     const size_t alignment = bytes >= kHugePageBytes ? kHugePageBytes : kCacheLineBytes;
     const size_t rounded = RoundUp(bytes == 0 ? 1 : bytes, kCacheLineBytes);
@@ -50,7 +54,9 @@ class AlignedBuffer {
     if (alignment == kHugePageBytes) {
       AdviseLargePages(memory, rounded);
     }
-    std::memset(memory, 0, rounded);
+    if (fill == Fill::kZeros) {
+      std::memset(memory, 0, rounded);
+    }
     data_ = Owned(static_cast<uint8_t*>(memory), AlignedDelete{alignment});
     bytes_ = rounded;
     return absl::OkStatus();

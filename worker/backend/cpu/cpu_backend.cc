@@ -131,11 +131,12 @@ class CpuBackend : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
+                                              PackedStore* packed,
                                               const LoadProgressFn& progress) override {
     RETURN_IF_ERROR(Supports(spec));
     // Threads of its own: packing may wait for a disk, and other shards compute meanwhile.
     ThreadPool loading(pool_->threads(), 0);
-    return CpuShard::Create(spec, weights, progress, kernels_, &loading, pool_);
+    return CpuShard::Create(spec, weights, packed, progress, kernels_, &loading, pool_);
   }
 
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {

@@ -43,8 +43,9 @@ class CpuShard : public Shard {
  public:
   // `spec` was found supported. Loads with `loading`, computes with `pool`.
   static absl::StatusOr<std::unique_ptr<CpuShard>> Create(
-      const StageSpec& spec, const TensorSource& source, const LoadProgressFn& progress,
-      const Kernels* kernels, ThreadPool* loading, std::shared_ptr<ThreadPool> pool);
+      const StageSpec& spec, const TensorSource& source, PackedStore* packed,
+      const LoadProgressFn& progress, const Kernels* kernels, ThreadPool* loading,
+      std::shared_ptr<ThreadPool> pool);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;

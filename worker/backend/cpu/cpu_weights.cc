@@ -9,6 +9,7 @@
 #include "common/quantized_weights.h"
 #include "common/status.h"
 #include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/packed_key.h"
 
 namespace strata::cpu {
 namespace {
@@ -73,8 +74,9 @@ uint64_t StageWeights::Bytes() const {
   return StepReadBytes() + embedding.bytes() + embedding_panels.bytes();
 }
 
-WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, StageWeights* weights)
-    : spec_(spec), source_(source) {
+WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
+                           StageWeights* weights)
+    : spec_(spec), source_(source), store_(store) {
   const ModelSpec& model = spec.model;
   const std::vector<uint64_t> embedding_shape = {model.vocab, model.hidden};
   const std::string embedding = model.tensor_prefix + "model.embed_tokens.weight";
@@ -130,12 +132,24 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias, &to->down);
 }
 
+absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot* slot) {
+  ASSIGN_OR_RETURN(TensorInfo info, source_.Describe(name));
+  slot->names.push_back(name);
+  slot->source_bytes += info.bytes;
+  slot->form.sources.push_back(info.sha256);
+  return TensorView{.dtype = info.dtype, .shape = std::move(info.shape), .bytes = info.bytes};
+}
+
 absl::Status WeightLoader::CheckSlot(Slot* slot) {
-  ASSIGN_OR_RETURN(slot->tensor, source_.Find(slot->name));
-  if (slot->panels != nullptr && slot->tensor.dtype == Dtype::kU32) {
-    return CheckAffine(slot);
+  ASSIGN_OR_RETURN(slot->tensor, Describe(slot->name, slot));
+  RETURN_IF_ERROR(slot->is_matrix() && slot->tensor.dtype == Dtype::kU32 ? CheckAffine(slot)
+                                                                         : CheckFloats(slot));
+  if (slot->is_matrix()) {
+    LayOut(slot);
+  } else {
+    packed_bytes_ += slot->shape[0] * sizeof(float);
   }
-  return CheckFloats(slot);
+  return absl::OkStatus();
 }
 
 absl::Status WeightLoader::CheckFloats(Slot* slot) {
@@ -152,22 +166,11 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
         .Hint("use a checkpoint in F32, F16 or BF16, or one that MLX quantized to 4 or 8 bits");
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
-  slot->source_bytes = tensor.bytes;
-  if (slot->panels != nullptr && spec_.quantize == v1::QUANTIZE_INT4 && slot->in_layer) {
+  if (slot->is_matrix() && spec_.quantize == v1::QUANTIZE_INT4 && slot->in_layer) {
     slot->quantize = WeightFormat::kAffine4;
-  } else if (slot->panels != nullptr &&
+  } else if (slot->is_matrix() &&
              (spec_.quantize == v1::QUANTIZE_INT8 || spec_.quantize == v1::QUANTIZE_INT4)) {
     slot->quantize = WeightFormat::kInt8;
-  }
-  if (slot->vector != nullptr) {
-    packed_bytes_ += Elements(tensor) * sizeof(float);
-  } else if (slot->quantize.has_value()) {
-    packed_bytes_ += PackedMatrix::PackedBytes(
-        PackedMatrix::QuantizedShape(*slot->quantize, tensor.shape[0], tensor.shape[1]));
-  } else if (slot->rows != nullptr) {
-    packed_bytes_ += RowMatrix::Bytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
-  } else {
-    packed_bytes_ += PackedMatrix::PackedBytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
   }
   return absl::OkStatus();
 }
@@ -177,8 +180,8 @@ absl::Status WeightLoader::CheckAffine(Slot* slot) {
   const std::string base = slot->name.substr(0, slot->name.rfind('.'));
   AffineTensor affine;
   affine.weight = slot->tensor;
-  ASSIGN_OR_RETURN(affine.scales, source_.Find(base + ".scales"));
-  ASSIGN_OR_RETURN(affine.biases, source_.Find(base + ".biases"));
+  ASSIGN_OR_RETURN(affine.scales, Describe(base + ".scales", slot));
+  ASSIGN_OR_RETURN(affine.biases, Describe(base + ".biases", slot));
   const uint64_t outputs = slot->shape[0];
   const uint64_t inputs = slot->shape[1];
   const auto is_matrix = [&](const TensorView& tensor) {
@@ -203,11 +206,29 @@ absl::Status WeightLoader::CheckAffine(Slot* slot) {
   }
   for (const TensorView* tensor : {&affine.weight, &affine.scales, &affine.biases}) {
     RETURN_IF_ERROR(CheckBytes(slot->name, *tensor));
-    slot->source_bytes += tensor->bytes;
   }
   slot->affine = affine;
-  packed_bytes_ += PackedMatrix::PackedBytes(PackedMatrix::AffineShape(affine));
   return absl::OkStatus();
+}
+
+void WeightLoader::LayOut(Slot* slot) {
+  const size_t outputs = slot->shape[0];
+  const size_t inputs = slot->shape[1];
+  const Dtype dtype = slot->tensor.dtype;
+  slot->layout = slot->affine     ? PackedMatrix::AffineShape(*slot->affine)
+                 : slot->quantize ? PackedMatrix::QuantizedShape(*slot->quantize, outputs, inputs)
+                                  : PackedMatrix::FloatShape(dtype, outputs, inputs);
+  PackedForm& form = slot->form;
+  form.bytes = slot->in_rows() ? RowMatrix::Bytes(dtype, outputs, inputs)
+                               : PackedMatrix::PackedBytes(slot->layout);
+  packed_bytes_ += form.bytes;
+  std::vector<Dtype> dtypes = {dtype};
+  if (slot->affine) {
+    dtypes.insert(dtypes.end(), {slot->affine->scales.dtype, slot->affine->biases.dtype});
+  }
+  form.key = slot->in_rows() ? RowsKey(slot->layout, dtypes, form.sources)
+                             : PanelsKey(slot->layout, dtypes, form.sources);
+  slot->kept = store_ != nullptr && !form.key.empty() && store_->Has(form);
 }
 
 absl::Status WeightLoader::Check() {
@@ -218,29 +239,76 @@ absl::Status WeightLoader::Check() {
   return absl::OkStatus();
 }
 
-absl::Status WeightLoader::LoadSlot(const Slot& slot, const Kernels& kernels, ThreadPool* pool) {
-  if (slot.vector != nullptr) {
-    *slot.vector = ToFloats(slot.tensor);
-    return absl::OkStatus();
+absl::Status WeightLoader::Prepare() {
+  std::vector<std::string> names;
+  for (const Slot& slot : slots_) {
+    if (!slot.kept) {
+      names.insert(names.end(), slot.names.begin(), slot.names.end());
+    }
   }
-  if (slot.affine.has_value()) {
-    return slot.panels->PackAffine(*slot.affine, pool);
+  return source_.Prepare(names);
+}
+
+absl::Status WeightLoader::Restore(const Slot& slot, ThreadPool* pool) {
+  const ReadFn read = [&](std::span<uint8_t> out) {
+    return store_->Read(slot.form, out,
+                        [pool](size_t count, const auto& part) { pool->Split(count, part); });
+  };
+  return slot.in_rows() ? slot.rows->Restore(slot.tensor.dtype, slot.shape[0], slot.shape[1], read)
+                        : slot.panels->Restore(slot.layout, read);
+}
+
+absl::Status WeightLoader::Pack(Slot* slot, const Kernels& kernels, ThreadPool* pool) {
+  const UsedFn used = [&](size_t bytes) { source_.Release(slot->name, bytes); };
+  if (slot->affine.has_value()) {
+    slot->affine->weight.data = slot->tensor.data;
+    return slot->panels->PackAffine(*slot->affine, pool, used);
   }
-  if (slot.quantize.has_value()) {
-    return slot.panels->Quantize(slot.tensor, *slot.quantize, kernels, pool);
+  if (slot->quantize.has_value()) {
+    return slot->panels->Quantize(slot->tensor, *slot->quantize, kernels, pool, used);
   }
-  return slot.rows != nullptr ? slot.rows->Copy(slot.tensor, pool)
-                              : slot.panels->Pack(slot.tensor, pool);
+  return slot->in_rows() ? slot->rows->Copy(slot->tensor, pool, used)
+                         : slot->panels->Pack(slot->tensor, pool, used);
+}
+
+absl::Status WeightLoader::LoadSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool) {
+  if (slot->kept) {
+    absl::Status status = Restore(*slot, pool);
+    if (status.ok() || absl::IsResourceExhausted(status)) {
+      return status;
+    }
+    RETURN_IF_ERROR(source_.Prepare(slot->names));
+  }
+  ASSIGN_OR_RETURN(slot->tensor, source_.Find(slot->name));
+  if (slot->affine.has_value()) {
+    ASSIGN_OR_RETURN(slot->affine->scales, source_.Find(slot->names[1]));
+    ASSIGN_OR_RETURN(slot->affine->biases, source_.Find(slot->names[2]));
+  }
+  if (slot->is_matrix()) {
+    RETURN_IF_ERROR(Pack(slot, kernels, pool));
+  } else {
+    *slot->vector = ToFloats(slot->tensor);
+    source_.Release(slot->name, slot->tensor.bytes);
+  }
+  if (slot->affine.has_value()) {
+    source_.Release(slot->names[1], slot->affine->scales.bytes);
+    source_.Release(slot->names[2], slot->affine->biases.bytes);
+  }
+  if (store_ != nullptr && !slot->form.key.empty()) {
+    store_->Write(slot->form, slot->in_rows() ? slot->rows->packed() : slot->panels->packed());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WeightLoader::Load(const Kernels& kernels, ThreadPool* pool,
                                 const LoadProgressFn& progress) {
+  RETURN_IF_ERROR(Prepare());
   uint64_t done = 0;
   for (Slot& slot : slots_) {
     if (progress) {
       progress(done, total_bytes_);
     }
-    RETURN_IF_ERROR(LoadSlot(slot, kernels, pool));
+    RETURN_IF_ERROR(LoadSlot(&slot, kernels, pool));
     done += slot.source_bytes;
   }
   if (progress) {

@@ -40,13 +40,15 @@ struct StageWeights {
   uint64_t StepReadBytes() const;
 };
 
-// Loads a stage. First finds and checks every tensor, then packs one after another.
+// Loads a stage. First checks what every tensor is, then reads or packs one matrix after another.
 class WeightLoader {
  public:
-  // The source outlives it; the weights are filled by Load and stay where they are until then.
-  WeightLoader(const StageSpec& spec, const TensorSource& source, StageWeights* weights);
+  // Source and store (which may be nullptr) outlive it; the weights are filled by Load and stay
+  // where they are until then.
+  WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
+               StageWeights* weights);
 
-  // Finds every tensor that the stage needs and checks dtype and shape. NOT_FOUND or
+  // Checks dtype and shape of every tensor that the stage needs, without its bytes. NOT_FOUND or
   // INVALID_ARGUMENT name the tensor.
   absl::Status Check();
   // After Check: what the packed weights take.
@@ -64,10 +66,18 @@ class WeightLoader {
     std::vector<float>* vector = nullptr;
     bool in_layer = false;
     // Found by Check.
-    TensorView tensor = {};
+    std::vector<std::string> names = {};        // Of its tensors: one, or three of MLX's.
+    TensorView tensor = {};                     // Without data until it is packed.
     std::optional<WeightFormat> quantize = {};  // From floats.
     std::optional<AffineTensor> affine = {};    // Stored quantized.
+    PanelView layout = {};                      // Of the panels.
     uint64_t source_bytes = 0;
+    PackedForm form = {};  // Its key is empty where it cannot be kept.
+    bool kept = false;     // The store has it.
+
+    bool is_matrix() const { return vector == nullptr; }
+    // Whether it stays in rows.
+    bool in_rows() const { return rows != nullptr && !quantize && !affine; }
   };
   void AddVector(std::string name, uint64_t size, std::vector<float>* to);
   void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to);
@@ -75,10 +85,19 @@ class WeightLoader {
   absl::Status CheckSlot(Slot* slot);
   absl::Status CheckFloats(Slot* slot);
   absl::Status CheckAffine(Slot* slot);
-  absl::Status LoadSlot(const Slot& slot, const Kernels& kernels, ThreadPool* pool);
+  // Describes a tensor of the slot: a view without data.
+  absl::StatusOr<TensorView> Describe(const std::string& name, Slot* slot);
+  // After its check: what a matrix will be, and whether the store has it.
+  void LayOut(Slot* slot);
+  // Makes the bytes of every tensor present that is not kept packed.
+  absl::Status Prepare();
+  absl::Status LoadSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool);
+  absl::Status Restore(const Slot& slot, ThreadPool* pool);
+  absl::Status Pack(Slot* slot, const Kernels& kernels, ThreadPool* pool);
 
   const StageSpec& spec_;
   const TensorSource& source_;
+  PackedStore* const store_;
   std::vector<Slot> slots_;
   uint64_t total_bytes_ = 0;
   uint64_t packed_bytes_ = 0;

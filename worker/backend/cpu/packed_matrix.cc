@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/split_rows.h"
 
 namespace strata::cpu {
 namespace {
@@ -93,39 +94,47 @@ bool PackedMatrix::CanPack(Dtype dtype) {
   return dtype == Dtype::kF32 || dtype == Dtype::kF16 || dtype == Dtype::kBF16;
 }
 
-size_t PackedMatrix::PackedBytes(Dtype dtype, size_t outputs, size_t inputs) {
-  return RoundUp(outputs, kLanes) / kLanes * PanelBytes(dtype, inputs);
+PanelView PackedMatrix::FloatShape(Dtype dtype, size_t outputs, size_t inputs) {
+  return {.format = FormatOf(dtype),
+          .panel_bytes = PanelBytes(dtype, inputs),
+          .outputs = outputs,
+          .inputs = inputs};
 }
 
 size_t PackedMatrix::PackedBytes(const PanelView& shape) {
   return shape.panels() * shape.panel_bytes;
 }
 
-absl::Status PackedMatrix::AllocatePanels(const PanelView& shape) {
-  RETURN_IF_ERROR(data_.Allocate(PackedBytes(shape), "weights"));
+absl::Status PackedMatrix::AllocatePanels(const PanelView& shape, Fill fill) {
+  RETURN_IF_ERROR(data_.Allocate(PackedBytes(shape), "weights", fill));
   view_ = shape;
   view_.data = data_.as();
   return absl::OkStatus();
 }
 
-absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool) {
+absl::Status PackedMatrix::Restore(const PanelView& shape, const ReadFn& read) {
+  RETURN_IF_ERROR(AllocatePanels(shape, Fill::kNone));
+  absl::Status status = read({data_.as(), PackedBytes(shape)});
+  if (!status.ok()) {
+    *this = PackedMatrix();
+  }
+  return status;
+}
+
+absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used) {
   STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
   const size_t outputs = tensor.shape[0];
   const size_t inputs = tensor.shape[1];
-  RETURN_IF_ERROR(AllocatePanels(PanelView{.format = FormatOf(tensor.dtype),
-                                           .panel_bytes = PanelBytes(tensor.dtype, inputs),
-                                           .outputs = outputs,
-                                           .inputs = inputs}));
+  RETURN_IF_ERROR(AllocatePanels(FloatShape(tensor.dtype, outputs, inputs)));
   const size_t row_bytes = inputs * DtypeBytes(tensor.dtype);
-  pool->Split(view_.panels(), [&](size_t begin, size_t end) {
-    for (size_t panel = begin; panel < end; ++panel) {
-      const uint8_t* const from = tensor.data + panel * kLanes * row_bytes;
-      const size_t lanes = std::min(kLanes, outputs - panel * kLanes);
-      uint8_t* const to = data_.as() + panel * view_.panel_bytes;
+  SplitRows(outputs, row_bytes, kLanes, pool, used, [&](size_t first, size_t end) {
+    for (size_t row = first; row < end; row += kLanes) {
+      const uint8_t* const from = tensor.data + row * row_bytes;
+      uint8_t* const to = data_.as() + row / kLanes * view_.panel_bytes;
       if (DtypeBytes(tensor.dtype) == 4) {
-        PackPanel<uint32_t>(from, lanes, inputs, to);
+        PackPanel<uint32_t>(from, std::min(kLanes, end - row), inputs, to);
       } else {
-        PackPanel<uint16_t>(from, lanes, inputs, to);
+        PackPanel<uint16_t>(from, std::min(kLanes, end - row), inputs, to);
       }
     }
   });
@@ -158,17 +167,31 @@ size_t RowMatrix::Bytes(Dtype dtype, size_t rows, size_t width) {
   return rows * width * DtypeBytes(dtype);
 }
 
-absl::Status RowMatrix::Copy(const TensorView& tensor, ThreadPool* pool) {
+absl::Status RowMatrix::Allocate(Dtype dtype, size_t rows, size_t width, Fill fill) {
+  dtype_ = dtype;
+  rows_ = rows;
+  width_ = width;
+  return data_.Allocate(Bytes(dtype, rows, width), "the embedding", fill);
+}
+
+absl::Status RowMatrix::Copy(const TensorView& tensor, ThreadPool* pool, const UsedFn& used) {
   STRATA_CHECK(tensor.shape.size() == 2 && PackedMatrix::CanPack(tensor.dtype));
-  dtype_ = tensor.dtype;
-  width_ = tensor.shape[1];
-  const size_t row_bytes = Bytes(dtype_, 1, width_);
-  RETURN_IF_ERROR(data_.Allocate(Bytes(dtype_, tensor.shape[0], width_), "the embedding"));
-  pool->Split(tensor.shape[0], [&](size_t begin, size_t end) {
-    std::memcpy(data_.as() + begin * row_bytes, tensor.data + begin * row_bytes,
-                (end - begin) * row_bytes);
+  const size_t row_bytes = Bytes(tensor.dtype, 1, tensor.shape[1]);
+  RETURN_IF_ERROR(Allocate(tensor.dtype, tensor.shape[0], tensor.shape[1], Fill::kNone));
+  SplitRows(rows_, row_bytes, 1, pool, used, [&](size_t first, size_t end) {
+    std::memcpy(data_.as() + first * row_bytes, tensor.data + first * row_bytes,
+                (end - first) * row_bytes);
   });
   return absl::OkStatus();
+}
+
+absl::Status RowMatrix::Restore(Dtype dtype, size_t rows, size_t width, const ReadFn& read) {
+  RETURN_IF_ERROR(Allocate(dtype, rows, width, Fill::kNone));
+  absl::Status status = read({data_.as(), Bytes(dtype, rows, width)});
+  if (!status.ok()) {
+    *this = RowMatrix();
+  }
+  return status;
 }
 
 void RowMatrix::ReadRow(const Kernels& kernels, size_t row, float* out) const {

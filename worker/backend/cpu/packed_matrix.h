@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
@@ -23,6 +25,11 @@ struct AffineTensor {
   uint32_t group = 64;
 };
 
+// Told now and then, by the thread that packs, how many bytes of a tensor are used up.
+using UsedFn = std::function<void(size_t bytes)>;
+// Writes all of `out`.
+using ReadFn = std::function<absl::Status(std::span<uint8_t> out)>;
+
 // A matrix [outputs, inputs] in panels of 16 outputs with the inputs inside (see PanelView): panel
 // p holds, for each input k in order, the weights of outputs 16 p to 16 p + 15. Panels begin on
 // cache lines; outputs behind the last are zeros. One row or many rows read it in the same order,
@@ -31,23 +38,29 @@ class PackedMatrix {
  public:
   // F32, F16 and BF16.
   static bool CanPack(Dtype dtype);
-  static size_t PackedBytes(Dtype dtype, size_t outputs, size_t inputs);
 
   // What a matrix of this format takes; the view's data is not looked at.
   static size_t PackedBytes(const PanelView& shape);
+  // As Pack makes it of F32, F16 or BF16.
+  static PanelView FloatShape(Dtype dtype, size_t outputs, size_t inputs);
   // As Quantize makes it: kInt8 or kAffine4, with groups and scales of our own choice.
   static PanelView QuantizedShape(WeightFormat format, size_t outputs, size_t inputs);
   // As PackAffine makes it; the tensors were checked to agree, bits to be 4 or 8, the group to be
-  // 32, 64 or 128.
+  // 32, 64 or 128. Their data is not looked at.
   static PanelView AffineShape(const AffineTensor& tensor);
 
   // From a row-major tensor [outputs, inputs] of floats, checked before.
-  absl::Status Pack(const TensorView& tensor, ThreadPool* pool);
+  absl::Status Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr);
   // The same, quantized on the way (see quantize.h).
   absl::Status Quantize(const TensorView& tensor, WeightFormat format, const Kernels& kernels,
-                        ThreadPool* pool);
-  // Exactly the stored weights, scales and biases.
-  absl::Status PackAffine(const AffineTensor& tensor, ThreadPool* pool);
+                        ThreadPool* pool, const UsedFn& used = nullptr);
+  // Exactly the stored weights, scales and biases; `used` counts the weights.
+  absl::Status PackAffine(const AffineTensor& tensor, ThreadPool* pool,
+                          const UsedFn& used = nullptr);
+  // As one of these made it before: `read` writes all of `packed()`. Empty after an error.
+  absl::Status Restore(const PanelView& shape, const ReadFn& read);
+  // All panels, of PackedBytes.
+  std::span<const uint8_t> packed() const { return {data_.as(), PackedBytes(view_)}; }
 
   const PanelView& view() const { return view_; }
   size_t bytes() const { return data_.bytes(); }
@@ -56,7 +69,7 @@ class PackedMatrix {
   void ReadOutput(size_t output, float* out) const;
 
  private:
-  absl::Status AllocatePanels(const PanelView& shape);
+  absl::Status AllocatePanels(const PanelView& shape, Fill fill = Fill::kZeros);
   void ReadQuantized(size_t output, float* out) const;
 
   PanelView view_;
@@ -67,13 +80,20 @@ class PackedMatrix {
 class RowMatrix {
  public:
   static size_t Bytes(Dtype dtype, size_t rows, size_t width);
-  absl::Status Copy(const TensorView& tensor, ThreadPool* pool);
+  absl::Status Copy(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr);
+  // As Copy made it before. Empty after an error.
+  absl::Status Restore(Dtype dtype, size_t rows, size_t width, const ReadFn& read);
+  // All rows.
+  std::span<const uint8_t> packed() const { return {data_.as(), rows_ * Bytes(dtype_, 1, width_)}; }
   bool empty() const { return data_.bytes() == 0; }
   size_t bytes() const { return data_.bytes(); }
   void ReadRow(const Kernels& kernels, size_t row, float* out) const;
 
  private:
+  absl::Status Allocate(Dtype dtype, size_t rows, size_t width, Fill fill);
+
   Dtype dtype_ = Dtype::kF32;
+  size_t rows_ = 0;
   size_t width_ = 0;
   AlignedBuffer data_;
 };

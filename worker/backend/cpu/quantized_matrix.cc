@@ -8,6 +8,7 @@
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/packed_matrix.h"
 #include "worker/backend/cpu/quantize.h"
+#include "worker/backend/cpu/split_rows.h"
 
 namespace strata::cpu {
 namespace {
@@ -72,16 +73,19 @@ void ReadFloats(const Kernels& kernels, const TensorView& tensor, size_t first, 
   (tensor.dtype == Dtype::kF16 ? kernels.from_f16 : kernels.from_bf16)(halves, count, out);
 }
 
-// function(group, lane's output, first input, inputs, the group's bytes) of one panel.
+// function(row, first input, inputs, the group's bytes) of the panels of these rows.
 template <typename Function>
-void ForGroups(const PanelView& view, size_t panel, uint8_t* to, const Function& function) {
-  const size_t lanes = std::min(kLanes, view.outputs - panel * kLanes);
-  for (size_t first = 0; first < view.inputs; first += view.group) {
-    const size_t count = std::min<size_t>(view.group, view.inputs - first);
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      function(lane, first, count, to);
+void ForGroups(const PanelView& view, size_t begin, size_t end, uint8_t* panels,
+               const Function& function) {
+  for (size_t panel = begin; panel < end; panel += kLanes) {
+    uint8_t* to = panels + panel / kLanes * view.panel_bytes;
+    for (size_t first = 0; first < view.inputs; first += view.group) {
+      const size_t count = std::min<size_t>(view.group, view.inputs - first);
+      for (size_t row = panel; row < std::min(end, panel + kLanes); ++row) {
+        function(row, first, count, to);
+      }
+      to += GroupBytes(view, count);
     }
-    to += GroupBytes(view, count);
   }
 }
 
@@ -109,54 +113,47 @@ PanelView PackedMatrix::AffineShape(const AffineTensor& tensor) {
 }
 
 absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat format,
-                                    const Kernels& kernels, ThreadPool* pool) {
+                                    const Kernels& kernels, ThreadPool* pool, const UsedFn& used) {
   STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
   RETURN_IF_ERROR(AllocatePanels(QuantizedShape(format, tensor.shape[0], tensor.shape[1])));
-  pool->Split(view_.panels(), [&](size_t begin, size_t end) {
-    for (size_t panel = begin; panel < end; ++panel) {
-      ForGroups(view_, panel, data_.as() + panel * view_.panel_bytes,
-                [&](size_t lane, size_t first, size_t count, uint8_t* to) {
-                  float weights[kMostGroup];
-                  uint8_t u[kMostGroup] = {};
-                  const size_t row = panel * kLanes + lane;
-                  ReadFloats(kernels, tensor, row * view_.inputs + first, count, weights);
-                  if (format == WeightFormat::kInt8) {
-                    QuantizeInt8(weights, count, reinterpret_cast<float*>(to) + lane, u);
-                  } else {
-                    F16* const scales = reinterpret_cast<F16*>(to);
-                    QuantizeInt4(weights, count, scales + lane, scales + kLanes + lane, u);
-                  }
-                  PutGroup(view_, u, lane, count, to + HeadBytes(view_));
-                });
+  const auto quantize = [&](size_t row, size_t first, size_t count, uint8_t* to) {
+    const size_t lane = row % kLanes;
+    float weights[kMostGroup];
+    uint8_t u[kMostGroup] = {};
+    ReadFloats(kernels, tensor, row * view_.inputs + first, count, weights);
+    if (format == WeightFormat::kInt8) {
+      QuantizeInt8(weights, count, reinterpret_cast<float*>(to) + lane, u);
+    } else {
+      F16* const scales = reinterpret_cast<F16*>(to);
+      QuantizeInt4(weights, count, scales + lane, scales + kLanes + lane, u);
     }
-  });
+    PutGroup(view_, u, lane, count, to + HeadBytes(view_));
+  };
+  SplitRows(view_.outputs, view_.inputs * DtypeBytes(tensor.dtype), kLanes, pool, used,
+            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), quantize); });
   return absl::OkStatus();
 }
 
-absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* pool) {
+absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* pool,
+                                      const UsedFn& used) {
   RETURN_IF_ERROR(AllocatePanels(AffineShape(tensor)));
   const size_t scale_bytes = DtypeBytes(view_.scale_dtype);
   const size_t groups = view_.inputs / view_.group;
-  pool->Split(view_.panels(), [&](size_t begin, size_t end) {
-    for (size_t panel = begin; panel < end; ++panel) {
-      ForGroups(view_, panel, data_.as() + panel * view_.panel_bytes,
-                [&](size_t lane, size_t first, size_t count, uint8_t* to) {
-                  const size_t row = panel * kLanes + lane;
-                  const size_t scale = (row * groups + first / view_.group) * scale_bytes;
-                  std::memcpy(to + lane * scale_bytes, tensor.scales.data + scale, scale_bytes);
-                  std::memcpy(to + (kLanes + lane) * scale_bytes, tensor.biases.data + scale,
-                              scale_bytes);
-                  const uint8_t* const from =
-                      tensor.weight.data + (row * view_.inputs + first) * tensor.bits / 8;
-                  uint8_t u[kMostGroup] = {};
-                  for (size_t k = 0; k < count; ++k) {
-                    u[k] = tensor.bits == 8 ? from[k]
-                                            : static_cast<uint8_t>(from[k / 2] >> k % 2 * 4 & 15);
-                  }
-                  PutGroup(view_, u, lane, count, to + HeadBytes(view_));
-                });
+  const size_t row_bytes = view_.inputs * tensor.bits / 8;
+  const auto pack = [&](size_t row, size_t first, size_t count, uint8_t* to) {
+    const size_t lane = row % kLanes;
+    const size_t scale = (row * groups + first / view_.group) * scale_bytes;
+    std::memcpy(to + lane * scale_bytes, tensor.scales.data + scale, scale_bytes);
+    std::memcpy(to + (kLanes + lane) * scale_bytes, tensor.biases.data + scale, scale_bytes);
+    const uint8_t* const from = tensor.weight.data + row * row_bytes + first * tensor.bits / 8;
+    uint8_t u[kMostGroup] = {};
+    for (size_t k = 0; k < count; ++k) {
+      u[k] = tensor.bits == 8 ? from[k] : static_cast<uint8_t>(from[k / 2] >> k % 2 * 4 & 15);
     }
-  });
+    PutGroup(view_, u, lane, count, to + HeadBytes(view_));
+  };
+  SplitRows(view_.outputs, row_bytes, kLanes, pool, used,
+            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), pack); });
   return absl::OkStatus();
 }
 

@@ -1,0 +1,231 @@
+// A load that reads what an earlier one packed: the same bits, without the tensors' bytes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "common/digest.h"
+#include "common/status.h"
+#include "tests/worker/backend/forward.h"
+#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/made_up_model.h"
+
+namespace strata::testing {
+namespace {
+
+// Another's tensors with their digests, and only those that were prepared.
+class DigestedTensors : public TensorSource {
+ public:
+  explicit DigestedTensors(const TensorSource& source) : source_(source) {}
+
+  absl::StatusOr<TensorInfo> Describe(std::string_view name) const override {
+    ASSIGN_OR_RETURN(const TensorView view, source_.Find(name));
+    return TensorInfo{view.dtype, view.shape, view.bytes,
+                      Sha256Hex({reinterpret_cast<const char*>(view.data), view.bytes})};
+  }
+  absl::Status Prepare(const std::vector<std::string>& names) const override {
+    for (const std::string& name : names) {
+      ASSIGN_OR_RETURN(const TensorView view, source_.Find(name));
+      prepared_.insert(name);
+      if (view.shape.size() == 2) {
+        matrices.insert(name);
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<TensorView> Find(std::string_view name) const override {
+    if (prepared_.count(std::string(name)) == 0) {
+      return absl::FailedPreconditionError(std::string(name) + " was not prepared");
+    }
+    return source_.Find(name);
+  }
+  void Release(std::string_view name, size_t bytes) const override {
+    const auto view = Find(name);
+    ASSERT_TRUE(view.ok()) << view.status();
+    ASSERT_LE(bytes, view->bytes);
+    if (bytes == view->bytes) {
+      prepared_.erase(std::string(name));
+    }
+  }
+  // What was prepared and is not yet released.
+  const std::set<std::string>& prepared() const { return prepared_; }
+
+  mutable std::set<std::string> matrices;  // That were ever prepared.
+
+ private:
+  const TensorSource& source_;
+  mutable std::set<std::string> prepared_;
+};
+
+class MemoryStore : public PackedStore {
+ public:
+  bool Has(const PackedForm& form) override {
+    const auto it = files.find(form.key);
+    return it != files.end() && it->second.size() == form.bytes;
+  }
+  absl::Status Read(const PackedForm& form, std::span<uint8_t> out, const SplitFn& split) override {
+    const std::string bytes = files.at(form.key);
+    if (form.key == spoilt) {
+      std::fill(out.begin(), out.end(), 0x55);
+      files.erase(form.key);
+      return absl::DataLossError("spoilt");
+    }
+    EXPECT_EQ(out.size(), bytes.size());
+    split(out.size(), [&](size_t begin, size_t end) {
+      std::copy(bytes.begin() + begin, bytes.begin() + end, out.begin() + begin);
+    });
+    return absl::OkStatus();
+  }
+  void Write(const PackedForm& form, std::span<const uint8_t> packed) override {
+    EXPECT_EQ(packed.size(), form.bytes);
+    files[form.key] = std::string(packed.begin(), packed.end());
+    ++writes;
+  }
+
+  std::map<std::string, std::string> files;
+  std::string spoilt;  // A key.
+  int writes = 0;
+};
+
+const std::vector<uint32_t> kIds = {1, 5, 9, 2, 30, 7, 7, 11};
+
+std::vector<float> Logits(const ModelSpec& spec, const TensorSource& weights,
+                          const ForwardOptions& options) {
+  auto backend = MakeCpuBackend({.threads = 2});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  auto forward = ForwardModel::Load(backend->get(), spec, weights, options);
+  EXPECT_TRUE(forward.ok()) << forward.status();
+  if (!forward.ok()) {
+    return {};
+  }
+  auto rows = (*forward)->Run(kIds);
+  EXPECT_TRUE(rows.ok()) << rows.status();
+  return rows.ok() ? LogitsOf(*rows) : std::vector<float>();
+}
+
+void ExpectTheSameBitsFromTheStore(const ModelSpec& spec, const TensorSource& source,
+                                   ForwardOptions options) {
+  options.context = 256;
+  options.kv_tokens = 512;
+  const std::vector<float> expected = Logits(spec, source, options);
+  MemoryStore store;
+  options.packed = &store;
+  const DigestedTensors first(source);
+  EXPECT_EQ(Logits(spec, first, options), expected);
+  EXPECT_FALSE(first.matrices.empty());
+  EXPECT_TRUE(first.prepared().empty()) << "not all was released";
+  const int writes = store.writes;
+  EXPECT_GT(writes, 0);
+
+  const DigestedTensors second(source);
+  EXPECT_EQ(Logits(spec, second, options), expected);
+  EXPECT_THAT(second.matrices, ::testing::IsEmpty());
+  EXPECT_TRUE(second.prepared().empty());
+  EXPECT_EQ(store.writes, writes);
+}
+
+TEST(PackedStoreTest, EveryFormatGivesTheSameBitsFromTheStoreWithoutItsMatrices) {
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBF16}) {
+    for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
+      for (const bool tied : {false, true}) {
+        SCOPED_TRACE(std::string(DtypeName(dtype)) + " " + v1::Quantize_Name(quantize) +
+                     (tied ? " tied" : ""));
+        const MadeUpModel model({.tied = tied, .biases = true, .dtype = dtype});
+        ForwardOptions options;
+        options.quantize = quantize;
+        options.activations =
+            quantize == v1::QUANTIZE_NONE ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8;
+        options.cuts = {1};
+        ExpectTheSameBitsFromTheStore(model.spec(), model, options);
+      }
+    }
+  }
+}
+
+TEST(PackedStoreTest, CheckpointsOfMlxGiveTheSameBitsFromTheStore) {
+  for (const char* name : {"llama31-mlx4", "llama31-mlx8"}) {
+    SCOPED_TRACE(name);
+    const GoldenModel model = LoadGoldenModel(name);
+    ExpectTheSameBitsFromTheStore(model.spec, model.weights, {});
+  }
+}
+
+TEST(PackedStoreTest, WhatProvesSpoiltIsPackedAgainFromItsTensors) {
+  const MadeUpModel model({});
+  ForwardOptions options;
+  options.context = 256;
+  options.quantize = v1::QUANTIZE_INT8;
+  MemoryStore store;
+  options.packed = &store;
+  const std::vector<float> expected = Logits(model.spec(), DigestedTensors(model), options);
+  const std::map<std::string, std::string> files = store.files;
+  ASSERT_GT(files.size(), 10u);
+  for (const auto& [key, bytes] : files) {
+    store.spoilt = key;
+    store.writes = 0;
+    const DigestedTensors tensors(model);
+    EXPECT_EQ(Logits(model.spec(), tensors, options), expected);
+    EXPECT_EQ(tensors.matrices.size(), 1u);
+    EXPECT_EQ(store.writes, 1);
+    EXPECT_EQ(store.files, files);
+  }
+}
+
+TEST(PackedStoreTest, TensorsOfUnknownContentAreNotKept) {
+  const MadeUpModel model({});
+  MemoryStore store;
+  ForwardOptions options;
+  options.context = 256;
+  options.packed = &store;
+  EXPECT_FALSE(Logits(model.spec(), model, options).empty());
+  EXPECT_TRUE(store.files.empty());
+}
+
+TEST(PackedStoreTest, TheSameBytesOfAnotherDtypeAreAnotherForm) {
+  MadeUpModel model({.dtype = Dtype::kBF16});
+  MemoryStore store;
+  ForwardOptions options;
+  options.context = 256;
+  options.quantize = v1::QUANTIZE_INT8;
+  options.packed = &store;
+  Logits(model.spec(), DigestedTensors(model), options);
+  const size_t forms = store.files.size();
+  const std::string name = "model.layers.0.self_attn.q_proj.weight";
+  model.Edit(name).dtype = Dtype::kF16;
+  const DigestedTensors tensors(model);
+  Logits(model.spec(), tensors, options);
+  EXPECT_THAT(tensors.matrices, ::testing::ElementsAre(name));
+  EXPECT_EQ(store.files.size(), forms + 1);
+}
+
+// Files outlive the program that wrote them: a change of what packing makes must change the keys.
+// So if this fails, raise kPackingVersion in packed_key.cc before the digest here.
+TEST(PackedStoreTest, WhatIsPackedUnderAKeyHasNotChanged) {
+  MemoryStore store;
+  ForwardOptions options;
+  options.context = 256;
+  options.kv_tokens = 512;
+  options.packed = &store;
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBF16}) {
+    const MadeUpModel model({.dtype = dtype});
+    for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
+      options.quantize = quantize;
+      Logits(model.spec(), DigestedTensors(model), options);
+    }
+  }
+  options.quantize = v1::QUANTIZE_NONE;
+  for (const char* name : {"llama31-mlx4", "llama31-mlx8"}) {
+    const GoldenModel model = LoadGoldenModel(name);
+    Logits(model.spec, DigestedTensors(model.weights), options);
+  }
+  Sha256 sha;
+  for (const auto& [key, bytes] : store.files) {
+    sha.Update(key);
+    sha.Update(bytes);
+  }
+  EXPECT_EQ(ToHex(sha.Finish()),
+            "b79add6ecf3d7df08bcf4b18ffd76ead5edef1f3cc498bf12c3e41c66fb1d9be");
+}
+
+}  // namespace
+}  // namespace strata::testing

@@ -1,0 +1,62 @@
+#include "worker/backend/cpu/packed_key.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/digest.h"
+
+namespace strata::cpu {
+namespace {
+
+// Counts up whenever packing makes other bytes of the same tensors (packed_store_test.cc notices):
+// files of the version before are then never read again, and evicted in time.
+constexpr char kPackingVersion[] = "cpu-panels-1";
+
+const char* NameOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF16:
+      return "f16";
+    case WeightFormat::kBF16:
+      return "bf16";
+    case WeightFormat::kInt8:
+      return "int8";
+    case WeightFormat::kAffine4:
+      return "affine4";
+    case WeightFormat::kAffine8:
+      return "affine8";
+    default:
+      return "f32";
+  }
+}
+
+std::string KeyOf(const std::string& format, const PanelView& layout,
+                  const std::vector<Dtype>& dtypes, const std::vector<std::string>& sha256) {
+  STRATA_CHECK(dtypes.size() == sha256.size());
+  std::string text = absl::StrCat(kPackingVersion, " ", format, " ", layout.outputs, " outputs ",
+                                  layout.inputs, " inputs");
+  for (size_t i = 0; i < sha256.size(); ++i) {
+    if (sha256[i].empty()) {
+      return "";
+    }
+    absl::StrAppend(&text, " ", DtypeName(dtypes[i]), " ", sha256[i]);
+  }
+  return Sha256Hex(text);
+}
+
+}  // namespace
+
+std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
+                      const std::vector<std::string>& sha256) {
+  std::string format = NameOf(layout.format);
+  if (layout.group != 0) {
+    absl::StrAppend(&format, " groups of ", layout.group, " scales ",
+                    DtypeName(layout.scale_dtype));
+  }
+  return KeyOf(format, layout, dtypes, sha256);
+}
+
+std::string RowsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
+                    const std::vector<std::string>& sha256) {
+  return KeyOf("rows", layout, dtypes, sha256);
+}
+
+}  // namespace strata::cpu

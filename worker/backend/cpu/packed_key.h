@@ -1,0 +1,24 @@
+// Names for packed weights that outlast the process.
+#ifndef STRATA_WORKER_BACKEND_CPU_PACKED_KEY_H_
+#define STRATA_WORKER_BACKEND_CPU_PACKED_KEY_H_
+
+#include <string>
+#include <vector>
+
+#include "common/model_spec.h"
+#include "worker/backend/cpu/kernels.h"
+
+namespace strata::cpu {
+
+// SHA-256 over the packing's version, the layout and the tensors' dtypes and digests: equal keys
+// are equal bytes, on every machine and instruction set. "" if a digest is unknown. Dtypes count,
+// since the same bytes are other numbers in another.
+std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
+                      const std::vector<std::string>& sha256);
+// The same of a matrix that stays in rows.
+std::string RowsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
+                    const std::vector<std::string>& sha256);
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_PACKED_KEY_H_

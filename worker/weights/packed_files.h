@@ -1,0 +1,65 @@
+// Packed weights on disk: DIR/packed/ab/abcdef... of a WeightCache, each file named after its key.
+// They share the cache's limit and are evicted as blobs are.
+//
+// A file is the packed bytes; the CRC-32C of every MiB of them, 4 bytes each, little-endian; and
+// the CRC-32C of the key and those. It is not synced when it is written: what a crash leaves is
+// found by length and checksums.
+#ifndef STRATA_WORKER_WEIGHTS_PACKED_FILES_H_
+#define STRATA_WORKER_WEIGHTS_PACKED_FILES_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/weights/weight_cache.h"
+
+namespace strata {
+
+// What one load reads and writes. While it lives, the files that it has read, written or found
+// stay. One thread.
+class PackedFiles : public PackedStore {
+ public:
+  // `cache` outlives it. `log` gets a line for what people should know: a spoilt file, and once
+  // why nothing can be kept.
+  PackedFiles(WeightCache* cache, std::function<void(const std::string&)> log)
+      : cache_(cache), log_(std::move(log)) {}
+
+  bool Has(const PackedForm& form) override;
+  // DATA_LOSS (CACHE_CORRUPT) or INTERNAL (CACHE_IO): the file is deleted.
+  absl::Status Read(const PackedForm& form, std::span<uint8_t> out, const SplitFn& split) override;
+  // Nothing more is written after a failure, so that a full disk costs one try.
+  void Write(const PackedForm& form, std::span<const uint8_t> packed) override;
+
+  uint64_t read_bytes() const { return read_bytes_; }
+  // The files, as CachePin wants them, and the digests of what they were made of.
+  std::vector<Blob> files() const;
+  const std::set<std::string>& sources() const { return sources_; }
+
+ private:
+  absl::Status ReadFile(const std::string& path, const PackedForm& form, std::span<uint8_t> out,
+                        const SplitFn& split) const;
+  absl::Status WriteFile(const std::string& path, const PackedForm& form,
+                         std::span<const uint8_t> packed) const;
+  void Forget(const std::string& path);
+
+  struct File {
+    Blob blob;
+    std::unique_ptr<CachePin> pin;
+  };
+  File Pin(const PackedForm& form) const;
+
+  WeightCache* const cache_;
+  const std::function<void(const std::string&)> log_;
+  std::map<std::string, File> files_;  // By key.
+  std::set<std::string> sources_;
+  uint64_t read_bytes_ = 0;
+  bool gave_up_ = false;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_WEIGHTS_PACKED_FILES_H_
