@@ -37,9 +37,13 @@ def essence(answer):
     return answer["token_ids"], answer["logprobs"]
 
 
+# A stage with the weights that it had: none came, and none were read.
+READY = "are ready (0 B fetched, 0 B packed before)"
+
+
 def test_requests_in_flight_outlive_a_resize_with_the_same_tokens(cluster):
     alone = cluster.json(*arguments("alone", 480))
-    fetched = [cluster.workers[w].text().count("are ready (0 B fetched)") for w in ("w0", "w1")]
+    fetched = [cluster.workers[w].text().count(READY) for w in ("w0", "w1")]
     process = cluster.popen(*arguments("moved", 480))
     running(cluster, "moved", 20)
     plan = cluster.json("model", "resize", "recall", "--kv-tokens", 2048)
@@ -50,7 +54,7 @@ def test_requests_in_flight_outlive_a_resize_with_the_same_tokens(cluster):
     assert essence(json.loads(out)) == essence(alone)
     assert totals(cluster) == {tokens // 16 for tokens in resized}
     for worker, before in zip(("w0", "w1"), fetched):
-        after = cluster.workers[worker].text().count("are ready (0 B fetched)")
+        after = cluster.workers[worker].text().count(READY)
         assert after == before + 1, "the weights stayed where they were"
 
 

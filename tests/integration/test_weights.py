@@ -1,6 +1,8 @@
 """Weights travel once: each worker fetches its layers' bytes and no others."""
 
 import json
+import pathlib
+import re
 import struct
 
 from cluster import RECALL, Cluster, wait_until
@@ -63,7 +65,7 @@ def test_a_worker_fetches_only_its_layers_and_starts_warm(tmp_path):
 
 def test_a_corrupted_cache_file_is_noticed_and_fetched_again(tmp_path):
     with Cluster(tmp_path) as c:
-        c.start_workers(2)
+        c.start_workers(2, "--packed-cache", "off")
         c.run("model", "add", RECALL)
         load(c)
         answer = c.generate("recall", ids=[1, 2, 3], max_tokens=5, temperature=0)
@@ -75,11 +77,113 @@ def test_a_corrupted_cache_file_is_noticed_and_fetched_again(tmp_path):
         data[len(data) // 2] ^= 1
         files[-1].chmod(0o600)
         files[-1].write_bytes(data)
-        c.start_worker("w0")
+        c.start_worker("w0", "--packed-cache", "off")
         load(c)
         assert c.generate("recall", ids=[1, 2, 3], max_tokens=5,
                           temperature=0)["token_ids"] == answer["token_ids"]
         wait_until(lambda: fetched(c, "w0") == len(data), 10, "that one was fetched again")
+
+
+def files_of(folder):
+    """{path: (inode, size)}"""
+    return {p: (p.stat().st_ino, p.stat().st_size) for p in folder.rglob("*") if p.is_file()}
+
+
+def start_again(cluster, *flags, **options):
+    """Stops w0 with nothing loaded, and loads on it anew. Its answer."""
+    if "w0" in cluster.workers:
+        cluster.run("model", "unload", "recall")
+        cluster.workers["w0"].stop()
+    else:
+        cluster.run("model", "add", RECALL)
+    cluster.start_worker("w0", *flags)
+    cluster.load("recall", context=512, **options)
+    return cluster.generate("recall", ids=[1, 2, 3], max_tokens=8, temperature=0)["token_ids"]
+
+
+def test_a_second_start_reads_what_the_first_packed(tmp_path):
+    cache = tmp_path / "w0" / "cache"
+    with Cluster(tmp_path) as c:
+        answer = start_again(c, quantize="int8")
+        c.workers["w0"].wait_for(r"are ready \(.*, 0 B packed before\)")
+        packed = files_of(cache / "packed")
+        assert len(packed) > 50
+        # Without what it was packed from.
+        for blob, (_, size) in files_of(cache / "sha256").items():
+            if size > 10000 and size != ROTARY:
+                blob.unlink()
+        assert start_again(c, quantize="int8") == answer
+        c.workers["w0"].wait_for(r"are ready \(0 B fetched, .* packed before\)")
+        assert files_of(cache / "packed") == packed
+        c.wait_node("w0", ("serving",))
+        assert fetched(c, "w0") == 0
+        # Another format is another packing.
+        start_again(c, quantize="int4")
+        assert len(files_of(cache / "packed")) > len(packed)
+
+
+def test_a_spoilt_packed_file_is_replaced(tmp_path):
+    with Cluster(tmp_path) as c:
+        answer = start_again(c, quantize="int8")
+        files = files_of(tmp_path / "w0" / "cache" / "packed")
+        victim = max(files, key=lambda p: files[p][1])
+        right = victim.read_bytes()
+        spoilt = bytearray(right)
+        spoilt[len(spoilt) // 2] ^= 1
+        victim.write_bytes(spoilt)
+        assert start_again(c, quantize="int8") == answer
+        assert victim.read_bytes() == right
+        c.workers["w0"].wait_for(f"packed weights are made again: .*{victim.name}")
+
+
+def test_without_a_packed_cache_none_is_kept(tmp_path):
+    with Cluster(tmp_path) as c:
+        answer = start_again(c, "--packed-cache", "off")
+        assert not files_of(tmp_path / "w0" / "cache" / "packed")
+        assert start_again(c) == answer
+
+
+def test_under_a_limit_packed_weights_take_the_place_of_what_they_were_made_of(tmp_path):
+    cache = tmp_path / "w0" / "cache"
+    source = layer_bytes(0, 7, True, True) + ROTARY
+    limit = source + source // 10
+    with Cluster(tmp_path) as c:
+        answer = start_again(c, "--cache-limit", str(limit), quantize="int8")
+        assert sum(size for _, size in files_of(cache).values()) <= limit
+        assert start_again(c, "--cache-limit", str(limit), quantize="int8") == answer
+        c.workers["w0"].wait_for(r"are ready \(0 B fetched")
+
+
+class Peak:
+    """The most that is resident beyond what is now."""
+
+    def __init__(self, process):
+        self.proc = pathlib.Path(f"/proc/{process.process.pid}")
+        (self.proc / "clear_refs").write_text("5")  # Measuring at the start took more.
+        self.before = self.bytes()
+
+    def bytes(self):
+        status = (self.proc / "status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) << 10
+
+    def growth(self):
+        return self.bytes() - self.before
+
+
+def test_quantizing_holds_little_more_than_its_result(tmp_path):
+    source = make_checkpoint(tmp_path / "large", layers=6)
+    with Cluster(tmp_path / "cluster") as c:
+        # Fetched, then found on disk and verified, then read as it was packed.
+        for life, flags in enumerate([["--packed-cache", "off"], [], []]):
+            # Less than the source, so that it must be counted as packed.
+            c.start_worker("w0", *flags, memory=str(source))
+            peak = Peak(c.workers["w0"])
+            c.load("large", tmp_path / "large" if life == 0 else None, quantize="int8",
+                   sessions=1)
+            packed = source // 4 * 33 // 32
+            assert packed < peak.growth() < packed * 1.1 + (96 << 20) < source * 0.7
+            c.run("model", "unload", "large")
+            c.workers["w0"].stop()
 
 
 def test_a_changed_checkpoint_is_refused_and_says_to_add_it_again(tmp_path):
