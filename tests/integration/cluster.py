@@ -164,13 +164,14 @@ class Cluster:
         self.http = self.coordinator.wait_for(r"^http listening on (\S+)").group(1)
 
     def start_worker(self, name, *flags, env=None, wait=True, coordinator=None, drain="1s",
-                     data=None, binary=None, memory="1GiB"):
+                     data=None, binary=None, threads=1, memory="1GiB"):
         """`wait`: until it has joined."""
         worker = Process(name, [binary or BIN / "strata-worker",
                                 "--coordinator", coordinator or self.address,
                                 "--name", name, "--data-dir", self.folder / (data or name),
-                                "--threads", "1", "--memory", memory, "--drain-timeout", drain,
-                                *self.security, *flags], self.folder, env)
+                                "--threads", str(threads), "--memory", memory,
+                                "--drain-timeout", drain, *self.security, *flags],
+                         self.folder, env)
         self.processes.append(worker)
         self.workers[name] = worker
         if wait:
