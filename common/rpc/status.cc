@@ -71,6 +71,7 @@ std::string ConnectCause(const std::string& message) {
       {"is not in peer certificate", "its certificate does not have this address"},
       {"Peer name", "its certificate does not have this address"},
       {"wrong version number", "it does not speak TLS"},
+      {"Handshake read failed", "it does not speak TLS, or ended the handshake"},
       {"Socket closed", "it closes the connection"},
   };
   for (const Known& known : kKnown) {

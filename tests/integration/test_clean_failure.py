@@ -291,7 +291,7 @@ def test_random_kills_and_stops_under_sixteen_requests(tmp_path, monkeypatch, fa
                 process = cluster.popen(*arguments(PROMPTS[i], f"n{number}", 40))
                 number += 1
                 running.append((i, time.monotonic(), False, process))
-            time.sleep(rng.random() * 0.6)
+            time.sleep(rng.random() * 0.6 * SLOW)
             kind = rng.choice(["kill", "stop", "client", "client", "pause"])
             victim = rng.choice(list(cluster.workers))
             if kind == "kill":
