@@ -22,6 +22,20 @@ namespace {
 constexpr int kKeepaliveTimeMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 
+// Of both ends of a connection. Frames do not compress, and what gRPC would count of each message
+// nobody reads.
+constexpr struct {
+  const char* name;
+  int value;
+} kConnectionArguments[] = {
+    {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs},
+    {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs},
+    {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+    {GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0},
+    {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
+    {GRPC_ARG_ENABLE_CHANNELZ, 0},
+};
+
 absl::StatusOr<std::string> ReadPem(const std::string& dir, const std::string& name) {
   const std::string path = dir + "/" + name;
   std::ifstream in(path, std::ios::binary);
@@ -71,12 +85,9 @@ std::shared_ptr<grpc::Channel> Transport::MakeChannel(const std::string& address
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  args.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
-  args.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  args.SetInt(GRPC_ARG_ENABLE_CHANNELZ, 0);
+  for (const auto& argument : kConnectionArguments) {
+    args.SetInt(argument.name, argument.value);
+  }
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -109,14 +120,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   builder.AddListeningPort(address, transport.server_credentials(), &server->port_);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  for (const auto& argument : kConnectionArguments) {
+    builder.AddChannelArgument(argument.name, argument.value);
+  }
   // Without this two processes could share a port, each with half of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kKeepaliveTimeMs / 2);
   for (grpc::Service* service : services) {

@@ -181,33 +181,16 @@ void SwiGlu(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kInputs));
 }
 
-BENCHMARK_CAPTURE(Matmul, int8, WeightFormat::kInt8)
-    ->Arg(1)
-    ->Arg(2)
-    ->Arg(4)
-    ->Arg(8)
-    ->Arg(16)
-    ->Arg(64)
-    ->Arg(512)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(Matmul, int4, WeightFormat::kAffine4)
-    ->Arg(1)
-    ->Arg(2)
-    ->Arg(4)
-    ->Arg(8)
-    ->Arg(16)
-    ->Arg(64)
-    ->Arg(512)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(Matmul, bf16, WeightFormat::kBF16)
-    ->Arg(1)
-    ->Arg(2)
-    ->Arg(4)
-    ->Arg(8)
-    ->Arg(16)
-    ->Arg(64)
-    ->Arg(512)
-    ->Unit(benchmark::kMillisecond);
+void EveryRowCount(benchmark::internal::Benchmark* matmul) {
+  for (const int rows : {1, 2, 4, 8, 16, 64, 512}) {
+    matmul->Arg(rows);
+  }
+  matmul->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK_CAPTURE(Matmul, int8, WeightFormat::kInt8)->Apply(EveryRowCount);
+BENCHMARK_CAPTURE(Matmul, int4, WeightFormat::kAffine4)->Apply(EveryRowCount);
+BENCHMARK_CAPTURE(Matmul, bf16, WeightFormat::kBF16)->Apply(EveryRowCount);
 BENCHMARK_CAPTURE(Matmul, f16, WeightFormat::kF16)
     ->Arg(1)
     ->Arg(8)
