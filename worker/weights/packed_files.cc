@@ -107,12 +107,8 @@ PackedFiles::File PackedFiles::Pin(const PackedForm& form) const {
 
 bool PackedFiles::Has(const PackedForm& form) {
   File file = Pin(form);
-  {
-    MutexLock lock(&cache_->mutex_);
-    const auto it = cache_->files_.find(cache_->PackedPathOf(form.key));
-    if (it == cache_->files_.end() || it->second.bytes != file.blob.bytes) {
-      return false;
-    }
+  if (!cache_->HasFile(cache_->PackedPathOf(form.key), file.blob.bytes)) {
+    return false;
   }
   files_[form.key] = std::move(file);
   return true;
@@ -129,7 +125,7 @@ absl::Status PackedFiles::Read(const PackedForm& form, std::span<uint8_t> out,
     return status;
   }
   log_("packed weights are made again: " + Describe(status));
-  Forget(path);
+  cache_->DeleteFile(path);
   files_.erase(form.key);
   return status;
 }
@@ -235,12 +231,6 @@ absl::Status PackedFiles::WriteFile(const std::string& path, const PackedForm& f
     return CacheIoError("cannot write", partial, error);
   }
   return absl::OkStatus();
-}
-
-void PackedFiles::Forget(const std::string& path) {
-  unlink(path.c_str());
-  MutexLock lock(&cache_->mutex_);
-  cache_->EraseFile(path);
 }
 
 std::vector<Blob> PackedFiles::files() const {

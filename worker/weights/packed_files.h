@@ -44,7 +44,6 @@ class PackedFiles : public PackedStore {
                         const SplitFn& split) const;
   absl::Status WriteFile(const std::string& path, const PackedForm& form,
                          std::span<const uint8_t> packed) const;
-  void Forget(const std::string& path);
 
   struct File {
     Blob blob;

@@ -280,10 +280,7 @@ absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::Map(const Blob& blob) {
     MutexLock lock(&mutex_);
     verified_.insert(blob.sha256);
   } else if (absl::IsDataLoss(mapped.status())) {
-    unlink(path.c_str());
-    MutexLock lock(&mutex_);
-    EraseFile(path);
-    verified_.erase(blob.sha256);
+    DeleteFile(path);
   }
   return mapped;
 }
@@ -355,6 +352,19 @@ absl::Status WeightCache::MakeRoom() {
     EraseFile(path);
   }
   return absl::OkStatus();
+}
+
+bool WeightCache::HasFile(const std::string& path, uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  const auto it = files_.find(path);
+  return it != files_.end() && it->second.bytes == bytes;
+}
+
+void WeightCache::DeleteFile(const std::string& path) {
+  unlink(path.c_str());
+  MutexLock lock(&mutex_);
+  verified_.erase(DigestOfPath(path));
+  EraseFile(path);
 }
 
 void WeightCache::TouchFile(const std::string& path, uint64_t bytes) {

@@ -137,6 +137,10 @@ class WeightCache {
     int64_t used_ns = 0;  // Modification time.
   };
 
+  // Whether it is there, with so many bytes.
+  bool HasFile(const std::string& path, uint64_t bytes) STRATA_EXCLUDES(mutex_);
+  // It was spoilt.
+  void DeleteFile(const std::string& path) STRATA_EXCLUDES(mutex_);
   // Counts the file as used now.
   void TouchFile(const std::string& path, uint64_t bytes) STRATA_EXCLUDES(mutex_);
   // Keep `bytes_` true.
