@@ -121,7 +121,11 @@ TEST(GoldenTemplates, BadTemplatesAreRefusedSoon) {
   }
   ASSERT_GT(seen, 0);
   // 50 ms are the aim; other work on the machine and the sanitizers must not fail the test.
+#ifdef STRATA_SANITIZED
+  EXPECT_LT(slowest_ms, 10'000);
+#else
   EXPECT_LT(slowest_ms, 1000);
+#endif
 }
 
 }  // namespace
