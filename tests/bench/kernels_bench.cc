@@ -27,7 +27,7 @@ namespace strata::cpu {
 namespace {
 
 constexpr size_t kInputs = 2048;
-constexpr size_t kMatrixBytes = size_t{1} << 30;  // Of one row's weights: no cache holds them.
+constexpr size_t kMatrixBytes = size_t{1} << 30;  // Of few rows' weights: no cache holds them.
 constexpr size_t kFewOutputs = 5632;              // Of many rows'.
 
 struct Machine {
@@ -104,7 +104,7 @@ const PackedMatrix& MatrixOf(WeightFormat format, size_t outputs) {
 }
 
 size_t OutputsFor(WeightFormat format, uint32_t rows) {
-  if (rows > 4) {
+  if (rows > 16) {
     return kFewOutputs;
   }
   const size_t bits = format == WeightFormat::kAffine4 ? 4 : format == WeightFormat::kInt8 ? 8 : 16;

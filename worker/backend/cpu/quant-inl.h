@@ -131,6 +131,10 @@ STRATA_INLINE size_t ScaleBytes(const MatmulArgs& args) {
   return kLanes * (args.weights.scale_dtype == Dtype::kF32 ? 4 : 2);
 }
 
+// So many bytes of weights are asked for ahead of their use, where a block takes several rows: the
+// processor's window then holds too few blocks to keep the memory busy.
+constexpr size_t kPrefetchBytes = 6 << 10;
+
 // One block of 32 inputs of P panels and R rows, added to `dots`.
 template <typename F, int R, int P>
 STRATA_INLINE void DotBlock(const uint8_t* const (&lines)[P], const DotWord* words,
@@ -140,6 +144,9 @@ STRATA_INLINE void DotBlock(const uint8_t* const (&lines)[P], const DotWord* wor
   for (int line = 0; line < kLines; ++line) {
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
+      if constexpr (R > 1) {
+        __builtin_prefetch(lines[p] + line * 64 + kPrefetchBytes / P);
+      }
       if constexpr (F::kBits == 8) {
         const DotWeights w = LoadDotWeights(lines[p] + line * 64);
         STRATA_UNROLL
