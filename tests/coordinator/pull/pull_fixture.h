@@ -45,7 +45,13 @@ class PullTest : public ::testing::Test {
   PullTest() {
     std::string pattern = ::testing::TempDir() + "strata_pull_XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
-    transport_ = MakeCurlTransport({.connect_timeout_ms = 2000, .stall_timeout_ms = 300});
+#ifdef STRATA_SANITIZED
+    constexpr int kStallTimeoutMs = 3000;  // The server of the tests is slow then.
+#else
+    constexpr int kStallTimeoutMs = 300;
+#endif
+    transport_ =
+        MakeCurlTransport({.connect_timeout_ms = 2000, .stall_timeout_ms = kStallTimeoutMs});
     options_.repository = "org/model";
     options_.endpoint = hub_.url();
     options_.models_dir = directory_;
