@@ -337,7 +337,7 @@ void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
 }
 
 float RunDots(size_t count) {
-  constexpr int kChains = kQuantLanes < 8 ? kQuantLanes : 8;
+  constexpr int kChains = kQuantLanes < 12 ? kQuantLanes : 12;  // More than a dot takes to end.
   DotSum sums[kChains];
   STRATA_UNROLL
   for (int i = 0; i < kChains; ++i) {
