@@ -270,11 +270,19 @@ class QuantKernelsTest : public ::testing::TestWithParam<size_t> {
 };
 
 TEST_P(QuantKernelsTest, EveryFormatGivesThePlainProgramsBits) {
+#ifdef STRATA_SANITIZED
+  constexpr bool kAll = false;  // They would take half an hour.
+#else
+  constexpr bool kAll = true;
+#endif
   uint32_t seed = 1;
   for (const Format& format : kFormats) {
     SCOPED_TRACE(::testing::PrintToString(format));
     for (const size_t outputs : {1u, 16u, 17u, 70u, 131u}) {
       for (size_t inputs : {32u, 65u, 128u, 256u, 301u}) {
+        if (!kAll && (outputs % 16 == 0 || outputs > 100 || inputs % 128 == 0)) {
+          continue;
+        }
         if (format.group != 0) {
           inputs = std::max<size_t>(1, inputs / format.group) * format.group;
         }
