@@ -1,5 +1,5 @@
-"""What compare_peers reads from other engines and makes of it. The engines here are scripts that print
-what real ones do."""
+"""What compare_peers reads from other engines and makes of it. The engines here are scripts that
+print what real ones do."""
 
 import json
 import pathlib
@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import compare_peers as peers  # noqa: E402
+import compare_peers  # noqa: E402
 import make_shape  # noqa: E402
+from comparison import outputs, report, targets  # noqa: E402
+from comparison.samples import IK, LLAMA, STRATA, Failed, Key, Results  # noqa: E402
 
 LLAMA_BENCH = """[
   {
@@ -61,60 +63,60 @@ BATCHED = """main: some log
 llama_perf_context_print: load time = 1 ms
 """
 
-STRATA = {"what": "x", "isa": "avx512vnni", "threads": 1, "prompt_tokens_per_s": 150.0,
-          "generated_tokens_per_s": 20.0, "bandwidth_share": 0.9,
-          "read_bandwidth_bytes_per_s": 15e9,
-          "batch": [{"batch": 1, "generated_tokens_per_s": 20.0, "step_ms": 49.0},
-                    {"batch": 8, "generated_tokens_per_s": 120.0, "step_ms": 66.0}]}
+STRATA_BENCH = {"what": "x", "isa": "avx512vnni", "threads": 1, "prompt_tokens_per_s": 150.0,
+                "generated_tokens_per_s": 20.0, "bandwidth_share": 0.9,
+                "read_bandwidth_bytes_per_s": 15e9,
+                "batch": [{"batch": 1, "generated_tokens_per_s": 20.0, "step_ms": 49.0},
+                          {"batch": 8, "generated_tokens_per_s": 120.0, "step_ms": 66.0}]}
 
 
 def test_llama_bench_is_read_with_and_without_flash_attention():
     text = "a notice\n" + LLAMA_BENCH % {"prompt": 0, "gen": 64, "on": "1"} + "~ggml: bye {\n"
-    assert peers.parse_llama_bench(text, "llama.cpp") == (
+    assert outputs.parse_llama_bench(text, "llama.cpp") == (
         {(0, 64, False): 8.0, (0, 64, True): 10.0}, "0123abc")
 
 
 def test_ik_llama_bench_says_true_and_prints_lines_between():
     text = LLAMA_BENCH % {"prompt": 512, "gen": 0, "on": "true"}
     text = text.replace("[\n", "[\n===== a line of the loader\n", 1)
-    assert peers.parse_llama_bench(text, "ik_llama.cpp")[0] == {(512, 0, False): 8.0,
-                                                                (512, 0, True): 10.0}
+    assert outputs.parse_llama_bench(text, "ik_llama.cpp")[0] == {
+        (512, 0, False): 8.0, (512, 0, True): 10.0}
 
 
 @pytest.mark.parametrize("text", ["", "error: failed to load model", "[\n", "[\n  {\n", "[]"])
 def test_output_without_results_is_refused_with_the_engines_name(text):
-    with pytest.raises(peers.Failed, match="llama.cpp.*by hand"):
-        peers.parse_llama_bench(text, "llama.cpp")
+    with pytest.raises(Failed, match="llama.cpp.*by hand"):
+        outputs.parse_llama_bench(text, "llama.cpp")
 
 
 def test_distributed_llama_is_read():
-    assert peers.parse_dllama(DLLAMA) == (58.25, 13.4)
-    with pytest.raises(peers.Failed, match="by hand"):
-        peers.parse_dllama(DLLAMA.split("Prediction")[0])
+    assert outputs.parse_dllama(DLLAMA) == (58.25, 13.4)
+    with pytest.raises(Failed, match="by hand"):
+        outputs.parse_dllama(DLLAMA.split("Prediction")[0])
 
 
 def test_the_rpc_split_counts_prompts_time_too():
-    assert peers.parse_batched_bench(BATCHED) == 8 * 64 / 32.0
+    assert outputs.parse_batched_bench(BATCHED) == 8 * 64 / 32.0
 
 
 def filled(isa="avx512vnni"):
-    results = peers.Results()
+    results = Results()
     results.isa = isa
 
     def add(what, weights, threads, who, values, variant=""):
         for value in values:
-            results.add({peers.Key(what, weights, threads, who, variant): value})
+            results.add({Key(what, weights, threads, who, variant): value})
 
-    add("bandwidth", "int8", 1, peers.STRATA, [15e9, 14e9, 16e9])
-    add("generation", "int8", 1, peers.STRATA, [20, 10, 30])
-    add("share", "int8", 1, peers.STRATA, [0.9])
-    add("generation", "int8", 1, peers.LLAMA, [8, 9, 8], "flash attention off")
-    add("generation", "int8", 1, peers.LLAMA, [7, 10, 10], "flash attention on")
-    add("prompt", "int8", 1, peers.STRATA, [150])
-    add("prompt", "int8", 1, peers.LLAMA, [60], "flash attention on")
-    add("prompt", "int8", 1, peers.IK, [100], "flash attention off")
-    add("batch8", "int8", 1, peers.STRATA, [120])
-    add("batch8_ratio", "int8", 1, peers.STRATA, [6])
+    add("bandwidth", "int8", 1, STRATA, [15e9, 14e9, 16e9])
+    add("generation", "int8", 1, STRATA, [20, 10, 30])
+    add("share", "int8", 1, STRATA, [0.9])
+    add("generation", "int8", 1, LLAMA, [8, 9, 8], "flash attention off")
+    add("generation", "int8", 1, LLAMA, [7, 10, 10], "flash attention on")
+    add("prompt", "int8", 1, STRATA, [150])
+    add("prompt", "int8", 1, LLAMA, [60], "flash attention on")
+    add("prompt", "int8", 1, IK, [100], "flash attention off")
+    add("batch8", "int8", 1, STRATA, [120])
+    add("batch8_ratio", "int8", 1, STRATA, [6])
     return results
 
 
@@ -124,7 +126,7 @@ def by(rows, what):
 
 
 def test_medians_are_compared_with_the_faster_variant():
-    rows = peers.rows_of(filled(), [1], 512, 8192)
+    rows = targets.rows_of(filled(), [1], 512, 8192)
     assert by(rows, "int8 generation") == [
         ("llama.cpp Q8_0, flash attention on", 20, 10, 2.0, 1.8, True),
         ("read bandwidth, 15.0 GB/s", 20, None, 0.9, 0.88, True)]
@@ -133,17 +135,17 @@ def test_medians_are_compared_with_the_faster_variant():
 
 
 def test_prompts_have_other_targets_without_int8_dot_products():
-    assert by(peers.rows_of(filled(), [1], 512, 8192), "int8 prompt of 512") == [
+    assert by(targets.rows_of(filled(), [1], 512, 8192), "int8 prompt of 512") == [
         ("llama.cpp Q8_0, flash attention on", 150, 60, 2.5, 3.0, False),
         ("ik_llama.cpp Q8_0, flash attention off", 150, 100, 1.5, 1.5, True)]
-    assert by(peers.rows_of(filled("avx2"), [1], 512, 8192), "int8 prompt of 512") == [
+    assert by(targets.rows_of(filled("avx2"), [1], 512, 8192), "int8 prompt of 512") == [
         ("llama.cpp Q8_0, flash attention on", 150, 60, 2.5, None, None),
         ("ik_llama.cpp Q8_0, flash attention off", 150, 100, 1.5, None, None),
         ("the better: ik_llama.cpp Q8_0, flash attention off", 150, 100, 1.5, 1.3, True)]
 
 
 def test_the_table_says_ratios_and_shares_with_their_targets():
-    lines = peers.table(peers.rows_of(filled(), [1], 512, 8192)).splitlines()
+    lines = report.table(targets.rows_of(filled(), [1], 512, 8192)).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:4]] == [
         ["int8 generation", "1", "20.0", "llama.cpp Q8_0, flash attention on", "10.0", "2.00",
@@ -152,11 +154,11 @@ def test_the_table_says_ratios_and_shares_with_their_targets():
 
 
 def test_a_cluster_is_compared_with_rpc_one_worker_and_the_bench():
-    results = peers.Results()
+    results = Results()
     for what, value in (("cluster8", 60.0), ("cluster4", 60.0), ("cluster1", 19.0), ("steps", 20.0)):
-        results.add({peers.Key(what, "int8", 2, peers.STRATA): value})
-    results.add({peers.Key("cluster8", "int8", 2, peers.LLAMA, "flash attention on"): 10.0})
-    assert [(r["ratio"], r["target"]) for r in peers.cluster_rows(results)] == [
+        results.add({Key(what, "int8", 2, STRATA): value})
+    results.add({Key("cluster8", "int8", 2, LLAMA, "flash attention on"): 10.0})
+    assert [(r["ratio"], r["target"]) for r in targets.cluster_rows(results)] == [
         (6.0, 5.0), (1.0, 0.9), (0.95, 0.95)]
 
 
@@ -174,7 +176,7 @@ def places(tmp_path):
     make_shape.make("small", tmp_path / "models", 1, ["hf"], lambda line: None)
     for name in ("q8_0.gguf", "q4_0.gguf", "f16.gguf", "q40.m", "dllama.t"):
         (tmp_path / "models" / name).touch()
-    program(tmp_path / "strata" / "strata-worker", json.dumps(STRATA))
+    program(tmp_path / "strata" / "strata-worker", json.dumps(STRATA_BENCH))
     program(tmp_path / "strata" / "strata-coordinator", "")
     program(tmp_path / "strata" / "strata", "")
     program(tmp_path / "llama" / "bin" / "llama-bench",
@@ -184,8 +186,9 @@ def places(tmp_path):
 
 
 def run(places, *flags):
-    peers.main(["--models", str(places / "models"), "--strata", str(places / "strata"),
-                "--rows", "prompt,generation,batch,context", "--threads", "1", "--rounds", "2", *flags])
+    compare_peers.main(["--models", str(places / "models"), "--strata", str(places / "strata"),
+                        "--rows", "prompt,generation,batch,context", "--threads", "1",
+                        "--rounds", "2", *flags])
 
 
 def test_the_report_says_who_was_left_out_and_what_was_run(places, capsys):

@@ -1,0 +1,73 @@
+"""What a run found out: as one document, and as text with a table."""
+import contextlib
+import dataclasses
+import os
+import pathlib
+
+from .targets import rows_of
+
+
+def number(value):
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def markdown(head, lines):
+    widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+    out = [head, ["-" * width for width in widths], *lines]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
+        for line in out)
+
+
+def table(rows):
+    lines = []
+    for r in rows:
+        share = r["against"].startswith("read bandwidth")
+        as_text = (lambda x: f"{100 * x:.0f} %") if share else (lambda x: f"{x:.2f}")
+        lines.append([r["what"], str(r["threads"]), number(r["strata"]), r["against"],
+                      number(r["theirs"]), "" if r["ratio"] is None else as_text(r["ratio"]),
+                      "" if r["target"] is None else "≥ " + as_text(r["target"]),
+                      {None: "", True: "met", False: "missed"}[r["met"]]])
+    return markdown(["tokens/s", "threads", "Strata", "against", "theirs", "ratio", "target", ""],
+                    lines)
+
+
+def cpu_name():
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return os.uname().machine
+
+
+def report(document):
+    machine = document["machine"]
+    text = [f"{machine['cpu']}, {machine['cores']} usable cores; Strata's instruction set: "
+            f"{machine['isa'] or 'not known'}; shape {document['shape']}; median of "
+            f"{document['rounds']} rounds", "", table(document["rows"]), "",
+            "Commits: " + ", ".join(f"{who} {commit or 'not known (name it with --commit)'}"
+                                    for who, commit in document["commits"].items())]
+    if document["left_out"]:
+        text += ["", "Left out:"] + [f"- {line}" for line in document["left_out"]]
+    text += ["", "Command lines:"]
+    seen = set()
+    for one in document["commands"]:
+        line = f"- {one['who']}: {one['command']}"
+        if line not in seen:
+            text.append(line)
+        seen.add(line)
+    return "\n".join(text)
+
+
+def document_of(peers, results, arguments):
+    return {
+        "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "isa": results.isa},
+        "shape": peers.shape["shape"], "rounds": arguments.rounds, "commits": results.commits,
+        "left_out": results.left_out,
+        "rows": rows_of(results, arguments.threads, arguments.prompt, arguments.context),
+        "commands": [{"title": title, "who": who, "command": command}
+                     for (title, who), command in results.commands.items()],
+        "samples": [{**dataclasses.asdict(key), "values": values}
+                    for key, values in results.samples.items()]}
