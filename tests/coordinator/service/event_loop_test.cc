@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,186 +16,165 @@ namespace {
 
 constexpr size_t kMaxCalls = 3;
 
-TEST(EventLoop, TasksRunInTheOrderOfPostingOnOneThread) {
-  const SystemClock clock;
-  EventLoop loop(
-      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
-  loop.Start();
+// A loop, not yet started, whose tick does nothing until a test says what.
+class EventLoopTest : public ::testing::Test {
+ protected:
+  // Keeps the loop busy until what it returns is set.
+  std::promise<void> HoldUp() {
+    auto busy = std::make_shared<std::promise<void>>();
+    std::promise<void> go_on;
+    loop_.Post([busy, waits_for = go_on.get_future().share()] {
+      busy->set_value();
+      waits_for.wait();
+    });
+    busy->get_future().wait();
+    return go_on;
+  }
+
+  const SystemClock clock_{};
+  std::atomic<int> ticks_ = 0;  // Where a tick counts itself.
+  EventLoop::TickFn tick_ = [](TimePoint) { return std::nullopt; };
+  // Last, so that it stops before what its tick looks at is gone.
+  EventLoop loop_{&clock_, [this](TimePoint now) { return tick_(now); }, kMaxCalls};
+};
+
+TEST_F(EventLoopTest, TasksRunInTheOrderOfPostingOnOneThread) {
+  loop_.Start();
   std::vector<int> order;
   std::thread::id thread;
   for (int i = 0; i < 100; ++i) {
-    loop.Post([&, i] {
+    loop_.Post([&, i] {
       order.push_back(i);
       thread = std::this_thread::get_id();
     });
   }
-  ASSERT_EQ(loop.Call([&] { return std::this_thread::get_id() == thread; }), true);
+  ASSERT_EQ(loop_.Call([&] { return std::this_thread::get_id() == thread; }), true);
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(order[static_cast<size_t>(i)], i);
   }
 }
 
-TEST(EventLoop, TicksWhenTheTickAskedToBeWoken) {
-  const SystemClock clock;
-  std::atomic<int> ticks = 0;
-  EventLoop loop(
-      &clock,
-      [&](TimePoint now) -> std::optional<TimePoint> {
-        ++ticks;
-        return now + std::chrono::milliseconds(1);
-      },
-      kMaxCalls);
-  loop.Start();
-  const TimePoint end = clock.Now() + std::chrono::seconds(10);
-  while (ticks < 20 && clock.Now() < end) {
+TEST_F(EventLoopTest, TicksWhenTheTickAskedToBeWoken) {
+  tick_ = [this](TimePoint now) {
+    ++ticks_;
+    return now + std::chrono::milliseconds(1);
+  };
+  loop_.Start();
+  const TimePoint end = clock_.Now() + std::chrono::seconds(10);
+  while (ticks_ < 20 && clock_.Now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_GE(ticks, 20);
+  EXPECT_GE(ticks_, 20);
 }
 
-TEST(EventLoop, ALoopThatWasNotStartedTakesNothingAndHoldsNobodyUp) {
-  const SystemClock clock;
-  EventLoop loop(
-      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
-  EXPECT_EQ(loop.Call([] { return 1; }), std::nullopt);
+TEST_F(EventLoopTest, ALoopThatWasNotStartedTakesNothingAndHoldsNobodyUp) {
+  EXPECT_EQ(loop_.Call([] { return 1; }), std::nullopt);
 }
 
-TEST(EventLoop, WhatWasPostedBeforeStopRunsAndWhatComesLaterIsRefused) {
-  const SystemClock clock;
+TEST_F(EventLoopTest, WhatWasPostedBeforeStopRunsAndWhatComesLaterIsRefused) {
   int ran = 0;
-  EventLoop loop(
-      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
-  loop.Start();
+  loop_.Start();
   for (int i = 0; i < 10; ++i) {
-    loop.Post([&] { ++ran; });
+    loop_.Post([&] { ++ran; });
   }
-  loop.Stop();
+  loop_.Stop();
   EXPECT_EQ(ran, 10);
-  EXPECT_FALSE(loop.Post([&] { ++ran; }));
-  EXPECT_EQ(ReasonOf(loop.Offer([&] { ++ran; })), "STOPPING");
-  EXPECT_EQ(loop.Call([] { return 1; }), std::nullopt);
+  EXPECT_FALSE(loop_.Post([&] { ++ran; }));
+  EXPECT_EQ(ReasonOf(loop_.Offer([&] { ++ran; })), "STOPPING");
+  EXPECT_EQ(loop_.Call([] { return 1; }), std::nullopt);
   EXPECT_EQ(ran, 10);
 }
 
-TEST(EventLoop, CallsBeyondTheLimitAreRefusedUntilOthersHaveRunAndPostsAreAlwaysTaken) {
-  const SystemClock clock;
-  EventLoop loop(
-      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
-  loop.Start();
-  std::promise<void> busy;
-  std::promise<void> go_on;
+TEST_F(EventLoopTest, CallsBeyondTheLimitAreRefusedUntilOthersHaveRunAndPostsAreAlwaysTaken) {
+  loop_.Start();
   int ran = 0;
-  loop.Post([&] {
-    busy.set_value();
-    go_on.get_future().wait();
-  });
-  busy.get_future().wait();
+  std::promise<void> go_on = HoldUp();
   for (size_t i = 0; i < kMaxCalls; ++i) {
-    EXPECT_TRUE(loop.Offer([&] { ++ran; }).ok());
+    EXPECT_TRUE(loop_.Offer([&] { ++ran; }).ok());
   }
-  const absl::Status refused = loop.Offer([&] { ran += 100; });
+  const absl::Status refused = loop_.Offer([&] { ran += 100; });
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(refused), "OVERLOADED");
   EXPECT_EQ(DetailOf(refused).limit(), "waiting_calls=" + std::to_string(kMaxCalls));
-  EXPECT_EQ(ReasonOf(loop.Ask([] { return 1; }).status()), "OVERLOADED");
+  EXPECT_EQ(ReasonOf(loop_.Ask([] { return 1; }).status()), "OVERLOADED");
   for (int i = 0; i < 100; ++i) {
-    EXPECT_TRUE(loop.Post([&] { ++ran; }));
+    EXPECT_TRUE(loop_.Post([&] { ++ran; }));
   }
   go_on.set_value();
-  ASSERT_EQ(loop.Call([&] { return ran; }), 100 + static_cast<int>(kMaxCalls));
+  ASSERT_EQ(loop_.Call([&] { return ran; }), 100 + static_cast<int>(kMaxCalls));
   // The Call above came after the calls that waited: there is room again.
-  EXPECT_EQ(*loop.Ask([] { return 2; }), 2);
+  EXPECT_EQ(*loop_.Ask([] { return 2; }), 2);
 }
 
-TEST(EventLoop, AnIdleLoopBorrowsTheCallingThreadForATaskAndTheTickAfterIt) {
-  const SystemClock clock;
-  std::atomic<int> ticks = 0;
-  EventLoop loop(
-      &clock,
-      [&](TimePoint) {
-        ++ticks;
-        return std::nullopt;
-      },
-      kMaxCalls);
-  EXPECT_FALSE(loop.RunOrPost([] {}));
-  loop.Start();
+TEST_F(EventLoopTest, AnIdleLoopBorrowsTheCallingThreadForATaskAndTheTickAfterIt) {
+  tick_ = [this](TimePoint) {
+    ++ticks_;
+    return std::nullopt;
+  };
+  EXPECT_FALSE(loop_.RunOrPost([] {}));
+  loop_.Start();
   bool borrowed = false;
   // The loop's own thread may tick just then.
   for (int i = 0; i < 1000 && !borrowed; ++i) {
     const auto self = std::this_thread::get_id();
-    const int ticks_before = ticks;
+    const int ticks_before = ticks_;
     std::atomic<bool> here = false;
-    ASSERT_TRUE(loop.RunOrPost([&] { here = std::this_thread::get_id() == self; }));
-    borrowed = here && ticks > ticks_before;
-    loop.Call([] { return 0; });
+    ASSERT_TRUE(loop_.RunOrPost([&] { here = std::this_thread::get_id() == self; }));
+    borrowed = here && ticks_ > ticks_before;
+    loop_.Call([] { return 0; });
   }
   EXPECT_TRUE(borrowed);
-  loop.Stop();
-  EXPECT_FALSE(loop.RunOrPost([] {}));
+  loop_.Stop();
+  EXPECT_FALSE(loop_.RunOrPost([] {}));
 }
 
-TEST(EventLoop, ABusyLoopRunsWhatIsLentToItInItsTurn) {
-  const SystemClock clock;
-  EventLoop loop(
-      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
-  loop.Start();
-  std::promise<void> busy;
-  std::promise<void> go_on;
+TEST_F(EventLoopTest, ABusyLoopRunsWhatIsLentToItInItsTurn) {
+  loop_.Start();
   std::vector<int> order;
-  loop.Post([&] {
-    busy.set_value();
-    go_on.get_future().wait();
-  });
-  busy.get_future().wait();
-  loop.Post([&] { order.push_back(1); });
-  EXPECT_TRUE(loop.RunOrPost([&] { order.push_back(2); }));
-  loop.Post([&] { order.push_back(3); });
+  std::promise<void> go_on = HoldUp();
+  loop_.Post([&] { order.push_back(1); });
+  EXPECT_TRUE(loop_.RunOrPost([&] { order.push_back(2); }));
+  loop_.Post([&] { order.push_back(3); });
   EXPECT_TRUE(order.empty());
   go_on.set_value();
-  EXPECT_EQ(loop.Call([&] { return order; }), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(loop_.Call([&] { return order; }), (std::vector<int>{1, 2, 3}));
 }
 
-TEST(EventLoop, TasksFromManyThreadsNeverOverlapWhicheverThreadRunsThem) {
-  const SystemClock clock;
-  int ran = 0;  // Only the loop's exclusion guards it.
+TEST_F(EventLoopTest, TasksFromManyThreadsNeverOverlapWhicheverThreadRunsThem) {
+  int ran = 0;  // Only the loop's exclusion guards these.
   int ticks = 0;
-  EventLoop loop(
-      &clock,
-      [&](TimePoint) {
-        ++ticks;
-        return std::nullopt;
-      },
-      kMaxCalls);
-  loop.Start();
+  tick_ = [&](TimePoint) {
+    ++ticks;
+    return std::nullopt;
+  };
+  loop_.Start();
   constexpr int kThreads = 4;
   constexpr int kEach = 2000;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kEach; ++i) {
-        EXPECT_TRUE((t + i) % 2 == 0 ? loop.RunOrPost([&] { ++ran; }) : loop.Post([&] { ++ran; }));
+        EXPECT_TRUE((t + i) % 2 == 0 ? loop_.RunOrPost([&] { ++ran; })
+                                     : loop_.Post([&] { ++ran; }));
       }
     });
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
-  EXPECT_EQ(loop.Call([&] { return ran; }), kThreads * kEach);
-  loop.Stop();
+  EXPECT_EQ(loop_.Call([&] { return ran; }), kThreads * kEach);
+  loop_.Stop();
   EXPECT_GT(ticks, 0);
 }
 
-TEST(EventLoop, AskHandsOnTheErrorsOfWhatItAsks) {
-  const SystemClock clock;
-  EventLoop loop(
-      &clock, [](TimePoint) { return std::nullopt; }, kMaxCalls);
-  EXPECT_EQ(ReasonOf(loop.Ask([] { return 1; }).status()), "STOPPING");
-  loop.Start();
-  EXPECT_TRUE(loop.Ask([] { return absl::OkStatus(); }).ok());
-  EXPECT_TRUE(absl::IsNotFound(loop.Ask([] { return absl::NotFoundError("x"); })));
-  EXPECT_EQ(*loop.Ask([] { return absl::StatusOr<int>(3); }), 3);
+TEST_F(EventLoopTest, AskHandsOnTheErrorsOfWhatItAsks) {
+  EXPECT_EQ(ReasonOf(loop_.Ask([] { return 1; }).status()), "STOPPING");
+  loop_.Start();
+  EXPECT_TRUE(loop_.Ask([] { return absl::OkStatus(); }).ok());
+  EXPECT_TRUE(absl::IsNotFound(loop_.Ask([] { return absl::NotFoundError("x"); })));
+  EXPECT_EQ(*loop_.Ask([] { return absl::StatusOr<int>(3); }), 3);
   EXPECT_TRUE(absl::IsNotFound(
-      loop.Ask([] { return absl::StatusOr<int>(absl::NotFoundError("x")); }).status()));
+      loop_.Ask([] { return absl::StatusOr<int>(absl::NotFoundError("x")); }).status()));
 }
 
 }  // namespace
