@@ -1,14 +1,13 @@
 #include "worker/service/shard_host.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
 
 #include "common/status.h"
-#include "worker/service/step_cost.h"
+#include "worker/service/compute_queue.h"
 
 namespace strata {
 namespace {
@@ -17,8 +16,6 @@ constexpr milliseconds kFenceOnItsWay{1000};
 // One try to open a link; a newer fence or Stop is noticed between tries.
 constexpr milliseconds kDialTry{1500};
 constexpr milliseconds kDialPause{50};
-// Up to here a step may hold up the thread that serves all links.
-constexpr milliseconds kShortStep{1};
 
 // Whether the next stage may accept later what it refused now.
 bool MayAcceptLater(const absl::Status& status) {
@@ -33,14 +30,13 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   Impl(ShardHostConfig config, std::unique_ptr<Shard> shard, const Clock* clock, Mutex* compute,
        LinkDialer* dialer, std::shared_ptr<ShardHostEvents> events)
       : config_(std::move(config)),
-        shard_(std::move(shard)),
-        runner_(std::in_place, config_.runner, shard_.get(), clock),
-        compute_(compute),
         dialer_(dialer),
-        events_(std::move(events)) {}
+        events_(std::move(events)),
+        // One place more than the steps in flight.
+        queue_(config_.runner, config_.max_in_flight + size_t{1}, std::move(shard), clock, compute,
+               [this](ComputeQueue::Frame frame) { Deliver(std::move(frame)); }) {}
 
   void Start() {
-    compute_thread_ = std::thread([this] { ComputeLoop(); });
     link_thread_ = std::thread([this] { LinkLoop(); });
   }
 
@@ -55,29 +51,13 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
                                                        std::shared_ptr<InboundLink> link);
   std::unique_ptr<Shard> Stop();
 
-  RunnerStats stats() const {
-    MutexLock lock(&mutex_);
-    return runner_.has_value() ? runner_->stats() : final_stats_;
-  }
-  uint64_t memory_bytes() const { return memory_bytes_; }
+  RunnerStats stats() const { return queue_.stats(); }
+  uint64_t memory_bytes() const { return queue_.memory_bytes(); }
 
  private:
   class Sink;
 
-  struct Frame {
-    StepMessage message;
-    std::shared_ptr<InboundLink> link;
-    // Once computed.
-    uint64_t epoch = 0;
-    uint64_t step = 0;
-    absl::StatusOr<ShardRunner::Output> output = ShardRunner::Discarded();
-  };
-
-  void ComputeLoop();
-  bool ComputeHere(Frame* frame);
-  void Step(Frame* frame) STRATA_REQUIRES(runner_mutex_, compute_);
-  void Deliver(Frame frame);
-  void Idle();
+  void Deliver(ComputeQueue::Frame frame);
   void LinkLoop();
   void RunFence(uint64_t epoch);
   absl::Status OpenOnward(uint64_t epoch);
@@ -92,33 +72,22 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   absl::Status Refuse(std::string_view reason, const std::string& what) const;
 
   const ShardHostConfig config_;
-  std::unique_ptr<Shard> shard_;  // Until Stop, as runner_.
-  const uint64_t memory_bytes_ = shard_->MemoryBytes();
-  // Steps and fences take turns. Taken before `compute_`, never with `mutex_` held.
-  Mutex runner_mutex_;
-  std::optional<ShardRunner> runner_;
-  Mutex* const compute_;
   LinkDialer* const dialer_;
   const std::shared_ptr<ShardHostEvents> events_;
 
   mutable Mutex mutex_;
   CondVar changed_;  // Epochs and stopping_.
-  CondVar queued_;   // queue_, busy_ and stopping_; for the compute thread, which a hop waits for.
-  RunnerStats final_stats_ STRATA_GUARDED_BY(mutex_);  // After Stop.
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   uint64_t wanted_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest asked for.
   std::optional<uint64_t> asked_epoch_ STRATA_GUARDED_BY(mutex_);
   uint64_t epoch_ STRATA_GUARDED_BY(mutex_) = 0;    // Whose frames are taken; 0 before a fence.
   uint64_t faulted_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest epoch whose fault was reported.
-  std::deque<Frame> queue_ STRATA_GUARDED_BY(mutex_);
-  bool busy_ STRATA_GUARDED_BY(mutex_) = false;  // Some thread computes a frame or sends what came.
-  StepCost cost_ STRATA_GUARDED_BY(mutex_);
   std::shared_ptr<InboundLink> inbound_ STRATA_GUARDED_BY(mutex_);
   uint64_t onward_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Of onward_, when it is open.
-  // Used by the compute thread while it sends; replaced by the link thread.
+  // Used by the thread that computes while it sends; replaced by the link thread.
   std::shared_ptr<FrameLink> onward_ STRATA_GUARDED_BY(mutex_);
 
-  std::thread compute_thread_;
+  ComputeQueue queue_;
   std::thread link_thread_;
 };
 
@@ -184,33 +153,21 @@ absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::Impl::AcceptLink(
 }
 
 absl::Status ShardHost::Impl::Take(StepMessage message, const std::shared_ptr<InboundLink>& link) {
-  Frame frame{std::move(message), link};
   {
     MutexLock lock(&mutex_);
     if (inbound_ != link || stopping_) {
       return Refuse("LINK_REPLACED", "the link was ended by a fence");
     }
-    // One place more than the steps in flight.
-    if (queue_.size() > config_.max_in_flight) {
-      return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_STEPS",
-                   "more steps came than may be in flight")
-          .Node(config_.runner.node)
-          .Limit("steps_in_flight=" + std::to_string(config_.max_in_flight))
-          .Fact("deployment", config_.runner.deployment)
-          .Fact("stage", config_.runner.stage);
-    }
-    if (busy_ || !queue_.empty() || !cost_.Within(frame.message.header.rows(), kShortStep)) {
-      queue_.push_back(std::move(frame));
-      queued_.NotifyOne();
-      return absl::OkStatus();
-    }
-    busy_ = true;  // Frames that come now wait, so that the order holds.
   }
-  if (!ComputeHere(&frame)) {
-    MutexLock lock(&mutex_);
-    queue_.push_front(std::move(frame));  // After a fence the runner discards it.
+  // What a fence overtakes here the runner discards.
+  if (!queue_.Add({.message = std::move(message), .link = link})) {
+    return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_STEPS",
+                 "more steps came than may be in flight")
+        .Node(config_.runner.node)
+        .Limit("steps_in_flight=" + std::to_string(config_.max_in_flight))
+        .Fact("deployment", config_.runner.deployment)
+        .Fact("stage", config_.runner.stage);
   }
-  Idle();
   return absl::OkStatus();
 }
 
@@ -245,67 +202,7 @@ void ShardHost::Impl::Report(uint64_t epoch, uint64_t step, const absl::Status& 
   events_->OnLinkFault(fault);
 }
 
-void ShardHost::Impl::ComputeLoop() {
-  while (true) {
-    Frame frame;
-    {
-      MutexLock lock(&mutex_);
-      while ((queue_.empty() || busy_) && !stopping_) {
-        queued_.Wait(&mutex_);
-      }
-      if (stopping_) {
-        return;
-      }
-      frame = std::move(queue_.front());
-      queue_.pop_front();
-      busy_ = true;
-    }
-    {
-      MutexLock runner(&runner_mutex_);
-      MutexLock compute(compute_);
-      Step(&frame);
-    }
-    Deliver(std::move(frame));
-    Idle();
-  }
-}
-
-// False when a fence or another stage is at work: nobody waits here.
-bool ShardHost::Impl::ComputeHere(Frame* frame) {
-  if (!runner_mutex_.TryLock()) {
-    return false;
-  }
-  if (!compute_->TryLock()) {
-    runner_mutex_.Unlock();
-    return false;
-  }
-  Step(frame);
-  compute_->Unlock();
-  runner_mutex_.Unlock();
-  Deliver(std::move(*frame));
-  return true;
-}
-
-void ShardHost::Impl::Step(Frame* frame) {
-  frame->epoch = frame->message.header.epoch();
-  frame->step = frame->message.header.step();
-  const uint32_t rows = frame->message.header.rows();
-  const auto start = std::chrono::steady_clock::now();
-  frame->output = runner_->Step(std::move(frame->message));
-  const auto took = std::chrono::steady_clock::now() - start;
-  MutexLock lock(&mutex_);
-  cost_.Add(rows, took);
-}
-
-void ShardHost::Impl::Idle() {
-  MutexLock lock(&mutex_);
-  busy_ = false;
-  if (!queue_.empty() || stopping_) {
-    queued_.NotifyAll();
-  }
-}
-
-void ShardHost::Impl::Deliver(Frame frame) {
+void ShardHost::Impl::Deliver(ComputeQueue::Frame frame) {
   absl::StatusOr<ShardRunner::Output>& output = frame.output;
   if (!output.ok()) {
     // A frame may name any epoch; the fault is one of the epoch that is loaded.
@@ -368,7 +265,7 @@ void ShardHost::Impl::RunFence(uint64_t epoch) {
     if (epoch > epoch_) {
       inbound = std::move(inbound_);
       inbound_ = nullptr;
-      queue_.clear();
+      queue_.Clear();
     }
     // The same fence again finds its link open.
     opens = epoch >= epoch_ && onward_epoch_ != epoch;
@@ -384,11 +281,7 @@ void ShardHost::Impl::RunFence(uint64_t epoch) {
         Refuse("FENCED", "the link was ended by the fence of epoch " + std::to_string(epoch)));
   }
   onward = nullptr;  // Closes it.
-  absl::Status status;
-  {
-    MutexLock runner(&runner_mutex_);
-    status = runner_->Fence(epoch);
-  }
+  absl::Status status = queue_.Fence(epoch);
   if (status.ok()) {
     {
       MutexLock lock(&mutex_);
@@ -459,34 +352,21 @@ std::unique_ptr<Shard> ShardHost::Impl::Stop() {
     stopping_ = true;
     inbound = std::move(inbound_);
     inbound_ = nullptr;
-    queue_.clear();
+    queue_.Clear();
     changed_.NotifyAll();
-    queued_.NotifyAll();
   }
   if (inbound != nullptr) {
     inbound->Break(Refuse("UNLOADED", "the stage is being unloaded"));
   }
-  if (compute_thread_.joinable()) {
-    compute_thread_.join();
-  }
+  // A fence uses the queue until its thread is gone.
   if (link_thread_.joinable()) {
     link_thread_.join();
   }
-  std::unique_ptr<Shard> shard;
+  std::unique_ptr<Shard> shard = queue_.Stop();
   {
     MutexLock lock(&mutex_);
-    while (busy_) {
-      queued_.Wait(&mutex_);
-    }
-    queue_.clear();
     onward = std::move(onward_);
     onward_ = nullptr;
-    if (runner_.has_value()) {
-      final_stats_ = runner_->stats();
-      // A link that ends late holds this object, and must not hold a stage's memory.
-      runner_.reset();
-      shard = std::move(shard_);
-    }
   }
   onward = nullptr;  // Closes it, without mutex_: its callback may want that.
   return shard;

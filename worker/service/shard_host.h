@@ -40,9 +40,8 @@ class ShardHostEvents {
   virtual void OnLinkFault(const v1::LinkFault& fault) = 0;
 };
 
-// Any thread. Two threads of its own: one computes, one opens and closes links. A step that will
-// be short is computed by the thread that brings it, when nothing else is: waking another one would
-// take longer.
+// Any thread. Frames are computed by a ComputeQueue; links are opened and closed by a thread of the
+// host's own.
 class ShardHost {
  public:
   // `shard` is computed under `compute`, which all stages of the process share. `clock`, `compute`

@@ -1,0 +1,227 @@
+// Which thread computes a step, and what becomes of the steps that wait.
+#include "worker/service/compute_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "tests/worker/runner/chain.h"
+#include "tests/worker/runner/hash_shard.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::seconds;
+using testing::HashModel;
+using testing::HashShard;
+using testing::kClass;
+using testing::kDeployment;
+using testing::kDigest;
+
+constexpr size_t kMaxWaiting = 100;
+
+// Says where it computes, and takes its time.
+class WatchedShard : public HashShard {
+ public:
+  struct Seen {
+    Mutex mutex;
+    std::vector<std::thread::id> threads;
+    std::atomic<int> delay_us = 0;
+  };
+  WatchedShard(const StageSpec& spec, std::shared_ptr<Seen> seen)
+      : HashShard(spec), seen_(std::move(seen)) {}
+
+  absl::Status Begin(const Batch& batch) override {
+    std::this_thread::sleep_for(std::chrono::microseconds(seen_->delay_us.load()));
+    MutexLock lock(&seen_->mutex);
+    seen_->threads.push_back(std::this_thread::get_id());
+    return HashShard::Begin(batch);
+  }
+
+ private:
+  const std::shared_ptr<Seen> seen_;
+};
+
+// One stage that is all of a model; the test's thread is the one that reads its link.
+class ComputeQueueTest : public ::testing::Test {
+ protected:
+  ComputeQueueTest() {
+    ShardRunnerConfig config;
+    config.node = "node";
+    config.deployment = kDeployment;
+    config.epoch = 1;
+    StageSpec& spec = config.spec;
+    spec.model = HashModel(2);
+    spec.last_layer = 1;
+    spec.embeds = true;
+    spec.heads = true;
+    spec.context = 256;
+    spec.kv_pages = {32};
+    spec.max_batch_tokens = 64;
+    spec.max_batch_items = 8;
+    config.weights_digest = kDigest;
+    config.numerics_class = kClass;
+    auto shard = std::make_unique<WatchedShard>(spec, seen_);
+    shard_ = shard.get();
+    queue_ = std::make_unique<ComputeQueue>(
+        std::move(config), kMaxWaiting, std::move(shard), &clock_, &compute_,
+        [this](const ComputeQueue::Frame& frame) { OnDone(frame); });
+  }
+
+  // One token of a sequence of its own.
+  bool Add() {
+    ComputeQueue::Frame frame;
+    v1::StepFrame& header = frame.message.header;
+    header.set_deployment(kDeployment);
+    header.set_epoch(1);
+    header.set_step(++step_);
+    header.set_committed_step(step_ - 1);
+    header.set_rows(1);
+    if (step_ > 1) {
+      *header.add_commands() = testing::Release(testing::Name("r", step_ - 1));
+    }
+    const std::vector<uint32_t> ids = {3};
+    *header.add_items() = testing::Item(testing::Name("r", step_), ids, 0, 1);
+    return queue_->Add(std::move(frame));
+  }
+
+  bool WaitDone(size_t count) {
+    const auto end = std::chrono::steady_clock::now() + seconds(20);
+    MutexLock lock(&mutex_);
+    while (done_.size() < count && std::chrono::steady_clock::now() < end) {
+      changed_.WaitFor(&mutex_, std::chrono::milliseconds(20));
+    }
+    return done_.size() >= count;
+  }
+  // The steps that were computed.
+  std::vector<uint64_t> done() {
+    MutexLock lock(&mutex_);
+    return done_;
+  }
+
+  // Whether the test's own thread computed the last step.
+  bool Here() {
+    MutexLock lock(&seen_->mutex);
+    return seen_->threads.back() == std::this_thread::get_id();
+  }
+
+ private:
+  void OnDone(const ComputeQueue::Frame& frame) {
+    MutexLock lock(&mutex_);
+    if (frame.output.ok()) {
+      done_.push_back(frame.step);
+    }
+    changed_.NotifyAll();
+  }
+
+  const SystemClock clock_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<uint64_t> done_;
+  uint64_t step_ = 0;
+
+ protected:
+  Mutex compute_;
+  const std::shared_ptr<WatchedShard::Seen> seen_ = std::make_shared<WatchedShard::Seen>();
+  const Shard* shard_ = nullptr;
+  std::unique_ptr<ComputeQueue> queue_;
+};
+
+TEST_F(ComputeQueueTest, OnceStepsAreKnownToBeShortTheReaderComputesThem) {
+  Add();  // Nothing is known yet.
+  ASSERT_TRUE(WaitDone(1));
+  EXPECT_FALSE(Here());
+  int here = 0;
+  for (int i = 2; i <= 100; ++i) {  // A busy machine may make some look long.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // As if it came over a link.
+    Add();
+    ASSERT_TRUE(WaitDone(i));
+    here += Here() ? 1 : 0;
+  }
+  EXPECT_GT(here, 0);
+}
+
+TEST_F(ComputeQueueTest, LongStepsNeverHoldTheReaderUp) {
+  seen_->delay_us = 3000;
+  for (int i = 1; i <= 10; ++i) {
+    Add();
+    ASSERT_TRUE(WaitDone(i));
+    EXPECT_FALSE(Here());
+  }
+}
+
+TEST_F(ComputeQueueTest, WhileAnotherStageComputesTheReaderDoesNotWait) {
+  for (int i = 1; i <= 20; ++i) {
+    Add();
+    ASSERT_TRUE(WaitDone(i));
+  }
+  {
+    MutexLock other(&compute_);
+    Add();
+    Add();
+    EXPECT_EQ(done().size(), 20u);
+  }
+  ASSERT_TRUE(WaitDone(22));
+  EXPECT_FALSE(Here());
+}
+
+TEST_F(ComputeQueueTest, StepsKeepTheirOrderWhoeverComputesThem) {
+  constexpr int kSteps = 600;
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) {
+      {
+        MutexLock lock(&compute_);
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  });
+  for (int i = 1; i <= kSteps; ++i) {
+    EXPECT_TRUE(Add());
+    if (i > 20) {
+      ASSERT_TRUE(WaitDone(i - 20));
+    }
+  }
+  ASSERT_TRUE(WaitDone(kSteps));
+  stop = true;
+  other.join();
+  const std::vector<uint64_t> steps = done();
+  for (int i = 0; i < kSteps; ++i) {
+    ASSERT_EQ(steps[i], static_cast<uint64_t>(i) + 1);
+  }
+}
+
+TEST_F(ComputeQueueTest, FramesBeyondTheLimitAreRefusedUntilThoseThatWaitAreDropped) {
+  MutexLock other(&compute_);
+  size_t taken = 0;
+  while (taken <= kMaxWaiting + 1 && Add()) {
+    ++taken;
+  }
+  // One more than that if the queue's thread has a frame in hand already.
+  EXPECT_GE(taken, kMaxWaiting);
+  EXPECT_LE(taken, kMaxWaiting + 1);
+  queue_->Clear();
+  EXPECT_TRUE(Add());
+}
+
+TEST_F(ComputeQueueTest, StopDropsWhatWaitsAndGivesTheShardBackOnce) {
+  constexpr size_t kFrames = 50;
+  seen_->delay_us = 20000;
+  for (size_t i = 0; i < kFrames; ++i) {
+    EXPECT_TRUE(Add());
+  }
+  const std::unique_ptr<Shard> shard = queue_->Stop();
+  EXPECT_EQ(shard.get(), shard_);
+  const size_t done_at_stop = done().size();
+  EXPECT_LT(done_at_stop, kFrames);
+  EXPECT_EQ(queue_->stats().frames_computed, done_at_stop);
+  EXPECT_FALSE(Add());
+  EXPECT_EQ(queue_->Stop(), nullptr);
+  EXPECT_EQ(done().size(), done_at_stop);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,146 @@
+#include "worker/service/compute_queue.h"
+
+#include <utility>
+
+namespace strata {
+namespace {
+
+// Up to here a step may hold up the thread that serves all links.
+constexpr milliseconds kShortStep{1};
+
+}  // namespace
+
+ComputeQueue::ComputeQueue(ShardRunnerConfig config, size_t max_waiting,
+                           std::unique_ptr<Shard> shard, const Clock* clock, Mutex* compute,
+                           DoneFn done)
+    : max_waiting_(max_waiting),
+      done_(std::move(done)),
+      shard_(std::move(shard)),
+      memory_bytes_(shard_->MemoryBytes()),
+      runner_(std::in_place, std::move(config), shard_.get(), clock),
+      compute_(compute) {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+ComputeQueue::~ComputeQueue() { Stop(); }
+
+bool ComputeQueue::Add(Frame frame) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_ || waiting_.size() >= max_waiting_) {
+      return false;
+    }
+    if (busy_ || !waiting_.empty() || !cost_.Within(frame.message.header.rows(), kShortStep)) {
+      waiting_.push_back(std::move(frame));
+      changed_.NotifyOne();
+      return true;
+    }
+    busy_ = true;  // Frames that come now wait, so that the order holds.
+  }
+  if (!ComputeHere(&frame)) {
+    MutexLock lock(&mutex_);
+    waiting_.push_front(std::move(frame));  // After a fence the runner discards it.
+  }
+  Idle();
+  return true;
+}
+
+void ComputeQueue::Clear() {
+  MutexLock lock(&mutex_);
+  waiting_.clear();
+}
+
+absl::Status ComputeQueue::Fence(uint64_t epoch) {
+  MutexLock runner(&runner_mutex_);
+  return runner_->Fence(epoch);
+}
+
+void ComputeQueue::Loop() {
+  while (true) {
+    Frame frame;
+    {
+      MutexLock lock(&mutex_);
+      while ((waiting_.empty() || busy_) && !stopping_) {
+        changed_.Wait(&mutex_);
+      }
+      if (stopping_) {
+        return;
+      }
+      frame = std::move(waiting_.front());
+      waiting_.pop_front();
+      busy_ = true;
+    }
+    {
+      MutexLock runner(&runner_mutex_);
+      MutexLock compute(compute_);
+      Step(&frame);
+    }
+    done_(std::move(frame));
+    Idle();
+  }
+}
+
+// False when a fence or another stage is at work: nobody waits here.
+bool ComputeQueue::ComputeHere(Frame* frame) {
+  if (!runner_mutex_.TryLock()) {
+    return false;
+  }
+  if (!compute_->TryLock()) {
+    runner_mutex_.Unlock();
+    return false;
+  }
+  Step(frame);
+  compute_->Unlock();
+  runner_mutex_.Unlock();
+  done_(std::move(*frame));
+  return true;
+}
+
+void ComputeQueue::Step(Frame* frame) {
+  frame->epoch = frame->message.header.epoch();
+  frame->step = frame->message.header.step();
+  const uint32_t rows = frame->message.header.rows();
+  const auto start = std::chrono::steady_clock::now();
+  frame->output = runner_->Step(std::move(frame->message));
+  const auto took = std::chrono::steady_clock::now() - start;
+  MutexLock lock(&mutex_);
+  cost_.Add(rows, took);
+}
+
+void ComputeQueue::Idle() {
+  MutexLock lock(&mutex_);
+  busy_ = false;
+  if (!waiting_.empty() || stopping_) {
+    changed_.NotifyAll();
+  }
+}
+
+std::unique_ptr<Shard> ComputeQueue::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    waiting_.clear();
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  MutexLock lock(&mutex_);
+  while (busy_) {
+    changed_.Wait(&mutex_);
+  }
+  waiting_.clear();
+  if (runner_.has_value()) {
+    final_stats_ = runner_->stats();
+    // A link that ends late holds this object, and must not hold a stage's memory.
+    runner_.reset();
+  }
+  return std::move(shard_);
+}
+
+RunnerStats ComputeQueue::stats() const {
+  MutexLock lock(&mutex_);
+  return runner_.has_value() ? runner_->stats() : final_stats_;
+}
+
+}  // namespace strata

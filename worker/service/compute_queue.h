@@ -1,0 +1,94 @@
+// The frames of one stage, computed one after another in the order in which they came.
+#ifndef STRATA_WORKER_SERVICE_COMPUTE_QUEUE_H_
+#define STRATA_WORKER_SERVICE_COMPUTE_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/frame.h"
+#include "common/mutex.h"
+#include "common/rpc/link_service.h"
+#include "worker/backend/backend.h"
+#include "worker/runner/shard_runner.h"
+#include "worker/service/step_cost.h"
+
+namespace strata {
+
+// Any thread. One thread of its own computes; but a step that will be short is computed by the
+// thread that brings it, when nothing else is: waking another one would take longer.
+class ComputeQueue {
+ public:
+  struct Frame {
+    StepMessage message;  // Gone once it is computed.
+    std::shared_ptr<InboundLink> link;
+    // Once computed.
+    uint64_t epoch = 0;
+    uint64_t step = 0;
+    absl::StatusOr<ShardRunner::Output> output = ShardRunner::Discarded();
+  };
+  // Takes each frame once it is computed, in their order, on the thread that computed it and
+  // without a lock of the queue. The next one begins when it returns. Must not call Stop.
+  using DoneFn = std::function<void(Frame frame)>;
+
+  // `shard` is computed under `compute`, which all stages of the process share. `clock` and
+  // `compute` outlive the queue.
+  ComputeQueue(ShardRunnerConfig config, size_t max_waiting, std::unique_ptr<Shard> shard,
+               const Clock* clock, Mutex* compute, DoneFn done);
+  ~ComputeQueue();  // Stops.
+  ComputeQueue(const ComputeQueue&) = delete;
+  ComputeQueue& operator=(const ComputeQueue&) = delete;
+
+  // Computes the frame, here or later. False, and the frame is dropped, when `max_waiting` of them
+  // wait already, or after Stop.
+  bool Add(Frame frame);
+
+  // Drops the frames that wait.
+  void Clear();
+
+  // ShardRunner::Fence, between two steps. Not after Stop.
+  absl::Status Fence(uint64_t epoch);
+
+  // Drops the frames that wait, and waits for the one that is being computed and for its DoneFn.
+  // The shard, which nobody uses any more; null the second time.
+  std::unique_ptr<Shard> Stop();
+
+  RunnerStats stats() const;
+  uint64_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  void Loop();
+  bool ComputeHere(Frame* frame);
+  void Step(Frame* frame) STRATA_REQUIRES(runner_mutex_, compute_);
+  void Idle();
+
+  const size_t max_waiting_;
+  const DoneFn done_;
+  std::unique_ptr<Shard> shard_;  // Until Stop, as runner_.
+  const uint64_t memory_bytes_;
+  // Steps and fences take turns. Taken before `compute_`, never with `mutex_` held.
+  Mutex runner_mutex_;
+  std::optional<ShardRunner> runner_;
+  Mutex* const compute_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;                                    // waiting_, busy_ and stopping_.
+  RunnerStats final_stats_ STRATA_GUARDED_BY(mutex_);  // After Stop.
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  std::deque<Frame> waiting_ STRATA_GUARDED_BY(mutex_);
+  bool busy_ STRATA_GUARDED_BY(mutex_) = false;  // Some thread has a frame in hand.
+  StepCost cost_ STRATA_GUARDED_BY(mutex_);
+
+  std::thread thread_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SERVICE_COMPUTE_QUEUE_H_
