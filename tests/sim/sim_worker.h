@@ -1,34 +1,19 @@
-// A worker less its threads and sockets: registering, the lease, loading and fencing of stages, and
-// the real ShardRunner, page tables included, over the hash arithmetic. It does as
-// worker/service/{control_client,worker_node,shard_host} do.
+// A worker less its threads and sockets: registering, the lease, and loading of stages, which it
+// hands their messages. It does as worker/service/{control_client,worker_node} do.
 #ifndef STRATA_TESTS_SIM_SIM_WORKER_H_
 #define STRATA_TESTS_SIM_SIM_WORKER_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "common/frame.h"
 #include "tests/sim/cluster.h"
-#include "tests/worker/runner/hash_shard.h"
-#include "worker/runner/shard_runner.h"
+#include "tests/sim/sim_stage.h"
 
 namespace strata::sim {
-
-// What a Load says.
-struct StageLoad {
-  uint64_t deployment = 0;
-  uint64_t epoch = 0;
-  uint32_t stage = 0;
-  uint32_t stage_count = 1;
-  StageSpec spec;
-  Machine next = kCoordinatorMachine;
-  uint64_t next_incarnation = 0;  // Of `next`; the coordinator's life for results.
-};
 
 class SimWorker {
  public:
@@ -71,47 +56,22 @@ class SimWorker {
   uint64_t pages_in_use(uint64_t deployment) const;
 
  private:
-  struct StepClock : Clock {
-    TimePoint Now() const override { return now += std::chrono::microseconds(100); }
-    mutable TimePoint now{0};
-  };
-  struct Stage {
-    StageLoad load;
-    std::unique_ptr<testing::HashShard> shard;
-    std::unique_ptr<ShardRunner> runner;
-    uint64_t epoch = 0;         // Of the newest fence that was done.
-    uint64_t wanted_epoch = 0;  // And asked for.
-    uint64_t onward_epoch = 0;  // Of the open link to the next stage.
-    uint64_t faulted = 0;       // Newest epoch whose fault was reported.
-    std::deque<std::shared_ptr<const StepMessage>> queue;
-    bool computing = false;
-  };
-
   World& world() const { return *cluster_->world; }
   // Runs `what` in this life: at once, once a stall is over, or never.
   void Reach(uint64_t incarnation, const std::function<void()>& what);
   void After(nanoseconds delay, const std::function<void()>& what);
+  WorkerLife life() const { return {cluster_, machine_, name_, incarnation_}; }
   // To the coordinator, from this life.
-  void Say(std::function<void()> arrives);
-  Stage* Find(uint64_t deployment);
+  void Say(std::function<void()> arrives) const;
+  SimStage* Find(uint64_t deployment);
 
   void Register();
   void EndLife(const std::string& why);
   void Beat();
-  void Dial(uint64_t deployment, uint64_t epoch, TimePoint deadline);
-  void OnDialed(uint64_t deployment, uint64_t epoch, bool accepted, TimePoint deadline);
-  void Acknowledge(uint64_t deployment, uint64_t epoch, const absl::Status& status);
-  void ComputeNext(uint64_t deployment);
-  void Compute(uint64_t deployment, const StepMessage& frame);
-  void SendOn(Stage* stage, ShardRunner::Output output);
-  void Report(Stage* stage, uint64_t epoch, const absl::Status& status);
-  void CountErrors(const Stage& stage, const ShardRunner::Output& output);
-  void CountError(const v1::ErrorDetail& error);
 
   Cluster* const cluster_;
   const Machine machine_;
   const std::string name_;
-  StepClock clock_;
   bool up_ = false;
   uint64_t incarnation_ = 0;
   TimePoint stalled_until_{0};
@@ -119,7 +79,7 @@ class SimWorker {
   uint64_t term_ = 0;
   TimePoint lease_end_{0};
   std::map<uint64_t, uint64_t> loading_;  // Epochs of Loads that go on, by deployment.
-  std::map<uint64_t, Stage> stages_;      // By deployment.
+  std::map<uint64_t, SimStage> stages_;   // By deployment.
 };
 
 }  // namespace strata::sim

@@ -1,0 +1,297 @@
+#include "tests/sim/sim_stage.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/status.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_worker.h"
+#include "worker/runner/sequence_table.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr nanoseconds kDialPause = milliseconds(20);
+constexpr nanoseconds kDialTry = milliseconds(200);
+
+}  // namespace
+
+void WorkerLife::TellCoordinator(std::function<void()> arrives) const {
+  cluster->network->SendControl(machine, kCoordinatorMachine, std::move(arrives));
+}
+
+void WorkerLife::AcknowledgeFence(uint64_t deployment, uint64_t epoch,
+                                  const absl::Status& status) const {
+  TellCoordinator(
+      [cluster = cluster, machine = machine, incarnation = incarnation, deployment, epoch, status] {
+        cluster->coordinator->OnFenceAck(machine, incarnation, deployment, epoch, status);
+      });
+}
+
+SimStage::SimStage(const WorkerLife& life, const StageLoad& load, ReachFn reach)
+    : life_(life),
+      load_(load),
+      reach_(std::move(reach)),
+      shard_(load.spec),
+      runner_(ShardRunnerConfig{life.name, load.deployment, load.epoch, load.stage,
+                                load.stage_count, load.spec, kWeightsDigest, kNumericsClass},
+              &shard_, &clock_),
+      table_(runner_.sequences_for_test()) {}
+
+void SimStage::After(nanoseconds delay, const std::function<void(SimStage*)>& what) {
+  world().After(delay, [reach = reach_, what] { reach(what); });
+}
+
+// ---- Fences and the link onward.
+
+void SimStage::Fence(uint64_t epoch) {
+  wanted_epoch_ = std::max(wanted_epoch_, epoch);
+  if (epoch > epoch_) {
+    queue_.clear();
+  }
+  if (const absl::Status status = runner_.Fence(epoch); !status.ok()) {
+    life_.AcknowledgeFence(load_.deployment, epoch, status);
+    return;
+  }
+  epoch_ = std::max(epoch_, epoch);
+  if (onward_epoch_ == epoch) {
+    life_.AcknowledgeFence(load_.deployment, epoch, absl::OkStatus());
+    return;
+  }
+  onward_epoch_ = 0;
+  Dial(epoch, world().now() + world().scenario.step_timeout / 2);
+}
+
+// Opens the link to the next stage, again and again until it works or time is up.
+void SimStage::Dial(uint64_t epoch, TimePoint deadline) {
+  if (wanted_epoch_ != epoch || onward_epoch_ == epoch) {
+    return;
+  }
+  if (world().now() >= deadline) {
+    life_.AcknowledgeFence(load_.deployment, epoch,
+                           Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED",
+                                 "the link to the next stage could not be opened")
+                               .Node(life_.name));
+    return;
+  }
+  const Machine next = load_.next;
+  auto answer = [network = life_.cluster->network, machine = life_.machine, reach = reach_, next,
+                 epoch, deadline](bool accepted) {
+    network->SendControl(next, machine, [reach, epoch, deadline, accepted] {
+      reach([epoch, deadline, accepted](SimStage* stage) {
+        stage->OnDialed(epoch, accepted, deadline);
+      });
+    });
+  };
+  life_.cluster->network->SendControl(
+      life_.machine, next,
+      [cluster = life_.cluster, next, incarnation = load_.next_incarnation,
+       deployment = load_.deployment, epoch, answer] {
+        if (next == kCoordinatorMachine) {
+          cluster->coordinator->OnLinkOpen(incarnation, deployment, epoch, answer);
+        } else {
+          cluster->workers[static_cast<size_t>(next)]->OnLinkOpen(incarnation, deployment, epoch,
+                                                                  answer);
+        }
+      });
+  After(kDialTry, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
+}
+
+void SimStage::OnDialed(uint64_t epoch, bool accepted, TimePoint deadline) {
+  if (wanted_epoch_ != epoch || onward_epoch_ == epoch) {
+    return;
+  }
+  if (!accepted) {
+    After(kDialPause, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
+    return;
+  }
+  onward_epoch_ = epoch;
+  life_.AcknowledgeFence(load_.deployment, epoch, absl::OkStatus());
+}
+
+void SimStage::Report(uint64_t epoch, const absl::Status& status) {
+  if (epoch < wanted_epoch_ || faulted_ >= epoch) {
+    return;  // One fault ends an epoch.
+  }
+  faulted_ = epoch;
+  life_.TellCoordinator([cluster = life_.cluster, machine = life_.machine,
+                         incarnation = life_.incarnation, deployment = load_.deployment, epoch,
+                         status] {
+    cluster->coordinator->OnLinkFault(machine, incarnation, deployment, epoch, status);
+  });
+}
+
+// ---- Steps.
+
+void SimStage::Take(const std::shared_ptr<const StepMessage>& frame) {
+  queue_.push_back(frame);
+  ComputeNext();
+}
+
+void SimStage::ComputeNext() {
+  if (computing_ || queue_.empty()) {
+    return;
+  }
+  const std::shared_ptr<const StepMessage> frame = queue_.front();
+  queue_.pop_front();
+  computing_ = true;
+  const auto rows = frame->header.rows();
+  const uint32_t speed = 1 + static_cast<uint32_t>(life_.machine) % 3;
+  After(std::chrono::microseconds((100 + 10 * rows) * speed), [frame](SimStage* stage) {
+    stage->computing_ = false;
+    stage->Compute(*frame);
+    stage->ComputeNext();
+  });
+}
+
+void SimStage::Compute(const StepMessage& frame) {
+  const size_t before = runner_.stats().sequences;
+  const uint64_t epoch = frame.header.epoch();
+  absl::StatusOr<ShardRunner::Output> output = runner_.Step(frame);
+  if (!output.ok()) {
+    world().Tell(
+        [&] { return life_.name + " breaks the link: " + std::string(output.status().message()); });
+    if (ReasonOf(output.status()) == "STEP_GAP") {
+      world().Count(Rule::kStepGap);
+    }
+    Report(epoch, output.status());
+    return;
+  }
+  if (std::holds_alternative<ShardRunner::Discarded>(*output)) {
+    world().Tell([&] { return life_.name + " discards " + Show(frame.header); });
+    world().Count(epoch < epoch_ ? Rule::kOldEpoch : Rule::kSeenStep);
+    return;
+  }
+  if (frame.header.resync() && runner_.stats().sequences < before) {
+    world().Count(Rule::kReleasedAtResync);
+  }
+  CountErrors(*output);
+  SendOn(*std::move(output));
+}
+
+void SimStage::SendOn(ShardRunner::Output output) {
+  const bool last = std::holds_alternative<ResultMessage>(output);
+  const uint64_t epoch = last ? std::get<ResultMessage>(output).header.epoch()
+                              : std::get<StepMessage>(output).header.epoch();
+  if (onward_epoch_ != epoch) {
+    Report(epoch, Error(absl::StatusCode::kFailedPrecondition, "LINK_NOT_OPEN",
+                        "a step was computed while the link onward was not open")
+                      .Node(life_.name));
+    return;
+  }
+  Network::Frame sent;
+  sent.link = last ? world().scenario.stages : load_.stage + 1;
+  sent.channel = ChannelOf(load_.deployment, epoch);
+  sent.from = life_.machine;
+  sent.to = load_.next;
+  const uint64_t to = load_.next_incarnation;
+  if (last) {
+    auto result = std::make_shared<const ResultMessage>(std::get<ResultMessage>(std::move(output)));
+    world().Tell(
+        [&] { return sent.what = Show(result->header), life_.name + " answers " + sent.what; });
+    sent.arrives = [cluster = life_.cluster, to, result] {
+      cluster->coordinator->OnResult(to, result);
+    };
+    sent.garbled = [cluster = life_.cluster, to, deployment = load_.deployment, epoch] {
+      cluster->coordinator->OnGarbledResult(to, deployment, epoch);
+    };
+  } else {
+    auto frame = std::make_shared<const StepMessage>(std::get<StepMessage>(std::move(output)));
+    SimWorker* next = life_.cluster->workers[static_cast<size_t>(load_.next)].get();
+    world().Tell([&] {
+      sent.what = Show(frame->header);
+      return life_.name + " sends " + sent.what + " on to " + next->name();
+    });
+    sent.arrives = [next, to, frame] { next->OnFrame(to, frame); };
+    sent.garbled = [next, to, deployment = load_.deployment, epoch] {
+      next->OnGarbledFrame(to, deployment, epoch);
+    };
+  }
+  life_.cluster->network->SendFrame(sent);
+}
+
+// ---- What the rules did, faults, and what is held.
+
+void SimStage::CountErrors(const ShardRunner::Output& output) {
+  const bool last = std::holds_alternative<ResultMessage>(output);
+  auto count = [&](const auto& entries) {
+    for (const auto& entry : entries) {
+      if (entry.has_error() && entry.error_stage() == load_.stage) {
+        CountError(entry.error());
+      }
+    }
+  };
+  if (last) {
+    count(std::get<ResultMessage>(output).header.items());
+    count(std::get<ResultMessage>(output).header.commands());
+  } else {
+    count(std::get<StepMessage>(output).header.items());
+    count(std::get<StepMessage>(output).header.commands());
+  }
+}
+
+void SimStage::CountError(const v1::ErrorDetail& error) {
+  static const std::map<std::string, Rule> kRules = {
+      {"POSITION_MISMATCH", Rule::kPosition},  {"FINGERPRINT_MISMATCH", Rule::kFingerprint},
+      {"STALE_GENERATION", Rule::kGeneration}, {"SEQUENCE_NOT_FOUND", Rule::kNotFound},
+      {"SEQUENCE_TWICE", Rule::kTwice},        {"NON_FINITE", Rule::kNotFinite},
+      {"BACKEND_FAILED", Rule::kBackend}};
+  world().Tell([&] { return life_.name + " refuses: " + error.message(); });
+  if (const auto rule = kRules.find(error.reason()); rule != kRules.end()) {
+    world().Count(rule->second);
+  } else {
+    // KV_PAGES above all: the ledger admitted what the stage has no room for.
+    world().Fail(life_.name + " refused what no fault explains: " + error.reason() + ": " +
+                 error.message());
+  }
+}
+
+bool SimStage::FlipBit(uint64_t random) {
+  std::vector<std::pair<std::string, uint64_t>> names;
+  table_.ReleaseIf([&names](const Sequence& sequence) {
+    names.emplace_back(sequence.request_id, sequence.generation);
+    return false;
+  });
+  if (names.empty()) {
+    return false;
+  }
+  const auto& [id, generation] = names[random % names.size()];
+  Sequence* sequence = table_.Find(id, generation);
+  const uint64_t bit = uint64_t{1} << (random >> 8) % 64;
+  const size_t which = (random >> 16) % (sequence->page_fingerprints.size() + 1);
+  if (which == 0) {
+    sequence->fingerprint ^= bit;
+  } else {
+    sequence->page_fingerprints[which - 1] ^= bit;
+  }
+  world().Tell(
+      [&, id = id] { return "FAULT: a bit of " + life_.name + "'s record of " + id + " flips"; });
+  return true;
+}
+
+void SimStage::FailBackend() {
+  world().Tell([&] { return "FAULT: the next step of " + life_.name + "'s device fails"; });
+  shard_.FailNextRead();
+}
+
+void SimStage::Poison(uint64_t random) {
+  const auto layers = load_.spec.last_layer - load_.spec.first_layer + 1;
+  world().Tell([&] {
+    return "FAULT: " + life_.name + " computes NaN for token " + std::to_string(kPoisonToken);
+  });
+  shard_.PoisonToken(kPoisonToken, load_.spec.first_layer + static_cast<uint32_t>(random % layers));
+}
+
+uint64_t SimStage::pages_in_use() const {
+  const KvPool& pool = table_.pool();
+  uint64_t pages = 0;
+  for (uint32_t group = 0; group < pool.groups(); ++group) {
+    pages += pool.total(group) - pool.free(group);
+  }
+  return pages;
+}
+
+}  // namespace strata::sim
