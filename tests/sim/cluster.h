@@ -22,12 +22,15 @@ struct Cluster {
   std::vector<std::unique_ptr<SimWorker>> workers;  // By machine.
   SimCoordinator* coordinator = nullptr;
   uint64_t incarnations = 0;  // Given out.
+
+  SimWorker* worker(Machine machine) const { return workers[static_cast<size_t>(machine)].get(); }
 };
 
-// What a frame carries, for the story: "step 7 of epoch 3 [r1#9 @32+4, release r2#8]".
+// Of the one model.
 inline constexpr char kWeightsDigest[] = "weights";
 inline constexpr char kNumericsClass[] = "hash-1";
 
+// What a frame carries, for the story: "step 7 of epoch 3 [release r2#8, r1#9 @32+4]".
 std::string Show(const v1::StepFrame& frame);
 std::string Show(const v1::StepResult& result);
 

@@ -1,6 +1,5 @@
 #include "tests/sim/counts.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <iterator>
 
@@ -85,14 +84,6 @@ void AddLine(std::string_view name, uint64_t count, std::string* table) {
 
 std::string_view NameOf(FaultKind kind) { return kFaultNames[static_cast<size_t>(kind)]; }
 std::string_view NameOf(Rule rule) { return kRuleNames[static_cast<size_t>(rule)]; }
-
-std::optional<FaultKind> FaultNamed(std::string_view name) {
-  const auto* found = std::find(std::begin(kFaultNames), std::end(kFaultNames), name);
-  if (found == std::end(kFaultNames)) {
-    return std::nullopt;
-  }
-  return static_cast<FaultKind>(found - std::begin(kFaultNames));
-}
 
 void Counts::Add(const Counts& other) {
   for (size_t i = 0; i < kFaultKinds; ++i) {

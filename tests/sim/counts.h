@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -94,9 +93,9 @@ enum class Rule {
 };
 inline constexpr size_t kRules = static_cast<size_t>(Rule::kSentAgain) + 1;
 
+// As the tables have them.
 std::string_view NameOf(FaultKind kind);
 std::string_view NameOf(Rule rule);
-std::optional<FaultKind> FaultNamed(std::string_view name);
 
 struct Counts {
   std::array<uint64_t, kFaultKinds> faults{};

@@ -87,10 +87,11 @@ void Meddler::Fork(StepMessage* step, bool wrong, Added* added) {
   }
   const bool plain = item != nullptr && (item->rows_wanted() == v1::ROWS_WANTED_NONE ||
                                          item->rows_wanted() == v1::ROWS_WANTED_UNSPECIFIED);
-  uint64_t source = 0;
-  uint32_t length = 0;
-  if (!plain || added->commands > 0 ||
-      FindSource(*step, *item, wrong, &source, &length) == nullptr) {
+  if (!plain || added->commands > 0) {
+    return;
+  }
+  const auto [source, length] = FindSource(*item, wrong);
+  if (length == 0) {
     return;
   }
   v1::ForkCommand* fork = step->header.add_commands()->mutable_fork();
@@ -113,51 +114,46 @@ void Meddler::Fork(StepMessage* step, bool wrong, Added* added) {
   ++added->commands;
 }
 
-const Meddler::Sent* Meddler::FindSource(const StepMessage& step, const v1::StepItem& item,
-                                         bool wrong, uint64_t* generation, uint32_t* length) const {
+Meddler::Source Meddler::FindSource(const v1::StepItem& item, bool wrong) const {
   const auto most =
       std::min<uint32_t>(kPageTokens - 1, static_cast<uint32_t>(item.token_ids_size()) - 1);
-  for (const auto& [candidate, sent] : sent_) {
-    if (sent.released || sent.ids.empty() || candidate == item.sequence().generation()) {
+  for (const auto& [generation, sent] : sent_) {
+    if (sent.released || sent.ids.empty() || generation == item.sequence().generation()) {
       continue;
     }
     const uint32_t common = CommonLength(sent.ids, item);
     const auto held = static_cast<uint32_t>(sent.ids.size());
-    *generation = candidate;
-    *length = wrong ? std::min(most, held) : std::min(most, common);
-    if (*length > 0 && (wrong ? common < *length : common > 0)) {
-      return &sent;
+    const uint32_t length = std::min(most, wrong ? held : common);
+    if (length > 0 && (!wrong || common < length)) {
+      return {generation, length};
     }
   }
-  return nullptr;
+  return {};
 }
 
-bool Meddler::Repeat(StepMessage* step, uint64_t random, Added* added) {
+void Meddler::Repeat(StepMessage* step, uint64_t random, Added* added) {
   // Of a sequence that this step has too, or of one that it has not.
   const bool twice = random % 4 == 0;
   for (const v1::StepItem& item : recent_) {
     const uint64_t generation = item.sequence().generation();
     if (!sent_.at(generation).released && Has(*step, generation) == twice) {
       AddItem(step, item, added);
-      return true;
+      return;
     }
   }
-  return false;
 }
 
 // The item that created a sequence which has been released since.
-bool Meddler::AddStale(StepMessage* step, uint64_t random, Added* added) {
+void Meddler::AddStale(StepMessage* step, uint64_t random, Added* added) {
   std::vector<const Sent*> gone;
   for (const auto& [generation, sent] : sent_) {
     if (sent.released && sent.created && sent.first.position() == 0) {
       gone.push_back(&sent);
     }
   }
-  if (gone.empty()) {
-    return false;
+  if (!gone.empty()) {
+    AddItem(step, gone[random % gone.size()]->first, added);
   }
-  AddItem(step, gone[random % gone.size()]->first, added);
-  return true;
 }
 
 void Meddler::AddItem(StepMessage* step, v1::StepItem item, Added* added) {

@@ -30,7 +30,9 @@ class Meddler {
   // Of kForkWrongSource, kRepeatItem or kStaleItem: strikes at the first step that allows it.
   void Arm(const Fault& fault) { armed_.push_back(fault); }
 
+  // Every step of the engine on its way to the first stage, in order.
   void OnSend(StepMessage* step);
+  // Every result on its way to the engine.
   void OnResult(ResultMessage* result);
 
  private:
@@ -46,12 +48,17 @@ class Meddler {
     int items = 0;
   };
 
+  struct Source {
+    uint64_t generation = 0;
+    uint32_t length = 0;  // 0: there is none.
+  };
+
   void NewEpoch(uint64_t epoch);
   void Fork(StepMessage* step, bool wrong, Added* added);
-  const Sent* FindSource(const StepMessage& step, const v1::StepItem& item, bool wrong,
-                         uint64_t* generation, uint32_t* length) const;
-  bool Repeat(StepMessage* step, uint64_t random, Added* added);
-  bool AddStale(StepMessage* step, uint64_t random, Added* added);
+  // What the item's sequence could be forked from: with its own first tokens, or with wrong ones.
+  Source FindSource(const v1::StepItem& item, bool wrong) const;
+  void Repeat(StepMessage* step, uint64_t random, Added* added);
+  void AddStale(StepMessage* step, uint64_t random, Added* added);
   void AddItem(StepMessage* step, v1::StepItem item, Added* added);
   // The step's first `items` items, which are the engine's own.
   void Remember(const StepMessage& step, int items);

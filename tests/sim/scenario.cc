@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/limits.h"
+#include "common/sampling_params.h"
 #include "tests/sim/random.h"
 
 namespace strata::sim {
@@ -55,7 +57,7 @@ ClientRequest DrawRequest(const Scenario& scenario, nanoseconds horizon, Random*
     length = scenario.context;  // Longer than the context with what it generates.
   } else if (kind == 1) {
     length = std::min<uint32_t>(scenario.context - 20,
-                                static_cast<uint32_t>(scenario.kv_pages) * 16 + 1);
+                                static_cast<uint32_t>(scenario.kv_pages) * kPageTokens + 1);
   }
   request.prompt = DrawPrompt(scenario.seed, length, random);
   if (random->OneIn(20)) {
@@ -142,16 +144,7 @@ std::vector<size_t> Indices(size_t count) {
 
 v1::SequenceParams GreedyParams() {
   v1::SequenceParams params;
-  v1::SamplingParams* sampling = params.mutable_sampling();
-  sampling->set_temperature(0);
-  sampling->set_top_k(0);
-  sampling->set_top_p(1);
-  sampling->set_min_p(0);
-  sampling->set_typical_p(1);
-  sampling->set_repetition_penalty(1);
-  sampling->set_frequency_penalty(0);
-  sampling->set_presence_penalty(0);
-  sampling->set_seed(0);
+  *params.mutable_sampling() = PlainSampling(/*temperature=*/0, /*seed=*/0);
   return params;
 }
 

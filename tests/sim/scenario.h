@@ -59,7 +59,9 @@ struct Scenario {
   std::vector<Fault> faults;
 };
 
+// The likeliest token, always.
 v1::SequenceParams GreedyParams();
+// A function of the seed alone.
 Scenario MakeScenario(uint64_t seed);
 
 // Indices into a scenario's lists.
@@ -68,6 +70,7 @@ struct Part {
   std::vector<size_t> faults;
 };
 Part Whole(const Scenario& scenario);
+// The scenario with these requests and faults only.
 Scenario Reduced(const Scenario& scenario, const Part& part);
 
 }  // namespace strata::sim

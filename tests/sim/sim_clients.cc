@@ -266,7 +266,7 @@ size_t SimClients::waiting() const {
                                            [](const auto& client) { return !client->ended; }));
 }
 
-std::string SimClients::Waiting() const {
+std::string SimClients::NamesOfWaiting() const {
   std::string names;
   for (const auto& client : clients_) {
     names += client->ended ? "" : (names.empty() ? "" : ", ") + client->Name();

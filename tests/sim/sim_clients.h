@@ -16,6 +16,7 @@ namespace strata::sim {
 
 class SimClients {
  public:
+  // `cluster` outlives the clients. `model`: of the answers that are right.
   SimClients(Cluster* cluster, ModelSpec model);
   ~SimClients();
 
@@ -25,7 +26,7 @@ class SimClients {
   void OnCoordinatorLost(uint64_t life, nanoseconds notice);
 
   size_t waiting() const;
-  std::string Waiting() const;  // Who, for a finding.
+  std::string NamesOfWaiting() const;  // For a finding.
   // The newest added request was answered whole.
   bool NewestAnswered() const;
 

@@ -14,10 +14,6 @@ absl::Status NotServing(std::string_view reason, std::string_view message) {
 
 }  // namespace
 
-std::string SimCoordinator::NameOf(Machine machine) const {
-  return cluster_->workers[static_cast<size_t>(machine)]->name();
-}
-
 bool SimCoordinator::Knows(Machine machine, uint64_t incarnation) const {
   const auto stream = streams_.find(machine);
   return up_ && stream != streams_.end() && stream->second == incarnation;
@@ -52,7 +48,7 @@ void SimCoordinator::Stop(bool silent) {
   deployment_ = nullptr;
   if (!silent) {
     for (const auto& [machine, incarnation] : streams_) {
-      SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+      SimWorker* worker = cluster_->worker(machine);
       Send(machine, [worker, to = incarnation] { worker->OnStreamEnded(to); });
     }
   }
@@ -115,9 +111,9 @@ void SimCoordinator::OnRegister(Machine machine, uint64_t incarnation) {
   if (!up_) {
     return;
   }
-  SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+  SimWorker* worker = cluster_->worker(machine);
   v1::NodeInfo info;
-  info.set_name(NameOf(machine));
+  info.set_name(cluster_->worker(machine)->name());
   info.set_incarnation(incarnation);
   if (const absl::Status status = state_->Join(info, world().now()); !status.ok()) {
     world().Count(Rule::kNameTaken);
@@ -134,14 +130,14 @@ void SimCoordinator::OnHeartbeat(Machine machine, uint64_t incarnation, uint64_t
   if (!Knows(machine, incarnation) || term != store_.term) {
     return;
   }
-  state_->Heartbeat(NameOf(machine), incarnation, v1::Heartbeat(), world().now());
-  SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+  state_->Heartbeat(cluster_->worker(machine)->name(), incarnation, v1::Heartbeat(), world().now());
+  SimWorker* worker = cluster_->worker(machine);
   Send(machine, [worker, incarnation, term] { worker->OnLeaseRenewed(incarnation, term); });
 }
 
 void SimCoordinator::OnStreamEnded(Machine machine, uint64_t incarnation) {
   if (Knows(machine, incarnation)) {
-    state_->Leave(NameOf(machine), incarnation);
+    state_->Leave(cluster_->worker(machine)->name(), incarnation);
     Lose(machine);
   }
 }
@@ -168,7 +164,7 @@ void SimCoordinator::ExpireLeases() {
 }
 
 void SimCoordinator::Lose(Machine machine) {
-  world().Tell([&] { return "the coordinator has lost " + NameOf(machine); });
+  world().Tell([&] { return "the coordinator has lost " + cluster_->worker(machine)->name(); });
   streams_.erase(machine);
   if (deployment_ != nullptr) {
     deployment_->OnNodeLost(machine);

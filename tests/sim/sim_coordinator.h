@@ -58,7 +58,6 @@ class SimCoordinator {
 
  private:
   World& world() const { return *cluster_->world; }
-  std::string NameOf(Machine machine) const;
   bool Knows(Machine machine, uint64_t incarnation) const;
   bool Serves(uint64_t deployment) const;
   void Send(Machine machine, const std::function<void()>& arrives);

@@ -15,6 +15,14 @@ constexpr nanoseconds kDialPause = milliseconds(20);
 
 uint64_t PagesFor(uint64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
+// Nothing runs, and the ledger says that every page is free.
+bool IsIdle(const EngineSnapshot& snapshot) {
+  return snapshot.state == PipelineState::kRunning && snapshot.steps_in_flight == 0 &&
+         snapshot.sessions.empty() &&
+         std::all_of(snapshot.kv.begin(), snapshot.kv.end(),
+                     [](const KvSnapshot& kv) { return kv.free == kv.total; });
+}
+
 }  // namespace
 
 SimPlan DrawPlan(const Scenario& scenario, Random* random) {
@@ -45,10 +53,6 @@ SimDeployment::SimDeployment(Cluster* cluster, SimStore* store, GenerationCounte
                                                /*adapter_digest=*/"", /*rotary_variant=*/0)) {}
 
 SimDeployment::~SimDeployment() { *alive_ = false; }
-
-std::string SimDeployment::NodeName(Machine machine) const {
-  return cluster_->workers[static_cast<size_t>(machine)]->name();
-}
 
 bool SimDeployment::Uses(Machine machine) const {
   const auto& machines = store_->plan.machines;
@@ -101,7 +105,8 @@ bool SimDeployment::Resize(uint64_t kv_pages) {
 std::vector<EngineStage> SimDeployment::EngineStages(uint64_t kv_pages) const {
   std::vector<EngineStage> stages;
   for (Machine machine : store_->plan.machines) {
-    stages.push_back({.node = NodeName(machine), .kv_pages = {kv_pages}, .predicted_ms = 0.2});
+    stages.push_back(
+        {.node = cluster_->worker(machine)->name(), .kv_pages = {kv_pages}, .predicted_ms = 0.2});
   }
   return stages;
 }
@@ -119,7 +124,7 @@ void SimDeployment::SendLoads() {
       load.next = store_->plan.machines[s + 1];
       load.next_incarnation = incarnations_.at(load.next);
     }
-    SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+    SimWorker* worker = cluster_->worker(machine);
     cluster_->network->SendControl(
         kCoordinatorMachine, machine,
         [worker, to = incarnations_.at(machine), load] { worker->OnLoad(to, load); });
@@ -131,7 +136,7 @@ void SimDeployment::Unload(const absl::Status& why) {
   state_ = State::kWaiting;
   for (const auto& [machine, incarnation] : incarnations_) {
     if (Uses(machine)) {
-      SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+      SimWorker* worker = cluster_->worker(machine);
       cluster_->network->SendControl(
           kCoordinatorMachine, machine,
           [worker, to = incarnation, id = id()] { worker->OnUnload(to, id); });
@@ -148,8 +153,8 @@ void SimDeployment::OnNodeLost(Machine machine) {
   if (Uses(machine) && loaded()) {
     world().Count(Rule::kNodeLost);
     Fail(Error(absl::StatusCode::kUnavailable, "NODE_LOST",
-               "node '" + NodeName(machine) + "', which holds layers, is lost")
-             .Node(NodeName(machine)));
+               "node '" + cluster_->worker(machine)->name() + "', which holds layers, is lost")
+             .Node(cluster_->worker(machine)->name()));
   }
 }
 
@@ -221,14 +226,7 @@ bool SimDeployment::Cancel(const std::string& key, const absl::Status& why) {
 }
 
 bool SimDeployment::Idle() const {
-  if (engine_ == nullptr) {
-    return false;
-  }
-  const EngineSnapshot snapshot = engine_->Snapshot(world().now());
-  return snapshot.state == PipelineState::kRunning && snapshot.steps_in_flight == 0 &&
-         snapshot.sessions.empty() &&
-         std::all_of(snapshot.kv.begin(), snapshot.kv.end(),
-                     [](const KvSnapshot& kv) { return kv.free == kv.total; });
+  return engine_ != nullptr && IsIdle(engine_->Snapshot(world().now()));
 }
 
 // ---- Fences, links, frames.
@@ -240,7 +238,7 @@ void SimDeployment::SendFence(uint64_t epoch) {
   unfenced_ = {store_->plan.machines.begin(), store_->plan.machines.end()};
   world().Tell([&] { return "the coordinator fences: epoch " + std::to_string(epoch); });
   for (Machine machine : store_->plan.machines) {
-    SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+    SimWorker* worker = cluster_->worker(machine);
     cluster_->network->SendControl(kCoordinatorMachine, machine,
                                    [worker, to = incarnations_.at(machine), id = id(), epoch] {
                                      worker->OnFence(to, id, epoch);
@@ -251,7 +249,7 @@ void SimDeployment::SendFence(uint64_t epoch) {
 std::vector<std::string> SimDeployment::UnfencedNodes() const {
   std::vector<std::string> nodes;
   for (Machine machine : unfenced_) {
-    nodes.push_back(NodeName(machine));
+    nodes.push_back(cluster_->worker(machine)->name());
   }
   return nodes;
 }
@@ -279,7 +277,7 @@ void SimDeployment::OpenFirstLink(uint64_t epoch, TimePoint deadline) {
     return;
   }
   const Machine machine = store_->plan.machines[0];
-  SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+  SimWorker* worker = cluster_->worker(machine);
   auto answer = [this, epoch, deadline, machine, alive = alive_,
                  network = cluster_->network](bool accepted) {
     network->SendControl(machine, kCoordinatorMachine, [this, epoch, deadline, alive, accepted] {
@@ -327,7 +325,7 @@ void SimDeployment::SendStep(StepMessage step) {
   }
   meddler_.OnSend(&step);
   const Machine machine = store_->plan.machines[0];
-  SimWorker* worker = cluster_->workers[static_cast<size_t>(machine)].get();
+  SimWorker* worker = cluster_->worker(machine);
   const uint64_t to = incarnations_.at(machine);
   const uint64_t epoch = step.header.epoch();
   auto frame = std::make_shared<const StepMessage>(std::move(step));
@@ -410,13 +408,12 @@ void SimDeployment::CountWaiting(const EngineSnapshot& snapshot) {
 
 // When the ledger says that all is free, the stages must have nothing.
 void SimDeployment::CheckIdle(const EngineSnapshot& snapshot) {
-  const bool busy = snapshot.state != PipelineState::kRunning || snapshot.steps_in_flight > 0 ||
-                    !snapshot.sessions.empty() ||
-                    std::any_of(snapshot.kv.begin(), snapshot.kv.end(),
-                                [](const KvSnapshot& kv) { return kv.free != kv.total; });
+  if (!IsIdle(snapshot)) {
+    return;
+  }
   for (Machine machine : store_->plan.machines) {
-    const SimWorker& worker = *cluster_->workers[static_cast<size_t>(machine)];
-    if (busy || !worker.up() || worker.incarnation() != incarnations_.at(machine)) {
+    const SimWorker& worker = *cluster_->worker(machine);
+    if (!worker.up() || worker.incarnation() != incarnations_.at(machine)) {
       continue;
     }
     if (worker.sequences(id()) > 0 || worker.pages_in_use(id()) > 0) {

@@ -24,6 +24,7 @@ struct SimPlan {
   std::vector<Machine> machines;       // By stage.
   std::vector<uint32_t> first_layers;  // By stage, and the number of layers.
 };
+// Any stages of the scenario's number on any of its workers.
 SimPlan DrawPlan(const Scenario& scenario, Random* random);
 
 // What survives the coordinator.
@@ -52,7 +53,6 @@ class SimDeployment : public EngineHost {
   bool loaded() const { return state_ != State::kWaiting; }
   // Takes requests.
   bool ready() const { return state_ == State::kReady || state_ == State::kResizing; }
-  bool Uses(Machine machine) const;
   // What must hold, what the rules did, and when to wake the engine: after every call of it, and
   // from time to time.
   void Watch();
@@ -81,7 +81,7 @@ class SimDeployment : public EngineHost {
   World& world() const { return *cluster_->world; }
   uint64_t id() const { return store_->deployment; }
   uint32_t stage_count() const { return static_cast<uint32_t>(store_->plan.machines.size()); }
-  std::string NodeName(Machine machine) const;
+  bool Uses(Machine machine) const;
   StageSpec SpecOf(uint32_t stage) const;
   std::vector<EngineStage> EngineStages(uint64_t kv_pages) const;
   void SendLoads();

@@ -93,8 +93,7 @@ void SimStage::Dial(uint64_t epoch, TimePoint deadline) {
         if (next == kCoordinatorMachine) {
           cluster->coordinator->OnLinkOpen(incarnation, deployment, epoch, answer);
         } else {
-          cluster->workers[static_cast<size_t>(next)]->OnLinkOpen(incarnation, deployment, epoch,
-                                                                  answer);
+          cluster->worker(next)->OnLinkOpen(incarnation, deployment, epoch, answer);
         }
       });
   After(kDialTry, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
@@ -200,7 +199,7 @@ void SimStage::SendOn(ShardRunner::Output output) {
     };
   } else {
     auto frame = std::make_shared<const StepMessage>(std::get<StepMessage>(std::move(output)));
-    SimWorker* next = life_.cluster->workers[static_cast<size_t>(load_.next)].get();
+    SimWorker* next = life_.cluster->worker(load_.next);
     world().Tell([&] {
       sent.what = Show(frame->header);
       return life_.name + " sends " + sent.what + " on to " + next->name();

@@ -4,6 +4,7 @@
 #ifndef STRATA_TESTS_SIM_SIM_STAGE_H_
 #define STRATA_TESTS_SIM_SIM_STAGE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>

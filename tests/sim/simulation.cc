@@ -42,7 +42,7 @@ class Simulation {
   Outcome Run() {
     Start();
     WaitFor([this] { return Quiet(); },
-            [this] { return "hangs: " + clients_.Waiting() + " never ended"; });
+            [this] { return "hangs: " + clients_.NamesOfWaiting() + " never ended"; });
     Probe();
     // What still travels must change nothing.
     RunUntil(world_.now() + kLateFrames, [] { return false; });

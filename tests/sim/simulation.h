@@ -19,7 +19,7 @@ struct Outcome {
   std::string story;  // If it was asked for.
 };
 
-// The same scenario gives the same outcome, always.
+// The same scenario gives the same outcome, always. `tell`: with its story.
 Outcome Simulate(const Scenario& scenario, bool tell);
 
 }  // namespace strata::sim
