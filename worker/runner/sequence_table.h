@@ -55,7 +55,7 @@ class SequenceTable {
   SequenceTable(const SequenceTable&) = delete;
   SequenceTable& operator=(const SequenceTable&) = delete;
 
-  // Null when there is none.
+  // Null when there is none. What this table gives is good until the sequence is released.
   Sequence* Find(std::string_view request_id, uint64_t generation);
   size_t size() const { return sequences_.size(); }
   const KvPool& pool() const { return *pool_; }
@@ -84,12 +84,15 @@ class SequenceTable {
   // first one that is not.
   bool WindowsRetained(const Sequence& sequence, uint32_t length, uint32_t* group) const;
 
-  // Drops tokens from `length` on, and their pages.
+  // Drops tokens from `length` on, which is at most the sequence's, and their pages.
   void Truncate(Sequence* sequence, uint32_t length);
-  // A new sequence of the first `length` tokens of `source`, its pages shared.
+  // A new sequence of the first `length` tokens of `source`, which has them, its pages shared; the
+  // name must not exist.
   Sequence* Fork(const Sequence& source, std::string_view request_id, uint64_t generation,
                  uint32_t length, const v1::SequenceParams& params);
+  // Forgets the sequence and gives up its pages.
   void Release(Sequence* sequence);
+  // The same for all that it is true of.
   void ReleaseIf(const std::function<bool(const Sequence&)>& condition);
 
   // Notes that `step` brought the sequence to its present length.

@@ -13,6 +13,7 @@
 #include "worker/runner/command_runner.h"
 #include "worker/runner/kv_pool.h"
 #include "worker/runner/result_builder.h"
+#include "worker/runner/sequence_checks.h"
 #include "worker/runner/sequence_table.h"
 #include "worker/runner/stage_compute.h"
 #include "worker/runner/step_checks.h"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -79,13 +78,13 @@ class ShardRunner {
   // does nothing.
   absl::Status Fence(uint64_t epoch);
 
-  // The coordinator's lease lapsed: every sequence is dropped.
-  void DropAllSequences();
-
   // Any thread.
   RunnerStats stats() const;
 
-  // What is held, for tests that look at it or damage it. The thread of Step.
+  // For tests, on the thread of Step. Drops every sequence, as a worker does that gives its stages
+  // up when its lease lapses.
+  void DropAllSequences();
+  // What is held, to be looked at or damaged.
   SequenceTable& sequences_for_test();
 
  private:

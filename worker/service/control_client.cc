@@ -18,7 +18,6 @@
 namespace strata {
 namespace {
 
-using std::chrono::milliseconds;
 using Time = std::chrono::steady_clock::time_point;
 
 constexpr milliseconds kConnectTry{500};

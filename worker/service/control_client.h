@@ -15,7 +15,8 @@ namespace strata {
 
 class ControlClient {
  public:
-  // `loop`, on which the stream runs, and `node` outlive the client.
+  // `coordinator` is its host:port. `loop`, on which the stream runs, and `node` outlive the
+  // client.
   ControlClient(IoLoop* loop, const Transport& transport, std::string coordinator,
                 WorkerNode* node);
   ~ControlClient();

@@ -25,9 +25,11 @@ class FrameLink {
 // Opens links. Any thread.
 class LinkDialer {
  public:
+  // As LinkSender::OnBroken, on any thread.
   using OnBroken = std::function<void(const absl::Status&)>;
   virtual ~LinkDialer() = default;
-  // Waits until the receiver accepted, `timeout` at most.
+  // Waits until the receiver accepted, `timeout` at most. Errors: those of LinkSender::Open. Of the
+  // frames sent, `max_queued_frames` may wait to be written; one more breaks the link.
   virtual absl::StatusOr<std::unique_ptr<FrameLink>> Dial(const std::string& address,
                                                           const v1::LinkOpen& open,
                                                           uint32_t max_queued_frames,

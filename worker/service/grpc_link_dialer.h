@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/rpc/io_loop.h"
 #include "common/rpc/transport.h"

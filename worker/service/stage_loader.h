@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
-#include "worker/runner/shard_runner.h"
 #include "worker/weights/blob_fetcher.h"
 #include "worker/weights/mapped_weights.h"
 
@@ -29,12 +28,13 @@ struct StageRequest {
   uint64_t kv_bytes = 0;
 };
 
-// Looks at everything that a Load says, before a byte is fetched. INVALID_ARGUMENT (BAD_LOAD) for
-// what contradicts itself, UNIMPLEMENTED (by name) for what is not there yet, FAILED_PRECONDITION
-// (NUMERICS_CLASS) when this worker would compute another class than `load` names.
-// `numerics` is Backend::numerics().
+// Looks at everything that a Load says, before a byte is fetched. INVALID_ARGUMENT (BAD_LOAD, or
+// as MakeBlobTensor and ParseModelConfig) for what contradicts itself, UNIMPLEMENTED (by name) for
+// what is not there yet, FAILED_PRECONDITION (NUMERICS_CLASS) when this worker would compute
+// another class than `load` names. `numerics` is Backend::numerics().
 absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& numerics);
 
+// How far a load is: written by its threads, read by whoever reports it.
 struct LoadCounters {
   FetchProgress fetch;
   std::atomic<bool> packing{false};
@@ -43,6 +43,7 @@ struct LoadCounters {
   std::atomic<uint64_t> kept_bytes{0};     // Were packed before, and read.
 };
 
+// What a load leaves.
 struct LoadedStage {
   StageSpec spec;  // Without rotary, which the shard has copied.
   std::unique_ptr<Shard> shard;
@@ -51,6 +52,7 @@ struct LoadedStage {
   std::unique_ptr<CachePin> pin;
 };
 
+// What a load uses; all outlives it.
 struct LoadContext {
   Backend* backend = nullptr;
   WeightCache* cache = nullptr;
@@ -60,7 +62,7 @@ struct LoadContext {
   // Sets `bytes` aside in place of what was before, unless more than is free of --memory. Returns
   // what is free for this stage.
   std::function<uint64_t(uint64_t bytes)> reserve_memory;
-  std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> log;  // A line that people should know.
 };
 
 // Reads what was kept packed, fetches and packs the rest. Errors: those of CheckLoad and

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/platform/platform.h"
 #include "common/status.h"
@@ -254,16 +255,24 @@ void WorkerNode::OnUnload(uint64_t deployment) {
   }
 }
 
+std::shared_ptr<ShardHost> WorkerNode::HostOf(uint64_t deployment) const {
+  const auto it = tasks_.find(deployment);
+  return it == tasks_.end() ? nullptr : it->second->Host();
+}
+
+absl::Status WorkerNode::NotLoaded(uint64_t deployment) const {
+  return Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT",
+               "deployment " + std::to_string(deployment) + " is not loaded here")
+      .Node(options_.name);
+}
+
 void WorkerNode::OnFence(const v1::Fence& fence) {
   std::shared_ptr<ShardHost> host;
   std::shared_ptr<Outbox> out;
   {
     MutexLock lock(&mutex_);
     out = outbox_;
-    const auto it = tasks_.find(fence.deployment());
-    if (it != tasks_.end()) {
-      host = it->second->Host();
-    }
+    host = HostOf(fence.deployment());
   }
   if (host != nullptr) {
     host->Fence(fence.epoch());
@@ -271,11 +280,7 @@ void WorkerNode::OnFence(const v1::Fence& fence) {
     v1::WorkerMessage message;
     message.mutable_fence_ack()->set_deployment(fence.deployment());
     message.mutable_fence_ack()->set_epoch(fence.epoch());
-    *message.mutable_fence_ack()->mutable_error() =
-        Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT",
-              "deployment " + std::to_string(fence.deployment()) + " is not loaded here")
-            .Node(options_.name)
-            .Detail();
+    *message.mutable_fence_ack()->mutable_error() = DetailOf(NotLoaded(fence.deployment()));
     out->Send(std::move(message));
   }
 }
@@ -291,15 +296,10 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
   std::shared_ptr<ShardHost> host;
   {
     MutexLock lock(&mutex_);
-    const auto it = tasks_.find(open.deployment());
-    if (it != tasks_.end()) {
-      host = it->second->Host();
-    }
+    host = HostOf(open.deployment());
   }
   if (host == nullptr) {
-    return Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT",
-                 "deployment " + std::to_string(open.deployment()) + " is not loaded here")
-        .Node(options_.name);
+    return NotLoaded(open.deployment());
   }
   spdlog::debug("link from {} ({}) to stage {} of deployment {}, epoch {}", open.from_node(), peer,
                 open.to_stage(), open.deployment(), open.epoch());

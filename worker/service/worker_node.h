@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +24,8 @@
 #include "worker/weights/blob_fetcher.h"
 
 namespace strata {
+
+class ShardHost;
 
 struct WorkerNodeOptions {
   std::string name;
@@ -44,7 +46,7 @@ struct WorkerNodeParts {
   BlobClient* blobs = nullptr;
   LinkDialer* dialer = nullptr;
   const Clock* clock = nullptr;
-  // Probes a peer; blocks for some seconds at most. Fills all but the peer's name.
+  // Probes a peer; blocks for some seconds at most. Fills all but who the peer is.
   std::function<v1::PeerMeasured(const v1::MeasurePeer&)> measure;
 };
 
@@ -80,6 +82,10 @@ class WorkerNode : public LinkHandler {
  private:
   struct Task;
 
+  // The stage of a deployment; null while it is not loaded.
+  std::shared_ptr<ShardHost> HostOf(uint64_t deployment) const STRATA_REQUIRES(mutex_);
+  // NOT_FOUND (NO_DEPLOYMENT).
+  absl::Status NotLoaded(uint64_t deployment) const;
   void OnLoad(const v1::Load& load);
   void OnUnload(uint64_t deployment);
   void OnFence(const v1::Fence& fence);

@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_SERVICE_WORKER_OPTIONS_H_
 #define STRATA_WORKER_SERVICE_WORKER_OPTIONS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -33,7 +33,7 @@ class BlobClient {
                              Cancellation* cancel) = 0;
 };
 
-// Counts of one Fetch, for whoever reports them. Written by the fetching threads.
+// Counts of the Fetches that are given it, for whoever reports them. Written by their threads.
 struct FetchProgress {
   std::atomic<uint64_t> total_bytes{0};
   std::atomic<uint64_t> done_bytes{0};     // In the cache and right, or on the way.
@@ -41,14 +41,15 @@ struct FetchProgress {
 };
 
 struct FetcherOptions {
-  int parallel = 4;
+  int parallel = 4;  // Transfers of one Fetch.
   // Tries of one blob in a row that brought nothing.
   int max_idle_tries = 8;
+  // Before another try; doubled after each that brought nothing.
   std::chrono::milliseconds first_backoff{100};
   std::chrono::milliseconds max_backoff{3000};
 };
 
-// Blobs that are cached, verified, pinned and mapped.
+// Blobs that are cached, verified, pinned and mapped. Immutable; any thread.
 class BlobSet {
  public:
   // nullptr when it is not of the set.

@@ -11,7 +11,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/backend/backend.h"
@@ -34,6 +36,7 @@ class PackedFiles : public PackedStore {
   // Nothing more is written after a failure, so that a full disk costs one try.
   void Write(const PackedForm& form, std::span<const uint8_t> packed) override;
 
+  // Packed weights that Read gave.
   uint64_t read_bytes() const { return read_bytes_; }
   // The files, as CachePin wants them, and the digests of what they were made of.
   std::vector<Blob> files() const;

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +26,6 @@ namespace strata {
 struct Blob {
   std::string sha256;  // 64 lower-case hex digits.
   uint64_t bytes = 0;
-  bool operator<(const Blob& other) const { return sha256 < other.sha256; }
 };
 
 class WeightCache;
@@ -47,7 +47,7 @@ class CachePin {
   const std::vector<Blob> blobs_;
 };
 
-// A verified blob, mapped read-only.
+// A verified blob, mapped read-only. Any thread.
 class MappedBlob {
  public:
   ~MappedBlob();
@@ -66,7 +66,7 @@ class MappedBlob {
 };
 
 // A blob on its way into the cache. What was written stays for a later writer when this one goes
-// without Commit.
+// without Commit. One thread.
 class BlobWriter {
  public:
   ~BlobWriter();
@@ -75,10 +75,10 @@ class BlobWriter {
 
   // Bytes that are there: where to go on.
   uint64_t offset() const { return offset_; }
-  // RESOURCE_EXHAUSTED (DISK_FULL) names the path; DATA_LOSS (BLOB_TOO_LONG) past the blob's end.
+  // As CacheIoError; DATA_LOSS (BLOB_TOO_LONG) past the blob's end.
   absl::Status Append(std::string_view data);
   // Checks length and digest, makes it durable and names it. DATA_LOSS (BAD_BLOB) when the bytes
-  // are others: they are dropped, and the next writer begins at 0.
+  // are others: they are dropped, and the next writer begins at 0. Or as CacheIoError.
   absl::Status Commit();
 
  private:
@@ -104,10 +104,11 @@ class WeightCache {
                                                            uint64_t limit_bytes);
 
   // Maps a blob that is there. Its SHA-256 is checked the first time that this process maps it.
-  // NOT_FOUND when it is not there; DATA_LOSS (CACHE_CORRUPT) when it was spoilt, and is deleted.
+  // NOT_FOUND when it is not there; DATA_LOSS (CACHE_CORRUPT) when it was spoilt, and is deleted;
+  // INVALID_ARGUMENT (BAD_DIGEST) when it is named by no digest; or as CacheIoError.
   absl::StatusOr<std::unique_ptr<MappedBlob>> Map(const Blob& blob);
 
-  // Begins, or goes on with, a blob that is not there.
+  // Begins, or goes on with, a blob that is not there. BAD_DIGEST, or as CacheIoError.
   absl::StatusOr<std::unique_ptr<BlobWriter>> Write(const Blob& blob);
 
   // Evicts what was used longest ago and is not pinned, until all pinned blobs fit beside what
