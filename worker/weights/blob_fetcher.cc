@@ -18,7 +18,7 @@ absl::Status Cancelled() {
 bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsCancelled(status) || absl::IsUnknown(status) || absl::IsInternal(status) ||
-         absl::IsAborted(status);
+         absl::IsAborted(status) || ReasonOf(status) == "TOO_MANY_CALLS";
 }
 
 }  // namespace
