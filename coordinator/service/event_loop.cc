@@ -46,18 +46,25 @@ bool EventLoop::Post(std::function<void()> task) {
 }
 
 absl::Status EventLoop::Offer(std::function<void()> task) {
-  MutexLock lock(&mutex_);
-  if (!running_ || stopping_) {
-    return Stopping();
-  }
-  if (calls_ >= max_calls_) {
-    return Error(absl::StatusCode::kResourceExhausted, "OVERLOADED",
+  Task call{std::move(task), true};
+  {
+    MutexLock lock(&mutex_);
+    if (!running_ || stopping_) {
+      return Stopping();
+    }
+    if (calls_ >= max_calls_) {
+      return Error(
+                 absl::StatusCode::kResourceExhausted, "OVERLOADED",
                  "the coordinator is overloaded: " + std::to_string(calls_) + " calls wait already")
-        .Limit("waiting_calls=" + std::to_string(max_calls_))
-        .Hint("try again in a moment, or raise --max-waiting-calls of strata-coordinator");
+          .Limit("waiting_calls=" + std::to_string(max_calls_))
+          .Hint("try again in a moment, or raise --max-waiting-calls of strata-coordinator");
+    }
+    ++calls_;
+    if (!Lend(&call)) {
+      return absl::OkStatus();
+    }
   }
-  ++calls_;
-  Push({std::move(task), true});
+  RunHere(std::move(call));
   return absl::OkStatus();
 }
 
@@ -69,22 +76,38 @@ void EventLoop::Push(Task task) {
 }
 
 bool EventLoop::RunOrPost(std::function<void()> task) {
+  Task lent{std::move(task), false};
   {
     MutexLock lock(&mutex_);
     if (!running_ || stopping_) {
       return false;
     }
-    if (busy_ || !tasks_.empty()) {
-      Push({std::move(task), false});
+    if (!Lend(&lent)) {
       return true;
     }
-    busy_ = true;
   }
-  task();
+  RunHere(std::move(lent));
+  return true;
+}
+
+bool EventLoop::Lend(Task* task) {
+  if (busy_ || !tasks_.empty()) {
+    Push(std::move(*task));
+    return false;
+  }
+  busy_ = true;
+  return true;
+}
+
+void EventLoop::RunHere(Task task) {
+  task.run();
+  task.run = nullptr;  // What it holds ends on the loop.
   const std::optional<TimePoint> next = tick_(clock_->Now());
   MutexLock lock(&mutex_);
+  if (task.call) {
+    --calls_;
+  }
   Settle(next);
-  return true;
 }
 
 void EventLoop::Settle(std::optional<TimePoint> next) {

@@ -60,8 +60,8 @@ class EventLoop {
   // calling thread, which so need not wake another. Not from a task.
   bool RunOrPost(std::function<void()> task);
 
-  // Like Post, for what clients ask: refused with RESOURCE_EXHAUSTED (OVERLOADED) while
-  // `max_calls` of them have not run yet, and UNAVAILABLE (STOPPING) where Post is false.
+  // Like RunOrPost, for what clients ask: refused with RESOURCE_EXHAUSTED (OVERLOADED) while
+  // `max_calls` of them have not run yet, and UNAVAILABLE (STOPPING) where RunOrPost is false.
   absl::Status Offer(std::function<void()> task);
 
   // Runs `f` on the loop and waits for its result. Not from a task. Gives
@@ -96,6 +96,10 @@ class EventLoop {
   };
 
   void Run();
+  // Whether `task` is to run on the calling thread, by RunHere: the loop is idle. Else it is
+  // pushed.
+  bool Lend(Task* task) STRATA_REQUIRES(mutex_);
+  void RunHere(Task task) STRATA_EXCLUDES(mutex_);
   void Push(Task task) STRATA_REQUIRES(mutex_);
   // Waits until there is something to do and nobody does it.
   void WaitForWork() STRATA_REQUIRES(mutex_);
