@@ -57,6 +57,8 @@ struct ServeFlags {
   uint64_t max_links = 256;
   uint64_t max_joining = 256;
   uint64_t max_waiting_calls = 4096;
+  uint64_t max_long_calls = 64;
+  uint64_t max_transfers = 128;
   uint64_t max_unread = uint64_t{256} << 20;
   nanoseconds register_timeout = std::chrono::seconds(10);
   nanoseconds dial_back_timeout = std::chrono::seconds(3);
@@ -112,6 +114,11 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Number("max-waiting-calls", &f->max_waiting_calls,
                 "Most calls of clients that wait for the coordinator; more are refused", 1,
                 kMostOfAnything);
+  flags->Number("max-long-calls", &f->max_long_calls,
+                "Most calls at once that add, remove, load or resize models; more are refused", 1,
+                kMostOfAnything);
+  flags->Number("max-transfers", &f->max_transfers,
+                "Most transfers of weights to workers at once; more wait", 1, kMostOfAnything);
   flags->Size("max-unread", &f->max_unread,
               "Most bytes of one answer that wait for a client that does not read");
   flags->Number("max-http-connections", &f->max_http_connections, "Most HTTP connections", 1,
@@ -151,6 +158,8 @@ MembershipOptions MembershipOptionsOf(const ServeFlags& f) {
   options.register_timeout = std::chrono::duration_cast<milliseconds>(f.register_timeout);
   options.max_joining = static_cast<uint32_t>(f.max_joining);
   options.dial_back_timeout = std::chrono::duration_cast<milliseconds>(f.dial_back_timeout);
+  options.max_transfers = f.max_transfers;
+  options.max_waiting_transfers = f.max_waiting_calls;
   return options;
 }
 
@@ -208,7 +217,8 @@ absl::Status Serve(const ServeFlags& f) {
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
   LinkService links(&coordinator, link_options);
-  InferenceServiceImpl inference(&coordinator, {.max_unread_bytes = f.max_unread});
+  InferenceServiceImpl inference(
+      &coordinator, {.max_unread_bytes = f.max_unread, .max_waiting_calls = f.max_waiting_calls});
   RETURN_IF_ERROR(coordinator.Start());
   ASSIGN_OR_RETURN(const auto http, StartHttp(f, &coordinator));
   AdminOptions admin_options;
@@ -219,9 +229,11 @@ absl::Status Serve(const ServeFlags& f) {
   admin_options.hub_endpoint = endpoint != nullptr ? endpoint : "";
   admin_options.hub_token = token != nullptr ? token : "";
   admin_options.max_upload_bytes = f.max_upload;
+  admin_options.max_long_calls = f.max_long_calls;
+  admin_options.max_waiting_calls = f.max_waiting_calls;
   AdminServiceImpl admin(&coordinator, admin_options);
-  ASSIGN_OR_RETURN(const auto server, RpcServer::Start(transport, f.listen, {&inference, &admin},
-                                                       {&membership, &links}));
+  ASSIGN_OR_RETURN(const auto server, RpcServer::Start(transport, f.listen,
+                                                       {&inference, &admin, &membership, &links}));
   std::fprintf(stderr, "listening on %s\nhttp listening on %s\n", server->address().c_str(),
                http->address().c_str());
   if (f.security.insecure && off_loopback) {

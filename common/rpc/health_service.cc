@@ -60,7 +60,7 @@ class HealthService::Impl {
   // service's mutex.
   class WatchCall : public IoCall {
    public:
-    WatchCall(Impl* health, IoLoop* loop) : IoCall(loop), health_(health) {
+    WatchCall(Impl* health, IoLoop* loop) : IoCall(loop, Side::kServer), health_(health) {
       (void)Begin();
       context_.AsyncNotifyWhenDone(gone_.tag());
       health_->service_->RequestWatch(&context_, &request_, &writer_, loop->queue(),

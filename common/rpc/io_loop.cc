@@ -18,6 +18,13 @@ IoLoop::IoLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue)
 
 IoLoop::~IoLoop() { Stop(); }
 
+void IoLoop::AwaitServed() {
+  MutexLock lock(&mutex_);
+  while (served_ > 0) {
+    changed_.Wait(&mutex_);
+  }
+}
+
 void IoLoop::Stop() {
   {
     MutexLock lock(&mutex_);
@@ -40,19 +47,19 @@ void IoLoop::Run() {
   }
 }
 
-void IoLoop::Hold() {
+void IoLoop::Count(int calls, int served) {
   MutexLock lock(&mutex_);
-  ++calls_;
+  calls_ += calls;
+  served_ += served;
+  if (calls_ == 0 || served_ == 0) {
+    changed_.NotifyAll();
+  }
 }
 
-void IoLoop::Release() {
-  MutexLock lock(&mutex_);
-  --calls_;
-  changed_.NotifyAll();
+IoCall::IoCall(IoLoop* loop, Side side) : loop_(loop), side_(side) {
+  loop_->Count(1, side_ == Side::kServer ? 1 : 0);
 }
-
-IoCall::IoCall(IoLoop* loop) : loop_(loop) { loop_->Hold(); }
-IoCall::~IoCall() { loop_->Release(); }
+IoCall::~IoCall() { loop_->Count(-1, side_ == Side::kServer ? -1 : 0); }
 
 bool IoCall::Begin() {
   int n = under_way_.load();

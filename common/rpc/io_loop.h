@@ -41,6 +41,8 @@ class IoLoop {
   // Whether this is the loop's thread, which must not wait for what runs on it.
   bool OnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
+  // Waits until no IoCall of a server's end is left. Not from the loop's thread.
+  void AwaitServed();
   // Waits until no IoCall is left, then ends the thread. Not from the loop's thread.
   void Stop();
 
@@ -48,14 +50,15 @@ class IoLoop {
   friend class IoCall;
 
   void Run();
-  void Hold();
-  void Release();
+  // `calls`: how many more, of which `served` are of the server's end.
+  void Count(int calls, int served);
 
   const std::unique_ptr<grpc::CompletionQueue> queue_;
   grpc::ServerCompletionQueue* const server_queue_;
   Mutex mutex_;
   CondVar changed_;
   int calls_ STRATA_GUARDED_BY(mutex_) = 0;
+  int served_ STRATA_GUARDED_BY(mutex_) = 0;
   bool stopped_ STRATA_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // Last: it uses the others.
 };
@@ -65,6 +68,8 @@ class IoLoop {
 // last operation takes over (Finish, at either end).
 class IoCall {
  public:
+  enum class Side { kClient, kServer };
+
   IoCall(const IoCall&) = delete;
   IoCall& operator=(const IoCall&) = delete;
 
@@ -81,7 +86,7 @@ class IoCall {
     const std::function<void(bool ok)> done_;
   };
 
-  explicit IoCall(IoLoop* loop);  // `loop` outlives the call.
+  IoCall(IoLoop* loop, Side side);  // `loop` outlives the call.
   virtual ~IoCall();
 
   IoLoop* loop() const { return loop_; }
@@ -97,6 +102,7 @@ class IoCall {
 
  private:
   IoLoop* const loop_;
+  const Side side_;
   std::atomic<int> under_way_ = 1;
 };
 

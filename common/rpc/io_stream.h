@@ -20,7 +20,7 @@ class IoClientStream : public IoCall {
   using Stream = grpc::ClientAsyncReaderWriter<Request, Reply>;
 
   explicit IoClientStream(IoLoop* loop)
-      : IoCall(loop),
+      : IoCall(loop, Side::kClient),
         started_(this, [this](bool ok) { ok ? OnStarted() : Finish(); }),
         read_(this,
               [this](bool ok) {

@@ -27,7 +27,7 @@ class IoUnaryCall : public IoCall {
   static void Serve(IoLoop* loop, const Method& method) { new IoUnaryCall(loop, method); }
 
  private:
-  IoUnaryCall(IoLoop* loop, const Method& method) : IoCall(loop), method_(method) {
+  IoUnaryCall(IoLoop* loop, const Method& method) : IoCall(loop, Side::kServer), method_(method) {
     (void)Begin();
     method_.request(&context_, &request_, &writer_, accepted_.tag());
   }

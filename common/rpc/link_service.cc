@@ -140,7 +140,9 @@ class LinkService::Impl {
   class Stream : public IoCall {
    public:
     Stream(Impl* service, IoLoop* loop)
-        : IoCall(loop), service_(service), assembler_(service->options_.max_frame_bytes) {
+        : IoCall(loop, Side::kServer),
+          service_(service),
+          assembler_(service->options_.max_frame_bytes) {
       reply_.set_opened(true);
       (void)Begin();
       service_->service_->RequestLink(&context_, &stream_, loop->queue(), loop->server_queue(),

@@ -112,7 +112,7 @@ absl::Status Transport::CheckAddress(const std::string& address, const std::stri
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const Transport& transport, const std::string& address,
-    const std::vector<grpc::Service*>& services, const std::vector<IoService*>& io_services) {
+    const std::vector<IoService*>& services) {
   ASSIGN_OR_RETURN(HostPort bound, ParseHostPort(address));
   RETURN_IF_ERROR(CanListen(bound));
   auto server = std::unique_ptr<RpcServer>(new RpcServer());
@@ -127,12 +127,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kKeepaliveTimeMs / 2);
-  for (grpc::Service* service : services) {
-    builder.RegisterService(service);
-  }
-  std::vector<IoService*> on_loop = io_services;
-  on_loop.push_back(server->health_.get());
-  for (IoService* service : on_loop) {
+  std::vector<IoService*> all = services;
+  all.push_back(server->health_.get());
+  for (IoService* service : all) {
     builder.RegisterService(service->NewService());
   }
   server->loop_ = std::make_unique<IoLoop>(builder.AddCompletionQueue());
@@ -143,7 +140,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   }
   bound.port = static_cast<uint16_t>(server->port_);
   server->address_ = bound.ToString();
-  for (IoService* service : on_loop) {
+  for (IoService* service : all) {
     service->Serve(server->loop_.get());
   }
   return server;
@@ -165,6 +162,7 @@ void RpcServer::Shutdown(std::chrono::milliseconds grace) {
     health_->Shutdown();
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_->Wait();
+    loop_->AwaitServed();  // gRPC itself waits for connections only.
   }
 }
 

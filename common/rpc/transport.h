@@ -58,7 +58,8 @@ class Transport {
 class HealthService;
 class IoLoop;
 
-// A service whose calls run on the server's loop, with no thread of gRPC's.
+// A service whose calls are on the server's loop. What its handlers wait for is waited for on
+// threads of ours (blocking_call.h).
 class IoService {
  public:
   virtual ~IoService() = default;
@@ -69,15 +70,16 @@ class IoService {
   virtual void Serve(IoLoop* loop) = 0;
 };
 
-// A listening server with the gRPC health service, and the loop that serves it. Any thread.
+// A listening server with the gRPC health service, and the loop that serves it. There are neither
+// synchronous nor callback services: these have gRPC start threads, which all wait for the same
+// sockets, so that whichever wakes first has to wake the one that the data is for. Any thread.
 class RpcServer {
  public:
-  // Services are not owned and outlive the server. `services` are served by threads of gRPC's.
-  // Port 0 picks a free one. ALREADY_EXISTS (ADDRESS_IN_USE) or INVALID_ARGUMENT when `address`
-  // cannot be listened on.
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      const Transport& transport, const std::string& address,
-      const std::vector<grpc::Service*>& services, const std::vector<IoService*>& io_services = {});
+  // Services are not owned and outlive the server. Port 0 picks a free one. ALREADY_EXISTS
+  // (ADDRESS_IN_USE) or INVALID_ARGUMENT when `address` cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Transport& transport,
+                                                          const std::string& address,
+                                                          const std::vector<IoService*>& services);
   ~RpcServer();  // Shuts down at once. Clients on its loop have ended.
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;

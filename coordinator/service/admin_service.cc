@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@
 namespace strata {
 namespace {
 
+// Calls that run at once, of those that ask the event loop and read a file at most.
+constexpr size_t kQuickThreads = 16;
 // How often a waiting client hears of progress.
 constexpr std::chrono::milliseconds kReportEvery{100};
 
@@ -67,36 +70,77 @@ bool IsPlainFileName(const std::string& name) {
 
 }  // namespace
 
-grpc::Status AdminServiceImpl::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+AdminServiceImpl::AdminServiceImpl(Coordinator* coordinator, AdminOptions options)
+    : coordinator_(coordinator),
+      options_(std::move(options)),
+      quick_({.threads = kQuickThreads,
+              .waiting = options_.max_waiting_calls,
+              .name = "waiting_calls",
+              .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}),
+      long_({.threads = options_.max_long_calls,
+             .waiting = 0,
+             .name = "long_calls",
+             .hint = "wait until one has ended, or raise --max-long-calls of strata-coordinator"}) {
+}
+
+grpc::Service* AdminServiceImpl::NewService() {
+  service_ = std::make_unique<v1::AdminService::AsyncService>();
+  return service_.get();
+}
+
+void AdminServiceImpl::Serve(IoLoop* loop) {
+  using Async = v1::AdminService::AsyncService;
+  using This = AdminServiceImpl;
+  const BlockingMethods quick(service_.get(), loop, &quick_);
+  quick.Serve(&Async::RequestGetStatus, std::bind_front(&This::GetStatus, this));
+  quick.Serve(&Async::RequestListNodes, std::bind_front(&This::ListNodes, this));
+  quick.Serve(&Async::RequestGetNode, std::bind_front(&This::GetNode, this));
+  quick.Serve(&Async::RequestDrainNode, std::bind_front(&This::DrainNode, this));
+  quick.Serve(&Async::RequestResumeNode, std::bind_front(&This::ResumeNode, this));
+  quick.Serve(&Async::RequestRemoveNode, std::bind_front(&This::RemoveNode, this));
+  quick.Serve(&Async::RequestListModels, std::bind_front(&This::ListModels, this));
+  quick.Serve(&Async::RequestGetModel, std::bind_front(&This::GetModel, this));
+  quick.Serve(&Async::RequestPlanModel, std::bind_front(&This::PlanModel, this));
+  quick.Serve(&Async::RequestUnloadModel, std::bind_front(&This::UnloadModel, this));
+  quick.Serve(&Async::RequestListSessions, std::bind_front(&This::ListSessions, this));
+  quick.Serve(&Async::RequestCancelSession, std::bind_front(&This::CancelSession, this));
+  const BlockingMethods lengthy(service_.get(), loop, &long_);
+  lengthy.Serve(&Async::RequestAddModel, std::bind_front(&This::AddModel, this));
+  lengthy.Serve(&Async::RequestUploadModel, std::bind_front(&This::UploadModel, this));
+  lengthy.Serve(&Async::RequestPullModel, std::bind_front(&This::PullModel, this));
+  lengthy.Serve(&Async::RequestRemoveModel, std::bind_front(&This::RemoveModel, this));
+  lengthy.Serve(&Async::RequestLoadModel, std::bind_front(&This::LoadModel, this));
+  lengthy.Serve(&Async::RequestResizeModel, std::bind_front(&This::ResizeModel, this));
+}
+
+grpc::Status AdminServiceImpl::GetStatus(CallContext*, const v1::GetStatusRequest*,
                                          v1::GetStatusResponse* response) {
   const grpc::Status status = Answer(coordinator_->GetStatus(), response);
   response->set_http_address(options_.http_address);
   return status;
 }
 
-grpc::Status AdminServiceImpl::ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
+grpc::Status AdminServiceImpl::ListNodes(CallContext*, const v1::ListNodesRequest*,
                                          v1::ListNodesResponse* response) {
   return AnswerAll(coordinator_->ListNodes(), response->mutable_nodes());
 }
 
-grpc::Status AdminServiceImpl::GetNode(grpc::ServerContext*, const v1::GetNodeRequest* request,
+grpc::Status AdminServiceImpl::GetNode(CallContext*, const v1::GetNodeRequest* request,
                                        v1::Node* response) {
   return Answer(coordinator_->GetNode(request->name()), response);
 }
 
-grpc::Status AdminServiceImpl::DrainNode(grpc::ServerContext*, const v1::DrainNodeRequest* request,
+grpc::Status AdminServiceImpl::DrainNode(CallContext*, const v1::DrainNodeRequest* request,
                                          v1::Node* response) {
   return Answer(coordinator_->SetDraining(request->name(), true), response);
 }
 
-grpc::Status AdminServiceImpl::ResumeNode(grpc::ServerContext*,
-                                          const v1::ResumeNodeRequest* request,
+grpc::Status AdminServiceImpl::ResumeNode(CallContext*, const v1::ResumeNodeRequest* request,
                                           v1::Node* response) {
   return Answer(coordinator_->SetDraining(request->name(), false), response);
 }
 
-grpc::Status AdminServiceImpl::RemoveNode(grpc::ServerContext*,
-                                          const v1::RemoveNodeRequest* request,
+grpc::Status AdminServiceImpl::RemoveNode(CallContext*, const v1::RemoveNodeRequest* request,
                                           v1::RemoveNodeResponse*) {
   return ToGrpc(coordinator_->RemoveNode(request->name(), request->force()));
 }
@@ -127,16 +171,14 @@ absl::Status AdminServiceImpl::Register(const std::string& path, const std::stri
   return absl::OkStatus();
 }
 
-grpc::Status AdminServiceImpl::AddModel(grpc::ServerContext* context,
-                                        const v1::AddModelRequest* request,
-                                        grpc::ServerWriter<v1::ModelProgress>* writer) {
+grpc::Status AdminServiceImpl::AddModel(CallContext* context, const v1::AddModelRequest* request,
+                                        CallWriter<v1::ModelProgress>* writer) {
   return ToGrpc(Register(request->path(), request->name(), "path",
                          [writer](const v1::ModelProgress& p) { return writer->Write(p); }));
 }
 
 grpc::Status AdminServiceImpl::UploadModel(
-    grpc::ServerContext* context,
-    grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream) {
+    CallContext* context, CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream) {
   v1::UploadModelRequest message;
   if (!stream->Read(&message) || !message.has_begin()) {
     return ToGrpc(
@@ -161,8 +203,8 @@ grpc::Status AdminServiceImpl::UploadModel(
 }
 
 grpc::Status AdminServiceImpl::TakeUpload(
-    grpc::ServerContext* context, const std::string& name,
-    grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream) {
+    CallContext* context, const std::string& name,
+    CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream) {
   v1::UploadModelRequest message;
   namespace fs = std::filesystem;
   const fs::path final_path = fs::path(options_.models_dir) / name;
@@ -247,9 +289,8 @@ grpc::Status AdminServiceImpl::TakeUpload(
   return ToGrpc(registered);
 }
 
-grpc::Status AdminServiceImpl::PullModel(grpc::ServerContext* context,
-                                         const v1::PullModelRequest* request,
-                                         grpc::ServerWriter<v1::ModelProgress>* writer) {
+grpc::Status AdminServiceImpl::PullModel(CallContext* context, const v1::PullModelRequest* request,
+                                         CallWriter<v1::ModelProgress>* writer) {
   // Passes progress on, and stops when nobody listens any more.
   class Observer : public PullObserver {
    public:
@@ -295,31 +336,29 @@ grpc::Status AdminServiceImpl::PullModel(grpc::ServerContext* context,
                          [writer](const v1::ModelProgress& p) { return writer->Write(p); }));
 }
 
-grpc::Status AdminServiceImpl::ListModels(grpc::ServerContext*, const v1::ListModelsRequest*,
+grpc::Status AdminServiceImpl::ListModels(CallContext*, const v1::ListModelsRequest*,
                                           v1::ListModelsResponse* response) {
   return AnswerAll(coordinator_->ListModels(), response->mutable_models());
 }
 
-grpc::Status AdminServiceImpl::GetModel(grpc::ServerContext*, const v1::GetModelRequest* request,
+grpc::Status AdminServiceImpl::GetModel(CallContext*, const v1::GetModelRequest* request,
                                         v1::Model* response) {
   return Answer(coordinator_->GetModel(request->name()), response);
 }
 
-grpc::Status AdminServiceImpl::RemoveModel(grpc::ServerContext*,
-                                           const v1::RemoveModelRequest* request,
+grpc::Status AdminServiceImpl::RemoveModel(CallContext*, const v1::RemoveModelRequest* request,
                                            v1::RemoveModelResponse*) {
   return ToGrpc(coordinator_->RemoveModel(request->name(), request->force()));
 }
 
-grpc::Status AdminServiceImpl::PlanModel(grpc::ServerContext*, const v1::PlanModelRequest* request,
+grpc::Status AdminServiceImpl::PlanModel(CallContext*, const v1::PlanModelRequest* request,
                                          v1::PlanModelResponse* response) {
   return Answer(coordinator_->PlanModel(request->model(), request->options()),
                 response->mutable_plan());
 }
 
-grpc::Status AdminServiceImpl::LoadModel(grpc::ServerContext* context,
-                                         const v1::LoadModelRequest* request,
-                                         grpc::ServerWriter<v1::LoadModelProgress>* writer) {
+grpc::Status AdminServiceImpl::LoadModel(CallContext* context, const v1::LoadModelRequest* request,
+                                         CallWriter<v1::LoadModelProgress>* writer) {
   const auto plan = coordinator_->LoadModel(request->model(), request->options());
   if (!plan.ok()) {
     return ToGrpc(plan.status());
@@ -340,13 +379,12 @@ grpc::Status AdminServiceImpl::LoadModel(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status AdminServiceImpl::UnloadModel(grpc::ServerContext*,
-                                           const v1::UnloadModelRequest* request,
+grpc::Status AdminServiceImpl::UnloadModel(CallContext*, const v1::UnloadModelRequest* request,
                                            v1::UnloadModelResponse*) {
   return ToGrpc(coordinator_->UnloadModel(request->model(), request->force()));
 }
 
-grpc::Status AdminServiceImpl::ResizeModel(grpc::ServerContext* context,
+grpc::Status AdminServiceImpl::ResizeModel(CallContext* context,
                                            const v1::ResizeModelRequest* request,
                                            v1::ResizeModelResponse* response) {
   const auto gone = [&] { return stopping_ || context->IsCancelled(); };
@@ -354,13 +392,12 @@ grpc::Status AdminServiceImpl::ResizeModel(grpc::ServerContext* context,
                 response->mutable_plan());
 }
 
-grpc::Status AdminServiceImpl::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
+grpc::Status AdminServiceImpl::ListSessions(CallContext*, const v1::ListSessionsRequest*,
                                             v1::ListSessionsResponse* response) {
   return AnswerAll(coordinator_->ListSessions(), response->mutable_sessions());
 }
 
-grpc::Status AdminServiceImpl::CancelSession(grpc::ServerContext*,
-                                             const v1::CancelSessionRequest* request,
+grpc::Status AdminServiceImpl::CancelSession(CallContext*, const v1::CancelSessionRequest* request,
                                              v1::CancelSessionResponse*) {
   return ToGrpc(coordinator_->CancelSession(request->request_id()));
 }

@@ -3,11 +3,16 @@
 #define STRATA_COORDINATOR_SERVICE_ADMIN_SERVICE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 
 #include "common/mutex.h"
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
+#include "common/rpc/transport.h"
 #include "coordinator/service/coordinator.h"
 #include "strata/v1/admin.grpc.pb.h"
 
@@ -19,58 +24,62 @@ struct AdminOptions {
   std::string hub_endpoint;  // For pulls without one of their own.
   std::string hub_token;
   uint64_t max_upload_bytes = uint64_t{1} << 42;
+  // Calls at once that may take long: adding, removing, loading and resizing models; one more is
+  // refused. The others have threads of their own.
+  size_t max_long_calls = 64;
+  // Of the others, those that may wait for a thread; one more is refused.
+  size_t max_waiting_calls = 4096;
 };
 
-class AdminServiceImpl final : public v1::AdminService::Service {
+// Any thread.
+class AdminServiceImpl final : public IoService {
  public:
-  AdminServiceImpl(Coordinator* coordinator, AdminOptions options)
-      : coordinator_(coordinator), options_(std::move(options)) {}
+  // `coordinator` outlives the service.
+  AdminServiceImpl(Coordinator* coordinator, AdminOptions options);
+  ~AdminServiceImpl() override = default;  // The server has ended.
+
+  grpc::Service* NewService() override;
+  void Serve(IoLoop* loop) override;
 
   // Ends streams that wait.
   void Shutdown() { stopping_ = true; }
 
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
-                         v1::GetStatusResponse* response) override;
-  grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
-                         v1::ListNodesResponse* response) override;
-  grpc::Status GetNode(grpc::ServerContext*, const v1::GetNodeRequest* request,
-                       v1::Node* response) override;
-  grpc::Status DrainNode(grpc::ServerContext*, const v1::DrainNodeRequest* request,
-                         v1::Node* response) override;
-  grpc::Status ResumeNode(grpc::ServerContext*, const v1::ResumeNodeRequest* request,
-                          v1::Node* response) override;
-  grpc::Status RemoveNode(grpc::ServerContext*, const v1::RemoveNodeRequest* request,
-                          v1::RemoveNodeResponse*) override;
-  grpc::Status AddModel(grpc::ServerContext* context, const v1::AddModelRequest* request,
-                        grpc::ServerWriter<v1::ModelProgress>* writer) override;
-  grpc::Status UploadModel(
-      grpc::ServerContext* context,
-      grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream) override;
-  grpc::Status PullModel(grpc::ServerContext* context, const v1::PullModelRequest* request,
-                         grpc::ServerWriter<v1::ModelProgress>* writer) override;
-  grpc::Status ListModels(grpc::ServerContext*, const v1::ListModelsRequest*,
-                          v1::ListModelsResponse* response) override;
-  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest* request,
-                        v1::Model* response) override;
-  grpc::Status RemoveModel(grpc::ServerContext*, const v1::RemoveModelRequest* request,
-                           v1::RemoveModelResponse*) override;
-  grpc::Status PlanModel(grpc::ServerContext*, const v1::PlanModelRequest* request,
-                         v1::PlanModelResponse* response) override;
-  grpc::Status LoadModel(grpc::ServerContext* context, const v1::LoadModelRequest* request,
-                         grpc::ServerWriter<v1::LoadModelProgress>* writer) override;
-  grpc::Status UnloadModel(grpc::ServerContext*, const v1::UnloadModelRequest* request,
-                           v1::UnloadModelResponse*) override;
-  grpc::Status ResizeModel(grpc::ServerContext*, const v1::ResizeModelRequest* request,
-                           v1::ResizeModelResponse* response) override;
-  grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
-                            v1::ListSessionsResponse* response) override;
-  grpc::Status CancelSession(grpc::ServerContext*, const v1::CancelSessionRequest* request,
-                             v1::CancelSessionResponse*) override;
-
  private:
-  grpc::Status TakeUpload(
-      grpc::ServerContext* context, const std::string& name,
-      grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream);
+  // Handlers, which wait.
+  grpc::Status GetStatus(CallContext*, const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* response);
+  grpc::Status ListNodes(CallContext*, const v1::ListNodesRequest*,
+                         v1::ListNodesResponse* response);
+  grpc::Status GetNode(CallContext*, const v1::GetNodeRequest* request, v1::Node* response);
+  grpc::Status DrainNode(CallContext*, const v1::DrainNodeRequest* request, v1::Node* response);
+  grpc::Status ResumeNode(CallContext*, const v1::ResumeNodeRequest* request, v1::Node* response);
+  grpc::Status RemoveNode(CallContext*, const v1::RemoveNodeRequest* request,
+                          v1::RemoveNodeResponse*);
+  grpc::Status AddModel(CallContext* context, const v1::AddModelRequest* request,
+                        CallWriter<v1::ModelProgress>* writer);
+  grpc::Status UploadModel(CallContext* context,
+                           CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream);
+  grpc::Status PullModel(CallContext* context, const v1::PullModelRequest* request,
+                         CallWriter<v1::ModelProgress>* writer);
+  grpc::Status ListModels(CallContext*, const v1::ListModelsRequest*,
+                          v1::ListModelsResponse* response);
+  grpc::Status GetModel(CallContext*, const v1::GetModelRequest* request, v1::Model* response);
+  grpc::Status RemoveModel(CallContext*, const v1::RemoveModelRequest* request,
+                           v1::RemoveModelResponse*);
+  grpc::Status PlanModel(CallContext*, const v1::PlanModelRequest* request,
+                         v1::PlanModelResponse* response);
+  grpc::Status LoadModel(CallContext* context, const v1::LoadModelRequest* request,
+                         CallWriter<v1::LoadModelProgress>* writer);
+  grpc::Status UnloadModel(CallContext*, const v1::UnloadModelRequest* request,
+                           v1::UnloadModelResponse*);
+  grpc::Status ResizeModel(CallContext*, const v1::ResizeModelRequest* request,
+                           v1::ResizeModelResponse* response);
+  grpc::Status ListSessions(CallContext*, const v1::ListSessionsRequest*,
+                            v1::ListSessionsResponse* response);
+  grpc::Status CancelSession(CallContext*, const v1::CancelSessionRequest* request,
+                             v1::CancelSessionResponse*);
+  grpc::Status TakeUpload(CallContext* context, const std::string& name,
+                          CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream);
   // Registers the folder `path` and reports through `send`, which is false once nobody listens.
   absl::Status Register(const std::string& path, const std::string& name, const std::string& origin,
                         const std::function<bool(const v1::ModelProgress&)>& send);
@@ -80,6 +89,9 @@ class AdminServiceImpl final : public v1::AdminService::Service {
   std::atomic<bool> stopping_ = false;
   Mutex mutex_;
   std::set<std::string> uploading_ STRATA_GUARDED_BY(mutex_);  // Names.
+  std::unique_ptr<v1::AdminService::AsyncService> service_;
+  CallThreads quick_;  // Last: what they run uses the others.
+  CallThreads long_;
 };
 
 }  // namespace strata

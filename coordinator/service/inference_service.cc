@@ -1,13 +1,19 @@
 #include "coordinator/service/inference_service.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <ctime>
-#include <deque>
 #include <memory>
+#include <optional>
 #include <random>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "common/mutex.h"
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/io_answers.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "coordinator/service/errors.h"
@@ -36,90 +42,78 @@ std::string DrawRequestId() {
   return id;
 }
 
+// A text may keep one of them for long; the others' are short.
+size_t TextThreads() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 4, 16); }
+
 RequestContext NewContext() {
   return {DrawSeed(), DrawRequestId(), static_cast<int64_t>(std::time(nullptr))};
 }
 
-// One Generate call: a queue of messages between the engine's thread and gRPC's. Deletes itself
-// when gRPC is done with it, which is after Close.
-class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
+std::optional<TimePoint> DeadlineOf(const grpc::ServerContext& context, TimePoint now) {
+  const auto left = context.deadline() - std::chrono::system_clock::now();
+  // No deadline reads as one that is centuries away.
+  if (left > std::chrono::hours(24 * 365)) {
+    return std::nullopt;
+  }
+  return now + std::chrono::duration_cast<nanoseconds>(left);
+}
+
+// A call's session at the engine, as far as a cancel may end it: a late one must not end another
+// session of the same id. On the event loop, but for `key` before it is submitted.
+struct Session {
+  std::string key;
+  bool live = false;  // From Submit until its end.
+};
+
+}  // namespace
+
+// One Generate call, from when the server may take it.
+class InferenceServiceImpl::GenerateCall final
+    : public IoAnswers<v1::GenerateRequest, v1::GenerateResponse> {
  public:
-  // `on_cancel` ends the session; it may be called more than once.
-  GenerateCall(grpc::CallbackServerContext* context, size_t max_unread_bytes,
-               std::function<void()> on_cancel)
-      : context_(context), max_unread_bytes_(max_unread_bytes), on_cancel_(std::move(on_cancel)) {}
-
-  void Push(v1::GenerateResponse response) {
-    MutexLock lock(&mutex_);
-    if (broken_ || closed_) {
-      return;
-    }
-    queued_bytes_ += response.ByteSizeLong();
-    if (!queue_.empty() && queued_bytes_ > max_unread_bytes_) {
-      // The client is cut off; what is being written stays until gRPC lets go of it.
-      broken_ = true;
-      queue_.resize(1);
-      on_cancel_();
-      context_->TryCancel();
-      return;
-    }
-    queue_.push_back(std::move(response));
-    if (queue_.size() == 1) {
-      StartWrite(&queue_.front());
-    }
-  }
-
-  // After the last Push; exactly once. Nothing may be called afterwards.
-  void Close(const absl::Status& status) {
-    MutexLock lock(&mutex_);
-    closed_ = true;
-    status_ = ToGrpc(status);
-    if (queue_.empty()) {
-      Finish(status_);
-    }
-  }
-
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(&mutex_);
-    queued_bytes_ -= std::min(queued_bytes_, queue_.front().ByteSizeLong());
-    queue_.pop_front();
-    if (!ok) {
-      broken_ = true;
-      queue_.clear();
-    }
-    if (!queue_.empty()) {
-      StartWrite(&queue_.front());
-    } else if (closed_) {
-      Finish(status_);
-    }
-  }
-  void OnCancel() override { on_cancel_(); }
-  void OnDone() override {
-    // gRPC may be here before the Close that handed Finish over has let go of the lock.
-    { MutexLock lock(&mutex_); }
-    delete this;
+  GenerateCall(InferenceServiceImpl* service, IoLoop* loop)
+      : IoAnswers(loop, service->options_.max_unread_bytes), service_(service) {
+    Await([&](auto* context, auto* request, auto* writer, void* tag) {
+      service_->service_->RequestGenerate(context, request, writer, loop->queue(),
+                                          loop->server_queue(), tag);
+    });
   }
 
  private:
-  grpc::CallbackServerContext* const context_;
-  const size_t max_unread_bytes_;
-  const std::function<void()> on_cancel_;
-  Mutex mutex_;
-  size_t queued_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
-  std::deque<v1::GenerateResponse> queue_ STRATA_GUARDED_BY(mutex_);
-  bool broken_ STRATA_GUARDED_BY(mutex_) = false;
-  bool closed_ STRATA_GUARDED_BY(mutex_) = false;
-  grpc::Status status_ STRATA_GUARDED_BY(mutex_);
+  void OnAccepted() override {
+    new GenerateCall(service_, loop());
+    const absl::Status taken = service_->text_.Run([this] { Prepare(); });
+    if (!taken.ok()) {
+      Close(ToGrpc(taken));
+    }
+  }
+
+  void OnCancelled() override {
+    cancelled_ = true;  // Before the loop looks: whoever submits later sees it.
+    Coordinator* const coordinator = service_->coordinator_;
+    coordinator->PostToLoop([coordinator, session = session_] {
+      if (session->live) coordinator->CancelRequest(session->key, absl::OkStatus());
+    });
+  }
+
+  // Off the loop: templates and texts may be long.
+  void Prepare();
+  // On the event loop. The status of a call that did not get as far as the engine.
+  absl::Status Submit(const Coordinator::Serving& serving, ResolvedRequest* request,
+                      const std::shared_ptr<GenerateSink>& sink);
+
+  InferenceServiceImpl* const service_;
+  std::atomic<bool> cancelled_ = false;
+  const std::shared_ptr<Session> session_ = std::make_shared<Session>();
 };
 
 // Turns what the engine says into messages. On the loop.
-class GenerateSink final : public SessionSink {
+class InferenceServiceImpl::GenerateSink final : public SessionSink {
  public:
-  // `live` is true, on the loop, from Submit until the session's end.
-  GenerateSink(GenerateCall* call, std::shared_ptr<bool> live,
+  GenerateSink(GenerateCall* call, std::shared_ptr<Session> session,
                std::shared_ptr<const ModelRuntime> model, const ResolvedRequest& request)
       : call_(call),
-        live_(std::move(live)),
+        session_(std::move(session)),
         model_(std::move(model)),
         request_id_(request.session.request_id),
         seed_(request.session.params.sampling().seed()),
@@ -186,7 +180,7 @@ class GenerateSink final : public SessionSink {
   }
 
   void OnDone(const FinishInfo& info) override {
-    *live_ = false;
+    session_->live = false;
     v1::GenerateResponse response;
     response.set_text(text_.Finish());
     v1::Finish* finish = response.mutable_finish();
@@ -198,19 +192,19 @@ class GenerateSink final : public SessionSink {
     finish->set_ttft_ms(ToMs(info.first_token));
     finish->set_total_ms(ToMs(info.total));
     call_->Push(std::move(response));
-    call_->Close(absl::OkStatus());
+    call_->Close(grpc::Status::OK);
   }
 
   void OnFailed(const absl::Status& status) override {
-    *live_ = false;
+    session_->live = false;
     v1::ErrorDetail detail = DetailOf(status);
     detail.set_request_id(request_id_);
-    call_->Close(StatusOf(detail));
+    call_->Close(ToGrpc(StatusOf(detail)));
   }
 
  private:
   GenerateCall* const call_;  // Lives until Close.
-  const std::shared_ptr<bool> live_;
+  const std::shared_ptr<Session> session_;
   const std::shared_ptr<const ModelRuntime> model_;
   const std::string request_id_;
   const uint64_t seed_;
@@ -220,64 +214,77 @@ class GenerateSink final : public SessionSink {
   uint64_t plan_epoch_ = 0;
 };
 
-std::optional<TimePoint> DeadlineOf(const grpc::CallbackServerContext& context, TimePoint now) {
-  const auto left = context.deadline() - std::chrono::system_clock::now();
-  // No deadline reads as one that is centuries away.
-  if (left > std::chrono::hours(24 * 365)) {
-    return std::nullopt;
+void InferenceServiceImpl::GenerateCall::Prepare() {
+  Coordinator* const coordinator = service_->coordinator_;
+  if (cancelled_) {
+    Close(grpc::Status::CANCELLED);
+    return;
   }
-  return now + std::chrono::duration_cast<nanoseconds>(left);
-}
-
-}  // namespace
-
-grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(
-    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
-  auto model = coordinator_->models()->Get(request->model());
-  auto resolved = model.ok() ? ResolveRequest(*request, **model, NewContext())
+  auto model = coordinator->models()->Get(request().model());
+  auto resolved = model.ok() ? ResolveRequest(request(), **model, NewContext())
                              : absl::StatusOr<ResolvedRequest>(model.status());
   if (!resolved.ok()) {
-    auto* refused = new GenerateCall(context, options_.max_unread_bytes, [] {});
-    refused->Close(resolved.status());
-    return refused;
+    Close(ToGrpc(resolved.status()));
+    return;
   }
-  resolved->session.deadline = DeadlineOf(*context, coordinator_->Now());
-  const std::string key = resolved->session.key;
-  // So that a late cancel of this call does not end another one of the same id.
-  auto live = std::make_shared<bool>(false);
-  auto* call =
-      new GenerateCall(context, options_.max_unread_bytes, [coordinator = coordinator_, key, live] {
-        coordinator->PostToLoop([coordinator, key, live] {
-          if (*live) {
-            coordinator->CancelRequest(key, absl::OkStatus());
-          }
-        });
-      });
-  auto sink = std::make_shared<GenerateSink>(call, live, *model, *resolved);
+  resolved->session.deadline = DeadlineOf(context(), coordinator->Now());
+  session_->key = resolved->session.key;
+  auto sink = std::make_shared<GenerateSink>(this, session_, *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
   const absl::Status taken =
-      coordinator_->WithEngine(request->model(), [coordinator = coordinator_, call, sink, shared,
-                                                  key, live](const Coordinator::Serving& serving) {
-        absl::Status status = serving.problem;
-        if (status.ok()) status = coordinator->ClaimKey(key, shared->replace);
-        if (status.ok()) {
-          sink->SetServing(serving.numerics_class, serving.plan_epoch);
-          *live = true;
-          status = serving.engine->Submit(std::move(shared->session), sink, coordinator->Now());
-        }
-        if (!status.ok()) {
-          *live = false;
-          call->Close(status);
+      coordinator->WithEngine(request().model(), [this, sink, shared](const auto& serving) {
+        if (absl::Status status = Submit(serving, shared.get(), sink); !status.ok()) {
+          session_->live = false;
+          Close(ToGrpc(status));
         }
       });
   if (!taken.ok()) {
-    call->Close(taken);
+    Close(ToGrpc(taken));
   }
-  return call;
 }
 
-absl::Status InferenceServiceImpl::DoTokenize(const v1::TokenizeRequest& request,
-                                              v1::TokenizeResponse* response) {
+absl::Status InferenceServiceImpl::GenerateCall::Submit(const Coordinator::Serving& serving,
+                                                        ResolvedRequest* request,
+                                                        const std::shared_ptr<GenerateSink>& sink) {
+  RETURN_IF_ERROR(serving.problem);
+  session_->live = true;
+  if (cancelled_) {
+    return absl::CancelledError();
+  }
+  Coordinator* const coordinator = service_->coordinator_;
+  RETURN_IF_ERROR(coordinator->ClaimKey(session_->key, request->replace));
+  sink->SetServing(serving.numerics_class, serving.plan_epoch);
+  return serving.engine->Submit(std::move(request->session), sink, coordinator->Now());
+}
+
+InferenceServiceImpl::InferenceServiceImpl(Coordinator* coordinator, InferenceOptions options)
+    : coordinator_(coordinator),
+      options_(options),
+      text_({.threads = TextThreads(),
+             .waiting = options.max_waiting_calls,
+             .name = "waiting_calls",
+             .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}) {
+}
+
+grpc::Service* InferenceServiceImpl::NewService() {
+  service_ = std::make_unique<v1::InferenceService::AsyncService>();
+  return service_.get();
+}
+
+void InferenceServiceImpl::Serve(IoLoop* loop) {
+  using Async = v1::InferenceService::AsyncService;
+  new GenerateCall(this, loop);
+  const BlockingMethods text(service_.get(), loop, &text_);
+  text.Serve(&Async::RequestTokenize, [this](auto*, const auto* request, auto* response) {
+    return ToGrpc(Tokenize(*request, response));
+  });
+  text.Serve(&Async::RequestDetokenize, [this](auto*, const auto* request, auto* response) {
+    return ToGrpc(Detokenize(*request, response));
+  });
+}
+
+absl::Status InferenceServiceImpl::Tokenize(const v1::TokenizeRequest& request,
+                                            v1::TokenizeResponse* response) {
   ASSIGN_OR_RETURN(const auto model, coordinator_->models()->Get(request.model()));
   std::vector<uint32_t> ids;
   if (request.has_chat()) {
@@ -291,8 +298,8 @@ absl::Status InferenceServiceImpl::DoTokenize(const v1::TokenizeRequest& request
   return absl::OkStatus();
 }
 
-absl::Status InferenceServiceImpl::DoDetokenize(const v1::DetokenizeRequest& request,
-                                                v1::DetokenizeResponse* response) {
+absl::Status InferenceServiceImpl::Detokenize(const v1::DetokenizeRequest& request,
+                                              v1::DetokenizeResponse* response) {
   ASSIGN_OR_RETURN(const auto model, coordinator_->models()->Get(request.model()));
   if (model->tokenizer == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER",
@@ -301,22 +308,6 @@ absl::Status InferenceServiceImpl::DoDetokenize(const v1::DetokenizeRequest& req
   const std::vector<uint32_t> ids(request.ids().begin(), request.ids().end());
   response->set_text(model->tokenizer->Decode(ids, request.skip_special_tokens()));
   return absl::OkStatus();
-}
-
-grpc::ServerUnaryReactor* InferenceServiceImpl::Tokenize(grpc::CallbackServerContext* context,
-                                                         const v1::TokenizeRequest* request,
-                                                         v1::TokenizeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(DoTokenize(*request, response)));
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* InferenceServiceImpl::Detokenize(grpc::CallbackServerContext* context,
-                                                           const v1::DetokenizeRequest* request,
-                                                           v1::DetokenizeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(DoDetokenize(*request, response)));
-  return reactor;
 }
 
 }  // namespace strata

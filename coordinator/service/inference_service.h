@@ -2,6 +2,11 @@
 #ifndef STRATA_COORDINATOR_SERVICE_INFERENCE_SERVICE_H_
 #define STRATA_COORDINATOR_SERVICE_INFERENCE_SERVICE_H_
 
+#include <cstddef>
+#include <memory>
+
+#include "common/rpc/call_threads.h"
+#include "common/rpc/transport.h"
 #include "coordinator/service/coordinator.h"
 #include "strata/v1/inference.grpc.pb.h"
 
@@ -10,29 +15,33 @@ namespace strata {
 struct InferenceOptions {
   // Bytes of one answer that may wait for a client that does not read; then it is cut off.
   size_t max_unread_bytes = size_t{256} << 20;
+  // Calls that may wait for a thread to tokenize their text; one more is refused.
+  size_t max_waiting_calls = 4096;
 };
 
-// Callback service: a request in flight holds no thread.
-class InferenceServiceImpl final : public v1::InferenceService::CallbackService {
+// Any thread. A request in flight holds no thread: its answer is written by the thread that
+// computed it, which is the server's loop's own for most. Templates and texts, which may take as
+// long as they are large, are rendered and tokenized on other threads.
+class InferenceServiceImpl final : public IoService {
  public:
-  InferenceServiceImpl(Coordinator* coordinator, InferenceOptions options)
-      : coordinator_(coordinator), options_(options) {}
+  // `coordinator` outlives the service.
+  InferenceServiceImpl(Coordinator* coordinator, InferenceOptions options);
+  ~InferenceServiceImpl() override = default;  // The server has ended.
 
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
-      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
-                                     const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
-                                       const v1::DetokenizeRequest* request,
-                                       v1::DetokenizeResponse* response) override;
+  grpc::Service* NewService() override;
+  void Serve(IoLoop* loop) override;
 
  private:
-  absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response);
-  absl::Status DoDetokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response);
+  class GenerateCall;
+  class GenerateSink;
+
+  absl::Status Tokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response);
+  absl::Status Detokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response);
 
   Coordinator* const coordinator_;
   const InferenceOptions options_;
+  std::unique_ptr<v1::InferenceService::AsyncService> service_;
+  CallThreads text_;  // Last: what they run uses the others.
 };
 
 }  // namespace strata

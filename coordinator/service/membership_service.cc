@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +15,8 @@
 #include "common/limits.h"
 #include "common/mutex.h"
 #include "common/rpc/address.h"
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
 #include "common/rpc/io_loop.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
@@ -50,9 +53,16 @@ class MembershipService::Impl {
  public:
   Impl(MembershipOptions options, MembershipHandler* handler, const BlobStore* blobs,
        const Transport* transport)
-      : options_(options), handler_(handler), blobs_(blobs), transport_(transport), reaper_([this] {
-          ReapLoop();
-        }) {}
+      : options_(options),
+        handler_(handler),
+        blobs_(blobs),
+        transport_(transport),
+        transfers_(
+            {.threads = options.max_transfers,
+             .waiting = options.max_waiting_transfers,
+             .name = "transfers",
+             .hint = "it is tried again; --max-transfers of strata-coordinator is the limit"}),
+        reaper_([this] { ReapLoop(); }) {}
 
   ~Impl() {
     Shutdown();
@@ -60,13 +70,15 @@ class MembershipService::Impl {
   }
 
   grpc::Service* NewService() {
-    service_ = std::make_unique<GrpcService>(blobs_);
+    service_ = std::make_unique<AsyncService>();
     return service_.get();
   }
 
   void Serve(IoLoop* loop) {
     handler_->OnServing(loop);
     ControlCall::Await(this, loop);
+    BlockingMethods(service_.get(), loop, &transfers_)
+        .Serve(&AsyncService::RequestFetchBlob, std::bind_front(&Impl::FetchBlob, this));
   }
 
   void Shutdown() {
@@ -79,17 +91,7 @@ class MembershipService::Impl {
   }
 
  private:
-  // Control streams on the loop, blobs by threads of gRPC's: they are read from disk.
-  class GrpcService final
-      : public v1::MembershipService::WithAsyncMethod_Control<v1::MembershipService::Service> {
-   public:
-    explicit GrpcService(const BlobStore* blobs) : blobs_(blobs) {}
-    grpc::Status FetchBlob(grpc::ServerContext* context, const v1::FetchBlobRequest* request,
-                           grpc::ServerWriter<v1::FetchBlobChunk>* writer) override;
-
-   private:
-    const BlobStore* const blobs_;
-  };
+  using AsyncService = v1::MembershipService::AsyncService;
 
   // One control stream, from when the server may take it. Holds itself until it has ended.
   class ControlCall : public IoCall, public std::enable_shared_from_this<ControlCall> {
@@ -102,7 +104,7 @@ class MembershipService::Impl {
                                         loop->server_queue(), call->accepted_.tag());
     }
 
-    ControlCall(Impl* service, IoLoop* loop) : IoCall(loop), service_(service) {}
+    ControlCall(Impl* service, IoLoop* loop) : IoCall(loop, Side::kServer), service_(service) {}
 
     void Cancel() { context_.TryCancel(); }
 
@@ -252,6 +254,9 @@ class MembershipService::Impl {
     Op finished_{this, [](bool) {}};
   };
 
+  grpc::Status FetchBlob(CallContext* context, const v1::FetchBlobRequest* request,
+                         CallWriter<v1::FetchBlobChunk>* writer);
+
   absl::StatusOr<LinkSpeed> DialBack(const v1::NodeInfo& info, const std::string& peer) {
     auto speed = MeasureLink(*transport_, info.address(), info.name(), info.incarnation(),
                              options_.dial_back_timeout);
@@ -340,18 +345,19 @@ class MembershipService::Impl {
   MembershipHandler* const handler_;
   const BlobStore* const blobs_;
   const Transport* const transport_;
-  std::unique_ptr<GrpcService> service_;
+  std::unique_ptr<AsyncService> service_;
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::set<ControlCall*> calls_ STRATA_GUARDED_BY(mutex_);
   uint32_t joining_ STRATA_GUARDED_BY(mutex_) = 0;  // Those of `calls_` that are no members.
-  std::thread reaper_;                              // Last: it uses the others.
+  CallThreads transfers_;
+  std::thread reaper_;  // Last: it uses the others.
 };
 
-grpc::Status MembershipService::Impl::GrpcService::FetchBlob(
-    grpc::ServerContext* /*context*/, const v1::FetchBlobRequest* request,
-    grpc::ServerWriter<v1::FetchBlobChunk>* writer) {
+grpc::Status MembershipService::Impl::FetchBlob(CallContext* /*context*/,
+                                                const v1::FetchBlobRequest* request,
+                                                CallWriter<v1::FetchBlobChunk>* writer) {
   const auto blob = blobs_->Find(request->sha256());
   if (!blob.ok()) {
     return ToGrpc(blob.status());

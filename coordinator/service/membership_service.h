@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_SERVICE_MEMBERSHIP_SERVICE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,9 +51,13 @@ struct MembershipOptions {
   uint32_t max_joining = 256;
   // For the advertised address to answer and be measured.
   std::chrono::milliseconds dial_back_timeout{3000};
+  // Blobs that are sent at once, each by a thread.
+  size_t max_transfers = 128;
+  // Of those that are asked for besides, the ones that wait for their turn; one more is refused.
+  size_t max_waiting_transfers = 4096;
 };
 
-// Control streams hold no thread once they have joined; blobs are read by threads of gRPC's.
+// Control streams hold no thread once they have joined.
 class MembershipService final : public IoService {
  public:
   // Nothing is owned; all outlive the service.

@@ -1,9 +1,14 @@
 // What the fake coordinator answers to the admin calls.
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
+#include "common/rpc/io_loop.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/admin.grpc.pb.h"
@@ -12,36 +17,60 @@
 namespace strata::testing {
 namespace {
 
-using grpc::ServerContext;
-
-class FakeAdmin : public v1::AdminService::Service {
+class FakeAdmin : public IoService {
  public:
   explicit FakeAdmin(FakeState* state) : state_(*state) {}
 
-  grpc::Status GetStatus(ServerContext*, const v1::GetStatusRequest*,
-                         v1::GetStatusResponse* response) override {
+  grpc::Service* NewService() override {
+    service_ = std::make_unique<Async>();
+    return service_.get();
+  }
+  void Serve(IoLoop* loop) override {
+    const BlockingMethods calls(service_.get(), loop, &threads_);
+    calls.Serve(&Async::RequestGetStatus, std::bind_front(&FakeAdmin::GetStatus, this));
+    calls.Serve(&Async::RequestListNodes, std::bind_front(&FakeAdmin::ListNodes, this));
+    calls.Serve(&Async::RequestGetNode, std::bind_front(&FakeAdmin::GetNode, this));
+    calls.Serve(&Async::RequestDrainNode, std::bind_front(&FakeAdmin::DrainNode, this));
+    calls.Serve(&Async::RequestResumeNode, std::bind_front(&FakeAdmin::ResumeNode, this));
+    calls.Serve(&Async::RequestRemoveNode, std::bind_front(&FakeAdmin::RemoveNode, this));
+    calls.Serve(&Async::RequestAddModel, std::bind_front(&FakeAdmin::AddModel, this));
+    calls.Serve(&Async::RequestUploadModel, std::bind_front(&FakeAdmin::UploadModel, this));
+    calls.Serve(&Async::RequestPullModel, std::bind_front(&FakeAdmin::PullModel, this));
+    calls.Serve(&Async::RequestListModels, std::bind_front(&FakeAdmin::ListModels, this));
+    calls.Serve(&Async::RequestGetModel, std::bind_front(&FakeAdmin::GetModel, this));
+    calls.Serve(&Async::RequestRemoveModel, std::bind_front(&FakeAdmin::RemoveModel, this));
+    calls.Serve(&Async::RequestPlanModel, std::bind_front(&FakeAdmin::PlanModel, this));
+    calls.Serve(&Async::RequestLoadModel, std::bind_front(&FakeAdmin::LoadModel, this));
+    calls.Serve(&Async::RequestUnloadModel, std::bind_front(&FakeAdmin::UnloadModel, this));
+    calls.Serve(&Async::RequestResizeModel, std::bind_front(&FakeAdmin::ResizeModel, this));
+    calls.Serve(&Async::RequestListSessions, std::bind_front(&FakeAdmin::ListSessions, this));
+    calls.Serve(&Async::RequestCancelSession, std::bind_front(&FakeAdmin::CancelSession, this));
+  }
+
+ private:
+  using Async = v1::AdminService::AsyncService;
+
+  grpc::Status GetStatus(CallContext*, const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* response) {
     *response = state_.status;
     return grpc::Status::OK;
   }
-  grpc::Status ListNodes(ServerContext*, const v1::ListNodesRequest*,
-                         v1::ListNodesResponse* response) override {
+  grpc::Status ListNodes(CallContext*, const v1::ListNodesRequest*,
+                         v1::ListNodesResponse* response) {
     *response->mutable_nodes() = state_.status.nodes();
     return grpc::Status::OK;
   }
-  grpc::Status GetNode(ServerContext*, const v1::GetNodeRequest* request,
-                       v1::Node* response) override {
+  grpc::Status GetNode(CallContext*, const v1::GetNodeRequest* request, v1::Node* response) {
     return FindNode(request->name(), "", response);
   }
-  grpc::Status DrainNode(ServerContext*, const v1::DrainNodeRequest* request,
-                         v1::Node* response) override {
+  grpc::Status DrainNode(CallContext*, const v1::DrainNodeRequest* request, v1::Node* response) {
     return FindNode(request->name(), "draining", response);
   }
-  grpc::Status ResumeNode(ServerContext*, const v1::ResumeNodeRequest* request,
-                          v1::Node* response) override {
+  grpc::Status ResumeNode(CallContext*, const v1::ResumeNodeRequest* request, v1::Node* response) {
     return FindNode(request->name(), "ready", response);
   }
-  grpc::Status RemoveNode(ServerContext*, const v1::RemoveNodeRequest* request,
-                          v1::RemoveNodeResponse*) override {
+  grpc::Status RemoveNode(CallContext*, const v1::RemoveNodeRequest* request,
+                          v1::RemoveNodeResponse*) {
     v1::Node node;
     if (grpc::Status found = FindNode(request->name(), "", &node);
         !found.ok() || request->force()) {
@@ -53,8 +82,8 @@ class FakeAdmin : public v1::AdminService::Service {
             .Hint("`strata model unload recall` first, or --force"));
   }
 
-  grpc::Status AddModel(ServerContext* context, const v1::AddModelRequest* request,
-                        grpc::ServerWriter<v1::ModelProgress>* writer) override {
+  grpc::Status AddModel(CallContext* context, const v1::AddModelRequest* request,
+                        CallWriter<v1::ModelProgress>* writer) {
     if (request->path().find("nowhere") != std::string::npos) {
       return ToGrpc(Error(absl::StatusCode::kNotFound, "NO_SUCH_CHECKPOINT",
                           request->path() + " is no folder of the coordinator's machine")
@@ -63,17 +92,16 @@ class FakeAdmin : public v1::AdminService::Service {
     return Register(context, "digesting", request->name().empty() ? "recall" : request->name(),
                     request->path(), writer);
   }
-  grpc::Status PullModel(ServerContext* context, const v1::PullModelRequest* request,
-                         grpc::ServerWriter<v1::ModelProgress>* writer) override {
+  grpc::Status PullModel(CallContext* context, const v1::PullModelRequest* request,
+                         CallWriter<v1::ModelProgress>* writer) {
     {
       MutexLock lock(&state_.mutex);
       state_.pull = *request;
     }
     return Register(context, "downloading", "pulled", "/data", writer);
   }
-  grpc::Status UploadModel(
-      ServerContext*,
-      grpc::ServerReaderWriter<v1::ModelProgress, v1::UploadModelRequest>* stream) override {
+  grpc::Status UploadModel(CallContext*,
+                           CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream) {
     v1::UploadModelRequest message;
     std::vector<std::pair<std::string, std::string>> files;
     std::string name;
@@ -102,31 +130,30 @@ class FakeAdmin : public v1::AdminService::Service {
     stream->Write(progress);
     return grpc::Status::OK;
   }
-  grpc::Status ListModels(ServerContext*, const v1::ListModelsRequest*,
-                          v1::ListModelsResponse* response) override {
+  grpc::Status ListModels(CallContext*, const v1::ListModelsRequest*,
+                          v1::ListModelsResponse* response) {
     *response->mutable_models() = state_.status.models();
     return grpc::Status::OK;
   }
-  grpc::Status GetModel(ServerContext*, const v1::GetModelRequest* request,
-                        v1::Model* response) override {
+  grpc::Status GetModel(CallContext*, const v1::GetModelRequest* request, v1::Model* response) {
     *response = state_.status.models(0);
     return request->name() == response->name() ? grpc::Status::OK : NoSuchModel(request->name());
   }
-  grpc::Status RemoveModel(ServerContext*, const v1::RemoveModelRequest* request,
-                           v1::RemoveModelResponse*) override {
+  grpc::Status RemoveModel(CallContext*, const v1::RemoveModelRequest* request,
+                           v1::RemoveModelResponse*) {
     return request->name() == "missing" ? NoSuchModel(request->name()) : grpc::Status::OK;
   }
 
-  grpc::Status PlanModel(ServerContext*, const v1::PlanModelRequest* request,
-                         v1::PlanModelResponse* response) override {
+  grpc::Status PlanModel(CallContext*, const v1::PlanModelRequest* request,
+                         v1::PlanModelResponse* response) {
     if (request->model() == "missing") return NoSuchModel(request->model());
     *response->mutable_plan() = state_.plan;
     response->mutable_plan()->set_epoch(0);
     response->mutable_plan()->set_goal(request->options().goal());
     return grpc::Status::OK;
   }
-  grpc::Status LoadModel(ServerContext* context, const v1::LoadModelRequest* request,
-                         grpc::ServerWriter<v1::LoadModelProgress>* writer) override {
+  grpc::Status LoadModel(CallContext* context, const v1::LoadModelRequest* request,
+                         CallWriter<v1::LoadModelProgress>* writer) {
     int pace_ms = 0;
     {
       MutexLock lock(&state_.mutex);
@@ -159,23 +186,23 @@ class FakeAdmin : public v1::AdminService::Service {
     }
     return grpc::Status::OK;
   }
-  grpc::Status UnloadModel(ServerContext*, const v1::UnloadModelRequest* request,
-                           v1::UnloadModelResponse*) override {
+  grpc::Status UnloadModel(CallContext*, const v1::UnloadModelRequest* request,
+                           v1::UnloadModelResponse*) {
     return request->model() == "missing" ? NoSuchModel(request->model()) : grpc::Status::OK;
   }
-  grpc::Status ResizeModel(ServerContext*, const v1::ResizeModelRequest* request,
-                           v1::ResizeModelResponse* response) override {
+  grpc::Status ResizeModel(CallContext*, const v1::ResizeModelRequest* request,
+                           v1::ResizeModelResponse* response) {
     *response->mutable_plan() = state_.plan;
     response->mutable_plan()->mutable_pipelines(0)->set_kv_tokens(request->kv_tokens());
     return grpc::Status::OK;
   }
-  grpc::Status ListSessions(ServerContext*, const v1::ListSessionsRequest*,
-                            v1::ListSessionsResponse* response) override {
+  grpc::Status ListSessions(CallContext*, const v1::ListSessionsRequest*,
+                            v1::ListSessionsResponse* response) {
     *response->mutable_sessions() = state_.status.sessions();
     return grpc::Status::OK;
   }
-  grpc::Status CancelSession(ServerContext*, const v1::CancelSessionRequest* request,
-                             v1::CancelSessionResponse*) override {
+  grpc::Status CancelSession(CallContext*, const v1::CancelSessionRequest* request,
+                             v1::CancelSessionResponse*) {
     for (const v1::Session& session : state_.status.sessions()) {
       if (session.request_id() == request->request_id()) return grpc::Status::OK;
     }
@@ -183,7 +210,6 @@ class FakeAdmin : public v1::AdminService::Service {
                         "no request \"" + request->request_id() + "\" is in flight"));
   }
 
- private:
   grpc::Status FindNode(const std::string& name, const std::string& state, v1::Node* response) {
     for (const v1::Node& node : state_.status.nodes()) {
       if (node.name() == name) {
@@ -196,8 +222,8 @@ class FakeAdmin : public v1::AdminService::Service {
                       .Hint("see `strata node list`"));
   }
 
-  grpc::Status Register(ServerContext* context, const std::string& phase, const std::string& name,
-                        const std::string& path, grpc::ServerWriter<v1::ModelProgress>* writer) {
+  grpc::Status Register(CallContext* context, const std::string& phase, const std::string& name,
+                        const std::string& path, CallWriter<v1::ModelProgress>* writer) {
     int pace_ms = 0;
     {
       MutexLock lock(&state_.mutex);
@@ -225,11 +251,13 @@ class FakeAdmin : public v1::AdminService::Service {
   }
 
   FakeState& state_;
+  std::unique_ptr<Async> service_;
+  CallThreads threads_{{.threads = 64}};
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeFakeAdmin(FakeState* state) {
+std::unique_ptr<IoService> MakeFakeAdmin(FakeState* state) {
   return std::make_unique<FakeAdmin>(state);
 }
 

@@ -78,8 +78,8 @@ class FakeCoordinator::Impl {
   explicit Impl(int port) : port(port) {}
 
   FakeState state;
-  std::unique_ptr<grpc::Service> inference = MakeFakeInference(&state);
-  std::unique_ptr<grpc::Service> admin = MakeFakeAdmin(&state);
+  std::unique_ptr<IoService> inference = MakeFakeInference(&state);
+  std::unique_ptr<IoService> admin = MakeFakeAdmin(&state);
   std::unique_ptr<RpcServer> server;
   std::string address;
   int port;

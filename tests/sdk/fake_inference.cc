@@ -1,8 +1,13 @@
 // What the fake coordinator answers to Generate, Tokenize and Detokenize.
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
+#include "common/rpc/io_loop.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/inference.grpc.pb.h"
@@ -11,23 +16,35 @@
 namespace strata::testing {
 namespace {
 
-using grpc::ServerContext;
-
 constexpr uint64_t kDrawnSeed = 77;
 
-class FakeInference : public v1::InferenceService::Service {
+class FakeInference : public IoService {
  public:
   explicit FakeInference(FakeState* state) : state_(*state) {}
 
-  grpc::Status Generate(ServerContext* context, const v1::GenerateRequest* request,
-                        grpc::ServerWriter<v1::GenerateResponse>* writer) override {
+  grpc::Service* NewService() override {
+    service_ = std::make_unique<Async>();
+    return service_.get();
+  }
+  void Serve(IoLoop* loop) override {
+    const BlockingMethods calls(service_.get(), loop, &threads_);
+    calls.Serve(&Async::RequestGenerate, std::bind_front(&FakeInference::Generate, this));
+    calls.Serve(&Async::RequestTokenize, std::bind_front(&FakeInference::Tokenize, this));
+    calls.Serve(&Async::RequestDetokenize, std::bind_front(&FakeInference::Detokenize, this));
+  }
+
+ private:
+  using Async = v1::InferenceService::AsyncService;
+
+  grpc::Status Generate(CallContext* context, const v1::GenerateRequest* request,
+                        CallWriter<v1::GenerateResponse>* writer) {
     Mishap mishap;
     int pace_ms = 0;
     {
       MutexLock lock(&state_.mutex);
       state_.requests.push_back(*request);
-      const auto key = context->client_metadata().find("authorization");
-      if (key != context->client_metadata().end()) {
+      const auto key = context->grpc().client_metadata().find("authorization");
+      if (key != context->grpc().client_metadata().end()) {
         state_.authorization = std::string(key->second.data(), key->second.size());
       }
       if (!state_.mishaps.empty()) {
@@ -49,8 +66,8 @@ class FakeInference : public v1::InferenceService::Service {
     return Answer(context, *request, mishap, pace_ms, writer);
   }
 
-  grpc::Status Tokenize(ServerContext*, const v1::TokenizeRequest* request,
-                        v1::TokenizeResponse* response) override {
+  grpc::Status Tokenize(CallContext*, const v1::TokenizeRequest* request,
+                        v1::TokenizeResponse* response) {
     if (request->model() == "missing") {
       return NoSuchModel(request->model());
     }
@@ -69,8 +86,8 @@ class FakeInference : public v1::InferenceService::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Detokenize(ServerContext*, const v1::DetokenizeRequest* request,
-                          v1::DetokenizeResponse* response) override {
+  grpc::Status Detokenize(CallContext*, const v1::DetokenizeRequest* request,
+                          v1::DetokenizeResponse* response) {
     for (const uint32_t id : request->ids()) {
       if (id < 256) {
         response->mutable_text()->push_back(static_cast<char>(id));
@@ -81,7 +98,6 @@ class FakeInference : public v1::InferenceService::Service {
     return grpc::Status::OK;
   }
 
- private:
   static uint32_t PromptTokens(const v1::GenerateRequest& request) {
     if (request.has_tokens()) return static_cast<uint32_t>(request.tokens().ids_size());
     if (request.has_chat()) return static_cast<uint32_t>(request.chat().messages_size()) * 10;
@@ -145,9 +161,8 @@ class FakeInference : public v1::InferenceService::Service {
     return response;
   }
 
-  grpc::Status Answer(ServerContext* context, const v1::GenerateRequest& request,
-                      const Mishap& mishap, int pace_ms,
-                      grpc::ServerWriter<v1::GenerateResponse>* writer) {
+  grpc::Status Answer(CallContext* context, const v1::GenerateRequest& request,
+                      const Mishap& mishap, int pace_ms, CallWriter<v1::GenerateResponse>* writer) {
     const uint64_t seed = request.sampling().has_seed() ? request.sampling().seed() : kDrawnSeed;
     const uint32_t max_tokens = request.max_tokens() == 0 ? 8 : request.max_tokens();
     writer->Write(First(request, seed, max_tokens, mishap));
@@ -168,7 +183,7 @@ class FakeInference : public v1::InferenceService::Service {
   }
 
   static grpc::Status End(uint32_t tokens, uint32_t prompt_tokens, const std::string& reason,
-                          grpc::ServerWriter<v1::GenerateResponse>* writer) {
+                          CallWriter<v1::GenerateResponse>* writer) {
     v1::GenerateResponse last;
     last.mutable_finish()->set_reason(reason);
     last.mutable_finish()->set_prompt_tokens(prompt_tokens);
@@ -180,8 +195,8 @@ class FakeInference : public v1::InferenceService::Service {
   }
 
   // The end that the mishap brings, if it brings one.
-  std::optional<grpc::Status> Strike(ServerContext* context, const Mishap& mishap,
-                                     grpc::ServerWriter<v1::GenerateResponse>* writer) {
+  std::optional<grpc::Status> Strike(CallContext* context, const Mishap& mishap,
+                                     CallWriter<v1::GenerateResponse>* writer) {
     switch (mishap.kind) {
       case Mishap::kBreak:
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
@@ -203,11 +218,13 @@ class FakeInference : public v1::InferenceService::Service {
   }
 
   FakeState& state_;
+  std::unique_ptr<Async> service_;
+  CallThreads threads_{{.threads = 64}};
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeFakeInference(FakeState* state) {
+std::unique_ptr<IoService> MakeFakeInference(FakeState* state) {
   return std::make_unique<FakeInference>(state);
 }
 

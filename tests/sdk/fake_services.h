@@ -2,8 +2,7 @@
 #ifndef STRATA_TESTS_SDK_FAKE_SERVICES_H_
 #define STRATA_TESTS_SDK_FAKE_SERVICES_H_
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/service_type.h>
+#include <grpcpp/support/status.h>
 
 #include <deque>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/rpc/transport.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/inference.pb.h"
 #include "tests/sdk/fake_coordinator.h"
@@ -46,8 +46,8 @@ struct FakeState {
 };
 
 // Services over `state`, which outlives them.
-std::unique_ptr<grpc::Service> MakeFakeInference(FakeState* state);
-std::unique_ptr<grpc::Service> MakeFakeAdmin(FakeState* state);
+std::unique_ptr<IoService> MakeFakeInference(FakeState* state);
+std::unique_ptr<IoService> MakeFakeAdmin(FakeState* state);
 
 // How both refuse a model that they do not know.
 grpc::Status NoSuchModel(const std::string& name);

@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
                                                   const Transport& transport, IoService* service) {
   if (!options.listen.empty()) {
     RETURN_IF_ERROR(transport.CheckAddress(options.listen, "--listen"));
-    return RpcServer::Start(transport, options.listen, {}, {service});
+    return RpcServer::Start(transport, options.listen, {service});
   }
   ASSIGN_OR_RETURN(const HostPort coordinator, ParseHostPort(options.coordinator));
   HostPort local;
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
     local.port = static_cast<uint16_t>(kFirstPort + i);
     status = CanListen(local);
     if (status.ok()) {
-      auto server = RpcServer::Start(transport, local.ToString(), {}, {service});
+      auto server = RpcServer::Start(transport, local.ToString(), {service});
       if (server.ok() || ReasonOf(server.status()) != "ADDRESS_IN_USE") {
         return server;
       }

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
 #include "common/rpc/io_stream.h"
 #include "common/rpc/transport.h"
 #include "strata/v1/shard.grpc.pb.h"
@@ -25,7 +27,7 @@ using std::chrono::seconds;
 // A call that waits for a clock.
 class AlarmCall : public IoCall {
  public:
-  AlarmCall(IoLoop* loop, milliseconds delay) : IoCall(loop) {
+  AlarmCall(IoLoop* loop, milliseconds delay) : IoCall(loop, Side::kClient) {
     alarm_.Set(loop->queue(), std::chrono::system_clock::now() + delay, rang_.tag());
   }
   void Cancel() { alarm_.Cancel(); }
@@ -119,15 +121,25 @@ class Stream : public IoClientStream<v1::LinkPart, v1::LinkReply> {
 };
 
 // Takes streams and never reads.
-class Silent : public v1::ShardService::Service {
+class Silent : public IoService {
  public:
-  grpc::Status Link(grpc::ServerContext* context,
-                    grpc::ServerReaderWriter<v1::LinkReply, v1::LinkPart>*) override {
-    while (!context->IsCancelled()) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    return grpc::Status::CANCELLED;
+  grpc::Service* NewService() override {
+    service_ = std::make_unique<v1::ShardService::AsyncService>();
+    return service_.get();
   }
+  void Serve(IoLoop* loop) override {
+    BlockingMethods(service_.get(), loop, &threads_)
+        .Serve(&v1::ShardService::AsyncService::RequestLink, [](CallContext* context, auto*) {
+          while (!context->IsCancelled()) {
+            std::this_thread::sleep_for(milliseconds(5));
+          }
+          return grpc::Status::CANCELLED;
+        });
+  }
+
+ private:
+  std::unique_ptr<v1::ShardService::AsyncService> service_;
+  CallThreads threads_{{.threads = 100}};
 };
 
 class IoStreamTest : public testing::Test {

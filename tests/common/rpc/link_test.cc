@@ -134,7 +134,7 @@ class LinkTest : public testing::Test {
   void Serve(LinkServiceOptions options = {}) {
     transport_ = *Transport::Make({});
     service_ = std::make_unique<LinkService>(&handler_, options);
-    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {}, {service_.get()});
+    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -259,8 +259,7 @@ TEST_F(LinkTest, NobodyThereIsSaidWithinTheTimeout) {
   Serve();
   LinkOptions options = Options();
   {
-    v1::ShardService::Service unused;
-    auto other = RpcServer::Start(transport_, "127.0.0.1:0", {&unused});
+    auto other = RpcServer::Start(transport_, "127.0.0.1:0", {});
     ASSERT_TRUE(other.ok());
     options.address = (*other)->address();
   }

@@ -8,7 +8,6 @@
 
 #include "common/rpc/address.h"
 #include "common/status.h"
-#include "strata/v1/shard.grpc.pb.h"
 
 namespace strata {
 namespace {
@@ -16,8 +15,7 @@ namespace {
 TEST(Transport, PortZeroPicksAFreePortAndSaysWhich) {
   auto transport = Transport::Make({});
   ASSERT_TRUE(transport.ok()) << transport.status();
-  v1::ShardService::Service unused;
-  auto server = RpcServer::Start(*transport, "127.0.0.1:0", {&unused});
+  auto server = RpcServer::Start(*transport, "127.0.0.1:0", {});
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_GT((*server)->port(), 0);
   EXPECT_EQ((*server)->address(), "127.0.0.1:" + std::to_string((*server)->port()));
@@ -29,10 +27,9 @@ TEST(Transport, PortZeroPicksAFreePortAndSaysWhich) {
 TEST(Transport, ATakenPortIsRefusedWithWhatToDo) {
   auto transport = Transport::Make({});
   ASSERT_TRUE(transport.ok());
-  v1::ShardService::Service unused;
-  auto first = RpcServer::Start(*transport, "127.0.0.1:0", {&unused});
+  auto first = RpcServer::Start(*transport, "127.0.0.1:0", {});
   ASSERT_TRUE(first.ok()) << first.status();
-  auto second = RpcServer::Start(*transport, (*first)->address(), {&unused});
+  auto second = RpcServer::Start(*transport, (*first)->address(), {});
   EXPECT_EQ(ReasonOf(second.status()), "ADDRESS_IN_USE") << second.status();
   EXPECT_NE(Describe(second.status()).find("--listen"), std::string::npos);
 }

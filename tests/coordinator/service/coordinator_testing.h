@@ -112,7 +112,7 @@ class TestWorker : private LinkHandler {
  public:
   TestWorker(Coordinator* coordinator, std::string name, uint64_t incarnation)
       : coordinator_(coordinator), name_(std::move(name)), incarnation_(incarnation) {
-    auto server = RpcServer::Start(Transport::Make({}).value(), "127.0.0.1:0", {}, {&links_});
+    auto server = RpcServer::Start(Transport::Make({}).value(), "127.0.0.1:0", {&links_});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }

@@ -96,7 +96,7 @@ class MembershipServiceTest : public ::testing::Test {
   void Serve(MembershipOptions options) {
     service_ = std::make_unique<MembershipService>(options, &handler_, &blobs_, &transport_);
     links_ = std::make_unique<LinkService>(&answering_, LinkServiceOptions());
-    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {}, {service_.get(), links_.get()});
+    auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get(), links_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::MembershipService::NewStub(transport_.MakeChannel(server_->address()));
@@ -245,6 +245,67 @@ TEST_F(MembershipServiceTest, AWorkerThatGoesWhileItsMessageIsTakenLeavesOnce) {
   EXPECT_FALSE(handler_.left()) << "its message is still being taken";
   handler_.LetGo();
   EXPECT_TRUE(testing::Eventually([&] { return handler_.left(); }));
+}
+
+// A transfer of `blob` from `offset`.
+struct Transfer {
+  Transfer(v1::MembershipService::Stub* stub, const MemoryBlob& blob, uint64_t offset = 0) {
+    v1::FetchBlobRequest request;
+    request.set_sha256(blob.sha256);
+    request.set_offset(offset);
+    reader = stub->FetchBlob(&context, request);
+  }
+  // What is left of it.
+  std::string Rest() {
+    v1::FetchBlobChunk chunk;
+    std::string bytes;
+    while (reader->Read(&chunk)) bytes += chunk.data();
+    status = FromGrpc(reader->Finish());
+    return bytes;
+  }
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::FetchBlobChunk>> reader;
+  absl::Status status;
+};
+
+TEST_F(MembershipServiceTest, ABlobArrivesFromTheOffsetThatIsAskedFor) {
+  Serve({});
+  std::string bytes(1'000'000, ' ');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 >> 3);
+  const MemoryBlob blob = blobs_.AddMemory(bytes);
+  for (const size_t offset : {size_t{0}, size_t{300'001}, bytes.size()}) {
+    Transfer transfer(stub_.get(), blob, offset);
+    EXPECT_TRUE(transfer.Rest() == bytes.substr(offset)) << "from " << offset;
+    EXPECT_TRUE(transfer.status.ok()) << transfer.status;
+  }
+  Transfer beyond(stub_.get(), blob, bytes.size() + 1);
+  EXPECT_EQ(beyond.Rest(), "");
+  EXPECT_EQ(ReasonOf(beyond.status), "BAD_OFFSET");
+}
+
+TEST_F(MembershipServiceTest, TransfersBeyondTheLimitWaitForTheirTurnAndWorkersJoinMeanwhile) {
+  MembershipOptions options;
+  options.max_transfers = 1;
+  options.max_waiting_transfers = 1;
+  Serve(options);
+  const MemoryBlob blob = blobs_.AddMemory(std::string(16 << 20, 'x'));
+  Transfer first(stub_.get(), blob);
+  v1::FetchBlobChunk chunk;
+  ASSERT_TRUE(first.reader->Read(&chunk));  // And no more for now.
+  Transfer second(stub_.get(), blob);
+  std::this_thread::sleep_for(milliseconds(100));
+  Transfer third(stub_.get(), blob);
+  EXPECT_EQ(third.Rest(), "");
+  EXPECT_EQ(ReasonOf(third.status), "TOO_MANY_CALLS");
+  EXPECT_EQ(DetailOf(third.status).limit(), "transfers=2");
+
+  const auto client = Connect();
+  client->Register(server_->address());
+  EXPECT_TRUE(testing::Eventually([&] { return client->joined.load(); }));
+
+  EXPECT_EQ(first.Rest().size() + chunk.data().size(), blob.data->size());
+  EXPECT_EQ(second.Rest().size(), blob.data->size());
+  EXPECT_TRUE(second.status.ok()) << second.status;
 }
 
 }  // namespace

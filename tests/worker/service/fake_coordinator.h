@@ -2,7 +2,6 @@
 #ifndef STRATA_TESTS_WORKER_SERVICE_FAKE_COORDINATOR_H_
 #define STRATA_TESTS_WORKER_SERVICE_FAKE_COORDINATOR_H_
 
-#include <grpcpp/server_context.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +16,8 @@
 
 #include "common/digest.h"
 #include "common/mutex.h"
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
 #include "common/rpc/link_service.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
@@ -25,7 +26,7 @@
 
 namespace strata::testing {
 
-class FakeCoordinator : public v1::MembershipService::Service, public LinkHandler {
+class FakeCoordinator : public IoService, public LinkHandler {
  public:
   static constexpr uint64_t kIncarnation = 77;
 
@@ -35,15 +36,15 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
       : first_lease_ms_(first_lease_ms),
         transport_(*Transport::Make({})),
         links_(this, {.results = true}) {
-    auto server = RpcServer::Start(transport_, address, {this}, {&links_});
+    auto server = RpcServer::Start(transport_, address, {this, &links_});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
   ~FakeCoordinator() override {
     {
       MutexLock lock(&mutex_);
-      for (grpc::ServerContext* context : contexts_) {
-        context->TryCancel();
+      for (CallContext* context : contexts_) {
+        context->Cancel();
       }
     }
     links_.Shutdown();
@@ -59,10 +60,19 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
     blobs_[Sha256Hex(bytes)] = bytes;
   }
 
-  // MembershipService.
-  grpc::Status Control(
-      grpc::ServerContext* context,
-      grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) override {
+  // IoService.
+  grpc::Service* NewService() override {
+    service_ = std::make_unique<Async>();
+    return service_.get();
+  }
+  void Serve(IoLoop* loop) override {
+    const BlockingMethods calls(service_.get(), loop, &threads_);
+    calls.Serve(&Async::RequestControl, std::bind_front(&FakeCoordinator::Control, this));
+    calls.Serve(&Async::RequestFetchBlob, std::bind_front(&FakeCoordinator::FetchBlob, this));
+  }
+
+  grpc::Status Control(CallContext* context,
+                       CallStream<v1::CoordinatorMessage, v1::WorkerMessage>* stream) {
     v1::WorkerMessage message;
     if (!stream->Read(&message) || !message.has_register_()) {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no Register");
@@ -110,8 +120,8 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
     return grpc::Status::OK;
   }
 
-  grpc::Status FetchBlob(grpc::ServerContext*, const v1::FetchBlobRequest* request,
-                         grpc::ServerWriter<v1::FetchBlobChunk>* writer) override {
+  grpc::Status FetchBlob(CallContext*, const v1::FetchBlobRequest* request,
+                         CallWriter<v1::FetchBlobChunk>* writer) {
     std::string bytes;
     {
       MutexLock lock(&mutex_);
@@ -224,6 +234,8 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
   }
 
  private:
+  using Async = v1::MembershipService::AsyncService;
+
   class Sink : public LinkSink {
    public:
     explicit Sink(FakeCoordinator* owner) : owner_(owner) {}
@@ -239,8 +251,8 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
     FakeCoordinator* const owner_;
   };
 
-  void WriteLoop(grpc::ServerContext* context, const v1::NodeInfo& info,
-                 grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) {
+  void WriteLoop(CallContext* context, const v1::NodeInfo& info,
+                 CallStream<v1::CoordinatorMessage, v1::WorkerMessage>* stream) {
     while (true) {
       v1::CoordinatorMessage message;
       {
@@ -263,6 +275,8 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
   const uint32_t first_lease_ms_;
   const Transport transport_;
   LinkService links_;
+  CallThreads threads_{{.threads = 64}};
+  std::unique_ptr<Async> service_;
   std::unique_ptr<RpcServer> server_;
 
   Mutex mutex_;
@@ -277,7 +291,7 @@ class FakeCoordinator : public v1::MembershipService::Service, public LinkHandle
   std::map<std::string, std::deque<v1::CoordinatorMessage>> outbox_;
   std::map<std::string, std::deque<v1::WorkerMessage>> said_;
   std::deque<ResultMessage> results_;
-  std::vector<grpc::ServerContext*> contexts_;
+  std::vector<CallContext*> contexts_;
 };
 
 }  // namespace strata::testing

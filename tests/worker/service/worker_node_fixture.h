@@ -42,7 +42,7 @@ class Worker {
         fetcher_(cache_.get(), {}),
         blobs_(transport_, coordinator.address()) {
     links_ = std::make_unique<LinkService>(&handler_, LinkServiceOptions());
-    server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {}, {links_.get()});
+    server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_.get()});
     dialer_ = std::make_unique<GrpcLinkDialer>(server_->loop(), transport_);
     BackendOptions backend;
     backend.threads = 1;

@@ -1,0 +1,46 @@
+#include "common/rpc/blocking_call.h"
+
+#include "common/rpc/status.h"
+
+namespace strata {
+
+void* BlockingCall::Await() {
+  (void)Begin();
+  grpc_.AsyncNotifyWhenDone(gone_.tag());
+  return accepted_.tag();
+}
+
+void BlockingCall::OnAccepted(bool ok) {
+  if (!ok) {
+    End();  // The server ends; gone_ does not come either.
+    return;
+  }
+  (void)Begin();  // For gone_.
+  AwaitNext();
+  const absl::Status taken = threads_->Run([this] {
+    if (IsCancelled()) {
+      Finish(grpc::Status::CANCELLED);
+    } else {
+      Handle();
+    }
+  });
+  if (!taken.ok()) {
+    Finish(ToGrpc(taken));
+  }
+}
+
+void BlockingCall::Waited::Set(bool ok) {
+  MutexLock lock(&mutex_);
+  ok_ = ok;
+  done_.NotifyOne();
+}
+
+bool BlockingCall::Waited::Wait() {
+  MutexLock lock(&mutex_);
+  while (!ok_.has_value()) {
+    done_.Wait(&mutex_);
+  }
+  return *std::exchange(ok_, std::nullopt);
+}
+
+}  // namespace strata

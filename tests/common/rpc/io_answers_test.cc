@@ -1,0 +1,249 @@
+#include "common/rpc/io_answers.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+#include "common/rpc/transport.h"
+#include "strata/v1/admin.grpc.pb.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+bool Eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + seconds(20);
+  while (!condition() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return condition();
+}
+
+// Calls that a test answers.
+class TestService : public IoService {
+ public:
+  class Call : public IoAnswers<v1::LoadModelRequest, v1::LoadModelProgress> {
+   public:
+    Call(TestService* service, IoLoop* loop) : IoAnswers(loop, 4 << 20), service_(service) {
+      Await([&](auto* context, auto* request, auto* writer, void* tag) {
+        service_->service_->RequestLoadModel(context, request, writer, loop->queue(),
+                                             loop->server_queue(), tag);
+      });
+    }
+    ~Call() override { ++service_->gone; }
+    std::string model() const { return request().model(); }
+
+   private:
+    void OnAccepted() override {
+      new Call(service_, loop());
+      MutexLock lock(&service_->mutex_);
+      service_->calls_.push_back(this);
+    }
+    void OnCancelled() override { ++service_->cancelled; }
+
+    TestService* const service_;
+  };
+
+  grpc::Service* NewService() override {
+    service_ = std::make_unique<v1::AdminService::AsyncService>();
+    return service_.get();
+  }
+  void Serve(IoLoop* loop) override { new Call(this, loop); }
+
+  Call* Accepted() {
+    EXPECT_TRUE(Eventually([this] {
+      MutexLock lock(&mutex_);
+      return !calls_.empty();
+    }));
+    MutexLock lock(&mutex_);
+    Call* const call = calls_.back();
+    calls_.pop_back();
+    return call;
+  }
+
+  std::atomic<int> cancelled = 0;
+  std::atomic<int> gone = 0;
+
+ private:
+  std::unique_ptr<v1::AdminService::AsyncService> service_;
+  Mutex mutex_;
+  std::vector<Call*> calls_ STRATA_GUARDED_BY(mutex_);
+};
+
+class IoAnswersTest : public testing::Test {
+ protected:
+  IoAnswersTest() {
+    server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {&service_});
+    stub_ = v1::AdminService::NewStub(transport_.MakeChannel(server_->address()));
+  }
+
+  // A client's end of a call.
+  struct Client {
+    Client(v1::AdminService::Stub* stub, const std::string& model) {
+      v1::LoadModelRequest request;
+      request.set_model(model);
+      reader = stub->LoadModel(&context, request);
+    }
+    // The epoch of the next answer, or -1 at the end.
+    int64_t Next() {
+      v1::LoadModelProgress progress;
+      return reader->Read(&progress) ? static_cast<int64_t>(progress.plan().epoch()) : -1;
+    }
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::LoadModelProgress>> reader;
+  };
+  std::unique_ptr<Client> Start(const std::string& model = "m") {
+    return std::make_unique<Client>(stub_.get(), model);
+  }
+
+  static v1::LoadModelProgress Answer(uint64_t epoch, size_t bytes = 0) {
+    v1::LoadModelProgress progress;
+    progress.mutable_plan()->set_epoch(epoch);
+    if (bytes > 0) progress.mutable_plan()->add_why(std::string(bytes, 'x'));
+    return progress;
+  }
+
+  const Transport transport_ = *Transport::Make({});
+  TestService service_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<v1::AdminService::Stub> stub_;
+};
+
+TEST_F(IoAnswersTest, AnswersArriveInTheirOrderWhicheverThreadBringsThem) {
+  const auto client = Start("which");
+  TestService::Call* const call = service_.Accepted();
+  EXPECT_EQ(call->model(), "which");
+  std::thread bringer([call] {
+    for (uint64_t i = 0; i < 500; ++i) {
+      call->Push(Answer(i));
+    }
+    std::thread([call] {
+      for (uint64_t i = 500; i < 1000; ++i) {
+        call->Push(Answer(i));
+      }
+      call->Close(grpc::Status::OK);
+    }).join();
+  });
+  for (int64_t i = 0; i < 1000; ++i) {
+    ASSERT_EQ(client->Next(), i);
+  }
+  EXPECT_EQ(client->Next(), -1);
+  EXPECT_TRUE(client->reader->Finish().ok());
+  bringer.join();
+  EXPECT_TRUE(Eventually([&] { return service_.gone == 1; }));
+  EXPECT_EQ(service_.cancelled, 0);
+}
+
+TEST_F(IoAnswersTest, ACallMayEndWithoutAnAnswer) {
+  const auto client = Start();
+  service_.Accepted()->Close({grpc::StatusCode::NOT_FOUND, "nothing"});
+  EXPECT_EQ(client->Next(), -1);
+  EXPECT_EQ(client->reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_TRUE(Eventually([&] { return service_.gone == 1; }));
+}
+
+TEST_F(IoAnswersTest, WhatWaitsIsSentBeforeTheEnd) {
+  const auto client = Start();
+  TestService::Call* const call = service_.Accepted();
+  for (uint64_t i = 0; i < 3; ++i) {
+    call->Push(Answer(i, 1 << 20));
+  }
+  call->Close({grpc::StatusCode::ABORTED, "that is all"});
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(client->Next(), i);
+  }
+  EXPECT_EQ(client->Next(), -1);
+  EXPECT_EQ(client->reader->Finish().error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST_F(IoAnswersTest, AClientThatDoesNotReadIsCutOffAndTheOthersAreNot) {
+  const auto sleeper = Start("sleeper");
+  TestService::Call* const slept_on = service_.Accepted();
+  const auto reader = Start("reader");
+  TestService::Call* const read = service_.Accepted();
+  uint64_t pushed = 0;
+  while (service_.cancelled == 0 && pushed < 1000) {
+    slept_on->Push(Answer(pushed++, 1 << 20));
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_GE(pushed, 4u);
+  EXPECT_LT(pushed, 1000u);
+  slept_on->Push(Answer(0));  // Does nothing.
+  slept_on->Close(grpc::Status::OK);
+  EXPECT_TRUE(Eventually([&] { return service_.gone == 1; }));
+  while (sleeper->Next() >= 0) {
+  }
+  EXPECT_EQ(sleeper->reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+
+  read->Push(Answer(7));
+  EXPECT_EQ(reader->Next(), 7);
+  read->Close(grpc::Status::OK);
+  EXPECT_EQ(reader->Next(), -1);
+  EXPECT_TRUE(reader->reader->Finish().ok());
+  EXPECT_EQ(service_.cancelled, 1);
+}
+
+TEST_F(IoAnswersTest, AClientThatGoesIsSaidOnceAndTheCallLivesUntilItIsClosed) {
+  const auto client = Start();
+  TestService::Call* const call = service_.Accepted();
+  call->Push(Answer(1));
+  EXPECT_EQ(client->Next(), 1);
+  client->context.TryCancel();
+  EXPECT_TRUE(Eventually([&] { return service_.cancelled == 1; }));
+  for (uint64_t i = 0; i < 100; ++i) {
+    call->Push(Answer(i));
+  }
+  EXPECT_EQ(service_.gone, 0);
+  call->Close(grpc::Status::OK);
+  EXPECT_TRUE(Eventually([&] { return service_.gone == 1; }));
+  EXPECT_EQ(service_.cancelled, 1);
+  EXPECT_EQ(client->reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(IoAnswersTest, TheServersEndIsSaidAsTheClientsIs) {
+  const auto client = Start();
+  TestService::Call* const call = service_.Accepted();
+  std::thread closer([&] {
+    EXPECT_TRUE(Eventually([&] { return service_.cancelled == 1; }));
+    call->Close(grpc::Status::CANCELLED);
+  });
+  server_->Shutdown(milliseconds(50));
+  EXPECT_FALSE(client->reader->Finish().ok());
+  closer.join();
+}
+
+TEST_F(IoAnswersTest, CallsMayEndInAnyStateAtBothEndsAtOnce) {
+  constexpr int kCalls = 300;
+  for (int i = 0; i < kCalls; ++i) {
+    const auto client = Start();
+    TestService::Call* const call = service_.Accepted();
+    std::thread answerer([call, i] {
+      for (int k = 0; k < i % 4; ++k) {
+        call->Push(Answer(1, i % 3 == 0 ? 100'000 : 0));
+      }
+      call->Close(grpc::Status::OK);
+    });
+    if (i % 2 == 0) {
+      client->context.TryCancel();
+    }
+    while (client->Next() >= 0) {
+    }
+    (void)client->reader->Finish();
+    answerer.join();
+  }
+  EXPECT_TRUE(Eventually([&] { return service_.gone == kCalls; }));
+}
+
+}  // namespace
+}  // namespace strata
