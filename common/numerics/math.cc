@@ -55,6 +55,24 @@ STRATA_INLINE float Exp32(float x) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(y) + (std::bit_cast<uint32_t>(t) << 23));
 }
 
+// Between -most and most; a NaN stays one.
+STRATA_INLINE float Clamped(float x, float most) { return x > most ? most : x < -most ? -most : x; }
+
+STRATA_INLINE float Tanh32(float x) {
+  const float y = Clamped(x, kTanhMost);
+  const float a = Clamped(y, kTanhNear);
+  const float b = y - a;
+  const float z = a * a;
+  float p = kTanhP4;
+  p = std::fma(p, z, kTanhP3);
+  p = std::fma(p, z, kTanhP2);
+  p = std::fma(p, z, kTanhP1);
+  p = std::fma(p, z, kTanhP0);
+  const float t = std::fma(p * z, a, a);
+  const float e = Exp32(-2.0f * b);
+  return std::fma(t, 1.0f + e, 1.0f - e) / std::fma(t, 1.0f - e, 1.0f + e);
+}
+
 // Taylor coefficients of e^r, 1/13! down to 1/2!.
 constexpr double kExpTaylor[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
                                  1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
@@ -269,6 +287,7 @@ STRATA_INLINE void SinCos64(double x, double* sin, double* cos) {
 #if STRATA_FMA_DISPATCH
 bool HasFma() { return __builtin_cpu_supports("fma"); }
 STRATA_TARGET_FMA float Exp32Fma(float x) { return Exp32(x); }
+STRATA_TARGET_FMA float Tanh32Fma(float x) { return Tanh32(x); }
 STRATA_TARGET_FMA double Exp64Fma(double x) { return Exp64(x); }
 STRATA_TARGET_FMA double Log64Fma(double x) { return Log64(x); }
 STRATA_TARGET_FMA double Pow64Fma(double x, double y) { return Pow64(x, y); }
@@ -279,6 +298,7 @@ STRATA_TARGET_FMA void SinCos64Fma(double x, double* s, double* c) { SinCos64(x,
 
 #if STRATA_FMA_DISPATCH
 float ExpF32(float x) { return HasFma() ? Exp32Fma(x) : Exp32(x); }
+float TanhF32(float x) { return HasFma() ? Tanh32Fma(x) : Tanh32(x); }
 double ExpF64(double x) { return HasFma() ? Exp64Fma(x) : Exp64(x); }
 double LogF64(double x) { return HasFma() ? Log64Fma(x) : Log64(x); }
 double PowF64(double x, double y) { return HasFma() ? Pow64Fma(x, y) : Pow64(x, y); }
@@ -287,6 +307,7 @@ void SinCosF64(double x, double* sin, double* cos) {
 }
 #else
 float ExpF32(float x) { return Exp32(x); }
+float TanhF32(float x) { return Tanh32(x); }
 double ExpF64(double x) { return Exp64(x); }
 double LogF64(double x) { return Log64(x); }
 double PowF64(double x, double y) { return Pow64(x, y); }

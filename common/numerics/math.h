@@ -1,7 +1,7 @@
 // Transcendental functions of ours: pure arithmetic and explicit fma, so that every machine and
-// library gives the same bits. Scalar forms; the CPU backend's vector form of ExpF32 does the same
-// operations in the same order (exp_constants.h). Errors are against the exact value, and hold with
-// rounding to nearest, subnormals on. Any thread.
+// library gives the same bits. Scalar forms; the CPU backend's vector forms of ExpF32 and TanhF32
+// do the same operations in the same order (exp_constants.h). Errors are against the exact value,
+// and hold with rounding to nearest, subnormals on. Any thread.
 #ifndef STRATA_COMMON_NUMERICS_MATH_H_
 #define STRATA_COMMON_NUMERICS_MATH_H_
 
@@ -10,6 +10,8 @@ namespace strata {
 // e^x. Within 1 ulp; 0 below the smallest normal, +inf above the largest.
 float ExpF32(float x);
 double ExpF64(double x);
+// tanh x. Within 3 ulp, and never beyond 1 or -1.
+float TanhF32(float x);
 // Natural logarithm, within 1 ulp; -inf at 0, NaN below.
 double LogF64(double x);
 // 0 <= x < 2^31: reduced by a three-part pi/2. Each within 1 ulp. NaN for any other x.

@@ -76,6 +76,40 @@ TEST(ExpF32, NeverDecreasesBetweenNeighbours) {
   }
 }
 
+TEST(TanhF32, IsWithinThreeUlpsOfTheExactValue) {
+  double worst = 0;
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 257) {
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    const double want = std::tanh(static_cast<double>(x));
+    if (want != want || std::fabs(want) < 0x1p-126) {
+      continue;
+    }
+    int exponent;
+    std::frexp(want, &exponent);
+    // Of 1, the float below it: where the exact value rounds to 1, it is just below.
+    exponent = std::min(exponent, 0);
+    worst = std::max(worst, std::fabs(TanhF32(x) - want) / std::ldexp(1.0, exponent - 24));
+    ASSERT_LE(std::fabs(TanhF32(x)), 1.0f) << x;
+  }
+  EXPECT_LT(worst, 3.0);
+}
+
+TEST(TanhF32, MeetsItsLimits) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float least = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(TanhF32(0.0f), 0.0f);
+  EXPECT_EQ(TanhF32(-0.0f), 0.0f);
+  for (const float sign : {1.0f, -1.0f}) {
+    EXPECT_EQ(TanhF32(sign * least), sign * least);
+    EXPECT_EQ(TanhF32(sign * 0x1p-126f), sign * 0x1p-126f);
+    EXPECT_EQ(TanhF32(sign * 0x1p-20f), sign * 0x1p-20f);
+    EXPECT_EQ(TanhF32(sign * 10.0f), sign);
+    EXPECT_EQ(TanhF32(sign * 1e30f), sign);
+    EXPECT_EQ(TanhF32(sign * inf), sign);
+  }
+  EXPECT_TRUE(std::isnan(TanhF32(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(ExpF64, IsWithinOneUlpOfTheExactValue) {
   Draws draws;
   long double worst = 0;
