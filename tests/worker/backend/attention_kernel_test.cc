@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "common/numerics/math.h"
@@ -32,14 +33,27 @@ struct Fixture {
   std::vector<float> k = {}, v = {};  // As rounded: [keys][head_dim].
   std::vector<float> q = {};          // [keys][group][head_dim]
   float scale = {};
+  uint32_t window = 0;
+  float soft_cap = 0;
 };
 
 float RandomFloat(std::mt19937* random) {
   return static_cast<float>((*random)()) * 0x1p-31f - 1.0f;
 }
 
-Fixture MakeFixture(uint32_t head_dim, uint32_t group, uint32_t keys, bool f16, uint32_t seed) {
+struct Shape {
+  uint32_t head_dim;
+  uint32_t group;
+  uint32_t keys;
+  uint32_t window = 0;
+  float soft_cap = 0;
+};
+
+Fixture MakeFixture(const Shape& shape, bool f16, uint32_t seed) {
+  const auto [head_dim, group, keys, window, soft_cap] = shape;
   Fixture f{.head_dim = head_dim, .group = group, .keys = keys, .f16 = f16};
+  f.window = window;
+  f.soft_cap = soft_cap;
   f.scale = 1.0f / std::sqrt(static_cast<float>(head_dim)) * 3.0f;
   const size_t element = f16 ? 2 : 4;
   f.value_bytes = head_dim * 16 * element;
@@ -94,30 +108,35 @@ struct Sums {
   std::vector<float> o;
 };
 
+// Of the keys [first, end), which are of one span.
 Sums PlainSpan(const Fixture& f, const float* q, uint32_t first, uint32_t end) {
   Sums sums;
   sums.o.assign(f.head_dim, 0.0f);
-  for (uint32_t page = first; page < end; page += 16) {
-    const uint32_t count = std::min(16u, end - page);
+  for (uint32_t page = first / 16 * 16; page < end; page += 16) {
+    const uint32_t from = page < first ? first - page : 0;
+    const uint32_t to = std::min(16u, end - page);
     float s[16];
     float m = sums.m;
-    for (uint32_t j = 0; j < count; ++j) {
+    for (uint32_t j = from; j < to; ++j) {
       float acc = 0.0f;
       for (uint32_t d = 0; d < f.head_dim; ++d) {
         acc = std::fma(q[d], f.k[(page + j) * f.head_dim + d], acc);
       }
       s[j] = acc * f.scale;
+      if (f.soft_cap != 0) {
+        s[j] = f.soft_cap * TanhF32(s[j] / f.soft_cap);
+      }
       m = std::max(m, s[j]);
     }
     const float a = ExpF32(sums.m - m);
     float p[16] = {};
-    for (uint32_t j = 0; j < count; ++j) {
+    for (uint32_t j = from; j < to; ++j) {
       p[j] = ExpF32(s[j] - m);
     }
     sums.l = std::fma(sums.l, a, TreeSum(p));
     for (uint32_t d = 0; d < f.head_dim; ++d) {
       float o = sums.o[d] * a;
-      for (uint32_t j = 0; j < count; ++j) {
+      for (uint32_t j = from; j < to; ++j) {
         o = std::fma(p[j], f.v[(page + j) * f.head_dim + d], o);
       }
       sums.o[d] = o;
@@ -130,9 +149,11 @@ Sums PlainSpan(const Fixture& f, const float* q, uint32_t first, uint32_t end) {
 std::vector<float> PlainAttention(const Fixture& f, uint32_t row, uint32_t head) {
   const float* const q = f.q.data() + (size_t{row} * f.group + head) * f.head_dim;
   Sums total;
-  for (uint32_t first = 0; first <= row; first += kSpanKeys) {
-    const Sums span = PlainSpan(f, q, first, std::min(row + 1, first + kSpanKeys));
-    if (first == 0) {
+  uint32_t end = 0;
+  for (uint32_t first = FirstSeen(row, f.window); first <= row; first = end) {
+    end = std::min(row + 1, first / kSpanKeys * kSpanKeys + kSpanKeys);
+    const Sums span = PlainSpan(f, q, first, end);
+    if (total.o.empty()) {
       total = span;
       continue;
     }
@@ -151,10 +172,38 @@ std::vector<float> PlainAttention(const Fixture& f, uint32_t row, uint32_t head)
   return total.o;
 }
 
-// The rows [first, end) by one call of a table's kernel, [rows][group][head_dim].
+std::vector<float> PlainAttention(const Fixture& f) {
+  std::vector<float> all;
+  for (uint32_t row = 0; row < f.keys; ++row) {
+    for (uint32_t head = 0; head < f.group; ++head) {
+      const std::vector<float> one = PlainAttention(f, row, head);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+  }
+  return all;
+}
+
+// The pages, but for the keys [from, end) all NaN.
+std::vector<uint8_t> PoisonedBeside(const Fixture& f, uint32_t from, uint32_t end) {
+  std::vector<uint8_t> memory = f.memory;
+  const std::vector<float> poison(f.head_dim, kNan);
+  for (uint32_t key = 0; key < f.keys; ++key) {
+    if (key < from || key >= end) {
+      MachineKernels()[0]->append_kv(poison.data(), poison.data(), f.head_dim, key % 16, f.f16,
+                                     memory.data() + f.pages[key / 16] * f.page_bytes,
+                                     f.value_bytes);
+    }
+  }
+  return memory;
+}
+
+// The rows [first, end) by one call of a table's kernel, [rows][group][head_dim]. What they do not
+// see is not there: behind them or before their window in a page, or the page itself.
 std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t first, uint32_t end,
                           bool by_spans = false) {
   const size_t width = size_t{f.group} * f.head_dim;
+  const uint32_t first_page = FirstSeen(first, f.window) / 16;
+  const std::vector<uint8_t> memory = PoisonedBeside(f, FirstSeen(first, f.window), end);
   std::vector<float> out((end - first) * width, kNan);
   std::vector<float> scratch(AttendScratchFloats(f.head_dim), kNan);
   AttendArgs args{.q = f.q.data() + first * width,
@@ -162,13 +211,16 @@ std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t fir
                   .rows = end - first,
                   .group = f.group,
                   .position = first,
+                  .window = f.window,
                   .head_dim = f.head_dim,
                   .scale = f.scale,
+                  .soft_cap = f.soft_cap,
                   .kv_f16 = f.f16,
-                  .kv = f.memory.data(),
+                  .kv = memory.data(),
                   .page_bytes = f.page_bytes,
                   .value_bytes = f.value_bytes,
-                  .pages = f.pages.data(),
+                  .pages = f.pages.data() + first_page,
+                  .first_page = first_page,
                   .out = out.data(),
                   .out_stride = width,
                   .scratch = scratch.data()};
@@ -190,26 +242,14 @@ std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t fir
   return out;
 }
 
-struct Shape {
-  uint32_t head_dim;
-  uint32_t group;
-  uint32_t keys;
-};
-
 class AttentionKernelTest : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(AttentionKernelTest, EveryPathGivesThePlainProgramsBits) {
   const Shape shape = GetParam();
   for (const bool f16 : {true, false}) {
-    const Fixture f = MakeFixture(shape.head_dim, shape.group, shape.keys, f16, shape.keys);
+    const Fixture f = MakeFixture(shape, f16, shape.keys);
     const size_t width = size_t{f.group} * f.head_dim;
-    std::vector<float> plain;
-    for (uint32_t row = 0; row < f.keys; ++row) {
-      for (uint32_t head = 0; head < f.group; ++head) {
-        const std::vector<float> one = PlainAttention(f, row, head);
-        plain.insert(plain.end(), one.begin(), one.end());
-      }
-    }
+    const std::vector<float> plain = PlainAttention(f);
     for (const Kernels* kernels : MachineKernels()) {
       for (const uint32_t tile : {1u, 3u, 8u, 33u, f.keys}) {
         for (const bool by_spans : {false, true}) {
@@ -232,40 +272,76 @@ TEST_P(AttentionKernelTest, EveryPathGivesThePlainProgramsBits) {
 
 TEST_P(AttentionKernelTest, IsSoftmaxTimesValues) {
   const Shape shape = GetParam();
-  const Fixture f = MakeFixture(shape.head_dim, shape.group, shape.keys, false, 77);
+  const Fixture f = MakeFixture(shape, false, 77);
   const uint32_t row = f.keys - 1;
+  const uint32_t from = FirstSeen(row, f.window);
   const std::vector<float> got = Attend(*MachineKernels().back(), f, row, row + 1);
   for (uint32_t head = 0; head < f.group; ++head) {
     const float* const q = f.q.data() + (size_t{row} * f.group + head) * f.head_dim;
     std::vector<double> weights(f.keys);
     double sum = 0;
-    for (uint32_t key = 0; key < f.keys; ++key) {
+    for (uint32_t key = from; key < f.keys; ++key) {
       double dot = 0;
       for (uint32_t d = 0; d < f.head_dim; ++d) {
         dot += double{q[d]} * f.k[key * f.head_dim + d];
       }
-      weights[key] = std::exp(dot * f.scale);
+      const double score = dot * f.scale;
+      weights[key] = std::exp(f.soft_cap == 0 ? score : f.soft_cap * std::tanh(score / f.soft_cap));
       sum += weights[key];
     }
     for (uint32_t d = 0; d < f.head_dim; ++d) {
       double o = 0;
-      for (uint32_t key = 0; key < f.keys; ++key) {
+      for (uint32_t key = from; key < f.keys; ++key) {
         o += weights[key] / sum * f.v[key * f.head_dim + d];
       }
-      EXPECT_NEAR(got[head * f.head_dim + d], o, 2e-6) << head << " " << d;
+      EXPECT_NEAR(got[head * f.head_dim + d], o, f.soft_cap == 0 ? 2e-6 : 5e-6) << head << " " << d;
     }
   }
+}
+
+std::string ShapeName(const ::testing::TestParamInfo<Shape>& info) {
+  const Shape& shape = info.param;
+  std::string name = "head_dim" + std::to_string(shape.head_dim) + "_group" +
+                     std::to_string(shape.group) + "_keys" + std::to_string(shape.keys);
+  if (shape.window != 0) {
+    name += "_window" + std::to_string(shape.window);
+  }
+  return shape.soft_cap == 0 ? name : name + "_capped";
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionKernelTest,
                          ::testing::Values(Shape{8, 1, 1}, Shape{16, 2, 16}, Shape{24, 3, 35},
                                            Shape{64, 4, 130}, Shape{80, 5, 70}, Shape{128, 8, 50},
                                            Shape{32, 1, 512}, Shape{16, 2, 513}, Shape{8, 3, 1100}),
-                         [](const auto& info) {
-                           return "head_dim" + std::to_string(info.param.head_dim) + "_group" +
-                                  std::to_string(info.param.group) + "_keys" +
-                                  std::to_string(info.param.keys);
-                         });
+                         ShapeName);
+INSTANTIATE_TEST_SUITE_P(Windows, AttentionKernelTest,
+                         ::testing::Values(Shape{8, 1, 40, 1}, Shape{24, 3, 70, 15, 2.0f},
+                                           Shape{16, 2, 70, 16}, Shape{80, 5, 70, 17, 30.0f},
+                                           Shape{10, 2, 100, 33}, Shape{64, 4, 130, 1000},
+                                           Shape{40, 8, 530, 20, 5.0f},
+                                           Shape{8, 2, 1100, 511, 1.0f}, Shape{16, 1, 1100, 512},
+                                           Shape{10, 3, 1100, 513}, Shape{8, 2, 1700, 1030, 3.0f},
+                                           Shape{24, 2, 600, 0, 4.0f}),
+                         ShapeName);
+
+// Tiles begin and end anywhere in a page, and their rows' windows do.
+TEST(AttentionTileTest, NoTileChangesABitOfAWindow) {
+  for (const uint32_t window : {1u, 15u, 16u, 17u, 40u}) {
+    const Fixture f = MakeFixture({10, 3, 90, window, window % 2 == 0 ? 0.0f : 3.0f}, true, window);
+    const size_t width = size_t{f.group} * f.head_dim;
+    const std::vector<float> plain = PlainAttention(f);
+    for (const Kernels* kernels : MachineKernels()) {
+      for (const uint32_t rows : {1u, 2u, 3u, 7u, 16u, 21u}) {
+        for (uint32_t first = 0; first + rows <= f.keys; ++first) {
+          const std::vector<float> got = Attend(*kernels, f, first, first + rows);
+          ASSERT_EQ(
+              std::memcmp(got.data(), plain.data() + first * width, got.size() * sizeof(float)), 0)
+              << kernels->isa << " window " << window << " rows " << first << " on, " << rows;
+        }
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace strata::cpu

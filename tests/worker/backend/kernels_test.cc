@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <random>
 #include <string>
 #include <vector>
@@ -150,13 +152,13 @@ TEST_P(KernelsTest, RmsNormSumsByTheFixedTree) {
   }
 }
 
-TEST_P(KernelsTest, ExpIsTheScalarExp) {
-  // Every 257th float32, infinities and NaNs among them, and all that matter at the limits.
+// Every 257th float32, infinities and NaNs among them, and all about the limits.
+std::vector<float> FloatsOfAllSizes(std::initializer_list<float> limits) {
   std::vector<float> x;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 257) {
     x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   }
-  for (const float limit : {88.72284f, -87.33654f, 0.0f, -0.0f, 0.34657359f, -0.34657359f}) {
+  for (const float limit : limits) {
     float up = limit;
     float down = limit;
     for (int i = 0; i < 1000; ++i) {
@@ -166,14 +168,35 @@ TEST_P(KernelsTest, ExpIsTheScalarExp) {
       down = std::nextafter(down, -INFINITY);
     }
   }
-  std::vector<float> out(x.size());
-  kernels().exp(x.data(), x.size(), out.data());
+  return x;
+}
+
+// How many of the results are not function(x), bit for bit but for what NaN it is.
+template <typename Function>
+size_t Differing(const std::vector<float>& x, const std::vector<float>& out, Function function) {
   size_t wrong = 0;
   for (size_t i = 0; i < x.size(); ++i) {
-    const float y = ExpF32(x[i]);
+    const float y = function(x[i]);
     wrong += !(SameBits(out[i], y) || (y != y && out[i] != out[i]));
   }
-  EXPECT_EQ(wrong, 0u);
+  return wrong;
+}
+
+TEST_P(KernelsTest, ExpIsTheScalarExp) {
+  const std::vector<float> x =
+      FloatsOfAllSizes({88.72284f, -87.33654f, 0.0f, -0.0f, 0.34657359f, -0.34657359f});
+  std::vector<float> out(x.size());
+  kernels().exp(x.data(), x.size(), out.data());
+  EXPECT_EQ(Differing(x, out, ExpF32), 0u);
+}
+
+TEST_P(KernelsTest, SoftCapIsCapTimesTheScalarTanh) {
+  const std::vector<float> x = FloatsOfAllSizes({0.0f, -0.0f, 0.625f, -0.625f, 10.0f, -10.0f});
+  for (const float cap : {1.0f, 30.0f}) {
+    std::vector<float> out = x;
+    kernels().soft_cap(out.data(), out.size(), cap);
+    EXPECT_EQ(Differing(x, out, [cap](float y) { return cap * TanhF32(y / cap); }), 0u) << cap;
+  }
 }
 
 TEST_P(KernelsTest, SwiGluDivides) {
@@ -184,6 +207,24 @@ TEST_P(KernelsTest, SwiGluDivides) {
     kernels().swiglu(out.data(), up.data(), n, out.data());
     for (size_t k = 0; k < n; ++k) {
       EXPECT_TRUE(SameBits(out[k], gate[k] / (1.0f + ExpF32(0.0f - gate[k])) * up[k])) << gate[k];
+    }
+  }
+}
+
+TEST_P(KernelsTest, GeGluIsGeluByTanh) {
+  for (const size_t n : {1u, 16u, 5000u}) {
+    std::vector<float> gate = RandomFloats(n, 3, 12.0f);
+    const std::vector<float> up = RandomFloats(n, 4);
+    gate[n / 2] = n == 16 ? -1e30f : 1e30f;
+    std::vector<float> out = gate;
+    kernels().geglu(out.data(), up.data(), n, out.data());
+    for (size_t k = 0; k < n; ++k) {
+      const float x = gate[k];
+      const float e = x * std::fma(x * x, kGeluCubic, kGeluLinear);
+      EXPECT_TRUE(SameBits(out[k], x / (1.0f + ExpF32(e)) * up[k])) << x;
+      const double u = std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3.0));
+      const double gelu = 0.5 * x * (1.0 + std::tanh(u));
+      EXPECT_NEAR(out[k], gelu * up[k], 5e-7 * std::max(1.0, std::abs(gelu))) << x;
     }
   }
 }

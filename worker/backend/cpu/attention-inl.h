@@ -1,20 +1,29 @@
 // Attention over pages. Included after kernels-inl.h, in the same way.
 //
-// Per (query, head), whatever the batch, for each span of 512 keys that it sees, in order:
-//   pages in order, each of up to 16 visible keys j:
+// Per (query, head), whatever the batch, for each span of 512 keys by absolute position of which it
+// sees any, in order:
+//   pages in order that hold visible keys j, up to 16:
 //     s_j = (chain fma(q[d], k_j[d], acc) in ascending d) * scale
+//     s_j = cap * tanh(s_j / cap), where scores are capped
 //     m' = max(m, s_j); a = exp(m - m'); p_j = exp(s_j - m'), 0 for keys that are not visible
 //     l = fma(l, a, tree sum of p); o[d] = o[d] * a, then fma(p_j, v_j[d], o[d]) in ascending j
 //     m = m'
 // beginning with m = -inf, l = 0, o = 0. Spans are merged in order into the first one's (M, L, O):
 //   m' = max(M, m); A = exp(M - m'); a = exp(m - m'); L = fma(L, A, l * a); O = fma(O, A, o * a)
-// and the answer is O / L. Values of keys that are not visible are not read; the lanes of their
-// scores are computed beside the others and replaced.
+// and the answer is O / L. A window hides keys before it as the query's own position hides those
+// behind: pages without a visible key take no part, and need not be there. Values of keys that are
+// not visible are not read; the lanes of their scores are computed beside the others and replaced.
 
 constexpr uint32_t kSpanPages = kSpanKeys / 16;
 constexpr int kQueryBlock = kRegisterLanes >= 8 ? 8 : 4;
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+// Positions [from, end).
+struct KeyRange {
+  uint32_t from;
+  uint32_t end;
+};
 
 // Where one block of queries is being computed.
 struct AttendState {
@@ -24,24 +33,31 @@ struct AttendState {
   float* maxima;                  // [queries][32]: scratch.
   float* span;                    // [queries][PartialFloats]: o, m, l of the span.
   float* total;                   // [queries][PartialFloats]: O, M, L.
-  uint32_t keys[kMaxQueryBlock];  // Keys that each query sees, of all spans.
+  KeyRange seen[kMaxQueryBlock];  // What each query sees; neither end ever falls.
 };
 
-STRATA_INLINE uint32_t KeysInSpan(uint32_t keys, uint32_t span) {
-  const uint32_t before = span * kSpanKeys;
-  if (keys <= before) {
-    return 0;
+STRATA_INLINE KeyRange SeenBy(const AttendArgs& args, uint32_t query) {
+  const uint32_t position = args.position + query / args.group;
+  return {FirstSeen(position, args.window), position + 1};
+}
+
+// Counted from the span's first key; {0, 0} where none is in it.
+STRATA_INLINE KeyRange KeysInSpan(KeyRange seen, uint32_t span) {
+  const uint32_t first = span * kSpanKeys;
+  if (seen.end <= first || seen.from >= first + kSpanKeys) {
+    return {0, 0};
   }
-  return keys - before < kSpanKeys ? keys - before : kSpanKeys;
+  return {seen.from > first ? seen.from - first : 0,
+          seen.end - first < kSpanKeys ? seen.end - first : kSpanKeys};
 }
 
 template <typename T>
 STRATA_INLINE const T* KeysOf(const AttendArgs& args, uint32_t page) {
-  return reinterpret_cast<const T*>(args.kv + args.pages[page] * args.page_bytes);
+  return reinterpret_cast<const T*>(args.kv + args.pages[page - args.first_page] * args.page_bytes);
 }
 template <typename T>
 STRATA_INLINE const T* ValuesOf(const AttendArgs& args, uint32_t page) {
-  return reinterpret_cast<const T*>(args.kv + args.pages[page] * args.page_bytes +
+  return reinterpret_cast<const T*>(args.kv + args.pages[page - args.first_page] * args.page_bytes +
                                     args.value_bytes);
 }
 
@@ -84,16 +100,25 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
 }
 
 // Scores to weights of one query's span; leaves the factors, and m and l at `result`.
-inline void SoftmaxSpan(float scale, uint32_t keys, float* scores, float* factors, float* maxima,
-                        float* result) {
-  const uint32_t pages = (keys + 15) / 16;
-  const Lanes scales = Set(scale);
+template <bool kCapped>
+void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* factors,
+                 float* maxima, float* result) {
+  const uint32_t first = keys.from / 16;
+  const uint32_t end = (keys.end + 15) / 16;
+  const Lanes scales = Set(args.scale);
+  const Lanes caps = Set(args.soft_cap);
   float m = kNegativeInfinity;
-  for (uint32_t page = 0; page < pages; ++page) {
+  for (uint32_t page = first; page < end; ++page) {
     Lanes s = Mul(Load(scores + page * 16), scales);
-    const uint32_t visible = keys - page * 16;
+    if constexpr (kCapped) {
+      s = SoftCap(s, caps);
+    }
+    const uint32_t visible = keys.end - page * 16;
     if (visible < 16) {
       s = FirstN(s, Set(kNegativeInfinity), visible);
+    }
+    if (page * 16 < keys.from) {
+      s = FirstN(Set(kNegativeInfinity), s, keys.from - page * 16);
     }
     Store(s, scores + page * 16);
     maxima[page] = m;
@@ -101,18 +126,18 @@ inline void SoftmaxSpan(float scale, uint32_t keys, float* scores, float* factor
     m = m > largest ? m : largest;
     factors[page] = m;
   }
-  for (uint32_t page = 0; page < pages; page += 16) {
-    // Lanes behind the last page hold what was there; nothing reads them.
+  for (uint32_t page = first / 16 * 16; page < end; page += 16) {
+    // Lanes before the first and behind the last page hold what was there; nothing reads them.
     const Lanes now = Load(factors + page);
     Store(Exp(Sub(Load(maxima + page), now)), maxima + page);
   }
   float l = 0.0f;
-  for (uint32_t page = 0; page < pages; ++page) {
+  for (uint32_t page = first; page < end; ++page) {
     const Lanes p = Exp(Sub(Load(scores + page * 16), Set(factors[page])));
     Store(p, scores + page * 16);
     l = std::fma(l, maxima[page], TreeSum(p));
   }
-  std::memcpy(factors, maxima, pages * sizeof(float));
+  std::memcpy(factors + first, maxima + first, (end - first) * sizeof(float));
   result[0] = m;
   result[1] = l;
 }
@@ -166,44 +191,61 @@ constexpr int AtOnce(int queries) {
   return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
+// The weighted values of page `page` of a span to the sums of Q queries.
+template <typename T, int Q>
+void AddPageOfSpan(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
+                   uint32_t span, uint32_t page) {
+  const size_t padded = PaddedHeadDim(args.head_dim);
+  const size_t stride = PartialFloats(args.head_dim);
+  const T* const values = ValuesOf<T>(args, span * kSpanPages + page);
+  const float* const weights = state.scores + page * 16;
+  const float* const factors = state.factors + page;
+  const uint32_t first = page * 16;
+  bool all = true;
+  for (int i = 0; i < Q; ++i) {
+    all = all && keys[i].from <= first && keys[i].end >= first + 16;
+  }
+  if (all) {
+    AddPage<T, Q, AtOnce(Q)>(values, padded, weights, factors, 16, state.span, stride, 0);
+    return;
+  }
+  for (int i = 0; i < Q; ++i) {
+    const uint32_t from = keys[i].from > first ? keys[i].from - first : 0;
+    if (from < 16 && keys[i].end > first) {
+      const uint32_t end = keys[i].end - first < 16 ? keys[i].end - first : 16;
+      AddPage<T, 1, AtOnce(1)>(values + from * padded, padded, weights + i * kSpanKeys + from,
+                               factors + i * kSpanPages, end - from, state.span + i * stride,
+                               stride, 0);
+    }
+  }
+}
+
 // One span of Q queries into state.span.
 template <typename T, int Q>
 void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span) {
   const size_t padded = PaddedHeadDim(args.head_dim);
   const size_t stride = PartialFloats(args.head_dim);
-  uint32_t keys[Q];
-  uint32_t most = 0;
+  KeyRange keys[Q];
+  uint32_t first = kSpanPages;
+  uint32_t end = 0;
   for (int i = 0; i < Q; ++i) {
-    keys[i] = KeysInSpan(state.keys[i], span);
-    most = most > keys[i] ? most : keys[i];
+    keys[i] = KeysInSpan(state.seen[i], span);
+    if (keys[i].end > 0) {
+      first = first < keys[i].from / 16 ? first : keys[i].from / 16;
+      end = end > (keys[i].end + 15) / 16 ? end : (keys[i].end + 15) / 16;
+    }
   }
-  const uint32_t first = span * kSpanPages;
-  const uint32_t pages = (most + 15) / 16;
-  ScorePages<T, Q, AtOnce(Q)>(args, state.q, first, first + pages, state.scores);
+  const uint32_t before = span * kSpanPages;
+  ScorePages<T, Q, AtOnce(Q)>(args, state.q, before + first, before + end,
+                              state.scores + first * 16);
+  const auto softmax = args.soft_cap == 0 ? SoftmaxSpan<false> : SoftmaxSpan<true>;
   for (int i = 0; i < Q; ++i) {
-    SoftmaxSpan(args.scale, keys[i], state.scores + i * kSpanKeys, state.factors + i * kSpanPages,
-                state.maxima + i * kSpanPages, state.span + i * stride + padded);
+    softmax(args, keys[i], state.scores + i * kSpanKeys, state.factors + i * kSpanPages,
+            state.maxima + i * kSpanPages, state.span + i * stride + padded);
     std::memset(state.span + i * stride, 0, padded * sizeof(float));
   }
-  for (uint32_t page = 0; page < pages; ++page) {
-    const T* const values = ValuesOf<T>(args, first + page);
-    const float* const weights = state.scores + page * 16;
-    const float* const factors = state.factors + page;
-    bool all = true;
-    for (int i = 0; i < Q; ++i) {
-      all = all && keys[i] >= (page + 1) * 16;
-    }
-    if (all) {
-      AddPage<T, Q, AtOnce(Q)>(values, padded, weights, factors, 16, state.span, stride, 0);
-      continue;
-    }
-    for (int i = 0; i < Q; ++i) {
-      if (keys[i] > page * 16) {
-        const uint32_t visible = keys[i] - page * 16;
-        AddPage<T, 1, AtOnce(1)>(values, padded, weights + i * kSpanKeys, factors + i * kSpanPages,
-                                 visible < 16 ? visible : 16, state.span + i * stride, stride, 0);
-      }
-    }
+  for (uint32_t page = first; page < end; ++page) {
+    AddPageOfSpan<T, Q>(args, state, keys, span, page);
   }
 }
 
@@ -255,7 +297,6 @@ void AttendBlock(const AttendArgs& args, uint32_t first) {
   state.maxima = take(kMaxQueryBlock * kSpanPages);
   state.span = take(kMaxQueryBlock * stride);
   state.total = take(kMaxQueryBlock * stride);
-  uint32_t most = 0;
   for (int i = 0; i < Q; ++i) {
     const uint32_t query = first + i;
     const uint32_t row = query / args.group;
@@ -264,23 +305,25 @@ void AttendBlock(const AttendArgs& args, uint32_t first) {
     for (uint32_t d = 0; d < args.head_dim; ++d) {
       state.q[d * Q + i] = q[d];
     }
-    state.keys[i] = args.position + row + 1;
-    most = most > state.keys[i] ? most : state.keys[i];
+    state.seen[i] = SeenBy(args, query);
   }
-  const uint32_t spans = (most + kSpanKeys - 1) / kSpanKeys;
-  const uint32_t begin = args.partial != nullptr ? args.first_span : 0;
-  const uint32_t end = args.partial != nullptr && args.end_span < spans ? args.end_span : spans;
+  uint32_t begin = state.seen[0].from / kSpanKeys;
+  uint32_t end = SpansOf(state.seen[Q - 1].end);
+  if (args.partial != nullptr) {
+    begin = args.first_span > begin ? args.first_span : begin;
+    end = args.end_span < end ? args.end_span : end;
+  }
   for (uint32_t span = begin; span < end; ++span) {
     AttendSpan<T, Q>(args, state, span);
     for (int i = 0; i < Q; ++i) {
-      if (KeysInSpan(state.keys[i], span) == 0) {
+      if (KeysInSpan(state.seen[i], span).end == 0) {
         continue;
       }
       const float* const from = state.span + i * stride;
       if (args.partial != nullptr) {
         const size_t at = size_t{first + i} * args.partial_spans + span;
         std::memcpy(args.partial + at * stride, from, stride * sizeof(float));
-      } else if (span == 0) {
+      } else if (span == state.seen[i].from / kSpanKeys) {
         std::memcpy(state.total + i * stride, from, stride * sizeof(float));
       } else {
         MergeSpan(padded, from, state.total + i * stride);
@@ -317,10 +360,12 @@ void MergeSpans(const AttendArgs& args) {
   const size_t padded = PaddedHeadDim(args.head_dim);
   const size_t stride = PartialFloats(args.head_dim);
   for (uint32_t query = 0; query < args.rows * args.group; ++query) {
-    const uint32_t keys = args.position + query / args.group + 1;
-    float* const total = args.partial + size_t{query} * args.partial_spans * stride;
-    for (uint32_t span = 1; span * kSpanKeys < keys; ++span) {
-      MergeSpan(padded, total + span * stride, total);
+    const KeyRange seen = SeenBy(args, query);
+    const uint32_t first = seen.from / kSpanKeys;
+    float* const spans = args.partial + size_t{query} * args.partial_spans * stride;
+    float* const total = spans + first * stride;
+    for (uint32_t span = first + 1; span < SpansOf(seen.end); ++span) {
+      MergeSpan(padded, spans + span * stride, total);
     }
     WriteAnswer(args, total, query);
   }

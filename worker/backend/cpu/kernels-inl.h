@@ -212,18 +212,69 @@ void RmsNorm(const float* x, const float* weight, size_t n, float eps, float plu
   }
 }
 
-STRATA_INLINE Lanes SwiGluLanes(const Lanes& gate, const Lanes& up) {
-  const Lanes below = Add(Set(1.0f), Exp(Sub(Set(0.0f), gate)));
+struct SiluLanes {
+  static STRATA_INLINE Lanes Exponent(const Lanes& x) { return Sub(Set(0.0f), x); }
+};
+struct GeluLanes {
+  static STRATA_INLINE Lanes Exponent(const Lanes& x) {
+    return Mul(x, Fma(Mul(x, x), Set(kGeluCubic), Set(kGeluLinear)));
+  }
+};
+
+template <typename Activation>
+STRATA_INLINE Lanes GatedLanes(const Lanes& gate, const Lanes& up) {
+  const Lanes below = Add(Set(1.0f), Exp(Activation::Exponent(gate)));
   return Mul(Div(gate, below), up);
 }
 
-void SwiGlu(const float* gate, const float* up, size_t n, float* out) {
+template <typename Activation>
+void GatedProduct(const float* gate, const float* up, size_t n, float* out) {
   size_t k = 0;
   for (; k + kLanes <= n; k += kLanes) {
-    Store(SwiGluLanes(Load(gate + k), Load(up + k)), out + k);
+    Store(GatedLanes<Activation>(Load(gate + k), Load(up + k)), out + k);
   }
   if (k < n) {
-    StorePart(SwiGluLanes(LoadPart(gate + k, n - k), LoadPart(up + k, n - k)), out + k, n - k);
+    StorePart(GatedLanes<Activation>(LoadPart(gate + k, n - k), LoadPart(up + k, n - k)), out + k,
+              n - k);
+  }
+}
+
+// Between -most and most; a NaN stays one, as the second operand of Max does.
+STRATA_INLINE Lanes Clamp(const Lanes& x, float most) {
+  const Lanes minus = Set(-1.0f);
+  const Lanes least = Set(-most);
+  return Mul(minus, Max(least, Mul(minus, Max(least, x))));
+}
+
+// See exp_constants.h.
+STRATA_INLINE Lanes Tanh(const Lanes& x) {
+  const Lanes y = Clamp(x, kTanhMost);
+  const Lanes a = Clamp(y, kTanhNear);
+  const Lanes z = Mul(a, a);
+  Lanes p = Set(kTanhP4);
+  p = Fma(p, z, Set(kTanhP3));
+  p = Fma(p, z, Set(kTanhP2));
+  p = Fma(p, z, Set(kTanhP1));
+  p = Fma(p, z, Set(kTanhP0));
+  const Lanes t = Fma(Mul(p, z), a, a);
+  const Lanes e = Exp(Mul(Set(-2.0f), Sub(y, a)));
+  const Lanes sum = Add(Set(1.0f), e);
+  const Lanes difference = Sub(Set(1.0f), e);
+  return Div(Fma(t, sum, difference), Fma(t, difference, sum));
+}
+
+STRATA_INLINE Lanes SoftCap(const Lanes& x, const Lanes& cap) {
+  return Mul(cap, Tanh(Div(x, cap)));
+}
+
+void SoftCapAll(float* x, size_t n, float cap) {
+  const Lanes caps = Set(cap);
+  size_t k = 0;
+  for (; k + kLanes <= n; k += kLanes) {
+    Store(SoftCap(Load(x + k), caps), x + k);
+  }
+  if (k < n) {
+    StorePart(SoftCap(LoadPart(x + k, n - k), caps), x + k, n - k);
   }
 }
 

@@ -7,6 +7,9 @@
 //   in order; then lanes i and i + 8 are added, i and i + 4, i and i + 2, 0 and 1.
 // - RMS norm: (x * (1 / sqrt(sum(x^2) / n + eps))) * weight, squares added by fma.
 // - Attention, per (query, head): see attention-inl.h.
+// - Soft-cap, of scores and of logits: cap * tanh(x / cap), tanh as in exp_constants.h.
+// - Gated products: x / (1 + exp(e)) * up. SiLU: e = -x. GELU by tanh, since (1 + tanh u) / 2 = 1 /
+//   (1 + exp(-2 u)): e = x * fma(x * x, kGeluCubic, kGeluLinear).
 // - Product of quantized weights and int8 activations: a row is cut into blocks of 32 inputs, the
 //   last padded with zeros. a = max|x|; d = a / 127 and q = rne(x * (127 / a)), all 0 where a <
 //   2^-100, d = NaN where a is no number. Per block in ascending k, with the weight w = s * (u -
@@ -28,6 +31,9 @@ inline constexpr size_t kLanes = 16;
 // Keys of an attention span, by absolute position.
 inline constexpr uint32_t kSpanKeys = 512;
 inline constexpr uint32_t SpansOf(uint32_t keys) { return (keys + kSpanKeys - 1) / kSpanKeys; }
+// Of the exponent in GELU: -2 sqrt(2 / pi), and 0.044715 times that.
+inline constexpr float kGeluLinear = -0x1.988454p+0f;
+inline constexpr float kGeluCubic = -0x1.2444f2p-4f;
 // The most queries that attention takes at once, on any instruction set.
 inline constexpr uint32_t kMaxQueryBlock = 8;
 
@@ -89,23 +95,32 @@ struct MatmulArgs {
   bool add = false;  // To what `out` holds.
 };
 
+// The first position that a query at `position` sees. Of `window` keys, its own included; 0: all.
+inline constexpr uint32_t FirstSeen(uint32_t position, uint32_t window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+
 // A tile of queries of one sequence and one KV head, in one layer.
 struct AttendArgs {
   const float* q = nullptr;  // Query (row, head in group) at q + row * q_stride + head * head_dim.
   size_t q_stride = 0;
   uint32_t rows = 0;
   uint32_t group = 1;     // Query heads a KV head.
-  uint32_t position = 0;  // Of row 0: it sees the keys 0 to `position`.
+  uint32_t position = 0;  // Of row 0: it sees the keys to `position`, its own.
+  uint32_t window = 0;    // See FirstSeen.
   uint32_t head_dim = 0;
   float scale = 0;
+  float soft_cap = 0;  // 0: none.
   bool kv_f16 = true;
   // Page p of this layer and KV head begins at kv + p * page_bytes: K [head_dim][16], then at
   // value_bytes V [16][head_dim rounded up to 16].
   const uint8_t* kv = nullptr;
   size_t page_bytes = 0;
   size_t value_bytes = 0;
-  const uint32_t* pages = nullptr;  // pages[i] holds positions 16 i to 16 i + 15.
-  float* out = nullptr;             // As q.
+  // pages[i] holds 16 positions from 16 (first_page + i) on; all that a row sees are there.
+  const uint32_t* pages = nullptr;
+  uint32_t first_page = 0;
+  float* out = nullptr;  // As q.
   size_t out_stride = 0;
   float* scratch = nullptr;  // AttendScratchFloats(head_dim), of this thread.
   // With `partial`: only the spans [first_span, end_span) are computed and left there unmerged;
@@ -144,8 +159,11 @@ struct Kernels {
   // `plus` is 0, or 1 for norms whose weight is stored minus one.
   void (*rms_norm)(const float* x, const float* weight, size_t n, float eps, float plus,
                    float* out);
-  // out = gate / (1 + exp(-gate)) * up. `out` may be `gate`.
+  // out = silu(gate) * up, gelu(gate) * up. `out` may be `gate`.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
+  void (*geglu)(const float* gate, const float* up, size_t n, float* out);
+  // Of n logits, in place.
+  void (*soft_cap)(float* x, size_t n, float cap);
   void (*attend)(const AttendArgs& args);
   // Merges the partial spans of all the tile's queries into `out`.
   void (*merge_spans)(const AttendArgs& args);
