@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -149,13 +150,8 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << what;
     EXPECT_THAT(status.message(), HasSubstr(what));
   };
-  expect("window-64", [](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 64}; });
   expect("mla", [](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kMla, 0}; });
-  expect("soft-cap", [](StageSpec& s) { s.model.layers[1].attention.soft_cap = 50; });
-  expect("soft-cap", [](StageSpec& s) { s.model.final_soft_cap = 30; });
   expect("experts", [](StageSpec& s) { s.model.layers[0].mlp.experts = 8; });
-  expect("gelu",
-         [](StageSpec& s) { s.model.layers[0].mlp.activation = ActivationKind::kGeluTanh; });
   expect("rotate differently", [](StageSpec& s) { s.model.layers[1].attention.rope.theta = 5e5; });
   expect("bf16", [](StageSpec& s) { s.kv_dtype = v1::KV_DTYPE_BF16; });
 }
@@ -178,6 +174,13 @@ TEST(BackendTest, RefusesStagesThatContradictThemselves) {
   expect([](StageSpec& s) { s.model.layers[0].attention.kv_heads = 4; });
   expect([](StageSpec& s) { s.model.layers[0].attention.rope.rotary_dim = 26; });
   expect([](StageSpec& s) { s.model.layers[0].attention.kv_group = 1; });
+  expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 0}; });
+  expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kFull, 16}; });
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = -1; });
+  expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = kNan; });
+  expect([](StageSpec& s) { s.model.final_soft_cap = -1; });
+  expect([](StageSpec& s) { s.model.final_soft_cap = INFINITY; });
 }
 
 TEST(BackendTest, ChecksTensorsBeforeItPacks) {
@@ -273,6 +276,34 @@ TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
   EXPECT_FALSE(begin({0, 17, 0, tables}, 17).ok());  // No such page.
   EXPECT_FALSE(shard->CopyPage(0, 0, 64).ok());
   EXPECT_FALSE(shard->Attention(2).ok());
+}
+
+TEST(BackendTest, PagesBehindAWindowNeedNotBeThere) {
+  const MadeUpModel model({.windows = {20, 0}});
+  Stage stage = WholeModel(model);
+  stage.spec.kv_pages = {64, 64};
+  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
+  const std::vector<uint32_t> ids(32, 1);
+  // Positions 68 and on, which see 49 and on: page 3.
+  const auto begin = [&](PageTableView window, PageTableView full, uint32_t rows) {
+    const std::vector<PageTableView> tables = {window, full};
+    const std::vector<BatchItem> items = {{0, rows, 68, tables}};
+    return shard->Begin({rows, std::span(ids).first(rows), items});
+  };
+  const std::vector<PageId> all = {10, 11, 12, 13, 14, 15, 16};
+  const std::span<const PageId> pages(all);
+  EXPECT_TRUE(begin({0, pages}, {0, pages}, 32).ok());
+  EXPECT_TRUE(begin({3, pages.first(4)}, {0, pages}, 32).ok());
+  EXPECT_TRUE(begin({3, pages.first(2)}, {0, pages}, 12).ok());
+  EXPECT_FALSE(begin({4, pages.first(4)}, {0, pages}, 32).ok());  // Not where it begins.
+  EXPECT_FALSE(begin({3, pages.first(3)}, {0, pages}, 32).ok());  // Nor where it ends.
+  EXPECT_FALSE(begin({200, pages.first(3)}, {0, pages}, 32).ok());
+  EXPECT_FALSE(begin({3, pages.first(4)}, {1, pages.subspan(1)}, 32).ok());  // The other sees all.
+  std::vector<PageId> gone = {1000, 1000, 1000, 13, 14, 15, 16};
+  EXPECT_TRUE(begin({0, gone}, {0, pages}, 32).ok());
+  EXPECT_FALSE(begin({0, pages}, {0, gone}, 32).ok());
+  gone[4] = 64;
+  EXPECT_FALSE(begin({0, gone}, {0, pages}, 32).ok());
 }
 
 TEST(BackendTest, ResizedKvHasItsNewPagesAndNoOthers) {

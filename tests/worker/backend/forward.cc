@@ -1,6 +1,7 @@
 #include "tests/worker/backend/forward.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -80,32 +81,84 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> ForwardModel::Load(Backend* backen
   for (size_t group = 0; group < model.kv_groups.size(); ++group) {
     forward->free_.push_back(ScatteredPages(options.kv_tokens / kPageTokens));
   }
+  RETURN_IF_ERROR(forward->MakePoison());
   return forward;
+}
+
+absl::Status ForwardModel::MakePoison() {
+  if (std::none_of(model_.kv_groups.begin(), model_.kv_groups.end(),
+                   [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; })) {
+    return absl::OkStatus();
+  }
+  std::vector<std::vector<PageId>> pages;
+  std::vector<PageTableView> tables;
+  for (std::vector<PageId>& free : free_) {
+    poison_.push_back(free.back());
+    pages.push_back({free.back()});
+    free.pop_back();
+  }
+  for (const std::vector<PageId>& page : pages) {
+    tables.push_back({0, page});
+  }
+  const std::vector<BatchItem> items = {{0, kPageTokens, 0, tables}};
+  const std::vector<uint32_t> ids(kPageTokens, 0);
+  const std::vector<float> nothing(kPageTokens * model_.hidden,
+                                   std::numeric_limits<float>::quiet_NaN());
+  for (size_t stage = 0; stage < shards_.size(); ++stage) {
+    Shard& shard = *shards_[stage];
+    const uint32_t end = stage + 1 < shards_.size() ? first_layers_[stage + 1]
+                                                    : static_cast<uint32_t>(model_.layers.size());
+    RETURN_IF_ERROR(shard.Begin({kPageTokens, ids, items}));
+    RETURN_IF_ERROR(shard.SetResidual(nothing));
+    for (uint32_t layer = first_layers_[stage]; layer < end; ++layer) {
+      RETURN_IF_ERROR(shard.Attention(layer));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ForwardModel::FreeBehindWindows(Sequence* sequence) {
+  for (uint32_t group = 0; group < model_.kv_groups.size(); ++group) {
+    const uint32_t window = model_.kv_groups[group].window;
+    Table& table = sequence->tables[group];
+    while (window != 0 && !table.pages.empty() &&
+           (table.first_page + 1) * kPageTokens + window <= sequence->length + 1) {
+      for (const std::unique_ptr<Shard>& shard : shards_) {
+        RETURN_IF_ERROR(shard->CopyPage(group, poison_[group], table.pages.front()));
+      }
+      free_[group].push_back(table.pages.front());
+      table.pages.erase(table.pages.begin());
+      ++table.first_page;
+    }
+  }
+  return absl::OkStatus();
 }
 
 uint32_t ForwardModel::NewSequence() {
   Sequence& sequence = sequences_.emplace_back();
-  sequence.pages.resize(model_.kv_groups.size());
+  sequence.tables.resize(model_.kv_groups.size());
   return static_cast<uint32_t>(sequences_.size() - 1);
 }
 
 void ForwardModel::Release(uint32_t sequence) {
   Sequence& gone = sequences_[sequence];
-  for (size_t group = 0; group < gone.pages.size(); ++group) {
-    free_[group].insert(free_[group].end(), gone.pages[group].begin(), gone.pages[group].end());
-    gone.pages[group].clear();
+  for (size_t group = 0; group < gone.tables.size(); ++group) {
+    const std::vector<PageId>& pages = gone.tables[group].pages;
+    free_[group].insert(free_[group].end(), pages.begin(), pages.end());
+    gone.tables[group] = {};
   }
   gone.length = 0;
 }
 
 absl::Status ForwardModel::Grow(Sequence* sequence, uint32_t length) {
   const size_t pages = (length + kPageTokens - 1) / kPageTokens;
-  for (size_t group = 0; group < sequence->pages.size(); ++group) {
-    while (sequence->pages[group].size() < pages) {
+  for (size_t group = 0; group < sequence->tables.size(); ++group) {
+    Table& table = sequence->tables[group];
+    while (table.first_page + table.pages.size() < pages) {
       if (free_[group].empty()) {
         return absl::ResourceExhaustedError("the harness has no page left");
       }
-      sequence->pages[group].push_back(free_[group].back());
+      table.pages.push_back(free_[group].back());
       free_[group].pop_back();
     }
   }
@@ -114,13 +167,16 @@ absl::Status ForwardModel::Grow(Sequence* sequence, uint32_t length) {
 
 absl::StatusOr<uint32_t> ForwardModel::Fork(uint32_t sequence) {
   const uint32_t copy = NewSequence();
+  for (size_t group = 0; group < model_.kv_groups.size(); ++group) {
+    sequences_[copy].tables[group].first_page = sequences_[sequence].tables[group].first_page;
+  }
   RETURN_IF_ERROR(Grow(&sequences_[copy], sequences_[sequence].length));
   for (size_t group = 0; group < model_.kv_groups.size(); ++group) {
-    for (size_t i = 0; i < sequences_[copy].pages[group].size(); ++i) {
+    const std::vector<PageId>& from = sequences_[sequence].tables[group].pages;
+    const std::vector<PageId>& to = sequences_[copy].tables[group].pages;
+    for (size_t i = 0; i < to.size(); ++i) {
       for (const std::unique_ptr<Shard>& shard : shards_) {
-        RETURN_IF_ERROR(shard->CopyPage(static_cast<uint32_t>(group),
-                                        sequences_[sequence].pages[group][i],
-                                        sequences_[copy].pages[group][i]));
+        RETURN_IF_ERROR(shard->CopyPage(static_cast<uint32_t>(group), from[i], to[i]));
       }
     }
   }
@@ -137,8 +193,8 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
     Sequence& sequence = sequences_[items[i].sequence];
     const uint32_t rows = static_cast<uint32_t>(items[i].ids.size());
     RETURN_IF_ERROR(Grow(&sequence, sequence.length + rows));
-    for (const std::vector<PageId>& pages : sequence.pages) {
-      tables[i].push_back({0, pages});
+    for (const Table& table : sequence.tables) {
+      tables[i].push_back({table.first_page, table.pages});
     }
     const uint32_t first = static_cast<uint32_t>(ids.size());
     batch_items.push_back({first, rows, sequence.length, tables[i]});
@@ -189,7 +245,9 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
                                      logits.begin() + (i + 1) * model_.vocab);
   }
   for (const Item& item : items) {
-    sequences_[item.sequence].length += static_cast<uint32_t>(item.ids.size());
+    Sequence& sequence = sequences_[item.sequence];
+    sequence.length += static_cast<uint32_t>(item.ids.size());
+    RETURN_IF_ERROR(FreeBehindWindows(&sequence));
   }
   return results;
 }

@@ -41,7 +41,8 @@ struct RowResult {
 };
 
 // All stages of a model, and sequences on them. Pages are handed out in a scattered order, and
-// used again after Release with what was left in them.
+// used again after Release with what was left in them. Those behind a window are freed after every
+// step, and hold NaN from then on.
 class ForwardModel {
  public:
   static absl::StatusOr<std::unique_ptr<ForwardModel>> Load(Backend* backend,
@@ -71,11 +72,18 @@ class ForwardModel {
   const std::vector<std::unique_ptr<Shard>>& shards() const { return shards_; }
 
  private:
+  struct Table {
+    uint32_t first_page = 0;
+    std::vector<PageId> pages;
+  };
   struct Sequence {
     uint32_t length = 0;
-    std::vector<std::vector<PageId>> pages;  // By KV group.
+    std::vector<Table> tables;  // By KV group.
   };
   absl::Status Grow(Sequence* sequence, uint32_t length);
+  // Takes a page of each group for NaN, where there are windows.
+  absl::Status MakePoison();
+  absl::Status FreeBehindWindows(Sequence* sequence);
 
   ModelSpec model_;
   ForwardOptions options_;
@@ -84,6 +92,7 @@ class ForwardModel {
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<Sequence> sequences_;
   std::vector<std::vector<PageId>> free_;  // By KV group; taken from the back.
+  std::vector<PageId> poison_;             // By KV group; empty without windows.
 };
 
 // The logits of all rows, one after another.

@@ -25,20 +25,43 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
   spec.context = shape.context;
   spec.tied_head = shape.tied;
   spec.final_norm = shape.norm;
-  spec.kv_groups = {KvGroupSpec{}};
   LayerSpec layer;
   layer.norm = shape.norm;
   layer.attention.heads = shape.heads;
   layer.attention.kv_heads = shape.kv_heads;
   layer.attention.head_dim = shape.head_dim;
   layer.attention.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  layer.attention.soft_cap = shape.soft_cap;
   layer.attention.rope.rotary_dim = shape.rotary_dim;
   layer.attention.qkv_bias = shape.biases;
   layer.attention.out_bias = shape.biases;
   layer.mlp.ffn = shape.ffn;
   layer.mlp.bias = shape.biases;
-  spec.layers.assign(shape.layers, layer);
+  layer.mlp.activation = shape.activation;
+  spec.final_soft_cap = shape.final_soft_cap;
+  const std::vector<uint32_t> windows =
+      shape.windows.empty() ? std::vector<uint32_t>{0} : shape.windows;
+  for (uint32_t i = 0; i < shape.layers; ++i) {
+    const uint32_t window = windows[i % windows.size()];
+    const KvGroupSpec group{window == 0 ? KvKind::kFull : KvKind::kWindow, window};
+    const auto found = std::find(spec.kv_groups.begin(), spec.kv_groups.end(), group);
+    layer.attention.kv_group = static_cast<uint32_t>(found - spec.kv_groups.begin());
+    if (found == spec.kv_groups.end()) {
+      spec.kv_groups.push_back(group);
+    }
+    spec.layers.push_back(layer);
+  }
   return spec;
+}
+
+double Capped(double x, double cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
+
+double Activated(double x, ActivationKind kind) {
+  if (kind == ActivationKind::kSilu) {
+    return x / (1.0 + std::exp(-x));
+  }
+  const double u = std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+  return 0.5 * x * (1.0 + std::tanh(u));
 }
 
 }  // namespace
@@ -127,27 +150,33 @@ MadeUpModel::Rows MadeUpModel::Norm(const Rows& x, const std::string& name, Norm
   return out;
 }
 
+void MadeUpModel::Rotate(const AttentionSpec& attention, Rows* rows) const {
+  const RopeSpec& rope = attention.rope;
+  const uint32_t half = rope.rotary_dim / 2;
+  for (size_t row = 0; row < rows->size(); ++row) {
+    std::vector<double>& values = (*rows)[row];
+    for (size_t head = 0; head < values.size(); head += attention.head_dim) {
+      for (uint32_t i = 0; i < half; ++i) {
+        const double angle =
+            static_cast<double>(row) * std::pow(rope.theta, -2.0 * i / rope.rotary_dim);
+        double& left = values[head + i];
+        double& right = values[head + i + half];
+        const double turned = left * std::cos(angle) - right * std::sin(angle);
+        right = right * std::cos(angle) + left * std::sin(angle);
+        left = turned;
+      }
+    }
+  }
+}
+
 MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
   const AttentionSpec& a = spec_.layers[layer].attention;
   Rows q = Linear(x, LayerName(layer, "self_attn.q_proj"));
   Rows k = Linear(x, LayerName(layer, "self_attn.k_proj"));
   const Rows v = Linear(x, LayerName(layer, "self_attn.v_proj"));
-  const uint32_t half = a.rope.rotary_dim / 2;
-  for (size_t row = 0; row < x.size(); ++row) {
-    for (std::vector<double>* const values : {&q[row], &k[row]}) {
-      for (size_t head = 0; head < values->size(); head += a.head_dim) {
-        for (uint32_t i = 0; i < half; ++i) {
-          const double angle =
-              static_cast<double>(row) * std::pow(a.rope.theta, -2.0 * i / a.rope.rotary_dim);
-          double& left = (*values)[head + i];
-          double& right = (*values)[head + i + half];
-          const double turned = left * std::cos(angle) - right * std::sin(angle);
-          right = right * std::cos(angle) + left * std::sin(angle);
-          left = turned;
-        }
-      }
-    }
-  }
+  Rotate(a, &q);
+  Rotate(a, &k);
+  const uint32_t window = spec_.kv_groups[a.kv_group].window;
   Rows out(x.size(), std::vector<double>(size_t{a.heads} * a.head_dim, 0.0));
   const uint32_t group = a.heads / a.kv_heads;
   for (size_t row = 0; row < x.size(); ++row) {
@@ -155,15 +184,16 @@ MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
       const size_t kv = size_t{head / group} * a.head_dim;
       std::vector<double> weights(row + 1);
       double sum = 0;
-      for (size_t key = 0; key <= row; ++key) {
+      const size_t first = window == 0 || row < window ? 0 : row + 1 - window;
+      for (size_t key = first; key <= row; ++key) {
         double dot = 0;
         for (uint32_t d = 0; d < a.head_dim; ++d) {
           dot += q[row][head * a.head_dim + d] * k[key][kv + d];
         }
-        weights[key] = std::exp(dot * a.scale);
+        weights[key] = std::exp(Capped(dot * a.scale, a.soft_cap));
         sum += weights[key];
       }
-      for (size_t key = 0; key <= row; ++key) {
+      for (size_t key = first; key <= row; ++key) {
         for (uint32_t d = 0; d < a.head_dim; ++d) {
           out[row][head * a.head_dim + d] += weights[key] / sum * v[key][kv + d];
         }
@@ -171,6 +201,17 @@ MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
     }
   }
   return Linear(out, LayerName(layer, "self_attn.o_proj"));
+}
+
+MadeUpModel::Rows MadeUpModel::Mlp(const Rows& x, uint32_t layer) const {
+  Rows gate = Linear(x, LayerName(layer, "mlp.gate_proj"));
+  const Rows up = Linear(x, LayerName(layer, "mlp.up_proj"));
+  for (size_t row = 0; row < gate.size(); ++row) {
+    for (size_t i = 0; i < gate[row].size(); ++i) {
+      gate[row][i] = Activated(gate[row][i], spec_.layers[layer].mlp.activation) * up[row][i];
+    }
+  }
+  return Linear(gate, LayerName(layer, "mlp.down_proj"));
 }
 
 std::vector<double> MadeUpModel::PlainLogits(std::span<const uint32_t> ids) const {
@@ -191,22 +232,16 @@ std::vector<double> MadeUpModel::PlainLogits(std::span<const uint32_t> ids) cons
     const LayerSpec& spec = spec_.layers[layer];
     add(&x,
         Attention(Norm(x, LayerName(layer, "input_layernorm"), spec.norm, spec.norm_eps), layer));
-    const Rows normed =
-        Norm(x, LayerName(layer, "post_attention_layernorm"), spec.norm, spec.norm_eps);
-    Rows gate = Linear(normed, LayerName(layer, "mlp.gate_proj"));
-    const Rows up = Linear(normed, LayerName(layer, "mlp.up_proj"));
-    for (size_t row = 0; row < gate.size(); ++row) {
-      for (size_t i = 0; i < gate[row].size(); ++i) {
-        gate[row][i] *= up[row][i] / (1.0 + std::exp(-gate[row][i]));
-      }
-    }
-    add(&x, Linear(gate, LayerName(layer, "mlp.down_proj")));
+    add(&x, Mlp(Norm(x, LayerName(layer, "post_attention_layernorm"), spec.norm, spec.norm_eps),
+                layer));
   }
   const Rows normed = Norm(x, "model.norm", spec_.final_norm, spec_.final_norm_eps);
   const Rows logits = Linear(normed, spec_.tied_head ? "model.embed_tokens" : "lm_head");
   std::vector<double> all;
   for (const std::vector<double>& row : logits) {
-    all.insert(all.end(), row.begin(), row.end());
+    for (const double logit : row) {
+      all.push_back(Capped(logit, spec_.final_soft_cap));
+    }
   }
   return all;
 }

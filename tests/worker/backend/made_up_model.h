@@ -29,6 +29,10 @@ struct MadeUpShape {
   NormKind norm = NormKind::kRms;
   Dtype dtype = Dtype::kBF16;
   uint32_t seed = 1;
+  std::vector<uint32_t> windows = {};  // Of layers in turn; 0: sees every key. Empty: all do.
+  float soft_cap = 0;                  // Of scores.
+  float final_soft_cap = 0;
+  ActivationKind activation = ActivationKind::kSilu;
 };
 
 // Tensors in memory, with their values beside them.
@@ -60,7 +64,10 @@ class MadeUpModel : public TensorSource {
   using Rows = std::vector<std::vector<double>>;
   Rows Linear(const Rows& x, const std::string& name) const;
   Rows Norm(const Rows& x, const std::string& name, NormKind kind, float eps) const;
+  // Turns q or k by the positions of its rows.
+  void Rotate(const AttentionSpec& attention, Rows* rows) const;
   Rows Attention(const Rows& x, uint32_t layer) const;
+  Rows Mlp(const Rows& x, uint32_t layer) const;
 
   ModelSpec spec_;
   uint32_t state_;

@@ -1,5 +1,5 @@
-// Shapes without a golden file: tails everywhere, biases, one-plus norms, partial rotation, and
-// sequences of several attention spans.
+// Shapes without a golden file: tails everywhere, biases, one-plus norms, partial rotation,
+// windows, soft-caps, GELU, and sequences of several attention spans.
 #include "tests/worker/backend/made_up_model.h"
 
 #include <gtest/gtest.h>
@@ -81,6 +81,22 @@ std::vector<MadeUpShape> Shapes() {
        .ffn = 1,
        .vocab = 1,
        .seed = 5},
+      {.layers = 4,
+       .norm = NormKind::kRmsOnePlus,
+       .seed = 6,
+       .windows = {20, 0},
+       .soft_cap = 1.5f,
+       .final_soft_cap = 3.0f,
+       .activation = ActivationKind::kGeluTanh},
+      {.layers = 5,
+       .hidden = 30,
+       .heads = 5,
+       .kv_heads = 1,
+       .head_dim = 10,
+       .rotary_dim = 10,
+       .dtype = Dtype::kF16,
+       .seed = 7,
+       .windows = {1, 15, 16, 17, 1000}},
   };
 }
 
@@ -130,9 +146,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MadeUpModelTest, ::testing::Range(size_t{0}, Sh
 
 // Past two spans decoding divides one sequence's attention among threads by span; prefill, small
 // batches and single threads do not.
-TEST(LongSequenceTest, SpansDividedAmongThreadsChangeNoBit) {
-  MadeUpShape shape;
-  shape.layers = 2;
+class LongSequenceTest : public ::testing::TestWithParam<MadeUpShape> {};
+
+TEST_P(LongSequenceTest, SpansDividedAmongThreadsChangeNoBit) {
+  const MadeUpShape& shape = GetParam();
   const MadeUpModel model(shape);
   const std::vector<uint32_t> ids = SomeIds(1300, shape.vocab);
   const std::span<const uint32_t> all(ids);
@@ -166,6 +183,16 @@ TEST(LongSequenceTest, SpansDividedAmongThreadsChangeNoBit) {
     EXPECT_TRUE(SameBits(logits, first)) << threads << " threads";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LongSequenceTest,
+                         ::testing::Values(MadeUpShape{},
+                                           MadeUpShape{.layers = 4,
+                                                       .windows = {1100, 0, 513, 1024},
+                                                       .soft_cap = 1.5f,
+                                                       .final_soft_cap = 3.0f}),
+                         [](const auto& info) {
+                           return std::string(info.index == 0 ? "Full" : "Windows");
+                         });
 
 }  // namespace
 }  // namespace strata::testing

@@ -32,23 +32,26 @@ absl::Status Inconsistent(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "STAGE_INVALID", what);
 }
 
+// 0: none.
+bool IsSoftCap(float cap) { return cap >= 0 && cap <= std::numeric_limits<float>::max(); }
+
 absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
   const AttentionSpec& attention = layer.attention;
   if (attention.kv_group >= spec.model.kv_groups.size()) {
     return Inconsistent("a layer names a KV group that the model does not have");
   }
   const KvGroupSpec& group = spec.model.kv_groups[attention.kv_group];
-  if (group.kind != KvKind::kFull) {
+  if (group.kind == KvKind::kMla) {
     return Unsupported(absl::StrCat("attention of kind \"", KvGroupName(group), "\" is"));
   }
-  if (attention.soft_cap != 0) {
-    return Unsupported("attention soft-capping is");
+  if ((group.kind == KvKind::kWindow) != (group.window > 0)) {
+    return Inconsistent("a KV group has a window of no keys, or one that its kind does not have");
+  }
+  if (!IsSoftCap(attention.soft_cap)) {
+    return Inconsistent("a soft-cap of scores is no positive number");
   }
   if (layer.mlp.experts != 0) {
     return Unsupported("a mixture of experts is");
-  }
-  if (layer.mlp.activation != ActivationKind::kSilu) {
-    return Unsupported("the activation gelu_pytorch_tanh is");
   }
   if (attention.heads == 0 || attention.kv_heads == 0 || attention.head_dim == 0 ||
       attention.heads % attention.kv_heads != 0 || layer.mlp.ffn == 0) {
@@ -87,8 +90,8 @@ absl::Status SupportsFormats(const StageSpec& spec) {
   if (spec.kv_dtype == v1::KV_DTYPE_BF16) {
     return Unsupported("the KV dtype bf16 is");
   }
-  if (spec.model.final_soft_cap != 0) {
-    return Unsupported("soft-capping of logits is");
+  if (!IsSoftCap(spec.model.final_soft_cap)) {
+    return Inconsistent("a soft-cap of logits is no positive number");
   }
   return absl::OkStatus();
 }

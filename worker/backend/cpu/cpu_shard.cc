@@ -72,7 +72,15 @@ CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_pt
       kernels_(kernels),
       pool_(std::move(pool)),
       kv_f16_(spec.kv_dtype != v1::KV_DTYPE_F32),
-      sizes_(spec, *kernels, pool_->threads()) {}
+      sizes_(spec, *kernels, pool_->threads()) {
+  for (uint32_t group = 0; group < spec.model.kv_groups.size(); ++group) {
+    const auto begin = spec.model.layers.begin();
+    if (std::any_of(begin + spec.first_layer, begin + spec.last_layer + 1,
+                    [&](const LayerSpec& layer) { return layer.attention.kv_group == group; })) {
+      groups_.push_back(group);
+    }
+  }
+}
 
 absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
     const StageSpec& spec, const TensorSource& source, PackedStore* packed,
@@ -153,16 +161,14 @@ absl::Status CpuShard::CheckItem(const BatchItem& item, uint32_t first_row) cons
     return Misuse("an item has not one page table for each KV group");
   }
   const uint32_t pages = (item.position + item.rows + kPageTokens - 1) / kPageTokens;
-  for (uint32_t i = spec_.first_layer; i <= spec_.last_layer; ++i) {
-    const uint32_t group = spec_.model.layers[i].attention.kv_group;
-    if (i > spec_.first_layer && group == spec_.model.layers[i - 1].attention.kv_group) {
-      continue;
-    }
+  for (const uint32_t group : groups_) {
     const PageTableView& table = item.tables[group];
-    if (table.first_page != 0 || table.pages.size() < pages) {
+    const uint32_t window = spec_.model.kv_groups[group].window;
+    const uint32_t first = FirstSeen(item.position, window) / kPageTokens;
+    if (table.first_page > first || table.pages.size() < pages - table.first_page) {
       return Misuse("a page table does not cover its item");
     }
-    for (uint32_t p = 0; p < pages; ++p) {
+    for (uint32_t p = first - table.first_page; p < pages - table.first_page; ++p) {
       if (table.pages[p] >= spec_.kv_pages[group]) {
         return Misuse(absl::StrCat("page ", table.pages[p], " does not exist"));
       }
@@ -337,6 +343,8 @@ absl::Status CpuShard::Mlp(uint32_t layer) {
               {&weights.gate, &weights.up});
   const MatmulArgs gate = Product(weights.gate, rows, gate_.as<float>(), sizes_.ffn, false);
   const MatmulArgs up = Product(weights.up, rows, up_.as<float>(), sizes_.ffn, false);
+  const auto activate =
+      spec.mlp.activation == ActivationKind::kSilu ? kernels_->swiglu : kernels_->geglu;
   pool_->Split(gate.weights.panels(), [&](size_t begin, size_t end) {
     kernels_->matmul(gate, begin, end);
     kernels_->matmul(up, begin, end);
@@ -344,7 +352,7 @@ absl::Status CpuShard::Mlp(uint32_t layer) {
     const size_t count = std::min<size_t>(end * kLanes, spec.mlp.ffn) - first;
     for (uint32_t row = 0; row < rows; ++row) {
       float* const g = gate.out + row * sizes_.ffn + first;
-      kernels_->swiglu(g, up.out + row * sizes_.ffn + first, count, g);
+      activate(g, up.out + row * sizes_.ffn + first, count, g);
     }
   });
   Pack(gate_.as<float>(), sizes_.ffn, rows, spec.mlp.ffn, {&weights.down});
@@ -377,11 +385,22 @@ absl::Status CpuShard::ReadLogits(std::span<float> out) {
   if (out.size() != size_t{head_rows_} * spec_.model.vocab) {
     return Misuse("logits of another size than Head's rows");
   }
-  if (head_rows_ > 0) {
-    const std::array<MatmulArgs, 1> product = {
-        Product(weights_.head, head_rows_, out.data(), spec_.model.vocab, false)};
-    Multiply(product);
+  if (head_rows_ == 0) {
+    return absl::OkStatus();
   }
+  const size_t vocab = spec_.model.vocab;
+  const float cap = spec_.model.final_soft_cap;
+  const MatmulArgs product = Product(weights_.head, head_rows_, out.data(), vocab, false);
+  pool_->Split(product.weights.panels(), [&](size_t begin, size_t end) {
+    kernels_->matmul(product, begin, end);
+    if (cap != 0) {
+      const size_t first = begin * kLanes;
+      const size_t count = std::min(end * kLanes, vocab) - first;
+      for (uint32_t row = 0; row < head_rows_; ++row) {
+        kernels_->soft_cap(out.data() + row * vocab + first, count, cap);
+      }
+    }
+  });
   return absl::OkStatus();
 }
 

@@ -87,13 +87,18 @@ class CpuShard : public Shard {
                   uint32_t kv_head) const;
   void AttendByTiles(uint32_t layer);
   void AttendBySpans(uint32_t layer);
-  bool SplitsSpans(uint32_t kv_heads) const;
+  bool SplitsSpans(uint32_t layer) const;
+  // Of the layer's KV group; 0 where every key is seen.
+  uint32_t WindowOf(uint32_t layer) const {
+    return spec_.model.kv_groups[spec_.model.layers[layer].attention.kv_group].window;
+  }
 
   StageSpec spec_;  // Only ResizeKv changes it: kv_pages.
   const Kernels* const kernels_;
   const std::shared_ptr<ThreadPool> pool_;
   const bool kv_f16_;
   const ScratchSizes sizes_;
+  std::vector<uint32_t> groups_;  // KV groups of the stage's layers.
   StageWeights weights_;
   KvCache kv_;
   AlignedBuffer rotary_;    // [2][context][rotary_dim / 2]

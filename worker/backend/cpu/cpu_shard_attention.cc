@@ -75,7 +75,8 @@ void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
   }
   const uint32_t local = layer - spec_.first_layer;
   const KvLayout& layout = kv_.layout(local);
-  const PageId page = item.tables[attention.kv_group].pages[position / kPageTokens];
+  const PageTableView& table = item.tables[attention.kv_group];
+  const PageId page = table.pages[position / kPageTokens - table.first_page];
   uint8_t* const to = kv_.pages(local) + page * layout.page_bytes;
   for (uint32_t head = 0; head < attention.kv_heads; ++head) {
     kernels_->append_kv(k + head * head_dim, v + head * head_dim, head_dim, position % kPageTokens,
@@ -104,6 +105,7 @@ AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first,
   const uint32_t group = attention.heads / attention.kv_heads;
   const uint32_t local = layer - spec_.first_layer;
   const KvLayout& layout = kv_.layout(local);
+  const PageTableView& table = item.tables[attention.kv_group];
   const size_t at = size_t{item.first_row + first} * sizes_.queries +
                     size_t{kv_head} * group * attention.head_dim;
   return AttendArgs{.q = q_.as<float>() + at,
@@ -111,31 +113,36 @@ AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first,
                     .rows = rows,
                     .group = group,
                     .position = item.position + first,
+                    .window = WindowOf(layer),
                     .head_dim = attention.head_dim,
                     .scale = attention.scale,
+                    .soft_cap = attention.soft_cap,
                     .kv_f16 = kv_f16_,
                     .kv = kv_.pages(local) + kv_head * layout.head_bytes,
                     .page_bytes = layout.page_bytes,
                     .value_bytes = layout.value_bytes,
-                    .pages = item.tables[attention.kv_group].pages.data(),
+                    .pages = table.pages.data(),
+                    .first_page = table.first_page,
                     .out = attended_.as<float>() + at,
                     .out_stride = sizes_.queries};
 }
 
-bool CpuShard::SplitsSpans(uint32_t kv_heads) const {
+bool CpuShard::SplitsSpans(uint32_t layer) const {
+  const uint32_t kv_heads = spec_.model.layers[layer].attention.kv_heads;
+  const uint32_t window = WindowOf(layer);
   bool long_enough = false;
   for (const BatchItem& item : batch_.items) {
     if (item.rows != 1) {
       return false;
     }
-    long_enough = long_enough || item.position >= 2 * kSpanKeys;
+    long_enough = long_enough || item.position - FirstSeen(item.position, window) >= 2 * kSpanKeys;
   }
   const size_t threads = pool_->threads();
   return threads > 1 && long_enough && batch_.items.size() * kv_heads < 2 * threads;
 }
 
 void CpuShard::Attend(uint32_t layer) {
-  if (SplitsSpans(spec_.model.layers[layer].attention.kv_heads)) {
+  if (SplitsSpans(layer)) {
     AttendBySpans(layer);
   } else {
     AttendByTiles(layer);
@@ -177,6 +184,10 @@ void CpuShard::AttendBySpans(uint32_t layer) {
   const uint32_t spans = SpansOf(spec_.context);
   const uint32_t pairs = items * attention.kv_heads;
   const size_t pair_floats = size_t{group} * spans * PartialFloats(attention.head_dim);
+  const uint32_t window = WindowOf(layer);
+  const auto first_span = [window](uint32_t position) {
+    return FirstSeen(position, window) / kSpanKeys;
+  };
   const auto tile = [&](uint32_t pair, uint32_t thread) {
     AttendArgs args =
         Tile(layer, batch_.items[pair / attention.kv_heads], 0, 1, pair % attention.kv_heads);
@@ -185,15 +196,15 @@ void CpuShard::AttendBySpans(uint32_t layer) {
     args.partial_spans = spans;
     return args;
   };
-  uint32_t most = 0;
+  uint32_t most = 0;  // Spans that one item sees.
   for (const BatchItem& item : batch_.items) {
-    most = std::max(most, SpansOf(item.position + 1));
+    most = std::max(most, SpansOf(item.position + 1) - first_span(item.position));
   }
   const uint32_t threads = pool_->threads();
   pool_->Run([&](uint32_t thread) {
     for (uint32_t unit = thread; unit < pairs * most; unit += threads) {
       AttendArgs args = tile(unit / most, thread);
-      args.first_span = unit % most;
+      args.first_span = first_span(args.position) + unit % most;
       args.end_span = args.first_span + 1;
       if (args.first_span < SpansOf(args.position + 1)) {
         kernels_->attend(args);
