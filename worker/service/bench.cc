@@ -245,11 +245,13 @@ class Driver {
   uint64_t generation_ = 0;
 };
 
-// Bytes that one sequence's KV of `length` tokens takes, all of which a decode step reads.
+// Bytes of one sequence's KV of `length` tokens that a decode step reads.
 uint64_t KvBytes(const StageSpec& spec, uint32_t length) {
   uint64_t bytes = 0;
   for (uint32_t group = 0; group < spec.model.kv_groups.size(); ++group) {
-    bytes += KvBytesPerToken(spec.model, spec.first_layer, spec.last_layer, group, 2) * length;
+    const uint32_t window = spec.model.kv_groups[group].window;
+    bytes += KvBytesPerToken(spec.model, spec.first_layer, spec.last_layer, group, 2) *
+             (window == 0 ? length : std::min(length, window));
   }
   return bytes;
 }
