@@ -319,9 +319,9 @@ INSTANTIATE_TEST_SUITE_P(Windows, AttentionKernelTest,
                                            Shape{16, 2, 70, 16}, Shape{80, 5, 70, 17, 30.0f},
                                            Shape{10, 2, 100, 33}, Shape{64, 4, 130, 1000},
                                            Shape{40, 8, 530, 20, 5.0f},
-                                           Shape{8, 2, 1100, 511, 1.0f}, Shape{16, 1, 1100, 512},
-                                           Shape{10, 3, 1100, 513}, Shape{8, 2, 1700, 1030, 3.0f},
-                                           Shape{24, 2, 600, 0, 4.0f}),
+                                           Shape{8, 1, 1100, 511, 1.0f}, Shape{16, 1, 1100, 512},
+                                           Shape{10, 1, 1100, 513}, Shape{8, 1, 1700, 1030, 3.0f},
+                                           Shape{24, 1, 560, 0, 4.0f}),
                          ShapeName);
 
 // Tiles begin and end anywhere in a page, and their rows' windows do.
