@@ -339,14 +339,17 @@ void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
 float RunDots(size_t count) {
   constexpr int kChains = kQuantLanes < 12 ? kQuantLanes : 12;  // More than a dot takes to end.
   DotSum sums[kChains];
-  STRATA_UNROLL
-  for (int i = 0; i < kChains; ++i) {
-    sums[i] = DotZero();
-  }
   alignas(64) uint8_t line[64];
-  int8_t q[4] = {1, -1, 2, -2};
   std::memset(line, 3, sizeof(line));
   const DotWeights weights = LoadDotWeights(line);
+  STRATA_UNROLL
+  for (int i = 0; i < kChains; ++i) {
+    // Each begins with another sum, or the compiler would make one chain of all.
+    const int8_t q[4] = {1, -1, 2, static_cast<int8_t>(i)};
+    const DotWord word = MakeDotWord(q);
+    sums[i] = DotStep(DotZero(), weights, &word);
+  }
+  const int8_t q[4] = {1, -1, 2, -2};
   const DotWord word = MakeDotWord(q);
   for (size_t k = 0; k < count * 8 / kChains; ++k) {
     STRATA_UNROLL
