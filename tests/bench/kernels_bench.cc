@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "worker/backend/cpu/aligned_buffer.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/choose_kernels.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/packed_matrix.h"

@@ -119,7 +119,7 @@ TEST(BackendTest, AForcedInstructionSetIsUsedOrRefused) {
   for (const std::string& isa : cpu::MachineIsas()) {
     const auto backend = MakeCpuBackend({.threads = 1, .isa = isa});
     ASSERT_TRUE(backend.ok()) << backend.status();
-    if (isa == "scalar" || isa == "avx2" || isa == "avx512" || isa == "avx512vnni") {
+    if (isa != "amx") {  // It has no kernels of its own.
       EXPECT_EQ((*backend)->isa(), isa);
     }
   }

@@ -15,7 +15,7 @@
 // not visible are not read; the lanes of their scores are computed beside the others and replaced.
 
 constexpr uint32_t kSpanPages = kSpanKeys / 16;
-constexpr int kQueryBlock = kRegisterLanes >= 8 ? 8 : 4;
+constexpr int kQueryBlock = kTiling.register_lanes >= 8 ? 8 : 4;
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
@@ -187,7 +187,7 @@ void AddPage(const T* values, size_t padded, const float* weights, const float* 
 }
 
 constexpr int AtOnce(int queries) {
-  const int fit = kRegisterLanes / queries;
+  const int fit = kTiling.register_lanes / queries;
   return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 

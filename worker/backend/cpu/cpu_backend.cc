@@ -9,8 +9,8 @@
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/choose_kernels.h"
 #include "worker/backend/cpu/cpu_shard.h"
-#include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/thread_pool.h"
 

@@ -8,7 +8,7 @@ struct DotSum {
   int32_t v[16];
 };
 
-constexpr int kQuantLanes = 1;
+constexpr bool kDotSigned = false;
 
 inline DotWord MakeDotWord(const int8_t* q) {
   DotWord word;

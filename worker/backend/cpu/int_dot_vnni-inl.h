@@ -4,8 +4,7 @@ using DotWord = uint32_t;
 using DotWeights = __m512i;
 using DotSum = __m512i;
 
-// Sums and accumulators that registers hold, next to operands.
-constexpr int kQuantLanes = 12;
+constexpr bool kDotSigned = false;
 
 inline DotWord MakeDotWord(const int8_t* q) {
   DotWord word;

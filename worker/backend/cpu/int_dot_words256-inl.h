@@ -8,7 +8,7 @@ struct DotWeights {
 };
 using DotSum = DotWeights;
 
-constexpr int kQuantLanes = 1;
+constexpr bool kDotSigned = false;
 
 inline DotWord MakeDotWord(const int8_t* q) {
   const int16_t wide[4] = {q[0], q[1], q[2], q[3]};

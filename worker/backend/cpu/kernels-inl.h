@@ -1,5 +1,6 @@
 // The kernels, written once over 16 lanes. Included by one file for each instruction set, after a
-// lanes_*-inl.h, within its namespace and target attributes; so it includes nothing itself.
+// lanes_*-inl.h and a Tiling kTiling, within its namespace and target attributes; so it includes
+// nothing itself.
 
 // Loops over blocks of registers are unrolled whole, or the blocks would live in memory.
 #if defined(__clang__)
@@ -119,7 +120,7 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
 // hardware prefetches well.
 template <int R>
 constexpr int PanelsAtOnce() {
-  const int fit = kRegisterLanes / R;
+  const int fit = kTiling.register_lanes / R;
   return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
@@ -136,7 +137,7 @@ void MatmulPanels(const MatmulArgs& args, const float* x, float* out, size_t fir
 }
 
 // Products of a block of rows: what differs is Product::Run<R>, for each number R of rows.
-template <typename Product, int R = kMaxBlockRows>
+template <typename Product, int R = kTiling.block_rows>
 void MultiplyBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
   if constexpr (R > 1) {
     if (block.count < R) {
@@ -150,7 +151,7 @@ void MultiplyBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t 
 // All rows, block by block.
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
-  const uint32_t blocks = RowBlocks(args.rows, kMaxBlockRows);
+  const uint32_t blocks = RowBlocks(args.rows, kTiling.block_rows);
   if (blocks == 1) {
     MultiplyBlock<Product>(args, RowBlock{0, args.rows}, first, end);
     return;
@@ -327,7 +328,7 @@ float ReadAll(const uint8_t* data, size_t bytes, size_t ahead) {
 }
 
 float RunFmas(size_t count) {
-  constexpr int kChains = kRegisterLanes < 8 ? kRegisterLanes : 8;
+  constexpr int kChains = kTiling.register_lanes < 8 ? kTiling.register_lanes : 8;
   Lanes acc[kChains];
   STRATA_UNROLL
   for (int i = 0; i < kChains; ++i) {

@@ -190,6 +190,8 @@ const Kernels* ScalarFmaKernels();  // The same source, compiled for a machine w
 const Kernels* Avx2Kernels();
 const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
+const Kernels* NeonKernels();
+const Kernels* NeonDotKernels();
 
 }  // namespace strata::cpu
 

@@ -16,11 +16,13 @@
 #include "common/numerics/exp_constants.h"
 #include "hwy/highway.h"
 #include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/tiling.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::cpu {
 namespace avx2 {
 namespace {
+constexpr Tiling kTiling = kAvx2Tiling;
 #include "worker/backend/cpu/lanes_hwy-inl.h"
 // After the lanes, which it is written with.
 #include "worker/backend/cpu/kernels-inl.h"

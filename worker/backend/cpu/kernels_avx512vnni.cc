@@ -21,11 +21,13 @@
 #include "common/numerics/exp_constants.h"
 #include "hwy/highway.h"
 #include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/tiling.h"
 
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni");
 namespace strata::cpu {
 namespace avx512vnni {
 namespace {
+constexpr Tiling kTiling = kAvx512VnniTiling;
 #include "worker/backend/cpu/lanes_hwy-inl.h"
 // After the lanes, which it is written with.
 #include "worker/backend/cpu/kernels-inl.h"

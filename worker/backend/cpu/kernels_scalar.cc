@@ -8,10 +8,12 @@
 #include "common/numerics/exp_constants.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/tiling.h"
 
 namespace strata::cpu {
 namespace scalar {
 namespace {
+constexpr Tiling kTiling = kScalarTiling;
 #include "worker/backend/cpu/lanes_scalar-inl.h"
 // After the lanes, which it is written with.
 #include "worker/backend/cpu/kernels-inl.h"

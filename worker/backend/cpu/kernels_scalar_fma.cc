@@ -13,11 +13,13 @@
 #include "common/numerics/exp_constants.h"
 #include "hwy/base.h"
 #include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/tiling.h"
 
 HWY_PUSH_ATTRIBUTES("fma")
 namespace strata::cpu {
 namespace scalar_fma {
 namespace {
+constexpr Tiling kTiling = kScalarTiling;
 #include "worker/backend/cpu/lanes_scalar-inl.h"
 // After the lanes, which it is written with.
 #include "worker/backend/cpu/kernels-inl.h"

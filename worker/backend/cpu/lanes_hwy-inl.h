@@ -15,10 +15,6 @@ static_assert(kLeaf <= 16);
 using Floats = hn::FixedTag<float, kLeaf>;
 using Vector = hn::Vec<Floats>;
 
-// Registers' worth of lanes that the kernels may keep in flight, next to operands.
-constexpr int kRegisterLanes = kLeaf == 16 ? 24 : 6;
-constexpr int kMaxBlockRows = kLeaf == 16 ? 12 : 6;
-
 // N lanes: one vector, or two halves.
 template <size_t N>
 struct Pack {

@@ -3,10 +3,6 @@
 
 #define STRATA_INLINE inline __attribute__((always_inline))
 
-// Registers' worth of lanes that the kernels may keep in flight.
-constexpr int kRegisterLanes = 4;
-constexpr int kMaxBlockRows = 4;
-
 struct Lanes {
   float v[16];
 };

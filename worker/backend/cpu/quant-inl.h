@@ -5,7 +5,7 @@
 //                    one of 4 bits (low halves, high halves)
 //   DotSum           16 exact int32 sums; DotZero, DotStep(sum, weights, word), and
 //                    DotFloats(sum, add), float(sum + add), exact as |sum| < 2^24
-// and kMaxQuantRows, kQuantLanes.
+//   kDotSigned       whether weights of 8 bits were loaded less 128
 
 inline size_t QuantBlocks(size_t inputs) { return (inputs + kQuantBlock - 1) / kQuantBlock; }
 
@@ -131,6 +131,18 @@ STRATA_INLINE size_t ScaleBytes(const MatmulArgs& args) {
   return kLanes * (args.weights.scale_dtype == Dtype::kF32 ? 4 : 2);
 }
 
+// What makes a block's sum of q * (weights as loaded) that of q * (u - zero); `offset` is -128
+// times the sum of q.
+template <typename F>
+STRATA_INLINE int32_t DotCorrection(int32_t offset) {
+  constexpr bool kWantsSigned = !F::kAffine;
+  if constexpr (F::kBits == 4 || kWantsSigned == kDotSigned) {
+    return 0;
+  } else {
+    return kDotSigned ? -offset : offset;
+  }
+}
+
 // So many bytes of weights are asked for ahead of their use, where a block takes several rows: the
 // processor's window then holds too few blocks to keep the memory busy.
 constexpr size_t kPrefetchBytes = 6 << 10;
@@ -213,12 +225,10 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
         const Lanes d = Set(x.scales[block * R + r]);
         STRATA_UNROLL
         for (int p = 0; p < P; ++p) {
+          const Lanes dot = DotFloats(dots[p][r], DotCorrection<F>(x.offsets[block * R + r]));
+          acc[p][r] = Fma(dot, Mul(d, s[p]), acc[p][r]);
           if constexpr (F::kAffine) {
-            acc[p][r] = Fma(DotFloats(dots[p][r], 0), Mul(d, s[p]), acc[p][r]);
             acc[p][r] = Fma(Set(x.sums[block * R + r]), Mul(d, b[p]), acc[p][r]);
-          } else {
-            acc[p][r] =
-                Fma(DotFloats(dots[p][r], x.offsets[block * R + r]), Mul(d, s[p]), acc[p][r]);
           }
         }
       }
@@ -240,7 +250,7 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
 
 template <int R>
 constexpr int QuantPanelsAtOnce() {
-  const int fit = kQuantLanes / R;
+  const int fit = kTiling.quant_lanes / R;
   return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
@@ -337,7 +347,8 @@ void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
 }
 
 float RunDots(size_t count) {
-  constexpr int kChains = kQuantLanes < 12 ? kQuantLanes : 12;  // More than a dot takes to end.
+  constexpr int kChains =
+      kTiling.quant_lanes < 12 ? kTiling.quant_lanes : 12;  // More than a dot takes to end.
   DotSum sums[kChains];
   alignas(64) uint8_t line[64];
   std::memset(line, 3, sizeof(line));

@@ -1,0 +1,54 @@
+#include "worker/backend/cpu/cpu_features.h"
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+#include "hwy/targets.h"
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace strata::cpu {
+
+#if defined(__x86_64__)
+
+CpuFeatures MachineFeatures() {
+  CpuFeatures f;
+  const uint32_t targets = static_cast<uint32_t>(hwy::SupportedTargets());
+  f.fma = __builtin_cpu_supports("fma");
+  f.avx2 = (targets & HWY_AVX2) != 0;
+  f.avx512 = (targets & HWY_AVX3) != 0;
+  f.avx512vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (f.avx512 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
+    f.amx = (edx >> 24 & 1) != 0 && (edx >> 25 & 1) != 0;  // AMX-TILE and AMX-INT8.
+  }
+  return f;
+}
+
+#elif defined(__aarch64__)
+
+CpuFeatures MachineFeatures() {
+  CpuFeatures f;
+  f.neon = true;
+#if defined(__linux__)
+  f.neondot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__APPLE__)
+  f.neondot = true;  // Every processor that macOS runs on has it.
+#endif
+  return f;
+}
+
+#else
+
+CpuFeatures MachineFeatures() { return {}; }
+
+#endif
+
+}  // namespace strata::cpu

@@ -1,0 +1,22 @@
+// What the processor has, as far as kernels ask.
+#ifndef STRATA_WORKER_BACKEND_CPU_CPU_FEATURES_H_
+#define STRATA_WORKER_BACKEND_CPU_CPU_FEATURES_H_
+
+namespace strata::cpu {
+
+struct CpuFeatures {
+  bool fma = false;
+  bool avx2 = false;
+  bool avx512 = false;  // F, VL, DQ, BW.
+  bool avx512vnni = false;
+  bool amx = false;  // Tiles and their int8 product.
+  bool neon = false;
+  bool neondot = false;
+};
+
+// Of this machine, and what its system lets programs use.
+CpuFeatures MachineFeatures();
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_CPU_FEATURES_H_

@@ -1,0 +1,53 @@
+// Operands and sums of NEON's dot products of four 8-bit pairs, both signed. Included after the
+// lanes and before the DotStep of int_dot_neon-inl.h or int_dot_neondot-inl.h.
+
+using DotWord = uint32_t;
+// Four outputs each.
+struct DotWeights {
+  int8x16_t v[4];
+};
+struct DotSum {
+  int32x4_t v[4];
+};
+
+constexpr bool kDotSigned = true;
+
+inline DotWord MakeDotWord(const int8_t* q) {
+  DotWord word;
+  std::memcpy(&word, q, sizeof(word));
+  return word;
+}
+STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
+  const uint8x16_t sign = vdupq_n_u8(0x80);
+  DotWeights out;
+  STRATA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    out.v[i] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(line + 16 * i), sign));
+  }
+  return out;
+}
+STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeights* high) {
+  const uint8x16_t mask = vdupq_n_u8(15);
+  STRATA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const uint8x16_t both = vld1q_u8(line + 16 * i);
+    low->v[i] = vreinterpretq_s8_u8(vandq_u8(both, mask));
+    high->v[i] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
+  }
+}
+STRATA_INLINE DotSum DotZero() {
+  const int32x4_t zero = vdupq_n_s32(0);
+  return {{zero, zero, zero, zero}};
+}
+STRATA_INLINE int8x16_t FourTimes(const DotWord* word) {
+  return vreinterpretq_s8_u32(vdupq_n_u32(*word));
+}
+STRATA_INLINE Lanes DotFloats(const DotSum& sum, int32_t add) {
+  const int32x4_t plus = vdupq_n_s32(add);
+  Vector out[4];
+  STRATA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    out[i] = Vector(vcvtq_f32_s32(vaddq_s32(sum.v[i], plus)));
+  }
+  return {{{out[0]}, {out[1]}}, {{out[2]}, {out[3]}}};
+}

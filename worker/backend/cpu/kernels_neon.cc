@@ -1,0 +1,60 @@
+// The kernels for NEON, which every 64-bit ARM processor has.
+#include "worker/backend/cpu/kernels.h"
+
+#if defined(__aarch64__)
+
+#include <arm_neon.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+// Only this target, whatever the compiler's flags allow: cpu/isa.cc chooses at run time.
+#define HWY_COMPILE_ONLY_STATIC
+#define HWY_BASELINE_TARGETS HWY_NEON
+// Or Highway would ask for the AES extension too, which not every processor has.
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#include "common/check.h"
+#include "common/numerics/exp_constants.h"
+#include "hwy/highway.h"
+#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/tiling.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::cpu {
+namespace neon {
+namespace {
+constexpr Tiling kTiling = kNeonTiling;
+#include "worker/backend/cpu/lanes_hwy-inl.h"
+// After the lanes, which it is written with.
+#include "worker/backend/cpu/kernels-inl.h"
+// After the kernels, whose sums it uses.
+#include "worker/backend/cpu/attention-inl.h"
+// In this order.
+#include "worker/backend/cpu/int_dot_neon_lines-inl.h"
+// The one that differs.
+#include "worker/backend/cpu/int_dot_neon-inl.h"
+// After the dot product.
+#include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/table-inl.h"
+}  // namespace
+}  // namespace neon
+}  // namespace strata::cpu
+HWY_AFTER_NAMESPACE();
+
+namespace strata::cpu {
+
+const Kernels* NeonKernels() {
+  static constexpr Kernels kTable = neon::MakeTable("neon");
+  return &kTable;
+}
+
+}  // namespace strata::cpu
+
+#else
+
+namespace strata::cpu {
+const Kernels* NeonKernels() { return nullptr; }
+}  // namespace strata::cpu
+
+#endif

@@ -1,0 +1,66 @@
+// The kernels for NEON with the dot product extension.
+#include "worker/backend/cpu/kernels.h"
+
+// Clang's intrinsics need its flags to allow the extension, as Apple's do.
+#if defined(__aarch64__) && (defined(__ARM_FEATURE_DOTPROD) || !defined(__clang__))
+
+#include <arm_neon.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+// Only this target, whatever the compiler's flags allow: cpu/isa.cc chooses at run time.
+#define HWY_COMPILE_ONLY_STATIC
+#define HWY_BASELINE_TARGETS HWY_NEON
+// Or Highway would ask for the AES extension too, which not every processor has.
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#include "common/check.h"
+#include "common/numerics/exp_constants.h"
+#include "hwy/highway.h"
+#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/tiling.h"
+
+#if !defined(__ARM_FEATURE_DOTPROD)
+#define STRATA_PUSHED_DOTPROD
+HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+dotprod")
+#endif
+namespace strata::cpu {
+namespace neondot {
+namespace {
+constexpr Tiling kTiling = kNeonTiling;
+#include "worker/backend/cpu/lanes_hwy-inl.h"
+// After the lanes, which it is written with.
+#include "worker/backend/cpu/kernels-inl.h"
+// After the kernels, whose sums it uses.
+#include "worker/backend/cpu/attention-inl.h"
+// In this order.
+#include "worker/backend/cpu/int_dot_neon_lines-inl.h"
+// The one that differs.
+#include "worker/backend/cpu/int_dot_neondot-inl.h"
+// After the dot product.
+#include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/table-inl.h"
+}  // namespace
+}  // namespace neondot
+}  // namespace strata::cpu
+#if defined(STRATA_PUSHED_DOTPROD)
+HWY_POP_ATTRIBUTES
+#endif
+
+namespace strata::cpu {
+
+const Kernels* NeonDotKernels() {
+  static constexpr Kernels kTable = neondot::MakeTable("neondot");
+  return &kTable;
+}
+
+}  // namespace strata::cpu
+
+#else
+
+namespace strata::cpu {
+const Kernels* NeonDotKernels() { return nullptr; }
+}  // namespace strata::cpu
+
+#endif

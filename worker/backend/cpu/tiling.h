@@ -1,0 +1,23 @@
+// How much each instruction set takes at once: what its registers hold.
+#ifndef STRATA_WORKER_BACKEND_CPU_TILING_H_
+#define STRATA_WORKER_BACKEND_CPU_TILING_H_
+
+namespace strata::cpu {
+
+// No result depends on it.
+struct Tiling {
+  int register_lanes;  // Sums of 16 float lanes kept in flight, next to operands.
+  int block_rows;      // The most rows of a block.
+  int quant_lanes;     // Sums of int8 products, each with its float sum, next to operands.
+};
+
+inline constexpr Tiling kScalarTiling = {4, 4, 1};
+inline constexpr Tiling kAvx2Tiling = {6, 6, 1};
+inline constexpr Tiling kAvx512Tiling = {24, 12, 6};
+inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12};
+// By the number of registers, and not by measuring.
+inline constexpr Tiling kNeonTiling = {6, 6, 2};
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_TILING_H_
