@@ -1,0 +1,449 @@
+#include "tests/worker/backend/kernel_cases.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "worker/backend/cpu/convert.h"
+
+namespace strata::cpu {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 1) {}
+  uint32_t Bits() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state_ >> 32);
+  }
+  // Of [first, last].
+  uint32_t In(uint32_t first, uint32_t last) { return first + Bits() % (last - first + 1); }
+  // Of [-size, size).
+  float Float(float size = 1) {
+    return size * static_cast<float>(static_cast<int32_t>(Bits()) >> 7) * 0x1p-24f;
+  }
+  std::vector<float> Floats(size_t count, float size = 1) {
+    std::vector<float> out(count);
+    for (float& x : out) {
+      x = Float(size);
+    }
+    return out;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+class Digest {
+ public:
+  void Add(const std::vector<float>& values) {
+    for (const float x : values) {
+      AddBits(x != x ? 0x7fc00000u : std::bit_cast<uint32_t>(x));
+    }
+  }
+  void AddBits(uint32_t bits) { value_ = (value_ ^ bits) * 0x100000001b3u ^ value_ >> 29; }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+// Row-major rows of activations, with what is rare at some places.
+enum class Inputs { kUsual, kRare, kLargest, kNoNumber };
+std::vector<float> MakeInputs(Inputs kind, size_t count, Random* random) {
+  std::vector<float> x = random->Floats(count, 3);
+  if (kind == Inputs::kLargest) {
+    // All of a sign, so that no sum is saved by another.
+    std::fill(x.begin(), x.end(), random->Bits() % 2 == 0 ? 2.0f : -2.0f);
+  } else if (kind == Inputs::kRare) {
+    constexpr float kRare[] = {0.0f, -0.0f, 0x1p-140f, -0x1p-101f, 0x1.8p-100f, 1e18f, 0.5f};
+    for (size_t i = 0; i < count; i += random->In(1, 64)) {
+      x[i] = kRare[random->In(0, 6)];
+    }
+    for (size_t i = count / 2; i < std::min(count, count / 2 + 40); ++i) {
+      x[i] *= 0x1p-101f;  // A whole block of nothing, or nearly.
+    }
+  } else if (kind == Inputs::kNoNumber) {
+    x[random->In(0, static_cast<uint32_t>(count) - 1)] = random->Bits() % 2 == 0 ? kNan : kInfinity;
+  }
+  return x;
+}
+
+const char* NameOf(Dtype dtype) {
+  return dtype == Dtype::kF16 ? "f16" : dtype == Dtype::kBF16 ? "bf16" : "f32";
+}
+const char* NameOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return "f32";
+    case WeightFormat::kF16:
+      return "f16";
+    case WeightFormat::kBF16:
+      return "bf16";
+    case WeightFormat::kInt8:
+      return "int8";
+    case WeightFormat::kAffine8:
+      return "affine8";
+    default:
+      return "affine4";
+  }
+}
+
+size_t BytesOf(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 2; }
+
+void Put(Dtype dtype, float x, uint8_t* to) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const uint16_t half = dtype == Dtype::kF16 ? ToF16(x).bits : static_cast<uint16_t>(bits >> 16);
+  if (dtype == Dtype::kF32) {
+    std::memcpy(to, &bits, sizeof(bits));
+  } else {
+    std::memcpy(to, &half, sizeof(half));
+  }
+}
+
+struct Format {
+  WeightFormat format;
+  Dtype dtype = Dtype::kF32;  // Of floats, or of scales.
+  uint32_t group = 0;         // Of quantized weights.
+  std::string name() const {
+    return NameOf(format) +
+           (group == 0 ? "" : std::string("/") + NameOf(dtype) + "/g" + std::to_string(group));
+  }
+};
+
+std::vector<Format> Formats() {
+  std::vector<Format> out = {{WeightFormat::kF32, Dtype::kF32},
+                             {WeightFormat::kF16, Dtype::kF16},
+                             {WeightFormat::kBF16, Dtype::kBF16},
+                             {WeightFormat::kInt8, Dtype::kF32, 32},
+                             {WeightFormat::kInt8, Dtype::kF32, 128}};
+  for (const WeightFormat format : {WeightFormat::kAffine8, WeightFormat::kAffine4}) {
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBF16}) {
+      for (const uint32_t group : {32u, 64u, 128u}) {
+        out.push_back({format, dtype, group});
+      }
+    }
+  }
+  return out;
+}
+
+// Panels of random weights, those that do not count included. `byte`: all weights of 8 or 4 bits
+// are that one.
+struct Panels {
+  Panels(const Format& format, size_t outputs, size_t inputs, int byte, Random* random) {
+    view = {.format = format.format,
+            .scale_dtype = format.dtype,
+            .group = format.group,
+            .outputs = outputs,
+            .inputs = inputs};
+    if (format.group == 0) {
+      view.panel_bytes = (inputs * kLanes * BytesOf(format.dtype) + 63) / 64 * 64;
+    } else {
+      for (size_t first = 0; first < inputs; first += format.group) {
+        view.panel_bytes += HeadBytes() + LineBytes(first);
+      }
+    }
+    bytes.resize(view.panels() * view.panel_bytes);
+    for (uint8_t* to = bytes.data(); to != bytes.data() + bytes.size(); to += view.panel_bytes) {
+      if (format.group == 0) {
+        for (size_t i = 0; i < inputs * kLanes; ++i) {
+          Put(format.dtype, random->Float(), to + i * BytesOf(format.dtype));
+        }
+      } else {
+        FillGroups(byte, random, to);
+      }
+    }
+    view.data = bytes.data();
+  }
+
+  size_t HeadBytes() const {
+    return (view.format == WeightFormat::kInt8 ? 1 : 2) * kLanes * BytesOf(view.scale_dtype);
+  }
+  size_t LineBytes(size_t first) const {
+    const size_t count = std::min<size_t>(view.group, view.inputs - first);
+    const size_t bits = view.format == WeightFormat::kAffine4 ? 4 : 8;
+    return (count + kQuantBlock - 1) / kQuantBlock * kQuantBlock * kLanes * bits / 8;
+  }
+  void FillGroups(int byte, Random* random, uint8_t* to) const {
+    for (size_t first = 0; first < view.inputs; first += view.group) {
+      const size_t scale_bytes = BytesOf(view.scale_dtype);
+      for (size_t i = 0; i < HeadBytes() / scale_bytes; ++i) {
+        Put(view.scale_dtype, random->Float(0.25f), to + i * scale_bytes);
+      }
+      to += HeadBytes();
+      for (size_t i = 0; i < LineBytes(first); ++i) {
+        *to++ = static_cast<uint8_t>(byte >= 0 ? byte : random->Bits() >> 24);
+      }
+    }
+  }
+
+  PanelView view;
+  std::vector<uint8_t> bytes;
+};
+
+std::vector<uint8_t> PackRowBlocks(const Kernels& kernels, const std::vector<float>& x,
+                                   uint32_t rows, size_t inputs, bool int8) {
+  const size_t row_bytes = int8 ? kernels.quantized_row_bytes(inputs) : inputs * sizeof(float);
+  std::vector<uint8_t> packed(rows * row_bytes);
+  const uint32_t blocks = RowBlocks(rows, kernels.block_rows);
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const RowBlock block = RowBlockAt(rows, blocks, b);
+    (int8 ? kernels.quantize_rows : kernels.pack_rows)(x.data() + block.first * inputs, inputs,
+                                                       block.count, inputs,
+                                                       packed.data() + block.first * row_bytes);
+  }
+  return packed;
+}
+
+class Runner {
+ public:
+  Runner(const Kernels& kernels, bool few) : kernels_(kernels), few_(few) {}
+
+  void Products();
+  void Elements();
+  void Attention();
+  std::vector<KernelCase> Take() { return std::move(cases_); }
+
+ private:
+  void Add(std::string name, const Digest& digest) {
+    cases_.push_back({std::move(name), digest.value()});
+  }
+  void Product(const Format& format, const Panels& panels, uint32_t rows, Inputs kind, bool int8,
+               Random* random);
+  void Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows, bool f16,
+              Random* random);
+
+  const Kernels& kernels_;
+  const bool few_;
+  std::vector<KernelCase> cases_;
+};
+
+void Runner::Product(const Format& format, const Panels& panels, uint32_t rows, Inputs kind,
+                     bool int8, Random* random) {
+  const size_t outputs = panels.view.outputs;
+  const size_t inputs = panels.view.inputs;
+  const std::vector<float> x = MakeInputs(kind, rows * inputs, random);
+  const std::vector<uint8_t> packed = PackRowBlocks(kernels_, x, rows, inputs, int8);
+  const bool biased = random->Bits() % 2 == 0;
+  const std::vector<float> bias = random->Floats(outputs);
+  const size_t stride = outputs + random->In(0, 5);
+  std::vector<float> out = random->Floats(rows * stride);
+  const MatmulArgs args{.weights = panels.view,
+                        .packed = packed.data(),
+                        .int8 = int8,
+                        .rows = rows,
+                        .bias = biased ? bias.data() : nullptr,
+                        .out = out.data(),
+                        .out_stride = stride,
+                        .add = random->Bits() % 2 == 0};
+  // In two parts, as two threads would.
+  const size_t count = panels.view.panels();
+  const size_t part = random->In(0, static_cast<uint32_t>(count));
+  kernels_.matmul(args, part, count);
+  kernels_.matmul(args, 0, part);
+  Digest digest;
+  digest.Add(out);
+  Add("matmul " + format.name() + (int8 ? " int8 [" : " f32 [") + std::to_string(outputs) + "," +
+          std::to_string(inputs) + "] rows " + std::to_string(rows),
+      digest);
+}
+
+void Runner::Products() {
+  uint64_t seed = 1;
+  for (const Format& format : Formats()) {
+    const bool quantized = format.group != 0;
+    for (int shape = 0; shape < 5; ++shape, ++seed) {
+      Random random(seed);
+      // One panel; as many as are taken at once, and every smaller number that is left of them; and
+      // whatever comes. The last panel is whole by chance only.
+      const uint32_t outputs = shape == 0   ? random.In(1, 16)
+                               : shape == 1 ? random.In(15 * 16 - 15, 15 * 16)
+                                            : random.In(1, 120);
+      const uint32_t inputs = shape == 1 ? random.In(1, 70) : random.In(1, 200);
+      // The last of the shapes: the ends of what is stored, and the largest activations.
+      const int byte = shape < 3 ? -1 : shape == 3 ? 0 : 255;
+      const Panels panels(format, outputs, inputs, byte, &random);
+      for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 29u}) {
+        const Inputs kind = shape >= 3      ? Inputs::kLargest
+                            : rows % 4 == 1 ? Inputs::kRare
+                            : rows % 4 == 2 ? Inputs::kNoNumber
+                                            : Inputs::kUsual;
+        if (few_ && seed % 5 != rows % 5) {
+          continue;
+        }
+        if (quantized) {
+          Product(format, panels, rows, kind, true, &random);
+        }
+        // Of quantized weights the int8 products matter more.
+        if (!quantized || (shape < 3 && rows % 3 == seed % 3)) {
+          Product(format, panels, rows, kind, false, &random);
+        }
+      }
+    }
+  }
+}
+
+void Runner::Elements() {
+  Random random(1000);
+  for (uint32_t n = 1; n <= 40; ++n) {
+    const uint32_t count = n <= 34 ? n : random.In(35, 700);
+    const std::vector<float> x = MakeInputs(Inputs::kRare, count, &random);
+    const std::vector<float> weight = random.Floats(count);
+    std::vector<float> out(count);
+    Digest digest;
+    kernels_.rms_norm(x.data(), weight.data(), count, 1e-5f, static_cast<float>(n % 2), out.data());
+    digest.Add(out);
+    const std::vector<float> gate = random.Floats(count, 100);
+    kernels_.swiglu(gate.data(), weight.data(), count, out.data());
+    digest.Add(out);
+    Add("norm and swiglu of " + std::to_string(count), digest);
+  }
+
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += few_ ? 99991 : 16411) {
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+  for (int i = 0; i < 2000; ++i) {
+    x.push_back(random.Float(100));
+  }
+  for (const float limit : {88.72284f, -87.33654f, 65504.0f, -65520.0f, 0x1p-24f, 0x1p-14f}) {
+    for (int i = -50; i < 50; ++i) {
+      x.push_back(std::bit_cast<float>(std::bit_cast<int32_t>(limit) + i));
+    }
+  }
+  std::vector<float> out(x.size());
+  Digest digest;
+  kernels_.exp(x.data(), x.size(), out.data());
+  digest.Add(out);
+  Add("exp", digest);
+  std::vector<uint16_t> halves(x.size());
+  kernels_.to_f16(x.data(), x.size(), halves.data());
+  digest = {};
+  for (const uint16_t half : halves) {
+    digest.AddBits(half);
+  }
+  Add("to f16", digest);
+  halves.resize(65536);
+  out.resize(65536);
+  for (uint32_t i = 0; i < 65536; ++i) {
+    halves[i] = static_cast<uint16_t>(i);
+  }
+  digest = {};
+  kernels_.from_f16(halves.data(), halves.size(), out.data());
+  digest.Add(out);
+  kernels_.from_bf16(halves.data(), halves.size(), out.data());
+  digest.Add(out);
+  Add("from f16 and bf16", digest);
+  const std::vector<float> memory = random.Floats(128 * 5);
+  digest = {};
+  for (const size_t ahead : {size_t{0}, size_t{512}}) {
+    digest.Add({kernels_.read_all(reinterpret_cast<const uint8_t*>(memory.data()),
+                                  memory.size() * sizeof(float), ahead)});
+  }
+  Add("read all", digest);
+}
+
+// The last `rows` of a sequence of `keys`, on scattered pages whose other places are NaN.
+void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows, bool f16,
+                    Random* random) {
+  const size_t element = f16 ? 2 : 4;
+  const size_t value_bytes = head_dim * 16 * element;
+  const size_t page_bytes = value_bytes + PaddedHeadDim(head_dim) * 16 * element;
+  const uint32_t pages = (keys + 15) / 16;
+  std::vector<float> memory((pages + 2) * page_bytes / sizeof(float) + 1, kNan);
+  uint8_t* const kv = reinterpret_cast<uint8_t*>(memory.data());
+  std::vector<uint32_t> table(pages);
+  for (uint32_t i = 0; i < pages; ++i) {
+    table[i] = i + 2;
+    std::swap(table[i], table[random->In(0, i)]);
+  }
+  for (uint32_t key = 0; key < keys; ++key) {
+    const std::vector<float> k = random->Floats(head_dim);
+    const std::vector<float> v = random->Floats(head_dim);
+    kernels_.append_kv(k.data(), v.data(), head_dim, key % 16, f16,
+                       kv + table[key / 16] * page_bytes, value_bytes);
+  }
+  const size_t width = size_t{group} * head_dim;
+  const std::vector<float> q = random->Floats(rows * width, 3);
+  std::vector<float> out(rows * width, kNan);
+  std::vector<float> scratch(AttendScratchFloats(head_dim), kNan);
+  AttendArgs args{.q = q.data(),
+                  .q_stride = width,
+                  .rows = rows,
+                  .group = group,
+                  .position = keys - rows,
+                  .head_dim = head_dim,
+                  .scale = 0.3f,
+                  .kv_f16 = f16,
+                  .kv = kv,
+                  .page_bytes = page_bytes,
+                  .value_bytes = value_bytes,
+                  .pages = table.data(),
+                  .out = out.data(),
+                  .out_stride = width,
+                  .scratch = scratch.data()};
+  Digest digest;
+  kernels_.attend(args);
+  digest.Add(out);
+  const uint32_t spans = SpansOf(keys);
+  std::vector<float> partial(size_t{rows} * group * spans * PartialFloats(head_dim), kNan);
+  args.partial = partial.data();
+  args.partial_spans = spans;
+  for (uint32_t span = spans; span-- > 0;) {
+    args.first_span = span;
+    args.end_span = span + 1;
+    kernels_.attend(args);
+  }
+  std::fill(out.begin(), out.end(), kNan);
+  kernels_.merge_spans(args);
+  digest.Add(out);
+  Add("attend head_dim " + std::to_string(head_dim) + " group " + std::to_string(group) + " keys " +
+          std::to_string(keys) + " rows " + std::to_string(rows) + (f16 ? " f16" : " f32"),
+      digest);
+}
+
+void Runner::Attention() {
+  constexpr uint32_t kHeadDims[] = {8, 16, 24, 40, 64, 80, 96, 128, 136, 256};
+  for (uint32_t i = 0; i < (few_ ? 12 : 48); ++i) {
+    Random random(2000 + i);
+    const uint32_t head_dim = kHeadDims[i % 10];
+    const uint32_t group = random.In(1, 9);
+    const bool spans = i % 8 == 7;  // More than one.
+    const uint32_t keys = spans ? random.In(500, 1100) : random.In(1, 90);
+    const uint32_t rows = std::min(keys, random.In(1, spans ? 3 : 9));
+    Attend(head_dim, group, keys, rows, i % 2 == 0, &random);
+  }
+}
+
+}  // namespace
+
+std::vector<KernelCase> RunKernelCases(const Kernels& kernels, bool few) {
+  Runner runner(kernels, few);
+  runner.Products();
+  runner.Elements();
+  runner.Attention();
+  return runner.Take();
+}
+
+std::string Difference(const std::vector<KernelCase>& expected,
+                       const std::vector<KernelCase>& got) {
+  size_t wrong = 0;
+  std::string names;
+  for (size_t i = 0; i < std::min(expected.size(), got.size()); ++i) {
+    if (!(expected[i] == got[i])) {
+      names += ++wrong <= 5 ? "\n  " + got[i].name : "";
+    }
+  }
+  if (wrong == 0 && expected.size() == got.size()) {
+    return "";
+  }
+  return std::to_string(wrong) + " of " + std::to_string(got.size()) + " cases differ, " +
+         std::to_string(expected.size()) + " were expected:" + names;
+}
+
+}  // namespace strata::cpu
