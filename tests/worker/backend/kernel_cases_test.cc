@@ -1,0 +1,61 @@
+// Over random shapes and all tails: every table that this machine runs, and every instruction set's
+// loops over scalar code, give the bits of the scalar table.
+#include "tests/worker/backend/kernel_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "tests/worker/backend/stand_ins.h"
+#include "worker/backend/cpu/isa.h"
+
+namespace strata::cpu {
+namespace {
+
+#ifdef STRATA_SANITIZED
+constexpr bool kFew = true;
+#else
+constexpr bool kFew = false;
+#endif
+
+const std::vector<KernelCase>& ScalarCases() {
+  static const std::vector<KernelCase> cases = RunKernelCases(*ScalarKernels(), kFew);
+  return cases;
+}
+
+// What really ran, also where somebody reads only the results.
+void Report(const char* property, const std::vector<const Kernels*>& tables) {
+  std::string names;
+  for (const Kernels* table : tables) {
+    names += (names.empty() ? "" : " ") +
+             std::string(table == ScalarFmaKernels() ? "scalar_fma" : table->isa);
+  }
+  ::testing::Test::RecordProperty(property, names);
+  std::printf("%s: %s; %zu cases each\n", property, names.c_str(), ScalarCases().size());
+}
+
+TEST(KernelCasesTest, EveryInstructionSetOfThisMachineGivesTheScalarBits) {
+  for (const Kernels* table : MachineKernels()) {
+    EXPECT_EQ(Difference(ScalarCases(), RunKernelCases(*table, kFew)), "") << table->isa;
+  }
+  Report("ran", MachineKernels());
+}
+
+TEST(KernelCasesTest, EveryInstructionSetsLoopsGiveTheScalarBits) {
+  for (const Kernels* table : StandIns()) {
+    EXPECT_EQ(Difference(ScalarCases(), RunKernelCases(*table, kFew)), "") << table->isa;
+  }
+  Report("stand-ins", StandIns());
+}
+
+TEST(KernelCasesTest, ADifferentBitIsNamed) {
+  std::vector<KernelCase> cases = ScalarCases();
+  cases[3].digest ^= 1;
+  EXPECT_NE(Difference(ScalarCases(), cases).find(cases[3].name), std::string::npos);
+  cases = ScalarCases();
+  cases.pop_back();
+  EXPECT_NE(Difference(ScalarCases(), cases), "");
+}
+
+}  // namespace
+}  // namespace strata::cpu
