@@ -147,121 +147,78 @@ STRATA_INLINE int32_t DotCorrection(int32_t offset) {
 // processor's window then holds too few blocks to keep the memory busy.
 constexpr size_t kPrefetchBytes = 6 << 10;
 
-// One block of 32 inputs of P panels and R rows, added to `dots`.
-template <typename F, int R, int P>
-STRATA_INLINE void DotBlock(const uint8_t* const (&lines)[P], const DotWord* words,
-                            DotSum (&dots)[P][R]) {
+// One block of 32 inputs of a panel and R rows, added to `dots`.
+template <typename F, int R>
+STRATA_INLINE void DotBlock(const uint8_t* lines, const DotWord* words, DotSum (&dots)[R]) {
   constexpr int kLines = F::kBits == 8 ? 8 : 4;
   STRATA_UNROLL
   for (int line = 0; line < kLines; ++line) {
-    STRATA_UNROLL
-    for (int p = 0; p < P; ++p) {
-      if constexpr (R > 1) {
-        __builtin_prefetch(lines[p] + line * 64 + kPrefetchBytes / P);
+    if constexpr (R > 1) {
+      __builtin_prefetch(lines + line * 64 + kPrefetchBytes);
+    }
+    if constexpr (F::kBits == 8) {
+      const DotWeights w = LoadDotWeights(lines + line * 64);
+      STRATA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        dots[r] = DotStep(dots[r], w, words + line * R + r);
       }
-      if constexpr (F::kBits == 8) {
-        const DotWeights w = LoadDotWeights(lines[p] + line * 64);
-        STRATA_UNROLL
-        for (int r = 0; r < R; ++r) {
-          dots[p][r] = DotStep(dots[p][r], w, words + line * R + r);
-        }
-      } else {
-        DotWeights low;
-        DotWeights high;
-        LoadDotNibbles(lines[p] + line * 64, &low, &high);
-        STRATA_UNROLL
-        for (int r = 0; r < R; ++r) {
-          dots[p][r] = DotStep(dots[p][r], low, words + 2 * line * R + r);
-          dots[p][r] = DotStep(dots[p][r], high, words + (2 * line + 1) * R + r);
-        }
+    } else {
+      DotWeights low;
+      DotWeights high;
+      LoadDotNibbles(lines + line * 64, &low, &high);
+      STRATA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        dots[r] = DotStep(dots[r], low, words + 2 * line * R + r);
+        dots[r] = DotStep(dots[r], high, words + (2 * line + 1) * R + r);
       }
     }
   }
 }
 
-// One block of R rows by P panels that begin `args.weights.panel_bytes` apart.
-template <typename F, int R, int P>
+// R rows of one panel. One, so that memory is read in one stream: blocks do not wait for each
+// other, and so many are on their way at once.
+template <typename F, int R>
 void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
   const size_t scale_bytes = ScaleBytes(args);
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
-  Lanes acc[P][R];
+  Lanes acc[R];
   STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      acc[p][r] = Set(0.0f);
-    }
+  for (int r = 0; r < R; ++r) {
+    acc[r] = Set(0.0f);
   }
   const size_t blocks = QuantBlocks(args.weights.inputs);
   const size_t group_blocks = args.weights.group / kQuantBlock;
-  const uint8_t* at = panel;
   for (size_t first = 0; first < blocks; first += group_blocks) {
-    Lanes s[P];
-    [[maybe_unused]] Lanes b[P];
-    const uint8_t* lines[P];
-    STRATA_UNROLL
-    for (int p = 0; p < P; ++p) {
-      const uint8_t* const head = at + p * args.weights.panel_bytes;
-      s[p] = LoadScales(args.weights.scale_dtype, head);
-      if constexpr (F::kAffine) {
-        b[p] = LoadScales(args.weights.scale_dtype, head + scale_bytes);
-      }
-      lines[p] = head + (F::kAffine ? 2 : 1) * scale_bytes;
+    const Lanes s = LoadScales(args.weights.scale_dtype, panel);
+    [[maybe_unused]] Lanes b;
+    if constexpr (F::kAffine) {
+      b = LoadScales(args.weights.scale_dtype, panel + scale_bytes);
     }
+    panel += (F::kAffine ? 2 : 1) * scale_bytes;
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     for (size_t block = first; block < end; ++block) {
-      DotSum dots[P][R];
+      DotSum dots[R];
       STRATA_UNROLL
-      for (int p = 0; p < P; ++p) {
-        STRATA_UNROLL
-        for (int r = 0; r < R; ++r) {
-          dots[p][r] = DotZero();
-        }
+      for (int r = 0; r < R; ++r) {
+        dots[r] = DotZero();
       }
-      DotBlock<F, R, P>(lines, x.words + block * kQuantWords * R, dots);
+      DotBlock<F, R>(panel, x.words + block * kQuantWords * R, dots);
+      panel += kBlockBytes;
       STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
         const Lanes d = Set(x.scales[block * R + r]);
-        STRATA_UNROLL
-        for (int p = 0; p < P; ++p) {
-          const Lanes dot = DotFloats(dots[p][r], DotCorrection<F>(x.offsets[block * R + r]));
-          acc[p][r] = Fma(dot, Mul(d, s[p]), acc[p][r]);
-          if constexpr (F::kAffine) {
-            acc[p][r] = Fma(Set(x.sums[block * R + r]), Mul(d, b[p]), acc[p][r]);
-          }
+        const Lanes dot = DotFloats(dots[r], DotCorrection<F>(x.offsets[block * R + r]));
+        acc[r] = Fma(dot, Mul(d, s), acc[r]);
+        if constexpr (F::kAffine) {
+          acc[r] = Fma(Set(x.sums[block * R + r]), Mul(d, b), acc[r]);
         }
       }
-      STRATA_UNROLL
-      for (int p = 0; p < P; ++p) {
-        lines[p] += kBlockBytes;
-      }
     }
-    at = lines[0];
   }
   STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      StoreOutputs(args, acc[p][r], output + p * kLanes, out + r * args.out_stride);
-    }
-  }
-}
-
-template <int R>
-constexpr int QuantPanelsAtOnce() {
-  const int fit = kTiling.quant_lanes / R;
-  return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
-}
-
-template <typename F, int R, int P>
-void QuantPanels(const MatmulArgs& args, const QuantRows& x, float* out, size_t first, size_t end) {
-  for (; first + P <= end; first += P) {
-    QuantTile<F, R, P>(args, args.weights.data + first * args.weights.panel_bytes, x,
-                       first * kLanes, out);
-  }
-  if constexpr (P > 1) {
-    QuantPanels<F, R, P / 2>(args, x, out, first, end);
+  for (int r = 0; r < R; ++r) {
+    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
   }
 }
 
@@ -272,7 +229,10 @@ struct QuantProduct {
     const size_t inputs = args.weights.inputs;
     const QuantRows x =
         QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
-    QuantPanels<F, R, QuantPanelsAtOnce<R>()>(args, x, out, first, end);
+    for (; first < end; ++first) {
+      QuantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x,
+                      first * kLanes, out);
+    }
   }
 };
 
@@ -347,8 +307,7 @@ void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
 }
 
 float RunDots(size_t count) {
-  constexpr int kChains =
-      kTiling.quant_lanes < 12 ? kTiling.quant_lanes : 12;  // More than a dot takes to end.
+  constexpr int kChains = kTiling.dot_chains;
   DotSum sums[kChains];
   alignas(64) uint8_t line[64];
   std::memset(line, 3, sizeof(line));

@@ -8,7 +8,7 @@ namespace strata::cpu {
 struct Tiling {
   int register_lanes;  // Sums of 16 float lanes kept in flight, next to operands.
   int block_rows;      // The most rows of a block.
-  int quant_lanes;     // Sums of int8 products, each with its float sum, next to operands.
+  int dot_chains;      // Sums of int8 products that keep its units busy, where they are measured.
 };
 
 inline constexpr Tiling kScalarTiling = {4, 4, 1};
