@@ -1,17 +1,27 @@
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <climits>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/platform/platform.h"
+#include "common/status.h"
 
 namespace strata {
 namespace {
@@ -33,14 +43,50 @@ uint64_t NumberOr(const std::string& text, uint64_t otherwise) {
   }
 }
 
-// madvise for the pages that lie wholly in it.
-void AdviseWholePages(const void* data, size_t bytes, int advice) {
+// The pages that lie wholly in it: where they begin, and their bytes.
+std::pair<void*, size_t> WholePages(const void* data, size_t bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  if (begin < end) {
-    (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+  return {reinterpret_cast<void*>(begin), begin < end ? end - begin : 0};
+}
+
+void AdviseWholePages(const void* data, size_t bytes, int advice) {
+  const auto [begin, length] = WholePages(data, bytes);
+  if (length > 0) {
+    (void)madvise(begin, length, advice);
   }
+}
+
+// "0-3,8": 0, 1, 2, 3, 8.
+std::vector<uint32_t> ParseList(const std::string& text) {
+  std::vector<uint32_t> numbers;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) {
+    const uint64_t first = NumberOr(part, kNoLimit);
+    const size_t dash = part.find('-');
+    const uint64_t last = dash == std::string::npos ? first : NumberOr(part.substr(dash + 1), 0);
+    for (uint64_t n = first; n <= last && n < CPU_SETSIZE; ++n) {
+      numbers.push_back(static_cast<uint32_t>(n));
+    }
+  }
+  return numbers;
+}
+
+std::map<uint32_t, uint32_t> NodesByCore(const std::string& root) {
+  std::map<uint32_t, uint32_t> nodes;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/node", error)) {
+    const std::string name = entry.path().filename().string();
+    const uint64_t node =
+        name.rfind("node", 0) == 0 ? NumberOr(name.substr(4), kNoLimit) : kNoLimit;
+    if (node != kNoLimit) {
+      for (const uint32_t core : ParseList(FirstLine(entry.path().string() + "/cpulist"))) {
+        nodes[core] = static_cast<uint32_t>(node);
+      }
+    }
+  }
+  return nodes;
 }
 
 // Folders of this process's cgroup (version 2) and of those around it, innermost first.
@@ -107,6 +153,87 @@ uint64_t ResidentMemoryBytes() {
   uint64_t resident = 0;
   statm >> total >> resident;
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+Topology UsableTopology() {
+  std::vector<uint32_t> numbers;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (uint32_t n = 0; n < CPU_SETSIZE; ++n) {
+      if (CPU_ISSET(n, &set)) {
+        numbers.push_back(n);
+      }
+    }
+  }
+  return ReadTopology("/sys/devices/system", numbers);
+}
+
+Topology ReadTopology(const std::string& root, const std::vector<uint32_t>& numbers) {
+  Topology topology;
+  topology.online = static_cast<uint32_t>(ParseList(FirstLine(root + "/cpu/online")).size());
+  const std::map<uint32_t, uint32_t> nodes = NodesByCore(root);
+  for (const uint32_t number : numbers) {
+    Core core{.number = number, .physical = number};
+    const std::vector<uint32_t> siblings = ParseList(
+        FirstLine(root + "/cpu/cpu" + std::to_string(number) + "/topology/thread_siblings_list"));
+    if (!siblings.empty()) {
+      core.physical = siblings.front();
+    }
+    if (const auto node = nodes.find(number); node != nodes.end()) {
+      core.node = node->second;
+    }
+    topology.cores.push_back(core);
+  }
+  return topology;
+}
+
+bool PinThread(pthread_t thread, uint32_t core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (core >= CPU_SETSIZE) {
+    return false;
+  }
+  CPU_SET(core, &set);
+  return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
+}
+
+absl::Status PreferMemoryNode(void* data, size_t bytes, uint32_t node) {
+  constexpr uint32_t kMostNodes = 1024;
+  constexpr uint32_t kBits = sizeof(unsigned long) * CHAR_BIT;
+  unsigned long nodes[kMostNodes / kBits] = {};
+  const auto [begin, length] = WholePages(data, bytes);
+  if (length == 0) {
+    return absl::OkStatus();
+  }
+  if (node < kMostNodes) {
+    nodes[node / kBits] |= 1UL << node % kBits;
+  }
+  // Without libnuma: this is all of it that is needed. The kernel looks at one bit less than told.
+  if (node >= kMostNodes ||
+      syscall(SYS_mbind, begin, length, MPOL_PREFERRED, nodes, kMostNodes + 1, MPOL_MF_MOVE) != 0) {
+    return Error(absl::StatusCode::kUnavailable, "MEMORY_NODE",
+                 "memory cannot be put on node " + std::to_string(node) + ": " +
+                     std::strerror(node < kMostNodes ? errno : EINVAL))
+        .Hint("a container needs the capability SYS_NICE for it");
+  }
+  return absl::OkStatus();
+}
+
+std::string LargePageMode() {
+  const std::string modes = FirstLine("/sys/kernel/mm/transparent_hugepage/enabled");
+  const size_t begin = modes.find('[');
+  const size_t end = modes.find(']');
+  return begin < end && end != std::string::npos ? modes.substr(begin + 1, end - begin - 1) : "";
+}
+
+uint64_t LargePageBytes() {
+  std::ifstream in("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("AnonHugePages:", 0) == 0) {
+      return NumberOr(line.substr(14), 0) * 1024;
+    }
+  }
+  return 0;
 }
 
 void AdviseLargePages(void* data, size_t bytes) { AdviseWholePages(data, bytes, MADV_HUGEPAGE); }

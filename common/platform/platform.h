@@ -4,11 +4,15 @@
 #ifndef STRATA_COMMON_PLATFORM_PLATFORM_H_
 #define STRATA_COMMON_PLATFORM_PLATFORM_H_
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace strata {
@@ -20,6 +24,33 @@ uint64_t AvailableMemoryBytes();
 uint64_t ResidentMemoryBytes();
 // Cores that this process may use: affinity and cgroup quota, at least 1.
 uint32_t UsableCores();
+
+// A core as the system schedules on it: each hyperthread is one.
+struct Core {
+  uint32_t number = 0;
+  uint32_t physical = 0;  // The lowest number of those that share its physical core.
+  uint32_t node = 0;      // Of memory.
+};
+struct Topology {
+  std::vector<Core> cores;  // That this thread may run on, ascending. Empty: not known.
+  uint32_t online = 0;      // Cores of the machine. 0: not known.
+};
+// By the affinity of the calling thread, whatever its cgroup's quota.
+Topology UsableTopology();
+// The part of it that the folder `root`, laid out as /sys/devices/system, says of these cores.
+// Empty where a system has none.
+Topology ReadTopology(const std::string& root, const std::vector<uint32_t>& numbers);
+// From now on `thread` runs on this core alone, and so does what it starts. False: not allowed.
+bool PinThread(pthread_t thread, uint32_t core);
+// The pages that lie wholly in this memory are taken from, or moved to, a memory node while it has
+// some free.
+absl::Status PreferMemoryNode(void* data, size_t bytes, uint32_t node);
+
+// When the system uses large pages: "always", "madvise" (where AdviseLargePages asks for them) or
+// "never"; "" when it cannot be told.
+std::string LargePageMode();
+// Memory of this process that is in large pages now; 0 when it cannot be told.
+uint64_t LargePageBytes();
 // A hint that this memory is best backed by large pages. Before it is first written.
 void AdviseLargePages(void* data, size_t bytes);
 // A hint that the whole pages of this part of a mapped file need not stay resident: they are read

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/platform/platform.h"
+#include "common/status.h"
 
 namespace strata {
 
@@ -26,6 +27,22 @@ uint64_t ResidentMemoryBytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 #endif
 }
+
+// POSIX says nothing of where cores and memory are.
+Topology UsableTopology() { return {}; }
+
+Topology ReadTopology(const std::string&, const std::vector<uint32_t>&) { return {}; }
+
+bool PinThread(pthread_t, uint32_t) { return false; }
+
+absl::Status PreferMemoryNode(void*, size_t, uint32_t) {
+  return Error(absl::StatusCode::kUnimplemented, "MEMORY_NODE",
+               "this system does not say which memory node is used");
+}
+
+std::string LargePageMode() { return ""; }
+
+uint64_t LargePageBytes() { return 0; }
 
 void AdviseLargePages(void*, size_t) {}
 

@@ -3,12 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "common/status.h"
@@ -45,6 +49,85 @@ TEST(Platform, ResidentMemoryCountsWhatWasWritten) {
 TEST(Platform, UsableCoresAreSomeOfTheSystems) {
   EXPECT_GE(UsableCores(), 1u);
   EXPECT_LE(UsableCores(), static_cast<uint32_t>(sysconf(_SC_NPROCESSORS_CONF)));
+}
+
+// False where the platform library knows nothing of cores: the POSIX twin.
+bool KnowsCores() { return !UsableTopology().cores.empty(); }
+
+TEST(Platform, TopologyListsTheCoresThatTheProcessMayUse) {
+  const Topology topology = UsableTopology();
+  if (topology.cores.empty()) {
+    EXPECT_EQ(topology.online, 0u);
+    return;
+  }
+  EXPECT_GE(topology.cores.size(), UsableCores());
+  EXPECT_GE(topology.online, topology.cores.size());
+  EXPECT_TRUE(std::is_sorted(topology.cores.begin(), topology.cores.end(),
+                             [](const Core& a, const Core& b) { return a.number < b.number; }));
+}
+
+TEST(Platform, TopologyIsWhatTheSystemsFilesSay) {
+  const std::filesystem::path root = EmptyFolder("topology_test");
+  const auto write = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text << "\n";
+  };
+  // Two sockets of two cores with two threads each; core 9 says nothing about itself.
+  write("cpu/online", "0-7,9");
+  for (int n = 0; n < 8; ++n) {
+    const std::string siblings = std::to_string(n % 4) + "," + std::to_string(n % 4 + 4);
+    write("cpu/cpu" + std::to_string(n) + "/topology/thread_siblings_list", siblings);
+  }
+  write("node/node0/cpulist", "0-1,4-5");
+  write("node/node3/cpulist", "2-3,6-7");
+  write("node/node4/cpulist", "");  // Memory alone.
+  write("node/online", "0,3-4");
+  const Topology topology = ReadTopology(root.string(), {1, 5, 6, 9});
+  if (!KnowsCores()) {
+    EXPECT_TRUE(topology.cores.empty());
+    return;
+  }
+  EXPECT_EQ(topology.online, 9u);
+  std::vector<std::vector<uint32_t>> cores;
+  for (const Core& core : topology.cores) {
+    cores.push_back({core.number, core.physical, core.node});
+  }
+  EXPECT_EQ(cores,
+            (std::vector<std::vector<uint32_t>>{{1, 1, 0}, {5, 1, 0}, {6, 2, 3}, {9, 9, 0}}));
+}
+
+TEST(Platform, APinnedThreadMayUseItsCoreAlone) {
+  const Topology before = UsableTopology();
+  EXPECT_FALSE(PinThread(pthread_self(), 1u << 20));
+  if (before.cores.empty()) {
+    EXPECT_FALSE(PinThread(pthread_self(), 0));
+    return;
+  }
+  const uint32_t core = before.cores.back().number;
+  Topology pinned;
+  std::thread([&] {
+    ASSERT_TRUE(PinThread(pthread_self(), core));
+    pinned = UsableTopology();
+  }).join();
+  ASSERT_EQ(pinned.cores.size(), 1u);
+  EXPECT_EQ(pinned.cores[0].number, core);
+  EXPECT_EQ(UsableTopology().cores.size(), before.cores.size());
+}
+
+TEST(Platform, MemoryPutOnANodeKeepsItsBytes) {
+  std::vector<char> memory(kMiB, 'x');
+  const Topology topology = UsableTopology();
+  // May be refused, in a container; a node that no machine has always is.
+  PreferMemoryNode(memory.data() + 1, memory.size() - 1,
+                   topology.cores.empty() ? 0 : topology.cores[0].node)
+      .IgnoreError();
+  EXPECT_EQ(ReasonOf(PreferMemoryNode(memory.data(), memory.size(), 1u << 20)), "MEMORY_NODE");
+  EXPECT_EQ(std::count(memory.begin(), memory.end(), 'x'), static_cast<ptrdiff_t>(memory.size()));
+}
+
+TEST(Platform, LargePagesAreReported) {
+  EXPECT_THAT(LargePageMode(), ::testing::AnyOf("always", "madvise", "never", ""));
+  EXPECT_LE(LargePageBytes(), ResidentMemoryBytes() + 64 * kMiB);
 }
 
 TEST(Platform, NamesTheSystemAndTheMachine) {
