@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/platform/platform.h"
 #include "worker/backend/cpu/float_environment.h"
 
 namespace strata::cpu {
@@ -79,6 +80,26 @@ TEST(ThreadPoolTest, ComputesRoundingToNearestWhateverTheCallerHas) {
   std::fesetround(FE_TONEAREST);
   EXPECT_GT(outside, 1.0f);  // The caller has back what it had.
   EXPECT_EQ(sums, std::vector<float>(3, 1.0f));
+}
+
+TEST(ThreadPoolTest, PinsItsThreadsAndLeavesTheCallerAlone) {
+  const Topology before = UsableTopology();
+  const uint32_t core = before.cores.empty() ? 0 : before.cores.back().number;
+  ThreadPool pool(3, 3);
+  const bool pinned = pool.Pin(std::vector<uint32_t>{core, core, core});
+  EXPECT_EQ(pinned, !before.cores.empty());
+  std::vector<Topology> seen(3);
+  pool.Run([&](uint32_t thread) { seen[thread] = UsableTopology(); });
+  EXPECT_EQ(seen[0].cores.size(), before.cores.size());
+  for (size_t i = 1; pinned && i < seen.size(); ++i) {
+    ASSERT_EQ(seen[i].cores.size(), 1u);
+    EXPECT_EQ(seen[i].cores[0].number, core);
+  }
+}
+
+TEST(ThreadPoolTest, CoresThatDoNotExistAreNotPinnedTo) {
+  ThreadPool pool(2, 2);
+  EXPECT_FALSE(pool.Pin(std::vector<uint32_t>{0, 1u << 20}));
 }
 
 #if defined(__x86_64__)

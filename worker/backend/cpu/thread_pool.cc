@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/platform/platform.h"
 #include "worker/backend/cpu/float_environment.h"
 
 #if defined(__x86_64__)
@@ -43,6 +44,15 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) {
     worker.join();
   }
+}
+
+bool ThreadPool::Pin(std::span<const uint32_t> cores) {
+  for (uint32_t i = 1; i < threads_; ++i) {
+    if (!PinThread(workers_[i - 1].native_handle(), cores[i])) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void ThreadPool::RunCaller(Erased function, const void* context) {

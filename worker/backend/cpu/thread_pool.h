@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -28,6 +29,14 @@ class ThreadPool {
 
   uint32_t threads() const { return threads_; }
 
+  // Pins every thread but the first, which is whoever calls, to cores[thread]. False: not allowed.
+  bool Pin(std::span<const uint32_t> cores);
+
+  // Where the part of a thread begins when `count` things are split.
+  static constexpr size_t PartBegin(size_t count, size_t thread, size_t threads) {
+    return count * thread / threads;
+  }
+
   // function(thread) on every thread, 0 being the caller. Calls from several threads take turns;
   // the function must not call Run.
   template <typename Function>
@@ -48,8 +57,8 @@ class ThreadPool {
       return;
     }
     Run([&](uint32_t thread) {
-      const size_t begin = count * thread / threads_;
-      const size_t end = count * (thread + 1) / threads_;
+      const size_t begin = PartBegin(count, thread, threads_);
+      const size_t end = PartBegin(count, thread + 1, threads_);
       if (begin < end) {
         function(begin, end);
       }
