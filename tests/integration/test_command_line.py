@@ -129,12 +129,19 @@ def test_worker_bench_measures_the_real_runner(layers):
     report = json.loads(done.stdout)
     assert report["prompt_tokens_per_s"] > 0 and report["generated_tokens_per_s"] > 0
     assert 0 < report["bandwidth_share"] and report["read_bandwidth_bytes_per_s"] > 0
+    assert report["pinned_cores"] == [] and report["memory_nodes"] == 1
+    assert report["large_page_bytes"] >= 0
     assert report["isa"] and [b["batch"] for b in report["batch"]] == [1, 2]
 
 
 def test_worker_bench_of_layers_that_are_not_there_is_wrong_use():
     done = run("strata-worker", "bench", "--shape", "tiny11", "--layers", "20-22")
     assert done.returncode == 2 and "20-22" in done.stderr and "22 layers" in done.stderr
+
+
+def test_pinning_more_threads_than_there_are_cores_is_wrong_use():
+    done = run("strata-worker", "bench", "--threads", 1024, "--pin", "on")
+    assert done.returncode == 2 and "--threads" in done.stderr
 
 
 def test_the_example_program_asks_a_question(cluster):

@@ -182,6 +182,13 @@ struct DeviceSpeed {
   double flops_per_s = 0;  // float32 fma, 2 an fma.
 };
 
+// Where a backend's threads and its memory are.
+struct ThreadPlaces {
+  std::vector<uint32_t> pinned_cores;  // One a thread that is pinned; empty: none is.
+  uint32_t memory_nodes = 1;           // That weights are spread over.
+  std::string text = "not pinned";     // For people.
+};
+
 // A kind of device. Any thread; shards of one backend may compute at the same time only if they
 // share no threads: the worker runs one step at a time.
 class Backend {
@@ -191,6 +198,7 @@ class Backend {
   virtual std::string isa() const = 0;       // "avx512"
   virtual std::string numerics() const = 0;  // "cpu-1": name and numerics version.
   virtual uint32_t threads() const = 0;
+  virtual ThreadPlaces places() const { return {}; }
 
   // Why it could not compute this, or ok; does not look at weights' values.
   virtual absl::Status Supports(const StageSpec& spec) const = 0;
@@ -208,8 +216,11 @@ class Backend {
 };
 
 struct BackendOptions {
-  uint32_t threads = 0;  // 0: the cores this process may use.
-  std::string isa = {};  // "": the best; else as STRATA_CPU_ISA.
+  uint32_t threads = 0;     // 0: the cores this process may use.
+  std::string isa = {};     // "": the best; else as STRATA_CPU_ISA.
+  std::string pin = "off";  // Threads to cores: "auto", "on" or "off"; cpu/placement.h.
+  // Gets lines for those who look closely. Any thread; may be null.
+  std::function<void(const std::string&)> debug_log = nullptr;
 };
 
 // "auto", "cpu", "cuda" or "mlx". A backend that this build lacks is UNIMPLEMENTED and says how to

@@ -19,6 +19,7 @@ struct BenchOptions {
   std::string backend = "auto";
   std::string isa;
   uint64_t threads = 0;
+  std::string pin = "auto";
   uint64_t prompt = 512;                       // Tokens.
   uint64_t generate = 64;                      // Tokens of each sequence.
   std::vector<uint32_t> batch = {1, 2, 4, 8};  // Sequences generating at once.
@@ -35,6 +36,10 @@ struct BenchReport {
   std::string backend;
   std::string isa;
   uint32_t threads = 0;
+  std::vector<uint32_t> pinned_cores;  // Of threads; empty: none is pinned.
+  uint32_t memory_nodes = 1;           // That weights are spread over.
+  std::string places;                  // The same, for people.
+  uint64_t large_page_bytes = 0;       // Of the process, once loaded.
   double load_s = 0;
   uint64_t memory_bytes = 0;
   double prompt_tokens_per_s = 0;

@@ -5,6 +5,12 @@
 #include "common/status.h"
 
 namespace strata {
+
+const char kPinHelp[] =
+    "Whether threads that compute are pinned to cores, and weights put on the memory nodes of "
+    "those: on, off, or auto, where they are as many as the cores that the process may use, and "
+    "those are only some of the machine's (taskset, a cpuset) or on several nodes";
+
 namespace {
 
 absl::Status WrongUse(const std::string& what, const std::string& hint) {
@@ -36,6 +42,7 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
                "Whether weights are kept on disk as they were packed, beside what they were made "
                "of, so that the next start only reads them");
   flags.Number("threads", &options->threads, "Threads that compute; 0: the usable cores");
+  flags.Choice("pin", &options->pin, {"auto", "on", "off"}, kPinHelp);
   flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda", "mlx"},
                "What computes: auto, cpu, cuda or mlx");
   flags.Text("metrics-listen", &options->metrics_listen, "Address for /metrics, ADDR:PORT");

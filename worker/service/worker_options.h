@@ -24,6 +24,7 @@ struct WorkerOptions {
   uint64_t cache_limit_bytes = 0;  // 0: none.
   std::string packed_cache = "on";
   uint64_t threads = 0;  // 0: the usable cores.
+  std::string pin = "auto";
   std::string backend = "auto";
   std::string metrics_listen;
   TransportSecurity security;
@@ -32,6 +33,9 @@ struct WorkerOptions {
   std::string log_format = "text";
   std::string isa;  // STRATA_CPU_ISA.
 };
+
+// Of --pin, which strata-worker bench has too.
+extern const char kPinHelp[];
 
 // Reads command line, environment and configuration file. A value: exit with it at once.
 std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const GetEnvFn& get_env,

@@ -143,6 +143,8 @@ absl::Status RunWorker(const WorkerOptions& options) {
   BackendOptions backend_options;
   backend_options.threads = static_cast<uint32_t>(options.threads);
   backend_options.isa = options.isa;
+  backend_options.pin = options.pin;
+  backend_options.debug_log = [](const std::string& line) { spdlog::debug("{}", line); };
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    MakeBackend(options.backend, backend_options));
   ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,
@@ -172,6 +174,9 @@ absl::Status RunWorker(const WorkerOptions& options) {
                FormatSize(options.memory_bytes),
                FormatSize(static_cast<uint64_t>(node_options.speed.read_bytes_per_s)),
                options.data_dir);
+  const std::string large_pages = LargePageMode();
+  spdlog::info("{} threads {}; large pages: {}", backend->threads(), backend->places().text,
+               large_pages.empty() ? "not known" : large_pages);
   WorkerNodeParts parts;
   parts.backend = backend.get();
   parts.cache = cache.get();

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/platform/platform.h"
 #include "common/status.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/made_up_model.h"
@@ -100,6 +101,22 @@ TEST(BackendTest, SaysWhatItIs) {
   EXPECT_EQ(backend->threads(), 3u);
   EXPECT_EQ(backend->isa(), cpu::MachineKernels().back()->isa);
   EXPECT_GE(Cpu(0)->threads(), 1u);
+}
+
+TEST(BackendTest, SaysWhereItsThreadsAre) {
+  EXPECT_EQ(Cpu(2)->places().text, "not pinned: --pin off");
+  const size_t cores = UsableTopology().cores.size();
+  const auto on = MakeCpuBackend({.threads = 2, .pin = "on"});
+  if (cores < 2) {
+    EXPECT_TRUE(absl::IsInvalidArgument(on.status())) << on.status();
+    return;
+  }
+  ASSERT_TRUE(on.ok()) << on.status();
+  EXPECT_EQ((*on)->places().pinned_cores.size(), 1u);  // The first thread is the caller.
+  EXPECT_EQ((*on)->places().memory_nodes, 1u);
+  EXPECT_THAT((*on)->places().text, ::testing::StartsWith("pinned to core "));
+  const auto more = MakeCpuBackend({.threads = static_cast<uint32_t>(cores + 1), .pin = "on"});
+  EXPECT_THAT(Describe(more.status()), HasSubstr("--threads"));
 }
 
 TEST(BackendTest, AbsentBackendsSayHowToGetThem) {

@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "common/digest.h"
 #include "common/status.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/golden_model.h"
 #include "tests/worker/backend/made_up_model.h"
+#include "worker/backend/cpu/cpu_weights.h"
+#include "worker/backend/cpu/isa.h"
 
 namespace strata::testing {
 namespace {
@@ -196,6 +200,59 @@ TEST(PackedStoreTest, TheSameBytesOfAnotherDtypeAreAnotherForm) {
   Logits(model.spec(), tensors, options);
   EXPECT_THAT(tensors.matrices, ::testing::ElementsAre(name));
   EXPECT_EQ(store.files.size(), forms + 1);
+}
+
+using Pieces = std::vector<std::pair<std::vector<size_t>, uint32_t>>;  // {begin, end}, node.
+
+// What was asked of the memory of a matrix, in panels.
+Pieces PiecesOf(const cpu::PackedMatrix& matrix,
+                const std::vector<std::pair<std::span<uint8_t>, uint32_t>>& placed) {
+  Pieces pieces;
+  for (const auto& [memory, node] : placed) {
+    const std::span<const uint8_t> packed = matrix.packed();
+    if (memory.data() >= packed.data() && memory.data() < packed.data() + packed.size()) {
+      const size_t begin = static_cast<size_t>(memory.data() - packed.data());
+      const size_t panel = matrix.view().panel_bytes;
+      pieces.push_back({{begin / panel, (begin + memory.size()) / panel}, node});
+    }
+  }
+  return pieces;
+}
+
+TEST(PackedStoreTest, PackedOrReadPanelsAreOnTheNodeOfTheThreadThatReadsThem) {
+  const MadeUpModel model({.layers = 1});
+  StageSpec spec;
+  spec.model = model.spec();
+  spec.embeds = true;
+  spec.heads = true;
+  MemoryStore store;
+  const auto kernels = cpu::ChooseKernels("");
+  ASSERT_TRUE(kernels.ok()) << kernels.status();
+  for (const bool kept : {false, true}) {
+    SCOPED_TRACE(kept ? "from the store" : "from tensors");
+    const DigestedTensors tensors(model);
+    std::vector<std::pair<std::span<uint8_t>, uint32_t>> placed;
+    const cpu::WeightPlacer placer({4, 4, 7}, [&](uint8_t* data, size_t bytes, uint32_t node) {
+      placed.push_back({{data, bytes}, node});
+    });
+    cpu::StageWeights weights;
+    cpu::WeightLoader loader(spec, tensors, &store, &placer, &weights);
+    ASSERT_TRUE(loader.Check().ok());
+    cpu::ThreadPool pool(2, 2);
+    ASSERT_TRUE(loader.Load(**kernels, &pool, nullptr).ok());
+    EXPECT_EQ(tensors.matrices.empty(), kept);
+    // 9, 3 and 3 panels are multiplied as 15: the third thread has the last 5.
+    const cpu::LayerWeights& layer = weights.layers[0];
+    EXPECT_EQ(PiecesOf(layer.q.weight, placed), (Pieces{{{0, 9}, 4}}));
+    EXPECT_EQ(PiecesOf(layer.k.weight, placed), (Pieces{{{0, 1}, 4}, {{1, 3}, 7}}));
+    EXPECT_EQ(PiecesOf(layer.v.weight, placed), (Pieces{{{0, 3}, 7}}));
+    EXPECT_EQ(PiecesOf(layer.o.weight, placed), (Pieces{{{0, 2}, 4}, {{2, 3}, 7}}));
+    EXPECT_EQ(PiecesOf(layer.gate.weight, placed), (Pieces{{{0, 2}, 4}, {{2, 4}, 7}}));
+    EXPECT_EQ(PiecesOf(layer.up.weight, placed), (Pieces{{{0, 2}, 4}, {{2, 4}, 7}}));
+    EXPECT_EQ(PiecesOf(layer.down.weight, placed), (Pieces{{{0, 2}, 4}, {{2, 3}, 7}}));
+    EXPECT_EQ(PiecesOf(weights.head.weight, placed), (Pieces{{{0, 2}, 4}, {{2, 3}, 7}}));
+    EXPECT_EQ(placed.size(), 14u);
+  }
 }
 
 // Files outlive the program that wrote them: a change of what packing makes must change the keys.

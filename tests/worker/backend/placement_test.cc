@@ -119,9 +119,9 @@ TEST(PlacementTest, AThreadAloneIsNotPinned) {
 
 TEST(PlacementTest, WhatCannotBePinnedIsRefused) {
   const absl::Status few = PlaceThreads("on", 9, 9, Machine(1, 8, 1)).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(few)) << few;
+  EXPECT_TRUE(absl::IsInvalidArgument(few)) << few;
   EXPECT_THAT(Describe(few), ::testing::HasSubstr("--threads"));
-  EXPECT_TRUE(absl::IsFailedPrecondition(PlaceThreads("on", 2, 2, Topology()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(PlaceThreads("on", 2, 2, Topology()).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(PlaceThreads("maybe", 2, 2, Topology()).status()));
 }
 

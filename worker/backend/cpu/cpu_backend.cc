@@ -1,8 +1,11 @@
 // The CPU backend: the reference and the default.
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -12,6 +15,7 @@
 #include "worker/backend/cpu/choose_kernels.h"
 #include "worker/backend/cpu/cpu_shard.h"
 #include "worker/backend/cpu/measure.h"
+#include "worker/backend/cpu/placement.h"
 #include "worker/backend/cpu/thread_pool.h"
 
 namespace strata::cpu {
@@ -98,15 +102,25 @@ absl::Status SupportsFormats(const StageSpec& spec) {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const Kernels* kernels, uint32_t threads)
+  CpuBackend(const Kernels* kernels, std::shared_ptr<ThreadPool> pool, const Placement& placement,
+             std::function<void(const std::string&)> debug_log)
       : kernels_(kernels),
-        cores_(UsableCores()),
-        pool_(std::make_shared<ThreadPool>(threads == 0 ? cores_ : threads, cores_)) {}
+        pool_(std::move(pool)),
+        places_{placement.cores(), placement.memory_nodes(), placement.Text()},
+        debug_log_(std::move(debug_log)),
+        placer_(placement.nodes(), [this](uint8_t* data, size_t bytes, uint32_t node) {
+          PlaceMemory(data, bytes, node);
+        }) {
+    if (!places_.pinned_cores.empty()) {
+      places_.pinned_cores.erase(places_.pinned_cores.begin());  // The caller's.
+    }
+  }
 
   std::string name() const override { return "cpu"; }
   std::string isa() const override { return kernels_->isa; }
   std::string numerics() const override { return kNumerics; }
   uint32_t threads() const override { return pool_->threads(); }
+  ThreadPlaces places() const override { return places_; }
 
   absl::Status Supports(const StageSpec& spec) const override {
     const ModelSpec& model = spec.model;
@@ -139,7 +153,7 @@ class CpuBackend : public Backend {
     RETURN_IF_ERROR(Supports(spec));
     // Threads of its own: packing may wait for a disk, and other shards compute meanwhile.
     ThreadPool loading(pool_->threads(), 0);
-    return CpuShard::Create(spec, weights, packed, progress, kernels_, &loading, pool_);
+    return CpuShard::Create(spec, weights, packed, progress, kernels_, &loading, &placer_, pool_);
   }
 
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
@@ -147,9 +161,20 @@ class CpuBackend : public Backend {
   }
 
  private:
+  // A refusal costs speed alone, and says the same of every matrix.
+  void PlaceMemory(uint8_t* data, size_t bytes, uint32_t node) {
+    const absl::Status status = PreferMemoryNode(data, bytes, node);
+    if (!status.ok() && !refused_.exchange(true) && debug_log_) {
+      debug_log_(Describe(status));
+    }
+  }
+
   const Kernels* const kernels_;
-  const uint32_t cores_;
   const std::shared_ptr<ThreadPool> pool_;
+  ThreadPlaces places_;
+  const std::function<void(const std::string&)> debug_log_;
+  std::atomic<bool> refused_{false};
+  const WeightPlacer placer_;
 };
 
 }  // namespace
@@ -165,7 +190,21 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& op
         .Hint("lower --threads");
   }
   ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(options.isa));
-  return std::make_unique<cpu::CpuBackend>(kernels, options.threads);
+  const uint32_t cores = UsableCores();
+  const uint32_t threads = options.threads == 0 ? cores : options.threads;
+  ASSIGN_OR_RETURN(cpu::Placement placement,
+                   cpu::PlaceThreads(options.pin, threads, cores, UsableTopology()));
+  auto pool = std::make_shared<cpu::ThreadPool>(threads, cores);
+  if (!placement.threads.empty() && !pool->Pin(placement.cores())) {
+    if (options.pin == "on") {
+      return Error(absl::StatusCode::kFailedPrecondition, "PIN",
+                   "the system does not allow threads to be pinned")
+          .Hint("leave out --pin on");
+    }
+    placement.threads.clear();
+    placement.why = "the system does not allow it";
+  }
+  return std::make_unique<cpu::CpuBackend>(kernels, std::move(pool), placement, options.debug_log);
 }
 
 }  // namespace strata

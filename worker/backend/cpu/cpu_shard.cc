@@ -85,9 +85,9 @@ CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_pt
 absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
     const StageSpec& spec, const TensorSource& source, PackedStore* packed,
     const LoadProgressFn& progress, const Kernels* kernels, ThreadPool* loading,
-    std::shared_ptr<ThreadPool> pool) {
+    const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool) {
   std::unique_ptr<CpuShard> shard(new CpuShard(spec, kernels, std::move(pool)));
-  WeightLoader loader(shard->spec_, source, packed, &shard->weights_);
+  WeightLoader loader(shard->spec_, source, packed, placer, &shard->weights_);
   RETURN_IF_ERROR(loader.Check());
   RETURN_IF_ERROR(CheckAvailable(loader.packed_bytes() + KvCache::Bytes(spec, shard->kv_f16_) +
                                  shard->sizes_.Bytes()));

@@ -41,11 +41,12 @@ struct ScratchSizes {
 // Head, whose product is computed by ReadLogits where its result goes.
 class CpuShard : public Shard {
  public:
-  // `spec` was found supported. Loads with `loading`, computes with `pool`.
+  // `spec` was found supported. Loads with `loading`, where `placer` says (nullptr: anywhere), and
+  // computes with `pool`.
   static absl::StatusOr<std::unique_ptr<CpuShard>> Create(
       const StageSpec& spec, const TensorSource& source, PackedStore* packed,
       const LoadProgressFn& progress, const Kernels* kernels, ThreadPool* loading,
-      std::shared_ptr<ThreadPool> pool);
+      const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;

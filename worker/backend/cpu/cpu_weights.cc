@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -75,8 +76,8 @@ uint64_t StageWeights::Bytes() const {
 }
 
 WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
-                           StageWeights* weights)
-    : spec_(spec), source_(source), store_(store) {
+                           const WeightPlacer* placer, StageWeights* weights)
+    : spec_(spec), source_(source), store_(store), placer_(placer) {
   const ModelSpec& model = spec.model;
   const std::vector<uint64_t> embedding_shape = {model.vocab, model.hidden};
   const std::string embedding = model.tensor_prefix + "model.embed_tokens.weight";
@@ -95,7 +96,8 @@ WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, Pa
     AddVector(model.tensor_prefix + "model.norm.weight", model.hidden, &weights->final_norm);
     slots_.push_back({.name = model.tied_head ? embedding : model.tensor_prefix + "lm_head.weight",
                       .shape = embedding_shape,
-                      .panels = &weights->head.weight});
+                      .panels = &weights->head.weight,
+                      .product = &weights->head});
   }
 }
 
@@ -104,11 +106,12 @@ void WeightLoader::AddVector(std::string name, uint64_t size, std::vector<float>
 }
 
 void WeightLoader::AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias,
-                             Linear* to) {
+                             Linear* to, const void* product) {
   slots_.push_back({.name = name + ".weight",
                     .shape = {outputs, inputs},
                     .panels = &to->weight,
-                    .in_layer = true});
+                    .in_layer = true,
+                    .product = product});
   if (bias) {
     AddVector(name + ".bias", outputs, &to->bias);
   }
@@ -122,14 +125,14 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const uint64_t keys = uint64_t{attention.kv_heads} * attention.head_dim;
   const std::string prefix = absl::StrCat(spec_.model.tensor_prefix, "model.layers.", index, ".");
   AddVector(prefix + "input_layernorm.weight", hidden, &to->attention_norm);
-  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q);
-  AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k);
-  AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v);
-  AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
+  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q, &to->q);
+  AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k, &to->q);
+  AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v, &to->q);
+  AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o, &to->o);
   AddVector(prefix + "post_attention_layernorm.weight", hidden, &to->mlp_norm);
-  AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->gate);
-  AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->up);
-  AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias, &to->down);
+  AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->gate, &to->gate);
+  AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->up, &to->up);
+  AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias, &to->down, &to->down);
 }
 
 absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot* slot) {
@@ -236,7 +239,29 @@ absl::Status WeightLoader::Check() {
     RETURN_IF_ERROR(CheckSlot(&slot));
     total_bytes_ += slot.source_bytes;
   }
+  PlacePanels();
   return absl::OkStatus();
+}
+
+void WeightLoader::PlacePanels() {
+  if (placer_ == nullptr || !placer_->places()) {
+    return;
+  }
+  std::map<const void*, size_t> all;  // Panels by product.
+  for (const Slot& slot : slots_) {
+    all[slot.product] += slot.product == nullptr ? 0 : slot.layout.panels();
+  }
+  std::map<const void*, size_t> before;
+  for (const Slot& slot : slots_) {
+    if (slot.product != nullptr) {
+      slot.panels->OnAllocated([placer = placer_, panel_bytes = slot.layout.panel_bytes,
+                                before = before[slot.product],
+                                all = all[slot.product]](std::span<uint8_t> panels) {
+        placer->Place(panels, panel_bytes, before, all);
+      });
+      before[slot.product] += slot.layout.panels();
+    }
+  }
 }
 
 absl::Status WeightLoader::Prepare() {

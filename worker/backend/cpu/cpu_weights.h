@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/placement.h"
 #include "worker/backend/cpu/thread_pool.h"
 
 namespace strata::cpu {
@@ -43,10 +44,10 @@ struct StageWeights {
 // Loads a stage. First checks what every tensor is, then reads or packs one matrix after another.
 class WeightLoader {
  public:
-  // Source and store (which may be nullptr) outlive it; the weights are filled by Load and stay
-  // where they are until then.
+  // Source, store and placer (which may be nullptr) outlive it; the weights are filled by Load and
+  // stay where they are until then.
   WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
-               StageWeights* weights);
+               const WeightPlacer* placer, StageWeights* weights);
 
   // Checks dtype and shape of every tensor that the stage needs, without its bytes. NOT_FOUND or
   // INVALID_ARGUMENT name the tensor.
@@ -65,6 +66,9 @@ class WeightLoader {
     RowMatrix* rows = nullptr;
     std::vector<float>* vector = nullptr;
     bool in_layer = false;
+    // The product that these panels are computed in, as CpuShard::Multiply does; null: none, so
+    // that no thread has a part of them.
+    const void* product = nullptr;
     // Found by Check.
     std::vector<std::string> names = {};        // Of its tensors: one, or three of MLX's.
     TensorView tensor = {};                     // Without data until it is packed.
@@ -80,7 +84,8 @@ class WeightLoader {
     bool in_rows() const { return rows != nullptr && !quantize && !affine; }
   };
   void AddVector(std::string name, uint64_t size, std::vector<float>* to);
-  void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to);
+  void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
+                 const void* product);
   void AddLayer(uint32_t index, LayerWeights* to);
   absl::Status CheckSlot(Slot* slot);
   absl::Status CheckFloats(Slot* slot);
@@ -89,6 +94,8 @@ class WeightLoader {
   absl::StatusOr<TensorView> Describe(const std::string& name, Slot* slot);
   // After its check: what a matrix will be, and whether the store has it.
   void LayOut(Slot* slot);
+  // After the check of all: panels go where they are read.
+  void PlacePanels();
   // Makes the bytes of every tensor present that is not kept packed.
   absl::Status Prepare();
   absl::Status LoadSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool);
@@ -98,6 +105,7 @@ class WeightLoader {
   const StageSpec& spec_;
   const TensorSource& source_;
   PackedStore* const store_;
+  const WeightPlacer* const placer_;
   std::vector<Slot> slots_;
   uint64_t total_bytes_ = 0;
   uint64_t packed_bytes_ = 0;

@@ -106,7 +106,13 @@ size_t PackedMatrix::PackedBytes(const PanelView& shape) {
 }
 
 absl::Status PackedMatrix::AllocatePanels(const PanelView& shape, Fill fill) {
-  RETURN_IF_ERROR(data_.Allocate(PackedBytes(shape), "weights", fill));
+  RETURN_IF_ERROR(data_.Allocate(PackedBytes(shape), "weights", Fill::kNone));
+  if (allocated_) {
+    allocated_({data_.as(), PackedBytes(shape)});
+  }
+  if (fill == Fill::kZeros) {
+    std::memset(data_.as(), 0, data_.bytes());
+  }
   view_ = shape;
   view_.data = data_.as();
   return absl::OkStatus();
@@ -116,7 +122,8 @@ absl::Status PackedMatrix::Restore(const PanelView& shape, const ReadFn& read) {
   RETURN_IF_ERROR(AllocatePanels(shape, Fill::kNone));
   absl::Status status = read({data_.as(), PackedBytes(shape)});
   if (!status.ok()) {
-    *this = PackedMatrix();
+    view_ = PanelView();
+    data_ = AlignedBuffer();
   }
   return status;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
@@ -27,6 +28,8 @@ struct AffineTensor {
 
 // Told now and then, by the thread that packs, how many bytes of a tensor are used up.
 using UsedFn = std::function<void(size_t bytes)>;
+// Told where all of a matrix's panels will be, before they are written.
+using AllocatedFn = std::function<void(std::span<uint8_t> panels)>;
 // Writes all of `out`.
 using ReadFn = std::function<absl::Status(std::span<uint8_t> out)>;
 
@@ -48,6 +51,9 @@ class PackedMatrix {
   // As PackAffine makes it; the tensors were checked to agree, bits to be 4 or 8, the group to be
   // 32, 64 or 128. Their data is not looked at.
   static PanelView AffineShape(const AffineTensor& tensor);
+
+  // `allocated` is called whenever memory was got for the matrix.
+  void OnAllocated(AllocatedFn allocated) { allocated_ = std::move(allocated); }
 
   // From a row-major tensor [outputs, inputs] of floats, checked before.
   absl::Status Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr);
@@ -74,6 +80,7 @@ class PackedMatrix {
 
   PanelView view_;
   AlignedBuffer data_;
+  AllocatedFn allocated_;
 };
 
 // An embedding matrix [rows, width], kept in rows of the stored dtype.

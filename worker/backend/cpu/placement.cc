@@ -13,12 +13,12 @@
 namespace strata::cpu {
 namespace {
 
-size_t Nodes(const std::vector<Core>& cores) {
+uint32_t Nodes(const std::vector<Core>& cores) {
   std::set<uint32_t> nodes;
   for (const Core& core : cores) {
     nodes.insert(core.node);
   }
-  return nodes.size();
+  return std::max(1u, static_cast<uint32_t>(nodes.size()));
 }
 
 // Every physical core's first hyperthread, then the second ones, ...; node after node within.
@@ -89,16 +89,17 @@ std::vector<uint32_t> Placement::nodes() const {
   return numbers;
 }
 
+uint32_t Placement::memory_nodes() const { return Nodes(threads); }
+
 std::string Placement::Text() const {
   if (threads.empty()) {
     return absl::StrCat("not pinned: ", why);
   }
-  const size_t nodes = Nodes(threads);
   std::vector<uint32_t> pinned = cores();
   pinned.erase(pinned.begin());
   return absl::StrCat("pinned to ", pinned.size() == 1 ? "core " : "cores ", RangesOf(pinned),
-                      " beside the caller's ", threads[0].number, ", ", nodes,
-                      nodes == 1 ? " memory node" : " memory nodes");
+                      " beside the caller's ", threads[0].number, ", ", memory_nodes(),
+                      memory_nodes() == 1 ? " memory node" : " memory nodes");
 }
 
 absl::StatusOr<Placement> PlaceThreads(std::string_view pin, uint32_t threads, uint32_t quota_cores,
@@ -106,7 +107,7 @@ absl::StatusOr<Placement> PlaceThreads(std::string_view pin, uint32_t threads, u
   Placement placement;
   if (pin == "on") {
     if (topology.cores.size() < threads) {
-      return Error(absl::StatusCode::kFailedPrecondition, "PIN",
+      return Error(absl::StatusCode::kInvalidArgument, "PIN",
                    topology.cores.empty() ? "this system does not say where its cores are"
                                           : absl::StrCat(threads, " threads cannot be pinned to ",
                                                          topology.cores.size(), " cores"))

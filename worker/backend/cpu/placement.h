@@ -24,6 +24,7 @@ struct Placement {
   // Of `threads`, by thread.
   std::vector<uint32_t> cores() const;
   std::vector<uint32_t> nodes() const;
+  uint32_t memory_nodes() const;  // Different ones, at least 1.
   // "pinned to cores 1-3, 8 beside the caller's 0, 2 memory nodes", or "not pinned: why".
   std::string Text() const;
 };
@@ -31,7 +32,7 @@ struct Placement {
 // The cores for `threads` threads: physical ones before their hyperthreads, one memory node before
 // the next; threads of a node follow each other, so that their parts of a matrix do. `pin` is
 //   "off"   none;
-//   "on"    wherever there are two; FAILED_PRECONDITION with fewer cores, or where none are known;
+//   "on"    wherever there are two; INVALID_ARGUMENT with fewer cores, or where none are known;
 //   "auto"  where nobody else is meant to be on these cores, and it helps: each core that the
 //           process may use has one thread, `quota_cores` (of its cgroup, or all) are no fewer, and
 //           they are only part of the machine's, or on several memory nodes. Elsewhere another
