@@ -215,8 +215,8 @@ class Runner {
   }
   void Product(const Format& format, const Panels& panels, uint32_t rows, Inputs kind, bool int8,
                Random* random);
-  void Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows, bool f16,
-              Random* random);
+  void Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows, uint32_t window,
+              float soft_cap, bool f16, Random* random);
 
   const Kernels& kernels_;
   const bool few_;
@@ -301,7 +301,12 @@ void Runner::Elements() {
     const std::vector<float> gate = random.Floats(count, 100);
     kernels_.swiglu(gate.data(), weight.data(), count, out.data());
     digest.Add(out);
-    Add("norm and swiglu of " + std::to_string(count), digest);
+    kernels_.geglu(gate.data(), weight.data(), count, out.data());
+    digest.Add(out);
+    out = gate;
+    kernels_.soft_cap(out.data(), count, 30.0f);
+    digest.Add(out);
+    Add("norm, gated products and soft-cap of " + std::to_string(count), digest);
   }
 
   std::vector<float> x;
@@ -349,8 +354,8 @@ void Runner::Elements() {
 }
 
 // The last `rows` of a sequence of `keys`, on scattered pages whose other places are NaN.
-void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows, bool f16,
-                    Random* random) {
+void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows,
+                    uint32_t window, float soft_cap, bool f16, Random* random) {
   const size_t element = f16 ? 2 : 4;
   const size_t value_bytes = head_dim * 16 * element;
   const size_t page_bytes = value_bytes + PaddedHeadDim(head_dim) * 16 * element;
@@ -377,8 +382,10 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
                   .rows = rows,
                   .group = group,
                   .position = keys - rows,
+                  .window = window,
                   .head_dim = head_dim,
                   .scale = 0.3f,
+                  .soft_cap = soft_cap,
                   .kv_f16 = f16,
                   .kv = kv,
                   .page_bytes = page_bytes,
@@ -394,7 +401,8 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
   std::vector<float> partial(size_t{rows} * group * spans * PartialFloats(head_dim), kNan);
   args.partial = partial.data();
   args.partial_spans = spans;
-  for (uint32_t span = spans; span-- > 0;) {
+  const uint32_t seen = FirstSeen(args.position, window) / kSpanKeys;
+  for (uint32_t span = spans; span-- > seen;) {
     args.first_span = span;
     args.end_span = span + 1;
     kernels_.attend(args);
@@ -403,7 +411,8 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
   kernels_.merge_spans(args);
   digest.Add(out);
   Add("attend head_dim " + std::to_string(head_dim) + " group " + std::to_string(group) + " keys " +
-          std::to_string(keys) + " rows " + std::to_string(rows) + (f16 ? " f16" : " f32"),
+          std::to_string(keys) + " rows " + std::to_string(rows) + " window " +
+          std::to_string(window) + (soft_cap == 0 ? "" : " capped") + (f16 ? " f16" : " f32"),
       digest);
 }
 
@@ -416,7 +425,8 @@ void Runner::Attention() {
     const bool spans = i % 8 == 7;  // More than one.
     const uint32_t keys = spans ? random.In(500, 1100) : random.In(1, 90);
     const uint32_t rows = std::min(keys, random.In(1, spans ? 3 : 9));
-    Attend(head_dim, group, keys, rows, i % 2 == 0, &random);
+    const uint32_t window = i % 3 == 1 ? random.In(1, keys) : 0;
+    Attend(head_dim, group, keys, rows, window, i % 4 == 3 ? 2.0f : 0.0f, i % 2 == 0, &random);
   }
 }
 

@@ -230,8 +230,8 @@ struct QuantProduct {
     const QuantRows x =
         QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
     for (; first < end; ++first) {
-      QuantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x,
-                      first * kLanes, out);
+      QuantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x, first * kLanes,
+                      out);
     }
   }
 };
