@@ -203,18 +203,21 @@ def test_lorax_sixty_four_requests_on_a_pool_for_six_are_all_answered(tmp_path):
             requests.append((prompt, f"r{i}", rng.choice([20, 40, 60])))
         alone = [essence(cluster.json(*arguments(*request))) for request in requests]
 
-        running = [cluster.popen(*arguments(*request)) for request in requests]
         shares = []
-        while any(process.poll() is None for process in running):
-            status = cluster.json("status")
-            waiting = [s for s in status["sessions"] if s["state"] == "queued"]
-            if waiting:
-                shares.append(min((kv["live"] + kv["fenced"]) / kv["total"]
-                                  for kv in status["kv"]))
-        for process, request, right in zip(running, requests, alone):
-            out, err = process.communicate(timeout=60)
-            assert process.returncode == 0, err
-            assert essence(json.loads(out)) == right, request[1]
+        for _ in range(5):  # A busy machine may look at the cluster too seldom while some wait.
+            running = [cluster.popen(*arguments(*request)) for request in requests]
+            while any(process.poll() is None for process in running):
+                status = cluster.json("status")
+                waiting = [s for s in status["sessions"] if s["state"] == "queued"]
+                if waiting:
+                    shares.append(min((kv["live"] + kv["fenced"]) / kv["total"]
+                                      for kv in status["kv"]))
+            for process, request, right in zip(running, requests, alone):
+                out, err = process.communicate(timeout=60)
+                assert process.returncode == 0, err
+                assert essence(json.loads(out)) == right, request[1]
+            if len(shares) > 3:
+                break
         assert len(shares) > 3, "some waited"
         assert statistics.median(shares) >= 0.8, shares
         everything_is_free_again(cluster)
