@@ -5,7 +5,7 @@ import pathlib
 import re
 import struct
 
-from cluster import RECALL, Cluster, wait_until
+from cluster import RECALL, SLOW, Cluster, wait_until
 from hub import Hub
 from checkpoints import make_checkpoint
 
@@ -181,7 +181,9 @@ def test_quantizing_holds_little_more_than_its_result(tmp_path):
             c.load("large", tmp_path / "large" if life == 0 else None, quantize="int8",
                    sessions=1)
             packed = source // 4 * 33 // 32
-            assert packed < peak.growth() < packed * 1.1 + (96 << 20) < source * 0.7
+            assert packed < peak.growth()
+            if SLOW == 1:  # A sanitizer's allocator keeps what was freed.
+                assert peak.growth() < packed * 1.1 + (96 << 20) < source * 0.7
             c.run("model", "unload", "large")
             c.workers["w0"].stop()
 
