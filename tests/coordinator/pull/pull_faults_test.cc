@@ -217,6 +217,7 @@ TEST_F(PullTest, ExpiredSignatureBehindARedirectIsFetchedAnew) {
 }
 
 TEST_F(PullTest, StalledServerIsGivenUp) {
+  transport_ = MakeCurlTransport({.connect_timeout_ms = 10'000, .stall_timeout_ms = 1000});
   options_.max_attempts = 2;
   hub_.hook = [this](const HubRequest& request) -> std::optional<HubReply> {
     HubReply reply = Hub::Serve(hub_.File(kWeights), request);

@@ -25,7 +25,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::CoordinatorTest;
 using testing::Eventually;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using testing::TestWorker;
 
@@ -131,7 +130,8 @@ class InferenceServiceTest : public CoordinatorTest {
 TEST_F(InferenceServiceTest, WhatCannotBeServedIsRefusedWithTheReason) {
   Serve();
   v1::GenerateRequest request = Request("x");
-  EXPECT_EQ(ReasonOf(Generate(request)->End()), "MODEL_NOT_LOADED");
+  const absl::Status not_loaded = Generate(request)->End();
+  EXPECT_EQ(ReasonOf(not_loaded), "MODEL_NOT_LOADED") << not_loaded;
   request.set_model("nobody");
   EXPECT_EQ(ReasonOf(Generate(request)->End()), "MODEL_NOT_FOUND");
   request.set_model("m");
@@ -169,8 +169,7 @@ TEST_F(InferenceServiceTest, ACallThatIsCancelledOnItsWayToTheEngineNeverRuns) {
     }
     std::this_thread::sleep_for(milliseconds(100));  // The server hears of them.
   }
-  Tick();
-  EXPECT_THAT(InFlight(), IsEmpty());
+  EXPECT_TRUE(Eventually([&] { return InFlight().empty(); }));
   const auto next = Generate(Request("x"));
   EXPECT_TRUE(RunsAlone("x"));
 }
