@@ -82,7 +82,7 @@ class Process:
     def text(self):
         return self.log_path.read_text(errors="replace")
 
-    def wait_for(self, pattern, timeout_s=20):
+    def wait_for(self, pattern, timeout_s=60):
         def found():
             match = re.search(pattern, self.text(), re.M)
             if not match and self.process.poll() is not None:
