@@ -199,14 +199,15 @@ bool PinThread(pthread_t thread, uint32_t core) {
 
 absl::Status PreferMemoryNode(void* data, size_t bytes, uint32_t node) {
   constexpr uint32_t kMostNodes = 1024;
-  constexpr uint32_t kBits = sizeof(unsigned long) * CHAR_BIT;
-  unsigned long nodes[kMostNodes / kBits] = {};
+  using Word = unsigned long;  // The system call's. NOLINT(google-runtime-int)
+  constexpr uint32_t kBits = sizeof(Word) * CHAR_BIT;
+  Word nodes[kMostNodes / kBits] = {};
   const auto [begin, length] = WholePages(data, bytes);
   if (length == 0) {
     return absl::OkStatus();
   }
   if (node < kMostNodes) {
-    nodes[node / kBits] |= 1UL << node % kBits;
+    nodes[node / kBits] |= Word{1} << node % kBits;
   }
   // Without libnuma: this is all of it that is needed. The kernel looks at one bit less than told.
   if (node >= kMostNodes ||

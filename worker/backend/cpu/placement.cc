@@ -29,6 +29,7 @@ std::vector<Core> InOrderOfUse(const std::vector<Core>& cores) {
     sorted[{taken[core.physical]++, core.node, core.number}] = core;
   }
   std::vector<Core> ordered;
+  ordered.reserve(sorted.size());
   for (const auto& [key, core] : sorted) {
     ordered.push_back(core);
   }
