@@ -45,6 +45,10 @@ struct KvGroupSpec {
   uint32_t window = 0;  // Keys seen, own included; 0 for kFull.
   bool operator==(const KvGroupSpec&) const = default;
 };
+// The first position that a query at `position` sees: of `window` keys, its own included; 0: all.
+constexpr uint32_t FirstSeen(uint32_t position, uint32_t window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
 // "full", "window-4096", "mla".
 std::string KvGroupName(const KvGroupSpec& group);
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker/backend/row_blocks.h"
 #include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/choose_kernels.h"
 #include "worker/backend/cpu/kernels.h"
@@ -117,16 +118,8 @@ void Matmul(benchmark::State& state, WeightFormat format) {
   const auto rows = static_cast<uint32_t>(state.range(0));
   const PackedMatrix& matrix = MatrixOf(format, OutputsFor(format, rows));
   const bool int8 = matrix.view().group != 0;
-  const size_t row_bytes = int8 ? kernels.quantized_row_bytes(kInputs) : kInputs * sizeof(float);
-  std::vector<float> x(rows * kInputs, 0.5f);
-  std::vector<uint8_t> packed(rows * row_bytes);
-  const uint32_t blocks = RowBlocks(rows, kernels.block_rows);
-  for (uint32_t b = 0; b < blocks; ++b) {
-    const RowBlock block = RowBlockAt(rows, blocks, b);
-    (int8 ? kernels.quantize_rows : kernels.pack_rows)(x.data() + block.first * kInputs, kInputs,
-                                                       block.count, kInputs,
-                                                       packed.data() + block.first * row_bytes);
-  }
+  const std::vector<float> x(rows * kInputs, 0.5f);
+  const std::vector<uint8_t> packed = PackRowBlocks(kernels, x, rows, kInputs, int8);
   const size_t outputs = matrix.view().outputs;
   std::vector<float> out(rows * outputs);
   const MatmulArgs args{.weights = matrix.view(),

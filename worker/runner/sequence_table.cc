@@ -236,9 +236,7 @@ void SequenceTable::FreeBehindWindows(Sequence* sequence) {
       continue;
     }
     // The next query of the committed length sees keys from here on.
-    const uint32_t window = groups_[group].spec.window;
-    const uint32_t first_seen =
-        sequence->committed_length + 1 > window ? sequence->committed_length + 1 - window : 0;
+    const uint32_t first_seen = FirstSeen(sequence->committed_length, groups_[group].spec.window);
     PageTable& table = sequence->tables[group];
     const uint32_t keep_from = first_seen / kPageTokens;
     size_t freed = 0;

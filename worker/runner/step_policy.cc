@@ -1,5 +1,7 @@
 #include "worker/runner/step_policy.h"
 
+#include "common/model_spec.h"
+
 namespace strata::step_policy {
 
 bool EpochIsOld(uint64_t epoch, uint64_t loaded) { return epoch < loaded; }
@@ -23,7 +25,7 @@ bool PositionBegins(uint32_t position) { return position == 0; }
 bool PageNeedsCopy(uint32_t references) { return references > 1; }
 
 bool WindowIsRetained(uint32_t first_retained, uint32_t length, uint32_t window) {
-  return first_retained <= (length + 1 > window ? length + 1 - window : 0);
+  return first_retained <= FirstSeen(length, window);
 }
 
 bool SurvivesResync(bool named) { return named; }

@@ -25,6 +25,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::CoordinatorTest;
 using testing::Eventually;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using testing::TestWorker;
 
@@ -167,9 +168,10 @@ TEST_F(InferenceServiceTest, ACallThatIsCancelledOnItsWayToTheEngineNeverRuns) {
       client->context.TryCancel();
       EXPECT_EQ(client->End().code(), absl::StatusCode::kCancelled);
     }
-    std::this_thread::sleep_for(milliseconds(100));  // The server hears of them.
+    std::this_thread::sleep_for(milliseconds(1000));  // The server hears of them.
   }
-  EXPECT_TRUE(Eventually([&] { return InFlight().empty(); }));
+  Tick();
+  EXPECT_THAT(InFlight(), IsEmpty());
   const auto next = Generate(Request("x"));
   EXPECT_TRUE(RunsAlone("x"));
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tests/worker/backend/row_blocks.h"
 #include "worker/backend/cpu/convert.h"
 
 namespace strata::cpu {
@@ -77,23 +78,6 @@ std::vector<float> MakeInputs(Inputs kind, size_t count, Random* random) {
 const char* NameOf(Dtype dtype) {
   return dtype == Dtype::kF16 ? "f16" : dtype == Dtype::kBF16 ? "bf16" : "f32";
 }
-const char* NameOf(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return "f32";
-    case WeightFormat::kF16:
-      return "f16";
-    case WeightFormat::kBF16:
-      return "bf16";
-    case WeightFormat::kInt8:
-      return "int8";
-    case WeightFormat::kAffine8:
-      return "affine8";
-    default:
-      return "affine4";
-  }
-}
-
 size_t BytesOf(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 2; }
 
 void Put(Dtype dtype, float x, uint8_t* to) {
@@ -111,7 +95,7 @@ struct Format {
   Dtype dtype = Dtype::kF32;  // Of floats, or of scales.
   uint32_t group = 0;         // Of quantized weights.
   std::string name() const {
-    return NameOf(format) +
+    return WeightFormatName(format) +
            (group == 0 ? "" : std::string("/") + NameOf(dtype) + "/g" + std::to_string(group));
   }
 };
@@ -185,20 +169,6 @@ struct Panels {
   PanelView view;
   std::vector<uint8_t> bytes;
 };
-
-std::vector<uint8_t> PackRowBlocks(const Kernels& kernels, const std::vector<float>& x,
-                                   uint32_t rows, size_t inputs, bool int8) {
-  const size_t row_bytes = int8 ? kernels.quantized_row_bytes(inputs) : inputs * sizeof(float);
-  std::vector<uint8_t> packed(rows * row_bytes);
-  const uint32_t blocks = RowBlocks(rows, kernels.block_rows);
-  for (uint32_t b = 0; b < blocks; ++b) {
-    const RowBlock block = RowBlockAt(rows, blocks, b);
-    (int8 ? kernels.quantize_rows : kernels.pack_rows)(x.data() + block.first * inputs, inputs,
-                                                       block.count, inputs,
-                                                       packed.data() + block.first * row_bytes);
-  }
-  return packed;
-}
 
 class Runner {
  public:

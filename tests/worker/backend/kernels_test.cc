@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/numerics/math.h"
+#include "tests/worker/backend/row_blocks.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/packed_matrix.h"
@@ -44,18 +45,6 @@ std::string Encode(Dtype dtype, std::vector<float>* values) {
     bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
   }
   return bytes;
-}
-
-std::vector<float> PackBlocks(const Kernels& kernels, const std::vector<float>& x, uint32_t rows,
-                              size_t inputs) {
-  std::vector<float> packed(x.size());
-  const uint32_t blocks = RowBlocks(rows, kernels.block_rows);
-  for (uint32_t b = 0; b < blocks; ++b) {
-    const RowBlock block = RowBlockAt(rows, blocks, b);
-    kernels.pack_rows(x.data() + block.first * inputs, inputs, block.count, inputs,
-                      reinterpret_cast<uint8_t*>(packed.data() + block.first * inputs));
-  }
-  return packed;
 }
 
 float TreeSum(const float* lanes) {
@@ -94,14 +83,14 @@ TEST_P(KernelsTest, MatmulIsOneFmaChainAnOutput) {
         const std::vector<float> bias = RandomFloats(outputs, seed++);
         for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 31u}) {
           const std::vector<float> x = RandomFloats(rows * inputs, seed++);
-          const std::vector<float> packed = PackBlocks(kernels(), x, rows, inputs);
+          const std::vector<uint8_t> packed = PackRowBlocks(kernels(), x, rows, inputs, false);
           const bool add = rows % 2 == 0;
           const bool biased = rows % 3 == 0;
           const size_t stride = outputs + 3;
           std::vector<float> out = RandomFloats(rows * stride, seed++);
           const std::vector<float> before = out;
           const MatmulArgs args{.weights = matrix.view(),
-                                .packed = reinterpret_cast<const uint8_t*>(packed.data()),
+                                .packed = packed.data(),
                                 .rows = rows,
                                 .bias = biased ? bias.data() : nullptr,
                                 .out = out.data(),

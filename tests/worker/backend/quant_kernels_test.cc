@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tests/worker/backend/row_blocks.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/kernels.h"
@@ -217,24 +218,11 @@ class QuantKernelsTest : public ::testing::TestWithParam<size_t> {
  protected:
   const Kernels& kernels() const { return *MachineKernels()[GetParam()]; }
 
-  std::vector<uint8_t> Pack(const std::vector<float>& x, uint32_t rows, size_t inputs, bool int8) {
-    const size_t row_bytes = int8 ? kernels().quantized_row_bytes(inputs) : inputs * sizeof(float);
-    std::vector<uint8_t> packed(rows * row_bytes);
-    const uint32_t blocks = RowBlocks(rows, kernels().block_rows);
-    for (uint32_t b = 0; b < blocks; ++b) {
-      const RowBlock block = RowBlockAt(rows, blocks, b);
-      (int8 ? kernels().quantize_rows : kernels().pack_rows)(
-          x.data() + block.first * inputs, inputs, block.count, inputs,
-          packed.data() + block.first * row_bytes);
-    }
-    return packed;
-  }
-
   // Multiplies, and compares with the plain program.
   void Check(const Made& made, const std::vector<float>& x, uint32_t rows, bool int8) {
     const size_t outputs = made.stored.shape.outputs;
     const size_t inputs = made.stored.shape.inputs;
-    const std::vector<uint8_t> packed = Pack(x, rows, inputs, int8);
+    const std::vector<uint8_t> packed = PackRowBlocks(kernels(), x, rows, inputs, int8);
     const bool add = rows % 2 == 0;
     const std::vector<float> bias = RandomFloats(outputs, rows);
     const size_t stride = outputs + 3;

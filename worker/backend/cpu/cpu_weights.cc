@@ -106,12 +106,12 @@ void WeightLoader::AddVector(std::string name, uint64_t size, std::vector<float>
 }
 
 void WeightLoader::AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias,
-                             Linear* to, const void* product) {
+                             Linear* to, const Linear* product) {
   slots_.push_back({.name = name + ".weight",
                     .shape = {outputs, inputs},
                     .panels = &to->weight,
                     .in_layer = true,
-                    .product = product});
+                    .product = product != nullptr ? product : to});
   if (bias) {
     AddVector(name + ".bias", outputs, &to->bias);
   }
@@ -125,14 +125,14 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const uint64_t keys = uint64_t{attention.kv_heads} * attention.head_dim;
   const std::string prefix = absl::StrCat(spec_.model.tensor_prefix, "model.layers.", index, ".");
   AddVector(prefix + "input_layernorm.weight", hidden, &to->attention_norm);
-  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q, &to->q);
+  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q);
   AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k, &to->q);
   AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v, &to->q);
-  AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o, &to->o);
+  AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
   AddVector(prefix + "post_attention_layernorm.weight", hidden, &to->mlp_norm);
-  AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->gate, &to->gate);
-  AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->up, &to->up);
-  AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias, &to->down, &to->down);
+  AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->gate);
+  AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->up);
+  AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias, &to->down);
 }
 
 absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot* slot) {
@@ -247,11 +247,11 @@ void WeightLoader::PlacePanels() {
   if (placer_ == nullptr || !placer_->places()) {
     return;
   }
-  std::map<const void*, size_t> all;  // Panels by product.
+  std::map<const Linear*, size_t> all;  // Panels by product.
   for (const Slot& slot : slots_) {
     all[slot.product] += slot.product == nullptr ? 0 : slot.layout.panels();
   }
-  std::map<const void*, size_t> before;
+  std::map<const Linear*, size_t> before;
   for (const Slot& slot : slots_) {
     if (slot.product != nullptr) {
       slot.panels->OnAllocated([placer = placer_, panel_bytes = slot.layout.panel_bytes,

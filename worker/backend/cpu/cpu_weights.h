@@ -68,7 +68,7 @@ class WeightLoader {
     bool in_layer = false;
     // The product that these panels are computed in, as CpuShard::Multiply does; null: none, so
     // that no thread has a part of them.
-    const void* product = nullptr;
+    const Linear* product = nullptr;
     // Found by Check.
     std::vector<std::string> names = {};        // Of its tensors: one, or three of MLX's.
     TensorView tensor = {};                     // Without data until it is packed.
@@ -84,8 +84,9 @@ class WeightLoader {
     bool in_rows() const { return rows != nullptr && !quantize && !affine; }
   };
   void AddVector(std::string name, uint64_t size, std::vector<float>* to);
+  // `product`: the first of those that it is multiplied with as one, if not itself.
   void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
-                 const void* product);
+                 const Linear* product = nullptr);
   void AddLayer(uint32_t index, LayerWeights* to);
   absl::Status CheckSlot(Slot* slot);
   absl::Status CheckFloats(Slot* slot);

@@ -1,23 +1,25 @@
-// Dot products of four 8-bit pairs without vector instructions. Included after the lanes.
+// Dot products of four 8-bit pairs without vector instructions. Included after the lanes, a
+// kDotSigned and a DotActivation, as which a word keeps its four: int8_t, or wider to stand in for
+// an instruction set that has them so.
 
-using DotWord = uint32_t;
+struct DotWord {
+  DotActivation q[4];
+};
 struct DotWeights {
-  uint8_t v[16][4];
+  std::conditional_t<kDotSigned, int8_t, uint8_t> v[16][4];
 };
 struct DotSum {
   int32_t v[16];
 };
 
-constexpr bool kDotSigned = false;
-
-inline DotWord MakeDotWord(const int8_t* q) {
-  DotWord word;
-  std::memcpy(&word, q, sizeof(word));
-  return word;
-}
+inline DotWord MakeDotWord(const int8_t* q) { return {{q[0], q[1], q[2], q[3]}}; }
 STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
   DotWeights out;
-  std::memcpy(&out, line, sizeof(out));
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      out.v[i][j] = line[4 * i + j] - (kDotSigned ? 128 : 0);
+    }
+  }
   return out;
 }
 STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeights* high) {
@@ -30,11 +32,9 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
 }
 STRATA_INLINE DotSum DotZero() { return {}; }
 STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWord* word) {
-  int8_t q[4];
-  std::memcpy(q, word, sizeof(q));
   for (int i = 0; i < 16; ++i) {
     for (int j = 0; j < 4; ++j) {
-      sum.v[i] += weights.v[i][j] * q[j];
+      sum.v[i] += weights.v[i][j] * word->q[j];
     }
   }
   return sum;

@@ -46,6 +46,10 @@ enum class WeightFormat : uint8_t {
   kAffine8,  // w = s * u + b, u < 256.
   kAffine4,  // w = s * u + b, u < 16.
 };
+inline constexpr const char* WeightFormatName(WeightFormat format) {
+  constexpr const char* kNames[] = {"f32", "f16", "bf16", "int8", "affine8", "affine4"};
+  return kNames[static_cast<size_t>(format)];
+}
 
 // Inputs of a block: what one scale of the activations covers.
 inline constexpr size_t kQuantBlock = 32;
@@ -94,11 +98,6 @@ struct MatmulArgs {
   size_t out_stride = 0;
   bool add = false;  // To what `out` holds.
 };
-
-// The first position that a query at `position` sees. Of `window` keys, its own included; 0: all.
-inline constexpr uint32_t FirstSeen(uint32_t position, uint32_t window) {
-  return window == 0 || position < window ? 0 : position + 1 - window;
-}
 
 // A tile of queries of one sequence and one KV head, in one layer.
 struct AttendArgs {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "common/check.h"
 #include "common/numerics/exp_constants.h"
@@ -14,6 +15,8 @@ namespace strata::cpu {
 namespace scalar {
 namespace {
 constexpr Tiling kTiling = kScalarTiling;
+constexpr bool kDotSigned = false;
+using DotActivation = int8_t;
 #include "worker/backend/cpu/lanes_scalar-inl.h"
 // After the lanes, which it is written with.
 #include "worker/backend/cpu/kernels-inl.h"

@@ -11,23 +11,6 @@ namespace {
 // files of the version before are then never read again, and evicted in time.
 constexpr char kPackingVersion[] = "cpu-panels-1";
 
-const char* NameOf(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF16:
-      return "f16";
-    case WeightFormat::kBF16:
-      return "bf16";
-    case WeightFormat::kInt8:
-      return "int8";
-    case WeightFormat::kAffine4:
-      return "affine4";
-    case WeightFormat::kAffine8:
-      return "affine8";
-    default:
-      return "f32";
-  }
-}
-
 std::string KeyOf(const std::string& format, const PanelView& layout,
                   const std::vector<Dtype>& dtypes, const std::vector<std::string>& sha256) {
   STRATA_CHECK(dtypes.size() == sha256.size());
@@ -46,7 +29,7 @@ std::string KeyOf(const std::string& format, const PanelView& layout,
 
 std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
                       const std::vector<std::string>& sha256) {
-  std::string format = NameOf(layout.format);
+  std::string format = WeightFormatName(layout.format);
   if (layout.group != 0) {
     absl::StrAppend(&format, " groups of ", layout.group, " scales ",
                     DtypeName(layout.scale_dtype));

@@ -1,0 +1,12 @@
+// A table of exact scalar code, in the tiles, and with the dot products' operands, of an
+// instruction set. Included after its kTiling, kDotSigned and DotActivation, within a namespace.
+
+#include "worker/backend/cpu/lanes_scalar-inl.h"
+// After the lanes, which it is written with.
+#include "worker/backend/cpu/kernels-inl.h"
+// After the kernels, whose sums it uses.
+#include "worker/backend/cpu/attention-inl.h"
+// In this order.
+#include "worker/backend/cpu/int_dot_scalar-inl.h"
+#include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/table-inl.h"
