@@ -77,6 +77,12 @@ AdminServiceImpl::AdminServiceImpl(Coordinator* coordinator, AdminOptions option
               .waiting = options_.max_waiting_calls,
               .name = "waiting_calls",
               .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}),
+      // The store takes one at a time; who only asks does not wait for it.
+      changes_(
+          {.threads = 1,
+           .waiting = options_.max_waiting_calls,
+           .name = "waiting_calls",
+           .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}),
       long_({.threads = options_.max_long_calls,
              .waiting = 0,
              .name = "long_calls",
@@ -95,15 +101,16 @@ void AdminServiceImpl::Serve(IoLoop* loop) {
   quick.Serve(&Async::RequestGetStatus, std::bind_front(&This::GetStatus, this));
   quick.Serve(&Async::RequestListNodes, std::bind_front(&This::ListNodes, this));
   quick.Serve(&Async::RequestGetNode, std::bind_front(&This::GetNode, this));
-  quick.Serve(&Async::RequestDrainNode, std::bind_front(&This::DrainNode, this));
-  quick.Serve(&Async::RequestResumeNode, std::bind_front(&This::ResumeNode, this));
-  quick.Serve(&Async::RequestRemoveNode, std::bind_front(&This::RemoveNode, this));
   quick.Serve(&Async::RequestListModels, std::bind_front(&This::ListModels, this));
   quick.Serve(&Async::RequestGetModel, std::bind_front(&This::GetModel, this));
   quick.Serve(&Async::RequestPlanModel, std::bind_front(&This::PlanModel, this));
-  quick.Serve(&Async::RequestUnloadModel, std::bind_front(&This::UnloadModel, this));
   quick.Serve(&Async::RequestListSessions, std::bind_front(&This::ListSessions, this));
   quick.Serve(&Async::RequestCancelSession, std::bind_front(&This::CancelSession, this));
+  const BlockingMethods changes(service_.get(), loop, &changes_);
+  changes.Serve(&Async::RequestDrainNode, std::bind_front(&This::DrainNode, this));
+  changes.Serve(&Async::RequestResumeNode, std::bind_front(&This::ResumeNode, this));
+  changes.Serve(&Async::RequestRemoveNode, std::bind_front(&This::RemoveNode, this));
+  changes.Serve(&Async::RequestUnloadModel, std::bind_front(&This::UnloadModel, this));
   const BlockingMethods lengthy(service_.get(), loop, &long_);
   lengthy.Serve(&Async::RequestAddModel, std::bind_front(&This::AddModel, this));
   lengthy.Serve(&Async::RequestUploadModel, std::bind_front(&This::UploadModel, this));

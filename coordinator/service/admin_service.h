@@ -91,6 +91,7 @@ class AdminServiceImpl final : public IoService {
   std::set<std::string> uploading_ STRATA_GUARDED_BY(mutex_);  // Names.
   std::unique_ptr<v1::AdminService::AsyncService> service_;
   CallThreads quick_;  // Last: what they run uses the others.
+  CallThreads changes_;
   CallThreads long_;
 };
 

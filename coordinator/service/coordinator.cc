@@ -77,7 +77,9 @@ void Coordinator::Shutdown(nanoseconds drain_timeout) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  loop_.Call([this] {
+  std::optional<Unsaved> unsaved;
+  loop_.Call([&] {
+    unsaved = TakeUnsaved();
     for (auto& [id, deployment] : deployments_) {
       deployment->Unload(Stopping());
     }
@@ -87,6 +89,10 @@ void Coordinator::Shutdown(nanoseconds drain_timeout) {
     }
     return true;
   });
+  if (unsaved.has_value()) {
+    MutexLock lock(&changes_);
+    Save(*unsaved);
+  }
   {
     MutexLock lock(&blocking_mutex_);
     while (blocking_ > 0) {
@@ -160,10 +166,8 @@ absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const
     RETURN_IF_ERROR(cluster_.Join(info, clock_->Now()));
     peers_[info.name()] = {info.incarnation(), channel};
     cluster_.SetLink(info.name(), "", {speed.latency_ms, speed.bytes_per_s, {}, 0});
-    const NodeRecord* node = cluster_.Find(info.name());
-    if (absl::Status saved = store_->SaveNode(info.name(), info, node->draining); !saved.ok()) {
-      spdlog::error("node {}: {}", info.name(), strata::Describe(saved));
-    }
+    unsaved_nodes_.insert(info.name());
+    SaveLater();
     spdlog::info("node {} joined from {} ({}, {} threads, {})", info.name(), info.address(),
                  info.isa(), info.threads(), info.numerics());
     MeasurePeers(info.name());
@@ -462,6 +466,8 @@ absl::Status Coordinator::WithEngine(const std::string& model,
     Deployment* deployment = DeploymentOf(model);
     if (deployment == nullptr) {
       serving.problem = NotLoaded(model);
+    } else if (deployment->held()) {
+      serving.problem = BeingChanged(model);
     } else if (!deployment->serves()) {
       serving.problem =
           !deployment->problem().ok()

@@ -119,7 +119,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
                 std::function<void(const absl::Status& status)> on_broken) override;
   std::string AddressOf(const std::string& node) const override;
   uint64_t coordinator_incarnation() const override { return incarnation_; }
-  absl::Status Persist(const StoredDeployment& deployment) override;
+  void RecordLater(uint64_t deployment) override;
   void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) override;
   GenerationCounter* generations() override { return &generations_; }
 
@@ -154,14 +154,37 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
                                        PlannerCluster* cluster);
   absl::StatusOr<v1::Plan> Place(std::shared_ptr<const ModelRuntime> model,
                                  const v1::LoadOptions& options, const v1::Plan& plan,
-                                 const RotaryBlob& rotary);
+                                 const RotaryBlob& rotary) STRATA_EXCLUDES(changes_);
+  // Where a load that may be placed stands.
+  struct Placeable {
+    std::optional<v1::Plan> loaded;  // It is placed so already.
+    uint64_t old = 0;                // The deployment that it takes the place of: held. Or 0.
+    uint64_t epoch = 0;              // Of that one.
+  };
+  absl::StatusOr<Placeable> CheckPlace(const std::shared_ptr<const ModelRuntime>& model,
+                                       const v1::LoadOptions& options, const v1::Plan& plan);
   absl::StatusOr<v1::LoadOptions> ResizedOptions(const std::string& name, uint64_t kv_tokens,
                                                  bool* serves);
+  absl::Status BeginResize(const std::string& name, const v1::LoadOptions& options,
+                           const v1::Plan& plan, const ModelRuntime& model)
+      STRATA_EXCLUDES(changes_);
   absl::StatusOr<v1::Plan> AwaitResize(const std::string& name, const std::function<bool()>& gone);
   absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
                               const v1::Plan& plan) const;
-  // Unloads it for good. An error of the store changes nothing.
-  absl::Status Erase(Deployment* deployment, const absl::Status& why);
+  // The deployments that have layers on it.
+  absl::StatusOr<std::vector<uint64_t>> CheckRemoveNode(const std::string& name, bool force);
+  // Unloads a deployment for good; 0: none. An error of the store changes nothing, and it is held
+  // no more.
+  absl::Status Erase(uint64_t deployment, const absl::Status& why) STRATA_REQUIRES(changes_);
+  // Has the nodes and deployments that wait for it written to the store, by another thread.
+  void SaveLater();
+  void SaveWhatWaits() STRATA_EXCLUDES(changes_);
+  struct Unsaved {
+    std::vector<StoredNode> nodes;
+    std::vector<StoredDeployment> deployments;
+  };
+  std::optional<Unsaved> TakeUnsaved();  // None: nothing waits.
+  void Save(const Unsaved& unsaved) STRATA_REQUIRES(changes_);
 
   const CoordinatorOptions options_;
   std::atomic<IoLoop*> link_loop_ = nullptr;  // Since OnServing.
@@ -176,6 +199,10 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   GenerationCounter generations_;
   std::atomic<bool> healthy_ = false;
 
+  // The loop does not wait for a disk. Whoever changes what the store keeps holds this from its
+  // check, on the loop, over its write, on its own thread, to its effect, on the loop.
+  Mutex changes_;
+
   // On the loop from here.
   bool draining_ = false;
   TimePoint last_measured_{};
@@ -184,6 +211,9 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   ClusterState cluster_;
   std::map<std::string, Peer> peers_;
   std::map<uint64_t, std::unique_ptr<Deployment>> deployments_;
+  std::set<std::string> unsaved_nodes_;
+  std::set<uint64_t> unsaved_deployments_;
+  bool saving_ = false;  // SaveWhatWaits runs.
 
   // Threads of RunBlocking that have not ended yet.
   Mutex blocking_mutex_;

@@ -9,6 +9,18 @@
 #include "coordinator/service/errors.h"
 
 namespace strata {
+namespace {
+
+absl::Status NodeAlive(const NodeRecord& node) {
+  const std::string& name = node.info.name();
+  return Error(absl::StatusCode::kFailedPrecondition, "NODE_ALIVE",
+               "node '" + name + "' at " + node.info.address() + " is alive and would join again")
+      .Node(name)
+      .Hint("stop its strata-worker first, or `strata node drain " + name +
+            "` to place nothing new on it");
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<v1::Node>> Coordinator::ListNodes() {
   return loop_.Ask([this] { return cluster_.Describe(clock_->Now()); });
@@ -26,50 +38,70 @@ absl::StatusOr<v1::Node> Coordinator::GetNode(const std::string& name) {
 }
 
 absl::StatusOr<v1::Node> Coordinator::SetDraining(const std::string& name, bool draining) {
-  const absl::Status status = loop_.Ask([&]() -> absl::Status {
-    if (const NodeRecord* node = cluster_.Find(name)) {
-      RETURN_IF_ERROR(store_->SaveNode(name, node->info, draining));
+  {
+    MutexLock lock(&changes_);
+    ASSIGN_OR_RETURN(const auto info, loop_.Ask([&]() -> std::optional<v1::NodeInfo> {
+      const NodeRecord* node = cluster_.Find(name);
+      return node != nullptr ? std::optional(node->info) : std::nullopt;
+    }));
+    if (info.has_value()) {
+      RETURN_IF_ERROR(store_->SaveNode(name, *info, draining));
     }
-    return cluster_.SetDraining(name, draining);
-  });
-  RETURN_IF_ERROR(status);
+    const auto done = loop_.Call([&] { return cluster_.SetDraining(name, draining); });
+    RETURN_IF_ERROR(done.value_or(Stopping()));
+  }
   return GetNode(name);
 }
 
+absl::StatusOr<std::vector<uint64_t>> Coordinator::CheckRemoveNode(const std::string& name,
+                                                                   bool force) {
+  std::vector<uint64_t> users;
+  for (auto& [id, deployment] : deployments_) {
+    if (deployment->Uses(name)) users.push_back(id);
+  }
+  if (!users.empty() && !force) {
+    const std::string& model = FindDeployment(users.front())->model()->name;
+    return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
+                 "model '" + model + "' has layers on node '" + name + "'")
+        .Node(name)
+        .Hint("`strata model unload " + model + "` first, or use --force");
+  }
+  const NodeRecord* node = cluster_.Find(name);
+  if (node != nullptr && node->alive) {
+    return Error(
+               absl::StatusCode::kFailedPrecondition, "NODE_ALIVE",
+               "node '" + name + "' at " + node->info.address() + " is alive and would join again")
+        .Node(name)
+        .Hint("stop its strata-worker first, or `strata node drain " + name +
+              "` to place nothing new on it");
+  }
+  return users;
+}
+
 absl::Status Coordinator::RemoveNode(const std::string& name, bool force) {
-  return loop_.Ask([&]() -> absl::Status {
-    std::vector<Deployment*> users;
-    for (auto& [id, deployment] : deployments_) {
-      if (deployment->Uses(name)) users.push_back(deployment.get());
-    }
-    if (!users.empty() && !force) {
-      const std::string& model = users.front()->model()->name;
-      return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
-                   "model '" + model + "' has layers on node '" + name + "'")
-          .Node(name)
-          .Hint("`strata model unload " + model + "` first, or use --force");
-    }
+  MutexLock lock(&changes_);
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> users,
+                   loop_.Ask([&] { return CheckRemoveNode(name, force); }));
+  for (const uint64_t user : users) {
+    RETURN_IF_ERROR(Erase(user, Error(absl::StatusCode::kUnavailable, "NODE_REMOVED",
+                                      "node '" + name + "' was removed")
+                                    .Node(name)));
+  }
+  // One that has not been recorded since it joined, or never was a node, is not there.
+  if (absl::Status removed = store_->RemoveNode(name);
+      !removed.ok() && !absl::IsNotFound(removed)) {
+    return removed;
+  }
+  const auto done = loop_.Call([&]() -> absl::Status {
     const NodeRecord* node = cluster_.Find(name);
-    if (node != nullptr && node->alive) {
-      return Error(absl::StatusCode::kFailedPrecondition, "NODE_ALIVE",
-                   "node '" + name + "' at " + node->info.address() +
-                       " is alive and would join again")
-          .Node(name)
-          .Hint("stop its strata-worker first, or `strata node drain " + name +
-                "` to place nothing new on it");
-    }
-    for (Deployment* user : users) {
-      RETURN_IF_ERROR(Erase(user, Error(absl::StatusCode::kUnavailable, "NODE_REMOVED",
-                                        "node '" + name + "' was removed")
-                                      .Node(name)));
-    }
-    if (node != nullptr) {
-      // One that could not be recorded when it joined is not there.
-      const absl::Status removed = store_->RemoveNode(name);
-      if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+    if (node != nullptr && node->alive) {  // It has joined again meanwhile.
+      unsaved_nodes_.insert(name);
+      SaveLater();
+      return NodeAlive(*node);
     }
     return cluster_.Remove(name);
   });
+  return done.value_or(Stopping());
 }
 
 std::vector<v1::Model> Coordinator::DescribeModels() const {
@@ -111,20 +143,28 @@ v1::Model Coordinator::Describe(const ModelRuntime& model) const {
 }
 
 absl::Status Coordinator::RemoveModel(const std::string& name, bool force) {
-  // One turn of the loop: a load is placed either before it and refuses it, or after it and fails.
-  ASSIGN_OR_RETURN(const std::string folder, loop_.Ask([&]() -> absl::StatusOr<std::string> {
-    RETURN_IF_ERROR(models_->Get(name).status());
-    if (Deployment* deployment = DeploymentOf(name)) {
+  std::string folder;
+  {
+    // A load is placed either before and refuses this, or after and fails.
+    MutexLock lock(&changes_);
+    ASSIGN_OR_RETURN(const uint64_t loaded, loop_.Ask([&]() -> absl::StatusOr<uint64_t> {
+      RETURN_IF_ERROR(models_->Get(name).status());
+      Deployment* deployment = DeploymentOf(name);
+      if (deployment == nullptr) {
+        return 0;
+      }
       if (!force) {
         return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
                      "model '" + name + "' is loaded")
             .Hint("unload it first with `strata model unload " + name + "`, or use --force");
       }
-      RETURN_IF_ERROR(Erase(deployment, Error(absl::StatusCode::kCancelled, "UNLOADED",
-                                              "model '" + name + "' was removed")));
-    }
-    return models_->Forget(name);
-  }));
+      deployment->Hold(true);
+      return deployment->id();
+    }));
+    RETURN_IF_ERROR(Erase(loaded, Error(absl::StatusCode::kCancelled, "UNLOADED",
+                                        "model '" + name + "' was removed")));
+    ASSIGN_OR_RETURN(folder, models_->Forget(name));
+  }
   Models::DeleteFolder(folder);
   return absl::OkStatus();
 }

@@ -51,8 +51,12 @@ absl::Status Coordinator::Start() {
       spdlog::error("model {}: {}", stored.model, strata::Describe(rotary.status()));
       continue;
     }
-    deployments_[stored.id] = std::make_unique<Deployment>(
-        stored.id, *model, stored.plan, stored.options, *rotary, options_.deployment, this);
+    auto& deployment = deployments_[stored.id];
+    deployment = std::make_unique<Deployment>(stored.id, *model, stored.plan, stored.options,
+                                              *rotary, options_.deployment, this);
+    const StoredDeployment record = deployment->Record();
+    RETURN_IF_ERROR(store_->SaveDeployment(record));
+    deployment->OnRecorded(record.plan.epoch(), absl::OkStatus());
     spdlog::info("model {} loads again once its workers are back", stored.model);
   }
   Reconcile();  // The loop does not run yet: nobody else is here.
@@ -189,7 +193,7 @@ absl::StatusOr<v1::Plan> Coordinator::LoadModel(const std::string& name,
   PlannerCluster cluster;
   ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, complete, &cluster));
   ASSIGN_OR_RETURN(const RotaryBlob rotary, models_->Rotary(*model, complete.context()));
-  return loop_.Ask([&] { return Place(model, complete, plan, rotary); });
+  return Place(model, complete, plan, rotary);
 }
 
 // Another load may have taken the memory since the plan's snapshot.
@@ -216,9 +220,9 @@ absl::Status Coordinator::CheckStillFits(const ModelRuntime& model, const v1::Lo
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> model,
-                                            const v1::LoadOptions& options, const v1::Plan& plan,
-                                            const RotaryBlob& rotary) {
+absl::StatusOr<Coordinator::Placeable> Coordinator::CheckPlace(
+    const std::shared_ptr<const ModelRuntime>& model, const v1::LoadOptions& options,
+    const v1::Plan& plan) {
   if (draining_) {
     return Stopping();
   }
@@ -228,7 +232,6 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
                  "model '" + model->name + "' was registered anew while it was being placed")
         .Hint("try again");
   }
-  std::map<std::string, uint64_t> incarnations;
   for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
     const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
     if (node == nullptr || !node->alive ||
@@ -237,16 +240,15 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
                    "node '" + stage.ranks(0).node() + "' left while the model was being placed")
           .Hint("try again");
     }
-    incarnations[stage.ranks(0).node()] = node->info.incarnation();
   }
   RETURN_IF_ERROR(CheckStillFits(*model, options, plan));
-  ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
-  uint64_t epoch = 0;
+  Placeable placeable;
   if (Deployment* old = DeploymentOf(model->name)) {
     const bool running = old->serves() || old->state() == DeploymentState::kLoading;
     if (running && SamePlacement(old->plan(), plan) &&
         old->load_options().context() == options.context()) {
-      return old->plan();  // As it is already.
+      placeable.loaded = old->plan();
+      return placeable;
     }
     if (old->engine() != nullptr && old->engine()->live_sessions() > 0) {
       return Error(absl::StatusCode::kFailedPrecondition, "MODEL_IN_USE",
@@ -254,22 +256,56 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
                        std::to_string(old->engine()->live_sessions()) + " requests in flight")
           .Hint("wait for them, or `strata model unload " + model->name + " --force` first");
     }
-    epoch = old->plan().epoch();
-    RETURN_IF_ERROR(Erase(old, Error(absl::StatusCode::kUnavailable, "REPLACED",
-                                     "model '" + model->name + "' is being placed anew")));
+    old->Hold(true);
+    placeable.old = old->id();
+    placeable.epoch = old->plan().epoch();
   }
-  v1::Plan placed = plan;
-  placed.set_epoch(epoch);
-  auto& deployment = deployments_[id];
-  deployment = std::make_unique<Deployment>(id, std::move(model), placed, options, rotary,
-                                            options_.deployment, this);
-  deployment->Load(incarnations);
-  if (deployment->state() == DeploymentState::kFailed) {  // It could not be recorded.
-    const absl::Status why = deployment->problem();
-    deployments_.erase(id);
-    return why;
+  return placeable;
+}
+
+absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> model,
+                                            const v1::LoadOptions& options, const v1::Plan& plan,
+                                            const RotaryBlob& rotary) {
+  MutexLock lock(&changes_);
+  ASSIGN_OR_RETURN(const Placeable placeable,
+                   loop_.Ask([&] { return CheckPlace(model, options, plan); }));
+  if (placeable.loaded.has_value()) {
+    return *placeable.loaded;
   }
-  return deployment->plan();
+  std::unique_ptr<Deployment> deployment;
+  auto record = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
+    v1::Plan placed = plan;
+    placed.set_epoch(placeable.epoch);
+    deployment = std::make_unique<Deployment>(id, model, std::move(placed), options, rotary,
+                                              options_.deployment, this);
+    const StoredDeployment stored = deployment->Record();
+    RETURN_IF_ERROR(placeable.old == 0 ? store_->SaveDeployment(stored)
+                                       : store_->ReplaceDeployment(placeable.old, stored));
+    deployment->OnRecorded(stored.plan.epoch(), absl::OkStatus());
+    return absl::OkStatus();
+  };
+  const absl::Status recorded = record();
+  const auto placed = loop_.Call([&]() -> absl::StatusOr<v1::Plan> {
+    Deployment* old = FindDeployment(placeable.old);
+    if (!recorded.ok()) {
+      if (old != nullptr) old->Hold(false);
+      return recorded;
+    }
+    if (draining_) {
+      return Stopping();
+    }
+    if (old != nullptr) {
+      old->Unload(Error(absl::StatusCode::kUnavailable, "REPLACED",
+                        "model '" + model->name + "' is being placed anew"));
+      deployments_.erase(placeable.old);
+    }
+    Deployment* started = deployment.get();
+    deployments_[started->id()] = std::move(deployment);
+    Reconcile();
+    return started->plan();
+  });
+  return placed.has_value() ? *placed : Stopping();
 }
 
 absl::StatusOr<v1::LoadModelProgress> Coordinator::LoadStatus(const std::string& name) {
@@ -297,15 +333,9 @@ absl::StatusOr<v1::LoadModelProgress> Coordinator::LoadStatus(const std::string&
       .value_or(Stopping());
 }
 
-absl::Status Coordinator::Erase(Deployment* deployment, const absl::Status& why) {
-  RETURN_IF_ERROR(store_->RemoveDeployment(deployment->id()));
-  deployment->Unload(why);
-  deployments_.erase(deployment->id());
-  return absl::OkStatus();
-}
-
 absl::Status Coordinator::UnloadModel(const std::string& name, bool force) {
-  return loop_.Ask([&]() -> absl::Status {
+  MutexLock lock(&changes_);
+  ASSIGN_OR_RETURN(const uint64_t loaded, loop_.Ask([&]() -> absl::StatusOr<uint64_t> {
     Deployment* deployment = DeploymentOf(name);
     if (deployment == nullptr) {
       return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
@@ -319,9 +349,11 @@ absl::Status Coordinator::UnloadModel(const std::string& name, bool force) {
                        " requests in flight")
           .Hint("wait for them, cancel them with `strata session cancel ID`, or use --force");
     }
-    return Erase(deployment, Error(absl::StatusCode::kCancelled, "UNLOADED",
-                                   "model '" + name + "' was unloaded"));
-  });
+    deployment->Hold(true);
+    return deployment->id();
+  }));
+  return Erase(
+      loaded, Error(absl::StatusCode::kCancelled, "UNLOADED", "model '" + name + "' was unloaded"));
 }
 
 // What the model was loaded with, its layers where they are, and `kv_tokens`.
@@ -333,6 +365,9 @@ absl::StatusOr<v1::LoadOptions> Coordinator::ResizedOptions(const std::string& n
       return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
                    "model '" + name + "' is not loaded")
           .Hint("load it with `strata model load " + name + " --kv-tokens N`");
+    }
+    if (deployment->held()) {
+      return BeingChanged(name);
     }
     *serves = deployment->serves();
     v1::LoadOptions options = deployment->load_options();
@@ -358,20 +393,45 @@ absl::StatusOr<v1::Plan> Coordinator::ResizeModel(const std::string& name, uint6
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
   PlannerCluster cluster;
   ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, options, &cluster));
-  const absl::Status begun = loop_.Ask([&]() -> absl::Status {
-    Deployment* deployment = DeploymentOf(name);
+  RETURN_IF_ERROR(BeginResize(name, options, plan, *model));
+  return AwaitResize(name, gone);
+}
+
+absl::Status Coordinator::BeginResize(const std::string& name, const v1::LoadOptions& options,
+                                      const v1::Plan& plan, const ModelRuntime& model) {
+  MutexLock lock(&changes_);
+  // None: it is so already.
+  using Record = std::optional<StoredDeployment>;
+  ASSIGN_OR_RETURN(const Record record, loop_.Ask([&]() -> absl::StatusOr<Record> {
+    const Deployment* deployment = DeploymentOf(name);
     if (deployment == nullptr) {
       return Error(absl::StatusCode::kAborted, "UNLOADED",
                    "model '" + name + "' was unloaded meanwhile");
     }
     if (SamePlacement(deployment->plan(), plan)) {
-      return absl::OkStatus();  // As it is already.
+      return std::nullopt;
     }
-    RETURN_IF_ERROR(CheckStillFits(*model, options, plan));
-    return deployment->Resize(plan, options);
+    RETURN_IF_ERROR(CheckStillFits(model, options, plan));
+    RETURN_IF_ERROR(deployment->CheckResize(plan));
+    return deployment->RecordOf(plan, options);
+  }));
+  if (!record.has_value()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(store_->SaveDeployment(*record));
+  const auto begun = loop_.Call([&]() -> absl::Status {
+    Deployment* deployment = FindDeployment(record->id);
+    if (deployment == nullptr) {
+      return Stopping();
+    }
+    deployment->OnRecorded(record->plan.epoch(), absl::OkStatus());
+    const absl::Status resized = deployment->Resize(plan, options);
+    if (!resized.ok()) {  // New requests have come, or a node has gone.
+      RecordLater(record->id);
+    }
+    return resized;
   });
-  RETURN_IF_ERROR(begun);
-  return AwaitResize(name, gone);
+  return begun.value_or(Stopping());
 }
 
 absl::StatusOr<v1::Plan> Coordinator::AwaitResize(const std::string& name,
@@ -399,10 +459,6 @@ absl::StatusOr<v1::Plan> Coordinator::AwaitResize(const std::string& name,
   return Error(absl::StatusCode::kCancelled, "CANCELLED",
                "nobody waits any more; the KV of model '" + name + "' is still being changed")
       .Hint("see `strata model show " + name + "`");
-}
-
-absl::Status Coordinator::Persist(const StoredDeployment& deployment) {
-  return store_->SaveDeployment(deployment);
 }
 
 void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) {

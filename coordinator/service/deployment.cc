@@ -11,6 +11,10 @@
 namespace strata {
 namespace {
 
+// Epochs that a record leaves for use before the next one. Half of them are left when that is asked
+// for: a disk may be slow for as many fences.
+constexpr uint64_t kEpochsAhead = 1000;
+
 const char* PhaseName(v1::LoadProgress::Phase phase) {
   switch (phase) {
     case v1::LoadProgress::PHASE_FETCHING:
@@ -112,7 +116,7 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
   problem_ = absl::OkStatus();
   leaving_ = false;
   state_ = DeploymentState::kLoading;
-  if (absl::Status status = Persist({plan_, load_options_}); !status.ok()) {
+  if (absl::Status status = UseEpoch(plan_.epoch()); !status.ok()) {
     Fail(DeploymentState::kFailed, status);
     return;
   }
@@ -124,13 +128,45 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
 
 uint64_t Deployment::NextEpoch() const { return std::max(plan_.epoch(), fence_epoch_) + 1; }
 
-absl::Status Deployment::Persist(const Placing& placing) const {
+StoredDeployment Deployment::RecordOf(const v1::Plan& plan, const v1::LoadOptions& options) const {
   StoredDeployment stored;
   stored.id = id_;
   stored.model = model_->name;
-  stored.options = placing.options;
-  stored.plan = placing.plan;
-  return host_->Persist(stored);
+  stored.options = options;
+  stored.plan = plan;
+  stored.plan.set_epoch(NextEpoch() + kEpochsAhead);
+  return stored;
+}
+
+void Deployment::OnRecorded(uint64_t epoch, const absl::Status& status) {
+  recording_ = false;
+  record_problem_ = status;
+  if (status.ok()) {
+    recorded_epoch_ = std::max(recorded_epoch_, epoch);
+  } else {
+    spdlog::error("model {}: its plan cannot be recorded, and {} epochs are left: {}", model_->name,
+                  recorded_epoch_ - std::min(recorded_epoch_, NextEpoch() - 1), Describe(status));
+  }
+}
+
+absl::Status Deployment::UseEpoch(uint64_t epoch) {
+  if (!recording_ && (!record_problem_.ok() || epoch + kEpochsAhead / 2 > recorded_epoch_)) {
+    recording_ = true;
+    host_->RecordLater(id_);
+  }
+  if (epoch <= recorded_epoch_) {
+    return absl::OkStatus();
+  }
+  return !record_problem_.ok()
+             ? record_problem_
+             : Error(absl::StatusCode::kUnavailable, "EPOCHS_NOT_RECORDED",
+                     "model '" + model_->name + "' has used all epochs up to " +
+                         std::to_string(recorded_epoch_) +
+                         ", and the state store has not taken a record of more yet")
+                   .Limit("epochs=" + std::to_string(kEpochsAhead))
+                   .Hint(
+                       "see to the disk of the coordinator's --data-dir, then `strata model load " +
+                       model_->name + "`");
 }
 
 bool Deployment::SendLoads() {
@@ -229,6 +265,7 @@ void Deployment::Fail(DeploymentState state, const absl::Status& why) {
     load_options_ = std::move(before_resize_->options);
     before_resize_.reset();
     resize_problem_ = why;
+    host_->RecordLater(id_);
   }
   state_ = state;
   problem_ = why;
@@ -332,20 +369,24 @@ bool Deployment::AllReady() const {
   });
 }
 
-absl::Status Deployment::Resize(const v1::Plan& plan, const v1::LoadOptions& options) {
+absl::Status Deployment::CheckResize(const v1::Plan& plan) const {
   if (state_ != DeploymentState::kReady || engine_ == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
                  "model '" + model_->name + "' is " + DeploymentStateName(state_))
         .Hint("try again once it is ready; see `strata model show " + model_->name + "`");
   }
-  RETURN_IF_ERROR(engine_->CheckFits(EngineStages(plan)));
+  return engine_->CheckFits(EngineStages(plan));
+}
+
+absl::Status Deployment::Resize(const v1::Plan& plan, const v1::LoadOptions& options) {
+  RETURN_IF_ERROR(CheckResize(plan));
   Placing resized{plan, options};
   resized.plan.set_epoch(NextEpoch());
+  RETURN_IF_ERROR(UseEpoch(resized.plan.epoch()));
   for (int i = 0; i < plan.pipelines(0).stages_size(); ++i) {
     v1::PlanRank* rank = resized.plan.mutable_pipelines(0)->mutable_stages(i)->mutable_ranks(0);
     rank->set_incarnation(RankOf(i).incarnation());
   }
-  RETURN_IF_ERROR(Persist(resized));
   resize_problem_ = absl::OkStatus();
   before_resize_ = Placing{plan_, load_options_};
   spdlog::info("model {} gets KV for {} tokens instead of {}", model_->name, options.kv_tokens(),
@@ -368,13 +409,14 @@ void Deployment::UndoResize(const absl::Status& why) {
   spdlog::error("model {} keeps its KV: {}", model_->name, Describe(why));
   Placing before = *before_resize_;
   before.plan.set_epoch(NextEpoch());
-  if (absl::Status status = Persist(before); !status.ok()) {
+  if (absl::Status status = UseEpoch(before.plan.epoch()); !status.ok()) {
     Fail(DeploymentState::kFailed, status);
     return;
   }
   before_resize_.reset();
   resize_problem_ = why;
   LoadResized(std::move(before));
+  host_->RecordLater(id_);
 }
 
 void Deployment::StartEngine() {
@@ -402,8 +444,9 @@ void Deployment::SendFence(uint64_t epoch) {
   first_link_.reset();
   if (epoch != plan_.epoch()) {
     plan_.set_epoch(epoch);
-    if (absl::Status status = Persist({plan_, load_options_}); !status.ok()) {
-      record_problem_ = status;  // Ends the deployment at the next tick, outside of the engine.
+    epoch_problem_ = UseEpoch(epoch);
+    if (!epoch_problem_.ok()) {
+      return;  // The next tick ends the deployment, outside of the engine.
     }
   }
   unfenced_.clear();
@@ -536,8 +579,8 @@ void Deployment::Tick(TimePoint now) {
   if (engine_ != nullptr) {
     engine_->Tick(now);
   }
-  if (!record_problem_.ok()) {
-    Fail(DeploymentState::kFailed, std::exchange(record_problem_, absl::OkStatus()));
+  if (!epoch_problem_.ok()) {
+    Fail(DeploymentState::kFailed, std::exchange(epoch_problem_, absl::OkStatus()));
   } else if (leaving_ && engine_ != nullptr && engine_->live_sessions() == 0) {
     Fail(DeploymentState::kWaiting, absl::Status(problem_));
   } else if (state_ == DeploymentState::kLoading && engine_ != nullptr && engine_->down()) {

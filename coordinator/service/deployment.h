@@ -62,8 +62,9 @@ class DeploymentHost {
   // What the node advertises.
   virtual std::string AddressOf(const std::string& node) const = 0;
   virtual uint64_t coordinator_incarnation() const = 0;
-  // Records the deployment as it is to be found after a restart. An error stops it.
-  virtual absl::Status Persist(const StoredDeployment& deployment) = 0;
+  // Records what Deployment::Record gives, soon and without waiting for it: Deployment::OnRecorded
+  // tells.
+  virtual void RecordLater(uint64_t deployment) = 0;
   // Its placements changed: for `node list` and the memory that other plans may use.
   virtual void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) = 0;
   virtual GenerationCounter* generations() = 0;
@@ -103,6 +104,14 @@ class Deployment : public EngineHost {
   std::vector<v1::LoadModelProgress::Worker> Progress() const;
   bool Uses(const std::string& node) const;
 
+  // What is to be found after a restart. Its epoch is above all that may be used until the next
+  // record is there, so that a fence need not wait for a disk: see OnRecorded.
+  StoredDeployment Record() const { return RecordOf(plan_, load_options_); }
+  // The same for what Resize would make of it.
+  StoredDeployment RecordOf(const v1::Plan& plan, const v1::LoadOptions& options) const;
+  // A record with this epoch is in the store; or could not be put there.
+  void OnRecorded(uint64_t epoch, const absl::Status& status);
+
   // Begins (again) on nodes whose incarnations are `incarnations`, by name; a new epoch.
   void Load(const std::map<std::string, uint64_t>& incarnations);
   // Ends everything: sessions fail with `why`, workers unload.
@@ -111,11 +120,16 @@ class Deployment : public EngineHost {
   // computed again. Begins only if all of them fit `plan`; FAILED_PRECONDITION (KV_IN_USE, or
   // NOT_READY). When it fails later, the deployment goes back to what it was: resize_problem().
   absl::Status Resize(const v1::Plan& plan, const v1::LoadOptions& options);
+  // Whether Resize would begin, but for what changes in between.
+  absl::Status CheckResize(const v1::Plan& plan) const;
   // Why the last Resize was undone; ok while it is under way and when it succeeded.
   const absl::Status& resize_problem() const { return resize_problem_; }
+  // While the store is told that it ends, no new sessions begin.
+  void Hold(bool hold) { held_ = hold; }
+  bool held() const { return held_; }
   // The engine is there and takes requests, if only to queue them.
   bool serves() const {
-    return engine_ != nullptr && !leaving_ &&
+    return engine_ != nullptr && !leaving_ && !held_ &&
            (state_ == DeploymentState::kReady || state_ == DeploymentState::kResizing);
   }
 
@@ -158,7 +172,8 @@ class Deployment : public EngineHost {
 
   const v1::PlanRank& RankOf(int stage) const;
   uint64_t NextEpoch() const;
-  absl::Status Persist(const Placing& placing) const;
+  // Whether `epoch` may be used: it is covered by the newest record.
+  absl::Status UseEpoch(uint64_t epoch);
   v1::Load MakeLoad(int stage) const;
   // False when a node has no control stream: the deployment has failed by it.
   bool SendLoads();
@@ -183,11 +198,15 @@ class Deployment : public EngineHost {
   DeploymentState state_ = DeploymentState::kWaiting;
   absl::Status problem_;
   absl::Status last_fault_;      // Why links could not be opened.
-  absl::Status record_problem_;  // An epoch could not be recorded.
+  uint64_t recorded_epoch_ = 0;  // Of the newest record in the store.
+  bool recording_ = false;       // RecordLater was asked for, and not answered yet.
+  absl::Status record_problem_;  // Why the newest record failed.
+  absl::Status epoch_problem_;   // Why an epoch could not be used.
   absl::Status resize_problem_;
   std::optional<Placing> before_resize_;  // While resizing: what it goes back to.
   bool all_loaded_ = false;               // Every worker said so, for the plan's last load.
   bool leaving_ = false;                  // A node is: no new sessions.
+  bool held_ = false;
   std::map<std::string, WorkerProgress> progress_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> stopped_engine_;  // Kept until the loop's next turn.

@@ -76,12 +76,11 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
   ASSIGN_OR_RETURN(
       auto runtime,
       MakeModelRuntime(name, std::make_shared<const ModelManifest>(std::move(manifest))));
-  MutexLock lock(&mutex_);
-  if (const auto it = models_.find(name);
-      it != models_.end() &&
-      it->second->manifest->weights_digest != runtime->manifest->weights_digest) {
+  MutexLock changing(&changes_);
+  if (const auto old = Get(name);
+      old.ok() && (*old)->manifest->weights_digest != runtime->manifest->weights_digest) {
     return Error(absl::StatusCode::kAlreadyExists, "MODEL_EXISTS",
-                 "there is another model '" + name + "', from " + it->second->manifest->path)
+                 "there is another model '" + name + "', from " + (*old)->manifest->path)
         .Hint("choose another --name, or `strata model remove " + name + "` first");
   }
   StoredModel stored;
@@ -91,6 +90,7 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
   stored.digest = runtime->manifest->weights_digest;
   stored.origin = origin;
   RETURN_IF_ERROR(store_->SaveModel(stored));
+  MutexLock lock(&mutex_);
   blobs_->AddManifest(name, runtime->manifest);
   models_[name] = runtime;
   return runtime;
@@ -98,8 +98,8 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
 
 absl::StatusOr<std::string> Models::Forget(const std::string& name) {
   namespace fs = std::filesystem;
+  MutexLock changing(&changes_);
   RETURN_IF_ERROR(Get(name).status());
-  MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const StoredModel stored, store_->GetModel(name));
   // Moved first, so that the name is free for another upload while the files are being deleted,
   // and an end of the process in between leaves nothing in its way.
@@ -121,6 +121,7 @@ absl::StatusOr<std::string> Models::Forget(const std::string& name) {
     if (!aside.empty()) fs::rename(aside, stored.path, error);
     return removed;
   }
+  MutexLock lock(&mutex_);
   blobs_->RemoveManifest(name);
   models_.erase(name);
   return aside;

@@ -57,6 +57,7 @@ class Models {
  private:
   StateStore* const store_;
   BlobStore* const blobs_;
+  Mutex changes_;  // Held while the store is told of one; before mutex_.
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<const ModelRuntime>> models_ STRATA_GUARDED_BY(mutex_);
 };

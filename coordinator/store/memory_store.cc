@@ -58,11 +58,15 @@ class MemoryStore : public StateStore {
   }
   absl::Status SaveDeployment(const StoredDeployment& deployment) override {
     MutexLock lock(&mutex_);
-    const auto found = deployments_.find(deployment.id);
-    if (found != deployments_.end() && found->second.plan.epoch() > deployment.plan.epoch()) {
-      return StaleEpoch(deployment.id, deployment.plan.epoch(), found->second.plan.epoch());
+    return Save(deployment);
+  }
+  absl::Status ReplaceDeployment(uint64_t old, const StoredDeployment& deployment) override {
+    MutexLock lock(&mutex_);
+    if (!deployments_.contains(old)) {
+      return NoSuchDeployment(old);
     }
-    deployments_[deployment.id] = deployment;
+    RETURN_IF_ERROR(Save(deployment));
+    deployments_.erase(old);
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() override {
@@ -100,6 +104,15 @@ class MemoryStore : public StateStore {
   }
 
  private:
+  absl::Status Save(const StoredDeployment& deployment) STRATA_REQUIRES(mutex_) {
+    const auto found = deployments_.find(deployment.id);
+    if (found != deployments_.end() && found->second.plan.epoch() > deployment.plan.epoch()) {
+      return StaleEpoch(deployment.id, deployment.plan.epoch(), found->second.plan.epoch());
+    }
+    deployments_[deployment.id] = deployment;
+    return absl::OkStatus();
+  }
+
   const std::string cluster_id_;
   Mutex mutex_;
   uint64_t term_ STRATA_GUARDED_BY(mutex_) = 0;

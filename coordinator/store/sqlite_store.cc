@@ -40,15 +40,7 @@ class SqliteStore : public StateStore {
     RETURN_IF_ERROR(CheckIntegrity());
     RETURN_IF_ERROR(database_->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
     // One process at a time sees an empty file, so one makes the tables.
-    RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
-    absl::Status made = MakeTables();
-    if (made.ok()) {
-      made = database_->Execute("COMMIT");
-    }
-    if (!made.ok()) {
-      (void)database_->Execute("ROLLBACK");
-    }
-    return made;
+    return Transact([this]() STRATA_REQUIRES(mutex_) { return MakeTables(); });
   }
 
   absl::StatusOr<uint64_t> RaiseTerm() override { return Count("term"); }
@@ -113,22 +105,15 @@ class SqliteStore : public StateStore {
 
   absl::Status SaveDeployment(const StoredDeployment& deployment) override {
     MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(
-        SqliteStatement statement,
-        database_->Prepare("INSERT INTO deployments VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) "
-                           "DO UPDATE SET model = excluded.model, options = excluded.options, "
-                           "plan = excluded.plan, epoch = excluded.epoch, "
-                           "desired_state = excluded.desired_state "
-                           "WHERE excluded.epoch >= epoch"));
-    RETURN_IF_ERROR(statement.Bind(deployment.id)
-                        .Bind(deployment.model)
-                        .Bind(deployment.options.SerializeAsString())
-                        .Bind(deployment.plan.SerializeAsString())
-                        .Bind(deployment.plan.epoch())
-                        .Bind(deployment.desired_state)
-                        .Run());
-    return database_->Changes() == 0 ? WhyUnchanged(deployment.id, deployment.plan.epoch())
-                                     : absl::OkStatus();
+    return Save(deployment);
+  }
+
+  absl::Status ReplaceDeployment(uint64_t old, const StoredDeployment& deployment) override {
+    MutexLock lock(&mutex_);
+    return Transact([&]() STRATA_REQUIRES(mutex_) -> absl::Status {
+      RETURN_IF_ERROR(Remove(old));
+      return Save(deployment);
+    });
   }
 
   absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() override {
@@ -156,10 +141,7 @@ class SqliteStore : public StateStore {
 
   absl::Status RemoveDeployment(uint64_t deployment) override {
     MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(SqliteStatement statement,
-                     database_->Prepare("DELETE FROM deployments WHERE id = ?"));
-    RETURN_IF_ERROR(statement.Bind(deployment).Run());
-    return database_->Changes() == 0 ? NoSuchDeployment(deployment) : absl::OkStatus();
+    return Remove(deployment);
   }
 
   absl::Status SaveNode(std::string_view name, const v1::NodeInfo& info, bool draining) override {
@@ -216,6 +198,20 @@ class SqliteStore : public StateStore {
   }
 
  private:
+  // All that `change` does, or nothing.
+  template <typename Change>
+  absl::Status Transact(const Change& change) STRATA_REQUIRES(mutex_) {
+    RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
+    absl::Status done = change();
+    if (done.ok()) {
+      done = database_->Execute("COMMIT");
+    }
+    if (!done.ok()) {
+      (void)database_->Execute("ROLLBACK");
+    }
+    return done;
+  }
+
   absl::Status CheckIntegrity() STRATA_REQUIRES(mutex_) {
     ASSIGN_OR_RETURN(SqliteStatement statement, database_->Prepare("PRAGMA quick_check(1)"));
     ASSIGN_OR_RETURN(const bool row, statement.Step());
@@ -264,6 +260,32 @@ class SqliteStore : public StateStore {
     // The change is committed when the statement has run to its end.
     RETURN_IF_ERROR(statement.Run());
     return value;
+  }
+
+  absl::Status Save(const StoredDeployment& deployment) STRATA_REQUIRES(mutex_) {
+    ASSIGN_OR_RETURN(
+        SqliteStatement statement,
+        database_->Prepare("INSERT INTO deployments VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) "
+                           "DO UPDATE SET model = excluded.model, options = excluded.options, "
+                           "plan = excluded.plan, epoch = excluded.epoch, "
+                           "desired_state = excluded.desired_state "
+                           "WHERE excluded.epoch >= epoch"));
+    RETURN_IF_ERROR(statement.Bind(deployment.id)
+                        .Bind(deployment.model)
+                        .Bind(deployment.options.SerializeAsString())
+                        .Bind(deployment.plan.SerializeAsString())
+                        .Bind(deployment.plan.epoch())
+                        .Bind(deployment.desired_state)
+                        .Run());
+    return database_->Changes() == 0 ? WhyUnchanged(deployment.id, deployment.plan.epoch())
+                                     : absl::OkStatus();
+  }
+
+  absl::Status Remove(uint64_t deployment) STRATA_REQUIRES(mutex_) {
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("DELETE FROM deployments WHERE id = ?"));
+    RETURN_IF_ERROR(statement.Bind(deployment).Run());
+    return database_->Changes() == 0 ? NoSuchDeployment(deployment) : absl::OkStatus();
   }
 
   absl::Status WhyUnchanged(uint64_t deployment, uint64_t epoch) STRATA_REQUIRES(mutex_) {

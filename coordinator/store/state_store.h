@@ -67,6 +67,8 @@ class StateStore {
   // Adds the deployment, or replaces the one of that id. FAILED_PRECONDITION (STALE_EPOCH) when
   // the stored plan's epoch is newer.
   virtual absl::Status SaveDeployment(const StoredDeployment& deployment) = 0;
+  // Saves the deployment and removes `old`, NOT_FOUND if there is none: both or neither.
+  virtual absl::Status ReplaceDeployment(uint64_t old, const StoredDeployment& deployment) = 0;
   virtual absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() = 0;  // By id.
   virtual absl::Status RemoveDeployment(uint64_t deployment) = 0;
 

@@ -270,6 +270,7 @@ ThreadedCluster::ThreadedCluster(uint32_t stages, uint64_t pages, DeploymentOpti
   }
   loop_.Start();
   loop_.Call([this] {
+    deployment_->OnRecorded(deployment_->Record().plan.epoch(), absl::OkStatus());
     deployment_->Load(incarnations_);
     return true;
   });
@@ -374,6 +375,12 @@ absl::Status ThreadedCluster::Resize(uint64_t pages) {
   return loop_
       .Call([&] { return deployment_->Resize(MakePlan(pages), deployment_->load_options()); })
       .value_or(absl::UnavailableError("stopped"));
+}
+
+// As after a disk's time.
+void ThreadedCluster::RecordLater(uint64_t) {
+  loop_.Post(
+      [this] { deployment_->OnRecorded(deployment_->Record().plan.epoch(), absl::OkStatus()); });
 }
 
 bool ThreadedCluster::WaitReady(nanoseconds timeout) {

@@ -74,7 +74,7 @@ class ThreadedCluster : public DeploymentHost {
                 std::function<void(const absl::Status& status)> on_broken) override;
   std::string AddressOf(const std::string& node) const override { return node; }
   uint64_t coordinator_incarnation() const override { return 1; }
-  absl::Status Persist(const StoredDeployment&) override { return absl::OkStatus(); }
+  void RecordLater(uint64_t) override;
   void OnPlacement(uint64_t, const v1::Plan&, bool, bool) override {}
   GenerationCounter* generations() override { return &generations_; }
 

@@ -40,48 +40,66 @@ class TestClock : public Clock {
   std::atomic<int64_t> now_ = std::chrono::nanoseconds(std::chrono::hours(1)).count();
 };
 
-// A store in memory whose changes fail while `full` is set, as on a disk without room.
-class FullableStore : public StateStore {
+// A store in memory whose changes fail while `full` is set, as on a disk without room, and wait
+// while it hangs, as for a disk that is busy.
+class FailingStore : public StateStore {
  public:
   std::atomic<bool> full = false;
+  std::atomic<bool> hangs = false;
+  std::atomic<int> waiting = 0;  // Changes that do.
 
   absl::StatusOr<uint64_t> RaiseTerm() override { return store_->RaiseTerm(); }
   absl::StatusOr<std::string> ClusterId() override { return store_->ClusterId(); }
   absl::Status SaveModel(const StoredModel& model) override {
-    return full ? Full() : store_->SaveModel(model);
+    return Change() ? Full() : store_->SaveModel(model);
   }
   absl::StatusOr<StoredModel> GetModel(std::string_view name) override {
     return store_->GetModel(name);
   }
   absl::StatusOr<std::vector<StoredModel>> ListModels() override { return store_->ListModels(); }
   absl::Status RemoveModel(std::string_view name) override {
-    return full ? Full() : store_->RemoveModel(name);
+    return Change() ? Full() : store_->RemoveModel(name);
   }
-  absl::StatusOr<uint64_t> NextDeploymentId() override { return store_->NextDeploymentId(); }
+  absl::StatusOr<uint64_t> NextDeploymentId() override {
+    (void)Change();
+    return store_->NextDeploymentId();
+  }
   absl::Status SaveDeployment(const StoredDeployment& deployment) override {
-    return full ? Full() : store_->SaveDeployment(deployment);
+    return Change() ? Full() : store_->SaveDeployment(deployment);
+  }
+  absl::Status ReplaceDeployment(uint64_t old, const StoredDeployment& deployment) override {
+    return Change() ? Full() : store_->ReplaceDeployment(old, deployment);
   }
   absl::StatusOr<std::vector<StoredDeployment>> ListDeployments() override {
     return store_->ListDeployments();
   }
   absl::Status RemoveDeployment(uint64_t deployment) override {
-    return full ? Full() : store_->RemoveDeployment(deployment);
+    return Change() ? Full() : store_->RemoveDeployment(deployment);
   }
   absl::Status SaveNode(std::string_view name, const v1::NodeInfo& info, bool draining) override {
-    return full ? Full() : store_->SaveNode(name, info, draining);
+    return Change() ? Full() : store_->SaveNode(name, info, draining);
   }
   absl::StatusOr<std::vector<StoredNode>> ListNodes() override { return store_->ListNodes(); }
   absl::Status RemoveNode(std::string_view name) override {
-    return full ? Full() : store_->RemoveNode(name);
+    return Change() ? Full() : store_->RemoveNode(name);
   }
   absl::Status SetSetting(std::string_view key, std::string_view value) override {
-    return full ? Full() : store_->SetSetting(key, value);
+    return Change() ? Full() : store_->SetSetting(key, value);
   }
   absl::StatusOr<std::optional<std::string>> GetSetting(std::string_view key) override {
     return store_->GetSetting(key);
   }
 
  private:
+  // Whether it fails.
+  bool Change() {
+    ++waiting;
+    while (hangs) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    --waiting;
+    return full;
+  }
   static absl::Status Full() {
     return Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "no room left on the disk");
   }
@@ -293,7 +311,7 @@ class CoordinatorTest : public ::testing::Test {
   }
 
   TestClock clock_;
-  FullableStore store_;
+  FailingStore store_;
   BlobStore blobs_;
   IoLoop link_loop_;
   const Transport transport_ = Transport::Make({}).value();

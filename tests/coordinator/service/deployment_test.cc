@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "common/status.h"
 #include "tests/coordinator/service/fake_deployment_host.h"
 
@@ -65,7 +67,11 @@ class DeploymentTest : public ::testing::Test {
   DeploymentTest()
       : deployment_(kId, MakeModel(), MakePlan(32), MakeOptions(512), {}, {}, &host_) {}
 
-  void Load() { deployment_.Load({{"a", 11}, {"b", 12}}); }
+  void Record() { deployment_.OnRecorded(deployment_.Record().plan.epoch(), absl::OkStatus()); }
+  void Load() {
+    Record();
+    deployment_.Load({{"a", 11}, {"b", 12}});
+  }
 
   void Progress(const std::string& node, v1::LoadProgress::Phase phase, uint64_t epoch) {
     v1::LoadProgress progress;
@@ -146,9 +152,7 @@ class DeploymentTest : public ::testing::Test {
 TEST_F(DeploymentTest, LoadsFencesLinksAndIsReady) {
   Load();
   EXPECT_EQ(deployment_.state(), DeploymentState::kLoading);
-  ASSERT_EQ(host_.stored.size(), 1u);
-  EXPECT_EQ(host_.stored[0].plan.epoch(), 1u);
-  EXPECT_EQ(host_.stored[0].model, "m");
+  EXPECT_EQ(deployment_.plan().epoch(), 1u);
   const std::vector<v1::Load> loads = host_.TakeLoads("a");
   ASSERT_EQ(loads.size(), 1u);
   EXPECT_EQ(loads[0].next_node(), "b");
@@ -225,11 +229,79 @@ TEST_F(DeploymentTest, ALoadOnALeavingNodeEndsAtOnce) {
   EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
 }
 
+TEST_F(DeploymentTest, ARecordLeavesEpochsAheadOfThoseInUse) {
+  MakeReady();
+  const StoredDeployment record = deployment_.Record();
+  EXPECT_EQ(record.id, kId);
+  EXPECT_EQ(record.model, "m");
+  EXPECT_EQ(record.options.kv_tokens(), 512u);
+  EXPECT_EQ(record.plan.pipelines(0).stages_size(), 2);
+  EXPECT_GT(record.plan.epoch(), deployment_.plan().epoch() + 100);
+}
+
 TEST_F(DeploymentTest, AnEpochThatCannotBeRecordedIsNotUsed) {
-  host_.persist_error = Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "disk full");
-  Load();
+  deployment_.Load({{"a", 11}, {"b", 12}});
   EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+  EXPECT_EQ(ReasonOf(deployment_.problem()), "EPOCHS_NOT_RECORDED");
   EXPECT_TRUE(host_.TakeLoads("a").empty());
+  EXPECT_EQ(host_.records_asked, 1);
+  deployment_.OnRecorded(1000, Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "full"));
+  deployment_.Load({{"a", 11}, {"b", 12}});
+  EXPECT_EQ(ReasonOf(deployment_.problem()), "STORE_FULL");
+  EXPECT_TRUE(host_.TakeLoads("a").empty());
+  EXPECT_EQ(host_.records_asked, 2);
+  Load();
+  EXPECT_EQ(deployment_.state(), DeploymentState::kLoading);
+}
+
+// The fence that asks for a record goes out before there is one.
+TEST_F(DeploymentTest, FencesNeedNoDiskUntilTheRecordedEpochsAreUsed) {
+  MakeReady();
+  const uint64_t recorded = deployment_.Record().plan.epoch() - 1;
+  uint64_t epoch = deployment_.plan().epoch();
+  while (host_.records_asked == 0) {
+    ASSERT_LT(epoch, recorded);
+    deployment_.SendFence(++epoch);
+    ASSERT_EQ(host_.TakeFences("a").size(), 1u);
+  }
+  EXPECT_LT(epoch, recorded - 100) << "while there is time";
+  while (epoch < recorded) {
+    deployment_.SendFence(++epoch);
+    ASSERT_EQ(host_.TakeFences("a").size(), 1u);
+  }
+  EXPECT_EQ(host_.records_asked, 1) << "it has not been answered";
+  deployment_.Tick(host_.Now());
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+  deployment_.SendFence(++epoch);
+  EXPECT_TRUE(host_.TakeFences("a").empty());
+  deployment_.Tick(host_.Now());
+  EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+  EXPECT_EQ(ReasonOf(deployment_.problem()), "EPOCHS_NOT_RECORDED");
+}
+
+TEST_F(DeploymentTest, ARecordInTimeGivesNewEpochs) {
+  MakeReady();
+  uint64_t epoch = deployment_.plan().epoch();
+  for (int i = 0; i < 3000; ++i) {
+    deployment_.SendFence(++epoch);
+    if (std::exchange(host_.records_asked, 0) != 0) Record();
+  }
+  EXPECT_EQ(host_.TakeFences("a").size(), 3000u);
+  deployment_.Tick(host_.Now());
+  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
+}
+
+TEST_F(DeploymentTest, ARecordThatFailedIsAskedForAgainAtTheNextEpoch) {
+  MakeReady();
+  EXPECT_EQ(host_.records_asked, 0);
+  deployment_.OnRecorded(0, Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "full"));
+  const uint64_t epoch = deployment_.plan().epoch();
+  deployment_.SendFence(epoch + 1);
+  EXPECT_EQ(host_.records_asked, 1);
+  EXPECT_EQ(host_.TakeFences("a").size(), 1u) << "there are epochs left";
+  Record();
+  deployment_.SendFence(epoch + 2);
+  EXPECT_EQ(host_.records_asked, 1);
 }
 
 TEST_F(DeploymentTest, ALostNodeFailsItsSessionsAndIsWaitedFor) {
@@ -296,7 +368,7 @@ TEST_F(DeploymentTest, AResizeKeepsItsSessionsWaiting) {
   EXPECT_EQ(load.kv_pages(0), 64u);
   EXPECT_EQ(load.next_incarnation(), 12u);
   EXPECT_EQ(load.epoch(), deployment_.plan().epoch());
-  EXPECT_EQ(host_.stored.back().options.kv_tokens(), 1024u);
+  EXPECT_EQ(deployment_.Record().options.kv_tokens(), 1024u);
   BothReady();
   EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
   EXPECT_TRUE(deployment_.resize_problem().ok());
@@ -314,7 +386,7 @@ TEST_F(DeploymentTest, AResizeBelowWhatWasPromisedIsRefusedAndChangesNothing) {
   EXPECT_EQ(ReasonOf(status), "KV_IN_USE");
   EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
   EXPECT_TRUE(host_.TakeLoads("a").empty());
-  EXPECT_EQ(host_.stored.back().options.kv_tokens(), 512u);
+  EXPECT_EQ(deployment_.Record().options.kv_tokens(), 512u);
 }
 
 TEST_F(DeploymentTest, AResizeThatFailsOnANodeIsUndone) {
@@ -328,7 +400,8 @@ TEST_F(DeploymentTest, AResizeThatFailsOnANodeIsUndone) {
   EXPECT_EQ(ReasonOf(deployment_.resize_problem()), "MEMORY_LIMIT");
   EXPECT_GT(deployment_.plan().epoch(), epoch);
   EXPECT_EQ(host_.TakeLoads("b").back().kv_pages(0), 32u);
-  EXPECT_EQ(host_.stored.back().options.kv_tokens(), 512u);
+  EXPECT_EQ(deployment_.Record().options.kv_tokens(), 512u);
+  EXPECT_EQ(host_.records_asked, 1);
   BothReady();
   EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
   BothAckAndLink();
@@ -345,17 +418,11 @@ TEST_F(DeploymentTest, ANodeLostWhileResizingLeavesTheKnownSize) {
   deployment_.OnNodeLost("a");
   EXPECT_EQ(deployment_.state(), DeploymentState::kWaiting);
   EXPECT_EQ(ReasonOf(running->failed), "NODE_LOST");
+  EXPECT_EQ(deployment_.Record().options.kv_tokens(), 512u);
+  EXPECT_EQ(host_.records_asked, 1);
   host_.TakeLoads("b");
   deployment_.Load({{"a", 21}, {"b", 12}});
   EXPECT_EQ(host_.TakeLoads("b")[0].kv_pages(0), 32u);
-}
-
-TEST_F(DeploymentTest, AResizeThatCannotBeRecordedChangesNothing) {
-  MakeReady();
-  host_.persist_error = Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "disk full");
-  EXPECT_EQ(ReasonOf(deployment_.Resize(MakePlan(64), MakeOptions(1024))), "STORE_FULL");
-  EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
-  EXPECT_EQ(host_.links_open, 1);
 }
 
 TEST_F(DeploymentTest, ALinkThatOpensTooLateIsClosed) {

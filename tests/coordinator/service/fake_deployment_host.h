@@ -38,12 +38,7 @@ class FakeDeploymentHost : public DeploymentHost {
   }
   std::string AddressOf(const std::string& node) const override { return node + ":1"; }
   uint64_t coordinator_incarnation() const override { return 99; }
-  absl::Status Persist(const StoredDeployment& deployment) override {
-    if (persist_error.ok()) {
-      stored.push_back(deployment);
-    }
-    return persist_error;
-  }
+  void RecordLater(uint64_t) override { ++records_asked; }
   void OnPlacement(uint64_t, const v1::Plan&, bool placed, bool ready) override {
     placements.push_back({placed, ready});
   }
@@ -77,9 +72,8 @@ class FakeDeploymentHost : public DeploymentHost {
   std::vector<Dialled> dialled;
   std::vector<StepMessage> frames;
   int links_open = 0;
-  std::vector<StoredDeployment> stored;
   std::vector<std::pair<bool, bool>> placements;  // Placed, ready.
-  absl::Status persist_error;
+  int records_asked = 0;
   std::string unreachable;
   TimePoint now = std::chrono::seconds(1000);
   GenerationCounter counter{1};

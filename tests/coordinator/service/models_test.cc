@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "tests/coordinator/service/coordinator_testing.h"
 
@@ -30,7 +31,7 @@ class ModelsTest : public ::testing::Test {
 
   const fs::path dir_ =
       fs::path(::testing::TempDir()) / ("strata-models-" + std::to_string(::getpid()));
-  testing::FullableStore store_;
+  testing::FailingStore store_;
   BlobStore blobs_;
   Models models_{&store_, &blobs_};
 };
@@ -77,6 +78,20 @@ TEST_F(ModelsTest, AStoreThatFailsLeavesModelAndFiles) {
   EXPECT_EQ(ReasonOf(models_.Forget("m").status()), "STORE_FULL");
   EXPECT_TRUE(models_.Get("m").ok());
   EXPECT_TRUE(fs::exists(dir_ / "m" / "config.json"));
+}
+
+TEST_F(ModelsTest, AStoreThatHangsHoldsUpNobodyWhoReads) {
+  Add("upload");
+  store_.hangs = true;
+  std::thread forget([&] { EXPECT_TRUE(models_.Forget("m").ok()); });
+  while (store_.waiting == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(models_.Get("m").ok());
+  EXPECT_EQ(models_.List().size(), 1u);
+  store_.hangs = false;
+  forget.join();
+  EXPECT_FALSE(models_.Get("m").ok());
 }
 
 }  // namespace

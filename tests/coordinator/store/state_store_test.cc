@@ -107,6 +107,25 @@ TEST_P(StateStoreTest, KeepsDeploymentsAndTheirPlans) {
   EXPECT_THAT(*store_->ListDeployments(), IsEmpty());
 }
 
+TEST_P(StateStoreTest, ReplacesADeploymentWhollyOrNotAtAll) {
+  StoredDeployment deployment;
+  deployment.id = 7;
+  deployment.plan = PlanOfEpoch(3);
+  ASSERT_TRUE(store_->SaveDeployment(deployment).ok());
+  StoredDeployment other = deployment;
+  other.id = 8;
+  EXPECT_EQ(store_->ReplaceDeployment(9, other).code(), absl::StatusCode::kNotFound);
+  ASSERT_THAT(*store_->ListDeployments(), SizeIs(1));
+  EXPECT_TRUE(store_->ReplaceDeployment(7, other).ok());
+  ASSERT_THAT(*store_->ListDeployments(), SizeIs(1));
+  EXPECT_EQ((*store_->ListDeployments())[0].id, 8);
+  // What cannot be saved replaces nothing.
+  ASSERT_TRUE(store_->SaveDeployment(deployment).ok());
+  other.plan = PlanOfEpoch(2);
+  EXPECT_EQ(ReasonOf(store_->ReplaceDeployment(7, other)), "STALE_EPOCH");
+  EXPECT_THAT(*store_->ListDeployments(), SizeIs(2));
+}
+
 TEST_P(StateStoreTest, NeverLetsAnEpochGoBack) {
   StoredDeployment deployment;
   deployment.id = 7;

@@ -1,0 +1,91 @@
+// What the store keeps: the part of Coordinator that changes it.
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/errors.h"
+
+namespace strata {
+
+void Coordinator::RecordLater(uint64_t deployment) {
+  unsaved_deployments_.insert(deployment);
+  SaveLater();
+}
+
+void Coordinator::SaveLater() {
+  if (!std::exchange(saving_, true)) {
+    RunBlocking([this] { SaveWhatWaits(); });
+  }
+}
+
+std::optional<Coordinator::Unsaved> Coordinator::TakeUnsaved() {
+  if (unsaved_nodes_.empty() && unsaved_deployments_.empty()) {
+    return std::nullopt;
+  }
+  Unsaved unsaved;
+  for (const std::string& name : std::exchange(unsaved_nodes_, {})) {
+    if (const NodeRecord* node = cluster_.Find(name)) {
+      unsaved.nodes.push_back({name, node->info, node->draining});
+    }
+  }
+  for (const uint64_t id : std::exchange(unsaved_deployments_, {})) {
+    if (const Deployment* deployment = FindDeployment(id)) {
+      unsaved.deployments.push_back(deployment->Record());
+    }
+  }
+  return unsaved;
+}
+
+void Coordinator::SaveWhatWaits() {
+  while (true) {
+    MutexLock lock(&changes_);
+    const auto unsaved = loop_.Call([this] {
+      auto taken = TakeUnsaved();
+      saving_ = taken.has_value();
+      return taken;
+    });
+    if (!unsaved.has_value() || !unsaved->has_value()) {
+      return;
+    }
+    Save(**unsaved);
+  }
+}
+
+void Coordinator::Save(const Unsaved& unsaved) {
+  for (const StoredDeployment& deployment : unsaved.deployments) {
+    const absl::Status saved = store_->SaveDeployment(deployment);
+    loop_.Post([this, id = deployment.id, epoch = deployment.plan.epoch(), saved] {
+      if (Deployment* recorded = FindDeployment(id)) recorded->OnRecorded(epoch, saved);
+    });
+  }
+  for (const StoredNode& node : unsaved.nodes) {
+    if (absl::Status saved = store_->SaveNode(node.name, node.info, node.draining); !saved.ok()) {
+      spdlog::error("node {}: {}", node.name, strata::Describe(saved));
+    }
+  }
+}
+
+absl::Status Coordinator::Erase(uint64_t id, const absl::Status& why) {
+  if (id == 0) {
+    return absl::OkStatus();
+  }
+  const absl::Status removed = store_->RemoveDeployment(id);
+  const auto done = loop_.Call([&]() -> absl::Status {
+    Deployment* deployment = FindDeployment(id);
+    if (deployment == nullptr) {
+      return Stopping();
+    }
+    if (!removed.ok()) {
+      deployment->Hold(false);
+      return removed;
+    }
+    deployment->Unload(why);
+    deployments_.erase(id);
+    return absl::OkStatus();
+  });
+  return done.value_or(Stopping());
+}
+
+}  // namespace strata
