@@ -117,11 +117,11 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
 }
 
 // Panels taken at once with R rows: what the registers hold, but no more streams of weights than
-// hardware prefetches well.
+// hardware prefetches well, and than keep the units busy.
 template <int R>
 constexpr int PanelsAtOnce() {
   const int fit = kTiling.register_lanes / R;
-  return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+  return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
 template <typename W, int R, int P>
