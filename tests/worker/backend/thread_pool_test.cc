@@ -45,6 +45,40 @@ TEST(ThreadPoolTest, SplitCoversEverythingOnce) {
   }
 }
 
+TEST(ThreadPoolTest, SplitCoversEverythingOnceHoweverUnevenTheWork) {
+  ThreadPool pool(4, 4);
+  for (int round = 0; round < 300; ++round) {
+    constexpr size_t kCount = 203;
+    std::vector<std::atomic<int>> seen(kCount);
+    pool.Split(kCount, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) {
+        for (volatile size_t spin = 0; spin < (i * 7919 + round) % 97; spin = spin + 1) {
+        }
+        ++seen[i];
+      }
+    });
+    for (const auto& n : seen) {
+      ASSERT_EQ(n.load(), 1);
+    }
+  }
+}
+
+// Whoever has the first piece waits until the others have done all that is not in it.
+TEST(ThreadPoolTest, WhatASlowThreadDoesNotBeginOthersDo) {
+  for (const uint32_t threads : {2u, 3u, 8u}) {
+    ThreadPool pool(threads, 0);
+    constexpr size_t kCount = 800;
+    std::atomic<size_t> done = 0;
+    pool.Split(kCount, [&](size_t begin, size_t end) {
+      while (begin == 0 && done < kCount - end) {
+        std::this_thread::yield();
+      }
+      done += end - begin;
+    });
+    EXPECT_EQ(done, kCount);
+  }
+}
+
 TEST(ThreadPoolTest, SmallWorkStaysOnTheCaller) {
   ThreadPool pool(4, 4);
   pool.Split(

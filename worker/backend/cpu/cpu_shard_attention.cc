@@ -158,11 +158,8 @@ void CpuShard::AttendByTiles(uint32_t layer) {
     tiles += (item.rows + tile_rows - 1) / tile_rows;
     tile_ends_.push_back(tiles);
   }
-  // Dealt out in turns: later tiles of an item have more keys to see.
-  const uint32_t units = tiles * attention.kv_heads;
-  const uint32_t threads = pool_->threads();
-  const auto work = [&](uint32_t thread) {
-    for (uint32_t unit = thread; unit < units; unit += threads) {
+  pool_->Split(size_t{tiles} * attention.kv_heads, [&](uint32_t thread, size_t begin, size_t end) {
+    for (uint32_t unit = static_cast<uint32_t>(begin); unit < end; ++unit) {
       const uint32_t tile = unit % tiles;
       const size_t index =
           std::upper_bound(tile_ends_.begin(), tile_ends_.end(), tile) - tile_ends_.begin();
@@ -173,8 +170,7 @@ void CpuShard::AttendByTiles(uint32_t layer) {
       args.scratch = attend_.as<float>() + thread * sizes_.attend;
       kernels_->attend(args);
     }
-  };
-  pool_->Run(work);
+  });
 }
 
 void CpuShard::AttendBySpans(uint32_t layer) {
@@ -200,9 +196,8 @@ void CpuShard::AttendBySpans(uint32_t layer) {
   for (const BatchItem& item : batch_.items) {
     most = std::max(most, SpansOf(item.position + 1) - first_span(item.position));
   }
-  const uint32_t threads = pool_->threads();
-  pool_->Run([&](uint32_t thread) {
-    for (uint32_t unit = thread; unit < pairs * most; unit += threads) {
+  pool_->Split(size_t{pairs} * most, [&](uint32_t thread, size_t begin, size_t end) {
+    for (uint32_t unit = static_cast<uint32_t>(begin); unit < end; ++unit) {
       AttendArgs args = tile(unit / most, thread);
       args.first_span = first_span(args.position) + unit % most;
       args.end_span = args.first_span + 1;
@@ -211,8 +206,8 @@ void CpuShard::AttendBySpans(uint32_t layer) {
       }
     }
   });
-  pool_->Run([&](uint32_t thread) {
-    for (uint32_t pair = thread; pair < pairs; pair += threads) {
+  pool_->Split(pairs, [&](uint32_t thread, size_t begin, size_t end) {
+    for (uint32_t pair = static_cast<uint32_t>(begin); pair < end; ++pair) {
       kernels_->merge_spans(tile(pair, thread));
     }
   });

@@ -30,6 +30,7 @@ double BestRate(double seconds, double units, const Run& run) {
 }
 
 constexpr size_t kFewestBytes = size_t{16} << 20;
+constexpr size_t kUnitBytes = size_t{64} << 10;  // Of reading, shared out as products are.
 constexpr size_t kPrefetchBytes[] = {0, 1024};
 constexpr size_t kFmaCount = size_t{1} << 18;
 
@@ -38,21 +39,26 @@ constexpr size_t kFmaCount = size_t{1} << 18;
 double MeasureReadBandwidth(const Kernels& kernels, ThreadPool* pool, size_t bytes,
                             double seconds) {
   const uint32_t threads = pool->threads();
-  const size_t part = bytes / threads / 512 * 512;
+  const size_t units = bytes / kUnitBytes;
   AlignedBuffer buffer;
-  if (part == 0 || !buffer.Allocate(part * threads, "measuring", Fill::kNone).ok()) {
+  if (units == 0 || !buffer.Allocate(units * kUnitBytes, "measuring", Fill::kNone).ok()) {
     return 0;
   }
   // Each thread writes what it will read: on its own memory node.
-  pool->Run([&](uint32_t thread) { std::memset(buffer.as() + thread * part, 0, part); });
+  pool->Run([&](uint32_t thread) {
+    const size_t begin = ThreadPool::PartBegin(units, thread, threads);
+    const size_t end = ThreadPool::PartBegin(units, thread + 1, threads);
+    std::memset(buffer.as() + begin * kUnitBytes, 0, (end - begin) * kUnitBytes);
+  });
   std::atomic<float> kept{0};  // What the kernels return, so that they cannot be left out.
   double best = 0;
   for (const size_t ahead : kPrefetchBytes) {
     best = std::max(
         best,
-        BestRate(seconds / std::size(kPrefetchBytes), static_cast<double>(part) * threads, [&] {
-          pool->Run([&](uint32_t thread) {
-            kept.store(kernels.read_all(buffer.as() + thread * part, part, ahead),
+        BestRate(seconds / std::size(kPrefetchBytes), static_cast<double>(units * kUnitBytes), [&] {
+          pool->Split(units, [&](size_t begin, size_t end) {
+            kept.store(kernels.read_all(buffer.as() + begin * kUnitBytes,
+                                        (end - begin) * kUnitBytes, ahead),
                        std::memory_order_relaxed);
           });
         }));

@@ -27,7 +27,7 @@ inline void Relax() {
 }  // namespace
 
 ThreadPool::ThreadPool(uint32_t threads, uint32_t cores)
-    : threads_(std::max(1u, threads)), spins_(threads <= cores ? kSpins : 0) {
+    : threads_(std::max(1u, threads)), spins_(threads <= cores ? kSpins : 0), parts_(threads_) {
   workers_.reserve(threads_ - 1);
   for (uint32_t i = 1; i < threads_; ++i) {
     workers_.emplace_back([this, i] { WorkerLoop(i); });
@@ -60,7 +60,23 @@ void ThreadPool::RunCaller(Erased function, const void* context) {
   function(context, 0);
 }
 
-void ThreadPool::RunErased(Erased function, const void* context) {
+ThreadPool::Piece ThreadPool::Part::Take(bool front) {
+  uint64_t left = left_.load(std::memory_order_relaxed);
+  while (true) {
+    const Piece all{static_cast<uint32_t>(left >> 32), static_cast<uint32_t>(left)};
+    if (all.begin >= all.end) {
+      return {};
+    }
+    const uint32_t count = (all.end - all.begin + 3) / 4;
+    const uint32_t cut = front ? all.begin + count : all.end - count;
+    const Piece rest = front ? Piece{cut, all.end} : Piece{all.begin, cut};
+    if (left_.compare_exchange_weak(left, Packed(rest), std::memory_order_relaxed)) {
+      return front ? Piece{all.begin, cut} : Piece{cut, all.end};
+    }
+  }
+}
+
+void ThreadPool::RunErased(Erased function, const void* context, size_t count) {
   if (threads_ == 1) {
     RunCaller(function, context);
     return;
@@ -68,6 +84,9 @@ void ThreadPool::RunErased(Erased function, const void* context) {
   MutexLock turn(&run_mutex_);
   function_ = function;
   context_ = context;
+  for (uint32_t i = 0; count > 0 && i < threads_; ++i) {
+    parts_[i].Set(PartBegin(count, i, threads_), PartBegin(count, i + 1, threads_));
+  }
   pending_.store(threads_ - 1);
   generation_.fetch_add(1);
   if (sleepers_.load() > 0) {

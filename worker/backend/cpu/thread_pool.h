@@ -16,8 +16,8 @@
 namespace strata::cpu {
 
 // The calling thread is one of `threads`; the others spin briefly between calls, then park. All
-// run in the floating-point environment that results depend on. The work of a thread is a function
-// of its index alone, and nothing that is computed depends on how many there are.
+// run in the floating-point environment that results depend on, and nothing that is computed
+// depends on how many there are, or on who computes it.
 class ThreadPool {
  public:
   // At least one thread. `cores` is what the process may use: with more threads than cores none
@@ -46,23 +46,36 @@ class ThreadPool {
               &function);
   }
 
-  // function(begin, end) with every thread's contiguous part of [0, count), empty parts left out;
-  // all of it on the caller where there are at most `small` to do.
+  // function(begin, end), or function(thread, begin, end), over [0, count), which is cut into a
+  // contiguous part a thread. Each works through its own from the front, a piece after another, and
+  // then helps those that are not done, from the back: a core that is slower, or was busy
+  // elsewhere, holds up none. All of it on the caller where there are at most `small` to do.
   template <typename Function>
   void Split(size_t count, const Function& function, size_t small = 1) {
+    const auto call = [&](uint32_t thread, size_t begin, size_t end) {
+      if constexpr (std::is_invocable_v<Function, uint32_t, size_t, size_t>) {
+        function(thread, begin, end);
+      } else {
+        function(begin, end);
+      }
+    };
     if (threads_ == 1 || count <= small) {
       if (count > 0) {
-        RunHere([&] { function(size_t{0}, count); });
+        RunHere([&] { call(0, 0, count); });
       }
       return;
     }
-    Run([&](uint32_t thread) {
-      const size_t begin = PartBegin(count, thread, threads_);
-      const size_t end = PartBegin(count, thread + 1, threads_);
-      if (begin < end) {
-        function(begin, end);
+    const auto work = [&](uint32_t thread) {
+      for (uint32_t i = 0; i < threads_; ++i) {
+        Part& part = parts_[(thread + i) % threads_];
+        for (Piece piece = part.Take(i == 0); piece.begin < piece.end; piece = part.Take(i == 0)) {
+          call(thread, piece.begin, piece.end);
+        }
       }
-    });
+    };
+    RunErased([](const void* context,
+                 uint32_t thread) { (*static_cast<const decltype(work)*>(context))(thread); },
+              &work, count);
   }
 
  private:
@@ -73,7 +86,27 @@ class ThreadPool {
     RunCaller([](const void* context, uint32_t) { (*static_cast<const Function*>(context))(); },
               &function);
   }
-  void RunErased(Erased function, const void* context);
+  struct Piece {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+  };
+  // What is left of a thread's part.
+  class alignas(64) Part {
+   public:
+    void Set(size_t begin, size_t end) {
+      left_.store(Packed({static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}),
+                  std::memory_order_relaxed);
+    }
+    // A quarter of it, so that little is held by who is late at the end; nothing when it is empty.
+    Piece Take(bool front);
+
+   private:
+    static uint64_t Packed(Piece piece) { return uint64_t{piece.begin} << 32 | piece.end; }
+    std::atomic<uint64_t> left_{0};
+  };
+
+  // With `count` things in the parts, if any.
+  void RunErased(Erased function, const void* context, size_t count = 0);
   static void RunCaller(Erased function, const void* context);
   void WorkerLoop(uint32_t thread);
   // The next generation after `seen`.
@@ -87,6 +120,7 @@ class ThreadPool {
   // Written by the caller before `generation_`, read by workers after it.
   Erased function_ = nullptr;
   const void* context_ = nullptr;
+  std::vector<Part> parts_;  // One a thread.
   alignas(64) std::atomic<uint32_t> generation_{0};
   alignas(64) std::atomic<uint32_t> pending_{0};
 
