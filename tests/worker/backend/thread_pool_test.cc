@@ -52,7 +52,7 @@ TEST(ThreadPoolTest, SplitCoversEverythingOnceHoweverUnevenTheWork) {
     std::vector<std::atomic<int>> seen(kCount);
     pool.Split(kCount, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) {
-        for (volatile size_t spin = 0; spin < (i * 7919 + round) % 97; spin = spin + 1) {
+        for (std::atomic<size_t> spin = 0; spin < (i * 7919 + round) % 97; ++spin) {
         }
         ++seen[i];
       }
