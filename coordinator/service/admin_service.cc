@@ -68,21 +68,21 @@ bool IsPlainFileName(const std::string& name) {
          });
 }
 
+CallThreadsOptions ThatWait(size_t threads, const AdminOptions& options) {
+  return {.threads = threads,
+          .waiting = options.max_waiting_calls,
+          .name = "waiting_calls",
+          .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"};
+}
+
 }  // namespace
 
 AdminServiceImpl::AdminServiceImpl(Coordinator* coordinator, AdminOptions options)
     : coordinator_(coordinator),
       options_(std::move(options)),
-      quick_({.threads = kQuickThreads,
-              .waiting = options_.max_waiting_calls,
-              .name = "waiting_calls",
-              .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}),
+      quick_(ThatWait(kQuickThreads, options_)),
       // The store takes one at a time; who only asks does not wait for it.
-      changes_(
-          {.threads = 1,
-           .waiting = options_.max_waiting_calls,
-           .name = "waiting_calls",
-           .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}),
+      changes_(ThatWait(1, options_)),
       long_({.threads = options_.max_long_calls,
              .waiting = 0,
              .name = "long_calls",

@@ -41,9 +41,7 @@ class ThreadPool {
   // the function must not call Run.
   template <typename Function>
   void Run(const Function& function) {
-    RunErased([](const void* context,
-                 uint32_t thread) { (*static_cast<const Function*>(context))(thread); },
-              &function);
+    RunWithParts(function, 0);
   }
 
   // function(begin, end), or function(thread, begin, end), over [0, count), which is cut into a
@@ -73,9 +71,7 @@ class ThreadPool {
         }
       }
     };
-    RunErased([](const void* context,
-                 uint32_t thread) { (*static_cast<const decltype(work)*>(context))(thread); },
-              &work, count);
+    RunWithParts(work, count);
   }
 
  private:
@@ -106,7 +102,13 @@ class ThreadPool {
   };
 
   // With `count` things in the parts, if any.
-  void RunErased(Erased function, const void* context, size_t count = 0);
+  template <typename Function>
+  void RunWithParts(const Function& function, size_t count) {
+    RunErased([](const void* context,
+                 uint32_t thread) { (*static_cast<const Function*>(context))(thread); },
+              &function, count);
+  }
+  void RunErased(Erased function, const void* context, size_t count);
   static void RunCaller(Erased function, const void* context);
   void WorkerLoop(uint32_t thread);
   // The next generation after `seen`.
