@@ -66,7 +66,7 @@ const Machine& ThisMachine() {
     }
     m.kernels = *kernels;
     ThreadPool pool(1, 1);
-    m.read_bytes_per_s = MeasureReadBandwidth(*m.kernels, &pool, size_t{1} << 30, 2.0);
+    m.read_bytes_per_s = BestReadBandwidth(*m.kernels, &pool, size_t{1} << 30, 2.0);
     m.float_ops_per_s = BestOps(2.0 * 8 * kLanes, m.kernels->run_fmas);
     m.int8_ops_per_s = BestOps(2.0 * 8 * kLanes * 4, m.kernels->run_dots);
     return m;

@@ -191,6 +191,17 @@ struct ThreadPlaces {
 
 // A kind of device. Any thread; shards of one backend may compute at the same time only if they
 // share no threads: the worker runs one step at a time.
+// Reads memory between other work, so that this can be compared with what memory gives at that
+// time.
+class ReadProbe {
+ public:
+  virtual ~ReadProbe() = default;
+  // Once through the memory, by each of some loops.
+  virtual void Read() = 0;
+  // Of the loop that did best; 0 before the first Read.
+  virtual double MedianBytesPerSecond() const = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -213,6 +224,8 @@ class Backend {
   // Takes about `seconds`, and `bytes` of memory for that long, less where it is short: what the
   // caches do not hold.
   virtual DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) = 0;
+  // Over `bytes` of memory, which it holds while it lives; not longer than the backend.
+  virtual std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) = 0;
 };
 
 struct BackendOptions {

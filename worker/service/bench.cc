@@ -22,8 +22,8 @@ namespace strata {
 namespace {
 
 constexpr uint32_t kChunkTokens = 512;
-constexpr double kMeasureSeconds = 1.0;
-constexpr uint64_t kMeasureBytes = uint64_t{1} << 30;
+constexpr uint64_t kProbeBytes = uint64_t{1} << 30;
+constexpr uint64_t kProbeEverySteps = 8;
 constexpr uint64_t kDeployment = 1;
 constexpr uint64_t kEpoch = 1;
 constexpr char kDigest[] = "bench";
@@ -258,9 +258,17 @@ uint64_t KvBytes(const StageSpec& spec, uint32_t length) {
   return bytes;
 }
 
+double MedianOf(std::vector<double>* values) {
+  const auto middle = values->begin() + static_cast<ptrdiff_t>(values->size() / 2);
+  std::nth_element(values->begin(), middle, values->end());
+  return *middle;
+}
+
+// Memory is read between steps: what it gives changes from one second to the next, most of all
+// where others share it.
 absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& subject,
                                                 const Driver::Sequence& prompt, uint32_t batch,
-                                                uint64_t generate, double bandwidth) {
+                                                uint64_t generate, ReadProbe* probe) {
   std::vector<Driver::Sequence> sequences;
   for (uint32_t i = 0; i < batch; ++i) {
     ASSIGN_OR_RETURN(sequences.emplace_back(), driver->Fork(prompt));
@@ -272,16 +280,17 @@ absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& s
   }
   RETURN_IF_ERROR(driver->Step(pointers, 1).status());  // Copies the shared pages.
   std::vector<double> seconds;
+  std::vector<double> rates;  // Bytes that a step must read, over its seconds.
   double total_s = 0;
-  double could_read = 0;
-  double must_read = 0;
   for (uint64_t i = 1; i < std::max<uint64_t>(generate, 2); ++i) {
+    if (i % kProbeEverySteps == 1) {
+      probe->Read();
+    }
     ASSIGN_OR_RETURN(const double step_s, driver->Step(pointers, 1));
     seconds.push_back(step_s);
     total_s += step_s;
-    could_read += bandwidth * step_s;
-    must_read += static_cast<double>(subject.read_bytes) +
-                 static_cast<double>(batch * KvBytes(subject.spec, sequences[0].length));
+    const uint64_t kv_bytes = batch * KvBytes(subject.spec, sequences[0].length);
+    rates.push_back(static_cast<double>(subject.read_bytes + kv_bytes) / step_s);
   }
   for (const Driver::Sequence& sequence : sequences) {
     RETURN_IF_ERROR(driver->Release(sequence));
@@ -289,9 +298,8 @@ absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& s
   BenchReport::Batch out;
   out.batch = batch;
   out.generated_tokens_per_s = static_cast<double>(batch * seconds.size()) / total_s;
-  out.bandwidth_share = must_read / could_read;
-  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-  out.step_ms = seconds[seconds.size() / 2] * 1000;
+  out.read_bytes_per_s = MedianOf(&rates);
+  out.step_ms = MedianOf(&seconds) * 1000;
   return out;
 }
 
@@ -327,7 +335,6 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   report.pinned_cores = places.pinned_cores;
   report.memory_nodes = places.memory_nodes;
   report.places = places.text;
-  double bandwidth = backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes).read_bytes_per_s;
   const TimePoint begin = clock.Now();
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Shard> shard,
@@ -348,22 +355,29 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
     prompt_s += seconds;
   }
   report.prompt_tokens_per_s = static_cast<double>(options.prompt) / prompt_s;
-  bandwidth =
-      std::max(bandwidth, backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes).read_bytes_per_s);
-  report.read_bandwidth_bytes_per_s = bandwidth;
 
+  const std::unique_ptr<ReadProbe> probe = backend->NewReadProbe(kProbeBytes);
   ASSIGN_OR_RETURN(const BenchReport::Batch one,
-                   MeasureBatch(&driver, subject, prompt, 1, options.generate, bandwidth));
-  report.generated_tokens_per_s = one.generated_tokens_per_s;
-  report.bandwidth_share = one.bandwidth_share;
+                   MeasureBatch(&driver, subject, prompt, 1, options.generate, probe.get()));
   for (const uint32_t batch : options.batch) {
     if (batch == 1) {
       report.batch.push_back(one);
       continue;
     }
     ASSIGN_OR_RETURN(report.batch.emplace_back(),
-                     MeasureBatch(&driver, subject, prompt, batch, options.generate, bandwidth));
+                     MeasureBatch(&driver, subject, prompt, batch, options.generate, probe.get()));
   }
+  // Without memory to measure with there is no share to speak of.
+  const double bandwidth = probe->MedianBytesPerSecond();
+  const auto share = [bandwidth](const BenchReport::Batch& batch) {
+    return bandwidth == 0 ? 0 : batch.read_bytes_per_s / bandwidth;
+  };
+  for (BenchReport::Batch& batch : report.batch) {
+    batch.bandwidth_share = share(batch);
+  }
+  report.read_bandwidth_bytes_per_s = bandwidth;
+  report.generated_tokens_per_s = one.generated_tokens_per_s;
+  report.bandwidth_share = share(one);
   return report;
 }
 

@@ -30,6 +30,7 @@ struct BenchReport {
     uint32_t batch = 0;
     double generated_tokens_per_s = 0;  // Of all sequences.
     double step_ms = 0;                 // Median.
+    double read_bytes_per_s = 0;        // Of weights and KV that steps must read; median.
     double bandwidth_share = 0;
   };
   std::string what;  // "tiny11 layers 0-21"
@@ -43,11 +44,9 @@ struct BenchReport {
   double load_s = 0;
   uint64_t memory_bytes = 0;
   double prompt_tokens_per_s = 0;
-  double generated_tokens_per_s = 0;  // With one sequence.
-  double read_bandwidth_bytes_per_s = 0;
-  // Bytes of weights and KV that one sequence's steps must read, over what could be read in their
-  // time.
-  double bandwidth_share = 0;
+  double generated_tokens_per_s = 0;      // With one sequence.
+  double read_bandwidth_bytes_per_s = 0;  // A ReadProbe's, between the steps.
+  double bandwidth_share = 0;             // Of that, by one sequence's read_bytes_per_s.
   std::vector<Batch> batch;
 };
 

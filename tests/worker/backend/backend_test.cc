@@ -387,5 +387,14 @@ TEST(BackendTest, MeasuresTheMachine) {
   EXPECT_LT(speed.flops_per_s, 1e16);
 }
 
+TEST(BackendTest, AReadProbeMeasuresWhenItReads) {
+  const std::unique_ptr<Backend> backend = Cpu(2);
+  const std::unique_ptr<ReadProbe> probe = backend->NewReadProbe(uint64_t{64} << 20);
+  EXPECT_EQ(probe->MedianBytesPerSecond(), 0);
+  probe->Read();
+  EXPECT_GT(probe->MedianBytesPerSecond(), 1e8);
+  EXPECT_LT(probe->MedianBytesPerSecond(), 1e14);
+}
+
 }  // namespace
 }  // namespace strata::testing

@@ -95,7 +95,7 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
     }
   }
   if constexpr (P > 1) {
-    ScorePages<T, Q, P / 2>(args, q, first, end, scores);
+    ScorePages<T, Q, (P > 3 ? P / 2 : P - 1)>(args, q, first, end, scores);
   }
 }
 
@@ -186,6 +186,11 @@ void AddPage(const T* values, size_t padded, const float* weights, const float* 
   }
 }
 
+// Pages whose keys Q queries take at once, and vectors of values, which should divide a head.
+constexpr int PagesAtOnce(int queries) {
+  const int fit = kTiling.register_lanes / queries;
+  return fit >= 8 ? 8 : fit > 0 ? fit : 1;
+}
 constexpr int AtOnce(int queries) {
   const int fit = kTiling.register_lanes / queries;
   return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
@@ -236,8 +241,8 @@ void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span)
     }
   }
   const uint32_t before = span * kSpanPages;
-  ScorePages<T, Q, AtOnce(Q)>(args, state.q, before + first, before + end,
-                              state.scores + first * 16);
+  ScorePages<T, Q, PagesAtOnce(Q)>(args, state.q, before + first, before + end,
+                                   state.scores + first * 16);
   const auto softmax = args.soft_cap == 0 ? SoftmaxSpan<false> : SoftmaxSpan<true>;
   for (int i = 0; i < Q; ++i) {
     softmax(args, keys[i], state.scores + i * kSpanKeys, state.factors + i * kSpanPages,

@@ -159,6 +159,9 @@ class CpuBackend : public Backend {
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
     return cpu::MeasureSpeed(*kernels_, pool_.get(), seconds, bytes);
   }
+  std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) override {
+    return std::make_unique<ReadMeter>(*kernels_, pool_.get(), bytes);
+  }
 
  private:
   // A refusal costs speed alone, and says the same of every matrix.

@@ -9,29 +9,6 @@
 #define STRATA_UNROLL _Pragma("GCC unroll 32")
 #endif
 
-// Adds 16 lanes by the fixed tree.
-STRATA_INLINE float TreeSum(const Lanes& lanes) {
-  alignas(64) float t[16];
-  Store(lanes, t);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) {
-      t[i] += t[i + width];
-    }
-  }
-  return t[0];
-}
-
-STRATA_INLINE float LargestLane(const Lanes& lanes) {
-  alignas(64) float t[16];
-  Store(lanes, t);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) {
-      t[i] = t[i] > t[i + width] ? t[i] : t[i + width];
-    }
-  }
-  return t[0];
-}
-
 // The n < 16 first elements, then zeros.
 STRATA_INLINE Lanes LoadPart(const float* p, size_t n) {
   alignas(64) float t[16] = {};

@@ -107,6 +107,48 @@ STRATA_LANES_BINARY(Div, hn::Div(a.v, b.v))
 STRATA_LANES_BINARY(Max, hn::IfThenElse(hn::Gt(a.v, b.v), a.v, b.v))
 #undef STRATA_LANES_BINARY
 
+// Combines lanes i and i + n / 2 into lane i until one is left.
+struct SumOf {
+  template <size_t N>
+  static STRATA_INLINE Pack<N> Packs(const Pack<N>& a, const Pack<N>& b) {
+    return Add(a, b);
+  }
+  template <typename V>
+  static STRATA_INLINE V Vectors(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+struct LargerOf {
+  template <size_t N>
+  static STRATA_INLINE Pack<N> Packs(const Pack<N>& a, const Pack<N>& b) {
+    return Max(a, b);
+  }
+  template <typename V>
+  static STRATA_INLINE V Vectors(V a, V b) {
+    return hn::IfThenElse(hn::Gt(a, b), a, b);
+  }
+};
+template <typename Of, size_t N>
+STRATA_INLINE float FoldVector(hn::Vec<hn::FixedTag<float, N>> v) {
+  if constexpr (N > 4) {
+    const hn::FixedTag<float, N / 2> half;
+    return FoldVector<Of, N / 2>(Of::Vectors(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    v = Of::Vectors(v, hn::Shuffle1032(v));
+    return hn::GetLane(Of::Vectors(v, hn::Shuffle2301(v)));
+  }
+}
+template <typename Of, size_t N>
+STRATA_INLINE float Fold(const Pack<N>& a) {
+  if constexpr (N == kLeaf) {
+    return FoldVector<Of, N>(a.v);
+  } else {
+    return Fold<Of>(Of::Packs(a.lo, a.hi));
+  }
+}
+STRATA_INLINE float TreeSum(const Lanes& a) { return Fold<SumOf>(a); }
+STRATA_INLINE float LargestLane(const Lanes& a) { return Fold<LargerOf>(a); }
+
 // The first n lanes of a, then those of b.
 template <size_t N>
 STRATA_INLINE Pack<N> FirstN(const Pack<N>& a, const Pack<N>& b, uint32_t n) {

@@ -39,6 +39,25 @@ STRATA_INLINE Lanes Div(const Lanes& a, const Lanes& b) { STRATA_LANES(a.v[i] / 
 STRATA_INLINE Lanes Max(const Lanes& a, const Lanes& b) {
   STRATA_LANES(a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
 }
+// Adds lanes i and i + n / 2 into lane i until one is left, or keeps the larger.
+STRATA_INLINE float TreeSum(const Lanes& a) {
+  Lanes t = a;
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      t.v[i] += t.v[i + width];
+    }
+  }
+  return t.v[0];
+}
+STRATA_INLINE float LargestLane(const Lanes& a) {
+  Lanes t = a;
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      t.v[i] = t.v[i] > t.v[i + width] ? t.v[i] : t.v[i + width];
+    }
+  }
+  return t.v[0];
+}
 // The first n lanes of a, then those of b.
 STRATA_INLINE Lanes FirstN(const Lanes& a, const Lanes& b, uint32_t n) {
   STRATA_LANES(static_cast<uint32_t>(i) < n ? a.v[i] : b.v[i]);

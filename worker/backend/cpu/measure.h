@@ -2,15 +2,43 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_MEASURE_H_
 #define STRATA_WORKER_BACKEND_CPU_MEASURE_H_
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/thread_pool.h"
 
 namespace strata::cpu {
 
-// Bandwidth of reading memory: the best of plain loops and of loops that prefetch, over `bytes` on
-// large pages, more than the caches hold. Bytes a second; 0 when there is no memory for it.
-double MeasureReadBandwidth(const Kernels& kernels, ThreadPool* pool, size_t bytes, double seconds);
+// Reads memory now and then, to say how fast that goes meanwhile: plainly, and prefetching near and
+// far, over more bytes than the caches hold, on large pages. One thread at a time.
+class ReadMeter : public ReadProbe {
+ public:
+  // Both outlive it. Without memory for `bytes` it measures 0.
+  ReadMeter(const Kernels& kernels, ThreadPool* pool, size_t bytes);
+
+  void Read() override;
+  double MedianBytesPerSecond() const override;
+  double BestBytesPerSecond() const;
+
+ private:
+  static constexpr size_t kPrefetchBytes[] = {0, 512, 2048};
+  static constexpr size_t kLoops = std::size(kPrefetchBytes);
+
+  const Kernels& kernels_;
+  ThreadPool* const pool_;
+  size_t units_;
+  AlignedBuffer buffer_;
+  std::array<std::vector<double>, kLoops> rates_;
+};
+
+// The best of what a ReadMeter measures in about `seconds`. Bytes a second.
+double BestReadBandwidth(const Kernels& kernels, ThreadPool* pool, size_t bytes, double seconds);
 
 // Reads `bytes`, less when memory is short, and runs fmas in registers, with all threads of the
 // pool, for about `seconds` in all. The best of several short runs of each: what others take
