@@ -1,0 +1,126 @@
+"""The library's plain types <-> the messages on the wire."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strata.types import (
+    ChatMessage,
+    ClusterStatus,
+    GenerateOptions,
+    KvUse,
+    Model,
+    Node,
+    Problem,
+    Prompt,
+    Session,
+    TokenLogprob,
+)
+from strata.v1 import admin_pb2, inference_pb2, types_pb2
+
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
+             "frequency_penalty", "presence_penalty", "seed")
+_OTHERS = ("max_tokens", "ignore_eos", "logprobs", "prompt_logprobs", "return_logits",
+           "request_id", "replace")
+
+
+def make_request_id() -> str:
+    return f"sdk-{secrets.token_hex(12)}"
+
+
+def chat_input(messages: Sequence[ChatMessage]) -> inference_pb2.ChatInput:
+    return inference_pb2.ChatInput(messages=[
+        inference_pb2.ChatMessage(role=m.role, content=m.content) for m in messages])
+
+
+def is_chat(prompt: Prompt) -> bool:
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], ChatMessage)
+
+
+def conversation(message: str | Sequence[ChatMessage], system: str | None) -> list[ChatMessage]:
+    """What `chat` sends."""
+    before = [] if system is None else [ChatMessage("system", system)]
+    if isinstance(message, str):
+        return [*before, ChatMessage("user", message)]
+    return [*before, *message]
+
+
+def generate_request(model: str, prompt: Prompt,
+                     options: GenerateOptions) -> inference_pb2.GenerateRequest:
+    """TypeError for an option that does not exist or has the wrong type; ValueError for a number
+    that the message cannot hold."""
+    wire = inference_pb2.GenerateRequest(model=model)
+    if isinstance(prompt, str):
+        wire.text = prompt
+    elif is_chat(prompt):
+        wire.chat.CopyFrom(chat_input(prompt))  # type: ignore[arg-type]
+    else:
+        wire.tokens.SetInParent()
+        wire.tokens.ids.extend(prompt)  # type: ignore[arg-type]
+    given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
+    given.pop("timeout", None)
+    stop = given.pop("stop", ())
+    if isinstance(stop, str):
+        raise TypeError("stop is a list of strings, not one string")
+    wire.stop.extend(stop)
+    bias: Mapping[int, float] = given.pop("logit_bias", {})
+    for token, value in bias.items():
+        wire.sampling.logit_bias[token] = value
+    for name, value in given.items():
+        if name in _SAMPLING:
+            setattr(wire.sampling, name, value)
+        elif name in _OTHERS:
+            setattr(wire, name, value)
+        else:
+            raise TypeError(f"there is no option {name!r}; see strata.GenerateOptions")
+    if not wire.request_id:
+        wire.request_id = make_request_id()
+    return wire
+
+
+def tokenize_request(model: str, text: str | Sequence[ChatMessage],
+                     add_special_tokens: bool) -> inference_pb2.TokenizeRequest:
+    wire = inference_pb2.TokenizeRequest(model=model, add_special_tokens=add_special_tokens)
+    if isinstance(text, str):
+        wire.text = text
+    else:
+        wire.chat.CopyFrom(chat_input(text))
+    return wire
+
+
+def token_logprob(wire: types_pb2.TokenLogprob) -> TokenLogprob:
+    return TokenLogprob(wire.token_id, wire.logprob,
+                        tuple((top.token_id, top.logprob) for top in wire.top))
+
+
+def node(wire: admin_pb2.Node) -> Node:
+    return Node(name=wire.name, state=wire.state, address=wire.address,
+                memory_bytes=wire.memory_bytes, used_bytes=wire.used_bytes, backend=wire.backend,
+                isa=wire.isa, threads=wire.threads, version=wire.version, platform=wire.platform,
+                models=tuple(wire.models))
+
+
+def model(wire: admin_pb2.Model) -> Model:
+    return Model(name=wire.name, state=wire.state, family=wire.family, digest=wire.digest,
+                 path=wire.path, weight_bytes=wire.weight_bytes, layers=wire.layers,
+                 hidden_size=wire.hidden_size, vocab_size=wire.vocab_size, context=wire.context,
+                 dtype=wire.dtype, has_tokenizer=wire.has_tokenizer,
+                 has_chat_template=wire.has_chat_template, problem=wire.problem)
+
+
+def session(wire: admin_pb2.Session) -> Session:
+    return Session(request_id=wire.request_id, model=wire.model, state=wire.state,
+                   prompt_tokens=wire.prompt_tokens, generated_tokens=wire.generated_tokens,
+                   max_tokens=wire.max_tokens, age_ms=wire.age_ms)
+
+
+def cluster_status(wire: admin_pb2.GetStatusResponse) -> ClusterStatus:
+    return ClusterStatus(
+        version=wire.version, uptime_s=wire.uptime_s, http_address=wire.http_address,
+        nodes=[node(n) for n in wire.nodes], models=[model(m) for m in wire.models],
+        sessions=[session(s) for s in wire.sessions],
+        kv=[KvUse(model=k.model, stage=k.stage, group=k.group, total=k.total, free=k.free,
+                  live=k.live, cached=k.cached, fenced=k.fenced) for k in wire.kv],
+        problems=[Problem(what=p.what, do=p.do) for p in wire.problems])

@@ -1,0 +1,1 @@
+"""The messages and stubs of proto/strata/v1, generated when the package is built."""
