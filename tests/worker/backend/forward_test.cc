@@ -306,16 +306,31 @@ Fidelity MeasureFidelity(const GoldenModel& model, v1::Quantize quantize) {
   return out;
 }
 
+Fidelity ReportFidelity(const GoldenModel& model, v1::Quantize quantize) {
+  const Fidelity fidelity = MeasureFidelity(model, quantize);
+  std::printf("%s, %s: %zu of %zu clear choices kept, KL %.2g nats\n", model.name.c_str(),
+              v1::Quantize_Name(quantize).c_str(), fidelity.kept, fidelity.clear, fidelity.kl);
+  return fidelity;
+}
+
 TEST(FidelityTest, QuantizingTheBundledModelKeepsItsChoices) {
   const GoldenModel model = LoadGoldenModel("recall");
   for (const v1::Quantize quantize : {v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
-    const Fidelity fidelity = MeasureFidelity(model, quantize);
-    const std::string name = v1::Quantize_Name(quantize);
-    std::printf("%s: %zu of %zu clear choices kept, KL %.2g nats\n", name.c_str(), fidelity.kept,
-                fidelity.clear, fidelity.kl);
+    const Fidelity fidelity = ReportFidelity(model, quantize);
     EXPECT_GT(fidelity.clear, 500u);
     EXPECT_GE(static_cast<double>(fidelity.kept),
               (quantize == v1::QUANTIZE_INT8 ? 0.99 : 0.9) * static_cast<double>(fidelity.clear));
+  }
+}
+
+// Of random weights, whose choices mean little: how far apart the distributions are is for people.
+TEST(FidelityTest, QuantizingModelsOfRandomWeightsIsReported) {
+  for (const char* const name : {"llama", "llama31", "llama2-mha-f32"}) {
+    const GoldenModel model = LoadGoldenModel(name);
+    const double int8 = ReportFidelity(model, v1::QUANTIZE_INT8).kl;
+    const double int4 = ReportFidelity(model, v1::QUANTIZE_INT4).kl;
+    EXPECT_GT(int8, 0) << "nothing was quantized";
+    EXPECT_GT(int4, int8);
   }
 }
 
