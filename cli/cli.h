@@ -2,6 +2,7 @@
 #ifndef STRATA_CLI_CLI_H_
 #define STRATA_CLI_CLI_H_
 
+#include <cstddef>
 #include <functional>
 #include <iosfwd>
 #include <optional>
@@ -29,6 +30,11 @@ class Interrupts {
   std::function<void()> handler_ STRATA_GUARDED_BY(mutex_);
 };
 
+struct TerminalSize {
+  size_t rows = 0;
+  size_t columns = 0;
+};
+
 // What the command sees of the process. The streams outlive the run.
 struct Environment {
   std::istream* in = nullptr;
@@ -37,6 +43,7 @@ struct Environment {
   bool in_is_terminal = false;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
+  std::function<TerminalSize()> terminal_size;  // Of `out`, now; may be empty.
   Interrupts* interrupts = nullptr;
   std::function<std::optional<std::string>(const std::string& name)> variable;
 };

@@ -88,6 +88,7 @@ class OnInterrupt {
 
 // Each adds its commands to the tree.
 void AddStatusCommand(CommandTree* tree);
+void AddTopCommand(CommandTree* tree);
 void AddNodeCommands(CommandTree* tree);
 void AddModelCommands(CommandTree* tree);
 void AddLoadCommands(CommandTree* tree, CLI::App* model);  // load, unload, resize; and plan.

@@ -1,6 +1,7 @@
 // strata: the command line of a Strata cluster.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -36,6 +37,13 @@ int main(int argc, char** argv) {
   environment.in_is_terminal = isatty(STDIN_FILENO) != 0;
   environment.out_is_terminal = isatty(STDOUT_FILENO) != 0;
   environment.err_is_terminal = isatty(STDERR_FILENO) != 0;
+  environment.terminal_size = []() -> strata::cli::TerminalSize {
+    winsize size{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0) {
+      return {.rows = 24, .columns = 80};
+    }
+    return {.rows = size.ws_row, .columns = size.ws_col};
+  };
   environment.interrupts = &interrupts;
   environment.variable = [](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());

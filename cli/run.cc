@@ -89,6 +89,7 @@ int RunCli(const std::vector<std::string>& args, const Environment& environment)
   Context context(environment);
   CommandTree tree(&root, &context);
   AddStatusCommand(&tree);
+  AddTopCommand(&tree);
   AddGenerateCommand(&tree);
   AddChatCommand(&tree);
   AddModelCommands(&tree);

@@ -21,6 +21,7 @@ const std::vector<Args>& AllCommands() {
   static const auto* commands = new std::vector<Args>{
       {},
       {"status"},
+      {"top"},
       {"node"},
       {"node", "list"},
       {"node", "show"},
@@ -204,6 +205,7 @@ TEST(CliUsage, AnAbsentCoordinatorIsOneLineWithinTwoSeconds) {
   CliRunner cli(address);
   const std::vector<Args> commands = {
       {"status"},
+      {"top"},
       {"node", "list"},
       {"model", "list"},
       {"model", "add", "x"},

@@ -55,7 +55,7 @@ def each(test):
 
 
 def test_the_promised_commands_are_there():
-    assert set(NAMES) >= {"status", "node list", "node show", "node drain", "node resume",
+    assert set(NAMES) >= {"status", "top", "node list", "node show", "node drain", "node resume",
                           "node remove", "model add", "model pull", "model list", "model show",
                           "model remove", "model load", "model unload", "model resize", "plan",
                           "generate", "chat", "session list", "session cancel", "bench"}
@@ -100,8 +100,8 @@ def test_json_is_one_document_for_every_command(tmp_path):
         short = ["--max-tokens", 2]
         options = {"generate": ["--token-ids", "1,2", *short], "chat": short,
                    "bench": ["--requests", 2, "--clients", 1, "--prompt-tokens", 4, *short],
-                   "plan": ["--nodes", "w0"], "model load": ["--nodes", "w0", "--context", 512]}
-        order = ["status", "node list", "node show", "node drain", "node resume", "model add",
+                   "top": ["--once"], "plan": ["--nodes", "w0"], "model load": ["--nodes", "w0", "--context", 512]}
+        order = ["status", "top", "node list", "node show", "node drain", "node resume", "model add",
                  "model list", "model show", "plan", "model load", "generate", "chat",
                  "session list", "bench", "model resize", "model unload", "model remove"]
         fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0"}
