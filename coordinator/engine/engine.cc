@@ -32,11 +32,6 @@ absl::Status Refuse(const SessionRequest& request, absl::StatusCode code, std::s
 
 }  // namespace
 
-std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens) {
-  return std::to_string(prompt_tokens) + " prompt tokens + " + std::to_string(max_tokens) +
-         " max_tokens";
-}
-
 std::string_view PipelineStateName(PipelineState state) {
   switch (state) {
     case PipelineState::kNew:
@@ -115,53 +110,6 @@ absl::Status Engine::Impl::Check(const SessionRequest& request, TimePoint now) c
   return absl::OkStatus();
 }
 
-// The tokens to generate, or why the request can never be served.
-absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) const {
-  const uint64_t prompt = request.prompt.size();
-  const uint64_t asked = prompt + std::max<uint64_t>(1, request.max_tokens);
-  const uint64_t pool = ledger_.capacity_tokens();
-  const std::string sum = request.max_tokens > 0
-                              ? TokenSum(prompt, request.max_tokens)
-                              : std::to_string(prompt) + " prompt tokens and one to generate";
-  if (asked > config_.context) {
-    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
-                 sum + " exceed the context of " + std::to_string(config_.context) + " tokens")
-        .RequestId(request.request_id)
-        .Limit("context_tokens=" + std::to_string(config_.context))
-        .Hint("shorten the prompt, lower max_tokens, or load the model with a larger --context")
-        .Fact("asked_tokens", asked)
-        .Fact("limit_tokens", config_.context);
-  }
-  if (asked > pool) {
-    return NeverFits(request.request_id, sum, asked);
-  }
-  if (request.max_tokens > 0) {
-    return request.max_tokens;
-  }
-  const uint64_t room = std::min<uint64_t>(config_.context, pool) - prompt;
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(room, std::max<uint32_t>(1, request.default_max_tokens)));
-}
-
-absl::Status Engine::Impl::NeverFits(const std::string& request_id, const std::string& sum,
-                                     uint64_t asked) const {
-  const uint64_t pool = ledger_.capacity_tokens();
-  const std::string& node = config_.stages[ledger_.limiting_stage()].node;
-  return Error(absl::StatusCode::kInvalidArgument, "KV_NEVER_FITS",
-               sum + " can never fit: the KV pool holds " + std::to_string(pool) +
-                   " tokens, limited by node \"" + node + "\"")
-      .RequestId(request_id)
-      .Node(node)
-      .Limit("kv_tokens=" + std::to_string(pool))
-      .Hint("shorten the prompt, lower max_tokens, or give the model more --kv-tokens")
-      .Fact("asked_tokens", asked)
-      .Fact("limit_tokens", pool);
-}
-
-bool Engine::Impl::CanStartMore() const {
-  return phase_ == Phase::kRunning && sessions_.size() - queue_.size() < config_.max_sessions;
-}
-
 absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<SessionSink> sink,
                                   TimePoint now) {
   auto refused = [this](const absl::Status& status) {
@@ -176,7 +124,9 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
     return refused(max_tokens.status());
   }
   const auto prompt_tokens = static_cast<uint32_t>(request.prompt.size());
-  const bool starts = queue_.empty() && CanStartMore() && ledger_.Fits(prompt_tokens + *max_tokens);
+  const uint32_t first_claim = prompt_tokens + (request.guaranteed ? *max_tokens : 1);
+  const bool starts =
+      queue_.empty() && CanStartMore() && has_room_ && ledger_.Fits(first_claim, Spare());
   if (!starts && queue_.size() >= config_.max_queued_requests) {
     return refused(Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                          std::to_string(queue_.size()) + " requests are queued already")
@@ -196,7 +146,7 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   session.arrived = now;
   session.sent_fingerprint = session.committed_fingerprint = root_;
   by_key_[session.request.key] = id;
-  queue_.insert(id);
+  queue_.emplace(session.rank(), &session);
   if (session.request.deadline.has_value()) {
     deadlines_.emplace(*session.request.deadline, id);
   }
@@ -205,30 +155,16 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   return absl::OkStatus();
 }
 
-void Engine::Impl::Admit(TimePoint now) {
-  while (!queue_.empty() && CanStartMore()) {
-    Session& session = sessions_.at(*queue_.begin());
-    session.claim = ledger_.Reserve(session.most_tokens());
-    if (!session.claim.has_value()) {
-      return;  // First in, first out: what comes after it waits too.
-    }
-    queue_.erase(queue_.begin());
-    if (session.started.has_value()) {
-      continue;  // It had started before its stages were loaded anew.
-    }
-    session.started = now;
-    session.sink->OnStarted({.prompt_tokens = session.prompt_tokens,
-                             .max_tokens = session.max_tokens,
-                             .queued = now - session.arrived});
-  }
-}
-
 void Engine::Impl::Pump(TimePoint now) {
   if (phase_ != Phase::kRunning) {
     return;
   }
   ExpireDeadlines(now);
-  Admit(now);
+  has_room_ = GrowClaims();
+  // Nobody new while somebody waits for pages, or has just given way.
+  if (has_room_ || running_.empty()) {
+    Admit(now);
+  }
   while (in_flight_.size() <= config_.stages.size() && SendNextStep(now)) {
   }
 }
@@ -236,42 +172,6 @@ void Engine::Impl::Pump(TimePoint now) {
 Engine::Impl::Session* Engine::Impl::Find(uint64_t id) {
   const auto it = sessions_.find(id);
   return it == sessions_.end() ? nullptr : &it->second;
-}
-
-void Engine::Impl::Detach(Session& session, uint64_t heir) {
-  Sequence& sequence = sequences_.at(session.generation);
-  sequence.session = 0;
-  sequence.release_wanted = true;
-  sequence.claim = session.claim;
-  sequence.heir = heir;
-  ledger_.Fence(*session.claim);
-  session.claim.reset();
-  session.generation = 0;
-}
-
-void Engine::Impl::Replay(Session& session) {
-  Detach(session, session.id);
-  session.ForgetSequence(root_);
-  session.replaying = true;
-}
-
-void Engine::Impl::GiveBack(uint64_t generation, Sequence* sequence) {
-  ledger_.DropHeld(generation);
-  const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
-  Session* heir = Find(sequence->heir);
-  if (claim.has_value() && heir != nullptr) {
-    ledger_.Unfence(*claim);
-    heir->claim = claim;
-  } else if (claim.has_value()) {
-    ledger_.Free(*claim);
-  }
-}
-
-void Engine::Impl::Released(uint64_t generation) {
-  const auto it = sequences_.find(generation);
-  STRATA_CHECK(it != sequences_.end() && it->second.session == 0);
-  GiveBack(generation, &it->second);
-  sequences_.erase(it);
 }
 
 void Engine::Impl::EndSession(Session& session) {
@@ -283,7 +183,8 @@ void Engine::Impl::EndSession(Session& session) {
   if (session.request.deadline.has_value()) {
     deadlines_.erase({*session.request.deadline, session.id});
   }
-  queue_.erase(session.id);
+  queue_.erase(session.rank());
+  running_.erase(session.rank());
   by_key_.erase(session.request.key);
   sessions_.erase(session.id);
 }
@@ -362,13 +263,14 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   snapshot.token_budget = timing_.TokenBudget();
   snapshot.hop_ms = timing_.HopMs();
   for (const auto& [id, session] : sessions_) {
-    const char* state = !session.started.has_value() ? "queued"
-                        : session.replaying          ? "replaying"
-                        : session.generated() > 0    ? "decode"
-                                                     : "prefill";
+    const char* state = !session.started.has_value()      ? "queued"
+                        : queue_.contains(session.rank()) ? "preempted"
+                        : session.replaying               ? "replaying"
+                        : session.generated() > 0         ? "decode"
+                                                          : "prefill";
     snapshot.sessions.push_back({session.request.key, session.request.request_id, state,
                                  session.prompt_tokens, session.generated(), session.max_tokens,
-                                 now - session.arrived});
+                                 session.request.guaranteed, now - session.arrived});
   }
   snapshot.kv = ledger_.Snapshot();
   if (phase_ != Phase::kRunning && phase_ != Phase::kNew && !last_fault_.ok()) {

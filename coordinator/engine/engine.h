@@ -42,6 +42,9 @@ struct EngineConfig {
   uint32_t max_batch_items = 256;   // Sequences of one step.
   uint32_t max_sessions = 1024;     // Running at once.
   uint32_t max_queued_requests = 256;
+  // Admitting a session leaves a page free for each running one to grow, up to this share of the
+  // pool.
+  double kv_watermark = 0.05;
   // Without a result for this long the steps in flight are given up.
   nanoseconds step_timeout = std::chrono::seconds(10);
   // When no step could be sent again until this long after the step timeout, counted from the last
@@ -79,10 +82,12 @@ std::string_view PipelineStateName(PipelineState state);
 struct SessionSnapshot {
   std::string key;
   std::string request_id;
-  std::string state;  // "queued", "prefill", "decode" or "replaying".
+  // "queued", "prefill", "decode", "replaying", or "preempted": queued again.
+  std::string state;
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
   uint32_t max_tokens = 0;
+  bool guaranteed = false;
   nanoseconds age{0};
 };
 
@@ -96,8 +101,9 @@ struct EngineCounters {
   uint64_t rows_committed = 0;
   uint64_t tokens_generated = 0;
   uint64_t item_errors = 0;
-  uint64_t replays = 0;   // After an item's NOT_FOUND or FAILED_PRECONDITION.
-  uint64_t rebuilds = 0;  // After a fence, of sequences that a stage had lost.
+  uint64_t replays = 0;      // After an item's NOT_FOUND or FAILED_PRECONDITION.
+  uint64_t rebuilds = 0;     // After a fence, of sequences that a stage had lost.
+  uint64_t preemptions = 0;  // Sessions that gave up their KV memory for more important ones.
   uint64_t faults = 0;
   uint64_t fences_failed = 0;      // Not acknowledged in time.
   uint64_t results_discarded = 0;  // Seen before, or of an old epoch.
@@ -167,13 +173,15 @@ class Engine {
   // Fails every session and ends: the host is never called again (node lost, unloaded).
   void Stop(const absl::Status& why, TimePoint now);
 
-  // Whether every session that has not ended could be served with these grants; else
-  // FAILED_PRECONDITION (KV_IN_USE) with the request, its tokens and what the grants hold.
+  // Whether every session that has not ended could be served with these grants, and the guaranteed
+  // ones that run all at once; else FAILED_PRECONDITION (KV_IN_USE) with the request, its tokens
+  // and what the grants hold.
   absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
   // The stages are about to be loaded anew with other grants (as many stages, the same groups), and
   // lose all state by it. Steps in flight are given up; sessions wait, to be computed again from
-  // their tokens, and new ones queue. A session that `stages` can never hold fails (KV_NEVER_FITS):
-  // see CheckFits. From every state but kStopped; again, to go back to what was.
+  // their tokens (those that do not fit any more when there is room again), and new ones queue. A
+  // session that `stages` can never hold fails (KV_NEVER_FITS): see CheckFits. From every state but
+  // kStopped; again, to go back to what was.
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
   // The stages are loaded: sends the fence of `epoch`, newer than epoch(). Only when suspended.
   void Resume(uint64_t epoch, TimePoint now);

@@ -1,6 +1,7 @@
-// The engine's inside; only its own sources include it. engine.cc holds sessions and admission,
-// engine_steps.cc what is sent and committed, engine_faults.cc fences, resynchronisation and time,
-// engine_move.cc what happens when the stages are loaded anew.
+// The engine's inside; only its own sources include it. engine.cc holds sessions, engine_memory.cc
+// admission and everything else about KV memory, engine_steps.cc what is sent and committed,
+// engine_faults.cc fences, resynchronisation and time, engine_move.cc what happens when the stages
+// are loaded anew.
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 #define STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 
@@ -61,6 +62,10 @@ class Engine::Impl {
  private:
   enum class Phase { kNew, kFencing, kResync, kRunning, kBackoff, kSuspended, kStopped };
 
+  // Smaller is more important: by priority, then by age. It never changes, so sessions that take
+  // memory from less important ones cannot do so in a circle.
+  using Rank = std::pair<int64_t, uint64_t>;
+
   // A request's side: the token list is the truth.
   struct Session {
     uint64_t id = 0;         // In order of arrival.
@@ -72,7 +77,8 @@ class Engine::Impl {
     TimePoint arrived{0};
     std::optional<TimePoint> started;  // Admitted.
     std::optional<TimePoint> first_token;
-    // None while queued, and while a replay waits for its old sequence's Release.
+    // None while queued, and while a replay waits for its old sequence's Release. What is sent is
+    // within it.
     std::optional<KvLedger::ClaimId> claim;
     uint64_t generation = 0;  // Of its sequence; 0: none yet.
     // Tokens whose KV was sent for, and committed; fingerprints of the tokens before them.
@@ -91,6 +97,9 @@ class Engine::Impl {
     bool decoding() const { return generated() > 0 && sent + 1 >= known(); }
     // The longest that its sequence can become.
     uint32_t most_tokens() const { return prompt_tokens + max_tokens; }
+    // What it must have room for to start: all that is known, and one token of growth.
+    uint32_t first_claim() const { return request.guaranteed ? most_tokens() : known() + 1; }
+    Rank rank() const { return {-int64_t{request.priority}, id}; }
     // Nothing of it is on the stages any more.
     void ForgetSequence(Fingerprint root) {
       generation = 0;
@@ -114,16 +123,33 @@ class Engine::Impl {
 
   // engine.cc
   absl::Status Check(const SessionRequest& request, TimePoint now) const;
-  absl::StatusOr<uint32_t> MaxTokens(const SessionRequest& request) const;
-  // `sum` says what `asked` tokens are made of.
-  absl::Status NeverFits(const std::string& request_id, const std::string& sum,
-                         uint64_t asked) const;
-  void Admit(TimePoint now);
-  bool CanStartMore() const;
   Session* Find(uint64_t id);
   void EndSession(Session& session);  // Destroys it.
   void FinishSession(Session& session, const char* reason, TimePoint now);
   void FailSession(Session& session, const absl::Status& why);
+  void Pump(TimePoint now);
+
+  // engine_memory.cc
+  absl::StatusOr<uint32_t> MaxTokens(const SessionRequest& request) const;
+  // `sum` says what `asked` tokens are made of.
+  absl::Status NeverFits(const std::string& request_id, const std::string& sum,
+                         uint64_t asked) const;
+  bool CanStartMore() const;
+  // What a session that starts now leaves free.
+  KvSpare Spare() const;
+  void Admit(TimePoint now);
+  // Claims grow to what is known of the running sessions, the most important first; pages that are
+  // missing come from the least important ones. Whether nobody waits or had to give way.
+  bool GrowClaims();
+  // `awaited`: pages that more important sessions wait for; this one's are added if it has to.
+  void GrowClaim(Session& session, KvPages* awaited);
+  // Free pages and those that are certain to be, once the Releases of their sequences are
+  // committed.
+  KvPages FreeSoon();
+  // The least important running session that `needy` may take pages from; itself if there is none.
+  Session& Victim(Session& needy);
+  // Back to the queue: keeps its tokens, and gives up what it has on the stages.
+  void Preempt(Session& session);
   // The session's sequence is given up; its claim goes on to `heir` (or nobody, 0) on Release.
   void Detach(Session& session, uint64_t heir);
   void Replay(Session& session);
@@ -131,7 +157,6 @@ class Engine::Impl {
   void GiveBack(uint64_t generation, Sequence* sequence);
   // No stage holds the sequence any more.
   void Released(uint64_t generation);
-  void Pump(TimePoint now);
 
   // engine_steps.cc
   bool SendNextStep(TimePoint now);
@@ -154,6 +179,8 @@ class Engine::Impl {
                           const v1::ErrorDetail& error) const;
 
   // engine_move.cc
+  absl::Status KvInUse(const Session& session, const KvLedger& ledger,
+                       const std::vector<EngineStage>& stages) const;
   void ForgetSequences();
 
   // engine_faults.cc
@@ -181,10 +208,12 @@ class Engine::Impl {
   bool down_ = false;
   absl::Status not_admitting_;  // Ok: admitting.
 
-  // Sessions by id; queued ones are those without `started`.
+  // Sessions by id. Each is either queued or running.
   std::map<uint64_t, Session> sessions_;
   std::unordered_map<std::string, uint64_t> by_key_;
-  std::set<uint64_t> queue_;
+  std::map<Rank, Session*> queue_;
+  std::map<Rank, Session*> running_;
+  bool has_room_ = true;  // GrowClaims' last answer.
   std::set<std::pair<TimePoint, uint64_t>> deadlines_;
   uint64_t next_session_ = 1;
   std::map<uint64_t, Sequence> sequences_;  // By generation.

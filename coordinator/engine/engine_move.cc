@@ -1,4 +1,6 @@
 // The stages are loaded anew under a running engine: its sessions outlive their KV.
+#include <utility>
+
 #include "common/check.h"
 #include "common/status.h"
 #include "coordinator/engine/engine_impl.h"
@@ -14,25 +16,34 @@ std::vector<KvStage> KvStages(const std::vector<EngineStage>& stages) {
   return out;
 }
 
+absl::Status Engine::Impl::KvInUse(const Session& session, const KvLedger& ledger,
+                                   const std::vector<EngineStage>& stages) const {
+  const std::string& request_id = session.request.request_id;
+  const std::string& node = stages[ledger.limiting_stage()].node;
+  const bool alone = session.most_tokens() > ledger.capacity_tokens();
+  return Error(absl::StatusCode::kFailedPrecondition, "KV_IN_USE",
+               "request \"" + request_id + "\" was promised " +
+                   std::to_string(session.most_tokens()) + " tokens" +
+                   (alone ? "" : " besides other guaranteed ones") +
+                   ", and the KV pool would hold " + std::to_string(ledger.capacity_tokens()) +
+                   ", limited by node \"" + node + "\"")
+      .RequestId(request_id)
+      .Node(node)
+      .Limit("kv_tokens=" + std::to_string(ledger.capacity_tokens()))
+      .Hint("wait for it, cancel it with `strata session cancel " + request_id +
+            "`, or choose a larger --kv-tokens")
+      .Fact("asked_tokens", session.most_tokens())
+      .Fact("limit_tokens", ledger.capacity_tokens());
+}
+
 absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) const {
-  const KvLedger ledger(KvStages(stages), config_.kv_groups);
+  KvLedger ledger(KvStages(stages), config_.kv_groups);
   for (const auto& [id, session] : sessions_) {
-    if (session.most_tokens() > ledger.capacity_tokens()) {
-      const std::string& request_id = session.request.request_id;
-      const std::string& node = stages[ledger.limiting_stage()].node;
-      return Error(absl::StatusCode::kFailedPrecondition, "KV_IN_USE",
-                   "request \"" + request_id + "\" was promised " +
-                       std::to_string(session.most_tokens()) +
-                       " tokens, and the KV pool would hold " +
-                       std::to_string(ledger.capacity_tokens()) + ", limited by node \"" + node +
-                       "\"")
-          .RequestId(request_id)
-          .Node(node)
-          .Limit("kv_tokens=" + std::to_string(ledger.capacity_tokens()))
-          .Hint("wait for it, cancel it with `strata session cancel " + request_id +
-                "`, or choose a larger --kv-tokens")
-          .Fact("asked_tokens", session.most_tokens())
-          .Fact("limit_tokens", ledger.capacity_tokens());
+    const bool fits = session.request.guaranteed && running_.contains(session.rank())
+                          ? ledger.Reserve(session.most_tokens()).has_value()
+                          : session.most_tokens() <= ledger.capacity_tokens();
+    if (!fits) {
+      return KvInUse(session, ledger, stages);
     }
   }
   return absl::OkStatus();
@@ -43,20 +54,24 @@ void Engine::Impl::ForgetSequences() {
   in_flight_.clear();
   sequences_.clear();
   ledger_ = KvLedger(KvStages(config_.stages), config_.kv_groups);
-  bool all_fit = true;
   for (auto& [id, session] : sessions_) {
     session.replaying = session.replaying || session.committed > 0;
     session.ForgetSequence(root_);
     session.claim.reset();
-    if (session.started.has_value()) {
-      // In order of arrival, and nobody overtakes one that has to wait.
-      session.claim = all_fit ? ledger_.Reserve(session.most_tokens()) : std::nullopt;
-      all_fit = session.claim.has_value();
-    }
-    if (session.claim.has_value()) {
-      queue_.erase(id);
-    } else {
-      queue_.insert(id);
+  }
+  const std::map<Rank, Session*> ran = std::exchange(running_, {});
+  bool all_fit = true;                           // Nobody overtakes one that has to wait,
+  for (const bool guaranteed : {true, false}) {  // but those that are never preempted.
+    for (const auto& [rank, session] : ran) {
+      if (session->request.guaranteed != guaranteed) {
+        continue;
+      }
+      if (all_fit) {
+        session->claim = ledger_.Reserve(session->first_claim(), Spare());
+        all_fit = session->claim.has_value();
+      }
+      counters_.preemptions += all_fit ? 0 : 1;
+      (all_fit ? running_ : queue_).emplace(rank, session);
     }
   }
 }

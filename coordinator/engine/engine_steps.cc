@@ -41,13 +41,14 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
   view.token_budget = timing_.TokenBudget();
   view.max_items = config_.max_batch_items;
   view.max_logits_rows = MaxLogitsRows(config_.vocab);
-  for (const auto& [id, session] : sessions_) {
-    if (!session.claim.has_value()) {
-      continue;
+  for (const auto& [rank, running] : running_) {
+    const Session& session = *running;
+    if (!session.claim.has_value() || ledger_.Covers(*session.claim) < session.known()) {
+      continue;  // It waits for pages.
     }
     view.decoding += session.decoding() ? 1 : 0;
     if (session.sent < session.known()) {
-      view.ready.push_back({.id = id,
+      view.ready.push_back({.id = session.id,
                             .pending = session.known() - session.sent,
                             .decoding = session.decoding(),
                             .wants_logits = session.request.return_logits,
@@ -104,6 +105,7 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
 
 void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame, SentStep* sent) {
   STRATA_CHECK(rows > 0 && rows <= session.known() - session.sent);
+  STRATA_CHECK(session.sent + rows <= ledger_.Covers(*session.claim));
   v1::StepItem* item = frame->add_items();
   if (session.generation == 0) {
     STRATA_CHECK(session.sent == 0 && session.committed == 0);

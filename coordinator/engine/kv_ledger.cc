@@ -1,5 +1,7 @@
 #include "coordinator/engine/kv_ledger.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -44,17 +46,19 @@ uint64_t KvLedger::Claimed(const Component& component, uint32_t length) const {
   return ledger_policy::PagesToReserve(Need(component, length));
 }
 
-bool KvLedger::Fits(uint32_t length) const {
+bool KvLedger::Fits(uint32_t length, const KvSpare& spare) const {
   for (const Component& component : components_) {
-    if (Need(component, length) > component.pages.free) {
+    const double most = std::ceil(spare.most_share * static_cast<double>(component.pages.total));
+    const uint64_t left = std::min(spare.pages, static_cast<uint64_t>(most));
+    if (Need(component, length) + left > component.pages.free) {
       return false;
     }
   }
   return length <= capacity_tokens_;
 }
 
-std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length) {
-  if (!Fits(length)) {
+std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length, const KvSpare& spare) {
+  if (!Fits(length, spare)) {
     return std::nullopt;
   }
   for (Component& component : components_) {
@@ -63,9 +67,56 @@ std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length) {
     component.pages.live += claimed;
   }
   const ClaimId id = next_claim_++;
-  claims_[id] = {length, false};
+  claims_[id] = {length, length, false};
   CheckSums();
   return id;
+}
+
+uint32_t KvLedger::Covers(ClaimId claim) const { return claims_.at(claim).length; }
+
+bool KvLedger::Grow(ClaimId claim, uint32_t length) {
+  Claim& grown = claims_.at(claim);
+  STRATA_CHECK(!grown.fenced && length >= grown.length);
+  const uint32_t charged = ledger_policy::TokensToCharge(grown.charged, length);
+  for (const Component& component : components_) {
+    if (Claimed(component, charged) - Claimed(component, grown.charged) > component.pages.free) {
+      return false;
+    }
+  }
+  for (Component& component : components_) {
+    const uint64_t more = Claimed(component, charged) - Claimed(component, grown.charged);
+    component.pages.free -= more;
+    component.pages.live += more;
+  }
+  grown.length = length;
+  grown.charged = charged;
+  CheckSums();
+  return true;
+}
+
+KvPages KvLedger::Growth(ClaimId claim, uint32_t length) const {
+  const uint32_t charged = claims_.at(claim).charged;
+  KvPages pages;
+  for (const Component& component : components_) {
+    pages.push_back(Claimed(component, std::max(charged, length)) - Claimed(component, charged));
+  }
+  return pages;
+}
+
+KvPages KvLedger::PagesOf(ClaimId claim) const {
+  KvPages pages;
+  for (const Component& component : components_) {
+    pages.push_back(Claimed(component, claims_.at(claim).charged));
+  }
+  return pages;
+}
+
+KvPages KvLedger::Free() const {
+  KvPages pages;
+  for (const Component& component : components_) {
+    pages.push_back(component.pages.free);
+  }
+  return pages;
 }
 
 void KvLedger::SetFenced(ClaimId claim, bool fenced) {
@@ -73,7 +124,7 @@ void KvLedger::SetFenced(ClaimId claim, bool fenced) {
   STRATA_CHECK(it != claims_.end() && it->second.fenced != fenced);
   it->second.fenced = fenced;
   for (Component& component : components_) {
-    const uint64_t claimed = Claimed(component, it->second.length);
+    const uint64_t claimed = Claimed(component, it->second.charged);
     uint64_t& from = fenced ? component.pages.live : component.pages.fenced;
     uint64_t& to = fenced ? component.pages.fenced : component.pages.live;
     STRATA_CHECK(from >= claimed);
@@ -90,7 +141,7 @@ void KvLedger::Free(ClaimId claim) {
   const auto it = claims_.find(claim);
   STRATA_CHECK(it != claims_.end());
   for (Component& component : components_) {
-    const uint64_t claimed = Claimed(component, it->second.length);
+    const uint64_t claimed = Claimed(component, it->second.charged);
     uint64_t& from = it->second.fenced ? component.pages.fenced : component.pages.live;
     STRATA_CHECK(from >= claimed);
     from -= claimed;

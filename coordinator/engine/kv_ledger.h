@@ -20,7 +20,7 @@ struct KvSnapshot {
   uint32_t group = 0;
   uint64_t total = 0;
   uint64_t free = 0;
-  uint64_t live = 0;    // Reserved by running sessions.
+  uint64_t live = 0;    // Promised to running sessions.
   uint64_t cached = 0;  // Held by cached prefixes.
   uint64_t fenced = 0;  // Released, but the step with the Release is not committed yet.
 };
@@ -31,9 +31,20 @@ struct KvStage {
   std::vector<uint64_t> pages;  // By KV group; 0 where no layer of the stage uses the group.
 };
 
-// Two books. Claims are promises: pages that a session may come to need, and the reason why what
-// was admitted never fails for memory. Held pages are what the stages' pools must have handed out
-// after the newest committed step; they are compared with what the stages report. One thread.
+// Pages by component: stage, then KV group.
+using KvPages = std::vector<uint64_t>;
+
+// Pages that a new claim leaves free in every component: `pages`, but no more than this share of
+// it.
+struct KvSpare {
+  uint64_t pages = 0;
+  double most_share = 1;
+};
+
+// Two books. Claims are promises: what a session sends to the stages is within its claim, which is
+// why what was admitted never fails for memory. Held pages are what the stages' pools must have
+// handed out after the newest committed step; they are compared with what the stages report. One
+// thread.
 class KvLedger {
  public:
   using ClaimId = uint64_t;
@@ -49,8 +60,16 @@ class KvLedger {
   uint32_t limiting_stage() const { return limiting_stage_; }
 
   // Promises room for `length` tokens on every stage (live), or nothing.
-  bool Fits(uint32_t length) const;
-  std::optional<ClaimId> Reserve(uint32_t length);
+  bool Fits(uint32_t length, const KvSpare& spare = {}) const;
+  std::optional<ClaimId> Reserve(uint32_t length, const KvSpare& spare = {});
+  // Tokens that a claim covers.
+  uint32_t Covers(ClaimId claim) const;
+  // Has a live claim cover `length` tokens, on every stage; or changes nothing: false.
+  bool Grow(ClaimId claim, uint32_t length);
+  // What Grow would take, what a claim has, and what is free.
+  KvPages Growth(ClaimId claim, uint32_t length) const;
+  KvPages PagesOf(ClaimId claim) const;
+  KvPages Free() const;
   // Live to fenced: a Release is to come. And back, when the session takes its place again.
   void Fence(ClaimId claim);
   void Unfence(ClaimId claim);
@@ -79,6 +98,7 @@ class KvLedger {
   };
   struct Claim {
     uint32_t length = 0;
+    uint32_t charged = 0;  // The length that its pages are counted for.
     bool fenced = false;
   };
   struct Held {

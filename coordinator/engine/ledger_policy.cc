@@ -4,6 +4,8 @@ namespace strata::ledger_policy {
 
 uint64_t PagesToReserve(uint64_t need) { return need; }
 
+uint32_t TokensToCharge(uint32_t charged, uint32_t length) { return length; }
+
 bool FreesWhenPlanned() { return false; }
 
 }  // namespace strata::ledger_policy

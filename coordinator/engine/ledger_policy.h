@@ -1,4 +1,4 @@
-// The ledger's two decisions, in a translation unit of their own as worker/runner/step_policy.h: a
+// The ledger's decisions, in a translation unit of their own as worker/runner/step_policy.h: a
 // test links others, to show that what was admitted fails without them.
 #ifndef STRATA_COORDINATOR_ENGINE_LEDGER_POLICY_H_
 #define STRATA_COORDINATOR_ENGINE_LEDGER_POLICY_H_
@@ -9,6 +9,10 @@ namespace strata::ledger_policy {
 
 // Pages taken off the free ones for a session that may come to need `need`.
 uint64_t PagesToReserve(uint64_t need);
+
+// Tokens that a claim which was charged for `charged` of them is charged for once it covers
+// `length`.
+uint32_t TokensToCharge(uint32_t charged, uint32_t length);
 
 // Whether a sequence's pages count as given back when its Release is planned, and not only when the
 // step with the Release is committed.

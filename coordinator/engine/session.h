@@ -32,6 +32,10 @@ struct SessionRequest {
   // Logprobs of the prompt's tokens; params.prompt_top_logprobs says how many top entries.
   bool prompt_logprobs = false;
   std::optional<TimePoint> deadline;
+  // Higher ones are admitted first, and take memory that they come to need from lower ones.
+  int32_t priority = 0;
+  // KV memory for prompt + max_tokens is reserved at the start: it is never preempted.
+  bool guaranteed = false;
 };
 
 enum class Verdict {
@@ -42,7 +46,7 @@ enum class Verdict {
 struct StartedInfo {
   uint32_t prompt_tokens = 0;
   uint32_t max_tokens = 0;  // After defaults and caps.
-  nanoseconds queued{0};    // From Submit until KV memory was reserved.
+  nanoseconds queued{0};    // From Submit until there was KV memory for it.
 };
 
 // Rows of computed positions, in order and each exactly once, whatever was replayed.
@@ -75,7 +79,7 @@ struct FinishInfo {
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
-  // KV memory is reserved: the session runs. Once, before everything below but an early end.
+  // There is KV memory for it: the session runs. Once, before everything below but an early end.
   virtual void OnStarted(const StartedInfo& info) = 0;
   // Only with prompt_logprobs or return_logits; before the token that follows the rows.
   virtual void OnRows(const RowsInfo& rows) = 0;

@@ -69,6 +69,20 @@ def test_a_smaller_pool_is_refused_while_a_request_was_promised_more(cluster):
     assert process.returncode == 0 and totals(cluster) == before
 
 
+def test_a_pool_too_small_for_those_that_run_costs_them_time_only(cluster):
+    alone = cluster.json(*arguments("alone-again", 480))
+    processes = [cluster.popen(*arguments(name, 480)) for name in ("first", "second")]
+    running(cluster, "second", 20)
+    before = totals(cluster)
+    plan = cluster.json("model", "resize", "recall", "--kv-tokens", 512)
+    assert totals(cluster) == {stage["kv_tokens"] // 16 for stage in plan["stages"]}
+    assert max(totals(cluster)) < min(before)
+    for process in processes:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert essence(json.loads(out)) == essence(alone)
+
+
 def test_what_cannot_be_placed_is_refused_and_changes_nothing(cluster):
     before = totals(cluster)
     _, err, status = cluster.run("model", "resize", "recall", "--kv-tokens", 100_000_000,

@@ -70,6 +70,7 @@ enum class Rule {
   kStepTimeout,
   kFenceTimeout,
   kPipelineDown,
+  kPreempted,
   kReservationWaited,
   kCommitWaited,
   kResumed,

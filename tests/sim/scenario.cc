@@ -46,13 +46,16 @@ std::vector<uint32_t> DrawPrompt(uint64_t seed, uint32_t length, Random* random)
   return prompt;
 }
 
-ClientRequest DrawRequest(const Scenario& scenario, nanoseconds horizon, Random* random) {
+ClientRequest DrawRequest(const Scenario& scenario, bool long_answers, nanoseconds horizon,
+                          Random* random) {
   ClientRequest request;
   request.at = Milliseconds(random->Below(static_cast<uint64_t>(ToMs(horizon))));
   request.id = "r" + std::to_string(random->Below(kIds));
   const uint32_t kind = random->Below(24);
   uint32_t length = random->Between(1, random->OneIn(3) ? 70 : 20);
-  request.max_tokens = random->Between(1, 14);
+  request.max_tokens = long_answers ? random->Between(16, 60) : random->Between(1, 14);
+  request.priority = random->OneIn(4) ? static_cast<int32_t>(random->Below(3)) - 1 : 0;
+  request.guaranteed = random->OneIn(8);
   if (kind == 0) {
     length = scenario.context;  // Longer than the context with what it generates.
   } else if (kind == 1) {
@@ -156,6 +159,10 @@ Scenario MakeScenario(uint64_t seed) {
   scenario.workers = scenario.stages + random.Below(2);
   scenario.layers = scenario.stages + random.Below(2);
   scenario.kv_pages = random.OneIn(2) ? random.Between(5, 9) : random.Between(10, 40);
+  // A pool for a few requests at their start, and for one or two at their end.
+  const bool long_answers = random.OneIn(3);
+  scenario.kv_pages = long_answers ? random.Between(6, 10) : scenario.kv_pages;
+  scenario.kv_watermark = long_answers ? 0 : random.Below(3) * 0.05;
   scenario.max_batch_tokens = random.Between(4, 48);
   scenario.max_batch_items = random.Between(2, 8);
   scenario.max_sessions = random.Between(2, 12);
@@ -170,7 +177,7 @@ Scenario MakeScenario(uint64_t seed) {
       Milliseconds(random.OneIn(2) ? random.Between(100, 1000) : random.Between(1000, 15000));
   const uint32_t requests = random.Between(4, 40);
   for (uint32_t i = 0; i < requests; ++i) {
-    scenario.requests.push_back(DrawRequest(scenario, horizon, &random));
+    scenario.requests.push_back(DrawRequest(scenario, long_answers, horizon, &random));
   }
   const uint32_t faults = random.Between(0, 12);
   for (uint32_t i = 0; i < faults; ++i) {

@@ -31,6 +31,8 @@ struct ClientRequest {
   std::string id;
   std::vector<uint32_t> prompt;
   uint32_t max_tokens = 1;
+  int32_t priority = 0;
+  bool guaranteed = false;
   v1::SequenceParams params;
   std::vector<uint32_t> stop_ids;
   bool replace = false;                       // Ends a live request of the same id.
@@ -45,6 +47,7 @@ struct Scenario {
   uint32_t workers = 1;  // At least `stages`.
   uint32_t layers = 1;   // At least `stages`.
   uint64_t kv_pages = 8;
+  double kv_watermark = 0;
   uint32_t context = 160;
   uint32_t max_batch_tokens = 32;
   uint32_t max_batch_items = 8;

@@ -112,6 +112,8 @@ void SimClients::Submit(const std::shared_ptr<Client>& client) {
   request.request_id = wanted.id;
   request.prompt = wanted.prompt;
   request.max_tokens = wanted.max_tokens;
+  request.priority = wanted.priority;
+  request.guaranteed = wanted.guaranteed;
   request.params = wanted.params;
   request.stop_ids = wanted.stop_ids;
   if (wanted.deadline_after.has_value()) {

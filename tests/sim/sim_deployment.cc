@@ -193,6 +193,7 @@ void SimDeployment::StartEngine() {
   config.max_batch_tokens = scenario.max_batch_tokens;
   config.max_batch_items = scenario.max_batch_items;
   config.max_sessions = scenario.max_sessions;
+  config.kv_watermark = scenario.kv_watermark;
   config.max_queued_requests = scenario.max_queued_requests;
   config.step_timeout = scenario.step_timeout;
   config.recovery_timeout = scenario.step_timeout;
@@ -361,7 +362,7 @@ void SimDeployment::Watch() {
     return;
   }
   const EngineSnapshot snapshot = engine_->Snapshot(world().now());
-  CheckSums(snapshot);
+  CheckMemory(snapshot);
   CountWaiting(snapshot);
   CheckIdle(snapshot);
   CountWork(snapshot.counters);
@@ -378,10 +379,15 @@ void SimDeployment::Watch() {
   ScheduleWake();
 }
 
-void SimDeployment::CheckSums(const EngineSnapshot& snapshot) {
+void SimDeployment::CheckMemory(const EngineSnapshot& snapshot) {
   for (const KvSnapshot& kv : snapshot.kv) {
     if (kv.free + kv.live + kv.cached + kv.fenced != kv.total || kv.free > kv.total) {
       world().Fail("the ledger's sum does not hold at stage " + std::to_string(kv.stage));
+    }
+  }
+  for (const SessionSnapshot& session : snapshot.sessions) {
+    if (session.guaranteed && session.state == "preempted") {
+      world().Fail("guaranteed session " + session.request_id + " was preempted");
     }
   }
   if (snapshot.counters.ledger_mismatches > seen_.ledger_mismatches) {
@@ -391,13 +397,14 @@ void SimDeployment::CheckSums(const EngineSnapshot& snapshot) {
 }
 
 void SimDeployment::CountWaiting(const EngineSnapshot& snapshot) {
-  const auto queued =
-      std::find_if(snapshot.sessions.begin(), snapshot.sessions.end(),
-                   [](const SessionSnapshot& session) { return session.state == "queued"; });
+  const auto waits = [](const SessionSnapshot& session) {
+    return session.state == "queued" || session.state == "preempted";
+  };
+  const auto queued = std::find_if(snapshot.sessions.begin(), snapshot.sessions.end(), waits);
   if (queued == snapshot.sessions.end() || snapshot.state != PipelineState::kRunning) {
     return;
   }
-  const uint64_t need = PagesFor(uint64_t{queued->prompt_tokens} + queued->max_tokens);
+  const uint64_t need = PagesFor(uint64_t{queued->prompt_tokens} + queued->generated_tokens + 1);
   for (const KvSnapshot& kv : snapshot.kv) {
     if (need > kv.free) {
       world().Count(need > kv.free + kv.fenced ? Rule::kReservationWaited : Rule::kCommitWaited);
@@ -432,6 +439,7 @@ void SimDeployment::CountWork(const EngineCounters& counters) {
   };
   count(Rule::kReplay, counters.replays, seen_.replays);
   count(Rule::kRebuild, counters.rebuilds, seen_.rebuilds);
+  count(Rule::kPreempted, counters.preemptions, seen_.preemptions);
   count(Rule::kFault, counters.faults, seen_.faults);
   count(Rule::kFenceTimeout, counters.fences_failed, seen_.fences_failed);
   count(Rule::kResultDiscarded, counters.results_discarded, seen_.results_discarded);

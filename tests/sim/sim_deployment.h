@@ -91,7 +91,7 @@ class SimDeployment : public EngineHost {
   void OpenFirstLink(uint64_t epoch, TimePoint deadline);
   void OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline);
 
-  void CheckSums(const EngineSnapshot& snapshot);
+  void CheckMemory(const EngineSnapshot& snapshot);
   void CountWaiting(const EngineSnapshot& snapshot);
   void CheckIdle(const EngineSnapshot& snapshot);
   void CountWork(const EngineCounters& counters);

@@ -128,9 +128,9 @@ TEST(EngineMove, WhatNoLongerFitsTogetherTakesTurns) {
     EXPECT_TRUE(sinks.back()->started.has_value());
   }
   cluster.Deliver(0);
-  cluster.Suspend(10);  // Two of 80 tokens at a time.
+  cluster.Suspend(10);  // Two of them at a time, 4 pages each at first, and one page to grow.
   cluster.ExpectSums();
-  EXPECT_EQ(cluster.Snapshot().kv[0].live, 10u);
+  EXPECT_EQ(cluster.Snapshot().kv[0].live, 8u);
   cluster.Resume();
   cluster.RunToEnd();
   cluster.Settle();

@@ -179,6 +179,7 @@ class RandomRun {
     config.max_batch_tokens = 1 + Below(48);
     config.max_batch_items = 1 + Below(12);
     config.step_timeout = std::chrono::seconds(2);
+    config.kv_watermark = Below(3) * 0.05;
     return config;
   }
 
@@ -186,7 +187,8 @@ class RandomRun {
     // Few different requests, so that the oracle is cheap; ids are used again.
     const uint32_t kind = Below(24);
     SessionRequest request =
-        Sampled("r" + std::to_string(kind), 1 + kind * 5, 1 + kind % 7 * 4, kind);
+        Sampled("r" + std::to_string(kind), 1 + kind * 5, 1 + kind % 7 * 8, kind);
+    request.guaranteed = Below(8) == 0;
     if (Below(12) == 0) {
       request.deadline = cluster_.now() + milliseconds(1 + Below(3000));
     }
@@ -283,6 +285,7 @@ TEST(EngineOverRunners, RandomFaultsNeverGiveAWrongToken) {
     completed += run.completed();
     sum.faults += counters.faults;
     sum.rebuilds += counters.rebuilds;
+    sum.preemptions += counters.preemptions;
     sum.item_errors += counters.item_errors;
     sum.done += counters.done;
     sum.failed += counters.failed;
@@ -291,6 +294,7 @@ TEST(EngineOverRunners, RandomFaultsNeverGiveAWrongToken) {
        std::initializer_list<std::pair<const char*, uint64_t>>{{"completed", completed},
                                                                {"faults", sum.faults},
                                                                {"rebuilds", sum.rebuilds},
+                                                               {"preemptions", sum.preemptions},
                                                                {"item_errors", sum.item_errors},
                                                                {"failed", sum.failed}}) {
     EXPECT_GT(count, 20u) << what;

@@ -240,7 +240,9 @@ TEST(EngineSession, PagesAreFencedUntilTheReleaseIsCommitted) {
   SimCluster cluster(MakeConfig(2, 8));
   cluster.Start();
   cluster.Settle();
-  cluster.Submit(MakeRequest("big", 60, 60));
+  SessionRequest big = MakeRequest("big", 60, 60);
+  big.guaranteed = true;
+  cluster.Submit(big);
   cluster.Deliver(0);
   const auto waiting = cluster.Submit(MakeRequest("next", 60, 10));
   cluster.engine().Cancel("scope/big", absl::OkStatus(), cluster.now());

@@ -59,6 +59,7 @@ class Soak {
     config.max_batch_items = 1 + Below(16);
     config.max_queued_requests = Below(20);
     config.step_timeout = std::chrono::seconds(2);
+    config.kv_watermark = Below(3) * 0.05;
     for (EngineStage& stage : config.stages) {
       stage.kv_pages[0] += Below(10);
     }
@@ -78,10 +79,12 @@ class Soak {
   void Submit() {
     Client client;
     // Few names, so that ids are reused while older lives of them linger.
-    client.request = MakeRequest("r" + std::to_string(Below(12)), 1 + Below(120), 1 + Below(40));
+    client.request = MakeRequest("r" + std::to_string(Below(12)), 1 + Below(120), 1 + Below(60));
     client.request.prompt[0] = Below(97);
     client.request.return_logits = Below(10) == 0;
     client.request.prompt_logprobs = !client.request.return_logits && Below(10) == 0;
+    client.request.guaranteed = Below(8) == 0;
+    client.request.priority = static_cast<int32_t>(Below(3)) - 1;
     if (Below(10) == 0) {
       client.request.deadline = cluster_.now() + milliseconds(1 + Below(3000));
     }
@@ -238,6 +241,7 @@ TEST(EngineSoak, WithFaultsEverySessionEndsAndNoTokenIsWrong) {
     completed += soak.completed();
     sum.replays += counters.replays;
     sum.rebuilds += counters.rebuilds;
+    sum.preemptions += counters.preemptions;
     sum.faults += counters.faults;
     sum.fences_failed += counters.fences_failed;
     sum.item_errors += counters.item_errors;
@@ -253,6 +257,7 @@ TEST(EngineSoak, WithFaultsEverySessionEndsAndNoTokenIsWrong) {
            {"completed", completed},
            {"replays", sum.replays},
            {"rebuilds", sum.rebuilds},
+           {"preemptions", sum.preemptions},
            {"faults", sum.faults},
            {"fences_failed", sum.fences_failed},
            {"item_errors", sum.item_errors},

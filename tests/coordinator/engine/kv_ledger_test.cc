@@ -43,6 +43,34 @@ TEST(KvLedger, ReservesOnEveryStageOrNowhere) {
   EXPECT_EQ(ledger.Snapshot()[1].free, 5u);
 }
 
+TEST(KvLedger, AClaimGrowsOnEveryStageOrNowhere) {
+  KvLedger ledger = TwoStages();
+  const auto claim = ledger.Reserve(32);
+  EXPECT_TRUE(ledger.Grow(*claim, 33));
+  EXPECT_EQ(ledger.Covers(*claim), 33u);
+  EXPECT_EQ(ledger.PagesOf(*claim), (KvPages{3, 3}));
+  EXPECT_EQ(ledger.Free(), (KvPages{7, 3}));
+  EXPECT_EQ(ledger.Growth(*claim, 48), (KvPages{0, 0}));
+  EXPECT_EQ(ledger.Growth(*claim, 49), (KvPages{1, 1}));
+  const auto other = ledger.Reserve(48);
+  EXPECT_TRUE(ledger.Grow(*claim, 48)) << "its page has room";
+  EXPECT_FALSE(ledger.Grow(*claim, 49)) << "stage b has no page left";
+  EXPECT_EQ(ledger.Covers(*claim), 48u);
+  EXPECT_EQ(ledger.Free(), (KvPages{4, 0}));
+  ledger.Free(*other);
+  EXPECT_TRUE(ledger.Grow(*claim, 96));
+  ledger.Free(*claim);
+  EXPECT_EQ(ledger.Free(), (KvPages{10, 6}));
+}
+
+TEST(KvLedger, AClaimMayHaveToLeavePagesFree) {
+  const KvLedger ledger = TwoStages();
+  EXPECT_TRUE(ledger.Fits(64, {.pages = 2}));
+  EXPECT_FALSE(ledger.Fits(64, {.pages = 3}));
+  EXPECT_TRUE(ledger.Fits(64, {.pages = 3, .most_share = 0.3})) << "1.8 of 6 pages, rounded up";
+  EXPECT_FALSE(ledger.Fits(65, {.pages = 3, .most_share = 0.3}));
+}
+
 TEST(KvLedger, FencedPagesAreNeitherFreeNorLive) {
   KvLedger ledger = TwoStages();
   const auto claim = ledger.Reserve(32);

@@ -1,0 +1,225 @@
+// KV memory: who may start, what running sessions may grow to, and what comes back when. The ledger
+// counts; this decides.
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "common/check.h"
+#include "common/status.h"
+#include "coordinator/engine/engine_impl.h"
+
+namespace strata {
+namespace {
+
+void Add(const KvPages& pages, KvPages* sum) {
+  for (size_t i = 0; i < pages.size(); ++i) {
+    (*sum)[i] += pages[i];
+  }
+}
+
+void Subtract(const KvPages& pages, KvPages* sum) {
+  for (size_t i = 0; i < pages.size(); ++i) {
+    (*sum)[i] -= pages[i];
+  }
+}
+
+bool IsZero(const KvPages& pages) {
+  return std::all_of(pages.begin(), pages.end(), [](uint64_t count) { return count == 0; });
+}
+
+bool Within(const KvPages& pages, const KvPages& bounds) {
+  return std::equal(pages.begin(), pages.end(), bounds.begin(), std::less_equal<>());
+}
+
+}  // namespace
+
+std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens) {
+  return std::to_string(prompt_tokens) + " prompt tokens + " + std::to_string(max_tokens) +
+         " max_tokens";
+}
+
+// The tokens to generate, or why the request can never be served.
+absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) const {
+  const uint64_t prompt = request.prompt.size();
+  const uint64_t asked = prompt + std::max<uint64_t>(1, request.max_tokens);
+  const uint64_t pool = ledger_.capacity_tokens();
+  const std::string sum = request.max_tokens > 0
+                              ? TokenSum(prompt, request.max_tokens)
+                              : std::to_string(prompt) + " prompt tokens and one to generate";
+  if (asked > config_.context) {
+    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
+                 sum + " exceed the context of " + std::to_string(config_.context) + " tokens")
+        .RequestId(request.request_id)
+        .Limit("context_tokens=" + std::to_string(config_.context))
+        .Hint("shorten the prompt, lower max_tokens, or load the model with a larger --context")
+        .Fact("asked_tokens", asked)
+        .Fact("limit_tokens", config_.context);
+  }
+  if (asked > pool) {
+    return NeverFits(request.request_id, sum, asked);
+  }
+  if (request.max_tokens > 0) {
+    return request.max_tokens;
+  }
+  const uint64_t room = std::min<uint64_t>(config_.context, pool) - prompt;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(room, std::max<uint32_t>(1, request.default_max_tokens)));
+}
+
+absl::Status Engine::Impl::NeverFits(const std::string& request_id, const std::string& sum,
+                                     uint64_t asked) const {
+  const uint64_t pool = ledger_.capacity_tokens();
+  const std::string& node = config_.stages[ledger_.limiting_stage()].node;
+  return Error(absl::StatusCode::kInvalidArgument, "KV_NEVER_FITS",
+               sum + " can never fit: the KV pool holds " + std::to_string(pool) +
+                   " tokens, limited by node \"" + node + "\"")
+      .RequestId(request_id)
+      .Node(node)
+      .Limit("kv_tokens=" + std::to_string(pool))
+      .Hint("shorten the prompt, lower max_tokens, or give the model more --kv-tokens")
+      .Fact("asked_tokens", asked)
+      .Fact("limit_tokens", pool);
+}
+
+bool Engine::Impl::CanStartMore() const {
+  return phase_ == Phase::kRunning && running_.size() < config_.max_sessions;
+}
+
+KvSpare Engine::Impl::Spare() const {
+  if (ledger_.claims() == 0) {
+    return {};  // Else what fits the empty pool alone could wait for ever.
+  }
+  const auto growing = std::count_if(running_.begin(), running_.end(), [](const auto& entry) {
+    return !entry.second->request.guaranteed;
+  });
+  return {static_cast<uint64_t>(growing), config_.kv_watermark};
+}
+
+void Engine::Impl::Admit(TimePoint now) {
+  while (!queue_.empty() && CanStartMore()) {
+    Session& session = *queue_.begin()->second;
+    session.claim = ledger_.Reserve(session.first_claim(), Spare());
+    if (!session.claim.has_value()) {
+      return;  // What comes after it waits too.
+    }
+    queue_.erase(queue_.begin());
+    running_.emplace(session.rank(), &session);
+    if (session.started.has_value()) {
+      continue;  // It was preempted.
+    }
+    session.started = now;
+    session.sink->OnStarted({.prompt_tokens = session.prompt_tokens,
+                             .max_tokens = session.max_tokens,
+                             .queued = now - session.arrived});
+  }
+}
+
+bool Engine::Impl::GrowClaims() {
+  const uint64_t preemptions = counters_.preemptions;
+  KvPages awaited(ledger_.Free().size());
+  for (auto it = running_.begin(); it != running_.end();) {
+    const Rank rank = it->first;
+    Session& session = *it->second;
+    if (session.claim.has_value() && ledger_.Covers(*session.claim) < session.known()) {
+      GrowClaim(session, &awaited);
+    }
+    it = running_.upper_bound(rank);  // It and those after it may have been preempted.
+  }
+  return IsZero(awaited) && counters_.preemptions == preemptions;
+}
+
+void Engine::Impl::GrowClaim(Session& session, KvPages* awaited) {
+  const KvPages growth = ledger_.Growth(*session.claim, session.known());
+  // Free pages are not for it while more important sessions wait for some.
+  if ((IsZero(*awaited) || IsZero(growth)) && ledger_.Grow(*session.claim, session.known())) {
+    return;
+  }
+  Add(growth, awaited);
+  while (!Within(*awaited, FreeSoon())) {
+    Session& victim = Victim(session);
+    Preempt(victim);
+    if (&victim == &session) {
+      Subtract(growth, awaited);
+      return;
+    }
+  }
+  // A victim of which nothing was sent gives its pages back at once.
+  if (*awaited == growth && ledger_.Grow(*session.claim, session.known())) {
+    Subtract(growth, awaited);
+  }
+}
+
+KvPages Engine::Impl::FreeSoon() {
+  KvPages pages = ledger_.Free();
+  for (const auto& [generation, sequence] : sequences_) {
+    if (sequence.claim.has_value() && Find(sequence.heir) == nullptr) {
+      Add(ledger_.PagesOf(*sequence.claim), &pages);
+    }
+  }
+  return pages;
+}
+
+Engine::Impl::Session& Engine::Impl::Victim(Session& needy) {
+  for (auto it = running_.rbegin(); it->second != &needy; ++it) {
+    if (!it->second->request.guaranteed) {
+      return *it->second;
+    }
+  }
+  return needy;
+}
+
+void Engine::Impl::Preempt(Session& session) {
+  ++counters_.preemptions;
+  session.replaying = session.replaying || session.committed > 0;
+  if (session.generation != 0) {
+    Detach(session, 0);
+  } else if (session.claim.has_value()) {
+    ledger_.Free(*session.claim);  // Nothing was sent under it.
+    session.claim.reset();
+  } else {
+    for (auto& [generation, sequence] : sequences_) {
+      sequence.heir = sequence.heir == session.id ? 0 : sequence.heir;
+    }
+  }
+  session.ForgetSequence(root_);
+  running_.erase(session.rank());
+  queue_.emplace(session.rank(), &session);
+}
+
+void Engine::Impl::Detach(Session& session, uint64_t heir) {
+  Sequence& sequence = sequences_.at(session.generation);
+  sequence.session = 0;
+  sequence.release_wanted = true;
+  sequence.claim = session.claim;
+  sequence.heir = heir;
+  ledger_.Fence(*session.claim);
+  session.claim.reset();
+  session.generation = 0;
+}
+
+void Engine::Impl::Replay(Session& session) {
+  Detach(session, session.id);
+  session.ForgetSequence(root_);
+  session.replaying = true;
+}
+
+void Engine::Impl::GiveBack(uint64_t generation, Sequence* sequence) {
+  ledger_.DropHeld(generation);
+  const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
+  Session* heir = Find(sequence->heir);
+  if (claim.has_value() && heir != nullptr) {
+    ledger_.Unfence(*claim);
+    heir->claim = claim;
+  } else if (claim.has_value()) {
+    ledger_.Free(*claim);
+  }
+}
+
+void Engine::Impl::Released(uint64_t generation) {
+  const auto it = sequences_.find(generation);
+  STRATA_CHECK(it != sequences_.end() && it->second.session == 0);
+  GiveBack(generation, &it->second);
+  sequences_.erase(it);
+}
+
+}  // namespace strata
