@@ -1,0 +1,321 @@
+#include "coordinator/prefix/prefix_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/check.h"
+
+namespace strata {
+
+struct PrefixCache::Node {
+  PrefixKey key;
+  Node* parent = nullptr;  // Null at the first page.
+  uint32_t pages = 0;      // Up to and with this one.
+  // Children are a doubly linked list.
+  Node* first_child = nullptr;
+  Node* next = nullptr;
+  Node* previous = nullptr;
+  std::vector<uint64_t> here;  // Sequences that stand here.
+  uint64_t kept_here = 0;      // The kept one of them; a second one would say nothing new.
+  uint32_t kept_below = 0;     // Kept sequences here and below.
+  uint64_t used = 0;
+};
+
+PrefixCache::PrefixCache(Limits limits) : limits_(limits) {}
+PrefixCache::PrefixCache() : PrefixCache(Limits{}) {}
+PrefixCache::~PrefixCache() = default;
+
+size_t PrefixCache::KeyHash::operator()(const PrefixKey& key) const {
+  size_t hash = 0;
+  std::memcpy(&hash, key.data(), sizeof(hash));
+  return hash;
+}
+
+PrefixCache::Node* PrefixCache::FindNode(const PrefixKey& key) const {
+  const auto it = nodes_.find(key);
+  return it == nodes_.end() ? nullptr : it->second.get();
+}
+
+PrefixCache::Match PrefixCache::Find(std::span<const PrefixKey> keys) const {
+  Match match;
+  const Node* node = nullptr;
+  for (const PrefixKey& key : keys) {
+    const Node* next = FindNode(key);
+    if (next == nullptr) {
+      break;
+    }
+    node = next;
+  }
+  if (node != nullptr) {
+    match.pages = node->pages;
+    while (node->here.empty()) {
+      node = node->first_child;  // There is one, with a sequence somewhere below.
+    }
+    match.source = node->here.back();
+  }
+  match.coming = match.pages;
+  while (match.coming < keys.size()) {
+    const auto it = coming_.find(keys[match.coming]);
+    if (it == coming_.end() || (match.computing != 0 && it->second != match.computing)) {
+      break;
+    }
+    match.computing = it->second;
+    ++match.coming;
+  }
+  if (match.computing == 0) {
+    match.coming = 0;
+  }
+  return match;
+}
+
+PrefixCache::Node* PrefixCache::AddChild(Node* parent, const PrefixKey& key) {
+  auto owned = std::make_unique<Node>();
+  Node* node = owned.get();
+  node->key = key;
+  node->parent = parent;
+  node->pages = parent == nullptr ? 1 : parent->pages + 1;
+  if (parent != nullptr) {
+    node->next = parent->first_child;
+    if (node->next != nullptr) {
+      node->next->previous = node;
+    }
+    parent->first_child = node;
+  }
+  nodes_.emplace(key, std::move(owned));
+  return node;
+}
+
+void PrefixCache::StandAt(uint64_t sequence, Node* node) {
+  Sequence& entry = sequences_.at(sequence);
+  entry.at = node;
+  entry.place = node->here.size();
+  node->here.push_back(sequence);
+}
+
+// Leaves its node without looking whether anything holds that any more.
+void PrefixCache::Leave(const Sequence& entry) {
+  std::vector<uint64_t>& here = entry.at->here;
+  here[entry.place] = here.back();
+  sequences_.at(here.back()).place = entry.place;
+  here.pop_back();
+}
+
+void PrefixCache::SetUsed(Node* node, uint64_t used) {
+  node->used = std::max(node->used, used);
+  if (node->kept_here != 0) {
+    Sequence& kept = sequences_.at(node->kept_here);
+    recent_.erase({kept.used, node->kept_here});
+    kept.used = node->used;
+    recent_.emplace(kept.used, node->kept_here);
+  }
+}
+
+// Removes the node and those above it that no sequence holds.
+void PrefixCache::RemoveIfEmpty(Node* node) {
+  while (node != nullptr && node->here.empty() && node->first_child == nullptr) {
+    Node* parent = node->parent;
+    if (node->previous != nullptr) {
+      node->previous->next = node->next;
+    } else if (parent != nullptr) {
+      parent->first_child = node->next;
+    }
+    if (node->next != nullptr) {
+      node->next->previous = node->previous;
+    }
+    if (parent != nullptr) {
+      SetUsed(parent, node->used);  // Who used a page used those before it.
+    }
+    nodes_.erase(PrefixKey(node->key));
+    node = parent;
+  }
+}
+
+void PrefixCache::CountKept(Node* node, int change) {
+  for (; node != nullptr; node = node->parent) {
+    node->kept_below += static_cast<uint32_t>(change);
+  }
+}
+
+void PrefixCache::DropComing(uint64_t sequence, Sequence* entry) {
+  for (const PrefixKey& key : entry->coming) {
+    const auto it = coming_.find(key);
+    if (it != coming_.end() && it->second == sequence) {
+      coming_.erase(it);
+    }
+  }
+  entry->coming.clear();
+}
+
+void PrefixCache::Begin(uint64_t sequence, std::span<const PrefixKey> keys, uint32_t shared) {
+  STRATA_CHECK(shared <= keys.size() && sequence != 0);
+  const auto [it, added] = sequences_.try_emplace(sequence);
+  STRATA_CHECK(added);
+  if (shared > 0) {
+    Node* node = FindNode(keys[shared - 1]);
+    STRATA_CHECK(node != nullptr);
+    SetUsed(node, ++clock_);
+  }
+  for (const PrefixKey& key : keys.subspan(shared)) {
+    if (FindNode(key) == nullptr && coming_.size() < limits_.nodes &&
+        coming_.try_emplace(key, sequence).second) {
+      it->second.coming.push_back(key);
+    }
+  }
+}
+
+void PrefixCache::Publish(uint64_t sequence, std::span<const PrefixKey> keys) {
+  Sequence& entry = sequences_.at(sequence);
+  STRATA_CHECK(!entry.kept);
+  Node* const before = entry.at;
+  Node* node = before;
+  for (size_t i = node == nullptr ? 0 : node->pages; i < keys.size(); ++i) {
+    Node* next = FindNode(keys[i]);
+    if (next == nullptr && nodes_.size() >= limits_.nodes) {
+      break;
+    }
+    node = next == nullptr ? AddChild(node, keys[i]) : next;
+    // Published is no longer coming, whoever was to bring it.
+    coming_.erase(keys[i]);
+    SetUsed(node, ++clock_);
+  }
+  if (node != before) {
+    if (before != nullptr) {
+      Leave(entry);
+    }
+    StandAt(sequence, node);
+  }
+}
+
+void PrefixCache::Forget(uint64_t sequence) {
+  const auto it = sequences_.find(sequence);
+  Node* const node = it->second.at;
+  DropComing(sequence, &it->second);
+  if (it->second.kept) {
+    recent_.erase({it->second.used, sequence});
+    node->kept_here = 0;
+    CountKept(node, -1);
+  }
+  if (node != nullptr) {
+    Leave(it->second);
+    RemoveIfEmpty(node);
+  }
+  sequences_.erase(it);
+}
+
+void PrefixCache::Remove(uint64_t sequence) {
+  if (Has(sequence)) {
+    Forget(sequence);
+  }
+}
+
+std::vector<PrefixCache::Cut> PrefixCache::Keep(uint64_t sequence) {
+  Sequence& entry = sequences_.at(sequence);
+  STRATA_CHECK(!entry.kept);
+  DropComing(sequence, &entry);
+  Node* const node = entry.at;
+  std::vector<Cut> cuts;
+  if (node == nullptr || node->kept_below > 0) {
+    Forget(sequence);
+    cuts.push_back({sequence, 0});
+    return cuts;
+  }
+  // Those who end on the way here say nothing that this one does not. It stands below them, so
+  // that no node of the way is removed.
+  for (Node* above = node->parent; above != nullptr; above = above->parent) {
+    if (const uint64_t covered = above->kept_here; covered != 0) {
+      Forget(covered);
+      cuts.push_back({covered, 0});
+    }
+  }
+  entry.kept = true;
+  entry.used = node->used;
+  node->kept_here = sequence;
+  recent_.emplace(entry.used, sequence);
+  CountKept(node, 1);
+  if (recent_.size() > limits_.kept) {
+    const uint64_t oldest = LeastRecent();
+    Forget(oldest);
+    cuts.push_back({oldest, 0});
+  }
+  return cuts;
+}
+
+// False if the sequence was forgotten: nothing is left of it that others do not have.
+bool PrefixCache::CutLastPage(uint64_t sequence) {
+  Sequence& entry = sequences_.at(sequence);
+  Node* const node = entry.at;
+  Node* const parent = node->parent;
+  // Its own count is 1 there; what more there is covers it.
+  if (parent == nullptr || parent->kept_below > 1) {
+    Forget(sequence);
+    return false;
+  }
+  recent_.erase({entry.used, sequence});
+  node->kept_here = 0;
+  --node->kept_below;
+  Leave(entry);
+  StandAt(sequence, parent);
+  parent->used = entry.used = std::max(parent->used, node->used);
+  parent->kept_here = sequence;
+  recent_.emplace(entry.used, sequence);
+  RemoveIfEmpty(node);
+  return true;
+}
+
+std::vector<PrefixCache::Cut> PrefixCache::Evict(uint64_t wanted, const ReturnsPage& returns_page) {
+  std::unordered_map<uint64_t, uint32_t> cuts;  // What is left.
+  const auto pages_of = [this, &cuts](uint64_t sequence) {
+    const auto it = cuts.find(sequence);
+    return it == cuts.end() ? PagesOf(sequence) : it->second;
+  };
+  uint64_t returned = 0;
+  auto it = recent_.begin();
+  while (returned < wanted && it != recent_.end()) {
+    const auto [used, sequence] = *it;
+    uint32_t left = pages_of(sequence);
+    if (!returns_page(sequence, left - 1)) {
+      ++it;  // Somebody computes on it.
+      continue;
+    }
+    ++returned;
+    const bool stays = CutLastPage(sequence);
+    cuts[sequence] = --left;
+    if (!stays) {
+      // The rest goes with it, as far as it is its own.
+      while (left > 0 && returns_page(sequence, left - 1)) {
+        --left;
+        ++returned;
+      }
+      cuts[sequence] = 0;
+    }
+    // Where the next one is: never before this one, those were looked at and give nothing.
+    it = recent_.lower_bound({used, sequence});
+  }
+  std::vector<Cut> answer;
+  answer.reserve(cuts.size());
+  for (const auto& [sequence, pages] : cuts) {
+    answer.push_back({sequence, pages});
+  }
+  std::sort(answer.begin(), answer.end(),
+            [](const Cut& a, const Cut& b) { return a.sequence < b.sequence; });
+  return answer;
+}
+
+void PrefixCache::Clear() {
+  nodes_.clear();
+  sequences_.clear();
+  coming_.clear();
+  recent_.clear();
+}
+
+bool PrefixCache::IsKept(uint64_t sequence) const {
+  const auto it = sequences_.find(sequence);
+  return it != sequences_.end() && it->second.kept;
+}
+
+uint32_t PrefixCache::PagesOf(uint64_t sequence) const {
+  const Node* node = sequences_.at(sequence).at;
+  return node == nullptr ? 0 : node->pages;
+}
+
+}  // namespace strata
