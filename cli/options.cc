@@ -62,11 +62,6 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   }
 }
 
-CLI::Option* AddText(CLI::App* app, const std::string& flag, std::string* target,
-                     const std::string& type, const std::string& help) {
-  return app->add_option(flag, *target, help)->type_name(type);
-}
-
 CLI::Option* AddChoice(CLI::App* app, const std::string& flag, std::string* target,
                        const std::vector<std::string>& choices, const std::string& help) {
   std::string type;
@@ -161,6 +156,11 @@ CLI::Option* AddFloat(CLI::App* app, const std::string& flag, std::optional<floa
           },
           help)
       ->type_name("NUMBER");
+}
+
+CLI::Option* AddText(CLI::App* app, const std::string& flag, std::string* target,
+                     const std::string& type, const std::string& help) {
+  return app->add_option(flag, *target, help)->type_name(type);
 }
 
 CLI::Option* AddRequired(CLI::App* app, const std::string& name, std::string* target,

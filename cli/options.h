@@ -38,6 +38,10 @@ struct FloatRange {
 CLI::Option* AddFloat(CLI::App* app, const std::string& flag, std::optional<float>* target,
                       FloatRange range, const std::string& help);
 
+// Any text; help calls its value `type`.
+CLI::Option* AddText(CLI::App* app, const std::string& flag, std::string* target,
+                     const std::string& type, const std::string& help);
+
 // A positional or named text that must be given.
 CLI::Option* AddRequired(CLI::App* app, const std::string& name, std::string* target,
                          const std::string& help);

@@ -64,6 +64,23 @@ TokenLogprob FromWire(const v1::TokenLogprob& wire) {
   return out;
 }
 
+void FromWire(const v1::Started& started, Generation* result) {
+  result->seed = started.seed();
+  result->numerics_class = started.numerics_class();
+  result->plan_epoch = started.plan_epoch();
+  result->prompt_tokens = started.prompt_tokens();
+  result->max_tokens = started.max_tokens();
+}
+
+void FromWire(const v1::Finish& finish, Generation* result) {
+  result->finish_reason = finish.reason();
+  result->prompt_tokens = finish.prompt_tokens();
+  result->cached_tokens = finish.cached_tokens();
+  result->queue_ms = finish.queue_ms();
+  result->ttft_ms = finish.ttft_ms();
+  result->total_ms = finish.total_ms();
+}
+
 std::string MakeRequestId() {
   std::random_device random;
   char text[32];

@@ -13,6 +13,9 @@ namespace strata::sdk {
 v1::GenerateRequest ToWire(const GenerateRequest& request);
 v1::ChatInput ToWire(const std::vector<ChatMessage>& messages);
 TokenLogprob FromWire(const v1::TokenLogprob& wire);
+// What the first and the last message say, into `result`.
+void FromWire(const v1::Started& started, Generation* result);
+void FromWire(const v1::Finish& finish, Generation* result);
 // A fresh request id, "sdk-" and 96 random bits.
 std::string MakeRequestId();
 

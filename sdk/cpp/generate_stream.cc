@@ -167,11 +167,7 @@ absl::Status GenerateStream::Impl::TakeStarted(const v1::GenerateResponse& respo
     result_.request_id = response.request_id();
     wire_.set_request_id(response.request_id());
   }
-  result_.seed = started.seed();
-  result_.numerics_class = started.numerics_class();
-  result_.plan_epoch = started.plan_epoch();
-  result_.prompt_tokens = started.prompt_tokens();
-  result_.max_tokens = started.max_tokens();
+  FromWire(started, &result_);
   return absl::OkStatus();
 }
 
@@ -263,12 +259,7 @@ absl::Status GenerateStream::Impl::TakeFinish(const v1::Finish& finish) {
     return Diverged("it is shorter than what was delivered");
   }
   finished_ = true;
-  result_.finish_reason = finish.reason();
-  result_.prompt_tokens = finish.prompt_tokens();
-  result_.cached_tokens = finish.cached_tokens();
-  result_.queue_ms = finish.queue_ms();
-  result_.ttft_ms = finish.ttft_ms();
-  result_.total_ms = finish.total_ms();
+  FromWire(finish, &result_);
   return absl::OkStatus();
 }
 

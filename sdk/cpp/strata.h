@@ -192,6 +192,42 @@ class GenerateStream {
   std::unique_ptr<Impl> impl_;
 };
 
+class Client;
+
+// Many completions at once on one thread, which none of them holds: for programs that keep
+// hundreds going. Not resumed after a lost connection: each ends with what became of it. One
+// thread.
+class StreamSet {
+ public:
+  // What became of one of them.
+  struct Event {
+    uint64_t id = 0;  // As given to Start.
+    Piece piece;      // What is new; empty at the end.
+    bool ended = false;
+    // At the end only. What the coordinator said beside the pieces: no tokens, text or logits.
+    absl::Status status;
+    Generation result;
+  };
+
+  explicit StreamSet(const Client& client);
+  ~StreamSet();  // Cancels what is still running, and waits for it.
+  StreamSet(const StreamSet&) = delete;
+  StreamSet& operator=(const StreamSet&) = delete;
+
+  // Sends the request; whatever comes of it is an event under `id`, which no other one may have.
+  void Start(uint64_t id, const GenerateRequest& request, const CallOptions& call = {});
+  // Waits for the next event until `until`; nullopt when there was none. With nothing in flight
+  // that is a sleep.
+  std::optional<Event> Next(std::chrono::steady_clock::time_point until);
+  // Those in flight end with CANCELLED, as events.
+  void CancelAll();
+  size_t in_flight() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 struct ClientOptions {
   std::string coordinator = "127.0.0.1:7070";  // HOST:PORT
   // Folder with ca.pem, cert.pem and key.pem; empty: plain text.
@@ -270,6 +306,7 @@ class Client {
 
  private:
   friend class GenerateStream;
+  friend class StreamSet;
   class Impl;
   explicit Client(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;  // Streams hold it too: they may outlive the client.

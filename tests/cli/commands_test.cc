@@ -240,11 +240,98 @@ TEST_F(CliCommands, BenchCountsWhatItSent) {
 }
 
 TEST_F(CliCommands, BenchReportsFailures) {
-  coordinator_.Plan({{Mishap::kFail, 0}});
-  const CliResult result = Run({"bench", "recall", "--clients", "1", "--requests", "2", "--json"});
+  coordinator_.Plan({{Mishap::kFail, 0}, {Mishap::kBreak, 2}});
+  const CliResult result = Run({"bench", "recall", "--clients", "1", "--requests", "5", "--json"});
   EXPECT_EQ(result.code, kExitFailed);
-  EXPECT_EQ(result.Json()["failed"], 1);
+  const json document = result.Json();
+  EXPECT_EQ(document["failed"], 2);
+  EXPECT_EQ(document["refused"], 1);
+  ASSERT_EQ(document["failures"].size(), 2u);
+  EXPECT_EQ(document["failures"][0]["reason"], "CONNECTION_LOST");
+  EXPECT_EQ(document["failures"][0]["count"], 1);
+  EXPECT_EQ(document["failures"][1]["reason"], "KV_NEVER_FITS");
+  EXPECT_THAT(document["failures"][1]["example"], HasSubstr("kv_tokens=8192"));
   EXPECT_THAT(result.err, HasSubstr("kv_tokens=8192"));
+}
+
+TEST_F(CliCommands, BenchSendsTheSameLoadForTheSameSeed) {
+  const auto sent = [&](const std::string& seed) {
+    const size_t before = coordinator_.generate_requests().size();
+    Document({"bench", "recall", "--clients", "1", "--requests", "6", "--prompt-tokens", "1-40",
+              "--max-tokens", "lognormal:3,1,9", "--shared-prefix", "5", "--prefix-groups", "2",
+              "--seed", seed});
+    std::vector<std::string> requests;
+    const auto all = coordinator_.generate_requests();
+    for (size_t i = before; i < all.size(); ++i) {
+      v1::GenerateRequest request = all[i];
+      request.clear_request_id();
+      requests.push_back(request.SerializeAsString());
+    }
+    EXPECT_EQ(requests.size(), 6u);
+    return requests;
+  };
+  const auto first = sent("3");
+  EXPECT_EQ(sent("3"), first);
+  EXPECT_NE(sent("4"), first);
+}
+
+TEST_F(CliCommands, BenchInAnOpenLoopDoesNotWait) {
+  coordinator_.SetPaceMs(50);
+  const json result =
+      Document({"bench", "recall", "--rate", "40", "--requests", "20", "--max-tokens", "8",
+                "--prompt-tokens", "2", "--target-ttft", "1h", "--target-itl", "1us"});
+  EXPECT_EQ(result["requests"], 20);
+  EXPECT_EQ(result["failed"], 0);
+  EXPECT_EQ(result["rate"], 40);
+  EXPECT_EQ(result["good"], 0);
+  EXPECT_EQ(result["target_itl_ms"].get<float>(), 0.001f);
+  // One after the other they would take 8 s.
+  EXPECT_LT(result["wall_s"], 5);
+  EXPECT_GT(result["inter_token_ms"]["p50"], 30);
+}
+
+TEST_F(CliCommands, BenchTakesLengthsFromAFile) {
+  std::ofstream(TempPath("lengths")) << "3,2\n4,1\n";
+  const json result = Document({"bench", "recall", "--clients", "1", "--requests", "4", "--lengths",
+                                TempPath("lengths"), "--target-ttft", "1h"});
+  EXPECT_EQ(result["generated_tokens"], 6);
+  EXPECT_EQ(result["good"], 4);
+  std::vector<int> prompts;
+  for (const auto& request : coordinator_.generate_requests()) {
+    prompts.push_back(request.tokens().ids_size());
+  }
+  EXPECT_EQ(prompts, (std::vector<int>{3, 4, 3, 4}));
+}
+
+TEST_F(CliCommands, BenchRefusesWhatContradictsItself) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--lengths", "x", "--prompt-tokens", "3"},
+      {"--prefix-groups", "2"},
+      {"--rate", "0"},
+      {"--duration", "soon"},
+      {"--target-ttft", "0s"},
+      {"--prompt-tokens", "5-2"},
+      {"--max-tokens", "many"},
+      {"--text"},
+      {"--api-key", "k"},
+      {"--openai", "nothing"},
+  };
+  for (std::vector<std::string> arguments : wrong) {
+    const std::string flag = arguments.front();
+    arguments.insert(arguments.begin(), {"bench", "recall"});
+    const CliResult result = Run(arguments);
+    EXPECT_EQ(result.code, kExitUsage) << flag << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr(flag));
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_TRUE(coordinator_.generate_requests().empty());
+}
+
+TEST_F(CliCommands, BenchShowsProgressOnATerminal) {
+  cli_.terminal = true;
+  const CliResult result = Run({"bench", "recall", "--clients", "2", "--requests", "6"});
+  EXPECT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("6 of 6 requests, 0 in flight, 0 failed"));
 }
 
 }  // namespace

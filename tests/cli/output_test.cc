@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/bench.h"
 #include "cli/progress.h"
 
 namespace strata::cli {
@@ -64,18 +63,6 @@ TEST(Output, NumbersForPeople) {
   EXPECT_EQ(Rounded(INFINITY), "-");
   EXPECT_EQ(Counted(1, "token"), "1 token");
   EXPECT_EQ(Counted(2, "token"), "2 tokens");
-}
-
-TEST(Output, PercentilesAreNearestRanks) {
-  std::vector<double> values;
-  for (int i = 100; i >= 1; --i) values.push_back(i);
-  EXPECT_EQ(Percentile(&values, 0.50), 50);
-  EXPECT_EQ(Percentile(&values, 0.95), 95);
-  EXPECT_EQ(Percentile(&values, 0.99), 99);
-  std::vector<double> one{7};
-  EXPECT_EQ(Percentile(&one, 0.99), 7);
-  std::vector<double> none;
-  EXPECT_EQ(Percentile(&none, 0.5), 0);
 }
 
 TEST(Progress, BarsSayShareAndSizes) {
