@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/scale.h"
 #include "tests/sim/shrink.h"
 #include "tests/sim/simulation.h"
 
@@ -26,6 +27,9 @@ constexpr char kUsage[] =
   --trace            tell the run of --seed as a story
   --expect finding   fail unless there is one (a build without a guard)
   --no-shrink        print a failing seed as it is
+  --scale            instead: schedulers and ledgers of a large cluster, without faults
+  --scale-workers N  (default 1000, in pipelines of 4)
+  --scale-requests N (default 100000)
 
 Exit status: 0 nothing found, 1 a finding, 2 wrong flags, 3 a fault or rule that never occurred.
 )";
@@ -43,6 +47,8 @@ struct Flags {
   bool trace = false;
   bool expect_finding = false;
   bool shrink = true;
+  bool scale = false;
+  ScaleOptions scale_options;
 };
 
 // The seed at hand, for a check that aborts.
@@ -100,6 +106,12 @@ Flags ParseFlags(int argc, char** argv) {
         flags.trace = true;
       } else if (flag == "--no-shrink") {
         flags.shrink = false;
+      } else if (flag == "--scale") {
+        flags.scale = true;
+      } else if (flag == "--scale-workers") {
+        flags.scale_options.workers = static_cast<uint32_t>(std::stoul(value()));
+      } else if (flag == "--scale-requests") {
+        flags.scale_options.requests = static_cast<uint32_t>(std::stoul(value()));
       } else if (flag == "--expect" && value() == "finding") {
         flags.expect_finding = true;
         abort_status = 0;
@@ -207,5 +219,8 @@ int RunBatch(const Flags& flags) {
 int main(int argc, char** argv) {
   std::signal(SIGABRT, strata::sim::OnAbort);
   const strata::sim::Flags flags = strata::sim::ParseFlags(argc, argv);
+  if (flags.scale) {
+    return strata::sim::RunScale(flags.scale_options) ? 0 : 1;
+  }
   return flags.seed.has_value() ? strata::sim::RunOne(flags) : strata::sim::RunBatch(flags);
 }
