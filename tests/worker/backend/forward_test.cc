@@ -207,6 +207,44 @@ TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
   }
 }
 
+// A decode step of 1 to 64 sequences, each with a token of its own.
+TEST_P(GoldenTest, NoBatchSizeChangesABit) {
+  constexpr size_t kMost = 64;
+  const auto backend = Cpu();
+  const auto forward = LoadOn(
+      backend.get(), {.kv_dtype = v1::KV_DTYPE_F16, .kv_tokens = 8192, .max_batch_items = kMost});
+  const std::vector<uint32_t> ids = LongestCase().AllIds();
+  const size_t shared = std::min<size_t>(ids.size() / 2, 20);
+  const uint32_t prefix = forward->NewSequence();
+  ASSERT_TRUE(forward->Step({{prefix, std::span(ids).first(shared), false}}).ok());
+  const auto item = [&](size_t i) -> ForwardModel::Item {
+    const auto fork = forward->Fork(prefix);
+    EXPECT_TRUE(fork.ok()) << fork.status();
+    const std::span<const uint32_t> after = std::span(ids).subspan(shared);
+    return {*fork, after.subspan(i % after.size(), 1)};
+  };
+  std::vector<std::vector<float>> alone;
+  for (size_t i = 0; i < kMost; ++i) {
+    const ForwardModel::Item one = item(i);
+    const auto rows = forward->Step({one});
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    alone.push_back(rows->front().logits);
+    forward->Release(one.sequence);
+  }
+  for (size_t batch = 1; batch <= kMost; ++batch) {
+    std::vector<ForwardModel::Item> items;
+    for (size_t i = 0; i < batch; ++i) {
+      items.push_back(item(i));
+    }
+    const auto rows = forward->Step(items);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    for (size_t i = 0; i < batch; ++i) {
+      EXPECT_TRUE(SameBits((*rows)[i].logits, alone[i])) << i << " of " << batch;
+      forward->Release(items[i].sequence);
+    }
+  }
+}
+
 TEST_P(GoldenTest, UsedPagesChangeNoBit) {
   const auto backend = Cpu();
   const std::vector<uint32_t> ids = LongestCase().AllIds();
