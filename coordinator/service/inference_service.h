@@ -33,7 +33,6 @@ class InferenceServiceImpl final : public IoService {
 
  private:
   class GenerateCall;
-  class GenerateSink;
 
   absl::Status Tokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response);
   absl::Status Detokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response);

@@ -10,8 +10,6 @@
 namespace strata {
 namespace {
 
-constexpr uint32_t kDefaultMaxTokens = 512;
-
 absl::Status Bad(const std::string& reason, const std::string& what, const std::string& limit) {
   return Error(absl::StatusCode::kInvalidArgument, reason, what).Limit(limit);
 }
@@ -92,7 +90,7 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   }
   ASSIGN_OR_RETURN(session.prompt, PromptIds(request, model, context.unix_seconds));
   session.max_tokens = request.max_tokens();
-  session.default_max_tokens = kDefaultMaxTokens;
+  session.default_max_tokens = context.default_max_tokens;
   *session.params.mutable_sampling() =
       CompleteSampling(request.sampling(), model.defaults, context.drawn_seed);
   session.params.set_logprobs(request.has_logprobs());

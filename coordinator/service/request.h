@@ -24,6 +24,7 @@ struct RequestContext {
   uint64_t drawn_seed = 0;       // Used when the request has none.
   std::string drawn_request_id;  // Likewise.
   int64_t unix_seconds = 0;      // For chat templates.
+  uint32_t default_max_tokens = 512;
 };
 
 // INVALID_ARGUMENT names the field and its limit; FAILED_PRECONDITION says what the model lacks.

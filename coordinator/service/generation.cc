@@ -1,0 +1,195 @@
+#include "coordinator/service/generation.h"
+
+#include <algorithm>
+#include <ctime>
+#include <random>
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/service/text_stream.h"
+
+namespace strata {
+namespace {
+
+// Logits travel in messages of about this size.
+constexpr size_t kRowsMessageBytes = size_t{1} << 20;
+
+RequestContext NewContext(uint32_t default_max_tokens) {
+  return {DrawSeed(), DrawRequestId(), static_cast<int64_t>(std::time(nullptr)),
+          default_max_tokens};
+}
+
+}  // namespace
+
+uint64_t DrawSeed() {
+  thread_local std::random_device device;
+  // 53 bits, so that every JSON reader keeps them.
+  return (uint64_t{device()} << 32 | device()) >> 11;
+}
+
+std::string DrawRequestId() {
+  thread_local std::random_device device;
+  static constexpr char kAlphabet[] = "0123456789abcdefghijkmnpqrstuvwxyz";
+  std::string id = "req-";
+  for (int i = 0; i < 20; ++i) {
+    id += kAlphabet[device() % (sizeof(kAlphabet) - 1)];
+  }
+  return id;
+}
+
+// Turns what the engine says into messages. On the loop.
+class Generation::Sink final : public SessionSink {
+ public:
+  Sink(std::shared_ptr<Generation> generation, std::shared_ptr<const ModelRuntime> model,
+       const ResolvedRequest& request)
+      : generation_(std::move(generation)),
+        receiver_(generation_->receiver_),
+        model_(std::move(model)),
+        request_id_(request.session.request_id),
+        seed_(request.session.params.sampling().seed()),
+        wants_logprobs_(request.session.params.logprobs()),
+        text_(model_->tokenizer == nullptr
+                  ? nullptr
+                  : model_->tokenizer->NewStream(request.session.prompt, true),
+              request.stops) {}
+
+  void SetServing(std::string numerics_class, uint64_t plan_epoch) {
+    numerics_class_ = std::move(numerics_class);
+    plan_epoch_ = plan_epoch;
+  }
+
+  void OnStarted(const StartedInfo& info) override {
+    v1::GenerateResponse response;
+    response.set_request_id(request_id_);
+    v1::Started* started = response.mutable_started();
+    started->set_seed(seed_);
+    started->set_numerics_class(numerics_class_);
+    started->set_plan_epoch(plan_epoch_);
+    started->set_prompt_tokens(info.prompt_tokens);
+    started->set_max_tokens(info.max_tokens);
+    receiver_->OnMessage(std::move(response));
+  }
+
+  void OnRows(const RowsInfo& rows) override {
+    if (!rows.prompt_logprobs.empty()) {
+      v1::GenerateResponse response;
+      for (const v1::TokenLogprob* logprob : rows.prompt_logprobs) {
+        *response.add_prompt_logprobs() = *logprob;
+        if (response.ByteSizeLong() > kRowsMessageBytes) {
+          receiver_->OnMessage(std::exchange(response, {}));
+        }
+      }
+      receiver_->OnMessage(std::move(response));
+    }
+    const size_t vocab = model_->spec().vocab;
+    const size_t count = rows.logits.size() / vocab;
+    const size_t at_once = std::max<size_t>(1, kRowsMessageBytes / (vocab * sizeof(float)));
+    for (size_t row = 0; row < count; row += at_once) {
+      const size_t n = std::min(at_once, count - row);
+      v1::GenerateResponse response;
+      v1::FloatRows* out = response.mutable_logits();
+      out->set_rows(static_cast<uint32_t>(n));
+      out->set_columns(static_cast<uint32_t>(vocab));
+      out->set_values(reinterpret_cast<const char*>(rows.logits.data() + row * vocab),
+                      n * vocab * sizeof(float));
+      receiver_->OnMessage(std::move(response));
+    }
+  }
+
+  Verdict OnToken(const TokenInfo& token) override {
+    v1::GenerateResponse response;
+    response.add_token_ids(token.token.token_id());
+    if (!token.is_stop_id) {
+      response.set_text(text_.Add(token.token.token_id()));
+    }
+    if (wants_logprobs_) {
+      *response.add_logprobs() = token.token;
+    }
+    receiver_->OnMessage(std::move(response));
+    return text_.stopped() ? Verdict::kStop : Verdict::kContinue;
+  }
+
+  void OnDone(const FinishInfo& info) override {
+    generation_->live_ = false;
+    v1::GenerateResponse response;
+    response.set_text(text_.Finish());
+    v1::Finish* finish = response.mutable_finish();
+    finish->set_reason(info.reason);
+    finish->set_prompt_tokens(info.prompt_tokens);
+    finish->set_completion_tokens(info.completion_tokens);
+    finish->set_cached_tokens(info.cached_tokens);
+    finish->set_queue_ms(ToMs(info.queued));
+    finish->set_ttft_ms(ToMs(info.first_token));
+    finish->set_total_ms(ToMs(info.total));
+    receiver_->OnMessage(std::move(response));
+    receiver_->OnEnd(absl::OkStatus());
+  }
+
+  void OnFailed(const absl::Status& status) override {
+    generation_->live_ = false;
+    v1::ErrorDetail detail = DetailOf(status);
+    detail.set_request_id(request_id_);
+    receiver_->OnEnd(StatusOf(detail));
+  }
+
+ private:
+  const std::shared_ptr<Generation> generation_;
+  GenerationReceiver* const receiver_;  // Lives until OnEnd.
+  const std::shared_ptr<const ModelRuntime> model_;
+  const std::string request_id_;
+  const uint64_t seed_;
+  const bool wants_logprobs_;
+  TextStream text_;
+  std::string numerics_class_;
+  uint64_t plan_epoch_ = 0;
+};
+
+void Generation::Cancel() {
+  cancelled_ = true;  // Before the loop looks: whoever submits later sees it.
+  coordinator_->PostToLoop([self = shared_from_this()] {
+    if (self->live_) self->coordinator_->CancelRequest(self->key_, absl::OkStatus());
+  });
+}
+
+void Generation::Run(const v1::GenerateRequest& request) {
+  if (cancelled_) {
+    receiver_->OnEnd(absl::CancelledError());
+    return;
+  }
+  auto model = coordinator_->models()->Get(request.model());
+  auto resolved = model.ok()
+                      ? ResolveRequest(request, **model, NewContext(options_.default_max_tokens))
+                      : absl::StatusOr<ResolvedRequest>(model.status());
+  if (!resolved.ok()) {
+    receiver_->OnEnd(resolved.status());
+    return;
+  }
+  resolved->session.deadline = options_.deadline;
+  key_ = resolved->session.key;
+  auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
+  auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
+  const absl::Status taken =
+      coordinator_->WithEngine(request.model(), [this, sink, shared](const auto& serving) {
+        if (absl::Status status = Submit(serving, shared.get(), sink); !status.ok()) {
+          live_ = false;
+          receiver_->OnEnd(status);
+        }
+      });
+  if (!taken.ok()) {
+    receiver_->OnEnd(taken);
+  }
+}
+
+absl::Status Generation::Submit(const Coordinator::Serving& serving, ResolvedRequest* request,
+                                const std::shared_ptr<Sink>& sink) {
+  RETURN_IF_ERROR(serving.problem);
+  live_ = true;
+  if (cancelled_) {
+    return absl::CancelledError();
+  }
+  RETURN_IF_ERROR(coordinator_->ClaimKey(key_, request->replace));
+  sink->SetServing(serving.numerics_class, serving.plan_epoch);
+  return serving.engine->Submit(std::move(request->session), sink, coordinator_->Now());
+}
+
+}  // namespace strata

@@ -1,0 +1,73 @@
+// One request on its way through the coordinator, from a client's message to the last piece of its
+// answer: what gRPC's Generate and the routes of HTTP share.
+#ifndef STRATA_COORDINATOR_SERVICE_GENERATION_H_
+#define STRATA_COORDINATOR_SERVICE_GENERATION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/request.h"
+#include "strata/v1/inference.pb.h"
+
+namespace strata {
+
+// Told of one answer, one call at a time, mostly on the coordinator's loop: must neither wait nor
+// call the coordinator, but may call Generation::Cancel.
+class GenerationReceiver {
+ public:
+  virtual ~GenerationReceiver() = default;
+  // The pieces of the answer, in order.
+  virtual void OnMessage(v1::GenerateResponse message) = 0;
+  // Exactly once, last; ok after a message with `finish`. The receiver may be gone afterwards.
+  virtual void OnEnd(const absl::Status& status) = 0;
+};
+
+struct GenerationOptions {
+  std::optional<TimePoint> deadline;
+  uint32_t default_max_tokens = 512;  // Where the request has none.
+};
+
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  // `coordinator` outlives it, `receiver` lives until OnEnd. Without Run nothing is ever told.
+  Generation(Coordinator* coordinator, GenerationOptions options, GenerationReceiver* receiver)
+      : coordinator_(coordinator), options_(options), receiver_(receiver) {}
+
+  // Tokenizes and hands `request` to its model's engine. Once; on a thread that may be kept for as
+  // long as templates and texts take, so never on the loop. `request` may be the receiver's own: it
+  // is not looked at once the receiver may have been told the end.
+  void Run(const v1::GenerateRequest& request);
+  // Nobody listens any more: ends the request, with reason "cancelled" or CANCELLED, unless it has
+  // ended. Any thread, at any time; does not wait.
+  void Cancel();
+
+ private:
+  class Sink;
+
+  // On the event loop. The status of a request that did not get as far as the engine.
+  absl::Status Submit(const Coordinator::Serving& serving, ResolvedRequest* request,
+                      const std::shared_ptr<Sink>& sink);
+
+  Coordinator* const coordinator_;
+  const GenerationOptions options_;
+  GenerationReceiver* const receiver_;
+  std::atomic<bool> cancelled_ = false;
+  std::string key_;  // Before it is submitted, then const.
+  // From Submit until its end: a late cancel must not end another session of the same id. On the
+  // event loop.
+  bool live_ = false;
+};
+
+// Drawn for a request that names none.
+uint64_t DrawSeed();
+std::string DrawRequestId();
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_GENERATION_H_
