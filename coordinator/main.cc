@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "common/app/flags.h"
 #include "common/app/log.h"
@@ -16,6 +17,7 @@
 #include "common/rpc/transport.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "coordinator/http/http_api.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/admin_service.h"
@@ -64,9 +66,8 @@ struct ServeFlags {
   nanoseconds register_timeout = std::chrono::seconds(10);
   nanoseconds dial_back_timeout = std::chrono::seconds(3);
   nanoseconds measure_again = std::chrono::seconds(5);
-  uint64_t max_http_connections = 1024;
+  HttpOptions http;
   uint64_t max_upload = uint64_t{4} << 40;
-  nanoseconds http_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
   std::string log_format = "text";
 };
@@ -126,10 +127,22 @@ void Register(Flags* flags, ServeFlags* f) {
                 "Most transfers of weights to workers at once; more wait", 1, kMostOfAnything);
   flags->Size("max-unread", &f->max_unread,
               "Most bytes of one answer that wait for a client that does not read");
-  flags->Number("max-http-connections", &f->max_http_connections, "Most HTTP connections", 1,
-                kMostOfAnything);
-  flags->Duration("http-timeout", &f->http_timeout,
-                  "An HTTP connection that is idle for this long is closed", kShortest);
+  flags->Number("max-http-connections", &f->http.max_connections,
+                "Most HTTP connections; one more is answered 503", 1, kMostOfAnything);
+  flags->Size("max-http-header", &f->http.max_header_bytes,
+              "Most bytes of an HTTP request's header");
+  flags->Size("max-http-body", &f->http.max_body_bytes, "Most bytes of an HTTP request's body");
+  flags->Size("max-http-unread", &f->http.max_unread_bytes,
+              "Most bytes of an HTTP stream that wait for a client that reads slowly; then it is "
+              "cut off");
+  flags->Duration("http-timeout", &f->http.timeout,
+                  "An HTTP connection is closed that is idle, or sends a header, for this long",
+                  kShortest);
+  flags->Duration("http-body-timeout", &f->http.body_timeout,
+                  "Longest wait for the whole body of an HTTP request", kShortest);
+  flags->Duration("http-send-timeout", &f->http.send_timeout,
+                  "An HTTP client that takes nothing of its answer for this long is cut off",
+                  kShortest);
   flags->Size("max-upload", &f->max_upload, "Most bytes of one `model add --upload`");
   flags->Choice("log-level", &f->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                 "Least severe lines that are logged");
@@ -169,28 +182,6 @@ MembershipOptions MembershipOptionsOf(const ServeFlags& f) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const ServeFlags& f,
-                                                      Coordinator* coordinator) {
-  HttpOptions options;
-  options.max_connections = f.max_http_connections;
-  options.timeout = f.http_timeout;
-  return HttpServer::Start(f.http_listen, options, [coordinator](const HttpRequest& request) {
-    if (request.method != "GET" && request.method != "HEAD") {
-      return HttpResponse{405, "application/json", R"({"error":"only GET is served here"})"};
-    }
-    if (request.path == "/livez") {
-      return HttpResponse{200, "application/json", R"({"status":"alive"})"};
-    }
-    if (request.path == "/health") {
-      return coordinator->Healthy()
-                 ? HttpResponse{200, "application/json", R"({"status":"ok"})"}
-                 : HttpResponse{503, "application/json",
-                                R"({"status":"no model is ready; see `strata status`"})"};
-    }
-    return HttpResponse{404, "application/json", R"({"error":"there is no such route"})"};
-  });
-}
-
 absl::Status Serve(const ServeFlags& f) {
   ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
   ASSIGN_OR_RETURN(const Transport transport, Transport::Make(f.security));
@@ -226,7 +217,12 @@ absl::Status Serve(const ServeFlags& f) {
   InferenceServiceImpl inference(
       &coordinator, {.max_unread_bytes = f.max_unread, .max_waiting_calls = f.max_waiting_calls});
   RETURN_IF_ERROR(coordinator.Start());
-  ASSIGN_OR_RETURN(const auto http, StartHttp(f, &coordinator));
+  HttpApi http_api(&coordinator, {.max_waiting_calls = f.max_waiting_calls});
+  ASSIGN_OR_RETURN(
+      const auto http,
+      HttpServer::Start(f.http_listen, f.http, [&](HttpRequest request, auto responder) {
+        http_api.Serve(std::move(request), std::move(responder));
+      }));
   AdminOptions admin_options;
   admin_options.http_address = http->address();
   admin_options.models_dir = models_dir;
@@ -253,6 +249,7 @@ absl::Status Serve(const ServeFlags& f) {
   admin.Shutdown();
   membership.Shutdown();
   links.Shutdown();
+  http->Shutdown(std::chrono::milliseconds(500));
   server->Shutdown(std::chrono::milliseconds(500));
   return absl::OkStatus();
 }

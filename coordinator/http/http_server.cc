@@ -1,29 +1,29 @@
-// The one translation unit with Beast in it.
 #include "coordinator/http/http_server.h"
 
-#include <atomic>
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
+#include <future>
 #include <thread>
 #include <utility>
 
 #include "common/status.h"
+#include "coordinator/http/http_connection.h"
 
 namespace strata {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
 using asio::ip::tcp;
+using Failure = boost::system::error_code;
+
+constexpr std::string_view kTooMany =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    "Connection: close\r\nContent-Length: 134\r\n\r\n"
+    R"json({"error":{"message":"too many connections (--max-http-connections)",)json"
+    R"json("type":"server_error","param":null,"code":"too_many_connections"}})json";
 
 absl::Status CannotListen(const std::string& address, const std::string& why) {
   return Error(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
@@ -34,13 +34,25 @@ absl::Status CannotListen(const std::string& address, const std::string& why) {
 class BeastServer : public HttpServer {
  public:
   BeastServer(const HttpOptions& options, Handler handler)
-      : options_(options), handler_(std::move(handler)), acceptor_(io_) {}
+      : shared_(std::make_shared<HttpShared>(options, std::move(handler))),
+        work_(shared_->io.get_executor()),
+        acceptor_(shared_->io),
+        again_(shared_->io) {}
 
   ~BeastServer() override {
-    io_.stop();
+    shared_->io.stop();
     if (thread_.joinable()) {
       thread_.join();
     }
+    Failure ignored;
+    acceptor_.close(ignored);
+    again_.cancel();
+    for (const auto& connection : Connections()) {
+      connection->Close();
+    }
+    // What was under way ends, and lets go of its connection.
+    shared_->io.restart();
+    shared_->io.poll();
   }
 
   absl::Status Listen(const std::string& address) {
@@ -52,8 +64,8 @@ class BeastServer : public HttpServer {
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
       host = host.substr(1, host.size() - 2);
     }
-    boost::system::error_code error;
-    tcp::resolver resolver(io_);
+    Failure error;
+    tcp::resolver resolver(shared_->io);
     const auto found = resolver.resolve(host, address.substr(colon + 1), error);
     if (error || found.empty()) {
       return CannotListen(address, error.message());
@@ -68,89 +80,77 @@ class BeastServer : public HttpServer {
     }
     address_ = (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" +
                std::to_string(acceptor_.local_endpoint().port());
-    asio::co_spawn(io_, Accept(), asio::detached);
-    thread_ = std::thread([this] { io_.run(); });
+    Accept();
+    thread_ = std::thread([this] { shared_->io.run(); });
     return absl::OkStatus();
   }
 
   std::string address() const override { return address_; }
 
+  void Shutdown(std::chrono::nanoseconds timeout) override {
+    asio::post(shared_->io, [this] {
+      shared_->stopping = true;
+      Failure ignored;
+      acceptor_.close(ignored);
+      for (const auto& connection : Connections()) {
+        connection->CloseWhenIdle();
+      }
+    });
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    while (std::chrono::steady_clock::now() < end) {
+      std::promise<size_t> live;
+      asio::post(shared_->io, [&] { live.set_value(shared_->connections.size()); });
+      if (live.get_future().get() == 0) {
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
  private:
-  asio::awaitable<void> Accept() {
-    while (true) {
-      boost::system::error_code error;
-      tcp::socket socket =
-          co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+  std::vector<std::shared_ptr<HttpConnection>> Connections() const {
+    std::vector<std::shared_ptr<HttpConnection>> connections;
+    for (HttpConnection* connection : shared_->connections) {
+      if (auto live = connection->weak_from_this().lock()) connections.push_back(std::move(live));
+    }
+    return connections;
+  }
+
+  void Accept() {
+    acceptor_.async_accept([this](const Failure& error, tcp::socket socket) {
+      if (shared_->stopping || error == asio::error::operation_aborted) {
+        return;
+      }
       if (error) {
         // Out of descriptors, most likely: wait for some to be closed.
-        asio::steady_timer timer(io_, std::chrono::milliseconds(50));
-        co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
-        continue;
+        again_.expires_after(std::chrono::milliseconds(50));
+        again_.async_wait([this](const Failure& cancelled) {
+          if (!cancelled) Accept();
+        });
+        return;
       }
-      if (connections_ >= options_.max_connections) {
-        continue;  // Closed at once.
-      }
-      ++connections_;
-      asio::co_spawn(io_, Serve(std::move(socket)),
-                     [this](const std::exception_ptr&) { --connections_; });
-    }
+      Take(std::move(socket));
+      Accept();
+    });
   }
 
-  asio::awaitable<void> Serve(tcp::socket socket) {
-    beast::tcp_stream stream(std::move(socket));
-    beast::flat_buffer buffer;
-    bool keep_alive = true;
-    while (keep_alive) {
-      http::request_parser<http::string_body> parser;
-      parser.header_limit(static_cast<uint32_t>(options_.max_header_bytes));
-      parser.body_limit(options_.max_body_bytes);
-      boost::system::error_code error;
-      stream.expires_after(options_.timeout);
-      co_await http::async_read(stream, buffer, parser,
-                                asio::redirect_error(asio::use_awaitable, error));
-      if (error) {
-        break;
-      }
-      const auto& request = parser.get();
-      keep_alive = request.keep_alive();
-      http::response<http::string_body> response = Answer(request);
-      stream.expires_after(options_.timeout);
-      co_await http::async_write(stream, response,
-                                 asio::redirect_error(asio::use_awaitable, error));
-      if (error) {
-        break;
-      }
+  void Take(tcp::socket socket) {
+    if (shared_->connections.size() < shared_->options.max_connections) {
+      std::make_shared<HttpConnection>(shared_, std::move(socket))->Run();
+      return;
     }
-    boost::system::error_code ignored;
-    stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    Failure ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(asio::buffer(kTooMany.data(), kTooMany.size()), ignored);
+    socket.shutdown(tcp::socket::shutdown_send, ignored);
   }
 
-  http::response<http::string_body> Answer(const http::request<http::string_body>& request) const {
-    HttpRequest in;
-    in.method = std::string(request.method_string());
-    const std::string target(request.target());
-    const size_t question = target.find('?');
-    in.path = target.substr(0, question);
-    in.query = question == std::string::npos ? "" : target.substr(question + 1);
-    in.body = request.body();
-    HttpResponse out = handler_(in);
-    http::response<http::string_body> response(static_cast<http::status>(out.status),
-                                               request.version());
-    response.set(http::field::content_type, out.content_type);
-    response.keep_alive(request.keep_alive());
-    if (request.method() != http::verb::head) {
-      response.body() = std::move(out.body);
-    }
-    response.prepare_payload();
-    return response;
-  }
-
-  const HttpOptions options_;
-  const Handler handler_;
-  asio::io_context io_{1};
+  const std::shared_ptr<HttpShared> shared_;
+  // The thread goes on without connections: Shutdown asks it.
+  const asio::executor_work_guard<asio::io_context::executor_type> work_;
   tcp::acceptor acceptor_;
+  asio::steady_timer again_;
   std::string address_;
-  uint64_t connections_ = 0;  // On the server's thread.
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// The HTTP listener: small requests in, small answers out. The APIs of docs/API.md are laid on it
-// as routes; today it serves /health and /livez.
+// The HTTP listener: requests in, answers out, whole or as streams. It knows no route; docs/API.md
+// says what is laid on it.
 #ifndef STRATA_COORDINATOR_HTTP_HTTP_SERVER_H_
 #define STRATA_COORDINATOR_HTTP_HTTP_SERVER_H_
 
@@ -8,44 +8,87 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace strata {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // Without query.
   std::string query;   // Without '?'.
   std::string body;
+  HttpHeaders headers;
+
+  // The first header of this name, in whatever case; null if there is none.
+  const std::string* Header(std::string_view name) const;
 };
 
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
+  HttpHeaders headers;  // Others than type and length. Control characters are left out.
 };
 
 struct HttpOptions {
-  uint64_t max_connections = 1024;
+  uint64_t max_connections = 1024;  // One more is answered 503 and closed.
   uint64_t max_header_bytes = 16 * 1024;
-  uint64_t max_body_bytes = 1024 * 1024;
-  // A connection that sends or takes nothing for this long is closed.
+  uint64_t max_body_bytes = uint64_t{4} << 20;
+  // Of one stream's pieces, waiting for a client that does not read. Who reads more slowly than
+  // that is cut off.
+  uint64_t max_unread_bytes = uint64_t{1} << 20;
+  // A connection between requests, and one that sends a request's header.
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);
+  std::chrono::nanoseconds body_timeout = std::chrono::seconds(120);  // For a whole body.
+  // A client that takes nothing of its answer for this long is cut off.
+  std::chrono::nanoseconds send_timeout = std::chrono::seconds(120);
+};
+
+// The answer to one request: either Answer, or Begin, any number of Write, End. Any thread, one
+// call at a time; nothing waits. One that is destroyed before its end answers 500, or breaks off
+// the stream.
+class HttpResponder {
+ public:
+  virtual ~HttpResponder() = default;
+
+  virtual void Answer(HttpResponse response) = 0;
+
+  // The head of a stream; `head.body` is its first piece.
+  virtual void Begin(HttpResponse head) = 0;
+  // Why a stream takes no more, once it does not: CANCELLED (CLIENT_GONE), or RESOURCE_EXHAUSTED
+  // (SLOW_READER); what was written before is still sent to a slow reader.
+  virtual absl::Status Write(std::string_view piece) = 0;
+  // The last piece, which is taken from any.
+  virtual void End(std::string_view piece) = 0;
+
+  // Calls `gone`, on the server's thread, when the client goes away or is cut off before the end;
+  // soon if it has already. Once, before the end; `gone` must not wait. A client that closes its
+  // sending side has gone away.
+  virtual void OnGone(std::function<void()> gone) = 0;
 };
 
 class HttpServer {
  public:
-  // Answers one request; called on the server's thread, so it must not block.
-  using Handler = std::function<HttpResponse(const HttpRequest&)>;
+  // Takes one request; called on the server's thread, so it must not wait.
+  using Handler =
+      std::function<void(HttpRequest request, std::shared_ptr<HttpResponder> responder)>;
 
-  // Listens on "host:port" (port 0 picks one) and serves until destroyed. UNAVAILABLE names the
-  // address when it cannot be had.
+  // Listens on "host:port" (port 0 picks one) and serves until destroyed; responders may outlive
+  // it. UNAVAILABLE names the address when it cannot be had.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                            const HttpOptions& options,
                                                            Handler handler);
   virtual ~HttpServer() = default;
   virtual std::string address() const = 0;  // As bound.
+  // Takes no new connections, and waits up to `timeout` until what is being answered is sent.
+  virtual void Shutdown(std::chrono::nanoseconds timeout) = 0;
 };
 
 }  // namespace strata

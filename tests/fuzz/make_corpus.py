@@ -490,10 +490,45 @@ def generate_request():
     drawn("generate_request", 12, 200, b"\1\0")
 
 
+def http_body():
+    """Which route (c: completions, d: chat, e: LoRAX's), and the body."""
+    message = [{"role": "user", "content": "a"}]
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b\U0001f600"}]
+    image = [{"type": "image_url", "image_url": {"url": "x"}}]
+    for name, fields in {
+        "all": {"prompt": "a", "max_tokens": 5, "temperature": 0.5, "top_p": 0.2, "top_k": -1,
+                "seed": -9, "logit_bias": {"3": -100}, "stop": ["x", "y"], "logprobs": 2, "n": 2,
+                "best_of": 3, "echo": True},
+        "ids": {"prompt": [1, 2, 3], "stream": True, "stream_options": {"include_usage": True}},
+        "lists": {"prompt": [[1], [2, 3]], "max_tokens": 0, "echo": True},
+        "texts": {"prompt": ["a", "b\U0001f600"], "min_p": 1e-9, "ignore_eos": True},
+        "unsupported": {"prompt": "a", "tools": [{}], "response_format": {"type": "json_object"}},
+        "far": {"prompt": "a", "temperature": 1e308, "max_tokens": 1e15},
+        "deep": {"prompt": json.loads("[" * 70 + "]" * 70)},
+    }.items():
+        write("http_body", f"completion-{name}", "c" + compact({"model": "m", **fields}))
+    for name, fields in {
+        "parts": {"messages": [{"role": "system", "content": "s"},
+                               {"role": "user", "content": parts}],
+                  "logprobs": True, "top_logprobs": 2},
+        "stream": {"messages": message, "stream": True, "n": 3, "max_completion_tokens": 7,
+                   "stop": "x"},
+        "image": {"messages": [{"role": "user", "content": image}]},
+    }.items():
+        write("http_body", f"chat-{name}", "d" + compact({"model": "m", **fields}))
+    for name, fields in {
+        "whole": {"parameters": {"max_new_tokens": 4, "temperature": 0.5, "details": True,
+                                 "decoder_input_details": True, "return_k_alternatives": 2}},
+        "stream": {"stream": True, "parameters": {"stop": ["b"], "do_sample": True}},
+    }.items():
+        write("http_body", f"lorax-{name}", "e" + compact({"inputs": "a", **fields}))
+    write("http_body", "cut", 'd{"model":"m","messages":[{"role"')
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for target in (safetensors, model_config, tokenizer, chat_template, manifest, checkpoint,
-                   frame_parts, step_frames, results, generate_request):
+                   frame_parts, step_frames, results, generate_request, http_body):
         target()
     files = [p for p in CORPUS.rglob("*") if p.is_file()]
     print(f"{len(files)} seeds, {sum(p.stat().st_size for p in files)} bytes")

@@ -1,10 +1,24 @@
 #include "coordinator/http/http_server.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "common/mutex.h"
+#include "common/status.h"
 
 namespace strata {
 namespace {
@@ -37,12 +51,103 @@ Answer Get(const std::string& url, const std::string& body = "") {
   return answer;
 }
 
-HttpResponse Echo(const HttpRequest& request) {
+void Echo(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
   if (request.path == "/missing") {
-    return {404, "text/plain", "no"};
+    responder->Answer({404, "text/plain", "no", {}});
+    return;
   }
-  return {200, "text/plain", request.method + " " + request.path + " " + request.query};
+  responder->Answer(
+      {200, "text/plain", request.method + " " + request.path + " " + request.query, {}});
 }
+
+// A client's raw end of a connection.
+class RawClient {
+ public:
+  // `receive_bytes`: of the socket's buffer, 0: the system's.
+  explicit RawClient(const std::string& address, int receive_bytes = 0) {
+    fd_ = socket(AF_INET, SOCK_STREAM, 0);
+    if (receive_bytes > 0) {
+      setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    }
+    const timeval timeout{10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
+  }
+  ~RawClient() { Close(); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  bool connected() const { return connected_; }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  void Send(const std::string& bytes) { send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  // All up to and including `end`, or up to the connection's end or ten seconds of nothing.
+  std::string ReadUntil(const std::string& end) {
+    std::string read;
+    std::vector<char> piece(64 * 1024);
+    size_t seen = 0;  // `end` does not begin before.
+    while (read.find(end, seen) == std::string::npos) {
+      seen = read.size() < end.size() ? 0 : read.size() - end.size();
+      const ssize_t n = recv(fd_, piece.data(), piece.size(), 0);
+      if (n <= 0) break;
+      read.append(piece.data(), static_cast<size_t>(n));
+    }
+    return read;
+  }
+  std::string ReadAll() { return ReadUntil(std::string("\0never", 6)); }
+  // Whether the server closes the connection within ten seconds.
+  bool Ends() {
+    char byte[4096];
+    ssize_t n = 0;
+    while ((n = recv(fd_, byte, sizeof(byte), 0)) > 0) {
+    }
+    return n == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  int fd_ = -1;
+  bool connected_ = false;
+};
+
+// Keeps the newest request's responder, for the test to answer.
+class Held {
+ public:
+  HttpServer::Handler Handler() {
+    return [this](const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
+      MutexLock lock(&mutex_);
+      responder_ = std::move(responder);
+      changed_.NotifyAll();
+    };
+  }
+  std::shared_ptr<HttpResponder> Take() {
+    MutexLock lock(&mutex_);
+    while (responder_ == nullptr) changed_.Wait(&mutex_);
+    return std::exchange(responder_, nullptr);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::shared_ptr<HttpResponder> responder_ STRATA_GUARDED_BY(mutex_);
+};
+
+bool Eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+constexpr char kGet[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+const HttpResponse kStream{200, "text/event-stream", "", {}};
 
 TEST(HttpServer, AnswersManyRequestsAtOnce) {
   auto server = HttpServer::Start("127.0.0.1:0", {}, Echo);
@@ -68,7 +173,14 @@ TEST(HttpServer, ABodyOverTheLimitIsNotTaken) {
   ASSERT_TRUE(server.ok());
   const std::string base = "http://" + (*server)->address();
   EXPECT_EQ(Get(base + "/a", std::string(100, 'x')).status, 200);
-  EXPECT_NE(Get(base + "/a", std::string(101, 'x')).status, 200);
+  const Answer refused = Get(base + "/a", std::string(101, 'x'));
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_NE(refused.body.find("more than 100 bytes"), std::string::npos) << refused.body;
+  // Also where no length says so beforehand.
+  RawClient chunked((*server)->address());
+  chunked.Send("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" +
+               std::string(101, 'x') + "\r\n0\r\n\r\n");
+  EXPECT_EQ(chunked.ReadUntil("}}").substr(0, 12), "HTTP/1.1 413");
 }
 
 TEST(HttpServer, ATakenAddressIsNamed) {
@@ -78,6 +190,232 @@ TEST(HttpServer, ATakenAddressIsNamed) {
   const auto second = HttpServer::Start(address, {}, Echo);
   ASSERT_FALSE(second.ok());
   EXPECT_NE(second.status().message().find(address), std::string::npos);
+}
+
+TEST(HttpServer, AHeaderOverTheLimitAndWhatIsNoHttpAreAnsweredSo) {
+  HttpOptions options;
+  options.max_header_bytes = 1000;
+  auto server = HttpServer::Start("127.0.0.1:0", options, Echo);
+  ASSERT_TRUE(server.ok());
+  RawClient large((*server)->address());
+  large.Send("GET /a HTTP/1.1\r\nX: " + std::string(2000, 'x') + "\r\n\r\n");
+  EXPECT_EQ(large.ReadUntil("}}").substr(0, 12), "HTTP/1.1 431");
+  RawClient other((*server)->address());
+  other.Send("what is this\r\n\r\n");
+  EXPECT_EQ(other.ReadUntil("}}").substr(0, 12), "HTTP/1.1 400");
+}
+
+TEST(HttpServer, HeadersArriveAndLeaveWithoutControlCharacters) {
+  auto server = HttpServer::Start(
+      "127.0.0.1:0", {}, [](const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
+        const std::string* value = request.Header("x-given");
+        const std::string echoed = value == nullptr ? "none" : *value + "\r\nX-Bad: 1";
+        responder->Answer({200, "text/plain", "", {{"X-Echoed", echoed}}});
+      });
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\nX-GIVEN: abc\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(client.ReadAll().find("\r\nX-Echoed: abcX-Bad: 1\r\n"), std::string::npos);
+}
+
+TEST(HttpServer, AStreamIsSentAsItIsWrittenAndTheConnectionGoesOn) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  for (int round = 0; round < 2; ++round) {
+    client.Send(kGet);
+    const auto responder = held.Take();
+    responder->Begin(kStream);
+    const std::string head = client.ReadUntil("\r\n\r\n");
+    EXPECT_NE(head.find("HTTP/1.1 200 OK\r\n"), std::string::npos) << head;
+    EXPECT_NE(head.find("Transfer-Encoding: chunked"), std::string::npos) << head;
+    EXPECT_TRUE(responder->Write("data: one\n\n").ok());
+    EXPECT_EQ(client.ReadUntil("one\n\n\r\n"), "b\r\ndata: one\n\n\r\n");
+    responder->End("last");
+    EXPECT_EQ(client.ReadUntil("0\r\n\r\n"), "4\r\nlast\r\n0\r\n\r\n");
+  }
+}
+
+TEST(HttpServer, AClientWithoutChunksGetsTheStreamUpToTheConnectionsEnd) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  client.Send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  const auto responder = held.Take();
+  responder->Begin(kStream);
+  responder->End("all of it");
+  const std::string answer = client.ReadAll();
+  EXPECT_EQ(answer.substr(answer.find("\r\n\r\n") + 4), "all of it");
+}
+
+TEST(HttpServer, RequestsThatAreSentAheadAreAnsweredInOrder) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  client.Send(kGet + std::string(kGet));
+  for (const std::string body : {"first", "second"}) {
+    held.Take()->Answer({200, "text/plain", body, {}});
+    EXPECT_NE(client.ReadUntil(body).find(body), std::string::npos);
+  }
+}
+
+TEST(HttpServer, AClientThatGoesIsNoticedWhileItWaitsAndWhileItReads) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  for (const bool streaming : {false, true}) {
+    RawClient client((*server)->address());
+    client.Send(kGet);
+    const auto responder = held.Take();
+    std::atomic<int> gone = 0;
+    responder->OnGone([&] { ++gone; });
+    if (streaming) {
+      responder->Begin(kStream);
+      ASSERT_TRUE(responder->Write("x").ok());
+      client.ReadUntil("x\r\n");
+    }
+    EXPECT_EQ(gone, 0);
+    client.Close();
+    EXPECT_TRUE(Eventually([&] { return gone == 1; })) << streaming;
+    EXPECT_EQ(ReasonOf(responder->Write("y")), "CLIENT_GONE");
+    responder->End("");  // Harmless.
+  }
+}
+
+TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
+  Held held;
+  HttpOptions options;
+  options.max_unread_bytes = 256 * 1024;
+  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address(), 4096);
+  client.Send(kGet);
+  const auto responder = held.Take();
+  responder->Begin(kStream);
+  size_t written = 0;
+  absl::Status status;
+  while (status.ok() && written < size_t{256} << 20) {
+    status = responder->Write(std::string(1024, 'x'));
+    written += status.ok() ? 1024 : 0;
+  }
+  EXPECT_EQ(ReasonOf(status), "SLOW_READER");
+  EXPECT_EQ(DetailOf(status).limit(), "unread_bytes=262144");
+  responder->End("cut off");
+  const std::string answer = client.ReadUntil("0\r\n\r\n");
+  EXPECT_EQ(static_cast<size_t>(std::count(answer.begin(), answer.end(), 'x')),
+            written + 1);  // And one in "text".
+  EXPECT_NE(answer.find("cut off"), std::string::npos);
+}
+
+TEST(HttpServer, AReaderThatPausesWithinTheLimitGetsAll) {
+  Held held;
+  HttpOptions options;
+  options.max_unread_bytes = 256 * 1024;
+  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address(), 4096);
+  client.Send(kGet);
+  const auto responder = held.Take();
+  responder->Begin(kStream);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(responder->Write(std::string(1024, 'z')).ok());
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  responder->End("");
+  const std::string answer = client.ReadUntil("0\r\n\r\n");
+  EXPECT_EQ(std::count(answer.begin(), answer.end(), 'z'), 200 * 1024);
+}
+
+TEST(HttpServer, AClientThatTakesNothingIsCutOffInTime) {
+  Held held;
+  HttpOptions options;
+  options.send_timeout = std::chrono::milliseconds(300);
+  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address(), 4096);
+  client.Send(kGet);
+  const auto responder = held.Take();
+  responder->Answer({200, "text/plain", std::string(size_t{32} << 20, 'x'), {}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_LT(client.ReadAll().size(), size_t{32} << 20);
+}
+
+TEST(HttpServer, IdleConnectionsAndHalfRequestsEndInTime) {
+  HttpOptions options;
+  options.timeout = std::chrono::milliseconds(200);
+  options.body_timeout = std::chrono::milliseconds(200);
+  auto server = HttpServer::Start("127.0.0.1:0", options, Echo);
+  ASSERT_TRUE(server.ok());
+  RawClient idle((*server)->address());
+  RawClient header((*server)->address());
+  header.Send("GET /a HT");
+  RawClient body((*server)->address());
+  body.Send("POST /a HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
+  EXPECT_TRUE(idle.Ends());
+  EXPECT_TRUE(header.Ends());
+  EXPECT_TRUE(body.Ends());
+}
+
+TEST(HttpServer, OneConnectionTooManyIsToldSo) {
+  Held held;
+  HttpOptions options;
+  options.max_connections = 1;
+  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient first((*server)->address());
+  first.Send(kGet);
+  const auto responder = held.Take();
+  RawClient second((*server)->address());
+  const std::string refused = second.ReadAll();
+  EXPECT_EQ(refused.substr(0, 12), "HTTP/1.1 503");
+  EXPECT_EQ(refused.substr(refused.size() - 2), "}}");
+  responder->Answer({200, "text/plain", "served", {}});
+  EXPECT_NE(first.ReadUntil("served").find("served"), std::string::npos);
+  first.Close();
+  EXPECT_TRUE(Eventually([&] {
+    RawClient third((*server)->address());
+    third.Send("garbage\r\n\r\n");
+    return third.ReadAll().substr(0, 12) == "HTTP/1.1 400";
+  }));
+}
+
+TEST(HttpServer, WhatIsGivenUpIsAnsweredOrBrokenOff) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  client.Send(kGet);
+  held.Take().reset();
+  EXPECT_EQ(client.ReadUntil("}}").substr(0, 12), "HTTP/1.1 500");
+  client.Send(kGet);
+  auto responder = held.Take();
+  responder->Begin(kStream);
+  responder.reset();
+  const std::string broken = client.ReadAll();
+  EXPECT_NE(broken.find("200 OK"), std::string::npos);
+  EXPECT_EQ(broken.find("0\r\n\r\n"), std::string::npos);
+}
+
+TEST(HttpServer, ShutdownSendsWhatIsBeingAnsweredAndClosesTheRest) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient idle((*server)->address());
+  RawClient busy((*server)->address());
+  busy.Send(kGet);
+  auto responder = held.Take();
+  std::thread stopping([&] { (*server)->Shutdown(std::chrono::seconds(10)); });
+  EXPECT_TRUE(idle.Ends());
+  responder->Answer({200, "text/plain", "done", {}});
+  EXPECT_NE(busy.ReadUntil("done").find("done"), std::string::npos);
+  busy.Close();
+  stopping.join();
+  // A responder may outlive the server.
+  server->reset();
+  responder.reset();
 }
 
 }  // namespace

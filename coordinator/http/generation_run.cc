@@ -1,0 +1,172 @@
+#include "coordinator/http/generation_run.h"
+
+#include <utility>
+
+#include "common/mutex.h"
+#include "common/status.h"
+#include "coordinator/service/generation.h"
+
+namespace strata {
+namespace {
+
+constexpr char kEventStream[] = "text/event-stream";
+
+class Run : public std::enable_shared_from_this<Run> {
+ public:
+  Run(RunOptions options, std::unique_ptr<HttpAnswer> answer,
+      std::shared_ptr<HttpResponder> responder)
+      : options_(std::move(options)),
+        answer_(std::move(answer)),
+        responder_(std::move(responder)) {}
+
+  void Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests);
+
+ private:
+  // One choice. It keeps the run until its end.
+  class Choice : public GenerationReceiver {
+   public:
+    Choice(std::shared_ptr<Run> run, size_t index) : run_(std::move(run)), index_(index) {}
+    void OnMessage(v1::GenerateResponse message) override { run_->OnMessage(index_, message); }
+    void OnEnd(const absl::Status& status) override {
+      const std::shared_ptr<Run> run = std::exchange(run_, nullptr);
+      run->OnEnd(status);
+    }
+
+   private:
+    std::shared_ptr<Run> run_;
+    const size_t index_;
+  };
+
+  void OnMessage(size_t index, const v1::GenerateResponse& message) STRATA_EXCLUDES(mutex_);
+  void OnEnd(const absl::Status& status) STRATA_EXCLUDES(mutex_);
+  void ClientGone() STRATA_EXCLUDES(mutex_);
+  void Fail(const absl::Status& status) STRATA_REQUIRES(mutex_);
+  void Begin() STRATA_REQUIRES(mutex_);
+  void CancelAll() STRATA_REQUIRES(mutex_);
+
+  const RunOptions options_;
+  // Written before anything is submitted.
+  std::vector<std::unique_ptr<Choice>> choices_;
+  std::vector<std::shared_ptr<Generation>> generations_;
+  Mutex mutex_;
+  const std::unique_ptr<HttpAnswer> answer_;  // Under mutex_.
+  const std::shared_ptr<HttpResponder> responder_;
+  size_t left_ STRATA_GUARDED_BY(mutex_) = 0;  // Choices that have not ended.
+  bool begun_ STRATA_GUARDED_BY(mutex_) = false;
+  bool over_ STRATA_GUARDED_BY(mutex_) = false;  // Nothing more is said.
+};
+
+void Run::Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests) {
+  const GenerationOptions options{options_.deadline, options_.default_max_tokens};
+  for (size_t i = 0; i < requests.size(); ++i) {
+    choices_.push_back(std::make_unique<Choice>(shared_from_this(), i));
+    generations_.push_back(
+        std::make_shared<Generation>(coordinator, options, choices_.back().get()));
+  }
+  {
+    MutexLock lock(&mutex_);
+    left_ = requests.size();
+  }
+  responder_->OnGone([weak = weak_from_this()] {
+    if (const auto run = weak.lock()) run->ClientGone();
+  });
+  // Each is run though the answer may be over already: then it ends at once.
+  for (size_t i = 0; i < requests.size(); ++i) {
+    generations_[i]->Run(requests[i]);
+  }
+}
+
+void Run::OnMessage(size_t index, const v1::GenerateResponse& message) {
+  MutexLock lock(&mutex_);
+  if (over_) {
+    return;
+  }
+  if (message.has_finish() && message.finish().reason() == "cancelled") {
+    Fail(Error(absl::StatusCode::kCancelled, "CANCELLED", "the request was cancelled"));
+    return;
+  }
+  const std::string piece = answer_->OnMessage(index, message);
+  if (!answer_->stream()) {
+    return;
+  }
+  Begin();
+  if (piece.empty()) {
+    return;
+  }
+  if (const absl::Status taken = responder_->Write(piece); !taken.ok()) {
+    Fail(taken);
+  }
+}
+
+void Run::OnEnd(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  --left_;
+  if (over_) {
+    return;
+  }
+  if (!status.ok()) {
+    Fail(status);
+    return;
+  }
+  if (left_ > 0) {
+    return;
+  }
+  over_ = true;
+  if (answer_->stream()) {
+    Begin();
+    responder_->End(answer_->EndOfStream());
+    return;
+  }
+  HttpResponse whole = answer_->Whole();
+  whole.headers.insert(whole.headers.end(), options_.headers.begin(), options_.headers.end());
+  responder_->Answer(std::move(whole));
+}
+
+void Run::Begin() {
+  if (!std::exchange(begun_, true)) {
+    HttpResponse head;
+    head.content_type = kEventStream;
+    head.headers = options_.headers;
+    // Proxies are not to hold a stream back.
+    head.headers.emplace_back("Cache-Control", "no-cache");
+    head.headers.emplace_back("X-Accel-Buffering", "no");
+    responder_->Begin(std::move(head));
+  }
+}
+
+void Run::Fail(const absl::Status& status) {
+  over_ = true;
+  CancelAll();
+  if (begun_) {
+    responder_->End(answer_->StreamError(status));
+    return;
+  }
+  HttpResponse refusal = answer_->Refusal(status);
+  refusal.headers.insert(refusal.headers.end(), options_.headers.begin(), options_.headers.end());
+  responder_->Answer(std::move(refusal));
+}
+
+void Run::ClientGone() {
+  MutexLock lock(&mutex_);
+  if (!std::exchange(over_, true)) {
+    CancelAll();
+  }
+}
+
+// One that has ended already is left alone by its generation.
+void Run::CancelAll() {
+  for (const auto& generation : generations_) {
+    generation->Cancel();
+  }
+}
+
+}  // namespace
+
+void RunGenerations(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests,
+                    RunOptions options, std::unique_ptr<HttpAnswer> answer,
+                    std::shared_ptr<HttpResponder> responder) {
+  std::make_shared<Run>(std::move(options), std::move(answer), std::move(responder))
+      ->Start(coordinator, std::move(requests));
+}
+
+}  // namespace strata

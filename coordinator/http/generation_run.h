@@ -1,0 +1,34 @@
+// The choices of one HTTP request on their way through the coordinator, and the answer that they
+// make on the way out.
+#ifndef STRATA_COORDINATOR_HTTP_GENERATION_RUN_H_
+#define STRATA_COORDINATOR_HTTP_GENERATION_RUN_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "coordinator/http/http_answer.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/service/coordinator.h"
+#include "strata/v1/inference.pb.h"
+
+namespace strata {
+
+struct RunOptions {
+  std::optional<TimePoint> deadline;
+  uint32_t default_max_tokens = 512;  // Where a request has none.
+  HttpHeaders headers;                // Of the answer, whatever it is.
+};
+
+// Tokenizes and submits `requests`, one for each choice, and returns; `answer` is then given
+// through `responder`. The first choice that fails fails the answer, and ends the others; so does
+// the client when it goes away or reads too slowly. On a thread that may wait for long texts.
+void RunGenerations(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests,
+                    RunOptions options, std::unique_ptr<HttpAnswer> answer,
+                    std::shared_ptr<HttpResponder> responder);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_HTTP_GENERATION_RUN_H_

@@ -1,0 +1,86 @@
+// The routes of docs/API.md, on a coordinator.
+#ifndef STRATA_COORDINATOR_HTTP_HTTP_API_H_
+#define STRATA_COORDINATOR_HTTP_HTTP_API_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/clock.h"
+#include "common/rpc/call_threads.h"
+#include "coordinator/http/generation_run.h"
+#include "coordinator/http/http_errors.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/http/lorax_request.h"
+#include "coordinator/http/openai_request.h"
+#include "coordinator/service/coordinator.h"
+
+namespace strata {
+
+struct HttpApiOptions {
+  // Requests that may wait for a thread to read their bodies and tokenize their texts; one more is
+  // refused.
+  size_t max_waiting_calls = 4096;
+};
+
+// Any thread. Bodies are read on threads of its own; a request that is being answered holds none.
+class HttpApi {
+ public:
+  // `coordinator` outlives it.
+  HttpApi(Coordinator* coordinator, HttpApiOptions options);
+
+  // HttpServer's handler.
+  void Serve(HttpRequest request, std::shared_ptr<HttpResponder> responder);
+
+ private:
+  // A request on a thread that may wait.
+  struct Call {
+    HttpRequest request;
+    std::shared_ptr<HttpResponder> responder;
+    TimePoint arrived;
+  };
+  struct Route {
+    std::string_view method;
+    std::string_view path;
+    ErrorShape shape;
+    absl::Status (HttpApi::*serve)(Call* call);
+  };
+  static const Route kRoutes[];
+
+  // Answers /health and /livez; false for another path.
+  bool ServeHealth(const HttpRequest& request, HttpResponder* responder) const;
+
+  // Each answers, or returns why not.
+  absl::Status Completions(Call* call);
+  absl::Status ChatCompletions(Call* call);
+  absl::Status ServeOpenAi(Call* call, OpenAiRequest request);
+  absl::Status ListModels(Call* call);
+  absl::Status Tokenize(Call* call);
+  absl::Status Detokenize(Call* call);
+  absl::Status LoraxRoot(Call* call);
+  absl::Status LoraxGenerate(Call* call);
+  absl::Status LoraxGenerateStream(Call* call);
+  absl::Status LoraxInfo(Call* call);
+  absl::Status ServeLorax(Call* call, LoraxRequest request, bool stream, bool in_array);
+
+  // What the headers X-Strata-Request-Id and X-Strata-Deadline say.
+  struct CallOptions {
+    std::string request_id;  // Drawn where none is given.
+    std::optional<TimePoint> deadline;
+  };
+  absl::StatusOr<CallOptions> OptionsOf(const Call& call) const;
+  // The runtime of `model`; where that is "", of the one that is loaded.
+  absl::StatusOr<std::shared_ptr<const ModelRuntime>> ModelOf(const std::string& model);
+  // Tokens of its longest request; 0: it is not loaded.
+  absl::StatusOr<uint64_t> MaxTokensOf(const std::string& model);
+
+  Coordinator* const coordinator_;
+  const int64_t started_unix_seconds_;
+  CallThreads threads_;  // Last: what they run uses the others.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_HTTP_HTTP_API_H_

@@ -1,0 +1,146 @@
+#include "coordinator/http/http_errors.h"
+
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+using Code = absl::StatusCode;
+
+// Of a request that can be served once something was loaded or has come back.
+bool NotReady(std::string_view reason) {
+  return reason == "MODEL_NOT_LOADED" || reason == "NOT_READY";
+}
+
+// The field that an engine's or a model's error is about: they know no HTTP.
+std::string ParamOf(const absl::Status& status) {
+  if (std::string field = FieldOf(status); !field.empty()) {
+    return field;
+  }
+  const std::string reason = ReasonOf(status);
+  static constexpr std::pair<std::string_view, std::string_view> kParams[] = {
+      {"MODEL_NOT_FOUND", "model"},     {"MODEL_NOT_LOADED", "model"},     {"BAD_STOP", "stop"},
+      {"TOO_MANY_STOPS", "stop"},       {"BAD_TOKEN_ID", "prompt"},        {"BAD_PROMPT", "prompt"},
+      {"NO_CHAT_TEMPLATE", "messages"}, {"TOO_MANY_LOGPROBS", "logprobs"},
+  };
+  for (const auto& [of, param] : kParams) {
+    if (reason == of) {
+      return std::string(param);
+    }
+  }
+  return "";
+}
+
+std::string_view OpenAiType(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+std::string_view LoraxType(int status) {
+  switch (status) {
+    case 429:
+      return "overloaded";
+    case 503:
+      return "unhealthy";
+    case 500:
+      return "incomplete_generation";
+    default:
+      return status < 499 ? "validation" : "generation";
+  }
+}
+
+int LoraxStatus(int status) {
+  switch (status) {
+    case 400:
+      return 422;
+    case 499:
+    case 504:
+      return 424;
+    default:
+      return status;
+  }
+}
+
+}  // namespace
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case Code::kOk:
+      return 200;
+    case Code::kInvalidArgument:
+    case Code::kOutOfRange:
+    case Code::kUnimplemented:
+      return 400;
+    case Code::kFailedPrecondition:
+      return NotReady(ReasonOf(status)) ? 503 : 400;
+    case Code::kUnauthenticated:
+      return 401;
+    case Code::kPermissionDenied:
+      return 403;
+    case Code::kNotFound:
+      return 404;
+    case Code::kAlreadyExists:
+    case Code::kAborted:
+      return 409;
+    case Code::kResourceExhausted:
+      return 429;
+    case Code::kCancelled:
+      return 499;
+    case Code::kUnavailable:
+      return 503;
+    case Code::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+OrderedJson OpenAiError(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  // The code that clients switch on for this one.
+  const std::string code = reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS"
+                               ? "context_length_exceeded"
+                               : std::string(absl::AsciiStrToLower({reason.data(), reason.size()}));
+  const std::string param = ParamOf(status);
+  OrderedJson error;
+  error["message"] = Describe(status);
+  error["type"] = OpenAiType(HttpStatusOf(status));
+  error["param"] = param.empty() ? OrderedJson(nullptr) : OrderedJson(param);
+  error["code"] = code.empty() ? OrderedJson(nullptr) : OrderedJson(code);
+  return {{"error", std::move(error)}};
+}
+
+OrderedJson LoraxError(const absl::Status& status) {
+  return {{"error", Describe(status)}, {"error_type", LoraxType(HttpStatusOf(status))}};
+}
+
+HttpResponse ErrorAnswer(const absl::Status& status, ErrorShape shape) {
+  const int code = HttpStatusOf(status);
+  HttpResponse response;
+  if (shape == ErrorShape::kOpenAi) {
+    response.status = code;
+    response.body = Dump(OpenAiError(status));
+  } else {
+    response.status = LoraxStatus(code);
+    response.body = Dump(LoraxError(status));
+  }
+  if (code == 429 || code == 503) {
+    response.headers.emplace_back("Retry-After", "1");
+  }
+  return response;
+}
+
+}  // namespace strata

@@ -1,0 +1,74 @@
+#include "coordinator/http/lorax_request.h"
+
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "coordinator/http/json_body.h"
+#include "coordinator/http/sampling_fields.h"
+
+namespace strata {
+namespace {
+
+void RefuseUnsupported(Fields* fields) {
+  for (const char* name :
+       {"adapter_id", "adapter_parameters", "merged_adapters", "response_format", "schema",
+        "grammar", "watermark", "truncate", "apply_chat_template", "tools"}) {
+    fields->Refuse(name);
+  }
+  fields->Refuse("best_of", 1);
+  fields->Refuse("tool_choice", "none");
+  fields->Refuse("min_tokens", 0);
+}
+
+void ReadParameters(Fields* fields, LoraxRequest* out) {
+  v1::GenerateRequest& request = out->request;
+  RefuseUnsupported(fields);
+  ReadSampling(fields, &request);
+  // Greedy unless something asks for sampling, as LoRAX has it.
+  const v1::SamplingParams& sampling = request.sampling();
+  const bool samples = fields->BoolOr("do_sample", false) || sampling.has_temperature() ||
+                       sampling.has_top_k() || sampling.has_top_p() || sampling.has_typical_p() ||
+                       sampling.has_min_p();
+  if (!samples) {
+    request.mutable_sampling()->set_temperature(0);
+  }
+  if (fields->BoolOr("ignore_eos_token", false)) {
+    request.set_ignore_eos(true);
+  }
+  if (const auto most = fields->Int("max_new_tokens", 1, kMaxContextTokens)) {
+    request.set_max_tokens(static_cast<uint32_t>(*most));
+  }
+  out->details = fields->BoolOr("details", false);
+  out->prefill = fields->BoolOr("decoder_input_details", false);
+  out->full_text = fields->BoolOr("return_full_text", false);
+  out->alternatives =
+      static_cast<uint32_t>(fields->Int("return_k_alternatives", 0, kMaxTopLogprobs).value_or(0));
+}
+
+}  // namespace
+
+absl::StatusOr<LoraxRequest> ParseLoraxRequest(std::string_view body) {
+  ASSIGN_OR_RETURN(const Json json, ParseBody(body));
+  Fields fields(json);
+  LoraxRequest out;
+  out.model = fields.Text("model").value_or("");
+  out.stream = fields.BoolOr("stream", false);
+  const auto inputs = fields.Text("inputs");
+  if (!inputs.has_value() || inputs->empty()) {
+    fields.Fail(BadField("inputs", "a string, and not empty"));
+  } else {
+    out.request.set_text(*inputs);
+  }
+  static const Json kNone = Json::object();
+  const Json* given = fields.Object("parameters");
+  Fields parameters(given != nullptr ? *given : kNone, "parameters.");
+  ReadParameters(&parameters, &out);
+  fields.Fail(parameters.status());
+  RETURN_IF_ERROR(fields.status());
+  out.request.set_logprobs(out.alternatives);
+  if (out.prefill) out.request.set_prompt_logprobs(0);
+  return out;
+}
+
+}  // namespace strata

@@ -1,0 +1,243 @@
+#include "coordinator/http/openai_answer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "coordinator/http/http_errors.h"
+#include "coordinator/http/openai_logprobs.h"
+#include "coordinator/http/token_text.h"
+
+namespace strata {
+namespace {
+
+std::string Event(const OrderedJson& json) { return "data: " + Dump(json) + "\n\n"; }
+
+struct Choice {
+  explicit Choice(const Tokenizer* tokenizer) : texts(tokenizer), completion(&texts) {}
+  Choice(const Choice&) = delete;
+  Choice& operator=(const Choice&) = delete;
+
+  TokenTexts texts;
+  // What was not taken yet: of a stream since its last chunk, else all of it.
+  std::string text;
+  CompletionLogprobs completion;
+  OrderedJson chat = OrderedJson::array();
+  bool named = false;         // A chunk said whose it is.
+  std::string finish_reason;  // Since its last message.
+  v1::Finish finish;
+  double logprob_sum = 0;
+  size_t logprobs = 0;
+
+  double MeanLogprob() const {
+    return logprobs == 0 ? 0 : logprob_sum / static_cast<double>(logprobs);
+  }
+};
+
+class OpenAiAnswer : public HttpAnswer {
+ public:
+  OpenAiAnswer(const OpenAiRequest& request, OpenAiContext context)
+      : chat_(request.chat),
+        stream_(request.stream),
+        include_usage_(request.include_usage),
+        echo_(request.echo),
+        no_answer_(request.no_answer),
+        logprobs_(request.logprobs),
+        top_logprobs_(request.top_logprobs),
+        n_(request.n),
+        best_of_(request.best_of),
+        model_(request.model),
+        context_(std::move(context)) {
+    for (size_t i = 0; i < request.prompts.size() * best_of_; ++i) {
+      choices_.push_back(std::make_unique<Choice>(context_.tokenizer.get()));
+    }
+  }
+
+  bool stream() const override { return stream_; }
+  std::string OnMessage(size_t index, const v1::GenerateResponse& message) override;
+  std::string EndOfStream() override;
+  HttpResponse Whole() override;
+  HttpResponse Refusal(const absl::Status& status) const override {
+    return ErrorAnswer(status, ErrorShape::kOpenAi);
+  }
+  std::string StreamError(const absl::Status& status) const override {
+    return Event(OpenAiError(status));
+  }
+
+ private:
+  // What begins every object of the answer.
+  OrderedJson Head(const char* whole, const char* chunk) const;
+  OrderedJson HeadOf() const {
+    return chat_ ? Head("chat.completion", "chat.completion.chunk")
+                 : Head("text_completion", "text_completion");
+  }
+  OrderedJson Usage() const;
+  void Start(size_t index, const v1::Started& started);
+  // Logprobs that were not taken yet, or null.
+  OrderedJson TakeLogprobs(Choice* choice) const;
+  // One entry of "choices", of all that was not taken yet.
+  OrderedJson Take(size_t index, Choice* choice) const;
+
+  const bool chat_;
+  const bool stream_;
+  const bool include_usage_;
+  const bool echo_;
+  const bool no_answer_;
+  const bool logprobs_;
+  const uint32_t top_logprobs_;
+  const uint32_t n_;
+  const uint32_t best_of_;
+  const std::string model_;
+  const OpenAiContext context_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+  v1::Started started_;  // Of any choice: all have the same seed and run on the same plan.
+};
+
+OrderedJson OpenAiAnswer::Head(const char* whole, const char* chunk) const {
+  OrderedJson json;
+  json["id"] = (chat_ ? "chatcmpl-" : "cmpl-") + context_.request_id;
+  json["object"] = stream_ ? chunk : whole;
+  json["created"] = context_.unix_seconds;
+  json["model"] = model_;
+  json["system_fingerprint"] = started_.numerics_class();
+  return json;
+}
+
+OrderedJson OpenAiAnswer::Usage() const {
+  uint64_t prompt = 0, completion = 0, cached = 0;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const v1::Finish& finish = choices_[i]->finish;
+    completion += no_answer_ ? 0 : finish.completion_tokens();
+    if (i % best_of_ == 0) {
+      prompt += finish.prompt_tokens();
+      cached += finish.cached_tokens();
+    }
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+void OpenAiAnswer::Start(size_t index, const v1::Started& started) {
+  started_ = started;
+  const size_t prompt = index / best_of_;
+  if (!echo_) {
+    return;
+  }
+  Choice& choice = *choices_[index];
+  choice.text = context_.prompt_texts[prompt];
+  if (logprobs_ && !context_.prompt_ids[prompt].empty()) {
+    choice.completion.AddFirst(context_.prompt_ids[prompt].front());
+  }
+}
+
+OrderedJson OpenAiAnswer::TakeLogprobs(Choice* choice) const {
+  if (!logprobs_) {
+    return nullptr;
+  }
+  if (!chat_) {
+    return stream_ && choice->completion.empty() ? OrderedJson(nullptr) : choice->completion.Take();
+  }
+  return {{"content", std::exchange(choice->chat, OrderedJson::array())}, {"refusal", nullptr}};
+}
+
+OrderedJson OpenAiAnswer::Take(size_t index, Choice* choice) const {
+  OrderedJson json;
+  json["index"] = index;
+  std::string text = std::exchange(choice->text, {});
+  if (!chat_) {
+    json["text"] = std::move(text);
+  } else {
+    OrderedJson said = OrderedJson::object();
+    if (!std::exchange(choice->named, true)) said["role"] = "assistant";
+    said["content"] = std::move(text);
+    json[stream_ ? "delta" : "message"] = std::move(said);
+  }
+  json["logprobs"] = TakeLogprobs(choice);
+  json["finish_reason"] = nullptr;
+  if (!choice->finish_reason.empty()) json["finish_reason"] = choice->finish_reason;
+  return json;
+}
+
+std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& message) {
+  Choice& choice = *choices_[index];
+  if (message.has_started()) {
+    Start(index, message.started());
+  }
+  for (const v1::TokenLogprob& logprob : message.prompt_logprobs()) {
+    choice.completion.Add(logprob, top_logprobs_);
+  }
+  if (!no_answer_) {
+    choice.text += message.text();
+    for (const v1::TokenLogprob& logprob : message.logprobs()) {
+      choice.logprob_sum += logprob.logprob();
+      ++choice.logprobs;
+      if (!logprobs_) {
+        continue;
+      }
+      if (chat_) {
+        choice.chat.push_back(ChatLogprob(logprob, top_logprobs_, &choice.texts));
+      } else {
+        choice.completion.Add(logprob, top_logprobs_);
+      }
+    }
+  }
+  if (message.has_finish()) {
+    choice.finish = message.finish();
+    choice.finish_reason = no_answer_ ? "length" : message.finish().reason();
+  }
+  // The prompt is shown with the first token.
+  const bool moved = message.token_ids_size() > 0 || message.has_finish();
+  const bool something = !choice.text.empty() || !choice.completion.empty() ||
+                         !choice.chat.empty() || message.has_finish();
+  if (!stream_ || !moved || !something) {
+    return "";
+  }
+  OrderedJson json = HeadOf();
+  json["choices"] = OrderedJson::array({Take(index, &choice)});
+  if (message.has_finish()) json["seed"] = started_.seed();
+  if (include_usage_) json["usage"] = nullptr;
+  return Event(json);
+}
+
+std::string OpenAiAnswer::EndOfStream() {
+  std::string last;
+  if (include_usage_) {
+    OrderedJson json = HeadOf();
+    json["choices"] = OrderedJson::array();
+    json["usage"] = Usage();
+    last = Event(json);
+  }
+  return last + "data: [DONE]\n\n";
+}
+
+HttpResponse OpenAiAnswer::Whole() {
+  OrderedJson json = HeadOf();
+  json["choices"] = OrderedJson::array();
+  for (size_t first = 0; first < choices_.size(); first += best_of_) {
+    std::vector<size_t> order(best_of_);
+    std::iota(order.begin(), order.end(), first);
+    if (best_of_ > n_) {
+      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+        return choices_[a]->MeanLogprob() > choices_[b]->MeanLogprob();
+      });
+    }
+    for (size_t i = 0; i < n_; ++i) {
+      json["choices"].push_back(Take(json["choices"].size(), choices_[order[i]].get()));
+    }
+  }
+  json["usage"] = Usage();
+  json["seed"] = started_.seed();
+  HttpResponse response;
+  response.body = Dump(json);
+  return response;
+}
+
+}  // namespace
+
+std::unique_ptr<HttpAnswer> MakeOpenAiAnswer(const OpenAiRequest& request, OpenAiContext context) {
+  return std::make_unique<OpenAiAnswer>(request, std::move(context));
+}
+
+}  // namespace strata

@@ -1,0 +1,82 @@
+// /v1/completions and /v1/chat/completions.
+#include <ctime>
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/http/http_api.h"
+#include "coordinator/http/openai_answer.h"
+#include "coordinator/http/openai_request.h"
+#include "coordinator/service/generation.h"
+
+namespace strata {
+namespace {
+
+// What echo shows of each prompt. Prompts become token ids, so that logprobs can name them.
+absl::Status PrepareEcho(const ModelRuntime& model, OpenAiRequest* request,
+                         OpenAiContext* context) {
+  for (v1::GenerateRequest& prompt : request->prompts) {
+    std::vector<uint32_t> ids(prompt.tokens().ids().begin(), prompt.tokens().ids().end());
+    if (prompt.has_text()) {
+      ASSIGN_OR_RETURN(ids, model.Encode(prompt.text(), true));
+      context->prompt_texts.push_back(prompt.text());
+      prompt.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
+    } else {
+      context->prompt_texts.push_back(
+          model.tokenizer == nullptr ? "" : model.tokenizer->Decode(ids, false));
+    }
+    context->prompt_ids.push_back(std::move(ids));
+  }
+  return absl::OkStatus();
+}
+
+// One for each choice.
+std::vector<v1::GenerateRequest> ChoicesOf(const OpenAiRequest& request,
+                                           const std::string& request_id) {
+  // Choices of one prompt differ by their number, so they share a seed.
+  const uint64_t seed = DrawSeed();
+  std::vector<v1::GenerateRequest> choices;
+  for (const v1::GenerateRequest& prompt : request.prompts) {
+    for (uint32_t i = 0; i < request.best_of; ++i) {
+      const size_t number = choices.size();
+      v1::GenerateRequest& choice = choices.emplace_back(prompt);
+      choice.set_request_id(number == 0 ? request_id : request_id + "#" + std::to_string(number));
+      v1::SamplingParams* sampling = choice.mutable_sampling();
+      sampling->set_choice(i);
+      if (!sampling->has_seed()) sampling->set_seed(seed);
+    }
+  }
+  return choices;
+}
+
+}  // namespace
+
+absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
+  ASSIGN_OR_RETURN(const CallOptions options, OptionsOf(*call));
+  ASSIGN_OR_RETURN(const auto model, ModelOf(request.model));
+  OpenAiContext context;
+  context.request_id = options.request_id;
+  context.unix_seconds = std::time(nullptr);
+  context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
+  if (request.echo) {
+    RETURN_IF_ERROR(PrepareEcho(*model, &request, &context));
+  }
+  RunOptions run;
+  run.deadline = options.deadline;
+  run.default_max_tokens = request.default_max_tokens;
+  run.headers = {{"X-Strata-Request-Id", options.request_id}};
+  RunGenerations(coordinator_, ChoicesOf(request, options.request_id), std::move(run),
+                 MakeOpenAiAnswer(request, std::move(context)), call->responder);
+  return absl::OkStatus();
+}
+
+absl::Status HttpApi::Completions(Call* call) {
+  ASSIGN_OR_RETURN(OpenAiRequest request, ParseCompletion(call->request.body));
+  return ServeOpenAi(call, std::move(request));
+}
+
+absl::Status HttpApi::ChatCompletions(Call* call) {
+  ASSIGN_OR_RETURN(OpenAiRequest request, ParseChatCompletion(call->request.body));
+  return ServeOpenAi(call, std::move(request));
+}
+
+}  // namespace strata

@@ -1,0 +1,21 @@
+// What several routes' bodies say in the same words.
+#ifndef STRATA_COORDINATOR_HTTP_SAMPLING_FIELDS_H_
+#define STRATA_COORDINATOR_HTTP_SAMPLING_FIELDS_H_
+
+#include <cstdint>
+
+#include "coordinator/http/json_body.h"
+#include "strata/v1/inference.pb.h"
+
+namespace strata {
+
+// temperature, top_k (also -1: off), top_p, min_p, typical_p, the penalties, logit_bias, seed, stop
+// and ignore_eos, into `request`. Ranges are left to ValidateSampling, but for what would not fit.
+void ReadSampling(Fields* fields, v1::GenerateRequest* request);
+
+// An array of token ids. False, and BAD_FIELD with `name`, if it is no such.
+bool ReadTokenIds(const Json& json, const std::string& name, Fields* fields, v1::TokenIds* ids);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_HTTP_SAMPLING_FIELDS_H_

@@ -1,0 +1,99 @@
+// /tokenize and /detokenize, as vLLM and (with "inputs") LoRAX have them.
+#include <ctime>
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/http/chat_messages.h"
+#include "coordinator/http/http_api.h"
+#include "coordinator/http/sampling_fields.h"
+#include "coordinator/http/token_text.h"
+
+namespace strata {
+namespace {
+
+void AnswerJson(const OrderedJson& json, HttpResponder* responder) {
+  HttpResponse response;
+  response.body = Dump(json);
+  responder->Answer(std::move(response));
+}
+
+// LoRAX's: [{"id", "text", "start", "stop"}], in characters of the text that the ids make.
+OrderedJson LoraxTokens(const std::vector<uint32_t>& ids, const Tokenizer* tokenizer) {
+  OrderedJson tokens = OrderedJson::array();
+  TokenTexts texts(tokenizer);
+  size_t start = 0;
+  for (const uint32_t id : ids) {
+    const std::string text = texts.Text(id);
+    const size_t stop = start + CountCharacters(text);
+    tokens.push_back({{"id", id}, {"text", text}, {"start", start}, {"stop", stop}});
+    texts.Advance(id);
+    start = stop;
+  }
+  return tokens;
+}
+
+}  // namespace
+
+absl::Status HttpApi::Tokenize(Call* call) {
+  ASSIGN_OR_RETURN(const Json json, ParseBody(call->request.body));
+  Fields fields(json);
+  const std::string name = fields.Text("model").value_or("");
+  const auto prompt = fields.Text("prompt");
+  const auto inputs = fields.Text("inputs");
+  const bool special = fields.BoolOr("add_special_tokens", true);
+  const bool strings = fields.BoolOr("return_token_strs", false);
+  v1::ChatInput chat;
+  const bool is_chat = fields.Find("messages") != nullptr;
+  if (is_chat) {
+    ReadMessages(&fields, &chat);
+  } else if (!prompt.has_value() && !inputs.has_value()) {
+    fields.Fail(BadField("prompt", "given, or messages, or inputs"));
+  }
+  RETURN_IF_ERROR(fields.status());
+  ASSIGN_OR_RETURN(const auto model, ModelOf(name));
+  std::vector<uint32_t> ids;
+  if (is_chat) {
+    ASSIGN_OR_RETURN(const std::string text, model->RenderChat(chat, std::time(nullptr)));
+    ASSIGN_OR_RETURN(ids, model->Encode(text, false));
+  } else {
+    ASSIGN_OR_RETURN(ids, model->Encode(prompt.has_value() ? *prompt : *inputs, special));
+  }
+  if (!is_chat && !prompt.has_value()) {
+    AnswerJson(LoraxTokens(ids, model->tokenizer.get()), call->responder.get());
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const uint64_t longest, MaxTokensOf(model->name));
+  OrderedJson answer{{"count", ids.size()}, {"max_model_len", longest}, {"tokens", ids}};
+  if (strings) {
+    answer["token_strs"] = OrderedJson::array();
+    for (const OrderedJson& token : LoraxTokens(ids, model->tokenizer.get())) {
+      answer["token_strs"].push_back(token["text"]);
+    }
+  }
+  AnswerJson(answer, call->responder.get());
+  return absl::OkStatus();
+}
+
+absl::Status HttpApi::Detokenize(Call* call) {
+  ASSIGN_OR_RETURN(const Json json, ParseBody(call->request.body));
+  Fields fields(json);
+  const std::string name = fields.Text("model").value_or("");
+  const bool skip_special = fields.BoolOr("skip_special_tokens", false);
+  v1::TokenIds ids;
+  const Json* tokens = fields.Find("tokens");
+  if (tokens == nullptr || !tokens->is_array()) {
+    fields.Fail(BadField("tokens", "an array of token ids"));
+  } else {
+    ReadTokenIds(*tokens, "tokens", &fields, &ids);
+  }
+  RETURN_IF_ERROR(fields.status());
+  ASSIGN_OR_RETURN(const auto model, ModelOf(name));
+  if (model->tokenizer == nullptr) {
+    return model->tokenizer_problem;
+  }
+  const std::vector<uint32_t> list(ids.ids().begin(), ids.ids().end());
+  AnswerJson({{"prompt", model->tokenizer->Decode(list, skip_special)}}, call->responder.get());
+  return absl::OkStatus();
+}
+
+}  // namespace strata

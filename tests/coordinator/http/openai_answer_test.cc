@@ -1,0 +1,228 @@
+#include "coordinator/http/openai_answer.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "coordinator/http/json_body.h"
+#include "tests/coordinator/http/answers.h"
+
+namespace strata {
+namespace {
+
+using testing::FinishMessage;
+using testing::Logprob;
+using testing::StartedMessage;
+using testing::TokenMessage;
+
+OpenAiRequest Request(bool chat) {
+  OpenAiRequest request;
+  request.chat = chat;
+  request.model = "m";
+  request.prompts.resize(1);
+  return request;
+}
+
+OpenAiContext Context() {
+  OpenAiContext context;
+  context.request_id = "x";
+  context.unix_seconds = 1700000000;
+  context.tokenizer = testing::MakeSmallTokenizer();
+  return context;
+}
+
+// "ab" then "c", ended by a stop id.
+void Play(HttpAnswer* answer, size_t choice, std::string* said = nullptr, float logprob = 0) {
+  std::vector<v1::GenerateResponse> messages = {
+      StartedMessage(3, 16), TokenMessage(256, "ab", logprob), TokenMessage('c', "c", logprob),
+      FinishMessage("stop", 3, 2, 1)};
+  for (const v1::GenerateResponse& message : messages) {
+    const std::string piece = answer->OnMessage(choice, message);
+    if (said != nullptr) *said += piece;
+  }
+}
+
+TEST(OpenAiAnswer, ACompletionIsExactlyThis) {
+  const auto answer = MakeOpenAiAnswer(Request(false), Context());
+  Play(answer.get(), 0);
+  EXPECT_EQ(answer->Whole().body,
+            R"({"id":"cmpl-x","object":"text_completion","created":1700000000,"model":"m",)"
+            R"("system_fingerprint":"cpu-1",)"
+            R"("choices":[{"index":0,"text":"abc","logprobs":null,"finish_reason":"stop"}],)"
+            R"("usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
+            R"("prompt_tokens_details":{"cached_tokens":1}},"seed":7})");
+}
+
+TEST(OpenAiAnswer, AChatCompletionIsExactlyThis) {
+  const auto answer = MakeOpenAiAnswer(Request(true), Context());
+  Play(answer.get(), 0);
+  EXPECT_EQ(
+      answer->Whole().body,
+      R"({"id":"chatcmpl-x","object":"chat.completion","created":1700000000,"model":"m",)"
+      R"("system_fingerprint":"cpu-1",)"
+      R"("choices":[{"index":0,"message":{"role":"assistant","content":"abc"},"logprobs":null,)"
+      R"("finish_reason":"stop"}],)"
+      R"("usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
+      R"("prompt_tokens_details":{"cached_tokens":1}},"seed":7})");
+}
+
+TEST(OpenAiAnswer, AChatStreamIsExactlyThis) {
+  OpenAiRequest request = Request(true);
+  request.stream = true;
+  request.include_usage = true;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  std::string said;
+  Play(answer.get(), 0, &said);
+  said += answer->EndOfStream();
+  const std::string head =
+      R"(data: {"id":"chatcmpl-x","object":"chat.completion.chunk","created":1700000000,)"
+      R"("model":"m","system_fingerprint":"cpu-1",)";
+  EXPECT_EQ(said, head +
+                      R"("choices":[{"index":0,"delta":{"role":"assistant","content":"ab"},)"
+                      R"("logprobs":null,"finish_reason":null}],"usage":null})"
+                      "\n\n" +
+                      head +
+                      R"("choices":[{"index":0,"delta":{"content":"c"},)"
+                      R"("logprobs":null,"finish_reason":null}],"usage":null})"
+                      "\n\n" +
+                      head +
+                      R"("choices":[{"index":0,"delta":{"content":""},)"
+                      R"("logprobs":null,"finish_reason":"stop"}],"seed":7,"usage":null})"
+                      "\n\n" +
+                      head +
+                      R"("choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,)"
+                      R"("total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}})"
+                      "\n\ndata: [DONE]\n\n");
+}
+
+TEST(OpenAiAnswer, TextThatIsHeldBackMakesNoChunk) {
+  OpenAiRequest request = Request(false);
+  request.stream = true;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  EXPECT_EQ(answer->OnMessage(0, StartedMessage(1, 4)), "");
+  EXPECT_EQ(answer->OnMessage(0, TokenMessage('a', "")), "");
+  EXPECT_NE(answer->OnMessage(0, TokenMessage('b', "ab")).find(R"("text":"ab")"),
+            std::string::npos);
+}
+
+TEST(OpenAiAnswer, CompletionLogprobsAreListsByToken) {
+  OpenAiRequest request = Request(false);
+  request.logprobs = true;
+  request.top_logprobs = 2;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  answer->OnMessage(0, StartedMessage(1, 4));
+  v1::GenerateResponse token = TokenMessage(256, "ab", -2.5f);
+  for (const auto& [id, logprob] : {std::pair('x', -0.5f), std::pair('y', -1.5f)}) {
+    token.mutable_logprobs(0)->add_top()->set_token_id(static_cast<uint32_t>(id));
+    token.mutable_logprobs(0)->mutable_top()->rbegin()->set_logprob(logprob);
+  }
+  answer->OnMessage(0, token);
+  answer->OnMessage(0, TokenMessage('c', "c", -0.1f));
+  answer->OnMessage(0, FinishMessage("length", 1, 2));
+  const OrderedJson json = OrderedJson::parse(answer->Whole().body);
+  EXPECT_EQ(json["choices"][0]["logprobs"].dump(),
+            R"({"tokens":["ab","c"],"token_logprobs":[-2.5,-0.1],)"
+            R"("top_logprobs":[{"x":-0.5,"y":-1.5,"ab":-2.5},{"c":-0.1}],"text_offset":[0,2]})");
+}
+
+TEST(OpenAiAnswer, ChatLogprobsHaveBytesAndHalfACharacterHasNone) {
+  OpenAiRequest request = Request(true);
+  request.logprobs = true;
+  request.top_logprobs = 1;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  answer->OnMessage(0, StartedMessage(1, 4));
+  v1::GenerateResponse token = TokenMessage('a', "a", -1);
+  token.mutable_logprobs(0)->add_top()->set_token_id(0xc3);
+  answer->OnMessage(0, token);
+  answer->OnMessage(0, FinishMessage("length", 1, 1));
+  const OrderedJson json = OrderedJson::parse(answer->Whole().body);
+  EXPECT_EQ(json["choices"][0]["logprobs"].dump(),
+            R"({"content":[{"token":"a","logprob":-1.0,"bytes":[97],)"
+            "\"top_logprobs\":[{\"token\":\"\xef\xbf\xbd\",\"logprob\":0.0,\"bytes\":null}]}],"
+            R"("refusal":null})");
+}
+
+TEST(OpenAiAnswer, EchoShowsThePromptAndItsLogprobs) {
+  for (const bool stream : {false, true}) {
+    OpenAiRequest request = Request(false);
+    request.stream = stream;
+    request.echo = true;
+    request.logprobs = true;
+    OpenAiContext context = Context();
+    context.prompt_texts = {"abc"};
+    context.prompt_ids = {{256, 'c'}};
+    const auto answer = MakeOpenAiAnswer(request, std::move(context));
+    EXPECT_EQ(answer->OnMessage(0, StartedMessage(2, 1)), "");
+    v1::GenerateResponse prompt;
+    *prompt.add_prompt_logprobs() = Logprob('c', -0.25f);
+    EXPECT_EQ(answer->OnMessage(0, prompt), "");
+    std::string body = answer->OnMessage(0, TokenMessage('d', "d", -0.5f));
+    answer->OnMessage(0, FinishMessage("length", 2, 1));
+    if (!stream) body = "data: " + answer->Whole().body;
+    const OrderedJson json = OrderedJson::parse(body.substr(6));
+    EXPECT_EQ(json["choices"][0]["text"], "abcd");
+    EXPECT_EQ(json["choices"][0]["logprobs"].dump(),
+              R"({"tokens":["ab","c","d"],"token_logprobs":[null,-0.25,-0.5],)"
+              R"("top_logprobs":[null,null,null],"text_offset":[0,2,3]})");
+  }
+}
+
+TEST(OpenAiAnswer, WithoutTokensAskedForOnlyThePromptIsShown) {
+  OpenAiRequest request = Request(false);
+  request.echo = true;
+  request.no_answer = true;
+  OpenAiContext context = Context();
+  context.prompt_texts = {"abc"};
+  context.prompt_ids = {{}};
+  const auto answer = MakeOpenAiAnswer(request, std::move(context));
+  answer->OnMessage(0, StartedMessage(2, 1));
+  answer->OnMessage(0, TokenMessage('d', "d"));
+  answer->OnMessage(0, FinishMessage("stop", 2, 1));
+  const OrderedJson json = OrderedJson::parse(answer->Whole().body);
+  EXPECT_EQ(json["choices"][0]["text"], "abc");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(json["usage"]["completion_tokens"], 0);
+}
+
+TEST(OpenAiAnswer, TheLikeliestOfBestOfAreShownAndAllAreCounted) {
+  OpenAiRequest request = Request(false);
+  request.n = 2;
+  request.best_of = 3;
+  request.prompts.resize(2);
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  for (size_t choice = 0; choice < 6; ++choice) {
+    answer->OnMessage(choice, StartedMessage(4, 1));
+    const std::string text(1, static_cast<char>('a' + choice));
+    // Of each prompt the last choice is the likeliest, and the first the least.
+    answer->OnMessage(choice, TokenMessage('a' + static_cast<uint32_t>(choice), text,
+                                           -4.0f + static_cast<float>(choice % 3)));
+    answer->OnMessage(choice, FinishMessage("length", 4, 1));
+  }
+  const OrderedJson json = OrderedJson::parse(answer->Whole().body);
+  std::string shown;
+  for (const OrderedJson& choice : json["choices"]) {
+    shown += choice["text"].get<std::string>() + std::to_string(choice["index"].get<int>());
+    EXPECT_TRUE(choice["logprobs"].is_null());
+  }
+  EXPECT_EQ(shown, "c0b1f2e3");
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 8);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 6);
+}
+
+TEST(OpenAiAnswer, ErrorsAreInTheShapeThatClientsReadAlsoInAStream) {
+  const auto answer = MakeOpenAiAnswer(Request(false), Context());
+  const absl::Status full =
+      Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "too many wait").Limit("queued=1");
+  const HttpResponse refusal = answer->Refusal(full);
+  EXPECT_EQ(refusal.status, 429);
+  EXPECT_EQ(refusal.headers, (HttpHeaders{{"Retry-After", "1"}}));
+  EXPECT_EQ(refusal.body,
+            R"({"error":{"message":"too many wait [queued=1]","type":"rate_limit_error",)"
+            R"("param":null,"code":"queue_full"}})");
+  EXPECT_EQ(answer->StreamError(full), "data: " + refusal.body + "\n\n");
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,205 @@
+#include "coordinator/http/openai_request.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "common/status.h"
+#include "coordinator/http/json_body.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::string FieldRefused(const std::string& body, bool chat = false) {
+  const auto parsed = chat ? ParseChatCompletion(body) : ParseCompletion(body);
+  if (parsed.ok()) {
+    return "accepted";
+  }
+  EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << parsed.status();
+  return FieldOf(parsed.status());
+}
+
+std::string Completion(const std::string& fields) {
+  return R"({"model":"m","prompt":"a")" + (fields.empty() ? "" : "," + fields) + "}";
+}
+
+std::string Chat(const std::string& fields) {
+  return R"({"model":"m","messages":[{"role":"user","content":"a"}])" +
+         (fields.empty() ? "" : "," + fields) + "}";
+}
+
+TEST(OpenAiRequest, EveryParameterReachesTheRequest) {
+  const auto parsed = ParseCompletion(Completion(
+      R"("max_tokens":5,"temperature":0.5,"top_p":0.25,"top_k":4,"min_p":0.125,"typical_p":0.75,
+         "repetition_penalty":1.5,"frequency_penalty":-1,"presence_penalty":2,"seed":9,
+         "logit_bias":{"3":-100,"4":0.5},"stop":["x","y"],"ignore_eos":true,"logprobs":2,
+         "n":2,"best_of":3,"echo":true)"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->n, 2u);
+  EXPECT_EQ(parsed->best_of, 3u);
+  EXPECT_TRUE(parsed->echo);
+  EXPECT_FALSE(parsed->stream);
+  ASSERT_EQ(parsed->prompts.size(), 1u);
+  const v1::GenerateRequest& request = parsed->prompts[0];
+  EXPECT_EQ(request.model(), "m");
+  EXPECT_EQ(request.text(), "a");
+  EXPECT_EQ(request.max_tokens(), 5u);
+  EXPECT_THAT(request.stop(), ElementsAre("x", "y"));
+  EXPECT_TRUE(request.ignore_eos());
+  EXPECT_EQ(request.logprobs(), 2u);
+  EXPECT_EQ(request.prompt_logprobs(), 2u);
+  const v1::SamplingParams& sampling = request.sampling();
+  EXPECT_EQ(sampling.temperature(), 0.5f);
+  EXPECT_EQ(sampling.top_p(), 0.25f);
+  EXPECT_EQ(sampling.top_k(), 4u);
+  EXPECT_EQ(sampling.min_p(), 0.125f);
+  EXPECT_EQ(sampling.typical_p(), 0.75f);
+  EXPECT_EQ(sampling.repetition_penalty(), 1.5f);
+  EXPECT_EQ(sampling.frequency_penalty(), -1.0f);
+  EXPECT_EQ(sampling.presence_penalty(), 2.0f);
+  EXPECT_EQ(sampling.seed(), 9u);
+  EXPECT_EQ(sampling.logit_bias().at(3), -100.0f);
+  EXPECT_EQ(sampling.logit_bias().at(4), 0.5f);
+}
+
+TEST(OpenAiRequest, WhatIsNotGivenIsLeftToTheModel) {
+  const auto parsed = ParseCompletion(Completion(R"("temperature":null,"unknown":{"a":[1]})"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->default_max_tokens, 16u);
+  const v1::GenerateRequest& request = parsed->prompts[0];
+  EXPECT_EQ(request.max_tokens(), 0u);
+  EXPECT_FALSE(request.has_logprobs());
+  EXPECT_FALSE(request.has_prompt_logprobs());
+  EXPECT_FALSE(request.sampling().has_temperature());
+  EXPECT_FALSE(request.sampling().has_seed());
+  EXPECT_EQ(ParseChatCompletion(Chat(""))->default_max_tokens, 512u);
+}
+
+TEST(OpenAiRequest, APromptIsATextOrIdsOrAListOfEither) {
+  const auto prompts = [](const std::string& prompt) {
+    auto parsed = ParseCompletion(R"({"model":"m","prompt":)" + prompt + "}");
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    return parsed.ok() ? parsed->prompts : std::vector<v1::GenerateRequest>();
+  };
+  EXPECT_EQ(prompts(R"("x")").at(0).text(), "x");
+  EXPECT_THAT(prompts("[1,2]").at(0).tokens().ids(), ElementsAre(1, 2));
+  EXPECT_EQ(prompts(R"(["x","y"])").at(1).text(), "y");
+  EXPECT_THAT(prompts("[[1],[2,3]]").at(1).tokens().ids(), ElementsAre(2, 3));
+  for (const char* wrong : {"[]", "1", "{}", "[[]]", "[-1]", "[1.5]", R"([1,"x"])", "[true]"}) {
+    EXPECT_EQ(FieldRefused(R"({"model":"m","prompt":)" + std::string(wrong) + "}"), "prompt")
+        << wrong;
+  }
+  EXPECT_EQ(FieldRefused(R"({"model":"m"})"), "prompt");
+}
+
+TEST(OpenAiRequest, ChatMessagesMayBeInTextParts) {
+  const auto parsed = ParseChatCompletion(
+      R"({"model":"m","messages":[{"role":"developer","content":"s","name":"n"},
+          {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],
+          "max_completion_tokens":3,"max_tokens":9,"logprobs":true,"top_logprobs":2,"stop":"x"})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const v1::GenerateRequest& request = parsed->prompts.at(0);
+  EXPECT_EQ(request.chat().messages(0).role(), "system");
+  EXPECT_EQ(request.chat().messages(1).content(), "ab");
+  EXPECT_EQ(request.max_tokens(), 3u);
+  EXPECT_EQ(request.logprobs(), 2u);
+  EXPECT_THAT(request.stop(), ElementsAre("x"));
+}
+
+TEST(OpenAiRequest, WhatIsWrongInMessagesIsNamed) {
+  const auto refused = [](const std::string& message) {
+    return FieldRefused(R"({"model":"m","messages":[)" + message + "]}", true);
+  };
+  EXPECT_EQ(refused(""), "messages");
+  EXPECT_EQ(refused("1"), "messages[0]");
+  EXPECT_EQ(refused(R"({"content":"a"})"), "messages[0].role");
+  EXPECT_EQ(refused(R"({"role":"user"})"), "messages[0].content");
+  EXPECT_EQ(refused(R"({"role":"user","content":[{"type":"image_url","image_url":{}}]})"),
+            "messages[0].content[0].type");
+  EXPECT_EQ(refused(R"({"role":"assistant","content":"a","tool_calls":[{"id":"x"}]})"),
+            "messages[0].tool_calls");
+}
+
+TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
+  for (const char* body :
+       {R"("tools":[{}])", R"("tool_choice":"auto")", R"("functions":[{}])",
+        R"("response_format":{"type":"json_object"})", R"("suffix":"x")", R"("adapter_id":"x")",
+        R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("min_tokens":1)",
+        R"("skip_special_tokens":false)", R"("use_beam_search":true)"}) {
+    const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
+    EXPECT_EQ(FieldRefused(Completion(body)), name);
+    EXPECT_EQ(FieldRefused(Chat(body), true), name);
+  }
+  // What asks for nothing is no reason to refuse.
+  for (const char* body :
+       {R"("tools":[],"tool_choice":"none","response_format":{"type":"text"},"suffix":"")",
+        R"("tools":null,"functions":null,"min_tokens":0,"skip_special_tokens":true)"}) {
+    EXPECT_EQ(FieldRefused(Completion(body)), "accepted");
+    EXPECT_EQ(FieldRefused(Chat(body), true), "accepted");
+  }
+}
+
+TEST(OpenAiRequest, ValuesOfTheWrongKindAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("temperature":"hot")", "temperature"},
+      {R"("max_tokens":1.5)", "max_tokens"},
+      {R"("max_tokens":-1)", "max_tokens"},
+      {R"("n":0)", "n"},
+      {R"("n":129)", "n"},
+      {R"("n":3,"best_of":2)", "best_of"},
+      {R"("best_of":2,"stream":true)", "best_of"},
+      {R"("stream":1)", "stream"},
+      {R"("stream_options":{"include_usage":true})", "stream_options"},
+      {R"("stream":true,"stream_options":{"include_usage":2})", "stream_options.include_usage"},
+      {R"("stop":[1])", "stop"},
+      {R"("stop":[""])", "stop"},
+      {R"("logit_bias":{"x":1})", "logit_bias"},
+      {R"("logit_bias":[1])", "logit_bias"},
+      {R"("logprobs":101)", "logprobs"},
+      {R"("seed":1.5)", "seed"},
+      {R"("echo":"yes")", "echo"},
+      {R"("model":7)", "model"},
+  };
+  for (const auto& [body, field] : cases) {
+    EXPECT_EQ(FieldRefused(Completion(body)), field) << body;
+  }
+  EXPECT_EQ(FieldRefused(Chat(R"("top_logprobs":2)"), true), "top_logprobs");
+  EXPECT_EQ(FieldRefused(Chat(R"("logprobs":2)"), true), "logprobs");
+  EXPECT_EQ(FieldRefused(Chat(R"("max_tokens":0)"), true), "max_tokens");
+  EXPECT_EQ(FieldRefused(R"({"prompt":"a"})"), "model");
+  // As many choices as there may be, over all prompts.
+  EXPECT_EQ(FieldRefused(R"({"model":"m","prompt":["a","b","c"],"n":50})"), "best_of");
+}
+
+TEST(OpenAiRequest, NoTokensAskedForAreOneThatIsNotShown) {
+  const auto parsed = ParseCompletion(Completion(R"("max_tokens":0,"echo":true)"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->no_answer);
+  EXPECT_EQ(parsed->prompts[0].max_tokens(), 1u);
+}
+
+TEST(OpenAiRequest, BestOfRanksByLogprobsThatAreNotShown) {
+  const auto parsed = ParseCompletion(Completion(R"("n":1,"best_of":2)"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->logprobs);
+  EXPECT_TRUE(parsed->prompts[0].has_logprobs());
+}
+
+TEST(JsonBody, WhatIsNoJsonIsRefusedWithItsPlace) {
+  const auto message = [](const std::string& body) {
+    return std::string(ParseBody(body).status().message());
+  };
+  EXPECT_EQ(message(R"({"a":)"), "the body is no JSON in UTF-8 at byte 6");
+  EXPECT_EQ(message("{\"a\":\"\xff\"}"), "the body is no JSON in UTF-8 at byte 7");
+  EXPECT_EQ(message("[1]"), "the body must be a JSON object, and is of type array");
+  EXPECT_EQ(message("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}"),
+            "the body's arrays and objects are nested too deeply at byte 68");
+  EXPECT_TRUE(ParseBody("{\"a\":\"" + std::string(100, '[') + "\\\"[\"}").ok());
+  EXPECT_FALSE(ParseBody(R"({"a":1e999})").ok());
+  EXPECT_FALSE(ParseBody("").ok());
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,286 @@
+"""The HTTP API on real processes, with a plain client."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from cluster import RECALL, SLOW, Cluster, cut, recall_cases, wait_until
+from http_client import begin, connect, events, post, request, stream
+
+CASE = next(c for c in recall_cases() if c["right"] and len(c["text"].split()) > 4)
+LONG = {"model": "recall", "prompt": [1] * 8, "max_tokens": 500, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("http"), max_queued_requests=2) as c:
+        assert request(c, "GET", "/health")[0] == 503
+        assert request(c, "GET", "/livez")[0] == 200
+        c.run("model", "add", RECALL, "--name", "recall")
+        status, _, answer = request(c, "POST", "/v1/completions", LONG)
+        assert (status, answer["error"]["code"]) == (503, "model_not_loaded")
+        c.start_workers(2)
+        c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, sessions=4)
+        yield c
+
+
+def completion(**fields):
+    return {"model": "recall", "prompt": CASE["prompt_ids"], "max_tokens": 96, "temperature": 0,
+            **fields}
+
+
+def chat(**fields):
+    return {"model": "recall", "messages": CASE["messages"], "temperature": 0, **fields}
+
+
+def refused(cluster, path, body, **headers):
+    status, _, answer = request(cluster, "POST", path, body,
+                                {k.replace("_", "-"): v for k, v in headers.items()})
+    return status, answer["error"]["code"], answer["error"]["param"]
+
+
+def test_it_is_healthy_and_lists_the_model(cluster):
+    assert request(cluster, "GET", "/health")[0] == 200
+    status, _, models = request(cluster, "GET", "/v1/models")
+    assert status == 200
+    (model,) = models["data"]
+    assert (model["id"], model["max_model_len"]) == ("recall", 512)
+    assert request(cluster, "GET", "/v1/models/recall")[2] == model
+    assert request(cluster, "GET", "/v1/models/other")[0] == 404
+
+
+def test_a_completion_of_ids_or_text_is_the_golden_one(cluster):
+    for prompt in [CASE["prompt_ids"], [CASE["prompt_ids"]], [CASE["prompt"]]]:
+        answer = post(cluster, "/v1/completions", completion(prompt=prompt))
+        (choice,) = answer["choices"]
+        assert (choice["text"], choice["finish_reason"]) == (CASE["text"], "stop")
+        assert answer["usage"]["completion_tokens"] == len(CASE["greedy_ids"])
+        assert answer["object"] == "text_completion"
+
+
+def test_a_chat_answer_is_the_same_whole_and_streamed(cluster):
+    answer = post(cluster, "/v1/chat/completions", chat())
+    (choice,) = answer["choices"]
+    assert choice["message"] == {"role": "assistant", "content": CASE["text"]}
+    assert choice["finish_reason"] == "stop"
+    assert answer["usage"]["prompt_tokens"] == len(CASE["prompt_ids"])
+    chunks = stream(cluster, "/v1/chat/completions",
+                    chat(stream=True, stream_options={"include_usage": True}))
+    assert len({(c["id"], c["created"], c["model"]) for c in chunks}) == 1
+    *content, last = chunks
+    assert content[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert "".join(c["choices"][0]["delta"]["content"] for c in content) == CASE["text"]
+    assert [c["choices"][0]["finish_reason"] for c in content][-1] == "stop"
+    assert last["choices"] == [] and last["usage"] == answer["usage"]
+
+
+def test_several_prompts_and_choices_are_numbered_and_each_is_its_own_answer(cluster):
+    others = [c for c in recall_cases()[:3]]
+    answer = post(cluster, "/v1/completions",
+                  completion(prompt=[c["prompt_ids"] for c in others], n=2))
+    assert [c["index"] for c in answer["choices"]] == list(range(6))
+    assert [c["text"] for c in answer["choices"]] == [c["text"] for c in others for _ in range(2)]
+    assert answer["usage"]["prompt_tokens"] == sum(len(c["prompt_ids"]) for c in others)
+    sampled = completion(temperature=1.5, n=3, seed=11, max_tokens=20, ignore_eos=True)
+    first = [c["text"] for c in post(cluster, "/v1/completions", sampled)["choices"]]
+    assert len(set(first)) == 3
+    chunks = stream(cluster, "/v1/completions", {**sampled, "stream": True})
+    texts = ["", "", ""]
+    for chunk in chunks:
+        (choice,) = chunk["choices"]
+        texts[choice["index"]] += choice["text"]
+    assert texts == first
+    best = post(cluster, "/v1/completions", {**sampled, "n": 1, "best_of": 3})
+    assert best["choices"][0]["text"] in first
+
+
+def test_logprobs_are_those_of_the_command_line(cluster):
+    want = cluster.generate("recall", ids=CASE["prompt_ids"], temperature=0, logprobs=2,
+                            prompt_logprobs=0)
+    answer = post(cluster, "/v1/completions", completion(logprobs=2, echo=True))
+    (choice,) = answer["choices"]
+    got = choice["logprobs"]
+    prompt = [None if p is None else p["logprob"] for p in want["prompt_logprobs"]]
+    assert got["token_logprobs"] == prompt + [p["logprob"] for p in want["logprobs"]]
+    assert len(got["tokens"]) == len(got["text_offset"]) == len(got["top_logprobs"])
+    assert "".join(got["tokens"]).startswith(choice["text"])
+    assert choice["text"] == CASE["prompt"] + CASE["text"]
+    assert got["tokens"][-1] == "<|eot_id|>"
+    only_prompt = post(cluster, "/v1/completions", completion(logprobs=1, echo=True, max_tokens=0))
+    assert only_prompt["choices"][0]["text"] == CASE["prompt"]
+    assert only_prompt["choices"][0]["logprobs"]["token_logprobs"] == prompt
+    entry = post(cluster, "/v1/chat/completions",
+                 chat(logprobs=True, top_logprobs=2))["choices"][0]["logprobs"]["content"][0]
+    assert entry["logprob"] == want["logprobs"][0]["logprob"]
+    assert bytes(entry["bytes"]).decode() == entry["token"]
+    assert [t["logprob"] for t in entry["top_logprobs"]] == [
+        t[1] for t in want["logprobs"][0]["top"]]
+
+
+def test_stop_strings_defaults_and_limits(cluster):
+    word = CASE["text"].split()[3]
+    answer = post(cluster, "/v1/completions", completion(stop=["never", word]))
+    assert answer["choices"][0]["text"] == CASE["text"][: CASE["text"].index(word)]
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    body = completion(ignore_eos=True)
+    del body["max_tokens"]
+    answer = post(cluster, "/v1/completions", body)
+    assert answer["usage"]["completion_tokens"] == 16
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert refused(cluster, "/v1/completions", completion(max_tokens=5000)) == (
+        400, "context_length_exceeded", None)
+
+
+def test_what_is_wrong_is_refused_by_name(cluster):
+    cases = [
+        (completion(model="other"), 404, "model_not_found", "model"),
+        (completion(tools=[{"type": "function"}]), 400, "not_supported", "tools"),
+        (completion(response_format={"type": "json_object"}), 400, "not_supported",
+         "response_format"),
+        (completion(temperature=-1), 400, "sampling_parameter", "temperature"),
+        (completion(min_tokens=3), 400, "not_supported", "min_tokens"),
+        (completion(prompt=[10**6]), 400, "bad_token_id", "prompt"),
+        (completion(stream=False, stream_options={}), 400, "bad_field", "stream_options"),
+        (b"{", 400, "bad_json", None),
+    ]
+    for body, *want in cases:
+        assert refused(cluster, "/v1/completions", body) == tuple(want)
+    assert refused(cluster, "/v1/completions", completion(),
+                   X_Strata_Deadline="soon") == (400, "bad_field", "X-Strata-Deadline")
+    assert request(cluster, "GET", "/v1/nothing")[0] == 404
+    status, headers, _ = request(cluster, "GET", "/v1/completions")
+    assert (status, headers["Allow"]) == (405, "POST")
+    assert "Access-Control-Allow-Origin" not in headers
+    # What nobody knows is left alone.
+    post(cluster, "/v1/completions", completion(no_such_thing={"a": 1}, user="u"))
+
+
+def test_a_client_that_goes_ends_its_request(cluster):
+    for streaming in (True, False):
+        connection = connect(cluster)
+        connection.request("POST", "/v1/completions", json.dumps({**LONG, "stream": streaming}))
+        if streaming:
+            response = connection.getresponse()
+            next(events(response))
+            response.close()
+        cluster.wait_sessions(1)
+        connection.close()
+        cluster.wait_sessions(0)
+
+
+def test_a_request_id_in_flight_is_refused_and_its_session_can_be_cancelled(cluster):
+    connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
+                                 X_Strata_Request_Id="mine")
+    assert response.headers["X-Strata-Request-Id"] == "mine"
+    assert refused(cluster, "/v1/completions", completion(), X_Strata_Request_Id="mine") == (
+        409, "request_in_flight", None)
+    cluster.run("session", "cancel", "mine")
+    assert json.loads(list(events(response))[-1])["error"]["code"] == "cancelled"
+    connection.close()
+
+
+def test_a_deadline_ends_a_request_before_and_in_its_stream(cluster):
+    assert refused(cluster, "/v1/completions", LONG, X_Strata_Deadline="20ms")[:2] == (
+        504, "deadline_exceeded")
+    connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
+                                 X_Strata_Deadline="80ms")
+    assert json.loads(list(events(response))[-1])["error"]["code"] == "deadline_exceeded"
+    connection.close()
+    cluster.wait_sessions(0)
+
+
+def test_a_full_queue_is_said_with_when_to_try_again(cluster):
+    held = [begin(cluster, "/v1/completions", {**LONG, "stream": True})[0]
+            for _ in range(4)]
+    waiting = []
+    for _ in range(2):
+        waiting.append(connect(cluster))
+        waiting[-1].request("POST", "/v1/completions", json.dumps(LONG))
+    cluster.wait_sessions(6)
+    status, headers, answer = request(cluster, "POST", "/v1/completions", LONG)
+    for connection in held + waiting:
+        connection.close()
+    assert (status, answer["error"]["code"]) == (429, "queue_full")
+    assert answer["error"]["type"] == "rate_limit_error"
+    assert headers["Retry-After"] == "1"
+    cluster.wait_sessions(0)
+
+
+def test_tokens_and_back(cluster):
+    tokens = post(cluster, "/tokenize", {"model": "recall", "prompt": CASE["prompt"],
+                                         "add_special_tokens": False, "return_token_strs": True})
+    assert tokens["tokens"] == CASE["prompt_ids"]
+    assert tokens["count"] == len(CASE["prompt_ids"])
+    assert tokens["max_model_len"] == 512
+    assert "".join(tokens["token_strs"]) == CASE["prompt"]
+    assert post(cluster, "/tokenize", {"messages": CASE["messages"]})["tokens"] == tokens["tokens"]
+    assert post(cluster, "/detokenize", {"tokens": tokens["tokens"]})["prompt"] == CASE["prompt"]
+    lorax = post(cluster, "/tokenize", {"inputs": "a key", "add_special_tokens": False})
+    assert [t["start"] for t in lorax[1:]] == [t["stop"] for t in lorax[:-1]]
+    assert "".join(t["text"] for t in lorax) == "a key"
+
+
+def test_lorax_routes(cluster):
+    body = {"inputs": CASE["prompt"], "parameters": {"max_new_tokens": 96, "details": True,
+                                                         "seed": 1}}
+    status, headers, answer = request(cluster, "POST", "/generate", body)
+    assert status == 200
+    assert answer["generated_text"] == CASE["text"]
+    assert answer["details"]["finish_reason"] == "eos_token"
+    assert [t["id"] for t in answer["details"]["tokens"]] == CASE["greedy_ids"]
+    assert answer["details"]["tokens"][-1]["special"]
+    assert headers["x-generated-tokens"] == str(len(CASE["greedy_ids"]))
+    assert post(cluster, "/", body) == [answer]
+    for path, extra in (("/generate_stream", {}), ("/", {"stream": True})):
+        chunks = stream(cluster, path, {**body, **extra})
+        assert [c["token"]["id"] for c in chunks] == CASE["greedy_ids"]
+        assert [c["generated_text"] for c in chunks[:-1]] == [None] * (len(chunks) - 1)
+        assert chunks[-1]["generated_text"] == CASE["text"]
+    prefill = post(cluster, "/generate", {"inputs": "a key", "parameters": {
+        "max_new_tokens": 1, "decoder_input_details": True}})["details"]["prefill"]
+    assert prefill[0]["logprob"] is None and prefill[1]["logprob"] < 0
+    for parameters in ({"adapter_id": "x"}, {"temperature": -1}):
+        status, _, answer = request(cluster, "POST", "/generate",
+                                    {"inputs": "a", "parameters": parameters})
+        assert (status, answer["error_type"]) == (422, "validation")
+    info = request(cluster, "GET", "/info")[2]
+    assert (info["model_id"], info["max_total_tokens"]) == ("recall", 512)
+
+
+def test_many_streams_at_once_each_have_their_own_answer(cluster):
+    cases = recall_cases()[:24]
+    got = [None] * len(cases)
+
+    def run(i):
+        end = time.monotonic() + 60 * SLOW
+        while time.monotonic() < end:  # More than the queue takes: refused ones come again.
+            status, _, answer = request(cluster, "POST", "/v1/completions",
+                                        completion(prompt=cases[i]["prompt_ids"]))
+            if status == 200:
+                got[i] = answer["choices"][0]["text"]
+                return
+            assert status == 429, answer
+            time.sleep(0.02)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(cases))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [c["text"] for c in cases]
+
+
+def test_streams_end_with_the_coordinator(tmp_path):
+    with Cluster(tmp_path, drain_timeout="10ms") as c:
+        c.start_workers(1)
+        c.load("recall", RECALL, context=512)
+        connection, response = begin(c, "/v1/completions", {**LONG, "stream": True})
+        c.wait_sessions(1)
+        c.coordinator.terminate()
+        last = json.loads(list(events(response))[-1])
+        assert last["error"]["code"] == "stopping"
+        connection.close()
+        wait_until(lambda: c.coordinator.process.poll() is not None, 20, "it has ended")
+        assert c.coordinator.wait() == 0
