@@ -15,7 +15,8 @@ LONG = {"model": "recall", "prompt": [1] * 8, "max_tokens": 500, "ignore_eos": T
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("http"), max_queued_requests=2) as c:
+    with Cluster(tmp_path_factory.mktemp("http"), max_sessions=4,
+                 max_queued_requests=2) as c:
         assert request(c, "GET", "/health")[0] == 503
         assert request(c, "GET", "/livez")[0] == 200
         c.run("model", "add", RECALL, "--name", "recall")
