@@ -92,6 +92,16 @@ class MemoryStore : public StateStore {
     return nodes_.erase(std::string(name)) == 0 ? NoSuchNode(name) : absl::OkStatus();
   }
 
+  absl::Status SaveKey(const StoredKey& key) override {
+    MutexLock lock(&mutex_);
+    keys_[key.name] = key;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<StoredKey>> ListKeys() override {
+    MutexLock lock(&mutex_);
+    return Values(keys_);
+  }
+
   absl::Status SetSetting(std::string_view key, std::string_view value) override {
     MutexLock lock(&mutex_);
     settings_[std::string(key)] = std::string(value);
@@ -120,6 +130,7 @@ class MemoryStore : public StateStore {
   std::map<std::string, StoredModel> models_ STRATA_GUARDED_BY(mutex_);
   std::map<uint64_t, StoredDeployment> deployments_ STRATA_GUARDED_BY(mutex_);
   std::map<std::string, StoredNode> nodes_ STRATA_GUARDED_BY(mutex_);
+  std::map<std::string, StoredKey> keys_ STRATA_GUARDED_BY(mutex_);
   std::map<std::string, std::string> settings_ STRATA_GUARDED_BY(mutex_);
 };
 

@@ -11,7 +11,7 @@ namespace strata {
 namespace {
 
 constexpr int kBusyTimeoutMs = 5000;
-constexpr uint64_t kSchemaVersion = 1;
+constexpr uint64_t kSchemaVersion = 2;
 constexpr uint64_t kApplicationId = 0x53545241;  // "STRA", in SQLite's header.
 
 // All texts are stored as blobs: names compare byte by byte, and nothing is converted.
@@ -28,6 +28,14 @@ constexpr char kSchema[] = R"(
                             desired_state BLOB NOT NULL) STRICT;
   CREATE TABLE nodes (name BLOB PRIMARY KEY, info BLOB NOT NULL,
                       draining INTEGER NOT NULL) STRICT;
+)";
+
+// What a version added to the one before.
+constexpr char kSchemaOf2[] = R"(
+  CREATE TABLE keys (name BLOB PRIMARY KEY, hash BLOB NOT NULL UNIQUE, created INTEGER NOT NULL,
+                     last_used INTEGER NOT NULL, revoked INTEGER NOT NULL,
+                     requests_in_flight INTEGER NOT NULL, requests_per_minute INTEGER NOT NULL,
+                     tokens_per_minute INTEGER NOT NULL) STRICT;
 )";
 
 class SqliteStore : public StateStore {
@@ -182,6 +190,53 @@ class SqliteStore : public StateStore {
     return database_->Changes() == 0 ? NoSuchNode(name) : absl::OkStatus();
   }
 
+  absl::Status SaveKey(const StoredKey& key) override {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+                                        "ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, "
+                                        "created = excluded.created, "
+                                        "last_used = excluded.last_used, "
+                                        "revoked = excluded.revoked, "
+                                        "requests_in_flight = excluded.requests_in_flight, "
+                                        "requests_per_minute = excluded.requests_per_minute, "
+                                        "tokens_per_minute = excluded.tokens_per_minute"));
+    return statement.Bind(key.name)
+        .Bind(key.hash)
+        .Bind(key.created)
+        .Bind(key.last_used)
+        .Bind(key.revoked)
+        .Bind(uint64_t{key.limits.requests_in_flight})
+        .Bind(uint64_t{key.limits.requests_per_minute})
+        .Bind(key.limits.tokens_per_minute)
+        .Run();
+  }
+
+  absl::StatusOr<std::vector<StoredKey>> ListKeys() override {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteStatement statement,
+                     database_->Prepare("SELECT name, hash, created, last_used, revoked, "
+                                        "requests_in_flight, requests_per_minute, "
+                                        "tokens_per_minute FROM keys ORDER BY name"));
+    std::vector<StoredKey> keys;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool row, statement.Step());
+      if (!row) {
+        return keys;
+      }
+      StoredKey key;
+      key.name = statement.Text(0);
+      key.hash = statement.Text(1);
+      key.created = statement.Integer(2);
+      key.last_used = statement.Integer(3);
+      key.revoked = statement.Integer(4);
+      key.limits.requests_in_flight = static_cast<uint32_t>(statement.Integer(5));
+      key.limits.requests_per_minute = static_cast<uint32_t>(statement.Integer(6));
+      key.limits.tokens_per_minute = statement.Integer(7);
+      keys.push_back(std::move(key));
+    }
+  }
+
   absl::Status SetSetting(std::string_view key, std::string_view value) override {
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(SqliteStatement statement,
@@ -227,7 +282,8 @@ class SqliteStore : public StateStore {
     ASSIGN_OR_RETURN(const uint64_t tables,
                      database_->QueryInteger("SELECT count(*) FROM sqlite_schema"));
     if (tables == 0 && version == 0) {
-      return database_->Execute(absl::StrCat(kSchema, "PRAGMA user_version=", kSchemaVersion,
+      return database_->Execute(absl::StrCat(kSchema, kSchemaOf2,
+                                             "PRAGMA user_version=", kSchemaVersion,
                                              "; PRAGMA application_id=", kApplicationId));
     }
     if (application != kApplicationId) {
@@ -242,7 +298,9 @@ class SqliteStore : public StateStore {
           .Limit(absl::StrCat("schema_version=", kSchemaVersion))
           .Hint("run the newer version, or use another --data-dir");
     }
-    return absl::OkStatus();
+    return version == kSchemaVersion ? absl::OkStatus()
+                                     : database_->Execute(absl::StrCat(
+                                           kSchemaOf2, "PRAGMA user_version=", kSchemaVersion));
   }
 
   // Raises a counter and returns it.

@@ -1,6 +1,6 @@
 // What a coordinator must not forget: term, cluster id, registered models, deployments with their
-// plans and epochs, nodes, settings. Sessions are not stored. Implementations: SQLite in the data
-// directory, and memory for tests and the simulator.
+// plans and epochs, nodes, API keys, settings. Sessions are not stored. Implementations: SQLite in
+// the data directory, and memory for tests and the simulator.
 #ifndef STRATA_COORDINATOR_STORE_STATE_STORE_H_
 #define STRATA_COORDINATOR_STORE_STATE_STORE_H_
 
@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/store/stored_key.h"
 #include "strata/v1/membership.pb.h"
 #include "strata/v1/types.pb.h"
 
@@ -76,6 +77,10 @@ class StateStore {
   virtual absl::Status SaveNode(std::string_view name, const v1::NodeInfo& info, bool draining) = 0;
   virtual absl::StatusOr<std::vector<StoredNode>> ListNodes() = 0;  // By name.
   virtual absl::Status RemoveNode(std::string_view name) = 0;
+
+  // Adds the API key, or replaces the one of that name.
+  virtual absl::Status SaveKey(const StoredKey& key) = 0;
+  virtual absl::StatusOr<std::vector<StoredKey>> ListKeys() = 0;  // By name.
 
   // Small values by key.
   virtual absl::Status SetSetting(std::string_view key, std::string_view value) = 0;

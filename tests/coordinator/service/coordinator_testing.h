@@ -83,6 +83,10 @@ class FailingStore : public StateStore {
   absl::Status RemoveNode(std::string_view name) override {
     return Change() ? Full() : store_->RemoveNode(name);
   }
+  absl::Status SaveKey(const StoredKey& key) override {
+    return Change() ? Full() : store_->SaveKey(key);
+  }
+  absl::StatusOr<std::vector<StoredKey>> ListKeys() override { return store_->ListKeys(); }
   absl::Status SetSetting(std::string_view key, std::string_view value) override {
     return Change() ? Full() : store_->SetSetting(key, value);
   }

@@ -99,6 +99,24 @@ TEST(SqliteStore, IsWholeWhenItsFilesAreTakenAtAnyMoment) {
   }
 }
 
+TEST(SqliteStore, TakesOverAStoreOfTheFirstSchema) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  {
+    const auto store = OpenSqliteStore(path);
+    ASSERT_TRUE(store.ok());
+    ASSERT_TRUE((*store)->SaveModel({"m", "/p", "{}", "d", "path"}).ok());
+  }
+  RunSql(path, "DROP TABLE keys; PRAGMA user_version=1");
+  for (int i = 0; i < 2; ++i) {
+    const auto store = OpenSqliteStore(path);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_TRUE((*store)->GetModel("m").ok());
+    EXPECT_EQ((*store)->ListKeys()->size(), static_cast<size_t>(i));
+    EXPECT_TRUE((*store)->SaveKey({.name = "a", .hash = "h", .limits = {}}).ok());
+  }
+}
+
 TEST(SqliteStore, RefusesANewerSchema) {
   TempFolder folder;
   const std::string path = folder.File("state.db");

@@ -158,6 +158,26 @@ TEST_P(StateStoreTest, KeepsNodes) {
   EXPECT_EQ(ReasonOf(store_->RemoveNode("a")), "NO_NODE");
 }
 
+TEST_P(StateStoreTest, KeepsKeys) {
+  EXPECT_THAT(*store_->ListKeys(), IsEmpty());
+  StoredKey key{.name = "b", .hash = "h1", .created = 5, .limits = {3, 4, uint64_t{1} << 40}};
+  ASSERT_TRUE(store_->SaveKey(key).ok());
+  ASSERT_TRUE(store_->SaveKey({.name = "a", .hash = "h2", .limits = {}}).ok());
+  key.last_used = 7;
+  key.revoked = 9;
+  ASSERT_TRUE(store_->SaveKey(key).ok());
+  const auto keys = *store_->ListKeys();
+  ASSERT_THAT(keys, SizeIs(2));
+  EXPECT_EQ(keys[0].name, "a");
+  EXPECT_EQ(keys[0].limits, KeyLimits());
+  EXPECT_EQ(keys[1].name, "b");
+  EXPECT_EQ(keys[1].hash, "h1");
+  EXPECT_EQ(keys[1].created, 5u);
+  EXPECT_EQ(keys[1].last_used, 7u);
+  EXPECT_EQ(keys[1].revoked, 9u);
+  EXPECT_EQ(keys[1].limits, key.limits);
+}
+
 TEST_P(StateStoreTest, KeepsSettings) {
   EXPECT_EQ(*store_->GetSetting("k"), std::nullopt);
   ASSERT_TRUE(store_->SetSetting("k", "1").ok());

@@ -1,0 +1,30 @@
+// An API key as the store keeps it.
+#ifndef STRATA_COORDINATOR_STORE_STORED_KEY_H_
+#define STRATA_COORDINATOR_STORE_STORED_KEY_H_
+
+#include <cstdint>
+#include <string>
+
+namespace strata {
+
+// What one key may do. 0: no limit.
+struct KeyLimits {
+  uint32_t requests_in_flight = 0;
+  uint32_t requests_per_minute = 0;
+  uint64_t tokens_per_minute = 0;  // Prompts' and generated ones.
+  bool operator==(const KeyLimits&) const = default;
+};
+
+struct StoredKey {
+  std::string name;  // Unique.
+  std::string hash;  // SHA-256 of the secret, hex. The secret itself is nowhere.
+  // Unix seconds; 0: never.
+  uint64_t created = 0;
+  uint64_t last_used = 0;
+  uint64_t revoked = 0;
+  KeyLimits limits;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_STORE_STORED_KEY_H_
