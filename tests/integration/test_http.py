@@ -1,6 +1,8 @@
 """The HTTP API on real processes, with a plain client."""
 
+import contextlib
 import json
+import signal
 import threading
 import time
 
@@ -25,6 +27,17 @@ def cluster(tmp_path_factory):
         c.start_workers(2)
         c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, sessions=4)
         yield c
+
+
+@contextlib.contextmanager
+def stalled(cluster):
+    """Requests start, and get no token."""
+    worker = cluster.workers["w1"]
+    worker.kill(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        worker.kill(signal.SIGCONT)
 
 
 def completion(**fields):
@@ -160,49 +173,49 @@ def test_what_is_wrong_is_refused_by_name(cluster):
 
 def test_a_client_that_goes_ends_its_request(cluster):
     for streaming in (True, False):
-        connection = connect(cluster)
-        connection.request("POST", "/v1/completions", json.dumps({**LONG, "stream": streaming}))
-        if streaming:
-            response = connection.getresponse()
-            next(events(response))
-            response.close()
-        cluster.wait_sessions(1)
-        connection.close()
+        with stalled(cluster):
+            connection = connect(cluster)
+            connection.request("POST", "/v1/completions", json.dumps({**LONG, "stream": streaming}))
+            if streaming:
+                connection.getresponse().close()
+            cluster.wait_sessions(1)
+            connection.close()
         cluster.wait_sessions(0)
 
 
 def test_a_request_id_in_flight_is_refused_and_its_session_can_be_cancelled(cluster):
-    connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
-                                 X_Strata_Request_Id="mine")
-    assert response.headers["X-Strata-Request-Id"] == "mine"
-    assert refused(cluster, "/v1/completions", completion(), X_Strata_Request_Id="mine") == (
-        409, "request_in_flight", None)
-    cluster.run("session", "cancel", "mine")
+    with stalled(cluster):
+        connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
+                                     X_Strata_Request_Id="mine")
+        assert response.headers["X-Strata-Request-Id"] == "mine"
+        assert refused(cluster, "/v1/completions", completion(), X_Strata_Request_Id="mine") == (
+            409, "request_in_flight", None)
+        cluster.run("session", "cancel", "mine")
     assert json.loads(list(events(response))[-1])["error"]["code"] == "cancelled"
     connection.close()
 
 
 def test_a_deadline_ends_a_request_before_and_in_its_stream(cluster):
-    assert refused(cluster, "/v1/completions", LONG, X_Strata_Deadline="20ms")[:2] == (
-        504, "deadline_exceeded")
-    connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
-                                 X_Strata_Deadline="80ms")
-    assert json.loads(list(events(response))[-1])["error"]["code"] == "deadline_exceeded"
+    with stalled(cluster):
+        assert refused(cluster, "/v1/completions", LONG, X_Strata_Deadline="50ms")[:2] == (
+            504, "deadline_exceeded")
+        connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
+                                     X_Strata_Deadline="1s")
+        assert json.loads(list(events(response))[-1])["error"]["code"] == "deadline_exceeded"
     connection.close()
     cluster.wait_sessions(0)
 
 
 def test_a_full_queue_is_said_with_when_to_try_again(cluster):
-    held = [begin(cluster, "/v1/completions", {**LONG, "stream": True})[0]
-            for _ in range(4)]
-    waiting = []
-    for _ in range(2):
-        waiting.append(connect(cluster))
-        waiting[-1].request("POST", "/v1/completions", json.dumps(LONG))
-    cluster.wait_sessions(6)
-    status, headers, answer = request(cluster, "POST", "/v1/completions", LONG)
-    for connection in held + waiting:
-        connection.close()
+    with stalled(cluster):
+        held = [begin(cluster, "/v1/completions", {**LONG, "stream": True})[0] for _ in range(4)]
+        waiting = [connect(cluster) for _ in range(2)]
+        for connection in waiting:
+            connection.request("POST", "/v1/completions", json.dumps(LONG))
+        cluster.wait_sessions(6)
+        status, headers, answer = request(cluster, "POST", "/v1/completions", LONG)
+        for connection in held + waiting:
+            connection.close()
     assert (status, answer["error"]["code"]) == (429, "queue_full")
     assert answer["error"]["type"] == "rate_limit_error"
     assert headers["Retry-After"] == "1"
@@ -277,8 +290,8 @@ def test_streams_end_with_the_coordinator(tmp_path):
     with Cluster(tmp_path, drain_timeout="10ms") as c:
         c.start_workers(1)
         c.load("recall", RECALL, context=512)
-        connection, response = begin(c, "/v1/completions", {**LONG, "stream": True})
-        c.wait_sessions(1)
+        connection, response = begin(c, "/v1/completions", {**LONG, "n": 32, "stream": True})
+        c.wait_sessions(32)
         c.coordinator.terminate()
         last = json.loads(list(events(response))[-1])
         assert last["error"]["code"] == "stopping"

@@ -96,8 +96,8 @@ def errors():
            lambda: create(**{**prompt, "max_tokens": 400}, extra_headers=late,
                           extra_body={"ignore_eos": True}), code="deadline_exceeded")
     # In a stream that has begun an error is raised where it is read.
-    stream = create(**{**prompt, "max_tokens": 400}, stream=True,
-                    extra_headers={"X-Strata-Deadline": "100ms"}, extra_body={"ignore_eos": True})
+    stream = create(**{**prompt, "max_tokens": 450}, n=3, stream=True,
+                    extra_headers={"X-Strata-Deadline": "200ms"}, extra_body={"ignore_eos": True})
     expect(openai.APIError, lambda: list(stream), code="deadline_exceeded")
 
 
