@@ -54,6 +54,7 @@ struct ServeFlags {
   uint64_t max_queued_requests = 256;
   uint64_t max_sessions = 1024;
   uint64_t kv_watermark = 5;
+  std::string prefix_cache = "on";
   uint64_t max_batch_tokens = 512;
   uint64_t max_batch_items = 256;
   uint64_t default_context = 8192;
@@ -99,6 +100,10 @@ void Register(Flags* flags, ServeFlags* f) {
                 "Most of the KV pool, in percent, that starting a request leaves free; a page for "
                 "each one that runs, up to this, so that it can grow without preempting others",
                 0, 100);
+  flags->Choice(
+      "prefix-cache", &f->prefix_cache, {"on", "off"},
+      "Keep the KV of ended requests, as long as nobody needs the pages, for requests that "
+      "begin with the same tokens");
   flags->Number("max-batch-tokens", &f->max_batch_tokens, "Most rows of one step", 1,
                 kMostOfAnything);
   flags->Number("max-batch-items", &f->max_batch_items, "Most sequences of one step", 1,
@@ -163,6 +168,7 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
   options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);
   options.deployment.kv_watermark = static_cast<double>(f.kv_watermark) / 100;
+  options.deployment.prefix_cache = f.prefix_cache == "on";
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
   options.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
   options.max_model_context = f.default_context;

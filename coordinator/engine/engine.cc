@@ -60,6 +60,7 @@ Engine::Impl::Impl(EngineConfig config, GenerationCounter* generations, EngineHo
       host_(host),
       root_(FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
                             /*adapter_digest=*/"", /*rotary_variant=*/0)),
+      caches_prefixes_(CachesPrefixes()),
       ledger_(KvStages(config_.stages), config_.kv_groups),
       timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
@@ -125,8 +126,8 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   }
   const auto prompt_tokens = static_cast<uint32_t>(request.prompt.size());
   const uint32_t first_claim = prompt_tokens + (request.guaranteed ? *max_tokens : 1);
-  const bool starts =
-      queue_.empty() && CanStartMore() && has_room_ && ledger_.Fits(first_claim, Spare());
+  const bool starts = queue_.empty() && CanStartMore() && has_room_ &&
+                      ledger_.FitsWithoutCached(first_claim, Spare());
   if (!starts && queue_.size() >= config_.max_queued_requests) {
     return refused(Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                          std::to_string(queue_.size()) + " requests are queued already")
@@ -165,6 +166,7 @@ void Engine::Impl::Pump(TimePoint now) {
   if (has_room_ || running_.empty()) {
     Admit(now);
   }
+  BeginSessions();
   while (in_flight_.size() <= config_.stages.size() && SendNextStep(now)) {
   }
 }
@@ -176,9 +178,14 @@ Engine::Impl::Session* Engine::Impl::Find(uint64_t id) {
 
 void Engine::Impl::EndSession(Session& session) {
   if (session.generation != 0) {
-    Detach(session, 0);
-  } else if (session.claim.has_value()) {
-    ledger_.Free(*session.claim);  // Nothing was ever sent under it.
+    if (!KeepSequence(session)) {
+      Detach(session, 0);
+    }
+  } else {
+    Unbegin(session);
+    if (session.claim.has_value()) {
+      ledger_.Free(*session.claim);  // Nothing was ever sent under it.
+    }
   }
   if (session.request.deadline.has_value()) {
     deadlines_.erase({*session.request.deadline, session.id});
@@ -194,6 +201,7 @@ void Engine::Impl::FinishSession(Session& session, const char* reason, TimePoint
   info.reason = reason;
   info.prompt_tokens = session.prompt_tokens;
   info.completion_tokens = session.generated();
+  info.cached_tokens = session.cached_tokens.value_or(0);
   info.queued = session.started.value_or(now) - session.arrived;
   info.first_token = session.first_token.value_or(session.arrived) - session.arrived;
   info.total = now - session.arrived;
@@ -260,6 +268,7 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   snapshot.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
   snapshot.kv_tokens = ledger_.capacity_tokens();
   snapshot.limiting_node = config_.stages[ledger_.limiting_stage()].node;
+  snapshot.cached_sequences = static_cast<uint32_t>(prefix_.kept());
   snapshot.token_budget = timing_.TokenBudget();
   snapshot.hop_ms = timing_.HopMs();
   for (const auto& [id, session] : sessions_) {

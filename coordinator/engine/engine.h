@@ -45,6 +45,8 @@ struct EngineConfig {
   // Admitting a session leaves a page free for each running one to grow, up to this share of the
   // pool.
   double kv_watermark = 0.05;
+  // Whether sequences stay after their session's end, for others that begin alike.
+  bool prefix_cache = true;
   // Without a result for this long the steps in flight are given up.
   nanoseconds step_timeout = std::chrono::seconds(10);
   // When no step could be sent again until this long after the step timeout, counted from the last
@@ -104,6 +106,14 @@ struct EngineCounters {
   uint64_t replays = 0;      // After an item's NOT_FOUND or FAILED_PRECONDITION.
   uint64_t rebuilds = 0;     // After a fence, of sequences that a stage had lost.
   uint64_t preemptions = 0;  // Sessions that gave up their KV memory for more important ones.
+  // Sessions that looked for a cached prefix, and that began on one; their prompts' tokens, and
+  // those of them that were not computed.
+  uint64_t prefix_queries = 0;
+  uint64_t prefix_hits = 0;
+  uint64_t prefix_query_tokens = 0;
+  uint64_t prefix_hit_tokens = 0;
+  uint64_t prefix_evictions = 0;     // Cached sequences cut or released for their pages.
+  uint64_t prefix_forks_failed = 0;  // A stage's record of the source was not what it must be.
   uint64_t faults = 0;
   uint64_t fences_failed = 0;      // Not acknowledged in time.
   uint64_t results_discarded = 0;  // Seen before, or of an old epoch.
@@ -121,6 +131,7 @@ struct EngineSnapshot {
   uint32_t steps_in_flight = 0;
   uint64_t kv_tokens = 0;                 // The pool's capacity for one session, in tokens.
   std::string limiting_node;              // Whose stage limits kv_tokens.
+  uint32_t cached_sequences = 0;          // Kept on the stages for their prefix.
   uint32_t token_budget = 0;              // Rows of a step at present.
   double hop_ms = 0;                      // StepTiming::HopMs().
   std::vector<SessionSnapshot> sessions;  // In order of arrival.

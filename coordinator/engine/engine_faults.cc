@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/engine_impl.h"
 
@@ -74,6 +75,8 @@ void Engine::Impl::AbandonStepsInFlight(const absl::Status& status) {
   std::vector<uint64_t> poison;
   for (auto& [id, session] : sessions_) {
     if (session.generation == 0) {
+      Unbegin(session);
+      session.ForgetSequence(root_);
       continue;
     }
     const bool was_in_flight = session.sent != session.committed;
@@ -164,7 +167,8 @@ void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
   SendResync(now);
 }
 
-// The epoch's first frame: cuts every live sequence to what was committed; what it does not name
+// The epoch's first frame: cuts every live sequence to what was committed, and every kept one to
+// what is cached of it; what it does not name
 // is released. Nothing else goes before its result says what the stages really had.
 void Engine::Impl::SendResync(TimePoint now) {
   phase_ = Phase::kResync;
@@ -174,25 +178,29 @@ void Engine::Impl::SendResync(TimePoint now) {
   frame->set_resync(true);
   sent.resync = true;
   for (auto& [generation, sequence] : sequences_) {
-    if (sequence.session == 0) {
+    if (sequence.kept) {
+      sequence.cut_wanted = false;
+      AddTruncate(generation, sequence, sequence.keep,
+                  sequence.chain->FingerprintAt(sequence.keep / kPageTokens), frame, &sent);
+    } else if (sequence.session == 0) {
       sequence.release_wanted = false;
-      continue;
+    } else {
+      const Session& session = sessions_.at(sequence.session);
+      AddTruncate(generation, sequence, session.committed, session.committed_fingerprint, frame,
+                  &sent);
     }
-    const Session& session = sessions_.at(sequence.session);
-    v1::TruncateCommand* truncate = frame->add_commands()->mutable_truncate();
-    truncate->mutable_sequence()->set_request_id(sequence.request_id);
-    truncate->mutable_sequence()->set_generation(generation);
-    truncate->set_length(session.committed);
-    truncate->set_fingerprint(session.committed_fingerprint);
-    sent.commands.push_back(generation);
   }
   Dispatch(std::move(message), std::move(sent), now);
 }
 
 void Engine::Impl::CommitResync(const SentStep& sent, const v1::StepResult& header) {
+  std::set<uint64_t> named;
+  for (const SentCommand& command : sent.commands) {
+    named.insert(command.generation);
+  }
   std::vector<uint64_t> released;
   for (const auto& [generation, sequence] : sequences_) {
-    if (!std::binary_search(sent.commands.begin(), sent.commands.end(), generation)) {
+    if (!named.contains(generation)) {
       released.push_back(generation);
     }
   }
@@ -200,16 +208,19 @@ void Engine::Impl::CommitResync(const SentStep& sent, const v1::StepResult& head
     Released(generation);
   }
   for (size_t i = 0; i < sent.commands.size(); ++i) {
-    Sequence& sequence = sequences_.at(sent.commands[i]);
+    const uint64_t generation = sent.commands[i].generation;
+    Sequence& sequence = sequences_.at(generation);
     const v1::CommandResult& result = header.commands(static_cast<int>(i));
     if (!result.has_error()) {
-      sequence.sent = sequence.committed;
-      ledger_.SetHeld(sent.commands[i], sequence.committed, sequence.committed);
+      sequence.sent = sequence.committed = sent.commands[i].length;
+      ledger_.SetHeld(generation, sequence.committed, sequence.committed);
+      FreeTails(&sequence, 0);
       continue;
     }
     // A stage that started anew, say. What the others still have of it goes with its Release.
     sequence.poisoned = true;
-    ledger_.SetHeld(sent.commands[i], 0, sequence.sent);
+    ledger_.SetHeld(generation, 0, sequence.sent);
+    Disown(generation, &sequence);
     if (Session* session = Find(sequence.session); session != nullptr) {
       ++counters_.rebuilds;
       Replay(*session);

@@ -1,5 +1,6 @@
 // The engine's inside; only its own sources include it. engine.cc holds sessions, engine_memory.cc
-// admission and everything else about KV memory, engine_steps.cc what is sent and committed,
+// admission and everything else about KV memory, engine_prefix.cc the use of cached prefixes,
+// engine_steps.cc what is sent and committed,
 // engine_faults.cc fences, resynchronisation and time, engine_move.cc what happens when the stages
 // are loaded anew.
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
@@ -23,6 +24,8 @@
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
 #include "coordinator/engine/step_timing.h"
+#include "coordinator/prefix/prefix_cache.h"
+#include "coordinator/prefix/prefix_chain.h"
 
 namespace strata {
 
@@ -91,6 +94,16 @@ class Engine::Impl {
     int replays = 0;
     int faults = 0;          // In a row, each with a step of this session in flight.
     bool replaying = false;  // Tokens it already had are computed again.
+    // With a prefix cache: its name there from when it began to be computed, and the sequence that
+    // its own is yet to be forked from (it has `sent` tokens then).
+    uint64_t holder = 0;
+    uint64_t fork_source = 0;
+    // Who computes pages that it needs too, and how many it waits for.
+    uint64_t awaited_holder = 0;
+    uint32_t awaited_pages = 0;
+    std::unique_ptr<PrefixChain> chain;
+    std::optional<uint32_t> cached_tokens;  // Of its first beginning.
+    bool counts_hit = false;                // That one is a hit, and not yet committed.
 
     uint32_t known() const { return static_cast<uint32_t>(tokens.size()); }
     uint32_t generated() const { return known() - prompt_tokens; }
@@ -119,6 +132,15 @@ class Engine::Impl {
     // Once detached: what its Release frees, and the replaying session that takes it over.
     std::optional<KvLedger::ClaimId> claim;
     uint64_t heir = 0;
+    // Its name in the prefix cache, if it is there. Kept: its session ended, and its first `keep`
+    // tokens stay, with the fingerprints in `chain`; what is beyond is to be cut off, and waits for
+    // that in `tails` (claim, and the step with its Truncate; 0: not sent).
+    uint64_t holder = 0;
+    bool kept = false;
+    bool cut_wanted = false;
+    uint32_t keep = 0;
+    std::unique_ptr<PrefixChain> chain;
+    std::vector<std::pair<KvLedger::ClaimId, uint64_t>> tails;
   };
 
   // engine.cc
@@ -158,6 +180,36 @@ class Engine::Impl {
   // No stage holds the sequence any more.
   void Released(uint64_t generation);
 
+  // engine_prefix.cc
+  bool CachesPrefixes() const;
+  std::unique_ptr<PrefixChain> NewChain(const SessionRequest& request) const;
+  // Running sessions without a sequence are given a cached prefix, or begin at their first token;
+  // those whose prefix somebody computes wait for it.
+  void BeginSessions();
+  bool WaitsForPrefix(const Session& session) const;
+  void BeginSession(Session& session);
+  // Back to where it was before BeginSession; it has no sequence.
+  void Unbegin(Session& session);
+  void NewSequence(Session& session);
+  // Its first `tokens` tokens are on every stage.
+  void Publish(Session& session, uint32_t tokens);
+  // Its sequence stays after its end, if it can; else false.
+  bool KeepSequence(Session& session);
+  void CutTo(Sequence* sequence, uint32_t pages);
+  void Apply(const std::vector<PrefixCache::Cut>& cuts);
+  // The sequence is out of the cache; a kept one is to be released.
+  void Disown(uint64_t generation, Sequence* sequence);
+  // Cached pages become free, as many as there are of those that are asked.
+  void EvictPrefixes(uint64_t pages);
+  void AddForks(v1::StepFrame* frame, SentStep* sent);
+  void AddCuts(v1::StepFrame* frame, SentStep* sent);
+  static void AddTruncate(uint64_t generation, const Sequence& sequence, uint32_t length,
+                          Fingerprint fingerprint, v1::StepFrame* frame, SentStep* sent);
+  void CommitFork(const SentCommand& fork, const v1::CommandResult& result);
+  void CommitCut(const SentCommand& cut, const v1::CommandResult& result, uint64_t step);
+  // Those that `step` cut off; 0: all of them.
+  void FreeTails(Sequence* sequence, uint64_t step);
+
   // engine_steps.cc
   bool SendNextStep(TimePoint now);
   SchedulerSnapshot SchedulerView() const;
@@ -166,7 +218,7 @@ class Engine::Impl {
   void SetRowsWanted(const Session& session, v1::StepItem* item, SentItem* sent) const;
   void Dispatch(StepMessage message, SentStep sent, TimePoint now);
   void Commit(const SentStep& sent, const ResultMessage& result, TimePoint now);
-  absl::Status CommitReleases(const SentStep& sent, const v1::StepResult& header);
+  absl::Status CommitCommands(const SentStep& sent, const v1::StepResult& header);
   void CommitItem(const SentItem& sent, const v1::ItemResult& item, std::span<const float> logits,
                   TimePoint now);
   void CommitTokens(Session& session, const SentItem& sent, const v1::ItemResult& item,
@@ -201,7 +253,11 @@ class Engine::Impl {
   GenerationCounter* const generations_;
   EngineHost* const host_;
   const Fingerprint root_;
+  const bool caches_prefixes_;
   KvLedger ledger_;
+  PrefixCache prefix_;
+  std::unordered_map<uint64_t, uint64_t> holders_;  // Names in prefix_: their sequences.
+  uint64_t next_holder_ = 1;
   StepTiming timing_;
 
   Phase phase_ = Phase::kNew;

@@ -27,6 +27,15 @@ bool IsZero(const KvPages& pages) {
   return std::all_of(pages.begin(), pages.end(), [](uint64_t count) { return count == 0; });
 }
 
+// The most that is missing in any component.
+uint64_t Excess(const KvPages& pages, const KvPages& bounds) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    most = std::max(most, pages[i] - std::min(pages[i], bounds[i]));
+  }
+  return most;
+}
+
 bool Within(const KvPages& pages, const KvPages& bounds) {
   return std::equal(pages.begin(), pages.end(), bounds.begin(), std::less_equal<>());
 }
@@ -100,7 +109,9 @@ void Engine::Impl::Admit(TimePoint now) {
     Session& session = *queue_.begin()->second;
     session.claim = ledger_.Reserve(session.first_claim(), Spare());
     if (!session.claim.has_value()) {
-      return;  // What comes after it waits too.
+      // What comes after it waits too.
+      EvictPrefixes(Excess(ledger_.Asked(session.first_claim(), Spare()), FreeSoon()));
+      return;
     }
     queue_.erase(queue_.begin());
     running_.emplace(session.rank(), &session);
@@ -135,6 +146,7 @@ void Engine::Impl::GrowClaim(Session& session, KvPages* awaited) {
     return;
   }
   Add(growth, awaited);
+  EvictPrefixes(Excess(*awaited, FreeSoon()));
   while (!Within(*awaited, FreeSoon())) {
     Session& victim = Victim(session);
     Preempt(victim);
@@ -152,8 +164,11 @@ void Engine::Impl::GrowClaim(Session& session, KvPages* awaited) {
 KvPages Engine::Impl::FreeSoon() {
   KvPages pages = ledger_.Free();
   for (const auto& [generation, sequence] : sequences_) {
-    if (sequence.claim.has_value() && Find(sequence.heir) == nullptr) {
+    if (!sequence.kept && sequence.claim.has_value() && Find(sequence.heir) == nullptr) {
       Add(ledger_.PagesOf(*sequence.claim), &pages);
+    }
+    for (const auto& [claim, step] : sequence.tails) {
+      Add(ledger_.PagesOf(claim), &pages);
     }
   }
   return pages;
@@ -174,6 +189,7 @@ void Engine::Impl::Preempt(Session& session) {
   if (session.generation != 0) {
     Detach(session, 0);
   } else if (session.claim.has_value()) {
+    Unbegin(session);
     ledger_.Free(*session.claim);  // Nothing was sent under it.
     session.claim.reset();
   } else {
@@ -188,6 +204,7 @@ void Engine::Impl::Preempt(Session& session) {
 
 void Engine::Impl::Detach(Session& session, uint64_t heir) {
   Sequence& sequence = sequences_.at(session.generation);
+  Disown(session.generation, &sequence);
   sequence.session = 0;
   sequence.release_wanted = true;
   sequence.claim = session.claim;
@@ -205,6 +222,7 @@ void Engine::Impl::Replay(Session& session) {
 
 void Engine::Impl::GiveBack(uint64_t generation, Sequence* sequence) {
   ledger_.DropHeld(generation);
+  FreeTails(sequence, 0);
   const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
   Session* heir = Find(sequence->heir);
   if (claim.has_value() && heir != nullptr) {

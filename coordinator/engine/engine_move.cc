@@ -53,9 +53,12 @@ absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) con
 void Engine::Impl::ForgetSequences() {
   in_flight_.clear();
   sequences_.clear();
+  prefix_.Clear();
+  holders_.clear();
   ledger_ = KvLedger(KvStages(config_.stages), config_.kv_groups);
   for (auto& [id, session] : sessions_) {
     session.replaying = session.replaying || session.committed > 0;
+    Unbegin(session);
     session.ForgetSequence(root_);
     session.claim.reset();
   }

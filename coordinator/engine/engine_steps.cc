@@ -46,6 +46,9 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
     if (!session.claim.has_value() || ledger_.Covers(*session.claim) < session.known()) {
       continue;  // It waits for pages.
     }
+    if (caches_prefixes_ && session.generation == 0 && session.holder == 0) {
+      continue;  // It waits for what another one computes.
+    }
     view.decoding += session.decoding() ? 1 : 0;
     if (session.sent < session.known()) {
       view.ready.push_back({.id = session.id,
@@ -71,26 +74,31 @@ v1::StepFrame* Engine::Impl::BeginFrame(StepMessage* message, SentStep* sent) {
 bool Engine::Impl::SendNextStep(TimePoint now) {
   const std::vector<ScheduledItem> items = ScheduleStep(SchedulerView());
   std::vector<uint64_t> releases;
+  bool cuts = false;
   for (const auto& [generation, sequence] : sequences_) {
     if (sequence.release_wanted && releases.size() < kMaxReleases) {
       releases.push_back(generation);
     }
+    cuts |= sequence.cut_wanted;
   }
   // Releases alone may wait for the next step: stages run steps in order, so one that is sent now
   // would not free a page sooner than the last one in flight is through.
-  if (items.empty() && (releases.empty() || !in_flight_.empty())) {
+  if (items.empty() && ((releases.empty() && !cuts) || !in_flight_.empty())) {
     return false;
   }
   StepMessage message;
   SentStep sent;
   v1::StepFrame* frame = BeginFrame(&message, &sent);
+  // Forks first: what they copy may be released or cut by the same step.
+  AddForks(frame, &sent);
+  AddCuts(frame, &sent);
   for (uint64_t generation : releases) {
     Sequence& sequence = sequences_.at(generation);
     sequence.release_wanted = false;
     v1::SequenceName* name = frame->add_commands()->mutable_release()->mutable_sequence();
     name->set_request_id(sequence.request_id);
     name->set_generation(generation);
-    sent.commands.push_back(generation);
+    sent.commands.push_back({.kind = CommandKind::kRelease, .generation = generation});
     if (ledger_policy::FreesWhenPlanned()) {
       GiveBack(generation, &sequence);
     }
@@ -109,10 +117,7 @@ void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame
   v1::StepItem* item = frame->add_items();
   if (session.generation == 0) {
     STRATA_CHECK(session.sent == 0 && session.committed == 0);
-    session.generation = generations_->Next();
-    Sequence& sequence = sequences_[session.generation];
-    sequence.request_id = session.request.request_id;
-    sequence.session = session.id;
+    NewSequence(session);
     *item->mutable_params() = session.request.params;
   }
   const uint32_t position = session.sent;
@@ -138,6 +143,9 @@ void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame
   session.sent += rows;
   session.last_step = sent->step;
   sequences_.at(session.generation).sent = session.sent;
+  if (ledger_policy::PublishesWhenSent()) {
+    Publish(session, session.sent);
+  }
   sent->rows += rows;
   sent->items.push_back(std::move(record));
 }
@@ -221,7 +229,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   if (sent.resync) {
     CommitResync(sent, header);
   } else {
-    status = CommitReleases(sent, header);
+    status = CommitCommands(sent, header);
   }
   std::span<const float> logits = result.payload;
   for (size_t i = 0; i < sent.items.size(); ++i) {
@@ -255,18 +263,27 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   phase_ = Phase::kRunning;
 }
 
-absl::Status Engine::Impl::CommitReleases(const SentStep& sent, const v1::StepResult& header) {
+absl::Status Engine::Impl::CommitCommands(const SentStep& sent, const v1::StepResult& header) {
   absl::Status status;
   for (size_t i = 0; i < sent.commands.size(); ++i) {
     const v1::CommandResult& result = header.commands(static_cast<int>(i));
+    const SentCommand& command = sent.commands[i];
+    if (command.kind == CommandKind::kFork) {
+      CommitFork(command, result);
+      continue;
+    }
+    if (command.kind == CommandKind::kTruncate) {
+      CommitCut(command, result, sent.step);
+      continue;
+    }
     // Not found: its first item was rejected, or the stage lost it, which the counts of pages show.
     if (result.has_error() &&
         result.error().code() != static_cast<uint32_t>(absl::StatusCode::kNotFound)) {
-      status = ItemStatus(sequences_.at(sent.commands[i]).request_id, result.error_stage(),
+      status = ItemStatus(sequences_.at(command.generation).request_id, result.error_stage(),
                           result.error());
       continue;  // The fence that follows releases it.
     }
-    Released(sent.commands[i]);
+    Released(command.generation);
   }
   return status;
 }
@@ -303,6 +320,7 @@ void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1
         FingerprintLink(session.committed_fingerprint, session.tokens[session.committed++]);
   }
   session.faults = 0;
+  Publish(session, session.committed);
   DeliverRows(session, sent, item, logits);
   if (sent.sample) {
     DeliverToken(session, item.tokens(0), now);

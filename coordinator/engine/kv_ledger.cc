@@ -11,6 +11,15 @@
 #include "coordinator/engine/ledger_policy.h"
 
 namespace strata {
+namespace {
+
+// Pages of a sequence in each group that a stage uses: as KvLedger::PagesFor, every group keeps all
+// tokens.
+uint32_t HeldPages(uint32_t length) {
+  return static_cast<uint32_t>((uint64_t{length} + kPageTokens - 1) / kPageTokens);
+}
+
+}  // namespace
 
 KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups)
     : stages_(std::move(stages)), groups_(std::move(groups)) {
@@ -46,11 +55,29 @@ uint64_t KvLedger::Claimed(const Component& component, uint32_t length) const {
   return ledger_policy::PagesToReserve(Need(component, length));
 }
 
-bool KvLedger::Fits(uint32_t length, const KvSpare& spare) const {
+KvPages KvLedger::Asked(uint32_t length, const KvSpare& spare) const {
+  KvPages pages;
   for (const Component& component : components_) {
     const double most = std::ceil(spare.most_share * static_cast<double>(component.pages.total));
-    const uint64_t left = std::min(spare.pages, static_cast<uint64_t>(most));
-    if (Need(component, length) + left > component.pages.free) {
+    pages.push_back(Need(component, length) + std::min(spare.pages, static_cast<uint64_t>(most)));
+  }
+  return pages;
+}
+
+bool KvLedger::Fits(uint32_t length, const KvSpare& spare) const {
+  const KvPages asked = Asked(length, spare);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (asked[i] > components_[i].pages.free) {
+      return false;
+    }
+  }
+  return length <= capacity_tokens_;
+}
+
+bool KvLedger::FitsWithoutCached(uint32_t length, const KvSpare& spare) const {
+  const KvPages asked = Asked(length, spare);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (asked[i] > components_[i].pages.free + components_[i].pages.cached) {
       return false;
     }
   }
@@ -67,7 +94,7 @@ std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length, const KvSpar
     component.pages.live += claimed;
   }
   const ClaimId id = next_claim_++;
-  claims_[id] = {length, length, false};
+  claims_[id] = {length, length, PageUse::kLive};
   CheckSums();
   return id;
 }
@@ -76,7 +103,7 @@ uint32_t KvLedger::Covers(ClaimId claim) const { return claims_.at(claim).length
 
 bool KvLedger::Grow(ClaimId claim, uint32_t length) {
   Claim& grown = claims_.at(claim);
-  STRATA_CHECK(!grown.fenced && length >= grown.length);
+  STRATA_CHECK(grown.use == PageUse::kLive && length >= grown.length);
   const uint32_t charged = ledger_policy::TokensToCharge(grown.charged, length);
   for (const Component& component : components_) {
     if (Claimed(component, charged) - Claimed(component, grown.charged) > component.pages.free) {
@@ -119,51 +146,81 @@ KvPages KvLedger::Free() const {
   return pages;
 }
 
-void KvLedger::SetFenced(ClaimId claim, bool fenced) {
+void KvLedger::SetUse(ClaimId claim, PageUse use) {
   const auto it = claims_.find(claim);
-  STRATA_CHECK(it != claims_.end() && it->second.fenced != fenced);
-  it->second.fenced = fenced;
+  STRATA_CHECK(it != claims_.end() && it->second.use != use);
+  cached_claims_ -= it->second.use == PageUse::kCached ? 1 : 0;
+  cached_claims_ += use == PageUse::kCached ? 1 : 0;
   for (Component& component : components_) {
     const uint64_t claimed = Claimed(component, it->second.charged);
-    uint64_t& from = fenced ? component.pages.live : component.pages.fenced;
-    uint64_t& to = fenced ? component.pages.fenced : component.pages.live;
+    uint64_t& from = component.of(it->second.use);
     STRATA_CHECK(from >= claimed);
     from -= claimed;
-    to += claimed;
+    component.of(use) += claimed;
   }
+  it->second.use = use;
   CheckSums();
 }
 
-void KvLedger::Fence(ClaimId claim) { SetFenced(claim, true); }
-void KvLedger::Unfence(ClaimId claim) { SetFenced(claim, false); }
+KvLedger::ClaimId KvLedger::SplitOff(ClaimId claim, uint32_t length) {
+  Claim& kept = claims_.at(claim);
+  STRATA_CHECK(length % kPageTokens == 0 && length <= kept.length);
+  const uint32_t charged = std::min(kept.charged, length);
+  const ClaimId id = next_claim_++;
+  const Claim rest{kept.length - length, kept.charged - charged, PageUse::kFenced};
+  for (Component& component : components_) {
+    const uint64_t moved = Claimed(component, kept.charged) - Claimed(component, charged);
+    component.of(kept.use) -= moved;
+    component.of(rest.use) += moved;
+  }
+  kept.length = length;
+  kept.charged = charged;
+  claims_.emplace(id, rest);
+  CheckSums();
+  return id;
+}
 
 void KvLedger::Free(ClaimId claim) {
   const auto it = claims_.find(claim);
   STRATA_CHECK(it != claims_.end());
   for (Component& component : components_) {
     const uint64_t claimed = Claimed(component, it->second.charged);
-    uint64_t& from = it->second.fenced ? component.pages.fenced : component.pages.live;
+    uint64_t& from = component.of(it->second.use);
     STRATA_CHECK(from >= claimed);
     from -= claimed;
     component.pages.free += claimed;
   }
+  cached_claims_ -= it->second.use == PageUse::kCached ? 1 : 0;
   claims_.erase(it);
   CheckSums();
 }
 
 void KvLedger::SetHeld(uint64_t generation, uint32_t least, uint32_t most) {
   STRATA_CHECK(least <= most);
-  Held& held = held_[generation];
-  for (Component& component : components_) {
-    component.held_least += Need(component, least) - Need(component, held.least);
-    component.held_most += Need(component, most) - Need(component, held.most);
+  for (PageBook* book : {&held_least_, &held_most_}) {
+    if (!book->Has(generation)) {
+      book->Add(generation, PageUse::kLive);
+    }
+    book->Resize(generation, HeldPages(book == &held_least_ ? least : most));
   }
-  held = {least, most};
+}
+
+void KvLedger::HoldFork(uint64_t source, uint64_t destination, uint32_t length, bool everywhere) {
+  STRATA_CHECK(length % kPageTokens == 0);
+  for (PageBook* book : {&held_least_, &held_most_}) {
+    book->Add(destination, PageUse::kLive);
+    if (book->Has(source) && (everywhere || book == &held_most_)) {
+      book->Share(source, destination, std::min(book->size(source), HeldPages(length)));
+    }
+  }
 }
 
 void KvLedger::DropHeld(uint64_t generation) {
-  SetHeld(generation, 0, 0);
-  held_.erase(generation);
+  for (PageBook* book : {&held_least_, &held_most_}) {
+    if (book->Has(generation)) {
+      book->Drop(generation);
+    }
+  }
 }
 
 absl::Status KvLedger::Compare(
@@ -174,9 +231,10 @@ absl::Status KvLedger::Compare(
     const uint64_t total = reported[stage].total_pages(group);
     const uint64_t free = reported[stage].free_pages(group);
     // Held pages come from claims that fit, but a range's upper end is only a bound.
-    const uint64_t held_most = std::min(component.held_most, component.pages.total);
+    const bool used = component.pages.total > 0;
+    const uint64_t held_most = used ? std::min(held_most_.pages(), component.pages.total) : 0;
     const uint64_t least = component.pages.total - held_most;
-    const uint64_t most = component.pages.total - component.held_least;
+    const uint64_t most = component.pages.total - (used ? held_least_.pages() : 0);
     if (total == component.pages.total && free >= least && free <= most) {
       continue;
     }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/model_spec.h"
+#include "coordinator/prefix/page_book.h"
 #include "strata/v1/shard.pb.h"
 
 namespace strata {
@@ -62,6 +63,8 @@ class KvLedger {
   // Promises room for `length` tokens on every stage (live), or nothing.
   bool Fits(uint32_t length, const KvSpare& spare = {}) const;
   std::optional<ClaimId> Reserve(uint32_t length, const KvSpare& spare = {});
+  // Pages that must be free for that, by component.
+  KvPages Asked(uint32_t length, const KvSpare& spare) const;
   // Tokens that a claim covers.
   uint32_t Covers(ClaimId claim) const;
   // Has a live claim cover `length` tokens, on every stage; or changes nothing: false.
@@ -70,9 +73,16 @@ class KvLedger {
   KvPages Growth(ClaimId claim, uint32_t length) const;
   KvPages PagesOf(ClaimId claim) const;
   KvPages Free() const;
-  // Live to fenced: a Release is to come. And back, when the session takes its place again.
-  void Fence(ClaimId claim);
-  void Unfence(ClaimId claim);
+  // Whether it would fit if nothing were cached.
+  bool FitsWithoutCached(uint32_t length, const KvSpare& spare) const;
+  // Live to cached: its session ended, and its prefix stays.
+  void Cache(ClaimId claim) { SetUse(claim, PageUse::kCached); }
+  // The claim is left with its first `length` tokens, whole pages of them and no more than it
+  // covers; the rest is a fenced claim from now on.
+  ClaimId SplitOff(ClaimId claim, uint32_t length);
+  // To fenced: a Release is to come. And back to live, when the session takes its place again.
+  void Fence(ClaimId claim) { SetUse(claim, PageUse::kFenced); }
+  void Unfence(ClaimId claim) { SetUse(claim, PageUse::kLive); }
   // The Release is committed, or nothing was ever sent.
   void Free(ClaimId claim);
 
@@ -81,6 +91,9 @@ class KvLedger {
   // rejecting one took back.
   void SetHeld(uint64_t generation, uint32_t least, uint32_t most);
   void DropHeld(uint64_t generation);
+  // A Fork is committed: `destination` has the first `length` tokens (whole pages) of `source`, in
+  // the same pages; on every stage, or on some that nobody can tell (`everywhere` false).
+  void HoldFork(uint64_t source, uint64_t destination, uint32_t length, bool everywhere);
 
   // Whether the stages' counts after the newest committed step are the expected ones. `reported`
   // has one entry a stage, in order, with one count a group. DATA_LOSS, reason KV_MISMATCH, names
@@ -88,35 +101,39 @@ class KvLedger {
   absl::Status Compare(const google::protobuf::RepeatedPtrField<v1::StageKv>& reported) const;
 
   std::vector<KvSnapshot> Snapshot() const;
-  size_t claims() const { return claims_.size(); }
+  // Claims that are not cached.
+  size_t claims() const { return claims_.size() - cached_claims_; }
 
  private:
   struct Component {
     KvSnapshot pages;
-    uint64_t held_least = 0;
-    uint64_t held_most = 0;
+    uint64_t& of(PageUse use) {
+      return use == PageUse::kLive     ? pages.live
+             : use == PageUse::kCached ? pages.cached
+                                       : pages.fenced;
+    }
   };
   struct Claim {
     uint32_t length = 0;
     uint32_t charged = 0;  // The length that its pages are counted for.
-    bool fenced = false;
-  };
-  struct Held {
-    uint32_t least = 0;
-    uint32_t most = 0;
+    PageUse use = PageUse::kLive;
   };
 
   uint64_t Need(const Component& component, uint32_t length) const;
   // Of them, what a claim takes.
   uint64_t Claimed(const Component& component, uint32_t length) const;
-  void SetFenced(ClaimId claim, bool fenced);
+  void SetUse(ClaimId claim, PageUse use);
   void CheckSums() const;
 
   std::vector<KvStage> stages_;
   std::vector<KvGroupSpec> groups_;
   std::vector<Component> components_;  // By stage, then group.
   std::unordered_map<ClaimId, Claim> claims_;
-  std::unordered_map<uint64_t, Held> held_;
+  size_t cached_claims_ = 0;
+  // What sequences hold at least and at most, by generation. Forks share pages, so that counting
+  // tokens is not enough.
+  PageBook held_least_;
+  PageBook held_most_;
   ClaimId next_claim_ = 1;
   uint64_t capacity_tokens_ = 0;
   uint32_t limiting_stage_ = 0;

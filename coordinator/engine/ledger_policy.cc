@@ -6,6 +6,8 @@ uint64_t PagesToReserve(uint64_t need) { return need; }
 
 uint32_t TokensToCharge(uint32_t charged, uint32_t length) { return length; }
 
+bool PublishesWhenSent() { return false; }
+
 bool FreesWhenPlanned() { return false; }
 
 }  // namespace strata::ledger_policy

@@ -14,6 +14,9 @@ uint64_t PagesToReserve(uint64_t need);
 // `length`.
 uint32_t TokensToCharge(uint32_t charged, uint32_t length);
 
+// Whether a prefix is offered to others when it was sent, and not only when it was committed.
+bool PublishesWhenSent();
+
 // Whether a sequence's pages count as given back when its Release is planned, and not only when the
 // step with the Release is committed.
 bool FreesWhenPlanned();

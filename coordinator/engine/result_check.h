@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/fingerprint.h"
 #include "common/frame.h"
 #include "strata/v1/shard.pb.h"
 
@@ -30,12 +31,22 @@ struct SentItem {
   uint32_t prompt_top_logprobs = 0;
 };
 
+enum class CommandKind { kFork, kTruncate, kRelease };
+
+// Of a command.
+struct SentCommand {
+  CommandKind kind = CommandKind::kRelease;
+  uint64_t generation = 0;  // Of the sequence; of the new one for a Fork.
+  uint64_t source = 0;      // Of a Fork.
+  uint32_t length = 0;      // Of a Fork or Truncate, with the fingerprint there.
+  Fingerprint fingerprint = 0;
+};
+
 // And of a step.
 struct SentStep {
   uint64_t step = 0;
   bool resync = false;
-  // One generation a command: Truncates when `resync`, else Releases.
-  std::vector<uint64_t> commands;
+  std::vector<SentCommand> commands;  // Truncates only when `resync`.
   std::vector<SentItem> items;
   uint32_t rows = 0;
   std::optional<TimePoint> sent_alone;  // When, if no other step was in flight.

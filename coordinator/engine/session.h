@@ -32,6 +32,8 @@ struct SessionRequest {
   // Logprobs of the prompt's tokens; params.prompt_top_logprobs says how many top entries.
   bool prompt_logprobs = false;
   std::optional<TimePoint> deadline;
+  // Requests share cached prefixes only with those of the same salt: one a tenant.
+  std::string cache_salt;
   // Higher ones are admitted first, and take memory that they come to need from lower ones.
   int32_t priority = 0;
   // KV memory for prompt + max_tokens is reserved at the start: it is never preempted.

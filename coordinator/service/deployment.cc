@@ -434,6 +434,7 @@ void Deployment::StartEngine() {
   config.max_queued_requests = options_.max_queued_requests;
   config.max_sessions = options_.max_sessions;
   config.kv_watermark = options_.kv_watermark;
+  config.prefix_cache = options_.prefix_cache;
   config.step_timeout = options_.step_timeout;
   config.recovery_timeout = options_.recovery_timeout;
   engine_ = std::make_unique<Engine>(std::move(config), host_->generations(), this);

@@ -84,6 +84,7 @@ struct DeploymentOptions {
   uint32_t max_batch_items = 256;
   uint32_t max_sessions = 1024;  // Running at once.
   double kv_watermark = 0.05;    // EngineConfig::kv_watermark.
+  bool prefix_cache = true;
 };
 
 class Deployment : public EngineHost {

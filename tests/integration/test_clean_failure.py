@@ -45,7 +45,7 @@ def right_answers(cluster, max_tokens):
 
 def is_free_again(cluster):
     wait_until(lambda: not cluster.json("session", "list")["sessions"], 20, "no session is left")
-    wait_until(lambda: (kv := cluster.kv()) and all(e["free"] == e["total"] for e in kv), 20,
+    wait_until(lambda: (kv := cluster.kv()) and all(e["free"] + e["cached"] == e["total"] for e in kv), 20,
                "every page is free")
 
 

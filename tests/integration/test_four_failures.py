@@ -32,7 +32,7 @@ def essence(answer):
 
 def all_free(cluster):
     kv = cluster.kv()
-    return kv and all(entry["free"] == entry["total"] for entry in kv)
+    return kv and all(entry["free"] + entry["cached"] == entry["total"] for entry in kv)
 
 
 def everything_is_free_again(cluster):

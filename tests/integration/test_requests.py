@@ -39,7 +39,7 @@ def prompts(count):
 
 def all_free(cluster):
     kv = cluster.kv()
-    return kv and all(entry["free"] == entry["total"] for entry in kv)
+    return kv and all(entry["free"] + entry["cached"] == entry["total"] for entry in kv)
 
 
 def arguments(prompt, request_id, max_tokens):

@@ -71,6 +71,8 @@ enum class Rule {
   kFenceTimeout,
   kPipelineDown,
   kPreempted,
+  kPrefixHit,
+  kPrefixEvicted,
   kReservationWaited,
   kCommitWaited,
   kResumed,

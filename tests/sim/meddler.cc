@@ -43,6 +43,10 @@ void Meddler::OnSend(StepMessage* step) {
     if (command.has_release()) {
       sent_[command.release().sequence().generation()].released = true;
     }
+    // Cut back to what is cached: an item sent before would be right once more.
+    if (command.has_truncate()) {
+      sent_[command.truncate().sequence().generation()].released = true;
+    }
   }
   if (step->header.resync() || step->header.items_size() == 0) {
     return;

@@ -37,10 +37,12 @@ v1::SequenceParams DrawParams(Random* random) {
 // Prompts of one family begin alike, as chats with one system prompt do.
 std::vector<uint32_t> DrawPrompt(uint64_t seed, uint32_t length, Random* random) {
   const uint64_t family = Mix64(seed + random->Below(kPromptFamilies));
-  const uint32_t shared = random->Between(0, 24);
+  const uint32_t few = random->Between(0, 24);
+  const uint32_t shared = 3 * few;
   std::vector<uint32_t> prompt;
   for (uint32_t i = 0; i < length; ++i) {
-    const uint64_t draw = i < shared ? Mix64(family + i) : random->Next();
+    const uint64_t own = i < few ? 0 : random->Next();
+    const uint64_t draw = i < shared ? Mix64(family + i) : own;
     prompt.push_back(static_cast<uint32_t>(draw % kPoisonToken));
   }
   return prompt;
@@ -163,6 +165,7 @@ Scenario MakeScenario(uint64_t seed) {
   const bool long_answers = random.OneIn(3);
   scenario.kv_pages = long_answers ? random.Between(6, 10) : scenario.kv_pages;
   scenario.kv_watermark = long_answers ? 0 : random.Below(3) * 0.05;
+  scenario.prefix_cache = seed % 8 != 0;
   scenario.max_batch_tokens = random.Between(4, 48);
   scenario.max_batch_items = random.Between(2, 8);
   scenario.max_sessions = random.Between(2, 12);

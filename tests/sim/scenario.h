@@ -48,6 +48,7 @@ struct Scenario {
   uint32_t layers = 1;   // At least `stages`.
   uint64_t kv_pages = 8;
   double kv_watermark = 0;
+  bool prefix_cache = true;
   uint32_t context = 160;
   uint32_t max_batch_tokens = 32;
   uint32_t max_batch_items = 8;

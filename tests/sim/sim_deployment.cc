@@ -15,12 +15,12 @@ constexpr nanoseconds kDialPause = milliseconds(20);
 
 uint64_t PagesFor(uint64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
-// Nothing runs, and the ledger says that every page is free.
+// Nothing runs, and the ledger says that every page is free, or cached.
 bool IsIdle(const EngineSnapshot& snapshot) {
   return snapshot.state == PipelineState::kRunning && snapshot.steps_in_flight == 0 &&
          snapshot.sessions.empty() &&
          std::all_of(snapshot.kv.begin(), snapshot.kv.end(),
-                     [](const KvSnapshot& kv) { return kv.free == kv.total; });
+                     [](const KvSnapshot& kv) { return kv.free + kv.cached == kv.total; });
 }
 
 }  // namespace
@@ -194,6 +194,7 @@ void SimDeployment::StartEngine() {
   config.max_batch_items = scenario.max_batch_items;
   config.max_sessions = scenario.max_sessions;
   config.kv_watermark = scenario.kv_watermark;
+  config.prefix_cache = scenario.prefix_cache;
   config.max_queued_requests = scenario.max_queued_requests;
   config.step_timeout = scenario.step_timeout;
   config.recovery_timeout = scenario.step_timeout;
@@ -413,17 +414,19 @@ void SimDeployment::CountWaiting(const EngineSnapshot& snapshot) {
   }
 }
 
-// When the ledger says that all is free, the stages must have nothing.
+// When the ledger says that all is free, the stages must have nothing but what is cached.
 void SimDeployment::CheckIdle(const EngineSnapshot& snapshot) {
   if (!IsIdle(snapshot)) {
     return;
   }
-  for (Machine machine : store_->plan.machines) {
+  for (uint32_t s = 0; s < stage_count(); ++s) {
+    const Machine machine = store_->plan.machines[s];
     const SimWorker& worker = *cluster_->worker(machine);
     if (!worker.up() || worker.incarnation() != incarnations_.at(machine)) {
       continue;
     }
-    if (worker.sequences(id()) > 0 || worker.pages_in_use(id()) > 0) {
+    if (worker.sequences(id()) != snapshot.cached_sequences ||
+        worker.pages_in_use(id()) > snapshot.kv[s].cached) {
       world().Fail(worker.name() + " holds " + std::to_string(worker.sequences(id())) +
                    " sequences in " + std::to_string(worker.pages_in_use(id())) +
                    " KV pages that the ledger says are free");
@@ -440,6 +443,12 @@ void SimDeployment::CountWork(const EngineCounters& counters) {
   count(Rule::kReplay, counters.replays, seen_.replays);
   count(Rule::kRebuild, counters.rebuilds, seen_.rebuilds);
   count(Rule::kPreempted, counters.preemptions, seen_.preemptions);
+  count(Rule::kPrefixHit, counters.prefix_hits, seen_.prefix_hits);
+  count(Rule::kPrefixEvicted, counters.prefix_evictions, seen_.prefix_evictions);
+  if (counters.prefix_forks_failed > seen_.prefix_forks_failed &&
+      world().counts.faults[static_cast<size_t>(FaultKind::kFlipBit)] == 0) {
+    world().Fail("a stage has not what the prefix cache offered, and no fault explains it");
+  }
   count(Rule::kFault, counters.faults, seen_.faults);
   count(Rule::kFenceTimeout, counters.fences_failed, seen_.fences_failed);
   count(Rule::kResultDiscarded, counters.results_discarded, seen_.results_discarded);

@@ -56,8 +56,9 @@ class SimDeployment : public EngineHost {
   // What must hold, what the rules did, and when to wake the engine: after every call of it, and
   // from time to time.
   void Watch();
-  // Nothing runs, and the ledger says that every page is free.
+  // Nothing runs, and the ledger says that every page is free, or cached.
   bool Idle() const;
+  uint64_t id() const { return store_->deployment; }
 
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink);
   bool Cancel(const std::string& key, const absl::Status& why);
@@ -79,7 +80,6 @@ class SimDeployment : public EngineHost {
   enum class State { kWaiting, kLoading, kReady, kResizing };
 
   World& world() const { return *cluster_->world; }
-  uint64_t id() const { return store_->deployment; }
   uint32_t stage_count() const { return static_cast<uint32_t>(store_->plan.machines.size()); }
   bool Uses(Machine machine) const;
   StageSpec SpecOf(uint32_t stage) const;

@@ -124,5 +124,51 @@ TEST(KvLedger, ARejectedItemLeavesARangeUntilItsReleaseIsCommitted) {
   EXPECT_FALSE(ledger.Compare(reports).ok());
 }
 
+TEST(KvLedger, AKeptSequenceIsCachedAndItsTailFencedUntilItIsCutOff) {
+  KvLedger ledger = TwoStages();
+  const auto claim = ledger.Reserve(50);  // 4 pages.
+  ledger.Cache(*claim);
+  EXPECT_EQ(ledger.claims(), 0u) << "nobody waits for what is only cached";
+  const KvLedger::ClaimId tail = ledger.SplitOff(*claim, 32);
+  EXPECT_EQ(ledger.Snapshot()[1].cached, 2u);
+  EXPECT_EQ(ledger.Snapshot()[1].fenced, 2u);
+  EXPECT_FALSE(ledger.Fits(48));
+  EXPECT_TRUE(ledger.FitsWithoutCached(64, {}));
+  EXPECT_FALSE(ledger.FitsWithoutCached(65, {}));
+  ledger.Free(tail);
+  EXPECT_TRUE(ledger.Fits(64));
+  ledger.Fence(*claim);
+  EXPECT_EQ(ledger.Snapshot()[0].fenced, 2u);
+  ledger.Free(*claim);
+  EXPECT_EQ(ledger.Free(), (KvPages{10, 6}));
+}
+
+TEST(KvLedger, AForksPagesAreHeldOnceAsLongAsEitherHoldsThem) {
+  KvLedger ledger = TwoStages();
+  const auto expect_held = [&ledger](uint64_t least, uint64_t most) {
+    for (uint64_t held = 0; held <= 6; ++held) {
+      Reports reports;
+      Report(&reports, 10 - held, 10);
+      Report(&reports, 6 - held, 6);
+      EXPECT_EQ(ledger.Compare(reports).ok(), held >= least && held <= most) << held;
+    }
+  };
+  ledger.SetHeld(1, 50, 50);
+  ledger.HoldFork(1, 2, 32, /*everywhere=*/true);
+  expect_held(4, 4);
+  ledger.SetHeld(2, 40, 40);
+  expect_held(5, 5);
+  ledger.DropHeld(1);
+  expect_held(3, 3);
+  // A stage refused this one, those before it did not.
+  ledger.HoldFork(2, 3, 16, /*everywhere=*/false);
+  ledger.SetHeld(3, 0, 33);
+  expect_held(3, 5);
+  ledger.DropHeld(2);
+  expect_held(0, 3);
+  ledger.DropHeld(3);
+  expect_held(0, 0);
+}
+
 }  // namespace
 }  // namespace strata

@@ -21,6 +21,7 @@ EngineConfig MakeConfig(uint32_t stages, uint64_t pages) {
   config.kv_groups = {KvGroupSpec{}};
   config.vocab = 97;
   config.context = 512;
+  config.prefix_cache = false;  // But for the tests that are about it.
   config.weights_digest = "digest";
   config.numerics_class = "test-1";
   return config;

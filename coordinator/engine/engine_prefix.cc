@@ -1,0 +1,280 @@
+// The prefix cache: which sessions begin on others' pages, what becomes of a sequence when its
+// session has ended, and who gives way when pages are missing. coordinator/prefix keeps the tree.
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "coordinator/engine/engine_impl.h"
+#include "coordinator/engine/ledger_policy.h"
+
+namespace strata {
+
+bool Engine::Impl::CachesPrefixes() const {
+  // Of a window group only the newest pages are there: a prefix could not be forked.
+  return config_.prefix_cache &&
+         std::all_of(config_.kv_groups.begin(), config_.kv_groups.end(),
+                     [](const KvGroupSpec& group) { return group.kind == KvKind::kFull; });
+}
+
+std::unique_ptr<PrefixChain> Engine::Impl::NewChain(const SessionRequest& request) const {
+  PrefixScope scope;
+  scope.weights_digest = config_.weights_digest;
+  scope.numerics_class = config_.numerics_class;
+  scope.tenant_salt = request.cache_salt;
+  return std::make_unique<PrefixChain>(PrefixRoot(scope), root_);
+}
+
+void Engine::Impl::BeginSessions() {
+  if (!caches_prefixes_) {
+    return;
+  }
+  for (const auto& [rank, running] : running_) {
+    Session& session = *running;
+    const bool has_pages =
+        session.claim.has_value() && ledger_.Covers(*session.claim) >= session.known();
+    const bool begun = session.generation != 0 || session.holder != 0;
+    if (has_pages && !begun && !WaitsForPrefix(session)) {
+      BeginSession(session);
+    }
+  }
+}
+
+bool Engine::Impl::WaitsForPrefix(const Session& session) const {
+  return session.awaited_holder != 0 && prefix_.Has(session.awaited_holder) &&
+         !prefix_.IsKept(session.awaited_holder) &&
+         prefix_.PagesOf(session.awaited_holder) < session.awaited_pages;
+}
+
+void Engine::Impl::BeginSession(Session& session) {
+  // Rows of every prompt token are wanted: all of them have to be computed.
+  const bool may_hit = !session.request.prompt_logprobs && !session.request.return_logits;
+  if (session.chain == nullptr) {
+    session.chain = NewChain(session.request);
+  }
+  session.chain->Extend(session.tokens);
+  const std::span<const PrefixKey> keys = session.chain->keys();
+  PrefixCache::Match match;
+  if (may_hit) {
+    match = prefix_.Find(keys.first(MostHitPages(session.known())));
+    session.awaited_holder = match.computing;
+    session.awaited_pages = match.coming;
+    if (match.computing != 0) {
+      return;
+    }
+  }
+  session.holder = next_holder_++;
+  prefix_.Begin(session.holder, keys, match.pages);
+  if (!session.cached_tokens.has_value()) {
+    ++counters_.prefix_queries;
+    counters_.prefix_query_tokens += session.prompt_tokens;
+    session.cached_tokens = 0;
+    session.counts_hit = match.pages > 0;
+  }
+  if (match.pages > 0) {
+    session.fork_source = holders_.at(match.source);
+    session.sent = match.pages * kPageTokens;
+    session.sent_fingerprint = session.chain->FingerprintAt(match.pages);
+  }
+}
+
+void Engine::Impl::Unbegin(Session& session) {
+  if (session.holder != 0) {
+    prefix_.Remove(session.holder);
+    holders_.erase(session.holder);
+  }
+  session.holder = session.fork_source = 0;
+  session.awaited_holder = 0;
+}
+
+void Engine::Impl::NewSequence(Session& session) {
+  session.generation = generations_->Next();
+  Sequence& sequence = sequences_[session.generation];
+  sequence.request_id = session.request.request_id;
+  sequence.session = session.id;
+  sequence.holder = session.holder;
+  if (session.holder != 0) {
+    holders_[session.holder] = session.generation;
+  }
+}
+
+void Engine::Impl::AddForks(v1::StepFrame* frame, SentStep* sent) {
+  for (const auto& [rank, running] : running_) {
+    Session& session = *running;
+    if (session.fork_source == 0) {
+      continue;
+    }
+    NewSequence(session);
+    Sequence& sequence = sequences_.at(session.generation);
+    sequence.sent = session.sent;
+    v1::ForkCommand* fork = frame->add_commands()->mutable_fork();
+    fork->mutable_source()->set_request_id(sequences_.at(session.fork_source).request_id);
+    fork->mutable_source()->set_generation(session.fork_source);
+    fork->mutable_destination()->set_request_id(sequence.request_id);
+    fork->mutable_destination()->set_generation(session.generation);
+    fork->set_length(session.sent);
+    fork->set_fingerprint(session.sent_fingerprint);
+    *fork->mutable_params() = session.request.params;
+    sent->commands.push_back({.kind = CommandKind::kFork,
+                              .generation = session.generation,
+                              .source = session.fork_source,
+                              .length = session.sent,
+                              .fingerprint = session.sent_fingerprint});
+    session.fork_source = 0;
+  }
+}
+
+void Engine::Impl::CommitFork(const SentCommand& fork, const v1::CommandResult& result) {
+  Sequence& sequence = sequences_.at(fork.generation);
+  ledger_.HoldFork(fork.source, fork.generation, fork.length, !result.has_error());
+  Session* session = Find(sequence.session);
+  if (!result.has_error()) {
+    sequence.committed = fork.length;
+    if (session != nullptr) {
+      session->committed = fork.length;
+      session->committed_fingerprint = fork.fingerprint;
+      Publish(*session, fork.length);
+      if (std::exchange(session->counts_hit, false)) {
+        session->cached_tokens = std::min(fork.length, session->prompt_tokens);
+        ++counters_.prefix_hits;
+        counters_.prefix_hit_tokens += *session->cached_tokens;
+      }
+    }
+    return;
+  }
+  // A stage's record of the source is not what it was: nobody else shall begin on it.
+  ++counters_.prefix_forks_failed;
+  sequence.poisoned = true;
+  ledger_.SetHeld(fork.generation, 0, sequence.sent);
+  if (const auto source = sequences_.find(fork.source); source != sequences_.end()) {
+    Disown(fork.source, &source->second);
+  }
+  if (session != nullptr) {
+    ++counters_.replays;
+    Replay(*session);
+  }
+}
+
+void Engine::Impl::Publish(Session& session, uint32_t tokens) {
+  if (session.holder != 0) {
+    session.chain->Extend(std::span(session.tokens).first(tokens));
+    const std::span<const PrefixKey> keys = session.chain->keys();
+    prefix_.Publish(session.holder, keys.first(tokens / kPageTokens));
+  }
+}
+
+void Engine::Impl::CommitCut(const SentCommand& cut, const v1::CommandResult& result,
+                             uint64_t step) {
+  Sequence& sequence = sequences_.at(cut.generation);
+  if (result.has_error()) {
+    ledger_.SetHeld(cut.generation, 0, sequence.sent);
+    Disown(cut.generation, &sequence);
+    return;  // What it had goes with its Release.
+  }
+  sequence.committed = sequence.sent = cut.length;
+  ledger_.SetHeld(cut.generation, cut.length, cut.length);
+  FreeTails(&sequence, step);
+}
+
+void Engine::Impl::FreeTails(Sequence* sequence, uint64_t step) {
+  std::erase_if(sequence->tails, [&](const auto& tail) {
+    const bool free = step == 0 || tail.second == step;
+    if (free) {
+      ledger_.Free(tail.first);
+    }
+    return free;
+  });
+}
+
+bool Engine::Impl::KeepSequence(Session& session) {
+  const uint64_t generation = session.generation;
+  Sequence& sequence = sequences_.at(generation);
+  if (session.holder == 0 || sequence.poisoned || phase_ != Phase::kRunning ||
+      session.sent != session.committed || prefix_.PagesOf(session.holder) == 0) {
+    return false;
+  }
+  const uint32_t pages = prefix_.PagesOf(session.holder);
+  sequence.session = 0;
+  sequence.kept = true;
+  sequence.chain = std::move(session.chain);
+  sequence.claim = std::exchange(session.claim, std::nullopt);
+  ledger_.Cache(*sequence.claim);
+  CutTo(&sequence, pages);
+  session.generation = 0;
+  session.holder = 0;
+  Apply(prefix_.Keep(sequence.holder));
+  return true;
+}
+
+void Engine::Impl::CutTo(Sequence* sequence, uint32_t pages) {
+  sequence->keep = pages * kPageTokens;
+  sequence->cut_wanted = true;
+  sequence->tails.emplace_back(ledger_.SplitOff(*sequence->claim, sequence->keep), 0);
+}
+
+void Engine::Impl::Apply(const std::vector<PrefixCache::Cut>& cuts) {
+  for (const PrefixCache::Cut& cut : cuts) {
+    const uint64_t generation = holders_.at(cut.sequence);
+    Sequence& sequence = sequences_.at(generation);
+    if (cut.pages > 0) {
+      CutTo(&sequence, cut.pages);
+    } else {
+      Disown(generation, &sequence);
+    }
+  }
+}
+
+void Engine::Impl::Disown(uint64_t generation, Sequence* sequence) {
+  if (sequence->holder != 0) {
+    prefix_.Remove(sequence->holder);
+    holders_.erase(sequence->holder);
+    sequence->holder = 0;
+  }
+  if (Session* session = Find(sequence->session);
+      session != nullptr && session->generation == generation) {
+    // It goes on, and publishes no more.
+    session->holder = 0;
+  }
+  if (std::exchange(sequence->kept, false)) {
+    sequence->release_wanted = true;
+    sequence->cut_wanted = false;
+    ledger_.Fence(*sequence->claim);
+  }
+}
+
+void Engine::Impl::EvictPrefixes(uint64_t pages) {
+  const auto returns = [](uint64_t /*sequence*/, uint32_t /*index*/) { return true; };
+  const std::vector<PrefixCache::Cut> cuts = prefix_.Evict(pages, returns);
+  counters_.prefix_evictions += cuts.size();
+  Apply(cuts);
+}
+
+void Engine::Impl::AddCuts(v1::StepFrame* frame, SentStep* sent) {
+  for (auto& [generation, sequence] : sequences_) {
+    if (!sequence.cut_wanted) {
+      continue;
+    }
+    sequence.cut_wanted = false;
+    AddTruncate(generation, sequence, sequence.keep,
+                sequence.chain->FingerprintAt(sequence.keep / kPageTokens), frame, sent);
+    for (auto& [claim, step] : sequence.tails) {
+      step = step == 0 ? sent->step : step;
+    }
+  }
+}
+
+void Engine::Impl::AddTruncate(uint64_t generation, const Sequence& sequence, uint32_t length,
+                               Fingerprint fingerprint, v1::StepFrame* frame, SentStep* sent) {
+  v1::TruncateCommand* truncate = frame->add_commands()->mutable_truncate();
+  truncate->mutable_sequence()->set_request_id(sequence.request_id);
+  truncate->mutable_sequence()->set_generation(generation);
+  truncate->set_length(length);
+  truncate->set_fingerprint(fingerprint);
+  sent->commands.push_back({.kind = CommandKind::kTruncate,
+                            .generation = generation,
+                            .length = length,
+                            .fingerprint = fingerprint});
+}
+
+}  // namespace strata
