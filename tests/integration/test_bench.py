@@ -244,3 +244,15 @@ def test_several_tokens_in_a_message_are_counted_by_the_servers_usage():
         result, _ = bench(server, "--clients", 1, "--requests", 4, "--max-tokens", 16)
         assert result["generated_tokens"] == 64
         assert 10 < result["inter_token_ms"]["p50"] < 60
+
+
+def test_stratas_own_http_api_takes_the_same_load(cluster):
+    load = ["--clients", 4, "--requests", 12, "--prompt-tokens", "1-40", "--max-tokens", "2-9",
+            "--seed", 5]
+    over_grpc = cluster.json("bench", "recall", *load)
+    over_http = cluster.json("bench", "recall", "--openai", f"http://{cluster.http}",
+                             "--vocab-size", 200, *load)
+    for result in (over_grpc, over_http):
+        assert result["requests"] == 12 and result["failed"] == 0
+    assert over_http["text_prompts"] is False
+    assert over_http["generated_tokens"] == over_grpc["generated_tokens"]
