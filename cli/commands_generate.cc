@@ -23,6 +23,8 @@ struct GenerateOptions {
   AnswerOptions answer;
   bool ignore_eos = false;
   bool replace = false;
+  bool guaranteed = false;
+  int32_t priority = 0;
   std::optional<uint32_t> logprobs;
   std::optional<uint32_t> prompt_logprobs;
   std::string logits;
@@ -67,6 +69,8 @@ absl::Status Generate(const Context& context, const GenerateOptions& options) {
   RETURN_IF_ERROR(options.answer.Apply(&request, &call));
   request.ignore_eos = options.ignore_eos;
   request.replace = options.replace;
+  request.guaranteed = options.guaranteed;
+  request.priority = options.priority;
   request.logprobs = options.logprobs;
   request.prompt_logprobs = options.prompt_logprobs;
   request.return_logits = !options.logits.empty();
@@ -125,6 +129,13 @@ void AddGenerateCommand(CommandTree* tree) {
   app->add_flag("--ignore-eos", options->ignore_eos, "Go on after the end of the answer")
       ->group("Answer");
   app->add_flag("--replace", options->replace, "Cancel a running request of the same id")
+      ->group("Answer");
+  app->add_flag("--guaranteed", options->guaranteed,
+                "Start only with KV memory for all of --max-tokens, and never give it up")
+      ->group("Answer");
+  app->add_option("--priority", options->priority,
+                  "Higher ones start first, and keep their KV memory longer (default 0)")
+      ->type_name("N")
       ->group("Answer");
   AddCount(app, "--logprobs", &options->logprobs, 0, kMaxTopLogprobs,
            "Log-probabilities of generated tokens, and the N best")

@@ -121,6 +121,7 @@ Json ModelDocument(const v1::Model& model) {
   if (model.hop_ms() > 0) {
     document["hop_ms"] = model.hop_ms();
   }
+  document["preemptions"] = model.preemptions();
   document["plan"] = model.has_plan() ? PlanDocument(model.plan()) : Json();
   document["options"] = model.has_options() ? OptionsDocument(model.options()) : Json();
   return document;

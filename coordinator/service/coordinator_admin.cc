@@ -133,7 +133,9 @@ v1::Model Coordinator::Describe(const ModelRuntime& model) const {
     *out.mutable_plan() = deployment->plan();
     *out.mutable_options() = deployment->load_options();
     if (const Engine* engine = deployment->engine()) {
-      out.set_hop_ms(engine->Snapshot(clock_->Now()).hop_ms);
+      const EngineSnapshot snapshot = engine->Snapshot(clock_->Now());
+      out.set_hop_ms(snapshot.hop_ms);
+      out.set_preemptions(snapshot.counters.preemptions);
     }
     if (!deployment->problem().ok()) {
       out.set_problem(strata::Describe(deployment->problem()));

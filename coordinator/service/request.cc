@@ -98,6 +98,8 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   session.params.set_prompt_top_logprobs(request.prompt_logprobs());
   session.stop_ids = model.spec().eos_ids;
   session.ignore_eos = request.ignore_eos();
+  session.priority = request.priority();
+  session.guaranteed = request.guaranteed();
   session.return_logits = request.return_logits();
   session.prompt_logprobs = request.has_prompt_logprobs();
   resolved.stops.assign(request.stop().begin(), request.stop().end());

@@ -52,6 +52,8 @@ v1::GenerateRequest ToWire(const GenerateRequest& request) {
   if (request.prompt_logprobs) wire.set_prompt_logprobs(*request.prompt_logprobs);
   wire.set_return_logits(request.return_logits);
   wire.set_replace(request.replace);
+  wire.set_priority(request.priority);
+  wire.set_guaranteed(request.guaranteed);
   return wire;
 }
 

@@ -118,6 +118,10 @@ struct GenerateRequest {
   bool return_logits = false;
   // Cancel a running request of the same id and take its place.
   bool replace = false;
+  // Higher ones are admitted first, and take KV memory that they come to need from lower ones.
+  int32_t priority = 0;
+  // Start only when there is KV memory for prompt + max_tokens; never preempted.
+  bool guaranteed = false;
 };
 
 // Natural logarithms of the raw logits' softmax.

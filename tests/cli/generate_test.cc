@@ -114,6 +114,9 @@ TEST_F(CliGenerate, GeneratePassesEveryParameter) {
        "--max-tokens",
        "5",
        "--replace",
+       "--guaranteed",
+       "--priority",
+       "-3",
        "--request-id",
        "mine"});
   const v1::GenerateRequest wire = coordinator_.generate_requests().at(0);
@@ -131,6 +134,8 @@ TEST_F(CliGenerate, GeneratePassesEveryParameter) {
   EXPECT_THAT(wire.stop(), ::testing::ElementsAre("a", "b"));
   EXPECT_TRUE(wire.ignore_eos());
   EXPECT_TRUE(wire.replace());
+  EXPECT_TRUE(wire.guaranteed());
+  EXPECT_EQ(wire.priority(), -3);
   EXPECT_EQ(wire.max_tokens(), 5u);
   EXPECT_EQ(wire.request_id(), "mine");
   EXPECT_EQ(wire.text(), "x") << "--stop takes one text, not the prompt too";

@@ -81,6 +81,8 @@ def test_a_pool_too_small_for_those_that_run_costs_them_time_only(cluster):
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         assert essence(json.loads(out)) == essence(alone)
+    model = cluster.json("model", "show", "recall")
+    assert model["preemptions"] > 0, "one gave way to the other"
 
 
 def test_what_cannot_be_placed_is_refused_and_changes_nothing(cluster):

@@ -117,6 +117,8 @@ TEST(Sdk, EveryParameterTravels) {
   request.stop = {"a", "b"};
   request.ignore_eos = true;
   request.replace = true;
+  request.priority = 7;
+  request.guaranteed = true;
   ASSERT_TRUE(client->Generate(request).ok());
   const v1::GenerateRequest wire = coordinator.generate_requests().at(0);
   EXPECT_EQ(wire.chat().messages_size(), 2);
@@ -136,6 +138,8 @@ TEST(Sdk, EveryParameterTravels) {
   EXPECT_EQ(wire.stop_size(), 2);
   EXPECT_TRUE(wire.ignore_eos());
   EXPECT_TRUE(wire.replace());
+  EXPECT_EQ(wire.priority(), 7);
+  EXPECT_TRUE(wire.guaranteed());
   EXPECT_FALSE(wire.has_logprobs());
   EXPECT_FALSE(wire.request_id().empty()) << "the library names requests, to replay them";
 }
