@@ -76,7 +76,8 @@ struct ServeFlags {
 void Register(Flags* flags, ServeFlags* f) {
   flags->Text("listen", &f->listen,
               "Where workers and clients connect, HOST:PORT; port 0 picks one");
-  flags->Text("http-listen", &f->http_listen, "Where HTTP clients connect, HOST:PORT");
+  flags->Text("http-listen", &f->http_listen,
+              "Where HTTP clients and Prometheus (/metrics, no authentication) connect, HOST:PORT");
   flags->Text("data-dir", &f->data_dir, "State, uploaded and pulled models");
   flags->Text("tls-dir", &f->security.tls_dir, "Folder with ca.pem, cert.pem, key.pem: mutual TLS");
   flags->Switch("insecure", &f->security.insecure,

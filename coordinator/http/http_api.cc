@@ -48,6 +48,7 @@ const HttpApi::Route HttpApi::kRoutes[] = {
     {"POST", "/v1/chat/completions", ErrorShape::kOpenAi, &HttpApi::ChatCompletions},
     {"GET", "/v1/models", ErrorShape::kOpenAi, &HttpApi::ListModels},
     {"GET", kModelPath, ErrorShape::kOpenAi, &HttpApi::ListModels},
+    {"GET", "/metrics", ErrorShape::kLorax, &HttpApi::GetMetrics},
     {"POST", "/tokenize", ErrorShape::kLorax, &HttpApi::Tokenize},
     {"POST", "/detokenize", ErrorShape::kLorax, &HttpApi::Detokenize},
     {"POST", "/", ErrorShape::kLorax, &HttpApi::LoraxRoot},
@@ -185,6 +186,12 @@ absl::Status HttpApi::ListModels(Call* call) {
   HttpResponse response;
   response.body = Dump(one ? list.front() : OrderedJson{{"object", "list"}, {"data", list}});
   call->responder->Answer(std::move(response));
+  return absl::OkStatus();
+}
+
+absl::Status HttpApi::GetMetrics(Call* call) {
+  ASSIGN_OR_RETURN(const auto models, coordinator_->SnapshotModels());
+  call->responder->Answer({200, kMetricsContentType, coordinator_->metrics()->Text(models), {}});
   return absl::OkStatus();
 }
 

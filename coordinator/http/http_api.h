@@ -57,6 +57,7 @@ class HttpApi {
   absl::Status ChatCompletions(Call* call);
   absl::Status ServeOpenAi(Call* call, OpenAiRequest request);
   absl::Status ListModels(Call* call);
+  absl::Status GetMetrics(Call* call);
   absl::Status Tokenize(Call* call);
   absl::Status Detokenize(Call* call);
   absl::Status LoraxRoot(Call* call);

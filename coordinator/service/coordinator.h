@@ -18,6 +18,7 @@
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "coordinator/cluster/cluster_state.h"
+#include "coordinator/metrics/metrics.h"
 #include "coordinator/service/deployment.h"
 #include "coordinator/service/event_loop.h"
 #include "coordinator/service/membership_service.h"
@@ -70,6 +71,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::StatusOr<v1::Plan> ResizeModel(const std::string& name, uint64_t kv_tokens,
                                        const std::function<bool()>& gone);
   absl::StatusOr<std::vector<v1::Session>> ListSessions();
+  // What a scrape asks of the engines; its text is made elsewhere.
+  absl::StatusOr<std::vector<ModelSnapshot>> SnapshotModels();
   absl::Status CancelSession(const std::string& request_id);
 
   // Whether a request would be served.
@@ -93,6 +96,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // Runs `task` on the loop, later. Any thread; always taken until the coordinator has stopped.
   void PostToLoop(std::function<void()> task) { loop_.Post(std::move(task)); }
   Models* models() { return models_; }
+  Metrics* metrics() { return &metrics_; }
   TimePoint Now() const override { return clock_->Now(); }
 
   // MembershipHandler.
@@ -197,6 +201,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   const uint64_t incarnation_;
   const TimePoint started_;
   GenerationCounter generations_;
+  Metrics metrics_;
   std::atomic<bool> healthy_ = false;
 
   // The loop does not wait for a disk. Whoever changes what the store keeps holds this from its

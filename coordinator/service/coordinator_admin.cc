@@ -193,6 +193,24 @@ absl::StatusOr<std::vector<v1::Session>> Coordinator::ListSessions() {
   return loop_.Ask([this] { return DescribeSessions(); });
 }
 
+absl::StatusOr<std::vector<ModelSnapshot>> Coordinator::SnapshotModels() {
+  return loop_.Ask([this] {
+    std::vector<ModelSnapshot> out;
+    for (const auto& [id, deployment] : deployments_) {
+      const std::string& model = deployment->model()->name;
+      // One that is held gives way to a newer one of its model: series are one a model.
+      if (deployment->engine() == nullptr || DeploymentOf(model) != deployment.get()) continue;
+      ModelSnapshot& snapshot = out.emplace_back();
+      snapshot.model = model;
+      for (const KvGroupSpec& group : deployment->model()->spec().kv_groups) {
+        snapshot.kv_groups.push_back(KvGroupName(group));
+      }
+      snapshot.engine = deployment->engine()->Snapshot(clock_->Now());
+    }
+    return out;
+  });
+}
+
 absl::Status Coordinator::CancelSession(const std::string& request_id) {
   return loop_.Ask([&]() -> absl::Status {
     // Without keys of callers the id is the whole key.

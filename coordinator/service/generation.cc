@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "coordinator/metrics/metrics.h"
 #include "coordinator/service/text_stream.h"
 
 namespace strata {
@@ -48,6 +49,7 @@ class Generation::Sink final : public SessionSink {
         request_id_(request.session.request_id),
         seed_(request.session.params.sampling().seed()),
         wants_logprobs_(request.session.params.logprobs()),
+        metrics_(generation_->coordinator_->metrics(), model_->name),
         text_(model_->tokenizer == nullptr
                   ? nullptr
                   : model_->tokenizer->NewStream(request.session.prompt, true),
@@ -58,7 +60,14 @@ class Generation::Sink final : public SessionSink {
     plan_epoch_ = plan_epoch;
   }
 
+  // It did not get as far as the engine.
+  void OnRefused(const absl::Status& status) {
+    metrics_.OnRefused(status);
+    receiver_->OnEnd(status);
+  }
+
   void OnStarted(const StartedInfo& info) override {
+    metrics_.OnStarted(info, generation_->coordinator_->Now());
     v1::GenerateResponse response;
     response.set_request_id(request_id_);
     v1::Started* started = response.mutable_started();
@@ -97,6 +106,7 @@ class Generation::Sink final : public SessionSink {
   }
 
   Verdict OnToken(const TokenInfo& token) override {
+    metrics_.OnToken(generation_->coordinator_->Now());
     v1::GenerateResponse response;
     response.add_token_ids(token.token.token_id());
     if (!token.is_stop_id) {
@@ -110,6 +120,7 @@ class Generation::Sink final : public SessionSink {
   }
 
   void OnDone(const FinishInfo& info) override {
+    metrics_.OnDone(info);
     generation_->live_ = false;
     v1::GenerateResponse response;
     response.set_text(text_.Finish());
@@ -126,6 +137,7 @@ class Generation::Sink final : public SessionSink {
   }
 
   void OnFailed(const absl::Status& status) override {
+    metrics_.OnFailed(status);
     generation_->live_ = false;
     v1::ErrorDetail detail = DetailOf(status);
     detail.set_request_id(request_id_);
@@ -139,6 +151,7 @@ class Generation::Sink final : public SessionSink {
   const std::string request_id_;
   const uint64_t seed_;
   const bool wants_logprobs_;
+  RequestMetrics metrics_;
   TextStream text_;
   std::string numerics_class_;
   uint64_t plan_epoch_ = 0;
@@ -161,6 +174,9 @@ void Generation::Run(const v1::GenerateRequest& request) {
                       ? ResolveRequest(request, **model, NewContext(options_.default_max_tokens))
                       : absl::StatusOr<ResolvedRequest>(model.status());
   if (!resolved.ok()) {
+    if (model.ok()) {
+      RequestMetrics(coordinator_->metrics(), (*model)->name).OnRefused(resolved.status());
+    }
     receiver_->OnEnd(resolved.status());
     return;
   }
@@ -172,11 +188,11 @@ void Generation::Run(const v1::GenerateRequest& request) {
       coordinator_->WithEngine(request.model(), [this, sink, shared](const auto& serving) {
         if (absl::Status status = Submit(serving, shared.get(), sink); !status.ok()) {
           live_ = false;
-          receiver_->OnEnd(status);
+          sink->OnRefused(status);
         }
       });
   if (!taken.ok()) {
-    receiver_->OnEnd(taken);
+    sink->OnRefused(taken);
   }
 }
 
