@@ -168,6 +168,7 @@ Pipeline::Pipeline(Scale* scale, uint32_t number, uint32_t requests, uint64_t se
   config.vocab = kVocab;
   config.context = 4096;
   config.max_queued_requests = 1u << 20;
+  config.prefix_cache = false;  // No two prompts begin alike.
   engine_ = std::make_unique<Engine>(std::move(config), &generations_, this);
 }
 
