@@ -31,7 +31,7 @@ void ExpectAllFree(ThreadedCluster* cluster) {
   const auto deadline = std::chrono::steady_clock::now() + seconds(10);
   const auto all_free = [&] {
     for (const KvSnapshot& kv : cluster->Snapshot().kv) {
-      if (kv.free != kv.total) {
+      if (kv.free + kv.cached != kv.total) {
         return false;
       }
     }

@@ -54,8 +54,8 @@ def mixed(count, seed=11):
 class FourStages:
     """Four workers with two layers each; `faulty` names the binary of the third."""
 
-    def __init__(self, folder, faulty=None, env=None):
-        self.cluster = Cluster(folder, step_timeout="5s")
+    def __init__(self, folder, faulty=None, env=None, **flags):
+        self.cluster = Cluster(folder, step_timeout="5s", **flags)
         for i in range(4):
             binary = FAULTY / faulty if faulty and i == 2 else None
             self.cluster.start_worker(f"w{i}", binary=binary, env=env if binary else None)
@@ -106,7 +106,9 @@ def finish(entry, alone):
 
 def test_exo_a_worker_that_keeps_a_stale_sequence_is_refused_and_never_computed(tmp_path):
     first, second = mixed(2)
-    cluster = FourStages(tmp_path / "stale", faulty="strata-worker-stale").cluster
+    # Without cached prefixes: a request that begins from one names its copy, not what is stale.
+    cluster = FourStages(tmp_path / "stale", faulty="strata-worker-stale",
+                         prefix_cache="off").cluster
     with cluster:
         right = essence(cluster.json(*arguments(second, "fine", 6)))
         cluster.json(*arguments(first, "stale-1", 1))
@@ -117,6 +119,17 @@ def test_exo_a_worker_that_keeps_a_stale_sequence_is_refused_and_never_computed(
         # Its neighbours do not notice.
         assert essence(cluster.json(*arguments(second, "fine", 6))) == right
         wait_until(lambda: not cluster.json("session", "list")["sessions"], 10, "none is left")
+
+
+def test_exo_a_request_that_begins_from_a_cached_prefix_does_not_meet_what_is_stale(tmp_path):
+    first, second = mixed(2)
+    cluster = FourStages(tmp_path / "stale-cached", faulty="strata-worker-stale").cluster
+    with cluster:
+        right = essence(cluster.json(*arguments(second, "fine", 6)))
+        cluster.json(*arguments(first, "stale-1", 1))
+        answer = cluster.json(*arguments(second, "stale-1", 6))
+        assert answer["usage"]["cached_tokens"] > 0
+        assert essence(answer) == right
 
 
 # ---- MiniCPM-o

@@ -52,7 +52,7 @@ def floats(values):
 
 def all_free(cluster):
     kv = cluster.kv()
-    return kv and all(entry["free"] == entry["total"] for entry in kv)
+    return kv and all(entry["free"] + entry["cached"] == entry["total"] for entry in kv)
 
 
 def nothing_is_left(cluster):
