@@ -252,6 +252,17 @@ class Cluster:
     def kv(self):
         return self.json("status")["kv"]
 
+    def all_free(self):
+        """Whether no request holds a page; cached prefixes may."""
+        kv = self.kv()
+        return bool(kv) and all(e["free"] + e["cached"] == e["total"] for e in kv)
+
+    def nothing_is_left(self, timeout_s=10):
+        """Waits until no session is there and no request holds a page."""
+        wait_until(lambda: not self.json("session", "list")["sessions"], timeout_s,
+                   "no session is left")
+        wait_until(self.all_free, timeout_s, "every page is free")
+
     def wait_ready(self, model):
         def ready():
             return {m["name"]: m["state"] for m in self.json("model", "list")["models"]}.get(

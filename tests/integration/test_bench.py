@@ -37,7 +37,7 @@ def test_a_closed_loop_of_mixed_lengths_is_answered_whole(cluster):
                          "--prompt-tokens", "1-100", "--max-tokens", "lognormal:6,0.7,20",
                          "--shared-prefix", 16, "--prefix-groups", 4, "--seed", 9, timeout_s=300)
     assert again["generated_tokens"] == result["generated_tokens"]
-    assert all(e["free"] + e["cached"] == e["total"] for e in cluster.kv())
+    assert cluster.all_free()
 
 
 def test_an_open_loop_sends_at_its_rate_whatever_comes_back(cluster):

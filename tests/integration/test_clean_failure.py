@@ -43,12 +43,6 @@ def right_answers(cluster, max_tokens):
             for i, p in enumerate(PROMPTS)]
 
 
-def is_free_again(cluster):
-    wait_until(lambda: not cluster.json("session", "list")["sessions"], 20, "no session is left")
-    wait_until(lambda: (kv := cluster.kv()) and all(e["free"] + e["cached"] == e["total"] for e in kv), 20,
-               "every page is free")
-
-
 def serves(cluster, right, max_tokens):
     """Again the right answers, once what was broken is mended."""
     def answers():
@@ -57,7 +51,7 @@ def serves(cluster, right, max_tokens):
 
     wait_until(answers, 40, "the model is served again")
     assert right_answers(cluster, max_tokens) == right
-    is_free_again(cluster)
+    cluster.nothing_is_left(timeout_s=20)
 
 
 def in_flight(cluster, count, max_tokens):
@@ -135,7 +129,7 @@ def test_a_worker_that_stalls_for_less_than_the_timeout_costs_no_request(tmp_pat
         time.sleep(1)
         cluster.workers["w1"].kill(signal.SIGCONT)
         assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
-        is_free_again(cluster)
+        cluster.nothing_is_left(timeout_s=20)
 
 
 def relayed(folder, name):
@@ -161,7 +155,7 @@ def test_a_half_closed_connection(tmp_path, behind):
         cluster.relay.half_close()
         # The link is opened again, and the requests go on from what was committed.
         assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
-        is_free_again(cluster)
+        cluster.nothing_is_left(timeout_s=20)
 
 
 @pytest.mark.parametrize("behind", ["w0", "w2"])

@@ -30,16 +30,6 @@ def essence(answer):
     return answer["token_ids"], [entry["logprob"] for entry in answer["logprobs"]]
 
 
-def all_free(cluster):
-    kv = cluster.kv()
-    return kv and all(entry["free"] + entry["cached"] == entry["total"] for entry in kv)
-
-
-def everything_is_free_again(cluster):
-    wait_until(lambda: not cluster.json("session", "list")["sessions"], 10, "no session is left")
-    wait_until(lambda: all_free(cluster), 10, "every page is free")
-
-
 def mixed(count, seed=11):
     rng = random.Random(seed)
     first = [rng.randrange(1000) for _ in range(39)]
@@ -89,7 +79,7 @@ def test_exo_two_hundred_requests_after_a_longer_one_each_have_their_own_answer(
                 answered += finish(running.pop(0), alone)
         answered += sum(finish(entry, alone) for entry in running)
         assert answered > count // 2
-        everything_is_free_again(cluster)
+        cluster.nothing_is_left()
 
 
 def finish(entry, alone):
@@ -154,7 +144,7 @@ def test_minicpm_of_two_requests_with_one_id_one_is_served_and_the_other_refused
             break
         else:
             pytest.fail("the two were never in flight together")
-        everything_is_free_again(cluster)
+        cluster.nothing_is_left()
 
 
 # ---- Candle / Phi-3
@@ -192,7 +182,7 @@ def test_candle_prompts_in_turn_and_at_once_share_one_loaded_model(tmp_path, req
 
         assert cluster.json(*bench, "--requests", requests // SLOW,
                             timeout_s=900)["failed"] == 0
-        everything_is_free_again(cluster)
+        cluster.nothing_is_left()
         if SLOW == 1:  # A sanitizer's allocator keeps what was freed.
             for name, bytes_ in resident(cluster).items():
                 assert abs(bytes_ - before[name]) <= 0.02 * before[name], name
@@ -233,7 +223,7 @@ def test_lorax_sixty_four_requests_on_a_pool_for_six_are_all_answered(tmp_path):
                 break
         assert len(shares) > 3, "some waited"
         assert statistics.median(shares) >= 0.8, shares
-        everything_is_free_again(cluster)
+        cluster.nothing_is_left()
 
         # What can never fit is refused at once, with what was asked, the limit and the node.
         _, err, status = cluster.run(*arguments([1] * 400, "giant", 700), check=False)

@@ -50,16 +50,6 @@ def floats(values):
     return [np.float32(v) for v in values]
 
 
-def all_free(cluster):
-    kv = cluster.kv()
-    return kv and all(entry["free"] + entry["cached"] == entry["total"] for entry in kv)
-
-
-def nothing_is_left(cluster):
-    wait_until(lambda: not cluster.json("session", "list")["sessions"], 10, "no session is left")
-    wait_until(lambda: all_free(cluster), 10, "every page is free")
-
-
 # ---- Packaging
 
 
@@ -239,7 +229,7 @@ def test_many_at_once_each_have_their_own_answer(strata, cluster, client):
     answers = asyncio.run(ask_all())
     assert [a.token_ids for a in answers] == alone
     assert len({a.request_id for a in answers}) == len(cases)
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
 
 def test_threads_share_a_client(cluster, client):
@@ -271,12 +261,12 @@ def test_leaving_the_iterator_ends_the_request_on_every_worker(strata, cluster, 
     assert piece.token_ids and len(stream.result.token_ids) < 480
     with pytest.raises(strata.CancelledError):
         next(stream)
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
     for _ in client.stream("recall", [1, 2, 3], **LONG):
         break
     gc.collect()
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
     async def leave():
         async with strata.AsyncClient(cluster.address) as c:
@@ -293,7 +283,7 @@ def test_leaving_the_iterator_ends_the_request_on_every_worker(strata, cluster, 
                 await task
 
     asyncio.run(leave())
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
 
 def test_cancel_ends_a_stream_from_another_thread_and_a_request_by_its_id(strata, cluster, client):
@@ -313,7 +303,7 @@ def test_cancel_ends_a_stream_from_another_thread_and_a_request_by_its_id(strata
     with pytest.raises(strata.NotFoundError) as caught:
         client.cancel("by-id")
     assert caught.value.reason == "SESSION_NOT_FOUND"
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
 
 def test_closing_the_client_ends_what_runs(strata, cluster):
@@ -324,7 +314,7 @@ def test_closing_the_client_ends_what_runs(strata, cluster):
         list(stream)
     with pytest.raises(strata.CancelledError):
         client.models()
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
 
 # ---- Errors
@@ -341,7 +331,7 @@ def test_a_deadline_ends_the_request_with_its_own_error(strata, cluster, client)
 
     with pytest.raises(strata.DeadlineExceededError):
         asyncio.run(late())
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
 
 def test_errors_carry_what_the_command_line_says(strata, cluster, client):
@@ -377,7 +367,7 @@ def test_an_id_in_flight_is_refused_unless_it_is_to_be_replaced(strata, cluster,
         with pytest.raises(strata.AbortedError) as caught:
             list(first)
         assert caught.value.reason == "REPLACED"
-    nothing_is_left(cluster)
+    cluster.nothing_is_left()
 
 
 def test_wrong_options_are_refused_before_any_call(strata):

@@ -37,11 +37,6 @@ def prompts(count):
     return out
 
 
-def all_free(cluster):
-    kv = cluster.kv()
-    return kv and all(entry["free"] + entry["cached"] == entry["total"] for entry in kv)
-
-
 def arguments(prompt, request_id, max_tokens):
     return ["generate", "recall", "--token-ids", ",".join(map(str, prompt)), "--max-tokens",
             max_tokens, "--temperature", 0, "--ignore-eos", "--logprobs", 1, "--request-id",
@@ -98,9 +93,7 @@ def test_each_of_many_equals_its_answer_on_a_fresh_cluster(cluster, tmp_path):
         answered += finish(entry)
     assert answered > count // 2
 
-    wait_until(lambda: not cluster.json("session", "list")["sessions"], 10, "no session is left")
-    wait_until(lambda: all_free(cluster), 10,
-               "every page is free")
+    cluster.nothing_is_left()
 
 
 @pytest.mark.long
@@ -141,8 +134,7 @@ def test_a_deadline_ends_the_request_and_frees_its_pages(cluster):
     _, err, status = cluster.run("generate", "recall", "--token-ids", "1,2,3", "--max-tokens", 450,
                                  "--ignore-eos", "--deadline", "50ms", check=False)
     assert status == 1 and "deadline" in err.lower()
-    wait_until(lambda: all_free(cluster), 10,
-               "every page is free")
+    wait_until(cluster.all_free, 10, "every page is free")
 
 
 def test_a_lost_worker_gives_a_typed_error_that_names_it_and_the_model_returns_with_it(tmp_path):
