@@ -170,3 +170,15 @@ void RunGenerations(Coordinator* coordinator, std::vector<v1::GenerateRequest> r
 }
 
 }  // namespace strata
+void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::string& request_id,
+                uint64_t seed, std::vector<v1::GenerateRequest>* choices) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const size_t number = choices->size();
+    v1::GenerateRequest& choice = choices->emplace_back(prompt);
+    choice.set_request_id(number == 0 ? request_id : request_id + "#" + std::to_string(number));
+    v1::SamplingParams* sampling = choice.mutable_sampling();
+    sampling->set_choice(i);
+    if (!sampling->has_seed()) sampling->set_seed(seed);
+  }
+}
+

@@ -22,6 +22,11 @@ struct RunOptions {
   HttpHeaders headers;                // Of the answer, whatever it is.
 };
 
+// Appends `count` choices of `prompt`. Those of one request differ by their number, so they share
+// `seed` where it has none; request ids are `request_id`, then "request_id#1", ...
+void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::string& request_id,
+                uint64_t seed, std::vector<v1::GenerateRequest>* choices);
+
 // Tokenizes and submits `requests`, one for each choice, and returns; `answer` is then given
 // through `responder`. The first choice that fails fails the answer, and ends the others; so does
 // the client when it goes away or reads too slowly. On a thread that may wait for long texts.

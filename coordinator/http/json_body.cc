@@ -14,7 +14,7 @@ absl::Status BadJson(const std::string& what) {
 }
 
 // Before anything is built of it.
-absl::Status CheckDepth(std::string_view text) {
+absl::Status CheckDepth(std::string_view text, const std::string& what) {
   int depth = 0;
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -30,7 +30,7 @@ absl::Status CheckDepth(std::string_view text) {
     } else if (c == '[' || c == '{') {
       if (++depth > kMaxJsonDepth) {
         return Error(absl::StatusCode::kInvalidArgument, "BAD_JSON",
-                     "the body's arrays and objects are nested too deeply at byte " +
+                     what + "'s arrays and objects are nested too deeply at byte " +
                          std::to_string(i))
             .Limit("json_depth=" + std::to_string(kMaxJsonDepth));
       }
@@ -65,14 +65,19 @@ struct ErrorPlace : nlohmann::json_sax<Json> {
 
 }  // namespace
 
-absl::StatusOr<Json> ParseBody(std::string_view body) {
-  RETURN_IF_ERROR(CheckDepth(body));
-  Json json = Json::parse(body.begin(), body.end(), nullptr, /*allow_exceptions=*/false);
+absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& what) {
+  RETURN_IF_ERROR(CheckDepth(text, what));
+  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     ErrorPlace place;
-    Json::sax_parse(body.begin(), body.end(), &place);
-    return BadJson("the body is no JSON in UTF-8 at byte " + std::to_string(place.byte));
+    Json::sax_parse(text.begin(), text.end(), &place);
+    return BadJson(what + " is no JSON in UTF-8 at byte " + std::to_string(place.byte));
   }
+  return json;
+}
+
+absl::StatusOr<Json> ParseBody(std::string_view body) {
+  ASSIGN_OR_RETURN(Json json, ParseJson(body, "the body"));
   if (!json.is_object()) {
     return BadJson(std::string("the body must be a JSON object, and is of type ") +
                    json.type_name());

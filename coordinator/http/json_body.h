@@ -24,6 +24,8 @@ inline constexpr int kMaxJsonDepth = 64;
 
 // The object that a body is. INVALID_ARGUMENT (BAD_JSON) says what it is instead, and where.
 absl::StatusOr<Json> ParseBody(std::string_view body);
+// Any JSON; errors call it `what`, as in "the body".
+absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& what);
 
 // On one line; what is no UTF-8 is replaced.
 std::string Dump(const OrderedJson& json);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <utility>
 
 #include "coordinator/http/http_errors.h"
@@ -19,6 +20,21 @@ std::string Milliseconds(double ms) {
   return text;
 }
 
+// One of the answers of which the best is shown.
+struct Choice {
+  explicit Choice(const Tokenizer* tokenizer) : texts(tokenizer) {}
+
+  TokenTexts texts;
+  std::string text;
+  v1::Finish finish;
+  uint32_t count = 0;    // Tokens so far.
+  uint32_t last_id = 0;  // The newest.
+  double logprob_sum = 0;
+  OrderedJson tokens = OrderedJson::array();  // Not of a stream.
+
+  double MeanLogprob() const { return count == 0 ? 0 : logprob_sum / count; }
+};
+
 class LoraxAnswer : public HttpAnswer {
  public:
   LoraxAnswer(const LoraxRequest& request, LoraxContext context)
@@ -28,12 +44,15 @@ class LoraxAnswer : public HttpAnswer {
         stops_(request.request.stop_size() > 0),
         ignores_eos_(request.request.ignore_eos()),
         context_(std::move(context)),
-        texts_(context_.tokenizer.get()) {
-    if (request.full_text) text_ = request.request.text();
+        prefill_texts_(context_.tokenizer.get()) {
+    for (uint32_t i = 0; i < request.best_of; ++i) {
+      choices_.emplace_back(context_.tokenizer.get());
+      if (request.full_text) choices_.back().text = request.inputs;
+    }
   }
 
   bool stream() const override { return context_.stream; }
-  std::string OnMessage(size_t choice, const v1::GenerateResponse& message) override;
+  std::string OnMessage(size_t index, const v1::GenerateResponse& message) override;
   std::string EndOfStream() override { return ""; }
   HttpResponse Whole() override;
   HttpResponse Refusal(const absl::Status& status) const override {
@@ -48,17 +67,19 @@ class LoraxAnswer : public HttpAnswer {
     return !ignores_eos_ && std::find(context_.stop_ids.begin(), context_.stop_ids.end(), id) !=
                                 context_.stop_ids.end();
   }
-  // {"id", "text", "logprob", "special"}
-  OrderedJson Token(const v1::TokenLogprob& token);
+  // {"id", "text", "logprob", "special", "skipped"}
+  OrderedJson Token(const v1::TokenLogprob& token, TokenTexts* texts) const;
   void AddPrefill(const v1::GenerateResponse& message);
-  // Whether nothing can follow the token: its event waits for the end, which has the whole text.
-  // Where there are stop strings any token may be the last.
-  bool MayBeLast(uint32_t id) const {
-    return stops_ || count_ == started_.max_tokens() || IsStopId(id);
+  // Whether nothing can follow the newest token: its event waits for the end, which has the whole
+  // text. Where there are stop strings any token may be the last.
+  bool MayBeLast(const Choice& choice) const {
+    return stops_ || choice.count == started_.max_tokens() || IsStopId(choice.last_id);
   }
   std::string TakeHeld();
-  std::string FinishReason() const;
-  OrderedJson Details() const;
+  std::string FinishReason(const Choice& choice) const;
+  OrderedJson Details(const Choice& choice) const;
+  // An entry of "best_of_sequences".
+  OrderedJson Sequence(const Choice& choice) const;
 
   const bool details_;
   const bool prefill_wanted_;
@@ -66,34 +87,31 @@ class LoraxAnswer : public HttpAnswer {
   const bool stops_;
   const bool ignores_eos_;
   const LoraxContext context_;
-  TokenTexts texts_;
-  std::string text_;
-  v1::Started started_;
-  v1::Finish finish_;
-  uint32_t count_ = 0;    // Tokens so far.
-  uint32_t last_id_ = 0;  // The newest.
-  OrderedJson prefill_ = OrderedJson::array();
-  OrderedJson tokens_ = OrderedJson::array();  // Not of a stream.
-  OrderedJson held_;                           // Of a stream: a token without its event.
+  std::deque<Choice> choices_;
+  v1::Started started_;  // Of any choice: all have the same seed.
+  TokenTexts prefill_texts_;
+  OrderedJson prefill_ = OrderedJson::array();  // Of the first choice; the prompt is the same.
+  OrderedJson held_;                            // Of a stream: a token without its event.
 };
 
-OrderedJson LoraxAnswer::Token(const v1::TokenLogprob& token) {
+OrderedJson LoraxAnswer::Token(const v1::TokenLogprob& token, TokenTexts* texts) const {
   OrderedJson json;
   const uint32_t id = token.token_id();
   json["id"] = id;
-  json["text"] = texts_.Text(id);
+  json["text"] = texts->Text(id);
   json["logprob"] = ShortestDouble(token.logprob());
   json["special"] = context_.tokenizer.get() != nullptr &&
                     context_.tokenizer->Decode(std::vector<uint32_t>{id}, true).empty();
+  json["skipped"] = false;  // By speculation; newer clients want to be told.
   if (alternatives_ > 0) {
     json["alternative_tokens"] = OrderedJson::array();
     for (const auto& top : token.top()) {
       json["alternative_tokens"].push_back({{"id", top.token_id()},
-                                            {"text", texts_.Text(top.token_id())},
+                                            {"text", texts->Text(top.token_id())},
                                             {"logprob", ShortestDouble(top.logprob())}});
     }
   }
-  texts_.Advance(id);
+  texts->Advance(id);
   return json;
 }
 
@@ -102,8 +120,8 @@ void LoraxAnswer::AddPrefill(const v1::GenerateResponse& message) {
     return;
   }
   const auto add = [&](uint32_t id, const OrderedJson& logprob) {
-    prefill_.push_back({{"id", id}, {"text", texts_.Text(id)}, {"logprob", logprob}});
-    texts_.Advance(id);
+    prefill_.push_back({{"id", id}, {"text", prefill_texts_.Text(id)}, {"logprob", logprob}});
+    prefill_texts_.Advance(id);
   };
   if (message.has_started() && !context_.prompt_ids.empty()) {
     add(context_.prompt_ids.front(), nullptr);
@@ -113,11 +131,11 @@ void LoraxAnswer::AddPrefill(const v1::GenerateResponse& message) {
   }
 }
 
-std::string LoraxAnswer::FinishReason() const {
-  if (finish_.reason() == "length") {
+std::string LoraxAnswer::FinishReason(const Choice& choice) const {
+  if (choice.finish.reason() == "length") {
     return "length";
   }
-  return count_ > 0 && IsStopId(last_id_) ? "eos_token" : "stop_sequence";
+  return choice.count > 0 && IsStopId(choice.last_id) ? "eos_token" : "stop_sequence";
 }
 
 std::string LoraxAnswer::TakeHeld() {
@@ -131,45 +149,55 @@ std::string LoraxAnswer::TakeHeld() {
   return Event(json);
 }
 
-OrderedJson LoraxAnswer::Details() const {
+OrderedJson LoraxAnswer::Details(const Choice& choice) const {
   OrderedJson details;
-  details["finish_reason"] = FinishReason();
-  details["prompt_tokens"] = finish_.prompt_tokens();
-  details["generated_tokens"] = finish_.completion_tokens();
+  details["finish_reason"] = FinishReason(choice);
+  details["prompt_tokens"] = choice.finish.prompt_tokens();
+  details["generated_tokens"] = choice.finish.completion_tokens();
+  details["skipped_tokens"] = 0;
   details["seed"] = started_.seed();
   if (!context_.stream) {
     details["prefill"] = prefill_;
-    details["tokens"] = tokens_;
+    details["tokens"] = choice.tokens;
   }
   return details;
 }
 
-std::string LoraxAnswer::OnMessage(size_t, const v1::GenerateResponse& message) {
+OrderedJson LoraxAnswer::Sequence(const Choice& choice) const {
+  OrderedJson sequence = {{"generated_text", choice.text}};
+  sequence.update(Details(choice));
+  return sequence;
+}
+
+std::string LoraxAnswer::OnMessage(size_t index, const v1::GenerateResponse& message) {
+  Choice& choice = choices_[index];
   if (message.has_started()) {
     started_ = message.started();
+    for (const uint32_t id : context_.prompt_ids) choice.texts.Advance(id);
   }
-  AddPrefill(message);
-  text_ += message.text();
+  if (index == 0) AddPrefill(message);
+  choice.text += message.text();
   std::string said;
   for (const v1::TokenLogprob& logprob : message.logprobs()) {
-    ++count_;
-    last_id_ = logprob.token_id();
-    OrderedJson token = Token(logprob);
+    ++choice.count;
+    choice.last_id = logprob.token_id();
+    choice.logprob_sum += logprob.logprob();
+    OrderedJson token = Token(logprob, &choice.texts);
     if (!context_.stream) {
-      tokens_.push_back(std::move(token));
+      choice.tokens.push_back(std::move(token));
       continue;
     }
     said += TakeHeld();
     held_ = std::move(token);
-    if (!MayBeLast(last_id_)) said += TakeHeld();
+    if (!MayBeLast(choice)) said += TakeHeld();
   }
   if (message.has_finish()) {
-    finish_ = message.finish();
+    choice.finish = message.finish();
     if (context_.stream) {
       OrderedJson json;
       json["token"] = std::exchange(held_, nullptr);
-      json["generated_text"] = text_;
-      json["details"] = Details();
+      json["generated_text"] = choice.text;
+      json["details"] = Details(choice);
       said += Event(json);
     }
   }
@@ -177,23 +205,39 @@ std::string LoraxAnswer::OnMessage(size_t, const v1::GenerateResponse& message) 
 }
 
 HttpResponse LoraxAnswer::Whole() {
+  // The first of those that are as likely.
+  const auto best = std::max_element(
+      choices_.begin(), choices_.end(),
+      [](const Choice& a, const Choice& b) { return a.MeanLogprob() < b.MeanLogprob(); });
   OrderedJson json;
-  json["generated_text"] = text_;
-  if (details_ || prefill_wanted_) json["details"] = Details();
+  json["generated_text"] = best->text;
+  if (details_ || prefill_wanted_) {
+    json["details"] = Details(*best);
+    if (choices_.size() > 1) json["details"]["best_of_sequences"] = OrderedJson::array();
+    for (const Choice& choice : choices_) {
+      if (&choice != &*best) {
+        json["details"]["best_of_sequences"].push_back(Sequence(choice));
+      }
+    }
+  }
   HttpResponse response;
   response.body = Dump(context_.in_array ? OrderedJson::array({json}) : json);
-  const double inference = finish_.total_ms() - finish_.queue_ms();
-  const uint32_t total = finish_.prompt_tokens() + finish_.completion_tokens();
+  const v1::Finish& finish = best->finish;
+  const uint32_t total = finish.prompt_tokens() + finish.completion_tokens();
   response.headers = {
       {"x-model-id", context_.model},
-      {"x-prompt-tokens", std::to_string(finish_.prompt_tokens())},
-      {"x-generated-tokens", std::to_string(finish_.completion_tokens())},
+      {"x-prompt-tokens", std::to_string(finish.prompt_tokens())},
+      {"x-generated-tokens", std::to_string(finish.completion_tokens())},
       {"x-total-tokens", std::to_string(total)},
-      {"x-queue-time", Milliseconds(finish_.queue_ms())},
-      {"x-inference-time", Milliseconds(inference)},
-      {"x-time-to-first-token", Milliseconds(finish_.ttft_ms())},
-      {"x-total-time", Milliseconds(finish_.total_ms())},
+      {"x-queue-time", Milliseconds(finish.queue_ms())},
+      {"x-inference-time", Milliseconds(finish.total_ms() - finish.queue_ms())},
+      {"x-time-to-first-token", Milliseconds(finish.ttft_ms())},
+      {"x-total-time", Milliseconds(finish.total_ms())},
   };
+  if (context_.elapsed_ms != nullptr) {
+    const double before = context_.elapsed_ms() - finish.total_ms();
+    response.headers.emplace_back("x-validation-time", Milliseconds(std::max(0.0, before)));
+  }
   return response;
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/http/chat_messages.h"
 #include "coordinator/http/json_body.h"
 #include "coordinator/http/sampling_fields.h"
 
@@ -11,14 +12,19 @@ namespace strata {
 namespace {
 
 void RefuseUnsupported(Fields* fields) {
-  for (const char* name :
-       {"adapter_id", "adapter_parameters", "merged_adapters", "response_format", "schema",
-        "grammar", "watermark", "truncate", "apply_chat_template", "tools"}) {
+  for (const char* name : {"adapter_id", "adapter_parameters", "merged_adapters", "response_format",
+                           "schema", "grammar", "watermark", "tools"}) {
     fields->Refuse(name);
   }
-  fields->Refuse("best_of", 1);
   fields->Refuse("tool_choice", "none");
   fields->Refuse("min_tokens", 0);
+}
+
+void ReadBestOf(bool samples, Fields* fields, LoraxRequest* out) {
+  out->best_of = static_cast<uint32_t>(fields->Int("best_of", 1, kMaxChoices).value_or(1));
+  if (out->best_of > 1 && !samples) {
+    fields->Fail(BadField(fields->Name("best_of"), "1 without sampling: all would be the same"));
+  }
 }
 
 void ReadParameters(Fields* fields, LoraxRequest* out) {
@@ -33,17 +39,26 @@ void ReadParameters(Fields* fields, LoraxRequest* out) {
   if (!samples) {
     request.mutable_sampling()->set_temperature(0);
   }
-  if (fields->BoolOr("ignore_eos_token", false)) {
-    request.set_ignore_eos(true);
-  }
+  ReadBestOf(samples, fields, out);
   if (const auto most = fields->Int("max_new_tokens", 1, kMaxContextTokens)) {
     request.set_max_tokens(static_cast<uint32_t>(*most));
   }
+  out->truncate = static_cast<uint32_t>(fields->Int("truncate", 1, kMaxContextTokens).value_or(0));
+  out->chat = fields->BoolOr("apply_chat_template", false);
   out->details = fields->BoolOr("details", false);
   out->prefill = fields->BoolOr("decoder_input_details", false);
   out->full_text = fields->BoolOr("return_full_text", false);
   out->alternatives =
       static_cast<uint32_t>(fields->Int("return_k_alternatives", 0, kMaxTopLogprobs).value_or(0));
+}
+
+// Messages, written as JSON in the text `inputs`.
+absl::Status ReadChat(const std::string& inputs, v1::ChatInput* chat) {
+  ASSIGN_OR_RETURN(Json messages, ParseJson(inputs, "inputs (parameters.apply_chat_template)"));
+  const Json object = {{"messages", std::move(messages)}};
+  Fields fields(object, "inputs.");
+  ReadMessages(&fields, chat);
+  return fields.status();
 }
 
 }  // namespace
@@ -58,7 +73,7 @@ absl::StatusOr<LoraxRequest> ParseLoraxRequest(std::string_view body) {
   if (!inputs.has_value() || inputs->empty()) {
     fields.Fail(BadField("inputs", "a string, and not empty"));
   } else {
-    out.request.set_text(*inputs);
+    out.inputs = *inputs;
   }
   static const Json kNone = Json::object();
   const Json* given = fields.Object("parameters");
@@ -66,8 +81,12 @@ absl::StatusOr<LoraxRequest> ParseLoraxRequest(std::string_view body) {
   ReadParameters(&parameters, &out);
   fields.Fail(parameters.status());
   RETURN_IF_ERROR(fields.status());
+  if (out.chat) {
+    RETURN_IF_ERROR(ReadChat(out.inputs, out.request.mutable_chat()));
+  } else {
+    out.request.set_text(out.inputs);
+  }
   out.request.set_logprobs(out.alternatives);
-  if (out.prefill) out.request.set_prompt_logprobs(0);
   return out;
 }
 

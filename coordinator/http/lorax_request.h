@@ -12,13 +12,19 @@
 namespace strata {
 
 struct LoraxRequest {
-  std::string model;            // "": the one that is loaded.
-  v1::GenerateRequest request;  // Complete but for its model and id; always with logprobs.
-  bool stream = false;          // "stream", which only / looks at.
+  std::string model;  // "": the one that is loaded.
+  std::string inputs;
+  // Complete but for its model and id; always with logprobs. Its prompt: `inputs`, or with
+  // apply_chat_template the messages that `inputs` is.
+  v1::GenerateRequest request;
+  bool stream = false;  // "stream", which only / looks at.
   bool details = false;
   bool prefill = false;       // decoder_input_details: the prompt's tokens are shown.
   bool full_text = false;     // return_full_text: the prompt is shown before the answer.
   uint32_t alternatives = 0;  // return_k_alternatives
+  uint32_t best_of = 1;       // Answers that are made; the one of the best mean logprob is shown.
+  uint32_t truncate = 0;      // Most tokens of the prompt, its last ones; 0: all of it.
+  bool chat = false;          // apply_chat_template
 };
 
 // INVALID_ARGUMENT, which names the field (FieldOf). Fields that are not known are left alone.

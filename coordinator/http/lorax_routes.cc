@@ -1,4 +1,5 @@
 // LoRAX's /, /generate, /generate_stream and /info.
+#include <ctime>
 #include <utility>
 
 #include "common/app/flags.h"
@@ -7,27 +8,64 @@
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/json_body.h"
 #include "coordinator/http/lorax_answer.h"
+#include "coordinator/http/sampling_fields.h"
+#include "coordinator/service/generation.h"
 
 namespace strata {
+namespace {
+
+// The prompt's ids. Of a longer one than `truncate` says, what the tokenizer puts in front of every
+// text, and the last ids.
+absl::StatusOr<std::vector<uint32_t>> PromptIds(const ModelRuntime& model,
+                                                const LoraxRequest& request) {
+  std::string text = request.inputs;
+  if (request.chat) {
+    ASSIGN_OR_RETURN(text, model.RenderChat(request.request.chat(), std::time(nullptr)));
+  }
+  ASSIGN_OR_RETURN(std::vector<uint32_t> ids, model.Encode(text, !request.chat));
+  if (request.truncate == 0 || ids.size() <= request.truncate) {
+    return ids;
+  }
+  std::vector<uint32_t> front;
+  if (!request.chat) {
+    ASSIGN_OR_RETURN(front, model.Encode("", true));
+  }
+  size_t kept = 0;
+  while (kept < front.size() && kept + 1 < request.truncate && front[kept] == ids[kept]) {
+    ++kept;
+  }
+  const size_t cut = ids.size() - request.truncate;
+  ids.erase(ids.begin() + static_cast<ptrdiff_t>(kept),
+            ids.begin() + static_cast<ptrdiff_t>(kept + cut));
+  return ids;
+}
+
+}  // namespace
 
 absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, bool in_array) {
+  if (stream && request.best_of > 1) {
+    return BadField("parameters.best_of", "1 in a stream");
+  }
   ASSIGN_OR_RETURN(const CallOptions options, OptionsOf(*call));
   ASSIGN_OR_RETURN(const auto model, ModelOf(request.model));
   request.request.set_model(model->name);
-  request.request.set_request_id(options.request_id);
   LoraxContext context;
   context.model = model->name;
   context.stream = stream;
   context.in_array = in_array;
   context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
   context.stop_ids = model->spec().eos_ids;
-  std::vector<v1::GenerateRequest> requests(1, request.request);
-  if (request.prefill) {
-    // Only ids can be named.
-    ASSIGN_OR_RETURN(context.prompt_ids, model->Encode(request.request.text(), true));
-    requests[0].mutable_tokens()->mutable_ids()->Assign(context.prompt_ids.begin(),
-                                                        context.prompt_ids.end());
+  context.elapsed_ms = [coordinator = coordinator_, arrived = call->arrived] {
+    return ToMs(coordinator->Now() - arrived);
+  };
+  if (request.prefill || request.truncate > 0) {
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, PromptIds(*model, request));
+    request.request.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
+    if (request.prefill) context.prompt_ids = ids;  // Only ids can be named.
   }
+  std::vector<v1::GenerateRequest> requests;
+  AddChoices(request.request, request.best_of, options.request_id, DrawSeed(), &requests);
+  if (request.prefill) requests[0].set_prompt_logprobs(0);
   RunOptions run;
   run.deadline = options.deadline;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
@@ -61,7 +99,7 @@ absl::Status HttpApi::LoraxInfo(Call* call) {
                          {"model_dtype", described.dtype()},
                          {"model_device_type", "cpu"},
                          {"model_pipeline_tag", "text-generation"},
-                         {"max_best_of", 1},
+                         {"max_best_of", kMaxChoices},
                          {"max_stop_sequences", kMaxStopStrings},
                          {"max_input_length", longest == 0 ? 0 : longest - 1},
                          {"max_total_tokens", longest},

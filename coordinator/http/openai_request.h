@@ -12,9 +12,6 @@
 
 namespace strata {
 
-// Choices of one body at most: prompts times best_of.
-inline constexpr uint32_t kMaxChoices = 128;
-
 struct OpenAiRequest {
   bool chat = false;
   std::string model;

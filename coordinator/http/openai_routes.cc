@@ -32,18 +32,10 @@ absl::Status PrepareEcho(const ModelRuntime& model, OpenAiRequest* request,
 // One for each choice.
 std::vector<v1::GenerateRequest> ChoicesOf(const OpenAiRequest& request,
                                            const std::string& request_id) {
-  // Choices of one prompt differ by their number, so they share a seed.
   const uint64_t seed = DrawSeed();
   std::vector<v1::GenerateRequest> choices;
   for (const v1::GenerateRequest& prompt : request.prompts) {
-    for (uint32_t i = 0; i < request.best_of; ++i) {
-      const size_t number = choices.size();
-      v1::GenerateRequest& choice = choices.emplace_back(prompt);
-      choice.set_request_id(number == 0 ? request_id : request_id + "#" + std::to_string(number));
-      v1::SamplingParams* sampling = choice.mutable_sampling();
-      sampling->set_choice(i);
-      if (!sampling->has_seed()) sampling->set_seed(seed);
-    }
+    AddChoices(prompt, request.best_of, request_id, seed, &choices);
   }
   return choices;
 }

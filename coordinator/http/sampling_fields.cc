@@ -58,7 +58,9 @@ void ReadSampling(Fields* fields, v1::GenerateRequest* request) {
                             "strings of 1 to " + std::to_string(kMaxStopBytes) + " bytes"));
     }
   }
-  request->set_ignore_eos(fields->BoolOr("ignore_eos", false));
+  // vLLM's name and LoRAX's.
+  const bool ignores = fields->BoolOr("ignore_eos", false);
+  request->set_ignore_eos(fields->BoolOr("ignore_eos_token", false) || ignores);
 }
 
 bool ReadTokenIds(const Json& json, const std::string& name, Fields* fields, v1::TokenIds* ids) {

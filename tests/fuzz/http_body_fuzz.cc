@@ -9,6 +9,7 @@
 #include "coordinator/http/lorax_request.h"
 #include "coordinator/http/openai_answer.h"
 #include "coordinator/http/openai_request.h"
+#include "coordinator/http/sampling_fields.h"
 #include "tests/coordinator/http/answers.h"
 #include "tests/fuzz/input.h"
 
@@ -80,12 +81,11 @@ void RunLorax(const absl::StatusOr<LoraxRequest>& parsed) {
   }
   LoraxContext context;
   context.model = "m";
-  context.stream = parsed->stream;
+  context.stream = parsed->stream && parsed->best_of == 1;  // Else refused by the route.
   context.tokenizer = SmallTokenizer();
   const auto answer = MakeLoraxAnswer(*parsed, std::move(context));
-  CheckRefused(Error(absl::StatusCode::kInvalidArgument, "R", parsed->request.text()),
-               answer.get());
-  Answer(answer.get(), 1);
+  CheckRefused(Error(absl::StatusCode::kInvalidArgument, "R", parsed->inputs), answer.get());
+  Answer(answer.get(), parsed->best_of);
 }
 
 }  // namespace

@@ -520,6 +520,8 @@ def http_body():
         "whole": {"parameters": {"max_new_tokens": 4, "temperature": 0.5, "details": True,
                                  "decoder_input_details": True, "return_k_alternatives": 2}},
         "stream": {"stream": True, "parameters": {"stop": ["b"], "do_sample": True}},
+        "best": {"parameters": {"best_of": 3, "do_sample": True, "truncate": 2, "details": True}},
+        "chat": {"inputs": compact(message), "parameters": {"apply_chat_template": True}},
     }.items():
         write("http_body", f"lorax-{name}", "e" + compact({"inputs": "a", **fields}))
     write("http_body", "cut", 'd{"model":"m","messages":[{"role"')

@@ -255,7 +255,9 @@ def test_lorax_routes(cluster):
     prefill = post(cluster, "/generate", {"inputs": "a key", "parameters": {
         "max_new_tokens": 1, "decoder_input_details": True}})["details"]["prefill"]
     assert prefill[0]["logprob"] is None and prefill[1]["logprob"] < 0
-    for parameters in ({"adapter_id": "x"}, {"temperature": -1}):
+    assert int(headers["x-validation-time"]) >= 0
+    for parameters in ({"adapter_id": "x"}, {"temperature": -1}, {"watermark": True},
+                       {"best_of": 2}):
         status, _, answer = request(cluster, "POST", "/generate",
                                     {"inputs": "a", "parameters": parameters})
         assert (status, answer["error_type"]) == (422, "validation")

@@ -47,7 +47,6 @@ TEST(LoraxRequest, ParametersReachTheRequest) {
   EXPECT_THAT(request.stop(), ElementsAre("x"));
   EXPECT_TRUE(request.ignore_eos());
   EXPECT_EQ(request.logprobs(), 2u);
-  EXPECT_TRUE(request.has_prompt_logprobs());
 }
 
 TEST(LoraxRequest, ItIsGreedyUnlessSamplingIsAskedFor) {
@@ -69,7 +68,7 @@ TEST(LoraxRequest, WhatIsNotSupportedOrWrongIsNamed) {
   EXPECT_EQ(FieldRefused(R"({"inputs":""})"), "inputs");
   EXPECT_EQ(FieldRefused(R"({"inputs":"a","parameters":[]})"), "parameters");
   for (const char* name :
-       {"adapter_id", "merged_adapters", "response_format", "watermark", "truncate"}) {
+       {"adapter_id", "merged_adapters", "response_format", "watermark", "schema", "tools"}) {
     EXPECT_EQ(FieldRefused(R"({"inputs":"a","parameters":{")" + std::string(name) + R"(":7}})"),
               "parameters." + std::string(name));
   }
@@ -79,6 +78,29 @@ TEST(LoraxRequest, WhatIsNotSupportedOrWrongIsNamed) {
       "accepted");
   EXPECT_EQ(FieldRefused(R"({"inputs":"a","parameters":{"max_new_tokens":0}})"),
             "parameters.max_new_tokens");
+  for (const char* wrong : {"0", "129", "2"}) {
+    EXPECT_EQ(FieldRefused(R"({"inputs":"a","parameters":{"best_of":)" + std::string(wrong) +
+                           (wrong[0] == '2' ? "}}" : R"(,"do_sample":true}})")),
+              "parameters.best_of");
+  }
+  EXPECT_EQ(FieldRefused(R"({"inputs":"a","parameters":{"truncate":0}})"), "parameters.truncate");
+}
+
+TEST(LoraxRequest, AChatIsTheMessagesThatItsInputsAre) {
+  const auto body = [](const std::string& inputs) {
+    return Dump({{"inputs", inputs}, {"parameters", {{"apply_chat_template", true}}}});
+  };
+  const auto parsed =
+      ParseLoraxRequest(body(R"([{"role":"system","content":"s"},{"role":"user","content":"u"}])"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->chat);
+  EXPECT_EQ(parsed->request.chat().messages_size(), 2);
+  EXPECT_EQ(parsed->request.chat().messages(1).content(), "u");
+  EXPECT_EQ(FieldRefused(body(R"([{"content":"u"}])")), "messages[0].role");
+  EXPECT_EQ(FieldRefused(body("{}")), "messages");
+  const absl::Status plain = ParseLoraxRequest(body("Hello")).status();
+  EXPECT_EQ(ReasonOf(plain), "BAD_JSON");
+  EXPECT_NE(plain.message().find("inputs (parameters.apply_chat_template)"), std::string::npos);
 }
 
 TEST(LoraxAnswer, AnAnswerIsExactlyThis) {
@@ -99,13 +121,41 @@ TEST(LoraxAnswer, AnAnswerIsExactlyThis) {
   const HttpResponse whole = answer->Whole();
   EXPECT_EQ(whole.body,
             R"([{"generated_text":"abc","details":{"finish_reason":"eos_token","prompt_tokens":2,)"
-            R"("generated_tokens":2,"seed":7,)"
+            R"("generated_tokens":2,"skipped_tokens":0,"seed":7,)"
             R"("prefill":[{"id":97,"text":"a","logprob":null},)"
             R"({"id":98,"text":"b","logprob":-0.25}],)"
-            R"("tokens":[{"id":99,"text":"c","logprob":-0.5,"special":false},)"
-            R"({"id":10,"text":"\n","logprob":-1.5,"special":false}]}}])");
+            R"("tokens":[{"id":99,"text":"c","logprob":-0.5,"special":false,"skipped":false},)"
+            R"({"id":10,"text":"\n","logprob":-1.5,"special":false,"skipped":false}]}}])");
   EXPECT_THAT(whole.headers,
               ::testing::Contains(std::pair<std::string, std::string>("x-generated-tokens", "2")));
+}
+
+TEST(LoraxAnswer, TheLikeliestOfSeveralIsShownAndTheOthersAreDetails) {
+  const auto parsed = ParseLoraxRequest(
+      R"({"inputs":"a","parameters":{"details":true,"best_of":3,"temperature":1,
+          "decoder_input_details":true}})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  LoraxContext context = Context(false);
+  context.prompt_ids = {'a'};
+  const auto answer = MakeLoraxAnswer(*parsed, std::move(context));
+  const float logprobs[] = {-2, -0.5, -1};
+  for (size_t i = 0; i < 3; ++i) {
+    answer->OnMessage(i, StartedMessage(1, 1));
+    answer->OnMessage(i, TokenMessage('b' + static_cast<uint32_t>(i),
+                                      std::string(1, static_cast<char>('b' + i)), logprobs[i]));
+    answer->OnMessage(i, FinishMessage("length", 1, 1));
+  }
+  const Json body = Json::parse(answer->Whole().body);
+  EXPECT_EQ(body["generated_text"], "c");
+  const Json& details = body["details"];
+  EXPECT_EQ(details["tokens"][0]["id"], 'c');
+  EXPECT_EQ(details["prefill"].size(), 1u);
+  ASSERT_EQ(details["best_of_sequences"].size(), 2u);
+  EXPECT_EQ(details["best_of_sequences"][0]["generated_text"], "b");
+  EXPECT_EQ(details["best_of_sequences"][1]["generated_text"], "d");
+  EXPECT_EQ(details["best_of_sequences"][1]["tokens"][0]["logprob"], -1);
+  EXPECT_EQ(details["best_of_sequences"][1]["finish_reason"], "length");
+  EXPECT_EQ(details["best_of_sequences"][1]["prefill"], details["prefill"]);
 }
 
 TEST(LoraxAnswer, AStreamHasAnEventForEachTokenAndTheLastHasTheText) {
@@ -113,15 +163,15 @@ TEST(LoraxAnswer, AStreamHasAnEventForEachTokenAndTheLastHasTheText) {
   const auto answer = MakeLoraxAnswer(*parsed, Context(true));
   EXPECT_EQ(answer->OnMessage(0, StartedMessage(1, 2)), "");
   EXPECT_EQ(answer->OnMessage(0, TokenMessage('b', "b", -0.5f)),
-            R"(data:{"token":{"id":98,"text":"b","logprob":-0.5,"special":false},)"
+            R"(data:{"token":{"id":98,"text":"b","logprob":-0.5,"special":false,"skipped":false},)"
             R"("generated_text":null,"details":null})"
             "\n\n");
   // The last that there may be.
   EXPECT_EQ(answer->OnMessage(0, TokenMessage('c', "c", -1.5f)), "");
   EXPECT_EQ(answer->OnMessage(0, FinishMessage("length", 1, 2)),
-            R"(data:{"token":{"id":99,"text":"c","logprob":-1.5,"special":false},)"
+            R"(data:{"token":{"id":99,"text":"c","logprob":-1.5,"special":false,"skipped":false},)"
             R"("generated_text":"bc","details":{"finish_reason":"length","prompt_tokens":1,)"
-            R"("generated_tokens":2,"seed":7}})"
+            R"("generated_tokens":2,"skipped_tokens":0,"seed":7}})"
             "\n\n");
   EXPECT_EQ(answer->EndOfStream(), "");
 }

@@ -23,6 +23,11 @@ def generate():
     sampled = [client.generate(case["prompt"], max_new_tokens=20, do_sample=True, temperature=1.5,
                                seed=3).generated_text for _ in range(2)]
     assert sampled[0] == sampled[1]
+    best = client.generate(case["prompt"], max_new_tokens=20, do_sample=True, temperature=1.5,
+                           best_of=3)
+    assert len(best.details.best_of_sequences) == 2
+    short = client.generate(case["prompt"], max_new_tokens=2, truncate=5)
+    assert short.details.prompt_tokens == 5
 
 
 def stream():
@@ -35,7 +40,8 @@ def stream():
 
 def errors():
     schema = {"type": "json_object", "schema": {"type": "object"}}
-    for name, value in (("adapter_id", "someone/else"), ("response_format", schema)):
+    for name, value in (("adapter_id", "someone/else"), ("response_format", schema),
+                        ("watermark", True)):
         for act in (lambda **f: client.generate(case["prompt"], **f),
                     lambda **f: list(client.generate_stream(case["prompt"], **f))):
             try:
