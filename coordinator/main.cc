@@ -149,6 +149,9 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Duration("http-send-timeout", &f->http.send_timeout,
                   "An HTTP client that takes nothing of its answer for this long is cut off",
                   kShortest);
+  flags->Duration("http-keepalive", &f->http.keepalive,
+                  "Sends a comment to a stream's client who has heard nothing for this long; 0s: "
+                  "never");
   flags->Size("max-upload", &f->max_upload, "Most bytes of one `model add --upload`");
   flags->Choice("log-level", &f->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                 "Least severe lines that are logged");

@@ -10,6 +10,8 @@ namespace strata {
 namespace {
 
 constexpr char kEventStream[] = "text/event-stream";
+// A comment: clients leave it alone, and so does LoRAX's, which looks at lines of data only.
+constexpr char kKeepAlive[] = ": keep-alive\n\n";
 
 class Run : public std::enable_shared_from_this<Run> {
  public:
@@ -40,6 +42,7 @@ class Run : public std::enable_shared_from_this<Run> {
   void OnMessage(size_t index, const v1::GenerateResponse& message) STRATA_EXCLUDES(mutex_);
   void OnEnd(const absl::Status& status) STRATA_EXCLUDES(mutex_);
   void ClientGone() STRATA_EXCLUDES(mutex_);
+  void Idle() STRATA_EXCLUDES(mutex_);
   void Fail(const absl::Status& status) STRATA_REQUIRES(mutex_);
   void Begin() STRATA_REQUIRES(mutex_);
   void CancelAll() STRATA_REQUIRES(mutex_);
@@ -70,6 +73,11 @@ void Run::Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> reque
   responder_->OnGone([weak = weak_from_this()] {
     if (const auto run = weak.lock()) run->ClientGone();
   });
+  if (answer_->stream()) {
+    responder_->OnIdle([weak = weak_from_this()] {
+      if (const auto run = weak.lock()) run->Idle();
+    });
+  }
   // Each is run though the answer may be over already: then it ends at once.
   for (size_t i = 0; i < requests.size(); ++i) {
     generations_[i]->Run(requests[i]);
@@ -153,6 +161,17 @@ void Run::ClientGone() {
   }
 }
 
+void Run::Idle() {
+  MutexLock lock(&mutex_);
+  if (over_) {
+    return;
+  }
+  Begin();
+  if (const absl::Status taken = responder_->Write(kKeepAlive); !taken.ok()) {
+    Fail(taken);
+  }
+}
+
 // One that has ended already is left alone by its generation.
 void Run::CancelAll() {
   for (const auto& generation : generations_) {
@@ -162,14 +181,6 @@ void Run::CancelAll() {
 
 }  // namespace
 
-void RunGenerations(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests,
-                    RunOptions options, std::unique_ptr<HttpAnswer> answer,
-                    std::shared_ptr<HttpResponder> responder) {
-  std::make_shared<Run>(std::move(options), std::move(answer), std::move(responder))
-      ->Start(coordinator, std::move(requests));
-}
-
-}  // namespace strata
 void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::string& request_id,
                 uint64_t seed, std::vector<v1::GenerateRequest>* choices) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -182,3 +193,11 @@ void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::st
   }
 }
 
+void RunGenerations(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests,
+                    RunOptions options, std::unique_ptr<HttpAnswer> answer,
+                    std::shared_ptr<HttpResponder> responder) {
+  std::make_shared<Run>(std::move(options), std::move(answer), std::move(responder))
+      ->Start(coordinator, std::move(requests));
+}
+
+}  // namespace strata

@@ -1,6 +1,7 @@
 // Beast is in this translation unit and in http_server.cc alone.
 #include "coordinator/http/http_connection.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
@@ -20,6 +21,8 @@ using asio::ip::tcp;
 
 // What a client may send ahead while a request of its is answered.
 constexpr size_t kMaxAheadBytes = 16 * 1024;
+// Between two looks whether a stream's client is to hear something.
+constexpr std::chrono::milliseconds kShortestWait{1};
 // How long a connection that is to be closed waits for its client to do so.
 constexpr std::chrono::seconds kLinger{2};
 
@@ -46,6 +49,7 @@ class Responder : public HttpResponder {
   absl::Status Write(std::string_view piece) override { return exchange_->Write(piece); }
   void End(std::string_view piece) override { exchange_->End(piece); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
+  void OnIdle(std::function<void()> idle) override { exchange_->OnIdle(std::move(idle)); }
 
  private:
   const std::shared_ptr<HttpExchange> exchange_;
@@ -93,9 +97,9 @@ void HttpExchange::Head(const HttpResponse& response, std::optional<size_t> leng
 }
 
 void HttpExchange::Answer(const HttpResponse& response) {
-  std::function<void()> over;  // What it holds is let go without the lock.
+  Listeners over;
   MutexLock lock(&mutex_);
-  over = std::exchange(on_gone_, nullptr);
+  over = std::exchange(listeners_, {});
   Head(response, response.body.size());
   if (!head_only_) waiting_ += response.body;
   ended_ = true;
@@ -140,9 +144,9 @@ absl::Status HttpExchange::Write(std::string_view piece) {
 }
 
 void HttpExchange::End(std::string_view piece) {
-  std::function<void()> over;
+  Listeners over;
   MutexLock lock(&mutex_);
-  over = std::exchange(on_gone_, nullptr);
+  over = std::exchange(listeners_, {});
   Frame(piece);
   if (chunked_ && !head_only_) waiting_ += "0\r\n\r\n";
   ended_ = true;
@@ -152,12 +156,12 @@ void HttpExchange::End(std::string_view piece) {
 void HttpExchange::Abandon() {
   bool begun = false;
   {
-    std::function<void()> over;
+    Listeners over;
     MutexLock lock(&mutex_);
     if (ended_) {
       return;
     }
-    over = std::exchange(on_gone_, nullptr);
+    over = std::exchange(listeners_, {});
     begun = begun_;
     if (begun) {
       ended_ = true;  // Without the last chunk: the client sees that the stream broke off.
@@ -173,8 +177,24 @@ void HttpExchange::OnGone(std::function<void()> gone) {
   if (gone_) {
     asio::post(shared_->io, std::move(gone));
   } else if (!ended_) {
-    on_gone_ = std::move(gone);
+    listeners_.gone = std::move(gone);
   }
+}
+
+void HttpExchange::OnIdle(std::function<void()> idle) {
+  MutexLock lock(&mutex_);
+  if (!gone_ && !ended_) {
+    listeners_.idle = std::move(idle);
+  }
+}
+
+void HttpExchange::Idle() {
+  std::function<void()> idle;
+  {
+    MutexLock lock(&mutex_);
+    if (waiting_.empty() && sending_ == 0) idle = listeners_.idle;
+  }
+  if (idle) idle();
 }
 
 void HttpExchange::Wake() {
@@ -205,7 +225,7 @@ void HttpExchange::Sent(size_t n) {
 }
 
 void HttpExchange::ClientGone() {
-  std::function<void()> gone;
+  Listeners over;
   {
     MutexLock lock(&mutex_);
     if (gone_) {
@@ -213,15 +233,15 @@ void HttpExchange::ClientGone() {
     }
     gone_ = true;
     waiting_.clear();
-    gone = std::exchange(on_gone_, nullptr);
+    over = std::exchange(listeners_, {});
   }
-  if (gone) gone();
+  if (over.gone) over.gone();
 }
 
 // ---- A connection.
 
 HttpConnection::HttpConnection(std::shared_ptr<HttpShared> shared, tcp::socket socket)
-    : shared_(std::move(shared)), stream_(std::move(socket)) {
+    : shared_(std::move(shared)), stream_(std::move(socket)), alive_(shared_->io) {
   Error ignored;
   stream_.socket().set_option(tcp::no_delay(true), ignored);
   stream_.socket().non_blocking(true, ignored);
@@ -330,6 +350,8 @@ void HttpConnection::Dispatch() {
   busy_ = shared_from_this();
   auto responder = std::make_shared<Responder>(exchange_);
   Watch();
+  last_sent_ = std::chrono::steady_clock::now();
+  if (const auto after = shared_->options.keepalive; after.count() > 0) KeepAlive(after);
   shared_->handler(std::move(request), std::move(responder));
 }
 
@@ -404,6 +426,7 @@ void HttpConnection::OnSent(const Error& error, size_t n) {
     return;
   }
   sent_ += n;
+  last_sent_ = std::chrono::steady_clock::now();
   exchange_->Sent(n);
   if (sent_ < part_.bytes.size()) {
     SendRest();
@@ -423,6 +446,7 @@ void HttpConnection::AnswerSent() {
   const bool close = part_.close || shared_->stopping;
   part_ = {};
   exchange_.reset();
+  alive_.cancel();
   if (close) {
     Error ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -431,6 +455,29 @@ void HttpConnection::AnswerSent() {
   } else {
     ReadHeader();
   }
+}
+
+void HttpConnection::KeepAlive(std::chrono::nanoseconds after) {
+  alive_.expires_after(std::max<std::chrono::nanoseconds>(after, kShortestWait));
+  alive_.async_wait([weak = weak_from_this()](const Error& cancelled) {
+    if (const auto self = weak.lock(); self != nullptr && !cancelled) self->OnKeepAlive();
+  });
+}
+
+void HttpConnection::OnKeepAlive() {
+  if (closed_ || exchange_ == nullptr) {
+    return;
+  }
+  const std::chrono::nanoseconds after = shared_->options.keepalive;
+  const auto silent = std::chrono::steady_clock::now() - last_sent_;
+  if (silent < after) {
+    KeepAlive(after - silent);
+    return;
+  }
+  // What its user then says may end the exchange, and the connection.
+  const std::shared_ptr<HttpExchange> exchange = exchange_;
+  KeepAlive(after);
+  exchange->Idle();
 }
 
 void HttpConnection::Linger() {

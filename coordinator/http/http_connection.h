@@ -5,8 +5,10 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -53,6 +55,7 @@ class HttpExchange {
   absl::Status Write(std::string_view piece);
   void End(std::string_view piece);
   void OnGone(std::function<void()> gone);
+  void OnIdle(std::function<void()> idle);
   // Its user is gone: ends it if nothing else did.
   void Abandon();
 
@@ -65,8 +68,17 @@ class HttpExchange {
   Part Take();          // All that waits; empty: nothing yet.
   void Sent(size_t n);  // Bytes of a part that the client's side has taken.
   void ClientGone();
+  // Nothing was sent for a while.
+  void Idle();
 
  private:
+  // What its user wants to be told, until the end. Let go of without the lock: what they hold may
+  // be the last of much.
+  struct Listeners {
+    std::function<void()> gone;
+    std::function<void()> idle;
+  };
+
   void Head(const HttpResponse& response, std::optional<size_t> length) STRATA_REQUIRES(mutex_);
   void Frame(std::string_view piece) STRATA_REQUIRES(mutex_);
   // Has the connection look for what waits.
@@ -87,7 +99,7 @@ class HttpExchange {
   bool close_ STRATA_GUARDED_BY(mutex_) = false;  // The connection, after the end.
   bool slow_ STRATA_GUARDED_BY(mutex_) = false;
   bool gone_ STRATA_GUARDED_BY(mutex_) = false;
-  std::function<void()> on_gone_ STRATA_GUARDED_BY(mutex_);
+  Listeners listeners_ STRATA_GUARDED_BY(mutex_);
 };
 
 // On the server's thread.
@@ -122,11 +134,16 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void SendRest();
   void OnSent(const Error& error, size_t n);
   void AnswerSent();
+  // Looks, as long as a request is answered, whether its client is to be shown that it lives.
+  void KeepAlive(std::chrono::nanoseconds after);
+  void OnKeepAlive();
   // Ends after the client has: what it still sends must not make it lose the answer.
   void Linger();
 
   const std::shared_ptr<HttpShared> shared_;
   boost::beast::tcp_stream stream_;
+  boost::asio::steady_timer alive_;
+  std::chrono::steady_clock::time_point last_sent_;  // Or the request's arrival.
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   std::shared_ptr<HttpExchange> exchange_;  // Of the request that is being answered.

@@ -49,6 +49,8 @@ struct HttpOptions {
   std::chrono::nanoseconds body_timeout = std::chrono::seconds(120);  // For a whole body.
   // A client that takes nothing of its answer for this long is cut off.
   std::chrono::nanoseconds send_timeout = std::chrono::seconds(120);
+  // Without anything said for this long, who writes a stream is asked for a sign of life. 0: never.
+  std::chrono::nanoseconds keepalive = std::chrono::seconds(10);
 };
 
 // The answer to one request: either Answer, or Begin, any number of Write, End. Any thread, one
@@ -72,6 +74,9 @@ class HttpResponder {
   // soon if it has already. Once, before the end; `gone` must not wait. A client that closes its
   // sending side has gone away.
   virtual void OnGone(std::function<void()> gone) = 0;
+  // Calls `idle`, on the server's thread, whenever nothing was said for HttpOptions::keepalive and
+  // all that was has been sent, until the end. Once; `idle` must not wait.
+  virtual void OnIdle(std::function<void()> idle) = 0;
 };
 
 class HttpServer {

@@ -41,10 +41,10 @@ def begin(cluster, path, body, **headers):
 
 
 def events(response):
-    """The data of each event, as text."""
+    """The data of each event, as text; comments are left out."""
     for line in response:
         line = line.decode().rstrip("\n")
-        if line:
+        if line and not line.startswith(":"):
             assert line.startswith("data:"), line
             yield line[len("data:"):].strip()
 

@@ -265,6 +265,95 @@ def test_lorax_routes(cluster):
     assert (info["model_id"], info["max_total_tokens"]) == ("recall", 512)
 
 
+def lorax(cluster, inputs, **parameters):
+    return post(cluster, "/generate", {"inputs": inputs, "parameters": parameters})
+
+
+def test_lorax_best_of_shows_the_likeliest_and_the_others_as_details(cluster):
+    sampled = dict(temperature=1.5, seed=11, max_new_tokens=20, ignore_eos_token=True,
+                   details=True)
+    best = lorax(cluster, "Once", best_of=3, **sampled)
+    others = best["details"]["best_of_sequences"]
+    assert len(others) == 2
+
+    def likelihood(details):
+        return sum(t["logprob"] for t in details["tokens"]) / len(details["tokens"])
+
+    assert all(likelihood(best["details"]) >= likelihood(o) for o in others)
+    same = post(cluster, "/v1/completions", completion(
+        prompt="Once", temperature=1.5, seed=11, max_tokens=20, ignore_eos_token=True, n=3))
+    assert {c["text"] for c in same["choices"]} == {
+        best["generated_text"], *(o["generated_text"] for o in others)}
+    for path, extra in (("/generate_stream", {}), ("/", {"stream": True})):
+        status, _, answer = request(cluster, "POST", path, {
+            "inputs": "Once", "parameters": {"best_of": 2, "do_sample": True}, **extra})
+        assert (status, answer["error_type"]) == (422, "validation")
+        assert "parameters.best_of" in answer["error"]
+    assert request(cluster, "GET", "/info")[2]["max_best_of"] == 128
+
+
+def test_lorax_truncate_keeps_the_prompts_last_tokens(cluster):
+    def prompt(text, **parameters):
+        details = lorax(cluster, text, max_new_tokens=1, decoder_input_details=True,
+                        **parameters)["details"]
+        return [t["id"] for t in details["prefill"]], details["prompt_tokens"]
+
+    whole, _ = prompt(CASE["prompt"])
+    front = len(post(cluster, "/tokenize", {"model": "recall", "prompt": ""})["tokens"])
+    for truncate in (front + 1, len(whole) // 2, len(whole) - 1):
+        ids, count = prompt(CASE["prompt"], truncate=truncate)
+        assert ids == whole[:front] + whole[-(truncate - front):] and count == truncate
+    assert prompt(CASE["prompt"], truncate=len(whole) + 5)[0] == whole
+
+
+def test_lorax_chat_templates_are_those_of_the_chat_route(cluster):
+    answer = lorax(cluster, json.dumps(CASE["messages"]), apply_chat_template=True,
+                   max_new_tokens=96, details=True)
+    assert answer["generated_text"] == CASE["text"]
+    assert answer["details"]["prompt_tokens"] == len(CASE["prompt_ids"])
+    short = lorax(cluster, json.dumps(CASE["messages"]), apply_chat_template=True,
+                  max_new_tokens=1, truncate=7, decoder_input_details=True)
+    assert [t["id"] for t in short["details"]["prefill"]] == CASE["prompt_ids"][-7:]
+    status, _, answer = request(cluster, "POST", "/generate", {
+        "inputs": "Hello", "parameters": {"apply_chat_template": True}})
+    assert (status, answer["error_type"]) == (422, "validation")
+
+
+def test_a_stream_that_waits_hears_comments(tmp_path):
+    with Cluster(tmp_path, max_sessions=1, http_keepalive="50ms") as c:
+        c.start_workers(1)
+        c.load("recall", RECALL, context=512)
+        alone = post(c, "/v1/completions", completion())["choices"][0]["text"]
+        worker = c.workers["w0"]
+        worker.kill(signal.SIGSTOP)
+        try:
+            running, first = begin(c, "/v1/completions", {**LONG, "stream": True})
+            c.wait_sessions(1)
+            # In the queue; the head comes with the first comment.
+            waiting = [begin(c, "/v1/completions", completion(stream=True)),
+                       begin(c, "/generate_stream", {"inputs": CASE["prompt"], "parameters": {
+                           "max_new_tokens": 96}})]
+            for _, response in [(running, first), *waiting]:
+                for _ in range(3):
+                    assert response.readline() == b": keep-alive\n"
+                    assert response.readline() == b"\n"
+            # A deadline in the queue is an error in the stream then.
+            late, response = begin(c, "/v1/completions", completion(stream=True),
+                                   X_Strata_Deadline="400ms")
+            assert json.loads(list(events(response))[-1])["error"]["code"] == "deadline_exceeded"
+            late.close()
+        finally:
+            worker.kill(signal.SIGCONT)
+        running.close()
+        (_, completions), (_, native) = waiting
+        *chunks, done = events(completions)
+        assert done == "[DONE]"
+        assert "".join(json.loads(e)["choices"][0]["text"] for e in chunks) == alone
+        assert json.loads(list(events(native))[-1])["generated_text"] == alone
+        for connection, _ in waiting:
+            connection.close()
+
+
 def test_many_streams_at_once_each_have_their_own_answer(cluster):
     cases = recall_cases()[:24]
     got = [None] * len(cases)

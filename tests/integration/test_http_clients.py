@@ -7,6 +7,7 @@ import pytest
 
 from client_environment import environment, run
 from cluster import RECALL, Cluster, recall_cases
+from http_client import begin
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
 
@@ -34,3 +35,25 @@ def test_openai(cluster, check):
 def test_lorax(cluster, check):
     python = environment("lorax", "lorax-client==0.6.3")
     run(python, CLIENTS / "lorax_checks.py", check, cluster.http, cluster.case)
+
+
+@pytest.fixture(scope="module")
+def talkative(cluster, tmp_path_factory):
+    """A cluster whose streams are full of comments."""
+    with Cluster(tmp_path_factory.mktemp("talkative"), http_keepalive="1ms") as c:
+        c.start_workers(1)
+        c.load("recall", RECALL, kv_dtype="f32", context=512, sessions=2)
+        c.case = cluster.case
+        connection, response = begin(c, "/v1/completions", {
+            "model": "recall", "prompt": [1] * 400, "max_tokens": 20, "stream": True})
+        assert b": keep-alive\n" in response.read()
+        connection.close()
+        yield c
+
+
+def test_comments_disturb_no_client(talkative):
+    openai = environment("openai", "openai==3.54.0")
+    for check in ("streams", "asynchronous"):
+        run(openai, CLIENTS / "openai_checks.py", check, talkative.http, talkative.case)
+    lorax = environment("lorax", "lorax-client==0.6.3")
+    run(lorax, CLIENTS / "lorax_checks.py", "stream", talkative.http, talkative.case)

@@ -237,6 +237,63 @@ TEST(HttpServer, AStreamIsSentAsItIsWrittenAndTheConnectionGoesOn) {
   }
 }
 
+TEST(HttpServer, WhoWritesAStreamIsAskedForASignOfLifeWhenNothingWasSaidForAWhile) {
+  HttpOptions options;
+  options.keepalive = std::chrono::milliseconds(20);
+  Held held;
+  const auto server = *HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  RawClient client(server->address());
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto responder = held.Take();
+  std::atomic<int> asked = 0;
+  responder->OnIdle([&, responder = responder.get()] {
+    if (asked++ == 0) responder->Begin({});
+    EXPECT_TRUE(responder->Write(":" + std::to_string(asked)).ok());
+  });
+  EXPECT_NE(client.ReadUntil(":3\r\n").find(":1\r\n"), std::string::npos);
+  responder->End("end");
+  EXPECT_NE(client.ReadUntil("0\r\n\r\n").find("end"), std::string::npos);
+  const int before = asked;
+  // The connection is used again; nothing of the first request is asked any more.
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto next = held.Take();
+  std::atomic<int> next_asked = 0;
+  next->OnIdle([&] { ++next_asked; });
+  EXPECT_TRUE(Eventually([&] { return next_asked >= 3; })) << "also one that then says nothing";
+  EXPECT_EQ(asked, before);
+  next->Answer({});
+}
+
+TEST(HttpServer, NobodyIsAskedWhileAClientReadsSlowlyOrWithoutKeepalive) {
+  HttpOptions options;
+  options.keepalive = std::chrono::milliseconds(5);
+  Held held;
+  std::atomic<int> asked = 0;
+  {
+    const auto server = *HttpServer::Start("127.0.0.1:0", options, held.Handler());
+    RawClient client(server->address(), 4096);
+    client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    const auto responder = held.Take();
+    responder->Begin({});
+    // More than the sockets' buffers: it is never sent to the end.
+    const std::string piece(1 << 16, 'x');
+    while (responder->Write(piece).ok()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    responder->OnIdle([&] { ++asked; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(asked, 0);
+  }
+  options.keepalive = std::chrono::nanoseconds(0);
+  const auto server = *HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  RawClient client(server->address());
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto responder = held.Take();
+  responder->OnIdle([&] { ++asked; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(asked, 0);
+}
+
 TEST(HttpServer, AClientWithoutChunksGetsTheStreamUpToTheConnectionsEnd) {
   Held held;
   auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
