@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -77,6 +78,7 @@ def test_type_hints_hold(home, tmp_path):
 import strata
 client = strata.Client("127.0.0.1:7070")
 text: str = client.generate("m", "p", max_tokens=3, temperature=0.5, stop=["x"]).text
+text = client.generate("m", "p", priority=-1, guaranteed=True).text
 ids: list[int] = client.tokenize("m", [strata.ChatMessage("user", "hello")]).ids
 """)
     wrong = tmp_path / "wrong.py"
@@ -370,13 +372,49 @@ def test_an_id_in_flight_is_refused_unless_it_is_to_be_replaced(strata, cluster,
     cluster.nothing_is_left()
 
 
+def test_higher_priorities_start_first_and_guaranteed_ones_are_answered(strata, tmp_path):
+    with Cluster(tmp_path, max_sessions=1) as c:
+        c.start_workers(1)
+        c.load("recall", RECALL, context=512)
+        ended = []
+
+        async def ask(client, name, **options):
+            answer = await client.generate("recall", [1] * 8, ignore_eos=True, temperature=0,
+                                           request_id=name, **options)
+            ended.append(name)
+            return answer.token_ids
+
+        async def all_of_them():
+            async with strata.AsyncClient(c.address) as client:
+                c.workers["w0"].kill(signal.SIGSTOP)  # Requests start, and get no token.
+                first = asyncio.create_task(ask(client, "first", max_tokens=8))
+                await asyncio.to_thread(c.wait_sessions, 1)
+                others = []
+                for name, priority in (("low", -1), ("middle", None), ("high", 2**31 - 1)):
+                    others.append(asyncio.create_task(
+                        ask(client, name, max_tokens=20, priority=priority, guaranteed=True)))
+                    await asyncio.to_thread(c.wait_sessions, 1 + len(others))
+                c.workers["w0"].kill(signal.SIGCONT)
+                answers = await asyncio.gather(*others)
+                await first
+                return answers
+
+        answers = asyncio.run(all_of_them())
+        assert ended == ["first", "high", "middle", "low"]
+        with strata.Client(c.address) as client:
+            alone = client.generate("recall", [1] * 8, ignore_eos=True, temperature=0,
+                                    max_tokens=20, priority=3, guaranteed=True)
+        assert answers == [alone.token_ids] * 3
+
+
 def test_wrong_options_are_refused_before_any_call(strata):
     client = strata.Client("127.0.0.1:1")
     for options in ({"max_token": 3}, {"temperature": "hot"}, {"stop": "x"}):
         with pytest.raises(TypeError):
             client.generate("m", "p", **options)
-    with pytest.raises(ValueError):
-        client.generate("m", "p", max_tokens=-1)
+    for number in ({"max_tokens": -1}, {"priority": 2**31}):
+        with pytest.raises(ValueError):
+            client.generate("m", "p", **number)
     for address in ("nowhere", "host:port", "::1:7070", "host:99999"):
         with pytest.raises(strata.InvalidArgumentError) as caught:
             strata.Client(address)

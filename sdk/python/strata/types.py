@@ -42,6 +42,10 @@ class GenerateOptions(TypedDict, total=False):
     return_logits: bool  # Raw logits of every position but the last generated one.
     request_id: str  # 1..128 printable ASCII characters; not given: the library makes one.
     replace: bool  # Cancel a running request of the same id and take its place.
+    # Higher ones are admitted first, and take KV memory that they come to need from lower ones.
+    # Any whole number of 32 bits; not given: 0.
+    priority: int | None
+    guaranteed: bool  # Start only with KV memory for prompt + max_tokens; never preempted.
     # Seconds for the whole call, replays included; past it the call ends with
     # DeadlineExceededError, and the request is released on every worker. Not given: no limit.
     timeout: float | None
