@@ -38,6 +38,7 @@ void AddLoad(const BenchDescription& description, const Workload& workload,
   }
   out["shared_prefix"] = workload.options().shared_prefix;
   out["prefix_groups"] = workload.options().prefix_groups;
+  if (workload.options().distinct > 0) out["distinct"] = workload.options().distinct;
   out["seed"] = workload.options().seed;
   if (!description.target.empty()) {
     out["openai"] = description.target;

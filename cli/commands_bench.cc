@@ -39,6 +39,7 @@ struct BenchFlags {
   std::string lengths;
   std::optional<uint32_t> shared_prefix;
   std::optional<uint32_t> prefix_groups;
+  std::optional<uint32_t> distinct;
   std::optional<uint64_t> seed;
   std::string target_ttft;
   std::string target_itl;
@@ -46,6 +47,7 @@ struct BenchFlags {
   std::string api_key;
   std::optional<uint32_t> vocab_size;
   bool text = false;
+  std::string answers;
 };
 
 absl::Status ReadDuration(const std::string& flag, const std::string& text,
@@ -137,10 +139,46 @@ absl::StatusOr<WorkloadOptions> ReadWorkload(const BenchFlags& flags,
   }
   workload.shared_prefix = flags.shared_prefix.value_or(0);
   workload.prefix_groups = flags.prefix_groups.value_or(1);
+  workload.distinct = flags.distinct.value_or(0);
   workload.seed = flags.seed.value_or(1);
   workload.rate = flags.rate.value_or(0);
   return workload;
 }
+
+// A line of JSON for each request that ended.
+class AnswersFile {
+ public:
+  static absl::StatusOr<AnswersFile> Create(const std::string& path) {
+    AnswersFile file(path);
+    if (!file.out_.is_open()) {
+      return Error(absl::StatusCode::kInvalidArgument, "CANNOT_WRITE", "cannot write " + path)
+          .Hint("give --answers a path in a folder that is there");
+    }
+    return file;
+  }
+
+  void Add(uint32_t request, std::string_view text, const RequestEnd& end) {
+    Json line = {{"request", request},
+                 {"text", text},
+                 {"prompt_tokens", end.prompt_tokens},
+                 {"generated_tokens", end.generated_tokens},
+                 {"cached_tokens", end.cached_tokens}};
+    if (!end.status.ok()) line["error"] = Describe(end.status);
+    out_ << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  }
+  // Once all are there.
+  absl::Status Close() {
+    out_.close();
+    return out_.fail() ? Error(absl::StatusCode::kInternal, "CANNOT_WRITE",
+                               "cannot write " + path_ + " to its end; is the disk full?")
+                       : absl::OkStatus();
+  }
+
+ private:
+  explicit AnswersFile(const std::string& path) : path_(path), out_(path) {}
+  std::string path_;
+  std::ofstream out_;
+};
 
 // The client outlives the target.
 struct Endpoint {
@@ -184,9 +222,16 @@ absl::StatusOr<Endpoint> ConnectOpenAi(const Context& context, const BenchFlags&
 
 absl::Status Bench(const Context& context, const BenchFlags& flags) {
   RETURN_IF_ERROR(CheckFlags(flags));
-  ASSIGN_OR_RETURN(const LoadOptions options, ReadLoad(flags));
+  ASSIGN_OR_RETURN(LoadOptions options, ReadLoad(flags));
   BenchDescription description;
   ASSIGN_OR_RETURN(WorkloadOptions shape, ReadWorkload(flags, &description));
+  std::optional<AnswersFile> answers;
+  if (!flags.answers.empty()) {
+    ASSIGN_OR_RETURN(answers, AnswersFile::Create(flags.answers));
+    options.on_answer = [&](uint32_t request, std::string_view text, const RequestEnd& end) {
+      answers->Add(request, text, end);
+    };
+  }
   const sdk::Cancellation cancellation;
   const OnInterrupt on_interrupt(context, [cancellation] { cancellation.Cancel(); });
   ASSIGN_OR_RETURN(const Endpoint endpoint,
@@ -205,6 +250,9 @@ absl::Status Bench(const Context& context, const BenchFlags& flags) {
       });
   if (terminal) {
     context.err() << "\n";
+  }
+  if (answers.has_value()) {
+    RETURN_IF_ERROR(answers->Close());
   }
   if (cancellation.cancelled()) {
     return Error(absl::StatusCode::kCancelled, "CANCELLED",
@@ -242,12 +290,16 @@ void AddLoadOptions(CLI::App* app, BenchFlags* flags) {
            "Tokens in front of each prompt, the same in each group");
   AddCount(app, "--prefix-groups", &flags->prefix_groups, 1, 1u << 30,
            "Groups that requests take in turn; default 1");
+  AddCount(app, "--distinct", &flags->distinct, 1, 1u << 30,
+           "Requests repeat after so many; default never");
   AddCount(app, "--seed", &flags->seed, 0, std::numeric_limits<uint64_t>::max(),
            "Names the load: prompts, lengths, arrivals; default 1");
   AddText(app, "--target-ttft", &flags->target_ttft, "TIME",
           "A good request's first token comes within this");
   AddText(app, "--target-itl", &flags->target_itl, "TIME",
           "A good request's mean time between tokens is at most this");
+  AddText(app, "--answers", &flags->answers, "FILE",
+          "Write each answer to it, a line of JSON with request,\ntext, token counts, error");
 }
 
 void AddOpenAiOptions(CLI::App* app, BenchFlags* flags) {

@@ -47,6 +47,7 @@ void ClusterTarget::Poll(TimePoint until, LoadObserver* observer) {
       observer->OnEnd(request, now, EndOf(*event));
       return;  // There may be another one to begin.
     }
+    observer->OnText(request, event->piece.text);
     if (!event->piece.token_ids.empty()) {
       observer->OnTokens(request, now, static_cast<uint32_t>(event->piece.token_ids.size()));
     }

@@ -16,7 +16,7 @@ class LoadLoop {
         clock_(clock),
         target_(*target),
         begin_(clock.Now()),
-        recorder_(begin_, options.targets),
+        recorder_(begin_, options.targets, options.on_answer),
         due_(begin_) {
     if (open()) {
       due_ += workload_.ArrivalGap(0);

@@ -86,6 +86,7 @@ bool IsAboutTheRequest(const absl::Status& status) {
 class ProbeObserver : public LoadObserver {
  public:
   void OnTokens(uint32_t, TimePoint, uint32_t) override {}
+  void OnText(uint32_t, std::string_view) override {}
   void OnEnd(uint32_t, TimePoint, const RequestEnd& ended) override { end = ended; }
   std::optional<RequestEnd> end;
 };
@@ -241,6 +242,9 @@ void OpenAiTarget::TakeData(uint32_t request, TimePoint at, std::string_view dat
   const json finish = choices[0].value("finish_reason", json());
   const json text = choices[0].value("text", json());
   answer->finished |= finish.is_string();
+  if (text.is_string()) {
+    observer_->OnText(request, text.get_ref<const std::string&>());
+  }
   // A token may have no text yet; the message that only says why it ended is none.
   if (!finish.is_string() || (text.is_string() && !text.get_ref<const std::string&>().empty())) {
     observer_->OnTokens(request, at, 1);

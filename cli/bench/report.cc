@@ -43,11 +43,20 @@ void LoadRecorder::OnTokens(uint32_t request, TimePoint at, uint32_t tokens) {
   tokens_seen_ += tokens;
 }
 
+void LoadRecorder::OnText(uint32_t request, std::string_view text) {
+  if (on_answer_) {
+    running_.at(request).text += text;
+  }
+}
+
 void LoadRecorder::OnEnd(uint32_t request, TimePoint at, const RequestEnd& end) {
   auto own = running_.extract(request);
   STRATA_CHECK(!own.empty());
   ++ended_;
   last_end_ = std::max(last_end_, at);
+  if (on_answer_) {
+    on_answer_(request, own.mapped().text, end);
+  }
   if (end.status.ok()) {
     TakeAnswer(std::move(own.mapped()), at, end);
   } else {

@@ -3,9 +3,12 @@
 #define STRATA_CLI_BENCH_REPORT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,14 +63,20 @@ struct LoadReport {
   std::string numerics_class;
 };
 
+// Told of each request at its end, with all of its text.
+using OnAnswer = std::function<void(uint32_t request, std::string_view text, const RequestEnd&)>;
+
 // Takes in what happens; one thread.
 class LoadRecorder : public LoadObserver {
  public:
-  LoadRecorder(TimePoint begin, LatencyTargets targets) : begin_(begin), targets_(targets) {}
+  // `on_answer` may be empty; no text is kept then.
+  LoadRecorder(TimePoint begin, LatencyTargets targets, OnAnswer on_answer = {})
+      : begin_(begin), targets_(targets), on_answer_(std::move(on_answer)) {}
 
   // The request is sent at `now`, and was due at `due`, which is not later.
   void OnBegin(uint32_t request, TimePoint due, TimePoint now);
   void OnTokens(uint32_t request, TimePoint at, uint32_t tokens) override;
+  void OnText(uint32_t request, std::string_view text) override;
   void OnEnd(uint32_t request, TimePoint at, const RequestEnd& end) override;
 
   uint32_t begun() const { return report_.requests; }
@@ -83,12 +92,14 @@ class LoadRecorder : public LoadObserver {
     TimePoint last{};
     uint32_t tokens = 0;
     std::vector<double> gaps_ms;
+    std::string text;
   };
   void TakeFailure(const RequestEnd& end);
   void TakeAnswer(Running running, TimePoint at, const RequestEnd& end);
 
   const TimePoint begin_;
   const LatencyTargets targets_;
+  const OnAnswer on_answer_;
   TimePoint last_end_{};
   uint32_t ended_ = 0;
   uint64_t tokens_seen_ = 0;

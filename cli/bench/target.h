@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "cli/bench/workload.h"
@@ -28,6 +29,8 @@ class LoadObserver {
   virtual ~LoadObserver() = default;
   // `at`: when they were received. `tokens` > 0.
   virtual void OnTokens(uint32_t request, TimePoint at, uint32_t tokens) = 0;
+  // More of its answer; empty ones may come too.
+  virtual void OnText(uint32_t request, std::string_view text) = 0;
   // Once for each request that was started.
   virtual void OnEnd(uint32_t request, TimePoint at, const RequestEnd& end) = 0;
 };

@@ -125,7 +125,12 @@ absl::StatusOr<std::vector<LengthPair>> ParseLengths(std::string_view text) {
   return lengths;
 }
 
+uint32_t Workload::Which(uint32_t request) const {
+  return options_.distinct == 0 ? request : request % options_.distinct;
+}
+
 LengthPair Workload::Lengths(uint32_t request) const {
+  request = Which(request);
   if (!options_.lengths.empty()) {
     return options_.lengths[request % options_.lengths.size()];
   }
@@ -135,6 +140,7 @@ LengthPair Workload::Lengths(uint32_t request) const {
 }
 
 WorkloadRequest Workload::Make(uint32_t request) const {
+  request = Which(request);
   const LengthPair lengths = Lengths(request);
   WorkloadRequest made;
   made.max_tokens = lengths.answer_tokens;

@@ -53,6 +53,7 @@ struct WorkloadOptions {
   uint32_t shared_prefix = 0;
   uint32_t prefix_groups = 1;
   uint32_t vocab_size = 1;  // Ids are below.
+  uint32_t distinct = 0;    // Requests repeat after so many; 0: never.
   double rate = 0;          // Arrivals a second, a Poisson process; 0: none of their own.
   uint64_t seed = 1;
 };
@@ -73,6 +74,9 @@ class Workload {
   nanoseconds ArrivalGap(uint32_t request) const;
 
  private:
+  // The one that it is, or repeats.
+  uint32_t Which(uint32_t request) const;
+
   const WorkloadOptions options_;
 };
 

@@ -160,6 +160,8 @@ class Engine::Impl {
   // What a session that starts now leaves free.
   KvSpare Spare() const;
   void Admit(TimePoint now);
+  // Cached pages give way to all that could run then, not to the first alone: each takes a step.
+  void EvictForQueue();
   // Claims grow to what is known of the running sessions, the most important first; pages that are
   // missing come from the least important ones. Whether nobody waits or had to give way.
   bool GrowClaims();

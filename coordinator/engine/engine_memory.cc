@@ -2,6 +2,7 @@
 // counts; this decides.
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "common/check.h"
@@ -109,9 +110,8 @@ void Engine::Impl::Admit(TimePoint now) {
     Session& session = *queue_.begin()->second;
     session.claim = ledger_.Reserve(session.first_claim(), Spare());
     if (!session.claim.has_value()) {
-      // What comes after it waits too.
-      EvictPrefixes(Excess(ledger_.Asked(session.first_claim(), Spare()), FreeSoon()));
-      return;
+      EvictForQueue();
+      return;  // What comes after it waits too.
     }
     queue_.erase(queue_.begin());
     running_.emplace(session.rank(), &session);
@@ -123,6 +123,22 @@ void Engine::Impl::Admit(TimePoint now) {
                              .max_tokens = session.max_tokens,
                              .queued = now - session.arrived});
   }
+}
+
+void Engine::Impl::EvictForQueue() {
+  const KvPages soon = FreeSoon();
+  const uint64_t cached = ledger_.MostCached();
+  KvPages asked = ledger_.Asked(queue_.begin()->second->first_claim(), Spare());
+  uint64_t wanted = Excess(asked, soon);
+  for (auto it = std::next(queue_.begin()); it != queue_.end(); ++it) {
+    Add(ledger_.Asked(it->second->first_claim(), {}), &asked);
+    const uint64_t more = Excess(asked, soon);
+    if (more > cached) {
+      break;
+    }
+    wanted = more;
+  }
+  EvictPrefixes(wanted);
 }
 
 bool Engine::Impl::GrowClaims() {

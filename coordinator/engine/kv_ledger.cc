@@ -146,6 +146,14 @@ KvPages KvLedger::Free() const {
   return pages;
 }
 
+uint64_t KvLedger::MostCached() const {
+  uint64_t most = 0;
+  for (const Component& component : components_) {
+    most = std::max(most, component.pages.cached);
+  }
+  return most;
+}
+
 void KvLedger::SetUse(ClaimId claim, PageUse use) {
   const auto it = claims_.find(claim);
   STRATA_CHECK(it != claims_.end() && it->second.use != use);

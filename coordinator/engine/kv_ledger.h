@@ -73,6 +73,8 @@ class KvLedger {
   KvPages Growth(ClaimId claim, uint32_t length) const;
   KvPages PagesOf(ClaimId claim) const;
   KvPages Free() const;
+  // The most that is cached in any component.
+  uint64_t MostCached() const;
   // Whether it would fit if nothing were cached.
   bool FitsWithoutCached(uint32_t length, const KvSpare& spare) const;
   // Live to cached: its session ended, and its prefix stays.

@@ -303,6 +303,33 @@ TEST_F(CliCommands, BenchTakesLengthsFromAFile) {
   EXPECT_EQ(prompts, (std::vector<int>{3, 4, 3, 4}));
 }
 
+TEST_F(CliCommands, BenchWritesAnswersOfRequestsThatRepeat) {
+  coordinator_.Plan({{Mishap::kFail, 0}});
+  const std::string path = TempPath("answers");
+  Run({"bench", "recall", "--clients", "1", "--requests", "7", "--distinct", "3", "--prompt-tokens",
+       "1-40", "--max-tokens", "3-9", "--answers", path, "--json"});
+  const auto requests = coordinator_.generate_requests();
+  ASSERT_EQ(requests.size(), 7u);
+  for (size_t i = 3; i < requests.size(); ++i) {
+    EXPECT_EQ(requests[i].tokens().SerializeAsString(),
+              requests[i - 3].tokens().SerializeAsString());
+    EXPECT_EQ(requests[i].max_tokens(), requests[i - 3].max_tokens());
+  }
+  std::ifstream file(path);
+  std::vector<json> answers;
+  for (std::string line; std::getline(file, line);) answers.push_back(json::parse(line));
+  ASSERT_EQ(answers.size(), 7u);
+  EXPECT_THAT(answers[0]["error"], HasSubstr("kv_tokens=8192"));
+  for (size_t i = 1; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i]["request"], i);
+    EXPECT_FALSE(answers[i].contains("error"));
+    EXPECT_EQ(answers[i]["prompt_tokens"], requests[i].tokens().ids_size());
+    EXPECT_NE(answers[i]["text"], "");
+  }
+  EXPECT_EQ(answers[6]["text"], answers[3]["text"]);
+  EXPECT_EQ(Run({"bench", "recall", "--answers", path + "/none"}).code, kExitFailed);
+}
+
 TEST_F(CliCommands, BenchRefusesWhatContradictsItself) {
   const std::vector<std::vector<std::string>> wrong = {
       {"--lengths", "x", "--prompt-tokens", "3"},

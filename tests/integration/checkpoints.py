@@ -6,14 +6,15 @@ import struct
 import numpy as np
 
 
-def make_checkpoint(folder, layers=4, hidden=1024, ffn=2816, vocab=2000, sparse=False):
+def make_checkpoint(folder, layers=4, hidden=1024, ffn=2816, vocab=2000, heads=16, kv_heads=16,
+                    context=256, sparse=False):
     """Random float32 weights of the Llama shape, large enough to be interrupted, or zeros that
     take no room on the disk. Their bytes."""
     folder.mkdir()
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden,
-              "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": 16,
-              "num_key_value_heads": 16, "vocab_size": vocab, "rms_norm_eps": 1e-5,
-              "rope_theta": 10000.0, "max_position_embeddings": 256, "hidden_act": "silu",
+              "intermediate_size": ffn, "num_hidden_layers": layers,
+              "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocab, "rms_norm_eps": 1e-5,
+              "rope_theta": 10000.0, "max_position_embeddings": context, "hidden_act": "silu",
               "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2,
               "torch_dtype": "float32"}
     (folder / "config.json").write_text(json.dumps(config))
@@ -21,8 +22,10 @@ def make_checkpoint(folder, layers=4, hidden=1024, ffn=2816, vocab=2000, sparse=
               "lm_head.weight": (vocab, hidden)}
     for i in range(layers):
         p = f"model.layers.{i}."
-        for name in "qkvo":
+        for name in "qo":
             shapes[f"{p}self_attn.{name}_proj.weight"] = (hidden, hidden)
+        for name in "kv":
+            shapes[f"{p}self_attn.{name}_proj.weight"] = (hidden // heads * kv_heads, hidden)
         shapes |= {f"{p}mlp.gate_proj.weight": (ffn, hidden),
                    f"{p}mlp.up_proj.weight": (ffn, hidden),
                    f"{p}mlp.down_proj.weight": (hidden, ffn),

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "common/status.h"
 
 namespace strata::cli {
@@ -50,6 +53,21 @@ TEST(Report, TimesCountFromWhenARequestWasDue) {
   EXPECT_DOUBLE_EQ(report.inter_token_ms.p50, 20);
   EXPECT_DOUBLE_EQ(report.request_ms.p50, 130);
   EXPECT_EQ(report.numerics_class, "some-1");
+}
+
+TEST(Report, AnswersAreToldWithTheirWholeText) {
+  std::vector<std::string> told;
+  LoadRecorder recorder(At(0), {}, [&](uint32_t request, std::string_view text, const RequestEnd&) {
+    told.push_back(std::to_string(request) + ":" + std::string(text));
+  });
+  recorder.OnBegin(0, At(0), At(0));
+  recorder.OnBegin(1, At(0), At(0));
+  recorder.OnText(0, "a");
+  recorder.OnText(1, "x");
+  recorder.OnText(0, "b");
+  recorder.OnEnd(1, At(1), Bad(absl::StatusCode::kInternal, "BROKEN"));
+  recorder.OnEnd(0, At(2), Good());
+  EXPECT_EQ(told, (std::vector<std::string>{"1:x", "0:ab"}));
 }
 
 TEST(Report, RatesAreOverTheTimeToTheLastEnd) {

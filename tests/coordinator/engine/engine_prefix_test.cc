@@ -238,6 +238,30 @@ TEST(EnginePrefix, CachedPagesGiveWayBeforeAnybodyIsPreempted) {
   ExpectNoDisagreement(cluster);
 }
 
+TEST(EnginePrefix, CachedPagesGiveWayToAllWhoWaitInOneStep) {
+  SimCluster cluster(Config(2, 20), RunnerStages(Model()));
+  cluster.Start();
+  for (uint32_t i = 0; i < 4; ++i) {
+    cluster.Submit(Request("old" + std::to_string(i), 0, 80, 2 + i));
+    cluster.RunToEnd();
+  }
+  cluster.Settle();
+  EXPECT_EQ(cluster.Snapshot().kv[0].cached, 20u);
+  for (uint32_t i = 0; i < 4; ++i) {
+    cluster.Submit(Request("new" + std::to_string(i), 0, 50, 10 + i));
+  }
+  for (uint32_t hop = 0; hop < 3; ++hop) {
+    cluster.Deliver(hop);
+  }
+  const EngineSnapshot snapshot = cluster.Snapshot();
+  EXPECT_EQ(std::count_if(snapshot.sessions.begin(), snapshot.sessions.end(),
+                          [](const SessionSnapshot& session) { return session.state == "queued"; }),
+            0);
+  cluster.RunToEnd();
+  cluster.Settle();
+  ExpectNoDisagreement(cluster);
+}
+
 TEST(EnginePrefix, CachedSequencesSurviveAFence) {
   SimCluster cluster(Config(), RunnerStages(Model()));
   cluster.Start();

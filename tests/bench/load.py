@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""A thousand people at once, on a pool for forty: what they get, and that it is theirs.
+
+    load.py [--clients 1000] [--duration 10m] [--pool 40] [--json]
+
+Two workers of one thread each serve the bundled model, in float32 so that answers can be compared,
+to as many HTTP streams as --clients, each beginning anew when it ends: prompts of 1 to 1,500 tokens,
+answers of 1 to 500. The pool holds --pool sequences of the mean length. Beside them, a few clients a
+second go away in mid-answer. Every second the ledger, the queue and the coordinator's memory are
+looked at. Then every distinct request is sent again, one at a time, to a cluster of one worker
+without a prefix cache, and each answer of the load has to be the same.
+
+Exit code 1 when one was refused, failed or differs, or when pages lay idle while requests waited.
+"""
+import argparse
+import collections
+import contextlib
+import http.client
+import json
+import pathlib
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+from cluster import RECALL, Cluster, cut  # noqa: E402
+
+PROMPT, ANSWER = "1-1500", "1-500"
+MEAN_TOKENS = 1000
+DISTINCT = 1000
+CANCELS_PER_S = 4
+# Of the pool's pages, held by requests while any waits.
+LEAST_LIVE = 0.8
+
+
+def seconds(text):
+    number, unit = re.fullmatch(r"([\d.]+)(ms|s|m|h)", text).groups()
+    return float(number) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600}[unit]
+
+
+def scrape(cluster):
+    """[(name, {label: value}, number)]"""
+    connection = http.client.HTTPConnection(cluster.http, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    samples = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, labels, value = re.fullmatch(r"([a-z_:][a-z0-9_:]*)\{(.*)\} (\S+)", line).groups()
+            samples.append((name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)))
+    return samples
+
+
+def total(samples, name, **labels):
+    return sum(v for n, ls, v in samples if n == name and labels.items() <= ls.items())
+
+
+def quantile(samples, name, share, **labels):
+    """The bucket's end below which `share` of a histogram's values lie."""
+    buckets = collections.Counter()
+    for n, ls, v in samples:
+        if n == f"{name}_bucket" and labels.items() <= ls.items():
+            buckets[float(ls["le"].replace("+Inf", "inf"))] += v
+    most = buckets[float("inf")]
+    return next((end for end in sorted(buckets) if buckets[end] >= share * most), None)
+
+
+class Watch(threading.Thread):
+    """Looks at a cluster every second."""
+
+    def __init__(self, cluster):
+        super().__init__(daemon=True)
+        self.cluster = cluster
+        self.rows = []
+        self.over = threading.Event()
+
+    def run(self):
+        begin = time.monotonic()
+        while not self.over.wait(1):
+            samples = scrape(self.cluster)
+            pages = {state: total(samples, "strata_kv_pages", state=state)
+                     for state in ["live", "free", "cached", "fenced"]}
+            self.rows.append({"at_s": time.monotonic() - begin,
+                              "running": total(samples, "strata_requests_running"),
+                              "waiting": total(samples, "strata_requests_waiting"),
+                              **{state: count / sum(pages.values()) for state, count in pages.items()},
+                              "rss_bytes": self.cluster.coordinator.rss_bytes()})
+
+
+class Leavers(threading.Thread):
+    """Clients that go away in mid-answer."""
+
+    def __init__(self, cluster):
+        super().__init__(daemon=True)
+        self.cluster = cluster
+        self.left = 0
+        self.over = threading.Event()
+
+    def run(self):
+        gone = collections.deque()
+        while not self.over.wait(1 / CANCELS_PER_S):
+            # A different prompt each, so that none finds another's prefix.
+            prompt = [(self.left * 7919 + i * i) % 1000 for i in range(50 + self.left % 900)]
+            connection = http.client.HTTPConnection(self.cluster.http, timeout=60)
+            connection.request("POST", "/v1/completions", json.dumps(
+                {"model": "recall", "prompt": prompt, "max_tokens": 400, "temperature": 0,
+                 "stream": True, "ignore_eos": True}), {"Content-Type": "application/json"})
+            gone.append(connection)
+            # It stays for three seconds, in the queue or beyond.
+            if len(gone) > 3 * CANCELS_PER_S:
+                gone.popleft().close()
+                self.left += 1
+        for connection in gone:
+            connection.close()
+            self.left += 1
+
+
+def answers_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def bench(cluster, path, *flags, timeout_s):
+    out, err, status = cluster.run(
+        "bench", "recall", "--openai", f"http://{cluster.http}", "--vocab-size", 1000,
+        "--prompt-tokens", PROMPT, "--max-tokens", ANSWER, "--distinct", DISTINCT, "--seed", 5,
+        "--answers", path, "--json", *flags, timeout_s=timeout_s, check=False)
+    if not out:
+        raise SystemExit(err)
+    return json.loads(out)
+
+
+def serve_crowd(folder, arguments):
+    """(bench's figures, its answers, what was seen meanwhile, the metrics at the end)"""
+    with Cluster(folder, max_queued_requests=2000, max_http_connections=4096) as cluster:
+        names = cluster.start_workers(2)
+        cluster.load("recall", RECALL, cuts=cut(names, 8), kv_dtype="f32", context=2048,
+                     kv_tokens=arguments.pool * MEAN_TOKENS)
+        watch, leavers = Watch(cluster), Leavers(cluster)
+        watch.start()
+        leavers.start()
+        answers = folder / "crowd.jsonl"
+        result = bench(cluster, answers, "--clients", arguments.clients, "--duration",
+                       arguments.duration, timeout_s=seconds(arguments.duration) + 900)
+        for thread in [leavers, watch]:
+            thread.over.set()
+            thread.join()
+        cluster.nothing_is_left()
+        return result, answers_of(answers), watch.rows, scrape(cluster), leavers.left
+
+
+def serve_alone(folder, count):
+    with Cluster(folder, prefix_cache="off") as cluster:
+        cluster.start_worker("w0", threads=2)
+        cluster.load("recall", RECALL, kv_dtype="f32", context=2048, sessions=2)
+        answers = folder / "alone.jsonl"
+        bench(cluster, answers, "--clients", 1, "--requests", count, timeout_s=3600)
+        return {a["request"]: a for a in answers_of(answers)}
+
+
+def figures(arguments, result, answers, rows, samples, left, alone):
+    # Of requests that the load has begun and not yet begun to end.
+    busy = [row for row in rows if row["waiting"] > 0 and row["at_s"] > 5]
+    third = max(1, len(rows) // 3)
+    differ = [a["request"] for a in answers
+              if "error" not in a and a["text"] != alone[a["request"] % DISTINCT]["text"]]
+    return {
+        "clients": arguments.clients, "duration_s": result["wall_s"],
+        "requests": result["requests"], "failed": result["failed"],
+        "failures": result["failures"], "refused": result["refused"], "went_away": left,
+        "differ_from_alone": len(differ), "examples": differ[:5],
+        "least_live_while_waiting": min((row["live"] for row in busy), default=None),
+        "median_live_while_waiting": statistics.median(row["live"] for row in busy) if busy else None,
+        "running": statistics.median(row["running"] for row in rows),
+        "waiting": statistics.median(row["waiting"] for row in rows),
+        "rss_mib": [round(statistics.median(r["rss_bytes"] for r in part) / 2**20, 1)
+                    for part in (rows[:third], rows[third:2 * third], rows[2 * third:]) if part],
+        "admission_p99_s": quantile(samples, "strata_admission_seconds", 0.99),
+        "preemptions": total(samples, "strata_preemptions_total"),
+        "prompt_tokens_per_s": result["prompt_tokens_per_s"],
+        "generated_tokens_per_s": result["generated_tokens_per_s"],
+        "cached_tokens": result["cached_tokens"],
+        "ttft_ms": result["ttft_ms"], "inter_token_ms": result["inter_token_ms"],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--duration", default="10m")
+    parser.add_argument("--pool", type=int, default=40, help="sequences of the mean length")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        result, answers, rows, samples, left = serve_crowd(folder / "crowd", arguments)
+        count = min(DISTINCT, result["requests"])
+        alone = serve_alone(folder / "alone", count)
+    shown = figures(arguments, result, answers, rows, samples, left, alone)
+    if arguments.json:
+        print(json.dumps(shown))
+    else:
+        for name, value in shown.items():
+            print(f"{name:26} {value}")
+    least = shown["least_live_while_waiting"]
+    sys.exit(shown["failed"] > 0 or shown["differ_from_alone"] > 0
+             or (least is not None and least < LEAST_LIVE))
+
+
+if __name__ == "__main__":
+    main()
