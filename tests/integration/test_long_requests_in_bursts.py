@@ -26,7 +26,8 @@ def cluster(request, tmp_path_factory):
         c.run("model", "add", folder / "long", "--name", "long")
         c.load("long", cuts=cut(c.start_workers(2), 4), context=CONTEXT // c.scale,
                kv_tokens=PAGE * ((PAGES + FREE) // c.scale))
-        assert {entry["total"] for entry in c.kv()} == {(PAGES + FREE) // c.scale}
+        # What is asked for, and a page for each of a few sessions.
+        assert {entry["total"] - (PAGES + FREE) // c.scale for entry in c.kv()} <= set(range(9))
         yield c
 
 
@@ -77,6 +78,6 @@ def test_a_pool_that_shrinks_meanwhile_changes_the_speed_only(cluster, alone):
     wait_until(lambda: any(s["generated_tokens"] > 20 for s in
                            cluster.json("session", "list")["sessions"]), 60, "one generates")
     cluster.run("model", "resize", "long", "--kv-tokens", PAGE * (PAGES + 40) // cluster.scale)
-    assert {e["total"] for e in cluster.kv()} == {(PAGES + 40) // cluster.scale}
+    assert {e["total"] - (PAGES + 40) // cluster.scale for e in cluster.kv()} <= set(range(9))
     assert [tokens(p) for p in burst] == alone
     cluster.nothing_is_left()
