@@ -175,6 +175,7 @@ class Runner {
   Runner(const Kernels& kernels, bool few) : kernels_(kernels), few_(few) {}
 
   void Products();
+  void LongProducts();
   void Elements();
   void Attention();
   std::vector<KernelCase> Take() { return std::move(cases_); }
@@ -254,6 +255,19 @@ void Runner::Products() {
           Product(format, panels, rows, kind, false, &random);
         }
       }
+    }
+  }
+}
+
+// More inputs than any instruction set takes at once, and blocks of rows of both sizes.
+void Runner::LongProducts() {
+  for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 128},
+                               Format{WeightFormat::kAffine8, Dtype::kBF16, 96},
+                               Format{WeightFormat::kAffine4, Dtype::kF16, 64}}) {
+    Random random(format.group);
+    const Panels panels(format, 70, random.In(2100, 2200), -1, &random);
+    for (const uint32_t rows : {1u, 16u, 33u}) {
+      Product(format, panels, rows, Inputs::kUsual, true, &random);
     }
   }
 }
@@ -405,6 +419,7 @@ void Runner::Attention() {
 std::vector<KernelCase> RunKernelCases(const Kernels& kernels, bool few) {
   Runner runner(kernels, few);
   runner.Products();
+  runner.LongProducts();
   runner.Elements();
   runner.Attention();
   return runner.Take();

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "tests/worker/backend/stand_ins.h"
+#include "tests/worker/backend/tile_emulator.h"
 #include "worker/backend/cpu/isa.h"
 
 namespace strata::cpu {
@@ -46,6 +47,17 @@ TEST(KernelCasesTest, EveryInstructionSetsLoopsGiveTheScalarBits) {
     EXPECT_EQ(Difference(ScalarCases(), RunKernelCases(*table, kFew)), "") << table->isa;
   }
   Report("stand-ins", StandIns());
+}
+
+// The kernels as they are compiled, where the machine has all that they need but tiles.
+TEST(KernelCasesTest, TheKernelsWithTilesGiveTheScalarBitsWhereTilesAreEmulated) {
+  const CpuFeatures machine = MachineFeatures();
+  if (machine.amx || !machine.avx512vnni || AmxKernels() == nullptr || !EmulateTiles()) {
+    GTEST_SKIP() << (machine.amx ? "this machine has tiles" : "needs avx512vnni, on Linux");
+  }
+  EXPECT_EQ(Difference(ScalarCases(), RunKernelCases(*AmxKernels(), kFew)), "");
+  EXPECT_GT(EmulatedTileInstructions(), 1000u);
+  Report("emulated", {AmxKernels()});
 }
 
 TEST(KernelCasesTest, ADifferentBitIsNamed) {

@@ -20,6 +20,7 @@ foreach(source
     tests/worker/backend/kernel_cases_main.cc
     worker/backend/cpu/cpu_features.cc
     worker/backend/cpu/isa.cc
+    worker/backend/cpu/kernels_amx.cc
     worker/backend/cpu/kernels_avx2.cc
     worker/backend/cpu/kernels_avx512.cc
     worker/backend/cpu/kernels_avx512vnni.cc

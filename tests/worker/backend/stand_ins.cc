@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "common/numerics/exp_constants.h"
+#include "tests/worker/backend/tiles.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/tiling.h"
 
@@ -43,6 +44,20 @@ constexpr Kernels kTable = MakeTable("avx512vnni");
 }  // namespace
 }  // namespace stand_in_avx512vnni
 
+namespace stand_in_amx {
+namespace {
+constexpr Tiling kTiling = kAmxTiling;
+constexpr bool kDotSigned = false;
+using DotActivation = int8_t;
+#include "tests/worker/backend/stand_in-inl.h"
+// After the table, which the last of them changes.
+#include "tests/worker/backend/int_tile_scalar-inl.h"
+#include "worker/backend/cpu/quant_tiles-inl.h"
+#include "worker/backend/cpu/tile_table-inl.h"
+constexpr Kernels kTable = MakeTileTable("amx");
+}  // namespace
+}  // namespace stand_in_amx
+
 namespace stand_in_neon {
 namespace {
 constexpr Tiling kTiling = kNeonTiling;
@@ -55,7 +70,7 @@ constexpr Kernels kTable = MakeTable("neon");
 
 std::vector<const Kernels*> StandIns() {
   return {&stand_in_avx2::kTable, &stand_in_avx512::kTable, &stand_in_avx512vnni::kTable,
-          &stand_in_neon::kTable};
+          &stand_in_amx::kTable, &stand_in_neon::kTable};
 }
 
 }  // namespace strata::cpu

@@ -6,6 +6,10 @@
 #include <cpuid.h>
 
 #include "hwy/targets.h"
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -14,6 +18,31 @@
 namespace strata::cpu {
 
 #if defined(__x86_64__)
+
+namespace {
+
+// Whether the system keeps tiles when it switches threads, and lets this process use them.
+bool MayUseTiles() {
+#if defined(__linux__)
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx >> 27 & 1) == 0) {  // OSXSAVE.
+    return false;
+  }
+  asm volatile("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
+  constexpr unsigned kTileState = 3 << 17;  // Configuration and data.
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return (eax & kTileState) == kTileState &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
 
 CpuFeatures MachineFeatures() {
   CpuFeatures f;
@@ -26,8 +55,9 @@ CpuFeatures MachineFeatures() {
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  if (f.avx512 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
-    f.amx = (edx >> 24 & 1) != 0 && (edx >> 25 & 1) != 0;  // AMX-TILE and AMX-INT8.
+  if (f.avx512vnni && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
+    // AMX-TILE and AMX-INT8.
+    f.amx = (edx >> 24 & 1) != 0 && (edx >> 25 & 1) != 0 && MayUseTiles();
   }
   return f;
 }

@@ -9,12 +9,13 @@ struct CpuFeatures {
   bool avx2 = false;
   bool avx512 = false;  // F, VL, DQ, BW.
   bool avx512vnni = false;
-  bool amx = false;  // Tiles and their int8 product.
+  bool amx = false;  // Tiles and their int8 product, beside avx512vnni.
   bool neon = false;
   bool neondot = false;
 };
 
-// Of this machine, and what its system lets programs use.
+// Of this machine, and what its system lets programs use. Asks Linux for the use of tiles, once and
+// for all threads of the process, where the processor has them.
 CpuFeatures MachineFeatures();
 
 }  // namespace strata::cpu

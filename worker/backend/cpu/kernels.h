@@ -189,6 +189,7 @@ const Kernels* ScalarFmaKernels();  // The same source, compiled for a machine w
 const Kernels* Avx2Kernels();
 const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
+const Kernels* AmxKernels();
 const Kernels* NeonKernels();
 const Kernels* NeonDotKernels();
 

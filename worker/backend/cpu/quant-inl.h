@@ -11,14 +11,20 @@ inline size_t QuantBlocks(size_t inputs) { return (inputs + kQuantBlock - 1) / k
 
 constexpr size_t kQuantWords = kQuantBlock / 4;
 
+// Where a word of a row stands among those of a block of 32 inputs: rows side by side, as vectors
+// take them, or each row's words, as tiles do.
+STRATA_INLINE size_t DotWordAt(size_t word, size_t row, size_t rows) {
+  return kTiling.tile_rows > 0 ? row * kQuantWords + word : word * rows + row;
+}
+
 // Whole words, so that those of every block of rows are aligned.
 inline size_t QuantizedRowBytes(size_t inputs) {
   const size_t bytes = QuantBlocks(inputs) * (kQuantWords * sizeof(DotWord) + 3 * sizeof(float));
   return (bytes + sizeof(DotWord) - 1) / sizeof(DotWord) * sizeof(DotWord);
 }
 
-// A block of R rows: the words [blocks][8][R], then the scales, sums times -128, and sums
-// [blocks][R].
+// A block of R rows: the words [blocks][8][R] or [blocks][R][8], see DotWordAt; then the scales,
+// sums times -128, and sums [blocks][R].
 struct QuantRows {
   const DotWord* words;
   const float* scales;
@@ -97,7 +103,7 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
         QuantizeBlock(tail, &block);
       }
       for (size_t w = 0; w < kQuantWords; ++w) {
-        words[(b * kQuantWords + w) * rows + r] = MakeDotWord(block.q + 4 * w);
+        words[b * kQuantWords * rows + DotWordAt(w, r, rows)] = MakeDotWord(block.q + 4 * w);
       }
       scales[b * rows + r] = block.scale;
       offsets[b * rows + r] = -128 * block.sum;
@@ -161,7 +167,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, const DotWord* words, DotSum (
       const DotWeights w = LoadDotWeights(lines + line * 64);
       STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
-        dots[r] = DotStep(dots[r], w, words + line * R + r);
+        dots[r] = DotStep(dots[r], w, words + DotWordAt(line, r, R));
       }
     } else {
       DotWeights low;
@@ -169,11 +175,23 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, const DotWord* words, DotSum (
       LoadDotNibbles(lines + line * 64, &low, &high);
       STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
-        dots[r] = DotStep(dots[r], low, words + 2 * line * R + r);
-        dots[r] = DotStep(dots[r], high, words + (2 * line + 1) * R + r);
+        dots[r] = DotStep(dots[r], low, words + DotWordAt(2 * line, r, R));
+        dots[r] = DotStep(dots[r], high, words + DotWordAt(2 * line + 1, r, R));
       }
     }
   }
+}
+
+// acc := the chain's next link, of a block's exact sum; `at` is that of the row and block in x.
+template <typename F>
+STRATA_INLINE Lanes AddBlock(const QuantRows& x, size_t at, const DotSum& sum, const Lanes& s,
+                             const Lanes& b, Lanes acc) {
+  const Lanes d = Set(x.scales[at]);
+  acc = Fma(DotFloats(sum, DotCorrection<F>(x.offsets[at])), Mul(d, s), acc);
+  if constexpr (F::kAffine) {
+    acc = Fma(Set(x.sums[at]), Mul(d, b), acc);
+  }
+  return acc;
 }
 
 // R rows of one panel. One, so that memory is read in one stream: blocks do not wait for each
@@ -192,10 +210,8 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   const size_t group_blocks = args.weights.group / kQuantBlock;
   for (size_t first = 0; first < blocks; first += group_blocks) {
     const Lanes s = LoadScales(args.weights.scale_dtype, panel);
-    [[maybe_unused]] Lanes b;
-    if constexpr (F::kAffine) {
-      b = LoadScales(args.weights.scale_dtype, panel + scale_bytes);
-    }
+    const Lanes b =
+        F::kAffine ? LoadScales(args.weights.scale_dtype, panel + scale_bytes) : Set(0.0f);
     panel += (F::kAffine ? 2 : 1) * scale_bytes;
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     for (size_t block = first; block < end; ++block) {
@@ -208,12 +224,7 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
       panel += kBlockBytes;
       STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
-        const Lanes d = Set(x.scales[block * R + r]);
-        const Lanes dot = DotFloats(dots[r], DotCorrection<F>(x.offsets[block * R + r]));
-        acc[r] = Fma(dot, Mul(d, s), acc[r]);
-        if constexpr (F::kAffine) {
-          acc[r] = Fma(Set(x.sums[block * R + r]), Mul(d, b), acc[r]);
-        }
+        acc[r] = AddBlock<F>(x, block * R + r, dots[r], s, b, acc[r]);
       }
     }
   }
@@ -223,6 +234,12 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   }
 }
 
+// The same by matrix tiles, of the panels [first, end): defined where there are any, in
+// quant_tiles-inl.h.
+template <typename F, int R>
+void MultiplyTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t end,
+                   float* out);
+
 template <typename F>
 struct QuantProduct {
   template <int R>
@@ -230,9 +247,13 @@ struct QuantProduct {
     const size_t inputs = args.weights.inputs;
     const QuantRows x =
         QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
-    for (; first < end; ++first) {
-      QuantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x, first * kLanes,
-                      out);
+    if constexpr (kTiling.tile_rows > 0 && R >= kTiling.tile_rows) {
+      MultiplyTiles<F, R>(args, x, first, end, out);
+    } else {
+      for (; first < end; ++first) {
+        QuantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x,
+                        first * kLanes, out);
+      }
     }
   }
 };
