@@ -51,6 +51,7 @@ const HttpApi::Route HttpApi::kRoutes[] = {
     {"GET", "/metrics", ErrorShape::kLorax, &HttpApi::GetMetrics},
     {"POST", "/tokenize", ErrorShape::kLorax, &HttpApi::Tokenize},
     {"POST", "/detokenize", ErrorShape::kLorax, &HttpApi::Detokenize},
+    {"GET", "/tokenizer_info", ErrorShape::kLorax, &HttpApi::TokenizerInfo},
     {"POST", "/", ErrorShape::kLorax, &HttpApi::LoraxRoot},
     {"POST", "/generate", ErrorShape::kLorax, &HttpApi::LoraxGenerate},
     {"POST", "/generate_stream", ErrorShape::kLorax, &HttpApi::LoraxGenerateStream},

@@ -60,6 +60,7 @@ class HttpApi {
   absl::Status GetMetrics(Call* call);
   absl::Status Tokenize(Call* call);
   absl::Status Detokenize(Call* call);
+  absl::Status TokenizerInfo(Call* call);
   absl::Status LoraxRoot(Call* call);
   absl::Status LoraxGenerate(Call* call);
   absl::Status LoraxGenerateStream(Call* call);

@@ -110,13 +110,20 @@ int HttpStatusOf(const absl::Status& status) {
 
 OrderedJson OpenAiError(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
-  // The code that clients switch on for this one.
-  const std::string code = reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS"
-                               ? "context_length_exceeded"
-                               : std::string(absl::AsciiStrToLower({reason.data(), reason.size()}));
+  std::string code(absl::AsciiStrToLower({reason.data(), reason.size()}));
+  std::string message = Describe(status);
+  if (reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS") {
+    code = "context_length_exceeded";
+    const v1::ErrorDetail detail = DetailOf(status);
+    const auto most = detail.facts().find("limit_tokens");
+    // Some clients know this one by OpenAI's words only.
+    if (most != detail.facts().end()) {
+      message = "This model's maximum context length is " + most->second + " tokens: " + message;
+    }
+  }
   const std::string param = ParamOf(status);
   OrderedJson error;
-  error["message"] = Describe(status);
+  error["message"] = std::move(message);
   error["type"] = OpenAiType(HttpStatusOf(status));
   error["param"] = param.empty() ? OrderedJson(nullptr) : OrderedJson(param);
   error["code"] = code.empty() ? OrderedJson(nullptr) : OrderedJson(code);
