@@ -134,9 +134,7 @@ Json SessionDocument(const v1::Session& session) {
           {"prompt_tokens", session.prompt_tokens()},
           {"generated_tokens", session.generated_tokens()},
           {"max_tokens", session.max_tokens()},
-          {"age_ms", session.age_ms()},
-          {"key", session.key().empty() ? Json(nullptr) : Json(session.key())},
-          {"key_name", session.key_name().empty() ? Json(nullptr) : Json(session.key_name())}};
+          {"age_ms", session.age_ms()}};
 }
 
 Json KvDocument(const v1::KvUse& kv) {

@@ -24,14 +24,14 @@ class TokenRates {
   // Takes the newest picture.
   void Update(const v1::GetStatusResponse& status, std::chrono::steady_clock::time_point now);
 
-  // Of one request, sent with the API key of that id. nullopt: the picture before does not have it.
-  std::optional<double> Of(const std::string& request_id, const std::string& key = "") const;
+  // Of one request. nullopt: the picture before does not have it.
+  std::optional<double> Of(const std::string& request_id) const;
   // Of all that are in flight; what requests generated that have ended since is not counted.
   // nullopt: there is no picture before.
   std::optional<double> total() const { return total_; }
 
  private:
-  std::map<std::string, uint32_t> generated_;  // By key and request id.
+  std::map<std::string, uint32_t> generated_;  // By request id.
   std::map<std::string, double> rates_;
   std::optional<double> total_;
   std::optional<std::chrono::steady_clock::time_point> at_;

@@ -317,6 +317,7 @@ absl::Status Engine::CheckFits(const std::vector<EngineStage>& stages) const {
 void Engine::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   impl_->Suspend(std::move(stages), now);
 }
+void Engine::LoseStages(const absl::Status& why, TimePoint now) { impl_->LoseStages(why, now); }
 void Engine::Resume(uint64_t epoch, TimePoint now) { impl_->Resume(epoch, now); }
 void Engine::StopAdmitting(const absl::Status& why) { impl_->StopAdmitting(why); }
 void Engine::FailAll(const absl::Status& why, TimePoint now) { impl_->FailAll(why, now); }

@@ -115,6 +115,7 @@ struct EngineCounters {
   uint64_t prefix_evictions = 0;     // Cached sequences cut or released for their pages.
   uint64_t prefix_forks_failed = 0;  // A stage's record of the source was not what it must be.
   uint64_t faults = 0;
+  uint64_t offenders = 0;          // Sessions that failed because they broke a stage.
   uint64_t fences_failed = 0;      // Not acknowledged in time.
   uint64_t results_discarded = 0;  // Seen before, or of an old epoch.
   uint64_t ledger_mismatches = 0;
@@ -194,6 +195,11 @@ class Engine {
   // session that `stages` can never hold fails (KV_NEVER_FITS): see CheckFits. From every state but
   // kStopped; again, to go back to what was.
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  // Stages are gone with all they held (a worker died), and may come back: as Suspend with the same
+  // grants. If Resume does not come within the recovery timeout after the step timeout, counted
+  // from the last sign of life, the sessions fail with `why`, and down() says so. From every state
+  // but kStopped.
+  void LoseStages(const absl::Status& why, TimePoint now);
   // The stages are loaded: sends the fence of `epoch`, newer than epoch(). Only when suspended.
   void Resume(uint64_t epoch, TimePoint now);
 

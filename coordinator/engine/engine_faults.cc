@@ -47,7 +47,7 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   ++faults_in_a_row_;
   last_fault_ = status;
   BeginOutage(in_flight_.empty() ? now : last_activity_, now);
-  AbandonStepsInFlight(status);
+  AbandonStepsInFlight();
   if (faults_in_a_row_ > kMaxFaultsWithoutProgress && !down_) {
     GoDown(DownStatus());
   }
@@ -67,21 +67,15 @@ void Engine::Impl::BeginOutage(TimePoint since, TimePoint now) {
   }
 }
 
-// Sessions go back to what was committed. Those that have nothing committed begin anew; those whose
-// steps went lost too often are given up, so that a session that breaks every step it is in does
-// not take the others down with it for ever.
-void Engine::Impl::AbandonStepsInFlight(const absl::Status& status) {
+// Sessions go back to what was committed. Those that have nothing committed begin anew.
+void Engine::Impl::AbandonStepsInFlight() {
+  NoteSuspects();
   in_flight_.clear();
-  std::vector<uint64_t> poison;
   for (auto& [id, session] : sessions_) {
     if (session.generation == 0) {
       Unbegin(session);
       session.ForgetSequence(root_);
       continue;
-    }
-    const bool was_in_flight = session.sent != session.committed;
-    if (was_in_flight && ++session.faults > kMaxFaultsWithoutProgress) {
-      poison.push_back(id);
     }
     session.sent = session.committed;
     session.sent_fingerprint = session.committed_fingerprint;
@@ -90,16 +84,6 @@ void Engine::Impl::AbandonStepsInFlight(const absl::Status& status) {
       Replay(session);
       session.replaying = replaying;
     }
-  }
-  for (uint64_t id : poison) {
-    Session& session = sessions_.at(id);
-    const v1::ErrorDetail cause = DetailOf(status);
-    FailSession(session, Error(absl::StatusCode::kUnavailable, "STEPS_LOST",
-                               "steps with request \"" + session.request.request_id +
-                                   "\" were lost " + std::to_string(session.faults) +
-                                   " times in a row; last: " + cause.message())
-                             .Node(cause.node())
-                             .Hint("see `strata status`, then send the request again"));
   }
 }
 
@@ -172,6 +156,7 @@ void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
 // is released. Nothing else goes before its result says what the stages really had.
 void Engine::Impl::SendResync(TimePoint now) {
   phase_ = Phase::kResync;
+  FailOffender(last_fault_);
   StepMessage message;
   SentStep sent;
   v1::StepFrame* frame = BeginFrame(&message, &sent);
@@ -280,7 +265,7 @@ void Engine::Impl::Tick(TimePoint now) {
     FenceTimedOut(now);
   }
   if (!down_ && gives_up_at_.has_value() && now >= *gives_up_at_) {
-    GoDown(DownStatus());
+    GoDown(stages_lost_.ok() ? DownStatus() : stages_lost_);
   }
   if (phase_ == Phase::kBackoff && now >= backoff_until_) {
     BeginFence(now);

@@ -1,8 +1,8 @@
 // The engine's inside; only its own sources include it. engine.cc holds sessions, engine_memory.cc
 // admission and everything else about KV memory, engine_prefix.cc the use of cached prefixes,
 // engine_steps.cc what is sent and committed,
-// engine_faults.cc fences, resynchronisation and time, engine_move.cc what happens when the stages
-// are loaded anew.
+// engine_faults.cc fences, resynchronisation and time, engine_suspects.cc the search for a session
+// that breaks a stage, engine_move.cc what happens when the stages are loaded anew.
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 #define STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 
@@ -29,7 +29,8 @@
 
 namespace strata {
 
-// Faults in a row, without progress, that a session (or an idle pipeline) survives.
+// Faults in a row, without progress, that a session which is alone at the last of them (or an idle
+// pipeline) survives.
 inline constexpr int kMaxFaultsWithoutProgress = 3;
 
 // The stages' grants, for a ledger.
@@ -53,6 +54,7 @@ class Engine::Impl {
   void Stop(const absl::Status& why, TimePoint now);
   absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  void LoseStages(const absl::Status& why, TimePoint now);
   void Resume(uint64_t epoch, TimePoint now);
   size_t live_sessions() const { return sessions_.size(); }
   bool IsLive(std::string_view key) const { return by_key_.contains(std::string(key)); }
@@ -92,7 +94,13 @@ class Engine::Impl {
     uint32_t next_row = 0;  // First position whose rows the sink has not seen.
     uint64_t last_step = 0;
     int replays = 0;
-    int faults = 0;          // In a row, each with a step of this session in flight.
+    // In a row, each with a step of this session in flight. Until it has this many tokens again it
+    // may be the one that broke them (0: it is not); `on_trial`: it is computed now, with none but
+    // others on trial. `offends`: it did, and is to fail.
+    int faults = 0;
+    uint32_t suspect_until = 0;
+    bool on_trial = false;
+    bool offends = false;
     bool replaying = false;  // Tokens it already had are computed again.
     // With a prefix cache: its name there from when it began to be computed, and the sequence that
     // its own is yet to be forked from (it has `sent` tokens then).
@@ -113,6 +121,12 @@ class Engine::Impl {
     // What it must have room for to start: all that is known, and one token of growth.
     uint32_t first_claim() const { return request.guaranteed ? most_tokens() : known() + 1; }
     Rank rank() const { return {-int64_t{request.priority}, id}; }
+    // It is no suspect.
+    void Clear() {
+      faults = 0;
+      suspect_until = 0;
+      on_trial = offends = false;
+    }
     // Nothing of it is on the stages any more.
     void ForgetSequence(Fingerprint root) {
       generation = 0;
@@ -214,7 +228,7 @@ class Engine::Impl {
 
   // engine_steps.cc
   bool SendNextStep(TimePoint now);
-  SchedulerSnapshot SchedulerView() const;
+  SchedulerSnapshot SchedulerView();
   v1::StepFrame* BeginFrame(StepMessage* message, SentStep* sent);
   void AddItem(Session& session, uint32_t rows, v1::StepFrame* frame, SentStep* sent);
   void SetRowsWanted(const Session& session, v1::StepItem* item, SentItem* sent) const;
@@ -237,9 +251,20 @@ class Engine::Impl {
                        const std::vector<EngineStage>& stages) const;
   void ForgetSequences();
 
+  // engine_suspects.cc
+  // The steps in flight are lost: those they carried are the suspects now.
+  void NoteSuspects();
+  // Fails the session that was found to break a stage, if there is one. `cause`: its last fault.
+  void FailOffender(const absl::Status& cause);
+  absl::Status BreaksStage(const Session& session, const v1::ErrorDetail& cause) const;
+  // Leaves in `view` what may be computed while there are suspects.
+  void TrySuspectsApart(SchedulerSnapshot* view);
+  // Whether the steps in flight carry a session that is on trial.
+  bool TrialUnderWay();
+
   // engine_faults.cc
   void Fault(const absl::Status& status, TimePoint now);
-  void AbandonStepsInFlight(const absl::Status& status);
+  void AbandonStepsInFlight();
   void BeginFence(TimePoint now);
   void FenceTimedOut(TimePoint now);
   void GoDown(const absl::Status& why);
@@ -286,6 +311,7 @@ class Engine::Impl {
   TimePoint backoff_until_{0};
   int faults_in_a_row_ = 0;
   absl::Status last_fault_;
+  absl::Status stages_lost_;                 // Why they were, until Resume.
   std::optional<EngineProblem> quarantine_;  // The newest ledger mismatch.
   EngineCounters counters_;
 };

@@ -83,6 +83,7 @@ void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   STRATA_CHECK(phase_ != Phase::kStopped && stages.size() == config_.stages.size());
   phase_ = Phase::kSuspended;
   gives_up_at_.reset();
+  stages_lost_ = absl::OkStatus();
   config_.stages = std::move(stages);
   ForgetSequences();
   std::vector<uint64_t> never_fit;
@@ -100,6 +101,15 @@ void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   ExpireDeadlines(now);
 }
 
+void Engine::Impl::LoseStages(const absl::Status& why, TimePoint now) {
+  const TimePoint since = in_flight_.empty() ? now : last_activity_;
+  NoteSuspects();
+  Suspend(config_.stages, now);
+  FailOffender(why);
+  last_fault_ = stages_lost_ = why;
+  BeginOutage(since, now);
+}
+
 void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {
   STRATA_CHECK(phase_ == Phase::kSuspended && epoch > epoch_);
   epoch_ = epoch;
@@ -107,8 +117,9 @@ void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {
   committed_step_ = 0;
   faults_in_a_row_ = 0;
   down_ = false;
-  last_fault_ = absl::OkStatus();
+  last_fault_ = stages_lost_ = absl::OkStatus();
   quarantine_.reset();
+  gives_up_at_.reset();
   BeginOutage(now, now);
   phase_ = Phase::kFencing;
   fence_sent_ = now;

@@ -34,7 +34,7 @@ void Shorten(std::string* text) {
 
 }  // namespace
 
-SchedulerSnapshot Engine::Impl::SchedulerView() const {
+SchedulerSnapshot Engine::Impl::SchedulerView() {
   SchedulerSnapshot view;
   view.stages = static_cast<uint32_t>(config_.stages.size());
   view.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
@@ -58,6 +58,7 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
                             .last_step = session.last_step});
     }
   }
+  TrySuspectsApart(&view);
   return view;
 }
 
@@ -319,7 +320,9 @@ void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1
     session.committed_fingerprint =
         FingerprintLink(session.committed_fingerprint, session.tokens[session.committed++]);
   }
-  session.faults = 0;
+  if (session.committed >= session.suspect_until) {
+    session.Clear();
+  }
   Publish(session, session.committed);
   DeliverRows(session, sent, item, logits);
   if (sent.sample) {

@@ -51,6 +51,7 @@ const HttpApi::Route HttpApi::kRoutes[] = {
     {"GET", "/metrics", ErrorShape::kLorax, &HttpApi::GetMetrics},
     {"POST", "/tokenize", ErrorShape::kLorax, &HttpApi::Tokenize},
     {"POST", "/detokenize", ErrorShape::kLorax, &HttpApi::Detokenize},
+    {"GET", "/tokenizer_info", ErrorShape::kLorax, &HttpApi::TokenizerInfo},
     {"POST", "/", ErrorShape::kLorax, &HttpApi::LoraxRoot},
     {"POST", "/generate", ErrorShape::kLorax, &HttpApi::LoraxGenerate},
     {"POST", "/generate_stream", ErrorShape::kLorax, &HttpApi::LoraxGenerateStream},
@@ -103,14 +104,8 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
            std::string(found->method), responder.get());
     return;
   }
-  const std::string* authorization = request.Header("authorization");
-  auto caller = coordinator_->Authenticate(authorization == nullptr ? "" : *authorization);
-  if (!caller.ok()) {
-    responder->Answer(ErrorAnswer(caller.status(), found->shape));
-    return;
-  }
-  auto call = std::make_shared<Call>(
-      Call{std::move(request), std::move(responder), coordinator_->Now(), *std::move(caller)});
+  auto call =
+      std::make_shared<Call>(Call{std::move(request), std::move(responder), coordinator_->Now()});
   const absl::Status taken = threads_.Run([this, found, call] {
     if (const absl::Status status = (this->*found->serve)(call.get()); !status.ok()) {
       call->responder->Answer(ErrorAnswer(status, found->shape));

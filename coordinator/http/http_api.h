@@ -40,7 +40,6 @@ class HttpApi {
     HttpRequest request;
     std::shared_ptr<HttpResponder> responder;
     TimePoint arrived;
-    std::shared_ptr<Caller> caller;  // Null: no key is needed.
   };
   struct Route {
     std::string_view method;
@@ -61,6 +60,7 @@ class HttpApi {
   absl::Status GetMetrics(Call* call);
   absl::Status Tokenize(Call* call);
   absl::Status Detokenize(Call* call);
+  absl::Status TokenizerInfo(Call* call);
   absl::Status LoraxRoot(Call* call);
   absl::Status LoraxGenerate(Call* call);
   absl::Status LoraxGenerateStream(Call* call);

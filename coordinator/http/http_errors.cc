@@ -1,10 +1,8 @@
 #include "coordinator/http/http_errors.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "common/status.h"
 
 namespace strata {
@@ -36,22 +34,6 @@ std::string ParamOf(const absl::Status& status) {
   return "";
 }
 
-// The word that OpenAI's clients switch on.
-std::string OpenAiCode(const absl::Status& status) {
-  const std::string reason = ReasonOf(status);
-  if (reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS") {
-    return "context_length_exceeded";
-  }
-  if (reason == "KEY_MISSING" || reason == "KEY_UNKNOWN" || reason == "KEY_REVOKED") {
-    return "invalid_api_key";
-  }
-  if (reason == "KEY_REQUESTS_IN_FLIGHT" || reason == "KEY_REQUEST_RATE" ||
-      reason == "KEY_TOKEN_RATE") {
-    return "rate_limit_exceeded";
-  }
-  return absl::AsciiStrToLower({reason.data(), reason.size()});
-}
-
 std::string_view OpenAiType(int status) {
   switch (status) {
     case 401:
@@ -69,8 +51,6 @@ std::string_view OpenAiType(int status) {
 
 std::string_view LoraxType(int status) {
   switch (status) {
-    case 401:
-      return "authentication";
     case 429:
       return "overloaded";
     case 503:
@@ -92,17 +72,6 @@ int LoraxStatus(int status) {
     default:
       return status;
   }
-}
-
-// The limits of a key say when; else soon.
-uint64_t RetryAfterSeconds(const absl::Status& status) {
-  const v1::ErrorDetail detail = DetailOf(status);
-  const auto found = detail.facts().find("retry_after_ms");
-  uint64_t ms = 0;
-  if (found == detail.facts().end() || !absl::SimpleAtoi(found->second, &ms)) {
-    return 1;
-  }
-  return std::max<uint64_t>((ms + 999) / 1000, 1);
 }
 
 }  // namespace
@@ -140,10 +109,21 @@ int HttpStatusOf(const absl::Status& status) {
 }
 
 OrderedJson OpenAiError(const absl::Status& status) {
-  const std::string code = OpenAiCode(status);
+  const std::string reason = ReasonOf(status);
+  std::string code(absl::AsciiStrToLower({reason.data(), reason.size()}));
+  std::string message = Describe(status);
+  if (reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS") {
+    code = "context_length_exceeded";
+    const v1::ErrorDetail detail = DetailOf(status);
+    const auto most = detail.facts().find("limit_tokens");
+    // Some clients know this one by OpenAI's words only.
+    if (most != detail.facts().end()) {
+      message = "This model's maximum context length is " + most->second + " tokens: " + message;
+    }
+  }
   const std::string param = ParamOf(status);
   OrderedJson error;
-  error["message"] = Describe(status);
+  error["message"] = std::move(message);
   error["type"] = OpenAiType(HttpStatusOf(status));
   error["param"] = param.empty() ? OrderedJson(nullptr) : OrderedJson(param);
   error["code"] = code.empty() ? OrderedJson(nullptr) : OrderedJson(code);
@@ -165,10 +145,7 @@ HttpResponse ErrorAnswer(const absl::Status& status, ErrorShape shape) {
     response.body = Dump(LoraxError(status));
   }
   if (code == 429 || code == 503) {
-    response.headers.emplace_back("Retry-After", std::to_string(RetryAfterSeconds(status)));
-  }
-  if (code == 401) {
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    response.headers.emplace_back("Retry-After", "1");
   }
   return response;
 }

@@ -68,7 +68,6 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   if (request.prefill) requests[0].set_prompt_logprobs(0);
   RunOptions run;
   run.deadline = options.deadline;
-  run.caller = call->caller;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
   RunGenerations(coordinator_, std::move(requests), std::move(run),
                  MakeLoraxAnswer(request, std::move(context)), call->responder);

@@ -54,7 +54,6 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   }
   RunOptions run;
   run.deadline = options.deadline;
-  run.caller = call->caller;
   run.default_max_tokens = request.default_max_tokens;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
   RunGenerations(coordinator_, ChoicesOf(request, options.request_id), std::move(run),

@@ -1,4 +1,5 @@
-// /tokenize and /detokenize, as vLLM and (with "inputs") LoRAX have them.
+// /tokenize and /detokenize, as vLLM and (with "inputs") LoRAX have them, and vLLM's
+// /tokenizer_info.
 #include <ctime>
 #include <utility>
 
@@ -93,6 +94,25 @@ absl::Status HttpApi::Detokenize(Call* call) {
   }
   const std::vector<uint32_t> list(ids.ids().begin(), ids.ids().end());
   AnswerJson({{"prompt", model->tokenizer->Decode(list, skip_special)}}, call->responder.get());
+  return absl::OkStatus();
+}
+
+absl::Status HttpApi::TokenizerInfo(Call* call) {
+  ASSIGN_OR_RETURN(const auto model, ModelOf(""));
+  if (model->tokenizer == nullptr) {
+    return model->tokenizer_problem;
+  }
+  ASSIGN_OR_RETURN(const uint64_t longest, MaxTokensOf(model->name));
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? OrderedJson(nullptr) : OrderedJson(text);
+  };
+  // Names of tokenizer_config.json.
+  AnswerJson({{"tokenizer_class", "PreTrainedTokenizerFast"},
+              {"bos_token", or_null(model->manifest->bos_token)},
+              {"eos_token", or_null(model->manifest->eos_token)},
+              {"model_max_length", longest},
+              {"chat_template", or_null(model->manifest->chat_template)}},
+             call->responder.get());
   return absl::OkStatus();
 }
 

@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <ctime>
 #include <random>
 #include <utility>
 
@@ -48,7 +47,6 @@ Coordinator::Coordinator(CoordinatorOptions options, const Transport* transport,
       started_(clock->Now()),
       generations_(term),
       cluster_(options_.cluster),
-      keys_(store, [this](std::function<void()> task) { RunBlocking(std::move(task)); }),
       loop_(
           clock, [this](TimePoint now) { return Tick(now); }, options_.max_waiting_calls) {}
 
@@ -95,7 +93,6 @@ void Coordinator::Shutdown(nanoseconds drain_timeout) {
     MutexLock lock(&changes_);
     Save(*unsaved);
   }
-  keys_.Close();
   {
     MutexLock lock(&blocking_mutex_);
     while (blocking_ > 0) {
@@ -462,10 +459,6 @@ absl::StatusOr<std::shared_ptr<LinkSink>> Coordinator::OnOpen(const v1::LinkOpen
 
 // ---- Requests.
 
-absl::StatusOr<std::shared_ptr<Caller>> Coordinator::Authenticate(std::string_view authorization) {
-  return keys_.Authenticate(authorization, static_cast<uint64_t>(std::time(nullptr)));
-}
-
 absl::Status Coordinator::WithEngine(const std::string& model,
                                      std::function<void(const Serving&)> use) {
   return loop_.Offer([this, model, use = std::move(use)] {
@@ -500,17 +493,17 @@ bool Coordinator::CancelRequest(const std::string& key, const absl::Status& why)
   return false;
 }
 
-absl::Status Coordinator::ClaimId(const SessionRequest& request, bool replace) {
+absl::Status Coordinator::ClaimKey(const std::string& key, bool replace) {
   if (replace) {
-    CancelRequest(request.key, Error(absl::StatusCode::kAborted, "REPLACED",
-                                     "a newer request with this id took its place"));
+    CancelRequest(key, Error(absl::StatusCode::kAborted, "REPLACED",
+                             "a newer request with this id took its place"));
     return absl::OkStatus();
   }
   for (auto& [id, deployment] : deployments_) {
-    if (deployment->engine() != nullptr && deployment->engine()->IsLive(request.key)) {
+    if (deployment->engine() != nullptr && deployment->engine()->IsLive(key)) {
       return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
-                   "request \"" + request.request_id + "\" is in flight on model '" +
-                       deployment->model()->name + "'")
+                   "request \"" + key + "\" is in flight on model '" + deployment->model()->name +
+                       "'")
           .Hint("wait for it, cancel it, or set replace");
     }
   }

@@ -34,7 +34,6 @@ bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
 }  // namespace
 
 absl::Status Coordinator::Start() {
-  RETURN_IF_ERROR(keys_.Load(Now()));
   ASSIGN_OR_RETURN(const auto nodes, store_->ListNodes());
   for (const StoredNode& node : nodes) {
     cluster_.Restore(node.info, node.draining);

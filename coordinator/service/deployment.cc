@@ -104,9 +104,11 @@ std::vector<v1::LoadModelProgress::Worker> Deployment::Progress() const {
 }
 
 void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
-  StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING",
-                   "model '" + model_->name + "' is being loaded again")
-                 .Hint("send the request again in a moment"));
+  if (!awaiting_) {
+    StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING",
+                     "model '" + model_->name + "' is being loaded again")
+                   .Hint("send the request again in a moment"));
+  }
   plan_.set_epoch(NextEpoch());
   for (v1::PlanStage& stage : *plan_.mutable_pipelines(0)->mutable_stages()) {
     v1::PlanRank* rank = stage.mutable_ranks(0);
@@ -245,6 +247,7 @@ void Deployment::TellWorkersToUnload() {
 }
 
 void Deployment::StopEngine(const absl::Status& why) {
+  awaiting_ = false;
   first_link_.reset();
   unfenced_.clear();
   if (engine_ != nullptr) {
@@ -277,12 +280,34 @@ void Deployment::OnNodeLost(const std::string& node) {
   if (!Uses(node) || state_ == DeploymentState::kWaiting || state_ == DeploymentState::kFailed) {
     return;
   }
-  Fail(DeploymentState::kWaiting,
-       Error(absl::StatusCode::kUnavailable, "NODE_LOST",
-             "node '" + node + "', which holds layers of model '" + model_->name + "', is lost")
-           .Node(node)
-           .Hint("start its worker again, or place the model anew with `strata model load " +
-                 model_->name + "`; then send the request again"));
+  const absl::Status why =
+      Error(absl::StatusCode::kUnavailable, "NODE_LOST",
+            "node '" + node + "', which holds layers of model '" + model_->name + "', is lost")
+          .Node(node)
+          .Hint("start its worker again, or place the model anew with `strata model load " +
+                model_->name + "`; then send the request again");
+  const bool may_wait = engine_ != nullptr && !leaving_ && state_ != DeploymentState::kResizing;
+  if (may_wait && engine_->live_sessions() > 0) {
+    AwaitNode(why);
+  } else {
+    Fail(DeploymentState::kWaiting, why);
+  }
+}
+
+void Deployment::AwaitNode(const absl::Status& why) {
+  spdlog::error("model {}: {}", model_->name, Describe(why));
+  if (!awaiting_) {
+    first_link_.reset();
+    unfenced_.clear();
+    fence_epoch_ = std::max(fence_epoch_, engine_->epoch());
+    awaiting_ = true;
+    engine_->LoseStages(why, host_->Now());
+    spdlog::info("model {}: {} requests wait for the node", model_->name, engine_->live_sessions());
+  }
+  state_ = DeploymentState::kWaiting;
+  problem_ = why;
+  TellWorkersToUnload();
+  host_->OnPlacement(id_, plan_, false, false);
 }
 
 void Deployment::OnNodeLeaving(const std::string& node) {
@@ -350,7 +375,11 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
   if (!all_loaded_) {
     return;
   }
-  if (state_ == DeploymentState::kLoading) {
+  if (awaiting_) {
+    awaiting_ = false;
+    spdlog::info("model {}: {} requests go on", model_->name, engine_->live_sessions());
+    engine_->Resume(plan_.epoch(), host_->Now());
+  } else if (state_ == DeploymentState::kLoading) {
     StartEngine();
   } else {
     state_ = DeploymentState::kReady;
@@ -449,6 +478,9 @@ void Deployment::Tick(TimePoint now) {
   stopped_engine_ = nullptr;
   if (engine_ != nullptr) {
     engine_->Tick(now);
+  }
+  if (awaiting_ && (engine_->down() || engine_->live_sessions() == 0)) {
+    StopEngine(problem_.ok() ? absl::UnavailableError("nobody waits any more") : problem_);
   }
   if (!epoch_problem_.ok()) {
     Fail(DeploymentState::kFailed, std::exchange(epoch_problem_, absl::OkStatus()));

@@ -25,7 +25,7 @@ enum class DeploymentState {
   kLoading,   // Workers fetch and pack.
   kReady,     // The engine runs.
   kResizing,  // As loading, while the engine is suspended: requests wait.
-  kWaiting,   // A worker is gone; loads again once it is back.
+  kWaiting,   // A worker is gone; loads again once it is back. Requests that ran wait for a while.
   kFailed,    // Loading failed for another reason; `problem` says which.
 };
 const char* DeploymentStateName(DeploymentState state);
@@ -101,7 +101,8 @@ class Deployment : public EngineHost {
   const v1::LoadOptions& load_options() const { return load_options_; }
   DeploymentState state() const { return state_; }
   const absl::Status& problem() const { return problem_; }
-  Engine* engine() { return engine_.get(); }  // Null unless ready.
+  // Null unless ready, or requests wait for a worker's return.
+  Engine* engine() { return engine_.get(); }
   const Engine* engine() const { return engine_.get(); }
   std::vector<v1::LoadModelProgress::Worker> Progress() const;
   bool Uses(const std::string& node) const;
@@ -185,6 +186,8 @@ class Deployment : public EngineHost {
   void StartEngine();
   void OpenFirstLink(uint64_t epoch);
   void OnFirstLink(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link);
+  // A node is gone: requests that ran wait for it, as long as the engine lets them.
+  void AwaitNode(const absl::Status& why);
   void Fail(DeploymentState state, const absl::Status& why);
   void TellWorkersToUnload();
   void StopEngine(const absl::Status& why);
@@ -208,6 +211,7 @@ class Deployment : public EngineHost {
   std::optional<Placing> before_resize_;  // While resizing: what it goes back to.
   bool all_loaded_ = false;               // Every worker said so, for the plan's last load.
   bool leaving_ = false;                  // A node is: no new sessions.
+  bool awaiting_ = false;                 // The engine's sessions wait for a lost node.
   bool held_ = false;
   std::map<std::string, WorkerProgress> progress_;
   std::unique_ptr<Engine> engine_;

@@ -84,7 +84,7 @@ void Deployment::OpenFirstLink(uint64_t epoch) {
 }
 
 void Deployment::OnFirstLink(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link) {
-  if (engine_ == nullptr || epoch != fence_epoch_) {
+  if (engine_ == nullptr || awaiting_ || epoch != fence_epoch_) {
     return;
   }
   if (!link.ok()) {

@@ -12,8 +12,6 @@
 namespace strata {
 namespace {
 
-// Tokens of an answer are charged when there are so many new ones, and at its end.
-constexpr uint64_t kChargeEvery = 16;
 // Logits travel in messages of about this size.
 constexpr size_t kRowsMessageBytes = size_t{1} << 20;
 
@@ -51,7 +49,6 @@ class Generation::Sink final : public SessionSink {
         request_id_(request.session.request_id),
         seed_(request.session.params.sampling().seed()),
         wants_logprobs_(request.session.params.logprobs()),
-        charged_prompt_(generation_->charge_prompt_ ? request.session.prompt.size() : 0),
         metrics_(generation_->coordinator_->metrics(), model_->name),
         text_(model_->tokenizer == nullptr
                   ? nullptr
@@ -66,8 +63,7 @@ class Generation::Sink final : public SessionSink {
   // It did not get as far as the engine.
   void OnRefused(const absl::Status& status) {
     metrics_.OnRefused(status);
-    if (generation_->use_ != nullptr) generation_->use_->GiveBack(charged_prompt_);
-    generation_->End(status);
+    receiver_->OnEnd(status);
   }
 
   void OnStarted(const StartedInfo& info) override {
@@ -113,7 +109,6 @@ class Generation::Sink final : public SessionSink {
     metrics_.OnToken(generation_->coordinator_->Now());
     v1::GenerateResponse response;
     response.add_token_ids(token.token.token_id());
-    if (++uncharged_ == kChargeEvery) Charge();
     if (!token.is_stop_id) {
       response.set_text(text_.Add(token.token.token_id()));
     }
@@ -127,7 +122,6 @@ class Generation::Sink final : public SessionSink {
   void OnDone(const FinishInfo& info) override {
     metrics_.OnDone(info);
     generation_->live_ = false;
-    Charge();
     v1::GenerateResponse response;
     response.set_text(text_.Finish());
     v1::Finish* finish = response.mutable_finish();
@@ -139,34 +133,24 @@ class Generation::Sink final : public SessionSink {
     finish->set_ttft_ms(ToMs(info.first_token));
     finish->set_total_ms(ToMs(info.total));
     receiver_->OnMessage(std::move(response));
-    generation_->End(absl::OkStatus());
+    receiver_->OnEnd(absl::OkStatus());
   }
 
   void OnFailed(const absl::Status& status) override {
     metrics_.OnFailed(status);
     generation_->live_ = false;
-    Charge();
     v1::ErrorDetail detail = DetailOf(status);
     detail.set_request_id(request_id_);
-    generation_->End(StatusOf(detail));
+    receiver_->OnEnd(StatusOf(detail));
   }
 
  private:
-  void Charge() {
-    if (generation_->use_ != nullptr && uncharged_ > 0) {
-      generation_->use_->Generated(uncharged_, generation_->coordinator_->Now());
-    }
-    uncharged_ = 0;
-  }
-
   const std::shared_ptr<Generation> generation_;
   GenerationReceiver* const receiver_;  // Lives until OnEnd.
   const std::shared_ptr<const ModelRuntime> model_;
   const std::string request_id_;
   const uint64_t seed_;
   const bool wants_logprobs_;
-  const uint64_t charged_prompt_;  // Tokens of it that were.
-  uint64_t uncharged_ = 0;
   RequestMetrics metrics_;
   TextStream text_;
   std::string numerics_class_;
@@ -180,41 +164,24 @@ void Generation::Cancel() {
   });
 }
 
-void Generation::End(const absl::Status& status) {
-  use_.reset();
-  receiver_->OnEnd(status);
-}
-
-absl::Status Generation::Admit(ResolvedRequest* request) {
-  SessionRequest& session = request->session;
-  const Caller* caller = nullptr;
-  if (use_ != nullptr) {
-    RETURN_IF_ERROR(use_->Admit(session.request_id, request->replace,
-                                charge_prompt_ ? session.prompt.size() : 0, coordinator_->Now()));
-    caller = use_->caller();
-  }
-  session.key = key_ = ScopedId(caller, session.request_id);
-  if (caller != nullptr) session.cache_salt = caller->id();
-  return absl::OkStatus();
-}
-
 void Generation::Run(const v1::GenerateRequest& request) {
   if (cancelled_) {
-    End(absl::CancelledError());
+    receiver_->OnEnd(absl::CancelledError());
     return;
   }
   auto model = coordinator_->models()->Get(request.model());
-  auto resolved = model.ok() ? ResolveRequest(request, **model, NewContext(default_max_tokens_))
-                             : absl::StatusOr<ResolvedRequest>(model.status());
-  const absl::Status admitted = resolved.ok() ? Admit(&*resolved) : resolved.status();
-  if (!admitted.ok()) {
+  auto resolved = model.ok()
+                      ? ResolveRequest(request, **model, NewContext(options_.default_max_tokens))
+                      : absl::StatusOr<ResolvedRequest>(model.status());
+  if (!resolved.ok()) {
     if (model.ok()) {
-      RequestMetrics(coordinator_->metrics(), (*model)->name).OnRefused(admitted);
+      RequestMetrics(coordinator_->metrics(), (*model)->name).OnRefused(resolved.status());
     }
-    End(admitted);
+    receiver_->OnEnd(resolved.status());
     return;
   }
-  resolved->session.deadline = deadline_;
+  resolved->session.deadline = options_.deadline;
+  key_ = resolved->session.key;
   auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
   const absl::Status taken =
@@ -236,7 +203,7 @@ absl::Status Generation::Submit(const Coordinator::Serving& serving, ResolvedReq
   if (cancelled_) {
     return absl::CancelledError();
   }
-  RETURN_IF_ERROR(coordinator_->ClaimId(request->session, request->replace));
+  RETURN_IF_ERROR(coordinator_->ClaimKey(key_, request->replace));
   sink->SetServing(serving.numerics_class, serving.plan_epoch);
   return serving.engine->Submit(std::move(request->session), sink, coordinator_->Now());
 }

@@ -14,7 +14,6 @@
 #include "common/rpc/io_answers.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
-#include "coordinator/service/authorization.h"
 #include "coordinator/service/generation.h"
 
 namespace strata {
@@ -51,14 +50,8 @@ class InferenceServiceImpl::GenerateCall final
   void OnAccepted() override {
     new GenerateCall(service_, loop());
     Coordinator* const coordinator = service_->coordinator_;
-    auto caller = coordinator->Authenticate(AuthorizationOf(context()));
-    GenerationOptions options{.deadline = DeadlineOf(context(), coordinator->Now())};
-    if (caller.ok()) options.use = std::make_shared<KeyUse>(*std::move(caller));
-    generation_ = std::make_shared<Generation>(coordinator, std::move(options), this);
-    if (!caller.ok()) {
-      Close(ToGrpc(caller.status()));
-      return;
-    }
+    generation_ = std::make_shared<Generation>(
+        coordinator, GenerationOptions{DeadlineOf(context(), coordinator->Now())}, this);
     const absl::Status taken =
         service_->text_.Run([this, generation = generation_] { generation->Run(request()); });
     if (!taken.ok()) {
@@ -93,13 +86,11 @@ void InferenceServiceImpl::Serve(IoLoop* loop) {
   using Async = v1::InferenceService::AsyncService;
   new GenerateCall(this, loop);
   const BlockingMethods text(service_.get(), loop, &text_);
-  text.Serve(&Async::RequestTokenize, [this](auto* call, const auto* request, auto* response) {
-    const absl::Status known = coordinator_->Authenticate(AuthorizationOf(call->grpc())).status();
-    return ToGrpc(known.ok() ? Tokenize(*request, response) : known);
+  text.Serve(&Async::RequestTokenize, [this](auto*, const auto* request, auto* response) {
+    return ToGrpc(Tokenize(*request, response));
   });
-  text.Serve(&Async::RequestDetokenize, [this](auto* call, const auto* request, auto* response) {
-    const absl::Status known = coordinator_->Authenticate(AuthorizationOf(call->grpc())).status();
-    return ToGrpc(known.ok() ? Detokenize(*request, response) : known);
+  text.Serve(&Async::RequestDetokenize, [this](auto*, const auto* request, auto* response) {
+    return ToGrpc(Detokenize(*request, response));
   });
 }
 

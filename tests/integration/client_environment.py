@@ -1,13 +1,14 @@
 """Published clients, each in a virtual environment of its own, kept until what is wanted changes."""
 
 import fcntl
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from cluster import BIN
+from cluster import BIN, SOURCE
 
 CACHE = BIN.parent / "clients"
 
@@ -39,7 +40,17 @@ def environment(name, *packages):
 
 
 def run(python, script, *arguments):
-    """Runs a script of clients/ in the environment; what it raises fails the test."""
+    """What a script prints, in the environment; what it raises fails the test."""
     done = subprocess.run([python, script, *map(str, arguments)], capture_output=True, text=True,
                           timeout=300)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def example(cluster, language, first):
+    """The block of docs/API.md that begins so, for this cluster."""
+    text = (SOURCE / "docs" / "API.md").read_text()
+    (found,) = [block for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+                if block.startswith(first)]
+    assert "localhost:8080" in found
+    return found.replace("localhost:8080", cluster.http)

@@ -132,6 +132,17 @@ def test_a_worker_that_stalls_for_less_than_the_timeout_costs_no_request(tmp_pat
         cluster.nothing_is_left(timeout_s=20)
 
 
+@pytest.mark.parametrize("victim", one_of("w0"))
+def test_a_worker_that_is_started_again_in_time_costs_no_request(tmp_path, victim):
+    with start(tmp_path, step_timeout_s=20 * SLOW) as cluster:
+        right = right_answers(cluster, LONG)
+        processes = in_flight(cluster, 4, LONG)
+        cluster.workers[victim].kill()
+        cluster.start_worker(victim, wait=False)
+        assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
+        cluster.nothing_is_left(timeout_s=20)
+
+
 def relayed(folder, name):
     """Like start, with `name` behind a relay."""
     cluster = Cluster(folder, step_timeout=f"{2 * SLOW}s")

@@ -234,6 +234,11 @@ def test_tokens_and_back(cluster):
     lorax = post(cluster, "/tokenize", {"inputs": "a key", "add_special_tokens": False})
     assert [t["start"] for t in lorax[1:]] == [t["stop"] for t in lorax[:-1]]
     assert "".join(t["text"] for t in lorax) == "a key"
+    status, _, info = request(cluster, "GET", "/tokenizer_info")
+    config = json.loads((RECALL / "tokenizer_config.json").read_text())
+    assert status == 200 and info["model_max_length"] == 512
+    for name in ("bos_token", "eos_token", "chat_template"):
+        assert info[name] == config[name]
 
 
 def test_lorax_routes(cluster):

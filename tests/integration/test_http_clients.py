@@ -5,11 +5,14 @@ import pathlib
 
 import pytest
 
-from client_environment import environment, run
+from client_environment import environment, example, run
 from cluster import RECALL, Cluster, recall_cases
 from http_client import begin
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
+OPENAI = ["openai==3.54.0"]
+# It refuses tools by itself where the extra is missing.
+LITELLM = ["litellm[mcp]==1.106.2"]
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +21,7 @@ def cluster(tmp_path_factory):
                  max_queued_requests=1) as c:
         c.start_workers(1)
         c.load("recall", RECALL, kv_dtype="f32", context=512, sessions=2)
+        c.run("model", "add", RECALL, "--name", "idle")
         c.case = tmp_path_factory.mktemp("case") / "case.json"
         c.case.write_text(json.dumps(next(
             case for case in recall_cases() if case["right"] and len(case["text"].split()) > 4)))
@@ -27,7 +31,7 @@ def cluster(tmp_path_factory):
 @pytest.mark.parametrize("check", ["completions", "chat", "streams", "asynchronous", "errors",
                                    "busy"])
 def test_openai(cluster, check):
-    python = environment("openai", "openai==3.54.0")
+    python = environment("openai", *OPENAI)
     run(python, CLIENTS / "openai_checks.py", check, cluster.http, cluster.case)
 
 
@@ -35,6 +39,24 @@ def test_openai(cluster, check):
 def test_lorax(cluster, check):
     python = environment("lorax", "lorax-client==0.6.3")
     run(python, CLIENTS / "lorax_checks.py", check, cluster.http, cluster.case)
+
+
+# It takes seconds to start.
+@pytest.mark.parametrize("checks", ["chat,completions,streams,asynchronous", "errors,busy"])
+def test_litellm(cluster, checks):
+    python = environment("litellm", *LITELLM)
+    run(python, CLIENTS / "litellm_checks.py", checks, cluster.http, cluster.case)
+
+
+@pytest.mark.parametrize("name,packages", [("openai", OPENAI), ("litellm", LITELLM)])
+def test_the_documents_example(cluster, name, packages, tmp_path):
+    program = tmp_path / "example.py"
+    program.write_text(example(cluster, "python", f"import {name}"))
+    said = run(environment(name, *packages), program)
+    if name == "litellm":
+        assert "Paris" in said and "512 tokens" in said
+    else:
+        assert said
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +74,10 @@ def talkative(cluster, tmp_path_factory):
 
 
 def test_comments_disturb_no_client(talkative):
-    openai = environment("openai", "openai==3.54.0")
+    openai = environment("openai", *OPENAI)
     for check in ("streams", "asynchronous"):
         run(openai, CLIENTS / "openai_checks.py", check, talkative.http, talkative.case)
     lorax = environment("lorax", "lorax-client==0.6.3")
     run(lorax, CLIENTS / "lorax_checks.py", "stream", talkative.http, talkative.case)
+    litellm = environment("litellm", *LITELLM)
+    run(litellm, CLIENTS / "litellm_checks.py", "streams", talkative.http, talkative.case)

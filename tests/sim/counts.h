@@ -41,8 +41,15 @@ enum class FaultKind {
   kForkWrongSource,
   kRepeatItem,
   kStaleItem,
+  // A token that a machine fails at, whenever it meets it, in one of its lives or another: the
+  // device at the whole step, the links, the process.
+  kPoisonDevice,
+  kPoisonLinks,
+  kPoisonProcess,
 };
-inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kStaleItem) + 1;
+inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kPoisonProcess) + 1;
+// Those that may strike at any time; poison is for scenarios of its own.
+inline constexpr size_t kDrawnFaultKinds = static_cast<size_t>(FaultKind::kStaleItem) + 1;
 
 enum class Rule {
   // Frames.
@@ -60,6 +67,7 @@ enum class Rule {
   kTwice,
   kNotFinite,
   kBackend,
+  kBackendAlone,
   kReleasedAtResync,
   kForkServed,
   // The engine.
@@ -67,6 +75,7 @@ enum class Rule {
   kReplay,
   kRebuild,
   kFault,
+  kOffender,
   kStepTimeout,
   kFenceTimeout,
   kPipelineDown,
@@ -81,6 +90,7 @@ enum class Rule {
   kLeaseLapsed,
   kHeartbeatLapsed,
   kNodeLost,
+  kAwaited,
   kNameTaken,
   // Clients.
   kAnswered,

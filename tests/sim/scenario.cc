@@ -102,7 +102,7 @@ nanoseconds DrawDuration(FaultKind kind, Random* random) {
 
 Fault DrawFault(nanoseconds horizon, Random* random) {
   Fault fault;
-  fault.kind = static_cast<FaultKind>(random->Below(kFaultKinds));
+  fault.kind = static_cast<FaultKind>(random->Below(kDrawnFaultKinds));
   fault.at = Milliseconds(random->Below(static_cast<uint64_t>(ToMs(horizon))));
   fault.target = random->Below(1 << 16);
   fault.lasts = DrawDuration(fault.kind, random);
@@ -128,6 +128,32 @@ void PrependStoppedSender(Scenario* scenario, Random* random) {
   first.at = Milliseconds(random->Between(1, 20));
   first.cancel_after = Milliseconds(random->Between(10, 200));
   scenario->faults.insert(scenario->faults.begin(), fault);
+}
+
+// Requests of which one or two are poison to a machine, and no other fault.
+void PoisonOnly(Scenario* scenario, Random* random) {
+  Fault fault;
+  fault.kind = static_cast<FaultKind>(
+      kDrawnFaultKinds +
+      random->Below(static_cast<uint32_t>(kFaultKinds) - static_cast<uint32_t>(kDrawnFaultKinds)));
+  fault.target = random->Below(1 << 16);
+  scenario->faults = {fault};
+  scenario->poison_only = true;
+  scenario->forks_one_in = 0;  // That is a fault too.
+  scenario->prefix_cache = random->OneIn(2);
+  scenario->max_batch_items = random->Between(4, 16);
+  scenario->workers = scenario->stages;
+  for (ClientRequest& request : scenario->requests) {
+    std::replace(request.prompt.begin(), request.prompt.end(), kPoisonToken, kPoisonToken - 1);
+    if (random->OneIn(2)) {
+      request.at /= 20;  // Many in one step.
+    }
+  }
+  for (uint32_t i = random->Between(1, 2); i > 0; --i) {
+    std::vector<uint32_t>& prompt =
+        scenario->requests[random->Below(scenario->requests.size())].prompt;
+    prompt[random->Below(prompt.size())] = kPoisonToken;
+  }
 }
 
 template <typename T>
@@ -192,6 +218,10 @@ Scenario MakeScenario(uint64_t seed) {
   }
   if (random.OneIn(8)) {
     PrependStoppedSender(&scenario, &random);
+  }
+  if (seed % 8 == 1) {
+    Random poison(Mix64(seed));
+    PoisonOnly(&scenario, &poison);
   }
   return scenario;
 }

@@ -15,7 +15,8 @@
 namespace strata::sim {
 
 inline constexpr uint32_t kVocab = 127;
-// Never in a prompt that is meant to be served: kNonFinite makes it come out as NaN.
+// Never in a prompt that is meant to be served: kNonFinite makes it come out as NaN, and the poison
+// faults fail at it.
 inline constexpr uint32_t kPoisonToken = kVocab - 1;
 
 struct Fault {
@@ -59,6 +60,8 @@ struct Scenario {
   nanoseconds latency{0};     // Least of a message.
   nanoseconds jitter{0};      // Most on top of it.
   uint32_t forks_one_in = 0;  // How often a new sequence begins as a fork; 0: never.
+  // The only faults there are come from poison: a request without it must not fail by any.
+  bool poison_only = false;
   std::vector<ClientRequest> requests;
   std::vector<Fault> faults;
 };

@@ -240,7 +240,7 @@ void SimClients::CheckError(const Client& client, const absl::Status& status) {
       {"SEQUENCE_NOT_FOUND", std::nullopt},
       {"FINGERPRINT_MISMATCH", std::nullopt},
       {"POSITION_MISMATCH", std::nullopt},
-      {"STEPS_LOST", std::nullopt},
+      {"REQUEST_BREAKS_STAGE", std::nullopt},
       {"PIPELINE_DOWN", std::nullopt},
       {"NODE_LOST", std::nullopt},
       {"LINKS_NOT_OPENED", std::nullopt},
@@ -256,7 +256,21 @@ void SimClients::CheckError(const Client& client, const absl::Status& status) {
   if (reason->second.has_value()) {
     world().Count(*reason->second);
   }
+  // By faults, and not by what clients ask for and when.
+  static const std::set<std::string> kFaultReasons = {
+      "NON_FINITE",           "BACKEND_FAILED",    "SEQUENCE_NOT_FOUND",
+      "FINGERPRINT_MISMATCH", "POSITION_MISMATCH", "REQUEST_BREAKS_STAGE",
+      "PIPELINE_DOWN",        "NODE_LOST",         "LINKS_NOT_OPENED"};
   const ClientRequest& request = client.request;
+  // What was generated is computed too.
+  const auto has_poison = [](const std::vector<uint32_t>& tokens) {
+    return std::find(tokens.begin(), tokens.end(), kPoisonToken) != tokens.end();
+  };
+  const bool poison = has_poison(request.prompt) || has_poison(client.tokens);
+  if (world().scenario.poison_only && !poison && kFaultReasons.contains(reason->first)) {
+    world().Fail(client.Name() +
+                 " failed with what another one brought about: " + Describe(status));
+  }
   if (request.deadline_after.has_value() && reason->first == "DEADLINE_EXCEEDED" &&
       world().now() < request.at + *request.deadline_after) {
     world().Fail(client.Name() + " failed before its deadline");

@@ -75,7 +75,10 @@ StageSpec SimDeployment::SpecOf(uint32_t stage) const {
 }
 
 void SimDeployment::Load(const std::map<Machine, uint64_t>& incarnations) {
-  StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING", "the model is being loaded again"));
+  if (!awaiting_) {
+    StopEngine(
+        Error(absl::StatusCode::kUnavailable, "RELOADING", "the model is being loaded again"));
+  }
   ++store_->epoch;
   incarnations_ = incarnations;
   state_ = State::kLoading;
@@ -133,6 +136,10 @@ void SimDeployment::SendLoads() {
 
 void SimDeployment::Unload(const absl::Status& why) {
   StopEngine(why);
+  TellWorkersToUnload();
+}
+
+void SimDeployment::TellWorkersToUnload() {
   state_ = State::kWaiting;
   for (const auto& [machine, incarnation] : incarnations_) {
     if (Uses(machine)) {
@@ -150,12 +157,26 @@ void SimDeployment::Fail(const absl::Status& why) {
 }
 
 void SimDeployment::OnNodeLost(Machine machine) {
-  if (Uses(machine) && loaded()) {
-    world().Count(Rule::kNodeLost);
-    Fail(Error(absl::StatusCode::kUnavailable, "NODE_LOST",
-               "node '" + cluster_->worker(machine)->name() + "', which holds layers, is lost")
-             .Node(cluster_->worker(machine)->name()));
+  if (!Uses(machine) || !loaded()) {
+    return;
   }
+  world().Count(Rule::kNodeLost);
+  const std::string& name = cluster_->worker(machine)->name();
+  const absl::Status why = Error(absl::StatusCode::kUnavailable, "NODE_LOST",
+                                 "node '" + name + "', which holds layers, is lost")
+                               .Node(name);
+  if (engine_ == nullptr || state_ == State::kResizing || engine_->live_sessions() == 0) {
+    Fail(why);
+    return;
+  }
+  if (!awaiting_) {
+    first_link_epoch_ = 0;
+    unfenced_.clear();
+    awaiting_ = true;
+    engine_->LoseStages(why, world().now());
+  }
+  TellWorkersToUnload();
+  Watch();
 }
 
 void SimDeployment::OnLoaded(Machine machine, uint64_t epoch) {
@@ -167,11 +188,15 @@ void SimDeployment::OnLoaded(Machine machine, uint64_t epoch) {
   if (!loading_.empty()) {
     return;
   }
-  if (state_ == State::kLoading) {
+  if (state_ == State::kLoading && !awaiting_) {
     StartEngine();
     return;
   }
-  state_ = State::kReady;
+  if (std::exchange(awaiting_, false)) {
+    world().Count(Rule::kAwaited);
+  } else {
+    state_ = State::kReady;
+  }
   if (engine_->live_sessions() > 0) {
     world().Count(Rule::kResumed);
   }
@@ -207,6 +232,7 @@ void SimDeployment::StartEngine() {
 }
 
 void SimDeployment::StopEngine(const absl::Status& why) {
+  awaiting_ = false;
   unfenced_.clear();
   first_link_epoch_ = 0;
   if (engine_ != nullptr) {
@@ -294,7 +320,7 @@ void SimDeployment::OpenFirstLink(uint64_t epoch, TimePoint deadline) {
 }
 
 void SimDeployment::OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline) {
-  if (engine_ == nullptr || epoch != fence_epoch_ || first_link_epoch_ == epoch) {
+  if (engine_ == nullptr || awaiting_ || epoch != fence_epoch_ || first_link_epoch_ == epoch) {
     return;
   }
   if (!accepted) {
@@ -372,6 +398,14 @@ void SimDeployment::Watch() {
     world().Tell([&] { return "the pipeline is down"; });
   }
   was_down_ = snapshot.state == PipelineState::kDown;
+  if (awaiting_) {
+    if (engine_->down() || snapshot.sessions.empty()) {
+      StopEngine(absl::UnavailableError("nobody waits any more"));
+    } else {
+      ScheduleWake();
+    }
+    return;
+  }
   if (state_ == State::kLoading && engine_->down()) {
     Fail(Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
                "the stages could not be linked in time"));
@@ -450,6 +484,7 @@ void SimDeployment::CountWork(const EngineCounters& counters) {
     world().Fail("a stage has not what the prefix cache offered, and no fault explains it");
   }
   count(Rule::kFault, counters.faults, seen_.faults);
+  count(Rule::kOffender, counters.offenders, seen_.offenders);
   count(Rule::kFenceTimeout, counters.fences_failed, seen_.fences_failed);
   count(Rule::kResultDiscarded, counters.results_discarded, seen_.results_discarded);
   seen_ = counters;

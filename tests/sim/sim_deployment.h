@@ -88,6 +88,7 @@ class SimDeployment : public EngineHost {
   void StartEngine();
   void StopEngine(const absl::Status& why);
   void Fail(const absl::Status& why);
+  void TellWorkersToUnload();
   void OpenFirstLink(uint64_t epoch, TimePoint deadline);
   void OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline);
 
@@ -102,6 +103,7 @@ class SimDeployment : public EngineHost {
   GenerationCounter* const generations_;
   const uint64_t life_;
   State state_ = State::kWaiting;
+  bool awaiting_ = false;  // The engine's sessions wait for a lost machine.
   std::map<Machine, uint64_t> incarnations_;
   std::set<Machine> loading_;
   std::set<Machine> unfenced_;

@@ -17,6 +17,13 @@ namespace {
 constexpr nanoseconds kDialPause = milliseconds(20);
 constexpr nanoseconds kDialTry = milliseconds(200);
 
+bool HasPoison(const v1::StepFrame& frame) {
+  return std::any_of(frame.items().begin(), frame.items().end(), [](const v1::StepItem& item) {
+    const auto& ids = item.token_ids();
+    return !item.has_error() && std::find(ids.begin(), ids.end(), kPoisonToken) != ids.end();
+  });
+}
+
 }  // namespace
 
 void WorkerLife::TellCoordinator(std::function<void()> arrives) const {
@@ -147,9 +154,16 @@ void SimStage::ComputeNext() {
 }
 
 void SimStage::Compute(const StepMessage& frame) {
-  const size_t before = runner_.stats().sequences;
+  const RunnerStats before = runner_.stats();
   const uint64_t epoch = frame.header.epoch();
+  if (epoch == epoch_ && HasPoison(frame.header) &&
+      life_.cluster->worker(life_.machine)->MeetsPoison(this)) {
+    return;
+  }
   absl::StatusOr<ShardRunner::Output> output = runner_.Step(frame);
+  if (runner_.stats().backend_failures > before.backend_failures) {
+    world().Count(Rule::kBackend);
+  }
   if (!output.ok()) {
     world().Tell(
         [&] { return life_.name + " breaks the link: " + std::string(output.status().message()); });
@@ -164,7 +178,7 @@ void SimStage::Compute(const StepMessage& frame) {
     world().Count(epoch < epoch_ ? Rule::kOldEpoch : Rule::kSeenStep);
     return;
   }
-  if (frame.header.resync() && runner_.stats().sequences < before) {
+  if (frame.header.resync() && runner_.stats().sequences < before.sequences) {
     world().Count(Rule::kReleasedAtResync);
   }
   CountErrors(*output);
@@ -237,7 +251,7 @@ void SimStage::CountError(const v1::ErrorDetail& error) {
       {"POSITION_MISMATCH", Rule::kPosition},  {"FINGERPRINT_MISMATCH", Rule::kFingerprint},
       {"STALE_GENERATION", Rule::kGeneration}, {"SEQUENCE_NOT_FOUND", Rule::kNotFound},
       {"SEQUENCE_TWICE", Rule::kTwice},        {"NON_FINITE", Rule::kNotFinite},
-      {"BACKEND_FAILED", Rule::kBackend}};
+      {"BACKEND_FAILED", Rule::kBackendAlone}};
   world().Tell([&] { return life_.name + " refuses: " + error.message(); });
   if (const auto rule = kRules.find(error.reason()); rule != kRules.end()) {
     world().Count(rule->second);

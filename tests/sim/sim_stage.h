@@ -63,6 +63,7 @@ class SimStage {
   bool FlipBit(uint64_t random);
   void FailBackend();
   void Poison(uint64_t random);
+  void FailAtPoison() { shard_.FailAtToken(kPoisonToken); }
 
   // What it holds.
   size_t sequences() const { return runner_.stats().sequences; }

@@ -12,6 +12,8 @@ namespace {
 
 constexpr nanoseconds kRegisterBackoff = milliseconds(100);
 constexpr nanoseconds kRegisterTimeout = milliseconds(1000);
+// Until a process that poison killed is started again.
+constexpr nanoseconds kRestart = milliseconds(30);
 
 }  // namespace
 
@@ -158,6 +160,9 @@ void SimWorker::OnLoad(uint64_t incarnation, const StageLoad& load) {
               }
             });
           });
+      if (poison_ == FaultKind::kPoisonDevice) {
+        stages_.at(load.deployment).FailAtPoison();
+      }
       world().Tell([&] {
         return name_ + " has loaded stage " + std::to_string(load.stage) + " of deployment " +
                std::to_string(load.deployment);
@@ -245,6 +250,43 @@ bool SimWorker::PoisonStage(uint64_t random) {
   }
   stages_.begin()->second.Poison(random);
   return true;
+}
+
+bool SimWorker::Poison(FaultKind kind) {
+  poison_ = kind;
+  world().Tell([&] {
+    return "FAULT: " + name_ + ": " + std::string(NameOf(kind)) + " is token " +
+           std::to_string(kPoisonToken);
+  });
+  if (kind == FaultKind::kPoisonDevice) {
+    for (auto& [deployment, stage] : stages_) {
+      stage.FailAtPoison();
+    }
+  }
+  return !stages_.empty();
+}
+
+bool SimWorker::MeetsPoison(SimStage* stage) {
+  if (poison_ == FaultKind::kPoisonLinks) {
+    stage->Report(stage->epoch(),
+                  Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "the link broke at a frame")
+                      .Node(name_));
+    return true;
+  }
+  if (poison_ == FaultKind::kPoisonProcess) {
+    // Not from inside its stage.
+    After(nanoseconds(0), [this] {
+      world().Tell([&] { return name_ + " dies of what it computes"; });
+      Stop(/*silent=*/false);
+      world().After(kRestart, [this] {
+        if (!up_) {
+          Start();
+        }
+      });
+    });
+    return true;
+  }
+  return false;
 }
 
 size_t SimWorker::sequences(uint64_t deployment) const {

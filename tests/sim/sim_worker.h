@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/frame.h"
@@ -22,6 +23,9 @@ class SimWorker {
   const std::string& name() const { return name_; }
   bool up() const { return up_; }
   // New with every attempt to register. What arrives for another one is not for this life.
+  // A frame with kPoisonToken is about to be computed by `stage`: whether that ends otherwise.
+  bool MeetsPoison(SimStage* stage);
+
   uint64_t incarnation() const { return incarnation_; }
 
   // The process starts, and registers.
@@ -36,6 +40,8 @@ class SimWorker {
   bool FlipBit(uint64_t random);
   bool FailBackend();
   bool PoisonStage(uint64_t random);
+  // From now on it fails at kPoisonToken, in this life and all others.
+  bool Poison(FaultKind kind);
 
   // Messages that arrive, each for one incarnation.
   void OnRegistered(uint64_t incarnation, uint64_t term);
@@ -78,6 +84,7 @@ class SimWorker {
   bool registered_ = false;
   uint64_t term_ = 0;
   TimePoint lease_end_{0};
+  std::optional<FaultKind> poison_;
   std::map<uint64_t, uint64_t> loading_;  // Epochs of Loads that go on, by deployment.
   std::map<uint64_t, SimStage> stages_;   // By deployment.
 };

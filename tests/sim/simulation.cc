@@ -204,6 +204,11 @@ void Simulation::Strike(const Fault& fault) {
     case FaultKind::kNonFinite:
       Count(fault, Target(fault)->PoisonStage(fault.random));
       return;
+    case FaultKind::kPoisonDevice:
+    case FaultKind::kPoisonLinks:
+    case FaultKind::kPoisonProcess:
+      Count(fault, Target(fault)->Poison(fault.kind));
+      return;
     default:
       StrikeProcess(fault);
   }

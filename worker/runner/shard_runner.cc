@@ -22,6 +22,10 @@
 namespace strata {
 namespace {
 
+// A backend that failed at so many runs alone, and computed none of the step, is not asked for the
+// others any more: it is the device that fails, not a request.
+constexpr size_t kMostFailedAlone = 4;
+
 absl::Status NonFiniteActivations() {
   return Error(absl::StatusCode::kInternal, "NON_FINITE",
                "the activations that the stage computed are not finite");
@@ -72,6 +76,14 @@ class ShardRunner::Impl {
   // Computes, leaves what is to be sent on in the frame's payload (or result_), and each run's
   // status.
   void Compute(StepMessage* frame, std::span<ItemRun> runs);
+  // Of what Compute does, these runs: at once, or, where the backend fails at that, by halves down
+  // to the run that it fails at. `tried` is 1 for a run that it failed at alone.
+  void ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, int tried);
+  absl::Status ComputeOnce(StepMessage* frame, std::span<ItemRun> runs);
+  void CountBackendFailure() {
+    MutexLock lock(&mutex_);
+    ++stats_.backend_failures;
+  }
   absl::Status ComputeHidden(StepMessage* frame, std::span<ItemRun> runs);
   absl::Status ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs);
   void Settle(v1::StepFrame* frame, std::span<ItemRun> runs);
@@ -91,6 +103,10 @@ class ShardRunner::Impl {
   // Of the frame at hand.
   std::set<std::pair<std::string, uint64_t>> named_;
   uint64_t logits_rows_ = 0;
+  std::vector<float> activations_;
+  size_t failed_alone_ = 0;    // Runs that the backend failed at alone.
+  bool any_computed_ = false;  // It did not fail at all of them.
+  absl::Status last_failure_;
 
   mutable Mutex mutex_;
   RunnerStats stats_ STRATA_GUARDED_BY(mutex_);
@@ -273,26 +289,53 @@ void ShardRunner::Impl::Compute(StepMessage* frame, std::span<ItemRun> runs) {
   if (config_.spec.heads) {
     result_.Begin(frame->header.items_size());
   }
-  absl::Status status;
-  if (!runs.empty()) {
-    status = compute_.Forward(frame->header, frame->payload, table_, runs);
-  }
-  // The rows of items that failed here or before are zeros from now on.
+  // Kept for a second try. The rows of items that failed here or before are zeros from now on.
+  activations_.swap(frame->payload);
   frame->payload.assign(
       config_.spec.heads ? 0 : size_t{frame->header.rows()} * config_.spec.model.hidden, 0.0f);
-  if (status.ok() && !runs.empty()) {
-    status = config_.spec.heads ? ComputeLogits(frame->header, runs) : ComputeHidden(frame, runs);
+  failed_alone_ = 0;
+  any_computed_ = false;
+  if (!runs.empty()) {
+    ComputeOrSplit(frame, runs, 0);
   }
-  if (!status.ok()) {
-    // The device failed: nothing of this step can be believed.
-    for (ItemRun& run : runs) {
-      run.status = BackendFailed(status);
-    }
-    std::fill(frame->payload.begin(), frame->payload.end(), 0.0f);
+}
+
+// Other rows of a batch change no result, so what is computed again comes out as it would have.
+void ShardRunner::Impl::ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, int tried) {
+  const bool dead = failed_alone_ >= kMostFailedAlone && !any_computed_;
+  const absl::Status status = dead ? last_failure_ : ComputeOnce(frame, runs);
+  if (status.ok()) {
+    any_computed_ = true;
+    return;
+  }
+  last_failure_ = status;
+  // What was read before it failed is not to be believed either; the newest rows are the last.
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    run->status = BackendFailed(status);
     if (config_.spec.heads) {
-      result_.Begin(frame->header.items_size());
+      result_.Drop(run->index);
     }
   }
+  if (dead || (runs.size() == 1 && tried > 0)) {
+    failed_alone_ += dead ? 0 : 1;
+    return;
+  }
+  CountBackendFailure();
+  if (runs.size() == 1) {
+    ComputeOrSplit(frame, runs, 1);
+    return;
+  }
+  const size_t half = (runs.size() + 1) / 2;
+  ComputeOrSplit(frame, runs.first(half), 0);
+  ComputeOrSplit(frame, runs.subspan(half), 0);
+}
+
+absl::Status ShardRunner::Impl::ComputeOnce(StepMessage* frame, std::span<ItemRun> runs) {
+  for (ItemRun& run : runs) {
+    run.status = absl::OkStatus();
+  }
+  RETURN_IF_ERROR(compute_.Forward(frame->header, activations_, table_, runs));
+  return config_.spec.heads ? ComputeLogits(frame->header, runs) : ComputeHidden(frame, runs);
 }
 
 absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<ItemRun> runs) {

@@ -35,6 +35,7 @@ struct RunnerStats {
   uint64_t frames_discarded = 0;  // Seen before, or of an old epoch.
   uint64_t items_computed = 0;
   uint64_t items_rejected = 0;
+  uint64_t backend_failures = 0;  // After which items were computed again, in halves or alone.
   uint64_t sequences = 0;
 };
 
@@ -49,7 +50,9 @@ struct RunnerStats {
 //                       CONTEXT_EXCEEDED, TOP_LOGPROBS, SAMPLING_PARAMETER, SAMPLING_INCOMPLETE
 //   UNIMPLEMENTED       what the protocol has and this version has not, by name
 //   INTERNAL            NON_FINITE, BACKEND_FAILED: the sequence is as it was before the item (one
-//                       that the item created has no tokens)
+//                       that the item created has no tokens). A backend that fails at a step is
+//                       asked again for halves of its items, so that only those fail that it fails
+//                       at alone, twice; all of them where it computes none
 //
 // A Release runs on every stage, whatever an earlier one said of it, so that nothing is left
 // behind; any other command or item that an earlier stage refused is left alone.

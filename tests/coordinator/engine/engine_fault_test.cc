@@ -388,49 +388,6 @@ TEST(EngineFault, FaultsInARowBackOffAndThenFailTheSessions) {
   EXPECT_EQ(cluster.Snapshot().state, PipelineState::kRunning);
 }
 
-TEST(EngineFault, ASessionThatBreaksEveryStepIsGivenUp) {
-  SimCluster cluster(MakeConfig(2));
-  cluster.Start();
-  cluster.Settle();
-  const SessionRequest request = MakeRequest("good", 20, 30);
-  const auto good = cluster.Submit(request);
-  for (int i = 0; i < 9; ++i) {
-    cluster.Deliver(static_cast<uint32_t>(i) % 3);
-  }
-  const auto bad = cluster.Submit(MakeRequest("bad", 20, 5));
-  int breaks = 0;
-  while (cluster.engine().live_sessions() > 0) {
-    bool poison = false;
-    if (!cluster.links[0].empty()) {
-      for (const v1::StepItem& item : cluster.links[0].front().header.items()) {
-        poison = poison || item.sequence().request_id() == "bad";
-      }
-    }
-    if (poison) {
-      ++breaks;
-      ASSERT_LT(breaks, 20);
-      cluster.links[0].clear();
-      cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
-      continue;
-    }
-    bool moved = cluster.AcknowledgeFence();
-    for (uint32_t stage = 0; stage <= 2; ++stage) {
-      moved = cluster.Deliver(stage) || moved;
-    }
-    if (!moved) {
-      cluster.Advance(milliseconds(50));
-    }
-  }
-  EXPECT_EQ(breaks, 4);
-  EXPECT_EQ(ReasonOf(bad->failed.value()), "STEPS_LOST");
-  EXPECT_EQ(DetailOf(*bad->failed).node(), "node1");
-  if (good->done.has_value()) {
-    EXPECT_EQ(good->tokens, Answer(request, 30));
-  } else {
-    EXPECT_EQ(ReasonOf(good->failed.value()), "STEPS_LOST") << "it shared every lost step";
-  }
-}
-
 TEST(EngineFault, AStageThatMiscountsPagesIsQuarantined) {
   SimCluster cluster(MakeConfig(3));
   cluster.Start();

@@ -222,7 +222,9 @@ class RandomRun {
         }
         return;  // The stage finds the gap by itself.
       default:
+        // Once, which nobody notices; or until it is mended.
         runner.shard().FailNextRead();
+        runner.shard().FailReads(Below(4) == 0);
         return;
     }
     cluster_.engine().OnLinkFault(cluster_.engine().epoch(), Broken(), cluster_.now());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "coordinator/http/http_errors.h"
 #include "coordinator/http/json_body.h"
 #include "tests/coordinator/http/answers.h"
 
@@ -222,6 +223,17 @@ TEST(OpenAiAnswer, ErrorsAreInTheShapeThatClientsReadAlsoInAStream) {
             R"({"error":{"message":"too many wait [queued=1]","type":"rate_limit_error",)"
             R"("param":null,"code":"queue_full"}})");
   EXPECT_EQ(answer->StreamError(full), "data: " + refusal.body + "\n\n");
+}
+
+TEST(OpenAiAnswer, WhatIsTooLongIsSaidInTheWordsThatClientsLookFor) {
+  for (const char* reason : {"CONTEXT_EXCEEDED", "KV_NEVER_FITS"}) {
+    const OrderedJson error =
+        OpenAiError(Error(absl::StatusCode::kInvalidArgument, reason, "600 tokens do not fit")
+                        .Fact("limit_tokens", uint64_t{512}))["error"];
+    EXPECT_EQ(error["code"], "context_length_exceeded");
+    EXPECT_EQ(error["message"],
+              "This model's maximum context length is 512 tokens: 600 tokens do not fit");
+  }
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Values that are not finite, and devices that fail: item errors, with the state as before.
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "tests/worker/runner/chain.h"
@@ -108,26 +110,102 @@ TEST(Failure, ActivationsThatArriveNonFiniteAreNotComputed) {
   EXPECT_EQ(chain.runner(1).stats().sequences, 1u);
 }
 
-TEST(Failure, AFailedDeviceFailsTheStepsItemsAndKeepsTheStateBefore) {
+TEST(Failure, ADeviceThatFailsOnceIsAskedAgainAndNoRequestFails) {
   for (const uint32_t failing : {0u, 1u}) {
     Chain chain({.stages = 2});
     Steps steps(&chain);
     const auto ids = Prompt(20, 1);
     steps.Run({Item(Name("a", 1), ids, 0, 18)});
-    chain.shard(failing).FailNextRead();
-    ResultMessage result =
-        steps.Run({Item(Name("a", 1), ids, 18, 20), Item(Name("b", 2), ids, 0, 20)});
-    for (int item : {0, 1}) {
-      EXPECT_EQ(ReasonOfItem(result, item), "BACKEND_FAILED");
-      EXPECT_EQ(result.header.items(item).error().code(),
-                static_cast<uint32_t>(absl::StatusCode::kInternal));
-      EXPECT_EQ(result.header.items(item).error_stage(), failing);
+    for (const bool alone : {true, false}) {
+      chain.shard(failing).FailNextRead();
+      std::vector<v1::StepItem> items = {Item(Name("a", 1), ids, 18, 20)};
+      if (!alone) {
+        items.push_back(Item(Name("b", 2), ids, 0, 20));
+      }
+      const ResultMessage result = steps.Run(items);
+      for (int item = 0; item < result.header.items_size(); ++item) {
+        EXPECT_EQ(ReasonOfItem(result, item), "");
+        EXPECT_EQ(TokenOf(result, item), ExpectedTokens(chain.options().model, ids, 1)[0]);
+      }
+      steps.Run({}, {Truncate(Name("a", 1), std::span(ids).first(18))});
     }
-    EXPECT_EQ(FreePages(result, static_cast<int>(failing)), 64u - 2);
-    result = steps.Run({Item(Name("a", 1), ids, 18, 20)},
-                       {Truncate(Name("a", 1), std::span(ids).first(18))});
-    EXPECT_EQ(TokenOf(result), ExpectedTokens(chain.options().model, ids, 1)[0]);
+    EXPECT_EQ(chain.runner(failing).stats().backend_failures, 2u);
   }
+}
+
+// `count` requests of which those at `bad` hold a token that stage `failing` of 2 fails at.
+void ExpectOnlyTheseFail(int count, const std::vector<int>& bad, uint32_t failing, bool logits) {
+  SCOPED_TRACE(std::to_string(count) + " items, the first bad one " + std::to_string(bad[0]));
+  Chain chain({.stages = 2, .pages = {256}});
+  Steps steps(&chain);
+  chain.shard(failing).FailAtToken(kPoison);
+  std::vector<v1::StepItem> items;
+  std::vector<std::vector<uint32_t>> prompts;
+  for (int i = 0; i < count; ++i) {
+    auto& ids = prompts.emplace_back(CleanPrompt(3 + static_cast<uint32_t>(i) % 5, 1 + i));
+    if (std::find(bad.begin(), bad.end(), i) != bad.end()) {
+      ids[1] = kPoison;
+    }
+    items.push_back(Item(Name("r", 1 + i), ids, 0, static_cast<uint32_t>(ids.size())));
+    items.back().set_rows_wanted(logits ? v1::ROWS_WANTED_LOGITS : v1::ROWS_WANTED_NONE);
+  }
+  const ResultMessage result = steps.Run(items);
+  std::vector<float> want;
+  uint64_t good_tokens = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto& ids = prompts[static_cast<size_t>(i)];
+    if (std::find(bad.begin(), bad.end(), i) != bad.end()) {
+      EXPECT_EQ(ReasonOfItem(result, i), "BACKEND_FAILED");
+      EXPECT_EQ(result.header.items(i).error_stage(), failing);
+      EXPECT_EQ(result.header.items(i).error().node(), "node" + std::to_string(failing));
+      continue;
+    }
+    ++good_tokens;
+    EXPECT_EQ(ReasonOfItem(result, i), "") << i;
+    EXPECT_EQ(TokenOf(result, i), ExpectedTokens(chain.options().model, ids, 1)[0]) << i;
+    for (const auto& row : HashLogits(chain.options().model, ids)) {
+      want.insert(want.end(), row.begin(), row.end());
+    }
+  }
+  if (logits) {
+    EXPECT_EQ(result.payload, want);
+  }
+  // What failed holds nothing where it failed, and what did not can go on.
+  EXPECT_EQ(FreePages(result, static_cast<int>(failing)), 256u - good_tokens);
+  // Each costs its halves, and itself once more.
+  const auto halves = static_cast<uint64_t>(std::ceil(std::log2(count)));
+  EXPECT_LE(chain.runner(failing).stats().backend_failures, bad.size() * (halves + 2));
+}
+
+TEST(Failure, OnlyTheItemThatADeviceFailsAtFailsWhereverItStands) {
+  for (const uint32_t failing : {0u, 1u}) {
+    for (int bad = 0; bad < 8; ++bad) {
+      ExpectOnlyTheseFail(8, {bad}, failing, /*logits=*/bad % 2 == 0);
+    }
+    ExpectOnlyTheseFail(1, {0}, failing, false);
+    ExpectOnlyTheseFail(2, {1}, failing, true);
+    ExpectOnlyTheseFail(7, {0, 1, 2}, failing, true);
+    ExpectOnlyTheseFail(13, {3, 12}, failing, true);
+  }
+}
+
+TEST(Failure, ADeviceThatComputesNothingIsNotAskedForEveryItem) {
+  Chain chain({.stages = 2});
+  Steps steps(&chain);
+  chain.shard(1).FailReads(true);
+  std::vector<v1::StepItem> items;
+  for (uint64_t i = 1; i <= 16; ++i) {
+    items.push_back(Item(Name("r", i), Prompt(3, 1), 0, 3));
+  }
+  const ResultMessage result = steps.Run(items);
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_EQ(ReasonOfItem(result, i), "BACKEND_FAILED");
+  }
+  EXPECT_LE(chain.runner(1).stats().backend_failures, 12u);
+  chain.shard(1).FailReads(false);
+  const auto ids = Prompt(3, 2);
+  EXPECT_EQ(TokenOf(steps.Run({Item(Name("after", 99), ids, 0, 3)})),
+            ExpectedTokens(chain.options().model, ids, 1)[0]);
 }
 
 TEST(Failure, AFailedPageCopyChangesNothing) {

@@ -5,6 +5,7 @@
 #ifndef STRATA_TESTS_WORKER_RUNNER_HASH_SHARD_H_
 #define STRATA_TESTS_WORKER_RUNNER_HASH_SHARD_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -107,6 +108,10 @@ class HashShard : public Shard {
 
   // Rows of this token come out of this layer's MLP as NaN.
   void PoisonToken(uint32_t token_id, uint32_t layer) { poison_ = {token_id, layer}; }
+  // Every Read of a batch with this token fails, after KV of it was written in part.
+  void FailAtToken(uint32_t token_id) { fail_token_ = token_id; }
+  // Every Read fails.
+  void FailReads(bool fail) { fail_reads_ = fail; }
   // The next Read fails, after KV of the batch was written in part.
   void FailNextRead() { fail_read_ = true; }
   void FailNextCopy() { fail_copy_ = true; }
@@ -243,8 +248,12 @@ class HashShard : public Shard {
       }
     }
     rows_computed_ += pending.empty() ? 0 : rows_.size();
-    return std::exchange(fail_read_, false) ? absl::InternalError("made to fail")
-                                            : absl::OkStatus();
+    const bool fails_at =
+        fail_token_.has_value() && std::find(batch_.token_ids.begin(), batch_.token_ids.end(),
+                                             *fail_token_) != batch_.token_ids.end();
+    return std::exchange(fail_read_, false) || fails_at || fail_reads_
+               ? absl::InternalError("made to fail")
+               : absl::OkStatus();
   }
 
   // Null where the table has no page for the position.
@@ -293,7 +302,9 @@ class HashShard : public Shard {
   std::vector<std::vector<HashRow>> kv_;  // By layer of the stage, page and slot.
   std::vector<std::function<absl::Status()>> pending_;
   std::optional<std::pair<uint32_t, uint32_t>> poison_;
+  std::optional<uint32_t> fail_token_;
   bool fail_read_ = false;
+  bool fail_reads_ = false;
   bool fail_copy_ = false;
   uint64_t rows_computed_ = 0;
   uint64_t pages_copied_ = 0;

@@ -1,0 +1,147 @@
+// In place of worker/backend/make_backend.cc: a CPU backend that some token ids are poison to, in
+// the way that STRATA_POISON says, as "KIND:ID" separated by commas. Only tests build and start it:
+// no shipped binary has such a switch.
+//   nan:ID     what a row of ID comes to is no number: an item's error
+//   fail:ID    every step with a row of ID fails as a whole
+//   crash:ID   the process is gone by SIGSEGV at a step with a row of ID
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/status.h"
+#include "worker/backend/backend.h"
+
+namespace strata {
+namespace {
+
+struct Poison {
+  std::vector<uint32_t> nan;
+  std::vector<uint32_t> fail;
+  std::vector<uint32_t> crash;
+};
+
+bool Has(const std::vector<uint32_t>& ids, uint32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+Poison ReadPoison() {
+  const char* text = std::getenv("STRATA_POISON");
+  std::istringstream entries(text == nullptr ? "" : text);
+  Poison poison;
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const std::string kind = entry.substr(0, entry.find(':'));
+    const auto id = static_cast<uint32_t>(std::stoul(entry.substr(entry.find(':') + 1)));
+    (kind == "nan" ? poison.nan : kind == "fail" ? poison.fail : poison.crash).push_back(id);
+  }
+  return poison;
+}
+
+class PoisonShard : public Shard {
+ public:
+  PoisonShard(std::unique_ptr<Shard> shard, uint32_t hidden)
+      : shard_(std::move(shard)), hidden_(hidden), poison_(ReadPoison()) {}
+
+  absl::Status Begin(const Batch& batch) override {
+    ids_.assign(batch.token_ids.begin(), batch.token_ids.end());
+    return shard_->Begin(batch);
+  }
+  absl::Status Embed() override { return shard_->Embed(); }
+  absl::Status SetResidual(std::span<const float> values) override {
+    return shard_->SetResidual(values);
+  }
+  absl::Status Attention(uint32_t layer) override { return shard_->Attention(layer); }
+  absl::Status Mlp(uint32_t layer) override {
+    for (const uint32_t id : ids_) {
+      if (Has(poison_.crash, id)) {
+        raise(SIGSEGV);
+      }
+      if (Has(poison_.fail, id)) {
+        return absl::InternalError("poison");
+      }
+    }
+    return shard_->Mlp(layer);
+  }
+  absl::Status ReadResidual(std::span<float> out) override {
+    RETURN_IF_ERROR(shard_->ReadResidual(out));
+    for (size_t row = 0; row < ids_.size(); ++row) {
+      if (Has(poison_.nan, ids_[row])) {
+        out[row * hidden_] = std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Head(std::span<const uint32_t> rows) override {
+    head_rows_.assign(rows.begin(), rows.end());
+    return shard_->Head(rows);
+  }
+  absl::Status ReadLogits(std::span<float> out) override {
+    RETURN_IF_ERROR(shard_->ReadLogits(out));
+    for (size_t i = 0; i < head_rows_.size(); ++i) {
+      if (Has(poison_.nan, ids_[head_rows_[i]])) {
+        out[i * (out.size() / head_rows_.size())] = std::numeric_limits<float>::infinity();
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status CopyPage(uint32_t group, PageId from, PageId to) override {
+    return shard_->CopyPage(group, from, to);
+  }
+  absl::Status ResizeKv(std::span<const uint64_t> pages) override {
+    return shard_->ResizeKv(pages);
+  }
+  uint64_t MemoryBytes() const override { return shard_->MemoryBytes(); }
+  uint64_t StepReadBytes() const override { return shard_->StepReadBytes(); }
+
+ private:
+  const std::unique_ptr<Shard> shard_;
+  const uint32_t hidden_;
+  const Poison poison_;
+  std::vector<uint32_t> ids_;  // Of the batch's rows.
+  std::vector<uint32_t> head_rows_;
+};
+
+class PoisonBackend : public Backend {
+ public:
+  explicit PoisonBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  std::string name() const override { return backend_->name(); }
+  std::string isa() const override { return backend_->isa(); }
+  std::string numerics() const override { return backend_->numerics(); }
+  uint32_t threads() const override { return backend_->threads(); }
+  ThreadPlaces places() const override { return backend_->places(); }
+  absl::Status Supports(const StageSpec& spec) const override { return backend_->Supports(spec); }
+  absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
+                                              PackedStore* packed,
+                                              const LoadProgressFn& progress) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard,
+                     backend_->Load(spec, weights, packed, progress));
+    return std::make_unique<PoisonShard>(std::move(shard), spec.model.hidden);
+  }
+  DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
+    return backend_->MeasureSpeed(seconds, bytes);
+  }
+  std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) override {
+    return backend_->NewReadProbe(bytes);
+  }
+
+ private:
+  const std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
+                                                     const BackendOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeCpuBackend(options));
+  return std::make_unique<PoisonBackend>(std::move(backend));
+}
+
+}  // namespace strata
