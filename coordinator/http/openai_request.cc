@@ -44,6 +44,9 @@ void RefuseUnsupported(Fields* fields) {
                            "chat_template_kwargs",
                            "documents",
                            "continue_final_message",
+                           "logits_processors",
+                           "return_token_ids",
+                           "return_tokens_as_token_ids",
                            "input_embeds",
                            "prompt_embeds"}) {
     fields->Refuse(name);
@@ -158,6 +161,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletion(std::string_view body) {
   ReadStreaming(&fields, &out);
   ReadChoices(&fields, &out);
   out.echo = fields.BoolOr("echo", false);
+  out.add_special_tokens = fields.BoolOr("add_special_tokens", true);
   if (const auto logprobs = fields.Int("logprobs", 0, kMaxTopLogprobs)) {
     out.logprobs = true;
     out.top_logprobs = static_cast<uint32_t>(*logprobs);
@@ -184,6 +188,9 @@ absl::StatusOr<OpenAiRequest> ParseChatCompletion(std::string_view body) {
   RefuseUnsupported(&fields);
   fields.Refuse("echo");
   fields.Refuse("best_of", 1);
+  if (fields.BoolOr("add_special_tokens", false)) {
+    fields.Fail(NotSupported("add_special_tokens", "the chat template writes them"));
+  }
   ReadMessages(&fields, out.prompts.emplace_back().mutable_chat());
   ReadStreaming(&fields, &out);
   ReadChoices(&fields, &out);

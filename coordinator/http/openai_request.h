@@ -23,7 +23,9 @@ struct OpenAiRequest {
   bool stream = false;
   bool include_usage = false;  // In a stream.
   bool echo = false;           // Completions: the prompt is shown before the answer.
-  bool no_answer = false;      // max_tokens 0: what is generated is not shown.
+  // Completions: texts are tokenized as the tokenizer's template says.
+  bool add_special_tokens = true;
+  bool no_answer = false;  // max_tokens 0: what is generated is not shown.
   bool logprobs = false;
   uint32_t top_logprobs = 0;
 };

@@ -11,20 +11,24 @@
 namespace strata {
 namespace {
 
-// What echo shows of each prompt. Prompts become token ids, so that logprobs can name them.
-absl::Status PrepareEcho(const ModelRuntime& model, OpenAiRequest* request,
-                         OpenAiContext* context) {
+// Texts become token ids here where the coordinator would make others of them, or where echo needs
+// them to name logprobs; `context` gets what echo shows of each prompt.
+absl::Status PreparePrompts(const ModelRuntime& model, OpenAiRequest* request,
+                            OpenAiContext* context) {
   for (v1::GenerateRequest& prompt : request->prompts) {
     std::vector<uint32_t> ids(prompt.tokens().ids().begin(), prompt.tokens().ids().end());
+    std::string text;
     if (prompt.has_text()) {
-      ASSIGN_OR_RETURN(ids, model.Encode(prompt.text(), true));
-      context->prompt_texts.push_back(prompt.text());
+      text = prompt.text();
+      ASSIGN_OR_RETURN(ids, model.Encode(text, request->add_special_tokens));
       prompt.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
-    } else {
-      context->prompt_texts.push_back(
-          model.tokenizer == nullptr ? "" : model.tokenizer->Decode(ids, false));
+    } else if (model.tokenizer != nullptr) {
+      text = model.tokenizer->Decode(ids, false);
     }
-    context->prompt_ids.push_back(std::move(ids));
+    if (request->echo) {
+      context->prompt_texts.push_back(std::move(text));
+      context->prompt_ids.push_back(std::move(ids));
+    }
   }
   return absl::OkStatus();
 }
@@ -49,8 +53,8 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   context.request_id = options.request_id;
   context.unix_seconds = std::time(nullptr);
   context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
-  if (request.echo) {
-    RETURN_IF_ERROR(PrepareEcho(*model, &request, &context));
+  if (request.echo || !request.add_special_tokens) {
+    RETURN_IF_ERROR(PreparePrompts(*model, &request, &context));
   }
   RunOptions run;
   run.deadline = options.deadline;

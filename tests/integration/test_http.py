@@ -72,6 +72,11 @@ def test_a_completion_of_ids_or_text_is_the_golden_one(cluster):
         assert (choice["text"], choice["finish_reason"]) == (CASE["text"], "stop")
         assert answer["usage"]["completion_tokens"] == len(CASE["greedy_ids"])
         assert answer["object"] == "text_completion"
+    # A text that has its special tokens already needs none.
+    answer = post(cluster, "/v1/completions",
+                  completion(prompt=CASE["prompt"], add_special_tokens=False, echo=True))
+    assert answer["choices"][0]["text"] == CASE["prompt"] + CASE["text"]
+    assert answer["usage"]["prompt_tokens"] == len(CASE["prompt_ids"])
 
 
 def test_a_chat_answer_is_the_same_whole_and_streamed(cluster):

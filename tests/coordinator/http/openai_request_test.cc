@@ -35,8 +35,9 @@ TEST(OpenAiRequest, EveryParameterReachesTheRequest) {
       R"("max_tokens":5,"temperature":0.5,"top_p":0.25,"top_k":4,"min_p":0.125,"typical_p":0.75,
          "repetition_penalty":1.5,"frequency_penalty":-1,"presence_penalty":2,"seed":9,
          "logit_bias":{"3":-100,"4":0.5},"stop":["x","y"],"ignore_eos":true,"logprobs":2,
-         "n":2,"best_of":3,"echo":true)"));
+         "n":2,"best_of":3,"echo":true,"add_special_tokens":false)"));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->add_special_tokens);
   EXPECT_EQ(parsed->n, 2u);
   EXPECT_EQ(parsed->best_of, 3u);
   EXPECT_TRUE(parsed->echo);
@@ -127,7 +128,8 @@ TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
        {R"("tools":[{}])", R"("tool_choice":"auto")", R"("functions":[{}])",
         R"("response_format":{"type":"json_object"})", R"("suffix":"x")", R"("adapter_id":"x")",
         R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("min_tokens":1)",
-        R"("skip_special_tokens":false)", R"("use_beam_search":true)"}) {
+        R"("skip_special_tokens":false)", R"("use_beam_search":true)",
+        R"("return_token_ids":true)"}) {
     const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
     EXPECT_EQ(FieldRefused(Completion(body)), name);
     EXPECT_EQ(FieldRefused(Chat(body), true), name);
@@ -166,6 +168,7 @@ TEST(OpenAiRequest, ValuesOfTheWrongKindAreNamed) {
     EXPECT_EQ(FieldRefused(Completion(body)), field) << body;
   }
   EXPECT_EQ(FieldRefused(Chat(R"("top_logprobs":2)"), true), "top_logprobs");
+  EXPECT_EQ(FieldRefused(Chat(R"("add_special_tokens":true)"), true), "add_special_tokens");
   EXPECT_EQ(FieldRefused(Chat(R"("logprobs":2)"), true), "logprobs");
   EXPECT_EQ(FieldRefused(Chat(R"("max_tokens":0)"), true), "max_tokens");
   EXPECT_EQ(FieldRefused(R"({"prompt":"a"})"), "model");
