@@ -186,6 +186,7 @@ void Engine::Impl::EndSession(Session& session) {
     if (session.claim.has_value()) {
       ledger_.Free(*session.claim);  // Nothing was ever sent under it.
     }
+    Disinherit(session);
   }
   if (session.request.deadline.has_value()) {
     deadlines_.erase({*session.request.deadline, session.id});

@@ -141,7 +141,7 @@ class Engine::Impl {
     uint64_t session = 0;    // The session it works for; 0: only its Release is left.
     uint32_t committed = 0;  // Tokens that every stage has.
     uint32_t sent = 0;       // Tokens that some stage may have.
-    bool poisoned = false;   // An item of it was rejected: what follows is not committed.
+    bool poisoned = false;   // An item (or cut) of it was rejected: what follows is not committed.
     bool release_wanted = false;
     // Once detached: what its Release frees, and the replaying session that takes it over.
     std::optional<KvLedger::ClaimId> claim;
@@ -181,9 +181,6 @@ class Engine::Impl {
   bool GrowClaims();
   // `awaited`: pages that more important sessions wait for; this one's are added if it has to.
   void GrowClaim(Session& session, KvPages* awaited);
-  // Free pages and those that are certain to be, once the Releases of their sequences are
-  // committed.
-  KvPages FreeSoon();
   // The least important running session that `needy` may take pages from; itself if there is none.
   Session& Victim(Session& needy);
   // Back to the queue: keeps its tokens, and gives up what it has on the stages.
@@ -191,6 +188,8 @@ class Engine::Impl {
   // The session's sequence is given up; its claim goes on to `heir` (or nobody, 0) on Release.
   void Detach(Session& session, uint64_t heir);
   void Replay(Session& session);
+  // The claim that waits for it until its old sequence is released is nobody's.
+  void Disinherit(const Session& session);
   // A released sequence's pages return to the ledger, and its claim goes to its heir.
   void GiveBack(uint64_t generation, Sequence* sequence);
   // No stage holds the sequence any more.
@@ -204,6 +203,11 @@ class Engine::Impl {
   void BeginSessions();
   bool WaitsForPrefix(const Session& session) const;
   void BeginSession(Session& session);
+  // The prefix it may begin on, or wait for.
+  PrefixCache::Match FindPrefix(Session& session);
+  // What of that it need not be charged for.
+  KvPrefix SharedBy(const Session& session, const PrefixCache::Match& match) const;
+  void Begin(Session& session, const PrefixCache::Match& match);
   // Back to where it was before BeginSession; it has no sequence.
   void Unbegin(Session& session);
   void NewSequence(Session& session);
@@ -215,8 +219,11 @@ class Engine::Impl {
   void Apply(const std::vector<PrefixCache::Cut>& cuts);
   // The sequence is out of the cache; a kept one is to be released.
   void Disown(uint64_t generation, Sequence* sequence);
-  // Cached pages become free, as many as there are of those that are asked.
-  void EvictPrefixes(uint64_t pages);
+  // Pages that sessions are to begin on, by their names in the prefix cache.
+  using WantedPrefixes = std::unordered_map<uint64_t, uint32_t>;
+  // Cached pages become free, as many as there are of those that are asked, but not the wanted
+  // ones.
+  void EvictPrefixes(uint64_t pages, const WantedPrefixes& wanted = {});
   void AddForks(v1::StepFrame* frame, SentStep* sent);
   void AddCuts(v1::StepFrame* frame, SentStep* sent);
   static void AddTruncate(uint64_t generation, const Sequence& sequence, uint32_t length,

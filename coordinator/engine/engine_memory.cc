@@ -108,13 +108,18 @@ KvSpare Engine::Impl::Spare() const {
 void Engine::Impl::Admit(TimePoint now) {
   while (!queue_.empty() && CanStartMore()) {
     Session& session = *queue_.begin()->second;
-    session.claim = ledger_.Reserve(session.first_claim(), Spare());
+    const PrefixCache::Match match = FindPrefix(session);
+    const KvPrefix shared = SharedBy(session, match);
+    session.claim = ledger_.Reserve(session.first_claim(), Spare(), shared);
     if (!session.claim.has_value()) {
       EvictForQueue();
       return;  // What comes after it waits too.
     }
     queue_.erase(queue_.begin());
     running_.emplace(session.rank(), &session);
+    if (shared.pages > 0) {
+      Begin(session, match);  // At once, as long as what it shares is there.
+    }
     if (session.started.has_value()) {
       continue;  // It was preempted.
     }
@@ -126,19 +131,35 @@ void Engine::Impl::Admit(TimePoint now) {
 }
 
 void Engine::Impl::EvictForQueue() {
-  const KvPages soon = FreeSoon();
-  const uint64_t cached = ledger_.MostCached();
-  KvPages asked = ledger_.Asked(queue_.begin()->second->first_claim(), Spare());
-  uint64_t wanted = Excess(asked, soon);
+  // The first one's need before all: nobody overtakes it.
+  Session& first = *queue_.begin()->second;
+  const PrefixCache::Match hit = FindPrefix(first);
+  const KvPrefix shared = SharedBy(first, hit);
+  WantedPrefixes wanted;
+  if (shared.pages > 0) {
+    wanted[hit.source] = shared.pages;
+  }
+  KvPages asked = ledger_.Asked(first.first_claim(), Spare(), shared);
+  EvictPrefixes(Excess(asked, ledger_.FreeSoon()), wanted);
+
+  const KvPages soon = ledger_.FreeSoon();
+  const uint64_t cached = ledger_.cached_pages();
+  uint64_t pages = Excess(asked, soon);
   for (auto it = std::next(queue_.begin()); it != queue_.end(); ++it) {
-    Add(ledger_.Asked(it->second->first_claim(), {}), &asked);
+    Session& next = *it->second;
+    const PrefixCache::Match match = FindPrefix(next);
+    const KvPrefix prefix = SharedBy(next, match);
+    Add(ledger_.Asked(next.first_claim(), {}, prefix), &asked);
     const uint64_t more = Excess(asked, soon);
     if (more > cached) {
       break;
     }
-    wanted = more;
+    pages = more;
+    if (prefix.pages > 0) {
+      wanted[match.source] = std::max(wanted[match.source], prefix.pages);
+    }
   }
-  EvictPrefixes(wanted);
+  EvictPrefixes(pages, wanted);
 }
 
 bool Engine::Impl::GrowClaims() {
@@ -162,8 +183,8 @@ void Engine::Impl::GrowClaim(Session& session, KvPages* awaited) {
     return;
   }
   Add(growth, awaited);
-  EvictPrefixes(Excess(*awaited, FreeSoon()));
-  while (!Within(*awaited, FreeSoon())) {
+  EvictPrefixes(Excess(*awaited, ledger_.FreeSoon()));
+  while (!Within(*awaited, ledger_.FreeSoon())) {
     Session& victim = Victim(session);
     Preempt(victim);
     if (&victim == &session) {
@@ -175,19 +196,6 @@ void Engine::Impl::GrowClaim(Session& session, KvPages* awaited) {
   if (*awaited == growth && ledger_.Grow(*session.claim, session.known())) {
     Subtract(growth, awaited);
   }
-}
-
-KvPages Engine::Impl::FreeSoon() {
-  KvPages pages = ledger_.Free();
-  for (const auto& [generation, sequence] : sequences_) {
-    if (!sequence.kept && sequence.claim.has_value() && Find(sequence.heir) == nullptr) {
-      Add(ledger_.PagesOf(*sequence.claim), &pages);
-    }
-    for (const auto& [claim, step] : sequence.tails) {
-      Add(ledger_.PagesOf(claim), &pages);
-    }
-  }
-  return pages;
 }
 
 Engine::Impl::Session& Engine::Impl::Victim(Session& needy) {
@@ -209,9 +217,7 @@ void Engine::Impl::Preempt(Session& session) {
     ledger_.Free(*session.claim);  // Nothing was sent under it.
     session.claim.reset();
   } else {
-    for (auto& [generation, sequence] : sequences_) {
-      sequence.heir = sequence.heir == session.id ? 0 : sequence.heir;
-    }
+    Disinherit(session);
   }
   session.ForgetSequence(root_);
   running_.erase(session.rank());
@@ -225,9 +231,22 @@ void Engine::Impl::Detach(Session& session, uint64_t heir) {
   sequence.release_wanted = true;
   sequence.claim = session.claim;
   sequence.heir = heir;
-  ledger_.Fence(*session.claim);
+  if (heir == 0) {
+    ledger_.Fence(*session.claim);
+  }
   session.claim.reset();
   session.generation = 0;
+}
+
+void Engine::Impl::Disinherit(const Session& session) {
+  for (auto& [generation, sequence] : sequences_) {
+    if (sequence.heir == session.id) {
+      sequence.heir = 0;
+      if (sequence.claim.has_value()) {
+        ledger_.Fence(*sequence.claim);
+      }
+    }
+  }
 }
 
 void Engine::Impl::Replay(Session& session) {
@@ -242,7 +261,7 @@ void Engine::Impl::GiveBack(uint64_t generation, Sequence* sequence) {
   const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
   Session* heir = Find(sequence->heir);
   if (claim.has_value() && heir != nullptr) {
-    ledger_.Unfence(*claim);
+    ledger_.Unshare(*claim);  // It begins anew, and may have to compute all of it.
     heir->claim = claim;
   } else if (claim.has_value()) {
     ledger_.Free(*claim);

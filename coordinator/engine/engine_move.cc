@@ -58,9 +58,9 @@ void Engine::Impl::ForgetSequences() {
   ledger_ = KvLedger(KvStages(config_.stages), config_.kv_groups);
   for (auto& [id, session] : sessions_) {
     session.replaying = session.replaying || session.committed > 0;
+    session.claim.reset();
     Unbegin(session);
     session.ForgetSequence(root_);
-    session.claim.reset();
   }
   const std::map<Rank, Session*> ran = std::exchange(running_, {});
   bool all_fit = true;                           // Nobody overtakes one that has to wait,

@@ -47,25 +47,50 @@ bool Engine::Impl::WaitsForPrefix(const Session& session) const {
          prefix_.PagesOf(session.awaited_holder) < session.awaited_pages;
 }
 
-void Engine::Impl::BeginSession(Session& session) {
-  // Rows of every prompt token are wanted: all of them have to be computed.
-  const bool may_hit = !session.request.prompt_logprobs && !session.request.return_logits;
+PrefixCache::Match Engine::Impl::FindPrefix(Session& session) {
+  if (!caches_prefixes_) {
+    return {};
+  }
   if (session.chain == nullptr) {
     session.chain = NewChain(session.request);
   }
   session.chain->Extend(session.tokens);
-  const std::span<const PrefixKey> keys = session.chain->keys();
   PrefixCache::Match match;
-  if (may_hit) {
+  // Where rows of every prompt token are wanted, all of them have to be computed.
+  if (!session.request.prompt_logprobs && !session.request.return_logits) {
+    const std::span<const PrefixKey> keys = session.chain->keys();
     match = prefix_.Find(keys.first(MostHitPages(session.known())));
-    session.awaited_holder = match.computing;
-    session.awaited_pages = match.coming;
-    if (match.computing != 0) {
-      return;
-    }
   }
+  session.awaited_holder = match.computing;
+  session.awaited_pages = match.coming;
+  return match;
+}
+
+KvPrefix Engine::Impl::SharedBy(const Session& session, const PrefixCache::Match& match) const {
+  // What is guaranteed must not depend on whether a Fork succeeds.
+  if (match.pages == 0 || match.computing != 0 || session.request.guaranteed) {
+    return {};
+  }
+  const Sequence& source = sequences_.at(holders_.at(match.source));
+  const std::optional<KvLedger::ClaimId> claim =
+      source.session != 0 ? sessions_.at(source.session).claim : source.claim;
+  return {*claim, match.pages};
+}
+
+void Engine::Impl::BeginSession(Session& session) {
+  const PrefixCache::Match match = FindPrefix(session);
+  if (match.computing != 0) {
+    return;
+  }
+  if (const KvPrefix shared = SharedBy(session, match); shared.pages > 0) {
+    ledger_.Share(*session.claim, shared);
+  }
+  Begin(session, match);
+}
+
+void Engine::Impl::Begin(Session& session, const PrefixCache::Match& match) {
   session.holder = next_holder_++;
-  prefix_.Begin(session.holder, keys, match.pages);
+  prefix_.Begin(session.holder, session.chain->keys(), match.pages);
   if (!session.cached_tokens.has_value()) {
     ++counters_.prefix_queries;
     counters_.prefix_query_tokens += session.prompt_tokens;
@@ -86,6 +111,9 @@ void Engine::Impl::Unbegin(Session& session) {
   }
   session.holder = session.fork_source = 0;
   session.awaited_holder = 0;
+  if (session.claim.has_value()) {
+    ledger_.Unshare(*session.claim);
+  }
 }
 
 void Engine::Impl::NewSequence(Session& session) {
@@ -168,12 +196,14 @@ void Engine::Impl::CommitCut(const SentCommand& cut, const v1::CommandResult& re
                              uint64_t step) {
   Sequence& sequence = sequences_.at(cut.generation);
   if (result.has_error()) {
+    sequence.poisoned = true;
     ledger_.SetHeld(cut.generation, 0, sequence.sent);
     Disown(cut.generation, &sequence);
     return;  // What it had goes with its Release.
   }
   sequence.committed = sequence.sent = cut.length;
-  ledger_.SetHeld(cut.generation, cut.length, cut.length);
+  // After one that was refused nobody can tell what is shared with a Fork of it.
+  ledger_.SetHeld(cut.generation, sequence.poisoned ? 0 : cut.length, cut.length);
   FreeTails(&sequence, step);
 }
 
@@ -243,11 +273,23 @@ void Engine::Impl::Disown(uint64_t generation, Sequence* sequence) {
   }
 }
 
-void Engine::Impl::EvictPrefixes(uint64_t pages) {
-  const auto returns = [](uint64_t /*sequence*/, uint32_t /*index*/) { return true; };
-  const std::vector<PrefixCache::Cut> cuts = prefix_.Evict(pages, returns);
-  counters_.prefix_evictions += cuts.size();
-  Apply(cuts);
+void Engine::Impl::EvictPrefixes(uint64_t pages, const WantedPrefixes& wanted) {
+  const auto returns = [&](uint64_t sequence, uint32_t index) {
+    const auto it = wanted.find(sequence);
+    return (it == wanted.end() || index >= it->second) &&
+           ledger_.IsOwn(*sequences_.at(holders_.at(sequence)).claim, index);
+  };
+  // What two of them shared with nobody else is found by the next turn.
+  while (pages > 0) {
+    const std::vector<PrefixCache::Cut> cuts = prefix_.Evict(pages, returns);
+    if (cuts.empty()) {
+      return;
+    }
+    counters_.prefix_evictions += cuts.size();
+    const uint64_t before = ledger_.cached_pages();
+    Apply(cuts);
+    pages -= std::min(pages, before - ledger_.cached_pages());
+  }
 }
 
 void Engine::Impl::AddCuts(v1::StepFrame* frame, SentStep* sent) {

@@ -19,6 +19,11 @@ uint32_t HeldPages(uint32_t length) {
   return static_cast<uint32_t>((uint64_t{length} + kPageTokens - 1) / kPageTokens);
 }
 
+// Of them, what a claim takes.
+uint32_t Claimed(uint32_t length) {
+  return static_cast<uint32_t>(ledger_policy::PagesToReserve(HeldPages(length)));
+}
+
 }  // namespace
 
 KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups)
@@ -28,12 +33,12 @@ KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups)
     STRATA_CHECK(stages_[s].pages.size() == groups_.size());
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       Component component;
-      component.pages.stage = s;
-      component.pages.group = g;
-      component.pages.total = component.pages.free = stages_[s].pages[g];
+      component.stage = s;
+      component.group = g;
+      component.total = component.free = stages_[s].pages[g];
       components_.push_back(component);
-      const uint64_t tokens = component.pages.total * kPageTokens;
-      if (component.pages.total > 0 && tokens < least) {
+      const uint64_t tokens = component.total * kPageTokens;
+      if (component.total > 0 && tokens < least) {
         least = tokens;
         limiting_stage_ = s;
       }
@@ -47,27 +52,48 @@ uint64_t KvLedger::PagesFor(const KvGroupSpec& group, uint32_t length) {
   return (uint64_t{length} + kPageTokens - 1) / kPageTokens;
 }
 
-uint64_t KvLedger::Need(const Component& component, uint32_t length) const {
-  return component.pages.total == 0 ? 0 : PagesFor(groups_[component.pages.group], length);
-}
-
-uint64_t KvLedger::Claimed(const Component& component, uint32_t length) const {
-  return ledger_policy::PagesToReserve(Need(component, length));
-}
-
-KvPages KvLedger::Asked(uint32_t length, const KvSpare& spare) const {
-  KvPages pages;
+KvPages KvLedger::Everywhere(uint64_t pages) const {
+  KvPages everywhere;
+  everywhere.reserve(components_.size());
   for (const Component& component : components_) {
-    const double most = std::ceil(spare.most_share * static_cast<double>(component.pages.total));
-    pages.push_back(Need(component, length) + std::min(spare.pages, static_cast<uint64_t>(most)));
+    everywhere.push_back(component.total == 0 ? 0 : pages);
+  }
+  return everywhere;
+}
+
+bool KvLedger::AreFree(uint64_t pages) const {
+  return std::all_of(components_.begin(), components_.end(), [pages](const Component& component) {
+    return component.total == 0 || pages <= component.free;
+  });
+}
+
+template <typename Change>
+void KvLedger::Book(const Change& change) {
+  const uint64_t before = claimed_.pages();
+  change();
+  const uint64_t after = claimed_.pages();
+  for (Component& component : components_) {
+    if (component.total > 0) {
+      STRATA_CHECK(component.free + before >= after);
+      component.free = component.free + before - after;
+    }
+  }
+  CheckSums();
+}
+
+KvPages KvLedger::Asked(uint32_t length, const KvSpare& spare, const KvPrefix& prefix) const {
+  KvPages pages = Everywhere(HeldPages(length) - std::min(HeldPages(length), prefix.pages));
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const double most = std::ceil(spare.most_share * static_cast<double>(components_[i].total));
+    pages[i] += std::min(spare.pages, static_cast<uint64_t>(most));
   }
   return pages;
 }
 
-bool KvLedger::Fits(uint32_t length, const KvSpare& spare) const {
-  const KvPages asked = Asked(length, spare);
+bool KvLedger::Fits(uint32_t length, const KvSpare& spare, const KvPrefix& prefix) const {
+  const KvPages asked = Asked(length, spare, prefix);
   for (size_t i = 0; i < asked.size(); ++i) {
-    if (asked[i] > components_[i].pages.free) {
+    if (asked[i] > components_[i].free) {
       return false;
     }
   }
@@ -77,97 +103,115 @@ bool KvLedger::Fits(uint32_t length, const KvSpare& spare) const {
 bool KvLedger::FitsWithoutCached(uint32_t length, const KvSpare& spare) const {
   const KvPages asked = Asked(length, spare);
   for (size_t i = 0; i < asked.size(); ++i) {
-    if (asked[i] > components_[i].pages.free + components_[i].pages.cached) {
+    if (asked[i] > components_[i].free + claimed_.pages(PageUse::kCached)) {
       return false;
     }
   }
   return length <= capacity_tokens_;
 }
 
-std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length, const KvSpare& spare) {
-  if (!Fits(length, spare)) {
+std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length, const KvSpare& spare,
+                                                   const KvPrefix& prefix) {
+  if (!Fits(length, spare, prefix)) {
     return std::nullopt;
   }
-  for (Component& component : components_) {
-    const uint64_t claimed = Claimed(component, length);
-    component.pages.free -= claimed;
-    component.pages.live += claimed;
-  }
   const ClaimId id = next_claim_++;
-  claims_[id] = {length, length, PageUse::kLive};
-  CheckSums();
+  claims_[id] = {length, length};
+  Book([&] {
+    claimed_.Add(id, PageUse::kLive);
+    const uint32_t shared = Begin(id, prefix);
+    claimed_.Resize(id, claimed_.size(id) + Claimed(length) - shared);
+  });
   return id;
+}
+
+// A claim without pages takes those of `prefix`, but no more than it will have in all.
+uint32_t KvLedger::Begin(ClaimId claim, const KvPrefix& prefix) {
+  if (prefix.pages == 0) {
+    return 0;
+  }
+  STRATA_CHECK(claimed_.use(prefix.source) != PageUse::kFenced);
+  const uint32_t pages =
+      std::min({prefix.pages, claimed_.size(prefix.source), Claimed(claims_.at(claim).charged)});
+  if (ledger_policy::ForksHoldTheirPrefix()) {
+    claimed_.Share(prefix.source, claim, pages);
+  }
+  return pages;
+}
+
+void KvLedger::Share(ClaimId claim, const KvPrefix& prefix) {
+  STRATA_CHECK(claimed_.use(claim) == PageUse::kLive);
+  Book([&] {
+    const uint32_t pages = claimed_.size(claim);
+    claimed_.Resize(claim, 0);
+    const uint32_t shared = Begin(claim, prefix);
+    claimed_.Resize(claim, claimed_.size(claim) + pages - shared);
+  });
+}
+
+void KvLedger::Unshare(ClaimId claim) {
+  const uint32_t own = claimed_.SolePages(claim);
+  if (own == claimed_.size(claim)) {
+    return;
+  }
+  Book([&] {
+    claimed_.Resize(claim, 0);
+    claimed_.Resize(claim, own);
+  });
+  Claim& left = claims_.at(claim);
+  left.length = std::min<uint32_t>(left.length, own * kPageTokens);
+  left.charged = std::min<uint32_t>(left.charged, own * kPageTokens);
 }
 
 uint32_t KvLedger::Covers(ClaimId claim) const { return claims_.at(claim).length; }
 
 bool KvLedger::Grow(ClaimId claim, uint32_t length) {
   Claim& grown = claims_.at(claim);
-  STRATA_CHECK(grown.use == PageUse::kLive && length >= grown.length);
+  STRATA_CHECK(claimed_.use(claim) == PageUse::kLive && length >= grown.length);
   const uint32_t charged = ledger_policy::TokensToCharge(grown.charged, length);
-  for (const Component& component : components_) {
-    if (Claimed(component, charged) - Claimed(component, grown.charged) > component.pages.free) {
-      return false;
-    }
+  const uint32_t more = Claimed(charged) - Claimed(grown.charged);
+  if (!AreFree(more)) {
+    return false;
   }
-  for (Component& component : components_) {
-    const uint64_t more = Claimed(component, charged) - Claimed(component, grown.charged);
-    component.pages.free -= more;
-    component.pages.live += more;
-  }
+  Book([&] { claimed_.Resize(claim, claimed_.size(claim) + more); });
   grown.length = length;
   grown.charged = charged;
-  CheckSums();
   return true;
 }
 
 KvPages KvLedger::Growth(ClaimId claim, uint32_t length) const {
   const uint32_t charged = claims_.at(claim).charged;
-  KvPages pages;
-  for (const Component& component : components_) {
-    pages.push_back(Claimed(component, std::max(charged, length)) - Claimed(component, charged));
-  }
-  return pages;
+  return Everywhere(Claimed(std::max(charged, length)) - Claimed(charged));
 }
 
-KvPages KvLedger::PagesOf(ClaimId claim) const {
-  KvPages pages;
-  for (const Component& component : components_) {
-    pages.push_back(Claimed(component, claims_.at(claim).charged));
-  }
-  return pages;
-}
+KvPages KvLedger::PagesOf(ClaimId claim) const { return Everywhere(claimed_.size(claim)); }
 
 KvPages KvLedger::Free() const {
   KvPages pages;
   for (const Component& component : components_) {
-    pages.push_back(component.pages.free);
+    pages.push_back(component.free);
   }
   return pages;
 }
 
-uint64_t KvLedger::MostCached() const {
-  uint64_t most = 0;
-  for (const Component& component : components_) {
-    most = std::max(most, component.pages.cached);
+KvPages KvLedger::FreeSoon() const {
+  KvPages pages = Everywhere(claimed_.pages(PageUse::kFenced));
+  for (size_t i = 0; i < pages.size(); ++i) {
+    pages[i] += components_[i].free;
   }
-  return most;
+  return pages;
+}
+
+bool KvLedger::IsOwn(ClaimId claim, uint32_t index) const {
+  return index < claimed_.size(claim) && claimed_.IsOwn(claim, index);
 }
 
 void KvLedger::SetUse(ClaimId claim, PageUse use) {
-  const auto it = claims_.find(claim);
-  STRATA_CHECK(it != claims_.end() && it->second.use != use);
-  cached_claims_ -= it->second.use == PageUse::kCached ? 1 : 0;
+  const PageUse before = claimed_.use(claim);
+  STRATA_CHECK(before != use);
+  cached_claims_ -= before == PageUse::kCached ? 1 : 0;
   cached_claims_ += use == PageUse::kCached ? 1 : 0;
-  for (Component& component : components_) {
-    const uint64_t claimed = Claimed(component, it->second.charged);
-    uint64_t& from = component.of(it->second.use);
-    STRATA_CHECK(from >= claimed);
-    from -= claimed;
-    component.of(use) += claimed;
-  }
-  it->second.use = use;
-  CheckSums();
+  Book([&] { claimed_.SetUse(claim, use); });
 }
 
 KvLedger::ClaimId KvLedger::SplitOff(ClaimId claim, uint32_t length) {
@@ -175,32 +219,23 @@ KvLedger::ClaimId KvLedger::SplitOff(ClaimId claim, uint32_t length) {
   STRATA_CHECK(length % kPageTokens == 0 && length <= kept.length);
   const uint32_t charged = std::min(kept.charged, length);
   const ClaimId id = next_claim_++;
-  const Claim rest{kept.length - length, kept.charged - charged, PageUse::kFenced};
-  for (Component& component : components_) {
-    const uint64_t moved = Claimed(component, kept.charged) - Claimed(component, charged);
-    component.of(kept.use) -= moved;
-    component.of(rest.use) += moved;
-  }
+  const Claim rest{kept.length - length, kept.charged - charged};
   kept.length = length;
   kept.charged = charged;
+  const uint32_t pages = std::min(claimed_.size(claim), Claimed(charged));
   claims_.emplace(id, rest);
-  CheckSums();
+  Book([&] {
+    claimed_.Split(claim, pages, id);
+    claimed_.SetUse(id, PageUse::kFenced);
+  });
   return id;
 }
 
 void KvLedger::Free(ClaimId claim) {
-  const auto it = claims_.find(claim);
-  STRATA_CHECK(it != claims_.end());
-  for (Component& component : components_) {
-    const uint64_t claimed = Claimed(component, it->second.charged);
-    uint64_t& from = component.of(it->second.use);
-    STRATA_CHECK(from >= claimed);
-    from -= claimed;
-    component.pages.free += claimed;
-  }
-  cached_claims_ -= it->second.use == PageUse::kCached ? 1 : 0;
-  claims_.erase(it);
-  CheckSums();
+  STRATA_CHECK(claims_.contains(claim));
+  cached_claims_ -= claimed_.use(claim) == PageUse::kCached ? 1 : 0;
+  Book([&] { claimed_.Drop(claim); });
+  claims_.erase(claim);
 }
 
 void KvLedger::SetHeld(uint64_t generation, uint32_t least, uint32_t most) {
@@ -234,16 +269,16 @@ void KvLedger::DropHeld(uint64_t generation) {
 absl::Status KvLedger::Compare(
     const google::protobuf::RepeatedPtrField<v1::StageKv>& reported) const {
   for (const Component& component : components_) {
-    const auto stage = static_cast<int>(component.pages.stage);
-    const auto group = static_cast<int>(component.pages.group);
+    const auto stage = static_cast<int>(component.stage);
+    const auto group = static_cast<int>(component.group);
     const uint64_t total = reported[stage].total_pages(group);
     const uint64_t free = reported[stage].free_pages(group);
     // Held pages come from claims that fit, but a range's upper end is only a bound.
-    const bool used = component.pages.total > 0;
-    const uint64_t held_most = used ? std::min(held_most_.pages(), component.pages.total) : 0;
-    const uint64_t least = component.pages.total - held_most;
-    const uint64_t most = component.pages.total - (used ? held_least_.pages() : 0);
-    if (total == component.pages.total && free >= least && free <= most) {
+    const bool used = component.total > 0;
+    const uint64_t held_most = used ? std::min(held_most_.pages(), component.total) : 0;
+    const uint64_t least = component.total - held_most;
+    const uint64_t most = component.total - (used ? held_least_.pages() : 0);
+    if (total == component.total && free >= least && free <= most) {
       continue;
     }
     std::string expected = std::to_string(least);
@@ -254,9 +289,9 @@ absl::Status KvLedger::Compare(
                  "stage " + std::to_string(stage) + " on node \"" + stages_[stage].node +
                      "\" reports " + std::to_string(free) + " free of " + std::to_string(total) +
                      " KV pages (" + KvGroupName(groups_[group]) + "), the ledger expects " +
-                     expected + " of " + std::to_string(component.pages.total))
+                     expected + " of " + std::to_string(component.total))
         .Node(stages_[stage].node)
-        .Fact("stage", component.pages.stage)
+        .Fact("stage", component.stage)
         .Fact("reported_free", free)
         .Fact("expected_free", least);
   }
@@ -267,15 +302,23 @@ std::vector<KvSnapshot> KvLedger::Snapshot() const {
   std::vector<KvSnapshot> snapshot;
   snapshot.reserve(components_.size());
   for (const Component& component : components_) {
-    snapshot.push_back(component.pages);
+    KvSnapshot& pages = snapshot.emplace_back();
+    pages.stage = component.stage;
+    pages.group = component.group;
+    pages.total = component.total;
+    pages.free = component.free;
+    if (component.total > 0) {
+      pages.live = claimed_.pages(PageUse::kLive);
+      pages.cached = claimed_.pages(PageUse::kCached);
+      pages.fenced = claimed_.pages(PageUse::kFenced);
+    }
   }
   return snapshot;
 }
 
 void KvLedger::CheckSums() const {
   for (const Component& component : components_) {
-    const KvSnapshot& pages = component.pages;
-    STRATA_CHECK(pages.free + pages.live + pages.cached + pages.fenced == pages.total);
+    STRATA_CHECK(component.total == 0 || component.free + claimed_.pages() == component.total);
   }
 }
 

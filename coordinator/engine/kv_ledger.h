@@ -42,10 +42,18 @@ struct KvSpare {
   double most_share = 1;
 };
 
+// The first pages of a claim that is live or cached, for another one to begin with.
+struct KvPrefix {
+  uint64_t source = 0;  // The claim.
+  uint32_t pages = 0;
+};
+
 // Two books. Claims are promises: what a session sends to the stages is within its claim, which is
-// why what was admitted never fails for memory. Held pages are what the stages' pools must have
-// handed out after the newest committed step; they are compared with what the stages report. One
-// thread.
+// why what was admitted never fails for memory. A page that several claims share counts once, for
+// the first of live, cached and fenced that any of them is, and until the last of them gives it up;
+// who shares pages here must share them on the stages too. Held pages are what the stages' pools
+// must have handed out after the newest committed step; they are compared with what the stages
+// report. One thread.
 class KvLedger {
  public:
   using ClaimId = uint64_t;
@@ -60,21 +68,33 @@ class KvLedger {
   // The stage that limits it.
   uint32_t limiting_stage() const { return limiting_stage_; }
 
-  // Promises room for `length` tokens on every stage (live), or nothing.
-  bool Fits(uint32_t length, const KvSpare& spare = {}) const;
-  std::optional<ClaimId> Reserve(uint32_t length, const KvSpare& spare = {});
+  // Promises room for `length` tokens on every stage (live), or nothing. What it shares with
+  // `prefix` needs no room.
+  bool Fits(uint32_t length, const KvSpare& spare = {}, const KvPrefix& prefix = {}) const;
+  std::optional<ClaimId> Reserve(uint32_t length, const KvSpare& spare = {},
+                                 const KvPrefix& prefix = {});
   // Pages that must be free for that, by component.
-  KvPages Asked(uint32_t length, const KvSpare& spare) const;
+  KvPages Asked(uint32_t length, const KvSpare& spare, const KvPrefix& prefix = {}) const;
+  // A live claim that shares no page takes those of `prefix` for its first ones, which it gives up.
+  // It covers as much as before.
+  void Share(ClaimId claim, const KvPrefix& prefix);
+  // Its sequence begins anew, with pages of its own on the stages: it gives up those that it shares
+  // with anyone, and covers no more than the others hold.
+  void Unshare(ClaimId claim);
   // Tokens that a claim covers.
   uint32_t Covers(ClaimId claim) const;
   // Has a live claim cover `length` tokens, on every stage; or changes nothing: false.
   bool Grow(ClaimId claim, uint32_t length);
-  // What Grow would take, what a claim has, and what is free.
+  // What Grow would take, what a claim has, and what is free, now or once it is not fenced any
+  // more.
   KvPages Growth(ClaimId claim, uint32_t length) const;
   KvPages PagesOf(ClaimId claim) const;
   KvPages Free() const;
-  // The most that is cached in any component.
-  uint64_t MostCached() const;
+  KvPages FreeSoon() const;
+  // Of every component that is used.
+  uint64_t cached_pages() const { return claimed_.pages(PageUse::kCached); }
+  // Whether nobody but this claim keeps its page at `index` from becoming free.
+  bool IsOwn(ClaimId claim, uint32_t index) const;
   // Whether it would fit if nothing were cached.
   bool FitsWithoutCached(uint32_t length, const KvSpare& spare) const;
   // Live to cached: its session ended, and its prefix stays.
@@ -82,9 +102,8 @@ class KvLedger {
   // The claim is left with its first `length` tokens, whole pages of them and no more than it
   // covers; the rest is a fenced claim from now on.
   ClaimId SplitOff(ClaimId claim, uint32_t length);
-  // To fenced: a Release is to come. And back to live, when the session takes its place again.
+  // To fenced: a Release is to come.
   void Fence(ClaimId claim) { SetUse(claim, PageUse::kFenced); }
-  void Unfence(ClaimId claim) { SetUse(claim, PageUse::kLive); }
   // The Release is committed, or nothing was ever sent.
   void Free(ClaimId claim);
 
@@ -108,22 +127,23 @@ class KvLedger {
 
  private:
   struct Component {
-    KvSnapshot pages;
-    uint64_t& of(PageUse use) {
-      return use == PageUse::kLive     ? pages.live
-             : use == PageUse::kCached ? pages.cached
-                                       : pages.fenced;
-    }
+    uint32_t stage = 0;
+    uint32_t group = 0;
+    uint64_t total = 0;
+    uint64_t free = 0;
   };
   struct Claim {
     uint32_t length = 0;
     uint32_t charged = 0;  // The length that its pages are counted for.
-    PageUse use = PageUse::kLive;
   };
 
-  uint64_t Need(const Component& component, uint32_t length) const;
-  // Of them, what a claim takes.
-  uint64_t Claimed(const Component& component, uint32_t length) const;
+  // The same number in every component that is used.
+  KvPages Everywhere(uint64_t pages) const;
+  bool AreFree(uint64_t pages) const;
+  // Runs `change` on the claims' book, and takes what it holds more from the free pages.
+  template <typename Change>
+  void Book(const Change& change);
+  uint32_t Begin(ClaimId claim, const KvPrefix& prefix);
   void SetUse(ClaimId claim, PageUse use);
   void CheckSums() const;
 
@@ -131,6 +151,7 @@ class KvLedger {
   std::vector<KvGroupSpec> groups_;
   std::vector<Component> components_;  // By stage, then group.
   std::unordered_map<ClaimId, Claim> claims_;
+  PageBook claimed_;  // Their pages, by claim: every component needs as many.
   size_t cached_claims_ = 0;
   // What sequences hold at least and at most, by generation. Forks share pages, so that counting
   // tokens is not enough.

@@ -10,4 +10,6 @@ bool PublishesWhenSent() { return false; }
 
 bool FreesWhenPlanned() { return false; }
 
+bool ForksHoldTheirPrefix() { return true; }
+
 }  // namespace strata::ledger_policy

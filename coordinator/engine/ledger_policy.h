@@ -21,6 +21,10 @@ bool PublishesWhenSent();
 // step with the Release is committed.
 bool FreesWhenPlanned();
 
+// Whether a claim that begins with another one's pages holds them too, and so is charged for them
+// when the other one is gone.
+bool ForksHoldTheirPrefix();
+
 }  // namespace strata::ledger_policy
 
 #endif  // STRATA_COORDINATOR_ENGINE_LEDGER_POLICY_H_

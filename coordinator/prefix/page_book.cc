@@ -1,5 +1,6 @@
 #include "coordinator/prefix/page_book.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -101,6 +102,14 @@ uint32_t PageBook::size(uint64_t sequence) const {
 }
 
 PageUse PageBook::use(uint64_t sequence) const { return sequences_.at(sequence).use; }
+
+uint32_t PageBook::SolePages(uint64_t sequence) const {
+  const std::vector<Page>& pages = sequences_.at(sequence).pages;
+  return static_cast<uint32_t>(std::count_if(pages.begin(), pages.end(), [this](Page page) {
+    const Holders& holders = holders_[page];
+    return holders[0] + holders[1] + holders[2] == 1;
+  }));
+}
 
 bool PageBook::IsOwn(uint64_t sequence, uint32_t index) const {
   const Sequence& entry = sequences_.at(sequence);

@@ -37,6 +37,9 @@ class PageBook {
   // Whether no other sequence holds the page at `index`, but for such as are kFenced.
   bool IsOwn(uint64_t sequence, uint32_t index) const;
 
+  // Pages that no other sequence holds at all.
+  uint32_t SolePages(uint64_t sequence) const;
+
   // Pages of a use, each counted once however many hold it.
   uint64_t pages(PageUse use) const { return pages_[static_cast<size_t>(use)]; }
   uint64_t pages() const { return pages_[0] + pages_[1] + pages_[2]; }

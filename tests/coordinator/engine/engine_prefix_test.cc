@@ -48,7 +48,9 @@ SessionRequest Request(const std::string& id, uint32_t shared, uint32_t own, uin
 
 // The same alone on one worker, with no cache.
 std::vector<uint32_t> Alone(SessionRequest request) {
-  SimCluster cluster(MakeConfig(1, 64), RunnerStages(Model()));
+  EngineConfig config = MakeConfig(1, 128);
+  config.context = 2048;
+  SimCluster cluster(config, RunnerStages(Model()));
   cluster.Start();
   request.deadline.reset();
   const auto sink = cluster.Submit(std::move(request));
@@ -239,7 +241,9 @@ TEST(EnginePrefix, CachedPagesGiveWayBeforeAnybodyIsPreempted) {
 }
 
 TEST(EnginePrefix, CachedPagesGiveWayToAllWhoWaitInOneStep) {
-  SimCluster cluster(Config(2, 20), RunnerStages(Model()));
+  EngineConfig config = Config(2, 21);
+  config.kv_watermark = 0;
+  SimCluster cluster(config, RunnerStages(Model()));
   cluster.Start();
   for (uint32_t i = 0; i < 4; ++i) {
     cluster.Submit(Request("old" + std::to_string(i), 0, 80, 2 + i));
@@ -250,8 +254,9 @@ TEST(EnginePrefix, CachedPagesGiveWayToAllWhoWaitInOneStep) {
   for (uint32_t i = 0; i < 4; ++i) {
     cluster.Submit(Request("new" + std::to_string(i), 0, 50, 10 + i));
   }
-  for (uint32_t hop = 0; hop < 3; ++hop) {
-    cluster.Deliver(hop);
+  // The first one's pages went with a step of their own, those of the others all with the next.
+  for (uint32_t hop = 0; hop < 6; ++hop) {
+    cluster.Deliver(hop % 3);
   }
   const EngineSnapshot snapshot = cluster.Snapshot();
   EXPECT_EQ(std::count_if(snapshot.sessions.begin(), snapshot.sessions.end(),
@@ -387,6 +392,94 @@ TEST(EnginePrefix, AnswersUnderChurnAreThoseWithoutACache) {
   EXPECT_GT(sum.prefix_evictions, 100u);
   EXPECT_GT(sum.preemptions, 10u);
   EXPECT_GT(sum.faults, 50u);
+}
+
+// A pool that holds two prompts of 1,000 tokens, and many that share theirs.
+TEST(EnginePrefix, AsManyRunAsTheirOwnPagesAllowWhenThousandTokensAreShared) {
+  for (const bool cached_before : {true, false}) {
+    SCOPED_TRACE(cached_before ? "cached before" : "all at once");
+    EngineConfig config = Config(2, 150);
+    config.context = 2048;
+    SimCluster cluster(config, RunnerStages(Model()));
+    cluster.Start();
+    cluster.Settle();
+    if (cached_before) {
+      cluster.Submit(Request("first", 1000, 4, 99));
+      cluster.RunToEnd();
+    }
+    std::vector<SessionRequest> requests;
+    std::vector<std::shared_ptr<SinkRecord>> sinks;
+    for (uint32_t i = 0; i < 20; ++i) {
+      requests.push_back(Request("r" + std::to_string(i), 1000, 3 + i % 5, 200 + i, 12));
+      sinks.push_back(cluster.Submit(requests.back()));
+    }
+    size_t most = 0;
+    while (cluster.engine().live_sessions() > 0) {
+      bool moved = cluster.AcknowledgeFence();
+      for (uint32_t stage = 0; stage <= 2; ++stage) {
+        moved = cluster.Deliver(stage) || moved;
+      }
+      ASSERT_TRUE(moved);
+      const auto sessions = cluster.Snapshot().sessions;
+      most = std::max<size_t>(
+          most, std::count_if(sessions.begin(), sessions.end(), [](const SessionSnapshot& session) {
+            return session.state != "queued" && session.state != "preempted";
+          }));
+      cluster.ExpectSums();
+    }
+    cluster.Settle();
+    EXPECT_EQ(most, 20u);
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      ASSERT_TRUE(sinks[i]->done.has_value());
+      EXPECT_EQ(sinks[i]->tokens, Alone(requests[i]));
+    }
+    EXPECT_EQ(cluster.Snapshot().counters.preemptions, 0u);
+    ExpectNoDisagreement(cluster);
+  }
+}
+
+// It is the fork's then: nobody else is promised the pages.
+TEST(EnginePrefix, PagesThatAForkStillHasAreNotPromisedWhenTheirSourceIsEvicted) {
+  SimCluster cluster(Config(2, 16), RunnerStages(Model()));
+  cluster.Start();
+  cluster.Submit(Request("source", 112, 4, 2, 1));
+  cluster.RunToEnd();
+  const SessionRequest fork = Request("fork", 112, 9, 3, 60);
+  const auto one = cluster.Submit(fork);
+  cluster.Settle();
+  // Takes all that is left: what is cached and nobody else's gives way for it, and no more.
+  std::vector<SessionRequest> others;
+  std::vector<std::shared_ptr<SinkRecord>> sinks;
+  for (uint32_t i = 0; i < 6; ++i) {
+    others.push_back(MakeRequest("other" + std::to_string(i), 60, 30));
+    sinks.push_back(cluster.Submit(others.back()));
+  }
+  cluster.RunToEnd();
+  cluster.Settle();
+  EXPECT_EQ(one->tokens, Alone(fork));
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    EXPECT_EQ(sinks[i]->tokens, Alone(others[i]));
+  }
+  ExpectNoDisagreement(cluster);
+}
+
+// What a claim shares is its own only by the Fork: a stage that refuses it costs pages.
+TEST(EnginePrefix, ASessionWhoseForkIsRefusedIsChargedForAllOfIt) {
+  SimCluster cluster(Config(2, 12), RunnerStages(Model()));
+  cluster.Start();
+  cluster.Submit(Request("source", 96, 4, 2, 1));
+  cluster.RunToEnd();
+  // The second stage has nothing of what the ledger says is cached.
+  dynamic_cast<RunnerStage&>(cluster.stage(1)).runner().DropAllSequences();
+  const SessionRequest fork = Request("fork", 96, 9, 3, 20);
+  const auto sink = cluster.Submit(fork);
+  const SessionRequest beside = MakeRequest("beside", 40, 30);
+  const auto other = cluster.Submit(beside);
+  cluster.RunToEnd();
+  cluster.Settle();
+  EXPECT_EQ(sink->tokens, Alone(fork));
+  EXPECT_EQ(other->tokens, Alone(beside));
+  cluster.ExpectSums();
 }
 
 }  // namespace
