@@ -133,7 +133,7 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
   }
   float l = 0.0f;
   for (uint32_t page = first; page < end; ++page) {
-    const Lanes p = Exp(Sub(Load(scores + page * 16), Set(factors[page])));
+    const Lanes p = ExpBounded(Sub(Load(scores + page * 16), Set(factors[page])));
     Store(p, scores + page * 16);
     l = std::fma(l, maxima[page], TreeSum(p));
   }
@@ -142,27 +142,39 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
   result[1] = l;
 }
 
-// Adds `visible` keys of one page to the sums of Q queries, D * 16 dimensions of them.
+// Adds the keys `in_page` of each of the pages [page, end) to the sums of Q queries, D * 16
+// dimensions of them from `dim` on; weights and factors are those of the first page.
 template <typename T, int Q, int D>
-STRATA_INLINE void AddValues(const T* values, size_t value_stride, const float* weights,
-                             const float* factors, uint32_t visible, float* sums,
-                             size_t sum_stride) {
+STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
+                             const float* weights, const float* factors, float* sums, size_t dim) {
+  const size_t padded = PaddedHeadDim(args.head_dim);
+  const size_t stride = PartialFloats(args.head_dim);
   Lanes acc[Q][D];
   STRATA_UNROLL
   for (int i = 0; i < Q; ++i) {
-    const Lanes factor = Set(factors[i * kSpanPages]);
     STRATA_UNROLL
     for (int d = 0; d < D; ++d) {
-      acc[i][d] = Mul(Load(sums + i * sum_stride + d * 16), factor);
+      acc[i][d] = Load(sums + i * stride + dim + d * 16);
     }
   }
-  for (uint32_t j = 0; j < visible; ++j) {
+  for (; page < end; ++page, weights += 16, ++factors) {
+    const T* const values = ValuesOf<T>(args, page) + dim;
     STRATA_UNROLL
-    for (int d = 0; d < D; ++d) {
-      const Lanes v = Load(values + j * value_stride + d * 16);
+    for (int i = 0; i < Q; ++i) {
+      const Lanes factor = Set(factors[i * kSpanPages]);
       STRATA_UNROLL
-      for (int i = 0; i < Q; ++i) {
-        acc[i][d] = Fma(Set(weights[i * kSpanKeys + j]), v, acc[i][d]);
+      for (int d = 0; d < D; ++d) {
+        acc[i][d] = Mul(acc[i][d], factor);
+      }
+    }
+    for (uint32_t j = in_page.from; j < in_page.end; ++j) {
+      STRATA_UNROLL
+      for (int d = 0; d < D; ++d) {
+        const Lanes v = Load(values + j * padded + d * 16);
+        STRATA_UNROLL
+        for (int i = 0; i < Q; ++i) {
+          acc[i][d] = Fma(Set(weights[i * kSpanKeys + j]), v, acc[i][d]);
+        }
       }
     }
   }
@@ -170,19 +182,19 @@ STRATA_INLINE void AddValues(const T* values, size_t value_stride, const float* 
   for (int i = 0; i < Q; ++i) {
     STRATA_UNROLL
     for (int d = 0; d < D; ++d) {
-      Store(acc[i][d], sums + i * sum_stride + d * 16);
+      Store(acc[i][d], sums + i * stride + dim + d * 16);
     }
   }
 }
 
 template <typename T, int Q, int D>
-void AddPage(const T* values, size_t padded, const float* weights, const float* factors,
-             uint32_t visible, float* sums, size_t sum_stride, size_t from) {
-  for (; from + D * 16 <= padded; from += D * 16) {
-    AddValues<T, Q, D>(values + from, padded, weights, factors, visible, sums + from, sum_stride);
+void AddPages(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
+              const float* weights, const float* factors, float* sums, size_t dim = 0) {
+  for (; dim + D * 16 <= PaddedHeadDim(args.head_dim); dim += D * 16) {
+    AddValues<T, Q, D>(args, page, end, in_page, weights, factors, sums, dim);
   }
   if constexpr (D > 1) {
-    AddPage<T, Q, D / 2>(values, padded, weights, factors, visible, sums, sum_stride, from);
+    AddPages<T, Q, D / 2>(args, page, end, in_page, weights, factors, sums, dim);
   }
 }
 
@@ -196,32 +208,58 @@ constexpr int AtOnce(int queries) {
   return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
-// The weighted values of page `page` of a span to the sums of Q queries.
+// Page `page` of a span to the sums of Q queries, of which some do not see all of it; `same`: each
+// sees the same keys.
 template <typename T, int Q>
-void AddPageOfSpan(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
-                   uint32_t span, uint32_t page) {
-  const size_t padded = PaddedHeadDim(args.head_dim);
+void AddPartOfPage(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
+                   bool same, uint32_t span, uint32_t page) {
   const size_t stride = PartialFloats(args.head_dim);
-  const T* const values = ValuesOf<T>(args, span * kSpanPages + page);
-  const float* const weights = state.scores + page * 16;
-  const float* const factors = state.factors + page;
+  const uint32_t at = span * kSpanPages + page;
   const uint32_t first = page * 16;
-  bool all = true;
-  for (int i = 0; i < Q; ++i) {
-    all = all && keys[i].from <= first && keys[i].end >= first + 16;
-  }
-  if (all) {
-    AddPage<T, Q, AtOnce(Q)>(values, padded, weights, factors, 16, state.span, stride, 0);
+  const auto in_page = [first](KeyRange range) {
+    return KeyRange{range.from > first ? range.from - first : 0,
+                    range.end - first < 16 ? range.end - first : 16};
+  };
+  if (same) {
+    AddPages<T, Q, AtOnce(Q)>(args, at, at + 1, in_page(keys[0]), state.scores + first,
+                              state.factors + page, state.span);
     return;
   }
   for (int i = 0; i < Q; ++i) {
-    const uint32_t from = keys[i].from > first ? keys[i].from - first : 0;
-    if (from < 16 && keys[i].end > first) {
-      const uint32_t end = keys[i].end - first < 16 ? keys[i].end - first : 16;
-      AddPage<T, 1, AtOnce(1)>(values + from * padded, padded, weights + i * kSpanKeys + from,
-                               factors + i * kSpanPages, end - from, state.span + i * stride,
-                               stride, 0);
+    if (keys[i].from < first + 16 && keys[i].end > first) {
+      AddPages<T, 1, AtOnce(1)>(args, at, at + 1, in_page(keys[i]),
+                                state.scores + i * kSpanKeys + first,
+                                state.factors + i * kSpanPages + page, state.span + i * stride);
     }
+  }
+}
+
+// The weighted values of the pages [first, end) of a span to the sums of Q queries.
+template <typename T, int Q>
+void AddPagesOfSpan(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
+                    uint32_t span, uint32_t first, uint32_t end) {
+  // Pages that all the queries see all of; their sums stay in registers.
+  uint32_t whole = first;
+  uint32_t whole_end = end;
+  bool same = true;
+  for (int i = 0; i < Q; ++i) {
+    whole = whole > (keys[i].from + 15) / 16 ? whole : (keys[i].from + 15) / 16;
+    whole_end = whole_end < keys[i].end / 16 ? whole_end : keys[i].end / 16;
+    same = same && keys[i].from == keys[0].from && keys[i].end == keys[0].end;
+  }
+  if (whole >= whole_end) {
+    whole = whole_end = end;
+  }
+  for (; first < whole; ++first) {
+    AddPartOfPage<T, Q>(args, state, keys, same, span, first);
+  }
+  if (whole < whole_end) {
+    AddPages<T, Q, AtOnce(Q)>(args, span * kSpanPages + whole, span * kSpanPages + whole_end,
+                              {0, 16}, state.scores + whole * 16, state.factors + whole,
+                              state.span);
+  }
+  for (; whole_end < end; ++whole_end) {
+    AddPartOfPage<T, Q>(args, state, keys, same, span, whole_end);
   }
 }
 
@@ -249,9 +287,7 @@ void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span)
             state.maxima + i * kSpanPages, state.span + i * stride + padded);
     std::memset(state.span + i * stride, 0, padded * sizeof(float));
   }
-  for (uint32_t page = first; page < end; ++page) {
-    AddPageOfSpan<T, Q>(args, state, keys, span, page);
-  }
+  AddPagesOfSpan<T, Q>(args, state, keys, span, first, end);
 }
 
 // total := total and span, both one query's [PartialFloats].
@@ -302,15 +338,17 @@ void AttendBlock(const AttendArgs& args, uint32_t first) {
   state.maxima = take(kMaxQueryBlock * kSpanPages);
   state.span = take(kMaxQueryBlock * stride);
   state.total = take(kMaxQueryBlock * stride);
+  const float* q[Q];
   for (int i = 0; i < Q; ++i) {
     const uint32_t query = first + i;
-    const uint32_t row = query / args.group;
-    const float* const q =
-        args.q + row * args.q_stride + size_t{query % args.group} * args.head_dim;
-    for (uint32_t d = 0; d < args.head_dim; ++d) {
-      state.q[d * Q + i] = q[d];
-    }
+    q[i] = args.q + query / args.group * args.q_stride + size_t{query % args.group} * args.head_dim;
     state.seen[i] = SeenBy(args, query);
+  }
+  for (uint32_t d = 0; d < args.head_dim; ++d) {
+    STRATA_UNROLL
+    for (int i = 0; i < Q; ++i) {
+      state.q[d * Q + i] = q[i][d];
+    }
   }
   uint32_t begin = state.seen[0].from / kSpanKeys;
   uint32_t end = SpansOf(state.seen[Q - 1].end);

@@ -91,6 +91,16 @@ STRATA_INLINE Pack<N> Fma(const Pack<N>& a, const Pack<N>& b, const Pack<N>& c) 
   }
 }
 
+// a > b ? a : b, so b where one is no number.
+template <typename V>
+STRATA_INLINE V Larger(V a, V b) {
+#if HWY_ARCH_X86
+  return hn::Max(a, b);  // Its instruction does just that.
+#else
+  return hn::IfThenElse(hn::Gt(a, b), a, b);
+#endif
+}
+
 #define STRATA_LANES_BINARY(name, expression)                      \
   template <size_t N>                                              \
   STRATA_INLINE Pack<N> name(const Pack<N>& a, const Pack<N>& b) { \
@@ -104,7 +114,7 @@ STRATA_LANES_BINARY(Add, hn::Add(a.v, b.v))
 STRATA_LANES_BINARY(Sub, hn::Sub(a.v, b.v))
 STRATA_LANES_BINARY(Mul, hn::Mul(a.v, b.v))
 STRATA_LANES_BINARY(Div, hn::Div(a.v, b.v))
-STRATA_LANES_BINARY(Max, hn::IfThenElse(hn::Gt(a.v, b.v), a.v, b.v))
+STRATA_LANES_BINARY(Max, Larger(a.v, b.v))
 #undef STRATA_LANES_BINARY
 
 // Combines lanes i and i + n / 2 into lane i until one is left.
@@ -125,7 +135,7 @@ struct LargerOf {
   }
   template <typename V>
   static STRATA_INLINE V Vectors(V a, V b) {
-    return hn::IfThenElse(hn::Gt(a, b), a, b);
+    return Larger(a, b);
   }
 };
 template <typename Of, size_t N>
@@ -146,8 +156,38 @@ STRATA_INLINE float Fold(const Pack<N>& a) {
     return Fold<Of>(Of::Packs(a.lo, a.hi));
   }
 }
+// out[i] := the fold of rows[i]: with one vector a row, of all four at once.
+template <typename Of, size_t N>
+STRATA_INLINE void FoldFour(const Pack<N> (&rows)[4], float* out) {
+  if constexpr (N == kLeaf) {
+    static_assert(N == 16);
+    const hn::FixedTag<float, N> d;
+    const auto ab = Of::Vectors(hn::ConcatLowerLower(d, rows[1].v, rows[0].v),
+                                hn::ConcatUpperUpper(d, rows[1].v, rows[0].v));
+    const auto cd = Of::Vectors(hn::ConcatLowerLower(d, rows[3].v, rows[2].v),
+                                hn::ConcatUpperUpper(d, rows[3].v, rows[2].v));
+    // In blocks of four lanes: rows 0, 2, 1, 3.
+    auto v = Of::Vectors(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(cd), ab),
+                         hn::OddEvenBlocks(cd, hn::SwapAdjacentBlocks(ab)));
+    v = Of::Vectors(v, hn::Shuffle1032(v));
+    v = Of::Vectors(v, hn::Shuffle2301(v));
+    alignas(64) static constexpr int32_t kFirsts[N] = {0, 8, 4, 12};
+    v = hn::TableLookupLanes(v, hn::SetTableIndices(d, kFirsts));
+    const hn::FixedTag<float, N / 2> half;
+    const hn::FixedTag<float, N / 4> quarter;
+    hn::StoreU(hn::LowerHalf(quarter, hn::LowerHalf(half, v)), quarter, out);
+  } else {
+    for (int i = 0; i < 4; ++i) {
+      out[i] = Fold<Of>(rows[i]);
+    }
+  }
+}
 STRATA_INLINE float TreeSum(const Lanes& a) { return Fold<SumOf>(a); }
 STRATA_INLINE float LargestLane(const Lanes& a) { return Fold<LargerOf>(a); }
+STRATA_INLINE void TreeSums(const Lanes (&rows)[4], float* out) { FoldFour<SumOf>(rows, out); }
+STRATA_INLINE void LargestLanes(const Lanes (&rows)[4], float* out) {
+  FoldFour<LargerOf>(rows, out);
+}
 
 // The first n lanes of a, then those of b.
 template <size_t N>
@@ -159,8 +199,9 @@ STRATA_INLINE Pack<N> FirstN(const Pack<N>& a, const Pack<N>& b, uint32_t n) {
   }
 }
 
+// Exp of what is not above kExpMax.
 template <size_t N>
-STRATA_INLINE Pack<N> Exp(const Pack<N>& x) {
+STRATA_INLINE Pack<N> ExpBounded(const Pack<N>& x) {
   if constexpr (N == kLeaf) {
     const Floats d;
     const hn::Rebind<uint32_t, Floats> words;
@@ -177,14 +218,70 @@ STRATA_INLINE Pack<N> Exp(const Pack<N>& x) {
     q = hn::MulAdd(q, r, hn::Set(d, kExpQ0));
     const Vector y = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(q, hn::Mul(r, r), r));
     const auto bits = hn::Add(hn::BitCast(words, y), hn::ShiftLeft<23>(hn::BitCast(words, t)));
-    const Vector infinity = hn::Set(d, std::numeric_limits<float>::infinity());
     Vector e = hn::BitCast(d, bits);
-    e = hn::IfThenElse(hn::Gt(x.v, hn::Set(d, kExpMax)), infinity, e);
     e = hn::IfThenElse(hn::Lt(x.v, hn::Set(d, kExpMin)), hn::Zero(d), e);
     return {hn::IfThenElse(hn::Eq(x.v, x.v), e, x.v)};
   } else {
+    return {ExpBounded(x.lo), ExpBounded(x.hi)};
+  }
+}
+template <size_t N>
+STRATA_INLINE Pack<N> Exp(const Pack<N>& x) {
+  if constexpr (N == kLeaf) {
+    const Floats d;
+    const Vector infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+    return {hn::IfThenElse(hn::Gt(x.v, hn::Set(d, kExpMax)), infinity, ExpBounded(x).v)};
+  } else {
     return {Exp(x.lo), Exp(x.hi)};
   }
+}
+
+template <size_t N>
+STRATA_INLINE Pack<N> Magnitude(const Pack<N>& a) {
+  if constexpr (N == kLeaf) {
+    return {hn::Abs(a.v)};
+  } else {
+    return {Magnitude(a.lo), Magnitude(a.hi)};
+  }
+}
+// The low byte of each lane's bits.
+template <size_t N>
+STRATA_INLINE void StoreLowBytes(const Pack<N>& a, int8_t* to) {
+  if constexpr (N == kLeaf) {
+    const hn::Rebind<uint32_t, Floats> words;
+    const hn::Rebind<uint8_t, Floats> bytes;
+    hn::StoreU(hn::TruncateTo(bytes, hn::BitCast(words, a.v)), bytes,
+               reinterpret_cast<uint8_t*>(to));
+  } else {
+    StoreLowBytes(a.lo, to);
+    StoreLowBytes(a.hi, to + N / 2);
+  }
+}
+// Four rows of four 32-bit words, `from_stride` bytes apart, to four columns `to_stride` apart.
+STRATA_INLINE void TransposeWords(const void* from, size_t from_stride, void* to,
+                                  size_t to_stride) {
+  const hn::FixedTag<uint32_t, 4> d;
+  const hn::FixedTag<uint64_t, 2> d2;
+  const auto row = [&](size_t i) {
+    return hn::LoadU(
+        d, reinterpret_cast<const uint32_t*>(static_cast<const uint8_t*>(from) + i * from_stride));
+  };
+  const auto a = row(0);
+  const auto b = row(1);
+  const auto e = row(2);
+  const auto f = row(3);
+  const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, a, b));
+  const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d, a, b));
+  const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, e, f));
+  const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d, e, f));
+  const auto put = [&](size_t i, auto v) {
+    hn::StoreU(hn::BitCast(d, v), d,
+               reinterpret_cast<uint32_t*>(static_cast<uint8_t*>(to) + i * to_stride));
+  };
+  put(0, hn::InterleaveLower(d2, low01, low23));
+  put(1, hn::InterleaveUpper(d2, low01, low23));
+  put(2, hn::InterleaveLower(d2, high01, high23));
+  put(3, hn::InterleaveUpper(d2, high01, high23));
 }
 
 STRATA_INLINE Lanes Set(float x) { return SetN<16>(x); }

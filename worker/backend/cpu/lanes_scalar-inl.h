@@ -58,6 +58,16 @@ STRATA_INLINE float LargestLane(const Lanes& a) {
   }
   return t.v[0];
 }
+STRATA_INLINE void TreeSums(const Lanes (&rows)[4], float* out) {
+  for (int i = 0; i < 4; ++i) {
+    out[i] = TreeSum(rows[i]);
+  }
+}
+STRATA_INLINE void LargestLanes(const Lanes (&rows)[4], float* out) {
+  for (int i = 0; i < 4; ++i) {
+    out[i] = LargestLane(rows[i]);
+  }
+}
 // The first n lanes of a, then those of b.
 STRATA_INLINE Lanes FirstN(const Lanes& a, const Lanes& b, uint32_t n) {
   STRATA_LANES(static_cast<uint32_t>(i) < n ? a.v[i] : b.v[i]);
@@ -82,6 +92,27 @@ STRATA_INLINE Lanes Exp(const Lanes& x) {
     out.v[i] = x.v[i] == x.v[i] ? e : x.v[i];
   }
   return out;
+}
+
+// Of what is not above kExpMax.
+STRATA_INLINE Lanes ExpBounded(const Lanes& x) { return Exp(x); }
+
+STRATA_INLINE Lanes Magnitude(const Lanes& x) { STRATA_LANES(std::fabs(x.v[i])); }
+// The low byte of each lane's bits.
+STRATA_INLINE void StoreLowBytes(const Lanes& x, int8_t* to) {
+  for (int i = 0; i < 16; ++i) {
+    to[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(x.v[i]) & 255);
+  }
+}
+// Four rows of four 32-bit words, `from_stride` bytes apart, to four columns `to_stride` apart.
+STRATA_INLINE void TransposeWords(const void* from, size_t from_stride, void* to,
+                                  size_t to_stride) {
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t j = 0; j < 4; ++j) {
+      std::memcpy(static_cast<uint8_t*>(to) + j * to_stride + 4 * i,
+                  static_cast<const uint8_t*>(from) + i * from_stride + 4 * j, 4);
+    }
+  }
 }
 
 // Bits `shift` and up of each lane's 32, as many as `mask` has, as numbers. `p` may be unaligned.

@@ -38,50 +38,114 @@ STRATA_INLINE QuantRows QuantRowsAt(const uint8_t* packed, uint32_t rows, size_t
   return {words, scales, reinterpret_cast<const int32_t*>(scales + n), scales + 2 * n};
 }
 
-// One row's block of 32: q, and what belongs to it.
-struct QuantizedBlock {
-  int8_t q[kQuantBlock];
-  float scale;
-  int32_t sum;
+// Blocks of one row that are quantized together: a lane each.
+struct QuantizedBlocks {
+  int8_t q[kLanes][kQuantBlock];
+  float scales[kLanes];
+  int32_t offsets[kLanes];
+  float sums[kLanes];
 };
 
-STRATA_INLINE void QuantizeBlock(const float* x, QuantizedBlock* out) {
-  // Magnitudes order as their bits do; whatever is no number is above all that are.
-  uint32_t bits[kQuantBlock];
-  std::memcpy(bits, x, sizeof(bits));
-  uint32_t largest = 0;
-  for (size_t i = 0; i < kQuantBlock; ++i) {
-    const uint32_t magnitude = bits[i] & 0x7fffffffu;
-    largest = magnitude > largest ? magnitude : largest;
+// The blocks [x, x + 32), [x + 32, x + 64) and so on. Compilers unroll these loops by themselves;
+// told to, GCC 12 adds up the first row of each four wrongly in scalar code for ARM (-O2).
+inline void QuantizeBlocks(const float* x, QuantizedBlocks* out) {
+  alignas(64) float largest[kLanes];
+  for (size_t b = 0; b < kLanes; b += 4) {
+    Lanes rows[4];
+    for (size_t i = 0; i < 4; ++i) {
+      const float* const at = x + (b + i) * kQuantBlock;
+      rows[i] = Max(Magnitude(Load(at)), Magnitude(Load(at + kLanes)));
+    }
+    LargestLanes(rows, largest + b);
   }
-  std::memset(out, 0, sizeof(*out));
-  if (largest >= 0x7f800000u) {
-    out->scale = std::numeric_limits<float>::quiet_NaN();
-    return;
+  alignas(64) float factors[kLanes];
+  Store(Div(Load(largest), Set(127.0f)), out->scales);
+  Store(Div(Set(127.0f), Load(largest)), factors);
+  for (size_t b = 0; b < kLanes; ++b) {
+    const bool none = largest[b] < 0x1p-100f;  // Not of what is no number.
+    out->scales[b] = none ? 0.0f : out->scales[b];
+    factors[b] = none ? 0.0f : factors[b];
   }
-  if (largest < 0x0d800000u) {  // 2^-100.
-    return;
-  }
-  float a;
-  std::memcpy(&a, &largest, sizeof(a));
-  out->scale = a / 127.0f;
-  const float factor = 127.0f / a;
   // Adding 1.5 * 2^23 rounds to the nearest whole number, ties to even, and leaves it in the low
   // bits.
-  constexpr float kMagic = 12582912.0f;
-  constexpr int32_t kMagicBits = 0x4b400000;
-  int32_t rounded[kQuantBlock];
-  for (size_t i = 0; i < kQuantBlock; ++i) {
-    const float t = x[i] * factor + kMagic;
-    std::memcpy(&rounded[i], &t, sizeof(t));
-    rounded[i] -= kMagicBits;
+  const Lanes magic = Set(12582912.0f);
+  const Lanes twice = Set(2 * 12582912.0f);
+  for (size_t b = 0; b < kLanes; b += 4) {
+    Lanes rows[4];
+    for (size_t i = 0; i < 4; ++i) {
+      const float* const at = x + (b + i) * kQuantBlock;
+      const Lanes factor = Set(factors[b + i]);
+      const Lanes low = Add(Mul(Load(at), factor), magic);
+      const Lanes high = Add(Mul(Load(at + kLanes), factor), magic);
+      StoreLowBytes(low, out->q[b + i]);
+      StoreLowBytes(high, out->q[b + i] + kLanes);
+      rows[i] = Add(low, Sub(high, twice));
+    }
+    TreeSums(rows, out->sums + b);
   }
-  int32_t sum = 0;
-  for (size_t i = 0; i < kQuantBlock; ++i) {
-    out->q[i] = static_cast<int8_t>(rounded[i]);
-    sum += rounded[i];
+  for (size_t b = 0; b < kLanes; ++b) {
+    // What is no number left a sum that is none.
+    if (out->sums[b] != out->sums[b]) {
+      std::memset(out->q[b], 0, kQuantBlock);
+      out->scales[b] = std::numeric_limits<float>::quiet_NaN();
+      out->sums[b] = 0;
+    }
   }
-  out->sum = sum;
+  for (size_t b = 0; b < kLanes; ++b) {
+    out->offsets[b] = -128 * static_cast<int32_t>(out->sums[b]);
+  }
+}
+
+// Calls transpose(r) for fours of the `rows` >= 4, of which the last two may overlap.
+template <typename Function>
+STRATA_INLINE void ByFours(uint32_t rows, const Function& transpose) {
+  for (uint32_t r = 0; r < rows; r += 4) {
+    transpose(r + 4 <= rows ? r : rows - 4);
+  }
+}
+
+// The words of block `i` of all rows. Words of four bytes are the bytes in order.
+STRATA_INLINE void StoreDotWords(const QuantizedBlocks* from, uint32_t rows, size_t i,
+                                 DotWord* to) {
+  constexpr bool kBytes = sizeof(DotWord) == 4;
+  if (kBytes && (kTiling.tile_rows > 0 || rows == 1)) {
+    for (uint32_t r = 0; r < rows; ++r) {
+      std::memcpy(to + r * kQuantWords, from[r].q[i], kQuantBlock);
+    }
+  } else if (kBytes && rows >= 4) {
+    ByFours(rows, [&](uint32_t r) {
+      for (size_t w = 0; w < kQuantWords; w += 4) {
+        TransposeWords(from[r].q[i] + 4 * w, sizeof(*from), to + w * rows + r, 4 * rows);
+      }
+    });
+  } else {
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (size_t w = 0; w < kQuantWords; ++w) {
+        to[DotWordAt(w, r, rows)] = MakeDotWord(from[r].q[i] + 4 * w);
+      }
+    }
+  }
+}
+
+// One of the values, of 32 bits, that belong to the blocks: that of row r and block b to to[b][r].
+template <typename T>
+STRATA_INLINE void StoreOfBlocks(const QuantizedBlocks* from, T (QuantizedBlocks::*values)[kLanes],
+                                 uint32_t rows, size_t blocks, T* to) {
+  if (rows == 1) {
+    std::memcpy(to, from->*values, blocks * sizeof(T));
+    return;
+  }
+  size_t b = 0;
+  for (; rows >= 4 && b + 4 <= blocks; b += 4) {
+    ByFours(rows, [&](uint32_t r) {
+      TransposeWords((from[r].*values) + b, sizeof(*from), to + b * rows + r, rows * sizeof(T));
+    });
+  }
+  for (; b < blocks; ++b) {
+    for (uint32_t r = 0; r < rows; ++r) {
+      to[b * rows + r] = (from[r].*values)[b];
+    }
+  }
 }
 
 void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed) {
@@ -91,24 +155,28 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
   float* const scales = const_cast<float*>(to.scales);
   int32_t* const offsets = const_cast<int32_t*>(to.offsets);
   float* const sums = const_cast<float*>(to.sums);
-  for (uint32_t r = 0; r < rows; ++r) {
-    const float* const row = x + r * stride;
-    for (size_t b = 0; b < blocks; ++b) {
-      QuantizedBlock block;
-      if ((b + 1) * kQuantBlock <= inputs) {
-        QuantizeBlock(row + b * kQuantBlock, &block);
-      } else {
-        float tail[kQuantBlock] = {};
-        std::memcpy(tail, row + b * kQuantBlock, (inputs - b * kQuantBlock) * sizeof(float));
-        QuantizeBlock(tail, &block);
+  constexpr size_t kInputs = kLanes * kQuantBlock;
+  QuantizedBlocks quantized[kTiling.block_rows];
+  for (size_t k = 0; k < inputs; k += kInputs) {
+    for (uint32_t r = 0; r < rows; ++r) {
+      const float* from = x + r * stride + k;
+      alignas(64) float tail[kInputs];
+      if (inputs - k < kInputs) {
+        std::memset(tail, 0, sizeof(tail));
+        std::memcpy(tail, from, (inputs - k) * sizeof(float));
+        from = tail;
       }
-      for (size_t w = 0; w < kQuantWords; ++w) {
-        words[b * kQuantWords * rows + DotWordAt(w, r, rows)] = MakeDotWord(block.q + 4 * w);
-      }
-      scales[b * rows + r] = block.scale;
-      offsets[b * rows + r] = -128 * block.sum;
-      sums[b * rows + r] = static_cast<float>(block.sum);
+      QuantizeBlocks(from, &quantized[r]);
     }
+    const size_t first = k / kQuantBlock;
+    const size_t count = blocks - first < kLanes ? blocks - first : kLanes;
+    for (size_t i = 0; i < count; ++i) {
+      StoreDotWords(quantized, rows, i, words + (first + i) * kQuantWords * rows);
+    }
+    const size_t at = first * rows;
+    StoreOfBlocks(quantized, &QuantizedBlocks::scales, rows, count, scales + at);
+    StoreOfBlocks(quantized, &QuantizedBlocks::offsets, rows, count, offsets + at);
+    StoreOfBlocks(quantized, &QuantizedBlocks::sums, rows, count, sums + at);
   }
 }
 
