@@ -33,8 +33,8 @@ bool MayUseTiles() {
   }
   asm volatile("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
   constexpr unsigned kTileState = 3 << 17;  // Configuration and data.
-  constexpr long kRequestPermission = 0x1023;
-  constexpr long kTileData = 18;
+  constexpr int64_t kRequestPermission = 0x1023;
+  constexpr int64_t kTileData = 18;
   return (eax & kTileState) == kTileState &&
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
