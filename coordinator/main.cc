@@ -54,6 +54,7 @@ struct ServeFlags {
   uint64_t max_queued_requests = 256;
   uint64_t max_sessions = 1024;
   uint64_t kv_watermark = 5;
+  nanoseconds inter_token_target = milliseconds(20);
   std::string prefix_cache = "on";
   uint64_t max_batch_tokens = 512;
   uint64_t max_batch_items = 256;
@@ -105,7 +106,12 @@ void Register(Flags* flags, ServeFlags* f) {
       "prefix-cache", &f->prefix_cache, {"on", "off"},
       "Keep the KV of ended requests, as long as nobody needs the pages, for requests that "
       "begin with the same tokens");
-  flags->Number("max-batch-tokens", &f->max_batch_tokens, "Most rows of one step", 1,
+  flags->Duration("inter-token-target", &f->inter_token_target,
+                  "Prompts are computed beside answers in parts so small that each answer gets a "
+                  "token this often; where it takes longer without prompts, at most 1.4 times as "
+                  "long. 0: in parts as large as --step-timeout allows");
+  flags->Number("max-batch-tokens", &f->max_batch_tokens,
+                "Most rows of one step; how many a step has follows from what steps take", 1,
                 kMostOfAnything);
   flags->Number("max-batch-items", &f->max_batch_items, "Most sequences of one step", 1,
                 kMostOfAnything);
@@ -173,6 +179,7 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);
   options.deployment.kv_watermark = static_cast<double>(f.kv_watermark) / 100;
   options.deployment.prefix_cache = f.prefix_cache == "on";
+  options.deployment.inter_token_target = f.inter_token_target;
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
   options.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
   options.max_model_context = f.default_context;

@@ -6,6 +6,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/engine_impl.h"
+#include "coordinator/engine/step_pace.h"
 
 namespace strata {
 namespace {
@@ -145,6 +146,7 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   session.prompt_tokens = prompt_tokens;
   session.max_tokens = *max_tokens;
   session.arrived = now;
+  EnterShares(session);
   session.sent_fingerprint = session.committed_fingerprint = root_;
   by_key_[session.request.key] = id;
   queue_.emplace(session.rank(), &session);
@@ -193,6 +195,7 @@ void Engine::Impl::EndSession(Session& session) {
   }
   queue_.erase(session.rank());
   running_.erase(session.rank());
+  LeaveShares(session);
   by_key_.erase(session.request.key);
   sessions_.erase(session.id);
 }
@@ -270,7 +273,12 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   snapshot.kv_tokens = ledger_.capacity_tokens();
   snapshot.limiting_node = config_.stages[ledger_.limiting_stage()].node;
   snapshot.cached_sequences = static_cast<uint32_t>(prefix_.kept());
-  snapshot.token_budget = timing_.TokenBudget();
+  const SchedulerSnapshot view = SchedulerView();
+  const StepPace pace = PaceOf(view);
+  snapshot.token_budget = view.token_budget;
+  snapshot.micro_batches = pace.batches;
+  snapshot.prefill_step_ms = pace.step_ms;
+  snapshot.inter_token_target_ms = ToMs(config_.inter_token_target);
   snapshot.hop_ms = timing_.HopMs();
   for (const auto& [id, session] : sessions_) {
     const char* state = !session.started.has_value()      ? "queued"

@@ -49,6 +49,10 @@ struct EngineConfig {
   bool prefix_cache = true;
   // Without a result for this long the steps in flight are given up.
   nanoseconds step_timeout = std::chrono::seconds(10);
+  // Parts of prompts beside answers are kept so small that the answers' tokens come as often as
+  // this, as far as they do without prompts (kMostSlowdown); 0: as large as the step timeout
+  // allows.
+  nanoseconds inter_token_target = milliseconds(20);
   // When no step could be sent again until this long after the step timeout, counted from the last
   // sign of life, the sessions fail.
   nanoseconds recovery_timeout = milliseconds(800);
@@ -130,10 +134,15 @@ struct EngineSnapshot {
   PipelineState state = PipelineState::kNew;
   uint64_t epoch = 0;
   uint32_t steps_in_flight = 0;
-  uint64_t kv_tokens = 0;                 // The pool's capacity for one session, in tokens.
-  std::string limiting_node;              // Whose stage limits kv_tokens.
-  uint32_t cached_sequences = 0;          // Kept on the stages for their prefix.
-  uint32_t token_budget = 0;              // Rows of a step at present.
+  uint64_t kv_tokens = 0;         // The pool's capacity for one session, in tokens.
+  std::string limiting_node;      // Whose stage limits kv_tokens.
+  uint32_t cached_sequences = 0;  // Kept on the stages for their prefix.
+  uint32_t token_budget = 0;      // Most rows of a step at present.
+  uint32_t micro_batches = 0;     // That the sessions that decode are spread over.
+  // What a step with parts of prompts may take on the slowest stage, milliseconds: by the
+  // inter-token target while anybody decodes, and by the step timeout.
+  double prefill_step_ms = 0;
+  double inter_token_target_ms = 0;
   double hop_ms = 0;                      // StepTiming::HopMs().
   std::vector<SessionSnapshot> sessions;  // In order of arrival.
   std::vector<KvSnapshot> kv;             // By stage, then group.

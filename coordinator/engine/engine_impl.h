@@ -1,6 +1,6 @@
 // The engine's inside; only its own sources include it. engine.cc holds sessions, engine_memory.cc
 // admission and everything else about KV memory, engine_prefix.cc the use of cached prefixes,
-// engine_steps.cc what is sent and committed,
+// engine_shares.cc whose turn it is, engine_steps.cc what is sent and committed,
 // engine_faults.cc fences, resynchronisation and time, engine_suspects.cc the search for a session
 // that breaks a stage, engine_move.cc what happens when the stages are loaded anew.
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
@@ -20,6 +20,7 @@
 
 #include "common/fingerprint.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/fair_shares.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
@@ -79,6 +80,11 @@ class Engine::Impl {
     std::vector<uint32_t> tokens;  // The prompt, then what was generated and committed.
     uint32_t prompt_tokens = 0;
     uint32_t max_tokens = 0;
+    // Its tenant's index among the shares of admission and of prefill, and the tokens that it was
+    // charged for at admission and since.
+    uint32_t tenant = 0;
+    uint32_t prefill_tenant = 0;
+    uint32_t charged = 0;
     TimePoint arrived{0};
     std::optional<TimePoint> started;  // Admitted.
     std::optional<TimePoint> first_token;
@@ -91,8 +97,8 @@ class Engine::Impl {
     uint32_t committed = 0;
     Fingerprint sent_fingerprint = 0;
     Fingerprint committed_fingerprint = 0;
-    uint32_t next_row = 0;  // First position whose rows the sink has not seen.
-    uint64_t last_step = 0;
+    uint32_t next_row = 0;   // First position whose rows the sink has not seen.
+    uint64_t last_step = 0;  // Of its newest item, by the steps that were ever sent.
     int replays = 0;
     // In a row, each with a step of this session in flight. Until it has this many tokens again it
     // may be the one that broke them (0: it is not); `on_trial`: it is computed now, with none but
@@ -175,7 +181,7 @@ class Engine::Impl {
   KvSpare Spare() const;
   void Admit(TimePoint now);
   // Cached pages give way to all that could run then, not to the first alone: each takes a step.
-  void EvictForQueue();
+  void EvictForQueue(Session& first);
   // Claims grow to what is known of the running sessions, the most important first; pages that are
   // missing come from the least important ones. Whether nobody waits or had to give way.
   bool GrowClaims();
@@ -194,6 +200,14 @@ class Engine::Impl {
   void GiveBack(uint64_t generation, Sequence* sequence);
   // No stage holds the sequence any more.
   void Released(uint64_t generation);
+
+  // engine_shares.cc
+  void EnterShares(Session& session);
+  void LeaveShares(const Session& session);
+  // Who starts next. The queue is not empty.
+  Session& NextInQueue();
+  // Its tenant was served what is known of it; those tokens that are computed again cost nothing.
+  void Charge(Session& session);
 
   // engine_prefix.cc
   bool CachesPrefixes() const;
@@ -235,7 +249,9 @@ class Engine::Impl {
 
   // engine_steps.cc
   bool SendNextStep(TimePoint now);
-  SchedulerSnapshot SchedulerView();
+  SchedulerSnapshot SchedulerView() const;
+  // Says who has prompts to compute, so that their tenants share fairly.
+  void ShareRows(SchedulerSnapshot* view);
   v1::StepFrame* BeginFrame(StepMessage* message, SentStep* sent);
   void AddItem(Session& session, uint32_t rows, v1::StepFrame* frame, SentStep* sent);
   void SetRowsWanted(const Session& session, v1::StepItem* item, SentItem* sent) const;
@@ -304,6 +320,8 @@ class Engine::Impl {
   std::map<Rank, Session*> queue_;
   std::map<Rank, Session*> running_;
   bool has_room_ = true;  // GrowClaims' last answer.
+  FairShares shares_;     // Of admission, in tokens that are known.
+  FairShares prefill_shares_;
   std::set<std::pair<TimePoint, uint64_t>> deadlines_;
   uint64_t next_session_ = 1;
   std::map<uint64_t, Sequence> sequences_;  // By generation.
@@ -311,6 +329,8 @@ class Engine::Impl {
   uint64_t epoch_ = 0;
   uint64_t next_step_ = 1;
   uint64_t committed_step_ = 0;
+  uint64_t last_decode_step_ = 0;  // The newest with decode items, and with parts of prompts.
+  uint64_t last_prefill_step_ = 0;
   std::deque<SentStep> in_flight_;
   TimePoint last_activity_{0};  // Last result, or dispatch into an idle pipeline.
   TimePoint fence_sent_{0};

@@ -2,7 +2,6 @@
 // counts; this decides.
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <utility>
 
 #include "common/check.h"
@@ -107,16 +106,17 @@ KvSpare Engine::Impl::Spare() const {
 
 void Engine::Impl::Admit(TimePoint now) {
   while (!queue_.empty() && CanStartMore()) {
-    Session& session = *queue_.begin()->second;
+    Session& session = NextInQueue();
     const PrefixCache::Match match = FindPrefix(session);
     const KvPrefix shared = SharedBy(session, match);
     session.claim = ledger_.Reserve(session.first_claim(), Spare(), shared);
     if (!session.claim.has_value()) {
-      EvictForQueue();
+      EvictForQueue(session);
       return;  // What comes after it waits too.
     }
-    queue_.erase(queue_.begin());
+    queue_.erase(session.rank());
     running_.emplace(session.rank(), &session);
+    Charge(session);
     if (shared.pages > 0) {
       Begin(session, match);  // At once, as long as what it shares is there.
     }
@@ -128,11 +128,13 @@ void Engine::Impl::Admit(TimePoint now) {
                              .max_tokens = session.max_tokens,
                              .queued = now - session.arrived});
   }
+  if (queue_.empty()) {
+    shares_.SetWaiting({});
+  }
 }
 
-void Engine::Impl::EvictForQueue() {
+void Engine::Impl::EvictForQueue(Session& first) {
   // The first one's need before all: nobody overtakes it.
-  Session& first = *queue_.begin()->second;
   const PrefixCache::Match hit = FindPrefix(first);
   const KvPrefix shared = SharedBy(first, hit);
   WantedPrefixes wanted;
@@ -145,8 +147,11 @@ void Engine::Impl::EvictForQueue() {
   const KvPages soon = ledger_.FreeSoon();
   const uint64_t cached = ledger_.cached_pages();
   uint64_t pages = Excess(asked, soon);
-  for (auto it = std::next(queue_.begin()); it != queue_.end(); ++it) {
-    Session& next = *it->second;
+  for (const auto& [rank, waiting] : queue_) {
+    Session& next = *waiting;
+    if (&next == &first) {
+      continue;
+    }
     const PrefixCache::Match match = FindPrefix(next);
     const KvPrefix prefix = SharedBy(next, match);
     Add(ledger_.Asked(next.first_claim(), {}, prefix), &asked);

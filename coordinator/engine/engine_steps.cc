@@ -34,11 +34,17 @@ void Shorten(std::string* text) {
 
 }  // namespace
 
-SchedulerSnapshot Engine::Impl::SchedulerView() {
+SchedulerSnapshot Engine::Impl::SchedulerView() const {
   SchedulerSnapshot view;
   view.stages = static_cast<uint32_t>(config_.stages.size());
   view.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
   view.token_budget = timing_.TokenBudget();
+  view.costs = timing_.Costs();
+  view.hop_ms = timing_.HopMs();
+  view.most_step_ms = timing_.target_ms();
+  view.inter_token_ms = ToMs(config_.inter_token_target);
+  view.last_decode_step = last_decode_step_;
+  view.last_prefill_step = last_prefill_step_;
   view.max_items = config_.max_batch_items;
   view.max_logits_rows = MaxLogitsRows(config_.vocab);
   for (const auto& [rank, running] : running_) {
@@ -50,15 +56,18 @@ SchedulerSnapshot Engine::Impl::SchedulerView() {
       continue;  // It waits for what another one computes.
     }
     view.decoding += session.decoding() ? 1 : 0;
+    view.decoding_attended += session.decoding() ? session.known() : 0;
     if (session.sent < session.known()) {
       view.ready.push_back({.id = session.id,
                             .pending = session.known() - session.sent,
+                            .position = session.sent,
                             .decoding = session.decoding(),
                             .wants_logits = session.request.return_logits,
-                            .last_step = session.last_step});
+                            .last_step = session.last_step,
+                            .priority = session.request.priority,
+                            .tenant = session.prefill_tenant});
     }
   }
-  TrySuspectsApart(&view);
   return view;
 }
 
@@ -73,7 +82,10 @@ v1::StepFrame* Engine::Impl::BeginFrame(StepMessage* message, SentStep* sent) {
 }
 
 bool Engine::Impl::SendNextStep(TimePoint now) {
-  const std::vector<ScheduledItem> items = ScheduleStep(SchedulerView());
+  SchedulerSnapshot view = SchedulerView();
+  TrySuspectsApart(&view);
+  ShareRows(&view);
+  const std::vector<ScheduledItem> items = ScheduleStep(view);
   std::vector<uint64_t> releases;
   bool cuts = false;
   for (const auto& [generation, sequence] : sequences_) {
@@ -107,7 +119,7 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
   for (const ScheduledItem& item : items) {
     AddItem(sessions_.at(item.id), item.tokens, frame, &sent);
   }
-  frame->set_rows(sent.rows);
+  frame->set_rows(sent.work.rows);
   Dispatch(std::move(message), std::move(sent), now);
   return true;
 }
@@ -122,6 +134,13 @@ void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame
     *item->mutable_params() = session.request.params;
   }
   const uint32_t position = session.sent;
+  session.last_step = counters_.steps_sent + 1;  // Step numbers begin anew with each epoch.
+  if (session.decoding()) {
+    last_decode_step_ = session.last_step;
+  } else {
+    last_prefill_step_ = session.last_step;
+    prefill_shares_.Serve(session.prefill_tenant, rows);
+  }
   item->mutable_sequence()->set_request_id(session.request.request_id);
   item->mutable_sequence()->set_generation(session.generation);
   item->set_position(position);
@@ -142,12 +161,12 @@ void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame
   item->set_sample(record.sample);
   SetRowsWanted(session, item, &record);
   session.sent += rows;
-  session.last_step = sent->step;
   sequences_.at(session.generation).sent = session.sent;
   if (ledger_policy::PublishesWhenSent()) {
     Publish(session, session.sent);
   }
-  sent->rows += rows;
+  sent->work.rows += rows;
+  sent->work.attended += Attended(position, rows);
   sent->items.push_back(std::move(record));
 }
 
@@ -225,7 +244,7 @@ void Engine::Impl::OnResult(ResultMessage result, TimePoint now) {
 void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, TimePoint now) {
   const v1::StepResult& header = result.header;
   ++counters_.steps_committed;
-  counters_.rows_committed += sent.rows;
+  counters_.rows_committed += sent.work.rows;
   absl::Status status;
   if (sent.resync) {
     CommitResync(sent, header);
@@ -241,7 +260,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   }
   double compute_ms = 0;
   for (const v1::StageKv& stage : header.stages()) {
-    timing_.Observe(stage.stage(), sent.rows, stage.compute_ms());
+    timing_.Observe(stage.stage(), sent.work, stage.compute_ms());
     compute_ms += stage.compute_ms();
   }
   if (sent.sent_alone.has_value()) {
@@ -349,6 +368,7 @@ void Engine::Impl::DeliverToken(Session& session, const v1::TokenLogprob& token,
   const SessionRequest& request = session.request;
   const uint32_t index = session.generated();
   session.tokens.push_back(token.token_id());
+  Charge(session);
   session.replaying = false;
   ++counters_.tokens_generated;
   if (!session.first_token.has_value()) {

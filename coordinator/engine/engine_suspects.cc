@@ -104,7 +104,8 @@ void Engine::Impl::TrySuspectsApart(SchedulerSnapshot* view) {
       view->ready.push_back(ready);
     }
   }
-  view->stages = 1;  // All in one step.
+  view->stages = 1;  // All in one step, whatever it takes.
+  view->costs.clear();
 }
 
 bool Engine::Impl::TrialUnderWay() {

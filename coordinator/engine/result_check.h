@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/fingerprint.h"
 #include "common/frame.h"
+#include "coordinator/engine/stage_cost.h"
 #include "strata/v1/shard.pb.h"
 
 namespace strata {
@@ -48,7 +49,7 @@ struct SentStep {
   bool resync = false;
   std::vector<SentCommand> commands;  // Truncates only when `resync`.
   std::vector<SentItem> items;
-  uint32_t rows = 0;
+  StepWork work;
   std::optional<TimePoint> sent_alone;  // When, if no other step was in flight.
 };
 

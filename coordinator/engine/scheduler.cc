@@ -1,11 +1,19 @@
 #include "coordinator/engine/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "coordinator/engine/step_pace.h"
 
 namespace strata {
 namespace {
 
 uint32_t CeilDivide(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+
+// Sessions change their micro-batch for this share of its time.
+constexpr double kLeastGain = 0.05;
 
 // Room that is left in the step.
 struct Room {
@@ -25,52 +33,257 @@ struct Room {
   }
 };
 
+// Gives out sessions that have prompts to compute: by priority, then the tenant that was served
+// least, then by age.
+class Turns {
+ public:
+  explicit Turns(const SchedulerSnapshot& snapshot) : served_(snapshot.served) {
+    for (auto it = snapshot.ready.rbegin(); it != snapshot.ready.rend(); ++it) {
+      if (!it->decoding) {
+        waiting_[-int64_t{it->priority}][it->tenant].push_back(&*it);  // The next one is the last.
+        served_.resize(std::max<size_t>(served_.size(), it->tenant + 1));
+      }
+    }
+  }
+
+  const ReadySession* Next() {
+    if (waiting_.empty()) {
+      return nullptr;
+    }
+    auto& tenants = waiting_.begin()->second;
+    const auto least =
+        std::min_element(tenants.begin(), tenants.end(),
+                         [this](const auto& a, const auto& b) { return Key(a) < Key(b); });
+    const ReadySession* session = least->second.back();
+    least->second.pop_back();
+    if (least->second.empty()) {
+      tenants.erase(least);
+    }
+    if (tenants.empty()) {
+      waiting_.erase(waiting_.begin());
+    }
+    return session;
+  }
+  void Serve(const ReadySession& session, uint32_t rows) { served_[session.tenant] += rows; }
+
+ private:
+  using Sessions = std::vector<const ReadySession*>;
+  std::pair<uint64_t, uint64_t> Key(const std::pair<const uint32_t, Sessions>& tenant) const {
+    return {served_[tenant.first], tenant.second.back()->id};
+  }
+
+  std::vector<uint64_t> served_;
+  std::map<int64_t, std::map<uint32_t, Sessions>> waiting_;
+};
+
+// Fills one step.
+class StepFiller {
+ public:
+  explicit StepFiller(const SchedulerSnapshot& snapshot)
+      : snapshot_(snapshot),
+        pace_(PaceOf(snapshot)),
+        room_{snapshot.max_items, snapshot.token_budget, snapshot.max_logits_rows} {
+    for (const ReadySession& session : snapshot.ready) {
+      if (session.decoding) {
+        decode_.push_back(&session);
+      } else {
+        prompts_.rows += session.pending;
+        prompts_.attended += Attended(session.position, session.pending);
+      }
+    }
+    share_ = CeilDivide(snapshot.decoding, pace_.batches);
+    open_slots_ =
+        snapshot.steps_in_flight < pace_.slots ? pace_.slots - snapshot.steps_in_flight : 0;
+  }
+
+  // The stages have work, and a step that is sent later has a full micro-batch.
+  bool ShouldWait() const {
+    return open_slots_ == 0 && snapshot_.decoding > 0 &&
+           (decode_.empty() || decode_.size() < share_);
+  }
+
+  std::vector<ScheduledItem> Fill() {
+    AddDecode();
+    AddPrefill();
+    return std::move(items_);
+  }
+
+ private:
+  // What is kept free of decode items while prompts wait. Where there is room for one only, it is
+  // the turn of those whose last one is longer ago.
+  Room ReservedForPrompts() const {
+    if (prompts_.rows == 0) {
+      return {};
+    }
+    const bool turn = snapshot_.last_prefill_step <= snapshot_.last_decode_step;
+    auto reserve = [turn](uint32_t limit) {
+      return limit == 1 ? (turn ? 1 : 0) : std::max(1u, limit / 8);
+    };
+    return {reserve(room_.items), reserve(room_.rows), reserve(room_.logits_rows)};
+  }
+
+  // What a decode item adds to a micro-batch, on the stage that is slowest for an average one.
+  double ItemMs(double attended) const { return row_ms_ + attended * attended_ms_; }
+
+  void PriceItems() {
+    const StepWork work{share_, snapshot_.decoding_attended / pace_.batches};
+    double slowest = 0;
+    for (const StageCost& stage : snapshot_.costs) {
+      const double ms = stage.Ms(work);
+      if (ms > slowest) {
+        slowest = ms;
+        row_ms_ = stage.Ms({share_ + 1, work.attended}) - ms;
+        attended_ms_ = stage.attended_ms;
+      }
+    }
+  }
+
+  // Those that go into one of `open_slots_` even steps: dealt by their cost, there and back.
+  void Deal() {
+    std::vector<const ReadySession*> by_cost = decode_;
+    std::stable_sort(
+        by_cost.begin(), by_cost.end(),
+        [](const ReadySession* a, const ReadySession* b) { return a->position > b->position; });
+    decode_.clear();
+    for (size_t i = 0; i < by_cost.size(); ++i) {
+      const size_t there_and_back = i % (size_t{2} * open_slots_);
+      if (there_and_back == 0 || there_and_back + 1 == size_t{2} * open_slots_) {
+        decode_.push_back(by_cost[i]);
+      }
+    }
+    SortByTurn();
+  }
+
+  // A micro-batch with longer contexts than the others leaves one session to the next of them,
+  // which leaves it another one in return, if that makes them more even: the slowest one sets the
+  // pace. Never a session that was left before.
+  void LeaveOneToTheOthers() {
+    const uint64_t newest = decode_.back()->last_step;
+    const auto others = snapshot_.decoding - static_cast<double>(decode_.size());
+    double here_ms = 0;
+    double attended = 0;
+    for (const ReadySession* session : decode_) {
+      here_ms += ItemMs(session->position + 1.0);
+      attended += session->position + 1.0;
+    }
+    const double other_ms = ItemMs((snapshot_.decoding_attended - attended) / others);
+    const double factor = 1 + 1.0 / (pace_.batches - 1);
+    const double excess = here_ms - other_ms * others / (pace_.batches - 1);
+    double best = excess - kLeastGain * SlowestMs(snapshot_, {share_, attended});
+    auto leave = decode_.end();
+    for (auto it = decode_.begin() + 1; it != decode_.end(); ++it) {
+      const double after = std::abs(excess - (ItemMs((*it)->position + 1.0) - other_ms) * factor);
+      if ((*it)->last_step == newest && after < best) {
+        best = after;
+        leave = it;
+      }
+    }
+    if (leave != decode_.end()) {
+      decode_.erase(leave);
+    }
+  }
+
+  void SortByTurn() {
+    std::stable_sort(
+        decode_.begin(), decode_.end(),
+        [](const ReadySession* a, const ReadySession* b) { return a->last_step < b->last_step; });
+  }
+
+  void AddDecode() {
+    PriceItems();
+    SortByTurn();
+    const size_t most = size_t{share_} * std::max(1u, open_slots_);
+    if (open_slots_ > 1) {
+      decode_.resize(std::min(decode_.size(), most));
+      Deal();
+    } else if (decode_.size() > most) {
+      decode_.resize(most);
+    } else if (decode_.size() > 1 && pace_.batches > 1 && snapshot_.decoding > decode_.size()) {
+      LeaveOneToTheOthers();
+    }
+    const Room reserved = ReservedForPrompts();
+    Room room{room_.items - reserved.items, room_.rows - reserved.rows,
+              room_.logits_rows - reserved.logits_rows};
+    for (const ReadySession* session : decode_) {
+      if (room.Rows(*session, 1) == 1) {
+        room.Take(*session, 1);
+        Take(*session, 1);
+      }
+    }
+  }
+
+  void AddPrefill() {
+    const uint32_t fill_rows = RowsToFill(snapshot_, prompts_);
+    uint32_t allowance = std::min(
+        fill_rows, std::max(kMinPrefillRows, CeilDivide(prompts_.rows, std::max(1u, open_slots_))));
+    limit_ms_ = pace_.step_ms;
+    if (prompts_.rows > allowance && !snapshot_.costs.empty()) {
+      // Parts of equal time, not of equal rows: later ones attend further.
+      const StepWork even{allowance, prompts_.attended / prompts_.rows * allowance};
+      limit_ms_ = std::min(limit_ms_, SlowestMs(snapshot_, work_) + SlowestMs(snapshot_, even));
+      allowance *= 2;
+    }
+    Turns turns(snapshot_);
+    uint32_t taken = 0;
+    while (taken < allowance) {
+      const ReadySession* session = turns.Next();
+      if (session == nullptr) {
+        return;
+      }
+      const uint32_t wanted = room_.Rows(*session, std::min(session->pending, allowance - taken));
+      const uint32_t rows = RowsInTime(*session, wanted, taken == 0 ? 1 : 0);
+      if (rows > 0) {
+        Take(*session, rows);
+        turns.Serve(*session, rows);
+        taken += rows;
+      }
+      if (rows < wanted) {
+        return;
+      }
+    }
+  }
+
+  // The most rows, up to `wanted`, that `session` may have; `least` of them whatever they take.
+  uint32_t RowsInTime(const ReadySession& session, uint32_t wanted, uint32_t least) const {
+    uint32_t fits = std::min(wanted, least);
+    for (uint32_t most = wanted; fits < most;) {  // A later row attends further, so halve.
+      const uint32_t rows = fits + (most - fits + 1) / 2;
+      const StepWork work{work_.rows + rows, work_.attended + Attended(session.position, rows)};
+      if (SlowestMs(snapshot_, work) <= limit_ms_) {
+        fits = rows;
+      } else {
+        most = rows - 1;
+      }
+    }
+    return fits;
+  }
+
+  void Take(const ReadySession& session, uint32_t rows) {
+    room_.Take(session, rows);
+    work_.rows += rows;
+    work_.attended += Attended(session.position, rows);
+    items_.push_back({session.id, rows});
+  }
+
+  const SchedulerSnapshot& snapshot_;
+  const StepPace pace_;
+  Room room_;
+  std::vector<const ReadySession*> decode_;
+  StepWork prompts_;         // All that is ready of them.
+  uint32_t share_ = 0;       // Sessions that decode, of one micro-batch.
+  uint32_t open_slots_ = 0;  // Steps that are to be sent until it is better to wait.
+  StepWork work_;            // Of the items so far.
+  double row_ms_ = 0;        // ItemMs
+  double attended_ms_ = 0;
+  double limit_ms_ = 0;
+  std::vector<ScheduledItem> items_;
+};
+
 }  // namespace
 
 std::vector<ScheduledItem> ScheduleStep(const SchedulerSnapshot& snapshot) {
-  std::vector<const ReadySession*> decode;
-  uint64_t prefill_rows = 0;
-  for (const ReadySession& session : snapshot.ready) {
-    if (session.decoding) {
-      decode.push_back(&session);
-    } else {
-      prefill_rows += session.pending;
-    }
-  }
-  const uint32_t share = CeilDivide(snapshot.decoding, snapshot.stages);
-  const bool stages_busy = snapshot.steps_in_flight >= snapshot.stages;
-  if (stages_busy && snapshot.decoding > 0 && (decode.empty() || decode.size() < share)) {
-    return {};
-  }
-  const uint32_t steps_to_fill = stages_busy ? 1 : snapshot.stages - snapshot.steps_in_flight;
-
-  std::vector<ScheduledItem> items;
-  Room room{snapshot.max_items, snapshot.token_budget, snapshot.max_logits_rows};
-  std::stable_sort(decode.begin(), decode.end(), [](const ReadySession* a, const ReadySession* b) {
-    return a->last_step < b->last_step;
-  });
-  decode.resize(
-      std::min<size_t>(decode.size(), std::min(share, CeilDivide(decode.size(), steps_to_fill))));
-  for (const ReadySession* session : decode) {
-    if (room.Rows(*session, 1) == 1) {
-      room.Take(*session, 1);
-      items.push_back({session->id, 1});
-    }
-  }
-
-  uint32_t allowance = std::max(kMinPrefillRows, CeilDivide(prefill_rows, steps_to_fill));
-  for (const ReadySession& session : snapshot.ready) {
-    if (session.decoding) {
-      continue;
-    }
-    const uint32_t rows = room.Rows(session, std::min(session.pending, allowance));
-    if (rows > 0) {
-      room.Take(session, rows);
-      allowance -= rows;
-      items.push_back({session.id, rows});
-    }
-  }
-  return items;
+  StepFiller filler(snapshot);
+  return filler.ShouldWait() ? std::vector<ScheduledItem>() : filler.Fill();
 }
 
 }  // namespace strata

@@ -5,25 +5,38 @@
 #include <cstdint>
 #include <vector>
 
+#include "coordinator/engine/stage_cost.h"
+
 namespace strata {
 
 // A running session with known tokens that no step carries yet.
 struct ReadySession {
   uint64_t id = 0;
   uint32_t pending = 0;       // Tokens known, and not sent. > 0.
+  uint32_t position = 0;      // Tokens before them.
   bool decoding = false;      // Its one pending token is the newest generated one.
   bool wants_logits = false;  // Its rows of logits travel back.
   uint64_t last_step = 0;     // Of its newest item, for turns.
+  int32_t priority = 0;       // Prompts of higher ones go first.
+  uint32_t tenant = 0;        // Index into `served`.
 };
 
 struct SchedulerSnapshot {
-  std::vector<ReadySession> ready;  // In order of admission.
+  std::vector<ReadySession> ready;  // The more important ones first.
+  std::vector<uint64_t> served;     // By tenant: rows of prompts computed for it so far.
   uint32_t decoding = 0;            // Sessions that decode, in flight ones included.
+  double decoding_attended = 0;     // Positions that the next token of each attends.
   uint32_t stages = 1;
   uint32_t steps_in_flight = 0;
-  uint32_t token_budget = 0;     // Rows of the step. > 0.
-  uint32_t max_items = 0;        // > 0.
-  uint32_t max_logits_rows = 0;  // > 0.
+  uint32_t token_budget = 0;       // Rows of the step. > 0.
+  uint32_t max_items = 0;          // > 0.
+  uint32_t max_logits_rows = 0;    // > 0.
+  uint64_t last_decode_step = 0;   // The newest that had decode items; 0: none.
+  uint64_t last_prefill_step = 0;  // The newest that had rows of prompts; 0: none.
+  std::vector<StageCost> costs;    // By stage; empty: not known.
+  double hop_ms = 0;               // From stage to stage, the first and last from the coordinator.
+  double most_step_ms = 0;         // What a step may take on a stage; 0: no limit.
+  double inter_token_ms = 0;       // See StepPace; 0: no limit.
 };
 
 struct ScheduledItem {
@@ -31,14 +44,13 @@ struct ScheduledItem {
   uint32_t tokens = 0;
 };
 
-// Prompts are not cut finer than this to fill the pipeline.
-inline constexpr uint32_t kMinPrefillRows = 64;
-
-// The items of the next step, decode items first, then prefill chunks in order of admission; empty
-// when it is better to wait for a result. As many micro-batches as stages keep every stage at work
-// (1F1B's bound: m >= sum of stage times / slowest stage time), so sessions spread over that many
-// steps; the one step in flight beyond that only hides the way back and is not worth splitting
-// batches for.
+// The items of the next step; empty when it is better to wait for a result.
+//
+// Decode items come first: those that waited longest, no more than ceil(decoding / micro-batches)
+// (StepPace), and of those with long contexts no more than makes an even share of the time. Then
+// parts of prompts: of the highest priority, of the tenant that was served least, of the oldest
+// session; as many rows as fit the budget and the time. A prompt always goes on, by one row at
+// least, and where decode items would fill a step an eighth of it is left for prompts.
 std::vector<ScheduledItem> ScheduleStep(const SchedulerSnapshot& snapshot);
 
 }  // namespace strata

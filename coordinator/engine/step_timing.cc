@@ -6,33 +6,35 @@
 namespace strata {
 namespace {
 
-constexpr double kDecay = 0.95;
 constexpr uint32_t kFirstRows = 32;
 constexpr double kMostMs = 1e7;
 constexpr size_t kHopsKept = 256;
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
 
 }  // namespace
 
 StepTiming::StepTiming(const std::vector<double>& predicted_ms, nanoseconds step_timeout,
                        uint32_t max_rows)
     : target_ms_(ToMs(step_timeout) / 8), max_rows_(std::max(1u, max_rows)) {
+  double slowest = 0;
   for (double ms : predicted_ms) {
-    fits_.push_back({.predicted_ms = std::isfinite(ms) && ms > 0 ? ms : 0});
+    fits_.emplace_back(std::isfinite(ms) && ms > 0 ? ms : 0);
+    slowest = std::max(slowest, std::isfinite(ms) ? ms : 0);
   }
+  const double rows = slowest > 0 ? target_ms_ / slowest : kFirstRows;
+  first_rows_ = static_cast<uint32_t>(std::clamp<double>(rows, 1, max_rows_));
 }
 
-void StepTiming::Observe(uint32_t stage, uint32_t rows, double compute_ms) {
-  if (stage >= fits_.size() || rows == 0 || !(compute_ms >= 0 && compute_ms < kMostMs)) {
+void StepTiming::Observe(uint32_t stage, const StepWork& work, double compute_ms) {
+  if (stage >= fits_.size() || work.rows == 0 || !(compute_ms >= 0 && compute_ms < kMostMs)) {
     return;
   }
-  Fit& fit = fits_[stage];
-  const double x = rows;
-  fit.weight = fit.weight * kDecay + 1;
-  fit.x = fit.x * kDecay + x;
-  fit.y = fit.y * kDecay + compute_ms;
-  fit.xx = fit.xx * kDecay + x * x;
-  fit.xy = fit.xy * kDecay + x * compute_ms;
-  most_rows_seen_ = std::max(most_rows_seen_, rows);
+  fits_[stage].Observe(work, compute_ms);
+  most_rows_seen_ = std::max(most_rows_seen_, work.rows);
 }
 
 void StepTiming::ObserveRoundTrip(double round_trip_ms, double compute_ms) {
@@ -44,53 +46,42 @@ void StepTiming::ObserveRoundTrip(double round_trip_ms, double compute_ms) {
   if (hops_ms_.size() > kHopsKept) {
     hops_ms_.pop_front();
   }
+  hop_ms_ = Median({hops_ms_.begin(), hops_ms_.end()});
 }
 
-double StepTiming::HopMs() const {
-  if (hops_ms_.empty()) {
-    return 0;
-  }
-  std::vector<double> hops(hops_ms_.begin(), hops_ms_.end());
-  std::nth_element(hops.begin(), hops.begin() + hops.size() / 2, hops.end());
-  return hops[hops.size() / 2];
-}
-
-StepTiming::Line StepTiming::LineOf(const Fit& fit) {
-  if (fit.weight == 0) {
-    return {0, fit.predicted_ms};  // Too high for many rows, which read the weights once.
-  }
-  const double mean_x = fit.x / fit.weight;
-  const double mean_y = fit.y / fit.weight;
-  const double variance = fit.xx / fit.weight - mean_x * mean_x;
-  if (variance > 0.5) {
-    const double slope = (fit.xy / fit.weight - mean_x * mean_y) / variance;
-    const double fixed = mean_y - slope * mean_x;
-    if (slope >= 0 && fixed >= 0) {
-      return {fixed, slope};
+std::vector<StageCost> StepTiming::Costs() const {
+  std::vector<StageCost> costs;
+  for (const StageFit& fit : fits_) {
+    if (!fit.known()) {
+      return {};
     }
+    costs.push_back(fit.Cost());
   }
-  return {0, mean_y / mean_x};
-}
-
-double StepTiming::PredictMs(uint32_t stage, uint32_t rows) const {
-  const Line line = LineOf(fits_[stage]);
-  return line.fixed_ms + line.row_ms * rows;
+  return costs;
 }
 
 uint32_t StepTiming::TokenBudget() const {
-  double budget = max_rows_;
-  bool known = false;
-  for (const Fit& fit : fits_) {
-    const Line line = LineOf(fit);
-    known = known || fit.predicted_ms > 0;
-    if (line.row_ms > 0) {
-      budget = std::min(budget, (target_ms_ - line.fixed_ms) / line.row_ms);
+  if (most_rows_seen_ == 0) {
+    return first_rows_;
+  }
+  uint32_t budget = static_cast<uint32_t>(
+      std::min<uint64_t>(max_rows_, std::max<uint64_t>(kFirstRows, uint64_t{4} * most_rows_seen_)));
+  for (const StageFit& fit : fits_) {
+    if (!fit.known()) {
+      continue;
+    }
+    const StageCost& cost = fit.Cost();
+    uint32_t fits = 1;
+    while (fits < budget) {
+      const uint32_t rows = fits + (budget - fits + 1) / 2;
+      if (cost.Ms({.rows = rows}) <= target_ms_) {
+        fits = rows;
+      } else {
+        budget = rows - 1;
+      }
     }
   }
-  if (most_rows_seen_ > 0 || !known) {
-    budget = std::min(budget, std::max<double>(kFirstRows, 4.0 * most_rows_seen_));
-  }
-  return static_cast<uint32_t>(std::max(1.0, budget));
+  return std::max(1u, budget);
 }
 
 }  // namespace strata

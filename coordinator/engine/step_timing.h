@@ -7,22 +7,27 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "coordinator/engine/stage_cost.h"
 
 namespace strata {
 
-// Fits compute_ms = a + b * rows per stage by least squares, older steps weighing less. One thread.
+// Learns what each stage takes for a step from those that were committed. One thread.
 class StepTiming {
  public:
   // `predicted_ms`: one token through each stage, by the plan; 0: not known.
   StepTiming(const std::vector<double>& predicted_ms, nanoseconds step_timeout, uint32_t max_rows);
 
-  // A committed step of `rows` > 0 rows took this long on `stage`. Values that are no time are
+  // A committed step of `work.rows` > 0 took this long on `stage`. Values that are no time are
   // ignored.
-  void Observe(uint32_t stage, uint32_t rows, double compute_ms);
+  void Observe(uint32_t stage, const StepWork& work, double compute_ms);
 
   // Rows of a step such that the slowest stage is done within step_timeout / 8; 1..max_rows. At
-  // most four times what was ever seen, so that a first guess is not a leap.
+  // first what the plan promises if every row takes as long as one alone, then at most four times
+  // what was ever seen, so that a guess is not a leap.
   uint32_t TokenBudget() const;
+
+  // What the slowest stage may take for a step.
+  double target_ms() const { return target_ms_; }
 
   // A step that met no other on its way took `round_trip_ms` from the coordinator back to it, of
   // which the stages computed `compute_ms`.
@@ -31,27 +36,19 @@ class StepTiming {
   // What one hop of such a step takes, in milliseconds: from one stage's output to the next one's
   // input; the first and the last hop are the coordinator's, with its own work on results. The
   // median of the newest 256; 0 when there was none.
-  double HopMs() const;
+  double HopMs() const { return hop_ms_; }
 
-  // Time that a stage takes for `rows` rows, in milliseconds; 0 when nothing is known.
-  double PredictMs(uint32_t stage, uint32_t rows) const;
+  // By stage; empty as long as nothing is known of one of them.
+  std::vector<StageCost> Costs() const;
 
  private:
-  struct Fit {
-    double predicted_ms = 0;
-    double weight = 0, x = 0, y = 0, xx = 0, xy = 0;  // Decayed sums; x rows, y ms.
-  };
-  struct Line {
-    double fixed_ms = 0;
-    double row_ms = 0;
-  };
-  static Line LineOf(const Fit& fit);
-
-  const double target_ms_;
-  const uint32_t max_rows_;
-  std::vector<Fit> fits_;
+  double target_ms_;
+  uint32_t max_rows_;
+  uint32_t first_rows_;
+  std::vector<StageFit> fits_;
   uint32_t most_rows_seen_ = 0;
   std::deque<double> hops_ms_;
+  double hop_ms_ = 0;
 };
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/engine/step_timing.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/errors.h"
@@ -29,6 +30,20 @@ bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
                              std::equal(s.kv_pages().begin(), s.kv_pages().end(),
                                         t.kv_pages().begin(), t.kv_pages().end());
                     });
+}
+
+// How large steps are at first, a sentence.
+std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
+                       nanoseconds step_timeout) {
+  std::vector<double> predicted_ms;
+  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+    predicted_ms.push_back(stage.predicted_ms());
+  }
+  const StepTiming timing(predicted_ms, step_timeout, options.max_batch_tokens());
+  return "a step has " + std::to_string(timing.TokenBudget()) +
+         " rows at most to begin with, by the predicted speed, and never more than " +
+         std::to_string(options.max_batch_tokens()) +
+         " (--max-batch-tokens); then it follows what steps take";
 }
 
 }  // namespace
@@ -175,7 +190,9 @@ absl::StatusOr<v1::Plan> Coordinator::MakePlanFor(const ModelRuntime& model,
   }
   PlannerRequest request;
   request.options = options;
-  return MakePlan(*cluster, model.ForPlanner(options), request);
+  ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(*cluster, model.ForPlanner(options), request));
+  plan.add_why(FirstSteps(plan, options, options_.deployment.step_timeout));
+  return plan;
 }
 
 absl::StatusOr<v1::Plan> Coordinator::PlanModel(const std::string& name,

@@ -463,6 +463,7 @@ void Deployment::StartEngine() {
   config.max_queued_requests = options_.max_queued_requests;
   config.max_sessions = options_.max_sessions;
   config.kv_watermark = options_.kv_watermark;
+  config.inter_token_target = options_.inter_token_target;
   config.prefix_cache = options_.prefix_cache;
   config.step_timeout = options_.step_timeout;
   config.recovery_timeout = options_.recovery_timeout;

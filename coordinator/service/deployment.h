@@ -82,8 +82,9 @@ struct DeploymentOptions {
   nanoseconds recovery_timeout = milliseconds(800);
   uint32_t max_queued_requests = 256;
   uint32_t max_batch_items = 256;
-  uint32_t max_sessions = 1024;  // Running at once.
-  double kv_watermark = 0.05;    // EngineConfig::kv_watermark.
+  uint32_t max_sessions = 1024;                       // Running at once.
+  double kv_watermark = 0.05;                         // EngineConfig::kv_watermark.
+  nanoseconds inter_token_target = milliseconds(20);  // EngineConfig::inter_token_target.
   bool prefix_cache = true;
 };
 

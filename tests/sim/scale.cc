@@ -219,6 +219,7 @@ void Pipeline::Arrive() {
   }
   request.max_tokens = random_.OneIn(3) ? random_.Between(100, 500) : random_.Between(1, 60);
   request.priority = random_.OneIn(10) ? 1 : 0;
+  request.cache_salt = "tenant " + std::to_string(random_.Below(5));
   request.guaranteed = random_.OneIn(20);
   request.params = GreedyParams();
   auto sink = std::make_shared<CountingSink>(&scale_->totals, request.max_tokens);

@@ -364,6 +364,7 @@ TEST(EngineMemory, UnderAnyPressureEverySessionEnds) {
           MakeRequest("r" + std::to_string(i), 1 + random() % 60, 1 + random() % 68));
       requests.back().guaranteed = random() % 6 == 0;
       requests.back().priority = static_cast<int32_t>(random() % 3);
+      requests.back().cache_salt = std::string(random() % 3, 't');
       sinks.push_back(cluster.Submit(requests.back()));
       for (uint32_t n = random() % 40; n > 0; --n) {
         cluster.AcknowledgeFence();

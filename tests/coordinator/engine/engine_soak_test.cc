@@ -85,6 +85,7 @@ class Soak {
     client.request.prompt_logprobs = !client.request.return_logits && Below(10) == 0;
     client.request.guaranteed = Below(8) == 0;
     client.request.priority = static_cast<int32_t>(Below(3)) - 1;
+    client.request.cache_salt = std::string(Below(3), 't');
     if (Below(10) == 0) {
       client.request.deadline = cluster_.now() + milliseconds(1 + Below(3000));
     }

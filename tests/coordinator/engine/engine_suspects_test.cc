@@ -195,7 +195,7 @@ TEST(NoSuspect, FaultsNowAndThenBlameNobody) {
   }
   for (int event = 1; cluster.engine().live_sessions() > 0; ++event) {
     ASSERT_LT(event, 100000);
-    if (event % 61 == 0) {
+    if (event % 53 == 0) {
       cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
       for (auto& link : cluster.links) {
         link.clear();

@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "coordinator/engine/step_pace.h"
+
 namespace strata {
 namespace {
 
@@ -83,6 +85,7 @@ TEST(Scheduler, LongestWaitingDecodesFirst) {
     snapshot.ready.push_back({.id = id, .pending = 1, .decoding = true, .last_step = 10 - id});
   }
   snapshot.decoding = 4;
+  snapshot.steps_in_flight = 1;
   const auto items = ScheduleStep(snapshot);
   ASSERT_EQ(items.size(), 2u);
   EXPECT_EQ(items[0].id, 4u);

@@ -23,11 +23,19 @@ TEST(StepTiming, LearnsTheSlowestStage) {
   StepTiming timing({10, 10}, seconds(8), 4096);
   for (int i = 0; i < 200; ++i) {
     const uint32_t rows = 1 + static_cast<uint32_t>(i % 7) * 100;
-    timing.Observe(0, rows, 50 + 0.5 * rows);
-    timing.Observe(1, rows, 100 + 2.0 * rows);
+    timing.Observe(0, {rows}, 50 + 0.5 * rows);
+    timing.Observe(1, {rows}, 100 + 2.0 * rows);
   }
   EXPECT_NEAR(timing.TokenBudget(), (1000 - 100) / 2.0, 5);
-  EXPECT_NEAR(timing.PredictMs(0, 100), 100, 1);
+  EXPECT_NEAR(timing.Costs()[0].Ms({100}), 100, 2);
+}
+
+TEST(StepTiming, SaysNothingOfStagesThatItDoesNotKnow) {
+  StepTiming timing({1, 0}, seconds(8), 512);
+  EXPECT_TRUE(timing.Costs().empty());
+  timing.Observe(1, {10}, 20);
+  ASSERT_EQ(timing.Costs().size(), 2u);
+  EXPECT_NEAR(timing.Costs()[1].Ms({10}), 20, 1e-6);
 }
 
 TEST(StepTiming, KnowsWhatAHopTakes) {
@@ -47,28 +55,29 @@ TEST(StepTiming, KnowsWhatAHopTakes) {
 TEST(StepTiming, FollowsAMachineThatGotSlower) {
   StepTiming timing({1}, seconds(8), 4096);
   for (int i = 0; i < 100; ++i) {
-    timing.Observe(0, 1 + static_cast<uint32_t>(i % 5) * 50, 0.2 * (i % 5) * 50);
+    const uint32_t rows = 1 + static_cast<uint32_t>(i % 5) * 50;
+    timing.Observe(0, {rows}, 0.2 * rows);
   }
   for (int i = 0; i < 300; ++i) {
     const uint32_t rows = 1 + static_cast<uint32_t>(i % 5) * 50;
-    timing.Observe(0, rows, 10.0 * rows);
+    timing.Observe(0, {rows}, 10.0 * rows);
   }
   EXPECT_NEAR(timing.TokenBudget(), 100, 5);
 }
 
 TEST(StepTiming, GrowsByFactorsOnly) {
   StepTiming timing({0}, seconds(8), 4096);
-  timing.Observe(0, 32, 0.001);
+  timing.Observe(0, {32}, 0.001);
   EXPECT_EQ(timing.TokenBudget(), 128u);
 }
 
 TEST(StepTiming, IgnoresWhatIsNoTime) {
   StepTiming timing({10}, seconds(8), 4096);
-  timing.Observe(0, 10, NAN);
-  timing.Observe(0, 10, -1);
-  timing.Observe(0, 10, INFINITY);
-  timing.Observe(0, 0, 1);
-  timing.Observe(9, 10, 1);
+  timing.Observe(0, {10}, NAN);
+  timing.Observe(0, {10}, -1);
+  timing.Observe(0, {10}, INFINITY);
+  timing.Observe(0, {0}, 1);
+  timing.Observe(9, {10}, 1);
   EXPECT_EQ(timing.TokenBudget(), 100u);
 }
 

@@ -1,0 +1,91 @@
+#include "coordinator/engine/step_pace.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace strata {
+namespace {
+
+constexpr double kWorthIt = 0.97;
+
+// How long it takes until each session has its next token, with `batches` micro-batches.
+double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches) {
+  StepWork work;
+  work.rows = (snapshot.decoding + batches - 1) / batches;
+  work.attended = snapshot.decoding_attended * work.rows / std::max(1u, snapshot.decoding);
+  double sum = (snapshot.stages + 1) * snapshot.hop_ms;
+  double slowest = 0;
+  for (const StageCost& cost : snapshot.costs) {
+    const double ms = cost.Ms(work);
+    sum += ms;
+    slowest = std::max(slowest, ms);
+  }
+  return std::max(batches * slowest, sum);
+}
+
+}  // namespace
+
+double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work) {
+  double ms = 0;
+  for (const StageCost& cost : snapshot.costs) {
+    ms = std::max(ms, cost.Ms(work));
+  }
+  return ms;
+}
+
+StepPace PaceOf(const SchedulerSnapshot& snapshot) {
+  StepPace pace;
+  pace.step_ms =
+      snapshot.most_step_ms > 0 ? snapshot.most_step_ms : std::numeric_limits<double>::infinity();
+  if (snapshot.decoding == 0) {
+    pace.batches = pace.slots = snapshot.stages;
+    return pace;
+  }
+  const uint32_t most = std::min(snapshot.decoding, snapshot.stages + 1);
+  const uint32_t usual = std::min(snapshot.decoding, snapshot.stages);
+  pace.batches = usual;
+  const double usual_ms = CycleMs(snapshot, usual);
+  double cycle_ms = usual_ms;
+  for (uint32_t batches = 1; batches <= most; ++batches) {
+    const double ms = CycleMs(snapshot, batches);
+    if (ms < cycle_ms && ms < kWorthIt * usual_ms) {
+      cycle_ms = ms;
+      pace.batches = batches;
+    }
+  }
+  const bool prompts = std::any_of(snapshot.ready.begin(), snapshot.ready.end(),
+                                   [](const ReadySession& session) { return !session.decoding; });
+  // Prompts fill the stages that the micro-batches leave idle.
+  pace.slots = prompts ? std::max(pace.batches, snapshot.stages) : pace.batches;
+  if (snapshot.inter_token_ms > 0 && !snapshot.costs.empty()) {
+    const double target = std::max(snapshot.inter_token_ms, kMostSlowdown * cycle_ms);
+    const double hops = (snapshot.stages + 1) * snapshot.hop_ms;
+    pace.step_ms = std::min(
+        {pace.step_ms, target / pace.slots, std::max(0.0, target - hops) / snapshot.stages});
+  }
+  return pace;
+}
+
+uint32_t RowsToFill(const SchedulerSnapshot& snapshot, const StepWork& prompts) {
+  if (snapshot.stages == 1 || snapshot.costs.empty() || prompts.rows == 0) {
+    return std::numeric_limits<uint32_t>::max();
+  }
+  const double attended_per_row = prompts.attended / prompts.rows;
+  uint32_t best = kMinPrefillRows;
+  double best_ms = std::numeric_limits<double>::infinity();
+  for (uint32_t rows = kMinPrefillRows;; rows *= 2) {
+    const uint32_t step_rows = std::min({rows, snapshot.token_budget, prompts.rows});
+    const double steps = static_cast<double>(prompts.rows) / step_rows + snapshot.stages - 1;
+    const double ms =
+        steps * SlowestMs(snapshot, {step_rows, attended_per_row * static_cast<double>(step_rows)});
+    if (ms < best_ms) {
+      best_ms = ms;
+      best = rows;
+    }
+    if (step_rows < rows) {
+      return best;
+    }
+  }
+}
+
+}  // namespace strata

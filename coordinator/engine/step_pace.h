@@ -1,0 +1,57 @@
+// How steps follow one another: how many micro-batches there are, and how long a step may take.
+#ifndef STRATA_COORDINATOR_ENGINE_STEP_PACE_H_
+#define STRATA_COORDINATOR_ENGINE_STEP_PACE_H_
+
+#include <cstdint>
+
+#include "coordinator/engine/scheduler.h"
+
+namespace strata {
+
+// Prompts are not cut finer than this to fill the pipeline.
+inline constexpr uint32_t kMinPrefillRows = 64;
+// Where answers alone come no faster than the inter-token target, a token may take this many times
+// as long while prompts are computed beside them.
+//
+// Prompts then get the pipeline for (f - 1) / f of the time, and go on faster than that, since
+// their rows share the reading of the weights with the decode items beside them. Asked for are at
+// most 1.5 times the latency for the answers, and at most 2.5 times the time alone for a prompt of
+// 1,500: 1.4 keeps both with something left for the scatter of measurements
+// (scheduler_latency_test.cc).
+inline constexpr double kMostSlowdown = 1.4;
+
+struct StepPace {
+  // Steps that share the sessions that decode.
+  uint32_t batches = 1;
+  // Steps in flight from which on it is better to wait for a full micro-batch than to send one
+  // more.
+  uint32_t slots = 1;
+  // What the slowest stage may take for a step with parts of prompts; infinite: no limit.
+  double step_ms = 0;
+};
+
+// Micro-batches: as many as give every session its next token soonest, which is also what gives the
+// most tokens. A cycle takes max(m * T, sum of T + hops), T being the slowest stage's time for a
+// micro-batch of ceil(decoding / m): more of them keep the slowest stage at work while others
+// compute and frames travel (m >= (sum of T + hops) / T), but make each smaller, and a small one
+// costs nearly as much as a large one where reading the weights is what takes the time. So the
+// number of stages is left only for one with a cycle shorter by 3 % at least: with short hops a
+// third micro-batch for two stages would hide the hops, and cost a third more steps.
+//
+// A step's time: such that a cycle with parts of prompts in all its steps takes no longer than the
+// inter-token target, or kMostSlowdown times the cycle without prompts where that is more; and not
+// more than most_step_ms.
+StepPace PaceOf(const SchedulerSnapshot& snapshot);
+
+// The slowest stage's time for a step; 0 when nothing is known.
+double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work);
+
+// Rows of one step's part of `prompts` (all that is to be computed of them) such that they are
+// through the pipeline soonest, alone: smaller ones keep more stages at work, larger ones read the
+// weights more rarely. At least kMinPrefillRows; UINT32_MAX when nothing is known, and
+// for one stage.
+uint32_t RowsToFill(const SchedulerSnapshot& snapshot, const StepWork& prompts);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_STEP_PACE_H_
