@@ -5,7 +5,7 @@ find_package(absl REQUIRED)                     # libabsl-dev
 find_package(gRPC CONFIG REQUIRED)              # libgrpc++-dev, protobuf-compiler-grpc
 find_package(OpenSSL REQUIRED)                  # libssl-dev
 find_package(spdlog REQUIRED)                   # libspdlog-dev
-find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS core)  # prometheus-cpp-dev
+find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS core pull)  # prometheus-cpp-dev
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)     # libpcre2-dev
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc) # libutf8proc-dev

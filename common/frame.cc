@@ -119,6 +119,7 @@ absl::StatusOr<Message> FrameAssembler::Take() {
   if (payload_bytes > 0) {  // memcpy takes no null pointer, not even for nothing.
     std::memcpy(message.payload.data(), data_.data() + header_bytes, payload_bytes);
   }
+  message.received_bytes = data_.size();
   data_.clear();
   return message;
 }

@@ -19,12 +19,14 @@ namespace strata {
 struct StepMessage {
   v1::StepFrame header;
   std::vector<float> payload;
+  uint64_t received_bytes = 0;  // Of the frame, as it came over a link; 0: over none.
 };
 
 // From the last stage: `payload` holds the wanted logits rows.
 struct ResultMessage {
   v1::StepResult header;
   std::vector<float> payload;
+  uint64_t received_bytes = 0;  // As StepMessage's.
 };
 
 // Cuts a message into parts.

@@ -1,6 +1,4 @@
 // strata-coordinator: see --help.
-#include <spdlog/spdlog.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -72,6 +70,7 @@ struct ServeFlags {
   uint64_t max_upload = uint64_t{4} << 40;
   std::string log_level = "info";
   std::string log_format = "text";
+  std::string log_requests = "on";
 };
 
 void Register(Flags* flags, ServeFlags* f) {
@@ -162,6 +161,8 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Choice("log-level", &f->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                 "Least severe lines that are logged");
   flags->Choice("log-format", &f->log_format, {"text", "json"}, "Format of log lines");
+  flags->Choice("log-requests", &f->log_requests, {"on", "off"},
+                "Log the end of each request at level info; off: at level debug");
 }
 
 int Fail(const absl::Status& status) {
@@ -185,6 +186,7 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.max_model_context = f.default_context;
   options.measure_again = f.measure_again;
   options.max_waiting_calls = f.max_waiting_calls;
+  options.log_requests = f.log_requests == "on";
   options.insecure_off_loopback = off_loopback && f.security.insecure;
   return options;
 }
@@ -256,11 +258,11 @@ absl::Status Serve(const ServeFlags& f) {
   std::fprintf(stderr, "listening on %s\nhttp listening on %s\n", server->address().c_str(),
                http->address().c_str());
   if (f.security.insecure && off_loopback) {
-    spdlog::warn("--insecure: traffic is neither encrypted nor authenticated");
+    LogWarn({}, "--insecure: traffic is neither encrypted nor authenticated");
   }
   while (!WaitForStopSignal(std::chrono::seconds(3600))) {
   }
-  spdlog::info("stopping: up to {:.0f} s for requests in flight", ToMs(f.drain_timeout) / 1e3);
+  LogInfo({{"drain_timeout_ms", ToMs(f.drain_timeout)}}, "stopping once requests in flight ended");
   server->SetServing(false);
   coordinator.Shutdown(f.drain_timeout);
   admin.Shutdown();

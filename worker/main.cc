@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
   if (absl::Status status = strata::CompleteWorkerOptions(GetEnv, &options); !status.ok()) {
     return Fail(status);
   }
+  strata::SetLogNode(options.name);
   const absl::Status status = strata::RunWorker(options);
   return status.ok() ? 0 : Fail(status);
 }

@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -13,6 +14,29 @@
 namespace strata {
 namespace {
 
+using Json = nlohmann::ordered_json;
+using Fields = std::initializer_list<LogField>;
+
+// Of the line that this thread logs: sinks format on the thread that logs.
+thread_local const Fields* fields_of_line = nullptr;
+
+std::string& LogNode() {
+  static auto* const node = new std::string;
+  return *node;
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool IsEmpty(const LogField& field) {
+  const auto* text = std::get_if<std::string_view>(&field.value);
+  return text != nullptr && text->empty();
+}
+
+// Three decimals: times are milliseconds.
+std::string Number(double value) { return fmt::format("{:.3f}", value); }
+
 // One JSON object a line; spdlog's patterns alone would not escape the message.
 class JsonFormatter : public spdlog::formatter {
  public:
@@ -20,19 +44,90 @@ class JsonFormatter : public spdlog::formatter {
     const auto ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(message.time.time_since_epoch())
             .count();
-    nlohmann::ordered_json line;
+    Json line;
     line["time_ms"] = ms;
     const auto level = spdlog::level::to_string_view(message.level);
     line["level"] = std::string(level.data(), level.size());
     line["message"] = std::string(message.payload.data(), message.payload.size());
-    const std::string text =
-        line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    if (fields_of_line != nullptr) {
+      for (const LogField& field : *fields_of_line) Add(field, &line);
+    }
+    if (!LogNode().empty() && !line.contains("node")) {
+      line["node"] = LogNode();
+    }
+    const std::string text = Dump(line) + "\n";
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<spdlog::formatter> clone() const override {
     return std::make_unique<JsonFormatter>();
   }
+
+ private:
+  static void Add(const LogField& field, Json* line) {
+    if (IsEmpty(field)) {
+      return;
+    }
+    Json& value = (*line)[std::string(field.name)];
+    if (const auto* text = std::get_if<std::string_view>(&field.value)) {
+      value = std::string(*text);
+    } else if (const auto* count = std::get_if<uint64_t>(&field.value)) {
+      value = *count;
+    } else {
+      value = std::stod(Number(std::get<double>(field.value)));
+    }
+  }
 };
+
+// As it is where it can be read back, else as JSON writes it: a value never looks like two fields.
+std::string Quoted(std::string_view text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return c > ' ' && c <= '~' && c != '"' && c != '=' && c != '\\';
+  });
+  return plain ? std::string(text) : Dump(std::string(text));
+}
+
+// " name=value" for each field.
+class FieldsFlag : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& /*message*/, const std::tm& /*time*/,
+              spdlog::memory_buf_t& out) override {
+    if (fields_of_line == nullptr) {
+      return;
+    }
+    std::string text;
+    for (const LogField& field : *fields_of_line) {
+      if (IsEmpty(field)) continue;
+      text.append(" ").append(field.name).append("=");
+      if (const auto* value = std::get_if<std::string_view>(&field.value)) {
+        text += Quoted(*value);
+      } else if (const auto* count = std::get_if<uint64_t>(&field.value)) {
+        text += std::to_string(*count);
+      } else {
+        text += Number(std::get<double>(field.value));
+      }
+    }
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<FieldsFlag>();
+  }
+};
+
+spdlog::level::level_enum LevelOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kTrace:
+      return spdlog::level::trace;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
 
 }  // namespace
 
@@ -46,15 +141,32 @@ absl::Status SetUpLogging(const std::string& level, const std::string& format) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAG",
                  "--log-format '" + format + "' is neither text nor json");
   }
-  auto logger = spdlog::stderr_color_mt("strata");
+  auto logger = std::make_shared<spdlog::logger>(
+      "strata", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   logger->set_level(parsed);
   if (format == "json") {
     logger->set_formatter(std::make_unique<JsonFormatter>());
   } else {
-    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%L%$ %v");
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<FieldsFlag>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%L%$ %v%*");
+    logger->set_formatter(std::move(formatter));
   }
   spdlog::set_default_logger(std::move(logger));
   return absl::OkStatus();
+}
+
+void SetLogNode(const std::string& node) { LogNode() = node; }
+
+bool LogEnabled(LogLevel level) { return spdlog::should_log(LevelOf(level)); }
+
+void Log(LogLevel level, std::initializer_list<LogField> fields, std::string_view message) {
+  if (!LogEnabled(level)) {
+    return;
+  }
+  fields_of_line = &fields;
+  spdlog::default_logger_raw()->log(LevelOf(level),
+                                    spdlog::string_view_t(message.data(), message.size()));
+  fields_of_line = nullptr;
 }
 
 }  // namespace strata

@@ -63,7 +63,8 @@ Engine::Impl::Impl(EngineConfig config, GenerationCounter* generations, EngineHo
                             /*adapter_digest=*/"", /*rotary_variant=*/0)),
       caches_prefixes_(CachesPrefixes()),
       ledger_(KvStages(config_.stages), config_.kv_groups),
-      timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens) {
+      timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens),
+      meter_(config_.stages.size()) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
   STRATA_CHECK(config_.max_batch_tokens > 0 && config_.max_batch_items > 0);
   STRATA_CHECK(config_.max_sessions > 0 && config_.step_timeout.count() > 0);
@@ -209,6 +210,9 @@ void Engine::Impl::FinishSession(Session& session, const char* reason, TimePoint
   info.queued = session.started.value_or(now) - session.arrived;
   info.first_token = session.first_token.value_or(session.arrived) - session.arrived;
   info.total = now - session.arrived;
+  info.steps = session.steps;
+  info.times = session.times;
+  info.preemptions = session.preemptions;
   const std::shared_ptr<SessionSink> sink = session.sink;
   EndSession(session);
   ++counters_.done;
@@ -288,7 +292,8 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
                                                           : "prefill";
     snapshot.sessions.push_back({session.request.key, session.request.request_id, state,
                                  session.prompt_tokens, session.generated(), session.max_tokens,
-                                 session.request.guaranteed, now - session.arrived});
+                                 session.request.guaranteed, now - session.arrived, session.steps,
+                                 session.times});
   }
   snapshot.kv = ledger_.Snapshot();
   if (phase_ != Phase::kRunning && phase_ != Phase::kNew && !last_fault_.ok()) {
@@ -298,6 +303,10 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
     snapshot.problems.push_back(*quarantine_);
   }
   snapshot.counters = counters_;
+  for (const EngineStage& stage : config_.stages) {
+    snapshot.nodes.push_back(stage.node);
+  }
+  snapshot.pipeline = meter_.counters();
   return snapshot;
 }
 

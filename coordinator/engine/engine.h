@@ -19,6 +19,7 @@
 #include "coordinator/engine/generation_counter.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/session.h"
+#include "coordinator/engine/step_meter.h"
 
 namespace strata {
 
@@ -95,6 +96,8 @@ struct SessionSnapshot {
   uint32_t max_tokens = 0;
   bool guaranteed = false;
   nanoseconds age{0};
+  uint32_t steps = 0;  // Committed, with rows of it.
+  StepTimes times;     // Of those.
 };
 
 struct EngineCounters {
@@ -148,6 +151,8 @@ struct EngineSnapshot {
   std::vector<KvSnapshot> kv;             // By stage, then group.
   std::vector<EngineProblem> problems;    // What is wrong now, or was at the last fault.
   EngineCounters counters;
+  std::vector<std::string> nodes;  // By stage.
+  PipelineCounters pipeline;
 };
 
 // One thread at a time. Sinks and host are called from inside the calls below.

@@ -24,6 +24,7 @@
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
+#include "coordinator/engine/step_meter.h"
 #include "coordinator/engine/step_timing.h"
 #include "coordinator/prefix/prefix_cache.h"
 #include "coordinator/prefix/prefix_chain.h"
@@ -99,6 +100,9 @@ class Engine::Impl {
     Fingerprint committed_fingerprint = 0;
     uint32_t next_row = 0;   // First position whose rows the sink has not seen.
     uint64_t last_step = 0;  // Of its newest item, by the steps that were ever sent.
+    uint32_t steps = 0;      // Committed, with rows of it; and where their time went.
+    StepTimes times;
+    uint32_t preemptions = 0;
     int replays = 0;
     // In a row, each with a step of this session in flight. Until it has this many tokens again it
     // may be the one that broke them (0: it is not); `on_trial`: it is computed now, with none but
@@ -309,6 +313,8 @@ class Engine::Impl {
   std::unordered_map<uint64_t, uint64_t> holders_;  // Names in prefix_: their sequences.
   uint64_t next_holder_ = 1;
   StepTiming timing_;
+  StepMeter meter_;
+  StepTimes step_times_;  // Of the step that is being committed.
 
   Phase phase_ = Phase::kNew;
   bool down_ = false;

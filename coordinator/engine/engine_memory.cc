@@ -214,6 +214,7 @@ Engine::Impl::Session& Engine::Impl::Victim(Session& needy) {
 
 void Engine::Impl::Preempt(Session& session) {
   ++counters_.preemptions;
+  ++session.preemptions;
   session.replaying = session.replaying || session.committed > 0;
   if (session.generation != 0) {
     Detach(session, 0);

@@ -74,6 +74,7 @@ void Engine::Impl::ForgetSequences() {
         all_fit = session->claim.has_value();
       }
       counters_.preemptions += all_fit ? 0 : 1;
+      session->preemptions += all_fit ? 0 : 1;
       (all_fit ? running_ : queue_).emplace(rank, session);
     }
   }

@@ -202,7 +202,9 @@ void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
   if (in_flight_.empty()) {
     last_activity_ = now;
     sent.sent_alone = now;
+    meter_.Begin(now);
   }
+  sent.sent = now;
   in_flight_.push_back(std::move(sent));
   ++counters_.steps_sent;
   host_->SendStep(std::move(message));
@@ -245,6 +247,8 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   const v1::StepResult& header = result.header;
   ++counters_.steps_committed;
   counters_.rows_committed += sent.work.rows;
+  step_times_ =
+      meter_.Commit(sent.work.rows, header.stages(), result.received_bytes, now - sent.sent, now);
   absl::Status status;
   if (sent.resync) {
     CommitResync(sent, header);
@@ -342,6 +346,8 @@ void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1
   if (session.committed >= session.suspect_until) {
     session.Clear();
   }
+  ++session.steps;
+  session.times += step_times_;
   Publish(session, session.committed);
   DeliverRows(session, sent, item, logits);
   if (sent.sample) {

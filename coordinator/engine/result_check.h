@@ -50,6 +50,7 @@ struct SentStep {
   std::vector<SentCommand> commands;  // Truncates only when `resync`.
   std::vector<SentItem> items;
   StepWork work;
+  TimePoint sent{0};
   std::optional<TimePoint> sent_alone;  // When, if no other step was in flight.
 };
 

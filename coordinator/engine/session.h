@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "coordinator/engine/step_meter.h"
 #include "strata/v1/shard.pb.h"
 
 namespace strata {
@@ -74,6 +75,9 @@ struct FinishInfo {
   nanoseconds queued{0};
   nanoseconds first_token{0};  // Submit to first token; 0 without one.
   nanoseconds total{0};        // Submit to the end.
+  uint32_t steps = 0;          // With rows of it, and where their time went.
+  StepTimes times;
+  uint32_t preemptions = 0;
 };
 
 // Told by the engine, on the engine's thread, from inside any of its calls. Must not call the

@@ -60,7 +60,7 @@ class Run : public std::enable_shared_from_this<Run> {
 };
 
 void Run::Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests) {
-  const GenerationOptions options{options_.deadline, options_.default_max_tokens};
+  const GenerationOptions options{options_.deadline, options_.default_max_tokens, options_.times};
   for (size_t i = 0; i < requests.size(); ++i) {
     choices_.push_back(std::make_unique<Choice>(shared_from_this(), i));
     generations_.push_back(

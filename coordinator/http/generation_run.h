@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "coordinator/http/http_answer.h"
 #include "coordinator/http/http_server.h"
+#include "coordinator/metrics/metrics.h"
 #include "coordinator/service/coordinator.h"
 #include "strata/v1/inference.pb.h"
 
@@ -20,6 +21,7 @@ struct RunOptions {
   std::optional<TimePoint> deadline;
   uint32_t default_max_tokens = 512;  // Where a request has none.
   HttpHeaders headers;                // Of the answer, whatever it is.
+  AdmissionTimes times;               // As GenerationOptions.
 };
 
 // Appends `count` choices of `prompt`. Those of one request differ by their number, so they share

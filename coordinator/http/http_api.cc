@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <ctime>
+#include <set>
 #include <thread>
 #include <utility>
 
+#include "common/app/log.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/http/json_body.h"
@@ -14,6 +17,7 @@ namespace strata {
 namespace {
 
 constexpr std::string_view kModelPath = "/v1/models/";
+constexpr size_t kScrapesWaiting = 8;
 
 size_t Threads() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 4, 16); }
 
@@ -48,7 +52,7 @@ const HttpApi::Route HttpApi::kRoutes[] = {
     {"POST", "/v1/chat/completions", ErrorShape::kOpenAi, &HttpApi::ChatCompletions},
     {"GET", "/v1/models", ErrorShape::kOpenAi, &HttpApi::ListModels},
     {"GET", kModelPath, ErrorShape::kOpenAi, &HttpApi::ListModels},
-    {"GET", "/metrics", ErrorShape::kLorax, &HttpApi::GetMetrics},
+    {"GET", "/metrics", ErrorShape::kLorax, &HttpApi::GetMetrics, true},
     {"POST", "/tokenize", ErrorShape::kLorax, &HttpApi::Tokenize},
     {"POST", "/detokenize", ErrorShape::kLorax, &HttpApi::Detokenize},
     {"GET", "/tokenizer_info", ErrorShape::kLorax, &HttpApi::TokenizerInfo},
@@ -61,6 +65,10 @@ const HttpApi::Route HttpApi::kRoutes[] = {
 HttpApi::HttpApi(Coordinator* coordinator, HttpApiOptions options)
     : coordinator_(coordinator),
       started_unix_seconds_(std::time(nullptr)),
+      scrape_thread_({.threads = 1,
+                      .waiting = kScrapesWaiting,
+                      .name = "scrapes",
+                      .hint = "scrape less often"}),
       threads_(
           {.threads = Threads(),
            .waiting = options.max_waiting_calls,
@@ -104,10 +112,17 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
            std::string(found->method), responder.get());
     return;
   }
-  auto call =
-      std::make_shared<Call>(Call{std::move(request), std::move(responder), coordinator_->Now()});
-  const absl::Status taken = threads_.Run([this, found, call] {
+  auto call = std::make_shared<Call>(Call{std::move(request), std::move(responder), {}});
+  call->times.arrived = coordinator_->Now();
+  CallThreads& threads = found->scrape ? scrape_thread_ : threads_;
+  const absl::Status taken = threads.Run([this, found, call] {
+    call->times.taken = coordinator_->Now();
     if (const absl::Status status = (this->*found->serve)(call.get()); !status.ok()) {
+      const std::string* id = call->request.Header("x-strata-request-id");
+      LogDebug({{"request_id", id == nullptr ? "" : id->substr(0, kMaxRequestIdBytes)},
+                {"path", call->request.path},
+                {"reason", ReasonOf(status)}},
+               "an HTTP request was refused");
       call->responder->Answer(ErrorAnswer(status, found->shape));
     }
   });
@@ -129,7 +144,7 @@ absl::StatusOr<HttpApi::CallOptions> HttpApi::OptionsOf(const Call& call) const 
     if (!duration.ok() || duration->count() <= 0) {
       return BadField("X-Strata-Deadline", "a duration like 30s or 500ms");
     }
-    options.deadline = call.arrived + *duration;
+    options.deadline = call.times.arrived + *duration;
   }
   return options;
 }
@@ -192,7 +207,13 @@ absl::Status HttpApi::ListModels(Call* call) {
 
 absl::Status HttpApi::GetMetrics(Call* call) {
   ASSIGN_OR_RETURN(const auto models, coordinator_->SnapshotModels());
-  call->responder->Answer({200, kMetricsContentType, coordinator_->metrics()->Text(models), {}});
+  Metrics* metrics = coordinator_->metrics();
+  std::set<std::string> known;
+  for (const auto& model : coordinator_->models()->List()) {
+    known.insert(model->name);
+  }
+  metrics->KeepOnly(known);
+  call->responder->Answer({200, kMetricsContentType, metrics->Text(models), {}});
   return absl::OkStatus();
 }
 

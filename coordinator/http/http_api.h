@@ -39,13 +39,14 @@ class HttpApi {
   struct Call {
     HttpRequest request;
     std::shared_ptr<HttpResponder> responder;
-    TimePoint arrived;
+    AdmissionTimes times;
   };
   struct Route {
     std::string_view method;
     std::string_view path;
     ErrorShape shape;
     absl::Status (HttpApi::*serve)(Call* call);
+    bool scrape = false;
   };
   static const Route kRoutes[];
 
@@ -80,7 +81,10 @@ class HttpApi {
 
   Coordinator* const coordinator_;
   const int64_t started_unix_seconds_;
-  CallThreads threads_;  // Last: what they run uses the others.
+  // Last: what they run uses the others. A scrape has a thread of its own, so that it does not wait
+  // for texts, nor they for it.
+  CallThreads scrape_thread_;
+  CallThreads threads_;
 };
 
 }  // namespace strata

@@ -55,7 +55,7 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   context.in_array = in_array;
   context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
   context.stop_ids = model->spec().eos_ids;
-  context.elapsed_ms = [coordinator = coordinator_, arrived = call->arrived] {
+  context.elapsed_ms = [coordinator = coordinator_, arrived = call->times.arrived] {
     return ToMs(coordinator->Now() - arrived);
   };
   if (request.prefill || request.truncate > 0) {
@@ -68,6 +68,7 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   if (request.prefill) requests[0].set_prompt_logprobs(0);
   RunOptions run;
   run.deadline = options.deadline;
+  run.times = call->times;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
   RunGenerations(coordinator_, std::move(requests), std::move(run),
                  MakeLoraxAnswer(request, std::move(context)), call->responder);

@@ -59,6 +59,7 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   RunOptions run;
   run.deadline = options.deadline;
   run.default_max_tokens = request.default_max_tokens;
+  run.times = call->times;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
   RunGenerations(coordinator_, ChoicesOf(request, options.request_id), std::move(run),
                  MakeOpenAiAnswer(request, std::move(context)), call->responder);

@@ -2,17 +2,16 @@
 #ifndef STRATA_COORDINATOR_METRICS_METRICS_H_
 #define STRATA_COORDINATOR_METRICS_METRICS_H_
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "coordinator/engine/session.h"
 #include "coordinator/metrics/model_families.h"
 
@@ -21,11 +20,14 @@ namespace strata {
 // Content-Type of Metrics::Text.
 inline constexpr char kMetricsContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
+struct RequestSeries;
+
 // Any thread. The only label of requests is their model (and how they ended), so that there are as
-// many series as models that were asked for since the start.
+// many series as models.
 class Metrics {
  public:
   Metrics();
+  ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
@@ -33,26 +35,25 @@ class Metrics {
   // there from the first scrape on, with zeros.
   std::string Text(const std::vector<ModelSnapshot>& models);
 
+  // Forgets every other model: its series are gone.
+  void KeepOnly(const std::set<std::string>& models);
+
  private:
   friend class RequestMetrics;
-  using Counters = prometheus::Family<prometheus::Counter>;
-  using Histograms = prometheus::Family<prometheus::Histogram>;
+  std::shared_ptr<RequestSeries> SeriesOf(const std::string& model);
 
-  Counters& NewCounters(const char* name, const char* help);
-  Histograms& NewHistograms(const char* name, const char* help);
-  void Ended(const std::string& model, const std::string& reason);
+  Mutex mutex_;
+  // By model. Requests in flight keep those of a model that was forgotten.
+  std::map<std::string, std::shared_ptr<RequestSeries>> series_ STRATA_GUARDED_BY(mutex_);
+};
 
-  prometheus::Registry registry_;
-  Counters& requests_;
-  Counters& prompt_tokens_;
-  Counters& cached_tokens_;
-  Counters& generation_tokens_;
-  Histograms& first_token_;
-  Histograms& inter_token_;
-  Histograms& total_;
-  Histograms& queue_;
-  Histograms& prefill_;
-  Histograms& decode_;
+// When a request passed each stop on its way to the decision whether it runs, waits or is refused.
+// One that it did not reach is 0.
+struct AdmissionTimes {
+  TimePoint arrived{0};   // Its last byte.
+  TimePoint taken{0};     // By a thread for texts.
+  TimePoint prepared{0};  // Read and tokenized: on to the event loop.
+  TimePoint on_loop{0};   // Which has begun with it.
 };
 
 // Observes one request of a model that is known: exactly one of OnDone, OnFailed and OnRefused is
@@ -60,8 +61,10 @@ class Metrics {
 class RequestMetrics {
  public:
   // `metrics` outlives it.
-  RequestMetrics(Metrics* metrics, std::string model);
+  RequestMetrics(Metrics* metrics, const std::string& model);
 
+  // It was decided now. Without `times.arrived` nothing is observed.
+  void OnDecided(const AdmissionTimes& times, TimePoint now);
   // As SessionSink.
   void OnStarted(const StartedInfo& info, TimePoint now);
   void OnToken(TimePoint now);
@@ -71,14 +74,7 @@ class RequestMetrics {
   void OnRefused(const absl::Status& status);
 
  private:
-  void End(const absl::Status& status, const char* reason);
-
-  Metrics* const metrics_;
-  const std::string model_;
-  prometheus::Counter& prompt_tokens_;
-  prometheus::Counter& cached_tokens_;
-  prometheus::Counter& generation_tokens_;
-  prometheus::Histogram& inter_token_;
+  const std::shared_ptr<RequestSeries> series_;
   StartedInfo started_;
   TimePoint started_at_{};
   TimePoint last_token_{};

@@ -4,13 +4,14 @@
 #include <string_view>
 #include <utility>
 
+#include "common/metrics/samples.h"
+
 namespace strata {
 namespace {
 
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
 
 constexpr std::string_view kSessionStates[] = {"queued", "prefill", "decode", "replaying",
                                                "preempted"};
@@ -55,6 +56,35 @@ constexpr CounterInfo kCounters[] = {
      &EngineCounters::ledger_mismatches},
 };
 
+struct StageCounterInfo {
+  const char* name;
+  const char* help;
+  double (*value)(const StageCounters& stage);
+};
+
+constexpr StageCounterInfo kStageCounters[] = {
+    {"strata_stage_compute_seconds_total",
+     "Time that the stage computed, sampling on the last one included: its rate is the share of "
+     "time in which it is busy.",
+     [](const StageCounters& s) { return ToSeconds(s.computed); }},
+    {"strata_stage_bubble_seconds_total",
+     "Time in which the stage did not compute while steps were under way.",
+     [](const StageCounters& s) { return ToSeconds(s.bubble); }},
+    {"strata_stage_wait_seconds_total",
+     "Time that steps waited at the stage for those before them; of all steps together.",
+     [](const StageCounters& s) { return ToSeconds(s.waited); }},
+    {"strata_stage_steps_total", "Steps that the stage has done.",
+     [](const StageCounters& s) { return static_cast<double>(s.steps); }},
+    {"strata_stage_rows_total", "Rows (token positions) of them.",
+     [](const StageCounters& s) { return static_cast<double>(s.rows); }},
+    {"strata_stage_received_bytes_total",
+     "Bytes of the frames that came to the stage: from the one before it, or the coordinator.",
+     [](const StageCounters& s) { return static_cast<double>(s.received_bytes); }},
+    {"strata_stage_sent_bytes_total",
+     "Bytes of the frames that the stage sent: to the next one, or the coordinator.",
+     [](const StageCounters& s) { return static_cast<double>(s.sent_bytes); }},
+};
+
 struct GaugeInfo {
   const char* name;
   const char* help;
@@ -96,13 +126,6 @@ constexpr GaugeInfo kGauges[] = {
      [](const EngineSnapshot& e) { return e.hop_ms / 1e3; }},
 };
 
-ClientMetric GaugeOf(Labels labels, double value) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.gauge.value = value;
-  return metric;
-}
-
 MetricFamily SessionFamily(const std::vector<ModelSnapshot>& models) {
   MetricFamily family{"strata_sessions", "Requests in flight, by state.", MetricType::Gauge, {}};
   for (const ModelSnapshot& m : models) {
@@ -110,8 +133,8 @@ MetricFamily SessionFamily(const std::vector<ModelSnapshot>& models) {
       const auto count =
           std::count_if(m.engine.sessions.begin(), m.engine.sessions.end(),
                         [&](const SessionSnapshot& session) { return session.state == state; });
-      family.metric.push_back(
-          GaugeOf({{"model", m.model}, {"state", std::string(state)}}, static_cast<double>(count)));
+      family.metric.push_back(GaugeSample({{"model", m.model}, {"state", std::string(state)}},
+                                          static_cast<double>(count)));
     }
   }
   return family;
@@ -125,8 +148,8 @@ MetricFamily PipelineFamily(const std::vector<ModelSnapshot>& models) {
   for (const ModelSnapshot& m : models) {
     for (const PipelineState state : kPipelineStates) {
       family.metric.push_back(
-          GaugeOf({{"model", m.model}, {"state", std::string(PipelineStateName(state))}},
-                  m.engine.state == state ? 1 : 0));
+          GaugeSample({{"model", m.model}, {"state", std::string(PipelineStateName(state))}},
+                      m.engine.state == state ? 1 : 0));
     }
   }
   return family;
@@ -142,12 +165,72 @@ MetricFamily KvFamily(const std::vector<ModelSnapshot>& models) {
       const std::pair<const char*, uint64_t> pages[] = {
           {"free", kv.free}, {"live", kv.live}, {"cached", kv.cached}, {"fenced", kv.fenced}};
       for (const auto& [state, count] : pages) {
-        family.metric.push_back(GaugeOf({{"model", m.model},
-                                         {"stage", std::to_string(kv.stage)},
-                                         {"group", m.kv_groups[kv.group]},
-                                         {"state", state}},
-                                        static_cast<double>(count)));
+        family.metric.push_back(GaugeSample({{"model", m.model},
+                                             {"stage", std::to_string(kv.stage)},
+                                             {"group", m.kv_groups[kv.group]},
+                                             {"state", state}},
+                                            static_cast<double>(count)));
       }
+    }
+  }
+  return family;
+}
+
+MetricLabels StageLabels(const ModelSnapshot& m, size_t stage) {
+  return {{"model", m.model},
+          {"stage", std::to_string(stage)},
+          {"node", stage < m.engine.nodes.size() ? m.engine.nodes[stage] : ""}};
+}
+
+void AddStageFamilies(const std::vector<ModelSnapshot>& models, std::vector<MetricFamily>* out) {
+  for (const StageCounterInfo& counter : kStageCounters) {
+    MetricFamily& family =
+        out->emplace_back(MetricFamily{counter.name, counter.help, MetricType::Counter, {}});
+    for (const ModelSnapshot& m : models) {
+      const std::vector<StageCounters>& stages = m.engine.pipeline.stages;
+      for (size_t i = 0; i < stages.size(); ++i) {
+        family.metric.push_back(CounterSample(StageLabels(m, i), counter.value(stages[i])));
+      }
+    }
+  }
+  MetricFamily steps{"strata_stage_step_seconds",
+                     "Computing one step that has rows, by stage.",
+                     MetricType::Histogram,
+                     {}};
+  MetricFamily hops{"strata_step_hop_seconds",
+                    "A step's time between stages, and from and to the coordinator: on all links "
+                    "together.",
+                    MetricType::Histogram,
+                    {}};
+  MetricFamily busy{"strata_pipeline_busy_seconds_total",
+                    "Time in which steps were under way.",
+                    MetricType::Counter,
+                    {}};
+  for (const ModelSnapshot& m : models) {
+    const PipelineCounters& pipeline = m.engine.pipeline;
+    for (size_t i = 0; i < pipeline.stages.size(); ++i) {
+      steps.metric.push_back(HistogramSample(StageLabels(m, i), pipeline.stages[i].step_time));
+    }
+    hops.metric.push_back(HistogramSample({{"model", m.model}}, pipeline.hops));
+    busy.metric.push_back(CounterSample({{"model", m.model}}, ToSeconds(pipeline.busy)));
+  }
+  out->push_back(std::move(steps));
+  out->push_back(std::move(hops));
+  out->push_back(std::move(busy));
+}
+
+MetricFamily PoolFamily(const std::vector<ModelSnapshot>& models) {
+  MetricFamily family{"strata_kv_pool_pages",
+                      "KV pages that each stage and group was given: what strata_kv_pages adds up "
+                      "to.",
+                      MetricType::Gauge,
+                      {}};
+  for (const ModelSnapshot& m : models) {
+    for (const KvSnapshot& kv : m.engine.kv) {
+      family.metric.push_back(GaugeSample({{"model", m.model},
+                                           {"stage", std::to_string(kv.stage)},
+                                           {"group", m.kv_groups[kv.group]}},
+                                          static_cast<double>(kv.total)));
     }
   }
   return family;
@@ -161,19 +244,20 @@ std::vector<MetricFamily> ModelFamilies(const std::vector<ModelSnapshot>& models
     MetricFamily& family =
         out.emplace_back(MetricFamily{gauge.name, gauge.help, MetricType::Gauge, {}});
     for (const ModelSnapshot& m : models) {
-      family.metric.push_back(GaugeOf({{"model", m.model}}, gauge.value(m.engine)));
+      family.metric.push_back(GaugeSample({{"model", m.model}}, gauge.value(m.engine)));
     }
   }
   out.push_back(SessionFamily(models));
   out.push_back(PipelineFamily(models));
   out.push_back(KvFamily(models));
+  out.push_back(PoolFamily(models));
+  AddStageFamilies(models, &out);
   for (const CounterInfo& counter : kCounters) {
     MetricFamily& family =
         out.emplace_back(MetricFamily{counter.name, counter.help, MetricType::Counter, {}});
     for (const ModelSnapshot& m : models) {
-      ClientMetric& metric = family.metric.emplace_back();
-      metric.label = {{"model", m.model}};
-      metric.counter.value = static_cast<double>(m.engine.counters.*counter.value);
+      family.metric.push_back(CounterSample({{"model", m.model}},
+                                            static_cast<double>(m.engine.counters.*counter.value)));
     }
   }
   return out;

@@ -1,7 +1,5 @@
 #include "coordinator/service/admin_service.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/log.h"
 #include "common/limits.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
@@ -174,7 +173,7 @@ absl::Status AdminServiceImpl::Register(const std::string& path, const std::stri
   progress.set_done_bytes(progress.total_bytes());
   ASSIGN_OR_RETURN(*progress.mutable_model(), coordinator_->GetModel((*model)->name));
   send(progress);
-  spdlog::info("model {} is registered from {}", (*model)->name, path);
+  LogInfo({{"model", (*model)->name}, {"path", path}}, "a model is registered");
   return absl::OkStatus();
 }
 

@@ -1,10 +1,9 @@
 #include "coordinator/service/coordinator.h"
 
-#include <spdlog/spdlog.h>
-
 #include <random>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/limits.h"
 #include "common/rpc/link.h"
 #include "common/status.h"
@@ -168,8 +167,13 @@ absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const
     cluster_.SetLink(info.name(), "", {speed.latency_ms, speed.bytes_per_s, {}, 0});
     unsaved_nodes_.insert(info.name());
     SaveLater();
-    spdlog::info("node {} joined from {} ({}, {} threads, {})", info.name(), info.address(),
-                 info.isa(), info.threads(), info.numerics());
+    LogInfo({{"node", info.name()},
+             {"address", info.address()},
+             {"isa", info.isa()},
+             {"threads", info.threads()},
+             {"numerics", info.numerics()},
+             {"incarnation", info.incarnation()}},
+            "a node joined");
     MeasurePeers(info.name());
     for (auto& [id, deployment] : deployments_) {
       deployment->OnNodeJoined(info.name());
@@ -208,8 +212,8 @@ void Coordinator::MeasureFromHere(const NodeRecord& node) {
         measure = {speed->latency_ms, speed->bytes_per_s, {}, 0};
       } else {
         measure.error = DetailOf(speed.status());
-        spdlog::warn("the coordinator cannot reach node {}: {}", info.name(),
-                     measure.error.message());
+        LogWarn({{"node", info.name()}},
+                "the coordinator cannot reach the node: " + measure.error.message());
       }
       cluster_.SetLink(info.name(), "", measure);
     });
@@ -283,7 +287,7 @@ void Coordinator::OnLeave(const std::string& node, uint64_t incarnation,
 }
 
 void Coordinator::NodeLost(const std::string& node, const std::string& why) {
-  spdlog::warn("node {} is lost: {}", node, why);
+  LogWarn({{"node", node}}, "a node is lost: " + why);
   if (const auto it = peers_.find(node); it != peers_.end()) {
     it->second.channel->Close();
     peers_.erase(it);
@@ -343,7 +347,8 @@ void Coordinator::Handle(const std::string& node, uint64_t incarnation,
       cluster_.SetLink(node, m.node(),
                        {m.latency_ms(), m.bytes_per_s(), m.error(), m.incarnation()});
       if (m.has_error()) {
-        spdlog::warn("node {} cannot reach {}: {}", node, m.node(), m.error().message());
+        LogWarn({{"node", node}, {"peer", m.node()}},
+                "the node cannot reach another: " + m.error().message());
       }
       break;
     }
@@ -477,6 +482,7 @@ absl::Status Coordinator::WithEngine(const std::string& model,
                     .Hint("see `strata model show " + model + "`");
     } else {
       serving.engine = deployment->engine();
+      serving.deployment = deployment->id();
       serving.numerics_class = deployment->plan().numerics_class().name();
       serving.plan_epoch = deployment->plan().epoch();
     }

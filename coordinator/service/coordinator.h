@@ -36,6 +36,7 @@ struct CoordinatorOptions {
   nanoseconds measure_again = std::chrono::seconds(5);
   size_t max_waiting_calls = 4096;  // Of clients, on their way to the loop.
   bool insecure_off_loopback = false;
+  bool log_requests = true;  // The end of each, at level info.
 };
 
 class Coordinator : public MembershipHandler, public LinkHandler, public DeploymentHost {
@@ -82,6 +83,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // why there is none.
   struct Serving {
     Engine* engine = nullptr;
+    uint64_t deployment = 0;
     std::string numerics_class;
     uint64_t plan_epoch = 0;
     absl::Status problem;  // Why engine is null.
@@ -97,6 +99,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   void PostToLoop(std::function<void()> task) { loop_.Post(std::move(task)); }
   Models* models() { return models_; }
   Metrics* metrics() { return &metrics_; }
+  bool log_requests() const { return options_.log_requests; }
   TimePoint Now() const override { return clock_->Now(); }
 
   // MembershipHandler.

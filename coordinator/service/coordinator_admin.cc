@@ -1,6 +1,4 @@
 // What the admin calls ask: the part of Coordinator that answers about nodes, models and sessions.
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "common/app/flags.h"
@@ -184,6 +182,10 @@ std::vector<v1::Session> Coordinator::DescribeSessions() const {
       session.set_generated_tokens(s.generated_tokens);
       session.set_max_tokens(s.max_tokens);
       session.set_age_ms(ToMs(s.age));
+      session.set_steps(s.steps);
+      session.set_compute_ms(ToMs(s.times.computed));
+      session.set_wait_ms(ToMs(s.times.waited));
+      session.set_hop_ms(ToMs(s.times.hops));
     }
   }
   return out;
@@ -194,7 +196,8 @@ absl::StatusOr<std::vector<v1::Session>> Coordinator::ListSessions() {
 }
 
 absl::StatusOr<std::vector<ModelSnapshot>> Coordinator::SnapshotModels() {
-  return loop_.Ask([this] {
+  // Not Ask: monitoring is not to be refused when the coordinator is overloaded.
+  auto snapshots = loop_.Call([this] {
     std::vector<ModelSnapshot> out;
     for (const auto& [id, deployment] : deployments_) {
       const std::string& model = deployment->model()->name;
@@ -209,6 +212,10 @@ absl::StatusOr<std::vector<ModelSnapshot>> Coordinator::SnapshotModels() {
     }
     return out;
   });
+  if (!snapshots.has_value()) {
+    return Stopping();
+  }
+  return *std::move(snapshots);
 }
 
 absl::Status Coordinator::CancelSession(const std::string& request_id) {
@@ -267,7 +274,8 @@ absl::StatusOr<v1::GetStatusResponse> Coordinator::GetStatus() {
     for (v1::Problem& problem : Problems()) *out.add_problems() = std::move(problem);
     for (const auto& [id, deployment] : deployments_) {
       if (deployment->engine() == nullptr) continue;
-      for (const KvSnapshot& kv : deployment->engine()->Snapshot(clock_->Now()).kv) {
+      const EngineSnapshot snapshot = deployment->engine()->Snapshot(clock_->Now());
+      for (const KvSnapshot& kv : snapshot.kv) {
         v1::KvUse* use = out.add_kv();
         use->set_model(deployment->model()->name);
         use->set_stage(kv.stage);
@@ -277,6 +285,17 @@ absl::StatusOr<v1::GetStatusResponse> Coordinator::GetStatus() {
         use->set_live(kv.live);
         use->set_cached(kv.cached);
         use->set_fenced(kv.fenced);
+      }
+      for (size_t i = 0; i < snapshot.pipeline.stages.size(); ++i) {
+        const StageCounters& counters = snapshot.pipeline.stages[i];
+        v1::StageUse* use = out.add_stages();
+        use->set_model(deployment->model()->name);
+        use->set_stage(static_cast<uint32_t>(i));
+        use->set_node(snapshot.nodes[i]);
+        use->set_compute_s(ToMs(counters.computed) / 1e3);
+        use->set_bubble_s(ToMs(counters.bubble) / 1e3);
+        use->set_steps(counters.steps);
+        use->set_rows(counters.rows);
       }
     }
     out.set_version(kVersion);

@@ -1,9 +1,8 @@
 // Placing, loading and unloading: the part of Coordinator that deals with deployments.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/step_timing.h"
@@ -57,13 +56,14 @@ absl::Status Coordinator::Start() {
   for (const StoredDeployment& stored : deployments) {
     auto model = models_->Get(stored.model);
     if (!model.ok()) {
-      spdlog::error("deployment {} of model {}: {}", stored.id, stored.model,
-                    strata::Describe(model.status()));
+      LogError({{"model", stored.model}, {"deployment", stored.id}},
+               strata::Describe(model.status()));
       continue;
     }
     const auto rotary = models_->Rotary(**model, stored.options.context());
     if (!rotary.ok()) {
-      spdlog::error("model {}: {}", stored.model, strata::Describe(rotary.status()));
+      LogError({{"model", stored.model}, {"deployment", stored.id}},
+               strata::Describe(rotary.status()));
       continue;
     }
     auto& deployment = deployments_[stored.id];
@@ -72,7 +72,8 @@ absl::Status Coordinator::Start() {
     const StoredDeployment record = deployment->Record();
     RETURN_IF_ERROR(store_->SaveDeployment(record));
     deployment->OnRecorded(record.plan.epoch(), absl::OkStatus());
-    spdlog::info("model {} loads again once its workers are back", stored.model);
+    LogInfo({{"model", stored.model}, {"deployment", stored.id}},
+            "the model loads again once its workers are back");
   }
   Reconcile();  // The loop does not run yet: nobody else is here.
   loop_.Start();

@@ -1,8 +1,7 @@
 // What the store keeps: the part of Coordinator that changes it.
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/status.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/errors.h"
@@ -62,7 +61,7 @@ void Coordinator::Save(const Unsaved& unsaved) {
   }
   for (const StoredNode& node : unsaved.nodes) {
     if (absl::Status saved = store_->SaveNode(node.name, node.info, node.draining); !saved.ok()) {
-      spdlog::error("node {}: {}", node.name, strata::Describe(saved));
+      LogError({{"node", node.name}}, strata::Describe(saved));
     }
   }
 }

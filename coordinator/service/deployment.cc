@@ -1,10 +1,9 @@
 #include "coordinator/service/deployment.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -123,8 +122,11 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
     return;
   }
   if (SendLoads()) {
-    spdlog::info("model {} loads as deployment {} epoch {} on {} stages", model_->name, id_,
-                 plan_.epoch(), plan_.pipelines(0).stages_size());
+    LogInfo({{"model", model_->name},
+             {"deployment", id_},
+             {"epoch", plan_.epoch()},
+             {"stages", static_cast<uint32_t>(plan_.pipelines(0).stages_size())}},
+            "the model loads");
   }
 }
 
@@ -146,8 +148,10 @@ void Deployment::OnRecorded(uint64_t epoch, const absl::Status& status) {
   if (status.ok()) {
     recorded_epoch_ = std::max(recorded_epoch_, epoch);
   } else {
-    spdlog::error("model {}: its plan cannot be recorded, and {} epochs are left: {}", model_->name,
-                  recorded_epoch_ - std::min(recorded_epoch_, NextEpoch() - 1), Describe(status));
+    LogError({{"model", model_->name},
+              {"deployment", id_},
+              {"epochs_left", recorded_epoch_ - std::min(recorded_epoch_, NextEpoch() - 1)}},
+             "the model's plan cannot be recorded: " + Describe(status));
   }
 }
 
@@ -258,7 +262,7 @@ void Deployment::StopEngine(const absl::Status& why) {
 }
 
 void Deployment::Fail(DeploymentState state, const absl::Status& why) {
-  spdlog::error("model {}: {}", model_->name, Describe(why));
+  LogError({{"model", model_->name}, {"deployment", id_}, {"epoch", plan_.epoch()}}, Describe(why));
   StopEngine(why);
   if (before_resize_.has_value()) {
     // What is loaded next is what is known to fit.
@@ -295,14 +299,18 @@ void Deployment::OnNodeLost(const std::string& node) {
 }
 
 void Deployment::AwaitNode(const absl::Status& why) {
-  spdlog::error("model {}: {}", model_->name, Describe(why));
+  LogError({{"model", model_->name}, {"deployment", id_}, {"epoch", plan_.epoch()}}, Describe(why));
   if (!awaiting_) {
     first_link_.reset();
     unfenced_.clear();
     fence_epoch_ = std::max(fence_epoch_, engine_->epoch());
     awaiting_ = true;
     engine_->LoseStages(why, host_->Now());
-    spdlog::info("model {}: {} requests wait for the node", model_->name, engine_->live_sessions());
+    LogInfo({{"model", model_->name},
+             {"deployment", id_},
+             {"node", DetailOf(why).node()},
+             {"requests", engine_->live_sessions()}},
+            "requests wait for the node");
   }
   state_ = DeploymentState::kWaiting;
   problem_ = why;
@@ -326,8 +334,11 @@ void Deployment::OnNodeLeaving(const std::string& node) {
     Fail(DeploymentState::kWaiting, why);
     return;
   }
-  spdlog::info("model {}: {} requests may end before node {} stops", model_->name,
-               engine_->live_sessions(), node);
+  LogInfo({{"model", model_->name},
+           {"deployment", id_},
+           {"node", node},
+           {"requests", engine_->live_sessions()}},
+          "requests in flight may end before the node stops");
   leaving_ = true;
   problem_ = why;
 }
@@ -377,7 +388,11 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
   }
   if (awaiting_) {
     awaiting_ = false;
-    spdlog::info("model {}: {} requests go on", model_->name, engine_->live_sessions());
+    LogInfo({{"model", model_->name},
+             {"deployment", id_},
+             {"epoch", plan_.epoch()},
+             {"requests", engine_->live_sessions()}},
+            "requests go on");
     engine_->Resume(plan_.epoch(), host_->Now());
   } else if (state_ == DeploymentState::kLoading) {
     StartEngine();
@@ -385,7 +400,11 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
     state_ = DeploymentState::kReady;
     before_resize_.reset();
     host_->OnPlacement(id_, plan_, true, true);
-    spdlog::info("model {} goes on with KV for {} tokens", model_->name, load_options_.kv_tokens());
+    LogInfo({{"model", model_->name},
+             {"deployment", id_},
+             {"epoch", plan_.epoch()},
+             {"kv_tokens", load_options_.kv_tokens()}},
+            "the model goes on with its new KV");
     engine_->Resume(plan_.epoch(), host_->Now());
   }
 }
@@ -418,8 +437,11 @@ absl::Status Deployment::Resize(const v1::Plan& plan, const v1::LoadOptions& opt
   }
   resize_problem_ = absl::OkStatus();
   before_resize_ = Placing{plan_, load_options_};
-  spdlog::info("model {} gets KV for {} tokens instead of {}", model_->name, options.kv_tokens(),
-               load_options_.kv_tokens());
+  LogInfo({{"model", model_->name},
+           {"deployment", id_},
+           {"kv_tokens", options.kv_tokens()},
+           {"kv_tokens_before", load_options_.kv_tokens()}},
+          "the model's KV is resized");
   LoadResized(std::move(resized));
   return absl::OkStatus();
 }
@@ -435,7 +457,8 @@ void Deployment::LoadResized(Placing placing) {
 }
 
 void Deployment::UndoResize(const absl::Status& why) {
-  spdlog::error("model {} keeps its KV: {}", model_->name, Describe(why));
+  LogError({{"model", model_->name}, {"deployment", id_}},
+           "the model keeps its KV: " + Describe(why));
   Placing before = *before_resize_;
   before.plan.set_epoch(NextEpoch());
   if (absl::Status status = UseEpoch(before.plan.epoch()); !status.ok()) {

@@ -1,9 +1,8 @@
 // Fences, links and what comes over them: the part of Deployment that ties its stages together.
-#include <spdlog/spdlog.h>
-
 #include <chrono>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/status.h"
 #include "coordinator/service/deployment.h"
 
@@ -27,7 +26,7 @@ void Deployment::SendFence(uint64_t epoch) {
     message.mutable_fence()->set_epoch(epoch);
     host_->SendToNode(RankOf(i).node(), RankOf(i).incarnation(), std::move(message));
   }
-  spdlog::info("model {}: fence of epoch {}", model_->name, epoch);
+  LogInfo({{"model", model_->name}, {"deployment", id_}, {"epoch", epoch}}, "fence");
 }
 
 void Deployment::OnFenceAck(const std::string& node, const v1::FenceAck& ack) {
@@ -97,7 +96,7 @@ void Deployment::OnFirstLink(uint64_t epoch, absl::StatusOr<std::unique_ptr<Step
   if (state_ == DeploymentState::kLoading) {
     state_ = DeploymentState::kReady;
     host_->OnPlacement(id_, plan_, true, true);
-    spdlog::info("model {} is ready", model_->name);
+    LogInfo({{"model", model_->name}, {"deployment", id_}, {"epoch", epoch}}, "the model is ready");
   }
   engine_->OnFenced(epoch, host_->Now());
 }
@@ -109,8 +108,13 @@ void Deployment::SendStep(StepMessage step) {
 }
 
 void Deployment::OnLinkFault(const std::string& node, const v1::LinkFault& fault) {
-  spdlog::warn("model {}: node {} reports a fault at step {} of epoch {}: {}", model_->name, node,
-               fault.step(), fault.epoch(), fault.error().message());
+  LogWarn({{"model", model_->name},
+           {"deployment", id_},
+           {"epoch", fault.epoch()},
+           {"step", fault.step()},
+           {"stage", fault.stage()},
+           {"node", node}},
+          "a node reports a fault: " + fault.error().message());
   if (engine_ != nullptr) {
     engine_->OnLinkFault(fault.epoch(), StatusOf(fault.error()), host_->Now());
   }

@@ -7,6 +7,7 @@
 
 #include "common/status.h"
 #include "coordinator/metrics/metrics.h"
+#include "coordinator/service/request_log.h"
 #include "coordinator/service/text_stream.h"
 
 namespace strata {
@@ -50,24 +51,36 @@ class Generation::Sink final : public SessionSink {
         seed_(request.session.params.sampling().seed()),
         wants_logprobs_(request.session.params.logprobs()),
         metrics_(generation_->coordinator_->metrics(), model_->name),
+        log_(request_id_, model_->name, generation_->coordinator_->log_requests()),
         text_(model_->tokenizer == nullptr
                   ? nullptr
                   : model_->tokenizer->NewStream(request.session.prompt, true),
               request.stops) {}
 
-  void SetServing(std::string numerics_class, uint64_t plan_epoch) {
-    numerics_class_ = std::move(numerics_class);
-    plan_epoch_ = plan_epoch;
+  void SetServing(const Coordinator::Serving& serving) {
+    numerics_class_ = serving.numerics_class;
+    plan_epoch_ = serving.plan_epoch;
+    log_.SetServing(serving.deployment, serving.plan_epoch);
+  }
+
+  // It runs, waits, or is refused by the engine.
+  void OnDecided(const AdmissionTimes& times, bool accepted) {
+    const TimePoint now = generation_->coordinator_->Now();
+    metrics_.OnDecided(times, now);
+    if (accepted) log_.Accepted(now - times.arrived);
   }
 
   // It did not get as far as the engine.
   void OnRefused(const absl::Status& status) {
     metrics_.OnRefused(status);
+    log_.Refused(status);
     receiver_->OnEnd(status);
   }
 
   void OnStarted(const StartedInfo& info) override {
-    metrics_.OnStarted(info, generation_->coordinator_->Now());
+    started_at_ = generation_->coordinator_->Now();
+    metrics_.OnStarted(info, started_at_);
+    log_.Started(info);
     v1::GenerateResponse response;
     response.set_request_id(request_id_);
     v1::Started* started = response.mutable_started();
@@ -106,7 +119,9 @@ class Generation::Sink final : public SessionSink {
   }
 
   Verdict OnToken(const TokenInfo& token) override {
-    metrics_.OnToken(generation_->coordinator_->Now());
+    const TimePoint now = generation_->coordinator_->Now();
+    metrics_.OnToken(now);
+    if (token.index == 0) log_.FirstToken(now - started_at_);
     v1::GenerateResponse response;
     response.add_token_ids(token.token.token_id());
     if (!token.is_stop_id) {
@@ -121,6 +136,7 @@ class Generation::Sink final : public SessionSink {
 
   void OnDone(const FinishInfo& info) override {
     metrics_.OnDone(info);
+    log_.Done(info);
     generation_->live_ = false;
     v1::GenerateResponse response;
     response.set_text(text_.Finish());
@@ -138,6 +154,7 @@ class Generation::Sink final : public SessionSink {
 
   void OnFailed(const absl::Status& status) override {
     metrics_.OnFailed(status);
+    log_.Failed(status);
     generation_->live_ = false;
     v1::ErrorDetail detail = DetailOf(status);
     detail.set_request_id(request_id_);
@@ -152,7 +169,9 @@ class Generation::Sink final : public SessionSink {
   const uint64_t seed_;
   const bool wants_logprobs_;
   RequestMetrics metrics_;
+  RequestLog log_;
   TextStream text_;
+  TimePoint started_at_{0};
   std::string numerics_class_;
   uint64_t plan_epoch_ = 0;
 };
@@ -165,18 +184,25 @@ void Generation::Cancel() {
 }
 
 void Generation::Run(const v1::GenerateRequest& request) {
+  if (times_.taken.count() == 0) times_.taken = coordinator_->Now();
   if (cancelled_) {
     receiver_->OnEnd(absl::CancelledError());
     return;
   }
   auto model = coordinator_->models()->Get(request.model());
-  auto resolved = model.ok()
-                      ? ResolveRequest(request, **model, NewContext(options_.default_max_tokens))
-                      : absl::StatusOr<ResolvedRequest>(model.status());
+  const RequestContext context = NewContext(options_.default_max_tokens);
+  auto resolved = model.ok() ? ResolveRequest(request, **model, context)
+                             : absl::StatusOr<ResolvedRequest>(model.status());
   if (!resolved.ok()) {
     if (model.ok()) {
-      RequestMetrics(coordinator_->metrics(), (*model)->name).OnRefused(resolved.status());
+      RequestMetrics metrics(coordinator_->metrics(), (*model)->name);
+      metrics.OnDecided(times_, coordinator_->Now());
+      metrics.OnRefused(resolved.status());
     }
+    const std::string& id =
+        request.request_id().empty() ? context.drawn_request_id : request.request_id();
+    RequestLog(id, model.ok() ? (*model)->name : "", coordinator_->log_requests())
+        .Refused(resolved.status());
     receiver_->OnEnd(resolved.status());
     return;
   }
@@ -184,9 +210,13 @@ void Generation::Run(const v1::GenerateRequest& request) {
   key_ = resolved->session.key;
   auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
+  times_.prepared = coordinator_->Now();
   const absl::Status taken =
       coordinator_->WithEngine(request.model(), [this, sink, shared](const auto& serving) {
-        if (absl::Status status = Submit(serving, shared.get(), sink); !status.ok()) {
+        times_.on_loop = coordinator_->Now();
+        const absl::Status status = Submit(serving, shared.get(), sink);
+        sink->OnDecided(times_, status.ok());
+        if (!status.ok()) {
           live_ = false;
           sink->OnRefused(status);
         }
@@ -204,7 +234,7 @@ absl::Status Generation::Submit(const Coordinator::Serving& serving, ResolvedReq
     return absl::CancelledError();
   }
   RETURN_IF_ERROR(coordinator_->ClaimKey(key_, request->replace));
-  sink->SetServing(serving.numerics_class, serving.plan_epoch);
+  sink->SetServing(serving);
   return serving.engine->Submit(std::move(request->session), sink, coordinator_->Now());
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "coordinator/metrics/metrics.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/request.h"
 #include "strata/v1/inference.pb.h"
@@ -31,13 +32,14 @@ class GenerationReceiver {
 struct GenerationOptions {
   std::optional<TimePoint> deadline;
   uint32_t default_max_tokens = 512;  // Where the request has none.
+  AdmissionTimes times;               // `arrived` and `taken`, where they are to be measured.
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // `coordinator` outlives it, `receiver` lives until OnEnd. Without Run nothing is ever told.
   Generation(Coordinator* coordinator, GenerationOptions options, GenerationReceiver* receiver)
-      : coordinator_(coordinator), options_(options), receiver_(receiver) {}
+      : coordinator_(coordinator), options_(options), times_(options.times), receiver_(receiver) {}
 
   // Tokenizes and hands `request` to its model's engine. Once; on a thread that may be kept for as
   // long as templates and texts take, so never on the loop. `request` may be the receiver's own: it
@@ -56,6 +58,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   Coordinator* const coordinator_;
   const GenerationOptions options_;
+  AdmissionTimes times_;  // Whoever has the request in hand.
   GenerationReceiver* const receiver_;
   std::atomic<bool> cancelled_ = false;
   std::string key_;  // Before it is submitted, then const.

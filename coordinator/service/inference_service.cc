@@ -50,8 +50,11 @@ class InferenceServiceImpl::GenerateCall final
   void OnAccepted() override {
     new GenerateCall(service_, loop());
     Coordinator* const coordinator = service_->coordinator_;
-    generation_ = std::make_shared<Generation>(
-        coordinator, GenerationOptions{DeadlineOf(context(), coordinator->Now())}, this);
+    const TimePoint now = coordinator->Now();
+    GenerationOptions options;
+    options.deadline = DeadlineOf(context(), now);
+    options.times.arrived = now;
+    generation_ = std::make_shared<Generation>(coordinator, options, this);
     const absl::Status taken =
         service_->text_.Run([this, generation = generation_] { generation->Run(request()); });
     if (!taken.ok()) {

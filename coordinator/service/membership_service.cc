@@ -2,7 +2,6 @@
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/async_stream.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/limits.h"
 #include "common/mutex.h"
 #include "common/rpc/address.h"
@@ -165,7 +165,7 @@ class MembershipService::Impl {
       });
       const auto registered = service_->Admit(this, info_, peer_, channel_);
       if (!registered.ok()) {
-        spdlog::warn("node {} refused: {}", info_.name(), Describe(registered.status()));
+        LogWarn({{"node", info_.name()}}, "a node was refused: " + Describe(registered.status()));
         Leave(registered.status());
         return;
       }
@@ -309,7 +309,7 @@ class MembershipService::Impl {
     if (!call->late) {
       return absl::OkStatus();
     }
-    spdlog::warn("a control stream from {} did not register in time", peer);
+    LogWarn({{"address", peer}}, "a control stream did not register in time");
     return Error(absl::StatusCode::kDeadlineExceeded, "REGISTER_TIMEOUT",
                  "the control stream did not register in time")
         .Limit("register_timeout_ms=" + std::to_string(options_.register_timeout.count()));

@@ -1,12 +1,11 @@
 #include "coordinator/service/models.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/status.h"
 #include "coordinator/registry/digest_checkpoint.h"
@@ -51,13 +50,13 @@ absl::Status Models::Restore() {
   for (const StoredModel& model : stored) {
     auto manifest = ManifestFromJson(model.manifest);
     if (!manifest.ok()) {
-      spdlog::error("model {}: {}", model.name, strata::Describe(manifest.status()));
+      LogError({{"model", model.name}}, strata::Describe(manifest.status()));
       continue;
     }
     auto runtime =
         MakeModelRuntime(model.name, std::make_shared<const ModelManifest>(*std::move(manifest)));
     if (!runtime.ok()) {
-      spdlog::error("model {}: {}", model.name, strata::Describe(runtime.status()));
+      LogError({{"model", model.name}}, strata::Describe(runtime.status()));
       continue;
     }
     blobs_->AddManifest(model.name, (*runtime)->manifest);
@@ -112,7 +111,7 @@ absl::StatusOr<std::string> Models::Forget(const std::string& name) {
     std::error_code error;
     fs::rename(stored.path, aside, error);
     if (error) {
-      spdlog::warn("model {}: cannot delete {}: {}", name, stored.path, error.message());
+      LogWarn({{"model", name}, {"path", stored.path}}, "cannot delete: " + error.message());
       aside.clear();
     }
   }
@@ -134,7 +133,7 @@ void Models::DeleteFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::remove_all(folder, error);
   if (error) {
-    spdlog::warn("cannot delete {}: {}", folder, error.message());
+    LogWarn({{"path", folder}}, "cannot delete: " + error.message());
   }
 }
 

@@ -1,4 +1,4 @@
-"""GET /metrics of a real coordinator, before and after requests."""
+"""GET /metrics of a real coordinator and of its workers, before and after requests."""
 
 import http.client
 import re
@@ -17,29 +17,32 @@ def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("metrics"), max_queued_requests=2) as c:
         assert not [line for line in scrape_text(c).splitlines() if 'model="' in line]
         c.run("model", "add", RECALL, "--name", "recall")
-        c.start_workers(2)
+        c.start_workers(2, "--metrics-listen", "127.0.0.1:0")
         c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, sessions=4)
         yield c
 
 
-def scrape_text(cluster):
-    connection = http.client.HTTPConnection(cluster.http, timeout=60)
+def scrape_text(cluster, address=None):
+    connection = http.client.HTTPConnection(address or cluster.http, timeout=60)
     try:
         connection.request("GET", "/metrics")
         response = connection.getresponse()
         text = response.read().decode()
         assert response.status == 200, text
-        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        expected = "text/plain; version=0.0.4" if address is None else "text/plain"
+        assert response.headers["Content-Type"].startswith(expected)
         return text
     finally:
         connection.close()
 
 
-def scrape(cluster):
+def scrape(cluster, address=None):
     """{(name, ((label, value), ...)): number}; fails on a line that is not of the format."""
     out = {}
-    for line in scrape_text(cluster).splitlines():
+    for line in scrape_text(cluster, address).splitlines():
         if line.startswith("# HELP ") or line.startswith("# TYPE "):
+            continue
+        if line.startswith("exposer_"):  # The library's own, of a worker.
             continue
         name, labels, value = re.fullmatch(r"([a-z_:][a-z0-9_:]*)\{(.*)\} (\S+)", line).groups()
         key = (name, tuple(sorted(re.findall(r'(\w+)="([^"]*)"', labels))))
@@ -62,6 +65,8 @@ def test_each_name_that_the_dashboard_asks_for_is_there(cluster):
             pattern = asked[0] or asked[1]
             # A name that is there in two spellings would make a rate ambiguous.
             assert len([n for n in names if re.fullmatch(pattern, n)]) == 1, pattern
+        for own in re.findall(r"strata_[a-z0-9_]+", expression):
+            assert total(samples, own, model="recall") >= 0
     for stem in dashboard.HISTOGRAMS:
         assert {f"vllm:{stem}_{part}" for part in ["bucket", "sum", "count"]} <= names
 
@@ -123,3 +128,90 @@ def test_what_runs_and_its_pages_are_shown_until_it_ends(cluster):
                 and total(samples, "vllm:request_success_total", finished_reason="abort") == 1)
 
     wait_until(over, 10, "the request that nobody listens to is gone from the metrics")
+
+
+def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
+    before = scrape(cluster)
+    answer = post(cluster, "/v1/completions",
+                  {"model": "recall", "prompt": [5] * 40, "temperature": 0, "max_tokens": 64,
+                   "ignore_eos": True})
+    wait_until(lambda: total(scrape(cluster), "strata_requests_running") == 0, 10, "it has ended")
+    after = scrape(cluster)
+
+    def grew(name, **labels):
+        return total(after, name, **labels) - total(before, name, **labels)
+
+    generated = answer["usage"]["completion_tokens"]
+    assert generated == 64
+    busy = grew("strata_pipeline_busy_seconds_total")
+    for stage, node in enumerate(["w0", "w1"]):
+        labels = {"model": "recall", "stage": str(stage), "node": node}
+        compute = grew("strata_stage_compute_seconds_total", **labels)
+        assert 0 < compute <= busy
+        # What is no computing is a bubble, but for what was known of the time before.
+        assert compute + grew("strata_stage_bubble_seconds_total", **labels) == pytest.approx(
+            busy, abs=0.05)
+        # A step for the prompt and for each token but the last at least, and those of commands.
+        assert grew("strata_stage_steps_total", **labels) >= generated
+        assert grew("strata_stage_step_seconds_count", **labels) >= generated
+        assert grew("strata_stage_rows_total", **labels) == 40 + generated - 1
+    # 64 hidden values of a row at least go over the link between stages, as float32.
+    sent = grew("strata_stage_sent_bytes_total", stage="0")
+    assert sent == grew("strata_stage_received_bytes_total", stage="1")
+    assert sent > (40 + generated - 1) * 64 * 4
+    assert grew("strata_stage_received_bytes_total", stage="0") > 0
+    assert grew("strata_stage_sent_bytes_total", stage="1") > 0
+    assert grew("strata_step_hop_seconds_count") == grew("strata_steps_committed_total")
+    assert 0 < grew("strata_request_hop_seconds_sum") <= busy
+    assert grew("strata_admission_seconds_count") == 1
+    for part in ["thread", "prepare", "loop", "decide"]:
+        assert grew("strata_admission_part_seconds_count", part=part) == 1, part
+
+
+def test_a_worker_tells_the_same_of_its_stage(cluster):
+    wait_until(lambda: total(scrape(cluster), "strata_requests_running") == 0, 10, "it is idle")
+    told = scrape(cluster)
+    for stage, name in enumerate(["w0", "w1"]):
+        address = cluster.workers[name].wait_for(r"^metrics listening on (\S+)").group(1)
+        own = scrape(cluster, address)
+        assert total(own, "strata_worker_info", node=name, backend="cpu") == 1
+        assert total(own, "strata_worker_joined") == 1
+        assert total(own, "strata_worker_threads") == 1
+        assert total(own, "strata_worker_weight_bytes", model="recall", stage=str(stage)) > 0
+        for what in ["compute_seconds", "wait_seconds", "rows", "received_bytes"]:
+            assert total(own, f"strata_worker_{what}_total") == pytest.approx(
+                total(told, f"strata_stage_{what}_total", stage=str(stage)), rel=0.02,
+                abs=0.01), what
+        pages = {state: total(told, "strata_kv_pages", stage=str(stage), state=state)
+                 for state in ["free", "live", "cached", "fenced"]}
+        assert total(own, "strata_worker_kv_pages", state="used") == (
+            pages["live"] + pages["cached"] + pages["fenced"])
+        assert total(own, "strata_worker_kv_pages") == sum(pages.values()) == total(
+            told, "strata_kv_pool_pages", stage=str(stage))
+
+
+def test_a_worker_that_cannot_serve_its_metrics_does_not_start(cluster):
+    address = cluster.workers["w0"].wait_for(r"^metrics listening on (\S+)").group(1)
+    second = cluster.start_worker("w9", "--metrics-listen", address, wait=False)
+    second.killed = True  # Its exit status is the test's.
+    assert second.wait() == 1
+    assert address in second.text()
+    other = cluster.start_worker("w8", "--metrics-listen", "0.0.0.0:0", wait=False)
+    other.killed = True
+    assert other.wait() == 2
+    assert "--metrics-listen 0.0.0.0:0 is off loopback" in other.text()
+
+
+def test_the_series_of_a_removed_model_disappear(cluster):
+    cluster.load("gone", path=RECALL, cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=64,
+                 sessions=1)
+    post(cluster, "/v1/completions", {"model": "gone", "prompt": [1] * 8, "max_tokens": 2})
+    samples = scrape(cluster)
+    assert total(samples, "strata_generation_tokens_total", model="gone") == 2
+    assert total(samples, "strata_stage_rows_total", model="gone", stage="1") == 9
+    cluster.run("model", "unload", "gone")
+    # What was counted of its requests stays as long as it is known.
+    assert total(scrape(cluster), "strata_generation_tokens_total", model="gone") == 2
+    cluster.run("model", "remove", "gone")
+    assert "gone" not in scrape_text(cluster)
+    assert total(scrape(cluster), "strata_generation_tokens_total", model="recall") > 0

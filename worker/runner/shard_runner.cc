@@ -53,6 +53,8 @@ class ShardRunner::Impl {
         result_(config_.spec.heads ? config_.spec.model.vocab : 0) {
     STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
     STRATA_CHECK(config_.spec.heads == (config_.stage + 1 == config_.stage_count));
+    MutexLock lock(&mutex_);
+    CountPages();
   }
 
   absl::StatusOr<Output> Step(StepMessage frame);
@@ -90,6 +92,7 @@ class ShardRunner::Impl {
   v1::ErrorDetail Detail(const absl::Status& status, const std::string& request_id) const;
   void AddStageKv(v1::StepFrame* frame, TimePoint begin) const;
   void UpdateStats(const v1::StepFrame& frame, size_t computed);
+  void CountPages() STRATA_REQUIRES(mutex_);
 
   const ShardRunnerConfig config_;
   const Clock* const clock_;
@@ -418,6 +421,16 @@ void ShardRunner::Impl::UpdateStats(const v1::StepFrame& frame, size_t computed)
     stats_.items_rejected += item.has_error() && item.error_stage() == config_.stage ? 1 : 0;
   }
   stats_.sequences = table_.size();
+  CountPages();
+}
+
+void ShardRunner::Impl::CountPages() {
+  stats_.free_pages.resize(pool_.groups());
+  stats_.total_pages.resize(pool_.groups());
+  for (uint32_t group = 0; group < pool_.groups(); ++group) {
+    stats_.free_pages[group] = pool_.free(group);
+    stats_.total_pages[group] = pool_.total(group);
+  }
 }
 
 absl::Status ShardRunner::Impl::Fence(uint64_t epoch) {
@@ -441,6 +454,7 @@ void ShardRunner::Impl::DropAllSequences() {
   table_.ReleaseIf([](const Sequence&) { return true; });
   MutexLock lock(&mutex_);
   stats_.sequences = 0;
+  CountPages();
 }
 
 ShardRunner::ShardRunner(ShardRunnerConfig config, Shard* shard, const Clock* clock)

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,8 @@ struct RunnerStats {
   uint64_t items_rejected = 0;
   uint64_t backend_failures = 0;  // After which items were computed again, in halves or alone.
   uint64_t sequences = 0;
+  std::vector<uint64_t> free_pages;  // By KV group, as total_pages.
+  std::vector<uint64_t> total_pages;
 };
 
 // Errors of items and commands, by reason:

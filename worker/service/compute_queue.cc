@@ -1,12 +1,40 @@
 #include "worker/service/compute_queue.h"
 
 #include <utility>
+#include <variant>
 
 namespace strata {
 namespace {
 
 // Up to here a step may hold up the thread that serves all links.
 constexpr milliseconds kShortStep{1};
+
+// What this stage, the last one that saw the step, says of it; null when there is nothing.
+v1::StageKv* OwnWords(absl::StatusOr<ShardRunner::Output>* output) {
+  if (!output->ok()) {
+    return nullptr;
+  }
+  auto last = [](auto* stages) { return stages->Mutable(stages->size() - 1); };
+  if (auto* step = std::get_if<StepMessage>(&**output)) {
+    return last(step->header.mutable_stages());
+  }
+  if (auto* result = std::get_if<ResultMessage>(&**output)) {
+    return last(result->header.mutable_stages());
+  }
+  return nullptr;
+}
+
+template <typename Message>
+uint64_t FrameBytes(const Message& message) {
+  return message.header.ByteSizeLong() + message.payload.size() * sizeof(float);
+}
+
+uint64_t SentBytes(const ShardRunner::Output& output) {
+  if (const auto* step = std::get_if<StepMessage>(&output)) {
+    return FrameBytes(*step);
+  }
+  return FrameBytes(std::get<ResultMessage>(output));
+}
 
 }  // namespace
 
@@ -15,6 +43,7 @@ ComputeQueue::ComputeQueue(ShardRunnerConfig config, size_t max_waiting,
                            DoneFn done)
     : max_waiting_(max_waiting),
       done_(std::move(done)),
+      clock_(clock),
       shard_(std::move(shard)),
       memory_bytes_(shard_->MemoryBytes()),
       runner_(std::in_place, std::move(config), shard_.get(), clock),
@@ -25,6 +54,7 @@ ComputeQueue::ComputeQueue(ShardRunnerConfig config, size_t max_waiting,
 ComputeQueue::~ComputeQueue() { Stop(); }
 
 bool ComputeQueue::Add(Frame frame) {
+  frame.added = clock_->Now();
   {
     MutexLock lock(&mutex_);
     if (stopping_ || waiting_.size() >= max_waiting_) {
@@ -100,11 +130,36 @@ void ComputeQueue::Step(Frame* frame) {
   frame->epoch = frame->message.header.epoch();
   frame->step = frame->message.header.step();
   const uint32_t rows = frame->message.header.rows();
+  const uint64_t received_bytes = frame->message.received_bytes;
+  const nanoseconds waited = clock_->Now() - frame->added;
   const auto start = std::chrono::steady_clock::now();
   frame->output = runner_->Step(std::move(frame->message));
   const auto took = std::chrono::steady_clock::now() - start;
+  {
+    MutexLock lock(&mutex_);
+    cost_.Add(rows, took);
+  }
+  Note(frame, rows, waited, received_bytes);
+}
+
+void ComputeQueue::Note(Frame* frame, uint32_t rows, nanoseconds waited, uint64_t received_bytes) {
+  v1::StageKv* said = OwnWords(&frame->output);
+  if (said == nullptr) {
+    return;
+  }
+  said->set_wait_ms(ToMs(waited));
+  said->set_received_bytes(received_bytes);
+  const uint64_t sent_bytes = SentBytes(*frame->output);
   MutexLock lock(&mutex_);
-  cost_.Add(rows, took);
+  ++work_.steps;
+  work_.rows += rows;
+  work_.computed += nanoseconds(static_cast<int64_t>(said->compute_ms() * 1e6));
+  work_.waited += waited;
+  work_.received_bytes += received_bytes;
+  work_.sent_bytes += sent_bytes;
+  if (rows > 0) {
+    work_.step_time.Add(said->compute_ms() / 1e3);
+  }
 }
 
 void ComputeQueue::Idle() {
@@ -141,6 +196,16 @@ std::unique_ptr<Shard> ComputeQueue::Stop() {
 RunnerStats ComputeQueue::stats() const {
   MutexLock lock(&mutex_);
   return runner_.has_value() ? runner_->stats() : final_stats_;
+}
+
+StageWork ComputeQueue::work() const {
+  MutexLock lock(&mutex_);
+  return work_;
+}
+
+size_t ComputeQueue::waiting() const {
+  MutexLock lock(&mutex_);
+  return waiting_.size();
 }
 
 }  // namespace strata

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/duration_counts.h"
 #include "common/frame.h"
 #include "common/mutex.h"
 #include "common/rpc/link_service.h"
@@ -22,6 +23,17 @@
 
 namespace strata {
 
+// What a stage did so far.
+struct StageWork {
+  uint64_t steps = 0;  // Computed ones, as all here.
+  uint64_t rows = 0;
+  nanoseconds computed{0};
+  nanoseconds waited{0};        // From Add until they were computed.
+  uint64_t received_bytes = 0;  // Of frames, as sent_bytes.
+  uint64_t sent_bytes = 0;
+  DurationCounts step_time;  // Of steps with rows.
+};
+
 // Any thread. One thread of its own computes; but a step that will be short is computed by the
 // thread that brings it, when nothing else is: waking another one would take longer.
 class ComputeQueue {
@@ -29,6 +41,7 @@ class ComputeQueue {
   struct Frame {
     StepMessage message;  // Gone once it is computed.
     std::shared_ptr<InboundLink> link;
+    TimePoint added{0};  // Add sets it.
     // Once computed.
     uint64_t epoch = 0;
     uint64_t step = 0;
@@ -61,16 +74,21 @@ class ComputeQueue {
   std::unique_ptr<Shard> Stop();
 
   RunnerStats stats() const;
+  StageWork work() const;
+  size_t waiting() const;  // Frames.
   uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
   void Loop();
   bool ComputeHere(Frame* frame);
   void Step(Frame* frame) STRATA_REQUIRES(runner_mutex_, compute_);
+  // Tells the coordinator what the step took besides computing, and counts it.
+  void Note(Frame* frame, uint32_t rows, nanoseconds waited, uint64_t received_bytes);
   void Idle();
 
   const size_t max_waiting_;
   const DoneFn done_;
+  const Clock* const clock_;
   std::unique_ptr<Shard> shard_;  // Until Stop, as runner_.
   const uint64_t memory_bytes_;
   // Steps and fences take turns. Taken before `compute_`, never with `mutex_` held.
@@ -85,6 +103,7 @@ class ComputeQueue {
   std::deque<Frame> waiting_ STRATA_GUARDED_BY(mutex_);
   bool busy_ STRATA_GUARDED_BY(mutex_) = false;  // Some thread has a frame in hand.
   StepCost cost_ STRATA_GUARDED_BY(mutex_);
+  StageWork work_ STRATA_GUARDED_BY(mutex_);
 
   std::thread thread_;
 };

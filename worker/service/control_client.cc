@@ -1,13 +1,13 @@
 #include "worker/service/control_client.h"
 
 #include <grpcpp/channel.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/mutex.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
@@ -133,9 +133,9 @@ class ControlClient::Impl {
   void LogOnce(bool registered, const absl::Status& status) {
     const std::string line = Describe(status);
     if (registered) {
-      spdlog::warn("the coordinator is lost: {}; trying again", line);
+      LogWarn({{"coordinator", coordinator_}}, "the coordinator is lost, trying again: " + line);
     } else if (ReasonOf(status) != last_reason_) {
-      spdlog::warn("cannot join: {}; trying on", line);
+      LogWarn({{"coordinator", coordinator_}}, "cannot join, trying on: " + line);
     }
     last_reason_ = registered ? "" : ReasonOf(status);
   }
@@ -158,8 +158,10 @@ class ControlClient::Impl {
     absl::Status lapsed;
     if (joined) {
       *registered = true;
-      spdlog::info("joined the cluster at {} as {}, incarnation {}", coordinator_,
-                   hello.register_().name(), hello.register_().incarnation());
+      LogInfo({{"coordinator", coordinator_},
+               {"node", hello.register_().name()},
+               {"incarnation", hello.register_().incarnation()}},
+              "joined the cluster");
       std::thread writer([&] {
         while (const auto message = outbox->Next()) {
           if (!stream.Write(*message)) {

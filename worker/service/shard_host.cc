@@ -8,6 +8,7 @@
 
 #include "common/status.h"
 #include "worker/service/compute_queue.h"
+#include "worker/service/step_log.h"
 
 namespace strata {
 namespace {
@@ -30,6 +31,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   Impl(ShardHostConfig config, std::unique_ptr<Shard> shard, const Clock* clock, Mutex* compute,
        LinkDialer* dialer, std::shared_ptr<ShardHostEvents> events)
       : config_(std::move(config)),
+        place_{config_.model, config_.runner.deployment, config_.runner.stage},
         dialer_(dialer),
         events_(std::move(events)),
         // One place more than the steps in flight.
@@ -53,6 +55,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
 
   RunnerStats stats() const { return queue_.stats(); }
   uint64_t memory_bytes() const { return queue_.memory_bytes(); }
+  StageReport Describe() const;
 
  private:
   class Sink;
@@ -72,6 +75,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   absl::Status Refuse(std::string_view reason, const std::string& what) const;
 
   const ShardHostConfig config_;
+  const StepPlace place_;
   LinkDialer* const dialer_;
   const std::shared_ptr<ShardHostEvents> events_;
 
@@ -159,6 +163,7 @@ absl::Status ShardHost::Impl::Take(StepMessage message, const std::shared_ptr<In
       return Refuse("LINK_REPLACED", "the link was ended by a fence");
     }
   }
+  LogSequences(place_, message);
   // What a fence overtakes here the runner discards.
   if (!queue_.Add({.message = std::move(message), .link = link})) {
     return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_STEPS",
@@ -213,6 +218,7 @@ void ShardHost::Impl::Deliver(ComputeQueue::Frame frame) {
   if (std::holds_alternative<ShardRunner::Discarded>(*output)) {
     return;
   }
+  LogRejected(place_, frame.epoch, frame.step, *output);
   std::shared_ptr<FrameLink> onward;
   {
     MutexLock lock(&mutex_);
@@ -231,6 +237,21 @@ void ShardHost::Impl::Deliver(ComputeQueue::Frame frame) {
   if (!sent.ok()) {
     Report(frame.epoch, frame.step, sent);
   }
+}
+
+StageReport ShardHost::Impl::Describe() const {
+  StageReport report;
+  report.model = config_.model;
+  report.stage = config_.runner.stage;
+  for (const KvGroupSpec& group : config_.runner.spec.model.kv_groups) {
+    report.kv_groups.push_back(KvGroupName(group));
+  }
+  report.weight_bytes = config_.weight_bytes;
+  report.memory_bytes = queue_.memory_bytes();
+  report.steps_waiting = queue_.waiting();
+  report.work = queue_.work();
+  report.runner = queue_.stats();
+  return report;
 }
 
 bool ShardHost::Impl::Superseded(uint64_t epoch) {
@@ -387,6 +408,7 @@ absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::AcceptLink(const v1::LinkOp
 }
 std::unique_ptr<Shard> ShardHost::Stop() { return impl_->Stop(); }
 RunnerStats ShardHost::stats() const { return impl_->stats(); }
+StageReport ShardHost::Report() const { return impl_->Describe(); }
 uint64_t ShardHost::memory_bytes() const { return impl_->memory_bytes(); }
 
 }  // namespace strata

@@ -16,12 +16,15 @@
 #include "worker/backend/backend.h"
 #include "worker/runner/shard_runner.h"
 #include "worker/service/frame_link.h"
+#include "worker/service/worker_report.h"
 
 namespace strata {
 
 struct ShardHostConfig {
   ShardRunnerConfig runner;
-  uint64_t incarnation = 0;  // Of this worker.
+  std::string model;          // For logs and metrics, as the next.
+  uint64_t weight_bytes = 0;  // As packed.
+  uint64_t incarnation = 0;   // Of this worker.
   uint32_t pipeline = 0;
   uint32_t max_in_flight = 2;  // Steps.
   // Whom to send to: the next stage, or the coordinator (node empty) after the last one.
@@ -67,6 +70,7 @@ class ShardHost {
   std::unique_ptr<Shard> Stop();
 
   RunnerStats stats() const;
+  StageReport Report() const;
   uint64_t memory_bytes() const;
 
  private:

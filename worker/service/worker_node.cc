@@ -1,11 +1,11 @@
 #include "worker/service/worker_node.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "common/app/log.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -28,15 +28,18 @@ class Reporter : public ShardHostEvents {
     v1::WorkerMessage message;
     *message.mutable_fence_ack() = ack;
     if (ack.has_error()) {
-      spdlog::warn("deployment {}: epoch {} cannot begin: {}", ack.deployment(), ack.epoch(),
-                   Describe(StatusOf(ack.error())));
+      LogWarn({{"deployment", ack.deployment()}, {"epoch", ack.epoch()}},
+              "the epoch cannot begin: " + Describe(StatusOf(ack.error())));
     }
     out_->Send(std::move(message));
   }
 
   void OnLinkFault(const v1::LinkFault& fault) override {
-    spdlog::warn("deployment {}, epoch {}, step {}: {}", fault.deployment(), fault.epoch(),
-                 fault.step(), Describe(StatusOf(fault.error())));
+    LogWarn({{"deployment", fault.deployment()},
+             {"epoch", fault.epoch()},
+             {"step", fault.step()},
+             {"stage", fault.stage()}},
+            "fault: " + Describe(StatusOf(fault.error())));
     v1::WorkerMessage message;
     *message.mutable_link_fault() = fault;
     out_->Send(std::move(message));
@@ -45,6 +48,10 @@ class Reporter : public ShardHostEvents {
  private:
   const std::shared_ptr<Outbox> out_;
 };
+
+std::string LayersOf(const v1::Load& load) {
+  return std::to_string(load.first_layer()) + "-" + std::to_string(load.last_layer());
+}
 
 }  // namespace
 
@@ -177,6 +184,37 @@ v1::NodeInfo WorkerNode::Info() const {
   return info;
 }
 
+WorkerReport WorkerNode::Report() const {
+  WorkerReport report;
+  report.node = options_.name;
+  report.version = options_.version;
+  report.backend = parts_.backend->name();
+  report.isa = parts_.backend->isa();
+  report.platform = PlatformName();
+  report.threads = parts_.backend->threads();
+  report.memory_limit_bytes = options_.memory_bytes;
+  report.resident_bytes = ResidentMemoryBytes();
+  report.cache_bytes = parts_.cache->bytes();
+  report.fetched_bytes = parts_.fetcher->fetched_bytes();
+  std::vector<std::shared_ptr<Task>> tasks;
+  {
+    MutexLock lock(&mutex_);
+    report.joined = outbox_ != nullptr;
+    for (const auto& [id, task] : tasks_) {
+      tasks.push_back(task);
+    }
+  }
+  // The newest deployment of a model first: series are one a model and stage.
+  std::set<std::pair<std::string, uint32_t>> seen;
+  for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
+    const auto host = (*task)->Host();
+    if (host != nullptr && seen.emplace((*task)->load.model(), (*task)->load.stage()).second) {
+      report.stages.push_back(host->Report());
+    }
+  }
+  return report;
+}
+
 v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
   v1::Heartbeat heartbeat;
   heartbeat.set_term(term);
@@ -223,8 +261,12 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
 }
 
 void WorkerNode::OnLoad(const v1::Load& load) {
-  spdlog::info("loading layers {}-{} of model {} (deployment {}, epoch {})", load.first_layer(),
-               load.last_layer(), load.model(), load.deployment(), load.epoch());
+  LogInfo({{"model", load.model()},
+           {"deployment", load.deployment()},
+           {"epoch", load.epoch()},
+           {"stage", load.stage()},
+           {"layers", LayersOf(load)}},
+          "loading layers");
   MutexLock lock(&mutex_);
   if (outbox_ == nullptr) {
     return;
@@ -301,8 +343,12 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
   if (host == nullptr) {
     return NotLoaded(open.deployment());
   }
-  spdlog::debug("link from {} ({}) to stage {} of deployment {}, epoch {}", open.from_node(), peer,
-                open.to_stage(), open.deployment(), open.epoch());
+  LogDebug({{"from", open.from_node()},
+            {"address", peer},
+            {"deployment", open.deployment()},
+            {"epoch", open.epoch()},
+            {"stage", open.to_stage()}},
+           "a link came in");
   return host->AcceptLink(open, std::move(link));
 }
 
@@ -334,13 +380,21 @@ void WorkerNode::RunLoad(const std::shared_ptr<Task>& task) {
   absl::Status status = LoadAndHost(task.get());
   const v1::Load& load = task->load;
   if (status.ok()) {
-    spdlog::info("layers {}-{} of model {} are ready ({} fetched, {} packed before)",
-                 load.first_layer(), load.last_layer(), load.model(),
-                 FormatSize(task->counters.fetch.fetched_bytes),
-                 FormatSize(task->counters.kept_bytes));
+    LogInfo({{"model", load.model()},
+             {"deployment", load.deployment()},
+             {"epoch", load.epoch()},
+             {"stage", load.stage()},
+             {"layers", LayersOf(load)},
+             {"fetched", FormatSize(task->counters.fetch.fetched_bytes)},
+             {"packed_before", FormatSize(task->counters.kept_bytes)}},
+            "layers are ready");
   } else if (!task->cancel.cancelled()) {
-    spdlog::error("layers {}-{} of model {} cannot be loaded: {}", load.first_layer(),
-                  load.last_layer(), load.model(), Describe(status));
+    LogError({{"model", load.model()},
+              {"deployment", load.deployment()},
+              {"epoch", load.epoch()},
+              {"stage", load.stage()},
+              {"layers", LayersOf(load)}},
+             "layers cannot be loaded: " + Describe(status));
   }
   MutexLock lock(&task->mutex);
   task->ended = true;
@@ -366,7 +420,7 @@ absl::Status WorkerNode::LoadAndHost(Task* task) {
   context.client = parts_.blobs;
   context.keep_packed = options_.keep_packed;
   context.reserve_memory = [this, task](uint64_t bytes) { return Reserve(task, bytes); };
-  context.log = [](const std::string& line) { spdlog::warn("{}", line); };
+  context.log = [](const std::string& line) { LogWarn({}, line); };
   LoadedStage stage;
   {
     MutexLock lock(&task->mutex);
@@ -387,6 +441,10 @@ absl::Status WorkerNode::LoadAndHost(Task* task) {
     ASSIGN_OR_RETURN(stage, LoadStage(load, context, &task->counters, &task->cancel));
   }
   ShardHostConfig config;
+  // Checked before: it does not fail.
+  ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, parts_.backend->numerics()));
+  config.weight_bytes = request.weight_bytes;
+  config.model = load.model();
   config.runner.node = options_.name;
   config.runner.deployment = load.deployment();
   config.runner.epoch = load.epoch();
@@ -503,7 +561,7 @@ void WorkerNode::MeasureLoop() {
     message.mutable_peer_measured()->set_node(peer.node());
     message.mutable_peer_measured()->set_incarnation(peer.incarnation());
     if (message.peer_measured().has_error()) {
-      spdlog::warn("{}", Describe(StatusOf(message.peer_measured().error())));
+      LogWarn({{"peer", peer.node()}}, Describe(StatusOf(message.peer_measured().error())));
     }
     if (out != nullptr) {
       out->Send(std::move(message));

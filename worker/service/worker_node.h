@@ -21,6 +21,7 @@
 #include "worker/backend/backend.h"
 #include "worker/service/frame_link.h"
 #include "worker/service/outbox.h"
+#include "worker/service/worker_report.h"
 #include "worker/weights/blob_fetcher.h"
 
 namespace strata {
@@ -68,6 +69,7 @@ class WorkerNode : public LinkHandler {
   bool Empty() const;
 
   v1::NodeInfo Info() const;
+  WorkerReport Report() const;
   v1::Heartbeat MakeHeartbeat(uint64_t term) const;
 
   // One of Load, Unload, Fence and MeasurePeer; others are ignored. Does not wait.

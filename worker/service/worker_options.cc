@@ -45,7 +45,9 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   flags.Choice("pin", &options->pin, {"auto", "on", "off"}, kPinHelp);
   flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda", "mlx"},
                "What computes: auto, cpu, cuda or mlx");
-  flags.Text("metrics-listen", &options->metrics_listen, "Address for /metrics, ADDR:PORT");
+  flags.Text("metrics-listen", &options->metrics_listen,
+             "Where Prometheus reads /metrics (HTTP, no authentication), ADDR:PORT; port 0 picks a "
+             "free one. Default: nowhere");
   flags.Text("tls-dir", &options->security.tls_dir,
              "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
   flags.Switch("insecure", &options->security.insecure, "Plain text off loopback too");
@@ -79,7 +81,7 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
     }
   }
   if (!options->metrics_listen.empty()) {
-    return WrongUse("--metrics-listen is not implemented yet", "leave it out");
+    RETURN_IF_ERROR(ParseHostPort(options->metrics_listen).status());
   }
   if (options->name.empty()) {
     options->name = HostName();

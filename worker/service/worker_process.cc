@@ -1,7 +1,5 @@
 #include "worker/service/worker_process.h"
 
-#include <spdlog/spdlog.h>
-
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "common/app/flags.h"
+#include "common/app/log.h"
 #include "common/app/signals.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
@@ -19,6 +18,7 @@
 #include "worker/service/control_client.h"
 #include "worker/service/grpc_blob_client.h"
 #include "worker/service/grpc_link_dialer.h"
+#include "worker/service/worker_metrics.h"
 #include "worker/service/worker_node.h"
 #include "worker/weights/weight_cache.h"
 
@@ -84,6 +84,31 @@ absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
   return status;
 }
 
+// HTTP without authentication: off loopback it needs --insecure, whatever gRPC has.
+absl::Status CheckMetricsAddress(const WorkerOptions& options) {
+  if (options.metrics_listen.empty()) {
+    return absl::OkStatus();
+  }
+  TransportSecurity security;
+  security.insecure = options.security.insecure;
+  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(security));
+  RETURN_IF_ERROR(transport.CheckAddress(options.metrics_listen, "--metrics-listen"));
+  ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(options.metrics_listen));
+  return CanListen(address);
+}
+
+// Null when none are wanted.
+absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const WorkerOptions& options,
+                                                            const WorkerNode* node) {
+  if (options.metrics_listen.empty()) {
+    return nullptr;
+  }
+  ASSIGN_OR_RETURN(auto metrics,
+                   MetricsServer::Start(options.metrics_listen, [node] { return node->Report(); }));
+  std::fprintf(stderr, "metrics listening on %s\n", metrics->address().c_str());
+  return metrics;
+}
+
 absl::StatusOr<std::string> AdvertisedAddress(const WorkerOptions& options,
                                               const RpcServer& server) {
   if (!options.advertise.empty()) {
@@ -122,7 +147,7 @@ absl::Status Serve(ControlClient* control, WorkerNode* node, nanoseconds drain_t
   while (!ended && !WaitForStopSignal(milliseconds(100))) {
   }
   if (!ended && !node->Empty()) {
-    spdlog::info("stopping: up to {:.0f} s for requests in flight", ToMs(drain_timeout) / 1e3);
+    LogInfo({{"drain_timeout_ms", ToMs(drain_timeout)}}, "stopping once requests in flight ended");
     node->Leave();
     control->Beat();
     const auto deadline = std::chrono::steady_clock::now() + drain_timeout;
@@ -140,11 +165,12 @@ absl::Status Serve(ControlClient* control, WorkerNode* node, nanoseconds drain_t
 absl::Status RunWorker(const WorkerOptions& options) {
   ASSIGN_OR_RETURN(const Transport transport, Transport::Make(options.security));
   RETURN_IF_ERROR(transport.CheckAddress(options.coordinator, "--coordinator"));
+  RETURN_IF_ERROR(CheckMetricsAddress(options));
   BackendOptions backend_options;
   backend_options.threads = static_cast<uint32_t>(options.threads);
   backend_options.isa = options.isa;
   backend_options.pin = options.pin;
-  backend_options.debug_log = [](const std::string& line) { spdlog::debug("{}", line); };
+  backend_options.debug_log = [](const std::string& line) { LogDebug({}, line); };
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    MakeBackend(options.backend, backend_options));
   ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,
@@ -169,14 +195,18 @@ absl::Status RunWorker(const WorkerOptions& options) {
   node_options.keep_packed = options.packed_cache == "on";
   node_options.speed = backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes);
   node_options.fixed_bytes = ResidentMemoryBytes() + kBufferBytes;
-  spdlog::info("{} on {} ({}, {} threads): memory {}, reads {}/s, data in {}", options.name,
-               node_options.address, backend->name() + "/" + backend->isa(), backend->threads(),
-               FormatSize(options.memory_bytes),
-               FormatSize(static_cast<uint64_t>(node_options.speed.read_bytes_per_s)),
-               options.data_dir);
   const std::string large_pages = LargePageMode();
-  spdlog::info("{} threads {}; large pages: {}", backend->threads(), backend->places().text,
-               large_pages.empty() ? "not known" : large_pages);
+  LogInfo({{"node", options.name},
+           {"address", node_options.address},
+           {"backend", backend->name()},
+           {"isa", backend->isa()},
+           {"threads", backend->threads()},
+           {"placed", backend->places().text},
+           {"large_pages", large_pages.empty() ? "not known" : large_pages},
+           {"memory", FormatSize(options.memory_bytes)},
+           {"reads_per_s", FormatSize(static_cast<uint64_t>(node_options.speed.read_bytes_per_s))},
+           {"data_dir", options.data_dir}},
+          "the worker starts");
   WorkerNodeParts parts;
   parts.backend = backend.get();
   parts.cache = cache.get();
@@ -189,8 +219,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
   {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
-    ControlClient control(server->loop(), transport, options.coordinator, &node);
-    status = Serve(&control, &node, options.drain_timeout);
+    const auto metrics = ServeMetrics(options, &node);
+    status = metrics.status();
+    if (status.ok()) {
+      ControlClient control(server->loop(), transport, options.coordinator, &node);
+      status = Serve(&control, &node, options.drain_timeout);
+    }
     server->SetServing(false);
     links.Shutdown();
     server->Shutdown(milliseconds(1000));

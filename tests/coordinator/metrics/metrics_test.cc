@@ -44,6 +44,16 @@ ModelSnapshot Busy() {
   snapshot.engine.steps_in_flight = 3;
   snapshot.engine.token_budget = 64;
   snapshot.engine.hop_ms = 2;
+  snapshot.engine.nodes = {"a", "b"};
+  PipelineCounters& pipeline = snapshot.engine.pipeline;
+  pipeline.stages.resize(2);
+  pipeline.stages[1] = {70, 900, milliseconds(1500), milliseconds(20), milliseconds(250), 7000,
+                        80, {}};
+  for (const double seconds : {0.0001, 0.004, 0.004, 60.0}) {
+    pipeline.stages[1].step_time.Add(seconds);
+  }
+  pipeline.hops.Add(0.003);
+  pipeline.busy = milliseconds(1750);
   snapshot.engine.counters.steps_committed = 70;
   snapshot.engine.counters.preemptions = 4;
   snapshot.engine.counters.prefix_query_tokens = 90;
@@ -70,6 +80,7 @@ class MetricsTest : public ::testing::Test {
     finish.queued = milliseconds(20);
     finish.first_token = milliseconds(120);
     finish.total = milliseconds(200);
+    finish.times.hops = milliseconds(30);
     request.OnDone(finish);
   }
   static TimePoint At(int ms) { return TimePoint() + milliseconds(1000 + ms); }
@@ -89,6 +100,7 @@ TEST_F(MetricsTest, ARequestIsMeasuredFromItsSubmissionToItsEnd) {
            R"(strata_request_prefill_seconds_sum{model="m"} 0.1)",
            R"(strata_request_decode_seconds_sum{model="m"} 0.08)",
            R"(strata_request_seconds_sum{model="m"} 0.2)",
+           R"(strata_request_hop_seconds_sum{model="m"} 0.03)",
            R"(strata_inter_token_seconds_sum{model="m"} 0.08)",
            R"(strata_inter_token_seconds_count{model="m"} 2)",
            R"(strata_inter_token_seconds_bucket{model="m",le="0.04"} 1)",
@@ -137,6 +149,7 @@ TEST_F(MetricsTest, AnEngineIsShownAsItIsAtTheScrape) {
            R"(strata_kv_pages{model="m",stage="0",group="full",state="cached"} 5)",
            R"(strata_kv_pages{model="m",stage="1",group="full",state="live"} 8)",
            R"(strata_kv_pages{model="m",stage="1",group="window64",state="free"} 0)",
+           R"(strata_kv_pool_pages{model="m",stage="0",group="full"} 100)",
            R"(strata_kv_usage_ratio{model="m"} 0.9)",
            R"(strata_kv_capacity_tokens{model="m"} 160)",
            R"(strata_steps_in_flight{model="m"} 3)",
@@ -144,6 +157,21 @@ TEST_F(MetricsTest, AnEngineIsShownAsItIsAtTheScrape) {
            R"(strata_hop_seconds{model="m"} 0.002)",
            R"(strata_steps_committed_total{model="m"} 70)",
            R"(strata_kv_ledger_mismatches_total{model="m"} 2)",
+           R"(strata_stage_compute_seconds_total{model="m",stage="1",node="b"} 1.5)",
+           R"(strata_stage_compute_seconds_total{model="m",stage="0",node="a"} 0)",
+           R"(strata_stage_bubble_seconds_total{model="m",stage="1",node="b"} 0.25)",
+           R"(strata_stage_wait_seconds_total{model="m",stage="1",node="b"} 0.02)",
+           R"(strata_stage_steps_total{model="m",stage="1",node="b"} 70)",
+           R"(strata_stage_rows_total{model="m",stage="1",node="b"} 900)",
+           R"(strata_stage_received_bytes_total{model="m",stage="1",node="b"} 7000)",
+           R"(strata_stage_sent_bytes_total{model="m",stage="1",node="b"} 80)",
+           R"(strata_stage_step_seconds_bucket{model="m",stage="1",node="b",le="0.0001"} 1)",
+           R"(strata_stage_step_seconds_bucket{model="m",stage="1",node="b",le="0.005"} 3)",
+           R"(strata_stage_step_seconds_bucket{model="m",stage="1",node="b",le="30"} 3)",
+           R"(strata_stage_step_seconds_bucket{model="m",stage="1",node="b",le="+Inf"} 4)",
+           R"(strata_stage_step_seconds_count{model="m",stage="1",node="b"} 4)",
+           R"(strata_step_hop_seconds_sum{model="m"} 0.003)",
+           R"(strata_pipeline_busy_seconds_total{model="m"} 1.75)",
            R"(vllm:num_requests_running{model_name="m"} 4)",
            R"(vllm:num_requests_waiting{model_name="m"} 2)",
            R"(vllm:kv_cache_usage_perc{model_name="m"} 0.9)",
@@ -151,6 +179,45 @@ TEST_F(MetricsTest, AnEngineIsShownAsItIsAtTheScrape) {
        }) {
     EXPECT_THAT(lines, Contains(line));
   }
+}
+
+TEST_F(MetricsTest, AdmissionIsTimedFromTheLastByteToTheDecisionAndInParts) {
+  RequestMetrics queued(&metrics_, "m");
+  queued.OnDecided({At(0), At(1), At(3), At(6)}, At(10));
+  // Refused by the thread that read it: it never came to the loop.
+  RequestMetrics refused(&metrics_, "m");
+  refused.OnDecided({At(0), At(2), {}, {}}, At(4));
+  // Nobody measured when it arrived.
+  RequestMetrics(&metrics_, "m").OnDecided({}, At(50));
+  const auto lines = Scrape();
+  for (const char* line : {
+           R"(strata_admission_seconds_count{model="m"} 2)",
+           R"(strata_admission_seconds_sum{model="m"} 0.014)",
+           R"(strata_admission_seconds_bucket{model="m",le="0.0035"} 0)",
+           R"(strata_admission_seconds_bucket{model="m",le="0.005"} 1)",
+           R"(strata_admission_seconds_bucket{model="m",le="0.01"} 2)",
+           R"(strata_admission_part_seconds_sum{model="m",part="thread"} 0.003)",
+           R"(strata_admission_part_seconds_count{model="m",part="thread"} 2)",
+           R"(strata_admission_part_seconds_sum{model="m",part="prepare"} 0.002)",
+           R"(strata_admission_part_seconds_sum{model="m",part="loop"} 0.003)",
+           R"(strata_admission_part_seconds_sum{model="m",part="decide"} 0.004)",
+           R"(strata_admission_part_seconds_count{model="m",part="decide"} 1)",
+       }) {
+    EXPECT_THAT(lines, Contains(line));
+  }
+}
+
+TEST_F(MetricsTest, TheSeriesOfAModelThatIsGoneAreGone) {
+  Observe("stop");
+  RequestMetrics in_flight(&metrics_, "m");
+  in_flight.OnStarted({7, 16, milliseconds(20)}, At(20));
+  RequestMetrics other(&metrics_, "other");
+  metrics_.KeepOnly({"other"});
+  in_flight.OnToken(At(120));
+  in_flight.OnFailed(absl::CancelledError());
+  const auto lines = Scrape();
+  EXPECT_THAT(lines, Each(Not(HasSubstr(R"("m")"))));
+  EXPECT_THAT(lines, Contains(R"(strata_prompt_tokens_total{model="other"} 0)"));
 }
 
 TEST_F(MetricsTest, AliasesHaveTheValuesOfTheOwnNames) {

@@ -86,6 +86,7 @@ class ComputeQueueTest : public ::testing::Test {
   // One token of a sequence of its own.
   bool Add() {
     ComputeQueue::Frame frame;
+    frame.message.received_bytes = 1000;
     v1::StepFrame& header = frame.message.header;
     header.set_deployment(kDeployment);
     header.set_epoch(1);
@@ -114,6 +115,12 @@ class ComputeQueueTest : public ::testing::Test {
     return done_;
   }
 
+  // What the stage said of them.
+  std::vector<v1::StageKv> said() {
+    MutexLock lock(&mutex_);
+    return said_;
+  }
+
   // Whether the test's own thread computed the last step.
   bool Here() {
     MutexLock lock(&seen_->mutex);
@@ -125,6 +132,9 @@ class ComputeQueueTest : public ::testing::Test {
     MutexLock lock(&mutex_);
     if (frame.output.ok()) {
       done_.push_back(frame.step);
+      if (const auto* result = std::get_if<ResultMessage>(&*frame.output)) {
+        said_.push_back(result->header.stages(0));
+      }
     }
     changed_.NotifyAll();
   }
@@ -132,6 +142,7 @@ class ComputeQueueTest : public ::testing::Test {
   Mutex mutex_;
   CondVar changed_;
   std::vector<uint64_t> done_;
+  std::vector<v1::StageKv> said_;
   uint64_t step_ = 0;
 
  protected:
@@ -162,6 +173,33 @@ TEST_F(ComputeQueueTest, LongStepsNeverHoldTheReaderUp) {
     ASSERT_TRUE(WaitDone(i));
     EXPECT_FALSE(Here());
   }
+}
+
+TEST_F(ComputeQueueTest, AStepIsToldWithWhatItWaitedComputedAndWeighed) {
+  seen_->delay_us = 3000;
+  {
+    MutexLock other(&compute_);
+    Add();
+    Add();
+    seen_->clock.Advance(std::chrono::milliseconds(20));
+  }
+  ASSERT_TRUE(WaitDone(2));
+  const auto said = this->said();
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_NEAR(said[0].wait_ms(), 20, 1e-6);
+  EXPECT_NEAR(said[1].wait_ms(), 23, 1e-6);  // The first one's computing too.
+  EXPECT_NEAR(said[1].compute_ms(), 3, 1e-6);
+  EXPECT_EQ(said[1].received_bytes(), 1000u);
+  const StageWork work = queue_->work();
+  EXPECT_EQ(work.steps, 2u);
+  EXPECT_EQ(work.rows, 2u);
+  EXPECT_EQ(work.computed, std::chrono::milliseconds(6));
+  EXPECT_EQ(work.waited, std::chrono::milliseconds(43));
+  EXPECT_EQ(work.received_bytes, 2000u);
+  EXPECT_EQ(work.step_time.total, 2u);
+  const RunnerStats stats = queue_->stats();
+  EXPECT_EQ(stats.total_pages, std::vector<uint64_t>{32});
+  EXPECT_EQ(stats.free_pages, std::vector<uint64_t>{31});
 }
 
 TEST_F(ComputeQueueTest, WhileAnotherStageComputesTheReaderDoesNotWait) {

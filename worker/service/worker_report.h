@@ -1,0 +1,43 @@
+// What a worker knows of itself when somebody looks.
+#ifndef STRATA_WORKER_SERVICE_WORKER_REPORT_H_
+#define STRATA_WORKER_SERVICE_WORKER_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/runner/shard_runner.h"
+#include "worker/service/compute_queue.h"
+
+namespace strata {
+
+// A loaded stage.
+struct StageReport {
+  std::string model;
+  uint32_t stage = 0;
+  std::vector<std::string> kv_groups;  // Their names, by group.
+  uint64_t weight_bytes = 0;
+  uint64_t memory_bytes = 0;  // Weights, KV, buffers.
+  uint64_t steps_waiting = 0;
+  StageWork work;
+  RunnerStats runner;
+};
+
+struct WorkerReport {
+  std::string node;
+  std::string version;
+  std::string backend;
+  std::string isa;
+  std::string platform;
+  uint32_t threads = 0;
+  bool joined = false;
+  uint64_t memory_limit_bytes = 0;
+  uint64_t resident_bytes = 0;
+  uint64_t cache_bytes = 0;
+  uint64_t fetched_bytes = 0;
+  std::vector<StageReport> stages;  // Of each model and stage one.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SERVICE_WORKER_REPORT_H_
