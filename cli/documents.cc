@@ -134,8 +134,23 @@ Json SessionDocument(const v1::Session& session) {
           {"prompt_tokens", session.prompt_tokens()},
           {"generated_tokens", session.generated_tokens()},
           {"max_tokens", session.max_tokens()},
-          {"age_ms", session.age_ms()}};
+          {"age_ms", session.age_ms()},
+          {"steps", session.steps()},
+          {"compute_ms", session.compute_ms()},
+          {"wait_ms", session.wait_ms()},
+          {"hop_ms", session.hop_ms()}};
 }
+
+namespace {
+
+Json StageDocument(const v1::StageUse& stage) {
+  return {{"model", stage.model()},       {"stage", stage.stage()},
+          {"node", stage.node()},         {"compute_s", stage.compute_s()},
+          {"bubble_s", stage.bubble_s()}, {"steps", stage.steps()},
+          {"rows", stage.rows()}};
+}
+
+}  // namespace
 
 Json KvDocument(const v1::KvUse& kv) {
   return {{"model", kv.model()},   {"stage", kv.stage()},  {"group", kv.group()},
@@ -231,6 +246,7 @@ Json StatusDocument(const v1::GetStatusResponse& status) {
           {"models", ListOf(status.models(), ModelSummary)},
           {"sessions", ListOf(status.sessions(), SessionDocument)},
           {"kv", ListOf(status.kv(), KvDocument)},
+          {"stages", ListOf(status.stages(), StageDocument)},
           {"problems", ListOf(status.problems(), ProblemDocument)},
           {"version", status.version()},
           {"uptime_s", status.uptime_s()},

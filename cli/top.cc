@@ -85,6 +85,20 @@ void PrintKvUse(const v1::GetStatusResponse& status, std::ostream* out) {
   table.Print(out);
 }
 
+void PrintStages(const v1::GetStatusResponse& status, const TokenRates& rates, std::ostream* out) {
+  Table table({"MODEL", ">STAGE", "NODE", "BUSY", ">BUBBLES", ">ROWS/S"});
+  for (const v1::StageUse& stage : status.stages()) {
+    const std::optional<StageRate> rate = rates.Of(stage);
+    const auto thousandths = [](double share) { return static_cast<uint64_t>(share * 1000 + 0.5); };
+    table.AddRow({stage.model(), std::to_string(stage.stage()), stage.node(),
+                  rate.has_value() ? UseBar(thousandths(rate->busy), 1000) : "-",
+                  rate.has_value() ? std::to_string(thousandths(rate->bubble) / 10) + " %" : "-",
+                  rate.has_value() ? Rounded(rate->rows_per_s) : "-"});
+  }
+  *out << "\n";
+  table.Print(out);
+}
+
 void PrintRequests(const v1::GetStatusResponse& status, const TokenRates& rates,
                    std::ostream* out) {
   Table table(
@@ -125,7 +139,34 @@ void TokenRates::Update(const v1::GetStatusResponse& status,
     total_ = tokens / seconds;
   }
   generated_ = std::move(generated);
+  UpdateStages(status, seconds);
   at_ = now;
+}
+
+void TokenRates::UpdateStages(const v1::GetStatusResponse& status, double seconds) {
+  std::map<Stage, StageRate> counted;
+  stage_rates_.clear();
+  for (const v1::StageUse& stage : status.stages()) {
+    const Stage name(stage.model(), stage.stage());
+    const StageRate now{stage.compute_s(), stage.bubble_s(), static_cast<double>(stage.rows())};
+    counted[name] = now;
+    const auto before = counted_.find(name);
+    // Less than before: it was loaded anew.
+    if (seconds > 0 && before != counted_.end() && before->second.busy <= now.busy &&
+        before->second.rows_per_s <= now.rows_per_s) {
+      const auto rate = [seconds](double from, double to) { return (to - from) / seconds; };
+      // Steps are counted once they are committed, so a share may seem to be more than all.
+      stage_rates_[name] = {std::clamp(rate(before->second.busy, now.busy), 0.0, 1.0),
+                            std::clamp(rate(before->second.bubble, now.bubble), 0.0, 1.0),
+                            rate(before->second.rows_per_s, now.rows_per_s)};
+    }
+  }
+  counted_ = std::move(counted);
+}
+
+std::optional<StageRate> TokenRates::Of(const v1::StageUse& stage) const {
+  const auto it = stage_rates_.find({stage.model(), stage.stage()});
+  return it == stage_rates_.end() ? std::nullopt : std::optional<StageRate>(it->second);
 }
 
 std::optional<double> TokenRates::Of(const std::string& request_id) const {
@@ -144,6 +185,13 @@ Json TopDocument(const v1::GetStatusResponse& status, const TokenRates& rates) {
   for (int i = 0; i < status.sessions_size(); ++i) {
     document["sessions"][static_cast<size_t>(i)]["tokens_per_s"] =
         OrNull(rates.Of(status.sessions(i).request_id()));
+  }
+  for (int i = 0; i < status.stages_size(); ++i) {
+    const std::optional<StageRate> rate = rates.Of(status.stages(i));
+    Json& stage = document["stages"][static_cast<size_t>(i)];
+    stage["busy_share"] = rate.has_value() ? Json(rate->busy) : Json();
+    stage["bubble_share"] = rate.has_value() ? Json(rate->bubble) : Json();
+    stage["rows_per_s"] = rate.has_value() ? Json(rate->rows_per_s) : Json();
   }
   document["tokens_per_s"] = OrNull(rates.total());
   return document;
@@ -165,6 +213,9 @@ void PrintTop(const v1::GetStatusResponse& status, const TokenRates& rates,
   }
   if (!status.kv().empty()) {
     PrintKvUse(status, out);
+  }
+  if (!status.stages().empty()) {
+    PrintStages(status, rates, out);
   }
   if (!status.sessions().empty()) {
     PrintRequests(status, rates, out);

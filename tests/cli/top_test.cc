@@ -54,6 +54,32 @@ TEST(TopRates, ARequestThatTookAnothersPlaceBeginsAnew) {
   EXPECT_EQ(rates.total(), 3.0);
 }
 
+TEST(TopRates, OfAStageAreSharesOfTime) {
+  const steady_clock::time_point begin{};
+  v1::GetStatusResponse status;
+  v1::StageUse* stage = status.add_stages();
+  stage->set_model("m");
+  stage->set_stage(1);
+  const auto count = [&](double compute_s, double bubble_s, uint64_t rows) {
+    stage->set_compute_s(compute_s);
+    stage->set_bubble_s(bubble_s);
+    stage->set_rows(rows);
+  };
+  TokenRates rates;
+  count(10, 4, 1000);
+  rates.Update(status, begin);
+  EXPECT_FALSE(rates.Of(*stage).has_value());
+  count(11.5, 4.25, 1100);
+  rates.Update(status, begin + milliseconds(2000));
+  ASSERT_TRUE(rates.Of(*stage).has_value());
+  EXPECT_DOUBLE_EQ(rates.Of(*stage)->busy, 0.75);
+  EXPECT_DOUBLE_EQ(rates.Of(*stage)->bubble, 0.125);
+  EXPECT_DOUBLE_EQ(rates.Of(*stage)->rows_per_s, 50);
+  count(0.5, 0, 7);  // It was loaded anew.
+  rates.Update(status, begin + milliseconds(4000));
+  EXPECT_FALSE(rates.Of(*stage).has_value());
+}
+
 TEST(TopScreen, CutsLinesAndWhatIsBelowAndClearsTheRest) {
   EXPECT_EQ(Screen("one\ntwo\n", {.rows = 5, .columns = 80}), "\x1b[Hone\x1b[K\r\ntwo\x1b[K\x1b[J");
   EXPECT_EQ(Screen("ab\xc3\xa9z\n", {.rows = 5, .columns = 3}), "\x1b[Hab\xc3\xa9\x1b[K\x1b[J");
@@ -79,9 +105,10 @@ class CliTop : public CommandTest {
 
 TEST_F(CliTop, OnceShowsNodesMemoryRequestsAndWhatIsWrong) {
   const std::string text = Text({"top", "--once"});
-  for (const char* part : {"Strata 9.9 at 127.0.0.1:", "1 request: 1 ", "serving", "recall",
-                           "MEMORY IN USE", "KV IN USE", "r-1", "[#...................]   0 %",
-                           "! node c is lost; do: start strata-worker on c"}) {
+  for (const char* part :
+       {"Strata 9.9 at 127.0.0.1:", "1 request: 1 ", "serving", "recall", "MEMORY IN USE",
+        "KV IN USE", "BUBBLES", "r-1", "[#...................]   0 %",
+        "! node c is lost; do: start strata-worker on c"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
@@ -90,6 +117,8 @@ TEST_F(CliTop, OnceShowsNodesMemoryRequestsAndWhatIsWrong) {
   EXPECT_TRUE(document["nodes"][0].contains("used_bytes"));
   EXPECT_EQ(document["nodes"][0]["models"][0], "recall layers 0-1");
   EXPECT_EQ(document["kv"][0]["live"], 3);
+  EXPECT_EQ(document["stages"][0]["compute_s"], 2.5);
+  EXPECT_TRUE(document["stages"][0]["busy_share"].is_null());
   EXPECT_EQ(document["problems"][0]["what"], "node c is lost");
   EXPECT_TRUE(document["sessions"][0]["tokens_per_s"].is_null());
   EXPECT_TRUE(document["tokens_per_s"].is_null());

@@ -60,6 +60,10 @@ void FillCluster(v1::GetStatusResponse* status, v1::Plan* plan) {
   session->set_prompt_tokens(39);
   session->set_generated_tokens(5);
   session->set_max_tokens(64);
+  v1::StageUse* use = status->add_stages();
+  use->set_model("recall");
+  use->set_node("a");
+  use->set_compute_s(2.5);
   v1::KvUse* kv = status->add_kv();
   kv->set_model("recall");
   kv->set_group("full");
