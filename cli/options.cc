@@ -209,6 +209,9 @@ void AnswerOptions::AddTo(CLI::App* app) {
   AddCount(app, "--max-tokens", &max_tokens, 1, kMaxContextTokens,
            "Most tokens to generate; default 512, or what fits")
       ->group(answer);
+  AddCount(app, "--min-tokens", &min_tokens, 0, kMaxContextTokens,
+           "Neither end token nor --stop ends the answer before\nit has so many; default 0")
+      ->group(answer);
   app->add_option("--stop", stop, "End before this text; may be repeated, at most 16 times")
       ->type_name("TEXT")
       ->allow_extra_args(false)
@@ -247,6 +250,7 @@ void AnswerOptions::AddTo(CLI::App* app) {
 
 absl::Status AnswerOptions::Apply(sdk::GenerateRequest* request, sdk::CallOptions* call) const {
   request->max_tokens = max_tokens.value_or(0);
+  request->min_tokens = min_tokens.value_or(0);
   request->sampling = sampling;
   RETURN_IF_ERROR(ApplyLogitBias(logit_bias, &request->sampling));
   if (stop.size() > kMaxStopStrings) {

@@ -54,6 +54,7 @@ absl::StatusOr<std::vector<std::string>> ParseNames(std::string_view text);
 // The options of `generate` and `chat` that say how to answer.
 struct AnswerOptions {
   std::optional<uint32_t> max_tokens;
+  std::optional<uint32_t> min_tokens;
   sdk::Sampling sampling;
   std::vector<std::string> stop;
   std::string logit_bias;  // "ID:V,ID:V"

@@ -22,6 +22,7 @@ inline constexpr size_t kBlobChunkBytes = 256 * 1024;
 inline constexpr size_t kMaxRequestIdBytes = 128;
 inline constexpr size_t kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr size_t kMaxStopIds = 1024;  // End tokens of a model.
 inline constexpr uint32_t kMaxTopLogprobs = 100;
 inline constexpr size_t kMaxLogitBias = 4096;
 // Replays of one session on fenced-off KV before the client sees the error.

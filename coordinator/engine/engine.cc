@@ -11,8 +11,6 @@
 namespace strata {
 namespace {
 
-constexpr size_t kMaxStopIds = 1024;
-
 std::vector<double> PredictedMs(const EngineConfig& config) {
   std::vector<double> ms;
   for (const EngineStage& stage : config.stages) {

@@ -50,17 +50,20 @@ std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens) {
 // The tokens to generate, or why the request can never be served.
 absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) const {
   const uint64_t prompt = request.prompt.size();
-  const uint64_t asked = prompt + std::max<uint64_t>(1, request.max_tokens);
+  const uint32_t least = request.params.min_tokens();
+  const uint64_t asked = prompt + std::max<uint64_t>({1, request.max_tokens, least});
   const uint64_t pool = ledger_.capacity_tokens();
-  const std::string sum = request.max_tokens > 0
-                              ? TokenSum(prompt, request.max_tokens)
-                              : std::to_string(prompt) + " prompt tokens and one to generate";
+  const std::string sum =
+      request.max_tokens > 0 ? TokenSum(prompt, request.max_tokens)
+      : least > 0
+          ? std::to_string(prompt) + " prompt tokens + " + std::to_string(least) + " min_tokens"
+          : std::to_string(prompt) + " prompt tokens and one to generate";
   if (asked > config_.context) {
     return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
                  sum + " exceed the context of " + std::to_string(config_.context) + " tokens")
         .RequestId(request.request_id)
         .Limit("context_tokens=" + std::to_string(config_.context))
-        .Hint("shorten the prompt, lower max_tokens, or load the model with a larger --context")
+        .Hint("shorten the prompt, ask for fewer tokens, or load the model with a larger --context")
         .Fact("asked_tokens", asked)
         .Fact("limit_tokens", config_.context);
   }
@@ -72,7 +75,7 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
   }
   const uint64_t room = std::min<uint64_t>(config_.context, pool) - prompt;
   return static_cast<uint32_t>(
-      std::min<uint64_t>(room, std::max<uint32_t>(1, request.default_max_tokens)));
+      std::min<uint64_t>(room, std::max<uint32_t>({1, request.default_max_tokens, least})));
 }
 
 absl::Status Engine::Impl::NeverFits(const std::string& request_id, const std::string& sum,
@@ -85,7 +88,7 @@ absl::Status Engine::Impl::NeverFits(const std::string& request_id, const std::s
       .RequestId(request_id)
       .Node(node)
       .Limit("kv_tokens=" + std::to_string(pool))
-      .Hint("shorten the prompt, lower max_tokens, or give the model more --kv-tokens")
+      .Hint("shorten the prompt, ask for fewer tokens, or give the model more --kv-tokens")
       .Fact("asked_tokens", asked)
       .Fact("limit_tokens", pool);
 }

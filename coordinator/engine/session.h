@@ -21,10 +21,12 @@ struct SessionRequest {
   std::string key;
   std::string request_id;  // 1..128 printable ASCII characters; names the sequence on workers.
   std::vector<uint32_t> prompt;  // At least one id, each below the vocabulary's size.
-  // Most tokens to generate. 0: not explicit, min(default_max_tokens, min(context, pool) - prompt).
+  // Most tokens to generate. 0: not explicit, min(default_max_tokens, min(context, pool) - prompt),
+  // but at least params.min_tokens.
   uint32_t max_tokens = 0;
   uint32_t default_max_tokens = 512;
-  // Sampling complete, seed included. The engine sets prompt_length.
+  // Sampling complete, seed included; min_tokens, and the ids that it bars. The engine sets
+  // prompt_length.
   v1::SequenceParams params;
   std::vector<uint32_t> stop_ids;  // A token of these ends the answer, and belongs to it.
   bool ignore_eos = false;         // stop_ids end nothing.

@@ -17,7 +17,6 @@ void RefuseUnsupported(Fields* fields) {
     fields->Refuse(name);
   }
   fields->Refuse("tool_choice", "none");
-  fields->Refuse("min_tokens", 0);
 }
 
 void ReadBestOf(bool samples, Fields* fields, LoraxRequest* out) {

@@ -55,7 +55,6 @@ void RefuseUnsupported(Fields* fields) {
   fields->Refuse("function_call", "none");
   fields->Refuse("modalities", Json::array({"text"}));
   fields->Refuse("length_penalty", 1);
-  fields->Refuse("min_tokens", 0);
   if (!fields->BoolOr("skip_special_tokens", true)) {
     fields->Fail(NotSupported("skip_special_tokens", "special tokens are never shown"));
   }

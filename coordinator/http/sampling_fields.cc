@@ -61,6 +61,8 @@ void ReadSampling(Fields* fields, v1::GenerateRequest* request) {
   // vLLM's name and LoRAX's.
   const bool ignores = fields->BoolOr("ignore_eos", false);
   request->set_ignore_eos(fields->BoolOr("ignore_eos_token", false) || ignores);
+  request->set_min_tokens(
+      static_cast<uint32_t>(fields->Int("min_tokens", 0, kMaxContextTokens).value_or(0)));
 }
 
 bool ReadTokenIds(const Json& json, const std::string& name, Fields* fields, v1::TokenIds* ids) {

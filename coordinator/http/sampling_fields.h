@@ -12,9 +12,9 @@ namespace strata {
 // Choices of one body at most: prompts times best_of.
 inline constexpr uint32_t kMaxChoices = 128;
 
-// temperature, top_k (also -1: off), top_p, min_p, typical_p, the penalties, logit_bias, seed, stop
-// and ignore_eos (also as ignore_eos_token), into `request`. Ranges are left to ValidateSampling,
-// but for what would not fit.
+// temperature, top_k (also -1: off), top_p, min_p, typical_p, the penalties, logit_bias, seed,
+// stop, ignore_eos (also as ignore_eos_token) and min_tokens, into `request`. Ranges are left to
+// ValidateSampling, but for what would not fit.
 void ReadSampling(Fields* fields, v1::GenerateRequest* request);
 
 // An array of token ids. False, and BAD_FIELD with `name`, if it is no such.

@@ -55,7 +55,7 @@ class Generation::Sink final : public SessionSink {
         text_(model_->tokenizer == nullptr
                   ? nullptr
                   : model_->tokenizer->NewStream(request.session.prompt, true),
-              request.stops) {}
+              request.stops, request.session.params.min_tokens()) {}
 
   void SetServing(const Coordinator::Serving& serving) {
     numerics_class_ = serving.numerics_class;

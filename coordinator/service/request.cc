@@ -59,6 +59,18 @@ absl::Status CheckStops(const v1::GenerateRequest& request, const ModelRuntime& 
   return absl::OkStatus();
 }
 
+absl::Status CheckMinTokens(const v1::GenerateRequest& request) {
+  // One beyond any context is refused with the numbers, by the engine.
+  if (request.max_tokens() == 0 || request.min_tokens() <= request.max_tokens()) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kInvalidArgument, "MIN_TOKENS",
+               "min_tokens is " + std::to_string(request.min_tokens()) +
+                   "; it must be at most max_tokens, " + std::to_string(request.max_tokens()))
+      .Limit("max_tokens=" + std::to_string(request.max_tokens()))
+      .Fact("field", "min_tokens");
+}
+
 }  // namespace
 
 absl::Status CheckRequestId(const std::string& id) {
@@ -82,6 +94,7 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   session.key = session.request_id;
   RETURN_IF_ERROR(ValidateSampling(request.sampling(), model.spec().vocab));
   RETURN_IF_ERROR(CheckStops(request, model));
+  RETURN_IF_ERROR(CheckMinTokens(request));
   for (const uint32_t top : {request.logprobs(), request.prompt_logprobs()}) {
     if (top > kMaxTopLogprobs) {
       return Bad("TOO_MANY_LOGPROBS", "logprobs for the best " + std::to_string(top) + " tokens",
@@ -98,6 +111,10 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   session.params.set_prompt_top_logprobs(request.prompt_logprobs());
   session.stop_ids = model.spec().eos_ids;
   session.ignore_eos = request.ignore_eos();
+  session.params.set_min_tokens(request.min_tokens());
+  if (request.min_tokens() > 0 && !request.ignore_eos()) {
+    session.params.mutable_stop_ids()->Assign(session.stop_ids.begin(), session.stop_ids.end());
+  }
   session.priority = request.priority();
   session.guaranteed = request.guaranteed();
   session.return_logits = request.return_logits();

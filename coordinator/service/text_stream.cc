@@ -21,16 +21,26 @@ std::string TextStream::Add(uint32_t id) {
   return stream_ == nullptr || stopped_ ? "" : Take(stream_->Add(id), false);
 }
 
+size_t TextStream::FindStop() const {
+  size_t first = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const size_t from = barred_ < stop.size() ? 0 : barred_ - stop.size() + 1;
+    first = std::min(first, held_.find(stop, from));
+  }
+  return first;
+}
+
 std::string TextStream::Finish() {
   return stream_ == nullptr || stopped_ ? "" : Take(stream_->Finish(), true);
 }
 
 std::string TextStream::Take(const std::string& text, bool at_end) {
   held_ += text;
-  size_t first = std::string::npos;
-  for (const std::string& stop : stops_) {
-    first = std::min(first, held_.find(stop));
+  if (barred_ids_ > 0) {
+    --barred_ids_;
+    barred_ = held_.size();
   }
+  const size_t first = FindStop();
   std::string said;
   if (first != std::string::npos) {
     stopped_ = true;
@@ -44,6 +54,7 @@ std::string TextStream::Take(const std::string& text, bool at_end) {
   }
   said = held_.substr(0, held_.size() - keep);
   held_.erase(0, said.size());
+  barred_ -= std::min(barred_, said.size());
   return said;
 }
 

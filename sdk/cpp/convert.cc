@@ -45,6 +45,7 @@ v1::GenerateRequest ToWire(const GenerateRequest& request) {
     *wire.mutable_chat() = ToWire(std::get<std::vector<ChatMessage>>(request.prompt));
   }
   wire.set_max_tokens(request.max_tokens);
+  wire.set_min_tokens(request.min_tokens);
   SetSampling(request.sampling, wire.mutable_sampling());
   wire.mutable_stop()->Add(request.stop.begin(), request.stop.end());
   wire.set_ignore_eos(request.ignore_eos);

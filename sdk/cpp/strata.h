@@ -108,6 +108,8 @@ struct GenerateRequest {
   // 1..128 printable ASCII characters; empty: the library makes one.
   std::string request_id{};
   uint32_t max_tokens = 0;  // 0: 512, capped by what is left of the context.
+  // No end token and no stop string ends the answer before it has so many tokens.
+  uint32_t min_tokens = 0;
   Sampling sampling{};
   std::vector<std::string> stop{};  // At most 16; not part of the answer.
   bool ignore_eos = false;

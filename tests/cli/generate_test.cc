@@ -113,6 +113,8 @@ TEST_F(CliGenerate, GeneratePassesEveryParameter) {
        "--ignore-eos",
        "--max-tokens",
        "5",
+       "--min-tokens",
+       "4",
        "--replace",
        "--guaranteed",
        "--priority",
@@ -137,6 +139,7 @@ TEST_F(CliGenerate, GeneratePassesEveryParameter) {
   EXPECT_TRUE(wire.guaranteed());
   EXPECT_EQ(wire.priority(), -3);
   EXPECT_EQ(wire.max_tokens(), 5u);
+  EXPECT_EQ(wire.min_tokens(), 4u);
   EXPECT_EQ(wire.request_id(), "mine");
   EXPECT_EQ(wire.text(), "x") << "--stop takes one text, not the prompt too";
 }

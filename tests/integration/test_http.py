@@ -152,6 +152,33 @@ def test_stop_strings_defaults_and_limits(cluster):
         400, "context_length_exceeded", None)
 
 
+def test_min_tokens_bars_end_tokens_and_stop_strings(cluster):
+    short = len(CASE["greedy_ids"])
+    want = cluster.generate("recall", ids=CASE["prompt_ids"], temperature=0, max_tokens=short + 20,
+                            min_tokens=short + 10)
+    assert len(want["token_ids"]) > short + 10
+    assert want["token_ids"][: short - 1] == CASE["greedy_ids"][:-1]
+    assert CASE["greedy_ids"][-1] not in want["token_ids"][: short + 10]
+    body = completion(max_tokens=short + 20, min_tokens=short + 10)
+    answer = post(cluster, "/v1/completions", body)
+    assert answer["choices"][0]["text"] == want["text"]
+    assert answer["usage"]["completion_tokens"] == len(want["token_ids"])
+    messages = chat(max_tokens=short + 20, min_tokens=short + 10)
+    assert post(cluster, "/v1/chat/completions", messages)["choices"][0]["message"]["content"] == (
+        want["text"])
+    # Exactly as many: then the end token, or the next stop string, may come.
+    answer = post(cluster, "/v1/completions", completion(min_tokens=short - 1))
+    assert answer["choices"][0]["text"] == CASE["text"]
+    word = CASE["text"].split()[3]
+    answer = post(cluster, "/v1/completions", completion(stop=word, min_tokens=short - 1))
+    assert answer["choices"][0]["text"] == CASE["text"]
+    # What is not said of max_tokens gives room for them.
+    body = completion(min_tokens=short + 10)
+    del body["max_tokens"]
+    answer = post(cluster, "/v1/completions", body)
+    assert answer["usage"]["completion_tokens"] >= short + 10
+
+
 def test_what_is_wrong_is_refused_by_name(cluster):
     cases = [
         (completion(model="other"), 404, "model_not_found", "model"),
@@ -159,7 +186,8 @@ def test_what_is_wrong_is_refused_by_name(cluster):
         (completion(response_format={"type": "json_object"}), 400, "not_supported",
          "response_format"),
         (completion(temperature=-1), 400, "sampling_parameter", "temperature"),
-        (completion(min_tokens=3), 400, "not_supported", "min_tokens"),
+        (completion(min_tokens=97), 400, "min_tokens", "min_tokens"),
+        (completion(max_tokens=None, min_tokens=5000), 400, "context_length_exceeded", None),
         (completion(prompt=[10**6]), 400, "bad_token_id", "prompt"),
         (completion(stream=False, stream_options={}), 400, "bad_field", "stream_options"),
         (b"{", 400, "bad_json", None),
@@ -267,7 +295,7 @@ def test_lorax_routes(cluster):
     assert prefill[0]["logprob"] is None and prefill[1]["logprob"] < 0
     assert int(headers["x-validation-time"]) >= 0
     for parameters in ({"adapter_id": "x"}, {"temperature": -1}, {"watermark": True},
-                       {"best_of": 2}):
+                       {"best_of": 2}, {"max_new_tokens": 3, "min_tokens": 4}):
         status, _, answer = request(cluster, "POST", "/generate",
                                     {"inputs": "a", "parameters": parameters})
         assert (status, answer["error_type"]) == (422, "validation")

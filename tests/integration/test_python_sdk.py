@@ -78,7 +78,7 @@ def test_type_hints_hold(home, tmp_path):
 import strata
 client = strata.Client("127.0.0.1:7070")
 text: str = client.generate("m", "p", max_tokens=3, temperature=0.5, stop=["x"]).text
-text = client.generate("m", "p", priority=-1, guaranteed=True).text
+text = client.generate("m", "p", min_tokens=3, priority=-1, guaranteed=True).text
 ids: list[int] = client.tokenize("m", [strata.ChatMessage("user", "hello")]).ids
 """)
     wrong = tmp_path / "wrong.py"
@@ -372,6 +372,23 @@ def test_an_id_in_flight_is_refused_unless_it_is_to_be_replaced(strata, cluster,
     cluster.nothing_is_left()
 
 
+def test_min_tokens_are_those_of_the_command_line(strata, cluster, client):
+    case = recall_cases()[0]
+    short = len(case["greedy_ids"])
+    options = dict(temperature=0.0, max_tokens=short + 12, min_tokens=short + 5)
+    expected = cluster.generate("recall", ids=case["prompt_ids"], **options)
+
+    async def answer():
+        async with strata.AsyncClient(cluster.address) as c:
+            return await c.generate("recall", case["prompt_ids"], **options)
+
+    for got in (client.generate("recall", case["prompt_ids"], **options), asyncio.run(answer())):
+        assert got.token_ids == expected["token_ids"] and len(got.token_ids) > short + 5
+    with pytest.raises(strata.InvalidArgumentError) as refused:
+        client.generate("recall", case["prompt_ids"], max_tokens=3, min_tokens=4)
+    assert refused.value.reason == "MIN_TOKENS"
+
+
 def test_higher_priorities_start_first_and_guaranteed_ones_are_answered(strata, tmp_path):
     with Cluster(tmp_path, max_sessions=1) as c:
         c.start_workers(1)
@@ -412,7 +429,7 @@ def test_wrong_options_are_refused_before_any_call(strata):
     for options in ({"max_token": 3}, {"temperature": "hot"}, {"stop": "x"}):
         with pytest.raises(TypeError):
             client.generate("m", "p", **options)
-    for number in ({"max_tokens": -1}, {"priority": 2**31}):
+    for number in ({"max_tokens": -1}, {"min_tokens": -1}, {"priority": 2**31}):
         with pytest.raises(ValueError):
             client.generate("m", "p", **number)
     for address in ("nowhere", "host:port", "::1:7070", "host:99999"):

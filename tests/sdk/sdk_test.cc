@@ -119,6 +119,7 @@ TEST(Sdk, EveryParameterTravels) {
   request.replace = true;
   request.priority = 7;
   request.guaranteed = true;
+  request.min_tokens = 3;
   ASSERT_TRUE(client->Generate(request).ok());
   const v1::GenerateRequest wire = coordinator.generate_requests().at(0);
   EXPECT_EQ(wire.chat().messages_size(), 2);
@@ -140,6 +141,7 @@ TEST(Sdk, EveryParameterTravels) {
   EXPECT_TRUE(wire.replace());
   EXPECT_EQ(wire.priority(), 7);
   EXPECT_TRUE(wire.guaranteed());
+  EXPECT_EQ(wire.min_tokens(), 3u);
   EXPECT_FALSE(wire.has_logprobs());
   EXPECT_FALSE(wire.request_id().empty()) << "the library names requests, to replay them";
 }

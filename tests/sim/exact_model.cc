@@ -50,8 +50,9 @@ std::vector<uint32_t> ExactAnswer(const ModelSpec& model, std::span<const uint32
     for (uint32_t id = 0; id < model.vocab; ++id) {
       logits[id] = testing::HashLogit(row, id);
     }
-    const auto token =
-        sampler.Sample({&params.sampling(), static_cast<uint32_t>(prompt.size()), ids}, logits);
+    SampleRequest request = SampleRequestOf(params, ids);
+    request.prompt_length = static_cast<uint32_t>(prompt.size());
+    const auto token = sampler.Sample(request, logits);
     STRATA_CHECK(token.ok());
     answer.push_back(*token);
     ids.push_back(*token);

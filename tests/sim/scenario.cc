@@ -73,6 +73,10 @@ ClientRequest DrawRequest(const Scenario& scenario, bool long_answers, nanosecon
     for (int i = 0; i < 8; ++i) {
       request.stop_ids.push_back(random->Below(kPoisonToken));
     }
+    if (const uint64_t own = Mix64(request.params.sampling().seed()); own % 2 == 0) {
+      request.params.set_min_tokens(static_cast<uint32_t>(1 + own / 2 % request.max_tokens));
+      request.params.mutable_stop_ids()->Assign(request.stop_ids.begin(), request.stop_ids.end());
+    }
   }
   request.replace = random->OneIn(3);
   if (random->OneIn(4)) {

@@ -198,7 +198,7 @@ void SimClients::OnDone(const std::shared_ptr<Client>& client, const FinishInfo&
     world().Count(Rule::kAnswered);
     client->answered = right;
   } else if (info.reason == "stop") {
-    right = right && !tokens.empty() && stop + 1 == tokens.end();
+    right = right && stop + 1 == tokens.end() && tokens.size() > request.params.min_tokens();
     world().Count(Rule::kStopped);
   } else {
     right = right && info.reason == "cancelled" && request.cancel_after.has_value();

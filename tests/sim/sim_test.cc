@@ -51,10 +51,7 @@ class OneWorker {
     const std::vector<uint32_t> last = {rows - 1};
     std::vector<float> logits(kVocab);
     EXPECT_TRUE(shard_->Head(last).ok() && shard_->ReadLogits(logits).ok());
-    return sampler_
-        .Sample({&sequence->params.sampling(), sequence->params.prompt_length(), sequence->ids},
-                logits)
-        .value();
+    return sampler_.Sample(SampleRequestOf(sequence->params, sequence->ids), logits).value();
   }
 
   std::vector<uint32_t> Generate(Sequence* sequence, std::vector<uint32_t> next, size_t count) {

@@ -41,9 +41,8 @@ absl::Status ResultBuilder::AddLogprob(const v1::StepItem& item, const Sequence&
 absl::Status ResultBuilder::AddSample(const Sequence& sequence, std::span<const float> logits,
                                       v1::ItemResult* result) {
   const v1::SequenceParams& params = sequence.params;
-  ASSIGN_OR_RETURN(
-      const uint32_t id,
-      sampler_.Sample({&params.sampling(), params.prompt_length(), sequence.ids}, logits));
+  ASSIGN_OR_RETURN(const uint32_t id,
+                   sampler_.Sample(SampleRequestOf(params, sequence.ids), logits));
   if (params.logprobs()) {
     ASSIGN_OR_RETURN(v1::TokenLogprob logprob, sampler_.Logprob(logits, id, params.top_logprobs()));
     *result->add_tokens() = std::move(logprob);

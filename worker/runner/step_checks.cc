@@ -147,6 +147,18 @@ absl::Status CheckParams(const v1::SequenceParams& params, const ModelSpec& mode
           .Limit("top_logprobs=" + std::to_string(kMaxTopLogprobs));
     }
   }
+  if (static_cast<size_t>(params.stop_ids_size()) > kMaxStopIds) {
+    return Error(absl::StatusCode::kInvalidArgument, "STOP_IDS",
+                 std::to_string(params.stop_ids_size()) + " stop ids are too many")
+        .Limit("stop_ids=" + std::to_string(kMaxStopIds));
+  }
+  for (const uint32_t id : params.stop_ids()) {
+    if (id >= model.vocab) {
+      return Error(absl::StatusCode::kInvalidArgument, "STOP_IDS",
+                   "stop id " + std::to_string(id) + " is not below the vocabulary's " +
+                       std::to_string(model.vocab));
+    }
+  }
   RETURN_IF_ERROR(CheckSamplingComplete(params.sampling()));
   return ValidateSampling(params.sampling(), model.vocab);
 }

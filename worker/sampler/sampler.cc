@@ -94,7 +94,7 @@ absl::Status Sampler::Prepare(const SampleRequest& request, std::span<const floa
   RETURN_IF_ERROR(CheckLogits(logits));
   RETURN_IF_ERROR(CheckRequest(request));
   const v1::SamplingParams& params = *request.params;
-  Adjust(request, logits);
+  RETURN_IF_ERROR(Adjust(request, logits));
   if (params.temperature() == 0) {
     const auto best = std::max_element(logits_.begin(), logits_.end());
     candidates_.assign(1, {0, 1, static_cast<uint32_t>(best - logits_.begin())});
@@ -117,11 +117,13 @@ absl::Status Sampler::Prepare(const SampleRequest& request, std::span<const floa
 absl::Status Sampler::CheckRequest(const SampleRequest& request) const {
   RETURN_IF_ERROR(CheckSamplingComplete(*request.params));
   RETURN_IF_ERROR(ValidateSampling(*request.params, vocab_));
-  for (const uint32_t id : request.ids) {
-    if (id >= vocab_) {
-      return Error(absl::StatusCode::kInvalidArgument, "TOKEN_OUT_OF_RANGE",
-                   "token id " + std::to_string(id) + " is not below the vocabulary's " +
-                       std::to_string(vocab_));
+  for (const std::span<const uint32_t> ids : {request.ids, request.stop_ids}) {
+    for (const uint32_t id : ids) {
+      if (id >= vocab_) {
+        return Error(absl::StatusCode::kInvalidArgument, "TOKEN_OUT_OF_RANGE",
+                     "token id " + std::to_string(id) + " is not below the vocabulary's " +
+                         std::to_string(vocab_));
+      }
     }
   }
   return absl::OkStatus();
@@ -145,18 +147,20 @@ absl::Status Sampler::CheckLogits(std::span<const float> logits) const {
   return any ? absl::OkStatus() : NonFinite("every logit is -inf");
 }
 
-void Sampler::Adjust(const SampleRequest& request, std::span<const float> logits) {
+absl::Status Sampler::Adjust(const SampleRequest& request, std::span<const float> logits) {
   const v1::SamplingParams& params = *request.params;
   std::copy(logits.begin(), logits.end(), logits_.begin());
   for (const auto& [id, bias] : params.logit_bias()) {
     logits_[id] += bias;
   }
   Penalize(request);
+  RETURN_IF_ERROR(BarStops(request));
   if (const double temperature = params.temperature(); temperature != 0 && temperature != 1) {
     for (double& logit : logits_) {
       logit /= temperature;
     }
   }
+  return absl::OkStatus();
 }
 
 void Sampler::Penalize(const SampleRequest& request) {
@@ -188,6 +192,19 @@ void Sampler::Penalize(const SampleRequest& request) {
       counts_[id] = 0;
     }
   }
+}
+
+absl::Status Sampler::BarStops(const SampleRequest& request) {
+  if (request.stop_ids.empty() ||
+      request.ids.size() >= uint64_t{request.prompt_length} + request.min_tokens) {
+    return absl::OkStatus();
+  }
+  for (const uint32_t id : request.stop_ids) {
+    logits_[id] = kMinusInfinity;
+  }
+  return *std::max_element(logits_.begin(), logits_.end()) > kMinusInfinity
+             ? absl::OkStatus()
+             : NonFinite("every logit but those that min_tokens bars is -inf");
 }
 
 double Sampler::KthLargest(uint32_t k) {

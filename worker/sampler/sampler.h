@@ -7,18 +7,20 @@
 //   2. logit -= count * frequency_penalty + (count > 0) * presence_penalty, counting output ids.
 //   3. Repetition, once for every id of prompt or output: a logit below 0 is multiplied by the
 //      penalty, another divided.
-//   4. Logits are divided by the temperature; at 0 the largest wins, the lowest id among equals,
+//   4. As long as there are less than min_tokens output ids, the logits of stop_ids become -inf.
+//   5. Logits are divided by the temperature; at 0 the largest wins, the lowest id among equals,
 //      and nothing below applies.
-//   5. top_k drops what is less than the k-th largest logit. 0 is off.
-//   6. top_p keeps, from the most probable down (ties: lowest id first), whatever has less than
+//   6. top_k drops what is less than the k-th largest logit. 0 is off.
+//   7. top_p keeps, from the most probable down (ties: lowest id first), whatever has less than
 //      top_p of the mass before it; the first always stays.
-//   7. min_p drops what is less than min_p times the largest probability.
-//   8. typical_p orders by |-log p - H|, keeps the fewest whose mass reaches typical_p, and
+//   8. min_p drops what is less than min_p times the largest probability.
+//   9. typical_p orders by |-log p - H|, keeps the fewest whose mass reaches typical_p, and
 //      whatever is as typical as the last of them.
-//   9. The draw: u in [0, 1) from Philox(seed, choice, position of the new token); the first id,
+//  10. The draw: u in [0, 1) from Philox(seed, choice, position of the new token); the first id,
 //      ascending, whose cumulated weight exceeds u times the whole.
 // A logit of -inf stays out whatever the bias. Arithmetic is in double, with exp and log of ours;
-// sums run in ascending order of ids (steps 4, 8, 9) or in the order that the step sorts by (6, 8).
+// sums run in ascending order of ids (steps 5, 9, 10) or in the order that the step sorts by (7,
+// 9).
 #ifndef STRATA_WORKER_SAMPLER_SAMPLER_H_
 #define STRATA_WORKER_SAMPLER_SAMPLER_H_
 
@@ -28,6 +30,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "strata/v1/shard.pb.h"
 #include "strata/v1/types.pb.h"
 
 namespace strata {
@@ -38,7 +41,19 @@ struct SampleRequest {
   const v1::SamplingParams* params = nullptr;  // Complete and valid; not owned.
   uint32_t prompt_length = 0;                  // The ids before it are the prompt's.
   std::span<const uint32_t> ids;
+  uint32_t min_tokens = 0;             // For so many output tokens none of stop_ids is chosen.
+  std::span<const uint32_t> stop_ids;  // In any order; what is named twice counts once.
 };
+
+// What `params` ask for after `ids`; both outlive it.
+inline SampleRequest SampleRequestOf(const v1::SequenceParams& params,
+                                     std::span<const uint32_t> ids) {
+  return {&params.sampling(),
+          params.prompt_length(),
+          ids,
+          params.min_tokens(),
+          {params.stop_ids().data(), static_cast<size_t>(params.stop_ids_size())}};
+}
 
 // An id that may be drawn.
 struct TokenProbability {
@@ -53,7 +68,8 @@ class Sampler {
   explicit Sampler(uint32_t vocab);
 
   // The token. Errors: INVALID_ARGUMENT for parameters (see sampling_params.h) and ids outside of
-  // the vocabulary; INTERNAL (NON_FINITE) for logits that are empty, NaN, +inf, or -inf throughout.
+  // the vocabulary; INTERNAL (NON_FINITE) for logits that are empty, NaN, +inf, or -inf throughout,
+  // and for those of which step 4 leaves none.
   absl::StatusOr<uint32_t> Sample(const SampleRequest& request, std::span<const float> logits);
 
   // What Sample draws from, by ascending id. Errors as Sample.
@@ -68,7 +84,7 @@ class Sampler {
 
  private:
   struct Candidate {
-    double logit;   // After step 4, less the largest: <= 0.
+    double logit;   // After step 5, less the largest: <= 0.
     double weight;  // exp(logit): the largest has 1.
     uint32_t id;
   };
@@ -81,12 +97,13 @@ class Sampler {
     }
   };
 
-  // Steps 1 to 8: leaves the survivors in candidates_, by ascending id.
+  // Steps 1 to 9: leaves the survivors in candidates_, by ascending id.
   absl::Status Prepare(const SampleRequest& request, std::span<const float> logits);
   absl::Status CheckRequest(const SampleRequest& request) const;
   absl::Status CheckLogits(std::span<const float> logits) const;
-  void Adjust(const SampleRequest& request, std::span<const float> logits);
+  absl::Status Adjust(const SampleRequest& request, std::span<const float> logits);
   void Penalize(const SampleRequest& request);
+  absl::Status BarStops(const SampleRequest& request);
   double KthLargest(uint32_t k);
   void Weigh(double threshold);
   void KeepTopP(double top_p);

@@ -22,7 +22,7 @@ from strata.v1 import admin_pb2, inference_pb2, types_pb2
 
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
              "frequency_penalty", "presence_penalty", "seed")
-_OTHERS = ("max_tokens", "ignore_eos", "logprobs", "prompt_logprobs",
+_OTHERS = ("max_tokens", "min_tokens", "ignore_eos", "logprobs", "prompt_logprobs",
            "return_logits", "request_id", "replace", "priority", "guaranteed")
 
 

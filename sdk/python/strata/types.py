@@ -25,6 +25,8 @@ class GenerateOptions(TypedDict, total=False):
     and no filters. None is the same as not given."""
 
     max_tokens: int | None  # Not given: 512, capped by what is left of the context.
+    # No end token and no stop string ends the answer before it has so many tokens.
+    min_tokens: int | None
     temperature: float | None  # >= 0; 0 is greedy.
     top_k: int | None  # 0 is off.
     top_p: float | None  # [0, 1]

@@ -303,6 +303,26 @@ TEST(EngineSession, WhatCanNeverFitIsRefusedAtOnceWithBothNumbers) {
   EXPECT_EQ(sink->tokens.size(), 60u);
 }
 
+TEST(EngineSession, MinTokensRaiseADefaultAndAreRefusedWhenTheyCanNeverFit) {
+  SimCluster cluster(MakeConfig(2, 10));
+  cluster.Start();
+  SessionRequest request = MakeRequest("r1", 100, 0);
+  request.default_max_tokens = 16;
+  request.params.set_min_tokens(40);
+  const auto raised = cluster.Submit(request);
+  request = MakeRequest("r2", 100, 0);
+  request.params.set_min_tokens(61);
+  const absl::Status pool = cluster.TrySubmit(request, std::make_shared<SinkRecord>());
+  EXPECT_EQ(ReasonOf(pool), "KV_NEVER_FITS");
+  EXPECT_EQ(DetailOf(pool).facts().at("asked_tokens"), "161");
+  EXPECT_NE(pool.message().find("61 min_tokens"), std::string::npos) << pool;
+  request.params.set_min_tokens(0xFFFFFFFF);
+  EXPECT_EQ(ReasonOf(cluster.TrySubmit(request, std::make_shared<SinkRecord>())),
+            "CONTEXT_EXCEEDED");
+  cluster.RunToEnd();
+  EXPECT_EQ(raised->tokens.size(), 40u);
+}
+
 TEST(EngineSession, ADefaultMaxTokensIsCappedByWhatIsLeft) {
   SimCluster cluster(MakeConfig(2, 10));
   cluster.Start();

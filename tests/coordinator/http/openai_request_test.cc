@@ -99,12 +99,13 @@ TEST(OpenAiRequest, ChatMessagesMayBeInTextParts) {
   const auto parsed = ParseChatCompletion(
       R"({"model":"m","messages":[{"role":"developer","content":"s","name":"n"},
           {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],
-          "max_completion_tokens":3,"max_tokens":9,"logprobs":true,"top_logprobs":2,"stop":"x"})");
+          "max_completion_tokens":3,"max_tokens":9,"min_tokens":2,"logprobs":true,"top_logprobs":2,"stop":"x"})");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   const v1::GenerateRequest& request = parsed->prompts.at(0);
   EXPECT_EQ(request.chat().messages(0).role(), "system");
   EXPECT_EQ(request.chat().messages(1).content(), "ab");
   EXPECT_EQ(request.max_tokens(), 3u);
+  EXPECT_EQ(request.min_tokens(), 2u);
   EXPECT_EQ(request.logprobs(), 2u);
   EXPECT_THAT(request.stop(), ElementsAre("x"));
 }
@@ -127,9 +128,8 @@ TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
   for (const char* body :
        {R"("tools":[{}])", R"("tool_choice":"auto")", R"("functions":[{}])",
         R"("response_format":{"type":"json_object"})", R"("suffix":"x")", R"("adapter_id":"x")",
-        R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("min_tokens":1)",
-        R"("skip_special_tokens":false)", R"("use_beam_search":true)",
-        R"("return_token_ids":true)"}) {
+        R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("skip_special_tokens":false)",
+        R"("use_beam_search":true)", R"("return_token_ids":true)"}) {
     const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
     EXPECT_EQ(FieldRefused(Completion(body)), name);
     EXPECT_EQ(FieldRefused(Chat(body), true), name);
@@ -148,6 +148,7 @@ TEST(OpenAiRequest, ValuesOfTheWrongKindAreNamed) {
       {R"("temperature":"hot")", "temperature"},
       {R"("max_tokens":1.5)", "max_tokens"},
       {R"("max_tokens":-1)", "max_tokens"},
+      {R"("min_tokens":-1)", "min_tokens"},
       {R"("n":0)", "n"},
       {R"("n":129)", "n"},
       {R"("n":3,"best_of":2)", "best_of"},

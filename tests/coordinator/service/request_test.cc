@@ -46,6 +46,24 @@ v1::GenerateRequest Ids(std::initializer_list<uint32_t> ids) {
 
 const RequestContext kContext{77, "made-up", 0};
 
+TEST(Request, MinTokensBarsTheModelsEndTokensUnlessTheyAreIgnored) {
+  v1::GenerateRequest request = Ids({1, 2});
+  EXPECT_EQ(ResolveRequest(request, *Model(false), kContext)->session.params.stop_ids_size(), 0);
+  request.set_min_tokens(5);
+  const auto resolved = ResolveRequest(request, *Model(false), kContext);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->session.params.min_tokens(), 5u);
+  EXPECT_THAT(resolved->session.params.stop_ids(), ElementsAre(1009, 1012));
+  request.set_ignore_eos(true);
+  EXPECT_EQ(ResolveRequest(request, *Model(false), kContext)->session.params.stop_ids_size(), 0);
+  request.set_max_tokens(5);
+  EXPECT_TRUE(ResolveRequest(request, *Model(false), kContext).ok());
+  request.set_max_tokens(4);
+  const absl::Status refused = ResolveRequest(request, *Model(false), kContext).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReasonOf(refused), "MIN_TOKENS");
+}
+
 TEST(Request, DefaultsComeFromTheModelThenFromTheTable) {
   const auto resolved = ResolveRequest(Ids({1, 2}), *Model(false), kContext);
   ASSERT_TRUE(resolved.ok()) << resolved.status();

@@ -18,8 +18,8 @@ struct Said {
   size_t used = 0;
 };
 
-Said Say(const std::string& letters, std::vector<std::string> stops) {
-  TextStream stream(std::make_unique<Letters>(), std::move(stops));
+Said Say(const std::string& letters, std::vector<std::string> stops, uint32_t min_tokens = 0) {
+  TextStream stream(std::make_unique<Letters>(), std::move(stops), min_tokens);
   Said said;
   for (const char letter : letters) {
     said.text += stream.Add(static_cast<uint32_t>(letter - 'a'));
@@ -61,6 +61,17 @@ TEST(TextStream, OverlappingBeginningsAreFound) {
 TEST(TextStream, TheEarliestOfSeveralStopStringsWins) {
   EXPECT_EQ(Say("abcdef", {"ef", "cd"}).text, "ab");
   EXPECT_EQ(Say("abcdef", {"bcd", "c"}).text, "ab");
+}
+
+TEST(TextStream, AStopStringWithinTheFirstMinTokensIsText) {
+  EXPECT_EQ(Say("abcabc", {"bc"}, 2).text, "a");
+  EXPECT_EQ(Say("abcabc", {"bc"}, 3).text, "abca");
+  EXPECT_EQ(Say("abcabc", {"bc"}, 5).text, "abca");
+  EXPECT_EQ(Say("abcabc", {"bc"}, 6).text, "abcabc!");
+  // One may begin there, and end later; a shorter one within what is held back for it may not.
+  EXPECT_EQ(Say("abcd", {"bc", "abcd"}, 3).text, "");
+  EXPECT_EQ(Say("abcdxbc", {"bc", "abce"}, 3).text, "abcdx");
+  EXPECT_EQ(Say("aaaa", {"aa"}, 2).text, "a");
 }
 
 TEST(TextStream, AModelWithoutTokenizerHasNoText) {

@@ -178,6 +178,10 @@ TEST_P(StepRule, ItemsThatMakeNoSenseAreRefused) {
   refuse("SAMPLING_PARAMETER",
          [](v1::StepItem* i) { i->mutable_params()->mutable_sampling()->set_top_p(2); });
   refuse("TOP_LOGPROBS", [](v1::StepItem* i) { i->mutable_params()->set_top_logprobs(101); });
+  refuse("STOP_IDS", [](v1::StepItem* i) { i->mutable_params()->add_stop_ids(97); });
+  refuse("STOP_IDS", [](v1::StepItem* i) {
+    for (int n = 0; n < 1025; ++n) i->mutable_params()->add_stop_ids(1);
+  });
 }
 
 TEST_P(StepRule, NothingGoesBeyondTheContext) {

@@ -72,7 +72,9 @@ struct Case {
   v1::SamplingParams params;
   std::vector<uint32_t> ids;
   uint32_t prompt_length = 0;
-  SampleRequest Request() const { return {&params, prompt_length, ids}; }
+  uint32_t min_tokens = 0;
+  std::vector<uint32_t> stop_ids;
+  SampleRequest Request() const { return {&params, prompt_length, ids, min_tokens, stop_ids}; }
 };
 
 Case CaseOf(const Json& json, const Json& vectors) {
@@ -87,6 +89,8 @@ Case CaseOf(const Json& json, const Json& vectors) {
     }
   }
   result.prompt_length = static_cast<uint32_t>(json.at("prompt_ids").size());
+  result.min_tokens = json.value("min_tokens", 0u);
+  result.stop_ids = json.value("stop_ids", std::vector<uint32_t>());
   return result;
 }
 
@@ -180,6 +184,35 @@ TEST(Sampler, SeedChoiceAndPositionEachChangeTheDraw) {
   other.set_seed(2);
   EXPECT_NE(base, *sampler.Sample({&other, 0, {}}, logits));
   EXPECT_EQ(base, *sampler.Sample({&params, 0, {}}, logits));
+}
+
+// The random number is the position's, whatever was barred before.
+TEST(Sampler, MinTokensBarsStopIdsAndChangesNothingElse) {
+  constexpr uint32_t kVocab = 50;
+  v1::SequenceParams params;
+  *params.mutable_sampling() = Defaults();
+  params.set_prompt_length(3);
+  v1::SequenceParams barring = params;
+  barring.set_min_tokens(200);
+  for (uint32_t id = 0; id < 10; ++id) barring.add_stop_ids(id);
+  Sampler sampler(kVocab);
+  std::vector<uint32_t> ids = {1, 2, 3};
+  int barred = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<float> logits = RandomLogits(kVocab, 1, static_cast<uint32_t>(i));
+    const uint32_t free = *sampler.Sample(SampleRequestOf(params, ids), logits);
+    const uint32_t got = *sampler.Sample(SampleRequestOf(barring, ids), logits);
+    if (i < 200) {
+      EXPECT_GE(got, 10u);
+      for (uint32_t id = 0; id < 10; ++id) logits[id] = -kInf;
+      EXPECT_EQ(got, *sampler.Sample(SampleRequestOf(params, ids), logits));
+      barred += free < 10 ? 1 : 0;
+    } else {
+      EXPECT_EQ(got, free);
+    }
+    ids.push_back(got);
+  }
+  EXPECT_GT(barred, 10);
 }
 
 // Scratch memory of one call must not reach the next.
