@@ -95,6 +95,7 @@ void AddLoadCommands(CommandTree* tree, CLI::App* model);  // load, unload, resi
 void AddGenerateCommand(CommandTree* tree);
 void AddChatCommand(CommandTree* tree);
 void AddSessionCommands(CommandTree* tree);
+void AddKeyCommands(CommandTree* tree);
 void AddBenchCommand(CommandTree* tree);
 
 }  // namespace strata::cli

@@ -26,9 +26,18 @@ absl::Status List(const Context& context) {
   return absl::OkStatus();
 }
 
-absl::Status Cancel(const Context& context, const std::string& id) {
+constexpr char kNoKey[] = "-";
+
+struct CancelFlags {
+  std::string id;
+  std::string key;
+};
+
+absl::Status Cancel(const Context& context, const CancelFlags& flags) {
   ASSIGN_OR_RETURN(const auto client, context.Connect());
-  RETURN_IF_ERROR(client->CancelSession(id));
+  const std::string& id = flags.id;
+  const std::string key = flags.key == kNoKey ? "" : flags.key;
+  RETURN_IF_ERROR(flags.key.empty() ? client->CancelSession(id) : client->CancelSessionOf(key, id));
   if (context.json()) {
     WriteJson(Json{{"cancelled", id}}, &context.out());
   } else {
@@ -42,11 +51,14 @@ absl::Status Cancel(const Context& context, const std::string& id) {
 void AddSessionCommands(CommandTree* tree) {
   CLI::App* group = tree->AddGroup("session", "Requests in flight");
   tree->AddLeaf(group, "list", "List the requests in flight", "  strata session list --json", List);
-  auto id = std::make_shared<std::string>();
+  auto flags = std::make_shared<CancelFlags>();
   CLI::App* cancel = tree->AddLeaf(group, "cancel", "End a request on every worker",
                                    "  strata session cancel my-request",
-                                   [id](Context& context) { return Cancel(context, *id); });
-  AddRequired(cancel, "ID", id.get(), "The request's id, as `session list` shows it");
+                                   [flags](Context& context) { return Cancel(context, *flags); });
+  AddRequired(cancel, "ID", &flags->id, "The request's id, as `session list` shows it");
+  AddText(cancel, "--key", &flags->key, "KEY",
+          "The id of the API key whose request it is, where\nseveral have one of this id; -: sent "
+          "without one");
 }
 
 }  // namespace strata::cli

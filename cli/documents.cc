@@ -138,7 +138,9 @@ Json SessionDocument(const v1::Session& session) {
           {"steps", session.steps()},
           {"compute_ms", session.compute_ms()},
           {"wait_ms", session.wait_ms()},
-          {"hop_ms", session.hop_ms()}};
+          {"hop_ms", session.hop_ms()},
+          {"key", session.key().empty() ? Json(nullptr) : Json(session.key())},
+          {"key_name", session.key_name().empty() ? Json(nullptr) : Json(session.key_name())}};
 }
 
 namespace {

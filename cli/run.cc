@@ -95,6 +95,7 @@ int RunCli(const std::vector<std::string>& args, const Environment& environment)
   AddModelCommands(&tree);
   AddNodeCommands(&tree);
   AddSessionCommands(&tree);
+  AddKeyCommands(&tree);
   AddBenchCommand(&tree);
   tree.AddGlobalOptions();
 

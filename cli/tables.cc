@@ -1,7 +1,10 @@
 #include "cli/tables.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ostream>
+#include <utility>
+#include <vector>
 
 #include "cli/documents.h"
 #include "cli/output.h"
@@ -25,6 +28,13 @@ std::string Joined(const google::protobuf::RepeatedPtrField<std::string>& parts)
 
 std::string Percent(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : std::to_string(part * 100 / whole) + " %";
+}
+
+// "alice (key-1a2b3c4d)".
+std::string KeyOf(const v1::Session& session) {
+  if (session.key().empty()) return "-";
+  return session.key_name().empty() ? session.key()
+                                    : session.key_name() + " (" + session.key() + ")";
 }
 
 }  // namespace
@@ -64,12 +74,22 @@ void PrintModels(const google::protobuf::RepeatedPtrField<v1::Model>& models,
 
 void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessions,
                    const std::string& indent, std::ostream* out) {
-  Table table({"REQUEST", "MODEL", "STATE", ">PROMPT", ">GENERATED", ">AT MOST", ">AGE"});
+  const bool keys = std::any_of(sessions.begin(), sessions.end(),
+                                [](const v1::Session& s) { return !s.key().empty(); });
+  std::vector<std::string> head = {"REQUEST",    "MODEL",    "STATE", ">PROMPT",
+                                   ">GENERATED", ">AT MOST", ">AGE"};
+  if (keys) head.push_back("KEY");
+  Table table(head);
   for (const v1::Session& session : sessions) {
-    table.AddRow({session.request_id(), session.model(), session.state(),
-                  std::to_string(session.prompt_tokens()),
-                  std::to_string(session.generated_tokens()), std::to_string(session.max_tokens()),
-                  Age(session.age_ms())});
+    std::vector<std::string> row = {session.request_id(),
+                                    session.model(),
+                                    session.state(),
+                                    std::to_string(session.prompt_tokens()),
+                                    std::to_string(session.generated_tokens()),
+                                    std::to_string(session.max_tokens()),
+                                    Age(session.age_ms())};
+    if (keys) row.push_back(KeyOf(session));
+    table.AddRow(std::move(row));
   }
   table.Print(out, indent);
 }

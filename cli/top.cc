@@ -39,6 +39,11 @@ std::string UseBar(uint64_t part, uint64_t whole) {
          " %";
 }
 
+// Request ids are each API key's own.
+std::string NameOf(const std::string& request_id, const std::string& key) {
+  return key + "\n" + request_id;
+}
+
 void PrintSummary(const v1::GetStatusResponse& status, const TokenRates& rates,
                   const std::string& coordinator, std::ostream* out) {
   std::map<std::string, int> states;
@@ -107,7 +112,7 @@ void PrintRequests(const v1::GetStatusResponse& status, const TokenRates& rates,
     table.AddRow({session.request_id(), session.model(), session.state(),
                   std::to_string(session.prompt_tokens()),
                   std::to_string(session.generated_tokens()), std::to_string(session.max_tokens()),
-                  OrDash(rates.Of(session.request_id())),
+                  OrDash(rates.Of(session.request_id(), session.key())),
                   FormatDuration(milliseconds(static_cast<int64_t>(session.age_ms())))});
   }
   *out << "\n";
@@ -125,14 +130,15 @@ void TokenRates::Update(const v1::GetStatusResponse& status,
   double tokens = 0;
   for (const v1::Session& session : status.sessions()) {
     const uint32_t count = session.generated_tokens();
-    generated[session.request_id()] = count;
-    const auto before = generated_.find(session.request_id());
+    const std::string name = NameOf(session.request_id(), session.key());
+    generated[name] = count;
+    const auto before = generated_.find(name);
     // Fewer than before: another request of the same id.
     const bool known = before != generated_.end() && before->second <= count;
     const uint32_t fresh = count - (known ? before->second : 0);
     tokens += fresh;
     if (known && seconds > 0) {
-      rates_[session.request_id()] = fresh / seconds;
+      rates_[name] = fresh / seconds;
     }
   }
   if (seconds > 0) {
@@ -169,8 +175,8 @@ std::optional<StageRate> TokenRates::Of(const v1::StageUse& stage) const {
   return it == stage_rates_.end() ? std::nullopt : std::optional<StageRate>(it->second);
 }
 
-std::optional<double> TokenRates::Of(const std::string& request_id) const {
-  const auto it = rates_.find(request_id);
+std::optional<double> TokenRates::Of(const std::string& request_id, const std::string& key) const {
+  const auto it = rates_.find(NameOf(request_id, key));
   return it == rates_.end() ? std::nullopt : std::optional<double>(it->second);
 }
 
@@ -184,7 +190,7 @@ Json TopDocument(const v1::GetStatusResponse& status, const TokenRates& rates) {
   }
   for (int i = 0; i < status.sessions_size(); ++i) {
     document["sessions"][static_cast<size_t>(i)]["tokens_per_s"] =
-        OrNull(rates.Of(status.sessions(i).request_id()));
+        OrNull(rates.Of(status.sessions(i).request_id(), status.sessions(i).key()));
   }
   for (int i = 0; i < status.stages_size(); ++i) {
     const std::optional<StageRate> rate = rates.Of(status.stages(i));

@@ -33,8 +33,8 @@ class TokenRates {
   // Takes the newest picture.
   void Update(const v1::GetStatusResponse& status, std::chrono::steady_clock::time_point now);
 
-  // Of one request. nullopt: the picture before does not have it.
-  std::optional<double> Of(const std::string& request_id) const;
+  // Of one request, sent with the API key of that id. nullopt: the picture before does not have it.
+  std::optional<double> Of(const std::string& request_id, const std::string& key = "") const;
   // nullopt: the picture before does not have it, or it was loaded since.
   std::optional<StageRate> Of(const v1::StageUse& stage) const;
   // Of all that are in flight; what requests generated that have ended since is not counted.
@@ -44,7 +44,7 @@ class TokenRates {
  private:
   void UpdateStages(const v1::GetStatusResponse& status, double seconds);
 
-  std::map<std::string, uint32_t> generated_;  // By request id.
+  std::map<std::string, uint32_t> generated_;  // By key and request id.
   std::map<std::string, double> rates_;
   // By model and stage: what was counted (compute_s, bubble_s, rows), and rates.
   using Stage = std::pair<std::string, uint32_t>;

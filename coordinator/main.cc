@@ -1,7 +1,10 @@
 // strata-coordinator: see --help.
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
+#include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +20,7 @@
 #include "common/units.h"
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/http_server.h"
+#include "coordinator/keys/key_ring.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/admin_service.h"
 #include "coordinator/service/coordinator.h"
@@ -37,6 +41,7 @@ constexpr nanoseconds kShortest = std::chrono::milliseconds(10);
 
 constexpr char kFooter[] =
     "Offline: strata-coordinator tokenize|detokenize|template PATH [--help]\n"
+    "         strata-coordinator new-admin-key [--help]\n"
     "A flag beats its environment variable, which beats the file given with --config.";
 
 struct ServeFlags {
@@ -77,7 +82,7 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Text("listen", &f->listen,
               "Where workers and clients connect, HOST:PORT; port 0 picks one");
   flags->Text("http-listen", &f->http_listen,
-              "Where HTTP clients and Prometheus (/metrics, no authentication) connect, HOST:PORT");
+              "Where HTTP clients and Prometheus (/metrics) connect, HOST:PORT");
   flags->Text("data-dir", &f->data_dir, "State, uploaded and pulled models");
   flags->Text("tls-dir", &f->security.tls_dir, "Folder with ca.pem, cert.pem, key.pem: mutual TLS");
   flags->Switch("insecure", &f->security.insecure,
@@ -273,21 +278,55 @@ absl::Status Serve(const ServeFlags& f) {
   return absl::OkStatus();
 }
 
+const char* Environment(const char* name) { return std::getenv(name); }
+
+// The secret of a new admin key in the store of a coordinator that does not run.
+absl::StatusOr<std::string> NewAdminKey(const std::string& data_dir) {
+  ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(data_dir));
+  ASSIGN_OR_RETURN(const auto store, OpenSqliteStore(data_dir + "/state.db"));
+  KeyRing keys(store.get(), [](const std::function<void()>& task) { task(); });
+  const TimePoint now = SystemClock().Now();
+  RETURN_IF_ERROR(keys.Load(now));
+  ASSIGN_OR_RETURN(NewKey made, keys.Create({.name = "offline", .admin = true, .limits = {}},
+                                            static_cast<uint64_t>(std::time(nullptr)), now));
+  return std::move(made.secret);
+}
+
+int NewAdminKeyMain(int argc, char** argv) {
+  std::string data_dir = DefaultDataDir("coordinator", Environment);
+  Flags flags("strata-coordinator new-admin-key", "STRATA_COORDINATOR_",
+              "Makes an API key for operators while the coordinator is stopped, and prints its\n"
+              "secret: for when that of the last such key is lost, or before the first start.",
+              "docs/OPERATIONS.md says what such keys are for.");
+  flags.Text("data-dir", &data_dir, "State of the coordinator");
+  if (const auto exit = flags.Parse(argc, argv, Environment)) {
+    return *exit;
+  }
+  const absl::StatusOr<std::string> secret = NewAdminKey(data_dir);
+  if (!secret.ok()) {
+    return Fail(secret.status());
+  }
+  std::printf("%s\n", secret->c_str());
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   if (argc > 1) {
     const std::string_view command = argv[1];
     if (command == "tokenize" || command == "detokenize" || command == "template") {
       return OfflineMain(argc - 1, argv + 1);
     }
+    if (command == "new-admin-key") {
+      return NewAdminKeyMain(argc - 1, argv + 1);
+    }
   }
   BlockStopSignals();
   SetUpGrpc();
   ServeFlags f;
-  f.data_dir = DefaultDataDir(
-      "coordinator", +[](const char* name) -> const char* { return std::getenv(name); });
+  f.data_dir = DefaultDataDir("coordinator", Environment);
   Flags flags("strata-coordinator", "STRATA_COORDINATOR_", kAbout, kFooter);
   Register(&flags, &f);
-  if (const auto exit = flags.Parse(argc, argv, [](const char* n) { return std::getenv(n); })) {
+  if (const auto exit = flags.Parse(argc, argv, Environment)) {
     return *exit;
   }
   if (f.lease < 2 * f.heartbeat) {

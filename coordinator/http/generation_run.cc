@@ -60,12 +60,18 @@ class Run : public std::enable_shared_from_this<Run> {
 };
 
 void Run::Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests) {
-  const GenerationOptions options{options_.deadline, options_.default_max_tokens, options_.times};
+  // All choices are one request of its caller's.
+  GenerationOptions options{.deadline = options_.deadline,
+                            .default_max_tokens = options_.default_max_tokens,
+                            .use = std::make_shared<KeyUse>(options_.caller)};
   for (size_t i = 0; i < requests.size(); ++i) {
+    // Usage counts a prompt once, however many choices it has.
+    options.charge_prompt = requests[i].sampling().choice() == 0;
     choices_.push_back(std::make_unique<Choice>(shared_from_this(), i));
     generations_.push_back(
         std::make_shared<Generation>(coordinator, options, choices_.back().get()));
   }
+  options.use.reset();  // They alone have it.
   {
     MutexLock lock(&mutex_);
     left_ = requests.size();

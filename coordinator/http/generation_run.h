@@ -20,6 +20,7 @@ namespace strata {
 struct RunOptions {
   std::optional<TimePoint> deadline;
   uint32_t default_max_tokens = 512;  // Where a request has none.
+  std::shared_ptr<Caller> caller;     // Null: no key is needed.
   HttpHeaders headers;                // Of the answer, whatever it is.
   AdmissionTimes times;               // As GenerationOptions.
 };

@@ -112,8 +112,15 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
            std::string(found->method), responder.get());
     return;
   }
-  auto call = std::make_shared<Call>(Call{std::move(request), std::move(responder), {}});
-  call->times.arrived = coordinator_->Now();
+  const TimePoint arrived = coordinator_->Now();
+  const std::string* authorization = request.Header("authorization");
+  auto caller = coordinator_->Authenticate(authorization == nullptr ? "" : *authorization);
+  if (!caller.ok()) {
+    responder->Answer(ErrorAnswer(caller.status(), found->shape));
+    return;
+  }
+  auto call = std::make_shared<Call>(
+      Call{std::move(request), std::move(responder), {.arrived = arrived}, *std::move(caller)});
   CallThreads& threads = found->scrape ? scrape_thread_ : threads_;
   const absl::Status taken = threads.Run([this, found, call] {
     call->times.taken = coordinator_->Now();

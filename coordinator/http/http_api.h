@@ -40,6 +40,7 @@ class HttpApi {
     HttpRequest request;
     std::shared_ptr<HttpResponder> responder;
     AdmissionTimes times;
+    std::shared_ptr<Caller> caller;  // Null: no key is needed.
   };
   struct Route {
     std::string_view method;

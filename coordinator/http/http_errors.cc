@@ -1,8 +1,10 @@
 #include "coordinator/http/http_errors.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "common/status.h"
 
 namespace strata {
@@ -34,6 +36,24 @@ std::string ParamOf(const absl::Status& status) {
   return "";
 }
 
+constexpr std::string_view kContextExceeded = "context_length_exceeded";
+
+// The word that OpenAI's clients switch on.
+std::string OpenAiCode(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  if (reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS") {
+    return std::string(kContextExceeded);
+  }
+  if (reason == "KEY_MISSING" || reason == "KEY_UNKNOWN" || reason == "KEY_REVOKED") {
+    return "invalid_api_key";
+  }
+  if (reason == "KEY_REQUESTS_IN_FLIGHT" || reason == "KEY_REQUEST_RATE" ||
+      reason == "KEY_TOKEN_RATE") {
+    return "rate_limit_exceeded";
+  }
+  return absl::AsciiStrToLower({reason.data(), reason.size()});
+}
+
 std::string_view OpenAiType(int status) {
   switch (status) {
     case 401:
@@ -51,6 +71,8 @@ std::string_view OpenAiType(int status) {
 
 std::string_view LoraxType(int status) {
   switch (status) {
+    case 401:
+      return "authentication";
     case 429:
       return "overloaded";
     case 503:
@@ -72,6 +94,17 @@ int LoraxStatus(int status) {
     default:
       return status;
   }
+}
+
+// The limits of a key say when; else soon.
+uint64_t RetryAfterSeconds(const absl::Status& status) {
+  const v1::ErrorDetail detail = DetailOf(status);
+  const auto found = detail.facts().find("retry_after_ms");
+  uint64_t ms = 0;
+  if (found == detail.facts().end() || !absl::SimpleAtoi(found->second, &ms)) {
+    return 1;
+  }
+  return std::max<uint64_t>((ms + 999) / 1000, 1);
 }
 
 }  // namespace
@@ -109,11 +142,9 @@ int HttpStatusOf(const absl::Status& status) {
 }
 
 OrderedJson OpenAiError(const absl::Status& status) {
-  const std::string reason = ReasonOf(status);
-  std::string code(absl::AsciiStrToLower({reason.data(), reason.size()}));
+  const std::string code = OpenAiCode(status);
   std::string message = Describe(status);
-  if (reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS") {
-    code = "context_length_exceeded";
+  if (code == kContextExceeded) {
     const v1::ErrorDetail detail = DetailOf(status);
     const auto most = detail.facts().find("limit_tokens");
     // Some clients know this one by OpenAI's words only.
@@ -145,7 +176,10 @@ HttpResponse ErrorAnswer(const absl::Status& status, ErrorShape shape) {
     response.body = Dump(LoraxError(status));
   }
   if (code == 429 || code == 503) {
-    response.headers.emplace_back("Retry-After", "1");
+    response.headers.emplace_back("Retry-After", std::to_string(RetryAfterSeconds(status)));
+  }
+  if (code == 401) {
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
   }
   return response;
 }

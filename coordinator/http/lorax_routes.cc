@@ -69,6 +69,7 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   RunOptions run;
   run.deadline = options.deadline;
   run.times = call->times;
+  run.caller = call->caller;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
   RunGenerations(coordinator_, std::move(requests), std::move(run),
                  MakeLoraxAnswer(request, std::move(context)), call->responder);

@@ -58,6 +58,7 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   }
   RunOptions run;
   run.deadline = options.deadline;
+  run.caller = call->caller;
   run.default_max_tokens = request.default_max_tokens;
   run.times = call->times;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};

@@ -9,8 +9,11 @@ namespace strata {
 namespace {
 
 constexpr double kMinuteNs = 60e9;
-// When one of those in flight will end is not known.
-constexpr nanoseconds kAskAgain = std::chrono::seconds(1);
+// When requests in flight will end is a guess, which is kept within these.
+constexpr nanoseconds kSoonest = std::chrono::seconds(1);
+constexpr nanoseconds kLatest = std::chrono::seconds(60);
+// How much the newest request counts in how long they take.
+constexpr double kNewest = 0.2;
 
 absl::Status Refused(const char* reason, const std::string& message, const std::string& limit,
                      nanoseconds retry_after) {
@@ -59,25 +62,38 @@ KeyLimiter::KeyLimiter(const KeyLimits& limits, TimePoint now)
       requests_(limits.requests_per_minute, now),
       tokens_(limits.tokens_per_minute, now) {}
 
-absl::Status KeyLimiter::Begin(const std::string& name, uint64_t prompt_tokens, TimePoint now) {
-  const std::string key = "key '" + name + "' ";
-  if (limits_.requests_in_flight > 0 && in_flight_ >= limits_.requests_in_flight) {
-    return Refused("KEY_REQUESTS_IN_FLIGHT",
-                   key + "has " + std::to_string(in_flight_) + " requests in flight",
-                   "requests_in_flight=" + std::to_string(limits_.requests_in_flight), kAskAgain);
+absl::Status KeyLimiter::Begin(const std::string& key, bool replaces, TimePoint now) {
+  const size_t others = in_flight() - (replaces && in_flight() > 0 ? 1 : 0);
+  if (limits_.requests_in_flight > 0 && others >= limits_.requests_in_flight) {
+    return Refused(
+        "KEY_REQUESTS_IN_FLIGHT", key + " has " + std::to_string(others) + " requests in flight",
+        "requests_in_flight=" + std::to_string(limits_.requests_in_flight), NextEnd(now));
   }
   if (const nanoseconds wait = requests_.Until(1, now); wait.count() > 0) {
-    return Refused("KEY_REQUEST_RATE", key + "has used up its requests per minute",
+    return Refused("KEY_REQUEST_RATE", key + " has used up its requests per minute",
                    "requests_per_minute=" + std::to_string(limits_.requests_per_minute), wait);
   }
   if (const nanoseconds wait = tokens_.Until(1, now); wait.count() > 0) {
-    return Refused("KEY_TOKEN_RATE", key + "has used up its tokens per minute",
+    return Refused("KEY_TOKEN_RATE", key + " has used up its tokens per minute",
                    "tokens_per_minute=" + std::to_string(limits_.tokens_per_minute), wait);
   }
-  ++in_flight_;
+  begun_.insert(now);
   requests_.Take(1, now);
-  tokens_.Take(prompt_tokens, now);
   return absl::OkStatus();
+}
+
+void KeyLimiter::End(TimePoint begun, TimePoint now) {
+  begun_.erase(begun_.find(begun));
+  const double took = std::max(1.0, static_cast<double>((now - begun).count()));
+  mean_ns_ = mean_ns_ == 0 ? took : mean_ns_ + kNewest * (took - mean_ns_);
+}
+
+nanoseconds KeyLimiter::NextEnd(TimePoint now) const {
+  // The oldest is the next, when it has taken as long as requests do. Before any has ended: when it
+  // has taken twice as long as it has until now.
+  const nanoseconds age = now - *begun_.begin();
+  const nanoseconds left = mean_ns_ == 0 ? age : nanoseconds(static_cast<int64_t>(mean_ns_)) - age;
+  return std::clamp(left, kSoonest, kLatest);
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_KEYS_KEY_LIMITER_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -35,21 +36,28 @@ class KeyLimiter {
  public:
   KeyLimiter(const KeyLimits& limits, TimePoint now);
 
-  // A request of so many prompt tokens begins, or RESOURCE_EXHAUSTED (KEY_REQUESTS_IN_FLIGHT,
-  // KEY_REQUEST_RATE, KEY_TOKEN_RATE) with the limit and the fact "retry_after_ms"; then nothing
-  // was counted. `name` is the key's, for the message. Tokens are charged when they are known: a
-  // request begins while any are left, and what it takes beyond them delays the next ones. So none
-  // is too long for a limit, and the limit holds on average.
-  absl::Status Begin(const std::string& name, uint64_t prompt_tokens, TimePoint now);
-  void Generated(uint64_t tokens, TimePoint now) { tokens_.Take(tokens, now); }
-  // What Begin charged for a prompt that nobody computed.
-  void GiveBack(uint64_t prompt_tokens) { tokens_.GiveBack(prompt_tokens); }
-  void End() { --in_flight_; }
-  uint32_t in_flight() const { return in_flight_; }
+  // A request begins, or RESOURCE_EXHAUSTED (KEY_REQUESTS_IN_FLIGHT, KEY_REQUEST_RATE,
+  // KEY_TOKEN_RATE) with the limit and the fact "retry_after_ms"; then nothing was counted. `key`
+  // names it in the message. `replaces`: it takes the place of one in flight, and needs no other.
+  // Tokens are charged when they are known: a request begins while any are left, and what it takes
+  // beyond them delays the next ones. So none is too long for a limit, and the limit holds on
+  // average.
+  absl::Status Begin(const std::string& key, bool replaces, TimePoint now);
+  // Of its prompt and of its answer.
+  void Charge(uint64_t tokens, TimePoint now) { tokens_.Take(tokens, now); }
+  // What was charged for a prompt that nobody computed.
+  void GiveBack(uint64_t tokens) { tokens_.GiveBack(tokens); }
+  // `begun`: the time of its Begin.
+  void End(TimePoint begun, TimePoint now);
+  size_t in_flight() const { return begun_.size(); }
 
  private:
+  // How long until one of those in flight will have ended, as far as can be told.
+  nanoseconds NextEnd(TimePoint now) const;
+
   const KeyLimits limits_;
-  uint32_t in_flight_ = 0;
+  std::multiset<TimePoint> begun_;  // When those in flight did.
+  double mean_ns_ = 0;              // How long requests take, newer ones counting more. 0: unknown.
   MinuteBucket requests_;
   MinuteBucket tokens_;
 };

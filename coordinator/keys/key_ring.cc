@@ -15,7 +15,10 @@
 namespace strata {
 namespace {
 
-constexpr char kPrefix[] = "strata-";
+constexpr char kSecretPrefix[] = "strata-";
+constexpr size_t kSecretBytes = 32;
+constexpr char kIdPrefix[] = "key-";
+constexpr size_t kIdBytes = 4;
 constexpr size_t kMaxNameBytes = 64;
 // When a key was last used is written this often at most.
 constexpr uint64_t kSaveUsesEverySeconds = 60;
@@ -23,21 +26,21 @@ constexpr uint64_t kSaveUsesEverySeconds = 60;
 absl::Status Unauthenticated(const char* reason, const std::string& message) {
   return Error(absl::StatusCode::kUnauthenticated, reason, message)
       .Hint(
-          "send `authorization: Bearer KEY` (STRATA_API_KEY for strata and the SDK) with a key of "
+          "send `authorization: Bearer KEY` (STRATA_API_KEY for strata and the SDKs) with a key of "
           "`strata key create`");
 }
 
 bool IsKeyName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+  return name.size() <= kMaxNameBytes && std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '@';
          });
 }
 
-std::string DrawSecret() {
+// So many random bytes, as hex digits.
+std::string Draw(size_t count) {
   Sha256Bytes bytes{};
   STRATA_CHECK(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1);
-  return kPrefix + ToHex(bytes);
+  return ToHex(bytes).substr(0, 2 * count);
 }
 
 // The key of "Bearer KEY"; "" if it is none. The scheme's case does not matter.
@@ -57,58 +60,6 @@ std::string_view BearerOf(std::string_view authorization) {
 
 }  // namespace
 
-class Caller {
- public:
-  Caller(StoredKey stored, TimePoint now)
-      : key(std::move(stored)), name_(key.name), limiter_(key.limits, now) {}
-
-  absl::Status Begin(uint64_t prompt_tokens, TimePoint now) STRATA_EXCLUDES(mutex_) {
-    MutexLock lock(&mutex_);
-    return limiter_.Begin(name_, prompt_tokens, now);
-  }
-  void Generated(uint64_t tokens, TimePoint now) STRATA_EXCLUDES(mutex_) {
-    MutexLock lock(&mutex_);
-    limiter_.Generated(tokens, now);
-  }
-  void GiveBack(uint64_t prompt_tokens) STRATA_EXCLUDES(mutex_) {
-    MutexLock lock(&mutex_);
-    limiter_.GiveBack(prompt_tokens);
-  }
-  void End() STRATA_EXCLUDES(mutex_) {
-    MutexLock lock(&mutex_);
-    limiter_.End();
-  }
-
-  const std::string& scope() const { return name_; }
-
-  // The ring's mutex guards these.
-  StoredKey key;
-  bool use_unsaved = false;
-
- private:
-  const std::string name_;
-  Mutex mutex_;
-  KeyLimiter limiter_ STRATA_GUARDED_BY(mutex_);
-};
-
-KeyUse::~KeyUse() {
-  if (caller_ != nullptr) {
-    caller_->End();
-  }
-}
-
-void KeyUse::Generated(uint64_t tokens, TimePoint now) {
-  if (caller_ != nullptr && tokens > 0) {
-    caller_->Generated(tokens, now);
-  }
-}
-
-void KeyUse::Refused() {
-  if (caller_ != nullptr) {
-    caller_->GiveBack(prompt_tokens_);
-  }
-}
-
 KeyRing::KeyRing(StateStore* store, std::function<void(std::function<void()>)> run_blocking)
     : store_(store), run_blocking_(std::move(run_blocking)) {}
 
@@ -116,83 +67,113 @@ absl::Status KeyRing::Load(TimePoint now) {
   ASSIGN_OR_RETURN(const std::vector<StoredKey> stored, store_->ListKeys());
   MutexLock lock(&mutex_);
   for (const StoredKey& key : stored) {
-    const auto caller = std::make_shared<Caller>(key, now);
-    by_name_[key.name] = caller;
-    by_hash_[key.hash] = caller;
+    Add(key, now);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<NewKey> KeyRing::Create(const std::string& name, const KeyLimits& limits,
-                                       uint64_t unix_seconds, TimePoint now) {
-  if (!IsKeyName(name)) {
+void KeyRing::Add(const StoredKey& key, TimePoint now) {
+  keys_[key.id] = {key, std::make_shared<Caller>(key, now)};
+  by_hash_[key.hash] = key.id;
+}
+
+absl::StatusOr<NewKey> KeyRing::Create(const KeySpec& spec, uint64_t unix_seconds, TimePoint now) {
+  if (!IsKeyName(spec.name)) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_KEY_NAME",
-                 "a key's name is 1 to 64 letters, digits and -_.@")
-        .Limit("key_name_bytes=1..64");
+                 "a key's name is of letters, digits and -_.@")
+        .Limit("key_name_bytes=" + std::to_string(kMaxNameBytes));
   }
   MutexLock changes(&changes_);
-  {
-    MutexLock lock(&mutex_);
-    if (by_name_.contains(name)) {
-      return Error(absl::StatusCode::kAlreadyExists, "KEY_EXISTS",
-                   "there is a key '" + name + "' already")
-          .Hint("choose another name; a revoked key keeps its own");
-    }
-  }
   NewKey made;
-  made.secret = DrawSecret();
-  made.key.name = name;
+  made.secret = kSecretPrefix + Draw(kSecretBytes);
+  made.key.name = spec.name;
   made.key.hash = Sha256Hex(made.secret);
+  made.key.admin = spec.admin;
   made.key.created = unix_seconds;
-  made.key.limits = limits;
+  made.key.limits = spec.limits;
+  do {
+    made.key.id = kIdPrefix + Draw(kIdBytes);
+  } while (IsTaken(made.key.id));
   RETURN_IF_ERROR(store_->SaveKey(made.key));
   MutexLock lock(&mutex_);
-  const auto caller = std::make_shared<Caller>(made.key, now);
-  by_name_[name] = caller;
-  by_hash_[made.key.hash] = caller;
+  Add(made.key, now);
   return made;
 }
 
-absl::StatusOr<StoredKey> KeyRing::Revoke(const std::string& name, uint64_t unix_seconds) {
+bool KeyRing::IsTaken(const std::string& id) {
+  MutexLock lock(&mutex_);
+  return keys_.contains(id);
+}
+
+absl::StatusOr<StoredKey> KeyRing::Revoke(const std::string& id, uint64_t unix_seconds) {
   MutexLock changes(&changes_);
-  std::shared_ptr<Caller> caller;
   StoredKey revoked;
   {
     MutexLock lock(&mutex_);
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end()) {
-      return Error(absl::StatusCode::kNotFound, "KEY_NOT_FOUND", "there is no key '" + name + "'")
-          .Hint("see `strata key list`");
+    const auto found = keys_.find(id);
+    if (found == keys_.end()) {
+      return Error(absl::StatusCode::kNotFound, "KEY_NOT_FOUND", "there is no key '" + id + "'")
+          .Hint("`strata key list` shows their ids");
     }
-    caller = found->second;
-    revoked = caller->key;
-  }
-  if (revoked.revoked != 0) {
-    return revoked;
+    revoked = found->second.key;
+    if (revoked.revoked != 0) {
+      return revoked;
+    }
+    if (revoked.admin && GoodAdmins() == 1) {
+      return Error(absl::StatusCode::kFailedPrecondition, "LAST_ADMIN_KEY",
+                   "'" + id + "' is the last admin key: without it nobody could administrate")
+          .Hint("make another one first with `strata key create --admin`");
+    }
   }
   revoked.revoked = unix_seconds;
   RETURN_IF_ERROR(store_->SaveKey(revoked));
   MutexLock lock(&mutex_);
-  caller->key.revoked = unix_seconds;
-  return caller->key;
+  StoredKey& key = keys_.find(id)->second.key;
+  key.revoked = unix_seconds;
+  return key;
 }
 
 std::vector<StoredKey> KeyRing::List() {
-  MutexLock lock(&mutex_);
   std::vector<StoredKey> keys;
-  for (const auto& [name, caller] : by_name_) {
-    keys.push_back(caller->key);
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [id, entry] : keys_) {
+      keys.push_back(entry.key);
+    }
   }
+  std::stable_sort(keys.begin(), keys.end(),
+                   [](const StoredKey& a, const StoredKey& b) { return a.created < b.created; });
   return keys;
+}
+
+std::string KeyRing::NameOf(std::string_view id) {
+  MutexLock lock(&mutex_);
+  const auto found = keys_.find(id);
+  return found == keys_.end() ? "" : found->second.key.name;
+}
+
+bool KeyRing::empty() {
+  MutexLock lock(&mutex_);
+  return keys_.empty();
+}
+
+bool KeyRing::HasAdmin() {
+  MutexLock lock(&mutex_);
+  return GoodAdmins() > 0;
+}
+
+int KeyRing::GoodAdmins() const {
+  int count = 0;
+  for (const auto& [id, entry] : keys_) {
+    count += entry.key.admin && entry.key.revoked == 0 ? 1 : 0;
+  }
+  return count;
 }
 
 absl::StatusOr<std::shared_ptr<Caller>> KeyRing::Authenticate(std::string_view authorization,
                                                               uint64_t unix_seconds) {
-  {
-    MutexLock lock(&mutex_);
-    if (by_name_.empty()) {
-      return std::shared_ptr<Caller>();
-    }
+  if (empty()) {
+    return std::shared_ptr<Caller>();
   }
   const std::string_view secret = BearerOf(authorization);
   if (secret.empty()) {
@@ -208,13 +189,14 @@ absl::StatusOr<std::shared_ptr<Caller>> KeyRing::Authenticate(std::string_view a
     if (found == by_hash_.end()) {
       return Unauthenticated("KEY_UNKNOWN", "this cluster does not know the API key");
     }
-    caller = found->second;
-    if (caller->key.revoked != 0) {
-      return Unauthenticated("KEY_REVOKED", "API key '" + caller->key.name + "' was revoked");
+    Entry& entry = keys_.find(found->second)->second;
+    if (entry.key.revoked != 0) {
+      return Unauthenticated("KEY_REVOKED", "API key '" + entry.key.id + "' was revoked");
     }
-    caller->key.last_used = unix_seconds;
-    caller->use_unsaved = true;
-    save = !saving_ && unix_seconds >= saved_at_ + kSaveUsesEverySeconds;
+    caller = entry.caller;
+    entry.key.last_used = unix_seconds;
+    entry.use_unsaved = true;
+    save = !saving_ && !closed_ && unix_seconds >= saved_at_ + kSaveUsesEverySeconds;
     if (save) {
       saving_ = true;
       saved_at_ = unix_seconds;
@@ -226,37 +208,53 @@ absl::StatusOr<std::shared_ptr<Caller>> KeyRing::Authenticate(std::string_view a
   return caller;
 }
 
+absl::StatusOr<std::shared_ptr<Caller>> KeyRing::AuthenticateOperator(
+    std::string_view authorization, OperatorCall call, uint64_t unix_seconds) {
+  const bool closed = HasAdmin();
+  if (!closed && BearerOf(authorization).empty()) {
+    return std::shared_ptr<Caller>();
+  }
+  ASSIGN_OR_RETURN(auto caller, Authenticate(authorization, unix_seconds));
+  if (caller == nullptr || caller->admin()) {
+    return std::shared_ptr<Caller>();
+  }
+  if (call == OperatorCall::kOwn) {
+    return caller;
+  }
+  if (closed) {
+    return Error(absl::StatusCode::kPermissionDenied, "KEY_NOT_ADMIN",
+                 "API key '" + caller->id() + "' may send requests, not administrate")
+        .Hint("use a key of `strata key create --admin`");
+  }
+  return std::shared_ptr<Caller>();
+}
+
+void KeyRing::Close() {
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+  SaveUses();
+}
+
 void KeyRing::SaveUses() {
   MutexLock changes(&changes_);
   std::vector<StoredKey> used;
   {
     MutexLock lock(&mutex_);
-    for (const auto& [name, caller] : by_name_) {
-      if (std::exchange(caller->use_unsaved, false)) {
-        used.push_back(caller->key);
+    for (auto& [id, entry] : keys_) {
+      if (std::exchange(entry.use_unsaved, false)) {
+        used.push_back(entry.key);
       }
     }
   }
   for (const StoredKey& key : used) {
     if (const absl::Status saved = store_->SaveKey(key); !saved.ok()) {
-      spdlog::warn("when key '{}' was last used was not written: {}", key.name, Describe(saved));
+      spdlog::warn("when key '{}' was last used was not written: {}", key.id, Describe(saved));
     }
   }
   MutexLock lock(&mutex_);
   saving_ = false;
-}
-
-absl::StatusOr<std::unique_ptr<KeyUse>> KeyRing::Admit(std::shared_ptr<Caller> caller,
-                                                       uint64_t prompt_tokens, TimePoint now) {
-  if (caller != nullptr) {
-    RETURN_IF_ERROR(caller->Begin(prompt_tokens, now));
-  }
-  return std::unique_ptr<KeyUse>(new KeyUse(std::move(caller), prompt_tokens));
-}
-
-std::string KeyRing::Scoped(const Caller* caller, std::string_view request_id) {
-  // Neither a name nor an id holds a line break.
-  return (caller == nullptr ? "" : caller->scope() + "\n") + std::string(request_id);
 }
 
 }  // namespace strata

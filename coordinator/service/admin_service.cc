@@ -97,26 +97,29 @@ void AdminServiceImpl::Serve(IoLoop* loop) {
   using Async = v1::AdminService::AsyncService;
   using This = AdminServiceImpl;
   const BlockingMethods quick(service_.get(), loop, &quick_);
-  quick.Serve(&Async::RequestGetStatus, std::bind_front(&This::GetStatus, this));
-  quick.Serve(&Async::RequestListNodes, std::bind_front(&This::ListNodes, this));
-  quick.Serve(&Async::RequestGetNode, std::bind_front(&This::GetNode, this));
-  quick.Serve(&Async::RequestListModels, std::bind_front(&This::ListModels, this));
-  quick.Serve(&Async::RequestGetModel, std::bind_front(&This::GetModel, this));
-  quick.Serve(&Async::RequestPlanModel, std::bind_front(&This::PlanModel, this));
+  quick.Serve(&Async::RequestGetStatus, Guarded(&This::GetStatus));
+  quick.Serve(&Async::RequestListNodes, Guarded(&This::ListNodes));
+  quick.Serve(&Async::RequestGetNode, Guarded(&This::GetNode));
+  quick.Serve(&Async::RequestListModels, Guarded(&This::ListModels, OperatorCall::kOwn));
+  quick.Serve(&Async::RequestGetModel, Guarded(&This::GetModel, OperatorCall::kOwn));
+  quick.Serve(&Async::RequestPlanModel, Guarded(&This::PlanModel));
   quick.Serve(&Async::RequestListSessions, std::bind_front(&This::ListSessions, this));
   quick.Serve(&Async::RequestCancelSession, std::bind_front(&This::CancelSession, this));
+  quick.Serve(&Async::RequestListKeys, Guarded(&This::ListKeys));
   const BlockingMethods changes(service_.get(), loop, &changes_);
-  changes.Serve(&Async::RequestDrainNode, std::bind_front(&This::DrainNode, this));
-  changes.Serve(&Async::RequestResumeNode, std::bind_front(&This::ResumeNode, this));
-  changes.Serve(&Async::RequestRemoveNode, std::bind_front(&This::RemoveNode, this));
-  changes.Serve(&Async::RequestUnloadModel, std::bind_front(&This::UnloadModel, this));
+  changes.Serve(&Async::RequestDrainNode, Guarded(&This::DrainNode));
+  changes.Serve(&Async::RequestResumeNode, Guarded(&This::ResumeNode));
+  changes.Serve(&Async::RequestRemoveNode, Guarded(&This::RemoveNode));
+  changes.Serve(&Async::RequestUnloadModel, Guarded(&This::UnloadModel));
+  changes.Serve(&Async::RequestCreateKey, Guarded(&This::CreateKey));
+  changes.Serve(&Async::RequestRevokeKey, Guarded(&This::RevokeKey));
   const BlockingMethods lengthy(service_.get(), loop, &long_);
-  lengthy.Serve(&Async::RequestAddModel, std::bind_front(&This::AddModel, this));
-  lengthy.Serve(&Async::RequestUploadModel, std::bind_front(&This::UploadModel, this));
-  lengthy.Serve(&Async::RequestPullModel, std::bind_front(&This::PullModel, this));
-  lengthy.Serve(&Async::RequestRemoveModel, std::bind_front(&This::RemoveModel, this));
-  lengthy.Serve(&Async::RequestLoadModel, std::bind_front(&This::LoadModel, this));
-  lengthy.Serve(&Async::RequestResizeModel, std::bind_front(&This::ResizeModel, this));
+  lengthy.Serve(&Async::RequestAddModel, Guarded(&This::AddModel));
+  lengthy.Serve(&Async::RequestUploadModel, Guarded(&This::UploadModel));
+  lengthy.Serve(&Async::RequestPullModel, Guarded(&This::PullModel));
+  lengthy.Serve(&Async::RequestRemoveModel, Guarded(&This::RemoveModel));
+  lengthy.Serve(&Async::RequestLoadModel, Guarded(&This::LoadModel));
+  lengthy.Serve(&Async::RequestResizeModel, Guarded(&This::ResizeModel));
 }
 
 grpc::Status AdminServiceImpl::GetStatus(CallContext*, const v1::GetStatusRequest*,
@@ -396,16 +399,6 @@ grpc::Status AdminServiceImpl::ResizeModel(CallContext* context,
   const auto gone = [&] { return stopping_ || context->IsCancelled(); };
   return Answer(coordinator_->ResizeModel(request->model(), request->kv_tokens(), gone),
                 response->mutable_plan());
-}
-
-grpc::Status AdminServiceImpl::ListSessions(CallContext*, const v1::ListSessionsRequest*,
-                                            v1::ListSessionsResponse* response) {
-  return AnswerAll(coordinator_->ListSessions(), response->mutable_sessions());
-}
-
-grpc::Status AdminServiceImpl::CancelSession(CallContext*, const v1::CancelSessionRequest* request,
-                                             v1::CancelSessionResponse*) {
-  return ToGrpc(coordinator_->CancelSession(request->request_id()));
 }
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "common/mutex.h"
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/call_threads.h"
+#include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "coordinator/service/coordinator.h"
 #include "strata/v1/admin.grpc.pb.h"
@@ -45,6 +46,17 @@ class AdminServiceImpl final : public IoService {
   void Shutdown() { stopping_ = true; }
 
  private:
+  // KeyRing::AuthenticateOperator of a call.
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(CallContext* context, OperatorCall call);
+  // The handler `method`, for those who may make such a call.
+  template <typename Method>
+  auto Guarded(Method method, OperatorCall call = OperatorCall::kAny) {
+    return [this, method, call](CallContext* context, auto... rest) -> grpc::Status {
+      const absl::Status may = Authenticate(context, call).status();
+      return may.ok() ? std::invoke(method, this, context, rest...) : ToGrpc(may);
+    };
+  }
+
   // Handlers, which wait.
   grpc::Status GetStatus(CallContext*, const v1::GetStatusRequest*,
                          v1::GetStatusResponse* response);
@@ -74,10 +86,15 @@ class AdminServiceImpl final : public IoService {
                            v1::UnloadModelResponse*);
   grpc::Status ResizeModel(CallContext*, const v1::ResizeModelRequest* request,
                            v1::ResizeModelResponse* response);
-  grpc::Status ListSessions(CallContext*, const v1::ListSessionsRequest*,
+  grpc::Status ListSessions(CallContext* context, const v1::ListSessionsRequest*,
                             v1::ListSessionsResponse* response);
-  grpc::Status CancelSession(CallContext*, const v1::CancelSessionRequest* request,
+  grpc::Status CancelSession(CallContext* context, const v1::CancelSessionRequest* request,
                              v1::CancelSessionResponse*);
+  grpc::Status CreateKey(CallContext*, const v1::CreateKeyRequest* request,
+                         v1::CreateKeyResponse* response);
+  grpc::Status ListKeys(CallContext*, const v1::ListKeysRequest*, v1::ListKeysResponse* response);
+  grpc::Status RevokeKey(CallContext*, const v1::RevokeKeyRequest* request,
+                         v1::RevokeKeyResponse* response);
   grpc::Status TakeUpload(CallContext* context, const std::string& name,
                           CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream);
   // Registers the folder `path` and reports through `send`, which is false once nobody listens.

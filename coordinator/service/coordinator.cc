@@ -1,5 +1,6 @@
 #include "coordinator/service/coordinator.h"
 
+#include <ctime>
 #include <random>
 #include <utility>
 
@@ -46,6 +47,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const Transport* transport,
       started_(clock->Now()),
       generations_(term),
       cluster_(options_.cluster),
+      keys_(store, [this](std::function<void()> task) { RunBlocking(std::move(task)); }),
       loop_(
           clock, [this](TimePoint now) { return Tick(now); }, options_.max_waiting_calls) {}
 
@@ -92,6 +94,7 @@ void Coordinator::Shutdown(nanoseconds drain_timeout) {
     MutexLock lock(&changes_);
     Save(*unsaved);
   }
+  keys_.Close();
   {
     MutexLock lock(&blocking_mutex_);
     while (blocking_ > 0) {
@@ -464,6 +467,10 @@ absl::StatusOr<std::shared_ptr<LinkSink>> Coordinator::OnOpen(const v1::LinkOpen
 
 // ---- Requests.
 
+absl::StatusOr<std::shared_ptr<Caller>> Coordinator::Authenticate(std::string_view authorization) {
+  return keys_.Authenticate(authorization, static_cast<uint64_t>(std::time(nullptr)));
+}
+
 absl::Status Coordinator::WithEngine(const std::string& model,
                                      std::function<void(const Serving&)> use) {
   return loop_.Offer([this, model, use = std::move(use)] {
@@ -499,17 +506,17 @@ bool Coordinator::CancelRequest(const std::string& key, const absl::Status& why)
   return false;
 }
 
-absl::Status Coordinator::ClaimKey(const std::string& key, bool replace) {
+absl::Status Coordinator::ClaimId(const SessionRequest& request, bool replace) {
   if (replace) {
-    CancelRequest(key, Error(absl::StatusCode::kAborted, "REPLACED",
-                             "a newer request with this id took its place"));
+    CancelRequest(request.key, Error(absl::StatusCode::kAborted, "REPLACED",
+                                     "a newer request with this id took its place"));
     return absl::OkStatus();
   }
   for (auto& [id, deployment] : deployments_) {
-    if (deployment->engine() != nullptr && deployment->engine()->IsLive(key)) {
+    if (deployment->engine() != nullptr && deployment->engine()->IsLive(request.key)) {
       return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
-                   "request \"" + key + "\" is in flight on model '" + deployment->model()->name +
-                       "'")
+                   "request \"" + request.request_id + "\" is in flight on model '" +
+                       deployment->model()->name + "'")
           .Hint("wait for it, cancel it, or set replace");
     }
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "coordinator/cluster/cluster_state.h"
+#include "coordinator/keys/key_ring.h"
 #include "coordinator/metrics/metrics.h"
 #include "coordinator/service/deployment.h"
 #include "coordinator/service/event_loop.h"
@@ -71,10 +73,16 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // Waits until it is done or undone; gives up waiting, not resizing, when `gone` says so.
   absl::StatusOr<v1::Plan> ResizeModel(const std::string& name, uint64_t kv_tokens,
                                        const std::function<bool()>& gone);
-  absl::StatusOr<std::vector<v1::Session>> ListSessions();
+  // Requests in flight: all, or those of one API key's id ("": without a key).
+  using OfKey = std::optional<std::string>;
+  absl::StatusOr<std::vector<v1::Session>> ListSessions(const OfKey& key = std::nullopt);
   // What a scrape asks of the engines; its text is made elsewhere.
   absl::StatusOr<std::vector<ModelSnapshot>> SnapshotModels();
-  absl::Status CancelSession(const std::string& request_id);
+  // Ends a request in flight. FAILED_PRECONDITION (SESSION_AMBIGUOUS) when `key` is not given, and
+  // several keys have one of this id.
+  absl::Status CancelSession(const std::string& request_id, const OfKey& key = std::nullopt);
+  // Ends all that an API key has in flight; how many they were.
+  absl::StatusOr<uint64_t> CancelSessionsOf(const std::string& key);
 
   // Whether a request would be served.
   bool Healthy() const { return healthy_; }
@@ -90,9 +98,9 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   };
   // The errors of the calls above, without running `use`.
   absl::Status WithEngine(const std::string& model, std::function<void(const Serving&)> use);
-  // On the loop, before Engine::Submit: no request of any model may have `key` in flight.
-  // ALREADY_EXISTS (REQUEST_IN_FLIGHT), or ends the one that has it when `replace`.
-  absl::Status ClaimKey(const std::string& key, bool replace);
+  // On the loop, before Engine::Submit: no request of any model may have the key of `request` in
+  // flight. ALREADY_EXISTS (REQUEST_IN_FLIGHT), or ends the one that has it when `replace`.
+  absl::Status ClaimId(const SessionRequest& request, bool replace);
   // On the loop: Engine::Cancel, whatever model the request runs on.
   bool CancelRequest(const std::string& key, const absl::Status& why);
   // Runs `task` on the loop, later. Any thread; always taken until the coordinator has stopped.
@@ -100,6 +108,9 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   Models* models() { return models_; }
   Metrics* metrics() { return &metrics_; }
   bool log_requests() const { return options_.log_requests; }
+  KeyRing* keys() { return &keys_; }
+  // KeyRing's, now.
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(std::string_view authorization);
   TimePoint Now() const override { return clock_->Now(); }
 
   // MembershipHandler.
@@ -153,8 +164,10 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   Deployment* DeploymentOf(const std::string& model) const;
   v1::Model Describe(const ModelRuntime& model) const;
   std::vector<v1::Model> DescribeModels() const;
-  std::vector<v1::Session> DescribeSessions() const;
-  std::vector<v1::Problem> Problems() const;
+  std::vector<v1::Session> DescribeSessions(const OfKey& of);
+  // The session keys of those of one API key (nullopt: of all) with this request id ("": any).
+  std::vector<std::string> FindSessions(const std::string& request_id, const OfKey& of) const;
+  std::vector<v1::Problem> Problems();
   absl::StatusOr<v1::LoadOptions> Complete(const ModelRuntime& model,
                                            v1::LoadOptions options) const;
   absl::StatusOr<v1::Plan> MakePlanFor(const ModelRuntime& model, const v1::LoadOptions& options,
@@ -222,6 +235,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   std::set<std::string> unsaved_nodes_;
   std::set<uint64_t> unsaved_deployments_;
   bool saving_ = false;  // SaveWhatWaits runs.
+
+  KeyRing keys_;  // Any thread.
 
   // Threads of RunBlocking that have not ended yet.
   Mutex blocking_mutex_;

@@ -169,11 +169,13 @@ absl::Status Coordinator::RemoveModel(const std::string& name, bool force) {
   return absl::OkStatus();
 }
 
-std::vector<v1::Session> Coordinator::DescribeSessions() const {
+std::vector<v1::Session> Coordinator::DescribeSessions(const OfKey& of) {
   std::vector<v1::Session> out;
   for (const auto& [id, deployment] : deployments_) {
     if (deployment->engine() == nullptr) continue;
     for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
+      const std::string key(KeyOfScopedId(s.key));
+      if (of.has_value() && key != *of) continue;
       v1::Session& session = out.emplace_back();
       session.set_request_id(s.request_id);
       session.set_model(deployment->model()->name);
@@ -186,13 +188,15 @@ std::vector<v1::Session> Coordinator::DescribeSessions() const {
       session.set_compute_ms(ToMs(s.times.computed));
       session.set_wait_ms(ToMs(s.times.waited));
       session.set_hop_ms(ToMs(s.times.hops));
+      session.set_key(key);
+      if (!key.empty()) session.set_key_name(keys_.NameOf(key));
     }
   }
   return out;
 }
 
-absl::StatusOr<std::vector<v1::Session>> Coordinator::ListSessions() {
-  return loop_.Ask([this] { return DescribeSessions(); });
+absl::StatusOr<std::vector<v1::Session>> Coordinator::ListSessions(const OfKey& key) {
+  return loop_.Ask([&] { return DescribeSessions(key); });
 }
 
 absl::StatusOr<std::vector<ModelSnapshot>> Coordinator::SnapshotModels() {
@@ -218,19 +222,50 @@ absl::StatusOr<std::vector<ModelSnapshot>> Coordinator::SnapshotModels() {
   return *std::move(snapshots);
 }
 
-absl::Status Coordinator::CancelSession(const std::string& request_id) {
+std::vector<std::string> Coordinator::FindSessions(const std::string& request_id,
+                                                   const OfKey& of) const {
+  std::vector<std::string> found;
+  for (const auto& [id, deployment] : deployments_) {
+    if (deployment->engine() == nullptr) continue;
+    for (const SessionSnapshot& s : deployment->engine()->Snapshot(clock_->Now()).sessions) {
+      if ((request_id.empty() || s.request_id == request_id) &&
+          (!of.has_value() || KeyOfScopedId(s.key) == *of)) {
+        found.push_back(s.key);
+      }
+    }
+  }
+  return found;
+}
+
+absl::Status Coordinator::CancelSession(const std::string& request_id, const OfKey& key) {
   return loop_.Ask([&]() -> absl::Status {
-    // Without keys of callers the id is the whole key.
-    if (!CancelRequest(request_id, absl::OkStatus())) {
+    const std::vector<std::string> found = FindSessions(request_id, key);
+    if (request_id.empty() || found.empty()) {
       return Error(absl::StatusCode::kNotFound, "SESSION_NOT_FOUND",
                    "there is no request '" + request_id + "' in flight")
           .Hint("see `strata session list`");
     }
+    if (found.size() > 1) {
+      return Error(absl::StatusCode::kFailedPrecondition, "SESSION_AMBIGUOUS",
+                   "several API keys have a request '" + request_id + "' in flight")
+          .Hint("say whose with --key; `strata session list` shows them");
+    }
+    CancelRequest(found.front(), absl::OkStatus());
     return absl::OkStatus();
   });
 }
 
-std::vector<v1::Problem> Coordinator::Problems() const {
+absl::StatusOr<uint64_t> Coordinator::CancelSessionsOf(const std::string& key) {
+  return loop_.Ask([&]() -> uint64_t {
+    const std::vector<std::string> found = FindSessions("", key);
+    for (const std::string& session : found) {
+      CancelRequest(session, absl::OkStatus());
+    }
+    return found.size();
+  });
+}
+
+std::vector<v1::Problem> Coordinator::Problems() {
   std::vector<v1::Problem> problems = cluster_.Problems();
   auto add = [&problems](const std::string& what, const std::string& hint) {
     v1::Problem& problem = problems.emplace_back();
@@ -261,6 +296,10 @@ std::vector<v1::Problem> Coordinator::Problems() const {
   if (options_.insecure_off_loopback) {
     add("traffic is neither encrypted nor authenticated (--insecure)",
         "start coordinator and workers with --tls-dir");
+    if (!keys_.empty() && !keys_.HasAdmin()) {
+      add("requests need an API key, but whoever can connect may administrate, and make keys",
+          "strata key create --admin");
+    }
   }
   return problems;
 }
@@ -269,7 +308,8 @@ absl::StatusOr<v1::GetStatusResponse> Coordinator::GetStatus() {
   return loop_.Ask([this] {
     v1::GetStatusResponse out;
     for (v1::Model& model : DescribeModels()) *out.add_models() = std::move(model);
-    for (v1::Session& session : DescribeSessions()) *out.add_sessions() = std::move(session);
+    for (v1::Session& session : DescribeSessions(std::nullopt))
+      *out.add_sessions() = std::move(session);
     for (v1::Node& node : cluster_.Describe(clock_->Now())) *out.add_nodes() = std::move(node);
     for (v1::Problem& problem : Problems()) *out.add_problems() = std::move(problem);
     for (const auto& [id, deployment] : deployments_) {

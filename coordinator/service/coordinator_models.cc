@@ -48,6 +48,7 @@ std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
 }  // namespace
 
 absl::Status Coordinator::Start() {
+  RETURN_IF_ERROR(keys_.Load(Now()));
   ASSIGN_OR_RETURN(const auto nodes, store_->ListNodes());
   for (const StoredNode& node : nodes) {
     cluster_.Restore(node.info, node.draining);

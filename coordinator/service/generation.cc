@@ -13,6 +13,8 @@
 namespace strata {
 namespace {
 
+// Tokens of an answer are charged when there are so many new ones, and at its end.
+constexpr uint64_t kChargeEvery = 16;
 // Logits travel in messages of about this size.
 constexpr size_t kRowsMessageBytes = size_t{1} << 20;
 
@@ -50,6 +52,7 @@ class Generation::Sink final : public SessionSink {
         request_id_(request.session.request_id),
         seed_(request.session.params.sampling().seed()),
         wants_logprobs_(request.session.params.logprobs()),
+        charged_prompt_(generation_->charge_prompt_ ? request.session.prompt.size() : 0),
         metrics_(generation_->coordinator_->metrics(), model_->name),
         log_(request_id_, model_->name, generation_->coordinator_->log_requests()),
         text_(model_->tokenizer == nullptr
@@ -74,7 +77,8 @@ class Generation::Sink final : public SessionSink {
   void OnRefused(const absl::Status& status) {
     metrics_.OnRefused(status);
     log_.Refused(status);
-    receiver_->OnEnd(status);
+    if (generation_->use_ != nullptr) generation_->use_->GiveBack(charged_prompt_);
+    generation_->End(status);
   }
 
   void OnStarted(const StartedInfo& info) override {
@@ -124,6 +128,7 @@ class Generation::Sink final : public SessionSink {
     if (token.index == 0) log_.FirstToken(now - started_at_);
     v1::GenerateResponse response;
     response.add_token_ids(token.token.token_id());
+    if (++uncharged_ == kChargeEvery) Charge();
     if (!token.is_stop_id) {
       response.set_text(text_.Add(token.token.token_id()));
     }
@@ -138,6 +143,7 @@ class Generation::Sink final : public SessionSink {
     metrics_.OnDone(info);
     log_.Done(info);
     generation_->live_ = false;
+    Charge();
     v1::GenerateResponse response;
     response.set_text(text_.Finish());
     v1::Finish* finish = response.mutable_finish();
@@ -149,25 +155,35 @@ class Generation::Sink final : public SessionSink {
     finish->set_ttft_ms(ToMs(info.first_token));
     finish->set_total_ms(ToMs(info.total));
     receiver_->OnMessage(std::move(response));
-    receiver_->OnEnd(absl::OkStatus());
+    generation_->End(absl::OkStatus());
   }
 
   void OnFailed(const absl::Status& status) override {
     metrics_.OnFailed(status);
     log_.Failed(status);
     generation_->live_ = false;
+    Charge();
     v1::ErrorDetail detail = DetailOf(status);
     detail.set_request_id(request_id_);
-    receiver_->OnEnd(StatusOf(detail));
+    generation_->End(StatusOf(detail));
   }
 
  private:
+  void Charge() {
+    if (generation_->use_ != nullptr && uncharged_ > 0) {
+      generation_->use_->Generated(uncharged_, generation_->coordinator_->Now());
+    }
+    uncharged_ = 0;
+  }
+
   const std::shared_ptr<Generation> generation_;
   GenerationReceiver* const receiver_;  // Lives until OnEnd.
   const std::shared_ptr<const ModelRuntime> model_;
   const std::string request_id_;
   const uint64_t seed_;
   const bool wants_logprobs_;
+  const uint64_t charged_prompt_;  // Tokens of it that were.
+  uint64_t uncharged_ = 0;
   RequestMetrics metrics_;
   RequestLog log_;
   TextStream text_;
@@ -183,31 +199,49 @@ void Generation::Cancel() {
   });
 }
 
+void Generation::End(const absl::Status& status) {
+  use_.reset();
+  receiver_->OnEnd(status);
+}
+
+absl::Status Generation::Admit(ResolvedRequest* request) {
+  SessionRequest& session = request->session;
+  const Caller* caller = nullptr;
+  if (use_ != nullptr) {
+    RETURN_IF_ERROR(use_->Admit(session.request_id, request->replace,
+                                charge_prompt_ ? session.prompt.size() : 0, coordinator_->Now()));
+    caller = use_->caller();
+  }
+  session.key = key_ = ScopedId(caller, session.request_id);
+  if (caller != nullptr) session.cache_salt = caller->id();
+  return absl::OkStatus();
+}
+
 void Generation::Run(const v1::GenerateRequest& request) {
   if (times_.taken.count() == 0) times_.taken = coordinator_->Now();
   if (cancelled_) {
-    receiver_->OnEnd(absl::CancelledError());
+    End(absl::CancelledError());
     return;
   }
   auto model = coordinator_->models()->Get(request.model());
-  const RequestContext context = NewContext(options_.default_max_tokens);
+  const RequestContext context = NewContext(default_max_tokens_);
   auto resolved = model.ok() ? ResolveRequest(request, **model, context)
                              : absl::StatusOr<ResolvedRequest>(model.status());
-  if (!resolved.ok()) {
+  const absl::Status admitted = resolved.ok() ? Admit(&*resolved) : resolved.status();
+  if (!admitted.ok()) {
     if (model.ok()) {
       RequestMetrics metrics(coordinator_->metrics(), (*model)->name);
       metrics.OnDecided(times_, coordinator_->Now());
-      metrics.OnRefused(resolved.status());
+      metrics.OnRefused(admitted);
     }
     const std::string& id =
         request.request_id().empty() ? context.drawn_request_id : request.request_id();
     RequestLog(id, model.ok() ? (*model)->name : "", coordinator_->log_requests())
-        .Refused(resolved.status());
-    receiver_->OnEnd(resolved.status());
+        .Refused(admitted);
+    End(admitted);
     return;
   }
-  resolved->session.deadline = options_.deadline;
-  key_ = resolved->session.key;
+  resolved->session.deadline = deadline_;
   auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
   times_.prepared = coordinator_->Now();
@@ -233,7 +267,7 @@ absl::Status Generation::Submit(const Coordinator::Serving& serving, ResolvedReq
   if (cancelled_) {
     return absl::CancelledError();
   }
-  RETURN_IF_ERROR(coordinator_->ClaimKey(key_, request->replace));
+  RETURN_IF_ERROR(coordinator_->ClaimId(request->session, request->replace));
   sink->SetServing(serving);
   return serving.engine->Submit(std::move(request->session), sink, coordinator_->Now());
 }

@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "coordinator/keys/caller.h"
 #include "coordinator/metrics/metrics.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/request.h"
@@ -33,13 +35,23 @@ struct GenerationOptions {
   std::optional<TimePoint> deadline;
   uint32_t default_max_tokens = 512;  // Where the request has none.
   AdmissionTimes times;               // `arrived` and `taken`, where they are to be measured.
+  // Whose request it is, and what counts for limits. One of several answers to the same call shares
+  // it with the others. Null: nobody's, and nothing counts.
+  std::shared_ptr<KeyUse> use = nullptr;
+  bool charge_prompt = true;  // Else another answer of the call is charged for the same prompt.
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // `coordinator` outlives it, `receiver` lives until OnEnd. Without Run nothing is ever told.
   Generation(Coordinator* coordinator, GenerationOptions options, GenerationReceiver* receiver)
-      : coordinator_(coordinator), options_(options), times_(options.times), receiver_(receiver) {}
+      : coordinator_(coordinator),
+        deadline_(options.deadline),
+        default_max_tokens_(options.default_max_tokens),
+        charge_prompt_(options.charge_prompt),
+        times_(options.times),
+        receiver_(receiver),
+        use_(std::move(options.use)) {}
 
   // Tokenizes and hands `request` to its model's engine. Once; on a thread that may be kept for as
   // long as templates and texts take, so never on the loop. `request` may be the receiver's own: it
@@ -56,10 +68,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
   absl::Status Submit(const Coordinator::Serving& serving, ResolvedRequest* request,
                       const std::shared_ptr<Sink>& sink);
 
+  // Admits what was resolved, or RESOURCE_EXHAUSTED as KeyUse::Admit says it.
+  absl::Status Admit(ResolvedRequest* request);
+  // The last of it: gives up its part of the use, then tells the receiver.
+  void End(const absl::Status& status);
+
   Coordinator* const coordinator_;
-  const GenerationOptions options_;
+  const std::optional<TimePoint> deadline_;
+  const uint32_t default_max_tokens_;
+  const bool charge_prompt_;
   AdmissionTimes times_;  // Whoever has the request in hand.
   GenerationReceiver* const receiver_;
+  // Until its end: whoever asks again when it is told the end finds its limits free.
+  std::shared_ptr<KeyUse> use_;
   std::atomic<bool> cancelled_ = false;
   std::string key_;  // Before it is submitted, then const.
   // From Submit until its end: a late cancel must not end another session of the same id. On the

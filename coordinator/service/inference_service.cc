@@ -14,6 +14,7 @@
 #include "common/rpc/io_answers.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
+#include "coordinator/service/authorization.h"
 #include "coordinator/service/generation.h"
 
 namespace strata {
@@ -51,10 +52,15 @@ class InferenceServiceImpl::GenerateCall final
     new GenerateCall(service_, loop());
     Coordinator* const coordinator = service_->coordinator_;
     const TimePoint now = coordinator->Now();
-    GenerationOptions options;
-    options.deadline = DeadlineOf(context(), now);
+    auto caller = coordinator->Authenticate(AuthorizationOf(context()));
+    GenerationOptions options{.deadline = DeadlineOf(context(), now)};
     options.times.arrived = now;
-    generation_ = std::make_shared<Generation>(coordinator, options, this);
+    if (caller.ok()) options.use = std::make_shared<KeyUse>(*std::move(caller));
+    generation_ = std::make_shared<Generation>(coordinator, std::move(options), this);
+    if (!caller.ok()) {
+      Close(ToGrpc(caller.status()));
+      return;
+    }
     const absl::Status taken =
         service_->text_.Run([this, generation = generation_] { generation->Run(request()); });
     if (!taken.ok()) {
@@ -89,11 +95,13 @@ void InferenceServiceImpl::Serve(IoLoop* loop) {
   using Async = v1::InferenceService::AsyncService;
   new GenerateCall(this, loop);
   const BlockingMethods text(service_.get(), loop, &text_);
-  text.Serve(&Async::RequestTokenize, [this](auto*, const auto* request, auto* response) {
-    return ToGrpc(Tokenize(*request, response));
+  text.Serve(&Async::RequestTokenize, [this](auto* call, const auto* request, auto* response) {
+    const absl::Status known = coordinator_->Authenticate(AuthorizationOf(call->grpc())).status();
+    return ToGrpc(known.ok() ? Tokenize(*request, response) : known);
   });
-  text.Serve(&Async::RequestDetokenize, [this](auto*, const auto* request, auto* response) {
-    return ToGrpc(Detokenize(*request, response));
+  text.Serve(&Async::RequestDetokenize, [this](auto* call, const auto* request, auto* response) {
+    const absl::Status known = coordinator_->Authenticate(AuthorizationOf(call->grpc())).status();
+    return ToGrpc(known.ok() ? Detokenize(*request, response) : known);
   });
 }
 

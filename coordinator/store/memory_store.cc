@@ -94,7 +94,7 @@ class MemoryStore : public StateStore {
 
   absl::Status SaveKey(const StoredKey& key) override {
     MutexLock lock(&mutex_);
-    keys_[key.name] = key;
+    keys_[key.id] = key;
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<StoredKey>> ListKeys() override {

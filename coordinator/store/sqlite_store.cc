@@ -11,7 +11,7 @@ namespace strata {
 namespace {
 
 constexpr int kBusyTimeoutMs = 5000;
-constexpr uint64_t kSchemaVersion = 2;
+constexpr uint64_t kSchemaVersion = 3;
 constexpr uint64_t kApplicationId = 0x53545241;  // "STRA", in SQLite's header.
 
 // All texts are stored as blobs: names compare byte by byte, and nothing is converted.
@@ -30,9 +30,12 @@ constexpr char kSchema[] = R"(
                       draining INTEGER NOT NULL) STRICT;
 )";
 
-// What a version added to the one before.
-constexpr char kSchemaOf2[] = R"(
-  CREATE TABLE keys (name BLOB PRIMARY KEY, hash BLOB NOT NULL UNIQUE, created INTEGER NOT NULL,
+// What it added to versions 1, which had no keys, and 2, which had a table of them that nothing
+// could fill.
+constexpr char kSchemaOf3[] = R"(
+  DROP TABLE IF EXISTS keys;
+  CREATE TABLE keys (id BLOB PRIMARY KEY, name BLOB NOT NULL, hash BLOB NOT NULL UNIQUE,
+                     admin INTEGER NOT NULL, created INTEGER NOT NULL,
                      last_used INTEGER NOT NULL, revoked INTEGER NOT NULL,
                      requests_in_flight INTEGER NOT NULL, requests_per_minute INTEGER NOT NULL,
                      tokens_per_minute INTEGER NOT NULL) STRICT;
@@ -193,16 +196,19 @@ class SqliteStore : public StateStore {
   absl::Status SaveKey(const StoredKey& key) override {
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(SqliteStatement statement,
-                     database_->Prepare("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
-                                        "ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, "
+                     database_->Prepare("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                                        "ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
+                                        "hash = excluded.hash, admin = excluded.admin, "
                                         "created = excluded.created, "
                                         "last_used = excluded.last_used, "
                                         "revoked = excluded.revoked, "
                                         "requests_in_flight = excluded.requests_in_flight, "
                                         "requests_per_minute = excluded.requests_per_minute, "
                                         "tokens_per_minute = excluded.tokens_per_minute"));
-    return statement.Bind(key.name)
+    return statement.Bind(key.id)
+        .Bind(key.name)
         .Bind(key.hash)
+        .Bind(uint64_t{key.admin})
         .Bind(key.created)
         .Bind(key.last_used)
         .Bind(key.revoked)
@@ -215,9 +221,9 @@ class SqliteStore : public StateStore {
   absl::StatusOr<std::vector<StoredKey>> ListKeys() override {
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(SqliteStatement statement,
-                     database_->Prepare("SELECT name, hash, created, last_used, revoked, "
-                                        "requests_in_flight, requests_per_minute, "
-                                        "tokens_per_minute FROM keys ORDER BY name"));
+                     database_->Prepare("SELECT id, name, hash, admin, created, last_used, "
+                                        "revoked, requests_in_flight, requests_per_minute, "
+                                        "tokens_per_minute FROM keys ORDER BY id"));
     std::vector<StoredKey> keys;
     while (true) {
       ASSIGN_OR_RETURN(const bool row, statement.Step());
@@ -225,14 +231,16 @@ class SqliteStore : public StateStore {
         return keys;
       }
       StoredKey key;
-      key.name = statement.Text(0);
-      key.hash = statement.Text(1);
-      key.created = statement.Integer(2);
-      key.last_used = statement.Integer(3);
-      key.revoked = statement.Integer(4);
-      key.limits.requests_in_flight = static_cast<uint32_t>(statement.Integer(5));
-      key.limits.requests_per_minute = static_cast<uint32_t>(statement.Integer(6));
-      key.limits.tokens_per_minute = statement.Integer(7);
+      key.id = statement.Text(0);
+      key.name = statement.Text(1);
+      key.hash = statement.Text(2);
+      key.admin = statement.Integer(3) != 0;
+      key.created = statement.Integer(4);
+      key.last_used = statement.Integer(5);
+      key.revoked = statement.Integer(6);
+      key.limits.requests_in_flight = static_cast<uint32_t>(statement.Integer(7));
+      key.limits.requests_per_minute = static_cast<uint32_t>(statement.Integer(8));
+      key.limits.tokens_per_minute = statement.Integer(9);
       keys.push_back(std::move(key));
     }
   }
@@ -282,7 +290,7 @@ class SqliteStore : public StateStore {
     ASSIGN_OR_RETURN(const uint64_t tables,
                      database_->QueryInteger("SELECT count(*) FROM sqlite_schema"));
     if (tables == 0 && version == 0) {
-      return database_->Execute(absl::StrCat(kSchema, kSchemaOf2,
+      return database_->Execute(absl::StrCat(kSchema, kSchemaOf3,
                                              "PRAGMA user_version=", kSchemaVersion,
                                              "; PRAGMA application_id=", kApplicationId));
     }
@@ -300,7 +308,7 @@ class SqliteStore : public StateStore {
     }
     return version == kSchemaVersion ? absl::OkStatus()
                                      : database_->Execute(absl::StrCat(
-                                           kSchemaOf2, "PRAGMA user_version=", kSchemaVersion));
+                                           kSchemaOf3, "PRAGMA user_version=", kSchemaVersion));
   }
 
   // Raises a counter and returns it.

@@ -78,9 +78,9 @@ class StateStore {
   virtual absl::StatusOr<std::vector<StoredNode>> ListNodes() = 0;  // By name.
   virtual absl::Status RemoveNode(std::string_view name) = 0;
 
-  // Adds the API key, or replaces the one of that name.
+  // Adds the API key, or replaces the one of that id.
   virtual absl::Status SaveKey(const StoredKey& key) = 0;
-  virtual absl::StatusOr<std::vector<StoredKey>> ListKeys() = 0;  // By name.
+  virtual absl::StatusOr<std::vector<StoredKey>> ListKeys() = 0;  // By id.
 
   // Small values by key.
   virtual absl::Status SetSetting(std::string_view key, std::string_view value) = 0;

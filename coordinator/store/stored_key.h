@@ -16,8 +16,10 @@ struct KeyLimits {
 };
 
 struct StoredKey {
-  std::string name;  // Unique.
-  std::string hash;  // SHA-256 of the secret, hex. The secret itself is nowhere.
+  std::string id;      // "key-" and hex digits. Unique, for ever.
+  std::string name;    // For people; several may share one.
+  std::string hash;    // SHA-256 of the secret, hex. The secret itself is nowhere.
+  bool admin = false;  // May administrate.
   // Unix seconds; 0: never.
   uint64_t created = 0;
   uint64_t last_used = 0;

@@ -47,6 +47,24 @@ absl::Status Client::RemoveNode(std::string_view name, bool force, const CallOpt
   return STRATA_SDK_UNARY_(RemoveNodeResponse, RemoveNode).status();
 }
 
+absl::StatusOr<v1::CreateKeyResponse> Client::CreateKey(const v1::CreateKeyRequest& request,
+                                                        const CallOptions& call) {
+  return STRATA_SDK_UNARY_(CreateKeyResponse, CreateKey);
+}
+
+absl::StatusOr<v1::ListKeysResponse> Client::ListKeys(const CallOptions& call) {
+  const v1::ListKeysRequest request;
+  return STRATA_SDK_UNARY_(ListKeysResponse, ListKeys);
+}
+
+absl::StatusOr<v1::RevokeKeyResponse> Client::RevokeKey(std::string_view id, bool cancel,
+                                                        const CallOptions& call) {
+  v1::RevokeKeyRequest request;
+  request.set_id(std::string(id));
+  request.set_cancel(cancel);
+  return STRATA_SDK_UNARY_(RevokeKeyResponse, RevokeKey);
+}
+
 absl::StatusOr<v1::ListModelsResponse> Client::ListModels(const CallOptions& call) {
   const v1::ListModelsRequest request;
   return STRATA_SDK_UNARY_(ListModelsResponse, ListModels);
@@ -99,6 +117,14 @@ absl::StatusOr<v1::ListSessionsResponse> Client::ListSessions(const CallOptions&
 absl::Status Client::CancelSession(std::string_view request_id, const CallOptions& call) {
   v1::CancelSessionRequest request;
   request.set_request_id(std::string(request_id));
+  return STRATA_SDK_UNARY_(CancelSessionResponse, CancelSession).status();
+}
+
+absl::Status Client::CancelSessionOf(std::string_view key, std::string_view request_id,
+                                     const CallOptions& call) {
+  v1::CancelSessionRequest request;
+  request.set_request_id(std::string(request_id));
+  request.set_key(std::string(key));
   return STRATA_SDK_UNARY_(CancelSessionResponse, CancelSession).status();
 }
 

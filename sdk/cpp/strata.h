@@ -33,7 +33,10 @@
 
 namespace strata::v1 {
 class AddModelRequest;
+class CreateKeyRequest;
+class CreateKeyResponse;
 class GetStatusResponse;
+class ListKeysResponse;
 class ListModelsResponse;
 class ListNodesResponse;
 class ListSessionsResponse;
@@ -45,6 +48,7 @@ class ModelProgress;
 class Node;
 class Plan;
 class PullModelRequest;
+class RevokeKeyResponse;
 }  // namespace strata::v1
 
 namespace strata::sdk {
@@ -304,9 +308,21 @@ class Client {
   absl::StatusOr<v1::Plan> ResizeModel(std::string_view model, uint64_t kv_tokens,
                                        const CallOptions& call = {});
 
+  // --- API keys ---
+  // The response holds the secret, which is told only here.
+  absl::StatusOr<v1::CreateKeyResponse> CreateKey(const v1::CreateKeyRequest& request,
+                                                  const CallOptions& call = {});
+  absl::StatusOr<v1::ListKeysResponse> ListKeys(const CallOptions& call = {});
+  // `cancel`: its requests in flight end too.
+  absl::StatusOr<v1::RevokeKeyResponse> RevokeKey(std::string_view id, bool cancel,
+                                                  const CallOptions& call = {});
+
   // --- Requests in flight ---
   absl::StatusOr<v1::ListSessionsResponse> ListSessions(const CallOptions& call = {});
   absl::Status CancelSession(std::string_view request_id, const CallOptions& call = {});
+  // That of the API key `key` (its id; "": sent without a key), where several have one of this id.
+  absl::Status CancelSessionOf(std::string_view key, std::string_view request_id,
+                               const CallOptions& call = {});
 
   const ClientOptions& options() const;
 

@@ -361,5 +361,33 @@ TEST_F(CliCommands, BenchShowsProgressOnATerminal) {
   EXPECT_THAT(result.err, HasSubstr("6 of 6 requests, 0 in flight, 0 failed"));
 }
 
+TEST_F(CliCommands, KeysAreMadeListedAndRevoked) {
+  EXPECT_EQ(Text({"key", "list"}), "There is no key, and none is asked for.\n");
+  const json made = Document({"key", "create", "--name", "alice", "--requests-in-flight", "3",
+                              "--requests-per-minute", "60", "--tokens-per-minute", "5000"});
+  EXPECT_EQ(made, json::parse(R"({"id":"key-1","name":"alice","admin":false,"created":1700000000,
+      "last_used":null,"revoked":null,"requests_in_flight":3,"requests_per_minute":60,
+      "tokens_per_minute":5000,"secret":"strata-secret"})"));
+  const testing::CliResult second = Run({"key", "create", "--admin"});
+  EXPECT_EQ(second.out, "strata-secret\n") << "for a script to take";
+  EXPECT_THAT(second.err, HasSubstr("made key-2"));
+  const json revoked = Document({"key", "revoke", "key-1"});
+  EXPECT_EQ(revoked["revoked"], 1'700'000'100);
+  EXPECT_EQ(revoked["cancelled"], 0);
+  EXPECT_EQ(Text({"key", "revoke", "key-1", "--cancel"}), "revoked key-1; 2 requests cancelled\n");
+  const json list = Document({"key", "list"});
+  ASSERT_EQ(list["keys"].size(), 2u);
+  EXPECT_FALSE(list["keys"][0].contains("secret"));
+  EXPECT_EQ(list["keys"][1]["tokens_per_minute"], nullptr);
+  EXPECT_EQ(list["keys"][1]["admin"], true);
+  const std::string text = Text({"key", "list"});
+  EXPECT_THAT(text, HasSubstr("key-1  alice  revoked  2023-11-14 22:13:20 UTC  never"));
+  EXPECT_THAT(text, HasSubstr("key-2  -      admin"));
+  EXPECT_EQ(Run({"key", "revoke", "key-9"}).code, kExitFailed);
+  EXPECT_EQ(Run({"key", "revoke"}).code, kExitUsage);
+  EXPECT_EQ(Run({"key", "create", "x"}).code, kExitUsage);
+  EXPECT_EQ(Run({"key", "create", "--tokens-per-minute", "0"}).code, kExitUsage);
+}
+
 }  // namespace
 }  // namespace strata::cli

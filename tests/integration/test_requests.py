@@ -118,13 +118,18 @@ def test_a_request_that_can_never_fit_is_refused_at_once_with_both_numbers(clust
 
 
 def test_an_id_in_flight_is_refused_and_free_again_after_its_end(cluster):
-    long = cluster.popen(*arguments([5] * 20, "twice", 400))
-    wait_until(lambda: any(s["request_id"] == "twice"
-                           for s in cluster.json("session", "list")["sessions"]), 10,
-               "the first one runs")
-    _, err, status = cluster.run(*arguments([5] * 20, "twice", 4), check=False)
-    assert status == 1 and "twice" in err
-    cluster.run("session", "cancel", "twice")
+    worker = next(iter(cluster.workers.values()))
+    worker.kill(signal.SIGSTOP)  # Requests start, and get no token.
+    try:
+        long = cluster.popen(*arguments([5] * 20, "twice", 400))
+        wait_until(lambda: any(s["request_id"] == "twice"
+                               for s in cluster.json("session", "list")["sessions"]), 10,
+                   "the first one runs")
+        _, err, status = cluster.run(*arguments([5] * 20, "twice", 4), check=False)
+        assert status == 1 and "twice" in err
+        cluster.run("session", "cancel", "twice")
+    finally:
+        worker.kill(signal.SIGCONT)
     out, _ = long.communicate(timeout=30)
     assert json.loads(out)["finish_reason"] == "cancelled"
     assert cluster.json(*arguments([5] * 20, "twice", 4))["usage"]["completion_tokens"] == 4

@@ -45,6 +45,9 @@ class FakeAdmin : public IoService {
     calls.Serve(&Async::RequestResizeModel, std::bind_front(&FakeAdmin::ResizeModel, this));
     calls.Serve(&Async::RequestListSessions, std::bind_front(&FakeAdmin::ListSessions, this));
     calls.Serve(&Async::RequestCancelSession, std::bind_front(&FakeAdmin::CancelSession, this));
+    calls.Serve(&Async::RequestCreateKey, std::bind_front(&FakeAdmin::CreateKey, this));
+    calls.Serve(&Async::RequestListKeys, std::bind_front(&FakeAdmin::ListKeys, this));
+    calls.Serve(&Async::RequestRevokeKey, std::bind_front(&FakeAdmin::RevokeKey, this));
   }
 
  private:
@@ -208,6 +211,41 @@ class FakeAdmin : public IoService {
     }
     return ToGrpc(Error(absl::StatusCode::kNotFound, "NO_SUCH_REQUEST",
                         "no request \"" + request->request_id() + "\" is in flight"));
+  }
+
+  grpc::Status CreateKey(CallContext*, const v1::CreateKeyRequest* request,
+                         v1::CreateKeyResponse* response) {
+    MutexLock lock(&state_.mutex);
+    v1::Key* key = response->mutable_key();
+    key->set_id("key-" + std::to_string(state_.keys.size() + 1));
+    key->set_name(request->name());
+    key->set_admin(request->admin());
+    key->set_created(1'700'000'000);
+    key->set_requests_in_flight(request->requests_in_flight());
+    key->set_requests_per_minute(request->requests_per_minute());
+    key->set_tokens_per_minute(request->tokens_per_minute());
+    response->set_secret("strata-secret");
+    state_.keys.push_back(*key);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListKeys(CallContext*, const v1::ListKeysRequest*, v1::ListKeysResponse* response) {
+    MutexLock lock(&state_.mutex);
+    response->mutable_keys()->Add(state_.keys.begin(), state_.keys.end());
+    return grpc::Status::OK;
+  }
+  grpc::Status RevokeKey(CallContext*, const v1::RevokeKeyRequest* request,
+                         v1::RevokeKeyResponse* response) {
+    MutexLock lock(&state_.mutex);
+    for (v1::Key& key : state_.keys) {
+      if (key.id() == request->id()) {
+        key.set_revoked(1'700'000'100);
+        *response->mutable_key() = key;
+        response->set_cancelled(request->cancel() ? 2 : 0);
+        return grpc::Status::OK;
+      }
+    }
+    return ToGrpc(Error(absl::StatusCode::kNotFound, "KEY_NOT_FOUND",
+                        "there is no key '" + request->id() + "'"));
   }
 
   grpc::Status FindNode(const std::string& name, const std::string& state, v1::Node* response) {

@@ -32,6 +32,7 @@ struct FakeState {
   int begun STRATA_GUARDED_BY(mutex) = 0;
   int pace_ms STRATA_GUARDED_BY(mutex) = 0;
   int load_pace_ms STRATA_GUARDED_BY(mutex) = 0;
+  std::vector<v1::Key> keys STRATA_GUARDED_BY(mutex);
   v1::GetStatusResponse status;
   v1::Plan plan;
 

@@ -113,7 +113,8 @@ def model(wire: admin_pb2.Model) -> Model:
 def session(wire: admin_pb2.Session) -> Session:
     return Session(request_id=wire.request_id, model=wire.model, state=wire.state,
                    prompt_tokens=wire.prompt_tokens, generated_tokens=wire.generated_tokens,
-                   max_tokens=wire.max_tokens, age_ms=wire.age_ms)
+                   max_tokens=wire.max_tokens, age_ms=wire.age_ms, key=wire.key,
+                   key_name=wire.key_name)
 
 
 def cluster_status(wire: admin_pb2.GetStatusResponse) -> ClusterStatus:

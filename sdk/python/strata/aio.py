@@ -223,14 +223,18 @@ class AsyncClient:
         return _wire.model(await self._call("_admin", "GetModel", request, timeout))
 
     async def sessions(self, *, timeout: float | None = None) -> list[Session]:
-        """The requests in flight."""
+        """The requests in flight; with an API key that is no admin key, its own."""
         request = admin_pb2.ListSessionsRequest()
         response = await self._call("_admin", "ListSessions", request, timeout)
         return [_wire.session(s) for s in response.sessions]
 
-    async def cancel(self, request_id: str, *, timeout: float | None = None) -> None:
-        """Ends a request in flight, whoever sent it; its answer's finish_reason is "cancelled"."""
-        request = admin_pb2.CancelSessionRequest(request_id=request_id)
+    async def cancel(self, request_id: str, *, key: str | None = None,
+                     timeout: float | None = None) -> None:
+        """Ends a request in flight; its answer's finish_reason is "cancelled". With an API key that
+        is no admin key, one of its own; else that of the key whose id is `key`, where several have
+        one of this id ("": sent without a key).
+        """
+        request = admin_pb2.CancelSessionRequest(request_id=request_id, key=key)
         await self._call("_admin", "CancelSession", request, timeout)
 
     async def _call(self, service: str, method: str, request: Any, timeout: float | None) -> Any:

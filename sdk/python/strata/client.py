@@ -218,14 +218,18 @@ class Client:
             self._call(self._admin.GetModel, admin_pb2.GetModelRequest(name=name), timeout))
 
     def sessions(self, *, timeout: float | None = None) -> list[Session]:
-        """The requests in flight."""
+        """The requests in flight; with an API key that is no admin key, its own."""
         response = self._call(self._admin.ListSessions, admin_pb2.ListSessionsRequest(), timeout)
         return [_wire.session(s) for s in response.sessions]
 
-    def cancel(self, request_id: str, *, timeout: float | None = None) -> None:
-        """Ends a request in flight, whoever sent it; its answer's finish_reason is "cancelled"."""
+    def cancel(self, request_id: str, *, key: str | None = None,
+               timeout: float | None = None) -> None:
+        """Ends a request in flight; its answer's finish_reason is "cancelled". With an API key that
+        is no admin key, one of its own; else that of the key whose id is `key`, where several have
+        one of this id ("": sent without a key).
+        """
         self._call(self._admin.CancelSession,
-                   admin_pb2.CancelSessionRequest(request_id=request_id), timeout)
+                   admin_pb2.CancelSessionRequest(request_id=request_id, key=key), timeout)
 
     def _call(self, method: Callable[..., _T], request: Any, timeout: float | None) -> Any:
         try:

@@ -152,6 +152,8 @@ class Session:
     generated_tokens: int
     max_tokens: int
     age_ms: float
+    key: str = ""  # The id of the API key that sent it; "": none did.
+    key_name: str = ""
 
 
 @dataclass(frozen=True)

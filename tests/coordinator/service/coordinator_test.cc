@@ -285,9 +285,11 @@ TEST_F(CoordinatorTest, ARequestIdIsInFlightOnceOverAllModels) {
                     ->WithEngine(model,
                                  [&](const Coordinator::Serving& serving) {
                                    absl::Status status = serving.problem;
-                                   if (status.ok()) status = coordinator_->ClaimKey("id", replace);
                                    SessionRequest request;
                                    request.key = request.request_id = "id";
+                                   if (status.ok()) {
+                                     status = coordinator_->ClaimId(request, replace);
+                                   }
                                    request.prompt = {1, 2, 3};
                                    request.params.mutable_sampling()->set_temperature(0);
                                    if (status.ok()) {

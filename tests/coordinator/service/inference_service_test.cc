@@ -8,6 +8,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -68,11 +69,16 @@ class InferenceServiceTest : public CoordinatorTest {
     return request;
   }
 
+  static void AddKey(grpc::ClientContext* context, const std::string& key) {
+    if (!key.empty()) context->AddMetadata("authorization", "Bearer " + key);
+  }
+
   // A client's end of Generate.
   struct Client {
     Client(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request,
-           seconds timeout = seconds(60)) {
+           seconds timeout = seconds(60), const std::string& key = "") {
       context.set_deadline(std::chrono::system_clock::now() + timeout);
+      AddKey(&context, key);
       reader = stub->Generate(&context, request);
     }
     ~Client() {
@@ -93,6 +99,40 @@ class InferenceServiceTest : public CoordinatorTest {
   std::unique_ptr<Client> Generate(const v1::GenerateRequest& request,
                                    seconds timeout = seconds(60)) {
     return std::make_unique<Client>(stub_.get(), request, timeout);
+  }
+
+  std::unique_ptr<Client> GenerateAs(const std::string& key, const v1::GenerateRequest& request) {
+    return std::make_unique<Client>(stub_.get(), request, seconds(60), key);
+  }
+  // A unary call with a key; the reason of its failure, or "".
+  template <typename Request, typename Response>
+  std::string CallAs(const std::string& key, const Request& request, Response* response,
+                     grpc::Status (v1::AdminService::Stub::*call)(grpc::ClientContext*,
+                                                                  const Request&, Response*)) {
+    grpc::ClientContext context;
+    AddKey(&context, key);
+    return ReasonOf(FromGrpc((admin_stub_.get()->*call)(&context, request, response)));
+  }
+  NewKey MakeKey(const KeySpec& spec) {
+    return *coordinator_->keys()->Create(spec, 1, clock_.Now());
+  }
+  // "key/id" of the requests that a caller is shown.
+  std::set<std::string> SessionsSeenBy(const std::string& key) {
+    v1::ListSessionsResponse sessions;
+    EXPECT_EQ(
+        CallAs(key, v1::ListSessionsRequest(), &sessions, &v1::AdminService::Stub::ListSessions),
+        "");
+    std::set<std::string> seen;
+    for (const v1::Session& session : sessions.sessions()) {
+      seen.insert(session.key() + "/" + session.request_id());
+    }
+    return seen;
+  }
+  std::string CancelAs(const std::string& key, const std::string& id) {
+    v1::CancelSessionRequest request;
+    request.set_request_id(id);
+    v1::CancelSessionResponse response;
+    return CallAs(key, request, &response, &v1::AdminService::Stub::CancelSession);
   }
 
   // Ids of the requests in flight.
@@ -285,6 +325,168 @@ TEST_F(InferenceServiceTest, AdminCallsThatTakeLongHoldUpNeitherRequestsNorOther
   admin_->Shutdown();
   server_->Shutdown(seconds(20));
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
+}
+
+// ---- API keys.
+
+TEST_F(InferenceServiceTest, FromTheFirstKeyOnEveryCallOfClientsAsksForOne) {
+  ServeWithWorker();
+  v1::DetokenizeRequest detokenize;
+  detokenize.set_model("m");
+  v1::TokenizeRequest tokenize;
+  tokenize.set_model("m");
+  const auto reasons = [&](const std::string& key) {
+    std::vector<std::string> out = {ReasonOf(GenerateAs(key, Request("\n"))->End())};
+    v1::TokenizeResponse ids;
+    v1::DetokenizeResponse text;
+    grpc::ClientContext first;
+    AddKey(&first, key);
+    out.push_back(ReasonOf(FromGrpc(stub_->Tokenize(&first, tokenize, &ids))));
+    grpc::ClientContext second;
+    AddKey(&second, key);
+    out.push_back(ReasonOf(FromGrpc(stub_->Detokenize(&second, detokenize, &text))));
+    return out;
+  };
+  const std::vector<std::string> open = {"BAD_REQUEST_ID", "NO_TOKENIZER", "NO_TOKENIZER"};
+  EXPECT_EQ(reasons(""), open);
+  EXPECT_EQ(reasons("whatever"), open);
+
+  const NewKey alice = MakeKey({.name = "alice", .limits = {}});
+  EXPECT_EQ(reasons(""), std::vector<std::string>(3, "KEY_MISSING"));
+  EXPECT_EQ(reasons("whatever"), std::vector<std::string>(3, "KEY_UNKNOWN"));
+  EXPECT_EQ(reasons(alice.secret), open);
+  EXPECT_EQ(Generate(Request("x"))->End().code(), absl::StatusCode::kUnauthenticated);
+
+  ASSERT_TRUE(coordinator_->keys()->Revoke(alice.key.id, 2).ok());
+  EXPECT_EQ(reasons(alice.secret), std::vector<std::string>(3, "KEY_REVOKED"));
+}
+
+TEST_F(InferenceServiceTest, TheSameIdOfTwoKeysIsTwoRequests) {
+  ServeWithWorker();
+  const NewKey a = MakeKey({.name = "alice", .limits = {}});
+  const NewKey b = MakeKey({.name = "bob", .limits = {}});
+  const std::string of_a = a.key.id + "/x";
+  const std::string of_b = b.key.id + "/x";
+  const std::set<std::string> both = {of_a, of_b};
+  const auto first = GenerateAs(a.secret, Request("x"));
+  const auto other = GenerateAs(b.secret, Request("x"));
+  ASSERT_TRUE(Eventually([&] { return SessionsSeenBy("") == both; }));
+  EXPECT_EQ(coordinator_->ListSessions(a.key.id)->at(0).key_name(), "alice");
+  EXPECT_THAT(SessionsSeenBy(a.secret), ::testing::ElementsAre(of_a));
+  EXPECT_THAT(SessionsSeenBy(b.secret), ::testing::ElementsAre(of_b));
+
+  // Within a key it is one.
+  const absl::Status in_flight = GenerateAs(a.secret, Request("x"))->End();
+  EXPECT_EQ(ReasonOf(in_flight), "REQUEST_IN_FLIGHT");
+  EXPECT_THAT(std::string(in_flight.message()), ::testing::HasSubstr("request \"x\""));
+  const auto second = GenerateAs(a.secret, Request("x", /*replace=*/true));
+  EXPECT_EQ(ReasonOf(first->End()), "REPLACED");
+  ASSERT_TRUE(Eventually([&] { return SessionsSeenBy("") == both; }));
+
+  // An operator says whose; a key ends its own.
+  EXPECT_EQ(CancelAs("", "x"), "SESSION_AMBIGUOUS");
+  EXPECT_EQ(CancelAs(b.secret, "y"), "SESSION_NOT_FOUND");
+  EXPECT_EQ(CancelAs(b.secret, "x"), "");
+  EXPECT_TRUE(other->End().ok());
+  EXPECT_EQ(CancelAs(b.secret, "x"), "SESSION_NOT_FOUND") << "not alice's";
+  EXPECT_THAT(SessionsSeenBy(""), ::testing::ElementsAre(of_a));
+  const auto again = GenerateAs(b.secret, Request("x"));
+  ASSERT_TRUE(Eventually([&] { return SessionsSeenBy("") == both; }));
+  EXPECT_TRUE(coordinator_->CancelSession("x", a.key.id).ok());
+  EXPECT_TRUE(second->End().ok());
+  EXPECT_THAT(SessionsSeenBy(""), ::testing::ElementsAre(of_b));
+}
+
+TEST_F(InferenceServiceTest, APlaceInFlightIsFreeWhenItsRequestIsToldTheEnd) {
+  ServeWithWorker();
+  const NewKey a = MakeKey({.name = "alice", .limits = {.requests_in_flight = 1}});
+  const NewKey b = MakeKey({.name = "bob", .limits = {}});
+  for (int i = 0; i < 5; ++i) {
+    const auto client = GenerateAs(a.secret, Request("x"));
+    ASSERT_TRUE(RunsAlone("x"));
+    const absl::Status refused = GenerateAs(a.secret, Request("y"))->End();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ReasonOf(refused), "KEY_REQUESTS_IN_FLIGHT");
+    EXPECT_EQ(DetailOf(refused).limit(), "requests_in_flight=1");
+    EXPECT_GE(std::stoi(DetailOf(refused).facts().at("retry_after_ms")), 1000);
+    {
+      const auto others = GenerateAs(b.secret, Request("z"));
+      EXPECT_TRUE(Eventually([&] { return InFlight().size() == 2; }));
+      EXPECT_EQ(CancelAs(b.secret, "z"), "");
+    }
+    EXPECT_EQ(CancelAs(a.secret, "x"), "");
+    EXPECT_TRUE(client->End().ok());
+  }
+  // Refused by the cluster, or before: neither takes a place.
+  EXPECT_EQ(ReasonOf(GenerateAs(a.secret, Request("\n"))->End()), "BAD_REQUEST_ID");
+  v1::GenerateRequest other = Request("y");
+  AddModel("n");
+  other.set_model("n");
+  EXPECT_EQ(ReasonOf(GenerateAs(a.secret, other)->End()), "MODEL_NOT_LOADED");
+  const auto last = GenerateAs(a.secret, Request("x"));
+  EXPECT_TRUE(RunsAlone("x"));
+}
+
+TEST_F(InferenceServiceTest, RequestsOfARevokedKeyGoOnUnlessTheyAreCancelled) {
+  ServeWithWorker();
+  const NewKey a = MakeKey({.name = "alice", .limits = {}});
+  const NewKey b = MakeKey({.name = "bob", .limits = {}});
+  const auto first = GenerateAs(a.secret, Request("x"));
+  const auto second = GenerateAs(a.secret, Request("y"));
+  const auto other = GenerateAs(b.secret, Request("x"));
+  ASSERT_TRUE(Eventually([&] { return InFlight().size() == 3; }));
+  v1::RevokeKeyRequest revoke;
+  revoke.set_id(a.key.id);
+  v1::RevokeKeyResponse revoked;
+  EXPECT_EQ(CallAs("", revoke, &revoked, &v1::AdminService::Stub::RevokeKey), "");
+  EXPECT_NE(revoked.key().revoked(), 0u);
+  EXPECT_EQ(ReasonOf(GenerateAs(a.secret, Request("z"))->End()), "KEY_REVOKED");
+  EXPECT_THAT(InFlight(), SizeIs(3));
+  revoke.set_cancel(true);
+  EXPECT_EQ(CallAs("", revoke, &revoked, &v1::AdminService::Stub::RevokeKey), "");
+  EXPECT_EQ(revoked.cancelled(), 2u);
+  EXPECT_TRUE(first->End().ok());
+  EXPECT_TRUE(second->End().ok());
+  EXPECT_THAT(SessionsSeenBy(""), ::testing::ElementsAre(b.key.id + "/x"));
+}
+
+TEST_F(InferenceServiceTest, OperatorsNeedAnAdminKeyOnceThereIsOne) {
+  ServeWithWorker();
+  const auto reasons = [&](const std::string& key) {
+    v1::GetStatusResponse status;
+    v1::ListModelsResponse models;
+    v1::ListKeysResponse keys;
+    v1::UnloadModelRequest unload;
+    unload.set_model("nobody");
+    v1::UnloadModelResponse unloaded;
+    using Stub = v1::AdminService::Stub;
+    std::vector<std::string> out = {
+        CallAs(key, v1::GetStatusRequest(), &status, &Stub::GetStatus),
+        CallAs(key, v1::ListModelsRequest(), &models, &Stub::ListModels),
+        CallAs(key, v1::ListKeysRequest(), &keys, &Stub::ListKeys),
+        CallAs(key, unload, &unloaded, &Stub::UnloadModel)};
+    // A stream, too.
+    grpc::ClientContext context;
+    AddKey(&context, key);
+    v1::LoadModelRequest load;
+    load.set_model("nobody");
+    const auto reader = admin_stub_->LoadModel(&context, load);
+    v1::LoadModelProgress progress;
+    EXPECT_FALSE(reader->Read(&progress));
+    out.push_back(ReasonOf(FromGrpc(reader->Finish())));
+    return out;
+  };
+  const std::vector<std::string> taken = reasons("");
+  EXPECT_EQ(taken[0] + taken[1] + taken[2], "");
+  const NewKey alice = MakeKey({.name = "alice", .limits = {}});
+  EXPECT_EQ(reasons(""), taken);
+  EXPECT_EQ(reasons(alice.secret), taken);
+  const NewKey admin = MakeKey({.name = "me", .admin = true, .limits = {}});
+  EXPECT_EQ(reasons(admin.secret), taken);
+  EXPECT_EQ(reasons(""), std::vector<std::string>(5, "KEY_MISSING"));
+  EXPECT_EQ(reasons("whatever"), std::vector<std::string>(5, "KEY_UNKNOWN"));
+  EXPECT_EQ(reasons(alice.secret), (std::vector<std::string>{"KEY_NOT_ADMIN", "", "KEY_NOT_ADMIN",
+                                                             "KEY_NOT_ADMIN", "KEY_NOT_ADMIN"}));
 }
 
 }  // namespace

@@ -99,21 +99,25 @@ TEST(SqliteStore, IsWholeWhenItsFilesAreTakenAtAnyMoment) {
   }
 }
 
-TEST(SqliteStore, TakesOverAStoreOfTheFirstSchema) {
-  TempFolder folder;
-  const std::string path = folder.File("state.db");
-  {
-    const auto store = OpenSqliteStore(path);
-    ASSERT_TRUE(store.ok());
-    ASSERT_TRUE((*store)->SaveModel({"m", "/p", "{}", "d", "path"}).ok());
-  }
-  RunSql(path, "DROP TABLE keys; PRAGMA user_version=1");
-  for (int i = 0; i < 2; ++i) {
-    const auto store = OpenSqliteStore(path);
-    ASSERT_TRUE(store.ok()) << store.status();
-    EXPECT_TRUE((*store)->GetModel("m").ok());
-    EXPECT_EQ((*store)->ListKeys()->size(), static_cast<size_t>(i));
-    EXPECT_TRUE((*store)->SaveKey({.name = "a", .hash = "h", .limits = {}}).ok());
+TEST(SqliteStore, TakesOverStoresOfEarlierSchemas) {
+  for (const char* earlier :
+       {"DROP TABLE keys; PRAGMA user_version=1",
+        "DROP TABLE keys; CREATE TABLE keys (name BLOB PRIMARY KEY); PRAGMA user_version=2"}) {
+    TempFolder folder;
+    const std::string path = folder.File("state.db");
+    {
+      const auto store = OpenSqliteStore(path);
+      ASSERT_TRUE(store.ok());
+      ASSERT_TRUE((*store)->SaveModel({"m", "/p", "{}", "d", "path"}).ok());
+    }
+    RunSql(path, earlier);
+    for (int i = 0; i < 2; ++i) {
+      const auto store = OpenSqliteStore(path);
+      ASSERT_TRUE(store.ok()) << store.status();
+      EXPECT_TRUE((*store)->GetModel("m").ok());
+      EXPECT_EQ((*store)->ListKeys()->size(), static_cast<size_t>(i));
+      EXPECT_TRUE((*store)->SaveKey({.id = "a", .name = "", .hash = "h", .limits = {}}).ok());
+    }
   }
 }
 

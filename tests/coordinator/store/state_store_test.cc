@@ -160,17 +160,26 @@ TEST_P(StateStoreTest, KeepsNodes) {
 
 TEST_P(StateStoreTest, KeepsKeys) {
   EXPECT_THAT(*store_->ListKeys(), IsEmpty());
-  StoredKey key{.name = "b", .hash = "h1", .created = 5, .limits = {3, 4, uint64_t{1} << 40}};
+  StoredKey key{.id = "b",
+                .name = "same",
+                .hash = "h1",
+                .admin = true,
+                .created = 5,
+                .limits = {3, 4, uint64_t{1} << 40}};
   ASSERT_TRUE(store_->SaveKey(key).ok());
-  ASSERT_TRUE(store_->SaveKey({.name = "a", .hash = "h2", .limits = {}}).ok());
+  ASSERT_TRUE(store_->SaveKey({.id = "a", .name = "same", .hash = "h2", .limits = {}}).ok());
   key.last_used = 7;
   key.revoked = 9;
   ASSERT_TRUE(store_->SaveKey(key).ok());
   const auto keys = *store_->ListKeys();
   ASSERT_THAT(keys, SizeIs(2));
-  EXPECT_EQ(keys[0].name, "a");
+  EXPECT_EQ(keys[0].id, "a");
+  EXPECT_EQ(keys[0].name, "same");
+  EXPECT_FALSE(keys[0].admin);
   EXPECT_EQ(keys[0].limits, KeyLimits());
-  EXPECT_EQ(keys[1].name, "b");
+  EXPECT_EQ(keys[1].id, "b");
+  EXPECT_EQ(keys[1].name, "same");
+  EXPECT_TRUE(keys[1].admin);
   EXPECT_EQ(keys[1].hash, "h1");
   EXPECT_EQ(keys[1].created, 5u);
   EXPECT_EQ(keys[1].last_used, 7u);
