@@ -63,6 +63,7 @@ void Run::Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> reque
   // All choices are one request of its caller's.
   GenerationOptions options{.deadline = options_.deadline,
                             .default_max_tokens = options_.default_max_tokens,
+                            .times = options_.times,
                             .use = std::make_shared<KeyUse>(options_.caller)};
   for (size_t i = 0; i < requests.size(); ++i) {
     // Usage counts a prompt once, however many choices it has.

@@ -38,7 +38,7 @@ def essence(answer):
 
 
 # A stage with the weights that it had: none came, and none were read.
-READY = "are ready (0 B fetched, 0 B packed before)"
+READY = 'fetched="0 B" packed_before="0 B"'
 
 
 def test_requests_in_flight_outlive_a_resize_with_the_same_tokens(cluster):

@@ -105,7 +105,7 @@ def test_a_second_start_reads_what_the_first_packed(tmp_path):
     cache = tmp_path / "w0" / "cache"
     with Cluster(tmp_path) as c:
         answer = start_again(c, quantize="int8")
-        c.workers["w0"].wait_for(r"are ready \(.*, 0 B packed before\)")
+        c.workers["w0"].wait_for(r'are ready .* packed_before="0 B"')
         packed = files_of(cache / "packed")
         assert len(packed) > 50
         # Without what it was packed from.
@@ -113,7 +113,7 @@ def test_a_second_start_reads_what_the_first_packed(tmp_path):
             if size > 10000 and size != ROTARY:
                 blob.unlink()
         assert start_again(c, quantize="int8") == answer
-        c.workers["w0"].wait_for(r"are ready \(0 B fetched, .* packed before\)")
+        c.workers["w0"].wait_for(r'are ready .* fetched="0 B" packed_before="')
         assert files_of(cache / "packed") == packed
         c.wait_node("w0", ("serving",))
         assert fetched(c, "w0") == 0
@@ -151,7 +151,7 @@ def test_under_a_limit_packed_weights_take_the_place_of_what_they_were_made_of(t
         answer = start_again(c, "--cache-limit", str(limit), quantize="int8")
         assert sum(size for _, size in files_of(cache).values()) <= limit
         assert start_again(c, "--cache-limit", str(limit), quantize="int8") == answer
-        c.workers["w0"].wait_for(r"are ready \(0 B fetched")
+        c.workers["w0"].wait_for(r'are ready .* fetched="0 B"')
 
 
 class Peak:
