@@ -194,7 +194,8 @@ def measure_busy(arguments, folder, table):
 
 def measure_prompt(arguments, folder, table):
     with strata_cluster(arguments, folder / "prompt") as cluster:
-        command = over_http(cluster)
+        # Over gRPC: without a tokenizer tokens have no text, and HTTP's streams nothing to say.
+        command = cluster.command("bench", "shape")
 
         def decode(seed):
             return bench(command, "--clients", 8, "--requests", 8, "--prompt-tokens", 16,
