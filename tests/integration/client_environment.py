@@ -11,6 +11,9 @@ import pytest
 from cluster import BIN, SOURCE
 
 CACHE = BIN.parent / "clients"
+OPENAI = ["openai==3.54.0"]
+# It refuses tools by itself where the extra is missing.
+LITELLM = ["litellm[mcp]==1.106.2"]
 
 
 def environment(name, *packages):

@@ -5,14 +5,11 @@ import pathlib
 
 import pytest
 
-from client_environment import environment, example, run
+from client_environment import LITELLM, OPENAI, environment, example, run
 from cluster import RECALL, Cluster, recall_cases
 from http_client import begin
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
-OPENAI = ["openai==3.54.0"]
-# It refuses tools by itself where the extra is missing.
-LITELLM = ["litellm[mcp]==1.106.2"]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import time
 import pytest
 
 import python_sdk
-from client_environment import environment, run
+from client_environment import LITELLM, OPENAI, environment, run
 from cluster import BIN, RECALL, SLOW, Cluster, wait_until
 from http_client import begin, connect, request, stream
 
@@ -302,11 +302,12 @@ def test_the_python_library_has_an_error_for_each(cluster, strata):
             assert len(client.generate("recall", [1, 2, 3], **ask).token_ids) == 4
 
 
-def test_the_openai_client_knows_the_errors(cluster):
-    python = environment("openai", "openai==3.54.0")
+@pytest.mark.parametrize("name,packages", [("openai", OPENAI), ("litellm", LITELLM)])
+def test_published_clients_know_the_errors(cluster, name, packages):
     good = make(cluster)["secret"]
     limited = make(cluster, requests_per_minute=1)["secret"]
-    run(python, CLIENTS / "openai_key_checks.py", cluster.http, good, limited)
+    run(environment(name, *packages), CLIENTS / f"{name}_key_checks.py", cluster.http, good,
+        limited)
 
 
 def test_keys_made_while_requests_come_are_all_kept(cluster):
