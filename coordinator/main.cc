@@ -19,6 +19,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/http/http_api.h"
+#include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/keys/key_ring.h"
 #include "coordinator/registry/blob_store.h"
@@ -241,7 +242,8 @@ absl::Status Serve(const ServeFlags& f) {
   InferenceServiceImpl inference(
       &coordinator, {.max_unread_bytes = f.max_unread, .max_waiting_calls = f.max_waiting_calls});
   RETURN_IF_ERROR(coordinator.Start());
-  HttpApi http_api(&coordinator, {.max_waiting_calls = f.max_waiting_calls});
+  const auto http_backend = MakeHttpBackend(&coordinator);
+  HttpApi http_api(http_backend.get(), {.max_waiting_calls = f.max_waiting_calls});
   ASSIGN_OR_RETURN(
       const auto http,
       HttpServer::Start(f.http_listen, f.http, [&](HttpRequest request, auto responder) {

@@ -4,7 +4,6 @@
 
 #include "common/mutex.h"
 #include "common/status.h"
-#include "coordinator/service/generation.h"
 
 namespace strata {
 namespace {
@@ -21,7 +20,7 @@ class Run : public std::enable_shared_from_this<Run> {
         answer_(std::move(answer)),
         responder_(std::move(responder)) {}
 
-  void Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests);
+  void Start(HttpBackend* backend, std::vector<v1::GenerateRequest> requests);
 
  private:
   // One choice. It keeps the run until its end.
@@ -50,7 +49,7 @@ class Run : public std::enable_shared_from_this<Run> {
   const RunOptions options_;
   // Written before anything is submitted.
   std::vector<std::unique_ptr<Choice>> choices_;
-  std::vector<std::shared_ptr<Generation>> generations_;
+  std::vector<std::shared_ptr<HttpGeneration>> generations_;
   Mutex mutex_;
   const std::unique_ptr<HttpAnswer> answer_;  // Under mutex_.
   const std::shared_ptr<HttpResponder> responder_;
@@ -59,7 +58,7 @@ class Run : public std::enable_shared_from_this<Run> {
   bool over_ STRATA_GUARDED_BY(mutex_) = false;  // Nothing more is said.
 };
 
-void Run::Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests) {
+void Run::Start(HttpBackend* backend, std::vector<v1::GenerateRequest> requests) {
   // All choices are one request of its caller's.
   GenerationOptions options{.deadline = options_.deadline,
                             .default_max_tokens = options_.default_max_tokens,
@@ -69,8 +68,7 @@ void Run::Start(Coordinator* coordinator, std::vector<v1::GenerateRequest> reque
     // Usage counts a prompt once, however many choices it has.
     options.charge_prompt = requests[i].sampling().choice() == 0;
     choices_.push_back(std::make_unique<Choice>(shared_from_this(), i));
-    generations_.push_back(
-        std::make_shared<Generation>(coordinator, options, choices_.back().get()));
+    generations_.push_back(backend->NewGeneration(options, choices_.back().get()));
   }
   options.use.reset();  // They alone have it.
   {
@@ -200,11 +198,11 @@ void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::st
   }
 }
 
-void RunGenerations(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests,
+void RunGenerations(HttpBackend* backend, std::vector<v1::GenerateRequest> requests,
                     RunOptions options, std::unique_ptr<HttpAnswer> answer,
                     std::shared_ptr<HttpResponder> responder) {
   std::make_shared<Run>(std::move(options), std::move(answer), std::move(responder))
-      ->Start(coordinator, std::move(requests));
+      ->Start(backend, std::move(requests));
 }
 
 }  // namespace strata

@@ -10,9 +10,9 @@
 
 #include "common/clock.h"
 #include "coordinator/http/http_answer.h"
+#include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/metrics/metrics.h"
-#include "coordinator/service/coordinator.h"
 #include "strata/v1/inference.pb.h"
 
 namespace strata {
@@ -33,7 +33,7 @@ void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::st
 // Tokenizes and submits `requests`, one for each choice, and returns; `answer` is then given
 // through `responder`. The first choice that fails fails the answer, and ends the others; so does
 // the client when it goes away or reads too slowly. On a thread that may wait for long texts.
-void RunGenerations(Coordinator* coordinator, std::vector<v1::GenerateRequest> requests,
+void RunGenerations(HttpBackend* backend, std::vector<v1::GenerateRequest> requests,
                     RunOptions options, std::unique_ptr<HttpAnswer> answer,
                     std::shared_ptr<HttpResponder> responder);
 

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/http/json_body.h"
-#include "coordinator/service/generation.h"
+#include "coordinator/metrics/metrics.h"
 
 namespace strata {
 namespace {
@@ -62,8 +62,9 @@ const HttpApi::Route HttpApi::kRoutes[] = {
     {"GET", "/info", ErrorShape::kLorax, &HttpApi::LoraxInfo},
 };
 
-HttpApi::HttpApi(Coordinator* coordinator, HttpApiOptions options)
-    : coordinator_(coordinator),
+HttpApi::HttpApi(HttpBackend* backend, HttpApiOptions options)
+    : backend_(backend),
+      options_(std::move(options)),
       started_unix_seconds_(std::time(nullptr)),
       scrape_thread_({.threads = 1,
                       .waiting = kScrapesWaiting,
@@ -71,7 +72,7 @@ HttpApi::HttpApi(Coordinator* coordinator, HttpApiOptions options)
                       .hint = "scrape less often"}),
       threads_(
           {.threads = Threads(),
-           .waiting = options.max_waiting_calls,
+           .waiting = options_.max_waiting_calls,
            .name = "waiting_calls",
            .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}) {}
 
@@ -83,7 +84,7 @@ bool HttpApi::ServeHealth(const HttpRequest& request, HttpResponder* responder) 
     Refuse(405, ErrorShape::kLorax, "only GET is served here", "GET, HEAD", responder);
   } else if (request.path == "/livez") {
     responder->Answer({200, "application/json", R"({"status":"alive"})", {}});
-  } else if (coordinator_->Healthy()) {
+  } else if (backend_->Healthy()) {
     responder->Answer({200, "application/json", R"({"status":"ok"})", {}});
   } else {
     responder->Answer(
@@ -112,18 +113,17 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
            std::string(found->method), responder.get());
     return;
   }
-  const TimePoint arrived = coordinator_->Now();
+  const TimePoint arrived = backend_->Now();
   const std::string* authorization = request.Header("authorization");
-  auto caller = coordinator_->Authenticate(authorization == nullptr ? "" : *authorization);
+  auto caller = backend_->Authenticate(authorization == nullptr ? "" : *authorization);
   if (!caller.ok()) {
     responder->Answer(ErrorAnswer(caller.status(), found->shape));
     return;
   }
   auto call = std::make_shared<Call>(
       Call{std::move(request), std::move(responder), {.arrived = arrived}, *std::move(caller)});
-  CallThreads& threads = found->scrape ? scrape_thread_ : threads_;
-  const absl::Status taken = threads.Run([this, found, call] {
-    call->times.taken = coordinator_->Now();
+  auto serve = [this, found, call] {
+    call->times.taken = backend_->Now();
     if (const absl::Status status = (this->*found->serve)(call.get()); !status.ok()) {
       const std::string* id = call->request.Header("x-strata-request-id");
       LogDebug({{"request_id", id == nullptr ? "" : id->substr(0, kMaxRequestIdBytes)},
@@ -132,7 +132,9 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
                "an HTTP request was refused");
       call->responder->Answer(ErrorAnswer(status, found->shape));
     }
-  });
+  };
+  CallThreads& threads = found->scrape ? scrape_thread_ : threads_;
+  const absl::Status taken = options_.run == nullptr ? threads.Run(serve) : options_.run(serve);
   if (!taken.ok()) {
     call->responder->Answer(ErrorAnswer(taken, found->shape));
   }
@@ -144,7 +146,7 @@ absl::StatusOr<HttpApi::CallOptions> HttpApi::OptionsOf(const Call& call) const 
     RETURN_IF_ERROR(CheckRequestId(*id));
     options.request_id = *id;
   } else {
-    options.request_id = DrawRequestId();
+    options.request_id = backend_->DrawRequestId();
   }
   if (const std::string* deadline = call.request.Header("x-strata-deadline")) {
     const auto duration = ParseDuration(*deadline);
@@ -158,9 +160,9 @@ absl::StatusOr<HttpApi::CallOptions> HttpApi::OptionsOf(const Call& call) const 
 
 absl::StatusOr<std::shared_ptr<const ModelRuntime>> HttpApi::ModelOf(const std::string& model) {
   if (!model.empty()) {
-    return coordinator_->models()->Get(model);
+    return backend_->GetRuntime(model);
   }
-  ASSIGN_OR_RETURN(const auto models, coordinator_->ListModels());
+  ASSIGN_OR_RETURN(const auto models, backend_->ListModels());
   std::string only;
   for (const v1::Model& loaded : models) {
     if (!IsLoaded(loaded)) {
@@ -175,16 +177,16 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> HttpApi::ModelOf(const std::
     return Error(absl::StatusCode::kUnavailable, "NO_MODEL", "no model is loaded")
         .Hint("load one with `strata model load`");
   }
-  return coordinator_->models()->Get(only);
+  return backend_->GetRuntime(only);
 }
 
 absl::StatusOr<uint64_t> HttpApi::MaxTokensOf(const std::string& model) {
-  ASSIGN_OR_RETURN(const v1::Model described, coordinator_->GetModel(model));
+  ASSIGN_OR_RETURN(const v1::Model described, backend_->GetModel(model));
   return IsLoaded(described) ? LongestRequest(described) : 0;
 }
 
 absl::Status HttpApi::ListModels(Call* call) {
-  ASSIGN_OR_RETURN(const auto models, coordinator_->ListModels());
+  ASSIGN_OR_RETURN(const auto models, backend_->ListModels());
   const std::string& path = call->request.path;
   const bool one = path.substr(0, kModelPath.size()) == kModelPath;
   const std::string wanted = one ? path.substr(kModelPath.size()) : "";
@@ -213,14 +215,8 @@ absl::Status HttpApi::ListModels(Call* call) {
 }
 
 absl::Status HttpApi::GetMetrics(Call* call) {
-  ASSIGN_OR_RETURN(const auto models, coordinator_->SnapshotModels());
-  Metrics* metrics = coordinator_->metrics();
-  std::set<std::string> known;
-  for (const auto& model : coordinator_->models()->List()) {
-    known.insert(model->name);
-  }
-  metrics->KeepOnly(known);
-  call->responder->Answer({200, kMetricsContentType, metrics->Text(models), {}});
+  ASSIGN_OR_RETURN(std::string text, backend_->MetricsText());
+  call->responder->Answer({200, kMetricsContentType, std::move(text), {}});
   return absl::OkStatus();
 }
 

@@ -1,8 +1,9 @@
-// The routes of docs/API.md, on a coordinator.
+// The routes of docs/API.md.
 #ifndef STRATA_COORDINATOR_HTTP_HTTP_API_H_
 #define STRATA_COORDINATOR_HTTP_HTTP_API_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,11 +12,11 @@
 #include "common/clock.h"
 #include "common/rpc/call_threads.h"
 #include "coordinator/http/generation_run.h"
+#include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_errors.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/lorax_request.h"
 #include "coordinator/http/openai_request.h"
-#include "coordinator/service/coordinator.h"
 
 namespace strata {
 
@@ -23,13 +24,15 @@ struct HttpApiOptions {
   // Requests that may wait for a thread to read their bodies and tokenize their texts; one more is
   // refused.
   size_t max_waiting_calls = 4096;
+  // Runs a call, now or later, or says why not. Null: on threads of the API's own.
+  std::function<absl::Status(std::function<void()> call)> run = nullptr;
 };
 
 // Any thread. Bodies are read on threads of its own; a request that is being answered holds none.
 class HttpApi {
  public:
-  // `coordinator` outlives it.
-  HttpApi(Coordinator* coordinator, HttpApiOptions options);
+  // `backend` outlives it.
+  HttpApi(HttpBackend* backend, HttpApiOptions options);
 
   // HttpServer's handler.
   void Serve(HttpRequest request, std::shared_ptr<HttpResponder> responder);
@@ -80,7 +83,8 @@ class HttpApi {
   // Tokens of its longest request; 0: it is not loaded.
   absl::StatusOr<uint64_t> MaxTokensOf(const std::string& model);
 
-  Coordinator* const coordinator_;
+  HttpBackend* const backend_;
+  const HttpApiOptions options_;
   const int64_t started_unix_seconds_;
   // Last: what they run uses the others. A scrape has a thread of its own, so that it does not wait
   // for texts, nor they for it.

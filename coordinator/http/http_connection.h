@@ -1,5 +1,5 @@
 // One connection of the HTTP server, and the answer that is being written to it. For
-// http_server.cc alone, which compiles Beast with it.
+// http_server.cc, which compiles Beast with it, and for tests that poll a server by hand.
 #ifndef STRATA_COORDINATOR_HTTP_HTTP_CONNECTION_H_
 #define STRATA_COORDINATOR_HTTP_HTTP_CONNECTION_H_
 

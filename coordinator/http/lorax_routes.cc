@@ -9,7 +9,6 @@
 #include "coordinator/http/json_body.h"
 #include "coordinator/http/lorax_answer.h"
 #include "coordinator/http/sampling_fields.h"
-#include "coordinator/service/generation.h"
 
 namespace strata {
 namespace {
@@ -55,8 +54,8 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   context.in_array = in_array;
   context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
   context.stop_ids = model->spec().eos_ids;
-  context.elapsed_ms = [coordinator = coordinator_, arrived = call->times.arrived] {
-    return ToMs(coordinator->Now() - arrived);
+  context.elapsed_ms = [backend = backend_, arrived = call->times.arrived] {
+    return ToMs(backend->Now() - arrived);
   };
   if (request.prefill || request.truncate > 0) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, PromptIds(*model, request));
@@ -64,14 +63,14 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
     if (request.prefill) context.prompt_ids = ids;  // Only ids can be named.
   }
   std::vector<v1::GenerateRequest> requests;
-  AddChoices(request.request, request.best_of, options.request_id, DrawSeed(), &requests);
+  AddChoices(request.request, request.best_of, options.request_id, backend_->DrawSeed(), &requests);
   if (request.prefill) requests[0].set_prompt_logprobs(0);
   RunOptions run;
   run.deadline = options.deadline;
   run.times = call->times;
   run.caller = call->caller;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
-  RunGenerations(coordinator_, std::move(requests), std::move(run),
+  RunGenerations(backend_, std::move(requests), std::move(run),
                  MakeLoraxAnswer(request, std::move(context)), call->responder);
   return absl::OkStatus();
 }
@@ -95,7 +94,7 @@ absl::Status HttpApi::LoraxGenerateStream(Call* call) {
 absl::Status HttpApi::LoraxInfo(Call* call) {
   ASSIGN_OR_RETURN(const auto model, ModelOf(""));
   ASSIGN_OR_RETURN(const uint64_t longest, MaxTokensOf(model->name));
-  const v1::Model described = DescribeModel(*model);
+  ASSIGN_OR_RETURN(const v1::Model described, backend_->GetModel(model->name));
   const OrderedJson info{{"model_id", model->name},
                          {"model_sha", described.digest()},
                          {"model_dtype", described.dtype()},

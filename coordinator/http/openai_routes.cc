@@ -6,7 +6,6 @@
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/openai_answer.h"
 #include "coordinator/http/openai_request.h"
-#include "coordinator/service/generation.h"
 
 namespace strata {
 namespace {
@@ -35,8 +34,7 @@ absl::Status PreparePrompts(const ModelRuntime& model, OpenAiRequest* request,
 
 // One for each choice.
 std::vector<v1::GenerateRequest> ChoicesOf(const OpenAiRequest& request,
-                                           const std::string& request_id) {
-  const uint64_t seed = DrawSeed();
+                                           const std::string& request_id, uint64_t seed) {
   std::vector<v1::GenerateRequest> choices;
   for (const v1::GenerateRequest& prompt : request.prompts) {
     AddChoices(prompt, request.best_of, request_id, seed, &choices);
@@ -62,8 +60,8 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   run.default_max_tokens = request.default_max_tokens;
   run.times = call->times;
   run.headers = {{"X-Strata-Request-Id", options.request_id}};
-  RunGenerations(coordinator_, ChoicesOf(request, options.request_id), std::move(run),
-                 MakeOpenAiAnswer(request, std::move(context)), call->responder);
+  RunGenerations(backend_, ChoicesOf(request, options.request_id, backend_->DrawSeed()),
+                 std::move(run), MakeOpenAiAnswer(request, std::move(context)), call->responder);
   return absl::OkStatus();
 }
 

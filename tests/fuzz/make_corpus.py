@@ -527,10 +527,74 @@ def http_body():
     write("http_body", "cut", 'd{"model":"m","messages":[{"role"')
 
 
+def http_connection():
+    """Options, the size of pieces (a power of two), and what a client sends."""
+    def ask(path, fields, version="1.1", headers=""):
+        body = compact({"model": "m", **fields})
+        return (f"POST {path} HTTP/{version}\r\nHost: x\r\n{headers}"
+                f"Content-Length: {len(body)}\r\n\r\n{body}")
+
+    text = {"prompt": "a", "inputs": "a", "messages": [{"role": "user", "content": "a"}]}
+    stream = {**text, "stream": True}
+    chunked = ("POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+               "5;x=y\r\n{\"inp\r\nA\r\nuts\":\"abc\"\r\n1\r\n}\r\n0\r\nTrailer: x\r\n\r\n")
+    gets = "".join(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n" for method, path in (
+        ("GET", "/health"), ("HEAD", "/livez"), ("GET", "/v1/models"), ("GET", "/v1/models/m"),
+        ("GET", "/info"), ("GET", "/metrics"), ("DELETE", "/v1/models"), ("GET", "/none?a=b")))
+    for name, sent in {
+        "completions": ask("/v1/completions", text) * 2,
+        "chat-stream": ask("/v1/chat/completions", {**stream, "n": 2, "logprobs": True}),
+        "lorax-stream": ask("/generate_stream", stream) + ask("/", {**text, "stream": False}),
+        "lorax-best": ask("/generate", {**text, "parameters": {
+            "best_of": 2, "do_sample": True, "details": True, "truncate": 1}}),
+        "echo": ask("/v1/completions", {"prompt": ["ab", [1, 2]], "echo": True, "logprobs": 1}),
+        "tokenize": ask("/tokenize", text) + ask("/detokenize", {"tokens": [1, 256]}),
+        "headers": ask("/v1/completions", text, headers="X-Strata-Request-Id: mine\r\n"
+                       "X-Strata-Deadline: 3s\r\nConnection: close\r\n"),
+        "old": ask("/v1/completions", stream, version="1.0"),
+        "expect": ask("/v1/completions", text, headers="Expect: 100-continue\r\n"),
+        "chunked": chunked,
+        "gets": gets,
+        "header-long": "GET / HTTP/1.1\r\nA: " + "b" * 500 + "\r\n\r\n",
+        "body-short": ask("/v1/completions", text)[:-7],
+        "length-twice": ask("/v1/completions", text, headers="Content-Length: 3\r\n"),
+        "length-huge": "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
+        "no-http": "\x16\x03\x01\x02\x00",
+    }.items():
+        for options in "\0\x08\x0f" if name in ("completions", "chunked", "gets") else "\x08":
+            write("http_connection", f"{name}-{ord(options)}", options + "\x06" + sent)
+
+
+def http_streams():
+    """What happens: see http_streams_fuzz.cc."""
+    ask, read, pause = b"\0\0\1\xff\0\0\0\1", b"\7\0\x13", b"\6"
+    start, speak, stop = b"\1\0", b"\2\0\x0c\x0f" + b"a" * 15, b"\4\0\1\0"
+    for name, steps in {
+        "read": ask + start + (speak + read) * 4 + stop + read,
+        "never-read": ask + start + speak * 30,
+        "read-late": ask + start + speak * 30 + read * 9,
+        "pauses": ask + pause * 2 + start + pause + speak + pause + read + stop,
+        "goes": ask + start + speak + b"\5\0\0" + speak * 3,
+        "ends": ask + start + b"\5\0\1" + speak * 3 + read,
+        "garbage": ask + start + b"\5\0\2\xff" + speak + read + stop + read * 3,
+        "ahead": (ask * 6 + start + speak + stop + read) * 3,
+        "fails": ask + start + speak + b"\4\0\0\x0c" + read,
+        "fails-first": ask + b"\4\0\0\7" + read,
+        "several": (ask + speak) * 4 + read * 4,
+        "chat": b"\0\1\1\x20\2\1\1\1" + start + speak * 2 + read,
+        "lorax": b"\0\2\1\x20\0\0\1\1" + start + speak * 2 + stop + read,
+        "whole": b"\0\0\0\x20\2\1\1\1" + start + speak * 2 + stop + read,
+        "old": b"\0\0\1\x20\0\1\1\0" + start + speak * 2 + stop + read,
+    }.items():
+        for options in b"\0\x08\x0f":
+            write("http_streams", f"{name}-{options}", bytes([options]) + steps)
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for target in (safetensors, model_config, tokenizer, chat_template, manifest, checkpoint,
-                   frame_parts, step_frames, results, generate_request, http_body):
+                   frame_parts, step_frames, results, generate_request, http_body,
+                   http_connection, http_streams):
         target()
     files = [p for p in CORPUS.rglob("*") if p.is_file()]
     print(f"{len(files)} seeds, {sum(p.stat().st_size for p in files)} bytes")

@@ -1,0 +1,68 @@
+#include "coordinator/http/http_backend.h"
+
+#include <set>
+#include <utility>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+class CoordinatorGeneration : public HttpGeneration {
+ public:
+  explicit CoordinatorGeneration(std::shared_ptr<Generation> generation)
+      : generation_(std::move(generation)) {}
+
+  void Run(const v1::GenerateRequest& request) override { generation_->Run(request); }
+  void Cancel() override { generation_->Cancel(); }
+
+ private:
+  const std::shared_ptr<Generation> generation_;
+};
+
+class CoordinatorBackend : public HttpBackend {
+ public:
+  explicit CoordinatorBackend(Coordinator* coordinator) : coordinator_(coordinator) {}
+
+  TimePoint Now() const override { return coordinator_->Now(); }
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(std::string_view authorization) override {
+    return coordinator_->Authenticate(authorization);
+  }
+  bool Healthy() const override { return coordinator_->Healthy(); }
+  std::string DrawRequestId() override { return strata::DrawRequestId(); }
+  uint64_t DrawSeed() override { return strata::DrawSeed(); }
+  absl::StatusOr<std::vector<v1::Model>> ListModels() override {
+    return coordinator_->ListModels();
+  }
+  absl::StatusOr<v1::Model> GetModel(const std::string& name) override {
+    return coordinator_->GetModel(name);
+  }
+  absl::StatusOr<std::shared_ptr<const ModelRuntime>> GetRuntime(const std::string& name) override {
+    return coordinator_->models()->Get(name);
+  }
+  absl::StatusOr<std::string> MetricsText() override {
+    ASSIGN_OR_RETURN(const auto models, coordinator_->SnapshotModels());
+    std::set<std::string> known;
+    for (const auto& model : coordinator_->models()->List()) {
+      known.insert(model->name);
+    }
+    coordinator_->metrics()->KeepOnly(known);
+    return coordinator_->metrics()->Text(models);
+  }
+  std::shared_ptr<HttpGeneration> NewGeneration(const GenerationOptions& options,
+                                                GenerationReceiver* receiver) override {
+    return std::make_shared<CoordinatorGeneration>(
+        std::make_shared<Generation>(coordinator_, options, receiver));
+  }
+
+ private:
+  Coordinator* const coordinator_;
+};
+
+}  // namespace
+
+std::unique_ptr<HttpBackend> MakeHttpBackend(Coordinator* coordinator) {
+  return std::make_unique<CoordinatorBackend>(coordinator);
+}
+
+}  // namespace strata
