@@ -29,6 +29,7 @@ void AddLoad(const BenchDescription& description, const Workload& workload,
   Json& out = *document;
   out["clients"] = options.clients;
   if (workload.options().rate > 0) out["rate"] = workload.options().rate;
+  if (options.ramp.count() > 0) out["ramp_s"] = ToMs(options.ramp) / 1e3;
   if (options.duration) out["duration_s"] = ToMs(*options.duration) / 1e3;
   if (description.lengths_file.empty()) {
     out["prompt_tokens"] = LengthDocument(description.prompt_tokens);

@@ -34,6 +34,7 @@ struct BenchFlags {
   std::optional<float> rate;
   std::optional<uint32_t> requests;
   std::string duration;
+  std::string ramp;
   std::string prompt_tokens;
   std::string max_tokens;
   std::string lengths;
@@ -100,6 +101,9 @@ absl::Status CheckFlags(const BenchFlags& flags) {
   if (flags.prefix_groups && !flags.shared_prefix) {
     return UsageError("--prefix-groups needs --shared-prefix");
   }
+  if (flags.rate && !flags.ramp.empty()) {
+    return UsageError("--ramp is for clients that wait for their answers, not for --rate");
+  }
   if (flags.openai.empty() && (!flags.api_key.empty() || flags.vocab_size || flags.text)) {
     return UsageError("--api-key, --vocab-size and --text are for --openai");
   }
@@ -111,6 +115,9 @@ absl::StatusOr<LoadOptions> ReadLoad(const BenchFlags& flags) {
   options.clients =
       flags.clients.value_or(flags.rate.has_value() ? kDefaultOpenClients : kDefaultClients);
   RETURN_IF_ERROR(ReadDuration("--duration", flags.duration, &options.duration));
+  std::optional<nanoseconds> ramp;
+  RETURN_IF_ERROR(ReadDuration("--ramp", flags.ramp, &ramp));
+  options.ramp = ramp.value_or(nanoseconds(0));
   RETURN_IF_ERROR(ReadTarget("--target-ttft", flags.target_ttft, &options.targets.ttft_ms));
   RETURN_IF_ERROR(ReadTarget("--target-itl", flags.target_itl, &options.targets.inter_token_ms));
   options.requests = std::numeric_limits<uint32_t>::max();
@@ -281,6 +288,8 @@ void AddLoadOptions(CLI::App* app, BenchFlags* flags) {
            "Requests in all; default 8 for each client, or what\n--duration and --rate make");
   AddText(app, "--duration", &flags->duration, "TIME",
           "Begin requests for so long; default with --rate 30s");
+  AddText(app, "--ramp", &flags->ramp, "TIME",
+          "Let the clients begin evenly over so long; default all at\nonce");
   AddText(app, "--prompt-tokens", &flags->prompt_tokens, "LENGTH",
           "Length of each prompt; default 128");
   AddText(app, "--max-tokens", &flags->max_tokens, "LENGTH", "Length of each answer; default 64");

@@ -57,7 +57,10 @@ class LoadLoop {
            (!options_.duration.has_value() || Due(now) - begin_ < *options_.duration);
   }
   TimePoint NextBegin(TimePoint now) const {
-    return in_flight() < options_.clients && MoreToCome(now) ? Due(now) : TimePoint::max();
+    if (in_flight() >= options_.clients || !MoreToCome(now)) {
+      return TimePoint::max();
+    }
+    return open() ? due_ : std::max(now, begin_ + options_.ramp * in_flight() / options_.clients);
   }
 
   void BeginDue(TimePoint now) {

@@ -18,6 +18,7 @@ struct LoadOptions {
   // At a time. In a closed loop there are always as many; in an open one (the workload has a
   // rate) a request that comes while there are waits, which counts as its latency.
   uint32_t clients = 1;
+  nanoseconds ramp{};     // In a closed loop, the clients begin evenly over so long.
   uint32_t requests = 1;  // At most.
   // Requests begin for so long; then those in flight end.
   std::optional<nanoseconds> duration;

@@ -1,13 +1,13 @@
 #include "coordinator/keys/key_ring.h"
 
 #include <openssl/rand.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <utility>
 
+#include "common/app/log.h"
 #include "common/check.h"
 #include "common/digest.h"
 #include "common/status.h"
@@ -250,7 +250,7 @@ void KeyRing::SaveUses() {
   }
   for (const StoredKey& key : used) {
     if (const absl::Status saved = store_->SaveKey(key); !saved.ok()) {
-      spdlog::warn("when key '{}' was last used was not written: {}", key.id, Describe(saved));
+      LogWarn({{"key", key.id}}, "when it was last used was not written: " + Describe(saved));
     }
   }
   MutexLock lock(&mutex_);

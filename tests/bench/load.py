@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A thousand people at once, on a pool for forty: what they get, and that it is theirs.
 
-    load.py [--clients 1000] [--duration 10m] [--pool 40] [--json]
+    load.py [--clients 1000] [--ramp 10s] [--duration 10m] [--pool 40] [--json]
 
 Two workers of one thread each serve the bundled model, in float32 so that answers can be compared,
-to as many HTTP streams as --clients, each beginning anew when it ends: prompts of 1 to 1,500 tokens,
+to as many HTTP streams as --clients, who come over --ramp, each beginning anew when it ends: prompts of 1 to 1,500 tokens,
 answers of 1 to 500. The pool holds --pool sequences of the mean length. Beside them, a few clients a
 second go away in mid-answer. Every second the ledger, the queue and the coordinator's memory are
 looked at. Then every distinct request is sent again, one at a time, to a cluster of one worker
@@ -14,7 +14,6 @@ Exit code 1 when one was refused, failed or differs, or when pages lay idle whil
 """
 import argparse
 import collections
-import contextlib
 import http.client
 import json
 import pathlib
@@ -27,6 +26,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 from cluster import RECALL, Cluster, cut  # noqa: E402
+from metrics_text import quantile, scrape, total  # noqa: E402
 
 PROMPT, ANSWER = "1-1500", "1-500"
 MEAN_TOKENS = 1000
@@ -41,34 +41,6 @@ def seconds(text):
     return float(number) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600}[unit]
 
 
-def scrape(cluster):
-    """[(name, {label: value}, number)]"""
-    connection = http.client.HTTPConnection(cluster.http, timeout=60)
-    with contextlib.closing(connection):
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-    samples = []
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            name, labels, value = re.fullmatch(r"([a-z_:][a-z0-9_:]*)\{(.*)\} (\S+)", line).groups()
-            samples.append((name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)))
-    return samples
-
-
-def total(samples, name, **labels):
-    return sum(v for n, ls, v in samples if n == name and labels.items() <= ls.items())
-
-
-def quantile(samples, name, share, **labels):
-    """The bucket's end below which `share` of a histogram's values lie."""
-    buckets = collections.Counter()
-    for n, ls, v in samples:
-        if n == f"{name}_bucket" and labels.items() <= ls.items():
-            buckets[float(ls["le"].replace("+Inf", "inf"))] += v
-    most = buckets[float("inf")]
-    return next((end for end in sorted(buckets) if buckets[end] >= share * most), None)
-
-
 class Watch(threading.Thread):
     """Looks at a cluster every second."""
 
@@ -81,7 +53,7 @@ class Watch(threading.Thread):
     def run(self):
         begin = time.monotonic()
         while not self.over.wait(1):
-            samples = scrape(self.cluster)
+            samples = scrape(self.cluster.http)
             pages = {state: total(samples, "strata_kv_pages", state=state)
                      for state in ["live", "free", "cached", "fenced"]}
             self.rows.append({"at_s": time.monotonic() - begin,
@@ -143,13 +115,14 @@ def serve_crowd(folder, arguments):
         watch.start()
         leavers.start()
         answers = folder / "crowd.jsonl"
-        result = bench(cluster, answers, "--clients", arguments.clients, "--duration",
+        ramp = ["--ramp", arguments.ramp] if seconds(arguments.ramp) > 0 else []
+        result = bench(cluster, answers, "--clients", arguments.clients, *ramp, "--duration",
                        arguments.duration, timeout_s=seconds(arguments.duration) + 900)
         for thread in [leavers, watch]:
             thread.over.set()
             thread.join()
         cluster.nothing_is_left()
-        return result, answers_of(answers), watch.rows, scrape(cluster), leavers.left
+        return result, answers_of(answers), watch.rows, scrape(cluster.http), leavers.left
 
 
 def serve_alone(folder, count):
@@ -162,8 +135,8 @@ def serve_alone(folder, count):
 
 
 def figures(arguments, result, answers, rows, samples, left, alone):
-    # Of requests that the load has begun and not yet begun to end.
-    busy = [row for row in rows if row["waiting"] > 0 and row["at_s"] > 5]
+    busy = [row for row in rows
+            if row["waiting"] > 0 and row["at_s"] > seconds(arguments.ramp) + 5]
     third = max(1, len(rows) // 3)
     differ = [a["request"] for a in answers
               if "error" not in a and a["text"] != alone[a["request"] % DISTINCT]["text"]]
@@ -191,6 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--ramp", default="10s", help="0s: all at once")
     parser.add_argument("--duration", default="10m")
     parser.add_argument("--pool", type=int, default=40, help="sequences of the mean length")
     parser.add_argument("--json", action="store_true")

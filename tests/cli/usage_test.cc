@@ -176,6 +176,7 @@ TEST(CliUsage, WrongUseExitsTwoWithOneLine) {
       {"model", "resize", "m"},
       {"model", "resize", "m", "--kv-tokens", "0"},
       {"bench", "m", "--clients", "0"},
+      {"bench", "m", "--ramp", "1s", "--rate", "5"},
       {"session", "cancel"},
       {"--coordinator", "nonsense", "status"},
       {"--coordinator", "host:99999", "status"},

@@ -1,5 +1,6 @@
 """A cluster of real processes on loopback, for tests."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -273,6 +274,15 @@ class Cluster:
     def wait_sessions(self, count):
         wait_until(lambda: len(self.json("session", "list")["sessions"]) == count, 20,
                    f"{count} requests are in flight")
+
+    @contextlib.contextmanager
+    def stalled(self, worker):
+        """Requests start, and get no token."""
+        self.workers[worker].kill(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.workers[worker].kill(signal.SIGCONT)
 
     def __enter__(self):
         return self

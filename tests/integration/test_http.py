@@ -1,8 +1,6 @@
 """The HTTP API on real processes, with a plain client."""
 
-import contextlib
 import json
-import signal
 import threading
 import time
 
@@ -27,17 +25,6 @@ def cluster(tmp_path_factory):
         c.start_workers(2)
         c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, sessions=4)
         yield c
-
-
-@contextlib.contextmanager
-def stalled(cluster):
-    """Requests start, and get no token."""
-    worker = cluster.workers["w1"]
-    worker.kill(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        worker.kill(signal.SIGCONT)
 
 
 def completion(**fields):
@@ -206,7 +193,7 @@ def test_what_is_wrong_is_refused_by_name(cluster):
 
 def test_a_client_that_goes_ends_its_request(cluster):
     for streaming in (True, False):
-        with stalled(cluster):
+        with cluster.stalled("w1"):
             connection = connect(cluster)
             connection.request("POST", "/v1/completions", json.dumps({**LONG, "stream": streaming}))
             if streaming:
@@ -217,7 +204,7 @@ def test_a_client_that_goes_ends_its_request(cluster):
 
 
 def test_a_request_id_in_flight_is_refused_and_its_session_can_be_cancelled(cluster):
-    with stalled(cluster):
+    with cluster.stalled("w1"):
         connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
                                      X_Strata_Request_Id="mine")
         assert response.headers["X-Strata-Request-Id"] == "mine"
@@ -229,7 +216,7 @@ def test_a_request_id_in_flight_is_refused_and_its_session_can_be_cancelled(clus
 
 
 def test_a_deadline_ends_a_request_before_and_in_its_stream(cluster):
-    with stalled(cluster):
+    with cluster.stalled("w1"):
         assert refused(cluster, "/v1/completions", LONG, X_Strata_Deadline="50ms")[:2] == (
             504, "deadline_exceeded")
         connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
@@ -240,7 +227,7 @@ def test_a_deadline_ends_a_request_before_and_in_its_stream(cluster):
 
 
 def test_a_full_queue_is_said_with_when_to_try_again(cluster):
-    with stalled(cluster):
+    with cluster.stalled("w1"):
         held = [begin(cluster, "/v1/completions", {**LONG, "stream": True})[0] for _ in range(4)]
         waiting = [connect(cluster) for _ in range(2)]
         for connection in waiting:
@@ -362,9 +349,7 @@ def test_a_stream_that_waits_hears_comments(tmp_path):
         c.start_workers(1)
         c.load("recall", RECALL, context=512)
         alone = post(c, "/v1/completions", completion())["choices"][0]["text"]
-        worker = c.workers["w0"]
-        worker.kill(signal.SIGSTOP)
-        try:
+        with c.stalled("w0"):
             running, first = begin(c, "/v1/completions", {**LONG, "stream": True})
             c.wait_sessions(1)
             # In the queue; the head comes with the first comment.
@@ -380,8 +365,6 @@ def test_a_stream_that_waits_hears_comments(tmp_path):
                                    X_Strata_Deadline="400ms")
             assert json.loads(list(events(response))[-1])["error"]["code"] == "deadline_exceeded"
             late.close()
-        finally:
-            worker.kill(signal.SIGCONT)
         running.close()
         (_, completions), (_, native) = waiting
         *chunks, done = events(completions)

@@ -1,10 +1,8 @@
 """API keys on a cluster of real processes: who is let in, with what limits, by every way in."""
 
-import contextlib
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import threading
 import time
@@ -47,17 +45,6 @@ def strata():
     python_sdk.import_from(python_sdk.environment())
     import strata as module
     return module
-
-
-@contextlib.contextmanager
-def stalled(cluster):
-    """Requests start, and get no token."""
-    worker = cluster.workers["w0"]
-    worker.kill(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        worker.kill(signal.SIGCONT)
 
 
 def make(cluster, name="", **limits):
@@ -189,7 +176,7 @@ def test_as_many_are_in_flight_as_the_key_may_have(cluster):
     one = make(cluster, "one", requests_in_flight=1)["secret"]
     free = make(cluster)["secret"]
     for _ in range(2):
-        with stalled(cluster):
+        with cluster.stalled("w0"):
             held = [begin(cluster, "/v1/completions", LONG, **bearer(one))[0]]
             status, headers, answer = complete(cluster, one)
             assert status == 429 and "requests_in_flight=1" in answer["error"]["message"]
@@ -217,7 +204,7 @@ def test_request_ids_are_each_keys_own(cluster):
     def hold(key):
         return begin(cluster, "/v1/completions", LONG, **bearer(key["secret"]), **same)
 
-    with stalled(cluster):
+    with cluster.stalled("w0"):
         held = {key["id"]: hold(key) for key in (alice, bob)}
         both = {(alice["id"], "same"), (bob["id"], "same")}
         assert running() == both
@@ -265,7 +252,7 @@ def test_no_key_is_served_from_what_another_one_computed(cluster):
 def test_requests_of_a_revoked_key_end_as_they_would_unless_cancelled(cluster):
     for cancel in (False, True):
         key = make(cluster)
-        with stalled(cluster):
+        with cluster.stalled("w0"):
             connection, response = begin(cluster, "/v1/completions", LONG, **bearer(key["secret"]))
             revoked = cluster.json("key", "revoke", key["id"], *(["--cancel"] if cancel else []))
             assert revoked["cancelled"] == (1 if cancel else 0)
@@ -285,7 +272,7 @@ def test_the_python_library_has_an_error_for_each(cluster, strata):
                 client.generate("recall", [1, 2, 3], **ask)
             assert refused.value.reason == ("KEY_UNKNOWN" if wrong else "KEY_MISSING")
     with strata.Client(cluster.address, api_key=key["secret"]) as client:
-        with stalled(cluster), client.stream("recall", [1, 2, 3], max_tokens=480, ignore_eos=True,
+        with cluster.stalled("w0"), client.stream("recall", [1, 2, 3], max_tokens=480, ignore_eos=True,
                                              request_id="mine"):
             wait_until(lambda: [s.request_id for s in client.sessions()] == ["mine"], 20,
                        "it is in flight")

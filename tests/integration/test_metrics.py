@@ -1,6 +1,5 @@
 """GET /metrics of a real coordinator and of its workers, before and after requests."""
 
-import http.client
 import re
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 import test_dashboard as dashboard
 from cluster import RECALL, Cluster, cut, recall_cases, wait_until
 from http_client import begin, post, request
+from metrics_text import scrape, scrape_text, total
 
 CASE = next(c for c in recall_cases() if c["right"] and len(c["text"].split()) > 4)
 
@@ -15,50 +15,15 @@ CASE = next(c for c in recall_cases() if c["right"] and len(c["text"].split()) >
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("metrics"), max_queued_requests=2) as c:
-        assert not [line for line in scrape_text(c).splitlines() if 'model="' in line]
+        assert not [line for line in scrape_text(c.http)[0].splitlines() if 'model="' in line]
         c.run("model", "add", RECALL, "--name", "recall")
         c.start_workers(2, "--metrics-listen", "127.0.0.1:0")
         c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, sessions=4)
         yield c
 
 
-def scrape_text(cluster, address=None):
-    connection = http.client.HTTPConnection(address or cluster.http, timeout=60)
-    try:
-        connection.request("GET", "/metrics")
-        response = connection.getresponse()
-        text = response.read().decode()
-        assert response.status == 200, text
-        expected = "text/plain; version=0.0.4" if address is None else "text/plain"
-        assert response.headers["Content-Type"].startswith(expected)
-        return text
-    finally:
-        connection.close()
-
-
-def scrape(cluster, address=None):
-    """{(name, ((label, value), ...)): number}; fails on a line that is not of the format."""
-    out = {}
-    for line in scrape_text(cluster, address).splitlines():
-        if line.startswith("# HELP ") or line.startswith("# TYPE "):
-            continue
-        if line.startswith("exposer_"):  # The library's own, of a worker.
-            continue
-        name, labels, value = re.fullmatch(r"([a-z_:][a-z0-9_:]*)\{(.*)\} (\S+)", line).groups()
-        key = (name, tuple(sorted(re.findall(r'(\w+)="([^"]*)"', labels))))
-        assert key not in out, line
-        out[key] = float(value)
-    return out
-
-
-def total(samples, name, **labels):
-    found = [v for (n, ls), v in samples.items() if n == name and set(labels.items()) <= set(ls)]
-    assert found, (name, labels)
-    return sum(found)
-
-
 def test_each_name_that_the_dashboard_asks_for_is_there(cluster):
-    samples = scrape(cluster)
+    samples = scrape(cluster.http)
     names = {name for name, labels in samples if ("model_name", "recall") in labels}
     for expression in dashboard.expressions():
         for asked in re.findall(r'__name__=~\\?"([^"\\]+)|(vllm:[a-z0-9_]+)\{', expression):
@@ -72,11 +37,11 @@ def test_each_name_that_the_dashboard_asks_for_is_there(cluster):
 
 
 def test_requests_are_counted_and_timed_as_their_answers_say(cluster):
-    before = scrape(cluster)
+    before = scrape(cluster.http)
     answers = [post(cluster, "/v1/completions",
                     {"model": "recall", "prompt": CASE["prompt_ids"], "temperature": 0,
                      "max_tokens": most}) for most in [96, 96, 2]]
-    after = scrape(cluster)
+    after = scrape(cluster.http)
 
     def grew(name, **labels):
         return total(after, name, **labels) - total(before, name, **labels)
@@ -101,8 +66,8 @@ def test_requests_are_counted_and_timed_as_their_answers_say(cluster):
                            {"model": "recall", "prompt": [1], "max_tokens": 100000})
     assert status == 400
     assert request(cluster, "POST", "/v1/completions", {"model": "other", "prompt": [1]})[0] == 404
-    text = scrape_text(cluster)
-    assert total(scrape(cluster), "strata_requests_total", finished_reason="refused") == 1
+    text = scrape_text(cluster.http)[0]
+    assert total(scrape(cluster.http), "strata_requests_total", finished_reason="refused") == 1
     assert "other" not in text
 
 
@@ -111,7 +76,7 @@ def test_what_runs_and_its_pages_are_shown_until_it_ends(cluster):
             "stream": True}
     connection, response = begin(cluster, "/v1/completions", body)
     response.readline()
-    busy = scrape(cluster)
+    busy = scrape(cluster.http)
     assert total(busy, "strata_requests_running", model="recall") == 1
     assert total(busy, "vllm:num_requests_waiting") == 0
     assert total(busy, "strata_sessions") == 1
@@ -122,7 +87,7 @@ def test_what_runs_and_its_pages_are_shown_until_it_ends(cluster):
     connection.close()
 
     def over():
-        samples = scrape(cluster)
+        samples = scrape(cluster.http)
         return (total(samples, "strata_requests_running") == 0
                 and total(samples, "strata_kv_pages", state="live") == 0
                 and total(samples, "vllm:request_success_total", finished_reason="abort") == 1)
@@ -131,12 +96,13 @@ def test_what_runs_and_its_pages_are_shown_until_it_ends(cluster):
 
 
 def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
-    before = scrape(cluster)
+    before = scrape(cluster.http)
     answer = post(cluster, "/v1/completions",
                   {"model": "recall", "prompt": [5] * 40, "temperature": 0, "max_tokens": 64,
                    "ignore_eos": True})
-    wait_until(lambda: total(scrape(cluster), "strata_requests_running") == 0, 10, "it has ended")
-    after = scrape(cluster)
+    wait_until(lambda: total(scrape(cluster.http), "strata_requests_running") == 0, 10,
+               "it has ended")
+    after = scrape(cluster.http)
 
     def grew(name, **labels):
         return total(after, name, **labels) - total(before, name, **labels)
@@ -169,11 +135,12 @@ def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
 
 
 def test_a_worker_tells_the_same_of_its_stage(cluster):
-    wait_until(lambda: total(scrape(cluster), "strata_requests_running") == 0, 10, "it is idle")
-    told = scrape(cluster)
+    wait_until(lambda: total(scrape(cluster.http), "strata_requests_running") == 0, 10,
+               "it is idle")
+    told = scrape(cluster.http)
     for stage, name in enumerate(["w0", "w1"]):
         address = cluster.workers[name].wait_for(r"^metrics listening on (\S+)").group(1)
-        own = scrape(cluster, address)
+        own = scrape(address)
         assert total(own, "strata_worker_info", node=name, backend="cpu") == 1
         assert total(own, "strata_worker_joined") == 1
         assert total(own, "strata_worker_threads") == 1
@@ -206,12 +173,12 @@ def test_the_series_of_a_removed_model_disappear(cluster):
     cluster.load("gone", path=RECALL, cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=64,
                  sessions=1)
     post(cluster, "/v1/completions", {"model": "gone", "prompt": [1] * 8, "max_tokens": 2})
-    samples = scrape(cluster)
+    samples = scrape(cluster.http)
     assert total(samples, "strata_generation_tokens_total", model="gone") == 2
     assert total(samples, "strata_stage_rows_total", model="gone", stage="1") == 9
     cluster.run("model", "unload", "gone")
     # What was counted of its requests stays as long as it is known.
-    assert total(scrape(cluster), "strata_generation_tokens_total", model="gone") == 2
+    assert total(scrape(cluster.http), "strata_generation_tokens_total", model="gone") == 2
     cluster.run("model", "remove", "gone")
-    assert "gone" not in scrape_text(cluster)
-    assert total(scrape(cluster), "strata_generation_tokens_total", model="recall") > 0
+    assert "gone" not in scrape_text(cluster.http)[0]
+    assert total(scrape(cluster.http), "strata_generation_tokens_total", model="recall") > 0

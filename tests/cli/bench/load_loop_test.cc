@@ -111,6 +111,22 @@ TEST_F(LoadLoopTest, ADurationEndsTheBeginningAndThoseInFlightEnd) {
   EXPECT_EQ(took_, milliseconds(300));
 }
 
+TEST_F(LoadLoopTest, ClientsOfARampBeginOneAfterTheOther) {
+  options_ = {.clients = 4, .ramp = seconds(1), .requests = 100, .duration = {}, .targets = {}};
+  Run();
+  // One has an answer every 100 ms: the second one joins at 250 ms, the others at 500 and 750.
+  auto begun_at = [this](int ms) {
+    return std::count(target_.begun.begin(), target_.begun.end(),
+                      TimePoint(seconds(1000) + milliseconds(ms)));
+  };
+  EXPECT_EQ(begun_at(0), 1);
+  EXPECT_EQ(begun_at(200), 1);
+  EXPECT_EQ(begun_at(250), 1);
+  EXPECT_EQ(begun_at(500), 2);
+  EXPECT_EQ(begun_at(750), 1);
+  EXPECT_EQ(target_.most, 4u);
+}
+
 TEST_F(LoadLoopTest, AnOpenLoopDoesNotWaitForAnswers) {
   target_.latency = seconds(2);
   options_ = {.clients = 10'000, .requests = 1000, .duration = {}, .targets = {}};

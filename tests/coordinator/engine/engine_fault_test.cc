@@ -10,10 +10,6 @@ namespace {
 
 using std::chrono::seconds;
 
-absl::Status Broken() {
-  return Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "connection reset").Node("node1");
-}
-
 std::vector<uint32_t> Answer(const SessionRequest& request, uint32_t tokens) {
   return OracleAnswer(request.prompt, tokens, 97);
 }
@@ -182,11 +178,11 @@ TEST(EngineFault, ABrokenLinkIsFencedAndSessionsGoOn) {
       cluster.Deliver(static_cast<uint32_t>(i) % 4);
     }
     const uint64_t epoch = cluster.engine().epoch();
-    cluster.engine().OnLinkFault(epoch, moment % 2 == 0 ? Broken() : absl::OkStatus(),
+    cluster.engine().OnLinkFault(epoch, moment % 2 == 0 ? BrokenLink() : absl::OkStatus(),
                                  cluster.now());
     EXPECT_EQ(cluster.engine().epoch(), epoch + 1);
     // The other end reports it as well.
-    cluster.engine().OnLinkFault(epoch, Broken(), cluster.now());
+    cluster.engine().OnLinkFault(epoch, BrokenLink(), cluster.now());
     EXPECT_EQ(cluster.engine().epoch(), epoch + 1);
     cluster.ExpectSums();
     cluster.RunToEnd();
@@ -213,7 +209,7 @@ TEST(EngineFault, TheFirstFrameOfAnEpochTruncatesLiveSequences) {
   }
   cluster.engine().Cancel("scope/gone", absl::OkStatus(), cluster.now());
   const size_t before = cluster.sent.size();
-  cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+  cluster.BreakLink();
   const auto unborn = cluster.Submit(MakeRequest("unborn", 20, 3));
   cluster.AcknowledgeFence();
   ASSERT_EQ(cluster.sent.size(), before + 1) << "nothing else before its result";
@@ -244,7 +240,7 @@ TEST(EngineFault, ARestartedStageIsRebuiltFromTokens) {
       cluster.Deliver(static_cast<uint32_t>(i) % 4);
     }
     cluster.stage(stage).Restart();
-    cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+    cluster.BreakLink();
     cluster.RunToEnd();
     cluster.Settle();
     for (size_t i = 0; i < sinks.size(); ++i) {
@@ -287,7 +283,7 @@ TEST(EngineFault, AFenceThatIsNotAcknowledgedFailsTheSessionsByNode) {
   cluster.Start();
   cluster.Settle();
   const auto sink = cluster.Submit(MakeRequest("r1", 20, 5));
-  cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+  cluster.BreakLink();
   const auto queued = cluster.Submit(MakeRequest("r2", 20, 5));
   cluster.unfenced = {"node1", "node2"};
   cluster.Advance(seconds(10));
@@ -347,7 +343,7 @@ TEST(EngineFault, ABrokenLinkHasTheWholeStepTimeoutToBeMended) {
   cluster.Settle();
   const SessionRequest request = MakeRequest("r1", 20, 5);
   const auto sink = cluster.Submit(request);
-  cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+  cluster.BreakLink();
   cluster.Advance(seconds(9));
   cluster.RunToEnd();
   EXPECT_EQ(sink->tokens, Answer(request, 5));
@@ -359,7 +355,7 @@ TEST(EngineFault, AnOldFenceCountsForNothing) {
   cluster.Settle();
   const uint64_t epoch = cluster.engine().epoch();
   cluster.engine().OnFenced(epoch, cluster.now());
-  cluster.engine().OnLinkFault(epoch, Broken(), cluster.now());
+  cluster.engine().OnLinkFault(epoch, BrokenLink(), cluster.now());
   const size_t sent = cluster.sent.size();
   cluster.engine().OnFenced(epoch, cluster.now());
   EXPECT_EQ(cluster.sent.size(), sent);
@@ -373,7 +369,7 @@ TEST(EngineFault, FaultsInARowBackOffAndThenFailTheSessions) {
   const auto sink = cluster.Submit(MakeRequest("r1", 20, 5));
   int faults = 0;
   while (!sink->ended() && faults < 10) {
-    cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+    cluster.BreakLink();
     ++faults;
     while (!cluster.pending_fence.has_value()) {
       ASSERT_EQ(cluster.Snapshot().state,
@@ -459,7 +455,7 @@ TEST(EngineFault, DuplicateAndOldResultsAreDiscardedAndCounted) {
       }
     }
     if (i == 9) {
-      cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+      cluster.BreakLink();
       for (const ResultMessage& result : old) {
         cluster.engine().OnResult(result, cluster.now());
       }

@@ -248,9 +248,7 @@ TEST_F(TwoThatOutgrowThePool, FaultsAtAnyMomentOfAPreemptionChangeNoToken) {
     if (moment % 2 == 0) {
       cluster.fake(0).Forget();  // With every sequence: who runs begins anew too.
     }
-    cluster.engine().OnLinkFault(cluster.engine().epoch(),
-                                 Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "made up"),
-                                 cluster.now());
+    cluster.BreakLink();
     cluster.ExpectSums();
     cluster.RunToEnd();
     cluster.Settle();

@@ -16,10 +16,6 @@ constexpr uint32_t kLayers = 4;
 
 ModelSpec Model() { return testing::HashModel(kLayers); }
 
-absl::Status Broken() {
-  return Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "connection reset");
-}
-
 // The same request alone on one worker with all layers.
 SinkRecord Alone(SessionRequest request) {
   EngineConfig config = MakeConfig(1, 64);
@@ -132,7 +128,7 @@ TEST(EngineOverRunners, ALapsedLeaseIsRebuiltFromTokens) {
       cluster.Deliver(static_cast<uint32_t>(i) % 4);
     }
     dynamic_cast<RunnerStage&>(cluster.stage(stage)).runner().DropAllSequences();
-    cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+    cluster.BreakLink();
     cluster.RunToEnd();
     cluster.Settle();
     EXPECT_EQ(sink->tokens, Alone(request).tokens);
@@ -227,7 +223,7 @@ class RandomRun {
         runner.shard().FailReads(Below(4) == 0);
         return;
     }
-    cluster_.engine().OnLinkFault(cluster_.engine().epoch(), Broken(), cluster_.now());
+    cluster_.BreakLink();
   }
 
   void Event() {

@@ -273,9 +273,7 @@ TEST(EnginePrefix, CachedSequencesSurviveAFence) {
   cluster.Submit(Request("a", 64, 4, 2));
   cluster.RunToEnd();
   cluster.Settle();
-  cluster.engine().OnLinkFault(
-      cluster.engine().epoch(),
-      Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "connection reset"), cluster.now());
+  cluster.BreakLink();
   cluster.Settle();
   const SessionRequest request = Request("b", 64, 4, 3);
   const auto sink = cluster.Submit(request);
@@ -293,9 +291,7 @@ TEST(EnginePrefix, WhatAStageLostIsForgotten) {
   cluster.RunToEnd();
   cluster.Settle();
   cluster.stage(1).Restart();
-  cluster.engine().OnLinkFault(
-      cluster.engine().epoch(),
-      Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "connection reset"), cluster.now());
+  cluster.BreakLink();
   cluster.Settle();
   const SessionRequest request = Request("b", 64, 4, 3);
   const auto sink = cluster.Submit(request);
@@ -361,9 +357,7 @@ class PrefixChurn {
       if (Below(3) == 0) {
         cluster_.stage(stage).Restart();
       }
-      cluster_.engine().OnLinkFault(
-          cluster_.engine().epoch(),
-          Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "connection reset"), cluster_.now());
+      cluster_.BreakLink();
     } else if (what < 20) {
       cluster_.AcknowledgeFence();
       cluster_.Advance(milliseconds(1));

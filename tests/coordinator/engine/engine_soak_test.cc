@@ -144,9 +144,7 @@ class Soak {
       default:
         break;
     }
-    cluster_.engine().OnLinkFault(cluster_.engine().epoch(),
-                                  Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "made up"),
-                                  cluster_.now());
+    cluster_.BreakLink();
   }
 
   void Event() {

@@ -14,10 +14,6 @@
 namespace strata {
 namespace {
 
-absl::Status Broken() {
-  return Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "connection reset").Node("node1");
-}
-
 // Requests r0, r1, ... of which those in `poison` break the second of two stages when it comes to
 // `position` of them: its links break, or it is gone with all it held.
 class Suspects : public ::testing::TestWithParam<bool> {
@@ -65,7 +61,7 @@ class Suspects : public ::testing::TestWithParam<bool> {
   }
 
   void Break(SimCluster* cluster) const {
-    cluster->engine().OnLinkFault(cluster->engine().epoch(), Broken(), cluster->now());
+    cluster->BreakLink();
     cluster->links[0].clear();
     cluster->links[1].clear();
     if (GetParam()) {
@@ -196,7 +192,7 @@ TEST(NoSuspect, FaultsNowAndThenBlameNobody) {
   for (int event = 1; cluster.engine().live_sessions() > 0; ++event) {
     ASSERT_LT(event, 100000);
     if (event % 53 == 0) {
-      cluster.engine().OnLinkFault(cluster.engine().epoch(), Broken(), cluster.now());
+      cluster.BreakLink();
       for (auto& link : cluster.links) {
         link.clear();
       }
@@ -224,7 +220,7 @@ TEST(StagesLost, SessionsWaitForThemAndGoOnWithTheSameTokens) {
     cluster.Deliver(static_cast<uint32_t>(i) % 3);
   }
   ASSERT_GT(sink->tokens.size(), 0u);
-  cluster.engine().LoseStages(Broken(), cluster.now());
+  cluster.engine().LoseStages(BrokenLink(), cluster.now());
   EXPECT_EQ(cluster.Snapshot().state, PipelineState::kSuspended);
   cluster.Advance(std::chrono::seconds(8));
   EXPECT_FALSE(sink->ended());

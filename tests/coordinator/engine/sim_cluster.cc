@@ -211,4 +211,8 @@ void SimCluster::ExpectEmpty() {
   }
 }
 
+absl::Status BrokenLink() {
+  return Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "connection reset").Node("node1");
+}
+
 }  // namespace strata

@@ -97,6 +97,9 @@ struct SinkRecord : SessionSink {
   std::optional<absl::Status> failed;
 };
 
+// What the end of a link at "node1" reports.
+absl::Status BrokenLink();
+
 class SimCluster : public EngineHost {
  public:
   using StageFactory = std::function<std::unique_ptr<SimStage>(const EngineConfig&, uint32_t)>;
@@ -133,6 +136,9 @@ class SimCluster : public EngineHost {
     now_ += by;
     engine_->Tick(now_);
   }
+
+  // The engine is told that a link of its epoch broke.
+  void BreakLink() { engine_->OnLinkFault(engine_->epoch(), BrokenLink(), now_); }
 
   std::shared_ptr<SinkRecord> Submit(SessionRequest request);
   absl::Status TrySubmit(SessionRequest request, std::shared_ptr<SinkRecord> sink) {
