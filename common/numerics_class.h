@@ -7,7 +7,7 @@
 
 namespace strata {
 
-// "cpu-1/w=bf16,head=bf16,act=f32/kv=f16".
+// "cpu-2/w=bf16,head=bf16,act=f32/kv=f16".
 inline std::string NumericsClassName(std::string_view backend_numerics, std::string_view weights,
                                      std::string_view head, std::string_view activations,
                                      std::string_view kv) {

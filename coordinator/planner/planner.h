@@ -19,7 +19,7 @@ struct PlannerNode {
   std::string name;
   uint64_t incarnation = 0;
   std::string device = "cpu";
-  std::string numerics;         // "cpu-1"; nodes of different numerics are not mixed in one plan.
+  std::string numerics;         // "cpu-2"; nodes of different numerics are not mixed in one plan.
   uint64_t free_bytes = 0;      // Memory that weights, KV and buffers may still take.
   double read_bytes_per_s = 0;  // > 0.
   double flops_per_s = 0;       // > 0.

@@ -55,7 +55,7 @@ class FakeCoordinator:
         self.server.stop(None).wait()
 
 
-def started(seed=5, numerics="cpu-1", max_tokens=9):
+def started(seed=5, numerics="cpu-2", max_tokens=9):
     from strata.v1 import inference_pb2 as pb
     return pb.GenerateResponse(request_id="r", started=pb.Started(
         seed=seed, numerics_class=numerics, prompt_tokens=2, max_tokens=max_tokens))
@@ -157,7 +157,7 @@ def test_a_replay_waits_until_the_model_is_back(strata):
 @pytest.mark.parametrize("second, said", [
     (lambda: [started(), tokens([1, 7], "ab")], "token 1 is 7, it was 2"),
     (lambda: [started(), tokens([1, 2], "xb")], "the text differs"),
-    (lambda: [started(numerics="cuda-1")], "runs as cuda-1, it was cpu-1"),
+    (lambda: [started(numerics="cuda-1")], "runs as cuda-1, it was cpu-2"),
     (lambda: [started(seed=6)], "seed or prompt length changed"),
     (lambda: [started(), tokens([1, 2], "ab", [(1, -0.25)])], "log-probabilities differ"),
     (lambda: [started(), tokens([1], "a", [(1, -0.5)]), finish()], "shorter than what"),

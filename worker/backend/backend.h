@@ -207,7 +207,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;      // "cpu"
   virtual std::string isa() const = 0;       // "avx512"
-  virtual std::string numerics() const = 0;  // "cpu-1": name and numerics version.
+  virtual std::string numerics() const = 0;  // "cpu-2": name and numerics version.
   virtual uint32_t threads() const = 0;
   virtual ThreadPlaces places() const { return {}; }
 

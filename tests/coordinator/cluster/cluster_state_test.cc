@@ -24,7 +24,7 @@ v1::NodeInfo Info(const std::string& name, uint64_t incarnation) {
   info.set_address("host-" + name + ":7071");
   info.set_memory_bytes(1000);
   info.set_fixed_bytes(100);
-  info.set_numerics("cpu-1");
+  info.set_numerics("cpu-2");
   info.set_read_bytes_per_s(1e9);
   info.set_flops_per_s(1e9);
   return info;

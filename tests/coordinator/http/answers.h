@@ -19,7 +19,7 @@ inline v1::GenerateResponse StartedMessage(uint32_t prompt_tokens, uint32_t max_
   v1::GenerateResponse message;
   message.set_request_id("r");
   message.mutable_started()->set_seed(7);
-  message.mutable_started()->set_numerics_class("cpu-1");
+  message.mutable_started()->set_numerics_class("cpu-2");
   message.mutable_started()->set_prompt_tokens(prompt_tokens);
   message.mutable_started()->set_max_tokens(max_tokens);
   return message;

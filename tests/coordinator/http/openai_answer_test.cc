@@ -50,7 +50,7 @@ TEST(OpenAiAnswer, ACompletionIsExactlyThis) {
   Play(answer.get(), 0);
   EXPECT_EQ(answer->Whole().body,
             R"({"id":"cmpl-x","object":"text_completion","created":1700000000,"model":"m",)"
-            R"("system_fingerprint":"cpu-1",)"
+            R"("system_fingerprint":"cpu-2",)"
             R"("choices":[{"index":0,"text":"abc","logprobs":null,"finish_reason":"stop"}],)"
             R"("usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
             R"("prompt_tokens_details":{"cached_tokens":1}},"seed":7})");
@@ -62,7 +62,7 @@ TEST(OpenAiAnswer, AChatCompletionIsExactlyThis) {
   EXPECT_EQ(
       answer->Whole().body,
       R"({"id":"chatcmpl-x","object":"chat.completion","created":1700000000,"model":"m",)"
-      R"("system_fingerprint":"cpu-1",)"
+      R"("system_fingerprint":"cpu-2",)"
       R"("choices":[{"index":0,"message":{"role":"assistant","content":"abc"},"logprobs":null,)"
       R"("finish_reason":"stop"}],)"
       R"("usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
@@ -79,7 +79,7 @@ TEST(OpenAiAnswer, AChatStreamIsExactlyThis) {
   said += answer->EndOfStream();
   const std::string head =
       R"(data: {"id":"chatcmpl-x","object":"chat.completion.chunk","created":1700000000,)"
-      R"("model":"m","system_fingerprint":"cpu-1",)";
+      R"("model":"m","system_fingerprint":"cpu-2",)";
   EXPECT_EQ(said, head +
                       R"("choices":[{"index":0,"delta":{"role":"assistant","content":"ab"},)"
                       R"("logprobs":null,"finish_reason":null}],"usage":null})"

@@ -55,7 +55,7 @@ TEST(MakePlan, OneNodeThatFitsTheModelTakesAllForOneStream) {
   EXPECT_EQ(stage.kv_pages(0), 4096u / 16 + 2);
   EXPECT_EQ(plan->goal(), v1::PLAN_GOAL_LATENCY);
   EXPECT_EQ(plan->limiting_node(), "a");
-  EXPECT_EQ(plan->numerics_class().name(), "cpu-1/w=bf16,head=bf16,act=f32/kv=f16");
+  EXPECT_EQ(plan->numerics_class().name(), "cpu-2/w=bf16,head=bf16,act=f32/kv=f16");
   EXPECT_EQ(plan->lower_bound_gap(), 0);
 }
 
@@ -96,7 +96,7 @@ TEST(MakePlan, NumericsAreNeverMixed) {
   const auto plan = MakePlan(cluster, Small(), request);
   ASSERT_TRUE(plan.ok()) << Describe(plan.status());
   ExpectValid(cluster, Small(), request, *plan);
-  EXPECT_THAT(plan->numerics_class().name(), HasSubstr("cpu-1/"));
+  EXPECT_THAT(plan->numerics_class().name(), HasSubstr("cpu-2/"));
   std::string why;
   for (const std::string& sentence : plan->why()) {
     why += sentence;

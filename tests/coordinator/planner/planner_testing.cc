@@ -201,7 +201,7 @@ PlannerNode MakeNode(std::string name, uint64_t free_bytes, double gigabytes_per
   PlannerNode node;
   node.name = std::move(name);
   node.incarnation = 7;
-  node.numerics = "cpu-1";
+  node.numerics = "cpu-2";
   node.free_bytes = free_bytes;
   node.read_bytes_per_s = gigabytes_per_s * 1e9;
   node.flops_per_s = gigaflops_per_s * 1e9;

@@ -119,7 +119,7 @@ inline v1::NodeInfo NodeNamed(const std::string& name, uint64_t incarnation,
   info.set_address(address);
   info.set_backend("cpu");
   info.set_device("cpu");
-  info.set_numerics("cpu-1");
+  info.set_numerics("cpu-2");
   info.set_threads(1);
   info.set_memory_bytes(uint64_t{4} << 30);
   info.set_fixed_bytes(uint64_t{64} << 20);

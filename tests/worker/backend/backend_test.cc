@@ -97,7 +97,7 @@ Stage WholeModel(const MadeUpModel& model) {
 TEST(BackendTest, SaysWhatItIs) {
   const auto backend = Cpu(3);
   EXPECT_EQ(backend->name(), "cpu");
-  EXPECT_EQ(backend->numerics(), "cpu-1");
+  EXPECT_EQ(backend->numerics(), "cpu-2");
   EXPECT_EQ(backend->threads(), 3u);
   EXPECT_EQ(backend->isa(), cpu::MachineKernels().back()->isa);
   EXPECT_GE(Cpu(0)->threads(), 1u);

@@ -1,6 +1,6 @@
 // tests/golden/bits.json: a SHA-256 of the float32 logits of every golden case, by numerics class.
 // Every machine and instruction set must reproduce it. A change that alters it changes what users
-// were promised to be reproducible: raise the numerics version ("cpu-1" in cpu_backend.cc), say why
+// were promised to be reproducible: raise the numerics version ("cpu-2" in cpu_backend.cc), say why
 // in the commit, then write the file anew with
 //   STRATA_UPDATE_BITS=1 STRATA_SOURCE=. build/tests/cpu_backend_test --gtest_filter='Bits*'
 #include <gtest/gtest.h>

@@ -20,3 +20,10 @@ template <int C, int A, int B>
 void TileDot() {
   tiles.DotSignedUnsigned(C, A, B);
 }
+
+inline DotSum DotPlus(DotSum sum, int32_t n) {
+  for (int32_t& value : sum.v) {
+    value += n;
+  }
+  return sum;
+}

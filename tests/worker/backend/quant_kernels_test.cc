@@ -162,6 +162,8 @@ void Make(const Format& f, size_t outputs, size_t inputs, uint32_t seed, Made* m
 // kernels.h, "Product of quantized weights and int8 activations".
 float Int8Product(const Stored& w, size_t output, const float* x) {
   float acc = 0;
+  float part = 0;
+  float part_sum = 0;
   const size_t inputs = w.shape.inputs;
   for (size_t first = 0; first < inputs; first += 32) {
     const size_t count = std::min<size_t>(32, inputs - first);
@@ -186,10 +188,13 @@ float Int8Product(const Stored& w, size_t output, const float* x) {
         sum += q;
       }
     }
-    const size_t group = output * w.groups() + first / w.shape.group;
-    acc = std::fma(static_cast<float>(dot), d * w.s[group], acc);
-    if (w.affine) {
-      acc = std::fma(static_cast<float>(sum), d * w.b[group], acc);
+    const bool begins = first % w.shape.group == 0;
+    part = std::fma(static_cast<float>(dot), d, begins ? 0 : part);
+    part_sum = begins ? d * static_cast<float>(sum) : part_sum + d * static_cast<float>(sum);
+    if ((first + 32) % w.shape.group == 0 || first + 32 >= inputs) {
+      const size_t group = output * w.groups() + first / w.shape.group;
+      acc = std::fma(part, w.s[group], acc);
+      acc = w.affine ? std::fma(part_sum, w.b[group], acc) : acc;
     }
   }
   return acc;

@@ -30,7 +30,7 @@ namespace strata {
 
 inline constexpr uint64_t kDeployment = 21;
 inline constexpr char kModelDigest[] = "digest of the model";
-inline constexpr char kClassName[] = "cpu-1/w=bf16,head=bf16,act=f32/kv=f32";
+inline constexpr char kClassName[] = "cpu-2/w=bf16,head=bf16,act=f32/kv=f32";
 
 // One worker of this process, as main puts it together.
 class Worker {

@@ -72,7 +72,7 @@ TEST_F(WorkerNodeTest, HeartbeatsCarrySequencesAndBytes) {
   ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
   const v1::NodeInfo info = coordinator.Node("w0");
   EXPECT_EQ(info.backend(), "cpu");
-  EXPECT_EQ(info.numerics(), "cpu-1");
+  EXPECT_EQ(info.numerics(), "cpu-2");
   EXPECT_EQ(info.memory_bytes(), uint64_t{1} << 30);
   coordinator.Send("w0", LoadOf(&coordinator, 0, 1, 9));
   ASSERT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
@@ -110,11 +110,11 @@ TEST_F(WorkerNodeTest, WhatCannotBeLoadedFailsTyped) {
     return progress.error();
   };
   EXPECT_EQ(failure([](v1::Load* load) {
-              load->set_numerics_class("cpu-2/w=bf16,head=bf16,act=f32/kv=f32");
+              load->set_numerics_class("cpu-3/w=bf16,head=bf16,act=f32/kv=f32");
             }).reason(),
             "NUMERICS_CLASS");
   EXPECT_EQ(failure([](v1::Load* load) {
-              load->set_numerics_class("cpu-1/w=f16,head=f16,act=f32/kv=f32");
+              load->set_numerics_class("cpu-2/w=f16,head=f16,act=f32/kv=f32");
             }).reason(),
             "NUMERICS_CLASS");
   EXPECT_EQ(failure([](v1::Load* load) { load->set_kv_dtype(v1::KV_DTYPE_F16); }).reason(),

@@ -23,7 +23,7 @@ namespace {
 
 // Counts up whenever a change makes any result differ in a bit; see kernels.h and
 // tests/golden/bits.json.
-constexpr char kNumerics[] = "cpu-1";
+constexpr char kNumerics[] = "cpu-2";
 
 constexpr uint32_t kMaxThreads = 1024;
 

@@ -35,19 +35,18 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
     high->v[i] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
   }
 }
-STRATA_INLINE DotSum DotZero() {
-  const int32x4_t zero = vdupq_n_s32(0);
-  return {{zero, zero, zero, zero}};
+STRATA_INLINE DotSum DotBegin(int32_t n) {
+  const int32x4_t all = vdupq_n_s32(n);
+  return {{all, all, all, all}};
 }
 STRATA_INLINE int8x16_t FourTimes(const DotWord* word) {
   return vreinterpretq_s8_u32(vdupq_n_u32(*word));
 }
-STRATA_INLINE Lanes DotFloats(const DotSum& sum, int32_t add) {
-  const int32x4_t plus = vdupq_n_s32(add);
+STRATA_INLINE Lanes DotFloats(const DotSum& sum) {
   Vector out[4];
   STRATA_UNROLL
   for (int i = 0; i < 4; ++i) {
-    out[i] = Vector(vcvtq_f32_s32(vaddq_s32(sum.v[i], plus)));
+    out[i] = Vector(vcvtq_f32_s32(sum.v[i]));
   }
   return {{{out[0]}, {out[1]}}, {{out[2]}, {out[3]}}};
 }

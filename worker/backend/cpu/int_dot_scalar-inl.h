@@ -30,7 +30,13 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
     }
   }
 }
-STRATA_INLINE DotSum DotZero() { return {}; }
+STRATA_INLINE DotSum DotBegin(int32_t n) {
+  DotSum sum;
+  for (int i = 0; i < 16; ++i) {
+    sum.v[i] = n;
+  }
+  return sum;
+}
 STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWord* word) {
   for (int i = 0; i < 16; ++i) {
     for (int j = 0; j < 4; ++j) {
@@ -39,10 +45,10 @@ STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWor
   }
   return sum;
 }
-STRATA_INLINE Lanes DotFloats(const DotSum& sum, int32_t add) {
+STRATA_INLINE Lanes DotFloats(const DotSum& sum) {
   Lanes out;
   for (int i = 0; i < 16; ++i) {
-    out.v[i] = static_cast<float>(sum.v[i] + add);
+    out.v[i] = static_cast<float>(sum.v[i]);
   }
   return out;
 }

@@ -18,11 +18,8 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
   *low = _mm512_and_si512(both, mask);
   *high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
 }
-STRATA_INLINE DotSum DotZero() { return _mm512_setzero_si512(); }
+STRATA_INLINE DotSum DotBegin(int32_t n) { return _mm512_set1_epi32(n); }
 STRATA_INLINE DotSum DotStep(DotSum sum, DotWeights weights, const DotWord* word) {
   return _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(static_cast<int>(*word)));
 }
-STRATA_INLINE Lanes DotFloats(DotSum sum, int32_t add) {
-  const __m512i all = _mm512_add_epi32(sum, _mm512_set1_epi32(add));
-  return {Vector{_mm512_cvtepi32_ps(all)}};
-}
+STRATA_INLINE Lanes DotFloats(DotSum sum) { return {Vector{_mm512_cvtepi32_ps(sum)}}; }

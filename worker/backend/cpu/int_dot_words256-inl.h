@@ -31,9 +31,9 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
     high->v[i] = WidenDotBytes(_mm_and_si128(_mm_srli_epi16(both, 4), mask));
   }
 }
-STRATA_INLINE DotSum DotZero() {
-  const __m256i zero = _mm256_setzero_si256();
-  return {{zero, zero, zero, zero}};
+STRATA_INLINE DotSum DotBegin(int32_t n) {
+  const __m256i first = _mm256_set1_epi64x(static_cast<uint32_t>(n));
+  return {{first, first, first, first}};
 }
 STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWord* word) {
   const __m256i x = _mm256_set1_epi64x(static_cast<int64_t>(*word));
@@ -44,11 +44,10 @@ STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWor
   return sum;
 }
 // Eight outputs in order: adding neighbours leaves the 128-bit halves of both operands interleaved.
-STRATA_INLINE Vector JoinDotPairs(__m256i a, __m256i b, __m256i add) {
+STRATA_INLINE Vector JoinDotPairs(__m256i a, __m256i b) {
   const __m256i sums = _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8);
-  return Vector{_mm256_cvtepi32_ps(_mm256_add_epi32(sums, add))};
+  return Vector{_mm256_cvtepi32_ps(sums)};
 }
-STRATA_INLINE Lanes DotFloats(const DotSum& sum, int32_t add) {
-  const __m256i plus = _mm256_set1_epi32(add);
-  return {{JoinDotPairs(sum.v[0], sum.v[1], plus)}, {JoinDotPairs(sum.v[2], sum.v[3], plus)}};
+STRATA_INLINE Lanes DotFloats(const DotSum& sum) {
+  return {{JoinDotPairs(sum.v[0], sum.v[1])}, {JoinDotPairs(sum.v[2], sum.v[3])}};
 }

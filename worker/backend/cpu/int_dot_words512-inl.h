@@ -29,16 +29,19 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
   *low = WidenDotWeights(_mm512_and_si512(both, mask));
   *high = WidenDotWeights(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask));
 }
-STRATA_INLINE DotSum DotZero() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
+STRATA_INLINE DotSum DotBegin(int32_t n) {
+  const __m512i first = _mm512_set1_epi64(static_cast<uint32_t>(n));
+  return {first, first};
+}
 STRATA_INLINE DotSum DotStep(DotSum sum, DotWeights weights, const DotWord* word) {
   const __m512i x = _mm512_set1_epi64(static_cast<int64_t>(*word));
   return {_mm512_add_epi32(sum.lo, _mm512_madd_epi16(weights.lo, x)),
           _mm512_add_epi32(sum.hi, _mm512_madd_epi16(weights.hi, x))};
 }
-STRATA_INLINE Lanes DotFloats(DotSum sum, int32_t add) {
+STRATA_INLINE Lanes DotFloats(DotSum sum) {
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   const __m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
   const __m512i all = _mm512_add_epi32(_mm512_permutex2var_epi32(sum.lo, even, sum.hi),
                                        _mm512_permutex2var_epi32(sum.lo, odd, sum.hi));
-  return {Vector{_mm512_cvtepi32_ps(_mm512_add_epi32(all, _mm512_set1_epi32(add)))}};
+  return {Vector{_mm512_cvtepi32_ps(all)}};
 }

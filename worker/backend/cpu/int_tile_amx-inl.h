@@ -21,3 +21,7 @@ template <int C, int A, int B>
 STRATA_INLINE void TileDot() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(C), "i"(A), "i"(B));
 }
+
+STRATA_INLINE DotSum DotPlus(DotSum sum, int32_t n) {
+  return _mm512_add_epi32(sum, _mm512_set1_epi32(n));
+}

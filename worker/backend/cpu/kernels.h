@@ -1,6 +1,6 @@
 // The CPU backend's inner loops: one table per instruction set, all giving the same bits.
 //
-// Numerics that every table keeps (version "cpu-1"):
+// Numerics that every table keeps (version "cpu-2"):
 // - Matrix product: out[row][n] = one chain acc = fma(x[row][k], w[n][k], acc) from +0 in ascending
 //   k; then + bias[n] if there is one; then residual + that, if it is added to one.
 // - Sums across a row or a page (RMS norm, softmax): lane i of 16 takes the elements i, i + 16, ...
@@ -12,9 +12,10 @@
 //   (1 + exp(-2 u)): e = x * fma(x * x, kGeluCubic, kGeluLinear).
 // - Product of quantized weights and int8 activations: a row is cut into blocks of 32 inputs, the
 //   last padded with zeros. a = max|x|; d = a / 127 and q = rne(x * (127 / a)), all 0 where a <
-//   2^-100, d = NaN where a is no number. Per block in ascending k, with the weight w = s * (u -
-//   zero) + b of its group: acc = fma(float(sum of q * (u - zero)), d * s, acc), the sum exact;
-//   then, where there is a b, acc = fma(float(sum of q), d * b, acc).
+//   2^-100, d = NaN where a is no number. With the weights w = s * (u - zero) + b of a group:
+//   part = 0, then per block in ascending k part = fma(float(sum of q * (u - zero)), d, part), the
+//   sum exact; after the group's last block acc = fma(part, s, acc), and where there is a b,
+//   acc = fma(t, b, acc), t being the blocks' d * float(sum of q), added one by one.
 // - Of quantized weights and float activations: w = fma(s, float(u - zero), b), as above.
 #ifndef STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 #define STRATA_WORKER_BACKEND_CPU_KERNELS_H_

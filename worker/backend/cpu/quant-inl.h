@@ -3,8 +3,8 @@
 //   DotWord          four quantized activations, as the dot product wants them
 //   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits, LoadDotNibbles of
 //                    one of 4 bits (low halves, high halves)
-//   DotSum           16 exact int32 sums; DotZero, DotStep(sum, weights, word), and
-//                    DotFloats(sum, add), float(sum + add), exact as |sum| < 2^24
+//   DotSum           16 exact int32 sums; DotBegin(n), which begins each with n,
+//                    DotStep(sum, weights, word), and DotFloats(sum), exact as |sum| < 2^24
 //   kDotSigned       whether weights of 8 bits were loaded less 128
 
 inline size_t QuantBlocks(size_t inputs) { return (inputs + kQuantBlock - 1) / kQuantBlock; }
@@ -24,7 +24,7 @@ inline size_t QuantizedRowBytes(size_t inputs) {
 }
 
 // A block of R rows: the words [blocks][8][R] or [blocks][R][8], see DotWordAt; then the scales,
-// sums times -128, and sums [blocks][R].
+// the words' sums times -128, and times the scale [blocks][R].
 struct QuantRows {
   const DotWord* words;
   const float* scales;
@@ -94,6 +94,7 @@ inline void QuantizeBlocks(const float* x, QuantizedBlocks* out) {
   for (size_t b = 0; b < kLanes; ++b) {
     out->offsets[b] = -128 * static_cast<int32_t>(out->sums[b]);
   }
+  Store(Mul(Load(out->sums), Load(out->scales)), out->sums);
 }
 
 // Calls transpose(r) for fours of the `rows` >= 4, of which the last two may overlap.
@@ -250,14 +251,24 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, const DotWord* words, DotSum (
   }
 }
 
-// acc := the chain's next link, of a block's exact sum; `at` is that of the row and block in x.
-template <typename F>
-STRATA_INLINE Lanes AddBlock(const QuantRows& x, size_t at, const DotSum& sum, const Lanes& s,
-                             const Lanes& b, Lanes acc) {
-  const Lanes d = Set(x.scales[at]);
-  acc = Fma(DotFloats(sum, DotCorrection<F>(x.offsets[at])), Mul(d, s), acc);
+// The chain over a group's blocks: part := its next link, of a block's exact sum; `at` is that of
+// the row and block in x.
+STRATA_INLINE Lanes AddBlock(const QuantRows& x, size_t at, const DotSum& sum, Lanes part) {
+  return Fma(DotFloats(sum), Set(x.scales[at]), part);
+}
+
+// The chain over groups: acc := its next link, of the chain over the blocks [first, end) of row r
+// of R.
+template <typename F, int R>
+STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t end, const Lanes& s,
+                             const Lanes& b, const Lanes& part, Lanes acc) {
+  acc = Fma(part, s, acc);
   if constexpr (F::kAffine) {
-    acc = Fma(Set(x.sums[at]), Mul(d, b), acc);
+    Lanes sum = Set(x.sums[first * R + r]);
+    for (size_t block = first + 1; block < end; ++block) {
+      sum = Add(sum, Set(x.sums[block * R + r]));
+    }
+    acc = Fma(sum, b, acc);
   }
   return acc;
 }
@@ -277,23 +288,33 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   const size_t blocks = QuantBlocks(args.weights.inputs);
   const size_t group_blocks = args.weights.group / kQuantBlock;
   for (size_t first = 0; first < blocks; first += group_blocks) {
-    const Lanes s = LoadScales(args.weights.scale_dtype, panel);
-    const Lanes b =
-        F::kAffine ? LoadScales(args.weights.scale_dtype, panel + scale_bytes) : Set(0.0f);
+    const uint8_t* const scales = panel;
     panel += (F::kAffine ? 2 : 1) * scale_bytes;
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
+    Lanes part[R];
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      part[r] = Set(0.0f);
+    }
     for (size_t block = first; block < end; ++block) {
       DotSum dots[R];
       STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
-        dots[r] = DotZero();
+        dots[r] = DotBegin(DotCorrection<F>(x.offsets[block * R + r]));
       }
       DotBlock<F, R>(panel, x.words + block * kQuantWords * R, dots);
       panel += kBlockBytes;
       STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
-        acc[r] = AddBlock<F>(x, block * R + r, dots[r], s, b, acc[r]);
+        part[r] = AddBlock(x, block * R + r, dots[r], part[r]);
       }
+    }
+    const Lanes s = LoadScales(args.weights.scale_dtype, scales);
+    const Lanes b =
+        F::kAffine ? LoadScales(args.weights.scale_dtype, scales + scale_bytes) : Set(0.0f);
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      acc[r] = AddGroup<F, R>(x, r, first, end, s, b, part[r], acc[r]);
     }
   }
   STRATA_UNROLL
@@ -407,7 +428,7 @@ float RunDots(size_t count) {
     // Each begins with another sum, or the compiler would make one chain of all.
     const int8_t q[4] = {1, -1, 2, static_cast<int8_t>(i)};
     const DotWord word = MakeDotWord(q);
-    sums[i] = DotStep(DotZero(), weights, &word);
+    sums[i] = DotStep(DotBegin(0), weights, &word);
   }
   const int8_t q[4] = {1, -1, 2, -2};
   const DotWord word = MakeDotWord(q);
@@ -419,7 +440,7 @@ float RunDots(size_t count) {
   }
   float total = 0;
   for (int i = 0; i < kChains; ++i) {
-    total += TreeSum(DotFloats(sums[i], 0));
+    total += TreeSum(DotFloats(sums[i]));
   }
   return total;
 }

@@ -6,6 +6,7 @@
 //   TileDot<C, A, B>()        C[m][n] += sum of A[m][4 k + j] * B[k][4 n + j] over k and j < 4,
 //   with
 //                             signed bytes in A, unsigned ones in B and int32 in C
+//   DotPlus(sum, n)           n added to each
 // A block's A are the rows' words, its B is the lines of the panel as they are, its C the sums of
 // 16 outputs a row. The sums go through memory, where the chains of floats take them up.
 
@@ -116,10 +117,13 @@ class BlockWalk {
 template <typename F, int R>
 void AddTiles(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t first,
               size_t end, TileScratch<R>* scratch, Lanes* chains) {
+  const size_t group_blocks = args.weights.group / kQuantBlock;
   Lanes acc[R];
+  Lanes part[R];
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
     acc[r] = chains[r];
+    part[r] = Set(0.0f);
   }
   BlockWalk<F> dots(args, panel);
   BlockWalk<F> links(args, panel);
@@ -136,10 +140,19 @@ void AddTiles(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, 
       const size_t done = block - kTileSlots;
       STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
+        const size_t at = done * R + r;
         DotSum sum;
         static_assert(sizeof(sum) == sizeof(scratch->sums[0][0]));
         std::memcpy(&sum, scratch->sums[done % kTileSlots][r], sizeof(sum));
-        acc[r] = AddBlock<F>(x, done * R + r, sum, s, b, acc[r]);
+        part[r] = AddBlock(x, at, DotPlus(sum, DotCorrection<F>(x.offsets[at])), part[r]);
+      }
+      if ((done + 1) % group_blocks == 0 || done + 1 == end) {
+        const size_t from = done / group_blocks * group_blocks;
+        STRATA_UNROLL
+        for (int r = 0; r < R; ++r) {
+          acc[r] = AddGroup<F, R>(x, r, from, done + 1, s, b, part[r], acc[r]);
+          part[r] = Set(0.0f);
+        }
       }
     }
     if (block < end) {
