@@ -41,6 +41,13 @@ std::vector<KvStage> KvStages(const std::vector<EngineStage>& stages);
 // "3 prompt tokens + 5 max_tokens".
 std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens);
 
+// What a session begins on: published pages, and `more` tokens of the one after them, which the
+// source has too.
+struct PrefixHit {
+  PrefixCache::Match match;
+  uint32_t more = 0;
+};
+
 class Engine::Impl {
  public:
   Impl(EngineConfig config, GenerationCounter* generations, EngineHost* host);
@@ -156,13 +163,14 @@ class Engine::Impl {
     // Once detached: what its Release frees, and the replaying session that takes it over.
     std::optional<KvLedger::ClaimId> claim;
     uint64_t heir = 0;
-    // Its name in the prefix cache, if it is there. Kept: its session ended, and its first `keep`
-    // tokens stay, with the fingerprints in `chain`; what is beyond is to be cut off, and waits for
-    // that in `tails` (claim, and the step with its Truncate; 0: not sent).
+    // Its name in the prefix cache, if it is there. Kept: its session ended, and the first `keep`
+    // of `tokens` stay, with the fingerprints in `chain`; what is beyond is to be cut off, and
+    // waits for that in `tails` (claim, and the step with its Truncate; 0: not sent).
     uint64_t holder = 0;
     bool kept = false;
     bool cut_wanted = false;
     uint32_t keep = 0;
+    std::vector<uint32_t> tokens;
     std::unique_ptr<PrefixChain> chain;
     std::vector<std::pair<KvLedger::ClaimId, uint64_t>> tails;
   };
@@ -225,7 +233,9 @@ class Engine::Impl {
   PrefixCache::Match FindPrefix(Session& session);
   // What of that it need not be charged for.
   KvPrefix SharedBy(const Session& session, const PrefixCache::Match& match) const;
-  void Begin(Session& session, const PrefixCache::Match& match);
+  // The same with what is cached of the page after it, when it is to begin now.
+  PrefixHit HitOf(Session& session);
+  void Begin(Session& session, const PrefixHit& hit);
   // Back to where it was before BeginSession; it has no sequence.
   void Unbegin(Session& session);
   void NewSequence(Session& session);

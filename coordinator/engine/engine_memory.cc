@@ -110,8 +110,8 @@ KvSpare Engine::Impl::Spare() const {
 void Engine::Impl::Admit(TimePoint now) {
   while (!queue_.empty() && CanStartMore()) {
     Session& session = NextInQueue();
-    const PrefixCache::Match match = FindPrefix(session);
-    const KvPrefix shared = SharedBy(session, match);
+    const PrefixHit hit = HitOf(session);
+    const KvPrefix shared = SharedBy(session, hit.match);
     session.claim = ledger_.Reserve(session.first_claim(), Spare(), shared);
     if (!session.claim.has_value()) {
       EvictForQueue(session);
@@ -121,7 +121,7 @@ void Engine::Impl::Admit(TimePoint now) {
     running_.emplace(session.rank(), &session);
     Charge(session);
     if (shared.pages > 0) {
-      Begin(session, match);  // At once, as long as what it shares is there.
+      Begin(session, hit);  // At once, as long as what it shares is there.
     }
     if (session.started.has_value()) {
       continue;  // It was preempted.

@@ -10,6 +10,12 @@
 #include "coordinator/engine/ledger_policy.h"
 
 namespace strata {
+namespace {
+
+// Pages that are looked at for one that begins as a prompt goes on.
+constexpr size_t kMostContinuations = 64;
+
+}  // namespace
 
 bool Engine::Impl::CachesPrefixes() const {
   // Of a window group only the newest pages are there: a prefix could not be forked.
@@ -66,6 +72,30 @@ PrefixCache::Match Engine::Impl::FindPrefix(Session& session) {
   return match;
 }
 
+PrefixHit Engine::Impl::HitOf(Session& session) {
+  PrefixHit hit{FindPrefix(session)};
+  if (hit.match.pages == 0 || hit.match.computing != 0) {
+    return hit;
+  }
+  const uint32_t begin = hit.match.pages * kPageTokens;
+  const std::span<const uint32_t> rest =
+      std::span(session.tokens).subspan(begin, session.known() - 1 - begin);
+  const PrefixKey& key = session.chain->keys()[hit.match.pages - 1];
+  for (const uint64_t holder : prefix_.Continuations(key, kMostContinuations)) {
+    const Sequence& sequence = sequences_.at(holders_.at(holder));
+    const std::span<const uint32_t> page =
+        std::span(sequence.session != 0 ? sessions_.at(sequence.session).tokens : sequence.tokens)
+            .subspan(begin, kPageTokens);
+    const auto alike = static_cast<uint32_t>(
+        std::mismatch(page.begin(), page.end(), rest.begin(), rest.end()).first - page.begin());
+    if (alike > hit.more) {
+      hit.more = alike;
+      hit.match.source = holder;
+    }
+  }
+  return hit;
+}
+
 KvPrefix Engine::Impl::SharedBy(const Session& session, const PrefixCache::Match& match) const {
   // What is guaranteed must not depend on whether a Fork succeeds.
   if (match.pages == 0 || match.computing != 0 || session.request.guaranteed) {
@@ -78,17 +108,18 @@ KvPrefix Engine::Impl::SharedBy(const Session& session, const PrefixCache::Match
 }
 
 void Engine::Impl::BeginSession(Session& session) {
-  const PrefixCache::Match match = FindPrefix(session);
-  if (match.computing != 0) {
+  const PrefixHit hit = HitOf(session);
+  if (hit.match.computing != 0) {
     return;
   }
-  if (const KvPrefix shared = SharedBy(session, match); shared.pages > 0) {
+  if (const KvPrefix shared = SharedBy(session, hit.match); shared.pages > 0) {
     ledger_.Share(*session.claim, shared);
   }
-  Begin(session, match);
+  Begin(session, hit);
 }
 
-void Engine::Impl::Begin(Session& session, const PrefixCache::Match& match) {
+void Engine::Impl::Begin(Session& session, const PrefixHit& hit) {
+  const PrefixCache::Match& match = hit.match;
   session.holder = next_holder_++;
   prefix_.Begin(session.holder, session.chain->keys(), match.pages);
   if (!session.cached_tokens.has_value()) {
@@ -99,8 +130,10 @@ void Engine::Impl::Begin(Session& session, const PrefixCache::Match& match) {
   }
   if (match.pages > 0) {
     session.fork_source = holders_.at(match.source);
-    session.sent = match.pages * kPageTokens;
-    session.sent_fingerprint = session.chain->FingerprintAt(match.pages);
+    const uint32_t whole = match.pages * kPageTokens;
+    session.sent = whole + hit.more;
+    session.sent_fingerprint = session.chain->FingerprintAfter(
+        match.pages, std::span(session.tokens).subspan(whole, hit.more));
   }
 }
 
@@ -227,6 +260,7 @@ bool Engine::Impl::KeepSequence(Session& session) {
   const uint32_t pages = prefix_.PagesOf(session.holder);
   sequence.session = 0;
   sequence.kept = true;
+  sequence.tokens.assign(session.tokens.begin(), session.tokens.begin() + pages * kPageTokens);
   sequence.chain = std::move(session.chain);
   sequence.claim = std::exchange(session.claim, std::nullopt);
   ledger_.Cache(*sequence.claim);

@@ -240,16 +240,27 @@ void KvLedger::Free(ClaimId claim) {
 
 void KvLedger::SetHeld(uint64_t generation, uint32_t least, uint32_t most) {
   STRATA_CHECK(least <= most);
+  const auto part = part_shared_.find(generation);
   for (PageBook* book : {&held_least_, &held_most_}) {
+    const uint32_t length = book == &held_least_ ? least : most;
     if (!book->Has(generation)) {
       book->Add(generation, PageUse::kLive);
     }
-    book->Resize(generation, HeldPages(book == &held_least_ ? least : most));
+    // A stage may have written to it, and then have been told to take that back.
+    if (part != part_shared_.end() && (book == &held_most_ || length > part->second)) {
+      book->Unshare(generation, part->second / kPageTokens);
+    }
+    book->Resize(generation, HeldPages(length));
+  }
+  if (part != part_shared_.end() && least > part->second) {
+    part_shared_.erase(part);
   }
 }
 
 void KvLedger::HoldFork(uint64_t source, uint64_t destination, uint32_t length, bool everywhere) {
-  STRATA_CHECK(length % kPageTokens == 0);
+  if (length % kPageTokens > 0) {
+    part_shared_[destination] = length;
+  }
   for (PageBook* book : {&held_least_, &held_most_}) {
     book->Add(destination, PageUse::kLive);
     if (book->Has(source) && (everywhere || book == &held_most_)) {
@@ -259,6 +270,7 @@ void KvLedger::HoldFork(uint64_t source, uint64_t destination, uint32_t length, 
 }
 
 void KvLedger::DropHeld(uint64_t generation) {
+  part_shared_.erase(generation);
   for (PageBook* book : {&held_least_, &held_most_}) {
     if (book->Has(generation)) {
       book->Drop(generation);

@@ -112,8 +112,10 @@ class KvLedger {
   // rejecting one took back.
   void SetHeld(uint64_t generation, uint32_t least, uint32_t most);
   void DropHeld(uint64_t generation);
-  // A Fork is committed: `destination` has the first `length` tokens (whole pages) of `source`, in
-  // the same pages; on every stage, or on some that nobody can tell (`everywhere` false).
+  // A Fork is committed: `destination` has the first `length` tokens of `source`, in the same
+  // pages; on every stage, or on some that nobody can tell (`everywhere` false). A page that they
+  // fill in part is copied when either writes to it first, which is `destination`: the source's is
+  // full.
   void HoldFork(uint64_t source, uint64_t destination, uint32_t length, bool everywhere);
 
   // Whether the stages' counts after the newest committed step are the expected ones. `reported`
@@ -157,6 +159,8 @@ class KvLedger {
   // tokens is not enough.
   PageBook held_least_;
   PageBook held_most_;
+  // Generation: its length when it was forked, while it may share the page that this fills in part.
+  std::unordered_map<uint64_t, uint32_t> part_shared_;
   ClaimId next_claim_ = 1;
   uint64_t capacity_tokens_ = 0;
   uint32_t limiting_stage_ = 0;

@@ -214,8 +214,9 @@ class StepFiller {
 
   void AddPrefill() {
     const uint32_t fill_rows = RowsToFill(snapshot_, prompts_);
-    uint32_t allowance = std::min(
-        fill_rows, std::max(kMinPrefillRows, CeilDivide(prompts_.rows, std::max(1u, open_slots_))));
+    uint32_t allowance =
+        std::min(fill_rows, std::max(std::min(fill_rows, kMinPrefillRows),
+                                     CeilDivide(prompts_.rows, std::max(1u, open_slots_))));
     limit_ms_ = pace_.step_ms;
     if (prompts_.rows > allowance && !snapshot_.costs.empty()) {
       // Parts of equal time, not of equal rows: later ones attend further.

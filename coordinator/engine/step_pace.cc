@@ -7,6 +7,8 @@ namespace strata {
 namespace {
 
 constexpr double kWorthIt = 0.97;
+// What steps of few rows have to win by: they cost more than their stages' time.
+constexpr double kFinerIsDearer = 1.05;
 
 // How long it takes until each session has its next token, with `batches` micro-batches.
 double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches) {
@@ -71,13 +73,15 @@ uint32_t RowsToFill(const SchedulerSnapshot& snapshot, const StepWork& prompts) 
     return std::numeric_limits<uint32_t>::max();
   }
   const double attended_per_row = prompts.attended / prompts.rows;
-  uint32_t best = kMinPrefillRows;
+  const uint32_t least = snapshot.decoding == 0 ? kLeastPrefillRows : kMinPrefillRows;
+  uint32_t best = least;
   double best_ms = std::numeric_limits<double>::infinity();
-  for (uint32_t rows = kMinPrefillRows;; rows *= 2) {
+  for (uint32_t rows = least;; rows *= 2) {
     const uint32_t step_rows = std::min({rows, snapshot.token_budget, prompts.rows});
     const double steps = static_cast<double>(prompts.rows) / step_rows + snapshot.stages - 1;
-    const double ms =
-        steps * SlowestMs(snapshot, {step_rows, attended_per_row * static_cast<double>(step_rows)});
+    double ms =
+        steps * (snapshot.hop_ms + SlowestMs(snapshot, {step_rows, attended_per_row * step_rows}));
+    ms *= rows < kMinPrefillRows ? kFinerIsDearer : 1;
     if (ms < best_ms) {
       best_ms = ms;
       best = rows;

@@ -8,8 +8,10 @@
 
 namespace strata {
 
-// Prompts are not cut finer than this to fill the pipeline.
+// Prompts are not cut finer than this to fill the pipeline: where the stages' times are not known
+// or something decodes, whose steps they join; and else.
 inline constexpr uint32_t kMinPrefillRows = 64;
+inline constexpr uint32_t kLeastPrefillRows = 4;
 // Where answers alone come no faster than the inter-token target, a token may take this many times
 // as long while prompts are computed beside them.
 //
@@ -48,8 +50,7 @@ double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work);
 
 // Rows of one step's part of `prompts` (all that is to be computed of them) such that they are
 // through the pipeline soonest, alone: smaller ones keep more stages at work, larger ones read the
-// weights more rarely. At least kMinPrefillRows; UINT32_MAX when nothing is known, and
-// for one stage.
+// weights more rarely. UINT32_MAX when nothing is known, and for one stage.
 uint32_t RowsToFill(const SchedulerSnapshot& snapshot, const StepWork& prompts);
 
 }  // namespace strata

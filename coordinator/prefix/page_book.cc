@@ -75,6 +75,15 @@ void PageBook::Share(uint64_t from, uint64_t to, uint32_t pages) {
   }
 }
 
+void PageBook::Unshare(uint64_t sequence, uint32_t index) {
+  Sequence& entry = sequences_.at(sequence);
+  if (index < entry.pages.size() && Count(holders_[entry.pages[index]]) > 1) {
+    Leave(entry.pages[index], entry.use);
+    entry.pages[index] = NewPage();
+    Hold(entry.pages[index], entry.use);
+  }
+}
+
 void PageBook::Split(uint64_t sequence, uint32_t keep, uint64_t tail) {
   Add(tail, use(sequence));
   std::vector<Page>& from = sequences_.at(sequence).pages;
@@ -105,10 +114,8 @@ PageUse PageBook::use(uint64_t sequence) const { return sequences_.at(sequence).
 
 uint32_t PageBook::SolePages(uint64_t sequence) const {
   const std::vector<Page>& pages = sequences_.at(sequence).pages;
-  return static_cast<uint32_t>(std::count_if(pages.begin(), pages.end(), [this](Page page) {
-    const Holders& holders = holders_[page];
-    return holders[0] + holders[1] + holders[2] == 1;
-  }));
+  return static_cast<uint32_t>(std::count_if(
+      pages.begin(), pages.end(), [this](Page page) { return Count(holders_[page]) == 1; }));
 }
 
 bool PageBook::IsOwn(uint64_t sequence, uint32_t index) const {

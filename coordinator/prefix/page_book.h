@@ -26,6 +26,8 @@ class PageBook {
   void Resize(uint64_t sequence, uint32_t pages);
   // `to`, which has none, gets the first `pages` pages of `from`, which keeps them.
   void Share(uint64_t from, uint64_t to, uint32_t pages);
+  // Its page at `index`, if it has one and others hold it too, becomes a new one of its own.
+  void Unshare(uint64_t sequence, uint32_t index);
   // Moves the pages beyond the first `keep` into the new sequence `tail`, of the same use.
   void Split(uint64_t sequence, uint32_t keep, uint64_t tail);
   void SetUse(uint64_t sequence, PageUse use);
@@ -53,6 +55,7 @@ class PageBook {
   };
 
   static size_t Counted(const Holders& holders);
+  static uint32_t Count(const Holders& holders) { return holders[0] + holders[1] + holders[2]; }
   void Hold(Page page, PageUse use);
   void Leave(Page page, PageUse use);
   Page NewPage();

@@ -36,6 +36,23 @@ PrefixCache::Node* PrefixCache::FindNode(const PrefixKey& key) const {
   return it == nodes_.end() ? nullptr : it->second.get();
 }
 
+uint64_t PrefixCache::SequenceAtOrBelow(const Node* node) {
+  while (node->here.empty()) {
+    node = node->first_child;  // There is one, with a sequence somewhere below.
+  }
+  return node->here.back();
+}
+
+std::vector<uint64_t> PrefixCache::Continuations(const PrefixKey& key, size_t most) const {
+  std::vector<uint64_t> sequences;
+  const Node* const node = FindNode(key);
+  const Node* child = node == nullptr ? nullptr : node->first_child;
+  for (; child != nullptr && sequences.size() < most; child = child->next) {
+    sequences.push_back(SequenceAtOrBelow(child));
+  }
+  return sequences;
+}
+
 PrefixCache::Match PrefixCache::Find(std::span<const PrefixKey> keys) const {
   Match match;
   const Node* node = nullptr;
@@ -48,10 +65,7 @@ PrefixCache::Match PrefixCache::Find(std::span<const PrefixKey> keys) const {
   }
   if (node != nullptr) {
     match.pages = node->pages;
-    while (node->here.empty()) {
-      node = node->first_child;  // There is one, with a sequence somewhere below.
-    }
-    match.source = node->here.back();
+    match.source = SequenceAtOrBelow(node);
   }
   match.coming = match.pages;
   while (match.coming < keys.size()) {

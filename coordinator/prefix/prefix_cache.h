@@ -47,6 +47,10 @@ class PrefixCache {
   // Changes nothing.
   Match Find(std::span<const PrefixKey> keys) const;
 
+  // Sequences that have the published prefix that ends with `key`, and a page more: one for each
+  // of the pages that follow it, the newest ones, at most `most`.
+  std::vector<uint64_t> Continuations(const PrefixKey& key, size_t most) const;
+
   // A live sequence begins: on the `shared` published pages it is being given (which counts as a
   // use of them), and going to publish all of `keys`, those included. What another one already said
   // to be publishing stays that one's.
@@ -97,6 +101,7 @@ class PrefixCache {
   };
 
   Node* FindNode(const PrefixKey& key) const;
+  static uint64_t SequenceAtOrBelow(const Node* node);
   Node* AddChild(Node* parent, const PrefixKey& key);
   void StandAt(uint64_t sequence, Node* node);
   void Leave(const Sequence& entry);

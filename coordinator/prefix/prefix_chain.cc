@@ -56,12 +56,16 @@ void PrefixChain::Extend(std::span<const uint32_t> tokens) {
   while ((keys_.size() + 1) * kPageTokens <= tokens.size()) {
     const auto block = tokens.subspan(keys_.size() * kPageTokens, kPageTokens);
     keys_.push_back(PrefixLink(keys_.empty() ? root_ : keys_.back(), block));
-    Fingerprint fingerprint = fingerprints_.back();
-    for (const uint32_t id : block) {
-      fingerprint = FingerprintLink(fingerprint, id);
-    }
-    fingerprints_.push_back(fingerprint);
+    fingerprints_.push_back(FingerprintAfter(pages() - 1, block));
   }
+}
+
+Fingerprint PrefixChain::FingerprintAfter(uint32_t pages, std::span<const uint32_t> more) const {
+  Fingerprint fingerprint = fingerprints_[pages];
+  for (const uint32_t id : more) {
+    fingerprint = FingerprintLink(fingerprint, id);
+  }
+  return fingerprint;
 }
 
 uint32_t MostHitPages(uint32_t tokens) { return tokens == 0 ? 0 : (tokens - 1) / kPageTokens; }

@@ -45,6 +45,8 @@ class PrefixChain {
   const std::vector<PrefixKey>& keys() const { return keys_; }
   // Of the first `pages` pages.
   Fingerprint FingerprintAt(uint32_t pages) const { return fingerprints_[pages]; }
+  // Of those and `more` after them.
+  Fingerprint FingerprintAfter(uint32_t pages, std::span<const uint32_t> more) const;
 
  private:
   PrefixKey root_;

@@ -86,16 +86,35 @@ TEST(EnginePrefix, AHitComputesOnlyTheRestAndAnswersTheSame) {
     cluster.RunToEnd();
     cluster.Settle();
     EXPECT_EQ(one->done->cached_tokens, 0u);
-    EXPECT_EQ(two->done->cached_tokens, 48u);
+    EXPECT_EQ(two->done->cached_tokens, 50u);  // Three pages, and two tokens of a copied one.
     // Its prompt less the hit, and each generated token but the last.
-    EXPECT_EQ(cluster.Snapshot().counters.rows_committed - rows, 57u - 48 + 5);
+    EXPECT_EQ(cluster.Snapshot().counters.rows_committed - rows, 57u - 50 + 5);
     EXPECT_EQ(one->tokens, Alone(first));
     EXPECT_EQ(two->tokens, Alone(second));
     EXPECT_EQ(cluster.Snapshot().counters.prefix_queries, 2u);
     EXPECT_EQ(cluster.Snapshot().counters.prefix_hits, 1u);
-    EXPECT_EQ(cluster.Snapshot().counters.prefix_hit_tokens, 48u);
+    EXPECT_EQ(cluster.Snapshot().counters.prefix_hit_tokens, 50u);
     ExpectNoDisagreement(cluster);
   }
+}
+
+TEST(EnginePrefix, OfSeveralPagesThatGoOnAlikeTheLongestIsCopied) {
+  SimCluster cluster(Config(), RunnerStages(Model()));
+  cluster.Start();
+  std::vector<std::shared_ptr<SinkRecord>> sinks;
+  const std::vector<std::pair<uint32_t, uint32_t>> cases = {
+      {36, 0}, {43, 36}, {39, 39}, {47, 43}, {63, 47}, {34, 34}};  // Shared tokens, and cached.
+  uint32_t seed = 10;
+  for (const auto& [shared, cached] : cases) {
+    const SessionRequest request = Request("r" + std::to_string(seed), shared, 30, seed);
+    ++seed;
+    const auto sink = cluster.Submit(request);
+    cluster.RunToEnd();
+    EXPECT_EQ(sink->done->cached_tokens, cached) << shared;
+    EXPECT_EQ(sink->tokens, Alone(request)) << shared;
+  }
+  cluster.Settle();
+  ExpectNoDisagreement(cluster);
 }
 
 TEST(EnginePrefix, TheSamePromptAgainStillComputesItsLastToken) {
@@ -103,7 +122,7 @@ TEST(EnginePrefix, TheSamePromptAgainStillComputesItsLastToken) {
   cluster.Start();
   const SessionRequest request = Request("a", 48, 0, 2);
   const std::vector<uint32_t> expected = Alone(request);
-  for (const uint32_t cached : {0u, 32u, 32u}) {
+  for (const uint32_t cached : {0u, 47u, 47u}) {
     const auto sink = cluster.Submit(request);
     cluster.RunToEnd();
     EXPECT_EQ(sink->tokens, expected);

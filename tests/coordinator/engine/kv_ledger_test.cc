@@ -168,5 +168,37 @@ TEST(KvLedger, AForksPagesAreHeldOnceAsLongAsEitherHoldsThem) {
   expect_held(0, 0);
 }
 
+TEST(KvLedger, APageThatAForkFillsInPartIsItsOwnOnceItIsWrittenTo) {
+  KvLedger ledger = TwoStages();
+  const auto expect_held = [&ledger](uint64_t least, uint64_t most) {
+    for (uint64_t held = 0; held <= 6; ++held) {
+      Reports reports;
+      Report(&reports, 10 - held, 10);
+      Report(&reports, 6 - held, 6);
+      EXPECT_EQ(ledger.Compare(reports).ok(), held >= least && held <= most) << held;
+    }
+  };
+  ledger.SetHeld(1, 48, 48);
+  ledger.HoldFork(1, 2, 40, /*everywhere=*/true);
+  ledger.HoldFork(1, 3, 33, /*everywhere=*/true);
+  expect_held(3, 3);
+  ledger.SetHeld(2, 41, 41);
+  expect_held(4, 4);
+  // Cut back after a fault: a stage may have copied the page, or not.
+  ledger.SetHeld(3, 33, 33);
+  expect_held(4, 5);
+  ledger.SetHeld(3, 34, 34);
+  expect_held(5, 5);
+  ledger.DropHeld(1);
+  expect_held(4, 4);
+  // Who is left alone with such a page writes to it as it is.
+  ledger.SetHeld(4, 16, 16);
+  ledger.HoldFork(4, 5, 10, /*everywhere=*/true);
+  ledger.DropHeld(4);
+  expect_held(5, 5);
+  ledger.SetHeld(5, 12, 12);
+  expect_held(5, 5);
+}
+
 }  // namespace
 }  // namespace strata

@@ -122,6 +122,32 @@ TEST(Scheduler, APromptIsCutToFillThePipeline) {
   EXPECT_EQ(Rows(ScheduleStep(snapshot)), kMinPrefillRows);
 }
 
+TEST(Scheduler, AShortPromptIsCutWhereThatBringsItsFirstTokenSooner) {
+  SchedulerSnapshot snapshot = Snapshot(2, 0);
+  snapshot.hop_ms = 0.1;
+  const auto rows = [&snapshot](uint32_t pending) {
+    snapshot.ready[0].pending = pending;
+    return Rows(ScheduleStep(snapshot));
+  };
+  snapshot.ready.push_back({.id = 1, .pending = 16});
+  EXPECT_EQ(rows(16), 16u) << "nothing is known";
+  StageCost cost;  // Few rows take what reading takes, more of them are bound by arithmetic.
+  cost.ms = {18.3, 20.5, 24, 31, 53, 101, 196, 392, 784, 1568, 3136, 6272};
+  snapshot.costs = {cost, cost};
+  EXPECT_EQ(rows(5), 5u);
+  EXPECT_EQ(rows(8), 8u);
+  EXPECT_EQ(rows(16), 8u);
+  EXPECT_EQ(rows(64), 16u);
+  snapshot.costs = {StageCost::Line(30, 0.1), StageCost::Line(30, 0.1)};
+  EXPECT_EQ(rows(64), 64u);
+  // Beside answers they share the reading of the weights.
+  snapshot.costs = {cost, cost};
+  snapshot.ready[0].pending = 16;
+  AddDecoding(&snapshot, 2, 2);
+  snapshot.decoding_attended = 20;
+  EXPECT_EQ(Rows(ScheduleStep(snapshot)), 17u);
+}
+
 TEST(Scheduler, RowsOfLogitsAreLimited) {
   SchedulerSnapshot snapshot = Snapshot(1, 0);
   snapshot.max_logits_rows = 10;
