@@ -93,6 +93,9 @@ absl::Status Load(const Context& context, const LoadCommand& command) {
                   << "; see `strata model show " << command.model << "`\n";
   } else {
     context.out() << command.model << " is ready on " << Placement(plan) << "\n";
+    if (const auto model = client->GetModel(command.model); model.ok() && model->has_scheduling()) {
+      context.out() << "steps: " << SchedulingText(model->scheduling()) << "\n";
+    }
     context.err() << "next: strata chat " << command.model << "\n";
   }
   return absl::OkStatus();

@@ -163,6 +163,9 @@ void PrintModel(const v1::Model& model, std::ostream& out) {
   for (const std::string& note : model.notes()) {
     out << "  note         " << note << "\n";
   }
+  if (model.has_scheduling()) {
+    out << "  steps        " << SchedulingText(model.scheduling()) << "\n";
+  }
   if (model.has_plan()) {
     out << "\n";
     PrintPlan(model.plan(), &out);

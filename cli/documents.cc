@@ -122,6 +122,15 @@ Json ModelDocument(const v1::Model& model) {
     document["hop_ms"] = model.hop_ms();
   }
   document["preemptions"] = model.preemptions();
+  if (model.has_scheduling()) {
+    const v1::Scheduling& scheduling = model.scheduling();
+    document["scheduling"] = {{"step_tokens", scheduling.step_tokens()},
+                              {"max_batch_tokens", scheduling.max_batch_tokens()},
+                              {"max_sessions", scheduling.max_sessions()},
+                              {"micro_batches", scheduling.micro_batches()},
+                              {"prefill_step_ms", scheduling.prefill_step_ms()},
+                              {"inter_token_target_ms", scheduling.inter_token_target_ms()}};
+  }
   document["plan"] = model.has_plan() ? PlanDocument(model.plan()) : Json();
   document["options"] = model.has_options() ? OptionsDocument(model.options()) : Json();
   return document;

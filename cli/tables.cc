@@ -117,6 +117,19 @@ std::string Placement(const v1::Plan& plan) {
   return text.empty() ? "-" : text;
 }
 
+std::string SchedulingText(const v1::Scheduling& scheduling) {
+  std::string text = std::to_string(scheduling.step_tokens()) + " rows at most now";
+  if (scheduling.max_batch_tokens() > scheduling.step_tokens()) {
+    text += ", up to " + std::to_string(scheduling.max_batch_tokens());
+  }
+  text += ", " + Rounded(scheduling.prefill_step_ms()) + " ms on the slowest stage";
+  if (scheduling.inter_token_target_ms() > 0) {
+    text += "; beside answers as many as leave a token every " +
+            Rounded(scheduling.inter_token_target_ms()) + " ms";
+  }
+  return text + "; up to " + Counted(scheduling.max_sessions(), "request") + " at a time";
+}
+
 void PrintPlan(const v1::Plan& plan, std::ostream* out) {
   Table table({">STAGE", "NODE", "LAYERS", ">WEIGHTS", ">KV", ">KV TOKENS", ">MS/TOKEN"});
   uint64_t kv_tokens = 0;

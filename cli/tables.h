@@ -12,6 +12,7 @@ class KvUse;
 class Model;
 class Node;
 class Plan;
+class Scheduling;
 class Session;
 }  // namespace strata::v1
 
@@ -26,6 +27,8 @@ void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessio
 void PrintKv(const google::protobuf::RepeatedPtrField<v1::KvUse>& uses, const std::string& indent,
              std::ostream* out);
 // Stages, then what limits and why.
+// What the scheduler goes by, as a line.
+std::string SchedulingText(const v1::Scheduling& scheduling);
 void PrintPlan(const v1::Plan& plan, std::ostream* out);
 // "a (layers 0-3), b (layers 4-7)".
 std::string Placement(const v1::Plan& plan);

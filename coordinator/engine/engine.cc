@@ -278,6 +278,8 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   const SchedulerSnapshot view = SchedulerView();
   const StepPace pace = PaceOf(view);
   snapshot.token_budget = view.token_budget;
+  snapshot.max_batch_tokens = config_.max_batch_tokens;
+  snapshot.max_sessions = config_.max_sessions;
   snapshot.micro_batches = pace.batches;
   snapshot.prefill_step_ms = pace.step_ms;
   snapshot.inter_token_target_ms = ToMs(config_.inter_token_target);

@@ -141,7 +141,9 @@ struct EngineSnapshot {
   std::string limiting_node;      // Whose stage limits kv_tokens.
   uint32_t cached_sequences = 0;  // Kept on the stages for their prefix.
   uint32_t token_budget = 0;      // Most rows of a step at present.
-  uint32_t micro_batches = 0;     // That the sessions that decode are spread over.
+  uint32_t max_batch_tokens = 0;  // What that may become.
+  uint32_t max_sessions = 0;
+  uint32_t micro_batches = 0;  // That the sessions that decode are spread over.
   // What a step with parts of prompts may take on the slowest stage, milliseconds: by the
   // inter-token target while anybody decodes, and by the step timeout.
   double prefill_step_ms = 0;

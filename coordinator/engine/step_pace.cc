@@ -7,8 +7,10 @@ namespace strata {
 namespace {
 
 constexpr double kWorthIt = 0.97;
-// What steps of few rows have to win by: they cost more than their stages' time.
+// What steps of few rows have to win by, and to take at least: they cost more than their stages'
+// time.
 constexpr double kFinerIsDearer = 1.05;
+constexpr double kLeastPartMs = 5;
 
 // How long it takes until each session has its next token, with `batches` micro-batches.
 double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches) {
@@ -79,10 +81,11 @@ uint32_t RowsToFill(const SchedulerSnapshot& snapshot, const StepWork& prompts) 
   for (uint32_t rows = least;; rows *= 2) {
     const uint32_t step_rows = std::min({rows, snapshot.token_budget, prompts.rows});
     const double steps = static_cast<double>(prompts.rows) / step_rows + snapshot.stages - 1;
-    double ms =
-        steps * (snapshot.hop_ms + SlowestMs(snapshot, {step_rows, attended_per_row * step_rows}));
-    ms *= rows < kMinPrefillRows ? kFinerIsDearer : 1;
-    if (ms < best_ms) {
+    const double step_ms =
+        SlowestMs(snapshot, {step_rows, attended_per_row * static_cast<double>(step_rows)});
+    const bool fine = rows < kMinPrefillRows && step_rows < prompts.rows;
+    const double ms = steps * (snapshot.hop_ms + step_ms) * (fine ? kFinerIsDearer : 1);
+    if (ms < best_ms && (!fine || step_ms >= kLeastPartMs)) {
       best_ms = ms;
       best = rows;
     }

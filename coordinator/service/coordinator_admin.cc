@@ -134,6 +134,13 @@ v1::Model Coordinator::Describe(const ModelRuntime& model) const {
       const EngineSnapshot snapshot = engine->Snapshot(clock_->Now());
       out.set_hop_ms(snapshot.hop_ms);
       out.set_preemptions(snapshot.counters.preemptions);
+      v1::Scheduling* scheduling = out.mutable_scheduling();
+      scheduling->set_step_tokens(snapshot.token_budget);
+      scheduling->set_max_batch_tokens(snapshot.max_batch_tokens);
+      scheduling->set_max_sessions(snapshot.max_sessions);
+      scheduling->set_micro_batches(snapshot.micro_batches);
+      scheduling->set_prefill_step_ms(snapshot.prefill_step_ms);
+      scheduling->set_inter_token_target_ms(snapshot.inter_token_target_ms);
     }
     if (!deployment->problem().ok()) {
       out.set_problem(strata::Describe(deployment->problem()));

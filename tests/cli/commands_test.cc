@@ -67,7 +67,16 @@ TEST_F(CliCommands, ModelCommands) {
             json::parse(R"({"models":[{"name":"recall","state":"ready","family":"llama",
                             "digest":"abc123"}]})"));
   EXPECT_EQ(Document({"model", "show", "recall"})["plan"]["stages"].size(), 2u);
+  EXPECT_EQ(Document({"model", "show", "recall"})["scheduling"],
+            json::parse(R"({"step_tokens":64,"max_batch_tokens":512,"max_sessions":1024,
+                            "micro_batches":2,"prefill_step_ms":1250.0,
+                            "inter_token_target_ms":20.0})"));
   EXPECT_THAT(Text({"model", "show", "recall"}), HasSubstr("recall is ready"));
+  EXPECT_THAT(
+      Text({"model", "show", "recall"}),
+      HasSubstr("steps        64 rows at most now, up to 512, 1250 ms on the slowest stage; "
+                "beside answers as many as leave a token every 20.0 ms; up to 1024 requests "
+                "at a time"));
   EXPECT_EQ(Document({"model", "remove", "recall"})["removed"], "recall");
   EXPECT_EQ(Run({"model", "remove", "missing"}).code, kExitFailed);
   EXPECT_EQ(Document({"model", "unload", "recall"})["unloaded"], "recall");
@@ -123,7 +132,8 @@ TEST_F(CliCommands, LoadPassesThePlacementAndWaits) {
            "int8",  "--activations", "f32",        "--kv-dtype",  "f32",        "--nodes",
            "a, b",  "--layers",      "a:0-1,b:2-3"});
   ASSERT_EQ(result.code, kExitDone) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("recall is ready on a (layers 0-1), b (layers 2-3)"));
+  EXPECT_THAT(result.out, HasSubstr("recall is ready on a (layers 0-1), b (layers 2-3)\n"
+                                    "steps: 64 rows at most now"));
   EXPECT_THAT(result.err, HasSubstr("fetching"));
   EXPECT_THAT(result.err, HasSubstr("ready"));
   EXPECT_THAT(result.err, Not(HasSubstr("\x1b"))) << "no terminal codes in a log";

@@ -117,6 +117,7 @@ class ThreadedCluster::Worker {
       cluster_->loop_.Post(
           [c = cluster_, node = node_, ack] { c->deployment_->OnFenceAck(node, ack); });
     }
+    void OnStepHangs() override { ADD_FAILURE() << "a step hangs"; }
     void OnLinkFault(const v1::LinkFault& fault) override {
       cluster_->loop_.Post(
           [c = cluster_, node = node_, fault] { c->deployment_->OnLinkFault(node, fault); });

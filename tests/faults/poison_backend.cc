@@ -4,7 +4,9 @@
 //   nan:ID     what a row of ID comes to is no number: an item's error
 //   fail:ID    every step with a row of ID fails as a whole
 //   crash:ID   the process is gone by SIGSEGV at a step with a row of ID
+//   hang:ID    a step with a row of ID never ends
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -26,6 +28,7 @@ struct Poison {
   std::vector<uint32_t> nan;
   std::vector<uint32_t> fail;
   std::vector<uint32_t> crash;
+  std::vector<uint32_t> hang;
 };
 
 bool Has(const std::vector<uint32_t>& ids, uint32_t id) {
@@ -39,7 +42,11 @@ Poison ReadPoison() {
   for (std::string entry; std::getline(entries, entry, ',');) {
     const std::string kind = entry.substr(0, entry.find(':'));
     const auto id = static_cast<uint32_t>(std::stoul(entry.substr(entry.find(':') + 1)));
-    (kind == "nan" ? poison.nan : kind == "fail" ? poison.fail : poison.crash).push_back(id);
+    (kind == "nan"     ? poison.nan
+     : kind == "fail"  ? poison.fail
+     : kind == "crash" ? poison.crash
+                       : poison.hang)
+        .push_back(id);
   }
   return poison;
 }
@@ -62,6 +69,9 @@ class PoisonShard : public Shard {
     for (const uint32_t id : ids_) {
       if (Has(poison_.crash, id)) {
         raise(SIGSEGV);
+      }
+      while (Has(poison_.hang, id)) {
+        pause();
       }
       if (Has(poison_.fail, id)) {
         return absl::InternalError("poison");
@@ -121,8 +131,7 @@ class PoisonBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
                                               PackedStore* packed,
                                               const LoadProgressFn& progress) override {
-    ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard,
-                     backend_->Load(spec, weights, packed, progress));
+    ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, backend_->Load(spec, weights, packed, progress));
     return std::make_unique<PoisonShard>(std::move(shard), spec.model.hidden);
   }
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {

@@ -4,6 +4,7 @@ The requests of the same steps get their answers as if it had never come.
 strata-worker-poison is a worker of the tests to which some token ids are poison (STRATA_POISON).
 """
 
+import contextlib
 import json
 import random
 import re
@@ -15,8 +16,8 @@ from cluster import BIN, RECALL, SLOW, Cluster, wait_until
 
 POISONED = BIN.parent / "tests" / "strata-worker-poison"
 CUTS = [("w0", 0, 3), ("w1", 4, 7)]
-NAN, FAIL, CRASH = 990, 991, 992
-POISON = {"STRATA_POISON": f"nan:{NAN},fail:{FAIL},crash:{CRASH}"}
+HANG, NAN, FAIL, CRASH = 989, 990, 991, 992
+POISON = {"STRATA_POISON": f"nan:{NAN},fail:{FAIL},crash:{CRASH},hang:{HANG}"}
 TOKENS = 300
 
 
@@ -33,9 +34,9 @@ def essence(answer):
 class Poisoned:
     """Two stages, of which `victim` is poisoned, and is started again whenever it has died."""
 
-    def __init__(self, folder, victim):
+    def __init__(self, folder, victim, step_timeout_s=20):
         self.victim = victim
-        self.cluster = Cluster(folder, step_timeout=f"{20 * SLOW}s")
+        self.cluster = Cluster(folder, step_timeout=f"{step_timeout_s * SLOW}s")
         for name, _, _ in CUTS:
             self.start(name)
         self.cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=12)
@@ -70,9 +71,9 @@ def prompts(rng, count):
     return [[rng.randrange(900) for _ in range(rng.choice([3, 17, 40]))] for _ in range(count)]
 
 
-@pytest.fixture(scope="module", params=["w0", "w1"])
-def poisoned(request, tmp_path_factory):
-    with Poisoned(tmp_path_factory.mktemp(request.param), request.param) as there:
+@contextlib.contextmanager
+def requests(folder, victim, **flags):
+    with Poisoned(folder, victim, **flags) as there:
         rng = random.Random(3)
         there.prompts = prompts(rng, 7)
         there.right = [essence(there.cluster.json(*arguments(p, f"alone-{i}")))
@@ -80,9 +81,13 @@ def poisoned(request, tmp_path_factory):
         yield there
 
 
-@pytest.mark.parametrize("token, reason, most_deaths", [
-    (NAN, "not finite|is .inf", 0), (FAIL, "the backend failed", 0), (CRASH, "were lost", 4)])
-def test_a_request_that_breaks_a_stage_fails_alone(poisoned, token, reason, most_deaths):
+@pytest.fixture(scope="module", params=["w0", "w1"])
+def poisoned(request, tmp_path_factory):
+    with requests(tmp_path_factory.mktemp(request.param), request.param) as there:
+        yield there
+
+
+def fails_alone(poisoned, token, reason, most_deaths):
     cluster = poisoned.cluster
     deaths = poisoned.deaths
     running = [cluster.popen(*arguments(p, f"r{i}")) for i, p in enumerate(poisoned.prompts)]
@@ -104,3 +109,14 @@ def test_a_request_that_breaks_a_stage_fails_alone(poisoned, token, reason, most
     # And it goes on as if nothing had been.
     assert essence(cluster.json(*arguments(poisoned.prompts[0], "after"))) == poisoned.right[0]
     cluster.nothing_is_left()
+
+
+@pytest.mark.parametrize("token, reason, most_deaths", [
+    (NAN, "not finite|is .inf", 0), (FAIL, "the backend failed", 0), (CRASH, "were lost", 4)])
+def test_a_request_that_breaks_a_stage_fails_alone(poisoned, token, reason, most_deaths):
+    fails_alone(poisoned, token, reason, most_deaths)
+
+
+def test_a_request_that_hangs_a_stage_fails_alone(tmp_path):
+    with requests(tmp_path, "w1", step_timeout_s=2) as poisoned:
+        fails_alone(poisoned, HANG, "were lost", 4)

@@ -140,6 +140,13 @@ class FakeAdmin : public IoService {
   }
   grpc::Status GetModel(CallContext*, const v1::GetModelRequest* request, v1::Model* response) {
     *response = state_.status.models(0);
+    v1::Scheduling* scheduling = response->mutable_scheduling();
+    scheduling->set_step_tokens(64);
+    scheduling->set_max_batch_tokens(512);
+    scheduling->set_max_sessions(1024);
+    scheduling->set_micro_batches(2);
+    scheduling->set_prefill_step_ms(1250);
+    scheduling->set_inter_token_target_ms(20);
     return request->name() == response->name() ? grpc::Status::OK : NoSuchModel(request->name());
   }
   grpc::Status RemoveModel(CallContext*, const v1::RemoveModelRequest* request,

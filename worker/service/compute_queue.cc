@@ -80,6 +80,11 @@ void ComputeQueue::Clear() {
   waiting_.clear();
 }
 
+uint64_t ComputeQueue::step_at_hand() const {
+  MutexLock lock(&mutex_);
+  return computing_ ? steps_begun_ : 0;
+}
+
 absl::Status ComputeQueue::Fence(uint64_t epoch) {
   MutexLock runner(&runner_mutex_);
   return runner_->Fence(epoch);
@@ -133,11 +138,17 @@ void ComputeQueue::Step(Frame* frame) {
   const uint64_t received_bytes = frame->message.received_bytes;
   const nanoseconds waited = clock_->Now() - frame->added;
   const auto start = std::chrono::steady_clock::now();
+  {
+    MutexLock lock(&mutex_);
+    computing_ = true;
+    ++steps_begun_;
+  }
   frame->output = runner_->Step(std::move(frame->message));
   const auto took = std::chrono::steady_clock::now() - start;
   {
     MutexLock lock(&mutex_);
     cost_.Add(rows, took);
+    computing_ = false;
   }
   Note(frame, rows, waited, received_bytes);
 }

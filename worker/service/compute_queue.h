@@ -76,6 +76,8 @@ class ComputeQueue {
   RunnerStats stats() const;
   StageWork work() const;
   size_t waiting() const;  // Frames.
+  // Another number for each step that is being computed; 0: none is.
+  uint64_t step_at_hand() const;
   uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
@@ -102,6 +104,8 @@ class ComputeQueue {
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::deque<Frame> waiting_ STRATA_GUARDED_BY(mutex_);
   bool busy_ STRATA_GUARDED_BY(mutex_) = false;  // Some thread has a frame in hand.
+  bool computing_ STRATA_GUARDED_BY(mutex_) = false;
+  uint64_t steps_begun_ STRATA_GUARDED_BY(mutex_) = 0;
   StepCost cost_ STRATA_GUARDED_BY(mutex_);
   StageWork work_ STRATA_GUARDED_BY(mutex_);
 

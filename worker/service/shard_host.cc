@@ -53,6 +53,16 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
                                                        std::shared_ptr<InboundLink> link);
   std::unique_ptr<Shard> Stop();
 
+  void Watch(nanoseconds passed) {
+    const uint64_t step = queue_.step_at_hand();
+    watched_for_ = step != 0 && step == watched_step_ ? watched_for_ + passed : nanoseconds(0);
+    watched_step_ = step;
+    if (watched_for_ >= config_.step_timeout) {
+      watched_for_ = nanoseconds(0);
+      events_->OnStepHangs();
+    }
+  }
+
   RunnerStats stats() const { return queue_.stats(); }
   uint64_t memory_bytes() const { return queue_.memory_bytes(); }
   StageReport Describe() const;
@@ -90,6 +100,10 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   uint64_t onward_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Of onward_, when it is open.
   // Used by the thread that computes while it sends; replaced by the link thread.
   std::shared_ptr<FrameLink> onward_ STRATA_GUARDED_BY(mutex_);
+
+  // Of Watch's thread.
+  uint64_t watched_step_ = 0;
+  nanoseconds watched_for_{0};
 
   ComputeQueue queue_;
   std::thread link_thread_;
@@ -407,6 +421,7 @@ absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::AcceptLink(const v1::LinkOp
   return impl_->AcceptLink(open, std::move(link));
 }
 std::unique_ptr<Shard> ShardHost::Stop() { return impl_->Stop(); }
+void ShardHost::Watch(nanoseconds passed) { impl_->Watch(passed); }
 RunnerStats ShardHost::stats() const { return impl_->stats(); }
 StageReport ShardHost::Report() const { return impl_->Describe(); }
 uint64_t ShardHost::memory_bytes() const { return impl_->memory_bytes(); }

@@ -41,6 +41,9 @@ class ShardHostEvents {
   virtual ~ShardHostEvents() = default;
   virtual void OnFenceAck(const v1::FenceAck& ack) = 0;
   virtual void OnLinkFault(const v1::LinkFault& fault) = 0;
+  // The step at hand has been computed for longer than the step timeout: it may never end, and
+  // nothing here can end it.
+  virtual void OnStepHangs() = 0;
 };
 
 // Any thread. Frames are computed by a ComputeQueue; links are opened and closed by a thread of the
@@ -64,6 +67,10 @@ class ShardHost {
   // FAILED_PRECONDITION: WRONG_STAGE, STALE_EPOCH, EPOCH_NOT_LOADED.
   absl::StatusOr<std::shared_ptr<LinkSink>> AcceptLink(const v1::LinkOpen& open,
                                                        std::shared_ptr<InboundLink> link);
+
+  // `passed` since the last call, to tell a step that hangs. One thread, a few times a second: time
+  // in which this process was stopped does not count.
+  void Watch(nanoseconds passed);
 
   // Ends links and threads, and waits for a step that is being computed. No call to events begins
   // after it. The shard, which nobody uses any more; null the second time.

@@ -16,13 +16,16 @@ namespace strata {
 namespace {
 
 constexpr milliseconds kTick{200};
+// What a tick counts for at most: longer ones were no ticks, the process was stopped.
+constexpr milliseconds kMostTick{400};
 constexpr size_t kMaxToMeasure = 1024;
 constexpr uint32_t kDefaultStepTimeoutMs = 10'000;
 
 // What stages say goes to the outbox of their life.
 class Reporter : public ShardHostEvents {
  public:
-  explicit Reporter(std::shared_ptr<Outbox> out) : out_(std::move(out)) {}
+  Reporter(std::shared_ptr<Outbox> out, std::function<void()> give_up)
+      : out_(std::move(out)), give_up_(std::move(give_up)) {}
 
   void OnFenceAck(const v1::FenceAck& ack) override {
     v1::WorkerMessage message;
@@ -45,8 +48,14 @@ class Reporter : public ShardHostEvents {
     out_->Send(std::move(message));
   }
 
+  void OnStepHangs() override {
+    LogError({}, "a step takes longer than the step timeout and may never end; giving up");
+    give_up_();
+  }
+
  private:
   const std::shared_ptr<Outbox> out_;
+  const std::function<void()> give_up_;
 };
 
 std::string LayersOf(const v1::Load& load) {
@@ -461,9 +470,9 @@ absl::Status WorkerNode::LoadAndHost(Task* task) {
   config.next_address = load.next_node().empty() ? options_.coordinator : load.next_address();
   config.step_timeout =
       milliseconds(load.step_timeout_ms() == 0 ? kDefaultStepTimeoutMs : load.step_timeout_ms());
-  auto host =
-      std::make_shared<ShardHost>(std::move(config), std::move(stage.shard), parts_.clock,
-                                  &compute_, parts_.dialer, std::make_shared<Reporter>(task->out));
+  auto host = std::make_shared<ShardHost>(std::move(config), std::move(stage.shard), parts_.clock,
+                                          &compute_, parts_.dialer,
+                                          std::make_shared<Reporter>(task->out, parts_.give_up));
   MutexLock lock(&task->mutex);
   task->host = std::move(host);
   task->pin = std::move(stage.pin);
@@ -571,6 +580,7 @@ void WorkerNode::MeasureLoop() {
 
 void WorkerNode::TickLoop() {
   std::vector<std::shared_ptr<Task>> tasks;
+  auto last = std::chrono::steady_clock::now();
   while (true) {
     {
       MutexLock lock(&mutex_);
@@ -583,8 +593,14 @@ void WorkerNode::TickLoop() {
         tasks.push_back(task);
       }
     }
+    const auto now = std::chrono::steady_clock::now();
+    const nanoseconds passed = std::min<nanoseconds>(now - last, kMostTick);
+    last = now;
     for (const auto& task : tasks) {
       task->Report();
+      if (const std::shared_ptr<ShardHost> host = task->Host()) {
+        host->Watch(passed);
+      }
     }
   }
 }

@@ -49,6 +49,9 @@ struct WorkerNodeParts {
   const Clock* clock = nullptr;
   // Probes a peer; blocks for some seconds at most. Fills all but who the peer is.
   std::function<v1::PeerMeasured(const v1::MeasurePeer&)> measure;
+  // A step hangs (ShardHostEvents::OnStepHangs): ends the process, so that whoever keeps it running
+  // starts it anew.
+  std::function<void()> give_up;
 };
 
 // Any thread.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -214,6 +215,8 @@ absl::Status RunWorker(const WorkerOptions& options) {
   parts.blobs = &blobs;
   parts.dialer = &dialer;
   parts.clock = &clock;
+  // A thread that hangs cannot be ended in good order.
+  parts.give_up = [] { std::_Exit(EXIT_FAILURE); };
   parts.measure = [&transport](const v1::MeasurePeer& peer) { return Measure(transport, peer); };
   absl::Status status;
   {

@@ -123,7 +123,7 @@ TEST_F(LoadLoopTest, ClientsOfARampBeginOneAfterTheOther) {
   EXPECT_EQ(begun_at(200), 1);
   EXPECT_EQ(begun_at(250), 1);
   EXPECT_EQ(begun_at(500), 2);
-  EXPECT_EQ(begun_at(750), 1);
+  EXPECT_EQ(begun_at(750), 2);
   EXPECT_EQ(target_.most, 4u);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 
 #include "tests/worker/runner/chain.h"
@@ -53,6 +54,7 @@ class Coordinator : public LinkSink {
   std::vector<ResultMessage> results;
   std::vector<v1::FenceAck> acks;
   std::vector<v1::LinkFault> faults;
+  int hangs = 0;
 };
 
 class Events : public ShardHostEvents {
@@ -65,9 +67,30 @@ class Events : public ShardHostEvents {
   void OnLinkFault(const v1::LinkFault& fault) override {
     coordinator_->Change([&] { coordinator_->faults.push_back(fault); });
   }
+  void OnStepHangs() override {
+    coordinator_->Change([&] { ++coordinator_->hangs; });
+  }
 
  private:
   const std::shared_ptr<Coordinator> coordinator_;
+};
+
+// Computes nothing while somebody holds the gate; counts who came to it.
+struct Gate {
+  Mutex mutex;
+  std::atomic<int> came{0};
+};
+class GatedShard : public HashShard {
+ public:
+  GatedShard(const StageSpec& spec, Gate* gate) : HashShard(spec), gate_(gate) {}
+  absl::Status Begin(const Batch& batch) override {
+    ++gate_->came;
+    MutexLock lock(&gate_->mutex);
+    return HashShard::Begin(batch);
+  }
+
+ private:
+  Gate* const gate_;
 };
 
 class ShardHostTest : public ::testing::Test {
@@ -111,9 +134,9 @@ class ShardHostTest : public ::testing::Test {
       config.next_address = spec.heads ? "coordinator" : config.next_node;
       config.step_timeout = step_timeout;
       const StageSpec shard_spec = spec;
-      hosts_.push_back(std::make_unique<ShardHost>(config, std::make_unique<HashShard>(shard_spec),
-                                                   &clock_, &compute_, &dialer_,
-                                                   std::make_shared<Events>(coordinator_)));
+      hosts_.push_back(std::make_unique<ShardHost>(
+          config, std::make_unique<GatedShard>(shard_spec, &gate_), &clock_, &compute_, &dialer_,
+          std::make_shared<Events>(coordinator_)));
       dialer_.Listen("node" + std::to_string(s),
                      [host = hosts_.back().get()](const v1::LinkOpen& open,
                                                   std::shared_ptr<InboundLink> link) {
@@ -220,6 +243,7 @@ class ShardHostTest : public ::testing::Test {
 
   SystemClock clock_;
   Mutex compute_;
+  Gate gate_;
   std::shared_ptr<Coordinator> coordinator_;
   std::shared_ptr<InboundLink> results_link_;
   LocalDialer dialer_;
@@ -352,6 +376,39 @@ TEST_F(ShardHostTest, ABrokenLinkIsReportedByItsEnds) {
   std::vector<uint32_t> stages = {coordinator_->faults[0].stage(), coordinator_->faults[1].stage()};
   std::sort(stages.begin(), stages.end());
   EXPECT_EQ(stages, (std::vector<uint32_t>{0, 2}));
+}
+
+TEST_F(ShardHostTest, AStepThatHangsIsTold) {
+  Start(milliseconds(200));
+  ASSERT_TRUE(Begin(kEpoch));
+  const auto hangs = [this] {
+    MutexLock lock(&coordinator_->mutex);
+    return coordinator_->hangs;
+  };
+  std::vector<uint32_t> ids = {1, 2, 3};
+  uint64_t step = 0;
+  Generate(&ids, testing::Name("a", 1), kEpoch, &step, 2);
+  hosts_[0]->Watch(seconds(10));
+  hosts_[0]->Watch(seconds(10));
+  EXPECT_EQ(hangs(), 0) << "nothing is computed";
+  for (uint64_t sequence = 2; sequence < 4; ++sequence) {
+    const size_t results = Results();
+    {
+      MutexLock closed(&gate_.mutex);
+      const int before = gate_.came;
+      ASSERT_TRUE(first_link_
+                      ->Send(Frame(kEpoch, ++step,
+                                   {testing::Item(testing::Name("b", sequence), ids, 0, 3)}))
+                      .ok());
+      EXPECT_TRUE(coordinator_->Wait([&] { return gate_.came > before; }));
+      hosts_[0]->Watch(seconds(10));  // Of before it, maybe.
+      hosts_[0]->Watch(milliseconds(150));
+      EXPECT_EQ(hangs(), static_cast<int>(sequence) - 2);
+      hosts_[0]->Watch(milliseconds(50));
+      EXPECT_EQ(hangs(), static_cast<int>(sequence) - 1);
+    }
+    EXPECT_TRUE(coordinator_->Wait([&] { return coordinator_->results.size() > results; }));
+  }
 }
 
 TEST_F(ShardHostTest, LinksOfOtherStagesAndEpochsAreRefused) {

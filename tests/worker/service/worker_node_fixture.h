@@ -54,6 +54,7 @@ class Worker {
     parts.blobs = &blobs_;
     parts.dialer = dialer_.get();
     parts.clock = &clock_;
+    parts.give_up = [] { FAIL() << "a step hangs"; };
     parts.measure = [this](const v1::MeasurePeer& peer) {
       v1::PeerMeasured measured;
       auto speed = MeasureLink(transport_, peer.address(), peer.node(), peer.incarnation(),
