@@ -23,61 +23,7 @@ bool StartsWithWord(std::string_view text) {
   return !text.empty() && IsWordCharacter(NextChar(text, &at));
 }
 
-// Where the white space at the end of `text` begins.
-size_t TrailingSpace(std::string_view text) {
-  size_t end = text.size();
-  for (size_t start = 0; end > 0 && IsWhiteSpace(CharBefore(text, end, &start));) {
-    end = start;
-  }
-  return end;
-}
-
-size_t LeadingSpace(std::string_view text) {
-  size_t at = 0;
-  for (size_t next = 0; at < text.size(); at = next) {
-    next = at;
-    if (!IsWhiteSpace(NextChar(text, &next))) {
-      break;
-    }
-  }
-  return at;
-}
-
 }  // namespace
-
-void AddedTokens::Trie::Add(std::string_view content, uint32_t id) {
-  if (content.empty()) {
-    return;
-  }
-  begins_[static_cast<uint8_t>(content[0])] = true;
-  uint32_t node = 0;
-  for (const char byte : content) {
-    const auto [child, added] = children_.try_emplace(Edge(node, byte), nodes_);
-    nodes_ += added ? 1 : 0;
-    node = child->second;
-  }
-  ends_.try_emplace(node, id);
-}
-
-std::optional<std::pair<uint32_t, size_t>> AddedTokens::Trie::Longest(std::string_view text,
-                                                                      size_t at) const {
-  if (!begins_[static_cast<uint8_t>(text[at])]) {
-    return std::nullopt;
-  }
-  std::optional<std::pair<uint32_t, size_t>> longest;
-  uint32_t node = 0;
-  for (size_t i = at; i < text.size(); ++i) {
-    const auto child = children_.find(Edge(node, text[i]));
-    if (child == children_.end()) {
-      break;
-    }
-    node = child->second;
-    if (const auto end = ends_.find(node); end != ends_.end()) {
-      longest = {end->second, i + 1 - at};
-    }
-  }
-  return longest;
-}
 
 absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tokens,
                                               const Vocabulary& model,
@@ -124,8 +70,11 @@ absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tok
       if (!kept->normalized) {
         added.raw_.Add(kept->content, *id);
       } else {
-        added.normalized_.Add(
-            normalizer == nullptr ? kept->content : normalizer->Normalize(kept->content), *id);
+        NormalizedText content{kept->content, /*at_start=*/true};
+        if (normalizer != nullptr) {
+          RETURN_IF_ERROR(normalizer->Apply(&content));
+        }
+        added.normalized_.Add(content.text, *id);
       }
     }
   }
@@ -133,7 +82,7 @@ absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tok
 }
 
 std::vector<AddedTokens::Part> AddedTokens::Find(std::string_view text, bool normalized) const {
-  const Trie& trie = normalized ? normalized_ : raw_;
+  const ByteTrie& trie = normalized ? normalized_ : raw_;
   std::vector<Part> parts;
   const auto add = [&parts](size_t begin, size_t end, std::optional<uint32_t> id) {
     parts.push_back({{static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}, id});
@@ -155,10 +104,10 @@ std::vector<AddedTokens::Part> AddedTokens::Find(std::string_view text, bool nor
       continue;
     }
     if (token.lstrip) {
-      begin = std::max(TrailingSpace(text.substr(0, begin)), said);
+      begin = std::max(TrailingWhiteSpace(text.substr(0, begin)), said);
     }
     if (token.rstrip) {
-      end += LeadingSpace(text.substr(end));
+      end += LeadingWhiteSpace(text.substr(end));
     }
     if (said < begin) {
       add(said, begin, std::nullopt);

@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "coordinator/tokenizer/byte_trie.h"
 #include "coordinator/tokenizer/normalizer.h"
 #include "coordinator/tokenizer/pre_tokenized.h"
 #include "coordinator/tokenizer/vocabulary.h"
@@ -54,28 +55,11 @@ class AddedTokens {
   uint32_t id_end() const { return id_end_; }
 
  private:
-  // Contents as a tree of bytes.
-  class Trie {
-   public:
-    void Add(std::string_view content, uint32_t id);
-    // The longest content that `text` has at `at`: its id and length.
-    std::optional<std::pair<uint32_t, size_t>> Longest(std::string_view text, size_t at) const;
-
-   private:
-    static uint64_t Edge(uint32_t node, char byte) {
-      return (uint64_t{node} << 8) | static_cast<uint8_t>(byte);
-    }
-    bool begins_[256] = {};                             // Whether a content begins with a byte.
-    absl::flat_hash_map<uint64_t, uint32_t> children_;  // Node 0 is the root.
-    absl::flat_hash_map<uint32_t, uint32_t> ends_;      // Node to id.
-    uint32_t nodes_ = 1;
-  };
-
   absl::flat_hash_map<std::string, uint32_t> ids_;
   absl::flat_hash_map<uint32_t, AddedToken> tokens_;
   uint32_t id_end_ = 0;
-  Trie raw_;
-  Trie normalized_;
+  ByteTrie raw_;
+  ByteTrie normalized_;
 };
 
 }  // namespace strata

@@ -5,14 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "coordinator/tokenizer/piece_cache.h"
 #include "coordinator/tokenizer/unicode.h"
 
 namespace strata {
 namespace {
-
-// Pieces that are remembered within one text: words come again, and are short.
-constexpr size_t kCachedPieces = 8192;
-constexpr size_t kCachedPieceBytes = 64;
 
 constexpr uint32_t kNone = ~uint32_t{0};
 
@@ -106,7 +103,13 @@ bool BpeModel::PushBytes(std::string_view character, Scratch* scratch) const {
 void BpeModel::Begin(std::string_view piece, Scratch* scratch) const {
   std::vector<Symbol>& symbols = scratch->symbols;
   symbols.clear();
-  bool unknown_before = false;
+  bool unknown = false;  // One that is not said yet: what is said by bytes goes before it.
+  const auto flush = [&] {
+    if (unknown) {
+      symbols.push_back({*unknown_id_});
+    }
+    unknown = false;
+  };
   for (size_t at = 0; at < piece.size();) {
     const size_t begin = at;
     const char32_t c = NextChar(piece, &at);
@@ -114,17 +117,18 @@ void BpeModel::Begin(std::string_view piece, Scratch* scratch) const {
     const uint32_t id =
         c < kDirectCharacters ? character_ids_[c] : vocabulary_.IdOf(character).value_or(kNoToken);
     if (id != kNoToken) {
+      flush();
       symbols.push_back({id});
-      unknown_before = false;
     } else if (options_.byte_fallback && PushBytes(character, scratch)) {
-      unknown_before = false;
+      continue;
     } else if (unknown_id_) {
-      if (!unknown_before || !options_.fuse_unknown) {
-        symbols.push_back({*unknown_id_});
+      if (!options_.fuse_unknown) {
+        flush();
       }
-      unknown_before = true;
+      unknown = true;
     }
   }
+  flush();
   for (size_t i = 0; i < symbols.size(); ++i) {
     symbols[i].previous = i == 0 ? kNone : static_cast<uint32_t>(i - 1);
     symbols[i].next = i + 1 == symbols.size() ? kNone : static_cast<uint32_t>(i + 1);
@@ -175,31 +179,22 @@ void BpeModel::MergeAll(Scratch* scratch) const {
   }
 }
 
-void BpeModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                        std::vector<uint32_t>* ids) const {
+absl::Status BpeModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
+                                std::vector<uint32_t>* ids) const {
   Scratch scratch;
-  // Pieces seen, and where their ids stand in *ids.
-  absl::flat_hash_map<absl::string_view, std::pair<size_t, size_t>> seen;
+  PieceCache seen;
   for (const TextRange range : pieces) {
     const std::string_view piece = range.Of(text);
-    const size_t begin = ids->size();
     if (options_.ignore_merges) {
       if (const auto id = vocabulary_.IdOf(piece)) {
         ids->push_back(*id);
         continue;
       }
     }
-    const absl::string_view key(piece.data(), piece.size());
-    const bool cached = piece.size() <= kCachedPieceBytes;
-    if (cached) {
-      if (const auto found = seen.find(key); found != seen.end()) {
-        for (size_t i = found->second.first; i < found->second.second; ++i) {
-          const uint32_t id = (*ids)[i];
-          ids->push_back(id);
-        }
-        continue;
-      }
+    if (seen.Repeat(piece, ids)) {
+      continue;
     }
+    const size_t begin = ids->size();
     Begin(piece, &scratch);
     MergeAll(&scratch);
     for (const Symbol& symbol : scratch.symbols) {
@@ -207,10 +202,9 @@ void BpeModel::Tokenize(std::string_view text, std::span<const TextRange> pieces
         ids->push_back(symbol.id);
       }
     }
-    if (cached && seen.size() < kCachedPieces) {
-      seen.emplace(key, std::make_pair(begin, ids->size()));
-    }
+    seen.Add(piece, begin, ids->size());
   }
+  return absl::OkStatus();
 }
 
 }  // namespace strata

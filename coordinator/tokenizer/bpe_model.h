@@ -36,8 +36,8 @@ class BpeModel : public TokenModel {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   // O(n log n) in a piece's length.
-  void Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                std::vector<uint32_t>* ids) const override;
+  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
+                        std::vector<uint32_t>* ids) const override;
 
  private:
   struct Merge {

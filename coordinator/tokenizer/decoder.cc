@@ -1,54 +1,45 @@
 #include "coordinator/tokenizer/decoder.h"
 
-#include "coordinator/tokenizer/byte_alphabet.h"
-
 namespace strata {
-namespace {
 
-class ByteLevelStream : public DecoderStream {
+// Where all parts of all tokens end up.
+class DecoderStream::Text : public TokenSink {
  public:
-  void Add(std::string_view token, std::string* text) override {
-    bytes_.clear();
-    for (size_t at = 0; at < token.size();) {
-      const auto byte = ByteOfCharacter(NextChar(token, &at));
-      if (!byte) {
-        assembler_.Add(token, text);
-        return;
-      }
-      bytes_.push_back(static_cast<char>(*byte));
-    }
-    assembler_.Add(bytes_, text);
-  }
-  void Finish(std::string* text) override { assembler_.Finish(text); }
+  void Part(std::string_view text) override { out_->append(text); }
+  void EndToken() override {}
+  void End() override {}
+  void Append(std::string* out) { out_ = out; }
 
  private:
-  std::string bytes_;
-  Utf8Assembler assembler_;
+  std::string* out_ = nullptr;
 };
 
-class JoiningStream : public DecoderStream {
- public:
-  void Add(std::string_view token, std::string* text) override {
-    if (!first_) {
-      text->push_back(' ');
-    }
-    first_ = false;
-    text->append(token);
+DecoderStream::DecoderStream(std::span<const std::unique_ptr<DecoderStep>> steps, DecodeMode mode) {
+  sinks_.push_back(std::make_unique<Text>());
+  for (size_t i = steps.size(); i > 0; --i) {
+    sinks_.push_back(steps[i - 1]->NewSink(sinks_.back().get(), mode));
   }
-  void Finish(std::string*) override {}
-
- private:
-  bool first_ = true;
-};
-
-}  // namespace
-
-std::unique_ptr<DecoderStream> ByteLevelDecoder::NewStream() const {
-  return std::make_unique<ByteLevelStream>();
 }
 
-std::unique_ptr<DecoderStream> JoiningDecoder::NewStream() const {
-  return std::make_unique<JoiningStream>();
+void DecoderStream::Add(std::string_view token, std::string* text) {
+  static_cast<Text&>(*sinks_.front()).Append(text);
+  sinks_.back()->Part(token);
+  sinks_.back()->EndToken();
+}
+
+void DecoderStream::Finish(std::string* text) {
+  static_cast<Text&>(*sinks_.front()).Append(text);
+  sinks_.back()->End();
+}
+
+std::string Decoder::Decode(std::span<const std::string_view> tokens) const {
+  std::string text;
+  DecoderStream stream(steps_, DecodeMode::kWhole);
+  for (const std::string_view token : tokens) {
+    stream.Add(token, &text);
+  }
+  stream.Finish(&text);
+  return text;
 }
 
 }  // namespace strata

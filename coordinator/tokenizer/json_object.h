@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "coordinator/tokenizer/unicode.h"
 
 namespace strata {
 
@@ -20,10 +21,14 @@ inline absl::Status TokenizerInvalid(std::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID", what);
 }
 
-// `normalizer "Precompiled" is not supported yet`.
+// `normalizer "BertNormalizer" is not supported yet`.
 inline absl::Status TokenizerUnsupported(std::string_view what) {
   return Error(absl::StatusCode::kUnimplemented, "TOKENIZER_UNSUPPORTED",
                std::string(what) + " is not supported yet");
+}
+
+inline absl::Status TokenizerUnsupported(std::string_view kind, std::string_view type) {
+  return TokenizerUnsupported(absl::StrCat(std::string(kind), " \"", std::string(type), "\""));
 }
 
 // Any JSON document; `what` says what it is in errors.
@@ -70,6 +75,28 @@ class JsonObject {
       return Wrong(name, "true or false");
     }
     return field->get<bool>();
+  }
+  // Exactly one character.
+  absl::StatusOr<std::string> Character(const char* name) const {
+    ASSIGN_OR_RETURN(std::string text, String(name));
+    size_t end = 0;
+    if (text.empty() || (NextChar(text, &end), end != text.size())) {
+      return Wrong(name, "one character");
+    }
+    return text;
+  }
+  // A count from 0 to `most`.
+  absl::StatusOr<size_t> Count(const char* name, size_t otherwise, size_t most) const {
+    const Json* field = Find(name);
+    if (field == nullptr) {
+      return otherwise;
+    }
+    if (!field->is_number_integer() ||
+        (!field->is_number_unsigned() && field->get<int64_t>() < 0) ||
+        field->get<uint64_t>() > most) {
+      return Wrong(name, "a number in range");
+    }
+    return field->get<size_t>();
   }
   absl::StatusOr<const Json*> Array(const char* name) const {
     const Json* field = Find(name);

@@ -2,8 +2,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/limits.h"
 #include "coordinator/tokenizer/bpe_model.h"
 #include "coordinator/tokenizer/stage_parsers.h"
+#include "coordinator/tokenizer/unigram_model.h"
 
 namespace strata {
 namespace {
@@ -50,18 +52,9 @@ absl::Status RequireUnset(const JsonObject& model, const char* name) {
   return TokenizerUnsupported(absl::StrCat("model BPE with ", name));
 }
 
-}  // namespace
+using Made = absl::StatusOr<std::unique_ptr<TokenModel>>;
 
-absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value) {
-  ASSIGN_OR_RETURN(const JsonObject model, JsonObject::Of(value, "model"));
-  // Files from before types were written hold BPE if they have merges.
-  std::string type = model.Find("merges") != nullptr ? "BPE" : "";
-  if (model.Find("type") != nullptr) {
-    ASSIGN_OR_RETURN(type, model.String("type"));
-  }
-  if (type != "BPE") {
-    return TokenizerUnsupported(absl::StrCat("model \"", type, "\""));
-  }
+Made ParseBpe(const JsonObject& model) {
   for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     RETURN_IF_ERROR(RequireUnset(model, name));
   }
@@ -86,6 +79,52 @@ absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value) {
   ASSIGN_OR_RETURN(std::unique_ptr<BpeModel> bpe,
                    BpeModel::Make(std::move(vocabulary), merges, std::move(options)));
   return std::unique_ptr<TokenModel>(std::move(bpe));
+}
+
+// [["token", -1.5], ...] in the order of ids.
+Made ParseUnigram(const JsonObject& model) {
+  UnigramOptions options;
+  ASSIGN_OR_RETURN(options.byte_fallback, model.Bool("byte_fallback", false));
+  if (model.Find("unk_id") != nullptr) {
+    ASSIGN_OR_RETURN(const size_t id, model.Count("unk_id", 0, kMaxVocabSize));
+    options.unknown_id = static_cast<uint32_t>(id);
+  }
+  ASSIGN_OR_RETURN(const Json* list, model.Array("vocab"));
+  std::vector<std::pair<std::string, double>> tokens;
+  tokens.reserve(list->size());
+  for (const Json& item : *list) {
+    if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number()) {
+      return TokenizerInvalid(
+          absl::StrCat("item ", tokens.size(), " of vocab is not a token and its score"));
+    }
+    tokens.emplace_back(item[0].get<std::string>(), item[1].get<double>());
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<UnigramModel> unigram,
+                   UnigramModel::Make(std::move(tokens), options));
+  return std::unique_ptr<TokenModel>(std::move(unigram));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value) {
+  ASSIGN_OR_RETURN(const JsonObject model, JsonObject::Of(value, "model"));
+  // Files from before types were written: only BPE has merges, only Unigram lists its vocabulary.
+  const Json* vocab = model.Find("vocab");
+  std::string type;
+  if (model.Find("type") != nullptr) {
+    ASSIGN_OR_RETURN(type, model.String("type"));
+  } else if (model.Find("merges") != nullptr) {
+    type = "BPE";
+  } else if (vocab != nullptr && vocab->is_array()) {
+    type = "Unigram";
+  }
+  if (type == "BPE") {
+    return ParseBpe(model);
+  }
+  if (type == "Unigram") {
+    return ParseUnigram(model);
+  }
+  return TokenizerUnsupported("model", type);
 }
 
 }  // namespace strata

@@ -3,16 +3,25 @@
 #define STRATA_COORDINATOR_TOKENIZER_NORMALIZER_H_
 
 #include <string>
-#include <string_view>
+
+#include "absl/status/status.h"
+#include "coordinator/tokenizer/pre_tokenized.h"
 
 namespace strata {
+
+// Some text between added tokens.
+struct NormalizedText {
+  std::string text;       // Well-formed UTF-8.
+  bool at_start = false;  // Whether its first character comes from the input's first one.
+  size_t max_bytes = MaxGrownBytes(text.size());  // What stages may make of it.
+};
 
 // Const and usable by any thread.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // Well-formed UTF-8 to well-formed UTF-8.
-  virtual std::string Normalize(std::string_view text) const = 0;
+  // RESOURCE_EXHAUSTED when a pattern gives up; INVALID_ARGUMENT when the text grows too long.
+  virtual absl::Status Apply(NormalizedText* text) const = 0;
 };
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// The normalizers there are.
+// The normalizers there are, by their names in the file. "Precompiled" is in precompiled.h.
 #ifndef STRATA_COORDINATOR_TOKENIZER_NORMALIZERS_H_
 #define STRATA_COORDINATOR_TOKENIZER_NORMALIZERS_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "coordinator/tokenizer/normalizer.h"
+#include "coordinator/tokenizer/text_pattern.h"
 #include "coordinator/tokenizer/unicode.h"
 
 namespace strata {
@@ -16,12 +17,65 @@ namespace strata {
 class UnicodeNormalizer : public Normalizer {
  public:
   explicit UnicodeNormalizer(NormalForm form) : form_(form) {}
-  std::string Normalize(std::string_view text) const override {
-    return strata::Normalize(text, form_);
-  }
+  absl::Status Apply(NormalizedText* text) const override;
 
  private:
   const NormalForm form_;
+};
+
+// "Prepend": puts a text before every text but an empty one.
+class PrependNormalizer : public Normalizer {
+ public:
+  explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
+  absl::Status Apply(NormalizedText* text) const override;
+
+ private:
+  const std::string prefix_;
+};
+
+// "Replace": each match becomes `content`.
+class ReplaceNormalizer : public Normalizer {
+ public:
+  ReplaceNormalizer(TextPattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  absl::Status Apply(NormalizedText* text) const override;
+
+ private:
+  const TextPattern pattern_;
+  const std::string content_;
+};
+
+// "Strip": white space at the ends.
+class StripNormalizer : public Normalizer {
+ public:
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
+  absl::Status Apply(NormalizedText* text) const override;
+
+ private:
+  const bool left_;
+  const bool right_;
+};
+
+// "Lowercase", "StripAccents", "Nmt": what each character becomes, on its own.
+class CharacterNormalizer : public Normalizer {
+ public:
+  // Appends what a character becomes.
+  using Map = void (*)(char32_t character, std::string* out);
+  explicit CharacterNormalizer(Map map) : map_(map) {}
+  absl::Status Apply(NormalizedText* text) const override;
+
+  static void Lowercase(char32_t character, std::string* out);
+  static void StripAccents(char32_t character, std::string* out);
+  static void Nmt(char32_t character, std::string* out);
+
+ private:
+  const Map map_;
+};
+
+// "ByteLevel": every byte becomes its character of the byte alphabet.
+class ByteLevelNormalizer : public Normalizer {
+ public:
+  absl::Status Apply(NormalizedText* text) const override;
 };
 
 // "Sequence": one after another; none leaves the text as it is.
@@ -29,13 +83,7 @@ class SequenceNormalizer : public Normalizer {
  public:
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
       : parts_(std::move(parts)) {}
-  std::string Normalize(std::string_view text) const override {
-    std::string out(text);
-    for (const auto& part : parts_) {
-      out = part->Normalize(out);
-    }
-    return out;
-  }
+  absl::Status Apply(NormalizedText* text) const override;
 
  private:
   const std::vector<std::unique_ptr<Normalizer>> parts_;

@@ -1,6 +1,7 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/tokenizer/decoder_steps.h"
 #include "coordinator/tokenizer/pipeline_tokenizer.h"
 #include "coordinator/tokenizer/stage_parsers.h"
 #include "coordinator/tokenizer/tokenizer.h"
@@ -11,6 +12,8 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{100} << 20;
 constexpr int kMaxNesting = 64;
 constexpr size_t kMaxValues = 16'000'000;
+// Bytes of text for one of a token. Blanks in place of marks are all that real files write.
+constexpr size_t kMaxDecoderGrowth = 65536;
 
 // Refuses what would take far more memory as a tree than as a file.
 absl::Status CheckShape(std::string_view json) {
@@ -47,6 +50,26 @@ absl::Status CheckShape(std::string_view json) {
   return absl::OkStatus();
 }
 
+// `value` may be null.
+absl::StatusOr<std::unique_ptr<Decoder>> MakeDecoder(const Json* value) {
+  std::vector<std::unique_ptr<DecoderStep>> steps;
+  if (value != nullptr) {
+    RETURN_IF_ERROR(ParseDecoder(*value, &steps));
+  } else {
+    steps.push_back(std::make_unique<JoinStep>());
+  }
+  size_t growth = 1;
+  for (const auto& step : steps) {
+    growth *= step->growth();
+    if (growth > kMaxDecoderGrowth) {
+      return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_TOO_LARGE",
+                   "decoder: its replacements make too much text of a token")
+          .Limit(absl::StrCat("decoder_growth=", kMaxDecoderGrowth));
+    }
+  }
+  return std::make_unique<Decoder>(std::move(steps));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json) {
@@ -64,10 +87,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json)
   if (const Json* post_processor = file.Find("post_processor")) {
     RETURN_IF_ERROR(ParsePostProcessor(*post_processor, &stages.post_processors));
   }
-  stages.decoder = std::make_unique<JoiningDecoder>();
-  if (const Json* decoder = file.Find("decoder")) {
-    ASSIGN_OR_RETURN(stages.decoder, ParseDecoder(*decoder));
-  }
+  ASSIGN_OR_RETURN(stages.decoder, MakeDecoder(file.Find("decoder")));
   const Json* model = file.Find("model");
   if (model == nullptr) {
     return file.Wrong("model", "there");

@@ -8,16 +8,27 @@
 
 namespace strata {
 
-absl::Status PipelineTokenizer::EncodeText(std::string_view text, bool at_start,
-                                           std::vector<uint32_t>* ids) const {
-  PreTokenized cut;
-  cut.text = std::string(text);
-  cut.at_start = at_start;
-  cut.pieces.push_back({0, static_cast<uint32_t>(text.size())});
-  if (stages_.pre_tokenizer != nullptr) {
-    RETURN_IF_ERROR(stages_.pre_tokenizer->Apply(&cut));
+absl::Status PipelineTokenizer::EncodeSegment(std::string_view text, bool at_start,
+                                              std::vector<uint32_t>* ids) const {
+  NormalizedText segment{std::string(text), at_start};
+  if (stages_.normalizer != nullptr) {
+    RETURN_IF_ERROR(stages_.normalizer->Apply(&segment));
   }
-  stages_.model->Tokenize(cut.text, cut.pieces, ids);
+  for (const AddedTokens::Part& part : stages_.added_tokens.Find(segment.text, true)) {
+    if (part.id) {
+      ids->push_back(*part.id);
+      continue;
+    }
+    PreTokenized cut;
+    cut.text = std::string(part.range.Of(segment.text));
+    cut.max_bytes = segment.max_bytes;
+    cut.at_start = segment.at_start && part.range.begin == 0;
+    cut.pieces.push_back({0, static_cast<uint32_t>(cut.text.size())});
+    if (stages_.pre_tokenizer != nullptr) {
+      RETURN_IF_ERROR(stages_.pre_tokenizer->Apply(&cut));
+    }
+    RETURN_IF_ERROR(stages_.model->Tokenize(cut.text, cut.pieces, ids));
+  }
   return absl::OkStatus();
 }
 
@@ -40,20 +51,7 @@ absl::StatusOr<std::vector<uint32_t>> PipelineTokenizer::Encode(std::string_view
       ids.push_back(*part.id);
       continue;
     }
-    std::string changed;
-    std::string_view segment = part.range.Of(text);
-    if (stages_.normalizer != nullptr) {
-      changed = stages_.normalizer->Normalize(segment);
-      segment = changed;
-    }
-    for (const AddedTokens::Part& inner : stages_.added_tokens.Find(segment, /*normalized=*/true)) {
-      if (inner.id) {
-        ids.push_back(*inner.id);
-      } else {
-        const bool at_start = part.range.begin == 0 && inner.range.begin == 0;
-        RETURN_IF_ERROR(EncodeText(inner.range.Of(segment), at_start, &ids));
-      }
-    }
+    RETURN_IF_ERROR(EncodeSegment(part.range.Of(text), part.range.begin == 0, &ids));
   }
   if (add_special_tokens) {
     for (const auto& post_processor : stages_.post_processors) {

@@ -44,8 +44,9 @@ class PipelineTokenizer : public Tokenizer {
  private:
   class IdStream;
 
-  // Text between added tokens, normalized already.
-  absl::Status EncodeText(std::string_view text, bool at_start, std::vector<uint32_t>* ids) const;
+  // Text between the added tokens that are found before normalization.
+  absl::Status EncodeSegment(std::string_view text, bool at_start,
+                             std::vector<uint32_t>* ids) const;
   // What `id` decodes as; nothing for one that is past the vocabulary or left out.
   std::optional<std::string_view> TokenOf(uint32_t id, bool skip_special_tokens) const;
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace strata {
 
 // Bytes [begin, end) of a text.
@@ -18,12 +20,19 @@ struct TextRange {
   bool operator==(const TextRange&) const = default;
 };
 
+// The longest that stages may make of a text of so many bytes: a file can say that each character
+// becomes thousands, and what becomes of these.
+size_t MaxGrownBytes(size_t bytes);
+// INVALID_ARGUMENT for a text that has grown longer.
+absl::Status CheckGrown(size_t bytes, size_t max_bytes);
+
 // Some text between added tokens, cut into pieces. No piece is empty; they are in order and do not
 // overlap, and text between them is dropped.
 struct PreTokenized {
   std::string text;
   std::vector<TextRange> pieces;
-  bool at_start = false;  // Whether it begins the input.
+  bool at_start = false;                          // Whether it begins the input.
+  size_t max_bytes = MaxGrownBytes(text.size());  // What stages may make of it.
 };
 
 }  // namespace strata

@@ -29,21 +29,8 @@ absl::Status SplitPieces(PreTokenized* text, SplitBehavior behavior, bool invert
 absl::Status SplitPreTokenizer::Apply(PreTokenized* text) const {
   return SplitPieces(text, behavior_, invert_,
                      [this](std::string_view piece, std::vector<TextRange>* matches) {
-                       return regex_->FindAll(piece, matches);
+                       return pattern_.FindAll(piece, matches);
                      });
-}
-
-absl::Status LiteralPreTokenizer::Apply(PreTokenized* text) const {
-  return SplitPieces(
-      text, behavior_, invert_, [this](std::string_view piece, std::vector<TextRange>* matches) {
-        matches->clear();
-        for (size_t at = piece.find(literal_); at != std::string_view::npos;
-             at = piece.find(literal_, at + literal_.size())) {
-          matches->push_back(
-              {static_cast<uint32_t>(at), static_cast<uint32_t>(at + literal_.size())});
-        }
-        return absl::OkStatus();
-      });
 }
 
 absl::Status CharacterPreTokenizer::Apply(PreTokenized* text) const {
@@ -74,6 +61,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ByteLevelPreTokenizer::Make(bool a
 absl::Status ByteLevelPreTokenizer::Apply(PreTokenized* text) const {
   PreTokenized out;
   out.at_start = text->at_start;
+  out.max_bytes = text->max_bytes;
   out.text.reserve(text->text.size() + text->text.size() / 2);
   out.pieces.reserve(text->pieces.size());
   std::vector<TextRange> cuts;
@@ -98,6 +86,7 @@ absl::Status ByteLevelPreTokenizer::Apply(PreTokenized* text) const {
       AppendByteLevel(cut.Of(piece), &out.text);
       out.pieces.push_back({begin, static_cast<uint32_t>(out.text.size())});
     }
+    RETURN_IF_ERROR(CheckGrown(out.text.size(), out.max_bytes));
   }
   *text = std::move(out);
   return absl::OkStatus();

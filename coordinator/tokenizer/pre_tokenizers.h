@@ -1,4 +1,4 @@
-// The pre-tokenizers there are, by their names in the file.
+// The pre-tokenizers there are, by their names in the file. "Metaspace" is in metaspace.h.
 #ifndef STRATA_COORDINATOR_TOKENIZER_PRE_TOKENIZERS_H_
 #define STRATA_COORDINATOR_TOKENIZER_PRE_TOKENIZERS_H_
 
@@ -11,32 +11,19 @@
 #include "coordinator/tokenizer/pre_tokenizer.h"
 #include "coordinator/tokenizer/regex.h"
 #include "coordinator/tokenizer/split_behavior.h"
+#include "coordinator/tokenizer/text_pattern.h"
 
 namespace strata {
 
 // "Split" at the matches of a pattern.
 class SplitPreTokenizer : public PreTokenizer {
  public:
-  SplitPreTokenizer(std::unique_ptr<Regex> regex, SplitBehavior behavior, bool invert)
-      : regex_(std::move(regex)), behavior_(behavior), invert_(invert) {}
+  SplitPreTokenizer(TextPattern pattern, SplitBehavior behavior, bool invert)
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
   absl::Status Apply(PreTokenized* text) const override;
 
  private:
-  const std::unique_ptr<Regex> regex_;
-  const SplitBehavior behavior_;
-  const bool invert_;
-};
-
-// "Split" at a string.
-class LiteralPreTokenizer : public PreTokenizer {
- public:
-  // `literal` is not empty.
-  LiteralPreTokenizer(std::string literal, SplitBehavior behavior, bool invert)
-      : literal_(std::move(literal)), behavior_(behavior), invert_(invert) {}
-  absl::Status Apply(PreTokenized* text) const override;
-
- private:
-  const std::string literal_;
+  const TextPattern pattern_;
   const SplitBehavior behavior_;
   const bool invert_;
 };
@@ -55,7 +42,7 @@ class ByteLevelPreTokenizer : public PreTokenizer {
   const std::unique_ptr<Regex> regex_;  // Null: none.
 };
 
-// "Digits" and "Punctuation": splits at the characters of a class.
+// "Digits", "Punctuation", "WhitespaceSplit": splits at the characters of a class.
 class CharacterPreTokenizer : public PreTokenizer {
  public:
   using Class = bool (*)(char32_t);

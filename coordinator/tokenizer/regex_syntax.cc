@@ -24,6 +24,9 @@ constexpr char kNoSpaces[] =
     R"(\x{0}-\x{8}\x{E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF})"
     R"(\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
 
+// \w, which PCRE2's \b does not mean: it leaves out marks.
+constexpr char kWord[] = R"([\p{L}\p{M}\p{N}\p{Pc}])";
+
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 std::string CodePoint(char32_t c) { return absl::StrFormat("\\x{%X}", static_cast<uint32_t>(c)); }
@@ -373,7 +376,17 @@ class Translator {
       return Invalid("ends in a backslash");
     }
     const char c = pattern_[at_++];
-    if (c == 'b' || c == 'B' || c == 'A' || c == 'z' || c == 'Z' || c == 'G') {
+    if (c == 'b') {
+      return Atom{
+          absl::StrCat("(?:(?<=", kWord, ")(?!", kWord, ")|(?<!", kWord, ")(?=", kWord, "))"),
+          false, false};
+    }
+    if (c == 'B') {
+      return Atom{
+          absl::StrCat("(?:(?<=", kWord, ")(?=", kWord, ")|(?<!", kWord, ")(?!", kWord, "))"),
+          false, false};
+    }
+    if (c == 'A' || c == 'z' || c == 'Z' || c == 'G') {
       return Atom{absl::StrCat("\\", std::string(1, c)), false, false};
     }
     if (c == 'W') {

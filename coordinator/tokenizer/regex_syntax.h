@@ -10,7 +10,7 @@
 namespace strata {
 
 // `pattern` (UTF-8) for PCRE2 with UTF, UCP and MULTILINE. What differs and is rewritten: \s is
-// White_Space and has no U+180E; \v, \h, \w; {n,m}+ repeats and is not possessive; {,m}; class
+// White_Space and has no U+180E; \v, \h, \w, \b; {n,m}+ repeats and is not possessive; {,m}; class
 // intersections and nested classes; script properties. What has no counterpart is refused by name.
 absl::StatusOr<std::string> TranslatePattern(std::string_view pattern);
 

@@ -4,16 +4,13 @@
 #include <utility>
 
 #include "common/limits.h"
-#include "coordinator/tokenizer/normalizers.h"
 #include "coordinator/tokenizer/pre_tokenizers.h"
 #include "coordinator/tokenizer/unicode.h"
 
 namespace strata {
 namespace {
 
-std::string Quoted(std::string_view kind, std::string_view type) {
-  return absl::StrCat(std::string(kind), " \"", std::string(type), "\"");
-}
+constexpr size_t kMaxLiteralBytes = 4096;
 
 absl::StatusOr<SplitBehavior> ParseBehavior(const JsonObject& object) {
   ASSIGN_OR_RETURN(const std::string name, object.String("behavior"));
@@ -27,21 +24,17 @@ absl::StatusOr<SplitBehavior> ParseBehavior(const JsonObject& object) {
 absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseSplit(const JsonObject& object) {
   ASSIGN_OR_RETURN(const SplitBehavior behavior, ParseBehavior(object));
   ASSIGN_OR_RETURN(const bool invert, object.Bool("invert", false));
-  const Json* field = object.Find("pattern");
-  if (field == nullptr) {
-    return object.Wrong("pattern", "there");
-  }
-  ASSIGN_OR_RETURN(const JsonObject pattern, JsonObject::Of(*field, "pattern of Split"));
-  if (pattern.Find("String") != nullptr) {
-    ASSIGN_OR_RETURN(std::string literal, pattern.String("String"));
-    if (literal.empty()) {
-      return pattern.Wrong("String", "a text");
-    }
-    return std::make_unique<LiteralPreTokenizer>(std::move(literal), behavior, invert);
-  }
-  ASSIGN_OR_RETURN(const std::string expression, pattern.String("Regex"));
-  ASSIGN_OR_RETURN(std::unique_ptr<Regex> regex, Regex::Compile(expression));
-  return std::make_unique<SplitPreTokenizer>(std::move(regex), behavior, invert);
+  ASSIGN_OR_RETURN(TextPattern pattern, ParsePattern(object));
+  return std::make_unique<SplitPreTokenizer>(std::move(pattern), behavior, invert);
+}
+
+// "Whitespace": runs of word characters, and of what is neither that nor white space.
+std::unique_ptr<PreTokenizer> MakeWhitespace() {
+  std::vector<std::unique_ptr<PreTokenizer>> parts;
+  parts.push_back(std::make_unique<CharacterPreTokenizer>(&IsWhiteSpace, SplitBehavior::kRemoved));
+  parts.push_back(
+      std::make_unique<CharacterPreTokenizer>(&IsWordCharacter, SplitBehavior::kContiguous));
+  return std::make_unique<SequencePreTokenizer>(std::move(parts));
 }
 
 absl::StatusOr<std::vector<uint32_t>> ParseIds(const Json& value, const std::string& where) {
@@ -56,6 +49,16 @@ absl::StatusOr<std::vector<uint32_t>> ParseIds(const Json& value, const std::str
     ids.push_back(id.get<uint32_t>());
   }
   return ids;
+}
+
+// A token and its id: ["</s>", 2].
+absl::StatusOr<uint32_t> ParseTokenPair(const JsonObject& object, const char* name) {
+  ASSIGN_OR_RETURN(const Json* pair, object.Array(name));
+  if (pair->size() != 2) {
+    return object.Wrong(name, "a token and its id");
+  }
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, ParseIds(Json::array({(*pair)[1]}), name));
+  return ids[0];
 }
 
 // What TemplateProcessing puts around one text.
@@ -97,30 +100,45 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> ParseTemplate(const JsonObject& o
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizer(const Json& value) {
-  ASSIGN_OR_RETURN(const JsonObject object, JsonObject::Of(value, "normalizer"));
-  ASSIGN_OR_RETURN(const std::string type, object.String("type"));
-  static constexpr std::pair<std::string_view, NormalForm> kForms[] = {
-      {"NFC", NormalForm::kNfc},
-      {"NFD", NormalForm::kNfd},
-      {"NFKC", NormalForm::kNfkc},
-      {"NFKD", NormalForm::kNfkd},
-  };
-  for (const auto& [name, form] : kForms) {
-    if (type == name) {
-      return std::make_unique<UnicodeNormalizer>(form);
-    }
+absl::StatusOr<TextPattern> ParsePattern(const JsonObject& object) {
+  const Json* field = object.Find("pattern");
+  if (field == nullptr) {
+    return object.Wrong("pattern", "there");
   }
-  if (type == "Sequence") {
-    ASSIGN_OR_RETURN(const Json* list, object.Array("normalizers"));
-    std::vector<std::unique_ptr<Normalizer>> parts;
-    for (const Json& item : *list) {
-      ASSIGN_OR_RETURN(std::unique_ptr<Normalizer> part, ParseNormalizer(item));
-      parts.push_back(std::move(part));
-    }
-    return std::make_unique<SequenceNormalizer>(std::move(parts));
+  ASSIGN_OR_RETURN(const JsonObject pattern,
+                   JsonObject::Of(*field, absl::StrCat("pattern of ", object.where())));
+  if (pattern.Find("String") == nullptr) {
+    ASSIGN_OR_RETURN(const std::string expression, pattern.String("Regex"));
+    return TextPattern::OfRegex(expression);
   }
-  return TokenizerUnsupported(Quoted("normalizer", type));
+  ASSIGN_OR_RETURN(std::string literal, pattern.String("String"));
+  if (literal.empty() || literal.size() > kMaxLiteralBytes) {
+    return pattern.Wrong("String", "a text of 1 to 4096 bytes");
+  }
+  return TextPattern::OfLiteral(std::move(literal));
+}
+
+absl::StatusOr<MetaspaceOptions> ParseMetaspace(const JsonObject& object) {
+  MetaspaceOptions options;
+  ASSIGN_OR_RETURN(options.replacement, object.Character("replacement"));
+  ASSIGN_OR_RETURN(options.split, object.Bool("split", true));
+  ASSIGN_OR_RETURN(const bool prefix, object.Bool("add_prefix_space", true));
+  std::string scheme = prefix ? "always" : "never";
+  if (object.Find("prepend_scheme") != nullptr) {
+    ASSIGN_OR_RETURN(scheme, object.String("prepend_scheme"));
+  }
+  if (!prefix && scheme == "always") {  // The library writes the default of the new field.
+    scheme = "never";
+  }
+  if (scheme == "first" && prefix) {
+    options.prepend = PrependScheme::kFirst;
+  } else if (scheme == "never") {
+    options.prepend = PrependScheme::kNever;
+  } else if (scheme != "always") {
+    return object.Wrong("prepend_scheme",
+                        "always, first or never, or contradicts add_prefix_space");
+  }
+  return options;
 }
 
 absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const Json& value) {
@@ -146,6 +164,21 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const Json& valu
     }
     return std::make_unique<CharacterPreTokenizer>(&IsPunctuation, behavior);
   }
+  if (type == "Metaspace") {
+    ASSIGN_OR_RETURN(MetaspaceOptions options, ParseMetaspace(object));
+    return std::make_unique<MetaspacePreTokenizer>(std::move(options));
+  }
+  if (type == "Whitespace") {
+    return MakeWhitespace();
+  }
+  if (type == "WhitespaceSplit") {
+    return std::make_unique<CharacterPreTokenizer>(&IsWhiteSpace, SplitBehavior::kRemoved);
+  }
+  if (type == "CharDelimiterSplit") {
+    ASSIGN_OR_RETURN(std::string delimiter, object.Character("delimiter"));
+    return std::make_unique<SplitPreTokenizer>(TextPattern::OfLiteral(std::move(delimiter)),
+                                               SplitBehavior::kRemoved, /*invert=*/false);
+  }
   if (type == "Sequence") {
     ASSIGN_OR_RETURN(const Json* list, object.Array("pretokenizers"));
     std::vector<std::unique_ptr<PreTokenizer>> parts;
@@ -155,7 +188,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const Json& valu
     }
     return std::make_unique<SequencePreTokenizer>(std::move(parts));
   }
-  return TokenizerUnsupported(Quoted("pre_tokenizer", type));
+  return TokenizerUnsupported("pre_tokenizer", type);
 }
 
 absl::Status ParsePostProcessor(const Json& value,
@@ -163,6 +196,13 @@ absl::Status ParsePostProcessor(const Json& value,
   ASSIGN_OR_RETURN(const JsonObject object, JsonObject::Of(value, "post_processor"));
   ASSIGN_OR_RETURN(const std::string type, object.String("type"));
   if (type == "ByteLevel") {
+    return absl::OkStatus();
+  }
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    ASSIGN_OR_RETURN(const uint32_t first, ParseTokenPair(object, "cls"));
+    ASSIGN_OR_RETURN(const uint32_t last, ParseTokenPair(object, "sep"));
+    parts->push_back(std::make_unique<TemplatePostProcessor>(std::vector<uint32_t>{first},
+                                                             std::vector<uint32_t>{last}));
     return absl::OkStatus();
   }
   if (type == "TemplateProcessing") {
@@ -177,27 +217,7 @@ absl::Status ParsePostProcessor(const Json& value,
     }
     return absl::OkStatus();
   }
-  return TokenizerUnsupported(Quoted("post_processor", type));
-}
-
-absl::StatusOr<std::unique_ptr<Decoder>> ParseDecoder(const Json& value) {
-  ASSIGN_OR_RETURN(const JsonObject object, JsonObject::Of(value, "decoder"));
-  ASSIGN_OR_RETURN(const std::string type, object.String("type"));
-  if (type == "ByteLevel") {
-    return std::make_unique<ByteLevelDecoder>();
-  }
-  if (type == "Sequence") {
-    ASSIGN_OR_RETURN(const Json* list, object.Array("decoders"));
-    if (list->size() == 1) {
-      return ParseDecoder((*list)[0]);
-    }
-    for (const Json& item : *list) {  // Names what is in the way.
-      if (auto part = ParseDecoder(item); !part.ok()) {
-        return part.status();
-      }
-    }
-  }
-  return TokenizerUnsupported(Quoted("decoder", type));
+  return TokenizerUnsupported("post_processor", type);
 }
 
 absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value) {

@@ -9,9 +9,11 @@
 #include "coordinator/tokenizer/added_tokens.h"
 #include "coordinator/tokenizer/decoder.h"
 #include "coordinator/tokenizer/json_object.h"
+#include "coordinator/tokenizer/metaspace.h"
 #include "coordinator/tokenizer/normalizer.h"
 #include "coordinator/tokenizer/post_processor.h"
 #include "coordinator/tokenizer/pre_tokenizer.h"
+#include "coordinator/tokenizer/text_pattern.h"
 #include "coordinator/tokenizer/token_model.h"
 
 namespace strata {
@@ -23,8 +25,13 @@ absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value);
 // Adds to *parts; a processor that changes no ids adds nothing.
 absl::Status ParsePostProcessor(const Json& value,
                                 std::vector<std::unique_ptr<PostProcessor>>* parts);
-absl::StatusOr<std::unique_ptr<Decoder>> ParseDecoder(const Json& value);
+// Adds to *steps.
+absl::Status ParseDecoder(const Json& value, std::vector<std::unique_ptr<DecoderStep>>* steps);
 absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value);
+
+// What several stages have: the "pattern" of an object, and the fields of "Metaspace" of any age.
+absl::StatusOr<TextPattern> ParsePattern(const JsonObject& object);
+absl::StatusOr<MetaspaceOptions> ParseMetaspace(const JsonObject& object);
 
 }  // namespace strata
 

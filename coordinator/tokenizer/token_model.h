@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "coordinator/tokenizer/pre_tokenized.h"
 #include "coordinator/tokenizer/vocabulary.h"
 
@@ -17,9 +18,10 @@ class TokenModel {
  public:
   virtual ~TokenModel() = default;
   virtual const Vocabulary& vocabulary() const = 0;
-  // Appends the ids of each piece of `text` in turn.
-  virtual void Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                        std::vector<uint32_t>* ids) const = 0;
+  // Appends the ids of each piece of `text` in turn. INVALID_ARGUMENT for what the vocabulary
+  // cannot say, if it has nothing for the unknown.
+  virtual absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
+                                std::vector<uint32_t>* ids) const = 0;
 };
 
 }  // namespace strata

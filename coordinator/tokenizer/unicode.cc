@@ -38,10 +38,6 @@ Lead LeadOf(uint8_t byte) {
   return {};
 }
 
-bool IsAscii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
-}
-
 utf8proc_category_t CategoryOf(char32_t character) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(character));
 }
@@ -71,6 +67,20 @@ std::optional<size_t> FirstInvalidUtf8(std::string_view text) {
   return std::nullopt;
 }
 
+bool BeginsCharacter(std::string_view bytes) {
+  const Lead lead = LeadOf(static_cast<uint8_t>(bytes[0]));
+  if (lead.continuations < static_cast<int>(bytes.size())) {
+    return false;
+  }
+  for (size_t i = 1; i < bytes.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    if (byte < (i == 1 ? lead.low : 0x80) || byte > (i == 1 ? lead.high : 0xBF)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 char32_t NextChar(std::string_view text, size_t* offset) {
   const auto first = static_cast<uint8_t>(text[(*offset)++]);
   if (first < 0x80) {
@@ -96,6 +106,10 @@ void AppendUtf8(char32_t character, std::string* text) {
   utf8proc_uint8_t bytes[4];
   const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(character), bytes);
   text->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
+}
+
+bool IsAscii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
 bool IsWhiteSpace(char32_t c) {
@@ -146,6 +160,54 @@ bool IsPunctuation(char32_t c) {
   }
   const utf8proc_category_t category = CategoryOf(c);
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool IsMark(char32_t c) {
+  const utf8proc_category_t category = CategoryOf(c);
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+char32_t LowerCase(char32_t c) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+
+size_t TrailingWhiteSpace(std::string_view text) {
+  size_t end = text.size();
+  for (size_t start = 0; end > 0 && IsWhiteSpace(CharBefore(text, end, &start));) {
+    end = start;
+  }
+  return end;
+}
+
+size_t LeadingWhiteSpace(std::string_view text) {
+  size_t at = 0;
+  for (size_t next = 0; at < text.size(); at = next) {
+    next = at;
+    if (!IsWhiteSpace(NextChar(text, &next))) {
+      break;
+    }
+  }
+  return at;
+}
+
+size_t GraphemeEnd(std::string_view text, size_t begin) {
+  size_t end = begin;
+  char32_t before = NextChar(text, &end);
+  utf8proc_int32_t state = 0;
+  while (end < text.size()) {
+    size_t next = end;
+    const char32_t c = NextChar(text, &next);
+    const bool breaks = before < 0x80 && c < 0x80 ? !(before == '\r' && c == '\n')
+                                                  : utf8proc_grapheme_break_stateful(
+                                                        static_cast<utf8proc_int32_t>(before),
+                                                        static_cast<utf8proc_int32_t>(c), &state);
+    if (breaks) {
+      break;
+    }
+    before = c;
+    end = next;
+  }
+  return end;
 }
 
 std::string Normalize(std::string_view text, NormalForm form) {

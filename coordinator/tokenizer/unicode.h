@@ -17,12 +17,16 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 // nothing for well-formed text.
 std::optional<size_t> FirstInvalidUtf8(std::string_view text);
 
+// Whether more bytes can make `bytes`, which are no well-formed text, one character.
+bool BeginsCharacter(std::string_view bytes);
+
 // The character at `*offset` of well-formed text; moves `*offset` behind it.
 char32_t NextChar(std::string_view text, size_t* offset);
 // The character that ends before `offset` > 0 of well-formed text; `*start` is its first byte.
 char32_t CharBefore(std::string_view text, size_t offset, size_t* start);
 void AppendUtf8(char32_t character, std::string* text);
 
+bool IsAscii(std::string_view text);
 // White_Space.
 bool IsWhiteSpace(char32_t character);
 // What regular expressions call \w: Alphabetic, M, Nd, Pc, Join_Control.
@@ -31,6 +35,19 @@ bool IsWordCharacter(char32_t character);
 bool IsNumeric(char32_t character);
 // ASCII punctuation and symbols, and the categories P*.
 bool IsPunctuation(char32_t character);
+
+// The categories M*.
+bool IsMark(char32_t character);
+// One character's lower case where that is one character too.
+char32_t LowerCase(char32_t character);
+
+// Where the white space at the end of well-formed `text` begins.
+size_t TrailingWhiteSpace(std::string_view text);
+// Where the white space at its beginning ends.
+size_t LeadingWhiteSpace(std::string_view text);
+
+// Where the grapheme cluster that begins at `begin` < size of well-formed `text` ends.
+size_t GraphemeEnd(std::string_view text, size_t begin);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 // Well-formed text in a normal form.

@@ -14,7 +14,8 @@ constexpr uint64_t kMaxGap = 1 << 16;
 
 }  // namespace
 
-absl::StatusOr<Vocabulary> Vocabulary::Make(std::vector<std::pair<std::string, uint64_t>> tokens) {
+absl::StatusOr<Vocabulary> Vocabulary::Make(std::vector<std::pair<std::string, uint64_t>> tokens,
+                                            Twice twice) {
   const uint64_t limit = std::min<uint64_t>(kMaxVocabSize, 2 * tokens.size() + kMaxGap);
   uint64_t end = 0;
   for (const auto& [token, id] : tokens) {
@@ -40,7 +41,11 @@ absl::StatusOr<Vocabulary> Vocabulary::Make(std::vector<std::pair<std::string, u
     vocabulary.present_[id] = true;
     vocabulary.tokens_[id] = std::move(entry.first);
     const std::string& kept = vocabulary.tokens_[id];
-    if (!vocabulary.ids_.emplace(absl::string_view(kept), static_cast<uint32_t>(id)).second) {
+    const auto [at, added] =
+        vocabulary.ids_.try_emplace(absl::string_view(kept), static_cast<uint32_t>(id));
+    if (!added && twice == Twice::kLastWins) {
+      at->second = static_cast<uint32_t>(id);
+    } else if (!added) {
       return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
                    absl::StrCat("token \"", kept, "\" is in the vocabulary twice"));
     }

@@ -17,9 +17,16 @@ namespace strata {
 
 class Vocabulary {
  public:
+  // What becomes of a token that is there with several ids.
+  enum class Twice {
+    kRefused,
+    kLastWins,  // Text gets the last id; all decode.
+  };
+
   // Tokens and ids in any order. INVALID_ARGUMENT for an id that two tokens have and for ids that
   // leave large gaps.
-  static absl::StatusOr<Vocabulary> Make(std::vector<std::pair<std::string, uint64_t>> tokens);
+  static absl::StatusOr<Vocabulary> Make(std::vector<std::pair<std::string, uint64_t>> tokens,
+                                         Twice twice = Twice::kRefused);
 
   std::optional<uint32_t> IdOf(std::string_view token) const;
   // Nullptr for an id that no token has.

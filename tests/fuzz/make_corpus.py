@@ -3,6 +3,7 @@
 the hostile cases below. What it writes is in the tree; run it again after a change here.
 """
 
+import base64
 import hashlib
 import json
 import pathlib
@@ -144,10 +145,13 @@ def model_config():
 
 
 def small(tokenizer, merges=40):
-    """The tokenizer with the bytes and its first merges only."""
+    """The tokenizer with the bytes and its first merges, or the first of its tokens only."""
     model = tokenizer["model"]
+    if isinstance(model["vocab"], list):
+        return tokenizer | {"model": model | {"vocab": model["vocab"][:330]}}
     pairs = [m if isinstance(m, list) else m.split(" ") for m in model["merges"]]
-    vocab = {t: i for t, i in model["vocab"].items() if len(t) == 1}
+    vocab = {t: i for t, i in model["vocab"].items()
+             if len(t) == 1 or t == model.get("unk_token") or t[:3] in ("<0x",)}
     kept = []
     for a, b in pairs:
         if a in vocab and b in vocab and len(kept) < merges:
@@ -174,7 +178,8 @@ def tokenizer():
         body = value if isinstance(value, (bytes, str)) else compact(value)
         write("tokenizer", name, body, text)
 
-    paths = {p.parent.name: p for p in sorted(GOLDEN.glob("tokenizers/*/tokenizer.json"))}
+    kinds = "falcon gemma gpt2 llama2 llama3 metaspace_always unigram_nfkc".split()
+    paths = {kind: GOLDEN / "tokenizers" / kind / "tokenizer.json" for kind in kinds}
     paths["recall"] = TOP / "models/recall/tokenizer.json"
     for name, path in paths.items():
         seed(f"golden-{name}", small(json.loads(path.read_text())))
@@ -205,11 +210,32 @@ def tokenizer():
     seed("added-empty", added(content=""), text)
     seed("added-far", added(id=2**31), text)
     seed("added-is-a-token", added(content="ab", id=2), text)
-    for form in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents"):
+    for form in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Nmt",
+                 "ByteLevel"):
         seed(f"normalizer-{form.lower()}", tiny | {"normalizer": {"type": form}},
              "\ufdfa\u0345\u1e9b\u0323" * 20)
     seed("normalizer-replace", tiny | {"normalizer": {
         "type": "Replace", "pattern": {"Regex": "a*"}, "content": "b" * 100}}, "a" * 50)
+    seed("normalizer-grows", tiny | {"normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}] * 9}}, "a" * 50)
+    seed("normalizer-strips", tiny | {"normalizer": {
+        "type": "Strip", "strip_left": True, "strip_right": True}}, " \u3000 ab \t")
+    seed("pre-tokenizer-grows", tiny | {"pre_tokenizer": {
+        "type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}] * 40}}, TEXT)
+    for name, units, replacements in (
+            ("", {0x61: 0x61 | 1 << 8 | 0x100 << 10, 0x161: 0, 0xC3: 0xC3 | 0x200 << 10,
+                  0x2A9: 0xA9 | 1 << 8 | 0x100 << 10, 0x3A9: 2}, b"b\0e\0"),
+            ("-far", {0x61: 0x61 | 1 << 8 | 0x1FFFFF << 10, 0x62: 0x62 | 1 << 8 | 0x100 << 10,
+                      0x162: 2**31 - 1}, "\u00e9".encode()),
+            ("-long", {0x61: 0x61 | 1 << 8 | 0x100 << 10, 0x161: 0}, b"x" * 3000)):
+        trie = b"".join(units.get(i, 0).to_bytes(4, "little") for i in range(max(units) + 1))
+        charsmap = base64.b64encode(len(trie).to_bytes(4, "little") + trie + replacements).decode()
+        seed(f"precompiled{name}", tiny | {"normalizer": {
+            "type": "Precompiled", "precompiled_charsmap": charsmap}}, "ab \u00e9e\u0301\r\nba" * 9)
+    for scheme in ("always", "first", "never"):
+        seed(f"metaspace-{scheme}", tiny | {"pre_tokenizer": {
+            "type": "Metaspace", "replacement": "\u0120", "prepend_scheme": scheme,
+            "split": scheme < "g"}}, text)
     seed("normalizer-sequence", tiny | {"normalizer": {
         "type": "Sequence", "normalizers": [{"type": "NFC"}] * 20}}, text)
     for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
@@ -234,6 +260,18 @@ def tokenizer():
     seed("vocab-far", model(vocab={"a": 0, "b": 2**24 - 1}, merges=[]), text)
     seed("vocab-id-twice", model(vocab={"a": 0, "b": 0}, merges=[]), text)
     seed("unigram", model(type="Unigram"), text)
+
+    def unigram(vocab, **fields):
+        return tiny | {"model": {"type": "Unigram", "vocab": vocab} | fields}
+
+    letters = [["<unk>", 0], ["a", -1.5], ["b", -2], ["ab", -2.5], ["a", -1]]
+    seed("unigram-unknown", unigram(letters, unk_id=0), TEXT)
+    seed("unigram-no-unknown", unigram(letters), TEXT)
+    seed("unigram-unknown-far", unigram(letters, unk_id=9), text)
+    seed("unigram-bytes", unigram(letters + [[f"<0x{i:02X}>", -9] for i in range(256)], unk_id=0,
+                                  byte_fallback=True), TEXT)
+    seed("unigram-runs", unigram([["a" * n, -n] for n in range(1, 60)], unk_id=0), "a" * 2000)
+    seed("unigram-scores", unigram([["a", 1e308], ["b", -1e308], ["ab", 5e-324]], unk_id=0), text)
     seed("template", tiny | {"post_processor": {
         "type": "TemplateProcessing",
         "single": [{"SpecialToken": {"id": "b", "type_id": 0}}] * 50 +
@@ -244,6 +282,14 @@ def tokenizer():
         "pair": [], "special_tokens": {"b": {"id": "b", "ids": [HUGE], "tokens": ["b"]}}}})
     for decoder in ("Fuse", "ByteFallback", "Metaspace", "Strip", "Replace", "Sequence"):
         seed(f"decoder-{decoder.lower()}", tiny | {"decoder": {"type": decoder, "decoders": []}})
+    steps = [{"type": "Replace", "pattern": {"String": "ab"}, "content": " "},
+             {"type": "ByteFallback"}, {"type": "Fuse"},
+             {"type": "Replace", "pattern": {"String": "aab"}, "content": ""},
+             {"type": "Strip", "content": " ", "start": 1, "stop": 2},
+             {"type": "Metaspace", "replacement": "\u0120"}, {"type": "ByteLevel"}]
+    seed("decoder-steps", tiny | {"decoder": {"type": "Sequence", "decoders": steps}}, text * 9)
+    seed("decoder-grows", tiny | {"decoder": {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}] * 9}}, text)
     seed("not-utf8-text", tiny, b"ab\xff\xc3")
     seed("deep", "[" * 3000)
     seed("truncated", compact(tiny)[:150])

@@ -40,21 +40,21 @@ TEST(ParseTokenizer, RefusesByNameWhatIsNotSupported) {
     document[stage] = value;
     return document;
   };
-  ExpectRefused(with("normalizer", {{"type", "Precompiled"}}), kUnimplemented,
-                "normalizer \"Precompiled\" is not supported yet");
+  ExpectRefused(with("normalizer", {{"type", "BertNormalizer"}}), kUnimplemented,
+                "normalizer \"BertNormalizer\" is not supported yet");
   ExpectRefused(with("normalizer", {{"type", "Sequence"},
-                                    {"normalizers", {{{"type", "NFC"}}, {{"type", "Prepend"}}}}}),
-                kUnimplemented, "normalizer \"Prepend\"");
-  ExpectRefused(with("pre_tokenizer", {{"type", "Metaspace"}}), kUnimplemented,
-                "pre_tokenizer \"Metaspace\"");
-  ExpectRefused(with("post_processor", {{"type", "BertProcessing"}}), kUnimplemented,
-                "post_processor \"BertProcessing\"");
+                                    {"normalizers", {{{"type", "NFC"}}, {{"type", "NFX"}}}}}),
+                kUnimplemented, "normalizer \"NFX\"");
+  ExpectRefused(with("pre_tokenizer", {{"type", "UnicodeScripts"}}), kUnimplemented,
+                "pre_tokenizer \"UnicodeScripts\"");
+  ExpectRefused(with("post_processor", {{"type", "Sideways"}}), kUnimplemented,
+                "post_processor \"Sideways\"");
   ExpectRefused(with("decoder", {{"type", "WordPiece"}}), kUnimplemented, "decoder \"WordPiece\"");
   ExpectRefused(with("decoder", {{"type", "Sequence"},
-                                 {"decoders", {{{"type", "ByteLevel"}}, {{"type", "Fuse"}}}}}),
-                kUnimplemented, "decoder \"Fuse\"");
-  ExpectRefused(with("model", {{"type", "Unigram"}, {"vocab", Json::array()}}), kUnimplemented,
-                "model \"Unigram\"");
+                                 {"decoders", {{{"type", "ByteLevel"}}, {{"type", "CTC"}}}}}),
+                kUnimplemented, "decoder \"CTC\"");
+  ExpectRefused(with("model", {{"type", "WordPiece"}, {"vocab", Json::object()}}), kUnimplemented,
+                "model \"WordPiece\"");
   Json dropout = SmallTokenizer();
   dropout["model"]["dropout"] = 0.1;
   ExpectRefused(dropout, kUnimplemented, "dropout");
@@ -122,6 +122,75 @@ TEST(ParseTokenizer, RefusesHostileAddedTokensAndTemplates) {
                                 {"single", {{{"SpecialToken", {{"id", "<s>"}}}}}},
                                 {"special_tokens", Json::object()}};
   ExpectRefused(document, kInvalid, "special_tokens lacks");
+}
+
+TEST(ParseTokenizer, RefusesStagesWhoseFieldsAreWrong) {
+  const auto with = [](const char* stage, const Json& value) {
+    Json document = SmallTokenizer();
+    document[stage] = value;
+    return document;
+  };
+  const auto replace = [](const Json& pattern) {
+    return Json{{"type", "Replace"}, {"pattern", pattern}, {"content", "x"}};
+  };
+  for (const char* stage : {"normalizer", "decoder"}) {
+    ExpectRefused(with(stage, replace({{"String", ""}})), kInvalid, "a text of 1 to 4096 bytes");
+    ExpectRefused(with(stage, replace({{"Regex", "(a"}})), kInvalid, "lacks a )");
+    ExpectRefused(with(stage, replace("a")), kInvalid, "pattern of");
+  }
+  for (const char* stage : {"pre_tokenizer", "decoder"}) {
+    const auto metaspace = [&](const Json& fields) {
+      Json value = {{"type", "Metaspace"}, {"replacement", "_"}};
+      value.update(fields);
+      return with(stage, value);
+    };
+    EXPECT_TRUE(StatusOfParsing(metaspace({{"prepend_scheme", "first"}})).ok());
+    ExpectRefused(metaspace({{"replacement", "ab"}}), kInvalid, "replacement is not one character");
+    ExpectRefused(metaspace({{"prepend_scheme", "last"}}), kInvalid, "prepend_scheme");
+    ExpectRefused(metaspace({{"prepend_scheme", "first"}, {"add_prefix_space", false}}), kInvalid,
+                  "contradicts add_prefix_space");
+  }
+  ExpectRefused(with("decoder", {{"type", "Strip"}, {"content", " "}, {"start", -1}}), kInvalid,
+                "start is not a number in range");
+  const auto charsmap = [&](const std::string& base64) {
+    return with("normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", base64}});
+  };
+  EXPECT_TRUE(StatusOfParsing(charsmap("")).ok());
+  ExpectRefused(charsmap("?"), kInvalid, "precompiled_charsmap is not base64");
+  ExpectRefused(charsmap("AAA="), kInvalid, "has no size");
+  ExpectRefused(charsmap("CAAAAAAAAAA="), kInvalid, "is shorter than it says");
+  ExpectRefused(charsmap("AAAAAP8="), kInvalid, "no UTF-8");
+}
+
+TEST(ParseTokenizer, RefusesDecodersThatMakeEndlessText) {
+  Json document = SmallTokenizer();
+  const Json replace = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(200, 'a')}};
+  document["decoder"] = {{"type", "Sequence"}, {"decoders", std::vector<Json>(2, replace)}};
+  EXPECT_TRUE(StatusOfParsing(document).ok());
+  document["decoder"]["decoders"] = std::vector<Json>(9, replace);
+  ExpectRefused(document, kInvalid, "decoder_growth=65536");
+}
+
+TEST(ParseTokenizer, RefusesHostileUnigrams) {
+  const auto with = [](const Json& model) {
+    Json document = SmallTokenizer();
+    document["model"] = model;
+    document["model"]["type"] = "Unigram";
+    return document;
+  };
+  const Json item = Json::array({"a", -1.5});
+  EXPECT_TRUE(StatusOfParsing(with({{"vocab", Json::array({item, item})}, {"unk_id", 1}})).ok());
+  ExpectRefused(with({{"vocab", Json::array()}}), kInvalid, "vocab is empty");
+  ExpectRefused(with({{"vocab", Json::object()}}), kInvalid, "vocab is not an array");
+  ExpectRefused(with({{"vocab", Json::array({item, item})}, {"unk_id", 2}}), kInvalid,
+                "unk_id 2 is no token");
+  ExpectRefused(with({{"vocab", Json::array({item, Json::array({"b"})})}}), kInvalid,
+                "item 1 of vocab");
+  ExpectRefused(with({{"vocab", Json::array({item, Json::array({1, 2})})}}), kInvalid,
+                "item 1 of vocab");
+  ExpectRefused(with({{"vocab", Json::array({item, Json::array({std::string(5000, 'x'), 0})})}}),
+                kInvalid, "unigram_token_bytes=4096");
 }
 
 TEST(ParseTokenizer, RefusesPatternsThatDoNotCompile) {

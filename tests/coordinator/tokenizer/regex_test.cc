@@ -68,6 +68,13 @@ TEST(Regex, OptionsAndLookAround) {
   EXPECT_THAT(Matches("(?<=a)b", "ab cb"), ElementsAre("b"));
 }
 
+TEST(Regex, WordsHoldTheirMarks) {
+  const std::string marked = "e\xCC\x81";
+  EXPECT_THAT(Matches(R"(\b.+?\b)", marked + "x " + marked),
+              ElementsAre(marked + "x", " ", marked));
+  EXPECT_THAT(Matches(R"(\B.)", "ab  "), ElementsAre("b", " "));
+}
+
 TEST(Regex, EmptyMatchesCutBetweenCharacters) {
   std::vector<TextRange> matches;
   ASSERT_TRUE((*Regex::Compile("(?=[A-Z])"))->FindAll("oneTwo\xC3\xA9Three", &matches).ok());

@@ -1,0 +1,80 @@
+// The steps of decoding there are, by their names in the file.
+#ifndef STRATA_COORDINATOR_TOKENIZER_DECODER_STEPS_H_
+#define STRATA_COORDINATOR_TOKENIZER_DECODER_STEPS_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "coordinator/tokenizer/decoder.h"
+#include "coordinator/tokenizer/text_pattern.h"
+
+namespace strata {
+
+// "ByteLevel": tokens in the byte alphabet become bytes, all others their UTF-8; then one text.
+class ByteLevelStep : public DecoderStep {
+ public:
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+};
+
+// "ByteFallback": each run of tokens <0x00> to <0xFF> becomes the text of these bytes, or one
+// U+FFFD for each of them if they are no UTF-8 as a whole. A stream says a character as soon as it
+// is complete, and cannot take it back if the run turns out bad behind it: so much it says more.
+class ByteFallbackStep : public DecoderStep {
+ public:
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+};
+
+// "Fuse": all tokens become one.
+class FuseStep : public DecoderStep {
+ public:
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+};
+
+// "Replace": each match in a token becomes `content`.
+class ReplaceStep : public DecoderStep {
+ public:
+  ReplaceStep(TextPattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  size_t growth() const override { return content_.size() + 1; }
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+
+ private:
+  const TextPattern pattern_;
+  const std::string content_;
+};
+
+// "Strip": drops up to so many of one character from the ends of each token.
+class StripStep : public DecoderStep {
+ public:
+  StripStep(std::string character, size_t start, size_t stop)
+      : character_(std::move(character)), start_(start), stop_(stop) {}
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+
+ private:
+  const std::string character_;
+  const size_t start_;
+  const size_t stop_;
+};
+
+// "Metaspace": the replacement becomes a blank; in the first token nothing, if texts are prepended.
+class MetaspaceStep : public DecoderStep {
+ public:
+  MetaspaceStep(std::string replacement, bool prepended)
+      : replacement_(std::move(replacement)), prepended_(prepended) {}
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+
+ private:
+  const std::string replacement_;
+  const bool prepended_;
+};
+
+// A file without a decoder: tokens with blanks between them.
+class JoinStep : public DecoderStep {
+ public:
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_DECODER_STEPS_H_

@@ -1,0 +1,42 @@
+// "Precompiled": the normalization that SentencePiece compiles into a model, a double-array trie of
+// what is replaced and a text of what by.
+#ifndef STRATA_COORDINATOR_TOKENIZER_PRECOMPILED_H_
+#define STRATA_COORDINATOR_TOKENIZER_PRECOMPILED_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/tokenizer/normalizer.h"
+
+namespace strata {
+
+class PrecompiledNormalizer : public Normalizer {
+ public:
+  // `charsmap`: u32 little-endian size of the trie, its u32 units, replacements that end in NUL.
+  // INVALID_ARGUMENT for one that is cut short. An empty one changes nothing.
+  static absl::StatusOr<std::unique_ptr<PrecompiledNormalizer>> Make(std::string_view charsmap);
+
+  // A grapheme cluster of less than 6 bytes is replaced as a whole if the trie has it or a
+  // beginning of it; else each character is, on its own. SentencePiece itself takes the longest
+  // match wherever it is: Hugging Face's reading is the one that models meet in training.
+  absl::Status Apply(NormalizedText* text) const override;
+
+ private:
+  PrecompiledNormalizer(std::vector<uint32_t> units, std::string replacements)
+      : units_(std::move(units)), replacements_(std::move(replacements)) {}
+  // What the shortest beginning of `chunk` that the trie has becomes.
+  std::optional<std::string_view> Replacement(std::string_view chunk) const;
+
+  const std::vector<uint32_t> units_;
+  const std::string replacements_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_TOKENIZER_PRECOMPILED_H_
