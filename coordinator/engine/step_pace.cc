@@ -75,7 +75,9 @@ uint32_t RowsToFill(const SchedulerSnapshot& snapshot, const StepWork& prompts) 
     return std::numeric_limits<uint32_t>::max();
   }
   const double attended_per_row = prompts.attended / prompts.rows;
-  const uint32_t least = snapshot.decoding == 0 ? kLeastPrefillRows : kMinPrefillRows;
+  // Of long ones it could win little: what the pipeline takes to fill and drain.
+  const bool may_be_fine = snapshot.decoding == 0 && prompts.rows <= kShortPromptRows;
+  const uint32_t least = may_be_fine ? kLeastPrefillRows : kMinPrefillRows;
   uint32_t best = least;
   double best_ms = std::numeric_limits<double>::infinity();
   for (uint32_t rows = least;; rows *= 2) {

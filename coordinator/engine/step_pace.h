@@ -8,10 +8,11 @@
 
 namespace strata {
 
-// Prompts are not cut finer than this to fill the pipeline: where the stages' times are not known
-// or something decodes, whose steps they join; and else.
+// Prompts are not cut finer than this to fill the pipeline; but short ones are, where the stages'
+// times are known and nothing decodes, whose steps they would join.
 inline constexpr uint32_t kMinPrefillRows = 64;
 inline constexpr uint32_t kLeastPrefillRows = 4;
+inline constexpr uint32_t kShortPromptRows = 256;
 // Where answers alone come no faster than the inter-token target, a token may take this many times
 // as long while prompts are computed beside them.
 //

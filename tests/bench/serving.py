@@ -29,6 +29,8 @@ from comparison.clusters import free_port, rpc_servers
 from comparison.programs import TREE
 
 sys.path.insert(0, str(TREE / "tests" / "integration"))
+from metrics_text import scrape, total  # noqa: E402
+
 ROWS = ("clients", "busy", "prompt", "prefix")
 CLIENTS = (1, 2, 4, 8, 32)
 LAYERS = 22
@@ -144,14 +146,14 @@ def measure_clients(arguments, folder, table):
                       ">= 5" if clients == 8 else None, met)
 
 
-def sixteen_rows_ms(arguments):
-    """The slower half's steps of 16 rows, alone on the machine."""
+def sixteen_rows_ms(arguments, context):
+    """The slower half's steps of 16 rows, alone on the machine, around that many tokens."""
     slowest = 0
     for layers in (f"0-{CUT - 1}", f"{CUT}-{LAYERS - 1}"):
         out = subprocess.run([str(pathlib.Path(os.environ["STRATA_BIN"]) / "strata-worker"), "bench",
                               "--model", str(arguments.models / "hf"), "--layers", layers,
-                              "--quantize", "int8", "--threads", "1", "--prompt", "64", "--generate",
-                              "64", "--batch", "16", "--json"],
+                              "--quantize", "int8", "--threads", "1", "--prompt",
+                              str(max(1, context - 32)), "--generate", "64", "--batch", "16", "--json"],
                              capture_output=True, text=True, timeout=900, check=True)
         (batch,) = json.loads(out.stdout)["batch"]
         slowest = max(slowest, 1000 * 16 / batch["generated_tokens_per_s"])
@@ -159,35 +161,36 @@ def sixteen_rows_ms(arguments):
 
 
 def measure_busy(arguments, folder, table):
-    import load
-    before = sixteen_rows_ms(arguments)
     with strata_cluster(arguments, folder / "busy") as cluster:
         command = over_http(cluster)
         bench(command, "--clients", 32, "--requests", 32, "--max-tokens", 8)  # Warm.
+        warm = scrape(cluster.http)
         running = subprocess.Popen([*map(str, command), "--clients", "32", "--requests", "32",
                                     "--prompt-tokens", "32", "--max-tokens", "600", "--seed", "3"],
                                    stdout=subprocess.DEVNULL)
         time.sleep(15)  # All have begun.
-        first, begin = load.scrape(cluster), time.monotonic()
+        first, begin = scrape(cluster.http), time.monotonic()
         time.sleep(30)
-        last, end = load.scrape(cluster), time.monotonic()
-        if load.total(last, "strata_requests_running") != 32:
+        last, end = scrape(cluster.http), time.monotonic()
+        if total(last, "strata_requests_running") != 32:
             sys.exit("32 clients were not running all the time")
         running.terminate()
         running.wait()
-    after = sixteen_rows_ms(arguments)
+    name = "strata_generation_tokens_total"
+    generated = (total(first, name) + total(last, name)) / 2 - total(warm, name)
+    context = 32 + round(generated / 32)
+    alone = statistics.mean(sixteen_rows_ms(arguments, context) for _ in range(2))
 
     def rate(name, **labels):
-        return (load.total(last, name, **labels) - load.total(first, name, **labels)) / (end - begin)
+        return (total(last, name, **labels) - total(first, name, **labels)) / (end - begin)
 
     shares = [rate("strata_stage_compute_seconds_total", stage=str(s)) for s in (0, 1)]
     speed = rate("strata_generation_tokens_total")
-    possible = 16 * 1000 / ((before + after) / 2)
+    possible = 16 * 1000 / alone
     table.add("busy share of the slowest stage, 32 clients", max(shares), ">= 0.92",
               max(shares) >= 0.92)
     table.add("32 clients that generate", speed, unit="tokens/s")
-    table.add("its step of 16 rows alone, before", before, unit="ms")
-    table.add("its step of 16 rows alone, after", after, unit="ms")
+    table.add(f"its step of 16 rows alone, after {context} tokens", alone, unit="ms")
     table.add("tokens/s to 16 rows by that step", speed / possible, ">= 0.92",
               speed / possible >= 0.92)
 
@@ -241,13 +244,14 @@ def measure_prefix(arguments, folder, table):
         share = 1 - crowd["cached_tokens"] / prompt_tokens
         hit, bare = [], []
         for turn in range(arguments.rounds):
-            for name, into in (("bare", bare), ("hit", hit)):
-                prefix = ["--shared-prefix", 1000] if name == "hit" else []
-                if prefix:  # Fills the cache for this seed, and is not counted.
-                    bench(command, "--clients", 1, "--requests", 1, *prefix, *own, "--seed",
-                          500 + turn)
-                into.append(bench(command, "--clients", 1, "--requests", 8, *prefix, *own, "--seed",
-                                  500 + turn)["ttft_ms"]["p50"])
+            seed = ["--seed", 500 + turn]
+            alone = bench(command, "--clients", 1, "--requests", 8, *own, *seed)
+            bare.append(alone["ttft_ms"]["p50"])
+            shared = ["--shared-prefix", 1000]
+            # Fills the cache for this seed, and is not counted.
+            bench(command, "--clients", 1, "--requests", 1, *shared, *own, *seed)
+            after = bench(command, "--clients", 1, "--requests", 8, *shared, *own, *seed)
+            hit.append(after["ttft_ms"]["p50"])
     ratio = statistics.median(hit) / statistics.median(bare)
     table.add("prompt tokens computed of 64 x (1,000 shared + 16)", share, "<= 0.05", share <= 0.05)
     table.add("first token of 16", statistics.median(bare), unit="ms")

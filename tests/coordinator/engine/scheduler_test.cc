@@ -138,6 +138,8 @@ TEST(Scheduler, AShortPromptIsCutWhereThatBringsItsFirstTokenSooner) {
   EXPECT_EQ(rows(8), 8u);
   EXPECT_EQ(rows(16), 8u);
   EXPECT_EQ(rows(64), 16u);
+  EXPECT_EQ(rows(256), 16u);
+  EXPECT_EQ(rows(257), 64u);
   snapshot.costs = {StageCost::Line(30, 0.1), StageCost::Line(30, 0.1)};
   EXPECT_EQ(rows(64), 64u);
   // Beside answers they share the reading of the weights.
