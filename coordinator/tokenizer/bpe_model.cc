@@ -5,13 +5,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
-#include "coordinator/tokenizer/piece_cache.h"
 #include "coordinator/tokenizer/unicode.h"
 
 namespace strata {
 namespace {
 
 constexpr uint32_t kNone = ~uint32_t{0};
+// What stands for a blank in SentencePiece's vocabularies: U+2581.
+constexpr std::string_view kMark = "\xE2\x96\x81";
 
 // A symbol of the piece: a list linked through indices, so that joining two costs nothing.
 struct Symbol {
@@ -44,6 +45,7 @@ absl::Status UnknownMerge(size_t rank, std::string_view token, std::string_view 
 struct BpeModel::Scratch {
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
+  size_t lookups = 0;  // Of merges.
 };
 
 BpeModel::BpeModel(Vocabulary vocabulary, BpeOptions options)
@@ -61,7 +63,7 @@ BpeModel::BpeModel(Vocabulary vocabulary, BpeOptions options)
 
 absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(
     Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
-    BpeOptions options) {
+    BpeOptions options, std::span<const uint32_t> ranks) {
   std::unique_ptr<BpeModel> model(new BpeModel(std::move(vocabulary), std::move(options)));
   if (model->options_.unknown_token) {
     model->unknown_id_ = model->vocabulary_.IdOf(*model->options_.unknown_token);
@@ -83,9 +85,27 @@ absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(
     if (!id) {
       return UnknownMerge(rank, left + right, "makes");
     }
-    model->merges_[Pair(*left_id, *right_id)] = {static_cast<uint32_t>(rank), *id};
+    model->merges_[Pair(*left_id, *right_id)] = {
+        ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank], *id};
   }
+  model->LearnMarks(merges);
   return model;
+}
+
+void BpeModel::LearnMarks(const std::vector<std::pair<std::string, std::string>>& merges) {
+  cut_at_marks_ = vocabulary_.IdOf(kMark).has_value();
+  for (const auto& [left, right] : merges) {
+    if (!right.starts_with(kMark) || left.empty()) {
+      continue;
+    }
+    // A byte's token, and that for the unknown, stand for other characters than their own.
+    if ((options_.byte_fallback && left.back() == '>') ||
+        (options_.unknown_token && left.ends_with(*options_.unknown_token))) {
+      cut_at_marks_ = false;
+    }
+    size_t start = 0;
+    glued_.insert(CharBefore(left, left.size(), &start));
+  }
 }
 
 bool BpeModel::PushBytes(std::string_view character, Scratch* scratch) const {
@@ -136,6 +156,7 @@ void BpeModel::Begin(std::string_view piece, Scratch* scratch) const {
 }
 
 void BpeModel::PushMerge(uint32_t left, uint32_t right, Scratch* scratch) const {
+  ++scratch->lookups;
   const auto found = merges_.find(Pair(scratch->symbols[left].id, scratch->symbols[right].id));
   if (found != merges_.end()) {
     scratch->heap.push_back({found->second.rank, left, found->second.id});
@@ -160,6 +181,7 @@ void BpeModel::MergeAll(Scratch* scratch) const {
     }
     const uint32_t right_index = left.next;
     Symbol& right = symbols[right_index];
+    ++scratch->lookups;
     const auto found = merges_.find(Pair(left.id, right.id));
     if (found == merges_.end() || found->second.id != top.id) {
       continue;  // One of the two has been joined to something else.
@@ -179,6 +201,43 @@ void BpeModel::MergeAll(Scratch* scratch) const {
   }
 }
 
+size_t BpeModel::CountLookups(std::string_view piece) const {
+  Scratch scratch;
+  Begin(piece, &scratch);
+  MergeAll(&scratch);
+  return scratch.lookups;
+}
+
+size_t BpeModel::WordEnd(std::string_view piece, size_t begin) const {
+  if (!cut_at_marks_) {
+    return piece.size();
+  }
+  for (size_t at = piece.find(kMark, begin + 1); at != std::string_view::npos;
+       at = piece.find(kMark, at + kMark.size())) {
+    size_t start = 0;
+    if (!glued_.contains(CharBefore(piece, at, &start))) {
+      return at;
+    }
+  }
+  return piece.size();
+}
+
+void BpeModel::TokenizeWord(std::string_view word, Scratch* scratch, PieceCache* seen,
+                            std::vector<uint32_t>* ids) const {
+  if (seen->Repeat(word, ids)) {
+    return;
+  }
+  const size_t begin = ids->size();
+  Begin(word, scratch);
+  MergeAll(scratch);
+  for (const Symbol& symbol : scratch->symbols) {
+    if (!symbol.dead) {
+      ids->push_back(symbol.id);
+    }
+  }
+  seen->Add(word, begin, ids->size());
+}
+
 absl::Status BpeModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
                                 std::vector<uint32_t>* ids) const {
   Scratch scratch;
@@ -191,18 +250,11 @@ absl::Status BpeModel::Tokenize(std::string_view text, std::span<const TextRange
         continue;
       }
     }
-    if (seen.Repeat(piece, ids)) {
-      continue;
+    for (size_t at = 0; at < piece.size();) {
+      const size_t end = WordEnd(piece, at);
+      TokenizeWord(piece.substr(at, end - at), &scratch, &seen, ids);
+      at = end;
     }
-    const size_t begin = ids->size();
-    Begin(piece, &scratch);
-    MergeAll(&scratch);
-    for (const Symbol& symbol : scratch.symbols) {
-      if (!symbol.dead) {
-        ids->push_back(symbol.id);
-      }
-    }
-    seen.Add(piece, begin, ids->size());
   }
   return absl::OkStatus();
 }

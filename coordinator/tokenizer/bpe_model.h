@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "coordinator/tokenizer/piece_cache.h"
 #include "coordinator/tokenizer/token_model.h"
 
 namespace strata {
@@ -29,15 +32,18 @@ struct BpeOptions {
 
 class BpeModel : public TokenModel {
  public:
-  // `merges` by rank. INVALID_ARGUMENT if a merge names or makes something that is no token.
+  // `merges` by rank, or with `ranks`: of two with the same rank the leftmost is done first.
+  // INVALID_ARGUMENT if a merge names or makes something that is no token.
   static absl::StatusOr<std::unique_ptr<BpeModel>> Make(
       Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
-      BpeOptions options);
+      BpeOptions options, std::span<const uint32_t> ranks = {});
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   // O(n log n) in a piece's length.
   absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
                         std::vector<uint32_t>* ids) const override;
+  // How many pairs of neighbours are looked at to merge one piece: what its cost is, for tests.
+  size_t CountLookups(std::string_view piece) const;
 
  private:
   struct Merge {
@@ -52,6 +58,13 @@ class BpeModel : public TokenModel {
   BpeModel(Vocabulary vocabulary, BpeOptions options);
   static uint64_t Pair(uint32_t left, uint32_t right) { return (uint64_t{left} << 32) | right; }
 
+  // Learns which characters are ever joined to a mark behind them.
+  void LearnMarks(const std::vector<std::pair<std::string, std::string>>& merges);
+  // Where the word that begins at `begin` ends: before the next mark that nothing joins.
+  size_t WordEnd(std::string_view piece, size_t begin) const;
+  // Appends the ids of a word, which no merge joins to what is around it.
+  void TokenizeWord(std::string_view word, Scratch* scratch, PieceCache* seen,
+                    std::vector<uint32_t>* ids) const;
   // Writes the symbols of a piece's characters.
   void Begin(std::string_view piece, Scratch* scratch) const;
   bool PushBytes(std::string_view character, Scratch* scratch) const;
@@ -64,7 +77,11 @@ class BpeModel : public TokenModel {
   absl::flat_hash_map<uint64_t, Merge> merges_;
   std::array<uint32_t, kDirectCharacters> character_ids_;
   std::optional<uint32_t> unknown_id_;
-  std::array<uint32_t, 256> byte_ids_;  // For byte_fallback; kNoToken where there is none.
+  // Files without a pre-tokenizer make a whole text one piece. Its words are merged on their own
+  // where that is the same: before a U+2581 whose left neighbour no merge joins to one.
+  bool cut_at_marks_ = false;
+  absl::flat_hash_set<char32_t> glued_;  // Characters that a merge joins to a mark behind them.
+  std::array<uint32_t, 256> byte_ids_;   // For byte_fallback; kNoToken where there is none.
 };
 
 }  // namespace strata
