@@ -35,7 +35,7 @@ bool IsWanted(std::string_view name) {
   }
   static constexpr std::string_view kEnds[] = {".safetensors", ".json", ".jinja", ".tiktoken"};
   static constexpr std::string_view kNames[] = {"tokenizer.model", "merges.txt", "vocab.txt",
-                                                "spiece.model"};
+                                                "tiktoken.model", "spiece.model"};
   return std::any_of(std::begin(kEnds), std::end(kEnds),
                      [name](std::string_view end) { return EndsWith(name, end); }) ||
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);

@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "coordinator/registry/chat_template_source.h"
 #include "coordinator/registry/model_changed.h"
+#include "coordinator/registry/tokenizer_file.h"
 
 namespace strata {
 namespace {
@@ -135,7 +136,8 @@ class Digester {
 
 bool IsSideFile(const std::string& name) {
   return absl::EndsWith(name, ".json") || absl::EndsWith(name, ".jinja") ||
-         name == "tokenizer.model" || name == "merges.txt" || name == "vocab.txt";
+         name == "tokenizer.model" || name == "merges.txt" || name == "vocab.txt" ||
+         IsTiktokenFile(name);
 }
 
 // Names of the files that count, ascending.
@@ -224,7 +226,7 @@ absl::StatusOr<ModelManifest> DigestCheckpoint(const std::string& path,
   RETURN_IF_ERROR(
       ParseGenerationDefaults(manifest.generation_config_json, &manifest.notes).status());
   ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(folder, checkpoint));
-  manifest.has_tokenizer = std::binary_search(names.begin(), names.end(), "tokenizer.json");
+  manifest.has_tokenizer = !TokenizerFileOf(names).empty();
   RETURN_IF_ERROR(AddTemplate(folder, &manifest));
   Digester digester(folder, progress);
   for (const std::string& name : names) {

@@ -43,7 +43,7 @@ struct ModelManifest {
   std::string weights_digest;           // WeightsDigest(tensors).
   std::string config_json;
   std::string generation_config_json;  // "" when absent.
-  bool has_tokenizer = false;          // Whether there is a tokenizer.json.
+  bool has_tokenizer = false;          // Whether there is one; see tokenizer_file.h.
   std::string chat_template;           // Source; "" when there is none.
   std::string bos_token;               // As tokenizer_config.json has them; "" when absent.
   std::string eos_token;

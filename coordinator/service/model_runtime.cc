@@ -6,6 +6,8 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/generation_config.h"
 #include "common/status.h"
+#include "coordinator/registry/tokenizer_file.h"
+#include "coordinator/tokenizer/tiktoken.h"
 #include "nlohmann/json.hpp"
 
 namespace strata {
@@ -76,6 +78,27 @@ PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   return model;
 }
 
+namespace {
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const ModelManifest& manifest) {
+  std::vector<std::string> names;
+  for (const ManifestFile& file : manifest.files) {
+    names.push_back(file.name);
+  }
+  const std::string name = TokenizerFileOf(names);
+  ASSIGN_OR_RETURN(const std::string content, ReadManifestFile(manifest, name));
+  if (!IsTiktokenFile(name)) {
+    return ParseTokenizer(content);
+  }
+  std::string config;
+  if (manifest.FindFile("tokenizer_config.json") != nullptr) {
+    ASSIGN_OR_RETURN(config, ReadManifestFile(manifest, "tokenizer_config.json"));
+  }
+  return ParseTiktoken(content, name, config);
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
     std::string name, std::shared_ptr<const ModelManifest> manifest) {
   auto runtime = std::make_shared<ModelRuntime>();
@@ -90,8 +113,7 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
               "send token ids (--token-ids), or add tokenizer.json to its folder and "
               "register it again");
   if (m.has_tokenizer) {
-    auto json = ReadManifestFile(m, "tokenizer.json");
-    auto tokenizer = json.ok() ? ParseTokenizer(*json) : json.status();
+    auto tokenizer = ReadTokenizer(m);
     if (tokenizer.ok()) {
       runtime->tokenizer = *std::move(tokenizer);
     } else {

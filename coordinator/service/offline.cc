@@ -1,5 +1,6 @@
 #include "coordinator/service/offline.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <ctime>
@@ -16,8 +17,10 @@
 #include "common/app/flags.h"
 #include "common/status.h"
 #include "coordinator/registry/chat_template_source.h"
+#include "coordinator/registry/tokenizer_file.h"
 #include "coordinator/template/chat_template.h"
 #include "coordinator/template/template_jsonl.h"
+#include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenize_jsonl.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "nlohmann/json.hpp"
@@ -31,7 +34,7 @@ constexpr char kHelp[] =
     "strata-coordinator template PATH [--jsonl] [MESSAGE...]\n"
     "\n"
     "What the coordinator would make of a text, without any cluster. PATH is a checkpoint\n"
-    "folder, a tokenizer.json or a .jinja file.\n"
+    "folder, a tokenizer.json, a file of tiktoken's ranks, or a .jinja file.\n"
     "\n"
     "  --jsonl         one JSON document a line on stdin, one a line on stdout, in order:\n"
     "                  tokenize    {\"text\",\"add_special_tokens\"} -> {\"ids\"}\n"
@@ -73,9 +76,24 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path) {
-  const bool folder = std::filesystem::is_directory(path);
-  ASSIGN_OR_RETURN(const std::string json, ReadFile(folder ? path + "/tokenizer.json" : path));
-  return ParseTokenizer(json);
+  std::filesystem::path file = path;
+  if (std::filesystem::is_directory(file)) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(file, error)) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    const std::string name = TokenizerFileOf(names);
+    file /= name.empty() ? "tokenizer.json" : name;
+  }
+  ASSIGN_OR_RETURN(const std::string content, ReadFile(file.string()));
+  const std::string name = file.filename().string();
+  if (!IsTiktokenFile(name)) {
+    return ParseTokenizer(content);
+  }
+  const auto config = ReadFile((file.parent_path() / "tokenizer_config.json").string());
+  return ParseTiktoken(content, name, config.ok() ? *config : "");
 }
 
 // Answers every line of stdin.

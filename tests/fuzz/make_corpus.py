@@ -290,6 +290,11 @@ def tokenizer():
     seed("decoder-steps", tiny | {"decoder": {"type": "Sequence", "decoders": steps}}, text * 9)
     seed("decoder-grows", tiny | {"decoder": {"type": "Sequence", "decoders": [
         {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}] * 9}}, text)
+    ranks = [bytes([i]) for i in range(256)] + [b"ab", b"aba", b" ab", b"a" * 300]
+    lines = [f"{base64.b64encode(token).decode()} {rank}" for rank, token in enumerate(ranks)]
+    seed("tiktoken", "\n".join(lines), TEXT + text)
+    seed("tiktoken-few", "\n".join(lines[97:99] + lines[-4:]), "abab" * 50)
+    seed("tiktoken-far", "YQ== 0\nYg== 4294967296", text)
     seed("not-utf8-text", tiny, b"ab\xff\xc3")
     seed("deep", "[" * 3000)
     seed("truncated", compact(tiny)[:150])

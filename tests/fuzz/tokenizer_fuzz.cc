@@ -1,6 +1,8 @@
-// tokenizer.json, a line of "----", and a text that it encodes and decodes again.
+// tokenizer.json or ranks of tiktoken, a line of "----", and a text that it encodes and decodes
+// again.
 #include "common/check.h"
 #include "common/status.h"
+#include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "tests/fuzz/input.h"
 
@@ -46,7 +48,11 @@ void UseTokenizer(const Tokenizer& tokenizer, std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace strata;  // NOLINT(google-build-using-namespace)
   const auto texts = fuzz::Sections(data, size, 2);
-  const auto tokenizer = ParseTokenizer(texts[0]);
+  auto tokenizer = ParseTokenizer(texts[0]);
+  if (!tokenizer.ok()) {
+    STRATA_CHECK(!ReasonOf(tokenizer.status()).empty());
+    tokenizer = ParseTiktoken(texts[0], "qwen.tiktoken", "");
+  }
   if (tokenizer.ok()) {
     UseTokenizer(**tokenizer, texts[1]);
   } else {

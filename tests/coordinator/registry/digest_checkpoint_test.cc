@@ -94,6 +94,17 @@ TEST(DigestCheckpoint, TakesOnlyTheFilesThatCount) {
   EXPECT_EQ(manifest->chat_template, "x");
 }
 
+TEST(DigestCheckpoint, ATiktokenFileIsATokenizerToo) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  folder.Write("qwen.tiktoken", "YQ== 0\n");
+  const auto manifest = DigestCheckpoint(folder.path(), nullptr);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_THAT(FileNames(*manifest),
+              ElementsAre("config.json", "model.safetensors", "qwen.tiktoken"));
+  EXPECT_TRUE(manifest->has_tokenizer);
+}
+
 TEST(DigestCheckpoint, SaysTheSameOfTheSameContentAnywhere) {
   TempFolder one;
   TempFolder other;

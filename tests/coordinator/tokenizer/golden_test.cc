@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "gtest/gtest.h"
 
@@ -87,6 +88,35 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer,
                                            "possessive", "qwen", "tekken", "tiktoken", "unigram",
                                            "unigram_nfkc"),
                          [](const auto& info) { return std::string(info.param); });
+
+class GoldenTiktoken : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTiktoken, EncodesAndDecodesEveryCase) {
+  const std::string folder = GoldenPath("tokenizers/tiktoken_files/");
+  const std::string name = GetParam();
+  const std::string config =
+      name == "qwen.tiktoken" ? "" : ReadFileOrFail(folder + name + ".config.json");
+  const auto tokenizer = ParseTiktoken(ReadFileOrFail(folder + name), name, config);
+  ASSERT_TRUE(tokenizer.ok()) << Describe(tokenizer.status());
+  const auto lines = ReadLinesOrFail(folder + name + ".jsonl");
+  ASSERT_GT(lines.size(), 100u);
+  for (const std::string& line : lines) {
+    const Json c = Json::parse(line);
+    const auto wanted = c["ids"].get<std::vector<uint32_t>>();
+    const auto ids = (*tokenizer)->Encode(c["text"].get<std::string>(), true);
+    ASSERT_TRUE(ids.ok()) << line << ": " << Describe(ids.status());
+    EXPECT_EQ(*ids, wanted) << line;
+    EXPECT_EQ((*tokenizer)->Decode(wanted, false), c["decoded"].get<std::string>()) << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, GoldenTiktoken,
+                         ::testing::Values("cl100k_base.tiktoken", "o200k_base.tiktoken",
+                                           "qwen.tiktoken", "tiktoken.model"),
+                         [](const auto& info) {
+                           const std::string name = info.param;
+                           return name.substr(0, name.find('.'));
+                         });
 
 TEST(BundledModel, EncodesEveryPrompt) {
   const auto tokenizer = Load(testing::SourcePath("models/recall/tokenizer.json"));

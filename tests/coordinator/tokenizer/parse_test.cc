@@ -2,6 +2,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -227,6 +228,25 @@ TEST(ParseTokenizer, RefusesWhatIsNoTokenizer) {
   EXPECT_EQ(ReasonOf(large), "TOKENIZER_TOO_LARGE");
   EXPECT_EQ(ReasonOf(ParseTokenizer("[" + std::string(17'000'000, ',') + "]").status()),
             "TOKENIZER_TOO_LARGE");
+}
+
+TEST(ParseTiktoken, RefusesFilesThatItDoesNotUnderstand) {
+  const auto status = [](const std::string& ranks, const char* config = "") {
+    return ParseTiktoken(ranks, "qwen.tiktoken", config).status();
+  };
+  EXPECT_TRUE(status("YQ== 0\nYg== 1\r\nYWI= 2\n\n").ok());
+  EXPECT_THAT(Describe(ParseTiktoken("YQ== 0", "other.tiktoken", "").status()),
+              HasSubstr("the split pattern of other.tiktoken is not known"));
+  for (const char* line : {"YQ==", "YQ== x", "? 1", " 1", "YQ== 1 2", "YQ== -1"}) {
+    EXPECT_THAT(Describe(status(std::string("Yg== 0\n") + line)), HasSubstr("line 2")) << line;
+  }
+  EXPECT_THAT(Describe(status("YQ== 0\nYg== 0")), HasSubstr("the same id 0"));
+  EXPECT_THAT(Describe(status("YQ== 4000000000")), HasSubstr("out of range"));
+  EXPECT_THAT(Describe(status(std::string(4000, 'Y') + " 0")), HasSubstr("tiktoken_token_bytes"));
+  EXPECT_THAT(Describe(status("YQ== 0", R"({"added_tokens_decoder":{"x":{}}})")),
+              HasSubstr("\"x\" is no id"));
+  EXPECT_THAT(Describe(status("YQ== 0", R"({"added_tokens_decoder":{"1":{}}})")),
+              HasSubstr("content is not a string"));
 }
 
 TEST(ParseTokenizer, NeverCrashesOnBrokenBytes) {
