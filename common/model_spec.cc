@@ -2,47 +2,35 @@
 
 namespace strata {
 
-size_t DtypeBytes(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kU8:
-    case Dtype::kI8:
-      return 1;
-    case Dtype::kF16:
-    case Dtype::kBF16:
-      return 2;
-    case Dtype::kF32:
-    case Dtype::kU32:
-    case Dtype::kI32:
-      return 4;
-    case Dtype::kI64:
-    case Dtype::kF64:
-      return 8;
-  }
-  return 0;
-}
+namespace {
 
-const char* DtypeName(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kF32:
-      return "F32";
-    case Dtype::kF16:
-      return "F16";
-    case Dtype::kBF16:
-      return "BF16";
-    case Dtype::kU8:
-      return "U8";
-    case Dtype::kI8:
-      return "I8";
-    case Dtype::kU32:
-      return "U32";
-    case Dtype::kI32:
-      return "I32";
-    case Dtype::kI64:
-      return "I64";
-    case Dtype::kF64:
-      return "F64";
+struct DtypeRow {
+  Dtype dtype;
+  const char* name;
+  size_t bytes;
+};
+constexpr DtypeRow kDtypes[] = {
+    {Dtype::kF32, "F32", 4},   {Dtype::kF16, "F16", 2},   {Dtype::kBF16, "BF16", 2},
+    {Dtype::kU8, "U8", 1},     {Dtype::kI8, "I8", 1},     {Dtype::kU32, "U32", 4},
+    {Dtype::kI32, "I32", 4},   {Dtype::kI64, "I64", 8},   {Dtype::kF64, "F64", 8},
+    {Dtype::kQ4_0, "Q4_0", 0}, {Dtype::kQ4_1, "Q4_1", 0}, {Dtype::kQ5_0, "Q5_0", 0},
+    {Dtype::kQ5_1, "Q5_1", 0}, {Dtype::kQ8_0, "Q8_0", 0}, {Dtype::kQ4_K, "Q4_K", 0},
+    {Dtype::kQ5_K, "Q5_K", 0}, {Dtype::kQ6_K, "Q6_K", 0},
+};
+
+}  // namespace
+
+size_t DtypeBytes(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].bytes; }
+
+const char* DtypeName(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].name; }
+
+std::optional<Dtype> DtypeOfName(std::string_view name) {
+  for (const DtypeRow& row : kDtypes) {
+    if (name == row.name) {
+      return row.dtype;
+    }
   }
-  return "?";
+  return std::nullopt;
 }
 
 std::string KvGroupName(const KvGroupSpec& group) {

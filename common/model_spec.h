@@ -7,15 +7,37 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace strata {
 
-enum class Dtype { kF32, kF16, kBF16, kU8, kI8, kU32, kI32, kI64, kF64 };
-// Bytes of one element.
+// The last eight are formats of blocks, see common/block_formats.h.
+enum class Dtype {
+  kF32,
+  kF16,
+  kBF16,
+  kU8,
+  kI8,
+  kU32,
+  kI32,
+  kI64,
+  kF64,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K
+};
+// Bytes of one element; 0 for a format of blocks.
 size_t DtypeBytes(Dtype dtype);
-// safetensors' name, "BF16".
+// safetensors' name, "BF16"; ggml's for blocks, "Q4_0".
 const char* DtypeName(Dtype dtype);
+// The dtype of that name.
+std::optional<Dtype> DtypeOfName(std::string_view name);
 
 enum class NormKind { kRms, kRmsOnePlus };
 enum class ActivationKind { kSilu, kGeluTanh };
@@ -34,6 +56,8 @@ struct RopeSpec {
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
   double original_context = 0.0;
+  // What each frequency is divided by, as GGUF files have it; empty: by nothing.
+  std::vector<float> divisors;
   bool operator==(const RopeSpec&) const = default;
 };
 
@@ -62,6 +86,9 @@ struct AttentionSpec {
   bool rotates = true;
   bool qkv_bias = false;
   bool out_bias = false;
+  // The rows of q and k are stored in the order that rotates neighbours: row 2 i + j of a head is
+  // row i + j * head_dim / 2 of a half-rotation's. Loading puts them in order.
+  bool qk_rows_in_pairs = false;
   RopeSpec rope;
 };
 

@@ -177,6 +177,7 @@ absl::StatusOr<AttentionSpec> ParseAttention(const json& config, uint64_t hidden
                                          " is above ", kMaxProjection));
   }
   const bool bias = reader.Bool("attention_bias", false);
+  attention.qk_rows_in_pairs = reader.Bool("qk_rows_in_pairs", false);
   RETURN_IF_ERROR(reader.status());
   ASSIGN_OR_RETURN(attention.rope, ParseRopeConfig(config, static_cast<uint32_t>(head_dim)));
   attention.heads = static_cast<uint32_t>(heads);

@@ -67,6 +67,24 @@ absl::Status ReadLlama3(const json& object, const std::string& field, const json
   return absl::OkStatus();
 }
 
+// What gguf_model.cc writes of a GGUF file's rope_freqs.
+absl::Status ReadDivisors(const json& object, const std::string& field, RopeSpec* rope) {
+  const auto found = object.find("divisors");
+  if (found == object.end() || !found->is_array() || found->size() != rope->rotary_dim / 2) {
+    return Contradiction(absl::StrCat(field, ".divisors is no list of ", rope->rotary_dim / 2,
+                                      " numbers, half of head_dim"));
+  }
+  for (const json& divisor : *found) {
+    const float value = divisor.is_number() ? divisor.get<float>() : 0.0f;
+    if (!(value >= 1e-6f && value <= static_cast<float>(kMaxFactor))) {
+      return Contradiction(
+          absl::StrCat(field, ".divisors has ", QuotedValue(divisor), ", not from 1e-6 to 1e6"));
+    }
+    rope->divisors.push_back(value);
+  }
+  return absl::OkStatus();
+}
+
 // Refuses what the kind does not know: it would change the rotation in a way that we do not.
 absl::Status CheckKeys(const json& object, const std::string& field, const std::string& type) {
   for (const auto& [key, value] : object.items()) {
@@ -81,7 +99,7 @@ absl::Status CheckKeys(const json& object, const std::string& field, const std::
     }
     const bool llama3 = key == "factor" || key == "low_freq_factor" || key == "high_freq_factor" ||
                         key == "original_max_position_embeddings";
-    if (type == "llama3" && llama3) {
+    if ((type == "llama3" && llama3) || (type == "divisors" && key == type)) {
       continue;
     }
     return Unsupported(absl::StrCat(field, ".", Quoted(key), " ", QuotedValue(value), " with type ",
@@ -112,7 +130,7 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
     }
     type = "default";
   }
-  if (type != "default" && type != "llama3") {
+  if (type != "default" && type != "llama3" && type != "divisors") {
     return Unsupported(absl::StrCat(field, " type ", Quoted(type)));
   }
   RETURN_IF_ERROR(CheckKeys(object, field, type));
@@ -120,6 +138,9 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
   if (reader.Has("rope_theta")) {
     *theta = reader.Number("rope_theta", 1.0, kMaxTheta);
     RETURN_IF_ERROR(reader.status());
+  }
+  if (type == "divisors") {
+    return ReadDivisors(object, field, rope);
   }
   return type == "llama3" ? ReadLlama3(object, field, config, rope) : absl::OkStatus();
 }

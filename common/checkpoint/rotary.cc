@@ -24,7 +24,7 @@ std::vector<double> InverseFrequencies(const RopeSpec& rope) {
         f = (1 - s) * f / rope.factor + s * f;
       }
     }
-    frequencies[i] = f;
+    frequencies[i] = rope.divisors.empty() ? f : f / rope.divisors[i];
   }
   return frequencies;
 }

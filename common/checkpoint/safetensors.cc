@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/status.h"
@@ -16,14 +17,10 @@ using nlohmann::json;
 
 constexpr size_t kMaxRank = 32;
 
+// Blocks are of GGUF alone.
 std::optional<Dtype> DtypeOf(std::string_view name) {
-  for (Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBF16, Dtype::kU8, Dtype::kI8, Dtype::kU32,
-                      Dtype::kI32, Dtype::kI64, Dtype::kF64}) {
-    if (name == DtypeName(dtype)) {
-      return dtype;
-    }
-  }
-  return std::nullopt;
+  const std::optional<Dtype> dtype = DtypeOfName(name);
+  return dtype.has_value() && IsBlocks(*dtype) ? std::nullopt : dtype;
 }
 
 // Valid in the format, of no use to us yet.

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/quantized_weights.h"
 #include "coordinator/registry/manifest.h"
@@ -26,10 +27,14 @@ class Sum {
     const bool matrix = tensor->shape.size() == 2 && name.ends_with(".weight");
     uint64_t bytes = tensor->bytes;
     std::string format = StoredFormat(manifest_.spec, name, tensor->dtype);
-    if (matrix && tensor->dtype != Dtype::kU32 && quantize_ == v1::QUANTIZE_INT8) {
+    const bool floats = matrix && tensor->dtype != Dtype::kU32 && !IsIntegerBlocks(tensor->dtype);
+    if (matrix && IsBlocks(tensor->dtype)) {
+      bytes = BlockMatrixBytes(tensor->dtype, tensor->shape[0], tensor->shape[1]);
+    }
+    if (floats && quantize_ == v1::QUANTIZE_INT8) {
       bytes = QuantizedMatrixBytes(tensor->shape[0], tensor->shape[1], 8);
       format = "int8";
-    } else if (matrix && tensor->dtype != Dtype::kU32 && quantize_ == v1::QUANTIZE_INT4) {
+    } else if (floats && quantize_ == v1::QUANTIZE_INT4) {
       bytes = QuantizedMatrixBytes(tensor->shape[0], tensor->shape[1], 4);
       format = "int4";
     }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/status.h"
@@ -25,16 +26,6 @@ absl::Status Invalid(std::string_view problem) {
 
 bool IsDigest(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-std::optional<Dtype> DtypeOf(const std::string& name) {
-  for (Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBF16, Dtype::kU8, Dtype::kI8, Dtype::kU32,
-                      Dtype::kI32, Dtype::kI64, Dtype::kF64}) {
-    if (name == DtypeName(dtype)) {
-      return dtype;
-    }
-  }
-  return std::nullopt;
 }
 
 absl::StatusOr<ManifestFile> FileOf(const json& value) {
@@ -70,7 +61,7 @@ absl::StatusOr<ManifestTensor> TensorOf(const json& value, const ModelManifest& 
   tensor.sha256 = reader.String("sha256", "");
   tensor.offset = reader.Uint("offset", 0, kMost);
   tensor.bytes = reader.Uint("bytes", 0, kMost);
-  const std::optional<Dtype> dtype = DtypeOf(reader.String("dtype", ""));
+  const std::optional<Dtype> dtype = DtypeOfName(reader.String("dtype", ""));
   const json* shape = reader.Find("shape");
   if (!reader.status().ok()) {
     return Invalid(std::string(reader.status().message()));
@@ -80,16 +71,18 @@ absl::StatusOr<ManifestTensor> TensorOf(const json& value, const ModelManifest& 
     return Invalid(who + " has no dtype, shape or digest");
   }
   tensor.dtype = *dtype;
-  uint64_t bytes = DtypeBytes(*dtype);
   for (const json& dimension : *shape) {
-    if (!dimension.is_number_unsigned() ||
-        __builtin_mul_overflow(bytes, dimension.get<uint64_t>(), &bytes)) {
+    if (!dimension.is_number_unsigned()) {
       return Invalid(who + " has a shape that is not one");
     }
     tensor.shape.push_back(dimension.get<uint64_t>());
   }
+  const std::optional<uint64_t> bytes = TensorBytes(*dtype, tensor.shape);
+  if (!bytes.has_value()) {
+    return Invalid(who + " has a shape that is not one");
+  }
   const ManifestFile* file = manifest.FindFile(tensor.file);
-  if (bytes != tensor.bytes || file == nullptr || tensor.offset > file->identity.bytes ||
+  if (*bytes != tensor.bytes || file == nullptr || tensor.offset > file->identity.bytes ||
       tensor.bytes > file->identity.bytes - tensor.offset) {
     return Invalid(who + " does not lie within a file");
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/app/log.h"
+#include "common/block_formats.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/step_timing.h"
@@ -124,7 +125,13 @@ namespace {
 
 // Weight and activation formats: what is asked for, or the defaults.
 absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options) {
-  const bool stored = model.spec().quantization.has_value();
+  bool integers = model.spec().quantization.has_value();
+  bool floats = false;  // Matrices that are left to quantize.
+  for (const ManifestTensor& tensor : model.manifest->tensors) {
+    integers = integers || IsIntegerBlocks(tensor.dtype);
+    floats = floats || (tensor.shape.size() == 2 && !IsIntegerBlocks(tensor.dtype));
+  }
+  const bool stored = model.spec().quantization.has_value() || (integers && !floats);
   const bool quantizes =
       options->quantize() == v1::QUANTIZE_INT8 || options->quantize() == v1::QUANTIZE_INT4;
   if (stored && quantizes) {
@@ -132,7 +139,7 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
                  "model '" + model.name + "' is stored quantized, and cannot be quantized again")
         .Hint("load it as stored: --quantize none");
   }
-  if (options->activations() == v1::ACTIVATIONS_INT8 && !stored && !quantizes) {
+  if (options->activations() == v1::ACTIVATIONS_INT8 && !integers && !quantizes) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_ACTIVATIONS",
                  "--activations int8 needs quantized weights, and those of model '" + model.name +
                      "' are floats")
@@ -140,7 +147,7 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
   }
   if (!quantizes) options->set_quantize(v1::QUANTIZE_NONE);
   if (options->activations() == v1::ACTIVATIONS_UNSPECIFIED) {
-    options->set_activations(stored || quantizes ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32);
+    options->set_activations(integers || quantizes ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32);
   }
   return absl::OkStatus();
 }

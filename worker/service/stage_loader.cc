@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/limits.h"
 #include "common/quantized_weights.h"
@@ -48,29 +49,31 @@ std::string ClassField(const std::string& name, const std::string& key) {
   return "";
 }
 
-// The only format of the matrices that `is_one` picks, or "" when there are several or none.
-template <typename Predicate>
-std::string MatrixFormat(const ModelSpec& spec, const std::vector<BlobTensor>& tensors,
-                         const Predicate& is_one) {
-  std::set<std::string> names;
+// A format of the layers' matrices that `all`, names joined by '+', does not have, or "".
+std::string OtherFormat(const ModelSpec& spec, const std::vector<BlobTensor>& tensors,
+                        v1::Quantize quantize, const std::string& all) {
   for (const BlobTensor& tensor : tensors) {
-    if (tensor.shape.size() == 2 && tensor.name.ends_with(".weight") && is_one(tensor.name)) {
-      names.insert(StoredFormat(spec, tensor.name, tensor.dtype));
+    if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight") ||
+        tensor.name.find("layers.") == std::string::npos) {
+      continue;
+    }
+    const bool floats = tensor.dtype != Dtype::kU32 && !IsIntegerBlocks(tensor.dtype);
+    std::string name = StoredFormat(spec, tensor.name, tensor.dtype);
+    if (floats && (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4)) {
+      name = quantize == v1::QUANTIZE_INT8 ? "int8" : "int4";
+    }
+    if (("+" + all + "+").find("+" + name + "+") == std::string::npos) {
+      return name;
     }
   }
-  return names.size() == 1 ? *names.begin() : "";
+  return "";
 }
 
 absl::Status CheckNumericsClass(const v1::Load& load, const StageRequest& request,
                                 const std::string& numerics, const std::string& kv) {
   const std::string& name = load.numerics_class();
-  const auto is_layer = [](const std::string& tensor) {
-    return tensor.find("layers.") != std::string::npos;
-  };
-  const std::string weights = load.quantize() == v1::QUANTIZE_INT8 ? "int8"
-                              : load.quantize() == v1::QUANTIZE_INT4
-                                  ? "int4"
-                                  : MatrixFormat(request.spec.model, request.tensors, is_layer);
+  const std::string weights =
+      OtherFormat(request.spec.model, request.tensors, load.quantize(), ClassField(name, "w"));
   struct {
     const char* what;
     std::string theirs, ours;
@@ -131,8 +134,14 @@ absl::Status CheckTensors(const StageSpec& spec, const std::vector<BlobTensor>& 
 
 // What a tensor takes once it is packed.
 uint64_t PackedBytes(v1::Quantize quantize, const BlobTensor& tensor) {
-  if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight") ||
-      tensor.dtype == Dtype::kU32 ||
+  if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight")) {
+    return tensor.blob.bytes;
+  }
+  if (IsIntegerBlocks(tensor.dtype) ||
+      (IsBlocks(tensor.dtype) && quantize != v1::QUANTIZE_INT8 && quantize != v1::QUANTIZE_INT4)) {
+    return BlockMatrixBytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
+  }
+  if (tensor.dtype == Dtype::kU32 ||
       (quantize != v1::QUANTIZE_INT8 && quantize != v1::QUANTIZE_INT4)) {
     return tensor.blob.bytes;
   }

@@ -1,8 +1,9 @@
 #include "worker/weights/mapped_weights.h"
 
-#include <limits>
+#include <optional>
 #include <utility>
 
+#include "common/block_formats.h"
 #include "common/check.h"
 #include "common/status.h"
 
@@ -20,26 +21,17 @@ absl::StatusOr<BlobTensor> MakeBlobTensor(std::string_view name, std::string_vie
                                           std::vector<uint64_t> shape, std::string_view sha256,
                                           uint64_t bytes) {
   BlobTensor tensor;
-  bool known = false;
-  for (Dtype candidate : {Dtype::kF32, Dtype::kF16, Dtype::kBF16, Dtype::kU8, Dtype::kI8,
-                          Dtype::kU32, Dtype::kI32, Dtype::kI64, Dtype::kF64}) {
-    if (dtype == DtypeName(candidate)) {
-      tensor.dtype = candidate;
-      known = true;
-    }
-  }
-  if (!known) {
+  const std::optional<Dtype> known = DtypeOfName(dtype);
+  if (!known.has_value()) {
     return BadTensor(name, "dtype \"" + std::string(dtype) + "\" is not supported");
   }
-  uint64_t need = DtypeBytes(tensor.dtype);
-  for (uint64_t size : shape) {
-    if (size != 0 && need > std::numeric_limits<uint64_t>::max() / size) {
-      return BadTensor(name, "its shape overflows");
-    }
-    need *= size;
+  tensor.dtype = *known;
+  const std::optional<uint64_t> need = TensorBytes(tensor.dtype, shape);
+  if (!need.has_value()) {
+    return BadTensor(name, "its shape overflows, or is no whole number of blocks");
   }
-  if (need != bytes) {
-    return BadTensor(name, "its shape needs " + std::to_string(need) + " bytes, it has " +
+  if (*need != bytes) {
+    return BadTensor(name, "its shape needs " + std::to_string(*need) + " bytes, it has " +
                                std::to_string(bytes));
   }
   tensor.name = std::string(name);

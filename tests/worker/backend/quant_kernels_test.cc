@@ -60,6 +60,8 @@ constexpr Format kFormats[] = {
     {WeightFormat::kAffine4, Dtype::kF32, 64},
     {WeightFormat::kAffine4, Dtype::kBF16, 32},
     {WeightFormat::kAffine4, Dtype::kF16, 128},
+    {WeightFormat::kAffine4, Dtype::kF32, 32},
+    {WeightFormat::kAffine8, Dtype::kF16, 32},
 };
 
 float Round(Dtype dtype, float x, std::string* bytes) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/block_formats.h"
 #include "common/quantized_weights.h"
 #include "common/status.h"
 #include "worker/backend/cpu/convert.h"
@@ -23,16 +24,8 @@ std::string ShapeText(const std::vector<uint64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-uint64_t Elements(const TensorView& tensor) {
-  uint64_t elements = 1;
-  for (const uint64_t n : tensor.shape) {
-    elements *= n;
-  }
-  return elements;
-}
-
 absl::Status CheckBytes(const std::string& name, const TensorView& tensor) {
-  const uint64_t wanted = Elements(tensor) * DtypeBytes(tensor.dtype);
+  const uint64_t wanted = TensorBytes(tensor.dtype, tensor.shape).value_or(0);
   if (tensor.bytes != wanted) {
     return Error(
         absl::StatusCode::kInvalidArgument, "TENSOR_BYTES",
@@ -43,15 +36,16 @@ absl::Status CheckBytes(const std::string& name, const TensorView& tensor) {
 }
 
 // Small tensors become float32, exactly.
-std::vector<float> ToFloats(const TensorView& tensor) {
+std::vector<float> ToFloats(const TensorView& tensor, RowOrder order) {
   std::vector<float> out(tensor.bytes / DtypeBytes(tensor.dtype));
   for (size_t i = 0; i < out.size(); ++i) {
+    const size_t at = order.Stored(i);
     if (tensor.dtype == Dtype::kF32) {
-      std::memcpy(&out[i], tensor.data + i * sizeof(float), sizeof(float));
+      std::memcpy(&out[i], tensor.data + at * sizeof(float), sizeof(float));
       continue;
     }
     uint16_t bits;
-    std::memcpy(&bits, tensor.data + i * sizeof(bits), sizeof(bits));
+    std::memcpy(&bits, tensor.data + at * sizeof(bits), sizeof(bits));
     out[i] = tensor.dtype == Dtype::kF16 ? ToF32(F16{bits}) : ToF32(BF16{bits});
   }
   return out;
@@ -106,14 +100,16 @@ void WeightLoader::AddVector(std::string name, uint64_t size, std::vector<float>
 }
 
 void WeightLoader::AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias,
-                             Linear* to, const Linear* product) {
+                             Linear* to, const Linear* product, RowOrder order) {
   slots_.push_back({.name = name + ".weight",
                     .shape = {outputs, inputs},
                     .panels = &to->weight,
                     .in_layer = true,
+                    .order = order,
                     .product = product != nullptr ? product : to});
   if (bias) {
     AddVector(name + ".bias", outputs, &to->bias);
+    slots_.back().order = order;
   }
 }
 
@@ -125,8 +121,10 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const uint64_t keys = uint64_t{attention.kv_heads} * attention.head_dim;
   const std::string prefix = absl::StrCat(spec_.model.tensor_prefix, "model.layers.", index, ".");
   AddVector(prefix + "input_layernorm.weight", hidden, &to->attention_norm);
-  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q);
-  AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k, &to->q);
+  const RowOrder order{attention.qk_rows_in_pairs ? attention.head_dim : 0};
+  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q, nullptr,
+            order);
+  AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k, &to->q, order);
   AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v, &to->q);
   AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
   AddVector(prefix + "post_attention_layernorm.weight", hidden, &to->mlp_norm);
@@ -162,17 +160,22 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
                  absl::StrCat("tensor ", slot->name, " has shape ", ShapeText(tensor.shape),
                               " where config.json asks for ", ShapeText(slot->shape)));
   }
-  if (!PackedMatrix::CanPack(tensor.dtype)) {
+  if (!PackedMatrix::CanPack(tensor.dtype) && !(slot->is_matrix() && IsBlocks(tensor.dtype))) {
     return Error(absl::StatusCode::kUnimplemented, "TENSOR_DTYPE",
                  absl::StrCat("tensor ", slot->name, " is ", DtypeName(tensor.dtype),
                               ", which the cpu backend does not support yet"))
-        .Hint("use a checkpoint in F32, F16 or BF16, or one that MLX quantized to 4 or 8 bits");
+        .Hint(
+            "use a checkpoint in F32, F16 or BF16, one that MLX quantized to 4 or 8 bits, or a "
+            "GGUF file");
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
-  if (slot->is_matrix() && spec_.quantize == v1::QUANTIZE_INT4 && slot->in_layer) {
+  slot->blocks = slot->is_matrix() && IsIntegerBlocks(tensor.dtype);
+  if (!slot->is_matrix() || slot->blocks) {
+    return absl::OkStatus();
+  }
+  if (spec_.quantize == v1::QUANTIZE_INT4 && slot->in_layer) {
     slot->quantize = WeightFormat::kAffine4;
-  } else if (slot->is_matrix() &&
-             (spec_.quantize == v1::QUANTIZE_INT8 || spec_.quantize == v1::QUANTIZE_INT4)) {
+  } else if (spec_.quantize == v1::QUANTIZE_INT8 || spec_.quantize == v1::QUANTIZE_INT4) {
     slot->quantize = WeightFormat::kInt8;
   }
   return absl::OkStatus();
@@ -219,10 +222,11 @@ void WeightLoader::LayOut(Slot* slot) {
   const size_t inputs = slot->shape[1];
   const Dtype dtype = slot->tensor.dtype;
   slot->layout = slot->affine     ? PackedMatrix::AffineShape(*slot->affine)
+                 : slot->blocks   ? PackedMatrix::BlockShape(dtype, outputs, inputs)
                  : slot->quantize ? PackedMatrix::QuantizedShape(*slot->quantize, outputs, inputs)
                                   : PackedMatrix::FloatShape(dtype, outputs, inputs);
   PackedForm& form = slot->form;
-  form.bytes = slot->in_rows() ? RowMatrix::Bytes(dtype, outputs, inputs)
+  form.bytes = slot->in_rows() ? RowMatrix::Bytes(PackedMatrix::FloatsOf(dtype), outputs, inputs)
                                : PackedMatrix::PackedBytes(slot->layout);
   packed_bytes_ += form.bytes;
   std::vector<Dtype> dtypes = {dtype};
@@ -230,7 +234,7 @@ void WeightLoader::LayOut(Slot* slot) {
     dtypes.insert(dtypes.end(), {slot->affine->scales.dtype, slot->affine->biases.dtype});
   }
   form.key = slot->in_rows() ? RowsKey(slot->layout, dtypes, form.sources)
-                             : PanelsKey(slot->layout, dtypes, form.sources);
+                             : PanelsKey(slot->layout, dtypes, form.sources, slot->order.head_rows);
   slot->kept = store_ != nullptr && !form.key.empty() && store_->Has(form);
 }
 
@@ -279,21 +283,32 @@ absl::Status WeightLoader::Restore(const Slot& slot, ThreadPool* pool) {
     return store_->Read(slot.form, out,
                         [pool](size_t count, const auto& part) { pool->Split(count, part); });
   };
-  return slot.in_rows() ? slot.rows->Restore(slot.tensor.dtype, slot.shape[0], slot.shape[1], read)
+  return slot.in_rows() ? slot.rows->Restore(PackedMatrix::FloatsOf(slot.tensor.dtype),
+                                             slot.shape[0], slot.shape[1], read)
                         : slot.panels->Restore(slot.layout, read);
 }
 
 absl::Status WeightLoader::Pack(Slot* slot, const Kernels& kernels, ThreadPool* pool) {
-  const UsedFn used = [&](size_t bytes) { source_.Release(slot->name, bytes); };
+  // Rows in another order are used up only when all are.
+  const bool in_order = slot->order.head_rows == 0;
+  const UsedFn used = [&](size_t bytes) {
+    if (in_order || bytes == slot->tensor.bytes) {
+      source_.Release(slot->name, bytes);
+    }
+  };
   if (slot->affine.has_value()) {
     slot->affine->weight.data = slot->tensor.data;
     return slot->panels->PackAffine(*slot->affine, pool, used);
   }
   if (slot->quantize.has_value()) {
-    return slot->panels->Quantize(slot->tensor, *slot->quantize, kernels, pool, used);
+    return slot->panels->Quantize(slot->tensor, *slot->quantize, kernels, pool, used, slot->order);
+  }
+  if (slot->blocks) {
+    return Annotate(slot->panels->PackBlocks(slot->tensor, pool, used, slot->order),
+                    "tensor " + slot->name);
   }
   return slot->in_rows() ? slot->rows->Copy(slot->tensor, pool, used)
-                         : slot->panels->Pack(slot->tensor, pool, used);
+                         : slot->panels->Pack(slot->tensor, pool, used, slot->order);
 }
 
 absl::Status WeightLoader::LoadSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool) {
@@ -312,7 +327,7 @@ absl::Status WeightLoader::LoadSlot(Slot* slot, const Kernels& kernels, ThreadPo
   if (slot->is_matrix()) {
     RETURN_IF_ERROR(Pack(slot, kernels, pool));
   } else {
-    *slot->vector = ToFloats(slot->tensor);
+    *slot->vector = ToFloats(slot->tensor, slot->order);
     source_.Release(slot->name, slot->tensor.bytes);
   }
   if (slot->affine.has_value()) {

@@ -66,6 +66,7 @@ class WeightLoader {
     RowMatrix* rows = nullptr;
     std::vector<float>* vector = nullptr;
     bool in_layer = false;
+    RowOrder order = {};  // Of a matrix, or of a vector in the same order.
     // The product that these panels are computed in, as CpuShard::Multiply does; null: none, so
     // that no thread has a part of them.
     const Linear* product = nullptr;
@@ -74,6 +75,7 @@ class WeightLoader {
     TensorView tensor = {};                     // Without data until it is packed.
     std::optional<WeightFormat> quantize = {};  // From floats.
     std::optional<AffineTensor> affine = {};    // Stored quantized.
+    bool blocks = false;                        // Stored in integer blocks.
     PanelView layout = {};                      // Of the panels.
     uint64_t source_bytes = 0;
     PackedForm form = {};  // Its key is empty where it cannot be kept.
@@ -81,12 +83,12 @@ class WeightLoader {
 
     bool is_matrix() const { return vector == nullptr; }
     // Whether it stays in rows.
-    bool in_rows() const { return rows != nullptr && !quantize && !affine; }
+    bool in_rows() const { return rows != nullptr && !quantize && !affine && !blocks; }
   };
   void AddVector(std::string name, uint64_t size, std::vector<float>* to);
   // `product`: the first of those that it is multiplied with as one, if not itself.
   void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
-                 const Linear* product = nullptr);
+                 const Linear* product = nullptr, RowOrder order = {});
   void AddLayer(uint32_t index, LayerWeights* to);
   absl::Status CheckSlot(Slot* slot);
   absl::Status CheckFloats(Slot* slot);

@@ -28,11 +28,14 @@ std::string KeyOf(const std::string& format, const PanelView& layout,
 }  // namespace
 
 std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
-                      const std::vector<std::string>& sha256) {
+                      const std::vector<std::string>& sha256, size_t head_rows) {
   std::string format = WeightFormatName(layout.format);
   if (layout.group != 0) {
     absl::StrAppend(&format, " groups of ", layout.group, " scales ",
                     DtypeName(layout.scale_dtype));
+  }
+  if (head_rows != 0) {
+    absl::StrAppend(&format, " from pairs in heads of ", head_rows);
   }
   return KeyOf(format, layout, dtypes, sha256);
 }

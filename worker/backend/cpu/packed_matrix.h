@@ -26,6 +26,23 @@ struct AffineTensor {
   uint32_t group = 64;
 };
 
+// How the rows of a matrix lie in its tensor: in order, or for heads of `head_rows` rows as
+// AttentionSpec::qk_rows_in_pairs says.
+struct RowOrder {
+  size_t head_rows = 0;  // 0: in order. Else even, and the matrix is whole heads.
+  size_t Stored(size_t row) const {
+    if (head_rows == 0) {
+      return row;
+    }
+    const size_t half = head_rows / 2;
+    const size_t within = row % head_rows;
+    return row - within + within % half * 2 + within / half;
+  }
+};
+
+// Bytes of a tensor's row.
+size_t StoredRowBytes(Dtype dtype, size_t inputs);
+
 // Told now and then, by the thread that packs, how many bytes of a tensor are used up.
 using UsedFn = std::function<void(size_t bytes)>;
 // Told where all of a matrix's panels will be, before they are written.
@@ -41,28 +58,37 @@ class PackedMatrix {
  public:
   // F32, F16 and BF16.
   static bool CanPack(Dtype dtype);
+  // What panels of floats keep of a tensor: F32, F16 and BF16 as they are, blocks as F32.
+  static Dtype FloatsOf(Dtype dtype);
 
   // What a matrix of this format takes; the view's data is not looked at.
   static size_t PackedBytes(const PanelView& shape);
-  // As Pack makes it of F32, F16 or BF16.
+  // As Pack makes it of this dtype.
   static PanelView FloatShape(Dtype dtype, size_t outputs, size_t inputs);
   // As Quantize makes it: kInt8 or kAffine4, with groups and scales of our own choice.
   static PanelView QuantizedShape(WeightFormat format, size_t outputs, size_t inputs);
   // As PackAffine makes it; the tensors were checked to agree, bits to be 4 or 8, the group to be
   // 32, 64 or 128. Their data is not looked at.
   static PanelView AffineShape(const AffineTensor& tensor);
+  // As PackBlocks makes it; `dtype` IsIntegerBlocks.
+  static PanelView BlockShape(Dtype dtype, size_t outputs, size_t inputs);
 
   // `allocated` is called whenever memory was got for the matrix.
   void OnAllocated(AllocatedFn allocated) { allocated_ = std::move(allocated); }
 
-  // From a row-major tensor [outputs, inputs] of floats, checked before.
-  absl::Status Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr);
+  // From a row-major tensor [outputs, inputs] of floats or blocks, checked before.
+  absl::Status Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
+                    RowOrder order = {});
   // The same, quantized on the way (see quantize.h).
   absl::Status Quantize(const TensorView& tensor, WeightFormat format, const Kernels& kernels,
-                        ThreadPool* pool, const UsedFn& used = nullptr);
+                        ThreadPool* pool, const UsedFn& used = nullptr, RowOrder order = {});
   // Exactly the stored weights, scales and biases; `used` counts the weights.
   absl::Status PackAffine(const AffineTensor& tensor, ThreadPool* pool,
                           const UsedFn& used = nullptr);
+  // Exactly the weights of integer blocks. OUT_OF_RANGE where a scale is beyond what panels hold,
+  // which no trained model has.
+  absl::Status PackBlocks(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
+                          RowOrder order = {});
   // As one of these made it before: `read` writes all of `packed()`. Empty after an error.
   absl::Status Restore(const PanelView& shape, const ReadFn& read);
   // All panels, of PackedBytes.
@@ -83,9 +109,11 @@ class PackedMatrix {
   AllocatedFn allocated_;
 };
 
-// An embedding matrix [rows, width], kept in rows of the stored dtype.
+// An embedding matrix [rows, width], kept in rows of the stored dtype, or of F32 where that is a
+// format of blocks.
 class RowMatrix {
  public:
+  // Of what is kept; `dtype` is none of blocks.
   static size_t Bytes(Dtype dtype, size_t rows, size_t width);
   absl::Status Copy(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr);
   // As Copy made it before. Empty after an error.

@@ -1,10 +1,14 @@
 // The quantized formats of PackedMatrix.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "common/block_formats.h"
 #include "common/check.h"
 #include "common/quantized_weights.h"
+#include "common/status.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/packed_matrix.h"
 #include "worker/backend/cpu/quantize.h"
@@ -61,9 +65,17 @@ float ReadScale(Dtype dtype, const uint8_t* from) {
   return dtype == Dtype::kF16 ? ToF32(F16{bits}) : ToF32(BF16{bits});
 }
 
-void ReadFloats(const Kernels& kernels, const TensorView& tensor, size_t first, size_t count,
-                float* out) {
-  const uint8_t* const from = tensor.data + first * DtypeBytes(tensor.dtype);
+// Weights [first, first + count) of a row; `first` is a multiple of 32.
+void ReadFloats(const Kernels& kernels, const TensorView& tensor, size_t row, size_t first,
+                size_t count, float* out) {
+  const uint8_t* from = tensor.data + row * StoredRowBytes(tensor.dtype, tensor.shape[1]);
+  if (IsBlocks(tensor.dtype)) {
+    for (size_t k = 0; k < count; k += kBlockPart) {
+      DecodePart(tensor.dtype, from, (first + k) / kBlockPart, out + k);
+    }
+    return;
+  }
+  from += first * DtypeBytes(tensor.dtype);
   if (tensor.dtype == Dtype::kF32) {
     std::memcpy(out, from, count * sizeof(float));
     return;
@@ -113,14 +125,15 @@ PanelView PackedMatrix::AffineShape(const AffineTensor& tensor) {
 }
 
 absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat format,
-                                    const Kernels& kernels, ThreadPool* pool, const UsedFn& used) {
-  STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
+                                    const Kernels& kernels, ThreadPool* pool, const UsedFn& used,
+                                    RowOrder order) {
+  STRATA_CHECK(tensor.shape.size() == 2 && (CanPack(tensor.dtype) || IsBlocks(tensor.dtype)));
   RETURN_IF_ERROR(AllocatePanels(QuantizedShape(format, tensor.shape[0], tensor.shape[1])));
   const auto quantize = [&](size_t row, size_t first, size_t count, uint8_t* to) {
     const size_t lane = row % kLanes;
     float weights[kMostGroup];
     uint8_t u[kMostGroup] = {};
-    ReadFloats(kernels, tensor, row * view_.inputs + first, count, weights);
+    ReadFloats(kernels, tensor, order.Stored(row), first, count, weights);
     if (format == WeightFormat::kInt8) {
       QuantizeInt8(weights, count, reinterpret_cast<float*>(to) + lane, u);
     } else {
@@ -129,7 +142,7 @@ absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat forma
     }
     PutGroup(view_, u, lane, count, to + HeadBytes(view_));
   };
-  SplitRows(view_.outputs, view_.inputs * DtypeBytes(tensor.dtype), kLanes, pool, used,
+  SplitRows(view_.outputs, StoredRowBytes(tensor.dtype, view_.inputs), kLanes, pool, used,
             [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), quantize); });
   return absl::OkStatus();
 }
@@ -154,6 +167,59 @@ absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* po
   };
   SplitRows(view_.outputs, row_bytes, kLanes, pool, used,
             [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), pack); });
+  return absl::OkStatus();
+}
+
+PanelView PackedMatrix::BlockShape(Dtype dtype, size_t outputs, size_t inputs) {
+  STRATA_CHECK(IsIntegerBlocks(dtype));
+  const BlockPanels panels = PanelsOf(dtype);
+  using Kind = BlockPanels::Kind;
+  PanelView view{.format = panels.kind == Kind::kInt8      ? WeightFormat::kInt8
+                           : panels.kind == Kind::kAffine8 ? WeightFormat::kAffine8
+                                                           : WeightFormat::kAffine4,
+                 .scale_dtype = panels.scales,
+                 .group = kBlockPart,
+                 .outputs = outputs,
+                 .inputs = inputs};
+  view.panel_bytes = PanelBytesOf(view);
+  STRATA_CHECK(PackedBytes(view) == BlockMatrixBytes(dtype, outputs, inputs));
+  return view;
+}
+
+absl::Status PackedMatrix::PackBlocks(const TensorView& tensor, ThreadPool* pool,
+                                      const UsedFn& used, RowOrder order) {
+  RETURN_IF_ERROR(AllocatePanels(BlockShape(tensor.dtype, tensor.shape[0], tensor.shape[1])));
+  const size_t row_bytes = StoredRowBytes(tensor.dtype, view_.inputs);
+  std::atomic<bool> exact = true;
+  const auto put = [&](float value, uint8_t* to) {
+    if (view_.scale_dtype == Dtype::kF32) {
+      std::memcpy(to, &value, sizeof(value));
+      return;
+    }
+    const F16 half = ToF16(value);  // Exact, but for what is beyond its range.
+    if (ToF32(half) != value && !std::isnan(value)) {
+      exact = false;
+    }
+    std::memcpy(to, &half, sizeof(half));
+  };
+  const size_t scale_bytes = DtypeBytes(view_.scale_dtype);
+  const auto pack = [&](size_t row, size_t first, size_t, uint8_t* to) {
+    const size_t lane = row % kLanes;
+    const IntegerPart part = DecodeIntegers(
+        tensor.dtype, tensor.data + order.Stored(row) * row_bytes, first / kBlockPart);
+    put(part.scale, to + lane * scale_bytes);
+    if (IsAffine(view_)) {
+      put(part.bias, to + (kLanes + lane) * scale_bytes);
+    }
+    PutGroup(view_, part.u, lane, kBlockPart, to + HeadBytes(view_));
+  };
+  SplitRows(view_.outputs, row_bytes, kLanes, pool, used,
+            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), pack); });
+  if (!exact) {
+    return Error(absl::StatusCode::kOutOfRange, "TENSOR_RANGE",
+                 absl::StrCat("a block's scale is beyond what ", DtypeName(tensor.dtype),
+                              " is computed with"));
+  }
   return absl::OkStatus();
 }
 
