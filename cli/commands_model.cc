@@ -200,11 +200,12 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
       group, "add", "Register a checkpoint folder or .gguf file",
       "  strata model add ./models/recall --name recall\n"
       "  strata model add ~/Downloads/llama --upload\n"
+      "  strata model add ~/Downloads/Llama-3.2-1B-Instruct-Q4_0.gguf\n"
       "Without --upload PATH is on the coordinator's machine; its files stay where they are, and\n"
       "later changes to them are refused.",
       [add](Context& context) { return Add(context, *add); });
   AddRequired(app, "PATH", &add->source, "The folder with config.json, or a .gguf file");
-  app->add_option("--name", add->name, "What to call it; default: the folder's name")
+  app->add_option("--name", add->name, "What to call it; default: the folder's or file's name")
       ->type_name("NAME");
   app->add_flag("--upload", add->upload, "Send the files from this machine");
   app->add_flag("--detach", add->detach, "Return at once; it goes on at the coordinator");

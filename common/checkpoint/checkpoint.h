@@ -1,5 +1,6 @@
 // A checkpoint folder as on the Hugging Face hub: config.json, generation_config.json,
-// safetensors files, tokenizer files. Reading validates everything before it is used.
+// safetensors files, tokenizer files; or a GGUF file, which is all of these. Reading validates
+// everything before it is used.
 #ifndef STRATA_COMMON_CHECKPOINT_CHECKPOINT_H_
 #define STRATA_COMMON_CHECKPOINT_CHECKPOINT_H_
 
@@ -34,7 +35,10 @@ struct TensorEntry {
 
 // A checkpoint's files, validated; no weights are read.
 struct Checkpoint {
-  std::string path;
+  std::string path;  // The folder, of a .gguf file too.
+  // Whether the folder is the checkpoint, or nothing in it but `weight_files` (GGUF).
+  bool whole_folder = true;
+  // Of a GGUF file: what ReadGgufModel writes.
   std::string config_json;
   std::string generation_config_json;  // "" when absent.
   ModelSpec spec;
@@ -45,7 +49,9 @@ struct Checkpoint {
   const TensorEntry* Find(std::string_view name) const;
 };
 
-// Opens and validates a folder: the configuration, the headers of all weight files, the index, and
+// Opens and validates a folder, or a .gguf file (of one that is split: any part), or a folder that
+// has one model as such and no safetensors: the configuration, the headers of all weight files, the
+// index, and
 // names, dtypes and shapes of the tensors that the model needs. Symlinks are followed. Missing
 // tensors are an error that names them (at most ten); so are tensors of a layer that would change
 // its result but that the configuration does not know. Any other unexpected tensor is a note.

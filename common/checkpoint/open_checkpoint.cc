@@ -14,8 +14,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/file_reader.h"
+#include "common/checkpoint/gguf_model.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/status.h"
 
@@ -49,13 +51,8 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
     const int error = errno;
     struct stat info;
     if (error == ENOTDIR && stat(path.c_str(), &info) == 0) {
-      if (absl::EndsWith(path, ".gguf")) {
-        return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_FORMAT",
-                     "a .gguf file is not supported yet: " + path)
-            .Hint("give a folder with config.json and safetensors files");
-      }
       return Error(absl::StatusCode::kInvalidArgument, "NOT_A_FOLDER", path + " is not a folder")
-          .Hint("give the folder that holds config.json");
+          .Hint("give the folder that holds config.json, or a .gguf file");
     }
     return Error(
         error == EACCES ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kNotFound,
@@ -259,8 +256,9 @@ std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
 }
 
 absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found) {
-  const bool floats =
-      found.dtype == Dtype::kF32 || found.dtype == Dtype::kF16 || found.dtype == Dtype::kBF16;
+  const bool floats = found.dtype == Dtype::kF32 || found.dtype == Dtype::kF16 ||
+                      found.dtype == Dtype::kBF16 ||
+                      (IsBlocks(found.dtype) && wanted.shape.size() == 2);
   if (wanted.words ? found.dtype != Dtype::kU32 : !floats) {
     return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
                  absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",
@@ -329,13 +327,58 @@ const TensorEntry* Checkpoint::Find(std::string_view name) const {
   return found == tensors.end() || found->name != name ? nullptr : &*found;
 }
 
+namespace {
+
+// The files were chosen from the folder `checkpoint->path`.
+absl::Status ReadGguf(const std::vector<std::string>& files, Checkpoint* checkpoint) {
+  ASSIGN_OR_RETURN(GgufModel model, ReadGgufModel(checkpoint->path, files));
+  checkpoint->config_json = std::move(model.config_json);
+  checkpoint->generation_config_json = std::move(model.generation_config_json);
+  checkpoint->tensors = std::move(model.tensors);
+  checkpoint->weight_files = files;
+  const auto spec = ParseModelConfig(checkpoint->config_json, checkpoint->generation_config_json);
+  RETURN_IF_ERROR(Annotate(spec.status(), files[0]));
+  checkpoint->spec = *spec;
+  RETURN_IF_ERROR(SortTensors(&checkpoint->tensors));
+  return CheckTensors(checkpoint);
+}
+
+bool IsRegularFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+absl::StatusOr<Checkpoint> OpenGgufFile(const std::string& path) {
+  Checkpoint checkpoint;
+  const size_t slash = path.rfind('/');
+  checkpoint.path = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  checkpoint.whole_folder = false;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(checkpoint.path));
+  ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                   GgufPartsOf(path.substr(slash == std::string::npos ? 0 : slash + 1), names));
+  RETURN_IF_ERROR(ReadGguf(files, &checkpoint));
+  return checkpoint;
+}
+
+}  // namespace
+
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
+  if (absl::EndsWith(path, ".gguf") && IsRegularFile(path)) {
+    return OpenGgufFile(path);
+  }
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
   Checkpoint checkpoint;
   checkpoint.path = path;
+  if (!Contains(names, kIndexName) && !Contains(names, kSingleName)) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> files, GgufFilesOf(names));
+    if (!files.empty()) {
+      RETURN_IF_ERROR(ReadGguf(files, &checkpoint));
+      return checkpoint;
+    }
+  }
   if (!Contains(names, "config.json")) {
     return Error(absl::StatusCode::kNotFound, "NO_CHECKPOINT", path + " has no config.json")
-        .Hint("give the folder of a checkpoint in the Hugging Face layout");
+        .Hint("give the folder of a checkpoint in the Hugging Face layout, or a .gguf file");
   }
   ASSIGN_OR_RETURN(checkpoint.config_json, ReadSmallFile(path + "/config.json", kMaxConfigBytes));
   if (Contains(names, "generation_config.json")) {

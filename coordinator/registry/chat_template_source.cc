@@ -8,6 +8,7 @@
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/status.h"
+#include "coordinator/registry/gguf_text.h"
 
 namespace strata {
 namespace {
@@ -132,6 +133,13 @@ absl::StatusOr<ChatTemplateSource> ReadChatTemplate(const std::string& path) {
   const bool is_folder = std::filesystem::is_directory(path, ignored);
   if (!is_folder && !Exists(path)) {
     return Error(absl::StatusCode::kNotFound, "FILE_NOT_FOUND", "there is no " + path);
+  }
+  if (!is_folder && absl::EndsWith(path, ".gguf")) {
+    ASSIGN_OR_RETURN(ChatTemplateSource out, ReadGgufChatTemplate(path));
+    if (out.source.empty()) {
+      return Error(absl::StatusCode::kNotFound, "NO_CHAT_TEMPLATE", path + " has no chat template");
+    }
+    return out;
   }
   std::string folder = path;
   if (!is_folder) {

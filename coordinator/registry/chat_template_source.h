@@ -19,10 +19,10 @@ struct ChatTemplateSource {
   std::string eos_token;
 };
 
-// `path` is a checkpoint folder, a file of one (tokenizer.json) or a .jinja file. In a folder
-// chat_template.jinja wins over tokenizer_config.json's `chat_template`, which is a string or a
-// list of {name, template} whose "default" is taken. NOT_FOUND (NO_CHAT_TEMPLATE) when there is
-// none; INVALID_ARGUMENT names the file and field that is wrong.
+// `path` is a checkpoint folder, a file of one (tokenizer.json), a .gguf or a .jinja file. In a
+// folder chat_template.jinja wins over tokenizer_config.json's `chat_template`, which is a string
+// or a list of {name, template} whose "default" is taken. NOT_FOUND (NO_CHAT_TEMPLATE) when there
+// is none; INVALID_ARGUMENT names the file and field that is wrong.
 absl::StatusOr<ChatTemplateSource> ReadChatTemplate(const std::string& path);
 
 // Likewise for a folder, but none is no error.

@@ -12,6 +12,7 @@
 #include "common/digest.h"
 #include "common/status.h"
 #include "coordinator/registry/chat_template_source.h"
+#include "coordinator/registry/gguf_text.h"
 #include "coordinator/registry/model_changed.h"
 #include "coordinator/registry/tokenizer_file.h"
 
@@ -141,9 +142,12 @@ bool IsSideFile(const std::string& name) {
 }
 
 // Names of the files that count, ascending.
-absl::StatusOr<std::vector<std::string>> FilesOf(const std::string& folder,
-                                                 const Checkpoint& checkpoint) {
+absl::StatusOr<std::vector<std::string>> FilesOf(const Checkpoint& checkpoint) {
+  const std::string& folder = checkpoint.path;
   std::vector<std::string> names = checkpoint.weight_files;
+  if (!checkpoint.whole_folder) {
+    return names;
+  }
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
        it.increment(error)) {
@@ -170,12 +174,12 @@ bool SameTensors(const std::vector<TensorEntry>& a, const std::vector<TensorEntr
 }
 
 // What was read before the digests has to be what was digested.
-absl::Status CheckAgain(const std::string& folder, const Checkpoint& checkpoint) {
-  const auto again = OpenCheckpoint(folder);
+absl::Status CheckAgain(const std::string& path, const Checkpoint& checkpoint) {
+  const auto again = OpenCheckpoint(path);
   if (!again.ok() || again->config_json != checkpoint.config_json ||
       again->generation_config_json != checkpoint.generation_config_json ||
       !SameTensors(again->tensors, checkpoint.tensors)) {
-    return ChangedMeanwhile(folder);
+    return ChangedMeanwhile(path);
   }
   return absl::OkStatus();
 }
@@ -194,8 +198,27 @@ ModelManifest ManifestOf(const Checkpoint& checkpoint) {
   return manifest;
 }
 
-absl::Status AddTemplate(const std::string& folder, ModelManifest* manifest) {
-  ASSIGN_OR_RETURN(const ChatTemplateSource source, ReadFolderChatTemplate(folder));
+// Of the folder, where that is the checkpoint, else what a GGUF file has.
+absl::StatusOr<ChatTemplateSource> TemplateOf(const Checkpoint& checkpoint) {
+  ChatTemplateSource source;
+  if (checkpoint.whole_folder) {
+    ASSIGN_OR_RETURN(source, ReadFolderChatTemplate(checkpoint.path));
+  }
+  const std::string& first = checkpoint.weight_files.front();
+  if (absl::EndsWith(first, ".gguf") && source.source.empty()) {
+    ASSIGN_OR_RETURN(source, ReadGgufChatTemplate(checkpoint.path + "/" + first));
+  }
+  return source;
+}
+
+// Whether its own file has one, of whatever kind.
+bool HasGgufTokenizer(const Checkpoint& checkpoint) {
+  const std::string path = checkpoint.path + "/" + checkpoint.weight_files.front();
+  return absl::EndsWith(path, ".gguf") && !absl::IsNotFound(ReadGgufTokenizer(path).status());
+}
+
+absl::Status AddTemplate(const Checkpoint& checkpoint, ModelManifest* manifest) {
+  ASSIGN_OR_RETURN(const ChatTemplateSource source, TemplateOf(checkpoint));
   manifest->chat_template = source.source;
   manifest->bos_token = source.bos_token;
   manifest->eos_token = source.eos_token;
@@ -206,7 +229,7 @@ absl::Status AddTemplate(const std::string& folder, ModelManifest* manifest) {
     manifest->notes.push_back("there is no chat template: `chat` will be refused");
   }
   if (!manifest->has_tokenizer) {
-    manifest->notes.push_back("there is no tokenizer.json: the model takes token ids only");
+    manifest->notes.push_back("there is no tokenizer: the model takes token ids only");
   }
   return absl::OkStatus();
 }
@@ -220,20 +243,20 @@ absl::StatusOr<ModelManifest> DigestCheckpoint(const std::string& path,
   if (!absolute.has_filename()) {
     absolute = absolute.parent_path();  // Without the final slash.
   }
-  const std::string folder = error ? path : absolute.string();
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(folder));
+  const std::string wanted = error ? path : absolute.string();
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(wanted));
   ModelManifest manifest = ManifestOf(checkpoint);
   RETURN_IF_ERROR(
       ParseGenerationDefaults(manifest.generation_config_json, &manifest.notes).status());
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(folder, checkpoint));
-  manifest.has_tokenizer = !TokenizerFileOf(names).empty();
-  RETURN_IF_ERROR(AddTemplate(folder, &manifest));
-  Digester digester(folder, progress);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(checkpoint));
+  manifest.has_tokenizer = !TokenizerFileOf(names).empty() || HasGgufTokenizer(checkpoint);
+  RETURN_IF_ERROR(AddTemplate(checkpoint, &manifest));
+  Digester digester(checkpoint.path, progress);
   for (const std::string& name : names) {
     RETURN_IF_ERROR(digester.Open(name));
   }
   RETURN_IF_ERROR(digester.Run(&manifest));
-  RETURN_IF_ERROR(CheckAgain(folder, checkpoint));
+  RETURN_IF_ERROR(CheckAgain(wanted, checkpoint));
   manifest.weights_digest = WeightsDigest(manifest.tensors);
   return manifest;
 }

@@ -1,4 +1,4 @@
-// Registering a checkpoint folder: every file and every tensor by SHA-256.
+// Registering a checkpoint: every file and every tensor by SHA-256.
 #ifndef STRATA_COORDINATOR_REGISTRY_DIGEST_CHECKPOINT_H_
 #define STRATA_COORDINATOR_REGISTRY_DIGEST_CHECKPOINT_H_
 
@@ -14,10 +14,10 @@ namespace strata {
 // Called between chunks, on the digesting thread; false stops with CANCELLED.
 using DigestProgressFn = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Opens, validates and digests the folder `path`, reading each file once, in order. Of its files
-// the weights, *.json, *.jinja and tokenizer files count; symlinks are followed. The files stay
-// where they are. Errors are OpenCheckpoint's, and ABORTED (MODEL_CHANGED) when a file changed
-// meanwhile. Takes as long as reading and hashing does; hold no lock.
+// Opens, validates and digests the folder or .gguf file `path`, reading each file once, in order.
+// Of a folder's files the weights, *.json, *.jinja and tokenizer files count; symlinks are
+// followed. The files stay where they are. Errors are OpenCheckpoint's, and ABORTED (MODEL_CHANGED)
+// when a file changed meanwhile. Takes as long as reading and hashing does; hold no lock.
 absl::StatusOr<ModelManifest> DigestCheckpoint(const std::string& path,
                                                const DigestProgressFn& progress);
 

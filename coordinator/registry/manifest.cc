@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "common/digest.h"
 #include "common/status.h"
+#include "coordinator/registry/gguf_text.h"
 #include "coordinator/registry/model_changed.h"
 
 namespace strata {
@@ -83,6 +84,25 @@ absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std:
     return ModelChanged(path, manifest.path, "changed since it was registered");
   }
   return contents;
+}
+
+absl::StatusOr<std::string> ReadManifestTokenizer(const ModelManifest& manifest) {
+  constexpr char kFile[] = "tokenizer.json";
+  const auto gguf = std::find_if(manifest.files.begin(), manifest.files.end(),
+                                 [](const auto& file) { return file.name.ends_with(".gguf"); });
+  if (manifest.FindFile(kFile) != nullptr || gguf == manifest.files.end()) {
+    return ReadManifestFile(manifest, kFile);
+  }
+  const std::string path = manifest.path + "/" + gguf->name;
+  const auto file = FileReader::Open(path);
+  if (absl::IsNotFound(file.status())) {
+    return ModelChanged(path, manifest.path, "is gone");
+  }
+  RETURN_IF_ERROR(file.status());
+  if (!SameFile(file->identity(), gguf->identity)) {
+    return ModelChanged(path, manifest.path, "changed since it was registered");
+  }
+  return ReadGgufTokenizer(path);
 }
 
 }  // namespace strata

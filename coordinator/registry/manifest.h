@@ -43,7 +43,7 @@ struct ModelManifest {
   std::string weights_digest;           // WeightsDigest(tensors).
   std::string config_json;
   std::string generation_config_json;  // "" when absent.
-  bool has_tokenizer = false;          // Whether there is one; see tokenizer_file.h.
+  bool has_tokenizer = false;          // See tokenizer_file.h and ReadManifestTokenizer.
   std::string chat_template;           // Source; "" when there is none.
   std::string bos_token;               // As tokenizer_config.json has them; "" when absent.
   std::string eos_token;
@@ -71,6 +71,10 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view json);
 // The contents of a file of the folder, digested again. NOT_FOUND when the manifest has none of
 // that name; FAILED_PRECONDITION (MODEL_CHANGED) when it is not what was registered.
 absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std::string_view name);
+
+// The tokenizer.json, or what it would be of a GGUF file's own tokenizer. Errors as above, and
+// those of ReadGgufTokenizer.
+absl::StatusOr<std::string> ReadManifestTokenizer(const ModelManifest& manifest);
 
 // What the planner wants to know of weights and KV: as stored, or as workers quantize them.
 struct WeightAccount {

@@ -86,10 +86,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const ModelManifest& ma
     names.push_back(file.name);
   }
   const std::string name = TokenizerFileOf(names);
-  ASSIGN_OR_RETURN(const std::string content, ReadManifestFile(manifest, name));
   if (!IsTiktokenFile(name)) {
-    return ParseTokenizer(content);
+    ASSIGN_OR_RETURN(const std::string json, ReadManifestTokenizer(manifest));
+    return ParseTokenizer(json);
   }
+  ASSIGN_OR_RETURN(const std::string content, ReadManifestFile(manifest, name));
   std::string config;
   if (manifest.FindFile("tokenizer_config.json") != nullptr) {
     ASSIGN_OR_RETURN(config, ReadManifestFile(manifest, "tokenizer_config.json"));

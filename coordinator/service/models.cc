@@ -7,6 +7,7 @@
 
 #include "common/app/log.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/gguf_model.h"
 #include "common/status.h"
 #include "coordinator/registry/digest_checkpoint.h"
 
@@ -21,13 +22,14 @@ bool IsNameCharacter(unsigned char c) {
   return std::isalnum(c) || c == '-' || c == '_' || c == '.';
 }
 
-// The folder's name, with '-' for what a model's name may not have.
+// The folder's name, or the .gguf file's without that, with '-' for what a model's name may not
+// have.
 std::string DefaultModelName(const std::string& path) {
   std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
   if (!folder.has_filename()) {
     folder = folder.parent_path();
   }
-  std::string name = folder.filename().string();
+  std::string name = GgufModelName(folder.filename().string());
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return !IsNameCharacter(c); }, '-');
   return name;

@@ -17,6 +17,7 @@
 #include "common/app/flags.h"
 #include "common/status.h"
 #include "coordinator/registry/chat_template_source.h"
+#include "coordinator/registry/gguf_text.h"
 #include "coordinator/registry/tokenizer_file.h"
 #include "coordinator/template/chat_template.h"
 #include "coordinator/template/template_jsonl.h"
@@ -34,7 +35,7 @@ constexpr char kHelp[] =
     "strata-coordinator template PATH [--jsonl] [MESSAGE...]\n"
     "\n"
     "What the coordinator would make of a text, without any cluster. PATH is a checkpoint\n"
-    "folder, a tokenizer.json, a file of tiktoken's ranks, or a .jinja file.\n"
+    "folder, a tokenizer.json, a file of tiktoken's ranks, a .gguf or a .jinja file.\n"
     "\n"
     "  --jsonl         one JSON document a line on stdin, one a line on stdout, in order:\n"
     "                  tokenize    {\"text\",\"add_special_tokens\"} -> {\"ids\"}\n"
@@ -86,6 +87,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
     std::sort(names.begin(), names.end());
     const std::string name = TokenizerFileOf(names);
     file /= name.empty() ? "tokenizer.json" : name;
+  }
+  if (file.extension() == ".gguf") {
+    ASSIGN_OR_RETURN(const std::string json, ReadGgufTokenizer(path));
+    return ParseTokenizer(json);
   }
   ASSIGN_OR_RETURN(const std::string content, ReadFile(file.string()));
   const std::string name = file.filename().string();

@@ -89,6 +89,100 @@ def safetensors():
     seed("not-utf8", b'{"\xff\xfe":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4)
 
 
+def gguf():
+    def text(value):
+        return struct.pack("<Q", len(value)) + as_bytes(value)
+
+    def u32(key, value):
+        return text(key) + struct.pack("<II", 4, value)
+
+    def f32(key, value):
+        return text(key) + struct.pack("<If", 6, value)
+
+    def string(key, value):
+        return text(key) + struct.pack("<I", 8) + text(value)
+
+    def strings(key, values):
+        return text(key) + struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(text, values))
+
+    def floats(key, values):
+        return text(key) + struct.pack(f"<IIQ{len(values)}f", 9, 6, len(values), *values)
+
+    def ints(key, values):
+        return text(key) + struct.pack(f"<IIQ{len(values)}i", 9, 5, len(values), *values)
+
+    def tensor(name, shape, offset, kind=0):
+        dims = list(reversed(shape))
+        return text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+
+    def seed(name, values, tensors, zeros, tensor_count=None, value_count=None, version=3):
+        counts = (len(tensors) if tensor_count is None else tensor_count,
+                  len(values) if value_count is None else value_count)
+        head = b"GGUF" + struct.pack("<IQQ", version, *counts) + b"".join(values + tensors)
+        head += bytes(-len(head) % 32)
+        write("gguf", name, struct.pack(">Q", zeros) + head)
+
+    for file in sorted((GOLDEN / "gguf").glob("*.gguf")):
+        content = file.read_bytes()
+        cut = min(len(content), 16384)
+        write("gguf", f"golden-{file.stem}", struct.pack(">Q", len(content) - cut) + content[:cut])
+
+    values = [string("general.architecture", "llama"), u32("llama.block_count", 1),
+              u32("llama.context_length", 128), u32("llama.embedding_length", 64),
+              u32("llama.feed_forward_length", 96), u32("llama.attention.head_count", 2),
+              f32("llama.attention.layer_norm_rms_epsilon", 1e-5)]
+    shapes = {"token_embd": [8, 64], "output_norm": [64], "blk.0.attn_norm": [64],
+              "blk.0.ffn_norm": [64], "blk.0.attn_q": [64, 64], "blk.0.attn_k": [64, 64],
+              "blk.0.attn_v": [64, 64], "blk.0.attn_output": [64, 64],
+              "blk.0.ffn_gate": [96, 64], "blk.0.ffn_up": [96, 64], "blk.0.ffn_down": [64, 96]}
+
+    def tensors(kind):
+        out, offset = [], 0
+        for name, shape in shapes.items():
+            own = kind if len(shape) == 2 else 0
+            out.append(tensor(name + ".weight", shape, offset, own))
+            count = shape[0] * (shape[1] if len(shape) == 2 else 1)
+            size = {0: count * 4, 1: count * 2, 2: count // 32 * 18, 8: count // 32 * 34}[own]
+            offset += size + -size % 32
+        return out, offset
+
+    for kind in (0, 1, 2, 8):
+        seed(f"small-{kind}", values, *tensors(kind))
+    small, size = tensors(8)
+    words = ["<unk>", "<s>", "</s>", "a", "b", "ab", "\u2581", "\u2581ab"]
+    llama = [string("tokenizer.ggml.model", "llama"), strings("tokenizer.ggml.tokens", words),
+             floats("tokenizer.ggml.scores", [0, 0, 0, -4, -3, -2, -1, -0.5]),
+             ints("tokenizer.ggml.token_type", [2, 3, 3, 1, 1, 1, 1, 1]),
+             u32("tokenizer.ggml.bos_token_id", 1), u32("tokenizer.ggml.eos_token_id", 2),
+             string("tokenizer.chat_template", "{{ messages[0].content }}")]
+    seed("sentence-piece", values + llama, small, size)
+    gpt2 = [string("tokenizer.ggml.model", "gpt2"), string("tokenizer.ggml.pre", "llama-bpe"),
+            strings("tokenizer.ggml.tokens", words), strings("tokenizer.ggml.merges", ["a b"])]
+    seed("byte-level", values + gpt2, small, size)
+    seed("bytes-left-out", values, small, size - 32)
+    seed("tensors-huge", values, [], 0, tensor_count=HUGE)
+    seed("values-huge", [], [], 0, value_count=HUGE)
+    seed("version-1", [], [], 0, version=1)
+    seed("big-endian", [], [], 0, version=3 << 24)
+    seed("list-huge", [text("k") + struct.pack("<IIQ", 9, 12, HUGE)], [], 0)
+    seed("list-of-lists", [text("k") + struct.pack("<IIQ", 9, 9, 1)], [], 0)
+    seed("strings-huge", [text("k") + struct.pack("<IIQ", 9, 8, 2**60)], [], 0)
+    seed("string-huge", [text("k") + struct.pack("<IQ", 8, HUGE)], [], 0)
+    seed("key-huge", [struct.pack("<Q", HUGE)], [], 0)
+    seed("key-twice", [u32("k", 1), u32("k", 2)], [], 0)
+    seed("alignment-0", [u32("general.alignment", 0)], [], 0)
+    seed("alignment-huge", [u32("general.alignment", 2**31)], [], 0)
+    seed("shape-overflows", values, [tensor("t", [2**32, 2**32], 0)], 0)
+    seed("offset-huge", values, [tensor("t", [1], 2**64 - 32)], 64)
+    seed("overlap", values, [tensor("t", [64], 0), tensor("u", [64], 32)], 1024)
+    seed("rank-5", values, [tensor("t", [1] * 5, 0)], 32)
+    seed("half-a-block", values, [tensor("t", [48], 0, 8)], 64)
+    seed("type-unknown", values, [tensor("t", [1], 0, 99)], 64)
+    seed("part", values + [u32("split.no", 1), u32("split.count", 3)], small, size)
+    seed("tokens-twice", values + [string("tokenizer.ggml.model", "gpt2"),
+                                   strings("tokenizer.ggml.tokens", ["a", "a"])], small, size)
+
+
 def model_config():
     def seed(name, config, generation=""):
         texts = [t if isinstance(t, (bytes, str)) else compact(t) for t in (config, generation)]
@@ -643,7 +737,7 @@ def http_streams():
 
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for target in (safetensors, model_config, tokenizer, chat_template, manifest, checkpoint,
+    for target in (safetensors, gguf, model_config, tokenizer, chat_template, manifest, checkpoint,
                    frame_parts, step_frames, results, generate_request, http_body,
                    http_connection, http_streams):
         target()

@@ -98,8 +98,6 @@ TEST(OpenCheckpoint, SaysWhatIsNotThere) {
   folder.Write("pytorch_model.bin", "x");
   EXPECT_EQ(OpenCheckpoint(folder.path()).status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(Message(folder.path()), HasSubstr("pytorch_model.bin"));
-  folder.Write("m.gguf", "GGUF");
-  EXPECT_THAT(Message(folder.File("m.gguf")), HasSubstr("not supported yet"));
 }
 
 TEST(OpenCheckpoint, NamesMissingTensorsTenAtMost) {

@@ -37,6 +37,17 @@ void FileTensors::AddFile(const std::string& folder, const std::string& file) {
   }
 }
 
+void FileTensors::AddGguf(const Checkpoint& checkpoint) {
+  for (TensorEntry entry : checkpoint.tensors) {
+    entry.file = checkpoint.path + "/" + entry.file;
+    if (std::string& bytes = files_[entry.file]; bytes.empty()) {
+      bytes = ReadFileOrFail(entry.file);
+    }
+    const std::string name = entry.name;
+    entries_[name] = std::move(entry);
+  }
+}
+
 absl::StatusOr<TensorView> FileTensors::Find(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
@@ -66,7 +77,9 @@ std::vector<uint32_t> GoldenCase::AllIds() const {
 }
 
 std::vector<std::string> GoldenModelNames() {
-  return {"llama", "llama31", "llama2-mha-f32", "llama31-mlx4", "llama31-mlx8", "recall"};
+  return {"llama",           "llama31",         "llama2-mha-f32",   "llama31-mlx4",
+          "llama31-mlx8",    "recall",          "gguf/llama-f32",   "gguf/llama-f16",
+          "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/llama31-q8_0"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -89,7 +102,7 @@ std::vector<GoldenFormat> GoldenFormats() {
   for (const std::string& name : GoldenModelNames()) {
     formats.push_back({name});
   }
-  for (const char* name : {"llama31-mlx4", "llama31-mlx8"}) {
+  for (const char* name : {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
@@ -104,19 +117,27 @@ std::vector<GoldenFormat> GoldenFormats() {
 GoldenModel LoadGoldenModel(const std::string& name) {
   GoldenModel model;
   model.name = name;
-  const std::string folder =
-      name == "recall" ? SourcePath("models/recall") : GoldenPath("models/" + name);
-  auto checkpoint = OpenCheckpoint(folder);
+  const bool gguf = name.starts_with("gguf/");
+  const std::string folder = name == "recall" ? SourcePath("models/recall")
+                             : gguf           ? GoldenPath("gguf")
+                                              : GoldenPath("models/" + name);
+  const std::string before = gguf ? name.substr(5) + "." : "";
+  auto checkpoint = OpenCheckpoint(gguf ? GoldenPath(name + ".gguf") : folder);
   if (!checkpoint.ok()) {
     ADD_FAILURE() << checkpoint.status();
     return model;
   }
   model.spec = checkpoint->spec;
-  for (const std::string& file : checkpoint->weight_files) {
-    model.weights.AddFile(folder, file);
+  if (gguf) {
+    model.weights.AddGguf(*checkpoint);
+  } else {
+    for (const std::string& file : checkpoint->weight_files) {
+      model.weights.AddFile(folder, file);
+    }
   }
-  model.expected.AddFile(folder, "expected.safetensors");
-  const auto cases = nlohmann::json::parse(ReadFileOrFail(folder + "/cases.json"), nullptr, false);
+  model.expected.AddFile(folder, before + "expected.safetensors");
+  const auto cases =
+      nlohmann::json::parse(ReadFileOrFail(folder + "/" + before + "cases.json"), nullptr, false);
   EXPECT_TRUE(cases.is_array());
   for (const auto& json : cases) {
     GoldenCase one;

@@ -12,11 +12,13 @@
 
 namespace strata::testing {
 
-// safetensors files, read whole.
+// safetensors and GGUF files, read whole.
 class FileTensors : public TensorSource {
  public:
   // Adds the tensors of one file; fails the test if it cannot be read.
   void AddFile(const std::string& folder, const std::string& file);
+  // Adds those of a GGUF file that was opened.
+  void AddGguf(const Checkpoint& checkpoint);
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
   // A float32 tensor's values; fails the test where there is none.
   std::vector<float> Floats(const std::string& name) const;
@@ -56,7 +58,7 @@ struct GoldenFormat {
   std::string model;
   v1::Quantize quantize = v1::QUANTIZE_NONE;
   v1::Activations activations = v1::ACTIVATIONS_F32;
-  // "llama31-mlx4", "recall-int8", "recall-int8-f32".
+  // "llama31-mlx4", "recall-int8", "recall-int8-f32", "gguf/llama-q8_0-a8".
   std::string Name() const;
   // Whether the reference's numbers are to be met.
   bool IsReference() const;

@@ -146,8 +146,9 @@ TEST(PackedStoreTest, EveryFormatGivesTheSameBitsFromTheStoreWithoutItsMatrices)
   }
 }
 
-TEST(PackedStoreTest, CheckpointsOfMlxGiveTheSameBitsFromTheStore) {
-  for (const char* name : {"llama31-mlx4", "llama31-mlx8"}) {
+TEST(PackedStoreTest, CheckpointsOfMlxAndGgufGiveTheSameBitsFromTheStore) {
+  for (const char* name :
+       {"llama31-mlx4", "llama31-mlx8", "gguf/llama-f16", "gguf/llama-q8_0", "gguf/llama-q4_0"}) {
     SCOPED_TRACE(name);
     const GoldenModel model = LoadGoldenModel(name);
     ExpectTheSameBitsFromTheStore(model.spec, model.weights, {});

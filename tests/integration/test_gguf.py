@@ -1,0 +1,98 @@
+"""GGUF files through real processes."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from cluster import GOLDEN, Cluster, cut, read_safetensors
+
+MODELS = ["llama-f32", "llama-f16", "llama-q8_0", "llama-q4_0", "llama31-q8_0"]
+LAYERS = 3
+TOLERANCE = 5e-4  # tests/golden/README.md
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("gguf")) as c:
+        c.start_workers(3)
+        for model in MODELS:
+            c.run("model", "add", GOLDEN / "gguf" / f"{model}.gguf")
+        yield c
+
+
+def golden_case(model):
+    (case,) = json.loads((GOLDEN / "gguf" / f"{model}.cases.json").read_text())
+    expected = read_safetensors(GOLDEN / "gguf" / f"{model}.expected.safetensors")
+    return case, expected[f"{case['name']}.logits"]
+
+
+def generate(cluster, model, folder):
+    case, want = golden_case(model)
+    answer = cluster.generate(model, ids=case["prompt_ids"], max_tokens=24, temperature=0,
+                              ignore_eos=True, logits=folder / "logits.safetensors")
+    return answer, case, want
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, tmp_path):
+    bits = json.loads((GOLDEN / "bits.json").read_text())
+    for stages in (1, 2, 3):
+        cluster.load(model, cuts=cut(["w0", "w1", "w2"][:stages], LAYERS), kv_dtype="f32",
+                     activations="f32")
+        answer, case, want = generate(cluster, model, tmp_path)
+        assert answer["token_ids"] == case["greedy_ids"]
+        assert answer["logits"].shape == want.shape
+        assert np.abs(answer["logits"] - want).max() <= TOLERANCE
+        digest = hashlib.sha256(answer["logits"].tobytes()).hexdigest()
+        name = f"gguf/{model}/{case['name']}"
+        assert bits[answer["numerics_class"]][name] == digest, stages
+        cluster.run("model", "unload", model)
+
+
+@pytest.mark.parametrize("model,weights", [("llama-q8_0", "q8_0"), ("llama-q4_0", "q4_0")])
+def test_stored_blocks_take_int8_activations_and_give_the_same_bits(cluster, model, weights,
+                                                                    tmp_path):
+    answers = []
+    for stages in (1, 2, 3):
+        cluster.load(model, cuts=cut(["w0", "w1", "w2"][:stages], LAYERS))
+        answers.append(generate(cluster, model, tmp_path)[0])
+        cluster.run("model", "unload", model)
+    assert f"/w={weights},head=q8_0,act=int8/" in answers[0]["numerics_class"]
+    for answer in answers[1:]:
+        assert answer["numerics_class"] == answers[0]["numerics_class"]
+        assert answer["logits"].tobytes() == answers[0]["logits"].tobytes()
+
+
+def test_workers_fetch_the_tensors_of_their_layers_alone(tmp_path):
+    whole = (GOLDEN / "gguf" / "llama-f32.gguf").stat().st_size
+    with Cluster(tmp_path / "own") as c:
+        c.start_workers(2)
+        c.load("m", path=GOLDEN / "gguf" / "llama-f32.gguf", cuts=cut(["w0", "w1"], LAYERS),
+               context=64)  # Rotary tables are fetched too.
+        folders = [tmp_path / "own" / f"w{i}" / "cache" / "sha256" for i in range(2)]
+        sizes = [sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+                 for folder in folders]
+        assert all(0 < size < 0.7 * whole for size in sizes) and sum(sizes) < whole, sizes
+
+
+def test_a_folder_and_an_upload_are_the_same_model_as_the_file(cluster, tmp_path):
+    shutil.copy(GOLDEN / "gguf" / "llama-q4_0.gguf", tmp_path / "any-name.gguf")
+    cluster.run("model", "add", tmp_path, "--name", "folder")
+    cluster.run("model", "add", tmp_path / "any-name.gguf", "--upload", "--name", "uploaded")
+    models = {m["name"]: m["digest"] for m in cluster.json("model", "list")["models"]}
+    assert models["folder"] == models["uploaded"] == models["llama-q4_0"]
+
+
+def test_what_is_quantized_already_is_not_quantized_again(cluster):
+    _, said, status = cluster.run("model", "load", "llama-q8_0", "--quantize", "int4", check=False)
+    assert status == 1 and "--quantize none" in said
+
+
+def test_a_broken_file_is_refused_by_name(cluster, tmp_path):
+    content = (GOLDEN / "gguf" / "llama-q4_0.gguf").read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(content[:-5000])
+    _, said, status = cluster.run("model", "add", tmp_path / "cut.gguf", check=False)
+    assert status == 1 and "cut.gguf: tensor" in said and "bytes of data" in said
