@@ -68,6 +68,13 @@ std::string WeightsDigest(const std::vector<ManifestTensor>& tensors) {
   return ToHex(sha.Finish());
 }
 
+std::string ModelManifest::Source() const {
+  const bool gguf = std::all_of(files.begin(), files.end(), [](const ManifestFile& file) {
+    return file.name.ends_with(".gguf");
+  });
+  return gguf && !files.empty() ? path + "/" + files.front().name : path;
+}
+
 absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std::string_view name) {
   const ManifestFile* file = manifest.FindFile(name);
   if (file == nullptr) {

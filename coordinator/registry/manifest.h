@@ -50,6 +50,8 @@ struct ModelManifest {
   std::vector<std::string> notes;  // For people.
   ModelSpec spec;                  // Of config_json and generation_config_json.
 
+  // What was registered: the folder, or a .gguf file where nothing else of its folder counts.
+  std::string Source() const;
   const ManifestFile* FindFile(std::string_view name) const;
   const ManifestTensor* FindTensor(std::string_view name) const;
   // For the common TensorsOf. The manifest outlives it.

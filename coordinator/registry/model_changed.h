@@ -16,7 +16,8 @@ inline absl::Status ModelChanged(const std::string& path, const std::string& fol
                                  std::string_view what) {
   return Error(absl::StatusCode::kFailedPrecondition, "MODEL_CHANGED",
                absl::StrCat(path, " ", std::string(what)))
-      .Hint(absl::StrCat("put the file back, or run `strata model add ", folder, "` again"));
+      .Hint(absl::StrCat("put the file back, or run `strata model add ",
+                         path.ends_with(".gguf") ? path : folder, "` again"));
 }
 
 // Devices are numbered anew at every boot, so they do not count.

@@ -144,7 +144,7 @@ v1::Model DescribeModel(const ModelRuntime& model) {
   out.set_name(model.name);
   out.set_family(m.spec.family);
   out.set_digest(m.weights_digest);
-  out.set_path(m.path);
+  out.set_path(m.Source());
   out.set_weight_bytes(account.total_bytes);
   out.set_layers(static_cast<uint32_t>(m.spec.layers.size()));
   out.set_hidden_size(m.spec.hidden);

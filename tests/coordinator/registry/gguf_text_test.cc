@@ -170,6 +170,7 @@ TEST(GgufCheckpoint, IsRegisteredWithTextAndReadAgain) {
   const auto manifest = DigestCheckpoint(folder.File("m.gguf"), nullptr);
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(manifest->path, folder.path());
+  EXPECT_EQ(manifest->Source(), folder.File("m.gguf"));
   ASSERT_EQ(manifest->files.size(), 1);
   EXPECT_EQ(manifest->files[0].name, "m.gguf");
   EXPECT_TRUE(manifest->has_tokenizer);
@@ -199,6 +200,7 @@ TEST(GgufCheckpoint, AFoldersTokenizerComesBeforeTheFilesOwn) {
   const auto with = DigestCheckpoint(folder.path(), nullptr);
   ASSERT_TRUE(with.ok()) << with.status();
   EXPECT_TRUE(with->has_tokenizer);
+  EXPECT_EQ(with->Source(), folder.path());
   EXPECT_EQ(ReadManifestTokenizer(*with).value_or(""), "{}");
 }
 
