@@ -1,5 +1,9 @@
 #include "common/model_spec.h"
 
+#include <algorithm>
+
+#include "common/limits.h"
+
 namespace strata {
 
 namespace {
@@ -43,6 +47,88 @@ std::string KvGroupName(const KvGroupSpec& group) {
       return "mla";
   }
   return "?";
+}
+
+uint64_t MostKvPages(const KvGroupSpec& group, uint64_t length, uint64_t rows) {
+  const uint64_t pages = (length + kPageTokens - 1) / kPageTokens;
+  if (group.kind != KvKind::kWindow) {
+    return pages;
+  }
+  // Keys from the first that the oldest such token sees, in pages that begin and end anywhere.
+  return std::min(pages, (rows + group.window + 2 * kPageTokens - 3) / kPageTokens);
+}
+
+LayerNormNames NormNames(NormPlaces places) {
+  switch (places) {
+    case NormPlaces::kBefore:
+      return {.before_attention = "input_layernorm", .before_mlp = "post_attention_layernorm"};
+    case NormPlaces::kAfter:
+      return {.after_attention = "post_attention_layernorm",
+              .after_mlp = "post_feedforward_layernorm"};
+    case NormPlaces::kAround:
+      return {.before_attention = "input_layernorm",
+              .after_attention = "post_attention_layernorm",
+              .before_mlp = "pre_feedforward_layernorm",
+              .after_mlp = "post_feedforward_layernorm"};
+  }
+  return {};
+}
+
+std::vector<RopeSpec> RopesOf(const ModelSpec& spec) {
+  std::vector<RopeSpec> ropes;
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    if (attention.rotates && std::find(ropes.begin(), ropes.end(), attention.rope) == ropes.end()) {
+      ropes.push_back(attention.rope);
+    }
+  }
+  return ropes;
+}
+
+namespace {
+
+// Of one rope.
+uint64_t TableFloats(const RopeSpec& rope, uint32_t context) {
+  return uint64_t{context} * rope.rotary_dim;
+}
+
+}  // namespace
+
+uint64_t RotaryFloats(const ModelSpec& spec, uint32_t context) {
+  uint64_t floats = 0;
+  for (const RopeSpec& rope : RopesOf(spec)) {
+    floats += rope.variants() * TableFloats(rope, context);
+  }
+  return floats;
+}
+
+uint64_t RotaryOffset(const ModelSpec& spec, uint32_t layer, uint32_t variant, uint32_t context) {
+  const RopeSpec& wanted = spec.layers[layer].attention.rope;
+  uint64_t floats = 0;
+  for (const RopeSpec& rope : RopesOf(spec)) {
+    if (rope == wanted) {
+      break;
+    }
+    floats += rope.variants() * TableFloats(rope, context);
+  }
+  return floats + std::min(variant, wanted.variants() - 1) * TableFloats(wanted, context);
+}
+
+uint32_t RotaryVariants(const ModelSpec& spec) {
+  uint32_t variants = 1;
+  for (const RopeSpec& rope : RopesOf(spec)) {
+    variants = std::max(variants, rope.variants());
+  }
+  return variants;
+}
+
+uint32_t LongRotaryAbove(const ModelSpec& spec) {
+  for (const RopeSpec& rope : RopesOf(spec)) {
+    if (rope.scaling == RopeScaling::kLongRope) {
+      return static_cast<uint32_t>(rope.original_context);
+    }
+  }
+  return 0;
 }
 
 uint64_t KvBytesPerToken(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,

@@ -10,54 +10,39 @@
 #include <string_view>
 #include <vector>
 
-namespace strata {
+#include "common/dtype.h"
+#include "common/window.h"
 
-// The last eight are formats of blocks, see common/block_formats.h.
-enum class Dtype {
-  kF32,
-  kF16,
-  kBF16,
-  kU8,
-  kI8,
-  kU32,
-  kI32,
-  kI64,
-  kF64,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ8_0,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K
-};
-// Bytes of one element; 0 for a format of blocks.
-size_t DtypeBytes(Dtype dtype);
-// safetensors' name, "BF16"; ggml's for blocks, "Q4_0".
-const char* DtypeName(Dtype dtype);
-// The dtype of that name.
-std::optional<Dtype> DtypeOfName(std::string_view name);
+namespace strata {
 
 enum class NormKind { kRms, kRmsOnePlus };
 enum class ActivationKind { kSilu, kGeluTanh };
 
-enum class RopeScaling { kNone, kLlama3 };
+enum class RopeScaling { kNone, kLinear, kLlama3, kLongRope };
 
 // How positions become rotations. Angles are position * inverse_frequency[i], i < rotary_dim / 2;
-// half-rotation: dimension i is paired with i + rotary_dim / 2.
+// half-rotation: dimension i is paired with i + rotary_dim / 2, and what is behind rotary_dim does
+// not turn.
 struct RopeSpec {
   uint32_t rotary_dim = 0;  // Even, <= head_dim.
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
-  // For kLlama3; see shared facts: wavelengths below original/high keep their frequency, above
-  // original/low are divided by factor, between are interpolated.
+  // kLinear divides every frequency by factor. kLlama3: wavelengths below original/high keep their
+  // frequency, above original/low are divided by factor, between are interpolated.
   double factor = 1.0;
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
   double original_context = 0.0;
   // What each frequency is divided by, as GGUF files have it; empty: by nothing.
   std::vector<float> divisors;
+  // kLongRope: what each frequency is divided by, rotary_dim / 2 of each, in requests that stay
+  // within original_context tokens (rotary variant 0) and in longer ones (1); and what sine and
+  // cosine are multiplied by.
+  std::vector<double> short_factors = {};
+  std::vector<double> long_factors = {};
+  double magnitude = 1.0;
+
+  uint32_t variants() const { return scaling == RopeScaling::kLongRope ? 2 : 1; }
   bool operator==(const RopeSpec&) const = default;
 };
 
@@ -69,12 +54,20 @@ struct KvGroupSpec {
   uint32_t window = 0;  // Keys seen, own included; 0 for kFull.
   bool operator==(const KvGroupSpec&) const = default;
 };
-// The first position that a query at `position` sees: of `window` keys, its own included; 0: all.
-constexpr uint32_t FirstSeen(uint32_t position, uint32_t window) {
-  return window == 0 || position < window ? 0 : position + 1 - window;
+// Tokens of one sequence that may be in flight: of all steps that may be.
+constexpr uint64_t KvRowsInFlight(uint64_t stages, uint64_t max_batch_tokens) {
+  return (stages + 1) * max_batch_tokens;
 }
+// The most pages that a sequence of `length` tokens has in a group while no more than `rows` tokens
+// of it are not known to be committed: pages behind a window are freed when what sees them is.
+// Of a pipeline it is KvRowsInFlight.
+uint64_t MostKvPages(const KvGroupSpec& group, uint64_t length, uint64_t rows);
 // "full", "window-4096", "mla".
 std::string KvGroupName(const KvGroupSpec& group);
+
+// Queries and keys normed before they turn: each head by a weight [head_dim], or all of a row's
+// heads at once by one of their width.
+enum class QkNorm { kNone, kHead, kProjection };
 
 struct AttentionSpec {
   uint32_t heads = 0;
@@ -84,26 +77,42 @@ struct AttentionSpec {
   float soft_cap = 0;     // 0: none.
   uint32_t kv_group = 0;  // Index into ModelSpec::kv_groups.
   bool rotates = true;
+  QkNorm qk_norm = QkNorm::kNone;  // Of the layer's kind and epsilon.
   bool qkv_bias = false;
   bool out_bias = false;
   // The rows of q and k are stored in the order that rotates neighbours: row 2 i + j of a head is
   // row i + j * head_dim / 2 of a half-rotation's. Loading puts them in order.
   bool qk_rows_in_pairs = false;
+  bool fused_qkv = false;  // Stored as one matrix: rows of q, then k, then v.
   RopeSpec rope;
 };
+
+// "mlp.gate", "mlp.experts.E.{gate,up,down}_proj", or "block_sparse_moe.gate",
+// "block_sparse_moe.experts.E.{w1,w3,w2}".
+enum class ExpertNames { kMlp, kBlockSparse };
 
 struct MlpSpec {
   uint32_t ffn = 0;
   ActivationKind activation = ActivationKind::kSilu;
   bool bias = false;
-  uint32_t experts = 0;  // 0: dense. Others are refused until a backend has them.
+  bool fused_gate_up = false;  // Stored as one matrix: rows of gate, then up.
+  // A mixture: `experts_used` of the experts, chosen by a router, compute a row. 0: dense.
+  uint32_t experts = 0;
   uint32_t experts_used = 0;
+  bool renormalize = true;  // What the chosen ones count adds up to 1.
+  ExpertNames expert_names = ExpertNames::kMlp;
 };
 
-// One decoder block: x += attention(norm(x)); x += mlp(norm(x)).
+// Where a layer norms: what enters a branch, what leaves it (before it is added), or both.
+enum class NormPlaces { kBefore, kAfter, kAround };
+
+// One decoder block, of two branches: x += s * after(attention(before(x))); x += s *
+// after(mlp(before(x))).
 struct LayerSpec {
   NormKind norm = NormKind::kRms;
+  NormPlaces norm_places = NormPlaces::kBefore;
   float norm_eps = 1e-5f;
+  float branch_scale = 1;  // s.
   AttentionSpec attention;
   MlpSpec mlp;
 };
@@ -130,8 +139,10 @@ struct ModelSpec {
   uint32_t vocab = 0;
   uint32_t context = 0;  // max_position_embeddings.
   bool tied_head = false;
+  float embedding_scale = 1;  // Multiplies what is looked up.
   NormKind final_norm = NormKind::kRms;
   float final_norm_eps = 1e-5f;
+  float logits_divisor = 1;  // Before the soft-cap.
   float final_soft_cap = 0;  // 0: none.
   std::vector<LayerSpec> layers;
   std::vector<KvGroupSpec> kv_groups;
@@ -141,6 +152,28 @@ struct ModelSpec {
   std::optional<uint32_t> bos_id;
   std::vector<uint32_t> eos_ids;  // generation_config's over config's.
 };
+
+// Names of a layer's norms below "model.layers.N.", without ".weight"; null where it has none.
+struct LayerNormNames {
+  const char* before_attention = nullptr;
+  const char* after_attention = nullptr;
+  const char* before_mlp = nullptr;
+  const char* after_mlp = nullptr;
+};
+LayerNormNames NormNames(NormPlaces places);
+
+// The distinct ropes of the layers that rotate, in the order of the layers. The rotary tables of a
+// context are, for each of them and each of its variants, cos then sin, float32 [context,
+// rotary_dim / 2].
+std::vector<RopeSpec> RopesOf(const ModelSpec& spec);
+uint64_t RotaryFloats(const ModelSpec& spec, uint32_t context);
+// Where the cosines of a rotating layer begin in them, in floats. Of a rope with one variant that
+// serves all.
+uint64_t RotaryOffset(const ModelSpec& spec, uint32_t layer, uint32_t variant, uint32_t context);
+// The most variants of any layer: 1, or 2 where requests choose (RopeSpec::original_context).
+uint32_t RotaryVariants(const ModelSpec& spec);
+// Tokens above which a request takes variant 1; 0: there is none.
+uint32_t LongRotaryAbove(const ModelSpec& spec);
 
 // Bytes of K and V that one token needs in the layers [first, last] of `group`, 2 or 4 bytes an
 // element.

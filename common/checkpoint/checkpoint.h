@@ -82,8 +82,10 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(std::string_view
                                                                 std::string_view file);
 
 // cos then sin, each float32 [context, rotary_dim / 2], row-major. Made with our own sin and cos
-// in double, so that every machine makes the same bits.
-std::vector<float> MakeRotaryTables(const RopeSpec& rope, uint32_t context);
+// in double, so that every machine makes the same bits. `variant` is below rope.variants().
+std::vector<float> MakeRotaryTables(const RopeSpec& rope, uint32_t context, uint32_t variant = 0);
+// All that a model's layers turn by, see RopesOf.
+std::vector<float> MakeRotaryTables(const ModelSpec& spec, uint32_t context);
 
 }  // namespace strata
 

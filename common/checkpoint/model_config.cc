@@ -1,12 +1,13 @@
 // config.json and generation_config.json to a ModelSpec. Names and defaults: the configuration
 // classes of transformers.
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/family_config.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/quantization_config.h"
 #include "common/checkpoint/rope_config.h"
@@ -21,172 +22,135 @@ using nlohmann::json;
 constexpr uint64_t kMaxHeads = 1u << 14;
 constexpr uint64_t kMaxHeadDim = 4096;
 constexpr uint64_t kMaxProjection = uint64_t{kMaxHiddenSize} * 4;
-constexpr uint64_t kDefaultContext = 2048;
-constexpr double kDefaultNormEps = 1e-6;
+constexpr double kMaxMultiplier = 1e6;
 
-Error Unsupported(const std::string& what) {
-  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-               what + " is not supported yet");
+// 0: the field is required.
+std::optional<uint64_t> Default(uint64_t value) {
+  return value == 0 ? std::nullopt : std::optional<uint64_t>(value);
 }
 
-// A field that changes what other models compute, and the number that means that it does not.
-struct Refused {
-  const char* name;
-  double neutral;
-};
-
-// null, false and empty values are neutral too.
-constexpr Refused kRefused[] = {
-    {"compression_config", 0},
-    {"partial_rotary_factor", 1},
-    {"rotary_pct", 1},
-    {"rope_ratio", 1},
-    {"rope_local_base_freq", 0},
-    {"rope_interleaved", 0},
-    {"attn_logit_softcapping", 0},
-    {"final_logit_softcapping", 0},
-    {"query_pre_attn_scalar", 0},
-    {"attention_multiplier", 0},
-    {"embedding_multiplier", 1},
-    {"residual_multiplier", 1},
-    {"logits_scaling", 1},
-    {"logit_scale", 1},
-    {"scale_emb", 1},
-    {"scale_depth", 0},
-    {"dim_model_base", 0},
-    {"attention_chunk_size", 0},
-    {"attn_temperature_tuning", 0},
-    {"num_experts", 0},
-    {"num_local_experts", 0},
-    {"n_routed_experts", 0},
-    {"n_shared_experts", 0},
-    {"q_lora_rank", 0},
-    {"kv_lora_rank", 0},
-    {"lm_head_bias", 0},
-    {"qkv_bias", 0},
-    {"use_bias", 0},
-    {"use_qk_norm", 0},
-    {"qk_layernorm", 0},
-    {"qk_norm", 0},
-    {"clip_qkv", 0},
-    {"alibi", 0},
-    {"parallel_residual", 0},
-    {"use_parallel_residual", 0},
-    {"add_cross_attention", 0},
-    {"is_encoder_decoder", 0},
-    {"num_nextn_predict_layers", 0},
-    {"text_config", 0},
-    {"vision_config", 0},
-    {"audio_config", 0},
-    {"speech_config", 0},
-};
-
-bool IsNeutral(const json& value, double neutral) {
-  if (value.is_null() || (value.is_boolean() && !value.get<bool>())) {
-    return true;
-  }
-  if (value.is_number()) {
-    return value.get<double>() == neutral;
-  }
-  return (value.is_structured() || value.is_string()) && value.empty();
-}
-
-absl::Status CheckFamily(const json& config) {
+// Heads and their sizes.
+absl::Status ReadHeads(const json& config, const Family& family, uint64_t hidden,
+                       AttentionSpec* attention) {
   FieldReader reader(&config, "");
-  const json* architectures = reader.Find("architectures");
-  const std::string type = reader.String("model_type", "");
-  RETURN_IF_ERROR(reader.status());
-  if (type.empty() && architectures == nullptr) {
-    reader.Fail("model_type", "is missing");
-    return reader.status();
-  }
-  if (!type.empty() && type != "llama") {
-    return Unsupported("model_type " + Quoted(type));
-  }
-  if (architectures == nullptr) {
-    return absl::OkStatus();
-  }
-  if (!architectures->is_array() || architectures->size() != 1 ||
-      !(*architectures)[0].is_string()) {
-    reader.Fail("architectures", QuotedValue(*architectures) + " is not a list of one name");
-    return reader.status();
-  }
-  const auto& name = (*architectures)[0].get_ref<const std::string&>();
-  if (name != "LlamaForCausalLM") {
-    return Unsupported("architecture " + Quoted(name));
-  }
-  return absl::OkStatus();
-}
-
-// Everything of other families and of the checkpoint's own code.
-absl::Status CheckNothingElse(const json& config) {
-  FieldReader reader(&config, "");
-  for (const Refused& refused : kRefused) {
-    const json* value = reader.Find(refused.name);
-    if (value != nullptr && !IsNeutral(*value, refused.neutral)) {
-      return Unsupported(absl::StrCat(refused.name, " ", QuotedValue(*value)));
-    }
-  }
-  const json* window = reader.Find("sliding_window");
-  if (window != nullptr && !IsNeutral(*window, 0) && reader.Bool("use_sliding_window", true)) {
-    return Unsupported("sliding_window " + QuotedValue(*window));
-  }
-  for (const char* name : {"hidden_act", "hidden_activation"}) {
-    const std::string activation = reader.String(name, "silu");
-    if (activation != "silu") {
-      return Unsupported(absl::StrCat(name, " ", Quoted(activation)));
-    }
-  }
-  if (const json* kinds = reader.Find("layer_types"); kinds != nullptr) {
-    for (const json& kind : *kinds) {
-      if (!kind.is_string() || kind.get_ref<const std::string&>() != "full_attention") {
-        return Unsupported("layer_types " + QuotedValue(kind));
-      }
-    }
-  }
-  if (const json* map = reader.Find("auto_map"); map != nullptr && map->is_object()) {
-    for (const auto& [key, unused] : map->items()) {
-      if (key.starts_with("AutoModel")) {
-        return Unsupported("auto_map " + Quoted(key) + " (a checkpoint's own code)");
-      }
-    }
-  }
-  return reader.status();
-}
-
-absl::StatusOr<AttentionSpec> ParseAttention(const json& config, uint64_t hidden) {
-  FieldReader reader(&config, "");
-  AttentionSpec attention;
-  const uint64_t heads = reader.Uint("num_attention_heads", 1, kMaxHeads);
-  const uint64_t kv_heads = reader.Uint("num_key_value_heads", 1, kMaxHeads, heads);
+  const uint64_t heads = reader.Uint("num_attention_heads", 1, kMaxHeads, Default(family.heads));
+  const uint64_t all = family.kv_heads != 0 ? family.kv_heads : heads;
+  const uint64_t kv_heads =
+      reader.Uint("num_key_value_heads", 1, kMaxHeads,
+                  family.kv_heads_required ? std::nullopt : std::optional<uint64_t>(all));
   if (heads % kv_heads != 0) {
     reader.Fail("num_key_value_heads",
                 absl::StrCat(kv_heads, " does not divide ", "num_attention_heads ", heads));
   }
-  if (!reader.Has("head_dim") && hidden % heads != 0) {
+  const bool divides = !reader.Has("head_dim") && family.head_dim == 0;
+  if (divides && hidden % heads != 0) {
     reader.Fail("num_attention_heads", absl::StrCat(heads, " does not divide hidden_size ", hidden,
                                                     ", and there is no head_dim"));
   }
-  const uint64_t head_dim = reader.Uint("head_dim", 1, kMaxHeadDim, hidden / heads);
+  const uint64_t head_dim =
+      reader.Uint("head_dim", 1, kMaxHeadDim, divides ? hidden / heads : family.head_dim);
   if (head_dim < 2 || head_dim % 2 != 0 || head_dim > kMaxHeadDim) {
-    reader.Fail("head_dim", absl::StrCat(head_dim, " is not even and in [2, ", kMaxHeadDim,
-                                         "]; rotary embedding pairs dimensions"));
+    reader.Fail("head_dim",
+                absl::StrCat(head_dim, divides ? " (hidden_size / num_attention_heads)" : "",
+                             " is not even and in [2, ", kMaxHeadDim,
+                             "]; rotary embedding pairs dimensions"));
   }
   if (heads * head_dim > kMaxProjection) {
     reader.Fail("head_dim", absl::StrCat(head_dim, " times num_attention_heads ", heads,
                                          " is above ", kMaxProjection));
   }
+  attention->heads = static_cast<uint32_t>(heads);
+  attention->kv_heads = static_cast<uint32_t>(kv_heads);
+  attention->head_dim = static_cast<uint32_t>(head_dim);
+  return reader.status();
+}
+
+// A cap whose field is absent takes the family's; null is none.
+float ReadCap(const json& config, const char* name, double fallback, FieldReader* reader) {
+  if (config.contains(name) && config[name].is_null()) {
+    return 0;
+  }
+  return static_cast<float>(reader->Has(name) ? reader->Number(name, 1e-6, kMaxMultiplier)
+                                              : fallback);
+}
+
+// What scores are multiplied by, and capped at.
+absl::Status ReadScores(const json& config, const Family& family, AttentionSpec* attention) {
+  FieldReader reader(&config, "");
+  double divisor = attention->head_dim;
+  if (family.score_divisor != 0) {
+    divisor = reader.Number("query_pre_attn_scalar", 1e-6, kMaxMultiplier, family.score_divisor);
+    attention->soft_cap = ReadCap(config, "attn_logit_softcapping", family.score_cap, &reader);
+  }
+  attention->scale = static_cast<float>(1.0 / std::sqrt(divisor));
+  if (std::string_view(family.name) == "granite") {
+    attention->scale =
+        static_cast<float>(reader.Number("attention_multiplier", 1e-6, kMaxMultiplier, 1.0));
+  }
+  return reader.status();
+}
+
+absl::StatusOr<AttentionSpec> ParseAttention(const json& config, const Family& family,
+                                             uint64_t hidden) {
+  AttentionSpec attention;
+  RETURN_IF_ERROR(ReadHeads(config, family, hidden, &attention));
+  RETURN_IF_ERROR(ReadScores(config, family, &attention));
+  FieldReader reader(&config, "");
   const bool bias = reader.Bool("attention_bias", false);
   attention.qk_rows_in_pairs = reader.Bool("qk_rows_in_pairs", false);
-  RETURN_IF_ERROR(reader.status());
-  ASSIGN_OR_RETURN(attention.rope, ParseRopeConfig(config, static_cast<uint32_t>(head_dim)));
-  attention.heads = static_cast<uint32_t>(heads);
-  attention.kv_heads = static_cast<uint32_t>(kv_heads);
-  attention.head_dim = static_cast<uint32_t>(head_dim);
-  attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
-  attention.qkv_bias = bias;
+  attention.qkv_bias = bias || family.qkv_bias;
   attention.out_bias = bias;
-  return attention;
+  attention.qk_norm = family.qk_norm;
+  attention.fused_qkv = family.fused;
+  return reader.status().ok() ? absl::StatusOr<AttentionSpec>(attention) : reader.status();
+}
+
+// The rotation of layers that see all keys, and of those with a window.
+struct Ropes {
+  RopeSpec global;
+  RopeSpec local;
+};
+
+absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint32_t head_dim,
+                                 uint64_t context) {
+  RopeReading reading{.head_dim = head_dim,
+                      .context = context,
+                      .default_theta = family.theta,
+                      .partial = family.partial_rotary,
+                      .long_rope = family.long_rope};
+  Ropes ropes;
+  if (family.local_theta == 0) {
+    ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(config, reading));
+    ropes.local = ropes.global;
+    return ropes;
+  }
+  RopeReading local = reading;
+  FieldReader reader(&config, "");
+  local.default_theta = reader.Number("rope_local_base_freq", 1.0, kMaxMultiplier * kMaxMultiplier,
+                                      family.local_theta);
+  RETURN_IF_ERROR(reader.status());
+  // transformers 5 has an object for each kind of layer.
+  const json* parameters = reader.Find("rope_parameters");
+  const auto of_kind = [&](const char* kind) {
+    return parameters != nullptr && parameters->is_object() && parameters->contains(kind) &&
+                   (*parameters)[kind].is_object()
+               ? &(*parameters)[kind]
+               : nullptr;
+  };
+  const json* full = of_kind("full_attention");
+  const json* sliding = of_kind("sliding_attention");
+  if ((full != nullptr) != (sliding != nullptr) || (full != nullptr && parameters->size() != 2)) {
+    reader.Fail("rope_parameters", "has not one object for each kind of layer");
+    return reader.status();
+  }
+  if (full == nullptr) {
+    ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(config, reading));
+    ASSIGN_OR_RETURN(ropes.local, ParseRopeConfig(json::object(), local));
+    return ropes;
+  }
+  ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(json{{"rope_parameters", *full}}, reading));
+  ASSIGN_OR_RETURN(ropes.local, ParseRopeConfig(json{{"rope_parameters", *sliding}}, local));
+  return ropes;
 }
 
 // An id, a list of ids, or null: none.
@@ -238,33 +202,120 @@ absl::Status ReadSpecialIds(const json& config, std::string_view generation_json
   return absl::OkStatus();
 }
 
+// The layers: alike but for windows and rotation.
+absl::Status FillLayers(const json& config, const Family& family, uint64_t count, LayerSpec layer,
+                        ModelSpec* spec) {
+  ASSIGN_OR_RETURN(layer.attention, ParseAttention(config, family, spec->hidden));
+  ASSIGN_OR_RETURN(const Ropes ropes,
+                   ParseRopes(config, family, layer.attention.head_dim, spec->context));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> windows,
+                   ReadWindows(config, family, count, spec->context));
+  ASSIGN_OR_RETURN(const std::vector<bool> rotates, ReadRotatingLayers(config, family, count));
+  for (uint64_t i = 0; i < count; ++i) {
+    const KvGroupSpec group{windows[i] == 0 ? KvKind::kFull : KvKind::kWindow, windows[i]};
+    const auto found = std::find(spec->kv_groups.begin(), spec->kv_groups.end(), group);
+    layer.attention.kv_group = static_cast<uint32_t>(found - spec->kv_groups.begin());
+    if (found == spec->kv_groups.end()) {
+      spec->kv_groups.push_back(group);
+    }
+    layer.attention.rotates = rotates[i];
+    layer.attention.rope = ropes.global;
+    spec->layers.push_back(layer);
+  }
+  if (family.local_theta != 0) {
+    // By the kind of the layer, also where the window reaches over the whole context.
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> slides,
+                     ReadWindows(config, family, count, kMaxContextTokens + uint64_t{1}));
+    for (uint64_t i = 0; i < count; ++i) {
+      spec->layers[i].attention.rope = slides[i] != 0 ? ropes.local : ropes.global;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What a decoder's own object says.
+absl::StatusOr<ModelSpec> ParseDecoder(const json& config, const Family& family) {
+  RETURN_IF_ERROR(CheckNothingElse(config, family));
+  FieldReader reader(&config, "");
+  ModelSpec spec;
+  spec.family = family.name;
+  spec.hidden = static_cast<uint32_t>(reader.Uint("hidden_size", 1, kMaxHiddenSize));
+  spec.vocab =
+      static_cast<uint32_t>(reader.Uint("vocab_size", 1, kMaxVocabSize, Default(family.vocab)));
+  spec.context = static_cast<uint32_t>(
+      reader.Uint("max_position_embeddings", 1, kMaxContextTokens, family.context));
+  spec.tied_head = reader.Bool("tie_word_embeddings", family.tied);
+  const uint64_t layers = reader.Uint("num_hidden_layers", 1, kMaxLayers);
+  LayerSpec layer;
+  layer.norm = family.norm;
+  layer.norm_places = family.norm_places;
+  layer.mlp.ffn = static_cast<uint32_t>(reader.Uint("intermediate_size", 1, kMaxProjection));
+  layer.mlp.bias = reader.Bool("mlp_bias", false);
+  layer.mlp.fused_gate_up = family.fused;
+  layer.mlp.activation = reader.String(family.activation_field, family.activation) == "silu"
+                             ? ActivationKind::kSilu
+                             : ActivationKind::kGeluTanh;
+  layer.norm_eps = static_cast<float>(reader.Number("rms_norm_eps", 0, 1, family.norm_eps));
+  if (family.scales_embedding) {
+    spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.hidden)));
+  }
+  if (family.score_divisor != 0) {
+    spec.final_soft_cap = ReadCap(config, "final_logit_softcapping", family.logit_cap, &reader);
+  }
+  const auto multiplier = [&](const char* name) {
+    return static_cast<float>(reader.Number(name, 1e-6, kMaxMultiplier, 1.0));
+  };
+  if (std::string_view(family.name) == "granite") {
+    spec.embedding_scale = multiplier("embedding_multiplier");
+    spec.logits_divisor = multiplier("logits_scaling");
+    layer.branch_scale = multiplier("residual_multiplier");
+  }
+  RETURN_IF_ERROR(reader.status());
+  spec.final_norm = layer.norm;
+  spec.final_norm_eps = layer.norm_eps;
+  RETURN_IF_ERROR(FillLayers(config, family, layers, layer, &spec));
+  ASSIGN_OR_RETURN(spec.quantization, ParseQuantization(config));
+  return spec;
+}
+
+// The decoder's object within that of a model of several parts, with what stands beside it.
+absl::StatusOr<json> NestedConfig(const json& config) {
+  FieldReader reader(&config, "");
+  const json* text = reader.Find("text_config");
+  if (text == nullptr || !text->is_object()) {
+    reader.Fail("text_config", "is missing, or is not an object");
+    return reader.status();
+  }
+  json nested = *text;
+  for (const char* name : {"bos_token_id", "eos_token_id", "tie_word_embeddings", "quantization",
+                           "quantization_config"}) {
+    if (!nested.contains(name) && config.contains(name)) {
+      nested[name] = config[name];
+    }
+  }
+  nested.erase("architectures");
+  return nested;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
                                            std::string_view generation_config_json) {
-  ASSIGN_OR_RETURN(const json config,
+  ASSIGN_OR_RETURN(json config,
                    ParseJsonObject(config_json, "config.json", "INVALID_CONFIG", kMaxConfigBytes));
-  RETURN_IF_ERROR(CheckFamily(config));
-  RETURN_IF_ERROR(CheckNothingElse(config));
-  FieldReader reader(&config, "");
-  ModelSpec spec;
-  spec.family = "llama";
-  spec.hidden = static_cast<uint32_t>(reader.Uint("hidden_size", 1, kMaxHiddenSize));
-  spec.vocab = static_cast<uint32_t>(reader.Uint("vocab_size", 1, kMaxVocabSize));
-  spec.context = static_cast<uint32_t>(
-      reader.Uint("max_position_embeddings", 1, kMaxContextTokens, kDefaultContext));
-  spec.tied_head = reader.Bool("tie_word_embeddings", false);
-  const uint64_t layers = reader.Uint("num_hidden_layers", 1, kMaxLayers);
-  LayerSpec layer;
-  layer.mlp.ffn = static_cast<uint32_t>(reader.Uint("intermediate_size", 1, kMaxProjection));
-  layer.mlp.bias = reader.Bool("mlp_bias", false);
-  layer.norm_eps = static_cast<float>(reader.Number("rms_norm_eps", 0, 1, kDefaultNormEps));
-  RETURN_IF_ERROR(reader.status());
-  ASSIGN_OR_RETURN(layer.attention, ParseAttention(config, spec.hidden));
-  spec.final_norm_eps = layer.norm_eps;
-  spec.layers.assign(layers, layer);
-  spec.kv_groups.push_back(KvGroupSpec{});
-  ASSIGN_OR_RETURN(spec.quantization, ParseQuantization(config));
+  ASSIGN_OR_RETURN(const Family* family, FindFamily(config));
+  std::string prefix;
+  if (family->nested_prefix != nullptr) {
+    prefix = family->nested_prefix;
+    ASSIGN_OR_RETURN(config, NestedConfig(config));
+    ASSIGN_OR_RETURN(family, FindFamily(config));
+    if (family->nested_prefix != nullptr) {
+      return Error(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
+                   "text_config.model_type " + Quoted(family->model_type) + " is no decoder");
+    }
+  }
+  ASSIGN_OR_RETURN(ModelSpec spec, ParseDecoder(config, *family));
+  spec.tensor_prefix = prefix;
   RETURN_IF_ERROR(ReadSpecialIds(config, generation_config_json, &spec));
   return spec;
 }

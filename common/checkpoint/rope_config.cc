@@ -1,10 +1,13 @@
 #include "common/checkpoint/rope_config.h"
 
+#include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/numerics/math.h"
 #include "common/status.h"
 
 namespace strata {
@@ -12,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kDefaultTheta = 10000.0;
 constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
 
@@ -25,8 +27,10 @@ Error Contradiction(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG", what);
 }
 
-// The kind under `rope_type` or `type`; "" where neither is there.
-absl::StatusOr<std::string> TypeOf(const json& object, const std::string& field) {
+// The kind under `rope_type` or `type`, of LongRoPE under its present name; "" where neither is
+// there.
+absl::StatusOr<std::string> TypeOf(const json& object, const std::string& field,
+                                   const RopeReading& reading) {
   FieldReader reader(&object, field + ".");
   const std::string type = reader.String("type", "");
   const std::string rope_type = reader.String("rope_type", type);
@@ -35,7 +39,8 @@ absl::StatusOr<std::string> TypeOf(const json& object, const std::string& field)
     return Contradiction(
         absl::StrCat(field, " has rope_type ", Quoted(rope_type), " and type ", Quoted(type)));
   }
-  return rope_type;
+  const bool old_name = rope_type == "su" || rope_type == "yarn";
+  return reading.long_rope && old_name ? "longrope" : rope_type;
 }
 
 // Fills the llama3 parameters. The original context may also stand at the top level.
@@ -85,21 +90,80 @@ absl::Status ReadDivisors(const json& object, const std::string& field, RopeSpec
   return absl::OkStatus();
 }
 
-// Refuses what the kind does not know: it would change the rotation in a way that we do not.
-absl::Status CheckKeys(const json& object, const std::string& field, const std::string& type) {
+// Rescale factors of LongRoPE.
+std::vector<double> ReadFactors(const char* name, size_t count, FieldReader* reader) {
+  std::vector<double> factors;
+  const json* list = reader->Find(name);
+  if (list == nullptr) {
+    reader->Fail(name, "is missing");
+    return factors;
+  }
+  if (!list->is_array() || list->size() != count) {
+    reader->Fail(name, absl::StrCat("is not a list of ", count,
+                                    " numbers, one for each pair of rotated dimensions"));
+    return factors;
+  }
+  for (const json& factor : *list) {
+    const double value = factor.is_number() ? factor.get<double>() : 0;
+    if (!(value >= 1 / kMaxFactor && value <= kMaxFactor)) {
+      reader->Fail(name, "holds " + QuotedValue(factor) + ", which is no factor");
+      return factors;
+    }
+    factors.push_back(value);
+  }
+  return factors;
+}
+
+// The original context stands at the top level, or within in newer files; the former wins.
+absl::Status ReadLongRope(const json& object, const std::string& field, const json& config,
+                          const RopeReading& reading, RopeSpec* rope) {
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  FieldReader top(&config, "");
+  FieldReader reader(&object, field + ".");
+  rope->scaling = RopeScaling::kLongRope;
+  const size_t pairs = rope->rotary_dim / 2;
+  rope->short_factors = ReadFactors("short_factor", pairs, &reader);
+  rope->long_factors = ReadFactors("long_factor", pairs, &reader);
+  const uint64_t original = top.Has(kOriginal) ? top.Uint(kOriginal, 2, kMaxContextTokens)
+                                               : reader.Uint(kOriginal, 2, kMaxContextTokens);
+  RETURN_IF_ERROR(top.status());
+  rope->original_context = static_cast<double>(original);
+  const double factor = static_cast<double>(reading.context) / rope->original_context;
+  const double magnitude =
+      factor <= 1 ? 1 : std::sqrt(1 + LogF64(factor) / LogF64(rope->original_context));
+  rope->magnitude = reader.Number("attention_factor", 1e-3, 1e3, magnitude);
+  return reader.status();
+}
+
+// What a type knows beside theta and partial_rotary_factor.
+bool IsKeyOf(const std::string& type, const std::string& key) {
+  if (type == "linear") {
+    return key == "factor";
+  }
+  if (type == "llama3") {
+    return key == "factor" || key == "low_freq_factor" || key == "high_freq_factor" ||
+           key == "original_max_position_embeddings";
+  }
+  if (type == "divisors") {
+    return key == type;
+  }
+  return type == "longrope" &&
+         (key == "short_factor" || key == "long_factor" || key == "attention_factor" ||
+          key == "original_max_position_embeddings");
+}
+
+// Refuses what the type does not know: it would change the rotation in a way that we do not.
+absl::Status CheckKeys(const json& object, const std::string& field, const std::string& type,
+                       const RopeReading& reading) {
   for (const auto& [key, value] : object.items()) {
-    if (value.is_null() || key == "type" || key == "rope_type" || key == "rope_theta") {
+    if (value.is_null() || key == "type" || key == "rope_type" || key == "rope_theta" ||
+        IsKeyOf(type, key)) {
       continue;
     }
     if (key == "partial_rotary_factor") {
-      if (!value.is_number() || value.get<double>() != 1.0) {
+      if (!reading.partial && (!value.is_number() || value.get<double>() != 1.0)) {
         return Unsupported(absl::StrCat(field, ".", key, " ", QuotedValue(value)));
       }
-      continue;
-    }
-    const bool llama3 = key == "factor" || key == "low_freq_factor" || key == "high_freq_factor" ||
-                        key == "original_max_position_embeddings";
-    if ((type == "llama3" && llama3) || (type == "divisors" && key == type)) {
       continue;
     }
     return Unsupported(absl::StrCat(field, ".", Quoted(key), " ", QuotedValue(value), " with type ",
@@ -108,9 +172,27 @@ absl::Status CheckKeys(const json& object, const std::string& field, const std::
   return absl::OkStatus();
 }
 
+// The dimensions of a head that rotate, from the top level or an object.
+absl::Status ReadPartial(const json& object, const std::string& prefix, const RopeReading& reading,
+                         RopeSpec* rope) {
+  constexpr const char* kPartial = "partial_rotary_factor";
+  FieldReader reader(&object, prefix);
+  if (!reading.partial || !reader.Has(kPartial)) {
+    return absl::OkStatus();
+  }
+  const double share = reader.Number(kPartial, 0, 1);
+  const auto dims = static_cast<uint32_t>(reading.head_dim * share);
+  if (dims < 2 || dims % 2 != 0) {
+    reader.Fail(kPartial, absl::StrCat(share, " of head_dim ", reading.head_dim,
+                                       " is no even number of dimensions"));
+  }
+  rope->rotary_dim = dims;
+  return reader.status();
+}
+
 // One of the two objects. `theta` stays as it is where the object has none.
 absl::Status ReadObject(const json& object, const std::string& field, const json& config,
-                        RopeSpec* rope, std::optional<double>* theta) {
+                        const RopeReading& reading, RopeSpec* rope, std::optional<double>* theta) {
   if (!object.is_object()) {
     return Contradiction(absl::StrCat(field, " ", QuotedValue(object), " is not an object"));
   }
@@ -122,7 +204,7 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
       return Unsupported(absl::StrCat(field, " per kind of layer (", Quoted(key), ")"));
     }
   }
-  ASSIGN_OR_RETURN(std::string type, TypeOf(object, field));
+  ASSIGN_OR_RETURN(std::string type, TypeOf(object, field, reading));
   if (type.empty()) {
     // transformers 5 may write nothing but rope_theta.
     if (field != "rope_parameters") {
@@ -130,10 +212,12 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
     }
     type = "default";
   }
-  if (type != "default" && type != "llama3" && type != "divisors") {
+  if (type != "default" && type != "linear" && type != "llama3" && type != "divisors" &&
+      (type != "longrope" || !reading.long_rope)) {
     return Unsupported(absl::StrCat(field, " type ", Quoted(type)));
   }
-  RETURN_IF_ERROR(CheckKeys(object, field, type));
+  RETURN_IF_ERROR(CheckKeys(object, field, type, reading));
+  RETURN_IF_ERROR(ReadPartial(object, field + ".", reading, rope));
   FieldReader reader(&object, field + ".");
   if (reader.Has("rope_theta")) {
     *theta = reader.Number("rope_theta", 1.0, kMaxTheta);
@@ -142,15 +226,24 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
   if (type == "divisors") {
     return ReadDivisors(object, field, rope);
   }
-  return type == "llama3" ? ReadLlama3(object, field, config, rope) : absl::OkStatus();
+  if (type == "linear") {
+    rope->scaling = RopeScaling::kLinear;
+    rope->factor = reader.Number("factor", 1.0, kMaxFactor);
+    return reader.status();
+  }
+  return type == "llama3"     ? ReadLlama3(object, field, config, rope)
+         : type == "longrope" ? ReadLongRope(object, field, config, reading, rope)
+                              : absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, uint32_t head_dim) {
+absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, const RopeReading& reading) {
   FieldReader top(&config, "");
   RopeSpec rope;
-  rope.rotary_dim = head_dim;
+  rope.rotary_dim = reading.head_dim;
+  RETURN_IF_ERROR(ReadPartial(config, "", reading, &rope));
+  const uint32_t rotary_dim = rope.rotary_dim;
   std::optional<double> theta;
   if (top.Has("rope_theta")) {
     theta = top.Number("rope_theta", 1.0, kMaxTheta);
@@ -160,12 +253,12 @@ absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, uint32_t head_dim) 
   const json* parameters = top.Find("rope_parameters");
   const std::optional<double> theta_outside = theta;
   if (scaling != nullptr) {
-    RETURN_IF_ERROR(ReadObject(*scaling, "rope_scaling", config, &rope, &theta));
+    RETURN_IF_ERROR(ReadObject(*scaling, "rope_scaling", config, reading, &rope, &theta));
   }
   if (parameters != nullptr) {
     RopeSpec other;
-    other.rotary_dim = head_dim;
-    RETURN_IF_ERROR(ReadObject(*parameters, "rope_parameters", config, &other, &theta));
+    other.rotary_dim = rotary_dim;
+    RETURN_IF_ERROR(ReadObject(*parameters, "rope_parameters", config, reading, &other, &theta));
     if (scaling != nullptr && !(other == rope)) {
       return Contradiction("rope_scaling and rope_parameters disagree");
     }
@@ -176,7 +269,7 @@ absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, uint32_t head_dim) 
                                       parameters != nullptr ? "rope_parameters " : "rope_scaling ",
                                       *theta));
   }
-  rope.theta = theta.value_or(kDefaultTheta);
+  rope.theta = theta.value_or(reading.default_theta);
   return rope;
 }
 

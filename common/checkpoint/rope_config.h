@@ -8,9 +8,17 @@
 
 namespace strata {
 
+// What a family reads, and its defaults.
+struct RopeReading {
+  uint32_t head_dim = 0;
+  uint64_t context = 0;  // max_position_embeddings.
+  double default_theta = 10000.0;
+  bool partial = false;    // partial_rotary_factor: else every dimension of a head rotates.
+  bool long_rope = false;  // The type "longrope", and its older names.
+};
+
 // From `rope_theta` and `rope_scaling`, or from `rope_parameters`, or from both where they agree.
-// Every dimension of a head rotates.
-absl::StatusOr<RopeSpec> ParseRopeConfig(const nlohmann::json& config, uint32_t head_dim);
+absl::StatusOr<RopeSpec> ParseRopeConfig(const nlohmann::json& config, const RopeReading& reading);
 
 }  // namespace strata
 

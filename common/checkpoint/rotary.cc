@@ -1,5 +1,6 @@
 // Rotary tables. RoPE: Su et al., "RoFormer", arXiv:2104.09864; the scaling of Llama 3.1 as in its
-// public release.
+// public release; LongRoPE: Ding et
+// al., arXiv:2402.13753.
 #include <numbers>
 
 #include "common/checkpoint/checkpoint.h"
@@ -9,7 +10,7 @@ namespace strata {
 namespace {
 
 // Radians per position of each pair of dimensions.
-std::vector<double> InverseFrequencies(const RopeSpec& rope) {
+std::vector<double> InverseFrequencies(const RopeSpec& rope, uint32_t variant) {
   std::vector<double> frequencies(rope.rotary_dim / 2);
   for (size_t i = 0; i < frequencies.size(); ++i) {
     double f = PowF64(rope.theta, -static_cast<double>(2 * i) / rope.rotary_dim);
@@ -23,6 +24,10 @@ std::vector<double> InverseFrequencies(const RopeSpec& rope) {
         const double s = (rope.original_context / wavelength - low) / (high - low);
         f = (1 - s) * f / rope.factor + s * f;
       }
+    } else if (rope.scaling == RopeScaling::kLinear) {
+      f /= rope.factor;
+    } else if (rope.scaling == RopeScaling::kLongRope) {
+      f /= (variant == 0 ? rope.short_factors : rope.long_factors)[i];
     }
     frequencies[i] = rope.divisors.empty() ? f : f / rope.divisors[i];
   }
@@ -31,8 +36,8 @@ std::vector<double> InverseFrequencies(const RopeSpec& rope) {
 
 }  // namespace
 
-std::vector<float> MakeRotaryTables(const RopeSpec& rope, uint32_t context) {
-  const std::vector<double> frequencies = InverseFrequencies(rope);
+std::vector<float> MakeRotaryTables(const RopeSpec& rope, uint32_t context, uint32_t variant) {
+  const std::vector<double> frequencies = InverseFrequencies(rope, variant);
   const size_t half = frequencies.size();
   const size_t table = size_t{context} * half;
   std::vector<float> tables(2 * table);
@@ -40,11 +45,22 @@ std::vector<float> MakeRotaryTables(const RopeSpec& rope, uint32_t context) {
     for (size_t i = 0; i < half; ++i) {
       double sin, cos;
       SinCosF64(static_cast<double>(position) * frequencies[i], &sin, &cos);
-      tables[position * half + i] = static_cast<float>(cos);
-      tables[table + position * half + i] = static_cast<float>(sin);
+      tables[position * half + i] = static_cast<float>(cos * rope.magnitude);
+      tables[table + position * half + i] = static_cast<float>(sin * rope.magnitude);
     }
   }
   return tables;
+}
+
+std::vector<float> MakeRotaryTables(const ModelSpec& spec, uint32_t context) {
+  std::vector<float> all;
+  for (const RopeSpec& rope : RopesOf(spec)) {
+    for (uint32_t variant = 0; variant < rope.variants(); ++variant) {
+      const std::vector<float> tables = MakeRotaryTables(rope, context, variant);
+      all.insert(all.end(), tables.begin(), tables.end());
+    }
+  }
+  return all;
 }
 
 }  // namespace strata

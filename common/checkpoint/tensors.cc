@@ -51,15 +51,37 @@ void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
   const uint64_t queries = uint64_t{attention.heads} * attention.head_dim;
   const uint64_t keys = uint64_t{attention.kv_heads} * attention.head_dim;
   const std::string prefix = absl::StrCat(spec.tensor_prefix, "model.layers.", index, ".");
-  list->Add(prefix + "input_layernorm.weight", {hidden});
-  list->AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias);
-  list->AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias);
-  list->AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias);
+  const LayerNormNames norms = NormNames(layer.norm_places);
+  const auto add_norm = [&](const char* name) {
+    if (name != nullptr) {
+      list->Add(absl::StrCat(prefix, name, ".weight"), {hidden});
+    }
+  };
+  add_norm(norms.before_attention);
+  if (attention.fused_qkv) {
+    list->AddLinear(prefix + "self_attn.qkv_proj", queries + 2 * keys, hidden, attention.qkv_bias);
+  } else {
+    list->AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias);
+    list->AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias);
+    list->AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias);
+  }
+  if (attention.qk_norm != QkNorm::kNone) {
+    const bool head = attention.qk_norm == QkNorm::kHead;
+    list->Add(prefix + "self_attn.q_norm.weight", {head ? attention.head_dim : queries});
+    list->Add(prefix + "self_attn.k_norm.weight", {head ? attention.head_dim : keys});
+  }
   list->AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias);
-  list->Add(prefix + "post_attention_layernorm.weight", {hidden});
-  list->AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias);
-  list->AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias);
+  add_norm(norms.after_attention);
+  add_norm(norms.before_mlp);
+  if (layer.mlp.fused_gate_up) {
+    list->AddLinear(prefix + "mlp.gate_up_proj", uint64_t{2} * layer.mlp.ffn, hidden,
+                    layer.mlp.bias);
+  } else {
+    list->AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias);
+    list->AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias);
+  }
   list->AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias);
+  add_norm(norms.after_mlp);
 }
 
 }  // namespace

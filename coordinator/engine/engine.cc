@@ -57,10 +57,15 @@ Engine::Impl::Impl(EngineConfig config, GenerationCounter* generations, EngineHo
     : config_(std::move(config)),
       generations_(generations),
       host_(host),
-      root_(FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
-                            /*adapter_digest=*/"", /*rotary_variant=*/0)),
+      roots_({FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
+                              /*adapter_digest=*/"", /*rotary_variant=*/0),
+              FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
+                              /*adapter_digest=*/"", /*rotary_variant=*/1)}),
       caches_prefixes_(CachesPrefixes()),
-      ledger_(KvStages(config_.stages), config_.kv_groups),
+      has_windows_(
+          std::any_of(config_.kv_groups.begin(), config_.kv_groups.end(),
+                      [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; })),
+      ledger_(NewLedger(config_, config_.stages)),
       timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens),
       meter_(config_.stages.size()) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
@@ -146,7 +151,11 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   session.max_tokens = *max_tokens;
   session.arrived = now;
   EnterShares(session);
-  session.sent_fingerprint = session.committed_fingerprint = root_;
+  // For as long as it lives, whatever its length is: what is cached of it was turned so.
+  const bool is_long = config_.long_rotary_above != 0 &&
+                       uint64_t{prompt_tokens} + *max_tokens > config_.long_rotary_above;
+  session.request.params.set_rotary_variant(is_long ? 1 : 0);
+  session.sent_fingerprint = session.committed_fingerprint = RootOf(session.request);
   by_key_[session.request.key] = id;
   queue_.emplace(session.rank(), &session);
   if (session.request.deadline.has_value()) {
@@ -273,6 +282,9 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   snapshot.epoch = epoch_;
   snapshot.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
   snapshot.kv_tokens = ledger_.capacity_tokens();
+  if (snapshot.kv_tokens == kMaxContextTokens) {
+    snapshot.kv_tokens = config_.context;  // Windows bound none.
+  }
   snapshot.limiting_node = config_.stages[ledger_.limiting_stage()].node;
   snapshot.cached_sequences = static_cast<uint32_t>(prefix_.kept());
   const SchedulerSnapshot view = SchedulerView();

@@ -36,6 +36,8 @@ struct EngineConfig {
   std::vector<KvGroupSpec> kv_groups;
   uint32_t vocab = 0;
   uint32_t context = 0;  // Tokens of the longest session, prompt and answer.
+  // Sessions that may come to have more tokens than this take rotary variant 1; 0: there is none.
+  uint32_t long_rotary_above = 0;
   std::string weights_digest;
   std::string numerics_class;
 

@@ -74,7 +74,7 @@ void Engine::Impl::AbandonStepsInFlight() {
   for (auto& [id, session] : sessions_) {
     if (session.generation == 0) {
       Unbegin(session);
-      session.ForgetSequence(root_);
+      session.ForgetSequence(RootOf(session.request));
       continue;
     }
     session.sent = session.committed;
@@ -156,6 +156,7 @@ void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
 // is released. Nothing else goes before its result says what the stages really had.
 void Engine::Impl::SendResync(TimePoint now) {
   phase_ = Phase::kResync;
+  lengths_.clear();
   FailOffender(last_fault_);
   StepMessage message;
   SentStep sent;
@@ -199,6 +200,7 @@ void Engine::Impl::CommitResync(const SentStep& sent, const v1::StepResult& head
     if (!result.has_error()) {
       sequence.sent = sequence.committed = sent.commands[i].length;
       ledger_.SetHeld(generation, sequence.committed, sequence.committed);
+      ledger_.SetRetained(generation, sequence.committed);
       FreeTails(&sequence, 0);
       continue;
     }

@@ -6,6 +6,7 @@
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 #define STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -35,8 +36,8 @@ namespace strata {
 // pipeline) survives.
 inline constexpr int kMaxFaultsWithoutProgress = 3;
 
-// The stages' grants, for a ledger.
-std::vector<KvStage> KvStages(const std::vector<EngineStage>& stages);
+// Of these stages' grants.
+KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages);
 
 // "3 prompt tokens + 5 max_tokens".
 std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens);
@@ -178,6 +179,10 @@ class Engine::Impl {
   // engine.cc
   absl::Status Check(const SessionRequest& request, TimePoint now) const;
   Session* Find(uint64_t id);
+  // The fingerprint of no tokens of it.
+  Fingerprint RootOf(const SessionRequest& request) const {
+    return roots_[request.params.rotary_variant()];
+  }
   void EndSession(Session& session);  // Destroys it.
   void FinishSession(Session& session, const char* reason, TimePoint now);
   void FailSession(Session& session, const absl::Status& why);
@@ -272,8 +277,10 @@ class Engine::Impl {
   void Dispatch(StepMessage message, SentStep sent, TimePoint now);
   void Commit(const SentStep& sent, const ResultMessage& result, TimePoint now);
   absl::Status CommitCommands(const SentStep& sent, const v1::StepResult& header);
-  void CommitItem(const SentItem& sent, const v1::ItemResult& item, std::span<const float> logits,
-                  TimePoint now);
+  void CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
+                  std::span<const float> logits, TimePoint now);
+  // The stages freed behind windows what this step's commit lets them.
+  void RetainWindows(uint64_t committed_step);
   void CommitTokens(Session& session, const SentItem& sent, const v1::ItemResult& item,
                     std::span<const float> logits, TimePoint now);
   void OnItemError(const SentItem& sent, const v1::ItemResult& item);
@@ -316,9 +323,18 @@ class Engine::Impl {
   EngineConfig config_;  // Only Suspend changes it: the stages' grants.
   GenerationCounter* const generations_;
   EngineHost* const host_;
-  const Fingerprint root_;
+  const std::array<Fingerprint, 2> roots_;  // By rotary variant.
   const bool caches_prefixes_;
+  const bool has_windows_;
   KvLedger ledger_;
+  // With window groups: how long steps left sequences, until the stages know them to be committed
+  // and free what is behind the windows; in the order of the steps.
+  struct LengthAfter {
+    uint64_t step = 0;
+    uint64_t generation = 0;
+    uint32_t length = 0;
+  };
+  std::deque<LengthAfter> lengths_;
   PrefixCache prefix_;
   std::unordered_map<uint64_t, uint64_t> holders_;  // Names in prefix_: their sequences.
   uint64_t next_holder_ = 1;

@@ -73,7 +73,11 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
   if (request.max_tokens > 0) {
     return request.max_tokens;
   }
-  const uint64_t room = std::min<uint64_t>(config_.context, pool) - prompt;
+  uint64_t room = std::min<uint64_t>(config_.context, pool) - prompt;
+  if (asked <= config_.long_rotary_above) {
+    // Nothing says that it is to be longer than the short factors serve.
+    room = std::min<uint64_t>(room, config_.long_rotary_above - prompt);
+  }
   return static_cast<uint32_t>(
       std::min<uint64_t>(room, std::max<uint32_t>({1, request.default_max_tokens, least})));
 }
@@ -228,7 +232,7 @@ void Engine::Impl::Preempt(Session& session) {
   } else {
     Disinherit(session);
   }
-  session.ForgetSequence(root_);
+  session.ForgetSequence(RootOf(session.request));
   running_.erase(session.rank());
   queue_.emplace(session.rank(), &session);
 }
@@ -260,7 +264,7 @@ void Engine::Impl::Disinherit(const Session& session) {
 
 void Engine::Impl::Replay(Session& session) {
   Detach(session, session.id);
-  session.ForgetSequence(root_);
+  session.ForgetSequence(RootOf(session.request));
   session.replaying = true;
 }
 

@@ -7,13 +7,13 @@
 
 namespace strata {
 
-std::vector<KvStage> KvStages(const std::vector<EngineStage>& stages) {
-  std::vector<KvStage> out;
-  out.reserve(stages.size());
+KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages) {
+  std::vector<KvStage> grants;
   for (const EngineStage& stage : stages) {
-    out.push_back({stage.node, stage.kv_pages});
+    grants.push_back({stage.node, stage.kv_pages});
   }
-  return out;
+  return {std::move(grants), config.kv_groups,
+          KvRowsInFlight(stages.size(), config.max_batch_tokens)};
 }
 
 absl::Status Engine::Impl::KvInUse(const Session& session, const KvLedger& ledger,
@@ -37,7 +37,7 @@ absl::Status Engine::Impl::KvInUse(const Session& session, const KvLedger& ledge
 }
 
 absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) const {
-  KvLedger ledger(KvStages(stages), config_.kv_groups);
+  KvLedger ledger = NewLedger(config_, stages);
   for (const auto& [id, session] : sessions_) {
     const bool fits = session.request.guaranteed && running_.contains(session.rank())
                           ? ledger.Reserve(session.most_tokens()).has_value()
@@ -55,12 +55,13 @@ void Engine::Impl::ForgetSequences() {
   sequences_.clear();
   prefix_.Clear();
   holders_.clear();
-  ledger_ = KvLedger(KvStages(config_.stages), config_.kv_groups);
+  ledger_ = NewLedger(config_, config_.stages);
+  lengths_.clear();
   for (auto& [id, session] : sessions_) {
     session.replaying = session.replaying || session.committed > 0;
     session.claim.reset();
     Unbegin(session);
-    session.ForgetSequence(root_);
+    session.ForgetSequence(RootOf(session.request));
   }
   const std::map<Rank, Session*> ran = std::exchange(running_, {});
   bool all_fit = true;                           // Nobody overtakes one that has to wait,

@@ -28,8 +28,9 @@ std::unique_ptr<PrefixChain> Engine::Impl::NewChain(const SessionRequest& reques
   PrefixScope scope;
   scope.weights_digest = config_.weights_digest;
   scope.numerics_class = config_.numerics_class;
+  scope.rotary_variant = request.params.rotary_variant();
   scope.tenant_salt = request.cache_salt;
-  return std::make_unique<PrefixChain>(PrefixRoot(scope), root_);
+  return std::make_unique<PrefixChain>(PrefixRoot(scope), RootOf(request));
 }
 
 void Engine::Impl::BeginSessions() {

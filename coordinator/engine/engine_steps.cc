@@ -78,6 +78,7 @@ v1::StepFrame* Engine::Impl::BeginFrame(StepMessage* message, SentStep* sent) {
   frame->set_step(next_step_);
   frame->set_committed_step(committed_step_);
   sent->step = next_step_++;
+  sent->committed_step = committed_step_;
   return frame;
 }
 
@@ -250,6 +251,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   step_times_ =
       meter_.Commit(sent.work.rows, header.stages(), result.received_bytes, now - sent.sent, now);
   absl::Status status;
+  RetainWindows(sent.committed_step);
   if (sent.resync) {
     CommitResync(sent, header);
   } else {
@@ -259,7 +261,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   for (size_t i = 0; i < sent.items.size(); ++i) {
     const v1::ItemResult& item = header.items(static_cast<int>(i));
     const size_t values = size_t{item.payload_rows()} * config_.vocab;
-    CommitItem(sent.items[i], item, logits.subspan(0, values), now);
+    CommitItem(sent.items[i], sent.step, item, logits.subspan(0, values), now);
     logits = logits.subspan(values);
   }
   double compute_ms = 0;
@@ -312,7 +314,14 @@ absl::Status Engine::Impl::CommitCommands(const SentStep& sent, const v1::StepRe
   return status;
 }
 
-void Engine::Impl::CommitItem(const SentItem& sent, const v1::ItemResult& item,
+void Engine::Impl::RetainWindows(uint64_t committed_step) {
+  while (!lengths_.empty() && lengths_.front().step <= committed_step) {
+    ledger_.SetRetained(lengths_.front().generation, lengths_.front().length);
+    lengths_.pop_front();
+  }
+}
+
+void Engine::Impl::CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
                               std::span<const float> logits, TimePoint now) {
   // It exists: its Release comes in a later step than its items.
   Sequence& sequence = sequences_.at(sent.generation);
@@ -330,6 +339,9 @@ void Engine::Impl::CommitItem(const SentItem& sent, const v1::ItemResult& item,
   }
   sequence.committed = sent.position + sent.rows;
   ledger_.SetHeld(sent.generation, sequence.committed, sequence.committed);
+  if (has_windows_) {
+    lengths_.push_back({step, sent.generation, sequence.committed});
+  }
   Session* session = Find(sequence.session);
   if (session != nullptr) {
     CommitTokens(*session, sent, item, logits, now);

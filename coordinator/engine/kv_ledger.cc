@@ -13,10 +13,15 @@
 namespace strata {
 namespace {
 
-// Pages of a sequence in each group that a stage uses: as KvLedger::PagesFor, every group keeps all
-// tokens.
+// Pages of a sequence in each full group that a stage uses.
 uint32_t HeldPages(uint32_t length) {
   return static_cast<uint32_t>((uint64_t{length} + kPageTokens - 1) / kPageTokens);
+}
+
+// Pages of `length` tokens, less those that were freed once `committed` were known to be.
+uint64_t WindowPages(uint32_t window, uint32_t length, uint32_t committed) {
+  const uint32_t pages = HeldPages(length);
+  return pages - std::min(pages, FirstSeen(committed, window) / kPageTokens);
 }
 
 // Of them, what a claim takes.
@@ -26,8 +31,15 @@ uint32_t Claimed(uint32_t length) {
 
 }  // namespace
 
-KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups)
+KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups,
+                   uint64_t rows_in_flight)
     : stages_(std::move(stages)), groups_(std::move(groups)) {
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].kind == KvKind::kWindow) {
+      const uint64_t most = MostKvPages(groups_[g], kMaxContextTokens, rows_in_flight);
+      windows_.push_back({.index = g, .most_of_one = most});
+    }
+  }
   uint64_t least = std::numeric_limits<uint64_t>::max();
   for (uint32_t s = 0; s < stages_.size(); ++s) {
     STRATA_CHECK(stages_[s].pages.size() == groups_.size());
@@ -37,7 +49,10 @@ KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups)
       component.group = g;
       component.total = component.free = stages_[s].pages[g];
       components_.push_back(component);
-      const uint64_t tokens = component.total * kPageTokens;
+      const WindowGroup* window = FindWindow(g);
+      const uint64_t tokens = window != nullptr && component.total >= window->most_of_one
+                                  ? kMaxContextTokens
+                                  : component.total * kPageTokens;
       if (component.total > 0 && tokens < least) {
         least = tokens;
         limiting_stage_ = s;
@@ -47,38 +62,60 @@ KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups)
   capacity_tokens_ = least == std::numeric_limits<uint64_t>::max() ? 0 : least;
 }
 
-uint64_t KvLedger::PagesFor(const KvGroupSpec& group, uint32_t length) {
-  // Window groups free pages behind the window one day; until then every group keeps all tokens.
-  return (uint64_t{length} + kPageTokens - 1) / kPageTokens;
+const KvLedger::WindowGroup* KvLedger::FindWindow(uint32_t group) const {
+  const auto found = std::find_if(windows_.begin(), windows_.end(),
+                                  [group](const WindowGroup& w) { return w.index == group; });
+  return found == windows_.end() ? nullptr : &*found;
+}
+
+uint64_t KvLedger::InGroup(uint32_t group, uint64_t pages) const {
+  const WindowGroup* window = FindWindow(group);
+  return window == nullptr ? pages : std::min(pages, window->most_of_one);
 }
 
 KvPages KvLedger::Everywhere(uint64_t pages) const {
   KvPages everywhere;
   everywhere.reserve(components_.size());
   for (const Component& component : components_) {
-    everywhere.push_back(component.total == 0 ? 0 : pages);
+    everywhere.push_back(component.total == 0 ? 0 : InGroup(component.group, pages));
   }
   return everywhere;
 }
 
-bool KvLedger::AreFree(uint64_t pages) const {
-  return std::all_of(components_.begin(), components_.end(), [pages](const Component& component) {
-    return component.total == 0 || pages <= component.free;
-  });
+uint64_t KvLedger::ClaimedPages(uint32_t group, PageUse use) const {
+  const WindowGroup* window = FindWindow(group);
+  return window == nullptr ? claimed_.pages(use) : window->claimed[static_cast<size_t>(use)];
+}
+
+uint64_t KvLedger::ClaimedPages(uint32_t group) const {
+  return ClaimedPages(group, PageUse::kLive) + ClaimedPages(group, PageUse::kCached) +
+         ClaimedPages(group, PageUse::kFenced);
+}
+
+void KvLedger::CountWindows(std::initializer_list<ClaimId> claims, bool add) {
+  for (WindowGroup& window : windows_) {
+    for (const ClaimId claim : claims) {
+      if (claimed_.Has(claim)) {
+        const uint64_t pages = InGroup(window.index, claimed_.size(claim));
+        uint64_t& count = window.claimed[static_cast<size_t>(claimed_.use(claim))];
+        count = add ? count + pages : count - pages;
+      }
+    }
+  }
 }
 
 template <typename Change>
-void KvLedger::Book(const Change& change) {
-  const uint64_t before = claimed_.pages();
+void KvLedger::Book(std::initializer_list<ClaimId> claims, const Change& change) {
+  CountWindows(claims, false);
   change();
-  const uint64_t after = claimed_.pages();
+  CountWindows(claims, true);
   for (Component& component : components_) {
     if (component.total > 0) {
-      STRATA_CHECK(component.free + before >= after);
-      component.free = component.free + before - after;
+      const uint64_t claimed = ClaimedPages(component.group);
+      STRATA_CHECK(claimed <= component.total);
+      component.free = component.total - claimed;
     }
   }
-  CheckSums();
 }
 
 KvPages KvLedger::Asked(uint32_t length, const KvSpare& spare, const KvPrefix& prefix) const {
@@ -103,7 +140,8 @@ bool KvLedger::Fits(uint32_t length, const KvSpare& spare, const KvPrefix& prefi
 bool KvLedger::FitsWithoutCached(uint32_t length, const KvSpare& spare) const {
   const KvPages asked = Asked(length, spare);
   for (size_t i = 0; i < asked.size(); ++i) {
-    if (asked[i] > components_[i].free + claimed_.pages(PageUse::kCached)) {
+    const uint64_t cached = ClaimedPages(components_[i].group, PageUse::kCached);
+    if (asked[i] > components_[i].free + cached) {
       return false;
     }
   }
@@ -117,7 +155,7 @@ std::optional<KvLedger::ClaimId> KvLedger::Reserve(uint32_t length, const KvSpar
   }
   const ClaimId id = next_claim_++;
   claims_[id] = {length, length};
-  Book([&] {
+  Book({id}, [&] {
     claimed_.Add(id, PageUse::kLive);
     const uint32_t shared = Begin(id, prefix);
     claimed_.Resize(id, claimed_.size(id) + Claimed(length) - shared);
@@ -130,7 +168,7 @@ uint32_t KvLedger::Begin(ClaimId claim, const KvPrefix& prefix) {
   if (prefix.pages == 0) {
     return 0;
   }
-  STRATA_CHECK(claimed_.use(prefix.source) != PageUse::kFenced);
+  STRATA_CHECK(windows_.empty() && claimed_.use(prefix.source) != PageUse::kFenced);
   const uint32_t pages =
       std::min({prefix.pages, claimed_.size(prefix.source), Claimed(claims_.at(claim).charged)});
   if (ledger_policy::ForksHoldTheirPrefix()) {
@@ -141,7 +179,7 @@ uint32_t KvLedger::Begin(ClaimId claim, const KvPrefix& prefix) {
 
 void KvLedger::Share(ClaimId claim, const KvPrefix& prefix) {
   STRATA_CHECK(claimed_.use(claim) == PageUse::kLive);
-  Book([&] {
+  Book({claim}, [&] {
     const uint32_t pages = claimed_.size(claim);
     claimed_.Resize(claim, 0);
     const uint32_t shared = Begin(claim, prefix);
@@ -154,7 +192,7 @@ void KvLedger::Unshare(ClaimId claim) {
   if (own == claimed_.size(claim)) {
     return;
   }
-  Book([&] {
+  Book({claim}, [&] {
     claimed_.Resize(claim, 0);
     claimed_.Resize(claim, own);
   });
@@ -169,11 +207,14 @@ bool KvLedger::Grow(ClaimId claim, uint32_t length) {
   Claim& grown = claims_.at(claim);
   STRATA_CHECK(claimed_.use(claim) == PageUse::kLive && length >= grown.length);
   const uint32_t charged = ledger_policy::TokensToCharge(grown.charged, length);
-  const uint32_t more = Claimed(charged) - Claimed(grown.charged);
-  if (!AreFree(more)) {
-    return false;
+  const KvPages more = Growth(claim, charged);
+  for (size_t i = 0; i < more.size(); ++i) {
+    if (more[i] > components_[i].free) {
+      return false;
+    }
   }
-  Book([&] { claimed_.Resize(claim, claimed_.size(claim) + more); });
+  const uint32_t pages = Claimed(charged) - Claimed(grown.charged);
+  Book({claim}, [&] { claimed_.Resize(claim, claimed_.size(claim) + pages); });
   grown.length = length;
   grown.charged = charged;
   return true;
@@ -181,7 +222,12 @@ bool KvLedger::Grow(ClaimId claim, uint32_t length) {
 
 KvPages KvLedger::Growth(ClaimId claim, uint32_t length) const {
   const uint32_t charged = claims_.at(claim).charged;
-  return Everywhere(Claimed(std::max(charged, length)) - Claimed(charged));
+  const KvPages before = Everywhere(Claimed(charged));
+  KvPages growth = Everywhere(Claimed(std::max(charged, length)));
+  for (size_t i = 0; i < growth.size(); ++i) {
+    growth[i] -= before[i];
+  }
+  return growth;
 }
 
 KvPages KvLedger::PagesOf(ClaimId claim) const { return Everywhere(claimed_.size(claim)); }
@@ -195,9 +241,10 @@ KvPages KvLedger::Free() const {
 }
 
 KvPages KvLedger::FreeSoon() const {
-  KvPages pages = Everywhere(claimed_.pages(PageUse::kFenced));
+  KvPages pages = Free();
   for (size_t i = 0; i < pages.size(); ++i) {
-    pages[i] += components_[i].free;
+    const Component& component = components_[i];
+    pages[i] += component.total == 0 ? 0 : ClaimedPages(component.group, PageUse::kFenced);
   }
   return pages;
 }
@@ -211,7 +258,7 @@ void KvLedger::SetUse(ClaimId claim, PageUse use) {
   STRATA_CHECK(before != use);
   cached_claims_ -= before == PageUse::kCached ? 1 : 0;
   cached_claims_ += use == PageUse::kCached ? 1 : 0;
-  Book([&] { claimed_.SetUse(claim, use); });
+  Book({claim}, [&] { claimed_.SetUse(claim, use); });
 }
 
 KvLedger::ClaimId KvLedger::SplitOff(ClaimId claim, uint32_t length) {
@@ -224,7 +271,7 @@ KvLedger::ClaimId KvLedger::SplitOff(ClaimId claim, uint32_t length) {
   kept.charged = charged;
   const uint32_t pages = std::min(claimed_.size(claim), Claimed(charged));
   claims_.emplace(id, rest);
-  Book([&] {
+  Book({claim, id}, [&] {
     claimed_.Split(claim, pages, id);
     claimed_.SetUse(id, PageUse::kFenced);
   });
@@ -234,7 +281,7 @@ KvLedger::ClaimId KvLedger::SplitOff(ClaimId claim, uint32_t length) {
 void KvLedger::Free(ClaimId claim) {
   STRATA_CHECK(claims_.contains(claim));
   cached_claims_ -= claimed_.use(claim) == PageUse::kCached ? 1 : 0;
-  Book([&] { claimed_.Drop(claim); });
+  Book({claim}, [&] { claimed_.Drop(claim); });
   claims_.erase(claim);
 }
 
@@ -254,6 +301,36 @@ void KvLedger::SetHeld(uint64_t generation, uint32_t least, uint32_t most) {
   }
   if (part != part_shared_.end() && least > part->second) {
     part_shared_.erase(part);
+  }
+  if (!windows_.empty()) {
+    HoldWindows(generation, {least, most, window_held_[generation].retained});
+  }
+}
+
+void KvLedger::SetRetained(uint64_t generation, uint32_t length) {
+  const auto found = window_held_.find(generation);
+  if (found != window_held_.end()) {
+    const WindowHeld& held = found->second;
+    HoldWindows(generation, {held.least, held.most, std::max(held.retained, length)});
+  }
+}
+
+void KvLedger::HoldWindows(uint64_t generation, const WindowHeld& held) {
+  WindowHeld& now = window_held_[generation];
+  CountHeld(now, false);
+  now = held;
+  CountHeld(now, true);
+}
+
+void KvLedger::CountHeld(const WindowHeld& held, bool add) {
+  for (WindowGroup& group : windows_) {
+    const uint32_t window = groups_[group.index].window;
+    // A stage may take for committed what another one rejected.
+    const uint32_t known = held.least == held.most ? held.retained : held.most;
+    const uint64_t least = WindowPages(window, held.least, known);
+    const uint64_t most = WindowPages(window, held.most, held.retained);
+    group.held_least = add ? group.held_least + least : group.held_least - least;
+    group.held_most = add ? group.held_most + most : group.held_most - most;
   }
 }
 
@@ -276,6 +353,10 @@ void KvLedger::DropHeld(uint64_t generation) {
       book->Drop(generation);
     }
   }
+  if (const auto found = window_held_.find(generation); found != window_held_.end()) {
+    CountHeld(found->second, false);
+    window_held_.erase(found);
+  }
 }
 
 absl::Status KvLedger::Compare(
@@ -287,9 +368,12 @@ absl::Status KvLedger::Compare(
     const uint64_t free = reported[stage].free_pages(group);
     // Held pages come from claims that fit, but a range's upper end is only a bound.
     const bool used = component.total > 0;
-    const uint64_t held_most = used ? std::min(held_most_.pages(), component.total) : 0;
+    const WindowGroup* window = FindWindow(component.group);
+    const uint64_t pages_most = window == nullptr ? held_most_.pages() : window->held_most;
+    const uint64_t pages_least = window == nullptr ? held_least_.pages() : window->held_least;
+    const uint64_t held_most = used ? std::min(pages_most, component.total) : 0;
     const uint64_t least = component.total - held_most;
-    const uint64_t most = component.total - (used ? held_least_.pages() : 0);
+    const uint64_t most = component.total - (used ? pages_least : 0);
     if (total == component.total && free >= least && free <= most) {
       continue;
     }
@@ -320,18 +404,12 @@ std::vector<KvSnapshot> KvLedger::Snapshot() const {
     pages.total = component.total;
     pages.free = component.free;
     if (component.total > 0) {
-      pages.live = claimed_.pages(PageUse::kLive);
-      pages.cached = claimed_.pages(PageUse::kCached);
-      pages.fenced = claimed_.pages(PageUse::kFenced);
+      pages.live = ClaimedPages(component.group, PageUse::kLive);
+      pages.cached = ClaimedPages(component.group, PageUse::kCached);
+      pages.fenced = ClaimedPages(component.group, PageUse::kFenced);
     }
   }
   return snapshot;
-}
-
-void KvLedger::CheckSums() const {
-  for (const Component& component : components_) {
-    STRATA_CHECK(component.total == 0 || component.free + claimed_.pages() == component.total);
-  }
 }
 
 }  // namespace strata

@@ -2,7 +2,9 @@
 #ifndef STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
 #define STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
 
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -53,17 +55,19 @@ struct KvPrefix {
 // the first of live, cached and fenced that any of them is, and until the last of them gives it up;
 // who shares pages here must share them on the stages too. Held pages are what the stages' pools
 // must have handed out after the newest committed step; they are compared with what the stages
-// report. One thread.
+// report. Of a window group a sequence has the newest pages alone: a claim covers what it may come
+// to have at once. Who has window groups shares no pages. One thread.
 class KvLedger {
  public:
   using ClaimId = uint64_t;
 
-  KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups);
+  // `rows_in_flight`: the most tokens of a sequence that are sent and that a stage does not know to
+  // be committed.
+  KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups,
+           uint64_t rows_in_flight = 0);
 
-  // Pages that `length` tokens need in a group.
-  static uint64_t PagesFor(const KvGroupSpec& group, uint32_t length);
-
-  // The longest sequence that the empty pool holds, in tokens: the minimum over the components.
+  // The longest sequence that the empty pool holds, in tokens: the minimum over the components;
+  // kMaxContextTokens where windows bound none.
   uint64_t capacity_tokens() const { return capacity_tokens_; }
   // The stage that limits it.
   uint32_t limiting_stage() const { return limiting_stage_; }
@@ -111,6 +115,8 @@ class KvLedger {
   // tokens on every stage: equal but for sequences with a rejected item, which no stage before the
   // rejecting one took back.
   void SetHeld(uint64_t generation, uint32_t least, uint32_t most);
+  // The stages know that `length` tokens of it are committed, and free what is behind a window.
+  void SetRetained(uint64_t generation, uint32_t length);
   void DropHeld(uint64_t generation);
   // A Fork is committed: `destination` has the first `length` tokens of `source`, in the same
   // pages; on every stage, or on some that nobody can tell (`everywhere` false). A page that they
@@ -139,16 +145,36 @@ class KvLedger {
     uint32_t charged = 0;  // The length that its pages are counted for.
   };
 
-  // The same number in every component that is used.
+  // Tokens of a sequence with window groups, see SetHeld and SetRetained.
+  struct WindowHeld {
+    uint32_t least = 0;
+    uint32_t most = 0;
+    uint32_t retained = 0;
+  };
+  struct WindowGroup {
+    uint32_t index = 0;        // Of the group.
+    uint64_t most_of_one = 0;  // Pages of one sequence.
+    std::array<uint64_t, kPageUses> claimed{};
+    uint64_t held_least = 0;
+    uint64_t held_most = 0;
+  };
+
+  // What `pages` of a sequence in a full group are in every component that is used.
   KvPages Everywhere(uint64_t pages) const;
-  bool AreFree(uint64_t pages) const;
-  // Runs `change` on the claims' book, and takes what it holds more from the free pages.
+  // What a component with this group has of them.
+  uint64_t InGroup(uint32_t group, uint64_t pages) const;
+  const WindowGroup* FindWindow(uint32_t group) const;
+  // Claimed pages of a component of this group.
+  uint64_t ClaimedPages(uint32_t group, PageUse use) const;
+  uint64_t ClaimedPages(uint32_t group) const;
+  // Runs `change`, which changes only these claims, on the claims' book; sets what is free then.
   template <typename Change>
-  void Book(const Change& change);
+  void Book(std::initializer_list<ClaimId> claims, const Change& change);
+  void CountWindows(std::initializer_list<ClaimId> claims, bool add);
+  void CountHeld(const WindowHeld& held, bool add);
+  void HoldWindows(uint64_t generation, const WindowHeld& held);
   uint32_t Begin(ClaimId claim, const KvPrefix& prefix);
   void SetUse(ClaimId claim, PageUse use);
-  void CheckSums() const;
-
   std::vector<KvStage> stages_;
   std::vector<KvGroupSpec> groups_;
   std::vector<Component> components_;  // By stage, then group.
@@ -162,6 +188,8 @@ class KvLedger {
   // Generation: its length when it was forked, while it may share the page that this fills in part.
   std::unordered_map<uint64_t, uint32_t> part_shared_;
   ClaimId next_claim_ = 1;
+  std::vector<WindowGroup> windows_;
+  std::unordered_map<uint64_t, WindowHeld> window_held_;  // By generation.
   uint64_t capacity_tokens_ = 0;
   uint32_t limiting_stage_ = 0;
 };

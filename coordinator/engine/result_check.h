@@ -46,6 +46,7 @@ struct SentCommand {
 // And of a step.
 struct SentStep {
   uint64_t step = 0;
+  uint64_t committed_step = 0;  // As the stages were told with it.
   bool resync = false;
   std::vector<SentCommand> commands;  // Truncates only when `resync`.
   std::vector<SentItem> items;

@@ -96,12 +96,24 @@ class Writer {
     }
   }
 
+  // What groups get that need fewer pages.
+  std::string Windows() const {
+    std::string text;
+    for (uint32_t group = 0; group < problem_.groups().size(); ++group) {
+      const uint64_t pages = problem_.GroupPages(group, e_.solution.pages, stages_.size());
+      if (pages < e_.solution.pages) {
+        absl::StrAppend(&text, " (", pages, " of ", KvGroupName(problem_.groups()[group]), ")");
+      }
+    }
+    return text;
+  }
+
   void Kv() {
     uint64_t bytes = 0;
     uint64_t room = problem_.MaxPages();
     size_t tightest = stages_.front().node;
     for (const PlacedStage& stage : stages_) {
-      bytes += e_.solution.pages * problem_.KvBytesPerPage(stage.begin, stage.end);
+      bytes += problem_.KvBytes(stage.begin, stage.end, e_.solution.pages, stages_.size());
       const uint64_t pages = problem_.PagesThatFit(stage.node, stage.begin, stage.end);
       if (pages < room) {
         room = pages;
@@ -110,8 +122,8 @@ class Writer {
     }
     out_.push_back(absl::StrCat(
         "KV: ", e_.kv_tokens, " tokens (", e_.wanted_tokens, " wanted) are ", e_.solution.pages,
-        " pages of ", kPageTokens, " on every stage, ", FormatSize(bytes), " in all; node ",
-        problem_.node(tightest).name, " would have room for ", room, " pages."));
+        " pages of ", kPageTokens, " on every stage", Windows(), ", ", FormatSize(bytes),
+        " in all; node ", problem_.node(tightest).name, " would have room for ", room, " pages."));
   }
 
   void LeftOut() {

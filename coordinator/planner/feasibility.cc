@@ -274,7 +274,7 @@ std::optional<uint64_t> MostPages(PlacementProblem problem, uint64_t least, bool
   }
   uint64_t low = least;
   uint64_t high = std::max(least + 1, uint64_t{1024});
-  const uint64_t end = std::max(problem.MaxPages(), least) + 1;
+  const uint64_t end = std::max(problem.UsefulPages(), least) + 1;
   while (high < end && fits(high)) {
     low = high;
     high *= 2;

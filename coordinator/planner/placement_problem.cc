@@ -18,8 +18,12 @@ double Ms(double bytes, double bytes_per_s) { return 1e3 * bytes / std::max(byte
 
 PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
                                    const std::vector<size_t>& members, uint32_t max_batch_tokens,
-                                   uint32_t context)
+                                   uint32_t context, uint32_t sessions)
     : layers_(static_cast<uint32_t>(model.spec.layers.size())),
+      groups_(model.spec.kv_groups),
+      page_bytes_(groups_.size(), std::vector<uint64_t>(1, 0)),
+      max_batch_tokens_(max_batch_tokens),
+      sessions_(sessions),
       embed_bytes_(model.embed_bytes),
       head_bytes_(model.head_bytes),
       overhead_bytes_(StageOverheadBytes(model.spec, max_batch_tokens, false, context)),
@@ -31,29 +35,33 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
     nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
   }
   weight_bytes_.push_back(0);
-  page_bytes_.push_back(0);
+  const AttentionSpec& first = model.spec.layers[0].attention;
   for (uint32_t l = 0; l < layers_; ++l) {
     const AttentionSpec& a = model.spec.layers[l].attention;
-    const uint64_t token = uint64_t{2} * a.kv_heads * a.head_dim * model.kv_element_bytes;
+    const uint64_t page =
+        uint64_t{2} * a.kv_heads * a.head_dim * model.kv_element_bytes * kPageTokens;
     weight_bytes_.push_back(weight_bytes_.back() + model.layer_bytes[l]);
-    page_bytes_.push_back(page_bytes_.back() + token * kPageTokens);
+    all_page_bytes_ += page;
+    for (uint32_t group = 0; group < groups_.size(); ++group) {
+      page_bytes_[group].push_back(page_bytes_[group].back() + (a.kv_group == group ? page : 0));
+    }
     equal_layers_ = equal_layers_ && model.layer_bytes[l] == model.layer_bytes[0] &&
-                    model.layer_flops[l] == model.layer_flops[0] &&
-                    page_bytes_[l + 1] - page_bytes_[l] == page_bytes_[1] &&
-                    a.heads == model.spec.layers[0].attention.heads;
+                    model.layer_flops[l] == model.layer_flops[0] && a.kv_group == first.kv_group &&
+                    a.kv_heads * a.head_dim == first.kv_heads * first.head_dim &&
+                    a.heads == first.heads;
   }
   AddNodeTimes(model, context);
   AddLinks(cluster, members, model.spec.hidden);
 }
 
 void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
-  const double keys = context / 2.0;
   for (const auto& node : nodes_) {
     std::vector<double>& times = layer_ms_.emplace_back(1, 0.0);
     for (uint32_t l = 0; l < layers_; ++l) {
       const AttentionSpec& a = model.spec.layers[l].attention;
-      const double kv_bytes =
-          keys * static_cast<double>(page_bytes_[l + 1] - page_bytes_[l]) / kPageTokens;
+      const uint32_t window = groups_[a.kv_group].window;
+      const double keys = window == 0 ? context / 2.0 : std::min<double>(context / 2.0, window);
+      const double kv_bytes = keys * 2.0 * a.kv_heads * a.head_dim * model.kv_element_bytes;
       const double attention_flops = keys * 4.0 * a.heads * a.head_dim;
       times.push_back(
           times.back() +
@@ -97,8 +105,27 @@ uint64_t PlacementProblem::WeightBytes(uint32_t begin, uint32_t end) const {
          (end == layers_ ? head_bytes_ : 0);
 }
 
+uint64_t PlacementProblem::GroupPages(uint32_t group, uint64_t pages, size_t stages) const {
+  if (groups_[group].kind != KvKind::kWindow) {
+    return pages;
+  }
+  const uint64_t rows =
+      KvRowsInFlight(stages != 0 ? stages : std::min<size_t>(nodes(), layers_), max_batch_tokens_);
+  return std::min(pages, sessions_ * MostKvPages(groups_[group], kMaxContextTokens, rows));
+}
+
+uint64_t PlacementProblem::KvBytes(uint32_t begin, uint32_t end, uint64_t pages,
+                                   size_t stages) const {
+  uint64_t bytes = 0;
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    bytes +=
+        GroupPages(group, pages, stages) * (page_bytes_[group][end] - page_bytes_[group][begin]);
+  }
+  return bytes;
+}
+
 uint64_t PlacementProblem::StageBytes(uint32_t begin, uint32_t end) const {
-  return WeightBytes(begin, end) + pages * KvBytesPerPage(begin, end) +
+  return WeightBytes(begin, end) + KvBytes(begin, end, pages) +
          (end == layers_ ? head_overhead_bytes_ : overhead_bytes_);
 }
 
@@ -109,7 +136,7 @@ uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
   if (free < fixed) {
     return 0;
   }
-  const uint64_t each = weight_bytes_[1] + pages * page_bytes_[1];
+  const uint64_t each = weight_bytes_[1] + KvBytes(0, 1, pages);
   uint64_t most = each == 0 ? layers_ : std::min<uint64_t>(layers_, (free - fixed) / each);
   if (slowest_ms < kNever) {
     const double extra = (first ? embed_ms_[node] : 0) + (last ? head_ms_[node] : 0);
@@ -154,14 +181,31 @@ double PlacementProblem::SlowestMs(const std::vector<PlacedStage>& stages) const
 }
 
 uint64_t PlacementProblem::PagesThatFit(size_t node, uint32_t begin, uint32_t end) const {
-  const uint64_t fixed = StageBytes(begin, end) - pages * KvBytesPerPage(begin, end);
+  const uint64_t fixed = StageBytes(begin, end) - KvBytes(begin, end, pages);
   const uint64_t free = nodes_[node]->free_bytes;
-  return free < fixed ? 0 : (free - fixed) / std::max<uint64_t>(1, KvBytesPerPage(begin, end));
+  if (free < fixed) {
+    return 0;
+  }
+  // Windows make it grow by pieces.
+  uint64_t low = 0;
+  uint64_t high = std::max(UsefulPages(), pages) + 1;
+  while (low + 1 < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    (KvBytes(begin, end, middle) <= free - fixed ? low : high) = middle;
+  }
+  return low;
 }
 
 uint64_t PlacementProblem::MaxPages() const {
-  return std::min(uint64_t{1} << 31,
-                  (uint64_t{1} << 62) / std::max<uint64_t>(1, page_bytes_.back()));
+  return std::min(uint64_t{1} << 31, (uint64_t{1} << 62) / std::max<uint64_t>(1, all_page_bytes_));
+}
+
+uint64_t PlacementProblem::UsefulPages() const {
+  uint64_t most = 0;
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    most = std::max(most, GroupPages(group, MaxPages()));
+  }
+  return std::max(most, pages);
 }
 
 bool PlacementProblem::Useful(size_t node) const {

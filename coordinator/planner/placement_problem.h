@@ -32,9 +32,11 @@ struct Placement {
 class PlacementProblem {
  public:
   // `members` are indices into cluster.nodes; here they are 0 to members.size() - 1, and
-  // coordinator() is one more. `context` tokens: decode is timed at half of it.
+  // coordinator() is one more. `context` tokens: decode is timed at half of it. Window groups get
+  // what `sessions` sequences of any length have of them.
   PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
-                   const std::vector<size_t>& members, uint32_t max_batch_tokens, uint32_t context);
+                   const std::vector<size_t>& members, uint32_t max_batch_tokens, uint32_t context,
+                   uint32_t sessions = 1);
 
   size_t nodes() const { return nodes_.size(); }
   size_t coordinator() const { return nodes_.size(); }
@@ -43,7 +45,8 @@ class PlacementProblem {
   bool equal_layers() const { return equal_layers_; }
   const PlannerNode& node(size_t i) const { return *nodes_[i]; }
 
-  // The KV pages that every stage grants, and the most time that a stage or a transfer may take.
+  // The KV pages that every stage grants of a full group, and the most time that a stage or a
+  // transfer may take.
   uint64_t pages = 0;
   double slowest_ms = kNever;
 
@@ -52,9 +55,12 @@ class PlacementProblem {
   // Weights, KV and overhead of a stage on whatever node.
   uint64_t StageBytes(uint32_t begin, uint32_t end) const;
   uint64_t WeightBytes(uint32_t begin, uint32_t end) const;
-  uint64_t KvBytesPerPage(uint32_t begin, uint32_t end) const {
-    return page_bytes_[end] - page_bytes_[begin];
-  }
+  const std::vector<KvGroupSpec>& groups() const { return groups_; }
+  // Pages of a group where full ones get `pages`; `stages`: of the plan, 0: as many as there may
+  // be.
+  uint64_t GroupPages(uint32_t group, uint64_t pages, size_t stages = 0) const;
+  // All KV of these layers then.
+  uint64_t KvBytes(uint32_t begin, uint32_t end, uint64_t pages, size_t stages = 0) const;
   // Whether the stage fits the node's memory and slowest_ms.
   bool Allowed(size_t node, uint32_t begin, uint32_t end) const {
     return StageBytes(begin, end) <= nodes_[node]->free_bytes &&
@@ -88,6 +94,8 @@ class PlacementProblem {
 
   // More pages than this are never granted: their numbers have 32 bits, sums of bytes 64.
   uint64_t MaxPages() const;
+  // More pages than this hold no more: as MaxPages, but where every layer has a window.
+  uint64_t UsefulPages() const;
   // Whether the node can hold any layer at all.
   bool Useful(size_t node) const;
 
@@ -105,7 +113,12 @@ class PlacementProblem {
   std::vector<double> embed_ms_;
   std::vector<double> head_ms_;
   std::vector<uint64_t> weight_bytes_;  // [l]: of layers 0 to l - 1.
-  std::vector<uint64_t> page_bytes_;    // [l]: of one KV page of layers 0 to l - 1.
+  std::vector<KvGroupSpec> groups_;
+  // [group][l]: of one KV page of those of the layers 0 to l - 1 that are in the group.
+  std::vector<std::vector<uint64_t>> page_bytes_;
+  uint64_t all_page_bytes_ = 0;
+  uint32_t max_batch_tokens_ = 0;
+  uint32_t sessions_ = 1;
   uint64_t embed_bytes_ = 0;
   uint64_t head_bytes_ = 0;
   uint64_t overhead_bytes_ = 0;       // Of a stage without head.

@@ -79,7 +79,8 @@ class Planner {
   }
 
   PlacementProblem ProblemOf(const std::vector<size_t>& members) const {
-    PlacementProblem problem(cluster_, model_, members, options_.max_batch_tokens(), context_);
+    PlacementProblem problem(cluster_, model_, members, options_.max_batch_tokens(), context_,
+                             sessions_);
     problem.pages = wanted_pages_;
     return problem;
   }
@@ -162,7 +163,7 @@ class Planner {
                                uint64_t free) const {
     const uint32_t layers = problem.layers();
     const uint64_t weights = problem.WeightBytes(0, layers);
-    const uint64_t kv = wanted_pages_ * problem.KvBytesPerPage(0, layers);
+    const uint64_t kv = problem.KvBytes(0, layers, wanted_pages_);
     bool exact = true;
     const auto pages = MostPages(problem, 1 + sessions_, &exact);
     std::string hint = "add a node, or free memory on one: the weights alone do not fit";
@@ -310,13 +311,13 @@ class Planner {
     out->set_first_layer(stage.begin);
     out->set_last_layer(stage.end - 1);
     out->set_weight_bytes(problem.WeightBytes(stage.begin, stage.end));
-    out->set_kv_bytes(problem.pages * problem.KvBytesPerPage(stage.begin, stage.end));
-    for (size_t group = 0; group < model_.spec.kv_groups.size(); ++group) {
+    out->set_kv_bytes(problem.KvBytes(stage.begin, stage.end, problem.pages, stages.size()));
+    for (uint32_t group = 0; group < model_.spec.kv_groups.size(); ++group) {
       bool used = false;
       for (uint32_t l = stage.begin; l < stage.end; ++l) {
         used = used || model_.spec.layers[l].attention.kv_group == group;
       }
-      out->add_kv_pages(used ? problem.pages : 0);
+      out->add_kv_pages(used ? problem.GroupPages(group, problem.pages, stages.size()) : 0);
     }
     // The hop that reaches it, and from the last one the way back: the stages' sum is a token.
     double ms = problem.StageMs(stage.node, stage.begin, stage.end) +

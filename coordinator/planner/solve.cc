@@ -91,9 +91,9 @@ std::optional<Solution> SolveCapacity(PlacementProblem problem) {
       free += static_cast<double>(problem.node(i).free_bytes);
     }
     const double weights = static_cast<double>(problem.WeightBytes(0, problem.layers()));
-    const double most =
-        (free - weights) / static_cast<double>(problem.KvBytesPerPage(0, problem.layers()));
-    solution.gap = std::max(0.0, most / static_cast<double>(*pages) - 1);
+    const double page = static_cast<double>(problem.KvBytes(0, problem.layers(), *pages)) /
+                        static_cast<double>(*pages);
+    solution.gap = std::max(0.0, (free - weights) / page / static_cast<double>(*pages) - 1);
   }
   solution.slowest_ms = problem.SlowestMs(solution.placement.stages);
   return solution;
@@ -129,7 +129,7 @@ Solution SolvePinned(const PlacementProblem& problem, v1::PlanGoal goal,
   solution.placement.stages = stages;
   solution.pages = problem.pages;
   if (goal == v1::PLAN_GOAL_CAPACITY) {
-    solution.pages = uint64_t{1} << 31;
+    solution.pages = std::min(uint64_t{1} << 31, problem.UsefulPages());
     for (const PlacedStage& stage : stages) {
       solution.pages =
           std::min(solution.pages, problem.PagesThatFit(stage.node, stage.begin, stage.end));

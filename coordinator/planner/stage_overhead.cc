@@ -30,7 +30,7 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   uint64_t ffn = 0;
   uint64_t head_dim = 0;
   uint64_t query_heads = 0;
-  uint64_t rotary_dim = 0;
+  uint64_t branch = 0;  // Where what leaves a branch is normed or multiplied.
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& a = layer.attention;
     queries = std::max(queries, uint64_t{a.heads} * a.head_dim);
@@ -38,19 +38,21 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
     ffn = std::max(ffn, uint64_t{layer.mlp.ffn});
     head_dim = std::max(head_dim, uint64_t{a.head_dim});
     query_heads = std::max(query_heads, uint64_t{a.heads});
-    rotary_dim = std::max(rotary_dim, uint64_t{a.rope.rotary_dim});
+    if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1) {
+      branch = spec.hidden;
+    }
   }
   const uint64_t rows = max_batch_tokens;
   const uint64_t widest = std::max({uint64_t{spec.hidden}, queries, ffn});
   // Residual stream, its norm, the input of a product (also in int8), q and its attention, k, v,
   // gate, up.
   const uint64_t activations =
-      rows * (2 * spec.hidden + 2 * widest + 2 * queries + 2 * keys + 2 * ffn);
+      rows * (2 * spec.hidden + 2 * widest + 2 * queries + 2 * keys + 2 * ffn + branch);
   const uint64_t frames = kFrames * rows * spec.hidden;
   const uint64_t attention = kThreads * kTileQueries * (kSpanKeys + 4 * head_dim);
   const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;
   const uint64_t partial = kSplitItems * query_heads * spans * (head_dim + 16);
-  const uint64_t rotary = 2 * uint64_t{context} * rotary_dim;  // As shipped and as used.
+  const uint64_t rotary = 2 * RotaryFloats(spec, context);  // As shipped and as used.
   uint64_t logits = 0;
   if (heads) {
     // As computed, in the result, and in the frame that is sent.

@@ -478,6 +478,7 @@ void Deployment::StartEngine() {
   config.stages = EngineStages(plan_);
   config.kv_groups = model_->spec().kv_groups;
   config.vocab = model_->spec().vocab;
+  config.long_rotary_above = LongRotaryAbove(model_->spec());
   config.context = load_options_.context();
   config.weights_digest = model_->manifest->weights_digest;
   config.numerics_class = plan_.numerics_class().name();

@@ -154,6 +154,16 @@ v1::Model DescribeModel(const ModelRuntime& model) {
   out.set_has_tokenizer(model.tokenizer != nullptr);
   out.set_has_chat_template(model.chat_template != nullptr);
   out.set_kv_bytes_per_token(TotalKvBytesPerToken(m.spec, 2));
+  for (uint32_t group = 0; group < m.spec.kv_groups.size(); ++group) {
+    const auto layers = std::count_if(
+        m.spec.layers.begin(), m.spec.layers.end(),
+        [group](const LayerSpec& layer) { return layer.attention.kv_group == group; });
+    if (m.spec.kv_groups[group].kind == KvKind::kWindow) {
+      out.add_notes(std::to_string(layers) + " of " + std::to_string(m.spec.layers.size()) +
+                    " layers keep only the KV of their window of " +
+                    std::to_string(m.spec.kv_groups[group].window) + " tokens");
+    }
+  }
   for (const std::string& note : m.notes) {
     out.add_notes(note);
   }

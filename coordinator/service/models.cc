@@ -177,14 +177,7 @@ std::vector<std::shared_ptr<const ModelRuntime>> Models::List() const {
 }
 
 absl::StatusOr<RotaryBlob> Models::Rotary(const ModelRuntime& model, uint32_t context) {
-  const RopeSpec& rope = model.spec().layers.front().attention.rope;
-  for (const LayerSpec& layer : model.spec().layers) {
-    if (!(layer.attention.rope == rope)) {
-      return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
-                   "layers with different rotary embeddings are not supported yet");
-    }
-  }
-  const std::vector<float> tables = MakeRotaryTables(rope, context);
+  const std::vector<float> tables = MakeRotaryTables(model.spec(), context);
   const size_t bytes = tables.size() * sizeof(float);
   MemoryBlob blob =
       blobs_->AddMemory(std::string(reinterpret_cast<const char*>(tables.data()), bytes));

@@ -31,7 +31,7 @@ void CheckSpec(const ModelSpec& spec) {
   STRATA_CHECK(TensorsOf(spec, 0, last, true, true, stored).size() >=
                TensorsOf(spec, 0, last, true, true).size());
   STRATA_CHECK(KvBytesPerToken(spec, 0, last, 0, 2) > 0);
-  for (const float value : MakeRotaryTables(spec.layers[0].attention.rope, 4)) {
+  for (const float value : MakeRotaryTables(spec, 4)) {
     STRATA_CHECK(std::isfinite(value));
   }
 }

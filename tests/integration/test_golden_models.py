@@ -1,5 +1,6 @@
 """The golden models through real processes, cut in every way."""
 
+import concurrent.futures
 import hashlib
 import json
 
@@ -8,27 +9,46 @@ import pytest
 
 from cluster import GOLDEN, Cluster, cut, golden_cases
 
-REFERENCES = {"llama": {}, "llama31": {}, "llama2-mha-f32": {},
-              "llama31-mlx4": {"activations": "f32"}, "llama31-mlx8": {"activations": "f32"}}
+REFERENCES = {name: {} for name in (
+    "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
+    "olmo2", "phi3", "phi3-longrope", "phi4-mini", "gemma2", "gemma3")}
+REFERENCES |= {name: {"activations": "f32"} for name in (
+    "llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32")}
 # Numerics classes of their own, which no reference has numbers for.
 QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
-             ("llama31", {"quantize": "int8", "activations": "f32"}), ("llama31-mlx4", {})]
-LAYERS = 3
+             ("llama31", {"quantize": "int8", "activations": "f32"}), ("llama31-mlx4", {}),
+             ("phi3", {"quantize": "int8"}), ("gemma3", {"quantize": "int4"})]
+WORKERS = [f"w{i}" for i in range(7)]
+LLAMA_LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("golden")) as c:
-        c.start_workers(3)
+        c.start_workers(len(WORKERS))
         for model in REFERENCES:
             c.run("model", "add", GOLDEN / "models" / model)
         yield c
 
 
+def cuts_of(model, stages):
+    """So many stages, or one a layer."""
+    config = json.loads((GOLDEN / "models" / model / "config.json").read_text())
+    layers = config["num_hidden_layers"]
+    return cut(WORKERS[:stages or layers], layers)
+
+
+def served_cases(model):
+    """Those that the rule of LongRoPE leads to: the long factors for what may exceed 64 tokens."""
+    cases, expected = golden_cases(model)
+    return [case for case in cases if "embed_scale" not in case and
+            (case.get("rope_factors") != "short" or len(case["prompt_ids"]) + 24 <= 64)], expected
+
+
 def check(cluster, model, folder):
     """Runs every case; the SHA-256 of the logits of each."""
-    cases, expected = golden_cases(model)
+    cases, expected = served_cases(model)
     digests = {}
     for case in cases:
         answer = cluster.generate(model, ids=case["prompt_ids"], max_tokens=24, temperature=0,
@@ -47,26 +67,25 @@ def check(cluster, model, folder):
 
 @pytest.mark.parametrize("model", REFERENCES)
 def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, tmp_path):
-    names = ["w0", "w1", "w2"]
     bits = json.loads((GOLDEN / "bits.json").read_text())
-    for stages in (1, 2, 3):
-        cluster.load(model, cuts=cut(names[:stages], LAYERS), kv_dtype="f32", **REFERENCES[model])
+    for stages in (1, 2, None):
+        cuts = cuts_of(model, stages)
+        cluster.load(model, cuts=cuts, kv_dtype="f32", **REFERENCES[model])
         numerics_class, digests = check(cluster, model, tmp_path)
         for case, digest in digests.items():
             assert bits[numerics_class][case] == digest, (case, stages)
         plan = cluster.json("model", "show", model)["plan"]
-        assert len(plan["stages"]) == stages
+        assert len(plan["stages"]) == len(cuts)
         cluster.run("model", "unload", model)
 
 
 @pytest.mark.parametrize("model,options", QUANTIZED)
 def test_quantized_weights_give_the_same_bits_for_every_partition(cluster, model, options,
                                                                   tmp_path):
-    names = ["w0", "w1", "w2"]
     case = max(golden_cases(model)[0], key=lambda c: len(c["prompt_ids"]))
     answers = []
-    for stages in (1, 2, 3):
-        cluster.load(model, cuts=cut(names[:stages], LAYERS), **options)
+    for stages in (1, 2, None):
+        cluster.load(model, cuts=cuts_of(model, stages), **options)
         answers.append(cluster.generate(model, ids=case["prompt_ids"], max_tokens=24,
                                         temperature=0, ignore_eos=True,
                                         logits=tmp_path / "logits.safetensors"))
@@ -99,7 +118,7 @@ def test_quantized_weights_take_less_memory(cluster):
 
 
 def test_prompt_and_generated_logprobs_are_the_logits_log_softmax(cluster, tmp_path):
-    cluster.load("llama", cuts=cut(["w0", "w1"], LAYERS), kv_dtype="f32")
+    cluster.load("llama", cuts=cut(["w0", "w1"], LLAMA_LAYERS), kv_dtype="f32")
     cases, expected = golden_cases("llama")
     case = next(c for c in cases if c["name"] == "p39")
     answer = cluster.generate("llama", ids=case["prompt_ids"], max_tokens=24, temperature=0,
@@ -122,3 +141,41 @@ def test_prompt_and_generated_logprobs_are_the_logits_log_softmax(cluster, tmp_p
         top = entry["top"]
         assert [t[0] for t in top] == list(np.argsort(-row, kind="stable")[: len(top)])
         assert len(top) == (2 if position < prompt else 3)
+
+
+def test_short_and_long_rotations_at_once_are_each_as_alone(cluster, tmp_path):
+    cluster.load("phi3-longrope", cuts=cuts_of("phi3-longrope", 2), kv_dtype="f32")
+    cases = served_cases("phi3-longrope")[0]
+
+    def answer(case, folder):
+        folder.mkdir(exist_ok=True)
+        got = cluster.generate("phi3-longrope", ids=case["prompt_ids"], max_tokens=24,
+                               temperature=0, ignore_eos=True,
+                               logits=folder / f"{case['name']}.safetensors")
+        return got["token_ids"], got["logits"].tobytes()
+
+    alone = [answer(case, tmp_path / "alone") for case in cases]
+    with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+        together = list(pool.map(lambda case: answer(case, tmp_path / "together"), cases))
+    assert together == alone
+    # Without max_tokens an answer ends where the short factors do.
+    short = next(case for case in cases if len(case["prompt_ids"]) == 39)
+    got = cluster.generate("phi3-longrope", ids=short["prompt_ids"], temperature=0,
+                           ignore_eos=True)
+    cluster.run("model", "unload", "phi3-longrope")
+    assert got["token_ids"][:24] == short["greedy_ids"]
+    assert got["usage"]["completion_tokens"] == 64 - 39
+
+
+def test_windowed_layers_are_granted_their_windows_pages(cluster):
+    cluster.load("gemma3", cuts=cuts_of("gemma3", 2), context=8192, sessions=4)
+    cluster.generate("gemma3", ids=[5] * 3000, max_tokens=8, temperature=0, ignore_eos=True)
+    kv = {(entry["stage"], entry["group"]): entry for entry in cluster.json("status")["kv"]}
+    notes = cluster.json("model", "show", "gemma3")["notes"]
+    cluster.run("model", "unload", "gemma3")
+    assert set(kv) == {(0, "window-18"), (1, "window-18"), (1, "full")} | {(0, "full")}
+    full, window = kv[1, "full"], kv[1, "window-18"]
+    assert full["total"] >= 8192 * 4 / 16
+    assert 4 * window["total"] < full["total"]
+    assert all(entry["live"] == 0 for entry in kv.values())
+    assert "6 of 7 layers keep only the KV of their window of 18 tokens" in notes

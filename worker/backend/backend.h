@@ -106,7 +106,7 @@ struct StageSpec {
   v1::Activations activations = v1::ACTIVATIONS_F32;  // Int8: where weights are quantized.
   uint32_t max_batch_tokens = 0;                      // Most rows of a batch.
   uint32_t max_batch_items = 0;
-  // Rotary tables as shipped: cos then sin, each float32 [context, rotary_dim / 2].
+  // Rotary tables as shipped, see RopesOf.
   std::span<const float> rotary;
 };
 
@@ -123,6 +123,7 @@ struct BatchItem {
   uint32_t rows = 0;
   uint32_t position = 0;                  // Of first_row; row r is at position + r - first_row.
   std::span<const PageTableView> tables;  // By KV group.
+  uint32_t rotary_variant = 0;            // Of the model's ropes that have several.
 };
 
 // What is computed at once. Everything it points to stays valid until Shard::Read... returned.
@@ -147,10 +148,10 @@ class Shard {
   virtual absl::Status Embed() = 0;
   // Residual stream := `values`, float32 [rows, hidden], copied before it returns.
   virtual absl::Status SetResidual(std::span<const float> values) = 0;
-  // residual += attention(norm(residual)), appending K and V of the rows to the pages. `layer` is
-  // the model's index.
+  // The layer's attention branch (see LayerSpec), added to the residual stream, appending K and V
+  // of the rows to the pages. `layer` is the model's index.
   virtual absl::Status Attention(uint32_t layer) = 0;
-  // residual += mlp(norm(residual)).
+  // The layer's other branch, added likewise.
   virtual absl::Status Mlp(uint32_t layer) = 0;
   // Waits, and copies the residual stream, float32 [rows, hidden].
   virtual absl::Status ReadResidual(std::span<float> out) = 0;

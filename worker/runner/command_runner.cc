@@ -38,6 +38,10 @@ absl::Status RunFork(const v1::ForkCommand& fork, const ModelSpec& model, uint64
   RETURN_IF_ERROR(CheckState(*source, *table,
                              step_policy::LengthIsHeld(fork.length(), source->length()),
                              fork.length(), fork.fingerprint()));
+  if (fork.params().rotary_variant() != source->params.rotary_variant()) {
+    return Error(absl::StatusCode::kInvalidArgument, "ROTARY_VARIANT",
+                 "a fork's keys are rotated as its source's are");
+  }
   RETURN_IF_ERROR(CheckWindows(*source, *table, fork.length()));
   Sequence* destination =
       table->Fork(*source, fork.destination().request_id(), fork.destination().generation(),

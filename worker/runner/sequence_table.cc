@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "common/check.h"
 #include "common/status.h"
@@ -17,8 +18,9 @@ uint32_t PagesFor(uint64_t tokens) {
 
 }  // namespace
 
-SequenceTable::SequenceTable(const StageSpec& spec, Fingerprint root, KvPool* pool, Shard* shard)
-    : root_(root), pool_(pool), shard_(shard) {
+SequenceTable::SequenceTable(const StageSpec& spec, std::vector<Fingerprint> roots, KvPool* pool,
+                             Shard* shard)
+    : roots_(std::move(roots)), pool_(pool), shard_(shard) {
   for (const KvGroupSpec& group : spec.model.kv_groups) {
     groups_.push_back({group, false});
   }
@@ -39,8 +41,8 @@ Sequence* SequenceTable::Create(std::string_view request_id, uint64_t generation
   sequence->request_id = std::string(request_id);
   sequence->generation = generation;
   sequence->params = params;
-  sequence->fingerprint = root_;
-  sequence->page_fingerprints = {root_};
+  sequence->fingerprint = root(params.rotary_variant());
+  sequence->page_fingerprints = {sequence->fingerprint};
   sequence->tables.resize(groups_.size());
   newest_generation_ = std::max(newest_generation_, generation);
   return sequence;

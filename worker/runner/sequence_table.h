@@ -48,9 +48,9 @@ struct Sequence {
 // One thread at a time.
 class SequenceTable {
  public:
-  // `root` is the fingerprint of no tokens. The pool and shard are used and outlive this. Of the
-  // spec, the KV groups and which of them the stage's layers use are kept.
-  SequenceTable(const StageSpec& spec, Fingerprint root, KvPool* pool, Shard* shard);
+  // `roots`: the fingerprint of no tokens, by rotary variant. The pool and shard are used and
+  // outlive this. Of the spec, the KV groups and which of them the stage's layers use are kept.
+  SequenceTable(const StageSpec& spec, std::vector<Fingerprint> roots, KvPool* pool, Shard* shard);
   ~SequenceTable();
   SequenceTable(const SequenceTable&) = delete;
   SequenceTable& operator=(const SequenceTable&) = delete;
@@ -61,9 +61,12 @@ class SequenceTable {
   const KvPool& pool() const { return *pool_; }
   // The newest generation that ever was created here.
   uint64_t newest_generation() const { return newest_generation_; }
-  Fingerprint root() const { return root_; }
+  // For a variant that there is not, that of the first.
+  Fingerprint root(uint32_t rotary_variant) const {
+    return roots_[rotary_variant < roots_.size() ? rotary_variant : 0];
+  }
 
-  // A new sequence without tokens; the name must not exist.
+  // A new sequence without tokens, of a rotary variant that there is; the name must not exist.
   Sequence* Create(std::string_view request_id, uint64_t generation,
                    const v1::SequenceParams& params);
 
@@ -122,7 +125,7 @@ class SequenceTable {
   void FreeBehindWindows(Sequence* sequence);
   void ReleasePages(Sequence* sequence);
 
-  const Fingerprint root_;
+  const std::vector<Fingerprint> roots_;
   KvPool* const pool_;
   Shard* const shard_;
   std::vector<GroupUse> groups_;

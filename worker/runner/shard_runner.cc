@@ -36,6 +36,15 @@ absl::Status BackendFailed(const absl::Status& status) {
                absl::StrCat("the backend failed: ", status.message()));
 }
 
+std::vector<Fingerprint> Roots(const ShardRunnerConfig& config) {
+  std::vector<Fingerprint> roots;
+  for (uint32_t variant = 0; variant < RotaryVariants(config.spec.model); ++variant) {
+    roots.push_back(FingerprintRoot(config.deployment, config.weights_digest, config.numerics_class,
+                                    /*adapter_digest=*/"", variant));
+  }
+  return roots;
+}
+
 }  // namespace
 
 class ShardRunner::Impl {
@@ -45,10 +54,7 @@ class ShardRunner::Impl {
         clock_(clock),
         epoch_(config_.epoch),
         pool_(config_.spec.kv_pages),
-        table_(config_.spec,
-               FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
-                               /*adapter_digest=*/"", /*rotary_variant=*/0),
-               &pool_, shard),
+        table_(config_.spec, Roots(config_), &pool_, shard),
         compute_(&config_.spec, shard),
         result_(config_.spec.heads ? config_.spec.model.vocab : 0) {
     STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
@@ -272,7 +278,8 @@ absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item,
       return SequenceNotFound(name);
     }
     RETURN_IF_ERROR(CheckGeneration(name, table_));
-    RETURN_IF_ERROR(CheckFingerprint(name, 0, item.fingerprint(), table_.root()));
+    RETURN_IF_ERROR(
+        CheckFingerprint(name, 0, item.fingerprint(), table_.root(item.params().rotary_variant())));
     RETURN_IF_ERROR(CheckParams(item.params(), config_.spec.model));
   }
   RETURN_IF_ERROR(table_.CheckPages(sequence, run->rows));

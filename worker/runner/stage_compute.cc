@@ -45,7 +45,8 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const f
     run.batch_row = batch_rows_;
     batch_rows_ += run.rows;
     views_.push_back(table.Views(*run.sequence));
-    items_.push_back({run.batch_row, run.rows, item.position(), views_.back()});
+    items_.push_back({run.batch_row, run.rows, item.position(), views_.back(),
+                      run.sequence->params.rotary_variant()});
   }
   RETURN_IF_ERROR(shard_.Begin({batch_rows_, token_ids_, items_}));
   RETURN_IF_ERROR(spec_.embeds ? shard_.Embed() : shard_.SetResidual(gathered_));

@@ -136,9 +136,10 @@ absl::Status CheckParams(const v1::SequenceParams& params, const ModelSpec& mode
     return NotImplemented("ADAPTER_UNSUPPORTED",
                           "adapter slot " + std::to_string(params.adapter_slot()) + " is");
   }
-  if (params.rotary_variant() != 0) {
-    return NotImplemented("ROTARY_VARIANT_UNSUPPORTED",
-                          "rotary variant " + std::to_string(params.rotary_variant()) + " is");
+  if (params.rotary_variant() != 0 && params.rotary_variant() >= RotaryVariants(model)) {
+    return NotImplemented(
+        "ROTARY_VARIANT_UNSUPPORTED",
+        "rotary variant " + std::to_string(params.rotary_variant()) + " of this model is");
   }
   for (const uint32_t top : {params.top_logprobs(), params.prompt_top_logprobs()}) {
     if (top > kMaxTopLogprobs) {

@@ -201,9 +201,7 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
   }
   RETURN_IF_ERROR(CheckTensors(spec, request.tensors));
   request.rotary = {load.rotary_sha256(), load.rotary_bytes()};
-  const uint64_t rotary_bytes = uint64_t{spec.context} *
-                                spec.model.layers[spec.first_layer].attention.rope.rotary_dim *
-                                sizeof(float);
+  const uint64_t rotary_bytes = RotaryFloats(spec.model, spec.context) * sizeof(float);
   if (request.rotary.bytes != rotary_bytes) {
     return BadLoad("rotary tables of " + std::to_string(request.rotary.bytes) + " bytes, not " +
                    std::to_string(rotary_bytes));

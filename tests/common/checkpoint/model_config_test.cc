@@ -227,9 +227,239 @@ struct Change {
   const char* says;
 };
 
+json FamilyConfig(const std::string& model) {
+  return json::parse(ReadFileOrFail(GoldenPath("models/" + model + "/config.json")));
+}
+
+std::vector<uint32_t> WindowsOf(const ModelSpec& spec) {
+  std::vector<uint32_t> windows;
+  for (const LayerSpec& layer : spec.layers) {
+    windows.push_back(spec.kv_groups[layer.attention.kv_group].window);
+  }
+  return windows;
+}
+
+TEST(ModelConfig, ReadsMistral) {
+  json config = FamilyConfig("mistral");
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "mistral");
+  EXPECT_EQ(spec->layers[0].attention.head_dim, 32);  // Not 64 / 3.
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(20, 20, 20));
+  config["sliding_window"] = nullptr;
+  EXPECT_THAT(WindowsOf(*Parse(config)), ElementsAre(0, 0, 0));
+  config.erase("sliding_window");
+  EXPECT_THAT(WindowsOf(*Parse(config)), ElementsAre(4096, 4096, 4096));
+  // Over the whole context it is none.
+  config["sliding_window"] = 32768;
+  EXPECT_THAT(WindowsOf(*Parse(config)), ElementsAre(0, 0, 0));
+}
+
+TEST(ModelConfig, ReadsQwen) {
+  json config = FamilyConfig("qwen2");
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->layers[0].attention.qkv_bias);
+  EXPECT_FALSE(spec->layers[0].attention.out_bias);
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(0, 0, 0));
+  config["use_sliding_window"] = true;
+  EXPECT_THAT(WindowsOf(*Parse(config)), ElementsAre(0, 0, 16));
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+  EXPECT_THAT(WindowsOf(*Parse(config)), ElementsAre(16, 0, 0));
+  spec = Parse(FamilyConfig("qwen3"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.qk_norm, QkNorm::kHead);
+  EXPECT_FALSE(spec->layers[0].attention.qkv_bias);
+  EXPECT_EQ(spec->layers[0].attention.head_dim, 32);
+}
+
+TEST(ModelConfig, ReadsLayersWithoutRotation) {
+  json config = FamilyConfig("smollm3");
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->tied_head);
+  EXPECT_EQ(spec->layers[0].attention.rope.theta, 5e6);
+  const auto rotating = [](const ModelSpec& model) {
+    std::vector<bool> rotates;
+    for (const LayerSpec& layer : model.layers) {
+      rotates.push_back(layer.attention.rotates);
+    }
+    return rotates;
+  };
+  EXPECT_THAT(rotating(*spec), ElementsAre(true, true, true, false));
+  config["no_rope_layers"] = {0, 1, 1, 1};
+  EXPECT_THAT(rotating(*Parse(config)), ElementsAre(false, true, true, true));
+  config.erase("no_rope_layers");
+  config["no_rope_layer_interval"] = 2;
+  EXPECT_THAT(rotating(*Parse(config)), ElementsAre(true, false, true, false));
+}
+
+TEST(ModelConfig, ReadsMultipliers) {
+  const auto spec = Parse(FamilyConfig("granite"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->embedding_scale, 3.0f);
+  EXPECT_EQ(spec->logits_divisor, 1.75f);
+  EXPECT_EQ(spec->layers[1].branch_scale, 0.7f);
+  EXPECT_EQ(spec->layers[1].attention.scale, 0.25f);
+}
+
+TEST(ModelConfig, ReadsOlmo2) {
+  const auto spec = Parse(FamilyConfig("olmo2"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].norm_places, NormPlaces::kAfter);
+  EXPECT_EQ(spec->layers[0].attention.qk_norm, QkNorm::kProjection);
+}
+
+TEST(ModelConfig, ReadsPhi3AndItsLongRope) {
+  auto spec = Parse(FamilyConfig("phi3"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->layers[0].attention.fused_qkv && spec->layers[0].mlp.fused_gate_up);
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(23, 23, 23));
+  EXPECT_EQ(LongRotaryAbove(*spec), 0u);
+  json config = FamilyConfig("phi4-mini");
+  // As its repository has it, besides what transformers has by now.
+  config["auto_map"] = {{"AutoModelForCausalLM", "modeling_phi3.Phi3ForCausalLM"}};
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(0, 0, 0));
+  const RopeSpec& rope = spec->layers[0].attention.rope;
+  EXPECT_EQ(rope.rotary_dim, 12);
+  EXPECT_EQ(rope.scaling, RopeScaling::kLongRope);
+  EXPECT_EQ(rope.short_factors.size(), 6u);
+  EXPECT_EQ(rope.long_factors[5], 16.0);
+  EXPECT_NEAR(rope.magnitude, std::sqrt(1 + std::log(32.0) / std::log(64.0)), 1e-14);
+  EXPECT_EQ(LongRotaryAbove(*spec), 64u);
+  for (const char* old : {"su", "yarn"}) {
+    config["rope_scaling"]["type"] = old;
+    EXPECT_EQ(Parse(config)->layers[0].attention.rope, rope);
+  }
+}
+
+TEST(ModelConfig, ReadsGemma) {
+  auto spec = Parse(FamilyConfig("gemma2"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->tied_head);
+  EXPECT_EQ(spec->embedding_scale, 8.0f);
+  EXPECT_EQ(spec->final_soft_cap, 14.0f);
+  EXPECT_EQ(spec->layers[0].attention.soft_cap, 6.0f);
+  EXPECT_EQ(spec->layers[0].attention.scale, static_cast<float>(1 / std::sqrt(12.0)));
+  EXPECT_EQ(spec->layers[0].norm, NormKind::kRmsOnePlus);
+  EXPECT_EQ(spec->layers[0].norm_places, NormPlaces::kAround);
+  EXPECT_EQ(spec->layers[0].mlp.activation, ActivationKind::kGeluTanh);
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(16, 0, 16, 0));
+  json config = FamilyConfig("gemma3");
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->final_soft_cap, 0.0f);
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(18, 18, 18, 18, 18, 0, 18));
+  const RopeSpec& local = spec->layers[0].attention.rope;
+  const RopeSpec& global = spec->layers[5].attention.rope;
+  EXPECT_EQ(local.theta, 1e4);
+  EXPECT_EQ(local.scaling, RopeScaling::kNone);
+  EXPECT_EQ(global.theta, 1e6);
+  EXPECT_EQ(global.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(global.factor, 8.0);
+  EXPECT_EQ(RopesOf(*spec).size(), 2u);
+  // As transformers 5 writes it.
+  for (const char* field : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) {
+    config.erase(field);
+  }
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
+  const auto other = Parse(config);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(RopesOf(*other), RopesOf(*spec));
+}
+
+// The multimodal sizes of Gemma 3 name little, and put it within text_config.
+TEST(ModelConfig, ReadsADecoderWithinAModelOfSeveralParts) {
+  const json config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                       {"model_type", "gemma3"},
+                       {"eos_token_id", {1, 106}},
+                       {"vision_config", {{"hidden_size", 1152}}},
+                       {"text_config",
+                        {{"hidden_size", 2560},
+                         {"intermediate_size", 10240},
+                         {"model_type", "gemma3_text"},
+                         {"num_hidden_layers", 34},
+                         {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                         {"sliding_window", 1024}}}};
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->tensor_prefix, "language_model.");
+  EXPECT_EQ(spec->vocab, 262208);
+  EXPECT_EQ(spec->context, 131072);
+  EXPECT_EQ(spec->layers[0].attention.heads, 8);
+  EXPECT_EQ(spec->layers[0].attention.kv_heads, 4);
+  EXPECT_EQ(spec->layers[0].attention.head_dim, 256);
+  EXPECT_THAT(spec->eos_ids, ElementsAre(1, 106));
+  EXPECT_EQ(spec->kv_groups.size(), 2u);
+  EXPECT_EQ(WindowsOf(*spec)[5], 0u);
+}
+
+struct FamilyChange {
+  const char* model;
+  const char* field;
+  json value;
+  const char* says;
+};
+
+TEST(ModelConfig, RefusesByNameWhatAFamilyDoesNotRead) {
+  const FamilyChange cases[] = {
+      {"mistral", "attention_bias", true, "attention_bias true"},
+      {"mistral", "sliding_window", 0, "sliding_window 0"},
+      {"mistral", "sliding_window", "x", "sliding_window"},
+      {"mistral", "num_key_value_heads", nullptr, "num_key_value_heads is missing"},
+      {"mistral", "partial_rotary_factor", 0.5, "partial_rotary_factor 0.5"},
+      {"mistral", "embedding_multiplier", 2, "embedding_multiplier 2"},
+      {"mistral", "layer_types", json::array({"full_attention"}), "layer_types"},
+      {"qwen2", "max_window_layers", -1, "max_window_layers -1"},
+      {"qwen2",
+       "layer_types",
+       {"full_attention", "sliding_attention", "full_attention"},
+       "layer_types \"sliding_attention\" of layer 1 without a sliding_window"},
+      {"qwen2", "layer_types", {"full_attention", "full_attention", "x"}, "layer_types \"x\""},
+      {"qwen2", "mlp_bias", true, "mlp_bias true"},
+      {"qwen3", "head_dim", 7, "head_dim 7"},
+      {"smollm3", "no_rope_layers", {1, 1}, "no_rope_layers is not a list of num_hidden_layers 4"},
+      {"smollm3", "no_rope_layers", {1, 1, 1, 2}, "no_rope_layers holds 2"},
+      {"smollm3", "sliding_window", "x", nullptr},
+      {"granite", "residual_multiplier", "x", "residual_multiplier"},
+      {"granite", "logits_scaling", 0, "logits_scaling 0"},
+      {"granite", "embedding_multiplier", -1, "embedding_multiplier -1"},
+      {"granite", "attention_multiplier", {1}, "attention_multiplier"},
+      {"olmo2", "clip_qkv", 8, "clip_qkv 8"},
+      {"phi3", "attention_bias", true, "attention_bias true"},
+      {"phi4-mini", "partial_rotary_factor", 0.7, "partial_rotary_factor 0.7"},
+      {"phi4-mini", "partial_rotary_factor", 0.5, "rope_scaling.short_factor"},
+      {"phi4-mini", "original_max_position_embeddings", 1, "original_max_position_embeddings 1"},
+      {"phi4-mini", "original_max_position_embeddings", nullptr,
+       "original_max_position_embeddings is missing"},
+      {"gemma2", "hidden_activation", "gelu", "hidden_activation \"gelu\""},
+      {"gemma2", "final_logit_softcapping", -3, "final_logit_softcapping -3"},
+      {"gemma2", "query_pre_attn_scalar", 0, "query_pre_attn_scalar 0"},
+      {"gemma3", "use_bidirectional_attention", true, "use_bidirectional_attention true"},
+      {"gemma3", "sliding_window_pattern", 0, "sliding_window_pattern 0"},
+      {"gemma3", "rope_local_base_freq", "x", "rope_local_base_freq"},
+      {"gemma3", "rope_parameters", {{"full_attention", {{"rope_theta", 1}}}}, "rope_parameters"},
+  };
+  for (const FamilyChange& change : cases) {
+    json config = FamilyConfig(change.model);
+    config[change.field] = change.value;
+    const auto spec = Parse(config);
+    EXPECT_EQ(spec.ok(), change.says == nullptr)
+        << change.model << " " << change.field << " " << spec.status();
+    if (change.says != nullptr) {
+      EXPECT_THAT(std::string(spec.status().message()), HasSubstr(change.says)) << change.model;
+    }
+  }
+}
+
 TEST(ModelConfig, RefusesByNameWhatIsNotSupported) {
   const Change cases[] = {
-      {"model_type", "qwen2", "model_type \"qwen2\" is not supported yet"},
+      {"model_type", "bert", "model_type \"bert\" is not supported yet"},
+      {"model_type", "qwen2", "architecture \"LlamaForCausalLM\" of model_type \"qwen2\""},
       {"architectures",
        {"LlamaForSequenceClassification"},
        "architecture \"LlamaForSequenceClassification\" is not supported yet"},
@@ -240,8 +470,8 @@ TEST(ModelConfig, RefusesByNameWhatIsNotSupported) {
        {{"rope_type", "longrope"}},
        "rope_scaling type \"longrope\" is not supported yet"},
       {"rope_scaling",
-       {{"rope_type", "linear"}, {"factor", 2.0}},
-       "rope_scaling type \"linear\" is not supported yet"},
+       {{"rope_type", "linear"}, {"factor", 2.0}, {"beta", 1}},
+       "rope_scaling.\"beta\" 1 with type \"linear\" is not supported yet"},
       {"rope_parameters",
        {{"rope_type", "dynamic"}},
        "rope_parameters type \"dynamic\" is not supported yet"},
@@ -457,10 +687,14 @@ TEST(ModelConfig, SurvivesRandomValues) {
   std::vector<std::string> bases = {SmallConfig(),
                                     ReadFileOrFail(GoldenPath("models/llama31/config.json")),
                                     ReadFileOrFail(SourcePath("models/recall/config.json"))};
+  for (const char* family : {"mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "phi3",
+                             "phi4-mini", "gemma2", "gemma3"}) {
+    bases.push_back(FamilyConfig(family).dump());
+  }
   uint32_t draw = 0;
   const auto random = [&](uint64_t below) { return Philox(5, 0, draw++) % below; };
   int refused = 0;
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < 8000; ++i) {
     json config = json::parse(bases[random(bases.size())]);
     for (uint64_t edits = 1 + random(2); edits > 0; --edits) {
       auto field = config.begin();
@@ -478,15 +712,30 @@ TEST(ModelConfig, SurvivesRandomValues) {
       ++refused;
       EXPECT_THAT(spec.status().code(),
                   AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kUnimplemented));
-      EXPECT_FALSE(spec.status().message().empty());
+      // Some field is named.
+      const std::string said(spec.status().message());
+      bool named = said.find("architecture") != std::string::npos;
+      for (const auto& [field, value] : config.items()) {
+        named = named || said.find(field) != std::string::npos;
+      }
+      EXPECT_TRUE(named) << said;
       continue;
     }
     EXPECT_LE(spec->hidden, kMaxHiddenSize);
     EXPECT_LE(spec->layers.size(), kMaxLayers);
-    const AttentionSpec& attention = spec->layers[0].attention;
-    EXPECT_EQ(attention.heads % attention.kv_heads, 0);
-    EXPECT_EQ(attention.head_dim % 2, 0);
-    EXPECT_GE(attention.rope.theta, 1);
+    for (const LayerSpec& layer : spec->layers) {
+      const AttentionSpec& attention = layer.attention;
+      ASSERT_LT(attention.kv_group, spec->kv_groups.size());
+      ASSERT_EQ(attention.heads % attention.kv_heads, 0);
+      ASSERT_EQ(attention.head_dim % 2, 0);
+      ASSERT_GE(attention.rope.theta, 1);
+      ASSERT_LE(attention.rope.rotary_dim, attention.head_dim);
+      ASSERT_GT(attention.scale, 0);
+      ASSERT_GT(layer.branch_scale, 0);
+      for (const auto* factors : {&attention.rope.short_factors, &attention.rope.long_factors}) {
+        ASSERT_TRUE(factors->empty() || factors->size() == attention.rope.rotary_dim / 2);
+      }
+    }
   }
   EXPECT_GT(refused, 1000);
 }

@@ -31,6 +31,57 @@ TEST(RotaryTables, FollowTheDefinition) {
   ExpectTable(MakeRotaryTables(rope, 300), {1, 0.1, 0.01, 0.001}, 300);
 }
 
+TEST(RotaryTables, ScaleLinearly) {
+  RopeSpec rope;
+  rope.rotary_dim = 8;
+  rope.scaling = RopeScaling::kLinear;
+  rope.factor = 8;
+  ExpectTable(MakeRotaryTables(rope, 300), {0.125, 0.0125, 0.00125, 0.000125}, 300);
+}
+
+TEST(RotaryTables, HaveTheShortAndTheLongFactorsOfLongRope) {
+  RopeSpec rope;
+  rope.rotary_dim = 4;
+  rope.scaling = RopeScaling::kLongRope;
+  rope.short_factors = {1, 2};
+  rope.long_factors = {4, 10};
+  EXPECT_EQ(rope.variants(), 2u);
+  ExpectTable(MakeRotaryTables(rope, 50, 0), {1, 0.005}, 50);
+  ExpectTable(MakeRotaryTables(rope, 50, 1), {0.25, 0.001}, 50);
+  rope.magnitude = 1.5;
+  EXPECT_EQ(MakeRotaryTables(rope, 1, 1)[0], 1.5f);
+}
+
+// One rope after another, each with its variants, and each once.
+TEST(RotaryTables, OfAModelAreThoseOfItsLayers) {
+  RopeSpec plain{.rotary_dim = 4};
+  RopeSpec other{.rotary_dim = 6,
+                 .scaling = RopeScaling::kLongRope,
+                 .original_context = 64,
+                 .short_factors = {1, 2, 3},
+                 .long_factors = {4, 5, 6}};
+  ModelSpec model;
+  model.layers.resize(4);
+  model.layers[0].attention.rotates = false;
+  model.layers[1].attention.rope = plain;
+  model.layers[2].attention.rope = other;
+  model.layers[3].attention.rope = plain;
+  const std::vector<float> tables = MakeRotaryTables(model, 10);
+  ASSERT_EQ(tables.size(), RotaryFloats(model, 10));
+  EXPECT_EQ(tables.size(), 10u * (4 + 6 + 6));
+  EXPECT_EQ(RotaryOffset(model, 3, 1, 10), 0u);
+  const auto at = [&](uint32_t layer, uint32_t variant, size_t count) {
+    const auto first =
+        tables.begin() + static_cast<int64_t>(RotaryOffset(model, layer, variant, 10));
+    return std::vector<float>(first, first + static_cast<int64_t>(count));
+  };
+  EXPECT_EQ(at(1, 0, 40), MakeRotaryTables(plain, 10));
+  EXPECT_EQ(at(2, 0, 60), MakeRotaryTables(other, 10, 0));
+  EXPECT_EQ(at(2, 1, 60), MakeRotaryTables(other, 10, 1));
+  EXPECT_EQ(RotaryVariants(model), 2u);
+  EXPECT_EQ(LongRotaryAbove(model), 64u);
+}
+
 TEST(RotaryTables, AreEmptyForNoContext) {
   RopeSpec rope;
   rope.rotary_dim = 8;

@@ -15,11 +15,32 @@ namespace {
 constexpr uint32_t kLayers = 4;
 
 ModelSpec Model() { return testing::HashModel(kLayers); }
+// Layers that see all keys and layers with a window, in turn; or every layer with one of two.
+ModelSpec WindowModel() {
+  return testing::HashModel(kLayers, {{KvKind::kFull, 0}, {KvKind::kWindow, 20}});
+}
+ModelSpec AllWindowsModel() {
+  return testing::HashModel(kLayers, {{KvKind::kWindow, 33}, {KvKind::kWindow, 1}});
+}
+
+// `pages` of each group that a stage's layers use.
+EngineConfig ConfigFor(const ModelSpec& model, uint32_t stages, uint64_t pages) {
+  EngineConfig config = MakeConfig(stages, pages);
+  config.kv_groups = model.kv_groups;
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    std::vector<uint64_t>& granted = config.stages[stage].kv_pages;
+    granted.assign(model.kv_groups.size(), 0);
+    for (uint32_t l = kLayers * stage / stages; l < kLayers * (stage + 1) / stages; ++l) {
+      granted[model.layers[l].attention.kv_group] = pages;
+    }
+  }
+  return config;
+}
 
 // The same request alone on one worker with all layers.
-SinkRecord Alone(SessionRequest request) {
-  EngineConfig config = MakeConfig(1, 64);
-  SimCluster cluster(config, RunnerStages(Model()));
+SinkRecord Alone(SessionRequest request, const ModelSpec& model = Model()) {
+  EngineConfig config = ConfigFor(model, 1, 64);
+  SimCluster cluster(config, RunnerStages(model));
   cluster.Start();
   request.deadline.reset();
   const auto sink = cluster.Submit(std::move(request));
@@ -29,10 +50,11 @@ SinkRecord Alone(SessionRequest request) {
 }
 
 // Greedy ids from the token list alone: no engine, runner or page table.
-std::vector<uint32_t> Greedy(std::vector<uint32_t> ids, uint32_t tokens) {
+std::vector<uint32_t> Greedy(std::vector<uint32_t> ids, uint32_t tokens,
+                             const ModelSpec& model = Model()) {
   std::vector<uint32_t> answer;
   for (uint32_t i = 0; i < tokens; ++i) {
-    const std::vector<float> logits = testing::HashLogits(Model(), ids).back();
+    const std::vector<float> logits = testing::HashLogits(model, ids).back();
     const auto best = std::max_element(logits.begin(), logits.end());
     answer.push_back(static_cast<uint32_t>(best - logits.begin()));
     ids.push_back(answer.back());
@@ -138,11 +160,91 @@ TEST(EngineOverRunners, ALapsedLeaseIsRebuiltFromTokens) {
   }
 }
 
+// LongRoPE: what a request may come to need decides at its start, on every stage, for good.
+TEST(EngineOverRunners, TheRotaryVariantIsPinnedAtAdmission) {
+  ModelSpec model = Model();
+  for (LayerSpec& layer : model.layers) {
+    layer.attention.rope = {.rotary_dim = 2,
+                            .scaling = RopeScaling::kLongRope,
+                            .original_context = 64,
+                            .short_factors = {1},
+                            .long_factors = {2}};
+  }
+  struct Case {
+    uint32_t prompt;
+    uint32_t max_tokens;  // 0: not asked for.
+    uint32_t variant;
+    uint32_t tokens;
+  };
+  for (const Case& one : std::initializer_list<Case>{{40, 24, 0, 24},
+                                                     {40, 25, 1, 25},
+                                                     {40, 0, 0, 24},
+                                                     {63, 0, 0, 1},
+                                                     {64, 0, 1, 30},
+                                                     {100, 3, 1, 3}}) {
+    EngineConfig config = MakeConfig(2);
+    config.long_rotary_above = LongRotaryAbove(model);
+    SimCluster cluster(config, RunnerStages(model));
+    cluster.Start();
+    SessionRequest request = MakeRequest("r1", one.prompt, one.max_tokens);
+    request.default_max_tokens = 30;
+    const auto sink = cluster.Submit(request);
+    cluster.RunToEnd();
+    cluster.Settle();
+    EXPECT_EQ(sink->tokens, Greedy(request.prompt, one.tokens)) << one.prompt;
+    EXPECT_EQ(cluster.Snapshot().counters.item_errors, 0u);
+    for (const v1::StepFrame& frame : cluster.sent) {
+      for (const v1::StepItem& item : frame.items()) {
+        if (item.position() == 0) {
+          EXPECT_EQ(item.params().rotary_variant(), one.variant) << one.prompt;
+        }
+      }
+    }
+  }
+}
+
+// The pool of a window group is as small as the planner makes it.
+TEST(EngineOverRunners, WindowedLayersNeedOnlyTheirWindowsPages) {
+  for (const ModelSpec& model : {WindowModel(), AllWindowsModel()}) {
+    for (uint32_t stages = 1; stages <= kLayers; ++stages) {
+      constexpr uint32_t kSessions = 3;
+      EngineConfig config = ConfigFor(model, stages, 3 * 20);
+      config.max_batch_tokens = 10;
+      for (EngineStage& stage : config.stages) {
+        for (size_t group = 0; group < model.kv_groups.size(); ++group) {
+          const uint64_t most =
+              kSessions * MostKvPages(model.kv_groups[group], 300,
+                                      KvRowsInFlight(stages, config.max_batch_tokens));
+          stage.kv_pages[group] = std::min(stage.kv_pages[group], most);
+        }
+      }
+      SimCluster cluster(config, RunnerStages(model));
+      cluster.Start();
+      std::vector<std::pair<SessionRequest, std::shared_ptr<SinkRecord>>> clients;
+      for (uint32_t i = 0; i < kSessions; ++i) {
+        const SessionRequest request = MakeRequest("r" + std::to_string(i), 200 + i * 30, 25);
+        clients.emplace_back(request, cluster.Submit(request));
+      }
+      cluster.RunToEnd();
+      cluster.Settle();
+      for (const auto& [request, sink] : clients) {
+        EXPECT_EQ(sink->tokens, Greedy(request.prompt, 25, model)) << stages;
+      }
+      const EngineCounters counters = cluster.Snapshot().counters;
+      EXPECT_EQ(counters.ledger_mismatches, 0u) << stages;
+      EXPECT_EQ(counters.item_errors, 0u) << stages;
+      EXPECT_EQ(counters.preemptions, 0u) << stages;
+      cluster.ExpectEmpty();
+    }
+  }
+}
+
 // Random traffic over real worker cores, with every fault that links and workers can have.
 class RandomRun {
  public:
-  RandomRun(uint64_t seed, std::map<std::string, std::vector<uint32_t>>* oracle)
-      : random_(seed), oracle_(oracle), cluster_(Config(), RunnerStages(Model())) {
+  RandomRun(uint64_t seed, std::map<std::string, std::vector<uint32_t>>* oracle,
+            const ModelSpec& model)
+      : random_(seed), oracle_(oracle), model_(model), cluster_(Config(), RunnerStages(model)) {
     cluster_.record_frames = false;
     cluster_.Start();
   }
@@ -171,7 +273,8 @@ class RandomRun {
   uint32_t Below(uint32_t limit) { return static_cast<uint32_t>(random_() % limit); }
 
   EngineConfig Config() {
-    EngineConfig config = MakeConfig(1 + Below(kLayers), 10 + Below(30));
+    const uint32_t stages = 1 + Below(kLayers);
+    EngineConfig config = ConfigFor(model_, stages, 10 + Below(30));
     config.max_batch_tokens = 1 + Below(48);
     config.max_batch_items = 1 + Below(12);
     config.step_timeout = std::chrono::seconds(2);
@@ -253,7 +356,7 @@ class RandomRun {
       }
       std::vector<uint32_t>& expected = (*oracle_)[request.request_id];
       if (expected.empty()) {
-        expected = Alone(request).tokens;
+        expected = Alone(request, model_).tokens;
       }
       EXPECT_LE(sink->tokens.size(), expected.size());
       EXPECT_TRUE(std::equal(sink->tokens.begin(), sink->tokens.end(), expected.begin()));
@@ -267,18 +370,21 @@ class RandomRun {
 
   std::mt19937_64 random_;
   std::map<std::string, std::vector<uint32_t>>* const oracle_;
+  const ModelSpec model_;
   SimCluster cluster_;
   std::vector<std::pair<SessionRequest, std::shared_ptr<SinkRecord>>> clients_;
   uint64_t completed_ = 0;
 };
 
-TEST(EngineOverRunners, RandomFaultsNeverGiveAWrongToken) {
+class RandomFaultsTest : public ::testing::TestWithParam<ModelSpec> {};
+
+TEST_P(RandomFaultsTest, NeverGiveAWrongToken) {
   std::map<std::string, std::vector<uint32_t>> oracle;
   EngineCounters sum;
   uint64_t completed = 0;
   for (uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomRun run(seed, &oracle);
+    RandomRun run(seed, &oracle, GetParam());
     const EngineCounters counters = run.Run(3000);
     completed += run.completed();
     sum.faults += counters.faults;
@@ -299,6 +405,14 @@ TEST(EngineOverRunners, RandomFaultsNeverGiveAWrongToken) {
     RecordProperty(what, std::to_string(count));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, RandomFaultsTest,
+                         ::testing::Values(Model(), WindowModel(), AllWindowsModel()),
+                         [](const auto& info) {
+                           return info.index == 0   ? std::string("Full")
+                                  : info.index == 1 ? std::string("Windows")
+                                                    : std::string("OnlyWindows");
+                         });
 
 }  // namespace
 }  // namespace strata

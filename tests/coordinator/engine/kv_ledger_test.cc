@@ -43,6 +43,65 @@ TEST(KvLedger, ReservesOnEveryStageOrNowhere) {
   EXPECT_EQ(ledger.Snapshot()[1].free, 5u);
 }
 
+KvLedger Windowed(uint64_t full, uint64_t window) {
+  return KvLedger({{"a", {full, window}}}, {{KvKind::kFull, 0}, {KvKind::kWindow, 32}}, 16);
+}
+
+TEST(KvLedger, AClaimTakesNoMoreOfAWindowGroupThanItsSequenceCanHave) {
+  KvLedger ledger = Windowed(20, 9);
+  const uint64_t most = MostKvPages({KvKind::kWindow, 32}, 1000, 16);
+  EXPECT_EQ(most, 4u);
+  EXPECT_EQ(ledger.capacity_tokens(), 320u) << "the window group limits nothing";
+  EXPECT_EQ(Windowed(20, 3).capacity_tokens(), 48u);
+  const auto claim = ledger.Reserve(33);
+  EXPECT_EQ(ledger.PagesOf(*claim), (KvPages{3, 3}));
+  EXPECT_EQ(ledger.Growth(*claim, 100), (KvPages{4, 1}));
+  EXPECT_TRUE(ledger.Grow(*claim, 100));
+  EXPECT_EQ(ledger.PagesOf(*claim), (KvPages{7, 4}));
+  EXPECT_TRUE(ledger.Grow(*claim, 160));
+  EXPECT_EQ(ledger.Free(), (KvPages{10, 5}));
+  const auto other = ledger.Reserve(64);
+  EXPECT_EQ(ledger.Free(), (KvPages{6, 1}));
+  EXPECT_FALSE(ledger.Reserve(17).has_value()) << "the window group has one page left";
+  ledger.Fence(*claim);
+  EXPECT_EQ(ledger.FreeSoon(), (KvPages{16, 5}));
+  EXPECT_EQ(ledger.Snapshot()[1].fenced, 4u);
+  EXPECT_EQ(ledger.Snapshot()[1].live, 4u);
+  ledger.Free(*claim);
+  ledger.Free(*other);
+  EXPECT_EQ(ledger.Free(), (KvPages{20, 9}));
+}
+
+TEST(KvLedger, PagesBehindAWindowAreBackOnceTheStagesKnowWhatIsCommitted) {
+  KvLedger ledger = Windowed(20, 9);
+  const auto report = [](uint64_t full, uint64_t window) {
+    Reports reports;
+    v1::StageKv* kv = reports.Add();
+    kv->add_free_pages(full);
+    kv->add_free_pages(window);
+    kv->add_total_pages(20);
+    kv->add_total_pages(9);
+    return reports;
+  };
+  ledger.SetHeld(7, 64, 64);
+  EXPECT_TRUE(ledger.Compare(report(16, 5)).ok());
+  EXPECT_FALSE(ledger.Compare(report(16, 6)).ok());
+  ledger.SetRetained(7, 47);  // The next token sees 16 and what follows.
+  EXPECT_TRUE(ledger.Compare(report(16, 6)).ok());
+  EXPECT_FALSE(ledger.Compare(report(16, 5)).ok());
+  ledger.SetRetained(7, 46);  // As before it was told more.
+  EXPECT_TRUE(ledger.Compare(report(16, 6)).ok());
+  // Rejected by a later stage: an earlier one may have more tokens, and take them for committed.
+  ledger.SetHeld(7, 64, 80);
+  for (const uint64_t free : {5, 6, 7, 8}) {
+    EXPECT_TRUE(ledger.Compare(report(15, free)).ok()) << free;
+  }
+  EXPECT_FALSE(ledger.Compare(report(15, 4)).ok());
+  EXPECT_FALSE(ledger.Compare(report(15, 9)).ok());
+  ledger.DropHeld(7);
+  EXPECT_TRUE(ledger.Compare(report(20, 9)).ok());
+}
+
 TEST(KvLedger, AClaimGrowsOnEveryStageOrNowhere) {
   KvLedger ledger = TwoStages();
   const auto claim = ledger.Reserve(32);

@@ -89,7 +89,7 @@ Stage WholeModel(const MadeUpModel& model) {
   spec.kv_pages = {64};
   spec.max_batch_tokens = 32;
   spec.max_batch_items = 4;
-  stage.rotary = MakeRotaryTables(spec.model.layers[0].attention.rope, spec.context);
+  stage.rotary = MakeRotaryTables(spec.model, spec.context);
   spec.rotary = stage.rotary;
   return stage;
 }

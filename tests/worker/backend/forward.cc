@@ -59,12 +59,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> ForwardModel::Load(Backend* backen
   auto forward = std::make_unique<ForwardModel>();
   forward->model_ = model;
   forward->options_ = options;
-  for (const LayerSpec& layer : model.layers) {
-    if (layer.attention.rotates) {
-      forward->rotary_ = MakeRotaryTables(layer.attention.rope, options.context);
-      break;
-    }
-  }
+  forward->rotary_ = MakeRotaryTables(model, options.context);
   forward->first_layers_ = {0};
   forward->first_layers_.insert(forward->first_layers_.end(), options.cuts.begin(),
                                 options.cuts.end());
@@ -134,8 +129,9 @@ absl::Status ForwardModel::FreeBehindWindows(Sequence* sequence) {
   return absl::OkStatus();
 }
 
-uint32_t ForwardModel::NewSequence() {
+uint32_t ForwardModel::NewSequence(uint32_t rotary_variant) {
   Sequence& sequence = sequences_.emplace_back();
+  sequence.rotary_variant = rotary_variant;
   sequence.tables.resize(model_.kv_groups.size());
   return static_cast<uint32_t>(sequences_.size() - 1);
 }
@@ -166,7 +162,7 @@ absl::Status ForwardModel::Grow(Sequence* sequence, uint32_t length) {
 }
 
 absl::StatusOr<uint32_t> ForwardModel::Fork(uint32_t sequence) {
-  const uint32_t copy = NewSequence();
+  const uint32_t copy = NewSequence(sequences_[sequence].rotary_variant);
   for (size_t group = 0; group < model_.kv_groups.size(); ++group) {
     sequences_[copy].tables[group].first_page = sequences_[sequence].tables[group].first_page;
   }
@@ -197,7 +193,7 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
       tables[i].push_back({table.first_page, table.pages});
     }
     const uint32_t first = static_cast<uint32_t>(ids.size());
-    batch_items.push_back({first, rows, sequence.length, tables[i]});
+    batch_items.push_back({first, rows, sequence.length, tables[i], sequence.rotary_variant});
     for (uint32_t row = 0; row < rows; ++row) {
       ids.push_back(items[i].ids[row]);
       if (items[i].logits) {
@@ -253,11 +249,11 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
 }
 
 absl::StatusOr<std::vector<RowResult>> ForwardModel::Run(std::span<const uint32_t> ids,
-                                                         uint32_t chunk) {
+                                                         uint32_t chunk, uint32_t rotary_variant) {
   if (chunk == 0) {
     chunk = options_.max_batch_tokens;
   }
-  const uint32_t sequence = NewSequence();
+  const uint32_t sequence = NewSequence(rotary_variant);
   std::vector<RowResult> all;
   for (size_t at = 0; at < ids.size(); at += chunk) {
     const auto part = ids.subspan(at, std::min<size_t>(chunk, ids.size() - at));

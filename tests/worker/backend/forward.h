@@ -51,7 +51,7 @@ class ForwardModel {
                                                             const ForwardOptions& options);
 
   // An empty sequence.
-  uint32_t NewSequence();
+  uint32_t NewSequence(uint32_t rotary_variant = 0);
   void Release(uint32_t sequence);
   // A copy of `sequence` as it is, sharing no page with it.
   absl::StatusOr<uint32_t> Fork(uint32_t sequence);
@@ -66,7 +66,8 @@ class ForwardModel {
   absl::StatusOr<std::vector<RowResult>> Step(const std::vector<Item>& items);
 
   // A new sequence's rows, computed `chunk` ids at a time (0: as many as a batch takes).
-  absl::StatusOr<std::vector<RowResult>> Run(std::span<const uint32_t> ids, uint32_t chunk = 0);
+  absl::StatusOr<std::vector<RowResult>> Run(std::span<const uint32_t> ids, uint32_t chunk = 0,
+                                             uint32_t rotary_variant = 0);
 
   uint64_t MemoryBytes() const;
   const std::vector<std::unique_ptr<Shard>>& shards() const { return shards_; }
@@ -78,6 +79,7 @@ class ForwardModel {
   };
   struct Sequence {
     uint32_t length = 0;
+    uint32_t rotary_variant = 0;
     std::vector<Table> tables;  // By KV group.
   };
   absl::Status Grow(Sequence* sequence, uint32_t length);

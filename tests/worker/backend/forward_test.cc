@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "common/limits.h"
 #include "tests/worker/backend/golden_model.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/isa.h"
@@ -32,8 +33,8 @@ std::unique_ptr<ForwardModel> LoadOn(Backend* backend, const GoldenModel& model,
 }
 
 std::vector<float> Logits(ForwardModel* forward, const std::vector<uint32_t>& ids,
-                          uint32_t chunk = 0) {
-  auto rows = forward->Run(ids, chunk);
+                          uint32_t chunk = 0, uint32_t rotary_variant = 0) {
+  auto rows = forward->Run(ids, chunk, rotary_variant);
   EXPECT_TRUE(rows.ok()) << rows.status();
   return rows.ok() ? LogitsOf(*rows) : std::vector<float>();
 }
@@ -79,7 +80,7 @@ TEST_P(ReferenceTest, LogitsAndGreedyIdsAreTheReferences) {
   const auto forward = LoadOn(backend.get());
   for (const GoldenCase& one : model_.cases) {
     SCOPED_TRACE(one.name);
-    const std::vector<float> logits = Logits(forward.get(), one.AllIds());
+    const std::vector<float> logits = Logits(forward.get(), one.AllIds(), 0, one.rotary_variant);
     const std::vector<float> expected = model_.expected.Floats(one.name + ".logits");
     EXPECT_LE(LargestDifference(logits, expected), 5e-4f);
     const size_t vocab = model_.spec.vocab;
@@ -98,7 +99,7 @@ TEST_P(ReferenceTest, HiddenStatesAreTheReferences) {
     if (!model_.expected.Has(one.name + ".hidden.0")) {
       continue;
     }
-    const auto rows = forward->Run(one.AllIds());
+    const auto rows = forward->Run(one.AllIds(), 0, one.rotary_variant);
     ASSERT_TRUE(rows.ok()) << rows.status();
     for (size_t layer = 0; layer <= model_.spec.layers.size(); ++layer) {
       const std::string name =
@@ -172,14 +173,14 @@ TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
   std::vector<std::vector<uint32_t>> ids;
   for (const GoldenCase& one : model_.cases) {
     ids.push_back(one.AllIds());
-    alone.push_back(Logits(forward.get(), ids.back()));
+    alone.push_back(Logits(forward.get(), ids.back(), 0, one.rotary_variant));
   }
   // All at once, each at a pace of its own, joining one after another.
   std::vector<uint32_t> sequences;
   std::vector<size_t> at(ids.size(), 0);
   std::vector<std::vector<float>> together(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    sequences.push_back(forward->NewSequence());
+    sequences.push_back(forward->NewSequence(model_.cases[i].rotary_variant));
   }
   for (size_t step = 0;; ++step) {
     std::vector<ForwardModel::Item> items;
@@ -250,7 +251,11 @@ TEST_P(GoldenTest, UsedPagesChangeNoBit) {
   const auto backend = Cpu();
   const std::vector<uint32_t> ids = LongestCase().AllIds();
   // As few pages as hold one sequence, so that the second one gets the first one's.
-  const uint32_t tokens = static_cast<uint32_t>((ids.size() + 15) / 16 * 16);
+  // With windows the harness keeps a page besides.
+  const bool windows = std::any_of(model_.spec.kv_groups.begin(), model_.spec.kv_groups.end(),
+                                   [](const KvGroupSpec& group) { return group.window != 0; });
+  const uint32_t tokens =
+      static_cast<uint32_t>((ids.size() + 15) / 16 * 16) + (windows ? kPageTokens : 0);
   const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16, .kv_tokens = tokens});
   const std::vector<float> fresh = Logits(forward.get(), ids);
   std::vector<uint32_t> others(ids.rbegin(), ids.rend());
@@ -298,7 +303,7 @@ TEST_P(QuantizedTest, LogitsAreNearThoseOfTheStoredWeights) {
   }
   const double share = std::sqrt(difference / size);
   EXPECT_GT(share, 0) << "nothing was quantized";
-  EXPECT_LT(share, int4 ? 0.6 : 0.07);
+  EXPECT_LT(share, int4 ? 0.6 : 0.08);
 }
 
 // What quantizing the bundled model costs, where it had a clear opinion.

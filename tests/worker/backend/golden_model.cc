@@ -77,8 +77,13 @@ std::vector<uint32_t> GoldenCase::AllIds() const {
 }
 
 std::vector<std::string> GoldenModelNames() {
-  return {"llama",           "llama31",         "llama2-mha-f32",   "llama31-mlx4",
-          "llama31-mlx8",    "recall",          "gguf/llama-f32",   "gguf/llama-f16",
+  return {"llama",           "llama31",         "llama2-mha-f32",
+          "llama31-mlx4",    "llama31-mlx8",    "recall",
+          "mistral",         "qwen2",           "qwen3",
+          "qwen3-mlx4",      "qwen3-mlx4-g32",  "smollm3",
+          "granite",         "olmo2",           "phi3",
+          "phi3-longrope",   "phi4-mini",       "gemma2",
+          "gemma3",          "gguf/llama-f32",  "gguf/llama-f16",
           "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/llama31-q8_0"};
 }
 
@@ -106,6 +111,10 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
+    formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
+    formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
+  }
+  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
@@ -144,14 +153,18 @@ GoldenModel LoadGoldenModel(const std::string& name) {
     one.name = json.value("name", "");
     one.prompt_ids = json.at("prompt_ids").get<std::vector<uint32_t>>();
     one.greedy_ids = json.at("greedy_ids").get<std::vector<uint32_t>>();
+    one.rotary_variant = json.value("rope_factors", "") == "long" ? 1 : 0;
+    one.embedding_scale = json.value("embed_scale", 0.0f);
     model.all_cases.push_back(one);
-    if (model.expected.Has(one.name + ".logits")) {
+    if (model.expected.Has(one.name + ".logits") && one.embedding_scale == 0) {
       model.cases.push_back(std::move(one));
     }
   }
   EXPECT_FALSE(model.cases.empty());
   const std::string& prefix = model.spec.tensor_prefix;
-  model.weights_dtype = Format(model, prefix + "model.layers.0.self_attn.q_proj.weight");
+  const bool fused = model.spec.layers[0].attention.fused_qkv;
+  model.weights_dtype = Format(
+      model, prefix + "model.layers.0.self_attn." + (fused ? "qkv_proj" : "q_proj") + ".weight");
   model.head_dtype = Format(
       model, prefix + (model.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"));
   return model;

@@ -33,6 +33,8 @@ struct GoldenCase {
   std::string name;
   std::vector<uint32_t> prompt_ids;
   std::vector<uint32_t> greedy_ids;
+  uint32_t rotary_variant = 0;
+  float embedding_scale = 0;  // In place of the model's; 0: the model's.
   // prompt + greedy_ids but the last: what the expected logits are of.
   std::vector<uint32_t> AllIds() const;
 };

@@ -51,7 +51,8 @@ class SequenceTableTest : public ::testing::Test {
     spec_.kv_pages = {8, 8};
     pool_ = std::make_unique<KvPool>(spec_.kv_pages);
     shard_ = std::make_unique<HashShard>(spec_);
-    table_ = std::make_unique<SequenceTable>(spec_, FingerprintOf({}), pool_.get(), shard_.get());
+    table_ = std::make_unique<SequenceTable>(spec_, std::vector<Fingerprint>{FingerprintOf({})},
+                                             pool_.get(), shard_.get());
   }
 
   Sequence* CreateWith(uint64_t generation, std::span<const uint32_t> ids) {

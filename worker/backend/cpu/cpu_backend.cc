@@ -39,6 +39,8 @@ absl::Status Inconsistent(const std::string& what) {
 // 0: none.
 bool IsSoftCap(float cap) { return cap >= 0 && cap <= std::numeric_limits<float>::max(); }
 
+bool IsMultiplier(float x) { return x > 0 && x <= std::numeric_limits<float>::max(); }
+
 absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
   const AttentionSpec& attention = layer.attention;
   if (attention.kv_group >= spec.model.kv_groups.size()) {
@@ -61,30 +63,16 @@ absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
       attention.heads % attention.kv_heads != 0 || layer.mlp.ffn == 0) {
     return Inconsistent("a layer's sizes are zero, or its heads do not divide");
   }
+  if (!IsMultiplier(layer.branch_scale)) {
+    return Inconsistent("a layer's branches are multiplied by no positive number");
+  }
   if (attention.rotates) {
     const RopeSpec& rope = attention.rope;
     if (rope.rotary_dim % 2 != 0 || rope.rotary_dim > attention.head_dim) {
       return Inconsistent("rotary_dim is odd or above head_dim");
     }
-    if (spec.rotary.size() != size_t{spec.context} * rope.rotary_dim) {
-      return Inconsistent("the rotary tables are not of the stage's context");
-    }
-  }
-  return absl::OkStatus();
-}
-
-// One shipped table serves every rotating layer.
-absl::Status SupportsRotary(const StageSpec& spec) {
-  const RopeSpec* first = nullptr;
-  for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
-    const AttentionSpec& attention = spec.model.layers[i].attention;
-    if (!attention.rotates) {
-      continue;
-    }
-    if (first == nullptr) {
-      first = &attention.rope;
-    } else if (!(*first == attention.rope)) {
-      return Unsupported("layers that rotate differently are");
+    if (spec.rotary.size() != RotaryFloats(spec.model, spec.context)) {
+      return Inconsistent("the rotary tables are not of the model's ropes and the stage's context");
     }
   }
   return absl::OkStatus();
@@ -96,6 +84,9 @@ absl::Status SupportsFormats(const StageSpec& spec) {
   }
   if (!IsSoftCap(spec.model.final_soft_cap)) {
     return Inconsistent("a soft-cap of logits is no positive number");
+  }
+  if (!IsMultiplier(spec.model.embedding_scale) || !IsMultiplier(spec.model.logits_divisor)) {
+    return Inconsistent("the embedding's or the logits' multiplier is no positive number");
   }
   return absl::OkStatus();
 }
@@ -144,7 +135,7 @@ class CpuBackend : public Backend {
         return Annotate(status, absl::StrCat("layer ", i));
       }
     }
-    return SupportsRotary(spec);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,

@@ -51,6 +51,9 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
     keys = std::max(keys, RoundUp(size_t{a.kv_heads} * a.head_dim, kLanes));
     ffn = std::max(ffn, RoundUp(layer.mlp.ffn, kLanes));
     widest = std::max({widest, heads, size_t{layer.mlp.ffn}});
+    if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1) {
+      branch = hidden;
+    }
     attend = std::max(attend, RoundUp(AttendScratchFloats(a.head_dim), kLanes));
     // See CpuShard::SplitsSpans: fewer than 2 * threads / kv_heads + 1 items.
     const size_t items = std::min<size_t>(spec.max_batch_items, 2 * threads / a.kv_heads + 1);
@@ -63,7 +66,7 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
 }
 
 uint64_t ScratchSizes::Bytes() const {
-  const uint64_t row = 2 * hidden + widest + 2 * queries + 2 * keys + 2 * ffn;
+  const uint64_t row = 2 * hidden + branch + widest + 2 * queries + 2 * keys + 2 * ffn;
   return sizeof(float) * (rows * row + threads * attend + partial + rotary) + rows * int8_row;
 }
 
@@ -72,12 +75,19 @@ CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_pt
       kernels_(kernels),
       pool_(std::move(pool)),
       kv_f16_(spec.kv_dtype != v1::KV_DTYPE_F32),
-      sizes_(spec, *kernels, pool_->threads()) {
+      sizes_(spec, *kernels, pool_->threads()),
+      rotary_variants_(RotaryVariants(spec.model)) {
   for (uint32_t group = 0; group < spec.model.kv_groups.size(); ++group) {
     const auto begin = spec.model.layers.begin();
     if (std::any_of(begin + spec.first_layer, begin + spec.last_layer + 1,
                     [&](const LayerSpec& layer) { return layer.attention.kv_group == group; })) {
       groups_.push_back(group);
+    }
+  }
+  for (uint32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
+    std::array<size_t, 2>& at = rotary_at_.emplace_back();
+    for (uint32_t variant = 0; variant < at.size(); ++variant) {
+      at[variant] = RotaryOffset(spec.model, layer, variant, spec.context);
     }
   }
 }
@@ -106,6 +116,7 @@ absl::Status CpuShard::Allocate() {
   std::memcpy(rotary_.as(), spec_.rotary.data(), spec_.rotary.size_bytes());
   RETURN_IF_ERROR(floats(&residual_, rows * sizes_.hidden));
   RETURN_IF_ERROR(floats(&normed_, rows * sizes_.hidden));
+  RETURN_IF_ERROR(floats(&branch_, rows * sizes_.branch));
   RETURN_IF_ERROR(floats(&packed_, rows * sizes_.widest));
   if (sizes_.int8_row > 0) {
     RETURN_IF_ERROR(int8_.Allocate(rows * sizes_.int8_row, "buffers"));
@@ -142,8 +153,9 @@ absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
 
 uint64_t CpuShard::MemoryBytes() const {
   uint64_t bytes = weights_.Bytes() + kv_.bytes();
-  for (const AlignedBuffer* buffer : {&rotary_, &residual_, &normed_, &packed_, &int8_, &q_, &k_,
-                                      &v_, &attended_, &gate_, &up_, &attend_, &partial_}) {
+  for (const AlignedBuffer* buffer :
+       {&rotary_, &residual_, &normed_, &branch_, &packed_, &int8_, &q_, &k_, &v_, &attended_,
+        &gate_, &up_, &attend_, &partial_}) {
     bytes += buffer->bytes();
   }
   return bytes;
@@ -156,6 +168,9 @@ absl::Status CpuShard::CheckItem(const BatchItem& item, uint32_t first_row) cons
   if (item.rows > spec_.context || item.position > spec_.context - item.rows) {
     return Misuse(absl::StrCat("position ", item.position, " + ", item.rows,
                                " rows is past the context of ", spec_.context));
+  }
+  if (item.rotary_variant >= rotary_variants_) {
+    return Misuse("a rotary variant that the model does not have");
   }
   if (item.tables.size() != spec_.model.kv_groups.size()) {
     return Misuse("an item has not one page table for each KV group");
@@ -217,6 +232,9 @@ absl::Status CpuShard::Embed() {
             weights_.embedding_panels.ReadOutput(batch_.token_ids[row], to);
           } else {
             weights_.head.weight.ReadOutput(batch_.token_ids[row], to);
+          }
+          if (const float scale = spec_.model.embedding_scale; scale != 1) {
+            std::for_each(to, to + spec_.model.hidden, [scale](float& x) { x *= scale; });
           }
         }
       },
@@ -324,6 +342,44 @@ void CpuShard::Multiply(std::span<const MatmulArgs> products) {
   });
 }
 
+void CpuShard::BeginBranch(const LayerSpec& spec, const std::vector<float>& before, Users users) {
+  if (before.empty()) {
+    Pack(residual_.as<float>(), sizes_.hidden, batch_.rows, spec_.model.hidden, users);
+  } else {
+    NormAndPack(residual_.as<float>(), batch_.rows, spec.norm, before, spec.norm_eps, users);
+  }
+}
+
+void CpuShard::FinishBranch(const Linear& linear, const LayerSpec& spec,
+                            const std::vector<float>& after) {
+  const uint32_t rows = batch_.rows;
+  const bool direct = after.empty() && spec.branch_scale == 1;
+  const std::array<MatmulArgs, 1> product = {
+      direct ? Product(linear, rows, residual_.as<float>(), sizes_.hidden, true)
+             : Product(linear, rows, branch_.as<float>(), sizes_.branch, false)};
+  Multiply(product);
+  if (direct) {
+    return;
+  }
+  const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
+  const size_t hidden = spec_.model.hidden;
+  pool_->Split(
+      rows,
+      [&](size_t begin, size_t end) {
+        for (size_t row = begin; row < end; ++row) {
+          float* const x = branch_.as<float>() + row * sizes_.branch;
+          float* const to = residual_.as<float>() + row * sizes_.hidden;
+          if (!after.empty()) {
+            kernels_->rms_norm(x, after.data(), hidden, spec.norm_eps, plus, x);
+          }
+          for (size_t i = 0; i < hidden; ++i) {
+            to[i] += x[i] * spec.branch_scale;
+          }
+        }
+      },
+      kSmallRows);
+}
+
 absl::Status CpuShard::CheckLayer(uint32_t layer) const {
   if (layer < spec_.first_layer || layer > spec_.last_layer) {
     return Misuse(absl::StrCat("layer ", layer, " is not of this stage"));
@@ -339,8 +395,7 @@ absl::Status CpuShard::Mlp(uint32_t layer) {
   }
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  NormAndPack(residual_.as<float>(), rows, spec.norm, weights.mlp_norm, spec.norm_eps,
-              {&weights.gate, &weights.up});
+  BeginBranch(spec, weights.mlp_norm, {&weights.gate, &weights.up});
   const MatmulArgs gate = Product(weights.gate, rows, gate_.as<float>(), sizes_.ffn, false);
   const MatmulArgs up = Product(weights.up, rows, up_.as<float>(), sizes_.ffn, false);
   const auto activate =
@@ -356,9 +411,7 @@ absl::Status CpuShard::Mlp(uint32_t layer) {
     }
   });
   Pack(gate_.as<float>(), sizes_.ffn, rows, spec.mlp.ffn, {&weights.down});
-  const std::array<MatmulArgs, 1> down = {
-      Product(weights.down, rows, residual_.as<float>(), sizes_.hidden, true)};
-  Multiply(down);
+  FinishBranch(weights.down, spec, weights.after_mlp_norm);
   return absl::OkStatus();
 }
 
@@ -389,15 +442,20 @@ absl::Status CpuShard::ReadLogits(std::span<float> out) {
     return absl::OkStatus();
   }
   const size_t vocab = spec_.model.vocab;
+  const float divisor = spec_.model.logits_divisor;
   const float cap = spec_.model.final_soft_cap;
   const MatmulArgs product = Product(weights_.head, head_rows_, out.data(), vocab, false);
   pool_->Split(product.weights.panels(), [&](size_t begin, size_t end) {
     kernels_->matmul(product, begin, end);
-    if (cap != 0) {
-      const size_t first = begin * kLanes;
-      const size_t count = std::min(end * kLanes, vocab) - first;
-      for (uint32_t row = 0; row < head_rows_; ++row) {
-        kernels_->soft_cap(out.data() + row * vocab + first, count, cap);
+    const size_t first = begin * kLanes;
+    const size_t count = std::min(end * kLanes, vocab) - first;
+    for (uint32_t row = 0; row < head_rows_ && (divisor != 1 || cap != 0); ++row) {
+      float* const logits = out.data() + row * vocab + first;
+      if (divisor != 1) {
+        std::for_each(logits, logits + count, [divisor](float& x) { x /= divisor; });
+      }
+      if (cap != 0) {
+        kernels_->soft_cap(logits, count, cap);
       }
     }
   });

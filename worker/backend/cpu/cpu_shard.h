@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_CPU_SHARD_H_
 #define STRATA_WORKER_BACKEND_CPU_CPU_SHARD_H_
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -34,6 +35,7 @@ struct ScratchSizes {
   size_t rows = 0;
   size_t threads = 0;
   size_t rotary = 0;
+  size_t branch = 0;    // A row of what a branch gives, where it is normed or multiplied then.
   size_t int8_row = 0;  // Bytes of a quantized row of the widest input.
 };
 
@@ -78,8 +80,14 @@ class CpuShard : public Shard {
   void PackBlock(const float* x, size_t stride, RowBlock block, size_t inputs, Users users);
   MatmulArgs Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
                      bool add) const;
+  // Adds the last product of a branch to the residual stream, normed (`after`, if not empty) and
+  // multiplied as the layer says.
+  void FinishBranch(const Linear& linear, const LayerSpec& spec, const std::vector<float>& after);
+  // Packs the residual stream for a branch's first products, normed by `before` if there is one.
+  void BeginBranch(const LayerSpec& spec, const std::vector<float>& before, Users users);
   // Several products of the same packed rows.
   void Multiply(std::span<const MatmulArgs> products);
+  void NormQueriesAndKeys(uint32_t layer, float* q, float* k);
   void RotateAndAppend(uint32_t layer);
   void AppendRow(uint32_t layer, const BatchItem& item, uint32_t row);
   void Attend(uint32_t layer);
@@ -99,12 +107,15 @@ class CpuShard : public Shard {
   const std::shared_ptr<ThreadPool> pool_;
   const bool kv_f16_;
   const ScratchSizes sizes_;
-  std::vector<uint32_t> groups_;  // KV groups of the stage's layers.
+  std::vector<uint32_t> groups_;                  // KV groups of the stage's layers.
+  std::vector<std::array<size_t, 2>> rotary_at_;  // By layer of the stage and variant, floats.
+  const uint32_t rotary_variants_;
   StageWeights weights_;
   KvCache kv_;
-  AlignedBuffer rotary_;    // [2][context][rotary_dim / 2]
+  AlignedBuffer rotary_;    // See RopesOf.
   AlignedBuffer residual_;  // [rows][sizes_.hidden]
   AlignedBuffer normed_;    // [rows][sizes_.hidden]
+  AlignedBuffer branch_;    // [rows][sizes_.branch]
   AlignedBuffer packed_;    // Row blocks, see kernels.h.
   AlignedBuffer int8_;      // The same, quantized.
   AlignedBuffer q_, k_, v_;

@@ -38,8 +38,7 @@ absl::Status CpuShard::Attention(uint32_t layer) {
   }
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  NormAndPack(residual_.as<float>(), rows, spec.norm, weights.attention_norm, spec.norm_eps,
-              {&weights.q, &weights.k, &weights.v});
+  BeginBranch(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
   const std::array<MatmulArgs, 3> products = {
       Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
       Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
@@ -49,10 +48,23 @@ absl::Status CpuShard::Attention(uint32_t layer) {
   Attend(layer);
   Pack(attended_.as<float>(), sizes_.queries, rows,
        size_t{spec.attention.heads} * spec.attention.head_dim, {&weights.o});
-  const std::array<MatmulArgs, 1> output = {
-      Product(weights.o, rows, residual_.as<float>(), sizes_.hidden, true)};
-  Multiply(output);
+  FinishBranch(weights.o, spec, weights.after_attention_norm);
   return absl::OkStatus();
+}
+
+void CpuShard::NormQueriesAndKeys(uint32_t layer, float* q, float* k) {
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const AttentionSpec& attention = spec.attention;
+  const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
+  const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
+  const auto norm = [&](float* x, const std::vector<float>& weight, size_t count) {
+    // A head at a time, or all at once: as wide as the weight.
+    for (size_t first = 0; first < count; first += weight.size()) {
+      kernels_->rms_norm(x + first, weight.data(), weight.size(), spec.norm_eps, plus, x + first);
+    }
+  };
+  norm(q, weights.q_norm, size_t{attention.heads} * attention.head_dim);
+  norm(k, weights.k_norm, size_t{attention.kv_heads} * attention.head_dim);
 }
 
 void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
@@ -62,9 +74,14 @@ void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
   float* const q = q_.as<float>() + row * sizes_.queries;
   float* const k = k_.as<float>() + row * sizes_.keys;
   const float* const v = v_.as<float>() + row * sizes_.keys;
+  const uint32_t local = layer - spec_.first_layer;
+  if (attention.qk_norm != QkNorm::kNone) {
+    NormQueriesAndKeys(layer, q, k);
+  }
   if (attention.rotates) {
     const uint32_t half = attention.rope.rotary_dim / 2;
-    const float* const cosines = rotary_.as<float>() + size_t{position} * half;
+    const float* const cosines =
+        rotary_.as<float>() + rotary_at_[local][item.rotary_variant] + size_t{position} * half;
     const float* const sines = cosines + size_t{spec_.context} * half;
     for (uint32_t head = 0; head < attention.heads; ++head) {
       Rotate(cosines, sines, half, q + head * head_dim);
@@ -73,7 +90,6 @@ void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
       Rotate(cosines, sines, half, k + head * head_dim);
     }
   }
-  const uint32_t local = layer - spec_.first_layer;
   const KvLayout& layout = kv_.layout(local);
   const PageTableView& table = item.tables[attention.kv_group];
   const PageId page = table.pages[position / kPageTokens - table.first_page];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,19 @@ absl::Status CheckBytes(const std::string& name, const TensorView& tensor) {
   return absl::OkStatus();
 }
 
+// Cuts shape and bytes of a tensor of `all` rows down to `rows` of them from `first` on.
+absl::Status TakeRows(const std::string& name, uint64_t first, uint64_t rows, uint64_t all,
+                      std::vector<uint64_t>* shape, size_t* bytes) {
+  if (shape->empty() || (*shape)[0] != all || first + rows > all || *bytes % all != 0) {
+    return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
+                 absl::StrCat("tensor ", name, " has shape ", ShapeText(*shape),
+                              " where config.json asks for ", all, " rows"));
+  }
+  (*shape)[0] = rows;
+  *bytes = *bytes / all * rows;
+  return absl::OkStatus();
+}
+
 // Small tensors become float32, exactly.
 std::vector<float> ToFloats(const TensorView& tensor, RowOrder order) {
   std::vector<float> out(tensor.bytes / DtypeBytes(tensor.dtype));
@@ -56,7 +70,11 @@ std::vector<float> ToFloats(const TensorView& tensor, RowOrder order) {
 uint64_t StageWeights::StepReadBytes() const {
   uint64_t bytes = final_norm.size() * sizeof(float) + BytesOf(head);
   for (const LayerWeights& layer : layers) {
-    bytes += (layer.attention_norm.size() + layer.mlp_norm.size()) * sizeof(float);
+    for (const std::vector<float>* norm :
+         {&layer.attention_norm, &layer.after_attention_norm, &layer.q_norm, &layer.k_norm,
+          &layer.mlp_norm, &layer.after_mlp_norm}) {
+      bytes += norm->size() * sizeof(float);
+    }
     for (const Linear* linear :
          {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
       bytes += BytesOf(*linear);
@@ -113,6 +131,22 @@ void WeightLoader::AddLinear(const std::string& name, uint64_t outputs, uint64_t
   }
 }
 
+void WeightLoader::AddPart(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias,
+                           Linear* to, const Linear* product, std::pair<uint64_t, uint64_t> rows) {
+  const size_t first = slots_.size();
+  AddLinear(name, outputs, inputs, bias, to, product);
+  for (size_t i = first; i < slots_.size(); ++i) {
+    slots_[i].first_row = rows.first;
+    slots_[i].all_rows = rows.second;
+  }
+}
+
+void WeightLoader::AddNorm(const std::string& prefix, const char* name, std::vector<float>* to) {
+  if (name != nullptr) {
+    AddVector(absl::StrCat(prefix, name, ".weight"), spec_.model.hidden, to);
+  }
+}
+
 void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const LayerSpec& layer = spec_.model.layers[index];
   const AttentionSpec& attention = layer.attention;
@@ -120,25 +154,72 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const uint64_t queries = uint64_t{attention.heads} * attention.head_dim;
   const uint64_t keys = uint64_t{attention.kv_heads} * attention.head_dim;
   const std::string prefix = absl::StrCat(spec_.model.tensor_prefix, "model.layers.", index, ".");
-  AddVector(prefix + "input_layernorm.weight", hidden, &to->attention_norm);
-  const RowOrder order{attention.qk_rows_in_pairs ? attention.head_dim : 0};
-  AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q, nullptr,
-            order);
-  AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k, &to->q, order);
-  AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v, &to->q);
+  const LayerNormNames norms = NormNames(layer.norm_places);
+  AddNorm(prefix, norms.before_attention, &to->attention_norm);
+  if (attention.fused_qkv) {
+    const std::string qkv = prefix + "self_attn.qkv_proj";
+    const uint64_t all = queries + 2 * keys;
+    const bool bias = attention.qkv_bias;
+    AddPart(qkv, queries, hidden, bias, &to->q, nullptr, {0, all});
+    AddPart(qkv, keys, hidden, bias, &to->k, &to->q, {queries, all});
+    AddPart(qkv, keys, hidden, bias, &to->v, &to->q, {queries + keys, all});
+  } else {
+    const RowOrder order{attention.qk_rows_in_pairs ? attention.head_dim : 0};
+    AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias, &to->q, nullptr,
+              order);
+    AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k, &to->q, order);
+    AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v, &to->q);
+  }
+  if (attention.qk_norm != QkNorm::kNone) {
+    const bool head = attention.qk_norm == QkNorm::kHead;
+    AddVector(prefix + "self_attn.q_norm.weight", head ? attention.head_dim : queries, &to->q_norm);
+    AddVector(prefix + "self_attn.k_norm.weight", head ? attention.head_dim : keys, &to->k_norm);
+  }
   AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
-  AddVector(prefix + "post_attention_layernorm.weight", hidden, &to->mlp_norm);
-  AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->gate);
-  AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias, &to->up);
-  AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias, &to->down);
+  AddNorm(prefix, norms.after_attention, &to->after_attention_norm);
+  AddNorm(prefix, norms.before_mlp, &to->mlp_norm);
+  const MlpSpec& mlp = layer.mlp;
+  if (mlp.fused_gate_up) {
+    const std::string both = prefix + "mlp.gate_up_proj";
+    const uint64_t all = uint64_t{2} * mlp.ffn;
+    AddPart(both, mlp.ffn, hidden, mlp.bias, &to->gate, nullptr, {0, all});
+    AddPart(both, mlp.ffn, hidden, mlp.bias, &to->up, nullptr, {mlp.ffn, all});
+  } else {
+    AddLinear(prefix + "mlp.gate_proj", mlp.ffn, hidden, mlp.bias, &to->gate);
+    AddLinear(prefix + "mlp.up_proj", mlp.ffn, hidden, mlp.bias, &to->up);
+  }
+  AddLinear(prefix + "mlp.down_proj", hidden, mlp.ffn, mlp.bias, &to->down);
+  AddNorm(prefix, norms.after_mlp, &to->after_mlp_norm);
 }
 
 absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot* slot) {
   ASSIGN_OR_RETURN(TensorInfo info, source_.Describe(name));
+  if (slot->all_rows != 0) {
+    RETURN_IF_ERROR(
+        TakeRows(name, slot->first_row, slot->shape[0], slot->all_rows, &info.shape, &info.bytes));
+  }
   slot->names.push_back(name);
   slot->source_bytes += info.bytes;
   slot->form.sources.push_back(info.sha256);
   return TensorView{.dtype = info.dtype, .shape = std::move(info.shape), .bytes = info.bytes};
+}
+
+absl::StatusOr<TensorView> WeightLoader::FindRows(const std::string& name, const Slot& slot) const {
+  ASSIGN_OR_RETURN(TensorView view, source_.Find(name));
+  if (slot.all_rows != 0) {
+    const size_t row_bytes = view.bytes / slot.all_rows;
+    RETURN_IF_ERROR(
+        TakeRows(name, slot.first_row, slot.shape[0], slot.all_rows, &view.shape, &view.bytes));
+    view.data += slot.first_row * row_bytes;
+  }
+  return view;
+}
+
+void WeightLoader::ReleaseRows(const std::string& name, const Slot& slot, const TensorView& view,
+                               size_t bytes) const {
+  // Parts are loaded in the order of their rows.
+  const size_t before = slot.shape[0] == 0 ? 0 : view.bytes / slot.shape[0] * slot.first_row;
+  source_.Release(name, before + bytes);
 }
 
 absl::Status WeightLoader::CheckSlot(Slot* slot) {
@@ -234,7 +315,8 @@ void WeightLoader::LayOut(Slot* slot) {
     dtypes.insert(dtypes.end(), {slot->affine->scales.dtype, slot->affine->biases.dtype});
   }
   form.key = slot->in_rows() ? RowsKey(slot->layout, dtypes, form.sources)
-                             : PanelsKey(slot->layout, dtypes, form.sources, slot->order.head_rows);
+                             : PanelsKey(slot->layout, dtypes, form.sources, slot->first_row,
+                                         slot->order.head_rows);
   slot->kept = store_ != nullptr && !form.key.empty() && store_->Has(form);
 }
 
@@ -269,13 +351,13 @@ void WeightLoader::PlacePanels() {
 }
 
 absl::Status WeightLoader::Prepare() {
-  std::vector<std::string> names;
+  std::set<std::string> names;  // Parts of one tensor name it once.
   for (const Slot& slot : slots_) {
     if (!slot.kept) {
-      names.insert(names.end(), slot.names.begin(), slot.names.end());
+      names.insert(slot.names.begin(), slot.names.end());
     }
   }
-  return source_.Prepare(names);
+  return source_.Prepare({names.begin(), names.end()});
 }
 
 absl::Status WeightLoader::Restore(const Slot& slot, ThreadPool* pool) {
@@ -293,7 +375,7 @@ absl::Status WeightLoader::Pack(Slot* slot, const Kernels& kernels, ThreadPool* 
   const bool in_order = slot->order.head_rows == 0;
   const UsedFn used = [&](size_t bytes) {
     if (in_order || bytes == slot->tensor.bytes) {
-      source_.Release(slot->name, bytes);
+      ReleaseRows(slot->name, *slot, slot->tensor, bytes);
     }
   };
   if (slot->affine.has_value()) {
@@ -319,20 +401,20 @@ absl::Status WeightLoader::LoadSlot(Slot* slot, const Kernels& kernels, ThreadPo
     }
     RETURN_IF_ERROR(source_.Prepare(slot->names));
   }
-  ASSIGN_OR_RETURN(slot->tensor, source_.Find(slot->name));
+  ASSIGN_OR_RETURN(slot->tensor, FindRows(slot->name, *slot));
   if (slot->affine.has_value()) {
-    ASSIGN_OR_RETURN(slot->affine->scales, source_.Find(slot->names[1]));
-    ASSIGN_OR_RETURN(slot->affine->biases, source_.Find(slot->names[2]));
+    ASSIGN_OR_RETURN(slot->affine->scales, FindRows(slot->names[1], *slot));
+    ASSIGN_OR_RETURN(slot->affine->biases, FindRows(slot->names[2], *slot));
   }
   if (slot->is_matrix()) {
     RETURN_IF_ERROR(Pack(slot, kernels, pool));
   } else {
     *slot->vector = ToFloats(slot->tensor, slot->order);
-    source_.Release(slot->name, slot->tensor.bytes);
+    ReleaseRows(slot->name, *slot, slot->tensor, slot->tensor.bytes);
   }
   if (slot->affine.has_value()) {
-    source_.Release(slot->names[1], slot->affine->scales.bytes);
-    source_.Release(slot->names[2], slot->affine->biases.bytes);
+    ReleaseRows(slot->names[1], *slot, slot->affine->scales, slot->affine->scales.bytes);
+    ReleaseRows(slot->names[2], *slot, slot->affine->biases, slot->affine->biases.bytes);
   }
   if (store_ != nullptr && !slot->form.key.empty()) {
     store_->Write(slot->form, slot->in_rows() ? slot->rows->packed() : slot->panels->packed());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,10 +22,14 @@ struct Linear {
   std::vector<float> bias;
 };
 
+// Norms that a layer does not have are empty.
 struct LayerWeights {
-  std::vector<float> attention_norm;
+  std::vector<float> attention_norm;  // Before the branch, and after it.
+  std::vector<float> after_attention_norm;
   Linear q, k, v, o;
+  std::vector<float> q_norm, k_norm;
   std::vector<float> mlp_norm;
+  std::vector<float> after_mlp_norm;
   Linear gate, up, down;
 };
 
@@ -57,11 +62,11 @@ class WeightLoader {
   absl::Status Load(const Kernels& kernels, ThreadPool* pool, const LoadProgressFn& progress);
 
  private:
-  // One tensor, and where it goes. A matrix goes to its panels, but to `rows`, if it has them, when
-  // it is not quantized.
+  // One tensor, or some rows of it, and where it goes. A matrix goes to its panels, but to `rows`,
+  // if it has them, when it is not quantized.
   struct Slot {
     std::string name;
-    std::vector<uint64_t> shape;
+    std::vector<uint64_t> shape;  // Of what goes there.
     PackedMatrix* panels = nullptr;
     RowMatrix* rows = nullptr;
     std::vector<float>* vector = nullptr;
@@ -70,6 +75,9 @@ class WeightLoader {
     // The product that these panels are computed in, as CpuShard::Multiply does; null: none, so
     // that no thread has a part of them.
     const Linear* product = nullptr;
+    // Of a tensor that is shared: its rows before these and in all. 0: all rows are these.
+    uint64_t first_row = 0;
+    uint64_t all_rows = 0;
     // Found by Check.
     std::vector<std::string> names = {};        // Of its tensors: one, or three of MLX's.
     TensorView tensor = {};                     // Without data until it is packed.
@@ -93,7 +101,16 @@ class WeightLoader {
   absl::Status CheckSlot(Slot* slot);
   absl::Status CheckFloats(Slot* slot);
   absl::Status CheckAffine(Slot* slot);
-  // Describes a tensor of the slot: a view without data.
+  // Adds a projection that is a part of one that is stored: `rows.first` rows on of `rows.second`.
+  void AddPart(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
+               const Linear* product, std::pair<uint64_t, uint64_t> rows);
+  void AddNorm(const std::string& prefix, const char* name, std::vector<float>* to);
+  // Of a tensor of the slot, the rows that are its own.
+  absl::StatusOr<TensorView> FindRows(const std::string& name, const Slot& slot) const;
+  // The slot's first `bytes` of a tensor have been used.
+  void ReleaseRows(const std::string& name, const Slot& slot, const TensorView& view,
+                   size_t bytes) const;
+  // Describes a tensor of the slot: a view of its rows, without data.
   absl::StatusOr<TensorView> Describe(const std::string& name, Slot* slot);
   // After its check: what a matrix will be, and whether the store has it.
   void LayOut(Slot* slot);

@@ -23,7 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/model_spec.h"
+#include "common/dtype.h"
+#include "common/window.h"
 
 namespace strata::cpu {
 

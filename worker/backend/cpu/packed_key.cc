@@ -28,7 +28,8 @@ std::string KeyOf(const std::string& format, const PanelView& layout,
 }  // namespace
 
 std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
-                      const std::vector<std::string>& sha256, size_t head_rows) {
+                      const std::vector<std::string>& sha256, uint64_t first_row,
+                      size_t head_rows) {
   std::string format = WeightFormatName(layout.format);
   if (layout.group != 0) {
     absl::StrAppend(&format, " groups of ", layout.group, " scales ",
@@ -36,6 +37,9 @@ std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
   }
   if (head_rows != 0) {
     absl::StrAppend(&format, " from pairs in heads of ", head_rows);
+  }
+  if (first_row != 0) {
+    absl::StrAppend(&format, " from row ", first_row);
   }
   return KeyOf(format, layout, dtypes, sha256);
 }

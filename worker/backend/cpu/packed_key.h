@@ -13,9 +13,10 @@ namespace strata::cpu {
 // SHA-256 over the packing's version, the layout and the tensors' dtypes and digests: equal keys
 // are equal bytes, on every machine and instruction set. "" if a digest is unknown. Dtypes count,
 // since the same bytes are other numbers in another.
-// `head_rows` is the RowOrder's.
+// `first_row`: of the tensors, where they hold other matrices too; `head_rows` is the RowOrder's.
 std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
-                      const std::vector<std::string>& sha256, size_t head_rows = 0);
+                      const std::vector<std::string>& sha256, uint64_t first_row = 0,
+                      size_t head_rows = 0);
 // The same of a matrix that stays in rows.
 std::string RowsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
                     const std::vector<std::string>& sha256);

@@ -1,0 +1,396 @@
+// Names and defaults: the configuration classes of transformers.
+#include "common/checkpoint/family_config.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+
+Error Unsupported(const std::string& what) {
+  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
+               what + " is not supported yet");
+}
+
+constexpr Family kFamilies[] = {
+    {.model_type = "llama",
+     .architecture = "LlamaForCausalLM",
+     .name = "llama",
+     .reads_mlp_bias = true},
+    {.model_type = "mistral",
+     .architecture = "MistralForCausalLM",
+     .name = "mistral",
+     .kv_heads_required = true,
+     .context = 131072,
+     .reads_attention_bias = false,
+     .windows = WindowRule::kAll,
+     .window = 4096},
+    {.model_type = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .name = "qwen2",
+     .kv_heads_required = true,
+     .context = 32768,
+     .qkv_bias = true,
+     .reads_attention_bias = false,
+     .windows = WindowRule::kFlagged,
+     .window = 4096,
+     .reads_layer_types = true},
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .name = "qwen3",
+     .head_dim = 128,
+     .kv_heads_required = true,
+     .context = 32768,
+     .qk_norm = QkNorm::kHead,
+     .windows = WindowRule::kFlagged,
+     .window = 4096,
+     .reads_layer_types = true},
+    {.model_type = "smollm3",
+     .architecture = "SmolLM3ForCausalLM",
+     .name = "smollm3",
+     .reads = " no_rope_layers no_rope_layer_interval ",
+     .kv_heads_required = true,
+     .context = 32768,
+     .theta = 2e6,
+     .tied = true,
+     .reads_mlp_bias = true,
+     .windows = WindowRule::kRefused},
+    {.model_type = "granite",
+     .architecture = "GraniteForCausalLM",
+     .name = "granite",
+     .reads = " attention_multiplier embedding_multiplier residual_multiplier logits_scaling ",
+     .reads_mlp_bias = true},
+    {.model_type = "olmo2",
+     .architecture = "Olmo2ForCausalLM",
+     .name = "olmo2",
+     .norm_eps = 1e-5,
+     .norm_places = NormPlaces::kAfter,
+     .qk_norm = QkNorm::kProjection},
+    {.model_type = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .name = "phi3",
+     .reads = " partial_rotary_factor ",
+     .context = 4096,
+     .norm_eps = 1e-5,
+     .reads_attention_bias = false,
+     .fused = true,
+     .windows = WindowRule::kAll,
+     .partial_rotary = true,
+     .long_rope = true},
+    {.model_type = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .name = "gemma2",
+     .reads = " query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping ",
+     .heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .context = 8192,
+     .tied = true,
+     .norm = NormKind::kRmsOnePlus,
+     .norm_places = NormPlaces::kAround,
+     .activation_field = "hidden_activation",
+     .activation = "gelu_pytorch_tanh",
+     .windows = WindowRule::kPattern,
+     .window = 4096,
+     .window_pattern = 2,
+     .reads_layer_types = true,
+     .scales_embedding = true,
+     .score_divisor = 256,
+     .score_cap = 50,
+     .logit_cap = 30},
+    {.model_type = "gemma3_text",
+     .architecture = "Gemma3ForCausalLM",
+     .name = "gemma3",
+     .reads = " query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping "
+              "rope_local_base_freq ",
+     .heads = 8,
+     .vocab = 262208,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .context = 131072,
+     .theta = 1e6,
+     .tied = true,
+     .norm = NormKind::kRmsOnePlus,
+     .norm_places = NormPlaces::kAround,
+     .qk_norm = QkNorm::kHead,
+     .activation_field = "hidden_activation",
+     .activation = "gelu_pytorch_tanh",
+     .windows = WindowRule::kPattern,
+     .window = 4096,
+     .window_pattern = 6,
+     .reads_layer_types = true,
+     .scales_embedding = true,
+     .score_divisor = 256,
+     .local_theta = 1e4},
+    {.model_type = "gemma3",
+     .architecture = "Gemma3ForConditionalGeneration",
+     .name = "gemma3",
+     .nested_prefix = "language_model."},
+};
+
+// A field that changes what other models compute, and the number that means that it does not.
+struct Refused {
+  const char* name;
+  double neutral;
+};
+
+// null, false and empty values are neutral too.
+constexpr Refused kRefused[] = {
+    {"compression_config", 0},
+    {"partial_rotary_factor", 1},
+    {"rotary_pct", 1},
+    {"rope_ratio", 1},
+    {"rope_local_base_freq", 0},
+    {"rope_interleaved", 0},
+    {"no_rope_layers", 0},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
+    {"query_pre_attn_scalar", 0},
+    {"attention_multiplier", 0},
+    {"embedding_multiplier", 1},
+    {"residual_multiplier", 1},
+    {"logits_scaling", 1},
+    {"logit_scale", 1},
+    {"scale_emb", 1},
+    {"scale_depth", 0},
+    {"dim_model_base", 0},
+    {"attention_chunk_size", 0},
+    {"attn_temperature_tuning", 0},
+    {"use_bidirectional_attention", 0},
+    {"num_experts", 0},
+    {"num_local_experts", 0},
+    {"n_routed_experts", 0},
+    {"n_shared_experts", 0},
+    {"q_lora_rank", 0},
+    {"kv_lora_rank", 0},
+    {"lm_head_bias", 0},
+    {"qkv_bias", 0},
+    {"use_bias", 0},
+    {"use_qk_norm", 0},
+    {"qk_layernorm", 0},
+    {"qk_norm", 0},
+    {"clip_qkv", 0},
+    {"alibi", 0},
+    {"parallel_residual", 0},
+    {"use_parallel_residual", 0},
+    {"add_cross_attention", 0},
+    {"is_encoder_decoder", 0},
+    {"num_nextn_predict_layers", 0},
+    {"text_config", 0},
+    {"vision_config", 0},
+    {"audio_config", 0},
+    {"speech_config", 0},
+};
+
+bool IsNeutral(const json& value, double neutral) {
+  if (value.is_null() || (value.is_boolean() && !value.get<bool>())) {
+    return true;
+  }
+  if (value.is_number()) {
+    return value.get<double>() == neutral;
+  }
+  return (value.is_structured() || value.is_string()) && value.empty();
+}
+
+bool Reads(const Family& family, const char* field) {
+  return std::string_view(family.reads).find(absl::StrCat(" ", field, " ")) !=
+         std::string_view::npos;
+}
+
+// The window of the layers that have one; 0: there is none.
+uint32_t ReadWindow(const json& config, const Family& family, FieldReader* reader) {
+  if (family.windows == WindowRule::kNone || family.windows == WindowRule::kRefused) {
+    return 0;
+  }
+  if (family.windows == WindowRule::kFlagged && !reader->Bool("use_sliding_window", false)) {
+    return 0;
+  }
+  if (config.contains("sliding_window") && config["sliding_window"].is_null()) {
+    return 0;
+  }
+  return static_cast<uint32_t>(
+      reader->Has("sliding_window") || family.window == 0
+          ? reader->Uint("sliding_window", 1, kMaxContextTokens, family.window)
+          : family.window);
+}
+
+// By layer, whether it has the window, by the family's rule.
+std::vector<bool> SlidingByRule(const Family& family, uint64_t layers, bool any,
+                                FieldReader* reader) {
+  std::vector<bool> slides(layers, any && family.windows == WindowRule::kAll);
+  if (family.windows == WindowRule::kFlagged) {
+    const uint64_t first = reader->Uint("max_window_layers", 0, UINT32_MAX, 28);
+    for (uint64_t i = first; any && i < layers; ++i) {
+      slides[i] = true;
+    }
+  }
+  if (family.windows == WindowRule::kPattern) {
+    const uint64_t pattern =
+        reader->Uint("sliding_window_pattern", 1, kMaxLayers, family.window_pattern);
+    for (uint64_t i = 0; any && i < layers; ++i) {
+      slides[i] = (i + 1) % pattern != 0;
+    }
+  }
+  return slides;
+}
+
+// What layer_types says of each layer.
+absl::Status ReadLayerTypes(const json& kinds, const Family& family, bool any,
+                            std::vector<bool>* slides) {
+  if (!kinds.is_array() || kinds.size() != slides->size()) {
+    return Error(
+        absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
+        absl::StrCat("layer_types is not a list of num_hidden_layers ", slides->size(), " names"));
+  }
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const json& kind = kinds[i];
+    const std::string name = kind.is_string() ? kind.get<std::string>() : "";
+    const bool sliding = name == "sliding_attention";
+    const bool contradicts = sliding && !any;
+    if ((!sliding && name != "full_attention") || contradicts ||
+        (!family.reads_layer_types && sliding != (*slides)[i])) {
+      return Unsupported(absl::StrCat("layer_types ", QuotedValue(kind), " of layer ", i,
+                                      contradicts ? " without a sliding_window" : ""));
+    }
+    (*slides)[i] = sliding;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<const Family*> FindFamily(const json& config) {
+  FieldReader reader(&config, "");
+  const json* architectures = reader.Find("architectures");
+  const std::string type = reader.String("model_type", "");
+  RETURN_IF_ERROR(reader.status());
+  if (type.empty() && architectures == nullptr) {
+    reader.Fail("model_type", "is missing");
+    return reader.status();
+  }
+  const Family* by_type = nullptr;
+  for (const Family& family : kFamilies) {
+    by_type = type == family.model_type ? &family : by_type;
+  }
+  if (!type.empty() && by_type == nullptr) {
+    return Unsupported("model_type " + Quoted(type));
+  }
+  if (architectures == nullptr) {
+    return by_type;
+  }
+  if (!architectures->is_array() || architectures->size() != 1 ||
+      !(*architectures)[0].is_string()) {
+    reader.Fail("architectures", QuotedValue(*architectures) + " is not a list of one name");
+    return reader.status();
+  }
+  const auto& name = (*architectures)[0].get_ref<const std::string&>();
+  const Family* by_architecture = nullptr;
+  for (const Family& family : kFamilies) {
+    by_architecture = name == family.architecture ? &family : by_architecture;
+  }
+  if (by_architecture == nullptr) {
+    return Unsupported("architecture " + Quoted(name));
+  }
+  if (by_type != nullptr && by_type != by_architecture) {
+    return Unsupported(
+        absl::StrCat("architecture ", Quoted(name), " of model_type ", Quoted(type)));
+  }
+  return by_architecture;
+}
+
+absl::Status CheckNothingElse(const json& config, const Family& family) {
+  FieldReader reader(&config, "");
+  for (const Refused& refused : kRefused) {
+    const json* value = reader.Find(refused.name);
+    if (value != nullptr && !IsNeutral(*value, refused.neutral) && !Reads(family, refused.name)) {
+      return Unsupported(absl::StrCat(refused.name, " ", QuotedValue(*value)));
+    }
+  }
+  const json* window = reader.Find("sliding_window");
+  const bool refuses_windows =
+      family.windows == WindowRule::kNone || family.windows == WindowRule::kRefused;
+  if (refuses_windows && window != nullptr && !IsNeutral(*window, 0) &&
+      reader.Bool("use_sliding_window", true)) {
+    return Unsupported("sliding_window " + QuotedValue(*window));
+  }
+  const bool gated = std::string_view(family.activation_field) == "hidden_activation";
+  const std::string activation = reader.String(family.activation_field, family.activation);
+  if (activation != "silu" && (!gated || activation != family.activation)) {
+    return Unsupported(absl::StrCat(family.activation_field, " ", Quoted(activation)));
+  }
+  // One that the family does not read says that something is different.
+  if (const std::string other = reader.String("hidden_activation", "silu");
+      !gated && other != "silu") {
+    return Unsupported("hidden_activation " + Quoted(other));
+  }
+  if (!family.reads_attention_bias && reader.Bool("attention_bias", false)) {
+    return Unsupported("attention_bias true");
+  }
+  if (!family.reads_mlp_bias && reader.Bool("mlp_bias", false)) {
+    return Unsupported("mlp_bias true");
+  }
+  if (const json* map = reader.Find("auto_map"); map != nullptr && map->is_object()) {
+    const std::string own = absl::StrCat(".", family.architecture);
+    for (const auto& [key, value] : map->items()) {
+      // A copy of what transformers has by now, under the same name, is none.
+      const bool same = value.is_string() && value.get_ref<const std::string&>().ends_with(own);
+      if (key.starts_with("AutoModel") && !same) {
+        return Unsupported("auto_map " + Quoted(key) + " (a checkpoint's own code)");
+      }
+    }
+  }
+  return reader.status();
+}
+
+absl::StatusOr<std::vector<uint32_t>> ReadWindows(const json& config, const Family& family,
+                                                  uint64_t layers, uint64_t context) {
+  FieldReader reader(&config, "");
+  const uint32_t window = ReadWindow(config, family, &reader);
+  std::vector<bool> slides = SlidingByRule(family, layers, window != 0, &reader);
+  RETURN_IF_ERROR(reader.status());
+  if (const json* kinds = reader.Find("layer_types"); kinds != nullptr) {
+    RETURN_IF_ERROR(ReadLayerTypes(*kinds, family, window != 0, &slides));
+  }
+  std::vector<uint32_t> windows(layers, 0);
+  for (uint64_t i = 0; i < layers; ++i) {
+    windows[i] = slides[i] && window < context ? window : 0;
+  }
+  return windows;
+}
+
+absl::StatusOr<std::vector<bool>> ReadRotatingLayers(const json& config, const Family& family,
+                                                     uint64_t layers) {
+  std::vector<bool> rotates(layers, true);
+  if (!Reads(family, "no_rope_layers")) {
+    return rotates;
+  }
+  FieldReader reader(&config, "");
+  const uint64_t interval = reader.Uint("no_rope_layer_interval", 1, kMaxLayers, 4);
+  RETURN_IF_ERROR(reader.status());
+  const json* list = reader.Find("no_rope_layers");
+  if (list != nullptr && (!list->is_array() || list->size() != layers)) {
+    reader.Fail("no_rope_layers",
+                absl::StrCat("is not a list of num_hidden_layers ", layers, " numbers"));
+    return reader.status();
+  }
+  for (uint64_t i = 0; i < layers; ++i) {
+    if (list == nullptr) {
+      rotates[i] = (i + 1) % interval != 0;
+      continue;
+    }
+    const json& flag = (*list)[i];
+    if (flag != 0 && flag != 1) {
+      reader.Fail("no_rope_layers", "holds " + QuotedValue(flag) + ", which is not 0 or 1");
+      return reader.status();
+    }
+    rotates[i] = flag == 1;  // Whatever the name says.
+  }
+  return rotates;
+}
+
+}  // namespace strata

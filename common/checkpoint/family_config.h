@@ -1,0 +1,86 @@
+// The families of models, as data: how the config.json of each departs from Llama's. Internal to
+// the parser of config.json.
+#ifndef STRATA_COMMON_CHECKPOINT_FAMILY_CONFIG_H_
+#define STRATA_COMMON_CHECKPOINT_FAMILY_CONFIG_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/json_reader.h"
+#include "common/model_spec.h"
+
+namespace strata {
+
+// Which layers look back through a sliding window, where layer_types does not say it.
+enum class WindowRule {
+  kNone,     // The field is refused.
+  kAll,      // All, when there is a window.
+  kFlagged,  // With use_sliding_window, those from max_window_layers on.
+  kRefused,  // use_sliding_window must be false.
+  kPattern,  // All but each sliding_window_pattern-th.
+};
+
+// Defaults are those of the configuration classes of transformers.
+struct Family {
+  const char* model_type;
+  const char* architecture;
+  const char* name;  // ModelSpec::family.
+  // Fields that it reads and that are refused elsewhere, between spaces.
+  const char* reads = "";
+  // 0: the field is required.
+  uint32_t heads = 0;
+  uint32_t vocab = 0;
+  // 0: as many as heads, and hidden_size / heads, where the field is not `required`.
+  uint32_t kv_heads = 0;
+  uint32_t head_dim = 0;
+  bool kv_heads_required = false;
+  uint64_t context = 2048;
+  double norm_eps = 1e-6;
+  double theta = 1e4;
+  bool tied = false;
+  NormKind norm = NormKind::kRms;
+  NormPlaces norm_places = NormPlaces::kBefore;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool qkv_bias = false;             // Always; else by attention_bias.
+  bool reads_attention_bias = true;  // Else it must be false.
+  bool reads_mlp_bias = false;
+  bool fused = false;  // q, k, v in one matrix, gate and up in another.
+  const char* activation_field = "hidden_act";
+  const char* activation = "silu";
+  WindowRule windows = WindowRule::kNone;
+  uint32_t window = 0;          // Where the field is absent; 0: none. null always means none.
+  uint32_t window_pattern = 0;  // Default of sliding_window_pattern.
+  bool reads_layer_types = false;
+  bool scales_embedding = false;  // By sqrt(hidden_size).
+  double score_divisor = 0;       // Default of query_pre_attn_scalar; 0: head_dim.
+  double score_cap = 0;           // Default of attn_logit_softcapping.
+  double logit_cap = 0;           // Default of final_logit_softcapping.
+  double local_theta = 0;         // Windowed layers rotate by rope_local_base_freq; its default.
+  bool partial_rotary = false;
+  bool long_rope = false;
+  // The decoder's configuration is within text_config, and its tensors' names begin so.
+  const char* nested_prefix = nullptr;
+};
+
+// By model_type and architectures, which must agree where both are there.
+absl::StatusOr<const Family*> FindFamily(const nlohmann::json& config);
+
+// Refuses, by name, fields that change what is computed and that the family does not read.
+absl::Status CheckNothingElse(const nlohmann::json& config, const Family& family);
+
+// By layer: the keys that it sees, its own included; 0: all. Windows that reach over the whole
+// context are none.
+absl::StatusOr<std::vector<uint32_t>> ReadWindows(const nlohmann::json& config,
+                                                  const Family& family, uint64_t layers,
+                                                  uint64_t context);
+
+// By layer: whether it rotates queries and keys.
+absl::StatusOr<std::vector<bool>> ReadRotatingLayers(const nlohmann::json& config,
+                                                     const Family& family, uint64_t layers);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_CHECKPOINT_FAMILY_CONFIG_H_

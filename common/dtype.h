@@ -1,0 +1,40 @@
+// Types of stored numbers.
+#ifndef STRATA_COMMON_DTYPE_H_
+#define STRATA_COMMON_DTYPE_H_
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace strata {
+
+// The last eight are formats of blocks, see common/block_formats.h.
+enum class Dtype {
+  kF32,
+  kF16,
+  kBF16,
+  kU8,
+  kI8,
+  kU32,
+  kI32,
+  kI64,
+  kF64,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K
+};
+// Bytes of one element; 0 for a format of blocks.
+size_t DtypeBytes(Dtype dtype);
+// safetensors' name, "BF16"; ggml's for blocks, "Q4_0".
+const char* DtypeName(Dtype dtype);
+// The dtype of that name.
+std::optional<Dtype> DtypeOfName(std::string_view name);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_DTYPE_H_
