@@ -91,6 +91,23 @@ TEST_P(ReferenceTest, LogitsAndGreedyIdsAreTheReferences) {
   }
 }
 
+// Gemma was trained with its embedding's scale rounded to bfloat16, which shows.
+TEST(EmbeddingScaleTest, IsPartOfWhatTheReferenceComputes) {
+  GoldenModel model = LoadGoldenModel("gemma3");
+  const auto rounded = std::find_if(model.all_cases.begin(), model.all_cases.end(),
+                                    [](const GoldenCase& one) { return one.embedding_scale != 0; });
+  ASSERT_NE(rounded, model.all_cases.end());
+  const auto backend = Cpu();
+  const std::vector<float> expected = model.expected.Floats(rounded->name + ".logits");
+  const auto difference = [&] {
+    return LargestDifference(Logits(LoadOn(backend.get(), model).get(), rounded->AllIds()),
+                             expected);
+  };
+  EXPECT_GT(difference(), 5e-3f);
+  model.spec.embedding_scale = rounded->embedding_scale;
+  EXPECT_LE(difference(), 5e-4f);
+}
+
 TEST_P(ReferenceTest, HiddenStatesAreTheReferences) {
   const auto backend = Cpu();
   const auto forward = LoadOn(backend.get(), {.keep_hidden = true});

@@ -155,6 +155,17 @@ TEST(PackedStoreTest, CheckpointsOfMlxAndGgufGiveTheSameBitsFromTheStore) {
   }
 }
 
+TEST(PackedStoreTest, PartsOfOneTensorAreKeptEachByItself) {
+  const GoldenModel model = LoadGoldenModel("phi3");
+  for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8}) {
+    ForwardOptions options;
+    options.quantize = quantize;
+    options.activations =
+        quantize == v1::QUANTIZE_NONE ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8;
+    ExpectTheSameBitsFromTheStore(model.spec, model.weights, options);
+  }
+}
+
 TEST(PackedStoreTest, WhatProvesSpoiltIsPackedAgainFromItsTensors) {
   const MadeUpModel model({});
   ForwardOptions options;
