@@ -29,7 +29,8 @@ class OneWorker {
     spec_.kv_pages = {kPages};
     pool_ = std::make_unique<KvPool>(spec_.kv_pages);
     shard_ = std::make_unique<testing::HashShard>(spec_);
-    table_ = std::make_unique<SequenceTable>(spec_, /*root=*/1, pool_.get(), shard_.get());
+    table_ = std::make_unique<SequenceTable>(spec_, std::vector<Fingerprint>{1}, pool_.get(),
+                                             shard_.get());
   }
 
   Sequence* Create(const std::string& id, const v1::SequenceParams& params) {
