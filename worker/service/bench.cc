@@ -96,8 +96,7 @@ absl::StatusOr<Subject> MakeSubject(const BenchOptions& options) {
   } else {
     ASSIGN_OR_RETURN(subject.weights, CheckpointWeights::Open(checkpoint));
   }
-  subject.rotary =
-      MakeRotaryTables(spec.model, spec.context);
+  subject.rotary = MakeRotaryTables(spec.model, spec.context);
   spec.rotary = subject.rotary;
   subject.what = (options.model.empty() ? options.shape : options.model) + " layers " +
                  std::to_string(spec.first_layer) + "-" + std::to_string(spec.last_layer);
