@@ -1,3 +1,5 @@
+#include <charconv>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +83,38 @@ Made ParseBpe(const JsonObject& model) {
   return std::unique_ptr<TokenModel>(std::move(bpe));
 }
 
+// A number as Hugging Face's library reads it: its digits as an integer, times or by a power of
+// ten. That may be the neighbour of the nearest double, and it decides between equally good ways to
+// cut a text. The digits are those of the shortest decimal number that is nearest to `value`, which
+// is how files are written.
+double ReadByDigits(double value) {
+  char text[32];
+  const auto written =
+      std::to_chars(text, text + sizeof(text), std::abs(value), std::chars_format::scientific);
+  uint64_t digits = 0;
+  int behind_point = 0;
+  const char* at = text;
+  for (bool point = false; at < written.ptr && *at != 'e'; ++at) {
+    if (*at == '.') {
+      point = true;
+    } else {
+      digits = 10 * digits + static_cast<uint64_t>(*at - '0');
+      behind_point += point ? 1 : 0;
+    }
+  }
+  int exponent = 0;
+  at += at + 1 < written.ptr && at[1] == '+' ? 2 : 1;
+  std::from_chars(at, written.ptr, exponent);
+  exponent -= behind_point;
+  double power = 0;
+  const std::string ten = absl::StrCat("1e", std::abs(exponent));
+  if (std::from_chars(ten.data(), ten.data() + ten.size(), power).ec != std::errc()) {
+    return value;  // Out of a double's range: no score is.
+  }
+  const double read = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? read / power : read * power, value);
+}
+
 // [["token", -1.5], ...] in the order of ids.
 Made ParseUnigram(const JsonObject& model) {
   UnigramOptions options;
@@ -97,7 +131,7 @@ Made ParseUnigram(const JsonObject& model) {
       return TokenizerInvalid(
           absl::StrCat("item ", tokens.size(), " of vocab is not a token and its score"));
     }
-    tokens.emplace_back(item[0].get<std::string>(), item[1].get<double>());
+    tokens.emplace_back(item[0].get<std::string>(), ReadByDigits(item[1].get<double>()));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<UnigramModel> unigram,
                    UnigramModel::Make(std::move(tokens), options));

@@ -67,6 +67,21 @@ TEST(Bpe, MegabytesWithoutABreakAreEncodedWithoutQuadraticCost) {
   EXPECT_EQ(Encoded(*tokenizer, std::string(1 << 20, ' ')).size(), size_t{1} << 20);
 }
 
+TEST(Unigram, EquallyGoodWaysAreToldApartAsTheScoresAreRead) {
+  const std::string many(15, '=');
+  const std::string few(13, '=');
+  Json document = SmallTokenizer();
+  document["pre_tokenizer"] = nullptr;
+  document["model"] = {
+      {"type", "Unigram"},
+      {"unk_id", 0},
+      {"vocab", Json::array({Json::array({"<unk>", 0.0}), Json::array({"_", -0.8128582970006661}),
+                             Json::array({many, -10.305046456148947}),
+                             Json::array({few, -10.203998576746862})})}};
+  // Sums of the nearest doubles are the same for each order; Hugging Face's library has this one.
+  EXPECT_THAT(Encoded(*Parsed(document), "_" + std::string(43, '=')), ElementsAre(1, 2, 2, 3));
+}
+
 TEST(AddedTokens, LongestOfTheLeftmostWins) {
   const auto tokenizer = WithAdded({Added("<a"), Added("<ab>"), Added("b>c")});
   EXPECT_EQ(tokenizer->TokenToId("<a"), 259u);
