@@ -1,0 +1,255 @@
+// Sizes on paper: what the planner counts for public models, to the byte, against arithmetic on
+// their published shapes. The configurations are those of the models' repositories on Hugging Face,
+// without fields that say nothing of shapes; the numbers of parameters are those published there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/checkpoint.h"
+#include "coordinator/planner/planner.h"
+#include "coordinator/registry/manifest.h"
+#include "coordinator/service/model_runtime.h"
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kBf16 = 2;
+constexpr uint64_t kTiB = uint64_t{1} << 40;
+
+struct PublicModel {
+  const char* name;
+  const char* config;
+  uint64_t parameters;  // As published.
+  uint64_t layers;
+  uint64_t layer_parameters;
+  uint64_t embedding;  // Parameters of the embedding; of the head too, where it is not tied.
+  bool tied;
+  uint64_t final_norm;
+  uint64_t kv_heads_by_dim;  // Of a layer: KV heads * head_dim.
+};
+
+// q and o; k and v.
+constexpr uint64_t Attention(uint64_t hidden, uint64_t queries, uint64_t keys) {
+  return 2 * hidden * queries + 2 * hidden * keys;
+}
+// gate, up, down.
+constexpr uint64_t Mlp(uint64_t hidden, uint64_t ffn) { return 3 * hidden * ffn; }
+
+constexpr PublicModel kModels[] = {
+    {"Llama-3.1-8B",
+     R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":4096,
+         "intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,
+         "num_key_value_heads":8,"vocab_size":128256,"rms_norm_eps":1e-05,"rope_theta":500000.0,
+         "rope_scaling":{"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
+         "original_max_position_embeddings":8192,"rope_type":"llama3"},
+         "max_position_embeddings":131072,"hidden_act":"silu","attention_bias":false,
+         "mlp_bias":false,"tie_word_embeddings":false,"bos_token_id":128000,
+         "eos_token_id":128001})",
+     8'030'261'248, 32, Attention(4096, 4096, 1024) + Mlp(4096, 14336) + 2 * 4096, 128256 * 4096,
+     false, 4096, 8 * 128},
+    {"Llama-3.1-70B",
+     R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":8192,
+         "intermediate_size":28672,"num_hidden_layers":80,"num_attention_heads":64,
+         "num_key_value_heads":8,"vocab_size":128256,"rms_norm_eps":1e-05,"rope_theta":500000.0,
+         "rope_scaling":{"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
+         "original_max_position_embeddings":8192,"rope_type":"llama3"},
+         "max_position_embeddings":131072,"hidden_act":"silu","tie_word_embeddings":false,
+         "bos_token_id":128000,"eos_token_id":128001})",
+     70'553'706'496, 80, Attention(8192, 8192, 1024) + Mlp(8192, 28672) + 2 * 8192,
+     uint64_t{128256} * 8192, false, 8192, 8 * 128},
+    {"Llama-3.1-405B",
+     R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":16384,
+         "intermediate_size":53248,"num_hidden_layers":126,"num_attention_heads":128,
+         "num_key_value_heads":8,"vocab_size":128256,"rms_norm_eps":1e-05,"rope_theta":500000.0,
+         "rope_scaling":{"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
+         "original_max_position_embeddings":8192,"rope_type":"llama3"},
+         "max_position_embeddings":131072,"hidden_act":"silu","tie_word_embeddings":false,
+         "bos_token_id":128000,"eos_token_id":128001})",
+     405'853'388'800, 126, Attention(16384, 16384, 1024) + Mlp(16384, 53248) + 2 * 16384,
+     uint64_t{128256} * 16384, false, 16384, 8 * 128},
+    // Biases of q, k and v.
+    {"Qwen2.5-72B",
+     R"({"architectures":["Qwen2ForCausalLM"],"model_type":"qwen2","hidden_size":8192,
+         "intermediate_size":29568,"num_hidden_layers":80,"num_attention_heads":64,
+         "num_key_value_heads":8,"vocab_size":152064,"rms_norm_eps":1e-05,"rope_theta":1000000.0,
+         "max_position_embeddings":131072,"max_window_layers":80,"sliding_window":131072,
+         "use_sliding_window":false,"hidden_act":"silu","tie_word_embeddings":false,
+         "bos_token_id":151643,"eos_token_id":151643})",
+     72'706'203'648, 80,
+     Attention(8192, 8192, 1024) + (8192 + 2 * 1024) + Mlp(8192, 29568) + 2 * 8192,
+     uint64_t{152064} * 8192, false, 8192, 8 * 128},
+    // Four norms, norms of q and k; the decoder alone: of 27,432,406,640 the vision tower and its
+    // projection have 423,060,336.
+    {"Gemma-3-27B",
+     R"({"architectures":["Gemma3ForConditionalGeneration"],"model_type":"gemma3",
+         "eos_token_id":[1,106],"image_token_index":262144,"mm_tokens_per_image":256,
+         "text_config":{"head_dim":128,"hidden_size":5376,"intermediate_size":21504,
+         "model_type":"gemma3_text","num_attention_heads":32,"num_hidden_layers":62,
+         "num_key_value_heads":16,"query_pre_attn_scalar":168,
+         "rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024},
+         "vision_config":{"hidden_size":1152,"image_size":896,"intermediate_size":4304,
+         "model_type":"siglip_vision_model","num_attention_heads":16,"num_hidden_layers":27,
+         "patch_size":14}})",
+     27'432'406'640 - 423'060'336, 62,
+     Attention(5376, 4096, 2048) + 2 * 128 + Mlp(5376, 21504) + 4 * 5376, uint64_t{262208} * 5376,
+     true, 5376, 16 * 128},
+    // One matrix of q, k and v, one of gate and up.
+    {"Phi-3-mini-4k",
+     R"({"architectures":["Phi3ForCausalLM"],"model_type":"phi3",
+         "auto_map":{"AutoConfig":"configuration_phi3.Phi3Config",
+         "AutoModelForCausalLM":"modeling_phi3.Phi3ForCausalLM"},
+         "hidden_size":3072,"intermediate_size":8192,"num_hidden_layers":32,
+         "num_attention_heads":32,"num_key_value_heads":32,"vocab_size":32064,
+         "rms_norm_eps":1e-05,"rope_theta":10000.0,"rope_scaling":null,
+         "max_position_embeddings":4096,"original_max_position_embeddings":4096,
+         "sliding_window":2047,"hidden_act":"silu","attention_bias":false,
+         "tie_word_embeddings":false,"bos_token_id":1,"eos_token_id":32000})",
+     3'821'079'552, 32, Attention(3072, 3072, 3072) + Mlp(3072, 8192) + 2 * 3072, 32064 * 3072,
+     false, 3072, 32 * 96},
+};
+
+// A registered model of these shapes in bfloat16, whose weights nobody has.
+ModelRuntime RuntimeOf(const PublicModel& row) {
+  auto manifest = std::make_shared<ModelManifest>();
+  auto spec = ParseModelConfig(row.config, "");
+  EXPECT_TRUE(spec.ok()) << row.name << ": " << spec.status();
+  manifest->spec = spec.ok() ? *std::move(spec) : ModelSpec{};
+  manifest->config_json = row.config;
+  const auto last = static_cast<uint32_t>(manifest->spec.layers.size()) - 1;
+  for (const StageTensor& tensor : TensorsOf(manifest->spec, 0, last, true, true)) {
+    ManifestTensor& out = manifest->tensors.emplace_back();
+    out.name = tensor.name;
+    out.dtype = Dtype::kBF16;
+    out.shape = tensor.shape;
+    out.bytes = kBf16;
+    for (const uint64_t dimension : tensor.shape) {
+      out.bytes *= dimension;
+    }
+  }
+  std::sort(manifest->tensors.begin(), manifest->tensors.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  manifest->tensors.erase(
+      std::unique(manifest->tensors.begin(), manifest->tensors.end()),  // A tied embedding.
+      manifest->tensors.end());
+  ModelRuntime runtime;
+  runtime.name = row.name;
+  runtime.manifest = std::move(manifest);
+  return runtime;
+}
+
+v1::LoadOptions Options() {
+  v1::LoadOptions options;
+  options.set_context(4096);
+  options.set_sessions(2);
+  options.set_kv_tokens(8192);
+  options.set_max_batch_tokens(256);
+  options.set_kv_dtype(v1::KV_DTYPE_F16);
+  return options;
+}
+
+PlannerCluster TwoGiants() {
+  PlannerCluster cluster;
+  for (const char* name : {"a", "b"}) {
+    PlannerNode& node = cluster.nodes.emplace_back();
+    node.name = name;
+    node.numerics = "cpu-2";
+    node.free_bytes = 2 * kTiB;
+    node.read_bytes_per_s = node.flops_per_s = 1e12;
+  }
+  cluster.links.assign(3, std::vector<PlannerLink>(3));
+  return cluster;
+}
+
+class PublicModelTest : public ::testing::TestWithParam<PublicModel> {};
+
+TEST_P(PublicModelTest, TheTableAddsUpToThePublishedNumberOfParameters) {
+  const PublicModel& row = GetParam();
+  EXPECT_EQ(row.layers * row.layer_parameters + (row.tied ? 1 : 2) * row.embedding + row.final_norm,
+            row.parameters);
+}
+
+TEST_P(PublicModelTest, WeightsAndKvOfEveryLayerAreExactToTheByte) {
+  const PublicModel& row = GetParam();
+  const ModelRuntime runtime = RuntimeOf(row);
+  const PlannerModel model = runtime.ForPlanner(Options());
+  ASSERT_EQ(model.layer_bytes.size(), row.layers);
+  const uint64_t kv_bytes = 2 * row.kv_heads_by_dim * 2;  // K and V, float16.
+  for (uint32_t layer = 0; layer < row.layers; ++layer) {
+    EXPECT_EQ(model.layer_bytes[layer], kBf16 * row.layer_parameters) << layer;
+    uint64_t kv = 0;
+    for (uint32_t group = 0; group < model.spec.kv_groups.size(); ++group) {
+      kv += KvBytesPerToken(model.spec, layer, layer, group, 2);
+    }
+    EXPECT_EQ(kv, kv_bytes) << layer;
+  }
+  EXPECT_EQ(model.embed_bytes, kBf16 * row.embedding);
+  EXPECT_EQ(model.head_bytes, kBf16 * (row.embedding + row.final_norm));
+  EXPECT_EQ(AccountWeights(*runtime.manifest).total_bytes, kBf16 * row.parameters);
+  EXPECT_EQ(TotalKvBytesPerToken(model.spec, 2), row.layers * kv_bytes);
+}
+
+TEST_P(PublicModelTest, APlanGrantsJustThat) {
+  const PublicModel& row = GetParam();
+  const ModelRuntime runtime = RuntimeOf(row);
+  PlannerRequest request;
+  request.options = Options();
+  const auto middle = static_cast<uint32_t>(row.layers / 2);
+  auto* pin = request.options.add_layers();
+  pin->set_node("a");
+  pin->set_last_layer(middle - 1);
+  pin = request.options.add_layers();
+  pin->set_node("b");
+  pin->set_first_layer(middle);
+  pin->set_last_layer(static_cast<uint32_t>(row.layers) - 1);
+  const auto plan = MakePlan(TwoGiants(), runtime.ForPlanner(request.options), request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto& stages = plan->pipelines(0).stages();
+  ASSERT_EQ(stages.size(), 2);
+  const uint64_t layer = kBf16 * row.layer_parameters;
+  EXPECT_EQ(stages[0].weight_bytes(), middle * layer + kBf16 * row.embedding);
+  EXPECT_EQ(stages[1].weight_bytes(),
+            (row.layers - middle) * layer + kBf16 * (row.embedding + row.final_norm));
+  for (const v1::PlanStage& stage : stages) {
+    uint64_t bytes = 0;
+    for (uint32_t i = stage.first_layer(); i <= stage.last_layer(); ++i) {
+      const uint32_t group = runtime.spec().layers[i].attention.kv_group;
+      bytes += stage.kv_pages(static_cast<int>(group)) * 16 * 2 * row.kv_heads_by_dim * 2;
+      // Two sessions of 4096 tokens, or the window.
+      EXPECT_GE(stage.kv_pages(static_cast<int>(group)) * 16,
+                runtime.spec().kv_groups[group].window == 0
+                    ? 8192
+                    : 2 * runtime.spec().kv_groups[group].window);
+    }
+    EXPECT_EQ(stage.kv_bytes(), bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PublicModelTest, ::testing::ValuesIn(kModels), [](const auto& info) {
+  std::string name = info.param.name;
+  std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
+  return name;
+});
+
+// int8: 8 bits and a float32 scale for 128 inputs. int4: 4 bits, and for 64 inputs a scale and a
+// bias in float16. Norms stay; embedding and head are int8 in both.
+TEST(PublicModels, QuantizedSizesAreExactToo) {
+  const PublicModel& llama = kModels[0];
+  const ModelRuntime runtime = RuntimeOf(llama);
+  const uint64_t norms = 2 * 4096;
+  const uint64_t matrices = llama.layer_parameters - norms;
+  v1::LoadOptions options = Options();
+  options.set_quantize(v1::QUANTIZE_INT8);
+  const PlannerModel int8 = runtime.ForPlanner(options);
+  EXPECT_EQ(int8.layer_bytes[7], matrices + matrices / 128 * 4 + kBf16 * norms);
+  EXPECT_EQ(int8.embed_bytes, llama.embedding + llama.embedding / 128 * 4);
+  options.set_quantize(v1::QUANTIZE_INT4);
+  const PlannerModel int4 = runtime.ForPlanner(options);
+  EXPECT_EQ(int4.layer_bytes[7], matrices / 2 + matrices / 64 * 4 + kBf16 * norms);
+  EXPECT_EQ(int4.head_bytes, int8.embed_bytes + kBf16 * 4096);
+}
+
+}  // namespace
+}  // namespace strata
