@@ -11,6 +11,7 @@
 #include "common/units.h"
 #include "worker/service/shard_host.h"
 #include "worker/service/stage_loader.h"
+#include "worker/service/stage_task.h"
 
 namespace strata {
 namespace {
@@ -18,45 +19,6 @@ namespace {
 constexpr milliseconds kTick{200};
 // What a tick counts for at most: longer ones were no ticks, the process was stopped.
 constexpr milliseconds kMostTick{400};
-constexpr size_t kMaxToMeasure = 1024;
-constexpr uint32_t kDefaultStepTimeoutMs = 10'000;
-
-// What stages say goes to the outbox of their life.
-class Reporter : public ShardHostEvents {
- public:
-  Reporter(std::shared_ptr<Outbox> out, std::function<void()> give_up)
-      : out_(std::move(out)), give_up_(std::move(give_up)) {}
-
-  void OnFenceAck(const v1::FenceAck& ack) override {
-    v1::WorkerMessage message;
-    *message.mutable_fence_ack() = ack;
-    if (ack.has_error()) {
-      LogWarn({{"deployment", ack.deployment()}, {"epoch", ack.epoch()}},
-              "the epoch cannot begin: " + Describe(StatusOf(ack.error())));
-    }
-    out_->Send(std::move(message));
-  }
-
-  void OnLinkFault(const v1::LinkFault& fault) override {
-    LogWarn({{"deployment", fault.deployment()},
-             {"epoch", fault.epoch()},
-             {"step", fault.step()},
-             {"stage", fault.stage()}},
-            "fault: " + Describe(StatusOf(fault.error())));
-    v1::WorkerMessage message;
-    *message.mutable_link_fault() = fault;
-    out_->Send(std::move(message));
-  }
-
-  void OnStepHangs() override {
-    LogError({}, "a step takes longer than the step timeout and may never end; giving up");
-    give_up_();
-  }
-
- private:
-  const std::shared_ptr<Outbox> out_;
-  const std::function<void()> give_up_;
-};
 
 std::string LayersOf(const v1::Load& load) {
   return std::to_string(load.first_layer()) + "-" + std::to_string(load.last_layer());
@@ -64,70 +26,9 @@ std::string LayersOf(const v1::Load& load) {
 
 }  // namespace
 
-// One deployment's stage here, from its Load to its end.
-struct WorkerNode::Task {
-  Task(v1::Load load, std::shared_ptr<Outbox> out) : load(std::move(load)), out(std::move(out)) {}
-
-  // Tells how far loading is; nothing once it has ended, and nothing twice.
-  void Report() STRATA_EXCLUDES(mutex) {
-    MutexLock lock(&mutex);
-    if (ended) {
-      return;
-    }
-    v1::LoadProgress progress = Progress();
-    std::string text = progress.SerializeAsString();
-    if (text != reported) {
-      reported = std::move(text);
-      Send(progress);
-    }
-  }
-
-  v1::LoadProgress Progress() const {
-    v1::LoadProgress progress;
-    progress.set_deployment(load.deployment());
-    progress.set_epoch(load.epoch());
-    progress.set_phase(counters.packing ? v1::LoadProgress::PHASE_PACKING
-                                        : v1::LoadProgress::PHASE_FETCHING);
-    progress.set_done_bytes(counters.packing ? counters.packed_bytes : counters.fetch.done_bytes);
-    progress.set_total_bytes(counters.packing ? counters.packing_bytes
-                                              : counters.fetch.total_bytes);
-    progress.set_fetched_bytes(counters.fetch.fetched_bytes);
-    return progress;
-  }
-
-  void Send(const v1::LoadProgress& progress) {
-    v1::WorkerMessage message;
-    *message.mutable_load_progress() = progress;
-    out->Send(std::move(message));
-  }
-
-  const v1::Load load;
-  const std::shared_ptr<Outbox> out;
-  Cancellation cancel;
-  LoadCounters counters;
-  std::thread thread;
-
-  Mutex mutex;
-  bool ended STRATA_GUARDED_BY(mutex) = false;  // Loading has.
-  std::string reported STRATA_GUARDED_BY(mutex);
-  uint64_t reserved_bytes STRATA_GUARDED_BY(mutex) = 0;
-  std::unique_ptr<CachePin> pin STRATA_GUARDED_BY(mutex);
-  std::shared_ptr<ShardHost> host STRATA_GUARDED_BY(mutex);
-  // The weights of a stage that was loaded here before, until `host` has them.
-  std::unique_ptr<Shard> shard STRATA_GUARDED_BY(mutex);
-  // Once retired: who wants its weights.
-  std::shared_ptr<Task> heir STRATA_GUARDED_BY(mutex);
-
-  std::shared_ptr<ShardHost> Host() STRATA_EXCLUDES(mutex) {
-    MutexLock lock(&mutex);
-    return host;
-  }
-};
-
 WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
-    : options_(std::move(options)), parts_(parts) {
+    : options_(std::move(options)), parts_(parts), measurer_(parts.measure) {
   reaper_ = std::thread([this] { ReapLoop(); });
-  measurer_ = std::thread([this] { MeasureLoop(); });
   ticker_ = std::thread([this] { TickLoop(); });
 }
 
@@ -139,7 +40,6 @@ WorkerNode::~WorkerNode() {
     changed_.NotifyAll();
   }
   reaper_.join();
-  measurer_.join();
   ticker_.join();
 }
 
@@ -156,9 +56,9 @@ void WorkerNode::EndLife() {
     outbox_->Close();
     outbox_ = nullptr;
   }
-  to_measure_.clear();
+  measurer_.Clear();
   while (!tasks_.empty()) {
-    std::shared_ptr<Task> task = tasks_.begin()->second;
+    std::shared_ptr<StageTask> task = tasks_.begin()->second;
     tasks_.erase(tasks_.begin());
     Retire(std::move(task), /*answer=*/false);
   }
@@ -205,7 +105,7 @@ WorkerReport WorkerNode::Report() const {
   report.resident_bytes = ResidentMemoryBytes();
   report.cache_bytes = parts_.cache->bytes();
   report.fetched_bytes = parts_.fetcher->fetched_bytes();
-  std::vector<std::shared_ptr<Task>> tasks;
+  std::vector<std::shared_ptr<StageTask>> tasks;
   {
     MutexLock lock(&mutex_);
     report.joined = outbox_ != nullptr;
@@ -230,7 +130,7 @@ v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
   heartbeat.set_used_bytes(ResidentMemoryBytes());
   heartbeat.set_cache_bytes(parts_.cache->bytes());
   heartbeat.set_fetched_bytes(parts_.fetcher->fetched_bytes());
-  std::vector<std::shared_ptr<Task>> tasks;
+  std::vector<std::shared_ptr<StageTask>> tasks;
   uint64_t discarded = 0;
   {
     MutexLock lock(&mutex_);
@@ -262,9 +162,8 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
     OnFence(message.fence());
   } else if (message.has_measure_peer()) {
     MutexLock lock(&mutex_);
-    if (outbox_ != nullptr && to_measure_.size() < kMaxToMeasure) {
-      to_measure_.push_back(message.measure_peer());
-      changed_.NotifyAll();
+    if (outbox_ != nullptr) {
+      measurer_.Add(message.measure_peer(), outbox_);
     }
   }
 }
@@ -280,7 +179,7 @@ void WorkerNode::OnLoad(const v1::Load& load) {
   if (outbox_ == nullptr) {
     return;
   }
-  auto task = std::make_shared<Task>(load, outbox_);
+  auto task = std::make_shared<StageTask>(load, outbox_);
   if (const auto old = tasks_.find(load.deployment()); old != tasks_.end()) {
     if (SameButForKv(old->second->load, load)) {
       MutexLock old_lock(&old->second->mutex);
@@ -361,7 +260,7 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
   return host->AcceptLink(open, std::move(link));
 }
 
-uint64_t WorkerNode::Reserve(Task* task, uint64_t bytes) {
+uint64_t WorkerNode::Reserve(StageTask* task, uint64_t bytes) {
   MutexLock lock(&mutex_);
   uint64_t used = options_.fixed_bytes;
   for (const auto& [id, other] : tasks_) {
@@ -378,7 +277,7 @@ uint64_t WorkerNode::Reserve(Task* task, uint64_t bytes) {
   return free;
 }
 
-void WorkerNode::RunLoad(const std::shared_ptr<Task>& task) {
+void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
   {
     // What is being taken off frees its memory first.
     MutexLock lock(&mutex_);
@@ -420,7 +319,7 @@ void WorkerNode::RunLoad(const std::shared_ptr<Task>& task) {
   task->Send(progress);
 }
 
-absl::Status WorkerNode::LoadAndHost(Task* task) {
+absl::Status WorkerNode::LoadAndHost(StageTask* task) {
   const v1::Load& load = task->load;
   LoadContext context;
   context.backend = parts_.backend;
@@ -449,37 +348,25 @@ absl::Status WorkerNode::LoadAndHost(Task* task) {
   } else {
     ASSIGN_OR_RETURN(stage, LoadStage(load, context, &task->counters, &task->cancel));
   }
-  ShardHostConfig config;
   // Checked before: it does not fail.
   ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, parts_.backend->numerics()));
+  ShardHostConfig config = HostConfigOf(load, std::move(stage.spec));
   config.weight_bytes = request.weight_bytes;
-  config.model = load.model();
   config.runner.node = options_.name;
-  config.runner.deployment = load.deployment();
-  config.runner.epoch = load.epoch();
-  config.runner.stage = load.stage();
-  config.runner.stage_count = load.stage_count();
-  config.runner.spec = std::move(stage.spec);
-  config.runner.weights_digest = load.weights_digest();
-  config.runner.numerics_class = load.numerics_class();
   config.incarnation = identity().incarnation;
-  config.pipeline = load.pipeline();
-  config.max_in_flight = load.max_in_flight();
-  config.next_node = load.next_node();
-  config.next_incarnation = load.next_incarnation();
-  config.next_address = load.next_node().empty() ? options_.coordinator : load.next_address();
-  config.step_timeout =
-      milliseconds(load.step_timeout_ms() == 0 ? kDefaultStepTimeoutMs : load.step_timeout_ms());
+  if (config.next_node.empty()) {
+    config.next_address = options_.coordinator;
+  }
   auto host = std::make_shared<ShardHost>(std::move(config), std::move(stage.shard), parts_.clock,
                                           &compute_, parts_.dialer,
-                                          std::make_shared<Reporter>(task->out, parts_.give_up));
+                                          MakeStageEvents(task->out, parts_.give_up));
   MutexLock lock(&task->mutex);
   task->host = std::move(host);
   task->pin = std::move(stage.pin);
   return absl::OkStatus();
 }
 
-void WorkerNode::Retire(std::shared_ptr<Task> task, bool answer) {
+void WorkerNode::Retire(std::shared_ptr<StageTask> task, bool answer) {
   task->cancel.Cancel();
   ++retiring_;
   retired_.emplace_back(std::move(task), answer);
@@ -487,13 +374,13 @@ void WorkerNode::Retire(std::shared_ptr<Task> task, bool answer) {
 }
 
 // One that has nothing to wait for, if there is any: packing cannot be interrupted.
-std::shared_ptr<WorkerNode::Task> WorkerNode::TakeRetired(bool* answer) {
+std::shared_ptr<StageTask> WorkerNode::TakeRetired(bool* answer) {
   const auto ended = std::find_if(retired_.begin(), retired_.end(), [](const auto& retired) {
     MutexLock lock(&retired.first->mutex);
     return retired.first->ended;
   });
   const auto it = ended == retired_.end() ? retired_.begin() : ended;
-  std::shared_ptr<Task> task = std::move(it->first);
+  std::shared_ptr<StageTask> task = std::move(it->first);
   *answer = it->second;
   retired_.erase(it);
   return task;
@@ -501,7 +388,7 @@ std::shared_ptr<WorkerNode::Task> WorkerNode::TakeRetired(bool* answer) {
 
 void WorkerNode::ReapLoop() {
   while (true) {
-    std::shared_ptr<Task> task;
+    std::shared_ptr<StageTask> task;
     bool answer = false;
     {
       MutexLock lock(&mutex_);
@@ -521,7 +408,7 @@ void WorkerNode::ReapLoop() {
       discarded = host->stats().frames_discarded;
     }
     std::unique_ptr<CachePin> pin;
-    std::shared_ptr<Task> heir;
+    std::shared_ptr<StageTask> heir;
     {
       MutexLock lock(&task->mutex);
       task->host = nullptr;
@@ -549,37 +436,8 @@ void WorkerNode::ReapLoop() {
   }
 }
 
-void WorkerNode::MeasureLoop() {
-  while (true) {
-    v1::MeasurePeer peer;
-    std::shared_ptr<Outbox> out;
-    {
-      MutexLock lock(&mutex_);
-      while (to_measure_.empty() && !stopping_) {
-        changed_.Wait(&mutex_);
-      }
-      if (stopping_) {
-        return;
-      }
-      peer = std::move(to_measure_.front());
-      to_measure_.pop_front();
-      out = outbox_;
-    }
-    v1::WorkerMessage message;
-    *message.mutable_peer_measured() = parts_.measure(peer);
-    message.mutable_peer_measured()->set_node(peer.node());
-    message.mutable_peer_measured()->set_incarnation(peer.incarnation());
-    if (message.peer_measured().has_error()) {
-      LogWarn({{"peer", peer.node()}}, Describe(StatusOf(message.peer_measured().error())));
-    }
-    if (out != nullptr) {
-      out->Send(std::move(message));
-    }
-  }
-}
-
 void WorkerNode::TickLoop() {
-  std::vector<std::shared_ptr<Task>> tasks;
+  std::vector<std::shared_ptr<StageTask>> tasks;
   auto last = std::chrono::steady_clock::now();
   while (true) {
     {

@@ -21,12 +21,14 @@
 #include "worker/backend/backend.h"
 #include "worker/service/frame_link.h"
 #include "worker/service/outbox.h"
+#include "worker/service/peer_measurer.h"
 #include "worker/service/worker_report.h"
 #include "worker/weights/blob_fetcher.h"
 
 namespace strata {
 
 class ShardHost;
+struct StageTask;
 
 struct WorkerNodeOptions {
   std::string name;
@@ -47,7 +49,7 @@ struct WorkerNodeParts {
   BlobClient* blobs = nullptr;
   LinkDialer* dialer = nullptr;
   const Clock* clock = nullptr;
-  // Probes a peer; blocks for some seconds at most. Fills all but who the peer is.
+  // For PeerMeasurer.
   std::function<v1::PeerMeasured(const v1::MeasurePeer&)> measure;
   // A step hangs (ShardHostEvents::OnStepHangs): ends the process, so that whoever keeps it running
   // starts it anew.
@@ -85,8 +87,6 @@ class WorkerNode : public LinkHandler {
                                                    std::shared_ptr<InboundLink> link) override;
 
  private:
-  struct Task;
-
   // The stage of a deployment; null while it is not loaded.
   std::shared_ptr<ShardHost> HostOf(uint64_t deployment) const STRATA_REQUIRES(mutex_);
   // NOT_FOUND (NO_DEPLOYMENT).
@@ -94,19 +94,19 @@ class WorkerNode : public LinkHandler {
   void OnLoad(const v1::Load& load);
   void OnUnload(uint64_t deployment);
   void OnFence(const v1::Fence& fence);
-  void RunLoad(const std::shared_ptr<Task>& task);
-  absl::Status LoadAndHost(Task* task);
-  std::shared_ptr<Task> TakeRetired(bool* answer) STRATA_REQUIRES(mutex_);
-  uint64_t Reserve(Task* task, uint64_t bytes);
-  void Retire(std::shared_ptr<Task> task, bool answer) STRATA_REQUIRES(mutex_);
+  void RunLoad(const std::shared_ptr<StageTask>& task);
+  absl::Status LoadAndHost(StageTask* task);
+  std::shared_ptr<StageTask> TakeRetired(bool* answer) STRATA_REQUIRES(mutex_);
+  uint64_t Reserve(StageTask* task, uint64_t bytes);
+  void Retire(std::shared_ptr<StageTask> task, bool answer) STRATA_REQUIRES(mutex_);
   void ReapLoop();
-  void MeasureLoop();
   void TickLoop();
 
   const WorkerNodeOptions options_;
   const WorkerNodeParts parts_;
   // Stages compute in turns: they share the backend's threads.
   Mutex compute_;
+  PeerMeasurer measurer_;
 
   mutable Mutex mutex_;
   CondVar changed_;
@@ -114,14 +114,13 @@ class WorkerNode : public LinkHandler {
   bool leaving_ STRATA_GUARDED_BY(mutex_) = false;
   uint64_t incarnation_ STRATA_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Outbox> outbox_ STRATA_GUARDED_BY(mutex_);  // Null between lives.
-  std::map<uint64_t, std::shared_ptr<Task>> tasks_ STRATA_GUARDED_BY(mutex_);  // By deployment.
-  std::deque<std::pair<std::shared_ptr<Task>, bool>> retired_ STRATA_GUARDED_BY(mutex_);
-  uint64_t retiring_ STRATA_GUARDED_BY(mutex_) = 0;  // Retired and not yet gone.
-  std::deque<v1::MeasurePeer> to_measure_ STRATA_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<StageTask>> tasks_
+      STRATA_GUARDED_BY(mutex_);  // By deployment.
+  std::deque<std::pair<std::shared_ptr<StageTask>, bool>> retired_ STRATA_GUARDED_BY(mutex_);
+  uint64_t retiring_ STRATA_GUARDED_BY(mutex_) = 0;          // Retired and not yet gone.
   uint64_t frames_discarded_ STRATA_GUARDED_BY(mutex_) = 0;  // Of stages that are gone.
 
   std::thread reaper_;
-  std::thread measurer_;
   std::thread ticker_;
 };
 

@@ -200,63 +200,57 @@ TEST(KvLedger, AKeptSequenceIsCachedAndItsTailFencedUntilItIsCutOff) {
   EXPECT_EQ(ledger.Free(), (KvPages{10, 6}));
 }
 
+// What a stage may hold and the ledger agrees: between `least` and `most` pages.
+void ExpectHeld(const KvLedger& ledger, uint64_t least, uint64_t most) {
+  for (uint64_t held = 0; held <= 6; ++held) {
+    Reports reports;
+    Report(&reports, 10 - held, 10);
+    Report(&reports, 6 - held, 6);
+    EXPECT_EQ(ledger.Compare(reports).ok(), held >= least && held <= most) << held;
+  }
+}
+
 TEST(KvLedger, AForksPagesAreHeldOnceAsLongAsEitherHoldsThem) {
   KvLedger ledger = TwoStages();
-  const auto expect_held = [&ledger](uint64_t least, uint64_t most) {
-    for (uint64_t held = 0; held <= 6; ++held) {
-      Reports reports;
-      Report(&reports, 10 - held, 10);
-      Report(&reports, 6 - held, 6);
-      EXPECT_EQ(ledger.Compare(reports).ok(), held >= least && held <= most) << held;
-    }
-  };
   ledger.SetHeld(1, 50, 50);
   ledger.HoldFork(1, 2, 32, /*everywhere=*/true);
-  expect_held(4, 4);
+  ExpectHeld(ledger, 4, 4);
   ledger.SetHeld(2, 40, 40);
-  expect_held(5, 5);
+  ExpectHeld(ledger, 5, 5);
   ledger.DropHeld(1);
-  expect_held(3, 3);
+  ExpectHeld(ledger, 3, 3);
   // A stage refused this one, those before it did not.
   ledger.HoldFork(2, 3, 16, /*everywhere=*/false);
   ledger.SetHeld(3, 0, 33);
-  expect_held(3, 5);
+  ExpectHeld(ledger, 3, 5);
   ledger.DropHeld(2);
-  expect_held(0, 3);
+  ExpectHeld(ledger, 0, 3);
   ledger.DropHeld(3);
-  expect_held(0, 0);
+  ExpectHeld(ledger, 0, 0);
 }
 
 TEST(KvLedger, APageThatAForkFillsInPartIsItsOwnOnceItIsWrittenTo) {
   KvLedger ledger = TwoStages();
-  const auto expect_held = [&ledger](uint64_t least, uint64_t most) {
-    for (uint64_t held = 0; held <= 6; ++held) {
-      Reports reports;
-      Report(&reports, 10 - held, 10);
-      Report(&reports, 6 - held, 6);
-      EXPECT_EQ(ledger.Compare(reports).ok(), held >= least && held <= most) << held;
-    }
-  };
   ledger.SetHeld(1, 48, 48);
   ledger.HoldFork(1, 2, 40, /*everywhere=*/true);
   ledger.HoldFork(1, 3, 33, /*everywhere=*/true);
-  expect_held(3, 3);
+  ExpectHeld(ledger, 3, 3);
   ledger.SetHeld(2, 41, 41);
-  expect_held(4, 4);
+  ExpectHeld(ledger, 4, 4);
   // Cut back after a fault: a stage may have copied the page, or not.
   ledger.SetHeld(3, 33, 33);
-  expect_held(4, 5);
+  ExpectHeld(ledger, 4, 5);
   ledger.SetHeld(3, 34, 34);
-  expect_held(5, 5);
+  ExpectHeld(ledger, 5, 5);
   ledger.DropHeld(1);
-  expect_held(4, 4);
+  ExpectHeld(ledger, 4, 4);
   // Who is left alone with such a page writes to it as it is.
   ledger.SetHeld(4, 16, 16);
   ledger.HoldFork(4, 5, 10, /*everywhere=*/true);
   ledger.DropHeld(4);
-  expect_held(5, 5);
+  ExpectHeld(ledger, 5, 5);
   ledger.SetHeld(5, 12, 12);
-  expect_held(5, 5);
+  ExpectHeld(ledger, 5, 5);
 }
 
 }  // namespace

@@ -1,0 +1,115 @@
+#include "worker/service/stage_task.h"
+
+#include <utility>
+
+#include "common/app/log.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kDefaultStepTimeoutMs = 10'000;
+
+class Reporter : public ShardHostEvents {
+ public:
+  Reporter(std::shared_ptr<Outbox> out, std::function<void()> give_up)
+      : out_(std::move(out)), give_up_(std::move(give_up)) {}
+
+  void OnFenceAck(const v1::FenceAck& ack) override {
+    v1::WorkerMessage message;
+    *message.mutable_fence_ack() = ack;
+    if (ack.has_error()) {
+      LogWarn({{"deployment", ack.deployment()}, {"epoch", ack.epoch()}},
+              "the epoch cannot begin: " + Describe(StatusOf(ack.error())));
+    }
+    out_->Send(std::move(message));
+  }
+
+  void OnLinkFault(const v1::LinkFault& fault) override {
+    LogWarn({{"deployment", fault.deployment()},
+             {"epoch", fault.epoch()},
+             {"step", fault.step()},
+             {"stage", fault.stage()}},
+            "fault: " + Describe(StatusOf(fault.error())));
+    v1::WorkerMessage message;
+    *message.mutable_link_fault() = fault;
+    out_->Send(std::move(message));
+  }
+
+  void OnStepHangs() override {
+    LogError({}, "a step takes longer than the step timeout and may never end; giving up");
+    give_up_();
+  }
+
+ private:
+  const std::shared_ptr<Outbox> out_;
+  const std::function<void()> give_up_;
+};
+
+}  // namespace
+
+StageTask::StageTask(v1::Load load, std::shared_ptr<Outbox> out)
+    : load(std::move(load)), out(std::move(out)) {}
+
+void StageTask::Report() {
+  MutexLock lock(&mutex);
+  if (ended) {
+    return;
+  }
+  v1::LoadProgress progress = Progress();
+  std::string text = progress.SerializeAsString();
+  if (text != reported) {
+    reported = std::move(text);
+    Send(progress);
+  }
+}
+
+v1::LoadProgress StageTask::Progress() const {
+  v1::LoadProgress progress;
+  progress.set_deployment(load.deployment());
+  progress.set_epoch(load.epoch());
+  progress.set_phase(counters.packing ? v1::LoadProgress::PHASE_PACKING
+                                      : v1::LoadProgress::PHASE_FETCHING);
+  progress.set_done_bytes(counters.packing ? counters.packed_bytes : counters.fetch.done_bytes);
+  progress.set_total_bytes(counters.packing ? counters.packing_bytes : counters.fetch.total_bytes);
+  progress.set_fetched_bytes(counters.fetch.fetched_bytes);
+  return progress;
+}
+
+void StageTask::Send(const v1::LoadProgress& progress) {
+  v1::WorkerMessage message;
+  *message.mutable_load_progress() = progress;
+  out->Send(std::move(message));
+}
+
+std::shared_ptr<ShardHost> StageTask::Host() {
+  MutexLock lock(&mutex);
+  return host;
+}
+
+ShardHostConfig HostConfigOf(const v1::Load& load, StageSpec spec) {
+  ShardHostConfig config;
+  config.model = load.model();
+  config.runner.deployment = load.deployment();
+  config.runner.epoch = load.epoch();
+  config.runner.stage = load.stage();
+  config.runner.stage_count = load.stage_count();
+  config.runner.spec = std::move(spec);
+  config.runner.weights_digest = load.weights_digest();
+  config.runner.numerics_class = load.numerics_class();
+  config.pipeline = load.pipeline();
+  config.max_in_flight = load.max_in_flight();
+  config.next_node = load.next_node();
+  config.next_incarnation = load.next_incarnation();
+  config.next_address = load.next_address();
+  config.step_timeout =
+      milliseconds(load.step_timeout_ms() == 0 ? kDefaultStepTimeoutMs : load.step_timeout_ms());
+  return config;
+}
+
+std::shared_ptr<ShardHostEvents> MakeStageEvents(std::shared_ptr<Outbox> out,
+                                                 std::function<void()> give_up) {
+  return std::make_shared<Reporter>(std::move(out), std::move(give_up));
+}
+
+}  // namespace strata

@@ -1,0 +1,58 @@
+// One deployment's stage on this worker, from its Load to its end.
+#ifndef STRATA_WORKER_SERVICE_STAGE_TASK_H_
+#define STRATA_WORKER_SERVICE_STAGE_TASK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/mutex.h"
+#include "strata/v1/membership.pb.h"
+#include "worker/backend/backend.h"
+#include "worker/service/outbox.h"
+#include "worker/service/shard_host.h"
+#include "worker/service/stage_loader.h"
+
+namespace strata {
+
+// Any thread; what is guarded is WorkerNode's to set.
+struct StageTask {
+  StageTask(v1::Load load, std::shared_ptr<Outbox> out);
+
+  // Tells how far loading is; nothing once it has ended, and nothing twice.
+  void Report() STRATA_EXCLUDES(mutex);
+  v1::LoadProgress Progress() const;
+  void Send(const v1::LoadProgress& progress);
+  // Null until loading has ended well.
+  std::shared_ptr<ShardHost> Host() STRATA_EXCLUDES(mutex);
+
+  const v1::Load load;
+  const std::shared_ptr<Outbox> out;
+  Cancellation cancel;
+  LoadCounters counters;
+  std::thread thread;
+
+  Mutex mutex;
+  bool ended STRATA_GUARDED_BY(mutex) = false;  // Loading has.
+  std::string reported STRATA_GUARDED_BY(mutex);
+  uint64_t reserved_bytes STRATA_GUARDED_BY(mutex) = 0;
+  std::unique_ptr<CachePin> pin STRATA_GUARDED_BY(mutex);
+  std::shared_ptr<ShardHost> host STRATA_GUARDED_BY(mutex);
+  // The weights of a stage that was loaded here before, until `host` has them.
+  std::unique_ptr<Shard> shard STRATA_GUARDED_BY(mutex);
+  // Once retired: who wants its weights.
+  std::shared_ptr<StageTask> heir STRATA_GUARDED_BY(mutex);
+};
+
+// What the load says of the stage's host; the rest is the worker's to fill.
+ShardHostConfig HostConfigOf(const v1::Load& load, StageSpec spec);
+
+// Stages' events, which go to the outbox of their life; a step that hangs also to `give_up`.
+std::shared_ptr<ShardHostEvents> MakeStageEvents(std::shared_ptr<Outbox> out,
+                                                 std::function<void()> give_up);
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_SERVICE_STAGE_TASK_H_
