@@ -5,6 +5,7 @@
 
 #include "common/app/log.h"
 #include "common/app/signals.h"
+#include "common/platform/platform.h"
 #include "common/rpc/transport.h"
 #include "common/status.h"
 #include "worker/service/bench.h"
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
     return Fail(status);
   }
   strata::SetLogNode(options.name);
+  strata::GiveWay(static_cast<int>(options.nice));
   const absl::Status status = strata::RunWorker(options);
   return status.ok() ? 0 : Fail(status);
 }

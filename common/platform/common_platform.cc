@@ -1,6 +1,7 @@
 // The part that is the same everywhere.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -24,6 +25,27 @@ std::string PlatformName() {
   std::transform(system.begin(), system.end(), system.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return system + "-" + name.machine;
+}
+
+uint64_t RaiseOpenFiles() {
+  constexpr rlim_t kMost = 65'536;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return 0;
+  }
+  const rlim_t wanted = std::min(limit.rlim_max, kMost);
+  if (limit.rlim_cur < wanted) {
+    const rlimit raised{wanted, limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return limit.rlim_cur;
+}
+
+void GiveWay(int niceness) {
+  // One that was started with more keeps that; lowering it is root's alone.
+  if (getpriority(PRIO_PROCESS, 0) < niceness) {
+    setpriority(PRIO_PROCESS, 0, niceness);
+  }
 }
 
 std::string HostName() {

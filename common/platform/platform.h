@@ -22,6 +22,12 @@ namespace strata {
 uint64_t AvailableMemoryBytes();
 // Resident memory of this process; 0 when it cannot be told.
 uint64_t ResidentMemoryBytes();
+// Raises the number of files, sockets among them, that this process may have open as far as the
+// system lets it, and gives it; at most 65,536.
+uint64_t RaiseOpenFiles();
+// Makes the process give way to others on its cores, by so many of the system's steps of niceness
+// at least: the calling thread, and those that it starts from then on.
+void GiveWay(int niceness);
 // Cores that this process may use: affinity and cgroup quota, at least 1.
 uint32_t UsableCores();
 

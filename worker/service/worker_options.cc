@@ -43,6 +43,11 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
                "of, so that the next start only reads them");
   flags.Number("threads", &options->threads, "Threads that compute; 0: the usable cores");
   flags.Choice("pin", &options->pin, {"auto", "on", "off"}, kPinHelp);
+  flags.Number("nice", &options->nice,
+               "How far the worker gives way to others on its cores, as nice(1) has it: a "
+               "coordinator beside it decides and answers at once, and so does the rest of the "
+               "machine",
+               0, 19);
   flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda", "mlx"},
                "What computes: auto, cpu, cuda or mlx");
   flags.Text("metrics-listen", &options->metrics_listen,

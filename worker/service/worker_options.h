@@ -25,6 +25,7 @@ struct WorkerOptions {
   std::string packed_cache = "on";
   uint64_t threads = 0;  // 0: the usable cores.
   std::string pin = "auto";
+  uint64_t nice = 5;
   std::string backend = "auto";
   std::string metrics_listen;
   TransportSecurity security;

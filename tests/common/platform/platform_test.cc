@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -44,6 +46,31 @@ TEST(Platform, ResidentMemoryCountsWhatWasWritten) {
   const std::vector<char> written(256 * kMiB, 'x');
   EXPECT_GE(ResidentMemoryBytes(), written.size());
   EXPECT_EQ(written.back(), 'x');
+}
+
+TEST(Platform, FilesMayBeOpenedUpToTheHardLimit) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit low{std::min<rlim_t>(limit.rlim_max, 64), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const uint64_t files = RaiseOpenFiles();
+  EXPECT_EQ(files, std::min<uint64_t>(limit.rlim_max, 65'536));
+  rlimit after{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(after.rlim_cur, files);
+  EXPECT_EQ(RaiseOpenFiles(), files);
+}
+
+// In a process of its own: niceness is not taken back.
+TEST(Platform, WhoGivesWayNeverGivesWayLessThanBefore) {
+  EXPECT_EXIT(
+      {
+        GiveWay(7);
+        const int after = getpriority(PRIO_PROCESS, 0);
+        GiveWay(3);
+        std::exit(after >= 7 && getpriority(PRIO_PROCESS, 0) == after ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Platform, UsableCoresAreSomeOfTheSystems) {
