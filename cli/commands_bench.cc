@@ -213,8 +213,9 @@ absl::StatusOr<Endpoint> ConnectOpenAi(const Context& context, const BenchFlags&
                                        WorkloadOptions* workload, BenchDescription* description) {
   OpenAiOptions options{
       .url = flags.openai, .model = flags.model, .api_key = flags.api_key, .text_only = flags.text};
+  // Not STRATA_API_KEY: that is the cluster's secret, and the server may be anybody's.
   if (options.api_key.empty() && context.environment().variable) {
-    options.api_key = context.environment().variable("STRATA_API_KEY").value_or("");
+    options.api_key = context.environment().variable("OPENAI_API_KEY").value_or("");
   }
   auto target = OpenAiTarget::Connect(options, [&] { return cancellation.cancelled(); });
   if (ReasonOf(target.status()) == "BAD_URL") {
@@ -316,7 +317,7 @@ void AddOpenAiOptions(CLI::App* app, BenchFlags* flags) {
           "Load this server instead of the cluster, by POST\n/v1/completions; MODEL is its name "
           "there");
   AddText(app, "--api-key", &flags->api_key, "KEY",
-          "For it (environment: STRATA_API_KEY, which others on\nthis machine do not see)");
+          "For it (environment: OPENAI_API_KEY, which others on\nthis machine do not see)");
   AddCount(app, "--vocab-size", &flags->vocab_size, 1, kMaxVocabSize,
            "Prompts' token ids are below this; default 32000");
   app->add_flag("--text", flags->text,

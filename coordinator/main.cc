@@ -73,6 +73,7 @@ struct ServeFlags {
   nanoseconds dial_back_timeout = std::chrono::seconds(3);
   nanoseconds measure_again = std::chrono::seconds(5);
   HttpOptions http;
+  uint64_t max_http_answer = HttpApiOptions().max_answer_bytes;
   uint64_t max_upload = uint64_t{4} << 40;
   std::string log_level = "info";
   std::string log_format = "text";
@@ -152,6 +153,8 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Size("max-http-unread", &f->http.max_unread_bytes,
               "Most bytes of an HTTP stream that wait for a client that reads slowly; then it is "
               "cut off");
+  flags->Size("max-http-answer", &f->max_http_answer,
+              "Most bytes of an HTTP answer that is no stream, about, while it is being made");
   flags->Duration("http-timeout", &f->http.timeout,
                   "An HTTP connection is closed that is idle, or sends a header, for this long",
                   kShortest);
@@ -207,7 +210,19 @@ MembershipOptions MembershipOptionsOf(const ServeFlags& f) {
   return options;
 }
 
+// A connection that cannot be opened hangs at its client; one too many is told so.
+void MakeRoomForConnections(uint64_t http_connections) {
+  constexpr uint64_t kOthers = 512;  // Workers, gRPC's clients, weights.
+  const uint64_t files = RaiseOpenFiles();
+  if (files < http_connections + kOthers) {
+    LogWarn({{"open_files", files}, {"max_http_connections", http_connections}},
+            "the system lets this process open fewer files than --max-http-connections may take: "
+            "raise its hard limit (ulimit -Hn, LimitNOFILE), or lower the flag");
+  }
+}
+
 absl::Status Serve(const ServeFlags& f) {
+  MakeRoomForConnections(f.http.max_connections);
   ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
   ASSIGN_OR_RETURN(const Transport transport, Transport::Make(f.security));
   RETURN_IF_ERROR(transport.CheckAddress(f.listen, "--listen"));
@@ -243,10 +258,13 @@ absl::Status Serve(const ServeFlags& f) {
       &coordinator, {.max_unread_bytes = f.max_unread, .max_waiting_calls = f.max_waiting_calls});
   RETURN_IF_ERROR(coordinator.Start());
   const auto http_backend = MakeHttpBackend(&coordinator);
-  HttpApi http_api(http_backend.get(), {.max_waiting_calls = f.max_waiting_calls});
+  HttpApi http_api(http_backend.get(), {.max_waiting_calls = f.max_waiting_calls,
+                                        .max_answer_bytes = f.max_http_answer});
+  HttpOptions http_options = f.http;
+  http_options.check_head = [&](const HttpRequest& head) { return http_api.CheckHead(head); };
   ASSIGN_OR_RETURN(
       const auto http,
-      HttpServer::Start(f.http_listen, f.http, [&](HttpRequest request, auto responder) {
+      HttpServer::Start(f.http_listen, http_options, [&](HttpRequest request, auto responder) {
         http_api.Serve(std::move(request), std::move(responder));
       }));
   AdminOptions admin_options;

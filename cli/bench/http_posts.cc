@@ -1,28 +1,19 @@
 #include "cli/bench/http_posts.h"
 
 #include <poll.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "common/check.h"
+#include "common/platform/platform.h"
 #include "common/status.h"
 
 namespace strata::cli {
 namespace {
 
 constexpr long kConnectTimeoutMs = 10'000;
-constexpr rlim_t kOpenFiles = 65'536;
 constexpr long kKeptConnections = 4096;
-
-void RaiseOpenFiles() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kOpenFiles) {
-    limit.rlim_cur = std::min(limit.rlim_max, kOpenFiles);
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-}
 
 absl::Status BadUrl(const std::string& url) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_URL",

@@ -89,7 +89,7 @@ absl::Status Engine::Impl::Check(const SessionRequest& request, TimePoint now) c
     return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
                  "request \"" + request.request_id + "\" is in flight")
         .RequestId(request.request_id)
-        .Hint("wait for it, cancel it, or set replace");
+        .Hint("wait for it, cancel it, or set replace (HTTP: X-Strata-Replace: true)");
   }
   if (request.prompt.empty()) {
     return Refuse(request, absl::StatusCode::kInvalidArgument, "BAD_PROMPT",

@@ -234,6 +234,8 @@ class Engine::Impl {
   void BeginSessions();
   bool WaitsForPrefix(const Session& session) const;
   void BeginSession(Session& session);
+  // Not for a less important one that computes the prefix: those in between would hold up both.
+  bool MayWaitFor(uint64_t holder, const Session& session) const;
   // The prefix it may begin on, or wait for.
   PrefixCache::Match FindPrefix(Session& session);
   // What of that it need not be charged for.

@@ -68,9 +68,20 @@ PrefixCache::Match Engine::Impl::FindPrefix(Session& session) {
     const std::span<const PrefixKey> keys = session.chain->keys();
     match = prefix_.Find(keys.first(MostHitPages(session.known())));
   }
+  if (match.computing != 0 && !MayWaitFor(match.computing, session)) {
+    match.computing = 0;
+    match.coming = match.pages;
+  }
   session.awaited_holder = match.computing;
   session.awaited_pages = match.coming;
   return match;
+}
+
+bool Engine::Impl::MayWaitFor(uint64_t holder, const Session& session) const {
+  return std::none_of(running_.begin(), running_.end(), [&](const auto& running) {
+    const Session& other = *running.second;
+    return other.holder == holder && other.request.priority < session.request.priority;
+  });
 }
 
 PrefixHit Engine::Impl::HitOf(Session& session) {

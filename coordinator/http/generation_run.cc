@@ -42,6 +42,8 @@ class Run : public std::enable_shared_from_this<Run> {
   void OnEnd(const absl::Status& status) STRATA_EXCLUDES(mutex_);
   void ClientGone() STRATA_EXCLUDES(mutex_);
   void Idle() STRATA_EXCLUDES(mutex_);
+  // Takes in a message of an answer that is no stream.
+  void Hold(size_t index, const v1::GenerateResponse& message) STRATA_REQUIRES(mutex_);
   void Fail(const absl::Status& status) STRATA_REQUIRES(mutex_);
   void Begin() STRATA_REQUIRES(mutex_);
   void CancelAll() STRATA_REQUIRES(mutex_);
@@ -54,6 +56,7 @@ class Run : public std::enable_shared_from_this<Run> {
   const std::unique_ptr<HttpAnswer> answer_;  // Under mutex_.
   const std::shared_ptr<HttpResponder> responder_;
   size_t left_ STRATA_GUARDED_BY(mutex_) = 0;  // Choices that have not ended.
+  uint64_t held_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
   bool begun_ STRATA_GUARDED_BY(mutex_) = false;
   bool over_ STRATA_GUARDED_BY(mutex_) = false;  // Nothing more is said.
 };
@@ -98,10 +101,11 @@ void Run::OnMessage(size_t index, const v1::GenerateResponse& message) {
     Fail(Error(absl::StatusCode::kCancelled, "CANCELLED", "the request was cancelled"));
     return;
   }
-  const std::string piece = answer_->OnMessage(index, message);
   if (!answer_->stream()) {
+    Hold(index, message);
     return;
   }
+  const std::string piece = answer_->OnMessage(index, message);
   Begin();
   if (piece.empty()) {
     return;
@@ -109,6 +113,24 @@ void Run::OnMessage(size_t index, const v1::GenerateResponse& message) {
   if (const absl::Status taken = responder_->Write(piece); !taken.ok()) {
     Fail(taken);
   }
+}
+
+void Run::Hold(size_t index, const v1::GenerateResponse& message) {
+  held_bytes_ += message.text().size();
+  for (const auto* logprobs : {&message.logprobs(), &message.prompt_logprobs()}) {
+    for (const v1::TokenLogprob& logprob : *logprobs) {
+      held_bytes_ += kLogprobBytes * (1 + static_cast<uint64_t>(logprob.top_size()));
+    }
+  }
+  if (held_bytes_ > options_.max_answer_bytes) {
+    Fail(Error(absl::StatusCode::kOutOfRange, "ANSWER_TOO_LARGE",
+               "the answer is too large to be held until its end")
+             .Limit("answer_bytes=" + std::to_string(options_.max_answer_bytes))
+             .Hint("ask for a stream, for fewer logprobs or choices, or raise --max-http-answer of "
+                   "strata-coordinator"));
+    return;
+  }
+  answer_->OnMessage(index, message);
 }
 
 void Run::OnEnd(const absl::Status& status) {

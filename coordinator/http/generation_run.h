@@ -17,12 +17,18 @@
 
 namespace strata {
 
+// What a logprob takes of an answer in the making, about.
+inline constexpr uint64_t kLogprobBytes = 512;
+
 struct RunOptions {
   std::optional<TimePoint> deadline;
   uint32_t default_max_tokens = 512;  // Where a request has none.
   std::shared_ptr<Caller> caller;     // Null: no key is needed.
   HttpHeaders headers;                // Of the answer, whatever it is.
-  AdmissionTimes times;               // As GenerationOptions.
+  // Of one that is not a stream, and so is held until its end: texts, and about kLogprobBytes for
+  // each logprob. A longer one fails with OUT_OF_RANGE (ANSWER_TOO_LARGE).
+  uint64_t max_answer_bytes = uint64_t{64} << 20;
+  AdmissionTimes times;  // As GenerationOptions.
 };
 
 // Appends `count` choices of `prompt`. Those of one request differ by their number, so they share

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "common/app/log.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -17,6 +18,11 @@ namespace strata {
 namespace {
 
 constexpr std::string_view kModelPath = "/v1/models/";
+constexpr std::string_view kRequestIdHeader = "X-Strata-Request-Id";
+constexpr std::string_view kDeadlineHeader = "X-Strata-Deadline";
+constexpr std::string_view kPriorityHeader = "X-Strata-Priority";
+constexpr std::string_view kGuaranteedHeader = "X-Strata-Guaranteed";
+constexpr std::string_view kReplaceHeader = "X-Strata-Replace";
 constexpr size_t kScrapesWaiting = 8;
 
 size_t Threads() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 4, 16); }
@@ -27,12 +33,26 @@ ErrorShape ShapeOf(std::string_view path) {
 
 void Refuse(int status, ErrorShape shape, const std::string& message, std::string allow,
             HttpResponder* responder) {
-  const absl::Status error = Error(absl::StatusCode::kNotFound, "NO_ROUTE", message)
-                                 .Hint("docs/API.md lists what is served");
+  const bool method = status == 405;
+  const absl::Status error =
+      Error(method ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kNotFound,
+            method ? "METHOD_NOT_ALLOWED" : "NO_ROUTE", message)
+          .Hint("docs/API.md lists what is served");
   HttpResponse response = ErrorAnswer(error, shape);
   response.status = status;
   if (!allow.empty()) response.headers.emplace_back("Allow", std::move(allow));
   responder->Answer(std::move(response));
+}
+
+absl::StatusOr<bool> FlagOf(const HttpRequest& request, std::string_view name) {
+  const std::string* value = request.Header(name);
+  if (value == nullptr || *value == "false") {
+    return false;
+  }
+  if (*value != "true") {
+    return BadField(name, "true or false");
+  }
+  return true;
 }
 
 bool IsLoaded(const v1::Model& model) { return model.has_plan(); }
@@ -48,17 +68,19 @@ uint64_t LongestRequest(const v1::Model& model) {
 }  // namespace
 
 const HttpApi::Route HttpApi::kRoutes[] = {
-    {"POST", "/v1/completions", ErrorShape::kOpenAi, &HttpApi::Completions},
-    {"POST", "/v1/chat/completions", ErrorShape::kOpenAi, &HttpApi::ChatCompletions},
+    {"POST", "/v1/completions", ErrorShape::kOpenAi, &HttpApi::Completions, Route::kCompletion},
+    {"POST", "/v1/chat/completions", ErrorShape::kOpenAi, &HttpApi::ChatCompletions,
+     Route::kCompletion},
     {"GET", "/v1/models", ErrorShape::kOpenAi, &HttpApi::ListModels},
     {"GET", kModelPath, ErrorShape::kOpenAi, &HttpApi::ListModels},
-    {"GET", "/metrics", ErrorShape::kLorax, &HttpApi::GetMetrics, true},
+    {"GET", "/metrics", ErrorShape::kLorax, &HttpApi::GetMetrics, Route::kScrape},
     {"POST", "/tokenize", ErrorShape::kLorax, &HttpApi::Tokenize},
     {"POST", "/detokenize", ErrorShape::kLorax, &HttpApi::Detokenize},
     {"GET", "/tokenizer_info", ErrorShape::kLorax, &HttpApi::TokenizerInfo},
-    {"POST", "/", ErrorShape::kLorax, &HttpApi::LoraxRoot},
-    {"POST", "/generate", ErrorShape::kLorax, &HttpApi::LoraxGenerate},
-    {"POST", "/generate_stream", ErrorShape::kLorax, &HttpApi::LoraxGenerateStream},
+    {"POST", "/", ErrorShape::kLorax, &HttpApi::LoraxRoot, Route::kCompletion},
+    {"POST", "/generate", ErrorShape::kLorax, &HttpApi::LoraxGenerate, Route::kCompletion},
+    {"POST", "/generate_stream", ErrorShape::kLorax, &HttpApi::LoraxGenerateStream,
+     Route::kCompletion},
     {"GET", "/info", ErrorShape::kLorax, &HttpApi::LoraxInfo},
 };
 
@@ -93,69 +115,128 @@ bool HttpApi::ServeHealth(const HttpRequest& request, HttpResponder* responder) 
   return true;
 }
 
+const HttpApi::Route* HttpApi::RouteOf(const std::string& path) {
+  for (const Route& route : kRoutes) {
+    if (path == route.path ||
+        (route.path == kModelPath && path.substr(0, kModelPath.size()) == kModelPath)) {
+      return &route;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<HttpResponse> HttpApi::CheckHead(const HttpRequest& head) const {
+  const Route* route = RouteOf(head.path);
+  if (route == nullptr) {
+    return std::nullopt;  // Serve says so.
+  }
+  const absl::Status known = Authenticate(head).status();
+  return known.ok() ? std::nullopt : std::optional(ErrorAnswer(known, route->shape));
+}
+
+absl::StatusOr<std::shared_ptr<Caller>> HttpApi::Authenticate(const HttpRequest& head) const {
+  const std::string* authorization = head.Header("authorization");
+  return backend_->Authenticate(authorization == nullptr ? "" : *authorization);
+}
+
+void HttpApi::RefuseCall(const absl::Status& why, const Route& route, Call* call) {
+  LogDebug(
+      {{"request_id", call->request_id}, {"path", call->request.path}, {"reason", ReasonOf(why)}},
+      "an HTTP request was refused");
+  HttpResponse refusal = ErrorAnswer(why, route.shape);
+  if (!call->request_id.empty()) {
+    refusal.headers.emplace_back(kRequestIdHeader, call->request_id);
+  }
+  call->responder->Answer(std::move(refusal));
+}
+
 void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responder) {
   if (ServeHealth(request, responder.get())) {
     return;
   }
-  const Route* found = nullptr;
-  for (const Route& route : kRoutes) {
-    if (request.path == route.path ||
-        (route.path == kModelPath && request.path.substr(0, kModelPath.size()) == kModelPath)) {
-      found = &route;
-    }
-  }
-  if (found == nullptr) {
+  const Route* route = RouteOf(request.path);
+  if (route == nullptr) {
     Refuse(404, ShapeOf(request.path), "there is no route " + request.path, "", responder.get());
     return;
   }
-  if (request.method != found->method) {
-    Refuse(405, found->shape, "only " + std::string(found->method) + " is served here",
-           std::string(found->method), responder.get());
+  if (request.method != route->method) {
+    Refuse(405, route->shape, "only " + std::string(route->method) + " is served here",
+           std::string(route->method), responder.get());
     return;
   }
   const TimePoint arrived = backend_->Now();
-  const std::string* authorization = request.Header("authorization");
-  auto caller = backend_->Authenticate(authorization == nullptr ? "" : *authorization);
+  auto call = std::make_shared<Call>();
+  call->times.arrived = arrived;
+  call->responder = std::move(responder);
+  if (route->kind == Route::kCompletion) {
+    const std::string* id = request.Header(kRequestIdHeader);
+    call->request_id = id != nullptr && CheckRequestId(*id).ok() ? *id : backend_->DrawRequestId();
+  }
+  auto caller = Authenticate(request);
+  call->request = std::move(request);
   if (!caller.ok()) {
-    responder->Answer(ErrorAnswer(caller.status(), found->shape));
+    RefuseCall(caller.status(), *route, call.get());
     return;
   }
-  auto call = std::make_shared<Call>(
-      Call{std::move(request), std::move(responder), {.arrived = arrived}, *std::move(caller)});
-  auto serve = [this, found, call] {
+  call->caller = *std::move(caller);
+  auto serve = [this, route, call] {
     call->times.taken = backend_->Now();
-    if (const absl::Status status = (this->*found->serve)(call.get()); !status.ok()) {
-      const std::string* id = call->request.Header("x-strata-request-id");
-      LogDebug({{"request_id", id == nullptr ? "" : id->substr(0, kMaxRequestIdBytes)},
-                {"path", call->request.path},
-                {"reason", ReasonOf(status)}},
-               "an HTTP request was refused");
-      call->responder->Answer(ErrorAnswer(status, found->shape));
+    if (const absl::Status status = (this->*route->serve)(call.get()); !status.ok()) {
+      RefuseCall(status, *route, call.get());
     }
   };
-  CallThreads& threads = found->scrape ? scrape_thread_ : threads_;
+  CallThreads& threads = route->kind == Route::kScrape ? scrape_thread_ : threads_;
   const absl::Status taken = options_.run == nullptr ? threads.Run(serve) : options_.run(serve);
   if (!taken.ok()) {
-    call->responder->Answer(ErrorAnswer(taken, found->shape));
+    RefuseCall(taken, *route, call.get());
   }
 }
 
-absl::StatusOr<HttpApi::CallOptions> HttpApi::OptionsOf(const Call& call) const {
+absl::StatusOr<HttpApi::CallOptions> HttpApi::OptionsOf(const Call& call, size_t choices) const {
   CallOptions options;
-  if (const std::string* id = call.request.Header("x-strata-request-id")) {
+  if (const std::string* id = call.request.Header(kRequestIdHeader)) {
     RETURN_IF_ERROR(CheckRequestId(*id));
-    options.request_id = *id;
-  } else {
-    options.request_id = backend_->DrawRequestId();
+    // The last choice has the longest name.
+    if (choices > 1 && id->size() + 1 + std::to_string(choices - 1).size() > kMaxRequestIdBytes) {
+      return BadField(kRequestIdHeader,
+                      "shorter where there are several choices: each is named "
+                      "ID#NUMBER, of at most " +
+                          std::to_string(kMaxRequestIdBytes) + " characters");
+    }
   }
-  if (const std::string* deadline = call.request.Header("x-strata-deadline")) {
+  if (const std::string* deadline = call.request.Header(kDeadlineHeader)) {
     const auto duration = ParseDuration(*deadline);
     if (!duration.ok() || duration->count() <= 0) {
-      return BadField("X-Strata-Deadline", "a duration like 30s or 500ms");
+      return BadField(kDeadlineHeader, "a duration like 30s or 500ms");
     }
     options.deadline = call.times.arrived + *duration;
   }
+  if (const std::string* priority = call.request.Header(kPriorityHeader)) {
+    if (!absl::SimpleAtoi({priority->data(), priority->size()}, &options.priority)) {
+      return BadField(kPriorityHeader, "a whole number");
+    }
+  }
+  ASSIGN_OR_RETURN(options.guaranteed, FlagOf(call.request, kGuaranteedHeader));
+  ASSIGN_OR_RETURN(options.replace, FlagOf(call.request, kReplaceHeader));
   return options;
+}
+
+void HttpApi::RunChoices(Call* call, const CallOptions& options, uint32_t default_max_tokens,
+                         std::vector<v1::GenerateRequest> choices,
+                         std::unique_ptr<HttpAnswer> answer) {
+  for (v1::GenerateRequest& choice : choices) {
+    choice.set_priority(options.priority);
+    choice.set_guaranteed(options.guaranteed);
+    choice.set_replace(options.replace);
+  }
+  RunOptions run;
+  run.deadline = options.deadline;
+  run.default_max_tokens = default_max_tokens;
+  run.caller = call->caller;
+  run.headers = {{std::string(kRequestIdHeader), call->request_id}};
+  run.max_answer_bytes = options_.max_answer_bytes;
+  run.times = call->times;
+  RunGenerations(backend_, std::move(choices), std::move(run), std::move(answer), call->responder);
 }
 
 absl::StatusOr<std::shared_ptr<const ModelRuntime>> HttpApi::ModelOf(const std::string& model) {

@@ -24,6 +24,7 @@ struct HttpApiOptions {
   // Requests that may wait for a thread to read their bodies and tokenize their texts; one more is
   // refused.
   size_t max_waiting_calls = 4096;
+  uint64_t max_answer_bytes = RunOptions().max_answer_bytes;
   // Runs a call, now or later, or says why not. Null: on threads of the API's own.
   std::function<absl::Status(std::function<void()> call)> run = nullptr;
 };
@@ -34,6 +35,8 @@ class HttpApi {
   // `backend` outlives it.
   HttpApi(HttpBackend* backend, HttpApiOptions options);
 
+  // HttpOptions::check_head: refuses what has no key before its body is read.
+  std::optional<HttpResponse> CheckHead(const HttpRequest& head) const;
   // HttpServer's handler.
   void Serve(HttpRequest request, std::shared_ptr<HttpResponder> responder);
 
@@ -41,6 +44,7 @@ class HttpApi {
   // A request on a thread that may wait.
   struct Call {
     HttpRequest request;
+    std::string request_id;  // The header's, or drawn; "": not of a completion.
     std::shared_ptr<HttpResponder> responder;
     AdmissionTimes times;
     std::shared_ptr<Caller> caller;  // Null: no key is needed.
@@ -50,10 +54,13 @@ class HttpApi {
     std::string_view path;
     ErrorShape shape;
     absl::Status (HttpApi::*serve)(Call* call);
-    bool scrape = false;
+    enum Kind { kQuick, kCompletion, kScrape } kind = kQuick;
   };
   static const Route kRoutes[];
 
+  static const Route* RouteOf(const std::string& path);
+  // Answers the call with why it is refused.
+  static void RefuseCall(const absl::Status& why, const Route& route, Call* call);
   // Answers /health and /livez; false for another path.
   bool ServeHealth(const HttpRequest& request, HttpResponder* responder) const;
 
@@ -72,12 +79,18 @@ class HttpApi {
   absl::Status LoraxInfo(Call* call);
   absl::Status ServeLorax(Call* call, LoraxRequest request, bool stream, bool in_array);
 
-  // What the headers X-Strata-Request-Id and X-Strata-Deadline say.
+  // What the headers of Strata's own say of a completion with `choices` choices.
   struct CallOptions {
-    std::string request_id;  // Drawn where none is given.
     std::optional<TimePoint> deadline;
+    int32_t priority = 0;
+    bool guaranteed = false;
+    bool replace = false;
   };
-  absl::StatusOr<CallOptions> OptionsOf(const Call& call) const;
+  absl::StatusOr<CallOptions> OptionsOf(const Call& call, size_t choices) const;
+  // Has `choices` run as `options` say, and the call answered with what they make.
+  void RunChoices(Call* call, const CallOptions& options, uint32_t default_max_tokens,
+                  std::vector<v1::GenerateRequest> choices, std::unique_ptr<HttpAnswer> answer);
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(const HttpRequest& head) const;
   // The runtime of `model`; where that is "", of the one that is loaded.
   absl::StatusOr<std::shared_ptr<const ModelRuntime>> ModelOf(const std::string& model);
   // Tokens of its longest request; 0: it is not loaded.

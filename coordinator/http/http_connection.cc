@@ -38,6 +38,20 @@ bool SameName(std::string_view a, std::string_view b) {
   return beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
 }
 
+// All but the body.
+HttpRequest HeadOf(const http::request<http::string_body>& message) {
+  HttpRequest request;
+  request.method = std::string(message.method_string());
+  const std::string target(message.target());
+  const size_t question = target.find('?');
+  request.path = target.substr(0, question);
+  request.query = question == std::string::npos ? "" : target.substr(question + 1);
+  for (const auto& field : message) {
+    request.headers.emplace_back(field.name_string(), field.value());
+  }
+  return request;
+}
+
 // An exchange as its user holds it.
 class Responder : public HttpResponder {
  public:
@@ -73,6 +87,19 @@ const std::string* HttpRequest::Header(std::string_view name) const {
     }
   }
   return nullptr;
+}
+
+std::string HttpRequest::Query(std::string_view name) const {
+  size_t begin = 0;
+  while (begin < query.size()) {
+    const size_t end = std::min(query.find('&', begin), query.size());
+    const std::string_view one = std::string_view(query).substr(begin, end - begin);
+    if (one.size() > name.size() && one[name.size()] == '=' && one.substr(0, name.size()) == name) {
+      return std::string(one.substr(name.size() + 1));
+    }
+    begin = end + 1;
+  }
+  return "";
 }
 
 // ---- An answer.
@@ -131,7 +158,8 @@ absl::Status HttpExchange::Write(std::string_view piece) {
   if (gone_) {
     return Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the client closed its connection");
   }
-  slow_ |= waiting_.size() + sending_ + piece.size() > shared_->options.max_unread_bytes;
+  // By what waits before it: how large the piece is, is not its reader's fault.
+  slow_ |= waiting_.size() + sending_ > shared_->options.max_unread_bytes;
   if (slow_) {
     return Error(absl::StatusCode::kResourceExhausted, "SLOW_READER",
                  "the answer waits for a client that does not read it")
@@ -299,6 +327,8 @@ void HttpConnection::OnHeader(const Error& error) {
     Refuse(400, "bad_http", "this is no HTTP request: " + error.message());
   } else if (error) {
     Close();
+  } else if (auto refusal = CheckHead(); refusal.has_value()) {
+    Refuse(*refusal);
   } else if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
@@ -330,19 +360,16 @@ void HttpConnection::OnBody(const Error& error) {
   }
 }
 
+std::optional<HttpResponse> HttpConnection::CheckHead() const {
+  const auto& check = shared_->options.check_head;
+  return check == nullptr ? std::nullopt : check(HeadOf(parser_->get()));
+}
+
 void HttpConnection::Dispatch() {
   auto message = parser_->release();
   parser_.reset();
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  const std::string target(message.target());
-  const size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  request.query = question == std::string::npos ? "" : target.substr(question + 1);
+  HttpRequest request = HeadOf(message);
   request.body = std::move(message.body());
-  for (const auto& field : message) {
-    request.headers.emplace_back(field.name_string(), field.value());
-  }
   stream_.expires_never();
   exchange_ = std::make_shared<HttpExchange>(
       shared_, weak_from_this(), message.method() == http::verb::head, message.version() >= 11,
@@ -355,11 +382,15 @@ void HttpConnection::Dispatch() {
   shared_->handler(std::move(request), std::move(responder));
 }
 
-void HttpConnection::Refuse(int status, std::string_view code, const std::string& message) {
+void HttpConnection::Refuse(const HttpResponse& response) {
   stream_.expires_never();
   exchange_ = std::make_shared<HttpExchange>(shared_, weak_from_this(), false, true, false);
   busy_ = shared_from_this();
-  exchange_->Answer(ErrorResponse(status, code, message));
+  exchange_->Answer(response);
+}
+
+void HttpConnection::Refuse(int status, std::string_view code, const std::string& message) {
+  Refuse(ErrorResponse(status, code, message));
 }
 
 void HttpConnection::RefuseBody() {

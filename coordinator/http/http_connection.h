@@ -124,7 +124,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void ReadBody();
   void OnBody(const Error& error);
   void Dispatch();
-  // Answers what cannot be read, and ends.
+  // Why the request whose header was read is refused, if it is.
+  std::optional<HttpResponse> CheckHead() const;
+  // Answers what cannot be read, or may not, and ends.
+  void Refuse(const HttpResponse& response);
   void Refuse(int status, std::string_view code, const std::string& message);
   void RefuseBody();
   // Notices the client's end of the connection while a request is answered.

@@ -19,11 +19,15 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Failure = boost::system::error_code;
 
-constexpr std::string_view kTooMany =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-    "Connection: close\r\nContent-Length: 134\r\n\r\n"
-    R"json({"error":{"message":"too many connections (--max-http-connections)",)json"
-    R"json("type":"server_error","param":null,"code":"too_many_connections"}})json";
+std::string TooMany(uint64_t most) {
+  const std::string body =
+      R"({"error":{"message":"there are )" + std::to_string(most) +
+      R"( connections already: --max-http-connections of strata-coordinator","type":)"
+      R"("server_error","param":null,"code":"too_many_connections"}})";
+  return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+         "Connection: close\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body;
+}
 
 absl::Status CannotListen(const std::string& address, const std::string& why) {
   return Error(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
@@ -141,7 +145,8 @@ class BeastServer : public HttpServer {
     }
     Failure ignored;
     socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(kTooMany.data(), kTooMany.size()), ignored);
+    const std::string refusal = TooMany(shared_->options.max_connections);
+    socket.write_some(asio::buffer(refusal), ignored);
     socket.shutdown(tcp::socket::shutdown_send, ignored);
   }
 

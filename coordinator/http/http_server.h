@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,8 @@ struct HttpRequest {
 
   // The first header of this name, in whatever case; null if there is none.
   const std::string* Header(std::string_view name) const;
+  // The first `name=value` of the query, as it stands there; "" if there is none.
+  std::string Query(std::string_view name) const;
 };
 
 struct HttpResponse {
@@ -38,11 +41,11 @@ struct HttpResponse {
 };
 
 struct HttpOptions {
-  uint64_t max_connections = 1024;  // One more is answered 503 and closed.
+  uint64_t max_connections = 4096;  // One more is answered 503 and closed.
   uint64_t max_header_bytes = 16 * 1024;
   uint64_t max_body_bytes = uint64_t{4} << 20;
-  // Of one stream's pieces, waiting for a client that does not read. Who reads more slowly than
-  // that is cut off.
+  // Of one stream's pieces, waiting for a client that does not read: while more waits, none is
+  // taken, and who reads that slowly is cut off.
   uint64_t max_unread_bytes = uint64_t{1} << 20;
   // A connection between requests, and one that sends a request's header.
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);
@@ -51,6 +54,9 @@ struct HttpOptions {
   std::chrono::nanoseconds send_timeout = std::chrono::seconds(120);
   // Without anything said for this long, who writes a stream is asked for a sign of life. 0: never.
   std::chrono::nanoseconds keepalive = std::chrono::seconds(10);
+  // Asked about each request before its body is read, on the server's thread: what it is refused
+  // with, if it is. The connection ends with that. Null: nothing is refused.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head = nullptr;
 };
 
 // The answer to one request: either Answer, or Begin, any number of Write, End. Any thread, one

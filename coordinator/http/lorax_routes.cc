@@ -45,7 +45,11 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   if (stream && request.best_of > 1) {
     return BadField("parameters.best_of", "1 in a stream");
   }
-  ASSIGN_OR_RETURN(const CallOptions options, OptionsOf(*call));
+  if (stream && request.prefill) {
+    return BadField("parameters.decoder_input_details",
+                    "false in a stream, which does not show it");
+  }
+  ASSIGN_OR_RETURN(const CallOptions options, OptionsOf(*call, request.best_of));
   ASSIGN_OR_RETURN(const auto model, ModelOf(request.model));
   request.request.set_model(model->name);
   LoraxContext context;
@@ -63,15 +67,10 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
     if (request.prefill) context.prompt_ids = ids;  // Only ids can be named.
   }
   std::vector<v1::GenerateRequest> requests;
-  AddChoices(request.request, request.best_of, options.request_id, backend_->DrawSeed(), &requests);
+  AddChoices(request.request, request.best_of, call->request_id, backend_->DrawSeed(), &requests);
   if (request.prefill) requests[0].set_prompt_logprobs(0);
-  RunOptions run;
-  run.deadline = options.deadline;
-  run.times = call->times;
-  run.caller = call->caller;
-  run.headers = {{"X-Strata-Request-Id", options.request_id}};
-  RunGenerations(backend_, std::move(requests), std::move(run),
-                 MakeLoraxAnswer(request, std::move(context)), call->responder);
+  RunChoices(call, options, RunOptions().default_max_tokens, std::move(requests),
+             MakeLoraxAnswer(request, std::move(context)));
   return absl::OkStatus();
 }
 
@@ -92,7 +91,7 @@ absl::Status HttpApi::LoraxGenerateStream(Call* call) {
 }
 
 absl::Status HttpApi::LoraxInfo(Call* call) {
-  ASSIGN_OR_RETURN(const auto model, ModelOf(""));
+  ASSIGN_OR_RETURN(const auto model, ModelOf(call->request.Query("model")));
   ASSIGN_OR_RETURN(const uint64_t longest, MaxTokensOf(model->name));
   ASSIGN_OR_RETURN(const v1::Model described, backend_->GetModel(model->name));
   const OrderedJson info{{"model_id", model->name},

@@ -22,6 +22,7 @@ void RefuseUnsupported(Fields* fields) {
                            "functions",
                            "adapter_id",
                            "adapter",
+                           "lora_path",
                            "schema",
                            "suffix",
                            "guided_json",
@@ -30,6 +31,7 @@ void RefuseUnsupported(Fields* fields) {
                            "guided_grammar",
                            "structured_outputs",
                            "grammar",
+                           "ebnf",
                            "regex",
                            "json_schema",
                            "use_beam_search",
@@ -60,7 +62,7 @@ void RefuseUnsupported(Fields* fields) {
   }
   if (const Json* format = fields->Object("response_format")) {
     Fields inner(*format, "response_format.");
-    if (const auto type = inner.Text("type"); type.has_value() && *type != "text") {
+    if (const auto type = inner.Text("type"); type != "text" && inner.status().ok()) {
       fields->Fail(NotSupported("response_format", "only type \"text\" is"));
     }
     fields->Fail(inner.status());
@@ -82,7 +84,10 @@ void ReadStreaming(Fields* fields, OpenAiRequest* out) {
 
 void ReadChoices(Fields* fields, OpenAiRequest* out) {
   out->n = static_cast<uint32_t>(fields->Int("n", 1, kMaxChoices).value_or(1));
-  out->best_of = static_cast<uint32_t>(fields->Int("best_of", 1, kMaxChoices).value_or(out->n));
+  out->best_of = out->n;
+  if (!out->chat) {
+    out->best_of = static_cast<uint32_t>(fields->Int("best_of", 1, kMaxChoices).value_or(out->n));
+  }
   if (out->best_of < out->n) {
     fields->Fail(BadField("best_of", "at least n"));
   }

@@ -45,23 +45,19 @@ std::vector<v1::GenerateRequest> ChoicesOf(const OpenAiRequest& request,
 }  // namespace
 
 absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
-  ASSIGN_OR_RETURN(const CallOptions options, OptionsOf(*call));
+  ASSIGN_OR_RETURN(const CallOptions options,
+                   OptionsOf(*call, request.prompts.size() * request.best_of));
   ASSIGN_OR_RETURN(const auto model, ModelOf(request.model));
   OpenAiContext context;
-  context.request_id = options.request_id;
+  context.request_id = call->request_id;
   context.unix_seconds = std::time(nullptr);
   context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
   if (request.echo || !request.add_special_tokens) {
     RETURN_IF_ERROR(PreparePrompts(*model, &request, &context));
   }
-  RunOptions run;
-  run.deadline = options.deadline;
-  run.caller = call->caller;
-  run.default_max_tokens = request.default_max_tokens;
-  run.times = call->times;
-  run.headers = {{"X-Strata-Request-Id", options.request_id}};
-  RunGenerations(backend_, ChoicesOf(request, options.request_id, backend_->DrawSeed()),
-                 std::move(run), MakeOpenAiAnswer(request, std::move(context)), call->responder);
+  RunChoices(call, options, request.default_max_tokens,
+             ChoicesOf(request, call->request_id, backend_->DrawSeed()),
+             MakeOpenAiAnswer(request, std::move(context)));
   return absl::OkStatus();
 }
 

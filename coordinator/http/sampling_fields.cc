@@ -29,6 +29,16 @@ void ReadLogitBias(Fields* fields, v1::SamplingParams* sampling) {
   }
 }
 
+// Any that 64 bits hold, with a sign or without: answers show what it was as one without.
+void ReadSeed(Fields* fields, v1::SamplingParams* sampling) {
+  const Json* seed = fields->Find("seed");
+  if (seed != nullptr && seed->is_number_unsigned()) {
+    sampling->set_seed(seed->get<uint64_t>());
+  } else if (const auto v = fields->Int("seed", INT64_MIN)) {
+    sampling->set_seed(static_cast<uint64_t>(*v));
+  }
+}
+
 }  // namespace
 
 void ReadSampling(Fields* fields, v1::GenerateRequest* request) {
@@ -43,7 +53,7 @@ void ReadSampling(Fields* fields, v1::GenerateRequest* request) {
   if (const auto v = fields->Int("top_k", -1, kMaxVocabSize)) {
     sampling->set_top_k(*v < 0 ? 0 : static_cast<uint32_t>(*v));
   }
-  if (const auto v = fields->Int("seed", INT64_MIN)) sampling->set_seed(static_cast<uint64_t>(*v));
+  ReadSeed(fields, sampling);
   ReadLogitBias(fields, sampling);
   for (std::string& stop : fields->Texts("stop")) {
     request->add_stop(std::move(stop));

@@ -98,7 +98,7 @@ absl::Status HttpApi::Detokenize(Call* call) {
 }
 
 absl::Status HttpApi::TokenizerInfo(Call* call) {
-  ASSIGN_OR_RETURN(const auto model, ModelOf(""));
+  ASSIGN_OR_RETURN(const auto model, ModelOf(call->request.Query("model")));
   if (model->tokenizer == nullptr) {
     return model->tokenizer_problem;
   }

@@ -517,7 +517,7 @@ absl::Status Coordinator::ClaimId(const SessionRequest& request, bool replace) {
       return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
                    "request \"" + request.request_id + "\" is in flight on model '" +
                        deployment->model()->name + "'")
-          .Hint("wait for it, cancel it, or set replace");
+          .Hint("wait for it, cancel it, or set replace (HTTP: X-Strata-Replace: true)");
     }
   }
   return absl::OkStatus();

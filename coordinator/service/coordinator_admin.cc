@@ -168,8 +168,8 @@ absl::Status Coordinator::RemoveModel(const std::string& name, bool force) {
       deployment->Hold(true);
       return deployment->id();
     }));
-    RETURN_IF_ERROR(Erase(loaded, Error(absl::StatusCode::kCancelled, "UNLOADED",
-                                        "model '" + name + "' was removed")));
+    RETURN_IF_ERROR(Erase(
+        loaded, Error(absl::StatusCode::kAborted, "UNLOADED", "model '" + name + "' was removed")));
     ASSIGN_OR_RETURN(folder, models_->Forget(name));
   }
   Models::DeleteFolder(folder);

@@ -378,8 +378,8 @@ absl::Status Coordinator::UnloadModel(const std::string& name, bool force) {
     deployment->Hold(true);
     return deployment->id();
   }));
-  return Erase(
-      loaded, Error(absl::StatusCode::kCancelled, "UNLOADED", "model '" + name + "' was unloaded"));
+  return Erase(loaded,
+               Error(absl::StatusCode::kAborted, "UNLOADED", "model '" + name + "' was unloaded"));
 }
 
 // What the model was loaded with, its layers where they are, and `kv_tokens`.

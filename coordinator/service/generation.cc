@@ -204,6 +204,15 @@ void Generation::End(const absl::Status& status) {
   receiver_->OnEnd(status);
 }
 
+absl::Status Generation::CheckDeadline() const {
+  if (deadline_.has_value() && coordinator_->Now() >= *deadline_) {
+    return Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
+                 "the deadline passed before the request was read")
+        .Hint("give it longer, or send fewer at once: the coordinator is busy");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Generation::Admit(ResolvedRequest* request) {
   SessionRequest& session = request->session;
   const Caller* caller = nullptr;
@@ -225,8 +234,9 @@ void Generation::Run(const v1::GenerateRequest& request) {
   }
   auto model = coordinator_->models()->Get(request.model());
   const RequestContext context = NewContext(default_max_tokens_);
-  auto resolved = model.ok() ? ResolveRequest(request, **model, context)
-                             : absl::StatusOr<ResolvedRequest>(model.status());
+  const absl::Status wanted = model.ok() ? CheckDeadline() : model.status();
+  auto resolved = wanted.ok() ? ResolveRequest(request, **model, context)
+                              : absl::StatusOr<ResolvedRequest>(wanted);
   const absl::Status admitted = resolved.ok() ? Admit(&*resolved) : resolved.status();
   if (!admitted.ok()) {
     if (model.ok()) {

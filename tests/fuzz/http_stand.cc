@@ -17,17 +17,26 @@ namespace {
 // Of one exchange on top of its pieces: the head, sizes of chunks, and an error's event.
 constexpr size_t kFraming = 4096;
 
+// What was taken of streams' pieces.
+struct Taken {
+  size_t bytes = 0;
+  size_t largest = 0;  // Piece.
+};
+
 // Counts what of a stream is on its way.
 class CountingResponder : public HttpResponder {
  public:
-  CountingResponder(std::shared_ptr<HttpResponder> responder, std::shared_ptr<size_t> taken)
+  CountingResponder(std::shared_ptr<HttpResponder> responder, std::shared_ptr<Taken> taken)
       : responder_(std::move(responder)), taken_(std::move(taken)) {}
 
   void Answer(HttpResponse response) override { responder_->Answer(std::move(response)); }
   void Begin(HttpResponse head) override { responder_->Begin(std::move(head)); }
   absl::Status Write(std::string_view piece) override {
     absl::Status status = responder_->Write(piece);
-    if (status.ok()) *taken_ += piece.size();
+    if (status.ok()) {
+      taken_->bytes += piece.size();
+      taken_->largest = std::max(taken_->largest, piece.size());
+    }
     return status;
   }
   void End(std::string_view piece) override { responder_->End(piece); }
@@ -36,7 +45,7 @@ class CountingResponder : public HttpResponder {
 
  private:
   const std::shared_ptr<HttpResponder> responder_;
-  const std::shared_ptr<size_t> taken_;
+  const std::shared_ptr<Taken> taken_;
 };
 
 }  // namespace
@@ -104,13 +113,14 @@ class HttpStand::Server {
 
   void Poll() { shared_->io.poll(); }
 
-  size_t taken() const { return *taken_; }
-  size_t most_unread() const { return shared_->options.max_unread_bytes; }
+  size_t taken() const { return taken_->bytes; }
+  // That may wait for one client: up to the limit, and the piece that passes it.
+  size_t most_unread() const { return shared_->options.max_unread_bytes + taken_->largest; }
   const std::vector<std::string>& methods() const { return methods_; }
 
  private:
   HttpApi api_;
-  const std::shared_ptr<size_t> taken_ = std::make_shared<size_t>(0);
+  const std::shared_ptr<Taken> taken_ = std::make_shared<Taken>();
   std::vector<std::string> methods_;
   const std::shared_ptr<HttpShared> shared_;
   const boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;

@@ -197,9 +197,11 @@ def test_the_key_comes_from_the_flag_or_the_environment():
     with openai_server(answer) as server:
         load = ["--clients", 1, "--requests", 1, "--max-tokens", 2]
         assert bench(server, *load, "--api-key", "right")[0]["failed"] == 0
-        assert bench(server, *load, env={"STRATA_API_KEY": "right"})[0]["failed"] == 0
-        result, err = bench(server, *load, env={"STRATA_API_KEY": "wrong"}, check=False)
+        assert bench(server, *load, env={"OPENAI_API_KEY": "right"})[0]["failed"] == 0
+        result, err = bench(server, *load, env={"OPENAI_API_KEY": "wrong"}, check=False)
         assert result is None and "401: no such key" in err and err.count("\n") == 1
+        # The cluster's own secret is not for other servers.
+        assert bench(server, *load, env={"STRATA_API_KEY": "right"}, check=False)[0] is None
 
 
 def test_failures_of_a_server_are_told_apart():

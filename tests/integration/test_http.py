@@ -8,6 +8,7 @@ import pytest
 
 from cluster import RECALL, SLOW, Cluster, cut, recall_cases, wait_until
 from http_client import begin, connect, events, post, request, stream
+from metrics_text import scrape, total
 
 CASE = next(c for c in recall_cases() if c["right"] and len(c["text"].split()) > 4)
 LONG = {"model": "recall", "prompt": [1] * 8, "max_tokens": 500, "ignore_eos": True}
@@ -184,15 +185,80 @@ def test_what_is_wrong_is_refused_by_name(cluster):
     assert refused(cluster, "/v1/completions", completion(),
                    X_Strata_Deadline="soon") == (400, "bad_field", "X-Strata-Deadline")
     assert request(cluster, "GET", "/v1/nothing")[0] == 404
-    status, headers, _ = request(cluster, "GET", "/v1/completions")
+    status, headers, answer = request(cluster, "GET", "/v1/completions")
     assert (status, headers["Allow"]) == (405, "POST")
+    assert (answer["error"]["type"], answer["error"]["code"]) == (
+        "invalid_request_error", "method_not_allowed")
+    for name in ["Priority", "Guaranteed", "Replace"]:
+        assert refused(cluster, "/v1/completions", completion(), **{f"X_Strata_{name}": "much"}) == (
+            400, "bad_field", f"X-Strata-{name}")
     assert "Access-Control-Allow-Origin" not in headers
     # What nobody knows is left alone.
     post(cluster, "/v1/completions", completion(no_such_thing={"a": 1}, user="u"))
 
 
+def test_what_is_refused_has_its_request_id_too(cluster):
+    for path, body in [("/v1/completions", completion(model="other")), ("/v1/completions", b"{"),
+                       ("/generate", {"inputs": "a", "parameters": {"best_of": 2}})]:
+        status, headers, _ = request(cluster, "POST", path, body, {"X-Strata-Request-Id": "mine"})
+        assert (status // 100, headers["X-Strata-Request-Id"]) == (4, "mine")
+        assert request(cluster, "POST", path, body)[1]["X-Strata-Request-Id"].startswith("req-")
+    # The choices of a request are named after it.
+    longest = "x" * 128
+    assert request(cluster, "POST", "/v1/completions", completion(max_tokens=1),
+                   {"X-Strata-Request-Id": longest})[0] == 200
+    assert refused(cluster, "/v1/completions", completion(n=2), X_Strata_Request_Id=longest) == (
+        400, "bad_field", "X-Strata-Request-Id")
+
+
+def test_an_answer_too_large_to_be_held_is_refused_and_streams(tmp_path):
+    with Cluster(tmp_path, max_http_answer="100KiB") as cluster:
+        cluster.start_worker("w0")
+        cluster.load("recall", RECALL, context=512, sessions=4)
+        body = {**LONG, "max_tokens": 100, "logprobs": 2}
+        assert refused(cluster, "/v1/completions", body) == (400, "answer_too_large", None)
+        cluster.wait_sessions(0)
+        told = [e["choices"][0]["logprobs"]
+                for e in stream(cluster, "/v1/completions", {**body, "stream": True})]
+        assert sum(len(logprobs["tokens"]) for logprobs in told if logprobs) == 100
+        assert len(post(cluster, "/v1/completions", {**body, "max_tokens": 60})["choices"]) == 1
+
+
+def test_a_forced_unload_is_not_blamed_on_the_client(tmp_path):
+    with Cluster(tmp_path) as cluster:
+        cluster.start_worker("w0")
+        cluster.load("recall", RECALL, context=512, sessions=4)
+        connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True})
+        cluster.run("model", "unload", "recall", "--force")
+        assert json.loads(list(events(response))[-1])["error"]["code"] == "unloaded"
+        connection.close()
+        samples = scrape(cluster.http)
+        assert total(samples, "strata_requests_total", finished_reason="failed") == 1
+        assert total(samples, "strata_requests_total", finished_reason="cancelled") == 0
+
+
+def test_what_headers_say_reaches_the_scheduler(cluster):
+    with cluster.stalled("w1"):
+        first, _ = begin(cluster, "/v1/completions", {**LONG, "stream": True},
+                         X_Strata_Request_Id="again", X_Strata_Priority="3")
+        cluster.wait_sessions(1)
+        second, response = begin(cluster, "/v1/completions", {**LONG, "stream": True},
+                                 X_Strata_Request_Id="again", X_Strata_Replace="true")
+        cluster.wait_sessions(1)
+    assert len(list(events(response))) > 400
+    for connection in (first, second):
+        connection.close()
+    # More than the pool holds can never be guaranteed; unguaranteed it stops at what there is.
+    assert refused(cluster, "/v1/completions", {**LONG, "max_tokens": 5000},
+                   X_Strata_Guaranteed="true")[0] == 400
+
+
 def test_a_client_that_goes_ends_its_request(cluster):
+    def cancelled():
+        return total(scrape(cluster.http), "strata_requests_total", finished_reason="cancelled")
+
     for streaming in (True, False):
+        before = cancelled()
         with cluster.stalled("w1"):
             connection = connect(cluster)
             connection.request("POST", "/v1/completions", json.dumps({**LONG, "stream": streaming}))
@@ -200,7 +266,9 @@ def test_a_client_that_goes_ends_its_request(cluster):
                 connection.getresponse().close()
             cluster.wait_sessions(1)
             connection.close()
-        cluster.wait_sessions(0)
+            # While nothing can be computed: it does not end by itself.
+            cluster.wait_sessions(0)
+        assert cancelled() == before + 1
 
 
 def test_a_request_id_in_flight_is_refused_and_its_session_can_be_cancelled(cluster):

@@ -407,6 +407,32 @@ TEST(EnginePrefix, AnswersUnderChurnAreThoseWithoutACache) {
   EXPECT_GT(sum.faults, 50u);
 }
 
+// Others between the two would hold up both.
+TEST(EnginePrefix, AMoreImportantRequestDoesNotWaitForALessImportantOnesPrefix) {
+  for (const int32_t priority : {0, 1}) {
+    EngineConfig config = Config(2, 128);
+    config.max_batch_tokens = 16;
+    SimCluster cluster(config, RunnerStages(Model()));
+    cluster.Start();
+    cluster.Settle();
+    const SessionRequest low = Request("low", 200, 3, 50);
+    SessionRequest other = Request("other", 200, 5, 51);
+    other.priority = priority;
+    const auto low_sink = cluster.Submit(low);
+    cluster.Deliver(0);
+    const auto other_sink = cluster.Submit(other);
+    while (low_sink->tokens.empty() && other_sink->tokens.empty()) {
+      for (uint32_t stage = 0; stage <= 2; ++stage) cluster.Deliver(stage);
+    }
+    // Of equals the second waits, and computes its own tokens alone.
+    EXPECT_EQ(low_sink->tokens.empty(), priority > 0);
+    cluster.RunToEnd();
+    EXPECT_EQ(cluster.Snapshot().counters.prefix_hits, priority > 0 ? 0u : 1u);
+    EXPECT_EQ(low_sink->tokens, Alone(low));
+    EXPECT_EQ(other_sink->tokens, Alone(other));
+  }
+}
+
 // A pool that holds two prompts of 1,000 tokens, and many that share theirs.
 TEST(EnginePrefix, AsManyRunAsTheirOwnPagesAllowWhenThousandTokensAreShared) {
   for (const bool cached_before : {true, false}) {

@@ -149,6 +149,15 @@ bool Eventually(const std::function<bool()>& condition) {
 constexpr char kGet[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
 const HttpResponse kStream{200, "text/event-stream", "", {}};
 
+TEST(HttpRequest, AFieldOfItsQueryIsFoundByItsWholeName) {
+  HttpRequest request;
+  EXPECT_EQ(request.Query("model"), "");
+  request.query = "models=x&model=a.b-1&model=c&empty=";
+  EXPECT_EQ(request.Query("model"), "a.b-1");
+  EXPECT_EQ(request.Query("empty"), "");
+  EXPECT_EQ(request.Query("mod"), "");
+}
+
 TEST(HttpServer, AnswersManyRequestsAtOnce) {
   auto server = HttpServer::Start("127.0.0.1:0", {}, Echo);
   ASSERT_TRUE(server.ok()) << server.status();
@@ -181,6 +190,26 @@ TEST(HttpServer, ABodyOverTheLimitIsNotTaken) {
   chunked.Send("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" +
                std::string(101, 'x') + "\r\n0\r\n\r\n");
   EXPECT_EQ(chunked.ReadUntil("}}").substr(0, 12), "HTTP/1.1 413");
+}
+
+TEST(HttpServer, WhatItsHeaderIsRefusedForIsSaidWithoutItsBody) {
+  HttpOptions options;
+  options.check_head = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+    if (head.Header("Key") != nullptr) return std::nullopt;
+    return HttpResponse{401, "text/plain", "no key for " + head.path, {}};
+  };
+  auto server = HttpServer::Start("127.0.0.1:0", options, Echo);
+  ASSERT_TRUE(server.ok());
+  RawClient stranger((*server)->address());
+  stranger.Send("POST /a?b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  const std::string refused = stranger.ReadUntil("/a");
+  EXPECT_EQ(refused.substr(0, 12), "HTTP/1.1 401");
+  EXPECT_NE(refused.find("no key for /a"), std::string::npos) << refused;
+  stranger.Send(std::string(1000, 'x'));
+  stranger.Close();
+  RawClient known((*server)->address());
+  known.Send("POST /a?b HTTP/1.1\r\nHost: x\r\nKey: k\r\nContent-Length: 3\r\n\r\nxyz");
+  EXPECT_NE(known.ReadUntil("POST /a b").find("HTTP/1.1 200"), std::string::npos);
 }
 
 TEST(HttpServer, ATakenAddressIsNamed) {
@@ -365,6 +394,25 @@ TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
   EXPECT_EQ(static_cast<size_t>(std::count(answer.begin(), answer.end(), 'x')),
             written + 1);  // And one in "text".
   EXPECT_NE(answer.find("cut off"), std::string::npos);
+}
+
+// The logprobs of a long prompt are one piece.
+TEST(HttpServer, APieceBeyondTheLimitIsSentToAClientThatReads) {
+  HttpOptions options;
+  options.max_unread_bytes = 1000;
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  client.Send(kGet);
+  const auto responder = held.Take();
+  responder->Begin(kStream);
+  client.ReadUntil("\r\n\r\n");
+  const std::string piece(300'000, 'x');
+  EXPECT_TRUE(responder->Write(piece).ok());
+  EXPECT_NE(client.ReadUntil(piece + "\r\n").find(piece), std::string::npos);
+  responder->End("end");
+  EXPECT_NE(client.ReadUntil("0\r\n\r\n").find("end"), std::string::npos);
 }
 
 TEST(HttpServer, AReaderThatPausesWithinTheLimitGetsAll) {

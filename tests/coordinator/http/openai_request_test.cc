@@ -129,7 +129,8 @@ TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
        {R"("tools":[{}])", R"("tool_choice":"auto")", R"("functions":[{}])",
         R"("response_format":{"type":"json_object"})", R"("suffix":"x")", R"("adapter_id":"x")",
         R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("skip_special_tokens":false)",
-        R"("use_beam_search":true)", R"("return_token_ids":true)"}) {
+        R"("use_beam_search":true)", R"("return_token_ids":true)", R"("lora_path":"x")",
+        R"("ebnf":"root ::= x")", R"("response_format":{"schema":{"type":"object"}})"}) {
     const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
     EXPECT_EQ(FieldRefused(Completion(body)), name);
     EXPECT_EQ(FieldRefused(Chat(body), true), name);
@@ -175,6 +176,29 @@ TEST(OpenAiRequest, ValuesOfTheWrongKindAreNamed) {
   EXPECT_EQ(FieldRefused(R"({"prompt":"a"})"), "model");
   // As many choices as there may be, over all prompts.
   EXPECT_EQ(FieldRefused(R"({"model":"m","prompt":["a","b","c"],"n":50})"), "best_of");
+}
+
+TEST(OpenAiRequest, AChatHasChoicesBesideABestOfOfOne) {
+  const auto parsed = ParseChatCompletion(Chat(R"("n":3,"best_of":1)"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->n, 3u);
+  EXPECT_EQ(parsed->best_of, 3u);
+  EXPECT_EQ(FieldRefused(Chat(R"("n":1,"best_of":3)"), true), "best_of");
+}
+
+// Answers say the seed as a number without a sign: it can be sent again.
+TEST(OpenAiRequest, ASeedIsAnythingThat64BitsHold) {
+  const std::pair<const char*, uint64_t> seeds[] = {{"0", 0},
+                                                    {"-1", UINT64_MAX},
+                                                    {"18446744073709551615", UINT64_MAX},
+                                                    {"-9223372036854775808", uint64_t{1} << 63},
+                                                    {"7.0", 7}};
+  for (const auto& [text, seed] : seeds) {
+    const auto parsed = ParseCompletion(Completion(R"("seed":)" + std::string(text)));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->prompts[0].sampling().seed(), seed) << text;
+  }
+  EXPECT_EQ(FieldRefused(Completion(R"("seed":18446744073709551616)")), "seed");
 }
 
 TEST(OpenAiRequest, NoTokensAskedForAreOneThatIsNotShown) {

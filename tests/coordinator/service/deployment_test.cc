@@ -490,7 +490,7 @@ TEST_F(DeploymentTest, ALinkThatOpensTooLateIsClosed) {
 TEST_F(DeploymentTest, UnloadingEndsSessionsWithItsReason) {
   MakeReady();
   const auto sink = Submit("r1", 10, 10);
-  deployment_.Unload(Error(absl::StatusCode::kCancelled, "UNLOADED", "unloaded"));
+  deployment_.Unload(Error(absl::StatusCode::kAborted, "UNLOADED", "unloaded"));
   EXPECT_EQ(ReasonOf(sink->failed), "UNLOADED");
   EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
   EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import queue
 import sys
 import threading
 
@@ -107,17 +108,25 @@ def busy():
     held = [client.completions.create(**long, stream=True) for _ in range(2)]
     for stream in held:
         next(iter(stream))
-    waiting = threading.Thread(target=lambda: client.completions.create(**prompt))
-    waiting.start()
-    try:
-        for _ in range(100):
+    refusals = queue.Queue()
+
+    def ask():
+        try:
             client.completions.create(**prompt)
-    except openai.RateLimitError as error:
-        assert error.code == "queue_full"
-        assert error.response.headers["Retry-After"] == "1"
+        except openai.RateLimitError as error:
+            refusals.put(error)
+
+    # More than may run and wait.
+    asking = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in asking:
+        thread.start()
+    error = refusals.get(timeout=60)
+    assert error.code == "queue_full"
+    assert error.response.headers["Retry-After"] == "1"
     for stream in held:
         stream.close()
-    waiting.join()
+    for thread in asking:
+        thread.join()
     again = openai.OpenAI(**{**options, "max_retries": 5})
     assert again.completions.create(**prompt).choices[0].text == case["text"]
 
