@@ -294,7 +294,7 @@ absl::StatusOr<const Family*> FindFamily(const json& config) {
     by_architecture = name == family.architecture ? &family : by_architecture;
   }
   if (by_architecture == nullptr) {
-    return Unsupported("architecture " + Quoted(name));
+    return Unsupported("architectures: " + Quoted(name));
   }
   if (by_type != nullptr && by_type != by_architecture) {
     return Unsupported(

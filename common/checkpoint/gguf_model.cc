@@ -185,6 +185,11 @@ class ConfigWriter {
     if (embedding == nullptr) {
       return Invalid("there is no tensor \"token_embd.weight\"");
     }
+    const GgufValue* tokens = reader_.Find("tokenizer.ggml.tokens");
+    if (tokens != nullptr && tokens->is_list && tokens->count != embedding->shape[0]) {
+      return Invalid(absl::StrCat("tensor \"token_embd.weight\" is of ", embedding->shape[0],
+                                  " tokens, key \"tokenizer.ggml.tokens\" of ", tokens->count));
+    }
     head_dim_ = reader_.Uint(Key("attention.key_length"), 1, UINT32_MAX,
                              std::max<uint64_t>(1, rows / heads));
     const bool bias = Find("model.layers.0.self_attn.q_proj.bias") != nullptr;
@@ -208,7 +213,8 @@ class ConfigWriter {
     const uint64_t values = reader_.Uint(Key("attention.value_length"), 1, UINT32_MAX, head_dim_);
     if (values != head_dim_) {
       return Unsupported(absl::StrCat("key ", Quoted(Key("attention.value_length")), " ", values,
-                                      " with heads of ", head_dim_));
+                                      " with heads of ", head_dim_, ", by ",
+                                      Quoted(Key("attention.head_count")), " and the tensors"));
     }
     return reader_.status();
   }
@@ -222,7 +228,8 @@ class ConfigWriter {
     RETURN_IF_ERROR(reader_.status());
     if (dimensions != head_dim_) {
       return Unsupported(absl::StrCat("key ", Quoted(Key("rope.dimension_count")), " ", dimensions,
-                                      " with heads of ", head_dim_));
+                                      " with heads of ", head_dim_, ", by ",
+                                      Quoted(Key("attention.head_count")), " and the tensors"));
     }
     if ((scaling != "none" && factor != 1) || attention != 1) {
       return Unsupported("key " + Quoted(Key("rope.scaling.type")) + " " + Quoted(scaling));

@@ -19,6 +19,7 @@
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/gguf_model.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/limits.h"
 #include "common/status.h"
 
 namespace strata {
@@ -238,6 +239,30 @@ bool ChangesLayer(std::string_view name) {
          absl::StrContains(std::string(name), "lora");
 }
 
+// Layers that the configuration says are no part of the decoder: they guess further tokens.
+uint32_t GuessingLayers(const std::string& config_json) {
+  const auto config =
+      ParseJsonObject(config_json, "config.json", "INVALID_CONFIG", kMaxConfigBytes);
+  if (!config.ok()) {
+    return 0;
+  }
+  FieldReader reader(&*config, "");
+  return static_cast<uint32_t>(reader.Uint("num_nextn_predict_layers", 0, kMaxLayers, 0));
+}
+
+// Whether the tensor is of a layer behind `layers`.
+bool IsBehind(const ModelSpec& spec, std::string_view name, size_t layers) {
+  const std::string prefix = spec.tensor_prefix + "model.layers.";
+  if (!name.starts_with(prefix)) {
+    return false;
+  }
+  name.remove_prefix(prefix.size());
+  uint32_t layer = 0;
+  return absl::SimpleAtoi(absl::string_view(name.data(), std::min(name.find('.'), name.size())),
+                          &layer) &&
+         layer >= layers;
+}
+
 // The rest of "model.layers.N." for a layer that the model has, or "".
 std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
   const std::string prefix = spec.tensor_prefix + "model.layers.";
@@ -291,12 +316,15 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
       wrong = CheckOneTensor(tensor, *found);
     }
   }
+  const size_t layers = spec.layers.size() + GuessingLayers(checkpoint->config_json);
   std::vector<std::string> unexpected;
   std::vector<std::string> changing;
+  std::vector<std::string> behind;
   for (const TensorEntry& tensor : checkpoint->tensors) {
     if (!known.contains(tensor.name)) {
       const bool changes = ChangesLayer(WithinLayer(spec, tensor.name));
-      (changes ? changing : unexpected).push_back(tensor.name);
+      auto& names = IsBehind(spec, tensor.name, layers) ? behind : changes ? changing : unexpected;
+      names.push_back(tensor.name);
     }
   }
   RETURN_IF_ERROR(wrong);
@@ -305,6 +333,11 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
                  absl::StrCat(missing.size(), " tensors are missing: ", SomeNames(missing),
                               unexpected.empty() ? "" : "; unexpected are ",
                               unexpected.empty() ? "" : SomeNames(unexpected)));
+  }
+  if (!behind.empty()) {
+    return Error(absl::StatusCode::kInvalidArgument, "MORE_LAYERS",
+                 absl::StrCat("num_hidden_layers is ", spec.layers.size(),
+                              ", and the weights have more: ", SomeNames(behind)));
   }
   if (!changing.empty()) {
     return Error(absl::StatusCode::kUnimplemented, "UNEXPECTED_TENSORS",

@@ -99,8 +99,11 @@ std::vector<double> ReadFactors(const char* name, size_t count, FieldReader* rea
     return factors;
   }
   if (!list->is_array() || list->size() != count) {
-    reader->Fail(name, absl::StrCat("is not a list of ", count,
-                                    " numbers, one for each pair of rotated dimensions"));
+    reader->Fail(
+        name,
+        absl::StrCat("is not a list of ", count,
+                     " numbers, one for each pair of the dimensions that rotate: of head_dim (or "
+                     "hidden_size / num_attention_heads) times partial_rotary_factor"));
     return factors;
   }
   for (const json& factor : *list) {

@@ -36,8 +36,8 @@ struct Candidate {
 
 absl::Status UnknownMerge(size_t rank, std::string_view token, std::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
-               absl::StrCat("merge ", rank, " ", std::string(what), " \"", std::string(token),
-                            "\", which is not in the vocabulary"));
+               absl::StrCat("merges: entry ", rank, " ", std::string(what), " \"",
+                            std::string(token), "\", which is not in the vocabulary"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ absl::StatusOr<std::pair<std::string, std::string>> ParseMerge(const Json& item,
       return std::make_pair(text.substr(0, blank), text.substr(blank + 1));
     }
   }
-  return TokenizerInvalid(absl::StrCat("merge ", rank, " is not a pair of tokens"));
+  return TokenizerInvalid(absl::StrCat("merges: entry ", rank, " is not a pair of tokens"));
 }
 
 // A field that must be absent, null, empty or zero.

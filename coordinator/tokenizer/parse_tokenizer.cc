@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json)
   for (const uint32_t id : around) {
     if (id >= tokenizer->vocab_size()) {
       return TokenizerInvalid(absl::StrCat("post_processor adds the id ", id,
-                                           " to a text, and the vocabulary has ",
+                                           " to a text, and vocab and added_tokens have ",
                                            tokenizer->vocab_size()));
     }
   }

@@ -68,7 +68,8 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> ParseTemplate(const JsonObject& o
   std::vector<uint32_t> after;
   bool text_seen = false;
   for (const Json& item : *single) {
-    ASSIGN_OR_RETURN(const JsonObject part, JsonObject::Of(item, "item of a template"));
+    ASSIGN_OR_RETURN(const JsonObject part,
+                     JsonObject::Of(item, "an item of post_processor's single"));
     if (part.Find("Sequence") != nullptr) {
       if (text_seen) {
         return TokenizerUnsupported("a template with the text twice");
@@ -85,15 +86,15 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> ParseTemplate(const JsonObject& o
     const Json* known = object.Find("special_tokens");
     if (known == nullptr || !known->is_object() || !known->contains(name) ||
         !(*known)[name].is_object() || !(*known)[name].contains("ids")) {
-      return TokenizerInvalid(
-          absl::StrCat("the template names \"", name, "\", which special_tokens lacks"));
+      return TokenizerInvalid(absl::StrCat("post_processor: single names the id \"", name,
+                                           "\", which special_tokens lacks"));
     }
     ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, ParseIds((*known)[name]["ids"], name));
     std::vector<uint32_t>& side = text_seen ? after : before;
     side.insert(side.end(), ids.begin(), ids.end());
   }
   if (!text_seen) {
-    return TokenizerInvalid("a template lacks the text");
+    return TokenizerInvalid("post_processor: single lacks the text");
   }
   return std::make_unique<TemplatePostProcessor>(std::move(before), std::move(after));
 }
@@ -148,6 +149,9 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const Json& valu
     return ParseSplit(object);
   }
   if (type == "ByteLevel") {
+    if (object.Find("add_prefix_space") == nullptr) {
+      return object.Wrong("add_prefix_space", "there");  // It has no default.
+    }
     ASSIGN_OR_RETURN(const bool prefix, object.Bool("add_prefix_space", true));
     ASSIGN_OR_RETURN(const bool use_regex, object.Bool("use_regex", true));
     return ByteLevelPreTokenizer::Make(prefix, use_regex);
@@ -227,7 +231,7 @@ absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value) {
   std::vector<AddedToken> tokens;
   for (const Json& item : value) {
     ASSIGN_OR_RETURN(const JsonObject object,
-                     JsonObject::Of(item, absl::StrCat("added token ", tokens.size())));
+                     JsonObject::Of(item, absl::StrCat("added_tokens ", tokens.size())));
     AddedToken token;
     ASSIGN_OR_RETURN(token.content, object.String("content"));
     ASSIGN_OR_RETURN(token.special, object.Bool("special", false));

@@ -462,7 +462,7 @@ TEST(ModelConfig, RefusesByNameWhatIsNotSupported) {
       {"model_type", "qwen2", "architecture \"LlamaForCausalLM\" of model_type \"qwen2\""},
       {"architectures",
        {"LlamaForSequenceClassification"},
-       "architecture \"LlamaForSequenceClassification\" is not supported yet"},
+       "architectures: \"LlamaForSequenceClassification\" is not supported yet"},
       {"rope_scaling",
        {{"type", "yarn"}, {"factor", 4}},
        "rope_scaling type \"yarn\" is not supported yet"},

@@ -100,6 +100,17 @@ TEST(OpenCheckpoint, SaysWhatIsNotThere) {
   EXPECT_THAT(Message(folder.path()), HasSubstr("pytorch_model.bin"));
 }
 
+TEST(OpenCheckpoint, RefusesFewerLayersThanTheWeightsHave) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  std::string config = SmallConfig();
+  const std::string layers = "\"num_hidden_layers\": 2";
+  folder.Write("config.json",
+               config.replace(config.find(layers), layers.size(), "\"num_hidden_layers\": 1"));
+  EXPECT_EQ(ReasonOf(OpenCheckpoint(folder.path()).status()), "MORE_LAYERS");
+  EXPECT_THAT(Message(folder.path()), HasSubstr("num_hidden_layers is 1"));
+}
+
 TEST(OpenCheckpoint, NamesMissingTensorsTenAtMost) {
   TempFolder folder;
   folder.Write("config.json", SmallConfig());

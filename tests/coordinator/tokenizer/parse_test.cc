@@ -48,6 +48,8 @@ TEST(ParseTokenizer, RefusesByNameWhatIsNotSupported) {
                 kUnimplemented, "normalizer \"NFX\"");
   ExpectRefused(with("pre_tokenizer", {{"type", "UnicodeScripts"}}), kUnimplemented,
                 "pre_tokenizer \"UnicodeScripts\"");
+  ExpectRefused(with("pre_tokenizer", {{"type", "ByteLevel"}}), kInvalid,
+                "add_prefix_space is not there");
   ExpectRefused(with("post_processor", {{"type", "Sideways"}}), kUnimplemented,
                 "post_processor \"Sideways\"");
   ExpectRefused(with("decoder", {{"type", "WordPiece"}}), kUnimplemented, "decoder \"WordPiece\"");
@@ -82,12 +84,12 @@ TEST(ParseTokenizer, RefusesHostileMerges) {
     document["model"]["merges"].push_back(merge);
     return document;
   };
-  ExpectRefused(with({"a", "nowhere"}), kInvalid, "merge 3 joins \"nowhere\"");
-  ExpectRefused(with({"b", "b"}), kInvalid, "merge 3 makes \"bb\"");
-  ExpectRefused(with("a"), kInvalid, "merge 3 is not a pair");
-  ExpectRefused(with("a b c"), kInvalid, "merge 3 is not a pair");
-  ExpectRefused(with({"a", 1}), kInvalid, "merge 3 is not a pair");
-  ExpectRefused(with(Json::array({"a"})), kInvalid, "merge 3 is not a pair");
+  ExpectRefused(with({"a", "nowhere"}), kInvalid, "merges: entry 3 joins \"nowhere\"");
+  ExpectRefused(with({"b", "b"}), kInvalid, "merges: entry 3 makes \"bb\"");
+  ExpectRefused(with("a"), kInvalid, "merges: entry 3 is not a pair");
+  ExpectRefused(with("a b c"), kInvalid, "merges: entry 3 is not a pair");
+  ExpectRefused(with({"a", 1}), kInvalid, "merges: entry 3 is not a pair");
+  ExpectRefused(with(Json::array({"a"})), kInvalid, "merges: entry 3 is not a pair");
   Json document = SmallTokenizer();
   document["model"]["unk_token"] = "<unk>";
   ExpectRefused(document, kInvalid, "unk_token");
