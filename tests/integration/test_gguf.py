@@ -9,7 +9,8 @@ import pytest
 
 from cluster import GOLDEN, Cluster, cut, read_safetensors
 
-MODELS = ["llama-f32", "llama-f16", "llama-q8_0", "llama-q4_0", "llama31-q8_0"]
+MODELS = ["llama-f32", "llama-f16", "llama-q8_0", "llama-q4_0", "llama31-q8_0", "qwen2-f32",
+          "qwen2-f16", "qwen2-q8_0", "qwen2-q4_0"]
 LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md
 
@@ -52,7 +53,8 @@ def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, 
         cluster.run("model", "unload", model)
 
 
-@pytest.mark.parametrize("model,weights", [("llama-q8_0", "q8_0"), ("llama-q4_0", "q4_0")])
+@pytest.mark.parametrize("model,weights", [("llama-q8_0", "q8_0"), ("llama-q4_0", "q4_0"),
+                                           ("qwen2-q8_0", "q8_0")])
 def test_stored_blocks_take_int8_activations_and_give_the_same_bits(cluster, model, weights,
                                                                     tmp_path):
     answers = []

@@ -84,7 +84,9 @@ std::vector<std::string> GoldenModelNames() {
           "granite",         "olmo2",           "phi3",
           "phi3-longrope",   "phi4-mini",       "gemma2",
           "gemma3",          "gguf/llama-f32",  "gguf/llama-f16",
-          "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/llama31-q8_0"};
+          "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/llama31-q8_0",
+          "gguf/qwen2-f32",  "gguf/qwen2-f16",  "gguf/qwen2-q8_0",
+          "gguf/qwen2-q4_0"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -107,7 +109,8 @@ std::vector<GoldenFormat> GoldenFormats() {
   for (const std::string& name : GoldenModelNames()) {
     formats.push_back({name});
   }
-  for (const char* name : {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0"}) {
+  for (const char* name : {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0",
+                           "gguf/qwen2-q8_0", "gguf/qwen2-q4_0"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
