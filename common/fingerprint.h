@@ -25,10 +25,16 @@ Fingerprint FingerprintRoot(uint64_t deployment, std::string_view weights_digest
                             std::string_view numerics_class, std::string_view adapter_digest,
                             uint32_t rotary_variant);
 
-// The value after one more token.
-constexpr Fingerprint FingerprintLink(Fingerprint before, uint32_t token_id) {
-  return Mix64(before + 0x9E3779B97F4A7C15u + token_id) ^ (before << 1 | before >> 63);
+// The value after one more position. `link` is its token id, or the EmbeddingLink of the row that
+// replaces the token's embedding.
+constexpr Fingerprint FingerprintLink(Fingerprint before, uint64_t link) {
+  return Mix64(before + 0x9E3779B97F4A7C15u + link) ^ (before << 1 | before >> 63);
 }
+
+// No token id: the first 8 bytes of the SHA-256 of a row of input embeddings (float32,
+// little-endian), little-endian, with the highest bit set.
+uint64_t EmbeddingLink(std::string_view values);
+inline constexpr uint64_t kEmbeddingLinkBit = uint64_t{1} << 63;
 
 }  // namespace strata
 

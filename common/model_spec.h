@@ -139,7 +139,8 @@ struct ModelSpec {
   uint32_t vocab = 0;
   uint32_t context = 0;  // max_position_embeddings.
   bool tied_head = false;
-  float embedding_scale = 1;  // Multiplies what is looked up.
+  float embedding_scale = 1;        // Multiplies what is looked up.
+  float input_embedding_scale = 1;  // Multiplies embeddings that are given in place of tokens.
   NormKind final_norm = NormKind::kRms;
   float final_norm_eps = 1e-5f;
   float logits_divisor = 1;  // Before the soft-cap.

@@ -127,6 +127,33 @@ constexpr Family kFamilies[] = {
      .scales_embedding = true,
      .score_divisor = 256,
      .local_theta = 1e4},
+    // Language models with ears and eyes, of which this is the language model: Qwen2's, Qwen3's.
+    {.model_type = "minicpmo",
+     .architecture = "MiniCPMO",
+     .name = "minicpm-o",
+     .version = "2.6",
+     .reads = " vision_config audio_config ",
+     .kv_heads_required = true,
+     .context = 32768,
+     .qkv_bias = true,
+     .reads_attention_bias = false,
+     .windows = WindowRule::kFlagged,
+     .window = 4096,
+     .reads_layer_types = true,
+     .tensor_prefix = "llm."},
+    {.model_type = "minicpmo",
+     .architecture = "MiniCPMO",
+     .name = "minicpm-o",
+     .version = "4.5",
+     .reads = " vision_config audio_config ",
+     .head_dim = 128,
+     .kv_heads_required = true,
+     .context = 32768,
+     .qk_norm = QkNorm::kHead,
+     .windows = WindowRule::kFlagged,
+     .window = 4096,
+     .reads_layer_types = true,
+     .tensor_prefix = "llm."},
     {.model_type = "gemma3",
      .architecture = "Gemma3ForConditionalGeneration",
      .name = "gemma3",
@@ -262,6 +289,32 @@ absl::Status ReadLayerTypes(const json& kinds, const Family& family, bool any,
   return absl::OkStatus();
 }
 
+// The row with this model_type (or, empty, this architecture), or null.
+absl::StatusOr<const Family*> FindRow(const json& config, std::string_view type,
+                                      std::string_view architecture) {
+  const auto version = config.find("version");
+  // A number in some files.
+  const std::string of_config = version == config.end() ? ""
+                                : version->is_string()  ? version->get<std::string>()
+                                : version->is_number()  ? absl::StrCat(version->get<double>())
+                                                        : version->dump();
+  const Family* other_version = nullptr;
+  for (const Family& family : kFamilies) {
+    if (type.empty() ? architecture != family.architecture : type != family.model_type) {
+      continue;
+    }
+    if (family.version == nullptr || of_config == family.version) {
+      return &family;
+    }
+    other_version = &family;
+  }
+  if (other_version != nullptr) {
+    return Unsupported(absl::StrCat("version ", Quoted(of_config), " of model_type ",
+                                    Quoted(other_version->model_type)));
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<const Family*> FindFamily(const json& config) {
@@ -274,8 +327,8 @@ absl::StatusOr<const Family*> FindFamily(const json& config) {
     return reader.status();
   }
   const Family* by_type = nullptr;
-  for (const Family& family : kFamilies) {
-    by_type = type == family.model_type ? &family : by_type;
+  if (!type.empty()) {
+    ASSIGN_OR_RETURN(by_type, FindRow(config, type, ""));
   }
   if (!type.empty() && by_type == nullptr) {
     return Unsupported("model_type " + Quoted(type));
@@ -289,10 +342,7 @@ absl::StatusOr<const Family*> FindFamily(const json& config) {
     return reader.status();
   }
   const auto& name = (*architectures)[0].get_ref<const std::string&>();
-  const Family* by_architecture = nullptr;
-  for (const Family& family : kFamilies) {
-    by_architecture = name == family.architecture ? &family : by_architecture;
-  }
+  ASSIGN_OR_RETURN(const Family* by_architecture, FindRow(config, "", name));
   if (by_architecture == nullptr) {
     return Unsupported("architectures: " + Quoted(name));
   }

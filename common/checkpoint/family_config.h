@@ -28,6 +28,8 @@ struct Family {
   const char* model_type;
   const char* architecture;
   const char* name;  // ModelSpec::family.
+  // Of several with the same names, the one whose config.json has this `version`.
+  const char* version = nullptr;
   // Fields that it reads and that are refused elsewhere, between spaces.
   const char* reads = "";
   // 0: the field is required.
@@ -61,6 +63,7 @@ struct Family {
   double local_theta = 0;         // Windowed layers rotate by rope_local_base_freq; its default.
   bool partial_rotary = false;
   bool long_rope = false;
+  const char* tensor_prefix = "";  // Names of the decoder's tensors begin so.
   // The decoder's configuration is within text_config, and its tensors' names begin so.
   const char* nested_prefix = nullptr;
 };

@@ -267,6 +267,7 @@ absl::StatusOr<ModelSpec> ParseDecoder(const json& config, const Family& family)
   };
   if (std::string_view(family.name) == "granite") {
     spec.embedding_scale = multiplier("embedding_multiplier");
+    spec.input_embedding_scale = spec.embedding_scale;
     spec.logits_divisor = multiplier("logits_scaling");
     layer.branch_scale = multiplier("residual_multiplier");
   }
@@ -304,7 +305,7 @@ absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
   ASSIGN_OR_RETURN(json config,
                    ParseJsonObject(config_json, "config.json", "INVALID_CONFIG", kMaxConfigBytes));
   ASSIGN_OR_RETURN(const Family* family, FindFamily(config));
-  std::string prefix;
+  std::string prefix = family->tensor_prefix;
   if (family->nested_prefix != nullptr) {
     prefix = family->nested_prefix;
     ASSIGN_OR_RETURN(config, NestedConfig(config));

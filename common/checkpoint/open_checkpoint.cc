@@ -280,6 +280,28 @@ std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
   return name.substr(dot + 1);
 }
 
+// A decoder within another model is "PREFIXmodel.layers.0..." and "PREFIXlm_head", or, as
+// transformers 5 writes it, "model.PREFIXlayers.0..." and "lm_head": gives the tensors the former
+// names.
+void TakePrefixedNames(Checkpoint* checkpoint) {
+  const std::string& prefix = checkpoint->spec.tensor_prefix;
+  const std::string inner = "model." + prefix;
+  const auto starts = [&](const std::string& start) {
+    return std::any_of(checkpoint->tensors.begin(), checkpoint->tensors.end(),
+                       [&](const TensorEntry& tensor) { return tensor.name.starts_with(start); });
+  };
+  if (prefix.empty() || !starts(inner) || starts(prefix + "model.")) {
+    return;
+  }
+  for (TensorEntry& tensor : checkpoint->tensors) {
+    if (tensor.name.starts_with(inner)) {
+      tensor.name = prefix + "model." + tensor.name.substr(inner.size());
+    } else if (tensor.name.starts_with("lm_head.")) {
+      tensor.name = prefix + tensor.name;
+    }
+  }
+}
+
 absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found) {
   const bool floats = found.dtype == Dtype::kF32 || found.dtype == Dtype::kF16 ||
                       found.dtype == Dtype::kBF16 ||
@@ -421,6 +443,8 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
   ASSIGN_OR_RETURN(checkpoint.spec,
                    ParseModelConfig(checkpoint.config_json, checkpoint.generation_config_json));
   RETURN_IF_ERROR(ReadWeightHeaders(names, &checkpoint));
+  TakePrefixedNames(&checkpoint);
+  RETURN_IF_ERROR(SortTensors(&checkpoint.tensors));
   RETURN_IF_ERROR(CheckTensors(&checkpoint));
   return checkpoint;
 }

@@ -61,6 +61,9 @@ class PoisonShard : public Shard {
     return shard_->Begin(batch);
   }
   absl::Status Embed() override { return shard_->Embed(); }
+  absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override {
+    return shard_->EmbedInputs(rows, values);
+  }
   absl::Status SetResidual(std::span<const float> values) override {
     return shard_->SetResidual(values);
   }

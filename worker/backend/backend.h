@@ -134,8 +134,8 @@ struct Batch {
 };
 
 // One loaded stage. A step is, by one thread:
-//   Begin; Embed or SetResidual; for each layer: Attention, Mlp; then ReadResidual, or Head and
-//   ReadLogits, once or more with other rows.
+//   Begin; Embed (and EmbedInputs) or SetResidual; for each layer: Attention, Mlp; then
+//   ReadResidual, or Head and ReadLogits, once or more with other rows.
 // Every call but the Read...s may return before its work is done (a stream of a device, a lazy
 // graph); calls take effect in order. A failed call leaves KV of the batch's own rows undefined
 // and nothing else. No result depends on the batch's other rows.
@@ -146,6 +146,10 @@ class Shard {
   virtual absl::Status Begin(const Batch& batch) = 0;
   // Residual stream := embeddings of the batch's token ids. First stage only.
   virtual absl::Status Embed() = 0;
+  // After Embed: of these rows, ascending, the residual stream := `values`, float32 [rows.size(),
+  // hidden], times the model's input_embedding_scale; both are copied before it returns.
+  virtual absl::Status EmbedInputs(std::span<const uint32_t> rows,
+                                   std::span<const float> values) = 0;
   // Residual stream := `values`, float32 [rows, hidden], copied before it returns.
   virtual absl::Status SetResidual(std::span<const float> values) = 0;
   // The layer's attention branch (see LayerSpec), added to the residual stream, appending K and V

@@ -16,6 +16,12 @@ uint32_t PagesFor(uint64_t tokens) {
   return static_cast<uint32_t>((tokens + kPageTokens - 1) / kPageTokens);
 }
 
+// What the fingerprint takes at a position that is held.
+uint64_t LinkAt(const Sequence& sequence, uint32_t position) {
+  const auto found = sequence.embedded.find(position);
+  return found == sequence.embedded.end() ? sequence.ids[position] : found->second;
+}
+
 }  // namespace
 
 SequenceTable::SequenceTable(const StageSpec& spec, std::vector<Fingerprint> roots, KvPool* pool,
@@ -100,7 +106,8 @@ absl::Status SequenceTable::CopySharedPages(Sequence* sequence) {
   return status;
 }
 
-absl::Status SequenceTable::Append(Sequence* sequence, std::span<const uint32_t> ids) {
+absl::Status SequenceTable::Append(Sequence* sequence, std::span<const uint32_t> ids,
+                                   const std::map<uint32_t, uint64_t>& embedded) {
   RETURN_IF_ERROR(CopySharedPages(sequence));
   const uint64_t length = sequence->length() + ids.size();
   for (uint32_t group = 0; group < groups_.size(); ++group) {
@@ -109,9 +116,11 @@ absl::Status SequenceTable::Append(Sequence* sequence, std::span<const uint32_t>
       table.pages.push_back(pool_->Allocate(group));
     }
   }
+  sequence->embedded.insert(embedded.begin(), embedded.end());
   for (const uint32_t id : ids) {
     sequence->ids.push_back(id);
-    sequence->fingerprint = FingerprintLink(sequence->fingerprint, id);
+    sequence->fingerprint =
+        FingerprintLink(sequence->fingerprint, LinkAt(*sequence, sequence->length() - 1));
     if (sequence->ids.size() % kPageTokens == 0) {
       sequence->page_fingerprints.push_back(sequence->fingerprint);
     }
@@ -125,7 +134,7 @@ Fingerprint SequenceTable::FingerprintAt(const Sequence& sequence, uint32_t leng
   }
   Fingerprint fingerprint = sequence.page_fingerprints[length / kPageTokens];
   for (uint32_t i = length / kPageTokens * kPageTokens; i < length; ++i) {
-    fingerprint = FingerprintLink(fingerprint, sequence.ids[i]);
+    fingerprint = FingerprintLink(fingerprint, LinkAt(sequence, i));
   }
   return fingerprint;
 }
@@ -147,6 +156,7 @@ void SequenceTable::Truncate(Sequence* sequence, uint32_t length) {
   STRATA_CHECK(length <= sequence->length());
   sequence->fingerprint = FingerprintAt(*sequence, length);
   sequence->ids.resize(length);
+  sequence->embedded.erase(sequence->embedded.lower_bound(length), sequence->embedded.end());
   sequence->page_fingerprints.resize(length / kPageTokens + 1);
   for (uint32_t group = 0; group < groups_.size(); ++group) {
     PageTable& table = sequence->tables[group];
@@ -167,6 +177,7 @@ Sequence* SequenceTable::Fork(const Sequence& source, std::string_view request_i
   STRATA_CHECK(length <= source.length());
   Sequence* fork = Create(request_id, generation, params);
   fork->ids.assign(source.ids.begin(), source.ids.begin() + length);
+  fork->embedded.insert(source.embedded.begin(), source.embedded.lower_bound(length));
   fork->fingerprint = FingerprintAt(source, length);
   fork->page_fingerprints.assign(source.page_fingerprints.begin(),
                                  source.page_fingerprints.begin() + length / kPageTokens + 1);

@@ -33,7 +33,9 @@ struct Sequence {
   std::string request_id;
   uint64_t generation = 0;
   v1::SequenceParams params;
-  std::vector<uint32_t> ids;                   // Tokens whose KV is held, from position 0.
+  std::vector<uint32_t> ids;  // Tokens whose KV is held, from position 0.
+  // Where rows of input embeddings took the place of tokens' embeddings: EmbeddingLink by position.
+  std::map<uint32_t, uint64_t> embedded;
   Fingerprint fingerprint = 0;                 // At length().
   std::vector<Fingerprint> page_fingerprints;  // [i]: at length i * 16.
   std::vector<PageTable> tables;               // By KV group.
@@ -75,7 +77,9 @@ class SequenceTable {
   absl::Status CheckPages(const Sequence* sequence, uint32_t tokens) const;
   // Takes the pages for `ids`, copies the last one first if others hold it too, and appends the
   // ids. CheckPages must have said ok. An error (the backend's copy) changes nothing.
-  absl::Status Append(Sequence* sequence, std::span<const uint32_t> ids);
+  // `embedded`: their positions that have input embeddings, with the rows' EmbeddingLinks.
+  absl::Status Append(Sequence* sequence, std::span<const uint32_t> ids,
+                      const std::map<uint32_t, uint64_t>& embedded = {});
 
   // The fingerprint of the first `length` tokens, or of all if there are fewer.
   Fingerprint FingerprintAt(const Sequence& sequence, uint32_t length) const;

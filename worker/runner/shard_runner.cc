@@ -1,6 +1,7 @@
 #include "worker/runner/shard_runner.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -43,6 +44,23 @@ std::vector<Fingerprint> Roots(const ShardRunnerConfig& config) {
                                     /*adapter_digest=*/"", variant));
   }
   return roots;
+}
+
+std::map<uint32_t, uint64_t> EmbeddedOf(const v1::StepItem& item) {
+  std::map<uint32_t, uint64_t> embedded;
+  for (const v1::EmbeddingRow& row : item.embedding_rows()) {
+    embedded[row.position()] = row.digest();
+  }
+  return embedded;
+}
+
+// Later stages go by the rows' digests.
+void DropEmbeddingValues(v1::StepFrame* frame) {
+  for (v1::StepItem& item : *frame->mutable_items()) {
+    for (v1::EmbeddingRow& row : *item.mutable_embedding_rows()) {
+      row.clear_values();
+    }
+  }
 }
 
 }  // namespace
@@ -189,6 +207,7 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
   if (config_.spec.heads) {
     return Output(result_.Finish(frame.header));
   }
+  DropEmbeddingValues(&frame.header);
   return Output(std::move(frame));
 }
 
@@ -288,8 +307,9 @@ absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item,
   }
   run->sequence = sequence;
   run->old_length = sequence->length();
-  RETURN_IF_ERROR(table_.Append(
-      sequence, {item.token_ids().data(), static_cast<size_t>(item.token_ids_size())}));
+  RETURN_IF_ERROR(
+      table_.Append(sequence, {item.token_ids().data(), static_cast<size_t>(item.token_ids_size())},
+                    EmbeddedOf(item)));
   named_.emplace(name.request_id(), name.generation());
   logits_rows_ += LogitsRows(item);
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 #include "worker/runner/stage_compute.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/status.h"
 
@@ -49,12 +50,29 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const f
                       run.sequence->params.rotary_variant()});
   }
   RETURN_IF_ERROR(shard_.Begin({batch_rows_, token_ids_, items_}));
-  RETURN_IF_ERROR(spec_.embeds ? shard_.Embed() : shard_.SetResidual(gathered_));
+  RETURN_IF_ERROR(spec_.embeds ? Embed(frame, runs) : shard_.SetResidual(gathered_));
   for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
     RETURN_IF_ERROR(shard_.Attention(layer));
     RETURN_IF_ERROR(shard_.Mlp(layer));
   }
   return absl::OkStatus();
+}
+
+absl::Status StageCompute::Embed(const v1::StepFrame& frame, std::span<const ItemRun> runs) {
+  RETURN_IF_ERROR(shard_.Embed());
+  const size_t hidden = spec_.model.hidden;
+  std::vector<uint32_t> rows;
+  std::vector<float> values;
+  for (const ItemRun& run : runs) {
+    const v1::StepItem& item = frame.items(run.index);
+    for (const v1::EmbeddingRow& row : item.embedding_rows()) {
+      rows.push_back(run.batch_row + row.position() - item.position());
+      values.resize(rows.size() * hidden);
+      std::memcpy(values.data() + values.size() - hidden, row.values().data(),
+                  hidden * sizeof(float));
+    }
+  }
+  return rows.empty() ? absl::OkStatus() : shard_.EmbedInputs(rows, values);
 }
 
 absl::Status StageCompute::ReadResidual(

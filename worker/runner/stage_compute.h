@@ -58,6 +58,9 @@ class StageCompute {
     uint32_t row;
   };
 
+  // Of the runs' tokens, and the rows of input embeddings that replace some.
+  absl::Status Embed(const v1::StepFrame& frame, std::span<const ItemRun> runs);
+
   const StageSpec& spec_;
   Shard& shard_;
   // What the batch in the shard's hands points to, kept until it was read.

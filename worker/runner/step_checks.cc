@@ -1,8 +1,11 @@
 #include "worker/runner/step_checks.h"
 
 #include <bit>
+#include <cstring>
 #include <string>
+#include <vector>
 
+#include "common/fingerprint.h"
 #include "common/limits.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
@@ -40,9 +43,6 @@ absl::Status CheckUnknownFields(const google::protobuf::Message& message) {
 
 absl::Status CheckImplemented(const v1::StepItem& item) {
   RETURN_IF_ERROR(CheckUnknownFields(item));
-  if (item.embedding_rows_size() > 0) {
-    return NotImplemented("EMBEDDING_ROWS_UNSUPPORTED", "input embeddings are");
-  }
   if (item.draft_tokens() > 0) {
     return NotImplemented("DRAFT_TOKENS_UNSUPPORTED", "draft tokens are");
   }
@@ -70,6 +70,52 @@ absl::Status CheckTokenId(std::string_view what, uint32_t id, uint32_t vocab) {
                  std::string(what) + " " + std::to_string(id) + " is not below the vocabulary's " +
                      std::to_string(vocab))
         .Limit("vocab=" + std::to_string(vocab));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BadEmbeddingRow(const v1::EmbeddingRow& row, const std::string& what) {
+  return Error(absl::StatusCode::kInvalidArgument, "EMBEDDING_ROWS",
+               "the row of input embeddings at position " + std::to_string(row.position()) + " " +
+                   what)
+      .Fact("position", row.position());
+}
+
+// The rows of input embeddings of an item whose token ids were checked.
+absl::Status CheckEmbeddingRows(const v1::StepItem& item, const StageSpec& spec) {
+  if (item.embedding_rows().empty()) {
+    return absl::OkStatus();
+  }
+  uint64_t from = item.position();
+  const uint64_t end = from + static_cast<uint64_t>(item.token_ids_size());
+  std::vector<float> values(spec.model.hidden);
+  for (const v1::EmbeddingRow& row : item.embedding_rows()) {
+    RETURN_IF_ERROR(CheckUnknownFields(row));
+    if (row.position() < from || row.position() >= end) {
+      return BadEmbeddingRow(row, "is not of the item, or out of order");
+    }
+    from = uint64_t{row.position()} + 1;
+    if ((row.digest() & kEmbeddingLinkBit) == 0) {
+      return BadEmbeddingRow(row, "has no digest");
+    }
+    if (!spec.embeds) {
+      if (!row.values().empty()) {
+        return BadEmbeddingRow(row, "came to a stage that does not embed");
+      }
+      continue;
+    }
+    const size_t wanted = values.size() * sizeof(float);
+    if (row.values().size() != wanted) {
+      return BadEmbeddingRow(row, "has " + std::to_string(row.values().size()) +
+                                      " bytes where hidden_size takes " + std::to_string(wanted));
+    }
+    if (EmbeddingLink(row.values()) != row.digest()) {
+      return BadEmbeddingRow(row, "has another digest than its values");
+    }
+    std::memcpy(values.data(), row.values().data(), wanted);
+    if (!AllFinite(values)) {
+      return BadEmbeddingRow(row, "is not finite");
+    }
   }
   return absl::OkStatus();
 }
@@ -175,6 +221,7 @@ absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activati
   for (const uint32_t id : item.token_ids()) {
     RETURN_IF_ERROR(CheckTokenId("token id", id, spec.model.vocab));
   }
+  RETURN_IF_ERROR(CheckEmbeddingRows(item, spec));
   if (item.has_following_id()) {
     RETURN_IF_ERROR(CheckTokenId("following id", item.following_id(), spec.model.vocab));
   }

@@ -398,6 +398,31 @@ TEST(ModelConfig, ReadsADecoderWithinAModelOfSeveralParts) {
   EXPECT_EQ(WindowsOf(*spec)[5], 0u);
 }
 
+TEST(ModelConfig, ReadsTheLanguageModelOfMiniCpmO) {
+  json config = FamilyConfig("minicpm-o");
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "minicpm-o");
+  EXPECT_EQ(spec->tensor_prefix, "llm.");
+  EXPECT_TRUE(spec->layers[0].attention.qkv_bias);
+  EXPECT_EQ(spec->layers[0].attention.qk_norm, QkNorm::kNone);
+  // 4.5 has Qwen3 within it.
+  config["version"] = 4.5;
+  config["head_dim"] = 16;
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_FALSE(spec->layers[0].attention.qkv_bias);
+  EXPECT_EQ(spec->layers[0].attention.qk_norm, QkNorm::kHead);
+  config["version"] = "5";
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("version \"5\" of model_type \"minicpmo\""));
+}
+
+TEST(ModelConfig, GraniteScalesInputEmbeddingsAndGemmaDoesNot) {
+  EXPECT_EQ(Parse(FamilyConfig("granite"))->input_embedding_scale, 3.0f);
+  EXPECT_EQ(Parse(FamilyConfig("gemma3"))->input_embedding_scale, 1.0f);
+}
+
 struct FamilyChange {
   const char* model;
   const char* field;

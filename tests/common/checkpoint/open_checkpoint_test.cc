@@ -74,6 +74,42 @@ TEST(OpenCheckpoint, OpensMadeUpFolders) {
   }
 }
 
+// As repositories have a decoder within another model, by now and from transformers 5 on.
+TEST(OpenCheckpoint, FindsADecoderWithinAnotherModelByBothOfItsPrefixes) {
+  json config = json::parse(SmallConfig());
+  config = {{"model_type", "gemma3"}, {"text_config", config}};
+  config["text_config"]["model_type"] = "gemma3_text";
+  config["text_config"]["vocab_size"] = 10;
+  config["text_config"]["head_dim"] = 4;
+  config["text_config"]["num_key_value_heads"] = 1;
+  config["text_config"]["tie_word_embeddings"] = false;
+  config["text_config"].erase("architectures");
+  config["text_config"].erase("hidden_act");
+  const auto spec = ParseModelConfig(config.dump(), "");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  std::vector<MadeTensor> tensors = MakeTensors(*spec);
+  std::vector<MadeTensor> renamed = tensors;
+  for (MadeTensor& tensor : renamed) {
+    const std::string name = tensor.name.substr(std::string("language_model.").size());
+    tensor.name = name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
+  }
+  EXPECT_EQ(renamed.back().name, "lm_head.weight");
+  for (const std::vector<MadeTensor>& named : {tensors, renamed}) {
+    TempFolder folder;
+    folder.Write("config.json", config.dump());
+    folder.Write("model.safetensors", SafetensorsFile(named));
+    const auto checkpoint = OpenCheckpoint(folder.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_THAT(checkpoint->notes, IsEmpty());
+    const std::string file = folder.Read("model.safetensors");
+    for (const MadeTensor& tensor : tensors) {
+      const TensorEntry* entry = checkpoint->Find(tensor.name);
+      ASSERT_NE(entry, nullptr) << tensor.name;
+      EXPECT_EQ(file.substr(entry->offset, entry->bytes), tensor.bytes) << tensor.name;
+    }
+  }
+}
+
 TEST(OpenCheckpoint, OpensBiasesAndFollowsSymlinks) {
   TempFolder real;
   testing::WriteSmallCheckpoint(real, R"("attention_bias": true, "mlp_bias": true,)");

@@ -54,7 +54,7 @@ void AddModel(const std::string& isa, const GoldenModel& model, const GoldenForm
                         format.activations == v1::ACTIVATIONS_INT8 ? "int8" : "f32",
                         kv == v1::KV_DTYPE_F32 ? "f32" : "f16");
   for (const GoldenCase& one : model.cases) {
-    const auto rows = (*forward)->Run(one.AllIds(), 0, one.rotary_variant);
+    const auto rows = (*forward)->Run(one.AllIds(), 0, one.rotary_variant, one.embeddings);
     ASSERT_TRUE(rows.ok()) << rows.status();
     (*bits)[name][model.name + "/" + one.name] = DigestOf(LogitsOf(*rows));
   }

@@ -129,9 +129,10 @@ absl::Status ForwardModel::FreeBehindWindows(Sequence* sequence) {
   return absl::OkStatus();
 }
 
-uint32_t ForwardModel::NewSequence(uint32_t rotary_variant) {
+uint32_t ForwardModel::NewSequence(uint32_t rotary_variant, const InputEmbeddings& embeddings) {
   Sequence& sequence = sequences_.emplace_back();
   sequence.rotary_variant = rotary_variant;
+  sequence.embeddings = embeddings;
   sequence.tables.resize(model_.kv_groups.size());
   return static_cast<uint32_t>(sequences_.size() - 1);
 }
@@ -162,7 +163,8 @@ absl::Status ForwardModel::Grow(Sequence* sequence, uint32_t length) {
 }
 
 absl::StatusOr<uint32_t> ForwardModel::Fork(uint32_t sequence) {
-  const uint32_t copy = NewSequence(sequences_[sequence].rotary_variant);
+  const uint32_t copy =
+      NewSequence(sequences_[sequence].rotary_variant, sequences_[sequence].embeddings);
   for (size_t group = 0; group < model_.kv_groups.size(); ++group) {
     sequences_[copy].tables[group].first_page = sequences_[sequence].tables[group].first_page;
   }
@@ -183,6 +185,8 @@ absl::StatusOr<uint32_t> ForwardModel::Fork(uint32_t sequence) {
 absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item>& items) {
   std::vector<uint32_t> ids;
   std::vector<uint32_t> wanted;
+  std::vector<uint32_t> embedded;
+  std::vector<float> embeddings;
   std::vector<std::vector<PageTableView>> tables(items.size());
   std::vector<BatchItem> batch_items;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -196,6 +200,11 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
     batch_items.push_back({first, rows, sequence.length, tables[i], sequence.rotary_variant});
     for (uint32_t row = 0; row < rows; ++row) {
       ids.push_back(items[i].ids[row]);
+      const auto given = sequence.embeddings.find(sequence.length + row);
+      if (given != sequence.embeddings.end()) {
+        embedded.push_back(first + row);
+        embeddings.insert(embeddings.end(), given->second.begin(), given->second.end());
+      }
       if (items[i].logits) {
         wanted.push_back(first + row);
       }
@@ -209,6 +218,9 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
     Shard& shard = *shards_[stage];
     RETURN_IF_ERROR(shard.Begin(batch));
     RETURN_IF_ERROR(stage == 0 ? shard.Embed() : shard.SetResidual(residual));
+    if (stage == 0 && !embedded.empty()) {
+      RETURN_IF_ERROR(shard.EmbedInputs(embedded, embeddings));
+    }
     const auto row_of = [&](size_t row) {
       return std::vector<float>(residual.begin() + row * hidden,
                                 residual.begin() + (row + 1) * hidden);
@@ -249,11 +261,12 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
 }
 
 absl::StatusOr<std::vector<RowResult>> ForwardModel::Run(std::span<const uint32_t> ids,
-                                                         uint32_t chunk, uint32_t rotary_variant) {
+                                                         uint32_t chunk, uint32_t rotary_variant,
+                                                         const InputEmbeddings& embeddings) {
   if (chunk == 0) {
     chunk = options_.max_batch_tokens;
   }
-  const uint32_t sequence = NewSequence(rotary_variant);
+  const uint32_t sequence = NewSequence(rotary_variant, embeddings);
   std::vector<RowResult> all;
   for (size_t at = 0; at < ids.size(); at += chunk) {
     const auto part = ids.subspan(at, std::min<size_t>(chunk, ids.size() - at));

@@ -5,6 +5,7 @@
 #define STRATA_TESTS_WORKER_BACKEND_FORWARD_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -33,6 +34,9 @@ struct ForwardOptions {
 // The layers after which a model of `layers` layers is cut into single layers.
 std::vector<uint32_t> CutEverywhere(uint32_t layers);
 
+// In place of tokens' embeddings, by position.
+using InputEmbeddings = std::map<uint32_t, std::vector<float>>;
+
 // A row of a sequence as it left the model.
 struct RowResult {
   std::vector<float> logits;               // [vocab]
@@ -51,7 +55,7 @@ class ForwardModel {
                                                             const ForwardOptions& options);
 
   // An empty sequence.
-  uint32_t NewSequence(uint32_t rotary_variant = 0);
+  uint32_t NewSequence(uint32_t rotary_variant = 0, const InputEmbeddings& embeddings = {});
   void Release(uint32_t sequence);
   // A copy of `sequence` as it is, sharing no page with it.
   absl::StatusOr<uint32_t> Fork(uint32_t sequence);
@@ -67,7 +71,8 @@ class ForwardModel {
 
   // A new sequence's rows, computed `chunk` ids at a time (0: as many as a batch takes).
   absl::StatusOr<std::vector<RowResult>> Run(std::span<const uint32_t> ids, uint32_t chunk = 0,
-                                             uint32_t rotary_variant = 0);
+                                             uint32_t rotary_variant = 0,
+                                             const InputEmbeddings& embeddings = {});
 
   uint64_t MemoryBytes() const;
   const std::vector<std::unique_ptr<Shard>>& shards() const { return shards_; }
@@ -80,6 +85,7 @@ class ForwardModel {
   struct Sequence {
     uint32_t length = 0;
     uint32_t rotary_variant = 0;
+    InputEmbeddings embeddings;
     std::vector<Table> tables;  // By KV group.
   };
   absl::Status Grow(Sequence* sequence, uint32_t length);

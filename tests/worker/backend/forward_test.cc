@@ -33,10 +33,14 @@ std::unique_ptr<ForwardModel> LoadOn(Backend* backend, const GoldenModel& model,
 }
 
 std::vector<float> Logits(ForwardModel* forward, const std::vector<uint32_t>& ids,
-                          uint32_t chunk = 0, uint32_t rotary_variant = 0) {
-  auto rows = forward->Run(ids, chunk, rotary_variant);
+                          uint32_t chunk = 0, uint32_t rotary_variant = 0,
+                          const InputEmbeddings& embeddings = {}) {
+  auto rows = forward->Run(ids, chunk, rotary_variant, embeddings);
   EXPECT_TRUE(rows.ok()) << rows.status();
   return rows.ok() ? LogitsOf(*rows) : std::vector<float>();
+}
+std::vector<float> Logits(ForwardModel* forward, const GoldenCase& one, uint32_t chunk = 0) {
+  return Logits(forward, one.AllIds(), chunk, one.rotary_variant, one.embeddings);
 }
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -80,7 +84,7 @@ TEST_P(ReferenceTest, LogitsAndGreedyIdsAreTheReferences) {
   const auto forward = LoadOn(backend.get());
   for (const GoldenCase& one : model_.cases) {
     SCOPED_TRACE(one.name);
-    const std::vector<float> logits = Logits(forward.get(), one.AllIds(), 0, one.rotary_variant);
+    const std::vector<float> logits = Logits(forward.get(), one);
     const std::vector<float> expected = model_.expected.Floats(one.name + ".logits");
     EXPECT_LE(LargestDifference(logits, expected), 5e-4f);
     const size_t vocab = model_.spec.vocab;
@@ -144,23 +148,23 @@ TEST_P(GoldenTest, ChunkingChangesNoBit) {
   for (const v1::KvDtype kv : {v1::KV_DTYPE_F32, v1::KV_DTYPE_F16}) {
     const auto backend = Cpu();
     const auto forward = LoadOn(backend.get(), {.kv_dtype = kv});
-    const std::vector<uint32_t> ids = LongestCase().AllIds();
-    const std::vector<float> whole = Logits(forward.get(), ids);
+    const GoldenCase& one = LongestCase();
+    const std::vector<float> whole = Logits(forward.get(), one);
     for (const uint32_t chunk : {1u, 2u, 7u, 16u, 64u}) {
-      EXPECT_TRUE(SameBits(Logits(forward.get(), ids, chunk), whole)) << "chunks of " << chunk;
+      EXPECT_TRUE(SameBits(Logits(forward.get(), one, chunk), whole)) << "chunks of " << chunk;
     }
   }
 }
 
 TEST_P(GoldenTest, ThreadsAndInstructionSetChangeNoBit) {
-  const std::vector<uint32_t> ids = LongestCase().AllIds();
+  const GoldenCase& one = LongestCase();
   for (const v1::KvDtype kv : {v1::KV_DTYPE_F32, v1::KV_DTYPE_F16}) {
     std::vector<float> first;
     for (const std::string& isa : cpu::MachineIsas()) {
       for (const uint32_t threads : {1u, 2u, 5u}) {
         const auto backend = Cpu(isa, threads);
         const auto forward = LoadOn(backend.get(), {.kv_dtype = kv});
-        const std::vector<float> logits = Logits(forward.get(), ids, threads == 2 ? 7 : 0);
+        const std::vector<float> logits = Logits(forward.get(), one, threads == 2 ? 7 : 0);
         if (first.empty()) {
           first = logits;
         }
@@ -171,15 +175,15 @@ TEST_P(GoldenTest, ThreadsAndInstructionSetChangeNoBit) {
 }
 
 TEST_P(GoldenTest, PartitionsChangeNoBit) {
-  const std::vector<uint32_t> ids = LongestCase().AllIds();
+  const GoldenCase& one = LongestCase();
   const uint32_t layers = static_cast<uint32_t>(model_.spec.layers.size());
   const auto backend = Cpu();
-  const auto one = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
-  const std::vector<float> expected = Logits(one.get(), ids);
+  const auto whole = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
+  const std::vector<float> expected = Logits(whole.get(), one);
   for (const std::vector<uint32_t>& cuts :
        {std::vector<uint32_t>{1}, std::vector<uint32_t>{layers - 1}, CutEverywhere(layers)}) {
     const auto cut = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16, .cuts = cuts});
-    EXPECT_TRUE(SameBits(Logits(cut.get(), ids, 13), expected)) << cuts.size() + 1 << " stages";
+    EXPECT_TRUE(SameBits(Logits(cut.get(), one, 13), expected)) << cuts.size() + 1 << " stages";
   }
 }
 
@@ -190,14 +194,15 @@ TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
   std::vector<std::vector<uint32_t>> ids;
   for (const GoldenCase& one : model_.cases) {
     ids.push_back(one.AllIds());
-    alone.push_back(Logits(forward.get(), ids.back(), 0, one.rotary_variant));
+    alone.push_back(Logits(forward.get(), one));
   }
   // All at once, each at a pace of its own, joining one after another.
   std::vector<uint32_t> sequences;
   std::vector<size_t> at(ids.size(), 0);
   std::vector<std::vector<float>> together(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    sequences.push_back(forward->NewSequence(model_.cases[i].rotary_variant));
+    sequences.push_back(
+        forward->NewSequence(model_.cases[i].rotary_variant, model_.cases[i].embeddings));
   }
   for (size_t step = 0;; ++step) {
     std::vector<ForwardModel::Item> items;

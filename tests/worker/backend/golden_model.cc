@@ -86,7 +86,7 @@ std::vector<std::string> GoldenModelNames() {
           "gemma3",          "gguf/llama-f32",  "gguf/llama-f16",
           "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/llama31-q8_0",
           "gguf/qwen2-f32",  "gguf/qwen2-f16",  "gguf/qwen2-q8_0",
-          "gguf/qwen2-q4_0"};
+          "gguf/qwen2-q4_0", "minicpm-o"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -158,6 +158,15 @@ GoldenModel LoadGoldenModel(const std::string& name) {
     one.greedy_ids = json.at("greedy_ids").get<std::vector<uint32_t>>();
     one.rotary_variant = json.value("rope_factors", "") == "long" ? 1 : 0;
     one.embedding_scale = json.value("embed_scale", 0.0f);
+    if (json.contains("embed_positions")) {
+      const std::vector<float> rows = model.expected.Floats(one.name + ".input_embeds");
+      auto from = rows.begin();
+      for (const auto& position : json.at("embed_positions")) {
+        one.embeddings[position.get<uint32_t>()].assign(from, from + model.spec.hidden);
+        from += model.spec.hidden;
+      }
+      EXPECT_EQ(from, rows.end());
+    }
     model.all_cases.push_back(one);
     if (model.expected.Has(one.name + ".logits") && one.embedding_scale == 0) {
       model.cases.push_back(std::move(one));

@@ -35,6 +35,8 @@ struct GoldenCase {
   std::vector<uint32_t> greedy_ids;
   uint32_t rotary_variant = 0;
   float embedding_scale = 0;  // In place of the model's; 0: the model's.
+  // In place of tokens' embeddings, by position.
+  std::map<uint32_t, std::vector<float>> embeddings;
   // prompt + greedy_ids but the last: what the expected logits are of.
   std::vector<uint32_t> AllIds() const;
 };

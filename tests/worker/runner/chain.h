@@ -114,6 +114,15 @@ inline Fingerprint FingerprintOf(std::span<const uint32_t> ids) {
   return fingerprint;
 }
 
+// A row of input embeddings, as the first stage gets it.
+inline v1::EmbeddingRow EmbeddingRowAt(uint32_t position, std::span<const float> values) {
+  v1::EmbeddingRow row;
+  row.set_position(position);
+  row.set_values(values.data(), values.size_bytes());
+  row.set_digest(EmbeddingLink(row.values()));
+  return row;
+}
+
 inline v1::SequenceName Name(const std::string& id, uint64_t generation) {
   v1::SequenceName name;
   name.set_request_id(id);

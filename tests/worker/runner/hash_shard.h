@@ -6,10 +6,12 @@
 #define STRATA_TESTS_WORKER_RUNNER_HASH_SHARD_H_
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -31,6 +33,14 @@ struct HashRow {
 inline constexpr uint32_t kHashHidden = 4;
 
 inline HashRow HashEmbed(uint32_t token_id) { return {Mix64(token_id + 1), true}; }
+// Of a row of input embeddings.
+inline HashRow HashInput(std::span<const float> values) {
+  HashRow row;
+  for (const float value : values) {
+    row.state = Mix64(row.state ^ std::bit_cast<uint32_t>(value));
+  }
+  return row;
+}
 // What a row leaves in a layer's KV.
 inline HashRow HashKv(const HashRow& row, uint32_t layer, uint32_t position) {
   return {Mix64(row.state ^ Mix64(uint64_t{layer} << 32 | position)), row.finite};
@@ -71,12 +81,17 @@ inline ModelSpec HashModel(uint32_t layers, std::vector<KvGroupSpec> groups = {{
   return model;
 }
 
-// The oracle: the logits after each of `ids`, from the token list alone. Rows by position.
+using HashInputs = std::map<uint32_t, std::vector<float>>;  // By position.
+
+// The oracle: the logits after each of `ids`, from the token list and the input embeddings alone.
+// Rows by position.
 inline std::vector<std::vector<float>> HashLogits(const ModelSpec& model,
-                                                  std::span<const uint32_t> ids) {
+                                                  std::span<const uint32_t> ids,
+                                                  const HashInputs& inputs = {}) {
   std::vector<HashRow> rows;
   for (const uint32_t id : ids) {
-    rows.push_back(HashEmbed(id));
+    const auto input = inputs.find(static_cast<uint32_t>(rows.size()));
+    rows.push_back(input == inputs.end() ? HashEmbed(id) : HashInput(input->second));
   }
   for (uint32_t layer = 0; layer < model.layers.size(); ++layer) {
     const KvGroupSpec& group = model.kv_groups[model.layers[layer].attention.kv_group];
@@ -129,6 +144,20 @@ class HashShard : public Shard {
     pending_.push_back([this] {
       for (uint32_t r = 0; r < batch_.rows; ++r) {
         rows_[r] = HashEmbed(batch_.token_ids[r]);
+      }
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override {
+    std::vector<std::pair<uint32_t, HashRow>> inputs;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      inputs.emplace_back(rows[i], HashInput(values.subspan(i * kHashHidden, kHashHidden)));
+    }
+    pending_.push_back([this, inputs] {
+      for (const auto& [row, input] : inputs) {
+        rows_.at(row) = input;
       }
       return absl::OkStatus();
     });

@@ -136,7 +136,6 @@ TEST_P(StepRule, WhatIsNotImplementedIsRefusedByName) {
     generation += 2;
     ExpectRefused(item, absl::StatusCode::kUnimplemented, reason);
   };
-  refuse("EMBEDDING_ROWS_UNSUPPORTED", [](v1::StepItem* i) { i->add_embedding_rows(); });
   refuse("DRAFT_TOKENS_UNSUPPORTED", [](v1::StepItem* i) { i->set_draft_tokens(1); });
   refuse("LAST_STAGE_PAYLOAD_UNSUPPORTED",
          [](v1::StepItem* i) { i->set_last_stage_payload("mask"); });

@@ -85,7 +85,8 @@ absl::Status SupportsFormats(const StageSpec& spec) {
   if (!IsSoftCap(spec.model.final_soft_cap)) {
     return Inconsistent("a soft-cap of logits is no positive number");
   }
-  if (!IsMultiplier(spec.model.embedding_scale) || !IsMultiplier(spec.model.logits_divisor)) {
+  if (!IsMultiplier(spec.model.embedding_scale) ||
+      !IsMultiplier(spec.model.input_embedding_scale) || !IsMultiplier(spec.model.logits_divisor)) {
     return Inconsistent("the embedding's or the logits' multiplier is no positive number");
   }
   return absl::OkStatus();

@@ -242,6 +242,23 @@ absl::Status CpuShard::Embed() {
   return absl::OkStatus();
 }
 
+absl::Status CpuShard::EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) {
+  const size_t hidden = spec_.model.hidden;
+  if (!spec_.embeds || values.size() != rows.size() * hidden) {
+    return Misuse("input embeddings of another size than their rows, or nothing is embedded here");
+  }
+  const float scale = spec_.model.input_embedding_scale;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= batch_.rows) {
+      return Misuse("an input embedding for a row that the batch does not have");
+    }
+    std::transform(values.begin() + i * hidden, values.begin() + (i + 1) * hidden,
+                   residual_.as<float>() + rows[i] * sizes_.hidden,
+                   [scale](float x) { return scale == 1 ? x : x * scale; });
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CpuShard::SetResidual(std::span<const float> values) {
   const size_t hidden = spec_.model.hidden;
   if (values.size() != batch_.rows * hidden) {

@@ -52,6 +52,7 @@ class CpuShard : public Shard {
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
+  absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override;
   absl::Status SetResidual(std::span<const float> values) override;
   absl::Status Attention(uint32_t layer) override;
   absl::Status Mlp(uint32_t layer) override;
