@@ -31,6 +31,32 @@ def make_checkpoint(folder, layers=4, hidden=1024, ffn=2816, vocab=2000, heads=1
                    f"{p}mlp.down_proj.weight": (hidden, ffn),
                    f"{p}input_layernorm.weight": (hidden,),
                    f"{p}post_attention_layernorm.weight": (hidden,)}
+    return write_weights(folder, shapes, sparse)
+
+
+def make_phi3(folder, layers=4, hidden=64, ffn=96, vocab=128, heads=2, **fields):
+    """A Phi-3 of random float32 weights; `fields` are more of config.json's."""
+    folder.mkdir()
+    config = {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "hidden_size": hidden,
+              "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": heads,
+              "num_key_value_heads": heads, "vocab_size": vocab, "rms_norm_eps": 1e-5,
+              "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False,
+              "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32", **fields}
+    (folder / "config.json").write_text(json.dumps(config))
+    shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,),
+              "lm_head.weight": (vocab, hidden)}
+    for i in range(layers):
+        p = f"model.layers.{i}."
+        shapes |= {f"{p}self_attn.qkv_proj.weight": (3 * hidden, hidden),
+                   f"{p}self_attn.o_proj.weight": (hidden, hidden),
+                   f"{p}mlp.gate_up_proj.weight": (2 * ffn, hidden),
+                   f"{p}mlp.down_proj.weight": (hidden, ffn),
+                   f"{p}input_layernorm.weight": (hidden,),
+                   f"{p}post_attention_layernorm.weight": (hidden,)}
+    return write_weights(folder, shapes, scale=0.2)
+
+
+def write_weights(folder, shapes, sparse=False, scale=0.02):
     header, offset = {}, 0
     for name, shape in shapes.items():
         size = 4 * int(np.prod(shape))
@@ -45,5 +71,5 @@ def make_checkpoint(folder, layers=4, hidden=1024, ffn=2816, vocab=2000, heads=1
             f.truncate(f.tell() + offset)
             return offset
         for shape in shapes.values():
-            f.write((rng.standard_normal(shape, dtype=np.float32) * 0.02).tobytes())
+            f.write((rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)).tobytes())
     return offset
