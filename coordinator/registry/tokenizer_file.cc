@@ -9,12 +9,15 @@ bool IsTiktokenFile(std::string_view name) {
 }
 
 std::string TokenizerFileOf(std::span<const std::string> names) {
-  if (std::find(names.begin(), names.end(), "tokenizer.json") != names.end()) {
+  const auto has = [&](const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (has("tokenizer.json")) {
     return "tokenizer.json";
   }
   const auto found = std::find_if(names.begin(), names.end(),
                                   [](const std::string& name) { return IsTiktokenFile(name); });
-  return found == names.end() ? "" : *found;
+  return found != names.end() ? *found : has(kSentencePieceFile) ? kSentencePieceFile : "";
 }
 
 }  // namespace strata

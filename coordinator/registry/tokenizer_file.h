@@ -11,7 +11,11 @@ namespace strata {
 // Whether a file of this name holds tiktoken's ranks.
 bool IsTiktokenFile(std::string_view name);
 
-// Of `names`: tokenizer.json, else the first of tiktoken's files; "" without any.
+// SentencePiece's model.
+inline constexpr char kSentencePieceFile[] = "tokenizer.model";
+
+// Of `names`: tokenizer.json, else the first of tiktoken's files, else SentencePiece's; "" without
+// any.
 std::string TokenizerFileOf(std::span<const std::string> names);
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include "common/checkpoint/generation_config.h"
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
+#include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "nlohmann/json.hpp"
 
@@ -86,16 +87,20 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const ModelManifest& ma
     names.push_back(file.name);
   }
   const std::string name = TokenizerFileOf(names);
-  if (!IsTiktokenFile(name)) {
+  const auto read = [&](const char* beside) -> absl::StatusOr<std::string> {
+    return manifest.FindFile(beside) != nullptr ? ReadManifestFile(manifest, beside) : "";
+  };
+  if (!IsTiktokenFile(name) && name != kSentencePieceFile) {
     ASSIGN_OR_RETURN(const std::string json, ReadManifestTokenizer(manifest));
     return ParseTokenizer(json);
   }
   ASSIGN_OR_RETURN(const std::string content, ReadManifestFile(manifest, name));
-  std::string config;
-  if (manifest.FindFile("tokenizer_config.json") != nullptr) {
-    ASSIGN_OR_RETURN(config, ReadManifestFile(manifest, "tokenizer_config.json"));
+  ASSIGN_OR_RETURN(const std::string config, read("tokenizer_config.json"));
+  if (IsTiktokenFile(name)) {
+    return ParseTiktoken(content, name, config);
   }
-  return ParseTiktoken(content, name, config);
+  ASSIGN_OR_RETURN(const std::string added, read("added_tokens.json"));
+  return ParseSentencePiece(content, config, added);
 }
 
 }  // namespace

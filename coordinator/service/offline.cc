@@ -21,6 +21,7 @@
 #include "coordinator/registry/tokenizer_file.h"
 #include "coordinator/template/chat_template.h"
 #include "coordinator/template/template_jsonl.h"
+#include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenize_jsonl.h"
 #include "coordinator/tokenizer/tokenizer.h"
@@ -94,11 +95,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
   }
   ASSIGN_OR_RETURN(const std::string content, ReadFile(file.string()));
   const std::string name = file.filename().string();
-  if (!IsTiktokenFile(name)) {
-    return ParseTokenizer(content);
+  const auto beside = [&](const char* other) {
+    return ReadFile((file.parent_path() / other).string()).value_or("");
+  };
+  if (IsTiktokenFile(name)) {
+    return ParseTiktoken(content, name, beside("tokenizer_config.json"));
   }
-  const auto config = ReadFile((file.parent_path() / "tokenizer_config.json").string());
-  return ParseTiktoken(content, name, config.ok() ? *config : "");
+  if (file.extension() == ".model") {
+    return ParseSentencePiece(content, beside("tokenizer_config.json"),
+                              beside("added_tokens.json"));
+  }
+  return ParseTokenizer(content);
 }
 
 // Answers every line of stdin.

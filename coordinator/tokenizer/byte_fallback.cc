@@ -9,20 +9,6 @@ namespace {
 
 constexpr size_t kByteTokenSize = 6;
 
-// The byte that a token like <0x0A> stands for.
-std::optional<uint8_t> ByteOf(std::string_view token) {
-  if (token.size() != kByteTokenSize || !token.starts_with("<0x") || token.back() != '>') {
-    return std::nullopt;
-  }
-  uint8_t byte = 0;
-  const char* end = token.data() + kByteTokenSize - 1;
-  const auto [stop, error] = std::from_chars(token.data() + 3, end, byte, 16);
-  if (error != std::errc() || stop != end) {
-    return std::nullopt;
-  }
-  return byte;
-}
-
 class ByteFallbackSink : public TokenSink {
  public:
   ByteFallbackSink(TokenSink* next, DecodeMode mode) : next_(next), mode_(mode) {}
@@ -41,7 +27,7 @@ class ByteFallbackSink : public TokenSink {
     }
   }
   void EndToken() override {
-    const auto byte = too_long_ ? std::nullopt : ByteOf(token_);
+    const auto byte = too_long_ ? std::nullopt : ByteOfToken(token_);
     if (byte) {
       AddByte(*byte);
     } else {
@@ -118,6 +104,19 @@ class ByteFallbackSink : public TokenSink {
 };
 
 }  // namespace
+
+std::optional<uint8_t> ByteOfToken(std::string_view token) {
+  if (token.size() != kByteTokenSize || !token.starts_with("<0x") || token.back() != '>') {
+    return std::nullopt;
+  }
+  uint8_t byte = 0;
+  const char* end = token.data() + kByteTokenSize - 1;
+  const auto [stop, error] = std::from_chars(token.data() + 3, end, byte, 16);
+  if (error != std::errc() || stop != end) {
+    return std::nullopt;
+  }
+  return byte;
+}
 
 std::unique_ptr<TokenSink> ByteFallbackStep::NewSink(TokenSink* next, DecodeMode mode) const {
   return std::make_unique<ByteFallbackSink>(next, mode);

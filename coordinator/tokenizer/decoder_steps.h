@@ -2,8 +2,11 @@
 #ifndef STRATA_COORDINATOR_TOKENIZER_DECODER_STEPS_H_
 #define STRATA_COORDINATOR_TOKENIZER_DECODER_STEPS_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "coordinator/tokenizer/decoder.h"
@@ -16,6 +19,9 @@ class ByteLevelStep : public DecoderStep {
  public:
   std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
 };
+
+// The byte that a token like <0x0A> stands for.
+std::optional<uint8_t> ByteOfToken(std::string_view token);
 
 // "ByteFallback": each run of tokens <0x00> to <0xFF> becomes the text of these bytes, or one
 // U+FFFD for each of them if they are no UTF-8 as a whole. A stream says a character as soon as it

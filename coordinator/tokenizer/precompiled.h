@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/tokenizer/chars_map.h"
 #include "coordinator/tokenizer/normalizer.h"
 
 namespace strata {
 
 class PrecompiledNormalizer : public Normalizer {
  public:
-  // `charsmap`: u32 little-endian size of the trie, its u32 units, replacements that end in NUL.
-  // INVALID_ARGUMENT for one that is cut short. An empty one changes nothing.
+  // See CharsMap::Make.
   static absl::StatusOr<std::unique_ptr<PrecompiledNormalizer>> Make(std::string_view charsmap);
 
   // A grapheme cluster of less than 6 bytes is replaced as a whole if the trie has it or a
@@ -28,13 +28,9 @@ class PrecompiledNormalizer : public Normalizer {
   absl::Status Apply(NormalizedText* text) const override;
 
  private:
-  PrecompiledNormalizer(std::vector<uint32_t> units, std::string replacements)
-      : units_(std::move(units)), replacements_(std::move(replacements)) {}
-  // What the shortest beginning of `chunk` that the trie has becomes.
-  std::optional<std::string_view> Replacement(std::string_view chunk) const;
+  explicit PrecompiledNormalizer(CharsMap map) : map_(std::move(map)) {}
 
-  const std::vector<uint32_t> units_;
-  const std::string replacements_;
+  const CharsMap map_;
 };
 
 }  // namespace strata

@@ -1,7 +1,6 @@
 #include "coordinator/tokenizer/tiktoken.h"
 
 #include <charconv>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "coordinator/tokenizer/normalizers.h"
 #include "coordinator/tokenizer/pipeline_tokenizer.h"
 #include "coordinator/tokenizer/pre_tokenizers.h"
+#include "coordinator/tokenizer/special_tokens.h"
 #include "coordinator/tokenizer/unicode.h"
 
 namespace strata {
@@ -60,7 +60,6 @@ constexpr Kind kKinds[] = {
 #undef NOT_HAN
 
 using Tokens = std::vector<std::pair<std::string, uint64_t>>;
-using Specials = std::map<uint64_t, AddedToken>;
 
 // The tokens in the byte alphabet.
 absl::StatusOr<Tokens> ParseRanks(std::string_view ranks) {
@@ -101,38 +100,8 @@ absl::StatusOr<Tokens> ParseRanks(std::string_view ranks) {
   return tokens;
 }
 
-// {"added_tokens_decoder": {"151643": {"content": "<|endoftext|>", "special": true, ...}}}
-absl::StatusOr<Specials> ParseSpecials(std::string_view config) {
-  Specials specials;
-  if (config.empty()) {
-    return specials;
-  }
-  ASSIGN_OR_RETURN(const Json document, ParseJsonText(config, "tokenizer_config.json"));
-  ASSIGN_OR_RETURN(const JsonObject file, JsonObject::Of(document, "tokenizer_config.json"));
-  const Json* list = file.Find("added_tokens_decoder");
-  if (list == nullptr) {
-    return specials;
-  }
-  ASSIGN_OR_RETURN(const JsonObject checked, JsonObject::Of(*list, "added_tokens_decoder"));
-  for (const auto& [key, value] : list->items()) {
-    uint64_t id = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id >= kMaxVocabSize) {
-      return TokenizerInvalid(absl::StrCat("added_tokens_decoder: \"", key, "\" is no id"));
-    }
-    ASSIGN_OR_RETURN(const JsonObject object, JsonObject::Of(value, "added token " + key));
-    AddedToken& token = specials[id];
-    ASSIGN_OR_RETURN(token.content, object.String("content"));
-    ASSIGN_OR_RETURN(token.special, object.Bool("special", true));
-    ASSIGN_OR_RETURN(token.lstrip, object.Bool("lstrip", false));
-    ASSIGN_OR_RETURN(token.rstrip, object.Bool("rstrip", false));
-    ASSIGN_OR_RETURN(token.single_word, object.Bool("single_word", false));
-  }
-  return specials;
-}
-
 // Those that go with a file's name, where tokenizer_config.json names none.
-void AddUsual(const Kind& kind, uint64_t ranks, Specials* specials) {
+void AddUsual(const Kind& kind, uint64_t ranks, SpecialTokens* specials) {
   const auto add = [specials](uint64_t id, std::string content) {
     specials->try_emplace(id, AddedToken{std::move(content), /*special=*/true});
   };
@@ -168,7 +137,7 @@ size_t CharacterEnd(std::string_view text, size_t at) {
 
 // Any two tokens that make a third are joined, those that make the lowest rank first.
 absl::StatusOr<std::unique_ptr<TokenModel>> MakeModel(const Tokens& tokens,
-                                                      const Specials& specials) {
+                                                      const SpecialTokens& specials) {
   Tokens all = tokens;
   for (const auto& [id, token] : specials) {
     all.emplace_back(token.content, id);
@@ -219,7 +188,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTiktoken(std::string_view ranks,
         .Hint("convert it to tokenizer.json with Hugging Face's transformers");
   }
   ASSIGN_OR_RETURN(const Tokens tokens, ParseRanks(ranks));
-  ASSIGN_OR_RETURN(Specials specials, ParseSpecials(tokenizer_config));
+  ASSIGN_OR_RETURN(SpecialTokens specials, ParseAddedTokensDecoder(tokenizer_config));
   AddUsual(*kind, tokens.size(), &specials);
   TokenizerStages stages;
   if (kind->nfc) {

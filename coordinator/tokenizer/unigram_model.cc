@@ -28,7 +28,11 @@ struct UnigramModel::Node {
   uint32_t from = kNowhere;  // Where its last token begins.
   uint32_t id = 0;           // Of its last token.
 
-  void Offer(double other_score, uint32_t other_from, uint32_t other_id) {
+  // `single`: sums are float32.
+  void Offer(double other_score, uint32_t other_from, uint32_t other_id, bool single) {
+    if (single) {
+      other_score = static_cast<float>(other_score);
+    }
     if (from == kNowhere || other_score > score) {
       score = other_score;
       from = other_from;
@@ -56,15 +60,21 @@ absl::StatusOr<std::unique_ptr<UnigramModel>> UnigramModel::Make(
           .Limit(absl::StrCat("unigram_token_bytes=", kMaxTokenBytes));
     }
     numbered.emplace_back(std::move(token), scores.size());
+    const size_t id = scores.size();
     scores.push_back(score);
-    lowest = std::min(lowest, score);
+    if (id >= options.unmatched.size() || !options.unmatched[id]) {
+      lowest = std::min(lowest, score);
+    }
   }
   ASSIGN_OR_RETURN(Vocabulary vocabulary,
                    Vocabulary::Make(std::move(numbered), Vocabulary::Twice::kLastWins));
-  std::unique_ptr<UnigramModel> model(new UnigramModel(std::move(vocabulary), options));
+  std::unique_ptr<UnigramModel> model(new UnigramModel(std::move(vocabulary), std::move(options)));
   model->scores_ = std::move(scores);
   model->unknown_score_ = lowest - kUnknownPenalty;
   for (uint32_t id = 0; id < model->scores_.size(); ++id) {
+    if (id < model->options_.unmatched.size() && model->options_.unmatched[id]) {
+      continue;
+    }
     const std::string& token = *model->vocabulary_.TokenOf(id);
     model->trie_.Add(token, *model->vocabulary_.IdOf(token));
   }
@@ -84,7 +94,7 @@ absl::Status UnigramModel::FindBest(std::string_view piece, std::vector<Node>* n
     const auto from = static_cast<uint32_t>(at);
     bool single = false;
     trie_.ForEachPrefix(piece, at, [&](size_t length, uint32_t id) {
-      (*nodes)[at + length].Offer(score + scores_[id], from, id);
+      (*nodes)[at + length].Offer(score + scores_[id], from, id, options_.as_sentencepiece);
       single |= at + length == next;
     });
     if (!single) {
@@ -94,7 +104,8 @@ absl::Status UnigramModel::FindBest(std::string_view piece, std::vector<Node>* n
                                   std::string(piece.substr(at, next - at)), "\", nor an unk_id"))
             .Hint("leave the character out");
       }
-      (*nodes)[next].Offer(score + unknown_score_, from, *options_.unknown_id);
+      (*nodes)[next].Offer(score + unknown_score_, from, *options_.unknown_id,
+                           options_.as_sentencepiece);
     }
     at = next;
   }
@@ -102,7 +113,8 @@ absl::Status UnigramModel::FindBest(std::string_view piece, std::vector<Node>* n
 }
 
 void UnigramModel::AppendUnknown(std::string_view run, std::vector<uint32_t>* ids) const {
-  if (const auto id = vocabulary_.IdOf(run)) {  // Several unknowns may make a token.
+  // Several unknowns may make a token.
+  if (const auto id = vocabulary_.IdOf(run); id && !options_.as_sentencepiece) {
     ids->push_back(*id);
     return;
   }

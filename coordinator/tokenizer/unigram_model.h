@@ -22,6 +22,10 @@ struct UnigramOptions {
   std::optional<uint32_t> unknown_id;
   // Such a run becomes its bytes' tokens "<0x00>" to "<0xFF>", if they are all there.
   bool byte_fallback = false;
+  // SentencePiece's own reading, where Hugging Face's library differs: sums are float32, and tokens
+  // that are `unmatched` (by id; empty: none) are in no text.
+  bool as_sentencepiece = false;
+  std::vector<bool> unmatched = {};
 };
 
 class UnigramModel : public TokenModel {
@@ -42,7 +46,7 @@ class UnigramModel : public TokenModel {
   static constexpr uint32_t kNoToken = ~uint32_t{0};
 
   UnigramModel(Vocabulary vocabulary, UnigramOptions options)
-      : vocabulary_(std::move(vocabulary)), options_(options) {}
+      : vocabulary_(std::move(vocabulary)), options_(std::move(options)) {}
   // Fills *nodes with the best way to each byte offset of the piece.
   absl::Status FindBest(std::string_view piece, std::vector<Node>* nodes) const;
   // Appends the ids along the best way.

@@ -1,7 +1,8 @@
-// tokenizer.json or ranks of tiktoken, a line of "----", and a text that it encodes and decodes
-// again.
+// tokenizer.json, ranks of tiktoken or a model of SentencePiece's, a line of "----", and a text
+// that it encodes and decodes again.
 #include "common/check.h"
 #include "common/status.h"
+#include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "tests/fuzz/input.h"
@@ -52,6 +53,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!tokenizer.ok()) {
     STRATA_CHECK(!ReasonOf(tokenizer.status()).empty());
     tokenizer = ParseTiktoken(texts[0], "qwen.tiktoken", "");
+  }
+  if (!tokenizer.ok()) {
+    STRATA_CHECK(!ReasonOf(tokenizer.status()).empty());
+    tokenizer = ParseSentencePiece(texts[0], "", "");
   }
   if (tokenizer.ok()) {
     UseTokenizer(**tokenizer, texts[1]);

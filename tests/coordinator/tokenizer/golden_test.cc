@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "gtest/gtest.h"
@@ -117,6 +118,42 @@ INSTANTIATE_TEST_SUITE_P(Files, GoldenTiktoken,
                            const std::string name = info.param;
                            return name.substr(0, name.find('.'));
                          });
+
+class GoldenSentencePiece : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string Path(const char* kind) const {
+    return GoldenPath(std::string("tokenizers/sentencepiece_files/") + GetParam() + kind);
+  }
+};
+
+TEST_P(GoldenSentencePiece, EncodesDecodesAndStreamsEveryCase) {
+  const auto tokenizer = ParseSentencePiece(ReadFileOrFail(Path(".model")), "", "");
+  ASSERT_TRUE(tokenizer.ok()) << Describe(tokenizer.status());
+  const auto lines = ReadLinesOrFail(Path(".jsonl"));
+  ASSERT_GT(lines.size(), 500u);
+  for (const std::string& line : lines) {
+    const Json c = Json::parse(line);
+    const auto wanted = c["ids"].get<std::vector<uint32_t>>();
+    const auto decoded = c["decoded"].get<std::string>();
+    if (c.contains("text")) {
+      const auto ids = (*tokenizer)->Encode(c["text"].get<std::string>(), false);
+      ASSERT_TRUE(ids.ok()) << line << ": " << Describe(ids.status());
+      EXPECT_EQ(*ids, wanted) << line;
+    }
+    EXPECT_EQ((*tokenizer)->Decode(wanted, true), decoded) << line;
+    const auto stream = (*tokenizer)->NewStream({}, true);
+    std::string said;
+    for (const uint32_t id : wanted) {
+      said += stream->Add(id);
+      EXPECT_TRUE(decoded.starts_with(said)) << line;
+    }
+    EXPECT_EQ(said + stream->Finish(), decoded) << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, GoldenSentencePiece,
+                         ::testing::Values("llama", "gemma", "bpe", "unigram", "unigram_bytes"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(BundledModel, EncodesEveryPrompt) {
   const auto tokenizer = Load(testing::SourcePath("models/recall/tokenizer.json"));
