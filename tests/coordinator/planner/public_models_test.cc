@@ -109,6 +109,18 @@ constexpr PublicModel kModels[] = {
          "tie_word_embeddings":false,"bos_token_id":1,"eos_token_id":32000})",
      3'821'079'552, 32, Attention(3072, 3072, 3072) + Mlp(3072, 8192) + 2 * 3072, 32064 * 3072,
      false, 3072, 32 * 96},
+    // The language model, Qwen2.5-7B's with another vocabulary: of its 7,615,616,512 parameters
+    // those of 152064 - 151700 tokens are left out.
+    {"MiniCPM-o-2.6",
+     R"({"architectures":["MiniCPMO"],"model_type":"minicpmo","version":"2.6","hidden_size":3584,
+         "intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,
+         "num_key_value_heads":4,"vocab_size":151700,"rms_norm_eps":1e-06,"rope_theta":1000000.0,
+         "max_position_embeddings":32768,"max_window_layers":28,"sliding_window":131072,
+         "use_sliding_window":false,"hidden_act":"silu","tie_word_embeddings":false,
+         "bos_token_id":151643,"eos_token_id":151645})",
+     7'615'616'512 - 2 * (152064 - 151700) * 3584, 28,
+     Attention(3584, 3584, 512) + (3584 + 2 * 512) + Mlp(3584, 18944) + 2 * 3584, 151700 * 3584,
+     false, 3584, 4 * 128},
 };
 
 // A registered model of these shapes in bfloat16, whose weights nobody has.
