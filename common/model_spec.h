@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/dtype.h"
+#include "common/expert_spec.h"
 #include "common/window.h"
 
 namespace strata {
@@ -87,20 +88,18 @@ struct AttentionSpec {
   RopeSpec rope;
 };
 
-// "mlp.gate", "mlp.experts.E.{gate,up,down}_proj", or "block_sparse_moe.gate",
-// "block_sparse_moe.experts.E.{w1,w3,w2}".
-enum class ExpertNames { kMlp, kBlockSparse };
-
+// Dense, or a mixture of `experts` of which a router chooses some for each row.
 struct MlpSpec {
-  uint32_t ffn = 0;
+  uint32_t ffn = 0;  // Of each expert.
   ActivationKind activation = ActivationKind::kSilu;
   bool bias = false;
   bool fused_gate_up = false;  // Stored as one matrix: rows of gate, then up.
-  // A mixture: `experts_used` of the experts, chosen by a router, compute a row. 0: dense.
-  uint32_t experts = 0;
-  uint32_t experts_used = 0;
-  bool renormalize = true;  // What the chosen ones count adds up to 1.
+  uint32_t experts = 0;        // 0: dense.
+  RouterSpec router;
   ExpertNames expert_names = ExpertNames::kMlp;
+
+  // Of `ffn`, those that compute a row.
+  uint32_t active() const { return experts == 0 ? 1 : router.used; }
 };
 
 // Where a layer norms: what enters a branch, what leaves it (before it is added), or both.

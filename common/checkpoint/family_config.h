@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/checkpoint/expert_config.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/model_spec.h"
 
@@ -61,6 +62,7 @@ struct Family {
   double score_cap = 0;           // Default of attn_logit_softcapping.
   double logit_cap = 0;           // Default of final_logit_softcapping.
   double local_theta = 0;         // Windowed layers rotate by rope_local_base_freq; its default.
+  ExpertRule experts = {};
   bool partial_rotary = false;
   bool long_rope = false;
   const char* tensor_prefix = "";  // Names of the decoder's tensors begin so.

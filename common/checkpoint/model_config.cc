@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/expert_config.h"
 #include "common/checkpoint/family_config.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/quantization_config.h"
@@ -211,6 +212,8 @@ absl::Status FillLayers(const json& config, const Family& family, uint64_t count
   ASSIGN_OR_RETURN(const std::vector<uint32_t> windows,
                    ReadWindows(config, family, count, spec->context));
   ASSIGN_OR_RETURN(const std::vector<bool> rotates, ReadRotatingLayers(config, family, count));
+  ASSIGN_OR_RETURN(const std::vector<MlpSpec> mlps,
+                   ReadMlps(config, family.experts, count, layer.mlp));
   for (uint64_t i = 0; i < count; ++i) {
     const KvGroupSpec group{windows[i] == 0 ? KvKind::kFull : KvKind::kWindow, windows[i]};
     const auto found = std::find(spec->kv_groups.begin(), spec->kv_groups.end(), group);
@@ -218,6 +221,7 @@ absl::Status FillLayers(const json& config, const Family& family, uint64_t count
     if (found == spec->kv_groups.end()) {
       spec->kv_groups.push_back(group);
     }
+    layer.mlp = mlps[i];
     layer.attention.rotates = rotates[i];
     layer.attention.rope = ropes.global;
     spec->layers.push_back(layer);

@@ -305,7 +305,7 @@ void TakePrefixedNames(Checkpoint* checkpoint) {
 absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found) {
   const bool floats = found.dtype == Dtype::kF32 || found.dtype == Dtype::kF16 ||
                       found.dtype == Dtype::kBF16 ||
-                      (IsBlocks(found.dtype) && wanted.shape.size() == 2);
+                      (IsBlocks(found.dtype) && wanted.shape.size() >= 2);
   if (wanted.words ? found.dtype != Dtype::kU32 : !floats) {
     return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
                  absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",

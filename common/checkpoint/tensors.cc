@@ -29,6 +29,15 @@ class TensorList {
     Add(path + ".scales", {out, in / affine.group});
     Add(path + ".biases", {out, in / affine.group});
   }
+  bool Has(const std::string& path) const { return exists_ && exists_(path + ".weight"); }
+  // The same of all experts in one tensor, [experts, out, in].
+  void AddStacked(const std::string& path, uint64_t experts, uint64_t out, uint64_t in) {
+    const size_t first = tensors_.size();
+    AddMatrix(path, out, in);
+    for (size_t i = first; i < tensors_.size(); ++i) {
+      tensors_[i].shape.insert(tensors_[i].shape.begin(), experts);
+    }
+  }
   // A projection, and its bias [out].
   void AddLinear(const std::string& path, uint64_t out, uint64_t in, bool bias) {
     AddMatrix(path, out, in);
@@ -43,6 +52,37 @@ class TensorList {
   const TensorExists& exists_;
   std::vector<StageTensor> tensors_;
 };
+
+void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, TensorList* list) {
+  list->AddMatrix(RouterPath(mlp.expert_names, prefix), mlp.experts, hidden);
+  const ExpertPaths stacked = StackedExpertPaths(mlp.expert_names, prefix);
+  if (list->Has(stacked.gate)) {
+    list->AddStacked(stacked.gate, mlp.experts, mlp.ffn, hidden);
+    list->AddStacked(stacked.up, mlp.experts, mlp.ffn, hidden);
+    list->AddStacked(stacked.down, mlp.experts, hidden, mlp.ffn);
+    return;
+  }
+  for (uint32_t e = 0; e < mlp.experts; ++e) {
+    const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, prefix, e);
+    list->AddMatrix(paths.gate, mlp.ffn, hidden);
+    list->AddMatrix(paths.up, mlp.ffn, hidden);
+    list->AddMatrix(paths.down, hidden, mlp.ffn);
+  }
+}
+
+void AddMlp(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, TensorList* list) {
+  if (mlp.experts != 0) {
+    AddExperts(mlp, hidden, prefix, list);
+    return;
+  }
+  if (mlp.fused_gate_up) {
+    list->AddLinear(prefix + "mlp.gate_up_proj", uint64_t{2} * mlp.ffn, hidden, mlp.bias);
+  } else {
+    list->AddLinear(prefix + "mlp.gate_proj", mlp.ffn, hidden, mlp.bias);
+    list->AddLinear(prefix + "mlp.up_proj", mlp.ffn, hidden, mlp.bias);
+  }
+  list->AddLinear(prefix + "mlp.down_proj", hidden, mlp.ffn, mlp.bias);
+}
 
 void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
   const LayerSpec& layer = spec.layers[index];
@@ -73,14 +113,7 @@ void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
   list->AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias);
   add_norm(norms.after_attention);
   add_norm(norms.before_mlp);
-  if (layer.mlp.fused_gate_up) {
-    list->AddLinear(prefix + "mlp.gate_up_proj", uint64_t{2} * layer.mlp.ffn, hidden,
-                    layer.mlp.bias);
-  } else {
-    list->AddLinear(prefix + "mlp.gate_proj", layer.mlp.ffn, hidden, layer.mlp.bias);
-    list->AddLinear(prefix + "mlp.up_proj", layer.mlp.ffn, hidden, layer.mlp.bias);
-  }
-  list->AddLinear(prefix + "mlp.down_proj", hidden, layer.mlp.ffn, layer.mlp.bias);
+  AddMlp(layer.mlp, hidden, prefix, list);
   add_norm(norms.after_mlp);
 }
 

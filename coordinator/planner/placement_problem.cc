@@ -30,6 +30,7 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
       head_overhead_bytes_(StageOverheadBytes(model.spec, max_batch_tokens, true, context)) {
   STRATA_CHECK(layers_ > 0 && model.layer_bytes.size() == layers_ &&
                model.layer_flops.size() == layers_);
+  STRATA_CHECK(model.layer_read_bytes.empty() || model.layer_read_bytes.size() == layers_);
   STRATA_CHECK(cluster.links.size() == cluster.nodes.size() + 1);
   for (const size_t member : members) {
     nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
@@ -46,6 +47,8 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
       page_bytes_[group].push_back(page_bytes_[group].back() + (a.kv_group == group ? page : 0));
     }
     equal_layers_ = equal_layers_ && model.layer_bytes[l] == model.layer_bytes[0] &&
+                    (model.layer_read_bytes.empty() ||
+                     model.layer_read_bytes[l] == model.layer_read_bytes[0]) &&
                     model.layer_flops[l] == model.layer_flops[0] && a.kv_group == first.kv_group &&
                     a.kv_heads * a.head_dim == first.kv_heads * first.head_dim &&
                     a.heads == first.heads;
@@ -55,6 +58,8 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
 }
 
 void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
+  const std::vector<uint64_t>& read =
+      model.layer_read_bytes.empty() ? model.layer_bytes : model.layer_read_bytes;
   for (const auto& node : nodes_) {
     std::vector<double>& times = layer_ms_.emplace_back(1, 0.0);
     for (uint32_t l = 0; l < layers_; ++l) {
@@ -63,10 +68,9 @@ void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context)
       const double keys = window == 0 ? context / 2.0 : std::min<double>(context / 2.0, window);
       const double kv_bytes = keys * 2.0 * a.kv_heads * a.head_dim * model.kv_element_bytes;
       const double attention_flops = keys * 4.0 * a.heads * a.head_dim;
-      times.push_back(
-          times.back() +
-          std::max(Ms(static_cast<double>(model.layer_bytes[l]) + kv_bytes, node->read_bytes_per_s),
-                   Ms(model.layer_flops[l] + attention_flops, node->flops_per_s)));
+      times.push_back(times.back() +
+                      std::max(Ms(static_cast<double>(read[l]) + kv_bytes, node->read_bytes_per_s),
+                               Ms(model.layer_flops[l] + attention_flops, node->flops_per_s)));
     }
     const double row = static_cast<double>(model.embed_bytes) / std::max(model.spec.vocab, 1u);
     embed_ms_.push_back(Ms(row, node->read_bytes_per_s));

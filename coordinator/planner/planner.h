@@ -40,10 +40,11 @@ struct PlannerCluster {
 // Bytes and work of the model's parts, as stored on a node.
 struct PlannerModel {
   ModelSpec spec;
-  std::vector<uint64_t> layer_bytes;  // Weights of each layer, as packed.
-  std::vector<double> layer_flops;    // For one token, without attention over the context.
-  uint64_t embed_bytes = 0;           // Held by the first stage.
-  uint64_t head_bytes = 0;            // Final norm and head, held by the last stage (tied too).
+  std::vector<uint64_t> layer_bytes;            // Weights of each layer, as packed.
+  std::vector<uint64_t> layer_read_bytes = {};  // What a token reads of them; empty: all.
+  std::vector<double> layer_flops;  // For one token, without attention over the context.
+  uint64_t embed_bytes = 0;         // Held by the first stage.
+  uint64_t head_bytes = 0;          // Final norm and head, held by the last stage (tied too).
   double head_flops = 0;
   uint32_t kv_element_bytes = 2;
   std::string weight_format;  // For the numerics class: "bf16", ...

@@ -27,27 +27,35 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
                             uint32_t context) {
   uint64_t queries = 0;
   uint64_t keys = 0;
-  uint64_t ffn = 0;
   uint64_t head_dim = 0;
   uint64_t query_heads = 0;
+  uint64_t widest = spec.hidden;  // The input of a matrix, or of all experts of a row.
+  uint64_t within = 0;            // Between the matrices of the MLP, likewise.
+  uint64_t experts = 0;
+  uint64_t expert_out = 0;
   uint64_t branch = 0;  // Where what leaves a branch is normed or multiplied.
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& a = layer.attention;
     queries = std::max(queries, uint64_t{a.heads} * a.head_dim);
     keys = std::max(keys, uint64_t{a.kv_heads} * a.head_dim);
-    ffn = std::max(ffn, uint64_t{layer.mlp.ffn});
+    const MlpSpec& mlp = layer.mlp;
+    const uint64_t active = mlp.active();
+    within = std::max(within, active * mlp.ffn);
+    widest = std::max({widest, queries, active * std::max(spec.hidden, mlp.ffn)});
+    experts = std::max(experts, uint64_t{mlp.experts});
+    expert_out = std::max(expert_out, mlp.experts == 0 ? 0 : active * spec.hidden);
     head_dim = std::max(head_dim, uint64_t{a.head_dim});
     query_heads = std::max(query_heads, uint64_t{a.heads});
-    if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1) {
+    if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1 ||
+        layer.mlp.experts != 0) {
       branch = spec.hidden;
     }
   }
   const uint64_t rows = max_batch_tokens;
-  const uint64_t widest = std::max({uint64_t{spec.hidden}, queries, ffn});
   // Residual stream, its norm, the input of a product (also in int8), q and its attention, k, v,
-  // gate, up.
-  const uint64_t activations =
-      rows * (2 * spec.hidden + 2 * widest + 2 * queries + 2 * keys + 2 * ffn + branch);
+  // gate, up, a branch, the router's logits, what experts give.
+  const uint64_t activations = rows * (2 * spec.hidden + 2 * widest + 2 * queries + 2 * keys +
+                                       2 * within + branch + experts + expert_out);
   const uint64_t frames = kFrames * rows * spec.hidden;
   const uint64_t attention = kThreads * kTileQueries * (kSpanKeys + 4 * head_dim);
   const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;

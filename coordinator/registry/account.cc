@@ -24,32 +24,37 @@ class Sum {
     if (tensor == nullptr) {
       return;
     }
-    const bool matrix = tensor->shape.size() == 2 && name.ends_with(".weight");
+    const MatrixShape shape = MatrixShapeOf(name, tensor->shape);
+    const bool matrix = shape.matrices != 0;
     uint64_t bytes = tensor->bytes;
     std::string format = StoredFormat(manifest_.spec, name, tensor->dtype);
-    const bool floats = matrix && tensor->dtype != Dtype::kU32 && !IsIntegerBlocks(tensor->dtype);
+    const bool floats = matrix && tensor->dtype != Dtype::kU32 && !IsIntegerBlocks(tensor->dtype) &&
+                        !IsRouter(name);
     if (matrix && IsBlocks(tensor->dtype)) {
-      bytes = BlockMatrixBytes(tensor->dtype, tensor->shape[0], tensor->shape[1]);
+      bytes = shape.matrices * BlockMatrixBytes(tensor->dtype, shape.outputs, shape.inputs);
     }
     if (floats && quantize_ == v1::QUANTIZE_INT8) {
-      bytes = QuantizedMatrixBytes(tensor->shape[0], tensor->shape[1], 8);
+      bytes = shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 8);
       format = "int8";
     } else if (floats && quantize_ == v1::QUANTIZE_INT4) {
-      bytes = QuantizedMatrixBytes(tensor->shape[0], tensor->shape[1], 4);
+      bytes = shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 4);
       format = "int4";
     }
     bytes_ += bytes;
-    if (matrix) {
+    expert_bytes_ += IsOfExperts(name) ? bytes : 0;
+    if (matrix && !IsRouter(name)) {
       matrices_[format] += bytes;
     }
   }
   uint64_t bytes() const { return bytes_; }
+  uint64_t expert_bytes() const { return expert_bytes_; }
   const std::map<std::string, uint64_t>& matrices() const { return matrices_; }
 
  private:
   const ModelManifest& manifest_;
   const v1::Quantize quantize_;
   uint64_t bytes_ = 0;
+  uint64_t expert_bytes_ = 0;
   std::map<std::string, uint64_t> matrices_;
 };
 
@@ -83,6 +88,10 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
       in_layers.insert(tensor.name);
     }
     account.layer_bytes.push_back(sum.bytes());
+    const MlpSpec& mlp = spec.layers[layer].mlp;
+    const uint64_t idle =
+        mlp.experts == 0 ? 0 : sum.expert_bytes() / mlp.experts * (mlp.experts - mlp.router.used);
+    account.layer_read_bytes.push_back(sum.bytes() - idle);
     account.total_bytes += sum.bytes();
     for (const auto& [name, bytes] : sum.matrices()) {
       formats[name] += bytes;

@@ -61,12 +61,15 @@ PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   PlannerModel model;
   model.spec = spec();
   model.layer_bytes = account.layer_bytes;
+  model.layer_read_bytes = account.layer_read_bytes;
   for (const LayerSpec& layer : spec().layers) {
     const AttentionSpec& a = layer.attention;
     const double hidden = spec().hidden;
     const double qkv = double{hidden} * (a.heads + 2.0 * a.kv_heads) * a.head_dim;
     const double out = double{hidden} * a.heads * a.head_dim;
-    model.layer_flops.push_back(2 * (qkv + out + 3.0 * hidden * layer.mlp.ffn));
+    const MlpSpec& mlp = layer.mlp;
+    const double router = double{hidden} * mlp.experts;
+    model.layer_flops.push_back(2 * (qkv + out + router + mlp.active() * 3.0 * hidden * mlp.ffn));
   }
   model.embed_bytes = account.embed_bytes;
   model.head_bytes = account.head_bytes;

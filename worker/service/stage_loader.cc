@@ -53,7 +53,7 @@ std::string ClassField(const std::string& name, const std::string& key) {
 std::string OtherFormat(const ModelSpec& spec, const std::vector<BlobTensor>& tensors,
                         v1::Quantize quantize, const std::string& all) {
   for (const BlobTensor& tensor : tensors) {
-    if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight") ||
+    if (MatrixShapeOf(tensor.name, tensor.shape).matrices == 0 || IsRouter(tensor.name) ||
         tensor.name.find("layers.") == std::string::npos) {
       continue;
     }
@@ -134,20 +134,19 @@ absl::Status CheckTensors(const StageSpec& spec, const std::vector<BlobTensor>& 
 
 // What a tensor takes once it is packed.
 uint64_t PackedBytes(v1::Quantize quantize, const BlobTensor& tensor) {
-  if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight")) {
-    return tensor.blob.bytes;
+  const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape);
+  const bool quantizes =
+      (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4) && !IsRouter(tensor.name);
+  if (shape.matrices != 0 && IsBlocks(tensor.dtype) &&
+      (IsIntegerBlocks(tensor.dtype) || !quantizes)) {
+    return shape.matrices * BlockMatrixBytes(tensor.dtype, shape.outputs, shape.inputs);
   }
-  if (IsIntegerBlocks(tensor.dtype) ||
-      (IsBlocks(tensor.dtype) && quantize != v1::QUANTIZE_INT8 && quantize != v1::QUANTIZE_INT4)) {
-    return BlockMatrixBytes(tensor.dtype, tensor.shape[0], tensor.shape[1]);
-  }
-  if (tensor.dtype == Dtype::kU32 ||
-      (quantize != v1::QUANTIZE_INT8 && quantize != v1::QUANTIZE_INT4)) {
+  if (shape.matrices == 0 || tensor.dtype == Dtype::kU32 || !quantizes) {
     return tensor.blob.bytes;
   }
   const bool in_layer = tensor.name.find("layers.") != std::string::npos;
-  return QuantizedMatrixBytes(tensor.shape[0], tensor.shape[1],
-                              quantize == v1::QUANTIZE_INT4 && in_layer ? 4 : 8);
+  const uint32_t bits = quantize == v1::QUANTIZE_INT4 && in_layer ? 4 : 8;
+  return shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, bits);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/limits.h"
@@ -373,6 +375,83 @@ TEST(ModelConfig, ReadsGemma) {
 }
 
 // The multimodal sizes of Gemma 3 name little, and put it within text_config.
+TEST(ModelConfig, ReadsMixtral) {
+  json config = FamilyConfig("mixtral");
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "mixtral");
+  for (const LayerSpec& layer : spec->layers) {
+    EXPECT_EQ(layer.mlp.experts, config["num_local_experts"]);
+    EXPECT_EQ(layer.mlp.router.used, config["num_experts_per_tok"]);
+    EXPECT_EQ(layer.mlp.ffn, config["intermediate_size"]);
+    EXPECT_TRUE(layer.mlp.router.renormalize);
+    EXPECT_EQ(layer.mlp.router.scores, RouterScores::kSoftmax);
+  }
+  std::set<std::string> names;
+  for (const StageTensor& tensor : TensorsOf(*spec, 1, 1, false, false)) {
+    names.insert(tensor.name);
+  }
+  for (const char* name : {"gate", "experts.0.w1", "experts.3.w2", "experts.3.w3"}) {
+    EXPECT_TRUE(names.contains(std::string("model.layers.1.block_sparse_moe.") + name + ".weight"))
+        << name;
+  }
+  config.erase("num_local_experts");
+  config.erase("num_experts_per_tok");
+  EXPECT_EQ(Parse(config)->layers[0].mlp.experts, 8u);
+  EXPECT_EQ(Parse(config)->layers[0].mlp.router.used, 2u);
+}
+
+TEST(ModelConfig, ReadsWhichLayersOfQwen3MoeAreMixtures) {
+  json config = FamilyConfig("qwen3-moe");
+  const auto mixtures = [&] {
+    const auto spec = Parse(config);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    std::string text;
+    for (const LayerSpec& layer : spec->layers) {
+      text += layer.mlp.experts == 0 ? '-' : 'x';
+      EXPECT_EQ(layer.mlp.ffn, layer.mlp.experts == 0 ? config["intermediate_size"]
+                                                      : config["moe_intermediate_size"]);
+    }
+    return text;
+  };
+  config["num_hidden_layers"] = 5;
+  config["mlp_only_layers"] = json::array();
+  config["decoder_sparse_step"] = 1;
+  EXPECT_EQ(mixtures(), "xxxxx");
+  config["decoder_sparse_step"] = 2;
+  EXPECT_EQ(mixtures(), "-x-x-");
+  config["mlp_only_layers"] = {3, 4};
+  EXPECT_EQ(mixtures(), "-x---");
+  config["num_experts"] = 0;
+  EXPECT_EQ(mixtures(), "-----");
+  config = FamilyConfig("qwen3-moe");
+  EXPECT_TRUE(Parse(config)->layers[0].mlp.router.renormalize);
+  config.erase("norm_topk_prob");
+  EXPECT_FALSE(Parse(config)->layers[0].mlp.router.renormalize);
+  EXPECT_FALSE(Parse(FamilyConfig("qwen3-moe-nonorm"))->layers.back().mlp.router.renormalize);
+}
+
+TEST(TensorsOf, ExpertsMayBeOneTensor) {
+  const auto spec = Parse(FamilyConfig("qwen3-moe"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const MlpSpec& mlp = spec->layers[0].mlp;
+  const auto exists = [](const std::string& name) {
+    return name.find("switch_mlp") != std::string::npos;
+  };
+  int found = 0;
+  for (const StageTensor& tensor : TensorsOf(*spec, 0, 0, false, false, exists)) {
+    EXPECT_EQ(tensor.name.find(".experts."), std::string::npos) << tensor.name;
+    if (tensor.name == "model.layers.0.mlp.switch_mlp.up_proj.weight") {
+      EXPECT_THAT(tensor.shape, ElementsAre(mlp.experts, mlp.ffn, spec->hidden));
+      ++found;
+    } else if (tensor.name == "model.layers.0.mlp.switch_mlp.down_proj.weight") {
+      EXPECT_THAT(tensor.shape, ElementsAre(mlp.experts, spec->hidden, mlp.ffn));
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 2);
+}
+
 TEST(ModelConfig, ReadsADecoderWithinAModelOfSeveralParts) {
   const json config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
                        {"model_type", "gemma3"},
@@ -468,6 +547,19 @@ TEST(ModelConfig, RefusesByNameWhatAFamilyDoesNotRead) {
       {"gemma3", "sliding_window_pattern", 0, "sliding_window_pattern 0"},
       {"gemma3", "rope_local_base_freq", "x", "rope_local_base_freq"},
       {"gemma3", "rope_parameters", {{"full_attention", {{"rope_theta", 1}}}}, "rope_parameters"},
+      {"mixtral", "num_local_experts", 0, "num_local_experts 0"},
+      {"mixtral", "num_local_experts", 100000, "num_local_experts 100000"},
+      {"mixtral", "num_experts_per_tok", 5, "num_experts_per_tok 5 is above num_local_experts 4"},
+      {"mixtral", "num_experts", 4, "num_experts 4"},
+      {"mixtral", "n_shared_experts", 1, "n_shared_experts 1"},
+      {"qwen3", "num_experts", 4, "num_experts 4"},
+      {"qwen3-moe", "num_experts", "x", "num_experts"},
+      {"qwen3-moe", "decoder_sparse_step", 0, "decoder_sparse_step 0"},
+      {"qwen3-moe", "mlp_only_layers", 1, "mlp_only_layers 1 is not a list"},
+      {"qwen3-moe", "mlp_only_layers", {0, 9}, "mlp_only_layers holds 9"},
+      {"qwen3-moe", "norm_topk_prob", "x", "norm_topk_prob"},
+      {"qwen3-moe", "moe_intermediate_size", -1, "moe_intermediate_size -1"},
+      {"qwen3-moe", "use_sliding_window", true, "sliding_window"},
   };
   for (const FamilyChange& change : cases) {
     json config = FamilyConfig(change.model);

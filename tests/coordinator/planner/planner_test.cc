@@ -234,6 +234,37 @@ TEST(MakePlan, EveryGroupOfAStageGetsItsPages) {
   EXPECT_THAT(stages[1].kv_pages(), ::testing::ElementsAre(0, 81));
 }
 
+TEST(MakePlan, AMixturesTimeIsThatOfTheExpertsATokenReads) {
+  const auto plan_of = [](const PlannerModel& model) {
+    const auto plan = MakePlan(ThreeNodes(), model, MakeRequest(v1::PLAN_GOAL_LATENCY, 1600));
+    EXPECT_TRUE(plan.ok()) << Describe(plan.status());
+    return plan->pipelines(0).stages();
+  };
+  PlannerModel model = Small();
+  const auto dense = plan_of(model);
+  // As much to read, of weights that take more memory.
+  model.layer_read_bytes = model.layer_bytes;
+  for (uint64_t& bytes : model.layer_bytes) {
+    bytes += bytes / 8;
+  }
+  const auto mixture = plan_of(model);
+  ASSERT_EQ(mixture.size(), dense.size());
+  EXPECT_EQ(mixture[0].predicted_ms(), dense[0].predicted_ms());
+  EXPECT_GT(mixture[0].ranks(0).weight_bytes(), dense[0].ranks(0).weight_bytes());
+}
+
+TEST(StageOverhead, CountsTheRowsOfAllExpertsOfARow) {
+  ModelSpec spec = Small().spec;
+  const uint64_t dense = StageOverheadBytes(spec, 256, false, 4096);
+  for (LayerSpec& layer : spec.layers) {
+    layer.mlp.experts = 16;
+    layer.mlp.router.used = 4;
+  }
+  // Of four in place of one: inputs of products, gate, up, and what experts give.
+  EXPECT_GE(StageOverheadBytes(spec, 256, false, 4096) - dense,
+            uint64_t{4} * 256 * (3 * 2816 + 3 * 2 * 2816 + 4 * 1024));
+}
+
 TEST(StageOverhead, GrowsWithBatchHeadAndContext) {
   const ModelSpec spec = Small().spec;
   const uint64_t base = StageOverheadBytes(spec, 256, false, 4096);

@@ -65,6 +65,31 @@ TEST(AccountWeights, CountsWhatWorkersQuantizeAndWhatIsStoredSo) {
   EXPECT_EQ(mlx.embed_bytes, 260 * (64 / 2 + 2 + 2));
 }
 
+TEST(AccountWeights, CountsAllExpertsAndWhatATokenReadsOfThem) {
+  const auto manifest = DigestCheckpoint(testing::GoldenPath("models/qwen3-moe"), nullptr);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  // q 96x64, k and v 48x64, o 64x96; norms of 64 and of heads of 24; a router of 6 experts.
+  const uint64_t attention = 2 * (96 * 64 + 2 * 48 * 64 + 64 * 96) + 2 * (2 * 64 + 2 * 24);
+  const uint64_t router = 2 * 6 * 64;
+  const uint64_t used = manifest->spec.layers[0].mlp.router.used;
+  const uint64_t expert = 2 * 3 * 32 * 64;
+  const WeightAccount account = AccountWeights(*manifest);
+  EXPECT_EQ(account.layer_bytes[0], attention + router + 6 * expert);
+  EXPECT_EQ(account.layer_read_bytes[0], attention + router + used * expert);
+  // The router stays as it is: nothing else of a layer is in bfloat16 then.
+  const WeightAccount int8 = AccountWeights(*manifest, v1::QUANTIZE_INT8);
+  const uint64_t expert8 = 2 * 32 * (64 + 4) + 64 * (32 + 4);
+  EXPECT_EQ(int8.layer_bytes[0] - int8.layer_read_bytes[0], (6 - used) * expert8);
+  EXPECT_EQ(int8.layer_bytes[0], (96 + 2 * 48) * (64 + 4) + 64 * (96 + 4) + 2 * (2 * 64 + 2 * 24) +
+                                     router + 6 * expert8);
+  EXPECT_EQ(int8.layer_format, "int8");
+  // In one tensor, which MLX quantized, and one that it left: 4 experts, 2 of them used.
+  const WeightAccount mlx = AccountOf(testing::GoldenPath("models/mixtral-mlx4-mixed"));
+  EXPECT_EQ(mlx.layer_bytes[0] - mlx.layer_read_bytes[0],
+            2 * (2 * 64 * (64 / 2 + 2 * (2 + 2)) + 2 * 64 * 64));
+  EXPECT_EQ(mlx.layer_format.find("affine8"), std::string::npos) << mlx.layer_format;
+}
+
 TEST(AccountWeights, NamesMixedFormatsTheLargerFirst) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);

@@ -166,7 +166,14 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
     EXPECT_THAT(status.message(), HasSubstr(what));
   };
   expect("mla", [](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kMla, 0}; });
-  expect("experts", [](StageSpec& s) { s.model.layers[0].mlp.experts = 8; });
+  const auto mixture = [](StageSpec& s) -> LayerSpec& {
+    s.model.layers[0].mlp.experts = 8;
+    s.model.layers[0].mlp.router.used = 2;
+    return s.model.layers[0];
+  };
+  expect("biases of experts", [&](StageSpec& s) { mixture(s).mlp.bias = true; });
+  expect("experts without a norm",
+         [&](StageSpec& s) { mixture(s).norm_places = NormPlaces::kAfter; });
   expect("bf16", [](StageSpec& s) { s.kv_dtype = v1::KV_DTYPE_BF16; });
 }
 
@@ -191,6 +198,11 @@ TEST(BackendTest, RefusesStagesThatContradictThemselves) {
   expect([](StageSpec& s) { s.model.layers[0].attention.kv_group = 1; });
   expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 0}; });
   expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kFull, 16}; });
+  expect([](StageSpec& s) { s.model.layers[0].mlp.experts = 8; });  // Of which none is used.
+  expect([](StageSpec& s) {
+    s.model.layers[0].mlp.experts = 8;
+    s.model.layers[0].mlp.router.used = 9;
+  });
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = -1; });
   expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = kNan; });
@@ -268,6 +280,30 @@ TEST(BackendTest, CountsItsMemory) {
   stage.spec.kv_pages[0] += 100;
   // Two layers, two KV heads: K [24][16] and V [16][32] in float16.
   EXPECT_EQ(bytes() - before, 100u * 2 * 2 * (24 * 16 + 16 * 32) * 2);
+}
+
+TEST(BackendTest, CountsAllExpertsButReadsOnlyThoseOfARow) {
+  const auto load = [](uint32_t experts, uint32_t used, uint32_t rows) {
+    const MadeUpModel model({.experts = experts, .router = {.used = used}});
+    Stage stage = WholeModel(model);
+    stage.spec.max_batch_tokens = rows;
+    return *Cpu()->Load(stage.spec, model, nullptr, nullptr);
+  };
+  // An expert is three matrices of 40 inputs or outputs and 50 of the other, of 2 bytes.
+  const uint64_t expert = uint64_t{2} * (2 * 64 * 40 + 48 * 50);
+  const uint64_t router = 40 * 16 * 2;
+  EXPECT_EQ(load(12, 2, 32)->StepReadBytes() - load(10, 2, 32)->StepReadBytes(), 0u);
+  EXPECT_EQ(load(12, 4, 32)->StepReadBytes() - load(12, 1, 32)->StepReadBytes(), 3 * expert);
+  EXPECT_EQ(load(20, 2, 32)->StepReadBytes() - load(12, 2, 32)->StepReadBytes(), router);
+  const uint64_t more = load(12, 2, 32)->MemoryBytes() - load(10, 2, 32)->MemoryBytes();
+  EXPECT_GE(more, 2 * expert);
+  EXPECT_LT(more, 2 * expert + 256);  // And what counts them.
+  // Buffers are for each row and expert of it.
+  const auto scratch = [&](uint32_t used) {
+    return load(12, used, 64)->MemoryBytes() - load(12, used, 32)->MemoryBytes();
+  };
+  const uint64_t place = sizeof(float) * (50 + 2 * 64 + 48);
+  EXPECT_GE(scratch(6) - scratch(3), 32 * 3 * place);
 }
 
 TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
@@ -349,11 +385,18 @@ TEST(BackendTest, ResizedKvHasItsNewPagesAndNoOthers) {
   EXPECT_FALSE(begin(64).ok());
 }
 
-TEST(BackendTest, AStepAllocatesNothing) {
+class StepTest : public ::testing::TestWithParam<MadeUpShape> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, StepTest,
+                         ::testing::Values(MadeUpShape{},
+                                           MadeUpShape{.experts = 9, .router = {.used = 4}}),
+                         [](const auto& info) { return info.param.experts ? "Experts" : "Dense"; });
+
+TEST_P(StepTest, AllocatesNothing) {
   if (!STRATA_COUNTS_ALLOCATIONS) {
     GTEST_SKIP() << "not with a sanitizer";
   }
-  const MadeUpModel model({});
+  const MadeUpModel model(GetParam());
   const Stage stage = WholeModel(model);
   const auto backend = Cpu(3);
   const auto shard = *backend->Load(stage.spec, model, nullptr, nullptr);

@@ -83,10 +83,35 @@ void AddMadeUp(const std::string& isa, v1::KvDtype kv, Bits* bits) {
   (*bits)[name]["made-up/windows"] = DigestOf(LogitsOf(*rows));
 }
 
+// More experts than a panel has outputs, of widths that fill none, beside a dense layer.
+void AddMadeUpMixture(const std::string& isa, const GoldenFormat& format, Bits* bits) {
+  const MadeUpModel model(
+      {.layers = 3, .seed = 11, .experts = 37, .router = {.used = 6, .renormalize = true}});
+  auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  ForwardOptions options;
+  options.quantize = format.quantize;
+  options.activations = format.activations;
+  auto forward = ForwardModel::Load(backend->get(), model.spec(), model, options);
+  ASSERT_TRUE(forward.ok()) << forward.status();
+  std::vector<uint32_t> ids;
+  for (uint32_t i = 0; i < 150; ++i) {
+    ids.push_back((i * i + 5 * i) % model.spec().vocab);
+  }
+  const auto rows = (*forward)->Run(ids);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  (*bits)["made-up"][format.Name()] = DigestOf(LogitsOf(*rows));
+}
+
 Bits Compute(const std::string& isa) {
   Bits bits;
   for (const v1::KvDtype kv : {v1::KV_DTYPE_F32, v1::KV_DTYPE_F16}) {
     AddMadeUp(isa, kv, &bits);
+  }
+  for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
+    const bool floats = quantize == v1::QUANTIZE_NONE;
+    AddMadeUpMixture(
+        isa, {"experts", quantize, floats ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8}, &bits);
   }
   for (const GoldenFormat& format : GoldenFormats()) {
     const GoldenModel model = LoadGoldenModel(format.model);

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "common/quantized_weights.h"
 #include "nlohmann/json.hpp"
 #include "tests/golden.h"
 
@@ -14,6 +16,27 @@ std::string Format(const GoldenModel& model, const std::string& tensor) {
   const auto view = model.weights.Find(tensor);
   EXPECT_TRUE(view.ok()) << view.status();
   return view.ok() ? StoredFormat(model.spec, tensor, view->dtype) : "";
+}
+
+// Of the layers' matrices but routers, joined by '+', that of the most bytes first.
+std::string LayersFormat(const GoldenModel& model) {
+  const auto last = static_cast<uint32_t>(model.spec.layers.size() - 1);
+  std::map<std::string, uint64_t> bytes;
+  for (const StageTensor& tensor :
+       TensorsOf(model.spec, 0, last, false, false,
+                 [&](const std::string& name) { return model.weights.Has(name); })) {
+    if (MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 && !IsRouter(tensor.name)) {
+      bytes[Format(model, tensor.name)] += model.weights.Find(tensor.name)->bytes;
+    }
+  }
+  std::vector<std::pair<std::string, uint64_t>> order(bytes.begin(), bytes.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [format, count] : order) {
+    text += (text.empty() ? "" : "+") + format;
+  }
+  return text;
 }
 
 }  // namespace
@@ -77,16 +100,40 @@ std::vector<uint32_t> GoldenCase::AllIds() const {
 }
 
 std::vector<std::string> GoldenModelNames() {
-  return {"llama",           "llama31",         "llama2-mha-f32",
-          "llama31-mlx4",    "llama31-mlx8",    "recall",
-          "mistral",         "qwen2",           "qwen3",
-          "qwen3-mlx4",      "qwen3-mlx4-g32",  "smollm3",
-          "granite",         "olmo2",           "phi3",
-          "phi3-longrope",   "phi4-mini",       "gemma2",
-          "gemma3",          "gguf/llama-f32",  "gguf/llama-f16",
-          "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/llama31-q8_0",
-          "gguf/qwen2-f32",  "gguf/qwen2-f16",  "gguf/qwen2-q8_0",
-          "gguf/qwen2-q4_0", "minicpm-o"};
+  return {"llama",
+          "llama31",
+          "llama2-mha-f32",
+          "llama31-mlx4",
+          "llama31-mlx8",
+          "recall",
+          "mistral",
+          "qwen2",
+          "qwen3",
+          "qwen3-mlx4",
+          "qwen3-mlx4-g32",
+          "smollm3",
+          "granite",
+          "olmo2",
+          "phi3",
+          "phi3-longrope",
+          "phi4-mini",
+          "gemma2",
+          "gemma3",
+          "gguf/llama-f32",
+          "gguf/llama-f16",
+          "gguf/llama-q8_0",
+          "gguf/llama-q4_0",
+          "gguf/llama31-q8_0",
+          "gguf/qwen2-f32",
+          "gguf/qwen2-f16",
+          "gguf/qwen2-q8_0",
+          "gguf/qwen2-q4_0",
+          "minicpm-o",
+          "mixtral",
+          "mixtral-mlx4",
+          "mixtral-mlx4-mixed",
+          "qwen3-moe",
+          "qwen3-moe-nonorm"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -117,7 +164,7 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
-  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3"}) {
+  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
@@ -174,9 +221,7 @@ GoldenModel LoadGoldenModel(const std::string& name) {
   }
   EXPECT_FALSE(model.cases.empty());
   const std::string& prefix = model.spec.tensor_prefix;
-  const bool fused = model.spec.layers[0].attention.fused_qkv;
-  model.weights_dtype = Format(
-      model, prefix + "model.layers.0.self_attn." + (fused ? "qkv_proj" : "q_proj") + ".weight");
+  model.weights_dtype = LayersFormat(model);
   model.head_dtype = Format(
       model, prefix + (model.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"));
   return model;

@@ -48,7 +48,7 @@ struct GoldenModel {
   FileTensors expected;
   std::vector<GoldenCase> cases;  // Whose logits are expected.
   std::vector<GoldenCase> all_cases;
-  // "w=bf16,head=bf16": of the numerics class, as the first layer and the head are stored.
+  // "w=bf16,head=bf16": of the numerics class, as the layers' matrices and the head are stored.
   std::string weights_dtype;
   std::string head_dtype;
 };

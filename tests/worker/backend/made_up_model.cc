@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "common/check.h"
@@ -49,6 +50,8 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
     if (found == spec.kv_groups.end()) {
       spec.kv_groups.push_back(group);
     }
+    layer.mlp.experts = i == 0 ? 0 : shape.experts;
+    layer.mlp.router = shape.router;
     spec.layers.push_back(layer);
   }
   return spec;
@@ -203,15 +206,58 @@ MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
   return Linear(out, LayerName(layer, "self_attn.o_proj"));
 }
 
-MadeUpModel::Rows MadeUpModel::Mlp(const Rows& x, uint32_t layer) const {
-  Rows gate = Linear(x, LayerName(layer, "mlp.gate_proj"));
-  const Rows up = Linear(x, LayerName(layer, "mlp.up_proj"));
+MadeUpModel::Rows MadeUpModel::GatedMlp(const Rows& x, const ExpertPaths& names,
+                                        ActivationKind kind) const {
+  Rows gate = Linear(x, names.gate);
+  const Rows up = Linear(x, names.up);
   for (size_t row = 0; row < gate.size(); ++row) {
     for (size_t i = 0; i < gate[row].size(); ++i) {
-      gate[row][i] = Activated(gate[row][i], spec_.layers[layer].mlp.activation) * up[row][i];
+      gate[row][i] = Activated(gate[row][i], kind) * up[row][i];
     }
   }
-  return Linear(gate, LayerName(layer, "mlp.down_proj"));
+  return Linear(gate, names.down);
+}
+
+MadeUpModel::Rows MadeUpModel::Mlp(const Rows& x, uint32_t layer) const {
+  const MlpSpec& mlp = spec_.layers[layer].mlp;
+  if (mlp.experts != 0) {
+    return Mixture(x, layer);
+  }
+  return GatedMlp(x,
+                  {LayerName(layer, "mlp.gate_proj"), LayerName(layer, "mlp.up_proj"),
+                   LayerName(layer, "mlp.down_proj")},
+                  mlp.activation);
+}
+
+MadeUpModel::Rows MadeUpModel::Mixture(const Rows& x, uint32_t layer) const {
+  const MlpSpec& mlp = spec_.layers[layer].mlp;
+  const std::string prefix = LayerName(layer, "");
+  const Rows logits = Linear(x, RouterPath(mlp.expert_names, prefix));
+  Rows out;
+  for (size_t row = 0; row < x.size(); ++row) {
+    std::vector<uint32_t> order(mlp.experts);
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return logits[row][a] > logits[row][b]; });
+    double all = 0;
+    double chosen = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      all += std::exp(logits[row][order[i]]);
+      chosen += i < mlp.router.used ? std::exp(logits[row][order[i]]) : 0;
+    }
+    const bool of_chosen =
+        mlp.router.renormalize || mlp.router.scores == RouterScores::kSoftmaxOfChosen;
+    std::vector<double>& sum = out.emplace_back(x[row].size(), 0.0);
+    for (size_t i = 0; i < mlp.router.used; ++i) {
+      const Rows one =
+          GatedMlp({x[row]}, ExpertPathsOf(mlp.expert_names, prefix, order[i]), mlp.activation);
+      const double weight = std::exp(logits[row][order[i]]) / (of_chosen ? chosen : all);
+      for (size_t k = 0; k < sum.size(); ++k) {
+        sum[k] += weight * one[0][k];
+      }
+    }
+  }
+  return out;
 }
 
 std::vector<double> MadeUpModel::PlainLogits(std::span<const uint32_t> ids) const {

@@ -33,6 +33,8 @@ struct MadeUpShape {
   float soft_cap = 0;                  // Of scores.
   float final_soft_cap = 0;
   ActivationKind activation = ActivationKind::kSilu;
+  uint32_t experts = 0;  // Of every layer but the first; 0: all are dense.
+  RouterSpec router = {};
 };
 
 // Tensors in memory, with their values beside them.
@@ -67,7 +69,10 @@ class MadeUpModel : public TensorSource {
   // Turns q or k by the positions of its rows.
   void Rotate(const AttentionSpec& attention, Rows* rows) const;
   Rows Attention(const Rows& x, uint32_t layer) const;
+  // `names` of gate, up and down.
+  Rows GatedMlp(const Rows& x, const ExpertPaths& names, ActivationKind kind) const;
   Rows Mlp(const Rows& x, uint32_t layer) const;
+  Rows Mixture(const Rows& x, uint32_t layer) const;
 
   ModelSpec spec_;
   uint32_t state_;

@@ -1,5 +1,5 @@
 // Shapes without a golden file: tails everywhere, biases, one-plus norms, partial rotation,
-// windows, soft-caps, GELU, and sequences of several attention spans.
+// windows, soft-caps, GELU, mixtures of experts, and sequences of several attention spans.
 #include "tests/worker/backend/made_up_model.h"
 
 #include <gtest/gtest.h>
@@ -97,6 +97,18 @@ std::vector<MadeUpShape> Shapes() {
        .dtype = Dtype::kF16,
        .seed = 7,
        .windows = {1, 15, 16, 17, 1000}},
+      {.layers = 3, .seed = 8, .experts = 19, .router = {.used = 5}},
+      {.hidden = 33,
+       .ffn = 17,
+       .norm = NormKind::kRmsOnePlus,
+       .dtype = Dtype::kF32,
+       .seed = 9,
+       .experts = 3,
+       .router = {.used = 3, .renormalize = true}},
+      {.seed = 10,
+       .activation = ActivationKind::kGeluTanh,
+       .experts = 40,
+       .router = {.used = 1, .scores = RouterScores::kSoftmaxOfChosen}},
   };
 }
 

@@ -147,8 +147,8 @@ TEST(PackedStoreTest, EveryFormatGivesTheSameBitsFromTheStoreWithoutItsMatrices)
 }
 
 TEST(PackedStoreTest, CheckpointsOfMlxAndGgufGiveTheSameBitsFromTheStore) {
-  for (const char* name :
-       {"llama31-mlx4", "llama31-mlx8", "gguf/llama-f16", "gguf/llama-q8_0", "gguf/llama-q4_0"}) {
+  for (const char* name : {"llama31-mlx4", "llama31-mlx8", "gguf/llama-f16", "gguf/llama-q8_0",
+                           "gguf/llama-q4_0", "mixtral-mlx4-mixed"}) {
     SCOPED_TRACE(name);
     const GoldenModel model = LoadGoldenModel(name);
     ExpectTheSameBitsFromTheStore(model.spec, model.weights, {});
@@ -164,6 +164,43 @@ TEST(PackedStoreTest, PartsOfOneTensorAreKeptEachByItself) {
         quantize == v1::QUANTIZE_NONE ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8;
     ExpectTheSameBitsFromTheStore(model.spec, model.weights, options);
   }
+}
+
+TEST(PackedStoreTest, TheExpertsOfALayerAreKeptAsOne) {
+  const MadeUpModel model({.layers = 3, .experts = 6, .router = {.used = 2}});
+  for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
+    ForwardOptions options;
+    options.quantize = quantize;
+    options.activations =
+        quantize == v1::QUANTIZE_NONE ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8;
+    ExpectTheSameBitsFromTheStore(model.spec(), model, options);
+    MemoryStore store;
+    options.context = 256;
+    options.packed = &store;
+    Logits(model.spec(), DigestedTensors(model), options);
+    // Of each layer q, k, v, o; then gate, up and down, or router and experts; and both ends.
+    EXPECT_EQ(store.files.size(), 3u * 4 + 3 + 2 * 2 + 2);
+  }
+}
+
+TEST(PackedStoreTest, SpoiltExpertsArePackedAgainFromTheirTensors) {
+  const MadeUpModel model({.layers = 2, .experts = 6, .router = {.used = 2}});
+  ForwardOptions options;
+  options.context = 256;
+  MemoryStore store;
+  options.packed = &store;
+  const std::vector<float> expected = Logits(model.spec(), DigestedTensors(model), options);
+  const std::map<std::string, std::string> files = store.files;
+  size_t most = 0;
+  for (const auto& [key, bytes] : files) {
+    store.spoilt = key;
+    const DigestedTensors tensors(model);
+    EXPECT_EQ(Logits(model.spec(), tensors, options), expected);
+    most = std::max(most, tensors.matrices.size());
+    EXPECT_TRUE(tensors.prepared().empty());
+    EXPECT_EQ(store.files, files);
+  }
+  EXPECT_EQ(most, 6u * 3);
 }
 
 TEST(PackedStoreTest, WhatProvesSpoiltIsPackedAgainFromItsTensors) {

@@ -56,8 +56,15 @@ absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
   if (!IsSoftCap(attention.soft_cap)) {
     return Inconsistent("a soft-cap of scores is no positive number");
   }
-  if (layer.mlp.experts != 0) {
-    return Unsupported("a mixture of experts is");
+  const MlpSpec& mlp = layer.mlp;
+  if (mlp.experts != 0 && (mlp.router.used == 0 || mlp.router.used > mlp.experts)) {
+    return Inconsistent("a layer uses more experts than it has, or none");
+  }
+  if (mlp.experts != 0 && mlp.bias) {
+    return Unsupported("biases of experts are");
+  }
+  if (mlp.experts != 0 && layer.norm_places == NormPlaces::kAfter) {
+    return Unsupported("a mixture of experts without a norm before it is");
   }
   if (attention.heads == 0 || attention.kv_heads == 0 || attention.head_dim == 0 ||
       attention.heads % attention.kv_heads != 0 || layer.mlp.ffn == 0) {

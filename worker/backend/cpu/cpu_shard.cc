@@ -42,17 +42,32 @@ absl::Status CheckAvailable(uint64_t needed) {
 ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads)
     : rows(spec.max_batch_tokens), threads(threads) {
   hidden = RoundUp(spec.model.hidden, kLanes);
-  widest = spec.model.hidden;
+  const auto packs = [&](size_t inputs, size_t times) {
+    packed = std::max(packed, times * inputs);
+    if (spec.activations == v1::ACTIVATIONS_INT8) {
+      int8 = std::max(int8, times * kernels.quantized_row_bytes(inputs));
+    }
+  };
+  packs(spec.model.hidden, 1);
   for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
     const LayerSpec& layer = spec.model.layers[i];
     const AttentionSpec& a = layer.attention;
     const size_t heads = size_t{a.heads} * a.head_dim;
     queries = std::max(queries, RoundUp(heads, kLanes));
     keys = std::max(keys, RoundUp(size_t{a.kv_heads} * a.head_dim, kLanes));
-    ffn = std::max(ffn, RoundUp(layer.mlp.ffn, kLanes));
-    widest = std::max({widest, heads, size_t{layer.mlp.ffn}});
-    if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1) {
+    packs(heads, 1);
+    if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1 ||
+        layer.mlp.experts != 0) {
       branch = hidden;
+    }
+    if (layer.mlp.experts != 0) {
+      experts = std::max(experts, RoundUp(layer.mlp.experts, kLanes));
+      expert_ffn = std::max(expert_ffn, RoundUp(layer.mlp.ffn, kLanes));
+      most_used = std::max<size_t>(most_used, layer.mlp.router.used);
+      packs(std::max(spec.model.hidden, layer.mlp.ffn), layer.mlp.router.used);
+    } else {
+      ffn = std::max(ffn, RoundUp(layer.mlp.ffn, kLanes));
+      packs(layer.mlp.ffn, 1);
     }
     attend = std::max(attend, RoundUp(AttendScratchFloats(a.head_dim), kLanes));
     // See CpuShard::SplitsSpans: fewer than 2 * threads / kv_heads + 1 items.
@@ -61,13 +76,14 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
         partial,
         threads == 1 ? 0 : items * a.heads * SpansOf(spec.context) * PartialFloats(a.head_dim));
   }
+  within = std::max(ffn, most_used * expert_ffn);
   rotary = spec.rotary.size();
-  int8_row = spec.activations == v1::ACTIVATIONS_INT8 ? kernels.quantized_row_bytes(widest) : 0;
 }
 
 uint64_t ScratchSizes::Bytes() const {
-  const uint64_t row = 2 * hidden + branch + widest + 2 * queries + 2 * keys + 2 * ffn;
-  return sizeof(float) * (rows * row + threads * attend + partial + rotary) + rows * int8_row;
+  const uint64_t row = 2 * hidden + branch + packed + 2 * queries + 2 * keys + 2 * within +
+                       experts + most_used * hidden;
+  return sizeof(float) * (rows * row + threads * attend + partial + rotary) + rows * int8;
 }
 
 CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool)
@@ -117,16 +133,19 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&residual_, rows * sizes_.hidden));
   RETURN_IF_ERROR(floats(&normed_, rows * sizes_.hidden));
   RETURN_IF_ERROR(floats(&branch_, rows * sizes_.branch));
-  RETURN_IF_ERROR(floats(&packed_, rows * sizes_.widest));
-  if (sizes_.int8_row > 0) {
-    RETURN_IF_ERROR(int8_.Allocate(rows * sizes_.int8_row, "buffers"));
+  RETURN_IF_ERROR(floats(&packed_, rows * sizes_.packed));
+  if (sizes_.int8 > 0) {
+    RETURN_IF_ERROR(int8_.Allocate(rows * sizes_.int8, "buffers"));
   }
   RETURN_IF_ERROR(floats(&q_, rows * sizes_.queries));
   RETURN_IF_ERROR(floats(&k_, rows * sizes_.keys));
   RETURN_IF_ERROR(floats(&v_, rows * sizes_.keys));
   RETURN_IF_ERROR(floats(&attended_, rows * sizes_.queries));
-  RETURN_IF_ERROR(floats(&gate_, rows * sizes_.ffn));
-  RETURN_IF_ERROR(floats(&up_, rows * sizes_.ffn));
+  RETURN_IF_ERROR(floats(&gate_, rows * sizes_.within));
+  RETURN_IF_ERROR(floats(&up_, rows * sizes_.within));
+  RETURN_IF_ERROR(floats(&router_, rows * sizes_.experts));
+  RETURN_IF_ERROR(floats(&expert_out_, rows * sizes_.most_used * sizes_.hidden));
+  expert_rows_.Reserve(rows, sizes_.most_used, sizes_.experts);
   RETURN_IF_ERROR(floats(&attend_, sizes_.threads * sizes_.attend));
   RETURN_IF_ERROR(floats(&partial_, sizes_.partial));
   tile_ends_.reserve(spec_.max_batch_items);
@@ -152,10 +171,10 @@ absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
 }
 
 uint64_t CpuShard::MemoryBytes() const {
-  uint64_t bytes = weights_.Bytes() + kv_.bytes();
+  uint64_t bytes = weights_.Bytes() + kv_.bytes() + expert_rows_.bytes();
   for (const AlignedBuffer* buffer :
        {&rotary_, &residual_, &normed_, &branch_, &packed_, &int8_, &q_, &k_, &v_, &attended_,
-        &gate_, &up_, &attend_, &partial_}) {
+        &gate_, &up_, &router_, &expert_out_, &attend_, &partial_}) {
     bytes += buffer->bytes();
   }
   return bytes;
@@ -375,26 +394,33 @@ void CpuShard::FinishBranch(const Linear& linear, const LayerSpec& spec,
       direct ? Product(linear, rows, residual_.as<float>(), sizes_.hidden, true)
              : Product(linear, rows, branch_.as<float>(), sizes_.branch, false)};
   Multiply(product);
-  if (direct) {
-    return;
+  if (!direct) {
+    AddBranch(spec, after);
   }
-  const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
-  const size_t hidden = spec_.model.hidden;
+}
+
+void CpuShard::AddBranch(const LayerSpec& spec, const std::vector<float>& after) {
   pool_->Split(
-      rows,
+      batch_.rows,
       [&](size_t begin, size_t end) {
         for (size_t row = begin; row < end; ++row) {
-          float* const x = branch_.as<float>() + row * sizes_.branch;
-          float* const to = residual_.as<float>() + row * sizes_.hidden;
-          if (!after.empty()) {
-            kernels_->rms_norm(x, after.data(), hidden, spec.norm_eps, plus, x);
-          }
-          for (size_t i = 0; i < hidden; ++i) {
-            to[i] += x[i] * spec.branch_scale;
-          }
+          AddBranchRow(spec, after, row);
         }
       },
       kSmallRows);
+}
+
+void CpuShard::AddBranchRow(const LayerSpec& spec, const std::vector<float>& after, size_t row) {
+  const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
+  const size_t hidden = spec_.model.hidden;
+  float* const x = branch_.as<float>() + row * sizes_.branch;
+  float* const to = residual_.as<float>() + row * sizes_.hidden;
+  if (!after.empty()) {
+    kernels_->rms_norm(x, after.data(), hidden, spec.norm_eps, plus, x);
+  }
+  for (size_t i = 0; i < hidden; ++i) {
+    to[i] += x[i] * spec.branch_scale;
+  }
 }
 
 absl::Status CpuShard::CheckLayer(uint32_t layer) const {
@@ -406,12 +432,21 @@ absl::Status CpuShard::CheckLayer(uint32_t layer) const {
 
 absl::Status CpuShard::Mlp(uint32_t layer) {
   RETURN_IF_ERROR(CheckLayer(layer));
-  const uint32_t rows = batch_.rows;
-  if (rows == 0) {
-    return absl::OkStatus();
-  }
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
+  if (batch_.rows == 0) {
+    return absl::OkStatus();
+  }
+  if (spec.mlp.experts != 0) {
+    MixtureMlp(spec, weights);
+  } else {
+    DenseMlp(spec, weights);
+  }
+  return absl::OkStatus();
+}
+
+void CpuShard::DenseMlp(const LayerSpec& spec, const LayerWeights& weights) {
+  const uint32_t rows = batch_.rows;
   BeginBranch(spec, weights.mlp_norm, {&weights.gate, &weights.up});
   const MatmulArgs gate = Product(weights.gate, rows, gate_.as<float>(), sizes_.ffn, false);
   const MatmulArgs up = Product(weights.up, rows, up_.as<float>(), sizes_.ffn, false);
@@ -429,7 +464,6 @@ absl::Status CpuShard::Mlp(uint32_t layer) {
   });
   Pack(gate_.as<float>(), sizes_.ffn, rows, spec.mlp.ffn, {&weights.down});
   FinishBranch(weights.down, spec, weights.after_mlp_norm);
-  return absl::OkStatus();
 }
 
 absl::Status CpuShard::Head(std::span<const uint32_t> rows) {

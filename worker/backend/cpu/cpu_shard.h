@@ -14,6 +14,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/cpu_weights.h"
+#include "worker/backend/cpu/expert_rows.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/kv_cache.h"
 #include "worker/backend/cpu/thread_pool.h"
@@ -24,19 +25,24 @@ namespace strata::cpu {
 struct ScratchSizes {
   ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
   uint64_t Bytes() const;
-
   size_t hidden = 0;   // A row of the residual stream.
   size_t queries = 0;  // A row of all query heads, of the layer with the most.
   size_t keys = 0;     // A row of all KV heads.
   size_t ffn = 0;
-  size_t widest = 0;   // The widest input of a matrix.
+  // Of each row: the inputs of a matrix, or of all experts of the row, as floats and quantized
+  // (bytes); and what is between the matrices of the MLP, likewise.
+  size_t packed = 0;
+  size_t int8 = 0;
+  size_t within = 0;
   size_t attend = 0;   // Of one thread.
   size_t partial = 0;  // Spans that are computed apart.
   size_t rows = 0;
   size_t threads = 0;
   size_t rotary = 0;
-  size_t branch = 0;    // A row of what a branch gives, where it is normed or multiplied then.
-  size_t int8_row = 0;  // Bytes of a quantized row of the widest input.
+  size_t experts = 0;     // A row of the router's logits.
+  size_t expert_ffn = 0;  // A row of what an expert has within.
+  size_t most_used = 0;   // Experts of a row, in the layer with the most; 0: none has any.
+  size_t branch = 0;      // A row of a branch, where it does not go to the residual stream at once.
 };
 
 // Works on the calling thread and the pool; every call has done its work when it returns, but for
@@ -88,6 +94,22 @@ class CpuShard : public Shard {
   void BeginBranch(const LayerSpec& spec, const std::vector<float>& before, Users users);
   // Several products of the same packed rows.
   void Multiply(std::span<const MatmulArgs> products);
+  // Adds what the branch holds likewise; the second, of one row.
+  void AddBranch(const LayerSpec& spec, const std::vector<float>& after);
+  void AddBranchRow(const LayerSpec& spec, const std::vector<float>& after, size_t row);
+
+  void DenseMlp(const LayerSpec& spec, const LayerWeights& weights);
+  void MixtureMlp(const LayerSpec& spec, const LayerWeights& weights);
+  void Route(const LayerSpec& spec, const LayerWeights& weights);
+  void PackForExperts(const MixtureWeights& mixture);
+  void MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixture);
+  void AddExperts(const LayerSpec& spec, const std::vector<float>& after);
+  // What was packed `by_place`, or else one row for all, times an expert's matrix; to [places].
+  MatmulArgs ExpertProduct(const Linear& linear, const ExpertRows::Group& group, bool by_place,
+                           float* out, size_t stride) const;
+  template <typename Function>
+  void SplitExperts(size_t panels, const Function& function);
+
   void NormQueriesAndKeys(uint32_t layer, float* q, float* k);
   void RotateAndAppend(uint32_t layer);
   void AppendRow(uint32_t layer, const BatchItem& item, uint32_t row);
@@ -120,8 +142,11 @@ class CpuShard : public Shard {
   AlignedBuffer packed_;    // Row blocks, see kernels.h.
   AlignedBuffer int8_;      // The same, quantized.
   AlignedBuffer q_, k_, v_;
-  AlignedBuffer attended_;  // [rows][sizes_.queries]
-  AlignedBuffer gate_, up_;
+  AlignedBuffer attended_;   // [rows][sizes_.queries]
+  AlignedBuffer gate_, up_;  // [rows][sizes_.ffn], or [places][sizes_.expert_ffn]
+  AlignedBuffer router_;     // [rows][sizes_.experts]
+  ExpertRows expert_rows_;
+  AlignedBuffer expert_out_;         // [places][sizes_.hidden]
   AlignedBuffer attend_;             // [threads][sizes_.attend]
   AlignedBuffer partial_;            // [items][query heads][spans][PartialFloats]
   std::vector<uint32_t> tile_ends_;  // Of each item, counted over the items before it too.

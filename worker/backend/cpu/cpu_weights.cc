@@ -39,6 +39,9 @@ absl::Status CheckBytes(const std::string& name, const TensorView& tensor) {
 // Cuts shape and bytes of a tensor of `all` rows down to `rows` of them from `first` on.
 absl::Status TakeRows(const std::string& name, uint64_t first, uint64_t rows, uint64_t all,
                       std::vector<uint64_t>* shape, size_t* bytes) {
+  if (shape->size() == 3 && (*shape)[0] * (*shape)[1] == all) {
+    *shape = {all, (*shape)[2]};  // One matrix after another.
+  }
   if (shape->empty() || (*shape)[0] != all || first + rows > all || *bytes % all != 0) {
     return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
                  absl::StrCat("tensor ", name, " has shape ", ShapeText(*shape),
@@ -75,16 +78,34 @@ uint64_t StageWeights::StepReadBytes() const {
           &layer.mlp_norm, &layer.after_mlp_norm}) {
       bytes += norm->size() * sizeof(float);
     }
-    for (const Linear* linear :
-         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
+    for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up,
+                                 &layer.down, &layer.mixture.router}) {
       bytes += BytesOf(*linear);
+    }
+    if (const MixtureWeights& mixture = layer.mixture; !mixture.experts.empty()) {
+      bytes += mixture.ExpertBytes() / mixture.experts.size() * mixture.used;
     }
   }
   return bytes;
 }
 
 uint64_t StageWeights::Bytes() const {
-  return StepReadBytes() + embedding.bytes() + embedding_panels.bytes();
+  uint64_t bytes = StepReadBytes() + embedding.bytes() + embedding_panels.bytes();
+  for (const LayerWeights& layer : layers) {
+    if (const MixtureWeights& mixture = layer.mixture; !mixture.experts.empty()) {
+      const uint64_t all = mixture.ExpertBytes();
+      bytes += all - all / mixture.experts.size() * mixture.used;
+    }
+  }
+  return bytes;
+}
+
+uint64_t MixtureWeights::ExpertBytes() const {
+  uint64_t bytes = panels.bytes();
+  for (const ExpertWeights& expert : experts) {
+    bytes += BytesOf(expert.gate) + BytesOf(expert.up) + BytesOf(expert.down);
+  }
+  return bytes;
 }
 
 WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
@@ -178,7 +199,17 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
   AddNorm(prefix, norms.after_attention, &to->after_attention_norm);
   AddNorm(prefix, norms.before_mlp, &to->mlp_norm);
+  AddMlp(layer, prefix, to);
+  AddNorm(prefix, norms.after_mlp, &to->after_mlp_norm);
+}
+
+void WeightLoader::AddMlp(const LayerSpec& layer, const std::string& prefix, LayerWeights* to) {
   const MlpSpec& mlp = layer.mlp;
+  const uint64_t hidden = spec_.model.hidden;
+  if (mlp.experts != 0) {
+    AddExperts(mlp, prefix, &to->mixture);
+    return;
+  }
   if (mlp.fused_gate_up) {
     const std::string both = prefix + "mlp.gate_up_proj";
     const uint64_t all = uint64_t{2} * mlp.ffn;
@@ -189,7 +220,6 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
     AddLinear(prefix + "mlp.up_proj", mlp.ffn, hidden, mlp.bias, &to->up);
   }
   AddLinear(prefix + "mlp.down_proj", hidden, mlp.ffn, mlp.bias, &to->down);
-  AddNorm(prefix, norms.after_mlp, &to->after_mlp_norm);
 }
 
 absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot* slot) {
@@ -251,7 +281,7 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
   slot->blocks = slot->is_matrix() && IsIntegerBlocks(tensor.dtype);
-  if (!slot->is_matrix() || slot->blocks) {
+  if (!slot->is_matrix() || slot->blocks || IsRouter(slot->name)) {
     return absl::OkStatus();
   }
   if (spec_.quantize == v1::QUANTIZE_INT4 && slot->in_layer) {
@@ -317,13 +347,16 @@ void WeightLoader::LayOut(Slot* slot) {
   form.key = slot->in_rows() ? RowsKey(slot->layout, dtypes, form.sources)
                              : PanelsKey(slot->layout, dtypes, form.sources, slot->first_row,
                                          slot->order.head_rows);
-  slot->kept = store_ != nullptr && !form.key.empty() && store_->Has(form);
+  slot->kept = !slot->stacked && store_ != nullptr && !form.key.empty() && store_->Has(form);
 }
 
 absl::Status WeightLoader::Check() {
   for (Slot& slot : slots_) {
     RETURN_IF_ERROR(CheckSlot(&slot));
     total_bytes_ += slot.source_bytes;
+  }
+  for (Stack& stack : stacks_) {
+    RETURN_IF_ERROR(LayOutStack(&stack));
   }
   PlacePanels();
   return absl::OkStatus();
@@ -401,6 +434,14 @@ absl::Status WeightLoader::LoadSlot(Slot* slot, const Kernels& kernels, ThreadPo
     }
     RETURN_IF_ERROR(source_.Prepare(slot->names));
   }
+  RETURN_IF_ERROR(MakeSlot(slot, kernels, pool));
+  if (store_ != nullptr && !slot->form.key.empty()) {
+    store_->Write(slot->form, slot->in_rows() ? slot->rows->packed() : slot->panels->packed());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::MakeSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool) {
   ASSIGN_OR_RETURN(slot->tensor, FindRows(slot->name, *slot));
   if (slot->affine.has_value()) {
     ASSIGN_OR_RETURN(slot->affine->scales, FindRows(slot->names[1], *slot));
@@ -416,9 +457,6 @@ absl::Status WeightLoader::LoadSlot(Slot* slot, const Kernels& kernels, ThreadPo
     ReleaseRows(slot->names[1], *slot, slot->affine->scales, slot->affine->scales.bytes);
     ReleaseRows(slot->names[2], *slot, slot->affine->biases, slot->affine->biases.bytes);
   }
-  if (store_ != nullptr && !slot->form.key.empty()) {
-    store_->Write(slot->form, slot->in_rows() ? slot->rows->packed() : slot->panels->packed());
-  }
   return absl::OkStatus();
 }
 
@@ -426,15 +464,27 @@ absl::Status WeightLoader::Load(const Kernels& kernels, ThreadPool* pool,
                                 const LoadProgressFn& progress) {
   RETURN_IF_ERROR(Prepare());
   uint64_t done = 0;
-  for (Slot& slot : slots_) {
+  const auto report = [&] {
     if (progress) {
       progress(done, total_bytes_);
     }
-    RETURN_IF_ERROR(LoadSlot(&slot, kernels, pool));
+  };
+  report();
+  const auto loaded = [&](const Slot& slot) {
     done += slot.source_bytes;
-  }
-  if (progress) {
-    progress(done, total_bytes_);
+    report();
+  };
+  auto stack = stacks_.begin();
+  for (size_t i = 0; i < slots_.size();) {
+    if (stack != stacks_.end() && stack->first == i) {
+      RETURN_IF_ERROR(LoadStack(*stack, kernels, pool, loaded));
+      i = stack->end;
+      ++stack;
+      continue;
+    }
+    RETURN_IF_ERROR(LoadSlot(&slots_[i], kernels, pool));
+    loaded(slots_[i]);
+    ++i;
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #define STRATA_WORKER_BACKEND_CPU_CPU_WEIGHTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/packed_matrix.h"
 #include "worker/backend/cpu/placement.h"
 #include "worker/backend/cpu/thread_pool.h"
@@ -22,7 +24,21 @@ struct Linear {
   std::vector<float> bias;
 };
 
-// Norms that a layer does not have are empty.
+struct ExpertWeights {
+  Linear gate, up, down;
+};
+
+// A layer's router and experts. All experts' gates are stored alike, and so are the others.
+struct MixtureWeights {
+  Linear router;
+  std::vector<ExpertWeights> experts;
+  uint32_t used = 0;     // Of them, by one row.
+  AlignedBuffer panels;  // Of all experts' matrices: gate and up of each, then down of each.
+
+  uint64_t ExpertBytes() const;
+};
+
+// What a layer does not have is empty: norms, and either gate, up and down, or the mixture.
 struct LayerWeights {
   std::vector<float> attention_norm;  // Before the branch, and after it.
   std::vector<float> after_attention_norm;
@@ -31,6 +47,7 @@ struct LayerWeights {
   std::vector<float> mlp_norm;
   std::vector<float> after_mlp_norm;
   Linear gate, up, down;
+  MixtureWeights mixture;
 };
 
 struct StageWeights {
@@ -71,7 +88,8 @@ class WeightLoader {
     RowMatrix* rows = nullptr;
     std::vector<float>* vector = nullptr;
     bool in_layer = false;
-    RowOrder order = {};  // Of a matrix, or of a vector in the same order.
+    RowOrder order = {};   // Of a matrix, or of a vector in the same order.
+    bool stacked = false;  // One of a stack, which keeps it.
     // The product that these panels are computed in, as CpuShard::Multiply does; null: none, so
     // that no thread has a part of them.
     const Linear* product = nullptr;
@@ -93,6 +111,14 @@ class WeightLoader {
     // Whether it stays in rows.
     bool in_rows() const { return rows != nullptr && !quantize && !affine && !blocks; }
   };
+  // Slots [first, end): the experts of a layer, kept as one.
+  struct Stack {
+    MixtureWeights* to = nullptr;
+    size_t first = 0;
+    size_t end = 0;
+    PackedForm form = {};
+    bool kept = false;
+  };
   void AddVector(std::string name, uint64_t size, std::vector<float>* to);
   // `product`: the first of those that it is multiplied with as one, if not itself.
   void AddLinear(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
@@ -104,6 +130,8 @@ class WeightLoader {
   // Adds a projection that is a part of one that is stored: `rows.first` rows on of `rows.second`.
   void AddPart(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
                const Linear* product, std::pair<uint64_t, uint64_t> rows);
+  void AddMlp(const LayerSpec& layer, const std::string& prefix, LayerWeights* to);
+  void AddExperts(const MlpSpec& mlp, const std::string& layer, MixtureWeights* to);
   void AddNorm(const std::string& prefix, const char* name, std::vector<float>* to);
   // Of a tensor of the slot, the rows that are its own.
   absl::StatusOr<TensorView> FindRows(const std::string& name, const Slot& slot) const;
@@ -118,7 +146,13 @@ class WeightLoader {
   void PlacePanels();
   // Makes the bytes of every tensor present that is not kept packed.
   absl::Status Prepare();
+  absl::Status LayOutStack(Stack* stack);
   absl::Status LoadSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool);
+  // Calls `done` for each of its slots.
+  absl::Status LoadStack(const Stack& stack, const Kernels& kernels, ThreadPool* pool,
+                         const std::function<void(const Slot&)>& done);
+  // From its tensors, whose bytes are there.
+  absl::Status MakeSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool);
   absl::Status Restore(const Slot& slot, ThreadPool* pool);
   absl::Status Pack(Slot* slot, const Kernels& kernels, ThreadPool* pool);
 
@@ -127,6 +161,7 @@ class WeightLoader {
   PackedStore* const store_;
   const WeightPlacer* const placer_;
   std::vector<Slot> slots_;
+  std::vector<Stack> stacks_;  // In the order of their slots.
   uint64_t total_bytes_ = 0;
   uint64_t packed_bytes_ = 0;
 };

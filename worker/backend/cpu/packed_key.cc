@@ -49,4 +49,15 @@ std::string RowsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
   return KeyOf("rows", layout, dtypes, sha256);
 }
 
+std::string StackKey(const std::vector<std::string>& keys) {
+  std::string text = absl::StrCat(kPackingVersion, " stack");
+  for (const std::string& key : keys) {
+    if (key.empty()) {
+      return "";
+    }
+    absl::StrAppend(&text, " ", key);
+  }
+  return Sha256Hex(text);
+}
+
 }  // namespace strata::cpu

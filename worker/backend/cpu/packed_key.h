@@ -20,6 +20,8 @@ std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
 // The same of a matrix that stays in rows.
 std::string RowsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
                     const std::vector<std::string>& sha256);
+// Of matrices that are kept as one, after each other. "" if one of theirs is.
+std::string StackKey(const std::vector<std::string>& keys);
 
 }  // namespace strata::cpu
 

@@ -131,24 +131,29 @@ size_t PackedMatrix::PackedBytes(const PanelView& shape) {
 }
 
 absl::Status PackedMatrix::AllocatePanels(const PanelView& shape, Fill fill) {
-  RETURN_IF_ERROR(data_.Allocate(PackedBytes(shape), "weights", Fill::kNone));
-  if (allocated_) {
-    allocated_({data_.as(), PackedBytes(shape)});
+  const size_t bytes = PackedBytes(shape);
+  if (panels_ == nullptr || data_.bytes() != 0) {
+    RETURN_IF_ERROR(data_.Allocate(bytes, "weights", Fill::kNone));
+    panels_ = data_.as();
+    if (allocated_) {
+      allocated_({panels_, bytes});
+    }
   }
   if (fill == Fill::kZeros) {
-    std::memset(data_.as(), 0, data_.bytes());
+    std::memset(panels_, 0, bytes);
   }
   view_ = shape;
-  view_.data = data_.as();
+  view_.data = panels_;
   return absl::OkStatus();
 }
 
 absl::Status PackedMatrix::Restore(const PanelView& shape, const ReadFn& read) {
   RETURN_IF_ERROR(AllocatePanels(shape, Fill::kNone));
-  absl::Status status = read({data_.as(), PackedBytes(shape)});
+  absl::Status status = read({panels_, PackedBytes(shape)});
   if (!status.ok()) {
     view_ = PanelView();
     data_ = AlignedBuffer();
+    panels_ = nullptr;
   }
   return status;
 }
@@ -173,7 +178,7 @@ absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool, cons
         }
         from = rows.data();
       }
-      uint8_t* const to = data_.as() + row / kLanes * view_.panel_bytes;
+      uint8_t* const to = panels_ + row / kLanes * view_.panel_bytes;
       if (DtypeBytes(floats) == 4) {
         PackPanel<uint32_t>(from, lanes, inputs, to);
       } else {

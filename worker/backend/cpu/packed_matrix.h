@@ -75,6 +75,9 @@ class PackedMatrix {
 
   // `allocated` is called whenever memory was got for the matrix.
   void OnAllocated(AllocatedFn allocated) { allocated_ = std::move(allocated); }
+  // The panels will be there, in memory of PackedBytes that outlives them and begins on a cache
+  // line, instead of in memory of their own.
+  void UseMemory(uint8_t* panels) { panels_ = panels; }
 
   // From a row-major tensor [outputs, inputs] of floats or blocks, checked before.
   absl::Status Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
@@ -92,9 +95,10 @@ class PackedMatrix {
   // As one of these made it before: `read` writes all of `packed()`. Empty after an error.
   absl::Status Restore(const PanelView& shape, const ReadFn& read);
   // All panels, of PackedBytes.
-  std::span<const uint8_t> packed() const { return {data_.as(), PackedBytes(view_)}; }
+  std::span<const uint8_t> packed() const { return {view_.data, PackedBytes(view_)}; }
 
   const PanelView& view() const { return view_; }
+  // Of memory of its own.
   size_t bytes() const { return data_.bytes(); }
   // Weights of one output, as float32 [inputs]: the embedding of a token where head and embedding
   // are one matrix, or where it is quantized.
@@ -106,6 +110,7 @@ class PackedMatrix {
 
   PanelView view_;
   AlignedBuffer data_;
+  uint8_t* panels_ = nullptr;  // In data_, or in others' memory.
   AllocatedFn allocated_;
 };
 

@@ -143,7 +143,7 @@ absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat forma
     PutGroup(view_, u, lane, count, to + HeadBytes(view_));
   };
   SplitRows(view_.outputs, StoredRowBytes(tensor.dtype, view_.inputs), kLanes, pool, used,
-            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), quantize); });
+            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, panels_, quantize); });
   return absl::OkStatus();
 }
 
@@ -166,7 +166,7 @@ absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* po
     PutGroup(view_, u, lane, count, to + HeadBytes(view_));
   };
   SplitRows(view_.outputs, row_bytes, kLanes, pool, used,
-            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), pack); });
+            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, panels_, pack); });
   return absl::OkStatus();
 }
 
@@ -214,7 +214,7 @@ absl::Status PackedMatrix::PackBlocks(const TensorView& tensor, ThreadPool* pool
     PutGroup(view_, part.u, lane, kBlockPart, to + HeadBytes(view_));
   };
   SplitRows(view_.outputs, row_bytes, kLanes, pool, used,
-            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, data_.as(), pack); });
+            [&](size_t begin, size_t end) { ForGroups(view_, begin, end, panels_, pack); });
   if (!exact) {
     return Error(absl::StatusCode::kOutOfRange, "TENSOR_RANGE",
                  absl::StrCat("a block's scale is beyond what ", DtypeName(tensor.dtype),

@@ -1,0 +1,34 @@
+// What config.json says of mixtures of experts. Internal to the parser.
+#ifndef STRATA_COMMON_CHECKPOINT_EXPERT_CONFIG_H_
+#define STRATA_COMMON_CHECKPOINT_EXPERT_CONFIG_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model_spec.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace strata {
+
+// How a family describes its experts: fields, and the defaults of transformers.
+struct ExpertRule {
+  const char* experts_field = nullptr;  // Of their number; null: the family has none.
+  uint32_t experts = 0;
+  uint32_t used = 0;                // num_experts_per_tok.
+  const char* ffn_field = nullptr;  // Of the width within one.
+  uint32_t ffn = 0;                 // 0: the field is required.
+  ExpertNames names = ExpertNames::kMlp;
+  RouterScores scores = RouterScores::kSoftmax;
+  bool renormalizes = false;  // Always; else by norm_topk_prob.
+  bool chooses_layers =
+      false;  // By decoder_sparse_step and mlp_only_layers; else all have experts.
+};
+
+// By layer: its MLP, which is `dense` but where it is a mixture.
+absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const nlohmann::json& config, const ExpertRule& rule,
+                                              uint64_t layers, const MlpSpec& dense);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_CHECKPOINT_EXPERT_CONFIG_H_

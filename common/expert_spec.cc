@@ -1,0 +1,40 @@
+#include "common/expert_spec.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace strata {
+namespace {
+
+std::string Folder(ExpertNames names, std::string_view layer) {
+  return std::string(layer) + (names == ExpertNames::kMlp ? "mlp." : "block_sparse_moe.");
+}
+
+}  // namespace
+
+std::string RouterPath(ExpertNames names, std::string_view layer) {
+  return Folder(names, layer) + "gate";
+}
+
+ExpertPaths ExpertPathsOf(ExpertNames names, std::string_view layer, uint32_t expert) {
+  const std::string path = absl::StrCat(Folder(names, layer), "experts.", expert, ".");
+  if (names == ExpertNames::kMlp) {
+    return {path + "gate_proj", path + "up_proj", path + "down_proj"};
+  }
+  return {path + "w1", path + "w3", path + "w2"};
+}
+
+ExpertPaths StackedExpertPaths(ExpertNames names, std::string_view layer) {
+  const std::string path = Folder(names, layer) + "switch_mlp.";
+  return {path + "gate_proj", path + "up_proj", path + "down_proj"};
+}
+
+bool IsRouter(std::string_view tensor) {
+  return tensor.ends_with(".mlp.gate.weight") || tensor.ends_with(".block_sparse_moe.gate.weight");
+}
+
+bool IsOfExperts(std::string_view tensor) {
+  return tensor.find(".experts.") != std::string_view::npos ||
+         tensor.find(".switch_mlp.") != std::string_view::npos;
+}
+
+}  // namespace strata
