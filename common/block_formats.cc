@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "common/check.h"
 
@@ -30,6 +31,18 @@ void Nibbles(const uint8_t* from, uint8_t* u) {
     u[i] = from[i] & 15;
     u[i + 16] = from[i] >> 4;
   }
+}
+
+// Twice the values of 4-bit floats (a sign, two bits of exponent, one of mantissa), plus 128.
+constexpr uint8_t kFloats4[] = {128, 129, 130, 131, 132, 134, 136, 140,
+                                128, 127, 126, 125, 124, 122, 120, 116};
+
+// 2^(bits - 128): half of what eight bits of exponent mean; the last of them means no number.
+float HalfExponentAt(uint8_t bits) {
+  if (bits == 255) {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  return std::bit_cast<float>(bits < 2 ? 0x00200000u << bits : (uint32_t{bits} - 1) << 23);
 }
 
 // The fifth bits, in one word.
@@ -113,6 +126,8 @@ size_t BlockBytes(Dtype dtype) {
       return 176;
     case Dtype::kQ6_K:
       return 210;
+    case Dtype::kMXFP4:
+      return 17;
     default:
       return 0;
   }
@@ -145,6 +160,7 @@ BlockPanels PanelsOf(Dtype dtype) {
   switch (dtype) {
     case Dtype::kQ8_0:
     case Dtype::kQ5_0:
+    case Dtype::kMXFP4:
       return {Kind::kInt8, Dtype::kF32};
     case Dtype::kQ4_0:
     case Dtype::kQ4_1:
@@ -169,6 +185,14 @@ IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part) {
   IntegerPart out;
   if (dtype == Dtype::kQ4_K || dtype == Dtype::kQ5_K) {
     return SuperBlockPart(block, part % 8, dtype == Dtype::kQ5_K);
+  }
+  if (dtype == Dtype::kMXFP4) {
+    out.scale = HalfExponentAt(block[0]);
+    Nibbles(block + 1, out.u);
+    for (uint8_t& u : out.u) {
+      u = kFloats4[u];
+    }
+    return out;
   }
   out.scale = HalfAt(block);
   switch (dtype) {

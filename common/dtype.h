@@ -8,7 +8,7 @@
 
 namespace strata {
 
-// The last eight are formats of blocks, see common/block_formats.h.
+// The last nine are formats of blocks, see common/block_formats.h.
 enum class Dtype {
   kF32,
   kF16,
@@ -26,7 +26,8 @@ enum class Dtype {
   kQ8_0,
   kQ4_K,
   kQ5_K,
-  kQ6_K
+  kQ6_K,
+  kMXFP4
 };
 // Bytes of one element; 0 for a format of blocks.
 size_t DtypeBytes(Dtype dtype);

@@ -6,21 +6,21 @@ namespace strata {
 namespace {
 
 std::string Folder(ExpertNames names, std::string_view layer) {
-  return std::string(layer) + (names == ExpertNames::kMlp ? "mlp." : "block_sparse_moe.");
+  return std::string(layer) + (names == ExpertNames::kBlockSparse ? "block_sparse_moe." : "mlp.");
 }
 
 }  // namespace
 
 std::string RouterPath(ExpertNames names, std::string_view layer) {
-  return Folder(names, layer) + "gate";
+  return Folder(names, layer) + (names == ExpertNames::kGptOss ? "router" : "gate");
 }
 
 ExpertPaths ExpertPathsOf(ExpertNames names, std::string_view layer, uint32_t expert) {
   const std::string path = absl::StrCat(Folder(names, layer), "experts.", expert, ".");
-  if (names == ExpertNames::kMlp) {
-    return {path + "gate_proj", path + "up_proj", path + "down_proj"};
+  if (names == ExpertNames::kBlockSparse) {
+    return {path + "w1", path + "w3", path + "w2"};
   }
-  return {path + "w1", path + "w3", path + "w2"};
+  return {path + "gate_proj", path + "up_proj", path + "down_proj"};
 }
 
 ExpertPaths StackedExpertPaths(ExpertNames names, std::string_view layer) {
@@ -29,7 +29,9 @@ ExpertPaths StackedExpertPaths(ExpertNames names, std::string_view layer) {
 }
 
 bool IsRouter(std::string_view tensor) {
-  return tensor.ends_with(".mlp.gate.weight") || tensor.ends_with(".block_sparse_moe.gate.weight");
+  return tensor.ends_with(".mlp.gate.weight") ||
+         tensor.ends_with(".block_sparse_moe.gate.weight") ||
+         tensor.ends_with(".mlp.router.weight");
 }
 
 bool IsOfExperts(std::string_view tensor) {

@@ -20,13 +20,15 @@ struct RouterSpec {
   uint32_t used = 0;
   RouterScores scores = RouterScores::kSoftmax;
   bool renormalize = false;  // The scores of those chosen are divided by their sum.
+  bool bias = false;         // Added to the logits.
 };
 
 // Names below "model.layers.N.": "mlp.gate", "mlp.experts.E.{gate,up,down}_proj", or
 // "block_sparse_moe.gate", "block_sparse_moe.experts.E.{w1,w3,w2}". Where "switch_mlp.gate_proj"
 // stands beside the router, all experts are in the tensors "switch_mlp.{gate,up,down}_proj",
-// [experts, outputs, inputs], instead.
-enum class ExpertNames { kMlp, kBlockSparse };
+// [experts, outputs, inputs], instead. kGptOss: "mlp.router", and experts as in
+// common/gpt_oss_experts.h, which backends see as those of kMlp.
+enum class ExpertNames { kMlp, kBlockSparse, kGptOss };
 
 // Paths of matrices, without ".weight".
 struct ExpertPaths {

@@ -17,9 +17,10 @@
 namespace strata {
 
 enum class NormKind { kRms, kRmsOnePlus };
-enum class ActivationKind { kSilu, kGeluTanh };
+// kClampedSilu: gate * sigmoid(1.702 gate) * (up + 1), both clamped (MlpSpec::clamp).
+enum class ActivationKind { kSilu, kGeluTanh, kClampedSilu };
 
-enum class RopeScaling { kNone, kLinear, kLlama3, kLongRope };
+enum class RopeScaling { kNone, kLinear, kLlama3, kLongRope, kYarn };
 
 // How positions become rotations. Angles are position * inverse_frequency[i], i < rotary_dim / 2;
 // half-rotation: dimension i is paired with i + rotary_dim / 2, and what is behind rotary_dim does
@@ -36,12 +37,16 @@ struct RopeSpec {
   double original_context = 0.0;
   // What each frequency is divided by, as GGUF files have it; empty: by nothing.
   std::vector<float> divisors;
+  // kYarn: a frequency of pair i is divided by factor in the share that i has come from yarn_low to
+  // yarn_high.
+  double yarn_low = 0;
+  double yarn_high = 0;
   // kLongRope: what each frequency is divided by, rotary_dim / 2 of each, in requests that stay
   // within original_context tokens (rotary variant 0) and in longer ones (1); and what sine and
   // cosine are multiplied by.
   std::vector<double> short_factors = {};
   std::vector<double> long_factors = {};
-  double magnitude = 1.0;
+  double magnitude = 1.0;  // Multiplies sine and cosine.
 
   uint32_t variants() const { return scaling == RopeScaling::kLongRope ? 2 : 1; }
   bool operator==(const RopeSpec&) const = default;
@@ -81,6 +86,7 @@ struct AttentionSpec {
   QkNorm qk_norm = QkNorm::kNone;  // Of the layer's kind and epsilon.
   bool qkv_bias = false;
   bool out_bias = false;
+  bool sinks = false;  // Each head has a score beside those of its keys, which has no value.
   // The rows of q and k are stored in the order that rotates neighbours: row 2 i + j of a head is
   // row i + j * head_dim / 2 of a half-rotation's. Loading puts them in order.
   bool qk_rows_in_pairs = false;
@@ -92,6 +98,7 @@ struct AttentionSpec {
 struct MlpSpec {
   uint32_t ffn = 0;  // Of each expert.
   ActivationKind activation = ActivationKind::kSilu;
+  float clamp = 0;  // Of kClampedSilu: gate is this at most, up within plus and minus this.
   bool bias = false;
   bool fused_gate_up = false;  // Stored as one matrix: rows of gate, then up.
   uint32_t experts = 0;        // 0: dense.

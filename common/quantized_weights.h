@@ -3,8 +3,6 @@
 #define STRATA_COMMON_QUANTIZED_WEIGHTS_H_
 
 #include <cstdint>
-#include <string_view>
-#include <vector>
 
 namespace strata {
 
@@ -19,20 +17,6 @@ inline constexpr uint32_t kGroupExtraBytes = 4;
 inline constexpr bool IsAffineBits(uint64_t bits) { return bits == 4 || bits == 8; }
 inline constexpr bool IsAffineGroup(uint64_t group) {
   return group == 32 || group == 64 || group == 128;
-}
-
-// The matrices in a tensor "PATH.weight": [outputs, inputs], or of one expert after another
-// [experts, outputs, inputs].
-struct MatrixShape {
-  uint64_t matrices = 0;  // 0: it is none.
-  uint64_t outputs = 0;
-  uint64_t inputs = 0;
-};
-inline MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape) {
-  if (!tensor.ends_with(".weight") || shape.size() < 2 || shape.size() > 3) {
-    return {};
-  }
-  return {shape.size() == 3 ? shape[0] : 1, shape[shape.size() - 2], shape.back()};
 }
 
 // Bytes of a quantized matrix: outputs in panels of 16, inputs in blocks of 32.

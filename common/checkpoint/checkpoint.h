@@ -61,8 +61,8 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path);
 struct StageTensor {
   std::string name;
   std::vector<uint64_t> shape;
-  // 32-bit words of a quantized matrix, whose `.scales` and `.biases` follow.
-  bool words = false;
+  // That it may have; empty: floats, and of matrices blocks.
+  std::vector<Dtype> dtypes = {};
 };
 // Whether the checkpoint has a tensor.
 using TensorExists = std::function<bool(const std::string& name)>;

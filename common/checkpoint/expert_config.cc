@@ -63,6 +63,10 @@ absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRu
                                      : reader.Uint(rule.ffn_field, 1, kMaxExpertFfn, rule.ffn);
   const std::vector<bool> mixtures = ReadMixtureLayers(rule, layers, &reader);
   const bool renormalize = rule.renormalizes || reader.Bool("norm_topk_prob", false);
+  const double limit = rule.clamps ? reader.Number("swiglu_limit", 1e-3, 1e6, 7.0) : 0;
+  if (rule.names == ExpertNames::kGptOss && ffn % 32 != 0) {
+    reader.Fail(rule.ffn_field, absl::StrCat(ffn, " is not a multiple of 32"));
+  }
   if (experts != 0 && used > experts) {
     reader.Fail("num_experts_per_tok",
                 absl::StrCat(used, " is above ", rule.experts_field, " ", experts));
@@ -75,7 +79,12 @@ absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRu
   MlpSpec mixture = dense;
   mixture.ffn = static_cast<uint32_t>(ffn);
   mixture.experts = static_cast<uint32_t>(experts);
-  mixture.router = {static_cast<uint32_t>(used), rule.scores, renormalize};
+  mixture.router = {static_cast<uint32_t>(used), rule.scores, renormalize, rule.biases};
+  mixture.bias = rule.biases;
+  if (rule.clamps) {
+    mixture.activation = ActivationKind::kClampedSilu;
+    mixture.clamp = static_cast<float>(limit);
+  }
   mixture.expert_names = rule.names;
   for (uint64_t i = 0; i < layers && experts != 0; ++i) {
     if (mixtures[i]) {

@@ -21,8 +21,10 @@ struct ExpertRule {
   ExpertNames names = ExpertNames::kMlp;
   RouterScores scores = RouterScores::kSoftmax;
   bool renormalizes = false;  // Always; else by norm_topk_prob.
-  bool chooses_layers =
-      false;  // By decoder_sparse_step and mlp_only_layers; else all have experts.
+  bool biases = false;        // Of router and experts.
+  bool clamps = false;        // By swiglu_limit.
+  // Which layers are mixtures, decoder_sparse_step and mlp_only_layers say; else all are.
+  bool chooses_layers = false;
 };
 
 // By layer: its MLP, which is `dense` but where it is a mixture.

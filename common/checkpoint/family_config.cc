@@ -184,6 +184,31 @@ constexpr Family kFamilies[] = {
                  .ffn_field = "moe_intermediate_size",
                  .ffn = 768,
                  .chooses_layers = true}},
+    {.model_type = "gpt_oss",
+     .architecture = "GptOssForCausalLM",
+     .name = "gpt_oss",
+     .reads = " num_local_experts ",
+     .heads = 64,
+     .vocab = 201088,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .context = 131072,
+     .norm_eps = 1e-5,
+     .theta = 1.5e5,
+     .attention_bias = true,
+     .windows = WindowRule::kAlternating,
+     .window = 128,
+     .reads_layer_types = true,
+     .experts = {.experts_field = "num_local_experts",
+                 .experts = 128,
+                 .used = 4,
+                 .ffn_field = "intermediate_size",
+                 .names = ExpertNames::kGptOss,
+                 .scores = RouterScores::kSoftmaxOfChosen,
+                 .biases = true,
+                 .clamps = true},
+     .yarn = true,
+     .sinks = true},
     {.model_type = "gemma3",
      .architecture = "Gemma3ForConditionalGeneration",
      .name = "gemma3",
@@ -285,6 +310,9 @@ std::vector<bool> SlidingByRule(const Family& family, uint64_t layers, bool any,
     for (uint64_t i = first; any && i < layers; ++i) {
       slides[i] = true;
     }
+  }
+  for (uint64_t i = 0; any && family.windows == WindowRule::kAlternating && i < layers; i += 2) {
+    slides[i] = true;
   }
   if (family.windows == WindowRule::kPattern) {
     const uint64_t pattern =

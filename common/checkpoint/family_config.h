@@ -17,11 +17,12 @@ namespace strata {
 
 // Which layers look back through a sliding window, where layer_types does not say it.
 enum class WindowRule {
-  kNone,     // The field is refused.
-  kAll,      // All, when there is a window.
-  kFlagged,  // With use_sliding_window, those from max_window_layers on.
-  kRefused,  // use_sliding_window must be false.
-  kPattern,  // All but each sliding_window_pattern-th.
+  kNone,         // The field is refused.
+  kAll,          // All, when there is a window.
+  kFlagged,      // With use_sliding_window, those from max_window_layers on.
+  kRefused,      // use_sliding_window must be false.
+  kPattern,      // All but each sliding_window_pattern-th.
+  kAlternating,  // The first, and every second from there on.
 };
 
 // Defaults are those of the configuration classes of transformers.
@@ -49,6 +50,7 @@ struct Family {
   QkNorm qk_norm = QkNorm::kNone;
   bool qkv_bias = false;             // Always; else by attention_bias.
   bool reads_attention_bias = true;  // Else it must be false.
+  bool attention_bias = false;       // Its default.
   bool reads_mlp_bias = false;
   bool fused = false;  // q, k, v in one matrix, gate and up in another.
   const char* activation_field = "hidden_act";
@@ -66,6 +68,8 @@ struct Family {
   bool partial_rotary = false;
   bool long_rope = false;
   const char* tensor_prefix = "";  // Names of the decoder's tensors begin so.
+  bool yarn = false;
+  bool sinks = false;  // AttentionSpec::sinks.
   // The decoder's configuration is within text_config, and its tensors' names begin so.
   const char* nested_prefix = nullptr;
 };

@@ -97,12 +97,13 @@ absl::StatusOr<AttentionSpec> ParseAttention(const json& config, const Family& f
   RETURN_IF_ERROR(ReadHeads(config, family, hidden, &attention));
   RETURN_IF_ERROR(ReadScores(config, family, &attention));
   FieldReader reader(&config, "");
-  const bool bias = reader.Bool("attention_bias", false);
+  const bool bias = reader.Bool("attention_bias", family.attention_bias);
   attention.qk_rows_in_pairs = reader.Bool("qk_rows_in_pairs", false);
   attention.qkv_bias = bias || family.qkv_bias;
   attention.out_bias = bias;
   attention.qk_norm = family.qk_norm;
   attention.fused_qkv = family.fused;
+  attention.sinks = family.sinks;
   return reader.status().ok() ? absl::StatusOr<AttentionSpec>(attention) : reader.status();
 }
 
@@ -118,7 +119,8 @@ absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint3
                       .context = context,
                       .default_theta = family.theta,
                       .partial = family.partial_rotary,
-                      .long_rope = family.long_rope};
+                      .long_rope = family.long_rope,
+                      .yarn = family.yarn};
   Ropes ropes;
   if (family.local_theta == 0) {
     ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(config, reading));

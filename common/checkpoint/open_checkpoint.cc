@@ -236,6 +236,7 @@ bool ChangesLayer(std::string_view name) {
   return absl::EndsWith(std::string(name), ".bias") ||
          absl::StrContains(std::string(name), "norm") ||
          absl::EndsWith(std::string(name), "_scale") ||
+         absl::EndsWith(std::string(name), "sinks") || absl::EndsWith(std::string(name), "_bias") ||
          absl::StrContains(std::string(name), "lora");
 }
 
@@ -306,7 +307,10 @@ absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found)
   const bool floats = found.dtype == Dtype::kF32 || found.dtype == Dtype::kF16 ||
                       found.dtype == Dtype::kBF16 ||
                       (IsBlocks(found.dtype) && wanted.shape.size() >= 2);
-  if (wanted.words ? found.dtype != Dtype::kU32 : !floats) {
+  const bool right = wanted.dtypes.empty() ? floats
+                                           : std::find(wanted.dtypes.begin(), wanted.dtypes.end(),
+                                                       found.dtype) != wanted.dtypes.end();
+  if (!right) {
     return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
                  absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",
                               Quoted(found.name), " is not supported yet"));

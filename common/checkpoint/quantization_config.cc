@@ -50,6 +50,11 @@ absl::StatusOr<std::optional<QuantizationSpec>> ParseQuantization(const json& co
   FieldReader reader(&config, "");
   const json* mlx = reader.Find("quantization");
   const json* other = reader.Find("quantization_config");
+  // gpt-oss' experts, which their tensors' names say too.
+  if (IsNone(mlx) && other != nullptr && other->is_object() &&
+      other->value("quant_method", json()) == "mxfp4") {
+    return std::optional<QuantizationSpec>();
+  }
   if (!IsNone(other) && (IsNone(mlx) || *other != *mlx)) {
     return Unsupported("quantization_config " + QuotedValue(*other));
   }

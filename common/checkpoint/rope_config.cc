@@ -1,6 +1,8 @@
 #include "common/checkpoint/rope_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
@@ -138,6 +140,50 @@ absl::Status ReadLongRope(const json& object, const std::string& field, const js
   return reader.status();
 }
 
+// YaRN's multiplier of a factor by which a context was extended.
+double YarnMagnitude(double factor, double by) {
+  return factor <= 1 ? 1.0 : 0.1 * by * LogF64(factor) + 1.0;
+}
+
+// Which pairs keep their frequencies, and which are divided, follows from how often they turn over
+// the original context.
+absl::Status ReadYarn(const json& object, const std::string& field, double theta, RopeSpec* rope) {
+  FieldReader reader(&object, field + ".");
+  rope->scaling = RopeScaling::kYarn;
+  rope->factor = reader.Number("factor", 1.0, kMaxFactor);
+  const double original =
+      static_cast<double>(reader.Uint("original_max_position_embeddings", 2, kMaxContextTokens));
+  rope->original_context = original;
+  const double fast = reader.Number("beta_fast", 1e-3, kMaxFactor, 32.0);
+  const double slow = reader.Number("beta_slow", 1e-3, kMaxFactor, 1.0);
+  const bool truncate = reader.Bool("truncate", true);
+  const double mscale = reader.Number("mscale", 0, kMaxFactor, 0.0);
+  const double all_dim = reader.Number("mscale_all_dim", 0, kMaxFactor, 0.0);
+  const double by_default = mscale != 0 && all_dim != 0 ? YarnMagnitude(rope->factor, mscale) /
+                                                              YarnMagnitude(rope->factor, all_dim)
+                                                        : YarnMagnitude(rope->factor, 1);
+  rope->magnitude = reader.Number("attention_factor", 1e-3, 1e3, by_default);
+  RETURN_IF_ERROR(reader.status());
+  if (theta <= 1) {
+    return Contradiction(absl::StrCat("rope_theta ", theta, " is not above 1, as yarn needs"));
+  }
+  // The pair that turns so often over the original context.
+  const auto pair = [&](double turns) {
+    return rope->rotary_dim * LogF64(original / (turns * 2 * std::numbers::pi)) /
+           (2 * LogF64(theta));
+  };
+  rope->yarn_low = std::max(0.0, truncate ? std::floor(pair(fast)) : pair(fast));
+  rope->yarn_high = std::min(rope->rotary_dim - 1.0, truncate ? std::ceil(pair(slow)) : pair(slow));
+  if (rope->yarn_low == rope->yarn_high) {
+    rope->yarn_high += 0.001;
+  }
+  if (rope->yarn_low > rope->yarn_high) {
+    return Contradiction(
+        absl::StrCat(field, ": beta_fast ", fast, " and beta_slow ", slow, " leave no range"));
+  }
+  return absl::OkStatus();
+}
+
 // What a type knows beside theta and partial_rotary_factor.
 bool IsKeyOf(const std::string& type, const std::string& key) {
   if (type == "linear") {
@@ -149,6 +195,11 @@ bool IsKeyOf(const std::string& type, const std::string& key) {
   }
   if (type == "divisors") {
     return key == type;
+  }
+  if (type == "yarn") {
+    return key == "factor" || key == "beta_fast" || key == "beta_slow" || key == "mscale" ||
+           key == "mscale_all_dim" || key == "attention_factor" || key == "truncate" ||
+           key == "original_max_position_embeddings";
   }
   return type == "longrope" &&
          (key == "short_factor" || key == "long_factor" || key == "attention_factor" ||
@@ -216,7 +267,7 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
     type = "default";
   }
   if (type != "default" && type != "linear" && type != "llama3" && type != "divisors" &&
-      (type != "longrope" || !reading.long_rope)) {
+      (type != "longrope" || !reading.long_rope) && (type != "yarn" || !reading.yarn)) {
     return Unsupported(absl::StrCat(field, " type ", Quoted(type)));
   }
   RETURN_IF_ERROR(CheckKeys(object, field, type, reading));
@@ -225,6 +276,9 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
   if (reader.Has("rope_theta")) {
     *theta = reader.Number("rope_theta", 1.0, kMaxTheta);
     RETURN_IF_ERROR(reader.status());
+  }
+  if (type == "yarn") {
+    return ReadYarn(object, field, theta->value_or(reading.default_theta), rope);
   }
   if (type == "divisors") {
     return ReadDivisors(object, field, rope);

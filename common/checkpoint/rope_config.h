@@ -15,6 +15,7 @@ struct RopeReading {
   double default_theta = 10000.0;
   bool partial = false;    // partial_rotary_factor: else every dimension of a head rotates.
   bool long_rope = false;  // The type "longrope", and its older names.
+  bool yarn = false;       // The type "yarn".
 };
 
 // From `rope_theta` and `rope_scaling`, or from `rope_parameters`, or from both where they agree.

@@ -1,6 +1,7 @@
 // Rotary tables. RoPE: Su et al., "RoFormer", arXiv:2104.09864; the scaling of Llama 3.1 as in its
 // public release; LongRoPE: Ding et
-// al., arXiv:2402.13753.
+// al., arXiv:2402.13753; YaRN: Peng et al., arXiv:2309.00071.
+#include <algorithm>
 #include <numbers>
 
 #include "common/checkpoint/checkpoint.h"
@@ -26,6 +27,11 @@ std::vector<double> InverseFrequencies(const RopeSpec& rope, uint32_t variant) {
       }
     } else if (rope.scaling == RopeScaling::kLinear) {
       f /= rope.factor;
+    } else if (rope.scaling == RopeScaling::kYarn) {
+      const double ramp =
+          (static_cast<double>(i) - rope.yarn_low) / (rope.yarn_high - rope.yarn_low);
+      const double divided = std::clamp(ramp, 0.0, 1.0);
+      f = divided * f / rope.factor + (1 - divided) * f;
     } else if (rope.scaling == RopeScaling::kLongRope) {
       f /= (variant == 0 ? rope.short_factors : rope.long_factors)[i];
     }

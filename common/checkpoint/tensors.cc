@@ -15,9 +15,10 @@ class TensorList {
  public:
   TensorList(const ModelSpec& spec, const TensorExists& exists) : spec_(spec), exists_(exists) {}
 
-  void Add(std::string name, std::vector<uint64_t> shape) {
-    tensors_.push_back({std::move(name), std::move(shape)});
+  void Add(std::string name, std::vector<uint64_t> shape, std::vector<Dtype> dtypes = {}) {
+    tensors_.push_back({std::move(name), std::move(shape), std::move(dtypes)});
   }
+  bool Exists(const std::string& name) const { return exists_ && exists_(name); }
   // PATH.weight, [out, in].
   void AddMatrix(const std::string& path, uint64_t out, uint64_t in) {
     if (!spec_.quantization.has_value() || !exists_ || !exists_(path + ".scales")) {
@@ -25,11 +26,10 @@ class TensorList {
       return;
     }
     const AffineSpec affine = AffineOf(spec_, path);
-    tensors_.push_back({path + ".weight", {out, in * affine.bits / 32}, true});
+    tensors_.push_back({path + ".weight", {out, in * affine.bits / 32}, {Dtype::kU32}});
     Add(path + ".scales", {out, in / affine.group});
     Add(path + ".biases", {out, in / affine.group});
   }
-  bool Has(const std::string& path) const { return exists_ && exists_(path + ".weight"); }
   // The same of all experts in one tensor, [experts, out, in].
   void AddStacked(const std::string& path, uint64_t experts, uint64_t out, uint64_t in) {
     const size_t first = tensors_.size();
@@ -53,10 +53,30 @@ class TensorList {
   std::vector<StageTensor> tensors_;
 };
 
+// See common/gpt_oss_experts.h.
+void AddGptOssExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& folder,
+                      TensorList* list) {
+  const auto add = [&](const std::string& path, uint64_t outputs, uint64_t inputs) {
+    if (list->Exists(path + "_blocks")) {
+      list->Add(path + "_blocks", {mlp.experts, outputs, inputs / 32, 16}, {Dtype::kU8});
+      list->Add(path + "_scales", {mlp.experts, outputs, inputs / 32}, {Dtype::kU8});
+    } else {
+      list->Add(path, {mlp.experts, inputs, outputs});
+    }
+    list->Add(path + "_bias", {mlp.experts, outputs});
+  };
+  add(folder + "gate_up_proj", uint64_t{2} * mlp.ffn, hidden);
+  add(folder + "down_proj", hidden, mlp.ffn);
+}
+
 void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, TensorList* list) {
-  list->AddMatrix(RouterPath(mlp.expert_names, prefix), mlp.experts, hidden);
+  list->AddLinear(RouterPath(mlp.expert_names, prefix), mlp.experts, hidden, mlp.router.bias);
+  if (mlp.expert_names == ExpertNames::kGptOss) {
+    AddGptOssExperts(mlp, hidden, prefix + "mlp.experts.", list);
+    return;
+  }
   const ExpertPaths stacked = StackedExpertPaths(mlp.expert_names, prefix);
-  if (list->Has(stacked.gate)) {
+  if (list->Exists(stacked.gate + ".weight")) {
     list->AddStacked(stacked.gate, mlp.experts, mlp.ffn, hidden);
     list->AddStacked(stacked.up, mlp.experts, mlp.ffn, hidden);
     list->AddStacked(stacked.down, mlp.experts, hidden, mlp.ffn);
@@ -64,9 +84,9 @@ void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, 
   }
   for (uint32_t e = 0; e < mlp.experts; ++e) {
     const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, prefix, e);
-    list->AddMatrix(paths.gate, mlp.ffn, hidden);
-    list->AddMatrix(paths.up, mlp.ffn, hidden);
-    list->AddMatrix(paths.down, hidden, mlp.ffn);
+    list->AddLinear(paths.gate, mlp.ffn, hidden, mlp.bias);
+    list->AddLinear(paths.up, mlp.ffn, hidden, mlp.bias);
+    list->AddLinear(paths.down, hidden, mlp.ffn, mlp.bias);
   }
 }
 
@@ -109,6 +129,9 @@ void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
     const bool head = attention.qk_norm == QkNorm::kHead;
     list->Add(prefix + "self_attn.q_norm.weight", {head ? attention.head_dim : queries});
     list->Add(prefix + "self_attn.k_norm.weight", {head ? attention.head_dim : keys});
+  }
+  if (attention.sinks) {
+    list->Add(prefix + "self_attn.sinks", {attention.heads});
   }
   list->AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias);
   add_norm(norms.after_attention);

@@ -5,6 +5,7 @@
 
 #include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/gpt_oss_experts.h"
 #include "common/quantized_weights.h"
 #include "coordinator/registry/manifest.h"
 
@@ -21,17 +22,18 @@ class Sum {
 
   void Add(const std::string& name) {
     const ManifestTensor* tensor = manifest_.FindTensor(name);
-    if (tensor == nullptr) {
+    if (tensor == nullptr || IsMxfp4Scales(name)) {
       return;
     }
+    const Dtype dtype = LoadedDtype(name, tensor->dtype);
     const MatrixShape shape = MatrixShapeOf(name, tensor->shape);
     const bool matrix = shape.matrices != 0;
     uint64_t bytes = tensor->bytes;
-    std::string format = StoredFormat(manifest_.spec, name, tensor->dtype);
-    const bool floats = matrix && tensor->dtype != Dtype::kU32 && !IsIntegerBlocks(tensor->dtype) &&
-                        !IsRouter(name);
-    if (matrix && IsBlocks(tensor->dtype)) {
-      bytes = shape.matrices * BlockMatrixBytes(tensor->dtype, shape.outputs, shape.inputs);
+    std::string format = StoredFormat(manifest_.spec, name, dtype);
+    const bool floats =
+        matrix && dtype != Dtype::kU32 && !IsIntegerBlocks(dtype) && !IsRouter(name);
+    if (matrix && IsBlocks(dtype)) {
+      bytes = shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
     }
     if (floats && quantize_ == v1::QUANTIZE_INT8) {
       bytes = shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 8);

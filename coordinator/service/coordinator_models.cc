@@ -4,6 +4,7 @@
 
 #include "common/app/log.h"
 #include "common/block_formats.h"
+#include "common/gpt_oss_experts.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/step_timing.h"
@@ -128,7 +129,7 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
   bool integers = model.spec().quantization.has_value();
   bool floats = false;  // Matrices that are left to quantize.
   for (const ManifestTensor& tensor : model.manifest->tensors) {
-    integers = integers || IsIntegerBlocks(tensor.dtype);
+    integers = integers || IsIntegerBlocks(LoadedDtype(tensor.name, tensor.dtype));
     floats = floats || (tensor.shape.size() == 2 && !IsIntegerBlocks(tensor.dtype));
   }
   const bool stored = model.spec().quantization.has_value() || (integers && !floats);

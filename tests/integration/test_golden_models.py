@@ -12,16 +12,18 @@ from cluster import GOLDEN, Cluster, cut, golden_cases
 REFERENCES = {name: {} for name in (
     "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
     "olmo2", "phi3", "phi3-longrope", "phi4-mini", "gemma2", "gemma3",
-    "mixtral", "qwen3-moe", "qwen3-moe-nonorm", "minicpm-o")}
+    "mixtral", "qwen3-moe", "qwen3-moe-nonorm", "gpt-oss", "minicpm-o")}
 REFERENCES |= {name: {"activations": "f32"} for name in (
     "llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "mixtral-mlx4",
-    "mixtral-mlx4-mixed")}
+    "mixtral-mlx4-mixed", "gpt-oss-mxfp4")}
 # Numerics classes of their own, which no reference has numbers for.
 QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
              ("llama31", {"quantize": "int8", "activations": "f32"}), ("llama31-mlx4", {}),
              ("phi3", {"quantize": "int8"}), ("gemma3", {"quantize": "int4"}),
              ("mixtral", {"quantize": "int8"}), ("mixtral-mlx4", {}),
-             ("qwen3-moe", {"quantize": "int4"})]
+             ("qwen3-moe", {"quantize": "int4"}), ("gpt-oss", {"quantize": "int8"}),
+             ("gpt-oss-mxfp4", {})]
+STORED = {"gpt-oss-mxfp4": "bf16+mxfp4"}
 WORKERS = [f"w{i}" for i in range(7)]
 LLAMA_LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md
@@ -98,7 +100,7 @@ def test_quantized_weights_give_the_same_bits_for_every_partition(cluster, model
                                         temperature=0, ignore_eos=True,
                                         logits=tmp_path / "logits.safetensors"))
         cluster.run("model", "unload", model)
-    weights = options.get("quantize", "affine4g64")
+    weights = options.get("quantize", STORED.get(model, "affine4g64"))
     activations = options.get("activations", "int8")
     assert f"/w={weights}," in answers[0]["numerics_class"]
     assert f",act={activations}/" in answers[0]["numerics_class"]

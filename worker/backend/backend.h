@@ -36,7 +36,10 @@ struct TensorInfo {
   Dtype dtype = Dtype::kF32;
   std::vector<uint64_t> shape;
   size_t bytes = 0;
-  std::string sha256;  // Of its bytes, 64 hex digits; "" where that is not known.
+  // Of its bytes, or of what they are made of and how; 64 hex digits, "" where that is not known.
+  std::string sha256;
+  // Of the tensors of the checkpoint that it is made of; empty: it is one of those.
+  std::vector<std::string> sources = {};
 };
 
 // Where a backend reads weights. A load describes the tensors, prepares those whose bytes it needs,

@@ -8,6 +8,7 @@
 
 #include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/gpt_oss_experts.h"
 #include "common/limits.h"
 #include "common/quantized_weights.h"
 #include "common/status.h"
@@ -57,8 +58,9 @@ std::string OtherFormat(const ModelSpec& spec, const std::vector<BlobTensor>& te
         tensor.name.find("layers.") == std::string::npos) {
       continue;
     }
-    const bool floats = tensor.dtype != Dtype::kU32 && !IsIntegerBlocks(tensor.dtype);
-    std::string name = StoredFormat(spec, tensor.name, tensor.dtype);
+    const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
+    const bool floats = dtype != Dtype::kU32 && !IsIntegerBlocks(dtype);
+    std::string name = StoredFormat(spec, tensor.name, dtype);
     if (floats && (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4)) {
       name = quantize == v1::QUANTIZE_INT8 ? "int8" : "int4";
     }
@@ -134,14 +136,17 @@ absl::Status CheckTensors(const StageSpec& spec, const std::vector<BlobTensor>& 
 
 // What a tensor takes once it is packed.
 uint64_t PackedBytes(v1::Quantize quantize, const BlobTensor& tensor) {
+  if (IsMxfp4Scales(tensor.name)) {
+    return 0;
+  }
+  const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
   const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape);
   const bool quantizes =
       (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4) && !IsRouter(tensor.name);
-  if (shape.matrices != 0 && IsBlocks(tensor.dtype) &&
-      (IsIntegerBlocks(tensor.dtype) || !quantizes)) {
-    return shape.matrices * BlockMatrixBytes(tensor.dtype, shape.outputs, shape.inputs);
+  if (shape.matrices != 0 && IsBlocks(dtype) && (IsIntegerBlocks(dtype) || !quantizes)) {
+    return shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
   }
-  if (shape.matrices == 0 || tensor.dtype == Dtype::kU32 || !quantizes) {
+  if (shape.matrices == 0 || dtype == Dtype::kU32 || !quantizes) {
     return tensor.blob.bytes;
   }
   const bool in_layer = tensor.name.find("layers.") != std::string::npos;

@@ -431,6 +431,42 @@ TEST(ModelConfig, ReadsWhichLayersOfQwen3MoeAreMixtures) {
   EXPECT_FALSE(Parse(FamilyConfig("qwen3-moe-nonorm"))->layers.back().mlp.router.renormalize);
 }
 
+TEST(ModelConfig, ReadsGptOss) {
+  json config = FamilyConfig("gpt-oss");
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(19, 0, 19));
+  const LayerSpec& layer = spec->layers[1];
+  EXPECT_TRUE(layer.attention.sinks && layer.attention.qkv_bias && layer.attention.out_bias);
+  EXPECT_EQ(layer.attention.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(layer.mlp.experts, 4u);
+  EXPECT_EQ(layer.mlp.router.used, 2u);
+  EXPECT_EQ(layer.mlp.router.scores, RouterScores::kSoftmaxOfChosen);
+  EXPECT_TRUE(layer.mlp.router.bias && layer.mlp.bias);
+  EXPECT_EQ(layer.mlp.activation, ActivationKind::kClampedSilu);
+  EXPECT_EQ(layer.mlp.clamp, 2.5f);
+  config.erase("layer_types");
+  config.erase("swiglu_limit");
+  config.erase("sliding_window");
+  config["num_hidden_layers"] = 4;
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(128, 0, 128, 0));
+  EXPECT_EQ(spec->layers[0].mlp.clamp, 7.0f);
+  // Blocks where there are any.
+  const auto exists = [](const std::string& name) { return name.ends_with("_blocks"); };
+  std::map<std::string, std::vector<uint64_t>> shapes;
+  for (const StageTensor& tensor : TensorsOf(*spec, 2, 2, false, false, exists)) {
+    shapes[tensor.name] = tensor.shape;
+  }
+  const std::string folder = "model.layers.2.mlp.experts.";
+  EXPECT_THAT(shapes[folder + "gate_up_proj_blocks"], ElementsAre(4, 64, 2, 16));
+  EXPECT_THAT(shapes[folder + "down_proj_scales"], ElementsAre(4, 64, 1));
+  EXPECT_FALSE(shapes.contains(folder + "down_proj"));
+  EXPECT_TRUE(shapes.contains("model.layers.2.self_attn.sinks"));
+  EXPECT_TRUE(Parse(FamilyConfig("gpt-oss-mxfp4")).ok());
+}
+
 TEST(TensorsOf, ExpertsMayBeOneTensor) {
   const auto spec = Parse(FamilyConfig("qwen3-moe"));
   ASSERT_TRUE(spec.ok()) << spec.status();
@@ -560,6 +596,10 @@ TEST(ModelConfig, RefusesByNameWhatAFamilyDoesNotRead) {
       {"qwen3-moe", "norm_topk_prob", "x", "norm_topk_prob"},
       {"qwen3-moe", "moe_intermediate_size", -1, "moe_intermediate_size -1"},
       {"qwen3-moe", "use_sliding_window", true, "sliding_window"},
+      {"gpt-oss", "swiglu_limit", 0, "swiglu_limit 0"},
+      {"gpt-oss", "intermediate_size", 40, "intermediate_size 40 is not a multiple of 32"},
+      {"gpt-oss", "sliding_window", nullptr, "layer_types"},
+      {"gpt-oss", "hidden_act", "gelu", "hidden_act"},
   };
   for (const FamilyChange& change : cases) {
     json config = FamilyConfig(change.model);

@@ -171,7 +171,6 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
     s.model.layers[0].mlp.router.used = 2;
     return s.model.layers[0];
   };
-  expect("biases of experts", [&](StageSpec& s) { mixture(s).mlp.bias = true; });
   expect("experts without a norm",
          [&](StageSpec& s) { mixture(s).norm_places = NormPlaces::kAfter; });
   expect("bf16", [](StageSpec& s) { s.kv_dtype = v1::KV_DTYPE_BF16; });
@@ -198,6 +197,7 @@ TEST(BackendTest, RefusesStagesThatContradictThemselves) {
   expect([](StageSpec& s) { s.model.layers[0].attention.kv_group = 1; });
   expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 0}; });
   expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kFull, 16}; });
+  expect([](StageSpec& s) { s.model.layers[0].mlp.activation = ActivationKind::kClampedSilu; });
   expect([](StageSpec& s) { s.model.layers[0].mlp.experts = 8; });  // Of which none is used.
   expect([](StageSpec& s) {
     s.model.layers[0].mlp.experts = 8;

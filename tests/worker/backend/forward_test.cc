@@ -141,6 +141,7 @@ TEST_P(ReferenceTest, HiddenStatesAreTheReferences) {
   }
   // The others were made without.
   EXPECT_EQ(compared > 0, model_.name != "recall" && model_.name.find("mlx") == std::string::npos &&
+                              model_.name.find("mxfp4") == std::string::npos &&
                               model_.name.find("gguf") == std::string::npos);
 }
 
@@ -325,7 +326,9 @@ TEST_P(QuantizedTest, LogitsAreNearThoseOfTheStoredWeights) {
   }
   const double share = std::sqrt(difference / size);
   EXPECT_GT(share, 0) << "nothing was quantized";
-  EXPECT_LT(share, int4 ? 0.6 : 0.08);
+  // A row whose experts are nearly tied may get others, whose weights have nothing in common.
+  const bool routes = model_.spec.layers.back().mlp.experts != 0;
+  EXPECT_LT(share, int4 ? 0.6 : routes ? 0.15 : 0.08);
 }
 
 // What quantizing the bundled model costs, where it had a clear opinion.

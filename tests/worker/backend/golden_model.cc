@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/quantized_weights.h"
+#include "common/gpt_oss_experts.h"
 #include "nlohmann/json.hpp"
 #include "tests/golden.h"
 
@@ -15,7 +15,7 @@ namespace {
 std::string Format(const GoldenModel& model, const std::string& tensor) {
   const auto view = model.weights.Find(tensor);
   EXPECT_TRUE(view.ok()) << view.status();
-  return view.ok() ? StoredFormat(model.spec, tensor, view->dtype) : "";
+  return view.ok() ? StoredFormat(model.spec, tensor, LoadedDtype(tensor, view->dtype)) : "";
 }
 
 // Of the layers' matrices but routers, joined by '+', that of the most bytes first.
@@ -133,7 +133,9 @@ std::vector<std::string> GoldenModelNames() {
           "mixtral-mlx4",
           "mixtral-mlx4-mixed",
           "qwen3-moe",
-          "qwen3-moe-nonorm"};
+          "qwen3-moe-nonorm",
+          "gpt-oss",
+          "gpt-oss-mxfp4"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -156,15 +158,16 @@ std::vector<GoldenFormat> GoldenFormats() {
   for (const std::string& name : GoldenModelNames()) {
     formats.push_back({name});
   }
-  for (const char* name : {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0",
-                           "gguf/qwen2-q8_0", "gguf/qwen2-q4_0"}) {
+  for (const char* name :
+       {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/qwen2-q8_0",
+        "gguf/qwen2-q4_0", "gpt-oss-mxfp4", "mixtral-mlx4", "mixtral-mlx4-mixed"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
-  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe"}) {
+  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }

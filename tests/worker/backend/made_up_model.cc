@@ -38,7 +38,9 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
   layer.attention.out_bias = shape.biases;
   layer.mlp.ffn = shape.ffn;
   layer.mlp.bias = shape.biases;
+  layer.attention.sinks = shape.sinks;
   layer.mlp.activation = shape.activation;
+  layer.mlp.clamp = shape.activation == ActivationKind::kClampedSilu ? 0.5f : 0.0f;
   spec.final_soft_cap = shape.final_soft_cap;
   const std::vector<uint32_t> windows =
       shape.windows.empty() ? std::vector<uint32_t>{0} : shape.windows;
@@ -52,6 +54,7 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
     }
     layer.mlp.experts = i == 0 ? 0 : shape.experts;
     layer.mlp.router = shape.router;
+    layer.mlp.router.bias = shape.biases;
     spec.layers.push_back(layer);
   }
   return spec;
@@ -59,12 +62,18 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
 
 double Capped(double x, double cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
 
-double Activated(double x, ActivationKind kind) {
-  if (kind == ActivationKind::kSilu) {
-    return x / (1.0 + std::exp(-x));
+// The product of gate and up.
+double Gated(double x, double up, const MlpSpec& mlp) {
+  if (mlp.activation == ActivationKind::kSilu) {
+    return x / (1.0 + std::exp(-x)) * up;
+  }
+  if (mlp.activation == ActivationKind::kClampedSilu) {
+    const double limit = mlp.clamp;
+    x = std::min(x, limit);
+    return x / (1.0 + std::exp(-1.702 * x)) * (std::clamp(up, -limit, limit) + 1);
   }
   const double u = std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
-  return 0.5 * x * (1.0 + std::tanh(u));
+  return 0.5 * x * (1.0 + std::tanh(u)) * up;
 }
 
 }  // namespace
@@ -186,7 +195,7 @@ MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
     for (uint32_t head = 0; head < a.heads; ++head) {
       const size_t kv = size_t{head / group} * a.head_dim;
       std::vector<double> weights(row + 1);
-      double sum = 0;
+      double sum = a.sinks ? std::exp(Values(LayerName(layer, "self_attn.sinks"))[head]) : 0;
       const size_t first = window == 0 || row < window ? 0 : row + 1 - window;
       for (size_t key = first; key <= row; ++key) {
         double dot = 0;
@@ -207,12 +216,12 @@ MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
 }
 
 MadeUpModel::Rows MadeUpModel::GatedMlp(const Rows& x, const ExpertPaths& names,
-                                        ActivationKind kind) const {
+                                        const MlpSpec& mlp) const {
   Rows gate = Linear(x, names.gate);
   const Rows up = Linear(x, names.up);
   for (size_t row = 0; row < gate.size(); ++row) {
     for (size_t i = 0; i < gate[row].size(); ++i) {
-      gate[row][i] = Activated(gate[row][i], kind) * up[row][i];
+      gate[row][i] = Gated(gate[row][i], up[row][i], mlp);
     }
   }
   return Linear(gate, names.down);
@@ -226,7 +235,7 @@ MadeUpModel::Rows MadeUpModel::Mlp(const Rows& x, uint32_t layer) const {
   return GatedMlp(x,
                   {LayerName(layer, "mlp.gate_proj"), LayerName(layer, "mlp.up_proj"),
                    LayerName(layer, "mlp.down_proj")},
-                  mlp.activation);
+                  mlp);
 }
 
 MadeUpModel::Rows MadeUpModel::Mixture(const Rows& x, uint32_t layer) const {
@@ -249,8 +258,7 @@ MadeUpModel::Rows MadeUpModel::Mixture(const Rows& x, uint32_t layer) const {
         mlp.router.renormalize || mlp.router.scores == RouterScores::kSoftmaxOfChosen;
     std::vector<double>& sum = out.emplace_back(x[row].size(), 0.0);
     for (size_t i = 0; i < mlp.router.used; ++i) {
-      const Rows one =
-          GatedMlp({x[row]}, ExpertPathsOf(mlp.expert_names, prefix, order[i]), mlp.activation);
+      const Rows one = GatedMlp({x[row]}, ExpertPathsOf(mlp.expert_names, prefix, order[i]), mlp);
       const double weight = std::exp(logits[row][order[i]]) / (of_chosen ? chosen : all);
       for (size_t k = 0; k < sum.size(); ++k) {
         sum[k] += weight * one[0][k];

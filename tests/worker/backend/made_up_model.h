@@ -33,6 +33,7 @@ struct MadeUpShape {
   float soft_cap = 0;                  // Of scores.
   float final_soft_cap = 0;
   ActivationKind activation = ActivationKind::kSilu;
+  bool sinks = false;
   uint32_t experts = 0;  // Of every layer but the first; 0: all are dense.
   RouterSpec router = {};
 };
@@ -70,7 +71,7 @@ class MadeUpModel : public TensorSource {
   void Rotate(const AttentionSpec& attention, Rows* rows) const;
   Rows Attention(const Rows& x, uint32_t layer) const;
   // `names` of gate, up and down.
-  Rows GatedMlp(const Rows& x, const ExpertPaths& names, ActivationKind kind) const;
+  Rows GatedMlp(const Rows& x, const ExpertPaths& names, const MlpSpec& mlp) const;
   Rows Mlp(const Rows& x, uint32_t layer) const;
   Rows Mixture(const Rows& x, uint32_t layer) const;
 

@@ -10,7 +10,9 @@
 //     m = m'
 // beginning with m = -inf, l = 0, o = 0. Spans are merged in order into the first one's (M, L, O):
 //   m' = max(M, m); A = exp(M - m'); a = exp(m - m'); L = fma(L, A, l * a); O = fma(O, A, o * a)
-// and the answer is O / L. A window hides keys before it as the query's own position hides those
+// and the answer is O / L; of a head with a sink, a score t that no value has:
+//   m' = max(M, t); A = exp(M - m'); O * A / fma(L, A, exp(t - m'))
+// A window hides keys before it as the query's own position hides those
 // behind: pages without a visible key take no part, and need not be there. Values of keys that are
 // not visible are not read; the lanes of their scores are computed beside the others and replaced.
 
@@ -305,14 +307,30 @@ inline void MergeSpan(size_t padded, const float* span, float* total) {
   total[padded + 1] = std::fma(total[padded + 1], factors[0], span[padded + 1] * factors[1]);
 }
 
+// The sum of a query's weights with that of its sink; `factor` is what the weighted values take.
+inline float SumWithSink(float largest, float sum, float sink, float* factor) {
+  const float m = largest > sink ? largest : sink;
+  alignas(64) float exponents[16] = {largest - m, sink - m};
+  alignas(64) float factors[16];
+  Store(Exp(Load(exponents)), factors);
+  *factor = factors[0];
+  return std::fma(sum, factors[0], factors[1]);
+}
+
 // Of one query, from its merged spans.
 inline void WriteAnswer(const AttendArgs& args, const float* total, uint32_t query) {
   const size_t padded = PaddedHeadDim(args.head_dim);
   float* const out =
       args.out + query / args.group * args.out_stride + size_t{query % args.group} * args.head_dim;
-  const Lanes sum = Set(total[padded + 1]);
+  float all = total[padded + 1];
+  float factor = 1;
+  if (args.sinks != nullptr) {
+    all = SumWithSink(total[padded], all, args.sinks[query % args.group], &factor);
+  }
+  const Lanes sum = Set(all);
+  const Lanes factors = Set(factor);
   for (size_t d = 0; d < args.head_dim; d += kLanes) {
-    const Lanes y = Div(Load(total + d), sum);
+    const Lanes y = Div(Mul(Load(total + d), factors), sum);
     if (d + kLanes <= args.head_dim) {
       Store(y, out + d);
     } else {

@@ -17,6 +17,7 @@
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/placement.h"
 #include "worker/backend/cpu/thread_pool.h"
+#include "worker/backend/gpt_oss_tensors.h"
 
 namespace strata::cpu {
 namespace {
@@ -60,8 +61,8 @@ absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
   if (mlp.experts != 0 && (mlp.router.used == 0 || mlp.router.used > mlp.experts)) {
     return Inconsistent("a layer uses more experts than it has, or none");
   }
-  if (mlp.experts != 0 && mlp.bias) {
-    return Unsupported("biases of experts are");
+  if (mlp.activation == ActivationKind::kClampedSilu && !IsMultiplier(mlp.clamp)) {
+    return Inconsistent("an activation is clamped by no positive number");
   }
   if (mlp.experts != 0 && layer.norm_places == NormPlaces::kAfter) {
     return Unsupported("a mixture of experts without a norm before it is");
@@ -152,7 +153,8 @@ class CpuBackend : public Backend {
     RETURN_IF_ERROR(Supports(spec));
     // Threads of its own: packing may wait for a disk, and other shards compute meanwhile.
     ThreadPool loading(pool_->threads(), 0);
-    return CpuShard::Create(spec, weights, packed, progress, kernels_, &loading, &placer_, pool_);
+    const GptOssTensors tensors(spec.model, spec.first_layer, spec.last_layer, weights);
+    return CpuShard::Create(spec, tensors, packed, progress, kernels_, &loading, &placer_, pool_);
   }
 
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {

@@ -430,42 +430,6 @@ absl::Status CpuShard::CheckLayer(uint32_t layer) const {
   return absl::OkStatus();
 }
 
-absl::Status CpuShard::Mlp(uint32_t layer) {
-  RETURN_IF_ERROR(CheckLayer(layer));
-  const LayerSpec& spec = spec_.model.layers[layer];
-  const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  if (batch_.rows == 0) {
-    return absl::OkStatus();
-  }
-  if (spec.mlp.experts != 0) {
-    MixtureMlp(spec, weights);
-  } else {
-    DenseMlp(spec, weights);
-  }
-  return absl::OkStatus();
-}
-
-void CpuShard::DenseMlp(const LayerSpec& spec, const LayerWeights& weights) {
-  const uint32_t rows = batch_.rows;
-  BeginBranch(spec, weights.mlp_norm, {&weights.gate, &weights.up});
-  const MatmulArgs gate = Product(weights.gate, rows, gate_.as<float>(), sizes_.ffn, false);
-  const MatmulArgs up = Product(weights.up, rows, up_.as<float>(), sizes_.ffn, false);
-  const auto activate =
-      spec.mlp.activation == ActivationKind::kSilu ? kernels_->swiglu : kernels_->geglu;
-  pool_->Split(gate.weights.panels(), [&](size_t begin, size_t end) {
-    kernels_->matmul(gate, begin, end);
-    kernels_->matmul(up, begin, end);
-    const size_t first = begin * kLanes;
-    const size_t count = std::min<size_t>(end * kLanes, spec.mlp.ffn) - first;
-    for (uint32_t row = 0; row < rows; ++row) {
-      float* const g = gate.out + row * sizes_.ffn + first;
-      activate(g, up.out + row * sizes_.ffn + first, count, g);
-    }
-  });
-  Pack(gate_.as<float>(), sizes_.ffn, rows, spec.mlp.ffn, {&weights.down});
-  FinishBranch(weights.down, spec, weights.after_mlp_norm);
-}
-
 absl::Status CpuShard::Head(std::span<const uint32_t> rows) {
   if (!spec_.heads || rows.size() > batch_.rows) {
     return Misuse("no head here, or more rows than the batch has");

@@ -98,6 +98,8 @@ class CpuShard : public Shard {
   void AddBranch(const LayerSpec& spec, const std::vector<float>& after);
   void AddBranchRow(const LayerSpec& spec, const std::vector<float>& after, size_t row);
 
+  // gate := the activated product of gate and up.
+  void Activate(const MlpSpec& mlp, float* gate, const float* up, size_t count) const;
   void DenseMlp(const LayerSpec& spec, const LayerWeights& weights);
   void MixtureMlp(const LayerSpec& spec, const LayerWeights& weights);
   void Route(const LayerSpec& spec, const LayerWeights& weights);

@@ -133,6 +133,8 @@ AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first,
                     .head_dim = attention.head_dim,
                     .scale = attention.scale,
                     .soft_cap = attention.soft_cap,
+                    .sinks = attention.sinks ? weights_.layers[local].sinks.data() + kv_head * group
+                                             : nullptr,
                     .kv_f16 = kv_f16_,
                     .kv = kv_.pages(local) + kv_head * layout.head_bytes,
                     .page_bytes = layout.page_bytes,

@@ -94,8 +94,6 @@ void CpuShard::SplitExperts(size_t panels, const Function& function) {
 void CpuShard::MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixture) {
   const size_t stride = sizes_.expert_ffn;
   const bool by_place = batch_.rows > 1;
-  const auto activate =
-      mlp.activation == ActivationKind::kSilu ? kernels_->swiglu : kernels_->geglu;
   SplitExperts((mlp.ffn + kLanes - 1) / kLanes, [&](const ExpertRows::Group& group, size_t first,
                                                     size_t end) {
     const ExpertWeights& one = mixture.experts[group.expert];
@@ -107,7 +105,7 @@ void CpuShard::MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixtu
     const size_t count = std::min<size_t>(end * kLanes, mlp.ffn) - output;
     for (uint32_t row = 0; row < group.count; ++row) {
       float* const g = gate.out + row * stride + output;
-      activate(g, up.out + row * stride + output, count, g);
+      Activate(mlp, g, up.out + row * stride + output, count);
     }
   });
   const std::span<const ExpertRows::Block> blocks = expert_rows_.blocks();

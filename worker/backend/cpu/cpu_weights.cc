@@ -75,7 +75,7 @@ uint64_t StageWeights::StepReadBytes() const {
   for (const LayerWeights& layer : layers) {
     for (const std::vector<float>* norm :
          {&layer.attention_norm, &layer.after_attention_norm, &layer.q_norm, &layer.k_norm,
-          &layer.mlp_norm, &layer.after_mlp_norm}) {
+          &layer.sinks, &layer.mlp_norm, &layer.after_mlp_norm}) {
       bytes += norm->size() * sizeof(float);
     }
     for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up,
@@ -196,6 +196,9 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
     AddVector(prefix + "self_attn.q_norm.weight", head ? attention.head_dim : queries, &to->q_norm);
     AddVector(prefix + "self_attn.k_norm.weight", head ? attention.head_dim : keys, &to->k_norm);
   }
+  if (attention.sinks) {
+    AddVector(prefix + "self_attn.sinks", attention.heads, &to->sinks);
+  }
   AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
   AddNorm(prefix, norms.after_attention, &to->after_attention_norm);
   AddNorm(prefix, norms.before_mlp, &to->mlp_norm);
@@ -230,7 +233,13 @@ absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot*
   }
   slot->names.push_back(name);
   slot->source_bytes += info.bytes;
-  slot->form.sources.push_back(info.sha256);
+  slot->digests.push_back(info.sha256);
+  std::vector<std::string>& sources = slot->form.sources;
+  if (info.sources.empty()) {
+    sources.push_back(info.sha256);
+  } else {
+    sources.insert(sources.end(), info.sources.begin(), info.sources.end());
+  }
   return TensorView{.dtype = info.dtype, .shape = std::move(info.shape), .bytes = info.bytes};
 }
 
@@ -344,8 +353,8 @@ void WeightLoader::LayOut(Slot* slot) {
   if (slot->affine) {
     dtypes.insert(dtypes.end(), {slot->affine->scales.dtype, slot->affine->biases.dtype});
   }
-  form.key = slot->in_rows() ? RowsKey(slot->layout, dtypes, form.sources)
-                             : PanelsKey(slot->layout, dtypes, form.sources, slot->first_row,
+  form.key = slot->in_rows() ? RowsKey(slot->layout, dtypes, slot->digests)
+                             : PanelsKey(slot->layout, dtypes, slot->digests, slot->first_row,
                                          slot->order.head_rows);
   slot->kept = !slot->stacked && store_ != nullptr && !form.key.empty() && store_->Has(form);
 }

@@ -44,6 +44,7 @@ struct LayerWeights {
   std::vector<float> after_attention_norm;
   Linear q, k, v, o;
   std::vector<float> q_norm, k_norm;
+  std::vector<float> sinks;  // One a query head.
   std::vector<float> mlp_norm;
   std::vector<float> after_mlp_norm;
   Linear gate, up, down;
@@ -98,6 +99,7 @@ class WeightLoader {
     uint64_t all_rows = 0;
     // Found by Check.
     std::vector<std::string> names = {};        // Of its tensors: one, or three of MLX's.
+    std::vector<std::string> digests = {};      // Of the same.
     TensorView tensor = {};                     // Without data until it is packed.
     std::optional<WeightFormat> quantize = {};  // From floats.
     std::optional<AffineTensor> affine = {};    // Stored quantized.

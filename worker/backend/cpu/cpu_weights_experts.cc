@@ -18,7 +18,7 @@ bool Alike(const PanelView& a, const PanelView& b) {
 
 void WeightLoader::AddExperts(const MlpSpec& mlp, const std::string& layer, MixtureWeights* to) {
   const uint64_t hidden = spec_.model.hidden;
-  AddLinear(RouterPath(mlp.expert_names, layer), mlp.experts, hidden, false, &to->router);
+  AddLinear(RouterPath(mlp.expert_names, layer), mlp.experts, hidden, mlp.router.bias, &to->router);
   to->used = mlp.router.used;
   to->experts.resize(mlp.experts);
   const ExpertPaths stacked = StackedExpertPaths(mlp.expert_names, layer);
@@ -49,6 +49,12 @@ void WeightLoader::AddExperts(const MlpSpec& mlp, const std::string& layer, Mixt
   for (size_t i = stack.first; i < stack.end; ++i) {
     slots_[i].product = nullptr;  // Whichever threads come to them compute experts.
     slots_[i].stacked = true;
+  }
+  for (uint32_t e = 0; e < mlp.experts && mlp.bias; ++e) {
+    const ExpertPaths own = ExpertPathsOf(mlp.expert_names, layer, e);
+    AddVector(own.gate + ".bias", mlp.ffn, &to->experts[e].gate.bias);
+    AddVector(own.up + ".bias", mlp.ffn, &to->experts[e].up.bias);
+    AddVector(own.down + ".bias", hidden, &to->experts[e].down.bias);
   }
 }
 

@@ -224,6 +224,28 @@ STRATA_INLINE Lanes Clamp(const Lanes& x, float most) {
   return Mul(minus, Max(least, Mul(minus, Max(least, x))));
 }
 
+STRATA_INLINE Lanes AtMost(const Lanes& x, float most) {
+  const Lanes minus = Set(-1.0f);
+  return Mul(minus, Max(Set(-most), Mul(minus, x)));
+}
+
+STRATA_INLINE Lanes ClampedLanes(const Lanes& gate, const Lanes& up, float limit) {
+  const Lanes x = AtMost(gate, limit);
+  const Lanes below = Add(Set(1.0f), Exp(Mul(x, Set(-kClampedAlpha))));
+  return Mul(Div(x, below), Add(Clamp(up, limit), Set(1.0f)));
+}
+
+void ClampedProduct(const float* gate, const float* up, size_t n, float limit, float* out) {
+  size_t k = 0;
+  for (; k + kLanes <= n; k += kLanes) {
+    Store(ClampedLanes(Load(gate + k), Load(up + k), limit), out + k);
+  }
+  if (k < n) {
+    StorePart(ClampedLanes(LoadPart(gate + k, n - k), LoadPart(up + k, n - k), limit), out + k,
+              n - k);
+  }
+}
+
 // See exp_constants.h.
 STRATA_INLINE Lanes Tanh(const Lanes& x) {
   const Lanes y = Clamp(x, kTanhMost);

@@ -10,6 +10,8 @@
 // - Soft-cap, of scores and of logits: cap * tanh(x / cap), tanh as in exp_constants.h.
 // - Gated products: x / (1 + exp(e)) * up. SiLU: e = -x. GELU by tanh, since (1 + tanh u) / 2 = 1 /
 //   (1 + exp(-2 u)): e = x * fma(x * x, kGeluCubic, kGeluLinear).
+//   Clamped: x / (1 + exp(-1.702 x)) * (up + 1), x = gate, `limit` at most, and up within +-limit.
+// - Mixtures of experts: see router.h and cpu_shard_experts.cc.
 // - Product of quantized weights and int8 activations: a row is cut into blocks of 32 inputs, the
 //   last padded with zeros. a = max|x|; d = a / 127 and q = rne(x * (127 / a)), all 0 where a <
 //   2^-100, d = NaN where a is no number. With the weights w = s * (u - zero) + b of a group:
@@ -36,6 +38,8 @@ inline constexpr uint32_t SpansOf(uint32_t keys) { return (keys + kSpanKeys - 1)
 // Of the exponent in GELU: -2 sqrt(2 / pi), and 0.044715 times that.
 inline constexpr float kGeluLinear = -0x1.988454p+0f;
 inline constexpr float kGeluCubic = -0x1.2444f2p-4f;
+// In the clamped product.
+inline constexpr float kClampedAlpha = 1.702f;
 // The most queries that attention takes at once, on any instruction set.
 inline constexpr uint32_t kMaxQueryBlock = 8;
 
@@ -112,6 +116,8 @@ struct AttendArgs {
   uint32_t head_dim = 0;
   float scale = 0;
   float soft_cap = 0;  // 0: none.
+  // Of each query head of the group a score without a value, beside those of its keys; or null.
+  const float* sinks = nullptr;
   bool kv_f16 = true;
   // Page p of this layer and KV head begins at kv + p * page_bytes: K [head_dim][16], then at
   // value_bytes V [16][head_dim rounded up to 16].
@@ -163,6 +169,7 @@ struct Kernels {
   // out = silu(gate) * up, gelu(gate) * up. `out` may be `gate`.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
   void (*geglu)(const float* gate, const float* up, size_t n, float* out);
+  void (*clamped_swiglu)(const float* gate, const float* up, size_t n, float limit, float* out);
   // Of n logits, in place.
   void (*soft_cap)(float* x, size_t n, float cap);
   void (*attend)(const AttendArgs& args);

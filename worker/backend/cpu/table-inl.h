@@ -30,6 +30,7 @@ constexpr Kernels MakeTable(const char* isa) {
                  .rms_norm = RmsNorm,
                  .swiglu = GatedProduct<SiluLanes>,
                  .geglu = GatedProduct<GeluLanes>,
+                 .clamped_swiglu = ClampedProduct,
                  .soft_cap = SoftCapAll,
                  .attend = Attend,
                  .merge_spans = MergeSpans,

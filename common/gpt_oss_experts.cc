@@ -1,0 +1,41 @@
+#include "common/gpt_oss_experts.h"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj";
+constexpr std::string_view kDown = ".mlp.experts.down_proj";
+
+// Whether a name is one of the two, and `suffix`.
+bool IsExperts(std::string_view tensor, std::string_view suffix) {
+  if (!tensor.ends_with(suffix)) {
+    return false;
+  }
+  tensor.remove_suffix(suffix.size());
+  return tensor.ends_with(kGateUp) || tensor.ends_with(kDown);
+}
+
+}  // namespace
+
+bool IsMxfp4Blocks(std::string_view tensor) { return IsExperts(tensor, "_blocks"); }
+bool IsMxfp4Scales(std::string_view tensor) { return IsExperts(tensor, "_scales"); }
+
+Dtype LoadedDtype(std::string_view tensor, Dtype dtype) {
+  return IsMxfp4Blocks(tensor) ? Dtype::kMXFP4 : dtype;
+}
+
+MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape) {
+  const bool blocks = IsMxfp4Blocks(tensor);
+  if (blocks ? shape.size() == 4 : IsExperts(tensor, "") && shape.size() == 3) {
+    const uint64_t outputs = blocks ? shape[1] : shape[2];
+    const uint64_t inputs = blocks ? shape[2] * 32 : shape[1];
+    const uint64_t each = tensor.find(kGateUp) == std::string_view::npos ? 1 : 2;
+    return {shape[0] * each, outputs / each, inputs};
+  }
+  if (!tensor.ends_with(".weight") || shape.size() < 2 || shape.size() > 3) {
+    return {};
+  }
+  return {shape.size() == 3 ? shape[0] : 1, shape[shape.size() - 2], shape.back()};
+}
+
+}  // namespace strata

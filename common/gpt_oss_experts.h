@@ -1,0 +1,37 @@
+// Matrices in tensors, and the experts of gpt-oss, which are stored in ways of their own. Below
+// "model.layers.N.mlp.experts.", gate and up alternating among their outputs:
+//   floats: gate_up_proj [experts, hidden, 2 ffn], down_proj [experts, ffn, hidden];
+//   MXFP4:  gate_up_proj_blocks [experts, 2 ffn, hidden / 32, 16], _scales [experts, 2 ffn, hidden
+//   /
+//           32], and down_proj_... [experts, hidden, ffn / 32, ...], of bytes: 32 4-bit floats to
+//           an exponent, of two in a byte the first in the low half;
+//   both:   gate_up_proj_bias [experts, 2 ffn], down_proj_bias [experts, hidden].
+#ifndef STRATA_COMMON_GPT_OSS_EXPERTS_H_
+#define STRATA_COMMON_GPT_OSS_EXPERTS_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "common/dtype.h"
+
+namespace strata {
+
+// The matrices in a tensor: "PATH.weight" [outputs, inputs], or of one expert after another
+// [experts, outputs, inputs]; or gpt-oss' experts, gate and up each for itself.
+struct MatrixShape {
+  uint64_t matrices = 0;  // 0: it holds none.
+  uint64_t outputs = 0;
+  uint64_t inputs = 0;
+};
+MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape);
+
+// Whether a tensor is gpt-oss' blocks of MXFP4, or their scales.
+bool IsMxfp4Blocks(std::string_view tensor);
+bool IsMxfp4Scales(std::string_view tensor);
+// The dtype that its matrices are loaded from: kMXFP4 for blocks, else its own.
+Dtype LoadedDtype(std::string_view tensor, Dtype dtype);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_GPT_OSS_EXPERTS_H_
