@@ -23,6 +23,11 @@ ExpertPaths ExpertPathsOf(ExpertNames names, std::string_view layer, uint32_t ex
   return {path + "gate_proj", path + "up_proj", path + "down_proj"};
 }
 
+ExpertPaths SharedExpertPaths(std::string_view layer) {
+  const std::string path = std::string(layer) + "mlp.shared_experts.";
+  return {path + "gate_proj", path + "up_proj", path + "down_proj"};
+}
+
 ExpertPaths StackedExpertPaths(ExpertNames names, std::string_view layer) {
   const std::string path = Folder(names, layer) + "switch_mlp.";
   return {path + "gate_proj", path + "up_proj", path + "down_proj"};

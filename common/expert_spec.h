@@ -8,19 +8,31 @@
 
 namespace strata {
 
+// The most groups that experts come in.
+inline constexpr uint32_t kMostExpertGroups = 64;
+
 // What a router's logits say of the experts.
 enum class RouterScores {
   kSoftmax,          // Over all experts.
   kSoftmaxOfChosen,  // Over those that are chosen, by their logits.
+  kSigmoid,          // Each by itself.
 };
 
 // Chooses, for each row, `used` experts: those of the largest scores, of equal ones the lowest ids.
-// Their scores are what their outputs are multiplied by, before these are added.
+// Their scores, times `scale`, are what their outputs are multiplied by, before these are added.
 struct RouterSpec {
   uint32_t used = 0;
   RouterScores scores = RouterScores::kSoftmax;
   bool renormalize = false;  // The scores of those chosen are divided by their sum.
   bool bias = false;         // Added to the logits.
+  // What chooses is the score plus a number of the expert's ("e_score_correction_bias").
+  bool corrected = false;
+  // Experts come in groups of equal numbers, one after another. Only those of `groups_used` groups
+  // are chosen: of the largest sums of the `group_best` largest in a group.
+  uint32_t groups = 1;
+  uint32_t groups_used = 1;
+  uint32_t group_best = 1;
+  float scale = 1;
 };
 
 // Names below "model.layers.N.": "mlp.gate", "mlp.experts.E.{gate,up,down}_proj", or
@@ -38,6 +50,9 @@ struct ExpertPaths {
 };
 // `layer` is "model.layers.N." with the decoder's prefix.
 std::string RouterPath(ExpertNames names, std::string_view layer);
+// "mlp.shared_experts.{gate,up,down}_proj": of one dense likeness of an expert, which computes
+// every row.
+ExpertPaths SharedExpertPaths(std::string_view layer);
 ExpertPaths ExpertPathsOf(ExpertNames names, std::string_view layer, uint32_t expert);
 ExpertPaths StackedExpertPaths(ExpertNames names, std::string_view layer);
 

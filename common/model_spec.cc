@@ -74,6 +74,10 @@ LayerNormNames NormNames(NormPlaces places) {
   return {};
 }
 
+bool StaysAsStored(std::string_view tensor) {
+  return IsRouter(tensor) || tensor.ends_with(".self_attn.kv_b_proj.weight");
+}
+
 std::vector<RopeSpec> RopesOf(const ModelSpec& spec) {
   std::vector<RopeSpec> ropes;
   for (const LayerSpec& layer : spec.layers) {
@@ -137,7 +141,7 @@ uint64_t KvBytesPerToken(const ModelSpec& spec, uint32_t first_layer, uint32_t l
   for (uint32_t i = first_layer; i <= last_layer && i < spec.layers.size(); ++i) {
     const AttentionSpec& a = spec.layers[i].attention;
     if (a.kv_group == group) {
-      bytes += uint64_t{2} * a.kv_heads * a.head_dim * element_bytes;
+      bytes += a.KvNumbers() * element_bytes;
     }
   }
   return bytes;

@@ -75,10 +75,27 @@ std::string KvGroupName(const KvGroupSpec& group);
 // heads at once by one of their width.
 enum class QkNorm { kNone, kHead, kProjection };
 
+// Multi-head latent attention: keys and values of all heads are made of one latent vector a
+// position. KV keeps that, normed, and one key of rope_dim dimensions, rotated, that all heads see.
+// Queries meet it as it is kept: what would make keys of it is applied to the queries, and what
+// would make values to what was attended to.
+struct LatentSpec {
+  uint32_t rank = 0;        // Of the latent vector; 0: the layer keeps keys and values.
+  uint32_t query_rank = 0;  // Queries are projected out of a normed vector so wide; 0: at once.
+  // Of a head: query dimensions that meet the latent vector, those behind them that rotate (in
+  // pairs of neighbours), and dimensions of a value.
+  uint32_t nope_dim = 0;
+  uint32_t rope_dim = 0;
+  uint32_t value_dim = 0;
+  float norm_eps = 1e-6f;  // Of both latent vectors.
+
+  uint32_t kept() const { return rank + rope_dim; }  // Numbers of a position.
+};
+
 struct AttentionSpec {
   uint32_t heads = 0;
-  uint32_t kv_heads = 0;  // Divides heads.
-  uint32_t head_dim = 0;
+  uint32_t kv_heads = 0;  // Divides heads. 1 with a latent vector.
+  uint32_t head_dim = 0;  // Of a query as it is projected.
   float scale = 0;        // Multiplies q.k; usually head_dim^-1/2.
   float soft_cap = 0;     // 0: none.
   uint32_t kv_group = 0;  // Index into ModelSpec::kv_groups.
@@ -92,6 +109,19 @@ struct AttentionSpec {
   bool qk_rows_in_pairs = false;
   bool fused_qkv = false;  // Stored as one matrix: rows of q, then k, then v.
   RopeSpec rope;
+  LatentSpec latent;
+
+  // Numbers that KV keeps of a position, and products of a query head with them, scores and sums.
+  uint64_t KvNumbers() const {
+    return latent.rank != 0 ? latent.kept() : uint64_t{2} * kv_heads * head_dim;
+  }
+  uint64_t ProductsPerKey() const {
+    return latent.rank != 0 ? latent.kept() + latent.rank : uint64_t{2} * head_dim;
+  }
+  // Inputs of the projection that ends the branch.
+  uint64_t OutputInputs() const {
+    return uint64_t{heads} * (latent.rank != 0 ? latent.value_dim : head_dim);
+  }
 };
 
 // Dense, or a mixture of `experts` of which a router chooses some for each row.
@@ -104,6 +134,8 @@ struct MlpSpec {
   uint32_t experts = 0;        // 0: dense.
   RouterSpec router;
   ExpertNames expert_names = ExpertNames::kMlp;
+  uint32_t shared_ffn =
+      0;  // Of a mixture: of the expert that computes every row; 0: there is none.
 
   // Of `ffn`, those that compute a row.
   uint32_t active() const { return experts == 0 ? 1 : router.used; }
@@ -168,6 +200,10 @@ struct LayerNormNames {
   const char* after_mlp = nullptr;
 };
 LayerNormNames NormNames(NormPlaces places);
+
+// Whether a matrix stays as it is stored where others are quantized at load: routers, and what
+// latent vectors become keys and values by, which is applied to other vectors, a head at a time.
+bool StaysAsStored(std::string_view tensor);
 
 // The distinct ropes of the layers that rotate, in the order of the layers. The rotary tables of a
 // context are, for each of them and each of its variants, cos then sin, float32 [context,

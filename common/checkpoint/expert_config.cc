@@ -1,5 +1,7 @@
 #include "common/checkpoint/expert_config.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,53 @@ std::vector<bool> ReadMixtureLayers(const ExpertRule& rule, uint64_t layers, Fie
   return mixtures;
 }
 
+// What DeepSeek's configurations say besides, of layers with experts and shared ones as wide as
+// mixture->ffn; and which layers are dense.
+absl::Status ReadDeepSeek(const json& config, const ExpertRule& rule, MlpSpec* mixture,
+                          std::vector<bool>* mixtures) {
+  FieldReader reader(&config, "");
+  const bool third = rule.scores == RouterScores::kSigmoid;
+  const std::string scoring = third ? "sigmoid" : "softmax";
+  if (const std::string said = reader.String("scoring_func", scoring); said != scoring) {
+    reader.Fail("scoring_func", Quoted(said) + " is not supported yet");
+  }
+  if (reader.Uint("moe_layer_freq", 1, kMaxLayers, 1) != 1) {
+    reader.Fail("moe_layer_freq", "other than 1 is not supported yet");
+  }
+  const std::string method = reader.String("topk_method", third ? "noaux_tc" : "greedy");
+  if (third ? method != "noaux_tc" : method != "greedy" && method != "group_limited_greedy") {
+    reader.Fail("topk_method", Quoted(method) + " is not supported yet");
+  }
+  RouterSpec& router = mixture->router;
+  router.corrected = third;
+  if (third || method == "group_limited_greedy") {
+    router.groups = static_cast<uint32_t>(reader.Uint("n_group", 1, kMostExpertGroups));
+    router.groups_used = static_cast<uint32_t>(reader.Uint("topk_group", 1, kMostExpertGroups));
+    router.group_best = third ? 2 : 1;
+  }
+  const uint32_t size = mixture->experts / router.groups;
+  if (mixture->experts % router.groups != 0 || size < router.group_best) {
+    reader.Fail("n_group", absl::StrCat(router.groups, " does not divide ", rule.experts_field, " ",
+                                        mixture->experts, " into groups that are large enough"));
+  }
+  if (router.groups_used > router.groups || router.groups_used * size < router.used) {
+    reader.Fail("topk_group",
+                absl::StrCat(router.groups_used, " of n_group ", router.groups,
+                             " have no num_experts_per_tok ", router.used, " experts"));
+  }
+  router.scale = static_cast<float>(reader.Number("routed_scaling_factor", 1e-6, 1e6));
+  const uint64_t shared = reader.Uint("n_shared_experts", 1, kMaxExperts) * mixture->ffn;
+  if (shared > kMaxExpertFfn) {
+    reader.Fail("n_shared_experts", "times moe_intermediate_size is too wide");
+  }
+  mixture->shared_ffn = static_cast<uint32_t>(shared);
+  const uint64_t dense = reader.Uint("first_k_dense_replace", 0, kMaxLayers);
+  for (uint64_t i = 0; i < std::min<uint64_t>(dense, mixtures->size()); ++i) {
+    (*mixtures)[i] = false;
+  }
+  return reader.status();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRule& rule,
@@ -61,8 +110,11 @@ absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRu
   const uint64_t used = reader.Uint("num_experts_per_tok", 1, kMaxExperts, rule.used);
   const uint64_t ffn = rule.ffn == 0 ? reader.Uint(rule.ffn_field, 1, kMaxExpertFfn)
                                      : reader.Uint(rule.ffn_field, 1, kMaxExpertFfn, rule.ffn);
-  const std::vector<bool> mixtures = ReadMixtureLayers(rule, layers, &reader);
-  const bool renormalize = rule.renormalizes || reader.Bool("norm_topk_prob", false);
+  std::vector<bool> mixtures = ReadMixtureLayers(rule, layers, &reader);
+  // DeepSeek's second version has the field, and ignores it.
+  const bool ignores = rule.deepseek && rule.scores == RouterScores::kSoftmax;
+  const bool renormalize =
+      rule.renormalizes || (reader.Bool("norm_topk_prob", rule.deepseek) && !ignores);
   const double limit = rule.clamps ? reader.Number("swiglu_limit", 1e-3, 1e6, 7.0) : 0;
   if (rule.names == ExpertNames::kGptOss && ffn % 32 != 0) {
     reader.Fail(rule.ffn_field, absl::StrCat(ffn, " is not a multiple of 32"));
@@ -86,6 +138,9 @@ absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRu
     mixture.clamp = static_cast<float>(limit);
   }
   mixture.expert_names = rule.names;
+  if (rule.deepseek) {
+    RETURN_IF_ERROR(ReadDeepSeek(config, rule, &mixture, &mixtures));
+  }
   for (uint64_t i = 0; i < layers && experts != 0; ++i) {
     if (mixtures[i]) {
       mlps[i] = mixture;

@@ -25,6 +25,11 @@ struct ExpertRule {
   bool clamps = false;        // By swiglu_limit.
   // Which layers are mixtures, decoder_sparse_step and mlp_only_layers say; else all are.
   bool chooses_layers = false;
+  // DeepSeek's: the first first_k_dense_replace layers are dense, experts may come in groups
+  // (topk_method, n_group, topk_group), what is chosen counts routed_scaling_factor times as much,
+  // and n_shared_experts experts, which are stored as one, compute every row. With kSigmoid its
+  // third version, whose scores have corrections.
+  bool deepseek = false;
 };
 
 // By layer: its MLP, which is `dense` but where it is a mixture.

@@ -67,6 +67,7 @@ struct Family {
   ExpertRule experts = {};
   bool partial_rotary = false;
   bool long_rope = false;
+  bool latent = false;  // Multi-head latent attention, rotated in neighbours.
   const char* tensor_prefix = "";  // Names of the decoder's tensors begin so.
   bool yarn = false;
   bool sinks = false;  // AttentionSpec::sinks.

@@ -66,6 +66,42 @@ absl::Status ReadHeads(const json& config, const Family& family, uint64_t hidden
   return reader.status();
 }
 
+// Heads of multi-head latent attention. None of these sizes is guessed.
+absl::Status ReadLatentHeads(const json& config, AttentionSpec* attention) {
+  FieldReader reader(&config, "");
+  const uint64_t heads = reader.Uint("num_attention_heads", 1, kMaxHeads);
+  const auto dim = [&](const char* name) {
+    return static_cast<uint32_t>(reader.Uint(name, 1, kMaxHeadDim));
+  };
+  LatentSpec& latent = attention->latent;
+  latent.rank = static_cast<uint32_t>(reader.Uint("kv_lora_rank", 1, kMaxHiddenSize));
+  // null: queries are projected at once.
+  if (!config.contains("q_lora_rank") || !config["q_lora_rank"].is_null()) {
+    latent.query_rank = static_cast<uint32_t>(reader.Uint("q_lora_rank", 1, kMaxHiddenSize));
+  }
+  latent.nope_dim = dim("qk_nope_head_dim");
+  latent.rope_dim = dim("qk_rope_head_dim");
+  latent.value_dim = dim("v_head_dim");
+  if (latent.rope_dim % 2 != 0) {
+    reader.Fail("qk_rope_head_dim", absl::StrCat(latent.rope_dim, " is not even"));
+  }
+  if (const uint64_t all = reader.Uint("num_key_value_heads", 1, kMaxHeads, heads); all != heads) {
+    reader.Fail("num_key_value_heads", absl::StrCat(all, " is not num_attention_heads ", heads));
+  }
+  if (!reader.Bool("rope_interleave", true)) {
+    reader.Fail("rope_interleave", "false is not supported yet");
+  }
+  const uint64_t widest = std::max<uint64_t>(latent.nope_dim + latent.rope_dim, latent.value_dim);
+  if (heads * widest > kMaxProjection || heads * latent.kept() > kMaxProjection) {
+    reader.Fail("num_attention_heads",
+                absl::StrCat(heads, " heads are too wide: the limit is ", kMaxProjection));
+  }
+  attention->heads = static_cast<uint32_t>(heads);
+  attention->kv_heads = 1;
+  attention->head_dim = latent.nope_dim + latent.rope_dim;
+  return reader.status();
+}
+
 // A cap whose field is absent takes the family's; null is none.
 float ReadCap(const json& config, const char* name, double fallback, FieldReader* reader) {
   if (config.contains(name) && config[name].is_null()) {
@@ -94,7 +130,8 @@ absl::Status ReadScores(const json& config, const Family& family, AttentionSpec*
 absl::StatusOr<AttentionSpec> ParseAttention(const json& config, const Family& family,
                                              uint64_t hidden) {
   AttentionSpec attention;
-  RETURN_IF_ERROR(ReadHeads(config, family, hidden, &attention));
+  RETURN_IF_ERROR(family.latent ? ReadLatentHeads(config, &attention)
+                                : ReadHeads(config, family, hidden, &attention));
   RETURN_IF_ERROR(ReadScores(config, family, &attention));
   FieldReader reader(&config, "");
   const bool bias = reader.Bool("attention_bias", family.attention_bias);
@@ -209,15 +246,21 @@ absl::Status ReadSpecialIds(const json& config, std::string_view generation_json
 absl::Status FillLayers(const json& config, const Family& family, uint64_t count, LayerSpec layer,
                         ModelSpec* spec) {
   ASSIGN_OR_RETURN(layer.attention, ParseAttention(config, family, spec->hidden));
-  ASSIGN_OR_RETURN(const Ropes ropes,
-                   ParseRopes(config, family, layer.attention.head_dim, spec->context));
+  const uint32_t rotating =
+      family.latent ? layer.attention.latent.rope_dim : layer.attention.head_dim;
+  ASSIGN_OR_RETURN(const Ropes ropes, ParseRopes(config, family, rotating, spec->context));
+  if (family.latent) {
+    layer.attention.scale = static_cast<float>(
+        1.0 / std::sqrt(static_cast<double>(layer.attention.head_dim)) * YarnScoreFactor(config));
+  }
   ASSIGN_OR_RETURN(const std::vector<uint32_t> windows,
                    ReadWindows(config, family, count, spec->context));
   ASSIGN_OR_RETURN(const std::vector<bool> rotates, ReadRotatingLayers(config, family, count));
   ASSIGN_OR_RETURN(const std::vector<MlpSpec> mlps,
                    ReadMlps(config, family.experts, count, layer.mlp));
   for (uint64_t i = 0; i < count; ++i) {
-    const KvGroupSpec group{windows[i] == 0 ? KvKind::kFull : KvKind::kWindow, windows[i]};
+    const KvKind all = family.latent ? KvKind::kMla : KvKind::kFull;
+    const KvGroupSpec group{windows[i] == 0 ? all : KvKind::kWindow, windows[i]};
     const auto found = std::find(spec->kv_groups.begin(), spec->kv_groups.end(), group);
     layer.attention.kv_group = static_cast<uint32_t>(found - spec->kv_groups.begin());
     if (found == spec->kv_groups.end()) {

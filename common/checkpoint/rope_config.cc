@@ -330,4 +330,20 @@ absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, const RopeReading& 
   return rope;
 }
 
+double YarnScoreFactor(const json& config) {
+  for (const char* name : {"rope_parameters", "rope_scaling"}) {
+    const auto object = config.find(name);
+    if (object == config.end() || !object->is_object() || !object->contains("factor")) {
+      continue;
+    }
+    const auto all_dim = object->find("mscale_all_dim");
+    if (all_dim != object->end() && all_dim->is_number() && all_dim->get<double>() != 0) {
+      const double magnitude =
+          YarnMagnitude((*object)["factor"].get<double>(), all_dim->get<double>());
+      return magnitude * magnitude;
+    }
+  }
+  return 1;
+}
+
 }  // namespace strata

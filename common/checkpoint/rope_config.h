@@ -21,6 +21,10 @@ struct RopeReading {
 // From `rope_theta` and `rope_scaling`, or from `rope_parameters`, or from both where they agree.
 absl::StatusOr<RopeSpec> ParseRopeConfig(const nlohmann::json& config, const RopeReading& reading);
 
+// What DeepSeek multiplies scores by because of YaRN (`mscale_all_dim`), in a configuration that
+// ParseRopeConfig read.
+double YarnScoreFactor(const nlohmann::json& config);
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_CHECKPOINT_ROPE_CONFIG_H_

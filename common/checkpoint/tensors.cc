@@ -70,7 +70,17 @@ void AddGptOssExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& fo
 }
 
 void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, TensorList* list) {
-  list->AddLinear(RouterPath(mlp.expert_names, prefix), mlp.experts, hidden, mlp.router.bias);
+  const std::string router = RouterPath(mlp.expert_names, prefix);
+  list->AddLinear(router, mlp.experts, hidden, mlp.router.bias);
+  if (mlp.router.corrected) {
+    list->Add(router + ".e_score_correction_bias", {mlp.experts});
+  }
+  if (mlp.shared_ffn != 0) {
+    const ExpertPaths shared = SharedExpertPaths(prefix);
+    list->AddMatrix(shared.gate, mlp.shared_ffn, hidden);
+    list->AddMatrix(shared.up, mlp.shared_ffn, hidden);
+    list->AddMatrix(shared.down, hidden, mlp.shared_ffn);
+  }
   if (mlp.expert_names == ExpertNames::kGptOss) {
     AddGptOssExperts(mlp, hidden, prefix + "mlp.experts.", list);
     return;
@@ -104,6 +114,24 @@ void AddMlp(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, Tens
   list->AddLinear(prefix + "mlp.down_proj", hidden, mlp.ffn, mlp.bias);
 }
 
+void AddLatentAttention(const AttentionSpec& attention, uint64_t hidden, const std::string& prefix,
+                        TensorList* list) {
+  const LatentSpec& latent = attention.latent;
+  const uint64_t heads = attention.heads;
+  const uint64_t queries = heads * attention.head_dim;
+  if (latent.query_rank == 0) {
+    list->AddMatrix(prefix + "self_attn.q_proj", queries, hidden);
+  } else {
+    list->AddMatrix(prefix + "self_attn.q_a_proj", latent.query_rank, hidden);
+    list->Add(prefix + "self_attn.q_a_layernorm.weight", {latent.query_rank});
+    list->AddMatrix(prefix + "self_attn.q_b_proj", queries, latent.query_rank);
+  }
+  list->AddMatrix(prefix + "self_attn.kv_a_proj_with_mqa", latent.kept(), hidden);
+  list->Add(prefix + "self_attn.kv_a_layernorm.weight", {latent.rank});
+  list->AddMatrix(prefix + "self_attn.kv_b_proj", heads * (latent.nope_dim + latent.value_dim),
+                  latent.rank);
+}
+
 void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
   const LayerSpec& layer = spec.layers[index];
   const AttentionSpec& attention = layer.attention;
@@ -118,7 +146,9 @@ void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
     }
   };
   add_norm(norms.before_attention);
-  if (attention.fused_qkv) {
+  if (attention.latent.rank != 0) {
+    AddLatentAttention(attention, hidden, prefix, list);
+  } else if (attention.fused_qkv) {
     list->AddLinear(prefix + "self_attn.qkv_proj", queries + 2 * keys, hidden, attention.qkv_bias);
   } else {
     list->AddLinear(prefix + "self_attn.q_proj", queries, hidden, attention.qkv_bias);
@@ -133,7 +163,8 @@ void AddLayer(const ModelSpec& spec, uint32_t index, TensorList* list) {
   if (attention.sinks) {
     list->Add(prefix + "self_attn.sinks", {attention.heads});
   }
-  list->AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias);
+  list->AddLinear(prefix + "self_attn.o_proj", hidden, attention.OutputInputs(),
+                  attention.out_bias);
   add_norm(norms.after_attention);
   add_norm(norms.before_mlp);
   AddMlp(layer.mlp, hidden, prefix, list);

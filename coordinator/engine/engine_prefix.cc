@@ -21,7 +21,7 @@ bool Engine::Impl::CachesPrefixes() const {
   // Of a window group only the newest pages are there: a prefix could not be forked.
   return config_.prefix_cache &&
          std::all_of(config_.kv_groups.begin(), config_.kv_groups.end(),
-                     [](const KvGroupSpec& group) { return group.kind == KvKind::kFull; });
+                     [](const KvGroupSpec& group) { return group.kind != KvKind::kWindow; });
 }
 
 std::unique_ptr<PrefixChain> Engine::Impl::NewChain(const SessionRequest& request) const {

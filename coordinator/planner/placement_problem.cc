@@ -39,8 +39,7 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
   const AttentionSpec& first = model.spec.layers[0].attention;
   for (uint32_t l = 0; l < layers_; ++l) {
     const AttentionSpec& a = model.spec.layers[l].attention;
-    const uint64_t page =
-        uint64_t{2} * a.kv_heads * a.head_dim * model.kv_element_bytes * kPageTokens;
+    const uint64_t page = a.KvNumbers() * model.kv_element_bytes * kPageTokens;
     weight_bytes_.push_back(weight_bytes_.back() + model.layer_bytes[l]);
     all_page_bytes_ += page;
     for (uint32_t group = 0; group < groups_.size(); ++group) {
@@ -50,8 +49,8 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
                     (model.layer_read_bytes.empty() ||
                      model.layer_read_bytes[l] == model.layer_read_bytes[0]) &&
                     model.layer_flops[l] == model.layer_flops[0] && a.kv_group == first.kv_group &&
-                    a.kv_heads * a.head_dim == first.kv_heads * first.head_dim &&
-                    a.heads == first.heads;
+                    a.KvNumbers() == first.KvNumbers() && a.heads == first.heads &&
+                    a.ProductsPerKey() == first.ProductsPerKey();
   }
   AddNodeTimes(model, context);
   AddLinks(cluster, members, model.spec.hidden);
@@ -66,8 +65,8 @@ void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context)
       const AttentionSpec& a = model.spec.layers[l].attention;
       const uint32_t window = groups_[a.kv_group].window;
       const double keys = window == 0 ? context / 2.0 : std::min<double>(context / 2.0, window);
-      const double kv_bytes = keys * 2.0 * a.kv_heads * a.head_dim * model.kv_element_bytes;
-      const double attention_flops = keys * 4.0 * a.heads * a.head_dim;
+      const double kv_bytes = keys * static_cast<double>(a.KvNumbers()) * model.kv_element_bytes;
+      const double attention_flops = keys * 2.0 * a.heads * static_cast<double>(a.ProductsPerKey());
       times.push_back(times.back() +
                       std::max(Ms(static_cast<double>(read[l]) + kv_bytes, node->read_bytes_per_s),
                                Ms(model.layer_flops[l] + attention_flops, node->flops_per_s)));

@@ -33,18 +33,25 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   uint64_t within = 0;            // Between the matrices of the MLP, likewise.
   uint64_t experts = 0;
   uint64_t expert_out = 0;
+  uint64_t latents = 0;
   uint64_t branch = 0;  // Where what leaves a branch is normed or multiplied.
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& a = layer.attention;
-    queries = std::max(queries, uint64_t{a.heads} * a.head_dim);
-    keys = std::max(keys, uint64_t{a.kv_heads} * a.head_dim);
+    const LatentSpec& latent = a.latent;
+    queries = std::max({queries, uint64_t{a.heads} * a.head_dim, a.OutputInputs()});
+    keys = std::max({keys, uint64_t{a.kv_heads} * a.head_dim, uint64_t{latent.kept()}});
+    if (latent.rank != 0) {
+      // Queries and sums of all heads as wide as what is kept, and the vector queries come out of.
+      latents =
+          std::max(latents, uint64_t{a.heads} * (latent.kept() + latent.rank) + latent.query_rank);
+    }
     const MlpSpec& mlp = layer.mlp;
     const uint64_t active = mlp.active();
-    within = std::max(within, active * mlp.ffn);
+    within = std::max({within, active * mlp.ffn, uint64_t{mlp.shared_ffn}});
     widest = std::max({widest, queries, active * std::max(spec.hidden, mlp.ffn)});
-    experts = std::max(experts, uint64_t{mlp.experts});
+    experts = std::max(experts, uint64_t{2} * mlp.experts);  // Logits, and keys to choose by.
     expert_out = std::max(expert_out, mlp.experts == 0 ? 0 : active * spec.hidden);
-    head_dim = std::max(head_dim, uint64_t{a.head_dim});
+    head_dim = std::max({head_dim, uint64_t{a.head_dim}, uint64_t{latent.kept()}});
     query_heads = std::max(query_heads, uint64_t{a.heads});
     if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1 ||
         layer.mlp.experts != 0) {
@@ -55,7 +62,7 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   // Residual stream, its norm, the input of a product (also in int8), q and its attention, k, v,
   // gate, up, a branch, the router's logits, what experts give.
   const uint64_t activations = rows * (2 * spec.hidden + 2 * widest + 2 * queries + 2 * keys +
-                                       2 * within + branch + experts + expert_out);
+                                       2 * within + branch + experts + expert_out + latents);
   const uint64_t frames = kFrames * rows * spec.hidden;
   const uint64_t attention = kThreads * kTileQueries * (kSpanKeys + 4 * head_dim);
   const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;

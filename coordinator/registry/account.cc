@@ -31,7 +31,7 @@ class Sum {
     uint64_t bytes = tensor->bytes;
     std::string format = StoredFormat(manifest_.spec, name, dtype);
     const bool floats =
-        matrix && dtype != Dtype::kU32 && !IsIntegerBlocks(dtype) && !IsRouter(name);
+        matrix && dtype != Dtype::kU32 && !IsIntegerBlocks(dtype) && !StaysAsStored(name);
     if (matrix && IsBlocks(dtype)) {
       bytes = shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
     }
@@ -44,7 +44,7 @@ class Sum {
     }
     bytes_ += bytes;
     expert_bytes_ += IsOfExperts(name) ? bytes : 0;
-    if (matrix && !IsRouter(name)) {
+    if (matrix && !StaysAsStored(name)) {
       matrices_[format] += bytes;
     }
   }

@@ -56,6 +56,25 @@ absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat, 
   return chat_template->Render(variables, now);
 }
 
+namespace {
+
+// Products of the projections that an attention branch begins with, for one token; with latent
+// vectors those of all heads with them too.
+double InputProducts(const AttentionSpec& a, double hidden) {
+  const LatentSpec& latent = a.latent;
+  if (latent.rank == 0) {
+    return hidden * (a.heads + 2.0 * a.kv_heads) * a.head_dim;
+  }
+  const double queries = double{1} * a.heads * a.head_dim;
+  const double projected = latent.query_rank == 0
+                               ? hidden * queries
+                               : (hidden + queries) * static_cast<double>(latent.query_rank);
+  return projected + hidden * latent.kept() +
+         1.0 * a.heads * latent.rank * (latent.nope_dim + latent.value_dim);
+}
+
+}  // namespace
+
 PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   const WeightAccount account = AccountWeights(*manifest, options.quantize());
   PlannerModel model;
@@ -65,11 +84,12 @@ PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   for (const LayerSpec& layer : spec().layers) {
     const AttentionSpec& a = layer.attention;
     const double hidden = spec().hidden;
-    const double qkv = double{hidden} * (a.heads + 2.0 * a.kv_heads) * a.head_dim;
-    const double out = double{hidden} * a.heads * a.head_dim;
+    const double out = double{hidden} * static_cast<double>(a.OutputInputs());
     const MlpSpec& mlp = layer.mlp;
     const double router = double{hidden} * mlp.experts;
-    model.layer_flops.push_back(2 * (qkv + out + router + mlp.active() * 3.0 * hidden * mlp.ffn));
+    model.layer_flops.push_back(
+        2 * (InputProducts(a, hidden) + out + router +
+             (uint64_t{mlp.active()} * mlp.ffn + mlp.shared_ffn) * 3.0 * hidden));
   }
   model.embed_bytes = account.embed_bytes;
   model.head_bytes = account.head_bytes;

@@ -12,7 +12,8 @@ from cluster import GOLDEN, Cluster, cut, golden_cases
 REFERENCES = {name: {} for name in (
     "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
     "olmo2", "phi3", "phi3-longrope", "phi4-mini", "gemma2", "gemma3",
-    "mixtral", "qwen3-moe", "qwen3-moe-nonorm", "gpt-oss", "minicpm-o")}
+    "mixtral", "qwen3-moe", "qwen3-moe-nonorm", "gpt-oss", "minicpm-o",
+    "deepseek-v2", "deepseek-v3")}
 REFERENCES |= {name: {"activations": "f32"} for name in (
     "llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "mixtral-mlx4",
     "mixtral-mlx4-mixed", "gpt-oss-mxfp4")}
@@ -22,7 +23,7 @@ QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
              ("phi3", {"quantize": "int8"}), ("gemma3", {"quantize": "int4"}),
              ("mixtral", {"quantize": "int8"}), ("mixtral-mlx4", {}),
              ("qwen3-moe", {"quantize": "int4"}), ("gpt-oss", {"quantize": "int8"}),
-             ("gpt-oss-mxfp4", {})]
+             ("gpt-oss-mxfp4", {}), ("deepseek-v3", {"quantize": "int8"})]
 STORED = {"gpt-oss-mxfp4": "bf16+mxfp4"}
 WORKERS = [f"w{i}" for i in range(7)]
 LLAMA_LAYERS = 3

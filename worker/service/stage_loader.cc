@@ -54,7 +54,7 @@ std::string ClassField(const std::string& name, const std::string& key) {
 std::string OtherFormat(const ModelSpec& spec, const std::vector<BlobTensor>& tensors,
                         v1::Quantize quantize, const std::string& all) {
   for (const BlobTensor& tensor : tensors) {
-    if (MatrixShapeOf(tensor.name, tensor.shape).matrices == 0 || IsRouter(tensor.name) ||
+    if (MatrixShapeOf(tensor.name, tensor.shape).matrices == 0 || StaysAsStored(tensor.name) ||
         tensor.name.find("layers.") == std::string::npos) {
       continue;
     }
@@ -141,8 +141,8 @@ uint64_t PackedBytes(v1::Quantize quantize, const BlobTensor& tensor) {
   }
   const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
   const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape);
-  const bool quantizes =
-      (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4) && !IsRouter(tensor.name);
+  const bool quantizes = (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4) &&
+                         !StaysAsStored(tensor.name);
   if (shape.matrices != 0 && IsBlocks(dtype) && (IsIntegerBlocks(dtype) || !quantizes)) {
     return shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
   }

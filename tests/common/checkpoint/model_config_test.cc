@@ -533,6 +533,78 @@ TEST(ModelConfig, ReadsTheLanguageModelOfMiniCpmO) {
               HasSubstr("version \"5\" of model_type \"minicpmo\""));
 }
 
+TEST(ModelConfig, ReadsDeepSeekV2) {
+  const auto spec = Parse(FamilyConfig("deepseek-v2"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const AttentionSpec& attention = spec->layers[2].attention;
+  EXPECT_EQ(attention.heads, 4);
+  EXPECT_EQ(attention.head_dim, 24);
+  EXPECT_EQ(attention.latent.rank, 32);
+  EXPECT_EQ(attention.latent.query_rank, 0);
+  EXPECT_EQ(attention.latent.nope_dim, 16);
+  EXPECT_EQ(attention.latent.rope_dim, 8);
+  EXPECT_EQ(attention.latent.value_dim, 16);
+  EXPECT_EQ(attention.latent.norm_eps, 1e-6f);
+  // mscale enters twice, and cancels out in sine and cosine.
+  EXPECT_NEAR(attention.scale, std::pow(0.1 * 0.707 * std::log(8.0) + 1, 2) / std::sqrt(24.0),
+              1e-7);
+  EXPECT_EQ(attention.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(attention.rope.rotary_dim, 8);
+  EXPECT_EQ(attention.rope.magnitude, 1.0);
+  EXPECT_EQ(attention.rope.yarn_low, 0.0);
+  EXPECT_EQ(attention.rope.yarn_high, 2.0);
+  EXPECT_EQ(spec->kv_groups, (std::vector<KvGroupSpec>{{KvKind::kMla, 0}}));
+  EXPECT_EQ(KvBytesPerToken(*spec, 0, 2, 0, 2), 3u * (32 + 8) * 2);
+  EXPECT_EQ(spec->layers[0].mlp.experts, 0);
+  EXPECT_EQ(spec->layers[0].mlp.ffn, 96);
+  const MlpSpec& mlp = spec->layers[1].mlp;
+  EXPECT_EQ(mlp.experts, 4);
+  EXPECT_EQ(mlp.ffn, 32);
+  EXPECT_EQ(mlp.shared_ffn, 32);
+  EXPECT_EQ(mlp.router.used, 2);
+  EXPECT_EQ(mlp.router.scores, RouterScores::kSoftmax);
+  EXPECT_FALSE(mlp.router.renormalize);
+  EXPECT_EQ(mlp.router.groups, 1);
+}
+
+// What V2 ignores, and how its larger size chooses.
+TEST(ModelConfig, ReadsDeepSeekV2sGroups) {
+  json config = FamilyConfig("deepseek-v2");
+  config["norm_topk_prob"] = true;
+  config["topk_method"] = "group_limited_greedy";
+  config["n_group"] = 2;
+  config["topk_group"] = 1;
+  config["routed_scaling_factor"] = 16.0;
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const RouterSpec& router = spec->layers[1].mlp.router;
+  EXPECT_FALSE(router.renormalize);
+  EXPECT_EQ(router.groups, 2);
+  EXPECT_EQ(router.groups_used, 1);
+  EXPECT_EQ(router.group_best, 1);
+  EXPECT_EQ(router.scale, 16.0f);
+}
+
+TEST(ModelConfig, ReadsDeepSeekV3) {
+  json config = FamilyConfig("deepseek-v3");
+  // The layer that predicts a further token is not the decoder's.
+  config["num_nextn_predict_layers"] = 1;
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers.size(), 3u);
+  EXPECT_EQ(spec->layers[0].attention.latent.query_rank, 48);
+  const MlpSpec& mlp = spec->layers[2].mlp;
+  EXPECT_EQ(mlp.experts, 8);
+  EXPECT_EQ(mlp.shared_ffn, 16);
+  EXPECT_EQ(mlp.router.used, 3);
+  EXPECT_EQ(mlp.router.scores, RouterScores::kSigmoid);
+  EXPECT_TRUE(mlp.router.renormalize && mlp.router.corrected);
+  EXPECT_EQ(mlp.router.groups, 4);
+  EXPECT_EQ(mlp.router.groups_used, 2);
+  EXPECT_EQ(mlp.router.group_best, 2);
+  EXPECT_EQ(mlp.router.scale, 2.5f);
+}
+
 TEST(ModelConfig, GraniteScalesInputEmbeddingsAndGemmaDoesNot) {
   EXPECT_EQ(Parse(FamilyConfig("granite"))->input_embedding_scale, 3.0f);
   EXPECT_EQ(Parse(FamilyConfig("gemma3"))->input_embedding_scale, 1.0f);
@@ -548,6 +620,19 @@ struct FamilyChange {
 TEST(ModelConfig, RefusesByNameWhatAFamilyDoesNotRead) {
   const FamilyChange cases[] = {
       {"mistral", "attention_bias", true, "attention_bias true"},
+      {"deepseek-v2", "attention_bias", true, "attention_bias true"},
+      {"deepseek-v2", "kv_lora_rank", nullptr, "kv_lora_rank is missing"},
+      {"deepseek-v2", "num_key_value_heads", 2, "num_key_value_heads 2 is not"},
+      {"deepseek-v2", "scoring_func", "sigmoid", "scoring_func \"sigmoid\""},
+      {"deepseek-v2", "topk_method", "noaux_tc", "topk_method \"noaux_tc\""},
+      {"deepseek-v2", "num_experts_per_tok", nullptr, "num_experts_per_tok"},
+      {"deepseek-v2", "qk_rope_head_dim", 7, "qk_rope_head_dim 7 is not even"},
+      {"deepseek-v3", "rope_interleave", false, "rope_interleave false"},
+      {"deepseek-v3", "moe_layer_freq", 2, "moe_layer_freq"},
+      {"deepseek-v3", "n_group", 3, "n_group 3 does not divide"},
+      {"deepseek-v3", "n_group", 8, "n_group 8 does not divide"},
+      {"deepseek-v3", "topk_group", 1, "topk_group 1 of n_group 4"},
+      {"deepseek-v3", "n_shared_experts", nullptr, "n_shared_experts is missing"},
       {"mistral", "sliding_window", 0, "sliding_window 0"},
       {"mistral", "sliding_window", "x", "sliding_window"},
       {"mistral", "num_key_value_heads", nullptr, "num_key_value_heads is missing"},

@@ -39,6 +39,17 @@ TEST(RotaryTables, ScaleLinearly) {
   ExpectTable(MakeRotaryTables(rope, 300), {0.125, 0.0125, 0.00125, 0.000125}, 300);
 }
 
+// Of the pairs from yarn_low to yarn_high, from as they are to divided.
+TEST(RotaryTables, OfYarnDivideWhatTurnsSlowly) {
+  RopeSpec rope;
+  rope.rotary_dim = 8;
+  rope.scaling = RopeScaling::kYarn;
+  rope.factor = 8;
+  rope.yarn_low = 0;
+  rope.yarn_high = 2;
+  ExpectTable(MakeRotaryTables(rope, 300), {1, 0.05625, 0.00125, 0.000125}, 300);
+}
+
 TEST(RotaryTables, HaveTheShortAndTheLongFactorsOfLongRope) {
   RopeSpec rope;
   rope.rotary_dim = 4;

@@ -35,6 +35,9 @@ struct Fixture {
   float scale = {};
   uint32_t window = 0;
   float soft_cap = 0;
+  uint32_t latent_values = 0;
+
+  uint32_t value_dim() const { return latent_values != 0 ? latent_values : head_dim; }
 };
 
 float RandomFloat(std::mt19937* random) {
@@ -47,17 +50,39 @@ struct Shape {
   uint32_t keys;
   uint32_t window = 0;
   float soft_cap = 0;
+  uint32_t latent_values = 0;  // As AttendArgs has it.
 };
 
+// Writes one position to its page.
+void Append(const Fixture& f, uint32_t key, const std::vector<float>& k,
+            const std::vector<float>& v, uint8_t* memory) {
+  uint8_t* const page = memory + f.pages[key / 16] * f.page_bytes;
+  if (f.latent_values == 0) {
+    MachineKernels()[0]->append_kv(k.data(), v.data(), f.head_dim, key % 16, f.f16, page,
+                                   f.value_bytes);
+    return;
+  }
+  const size_t at = size_t{key % 16} * f.head_dim;
+  for (uint32_t d = 0; d < f.head_dim; ++d) {
+    if (f.f16) {
+      reinterpret_cast<F16*>(page)[at + d] = ToF16(k[d]);
+    } else {
+      reinterpret_cast<float*>(page)[at + d] = k[d];
+    }
+  }
+}
+
 Fixture MakeFixture(const Shape& shape, bool f16, uint32_t seed) {
-  const auto [head_dim, group, keys, window, soft_cap] = shape;
+  const auto [head_dim, group, keys, window, soft_cap, latent_values] = shape;
   Fixture f{.head_dim = head_dim, .group = group, .keys = keys, .f16 = f16};
   f.window = window;
   f.soft_cap = soft_cap;
+  f.latent_values = latent_values;
   f.scale = 1.0f / std::sqrt(static_cast<float>(head_dim)) * 3.0f;
   const size_t element = f16 ? 2 : 4;
-  f.value_bytes = head_dim * 16 * element;
-  f.page_bytes = f.value_bytes + PaddedHeadDim(head_dim) * 16 * element;
+  f.value_bytes = latent_values != 0 ? 0 : head_dim * 16 * element;
+  f.page_bytes = latent_values != 0 ? head_dim * 16 * element
+                                    : f.value_bytes + PaddedHeadDim(head_dim) * 16 * element;
   const uint32_t count = (keys + 15) / 16;
   f.memory.resize(f.page_bytes * (count + 3));
   for (size_t i = 0; i < f.memory.size() / element; ++i) {
@@ -79,14 +104,14 @@ Fixture MakeFixture(const Shape& shape, bool f16, uint32_t seed) {
       k.push_back(RandomFloat(&random));
       v.push_back(RandomFloat(&random));
       f.k.push_back(rounded(k.back()));
-      f.v.push_back(rounded(v.back()));
+      if (d < f.value_dim()) {
+        f.v.push_back(latent_values != 0 ? f.k.back() : rounded(v.back()));
+      }
       for (uint32_t g = 0; g < group; ++g) {
         f.q.push_back(RandomFloat(&random));
       }
     }
-    MachineKernels()[0]->append_kv(k.data(), v.data(), head_dim, key % 16, f16,
-                                   f.memory.data() + f.pages[key / 16] * f.page_bytes,
-                                   f.value_bytes);
+    Append(f, key, k, v, f.memory.data());
   }
   return f;
 }
@@ -111,7 +136,7 @@ struct Sums {
 // Of the keys [first, end), which are of one span.
 Sums PlainSpan(const Fixture& f, const float* q, uint32_t first, uint32_t end) {
   Sums sums;
-  sums.o.assign(f.head_dim, 0.0f);
+  sums.o.assign(f.value_dim(), 0.0f);
   for (uint32_t page = first / 16 * 16; page < end; page += 16) {
     const uint32_t from = page < first ? first - page : 0;
     const uint32_t to = std::min(16u, end - page);
@@ -134,10 +159,10 @@ Sums PlainSpan(const Fixture& f, const float* q, uint32_t first, uint32_t end) {
       p[j] = ExpF32(s[j] - m);
     }
     sums.l = std::fma(sums.l, a, TreeSum(p));
-    for (uint32_t d = 0; d < f.head_dim; ++d) {
+    for (uint32_t d = 0; d < f.value_dim(); ++d) {
       float o = sums.o[d] * a;
       for (uint32_t j = from; j < to; ++j) {
-        o = std::fma(p[j], f.v[(page + j) * f.head_dim + d], o);
+        o = std::fma(p[j], f.v[(page + j) * f.value_dim() + d], o);
       }
       sums.o[d] = o;
     }
@@ -160,7 +185,7 @@ std::vector<float> PlainAttention(const Fixture& f, uint32_t row, uint32_t head)
     const float m = std::max(total.m, span.m);
     const float a = ExpF32(total.m - m);
     const float b = ExpF32(span.m - m);
-    for (uint32_t d = 0; d < f.head_dim; ++d) {
+    for (uint32_t d = 0; d < f.value_dim(); ++d) {
       total.o[d] = std::fma(total.o[d], a, span.o[d] * b);
     }
     total.l = std::fma(total.l, a, span.l * b);
@@ -189,23 +214,22 @@ std::vector<uint8_t> PoisonedBeside(const Fixture& f, uint32_t from, uint32_t en
   const std::vector<float> poison(f.head_dim, kNan);
   for (uint32_t key = 0; key < f.keys; ++key) {
     if (key < from || key >= end) {
-      MachineKernels()[0]->append_kv(poison.data(), poison.data(), f.head_dim, key % 16, f.f16,
-                                     memory.data() + f.pages[key / 16] * f.page_bytes,
-                                     f.value_bytes);
+      Append(f, key, poison, poison, memory.data());
     }
   }
   return memory;
 }
 
-// The rows [first, end) by one call of a table's kernel, [rows][group][head_dim]. What they do not
+// The rows [first, end) by one call of a table's kernel, [rows][group][value_dim]. What they do not
 // see is not there: behind them or before their window in a page, or the page itself.
 std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t first, uint32_t end,
                           bool by_spans = false) {
   const size_t width = size_t{f.group} * f.head_dim;
   const uint32_t first_page = FirstSeen(first, f.window) / 16;
   const std::vector<uint8_t> memory = PoisonedBeside(f, FirstSeen(first, f.window), end);
-  std::vector<float> out((end - first) * width, kNan);
-  std::vector<float> scratch(AttendScratchFloats(f.head_dim), kNan);
+  const size_t out_width = size_t{f.group} * f.value_dim();
+  std::vector<float> out((end - first) * out_width, kNan);
+  std::vector<float> scratch(AttendScratchFloats(f.head_dim, f.latent_values), kNan);
   AttendArgs args{.q = f.q.data() + first * width,
                   .q_stride = width,
                   .rows = end - first,
@@ -215,6 +239,7 @@ std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t fir
                   .head_dim = f.head_dim,
                   .scale = f.scale,
                   .soft_cap = f.soft_cap,
+                  .latent_values = f.latent_values,
                   .kv_f16 = f.f16,
                   .kv = memory.data(),
                   .page_bytes = f.page_bytes,
@@ -222,14 +247,14 @@ std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t fir
                   .pages = f.pages.data() + first_page,
                   .first_page = first_page,
                   .out = out.data(),
-                  .out_stride = width,
+                  .out_stride = out_width,
                   .scratch = scratch.data()};
   if (!by_spans) {
     kernels.attend(args);
     return out;
   }
   const uint32_t spans = (end + kSpanKeys - 1) / kSpanKeys;
-  std::vector<float> partial(size_t{end - first} * f.group * spans * PartialFloats(f.head_dim),
+  std::vector<float> partial(size_t{end - first} * f.group * spans * PartialFloats(f.value_dim()),
                              kNan);
   args.partial = partial.data();
   args.partial_spans = spans;
@@ -248,7 +273,7 @@ TEST_P(AttentionKernelTest, EveryPathGivesThePlainProgramsBits) {
   const Shape shape = GetParam();
   for (const bool f16 : {true, false}) {
     const Fixture f = MakeFixture(shape, f16, shape.keys);
-    const size_t width = size_t{f.group} * f.head_dim;
+    const size_t width = size_t{f.group} * f.value_dim();
     const std::vector<float> plain = PlainAttention(f);
     for (const Kernels* kernels : MachineKernels()) {
       for (const uint32_t tile : {1u, 3u, 8u, 33u, f.keys}) {
@@ -289,12 +314,13 @@ TEST_P(AttentionKernelTest, IsSoftmaxTimesValues) {
       weights[key] = std::exp(f.soft_cap == 0 ? score : f.soft_cap * std::tanh(score / f.soft_cap));
       sum += weights[key];
     }
-    for (uint32_t d = 0; d < f.head_dim; ++d) {
+    for (uint32_t d = 0; d < f.value_dim(); ++d) {
       double o = 0;
       for (uint32_t key = from; key < f.keys; ++key) {
-        o += weights[key] / sum * f.v[key * f.head_dim + d];
+        o += weights[key] / sum * f.v[key * f.value_dim() + d];
       }
-      EXPECT_NEAR(got[head * f.head_dim + d], o, f.soft_cap == 0 ? 2e-6 : 5e-6) << head << " " << d;
+      EXPECT_NEAR(got[head * f.value_dim() + d], o, f.soft_cap == 0 ? 2e-6 : 5e-6)
+          << head << " " << d;
     }
   }
 }
@@ -305,6 +331,9 @@ std::string ShapeName(const ::testing::TestParamInfo<Shape>& info) {
                      std::to_string(shape.group) + "_keys" + std::to_string(shape.keys);
   if (shape.window != 0) {
     name += "_window" + std::to_string(shape.window);
+  }
+  if (shape.latent_values != 0) {
+    name += "_latent" + std::to_string(shape.latent_values);
   }
   return shape.soft_cap == 0 ? name : name + "_capped";
 }
@@ -322,6 +351,15 @@ INSTANTIATE_TEST_SUITE_P(Windows, AttentionKernelTest,
                                            Shape{8, 1, 1100, 511, 1.0f}, Shape{16, 1, 1100, 512},
                                            Shape{10, 1, 1100, 513}, Shape{8, 1, 1700, 1030, 3.0f},
                                            Shape{24, 1, 560, 0, 4.0f}),
+                         ShapeName);
+
+// Numbers of queries on both sides of what is scored at once.
+INSTANTIATE_TEST_SUITE_P(Latents, AttentionKernelTest,
+                         ::testing::Values(Shape{24, 1, 1, 0, 0, 16}, Shape{40, 4, 70, 0, 0, 32},
+                                           Shape{18, 16, 33, 0, 0, 16}, Shape{96, 7, 50, 0, 0, 64},
+                                           Shape{24, 3, 1100, 0, 0, 16},
+                                           Shape{20, 15, 530, 0, 2.0f, 16},
+                                           Shape{24, 5, 90, 21, 0, 16}),
                          ShapeName);
 
 // Tiles begin and end anywhere in a page, and their rows' windows do.

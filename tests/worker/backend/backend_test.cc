@@ -165,7 +165,12 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << what;
     EXPECT_THAT(status.message(), HasSubstr(what));
   };
-  expect("mla", [](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kMla, 0}; });
+  expect("kv_lora_rank 24", [](StageSpec& s) {
+    s.model.kv_groups[0] = {KvKind::kMla, 0};
+    for (LayerSpec& layer : s.model.layers) {
+      layer.attention.latent.rank = 24;
+    }
+  });
   const auto mixture = [](StageSpec& s) -> LayerSpec& {
     s.model.layers[0].mlp.experts = 8;
     s.model.layers[0].mlp.router.used = 2;
@@ -385,12 +390,33 @@ TEST(BackendTest, ResizedKvHasItsNewPagesAndNoOthers) {
   EXPECT_FALSE(begin(64).ok());
 }
 
+// What a page of latent vectors takes is what the planner counts.
+TEST(BackendTest, PagesOfLatentVectorsHoldThemAndTheRotatedKeyOnce) {
+  const MadeUpModel model({.latent = {.rank = 16, .nope_dim = 10, .rope_dim = 8, .value_dim = 9}});
+  EXPECT_EQ(KvBytesPerToken(model.spec(), 0, 1, 0, 2), 2u * (16 + 8) * 2);
+  const Stage stage = WholeModel(model);
+  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
+  const auto bytes = [&](uint64_t pages) {
+    EXPECT_TRUE(shard->ResizeKv(std::vector<uint64_t>{pages}).ok());
+    return shard->MemoryBytes();
+  };
+  EXPECT_EQ(bytes(128) - bytes(64), 64u * 16 * KvBytesPerToken(model.spec(), 0, 1, 0, 2));
+}
+
 class StepTest : public ::testing::TestWithParam<MadeUpShape> {};
 
-INSTANTIATE_TEST_SUITE_P(Shapes, StepTest,
-                         ::testing::Values(MadeUpShape{},
-                                           MadeUpShape{.experts = 9, .router = {.used = 4}}),
-                         [](const auto& info) { return info.param.experts ? "Experts" : "Dense"; });
+std::vector<MadeUpShape> StepShapes() {
+  return {{},
+          {.experts = 9, .router = {.used = 4}},
+          {.latent = {.rank = 16, .query_rank = 8, .nope_dim = 10, .rope_dim = 8, .value_dim = 9}}};
+}
+
+std::string StepShapeName(const ::testing::TestParamInfo<MadeUpShape>& info) {
+  constexpr const char* kNames[] = {"Dense", "Experts", "Latents"};
+  return kNames[info.index];
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, StepTest, ::testing::ValuesIn(StepShapes()), StepShapeName);
 
 TEST_P(StepTest, AllocatesNothing) {
   if (!STRATA_COUNTS_ALLOCATIONS) {

@@ -25,7 +25,7 @@ std::string LayersFormat(const GoldenModel& model) {
   for (const StageTensor& tensor :
        TensorsOf(model.spec, 0, last, false, false,
                  [&](const std::string& name) { return model.weights.Has(name); })) {
-    if (MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 && !IsRouter(tensor.name)) {
+    if (MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 && !StaysAsStored(tensor.name)) {
       bytes[Format(model, tensor.name)] += model.weights.Find(tensor.name)->bytes;
     }
   }
@@ -135,7 +135,9 @@ std::vector<std::string> GoldenModelNames() {
           "qwen3-moe",
           "qwen3-moe-nonorm",
           "gpt-oss",
-          "gpt-oss-mxfp4"};
+          "gpt-oss-mxfp4",
+          "deepseek-v2",
+          "deepseek-v3"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -167,7 +169,8 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
-  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss"}) {
+  for (const char* name :
+       {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss", "deepseek-v2", "deepseek-v3"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }

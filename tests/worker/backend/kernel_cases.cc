@@ -187,7 +187,7 @@ class Runner {
   void Product(const Format& format, const Panels& panels, uint32_t rows, Inputs kind, bool int8,
                Random* random);
   void Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows, uint32_t window,
-              float soft_cap, bool f16, Random* random);
+              float soft_cap, bool f16, Random* random, uint32_t latent_values = 0);
 
   const Kernels& kernels_;
   const bool few_;
@@ -341,10 +341,14 @@ void Runner::Elements() {
 
 // The last `rows` of a sequence of `keys`, on scattered pages whose other places are NaN.
 void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows,
-                    uint32_t window, float soft_cap, bool f16, Random* random) {
+                    uint32_t window, float soft_cap, bool f16, Random* random,
+                    uint32_t latent_values) {
+  const bool latent = latent_values != 0;
   const size_t element = f16 ? 2 : 4;
-  const size_t value_bytes = head_dim * 16 * element;
-  const size_t page_bytes = value_bytes + PaddedHeadDim(head_dim) * 16 * element;
+  const size_t value_bytes = latent ? 0 : head_dim * 16 * element;
+  const size_t value_dim = latent ? latent_values : head_dim;
+  const size_t page_bytes =
+      latent ? head_dim * 16 * element : value_bytes + PaddedHeadDim(head_dim) * 16 * element;
   const uint32_t pages = (keys + 15) / 16;
   std::vector<float> memory((pages + 2) * page_bytes / sizeof(float) + 1, kNan);
   uint8_t* const kv = reinterpret_cast<uint8_t*>(memory.data());
@@ -356,13 +360,20 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
   for (uint32_t key = 0; key < keys; ++key) {
     const std::vector<float> k = random->Floats(head_dim);
     const std::vector<float> v = random->Floats(head_dim);
-    kernels_.append_kv(k.data(), v.data(), head_dim, key % 16, f16,
-                       kv + table[key / 16] * page_bytes, value_bytes);
+    uint8_t* const page = kv + table[key / 16] * page_bytes;
+    if (latent) {
+      for (uint32_t d = 0; d < head_dim; ++d) {
+        Put(f16 ? Dtype::kF16 : Dtype::kF32, k[d], page + (key % 16 * head_dim + d) * element);
+      }
+      continue;
+    }
+    kernels_.append_kv(k.data(), v.data(), head_dim, key % 16, f16, page, value_bytes);
   }
   const size_t width = size_t{group} * head_dim;
   const std::vector<float> q = random->Floats(rows * width, 3);
-  std::vector<float> out(rows * width, kNan);
-  std::vector<float> scratch(AttendScratchFloats(head_dim), kNan);
+  const size_t out_width = size_t{group} * value_dim;
+  std::vector<float> out(rows * out_width, kNan);
+  std::vector<float> scratch(AttendScratchFloats(head_dim, latent_values), kNan);
   AttendArgs args{.q = q.data(),
                   .q_stride = width,
                   .rows = rows,
@@ -372,19 +383,20 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
                   .head_dim = head_dim,
                   .scale = 0.3f,
                   .soft_cap = soft_cap,
+                  .latent_values = latent_values,
                   .kv_f16 = f16,
                   .kv = kv,
                   .page_bytes = page_bytes,
                   .value_bytes = value_bytes,
                   .pages = table.data(),
                   .out = out.data(),
-                  .out_stride = width,
+                  .out_stride = out_width,
                   .scratch = scratch.data()};
   Digest digest;
   kernels_.attend(args);
   digest.Add(out);
   const uint32_t spans = SpansOf(keys);
-  std::vector<float> partial(size_t{rows} * group * spans * PartialFloats(head_dim), kNan);
+  std::vector<float> partial(size_t{rows} * group * spans * PartialFloats(value_dim), kNan);
   args.partial = partial.data();
   args.partial_spans = spans;
   const uint32_t seen = FirstSeen(args.position, window) / kSpanKeys;
@@ -398,7 +410,8 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
   digest.Add(out);
   Add("attend head_dim " + std::to_string(head_dim) + " group " + std::to_string(group) + " keys " +
           std::to_string(keys) + " rows " + std::to_string(rows) + " window " +
-          std::to_string(window) + (soft_cap == 0 ? "" : " capped") + (f16 ? " f16" : " f32"),
+          std::to_string(window) + (soft_cap == 0 ? "" : " capped") + (f16 ? " f16" : " f32") +
+          (latent ? " latent " + std::to_string(latent_values) : ""),
       digest);
 }
 
@@ -413,6 +426,13 @@ void Runner::Attention() {
     const uint32_t rows = std::min(keys, random.In(1, spans ? 3 : 9));
     const uint32_t window = i % 3 == 1 ? random.In(1, keys) : 0;
     Attend(head_dim, group, keys, rows, window, i % 4 == 3 ? 2.0f : 0.0f, i % 2 == 0, &random);
+  }
+  for (uint32_t i = 0; i < (few_ ? 6 : 20); ++i) {
+    Random random(3000 + i);
+    const uint32_t values = 16 * random.In(1, 8);
+    const uint32_t keys = i % 5 == 4 ? random.In(500, 1100) : random.In(1, 90);
+    Attend(values + random.In(1, 40), random.In(1, 16), keys,
+           std::min(keys, random.In(1, i % 5 == 4 ? 2 : 5)), 0, 0, i % 2 == 0, &random, values);
   }
 }
 

@@ -34,6 +34,12 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
   layer.attention.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
   layer.attention.soft_cap = shape.soft_cap;
   layer.attention.rope.rotary_dim = shape.rotary_dim;
+  if (shape.latent.rank != 0) {
+    layer.attention.latent = shape.latent;
+    layer.attention.kv_heads = 1;
+    layer.attention.head_dim = shape.latent.nope_dim + shape.latent.rope_dim;
+    layer.attention.rope.rotary_dim = shape.latent.rope_dim;
+  }
   layer.attention.qkv_bias = shape.biases;
   layer.attention.out_bias = shape.biases;
   layer.mlp.ffn = shape.ffn;
@@ -46,7 +52,8 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
       shape.windows.empty() ? std::vector<uint32_t>{0} : shape.windows;
   for (uint32_t i = 0; i < shape.layers; ++i) {
     const uint32_t window = windows[i % windows.size()];
-    const KvGroupSpec group{window == 0 ? KvKind::kFull : KvKind::kWindow, window};
+    const KvKind all = shape.latent.rank != 0 ? KvKind::kMla : KvKind::kFull;
+    const KvGroupSpec group{window == 0 ? all : KvKind::kWindow, window};
     const auto found = std::find(spec.kv_groups.begin(), spec.kv_groups.end(), group);
     layer.attention.kv_group = static_cast<uint32_t>(found - spec.kv_groups.begin());
     if (found == spec.kv_groups.end()) {
@@ -181,8 +188,73 @@ void MadeUpModel::Rotate(const AttentionSpec& attention, Rows* rows) const {
   }
 }
 
+MadeUpModel::Rows MadeUpModel::LatentAttention(const Rows& x, uint32_t layer) const {
+  const AttentionSpec& a = spec_.layers[layer].attention;
+  const LatentSpec& latent = a.latent;
+  const auto name = [&](const char* what) {
+    return LayerName(layer, std::string("self_attn.") + what);
+  };
+  const Rows q = latent.query_rank == 0
+                     ? Linear(x, name("q_proj"))
+                     : Linear(Norm(Linear(x, name("q_a_proj")), name("q_a_layernorm"),
+                                   NormKind::kRms, latent.norm_eps),
+                              name("q_b_proj"));
+  Rows vectors = Linear(x, name("kv_a_proj_with_mqa"));
+  Rows rotating;  // The keys' part that all heads share.
+  for (std::vector<double>& row : vectors) {
+    rotating.emplace_back(row.begin() + latent.rank, row.end());
+    row.resize(latent.rank);
+  }
+  const Rows kv = Linear(Norm(vectors, name("kv_a_layernorm"), NormKind::kRms, latent.norm_eps),
+                         name("kv_b_proj"));
+  const auto turned = [&](const double* values, size_t position) {
+    std::vector<double> out;
+    for (uint32_t i = 0; i < latent.rope_dim / 2; ++i) {
+      const double angle =
+          static_cast<double>(position) * std::pow(a.rope.theta, -2.0 * i / latent.rope_dim);
+      const double one = values[2 * i];
+      const double other = values[2 * i + 1];
+      out.push_back(one * std::cos(angle) - other * std::sin(angle));
+      out.push_back(other * std::cos(angle) + one * std::sin(angle));
+    }
+    return out;
+  };
+  const size_t head_rows = latent.nope_dim + latent.value_dim;
+  Rows out(x.size(), std::vector<double>(size_t{a.heads} * latent.value_dim, 0.0));
+  for (size_t row = 0; row < x.size(); ++row) {
+    for (size_t head = 0; head < a.heads; ++head) {
+      const double* const query = &q[row][head * a.head_dim];
+      const std::vector<double> turned_query = turned(query + latent.nope_dim, row);
+      std::vector<double> weights(row + 1);
+      double sum = 0;
+      for (size_t key = 0; key <= row; ++key) {
+        const std::vector<double> turned_key = turned(rotating[key].data(), key);
+        double dot = 0;
+        for (uint32_t d = 0; d < latent.nope_dim; ++d) {
+          dot += query[d] * kv[key][head * head_rows + d];
+        }
+        for (uint32_t d = 0; d < latent.rope_dim; ++d) {
+          dot += turned_query[d] * turned_key[d];
+        }
+        weights[key] = std::exp(dot * a.scale);
+        sum += weights[key];
+      }
+      for (size_t key = 0; key <= row; ++key) {
+        for (uint32_t d = 0; d < latent.value_dim; ++d) {
+          out[row][head * latent.value_dim + d] +=
+              weights[key] / sum * kv[key][head * head_rows + latent.nope_dim + d];
+        }
+      }
+    }
+  }
+  return Linear(out, name("o_proj"));
+}
+
 MadeUpModel::Rows MadeUpModel::Attention(const Rows& x, uint32_t layer) const {
   const AttentionSpec& a = spec_.layers[layer].attention;
+  if (a.latent.rank != 0) {
+    return LatentAttention(x, layer);
+  }
   Rows q = Linear(x, LayerName(layer, "self_attn.q_proj"));
   Rows k = Linear(x, LayerName(layer, "self_attn.k_proj"));
   const Rows v = Linear(x, LayerName(layer, "self_attn.v_proj"));

@@ -36,6 +36,7 @@ struct MadeUpShape {
   bool sinks = false;
   uint32_t experts = 0;  // Of every layer but the first; 0: all are dense.
   RouterSpec router = {};
+  LatentSpec latent = {};  // With a rank: in place of head_dim and what rotates.
 };
 
 // Tensors in memory, with their values beside them.
@@ -69,6 +70,8 @@ class MadeUpModel : public TensorSource {
   Rows Norm(const Rows& x, const std::string& name, NormKind kind, float eps) const;
   // Turns q or k by the positions of its rows.
   void Rotate(const AttentionSpec& attention, Rows* rows) const;
+  // With keys and values made of the latent vectors, as they are defined.
+  Rows LatentAttention(const Rows& x, uint32_t layer) const;
   Rows Attention(const Rows& x, uint32_t layer) const;
   // `names` of gate, up and down.
   Rows GatedMlp(const Rows& x, const ExpertPaths& names, const MlpSpec& mlp) const;

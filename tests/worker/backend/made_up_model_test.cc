@@ -1,5 +1,6 @@
 // Shapes without a golden file: tails everywhere, biases, one-plus norms, partial rotation,
-// windows, soft-caps, GELU, mixtures of experts, and sequences of several attention spans.
+// windows, soft-caps, GELU, latent vectors, mixtures of experts, and sequences of several attention
+// spans.
 #include "tests/worker/backend/made_up_model.h"
 
 #include <gtest/gtest.h>
@@ -117,6 +118,15 @@ std::vector<MadeUpShape> Shapes() {
        .activation = ActivationKind::kGeluTanh,
        .experts = 40,
        .router = {.used = 1, .scores = RouterScores::kSoftmaxOfChosen}},
+      {.heads = 5,
+       .seed = 8,
+       .latent = {.rank = 16, .nope_dim = 10, .rope_dim = 6, .value_dim = 9}},
+      {.layers = 3,
+       .hidden = 48,
+       .heads = 32,
+       .dtype = Dtype::kF16,
+       .seed = 9,
+       .latent = {.rank = 32, .query_rank = 20, .nope_dim = 24, .rope_dim = 8, .value_dim = 20}},
   };
 }
 
@@ -204,15 +214,19 @@ TEST_P(LongSequenceTest, SpansDividedAmongThreadsChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LongSequenceTest,
-                         ::testing::Values(MadeUpShape{},
-                                           MadeUpShape{.layers = 4,
-                                                       .windows = {1100, 0, 513, 1024},
-                                                       .soft_cap = 1.5f,
-                                                       .final_soft_cap = 3.0f}),
-                         [](const auto& info) {
-                           return std::string(info.index == 0 ? "Full" : "Windows");
-                         });
+std::string LongShapeName(const ::testing::TestParamInfo<MadeUpShape>& info) {
+  constexpr const char* kNames[] = {"Full", "Windows", "Latents"};
+  return kNames[info.index];
+}
+
+std::vector<MadeUpShape> LongShapes() {
+  return {{},
+          {.layers = 4, .windows = {1100, 0, 513, 1024}, .soft_cap = 1.5f, .final_soft_cap = 3.0f},
+          {.heads = 4, .latent = {.rank = 16, .nope_dim = 8, .rope_dim = 4, .value_dim = 12}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LongSequenceTest, ::testing::ValuesIn(LongShapes()),
+                         LongShapeName);
 
 }  // namespace
 }  // namespace strata::testing

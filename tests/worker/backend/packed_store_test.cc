@@ -155,6 +155,19 @@ TEST(PackedStoreTest, CheckpointsOfMlxAndGgufGiveTheSameBitsFromTheStore) {
   }
 }
 
+// Of a square part, which is packed as it is and transposed, both are kept.
+TEST(PackedStoreTest, HeadsOfLatentLayersAreKeptEachByItself) {
+  for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
+    const MadeUpModel model(
+        {.latent = {.rank = 16, .query_rank = 12, .nope_dim = 16, .rope_dim = 4, .value_dim = 16}});
+    ForwardOptions options;
+    options.quantize = quantize;
+    options.activations =
+        quantize == v1::QUANTIZE_NONE ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8;
+    ExpectTheSameBitsFromTheStore(model.spec(), model, options);
+  }
+}
+
 TEST(PackedStoreTest, PartsOfOneTensorAreKeptEachByItself) {
   const GoldenModel model = LoadGoldenModel("phi3");
   for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8}) {

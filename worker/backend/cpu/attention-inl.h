@@ -15,6 +15,7 @@
 // A window hides keys before it as the query's own position hides those
 // behind: pages without a visible key take no part, and need not be there. Values of keys that are
 // not visible are not read; the lanes of their scores are computed beside the others and replaced.
+// Where keys hold their values (AttendArgs::latent_values), v_j[d] is k_j[d], and all else is so.
 
 constexpr uint32_t kSpanPages = kSpanKeys / 16;
 constexpr int kQueryBlock = kTiling.register_lanes >= 8 ? 8 : 4;
@@ -35,8 +36,29 @@ struct AttendState {
   float* maxima;                  // [queries][32]: scratch.
   float* span;                    // [queries][PartialFloats]: o, m, l of the span.
   float* total;                   // [queries][PartialFloats]: O, M, L.
-  KeyRange seen[kMaxQueryBlock];  // What each query sees; neither end ever falls.
+  float* page;                    // [16][head_dim]: keys that hold their values.
+  KeyRange seen[kLatentQueries];  // What each query sees; neither end ever falls.
 };
+
+// Of queries from `first` on, of which as many as `most` are computed at once.
+STRATA_INLINE AttendState StateIn(const AttendArgs& args, uint32_t most) {
+  const size_t stride = PartialFloats(ValueDim(args));
+  AttendState state;
+  float* next = args.scratch;
+  const auto take = [&next](size_t floats) {
+    float* const from = next;
+    next += floats;
+    return from;
+  };
+  state.q = take(most * PaddedHeadDim(args.head_dim));
+  state.scores = take(most * kSpanKeys);
+  state.factors = take(most * kSpanPages);
+  state.maxima = take(most * kSpanPages);
+  state.span = take(most * stride);
+  state.total = take(most * stride);
+  state.page = next;
+  return state;
+}
 
 STRATA_INLINE KeyRange SeenBy(const AttendArgs& args, uint32_t query) {
   const uint32_t position = args.position + query / args.group;
@@ -149,8 +171,9 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
 template <typename T, int Q, int D>
 STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
                              const float* weights, const float* factors, float* sums, size_t dim) {
-  const size_t padded = PaddedHeadDim(args.head_dim);
-  const size_t stride = PartialFloats(args.head_dim);
+  const size_t values_stride =
+      args.latent_values != 0 ? args.head_dim : PaddedHeadDim(args.head_dim);
+  const size_t stride = PartialFloats(ValueDim(args));
   Lanes acc[Q][D];
   STRATA_UNROLL
   for (int i = 0; i < Q; ++i) {
@@ -172,7 +195,7 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
     for (uint32_t j = in_page.from; j < in_page.end; ++j) {
       STRATA_UNROLL
       for (int d = 0; d < D; ++d) {
-        const Lanes v = Load(values + j * padded + d * 16);
+        const Lanes v = Load(values + j * values_stride + d * 16);
         STRATA_UNROLL
         for (int i = 0; i < Q; ++i) {
           acc[i][d] = Fma(Set(weights[i * kSpanKeys + j]), v, acc[i][d]);
@@ -192,7 +215,7 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
 template <typename T, int Q, int D>
 void AddPages(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
               const float* weights, const float* factors, float* sums, size_t dim = 0) {
-  for (; dim + D * 16 <= PaddedHeadDim(args.head_dim); dim += D * 16) {
+  for (; dim + D * 16 <= PaddedHeadDim(ValueDim(args)); dim += D * 16) {
     AddValues<T, Q, D>(args, page, end, in_page, weights, factors, sums, dim);
   }
   if constexpr (D > 1) {
@@ -215,7 +238,7 @@ constexpr int AtOnce(int queries) {
 template <typename T, int Q>
 void AddPartOfPage(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
                    bool same, uint32_t span, uint32_t page) {
-  const size_t stride = PartialFloats(args.head_dim);
+  const size_t stride = PartialFloats(ValueDim(args));
   const uint32_t at = span * kSpanPages + page;
   const uint32_t first = page * 16;
   const auto in_page = [first](KeyRange range) {
@@ -265,31 +288,44 @@ void AddPagesOfSpan(const AttendArgs& args, const AttendState& state, const KeyR
   }
 }
 
-// One span of Q queries into state.span.
-template <typename T, int Q>
-void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span) {
-  const size_t padded = PaddedHeadDim(args.head_dim);
-  const size_t stride = PartialFloats(args.head_dim);
-  KeyRange keys[Q];
-  uint32_t first = kSpanPages;
-  uint32_t end = 0;
-  for (int i = 0; i < Q; ++i) {
-    keys[i] = KeysInSpan(state.seen[i], span);
+// Pages [from, end) of a span, of which some of the queries see keys; {kSpanPages, 0}: none does.
+STRATA_INLINE KeyRange PagesSeen(const KeyRange* keys, int queries) {
+  KeyRange pages{kSpanPages, 0};
+  for (int i = 0; i < queries; ++i) {
     if (keys[i].end > 0) {
-      first = first < keys[i].from / 16 ? first : keys[i].from / 16;
-      end = end > (keys[i].end + 15) / 16 ? end : (keys[i].end + 15) / 16;
+      pages.from = pages.from < keys[i].from / 16 ? pages.from : keys[i].from / 16;
+      pages.end = pages.end > (keys[i].end + 15) / 16 ? pages.end : (keys[i].end + 15) / 16;
     }
   }
-  const uint32_t before = span * kSpanPages;
-  ScorePages<T, Q, PagesAtOnce(Q)>(args, state.q, before + first, before + end,
-                                   state.scores + first * 16);
+  return pages;
+}
+
+// Scores to weights of each query's span, with sums that hold no value yet.
+STRATA_INLINE void SoftmaxSpans(const AttendArgs& args, const AttendState& state,
+                                const KeyRange* keys, int queries) {
+  const size_t padded = PaddedHeadDim(ValueDim(args));
+  const size_t stride = PartialFloats(ValueDim(args));
   const auto softmax = args.soft_cap == 0 ? SoftmaxSpan<false> : SoftmaxSpan<true>;
-  for (int i = 0; i < Q; ++i) {
+  for (int i = 0; i < queries; ++i) {
     softmax(args, keys[i], state.scores + i * kSpanKeys, state.factors + i * kSpanPages,
             state.maxima + i * kSpanPages, state.span + i * stride + padded);
     std::memset(state.span + i * stride, 0, padded * sizeof(float));
   }
-  AddPagesOfSpan<T, Q>(args, state, keys, span, first, end);
+}
+
+// One span of Q queries into state.span.
+template <typename T, int Q>
+void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span) {
+  KeyRange keys[Q];
+  for (int i = 0; i < Q; ++i) {
+    keys[i] = KeysInSpan(state.seen[i], span);
+  }
+  const KeyRange pages = PagesSeen(keys, Q);
+  const uint32_t before = span * kSpanPages;
+  ScorePages<T, Q, PagesAtOnce(Q)>(args, state.q, before + pages.from, before + pages.end,
+                                   state.scores + pages.from * 16);
+  SoftmaxSpans(args, state, keys, Q);
+  AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end);
 }
 
 // total := total and span, both one query's [PartialFloats].
@@ -319,9 +355,10 @@ inline float SumWithSink(float largest, float sum, float sink, float* factor) {
 
 // Of one query, from its merged spans.
 inline void WriteAnswer(const AttendArgs& args, const float* total, uint32_t query) {
-  const size_t padded = PaddedHeadDim(args.head_dim);
+  const size_t value_dim = ValueDim(args);
+  const size_t padded = PaddedHeadDim(value_dim);
   float* const out =
-      args.out + query / args.group * args.out_stride + size_t{query % args.group} * args.head_dim;
+      args.out + query / args.group * args.out_stride + size_t{query % args.group} * value_dim;
   float all = total[padded + 1];
   float factor = 1;
   if (args.sinks != nullptr) {
@@ -329,54 +366,35 @@ inline void WriteAnswer(const AttendArgs& args, const float* total, uint32_t que
   }
   const Lanes sum = Set(all);
   const Lanes factors = Set(factor);
-  for (size_t d = 0; d < args.head_dim; d += kLanes) {
+  for (size_t d = 0; d < value_dim; d += kLanes) {
     const Lanes y = Div(Mul(Load(total + d), factors), sum);
-    if (d + kLanes <= args.head_dim) {
+    if (d + kLanes <= value_dim) {
       Store(y, out + d);
     } else {
-      StorePart(y, out + d, args.head_dim - d);
+      StorePart(y, out + d, value_dim - d);
     }
   }
 }
 
-template <typename T, int Q>
-void AttendBlock(const AttendArgs& args, uint32_t first) {
-  const size_t padded = PaddedHeadDim(args.head_dim);
-  const size_t stride = PartialFloats(args.head_dim);
-  AttendState state;
-  float* next = args.scratch;
-  const auto take = [&next](size_t floats) {
-    float* const from = next;
-    next += floats;
-    return from;
-  };
-  state.q = take(kMaxQueryBlock * padded);
-  state.scores = take(kMaxQueryBlock * kSpanKeys);
-  state.factors = take(kMaxQueryBlock * kSpanPages);
-  state.maxima = take(kMaxQueryBlock * kSpanPages);
-  state.span = take(kMaxQueryBlock * stride);
-  state.total = take(kMaxQueryBlock * stride);
-  const float* q[Q];
-  for (int i = 0; i < Q; ++i) {
-    const uint32_t query = first + i;
-    q[i] = args.q + query / args.group * args.q_stride + size_t{query % args.group} * args.head_dim;
-    state.seen[i] = SeenBy(args, query);
-  }
-  for (uint32_t d = 0; d < args.head_dim; ++d) {
-    STRATA_UNROLL
-    for (int i = 0; i < Q; ++i) {
-      state.q[d * Q + i] = q[i][d];
-    }
-  }
+inline const float* QueryAt(const AttendArgs& args, uint32_t query) {
+  return args.q + query / args.group * args.q_stride + size_t{query % args.group} * args.head_dim;
+}
+
+// The answers of `queries` queries from `first` on; `attend` leaves a span of them in state.span.
+template <typename AttendOne>
+STRATA_INLINE void AttendSpans(const AttendArgs& args, const AttendState& state, uint32_t first,
+                               int queries, const AttendOne& attend) {
+  const size_t padded = PaddedHeadDim(ValueDim(args));
+  const size_t stride = PartialFloats(ValueDim(args));
   uint32_t begin = state.seen[0].from / kSpanKeys;
-  uint32_t end = SpansOf(state.seen[Q - 1].end);
+  uint32_t end = SpansOf(state.seen[queries - 1].end);
   if (args.partial != nullptr) {
     begin = args.first_span > begin ? args.first_span : begin;
     end = args.end_span < end ? args.end_span : end;
   }
   for (uint32_t span = begin; span < end; ++span) {
-    AttendSpan<T, Q>(args, state, span);
-    for (int i = 0; i < Q; ++i) {
+    attend(span);
+    for (int i = 0; i < queries; ++i) {
       if (KeysInSpan(state.seen[i], span).end == 0) {
         continue;
       }
@@ -392,10 +410,27 @@ void AttendBlock(const AttendArgs& args, uint32_t first) {
     }
   }
   if (args.partial == nullptr) {
-    for (int i = 0; i < Q; ++i) {
+    for (int i = 0; i < queries; ++i) {
       WriteAnswer(args, state.total + i * stride, first + i);
     }
   }
+}
+
+template <typename T, int Q>
+void AttendBlock(const AttendArgs& args, uint32_t first) {
+  AttendState state = StateIn(args, kMaxQueryBlock);
+  const float* q[Q];
+  for (int i = 0; i < Q; ++i) {
+    q[i] = QueryAt(args, first + i);
+    state.seen[i] = SeenBy(args, first + i);
+  }
+  for (uint32_t d = 0; d < args.head_dim; ++d) {
+    STRATA_UNROLL
+    for (int i = 0; i < Q; ++i) {
+      state.q[d * Q + i] = q[i][d];
+    }
+  }
+  AttendSpans(args, state, first, Q, [&](uint32_t span) { AttendSpan<T, Q>(args, state, span); });
 }
 
 template <typename T, int Q = kQueryBlock>
@@ -408,18 +443,9 @@ void AttendQueries(const AttendArgs& args, uint32_t first, uint32_t end) {
   }
 }
 
-void Attend(const AttendArgs& args) {
-  const uint32_t queries = args.rows * args.group;
-  if (args.kv_f16) {
-    AttendQueries<F16>(args, 0, queries);
-  } else {
-    AttendQueries<float>(args, 0, queries);
-  }
-}
-
 void MergeSpans(const AttendArgs& args) {
-  const size_t padded = PaddedHeadDim(args.head_dim);
-  const size_t stride = PartialFloats(args.head_dim);
+  const size_t padded = PaddedHeadDim(ValueDim(args));
+  const size_t stride = PartialFloats(ValueDim(args));
   for (uint32_t query = 0; query < args.rows * args.group; ++query) {
     const KeyRange seen = SeenBy(args, query);
     const uint32_t first = seen.from / kSpanKeys;

@@ -42,15 +42,34 @@ bool IsSoftCap(float cap) { return cap >= 0 && cap <= std::numeric_limits<float>
 
 bool IsMultiplier(float x) { return x > 0 && x <= std::numeric_limits<float>::max(); }
 
+absl::Status SupportsLatent(const AttentionSpec& attention, const KvGroupSpec& group) {
+  const LatentSpec& latent = attention.latent;
+  if ((latent.rank != 0) != (group.kind == KvKind::kMla)) {
+    return Inconsistent("a layer's KV group is of another kind than its attention");
+  }
+  if (latent.rank == 0) {
+    return absl::OkStatus();
+  }
+  if (latent.rank % kLanes != 0) {
+    return Unsupported(
+        absl::StrCat("kv_lora_rank ", latent.rank, ", which 16 does not divide, is"));
+  }
+  if (attention.kv_heads != 1 || latent.nope_dim == 0 || latent.value_dim == 0 ||
+      latent.rope_dim % 2 != 0 || attention.head_dim != latent.nope_dim + latent.rope_dim ||
+      attention.rope.rotary_dim != latent.rope_dim || !attention.rotates || attention.qkv_bias ||
+      attention.qk_norm != QkNorm::kNone) {
+    return Inconsistent("a layer with latent vectors has sizes that do not agree");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
   const AttentionSpec& attention = layer.attention;
   if (attention.kv_group >= spec.model.kv_groups.size()) {
     return Inconsistent("a layer names a KV group that the model does not have");
   }
   const KvGroupSpec& group = spec.model.kv_groups[attention.kv_group];
-  if (group.kind == KvKind::kMla) {
-    return Unsupported(absl::StrCat("attention of kind \"", KvGroupName(group), "\" is"));
-  }
+  RETURN_IF_ERROR(SupportsLatent(attention, group));
   if ((group.kind == KvKind::kWindow) != (group.window > 0)) {
     return Inconsistent("a KV group has a window of no keys, or one that its kind does not have");
   }

@@ -52,10 +52,18 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
   for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
     const LayerSpec& layer = spec.model.layers[i];
     const AttentionSpec& a = layer.attention;
-    const size_t heads = size_t{a.heads} * a.head_dim;
+    const size_t heads = std::max<size_t>(size_t{a.heads} * a.head_dim, a.OutputInputs());
+    const LatentSpec& latent = a.latent;
+    const bool kept = latent.rank != 0;
+    const size_t key_dim = kept ? latent.kept() : a.head_dim;
+    const size_t value_dim = kept ? latent.rank : a.head_dim;
     queries = std::max(queries, RoundUp(heads, kLanes));
-    keys = std::max(keys, RoundUp(size_t{a.kv_heads} * a.head_dim, kLanes));
-    packs(heads, 1);
+    keys = std::max(keys, RoundUp(a.kv_heads * key_dim, kLanes));
+    values = std::max(values, kept ? 0 : RoundUp(a.kv_heads * value_dim, kLanes));
+    query_rank = std::max(query_rank, RoundUp(latent.query_rank, kLanes));
+    met = std::max(met, kept ? RoundUp(a.heads * key_dim, kLanes) : 0);
+    summed = std::max(summed, kept ? RoundUp(a.heads * value_dim, kLanes) : 0);
+    packs(std::max<size_t>(heads, latent.query_rank), 1);
     if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1 ||
         layer.mlp.experts != 0) {
       branch = hidden;
@@ -65,24 +73,30 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
       expert_ffn = std::max(expert_ffn, RoundUp(layer.mlp.ffn, kLanes));
       most_used = std::max<size_t>(most_used, layer.mlp.router.used);
       packs(std::max(spec.model.hidden, layer.mlp.ffn), layer.mlp.router.used);
-    } else {
-      ffn = std::max(ffn, RoundUp(layer.mlp.ffn, kLanes));
-      packs(layer.mlp.ffn, 1);
     }
-    attend = std::max(attend, RoundUp(AttendScratchFloats(a.head_dim), kLanes));
-    // See CpuShard::SplitsSpans: fewer than 2 * threads / kv_heads + 1 items.
-    const size_t items = std::min<size_t>(spec.max_batch_items, 2 * threads / a.kv_heads + 1);
+    const uint32_t dense = layer.mlp.experts != 0 ? layer.mlp.shared_ffn : layer.mlp.ffn;
+    ffn = std::max(ffn, RoundUp(dense, kLanes));
+    packs(dense, 1);
+    attend = std::max(attend, RoundUp(AttendScratchFloats(key_dim, latent.rank), kLanes));
+    if (kept) {
+      // CpuShard::MultiplyHeads packs a block of rows of one head there.
+      const size_t inputs = std::max(latent.nope_dim, latent.rank);
+      attend = std::max(attend, RoundUp(kernels.block_rows * inputs, kLanes));
+    }
+    // See CpuShard::SplitsSpans: fewer than 2 * threads / parts + 1 items.
+    const size_t parts = a.heads / cpu::HeadsAtOnce(a);
+    const size_t items = std::min<size_t>(spec.max_batch_items, 2 * threads / parts + 1);
     partial = std::max(
         partial,
-        threads == 1 ? 0 : items * a.heads * SpansOf(spec.context) * PartialFloats(a.head_dim));
+        threads == 1 ? 0 : items * a.heads * SpansOf(spec.context) * PartialFloats(value_dim));
   }
   within = std::max(ffn, most_used * expert_ffn);
   rotary = spec.rotary.size();
 }
 
 uint64_t ScratchSizes::Bytes() const {
-  const uint64_t row = 2 * hidden + branch + packed + 2 * queries + 2 * keys + 2 * within +
-                       experts + most_used * hidden;
+  const uint64_t row = 2 * hidden + branch + packed + 2 * queries + keys + values + query_rank +
+                       met + summed + 2 * within + 2 * experts + most_used * hidden;
   return sizeof(float) * (rows * row + threads * attend + partial + rotary) + rows * int8;
 }
 
@@ -139,11 +153,15 @@ absl::Status CpuShard::Allocate() {
   }
   RETURN_IF_ERROR(floats(&q_, rows * sizes_.queries));
   RETURN_IF_ERROR(floats(&k_, rows * sizes_.keys));
-  RETURN_IF_ERROR(floats(&v_, rows * sizes_.keys));
+  RETURN_IF_ERROR(floats(&v_, rows * sizes_.values));
+  RETURN_IF_ERROR(floats(&query_latent_, rows * sizes_.query_rank));
+  RETURN_IF_ERROR(floats(&met_, rows * sizes_.met));
+  RETURN_IF_ERROR(floats(&summed_, rows * sizes_.summed));
   RETURN_IF_ERROR(floats(&attended_, rows * sizes_.queries));
   RETURN_IF_ERROR(floats(&gate_, rows * sizes_.within));
   RETURN_IF_ERROR(floats(&up_, rows * sizes_.within));
   RETURN_IF_ERROR(floats(&router_, rows * sizes_.experts));
+  RETURN_IF_ERROR(floats(&router_keys_, rows * sizes_.experts));
   RETURN_IF_ERROR(floats(&expert_out_, rows * sizes_.most_used * sizes_.hidden));
   expert_rows_.Reserve(rows, sizes_.most_used, sizes_.experts);
   RETURN_IF_ERROR(floats(&attend_, sizes_.threads * sizes_.attend));
@@ -173,8 +191,9 @@ absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
 uint64_t CpuShard::MemoryBytes() const {
   uint64_t bytes = weights_.Bytes() + kv_.bytes() + expert_rows_.bytes();
   for (const AlignedBuffer* buffer :
-       {&rotary_, &residual_, &normed_, &branch_, &packed_, &int8_, &q_, &k_, &v_, &attended_,
-        &gate_, &up_, &router_, &expert_out_, &attend_, &partial_}) {
+       {&rotary_, &residual_, &normed_,      &branch_,       &packed_, &int8_,   &q_,
+        &k_,      &v_,        &attended_,    &query_latent_, &met_,    &summed_, &gate_,
+        &up_,     &router_,   &router_keys_, &expert_out_,   &attend_, &partial_}) {
     bytes += buffer->bytes();
   }
   return bytes;

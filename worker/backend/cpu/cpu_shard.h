@@ -26,8 +26,14 @@ struct ScratchSizes {
   ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
   uint64_t Bytes() const;
   size_t hidden = 0;   // A row of the residual stream.
-  size_t queries = 0;  // A row of all query heads, of the layer with the most.
-  size_t keys = 0;     // A row of all KV heads.
+  size_t queries = 0;  // A row of all query heads, of the layer with the most, or of their values.
+  size_t keys = 0;     // A row of all KV heads, or of what latent layers keep.
+  size_t values = 0;   // The same of values.
+  // With latent vectors: rows of the vector that queries come out of, of all heads' queries as they
+  // meet what is kept, and of what they sum.
+  size_t query_rank = 0;
+  size_t met = 0;
+  size_t summed = 0;
   size_t ffn = 0;
   // Of each row: the inputs of a matrix, or of all experts of the row, as floats and quantized
   // (bytes); and what is between the matrices of the MLP, likewise.
@@ -101,6 +107,8 @@ class CpuShard : public Shard {
   // gate := the activated product of gate and up.
   void Activate(const MlpSpec& mlp, float* gate, const float* up, size_t count) const;
   void DenseMlp(const LayerSpec& spec, const LayerWeights& weights);
+  // From packed rows to the packed input of `down`.
+  void MultiplyGated(const MlpSpec& mlp, const LayerWeights& weights, uint32_t ffn);
   void MixtureMlp(const LayerSpec& spec, const LayerWeights& weights);
   void Route(const LayerSpec& spec, const LayerWeights& weights);
   void PackForExperts(const MixtureWeights& mixture);
@@ -112,13 +120,27 @@ class CpuShard : public Shard {
   template <typename Function>
   void SplitExperts(size_t panels, const Function& function);
 
+  // Attention with latent vectors (cpu_shard_latent.cc), up to what ends the branch.
+  void AttendLatents(uint32_t layer);
+  void MeetLatents(uint32_t layer, const BatchItem& item, uint32_t row);
+  // Where the heads of a row begin, and one after another.
+  struct HeadRows {
+    float* at = nullptr;
+    size_t row = 0;
+    size_t head = 0;
+  };
+  // out = weights * in, each head by itself.
+  void MultiplyHeads(const std::vector<Linear>& weights, HeadRows in, HeadRows out);
+
   void NormQueriesAndKeys(uint32_t layer, float* q, float* k);
   void RotateAndAppend(uint32_t layer);
   void AppendRow(uint32_t layer, const BatchItem& item, uint32_t row);
   void Attend(uint32_t layer);
-  // The attention of `rows` rows of an item from its row `first`, on one KV head.
+  // Query heads that are computed as one: those of a KV head, or some that see the same latents.
+  uint32_t HeadsAtOnce(uint32_t layer) const;
+  // The attention of `rows` rows of an item from its row `first`, of the part'th such heads.
   AttendArgs Tile(uint32_t layer, const BatchItem& item, uint32_t first, uint32_t rows,
-                  uint32_t kv_head) const;
+                  uint32_t part) const;
   void AttendByTiles(uint32_t layer);
   void AttendBySpans(uint32_t layer);
   bool SplitsSpans(uint32_t layer) const;
@@ -144,9 +166,10 @@ class CpuShard : public Shard {
   AlignedBuffer packed_;    // Row blocks, see kernels.h.
   AlignedBuffer int8_;      // The same, quantized.
   AlignedBuffer q_, k_, v_;
-  AlignedBuffer attended_;   // [rows][sizes_.queries]
-  AlignedBuffer gate_, up_;  // [rows][sizes_.ffn], or [places][sizes_.expert_ffn]
-  AlignedBuffer router_;     // [rows][sizes_.experts]
+  AlignedBuffer attended_;                     // [rows][sizes_.queries]
+  AlignedBuffer query_latent_, met_, summed_;  // [rows][sizes_.query_rank, .met, .summed]
+  AlignedBuffer gate_, up_;                    // [rows][sizes_.ffn], or [places][sizes_.expert_ffn]
+  AlignedBuffer router_, router_keys_;         // [rows][sizes_.experts]
   ExpertRows expert_rows_;
   AlignedBuffer expert_out_;         // [places][sizes_.hidden]
   AlignedBuffer attend_;             // [threads][sizes_.attend]

@@ -38,16 +38,19 @@ absl::Status CpuShard::Attention(uint32_t layer) {
   }
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  BeginBranch(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
-  const std::array<MatmulArgs, 3> products = {
-      Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
-      Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
-      Product(weights.v, rows, v_.as<float>(), sizes_.keys, false)};
-  Multiply(products);
-  RotateAndAppend(layer);
-  Attend(layer);
-  Pack(attended_.as<float>(), sizes_.queries, rows,
-       size_t{spec.attention.heads} * spec.attention.head_dim, {&weights.o});
+  if (spec.attention.latent.rank != 0) {
+    AttendLatents(layer);
+  } else {
+    BeginBranch(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
+    const std::array<MatmulArgs, 3> products = {
+        Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
+        Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
+        Product(weights.v, rows, v_.as<float>(), sizes_.values, false)};
+    Multiply(products);
+    RotateAndAppend(layer);
+    Attend(layer);
+  }
+  Pack(attended_.as<float>(), sizes_.queries, rows, spec.attention.OutputInputs(), {&weights.o});
   FinishBranch(weights.o, spec, weights.after_attention_norm);
   return absl::OkStatus();
 }
@@ -73,7 +76,7 @@ void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
   const uint32_t head_dim = attention.head_dim;
   float* const q = q_.as<float>() + row * sizes_.queries;
   float* const k = k_.as<float>() + row * sizes_.keys;
-  const float* const v = v_.as<float>() + row * sizes_.keys;
+  const float* const v = v_.as<float>() + row * sizes_.values;
   const uint32_t local = layer - spec_.first_layer;
   if (attention.qk_norm != QkNorm::kNone) {
     NormQueriesAndKeys(layer, q, k);
@@ -101,6 +104,7 @@ void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
 }
 
 void CpuShard::RotateAndAppend(uint32_t layer) {
+  const bool latent = spec_.model.layers[layer].attention.latent.rank != 0;
   pool_->Split(
       batch_.rows,
       [&](size_t begin, size_t end) {
@@ -109,44 +113,55 @@ void CpuShard::RotateAndAppend(uint32_t layer) {
           while (row >= item->first_row + item->rows) {
             ++item;
           }
-          AppendRow(layer, *item, row);
+          latent ? MeetLatents(layer, *item, row) : AppendRow(layer, *item, row);
         }
       },
       kSmallRows);
 }
 
+uint32_t CpuShard::HeadsAtOnce(uint32_t layer) const {
+  return cpu::HeadsAtOnce(spec_.model.layers[layer].attention);
+}
+
 AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first, uint32_t rows,
-                          uint32_t kv_head) const {
+                          uint32_t part) const {
   const AttentionSpec& attention = spec_.model.layers[layer].attention;
-  const uint32_t group = attention.heads / attention.kv_heads;
+  const LatentSpec& latent = attention.latent;
+  const uint32_t group = HeadsAtOnce(layer);
   const uint32_t local = layer - spec_.first_layer;
   const KvLayout& layout = kv_.layout(local);
   const PageTableView& table = item.tables[attention.kv_group];
-  const size_t at = size_t{item.first_row + first} * sizes_.queries +
-                    size_t{kv_head} * group * attention.head_dim;
-  return AttendArgs{.q = q_.as<float>() + at,
-                    .q_stride = sizes_.queries,
-                    .rows = rows,
-                    .group = group,
-                    .position = item.position + first,
-                    .window = WindowOf(layer),
-                    .head_dim = attention.head_dim,
-                    .scale = attention.scale,
-                    .soft_cap = attention.soft_cap,
-                    .sinks = attention.sinks ? weights_.layers[local].sinks.data() + kv_head * group
-                                             : nullptr,
-                    .kv_f16 = kv_f16_,
-                    .kv = kv_.pages(local) + kv_head * layout.head_bytes,
-                    .page_bytes = layout.page_bytes,
-                    .value_bytes = layout.value_bytes,
-                    .pages = table.pages.data(),
-                    .first_page = table.first_page,
-                    .out = attended_.as<float>() + at,
-                    .out_stride = sizes_.queries};
+  const bool kept = latent.rank != 0;
+  const uint32_t head_dim = kept ? latent.kept() : attention.head_dim;
+  const uint32_t value_dim = kept ? latent.rank : attention.head_dim;
+  const size_t q_stride = kept ? sizes_.met : sizes_.queries;
+  const size_t out_stride = kept ? sizes_.summed : sizes_.queries;
+  const size_t row = size_t{item.first_row} + first;
+  const size_t head = size_t{part} * group;
+  return AttendArgs{
+      .q = (kept ? met_ : q_).as<float>() + row * q_stride + head * head_dim,
+      .q_stride = q_stride,
+      .rows = rows,
+      .group = group,
+      .position = item.position + first,
+      .window = WindowOf(layer),
+      .head_dim = head_dim,
+      .scale = attention.scale,
+      .soft_cap = attention.soft_cap,
+      .sinks = attention.sinks ? weights_.layers[local].sinks.data() + head : nullptr,
+      .latent_values = latent.rank,
+      .kv_f16 = kv_f16_,
+      .kv = kv_.pages(local) + part * layout.head_bytes,
+      .page_bytes = layout.page_bytes,
+      .value_bytes = layout.value_bytes,
+      .pages = table.pages.data(),
+      .first_page = table.first_page,
+      .out = (kept ? summed_ : attended_).as<float>() + row * out_stride + head * value_dim,
+      .out_stride = out_stride};
 }
 
 bool CpuShard::SplitsSpans(uint32_t layer) const {
-  const uint32_t kv_heads = spec_.model.layers[layer].attention.kv_heads;
+  const uint32_t parts = spec_.model.layers[layer].attention.heads / HeadsAtOnce(layer);
   const uint32_t window = WindowOf(layer);
   bool long_enough = false;
   for (const BatchItem& item : batch_.items) {
@@ -156,7 +171,7 @@ bool CpuShard::SplitsSpans(uint32_t layer) const {
     long_enough = long_enough || item.position - FirstSeen(item.position, window) >= 2 * kSpanKeys;
   }
   const size_t threads = pool_->threads();
-  return threads > 1 && long_enough && batch_.items.size() * kv_heads < 2 * threads;
+  return threads > 1 && long_enough && batch_.items.size() * parts < 2 * threads;
 }
 
 void CpuShard::Attend(uint32_t layer) {
@@ -168,15 +183,16 @@ void CpuShard::Attend(uint32_t layer) {
 }
 
 void CpuShard::AttendByTiles(uint32_t layer) {
-  const AttentionSpec& attention = spec_.model.layers[layer].attention;
-  const uint32_t tile_rows = TileRows(attention.heads / attention.kv_heads);
+  const uint32_t group = HeadsAtOnce(layer);
+  const uint32_t parts = spec_.model.layers[layer].attention.heads / group;
+  const uint32_t tile_rows = TileRows(group);
   tile_ends_.clear();
   uint32_t tiles = 0;
   for (const BatchItem& item : batch_.items) {
     tiles += (item.rows + tile_rows - 1) / tile_rows;
     tile_ends_.push_back(tiles);
   }
-  pool_->Split(size_t{tiles} * attention.kv_heads, [&](uint32_t thread, size_t begin, size_t end) {
+  pool_->Split(size_t{tiles} * parts, [&](uint32_t thread, size_t begin, size_t end) {
     for (uint32_t unit = static_cast<uint32_t>(begin); unit < end; ++unit) {
       const uint32_t tile = unit % tiles;
       const size_t index =
@@ -193,18 +209,19 @@ void CpuShard::AttendByTiles(uint32_t layer) {
 
 void CpuShard::AttendBySpans(uint32_t layer) {
   const AttentionSpec& attention = spec_.model.layers[layer].attention;
-  const uint32_t group = attention.heads / attention.kv_heads;
+  const uint32_t group = HeadsAtOnce(layer);
+  const uint32_t parts = attention.heads / group;
+  const size_t value_dim = attention.latent.rank != 0 ? attention.latent.rank : attention.head_dim;
   const uint32_t items = static_cast<uint32_t>(batch_.items.size());
   const uint32_t spans = SpansOf(spec_.context);
-  const uint32_t pairs = items * attention.kv_heads;
-  const size_t pair_floats = size_t{group} * spans * PartialFloats(attention.head_dim);
+  const uint32_t pairs = items * parts;
+  const size_t pair_floats = size_t{group} * spans * PartialFloats(value_dim);
   const uint32_t window = WindowOf(layer);
   const auto first_span = [window](uint32_t position) {
     return FirstSeen(position, window) / kSpanKeys;
   };
   const auto tile = [&](uint32_t pair, uint32_t thread) {
-    AttendArgs args =
-        Tile(layer, batch_.items[pair / attention.kv_heads], 0, 1, pair % attention.kv_heads);
+    AttendArgs args = Tile(layer, batch_.items[pair / parts], 0, 1, pair % parts);
     args.scratch = attend_.as<float>() + thread * sizes_.attend;
     args.partial = partial_.as<float>() + pair * pair_floats;
     args.partial_spans = spans;

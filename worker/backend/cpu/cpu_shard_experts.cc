@@ -1,7 +1,8 @@
 // Mixtures of experts: a router chooses the experts of each row, and each expert computes the rows
 // that it was chosen for, as one product. Numerics: router.h; and of each row the branch is what
-// its experts give, by ascending id from +0, each multiplied by its weight before it is added. What
-// an expert gives for a row does not depend on the rows beside it.
+// its experts give, by ascending id from +0, or from what the shared expert gives, each multiplied
+// by its weight before it is added. What an expert gives for a row does not depend on the rows
+// beside it.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -39,8 +40,10 @@ void CpuShard::Route(const LayerSpec& spec, const LayerWeights& weights) {
       [&](size_t begin, size_t end) {
         for (size_t row = begin; row < end; ++row) {
           const float* const logits = router_.as<float>() + row * sizes_.experts;
+          float* const scratch = router_keys_.as<float>() + row * sizes_.experts;
           ChooseExperts(mlp.router, {logits, mlp.experts},
-                        expert_rows_.Choice(static_cast<uint32_t>(row)));
+                        expert_rows_.Choice(static_cast<uint32_t>(row)), mixture.corrections,
+                        {scratch, mlp.experts});
         }
       },
       kSmallRows);
@@ -132,7 +135,9 @@ void CpuShard::AddExperts(const LayerSpec& spec, const std::vector<float>& after
       [&](size_t begin, size_t end) {
         for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
           float* const to = branch_.as<float>() + row * sizes_.branch;
-          std::fill_n(to, hidden, 0.0f);
+          if (spec.mlp.shared_ffn == 0) {
+            std::fill_n(to, hidden, 0.0f);
+          }
           const std::span<const Chosen> chosen = expert_rows_.Choice(row);
           for (size_t i = 0; i < chosen.size(); ++i) {
             const float weight = chosen[i].weight;
@@ -154,6 +159,15 @@ void CpuShard::MixtureMlp(const LayerSpec& spec, const LayerWeights& weights) {
     PackForExperts(weights.mixture);
   }
   MultiplyByExperts(spec.mlp, weights.mixture);
+  if (spec.mlp.shared_ffn != 0) {
+    const uint32_t rows = batch_.rows;
+    Pack(normed_.as<float>(), sizes_.hidden, rows, spec_.model.hidden,
+         {&weights.gate, &weights.up});
+    MultiplyGated(spec.mlp, weights, spec.mlp.shared_ffn);
+    const std::array<MatmulArgs, 1> down = {
+        Product(weights.down, rows, branch_.as<float>(), sizes_.branch, false)};
+    Multiply(down);
+  }
   AddExperts(spec, weights.after_mlp_norm);
 }
 

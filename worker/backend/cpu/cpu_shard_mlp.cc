@@ -32,22 +32,26 @@ void CpuShard::Activate(const MlpSpec& mlp, float* gate, const float* up, size_t
 }
 
 void CpuShard::DenseMlp(const LayerSpec& spec, const LayerWeights& weights) {
-  const uint32_t rows = batch_.rows;
   BeginBranch(spec, weights.mlp_norm, {&weights.gate, &weights.up});
+  MultiplyGated(spec.mlp, weights, spec.mlp.ffn);
+  FinishBranch(weights.down, spec, weights.after_mlp_norm);
+}
+
+void CpuShard::MultiplyGated(const MlpSpec& mlp, const LayerWeights& weights, uint32_t ffn) {
+  const uint32_t rows = batch_.rows;
   const MatmulArgs gate = Product(weights.gate, rows, gate_.as<float>(), sizes_.ffn, false);
   const MatmulArgs up = Product(weights.up, rows, up_.as<float>(), sizes_.ffn, false);
   pool_->Split(gate.weights.panels(), [&](size_t begin, size_t end) {
     kernels_->matmul(gate, begin, end);
     kernels_->matmul(up, begin, end);
     const size_t first = begin * kLanes;
-    const size_t count = std::min<size_t>(end * kLanes, spec.mlp.ffn) - first;
+    const size_t count = std::min<size_t>(end * kLanes, ffn) - first;
     for (uint32_t row = 0; row < rows; ++row) {
       float* const g = gate.out + row * sizes_.ffn + first;
-      Activate(spec.mlp, g, up.out + row * sizes_.ffn + first, count);
+      Activate(mlp, g, up.out + row * sizes_.ffn + first, count);
     }
   });
-  Pack(gate_.as<float>(), sizes_.ffn, rows, spec.mlp.ffn, {&weights.down});
-  FinishBranch(weights.down, spec, weights.after_mlp_norm);
+  Pack(gate_.as<float>(), sizes_.ffn, rows, ffn, {&weights.down});
 }
 
 }  // namespace strata::cpu

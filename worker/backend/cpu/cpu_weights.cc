@@ -21,6 +21,29 @@ uint64_t BytesOf(const Linear& linear) {
   return linear.weight.bytes() + linear.bias.size() * sizeof(float);
 }
 
+uint64_t BytesOf(const std::vector<Linear>& linears) {
+  uint64_t bytes = 0;
+  for (const Linear& linear : linears) {
+    bytes += BytesOf(linear);
+  }
+  return bytes;
+}
+
+// Columns of a row-major tensor as rows.
+std::vector<uint8_t> Transposed(const TensorView& tensor) {
+  const size_t rows = tensor.shape[0];
+  const size_t columns = tensor.shape[1];
+  const size_t element = DtypeBytes(tensor.dtype);
+  std::vector<uint8_t> out(tensor.bytes);
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < columns; ++column) {
+      std::memcpy(out.data() + (column * rows + row) * element,
+                  tensor.data + (row * columns + column) * element, element);
+    }
+  }
+  return out;
+}
+
 std::string ShapeText(const std::vector<uint64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
@@ -75,13 +98,16 @@ uint64_t StageWeights::StepReadBytes() const {
   for (const LayerWeights& layer : layers) {
     for (const std::vector<float>* norm :
          {&layer.attention_norm, &layer.after_attention_norm, &layer.q_norm, &layer.k_norm,
-          &layer.sinks, &layer.mlp_norm, &layer.after_mlp_norm}) {
+          &layer.sinks, &layer.mlp_norm, &layer.after_mlp_norm, &layer.query_latent_norm,
+          &layer.kv_latent_norm}) {
       bytes += norm->size() * sizeof(float);
     }
-    for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up,
-                                 &layer.down, &layer.mixture.router}) {
+    for (const Linear* linear :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down,
+          &layer.mixture.router, &layer.query_latent, &layer.kv_latent}) {
       bytes += BytesOf(*linear);
     }
+    bytes += BytesOf(layer.key_heads) + BytesOf(layer.value_heads);
     if (const MixtureWeights& mixture = layer.mixture; !mixture.experts.empty()) {
       bytes += mixture.ExpertBytes() / mixture.experts.size() * mixture.used;
     }
@@ -168,6 +194,40 @@ void WeightLoader::AddNorm(const std::string& prefix, const char* name, std::vec
   }
 }
 
+void WeightLoader::AddLatentAttention(const AttentionSpec& attention, const std::string& prefix,
+                                      LayerWeights* to) {
+  const LatentSpec& latent = attention.latent;
+  const uint64_t hidden = spec_.model.hidden;
+  const uint64_t heads = attention.heads;
+  const uint64_t queries = heads * attention.head_dim;
+  if (latent.query_rank == 0) {
+    AddLinear(prefix + "self_attn.q_proj", queries, hidden, false, &to->q);
+  } else {
+    AddLinear(prefix + "self_attn.q_a_proj", latent.query_rank, hidden, false, &to->query_latent);
+    AddVector(prefix + "self_attn.q_a_layernorm.weight", latent.query_rank, &to->query_latent_norm);
+    AddLinear(prefix + "self_attn.q_b_proj", queries, latent.query_rank, false, &to->q);
+  }
+  AddLinear(prefix + "self_attn.kv_a_proj_with_mqa", latent.kept(), hidden, false, &to->kv_latent,
+            latent.query_rank == 0 ? &to->q : &to->query_latent);
+  AddVector(prefix + "self_attn.kv_a_layernorm.weight", latent.rank, &to->kv_latent_norm);
+  to->key_heads.resize(heads);
+  to->value_heads.resize(heads);
+  const uint64_t head_rows = latent.nope_dim + latent.value_dim;
+  const std::string kv_b = prefix + "self_attn.kv_b_proj";
+  for (uint64_t head = 0; head < heads; ++head) {
+    const uint64_t first = head * head_rows;
+    AddPart(kv_b, latent.nope_dim, latent.rank, false, &to->key_heads[head], nullptr,
+            {first, heads * head_rows});
+    slots_.back().as_stored = true;
+    slots_.back().transposed = true;
+    slots_.back().product = nullptr;
+    AddPart(kv_b, latent.value_dim, latent.rank, false, &to->value_heads[head], nullptr,
+            {first + latent.nope_dim, heads * head_rows});
+    slots_.back().as_stored = true;
+    slots_.back().product = nullptr;
+  }
+}
+
 void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const LayerSpec& layer = spec_.model.layers[index];
   const AttentionSpec& attention = layer.attention;
@@ -177,7 +237,9 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const std::string prefix = absl::StrCat(spec_.model.tensor_prefix, "model.layers.", index, ".");
   const LayerNormNames norms = NormNames(layer.norm_places);
   AddNorm(prefix, norms.before_attention, &to->attention_norm);
-  if (attention.fused_qkv) {
+  if (attention.latent.rank != 0) {
+    AddLatentAttention(attention, prefix, to);
+  } else if (attention.fused_qkv) {
     const std::string qkv = prefix + "self_attn.qkv_proj";
     const uint64_t all = queries + 2 * keys;
     const bool bias = attention.qkv_bias;
@@ -199,7 +261,8 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   if (attention.sinks) {
     AddVector(prefix + "self_attn.sinks", attention.heads, &to->sinks);
   }
-  AddLinear(prefix + "self_attn.o_proj", hidden, queries, attention.out_bias, &to->o);
+  AddLinear(prefix + "self_attn.o_proj", hidden, attention.OutputInputs(), attention.out_bias,
+            &to->o);
   AddNorm(prefix, norms.after_attention, &to->after_attention_norm);
   AddNorm(prefix, norms.before_mlp, &to->mlp_norm);
   AddMlp(layer, prefix, to);
@@ -211,6 +274,12 @@ void WeightLoader::AddMlp(const LayerSpec& layer, const std::string& prefix, Lay
   const uint64_t hidden = spec_.model.hidden;
   if (mlp.experts != 0) {
     AddExperts(mlp, prefix, &to->mixture);
+    if (mlp.shared_ffn != 0) {
+      const ExpertPaths shared = SharedExpertPaths(prefix);
+      AddLinear(shared.gate, mlp.shared_ffn, hidden, false, &to->gate);
+      AddLinear(shared.up, mlp.shared_ffn, hidden, false, &to->up);
+      AddLinear(shared.down, hidden, mlp.shared_ffn, false, &to->down);
+    }
     return;
   }
   if (mlp.fused_gate_up) {
@@ -263,8 +332,13 @@ void WeightLoader::ReleaseRows(const std::string& name, const Slot& slot, const 
 
 absl::Status WeightLoader::CheckSlot(Slot* slot) {
   ASSIGN_OR_RETURN(slot->tensor, Describe(slot->name, slot));
-  RETURN_IF_ERROR(slot->is_matrix() && slot->tensor.dtype == Dtype::kU32 ? CheckAffine(slot)
-                                                                         : CheckFloats(slot));
+  const bool affine = slot->is_matrix() && slot->tensor.dtype == Dtype::kU32;
+  if (slot->as_stored && !PackedMatrix::CanPack(slot->tensor.dtype)) {
+    return Error(absl::StatusCode::kUnimplemented, "TENSOR_DTYPE",
+                 absl::StrCat("tensor ", slot->name, " is ", DtypeName(slot->tensor.dtype),
+                              "; the cpu backend needs it as F32, F16 or BF16"));
+  }
+  RETURN_IF_ERROR(affine ? CheckAffine(slot) : CheckFloats(slot));
   if (slot->is_matrix()) {
     LayOut(slot);
   } else {
@@ -290,7 +364,7 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
   slot->blocks = slot->is_matrix() && IsIntegerBlocks(tensor.dtype);
-  if (!slot->is_matrix() || slot->blocks || IsRouter(slot->name)) {
+  if (!slot->is_matrix() || slot->blocks || slot->as_stored || IsRouter(slot->name)) {
     return absl::OkStatus();
   }
   if (spec_.quantize == v1::QUANTIZE_INT4 && slot->in_layer) {
@@ -338,8 +412,8 @@ absl::Status WeightLoader::CheckAffine(Slot* slot) {
 }
 
 void WeightLoader::LayOut(Slot* slot) {
-  const size_t outputs = slot->shape[0];
-  const size_t inputs = slot->shape[1];
+  const size_t outputs = slot->shape[slot->transposed ? 1 : 0];
+  const size_t inputs = slot->shape[slot->transposed ? 0 : 1];
   const Dtype dtype = slot->tensor.dtype;
   slot->layout = slot->affine     ? PackedMatrix::AffineShape(*slot->affine)
                  : slot->blocks   ? PackedMatrix::BlockShape(dtype, outputs, inputs)
@@ -355,7 +429,7 @@ void WeightLoader::LayOut(Slot* slot) {
   }
   form.key = slot->in_rows() ? RowsKey(slot->layout, dtypes, slot->digests)
                              : PanelsKey(slot->layout, dtypes, slot->digests, slot->first_row,
-                                         slot->order.head_rows);
+                                         slot->order.head_rows, slot->transposed);
   slot->kept = !slot->stacked && store_ != nullptr && !form.key.empty() && store_->Has(form);
 }
 
@@ -430,6 +504,15 @@ absl::Status WeightLoader::Pack(Slot* slot, const Kernels& kernels, ThreadPool* 
   if (slot->blocks) {
     return Annotate(slot->panels->PackBlocks(slot->tensor, pool, used, slot->order),
                     "tensor " + slot->name);
+  }
+  if (slot->transposed) {
+    const std::vector<uint8_t> bytes = Transposed(slot->tensor);
+    TensorView tensor = slot->tensor;
+    tensor.data = bytes.data();
+    std::swap(tensor.shape[0], tensor.shape[1]);
+    RETURN_IF_ERROR(slot->panels->Pack(tensor, pool));
+    used(slot->tensor.bytes);
+    return absl::OkStatus();
   }
   return slot->in_rows() ? slot->rows->Copy(slot->tensor, pool, used)
                          : slot->panels->Pack(slot->tensor, pool, used, slot->order);

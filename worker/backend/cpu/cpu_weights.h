@@ -31,6 +31,7 @@ struct ExpertWeights {
 // A layer's router and experts. All experts' gates are stored alike, and so are the others.
 struct MixtureWeights {
   Linear router;
+  std::vector<float> corrections;  // One an expert, where the router has them.
   std::vector<ExpertWeights> experts;
   uint32_t used = 0;     // Of them, by one row.
   AlignedBuffer panels;  // Of all experts' matrices: gate and up of each, then down of each.
@@ -38,13 +39,20 @@ struct MixtureWeights {
   uint64_t ExpertBytes() const;
 };
 
-// What a layer does not have is empty: norms, and either gate, up and down, or the mixture.
+// What a layer does not have is empty: norms, the mixture, and gate, up and down, which are of the
+// mixture's shared expert where there is a mixture.
 struct LayerWeights {
   std::vector<float> attention_norm;  // Before the branch, and after it.
   std::vector<float> after_attention_norm;
   Linear q, k, v, o;
   std::vector<float> q_norm, k_norm;
   std::vector<float> sinks;  // One a query head.
+  // With latent vectors (LatentSpec) q is of the query's, where it has one, and there are no k and
+  // v. Of each head: from a query's dimensions that do not rotate to the latent vector's, and from
+  // what was attended to to values.
+  Linear query_latent, kv_latent;
+  std::vector<float> query_latent_norm, kv_latent_norm;
+  std::vector<Linear> key_heads, value_heads;
   std::vector<float> mlp_norm;
   std::vector<float> after_mlp_norm;
   Linear gate, up, down;
@@ -89,8 +97,10 @@ class WeightLoader {
     RowMatrix* rows = nullptr;
     std::vector<float>* vector = nullptr;
     bool in_layer = false;
-    RowOrder order = {};   // Of a matrix, or of a vector in the same order.
-    bool stacked = false;  // One of a stack, which keeps it.
+    bool as_stored = false;   // Never quantized here.
+    bool transposed = false;  // Panels of the transposed rows; as_stored.
+    RowOrder order = {};      // Of a matrix, or of a vector in the same order.
+    bool stacked = false;     // One of a stack, which keeps it.
     // The product that these panels are computed in, as CpuShard::Multiply does; null: none, so
     // that no thread has a part of them.
     const Linear* product = nullptr;
@@ -134,6 +144,8 @@ class WeightLoader {
                const Linear* product, std::pair<uint64_t, uint64_t> rows);
   void AddMlp(const LayerSpec& layer, const std::string& prefix, LayerWeights* to);
   void AddExperts(const MlpSpec& mlp, const std::string& layer, MixtureWeights* to);
+  void AddLatentAttention(const AttentionSpec& attention, const std::string& prefix,
+                          LayerWeights* to);
   void AddNorm(const std::string& prefix, const char* name, std::vector<float>* to);
   // Of a tensor of the slot, the rows that are its own.
   absl::StatusOr<TensorView> FindRows(const std::string& name, const Slot& slot) const;

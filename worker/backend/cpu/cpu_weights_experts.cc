@@ -19,6 +19,10 @@ bool Alike(const PanelView& a, const PanelView& b) {
 void WeightLoader::AddExperts(const MlpSpec& mlp, const std::string& layer, MixtureWeights* to) {
   const uint64_t hidden = spec_.model.hidden;
   AddLinear(RouterPath(mlp.expert_names, layer), mlp.experts, hidden, mlp.router.bias, &to->router);
+  if (mlp.router.corrected) {
+    AddVector(RouterPath(mlp.expert_names, layer) + ".e_score_correction_bias", mlp.experts,
+              &to->corrections);
+  }
   to->used = mlp.router.used;
   to->experts.resize(mlp.experts);
   const ExpertPaths stacked = StackedExpertPaths(mlp.expert_names, layer);

@@ -42,6 +42,8 @@ inline constexpr float kGeluCubic = -0x1.2444f2p-4f;
 inline constexpr float kClampedAlpha = 1.702f;
 // The most queries that attention takes at once, on any instruction set.
 inline constexpr uint32_t kMaxQueryBlock = 8;
+// Queries that are scored at once with keys that hold their values, a lane each.
+inline constexpr uint32_t kLatentQueries = 16;
 
 // How a panel keeps weights. The quantized ones keep them by groups of inputs, see PanelView.
 enum class WeightFormat : uint8_t {
@@ -118,6 +120,9 @@ struct AttendArgs {
   float soft_cap = 0;  // 0: none.
   // Of each query head of the group a score without a value, beside those of its keys; or null.
   const float* sinks = nullptr;
+  // Not 0: a value is the first so many dimensions of its key, a multiple of 16, and page p holds
+  // [16][head_dim] and nothing else.
+  uint32_t latent_values = 0;
   bool kv_f16 = true;
   // Page p of this layer and KV head begins at kv + p * page_bytes: K [head_dim][16], then at
   // value_bytes V [16][head_dim rounded up to 16].
@@ -127,26 +132,33 @@ struct AttendArgs {
   // pages[i] holds 16 positions from 16 (first_page + i) on; all that a row sees are there.
   const uint32_t* pages = nullptr;
   uint32_t first_page = 0;
-  float* out = nullptr;  // As q.
+  float* out = nullptr;  // As q, in heads of ValueDim.
   size_t out_stride = 0;
-  float* scratch = nullptr;  // AttendScratchFloats(head_dim), of this thread.
+  float* scratch = nullptr;  // AttendScratchFloats(head_dim, latent_values), of this thread.
   // With `partial`: only the spans [first_span, end_span) are computed and left there unmerged;
-  // query i, span s at partial + (i * partial_spans + s) * PartialFloats(head_dim).
+  // query i, span s at partial + (i * partial_spans + s) * PartialFloats(ValueDim).
   float* partial = nullptr;
   uint32_t partial_spans = 0;
   uint32_t first_span = 0;
   uint32_t end_span = 0;
 };
 
+inline constexpr size_t ValueDim(const AttendArgs& args) {
+  return args.latent_values != 0 ? args.latent_values : args.head_dim;
+}
 inline constexpr size_t PaddedHeadDim(size_t head_dim) {
   return (head_dim + kLanes - 1) / kLanes * kLanes;
 }
 // The weighted sum of the values, then the maximum and the sum of the weights.
 inline constexpr size_t PartialFloats(size_t head_dim) { return PaddedHeadDim(head_dim) + kLanes; }
-// Queries, their scores and weights, page factors, and two sums (of a span, of all).
-inline constexpr size_t AttendScratchFloats(size_t head_dim) {
-  return kMaxQueryBlock *
-         (PaddedHeadDim(head_dim) + kSpanKeys + 2 * (kSpanKeys / 16) + 2 * PartialFloats(head_dim));
+// Queries, their scores and weights, page factors, and two sums (of a span, of all); of latents a
+// page of keys too.
+inline constexpr size_t AttendScratchFloats(size_t head_dim, size_t latent_values = 0) {
+  const size_t queries = latent_values != 0 ? kLatentQueries : kMaxQueryBlock;
+  const size_t value_dim = latent_values != 0 ? latent_values : head_dim;
+  return queries * (PaddedHeadDim(head_dim) + kSpanKeys + 2 * (kSpanKeys / 16) +
+                    2 * PartialFloats(value_dim)) +
+         (latent_values != 0 ? 16 * head_dim : 0);
 }
 
 struct Kernels {

@@ -34,6 +34,8 @@ constexpr Tiling kTiling = kAmxTiling;
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention-inl.h"
+// After attention, of which it is a kind.
+#include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_vnni-inl.h"
 #include "worker/backend/cpu/int_tile_amx-inl.h"

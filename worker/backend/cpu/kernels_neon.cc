@@ -30,6 +30,8 @@ constexpr Tiling kTiling = kNeonTiling;
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention-inl.h"
+// After attention, of which it is a kind.
+#include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_neon_lines-inl.h"
 // The one that differs.

@@ -28,6 +28,8 @@ using DotActivation = int8_t;
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention-inl.h"
+// After attention, of which it is a kind.
+#include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
 #include "worker/backend/cpu/quant-inl.h"

@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_KV_CACHE_H_
 #define STRATA_WORKER_BACKEND_CPU_KV_CACHE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -16,7 +17,8 @@ namespace strata::cpu {
 
 // Where one layer's pages are. A page holds, for each KV head, K [head_dim][16 keys] (so that lanes
 // are keys when scoring), then V [16 keys][head_dim rounded up to 16] (so that lanes are dimensions
-// when summing), both in the KV dtype and beginning on cache lines.
+// when summing), both in the KV dtype and beginning on cache lines. With latent vectors it
+// holds [16 positions][LatentSpec::kept()]: the latent vector, then the rotated key.
 struct KvLayout {
   size_t value_bytes = 0;  // From a head's K to its V.
   size_t head_bytes = 0;
@@ -25,6 +27,10 @@ struct KvLayout {
   static KvLayout Of(const AttentionSpec& attention, bool f16) {
     const size_t element = f16 ? 2 : 4;
     KvLayout layout;
+    if (attention.latent.rank != 0) {
+      layout.page_bytes = size_t{attention.latent.kept()} * kPageTokens * element;
+      return layout;
+    }
     layout.value_bytes =
         RoundUp(size_t{attention.head_dim} * kPageTokens * element, kCacheLineBytes);
     layout.head_bytes =
@@ -34,6 +40,19 @@ struct KvLayout {
     return layout;
   }
 };
+
+// Query heads that attention computes as one: those of a KV head; of those that all see the same
+// latent vectors as many as fit its lanes and divide them.
+inline uint32_t HeadsAtOnce(const AttentionSpec& attention) {
+  if (attention.latent.rank == 0) {
+    return attention.heads / attention.kv_heads;
+  }
+  uint32_t heads = std::min(attention.heads, kLatentQueries);
+  while (attention.heads % heads != 0) {
+    --heads;
+  }
+  return heads;
+}
 
 class KvCache {
  public:

@@ -28,8 +28,8 @@ std::string KeyOf(const std::string& format, const PanelView& layout,
 }  // namespace
 
 std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
-                      const std::vector<std::string>& sha256, uint64_t first_row,
-                      size_t head_rows) {
+                      const std::vector<std::string>& sha256, uint64_t first_row, size_t head_rows,
+                      bool transposed) {
   std::string format = WeightFormatName(layout.format);
   if (layout.group != 0) {
     absl::StrAppend(&format, " groups of ", layout.group, " scales ",
@@ -40,6 +40,9 @@ std::string PanelsKey(const PanelView& layout, const std::vector<Dtype>& dtypes,
   }
   if (first_row != 0) {
     absl::StrAppend(&format, " from row ", first_row);
+  }
+  if (transposed) {
+    absl::StrAppend(&format, " transposed");
   }
   return KeyOf(format, layout, dtypes, sha256);
 }
