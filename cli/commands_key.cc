@@ -19,6 +19,8 @@ struct CreateFlags {
   std::optional<uint32_t> requests_in_flight;
   std::optional<uint32_t> requests_per_minute;
   std::optional<uint64_t> tokens_per_minute;
+  int32_t max_priority = 0;
+  bool guaranteed = false;
 };
 
 struct RevokeFlags {
@@ -51,7 +53,9 @@ Json KeyDocument(const v1::Key& key) {
           {"revoked", NullIfZero(key.revoked())},
           {"requests_in_flight", NullIfZero(key.requests_in_flight())},
           {"requests_per_minute", NullIfZero(key.requests_per_minute())},
-          {"tokens_per_minute", NullIfZero(key.tokens_per_minute())}};
+          {"tokens_per_minute", NullIfZero(key.tokens_per_minute())},
+          {"max_priority", key.max_priority()},
+          {"guaranteed", key.guaranteed()}};
 }
 
 absl::Status Create(const Context& context, const CreateFlags& flags) {
@@ -62,6 +66,8 @@ absl::Status Create(const Context& context, const CreateFlags& flags) {
   request.set_requests_in_flight(flags.requests_in_flight.value_or(0));
   request.set_requests_per_minute(flags.requests_per_minute.value_or(0));
   request.set_tokens_per_minute(flags.tokens_per_minute.value_or(0));
+  request.set_max_priority(flags.max_priority);
+  request.set_guaranteed(flags.guaranteed);
   ASSIGN_OR_RETURN(const v1::CreateKeyResponse made, client->CreateKey(request));
   if (context.json()) {
     Json document = KeyDocument(made.key());
@@ -89,14 +95,16 @@ absl::Status List(const Context& context) {
     return absl::OkStatus();
   }
   Table table({"ID", "NAME", "STATE", "CREATED", "LAST USED", ">IN FLIGHT", ">REQUESTS/MIN",
-               ">TOKENS/MIN"});
+               ">TOKENS/MIN", ">PRIORITY", "GUARANTEED"});
   for (const v1::Key& key : keys.keys()) {
     table.AddRow({key.id(), key.name().empty() ? "-" : key.name(),
                   key.revoked() != 0 ? "revoked"
                   : key.admin()      ? "admin"
                                      : "good",
                   Time(key.created()), Time(key.last_used()), DashIfZero(key.requests_in_flight()),
-                  DashIfZero(key.requests_per_minute()), DashIfZero(key.tokens_per_minute())});
+                  DashIfZero(key.requests_per_minute()), DashIfZero(key.tokens_per_minute()),
+                  key.admin() ? "any" : std::to_string(key.max_priority()),
+                  key.admin() || key.guaranteed() ? "yes" : "no"});
   }
   table.Print(&context.out());
   return absl::OkStatus();
@@ -140,6 +148,13 @@ void AddCreate(CommandTree* tree, CLI::App* group) {
   AddCount(create, "--tokens-per-minute", &flags->tokens_per_minute, 1, uint64_t{1} << 40,
            "Of prompts and answers; default no limit. A request\nbegins while any are left; what "
            "it takes beyond them\ndelays the next ones");
+  create
+      ->add_option("--max-priority", flags->max_priority,
+                   "The highest priority of its requests, which go before\nthose of lower ones; "
+                   "default 0. Admin keys: any")
+      ->type_name("N");
+  create->add_flag("--guaranteed", flags->guaranteed,
+                   "Its requests may ask never to be preempted; those of\nadmin keys may anyway");
 }
 
 void AddRevoke(CommandTree* tree, CLI::App* group) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/status.h"
+
 namespace strata {
 namespace {
 
@@ -11,13 +13,38 @@ constexpr char kSeparator = '\n';
 }  // namespace
 
 Caller::Caller(const StoredKey& key, TimePoint now)
-    : id_(key.id), name_(key.name), admin_(key.admin), limiter_(key.limits, now) {}
+    : id_(key.id),
+      name_(key.name),
+      admin_(key.admin),
+      limits_(key.limits),
+      limiter_(key.limits, now) {}
+
+std::string Caller::Title() const {
+  return "API key " + (name_.empty() ? id_ : "'" + name_ + "' (" + id_ + ")");
+}
+
+absl::Status Caller::CheckClaims(int32_t priority, bool guaranteed) const {
+  if (admin_) {
+    return absl::OkStatus();
+  }
+  if (priority > limits_.max_priority) {
+    return Error(absl::StatusCode::kPermissionDenied, "KEY_PRIORITY",
+                 "requests of " + Title() + " may not have priority " + std::to_string(priority))
+        .Limit("max_priority=" + std::to_string(limits_.max_priority))
+        .Hint("ask for no more, or use a key of `strata key create --max-priority N`");
+  }
+  if (guaranteed && !limits_.guaranteed) {
+    return Error(absl::StatusCode::kPermissionDenied, "KEY_GUARANTEED",
+                 "requests of " + Title() + " may not be guaranteed")
+        .Hint("leave it out, or use a key of `strata key create --guaranteed`");
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Caller::Begin(const std::string& request_id, bool replace, TimePoint now) {
   MutexLock lock(&mutex_);
   const bool replaces = replace && in_flight_.contains(request_id);
-  const std::string key = name_.empty() ? id_ : "'" + name_ + "' (" + id_ + ")";
-  if (absl::Status begun = limiter_.Begin("API key " + key, replaces, now); !begun.ok()) {
+  if (absl::Status begun = limiter_.Begin(Title(), replaces, now); !begun.ok()) {
     return begun;
   }
   in_flight_.insert(request_id);

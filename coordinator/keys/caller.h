@@ -24,9 +24,13 @@ class Caller {
   const std::string& id() const { return id_; }
   const std::string& name() const { return name_; }
   bool admin() const { return admin_; }
+  // Whether its requests may ask for this: PERMISSION_DENIED (KEY_PRIORITY, KEY_GUARANTEED).
+  absl::Status CheckClaims(int32_t priority, bool guaranteed) const;
 
  private:
   friend class KeyUse;
+
+  std::string Title() const;  // For messages.
 
   absl::Status Begin(const std::string& request_id, bool replace, TimePoint now)
       STRATA_EXCLUDES(mutex_);
@@ -37,6 +41,7 @@ class Caller {
   const std::string id_;
   const std::string name_;
   const bool admin_;
+  const KeyLimits limits_;
   Mutex mutex_;
   KeyLimiter limiter_ STRATA_GUARDED_BY(mutex_);
   std::multiset<std::string> in_flight_ STRATA_GUARDED_BY(mutex_);  // Request ids.

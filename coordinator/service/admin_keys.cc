@@ -23,6 +23,8 @@ v1::Key KeyMessage(const StoredKey& key) {
   message.set_requests_in_flight(key.limits.requests_in_flight);
   message.set_requests_per_minute(key.limits.requests_per_minute);
   message.set_tokens_per_minute(key.limits.tokens_per_minute);
+  message.set_max_priority(key.limits.max_priority);
+  message.set_guaranteed(key.limits.guaranteed);
   return message;
 }
 
@@ -73,7 +75,9 @@ grpc::Status AdminServiceImpl::CreateKey(CallContext*, const v1::CreateKeyReques
                      .admin = request->admin(),
                      .limits = {.requests_in_flight = request->requests_in_flight(),
                                 .requests_per_minute = request->requests_per_minute(),
-                                .tokens_per_minute = request->tokens_per_minute()}};
+                                .tokens_per_minute = request->tokens_per_minute(),
+                                .max_priority = request->max_priority(),
+                                .guaranteed = request->guaranteed()}};
   auto made = coordinator_->keys()->Create(spec, UnixNow(), coordinator_->Now());
   if (!made.ok()) {
     return ToGrpc(made.status());

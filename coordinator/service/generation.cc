@@ -217,6 +217,9 @@ absl::Status Generation::Admit(ResolvedRequest* request) {
   SessionRequest& session = request->session;
   const Caller* caller = nullptr;
   if (use_ != nullptr) {
+    if (use_->caller() != nullptr) {
+      RETURN_IF_ERROR(use_->caller()->CheckClaims(session.priority, session.guaranteed));
+    }
     RETURN_IF_ERROR(use_->Admit(session.request_id, request->replace,
                                 charge_prompt_ ? session.prompt.size() : 0, coordinator_->Now()));
     caller = use_->caller();

@@ -70,7 +70,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // DEADLINE_EXCEEDED where it passed already: nothing is computed for it.
   absl::Status CheckDeadline() const;
-  // Admits what was resolved, or RESOURCE_EXHAUSTED as KeyUse::Admit says it.
+  // Admits what was resolved, or RESOURCE_EXHAUSTED as KeyUse::Admit says it, or PERMISSION_DENIED
+  // as Caller::CheckClaims does.
   absl::Status Admit(ResolvedRequest* request);
   // The last of it: gives up its part of the use, then tells the receiver.
   void End(const absl::Status& status);

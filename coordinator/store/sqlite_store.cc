@@ -11,7 +11,7 @@ namespace strata {
 namespace {
 
 constexpr int kBusyTimeoutMs = 5000;
-constexpr uint64_t kSchemaVersion = 3;
+constexpr uint64_t kSchemaVersion = 4;
 constexpr uint64_t kApplicationId = 0x53545241;  // "STRA", in SQLite's header.
 
 // All texts are stored as blobs: names compare byte by byte, and nothing is converted.
@@ -39,6 +39,12 @@ constexpr char kSchemaOf3[] = R"(
                      last_used INTEGER NOT NULL, revoked INTEGER NOT NULL,
                      requests_in_flight INTEGER NOT NULL, requests_per_minute INTEGER NOT NULL,
                      tokens_per_minute INTEGER NOT NULL) STRICT;
+)";
+
+// What version 4 added: keys that were there may ask for nothing of it.
+constexpr char kSchemaOf4[] = R"(
+  ALTER TABLE keys ADD COLUMN max_priority INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE keys ADD COLUMN guaranteed INTEGER NOT NULL DEFAULT 0;
 )";
 
 class SqliteStore : public StateStore {
@@ -195,16 +201,19 @@ class SqliteStore : public StateStore {
 
   absl::Status SaveKey(const StoredKey& key) override {
     MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(SqliteStatement statement,
-                     database_->Prepare("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-                                        "ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
-                                        "hash = excluded.hash, admin = excluded.admin, "
-                                        "created = excluded.created, "
-                                        "last_used = excluded.last_used, "
-                                        "revoked = excluded.revoked, "
-                                        "requests_in_flight = excluded.requests_in_flight, "
-                                        "requests_per_minute = excluded.requests_per_minute, "
-                                        "tokens_per_minute = excluded.tokens_per_minute"));
+    ASSIGN_OR_RETURN(
+        SqliteStatement statement,
+        database_->Prepare("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                           "ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
+                           "hash = excluded.hash, admin = excluded.admin, "
+                           "created = excluded.created, "
+                           "last_used = excluded.last_used, "
+                           "revoked = excluded.revoked, "
+                           "requests_in_flight = excluded.requests_in_flight, "
+                           "requests_per_minute = excluded.requests_per_minute, "
+                           "tokens_per_minute = excluded.tokens_per_minute, "
+                           "max_priority = excluded.max_priority, "
+                           "guaranteed = excluded.guaranteed"));
     return statement.Bind(key.id)
         .Bind(key.name)
         .Bind(key.hash)
@@ -215,6 +224,8 @@ class SqliteStore : public StateStore {
         .Bind(uint64_t{key.limits.requests_in_flight})
         .Bind(uint64_t{key.limits.requests_per_minute})
         .Bind(key.limits.tokens_per_minute)
+        .Bind(static_cast<uint64_t>(int64_t{key.limits.max_priority}))
+        .Bind(uint64_t{key.limits.guaranteed})
         .Run();
   }
 
@@ -223,7 +234,8 @@ class SqliteStore : public StateStore {
     ASSIGN_OR_RETURN(SqliteStatement statement,
                      database_->Prepare("SELECT id, name, hash, admin, created, last_used, "
                                         "revoked, requests_in_flight, requests_per_minute, "
-                                        "tokens_per_minute FROM keys ORDER BY id"));
+                                        "tokens_per_minute, max_priority, guaranteed FROM keys "
+                                        "ORDER BY id"));
     std::vector<StoredKey> keys;
     while (true) {
       ASSIGN_OR_RETURN(const bool row, statement.Step());
@@ -241,6 +253,8 @@ class SqliteStore : public StateStore {
       key.limits.requests_in_flight = static_cast<uint32_t>(statement.Integer(7));
       key.limits.requests_per_minute = static_cast<uint32_t>(statement.Integer(8));
       key.limits.tokens_per_minute = statement.Integer(9);
+      key.limits.max_priority = static_cast<int32_t>(statement.Integer(10));
+      key.limits.guaranteed = statement.Integer(11) != 0;
       keys.push_back(std::move(key));
     }
   }
@@ -290,7 +304,7 @@ class SqliteStore : public StateStore {
     ASSIGN_OR_RETURN(const uint64_t tables,
                      database_->QueryInteger("SELECT count(*) FROM sqlite_schema"));
     if (tables == 0 && version == 0) {
-      return database_->Execute(absl::StrCat(kSchema, kSchemaOf3,
+      return database_->Execute(absl::StrCat(kSchema, kSchemaOf3, kSchemaOf4,
                                              "PRAGMA user_version=", kSchemaVersion,
                                              "; PRAGMA application_id=", kApplicationId));
     }
@@ -306,9 +320,11 @@ class SqliteStore : public StateStore {
           .Limit(absl::StrCat("schema_version=", kSchemaVersion))
           .Hint("run the newer version, or use another --data-dir");
     }
-    return version == kSchemaVersion ? absl::OkStatus()
-                                     : database_->Execute(absl::StrCat(
-                                           kSchemaOf3, "PRAGMA user_version=", kSchemaVersion));
+    if (version == kSchemaVersion) {
+      return absl::OkStatus();
+    }
+    return database_->Execute(absl::StrCat(version < 3 ? kSchemaOf3 : "", kSchemaOf4,
+                                           "PRAGMA user_version=", kSchemaVersion));
   }
 
   // Raises a counter and returns it.

@@ -12,6 +12,10 @@ struct KeyLimits {
   uint32_t requests_in_flight = 0;
   uint32_t requests_per_minute = 0;
   uint64_t tokens_per_minute = 0;  // Prompts' and generated ones.
+  // What its requests may ask for at the cost of others': the highest priority (a limit as it
+  // stands, 0 too), and never to be preempted. An admin key may ask for anything.
+  int32_t max_priority = 0;
+  bool guaranteed = false;
   bool operator==(const KeyLimits&) const = default;
 };
 

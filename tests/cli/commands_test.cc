@@ -374,10 +374,11 @@ TEST_F(CliCommands, BenchShowsProgressOnATerminal) {
 TEST_F(CliCommands, KeysAreMadeListedAndRevoked) {
   EXPECT_EQ(Text({"key", "list"}), "There is no key, and none is asked for.\n");
   const json made = Document({"key", "create", "--name", "alice", "--requests-in-flight", "3",
-                              "--requests-per-minute", "60", "--tokens-per-minute", "5000"});
+                              "--requests-per-minute", "60", "--tokens-per-minute", "5000",
+                              "--max-priority", "-2", "--guaranteed"});
   EXPECT_EQ(made, json::parse(R"({"id":"key-1","name":"alice","admin":false,"created":1700000000,
       "last_used":null,"revoked":null,"requests_in_flight":3,"requests_per_minute":60,
-      "tokens_per_minute":5000,"secret":"strata-secret"})"));
+      "tokens_per_minute":5000,"max_priority":-2,"guaranteed":true,"secret":"strata-secret"})"));
   const testing::CliResult second = Run({"key", "create", "--admin"});
   EXPECT_EQ(second.out, "strata-secret\n") << "for a script to take";
   EXPECT_THAT(second.err, HasSubstr("made key-2"));
@@ -390,6 +391,7 @@ TEST_F(CliCommands, KeysAreMadeListedAndRevoked) {
   EXPECT_FALSE(list["keys"][0].contains("secret"));
   EXPECT_EQ(list["keys"][1]["tokens_per_minute"], nullptr);
   EXPECT_EQ(list["keys"][1]["admin"], true);
+  EXPECT_EQ(list["keys"][1]["max_priority"], 0);
   const std::string text = Text({"key", "list"});
   EXPECT_THAT(text, HasSubstr("key-1  alice  revoked  2023-11-14 22:13:20 UTC  never"));
   EXPECT_THAT(text, HasSubstr("key-2  -      admin"));

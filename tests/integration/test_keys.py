@@ -194,6 +194,21 @@ def test_as_many_are_in_flight_as_the_key_may_have(cluster):
         assert command(cluster, one, *ASK)[0]
 
 
+def test_what_is_at_the_cost_of_others_a_key_has_to_allow(cluster):
+    plain = make(cluster, "plain")
+    made = cluster.json("key", "create", "--name", "first", "--max-priority", 2, "--guaranteed")
+    asked = {"priority": {"X-Strata-Priority": "2"}, "guaranteed": {"X-Strata-Guaranteed": "true"}}
+    for what, header in asked.items():
+        status, _, answer = request(cluster, "POST", "/v1/completions", BODY,
+                                    {**bearer(plain["secret"]), **header})
+        assert (status, answer["error"]["code"]) == (403, f"key_{what}")
+        assert request(cluster, "POST", "/v1/completions", BODY,
+                       {**bearer(made["secret"]), **header})[0] == 200
+    assert command(cluster, made["secret"], *ASK, "--priority", 2, "--guaranteed")[0]
+    answer, err = command(cluster, plain["secret"], *ASK, "--priority", 1)
+    assert answer is None and "max_priority=0" in err
+
+
 def test_request_ids_are_each_keys_own(cluster):
     alice, bob = make(cluster, "alice"), make(cluster, "bob")
     same = {"X-Strata-Request-Id": "same"}

@@ -231,6 +231,8 @@ class FakeAdmin : public IoService {
     key->set_requests_in_flight(request->requests_in_flight());
     key->set_requests_per_minute(request->requests_per_minute());
     key->set_tokens_per_minute(request->tokens_per_minute());
+    key->set_max_priority(request->max_priority());
+    key->set_guaranteed(request->guaranteed());
     response->set_secret("strata-secret");
     state_.keys.push_back(*key);
     return grpc::Status::OK;

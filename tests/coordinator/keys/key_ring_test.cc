@@ -235,6 +235,22 @@ TEST_F(KeyRingTest, AUseThatTheClusterRefusedCostsNoTokens) {
   EXPECT_NE(Begin(caller, 5), nullptr);
 }
 
+TEST_F(KeyRingTest, WhatAKeysRequestsMayAskForAtTheCostOfOthersIsSet) {
+  const auto plain = CallerOf(Create("alice"));
+  EXPECT_TRUE(plain->CheckClaims(0, false).ok());
+  EXPECT_TRUE(plain->CheckClaims(-3, false).ok());
+  EXPECT_EQ(ReasonOf(plain->CheckClaims(1, false)), "KEY_PRIORITY");
+  EXPECT_EQ(ReasonOf(plain->CheckClaims(0, true)), "KEY_GUARANTEED");
+  const auto batch = CallerOf(Create("batch", {.max_priority = -1}));
+  EXPECT_EQ(ReasonOf(batch->CheckClaims(0, false)), "KEY_PRIORITY");
+  const auto first = CallerOf(Create("first", {.max_priority = 2, .guaranteed = true}));
+  EXPECT_TRUE(first->CheckClaims(2, true).ok());
+  EXPECT_EQ(ReasonOf(first->CheckClaims(3, true)), "KEY_PRIORITY");
+  const auto made = ring_.Create({.name = "me", .admin = true, .limits = {}}, kUnix, kNow);
+  ASSERT_TRUE(made.ok());
+  EXPECT_TRUE(CallerOf(*made)->CheckClaims(1000, true).ok());
+}
+
 TEST_F(KeyRingTest, IdsOfTwoKeysNeverMeet) {
   const NewKey alice = Create("alice");
   const auto a = CallerOf(alice);

@@ -121,6 +121,29 @@ TEST(SqliteStore, TakesOverStoresOfEarlierSchemas) {
   }
 }
 
+TEST(SqliteStore, KeysOfTheThirdSchemaStayAndMayAskForNothingNew) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  const StoredKey key{.id = "a", .name = "n", .hash = "h", .limits = {.requests_in_flight = 3}};
+  {
+    const auto store = OpenSqliteStore(path);
+    ASSERT_TRUE(store.ok());
+    StoredKey more = key;
+    more.limits.max_priority = 5;
+    more.limits.guaranteed = true;
+    ASSERT_TRUE((*store)->SaveKey(more).ok());
+  }
+  RunSql(path,
+         "ALTER TABLE keys DROP COLUMN max_priority; ALTER TABLE keys DROP COLUMN guaranteed; "
+         "PRAGMA user_version=3");
+  const auto store = OpenSqliteStore(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto keys = (*store)->ListKeys();
+  ASSERT_EQ(keys->size(), 1u);
+  EXPECT_EQ(keys->front().name, "n");
+  EXPECT_EQ(keys->front().limits, key.limits);
+}
+
 TEST(SqliteStore, RefusesANewerSchema) {
   TempFolder folder;
   const std::string path = folder.File("state.db");
