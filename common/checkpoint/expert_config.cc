@@ -66,6 +66,9 @@ absl::Status ReadDeepSeek(const json& config, const ExpertRule& rule, MlpSpec* m
     reader.Fail("topk_method", Quoted(method) + " is not supported yet");
   }
   RouterSpec& router = mixture->router;
+  if (router.used == 0) {
+    reader.Fail("num_experts_per_tok", "is missing");
+  }
   router.corrected = third;
   if (third || method == "group_limited_greedy") {
     router.groups = static_cast<uint32_t>(reader.Uint("n_group", 1, kMostExpertGroups));
