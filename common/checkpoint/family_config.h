@@ -20,7 +20,7 @@ enum class WindowRule {
   kNone,         // The field is refused.
   kAll,          // All, when there is a window.
   kFlagged,      // With use_sliding_window, those from max_window_layers on.
-  kRefused,      // use_sliding_window must be false.
+  kRefused,      // None: a window that use_sliding_window does not turn off is refused.
   kPattern,      // All but each sliding_window_pattern-th.
   kAlternating,  // The first, and every second from there on.
 };
@@ -67,7 +67,7 @@ struct Family {
   ExpertRule experts = {};
   bool partial_rotary = false;
   bool long_rope = false;
-  bool latent = false;  // Multi-head latent attention, rotated in neighbours.
+  bool latent = false;             // Multi-head latent attention, rotated in neighbours.
   const char* tensor_prefix = "";  // Names of the decoder's tensors begin so.
   bool yarn = false;
   bool sinks = false;  // AttentionSpec::sinks.

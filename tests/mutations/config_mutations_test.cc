@@ -52,6 +52,13 @@ const std::set<std::string>& Meaningful() {
                                                               "logits_scaling",
                                                               "no_rope_layers",
                                                               "no_rope_layer_interval",
+                                                              "num_experts_per_tok",
+                                                              "norm_topk_prob",
+                                                              "swiglu_limit",
+                                                              "routed_scaling_factor",
+                                                              "topk_method",
+                                                              "topk_group",
+                                                              "n_group",
                                                               "head_dim",
                                                               "num_attention_heads",
                                                               "num_key_value_heads"};

@@ -680,7 +680,7 @@ TEST(ModelConfig, RefusesByNameWhatAFamilyDoesNotRead) {
       {"qwen3-moe", "mlp_only_layers", {0, 9}, "mlp_only_layers holds 9"},
       {"qwen3-moe", "norm_topk_prob", "x", "norm_topk_prob"},
       {"qwen3-moe", "moe_intermediate_size", -1, "moe_intermediate_size -1"},
-      {"qwen3-moe", "use_sliding_window", true, "sliding_window"},
+      {"qwen3-moe", "use_sliding_window", true},  // Its window is null.
       {"gpt-oss", "swiglu_limit", 0, "swiglu_limit 0"},
       {"gpt-oss", "intermediate_size", 40, "intermediate_size 40 is not a multiple of 32"},
       {"gpt-oss", "sliding_window", nullptr, "layer_types"},

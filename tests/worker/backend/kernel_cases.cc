@@ -431,8 +431,11 @@ void Runner::Attention() {
     Random random(3000 + i);
     const uint32_t values = 16 * random.In(1, 8);
     const uint32_t keys = i % 5 == 4 ? random.In(500, 1100) : random.In(1, 90);
-    Attend(values + random.In(1, 40), random.In(1, 16), keys,
-           std::min(keys, random.In(1, i % 5 == 4 ? 2 : 5)), 0, 0, i % 2 == 0, &random, values);
+    // One after another: compilers differ in the order of arguments.
+    const uint32_t head_dim = values + random.In(1, 40);
+    const uint32_t group = random.In(1, 16);
+    const uint32_t rows = std::min(keys, random.In(1, i % 5 == 4 ? 2 : 5));
+    Attend(head_dim, group, keys, rows, 0, 0, i % 2 == 0, &random, values);
   }
 }
 
