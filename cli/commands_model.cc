@@ -24,6 +24,20 @@ struct RegisterOptions {
   bool detach = false;
 };
 
+// What a checkpoint holds, and what it cannot do.
+void PrintFound(const v1::Model& model, std::ostream& out) {
+  out << "  shape        " << model.family() << ", " << Counted(model.layers(), "layer")
+      << ", hidden " << model.hidden_size() << ", vocabulary " << model.vocab_size() << ", context "
+      << model.context() << "\n"
+      << "  weights      " << FormatSize(model.weight_bytes()) << " as " << model.dtype() << "\n"
+      << "  KV           " << FormatSize(model.kv_bytes_per_token()) << " a token at float16\n"
+      << "  text         " << (model.has_tokenizer() ? "tokenizer" : "no tokenizer: token ids only")
+      << (model.has_chat_template() ? ", chat template" : ", no chat template") << "\n";
+  for (const std::string& note : model.notes()) {
+    out << "  note         " << note << "\n";
+  }
+}
+
 using Register = std::function<absl::StatusOr<v1::Model>(
     const sdk::Client::ModelProgressFn& progress, const sdk::CallOptions& call)>;
 
@@ -84,12 +98,8 @@ absl::Status RunRegister(const Context& context, const RegisterOptions& options,
     WriteJson(ModelDocument(*model), &context.out());
     return absl::OkStatus();
   }
-  context.out() << "registered " << model->name() << ": " << model->family() << ", "
-                << Counted(model->layers(), "layer") << ", " << FormatSize(model->weight_bytes())
-                << " of weights\n";
-  for (const std::string& note : model->notes()) {
-    context.out() << "  note: " << note << "\n";
-  }
+  context.out() << "registered " << model->name() << "\n";
+  PrintFound(*model, context.out());
   context.err() << "next: strata model load " << model->name() << "\n";
   return absl::OkStatus();
 }
@@ -152,17 +162,8 @@ void PrintModel(const v1::Model& model, std::ostream& out) {
     out << "  problem      " << model.problem() << "\n";
   }
   out << "  path         " << model.path() << "\n"
-      << "  digest       " << model.digest() << "\n"
-      << "  shape        " << model.family() << ", " << Counted(model.layers(), "layer")
-      << ", hidden " << model.hidden_size() << ", vocabulary " << model.vocab_size() << ", context "
-      << model.context() << "\n"
-      << "  weights      " << FormatSize(model.weight_bytes()) << " as " << model.dtype() << "\n"
-      << "  KV           " << FormatSize(model.kv_bytes_per_token()) << " a token at float16\n"
-      << "  text         " << (model.has_tokenizer() ? "tokenizer" : "no tokenizer: token ids only")
-      << (model.has_chat_template() ? ", chat template" : ", no chat template") << "\n";
-  for (const std::string& note : model.notes()) {
-    out << "  note         " << note << "\n";
-  }
+      << "  digest       " << model.digest() << "\n";
+  PrintFound(model, out);
   if (model.has_scheduling()) {
     out << "  steps        " << SchedulingText(model.scheduling()) << "\n";
   }

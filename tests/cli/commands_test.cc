@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 using strata::testing::CliResult;
 using strata::testing::Mishap;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Args = std::vector<std::string>;
@@ -87,6 +88,9 @@ TEST_F(CliCommands, AddRegistersAFolderOfTheCoordinator) {
   const json model = Document({"model", "add", "some/folder", "--name", "mine"});
   EXPECT_EQ(model["name"], "mine");
   EXPECT_EQ(model["path"], (std::filesystem::current_path() / "some/folder").string());
+  EXPECT_THAT(Text({"model", "add", "some/folder"}),
+              AllOf(HasSubstr("registered recall\n"), HasSubstr("  shape        llama, "),
+                    HasSubstr("  KV           "), HasSubstr("  text         ")));
   const CliResult wrong = Run({"model", "add", "/nowhere"});
   EXPECT_EQ(wrong.code, kExitFailed);
   EXPECT_THAT(wrong.err, HasSubstr("--upload"));

@@ -1,6 +1,7 @@
 // Sizes on paper: what the planner counts for public models, to the byte, against arithmetic on
 // their published shapes. The configurations are those of the models' repositories on Hugging Face,
 // without fields that say nothing of shapes; the numbers of parameters are those published there.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/units.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/registry/manifest.h"
 #include "coordinator/service/model_runtime.h"
@@ -261,6 +263,23 @@ TEST(PublicModels, QuantizedSizesAreExactToo) {
   const PlannerModel int4 = runtime.ForPlanner(options);
   EXPECT_EQ(int4.layer_bytes[7], matrices / 2 + matrices / 64 * 4 + kBf16 * norms);
   EXPECT_EQ(int4.head_bytes, int8.embed_bytes + kBf16 * 4096);
+}
+
+// `model add` and `model show` say so.
+TEST(PublicModels, AreDescribedWithTheirMemoryAndWhatTheyCannot) {
+  ModelRuntime runtime = RuntimeOf(kModels[0]);
+  runtime.tokenizer_problem = absl::FailedPreconditionError("no tokenizer at all");
+  runtime.template_problem = absl::FailedPreconditionError("no chat template at all");
+  const v1::Model model = DescribeModel(runtime);
+  EXPECT_THAT(
+      model.notes(),
+      ::testing::IsSupersetOf(
+          {::testing::HasSubstr("a layer takes " + FormatSize(kBf16 * kModels[0].layer_parameters) +
+                                " of weights (bf16), the embedding " +
+                                FormatSize(kBf16 * kModels[0].embedding)),
+           ::testing::HasSubstr("no tokenizer at all"),
+           ::testing::HasSubstr("no chat template at all")}));
+  EXPECT_EQ(model.kv_bytes_per_token(), 32 * 2 * 8 * 128 * 2);
 }
 
 }  // namespace
