@@ -1,29 +1,13 @@
 #include "common/block_formats.h"
 
-#include <bit>
 #include <cstring>
 #include <limits>
 
 #include "common/check.h"
+#include "common/half.h"
 
 namespace strata {
 namespace {
-
-// As ToF32 of the CPU backend: exact.
-float HalfAt(const uint8_t* from) {
-  const uint32_t half = from[0] | uint32_t{from[1]} << 8;
-  const uint32_t sign = (half & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu;
-  const uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-  }
-  if (exponent == 31) {
-    return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
-  }
-  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-}
 
 // 32 nibbles: the low ones first.
 void Nibbles(const uint8_t* from, uint8_t* u) {

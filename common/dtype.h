@@ -19,6 +19,7 @@ enum class Dtype {
   kI32,
   kI64,
   kF64,
+  kF8E4M3,
   kQ4_0,
   kQ4_1,
   kQ5_0,

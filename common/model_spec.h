@@ -4,7 +4,6 @@
 #define STRATA_COMMON_MODEL_SPEC_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "common/dtype.h"
 #include "common/expert_spec.h"
+#include "common/quantization_spec.h"
 #include "common/window.h"
 
 namespace strata {
@@ -153,22 +153,6 @@ struct LayerSpec {
   float branch_scale = 1;  // s.
   AttentionSpec attention;
   MlpSpec mlp;
-};
-
-// Weights stored as w = scale * q + bias, q of `bits` bits, a scale and a bias for each `group`
-// inputs.
-struct AffineSpec {
-  uint32_t bits = 4;    // Or 8.
-  uint32_t group = 64;  // Or 32, 128.
-  bool operator==(const AffineSpec&) const = default;
-};
-
-// How the matrices of a checkpoint are stored that has scales and biases for them; the others are
-// floats.
-struct QuantizationSpec {
-  AffineSpec by_default;
-  std::map<std::string, AffineSpec> by_path;  // "model.layers.0.mlp.down_proj".
-  bool operator==(const QuantizationSpec&) const = default;
 };
 
 struct ModelSpec {

@@ -6,12 +6,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/model_spec.h"
+#include "common/stored_matrix.h"
 
 namespace strata {
 
@@ -63,15 +66,27 @@ struct StageTensor {
   std::vector<uint64_t> shape;
   // That it may have; empty: floats, and of matrices blocks.
   std::vector<Dtype> dtypes = {};
+  // Of the first of the tensors of a matrix that several hold, but for MLX's: all about it. The
+  // others, which follow, are parts.
+  std::optional<StoredMatrix> matrix = {};
+  bool part = false;
+  // Whether a tensor of this shape is it; a single number has any number of dimensions.
+  bool Fits(std::span<const uint64_t> other) const;
 };
 // Whether the checkpoint has a tensor.
 using TensorExists = std::function<bool(const std::string& name)>;
 // For layers [first, last], with embedding and/or final norm + head (the embedding again when
-// tied). A matrix is quantized where the configuration has a `quantization` and its scales exist.
+// tied). A matrix is quantized where the configuration says how and its scales exist.
 std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
                                    bool embeds, bool heads, const TensorExists& exists = nullptr);
 
-// How a matrix is stored, for a numerics class: "bf16", "affine4g64". `name` is a weight's.
+// Whether a tensor holds a matrix's weights, by its name; and whether workers keep them as
+// integers, which are not quantized again.
+bool HoldsWeights(std::string_view name);
+bool KeepsIntegers(const ModelSpec& spec, Dtype dtype);
+
+// How a matrix is stored, for a numerics class: "bf16", "affine4g64", "gptq4g128". `name` is that
+// of the tensor with its weights.
 std::string StoredFormat(const ModelSpec& spec, const std::string& name, Dtype dtype);
 
 // Parses the header of one safetensors file: `header` is the JSON, `data_bytes` the size of what

@@ -32,6 +32,7 @@ static_assert(std::endian::native == std::endian::little, "headers are read as t
 constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr char kSingleName[] = "model.safetensors";
 constexpr size_t kMaxNamed = 10;
+constexpr uint64_t kMaxBiasBytes = uint64_t{1} << 20;
 
 // At most ten of them, for a message.
 std::string SomeNames(const std::vector<std::string>& names) {
@@ -264,6 +265,20 @@ bool IsBehind(const ModelSpec& spec, std::string_view name, size_t layers) {
          layer >= layers;
 }
 
+// Tensors beside those of quantized matrices that say nothing new: shapes, zeros that are none, and
+// how activations were to be quantized.
+bool IsBesideMatrix(const ModelSpec& spec, const std::string& name) {
+  if (!spec.quantization.has_value()) {
+    return false;
+  }
+  const QuantizationMethod method = spec.quantization->method;
+  const bool float8 = method == QuantizationMethod::kFloat8;
+  return (method == QuantizationMethod::kPacked && absl::EndsWith(name, ".weight_shape")) ||
+         (float8 &&
+          (absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".activation_scale") ||
+           absl::EndsWith(name, ".weight_zero_point")));
+}
+
 // The rest of "model.layers.N." for a layer that the model has, or "".
 std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
   const std::string prefix = spec.tensor_prefix + "model.layers.";
@@ -315,13 +330,26 @@ absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found)
                  absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",
                               Quoted(found.name), " is not supported yet"));
   }
-  if (found.shape != wanted.shape) {
+  if (!wanted.Fits(found.shape)) {
     return Error(absl::StatusCode::kInvalidArgument, "WRONG_SHAPE",
                  absl::StrCat("tensor ", Quoted(found.name), " has shape [",
                               absl::StrJoin(found.shape, ", "), "]; the configuration needs [",
                               absl::StrJoin(wanted.shape, ", "), "]"));
   }
   return absl::OkStatus();
+}
+
+// Whether a tensor is a bias of zeros, as AutoGPTQ wrote them for matrices that have none.
+absl::StatusOr<bool> IsBiasOfZeros(const Checkpoint& checkpoint, const TensorEntry& tensor) {
+  const ModelSpec& spec = checkpoint.spec;
+  if (!spec.quantization.has_value() || spec.quantization->method != QuantizationMethod::kGptq ||
+      !absl::EndsWith(tensor.name, ".bias") || tensor.bytes > kMaxBiasBytes) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(checkpoint.path + "/" + tensor.file));
+  std::string bytes(tensor.bytes, '\0');
+  RETURN_IF_ERROR(file.ReadAt(tensor.offset, bytes.data(), bytes.size()));
+  return bytes.find_first_not_of('\0') == std::string::npos;
 }
 
 absl::Status CheckTensors(Checkpoint* checkpoint) {
@@ -347,8 +375,9 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
   std::vector<std::string> changing;
   std::vector<std::string> behind;
   for (const TensorEntry& tensor : checkpoint->tensors) {
-    if (!known.contains(tensor.name)) {
-      const bool changes = ChangesLayer(WithinLayer(spec, tensor.name));
+    if (!known.contains(tensor.name) && !IsBesideMatrix(spec, tensor.name)) {
+      ASSIGN_OR_RETURN(const bool zeros, IsBiasOfZeros(*checkpoint, tensor));
+      const bool changes = !zeros && ChangesLayer(WithinLayer(spec, tensor.name));
       auto& names = IsBehind(spec, tensor.name, layers) ? behind : changes ? changing : unexpected;
       names.push_back(tensor.name);
     }

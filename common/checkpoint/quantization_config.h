@@ -10,9 +10,9 @@
 
 namespace strata {
 
-// Reads MLX's `quantization` (which it repeats as `quantization_config`); no value where there is
-// none. UNIMPLEMENTED names other methods, modes, bits and group sizes than affine, 4 or 8, and 32,
-// 64 or 128.
+// Reads MLX's `quantization` (which it repeats as `quantization_config`), or another's
+// `quantization_config`; no value where there is none. UNIMPLEMENTED names the field that asks for
+// what is not supported: methods, versions, numbers of bits, group sizes.
 absl::StatusOr<std::optional<QuantizationSpec>> ParseQuantization(const nlohmann::json& config);
 
 }  // namespace strata

@@ -25,8 +25,8 @@ std::optional<Dtype> DtypeOf(std::string_view name) {
 
 // Valid in the format, of no use to us yet.
 bool IsOtherDtype(std::string_view name) {
-  for (const char* known : {"BOOL", "U16", "I16", "U64", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4",
-                            "F6_E2M3", "F6_E3M2", "C64"}) {
+  for (const char* known :
+       {"BOOL", "U16", "I16", "U64", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2", "C64"}) {
     if (name == known) {
       return true;
     }

@@ -1,5 +1,8 @@
 // Names and shapes of the tensors of a decoder.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "common/block_formats.h"
 #include "common/check.h"
 #include "common/checkpoint/checkpoint.h"
 
@@ -21,10 +24,30 @@ class TensorList {
   bool Exists(const std::string& name) const { return exists_ && exists_(name); }
   // PATH.weight, [out, in].
   void AddMatrix(const std::string& path, uint64_t out, uint64_t in) {
-    if (!spec_.quantization.has_value() || !exists_ || !exists_(path + ".scales")) {
-      Add(path + ".weight", {out, in});
+    const bool quantized = spec_.quantization.has_value() && exists_;
+    if (quantized && spec_.quantization->method != QuantizationMethod::kMlx) {
+      const StoredMatrix matrix = StoredMatrixAt(*spec_.quantization, path, out, in, exists_);
+      if (!matrix.codes.name.empty()) {
+        AddStored(matrix);
+        return;
+      }
+    } else if (quantized && exists_(path + ".scales")) {
+      AddAffine(path, out, in);
       return;
     }
+    Add(path + ".weight", {out, in});
+  }
+  void AddStored(const StoredMatrix& matrix) {
+    for (const StoredPart* part : matrix.Parts()) {
+      tensors_.push_back({part->name, part->shape, part->dtypes});
+      StageTensor& tensor = tensors_.back();
+      tensor.part = part != &matrix.codes;
+      if (!tensor.part) {
+        tensor.matrix = matrix;
+      }
+    }
+  }
+  void AddAffine(const std::string& path, uint64_t out, uint64_t in) {
     const AffineSpec affine = AffineOf(spec_, path);
     tensors_.push_back({path + ".weight", {out, in * affine.bits / 32}, {Dtype::kU32}});
     Add(path + ".scales", {out, in / affine.group});
@@ -192,7 +215,28 @@ std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, 
   return list.Take();
 }
 
+bool StageTensor::Fits(std::span<const uint64_t> other) const {
+  const auto one = [](std::span<const uint64_t> dimensions) {
+    return std::all_of(dimensions.begin(), dimensions.end(), [](uint64_t n) { return n == 1; });
+  };
+  return std::equal(shape.begin(), shape.end(), other.begin(), other.end()) ||
+         (one(shape) && one(other));
+}
+
+bool HoldsWeights(std::string_view name) {
+  return name.ends_with(".weight") || name.ends_with(".qweight") ||
+         name.ends_with(".weight_packed");
+}
+
+bool KeepsIntegers(const ModelSpec& spec, Dtype dtype) {
+  const bool ordered = spec.quantization.has_value() && spec.quantization->has_order;
+  return dtype == Dtype::kU32 || (dtype == Dtype::kI32 && !ordered) || IsIntegerBlocks(dtype);
+}
+
 std::string StoredFormat(const ModelSpec& spec, const std::string& name, Dtype dtype) {
+  if ((dtype == Dtype::kI32 || dtype == Dtype::kF8E4M3) && spec.quantization.has_value()) {
+    return StoredFormatName(*spec.quantization);
+  }
   if (dtype == Dtype::kU32 && spec.quantization.has_value()) {
     const AffineSpec affine = AffineOf(spec, name.substr(0, name.rfind('.')));
     return absl::StrCat("affine", affine.bits, "g", affine.group);

@@ -20,20 +20,25 @@ class Sum {
   Sum(const ModelManifest& manifest, v1::Quantize quantize)
       : manifest_(manifest), quantize_(quantize) {}
 
-  void Add(const std::string& name) {
+  void Add(const StageTensor& what) {
+    const std::string& name = what.name;
     const ManifestTensor* tensor = manifest_.FindTensor(name);
-    if (tensor == nullptr || IsMxfp4Scales(name)) {
+    if (tensor == nullptr || what.part || IsMxfp4Scales(name)) {
       return;
     }
     const Dtype dtype = LoadedDtype(name, tensor->dtype);
-    const MatrixShape shape = MatrixShapeOf(name, tensor->shape);
+    const MatrixShape shape = what.matrix
+                                  ? MatrixShape{1, what.matrix->outputs, what.matrix->inputs}
+                                  : MatrixShapeOf(name, tensor->shape);
     const bool matrix = shape.matrices != 0;
     uint64_t bytes = tensor->bytes;
     std::string format = StoredFormat(manifest_.spec, name, dtype);
-    const bool floats =
-        matrix && dtype != Dtype::kU32 && !IsIntegerBlocks(dtype) && !StaysAsStored(name);
+    const bool floats = matrix && !KeepsIntegers(manifest_.spec, dtype) && !StaysAsStored(name);
     if (matrix && IsBlocks(dtype)) {
       bytes = shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
+    }
+    if (what.matrix.has_value()) {
+      bytes = what.matrix->KeptBytes();
     }
     if (floats && quantize_ == v1::QUANTIZE_INT8) {
       bytes = shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 8);
@@ -86,7 +91,7 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
   for (uint32_t layer = 0; layer <= last; ++layer) {
     Sum sum(manifest, quantize);
     for (const StageTensor& tensor : TensorsOf(spec, layer, layer, false, false, exists)) {
-      sum.Add(tensor.name);
+      sum.Add(tensor);
       in_layers.insert(tensor.name);
     }
     account.layer_bytes.push_back(sum.bytes());
@@ -103,7 +108,7 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
   const auto add_ends = [&](bool embeds, bool heads, Sum* sum) {
     for (const StageTensor& tensor : TensorsOf(spec, last, last, embeds, heads, exists)) {
       if (!in_layers.contains(tensor.name)) {
-        sum->Add(tensor.name);
+        sum->Add(tensor);
       }
     }
   };

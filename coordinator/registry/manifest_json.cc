@@ -189,7 +189,7 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view text) {
   for (const StageTensor& tensor :
        TensorsOf(manifest.spec, 0, last, true, true, manifest.Exists())) {
     const ManifestTensor* found = manifest.FindTensor(tensor.name);
-    if (found == nullptr || found->shape != tensor.shape) {
+    if (found == nullptr || !tensor.Fits(found->shape)) {
       return Invalid("tensor " + Quoted(tensor.name) + " is missing or of another shape");
     }
   }

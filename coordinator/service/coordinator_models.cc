@@ -126,13 +126,16 @@ namespace {
 
 // Weight and activation formats: what is asked for, or the defaults.
 absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options) {
-  bool integers = model.spec().quantization.has_value();
+  const ModelSpec& spec = model.spec();
+  // Whether config.json says that matrices are integers: what is left then is for a reason.
+  const bool says_so = spec.quantization.has_value() && StoresIntegers(*spec.quantization);
+  bool integers = says_so;
   bool floats = false;  // Matrices that are left to quantize.
   for (const ManifestTensor& tensor : model.manifest->tensors) {
     integers = integers || IsIntegerBlocks(LoadedDtype(tensor.name, tensor.dtype));
     floats = floats || (tensor.shape.size() == 2 && !IsIntegerBlocks(tensor.dtype));
   }
-  const bool stored = model.spec().quantization.has_value() || (integers && !floats);
+  const bool stored = says_so || (integers && !floats);
   const bool quantizes =
       options->quantize() == v1::QUANTIZE_INT8 || options->quantize() == v1::QUANTIZE_INT4;
   if (stored && quantizes) {

@@ -193,7 +193,7 @@ std::vector<std::string> WhatItCannot(const ModelRuntime& model) {
     return tensor.shape.size() == 2 && tensor.dtype != Dtype::kU32 &&
            !IsIntegerBlocks(tensor.dtype);
   });
-  if (m.spec.quantization.has_value() || !floats) {
+  if ((m.spec.quantization.has_value() && StoresIntegers(*m.spec.quantization)) || !floats) {
     cannot.emplace_back("its weights are stored quantized, and cannot be quantized again at load");
   }
   if (std::any_of(m.spec.kv_groups.begin(), m.spec.kv_groups.end(),

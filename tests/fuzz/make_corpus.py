@@ -277,6 +277,9 @@ def tokenizer():
     paths["recall"] = TOP / "models/recall/tokenizer.json"
     for name, path in paths.items():
         seed(f"golden-{name}", small(json.loads(path.read_text())))
+    for name in ("llama", "unigram_bytes"):
+        file = GOLDEN / "tokenizers/sentencepiece_files" / f"{name}.model"
+        seed(f"golden-sentencepiece-{name}", file.read_bytes())
     # The rest is on few tokens, so that a fuzzer's changes meet what is not vocabulary.
     tiny = {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True},
@@ -483,6 +486,11 @@ def checkpoint():
     config = (GOLDEN / "models/llama31/config.json").read_bytes()
     one = weights(GOLDEN / "models/llama31/model.safetensors")
     seed("golden-one-file", config, first=one)
+    for model in ("llama31-awq", "llama31-gptq4-actorder", "qwen3-packed4-zeros", "qwen3-fp8-block",
+                  "llama31-fp8"):
+        folder = GOLDEN / "models" / model
+        seed(f"golden-{model}", (folder / "config.json").read_bytes(),
+             first=weights(folder / "model.safetensors"))
     sharded = GOLDEN / "models/llama"
     index = json.loads((sharded / "model.safetensors.index.json").read_text())
     names = {"model-00001-of-00002.safetensors": "a.safetensors",

@@ -16,15 +16,23 @@ REFERENCES = {name: {} for name in (
     "deepseek-v2", "deepseek-v3")}
 REFERENCES |= {name: {"activations": "f32"} for name in (
     "llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "mixtral-mlx4",
-    "mixtral-mlx4-mixed", "gpt-oss-mxfp4")}
+    "mixtral-mlx4-mixed", "gpt-oss-mxfp4", "llama31-awq", "phi3-awq",
+    "qwen2-gptq4", "qwen3-gptq4-v2", "llama31-gptq4-sym", "llama31-gptq8",
+    "llama31-gptq4-actorder", "qwen2-packed4", "qwen3-packed4-zeros", "llama31-packed8",
+    "llama31-packed8-zeros", "qwen3-packed4-actorder")}
+REFERENCES |= {name: {} for name in ("llama31-fp8", "qwen2-fp8-channel", "qwen3-fp8-block")}
 # Numerics classes of their own, which no reference has numbers for.
 QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
              ("llama31", {"quantize": "int8", "activations": "f32"}), ("llama31-mlx4", {}),
              ("phi3", {"quantize": "int8"}), ("gemma3", {"quantize": "int4"}),
              ("mixtral", {"quantize": "int8"}), ("mixtral-mlx4", {}),
              ("qwen3-moe", {"quantize": "int4"}), ("gpt-oss", {"quantize": "int8"}),
-             ("gpt-oss-mxfp4", {}), ("deepseek-v3", {"quantize": "int8"})]
-STORED = {"gpt-oss-mxfp4": "bf16+mxfp4"}
+             ("gpt-oss-mxfp4", {}), ("deepseek-v3", {"quantize": "int8"}),
+             ("phi3-awq", {}), ("qwen2-gptq4", {}), ("llama31-gptq8", {}),
+             ("llama31-gptq4-actorder", {"quantize": "int8"}), ("qwen3-packed4-zeros", {}),
+             ("qwen3-fp8-block", {"quantize": "int4"})]
+STORED = {"gpt-oss-mxfp4": "bf16+mxfp4", "phi3-awq": "awq4g32+bf16", "qwen2-gptq4": "gptq4g32",
+          "llama31-gptq8": "gptq8", "qwen3-packed4-zeros": "packed4g64"}
 WORKERS = [f"w{i}" for i in range(7)]
 LLAMA_LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md
@@ -34,7 +42,7 @@ TOLERANCE = 5e-4  # tests/golden/README.md
 def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("golden")) as c:
         c.start_workers(len(WORKERS))
-        for model in REFERENCES:
+        for model in dict.fromkeys([*REFERENCES, *(name for name, _ in QUANTIZED)]):
             c.run("model", "add", GOLDEN / "models" / model)
         yield c
 

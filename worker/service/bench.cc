@@ -17,6 +17,7 @@
 #include "worker/runner/shard_runner.h"
 #include "worker/service/bench_weights.h"
 #include "worker/service/worker_options.h"
+#include "worker/weights/stored_tensors.h"
 
 namespace strata {
 namespace {
@@ -36,6 +37,7 @@ absl::Status BadBench(const std::string& what, const std::string& hint) {
 struct Subject {
   std::string what;
   StageSpec spec;
+  std::vector<StageTensor> tensors;
   std::vector<float> rotary;
   std::unique_ptr<TensorSource> weights;
   uint64_t read_bytes = 0;  // Of weights, by one decode step.
@@ -88,11 +90,11 @@ absl::StatusOr<Subject> MakeSubject(const BenchOptions& options) {
   spec.max_batch_items = most;
   const uint64_t pages = (context + kPageTokens - 1) / kPageTokens + 1;
   spec.kv_pages.assign(spec.model.kv_groups.size(), pages * (most + 1));
-  const std::vector<StageTensor> tensors =
+  subject.tensors =
       TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads,
                 [&](const std::string& name) { return checkpoint.Find(name) != nullptr; });
   if (options.model.empty()) {
-    subject.weights = std::make_unique<RandomWeights>(tensors);
+    subject.weights = std::make_unique<RandomWeights>(subject.tensors);
   } else {
     ASSIGN_OR_RETURN(subject.weights, CheckpointWeights::Open(checkpoint));
   }
@@ -335,9 +337,9 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   report.memory_nodes = places.memory_nodes;
   report.places = places.text;
   const TimePoint begin = clock.Now();
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<Shard> shard,
-      backend->Load(subject.spec, *subject.weights, nullptr, [](uint64_t, uint64_t) {}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Shard> shard,
+                   backend->Load(subject.spec, StoredTensors(subject.tensors, *subject.weights),
+                                 nullptr, [](uint64_t, uint64_t) {}));
   subject.weights = nullptr;
   report.load_s = ToMs(clock.Now() - begin) / 1000;
   report.memory_bytes = shard->MemoryBytes();

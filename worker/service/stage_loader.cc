@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/weights/packed_files.h"
+#include "worker/weights/stored_tensors.h"
 
 namespace strata {
 namespace {
@@ -54,12 +55,13 @@ std::string ClassField(const std::string& name, const std::string& key) {
 std::string OtherFormat(const ModelSpec& spec, const std::vector<BlobTensor>& tensors,
                         v1::Quantize quantize, const std::string& all) {
   for (const BlobTensor& tensor : tensors) {
-    if (MatrixShapeOf(tensor.name, tensor.shape).matrices == 0 || StaysAsStored(tensor.name) ||
-        tensor.name.find("layers.") == std::string::npos) {
+    const bool matrix = MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 ||
+                        (tensor.shape.size() == 2 && HoldsWeights(tensor.name));
+    if (!matrix || StaysAsStored(tensor.name) || tensor.name.find("layers.") == std::string::npos) {
       continue;
     }
     const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
-    const bool floats = dtype != Dtype::kU32 && !IsIntegerBlocks(dtype);
+    const bool floats = !KeepsIntegers(spec, dtype);
     std::string name = StoredFormat(spec, tensor.name, dtype);
     if (floats && (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4)) {
       name = quantize == v1::QUANTIZE_INT8 ? "int8" : "int4";
@@ -112,46 +114,52 @@ absl::Status CheckOptions(const v1::Load& load) {
   return absl::OkStatus();
 }
 
-// Every tensor that the stage needs is there, with its shape.
-absl::Status CheckTensors(const StageSpec& spec, const std::vector<BlobTensor>& tensors) {
-  std::map<std::string_view, const BlobTensor*> by_name;
-  for (const BlobTensor& tensor : tensors) {
-    if (!by_name.emplace(tensor.name, &tensor).second) {
-      return BadLoad("tensor " + tensor.name + " is named twice");
-    }
-  }
-  for (const StageTensor& need :
-       TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads,
-                 [&](const std::string& name) { return by_name.contains(name); })) {
-    const auto it = by_name.find(need.name);
-    if (it == by_name.end()) {
-      return BadLoad("tensor " + need.name + " is missing");
-    }
-    if (it->second->shape != need.shape) {
-      return BadLoad("tensor " + need.name + " has another shape than config.json says");
-    }
-  }
-  return absl::OkStatus();
-}
-
 // What a tensor takes once it is packed.
-uint64_t PackedBytes(v1::Quantize quantize, const BlobTensor& tensor) {
-  if (IsMxfp4Scales(tensor.name)) {
+uint64_t PackedBytes(v1::Quantize quantize, const StageTensor& need, const BlobTensor& tensor) {
+  const bool in_layer = tensor.name.find("layers.") != std::string::npos;
+  const bool quantizes = (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4) &&
+                         !StaysAsStored(tensor.name);
+  const uint32_t bits = !quantizes ? 0 : quantize == v1::QUANTIZE_INT4 && in_layer ? 4 : 8;
+  if (need.part || IsMxfp4Scales(tensor.name)) {
     return 0;
+  }
+  if (need.matrix.has_value()) {
+    return need.matrix->KeptBytes(bits);
   }
   const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
   const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape);
-  const bool quantizes = (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4) &&
-                         !StaysAsStored(tensor.name);
   if (shape.matrices != 0 && IsBlocks(dtype) && (IsIntegerBlocks(dtype) || !quantizes)) {
     return shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
   }
   if (shape.matrices == 0 || dtype == Dtype::kU32 || !quantizes) {
     return tensor.blob.bytes;
   }
-  const bool in_layer = tensor.name.find("layers.") != std::string::npos;
-  const uint32_t bits = quantize == v1::QUANTIZE_INT4 && in_layer ? 4 : 8;
   return shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, bits);
+}
+
+// Every tensor that the stage needs is there, with its shape; adds what each is for, and what all
+// take.
+absl::Status CheckTensors(StageRequest* request) {
+  const StageSpec& spec = request->spec;
+  std::map<std::string_view, const BlobTensor*> by_name;
+  for (const BlobTensor& tensor : request->tensors) {
+    if (!by_name.emplace(tensor.name, &tensor).second) {
+      return BadLoad("tensor " + tensor.name + " is named twice");
+    }
+  }
+  request->needs = TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads,
+                             [&](const std::string& name) { return by_name.contains(name); });
+  for (const StageTensor& need : request->needs) {
+    const auto it = by_name.find(need.name);
+    if (it == by_name.end()) {
+      return BadLoad("tensor " + need.name + " is missing");
+    }
+    if (!need.Fits(it->second->shape)) {
+      return BadLoad("tensor " + need.name + " has another shape than config.json says");
+    }
+    request->weight_bytes += PackedBytes(spec.quantize, need, *it->second);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -200,10 +208,9 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
     ASSIGN_OR_RETURN(BlobTensor tensor, MakeBlobTensor(blob.name(), blob.dtype(),
                                                        {blob.shape().begin(), blob.shape().end()},
                                                        blob.sha256(), blob.bytes()));
-    request.weight_bytes += PackedBytes(spec.quantize, tensor);
     request.tensors.push_back(std::move(tensor));
   }
-  RETURN_IF_ERROR(CheckTensors(spec, request.tensors));
+  RETURN_IF_ERROR(CheckTensors(&request));
   request.rotary = {load.rotary_sha256(), load.rotary_bytes()};
   const uint64_t rotary_bytes = RotaryFloats(spec.model, spec.context) * sizeof(float);
   if (request.rotary.bytes != rotary_bytes) {
@@ -249,7 +256,8 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   request.spec.rotary = {reinterpret_cast<const float*>(rotary->data()),
                          rotary->bytes() / sizeof(float)};
   RETURN_IF_ERROR(context.backend->Supports(request.spec));
-  const MappedWeights weights(request.tensors, fetch);
+  const MappedWeights mapped(request.tensors, fetch);
+  const StoredTensors weights(request.needs, mapped);
   PackedFiles packed(context.cache, context.log);
   LoadedStage stage;
   ASSIGN_OR_RETURN(stage.shard, context.backend->Load(request.spec, weights,
@@ -262,7 +270,7 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   counters->kept_bytes = packed.read_bytes();
   std::vector<Blob> wanted = packed.files();
   for (const BlobTensor& tensor : request.tensors) {
-    if (packed.sources().count(tensor.blob.sha256) == 0) {
+    if (!packed.sources().contains(tensor.blob.sha256)) {
       wanted.push_back(tensor.blob);
     }
   }

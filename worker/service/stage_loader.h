@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint.h"
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/weights/blob_fetcher.h"
@@ -23,6 +24,7 @@ namespace strata {
 struct StageRequest {
   StageSpec spec;  // Without rotary.
   std::vector<BlobTensor> tensors;
+  std::vector<StageTensor> needs;  // All of them, by what they are for.
   Blob rotary;
   uint64_t weight_bytes = 0;  // As packed.
   uint64_t kv_bytes = 0;

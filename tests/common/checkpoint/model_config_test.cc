@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -35,6 +36,21 @@ json Small() { return json::parse(SmallConfig()); }
 absl::StatusOr<ModelSpec> ParseFolder(const std::string& folder) {
   return ParseModelConfig(ReadFileOrFail(folder + "/config.json"),
                           ReadFileOrFail(folder + "/generation_config.json"));
+}
+
+// compressed-tensors' settings of 4 bits in groups of 128, but for these of weights and of all.
+using Fields = std::map<std::string, json>;
+json Compressed(const Fields& weights, const Fields& all = {}) {
+  json group = {{"num_bits", 4}, {"type", "int"}, {"strategy", "group"}, {"group_size", 128}};
+  for (const auto& [name, value] : weights) {
+    group[name] = value;
+  }
+  json config = {{"quant_method", "compressed-tensors"}, {"format", "pack-quantized"}};
+  config["config_groups"]["group_0"] = {{"targets", {"Linear"}}, {"weights", std::move(group)}};
+  for (const auto& [name, value] : all) {
+    config[name] = value;
+  }
+  return config;
 }
 
 TEST(ModelConfig, ReadsGroupedQueriesUntied) {
@@ -724,7 +740,46 @@ TEST(ModelConfig, RefusesByNameWhatIsNotSupported) {
        {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
        "rope_parameters.partial_rotary_factor 0.5 is not supported yet"},
       {"rope_scaling", {{"rope_type", "default"}, {"factor", 8.0}}, "\"factor\" 8.0"},
-      {"quantization_config", {{"quant_method", "awq"}}, "quantization_config"},
+      {"quantization_config", {{"quant_method", "bitsandbytes"}}, "quant_method \"bitsandbytes\""},
+      {"quantization_config", {{"bits", 4}}, "quantization_config {\"bits\":4}"},
+      {"quantization_config", {{"quant_method", "awq"}, {"bits", 8}}, "quantization_config.bits 8"},
+      {"quantization_config",
+       {{"quant_method", "awq"}, {"bits", 4}, {"version", "gemv"}},
+       "quantization_config.version \"gemv\""},
+      {"quantization_config",
+       {{"quant_method", "awq"}, {"bits", 4}, {"zero_point", false}},
+       "quantization_config.zero_point false"},
+      {"quantization_config",
+       {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 16}},
+       "quantization_config.group_size 16"},
+      {"quantization_config", Compressed({{"num_bits", 3}}), "weights.num_bits 3"},
+      {"quantization_config", Compressed({{"strategy", "tensor"}}), "weights.strategy \"tensor\""},
+      {"quantization_config", Compressed({{"group_size", 16}}), "weights.group_size 16"},
+      {"quantization_config", Compressed({{"type", "float"}}), "weights.type \"float\""},
+      {"quantization_config", Compressed({{"actorder", 1}}), "weights.actorder 1"},
+      {"quantization_config", Compressed({}, {{"format", "marlin-24"}}),
+       "quantization_config.format \"marlin-24\""},
+      {"quantization_config", Compressed({}, {{"kv_cache_scheme", {{"num_bits", 8}}}}),
+       "quantization_config.kv_cache_scheme"},
+      {"quantization_config", Compressed({}, {{"transform_config", {{"config_groups", 1}}}}),
+       "quantization_config.transform_config"},
+      {"quantization_config", Compressed({}, {{"format", "float-quantized"}}),
+       "weights.type \"int\", num_bits 4 in format \"float-quantized\""},
+      {"quantization_config",
+       {{"quant_method", "fp8"}, {"fmt", "e5m2"}},
+       "quantization_config.fmt \"e5m2\""},
+      {"quantization_config",
+       {{"quant_method", "gptq"}, {"bits", 3}},
+       "quantization_config.bits 3"},
+      {"quantization_config",
+       {{"quant_method", "gptq"}, {"bits", 4}, {"checkpoint_format", "marlin"}},
+       "quantization_config.checkpoint_format \"marlin\""},
+      {"quantization_config",
+       {{"quant_method", "gptq"}, {"bits", 4}, {"is_marlin_format", true}},
+       "quantization_config.is_marlin_format true"},
+      {"quantization_config",
+       {{"quant_method", "gptq"}, {"bits", 4}, {"dynamic", {{"+:.*down", {{"bits", 8}}}}}},
+       "quantization_config.dynamic.\"+:.*down\""},
       {"quantization", {{"bits", 3}, {"group_size", 64}}, "quantization.bits 3"},
       {"quantization", {{"bits", 4}, {"group_size", 48}}, "quantization.group_size 48"},
       {"quantization",
@@ -756,6 +811,87 @@ TEST(ModelConfig, RefusesByNameWhatIsNotSupported) {
     EXPECT_THAT(std::string(spec.status().message()), HasSubstr("is not supported yet"));
     EXPECT_EQ(ReasonOf(spec.status()), "UNSUPPORTED_MODEL");
   }
+}
+
+TEST(ModelConfig, SaysHowOtherToolsQuantized) {
+  json config = Small();
+  config["quantization_config"] = {
+      {"quant_method", "awq"}, {"bits", 4},         {"group_size", 64},
+      {"zero_point", true},    {"version", "gemm"}, {"modules_to_not_convert", {"lm_head"}}};
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->quantization->method, QuantizationMethod::kAwq);
+  EXPECT_EQ(spec->quantization->by_default, (AffineSpec{4, 64}));
+  config["quantization_config"]["modules_to_not_convert"] = {1};
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("quantization_config.modules_to_not_convert [1] is not a list of names"));
+
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 8}, {"group_size", -1}};
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->quantization->method, QuantizationMethod::kGptq);
+  EXPECT_EQ(spec->quantization->by_default, (AffineSpec{8, 0}));
+  EXPECT_TRUE(spec->quantization->zeros_less_one);
+  EXPECT_FALSE(spec->quantization->has_order);
+  config["quantization_config"].update(
+      json{{"desc_act", true}, {"checkpoint_format", "gptq_v2"}, {"dynamic", {{"-:.*o", {}}}}});
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_FALSE(spec->quantization->zeros_less_one);
+  EXPECT_TRUE(spec->quantization->has_order);
+  for (const char* missing : {"bits", "group_size"}) {
+    json broken = config;
+    broken["quantization_config"][missing] = "many";
+    EXPECT_THAT(std::string(Parse(broken).status().message()),
+                HasSubstr(std::string("quantization_config.") + missing));
+  }
+}
+
+TEST(ModelConfig, SaysHowCompressedTensorsAndFp8AreStored) {
+  json config = Small();
+  config["quantization_config"] = Compressed({{"actorder", "weight"}, {"symmetric", false}});
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->quantization->method, QuantizationMethod::kPacked);
+  EXPECT_EQ(spec->quantization->by_default, (AffineSpec{4, 128}));
+  EXPECT_TRUE(spec->quantization->has_zeros);
+  EXPECT_FALSE(spec->quantization->has_order);
+  config["quantization_config"] = Compressed({{"actorder", "group"}, {"strategy", "channel"}});
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->quantization->by_default, (AffineSpec{4, 0}));
+  EXPECT_FALSE(spec->quantization->has_zeros);
+  EXPECT_TRUE(spec->quantization->has_order);
+  json two = Compressed({});
+  two["config_groups"]["other"] = two["config_groups"]["group_0"];
+  config["quantization_config"] = two;
+  EXPECT_TRUE(Parse(config).ok()) << Parse(config).status();
+  two["config_groups"]["other"]["weights"]["num_bits"] = 8;
+  config["quantization_config"] = two;
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("config_groups.\"other\".weights that differ"));
+
+  const auto blocks = [&](const json& quantization) {
+    config["quantization_config"] = quantization;
+    const auto parsed = Parse(config);
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->quantization->method, QuantizationMethod::kFloat8);
+    return std::pair(parsed->quantization->block_outputs, parsed->quantization->block_inputs);
+  };
+  const Fields floats = {{"format", "float-quantized"}};
+  EXPECT_EQ(
+      blocks(Compressed({{"type", "float"}, {"num_bits", 8}, {"strategy", "tensor"}}, floats)),
+      std::pair(0u, 0u));
+  EXPECT_EQ(
+      blocks(Compressed({{"type", "float"}, {"num_bits", 8}, {"strategy", "channel"}}, floats)),
+      std::pair(1u, 0u));
+  EXPECT_EQ(blocks({{"quant_method", "fp8"}, {"weight_block_size", {128, 64}}}),
+            std::pair(128u, 64u));
+  EXPECT_EQ(blocks({{"quant_method", "fp8"}}), std::pair(0u, 0u));
+  EXPECT_EQ(blocks({{"quant_method", "fbgemm_fp8"}}), std::pair(1u, 0u));
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {0, 128}}};
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("quantization_config.weight_block_size [0,128] is not two sizes"));
 }
 
 TEST(ModelConfig, TakesSettingsThatMeanNothingSpecial) {

@@ -175,6 +175,57 @@ TEST(OpenCheckpoint, NotesUnexpectedTensorsAndFiles) {
   EXPECT_THAT(checkpoint->notes[1], HasSubstr("rotary_emb.inv_freq"));
 }
 
+// A small model of GPTQ's, whose matrices take 32 inputs.
+std::vector<MadeTensor> GptqTensors(const std::string& config) {
+  std::vector<MadeTensor> tensors;
+  const auto spec = ParseModelConfig(config, "");
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  for (const StageTensor& wanted : TensorsOf(*spec, 0, 1, true, true, [](const std::string& name) {
+         return name.find("layers.") != std::string::npos;
+       })) {
+    const Dtype dtype = wanted.dtypes.empty() ? Dtype::kF16 : wanted.dtypes[0];
+    size_t bytes = DtypeBytes(dtype);
+    for (const uint64_t dimension : wanted.shape) {
+      bytes *= dimension;
+    }
+    tensors.push_back({wanted.name, DtypeName(dtype), wanted.shape, std::string(bytes, '\1')});
+  }
+  return tensors;
+}
+
+TEST(OpenCheckpoint, OpensGptqAndItsBiasesOfZerosAlone) {
+  json config = json::parse(SmallConfig());
+  config.update(json{{"hidden_size", 32}, {"intermediate_size", 64}});
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}};
+  TempFolder folder;
+  folder.Write("config.json", config.dump());
+  std::vector<MadeTensor> tensors = GptqTensors(config.dump());
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  auto checkpoint = OpenCheckpoint(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT(checkpoint->notes, IsEmpty());
+  EXPECT_NE(checkpoint->Find("model.layers.1.mlp.up_proj.g_idx"), nullptr);
+
+  const std::string bias = "model.layers.0.mlp.up_proj.bias";
+  tensors.push_back({bias, "F16", {64}, std::string(128, '\0')});
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  checkpoint = OpenCheckpoint(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT(checkpoint->notes, ElementsAre(HasSubstr(bias)));
+  tensors.back().bytes[77] = 1;
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_EQ(ReasonOf(OpenCheckpoint(folder.path()).status()), "UNEXPECTED_TENSORS");
+
+  tensors.pop_back();
+  for (MadeTensor& tensor : tensors) {
+    if (tensor.name == "model.layers.1.mlp.up_proj.scales") {
+      tensor = {tensor.name, "F16", {2, 64}, std::string(256, '\0')};
+    }
+  }
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_THAT(Message(folder.path()), HasSubstr("\"model.layers.1.mlp.up_proj.scales\" has shape"));
+}
+
 TEST(OpenCheckpoint, RefusesTensorsThatWouldChangeALayer) {
   for (const char* name :
        {"model.layers.1.self_attn.q_proj.bias", "model.layers.0.self_attn.q_norm.weight",

@@ -112,10 +112,10 @@ TEST(SafetensorsHeader, RefusesWhatIsWrongAndSaysWhat) {
 }
 
 TEST(SafetensorsHeader, NamesADtypeThatIsNotSupportedYet) {
-  const auto entries = Parse(R"({"w":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4);
+  const auto entries = Parse(R"({"w":{"dtype":"F8_E5M2","shape":[4],"data_offsets":[0,4]}})", 4);
   EXPECT_EQ(entries.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(entries.status().message()),
-              HasSubstr("dtype \"F8_E4M3\" of tensor \"w\" is not supported yet"));
+              HasSubstr("dtype \"F8_E5M2\" of tensor \"w\" is not supported yet"));
 }
 
 TEST(SafetensorsHeader, RefusesDeepNestingWithoutRecursion) {

@@ -103,6 +103,33 @@ TEST(AccountWeights, CountsMxfp4AsItIsLoaded) {
             (weights / 32 * 36 + 4 * (64 + 64) * 2) / 2);
 }
 
+TEST(AccountWeights, CountsWhatWorkersKeepOfOtherToolsFormats) {
+  // Weights of a layer's matrices, and bytes of its two norms.
+  const uint64_t weights = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64;
+  const uint64_t norms = 2 * 2 * 64;
+  const auto account = [](const std::string& name, v1::Quantize quantize = v1::QUANTIZE_NONE) {
+    const auto manifest = DigestCheckpoint(testing::GoldenPath("models/" + name), nullptr);
+    EXPECT_TRUE(manifest.ok()) << manifest.status();
+    const auto again = ManifestFromJson(ManifestToJson(*manifest));
+    EXPECT_TRUE(again.ok()) << again.status();
+    return AccountWeights(*again, quantize);
+  };
+  // 4 bits, and a float32 scale and bias for 32 inputs.
+  const WeightAccount awq = account("llama31-awq");
+  EXPECT_EQ(awq.layer_format, "awq4g32");
+  EXPECT_EQ(awq.head_format, "bf16");
+  EXPECT_EQ(awq.layer_bytes[0], weights * 3 / 4 + norms);
+  const WeightAccount floats = account("llama31-fp8");
+  EXPECT_EQ(floats.layer_format, "fp8");
+  EXPECT_EQ(floats.layer_bytes[0], weights * 4 + norms);
+  const WeightAccount int8 = account("llama31-fp8", v1::QUANTIZE_INT8);
+  EXPECT_EQ(int8.layer_format, "int8");
+  EXPECT_LT(int8.layer_bytes[0], weights * 9 / 8 + norms);
+  EXPECT_EQ(account("llama31-gptq4-actorder").layer_format, "gptq4g32-actorder");
+  EXPECT_EQ(account("llama31-packed8-zeros").layer_format, "packed8");
+  EXPECT_EQ(account("phi3-awq").layer_format, "awq4g32+bf16");
+}
+
 TEST(AccountWeights, NamesMixedFormatsTheLargerFirst) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);

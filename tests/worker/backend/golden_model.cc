@@ -12,8 +12,9 @@
 namespace strata::testing {
 namespace {
 
+// Of the tensor with a matrix's weights.
 std::string Format(const GoldenModel& model, const std::string& tensor) {
-  const auto view = model.weights.Find(tensor);
+  const auto view = model.weights.FindStored(tensor);
   EXPECT_TRUE(view.ok()) << view.status();
   return view.ok() ? StoredFormat(model.spec, tensor, LoadedDtype(tensor, view->dtype)) : "";
 }
@@ -25,8 +26,11 @@ std::string LayersFormat(const GoldenModel& model) {
   for (const StageTensor& tensor :
        TensorsOf(model.spec, 0, last, false, false,
                  [&](const std::string& name) { return model.weights.Has(name); })) {
-    if (MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 && !StaysAsStored(tensor.name)) {
-      bytes[Format(model, tensor.name)] += model.weights.Find(tensor.name)->bytes;
+    if (tensor.matrix.has_value()) {
+      bytes[Format(model, tensor.name)] += tensor.matrix->KeptBytes();
+    } else if (!tensor.part && MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 &&
+               !StaysAsStored(tensor.name)) {
+      bytes[Format(model, tensor.name)] += model.weights.FindStored(tensor.name)->bytes;
     }
   }
   std::vector<std::pair<std::string, uint64_t>> order(bytes.begin(), bytes.end());
@@ -71,7 +75,16 @@ void FileTensors::AddGguf(const Checkpoint& checkpoint) {
   }
 }
 
+void FileTensors::Unpack(const std::vector<StageTensor>& tensors) {
+  packed_ = std::make_shared<const FileTensors>(*this);
+  unpacked_ = std::make_shared<const StoredTensors>(tensors, *packed_);
+}
+
 absl::StatusOr<TensorView> FileTensors::Find(std::string_view name) const {
+  return unpacked_ != nullptr ? unpacked_->Find(name) : FindStored(name);
+}
+
+absl::StatusOr<TensorView> FileTensors::FindStored(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
     return absl::NotFoundError("no tensor " + std::string(name));
@@ -137,7 +150,22 @@ std::vector<std::string> GoldenModelNames() {
           "gpt-oss",
           "gpt-oss-mxfp4",
           "deepseek-v2",
-          "deepseek-v3"};
+          "deepseek-v3",
+          "llama31-awq",
+          "phi3-awq",
+          "qwen2-gptq4",
+          "qwen3-gptq4-v2",
+          "llama31-gptq4-sym",
+          "llama31-gptq8",
+          "llama31-gptq4-actorder",
+          "qwen2-packed4",
+          "qwen3-packed4-zeros",
+          "llama31-packed8",
+          "llama31-packed8-zeros",
+          "qwen3-packed4-actorder",
+          "llama31-fp8",
+          "qwen2-fp8-channel",
+          "qwen3-fp8-block"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -162,7 +190,8 @@ std::vector<GoldenFormat> GoldenFormats() {
   }
   for (const char* name :
        {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/qwen2-q8_0",
-        "gguf/qwen2-q4_0", "gpt-oss-mxfp4", "mixtral-mlx4", "mixtral-mlx4-mixed"}) {
+        "gguf/qwen2-q4_0", "gpt-oss-mxfp4", "mixtral-mlx4", "mixtral-mlx4-mixed", "phi3-awq",
+        "qwen2-gptq4", "llama31-gptq8", "qwen3-packed4-zeros"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
@@ -199,6 +228,10 @@ GoldenModel LoadGoldenModel(const std::string& name) {
     for (const std::string& file : checkpoint->weight_files) {
       model.weights.AddFile(folder, file);
     }
+    const auto last = static_cast<uint32_t>(model.spec.layers.size()) - 1;
+    model.weights.Unpack(TensorsOf(model.spec, 0, last, true, true, [&](const std::string& tensor) {
+      return model.weights.Has(tensor);
+    }));
   }
   model.expected.AddFile(folder, before + "expected.safetensors");
   const auto cases =

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
 #include "worker/backend/backend.h"
+#include "worker/weights/stored_tensors.h"
 
 namespace strata::testing {
 
@@ -19,7 +21,11 @@ class FileTensors : public TensorSource {
   void AddFile(const std::string& folder, const std::string& file);
   // Adds those of a GGUF file that was opened.
   void AddGguf(const Checkpoint& checkpoint);
+  // From now on gives the matrices among these as workers' backends get them (StoredTensors).
+  void Unpack(const std::vector<StageTensor>& tensors);
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
+  // As the file has it.
+  absl::StatusOr<TensorView> FindStored(std::string_view name) const;
   // A float32 tensor's values; fails the test where there is none.
   std::vector<float> Floats(const std::string& name) const;
   bool Has(const std::string& name) const { return entries_.contains(name); }
@@ -27,6 +33,8 @@ class FileTensors : public TensorSource {
  private:
   std::map<std::string, std::string> files_;
   std::map<std::string, TensorEntry, std::less<>> entries_;
+  std::shared_ptr<const FileTensors> packed_;
+  std::shared_ptr<const StoredTensors> unpacked_;
 };
 
 struct GoldenCase {

@@ -359,8 +359,8 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
                  absl::StrCat("tensor ", slot->name, " is ", DtypeName(tensor.dtype),
                               ", which the cpu backend does not support yet"))
         .Hint(
-            "use a checkpoint in F32, F16 or BF16, one that MLX quantized to 4 or 8 bits, or a "
-            "GGUF file");
+            "use a checkpoint in F32, F16 or BF16, one in a quantized format that "
+            "docs/ARCHITECTURE.md names under \"Weights\", or a GGUF file");
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
   slot->blocks = slot->is_matrix() && IsIntegerBlocks(tensor.dtype);

@@ -1,0 +1,201 @@
+#include "worker/weights/stored_tensors.h"
+
+#include <algorithm>
+#include <new>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/digest.h"
+#include "common/status.h"
+#include "common/units.h"
+
+namespace strata {
+namespace {
+
+// Counts up whenever other bytes are made of the same tensors.
+constexpr char kVersion[] = "stored-tensors-1";
+
+// Outputs that are made at once: rows of words that are written are apart, those read are near.
+constexpr size_t kOutputs = 64;
+
+absl::Status ReleaseParts(const TensorSource& source, const StoredMatrix& matrix) {
+  for (const StoredPart* part : matrix.Parts()) {
+    ASSIGN_OR_RETURN(const TensorInfo info, source.Describe(part->name));
+    source.Release(part->name, info.bytes);
+  }
+  return absl::OkStatus();
+}
+
+// The bytes of a part, of the length that its shape says.
+absl::StatusOr<TensorView> FindPart(const TensorSource& source, const StoredPart& part) {
+  ASSIGN_OR_RETURN(TensorView view, source.Find(part.name));
+  uint64_t bytes = DtypeBytes(view.dtype);
+  for (const uint64_t dimension : part.shape) {
+    bytes *= dimension;
+  }
+  const bool known =
+      std::find(part.dtypes.begin(), part.dtypes.end(), view.dtype) != part.dtypes.end();
+  if (!known || view.bytes != bytes) {
+    return Error(absl::StatusCode::kInvalidArgument, "TENSOR_BYTES",
+                 absl::StrCat("tensor ", part.name, " has ", view.bytes, " bytes of ",
+                              DtypeName(view.dtype), " where its matrix needs ", bytes));
+  }
+  return view;
+}
+
+}  // namespace
+
+StoredTensors::StoredTensors(const std::vector<StageTensor>& tensors, const TensorSource& source)
+    : source_(source) {
+  for (const StageTensor& tensor : tensors) {
+    if (!tensor.matrix.has_value()) {
+      continue;
+    }
+    const StoredMatrix& matrix = *tensor.matrix;
+    matrices_.push_back({matrix, {}});
+    const std::string path = tensor.name.substr(0, tensor.name.rfind('.'));
+    const uint32_t kept = matrix.KeptGroup();
+    if (kept == 0) {
+      Add(path + ".weight", Dtype::kF32, {matrix.outputs, matrix.inputs});
+      continue;
+    }
+    Add(path + ".weight", Dtype::kU32, {matrix.outputs, matrix.inputs * matrix.bits / 32});
+    Add(path + ".scales", Dtype::kF32, {matrix.outputs, matrix.inputs / kept});
+    Add(path + ".biases", Dtype::kF32, {matrix.outputs, matrix.inputs / kept});
+  }
+}
+
+void StoredTensors::Add(const std::string& name, Dtype dtype, std::vector<uint64_t> shape) {
+  std::vector<Made>& made = matrices_.back().made;
+  places_[name] = {matrices_.size() - 1, made.size()};
+  TensorInfo& info = made.emplace_back().info;
+  info = {dtype, std::move(shape), DtypeBytes(dtype), ""};
+  for (const uint64_t dimension : info.shape) {
+    info.bytes *= dimension;
+  }
+}
+
+std::string StoredTensors::DigestOf(const StoredMatrix& matrix, size_t made) const {
+  std::string text = absl::StrCat(
+      kVersion, " tensor ", made, " method ", static_cast<int>(matrix.method), " ", matrix.outputs,
+      " ", matrix.inputs, " ", matrix.bits, " ", matrix.group, " ", matrix.per_scale, " ",
+      matrix.ordered ? "ordered" : "", " ", matrix.zeros_less_one ? "less-one" : "");
+  for (const StoredPart* part : matrix.Parts()) {
+    const auto info = source_.Describe(part->name);
+    if (!info.ok() || info->sha256.empty()) {
+      return "";
+    }
+    absl::StrAppend(&text, " ", DtypeName(info->dtype), " ", info->sha256);
+  }
+  return Sha256Hex(text);
+}
+
+absl::StatusOr<TensorInfo> StoredTensors::Describe(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
+    return source_.Describe(name);
+  }
+  const Matrix& matrix = matrices_[found->second.matrix];
+  TensorInfo info = matrix.made[found->second.made].info;
+  for (const StoredPart* part : matrix.stored.Parts()) {
+    ASSIGN_OR_RETURN(TensorInfo of_part, source_.Describe(part->name));
+    info.sources.push_back(std::move(of_part.sha256));
+  }
+  info.sha256 = DigestOf(matrix.stored, found->second.made);
+  return info;
+}
+
+absl::Status StoredTensors::Prepare(const std::vector<std::string>& names) const {
+  std::set<std::string> wanted;
+  for (const std::string& name : names) {
+    const auto found = places_.find(name);
+    if (found == places_.end()) {
+      wanted.insert(name);
+      continue;
+    }
+    for (const StoredPart* part : matrices_[found->second.matrix].stored.Parts()) {
+      wanted.insert(part->name);
+    }
+  }
+  return source_.Prepare({wanted.begin(), wanted.end()});
+}
+
+absl::Status StoredTensors::Make(Matrix* matrix) const {
+  const StoredMatrix& stored = matrix->stored;
+  StoredWeights::Data data;
+  ASSIGN_OR_RETURN(const TensorView codes, FindPart(source_, stored.codes));
+  ASSIGN_OR_RETURN(const TensorView scales, FindPart(source_, stored.scales));
+  data.codes = codes.data;
+  data.scales = scales.data;
+  data.scale_dtype = scales.dtype;
+  if (!stored.zeros.name.empty()) {
+    ASSIGN_OR_RETURN(const TensorView zeros, FindPart(source_, stored.zeros));
+    data.zeros = zeros.data;
+  }
+  if (!stored.order.name.empty()) {
+    ASSIGN_OR_RETURN(const TensorView order, FindPart(source_, stored.order));
+    data.order = order.data;
+  }
+  const StoredWeights weights(stored, data);
+  RETURN_IF_ERROR(weights.CheckOrder());
+  for (Made& made : matrix->made) {
+    if (made.data == nullptr) {
+      made.data.reset(new (std::nothrow) uint32_t[made.info.bytes / sizeof(uint32_t)]);
+    }
+    if (made.data == nullptr) {
+      return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
+                   absl::StrCat("no memory to unpack tensor ", stored.codes.name))
+          .Limit(absl::StrCat("needed=", FormatSize(made.info.bytes)))
+          .Hint("load fewer layers on this node");
+    }
+  }
+  const auto row = [&](size_t made, size_t output) {
+    return matrix->made[made].data.get() + output * matrix->made[made].info.shape[1];
+  };
+  const auto floats = [&](size_t made, size_t output) {
+    return reinterpret_cast<float*>(row(made, output));
+  };
+  for (size_t first = 0; first < stored.outputs; first += kOutputs) {
+    const size_t end = std::min<size_t>(first + kOutputs, stored.outputs);
+    if (matrix->made.size() == 1) {
+      weights.ReadFloats(first, end, floats(0, first));
+    } else {
+      weights.ReadWords(first, end, row(0, first));
+      weights.ReadScales(first, end, floats(1, first), floats(2, first));
+    }
+  }
+  return ReleaseParts(source_, stored);
+}
+
+absl::StatusOr<TensorView> StoredTensors::Find(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
+    return source_.Find(name);
+  }
+  MutexLock lock(&mutex_);
+  Matrix& matrix = matrices_[found->second.matrix];
+  Made& made = matrix.made[found->second.made];
+  if (made.data == nullptr) {
+    RETURN_IF_ERROR(Make(&matrix));
+  }
+  return TensorView{.dtype = made.info.dtype,
+                    .shape = made.info.shape,
+                    .data = reinterpret_cast<const uint8_t*>(made.data.get()),
+                    .bytes = made.info.bytes};
+}
+
+void StoredTensors::Release(std::string_view name, size_t bytes) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
+    source_.Release(name, bytes);
+    return;
+  }
+  MutexLock lock(&mutex_);
+  Made& made = matrices_[found->second.matrix].made[found->second.made];
+  if (bytes == made.info.bytes) {
+    made.data = nullptr;
+  }
+}
+
+}  // namespace strata
