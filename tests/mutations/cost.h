@@ -6,13 +6,9 @@
 #include <cstdint>
 #include <utility>
 
-namespace strata::testing {
+#include "tests/counting_allocator.h"
 
-// Of this process now; 0 under sanitizers, whose allocators cannot be replaced.
-uint64_t LiveBytes();
-// The most since the last call of ResetPeak.
-uint64_t PeakBytes();
-void ResetPeak();
+namespace strata::testing {
 
 struct Cost {
   uint64_t bytes = 0;  // At the peak, beyond what was there before.

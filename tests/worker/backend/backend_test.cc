@@ -3,64 +3,18 @@
 
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <new>
 #include <string>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
+#include "tests/counting_allocator.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/made_up_model.h"
 #include "worker/backend/cpu/isa.h"
-
-// The sanitizers' own allocators cannot be replaced in part.
-#ifdef STRATA_SANITIZED
-#define STRATA_COUNTS_ALLOCATIONS 0
-#elif defined(__has_feature)
-#define STRATA_COUNTS_ALLOCATIONS \
-  (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
-#else
-#define STRATA_COUNTS_ALLOCATIONS 1
-#endif
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-#if STRATA_COUNTS_ALLOCATIONS
-namespace {
-
-void* CountedAllocate(size_t bytes, size_t alignment) {
-  ++allocations;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment,
-                     bytes == 0 ? 1 : bytes) != 0) {
-    throw std::bad_alloc();
-  }
-  return memory;
-}
-
-}  // namespace
-
-// Not inlined: the compiler would take these for mismatched pairs.
-#define STRATA_NOINLINE __attribute__((noinline))
-STRATA_NOINLINE void* operator new(size_t bytes) {
-  return CountedAllocate(bytes, alignof(std::max_align_t));
-}
-STRATA_NOINLINE void* operator new(size_t bytes, std::align_val_t alignment) {
-  return CountedAllocate(bytes, static_cast<size_t>(alignment));
-}
-STRATA_NOINLINE void operator delete(void* memory) noexcept { std::free(memory); }
-STRATA_NOINLINE void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-STRATA_NOINLINE void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-STRATA_NOINLINE void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-#endif
 
 namespace strata::testing {
 namespace {
@@ -419,7 +373,7 @@ std::string StepShapeName(const ::testing::TestParamInfo<MadeUpShape>& info) {
 INSTANTIATE_TEST_SUITE_P(Shapes, StepTest, ::testing::ValuesIn(StepShapes()), StepShapeName);
 
 TEST_P(StepTest, AllocatesNothing) {
-  if (!STRATA_COUNTS_ALLOCATIONS) {
+  if (!CountsAllocations()) {
     GTEST_SKIP() << "not with a sanitizer";
   }
   const MadeUpModel model(GetParam());
@@ -435,14 +389,14 @@ TEST_P(StepTest, AllocatesNothing) {
   const std::vector<uint32_t> wanted = {18, 19};
   std::vector<float> residual(20 * model.spec().hidden);
   std::vector<float> logits(2 * model.spec().vocab);
-  const uint64_t before = allocations.load();
+  const uint64_t before = Allocations();
   bool ok = shard->Begin({20, ids, items}).ok() && shard->Embed().ok();
   for (uint32_t layer = 0; layer < 2; ++layer) {
     ok = ok && shard->Attention(layer).ok() && shard->Mlp(layer).ok();
   }
   ok = ok && shard->ReadResidual(residual).ok() && shard->SetResidual(residual).ok() &&
        shard->Head(wanted).ok() && shard->ReadLogits(logits).ok() && shard->CopyPage(0, 1, 5).ok();
-  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(Allocations(), before);
   EXPECT_TRUE(ok);
 }
 

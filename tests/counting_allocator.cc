@@ -1,4 +1,5 @@
-#include "tests/mutations/cost.h"
+// Replaces operator new and delete of the binary that it is linked into.
+#include "tests/counting_allocator.h"
 
 #include <malloc.h>
 
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <new>
 
+// The sanitizers' own allocators cannot be replaced in part.
 #ifdef STRATA_SANITIZED
 #define STRATA_COUNTS_ALLOCATIONS 0
 #elif defined(__has_feature)
@@ -19,6 +21,7 @@
 
 namespace {
 
+std::atomic<uint64_t> allocations{0};
 std::atomic<uint64_t> live{0};
 std::atomic<uint64_t> peak{0};
 
@@ -28,6 +31,7 @@ std::atomic<uint64_t> peak{0};
 namespace {
 
 void* CountedAllocate(size_t bytes, size_t alignment) {
+  ++allocations;
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment,
                      bytes == 0 ? 1 : bytes) != 0) {
@@ -67,6 +71,8 @@ STRATA_NOINLINE void operator delete(void* memory, size_t, std::align_val_t) noe
 
 namespace strata::testing {
 
+bool CountsAllocations() { return STRATA_COUNTS_ALLOCATIONS != 0; }
+uint64_t Allocations() { return allocations; }
 uint64_t LiveBytes() { return live; }
 uint64_t PeakBytes() { return peak; }
 void ResetPeak() { peak = live.load(); }
