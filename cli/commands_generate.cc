@@ -7,6 +7,7 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/documents.h"
+#include "cli/embeddings_file.h"
 #include "cli/logits_file.h"
 #include "cli/options.h"
 #include "common/limits.h"
@@ -20,6 +21,7 @@ struct GenerateOptions {
   std::string model;
   std::optional<std::string> prompt;
   std::string token_ids;
+  std::string input_embeds;
   AnswerOptions answer;
   bool ignore_eos = false;
   bool replace = false;
@@ -66,6 +68,9 @@ absl::Status Generate(const Context& context, const GenerateOptions& options) {
   sdk::CallOptions call;
   request.model = options.model;
   ASSIGN_OR_RETURN(request.prompt, ReadPrompt(context, options));
+  if (!options.input_embeds.empty()) {
+    ASSIGN_OR_RETURN(request.input_embeddings, ReadEmbeddingsFile(options.input_embeds));
+  }
   RETURN_IF_ERROR(options.answer.Apply(&request, &call));
   request.ignore_eos = options.ignore_eos;
   request.replace = options.replace;
@@ -125,6 +130,10 @@ void AddGenerateCommand(CommandTree* tree) {
       ->type_name("");
   app->add_option("--token-ids", options->token_ids, "The prompt as token ids instead of text")
       ->type_name("1,2,3");
+  app->add_option("--input-embeds", options->input_embeds,
+                  "Rows that replace the embeddings of prompt tokens (safetensors: `embeddings`\n"
+                  "[rows, hidden size], `positions` [rows]; without those the first ones)")
+      ->type_name("FILE");
   options->answer.AddTo(app);
   app->add_flag("--ignore-eos", options->ignore_eos, "Go on after the end of the answer")
       ->group("Answer");

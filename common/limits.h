@@ -25,6 +25,10 @@ inline constexpr size_t kMaxStopBytes = 1024;
 inline constexpr size_t kMaxStopIds = 1024;  // End tokens of a model.
 inline constexpr uint32_t kMaxTopLogprobs = 100;
 inline constexpr size_t kMaxLogitBias = 4096;
+// Of input embeddings of one request: its message must stay below what gRPC takes.
+inline constexpr size_t kMaxInputEmbeddingBytes = size_t{3584} << 10;
+// Of a step's; its header must stay below kMaxFrameHeaderBytes.
+inline constexpr size_t kMaxStepEmbeddingBytes = size_t{16} << 20;
 // Replays of one session on fenced-off KV before the client sees the error.
 inline constexpr int kMaxReplays = 3;
 

@@ -56,6 +56,7 @@ struct ServeFlags {
   nanoseconds lease = std::chrono::seconds(5);
   nanoseconds heartbeat = std::chrono::seconds(1);
   uint64_t max_queued_requests = 256;
+  uint64_t max_input_embeddings = DeploymentOptions().max_input_embedding_bytes;
   uint64_t max_sessions = 1024;
   uint64_t kv_watermark = 5;
   nanoseconds inter_token_target = milliseconds(20);
@@ -102,6 +103,8 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Duration("heartbeat", &f->heartbeat, "How often workers send heartbeats", kShortest);
   flags->Number("max-queued-requests", &f->max_queued_requests,
                 "Requests that may wait for KV memory, for each model", 1, kMostOfAnything);
+  flags->Size("max-input-embeddings", &f->max_input_embeddings,
+              "Most bytes of input embeddings that the requests of a model hold, until each ends");
   flags->Number("max-sessions", &f->max_sessions, "Requests that run at once, for each model", 1,
                 kMostOfAnything);
   flags->Number("kv-watermark", &f->kv_watermark,
@@ -186,6 +189,7 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.deployment.step_timeout = f.step_timeout;
   options.deployment.recovery_timeout = f.recovery_timeout;
   options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
+  options.deployment.max_input_embedding_bytes = f.max_input_embeddings;
   options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);
   options.deployment.kv_watermark = static_cast<double>(f.kv_watermark) / 100;
   options.deployment.prefix_cache = f.prefix_cache == "on";

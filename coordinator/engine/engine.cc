@@ -109,9 +109,34 @@ absl::Status Engine::Impl::Check(const SessionRequest& request, TimePoint now) c
     return Refuse(request, absl::StatusCode::kInvalidArgument, "BAD_TOKEN_ID",
                   "more than 1024 stop ids");
   }
+  RETURN_IF_ERROR(CheckEmbeddings(request));
   if (request.deadline.has_value() && *request.deadline <= now) {
     return Refuse(request, absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
                   "the deadline has passed before the request was accepted");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::CheckEmbeddings(const SessionRequest& request) const {
+  uint64_t next = 0;
+  for (const InputEmbedding& row : request.embeddings) {
+    if (row.position < next || row.position >= request.prompt.size()) {
+      return Error(absl::StatusCode::kInvalidArgument, "INPUT_EMBEDDINGS",
+                   "input embeddings for position " + std::to_string(row.position) +
+                       ": positions ascend, and are those of prompt tokens")
+          .RequestId(request.request_id)
+          .Limit("prompt_tokens=" + std::to_string(request.prompt.size()));
+    }
+    next = uint64_t{row.position} + 1;
+  }
+  if (const uint64_t bytes = BytesOf(request.embeddings);
+      bytes > 0 && embedding_bytes_ + bytes > config_.max_input_embedding_bytes) {
+    return Error(absl::StatusCode::kResourceExhausted, "INPUT_EMBEDDINGS_FULL",
+                 std::to_string(bytes) + " bytes of input embeddings, and other requests hold " +
+                     std::to_string(embedding_bytes_))
+        .RequestId(request.request_id)
+        .Limit("max_input_embeddings=" + std::to_string(config_.max_input_embedding_bytes))
+        .Hint("send it again later, or raise --max-input-embeddings");
   }
   return absl::OkStatus();
 }
@@ -143,6 +168,7 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   const uint64_t id = next_session_++;
   Session& session = sessions_[id];
   session.id = id;
+  embedding_bytes_ += BytesOf(request.embeddings);
   session.tokens = std::move(request.prompt);
   session.request = std::move(request);
   session.request.params.set_prompt_length(prompt_tokens);
@@ -204,6 +230,7 @@ void Engine::Impl::EndSession(Session& session) {
   queue_.erase(session.rank());
   running_.erase(session.rank());
   LeaveShares(session);
+  embedding_bytes_ -= BytesOf(session.request.embeddings);
   by_key_.erase(session.request.key);
   sessions_.erase(session.id);
 }

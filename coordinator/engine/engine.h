@@ -45,6 +45,8 @@ struct EngineConfig {
   uint32_t max_batch_items = 256;   // Sequences of one step.
   uint32_t max_sessions = 1024;     // Running at once.
   uint32_t max_queued_requests = 256;
+  // Of the embeddings that sessions which have not ended brought with them.
+  uint64_t max_input_embedding_bytes = uint64_t{256} << 20;
   // Admitting a session leaves a page free for each running one to grow, up to this share of the
   // pool.
   double kv_watermark = 0.05;
@@ -177,7 +179,8 @@ class Engine {
   //   INVALID_ARGUMENT  CONTEXT_EXCEEDED: prompt + max_tokens, and the context
   //   INVALID_ARGUMENT  KV_NEVER_FITS: prompt + max_tokens, the pool's tokens, the limiting node
   //   ALREADY_EXISTS    REQUEST_IN_FLIGHT: a live session has this key
-  //   RESOURCE_EXHAUSTED QUEUE_FULL
+  //   INVALID_ARGUMENT  INPUT_EMBEDDINGS: a position beyond the prompt, or not ascending
+  //   RESOURCE_EXHAUSTED QUEUE_FULL, INPUT_EMBEDDINGS_FULL
   //   DEADLINE_EXCEEDED DEADLINE_EXCEEDED
   //   UNAVAILABLE       PIPELINE_DOWN, or what StopAdmitting or Stop were given.
   // A session may start, but not end, before Submit returns.

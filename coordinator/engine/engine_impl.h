@@ -133,6 +133,11 @@ class Engine::Impl {
 
     uint32_t known() const { return static_cast<uint32_t>(tokens.size()); }
     uint32_t generated() const { return known() - prompt_tokens; }
+    // What follows position `i` in fingerprints.
+    uint64_t LinkAt(uint32_t i) const {
+      const auto row = EmbeddingsWithin(request.embeddings, i, 1);
+      return row.empty() ? tokens[i] : row.front().link;
+    }
     bool decoding() const { return generated() > 0 && sent + 1 >= known(); }
     // The longest that its sequence can become.
     uint32_t most_tokens() const { return prompt_tokens + max_tokens; }
@@ -178,6 +183,7 @@ class Engine::Impl {
 
   // engine.cc
   absl::Status Check(const SessionRequest& request, TimePoint now) const;
+  absl::Status CheckEmbeddings(const SessionRequest& request) const;
   Session* Find(uint64_t id);
   // The fingerprint of no tokens of it.
   Fingerprint RootOf(const SessionRequest& request) const {
@@ -228,6 +234,9 @@ class Engine::Impl {
 
   // engine_prefix.cc
   bool CachesPrefixes() const;
+  bool CachesPrefixOf(const Session& session) const {
+    return caches_prefixes_ && session.request.embeddings.empty();
+  }
   std::unique_ptr<PrefixChain> NewChain(const SessionRequest& request) const;
   // Running sessions without a sequence are given a cached prefix, or begin at their first token;
   // those whose prefix somebody computes wait for it.
@@ -358,6 +367,7 @@ class Engine::Impl {
   FairShares prefill_shares_;
   std::set<std::pair<TimePoint, uint64_t>> deadlines_;
   uint64_t next_session_ = 1;
+  uint64_t embedding_bytes_ = 0;            // Of all sessions.
   std::map<uint64_t, Sequence> sequences_;  // By generation.
 
   uint64_t epoch_ = 0;

@@ -42,7 +42,7 @@ void Engine::Impl::BeginSessions() {
     const bool has_pages =
         session.claim.has_value() && ledger_.Covers(*session.claim) >= session.known();
     const bool begun = session.generation != 0 || session.holder != 0;
-    if (has_pages && !begun && !WaitsForPrefix(session)) {
+    if (CachesPrefixOf(session) && has_pages && !begun && !WaitsForPrefix(session)) {
       BeginSession(session);
     }
   }
@@ -55,7 +55,7 @@ bool Engine::Impl::WaitsForPrefix(const Session& session) const {
 }
 
 PrefixCache::Match Engine::Impl::FindPrefix(Session& session) {
-  if (!caches_prefixes_) {
+  if (!CachesPrefixOf(session)) {
     return {};
   }
   if (session.chain == nullptr) {

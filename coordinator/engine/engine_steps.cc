@@ -52,7 +52,7 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
     if (!session.claim.has_value() || ledger_.Covers(*session.claim) < session.known()) {
       continue;  // It waits for pages.
     }
-    if (caches_prefixes_ && session.generation == 0 && session.holder == 0) {
+    if (CachesPrefixOf(session) && session.generation == 0 && session.holder == 0) {
       continue;  // It waits for what another one computes.
     }
     view.decoding += session.decoding() ? 1 : 0;
@@ -117,8 +117,16 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
       GiveBack(generation, &sequence);
     }
   }
+  uint64_t embedding_bytes = 0;
   for (const ScheduledItem& item : items) {
-    AddItem(sessions_.at(item.id), item.tokens, frame, &sent);
+    Session& session = sessions_.at(item.id);
+    // What a frame's header has no room for comes with the next step.
+    embedding_bytes +=
+        BytesOf(EmbeddingsWithin(session.request.embeddings, session.sent, item.tokens));
+    if (embedding_bytes > kMaxStepEmbeddingBytes && !sent.items.empty()) {
+      break;
+    }
+    AddItem(session, item.tokens, frame, &sent);
   }
   frame->set_rows(sent.work.rows);
   Dispatch(std::move(message), std::move(sent), now);
@@ -148,7 +156,14 @@ void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame
   item->set_fingerprint(session.sent_fingerprint);
   for (uint32_t i = position; i < position + rows; ++i) {
     item->add_token_ids(session.tokens[i]);
-    session.sent_fingerprint = FingerprintLink(session.sent_fingerprint, session.tokens[i]);
+    session.sent_fingerprint = FingerprintLink(session.sent_fingerprint, session.LinkAt(i));
+  }
+  for (const InputEmbedding& embedding :
+       EmbeddingsWithin(session.request.embeddings, position, rows)) {
+    v1::EmbeddingRow* row = item->add_embedding_rows();
+    row->set_position(embedding.position);
+    row->set_values(embedding.values);
+    row->set_digest(embedding.link);
   }
   SentItem record;
   record.session = session.id;
@@ -353,7 +368,8 @@ void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1
   STRATA_CHECK(session.committed == sent.position && session.generation == sent.generation);
   for (uint32_t i = 0; i < sent.rows; ++i) {
     session.committed_fingerprint =
-        FingerprintLink(session.committed_fingerprint, session.tokens[session.committed++]);
+        FingerprintLink(session.committed_fingerprint, session.LinkAt(session.committed));
+    ++session.committed;
   }
   if (session.committed >= session.suspect_until) {
     session.Clear();

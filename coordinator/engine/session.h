@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "coordinator/engine/input_embeddings.h"
 #include "coordinator/engine/step_meter.h"
 #include "strata/v1/shard.pb.h"
 
@@ -21,6 +22,9 @@ struct SessionRequest {
   std::string key;
   std::string request_id;  // 1..128 printable ASCII characters; names the sequence on workers.
   std::vector<uint32_t> prompt;  // At least one id, each below the vocabulary's size.
+  // By ascending position, each within the prompt. A request with some neither begins on a cached
+  // prefix nor leaves one.
+  std::vector<InputEmbedding> embeddings;
   // Most tokens to generate. 0: not explicit, min(default_max_tokens, min(context, pool) - prompt),
   // but at least params.min_tokens.
   uint32_t max_tokens = 0;

@@ -485,6 +485,7 @@ void Deployment::StartEngine() {
   config.max_batch_tokens = load_options_.max_batch_tokens();
   config.max_batch_items = options_.max_batch_items;
   config.max_queued_requests = options_.max_queued_requests;
+  config.max_input_embedding_bytes = options_.max_input_embedding_bytes;
   config.max_sessions = options_.max_sessions;
   config.kv_watermark = options_.kv_watermark;
   config.inter_token_target = options_.inter_token_target;

@@ -81,6 +81,7 @@ struct DeploymentOptions {
   nanoseconds step_timeout = std::chrono::seconds(10);
   nanoseconds recovery_timeout = milliseconds(800);
   uint32_t max_queued_requests = 256;
+  uint64_t max_input_embedding_bytes = uint64_t{256} << 20;  // EngineConfig's.
   uint32_t max_batch_items = 256;
   uint32_t max_sessions = 1024;                       // Running at once.
   double kv_watermark = 0.05;                         // EngineConfig::kv_watermark.

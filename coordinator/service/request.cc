@@ -1,8 +1,11 @@
 #include "coordinator/service/request.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "common/fingerprint.h"
 #include "common/limits.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
@@ -59,6 +62,47 @@ absl::Status CheckStops(const v1::GenerateRequest& request, const ModelRuntime& 
   return absl::OkStatus();
 }
 
+absl::Status BadEmbeddings(const std::string& what, const std::string& limit) {
+  return Error(absl::StatusCode::kInvalidArgument, "INPUT_EMBEDDINGS", what)
+      .Limit(limit)
+      .Fact("field", "input_embeddings");
+}
+
+// Positions are left to the engine.
+absl::StatusOr<std::vector<InputEmbedding>> InputEmbeddings(const v1::GenerateRequest& request,
+                                                            const ModelRuntime& model) {
+  if (request.input_embeddings().empty()) {
+    return std::vector<InputEmbedding>();
+  }
+  const size_t row_bytes = size_t{model.spec().hidden} * sizeof(float);
+  const size_t most = kMaxInputEmbeddingBytes / row_bytes;
+  if (static_cast<size_t>(request.input_embeddings_size()) > most) {
+    return BadEmbeddings(std::to_string(request.input_embeddings_size()) +
+                             " rows of input embeddings; a request has room for " +
+                             std::to_string(most) + " of model '" + model.name + "'",
+                         "input_embedding_bytes=" + std::to_string(kMaxInputEmbeddingBytes));
+  }
+  std::vector<InputEmbedding> rows;
+  for (const v1::InputEmbedding& row : request.input_embeddings()) {
+    const std::string where = "the input embeddings for position " + std::to_string(row.position());
+    if (row.values().size() != row_bytes) {
+      return BadEmbeddings(where + " have " + std::to_string(row.values().size()) +
+                               " bytes; the model's rows are float32 [" +
+                               std::to_string(model.spec().hidden) + "]",
+                           "row_bytes=" + std::to_string(row_bytes));
+    }
+    for (size_t at = 0; at < row_bytes; at += sizeof(float)) {
+      float value;
+      std::memcpy(&value, row.values().data() + at, sizeof(value));
+      if (!std::isfinite(value)) {
+        return BadEmbeddings(where + " are not finite", "");
+      }
+    }
+    rows.push_back({row.position(), row.values(), EmbeddingLink(row.values())});
+  }
+  return rows;
+}
+
 absl::Status CheckMinTokens(const v1::GenerateRequest& request) {
   // One beyond any context is refused with the numbers, by the engine.
   if (request.max_tokens() == 0 || request.min_tokens() <= request.max_tokens()) {
@@ -102,6 +146,7 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
     }
   }
   ASSIGN_OR_RETURN(session.prompt, PromptIds(request, model, context.unix_seconds));
+  ASSIGN_OR_RETURN(session.embeddings, InputEmbeddings(request, model));
   session.max_tokens = request.max_tokens();
   session.default_max_tokens = context.default_max_tokens;
   *session.params.mutable_sampling() =

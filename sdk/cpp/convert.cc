@@ -44,6 +44,12 @@ v1::GenerateRequest ToWire(const GenerateRequest& request) {
   } else {
     *wire.mutable_chat() = ToWire(std::get<std::vector<ChatMessage>>(request.prompt));
   }
+  for (const InputEmbedding& embedding : request.input_embeddings) {
+    v1::InputEmbedding* row = wire.add_input_embeddings();
+    row->set_position(embedding.position);
+    row->set_values(reinterpret_cast<const char*>(embedding.values.data()),
+                    embedding.values.size() * sizeof(float));
+  }
   wire.set_max_tokens(request.max_tokens);
   wire.set_min_tokens(request.min_tokens);
   SetSampling(request.sampling, wire.mutable_sampling());

@@ -106,9 +106,17 @@ struct Sampling {
   std::optional<uint64_t> seed{};             // Drawn and reported when unset.
 };
 
+// Takes the place of a prompt token's embedding: what a model that hears or sees computes of that.
+struct InputEmbedding {
+  uint32_t position = 0;        // In the prompt, from 0.
+  std::vector<float> values{};  // As many as the model's hidden size; finite.
+};
+
 struct GenerateRequest {
   std::string model{};
   Prompt prompt{};
+  // By ascending position; at most 3.5 MiB in all. Sampling and penalties go by the prompt's ids.
+  std::vector<InputEmbedding> input_embeddings{};
   // 1..128 printable ASCII characters; empty: the library makes one.
   std::string request_id{};
   uint32_t max_tokens = 0;  // 0: 512, capped by what is left of the context.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "strata/v1/inference.pb.h"
@@ -183,6 +184,60 @@ TEST_F(CliGenerate, LogitsBecomeASafetensorsFile) {
       EXPECT_EQ(value, strata::testing::FakeLogit(row, column));
     }
   }
+}
+
+// A safetensors file: its header, then the bytes.
+void WriteSafetensors(const std::string& path, const std::string& header, const std::string& data) {
+  const uint64_t size = header.size();
+  std::ofstream(path, std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&size), sizeof(size)) << header << data;
+}
+
+TEST_F(CliGenerate, InputEmbeddingsAreReadFromASafetensorsFile) {
+  const std::string path = TempPath("embeddings.safetensors");
+  const Args args{"generate", "recall", "--token-ids", "1,2,3", "--input-embeds", path};
+  const std::string rows = R"("embeddings":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]})";
+  const std::string values("\x80\x3f\0\x40\x40\x40\x80\x40", 8);  // 1, 2, 3, 4 as bfloat16.
+  WriteSafetensors(
+      path, "{" + rows + R"(,"positions":{"dtype":"I64","shape":[2],"data_offsets":[8,24]}})",
+      values + std::string("\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0", 16));
+  EXPECT_EQ(Run(args).code, kExitDone);
+  WriteSafetensors(path, "{" + rows + "}", values);
+  EXPECT_EQ(Run(args).code, kExitDone);
+  const std::vector<v1::GenerateRequest> requests = coordinator_.generate_requests();
+  ASSERT_EQ(requests.size(), 2u);
+  for (uint32_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(requests[i].input_embeddings_size(), 2);
+    const v1::InputEmbedding& row = requests[i].input_embeddings(1);
+    EXPECT_EQ(row.position(), i == 0 ? 2u : 1u) << "without positions they are the first ones";
+    EXPECT_EQ(row.values(), std::string("\0\0\x40\x40\0\0\x80\x40", 8));
+  }
+}
+
+TEST_F(CliGenerate, AFileWithoutInputEmbeddingsIsRefusedWithWhatItMustHave) {
+  const std::string path = TempPath("embeddings.safetensors");
+  const std::string row(8, '\0');
+  const std::string rows = R"("embeddings":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]})";
+  for (const auto& [header, data] : std::vector<std::pair<std::string, std::string>>{
+           {"{}", ""},
+           {R"({"embeddings":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", row},
+           {R"({"embeddings":{"dtype":"I64","shape":[1,1],"data_offsets":[0,8]}})", row},
+           {R"({"embeddings":{"dtype":"F32","shape":[0,2],"data_offsets":[0,0]}})", ""},
+           {"{" + rows + R"(,"positions":{"dtype":"I32","shape":[2],"data_offsets":[8,16]}})",
+            row + row},
+           {"{" + rows + R"(,"positions":{"dtype":"I32","shape":[1],"data_offsets":[8,12]}})",
+            row + "\xff\xff\xff\xff"},
+           {"{" + rows + R"(,"positions":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+            row + std::string(4, '\0')}}) {
+    WriteSafetensors(path, header, data);
+    const CliResult result =
+        Run({"generate", "recall", "--token-ids", "1", "--input-embeds", path});
+    EXPECT_EQ(result.code, kExitFailed) << header;
+    EXPECT_THAT(result.err, HasSubstr(path));
+    EXPECT_THAT(result.err, HasSubstr("`embeddings`")) << header;
+  }
+  EXPECT_EQ(Run({"generate", "recall", "x", "--input-embeds", "/nonexistent"}).code, kExitFailed);
+  EXPECT_TRUE(coordinator_.generate_requests().empty());
 }
 
 TEST_F(CliGenerate, LogitsThatCannotBeWrittenAreRefusedBeforeTheRequest) {

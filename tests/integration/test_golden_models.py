@@ -3,6 +3,7 @@
 import concurrent.futures
 import hashlib
 import json
+import struct
 
 import numpy as np
 import pytest
@@ -96,6 +97,50 @@ def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, 
         plan = cluster.json("model", "show", model)["plan"]
         assert len(plan["stages"]) == len(cuts)
         cluster.run("model", "unload", model)
+
+
+def write_embeddings(path, positions, rows):
+    tensors = [("embeddings", "F32", rows.astype("<f4")),
+               ("positions", "I64", np.array(positions, "<i8"))]
+    header, offset = {}, 0
+    for name, dtype, array in tensors:
+        header[name] = {"dtype": dtype, "shape": list(array.shape),
+                        "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text +
+                     b"".join(array.tobytes() for _, _, array in tensors))
+
+
+def test_input_embeddings_give_the_references_logits_on_every_partition(cluster, tmp_path):
+    cases, expected = golden_cases("minicpm-o")
+    cases = [case for case in cases if "embed_positions" in case]
+    assert cases
+    bits = set()
+    for stages in (1, 2, None):
+        cluster.load("minicpm-o", cuts=cuts_of("minicpm-o", stages), kv_dtype="f32")
+        for case in cases:
+            rows = tmp_path / "rows.safetensors"
+            write_embeddings(rows, case["embed_positions"],
+                             expected[f"{case['name']}.input_embeds"])
+            answer = cluster.generate("minicpm-o", ids=case["prompt_ids"], input_embeds=rows,
+                                      max_tokens=24, temperature=0, repetition_penalty=1,
+                                      ignore_eos=True, logits=tmp_path / "logits.safetensors")
+            assert answer["token_ids"] == case["greedy_ids"], case["name"]
+            want = expected[f"{case['name']}.logits"]
+            assert np.abs(answer["logits"] - want).max() <= TOLERANCE, case["name"]
+            bits.add((case["name"], answer["logits"].tobytes()))
+            # The same ids without them are another prompt, whatever is cached.
+            without = cluster.generate("minicpm-o", ids=case["prompt_ids"], max_tokens=24,
+                                       temperature=0, repetition_penalty=1, ignore_eos=True)
+            assert without["token_ids"] != case["greedy_ids"]
+        wrong = tmp_path / "wrong.safetensors"
+        write_embeddings(wrong, [0], np.zeros((1, 3)))
+        _, said, status = cluster.run("generate", "minicpm-o", "--token-ids", "1,2",
+                                      "--input-embeds", wrong, check=False)
+        assert status == 1 and "float32 [" in said, said
+        cluster.run("model", "unload", "minicpm-o")
+    assert len(bits) == len(cases)
 
 
 @pytest.mark.parametrize("model,options", QUANTIZED)

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import struct
 from concurrent import futures
 
 import pytest
@@ -197,7 +198,8 @@ def test_every_parameter_travels_and_unset_ones_stay_unset(strata):
     options = dict(max_tokens=3, temperature=0.5, top_k=4, top_p=0.25, min_p=0.125, typical_p=0.75,
                    repetition_penalty=1.5, frequency_penalty=-0.5, presence_penalty=0.5,
                    logit_bias={7: -2.0}, seed=8, stop=["x", "y"], ignore_eos=True, logprobs=2,
-                   prompt_logprobs=1, return_logits=True, request_id="id", replace=True)
+                   prompt_logprobs=1, return_logits=True, request_id="id", replace=True,
+                   input_embeddings={3: [0.5, -1.0], 1: [2.0, 0.0]})
     _, (wire,) = both_ways(strata, [[started(), finish()]], **options)
     for name in ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
                  "frequency_penalty", "presence_penalty", "seed"):
@@ -206,6 +208,8 @@ def test_every_parameter_travels_and_unset_ones_stay_unset(strata):
                  "request_id", "replace"):
         assert getattr(wire, name) == options[name], name
     assert dict(wire.sampling.logit_bias) == {7: -2.0} and list(wire.stop) == ["x", "y"]
+    assert [(row.position, struct.unpack("<2f", row.values)) for row in wire.input_embeddings] == [
+        (1, (2.0, 0.0)), (3, (0.5, -1.0))]
 
     _, (wire,) = both_ways(strata, [[started(), finish()]], temperature=None)
     assert not wire.HasField("sampling") and not wire.HasField("logprobs")

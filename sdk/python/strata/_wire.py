@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,6 +70,12 @@ def generate_request(model: str, prompt: Prompt,
     bias: Mapping[int, float] = given.pop("logit_bias", {})
     for token, value in bias.items():
         wire.sampling.logit_bias[token] = value
+    rows: Mapping[int, Sequence[float]] = given.pop("input_embeddings", {})
+    for position in sorted(rows):
+        values = array("f", rows[position])
+        if sys.byteorder == "big":
+            values.byteswap()
+        wire.input_embeddings.add(position=position, values=values.tobytes())
     for name, value in given.items():
         if name in _SAMPLING:
             setattr(wire.sampling, name, value)

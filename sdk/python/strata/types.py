@@ -25,6 +25,9 @@ class GenerateOptions(TypedDict, total=False):
     and no filters. None is the same as not given."""
 
     max_tokens: int | None  # Not given: 512, capped by what is left of the context.
+    # Rows that replace the embeddings of prompt tokens, by position in the prompt: as many floats
+    # each as the model's hidden size, at most 3.5 MiB in all.
+    input_embeddings: Mapping[int, Sequence[float]] | None
     # No end token and no stop string ends the answer before it has so many tokens.
     min_tokens: int | None
     temperature: float | None  # >= 0; 0 is greedy.

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "common/fingerprint.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "tests/golden.h"
 
@@ -16,6 +20,7 @@ using ::testing::HasSubstr;
 std::shared_ptr<ModelRuntime> Model(bool with_text) {
   auto manifest = std::make_shared<ModelManifest>();
   manifest->spec.vocab = 1024;
+  manifest->spec.hidden = 8;
   manifest->spec.eos_ids = {1009, 1012};
   manifest->bos_token = "<|begin_of_text|>";
   auto model = std::make_shared<ModelRuntime>();
@@ -62,6 +67,40 @@ TEST(Request, MinTokensBarsTheModelsEndTokensUnlessTheyAreIgnored) {
   const absl::Status refused = ResolveRequest(request, *Model(false), kContext).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ReasonOf(refused), "MIN_TOKENS");
+}
+
+TEST(Request, InputEmbeddingsAreRowsOfTheModelsHiddenSize) {
+  const auto model = Model(false);
+  const std::vector<float> values(model->spec().hidden, 0.5f);
+  const std::string row(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+  v1::GenerateRequest request = Ids({1, 2});
+  v1::InputEmbedding* embedding = request.add_input_embeddings();
+  embedding->set_position(1);
+  embedding->set_values(row);
+  const auto resolved = ResolveRequest(request, *model, kContext);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  ASSERT_EQ(resolved->session.embeddings.size(), 1u);
+  EXPECT_EQ(resolved->session.embeddings[0].position, 1u);
+  EXPECT_EQ(resolved->session.embeddings[0].values, row);
+  EXPECT_EQ(resolved->session.embeddings[0].link, EmbeddingLink(row));
+
+  const float infinite = std::numeric_limits<float>::infinity();
+  std::string with_infinity = row;
+  with_infinity.replace(4, 4, reinterpret_cast<const char*>(&infinite), 4);
+  for (const std::string& bad : {row.substr(4), row + "abcd", std::string(), with_infinity}) {
+    embedding->set_values(bad);
+    const absl::Status refused = ResolveRequest(request, *model, kContext).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << bad.size();
+    EXPECT_EQ(ReasonOf(refused), "INPUT_EMBEDDINGS");
+  }
+  embedding->set_values(row);
+  while (request.input_embeddings_size() * row.size() <= kMaxInputEmbeddingBytes) {
+    request.add_input_embeddings()->set_values(row);
+  }
+  const absl::Status refused = ResolveRequest(request, *model, kContext).status();
+  EXPECT_EQ(ReasonOf(refused), "INPUT_EMBEDDINGS");
+  EXPECT_EQ(DetailOf(refused).limit(),
+            "input_embedding_bytes=" + std::to_string(kMaxInputEmbeddingBytes));
 }
 
 TEST(Request, DefaultsComeFromTheModelThenFromTheTable) {
