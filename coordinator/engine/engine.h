@@ -34,6 +34,7 @@ struct EngineConfig {
   uint64_t epoch = 1;  // Of the first fence.
   std::vector<EngineStage> stages;
   std::vector<KvGroupSpec> kv_groups;
+  uint32_t layers = 0;  // For sessions that want digests of them.
   uint32_t vocab = 0;
   uint32_t context = 0;  // Tokens of the longest session, prompt and answer.
   // Sessions that may come to have more tokens than this take rotary variant 1; 0: there is none.

@@ -64,7 +64,8 @@ PrefixCache::Match Engine::Impl::FindPrefix(Session& session) {
   session.chain->Extend(session.tokens);
   PrefixCache::Match match;
   // Where rows of every prompt token are wanted, all of them have to be computed.
-  if (!session.request.prompt_logprobs && !session.request.return_logits) {
+  if (!session.request.prompt_logprobs && !session.request.return_logits &&
+      !session.request.digest_layers) {
     const std::span<const PrefixKey> keys = session.chain->keys();
     match = prefix_.Find(keys.first(MostHitPages(session.known())));
   }
@@ -265,8 +266,9 @@ void Engine::Impl::FreeTails(Sequence* sequence, uint64_t step) {
 bool Engine::Impl::KeepSequence(Session& session) {
   const uint64_t generation = session.generation;
   Sequence& sequence = sequences_.at(generation);
-  if (session.holder == 0 || sequence.poisoned || phase_ != Phase::kRunning ||
-      session.sent != session.committed || prefix_.PagesOf(session.holder) == 0) {
+  if (session.request.digest_layers || session.holder == 0 || sequence.poisoned ||
+      phase_ != Phase::kRunning || session.sent != session.committed ||
+      prefix_.PagesOf(session.holder) == 0) {
     return false;
   }
   const uint32_t pages = prefix_.PagesOf(session.holder);

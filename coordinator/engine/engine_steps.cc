@@ -21,6 +21,18 @@ uint32_t MaxLogitsRows(uint32_t vocab) {
   return static_cast<uint32_t>(std::max<size_t>(1, kMaxLogitsBytes / (sizeof(float) * vocab)));
 }
 
+// Positions at the end of a session with digests that are computed one by one, as those of an
+// answer are.
+constexpr uint32_t kSingleRows = 4;
+
+// Rows of a session with `known` tokens, `sent` of which were sent, that a step may have when
+// layers are digested: parts of several sizes must give the same bits.
+uint32_t MostDigestedRows(uint32_t known, uint32_t sent) {
+  const uint32_t pending = known - sent;
+  return pending <= kSingleRows ? 1
+                                : std::min(pending - kSingleRows, (known - kSingleRows + 1) / 2);
+}
+
 // Cuts text without splitting a UTF-8 character.
 void Shorten(std::string* text) {
   if (text->size() > kMaxErrorBytes) {
@@ -59,7 +71,9 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
     view.decoding_attended += session.decoding() ? session.known() : 0;
     if (session.sent < session.known()) {
       view.ready.push_back({.id = session.id,
-                            .pending = session.known() - session.sent,
+                            .pending = session.request.digest_layers
+                                           ? MostDigestedRows(session.known(), session.sent)
+                                           : session.known() - session.sent,
                             .position = session.sent,
                             .decoding = session.decoding(),
                             .wants_logits = session.request.return_logits,
@@ -175,6 +189,8 @@ void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame
   record.top_logprobs = session.request.params.top_logprobs();
   record.prompt_top_logprobs = session.request.params.prompt_top_logprobs();
   item->set_sample(record.sample);
+  item->set_digest_layers(session.request.digest_layers);
+  record.digest_layers = session.request.digest_layers;
   SetRowsWanted(session, item, &record);
   session.sent += rows;
   sequences_.at(session.generation).sent = session.sent;
@@ -206,11 +222,8 @@ void Engine::Impl::SetRowsWanted(const Session& session, v1::StepItem* item, Sen
       item->set_following_id(session.tokens[end]);
     }
   }
-  if (sent->rows_wanted == v1::ROWS_WANTED_NONE) {
-    sent->first_wanted = 0;
-  }
   item->set_rows_wanted(sent->rows_wanted);
-  item->set_rows_from(sent->first_wanted);
+  item->set_rows_from(sent->rows_wanted == v1::ROWS_WANTED_NONE ? 0 : sent->first_wanted);
 }
 
 void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
@@ -246,7 +259,8 @@ void Engine::Impl::OnResult(ResultMessage result, TimePoint now) {
     return;
   }
   const ResultShape shape{static_cast<uint32_t>(config_.stages.size()),
-                          static_cast<uint32_t>(config_.kv_groups.size()), config_.vocab};
+                          static_cast<uint32_t>(config_.kv_groups.size()), config_.layers,
+                          config_.vocab};
   if (absl::Status status = CheckResult(in_flight_.front(), shape, result); !status.ok()) {
     Fault(status, now);
     return;
@@ -385,7 +399,8 @@ void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1
 
 void Engine::Impl::DeliverRows(Session& session, const SentItem& sent, const v1::ItemResult& item,
                                std::span<const float> logits) {
-  if (sent.rows_wanted == v1::ROWS_WANTED_NONE) {
+  const bool digests = sent.digest_layers && sent.first_wanted < sent.rows;
+  if (sent.rows_wanted == v1::ROWS_WANTED_NONE && !digests) {
     return;
   }
   session.next_row = sent.position + sent.rows;
@@ -393,9 +408,14 @@ void Engine::Impl::DeliverRows(Session& session, const SentItem& sent, const v1:
   for (const v1::TokenLogprob& logprob : item.row_logprobs()) {
     logprobs.push_back(&logprob);
   }
+  std::vector<std::span<const uint64_t>> layers;
+  for (const v1::LayerDigest& digest : item.layer_digests()) {
+    layers.push_back(std::span(digest.rows().data(), sent.rows).subspan(sent.first_wanted));
+  }
   session.sink->OnRows({.first_position = sent.position + sent.first_wanted,
                         .prompt_logprobs = logprobs,
-                        .logits = logits});
+                        .logits = logits,
+                        .layer_digests = std::move(layers)});
 }
 
 void Engine::Impl::DeliverToken(Session& session, const v1::TokenLogprob& token, TimePoint now) {

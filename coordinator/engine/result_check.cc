@@ -34,7 +34,21 @@ std::string CheckToken(const v1::TokenLogprob& token, uint32_t vocab, uint32_t m
   return good ? "" : "a bad logprob";
 }
 
-std::string CheckItem(const SentItem& sent, uint32_t vocab, const v1::ItemResult& item) {
+// Of every layer, and of the logits.
+std::string CheckDigests(const SentItem& sent, uint32_t layers, const v1::ItemResult& item) {
+  const bool wanted = sent.digest_layers && !item.has_error();
+  std::string bad = Count(item.layer_digests_size(), wanted ? layers + 1 : 0, "layer digests");
+  for (int i = 0; bad.empty() && i < item.layer_digests_size(); ++i) {
+    bad = Count(item.layer_digests(i).layer(), i, "as a layer's index");
+    if (bad.empty()) {
+      bad = Count(item.layer_digests(i).rows_size(), sent.rows, "rows of a layer's digest");
+    }
+  }
+  return bad;
+}
+
+std::string CheckItem(const SentItem& sent, const ResultShape& shape, const v1::ItemResult& item) {
+  const uint32_t vocab = shape.vocab;
   if (item.sequence().request_id() != sent.request_id ||
       item.sequence().generation() != sent.generation) {
     return "a name that was not sent";
@@ -46,6 +60,9 @@ std::string CheckItem(const SentItem& sent, uint32_t vocab, const v1::ItemResult
   }
   if (bad.empty()) {
     bad = Count(item.payload_rows(), ok ? sent.payload_rows : 0, "payload rows");
+  }
+  if (bad.empty()) {
+    bad = CheckDigests(sent, shape.layers, item);
   }
   for (int i = 0; bad.empty() && i < item.tokens_size(); ++i) {
     bad = CheckToken(item.tokens(i), vocab, sent.top_logprobs);
@@ -86,7 +103,7 @@ absl::Status CheckResult(const SentStep& sent, const ResultShape& shape,
   uint64_t payload_rows = 0;
   for (int i = 0; bad.empty() && i < header.items_size(); ++i) {
     const v1::ItemResult& item = header.items(i);
-    bad = CheckItem(sent.items[static_cast<size_t>(i)], shape.vocab, item);
+    bad = CheckItem(sent.items[static_cast<size_t>(i)], shape, item);
     if (bad.empty() && item.has_error() && item.error_stage() >= shape.stages) {
       bad = "stage " + std::to_string(item.error_stage()) + " as an error's";
     }

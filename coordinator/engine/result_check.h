@@ -28,6 +28,7 @@ struct SentItem {
   uint32_t first_wanted = 0;  // Index of the first wanted row.
   uint32_t row_logprobs = 0;  // Entries that the result must have.
   uint32_t payload_rows = 0;
+  bool digest_layers = false;
   uint32_t top_logprobs = 0;  // Most top entries of a sampled token, and of a row.
   uint32_t prompt_top_logprobs = 0;
 };
@@ -58,6 +59,7 @@ struct SentStep {
 struct ResultShape {
   uint32_t stages = 0;
   uint32_t kv_groups = 0;
+  uint32_t layers = 0;
   uint32_t vocab = 0;
 };
 

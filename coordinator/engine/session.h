@@ -36,6 +36,9 @@ struct SessionRequest {
   bool ignore_eos = false;         // stop_ids end nothing.
   // Rows of logits for every position that is computed: prompt + generated - 1 of them.
   bool return_logits = false;
+  // A digest of what every layer made of every position, and of its logits (LayerDigest). All of it
+  // is computed, in parts of several sizes, the last positions one by one; others share none of it.
+  bool digest_layers = false;
   // Logprobs of the prompt's tokens; params.prompt_top_logprobs says how many top entries.
   bool prompt_logprobs = false;
   std::optional<TimePoint> deadline;
@@ -65,6 +68,8 @@ struct RowsInfo {
   std::span<const v1::TokenLogprob* const> prompt_logprobs;
   // For return_logits: float32 [rows, vocab]; row i is what follows position first_position + i.
   std::span<const float> logits;
+  // For digest_layers: of each layer, and last of the logits, one a row.
+  std::vector<std::span<const uint64_t>> layer_digests;
 };
 
 struct TokenInfo {
@@ -93,7 +98,8 @@ class SessionSink {
   virtual ~SessionSink() = default;
   // There is KV memory for it: the session runs. Once, before everything below but an early end.
   virtual void OnStarted(const StartedInfo& info) = 0;
-  // Only with prompt_logprobs or return_logits; before the token that follows the rows.
+  // Only with prompt_logprobs, return_logits or digest_layers; before the token that follows the
+  // rows.
   virtual void OnRows(const RowsInfo& rows) = 0;
   // A token was committed.
   virtual Verdict OnToken(const TokenInfo& token) = 0;

@@ -138,7 +138,7 @@ struct Batch {
 
 // One loaded stage. A step is, by one thread:
 //   Begin; Embed (and EmbedInputs) or SetResidual; for each layer: Attention, Mlp; then
-//   ReadResidual, or Head and ReadLogits, once or more with other rows.
+//   ReadResidual (after any layer too), or Head and ReadLogits, once or more with other rows.
 // Every call but the Read...s may return before its work is done (a stream of a device, a lazy
 // graph); calls take effect in order. A failed call leaves KV of the batch's own rows undefined
 // and nothing else. No result depends on the batch's other rows.

@@ -72,6 +72,8 @@ ResultMessage ResultBuilder::Finish(const v1::StepFrame& frame) {
     if (item.has_error()) {
       *added->mutable_error() = item.error();
       added->set_error_stage(item.error_stage());
+    } else {
+      *added->mutable_layer_digests() = item.layer_digests();
     }
   }
   for (const v1::StepCommand& command : frame.commands()) {

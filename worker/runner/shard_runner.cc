@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/fingerprint.h"
 #include "common/mutex.h"
+#include "common/row_digest.h"
 #include "common/status.h"
 #include "worker/runner/command_runner.h"
 #include "worker/runner/kv_pool.h"
@@ -382,9 +383,12 @@ absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<Item
 
 absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs) {
   bool any = false;
-  for (const ItemRun& run : runs) {
+  for (ItemRun& run : runs) {
     const RowRange range = HeadRows(frame.items(run.index));
     any |= range.first < range.end;
+    if (frame.items(run.index).digest_layers()) {
+      run.digests.emplace_back().set_layer(config_.spec.last_layer + 1);
+    }
   }
   if (!any) {
     return compute_.ReadResidual(runs, [](ItemRun& run, std::span<const float> values) {
@@ -397,6 +401,9 @@ absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::s
   // and values, so that what is not finite in them shows in the first logits that are wanted.
   return compute_.ReadLogits(
       frame, runs, [&](ItemRun& run, uint32_t row, std::span<const float> logits) {
+        if (frame.items(run.index).digest_layers()) {
+          run.digests.back().add_rows(RowDigest(logits));
+        }
         if (run.status.ok()) {
           run.status =
               result_.AddRow(run.index, frame.items(run.index), *run.sequence, row, logits);
@@ -409,14 +416,17 @@ absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::s
 
 void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {
   for (ItemRun& run : runs) {
+    v1::StepItem* item = frame->mutable_items(run.index);
     if (run.status.ok()) {
       table_.NoteStep(run.sequence, frame->step());
+      for (v1::LayerDigest& digest : run.digests) {
+        *item->add_layer_digests() = std::move(digest);
+      }
       continue;
     }
     // As before the item, so that nothing that is not finite stays; a sequence that the item
     // created stays without tokens until it is released, as on the stages before.
     table_.Truncate(run.sequence, run.old_length);
-    v1::StepItem* item = frame->mutable_items(run.index);
     *item->mutable_error() = Detail(run.status, item->sequence().request_id());
     item->set_error_stage(config_.stage);
   }

@@ -50,7 +50,8 @@ struct RunnerStats {
 //   NOT_FOUND           SEQUENCE_NOT_FOUND: position > 0 (or a command) and no such sequence
 //   RESOURCE_EXHAUSTED  KV_PAGES (the coordinator's ledger rules it out), LOGITS_ROWS
 //   INVALID_ARGUMENT    SEQUENCE_NAME, SEQUENCE_TWICE, NO_TOKENS, TOKEN_OUT_OF_RANGE, ROWS_FROM,
-//                       CONTEXT_EXCEEDED, TOP_LOGPROBS, SAMPLING_PARAMETER, SAMPLING_INCOMPLETE
+//                       CONTEXT_EXCEEDED, TOP_LOGPROBS, SAMPLING_PARAMETER, SAMPLING_INCOMPLETE,
+//                       EMBEDDING_ROWS, LAYER_DIGESTS
 //   UNIMPLEMENTED       what the protocol has and this version has not, by name
 //   INTERNAL            NON_FINITE, BACKEND_FAILED: the sequence is as it was before the item (one
 //                       that the item created has no tokens). A backend that fails at a step is

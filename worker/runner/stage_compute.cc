@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/row_digest.h"
 #include "common/status.h"
 
 namespace strata {
@@ -16,6 +17,9 @@ constexpr uint64_t kLogitsChunkBytes = uint64_t{64} << 20;
 
 RowRange HeadRows(const v1::StepItem& item) {
   const auto rows = static_cast<uint32_t>(item.token_ids_size());
+  if (item.digest_layers()) {
+    return {0, rows};
+  }
   switch (item.rows_wanted()) {
     case v1::ROWS_WANTED_LOGITS:
     case v1::ROWS_WANTED_LOGITS_AND_LOGPROBS:
@@ -36,8 +40,11 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const f
   views_.clear();
   items_.clear();
   batch_rows_ = 0;
+  bool digests = false;
   for (ItemRun& run : runs) {
     const v1::StepItem& item = frame.items(run.index);
+    run.digests.clear();
+    digests |= item.digest_layers();
     token_ids_.insert(token_ids_.end(), item.token_ids().begin(), item.token_ids().end());
     if (!spec_.embeds) {
       const auto values = activations.subspan(run.frame_row * hidden, run.rows * hidden);
@@ -54,8 +61,23 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const f
   for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
     RETURN_IF_ERROR(shard_.Attention(layer));
     RETURN_IF_ERROR(shard_.Mlp(layer));
+    if (digests) {
+      RETURN_IF_ERROR(DigestLayer(frame, layer, runs));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status StageCompute::DigestLayer(const v1::StepFrame& frame, uint32_t layer,
+                                       std::span<ItemRun> runs) {
+  return ReadResidual(runs, [&](ItemRun& run, std::span<const float> values) {
+    if (frame.items(run.index).digest_layers()) {
+      v1::LayerDigest& digest = run.digests.emplace_back();
+      digest.set_layer(layer);
+      const std::vector<uint64_t> rows = RowDigests(values, spec_.model.hidden);
+      digest.mutable_rows()->Add(rows.begin(), rows.end());
+    }
+  });
 }
 
 absl::Status StageCompute::Embed(const v1::StepFrame& frame, std::span<const ItemRun> runs) {

@@ -21,11 +21,12 @@ struct ItemRun {
   uint32_t batch_row = 0;  // And in the batch, which has accepted items only.
   uint32_t rows = 0;
   Sequence* sequence = nullptr;
-  uint32_t old_length = 0;  // Before the item.
-  absl::Status status;      // Not ok: the item failed here, after it was accepted.
+  uint32_t old_length = 0;               // Before the item.
+  absl::Status status;                   // Not ok: the item failed here, after it was accepted.
+  std::vector<v1::LayerDigest> digests;  // Of this stage's layers, for an item that asks.
 };
 
-// Rows [first, end) of the item whose logits are needed; empty: none.
+// Rows [first, end) of the item whose logits are needed, for digests all; empty: none.
 struct RowRange {
   uint32_t first = 0;
   uint32_t end = 0;
@@ -38,7 +39,7 @@ class StageCompute {
   StageCompute(const StageSpec* spec, Shard* shard) : spec_(*spec), shard_(*shard) {}
 
   // All layers, of the items' rows at positions from `old_length` on, whose pages and ids the
-  // sequences already have. Sets batch_row. `activations` are the frame's.
+  // sequences already have. Sets batch_row and digests. `activations` are the frame's.
   absl::Status Forward(const v1::StepFrame& frame, std::span<const float> activations,
                        const SequenceTable& table, std::span<ItemRun> runs);
 
@@ -60,6 +61,8 @@ class StageCompute {
 
   // Of the runs' tokens, and the rows of input embeddings that replace some.
   absl::Status Embed(const v1::StepFrame& frame, std::span<const ItemRun> runs);
+  // What the layer, the newest that was computed, made of the rows of items that ask.
+  absl::Status DigestLayer(const v1::StepFrame& frame, uint32_t layer, std::span<ItemRun> runs);
 
   const StageSpec& spec_;
   Shard& shard_;

@@ -120,6 +120,20 @@ absl::Status CheckEmbeddingRows(const v1::StepItem& item, const StageSpec& spec)
   return absl::OkStatus();
 }
 
+// The digests of the layers before this stage's, of an item that asks for them.
+absl::Status CheckLayerDigests(const v1::StepItem& item, const StageSpec& spec) {
+  const uint32_t before = item.digest_layers() ? spec.first_layer : 0;
+  bool fits = item.layer_digests_size() == static_cast<int>(before);
+  for (uint32_t layer = 0; fits && layer < before; ++layer) {
+    const v1::LayerDigest& digest = item.layer_digests(static_cast<int>(layer));
+    fits = digest.layer() == layer && digest.rows_size() == item.token_ids_size();
+  }
+  return fits ? absl::OkStatus()
+              : Error(absl::StatusCode::kInvalidArgument, "LAYER_DIGESTS",
+                      "an item came without a digest of each row of each of the " +
+                          std::to_string(before) + " layers before this stage, or with others");
+}
+
 }  // namespace
 
 absl::Status CheckFrame(const StepMessage& frame, const StageSpec& spec, uint32_t stage) {
@@ -222,6 +236,7 @@ absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activati
     RETURN_IF_ERROR(CheckTokenId("token id", id, spec.model.vocab));
   }
   RETURN_IF_ERROR(CheckEmbeddingRows(item, spec));
+  RETURN_IF_ERROR(CheckLayerDigests(item, spec));
   if (item.has_following_id()) {
     RETURN_IF_ERROR(CheckTokenId("following id", item.following_id(), spec.model.vocab));
   }

@@ -46,6 +46,9 @@ INSTANTIATE_TEST_SUITE_P(
             "Gap", [](ResultMessage* r) { r->header.set_step(r->header.step() + 1); }},
         std::pair<const char*, Spoil>{
             "FutureEpoch", [](ResultMessage* r) { r->header.set_epoch(r->header.epoch() + 9); }},
+        std::pair<const char*, Spoil>{
+            "DigestsNobodyAskedFor",
+            [](ResultMessage* r) { r->header.mutable_items(0)->add_layer_digests(); }},
         std::pair<const char*, Spoil>{"NoItems", [](ResultMessage* r) { r->header.clear_items(); }},
         std::pair<const char*, Spoil>{
             "MoreItems", [](ResultMessage* r) { *r->header.add_items() = r->header.items(0); }},
@@ -68,11 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
                                         r->header.mutable_items(0)->mutable_tokens(0)->set_token_id(
                                             97);
                                       }},
-        std::pair<const char*, Spoil>{"NanLogprob",
-                                      [](ResultMessage* r) {
-                                        r->header.mutable_items(0)->mutable_tokens(0)->set_logprob(
-                                            NAN);
-                                      }},
+        std::pair<const char*, Spoil>{
+            "NanLogprob",
+            [](ResultMessage*
+                   r) { r->header.mutable_items(0)->mutable_tokens(0)->set_logprob(NAN); }},
         std::pair<const char*, Spoil>{
             "TopThatNobodyAskedFor",
             [](ResultMessage* r) { r->header.mutable_items(0)->mutable_tokens(0)->add_top(); }},

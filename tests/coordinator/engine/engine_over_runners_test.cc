@@ -118,6 +118,105 @@ TEST(EngineOverRunners, RowsAreThoseOfOneWorker) {
   }
 }
 
+SessionRequest Digested(const std::string& id, uint32_t prompt) {
+  SessionRequest request = MakeRequest(id, prompt, 1);
+  request.digest_layers = true;
+  return request;
+}
+
+EngineConfig DigestConfig(uint32_t stages) {
+  EngineConfig config = MakeConfig(stages);
+  config.layers = kLayers;
+  return config;
+}
+
+TEST(EngineOverRunners, DigestsOfLayersAreTheSameOnEveryPartition) {
+  std::vector<std::vector<uint64_t>> first;
+  for (uint32_t stages = 1; stages <= kLayers; ++stages) {
+    SimCluster cluster(DigestConfig(stages), RunnerStages(Model()));
+    cluster.Start();
+    const auto neighbour = cluster.Submit(Sampled("r2", 20, 20, 9));
+    const auto sink = cluster.Submit(Digested("check", 24));
+    cluster.RunToEnd();
+    cluster.Settle();
+    ASSERT_EQ(sink->layer_digests.size(), kLayers + 1);
+    for (const std::vector<uint64_t>& layer : sink->layer_digests) {
+      EXPECT_EQ(layer.size(), 24u);
+    }
+    if (stages == 1) first = sink->layer_digests;
+    EXPECT_EQ(sink->layer_digests, first) << stages;
+    EXPECT_EQ(sink->tokens, Greedy(Digested("check", 24).prompt, 1));
+    EXPECT_TRUE(neighbour->layer_digests.empty());
+    cluster.ExpectEmpty();
+    EXPECT_EQ(cluster.Snapshot().counters.faults, 0u);
+  }
+}
+
+TEST(EngineOverRunners, WhatIsDigestedIsComputedInSeveralPartsAndSingleRows) {
+  for (const uint32_t tokens : {1u, 2u, 5u, 6u, 24u, 100u}) {
+    SimCluster cluster(DigestConfig(2), RunnerStages(Model()));
+    cluster.Start();
+    const auto sink = cluster.Submit(Digested("check", tokens));
+    cluster.RunToEnd();
+    std::vector<int> parts;
+    for (const v1::StepFrame& frame : cluster.sent) {
+      for (const v1::StepItem& item : frame.items()) {
+        EXPECT_TRUE(item.digest_layers());
+        parts.push_back(item.token_ids_size());
+      }
+    }
+    EXPECT_EQ(sink->layer_digests.at(kLayers).size(), tokens);
+    const size_t singles = std::min(4u, tokens);
+    ASSERT_GE(parts.size(), tokens >= 6 ? singles + 2 : singles);
+    for (size_t i = parts.size() - singles; i < parts.size(); ++i) {
+      EXPECT_EQ(parts[i], 1) << tokens;
+    }
+  }
+}
+
+TEST(EngineOverRunners, DigestsComeOnceThoughTheSequenceIsReplayed) {
+  SimCluster whole(DigestConfig(2), RunnerStages(Model()));
+  whole.Start();
+  const auto expected = whole.Submit(Digested("check", 24));
+  whole.RunToEnd();
+
+  SimCluster cluster(DigestConfig(2), RunnerStages(Model()));
+  cluster.Start();
+  cluster.Settle();
+  const auto sink = cluster.Submit(Digested("check", 24));
+  cluster.Deliver(0), cluster.Deliver(1), cluster.Deliver(2);
+  ASSERT_EQ(sink->layer_digests.size(), kLayers + 1);
+  cluster.stage(1).Restart();
+  cluster.BreakLink();
+  cluster.RunToEnd();
+  cluster.Settle();
+  EXPECT_EQ(sink->layer_digests, expected->layer_digests);
+  cluster.ExpectEmpty();
+}
+
+TEST(EngineOverRunners, WhatIsDigestedNeitherUsesCachedPrefixesNorLeavesAny) {
+  EngineConfig config = DigestConfig(2);
+  config.prefix_cache = true;
+  SimCluster cluster(config, RunnerStages(Model()));
+  cluster.Start();
+  const auto before = cluster.Submit(MakeRequest("r1", 64, 4));
+  cluster.RunToEnd();
+  cluster.Settle();
+  const uint32_t cached = cluster.Snapshot().cached_sequences;
+  EXPECT_EQ(cached, 1u);
+  for (const char* id : {"c1", "c2"}) {
+    SessionRequest request = Digested(id, 64);
+    request.prompt = MakeRequest("r1", 64, 4).prompt;
+    const auto sink = cluster.Submit(request);
+    cluster.RunToEnd();
+    cluster.Settle();
+    ASSERT_EQ(sink->layer_digests.size(), kLayers + 1);
+    EXPECT_EQ(sink->layer_digests[0].size(), 64u);
+    EXPECT_EQ(sink->done->cached_tokens, 0u);
+  }
+  EXPECT_EQ(cluster.Snapshot().cached_sequences, cached);
+}
+
 TEST(EngineOverRunners, ARequestWithNonFiniteRowsFailsAlone) {
   SimCluster cluster(MakeConfig(2), RunnerStages(Model()));
   cluster.Start();

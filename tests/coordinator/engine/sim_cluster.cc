@@ -56,7 +56,14 @@ void SinkRecord::OnRows(const RowsInfo& rows) {
     prompt_logprobs.push_back(*logprob);
   }
   logits.insert(logits.end(), rows.logits.begin(), rows.logits.end());
-  next_row += static_cast<uint32_t>(std::max(rows.prompt_logprobs.size(), rows.logits.size() / 97));
+  layer_digests.resize(rows.layer_digests.size());
+  for (size_t i = 0; i < layer_digests.size(); ++i) {
+    layer_digests[i].insert(layer_digests[i].end(), rows.layer_digests[i].begin(),
+                            rows.layer_digests[i].end());
+  }
+  next_row += static_cast<uint32_t>(
+      std::max({rows.prompt_logprobs.size(), rows.logits.size() / 97,
+                rows.layer_digests.empty() ? 0 : rows.layer_digests[0].size()}));
 }
 
 Verdict SinkRecord::OnToken(const TokenInfo& token) {

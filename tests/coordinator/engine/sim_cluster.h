@@ -91,6 +91,7 @@ struct SinkRecord : SessionSink {
   std::vector<uint32_t> tokens;
   std::vector<v1::TokenLogprob> prompt_logprobs;
   std::vector<float> logits;
+  std::vector<std::vector<uint64_t>> layer_digests;  // By layer and position.
   uint32_t next_row = 0;
   std::optional<uint32_t> stop_after;  // Verdict::kStop with this many tokens.
   std::optional<FinishInfo> done;
