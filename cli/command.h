@@ -92,6 +92,7 @@ void AddTopCommand(CommandTree* tree);
 void AddNodeCommands(CommandTree* tree);
 void AddModelCommands(CommandTree* tree);
 void AddLoadCommands(CommandTree* tree, CLI::App* model);  // load, unload, resize; and plan.
+void AddCheckCommand(CommandTree* tree, CLI::App* model);
 void AddGenerateCommand(CommandTree* tree);
 void AddChatCommand(CommandTree* tree);
 void AddSessionCommands(CommandTree* tree);

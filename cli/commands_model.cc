@@ -245,6 +245,7 @@ void AddModelCommands(CommandTree* tree) {
   AddRequired(remove, "MODEL", name.get(), "The model's name");
   remove->add_flag("--force", *force, "Unload it first, cancelling its requests");
   AddLoadCommands(tree, group);
+  AddCheckCommand(tree, group);
 }
 
 }  // namespace strata::cli

@@ -214,6 +214,24 @@ Json PlanDocument(const v1::Plan& plan) {
           {"why", Strings(plan.why())}};
 }
 
+Json CheckDocument(const std::string& model, const v1::ModelCheck& check) {
+  Json document = {{"model", model},
+                   {"equal", check.equal()},
+                   {"layers", check.layers()},
+                   {"tokens", check.tokens()},
+                   {"reference_node", check.reference_node()},
+                   {"numerics_class", check.numerics_class()},
+                   {"plan_epoch", check.plan_epoch()}};
+  if (!check.equal()) {
+    document["layer"] = check.layer();
+    document["position"] = check.position();
+    document["stage"] = check.stage();
+    document["node"] = check.node();
+    document["hint"] = check.hint();
+  }
+  return document;
+}
+
 Json GenerationDocument(const sdk::Generation& generation, bool with_logprobs,
                         bool with_prompt_logprobs) {
   Json document{{"request_id", generation.request_id},

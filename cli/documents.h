@@ -7,6 +7,7 @@
 
 namespace strata::v1 {
 class KvUse;
+class ModelCheck;
 class Problem;
 class Session;
 }  // namespace strata::v1
@@ -21,6 +22,7 @@ Json SessionDocument(const v1::Session& session);
 Json KvDocument(const v1::KvUse& kv);
 Json ProblemDocument(const v1::Problem& problem);
 Json PlanDocument(const v1::Plan& plan);
+Json CheckDocument(const std::string& model, const v1::ModelCheck& check);
 // Log-probabilities appear where `with_logprobs` and `with_prompt_logprobs` say that they were
 // asked for.
 Json GenerationDocument(const sdk::Generation& generation, bool with_logprobs,

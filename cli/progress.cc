@@ -33,7 +33,10 @@ std::string FormatBar(const Bar& bar, size_t label_width, bool with_picture) {
     }
     std::string percent = std::to_string(static_cast<int>(share * 100));
     percent.insert(0, 3 - std::min<size_t>(3, percent.size()), ' ');
-    line += " " + percent + " %  " + FormatSize(done) + " of " + FormatSize(bar.total_bytes);
+    line += " " + percent + " %  " +
+            (bar.unit.empty() ? FormatSize(done) + " of " + FormatSize(bar.total_bytes)
+                              : std::to_string(done) + " of " + std::to_string(bar.total_bytes) +
+                                    " " + bar.unit);
   } else if (bar.done_bytes > 0) {
     line += " " + FormatSize(bar.done_bytes);
   }

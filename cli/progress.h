@@ -17,6 +17,7 @@ struct Bar {
   uint64_t done_bytes = 0;
   uint64_t total_bytes = 0;  // 0: not known.
   std::string note;
+  std::string unit = {};  // Of what is counted in place of bytes.
 };
 
 // One thread at a time.

@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "coordinator/pull/curl_transport.h"
 #include "coordinator/pull/model_pull.h"
+#include "coordinator/service/errors.h"
 
 namespace strata {
 namespace {
@@ -120,6 +121,7 @@ void AdminServiceImpl::Serve(IoLoop* loop) {
   lengthy.Serve(&Async::RequestRemoveModel, Guarded(&This::RemoveModel));
   lengthy.Serve(&Async::RequestLoadModel, Guarded(&This::LoadModel));
   lengthy.Serve(&Async::RequestResizeModel, Guarded(&This::ResizeModel));
+  lengthy.Serve(&Async::RequestCheckModel, Guarded(&This::CheckModel));
 }
 
 grpc::Status AdminServiceImpl::GetStatus(CallContext*, const v1::GetStatusRequest*,
@@ -399,6 +401,25 @@ grpc::Status AdminServiceImpl::ResizeModel(CallContext* context,
   const auto gone = [&] { return stopping_ || context->IsCancelled(); };
   return Answer(coordinator_->ResizeModel(request->model(), request->kv_tokens(), gone),
                 response->mutable_plan());
+}
+
+grpc::Status AdminServiceImpl::CheckModel(CallContext* context,
+                                          const v1::CheckModelRequest* request,
+                                          CallWriter<v1::CheckModelProgress>* writer) {
+  v1::CheckModelProgress last;
+  const auto report = [&](const v1::CheckModelProgress& progress) {
+    last = progress;
+    writer->Write(progress);
+  };
+  const auto gone = [&] { return stopping_ || context->IsCancelled(); };
+  auto check = coordinator_->CheckModel(*request, report, gone);
+  if (!check.ok()) {
+    return ToGrpc(stopping_ ? Stopping() : check.status());
+  }
+  last.set_phase("done");
+  *last.mutable_check() = *std::move(check);
+  writer->Write(last);
+  return grpc::Status::OK;
 }
 
 }  // namespace strata

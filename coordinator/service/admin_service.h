@@ -86,6 +86,8 @@ class AdminServiceImpl final : public IoService {
                            v1::UnloadModelResponse*);
   grpc::Status ResizeModel(CallContext*, const v1::ResizeModelRequest* request,
                            v1::ResizeModelResponse* response);
+  grpc::Status CheckModel(CallContext* context, const v1::CheckModelRequest* request,
+                          CallWriter<v1::CheckModelProgress>* writer);
   grpc::Status ListSessions(CallContext* context, const v1::ListSessionsRequest*,
                             v1::ListSessionsResponse* response);
   grpc::Status CancelSession(CallContext* context, const v1::CancelSessionRequest* request,

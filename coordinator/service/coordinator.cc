@@ -298,6 +298,7 @@ void Coordinator::NodeLost(const std::string& node, const std::string& why) {
   for (auto& [id, deployment] : deployments_) {
     deployment->OnNodeLost(node);
   }
+  LoseChecksOn(node);
 }
 
 void Coordinator::OnMessage(const std::string& node, uint64_t incarnation,
@@ -355,6 +356,9 @@ void Coordinator::Handle(const std::string& node, uint64_t incarnation,
       }
       break;
     }
+    case v1::WorkerMessage::kLayersComputed:
+      OnLayersComputed(node, incarnation, message.layers_computed());
+      break;
     default:
       break;
   }
@@ -471,30 +475,32 @@ absl::StatusOr<std::shared_ptr<Caller>> Coordinator::Authenticate(std::string_vi
   return keys_.Authenticate(authorization, static_cast<uint64_t>(std::time(nullptr)));
 }
 
+Coordinator::Serving Coordinator::ServingOf(const std::string& model) {
+  Serving serving;
+  Deployment* deployment = DeploymentOf(model);
+  if (deployment == nullptr) {
+    serving.problem = NotLoaded(model);
+  } else if (deployment->held()) {
+    serving.problem = BeingChanged(model);
+  } else if (!deployment->serves()) {
+    serving.problem =
+        !deployment->problem().ok()
+            ? deployment->problem()
+            : Error(absl::StatusCode::kUnavailable, "MODEL_LOADING",
+                    "model '" + model + "' is " + DeploymentStateName(deployment->state()))
+                  .Hint("see `strata model show " + model + "`");
+  } else {
+    serving.engine = deployment->engine();
+    serving.deployment = deployment->id();
+    serving.numerics_class = deployment->plan().numerics_class().name();
+    serving.plan_epoch = deployment->plan().epoch();
+  }
+  return serving;
+}
+
 absl::Status Coordinator::WithEngine(const std::string& model,
                                      std::function<void(const Serving&)> use) {
-  return loop_.Offer([this, model, use = std::move(use)] {
-    Serving serving;
-    Deployment* deployment = DeploymentOf(model);
-    if (deployment == nullptr) {
-      serving.problem = NotLoaded(model);
-    } else if (deployment->held()) {
-      serving.problem = BeingChanged(model);
-    } else if (!deployment->serves()) {
-      serving.problem =
-          !deployment->problem().ok()
-              ? deployment->problem()
-              : Error(absl::StatusCode::kUnavailable, "MODEL_LOADING",
-                      "model '" + model + "' is " + DeploymentStateName(deployment->state()))
-                    .Hint("see `strata model show " + model + "`");
-    } else {
-      serving.engine = deployment->engine();
-      serving.deployment = deployment->id();
-      serving.numerics_class = deployment->plan().numerics_class().name();
-      serving.plan_epoch = deployment->plan().epoch();
-    }
-    use(serving);
-  });
+  return loop_.Offer([this, model, use = std::move(use)] { use(ServingOf(model)); });
 }
 
 bool Coordinator::CancelRequest(const std::string& key, const absl::Status& why) {

@@ -73,6 +73,14 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // Waits until it is done or undone; gives up waiting, not resizing, when `gone` says so.
   absl::StatusOr<v1::Plan> ResizeModel(const std::string& name, uint64_t kv_tokens,
                                        const std::function<bool()>& gone);
+  // Compares what the loaded model's stages make of a short sequence with what its layers, one
+  // after the other, make of it on one worker. Waits; `progress` is called on this thread, and
+  // `gone` now and then: the check is ended once it says so. Errors: BAD_TOKENS, those of requests
+  // to the model, NODE_NOT_FOUND, NODE_NOT_READY, NO_NODES, NODE_LOST, CANCELLED, or the worker's.
+  using CheckProgressFn = std::function<void(const v1::CheckModelProgress&)>;
+  absl::StatusOr<v1::ModelCheck> CheckModel(const v1::CheckModelRequest& request,
+                                            const CheckProgressFn& progress,
+                                            const std::function<bool()>& gone);
   // Requests in flight: all, or those of one API key's id ("": without a key).
   using OfKey = std::optional<std::string>;
   absl::StatusOr<std::vector<v1::Session>> ListSessions(const OfKey& key = std::nullopt);
@@ -144,6 +152,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
  private:
   class ResultsSink;
   class FirstLink;
+  struct LayerCheck;
+  class LayerCheckSink;
   struct Peer {
     uint64_t incarnation = 0;
     std::shared_ptr<NodeChannel> channel;
@@ -160,6 +170,20 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   void MeasureFromHere(const NodeRecord& node);
   void AskToMeasure(const NodeRecord& from, const NodeRecord& to);
   void Handle(const std::string& node, uint64_t incarnation, const v1::WorkerMessage& message);
+  Serving ServingOf(const std::string& model);
+  absl::Status BeginCheck(const v1::CheckModelRequest& request, uint64_t bytes,
+                          const std::shared_ptr<LayerCheck>& check);
+  absl::Status ChooseCheckNode(const std::string& name, uint64_t bytes, LayerCheck* check);
+  absl::StatusOr<v1::ModelCheck> RunCheck(const std::string& model,
+                                          const std::shared_ptr<LayerCheck>& check,
+                                          v1::CheckModelProgress* said,
+                                          const CheckProgressFn& progress,
+                                          const std::function<bool()>& gone);
+  absl::StatusOr<v1::LayersComputed> ComputeLayer(LayerCheck& check, uint32_t layer,
+                                                  const std::function<bool()>& gone);
+  void OnLayersComputed(const std::string& node, uint64_t incarnation,
+                        const v1::LayersComputed& computed);
+  void LoseChecksOn(const std::string& node);
   Deployment* FindDeployment(uint64_t id) const;
   Deployment* DeploymentOf(const std::string& model) const;
   v1::Model Describe(const ModelRuntime& model) const;
@@ -232,6 +256,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   ClusterState cluster_;
   std::map<std::string, Peer> peers_;
   std::map<uint64_t, std::unique_ptr<Deployment>> deployments_;
+  std::map<uint64_t, std::shared_ptr<LayerCheck>> checks_;  // Under way, by their number.
+  uint64_t newest_check_ = 0;
   std::set<std::string> unsaved_nodes_;
   std::set<uint64_t> unsaved_deployments_;
   bool saving_ = false;  // SaveWhatWaits runs.

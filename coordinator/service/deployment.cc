@@ -6,6 +6,7 @@
 #include "common/app/log.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/service/layer_check.h"
 
 namespace strata {
 namespace {
@@ -192,36 +193,57 @@ bool Deployment::SendLoads() {
   return true;
 }
 
-v1::Load Deployment::MakeLoad(int index) const {
-  const v1::PlanPipeline& pipeline = plan_.pipelines(0);
-  const v1::PlanStage& stage = pipeline.stages(index);
-  const bool last = index + 1 == pipeline.stages_size();
+v1::Load Deployment::LoadOfLayers(uint32_t first_layer, uint32_t last_layer) const {
   v1::Load load;
   load.set_deployment(id_);
   load.set_epoch(plan_.epoch());
   load.set_model(model_->name);
   load.set_config_json(model_->manifest->config_json);
   load.set_weights_digest(model_->manifest->weights_digest);
-  load.set_stage(static_cast<uint32_t>(index));
-  load.set_stage_count(static_cast<uint32_t>(pipeline.stages_size()));
-  load.set_first_layer(stage.first_layer());
-  load.set_last_layer(stage.last_layer());
+  load.set_first_layer(first_layer);
+  load.set_last_layer(last_layer);
+  const bool last = last_layer + 1 == model_->spec().layers.size();
   for (v1::TensorBlob& tensor :
-       model_->StageTensors(stage.first_layer(), stage.last_layer(), index == 0, last)) {
+       model_->StageTensors(first_layer, last_layer, first_layer == 0, last)) {
     *load.add_tensors() = std::move(tensor);
   }
   load.set_rotary_sha256(rotary_.sha256);
   load.set_rotary_bytes(rotary_.bytes);
   load.set_context(load_options_.context());
-  *load.mutable_kv_pages() = stage.kv_pages();
   load.set_kv_dtype(load_options_.kv_dtype());
   load.set_quantize(load_options_.quantize());
   load.set_activations(load_options_.activations());
   load.set_wire_dtype(v1::WIRE_DTYPE_F32);
+  load.set_numerics_class(plan_.numerics_class().name());
+  return load;
+}
+
+v1::Load Deployment::MakeLayerLoad(uint32_t layer, uint32_t tokens) const {
+  const ModelSpec& spec = model_->spec();
+  v1::Load load = LoadOfLayers(layer, layer);
+  load.set_stage(layer);
+  load.set_stage_count(static_cast<uint32_t>(spec.layers.size()));
+  for (uint32_t group = 0; group < spec.kv_groups.size(); ++group) {
+    const bool used = KvBytesPerToken(spec, layer, layer, group, 1) != 0;
+    load.add_kv_pages(used ? (tokens + kPageTokens - 1) / kPageTokens : 0);
+  }
+  load.set_max_batch_tokens(kReferenceRows);
+  load.set_max_batch_items(1);
+  load.set_max_in_flight(1);
+  return load;
+}
+
+v1::Load Deployment::MakeLoad(int index) const {
+  const v1::PlanPipeline& pipeline = plan_.pipelines(0);
+  const v1::PlanStage& stage = pipeline.stages(index);
+  const bool last = index + 1 == pipeline.stages_size();
+  v1::Load load = LoadOfLayers(stage.first_layer(), stage.last_layer());
+  load.set_stage(static_cast<uint32_t>(index));
+  load.set_stage_count(static_cast<uint32_t>(pipeline.stages_size()));
+  *load.mutable_kv_pages() = stage.kv_pages();
   load.set_max_batch_tokens(load_options_.max_batch_tokens());
   load.set_max_batch_items(options_.max_batch_items);
   load.set_max_in_flight(static_cast<uint32_t>(pipeline.stages_size()) + 1);
-  load.set_numerics_class(plan_.numerics_class().name());
   if (!last) {
     const v1::PlanRank& next = RankOf(index + 1);
     load.set_next_node(next.node());
@@ -477,6 +499,7 @@ void Deployment::StartEngine() {
   config.epoch = plan_.epoch();
   config.stages = EngineStages(plan_);
   config.kv_groups = model_->spec().kv_groups;
+  config.layers = static_cast<uint32_t>(model_->spec().layers.size());
   config.vocab = model_->spec().vocab;
   config.long_rotary_above = LongRotaryAbove(model_->spec());
   config.context = load_options_.context();

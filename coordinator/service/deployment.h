@@ -107,6 +107,9 @@ class Deployment : public EngineHost {
   Engine* engine() { return engine_.get(); }
   const Engine* engine() const { return engine_.get(); }
   std::vector<v1::LoadModelProgress::Worker> Progress() const;
+  // Of a stage with one layer alone and KV for one sequence of so many tokens, as ComputeLayers has
+  // it: weights and numerics are the deployment's.
+  v1::Load MakeLayerLoad(uint32_t layer, uint32_t tokens) const;
   bool Uses(const std::string& node) const;
 
   // What is to be found after a restart. Its epoch is above all that may be used until the next
@@ -179,6 +182,8 @@ class Deployment : public EngineHost {
   uint64_t NextEpoch() const;
   // Whether `epoch` may be used: it is covered by the newest record.
   absl::Status UseEpoch(uint64_t epoch);
+  // What any stage's has, and the tensors of one with these layers.
+  v1::Load LoadOfLayers(uint32_t first_layer, uint32_t last_layer) const;
   v1::Load MakeLoad(int stage) const;
   // False when a node has no control stream: the deployment has failed by it.
   bool SendLoads();

@@ -178,4 +178,21 @@ absl::Status Client::LoadModel(const v1::LoadModelRequest& request, const LoadPr
   return ready || request.detach() ? absl::OkStatus() : NoModelError();
 }
 
+absl::StatusOr<v1::ModelCheck> Client::CheckModel(const v1::CheckModelRequest& request,
+                                                  const CheckProgressFn& progress,
+                                                  const CallOptions& call) {
+  std::optional<v1::ModelCheck> check;
+  RETURN_IF_ERROR(impl_->ServerStream<v1::CheckModelProgress>(
+      call, [&](auto* context) { return impl_->admin().CheckModel(context, request); },
+      [&](v1::CheckModelProgress&& message) {
+        if (message.has_check()) check = message.check();
+        if (progress) progress(message);
+      }));
+  if (!check.has_value()) {
+    return Error(absl::StatusCode::kInternal, "ANSWER_INCOMPLETE",
+                 "the coordinator ended the call without saying how the check came out");
+  }
+  return *std::move(check);
+}
+
 }  // namespace strata::sdk

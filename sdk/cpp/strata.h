@@ -33,6 +33,8 @@
 
 namespace strata::v1 {
 class AddModelRequest;
+class CheckModelProgress;
+class CheckModelRequest;
 class CreateKeyRequest;
 class CreateKeyResponse;
 class GetStatusResponse;
@@ -44,6 +46,7 @@ class LoadModelProgress;
 class LoadModelRequest;
 class LoadOptions;
 class Model;
+class ModelCheck;
 class ModelProgress;
 class Node;
 class Plan;
@@ -315,6 +318,12 @@ class Client {
   absl::Status UnloadModel(std::string_view model, bool force, const CallOptions& call = {});
   absl::StatusOr<v1::Plan> ResizeModel(std::string_view model, uint64_t kv_tokens,
                                        const CallOptions& call = {});
+  // Whether the loaded model's stages compute what its layers do one by one on one worker, and
+  // which layer differs first. Ending the call ends the check.
+  using CheckProgressFn = std::function<void(const v1::CheckModelProgress&)>;
+  absl::StatusOr<v1::ModelCheck> CheckModel(const v1::CheckModelRequest& request,
+                                            const CheckProgressFn& progress,
+                                            const CallOptions& call = {});
 
   // --- API keys ---
   // The response holds the secret, which is told only here.

@@ -84,6 +84,30 @@ TEST_F(CliCommands, ModelCommands) {
   EXPECT_EQ(Document({"model", "resize", "recall", "--kv-tokens", "64"})["kv_tokens"], 64);
 }
 
+TEST_F(CliCommands, CheckSaysWhatAgreesAndExitsByIt) {
+  EXPECT_EQ(Document({"model", "check", "recall", "--node", "a", "--tokens", "7"}),
+            json::parse(R"({"model":"recall","equal":true,"layers":8,"tokens":7,
+                            "reference_node":"a","numerics_class":"cpu-2/w=bf16",
+                            "plan_epoch":3})"));
+  EXPECT_THAT(Text({"model", "check", "recall"}),
+              AllOf(HasSubstr("node 'b'"), HasSubstr("8 layers"), HasSubstr("24 tokens")));
+  EXPECT_THAT(Run({"model", "check", "recall"}).err, HasSubstr("9 of 9 layers"));
+
+  const CliResult differs = Run({"model", "check", "flipped"});
+  EXPECT_EQ(differs.code, kExitFailed);
+  EXPECT_EQ(differs.out, "");
+  EXPECT_THAT(differs.err,
+              AllOf(HasSubstr("layer 6 of flipped, in stage 1 on node 'a'"), HasSubstr("node 'b'"),
+                    HasSubstr("position 5"), HasSubstr("drain 'a'")));
+  const CliResult told = Run({"model", "check", "flipped", "--json"});
+  EXPECT_EQ(told.code, kExitFailed);
+  EXPECT_EQ(json::parse(told.out),
+            json::parse(R"({"model":"flipped","equal":false,"layers":8,"tokens":24,
+                            "reference_node":"b","numerics_class":"cpu-2/w=bf16","plan_epoch":3,
+                            "layer":6,"position":5,"stage":1,"node":"a","hint":"drain 'a'"})"));
+  EXPECT_THAT(Run({"model", "check", "missing"}).err, HasSubstr("not loaded"));
+}
+
 TEST_F(CliCommands, AddRegistersAFolderOfTheCoordinator) {
   const json model = Document({"model", "add", "some/folder", "--name", "mine"});
   EXPECT_EQ(model["name"], "mine");

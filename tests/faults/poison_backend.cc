@@ -1,14 +1,17 @@
-// In place of worker/backend/make_backend.cc: a CPU backend that some token ids are poison to, in
-// the way that STRATA_POISON says, as "KIND:ID" separated by commas. Only tests build and start it:
-// no shipped binary has such a switch.
+// In place of worker/backend/make_backend.cc: a CPU backend that some token ids are poison to, or
+// that computes wrongly, in the way that STRATA_POISON says, as "KIND:N" separated by commas. Only
+// tests build and start it: no shipped binary has such a switch.
 //   nan:ID     what a row of ID comes to is no number: an item's error
 //   fail:ID    every step with a row of ID fails as a whole
 //   crash:ID   the process is gone by SIGSEGV at a step with a row of ID
 //   hang:ID    a step with a row of ID never ends
+//   flip:LAYER the lowest bit of the first value that the layer makes of position 5 is another; of
+//              the layer after the last one, that of the first logit there
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -29,7 +32,10 @@ struct Poison {
   std::vector<uint32_t> fail;
   std::vector<uint32_t> crash;
   std::vector<uint32_t> hang;
+  std::vector<uint32_t> flip;  // Layers.
 };
+
+constexpr uint32_t kFlippedPosition = 5;
 
 bool Has(const std::vector<uint32_t>& ids, uint32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -45,19 +51,33 @@ Poison ReadPoison() {
     (kind == "nan"     ? poison.nan
      : kind == "fail"  ? poison.fail
      : kind == "crash" ? poison.crash
+     : kind == "flip"  ? poison.flip
                        : poison.hang)
         .push_back(id);
   }
   return poison;
 }
 
+void FlipLowestBit(float* value) {
+  *value = std::bit_cast<float>(std::bit_cast<uint32_t>(*value) ^ 1u);
+}
+
 class PoisonShard : public Shard {
  public:
-  PoisonShard(std::unique_ptr<Shard> shard, uint32_t hidden)
-      : shard_(std::move(shard)), hidden_(hidden), poison_(ReadPoison()) {}
+  PoisonShard(std::unique_ptr<Shard> shard, const ModelSpec& model)
+      : shard_(std::move(shard)),
+        hidden_(model.hidden),
+        layers_(static_cast<uint32_t>(model.layers.size())),
+        poison_(ReadPoison()) {}
 
   absl::Status Begin(const Batch& batch) override {
     ids_.assign(batch.token_ids.begin(), batch.token_ids.end());
+    flipped_rows_.clear();
+    for (const BatchItem& item : batch.items) {
+      if (item.position <= kFlippedPosition && kFlippedPosition < item.position + item.rows) {
+        flipped_rows_.push_back(item.first_row + kFlippedPosition - item.position);
+      }
+    }
     return shard_->Begin(batch);
   }
   absl::Status Embed() override { return shard_->Embed(); }
@@ -80,7 +100,8 @@ class PoisonShard : public Shard {
         return absl::InternalError("poison");
       }
     }
-    return shard_->Mlp(layer);
+    RETURN_IF_ERROR(shard_->Mlp(layer));
+    return Has(poison_.flip, layer) ? Flip() : absl::OkStatus();
   }
   absl::Status ReadResidual(std::span<float> out) override {
     RETURN_IF_ERROR(shard_->ReadResidual(out));
@@ -101,6 +122,9 @@ class PoisonShard : public Shard {
       if (Has(poison_.nan, ids_[head_rows_[i]])) {
         out[i * (out.size() / head_rows_.size())] = std::numeric_limits<float>::infinity();
       }
+      if (Has(poison_.flip, layers_) && Has(flipped_rows_, head_rows_[i])) {
+        FlipLowestBit(&out[i * (out.size() / head_rows_.size())]);
+      }
     }
     return absl::OkStatus();
   }
@@ -114,9 +138,20 @@ class PoisonShard : public Shard {
   uint64_t StepReadBytes() const override { return shard_->StepReadBytes(); }
 
  private:
+  absl::Status Flip() {
+    std::vector<float> residual(ids_.size() * hidden_);
+    RETURN_IF_ERROR(shard_->ReadResidual(residual));
+    for (const uint32_t row : flipped_rows_) {
+      FlipLowestBit(&residual[row * hidden_]);
+    }
+    return shard_->SetResidual(residual);
+  }
+
   const std::unique_ptr<Shard> shard_;
   const uint32_t hidden_;
+  const uint32_t layers_;
   const Poison poison_;
+  std::vector<uint32_t> flipped_rows_;
   std::vector<uint32_t> ids_;  // Of the batch's rows.
   std::vector<uint32_t> head_rows_;
 };
@@ -135,7 +170,7 @@ class PoisonBackend : public Backend {
                                               PackedStore* packed,
                                               const LoadProgressFn& progress) override {
     ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, backend_->Load(spec, weights, packed, progress));
-    return std::make_unique<PoisonShard>(std::move(shard), spec.model.hidden);
+    return std::make_unique<PoisonShard>(std::move(shard), spec.model);
   }
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);

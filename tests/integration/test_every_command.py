@@ -57,7 +57,8 @@ def each(test):
 def test_the_promised_commands_are_there():
     assert set(NAMES) >= {"status", "top", "node list", "node show", "node drain", "node resume",
                           "node remove", "model add", "model pull", "model list", "model show",
-                          "model remove", "model load", "model unload", "model resize", "plan",
+                          "model remove", "model load", "model unload", "model resize",
+                          "model check", "plan",
                           "generate", "chat", "session list", "session cancel", "key create",
                           "key list", "key revoke", "bench"}
 
@@ -104,7 +105,7 @@ def test_json_is_one_document_for_every_command(tmp_path):
                    "top": ["--once"], "plan": ["--nodes", "w0"], "model load": ["--nodes", "w0", "--context", 512]}
         order = ["status", "top", "node list", "node show", "node drain", "node resume", "model add",
                  "model list", "model show", "plan", "model load", "generate", "chat",
-                 "session list", "bench", "model resize", "model unload", "model remove",
+                 "session list", "bench", "model check", "model resize", "model unload", "model remove",
                  "key create", "key list"]
         fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0",
                  "key revoke": "some-id"}

@@ -43,6 +43,7 @@ class FakeAdmin : public IoService {
     calls.Serve(&Async::RequestLoadModel, std::bind_front(&FakeAdmin::LoadModel, this));
     calls.Serve(&Async::RequestUnloadModel, std::bind_front(&FakeAdmin::UnloadModel, this));
     calls.Serve(&Async::RequestResizeModel, std::bind_front(&FakeAdmin::ResizeModel, this));
+    calls.Serve(&Async::RequestCheckModel, std::bind_front(&FakeAdmin::CheckModel, this));
     calls.Serve(&Async::RequestListSessions, std::bind_front(&FakeAdmin::ListSessions, this));
     calls.Serve(&Async::RequestCancelSession, std::bind_front(&FakeAdmin::CancelSession, this));
     calls.Serve(&Async::RequestCreateKey, std::bind_front(&FakeAdmin::CreateKey, this));
@@ -204,6 +205,38 @@ class FakeAdmin : public IoService {
                            v1::ResizeModelResponse* response) {
     *response->mutable_plan() = state_.plan;
     response->mutable_plan()->mutable_pipelines(0)->set_kv_tokens(request->kv_tokens());
+    return grpc::Status::OK;
+  }
+  // Of the model "flipped" a layer differs.
+  grpc::Status CheckModel(CallContext*, const v1::CheckModelRequest* request,
+                          CallWriter<v1::CheckModelProgress>* writer) {
+    if (request->name() == "missing") {
+      return ToGrpc(Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
+                          "model 'missing' is not loaded"));
+    }
+    v1::CheckModelProgress progress;
+    progress.set_layers_total(9);
+    progress.set_phase("stages");
+    writer->Write(progress);
+    progress.set_phase("layers");
+    progress.set_layers_done(9);
+    writer->Write(progress);
+    progress.set_phase("done");
+    v1::ModelCheck* check = progress.mutable_check();
+    check->set_equal(request->name() != "flipped");
+    check->set_numerics_class("cpu-2/w=bf16");
+    check->set_plan_epoch(3);
+    check->set_reference_node(request->node().empty() ? "b" : request->node());
+    check->set_tokens(request->tokens() == 0 ? 24 : request->tokens());
+    check->set_layers(8);
+    if (!check->equal()) {
+      check->set_layer(6);
+      check->set_position(5);
+      check->set_stage(1);
+      check->set_node("a");
+      check->set_hint("drain 'a'");
+    }
+    writer->Write(progress);
     return grpc::Status::OK;
   }
   grpc::Status ListSessions(CallContext*, const v1::ListSessionsRequest*,

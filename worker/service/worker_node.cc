@@ -27,7 +27,13 @@ std::string LayersOf(const v1::Load& load) {
 }  // namespace
 
 WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
-    : options_(std::move(options)), parts_(parts), measurer_(parts.measure) {
+    : options_(std::move(options)),
+      parts_(parts),
+      measurer_(parts.measure),
+      reference_(LayerReference::Parts{
+          .node = options_.name,
+          .context = ContextOf([this](uint64_t bytes) { return ReserveForReference(bytes); }),
+          .compute = &compute_}) {
   reaper_ = std::thread([this] { ReapLoop(); });
   ticker_ = std::thread([this] { TickLoop(); });
 }
@@ -57,6 +63,7 @@ void WorkerNode::EndLife() {
     outbox_ = nullptr;
   }
   measurer_.Clear();
+  reference_.End(absl::OkStatus());  // Who would hear of it is gone.
   while (!tasks_.empty()) {
     std::shared_ptr<StageTask> task = tasks_.begin()->second;
     tasks_.erase(tasks_.begin());
@@ -67,11 +74,14 @@ void WorkerNode::EndLife() {
 void WorkerNode::Leave() {
   MutexLock lock(&mutex_);
   leaving_ = true;
+  reference_.End(Error(absl::StatusCode::kUnavailable, "NODE_STOPPED",
+                       "node '" + options_.name + "' is being stopped")
+                     .Hint("run the check again, with another worker"));
 }
 
 bool WorkerNode::Empty() const {
   MutexLock lock(&mutex_);
-  return tasks_.empty() && retiring_ == 0;
+  return tasks_.empty() && retiring_ == 0 && !reference_.busy();
 }
 
 v1::NodeInfo WorkerNode::Info() const {
@@ -164,6 +174,11 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
     MutexLock lock(&mutex_);
     if (outbox_ != nullptr) {
       measurer_.Add(message.measure_peer(), outbox_);
+    }
+  } else if (message.has_compute_layers()) {
+    MutexLock lock(&mutex_);
+    if (outbox_ != nullptr) {
+      reference_.OnMessage(message.compute_layers(), outbox_);
     }
   }
 }
@@ -260,21 +275,56 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
   return host->AcceptLink(open, std::move(link));
 }
 
-uint64_t WorkerNode::Reserve(StageTask* task, uint64_t bytes) {
-  MutexLock lock(&mutex_);
-  uint64_t used = options_.fixed_bytes;
+uint64_t WorkerNode::FreeFor(const StageTask* task) const {
+  uint64_t used = options_.fixed_bytes + (task != nullptr ? reference_bytes_ : 0);
   for (const auto& [id, other] : tasks_) {
     if (other.get() != task) {
       MutexLock other_lock(&other->mutex);
       used += other->host != nullptr ? other->host->memory_bytes() : other->reserved_bytes;
     }
   }
-  const uint64_t free = options_.memory_bytes > used ? options_.memory_bytes - used : 0;
+  return options_.memory_bytes > used ? options_.memory_bytes - used : 0;
+}
+
+uint64_t WorkerNode::Reserve(StageTask* task, uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  uint64_t free = FreeFor(task);
+  if (bytes > free && bytes <= free + reference_bytes_) {
+    reference_.End(Error(absl::StatusCode::kAborted, "CHECK_GAVE_WAY",
+                         "node '" + options_.name + "' needed the memory to load a model")
+                       .Hint("run the check again, or have another worker compute with --node"));
+    while (reference_bytes_ > 0 && !task->cancel.cancelled()) {
+      changed_.WaitFor(&mutex_, kTick);
+    }
+    free = FreeFor(task);
+  }
   if (bytes <= free) {
     MutexLock task_lock(&task->mutex);
     task->reserved_bytes = bytes;
   }
   return free;
+}
+
+uint64_t WorkerNode::ReserveForReference(uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  const uint64_t free = FreeFor(nullptr);
+  if (bytes <= free) {
+    reference_bytes_ = bytes;
+    changed_.NotifyAll();
+  }
+  return free;
+}
+
+LoadContext WorkerNode::ContextOf(std::function<uint64_t(uint64_t bytes)> reserve_memory) const {
+  LoadContext context;
+  context.backend = parts_.backend;
+  context.cache = parts_.cache;
+  context.fetcher = parts_.fetcher;
+  context.client = parts_.blobs;
+  context.keep_packed = false;
+  context.reserve_memory = std::move(reserve_memory);
+  context.log = [](const std::string& line) { LogWarn({}, line); };
+  return context;
 }
 
 void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
@@ -321,14 +371,8 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
 
 absl::Status WorkerNode::LoadAndHost(StageTask* task) {
   const v1::Load& load = task->load;
-  LoadContext context;
-  context.backend = parts_.backend;
-  context.cache = parts_.cache;
-  context.fetcher = parts_.fetcher;
-  context.client = parts_.blobs;
+  LoadContext context = ContextOf([this, task](uint64_t bytes) { return Reserve(task, bytes); });
   context.keep_packed = options_.keep_packed;
-  context.reserve_memory = [this, task](uint64_t bytes) { return Reserve(task, bytes); };
-  context.log = [](const std::string& line) { LogWarn({}, line); };
   LoadedStage stage;
   {
     MutexLock lock(&task->mutex);

@@ -1,5 +1,5 @@
-// A worker less its network: what the coordinator tells it to load, fence, unload and measure, and
-// the links that reach its stages.
+// A worker less its network: what the coordinator tells it to load, fence, unload, measure and
+// compute layer by layer, and the links that reach its stages.
 #ifndef STRATA_WORKER_SERVICE_WORKER_NODE_H_
 #define STRATA_WORKER_SERVICE_WORKER_NODE_H_
 
@@ -20,6 +20,7 @@
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/service/frame_link.h"
+#include "worker/service/layer_reference.h"
 #include "worker/service/outbox.h"
 #include "worker/service/peer_measurer.h"
 #include "worker/service/worker_report.h"
@@ -77,7 +78,7 @@ class WorkerNode : public LinkHandler {
   WorkerReport Report() const;
   v1::Heartbeat MakeHeartbeat(uint64_t term) const;
 
-  // One of Load, Unload, Fence and MeasurePeer; others are ignored. Does not wait.
+  // One of Load, Unload, Fence, MeasurePeer and ComputeLayers; others are ignored. Does not wait.
   void OnMessage(const v1::CoordinatorMessage& message);
 
   // LinkHandler.
@@ -97,7 +98,12 @@ class WorkerNode : public LinkHandler {
   void RunLoad(const std::shared_ptr<StageTask>& task);
   absl::Status LoadAndHost(StageTask* task);
   std::shared_ptr<StageTask> TakeRetired(bool* answer) STRATA_REQUIRES(mutex_);
+  LoadContext ContextOf(std::function<uint64_t(uint64_t bytes)> reserve_memory) const;
+  // What is free of --memory for a stage, or, with null, for reference_.
+  uint64_t FreeFor(const StageTask* task) const STRATA_REQUIRES(mutex_);
+  // LoadContext::reserve_memory. A check gives way to a stage.
   uint64_t Reserve(StageTask* task, uint64_t bytes);
+  uint64_t ReserveForReference(uint64_t bytes);
   void Retire(std::shared_ptr<StageTask> task, bool answer) STRATA_REQUIRES(mutex_);
   void ReapLoop();
   void TickLoop();
@@ -119,7 +125,9 @@ class WorkerNode : public LinkHandler {
   std::deque<std::pair<std::shared_ptr<StageTask>, bool>> retired_ STRATA_GUARDED_BY(mutex_);
   uint64_t retiring_ STRATA_GUARDED_BY(mutex_) = 0;          // Retired and not yet gone.
   uint64_t frames_discarded_ STRATA_GUARDED_BY(mutex_) = 0;  // Of stages that are gone.
+  uint64_t reference_bytes_ STRATA_GUARDED_BY(mutex_) = 0;   // Set aside for reference_.
 
+  LayerReference reference_;
   std::thread reaper_;
   std::thread ticker_;
 };

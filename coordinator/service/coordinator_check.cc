@@ -1,0 +1,301 @@
+// `strata model check`: the part of Coordinator that compares a model's stages with its layers
+// alone.
+#include <algorithm>
+#include <utility>
+
+#include "common/app/log.h"
+#include "common/row_digest.h"
+#include "common/sampling_params.h"
+#include "common/status.h"
+#include "coordinator/keys/caller.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/errors.h"
+#include "coordinator/service/generation.h"
+#include "coordinator/service/layer_check.h"
+
+namespace strata {
+
+namespace {
+
+// For the stages: with the time that it waits for room in KV memory.
+constexpr nanoseconds kStagesWithin = std::chrono::minutes(2);
+constexpr milliseconds kLookAgain{50};
+
+absl::Status CheckEnded() {
+  return Error(absl::StatusCode::kCancelled, "CANCELLED", "the check was ended");
+}
+
+absl::Status NodeLostFor(const std::string& node) {
+  return Error(absl::StatusCode::kUnavailable, "NODE_LOST",
+               "node '" + node + "', which computed layer by layer, is lost")
+      .Node(node)
+      .Hint("run the check again; --node chooses another worker");
+}
+
+}  // namespace
+
+// One check under way: the thread of its call waits for what the loop hears.
+struct Coordinator::LayerCheck {
+  // Set once.
+  uint64_t id = 0;
+  std::string request_key;
+  std::string node;  // Computes layer by layer.
+  uint64_t incarnation = 0;
+  uint64_t deployment = 0;
+  uint32_t layers = 0;
+  std::vector<uint32_t> tokens;
+  v1::Plan plan;
+
+  Mutex mutex;
+  CondVar changed;
+  LayerTable stages STRATA_GUARDED_BY(mutex);
+  std::optional<absl::Status> stages_ended STRATA_GUARDED_BY(mutex);
+  std::optional<v1::LayersComputed> computed STRATA_GUARDED_BY(mutex);  // The newest answer.
+  bool node_lost STRATA_GUARDED_BY(mutex) = false;
+};
+
+// Gathers what the stages' layers made of the sequence.
+class Coordinator::LayerCheckSink final : public SessionSink {
+ public:
+  explicit LayerCheckSink(std::shared_ptr<LayerCheck> check) : check_(std::move(check)) {}
+
+  void OnStarted(const StartedInfo&) override {}
+  void OnRows(const RowsInfo& rows) override {
+    MutexLock lock(&check_->mutex);
+    check_->stages.resize(rows.layer_digests.size());
+    for (size_t layer = 0; layer < rows.layer_digests.size(); ++layer) {
+      check_->stages[layer].insert(check_->stages[layer].end(), rows.layer_digests[layer].begin(),
+                                   rows.layer_digests[layer].end());
+    }
+  }
+  Verdict OnToken(const TokenInfo&) override { return Verdict::kContinue; }
+  void OnDone(const FinishInfo& info) override {
+    // Somebody else may have ended it.
+    End(info.reason == "cancelled" ? CheckEnded() : absl::OkStatus());
+  }
+  void OnFailed(const absl::Status& status) override { End(status); }
+
+ private:
+  void End(const absl::Status& status) {
+    MutexLock lock(&check_->mutex);
+    check_->stages_ended = status;
+    check_->changed.NotifyAll();
+  }
+
+  const std::shared_ptr<LayerCheck> check_;
+};
+
+absl::StatusOr<v1::ModelCheck> Coordinator::CheckModel(const v1::CheckModelRequest& request,
+                                                       const CheckProgressFn& progress,
+                                                       const std::function<bool()>& gone) {
+  if (request.tokens() > kMaxCheckTokens) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_TOKENS",
+                 "a check has 1 to " + std::to_string(kMaxCheckTokens) + " tokens, not " +
+                     std::to_string(request.tokens()))
+        .Limit("check_tokens=" + std::to_string(kMaxCheckTokens));
+  }
+  ASSIGN_OR_RETURN(const auto model, models_->Get(request.name()));
+  // What takes longer than the loop should stand.
+  ASSIGN_OR_RETURN(const v1::LoadOptions options,
+                   loop_.Ask([&]() -> absl::StatusOr<v1::LoadOptions> {
+                     const Serving serving = ServingOf(request.name());
+                     RETURN_IF_ERROR(serving.problem);
+                     return FindDeployment(serving.deployment)->load_options();
+                   }));
+  auto check = std::make_shared<LayerCheck>();
+  const uint32_t most = std::min(kDefaultCheckTokens, std::max(options.context(), 2u) - 1);
+  check->tokens = CheckTokens(*model, request.tokens() != 0 ? request.tokens() : most);
+  check->layers = static_cast<uint32_t>(model->spec().layers.size());
+  const uint64_t bytes = LargestLayerBytes(*model, options);
+  RETURN_IF_ERROR(loop_.Ask([&] { return BeginCheck(request, bytes, check); }));
+  v1::CheckModelProgress said;
+  said.set_phase("stages");
+  said.set_layers_total(check->layers + 1);
+  progress(said);
+  absl::StatusOr<v1::ModelCheck> result = RunCheck(request.name(), check, &said, progress, gone);
+  const std::string key = check->request_key;
+  loop_.Call([&] {
+    CancelRequest(key, CheckEnded());
+    if (!result.ok()) {
+      v1::CoordinatorMessage end;
+      end.mutable_compute_layers()->set_check(check->id);
+      SendToNode(check->node, check->incarnation, std::move(end));
+    }
+    checks_.erase(check->id);
+    return true;
+  });
+  return result;
+}
+
+absl::Status Coordinator::BeginCheck(const v1::CheckModelRequest& request, uint64_t bytes,
+                                     const std::shared_ptr<LayerCheck>& check) {
+  const Serving serving = ServingOf(request.name());
+  RETURN_IF_ERROR(serving.problem);
+  check->deployment = serving.deployment;
+  check->plan = FindDeployment(serving.deployment)->plan();
+  RETURN_IF_ERROR(ChooseCheckNode(request.node(), bytes, check.get()));
+  SessionRequest session;
+  session.request_id = "check-" + DrawRequestId();
+  session.key = check->request_key = ScopedId(nullptr, session.request_id);
+  session.cache_salt = session.key;
+  session.prompt = check->tokens;
+  session.max_tokens = 1;
+  session.ignore_eos = true;
+  session.digest_layers = true;
+  *session.params.mutable_sampling() = PlainSampling(0, 0);
+  session.deadline = clock_->Now() + kStagesWithin;
+  RETURN_IF_ERROR(serving.engine->Submit(std::move(session),
+                                         std::make_shared<LayerCheckSink>(check), clock_->Now()));
+  check->id = ++newest_check_;
+  checks_[check->id] = check;
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::ChooseCheckNode(const std::string& name, uint64_t bytes,
+                                          LayerCheck* check) {
+  if (name.empty()) {
+    const PlannerCluster cluster = cluster_.Snapshot(0);
+    const PlannerNode* node = ChooseReference(cluster.nodes, check->plan, bytes);
+    if (node == nullptr) {
+      return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES",
+                   "there is no ready worker that could compute layer by layer in numerics class " +
+                       check->plan.numerics_class().name())
+          .Hint("name one with --node, or start one: see `strata node list`");
+    }
+    check->node = node->name;
+    check->incarnation = node->incarnation;
+    return absl::OkStatus();
+  }
+  const NodeRecord* node = cluster_.Find(name);
+  if (node == nullptr) {
+    return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND", "there is no node '" + name + "'")
+        .Hint("see `strata node list`");
+  }
+  if (!node->alive || node->leaving()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NODE_NOT_READY",
+                 "node '" + name + "' is " + (node->alive ? "being stopped" : "lost"))
+        .Node(name)
+        .Hint("start its strata-worker again, or choose another --node");
+  }
+  check->node = name;
+  check->incarnation = node->info.incarnation();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::ModelCheck> Coordinator::RunCheck(const std::string& model,
+                                                     const std::shared_ptr<LayerCheck>& check,
+                                                     v1::CheckModelProgress* said,
+                                                     const CheckProgressFn& progress,
+                                                     const std::function<bool()>& gone) {
+  std::optional<absl::Status> ended;
+  while (!ended.has_value()) {
+    if (gone()) {
+      return CheckEnded();
+    }
+    MutexLock lock(&check->mutex);
+    if (!check->stages_ended.has_value()) {
+      check->changed.WaitFor(&check->mutex, kLookAgain);
+    }
+    ended = check->stages_ended;
+  }
+  if (!ended->ok()) {
+    return absl::IsCancelled(*ended) ? *ended
+                                     : Annotate(*ended, "the stages did not compute the check");
+  }
+  said->set_phase("layers");
+  progress(*said);
+  LayerTable reference;
+  const auto tokens = static_cast<uint32_t>(check->tokens.size());
+  for (uint32_t layer = 0; layer < check->layers; ++layer) {
+    ASSIGN_OR_RETURN(const v1::LayersComputed computed, ComputeLayer(*check, layer, gone));
+    RETURN_IF_ERROR(AddComputed(computed, layer, check->layers, tokens, &reference));
+    said->set_layers_done(static_cast<uint32_t>(reference.size()));
+    progress(*said);
+  }
+  v1::ModelCheck result;
+  result.set_numerics_class(check->plan.numerics_class().name());
+  result.set_plan_epoch(check->plan.epoch());
+  result.set_reference_node(check->node);
+  {
+    MutexLock lock(&check->mutex);
+    CompareLayers(model, check->plan, check->stages, reference, &result);
+  }
+  if (result.equal()) {
+    LogInfo({{"model", model}, {"node", check->node}, {"deployment", check->deployment}},
+            "the model's stages compute what its layers do alone");
+  } else {
+    LogError({{"model", model},
+              {"node", result.node()},
+              {"deployment", check->deployment},
+              {"stage", result.stage()}},
+             "layer " + std::to_string(result.layer()) + " differs from what node '" + check->node +
+                 "' makes of it: " + result.hint());
+  }
+  return result;
+}
+
+absl::StatusOr<v1::LayersComputed> Coordinator::ComputeLayer(LayerCheck& check, uint32_t layer,
+                                                             const std::function<bool()>& gone) {
+  const auto sent = loop_.Call([&]() -> absl::Status {
+    const Deployment* deployment = FindDeployment(check.deployment);
+    if (deployment == nullptr) {
+      return Error(absl::StatusCode::kAborted, "UNLOADED",
+                   "the model was unloaded, or placed anew, while it was checked");
+    }
+    v1::CoordinatorMessage message;
+    v1::ComputeLayers* compute = message.mutable_compute_layers();
+    compute->set_check(check.id);
+    *compute->mutable_load() =
+        deployment->MakeLayerLoad(layer, static_cast<uint32_t>(check.tokens.size()));
+    if (layer == 0) {
+      compute->mutable_token_ids()->Add(check.tokens.begin(), check.tokens.end());
+    }
+    return SendToNode(check.node, check.incarnation, std::move(message)) ? absl::OkStatus()
+                                                                         : NodeLostFor(check.node);
+  });
+  RETURN_IF_ERROR(sent.value_or(Stopping()));
+  std::optional<v1::LayersComputed> computed;
+  while (!computed.has_value()) {
+    if (gone()) {
+      return CheckEnded();
+    }
+    MutexLock lock(&check.mutex);
+    if (check.node_lost) {
+      return NodeLostFor(check.node);
+    }
+    if (!check.computed.has_value()) {
+      check.changed.WaitFor(&check.mutex, kLookAgain);
+    }
+    computed = std::exchange(check.computed, std::nullopt);
+  }
+  if (computed->has_error()) {
+    v1::ErrorDetail detail = computed->error();
+    detail.set_node(check.node);
+    return Annotate(StatusOf(detail), "node '" + check.node + "' cannot compute layer " +
+                                          std::to_string(layer) + " of the check");
+  }
+  return *std::move(computed);
+}
+
+void Coordinator::OnLayersComputed(const std::string& node, uint64_t incarnation,
+                                   const v1::LayersComputed& computed) {
+  const auto it = checks_.find(computed.check());
+  if (it == checks_.end() || it->second->node != node || it->second->incarnation != incarnation) {
+    return;  // Of one that was ended.
+  }
+  MutexLock lock(&it->second->mutex);
+  it->second->computed = computed;
+  it->second->changed.NotifyAll();
+}
+
+void Coordinator::LoseChecksOn(const std::string& node) {
+  for (const auto& [id, check] : checks_) {
+    if (check->node == node) {
+      MutexLock lock(&check->mutex);
+      check->node_lost = true;
+      check->changed.NotifyAll();
+    }
+  }
+}
+
+}  // namespace strata
