@@ -7,9 +7,7 @@ make_models.py first.
 """
 
 import argparse
-import json
 import pathlib
-import shutil
 
 import numpy as np
 import safetensors.torch
@@ -17,9 +15,9 @@ import torch
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import reference
-from pieces import Case, Model
+import stored_model
 
-NAME, SOURCE, PROMPT_LENGTH = "gpt-oss-mxfp4", "gpt-oss", 12
+NAME, SOURCE = "gpt-oss-mxfp4", "gpt-oss"
 VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 
@@ -54,33 +52,14 @@ def main():
                         default=pathlib.Path(__file__).parent / "models")
     args = parser.parse_args()
     reference.quiet()
-    source, path = args.models / SOURCE, args.models / NAME
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir()
+    source = args.models / SOURCE
     stored, values = store(safetensors.torch.load_file(source / "model.safetensors"))
-    config = json.loads((source / "config.json").read_text())
-    generation = json.loads((source / "generation_config.json").read_text())
     quantization = {"modules_to_not_convert": [
         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
         "quant_method": "mxfp4"}
-    (path / "config.json").write_text(
-        json.dumps(config | {"quantization_config": quantization}, indent=2) + "\n")
-    shutil.copy(source / "generation_config.json", path)
-    safetensors.torch.save_file(stored, path / "model.safetensors", {"format": "pt"})
-
-    hf = reference.load_tensors(config, values)
-    facts = Model(SOURCE, config, generation, None)
-    rng = np.random.default_rng(args.seed)
-    case = None
-    while not case or not reference.is_stable(hf, case, rng):
-        case = Case(f"p{PROMPT_LENGTH}", facts.prompt(rng, PROMPT_LENGTH))
-        if not reference.extend_greedily(lambda ids: reference.logits_of(hf, case, ids), case,
-                                         facts.special_ids()):
-            case = None
-    logits = reference.logits_of(hf, case, case.prompt_ids + case.greedy_ids[:-1])
-    reference.write_results([case], {f"{case.name}.logits": logits}, path / "cases.json",
-                            path / "expected.safetensors")
-    print(f"{NAME}: gap {reference.check_steps(logits, case):.4f}")
+    gap = stored_model.write(args.models / NAME, source, stored, values, quantization,
+                             np.random.default_rng(args.seed))
+    print(f"{NAME}: gap {gap:.4f}")
 
 
 if __name__ == "__main__":

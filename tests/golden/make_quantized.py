@@ -18,7 +18,6 @@ import importlib
 import importlib.util
 import json
 import pathlib
-import shutil
 import sys
 import types
 import zlib
@@ -29,9 +28,8 @@ import torch
 import transformers
 
 import reference
-from pieces import Case, Model
+import stored_model
 
-PROMPT_LENGTH = 12
 DEQUANT_SHAPE = (64, 128)  # outputs and inputs of the matrices in quantized.safetensors
 
 
@@ -296,31 +294,11 @@ def quantize(packer, source, settings, rng):
 def make(name, packer, models, seed):
     settings = VARIANTS[name]
     source, path = models / settings.source, models / name
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir()
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     stored, values = quantize(packer, source, settings, rng)
-    config = json.loads((source / "config.json").read_text())
-    generation = json.loads((source / "generation_config.json").read_text())
-    shutil.copy(source / "generation_config.json", path)
-    text = json.dumps(config | {"quantization_config": packer.config(settings)}, indent=2)
-    (path / "config.json").write_text(text + "\n")
-    safetensors.torch.save_file(stored, path / "model.safetensors", {"format": "pt"})
-
-    hf = reference.load_tensors(config, values)
-    facts = Model(settings.source, config, generation, None)
-    case = None
-    while not case or not reference.is_stable(hf, case, rng):
-        case = Case(f"p{PROMPT_LENGTH}", facts.prompt(rng, PROMPT_LENGTH))
-        if not reference.extend_greedily(lambda ids: reference.logits_of(hf, case, ids), case,
-                                         facts.special_ids()):
-            case = None
-    logits = reference.logits_of(hf, case, case.prompt_ids + case.greedy_ids[:-1])
-    reference.write_results([case], {f"{case.name}.logits": logits}, path / "cases.json",
-                            path / "expected.safetensors")
+    gap = stored_model.write(path, source, stored, values, packer.config(settings), rng)
     size = sum(f.stat().st_size for f in path.iterdir())
-    print(f"{name:24} {size / 1024:5.0f} KiB  gap {reference.check_steps(logits, case):.4f}",
-          flush=True)
+    print(f"{name:24} {size / 1024:5.0f} KiB  gap {gap:.4f}", flush=True)
 
 
 def make_values(name, packer, path, seed):
