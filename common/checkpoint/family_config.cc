@@ -472,10 +472,14 @@ absl::Status CheckNothingElse(const json& config, const Family& family) {
     return Unsupported("mlp_bias true");
   }
   if (const json* map = reader.Find("auto_map"); map != nullptr && map->is_object()) {
-    const std::string own = absl::StrCat(".", family.architecture);
+    const std::string architecture = absl::StrCat(".", family.architecture);
+    const std::string body = architecture.substr(0, architecture.rfind("ForCausalLM")) + "Model";
     for (const auto& [key, value] : map->items()) {
-      // A copy of what transformers has by now, under the same name, is none.
-      const bool same = value.is_string() && value.get_ref<const std::string&>().ends_with(own);
+      // A copy of what transformers has by now, under the same name, is none; "AutoModel" is it
+      // without the head.
+      const std::string name = value.is_string() ? value.get<std::string>() : "";
+      const bool same =
+          name.ends_with(architecture) || (key == "AutoModel" && name.ends_with(body));
       if (key.starts_with("AutoModel") && !same) {
         return Unsupported("auto_map " + Quoted(key) + " (a checkpoint's own code)");
       }

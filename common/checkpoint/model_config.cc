@@ -282,15 +282,16 @@ absl::Status FillLayers(const json& config, const Family& family, uint64_t count
   return absl::OkStatus();
 }
 
-// Experts are stored in other ways than other matrices, which are read of MLX alone.
+// Of other tools' formats, experts are read in 8-bit floats alone.
 absl::Status CheckExperts(const ModelSpec& spec) {
   const bool experts = std::any_of(spec.layers.begin(), spec.layers.end(),
                                    [](const LayerSpec& layer) { return layer.mlp.experts != 0; });
   if (experts && spec.quantization.has_value() &&
-      spec.quantization->method != QuantizationMethod::kMlx) {
+      spec.quantization->method != QuantizationMethod::kMlx &&
+      spec.quantization->method != QuantizationMethod::kFloat8) {
     return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-                 "quantization_config of a mixture of experts is not supported yet")
-        .Hint("use a checkpoint in F32, F16 or BF16, or one that MLX quantized");
+                 "integers in quantization_config of a mixture of experts are not supported yet")
+        .Hint("use a checkpoint in F32, F16, BF16 or FP8, or one that MLX quantized");
   }
   return absl::OkStatus();
 }

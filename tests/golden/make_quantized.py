@@ -79,6 +79,9 @@ VARIANTS = {
     "llama31-fp8": Settings("llama31", "float", bits=8, sym=True, strategy="tensor"),
     "qwen2-fp8-channel": Settings("qwen2", "float", bits=8, sym=True, strategy="channel"),
     "qwen3-fp8-block": Settings("qwen3", "fp8", bits=8, sym=True, block=(32, 64)),
+    # As DeepSeek publishes it: the router is no part of it.
+    "deepseek-v3-fp8": Settings("deepseek-v3", "fp8", bits=8, sym=True, block=(8, 16),
+                                plain=("model.layers.1.mlp.gate", "model.layers.2.mlp.gate")),
 }
 
 

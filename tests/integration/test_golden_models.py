@@ -21,7 +21,8 @@ REFERENCES |= {name: {"activations": "f32"} for name in (
     "qwen2-gptq4", "qwen3-gptq4-v2", "llama31-gptq4-sym", "llama31-gptq8",
     "llama31-gptq4-actorder", "qwen2-packed4", "qwen3-packed4-zeros", "llama31-packed8",
     "llama31-packed8-zeros", "qwen3-packed4-actorder")}
-REFERENCES |= {name: {} for name in ("llama31-fp8", "qwen2-fp8-channel", "qwen3-fp8-block")}
+REFERENCES |= {name: {} for name in ("llama31-fp8", "qwen2-fp8-channel", "qwen3-fp8-block",
+                                    "deepseek-v3-fp8")}
 # Numerics classes of their own, which no reference has numbers for.
 QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
              ("llama31", {"quantize": "int8", "activations": "f32"}), ("llama31-mlx4", {}),
@@ -31,7 +32,8 @@ QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
              ("gpt-oss-mxfp4", {}), ("deepseek-v3", {"quantize": "int8"}),
              ("phi3-awq", {}), ("qwen2-gptq4", {}), ("llama31-gptq8", {}),
              ("llama31-gptq4-actorder", {"quantize": "int8"}), ("qwen3-packed4-zeros", {}),
-             ("qwen3-fp8-block", {"quantize": "int4"})]
+             ("qwen3-fp8-block", {"quantize": "int4"}),
+             ("deepseek-v3-fp8", {"quantize": "int8"})]
 STORED = {"gpt-oss-mxfp4": "bf16+mxfp4", "phi3-awq": "awq4g32+bf16", "qwen2-gptq4": "gptq4g32",
           "llama31-gptq8": "gptq8", "qwen3-packed4-zeros": "packed4g64"}
 WORKERS = [f"w{i}" for i in range(7)]

@@ -621,6 +621,18 @@ TEST(ModelConfig, ReadsDeepSeekV3) {
   EXPECT_EQ(mlp.router.scale, 2.5f);
 }
 
+// As published; integers of experts are read of MLX alone.
+TEST(ModelConfig, ReadsDeepSeekV3InEightBitFloats) {
+  json config = FamilyConfig("deepseek-v3");
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->quantization->method, QuantizationMethod::kFloat8);
+  config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}};
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("quantization_config of a mixture of experts"));
+}
+
 TEST(ModelConfig, GraniteScalesInputEmbeddingsAndGemmaDoesNot) {
   EXPECT_EQ(Parse(FamilyConfig("granite"))->input_embedding_scale, 3.0f);
   EXPECT_EQ(Parse(FamilyConfig("gemma3"))->input_embedding_scale, 1.0f);
@@ -799,6 +811,7 @@ TEST(ModelConfig, RefusesByNameWhatIsNotSupported) {
       {"layer_types", {"full_attention", "sliding_attention"}, "layer_types \"sliding_attention\""},
       {"text_config", {{"hidden_size", 8}}, "text_config"},
       {"auto_map", {{"AutoModelForCausalLM", "x.Y"}}, "auto_map \"AutoModelForCausalLM\""},
+      {"auto_map", {{"AutoModel", "x.MyModel"}}, "auto_map \"AutoModel\""},
       {"use_qk_norm", true, "use_qk_norm true is not supported yet"},
   };
   for (const Change& change : cases) {
@@ -906,7 +919,7 @@ TEST(ModelConfig, TakesSettingsThatMeanNothingSpecial) {
                      {"num_local_experts", 0},
                      {"use_qk_norm", false},
                      {"pretraining_tp", 1},
-                     {"auto_map", {{"AutoTokenizer", "x.Y"}}},
+                     {"auto_map", {{"AutoTokenizer", "x.Y"}, {"AutoModel", "x.LlamaModel"}}},
                      {"_name_or_path", "somewhere"},
                      {"anything_else", {1, 2}}});
   EXPECT_TRUE(Parse(config).ok()) << Parse(config).status();

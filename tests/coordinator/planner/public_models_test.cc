@@ -1,25 +1,23 @@
 // Sizes on paper: what the planner counts for public models, to the byte, against arithmetic on
 // their published shapes. The configurations are those of the models' repositories on Hugging Face,
 // without fields that say nothing of shapes; the numbers of parameters are those published there.
+// Mixtures of experts: public_mixtures_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/checkpoint.h"
 #include "common/units.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/registry/manifest.h"
 #include "coordinator/service/model_runtime.h"
+#include "tests/coordinator/planner/public_model.h"
 
 namespace strata {
 namespace {
 
 constexpr uint64_t kBf16 = 2;
-constexpr uint64_t kTiB = uint64_t{1} << 40;
 
 struct PublicModel {
   const char* name;
@@ -125,56 +123,15 @@ constexpr PublicModel kModels[] = {
      false, 3584, 4 * 128},
 };
 
-// A registered model of these shapes in bfloat16, whose weights nobody has.
 ModelRuntime RuntimeOf(const PublicModel& row) {
-  auto manifest = std::make_shared<ModelManifest>();
-  auto spec = ParseModelConfig(row.config, "");
-  EXPECT_TRUE(spec.ok()) << row.name << ": " << spec.status();
-  manifest->spec = spec.ok() ? *std::move(spec) : ModelSpec{};
-  manifest->config_json = row.config;
-  const auto last = static_cast<uint32_t>(manifest->spec.layers.size()) - 1;
-  for (const StageTensor& tensor : TensorsOf(manifest->spec, 0, last, true, true)) {
-    ManifestTensor& out = manifest->tensors.emplace_back();
-    out.name = tensor.name;
-    out.dtype = Dtype::kBF16;
-    out.shape = tensor.shape;
-    out.bytes = kBf16;
-    for (const uint64_t dimension : tensor.shape) {
-      out.bytes *= dimension;
-    }
-  }
-  std::sort(manifest->tensors.begin(), manifest->tensors.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
-  manifest->tensors.erase(
-      std::unique(manifest->tensors.begin(), manifest->tensors.end()),  // A tied embedding.
-      manifest->tensors.end());
-  ModelRuntime runtime;
-  runtime.name = row.name;
-  runtime.manifest = std::move(manifest);
-  return runtime;
+  return testing::PublicModel(row.name, row.config);
 }
 
-v1::LoadOptions Options() {
-  v1::LoadOptions options;
-  options.set_context(4096);
-  options.set_sessions(2);
-  options.set_kv_tokens(8192);
-  options.set_max_batch_tokens(256);
-  options.set_kv_dtype(v1::KV_DTYPE_F16);
-  return options;
-}
-
-PlannerCluster TwoGiants() {
-  PlannerCluster cluster;
-  for (const char* name : {"a", "b"}) {
-    PlannerNode& node = cluster.nodes.emplace_back();
-    node.name = name;
-    node.numerics = "cpu-2";
-    node.free_bytes = 2 * kTiB;
-    node.read_bytes_per_s = node.flops_per_s = 1e12;
-  }
-  cluster.links.assign(3, std::vector<PlannerLink>(3));
-  return cluster;
+testing::PublicSizes SizesOf(const PublicModel& row) {
+  return {.layers = std::vector<uint64_t>(row.layers, kBf16 * row.layer_parameters),
+          .embedding = kBf16 * row.embedding,
+          .head = kBf16 * (row.embedding + row.final_norm),
+          .kv_of_layer = 2 * row.kv_heads_by_dim * 2};  // K and V, float16.
 }
 
 class PublicModelTest : public ::testing::TestWithParam<PublicModel> {};
@@ -188,57 +145,12 @@ TEST_P(PublicModelTest, TheTableAddsUpToThePublishedNumberOfParameters) {
 TEST_P(PublicModelTest, WeightsAndKvOfEveryLayerAreExactToTheByte) {
   const PublicModel& row = GetParam();
   const ModelRuntime runtime = RuntimeOf(row);
-  const PlannerModel model = runtime.ForPlanner(Options());
-  ASSERT_EQ(model.layer_bytes.size(), row.layers);
-  const uint64_t kv_bytes = 2 * row.kv_heads_by_dim * 2;  // K and V, float16.
-  for (uint32_t layer = 0; layer < row.layers; ++layer) {
-    EXPECT_EQ(model.layer_bytes[layer], kBf16 * row.layer_parameters) << layer;
-    uint64_t kv = 0;
-    for (uint32_t group = 0; group < model.spec.kv_groups.size(); ++group) {
-      kv += KvBytesPerToken(model.spec, layer, layer, group, 2);
-    }
-    EXPECT_EQ(kv, kv_bytes) << layer;
-  }
-  EXPECT_EQ(model.embed_bytes, kBf16 * row.embedding);
-  EXPECT_EQ(model.head_bytes, kBf16 * (row.embedding + row.final_norm));
+  testing::ExpectSizes(runtime, SizesOf(row));
   EXPECT_EQ(AccountWeights(*runtime.manifest).total_bytes, kBf16 * row.parameters);
-  EXPECT_EQ(TotalKvBytesPerToken(model.spec, 2), row.layers * kv_bytes);
 }
 
 TEST_P(PublicModelTest, APlanGrantsJustThat) {
-  const PublicModel& row = GetParam();
-  const ModelRuntime runtime = RuntimeOf(row);
-  PlannerRequest request;
-  request.options = Options();
-  const auto middle = static_cast<uint32_t>(row.layers / 2);
-  auto* pin = request.options.add_layers();
-  pin->set_node("a");
-  pin->set_last_layer(middle - 1);
-  pin = request.options.add_layers();
-  pin->set_node("b");
-  pin->set_first_layer(middle);
-  pin->set_last_layer(static_cast<uint32_t>(row.layers) - 1);
-  const auto plan = MakePlan(TwoGiants(), runtime.ForPlanner(request.options), request);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto& stages = plan->pipelines(0).stages();
-  ASSERT_EQ(stages.size(), 2);
-  const uint64_t layer = kBf16 * row.layer_parameters;
-  EXPECT_EQ(stages[0].weight_bytes(), middle * layer + kBf16 * row.embedding);
-  EXPECT_EQ(stages[1].weight_bytes(),
-            (row.layers - middle) * layer + kBf16 * (row.embedding + row.final_norm));
-  for (const v1::PlanStage& stage : stages) {
-    uint64_t bytes = 0;
-    for (uint32_t i = stage.first_layer(); i <= stage.last_layer(); ++i) {
-      const uint32_t group = runtime.spec().layers[i].attention.kv_group;
-      bytes += stage.kv_pages(static_cast<int>(group)) * 16 * 2 * row.kv_heads_by_dim * 2;
-      // Two sessions of 4096 tokens, or the window.
-      EXPECT_GE(stage.kv_pages(static_cast<int>(group)) * 16,
-                runtime.spec().kv_groups[group].window == 0
-                    ? 8192
-                    : 2 * runtime.spec().kv_groups[group].window);
-    }
-    EXPECT_EQ(stage.kv_bytes(), bytes);
-  }
+  testing::ExpectPlan(RuntimeOf(GetParam()), SizesOf(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PublicModelTest, ::testing::ValuesIn(kModels), [](const auto& info) {
@@ -254,7 +166,7 @@ TEST(PublicModels, QuantizedSizesAreExactToo) {
   const ModelRuntime runtime = RuntimeOf(llama);
   const uint64_t norms = 2 * 4096;
   const uint64_t matrices = llama.layer_parameters - norms;
-  v1::LoadOptions options = Options();
+  v1::LoadOptions options = testing::PublicOptions();
   options.set_quantize(v1::QUANTIZE_INT8);
   const PlannerModel int8 = runtime.ForPlanner(options);
   EXPECT_EQ(int8.layer_bytes[7], matrices + matrices / 128 * 4 + kBf16 * norms);

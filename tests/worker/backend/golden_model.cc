@@ -165,7 +165,8 @@ std::vector<std::string> GoldenModelNames() {
           "qwen3-packed4-actorder",
           "llama31-fp8",
           "qwen2-fp8-channel",
-          "qwen3-fp8-block"};
+          "qwen3-fp8-block",
+          "deepseek-v3-fp8"};
 }
 
 std::string GoldenFormat::Name() const {

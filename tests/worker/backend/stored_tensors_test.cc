@@ -74,6 +74,7 @@ const std::vector<StoredCase>& Cases() {
       {"llama31-fp8", Float8(0, 0)},
       {"qwen2-fp8-channel", Float8(1, 0)},
       {"qwen3-fp8-block", Float8(32, 64)},
+      {"deepseek-v3-fp8", Float8(8, 16)},
   };
   return cases;
 }

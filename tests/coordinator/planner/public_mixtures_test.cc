@@ -1,0 +1,303 @@
+// Sizes on paper of public mixtures of experts, as public_models_test.cc has those of dense models:
+// what the planner counts, to the byte, against arithmetic on the published shapes. Layers differ,
+// and some checkpoints are stored in formats that workers keep otherwise.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "coordinator/planner/planner.h"
+#include "coordinator/registry/manifest.h"
+#include "coordinator/service/model_runtime.h"
+#include "tests/coordinator/planner/public_model.h"
+
+namespace strata {
+namespace {
+
+// Some weights: how many, and their bytes in the files and in a worker's memory.
+struct Weights {
+  uint64_t count = 0;
+  uint64_t stored = 0;
+  uint64_t kept = 0;
+};
+constexpr Weights operator+(Weights a, Weights b) {
+  return {a.count + b.count, a.stored + b.stored, a.kept + b.kept};
+}
+constexpr Weights operator*(uint64_t n, Weights w) {
+  return {n * w.count, n * w.stored, n * w.kept};
+}
+
+constexpr Weights Bf16(uint64_t count) { return {count, 2 * count, 2 * count}; }
+constexpr Weights F32(uint64_t count) { return {count, 4 * count, 4 * count}; }
+// 4 bits, and for 32 of them an exponent of a byte. Kept as 8-bit integers with a float32 scale for
+// 32, which is exactly the same.
+constexpr Weights Mxfp4(uint64_t count) { return {count, count / 32 * 17, count / 32 * 36}; }
+// A byte each, and a float32 scale for each tile of 128 x 128; kept as float32.
+constexpr uint64_t Tiles(uint64_t n) { return (n + 127) / 128; }
+constexpr Weights Fp8(uint64_t outputs, uint64_t inputs) {
+  const uint64_t count = outputs * inputs;
+  return {count, count + Tiles(outputs) * Tiles(inputs) * 4, 4 * count};
+}
+
+struct Mixture {
+  const char* name;
+  const char* config;
+  bool (*has)(const std::string& tensor);  // That formats other than bfloat16 have there.
+  uint64_t parameters;                     // As published.
+  uint64_t stored;                         // Bytes of all tensors, as published; 0: not told.
+  std::vector<Weights> layers;
+  Weights expert;  // One of those that tokens are routed to,
+  uint64_t idle;   // and how many of them a token does not read.
+  Weights embedding;
+  Weights head;  // With the last norm.
+  uint64_t kv_of_layer;
+};
+
+// Layers all alike: 128 experts, of which a token has 8; norms of q's and k's heads.
+Mixture Qwen3() {
+  constexpr uint64_t kHidden = 4096, kFfn = 1536, kVocab = 151936, kExperts = 128;
+  constexpr uint64_t kQueries = 64 * 128, kKeys = 4 * 128;
+  constexpr Weights kAttention = Bf16(2 * kHidden * kQueries + 2 * kHidden * kKeys) + Bf16(2 * 128);
+  constexpr Weights kExpert = Bf16(3 * kHidden * kFfn);
+  constexpr Weights kLayer =
+      kAttention + kExperts * kExpert + Bf16(kExperts * kHidden) + Bf16(2 * kHidden);
+  return {.name = "Qwen3-235B-A22B",
+          .config = R"({"architectures":["Qwen3MoeForCausalLM"],"model_type":"qwen3_moe",
+              "attention_bias":false,"bos_token_id":151643,"eos_token_id":151645,
+              "decoder_sparse_step":1,"head_dim":128,"hidden_act":"silu","hidden_size":4096,
+              "intermediate_size":12288,"max_position_embeddings":40960,"max_window_layers":94,
+              "mlp_only_layers":[],"moe_intermediate_size":1536,"norm_topk_prob":true,
+              "num_attention_heads":64,"num_experts":128,"num_experts_per_tok":8,
+              "num_hidden_layers":94,"num_key_value_heads":4,"rms_norm_eps":1e-06,
+              "rope_scaling":null,"rope_theta":1000000.0,"sliding_window":null,
+              "tie_word_embeddings":false,"torch_dtype":"bfloat16","use_sliding_window":false,
+              "vocab_size":151936})",
+          .has = nullptr,
+          .parameters = 235'093'634'560,
+          .stored = 470'187'269'120,
+          .layers = std::vector<Weights>(94, kLayer),
+          .expert = kExpert,
+          .idle = kExperts - 8,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          .kv_of_layer = 2 * kKeys * 2};
+}
+
+// The instructed one; the other has a vocabulary of 32000. 8 experts, of which a token has 2.
+Mixture Mixtral() {
+  constexpr uint64_t kHidden = 6144, kFfn = 16384, kVocab = 32768, kExperts = 8;
+  constexpr uint64_t kQueries = 48 * 128, kKeys = 8 * 128;
+  constexpr Weights kAttention = Bf16(2 * kHidden * kQueries + 2 * kHidden * kKeys);
+  constexpr Weights kExpert = Bf16(3 * kHidden * kFfn);
+  constexpr Weights kLayer =
+      kAttention + kExperts * kExpert + Bf16(kExperts * kHidden) + Bf16(2 * kHidden);
+  return {.name = "Mixtral-8x22B-Instruct",
+          .config = R"({"architectures":["MixtralForCausalLM"],"model_type":"mixtral",
+              "bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":6144,
+              "intermediate_size":16384,"max_position_embeddings":65536,
+              "num_attention_heads":48,"num_experts_per_tok":2,"num_hidden_layers":56,
+              "num_key_value_heads":8,"num_local_experts":8,"rms_norm_eps":1e-05,
+              "rope_theta":1000000.0,"sliding_window":null,"tie_word_embeddings":false,
+              "torch_dtype":"bfloat16","vocab_size":32768})",
+          .has = nullptr,
+          .parameters = 140'630'071'296,
+          .stored = 2 * 140'630'071'296,
+          .layers = std::vector<Weights>(56, kLayer),
+          .expert = kExpert,
+          .idle = kExperts - 2,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          .kv_of_layer = 2 * kKeys * 2};
+}
+
+// Biases everywhere, a sink for each head, every second layer with a window of 128; experts in
+// MXFP4, all else in bfloat16.
+Mixture GptOss() {
+  constexpr uint64_t kHidden = 2880, kFfn = 2880, kVocab = 201088, kExperts = 128;
+  constexpr uint64_t kQueries = 64 * 64, kKeys = 8 * 64;
+  constexpr Weights kAttention = Bf16(2 * kHidden * kQueries + 2 * kHidden * kKeys) +
+                                 Bf16(kQueries + 2 * kKeys + kHidden) + Bf16(64);
+  constexpr Weights kExpert = Mxfp4(3 * kHidden * kFfn) + Bf16(2 * kFfn + kHidden);
+  constexpr Weights kLayer =
+      kAttention + kExperts * kExpert + Bf16(kExperts * (kHidden + 1)) + Bf16(2 * kHidden);
+  return {.name = "gpt-oss-120b",
+          .config = R"({"architectures":["GptOssForCausalLM"],"model_type":"gpt_oss",
+              "attention_bias":true,"eos_token_id":200002,"experts_per_token":4,"head_dim":64,
+              "hidden_act":"silu","hidden_size":2880,"initial_context_length":4096,
+              "intermediate_size":2880,"max_position_embeddings":131072,
+              "num_attention_heads":64,"num_experts_per_tok":4,"num_hidden_layers":36,
+              "num_key_value_heads":8,"num_local_experts":128,"pad_token_id":199999,
+              "quantization_config":{"modules_to_not_convert":["model.layers.*.self_attn",
+              "model.layers.*.mlp.router","model.embed_tokens","lm_head"],
+              "quant_method":"mxfp4"},"rms_norm_eps":1e-05,"rope_scaling":{"beta_fast":32.0,
+              "beta_slow":1.0,"factor":32.0,"original_max_position_embeddings":4096,
+              "rope_type":"yarn","truncate":false},"rope_theta":150000,"sliding_window":128,
+              "swiglu_limit":7.0,"tie_word_embeddings":false,"vocab_size":201088})",
+          .has = [](const std::string& tensor) { return tensor.ends_with("_blocks"); },
+          .parameters = 116'829'156'672,
+          .stored = 65'248'815'744,
+          .layers = std::vector<Weights>(36, kLayer),
+          .expert = kExpert,
+          .idle = kExperts - 4,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          .kv_of_layer = 2 * kKeys * 2};
+}
+
+// Multi-head latent attention; the first 3 of 61 layers dense, the others with 256 experts, of
+// which a token has 8, and one that all tokens have. In 8-bit floats but for routers, norms,
+// embedding and head. The layer that predicts a further token (the 62nd in the files) is not
+// loaded.
+Mixture DeepSeekV3() {
+  constexpr uint64_t kHidden = 7168, kFfn = 2048, kVocab = 129280, kExperts = 256;
+  constexpr uint64_t kHeads = 128, kNope = 128, kRope = 64, kValue = 128;
+  constexpr uint64_t kQueryRank = 1536, kRank = 512;
+  constexpr Weights kAttention =
+      Fp8(kQueryRank, kHidden) + Bf16(kQueryRank) + Fp8(kHeads * (kNope + kRope), kQueryRank) +
+      Fp8(kRank + kRope, kHidden) + Bf16(kRank) + Fp8(kHeads * (kNope + kValue), kRank) +
+      Fp8(kHidden, kHeads * kValue);
+  constexpr Weights kNorms = Bf16(2 * kHidden);
+  constexpr Weights kDense = kAttention + kNorms + 2 * Fp8(18432, kHidden) + Fp8(kHidden, 18432);
+  constexpr Weights kExpert = 2 * Fp8(kFfn, kHidden) + Fp8(kHidden, kFfn);
+  constexpr Weights kRouter = Bf16(kExperts * kHidden) + F32(kExperts);
+  constexpr Weights kMixture = kAttention + kNorms + (kExperts + 1) * kExpert + kRouter;
+  std::vector<Weights> layers(3, kDense);
+  layers.resize(61, kMixture);
+  return {.name = "DeepSeek-V3",
+          .config = R"({"architectures":["DeepseekV3ForCausalLM"],"model_type":"deepseek_v3",
+              "attention_bias":false,"auto_map":{
+              "AutoConfig":"configuration_deepseek.DeepseekV3Config",
+              "AutoModel":"modeling_deepseek.DeepseekV3Model",
+              "AutoModelForCausalLM":"modeling_deepseek.DeepseekV3ForCausalLM"},
+              "bos_token_id":0,"eos_token_id":1,"ep_size":1,"first_k_dense_replace":3,
+              "hidden_act":"silu","hidden_size":7168,"intermediate_size":18432,
+              "kv_lora_rank":512,"max_position_embeddings":163840,"moe_intermediate_size":2048,
+              "moe_layer_freq":1,"n_group":8,"n_routed_experts":256,"n_shared_experts":1,
+              "norm_topk_prob":true,"num_attention_heads":128,"num_experts_per_tok":8,
+              "num_hidden_layers":61,"num_key_value_heads":128,"num_nextn_predict_layers":1,
+              "q_lora_rank":1536,"qk_nope_head_dim":128,"qk_rope_head_dim":64,
+              "quantization_config":{"activation_scheme":"dynamic","fmt":"e4m3",
+              "quant_method":"fp8","weight_block_size":[128,128]},"rms_norm_eps":1e-06,
+              "rope_scaling":{"beta_fast":32,"beta_slow":1,"factor":40,"mscale":1.0,
+              "mscale_all_dim":1.0,"original_max_position_embeddings":4096,"type":"yarn"},
+              "rope_theta":10000,"routed_scaling_factor":2.5,"scoring_func":"sigmoid",
+              "tie_word_embeddings":false,"topk_group":4,"topk_method":"noaux_tc",
+              "torch_dtype":"bfloat16","v_head_dim":128,"vocab_size":129280})",
+          .has =
+              [](const std::string& tensor) {
+                return tensor.find("layers.") != std::string::npos &&
+                       tensor.find(".mlp.gate.") == std::string::npos &&
+                       (tensor.ends_with("_proj.weight") || tensor.ends_with("_with_mqa.weight") ||
+                        tensor.ends_with(".weight_scale_inv")) &&
+                       tensor.find("switch_mlp") == std::string::npos;
+              },
+          .parameters = 671'026'419'200,
+          .stored = 0,  // That of the files includes the 62nd layer.
+          .layers = std::move(layers),
+          .expert = kExpert,
+          .idle = kExperts - 8,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          // The latent vector, and the key that rotates.
+          .kv_of_layer = (kRank + kRope) * 2};
+}
+
+ModelRuntime RuntimeOf(const Mixture& row) {
+  return testing::PublicModel(row.name, row.config, row.has);
+}
+
+testing::PublicSizes SizesOf(const Mixture& row) {
+  testing::PublicSizes sizes{.layers = {},
+                             .embedding = row.embedding.kept,
+                             .head = row.head.kept,
+                             .kv_of_layer = row.kv_of_layer};
+  for (const Weights& layer : row.layers) {
+    sizes.layers.push_back(layer.kept);
+  }
+  return sizes;
+}
+
+Weights AllOf(const Mixture& row) {
+  Weights all = row.embedding + row.head;
+  for (const Weights& layer : row.layers) {
+    all = all + layer;
+  }
+  return all;
+}
+
+class PublicMixtureTest : public ::testing::TestWithParam<Mixture> {};
+
+TEST_P(PublicMixtureTest, TheTableAddsUpToWhatIsPublished) {
+  const Weights all = AllOf(GetParam());
+  EXPECT_EQ(all.count, GetParam().parameters);
+  if (GetParam().stored != 0) {
+    EXPECT_EQ(all.stored, GetParam().stored);
+  }
+}
+
+TEST_P(PublicMixtureTest, WeightsAndKvOfEveryLayerAreExactToTheByte) {
+  const Mixture& row = GetParam();
+  const ModelRuntime runtime = RuntimeOf(row);
+  testing::ExpectSizes(runtime, SizesOf(row));
+  uint64_t stored = 0;
+  for (const ManifestTensor& tensor : runtime.manifest->tensors) {
+    stored += tensor.bytes;
+  }
+  EXPECT_EQ(stored, AllOf(row).stored);
+  const WeightAccount account = AccountWeights(*runtime.manifest);
+  EXPECT_EQ(account.total_bytes, AllOf(row).kept);
+  // What a token reads of a layer is all but the experts that it is not routed to.
+  EXPECT_EQ(account.layer_read_bytes.back(), row.layers.back().kept - row.idle * row.expert.kept);
+}
+
+TEST_P(PublicMixtureTest, APlanGrantsJustThat) {
+  testing::ExpectPlan(RuntimeOf(GetParam()), SizesOf(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PublicMixtureTest,
+                         ::testing::Values(Qwen3(), Mixtral(), GptOss(), DeepSeekV3()),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           std::erase_if(name, [](char c) {
+                             return !std::isalnum(static_cast<unsigned char>(c));
+                           });
+                           return name;
+                         });
+
+// int8: 8 bits and a float32 scale for 128 inputs; int4: 4 bits and two float16 for 64.
+constexpr uint64_t Int8(uint64_t outputs, uint64_t inputs) {
+  return outputs * (inputs + (inputs + 127) / 128 * 4);
+}
+constexpr uint64_t Int4(uint64_t outputs, uint64_t inputs) {
+  return outputs * (inputs / 2 + (inputs + 63) / 64 * 4);
+}
+
+// Experts that are stored in 4 bits stay so.
+TEST(PublicMixtures, GptOssQuantizesAttentionAlone) {
+  const ModelRuntime runtime = RuntimeOf(GptOss());
+  v1::LoadOptions options = testing::PublicOptions();
+  options.set_quantize(v1::QUANTIZE_INT8);
+  const uint64_t matrices = 2 * (2 * 4096 * 2880 + 2 * 512 * 2880);
+  EXPECT_EQ(runtime.ForPlanner(options).layer_bytes[5], GptOss().layers[5].kept - matrices +
+                                                            Int8(4096, 2880) + 2 * Int8(512, 2880) +
+                                                            Int8(2880, 4096));
+}
+
+// What keys and values are made of by stays float32, and the router as it is.
+TEST(PublicMixtures, DeepSeekInIntegersKeepsLatentMatricesInFloats) {
+  const ModelRuntime runtime = RuntimeOf(DeepSeekV3());
+  v1::LoadOptions options = testing::PublicOptions();
+  const uint64_t same = 32768 * 512 * 4 + 256 * 7168 * 2 + 256 * 4 + (2 * 7168 + 1536 + 512) * 2;
+  options.set_quantize(v1::QUANTIZE_INT8);
+  EXPECT_EQ(runtime.ForPlanner(options).layer_bytes[3],
+            same + Int8(1536, 7168) + Int8(24576, 1536) + Int8(576, 7168) + Int8(7168, 16384) +
+                257 * (2 * Int8(2048, 7168) + Int8(7168, 2048)));
+  options.set_quantize(v1::QUANTIZE_INT4);
+  EXPECT_EQ(runtime.ForPlanner(options).layer_bytes[3],
+            same + Int4(1536, 7168) + Int4(24576, 1536) + Int4(576, 7168) + Int4(7168, 16384) +
+                257 * (2 * Int4(2048, 7168) + Int4(7168, 2048)));
+}
+
+}  // namespace
+}  // namespace strata
