@@ -1,0 +1,223 @@
+// The configurations of families with experts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/checkpoint.h"
+#include "tests/common/checkpoint/config_testing.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using testing::FamilyConfig;
+using ::testing::HasSubstr;
+using testing::Parse;
+using testing::WindowsOf;
+
+TEST(ModelConfig, ReadsMixtral) {
+  json config = FamilyConfig("mixtral");
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "mixtral");
+  for (const LayerSpec& layer : spec->layers) {
+    EXPECT_EQ(layer.mlp.experts, config["num_local_experts"]);
+    EXPECT_EQ(layer.mlp.router.used, config["num_experts_per_tok"]);
+    EXPECT_EQ(layer.mlp.ffn, config["intermediate_size"]);
+    EXPECT_TRUE(layer.mlp.router.renormalize);
+    EXPECT_EQ(layer.mlp.router.scores, RouterScores::kSoftmax);
+  }
+  std::set<std::string> names;
+  for (const StageTensor& tensor : TensorsOf(*spec, 1, 1, false, false)) {
+    names.insert(tensor.name);
+  }
+  for (const char* name : {"gate", "experts.0.w1", "experts.3.w2", "experts.3.w3"}) {
+    EXPECT_TRUE(names.contains(std::string("model.layers.1.block_sparse_moe.") + name + ".weight"))
+        << name;
+  }
+  config.erase("num_local_experts");
+  config.erase("num_experts_per_tok");
+  EXPECT_EQ(Parse(config)->layers[0].mlp.experts, 8u);
+  EXPECT_EQ(Parse(config)->layers[0].mlp.router.used, 2u);
+}
+
+TEST(ModelConfig, ReadsWhichLayersOfQwen3MoeAreMixtures) {
+  json config = FamilyConfig("qwen3-moe");
+  const auto mixtures = [&] {
+    const auto spec = Parse(config);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    std::string text;
+    for (const LayerSpec& layer : spec->layers) {
+      text += layer.mlp.experts == 0 ? '-' : 'x';
+      EXPECT_EQ(layer.mlp.ffn, layer.mlp.experts == 0 ? config["intermediate_size"]
+                                                      : config["moe_intermediate_size"]);
+    }
+    return text;
+  };
+  config["num_hidden_layers"] = 5;
+  config["mlp_only_layers"] = json::array();
+  config["decoder_sparse_step"] = 1;
+  EXPECT_EQ(mixtures(), "xxxxx");
+  config["decoder_sparse_step"] = 2;
+  EXPECT_EQ(mixtures(), "-x-x-");
+  config["mlp_only_layers"] = {3, 4};
+  EXPECT_EQ(mixtures(), "-x---");
+  config["num_experts"] = 0;
+  EXPECT_EQ(mixtures(), "-----");
+  config = FamilyConfig("qwen3-moe");
+  EXPECT_TRUE(Parse(config)->layers[0].mlp.router.renormalize);
+  config.erase("norm_topk_prob");
+  EXPECT_FALSE(Parse(config)->layers[0].mlp.router.renormalize);
+  EXPECT_FALSE(Parse(FamilyConfig("qwen3-moe-nonorm"))->layers.back().mlp.router.renormalize);
+}
+
+TEST(ModelConfig, ReadsGptOss) {
+  json config = FamilyConfig("gpt-oss");
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(19, 0, 19));
+  const LayerSpec& layer = spec->layers[1];
+  EXPECT_TRUE(layer.attention.sinks && layer.attention.qkv_bias && layer.attention.out_bias);
+  EXPECT_EQ(layer.attention.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(layer.mlp.experts, 4u);
+  EXPECT_EQ(layer.mlp.router.used, 2u);
+  EXPECT_EQ(layer.mlp.router.scores, RouterScores::kSoftmaxOfChosen);
+  EXPECT_TRUE(layer.mlp.router.bias && layer.mlp.bias);
+  EXPECT_EQ(layer.mlp.activation, ActivationKind::kClampedSilu);
+  EXPECT_EQ(layer.mlp.clamp, 2.5f);
+  config.erase("layer_types");
+  config.erase("swiglu_limit");
+  config.erase("sliding_window");
+  config["num_hidden_layers"] = 4;
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(WindowsOf(*spec), ElementsAre(128, 0, 128, 0));
+  EXPECT_EQ(spec->layers[0].mlp.clamp, 7.0f);
+  // Blocks where there are any.
+  const auto exists = [](const std::string& name) { return name.ends_with("_blocks"); };
+  std::map<std::string, std::vector<uint64_t>> shapes;
+  for (const StageTensor& tensor : TensorsOf(*spec, 2, 2, false, false, exists)) {
+    shapes[tensor.name] = tensor.shape;
+  }
+  const std::string folder = "model.layers.2.mlp.experts.";
+  EXPECT_THAT(shapes[folder + "gate_up_proj_blocks"], ElementsAre(4, 64, 2, 16));
+  EXPECT_THAT(shapes[folder + "down_proj_scales"], ElementsAre(4, 64, 1));
+  EXPECT_FALSE(shapes.contains(folder + "down_proj"));
+  EXPECT_TRUE(shapes.contains("model.layers.2.self_attn.sinks"));
+  EXPECT_TRUE(Parse(FamilyConfig("gpt-oss-mxfp4")).ok());
+}
+
+TEST(TensorsOf, ExpertsMayBeOneTensor) {
+  const auto spec = Parse(FamilyConfig("qwen3-moe"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const MlpSpec& mlp = spec->layers[0].mlp;
+  const auto exists = [](const std::string& name) {
+    return name.find("switch_mlp") != std::string::npos;
+  };
+  int found = 0;
+  for (const StageTensor& tensor : TensorsOf(*spec, 0, 0, false, false, exists)) {
+    EXPECT_EQ(tensor.name.find(".experts."), std::string::npos) << tensor.name;
+    if (tensor.name == "model.layers.0.mlp.switch_mlp.up_proj.weight") {
+      EXPECT_THAT(tensor.shape, ElementsAre(mlp.experts, mlp.ffn, spec->hidden));
+      ++found;
+    } else if (tensor.name == "model.layers.0.mlp.switch_mlp.down_proj.weight") {
+      EXPECT_THAT(tensor.shape, ElementsAre(mlp.experts, spec->hidden, mlp.ffn));
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 2);
+}
+
+TEST(ModelConfig, ReadsDeepSeekV2) {
+  const auto spec = Parse(FamilyConfig("deepseek-v2"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const AttentionSpec& attention = spec->layers[2].attention;
+  EXPECT_EQ(attention.heads, 4);
+  EXPECT_EQ(attention.head_dim, 24);
+  EXPECT_EQ(attention.latent.rank, 32);
+  EXPECT_EQ(attention.latent.query_rank, 0);
+  EXPECT_EQ(attention.latent.nope_dim, 16);
+  EXPECT_EQ(attention.latent.rope_dim, 8);
+  EXPECT_EQ(attention.latent.value_dim, 16);
+  EXPECT_EQ(attention.latent.norm_eps, 1e-6f);
+  // mscale enters twice, and cancels out in sine and cosine.
+  EXPECT_NEAR(attention.scale, std::pow(0.1 * 0.707 * std::log(8.0) + 1, 2) / std::sqrt(24.0),
+              1e-7);
+  EXPECT_EQ(attention.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(attention.rope.rotary_dim, 8);
+  EXPECT_EQ(attention.rope.magnitude, 1.0);
+  EXPECT_EQ(attention.rope.yarn_low, 0.0);
+  EXPECT_EQ(attention.rope.yarn_high, 2.0);
+  EXPECT_EQ(spec->kv_groups, (std::vector<KvGroupSpec>{{KvKind::kMla, 0}}));
+  EXPECT_EQ(KvBytesPerToken(*spec, 0, 2, 0, 2), 3u * (32 + 8) * 2);
+  EXPECT_EQ(spec->layers[0].mlp.experts, 0);
+  EXPECT_EQ(spec->layers[0].mlp.ffn, 96);
+  const MlpSpec& mlp = spec->layers[1].mlp;
+  EXPECT_EQ(mlp.experts, 4);
+  EXPECT_EQ(mlp.ffn, 32);
+  EXPECT_EQ(mlp.shared_ffn, 32);
+  EXPECT_EQ(mlp.router.used, 2);
+  EXPECT_EQ(mlp.router.scores, RouterScores::kSoftmax);
+  EXPECT_FALSE(mlp.router.renormalize);
+  EXPECT_EQ(mlp.router.groups, 1);
+}
+
+// What V2 ignores, and how its larger size chooses.
+TEST(ModelConfig, ReadsDeepSeekV2sGroups) {
+  json config = FamilyConfig("deepseek-v2");
+  config["norm_topk_prob"] = true;
+  config["topk_method"] = "group_limited_greedy";
+  config["n_group"] = 2;
+  config["topk_group"] = 1;
+  config["routed_scaling_factor"] = 16.0;
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const RouterSpec& router = spec->layers[1].mlp.router;
+  EXPECT_FALSE(router.renormalize);
+  EXPECT_EQ(router.groups, 2);
+  EXPECT_EQ(router.groups_used, 1);
+  EXPECT_EQ(router.group_best, 1);
+  EXPECT_EQ(router.scale, 16.0f);
+}
+
+TEST(ModelConfig, ReadsDeepSeekV3) {
+  json config = FamilyConfig("deepseek-v3");
+  // The layer that predicts a further token is not the decoder's.
+  config["num_nextn_predict_layers"] = 1;
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers.size(), 3u);
+  EXPECT_EQ(spec->layers[0].attention.latent.query_rank, 48);
+  const MlpSpec& mlp = spec->layers[2].mlp;
+  EXPECT_EQ(mlp.experts, 8);
+  EXPECT_EQ(mlp.shared_ffn, 16);
+  EXPECT_EQ(mlp.router.used, 3);
+  EXPECT_EQ(mlp.router.scores, RouterScores::kSigmoid);
+  EXPECT_TRUE(mlp.router.renormalize && mlp.router.corrected);
+  EXPECT_EQ(mlp.router.groups, 4);
+  EXPECT_EQ(mlp.router.groups_used, 2);
+  EXPECT_EQ(mlp.router.group_best, 2);
+  EXPECT_EQ(mlp.router.scale, 2.5f);
+}
+
+// As published; integers of experts are read of MLX alone.
+TEST(ModelConfig, ReadsDeepSeekV3InEightBitFloats) {
+  json config = FamilyConfig("deepseek-v3");
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->quantization->method, QuantizationMethod::kFloat8);
+  config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}};
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("quantization_config of a mixture of experts"));
+}
+
+}  // namespace
+}  // namespace strata
