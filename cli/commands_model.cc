@@ -9,8 +9,8 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/tables.h"
+#include "common/report/model_report.h"
 #include "common/status.h"
-#include "common/units.h"
 #include "strata/v1/admin.pb.h"
 
 namespace strata::cli {
@@ -23,20 +23,6 @@ struct RegisterOptions {
   bool upload = false;
   bool detach = false;
 };
-
-// What a checkpoint holds, and what it cannot do.
-void PrintFound(const v1::Model& model, std::ostream& out) {
-  out << "  shape        " << model.family() << ", " << Counted(model.layers(), "layer")
-      << ", hidden " << model.hidden_size() << ", vocabulary " << model.vocab_size() << ", context "
-      << model.context() << "\n"
-      << "  weights      " << FormatSize(model.weight_bytes()) << " as " << model.dtype() << "\n"
-      << "  KV           " << FormatSize(model.kv_bytes_per_token()) << " a token at float16\n"
-      << "  text         " << (model.has_tokenizer() ? "tokenizer" : "no tokenizer: token ids only")
-      << (model.has_chat_template() ? ", chat template" : ", no chat template") << "\n";
-  for (const std::string& note : model.notes()) {
-    out << "  note         " << note << "\n";
-  }
-}
 
 using Register = std::function<absl::StatusOr<v1::Model>(
     const sdk::Client::ModelProgressFn& progress, const sdk::CallOptions& call)>;
@@ -99,7 +85,7 @@ absl::Status RunRegister(const Context& context, const RegisterOptions& options,
     return absl::OkStatus();
   }
   context.out() << "registered " << model->name() << "\n";
-  PrintFound(*model, context.out());
+  context.out() << ModelReport(*model);
   context.err() << "next: strata model load " << model->name() << "\n";
   return absl::OkStatus();
 }
@@ -162,8 +148,8 @@ void PrintModel(const v1::Model& model, std::ostream& out) {
     out << "  problem      " << model.problem() << "\n";
   }
   out << "  path         " << model.path() << "\n"
-      << "  digest       " << model.digest() << "\n";
-  PrintFound(model, out);
+      << "  digest       " << model.digest() << "\n"
+      << ModelReport(model);
   if (model.has_scheduling()) {
     out << "  steps        " << SchedulingText(model.scheduling()) << "\n";
   }
@@ -203,7 +189,10 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
       "  strata model add ~/Downloads/llama --upload\n"
       "  strata model add ~/Downloads/Llama-3.2-1B-Instruct-Q4_0.gguf\n"
       "Without --upload PATH is on the coordinator's machine; its files stay where they are, and\n"
-      "later changes to them are refused.",
+      "later changes to them are refused. Says what the checkpoint has (layers, formats, "
+      "tokenizer,\n"
+      "chat template, memory) and what it cannot do; `strata model show` says it again, and with\n"
+      "--json both have it in `facts`.",
       [add](Context& context) { return Add(context, *add); });
   AddRequired(app, "PATH", &add->source, "The folder with config.json, or a .gguf file");
   app->add_option("--name", add->name, "What to call it; default: the folder's or file's name")

@@ -64,6 +64,38 @@ Json OptionsDocument(const v1::LoadOptions& options) {
       {"layers", std::move(layers)}};
 }
 
+// A number of bytes where 0 says that there is none.
+Json BytesOrNull(uint64_t bytes) { return bytes == 0 ? Json(nullptr) : Json(bytes); }
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json FactsDocument(const v1::ModelFacts& facts) {
+  Json formats = ListOf(facts.formats(), [](const v1::StoredFormat& format) {
+    return Json{{"name", format.name()}, {"tensors", format.tensors()}, {"bytes", format.bytes()}};
+  });
+  Json layers = ListOf(facts.layers(), [](const v1::LayerFacts& layer) {
+    return Json{{"weight_bytes", layer.weight_bytes()},
+                {"weight_bytes_int8", BytesOrNull(layer.weight_bytes_int8())},
+                {"weight_bytes_int4", BytesOrNull(layer.weight_bytes_int4())},
+                {"kv_bytes_per_token", layer.kv_bytes_per_token()},
+                {"kv_group", layer.kv_group()},
+                {"experts", layer.experts()},
+                {"experts_per_token", layer.experts_per_token()}};
+  });
+  return {{"container", facts.container()},
+          {"formats", std::move(formats)},
+          {"tokenizer", TextOrNull(facts.tokenizer())},
+          {"tokenizer_ids", facts.tokenizer_ids()},
+          {"chat_template", TextOrNull(facts.chat_template())},
+          {"layers", std::move(layers)},
+          {"embedding_bytes", facts.embedding_bytes()},
+          {"head_bytes", facts.head_bytes()},
+          {"weight_bytes",
+           {{"none", facts.weight_bytes_none()},
+            {"int8", BytesOrNull(facts.weight_bytes_int8())},
+            {"int4", BytesOrNull(facts.weight_bytes_int4())}}},
+          {"cannot", Strings(facts.cannot())}};
+}
+
 }  // namespace
 
 Json NodeSummary(const v1::Node& node) {
@@ -118,6 +150,9 @@ Json ModelDocument(const v1::Model& model) {
   document["kv_bytes_per_token"] = model.kv_bytes_per_token();
   document["problem"] = model.problem();
   document["notes"] = Strings(model.notes());
+  if (model.has_facts()) {
+    document["facts"] = FactsDocument(model.facts());
+  }
   if (model.hop_ms() > 0) {
     document["hop_ms"] = model.hop_ms();
   }

@@ -1,6 +1,7 @@
 // Bytes of a model's parts, from its manifest.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "common/block_formats.h"
@@ -121,6 +122,20 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
   account.head_format = FormatOf(head.matrices());
   account.total_bytes += head.bytes() + (spec.tied_head ? 0 : embeds.bytes());
   return account;
+}
+
+StoredKinds StoredKindsOf(const ModelManifest& manifest) {
+  // Where config.json says that matrices are integers, those that are left are so for a reason.
+  const std::optional<QuantizationSpec>& spec = manifest.spec.quantization;
+  const bool says_so = spec.has_value() && StoresIntegers(*spec);
+  StoredKinds kinds{.integers = says_so};
+  bool floats = false;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    kinds.integers = kinds.integers || IsIntegerBlocks(LoadedDtype(tensor.name, tensor.dtype));
+    floats = floats || (tensor.shape.size() == 2 && !IsIntegerBlocks(tensor.dtype));
+  }
+  kinds.quantizable = !says_so && (floats || !kinds.integers);
+  return kinds;
 }
 
 uint64_t TotalKvBytesPerToken(const ModelSpec& spec, uint32_t element_bytes) {

@@ -20,6 +20,7 @@ namespace strata {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
+constexpr size_t kMaxSideFileBytes = size_t{256} << 20;
 
 absl::Status ChangedMeanwhile(const std::string& path) {
   return Error(absl::StatusCode::kAborted, "MODEL_CHANGED",
@@ -220,37 +221,63 @@ bool HasGgufTokenizer(const Checkpoint& checkpoint) {
 absl::Status AddTemplate(const Checkpoint& checkpoint, ModelManifest* manifest) {
   ASSIGN_OR_RETURN(const ChatTemplateSource source, TemplateOf(checkpoint));
   manifest->chat_template = source.source;
+  if (!source.source.empty()) {
+    manifest->chat_template_file = std::filesystem::path(source.origin).filename().string();
+  }
   manifest->bos_token = source.bos_token;
   manifest->eos_token = source.eos_token;
   for (const auto& [name, unused] : source.others) {
     manifest->notes.push_back("chat template \"" + name + "\" is there besides the default");
   }
-  if (manifest->chat_template.empty()) {
-    manifest->notes.push_back("there is no chat template: `chat` will be refused");
-  }
-  if (!manifest->has_tokenizer) {
-    manifest->notes.push_back("there is no tokenizer: the model takes token ids only");
-  }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<ModelManifest> DigestCheckpoint(const std::string& path,
-                                               const DigestProgressFn& progress) {
+std::string Absolute(const std::string& path) {
   std::error_code error;
   std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();
   if (!absolute.has_filename()) {
     absolute = absolute.parent_path();  // Without the final slash.
   }
-  const std::string wanted = error ? path : absolute.string();
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(wanted));
+  return error ? path : absolute.string();
+}
+
+// All but files and digests.
+absl::StatusOr<ModelManifest> BeginManifest(const Checkpoint& checkpoint,
+                                            const std::vector<std::string>& names) {
   ModelManifest manifest = ManifestOf(checkpoint);
   RETURN_IF_ERROR(
       ParseGenerationDefaults(manifest.generation_config_json, &manifest.notes).status());
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(checkpoint));
   manifest.has_tokenizer = !TokenizerFileOf(names).empty() || HasGgufTokenizer(checkpoint);
   RETURN_IF_ERROR(AddTemplate(checkpoint, &manifest));
+  return manifest;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelManifest> LookAtCheckpoint(const std::string& path) {
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(Absolute(path)));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(checkpoint));
+  ASSIGN_OR_RETURN(ModelManifest manifest, BeginManifest(checkpoint, names));
+  const std::vector<std::string>& weights = checkpoint.weight_files;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(checkpoint.path + "/" + name));
+    ManifestFile& entry = manifest.files.emplace_back();
+    entry.name = name;
+    entry.identity = file.identity();
+    if (std::find(weights.begin(), weights.end(), name) == weights.end()) {
+      ASSIGN_OR_RETURN(const std::string content, ReadSmallFile(file.path(), kMaxSideFileBytes));
+      entry.sha256 = Sha256Hex(content);
+    }
+  }
+  return manifest;
+}
+
+absl::StatusOr<ModelManifest> DigestCheckpoint(const std::string& path,
+                                               const DigestProgressFn& progress) {
+  const std::string wanted = Absolute(path);
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(wanted));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(checkpoint));
+  ASSIGN_OR_RETURN(ModelManifest manifest, BeginManifest(checkpoint, names));
   Digester digester(checkpoint.path, progress);
   for (const std::string& name : names) {
     RETURN_IF_ERROR(digester.Open(name));

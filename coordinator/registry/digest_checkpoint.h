@@ -21,6 +21,10 @@ using DigestProgressFn = std::function<bool(uint64_t done_bytes, uint64_t total_
 absl::StatusOr<ModelManifest> DigestCheckpoint(const std::string& path,
                                                const DigestProgressFn& progress);
 
+// Likewise without reading weights: their files and tensors, and the whole, have no digests. For a
+// look at a checkpoint, not for registering it.
+absl::StatusOr<ModelManifest> LookAtCheckpoint(const std::string& path);
+
 }  // namespace strata
 
 #endif  // STRATA_COORDINATOR_REGISTRY_DIGEST_CHECKPOINT_H_

@@ -19,7 +19,7 @@ namespace strata {
 struct ManifestFile {
   std::string name;  // Plain.
   FileIdentity identity;
-  std::string sha256;  // Lower-case hex, as all digests here.
+  std::string sha256;  // Lower-case hex, as all digests here. "": it was not digested.
   bool operator==(const ManifestFile&) const = default;
 };
 
@@ -45,6 +45,7 @@ struct ModelManifest {
   std::string generation_config_json;  // "" when absent.
   bool has_tokenizer = false;          // See tokenizer_file.h and ReadManifestTokenizer.
   std::string chat_template;           // Source; "" when there is none.
+  std::string chat_template_file;      // The file that it is in; "" likewise.
   std::string bos_token;               // As tokenizer_config.json has them; "" when absent.
   std::string eos_token;
   std::vector<std::string> notes;  // For people.
@@ -92,6 +93,14 @@ struct WeightAccount {
 };
 WeightAccount AccountWeights(const ModelManifest& manifest,
                              v1::Quantize quantize = v1::QUANTIZE_NONE);
+
+// Whether workers keep some of the matrices as integers, just as they are stored; and whether
+// others, of floats, are left for --quantize.
+struct StoredKinds {
+  bool integers = false;
+  bool quantizable = false;
+};
+StoredKinds StoredKindsOf(const ModelManifest& manifest);
 
 // Bytes of KV that one token needs over all layers and groups.
 uint64_t TotalKvBytesPerToken(const ModelSpec& spec, uint32_t element_bytes);

@@ -118,6 +118,7 @@ absl::Status ReadTexts(const json& parsed, ModelManifest* manifest) {
   manifest->generation_config_json = reader.String("generation_config_json", "");
   manifest->has_tokenizer = reader.Bool("has_tokenizer", false);
   manifest->chat_template = reader.String("chat_template", "");
+  manifest->chat_template_file = reader.String("chat_template_file", "");
   manifest->bos_token = reader.String("bos_token", "");
   manifest->eos_token = reader.String("eos_token", "");
   if (!reader.status().ok()) {
@@ -131,6 +132,16 @@ absl::Status ReadTexts(const json& parsed, ModelManifest* manifest) {
     }
   }
   return absl::OkStatus();
+}
+
+// Manifests did not always say which file the chat template is in.
+std::string TemplateFileOf(const ModelManifest& manifest) {
+  for (const char* name : {"chat_template.jinja", "tokenizer_config.json"}) {
+    if (manifest.FindFile(name) != nullptr) {
+      return name;
+    }
+  }
+  return manifest.files.empty() ? "" : manifest.files.front().name;
 }
 
 }  // namespace
@@ -164,6 +175,7 @@ std::string ManifestToJson(const ModelManifest& manifest) {
                          {"generation_config_json", manifest.generation_config_json},
                          {"has_tokenizer", manifest.has_tokenizer},
                          {"chat_template", manifest.chat_template},
+                         {"chat_template_file", manifest.chat_template_file},
                          {"bos_token", manifest.bos_token},
                          {"eos_token", manifest.eos_token},
                          {"notes", manifest.notes}};
@@ -177,6 +189,9 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view text) {
   ModelManifest manifest;
   RETURN_IF_ERROR(ReadTexts(parsed, &manifest));
   RETURN_IF_ERROR(ReadList(parsed, "files", FileOf, &manifest.files));
+  if (!manifest.chat_template.empty() && manifest.chat_template_file.empty()) {
+    manifest.chat_template_file = TemplateFileOf(manifest);
+  }
   RETURN_IF_ERROR(ReadList(
       parsed, "tensors", [&](const json& value) { return TensorOf(value, manifest); },
       &manifest.tensors));

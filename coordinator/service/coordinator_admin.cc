@@ -5,6 +5,7 @@
 #include "common/status.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/errors.h"
+#include "coordinator/service/model_facts.h"
 
 namespace strata {
 namespace {
@@ -117,10 +118,10 @@ absl::StatusOr<std::vector<v1::Model>> Coordinator::ListModels() {
 }
 
 absl::StatusOr<v1::Model> Coordinator::GetModel(const std::string& name) {
-  return loop_.Ask([&]() -> absl::StatusOr<v1::Model> {
-    ASSIGN_OR_RETURN(const auto model, models_->Get(name));
-    return Describe(*model);
-  });
+  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
+  ASSIGN_OR_RETURN(v1::Model out, loop_.Ask([&] { return Describe(*model); }));
+  *out.mutable_facts() = FactsOf(*model);  // Takes a while: not on the loop.
+  return out;
 }
 
 v1::Model Coordinator::Describe(const ModelRuntime& model) const {

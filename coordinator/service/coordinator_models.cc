@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "common/app/log.h"
-#include "common/block_formats.h"
-#include "common/gpt_oss_experts.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/step_timing.h"
@@ -126,24 +124,15 @@ namespace {
 
 // Weight and activation formats: what is asked for, or the defaults.
 absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options) {
-  const ModelSpec& spec = model.spec();
-  // Whether config.json says that matrices are integers: what is left then is for a reason.
-  const bool says_so = spec.quantization.has_value() && StoresIntegers(*spec.quantization);
-  bool integers = says_so;
-  bool floats = false;  // Matrices that are left to quantize.
-  for (const ManifestTensor& tensor : model.manifest->tensors) {
-    integers = integers || IsIntegerBlocks(LoadedDtype(tensor.name, tensor.dtype));
-    floats = floats || (tensor.shape.size() == 2 && !IsIntegerBlocks(tensor.dtype));
-  }
-  const bool stored = says_so || (integers && !floats);
+  const StoredKinds kinds = StoredKindsOf(*model.manifest);
   const bool quantizes =
       options->quantize() == v1::QUANTIZE_INT8 || options->quantize() == v1::QUANTIZE_INT4;
-  if (stored && quantizes) {
+  if (!kinds.quantizable && quantizes) {
     return Error(absl::StatusCode::kInvalidArgument, "ALREADY_QUANTIZED",
                  "model '" + model.name + "' is stored quantized, and cannot be quantized again")
         .Hint("load it as stored: --quantize none");
   }
-  if (options->activations() == v1::ACTIVATIONS_INT8 && !integers && !quantizes) {
+  if (options->activations() == v1::ACTIVATIONS_INT8 && !kinds.integers && !quantizes) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_ACTIVATIONS",
                  "--activations int8 needs quantized weights, and those of model '" + model.name +
                      "' are floats")
@@ -151,7 +140,8 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
   }
   if (!quantizes) options->set_quantize(v1::QUANTIZE_NONE);
   if (options->activations() == v1::ACTIVATIONS_UNSPECIFIED) {
-    options->set_activations(integers || quantizes ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32);
+    options->set_activations(kinds.integers || quantizes ? v1::ACTIVATIONS_INT8
+                                                         : v1::ACTIVATIONS_F32);
   }
   return absl::OkStatus();
 }

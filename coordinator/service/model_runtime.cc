@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/generation_config.h"
 #include "common/status.h"
-#include "common/units.h"
 #include "coordinator/registry/tokenizer_file.h"
 #include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
@@ -137,6 +135,7 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
   runtime->manifest = std::move(manifest);
   const ModelManifest& m = *runtime->manifest;
   ASSIGN_OR_RETURN(runtime->defaults, ParseGenerationDefaults(m.generation_config_json));
+  runtime->account = AccountWeights(m);
   runtime->tokenizer_problem =
       Error(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER",
             "model '" + runtime->name + "' has no tokenizer and takes token ids only")
@@ -167,47 +166,9 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
   return runtime;
 }
 
-namespace {
-
-// What the parts of the weights take in a worker's memory, as stored.
-std::string MemoryNote(const WeightAccount& account) {
-  const auto [least, most] =
-      std::minmax_element(account.layer_bytes.begin(), account.layer_bytes.end());
-  return "in a worker's memory a layer takes " + FormatSize(*least) +
-         (*least == *most ? "" : " to " + FormatSize(*most)) + " of weights (" +
-         account.layer_format + "), the embedding " + FormatSize(account.embed_bytes) +
-         ", the head " + FormatSize(account.head_bytes) + " (" + account.head_format + ")";
-}
-
-// What it cannot do, and why: sentences.
-std::vector<std::string> WhatItCannot(const ModelRuntime& model) {
-  const ModelManifest& m = *model.manifest;
-  std::vector<std::string> cannot;
-  if (model.tokenizer == nullptr) {
-    cannot.push_back(Describe(model.tokenizer_problem));
-  }
-  if (model.chat_template == nullptr) {
-    cannot.push_back(Describe(model.template_problem));
-  }
-  const bool floats = std::any_of(m.tensors.begin(), m.tensors.end(), [](const auto& tensor) {
-    return tensor.shape.size() == 2 && tensor.dtype != Dtype::kU32 &&
-           !IsIntegerBlocks(tensor.dtype);
-  });
-  if ((m.spec.quantization.has_value() && StoresIntegers(*m.spec.quantization)) || !floats) {
-    cannot.emplace_back("its weights are stored quantized, and cannot be quantized again at load");
-  }
-  if (std::any_of(m.spec.kv_groups.begin(), m.spec.kv_groups.end(),
-                  [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; })) {
-    cannot.emplace_back("its requests share no cached prefixes, since layers keep a window's KV");
-  }
-  return cannot;
-}
-
-}  // namespace
-
 v1::Model DescribeModel(const ModelRuntime& model) {
   const ModelManifest& m = *model.manifest;
-  const WeightAccount account = AccountWeights(m);
+  const WeightAccount account = model.account.has_value() ? *model.account : AccountWeights(m);
   v1::Model out;
   out.set_name(model.name);
   out.set_family(m.spec.family);
@@ -232,15 +193,8 @@ v1::Model DescribeModel(const ModelRuntime& model) {
                     std::to_string(m.spec.kv_groups[group].window) + " tokens");
     }
   }
-  out.add_notes(MemoryNote(account));
-  if (model.tokenizer != nullptr) {
-    out.add_notes("its tokenizer has " + std::to_string(model.tokenizer->vocab_size()) + " tokens");
-  }
   for (const std::string& note : m.notes) {
     out.add_notes(note);
-  }
-  for (std::string& sentence : WhatItCannot(model)) {
-    out.add_notes(std::move(sentence));
   }
   return out;
 }

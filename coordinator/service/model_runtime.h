@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct ModelRuntime {
   absl::Status tokenizer_problem;               // Why tokenizer or template are null, when asked.
   absl::Status template_problem;
   v1::SamplingParams defaults;  // generation_config's.
+  // As stored. Counting takes a while where there are many experts: MakeModelRuntime does it once.
+  std::optional<WeightAccount> account;
 
   const ModelSpec& spec() const { return manifest->spec; }
   // The tensors that a stage needs, with their digests.
@@ -46,7 +49,7 @@ struct ModelRuntime {
 absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
     std::string name, std::shared_ptr<const ModelManifest> manifest);
 
-// What `model list` and `model show` say of it; state, plan and options are the caller's.
+// What `model list` says of it; state, plan and options are the caller's, facts FactsOf's.
 v1::Model DescribeModel(const ModelRuntime& model);
 
 }  // namespace strata

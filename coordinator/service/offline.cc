@@ -15,10 +15,15 @@
 
 #include "absl/status/statusor.h"
 #include "common/app/flags.h"
+#include "common/checkpoint/gguf_model.h"
+#include "common/report/model_report.h"
 #include "common/status.h"
 #include "coordinator/registry/chat_template_source.h"
+#include "coordinator/registry/digest_checkpoint.h"
 #include "coordinator/registry/gguf_text.h"
 #include "coordinator/registry/tokenizer_file.h"
+#include "coordinator/service/model_facts.h"
+#include "coordinator/service/model_runtime.h"
 #include "coordinator/template/chat_template.h"
 #include "coordinator/template/template_jsonl.h"
 #include "coordinator/tokenizer/sentencepiece.h"
@@ -46,7 +51,11 @@ constexpr char kHelp[] =
     "  --no-special    do not add what the post-processor adds (BOS)\n"
     "  --keep-special  write special tokens too\n"
     "\n"
-    "Without --jsonl the rest of the arguments is the text, the ids, or a user's message.\n"
+    "Without --jsonl the rest of the arguments is the text, the ids, or a user's message. Where\n"
+    "there is none, and PATH is a checkpoint folder or a .gguf file: what was found in it "
+    "(family,\n"
+    "layers, formats, tokenizer, template, memory), and what it cannot do, as `strata model add`\n"
+    "says it. No weights are read.\n"
     "Exit status: 0 done, 1 failed, 2 wrong use.\n";
 
 struct Arguments {
@@ -124,6 +133,27 @@ std::string Joined(const std::vector<std::string>& words) {
     text += (text.empty() ? "" : " ") + word;
   }
   return text;
+}
+
+// Whether a path can be a whole checkpoint.
+bool IsCheckpoint(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ||
+         std::filesystem::path(path).extension() == ".gguf";
+}
+
+int Report(const std::string& path) {
+  auto manifest = LookAtCheckpoint(path);
+  if (!manifest.ok()) return Fail(manifest.status());
+  const std::string source = manifest->Source();
+  const auto model =
+      MakeModelRuntime(GgufModelName(std::filesystem::path(source).filename().string()),
+                       std::make_shared<const ModelManifest>(*std::move(manifest)));
+  if (!model.ok()) return Fail(model.status());
+  v1::Model found = DescribeModel(**model);
+  *found.mutable_facts() = FactsOf(**model);
+  std::printf("%s\n%s", source.c_str(), ModelReport(found).c_str());
+  return 0;
 }
 
 int Tokenize(const Arguments& arguments) {
@@ -218,6 +248,9 @@ int OfflineMain(int argc, char** argv) {
   }
   if (arguments.path.empty()) {
     return WrongUse(command + " needs a PATH");
+  }
+  if (!arguments.jsonl && arguments.rest.empty() && IsCheckpoint(arguments.path)) {
+    return Report(arguments.path);
   }
   if (arguments.jsonl == !arguments.rest.empty()) {
     return WrongUse(arguments.jsonl ? "--jsonl reads stdin and takes no other arguments"

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "coordinator/tokenizer/decoder_steps.h"
@@ -70,6 +72,39 @@ absl::StatusOr<std::unique_ptr<Decoder>> MakeDecoder(const Json* value) {
   return std::make_unique<Decoder>(std::move(steps));
 }
 
+// Whether a stage, or one of those in it, is of this type.
+bool HasType(const Json* stage, std::string_view type) {
+  if (stage == nullptr || !stage->is_object()) {
+    return false;
+  }
+  const auto own = stage->find("type");
+  if (own != stage->end() && own->is_string() && own->get_ref<const std::string&>() == type) {
+    return true;
+  }
+  for (const Json& member : *stage) {
+    if (member.is_array() && std::any_of(member.begin(), member.end(), [type](const Json& inner) {
+          return HasType(&inner, type);
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of a file that was read: models without a type are told apart by what they have.
+std::string KindOf(const JsonObject& file, const Json& model) {
+  const auto flag = model.find("byte_fallback");
+  const bool fallback = flag != model.end() && flag->is_boolean() && flag->get<bool>();
+  const std::string bytes = fallback ? " with byte fallback" : "";
+  if (model.find("merges") == model.end()) {
+    return "Unigram" + bytes;
+  }
+  const bool byte_level = HasType(file.Find("pre_tokenizer"), "ByteLevel") ||
+                          HasType(file.Find("normalizer"), "ByteLevel") ||
+                          HasType(file.Find("decoder"), "ByteLevel");
+  return byte_level ? "byte-level BPE" : "BPE" + bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json) {
@@ -93,6 +128,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json)
     return file.Wrong("model", "there");
   }
   ASSIGN_OR_RETURN(stages.model, ParseTokenModel(*model));
+  stages.kind = KindOf(file, *model);
   std::vector<AddedToken> added;
   if (const Json* list = file.Find("added_tokens")) {
     ASSIGN_OR_RETURN(added, ParseAddedTokens(*list));

@@ -24,6 +24,7 @@ struct TokenizerStages {
   std::vector<std::unique_ptr<PostProcessor>> post_processors;
   std::unique_ptr<Decoder> decoder;
   AddedTokens added_tokens;
+  std::string kind = "";  // For people.
 };
 
 class PipelineTokenizer : public Tokenizer {
@@ -40,6 +41,7 @@ class PipelineTokenizer : public Tokenizer {
                                     bool skip_special_tokens) const override;
   std::optional<uint32_t> TokenToId(std::string_view token) const override;
   uint32_t vocab_size() const override;
+  std::string kind() const override { return stages_.kind; }
 
  private:
   class IdStream;

@@ -189,6 +189,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseSentencePiece(std::string_view m
       UnknownOf(file), file.unknown_surface, file.dummy_prefix || file.remove_extra_whitespaces,
       file.remove_extra_whitespaces}));
   stages.decoder = std::make_unique<Decoder>(std::move(steps));
+  stages.kind = file.unigram ? "SentencePiece Unigram" : "SentencePiece BPE";
   ASSIGN_OR_RETURN(const std::vector<AddedToken> tokens,
                    TokensBeside(file, tokenizer_config, added_tokens));
   ASSIGN_OR_RETURN(stages.added_tokens,

@@ -199,6 +199,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTiktoken(std::string_view ranks,
   std::vector<std::unique_ptr<DecoderStep>> steps;
   steps.push_back(std::make_unique<ByteLevelStep>());
   stages.decoder = std::make_unique<Decoder>(std::move(steps));
+  stages.kind = "byte-level BPE";
   std::vector<AddedToken> added;
   for (auto& [id, token] : specials) {
     added.push_back(std::move(token));

@@ -41,6 +41,8 @@ class Tokenizer {
 
   virtual std::optional<uint32_t> TokenToId(std::string_view token) const = 0;
   virtual uint32_t vocab_size() const = 0;  // Added tokens included.
+  // For people: "byte-level BPE", "BPE with byte fallback", "Unigram", "SentencePiece BPE", ...
+  virtual std::string kind() const = 0;
 };
 
 // From the bytes of a tokenizer.json. What is not supported is refused by name.

@@ -115,6 +115,7 @@ TEST_F(CliCommands, AddRegistersAFolderOfTheCoordinator) {
   EXPECT_THAT(Text({"model", "add", "some/folder"}),
               AllOf(HasSubstr("registered recall\n"), HasSubstr("  shape        llama, "),
                     HasSubstr("  KV           "), HasSubstr("  text         ")));
+  EXPECT_FALSE(model.contains("facts"));  // That coordinator knows none.
   const CliResult wrong = Run({"model", "add", "/nowhere"});
   EXPECT_EQ(wrong.code, kExitFailed);
   EXPECT_THAT(wrong.err, HasSubstr("--upload"));

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/units.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/registry/manifest.h"
+#include "coordinator/service/model_facts.h"
 #include "coordinator/service/model_runtime.h"
 #include "tests/coordinator/planner/public_model.h"
 
@@ -182,16 +182,20 @@ TEST(PublicModels, AreDescribedWithTheirMemoryAndWhatTheyCannot) {
   ModelRuntime runtime = RuntimeOf(kModels[0]);
   runtime.tokenizer_problem = absl::FailedPreconditionError("no tokenizer at all");
   runtime.template_problem = absl::FailedPreconditionError("no chat template at all");
-  const v1::Model model = DescribeModel(runtime);
-  EXPECT_THAT(
-      model.notes(),
-      ::testing::IsSupersetOf(
-          {::testing::HasSubstr("a layer takes " + FormatSize(kBf16 * kModels[0].layer_parameters) +
-                                " of weights (bf16), the embedding " +
-                                FormatSize(kBf16 * kModels[0].embedding)),
-           ::testing::HasSubstr("no tokenizer at all"),
-           ::testing::HasSubstr("no chat template at all")}));
-  EXPECT_EQ(model.kv_bytes_per_token(), 32 * 2 * 8 * 128 * 2);
+  EXPECT_EQ(DescribeModel(runtime).kv_bytes_per_token(), 32 * 2 * 8 * 128 * 2);
+  const v1::ModelFacts facts = FactsOf(runtime);
+  ASSERT_EQ(facts.layers_size(), 32);
+  EXPECT_EQ(facts.layers(31).weight_bytes(), kBf16 * kModels[0].layer_parameters);
+  EXPECT_EQ(facts.layers(31).kv_bytes_per_token(), 2 * 8 * 128 * 2);
+  EXPECT_EQ(facts.embedding_bytes(), kBf16 * kModels[0].embedding);
+  EXPECT_EQ(facts.weight_bytes_none(), kBf16 * kModels[0].parameters);
+  v1::LoadOptions options = testing::PublicOptions();
+  options.set_quantize(v1::QUANTIZE_INT4);
+  EXPECT_EQ(facts.layers(3).weight_bytes_int4(), runtime.ForPlanner(options).layer_bytes[3]);
+  EXPECT_THAT(facts.cannot(),
+              ::testing::IsSupersetOf({::testing::HasSubstr("no tokenizer at all"),
+                                       ::testing::HasSubstr("no chat template at all"),
+                                       ::testing::HasSubstr("131072 tokens at most")}));
 }
 
 }  // namespace

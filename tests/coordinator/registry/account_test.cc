@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <utility>
 
 #include "coordinator/registry/digest_checkpoint.h"
 #include "coordinator/registry/manifest.h"
@@ -128,6 +129,22 @@ TEST(AccountWeights, CountsWhatWorkersKeepOfOtherToolsFormats) {
   EXPECT_EQ(account("llama31-gptq4-actorder").layer_format, "gptq4g32-actorder");
   EXPECT_EQ(account("llama31-packed8-zeros").layer_format, "packed8");
   EXPECT_EQ(account("phi3-awq").layer_format, "awq4g32+bf16");
+}
+
+TEST(StoredKindsOf, SaysWhatIsLeftToQuantize) {
+  const auto kinds = [](const std::string& path) {
+    const auto manifest = LookAtCheckpoint(testing::GoldenPath(path));
+    EXPECT_TRUE(manifest.ok()) << manifest.status();
+    const StoredKinds found = StoredKindsOf(*manifest);
+    return std::pair(found.integers, found.quantizable);
+  };
+  EXPECT_EQ(kinds("models/llama"), std::pair(false, true));
+  EXPECT_EQ(kinds("models/llama31-fp8"), std::pair(false, true));
+  EXPECT_EQ(kinds("models/gpt-oss-mxfp4"), std::pair(true, true));
+  EXPECT_EQ(kinds("models/llama31-mlx4"), std::pair(true, false));
+  // One matrix of floats, which AWQ left.
+  EXPECT_EQ(kinds("models/phi3-awq"), std::pair(true, false));
+  EXPECT_EQ(kinds("gguf/qwen2-q4_0.gguf"), std::pair(true, false));
 }
 
 TEST(AccountWeights, NamesMixedFormatsTheLargerFirst) {

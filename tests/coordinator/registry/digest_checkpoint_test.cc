@@ -56,6 +56,28 @@ TEST(DigestCheckpoint, DigestsFilesAndTensors) {
   }
 }
 
+TEST(LookAtCheckpoint, FindsTheSameButReadsNoWeights) {
+  for (const std::string& path :
+       {testing::SourcePath("models/recall"), testing::GoldenPath("gguf/llama-q4_0.gguf")}) {
+    const auto looked = LookAtCheckpoint(path);
+    const auto digested = DigestCheckpoint(path, nullptr);
+    ASSERT_TRUE(looked.ok() && digested.ok()) << looked.status() << digested.status();
+    EXPECT_EQ(looked->path, digested->path);
+    EXPECT_EQ(looked->Source(), digested->Source());
+    EXPECT_EQ(looked->config_json, digested->config_json);
+    EXPECT_EQ(looked->chat_template, digested->chat_template);
+    EXPECT_EQ(looked->chat_template_file, digested->chat_template_file);
+    EXPECT_EQ(looked->has_tokenizer, digested->has_tokenizer);
+    EXPECT_EQ(looked->tensors.size(), digested->tensors.size());
+    EXPECT_EQ(FileNames(*looked), FileNames(*digested));
+    for (const ManifestFile& file : looked->files) {
+      const bool weights = file.name.ends_with(".safetensors") || file.name.ends_with(".gguf");
+      EXPECT_EQ(file.sha256, weights ? "" : digested->FindFile(file.name)->sha256) << file.name;
+    }
+  }
+  EXPECT_EQ(LookAtCheckpoint("/nowhere").status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST(DigestCheckpoint, DigestsTensorsThatSpanChunksAndEmptyOnes) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);

@@ -40,6 +40,7 @@ TEST(Manifest, ComesBackFromJson) {
     EXPECT_EQ(back->generation_config_json, manifest.generation_config_json);
     EXPECT_EQ(back->has_tokenizer, manifest.has_tokenizer);
     EXPECT_EQ(back->chat_template, manifest.chat_template);
+    EXPECT_EQ(back->chat_template_file, manifest.chat_template_file);
     EXPECT_EQ(back->bos_token, manifest.bos_token);
     EXPECT_EQ(back->eos_token, manifest.eos_token);
     EXPECT_EQ(back->notes, manifest.notes);
@@ -55,6 +56,17 @@ TEST(Manifest, HasTheBundledModelsTemplateAndTokens) {
   EXPECT_EQ(manifest.bos_token, "<|begin_of_text|>");
   EXPECT_EQ(manifest.eos_token, "<|eot_id|>");
   EXPECT_FALSE(Digest(testing::GoldenPath("models/llama")).has_tokenizer);
+}
+
+// As they were stored before they said where the template is.
+TEST(Manifest, FindsTheTemplatesFileWhereItIsNotSaid) {
+  const ModelManifest manifest = Digest(testing::SourcePath("models/recall"));
+  EXPECT_EQ(manifest.chat_template_file, "tokenizer_config.json");
+  json old = json::parse(ManifestToJson(manifest));
+  old.erase("chat_template_file");
+  const auto back = ManifestFromJson(old.dump());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->chat_template_file, "tokenizer_config.json");
 }
 
 // The digest's text is part of every fingerprint: it must not change.

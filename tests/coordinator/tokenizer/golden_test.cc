@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -89,6 +90,24 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer,
                                            "possessive", "qwen", "tekken", "tiktoken", "unigram",
                                            "unigram_nfkc"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST(GoldenTokenizers, SayWhatKindTheyAre) {
+  const std::pair<const char*, const char*> kinds[] = {{"gpt2", "byte-level BPE"},
+                                                       {"llama3", "byte-level BPE"},
+                                                       {"llama2", "BPE with byte fallback"},
+                                                       {"gemma", "BPE with byte fallback"},
+                                                       {"unigram", "Unigram"}};
+  for (const auto& [name, kind] : kinds) {
+    const auto tokenizer = Load(GoldenPath(std::string("tokenizers/") + name + "/tokenizer.json"));
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(tokenizer->kind(), kind) << name;
+  }
+  const std::string folder = GoldenPath("tokenizers/sentencepiece_files/");
+  EXPECT_EQ((*ParseSentencePiece(ReadFileOrFail(folder + "llama.model"), "", ""))->kind(),
+            "SentencePiece BPE");
+  EXPECT_EQ((*ParseSentencePiece(ReadFileOrFail(folder + "unigram.model"), "", ""))->kind(),
+            "SentencePiece Unigram");
+}
 
 class GoldenTiktoken : public ::testing::TestWithParam<const char*> {};
 
