@@ -50,33 +50,37 @@ void SixBits(const uint8_t* s, size_t j, int* scale, int* minimum) {
 }
 
 // Q4_K, and Q5_K, which has 32 bytes of fifth bits more.
-IntegerPart SuperBlockPart(const uint8_t* block, size_t j, bool fifth) {
-  IntegerPart part;
-  int scale, minimum;
-  SixBits(block + 4, j, &scale, &minimum);
-  part.scale = HalfAt(block) * static_cast<float>(scale);
-  part.bias = -(HalfAt(block + 2) * static_cast<float>(minimum));
-  const uint8_t* const low = block + 16 + (fifth ? 32 : 0) + j / 2 * 32;
-  for (size_t i = 0; i < kBlockPart; ++i) {
-    part.u[i] = j % 2 == 0 ? low[i] & 15 : low[i] >> 4;
-    if (fifth) {
-      part.u[i] |= static_cast<uint8_t>((block[16 + i] >> j & 1) << 4);
+void DecodeQ45K(const uint8_t* block, bool fifth, IntegerSuperBlock* out) {
+  out->scale = HalfAt(block);
+  out->minimum = HalfAt(block + 2);
+  for (size_t j = 0; j < kSuperBlock / kBlockPart; ++j) {
+    int scale, minimum;
+    SixBits(block + 4, j, &scale, &minimum);
+    out->c[j] = static_cast<int8_t>(scale);
+    out->m[j] = static_cast<int8_t>(minimum);
+    const uint8_t* const low = block + 16 + (fifth ? 32 : 0) + j / 2 * 32;
+    uint8_t* const u = out->u + j * kBlockPart;
+    for (size_t i = 0; i < kBlockPart; ++i) {
+      u[i] = j % 2 == 0 ? low[i] & 15 : low[i] >> 4;
+      if (fifth) {
+        u[i] |= static_cast<uint8_t>((block[16 + i] >> j & 1) << 4);
+      }
     }
   }
-  return part;
 }
 
-// Part `part` of a block of Q6_K.
-void DecodeQ6K(const uint8_t* block, size_t part, float* out) {
-  const size_t half = part / 4, quarter = part % 4;
-  const uint8_t* const low = block + half * 64 + quarter % 2 * 32;
-  const uint8_t* const high = block + 128 + half * 32;
-  const auto* const scales = reinterpret_cast<const int8_t*>(block + 192 + half * 8 + quarter * 2);
-  const float d = HalfAt(block + 208);
-  for (size_t i = 0; i < kBlockPart; ++i) {
-    const int nibble = quarter < 2 ? low[i] & 15 : low[i] >> 4;
-    const int q = (nibble | (high[i] >> (2 * quarter) & 3) << 4) - 32;
-    out[i] = d * static_cast<float>(scales[i / 16]) * static_cast<float>(q);
+void DecodeQ6K(const uint8_t* block, IntegerSuperBlock* out) {
+  out->scale = HalfAt(block + 208);
+  std::memcpy(out->c, block + 192, sizeof(out->c));
+  for (size_t j = 0; j < kSuperBlock / kBlockPart; ++j) {
+    const size_t half = j / 4, quarter = j % 4;
+    const uint8_t* const low = block + half * 64 + quarter % 2 * 32;
+    const uint8_t* const high = block + 128 + half * 32;
+    for (size_t i = 0; i < kBlockPart; ++i) {
+      const int nibble = quarter < 2 ? low[i] & 15 : low[i] >> 4;
+      out->u[j * kBlockPart + i] =
+          static_cast<uint8_t>(nibble | (high[i] >> (2 * quarter) & 3) << 4);
+    }
   }
 }
 
@@ -142,34 +146,26 @@ std::optional<uint64_t> TensorBytes(Dtype dtype, std::span<const uint64_t> shape
 BlockPanels PanelsOf(Dtype dtype) {
   using Kind = BlockPanels::Kind;
   switch (dtype) {
-    case Dtype::kQ8_0:
-    case Dtype::kQ5_0:
-    case Dtype::kMXFP4:
-      return {Kind::kInt8, Dtype::kF32};
     case Dtype::kQ4_0:
     case Dtype::kQ4_1:
       return {Kind::kAffine4, Dtype::kF16};
     case Dtype::kQ5_1:
       return {Kind::kAffine8, Dtype::kF16};
-    case Dtype::kQ4_K:  // The product of two scales takes 17 bits.
-      return {Kind::kAffine4, Dtype::kF32};
+    case Dtype::kQ4_K:
+      return {Kind::kSuper4, Dtype::kF16};
     case Dtype::kQ5_K:
-      return {Kind::kAffine8, Dtype::kF32};
+      return {Kind::kSuper5, Dtype::kF16};
+    case Dtype::kQ6_K:
+      return {Kind::kSuper6, Dtype::kF32};
     default:
-      return {Kind::kFloats, Dtype::kF32};
+      STRATA_CHECK(IsBlocks(dtype));
+      return {Kind::kInt8, Dtype::kF32};
   }
-}
-
-bool IsIntegerBlocks(Dtype dtype) {
-  return IsBlocks(dtype) && PanelsOf(dtype).kind != BlockPanels::Kind::kFloats;
 }
 
 IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part) {
   const uint8_t* const block = BlockOf(dtype, row, part);
   IntegerPart out;
-  if (dtype == Dtype::kQ4_K || dtype == Dtype::kQ5_K) {
-    return SuperBlockPart(block, part % 8, dtype == Dtype::kQ5_K);
-  }
   if (dtype == Dtype::kMXFP4) {
     out.scale = HalfExponentAt(block[0]);
     Nibbles(block + 1, out.u);
@@ -206,35 +202,72 @@ IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part) {
       out.bias = HalfAt(block + 2);
       break;
     default:
-      STRATA_CHECK(IsIntegerBlocks(dtype));
+      STRATA_CHECK(false);
+  }
+  return out;
+}
+
+IntegerSuperBlock DecodeSuperBlock(Dtype dtype, const uint8_t* row, size_t block) {
+  STRATA_CHECK(BlockElements(dtype) == kSuperBlock);
+  IntegerSuperBlock out;
+  const uint8_t* const from = row + block * BlockBytes(dtype);
+  if (dtype == Dtype::kQ6_K) {
+    DecodeQ6K(from, &out);
+  } else {
+    DecodeQ45K(from, dtype == Dtype::kQ5_K, &out);
   }
   return out;
 }
 
 void DecodePart(Dtype dtype, const uint8_t* row, size_t part, float* out) {
-  if (dtype == Dtype::kQ6_K) {
-    DecodeQ6K(BlockOf(dtype, row, part), part % 8, out);
+  // Products of scales and integers are exact, so that rounding the sum alone is what a fused
+  // multiplication would do.
+  if (!PanelsOf(dtype).super()) {
+    const IntegerPart integers = DecodeIntegers(dtype, row, part);
+    const bool int8 = PanelsOf(dtype).kind == BlockPanels::Kind::kInt8;
+    for (size_t i = 0; i < kBlockPart; ++i) {
+      const int u = int8 ? integers.u[i] - 128 : integers.u[i];
+      out[i] = integers.scale * static_cast<float>(u) + integers.bias;
+    }
     return;
   }
-  const IntegerPart integers = DecodeIntegers(dtype, row, part);
-  const bool int8 = PanelsOf(dtype).kind == BlockPanels::Kind::kInt8;
+  const IntegerSuperBlock block = DecodeSuperBlock(dtype, row, part / 8);
+  const size_t j = part % 8;
   for (size_t i = 0; i < kBlockPart; ++i) {
-    // The product is exact, so that rounding the sum alone is what a fused one would do.
-    const int u = int8 ? integers.u[i] - 128 : integers.u[i];
-    out[i] = integers.scale * static_cast<float>(u) + integers.bias;
+    const int u = block.u[j * kBlockPart + i];
+    if (dtype == Dtype::kQ6_K) {
+      const auto c = static_cast<float>(block.c[2 * j + i / 16]);
+      out[i] = block.scale * c * static_cast<float>(u - 32);
+    } else {
+      out[i] = block.scale * static_cast<float>(block.c[j]) * static_cast<float>(u) -
+               block.minimum * static_cast<float>(block.m[j]);
+    }
   }
 }
 
 uint64_t BlockMatrixBytes(Dtype dtype, uint64_t outputs, uint64_t inputs) {
   const BlockPanels panels = PanelsOf(dtype);
-  uint64_t part = kBlockPart * sizeof(float);
-  if (panels.kind == BlockPanels::Kind::kInt8) {
-    part = kBlockPart + DtypeBytes(panels.scales);
-  } else if (panels.kind != BlockPanels::Kind::kFloats) {
-    part = (panels.kind == BlockPanels::Kind::kAffine8 ? kBlockPart : kBlockPart / 2) +
-           2 * DtypeBytes(panels.scales);
+  using Kind = BlockPanels::Kind;
+  const uint64_t scale = DtypeBytes(panels.scales);
+  uint64_t elements = kBlockPart;
+  uint64_t bytes = 0;  // Of so many elements.
+  switch (panels.kind) {
+    case Kind::kInt8:
+      bytes = kBlockPart + scale;
+      break;
+    case Kind::kAffine8:
+      bytes = kBlockPart + 2 * scale;
+      break;
+    case Kind::kAffine4:
+      bytes = kBlockPart / 2 + 2 * scale;
+      break;
+    default:
+      elements = kSuperBlock;
+      const uint64_t bits = dtype == Dtype::kQ4_K ? 4 : dtype == Dtype::kQ5_K ? 5 : 6;
+      // Two scales or one, sixteen numbers that multiply them, integers.
+      bytes = (bits == 6 ? 1 : 2) * scale + 16 + kSuperBlock * bits / 8;
   }
-  return (outputs + 15) / 16 * 16 * (inputs / kBlockPart) * part;
+  return (outputs + 15) / 16 * 16 * (inputs / elements) * bytes;
 }
 
 }  // namespace strata

@@ -14,8 +14,10 @@
 
 namespace strata {
 
-// Weights that are decoded at once. All of them share a scale, except in Q6_K.
+// Weights that are decoded at once.
 inline constexpr size_t kBlockPart = 32;
+// Of a super-block, which Q4_K, Q5_K and Q6_K have.
+inline constexpr size_t kSuperBlock = 256;
 
 bool IsBlocks(Dtype dtype);
 // Of one block of a format of blocks.
@@ -29,15 +31,16 @@ std::optional<uint64_t> TensorBytes(Dtype dtype, std::span<const uint64_t> shape
 // Weights [32 part, 32 part + 32) of the row that begins at `row`, as gguf-py dequantizes them.
 void DecodePart(Dtype dtype, const uint8_t* row, size_t part, float* out);
 
-// How a worker keeps a matrix of blocks: as integers with a scale, or with a scale and a bias, for
-// each 32 inputs, which is exactly what the blocks say; or as float32 where no such form has it.
+// How a worker keeps a matrix of blocks, which is exactly what the blocks say: as integers with a
+// scale, or with a scale and a bias, for each 32 inputs; or super-blocks of integers of so many
+// bits, with their two levels of scales.
 struct BlockPanels {
-  enum class Kind { kInt8, kAffine8, kAffine4, kFloats } kind = Kind::kFloats;
-  Dtype scales = Dtype::kF32;  // Of scale and bias.
+  enum class Kind { kInt8, kAffine8, kAffine4, kSuper4, kSuper5, kSuper6 } kind = Kind::kInt8;
+  Dtype scales = Dtype::kF32;  // Of scale and bias; of a super-block's own.
+  bool super() const { return kind >= Kind::kSuper4; }
 };
+// Of a format of blocks.
 BlockPanels PanelsOf(Dtype dtype);
-// Whether integers keep it, so that nothing is left to quantize.
-bool IsIntegerBlocks(Dtype dtype);
 
 // A part as integers: weight i is scale * (u[i] - 128) for kInt8, else scale * u[i] + bias,
 // exactly.
@@ -46,8 +49,21 @@ struct IntegerPart {
   float bias = 0;
   uint8_t u[kBlockPart];
 };
-// Of a format that IsIntegerBlocks.
+// Of a format without super-blocks.
 IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part);
+
+// A super-block as integers. Weight i is, of Q4_K and Q5_K, the rounded sum of the exact
+// scale * c[i / 32] * u[i] and -minimum * m[i / 32]; of Q6_K, scale * c[i / 16] * (u[i] - 32),
+// exactly.
+struct IntegerSuperBlock {
+  float scale = 0;
+  float minimum = 0;
+  int8_t c[16] = {};  // Of Q4_K and Q5_K eight, below 64; so are the m.
+  int8_t m[8] = {};
+  uint8_t u[kSuperBlock];
+};
+// Super-block `block` of the row that begins at `row`.
+IntegerSuperBlock DecodeSuperBlock(Dtype dtype, const uint8_t* row, size_t block);
 
 // What a loaded matrix takes, in panels of 16 outputs.
 uint64_t BlockMatrixBytes(Dtype dtype, uint64_t outputs, uint64_t inputs);

@@ -230,7 +230,7 @@ bool HoldsWeights(std::string_view name) {
 
 bool KeepsIntegers(const ModelSpec& spec, Dtype dtype) {
   const bool ordered = spec.quantization.has_value() && spec.quantization->has_order;
-  return dtype == Dtype::kU32 || (dtype == Dtype::kI32 && !ordered) || IsIntegerBlocks(dtype);
+  return dtype == Dtype::kU32 || (dtype == Dtype::kI32 && !ordered) || IsBlocks(dtype);
 }
 
 std::string StoredFormat(const ModelSpec& spec, const std::string& name, Dtype dtype) {

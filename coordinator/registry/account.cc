@@ -131,8 +131,8 @@ StoredKinds StoredKindsOf(const ModelManifest& manifest) {
   StoredKinds kinds{.integers = says_so};
   bool floats = false;
   for (const ManifestTensor& tensor : manifest.tensors) {
-    kinds.integers = kinds.integers || IsIntegerBlocks(LoadedDtype(tensor.name, tensor.dtype));
-    floats = floats || (tensor.shape.size() == 2 && !IsIntegerBlocks(tensor.dtype));
+    kinds.integers = kinds.integers || IsBlocks(LoadedDtype(tensor.name, tensor.dtype));
+    floats = floats || (tensor.shape.size() == 2 && !IsBlocks(tensor.dtype));
   }
   kinds.quantizable = !says_so && (floats || !kinds.integers);
   return kinds;

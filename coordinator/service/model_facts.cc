@@ -11,7 +11,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/gpt_oss_experts.h"
 #include "common/status.h"
@@ -82,10 +81,7 @@ Formats FormatsOf(const ModelManifest& m) {
     const bool part = tensor.part || IsMxfp4Scales(tensor.name) || IsAffinePart(tensor.name);
     if (!part) {
       of_matrix = FormatName(m, tensor, found->dtype);
-      const bool no_group = tensor.matrix.has_value() && tensor.matrix->KeptGroup() == 0;
-      const bool no_panel =
-          IsBlocks(found->dtype) && PanelsOf(found->dtype).kind == BlockPanels::Kind::kFloats;
-      if (no_group || no_panel) {
+      if (tensor.matrix.has_value() && tensor.matrix->KeptGroup() == 0) {
         formats.kept_as_floats.insert(of_matrix);
       }
     }

@@ -71,8 +71,7 @@ TEST(BlockFormats, DequantizeAsGgufPyDoes) {
 
 TEST(BlockFormats, IntegersAreTheSameWeights) {
   for (const Golden& golden : kGolden) {
-    if (!IsIntegerBlocks(golden.dtype)) {
-      EXPECT_EQ(golden.dtype, Dtype::kQ6_K);
+    if (PanelsOf(golden.dtype).super()) {
       continue;
     }
     SCOPED_TRACE(golden.name);
@@ -92,6 +91,41 @@ TEST(BlockFormats, IntegersAreTheSameWeights) {
       }
     }
   }
+}
+
+TEST(BlockFormats, IntegersOfSuperBlocksAreTheSameWeights) {
+  for (const Golden& golden : kGolden) {
+    if (!PanelsOf(golden.dtype).super()) {
+      continue;
+    }
+    SCOPED_TRACE(golden.name);
+    const Blocks blocks = Read(golden);
+    const auto* const row = reinterpret_cast<const uint8_t*>(blocks.bytes.data());
+    const bool six = golden.dtype == Dtype::kQ6_K;
+    for (size_t k = 0; k < blocks.values.size(); ++k) {
+      const size_t in_super = k % kSuperBlock;
+      const IntegerSuperBlock block = DecodeSuperBlock(golden.dtype, row, k / kSuperBlock);
+      const int u = block.u[in_super];
+      ASSERT_LT(u, six ? 64 : golden.dtype == Dtype::kQ5_K ? 32 : 16);
+      // As the CPU backend computes a weight.
+      const auto c = static_cast<float>(block.c[in_super / (six ? 16 : 32)]);
+      const float minus = six ? 0.0f : block.minimum * static_cast<float>(block.m[in_super / 32]);
+      ASSERT_EQ(six ? block.scale * c * static_cast<float>(u - 32)
+                    : std::fma(block.scale * c, static_cast<float>(u), -minus),
+                blocks.values[k])
+          << k;
+    }
+  }
+}
+
+// By hand: the accounts of plans count with it.
+TEST(BlockFormats, BytesOfLoadedMatrices) {
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kQ8_0, 16, 64), 16 * 2 * 36);
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kQ4_0, 17, 64), 32 * 2 * 20);
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kQ5_1, 16, 64), 16 * 2 * 36);
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kQ4_K, 16, 256), 320 + 16 * 128);
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kQ5_K, 16, 256), 320 + 16 * 160);
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kQ6_K, 33, 512), 3 * 2 * (320 + 16 * 192));
 }
 
 TEST(BlockFormats, BytesOfTensors) {

@@ -128,7 +128,7 @@ uint64_t PackedBytes(v1::Quantize quantize, const StageTensor& need, const BlobT
   }
   const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
   const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape);
-  if (shape.matrices != 0 && IsBlocks(dtype) && (IsIntegerBlocks(dtype) || !quantizes)) {
+  if (shape.matrices != 0 && IsBlocks(dtype)) {
     return shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
   }
   if (shape.matrices == 0 || dtype == Dtype::kU32 || !quantizes) {

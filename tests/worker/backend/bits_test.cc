@@ -14,6 +14,7 @@
 #include "common/numerics_class.h"
 #include "nlohmann/json.hpp"
 #include "tests/golden.h"
+#include "tests/worker/backend/block_model.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/golden_model.h"
 #include "tests/worker/backend/made_up_model.h"
@@ -103,6 +104,23 @@ void AddMadeUpMixture(const std::string& isa, const GoldenFormat& format, Bits* 
   (*bits)["made-up"][format.Name()] = DigestOf(LogitsOf(*rows));
 }
 
+// GGUF's formats of blocks, of which not all have golden models.
+void AddBlocks(const std::string& isa, const BlockCase& one, Bits* bits) {
+  const BlockModel model(one, false, false);
+  auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  auto forward = ForwardModel::Load(backend->get(), model.spec(), model,
+                                    {.activations = v1::ACTIVATIONS_INT8});
+  ASSERT_TRUE(forward.ok()) << forward.status();
+  std::vector<uint32_t> ids;
+  for (uint32_t i = 0; i < 40; ++i) {
+    ids.push_back((i * i + 7 * i) % model.spec().vocab);
+  }
+  const auto rows = (*forward)->Run(ids);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  (*bits)["made-up"][std::string("blocks ") + DtypeName(one.dtype)] = DigestOf(LogitsOf(*rows));
+}
+
 Bits Compute(const std::string& isa) {
   Bits bits;
   for (const v1::KvDtype kv : {v1::KV_DTYPE_F32, v1::KV_DTYPE_F16}) {
@@ -112,6 +130,9 @@ Bits Compute(const std::string& isa) {
     const bool floats = quantize == v1::QUANTIZE_NONE;
     AddMadeUpMixture(
         isa, {"experts", quantize, floats ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8}, &bits);
+  }
+  for (const BlockCase& one : BlockCases()) {
+    AddBlocks(isa, one, &bits);
   }
   for (const GoldenFormat& format : GoldenFormats()) {
     const GoldenModel model = LoadGoldenModel(format.model);

@@ -53,7 +53,7 @@ std::vector<float> Decoded(const TensorView& tensor, size_t row) {
 PackedMatrix Packed(const TensorView& tensor, RowOrder order = {}) {
   ThreadPool pool(2, 2);
   PackedMatrix matrix;
-  const absl::Status status = IsIntegerBlocks(tensor.dtype)
+  const absl::Status status = IsBlocks(tensor.dtype)
                                   ? matrix.PackBlocks(tensor, &pool, nullptr, order)
                                   : matrix.Pack(tensor, &pool, nullptr, order);
   EXPECT_TRUE(status.ok()) << status;
@@ -108,42 +108,6 @@ TEST(BlockPanels, RowsStoredInPairsComeIntoOrder) {
         }
       }
     }
-  }
-}
-
-TEST(BlockPanels, FloatBlocksAreQuantizedAsTheirFloatsAre) {
-  constexpr size_t kRows = 20;
-  const std::string bytes = RandomBlocks(Dtype::kQ6_K, kRows);
-  const TensorView blocks = View(Dtype::kQ6_K, kRows, bytes);
-  std::string floats = "x";
-  for (size_t row = 0; row < kRows; ++row) {
-    const std::vector<float> values = Decoded(blocks, row);
-    floats.append(reinterpret_cast<const char*>(values.data()), kInputs * sizeof(float));
-  }
-  const auto kernels = ChooseKernels("");
-  ASSERT_TRUE(kernels.ok());
-  ThreadPool pool(2, 2);
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kAffine4}) {
-    PackedMatrix a, b;
-    ASSERT_TRUE(a.Quantize(blocks, format, **kernels, &pool).ok());
-    ASSERT_TRUE(b.Quantize(View(Dtype::kF32, kRows, floats), format, **kernels, &pool).ok());
-    EXPECT_TRUE(
-        std::equal(a.packed().begin(), a.packed().end(), b.packed().begin(), b.packed().end()));
-  }
-}
-
-TEST(BlockPanels, ARowMatrixHoldsFloatBlocksAsFloats) {
-  const std::string bytes = RandomBlocks(Dtype::kQ6_K, 5);
-  const TensorView blocks = View(Dtype::kQ6_K, 5, bytes);
-  const auto kernels = ChooseKernels("");
-  ASSERT_TRUE(kernels.ok());
-  ThreadPool pool(1, 1);
-  RowMatrix matrix;
-  ASSERT_TRUE(matrix.Copy(blocks, &pool).ok());
-  std::vector<float> got(kInputs);
-  for (size_t row = 0; row < 5; ++row) {
-    matrix.ReadRow(**kernels, row, got.data());
-    EXPECT_EQ(got, Decoded(blocks, row));
   }
 }
 

@@ -90,6 +90,8 @@ void Put(Dtype dtype, float x, uint8_t* to) {
   }
 }
 
+constexpr bool IsSuper(WeightFormat format) { return format >= WeightFormat::kSuper4; }
+
 struct Format {
   WeightFormat format;
   Dtype dtype = Dtype::kF32;  // Of floats, or of scales.
@@ -113,6 +115,9 @@ std::vector<Format> Formats() {
       }
     }
   }
+  out.insert(out.end(), {{WeightFormat::kSuper4, Dtype::kF16, 256},
+                         {WeightFormat::kSuper5, Dtype::kF16, 256},
+                         {WeightFormat::kSuper6, Dtype::kF32, 256}});
   return out;
 }
 
@@ -146,18 +151,30 @@ struct Panels {
   }
 
   size_t HeadBytes() const {
+    if (IsSuper(view.format)) {
+      return kSuperHeadBytes;
+    }
     return (view.format == WeightFormat::kInt8 ? 1 : 2) * kLanes * BytesOf(view.scale_dtype);
   }
   size_t LineBytes(size_t first) const {
     const size_t count = std::min<size_t>(view.group, view.inputs - first);
-    const size_t bits = view.format == WeightFormat::kAffine4 ? 4 : 8;
+    const size_t bits =
+        view.format == WeightFormat::kSuper5                                          ? 5
+        : view.format == WeightFormat::kSuper6                                        ? 6
+        : view.format == WeightFormat::kAffine8 || view.format == WeightFormat::kInt8 ? 8
+                                                                                      : 4;
     return (count + kQuantBlock - 1) / kQuantBlock * kQuantBlock * kLanes * bits / 8;
   }
   void FillGroups(int byte, Random* random, uint8_t* to) const {
     for (size_t first = 0; first < view.inputs; first += view.group) {
       const size_t scale_bytes = BytesOf(view.scale_dtype);
-      for (size_t i = 0; i < HeadBytes() / scale_bytes; ++i) {
+      // Of super-blocks the scales are followed by bytes that multiply them.
+      const size_t scales = IsSuper(view.format) ? 64 : HeadBytes();
+      for (size_t i = 0; i < scales / scale_bytes; ++i) {
         Put(view.scale_dtype, random->Float(0.25f), to + i * scale_bytes);
+      }
+      for (size_t i = scales; i < HeadBytes(); ++i) {
+        to[i] = static_cast<uint8_t>(byte >= 0 ? 0x80 : random->Bits() >> 24);
       }
       to += HeadBytes();
       for (size_t i = 0; i < LineBytes(first); ++i) {
@@ -235,7 +252,10 @@ void Runner::Products() {
       const uint32_t outputs = shape == 0   ? random.In(1, 16)
                                : shape == 1 ? random.In(15 * 16 - 15, 15 * 16)
                                             : random.In(1, 120);
-      const uint32_t inputs = shape == 1 ? random.In(1, 70) : random.In(1, 200);
+      uint32_t inputs = shape == 1 ? random.In(1, 70) : random.In(1, 200);
+      if (IsSuper(format.format)) {
+        inputs = inputs <= 100 ? 256 : 512;  // Whole super-blocks.
+      }
       // The last of the shapes: the ends of what is stored, and the largest activations.
       const int byte = shape < 3 ? -1 : shape == 3 ? 0 : 255;
       const Panels panels(format, outputs, inputs, byte, &random);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "common/block_formats.h"
 #include "tests/worker/backend/row_blocks.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
@@ -34,7 +35,20 @@ struct Stored {
   std::vector<float> s, b;  // [outputs][groups]
   float zero = 0;
   bool affine = false;
-  size_t groups() const { return (shape.inputs + shape.group - 1) / shape.group; }
+  // Of kSuper6 [outputs][inputs / 16]: what multiplies the integers. Else empty.
+  std::vector<int> c = {};
+  // Inputs that s and b are of.
+  size_t group() const {
+    return shape.format == WeightFormat::kSuper4 || shape.format == WeightFormat::kSuper5
+               ? 32
+               : shape.group;
+  }
+  size_t groups() const { return (shape.inputs + group() - 1) / group(); }
+  // What the integer of a weight counts for.
+  int integer(size_t output, size_t k) const {
+    const size_t at = output * shape.inputs + k;
+    return (u[at] - static_cast<int>(zero)) * (c.empty() ? 1 : c[at / 16]);
+  }
 };
 
 struct Made {
@@ -62,7 +76,11 @@ constexpr Format kFormats[] = {
     {WeightFormat::kAffine4, Dtype::kF16, 128},
     {WeightFormat::kAffine4, Dtype::kF32, 32},
     {WeightFormat::kAffine8, Dtype::kF16, 32},
+    {WeightFormat::kSuper4, Dtype::kF16, 256},
+    {WeightFormat::kSuper5, Dtype::kF16, 256},
+    {WeightFormat::kSuper6, Dtype::kF32, 256},
 };
+bool IsSuper(const Format& f) { return f.format >= WeightFormat::kSuper4; }
 
 float Round(Dtype dtype, float x, std::string* bytes) {
   uint16_t half = 0;
@@ -153,8 +171,60 @@ void MakeQuantized(const Format& f, size_t outputs, size_t inputs, uint32_t seed
   }
 }
 
+// Blocks of a GGUF file. `most`: every weight as far from 0 as can be.
+void MakeSuper(const Format& f, size_t outputs, size_t inputs, uint32_t seed, Made* made,
+               bool most = false) {
+  const Dtype dtype = f.format == WeightFormat::kSuper4   ? Dtype::kQ4_K
+                      : f.format == WeightFormat::kSuper5 ? Dtype::kQ5_K
+                                                          : Dtype::kQ6_K;
+  const bool six = dtype == Dtype::kQ6_K;
+  std::string bytes(1 + TensorBytes(dtype, std::vector<uint64_t>{outputs, inputs}).value(), 'x');
+  const std::vector<float> random = RandomFloats(bytes.size(), seed);
+  for (size_t i = 1; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(std::bit_cast<int32_t>(random[i]) >> 3);
+  }
+  const std::vector<float> scales = RandomFloats(bytes.size(), seed + 1, 0.01f);
+  const size_t block_bytes = BlockBytes(dtype);
+  for (size_t at = 1; at < bytes.size(); at += block_bytes) {
+    if (most) {
+      // Integers 63 - 32, or 0 - 32 times -128.
+      std::memset(bytes.data() + at, six ? 0 : 0xff, block_bytes);
+      std::memset(bytes.data() + at + (six ? 192 : 0), six ? 0x80 : 0xff, 16);
+    }
+    const uint16_t halves[] = {ToF16(scales[at]).bits, ToF16(scales[at + 1]).bits};
+    std::memcpy(bytes.data() + at + (six ? 208 : 0), halves, six ? 2 : 4);
+  }
+  ThreadPool pool(2, 2);
+  const TensorView tensor = View(dtype, {outputs, inputs}, bytes);
+  ASSERT_TRUE(made->matrix.PackBlocks(tensor, &pool).ok());
+  Stored& stored = made->stored;
+  stored = Stored();
+  stored.shape = made->matrix.view();
+  stored.affine = !six;
+  stored.zero = six ? 32 : 0;
+  for (size_t n = 0; n < outputs; ++n) {
+    for (size_t i = 0; i < inputs / kSuperBlock; ++i) {
+      const IntegerSuperBlock block =
+          DecodeSuperBlock(dtype, tensor.data + n * StoredRowBytes(dtype, inputs), i);
+      stored.u.insert(stored.u.end(), block.u, block.u + kSuperBlock);
+      if (six) {
+        stored.c.insert(stored.c.end(), block.c, block.c + 16);
+        stored.s.push_back(block.scale);
+        stored.b.push_back(0);
+        continue;
+      }
+      for (size_t j = 0; j < 8; ++j) {
+        stored.s.push_back(block.scale * static_cast<float>(block.c[j]));
+        stored.b.push_back(-(block.minimum * static_cast<float>(block.m[j])));
+      }
+    }
+  }
+}
+
 void Make(const Format& f, size_t outputs, size_t inputs, uint32_t seed, Made* made) {
-  if (f.group == 0) {
+  if (IsSuper(f)) {
+    MakeSuper(f, outputs, inputs, seed, made);
+  } else if (f.group == 0) {
     MakeQuantized(f, outputs, inputs, seed, made);
   } else {
     MakeAffine(f, outputs, inputs, seed, made);
@@ -186,15 +256,15 @@ float Int8Product(const Stored& w, size_t output, const float* x) {
       const float factor = 127.0f / a;
       for (size_t k = first; k < first + count; ++k) {
         const int64_t q = std::llrint(x[k] * factor);
-        dot += q * (w.u[output * inputs + k] - static_cast<int>(w.zero));
+        dot += q * w.integer(output, k);
         sum += q;
       }
     }
-    const bool begins = first % w.shape.group == 0;
+    const bool begins = first % w.group() == 0;
     part = std::fma(static_cast<float>(dot), d, begins ? 0 : part);
     part_sum = begins ? d * static_cast<float>(sum) : part_sum + d * static_cast<float>(sum);
-    if ((first + 32) % w.shape.group == 0 || first + 32 >= inputs) {
-      const size_t group = output * w.groups() + first / w.shape.group;
+    if ((first + 32) % w.group() == 0 || first + 32 >= inputs) {
+      const size_t group = output * w.groups() + first / w.group();
       acc = std::fma(part, w.s[group], acc);
       acc = w.affine ? std::fma(part_sum, w.b[group], acc) : acc;
     }
@@ -203,9 +273,8 @@ float Int8Product(const Stored& w, size_t output, const float* x) {
 }
 
 float Weight(const Stored& w, size_t output, size_t k) {
-  const size_t group = output * w.groups() + k / w.shape.group;
-  const float u = static_cast<float>(w.u[output * w.shape.inputs + k]);
-  return std::fma(w.s[group], u - w.zero, w.b[group]);
+  const size_t group = output * w.groups() + k / w.group();
+  return std::fma(w.s[group], static_cast<float>(w.integer(output, k)), w.b[group]);
 }
 
 float FloatProduct(const Stored& w, size_t output, const float* x) {
@@ -301,6 +370,14 @@ TEST_P(QuantKernelsTest, ExtremesOfTheStoredValuesDoNotSaturate) {
     ASSERT_NO_FATAL_FAILURE(Make(format, 32, 256, 3, &made));
     if (format.group == 0) {
       continue;  // Its values cannot be chosen.
+    }
+    if (IsSuper(format)) {
+      made.matrix = PackedMatrix();
+      ASSERT_NO_FATAL_FAILURE(MakeSuper(format, 32, 256, 3, &made, true));
+      for (const float sign : {1.0f, -1.0f}) {
+        ASSERT_NO_FATAL_FAILURE(Check(made, std::vector<float>(9 * 256, sign * 2), 9, true));
+      }
+      continue;
     }
     // All weights the largest stored one, all activations +-127.
     std::string words(1 + 32 * 256 * (format.format == WeightFormat::kAffine4 ? 4 : 8) / 8, '\xff');

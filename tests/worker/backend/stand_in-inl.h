@@ -11,4 +11,5 @@
 // In this order.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"

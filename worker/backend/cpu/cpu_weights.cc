@@ -363,7 +363,7 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
             "docs/ARCHITECTURE.md names under \"Weights\", or a GGUF file");
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
-  slot->blocks = slot->is_matrix() && IsIntegerBlocks(tensor.dtype);
+  slot->blocks = slot->is_matrix() && IsBlocks(tensor.dtype);
   if (!slot->is_matrix() || slot->blocks || slot->as_stored || IsRouter(slot->name)) {
     return absl::OkStatus();
   }
@@ -420,7 +420,7 @@ void WeightLoader::LayOut(Slot* slot) {
                  : slot->quantize ? PackedMatrix::QuantizedShape(*slot->quantize, outputs, inputs)
                                   : PackedMatrix::FloatShape(dtype, outputs, inputs);
   PackedForm& form = slot->form;
-  form.bytes = slot->in_rows() ? RowMatrix::Bytes(PackedMatrix::FloatsOf(dtype), outputs, inputs)
+  form.bytes = slot->in_rows() ? RowMatrix::Bytes(dtype, outputs, inputs)
                                : PackedMatrix::PackedBytes(slot->layout);
   packed_bytes_ += form.bytes;
   std::vector<Dtype> dtypes = {dtype};
@@ -481,8 +481,7 @@ absl::Status WeightLoader::Restore(const Slot& slot, ThreadPool* pool) {
     return store_->Read(slot.form, out,
                         [pool](size_t count, const auto& part) { pool->Split(count, part); });
   };
-  return slot.in_rows() ? slot.rows->Restore(PackedMatrix::FloatsOf(slot.tensor.dtype),
-                                             slot.shape[0], slot.shape[1], read)
+  return slot.in_rows() ? slot.rows->Restore(slot.tensor.dtype, slot.shape[0], slot.shape[1], read)
                         : slot.panels->Restore(slot.layout, read);
 }
 

@@ -113,7 +113,7 @@ class WeightLoader {
     TensorView tensor = {};                     // Without data until it is packed.
     std::optional<WeightFormat> quantize = {};  // From floats.
     std::optional<AffineTensor> affine = {};    // Stored quantized.
-    bool blocks = false;                        // Stored in integer blocks.
+    bool blocks = false;                        // Stored in blocks.
     PanelView layout = {};                      // Of the panels.
     uint64_t source_bytes = 0;
     PackedForm form = {};  // Its key is empty where it cannot be kept.

@@ -35,6 +35,21 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
     high->v[i] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
   }
 }
+template <int kBits, int kAt>
+STRATA_INLINE DotWeights WithHighBits(DotWeights low, const uint8_t* line) {
+  const uint8x16_t mask = vdupq_n_u8(((1 << kBits) - 1) << 4);
+  STRATA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    uint8x16_t bytes = vld1q_u8(line + 16 * i);
+    if constexpr (kAt < 4) {
+      bytes = vshlq_n_u8(bytes, 4 - kAt);
+    } else if constexpr (kAt > 4) {
+      bytes = vshrq_n_u8(bytes, kAt - 4);
+    }
+    low.v[i] = vorrq_s8(low.v[i], vreinterpretq_s8_u8(vandq_u8(bytes, mask)));
+  }
+  return low;
+}
 STRATA_INLINE DotSum DotBegin(int32_t n) {
   const int32x4_t all = vdupq_n_s32(n);
   return {{all, all, all, all}};

@@ -30,6 +30,15 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
     }
   }
 }
+template <int kBits, int kAt>
+STRATA_INLINE DotWeights WithHighBits(DotWeights low, const uint8_t* line) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      low.v[i][j] += (line[4 * i + j] >> kAt & ((1 << kBits) - 1)) << 4;
+    }
+  }
+  return low;
+}
 STRATA_INLINE DotSum DotBegin(int32_t n) {
   DotSum sum;
   for (int i = 0; i < 16; ++i) {

@@ -18,6 +18,17 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
   *low = _mm512_and_si512(both, mask);
   *high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
 }
+template <int kBits, int kAt>
+STRATA_INLINE DotWeights WithHighBits(DotWeights low, const uint8_t* line) {
+  const __m512i mask = _mm512_set1_epi8(((1 << kBits) - 1) << 4);
+  __m512i high = _mm512_loadu_si512(line);
+  if constexpr (kAt < 4) {
+    high = _mm512_slli_epi16(high, 4 - kAt);
+  } else if constexpr (kAt > 4) {
+    high = _mm512_srli_epi16(high, kAt - 4);
+  }
+  return _mm512_ternarylogic_epi32(low, high, mask, 0xf8);  // low | (high & mask)
+}
 STRATA_INLINE DotSum DotBegin(int32_t n) { return _mm512_set1_epi32(n); }
 STRATA_INLINE DotSum DotStep(DotSum sum, DotWeights weights, const DotWord* word) {
   return _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(static_cast<int>(*word)));

@@ -1,53 +1,99 @@
 // Dot products of four 8-bit pairs by AVX2: in 16 bits, where no pair saturates. Included after
 // the lanes.
+//
+// A vector of 32 bytes holds four inputs of each of eight outputs. As 16-bit numbers the inputs 0
+// and 2 are its low bytes, 1 and 3 its high ones: masks and shifts widen them, and each product of
+// two pairs is added up in the lane of its output.
 
-using DotWord = uint64_t;  // Four int16.
-// Four outputs each, four inputs of each; sums of the inputs 0, 1 and 2, 3 lie side by side.
+using DotWord = uint64_t;  // Four int16: the inputs 0, 2, 1, 3.
+// Of the outputs 0 to 7 and 8 to 15.
 struct DotWeights {
-  __m256i v[4];
+  __m256i even[2];
+  __m256i odd[2];
 };
-using DotSum = DotWeights;
+struct DotSum {
+  __m256i v[2];
+};
 
 constexpr bool kDotSigned = false;
 
 inline DotWord MakeDotWord(const int8_t* q) {
-  const int16_t wide[4] = {q[0], q[1], q[2], q[3]};
+  const int16_t wide[4] = {q[0], q[2], q[1], q[3]};
   DotWord word;
   std::memcpy(&word, wide, sizeof(word));
   return word;
 }
-STRATA_INLINE __m256i WidenDotBytes(__m128i bytes) { return _mm256_cvtepu8_epi16(bytes); }
+// With so many instructions for each byte the processor's window holds too few bytes of a panel to
+// keep the memory busy, with one row too: each line asks for the one that is so far ahead.
+constexpr uintptr_t kDotPrefetchBytes = 3 << 10;
+STRATA_INLINE __m256i LoadDotBytes(const uint8_t* line, int i) {
+  if (i == 0) {
+    // Beyond the last panel too, so it is no pointer into it.
+    __builtin_prefetch(
+        reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(line) + kDotPrefetchBytes));
+  }
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(line) + i);
+}
 STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
-  const __m128i* const p = reinterpret_cast<const __m128i*>(line);
-  return {{WidenDotBytes(_mm_loadu_si128(p)), WidenDotBytes(_mm_loadu_si128(p + 1)),
-           WidenDotBytes(_mm_loadu_si128(p + 2)), WidenDotBytes(_mm_loadu_si128(p + 3))}};
+  const __m256i mask = _mm256_set1_epi16(255);
+  DotWeights out;
+  STRATA_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const __m256i bytes = LoadDotBytes(line, i);
+    out.even[i] = _mm256_and_si256(bytes, mask);
+    out.odd[i] = _mm256_srli_epi16(bytes, 8);
+  }
+  return out;
 }
 STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeights* high) {
-  const __m128i mask = _mm_set1_epi8(15);
+  const __m256i mask = _mm256_set1_epi16(15);
   STRATA_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(line) + i);
-    low->v[i] = WidenDotBytes(_mm_and_si128(both, mask));
-    high->v[i] = WidenDotBytes(_mm_and_si128(_mm_srli_epi16(both, 4), mask));
+  for (int i = 0; i < 2; ++i) {
+    const __m256i bytes = LoadDotBytes(line, i);
+    low->even[i] = _mm256_and_si256(bytes, mask);
+    high->even[i] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
+    low->odd[i] = _mm256_and_si256(_mm256_srli_epi16(bytes, 8), mask);
+    high->odd[i] = _mm256_srli_epi16(bytes, 12);
   }
 }
-STRATA_INLINE DotSum DotBegin(int32_t n) {
-  const __m256i first = _mm256_set1_epi64x(static_cast<uint32_t>(n));
-  return {{first, first, first, first}};
+template <int kLeft>
+STRATA_INLINE __m256i ShiftDotPairs(__m256i x) {
+  if constexpr (kLeft >= 0) {
+    return _mm256_slli_epi16(x, kLeft);
+  } else {
+    return _mm256_srli_epi16(x, -kLeft);
+  }
+}
+template <int kBits, int kAt>
+STRATA_INLINE DotWeights WithHighBits(DotWeights low, const uint8_t* line) {
+  const __m256i mask = _mm256_set1_epi16(((1 << kBits) - 1) << 4);
+  STRATA_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const __m256i bytes = LoadDotBytes(line, i);
+    const __m256i even = ShiftDotPairs<4 - kAt>(bytes);
+    const __m256i odd = ShiftDotPairs<-4 - kAt>(bytes);
+    low.even[i] = _mm256_or_si256(low.even[i], _mm256_and_si256(even, mask));
+    low.odd[i] = _mm256_or_si256(low.odd[i], _mm256_and_si256(odd, mask));
+  }
+  return low;
+}
+STRATA_INLINE DotSum DotBegin(int32_t n) { return {{_mm256_set1_epi32(n), _mm256_set1_epi32(n)}}; }
+// Two of the four int16. Each is loaded by itself, or compilers would take the word apart.
+STRATA_INLINE __m256i SpreadDotPair(const DotWord* word, int i) {
+  int32_t pair;
+  std::memcpy(&pair, reinterpret_cast<const uint8_t*>(word) + i * sizeof(pair), sizeof(pair));
+  return _mm256_set1_epi32(pair);
 }
 STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWord* word) {
-  const __m256i x = _mm256_set1_epi64x(static_cast<int64_t>(*word));
+  const __m256i even = SpreadDotPair(word, 0);
+  const __m256i odd = SpreadDotPair(word, 1);
   STRATA_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    sum.v[i] = _mm256_add_epi32(sum.v[i], _mm256_madd_epi16(weights.v[i], x));
+  for (int i = 0; i < 2; ++i) {
+    sum.v[i] = _mm256_add_epi32(sum.v[i], _mm256_madd_epi16(weights.even[i], even));
+    sum.v[i] = _mm256_add_epi32(sum.v[i], _mm256_madd_epi16(weights.odd[i], odd));
   }
   return sum;
 }
-// Eight outputs in order: adding neighbours leaves the 128-bit halves of both operands interleaved.
-STRATA_INLINE Vector JoinDotPairs(__m256i a, __m256i b) {
-  const __m256i sums = _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8);
-  return Vector{_mm256_cvtepi32_ps(sums)};
-}
 STRATA_INLINE Lanes DotFloats(const DotSum& sum) {
-  return {{JoinDotPairs(sum.v[0], sum.v[1])}, {JoinDotPairs(sum.v[2], sum.v[3])}};
+  return {{Vector{_mm256_cvtepi32_ps(sum.v[0])}}, {Vector{_mm256_cvtepi32_ps(sum.v[1])}}};
 }

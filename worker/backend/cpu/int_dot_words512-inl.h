@@ -29,6 +29,18 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
   *low = WidenDotWeights(_mm512_and_si512(both, mask));
   *high = WidenDotWeights(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask));
 }
+template <int kBits, int kAt>
+STRATA_INLINE DotWeights WithHighBits(const DotWeights& low, const uint8_t* line) {
+  const __m512i mask = _mm512_set1_epi8(((1 << kBits) - 1) << 4);
+  __m512i bytes = _mm512_loadu_si512(line);
+  if constexpr (kAt < 4) {
+    bytes = _mm512_slli_epi16(bytes, 4 - kAt);
+  } else if constexpr (kAt > 4) {
+    bytes = _mm512_srli_epi16(bytes, kAt - 4);
+  }
+  const DotWeights high = WidenDotWeights(_mm512_and_si512(bytes, mask));
+  return {_mm512_or_si512(low.lo, high.lo), _mm512_or_si512(low.hi, high.hi)};
+}
 STRATA_INLINE DotSum DotBegin(int32_t n) {
   const __m512i first = _mm512_set1_epi64(static_cast<uint32_t>(n));
   return {first, first};

@@ -18,7 +18,10 @@
 //   part = 0, then per block in ascending k part = fma(float(sum of q * (u - zero)), d, part), the
 //   sum exact; after the group's last block acc = fma(part, s, acc), and where there is a b,
 //   acc = fma(t, b, acc), t being the blocks' d * float(sum of q), added one by one.
-// - Of quantized weights and float activations: w = fma(s, float(u - zero), b), as above.
+//   Super-blocks are groups of 32 inputs with s = d * c and b = -(e * m) (kSuper4, kSuper5), or of
+//   256 with s = d, whose integers are c * (u - 32) (kSuper6).
+// - Of quantized weights and float activations: w = fma(s, float(u - zero), b), as above; of
+//   kSuper6 w = (d * c) * (u - 32).
 #ifndef STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 #define STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 
@@ -53,14 +56,22 @@ enum class WeightFormat : uint8_t {
   kInt8,     // w = s * (u - 128); s is float32.
   kAffine8,  // w = s * u + b, u < 256.
   kAffine4,  // w = s * u + b, u < 16.
+  // ggml's super-blocks of 256 inputs, whose scales are scaled themselves.
+  kSuper4,  // w = d * c * u - e * m, u < 16; c and m, below 64, for 32 inputs.
+  kSuper5,  // The same, u < 32.
+  kSuper6,  // w = d * c * (u - 32), u < 64; c, signed, for 16 inputs.
 };
 inline constexpr const char* WeightFormatName(WeightFormat format) {
-  constexpr const char* kNames[] = {"f32", "f16", "bf16", "int8", "affine8", "affine4"};
+  constexpr const char* kNames[] = {"f32",     "f16",    "bf16",   "int8",  "affine8",
+                                    "affine4", "super4", "super5", "super6"};
   return kNames[static_cast<size_t>(format)];
 }
 
 // Inputs of a block: what one scale of the activations covers.
 inline constexpr size_t kQuantBlock = 32;
+// Blocks of a super-block, and what precedes its lines: 64 bytes of d (and e), 256 of c (and m).
+inline constexpr size_t kSuperBlocks = 8;
+inline constexpr size_t kSuperHeadBytes = 64 + 256;
 
 // A matrix [outputs, inputs] in panels of 16 outputs, `panel_bytes` apart, the last padded with
 // outputs that are zero. A panel of floats is [inputs][16]. A quantized panel is a chain of groups
@@ -70,10 +81,15 @@ inline constexpr size_t kQuantBlock = 32;
 //   8 bits: line i is [16][4], the inputs 4 i to 4 i + 3 of every output;
 //   4 bits: line i is [16][4], byte j the input 8 i + j in its low and 8 i + 4 + j in its high
 //   half.
+// Super-blocks are groups of 256 inputs, of which there are whole ones only:
+//   d [16] and e [16] in float16, c [8][16] and m [8][16]; of kSuper6 d [16] in float32, c
+//   [16][16]; then for each 32 inputs four lines of 4 bits, and, where there are more, one of fifth
+//   bits or two of fifth and sixth ones: byte [n][j] of line i has, from its lowest bits on, those
+//   of output n and of the inputs j, 4 + j, 8 + j and so on, of all 32, or of the 16 from 16 i on.
 struct PanelView {
   WeightFormat format = WeightFormat::kF32;
   Dtype scale_dtype = Dtype::kF32;
-  uint32_t group = 0;  // Inputs, a multiple of 32.
+  uint32_t group = 0;  // Inputs, a multiple of 32; 0: floats.
   const uint8_t* data = nullptr;
   size_t panel_bytes = 0;
   size_t outputs = 0;

@@ -33,6 +33,7 @@ constexpr Tiling kTiling = kAvx2Tiling;
 // In this order.
 #include "worker/backend/cpu/int_dot_words256-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace avx2

@@ -38,6 +38,7 @@ constexpr Tiling kTiling = kAvx512VnniTiling;
 // In this order.
 #include "worker/backend/cpu/int_dot_vnni-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace avx512vnni

@@ -33,6 +33,7 @@ using DotActivation = int8_t;
 // In this order.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace scalar_fma

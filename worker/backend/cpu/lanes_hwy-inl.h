@@ -46,6 +46,11 @@ STRATA_INLINE Vector LoadVector(const BF16* p) {
   const auto bits = hn::PromoteTo(words, hn::LoadU(shorts, reinterpret_cast<const uint16_t*>(p)));
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(bits));
 }
+STRATA_INLINE Vector LoadVector(const int8_t* p) {
+  const hn::Rebind<int8_t, Floats> bytes;
+  const hn::Rebind<int32_t, Floats> words;
+  return hn::ConvertTo(Floats(), hn::PromoteTo(words, hn::LoadU(bytes, p)));
+}
 template <size_t N, typename T>
 STRATA_INLINE Pack<N> LoadN(const T* p) {
   if constexpr (N == kLeaf) {

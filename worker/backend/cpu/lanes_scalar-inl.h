@@ -18,6 +18,7 @@ STRATA_INLINE Lanes Set(float x) { STRATA_LANES(x); }
 STRATA_INLINE Lanes Load(const float* p) { STRATA_LANES(p[i]); }
 STRATA_INLINE Lanes Load(const F16* p) { STRATA_LANES(ToF32(p[i])); }
 STRATA_INLINE Lanes Load(const BF16* p) { STRATA_LANES(ToF32(p[i])); }
+STRATA_INLINE Lanes Load(const int8_t* p) { STRATA_LANES(p[i]); }
 STRATA_INLINE void Store(const Lanes& a, float* p) {
   for (int i = 0; i < 16; ++i) {
     p[i] = a.v[i];

@@ -90,22 +90,6 @@ void PackPanel(const uint8_t* data, size_t lanes, size_t inputs, uint8_t* panel)
   }
 }
 
-// Rows of floats, or of blocks as float32, at `to`, one after another.
-void DecodeRow(const TensorView& tensor, size_t row, uint8_t* to) {
-  const size_t inputs = tensor.shape[1];
-  const size_t bytes = StoredRowBytes(tensor.dtype, inputs);
-  const uint8_t* const from = tensor.data + row * bytes;
-  if (!IsBlocks(tensor.dtype)) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  for (size_t part = 0; part < inputs / kBlockPart; ++part) {
-    float weights[kBlockPart];
-    DecodePart(tensor.dtype, from, part, weights);
-    std::memcpy(to + part * sizeof(weights), weights, sizeof(weights));
-  }
-}
-
 }  // namespace
 
 size_t StoredRowBytes(Dtype dtype, size_t inputs) {
@@ -113,15 +97,13 @@ size_t StoredRowBytes(Dtype dtype, size_t inputs) {
                          : inputs * DtypeBytes(dtype);
 }
 
-Dtype PackedMatrix::FloatsOf(Dtype dtype) { return IsBlocks(dtype) ? Dtype::kF32 : dtype; }
-
 bool PackedMatrix::CanPack(Dtype dtype) {
   return dtype == Dtype::kF32 || dtype == Dtype::kF16 || dtype == Dtype::kBF16;
 }
 
 PanelView PackedMatrix::FloatShape(Dtype dtype, size_t outputs, size_t inputs) {
-  return {.format = FormatOf(FloatsOf(dtype)),
-          .panel_bytes = PanelBytes(FloatsOf(dtype), inputs),
+  return {.format = FormatOf(dtype),
+          .panel_bytes = PanelBytes(dtype, inputs),
           .outputs = outputs,
           .inputs = inputs};
 }
@@ -160,13 +142,12 @@ absl::Status PackedMatrix::Restore(const PanelView& shape, const ReadFn& read) {
 
 absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used,
                                 RowOrder order) {
-  STRATA_CHECK(tensor.shape.size() == 2 && (CanPack(tensor.dtype) || IsBlocks(tensor.dtype)));
+  STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
   const size_t outputs = tensor.shape[0];
   const size_t inputs = tensor.shape[1];
   RETURN_IF_ERROR(AllocatePanels(FloatShape(tensor.dtype, outputs, inputs)));
-  const Dtype floats = FloatsOf(tensor.dtype);
-  const size_t row_bytes = inputs * DtypeBytes(floats);
-  const bool as_stored = floats == tensor.dtype && order.head_rows == 0;
+  const size_t row_bytes = StoredRowBytes(tensor.dtype, inputs);
+  const bool as_stored = order.head_rows == 0;
   const auto pack = [&](size_t first, size_t end) {
     std::vector<uint8_t> rows(as_stored ? 0 : kLanes * row_bytes);
     for (size_t row = first; row < end; row += kLanes) {
@@ -174,19 +155,20 @@ absl::Status PackedMatrix::Pack(const TensorView& tensor, ThreadPool* pool, cons
       const uint8_t* from = tensor.data + row * row_bytes;
       if (!as_stored) {
         for (size_t lane = 0; lane < lanes; ++lane) {
-          DecodeRow(tensor, order.Stored(row + lane), rows.data() + lane * row_bytes);
+          std::memcpy(rows.data() + lane * row_bytes,
+                      tensor.data + order.Stored(row + lane) * row_bytes, row_bytes);
         }
         from = rows.data();
       }
       uint8_t* const to = panels_ + row / kLanes * view_.panel_bytes;
-      if (DtypeBytes(floats) == 4) {
+      if (DtypeBytes(tensor.dtype) == 4) {
         PackPanel<uint32_t>(from, lanes, inputs, to);
       } else {
         PackPanel<uint16_t>(from, lanes, inputs, to);
       }
     }
   };
-  SplitRows(outputs, StoredRowBytes(tensor.dtype, inputs), kLanes, pool, used, pack);
+  SplitRows(outputs, row_bytes, kLanes, pool, used, pack);
   return absl::OkStatus();
 }
 
@@ -225,15 +207,12 @@ absl::Status RowMatrix::Allocate(Dtype dtype, size_t rows, size_t width, Fill fi
 
 absl::Status RowMatrix::Copy(const TensorView& tensor, ThreadPool* pool, const UsedFn& used) {
   STRATA_CHECK(tensor.shape.size() == 2);
-  const Dtype dtype = PackedMatrix::FloatsOf(tensor.dtype);
-  const size_t row_bytes = Bytes(dtype, 1, tensor.shape[1]);
-  RETURN_IF_ERROR(Allocate(dtype, tensor.shape[0], tensor.shape[1], Fill::kNone));
-  SplitRows(rows_, StoredRowBytes(tensor.dtype, width_), 1, pool, used,
-            [&](size_t first, size_t end) {
-              for (size_t row = first; row < end; ++row) {
-                DecodeRow(tensor, row, data_.as() + row * row_bytes);
-              }
-            });
+  const size_t row_bytes = Bytes(tensor.dtype, 1, tensor.shape[1]);
+  RETURN_IF_ERROR(Allocate(tensor.dtype, tensor.shape[0], tensor.shape[1], Fill::kNone));
+  SplitRows(rows_, row_bytes, 1, pool, used, [&](size_t first, size_t end) {
+    std::memcpy(data_.as() + first * row_bytes, tensor.data + first * row_bytes,
+                (end - first) * row_bytes);
+  });
   return absl::OkStatus();
 }
 

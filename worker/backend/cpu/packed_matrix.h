@@ -58,8 +58,6 @@ class PackedMatrix {
  public:
   // F32, F16 and BF16.
   static bool CanPack(Dtype dtype);
-  // What panels of floats keep of a tensor: F32, F16 and BF16 as they are, blocks as F32.
-  static Dtype FloatsOf(Dtype dtype);
 
   // What a matrix of this format takes; the view's data is not looked at.
   static size_t PackedBytes(const PanelView& shape);
@@ -70,7 +68,7 @@ class PackedMatrix {
   // As PackAffine makes it; the tensors were checked to agree, bits to be 4 or 8, the group to be
   // 32, 64 or 128. Their data is not looked at.
   static PanelView AffineShape(const AffineTensor& tensor);
-  // As PackBlocks makes it; `dtype` IsIntegerBlocks.
+  // As PackBlocks makes it; `dtype` IsBlocks, and inputs are whole blocks.
   static PanelView BlockShape(Dtype dtype, size_t outputs, size_t inputs);
 
   // `allocated` is called whenever memory was got for the matrix.
@@ -79,7 +77,7 @@ class PackedMatrix {
   // line, instead of in memory of their own.
   void UseMemory(uint8_t* panels) { panels_ = panels; }
 
-  // From a row-major tensor [outputs, inputs] of floats or blocks, checked before.
+  // From a row-major tensor [outputs, inputs] of floats, checked before.
   absl::Status Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
                     RowOrder order = {});
   // The same, quantized on the way (see quantize.h).
@@ -88,7 +86,7 @@ class PackedMatrix {
   // Exactly the stored weights, scales and biases; `used` counts the weights.
   absl::Status PackAffine(const AffineTensor& tensor, ThreadPool* pool,
                           const UsedFn& used = nullptr);
-  // Exactly the weights of integer blocks. OUT_OF_RANGE where a scale is beyond what panels hold,
+  // Exactly the weights of blocks. OUT_OF_RANGE where a scale is beyond what panels hold,
   // which no trained model has.
   absl::Status PackBlocks(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
                           RowOrder order = {});
@@ -107,6 +105,7 @@ class PackedMatrix {
  private:
   absl::Status AllocatePanels(const PanelView& shape, Fill fill = Fill::kZeros);
   void ReadQuantized(size_t output, float* out) const;
+  void ReadSuperBlocks(size_t output, float* out) const;
 
   PanelView view_;
   AlignedBuffer data_;
@@ -114,11 +113,9 @@ class PackedMatrix {
   AllocatedFn allocated_;
 };
 
-// An embedding matrix [rows, width], kept in rows of the stored dtype, or of F32 where that is a
-// format of blocks.
+// An embedding matrix [rows, width] of floats, kept in rows of the stored dtype.
 class RowMatrix {
  public:
-  // Of what is kept; `dtype` is none of blocks.
   static size_t Bytes(Dtype dtype, size_t rows, size_t width);
   absl::Status Copy(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr);
   // As Copy made it before. Empty after an error.

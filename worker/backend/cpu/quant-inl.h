@@ -2,7 +2,8 @@
 // outputs. Included after kernels-inl.h and one of the int_dot_*-inl.h, which give:
 //   DotWord          four quantized activations, as the dot product wants them
 //   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits, LoadDotNibbles of
-//                    one of 4 bits (low halves, high halves)
+//                    one of 4 bits (low halves, high halves), to which WithHighBits<bits, at> adds
+//                    the fifth and higher ones, which are those from `at` on of a line's bytes
 //   DotSum           16 exact int32 sums; DotBegin(n), which begins each with n,
 //                    DotStep(sum, weights, word), and DotFloats(sum), exact as |sum| < 2^24
 //   kDotSigned       whether weights of 8 bits were loaded less 128
@@ -19,23 +20,26 @@ STRATA_INLINE size_t DotWordAt(size_t word, size_t row, size_t rows) {
 
 // Whole words, so that those of every block of rows are aligned.
 inline size_t QuantizedRowBytes(size_t inputs) {
-  const size_t bytes = QuantBlocks(inputs) * (kQuantWords * sizeof(DotWord) + 3 * sizeof(float));
+  const size_t bytes = QuantBlocks(inputs) * (kQuantWords * sizeof(DotWord) + 5 * sizeof(float));
   return (bytes + sizeof(DotWord) - 1) / sizeof(DotWord) * sizeof(DotWord);
 }
 
 // A block of R rows: the words [blocks][8][R] or [blocks][R][8], see DotWordAt; then the scales,
-// the words' sums times -128, and times the scale [blocks][R].
+// the words' sums times -128, and times the scale, and of each half of the words the sum times -32
+// [blocks][R].
 struct QuantRows {
   const DotWord* words;
   const float* scales;
   const int32_t* offsets;
   const float* sums;
+  const int32_t* halves[2];
 };
 STRATA_INLINE QuantRows QuantRowsAt(const uint8_t* packed, uint32_t rows, size_t blocks) {
   const size_t n = blocks * rows;
   const DotWord* const words = reinterpret_cast<const DotWord*>(packed);
   const float* const scales = reinterpret_cast<const float*>(words + n * kQuantWords);
-  return {words, scales, reinterpret_cast<const int32_t*>(scales + n), scales + 2 * n};
+  const int32_t* const offsets = reinterpret_cast<const int32_t*>(scales + n);
+  return {words, scales, offsets, scales + 2 * n, {offsets + 2 * n, offsets + 3 * n}};
 }
 
 // Blocks of one row that are quantized together: a lane each.
@@ -44,6 +48,8 @@ struct QuantizedBlocks {
   float scales[kLanes];
   int32_t offsets[kLanes];
   float sums[kLanes];
+  int32_t first_halves[kLanes];
+  int32_t second_halves[kLanes];
 };
 
 // The blocks [x, x + 32), [x + 32, x + 64) and so on. Compilers unroll these loops by themselves;
@@ -69,9 +75,10 @@ inline void QuantizeBlocks(const float* x, QuantizedBlocks* out) {
   // Adding 1.5 * 2^23 rounds to the nearest whole number, ties to even, and leaves it in the low
   // bits.
   const Lanes magic = Set(12582912.0f);
-  const Lanes twice = Set(2 * 12582912.0f);
+  alignas(64) float halves[kLanes];
   for (size_t b = 0; b < kLanes; b += 4) {
     Lanes rows[4];
+    Lanes firsts[4];
     for (size_t i = 0; i < 4; ++i) {
       const float* const at = x + (b + i) * kQuantBlock;
       const Lanes factor = Set(factors[b + i]);
@@ -79,20 +86,24 @@ inline void QuantizeBlocks(const float* x, QuantizedBlocks* out) {
       const Lanes high = Add(Mul(Load(at + kLanes), factor), magic);
       StoreLowBytes(low, out->q[b + i]);
       StoreLowBytes(high, out->q[b + i] + kLanes);
-      rows[i] = Add(low, Sub(high, twice));
+      firsts[i] = Sub(low, magic);
+      rows[i] = Add(firsts[i], Sub(high, magic));
     }
     TreeSums(rows, out->sums + b);
+    TreeSums(firsts, halves + b);
   }
   for (size_t b = 0; b < kLanes; ++b) {
     // What is no number left a sum that is none.
     if (out->sums[b] != out->sums[b]) {
       std::memset(out->q[b], 0, kQuantBlock);
       out->scales[b] = std::numeric_limits<float>::quiet_NaN();
-      out->sums[b] = 0;
+      out->sums[b] = halves[b] = 0;
     }
   }
   for (size_t b = 0; b < kLanes; ++b) {
     out->offsets[b] = -128 * static_cast<int32_t>(out->sums[b]);
+    out->first_halves[b] = -32 * static_cast<int32_t>(halves[b]);
+    out->second_halves[b] = -32 * static_cast<int32_t>(out->sums[b] - halves[b]);
   }
   Store(Mul(Load(out->sums), Load(out->scales)), out->sums);
 }
@@ -156,6 +167,8 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
   float* const scales = const_cast<float*>(to.scales);
   int32_t* const offsets = const_cast<int32_t*>(to.offsets);
   float* const sums = const_cast<float*>(to.sums);
+  int32_t* const first_halves = const_cast<int32_t*>(to.halves[0]);
+  int32_t* const second_halves = const_cast<int32_t*>(to.halves[1]);
   constexpr size_t kInputs = kLanes * kQuantBlock;
   QuantizedBlocks quantized[kTiling.block_rows];
   for (size_t k = 0; k < inputs; k += kInputs) {
@@ -178,6 +191,8 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
     StoreOfBlocks(quantized, &QuantizedBlocks::scales, rows, count, scales + at);
     StoreOfBlocks(quantized, &QuantizedBlocks::offsets, rows, count, offsets + at);
     StoreOfBlocks(quantized, &QuantizedBlocks::sums, rows, count, sums + at);
+    StoreOfBlocks(quantized, &QuantizedBlocks::first_halves, rows, count, first_halves + at);
+    StoreOfBlocks(quantized, &QuantizedBlocks::second_halves, rows, count, second_halves + at);
   }
 }
 
@@ -399,23 +414,6 @@ struct DequantProduct {
     }
   }
 };
-
-template <template <typename> typename Product>
-void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
-  switch (args.weights.format) {
-    case WeightFormat::kInt8:
-      Multiply<Product<Int8Format>>(args, first, end);
-      return;
-    case WeightFormat::kAffine8:
-      Multiply<Product<Affine8Format>>(args, first, end);
-      return;
-    case WeightFormat::kAffine4:
-      Multiply<Product<Affine4Format>>(args, first, end);
-      return;
-    default:
-      STRATA_CHECK(false);
-  }
-}
 
 float RunDots(size_t count) {
   constexpr int kChains = kTiling.dot_chains;

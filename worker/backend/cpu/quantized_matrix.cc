@@ -19,10 +19,42 @@ namespace {
 
 constexpr uint32_t kMostGroup = 128;
 
+WeightFormat FormatOf(BlockPanels::Kind kind) {
+  using Kind = BlockPanels::Kind;
+  switch (kind) {
+    case Kind::kAffine8:
+      return WeightFormat::kAffine8;
+    case Kind::kAffine4:
+      return WeightFormat::kAffine4;
+    case Kind::kSuper4:
+      return WeightFormat::kSuper4;
+    case Kind::kSuper5:
+      return WeightFormat::kSuper5;
+    case Kind::kSuper6:
+      return WeightFormat::kSuper6;
+    default:
+      return WeightFormat::kInt8;
+  }
+}
+
+bool IsSuper(const PanelView& view) { return view.format >= WeightFormat::kSuper4; }
 bool IsAffine(const PanelView& view) { return view.format != WeightFormat::kInt8; }
-size_t BitsOf(const PanelView& view) { return view.format == WeightFormat::kAffine4 ? 4 : 8; }
+size_t BitsOf(const PanelView& view) {
+  switch (view.format) {
+    case WeightFormat::kAffine4:
+    case WeightFormat::kSuper4:
+      return 4;
+    case WeightFormat::kSuper5:
+      return 5;
+    case WeightFormat::kSuper6:
+      return 6;
+    default:
+      return 8;
+  }
+}
 size_t HeadBytes(const PanelView& view) {
-  return (IsAffine(view) ? 2 : 1) * kLanes * DtypeBytes(view.scale_dtype);
+  return IsSuper(view) ? kSuperHeadBytes
+                       : (IsAffine(view) ? 2 : 1) * kLanes * DtypeBytes(view.scale_dtype);
 }
 // Of a group of `count` inputs, their scales included.
 size_t GroupBytes(const PanelView& view, size_t count) {
@@ -54,6 +86,54 @@ void PutGroup(const PanelView& view, const uint8_t* u, size_t lane, size_t count
   }
 }
 
+// Where super-blocks keep bits of word w of a block, of which each is four inputs of an output: the
+// line, and from which bit of its bytes on. The low four bits, and the ones above.
+struct BitPlace {
+  size_t line;
+  size_t at;
+};
+BitPlace LowBits(size_t word) { return {word / 2, word % 2 * 4}; }
+BitPlace HighBits(size_t bits, size_t word) {
+  return {4 + word * (bits - 4) / 8, word * (bits - 4) % 8};
+}
+
+void PutSuperBlock(const PanelView& view, const IntegerSuperBlock& from, size_t lane, uint8_t* to) {
+  const size_t bits = BitsOf(view);
+  uint8_t* const factors = to + 64 + lane;
+  if (bits == 6) {
+    std::memcpy(to + lane * sizeof(float), &from.scale, sizeof(float));
+    for (size_t j = 0; j < std::size(from.c); ++j) {
+      factors[j * kLanes] = static_cast<uint8_t>(from.c[j]);
+    }
+  } else {
+    const F16 halves[] = {ToF16(from.scale), ToF16(from.minimum)};  // As they were stored.
+    std::memcpy(to + lane * sizeof(F16), &halves[0], sizeof(F16));
+    std::memcpy(to + (kLanes + lane) * sizeof(F16), &halves[1], sizeof(F16));
+    for (size_t j = 0; j < kSuperBlocks; ++j) {
+      factors[j * kLanes] = static_cast<uint8_t>(from.c[j]);
+      factors[(kSuperBlocks + j) * kLanes] = static_cast<uint8_t>(from.m[j]);
+    }
+  }
+  uint8_t* lines = to + kSuperHeadBytes + lane * 4;
+  for (size_t k = 0; k < kSuperBlock; k += kQuantBlock) {
+    uint32_t words[6] = {};
+    for (size_t w = 0; w < kQuantBlock / 4; ++w) {
+      uint32_t u;
+      std::memcpy(&u, from.u + k + 4 * w, sizeof(u));
+      const BitPlace low = LowBits(w);
+      words[low.line] |= (u & 0x0f0f0f0fu) << low.at;
+      if (bits > 4) {
+        const BitPlace high = HighBits(bits, w);
+        words[high.line] |= (u >> 4 & 0x03030303u) << high.at;
+      }
+    }
+    for (size_t line = 0; line < bits; ++line) {
+      std::memcpy(lines + line * 64, &words[line], sizeof(uint32_t));
+    }
+    lines += bits * 64;
+  }
+}
+
 float ReadScale(Dtype dtype, const uint8_t* from) {
   if (dtype == Dtype::kF32) {
     float value;
@@ -68,14 +148,8 @@ float ReadScale(Dtype dtype, const uint8_t* from) {
 // Weights [first, first + count) of a row; `first` is a multiple of 32.
 void ReadFloats(const Kernels& kernels, const TensorView& tensor, size_t row, size_t first,
                 size_t count, float* out) {
-  const uint8_t* from = tensor.data + row * StoredRowBytes(tensor.dtype, tensor.shape[1]);
-  if (IsBlocks(tensor.dtype)) {
-    for (size_t k = 0; k < count; k += kBlockPart) {
-      DecodePart(tensor.dtype, from, (first + k) / kBlockPart, out + k);
-    }
-    return;
-  }
-  from += first * DtypeBytes(tensor.dtype);
+  const uint8_t* const from =
+      tensor.data + (row * tensor.shape[1] + first) * DtypeBytes(tensor.dtype);
   if (tensor.dtype == Dtype::kF32) {
     std::memcpy(out, from, count * sizeof(float));
     return;
@@ -127,7 +201,7 @@ PanelView PackedMatrix::AffineShape(const AffineTensor& tensor) {
 absl::Status PackedMatrix::Quantize(const TensorView& tensor, WeightFormat format,
                                     const Kernels& kernels, ThreadPool* pool, const UsedFn& used,
                                     RowOrder order) {
-  STRATA_CHECK(tensor.shape.size() == 2 && (CanPack(tensor.dtype) || IsBlocks(tensor.dtype)));
+  STRATA_CHECK(tensor.shape.size() == 2 && CanPack(tensor.dtype));
   RETURN_IF_ERROR(AllocatePanels(QuantizedShape(format, tensor.shape[0], tensor.shape[1])));
   const auto quantize = [&](size_t row, size_t first, size_t count, uint8_t* to) {
     const size_t lane = row % kLanes;
@@ -171,14 +245,10 @@ absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* po
 }
 
 PanelView PackedMatrix::BlockShape(Dtype dtype, size_t outputs, size_t inputs) {
-  STRATA_CHECK(IsIntegerBlocks(dtype));
   const BlockPanels panels = PanelsOf(dtype);
-  using Kind = BlockPanels::Kind;
-  PanelView view{.format = panels.kind == Kind::kInt8      ? WeightFormat::kInt8
-                           : panels.kind == Kind::kAffine8 ? WeightFormat::kAffine8
-                                                           : WeightFormat::kAffine4,
+  PanelView view{.format = FormatOf(panels.kind),
                  .scale_dtype = panels.scales,
-                 .group = kBlockPart,
+                 .group = static_cast<uint32_t>(panels.super() ? kSuperBlock : kBlockPart),
                  .outputs = outputs,
                  .inputs = inputs};
   view.panel_bytes = PanelBytesOf(view);
@@ -205,8 +275,12 @@ absl::Status PackedMatrix::PackBlocks(const TensorView& tensor, ThreadPool* pool
   const size_t scale_bytes = DtypeBytes(view_.scale_dtype);
   const auto pack = [&](size_t row, size_t first, size_t, uint8_t* to) {
     const size_t lane = row % kLanes;
-    const IntegerPart part = DecodeIntegers(
-        tensor.dtype, tensor.data + order.Stored(row) * row_bytes, first / kBlockPart);
+    const uint8_t* const from = tensor.data + order.Stored(row) * row_bytes;
+    if (IsSuper(view_)) {
+      PutSuperBlock(view_, DecodeSuperBlock(tensor.dtype, from, first / kSuperBlock), lane, to);
+      return;
+    }
+    const IntegerPart part = DecodeIntegers(tensor.dtype, from, first / kBlockPart);
     put(part.scale, to + lane * scale_bytes);
     if (IsAffine(view_)) {
       put(part.bias, to + (kLanes + lane) * scale_bytes);
@@ -223,7 +297,42 @@ absl::Status PackedMatrix::PackBlocks(const TensorView& tensor, ThreadPool* pool
   return absl::OkStatus();
 }
 
+void PackedMatrix::ReadSuperBlocks(size_t output, float* out) const {
+  const size_t lane = output % kLanes;
+  const size_t bits = BitsOf(view_);
+  const uint8_t* at = view_.data + output / kLanes * view_.panel_bytes;
+  for (size_t k = 0; k < view_.inputs; ++k) {
+    const size_t in_super = k % kSuperBlock;
+    const size_t word = in_super % kQuantBlock / 4;
+    const uint8_t* const bytes =
+        at + kSuperHeadBytes + in_super / kQuantBlock * bits * 64 + lane * 4 + k % 4;
+    const auto part = [&](BitPlace place, size_t count) {
+      return bytes[place.line * 64] >> place.at & ((1 << count) - 1);
+    };
+    const int u =
+        part(LowBits(word), 4) | (bits > 4 ? part(HighBits(bits, word), bits - 4) << 4 : 0);
+    const auto factor = [&](size_t j) {
+      return static_cast<float>(static_cast<int8_t>(at[64 + j * kLanes + lane]));
+    };
+    const float d = ReadScale(view_.scale_dtype, at + lane * DtypeBytes(view_.scale_dtype));
+    const size_t j = in_super / kQuantBlock;
+    if (bits == 6) {
+      out[k] = d * factor(in_super / 16) * static_cast<float>(u - 32);
+    } else {
+      const float e = ReadScale(view_.scale_dtype, at + (kLanes + lane) * sizeof(F16));
+      out[k] = std::fma(d * factor(j), static_cast<float>(u), -(e * factor(kSuperBlocks + j)));
+    }
+    if (in_super + 1 == kSuperBlock) {
+      at += GroupBytes(view_, kSuperBlock);
+    }
+  }
+}
+
 void PackedMatrix::ReadQuantized(size_t output, float* out) const {
+  if (IsSuper(view_)) {
+    ReadSuperBlocks(output, out);
+    return;
+  }
   const size_t lane = output % kLanes;
   const size_t bits = BitsOf(view_);
   const size_t scale_bytes = DtypeBytes(view_.scale_dtype);

@@ -2,7 +2,7 @@
 
 void Matmul(const MatmulArgs& args, size_t first, size_t end) {
   if (args.int8) {
-    MultiplyQuantized<QuantProduct>(args, first, end);
+    MultiplyQuantized<QuantProduct, SuperProduct>(args, first, end);
     return;
   }
   switch (args.weights.format) {
@@ -16,7 +16,7 @@ void Matmul(const MatmulArgs& args, size_t first, size_t end) {
       Multiply<FloatProduct<BF16>>(args, first, end);
       return;
     default:
-      MultiplyQuantized<DequantProduct>(args, first, end);
+      MultiplyQuantized<DequantProduct, SuperDequantProduct>(args, first, end);
   }
 }
 

@@ -1,0 +1,94 @@
+#include "tests/worker/backend/block_model.h"
+
+#include <cstring>
+
+#include "common/block_formats.h"
+#include "common/random.h"
+#include "worker/backend/cpu/convert.h"
+
+namespace strata::testing {
+namespace {
+
+const BlockCase kCases[] = {
+    {Dtype::kQ8_0, {{0, 8e-4f}}},
+    {Dtype::kQ4_0, {{0, -0.012f}}},
+    {Dtype::kQ4_1, {{0, 0.012f}, {2, -0.09f}}},
+    {Dtype::kQ5_0, {{0, 6e-3f}}},
+    {Dtype::kQ5_1, {{0, -6e-3f}, {2, 0.09f}}},
+    {Dtype::kQ4_K, {{0, 3e-4f}, {2, 2e-3f}}},
+    {Dtype::kQ5_K, {{0, 1.5e-4f}, {2, 2e-3f}}},
+    {Dtype::kQ6_K, {{208, 4e-5f}}},
+};
+constexpr size_t kHeadDim = 32;
+
+std::string Floats(Dtype dtype, const StageTensor& tensor, const std::string& blocks) {
+  const bool pairs = tensor.name.find("q_proj") != std::string::npos ||
+                     tensor.name.find("k_proj") != std::string::npos;
+  const size_t row_bytes = blocks.size() / tensor.shape[0];
+  std::string floats;
+  for (size_t row = 0; row < tensor.shape[0]; ++row) {
+    const size_t within = row % kHeadDim;
+    const size_t from =
+        pairs ? row - within + within % (kHeadDim / 2) * 2 + within / (kHeadDim / 2) : row;
+    for (size_t part = 0; part < tensor.shape[1] / kBlockPart; ++part) {
+      float values[kBlockPart];
+      DecodePart(dtype, reinterpret_cast<const uint8_t*>(blocks.data()) + from * row_bytes, part,
+                 values);
+      floats.append(reinterpret_cast<const char*>(values), sizeof(values));
+    }
+  }
+  return floats;
+}
+
+}  // namespace
+
+std::span<const BlockCase> BlockCases() { return kCases; }
+
+BlockModel::BlockModel(const BlockCase& one, bool tied, bool plain)
+    : made_({.hidden = 256,
+             .heads = 8,
+             .kv_heads = 2,
+             .head_dim = kHeadDim,
+             .rotary_dim = kHeadDim,
+             .ffn = 512,
+             .tied = tied,
+             .dtype = Dtype::kF32}),
+      spec_(made_.spec()) {
+  for (LayerSpec& layer : spec_.layers) {
+    layer.attention.qk_rows_in_pairs = !plain;
+  }
+  for (const StageTensor& tensor :
+       TensorsOf(spec_, 0, static_cast<uint32_t>(spec_.layers.size()) - 1, true, true)) {
+    if (tensor.shape.size() == 2) {
+      Add(one, tensor, plain);
+    }
+  }
+}
+
+absl::StatusOr<TensorView> BlockModel::Find(std::string_view name) const {
+  const auto found = views_.find(std::string(name));
+  return found == views_.end() ? made_.Find(name) : found->second;
+}
+
+void BlockModel::Add(const BlockCase& one, const StageTensor& tensor, bool plain) {
+  std::string& bytes = bytes_[tensor.name];
+  bytes.resize(TensorBytes(one.dtype, tensor.shape).value());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(Philox(tensor.name.size(), 5, static_cast<uint32_t>(i)) >> 9);
+  }
+  for (size_t block = 0; block < bytes.size(); block += BlockBytes(one.dtype)) {
+    for (const auto& [at, scale] : one.scales) {
+      const cpu::F16 half = cpu::ToF16(scale);
+      std::memcpy(bytes.data() + block + at, &half, sizeof(half));
+    }
+  }
+  Dtype dtype = one.dtype;
+  if (plain) {
+    bytes = Floats(one.dtype, tensor, bytes);
+    dtype = Dtype::kF32;
+  }
+  views_[tensor.name] = {dtype, tensor.shape, reinterpret_cast<const uint8_t*>(bytes.data()),
+                         bytes.size()};
+}
+
+}  // namespace strata::testing

@@ -1,0 +1,42 @@
+// A made-up model whose matrices are random blocks.
+#ifndef STRATA_TESTS_WORKER_BACKEND_BLOCK_MODEL_H_
+#define STRATA_TESTS_WORKER_BACKEND_BLOCK_MODEL_H_
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/checkpoint/checkpoint.h"
+#include "tests/worker/backend/made_up_model.h"
+
+namespace strata::testing {
+
+// A format, and scales that make weights of about 0.1 at most: fp16 numbers at places of a block.
+struct BlockCase {
+  Dtype dtype;
+  std::map<size_t, float> scales;
+};
+// Every format of GGUF's.
+std::span<const BlockCase> BlockCases();
+
+// Its rows of q and k lie in pairs; or, `plain`, the same weights are floats, in order.
+class BlockModel : public TensorSource {
+ public:
+  BlockModel(const BlockCase& one, bool tied, bool plain);
+  const ModelSpec& spec() const { return spec_; }
+  absl::StatusOr<TensorView> Find(std::string_view name) const override;
+
+ private:
+  void Add(const BlockCase& one, const StageTensor& tensor, bool plain);
+
+  const MadeUpModel made_;
+  ModelSpec spec_;
+  std::map<std::string, std::string> bytes_;
+  std::map<std::string, TensorView> views_;
+};
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_WORKER_BACKEND_BLOCK_MODEL_H_

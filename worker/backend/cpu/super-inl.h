@@ -1,0 +1,263 @@
+// Products of ggml's super-blocks (see PanelView), with int8 and with float activations. Included
+// after quant-inl.h. Matrix tiles do not take them.
+
+struct Super4Format {
+  static constexpr int kBits = 4;
+};
+struct Super5Format {
+  static constexpr int kBits = 5;
+};
+struct Super6Format {
+  static constexpr int kBits = 6;
+};
+
+// Bytes of a block's lines, and of a super-block.
+template <typename F>
+constexpr size_t SuperLineBytes() {
+  return kQuantBlock * kLanes * F::kBits / 8;
+}
+template <typename F>
+constexpr size_t SuperBytes() {
+  return kSuperHeadBytes + kSuperBlocks * SuperLineBytes<F>();
+}
+
+// The lines [kLine, kEnd) of 4 bits of a block, with their higher bits, and R rows, added to
+// `dots`.
+template <typename F, int R, int kLine, int kEnd>
+STRATA_INLINE void DotLines(const uint8_t* lines, const DotWord* words, DotSum (&dots)[R]) {
+  constexpr int kHighBits = F::kBits - 4;
+  if constexpr (R > 1) {
+    __builtin_prefetch(lines + kLine * 64 + PrefetchBytes(R));
+  }
+  DotWeights low;
+  DotWeights high;
+  LoadDotNibbles(lines + kLine * 64, &low, &high);
+  if constexpr (kHighBits != 0) {
+    constexpr int kAt = 2 * kLine * kHighBits;
+    const uint8_t* const bits = lines + (4 + kAt / 8) * 64;
+    if constexpr (R > 1 && kAt % 8 == 0) {
+      __builtin_prefetch(bits + PrefetchBytes(R));
+    }
+    low = WithHighBits<kHighBits, kAt % 8>(low, bits);
+    high = WithHighBits<kHighBits, kAt % 8 + kHighBits>(high, bits);
+  }
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    dots[r] = DotStep(dots[r], low, words + DotWordAt(2 * kLine, r, R));
+    dots[r] = DotStep(dots[r], high, words + DotWordAt(2 * kLine + 1, r, R));
+  }
+  if constexpr (kLine + 1 < kEnd) {
+    DotLines<F, R, kLine + 1, kEnd>(lines, words, dots);
+  }
+}
+
+// Scale and bias of the 32 inputs that `c` and, behind those of all 256, m are of.
+struct SuperScales {
+  Lanes s, b;
+};
+STRATA_INLINE SuperScales LoadSuperScales(const uint8_t* head, size_t block) {
+  const F16* const d = reinterpret_cast<const F16*>(head);
+  const int8_t* const c = reinterpret_cast<const int8_t*>(head + 64) + block * kLanes;
+  const Lanes minus = Mul(Load(d + kLanes), Load(c + kSuperBlocks * kLanes));
+  return {Mul(Load(d), Load(c)), Mul(Set(-1.0f), minus)};
+}
+STRATA_INLINE Lanes LoadHalfScale(const uint8_t* head, size_t half) {
+  return Load(reinterpret_cast<const int8_t*>(head + 64) + half * kLanes);
+}
+
+// One super-block of a panel and R rows: the chains' next links. `first` is its first block in x.
+template <typename F, int R>
+STRATA_INLINE void AddSuperBlock(const uint8_t* head, const QuantRows& x, size_t first,
+                                 Lanes (&acc)[R]) {
+  const uint8_t* lines = head + kSuperHeadBytes;
+  for (size_t i = 0; i < kSuperBlocks; ++i) {
+    const size_t at = (first + i) * R;
+    DotSum dots[R];
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      dots[r] = DotBegin(0);
+    }
+    DotLines<F, R, 0, 4>(lines, x.words + at * kQuantWords, dots);
+    const SuperScales scales = LoadSuperScales(head, i);
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const Lanes part = Fma(DotFloats(dots[r]), Set(x.scales[at + r]), Set(0.0f));
+      acc[r] = Fma(part, scales.s, acc[r]);
+      acc[r] = Fma(Set(x.sums[at + r]), scales.b, acc[r]);
+    }
+    lines += SuperLineBytes<F>();
+  }
+}
+
+// The same of kSuper6. Sums of halves are below 2^16, so that those times c and their sum, below
+// 2^24, are exact.
+template <int R>
+STRATA_INLINE void AddSuper6(const uint8_t* head, const QuantRows& x, size_t first,
+                             Lanes (&acc)[R]) {
+  using F = Super6Format;
+  const uint8_t* lines = head + kSuperHeadBytes;
+  Lanes part[R];
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    part[r] = Set(0.0f);
+  }
+  for (size_t i = 0; i < kSuperBlocks; ++i) {
+    const size_t at = (first + i) * R;
+    const DotWord* const words = x.words + at * kQuantWords;
+    DotSum dots[R];
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      dots[r] = DotBegin(x.halves[0][at + r]);
+    }
+    DotLines<F, R, 0, 2>(lines, words, dots);
+    Lanes sums[R];
+    const Lanes c0 = LoadHalfScale(head, 2 * i);
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      sums[r] = Mul(DotFloats(dots[r]), c0);
+      dots[r] = DotBegin(x.halves[1][at + r]);
+    }
+    DotLines<F, R, 2, 4>(lines, words, dots);
+    const Lanes c1 = LoadHalfScale(head, 2 * i + 1);
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      sums[r] = Fma(DotFloats(dots[r]), c1, sums[r]);
+      part[r] = Fma(sums[r], Set(x.scales[at + r]), part[r]);
+    }
+    lines += SuperLineBytes<F>();
+  }
+  const Lanes d = Load(reinterpret_cast<const float*>(head));
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    acc[r] = Fma(part[r], d, acc[r]);
+  }
+}
+
+// R rows of one panel.
+template <typename F, int R>
+void SuperTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
+               float* out) {
+  Lanes acc[R];
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    acc[r] = Set(0.0f);
+  }
+  const size_t blocks = args.weights.inputs / kQuantBlock;
+  for (size_t first = 0; first < blocks; first += kSuperBlocks) {
+    if constexpr (F::kBits == 6) {
+      AddSuper6<R>(panel, x, first, acc);
+    } else {
+      AddSuperBlock<F, R>(panel, x, first, acc);
+    }
+    panel += SuperBytes<F>();
+  }
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
+  }
+}
+
+template <typename F>
+struct SuperProduct {
+  template <int R>
+  static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
+    const size_t inputs = args.weights.inputs;
+    const QuantRows x =
+        QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
+    for (; first < end; ++first) {
+      SuperTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x, first * kLanes,
+                      out);
+    }
+  }
+};
+
+// Weights of input k of a block, of 32.
+template <typename F>
+STRATA_INLINE Lanes LoadSuperIntegers(const uint8_t* lines, size_t k) {
+  constexpr int kHighBits = F::kBits - 4;
+  const int byte = static_cast<int>(k % 4) * 8;
+  const Lanes low = LoadBits(lines + k / 8 * 64, byte + static_cast<int>(k / 4 % 2) * 4, 15);
+  if constexpr (kHighBits == 0) {
+    return low;
+  } else {
+    const int at = static_cast<int>(k / 4) * kHighBits;
+    const Lanes high = LoadBits(lines + (4 + at / 8) * 64, byte + at % 8, (1 << kHighBits) - 1);
+    return Fma(high, Set(16.0f), low);
+  }
+}
+
+// As DequantTile.
+template <typename F, int R>
+void SuperDequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, size_t output,
+                      float* out) {
+  Lanes acc[R];
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    acc[r] = Set(0.0f);
+  }
+  const size_t blocks = args.weights.inputs / kQuantBlock;
+  for (size_t block = 0; block < blocks; ++block) {
+    const size_t i = block % kSuperBlocks;
+    const uint8_t* const head = panel + block / kSuperBlocks * SuperBytes<F>();
+    const uint8_t* const lines = head + kSuperHeadBytes + i * SuperLineBytes<F>();
+    SuperScales scales;
+    if constexpr (F::kBits != 6) {
+      scales = LoadSuperScales(head, i);
+    }
+    for (size_t k = 0; k < kQuantBlock; ++k) {
+      const Lanes u = LoadSuperIntegers<F>(lines, k);
+      Lanes w;
+      if constexpr (F::kBits == 6) {
+        const Lanes d = Load(reinterpret_cast<const float*>(head));
+        w = Mul(Mul(d, LoadHalfScale(head, 2 * i + k / 16)), Sub(u, Set(32.0f)));
+      } else {
+        w = Fma(scales.s, u, scales.b);
+      }
+      STRATA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        acc[r] = Fma(Set(x[(block * kQuantBlock + k) * R + r]), w, acc[r]);
+      }
+    }
+  }
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
+  }
+}
+
+template <typename F>
+struct SuperDequantProduct {
+  template <int R>
+  static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
+    for (; first < end; ++first) {
+      SuperDequantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes,
+                             FloatRowsAt(args, row), first * kLanes, out);
+    }
+  }
+};
+
+template <template <typename> typename Product, template <typename> typename SuperProduct>
+void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
+  switch (args.weights.format) {
+    case WeightFormat::kInt8:
+      Multiply<Product<Int8Format>>(args, first, end);
+      return;
+    case WeightFormat::kAffine8:
+      Multiply<Product<Affine8Format>>(args, first, end);
+      return;
+    case WeightFormat::kAffine4:
+      Multiply<Product<Affine4Format>>(args, first, end);
+      return;
+    case WeightFormat::kSuper4:
+      Multiply<SuperProduct<Super4Format>>(args, first, end);
+      return;
+    case WeightFormat::kSuper5:
+      Multiply<SuperProduct<Super5Format>>(args, first, end);
+      return;
+    case WeightFormat::kSuper6:
+      Multiply<SuperProduct<Super6Format>>(args, first, end);
+      return;
+    default:
+      STRATA_CHECK(false);
+  }
+}
