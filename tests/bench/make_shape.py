@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Writes random weights of a model's shape, the same ones in the formats of several engines.
 
-    make_shape.py SHAPE DIR [--seed N] [--formats hf,gguf,dllama]
+    make_shape.py SHAPE DIR [--seed N] [--formats hf,gguf,kquants,dllama]
 
 DIR, which has to be outside the source tree, gets
     hf/                    config.json and model.safetensors, bfloat16: Strata
     f16.gguf q8_0.gguf q4_0.gguf    llama.cpp, ik_llama.cpp
+    q4_k.gguf q5_k.gguf q6_k.gguf    not the same weights, but random blocks: gguf-py cannot make them
+                                    of floats; only where --formats names kquants
     q40.m dllama.t         distributed-llama
     shape.json             written last: what there is
 
@@ -30,17 +32,20 @@ except ImportError:
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 
-# hidden, layers, heads, kv_heads, head_dim, ffn, vocab. `small` is for trying things out.
+# hidden, layers, heads, kv_heads, head_dim, ffn, vocab. tiny6 is six of tiny11's layers; `small` is
+# for trying things out.
 FIELDS = ("hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab")
 SHAPES = {name: dict(zip(FIELDS, sizes)) for name, sizes in {
     "tiny11": (2048, 22, 32, 4, 64, 5632, 32000),
+    "tiny6": (2048, 6, 32, 4, 64, 5632, 32000),
     "small": (256, 4, 4, 2, 64, 512, 512),
 }.items()}
 
 CONTEXT = 131072  # As `strata-worker bench --shape` has it.
 ROPE_THETA = 10000
 NORM_EPS = 1e-5
-FORMATS = ("hf", "gguf", "dllama")
+DEFAULT_FORMATS = ("hf", "gguf", "dllama")
+FORMATS = (*DEFAULT_FORMATS, "kquants")
 
 
 class Refused(Exception):
@@ -102,23 +107,26 @@ def vocabulary(size):
     return tokens[:size]
 
 
-class SafetensorsWriter:
-    """bfloat16, one file."""
+def llama_config(shape):
+    return {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+        "torch_dtype": "bfloat16", "hidden_size": shape["hidden"],
+        "num_hidden_layers": shape["layers"], "num_attention_heads": shape["heads"],
+        "num_key_value_heads": shape["kv_heads"], "head_dim": shape["head_dim"],
+        "intermediate_size": shape["ffn"], "vocab_size": shape["vocab"],
+        "max_position_embeddings": CONTEXT, "rms_norm_eps": NORM_EPS,
+        "rope_theta": float(ROPE_THETA), "tie_word_embeddings": False,
+        "bos_token_id": 1, "eos_token_id": 2}
 
-    def __init__(self, folder, shape, tensors):
+
+class SafetensorsWriter:
+    """bfloat16, one file. `tensors`: [(name, size)]."""
+
+    def __init__(self, folder, config, tensors):
         folder.mkdir(parents=True, exist_ok=True)
-        config = {
-            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
-            "torch_dtype": "bfloat16", "hidden_size": shape["hidden"],
-            "num_hidden_layers": shape["layers"], "num_attention_heads": shape["heads"],
-            "num_key_value_heads": shape["kv_heads"], "head_dim": shape["head_dim"],
-            "intermediate_size": shape["ffn"], "vocab_size": shape["vocab"],
-            "max_position_embeddings": CONTEXT, "rms_norm_eps": NORM_EPS,
-            "rope_theta": float(ROPE_THETA), "tie_word_embeddings": False,
-            "bos_token_id": 1, "eos_token_id": 2}
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         header, at = {}, 0
-        for name, _, size in tensors:
+        for name, size in tensors:
             end = at + 2 * elements(size)
             header[name] = {"dtype": "BF16", "shape": size, "data_offsets": [at, end]}
             at = end
@@ -157,7 +165,8 @@ class GgufWriter:
     def _describe(self, kind):
         w, shape = self.writer, self.shape
         w.add_name("random")
-        w.add_file_type(getattr(self.gguf.LlamaFileType, f"MOSTLY_{kind}"))
+        file_type = {"Q4_K": "Q4_K_S", "Q5_K": "Q5_K_S"}.get(kind, kind)
+        w.add_file_type(getattr(self.gguf.LlamaFileType, f"MOSTLY_{file_type}"))
         w.add_quantization_version(self.gguf.GGML_QUANT_VERSION)
         w.add_context_length(CONTEXT)
         w.add_embedding_length(shape["hidden"])
@@ -187,11 +196,34 @@ class GgufWriter:
             values = permuted(values, self.shape["heads"])
         elif name.endswith("k_proj.weight"):
             values = permuted(values, self.shape["kv_heads"])
-        self.writer.write_tensor_data(
-            self.gguf.quants.quantize(values, self._type_of(values.shape)))
+        self.writer.write_tensor_data(self._blocks(name, values))
+
+    def _blocks(self, name, values):
+        kind = self._type_of(values.shape)
+        if kind.name in RANDOM_BLOCKS:
+            return random_blocks(kind.name, name, values.shape)
+        return self.gguf.quants.quantize(values, kind)
 
     def close(self):
         self.writer.close()
+
+
+# Bytes of a block of 256 weights, where its float16 scales are, and what they are: weights have mean
+# 0 and stay within +-0.1 or so. Q6_K's 16 scales of int8 are made smaller, so that the float16 is
+# no subnormal number.
+RANDOM_BLOCKS = {"Q4_K": (144, {0: 6e-5, 2: 4.5e-4}), "Q5_K": (176, {0: 3.1e-5, 2: 4.5e-4}),
+                 "Q6_K": (210, {208: 1e-4})}
+
+
+def random_blocks(kind, name, size):
+    block_bytes, scales = RANDOM_BLOCKS[kind]
+    random = np.random.Generator(np.random.Philox(key=[1, zlib.crc32(name.encode())]))
+    blocks = random.integers(0, 256, (elements(size) // 256, block_bytes), np.uint8)
+    if kind == "Q6_K":
+        blocks[:, 192:208] = (blocks[:, 192:208].view(np.int8) >> 3).view(np.uint8)
+    for at, scale in scales.items():
+        blocks[:, at:at + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+    return blocks.reshape(*size[:-1], size[-1] // 256 * block_bytes)
 
 
 class DllamaWriter:
@@ -259,8 +291,10 @@ def make(shape_name, folder, seed, formats, say):
         raise Refused(f"{folder} is in the source tree: name a folder outside it")
     gguf = load_gguf() if set(formats) != {"hf"} else None
     parameters = sum(elements(size) for _, _, size in tensors)
-    # Bytes a parameter: bfloat16; float16, Q8_0 and Q4_0; q40 and the embedding in float32.
-    need = parameters * sum({"hf": 2, "gguf": 3.63, "dllama": 0.8}[f] for f in formats)
+    # Bytes a parameter: bfloat16; float16, Q8_0 and Q4_0; q40 and the embedding in float32; Q4_K,
+    # Q5_K and Q6_K.
+    need = parameters * sum({"hf": 2, "gguf": 3.63, "dllama": 0.8, "kquants": 2.1}[f]
+                            for f in formats)
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     if free < need:
@@ -270,10 +304,12 @@ def make(shape_name, folder, seed, formats, say):
     marker.unlink(missing_ok=True)
     writers = []
     if "hf" in formats:
-        writers.append(SafetensorsWriter(folder / "hf", shape, tensors))
-    if "gguf" in formats:
-        writers += [GgufWriter(folder / f"{kind.lower()}.gguf", shape, tensors, gguf, kind)
-                    for kind in ("F16", "Q8_0", "Q4_0")]
+        writers.append(SafetensorsWriter(folder / "hf", llama_config(shape),
+                                         [(name, size) for name, _, size in tensors]))
+    kinds = ("F16", "Q8_0", "Q4_0") if "gguf" in formats else ()
+    kinds += tuple(RANDOM_BLOCKS) if "kquants" in formats else ()
+    writers += [GgufWriter(folder / f"{kind.lower()}.gguf", shape, tensors, gguf, kind)
+                for kind in kinds]
     if "dllama" in formats:
         writers.append(DllamaWriter(folder, shape, gguf))
     for i, (name, _, size) in enumerate(tensors):
@@ -303,8 +339,8 @@ def main():
     parser.add_argument("shape", choices=SHAPES, help="which sizes")
     parser.add_argument("dir", type=pathlib.Path, help="where to, outside the source tree")
     parser.add_argument("--seed", type=int, default=11, help="of the weights (default 11)")
-    parser.add_argument("--formats", type=parse_formats, default=list(FORMATS),
-                        help="some of hf,gguf,dllama (default: all)")
+    parser.add_argument("--formats", type=parse_formats, default=list(DEFAULT_FORMATS),
+                        help="some of hf,gguf,kquants,dllama (default: all but kquants)")
     arguments = parser.parse_args()
     try:
         make(arguments.shape, arguments.dir, arguments.seed, arguments.formats,
