@@ -222,8 +222,11 @@ class ConfigWriter {
   absl::Status WriteRotation(const std::vector<float>& divisors) {
     config_["rope_theta"] = reader_.Number(Key("rope.freq_base"), 1, kMost, 10000.0);
     const uint64_t dimensions = reader_.Uint(Key("rope.dimension_count"), 0, UINT32_MAX, head_dim_);
-    const std::string scaling = reader_.String(Key("rope.scaling.type"), "none");
-    const double factor = reader_.Number(Key("rope.scaling.factor"), 0, kMost, 1);
+    // The old name of a linear scaling's factor is still read by llama.cpp, whose default is
+    // linear.
+    const std::string scaling = reader_.String(Key("rope.scaling.type"), "linear");
+    const double old_factor = reader_.Number(Key("rope.scale_linear"), 0, kMost, 1);
+    const double factor = reader_.Number(Key("rope.scaling.factor"), 0, kMost, old_factor);
     const double attention = reader_.Number(Key("rope.scaling.attn_factor"), 0, kMost, 1);
     RETURN_IF_ERROR(reader_.status());
     if (dimensions != head_dim_) {
@@ -231,7 +234,7 @@ class ConfigWriter {
                                       " with heads of ", head_dim_, ", by ",
                                       Quoted(Key("attention.head_count")), " and the tensors"));
     }
-    if ((scaling != "none" && factor != 1) || attention != 1) {
+    if ((scaling != "none" && factor != 0 && factor != 1) || attention != 1) {
       return Unsupported("key " + Quoted(Key("rope.scaling.type")) + " " + Quoted(scaling));
     }
     if (!divisors.empty()) {

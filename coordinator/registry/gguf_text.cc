@@ -29,6 +29,7 @@ struct PreTokenizer {
   bool nfc;
   bool single_digits;
   bool whole_words;  // A piece that is a token is not merged ("ignore_merges").
+  bool adds_bos;     // Where the file does not say, as llama.cpp has it.
 };
 #define STRATA_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define STRATA_TAIL "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -50,10 +51,14 @@ constexpr char kO200k[] =
 #undef STRATA_UPPER
 #undef STRATA_LOWER
 constexpr PreTokenizer kPreTokenizers[] = {
-    {"llama-bpe", kLlama3, false, false, true}, {"llama3", kLlama3, false, false, true},
-    {"llama-v3", kLlama3, false, false, true},  {"qwen2", kQwen2, true, false, false},
-    {"tekken", kTekken, false, false, true},    {"gpt-4o", kO200k, false, false, false},
-    {"gpt-2", "", false, false, false},         {"smollm", "", false, true, false},
+    {"llama-bpe", kLlama3, false, false, true, true},
+    {"llama3", kLlama3, false, false, true, true},
+    {"llama-v3", kLlama3, false, false, true, true},
+    {"qwen2", kQwen2, true, false, false, false},
+    {"tekken", kTekken, false, false, true, true},
+    {"gpt-4o", kO200k, false, false, false, false},
+    {"gpt-2", "", false, false, false, false},
+    {"smollm", "", false, true, false, false},
 };
 
 absl::Status NotSupported(const std::string& what) {
@@ -146,6 +151,7 @@ class TokenizerWriter {
       }
       merges.push_back(std::string(merge));
     }
+    adds_bos_ = found->adds_bos;
     const std::string pattern = found->pattern;
     const json byte_level = {{"type", "ByteLevel"},
                              {"add_prefix_space", false},
@@ -276,7 +282,7 @@ class TokenizerWriter {
 
   // The tokens that are put around a text.
   absl::Status WriteEnds() {
-    const bool sentence_piece = file_["model"]["byte_fallback"].get<bool>();
+    const bool adds_bos = adds_bos_ || file_["model"]["byte_fallback"].get<bool>();
     json single = json::array();
     json special = json::object();
     const auto add = [&](const char* flag, const char* key, bool by_default) -> absl::Status {
@@ -290,8 +296,7 @@ class TokenizerWriter {
       special[token] = {{"id", token}, {"ids", {id}}, {"tokens", {token}}};
       return absl::OkStatus();
     };
-    RETURN_IF_ERROR(
-        add("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", sentence_piece));
+    RETURN_IF_ERROR(add("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", adds_bos));
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
     RETURN_IF_ERROR(add("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false));
     if (single.size() > 1) {
@@ -309,6 +314,7 @@ class TokenizerWriter {
   std::vector<std::string_view> tokens_;
   std::vector<int64_t> kinds_;
   std::unordered_map<std::string, uint64_t> ids_;
+  bool adds_bos_ = false;  // Unless the file says otherwise; of byte-level ones.
   json vocabulary_ = json::object();
   json file_;
 };

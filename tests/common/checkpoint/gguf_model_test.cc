@@ -198,6 +198,10 @@ TEST(GgufModel, RefusesWhatIsWrongOrUnknownAndNamesIt) {
                           .String("llama.rope.scaling.type", "yarn")
                           .Float("llama.rope.scaling.factor", 4)),
               HasSubstr("\"yarn\""));
+  for (const char* factor : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    EXPECT_THAT(Problem(MadeGguf::SmallLlama().Float(factor, 4)), HasSubstr("\"linear\""));
+    EXPECT_EQ(Problem(MadeGguf::SmallLlama().Float(factor, 1)), "");
+  }
   EXPECT_THAT(Problem(MadeGguf::SmallLlama().Uint("llama.attention.key_length", 64)),
               HasSubstr("the configuration needs [128, 64]"));
   EXPECT_THAT(Problem(MadeGguf::SmallLlama().Tensor("blk.0.mystery.weight", 0, {1}, "1234")),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "common/status.h"
@@ -106,6 +107,25 @@ TEST(GgufTokenizer, AddsBosWhereTheFileSaysSo) {
     ASSERT_TRUE(ids.ok());
     EXPECT_EQ(*ids, adds ? (std::vector<uint32_t>{3, 2, 4}) : (std::vector<uint32_t>{2, 4}));
     EXPECT_EQ((*tokenizer)->Decode(std::vector<uint32_t>{3, 2, 4}, true), "ab<think>");
+  }
+}
+
+TEST(GgufTokenizer, AddsBosAsTheKindDoesWhereTheFileDoesNotSay) {
+  for (const auto& [pre, adds] : std::map<std::string, bool>{
+           {"llama-bpe", true}, {"tekken", true}, {"qwen2", false}, {"gpt-2", false}}) {
+    const auto made = Tokenizer(MadeGguf()
+                                    .String("tokenizer.ggml.model", "gpt2")
+                                    .String("tokenizer.ggml.pre", pre)
+                                    .Strings("tokenizer.ggml.tokens", {"a", "b", "ab", "<s>"})
+                                    .Ints("tokenizer.ggml.token_type", {1, 1, 1, 3})
+                                    .Strings("tokenizer.ggml.merges", {"a b"})
+                                    .Uint("tokenizer.ggml.bos_token_id", 3));
+    ASSERT_TRUE(made.ok()) << made.status();
+    const auto tokenizer = ParseTokenizer(made->dump());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    const auto ids = (*tokenizer)->Encode("ab", true);
+    ASSERT_TRUE(ids.ok());
+    EXPECT_EQ(*ids, adds ? (std::vector<uint32_t>{3, 2}) : (std::vector<uint32_t>{2})) << pre;
   }
 }
 
