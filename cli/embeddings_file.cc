@@ -2,11 +2,10 @@
 
 #include <cstring>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/mapped_file.h"
+#include "common/checkpoint/file_reader.h"
 #include "common/dtype.h"
 #include "common/half.h"
 #include "common/limits.h"
@@ -24,20 +23,21 @@ absl::Status Invalid(const std::string& path, const std::string& what) {
           "`positions`, I64, I32 or U32 [rows]");
 }
 
-struct Tensor {
-  TensorEntry entry;
-  const uint8_t* data = nullptr;
-};
+absl::StatusOr<std::vector<uint8_t>> BytesOf(const FileReader& file, const TensorEntry& tensor) {
+  std::vector<uint8_t> bytes(tensor.bytes);
+  RETURN_IF_ERROR(file.ReadAt(tensor.offset, bytes.data(), bytes.size()));
+  return bytes;
+}
 
-// Element `i` as a position; nothing if it is none.
-std::optional<uint32_t> PositionAt(const Tensor& tensor, uint64_t i) {
+// Element `i` of `data` as a position; nothing if it is none.
+std::optional<uint32_t> PositionAt(Dtype dtype, const uint8_t* data, uint64_t i) {
   int64_t value = 0;
-  if (tensor.entry.dtype == Dtype::kI64) {
-    std::memcpy(&value, tensor.data + i * sizeof(value), sizeof(value));
+  if (dtype == Dtype::kI64) {
+    std::memcpy(&value, data + i * sizeof(value), sizeof(value));
   } else {
     uint32_t bits;
-    std::memcpy(&bits, tensor.data + i * sizeof(bits), sizeof(bits));
-    value = tensor.entry.dtype == Dtype::kI32 ? int64_t{static_cast<int32_t>(bits)} : bits;
+    std::memcpy(&bits, data + i * sizeof(bits), sizeof(bits));
+    value = dtype == Dtype::kI32 ? int64_t{static_cast<int32_t>(bits)} : bits;
   }
   if (value < 0 || value > int64_t{kMaxContextTokens}) {
     return std::nullopt;
@@ -65,35 +65,22 @@ bool HoldsRows(Dtype dtype) {
 }  // namespace
 
 absl::StatusOr<std::vector<sdk::InputEmbedding>> ReadEmbeddingsFile(const std::string& path) {
-  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  uint64_t header_bytes = 0;
-  if (file.size() < sizeof(header_bytes)) {
-    return Invalid(path, "it is no safetensors file");
-  }
-  std::memcpy(&header_bytes, file.data(), sizeof(header_bytes));
-  if (header_bytes > kMaxHeaderBytes || header_bytes > file.size() - sizeof(header_bytes)) {
-    return Invalid(path, "it is no safetensors file, or has a header of more than 1 MiB");
-  }
-  const uint64_t start = sizeof(header_bytes) + header_bytes;
-  const std::string_view header(reinterpret_cast<const char*>(file.data()) + sizeof(header_bytes),
-                                header_bytes);
+  ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
   ASSIGN_OR_RETURN(const std::vector<TensorEntry> entries,
-                   ParseSafetensorsHeader(header, file.size() - start, start, path));
-  Tensor rows;
-  Tensor positions;
+                   ReadSafetensorsHeader(file, path, kMaxHeaderBytes));
+  const TensorEntry* rows = nullptr;
+  const TensorEntry* positions = nullptr;
   for (const TensorEntry& entry : entries) {
-    if (entry.name == "embeddings") rows = {entry, file.data() + entry.offset};
-    if (entry.name == "positions") positions = {entry, file.data() + entry.offset};
+    if (entry.name == "embeddings") rows = &entry;
+    if (entry.name == "positions") positions = &entry;
   }
-  if (rows.data == nullptr || !HoldsRows(rows.entry.dtype) || rows.entry.shape.size() != 2 ||
-      rows.entry.bytes == 0) {
+  if (rows == nullptr || !HoldsRows(rows->dtype) || rows->shape.size() != 2 || rows->bytes == 0) {
     return Invalid(path, "it has no `embeddings` with rows of floats");
   }
-  const uint64_t count = rows.entry.shape[0];
-  const uint64_t hidden = rows.entry.shape[1];
-  const Dtype dtype = rows.entry.dtype;
-  if (positions.data != nullptr && (!HoldsPositions(positions.entry.dtype) ||
-                                    positions.entry.shape != std::vector<uint64_t>{count})) {
+  const uint64_t count = rows->shape[0];
+  const uint64_t hidden = rows->shape[1];
+  if (positions != nullptr &&
+      (!HoldsPositions(positions->dtype) || positions->shape != std::vector<uint64_t>{count})) {
     return Invalid(path, "`positions` is not a list of " + std::to_string(count) + " integers");
   }
   if (count > kMaxInputEmbeddingBytes / sizeof(float) / hidden) {
@@ -102,17 +89,25 @@ absl::StatusOr<std::vector<sdk::InputEmbedding>> ReadEmbeddingsFile(const std::s
                              std::to_string(kMaxInputEmbeddingBytes >> 10) +
                              " KiB as float32, the most of one request");
   }
+  // Both are small by now.
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> row_bytes, BytesOf(file, *rows));
+  std::vector<uint8_t> position_bytes;
+  if (positions != nullptr) {
+    ASSIGN_OR_RETURN(position_bytes, BytesOf(file, *positions));
+  }
   std::vector<sdk::InputEmbedding> embeddings(count);
   for (uint64_t i = 0; i < count; ++i) {
     const std::optional<uint32_t> position =
-        positions.data == nullptr ? static_cast<uint32_t>(i) : PositionAt(positions, i);
+        positions == nullptr ? static_cast<uint32_t>(i)
+                             : PositionAt(positions->dtype, position_bytes.data(), i);
     if (!position.has_value()) {
       return Invalid(path, "`positions` has one that no prompt has");
     }
     embeddings[i].position = *position;
     embeddings[i].values.resize(hidden);
     for (uint64_t h = 0; h < hidden; ++h) {
-      embeddings[i].values[h] = FloatAt(dtype, rows.data + (i * hidden + h) * DtypeBytes(dtype));
+      embeddings[i].values[h] =
+          FloatAt(rows->dtype, row_bytes.data() + (i * hidden + h) * DtypeBytes(rows->dtype));
     }
   }
   return embeddings;

@@ -18,6 +18,8 @@
 
 namespace strata {
 
+class FileReader;
+
 // Longer headers of safetensors files are refused, as the format says.
 inline constexpr size_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
@@ -95,6 +97,12 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(std::string_view
                                                                 uint64_t data_bytes,
                                                                 uint64_t data_start,
                                                                 std::string_view file);
+
+// The same of an open file, which errors call `name`: the tensors, names ascending.
+// INVALID_ARGUMENT where the header is longer than `max_header_bytes`.
+absl::StatusOr<std::vector<TensorEntry>> ReadSafetensorsHeader(
+    const FileReader& file, const std::string& name,
+    uint64_t max_header_bytes = kMaxSafetensorsHeaderBytes);
 
 // cos then sin, each float32 [context, rotary_dim / 2], row-major. Made with our own sin and cos
 // in double, so that every machine makes the same bits. `variant` is below rope.variants().

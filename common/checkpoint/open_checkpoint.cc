@@ -72,30 +72,10 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 
-// Tensors of one file, their names ascending.
 absl::StatusOr<std::vector<TensorEntry>> ReadHeader(const std::string& folder,
                                                     const std::string& name) {
   ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(folder + "/" + name));
-  const auto fail = [&](const std::string& problem) {
-    return Error(absl::StatusCode::kInvalidArgument, "INVALID_SAFETENSORS", name + ": " + problem);
-  };
-  uint64_t length = 0;
-  if (file.size() < sizeof(length)) {
-    return fail(absl::StrCat("has ", file.size(), " bytes, too few for a header's length"));
-  }
-  RETURN_IF_ERROR(file.ReadAt(0, &length, sizeof(length)));
-  if (length > kMaxSafetensorsHeaderBytes) {
-    return fail(absl::StrCat("header length ", length, " is too large"))
-        .Limit(absl::StrCat("header_bytes=", kMaxSafetensorsHeaderBytes));
-  }
-  const uint64_t data_start = sizeof(length) + length;
-  if (data_start > file.size()) {
-    return fail(absl::StrCat("header length ", length, " is past the end of the file of ",
-                             file.size(), " bytes"));
-  }
-  std::string header(length, '\0');
-  RETURN_IF_ERROR(file.ReadAt(sizeof(length), header.data(), header.size()));
-  return ParseSafetensorsHeader(header, file.size() - data_start, data_start, name);
+  return ReadSafetensorsHeader(file, name);
 }
 
 // tensor -> file out of the index; "file" is a plain name of the folder.

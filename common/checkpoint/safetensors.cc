@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/status.h"
 
@@ -215,6 +216,31 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(std::string_view
     entry.offset += data_start;
   }
   return entries;
+}
+
+absl::StatusOr<std::vector<TensorEntry>> ReadSafetensorsHeader(const FileReader& file,
+                                                               const std::string& name,
+                                                               uint64_t max_header_bytes) {
+  const auto fail = [&](const std::string& problem) {
+    return Error(absl::StatusCode::kInvalidArgument, "INVALID_SAFETENSORS", name + ": " + problem);
+  };
+  uint64_t length = 0;
+  if (file.size() < sizeof(length)) {
+    return fail(absl::StrCat("has ", file.size(), " bytes, too few for a header's length"));
+  }
+  RETURN_IF_ERROR(file.ReadAt(0, &length, sizeof(length)));
+  if (length > max_header_bytes) {
+    return fail(absl::StrCat("header length ", length, " is too large"))
+        .Limit(absl::StrCat("header_bytes=", max_header_bytes));
+  }
+  const uint64_t data_start = sizeof(length) + length;
+  if (data_start > file.size()) {
+    return fail(absl::StrCat("header length ", length, " is past the end of the file of ",
+                             file.size(), " bytes"));
+  }
+  std::string header(length, '\0');
+  RETURN_IF_ERROR(file.ReadAt(sizeof(length), header.data(), header.size()));
+  return ParseSafetensorsHeader(header, file.size() - data_start, data_start, name);
 }
 
 }  // namespace strata
