@@ -153,6 +153,12 @@ absl::StatusOr<ChatTemplateSource> ReadChatTemplate(const std::string& path) {
     ASSIGN_OR_RETURN(out.source, ReadSmallFile(path, kMaxTemplateBytes));
     out.origin = path;
   }
+  if (out.origin.empty() && is_folder) {
+    ASSIGN_OR_RETURN(const std::string gguf, GgufFileIn(folder));
+    if (!gguf.empty()) {
+      ASSIGN_OR_RETURN(out, ReadGgufChatTemplate(gguf));
+    }
+  }
   if (out.origin.empty()) {
     return Error(absl::StatusCode::kNotFound, "NO_CHAT_TEMPLATE",
                  absl::StrCat(folder, " has no chat template"))

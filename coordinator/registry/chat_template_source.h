@@ -21,8 +21,9 @@ struct ChatTemplateSource {
 
 // `path` is a checkpoint folder, a file of one (tokenizer.json), a .gguf or a .jinja file. In a
 // folder chat_template.jinja wins over tokenizer_config.json's `chat_template`, which is a string
-// or a list of {name, template} whose "default" is taken. NOT_FOUND (NO_CHAT_TEMPLATE) when there
-// is none; INVALID_ARGUMENT names the file and field that is wrong.
+// or a list of {name, template} whose "default" is taken, and that over a .gguf file's own
+// (GgufFileIn). NOT_FOUND (NO_CHAT_TEMPLATE) when there is none; INVALID_ARGUMENT names the file
+// and field that is wrong.
 absl::StatusOr<ChatTemplateSource> ReadChatTemplate(const std::string& path);
 
 // Likewise for a folder, but none is no error.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/gguf_model.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/status.h"
 #include "common/utf8.h"
@@ -323,6 +325,20 @@ class TokenizerWriter {
 
 absl::StatusOr<std::string> GgufTokenizerJson(const GgufHeader& header) {
   return TokenizerWriter(header).Write();
+}
+
+absl::StatusOr<std::string> GgufFileIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    names.push_back(entry.path().filename().string());
+    if (names.back() == "model.safetensors" || names.back() == "model.safetensors.index.json") {
+      return "";
+    }
+  }
+  std::sort(names.begin(), names.end());
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, GgufFilesOf(names));
+  return files.empty() ? "" : folder + "/" + files.front();
 }
 
 absl::StatusOr<std::string> ReadGgufTokenizer(const std::string& path) {

@@ -96,10 +96,18 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
     }
     std::sort(names.begin(), names.end());
     const std::string name = TokenizerFileOf(names);
-    file /= name.empty() ? "tokenizer.json" : name;
+    std::string gguf;
+    if (name.empty()) {
+      ASSIGN_OR_RETURN(gguf, GgufFileIn(path));
+    }
+    if (gguf.empty()) {
+      file /= name.empty() ? "tokenizer.json" : name;
+    } else {
+      file = gguf;
+    }
   }
   if (file.extension() == ".gguf") {
-    ASSIGN_OR_RETURN(const std::string json, ReadGgufTokenizer(path));
+    ASSIGN_OR_RETURN(const std::string json, ReadGgufTokenizer(file.string()));
     return ParseTokenizer(json);
   }
   ASSIGN_OR_RETURN(const std::string content, ReadFile(file.string()));

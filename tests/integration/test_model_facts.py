@@ -2,6 +2,7 @@
 coordinator's offline commands of the same."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -127,3 +128,23 @@ def test_offline_commands_say_what_is_wrong(tmp_path):
     done = subprocess.run([BIN / "strata-coordinator", "tokenize", RECALL, "--jsonl"], input=lines,
                           capture_output=True, text=True, timeout=60)
     assert list(json.loads(done.stdout)) == ["ids"]
+
+
+def test_a_folder_of_a_gguf_file_alone_has_that_files_tokenizer_and_template(tmp_path):
+    source = GOLDEN / "gguf" / "llama-q4_0.gguf"
+    shutil.copy(source, tmp_path / "model.gguf")
+
+    def run(command, path, *arguments):
+        done = subprocess.run([BIN / "strata-coordinator", command, path, *arguments],
+                              capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    of_file = run("tokenize", source, "a key")
+    assert of_file[0] == 0 and len(of_file[1].splitlines()) >= len("a key"), of_file
+    assert run("tokenize", tmp_path, "a key") == of_file
+    assert run("detokenize", tmp_path, "100,101") == run("detokenize", source, "100,101")
+    # These files have no chat template: the sentence says so, and where one would be.
+    status, _, said = run("template", tmp_path, "hello")
+    assert status == 1 and "has no chat template" in said, said
+    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0]['content'] }}")
+    assert run("template", tmp_path, "hello")[:2] == (0, "hello\n")

@@ -235,5 +235,37 @@ TEST(GgufCheckpoint, WeightsAreCountedAsWorkersKeepThem) {
   EXPECT_EQ(account.layer_bytes[0], weights + weights / 32 * 4 + 2 * 64 * 4);
 }
 
+TEST(GgufText, AFolderThatIsOneModelIsItsFile) {
+  TempFolder folder;
+  EXPECT_EQ(*GgufFileIn(folder.path()), "");
+  MadeGguf made = MadeGguf::SmallLlama();
+  made.String("tokenizer.chat_template", "{{ messages }}");
+  folder.Write("m.gguf", made.File());
+  folder.Write("mmproj-m.gguf", "a projector");
+  EXPECT_EQ(*GgufFileIn(folder.path()), folder.File("m.gguf"));
+  const auto source = ReadChatTemplate(folder.path());
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ(source->source, "{{ messages }}");
+  EXPECT_EQ(source->origin, folder.File("m.gguf"));
+  // A template of the folder wins, as it does for `model add`.
+  folder.Write("chat_template.jinja", "other");
+  EXPECT_EQ(ReadChatTemplate(folder.path())->source, "other");
+  folder.Remove("chat_template.jinja");
+  folder.Write("n.gguf", made.File());
+  EXPECT_EQ(ReasonOf(ReadChatTemplate(folder.path()).status()), "SEVERAL_MODELS");
+  // Beside safetensors it is not the model.
+  folder.Write("model.safetensors", "");
+  EXPECT_EQ(*GgufFileIn(folder.path()), "");
+  EXPECT_EQ(ReasonOf(ReadChatTemplate(folder.path()).status()), "NO_CHAT_TEMPLATE");
+}
+
+TEST(GgufText, ASplitModelIsItsFirstPart) {
+  TempFolder folder;
+  folder.Write("m-00002-of-00002.gguf", "second");
+  EXPECT_EQ(ReasonOf(GgufFileIn(folder.path()).status()), "MISSING_FILE");
+  folder.Write("m-00001-of-00002.gguf", "first");
+  EXPECT_EQ(*GgufFileIn(folder.path()), folder.File("m-00001-of-00002.gguf"));
+}
+
 }  // namespace
 }  // namespace strata
