@@ -28,7 +28,8 @@ def cluster(tmp_path_factory):
               original_max_position_embeddings=ORIGINAL, sliding_window=None,
               rope_scaling={"type": "longrope", "short_factor": [1 + i / 50 for i in pairs],
                             "long_factor": [1 + i for i in pairs]})
-    with Cluster(folder / "cluster") as c:
+    # No answer leans on what another one computed. Workers are halted for a while below.
+    with Cluster(folder / "cluster", prefix_cache="off", lease="60s", step_timeout="60s") as c:
         c.start_workers(len(WORKERS))
         for model in ("mini", "long"):
             c.run("model", "add", folder / model)
@@ -43,21 +44,37 @@ def prompts(lengths):
 def answer(cluster, model, prompt, tokens=ANSWER):
     got = cluster.generate(model, ids=prompt, max_tokens=tokens, temperature=0, ignore_eos=True,
                            logprobs=1)
-    assert got["usage"]["prompt_tokens"] == len(prompt)
+    assert got["usage"] == {"prompt_tokens": len(prompt), "completion_tokens": tokens,
+                            "cached_tokens": 0}
     return got["token_ids"], [entry["logprob"] for entry in got["logprobs"]]
+
+
+def answers_alone(cluster, model, asked):
+    """What each gives on a model that was loaded for it, and has seen no other."""
+    answers = []
+    for prompt in asked:
+        cluster.load(model, cuts=[("w0", 0, LAYERS - 1)])
+        answers.append(answer(cluster, model, prompt))
+        cluster.run("model", "unload", model)
+    return answers
+
+
+def answers_at_once(cluster, model, asked):
+    """What they give when all begin together: a worker is halted until every one is there."""
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        with cluster.stalled("w0"):
+            calls = [pool.submit(answer, cluster, model, prompt) for prompt in asked]
+            cluster.wait_sessions(len(asked))
+        return [call.result() for call in calls]
 
 
 @pytest.fixture(scope="module")
 def alone(cluster):
     """The prompts, alternately of one token and longer than the window; and what some of them give
-    on a model that was loaded for them, and has seen no other."""
+    alone."""
     asked = prompts(1 if i % 2 == 0 else WINDOW + 1 + i for i in range(PROMPTS))
-    first = {}
-    for i in (0, 1, 2, 51, 98, 99):
-        cluster.load("mini", cuts=[("w0", 0, LAYERS - 1)])
-        first[i] = answer(cluster, "mini", asked[i])
-        cluster.run("model", "unload", "mini")
-    return asked, first
+    some = (0, 1, 2, 51, 98, 99)
+    return asked, dict(zip(some, answers_alone(cluster, "mini", [asked[i] for i in some])))
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -73,15 +90,24 @@ def test_a_hundred_prompts_of_one_token_and_beyond_the_window_in_turn(cluster, a
     cluster.run("model", "unload", "mini")
 
 
+# Below the original context, up to it, above it with the answer, and by the prompt itself.
+LONG_LENGTHS = (3, ORIGINAL - ANSWER, ORIGINAL - ANSWER + 1, ORIGINAL + 5)
+
+
+@pytest.fixture(scope="module")
+def long_alone(cluster):
+    asked = prompts(LONG_LENGTHS * 3)
+    return asked, answers_alone(cluster, "long", asked)
+
+
 @pytest.mark.parametrize("shards", [1, 4])
-def test_requests_below_and_above_the_original_context_at_the_same_time(cluster, shards):
-    # Below, at, and above it with the answer, and prompts that are above it by themselves.
-    asked = prompts([3, ORIGINAL - ANSWER, ORIGINAL - ANSWER + 1, ORIGINAL + 5] * 3)
-    cluster.load("long", cuts=cut(WORKERS[:shards], LAYERS))
-    alone = [answer(cluster, "long", prompt) for prompt in asked]
-    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
-        together = list(pool.map(lambda prompt: answer(cluster, "long", prompt), asked))
-    assert together == alone
+def test_requests_below_and_above_the_original_context_at_the_same_time(cluster, long_alone,
+                                                                        shards):
+    asked, alone = long_alone
+    cluster.load("long", cuts=cut(WORKERS[:shards], LAYERS), context=2 * ORIGINAL,
+                 sessions=len(asked))
+    assert [answer(cluster, "long", prompt) for prompt in asked] == alone
+    assert answers_at_once(cluster, "long", asked) == alone
     # A prompt turns otherwise once its answer may pass the original context.
     longer = answer(cluster, "long", asked[1], ANSWER + 1)
     assert longer[1][:ANSWER] != alone[1][1]
