@@ -52,6 +52,8 @@ struct Mixture {
   Weights embedding;
   Weights head;  // With the last norm.
   uint64_t kv_of_layer;
+  uint32_t window = 0;  // As PublicSizes has them.
+  uint32_t full_every = 0;
 };
 
 // Layers all alike: 128 experts, of which a token has 8; norms of q's and k's heads.
@@ -142,7 +144,9 @@ Mixture GptOss() {
           .idle = kExperts - 4,
           .embedding = Bf16(kVocab * kHidden),
           .head = Bf16(kVocab * kHidden + kHidden),
-          .kv_of_layer = 2 * kKeys * 2};
+          .kv_of_layer = 2 * kKeys * 2,
+          .window = 128,
+          .full_every = 2};
 }
 
 // Multi-head latent attention; the first 3 of 61 layers dense, the others with 256 experts, of
@@ -211,7 +215,9 @@ testing::PublicSizes SizesOf(const Mixture& row) {
   testing::PublicSizes sizes{.layers = {},
                              .embedding = row.embedding.kept,
                              .head = row.head.kept,
-                             .kv_of_layer = row.kv_of_layer};
+                             .kv_of_layer = row.kv_of_layer,
+                             .window = row.window,
+                             .full_every = row.full_every};
   for (const Weights& layer : row.layers) {
     sizes.layers.push_back(layer.kept);
   }

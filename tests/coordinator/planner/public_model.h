@@ -26,6 +26,10 @@ struct PublicSizes {
   uint64_t embedding = 0;
   uint64_t head = 0;
   uint64_t kv_of_layer = 0;  // For one token.
+  // Tokens that layers look back at, their own included, but for each `full_every`-th, which sees
+  // all; 0: all layers do, and none does.
+  uint32_t window = 0;
+  uint32_t full_every = 0;
 };
 
 // Fails unless the planner counts just that, and a plan of two halves grants just that.

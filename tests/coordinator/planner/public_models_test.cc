@@ -29,6 +29,8 @@ struct PublicModel {
   bool tied;
   uint64_t final_norm;
   uint64_t kv_heads_by_dim;  // Of a layer: KV heads * head_dim.
+  uint32_t window = 0;       // As PublicSizes has them.
+  uint32_t full_every = 0;
 };
 
 // q and o; k and v.
@@ -95,7 +97,7 @@ constexpr PublicModel kModels[] = {
          "patch_size":14}})",
      27'432'406'640 - 423'060'336, 62,
      Attention(5376, 4096, 2048) + 2 * 128 + Mlp(5376, 21504) + 4 * 5376, uint64_t{262208} * 5376,
-     true, 5376, 16 * 128},
+     true, 5376, 16 * 128, 1024, 6},
     // One matrix of q, k and v, one of gate and up.
     {"Phi-3-mini-4k",
      R"({"architectures":["Phi3ForCausalLM"],"model_type":"phi3",
@@ -108,7 +110,7 @@ constexpr PublicModel kModels[] = {
          "sliding_window":2047,"hidden_act":"silu","attention_bias":false,
          "tie_word_embeddings":false,"bos_token_id":1,"eos_token_id":32000})",
      3'821'079'552, 32, Attention(3072, 3072, 3072) + Mlp(3072, 8192) + 2 * 3072, 32064 * 3072,
-     false, 3072, 32 * 96},
+     false, 3072, 32 * 96, 2047},
     // The language model, Qwen2.5-7B's with another vocabulary: of its 7,615,616,512 parameters
     // those of 152064 - 151700 tokens are left out.
     {"MiniCPM-o-2.6",
@@ -131,7 +133,9 @@ testing::PublicSizes SizesOf(const PublicModel& row) {
   return {.layers = std::vector<uint64_t>(row.layers, kBf16 * row.layer_parameters),
           .embedding = kBf16 * row.embedding,
           .head = kBf16 * (row.embedding + row.final_norm),
-          .kv_of_layer = 2 * row.kv_heads_by_dim * 2};  // K and V, float16.
+          .kv_of_layer = 2 * row.kv_heads_by_dim * 2,  // K and V, float16.
+          .window = row.window,
+          .full_every = row.full_every};
 }
 
 class PublicModelTest : public ::testing::TestWithParam<PublicModel> {};
