@@ -231,17 +231,3 @@ def test_short_and_long_rotations_at_once_are_each_as_alone(cluster, tmp_path):
     cluster.run("model", "unload", "phi3-longrope")
     assert got["token_ids"][:24] == short["greedy_ids"]
     assert got["usage"]["completion_tokens"] == 64 - 39
-
-
-def test_windowed_layers_are_granted_their_windows_pages(cluster):
-    cluster.load("gemma3", cuts=cuts_of("gemma3", 2), context=8192, sessions=4)
-    cluster.generate("gemma3", ids=[5] * 3000, max_tokens=8, temperature=0, ignore_eos=True)
-    kv = {(entry["stage"], entry["group"]): entry for entry in cluster.json("status")["kv"]}
-    notes = cluster.json("model", "show", "gemma3")["notes"]
-    cluster.run("model", "unload", "gemma3")
-    assert set(kv) == {(0, "window-18"), (1, "window-18"), (1, "full")} | {(0, "full")}
-    full, window = kv[1, "full"], kv[1, "window-18"]
-    assert full["total"] >= 8192 * 4 / 16
-    assert 4 * window["total"] < full["total"]
-    assert all(entry["live"] == 0 for entry in kv.values())
-    assert "6 of 7 layers keep only the KV of their window of 18 tokens" in notes
