@@ -5,6 +5,7 @@ strata-worker-poison with flip:LAYER (tests/faults) is a worker one bit of whose
 
 import json
 import signal
+import struct
 import threading
 
 import pytest
@@ -43,14 +44,16 @@ def cluster(tmp_path_factory):
     ("llama", {}), ("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
     ("llama31-mlx4", {}), ("mixtral", {}), ("mixtral", {"quantize": "int8"}), ("deepseek-v3", {}),
     ("deepseek-v3", {"quantize": "int8"}),
-    ("gpt-oss", {}), ("gemma3", {}), ("phi3-longrope", {})],
+    ("gpt-oss", {}), ("gemma3", {}), ("phi3-longrope", {}), ("llama-q4_0", {}), ("phi3-awq", {}),
+    ("qwen3-fp8-block", {})],
     ids=lambda value: value if isinstance(value, str) else "-".join(value.values()) or "stored")
 def test_every_partition_agrees_with_its_layers_alone(cluster, model, flags):
-    folder = GOLDEN / "models" / model
-    layers = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
     names = [m["name"] for m in cluster.json("model", "list")["models"]]
     if model not in names:
-        cluster.run("model", "add", folder, "--name", model)
+        gguf = GOLDEN / "gguf" / f"{model}.gguf"
+        path = gguf if gguf.exists() else GOLDEN / "models" / model
+        cluster.run("model", "add", path, "--name", model)
+    layers = cluster.json("model", "show", model)["layers"]
     for stages in (1, 2, min(layers, 4)):
         cluster.load(model, cuts=cut([f"w{i}" for i in range(stages)], layers), context=128,
                      **flags)
@@ -93,6 +96,54 @@ def test_a_wrong_bit_is_found_where_it_was_made(tmp_path, layer):
         said, err = check(c, "recall", "--node", "bad")
         assert said["layer"] == layer and said["node"] == "good" and "third --node" in err
         assert check(c, "recall", "--node", "spare")[0]["equal"]
+
+
+CRC32C = []
+for byte in range(256):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    CRC32C.append(byte)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC32C[(crc ^ byte) & 255]
+    return struct.pack("<I", crc ^ 0xFFFFFFFF)
+
+
+def packed_file(key, weights):
+    """A file of packed weights with its checksums: of each MiB, and of the key and those."""
+    table = b"".join(crc32c(weights[at : at + (1 << 20)]) for at in range(0, len(weights), 1 << 20))
+    return weights + table + crc32c(key.encode() + table)
+
+
+@pytest.mark.parametrize("layer, flags", [(3, {"quantize": "int8"}), (6, {})],
+                         ids=["int8", "stored"])
+def test_packed_weights_that_are_wrong_are_found_by_their_layer(tmp_path, layer, flags):
+    with Cluster(tmp_path) as c:
+        for name in ("before", "bad", "after", "spare"):
+            c.start_worker(name)
+        c.run("model", "add", RECALL)
+        cuts = [("before", 0, layer - 1), ("bad", layer, layer), ("after", layer + 1, LAYERS - 1)]
+        c.load("recall", cuts=cuts, context=256, **flags)
+        assert check(c, "recall")[0]["equal"]
+        c.run("model", "unload", "recall")
+        # A worker that packed that layer alone; a bit of it changes, and its checksums with it.
+        files = [p for p in (tmp_path / "bad" / "cache" / "packed").rglob("*") if p.is_file()]
+        victim = max(files, key=lambda p: p.stat().st_size)
+        content = victim.read_bytes()
+        parts = next(n for n in range(1, 99) if -(-(len(content) - 4 * n - 4) // (1 << 20)) == n)
+        weights = bytearray(content[: len(content) - 4 * parts - 4])
+        assert packed_file(victim.name, weights) == content
+        weights[len(weights) // 2] ^= 8
+        victim.write_bytes(packed_file(victim.name, weights))
+        c.load("recall", cuts=cuts, context=256, **flags)
+        assert "packed weights are made again" not in c.workers["bad"].text()
+        for more in ([], ["--node", "spare"], ["--node", "bad"]):
+            said, _ = check(c, "recall", *more)
+            assert not said["equal"], said
+            assert (said["layer"], said["stage"], said["node"]) == (layer, 1, "bad"), said
 
 
 def test_requests_in_flight_do_not_notice(tmp_path):
