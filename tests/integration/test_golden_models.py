@@ -34,6 +34,12 @@ QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
              ("llama31-gptq4-actorder", {"quantize": "int8"}), ("qwen3-packed4-zeros", {}),
              ("qwen3-fp8-block", {"quantize": "int4"}),
              ("deepseek-v3-fp8", {"quantize": "int8"})]
+# All other families; each in both formats and on every instruction set: tests/worker/backend.
+QUANTIZED += [pytest.param(name, {"quantize": quantize}, marks=pytest.mark.long)
+              for name in ("mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2",
+                           "phi3-longrope", "phi4-mini", "gemma2", "minicpm-o", "deepseek-v2")
+              for quantize in ("int8", "int4")]
+QUANTIZED += [pytest.param("mixtral", {"quantize": "int4"}, marks=pytest.mark.long)]
 STORED = {"gpt-oss-mxfp4": "bf16+mxfp4", "phi3-awq": "awq4g32+bf16", "qwen2-gptq4": "gptq4g32",
           "llama31-gptq8": "gptq8", "qwen3-packed4-zeros": "packed4g64"}
 WORKERS = [f"w{i}" for i in range(7)]
@@ -45,7 +51,7 @@ TOLERANCE = 5e-4  # tests/golden/README.md
 def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("golden")) as c:
         c.start_workers(len(WORKERS))
-        for model in dict.fromkeys([*REFERENCES, *(name for name, _ in QUANTIZED)]):
+        for model in REFERENCES:
             c.run("model", "add", GOLDEN / "models" / model)
         yield c
 

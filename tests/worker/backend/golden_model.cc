@@ -200,7 +200,9 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
   for (const char* name :
-       {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss", "deepseek-v2", "deepseek-v3"}) {
+       {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss", "deepseek-v2", "deepseek-v3",
+        "mistral", "qwen3", "smollm3", "granite", "phi3-longrope", "phi4-mini", "gemma2",
+        "minicpm-o", "mixtral"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
