@@ -19,6 +19,7 @@
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/gguf_model.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/checkpoint/tensor_fields.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -306,9 +307,11 @@ absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found)
                                            : std::find(wanted.dtypes.begin(), wanted.dtypes.end(),
                                                        found.dtype) != wanted.dtypes.end();
   if (!right) {
+    const bool quantized = !floats && !IsBlocks(found.dtype);
     return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
                  absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",
-                              Quoted(found.name), " is not supported yet"));
+                              Quoted(found.name), " is not supported yet",
+                              quantized ? " without a quantization_config that says how" : ""));
   }
   if (!wanted.Fits(found.shape)) {
     return Error(absl::StatusCode::kInvalidArgument, "WRONG_SHAPE",
@@ -330,6 +333,12 @@ absl::StatusOr<bool> IsBiasOfZeros(const Checkpoint& checkpoint, const TensorEnt
   std::string bytes(tensor.bytes, '\0');
   RETURN_IF_ERROR(file.ReadAt(tensor.offset, bytes.data(), bytes.size()));
   return bytes.find_first_not_of('\0') == std::string::npos;
+}
+
+// " (by FIELD, FIELD)", or "".
+std::string ByFields(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
+  const std::set<std::string> fields = FieldsBehind(checkpoint, names);
+  return fields.empty() ? "" : absl::StrCat(" (by ", absl::StrJoin(fields, ", "), ")");
 }
 
 absl::Status CheckTensors(Checkpoint* checkpoint) {
@@ -364,10 +373,11 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
   }
   RETURN_IF_ERROR(wrong);
   if (!missing.empty()) {
-    return Error(absl::StatusCode::kInvalidArgument, "MISSING_TENSORS",
-                 absl::StrCat(missing.size(), " tensors are missing: ", SomeNames(missing),
-                              unexpected.empty() ? "" : "; unexpected are ",
-                              unexpected.empty() ? "" : SomeNames(unexpected)));
+    return Error(
+        absl::StatusCode::kInvalidArgument, "MISSING_TENSORS",
+        absl::StrCat(missing.size(), " tensors are missing", ByFields(*checkpoint, missing), ": ",
+                     SomeNames(missing), unexpected.empty() ? "" : "; unexpected are ",
+                     unexpected.empty() ? "" : SomeNames(unexpected)));
   }
   if (!behind.empty()) {
     return Error(absl::StatusCode::kInvalidArgument, "MORE_LAYERS",
@@ -375,9 +385,10 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
                               ", and the weights have more: ", SomeNames(behind)));
   }
   if (!changing.empty()) {
-    return Error(absl::StatusCode::kUnimplemented, "UNEXPECTED_TENSORS",
-                 absl::StrCat("tensors that config.json does not know are not supported yet: ",
-                              SomeNames(changing)));
+    return Error(
+        absl::StatusCode::kUnimplemented, "UNEXPECTED_TENSORS",
+        absl::StrCat("tensors that config.json does not know", ByFields(*checkpoint, changing),
+                     " are not supported yet: ", SomeNames(changing)));
   }
   if (!unexpected.empty()) {
     checkpoint->notes.push_back(absl::StrCat(

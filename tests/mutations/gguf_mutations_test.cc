@@ -1,28 +1,32 @@
-// Single mutations of the headers of golden GGUF files, field by field: each loads, and computes
-// what the original does unless the field is one that says otherwise; or is refused by a sentence
-// that names the key or tensor.
+// Single mutations of the headers of golden GGUF files, field by field: each loads as what the
+// header then says, and computes what the original does where that is the same; or is refused by a
+// sentence that names the key or tensor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "common/status.h"
 #include "coordinator/registry/gguf_text.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "tests/common/checkpoint/made_checkpoint.h"
+#include "tests/cost.h"
 #include "tests/golden.h"
-#include "tests/mutations/cost.h"
+#include "tests/mutations/facts.h"
 #include "tests/mutations/loaded.h"
+#include "tests/mutations/remade_gguf.h"
 #include "tests/worker/backend/golden_model.h"
 
 namespace strata::testing {
 namespace {
 
 constexpr int kEach = 110;
-constexpr double kMostSeconds = 10;
+constexpr double kMostSeconds = 1;
 constexpr uint64_t kMostBytes = uint64_t{16} << 20;
 
 struct Field {
@@ -30,6 +34,7 @@ struct Field {
   size_t bytes = 0;
   std::string owner;  // The key or tensor; "" for what is of the whole file.
   std::string what;   // "value", "type", "count", "length", "name", ...
+  uint64_t type = 0;  // Of a value: ggml's number.
 };
 
 // Where the fields of a header are: a reader of its own, of files that are right.
@@ -72,6 +77,7 @@ class Fields {
     } else {
       Add(kSizes[type], key, "value");
     }
+    fields_.back().type = type;
   }
   void Key() {
     const std::string key = Name();
@@ -100,14 +106,79 @@ class Fields {
   std::vector<Field> fields_;
 };
 
-// What may change what is computed; all else is refused, or changes nothing.
-bool Means(const Field& field) {
-  for (const char* key : {"rope.freq_base", "layer_norm_rms_epsilon", "attention.head_count",
-                          "attention.head_count_kv", "attention.key_length"}) {
-    if (field.owner.ends_with(key)) return true;
+// A number that a file has at a field, if it is one.
+std::optional<double> NumberAt(const std::string& file, const Field& field) {
+  const char* at = file.data() + field.at;
+  const auto read = [&](auto number) {
+    std::memcpy(&number, at, sizeof(number));
+    return static_cast<double>(number);
+  };
+  switch (field.type) {
+    case 4:
+      return read(uint32_t{0});
+    case 5:
+      return read(int32_t{0});
+    case 6:
+      return read(0.0f);
+    case 10:
+      return read(uint64_t{0});
+    default:
+      return std::nullopt;
   }
-  // F16 and BF16 are of one size; of the architectures that a file may claim, one has other rows.
-  return field.what == "dtype" || field.owner == "general.architecture";
+}
+
+// What the spec must be once the field is changed as it is in `file`. Keys that are not known to
+// mean anything mean nothing; those of sizes contradict the tensors.
+Wanted WantedOf(const Facts& valid, const Field& field, const std::string& file) {
+  struct Meaning {
+    const char* key;
+    std::vector<const char*> of_layers;
+    std::vector<const char*> of_model;
+  };
+  const Meaning meanings[] = {{"rope.freq_base", {"rope.theta"}, {}},
+                              {"layer_norm_rms_epsilon", {"norm_eps"}, {"final_norm_eps"}},
+                              {"context_length", {}, {"context"}},
+                              {"rope.scaling.attn_factor", {"rope.magnitude"}, {}},
+                              {"ggml.bos_token_id", {}, {"bos"}},
+                              {"ggml.eos_token_id", {}, {}}};
+  Wanted wanted{valid, {}};
+  const bool whole = field.what == "value";
+  const auto number = whole ? NumberAt(file, field) : std::nullopt;
+  for (const Meaning& meaning : meanings) {
+    if (!field.owner.ends_with(meaning.key)) continue;
+    for (const char* name : meaning.of_layers) {
+      number ? wanted.SetInLayers(name, *number) : void(wanted.open.insert(name));
+    }
+    for (const char* name : meaning.of_model) {
+      number ? void(wanted.facts[name] = *number) : void(wanted.open.insert(name));
+    }
+  }
+  if (field.owner.ends_with("ggml.eos_token_id")) wanted.open.insert("eos");
+  if (field.owner.ends_with("rope.scaling.factor") && number && *number != 0 && *number != 1) {
+    wanted.SetInLayers("rope.scaling", static_cast<double>(RopeScaling::kLinear));
+    wanted.SetInLayers("rope.factor", *number);
+  }
+  return wanted;
+}
+
+// The checkpoint's name of a tensor of these files, which is what is said of it once it is read.
+std::string CheckpointName(const std::string& tensor) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"},
+      {"attn_norm", "input_layernorm"},     {"ffn_norm", "post_attention_layernorm"},
+      {"attn_q", "self_attn.q_proj"},       {"attn_k", "self_attn.k_proj"},
+      {"attn_v", "self_attn.v_proj"},       {"attn_output", "self_attn.o_proj"},
+      {"ffn_gate", "mlp.gate_proj"},        {"ffn_up", "mlp.up_proj"},
+      {"ffn_down", "mlp.down_proj"},        {"output", "lm_head"}};
+  const size_t kind = tensor.rfind('.');
+  const size_t begin = tensor.starts_with("blk.") ? tensor.find('.', 4) + 1 : 0;
+  for (const auto& [gguf, name] : kNames) {
+    if (tensor.substr(begin, kind - begin) == gguf) {
+      return (begin == 0 ? "" : "model.layers." + tensor.substr(4, begin - 4)) + name +
+             tensor.substr(kind);
+    }
+  }
+  return "";
 }
 
 // Names under which the header's keys are known behind it, as config.json has them.
@@ -122,15 +193,17 @@ std::vector<std::string> NamesOf(const Field& field) {
       {"layer_norm_rms_epsilon", "rms_norm_eps"},
       {"context_length", "max_position_embeddings"},
       {"rope.freq_base", "rope_theta"}};
-  std::vector<std::string> names = {field.owner};
+  std::vector<std::string> names = {field.owner, CheckpointName(field.owner)};
   for (const auto& [key, name] : kConfig) {
     if (field.owner.ends_with(key)) names.emplace_back(name);
   }
-  if (field.owner.starts_with("tokenizer")) names.emplace_back("tokenizer");
-  // Whatever stands behind a wrong length is read as something else; a name or type that is wrong
-  // is named as it is.
+  // Another architecture's keys are not there.
+  if (field.owner == "general.architecture") names.emplace_back("attention.head_count");
+  // What stands behind a wrong length is read as something else; a name or type that is wrong is
+  // named as it is.
   if (field.owner.empty() || field.what != "value") {
-    names.insert(names.end(), {"key", "GGUF", "version", "counts", "needs"});
+    names.insert(names.end(), {"key \"", "tensor \"", "a key", "a tensor's name", "the version",
+                               "counts", "begin with GGUF", "is of version", "is big-endian"});
   }
   return names;
 }
@@ -153,13 +226,51 @@ std::string Change(const std::string& file, const Field& field, std::mt19937_64*
   return changed;
 }
 
-class GgufMutationTest : public ::testing::TestWithParam<std::string> {
+// By ggml's number.
+std::optional<Dtype> DtypeOf(uint32_t number) {
+  constexpr std::pair<uint32_t, Dtype> kNumbers[] = {
+      {0, Dtype::kF32},   {1, Dtype::kF16},   {2, Dtype::kQ4_0},  {3, Dtype::kQ4_1},
+      {6, Dtype::kQ5_0},  {7, Dtype::kQ5_1},  {8, Dtype::kQ8_0},  {12, Dtype::kQ4_K},
+      {13, Dtype::kQ5_K}, {14, Dtype::kQ6_K}, {30, Dtype::kBF16}};
+  for (const auto& [other, dtype] : kNumbers) {
+    if (other == number) return dtype;
+  }
+  return std::nullopt;
+}
+
+// A golden file, as it is or made anew.
+struct Subject {
+  std::string name;  // Of the test.
+  std::string model;
+  std::function<std::vector<std::string>(const std::string& file)> remake;
+};
+
+class GgufMutationTest : public ::testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
     backend_ = *MakeBackend("cpu", {.threads = 1});
-    file_ = ReadFileOrFail(GoldenPath(GetParam() + ".gguf"));
-    const GoldenModel golden = LoadGoldenModel(GetParam());
-    right_ = *LogitsOfModel(backend_.get(), golden.spec, golden.weights);
+    const std::string file = ReadFileOrFail(GoldenPath(GetParam().model + ".gguf"));
+    parts_ = GetParam().remake ? GetParam().remake(file) : std::vector<std::string>{file};
+    WriteParts();
+    const auto valid = OpenCheckpoint(folder_.File(NameOf(0)));
+    ASSERT_TRUE(valid.ok()) << valid.status();
+    facts_ = FactsOf(valid->spec);
+    for (const std::string& part : parts_) file_bytes_ += part.size();
+    const auto right = Load(*valid);
+    ASSERT_TRUE(right.ok()) << right.status();
+    right_ = *right;
+    // However it was made anew, it is the golden model.
+    const GoldenModel golden = LoadGoldenModel(GetParam().model);
+    EXPECT_EQ(*LogitsOfModel(backend_.get(), golden.spec, golden.weights), right_);
+  }
+
+  std::string NameOf(size_t part) const {
+    return parts_.size() == 1 ? "m.gguf"
+           : part == 0        ? "m-00001-of-00002.gguf"
+                              : "m-00002-of-00002.gguf";
+  }
+  void WriteParts() const {
+    for (size_t i = 0; i < parts_.size(); ++i) folder_.Write(NameOf(i), parts_[i]);
   }
 
   struct Read {
@@ -168,11 +279,20 @@ class GgufMutationTest : public ::testing::TestWithParam<std::string> {
   };
 
   absl::StatusOr<Read> Open() const {
-    ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(folder_.File("m.gguf")));
-    const auto json = ReadGgufTokenizer(folder_.File("m.gguf"));
+    ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(folder_.File(NameOf(0))));
+    const auto json = ReadGgufTokenizer(folder_.File(NameOf(0)));
     absl::Status tokenizer = json.status();
     if (json.ok()) tokenizer = ParseTokenizer(*json).status();
     return Read{std::move(checkpoint), tokenizer};
+  }
+
+  absl::StatusOr<std::vector<float>> Load(const Checkpoint& checkpoint) const {
+    FileTensors weights;
+    weights.AddGguf(checkpoint);
+    Cost cost;
+    auto logits = LogitsOfModel(backend_.get(), checkpoint.spec, weights, &cost);
+    ExpectLoadedWithin(cost, file_bytes_);
+    return logits;
   }
 
   void CheckSaid(const absl::Status& status, const Field& field) const {
@@ -180,12 +300,13 @@ class GgufMutationTest : public ::testing::TestWithParam<std::string> {
     EXPECT_TRUE(NamesOne(Describe(status), NamesOf(field))) << status;
   }
 
-  void Check(const Field& field, const std::string& file) {
-    folder_.Write("m.gguf", file);
+  // `file` is a part with one field changed.
+  void Check(const Field& field, size_t part, const std::string& file) {
+    folder_.Write(NameOf(part), file);
     Cost cost;
     const auto read = Measured([&] { return Open(); }, &cost);
-    EXPECT_LT(cost.seconds, kMostSeconds);
-    EXPECT_LT(cost.bytes, kMostBytes + 64 * file.size());
+    EXPECT_LT(cost.seconds, kMostSeconds * kSlower);
+    EXPECT_LT(cost.bytes, kMostBytes + 64 * file_bytes_);
     if (!read.ok()) {
       ++refused_;
       CheckSaid(read.status(), field);
@@ -194,65 +315,107 @@ class GgufMutationTest : public ::testing::TestWithParam<std::string> {
     if (!read->tokenizer.ok()) {  // It then takes token ids only, and says why.
       CheckSaid(read->tokenizer, field);
     }
-    FileTensors weights;
-    weights.AddGguf(read->checkpoint);
-    const auto logits = LogitsOfModel(backend_.get(), read->checkpoint.spec, weights);
+    const Facts loaded = FactsOf(read->checkpoint.spec);
+    EXPECT_EQ(Disagreement(loaded, WantedOf(facts_, field, file)), "");
+    const auto logits = Load(read->checkpoint);
     if (!logits.ok()) {
       ++refused_;
       CheckSaid(logits.status(), field);
       return;
     }
-    EXPECT_TRUE(*logits == right_ || Means(field)) << "it loads and computes something else";
-    // Other weights' bits may be any numbers.
-    EXPECT_TRUE(field.what == "dtype" || std::all_of(logits->begin(), logits->end(),
-                                                     [](float x) { return std::isfinite(x); }));
+    if (field.what == "dtype") {
+      // Its bits are other numbers now, and those may be any.
+      const TensorEntry* entry = read->checkpoint.Find(CheckpointName(field.owner));
+      ASSERT_NE(entry, nullptr);
+      uint32_t number = 0;
+      std::memcpy(&number, file.data() + field.at, sizeof(number));
+      EXPECT_EQ(entry->dtype, DtypeOf(number));
+      EXPECT_EQ(*logits == right_, file == parts_[part]);
+      return;
+    }
+    if (loaded == facts_) {
+      EXPECT_EQ(*logits, right_) << "it computes something else";
+    } else if (DifferVisibly(loaded, facts_)) {
+      EXPECT_NE(*logits, right_) << "what changed is not looked at";
+    }
+    EXPECT_TRUE(
+        std::all_of(logits->begin(), logits->end(), [](float x) { return std::isfinite(x); }));
   }
 
   TempFolder folder_;
   std::unique_ptr<Backend> backend_;
-  std::string file_;
+  std::vector<std::string> parts_;
+  uint64_t file_bytes_ = 0;
+  Facts facts_;
   std::vector<float> right_;
   int refused_ = 0;
 };
 
 TEST_P(GgufMutationTest, EachLoadsRightOrIsRefusedByName) {
-  const Fields fields(file_);
+  std::vector<Fields> fields;
+  for (const std::string& part : parts_) fields.emplace_back(part);
   std::mt19937_64 random(20261123);
   for (int i = 0; i < kEach; ++i) {
-    const Field& field = fields.all()[random() % fields.all().size()];
-    SCOPED_TRACE(field.owner + ": " + field.what + " at " + std::to_string(field.at));
-    Check(field, Change(file_, field, &random));
+    const size_t part = random() % parts_.size();
+    std::vector<Field> choice = fields[part].all();
+    // Every second one is of the keys that were added.
+    if (GetParam().remake && i % 2 == 0) {
+      std::erase_if(choice, [](const Field& field) {
+        return field.owner.find("rope.scaling") == std::string::npos &&
+               !field.owner.starts_with("split.");
+      });
+    }
+    const Field& field = choice[random() % choice.size()];
+    SCOPED_TRACE(NameOf(part) + " " + field.owner + ": " + field.what + " at " +
+                 std::to_string(field.at));
+    Check(field, part, Change(parts_[part], field, &random));
+    folder_.Write(NameOf(part), parts_[part]);
   }
   EXPECT_GT(refused_, kEach / 4);
 }
 
 TEST_P(GgufMutationTest, AFileThatEndsAnywhereInItsHeaderIsRefused) {
-  const Fields fields(file_);
   std::mt19937_64 random(20261124);
   for (int i = 0; i < kEach / 10; ++i) {
-    const size_t end = random() % fields.end();
-    SCOPED_TRACE("cut at " + std::to_string(end));
-    folder_.Write("m.gguf", file_.substr(0, end));
+    const size_t part = random() % parts_.size();
+    const size_t end = random() % Fields(parts_[part]).end();
+    SCOPED_TRACE(NameOf(part) + " cut at " + std::to_string(end));
+    folder_.Write(NameOf(part), parts_[part].substr(0, end));
     const auto read = Open();
     ASSERT_FALSE(read.ok());
-    EXPECT_TRUE(NamesOne(Describe(read.status()), {"key", "needs", "counts", "GGUF"}))
+    EXPECT_TRUE(NamesOne(Describe(read.status()), {"key \"", "tensor \"", " needs ", "counts"}))
         << read.status();
+    folder_.Write(NameOf(part), parts_[part]);
   }
 }
 
-std::vector<std::string> Files() {
-  std::vector<std::string> files;
+std::vector<Subject> Subjects() {
+  std::vector<Subject> subjects;
   for (const std::string& name : GoldenModelNames()) {
-    if (name.starts_with("gguf/")) files.push_back(name);
+    if (name.starts_with("gguf/")) {
+      subjects.push_back({name.substr(5), name, nullptr});
+    }
   }
-  return files;
+  const auto scaled = [](const std::string& file) {
+    return std::vector<std::string>{WithMoreKeys(file, [](MadeGguf* made) {
+      made->String("llama.rope.scaling.type", "linear")
+          .Float("llama.rope.scaling.factor", 1)
+          .Float("llama.rope.scaling.attn_factor", 1)
+          .Uint("llama.rope.scaling.original_context_length", 4096)
+          .Bool("llama.rope.scaling.finetuned", false);
+    })};
+  };
+  subjects.push_back({"llama_f16_scaled", "gguf/llama-f16", scaled});
+  subjects.push_back({"llama_q8_0_split", "gguf/llama-q8_0", InTwoParts});
+  return subjects;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufMutationTest, ::testing::ValuesIn(Files()), [](const auto& info) {
-  std::string name = info.param.substr(5);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, GgufMutationTest, ::testing::ValuesIn(Subjects()),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace strata::testing

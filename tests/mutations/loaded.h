@@ -1,21 +1,32 @@
-// Whether a checkpoint that was opened computes what its original does.
+// What mutations of checkpoints have in common: models are loaded and computed, and what is said of
+// those that are refused names what is wrong.
 #ifndef STRATA_TESTS_MUTATIONS_LOADED_H_
 #define STRATA_TESTS_MUTATIONS_LOADED_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/checkpoint/checkpoint.h"
+#include "tests/cost.h"
 #include "worker/backend/backend.h"
 
 namespace strata::testing {
 
-// The logits of a short prompt, of every row; or why the backend refuses the model.
-absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSpec& spec,
-                                                 const TensorSource& weights);
+// More than a page, and than the smallest windows.
+inline constexpr uint32_t kPromptTokens = 24;
 
-// Whether `said` names one of the fields, or a tensor, whose shape contradicts what was changed.
+// The logits of a prompt of kPromptTokens, of every row; or why the backend refuses the model.
+// `cost` becomes that of loading the tensors and of computing.
+absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSpec& spec,
+                                                 const TensorSource& weights, Cost* cost = nullptr);
+
+// Fails unless a model of `file_bytes` was loaded within what it could need.
+void ExpectLoadedWithin(const Cost& cost, uint64_t file_bytes);
+
+// Whether `said` names one of the fields; or a tensor whose shape contradicts the configuration,
+// with both shapes.
 bool NamesOne(const std::string& said, const std::vector<std::string>& fields);
 
 }  // namespace strata::testing

@@ -17,10 +17,15 @@ struct Place {
   Json& value() const { return parent->is_object() ? (*parent)[key] : (*parent)[index]; }
 };
 
-// Every turn is as likely as the others, so that a long list does not win by its length.
-Place Pick(Json* document, std::mt19937_64* random) {
+// Every turn is as likely as the others, so that a long list does not win by its length. It begins
+// with `first` unless that is "".
+Place Pick(Json* document, const std::string& first, std::mt19937_64* random) {
   Place place;
   Json* at = document;
+  if (!first.empty()) {
+    place = {.parent = document, .key = first, .fields = {first}};
+    at = &place.value();
+  }
   while (at->is_structured() && !at->empty() && (place.parent == nullptr || (*random)() % 5 != 0)) {
     place.parent = at;
     place.index = (*random)() % at->size();
@@ -60,12 +65,10 @@ Json AnotherKind(std::mt19937_64* random, const Json& value) {
 }
 
 // A value that is nearly the same.
-Json ALittle(std::mt19937_64* random, const Json& value, bool* scaled) {
+Json ALittle(std::mt19937_64* random, const Json& value) {
   const uint64_t way = (*random)() % 4;
-  *scaled = false;
   if (value.is_number_integer()) {
     const auto number = value.get<int64_t>();
-    *scaled = way == 0;
     return way == 0 ? Json(2 * number)
                     : Json(way == 1   ? number + 1
                            : way == 2 ? number - 1
@@ -73,7 +76,6 @@ Json ALittle(std::mt19937_64* random, const Json& value, bool* scaled) {
   }
   if (value.is_number()) {
     const auto number = value.get<double>();
-    *scaled = way == 0;
     return way == 0 ? 2 * number : way == 1 ? number / 2 : way == 2 ? number + 1 : -number;
   }
   if (value.is_boolean()) {
@@ -124,12 +126,18 @@ JsonMutation OfText(const Json& document, std::mt19937_64* random) {
 
 }  // namespace
 
-JsonMutation MutateJson(const Json& document, std::mt19937_64* random) {
+JsonMutation MutateJson(const Json& document, std::mt19937_64* random,
+                        const std::vector<std::string>& favoured) {
   if ((*random)() % 16 == 0) {
     return OfText(document, random);
   }
   Json changed = document;
-  const Place place = Pick(&changed, random);
+  std::vector<std::string> there;
+  for (const std::string& name : favoured) {
+    if (document.contains(name)) there.push_back(name);
+  }
+  const bool favours = !there.empty() && (*random)() % 2 == 0;
+  const Place place = Pick(&changed, favours ? there[(*random)() % there.size()] : "", random);
   JsonMutation mutation;
   mutation.fields = place.fields;
   const std::string name = place.fields.empty() ? "" : place.fields.front();
@@ -157,7 +165,7 @@ JsonMutation MutateJson(const Json& document, std::mt19937_64* random) {
       break;
     }
     default: {
-      Json value = ALittle(random, place.value(), &mutation.scaled);
+      Json value = ALittle(random, place.value());
       mutation.what = name + " := " + Shown(value) + " (a little)";
       place.value() = std::move(value);
     }

@@ -15,12 +15,13 @@ struct JsonMutation {
   std::vector<std::string> fields;  // Names on the way to what was changed, innermost first; none:
                                     // the text itself was changed.
   std::string what;                 // For people.
-  bool scaled = false;              // A number was doubled.
 };
 
 // One of: a value removed, renamed, replaced by another kind of value, or changed a little; or the
-// text cut, or one of its bytes changed.
-JsonMutation MutateJson(const nlohmann::ordered_json& document, std::mt19937_64* random);
+// text cut, or one of its bytes changed. Of those of `favoured` that the document has at its top
+// level each second one is changed, or something in it.
+JsonMutation MutateJson(const nlohmann::ordered_json& document, std::mt19937_64* random,
+                        const std::vector<std::string>& favoured = {});
 
 }  // namespace strata::testing
 

@@ -161,6 +161,26 @@ TEST(OpenCheckpoint, NamesMissingTensorsTenAtMost) {
   EXPECT_THAT(Message(folder.path()), HasSubstr("and 6 more"));
 }
 
+TEST(OpenCheckpoint, NamesTheFieldsThatAskForMissingTensors) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  const auto said = [&](const std::string& field, const json& value) {
+    json config = json::parse(SmallConfig());
+    config[field] = value;
+    folder.Write("config.json", config.dump());
+    return Message(folder.path());
+  };
+  EXPECT_THAT(said("attention_bias", true), HasSubstr("are missing (by attention_bias): "));
+  EXPECT_THAT(said("mlp_bias", true), HasSubstr("are missing (by mlp_bias): "));
+  EXPECT_THAT(said("num_hidden_layers", 3), HasSubstr("are missing (by num_hidden_layers): "));
+  // And by which those that are there would not be.
+  testing::WriteSmallCheckpoint(folder, "\"attention_bias\": true, \"tie_word_embeddings\": true,");
+  EXPECT_THAT(said("attention_bias", false),
+              HasSubstr("are missing (by tie_word_embeddings): \"lm_head.weight\""));
+  EXPECT_THAT(said("tie_word_embeddings", true),
+              HasSubstr("does not know (by attention_bias) are not supported yet: "));
+}
+
 TEST(OpenCheckpoint, NotesUnexpectedTensorsAndFiles) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);

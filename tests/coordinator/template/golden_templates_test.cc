@@ -1,8 +1,8 @@
 // The golden chat templates, snippets and bad templates, as transformers renders them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "coordinator/template/chat_template.h"
 #include "coordinator/template/template_jsonl.h"
 #include "nlohmann/json.hpp"
+#include "tests/cost.h"
 #include "tests/golden.h"
 
 namespace strata {
@@ -99,33 +100,44 @@ void CheckSnippets(int tier) {
 TEST(GoldenTemplates, SnippetsOfTier1) { CheckSnippets(1); }
 TEST(GoldenTemplates, SnippetsOfTier2) { CheckSnippets(2); }
 
-TEST(GoldenTemplates, BadTemplatesAreRefusedSoon) {
+// What refusing a template may take: the limits of values and of the output, each once more while
+// it grows.
+constexpr double kMostMs = 50;
+constexpr uint64_t kMostBytes = uint64_t{48} << 20;
+
+TEST(GoldenTemplates, BadTemplatesAreRefusedSoonAndInBoundedMemory) {
   int seen = 0;
-  double slowest_ms = 0;
+  testing::Cost most;
   for (const std::string& line :
        testing::ReadLinesOrFail(testing::GoldenPath("chat_templates/bad_templates.jsonl"))) {
     const Json bad = Json::parse(line);
     const std::string source = bad["source"].get<std::string>();
-    const std::clock_t start = std::clock();  // Processor time: others may be busy here.
-    const Rendered rendered = RenderCase(source, line);
-    const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-    EXPECT_FALSE(rendered.ok) << source.substr(0, 300) << "\n gave "
-                              << rendered.text.substr(0, 300);
-    EXPECT_FALSE(rendered.text.empty());
-    if (ms > slowest_ms) {
-      slowest_ms = ms;
-      RecordProperty("slowest", source.substr(0, 200));
-      std::printf("%.1f ms: %s\n", ms, source.substr(0, 150).c_str());
+    SCOPED_TRACE(source.substr(0, 200));
+    testing::Cost cost;
+    // Whoever else computes on the same core makes it slower: the best of three counts.
+    for (int tries = 0; tries < 3 && (tries == 0 || cost.seconds > 1e-3 * kMostMs); ++tries) {
+      testing::Cost now;
+      const Rendered rendered = testing::Measured([&] { return RenderCase(source, line); }, &now);
+      EXPECT_FALSE(rendered.ok) << "gave " << rendered.text.substr(0, 300);
+      EXPECT_FALSE(rendered.text.empty());
+      cost.seconds = tries == 0 ? now.seconds : std::min(cost.seconds, now.seconds);
+      cost.bytes = std::max(cost.bytes, now.bytes);
     }
+    EXPECT_LT(1e3 * cost.seconds, kMostMs * testing::kSlower);
+    EXPECT_LT(cost.bytes, kMostBytes + 16 * line.size());
+    if (cost.seconds > most.seconds) {
+      std::printf("%.1f ms: %s\n", 1e3 * cost.seconds, source.substr(0, 150).c_str());
+    }
+    if (cost.bytes > most.bytes) {
+      std::printf("%.1f MiB: %s\n", static_cast<double>(cost.bytes) / (1 << 20),
+                  source.substr(0, 150).c_str());
+    }
+    most = {std::max(most.bytes, cost.bytes), std::max(most.seconds, cost.seconds)};
     ++seen;
   }
   ASSERT_GT(seen, 0);
-  // 50 ms are the aim; other work on the machine and the sanitizers must not fail the test.
-#ifdef STRATA_SANITIZED
-  EXPECT_LT(slowest_ms, 10'000);
-#else
-  EXPECT_LT(slowest_ms, 1000);
-#endif
+  // The count sees what templates allocate.
+  EXPECT_TRUE(!testing::CountsAllocations() || most.bytes > uint64_t{1} << 20);
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+// By which fields of config.json a decoder has a tensor: for messages about tensors that are
+// missing, or that nothing asked for. Internal to opening a checkpoint.
+#ifndef STRATA_COMMON_CHECKPOINT_TENSOR_FIELDS_H_
+#define STRATA_COMMON_CHECKPOINT_TENSOR_FIELDS_H_
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/checkpoint.h"
+
+namespace strata {
+
+// Of all `names`; sizes aside. Empty where it is the family alone.
+std::set<std::string> FieldsBehind(const Checkpoint& checkpoint,
+                                   const std::vector<std::string>& names);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_CHECKPOINT_TENSOR_FIELDS_H_

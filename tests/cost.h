@@ -1,0 +1,47 @@
+// What a piece of work takes: memory by the allocator's count, and the processor's time of its
+// thread, so that others may be busy on the machine.
+#ifndef STRATA_TESTS_COST_H_
+#define STRATA_TESTS_COST_H_
+
+#include <time.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "tests/counting_allocator.h"
+
+namespace strata::testing {
+
+// By what sanitized builds may take longer.
+#ifdef STRATA_SANITIZED
+inline constexpr double kSlower = 20;
+#else
+inline constexpr double kSlower = 1;
+#endif
+
+struct Cost {
+  uint64_t bytes = 0;  // At the peak, beyond what was there before; 0 under sanitizers.
+  double seconds = 0;
+};
+
+inline double ThreadSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+template <typename F>
+auto Measured(F f, Cost* cost) {
+  const uint64_t before = LiveBytes();
+  ResetPeak();
+  const double begin = ThreadSeconds();
+  auto result = f();
+  cost->seconds = ThreadSeconds() - begin;
+  const uint64_t peak = PeakBytes();
+  cost->bytes = peak > before ? peak - before : 0;
+  return result;
+}
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_COST_H_
