@@ -11,6 +11,7 @@ from cluster import GOLDEN, Cluster, cut, read_safetensors
 
 MODELS = ["llama-f32", "llama-f16", "llama-q8_0", "llama-q4_0", "llama31-q8_0", "qwen2-f32",
           "qwen2-f16", "qwen2-q8_0", "qwen2-q4_0"]
+MODELS += ["llama-q4_1", "llama-q5_0", "llama-q5_1", "llama-kquants"]
 LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md
 
@@ -53,16 +54,18 @@ def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, 
         cluster.run("model", "unload", model)
 
 
-@pytest.mark.parametrize("model,weights", [("llama-q8_0", "q8_0"), ("llama-q4_0", "q4_0"),
-                                           ("qwen2-q8_0", "q8_0")])
-def test_stored_blocks_take_int8_activations_and_give_the_same_bits(cluster, model, weights,
+@pytest.mark.parametrize("model,weights,head", [
+    ("llama-q8_0", "q8_0", "q8_0"), ("llama-q4_0", "q4_0", "q8_0"), ("qwen2-q8_0", "q8_0", "q8_0"),
+    ("llama-q4_1", "q4_1", "q4_1"), ("llama-q5_0", "q5_0", "q5_0"), ("llama-q5_1", "q5_1", "q5_1"),
+    ("llama-kquants", "q6_k+q5_k+q4_k", "q6_k")])
+def test_stored_blocks_take_int8_activations_and_give_the_same_bits(cluster, model, weights, head,
                                                                     tmp_path):
     answers = []
     for stages in (1, 2, 3):
         cluster.load(model, cuts=cut(["w0", "w1", "w2"][:stages], LAYERS))
         answers.append(generate(cluster, model, tmp_path)[0])
         cluster.run("model", "unload", model)
-    assert f"/w={weights},head=q8_0,act=int8/" in answers[0]["numerics_class"]
+    assert f"/w={weights},head={head},act=int8/" in answers[0]["numerics_class"]
     for answer in answers[1:]:
         assert answer["numerics_class"] == answers[0]["numerics_class"]
         assert answer["logits"].tobytes() == answers[0]["logits"].tobytes()

@@ -141,6 +141,10 @@ std::vector<std::string> GoldenModelNames() {
           "gguf/qwen2-f16",
           "gguf/qwen2-q8_0",
           "gguf/qwen2-q4_0",
+          "gguf/llama-q4_1",
+          "gguf/llama-q5_0",
+          "gguf/llama-q5_1",
+          "gguf/llama-kquants",
           "minicpm-o",
           "mixtral",
           "mixtral-mlx4",
@@ -191,7 +195,8 @@ std::vector<GoldenFormat> GoldenFormats() {
   }
   for (const char* name :
        {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/qwen2-q8_0",
-        "gguf/qwen2-q4_0", "gpt-oss-mxfp4", "mixtral-mlx4", "mixtral-mlx4-mixed", "phi3-awq",
+        "gguf/qwen2-q4_0", "gguf/llama-q4_1", "gguf/llama-q5_0", "gguf/llama-q5_1",
+        "gguf/llama-kquants", "gpt-oss-mxfp4", "mixtral-mlx4", "mixtral-mlx4-mixed", "phi3-awq",
         "qwen2-gptq4", "llama31-gptq8", "qwen3-packed4-zeros"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
@@ -199,10 +204,9 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
-  for (const char* name :
-       {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss", "deepseek-v2", "deepseek-v3",
-        "mistral", "qwen3", "smollm3", "granite", "phi3-longrope", "phi4-mini", "gemma2",
-        "minicpm-o", "mixtral"}) {
+  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss",
+                           "deepseek-v2", "deepseek-v3", "mistral", "qwen3", "smollm3", "granite",
+                           "phi3-longrope", "phi4-mini", "gemma2", "minicpm-o", "mixtral"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
