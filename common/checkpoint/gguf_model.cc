@@ -234,8 +234,13 @@ class ConfigWriter {
                                       " with heads of ", head_dim_, ", by ",
                                       Quoted(Key("attention.head_count")), " and the tensors"));
     }
-    if ((scaling != "none" && factor != 0 && factor != 1) || attention != 1) {
-      return Unsupported("key " + Quoted(Key("rope.scaling.type")) + " " + Quoted(scaling));
+    if (attention != 1) {
+      return Unsupported("key " + Quoted(Key("rope.scaling.attn_factor")));
+    }
+    if (scaling != "none" && factor != 0 && factor != 1) {
+      return Unsupported(absl::StrCat("key ", Quoted(Key("rope.scaling.type")), " ",
+                                      Quoted(scaling), " with key ",
+                                      Quoted(Key("rope.scaling.factor")), " ", factor));
     }
     if (!divisors.empty()) {
       config_["rope_scaling"] = {{"rope_type", "divisors"}, {"divisors", divisors}};

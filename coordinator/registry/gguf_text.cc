@@ -85,7 +85,8 @@ class TokenizerWriter {
     kinds_ = reader_.Ints("tokenizer.ggml.token_type");
     RETURN_IF_ERROR(reader_.status());
     if (model.empty() || tokens_.empty()) {
-      return Error(absl::StatusCode::kNotFound, "NO_TOKENIZER", "the file has no tokenizer");
+      return Error(absl::StatusCode::kNotFound, "NO_TOKENIZER",
+                   "the file has no tokenizer: no key \"tokenizer.ggml.model\"");
     }
     if (!kinds_.empty() && kinds_.size() != tokens_.size()) {
       return Invalid(absl::StrCat("key \"tokenizer.ggml.token_type\" has ", kinds_.size(),

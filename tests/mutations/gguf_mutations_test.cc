@@ -137,7 +137,7 @@ Wanted WantedOf(const Facts& valid, const Field& field, const std::string& file)
   };
   const Meaning meanings[] = {{"rope.freq_base", {"rope.theta"}, {}},
                               {"layer_norm_rms_epsilon", {"norm_eps"}, {"final_norm_eps"}},
-                              {"context_length", {}, {"context"}},
+                              {".context_length", {}, {"context"}},
                               {"rope.scaling.attn_factor", {"rope.magnitude"}, {}},
                               {"ggml.bos_token_id", {}, {"bos"}},
                               {"ggml.eos_token_id", {}, {}}};
@@ -229,8 +229,8 @@ std::string Change(const std::string& file, const Field& field, std::mt19937_64*
 // By ggml's number.
 std::optional<Dtype> DtypeOf(uint32_t number) {
   constexpr std::pair<uint32_t, Dtype> kNumbers[] = {
-      {0, Dtype::kF32},   {1, Dtype::kF16},   {2, Dtype::kQ4_0},  {3, Dtype::kQ4_1},
-      {6, Dtype::kQ5_0},  {7, Dtype::kQ5_1},  {8, Dtype::kQ8_0},  {12, Dtype::kQ4_K},
+      {0, Dtype::kF32},   {1, Dtype::kF16},   {2, Dtype::kQ4_0}, {3, Dtype::kQ4_1},
+      {6, Dtype::kQ5_0},  {7, Dtype::kQ5_1},  {8, Dtype::kQ8_0}, {12, Dtype::kQ4_K},
       {13, Dtype::kQ5_K}, {14, Dtype::kQ6_K}, {30, Dtype::kBF16}};
   for (const auto& [other, dtype] : kNumbers) {
     if (other == number) return dtype;
@@ -244,6 +244,7 @@ struct Subject {
   std::string model;
   std::function<std::vector<std::string>(const std::string& file)> remake;
 };
+void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
 
 class GgufMutationTest : public ::testing::TestWithParam<Subject> {
  protected:

@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "coordinator/template/chat_template.h"
 #include "coordinator/template/template_jsonl.h"
+#include "coordinator/template/template_limits.h"
 #include "nlohmann/json.hpp"
 #include "tests/cost.h"
 #include "tests/golden.h"
@@ -100,10 +101,10 @@ void CheckSnippets(int tier) {
 TEST(GoldenTemplates, SnippetsOfTier1) { CheckSnippets(1); }
 TEST(GoldenTemplates, SnippetsOfTier2) { CheckSnippets(2); }
 
-// What refusing a template may take: the limits of values and of the output, each once more while
-// it grows.
+// What refusing a template may take. All values that live, and whatever is built of them while it
+// grows and is copied once, are within four times their limit.
 constexpr double kMostMs = 50;
-constexpr uint64_t kMostBytes = uint64_t{48} << 20;
+constexpr uint64_t kMostBytes = 4 * TemplateLimits().max_value_bytes;
 
 TEST(GoldenTemplates, BadTemplatesAreRefusedSoonAndInBoundedMemory) {
   int seen = 0;
