@@ -86,7 +86,8 @@ class TokenizerWriter {
     RETURN_IF_ERROR(reader_.status());
     if (model.empty() || tokens_.empty()) {
       return Error(absl::StatusCode::kNotFound, "NO_TOKENIZER",
-                   "the file has no tokenizer: no key \"tokenizer.ggml.model\"");
+                   absl::StrCat("the file has no tokenizer: key \"tokenizer.ggml.",
+                                model.empty() ? "model" : "tokens", "\" is not there"));
     }
     if (!kinds_.empty() && kinds_.size() != tokens_.size()) {
       return Invalid(absl::StrCat("key \"tokenizer.ggml.token_type\" has ", kinds_.size(),
