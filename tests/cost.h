@@ -14,7 +14,7 @@ namespace strata::testing {
 
 // By what sanitized builds may take longer.
 #ifdef STRATA_SANITIZED
-inline constexpr double kSlower = 20;
+inline constexpr double kSlower = 40;
 #else
 inline constexpr double kSlower = 1;
 #endif

@@ -30,6 +30,89 @@ double YarnScale(double factor, double by) {
   return factor <= 1 ? 1 : 0.1 * by * std::log(factor) + 1;
 }
 
+// Defaults of transformers' configuration classes; "" is of all families that have no own.
+struct FieldDefault {
+  std::string_view family;
+  std::string_view field;
+  double value;
+};
+constexpr FieldDefault kDefaults[] = {
+    {"", "rms_norm_eps", 1e-6},
+    {"phi3", "rms_norm_eps", 1e-5},
+    {"olmo2", "rms_norm_eps", 1e-5},
+    {"mixtral", "rms_norm_eps", 1e-5},
+    {"gpt_oss", "rms_norm_eps", 1e-5},
+    {"", "rope_theta", 1e4},
+    {"smollm3", "rope_theta", 2e6},
+    {"gemma3_text", "rope_theta", 1e6},
+    {"mixtral", "rope_theta", 1e6},
+    {"gpt_oss", "rope_theta", 1.5e5},
+    {"", "rope_local_base_freq", 1e4},
+    {"", "tie_word_embeddings", 0},
+    {"smollm3", "tie_word_embeddings", 1},
+    {"gemma2", "tie_word_embeddings", 1},
+    {"gemma3_text", "tie_word_embeddings", 1},
+    {"", "max_position_embeddings", 2048},
+    {"mistral", "max_position_embeddings", 131072},
+    {"qwen2", "max_position_embeddings", 32768},
+    {"qwen3", "max_position_embeddings", 32768},
+    {"minicpmo", "max_position_embeddings", 32768},
+    {"smollm3", "max_position_embeddings", 32768},
+    {"phi3", "max_position_embeddings", 4096},
+    {"gemma2", "max_position_embeddings", 8192},
+    {"gemma3_text", "max_position_embeddings", 131072},
+    {"mixtral", "max_position_embeddings", 131072},
+    {"qwen3_moe", "max_position_embeddings", 32768},
+    {"deepseek_v3", "max_position_embeddings", 4096},
+    {"gpt_oss", "max_position_embeddings", 131072},
+    {"", "sliding_window", 4096},
+    {"phi3", "sliding_window", 0},
+    {"mixtral", "sliding_window", 0},
+    {"gpt_oss", "sliding_window", 128},
+    {"", "max_window_layers", 28},
+    {"", "sliding_window_pattern", 6},
+    {"gemma2", "num_attention_heads", 8},
+    {"gemma3_text", "num_attention_heads", 8},
+    {"gpt_oss", "num_attention_heads", 64},
+    {"gemma2", "num_key_value_heads", 4},
+    {"gemma3_text", "num_key_value_heads", 4},
+    {"gpt_oss", "num_key_value_heads", 8},
+    {"qwen3", "head_dim", 128},
+    {"gemma2", "head_dim", 256},
+    {"gemma3_text", "head_dim", 256},
+    {"gpt_oss", "head_dim", 64},
+    {"", "query_pre_attn_scalar", 256},
+    {"gemma2", "attn_logit_softcapping", 50},
+    {"gemma2", "final_logit_softcapping", 30},
+    {"", "attention_multiplier", 1},
+    {"", "embedding_multiplier", 1},
+    {"", "residual_multiplier", 1},
+    {"", "logits_scaling", 1},
+    {"", "no_rope_layer_interval", 4},
+    {"mixtral", "num_experts_per_tok", 2},
+    {"qwen3_moe", "num_experts_per_tok", 8},
+    {"deepseek_v3", "num_experts_per_tok", 8},
+    {"gpt_oss", "num_experts_per_tok", 4},
+    {"deepseek_v3", "norm_topk_prob", 1},
+    {"gpt_oss", "swiglu_limit", 7},
+};
+const FieldDefault* FindDefault(std::string_view family, std::string_view field) {
+  const FieldDefault* of_all = nullptr;
+  for (const FieldDefault& one : kDefaults) {
+    if (one.field == field && one.family == family) return &one;
+    if (one.field == field && one.family.empty()) of_all = &one;
+  }
+  return of_all;
+}
+bool HasDefault(std::string_view family, std::string_view field) {
+  return FindDefault(family, field) != nullptr;
+}
+// 0 where a field is required, or none is none.
+double Default(std::string_view family, std::string_view field) {
+  const FieldDefault* found = FindDefault(family, field);
+  return found == nullptr ? 0 : found->value;
+}
+
 class Reading {
  public:
   Reading(const Json& before, const Json& config, const Facts& valid)
@@ -57,36 +140,21 @@ class Reading {
   void Open(std::initializer_list<const char*> names) {
     wanted_.open.insert(names.begin(), names.end());
   }
-  // One number, of all layers.
-  void TakeForLayers(const char* field, const char* name) {
-    if (const auto value = Number(field)) {
-      wanted_.SetInLayers(name, *value);
-    } else {
-      Open({name});
-    }
-  }
-  void TakeForModel(const char* field, const char* name) {
-    if (const auto value = Number(field)) {
-      wanted_.facts[name] = *value;
-    } else {
-      Open({name});
-    }
-  }
+  // A number, or what the family's configuration class has for one that is not there.
+  double Value(const char* field) const { return Number(field).value_or(Default(family_, field)); }
 
   void NormEps() {
-    TakeForLayers("rms_norm_eps", "norm_eps");
-    TakeForModel("rms_norm_eps", "final_norm_eps");
+    wanted_.SetInLayers("norm_eps", Value("rms_norm_eps"));
+    wanted_.facts["final_norm_eps"] = Value("rms_norm_eps");
   }
   void Tied() {
-    if (config_.contains("tie_word_embeddings") && config_["tie_word_embeddings"].is_boolean()) {
-      wanted_.facts["tied_head"] = config_["tie_word_embeddings"].get<bool>();
-    } else {
-      Open({"tied_head"});
-    }
+    const bool given =
+        config_.contains("tie_word_embeddings") && config_["tie_word_embeddings"].is_boolean();
+    wanted_.facts["tied_head"] = given ? config_["tie_word_embeddings"].get<bool>()
+                                       : Default(family_, "tie_word_embeddings") != 0;
   }
   void Context() {
-    TakeForModel("max_position_embeddings", "context");
-    if (!Number("max_position_embeddings").has_value()) Open({"window", "kept_by", "rope"});
+    wanted_.facts["context"] = Value("max_position_embeddings");
     Windows();
   }
   void Bos() { Open({"bos"}); }
@@ -95,46 +163,28 @@ class Reading {
   // A cap that is null is none; of families without caps both fields are refused or neutral.
   void Caps() {
     if (!IsGemma()) return;
-    Cap("attn_logit_softcapping", "soft_cap", true);
-    Cap("final_logit_softcapping", "final_soft_cap", false);
-  }
-  void Cap(const char* field, const char* name, bool of_layers) {
-    const bool none = config_.contains(field) && config_[field].is_null();
-    const auto value = none ? 0 : Number(field);
-    if (!value.has_value()) {
-      Open({name});
-    } else if (of_layers) {
-      wanted_.SetInLayers(name, *value);
-    } else {
-      wanted_.facts[name] = *value;
-    }
+    const auto cap = [&](const char* field) {
+      const bool none = config_.contains(field) && config_[field].is_null();
+      return none ? 0 : Value(field);
+    };
+    wanted_.SetInLayers("soft_cap", cap("attn_logit_softcapping"));
+    wanted_.facts["final_soft_cap"] = cap("final_logit_softcapping");
   }
   void Granite() {
     if (!Is("granite")) return;
-    TakeForModel("embedding_multiplier", "embedding_scale");
-    TakeForModel("embedding_multiplier", "input_embedding_scale");
-    TakeForModel("logits_scaling", "logits_divisor");
-    TakeForLayers("residual_multiplier", "branch_scale");
+    wanted_.facts["embedding_scale"] = Value("embedding_multiplier");
+    wanted_.facts["input_embedding_scale"] = Value("embedding_multiplier");
+    wanted_.facts["logits_divisor"] = Value("logits_scaling");
+    wanted_.SetInLayers("branch_scale", Value("residual_multiplier"));
     Scores();
   }
 
   // By what scores are multiplied.
   void Scores() {
     for (uint64_t i = 0; i < wanted_.layers(); ++i) {
-      std::optional<double> scale = 1 / std::sqrt(Of(i, "head_dim"));
-      if (Is("granite")) {
-        scale = Number("attention_multiplier");
-      } else if (IsGemma()) {
-        scale = Number("query_pre_attn_scalar");
-        if (scale) scale = 1 / std::sqrt(*scale);
-      } else if (Of(i, "latent.rank") != 0) {
-        scale = *scale * LatentFactor();
-      }
-      if (scale) {
-        Set(i, "scale", *scale);
-      } else {
-        Open({"scale"});
-      }
+      const double divisor = IsGemma() ? Value("query_pre_attn_scalar") : Of(i, "head_dim");
+      const double scale = Is("granite") ? Value("attention_multiplier") : 1 / std::sqrt(divisor);
+      Set(i, "scale", Of(i, "latent.rank") != 0 ? scale * LatentFactor() : scale);
     }
   }
   double LatentFactor() const {
@@ -145,27 +195,16 @@ class Reading {
   }
 
   void Heads() {
-    const bool latent = Of(0, "latent.rank") != 0;
-    const auto heads = Number("num_attention_heads");
-    if (!heads) return Open({"heads", "kv_heads", "head_dim", "scale", "rope"});
-    wanted_.SetInLayers("heads", *heads);
-    if (latent) return;
-    if (const auto keys = Number("num_key_value_heads")) {
-      wanted_.SetInLayers("kv_heads", *keys);
-    } else if (IsGemma() || Is("gpt_oss")) {
-      Open({"kv_heads"});
-    } else {
-      wanted_.SetInLayers("kv_heads", *heads);
-    }
-    if (const auto dim = Number("head_dim")) {
-      wanted_.SetInLayers("head_dim", *dim);
-    } else if (Is("qwen3")) {
-      wanted_.SetInLayers("head_dim", 128);
-    } else if (IsGemma() || Is("gpt_oss")) {
-      wanted_.SetInLayers("head_dim", Is("gpt_oss") ? 64 : 256);
-    } else {
-      wanted_.SetInLayers("head_dim", wanted_.facts["hidden"] / *heads);
-    }
+    const double heads = Value("num_attention_heads");
+    wanted_.SetInLayers("heads", heads);
+    if (Of(0, "latent.rank") != 0) return;
+    const bool own = HasDefault(family_, "num_key_value_heads");
+    wanted_.SetInLayers("kv_heads", own ? Value("num_key_value_heads")
+                                        : Number("num_key_value_heads").value_or(heads));
+    wanted_.SetInLayers("head_dim",
+                        HasDefault(family_, "head_dim")
+                            ? Value("head_dim")
+                            : Number("head_dim").value_or(wanted_.facts["hidden"] / heads));
     Scores();
     Ropes();
   }
@@ -176,20 +215,17 @@ class Reading {
     const bool flagged = Is("qwen2") || Is("qwen3") || Is("minicpmo");
     const bool alternates = Is("gpt_oss");
     std::vector<bool> slides(layers, Is("mistral") || Is("mixtral") || Is("phi3"));
-    *window = Number("sliding_window")
-                  .value_or(Is("phi3") || Is("mixtral") ? 0
-                            : alternates                ? 128
-                                                        : 4096);
+    *window = Value("sliding_window");
     const bool none = config_.contains("sliding_window") && config_["sliding_window"].is_null();
     if (none || (flagged && config_.value("use_sliding_window", Json(false)) != true)) {
       *window = 0;
     }
     for (uint64_t i = 0; i < layers; ++i) {
-      if (flagged) slides[i] = i >= Number("max_window_layers").value_or(28);
+      if (flagged) slides[i] = i >= Value("max_window_layers");
       if (alternates) slides[i] = i % 2 == 0;
       if (Is("gemma2")) slides[i] = i % 2 == 0;
       if (Is("gemma3_text")) {
-        const auto pattern = static_cast<uint64_t>(Number("sliding_window_pattern").value_or(6));
+        const auto pattern = static_cast<uint64_t>(Value("sliding_window_pattern"));
         slides[i] = (i + 1) % pattern != 0;
       }
     }
@@ -230,10 +266,9 @@ class Reading {
     for (uint64_t i = 0; i < wanted_.layers(); ++i) {
       const bool local = Is("gemma3_text") && slides[i];
       const Json object = local ? Json::object() : RopeObject();
-      auto theta = local ? Number("rope_local_base_freq") : NumberIn(object, "rope_theta");
-      if (!local && !theta) theta = Number("rope_theta");
-      if (!theta) Open({"rope.theta", "rope.yarn_low", "rope.yarn_high"});
-      Rope(i, object, theta.value_or(Of(i, "rope.theta")));
+      const double theta = local ? Value("rope_local_base_freq")
+                                 : NumberIn(object, "rope_theta").value_or(Value("rope_theta"));
+      Rope(i, object, theta);
     }
   }
   void Rope(uint64_t layer, const Json& object, double theta) {
@@ -319,32 +354,29 @@ class Reading {
     if (!Is("smollm3")) return;
     for (uint64_t i = 0; i < wanted_.layers(); ++i) {
       const bool listed = HasIn(config_, "no_rope_layers");
-      const auto interval = static_cast<uint64_t>(Number("no_rope_layer_interval").value_or(4));
+      const auto interval = static_cast<uint64_t>(Value("no_rope_layer_interval"));
       Set(i, "rotates",
           listed ? config_["no_rope_layers"].at(i).get<double>() : (i + 1) % interval != 0);
     }
   }
   void Activation() {
     // Gemma's configurations have the other field for transformers of before.
-    const char* field = IsGemma() ? "hidden_activation" : "hidden_act";
-    if (!HasIn(config_, field)) return Open({"activation"});
-    if (config_[field] == "silu" && IsGemma()) {
-      wanted_.SetInLayers("activation", static_cast<double>(ActivationKind::kSilu));
-    }
+    constexpr const char* field = "hidden_activation";
+    if (!IsGemma()) return;
+    const bool silu = HasIn(config_, field) && config_[field] == "silu";
+    wanted_.SetInLayers("activation", static_cast<double>(silu ? ActivationKind::kSilu
+                                                               : ActivationKind::kGeluTanh));
   }
 
   void Experts() {
     for (uint64_t i = 0; i < wanted_.layers(); ++i) {
       if (Of(i, "experts") == 0) continue;
+      Set(i, "router.used", Value("num_experts_per_tok"));
+      if (Is("gpt_oss")) Set(i, "clamp", Value("swiglu_limit"));
+      // Required where they are read.
       const auto take = [&](const char* field, const char* name) {
-        if (const auto value = Number(field)) {
-          Set(i, name, *value);
-        } else {
-          Open({name});
-        }
+        Set(i, name, Number(field).value_or(Of(i, name)));
       };
-      take("num_experts_per_tok", "router.used");
-      if (Is("gpt_oss")) take("swiglu_limit", "clamp");
       if (Is("deepseek_v2") || Is("deepseek_v3")) take("routed_scaling_factor", "router.scale");
       if (Is("deepseek_v3")) {
         take("n_group", "router.groups");
@@ -352,11 +384,9 @@ class Reading {
       }
       // DeepSeek's second version has the field too, and does not look at it.
       if (Is("qwen3_moe") || Is("deepseek_v3")) {
-        if (HasIn(config_, "norm_topk_prob")) {
-          Set(i, "router.renormalize", config_["norm_topk_prob"] == true);
-        } else {
-          Open({"router.renormalize"});
-        }
+        Set(i, "router.renormalize",
+            HasIn(config_, "norm_topk_prob") ? config_["norm_topk_prob"] == true
+                                             : Default(family_, "norm_topk_prob") != 0);
       }
     }
   }
