@@ -138,14 +138,20 @@ Value Evaluator::EvalLogical(const Expression& node) {
 }
 
 Value Evaluator::EvalConcat(const Expression& node) {
+  const std::vector<Value> values = EvalAll(node.operands);
   std::string text;
   if (!autoescape()) {
-    for (const Expression* operand : node.operands) {
-      AppendString(*this, Eval(*operand), &text);
+    size_t bytes = 0;
+    for (const Value& value : values) {
+      bytes += value.IsString() ? value.text().size() : 0;
+    }
+    CheckBytes(bytes);
+    text.reserve(bytes);
+    for (const Value& value : values) {
+      AppendString(*this, value, &text);
     }
     return String(std::move(text));
   }
-  const std::vector<Value> values = EvalAll(node.operands);
   const bool safe = std::any_of(values.begin(), values.end(),
                                 [](const Value& v) { return v.IsString() && v.safe(); });
   for (const Value& value : values) {

@@ -238,6 +238,9 @@ Value Join(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Items items(runtime, input);
   const bool has_attribute = parameters.Has(1) && !parameters.Get(1).Is(Kind::kNone);
   const Value glue = parameters.GetOr(0, Value::Constant(""));
+  if (glue.IsString() && items.size() > 0) {
+    runtime.CheckBytes(glue.text().size(), items.size() - 1);
+  }
   std::vector<Value> values;
   bool any_safe = glue.IsString() && glue.safe();
   for (size_t i = 0; i < items.size(); ++i) {

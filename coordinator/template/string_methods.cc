@@ -216,6 +216,9 @@ Value ZeroFill(Runtime& runtime, const Value& self, Arguments& arguments) {
 Value Join(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("join", arguments, {"iterable"});
   const Items items(runtime, parameters.Get(0));
+  if (items.size() > 0) {
+    runtime.CheckBytes(self.text().size(), items.size() - 1);
+  }
   std::string text;
   for (size_t i = 0; i < items.size(); ++i) {
     const Value item = items[i];
