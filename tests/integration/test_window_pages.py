@@ -69,9 +69,9 @@ def test_layers_with_a_window_keep_only_its_pages(cluster, model):
     layers = config["num_hidden_layers"]
     cuts = cut(WORKERS, layers)
     cluster.load(model, cuts=cuts, context=CONTEXT, sessions=1)
-    # What the oldest token in flight looks back at, and those in flight: a step for each stage, and
-    # one more.
-    granted = {"full": CONTEXT // PAGE,
+    # The whole context, and a page to grow into; or what the oldest token in flight looks back at,
+    # and those in flight: a step for each stage, and one more.
+    granted = {"full": CONTEXT // PAGE + 1,
                f"window-{window}": most_pages(window - 1 + 3 * BATCH)}
     groups = {(stage, f"window-{window}" if has_window(layer) else "full")
               for stage, (_, first, last) in enumerate(cuts) for layer in range(first, last + 1)}

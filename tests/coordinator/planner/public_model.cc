@@ -45,13 +45,13 @@ uint64_t MostPages(uint64_t positions) {
   return most;
 }
 
-// What a plan of so many stages grants a layer: two sessions of 4096 tokens. A layer with a window
-// keeps what the oldest token in flight sees, and those in flight: one micro-batch of 256 tokens
-// for each stage, and one more.
+// What a plan of so many stages grants a layer: two sessions of 4096 tokens, and a page for each to
+// grow into. A layer with a window keeps what the oldest token in flight sees, and those in flight:
+// one micro-batch of 256 tokens for each stage, and one more.
 uint64_t GrantedPages(const PublicSizes& sizes, uint32_t layer, uint64_t stages) {
   const bool full =
       sizes.window == 0 || (sizes.full_every != 0 && (layer + 1) % sizes.full_every == 0);
-  const uint64_t all = 2 * 4096 / kPageTokens;
+  const uint64_t all = 2 * (4096 / kPageTokens + 1);
   return full ? all : std::min(all, 2 * MostPages(sizes.window - 1 + (stages + 1) * 256));
 }
 
