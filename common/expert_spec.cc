@@ -1,6 +1,7 @@
 #include "common/expert_spec.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/stored_matrix.h"
 
 namespace strata {
 namespace {
@@ -34,9 +35,9 @@ ExpertPaths StackedExpertPaths(ExpertNames names, std::string_view layer) {
 }
 
 bool IsRouter(std::string_view tensor) {
-  return tensor.ends_with(".mlp.gate.weight") ||
-         tensor.ends_with(".block_sparse_moe.gate.weight") ||
-         tensor.ends_with(".mlp.router.weight");
+  const std::string_view path = PathOfWeights(tensor);
+  return path.ends_with(".mlp.gate") || path.ends_with(".block_sparse_moe.gate") ||
+         path.ends_with(".mlp.router");
 }
 
 bool IsOfExperts(std::string_view tensor) {

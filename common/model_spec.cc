@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/limits.h"
+#include "common/stored_matrix.h"
 
 namespace strata {
 
@@ -76,7 +77,7 @@ LayerNormNames NormNames(NormPlaces places) {
 }
 
 bool StaysAsStored(std::string_view tensor) {
-  return IsRouter(tensor) || tensor.ends_with(".self_attn.kv_b_proj.weight");
+  return IsRouter(tensor) || PathOfWeights(tensor).ends_with(".self_attn.kv_b_proj");
 }
 
 std::vector<RopeSpec> RopesOf(const ModelSpec& spec) {

@@ -19,6 +19,8 @@ constexpr uint64_t kPanelOutputs = 16;
 constexpr uint32_t kPanelGroups[] = {128, 64, 32};
 // Which 4 bits of a word of AWQ's an output has, by its number within the word.
 constexpr uint32_t kAwqPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};
+constexpr uint32_t kAwqBits = 4;
+constexpr uint32_t kAwqWord = kWordBits / kAwqBits;
 
 uint64_t Divide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -30,6 +32,19 @@ uint32_t WordAt(const uint8_t* words, size_t index) {
 
 uint32_t Part(uint32_t word, uint32_t bits, size_t place) {
   return word >> place * bits & ((1u << bits) - 1);
+}
+
+// Of AWQ's words [inputs, columns], each 8 outputs of an input: those of one column and of 8 inputs
+// from `input` on, as words of 8 inputs of an output.
+void TurnAwqWords(const uint8_t* codes, size_t input, size_t column, size_t columns,
+                  uint32_t* turned) {
+  std::fill(turned, turned + kAwqWord, 0);
+  for (uint32_t i = 0; i < kAwqWord; ++i) {
+    const uint32_t word = WordAt(codes, (input + i) * columns + column);
+    for (uint32_t output = 0; output < kAwqWord; ++output) {
+      turned[output] |= Part(word, kAwqBits, kAwqPlaces[output]) << i * kAwqBits;
+    }
+  }
 }
 
 // 1 in each place of a word.
@@ -135,7 +150,7 @@ std::vector<const StoredPart*> StoredMatrix::Parts() const {
 }
 
 uint32_t StoredMatrix::KeptGroup() const {
-  if (method == QuantizationMethod::kFloat8 || ordered || inputs % kWordBits != 0) {
+  if (method == QuantizationMethod::kFloat8 || ordered || as_floats || inputs % kWordBits != 0) {
     return 0;
   }
   for (const uint32_t kept : kPanelGroups) {
@@ -173,6 +188,15 @@ std::string StoredFormatName(const QuantizationSpec& spec) {
     absl::StrAppend(&name, "g", spec.by_default.group);
   }
   return spec.has_order ? name + "-actorder" : name;
+}
+
+std::string_view PathOfWeights(std::string_view tensor) {
+  for (const std::string_view name : {".weight", ".qweight", ".weight_packed"}) {
+    if (tensor.ends_with(name)) {
+      return tensor.substr(0, tensor.size() - name.size());
+    }
+  }
+  return {};
 }
 
 StoredWeights::StoredWeights(const StoredMatrix& matrix, const Data& data)
@@ -260,12 +284,15 @@ void StoredWeights::ReadWords(size_t first, size_t end, uint32_t* words) const {
       return;
     case QuantizationMethod::kAwq:
       for (size_t j = 0; j < row; ++j) {
-        for (size_t output = first; output < end; ++output) {
-          uint32_t word = 0;
-          for (uint32_t i = 0; i < a_word; ++i) {
-            word |= CodeAt(output, j * a_word + i) << i * matrix_.bits;
+        for (size_t column = first / kAwqWord; column * kAwqWord < end; ++column) {
+          uint32_t turned[kAwqWord];
+          TurnAwqWords(data_.codes, j * kAwqWord, column, matrix_.codes.shape[1], turned);
+          for (uint32_t i = 0; i < kAwqWord; ++i) {
+            const size_t output = column * kAwqWord + i;
+            if (output >= first && output < end) {
+              words[(output - first) * row + j] = turned[i];
+            }
           }
-          words[(output - first) * row + j] = word;
         }
       }
       return;

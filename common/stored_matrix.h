@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,6 +44,7 @@ struct StoredMatrix {
   uint64_t per_scale = 1;  // Outputs to a scale.
   bool ordered = false;    // Groups are those of the part `order`, and no others.
   bool zeros_less_one = false;
+  bool as_floats = false;  // Whoever uses it needs floats (StaysAsStored).
   StoredPart codes;
   StoredPart scales;
   StoredPart zeros;  // No name: it has none.
@@ -52,7 +54,8 @@ struct StoredMatrix {
   uint64_t groups() const { return (inputs + group - 1) / group; }
 
   // What workers keep: integers with a float32 scale and bias for each KeptGroup() inputs, which is
-  // exactly what is stored; or float32, where KeptGroup() is 0, since no such form has it.
+  // exactly what is stored; or float32, where KeptGroup() is 0, since no such form has it, or
+  // as_floats asks for it.
   uint32_t KeptGroup() const;
   // Bytes of that in panels of 16 outputs, what is float32 being quantized to `quantize` bits if
   // that is 4 or 8.
@@ -70,6 +73,9 @@ std::string StoredFormatName(const QuantizationSpec& spec);
 // checkpoint has a tensor. No name of codes where it has none, and the matrix is stored as floats.
 StoredMatrix StoredMatrixAt(const QuantizationSpec& spec, const std::string& path, uint64_t outputs,
                             uint64_t inputs, const std::function<bool(const std::string&)>& exists);
+
+// The path of the matrix whose weights this tensor holds, by its name; "" if it holds none.
+std::string_view PathOfWeights(std::string_view tensor);
 
 // A matrix with its bytes, little-endian, unaligned; of the lengths that the shapes say. Const.
 class StoredWeights {

@@ -282,20 +282,6 @@ absl::Status FillLayers(const json& config, const Family& family, uint64_t count
   return absl::OkStatus();
 }
 
-// Of other tools' formats, experts are read in 8-bit floats alone.
-absl::Status CheckExperts(const ModelSpec& spec) {
-  const bool experts = std::any_of(spec.layers.begin(), spec.layers.end(),
-                                   [](const LayerSpec& layer) { return layer.mlp.experts != 0; });
-  if (experts && spec.quantization.has_value() &&
-      spec.quantization->method != QuantizationMethod::kMlx &&
-      spec.quantization->method != QuantizationMethod::kFloat8) {
-    return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-                 "integers in quantization_config of a mixture of experts are not supported yet")
-        .Hint("use a checkpoint in F32, F16, BF16 or FP8, or one that MLX quantized");
-  }
-  return absl::OkStatus();
-}
-
 // What a decoder's own object says.
 absl::StatusOr<ModelSpec> ParseDecoder(const json& config, const Family& family) {
   RETURN_IF_ERROR(CheckNothingElse(config, family));
@@ -339,7 +325,6 @@ absl::StatusOr<ModelSpec> ParseDecoder(const json& config, const Family& family)
   spec.final_norm_eps = layer.norm_eps;
   RETURN_IF_ERROR(FillLayers(config, family, layers, layer, &spec));
   ASSIGN_OR_RETURN(spec.quantization, ParseQuantization(config));
-  RETURN_IF_ERROR(CheckExperts(spec));
   return spec;
 }
 

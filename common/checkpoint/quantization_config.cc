@@ -143,7 +143,8 @@ absl::StatusOr<std::optional<QuantizationSpec>> ParseGptq(const json& value) {
   Expect(&reader, format, {"gptq", "gptq_v2"});
   Expect(&reader, "pack_dtype", {"int32"});
   spec.zeros_less_one = reader.String(format, "gptq") == "gptq";
-  spec.has_order = reader.Bool("desc_act", false);
+  // The order of inputs says nothing where all are of one group.
+  spec.has_order = reader.Bool("desc_act", false) && spec.by_default.group != 0;
   if (reader.Bool("is_marlin_format", false)) {
     reader.Fail(Unsupported(absl::StrCat(kWhere, "is_marlin_format true")));
   }

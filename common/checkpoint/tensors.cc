@@ -26,8 +26,9 @@ class TensorList {
   void AddMatrix(const std::string& path, uint64_t out, uint64_t in) {
     const bool quantized = spec_.quantization.has_value() && exists_;
     if (quantized && spec_.quantization->method != QuantizationMethod::kMlx) {
-      const StoredMatrix matrix = StoredMatrixAt(*spec_.quantization, path, out, in, exists_);
+      StoredMatrix matrix = StoredMatrixAt(*spec_.quantization, path, out, in, exists_);
       if (!matrix.codes.name.empty()) {
+        matrix.as_floats = StaysAsStored(matrix.codes.name);
         AddStored(matrix);
         return;
       }
@@ -223,10 +224,7 @@ bool StageTensor::Fits(std::span<const uint64_t> other) const {
          (one(shape) && one(other));
 }
 
-bool HoldsWeights(std::string_view name) {
-  return name.ends_with(".weight") || name.ends_with(".qweight") ||
-         name.ends_with(".weight_packed");
-}
+bool HoldsWeights(std::string_view name) { return !PathOfWeights(name).empty(); }
 
 bool KeepsIntegers(const ModelSpec& spec, Dtype dtype) {
   const bool ordered = spec.quantization.has_value() && spec.quantization->has_order;

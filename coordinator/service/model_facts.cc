@@ -81,7 +81,8 @@ Formats FormatsOf(const ModelManifest& m) {
     const bool part = tensor.part || IsMxfp4Scales(tensor.name) || IsAffinePart(tensor.name);
     if (!part) {
       of_matrix = FormatName(m, tensor, found->dtype);
-      if (tensor.matrix.has_value() && tensor.matrix->KeptGroup() == 0) {
+      if (tensor.matrix.has_value() && tensor.matrix->KeptGroup() == 0 &&
+          !tensor.matrix->as_floats) {
         formats.kept_as_floats.insert(of_matrix);
       }
     }

@@ -14,6 +14,7 @@ alone is made (--only) with compressed-tensors 0.12.2.
 
 import argparse
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import json
@@ -31,8 +32,10 @@ import reference
 import stored_model
 
 DEQUANT_SHAPE = (64, 128)  # outputs and inputs of the matrices in quantized.safetensors
+LAYERS = 3  # of each mixture
 
 
+@functools.cache
 def awq_linear():
     """AutoAWQ's packer, without the package's __init__."""
     def load(name):
@@ -62,8 +65,36 @@ class Settings:
     strategy: str = "group"  # of compressed-tensors
     block: tuple = ()  # outputs and inputs to a scale
 
+    def plain_names(self):
+        """Of `plain`, without their layers."""
+        return sorted({path.split(".", 3)[-1] for path in self.plain})
 
-VARIANTS = {
+
+def routers(name, layers=range(LAYERS)):
+    return tuple(f"model.layers.{i}.{name}" for i in layers)
+
+
+MIXTRAL = routers("block_sparse_moe.gate")
+QWEN3_MOE = routers("mlp.gate")
+DEEPSEEK = routers("mlp.gate", range(1, LAYERS))
+# Mixtures of experts, whose routers tools leave as they are. Each format has its matrix in
+# quantized.safetensors from a dense model.
+MIXTURES = {
+    "mixtral-awq": Settings("mixtral", "awq", group=64, plain=MIXTRAL),
+    "qwen3-moe-awq": Settings("qwen3-moe", "awq", plain=QWEN3_MOE),
+    # In order of activation, in groups of all inputs: their order says nothing.
+    "mixtral-gptq4": Settings("mixtral", "gptq", group=-1, sym=True, desc_act=True, plain=MIXTRAL),
+    "mixtral-gptq4-actorder": Settings("mixtral", "gptq", sym=True, desc_act=True, plain=MIXTRAL),
+    "qwen3-moe-gptq4": Settings("qwen3-moe", "gptq", sym=True, plain=QWEN3_MOE),
+    "qwen3-moe-gptq8": Settings("qwen3-moe", "gptq", bits=8, plain=QWEN3_MOE),
+    "mixtral-packed8": Settings("mixtral", "packed", bits=8, sym=True, strategy="channel",
+                                plain=MIXTRAL),
+    "qwen3-moe-packed4": Settings("qwen3-moe", "packed", sym=True, plain=QWEN3_MOE),
+    # What latent vectors become keys and values by is quantized too.
+    "deepseek-v2-awq": Settings("deepseek-v2", "awq", plain=DEEPSEEK),
+    "deepseek-v2-packed4": Settings("deepseek-v2", "packed", plain=DEEPSEEK),
+}
+VARIANTS = MIXTURES | {
     "llama31-awq": Settings("llama31", "awq"),
     "phi3-awq": Settings("phi3", "awq", plain=("model.layers.1.mlp.down_proj",)),
     "qwen2-gptq4": Settings("qwen2", "gptq"),
@@ -81,7 +112,7 @@ VARIANTS = {
     "qwen3-fp8-block": Settings("qwen3", "fp8", bits=8, sym=True, block=(32, 64)),
     # As DeepSeek publishes it: the router is no part of it.
     "deepseek-v3-fp8": Settings("deepseek-v3", "fp8", bits=8, sym=True, block=(8, 16),
-                                plain=("model.layers.1.mlp.gate", "model.layers.2.mlp.gate")),
+                                plain=DEEPSEEK),
 }
 
 
@@ -116,16 +147,21 @@ class Awq:
     def pack(self, weight, settings, rng):
         group = weight.shape[1] if settings.group == -1 else settings.group
         g_idx = torch.arange(weight.shape[1]) // group
+        # AutoAWQ makes words for 32 outputs at once: the first ones again, to be dropped.
+        outputs = weight.shape[0]
+        weight = weight[torch.arange(outputs + -outputs % 32) % outputs]
         scales, zeros = grid(weight, settings, g_idx)
         packed = self.linear.from_linear(linear_of(weight), 4, group, scales=scales.T.contiguous(),
                                          zeros=zeros.T.contiguous())
-        values = self.packing.dequantize_gemm(packed.qweight, packed.qzeros, packed.scales.float(),
-                                              4, group)
-        return {k: getattr(packed, k) for k in ("qweight", "qzeros", "scales")}, values.T
+        parts = {"qweight": packed.qweight[:, : outputs // 8],
+                 "qzeros": packed.qzeros[:, : outputs // 8], "scales": packed.scales[:, :outputs]}
+        values = self.packing.dequantize_gemm(parts["qweight"], parts["qzeros"],
+                                              parts["scales"].float(), 4, group)
+        return parts, values.T
 
     def config(self, settings):
         return {"bits": 4, "group_size": settings.group,
-                "modules_to_not_convert": [p.split(".", 3)[-1] for p in settings.plain] or None,
+                "modules_to_not_convert": settings.plain_names() or None,
                 "quant_method": "awq", "version": "gemm", "zero_point": True}
 
 
@@ -157,10 +193,12 @@ class Gptq:
         return parts, super(self.linear, packed).dequantize_weight().T
 
     def config(self, settings):
-        return {"bits": settings.bits, "group_size": settings.group, "sym": settings.sym,
-                "desc_act": settings.desc_act, "quant_method": "gptq",
-                "checkpoint_format": settings.version, "pack_dtype": "int32", "lm_head": False,
-                "meta": {"quantizer": ["gptqmodel:7.7.0"]}}
+        fields = {"bits": settings.bits, "group_size": settings.group, "sym": settings.sym,
+                  "desc_act": settings.desc_act, "quant_method": "gptq",
+                  "checkpoint_format": settings.version, "pack_dtype": "int32", "lm_head": False,
+                  "meta": {"quantizer": ["gptqmodel:7.7.0"]}}
+        dynamic = {f"-:.*{name}$": {} for name in settings.plain_names()}
+        return fields | {"dynamic": dynamic} if dynamic else fields
 
 
 class Compressed:
@@ -208,7 +246,8 @@ class Compressed:
         return {"config_groups": {"group_0": {"targets": ["Linear"], "weights": weights,
                                               "input_activations": None,
                                               "output_activations": None}},
-                "format": self.format, "ignore": ["lm_head"], "kv_cache_scheme": None,
+                "format": self.format, "ignore": [*settings.plain, "lm_head"],
+                "kv_cache_scheme": None,
                 "quant_method": "compressed-tensors", "quantization_status": "compressed"}
 
 
@@ -331,7 +370,8 @@ def main():
     reference.quiet()
     for name in args.only:
         packer = PACKERS[VARIANTS[name].method]()
-        make_values(name, packer, args.out / "quantized.safetensors", args.seed)
+        if name not in MIXTURES:
+            make_values(name, packer, args.out / "quantized.safetensors", args.seed)
         make(name, packer, args.out / "models", args.seed)
 
 

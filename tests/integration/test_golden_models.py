@@ -20,7 +20,9 @@ REFERENCES |= {name: {"activations": "f32"} for name in (
     "mixtral-mlx4-mixed", "gpt-oss-mxfp4", "llama31-awq", "phi3-awq",
     "qwen2-gptq4", "qwen3-gptq4-v2", "llama31-gptq4-sym", "llama31-gptq8",
     "llama31-gptq4-actorder", "qwen2-packed4", "qwen3-packed4-zeros", "llama31-packed8",
-    "llama31-packed8-zeros", "qwen3-packed4-actorder")}
+    "llama31-packed8-zeros", "qwen3-packed4-actorder", "mixtral-awq", "qwen3-moe-awq",
+    "mixtral-gptq4", "mixtral-gptq4-actorder", "qwen3-moe-gptq4", "qwen3-moe-gptq8",
+    "mixtral-packed8", "qwen3-moe-packed4", "deepseek-v2-awq", "deepseek-v2-packed4")}
 REFERENCES |= {name: {} for name in ("llama31-fp8", "qwen2-fp8-channel", "qwen3-fp8-block",
                                     "deepseek-v3-fp8")}
 # Numerics classes of their own, which no reference has numbers for.
@@ -33,7 +35,9 @@ QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
              ("phi3-awq", {}), ("qwen2-gptq4", {}), ("llama31-gptq8", {}),
              ("llama31-gptq4-actorder", {"quantize": "int8"}), ("qwen3-packed4-zeros", {}),
              ("qwen3-fp8-block", {"quantize": "int4"}),
-             ("deepseek-v3-fp8", {"quantize": "int8"})]
+             ("deepseek-v3-fp8", {"quantize": "int8"}), ("mixtral-awq", {}),
+              ("qwen3-moe-gptq4", {}), ("mixtral-packed8", {}), ("deepseek-v2-awq", {}),
+              ("mixtral-gptq4-actorder", {"quantize": "int4"})]
 # All other families; each in both formats and on every instruction set: tests/worker/backend.
 QUANTIZED += [pytest.param(name, {"quantize": quantize}, marks=pytest.mark.long)
               for name in ("mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2",
@@ -41,7 +45,9 @@ QUANTIZED += [pytest.param(name, {"quantize": quantize}, marks=pytest.mark.long)
               for quantize in ("int8", "int4")]
 QUANTIZED += [pytest.param("mixtral", {"quantize": "int4"}, marks=pytest.mark.long)]
 STORED = {"gpt-oss-mxfp4": "bf16+mxfp4", "phi3-awq": "awq4g32+bf16", "qwen2-gptq4": "gptq4g32",
-          "llama31-gptq8": "gptq8", "qwen3-packed4-zeros": "packed4g64"}
+          "llama31-gptq8": "gptq8", "qwen3-packed4-zeros": "packed4g64",
+          "mixtral-awq": "awq4g64", "qwen3-moe-gptq4": "gptq4g32", "mixtral-packed8": "packed8",
+          "deepseek-v2-awq": "awq4g32"}
 WORKERS = [f"w{i}" for i in range(7)]
 LLAMA_LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md

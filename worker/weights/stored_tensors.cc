@@ -77,10 +77,11 @@ void StoredTensors::Add(const std::string& name, Dtype dtype, std::vector<uint64
 }
 
 std::string StoredTensors::DigestOf(const StoredMatrix& matrix, size_t made) const {
-  std::string text = absl::StrCat(
-      kVersion, " tensor ", made, " method ", static_cast<int>(matrix.method), " ", matrix.outputs,
-      " ", matrix.inputs, " ", matrix.bits, " ", matrix.group, " ", matrix.per_scale, " ",
-      matrix.ordered ? "ordered" : "", " ", matrix.zeros_less_one ? "less-one" : "");
+  std::string text =
+      absl::StrCat(kVersion, " tensor ", made, " method ", static_cast<int>(matrix.method), " ",
+                   matrix.outputs, " ", matrix.inputs, " ", matrix.bits, " ", matrix.group, " ",
+                   matrix.per_scale, " ", matrix.ordered ? "ordered" : "", " ",
+                   matrix.zeros_less_one ? "less-one" : "", matrix.as_floats ? " floats" : "");
   for (const StoredPart* part : matrix.Parts()) {
     const auto info = source_.Describe(part->name);
     if (!info.ok() || info->sha256.empty()) {

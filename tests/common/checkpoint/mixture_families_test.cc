@@ -207,16 +207,59 @@ TEST(ModelConfig, ReadsDeepSeekV3) {
   EXPECT_EQ(mlp.router.scale, 2.5f);
 }
 
-// As published; integers of experts are read of MLX alone.
+// As published.
 TEST(ModelConfig, ReadsDeepSeekV3InEightBitFloats) {
   json config = FamilyConfig("deepseek-v3");
   config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
   const auto spec = Parse(config);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->quantization->method, QuantizationMethod::kFloat8);
-  config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}};
-  EXPECT_THAT(std::string(Parse(config).status().message()),
-              HasSubstr("quantization_config of a mixture of experts"));
+}
+
+// As AutoAWQ writes it: experts, shared ones and attention, all but the router. What latent vectors
+// become keys and values by is used in floats, and the router would be.
+TEST(ModelConfig, ReadsExpertsInIntegersOfOtherTools) {
+  json config = FamilyConfig("deepseek-v2");
+  config["quantization_config"] = {
+      {"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}, {"version", "gemm"}};
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto stored = [&](bool router_too) {
+    std::map<std::string, StageTensor> tensors;
+    const auto exists = [&](const std::string& name) {
+      return (router_too || name.find(".mlp.gate.") == std::string::npos) &&
+             (name.ends_with(".qweight") || name.ends_with(".scales"));
+    };
+    for (const StageTensor& tensor : TensorsOf(*spec, 1, 1, false, false, exists)) {
+      tensors[tensor.name] = tensor;
+    }
+    return tensors;
+  };
+  const std::string layer = "model.layers.1.";
+  const auto all = stored(false);
+  EXPECT_TRUE(all.contains(layer + "mlp.gate.weight"));
+  const StageTensor& expert = all.at(layer + "mlp.experts.3.down_proj.qweight");
+  ASSERT_TRUE(expert.matrix.has_value());
+  EXPECT_EQ(expert.matrix->KeptGroup(), 32);
+  EXPECT_TRUE(all.at(layer + "mlp.experts.3.down_proj.qzeros").part);
+  EXPECT_EQ(all.at(layer + "mlp.shared_experts.up_proj.qweight").matrix->KeptGroup(), 32);
+  EXPECT_EQ(all.at(layer + "self_attn.q_proj.qweight").matrix->KeptGroup(), 32);
+  const StoredMatrix& latent = *all.at(layer + "self_attn.kv_b_proj.qweight").matrix;
+  EXPECT_EQ(latent.KeptGroup(), 0);
+  EXPECT_EQ(latent.KeptBytes(), latent.outputs * latent.inputs * sizeof(float));
+  EXPECT_EQ(stored(true).at(layer + "mlp.gate.qweight").matrix->KeptGroup(), 0);
+}
+
+TEST(ModelSpec, KnowsWhatStaysAsItIsByTheNamesOfEveryFormat) {
+  for (const char* weights : {".weight", ".qweight", ".weight_packed"}) {
+    for (const char* path : {"mlp.gate", "block_sparse_moe.gate", "mlp.router"}) {
+      EXPECT_TRUE(IsRouter(std::string("model.layers.1.") + path + weights)) << path << weights;
+    }
+    EXPECT_TRUE(StaysAsStored(std::string("model.layers.1.self_attn.kv_b_proj") + weights));
+    EXPECT_FALSE(StaysAsStored(std::string("model.layers.1.mlp.gate_proj") + weights));
+  }
+  EXPECT_FALSE(StaysAsStored("model.layers.1.self_attn.kv_b_proj.scales"));
+  EXPECT_FALSE(StaysAsStored("model.layers.1.mlp.gate"));
 }
 
 }  // namespace

@@ -43,7 +43,9 @@ TEST(ModelConfig, SaysHowOtherToolsQuantized) {
   spec = Parse(config);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_FALSE(spec->quantization->zeros_less_one);
-  EXPECT_TRUE(spec->quantization->has_order);
+  EXPECT_FALSE(spec->quantization->has_order) << "in one group";
+  config["quantization_config"]["group_size"] = 128;
+  EXPECT_TRUE(Parse(config)->quantization->has_order);
   for (const char* missing : {"bits", "group_size"}) {
     json broken = config;
     broken["quantization_config"][missing] = "many";

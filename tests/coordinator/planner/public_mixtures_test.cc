@@ -40,9 +40,26 @@ constexpr Weights Fp8(uint64_t outputs, uint64_t inputs) {
   return {count, count + Tiles(outputs) * Tiles(inputs) * 4, 4 * count};
 }
 
+// 4 bits, and in groups of 128 inputs a zero and a float16 scale for each output; kept with a
+// float32 scale and bias. GPTQ says besides which group each input is of.
+constexpr Weights Awq(uint64_t outputs, uint64_t inputs) {
+  const uint64_t count = outputs * inputs;
+  return {count, count / 2 + count / 128 * 5 / 2, count / 2 + count / 128 * 8};
+}
+constexpr Weights Gptq(uint64_t outputs, uint64_t inputs) {
+  return Awq(outputs, inputs) + Weights{0, inputs * 4, 0};
+}
+// Of the projections of layers, but for routers.
+bool IsCode(const std::string& tensor) {
+  return tensor.find(".mlp.gate.") == std::string::npos &&
+         tensor.find("layers.") != std::string::npos &&
+         (tensor.ends_with(".qweight") || tensor.ends_with(".qzeros") ||
+          tensor.ends_with(".scales"));
+}
+
 struct Mixture {
   const char* name;
-  const char* config;
+  std::string config;
   bool (*has)(const std::string& tensor);  // That formats other than bfloat16 have there.
   uint64_t parameters;                     // As published.
   uint64_t stored;                         // Bytes of all tensors, as published; 0: not told.
@@ -79,6 +96,42 @@ Mixture Qwen3() {
           .parameters = 235'093'634'560,
           .stored = 470'187'269'120,
           .layers = std::vector<Weights>(94, kLayer),
+          .expert = kExpert,
+          .idle = kExperts - 8,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          .kv_of_layer = 2 * kKeys * 2};
+}
+
+// 30.5B weights as their authors publish them in 4 bits: all projections but the routers.
+Mixture Qwen3Gptq() {
+  constexpr uint64_t kHidden = 2048, kFfn = 768, kVocab = 151936, kExperts = 128;
+  constexpr uint64_t kQueries = 32 * 128, kKeys = 4 * 128;
+  constexpr Weights kAttention =
+      Gptq(kQueries, kHidden) + 2 * Gptq(kKeys, kHidden) + Gptq(kHidden, kQueries) + Bf16(2 * 128);
+  constexpr Weights kExpert = 2 * Gptq(kFfn, kHidden) + Gptq(kHidden, kFfn);
+  constexpr Weights kLayer =
+      kAttention + kExperts * kExpert + Bf16(kExperts * kHidden) + Bf16(2 * kHidden);
+  return {.name = "Qwen3-30B-A3B-GPTQ-Int4",
+          .config = R"({"architectures":["Qwen3MoeForCausalLM"],"model_type":"qwen3_moe",
+              "attention_bias":false,"bos_token_id":151643,"eos_token_id":151645,
+              "decoder_sparse_step":1,"head_dim":128,"hidden_act":"silu","hidden_size":2048,
+              "intermediate_size":6144,"max_position_embeddings":40960,"max_window_layers":48,
+              "mlp_only_layers":[],"moe_intermediate_size":768,"norm_topk_prob":true,
+              "num_attention_heads":32,"num_experts":128,"num_experts_per_tok":8,
+              "num_hidden_layers":48,"num_key_value_heads":4,"quantization_config":{"bits":4,
+              "checkpoint_format":"gptq","desc_act":false,"group_size":128,"lm_head":false,
+              "pack_dtype":"int32","quant_method":"gptq","sym":true},"rms_norm_eps":1e-06,
+              "rope_scaling":null,"rope_theta":1000000.0,"sliding_window":null,
+              "tie_word_embeddings":false,"use_sliding_window":false,"vocab_size":151936})",
+          .has =
+              [](const std::string& tensor) {
+                return IsCode(tensor) || (tensor.ends_with(".g_idx") &&
+                                          tensor.find(".mlp.gate.") == std::string::npos);
+              },
+          .parameters = 30'532'122'624,
+          .stored = 0,
+          .layers = std::vector<Weights>(48, kLayer),
           .expert = kExpert,
           .idle = kExperts - 8,
           .embedding = Bf16(kVocab * kHidden),
@@ -150,25 +203,29 @@ Mixture GptOss() {
 }
 
 // Multi-head latent attention; the first 3 of 61 layers dense, the others with 256 experts, of
-// which a token has 8, and one that all tokens have. In 8-bit floats but for routers, norms,
-// embedding and head. The layer that predicts a further token (the 62nd in the files) is not
-// loaded.
-Mixture DeepSeekV3() {
+// which a token has 8, and one that all tokens have. Projections but routers in the format of
+// `matrix`, of which `latent` is what latent vectors become keys and values by. The layer that
+// predicts a further token (the 62nd in the files) is not loaded.
+constexpr uint64_t kLatentOutputs = uint64_t{128} * (128 + 128);
+constexpr uint64_t kLatentRank = 512;
+
+Mixture DeepSeekV3In(const char* name, const std::string& quantization,
+                     Weights (*matrix)(uint64_t outputs, uint64_t inputs), Weights latent,
+                     bool (*has)(const std::string& tensor)) {
   constexpr uint64_t kHidden = 7168, kFfn = 2048, kVocab = 129280, kExperts = 256;
   constexpr uint64_t kHeads = 128, kNope = 128, kRope = 64, kValue = 128;
-  constexpr uint64_t kQueryRank = 1536, kRank = 512;
-  constexpr Weights kAttention =
-      Fp8(kQueryRank, kHidden) + Bf16(kQueryRank) + Fp8(kHeads * (kNope + kRope), kQueryRank) +
-      Fp8(kRank + kRope, kHidden) + Bf16(kRank) + Fp8(kHeads * (kNope + kValue), kRank) +
-      Fp8(kHidden, kHeads * kValue);
-  constexpr Weights kNorms = Bf16(2 * kHidden);
-  constexpr Weights kDense = kAttention + kNorms + 2 * Fp8(18432, kHidden) + Fp8(kHidden, 18432);
-  constexpr Weights kExpert = 2 * Fp8(kFfn, kHidden) + Fp8(kHidden, kFfn);
-  constexpr Weights kRouter = Bf16(kExperts * kHidden) + F32(kExperts);
-  constexpr Weights kMixture = kAttention + kNorms + (kExperts + 1) * kExpert + kRouter;
-  std::vector<Weights> layers(3, kDense);
-  layers.resize(61, kMixture);
-  return {.name = "DeepSeek-V3",
+  constexpr uint64_t kQueryRank = 1536;
+  const Weights attention = matrix(kQueryRank, kHidden) + Bf16(kQueryRank) +
+                            matrix(kHeads * (kNope + kRope), kQueryRank) +
+                            matrix(kLatentRank + kRope, kHidden) + Bf16(kLatentRank) + latent +
+                            matrix(kHidden, kHeads * kValue);
+  const Weights norms = Bf16(2 * kHidden);
+  const Weights dense = attention + norms + 2 * matrix(18432, kHidden) + matrix(kHidden, 18432);
+  const Weights expert = 2 * matrix(kFfn, kHidden) + matrix(kHidden, kFfn);
+  const Weights router = Bf16(kExperts * kHidden) + F32(kExperts);
+  std::vector<Weights> layers(3, dense);
+  layers.resize(61, attention + norms + (kExperts + 1) * expert + router);
+  return {.name = name,
           .config = R"({"architectures":["DeepseekV3ForCausalLM"],"model_type":"deepseek_v3",
               "attention_bias":false,"auto_map":{
               "AutoConfig":"configuration_deepseek.DeepseekV3Config",
@@ -181,30 +238,48 @@ Mixture DeepSeekV3() {
               "norm_topk_prob":true,"num_attention_heads":128,"num_experts_per_tok":8,
               "num_hidden_layers":61,"num_key_value_heads":128,"num_nextn_predict_layers":1,
               "q_lora_rank":1536,"qk_nope_head_dim":128,"qk_rope_head_dim":64,
-              "quantization_config":{"activation_scheme":"dynamic","fmt":"e4m3",
-              "quant_method":"fp8","weight_block_size":[128,128]},"rms_norm_eps":1e-06,
+              "quantization_config":)" +
+                    quantization + R"(,"rms_norm_eps":1e-06,
               "rope_scaling":{"beta_fast":32,"beta_slow":1,"factor":40,"mscale":1.0,
               "mscale_all_dim":1.0,"original_max_position_embeddings":4096,"type":"yarn"},
               "rope_theta":10000,"routed_scaling_factor":2.5,"scoring_func":"sigmoid",
               "tie_word_embeddings":false,"topk_group":4,"topk_method":"noaux_tc",
               "torch_dtype":"bfloat16","v_head_dim":128,"vocab_size":129280})",
-          .has =
-              [](const std::string& tensor) {
-                return tensor.find("layers.") != std::string::npos &&
-                       tensor.find(".mlp.gate.") == std::string::npos &&
-                       (tensor.ends_with("_proj.weight") || tensor.ends_with("_with_mqa.weight") ||
-                        tensor.ends_with(".weight_scale_inv")) &&
-                       tensor.find("switch_mlp") == std::string::npos;
-              },
+          .has = has,
           .parameters = 671'026'419'200,
           .stored = 0,  // That of the files includes the 62nd layer.
           .layers = std::move(layers),
-          .expert = kExpert,
+          .expert = expert,
           .idle = kExperts - 8,
           .embedding = Bf16(kVocab * kHidden),
           .head = Bf16(kVocab * kHidden + kHidden),
           // The latent vector, and the key that rotates.
-          .kv_of_layer = (kRank + kRope) * 2};
+          .kv_of_layer = (kLatentRank + kRope) * 2};
+}
+
+// In 8-bit floats, as it is published.
+Mixture DeepSeekV3() {
+  return DeepSeekV3In("DeepSeek-V3",
+                      R"({"activation_scheme":"dynamic","fmt":"e4m3","quant_method":"fp8",
+          "weight_block_size":[128,128]})",
+                      Fp8, Fp8(kLatentOutputs, kLatentRank), [](const std::string& tensor) {
+                        return tensor.find("layers.") != std::string::npos &&
+                               tensor.find(".mlp.gate.") == std::string::npos &&
+                               (tensor.ends_with("_proj.weight") ||
+                                tensor.ends_with("_with_mqa.weight") ||
+                                tensor.ends_with(".weight_scale_inv")) &&
+                               tensor.find("switch_mlp") == std::string::npos;
+                      });
+}
+
+// By AutoAWQ, in 4 bits; used in floats is what keys and values are made by.
+Mixture DeepSeekV3Awq() {
+  Weights latent = Awq(kLatentOutputs, kLatentRank);
+  latent.kept = 4 * latent.count;
+  return DeepSeekV3In("DeepSeek-V3-AWQ",
+                      R"({"bits":4,"group_size":128,"modules_to_not_convert":null,
+                          "quant_method":"awq","version":"gemm","zero_point":true})",
+                      Awq, latent, IsCode);
 }
 
 ModelRuntime RuntimeOf(const Mixture& row) {
@@ -262,7 +337,8 @@ TEST_P(PublicMixtureTest, APlanGrantsJustThat) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PublicMixtureTest,
-                         ::testing::Values(Qwen3(), Mixtral(), GptOss(), DeepSeekV3()),
+                         ::testing::Values(Qwen3(), Qwen3Gptq(), Mixtral(), GptOss(), DeepSeekV3(),
+                                           DeepSeekV3Awq()),
                          [](const auto& info) {
                            std::string name = info.param.name;
                            std::erase_if(name, [](char c) {

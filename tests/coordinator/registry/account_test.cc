@@ -129,6 +129,25 @@ TEST(AccountWeights, CountsWhatWorkersKeepOfOtherToolsFormats) {
   EXPECT_EQ(account("llama31-gptq4-actorder").layer_format, "gptq4g32-actorder");
   EXPECT_EQ(account("llama31-packed8-zeros").layer_format, "packed8");
   EXPECT_EQ(account("phi3-awq").layer_format, "awq4g32+bf16");
+
+  // 6 experts of 3 x 32 x 64 weights, of which a token has 3; a router; norms of q's and k's heads.
+  const uint64_t expert = 3 * 32 * 64 * 3 / 4;
+  const uint64_t rest = 2 * 6 * 64 + norms + 2 * 2 * 24;
+  for (const char* name : {"qwen3-moe-awq", "qwen3-moe-gptq4", "qwen3-moe-packed4"}) {
+    const WeightAccount moe = account(name);
+    EXPECT_EQ(moe.layer_bytes[0], (2 * 96 + 2 * 48) * 64 * 3 / 4 + 6 * expert + rest) << name;
+    EXPECT_EQ(moe.layer_bytes[0] - moe.layer_read_bytes[0], 3 * expert) << name;
+  }
+  EXPECT_EQ(account("qwen3-moe-awq").layer_format, "awq4g32");
+  const WeightAccount ordered = account("mixtral-gptq4-actorder");
+  EXPECT_EQ(ordered.layer_bytes[0] - ordered.layer_read_bytes[0], 2 * 3 * 64 * 64 * 4);
+  const WeightAccount int4 = account("mixtral-gptq4-actorder", v1::QUANTIZE_INT4);
+  EXPECT_EQ(int4.layer_bytes[0] - int4.layer_read_bytes[0], 2 * 3 * 64 * (32 + 4));
+  // q, the latent vector (40 outputs, in panels of 16), o and the dense MLP; what latent vectors
+  // become keys and values by is in float32.
+  const uint64_t latent = 4 * (16 + 16) * 32;
+  EXPECT_EQ(account("deepseek-v2-awq").layer_bytes[0],
+            ((4 * 24 + 48) * 64 + 64 * 64 + 3 * 96 * 64) * 3 / 4 + latent * 4 + norms + 2 * 32);
 }
 
 TEST(StoredKindsOf, SaysWhatIsLeftToQuantize) {

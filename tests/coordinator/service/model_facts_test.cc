@@ -112,12 +112,28 @@ TEST(ModelFacts, NamesTheFormatsOfOtherTools) {
       {"llama31-gptq4-actorder", "GPTQ int4, groups of 32, inputs in order of activation "},
       {"qwen3-packed4-zeros", "pack-quantized int4, groups of 64 "},
       {"llama31-fp8", "FP8 (E4M3), one scale "},
-      {"qwen2-fp8-channel", "FP8 (E4M3), a scale for each output "}};
+      {"qwen2-fp8-channel", "FP8 (E4M3), a scale for each output "},
+      {"qwen3-moe-gptq4", "GPTQ int4, groups of 32 "},
+      {"mixtral-gptq4", "GPTQ int4, a scale for each output "},
+      {"deepseek-v2-awq", "AWQ int4, groups of 32 "}};
   for (const auto& [name, format] : cases) {
     EXPECT_THAT(Formats(FactsOf(GoldenPath(std::string("models/") + name))),
                 Contains(HasSubstr(format)))
         << name;
   }
+}
+
+// Of experts' matrices, and of what is kept in another form than they are.
+TEST(ModelFacts, TellsHowExpertsOfOtherToolsAreKept) {
+  const v1::ModelFacts awq = FactsOf(GoldenPath("models/deepseek-v2-awq"));
+  EXPECT_EQ(awq.layers(1).experts(), 4);
+  EXPECT_THAT(awq.cannot(), Contains(HasSubstr("--quantize int8 and int4 are refused")));
+  EXPECT_THAT(awq.cannot(), Each(Not(HasSubstr("float32"))));
+  const v1::ModelFacts ordered = FactsOf(GoldenPath("models/mixtral-gptq4-actorder"));
+  EXPECT_THAT(ordered.cannot(), Contains(AllOf(HasSubstr("inputs in order of activation are kept"),
+                                               HasSubstr("float32, 4 bytes a weight"),
+                                               HasSubstr("--quantize int8"))));
+  EXPECT_LT(ordered.layers(0).weight_bytes_int4() * 5, ordered.layers(0).weight_bytes());
 }
 
 TEST(ModelFacts, SaysWhatAGgufFileHas) {

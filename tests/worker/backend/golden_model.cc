@@ -26,10 +26,12 @@ std::string LayersFormat(const GoldenModel& model) {
   for (const StageTensor& tensor :
        TensorsOf(model.spec, 0, last, false, false,
                  [&](const std::string& name) { return model.weights.Has(name); })) {
+    if (tensor.part || StaysAsStored(tensor.name)) {
+      continue;
+    }
     if (tensor.matrix.has_value()) {
       bytes[Format(model, tensor.name)] += tensor.matrix->KeptBytes();
-    } else if (!tensor.part && MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 &&
-               !StaysAsStored(tensor.name)) {
+    } else if (MatrixShapeOf(tensor.name, tensor.shape).matrices != 0) {
       bytes[Format(model, tensor.name)] += model.weights.FindStored(tensor.name)->bytes;
     }
   }
@@ -170,7 +172,17 @@ std::vector<std::string> GoldenModelNames() {
           "llama31-fp8",
           "qwen2-fp8-channel",
           "qwen3-fp8-block",
-          "deepseek-v3-fp8"};
+          "deepseek-v3-fp8",
+          "mixtral-awq",
+          "qwen3-moe-awq",
+          "mixtral-gptq4",
+          "mixtral-gptq4-actorder",
+          "qwen3-moe-gptq4",
+          "qwen3-moe-gptq8",
+          "mixtral-packed8",
+          "qwen3-moe-packed4",
+          "deepseek-v2-awq",
+          "deepseek-v2-packed4"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -194,10 +206,12 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name});
   }
   for (const char* name :
-       {"llama31-mlx4", "llama31-mlx8", "gguf/llama-q8_0", "gguf/llama-q4_0", "gguf/qwen2-q8_0",
-        "gguf/qwen2-q4_0", "gguf/llama-q4_1", "gguf/llama-q5_0", "gguf/llama-q5_1",
-        "gguf/llama-kquants", "gpt-oss-mxfp4", "mixtral-mlx4", "mixtral-mlx4-mixed", "phi3-awq",
-        "qwen2-gptq4", "llama31-gptq8", "qwen3-packed4-zeros"}) {
+       {"llama31-mlx4",        "llama31-mlx8",       "gguf/llama-q8_0", "gguf/llama-q4_0",
+        "gguf/qwen2-q8_0",     "gguf/qwen2-q4_0",    "gguf/llama-q4_1", "gguf/llama-q5_0",
+        "gguf/llama-q5_1",     "gguf/llama-kquants", "gpt-oss-mxfp4",   "mixtral-mlx4",
+        "mixtral-mlx4-mixed",  "phi3-awq",           "qwen2-gptq4",     "llama31-gptq8",
+        "qwen3-packed4-zeros", "mixtral-awq",        "qwen3-moe-gptq4", "mixtral-packed8",
+        "deepseek-v2-awq"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/stored_matrix.h"
 #include "tests/golden.h"
+#include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/golden_model.h"
 #include "worker/backend/cpu/packed_matrix.h"
 
@@ -233,6 +234,60 @@ TEST_P(StoredTensorsTest, AnOrderThatCannotBeIsRefusedByName) {
   EXPECT_EQ(ReasonOf(status), "TENSOR_VALUE");
   EXPECT_THAT(std::string(status.message()), HasSubstr(matrix_.order.name));
   EXPECT_THAT(std::string(status.message()), HasSubstr("group 99 of input 1"));
+}
+
+// Though there were a form for integers.
+TEST_P(StoredTensorsTest, WhatIsUsedInFloatsIsMadeOfThem) {
+  const Source source(files_);
+  const StoredTensors integers(tensors_, source);
+  const std::string digest = integers.Describe(Name(".weight"))->sha256;
+  matrix_.as_floats = true;
+  tensors_[0].matrix = matrix_;
+  const StoredTensors stored(tensors_, source);
+  ASSERT_TRUE(stored.Prepare({Name(".weight")}).ok());
+  EXPECT_EQ(stored.Describe(Name(".weight"))->dtype, Dtype::kF32);
+  EXPECT_NE(stored.Describe(Name(".weight"))->sha256, digest);
+  EXPECT_EQ(Get<float>(stored, ".weight"), want_);
+  EXPECT_EQ(matrix_.KeptBytes(), kOutputs * kInputs * sizeof(float));
+}
+
+// What a step of one row reads of all layers' matrices, against the same model's in bfloat16.
+uint64_t StepBytes(const GoldenModel& model) {
+  auto backend = MakeCpuBackend({.threads = 1});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  const auto forward = ForwardModel::Load(backend->get(), model.spec, model.weights, {});
+  EXPECT_TRUE(forward.ok()) << forward.status();
+  return forward.ok() ? (*forward)->shards()[0]->StepReadBytes() : 0;
+}
+
+TEST(StoredTensors, ExpertsTakeTheBytesThatAreAccounted) {
+  const std::pair<const char*, const char*> cases[] = {{"mixtral-awq", "mixtral"},
+                                                       {"mixtral-gptq4-actorder", "mixtral"},
+                                                       {"qwen3-moe-gptq8", "qwen3-moe"},
+                                                       {"deepseek-v2-packed4", "deepseek-v2"}};
+  for (const auto& [name, source] : cases) {
+    const GoldenModel model = LoadGoldenModel(name);
+    const auto last = static_cast<uint32_t>(model.spec.layers.size()) - 1;
+    uint64_t kept = 0;
+    uint64_t floats = 0;
+    for (const StageTensor& tensor :
+         TensorsOf(model.spec, 0, last, false, false,
+                   [&](const std::string& one) { return model.weights.Has(one); })) {
+      if (!tensor.matrix.has_value()) {
+        continue;
+      }
+      // Of experts, those that a row has.
+      const MlpSpec& mlp = model.spec.layers.back().mlp;
+      const bool expert = IsOfExperts(tensor.name);
+      const uint64_t used = expert ? mlp.router.used : 1;
+      const uint64_t all = expert ? mlp.experts : 1;
+      kept += tensor.matrix->KeptBytes() * used / all;
+      const uint64_t outputs = (tensor.matrix->outputs + 15) / 16 * 16;
+      floats += outputs * tensor.matrix->inputs * 2 * used / all;
+    }
+    EXPECT_GT(kept, 0u) << name;
+    EXPECT_EQ(StepBytes(model) - kept, StepBytes(LoadGoldenModel(source)) - floats) << name;
+  }
 }
 
 std::string CaseName(const ::testing::TestParamInfo<StoredCase>& info) {
