@@ -252,7 +252,8 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   };
   // The rotary tables first: with them the backend can say whether it supports all this.
   ASSIGN_OR_RETURN(const std::shared_ptr<const BlobSet> tables, fetch({request.rotary}));
-  const MappedBlob* rotary = tables->Find(request.rotary.sha256);
+  ASSIGN_OR_RETURN(const std::unique_ptr<MappedBlob> rotary,
+                   tables->Find(request.rotary.sha256)->Map());
   request.spec.rotary = {reinterpret_cast<const float*>(rotary->data()),
                          rotary->bytes() / sizeof(float)};
   RETURN_IF_ERROR(context.backend->Supports(request.spec));

@@ -23,16 +23,9 @@ bool IsTransient(const absl::Status& status) {
 
 }  // namespace
 
-const MappedBlob* BlobSet::Find(const std::string& sha256) const {
+std::shared_ptr<const HeldBlob> BlobSet::Find(const std::string& sha256) const {
   const auto it = blobs_.find(sha256);
-  return it == blobs_.end() ? nullptr : it->second->mapped.get();
-}
-
-std::shared_ptr<const MappedBlob> BlobSet::Share(const std::string& sha256) const {
-  const auto it = blobs_.find(sha256);
-  return it == blobs_.end()
-             ? nullptr
-             : std::shared_ptr<const MappedBlob>(it->second, it->second->mapped.get());
+  return it == blobs_.end() ? nullptr : it->second;
 }
 
 // One call's shared state.
@@ -47,7 +40,6 @@ struct BlobFetcher::Job {
   Mutex mutex;
   size_t next STRATA_GUARDED_BY(mutex) = 0;
   absl::Status status STRATA_GUARDED_BY(mutex);
-  std::map<std::string, std::unique_ptr<MappedBlob>> mapped STRATA_GUARDED_BY(mutex);
 
   void Log(const std::string& line) {
     MutexLock lock(&mutex);
@@ -79,9 +71,7 @@ absl::StatusOr<std::shared_ptr<const BlobSet>> BlobFetcher::Fetch(
   job.log = &log;
   auto set = std::make_shared<BlobSet>();
   for (const Blob& blob : job.blobs) {
-    auto held = std::make_shared<BlobSet::Held>();
-    held->pin = std::make_unique<CachePin>(cache_, std::vector<Blob>{blob});
-    set->blobs_[blob.sha256] = std::move(held);
+    set->blobs_[blob.sha256] = std::make_shared<const HeldBlob>(cache_, blob);
   }
   RETURN_IF_ERROR(cache_->MakeRoom());
   {
@@ -101,9 +91,6 @@ absl::StatusOr<std::shared_ptr<const BlobSet>> BlobFetcher::Fetch(
     return Cancelled();
   }
   RETURN_IF_ERROR(job.status);
-  for (auto& [sha256, mapped] : job.mapped) {
-    set->blobs_[sha256]->mapped = std::move(mapped);
-  }
   return std::shared_ptr<const BlobSet>(std::move(set));
 }
 
@@ -118,18 +105,16 @@ void BlobFetcher::Work(Job* job) {
       index = job->next++;
     }
     const Blob& blob = job->blobs[index];
-    absl::StatusOr<std::unique_ptr<MappedBlob>> mapped = FetchOne(job, blob);
+    const absl::Status status = FetchOne(job, blob);
     MutexLock lock(&job->mutex);
-    if (mapped.ok()) {
-      job->mapped[blob.sha256] = *std::move(mapped);
-    } else if (job->status.ok()) {
-      job->status = mapped.status();
+    if (!status.ok() && job->status.ok()) {
+      job->status = status;
       job->stop.Cancel();
     }
   }
 }
 
-absl::StatusOr<std::unique_ptr<MappedBlob>> BlobFetcher::FetchOne(Job* job, const Blob& blob) {
+absl::Status BlobFetcher::FetchOne(Job* job, const Blob& blob) {
   {
     MutexLock lock(&mutex_);
     while (busy_.count(blob.sha256) > 0) {
@@ -140,23 +125,22 @@ absl::StatusOr<std::unique_ptr<MappedBlob>> BlobFetcher::FetchOne(Job* job, cons
     }
     busy_.insert(blob.sha256);
   }
-  absl::StatusOr<std::unique_ptr<MappedBlob>> mapped = cache_->Map(blob);
-  if (mapped.ok()) {
+  absl::Status status = cache_->Map(blob).status();  // Which verifies it.
+  if (status.ok()) {
     job->progress->done_bytes += blob.bytes;
-  } else if (absl::IsNotFound(mapped.status()) || absl::IsDataLoss(mapped.status())) {
-    if (absl::IsDataLoss(mapped.status())) {
-      job->Log("cached weights are spoilt and are fetched again: " + Describe(mapped.status()));
+  } else if (absl::IsNotFound(status) || absl::IsDataLoss(status)) {
+    if (absl::IsDataLoss(status)) {
+      job->Log("cached weights are spoilt and are fetched again: " + Describe(status));
     }
-    if (absl::Status status = Transfer(job, blob); !status.ok()) {
-      mapped = status;
-    } else {
-      mapped = cache_->Map(blob);
+    status = Transfer(job, blob);
+    if (status.ok()) {
+      status = cache_->Map(blob).status();
     }
   }
   MutexLock lock(&mutex_);
   busy_.erase(blob.sha256);
   changed_.NotifyAll();
-  return mapped;
+  return status;
 }
 
 absl::Status BlobFetcher::Transfer(Job* job, const Blob& blob) {

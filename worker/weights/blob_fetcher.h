@@ -49,21 +49,31 @@ struct FetcherOptions {
   std::chrono::milliseconds max_backoff{3000};
 };
 
-// Blobs that are cached, verified, pinned and mapped. Immutable; any thread.
+// A blob that is pinned. Any thread.
+class HeldBlob {
+ public:
+  HeldBlob(WeightCache* cache, const Blob& blob)
+      : cache_(cache), blob_(blob), pin_(cache, {blob}) {}
+  uint64_t bytes() const { return blob_.bytes; }
+  // As WeightCache::Map. A process has tens of thousands of mappings, and a stage may have more
+  // tensors.
+  absl::StatusOr<std::unique_ptr<MappedBlob>> Map() const { return cache_->Map(blob_); }
+
+ private:
+  WeightCache* const cache_;
+  const Blob blob_;
+  const CachePin pin_;
+};
+
+// Blobs that are cached, verified and pinned. Immutable; any thread.
 class BlobSet {
  public:
-  // nullptr when it is not of the set.
-  const MappedBlob* Find(const std::string& sha256) const;
-  // The same, and keeps it mapped and pinned when the set is gone.
-  std::shared_ptr<const MappedBlob> Share(const std::string& sha256) const;
+  // nullptr when it is not of the set; else stays pinned also when the set is gone.
+  std::shared_ptr<const HeldBlob> Find(const std::string& sha256) const;
 
  private:
   friend class BlobFetcher;
-  struct Held {
-    std::unique_ptr<CachePin> pin;
-    std::unique_ptr<MappedBlob> mapped;
-  };
-  std::map<std::string, std::shared_ptr<Held>> blobs_;
+  std::map<std::string, std::shared_ptr<const HeldBlob>> blobs_;
 };
 
 // Any thread; two calls that want one blob fetch it once.
@@ -87,7 +97,7 @@ class BlobFetcher {
  private:
   struct Job;
   void Work(Job* job);
-  absl::StatusOr<std::unique_ptr<MappedBlob>> FetchOne(Job* job, const Blob& blob);
+  absl::Status FetchOne(Job* job, const Blob& blob);
   absl::Status Transfer(Job* job, const Blob& blob);
   absl::Status Try(Job* job, const Blob& blob, uint64_t* brought, uint64_t* counted);
 

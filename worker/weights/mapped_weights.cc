@@ -76,7 +76,7 @@ absl::Status MappedWeights::Prepare(const std::vector<std::string>& names) const
   MutexLock lock(&mutex_);
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(Tensor * tensor, Get(name));
-    tensor->blob = set->Share(tensor->what.blob.sha256);
+    tensor->blob = set->Find(tensor->what.blob.sha256);
     tensor->released = 0;
     STRATA_CHECK(tensor->blob != nullptr);
   }
@@ -85,15 +85,18 @@ absl::Status MappedWeights::Prepare(const std::vector<std::string>& names) const
 
 absl::StatusOr<TensorView> MappedWeights::Find(std::string_view name) const {
   MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const Tensor* tensor, Get(name));
+  ASSIGN_OR_RETURN(Tensor * tensor, Get(name));
   if (tensor->blob == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, "TENSOR_UNPREPARED",
                  "tensor " + std::string(name) + " was not prepared");
   }
+  if (tensor->mapped == nullptr) {
+    ASSIGN_OR_RETURN(tensor->mapped, tensor->blob->Map());
+  }
   return TensorView{.dtype = tensor->what.dtype,
                     .shape = tensor->what.shape,
-                    .data = tensor->blob->data(),
-                    .bytes = tensor->blob->bytes()};
+                    .data = tensor->mapped->data(),
+                    .bytes = tensor->mapped->bytes()};
 }
 
 void MappedWeights::Release(std::string_view name, size_t bytes) const {
@@ -102,9 +105,12 @@ void MappedWeights::Release(std::string_view name, size_t bytes) const {
   if (!tensor.ok() || (*tensor)->blob == nullptr) {
     return;
   }
-  (*tensor)->blob->Drop((*tensor)->released, bytes);
+  if ((*tensor)->mapped != nullptr) {
+    (*tensor)->mapped->Drop((*tensor)->released, bytes);
+  }
   (*tensor)->released = bytes;
   if (bytes == (*tensor)->blob->bytes()) {
+    (*tensor)->mapped = nullptr;
     (*tensor)->blob = nullptr;
   }
 }

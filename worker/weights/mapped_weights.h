@@ -42,7 +42,8 @@ class MappedWeights : public TensorSource {
   absl::StatusOr<TensorInfo> Describe(std::string_view name) const override;
   // Errors: NOT_FOUND (TENSOR_MISSING), or those of `fetch`.
   absl::Status Prepare(const std::vector<std::string>& names) const override;
-  // FAILED_PRECONDITION (TENSOR_UNPREPARED) before its time.
+  // Maps it, until it is released. FAILED_PRECONDITION (TENSOR_UNPREPARED) before its time; or as
+  // WeightCache::Map.
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
   // Lets go of pages, and with the last of them of the mapping and its pin, unless another tensor
   // has the same bytes.
@@ -51,7 +52,8 @@ class MappedWeights : public TensorSource {
  private:
   struct Tensor {
     BlobTensor what;
-    std::shared_ptr<const MappedBlob> blob;  // While it is prepared.
+    std::shared_ptr<const HeldBlob> blob;  // While it is prepared.
+    std::unique_ptr<MappedBlob> mapped;    // Since it was found.
     size_t released = 0;
   };
   // NOT_FOUND (TENSOR_MISSING).

@@ -131,10 +131,23 @@ class BlobFetcherTest : public testing::Test {
   }
 
   std::string Cached(const Blob& blob) const {
-    const MappedBlob* mapped = set_->Find(blob.sha256);
-    return mapped == nullptr
-               ? "absent"
-               : std::string(reinterpret_cast<const char*>(mapped->data()), mapped->bytes());
+    const auto held = set_->Find(blob.sha256);
+    if (held == nullptr) {
+      return "absent";
+    }
+    const auto mapped = held->Map();
+    return mapped.ok()
+               ? std::string(reinterpret_cast<const char*>((*mapped)->data()), (*mapped)->bytes())
+               : ReasonOf(mapped.status());
+  }
+  // Mappings of files of the cache.
+  size_t Mappings() const {
+    std::ifstream maps("/proc/self/maps");
+    size_t count = 0;
+    for (std::string line; std::getline(maps, line);) {
+      count += line.find(dir_.string()) != std::string::npos;
+    }
+    return count;
   }
   fs::path PathOf(const Blob& blob) const {
     return dir_ / "sha256" / blob.sha256.substr(0, 2) / blob.sha256;
@@ -386,7 +399,7 @@ TEST_F(BlobFetcherTest, TensorsAreCheckedAgainstTheirShapes) {
   ASSERT_TRUE(tensor.ok()) << tensor.status();
 }
 
-TEST_F(BlobFetcherTest, ATensorIsMappedFromWhenItIsPreparedUntilAllOfItIsReleased) {
+TEST_F(BlobFetcherTest, ATensorIsPinnedWhenItIsPreparedAndMappedWhenItIsFound) {
   Reopen(30);
   const std::string bytes = Bytes(24, 18);
   const Blob blob = client_.Add(bytes);
@@ -420,9 +433,12 @@ TEST_F(BlobFetcherTest, ATensorIsMappedFromWhenItIsPreparedUntilAllOfItIsRelease
   };
   ASSERT_TRUE(weights.Prepare({"w", "same"}).ok());
   EXPECT_EQ(client_.calls, 1);
+  EXPECT_EQ(Mappings(), 0u);
   weights.Release("w", 23);
   EXPECT_EQ(read("w"), bytes);
+  EXPECT_EQ(Mappings(), 1u);
   weights.Release("w", 24);
+  EXPECT_EQ(Mappings(), 0u);
   EXPECT_EQ(read("w"), "TENSOR_UNPREPARED");
   EXPECT_EQ(read("same"), bytes);
   // Pinned until its last tensor is released.
