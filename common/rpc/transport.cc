@@ -81,9 +81,10 @@ absl::StatusOr<Transport> Transport::Make(const TransportSecurity& security) {
   return transport;
 }
 
-std::shared_ptr<grpc::Channel> Transport::MakeChannel(const std::string& address) const {
+std::shared_ptr<grpc::Channel> Transport::MakeChannel(const std::string& address,
+                                                      int max_received) const {
   grpc::ChannelArguments args;
-  args.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  args.SetMaxReceiveMessageSize(max_received);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   for (const auto& argument : kConnectionArguments) {
     args.SetInt(argument.name, argument.value);
@@ -121,7 +122,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, transport.server_credentials(), &server->port_);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxControlBytes);  // Who reads may take less.
   for (const auto& argument : kConnectionArguments) {
     builder.AddChannelArgument(argument.name, argument.value);
   }

@@ -29,8 +29,10 @@ struct TransportSecurity {
   bool insecure = false;
 };
 
-// Largest message on any RPC.
+// Largest message on any RPC, but for what a coordinator tells a worker: that names every tensor of
+// a stage, in some 140 bytes each, and quantized experts are tens of thousands.
 inline constexpr int kMaxMessageBytes = 4 << 20;
+inline constexpr int kMaxControlBytes = 256 << 20;
 
 // Makes channels and listeners of one kind of security. Copyable; any thread.
 class Transport {
@@ -39,8 +41,9 @@ class Transport {
   static absl::StatusOr<Transport> Make(const TransportSecurity& security);
 
   // A lazy channel with a connection of its own (no sharing between channels), keepalive pings,
-  // no retries, no proxy. `address` is host:port.
-  std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) const;
+  // no retries, no proxy. `address` is host:port; `max_received`: the largest message from there.
+  std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                             int max_received = kMaxMessageBytes) const;
 
   // INVALID_ARGUMENT (SECURITY_REQUIRED), naming the flags, when `address` is off loopback and
   // neither flag was given. `flag` names the address's own flag in the message.

@@ -61,7 +61,7 @@ class ControlClient::Impl {
       : loop_(loop),
         coordinator_(std::move(coordinator)),
         node_(node),
-        channel_(transport.MakeChannel(coordinator_)),
+        channel_(transport.MakeChannel(coordinator_, kMaxControlBytes)),
         stub_(v1::MembershipService::NewStub(channel_)) {}
 
   absl::Status Run() {

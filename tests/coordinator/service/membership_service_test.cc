@@ -14,6 +14,7 @@
 
 #include "common/mutex.h"
 #include "common/rpc/status.h"
+#include "common/rpc/transport.h"
 #include "coordinator/registry/blob_store.h"
 #include "strata/v1/membership.grpc.pb.h"
 #include "tests/coordinator/service/coordinator_testing.h"
@@ -99,7 +100,8 @@ class MembershipServiceTest : public ::testing::Test {
     auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get(), links_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    stub_ = v1::MembershipService::NewStub(transport_.MakeChannel(server_->address()));
+    stub_ = v1::MembershipService::NewStub(
+        transport_.MakeChannel(server_->address(), kMaxControlBytes));
   }
 
   // A worker's end of a control stream.
@@ -113,6 +115,9 @@ class MembershipServiceTest : public ::testing::Test {
               if (message.has_fence()) {
                 MutexLock lock(&mutex_);
                 fences_.push_back(message.fence().epoch());
+              }
+              if (message.has_load()) {
+                tensors = message.load().tensors_size();
               }
             }
             status = FromGrpc(stream_->Finish());
@@ -140,7 +145,8 @@ class MembershipServiceTest : public ::testing::Test {
 
     std::atomic<bool> joined = false;
     std::atomic<bool> ended = false;
-    absl::Status status;  // Once it ended.
+    std::atomic<int> tensors = 0;  // Of the last Load.
+    absl::Status status;           // Once it ended.
 
    private:
     Mutex mutex_;
@@ -231,6 +237,26 @@ TEST_F(MembershipServiceTest, MessagesToAWorkerArriveInOrderAndAClosedChannelEnd
   handler_.channel()->Close();
   EXPECT_FALSE(handler_.channel()->Send({}));
   EXPECT_TRUE(testing::Eventually([&] { return client->ended && handler_.left(); }));
+}
+
+// All layers of 48 with 128 experts, stored as GPTQ stores them.
+TEST_F(MembershipServiceTest, AStageOfManyTensorsReachesItsWorker) {
+  constexpr int kTensors = 48 * 128 * 3 * 4;
+  Serve({});
+  const auto client = Connect();
+  client->Register(server_->address());
+  ASSERT_TRUE(testing::Eventually([&] { return client->joined.load(); }));
+  v1::CoordinatorMessage message;
+  for (int i = 0; i < kTensors; ++i) {
+    v1::TensorBlob* tensor = message.mutable_load()->add_tensors();
+    tensor->set_name("model.layers.47.mlp.experts.127.gate_proj.qweight");
+    tensor->set_dtype("I32");
+    tensor->set_sha256(std::string(64, 'a'));
+  }
+  EXPECT_GT(message.ByteSizeLong(), size_t{2} * kMaxMessageBytes);
+  ASSERT_TRUE(handler_.channel()->Send(message));
+  EXPECT_TRUE(testing::Eventually([&] { return client->tensors == kTensors; }));
+  EXPECT_FALSE(client->ended);
 }
 
 TEST_F(MembershipServiceTest, AWorkerThatGoesWhileItsMessageIsTakenLeavesOnce) {
