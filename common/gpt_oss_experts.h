@@ -6,6 +6,8 @@
 //           32], and down_proj_... [experts, hidden, ffn / 32, ...], of bytes: 32 4-bit floats to
 //           an exponent, of two in a byte the first in the low half;
 //   both:   gate_up_proj_bias [experts, 2 ffn], down_proj_bias [experts, hidden].
+// GGUF files have them as those of other mixtures instead: "switch_mlp" of common/expert_spec.h,
+// with biases [experts, outputs].
 #ifndef STRATA_COMMON_GPT_OSS_EXPERTS_H_
 #define STRATA_COMMON_GPT_OSS_EXPERTS_H_
 

@@ -72,7 +72,7 @@ constexpr TypeRow kTypes[] = {
     {23, "IQ4_XS", std::nullopt}, {24, "I8", std::nullopt},      {25, "I16", std::nullopt},
     {26, "I32", std::nullopt},    {27, "I64", std::nullopt},     {28, "F64", std::nullopt},
     {29, "IQ1_M", std::nullopt},  {30, "BF16", Dtype::kBF16},    {34, "TQ1_0", std::nullopt},
-    {35, "TQ2_0", std::nullopt},  {39, "MXFP4", std::nullopt},
+    {35, "TQ2_0", std::nullopt},  {39, "MXFP4", Dtype::kMXFP4},
 };
 
 class Parser {

@@ -94,6 +94,7 @@ class GgufReader {
   std::vector<std::string_view> Strings(std::string_view key);
   std::vector<float> Floats(std::string_view key);
   std::vector<int64_t> Ints(std::string_view key);
+  std::vector<bool> Bools(std::string_view key);
 
   void Fail(std::string_view key, std::string_view problem);
   const absl::Status& status() const { return status_; }

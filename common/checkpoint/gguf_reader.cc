@@ -187,4 +187,20 @@ std::vector<int64_t> GgufReader::Ints(std::string_view key) {
   return out;
 }
 
+std::vector<bool> GgufReader::Bools(std::string_view key) {
+  std::vector<bool> out;
+  const GgufValue* const value = Get(key, true, false);
+  if (value == nullptr) {
+    return out;
+  }
+  if (value->type != GgufType::kBool) {
+    Fail(key, "is no list of true and false");
+    return out;
+  }
+  for (const char byte : value->bytes) {
+    out.push_back(byte != 0);
+  }
+  return out;
+}
+
 }  // namespace strata

@@ -296,7 +296,8 @@ absl::StatusOr<ModelSpec> ParseDecoder(const json& config, const Family& family)
   spec.tied_head = reader.Bool("tie_word_embeddings", family.tied);
   const uint64_t layers = reader.Uint("num_hidden_layers", 1, kMaxLayers);
   LayerSpec layer;
-  layer.norm = family.norm;
+  // GGUF's norms have what Gemma's add to their weights.
+  layer.norm = reader.Bool("norm_weights_include_one", false) ? NormKind::kRms : family.norm;
   layer.norm_places = family.norm_places;
   layer.mlp.ffn = static_cast<uint32_t>(reader.Uint("intermediate_size", 1, kMaxProjection));
   layer.mlp.bias = reader.Bool("mlp_bias", false);

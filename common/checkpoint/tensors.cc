@@ -54,12 +54,15 @@ class TensorList {
     Add(path + ".scales", {out, in / affine.group});
     Add(path + ".biases", {out, in / affine.group});
   }
-  // The same of all experts in one tensor, [experts, out, in].
-  void AddStacked(const std::string& path, uint64_t experts, uint64_t out, uint64_t in) {
+  // The same of all experts in one tensor, [experts, out, in], and their biases, [experts, out].
+  void AddStacked(const std::string& path, uint64_t experts, uint64_t out, uint64_t in, bool bias) {
     const size_t first = tensors_.size();
     AddMatrix(path, out, in);
     for (size_t i = first; i < tensors_.size(); ++i) {
       tensors_[i].shape.insert(tensors_[i].shape.begin(), experts);
+    }
+    if (bias) {
+      Add(path + ".bias", {experts, out}, {Dtype::kF32, Dtype::kF16, Dtype::kBF16});
     }
   }
   // A projection, and its bias [out].
@@ -105,15 +108,15 @@ void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, 
     list->AddMatrix(shared.up, mlp.shared_ffn, hidden);
     list->AddMatrix(shared.down, hidden, mlp.shared_ffn);
   }
-  if (mlp.expert_names == ExpertNames::kGptOss) {
-    AddGptOssExperts(mlp, hidden, prefix + "mlp.experts.", list);
-    return;
-  }
   const ExpertPaths stacked = StackedExpertPaths(mlp.expert_names, prefix);
   if (list->Exists(stacked.gate + ".weight")) {
-    list->AddStacked(stacked.gate, mlp.experts, mlp.ffn, hidden);
-    list->AddStacked(stacked.up, mlp.experts, mlp.ffn, hidden);
-    list->AddStacked(stacked.down, mlp.experts, hidden, mlp.ffn);
+    list->AddStacked(stacked.gate, mlp.experts, mlp.ffn, hidden, mlp.bias);
+    list->AddStacked(stacked.up, mlp.experts, mlp.ffn, hidden, mlp.bias);
+    list->AddStacked(stacked.down, mlp.experts, hidden, mlp.ffn, mlp.bias);
+    return;
+  }
+  if (mlp.expert_names == ExpertNames::kGptOss) {
+    AddGptOssExperts(mlp, hidden, prefix + "mlp.experts.", list);
     return;
   }
   for (uint32_t e = 0; e < mlp.experts; ++e) {

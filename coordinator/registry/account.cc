@@ -132,7 +132,8 @@ StoredKinds StoredKindsOf(const ModelManifest& manifest) {
   bool floats = false;
   for (const ManifestTensor& tensor : manifest.tensors) {
     kinds.integers = kinds.integers || IsBlocks(LoadedDtype(tensor.name, tensor.dtype));
-    floats = floats || (tensor.shape.size() == 2 && !IsBlocks(tensor.dtype));
+    floats = floats || (tensor.shape.size() == 2 && HoldsWeights(tensor.name) &&
+                        !StaysAsStored(tensor.name) && !IsBlocks(tensor.dtype));
   }
   kinds.quantizable = !says_so && (floats || !kinds.integers);
   return kinds;

@@ -56,11 +56,14 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {"llama-bpe", kLlama3, false, false, true, true},
     {"llama3", kLlama3, false, false, true, true},
     {"llama-v3", kLlama3, false, false, true, true},
+    {"dbrx", kLlama3, false, false, false, false},
+    {"smaug-bpe", kLlama3, false, false, false, false},
     {"qwen2", kQwen2, true, false, false, false},
     {"tekken", kTekken, false, false, true, true},
     {"gpt-4o", kO200k, false, false, false, false},
     {"gpt-2", "", false, false, false, false},
     {"smollm", "", false, true, false, false},
+    {"refact", "", false, true, false, false},
 };
 
 absl::Status NotSupported(const std::string& what) {
@@ -110,6 +113,14 @@ class TokenizerWriter {
  private:
   int64_t KindOf(size_t id) const { return kinds_.empty() ? 1 : kinds_[id]; }
 
+  // Whether a special token takes the whitespace behind it. No key says it: Phi-3's with a
+  // SentencePiece vocabulary do, but for three.
+  bool TakesSpaceBehind(const std::string& token) {
+    return reader_.String("general.architecture", "") == "phi3" &&
+           reader_.String("tokenizer.ggml.model", "") == "llama" && token != "<unk>" &&
+           token != "<s>" && token != "<|endoftext|>";
+  }
+
   absl::Status WriteVocabulary() {
     json added = json::array();
     for (size_t id = 0; id < tokens_.size(); ++id) {
@@ -128,7 +139,7 @@ class TokenizerWriter {
                          {"content", token},
                          {"single_word", false},
                          {"lstrip", false},
-                         {"rstrip", false},
+                         {"rstrip", TakesSpaceBehind(token)},
                          {"normalized", false},
                          {"special", kind != kUserDefined}});
       }

@@ -311,6 +311,15 @@ def golden_cases(model):
     return cases, expected
 
 
+def served_cases(model):
+    """Those of token ids alone, and that the rule of LongRoPE leads to: the long factors for what
+    may exceed 64 tokens."""
+    cases, expected = golden_cases(model)
+    return [case for case in cases if "embed_scale" not in case and
+            "embed_positions" not in case and
+            (case.get("rope_factors") != "short" or len(case["prompt_ids"]) + 24 <= 64)], expected
+
+
 def recall_cases():
     return json.loads((RECALL / "cases.json").read_text())
 

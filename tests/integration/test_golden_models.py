@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from cluster import GOLDEN, Cluster, cut, golden_cases
+from cluster import GOLDEN, Cluster, cut, golden_cases, served_cases
 
 REFERENCES = {name: {} for name in (
     "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
@@ -67,15 +67,6 @@ def cuts_of(model, stages):
     config = json.loads((GOLDEN / "models" / model / "config.json").read_text())
     layers = config["num_hidden_layers"]
     return cut(WORKERS[:stages or layers], layers)
-
-
-def served_cases(model):
-    """Those of token ids alone, and that the rule of LongRoPE leads to: the long factors for what
-    may exceed 64 tokens."""
-    cases, expected = golden_cases(model)
-    return [case for case in cases if "embed_scale" not in case and
-            "embed_positions" not in case and
-            (case.get("rope_factors") != "short" or len(case["prompt_ids"]) + 24 <= 64)], expected
 
 
 def check(cluster, model, folder):

@@ -136,6 +136,26 @@ TEST_P(ConfigMutationTest, ItsFieldsAreReadAsTheReferenceReadsThem) {
   }
 }
 
+// One by one, and those within them.
+TEST_P(ConfigMutationTest, WithoutAFieldItsDefaultIsTheReferences) {
+  const auto without = [&](const Json& changed, const std::vector<std::string>& fields) {
+    SCOPED_TRACE(fields.front() + " removed");
+    Check({.text = changed.dump(), .fields = fields, .what = ""});
+  };
+  for (const std::string& field : MeaningfulFields()) {
+    if (!document_.contains(field)) continue;
+    Json changed = document_;
+    changed.erase(field);
+    without(changed, {field});
+    if (!document_[field].is_object()) continue;
+    for (const auto& [key, value] : document_[field].items()) {
+      changed = document_;
+      changed[field].erase(key);
+      without(changed, {key, field});
+    }
+  }
+}
+
 TEST_P(ConfigMutationTest, EachLoadsRightOrIsRefusedByName) {
   std::mt19937_64 random(20261123);
   const std::vector<std::string> favoured = MeaningfulFields();

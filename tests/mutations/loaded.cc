@@ -11,11 +11,11 @@
 namespace strata::testing {
 namespace {
 
-// Of buffers and KV for a prompt, and for each byte of the files: they are read, and packed as
-// numbers of at most eight times the bits.
-constexpr uint64_t kMostBytes = uint64_t{16} << 20;
-constexpr uint64_t kMostBytesForOne = 12;
-constexpr double kMostSeconds = 2;
+// Of buffers and KV for a prompt, and for each byte of the files: as float32 it is four, and a
+// matrix that is unpacked is there besides.
+constexpr uint64_t kMostBytes = uint64_t{4} << 20;
+constexpr uint64_t kMostBytesForOne = 5;
+constexpr double kMostSeconds = 0.25;
 
 }  // namespace
 

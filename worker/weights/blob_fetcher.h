@@ -55,9 +55,9 @@ class HeldBlob {
   HeldBlob(WeightCache* cache, const Blob& blob)
       : cache_(cache), blob_(blob), pin_(cache, {blob}) {}
   uint64_t bytes() const { return blob_.bytes; }
-  // As WeightCache::Map. A process has tens of thousands of mappings, and a stage may have more
-  // tensors.
-  absl::StatusOr<std::unique_ptr<MappedBlob>> Map() const { return cache_->Map(blob_); }
+  // As WeightCache::MapAgain. A process has tens of thousands of mappings, and a stage may have
+  // more tensors.
+  absl::StatusOr<std::unique_ptr<MappedBlob>> Map() const { return cache_->MapAgain(blob_); }
 
  private:
   WeightCache* const cache_;

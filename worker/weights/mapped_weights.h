@@ -43,7 +43,7 @@ class MappedWeights : public TensorSource {
   // Errors: NOT_FOUND (TENSOR_MISSING), or those of `fetch`.
   absl::Status Prepare(const std::vector<std::string>& names) const override;
   // Maps it, until it is released. FAILED_PRECONDITION (TENSOR_UNPREPARED) before its time; or as
-  // WeightCache::Map.
+  // WeightCache::MapAgain.
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
   // Lets go of pages, and with the last of them of the mapping and its pin, unless another tensor
   // has the same bytes.

@@ -108,6 +108,12 @@ class WeightCache {
   // INVALID_ARGUMENT (BAD_DIGEST) when it is named by no digest; or as CacheIoError.
   absl::StatusOr<std::unique_ptr<MappedBlob>> Map(const Blob& blob);
 
+  // Maps a blob that Map has mapped, and that was pinned since. Counts as no use of it. As Map, but
+  // nothing is checked but its length.
+  absl::StatusOr<std::unique_ptr<MappedBlob>> MapAgain(const Blob& blob) const {
+    return MapFile(PathOf(blob.sha256), blob);
+  }
+
   // Begins, or goes on with, a blob that is not there. BAD_DIGEST, or as CacheIoError.
   absl::StatusOr<std::unique_ptr<BlobWriter>> Write(const Blob& blob);
 

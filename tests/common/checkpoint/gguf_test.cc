@@ -37,6 +37,7 @@ TEST(GgufHeader, GivesValuesOfEveryTypeAndTensorsWithTheSlowestDimensionFirst) {
                                .Strings("ss", {"a", "", "bc"})
                                .Floats("fs", {1, 2})
                                .Ints("is", {-1, 3})
+                               .Bools("bs", {true, false})
                                .Tensor("m", 8, {3, 64}, std::string(3 * 2 * 34, 'm'))
                                .Tensor("v", 0, {5}, std::string(20, 'v'))
                                .File();
@@ -50,6 +51,7 @@ TEST(GgufHeader, GivesValuesOfEveryTypeAndTensorsWithTheSlowestDimensionFirst) {
   EXPECT_THAT(reader.Strings("ss"), ElementsAre("a", "", "bc"));
   EXPECT_THAT(reader.Floats("fs"), ElementsAre(1, 2));
   EXPECT_THAT(reader.Ints("is"), ElementsAre(-1, 3));
+  EXPECT_THAT(reader.Bools("bs"), ElementsAre(true, false));
   EXPECT_EQ(reader.Uint("none", 0, 10, 3), 3);
   EXPECT_THAT(reader.Strings("none"), IsEmpty());
   ASSERT_TRUE(reader.status().ok()) << reader.status();
@@ -205,6 +207,7 @@ TEST(GgufReader, NamesTheKeyThatIsWrong) {
   EXPECT_THAT(fails([](GgufReader* r) { r->Uint("f", 0, 4); }), HasSubstr("no integer"));
   EXPECT_THAT(fails([](GgufReader* r) { r->Uint("u64", 0, ~uint64_t{0}); }), HasSubstr("\"u64\""));
   EXPECT_THAT(fails([](GgufReader* r) { r->Number("n", 0, 9); }), HasSubstr("no number"));
+  EXPECT_THAT(fails([](GgufReader* r) { r->Bools("is"); }), HasSubstr("true and false"));
   EXPECT_THAT(fails([](GgufReader* r) { r->Number("f", 0, 1); }), HasSubstr("from 0 to 1"));
   EXPECT_THAT(fails([](GgufReader* r) { r->Bool("n", false); }), HasSubstr("neither true"));
   EXPECT_THAT(fails([](GgufReader* r) { r->String("n", ""); }), HasSubstr("no string"));

@@ -59,6 +59,14 @@ MadeGguf& MadeGguf::Ints(std::string_view key, const std::vector<int32_t>& value
   return Raw(key, 9, bytes);
 }
 
+MadeGguf& MadeGguf::Bools(std::string_view key, const std::vector<bool>& values) {
+  std::string bytes = LittleEndian<uint32_t>(7) + LittleEndian<uint64_t>(values.size());
+  for (const bool value : values) {
+    bytes += value ? '\1' : '\0';
+  }
+  return Raw(key, 9, bytes);
+}
+
 MadeGguf& MadeGguf::Tensor(std::string_view name, uint32_t type, const std::vector<uint64_t>& shape,
                            std::string_view bytes) {
   tensor_bytes_ += GgufString(name) + LittleEndian(static_cast<uint32_t>(shape.size()));
@@ -71,15 +79,20 @@ MadeGguf& MadeGguf::Tensor(std::string_view name, uint32_t type, const std::vect
   return *this;
 }
 
-MadeGguf MadeGguf::SmallLlama(uint32_t type) {
+MadeGguf MadeGguf::Keys(const std::string& architecture, uint32_t layers) {
   MadeGguf made;
-  made.String("general.architecture", "llama")
-      .Uint("llama.block_count", 1)
-      .Uint("llama.context_length", 128)
-      .Uint("llama.embedding_length", 64)
-      .Uint("llama.feed_forward_length", 96)
-      .Uint("llama.attention.head_count", 2)
-      .Float("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  made.String("general.architecture", architecture)
+      .Uint(architecture + ".block_count", layers)
+      .Uint(architecture + ".context_length", 128)
+      .Uint(architecture + ".embedding_length", 64)
+      .Uint(architecture + ".feed_forward_length", 96)
+      .Uint(architecture + ".attention.head_count", 2)
+      .Float(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  return made;
+}
+
+MadeGguf MadeGguf::SmallLlama(uint32_t type) {
+  MadeGguf made = Keys("llama", 1);
   const auto add = [&](const std::string& name, uint32_t kind, std::vector<uint64_t> shape) {
     const Dtype dtype = kind == 8 ? Dtype::kQ8_0 : kind == 1 ? Dtype::kF16 : Dtype::kF32;
     made.Tensor(

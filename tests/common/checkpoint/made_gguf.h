@@ -19,12 +19,15 @@ class MadeGguf {
   MadeGguf& Strings(std::string_view key, const std::vector<std::string>& values);
   MadeGguf& Floats(std::string_view key, const std::vector<float>& values);
   MadeGguf& Ints(std::string_view key, const std::vector<int32_t>& values);
+  MadeGguf& Bools(std::string_view key, const std::vector<bool>& values);
   // A value as it lies in the file behind its type.
   MadeGguf& Raw(std::string_view key, uint32_t type, std::string_view bytes);
   // `type` is ggml's number; the shape has its slowest dimension first.
   MadeGguf& Tensor(std::string_view name, uint32_t type, const std::vector<uint64_t>& shape,
                    std::string_view bytes);
 
+  // The keys that every architecture needs: hidden 64, two heads, ffn 96, context 128. No tensors.
+  static MadeGguf Keys(const std::string& architecture, uint32_t layers);
   // The least that a llama with one layer has: hidden 64, two heads, ffn 96, vocabulary 8; matrices
   // of the type, bytes that differ from tensor to tensor.
   static MadeGguf SmallLlama(uint32_t type = 0);

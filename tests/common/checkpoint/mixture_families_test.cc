@@ -135,6 +135,26 @@ TEST(TensorsOf, ExpertsMayBeOneTensor) {
   EXPECT_EQ(found, 2);
 }
 
+TEST(TensorsOf, ExpertsOfOneTensorMayHaveBiases) {
+  const auto spec = Parse(FamilyConfig("gpt-oss"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto exists = [](const std::string& name) {
+    return name.find("switch_mlp") != std::string::npos;
+  };
+  std::map<std::string, StageTensor> found;
+  for (const StageTensor& tensor : TensorsOf(*spec, 0, 0, false, false, exists)) {
+    EXPECT_EQ(tensor.name.find(".experts."), std::string::npos) << tensor.name;
+    found[tensor.name] = tensor;
+  }
+  const std::string folder = "model.layers.0.mlp.switch_mlp.";
+  EXPECT_THAT(found[folder + "gate_proj.weight"].shape, ElementsAre(4, 32, 64));
+  EXPECT_THAT(found[folder + "gate_proj.bias"].shape, ElementsAre(4, 32));
+  EXPECT_THAT(found[folder + "up_proj.bias"].shape, ElementsAre(4, 32));
+  EXPECT_THAT(found[folder + "down_proj.bias"].shape, ElementsAre(4, 64));
+  EXPECT_THAT(found[folder + "down_proj.bias"].dtypes,
+              ElementsAre(Dtype::kF32, Dtype::kF16, Dtype::kBF16));
+}
+
 TEST(ModelConfig, ReadsDeepSeekV2) {
   const auto spec = Parse(FamilyConfig("deepseek-v2"));
   ASSERT_TRUE(spec.ok()) << spec.status();

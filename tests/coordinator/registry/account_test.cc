@@ -164,6 +164,8 @@ TEST(StoredKindsOf, SaysWhatIsLeftToQuantize) {
   // One matrix of floats, which AWQ left.
   EXPECT_EQ(kinds("models/phi3-awq"), std::pair(true, false));
   EXPECT_EQ(kinds("gguf/qwen2-q4_0.gguf"), std::pair(true, false));
+  // A router stays as it is.
+  EXPECT_EQ(kinds("gguf/qwen3-moe-q8_0.gguf"), std::pair(true, false));
 }
 
 TEST(AccountWeights, NamesMixedFormatsTheLargerFirst) {

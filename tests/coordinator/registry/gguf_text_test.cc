@@ -87,6 +87,19 @@ TEST(GgufTokenizer, ByteLevelKindsEncodeAndDecodeAsTheirTokenizerJsonDoes) {
   }
 }
 
+// Phi-4's and OLMo-2's; SmolLM3's; Granite's.
+TEST(GgufTokenizer, NamesThatStandForTheSameCutsAreRead) {
+  for (const auto& [pre, like] :
+       {std::pair("dbrx", "llama-bpe"), std::pair("smaug-bpe", "llama-bpe"),
+        std::pair("refact", "smollm")}) {
+    const auto made = Tokenizer(Converted("llama3", pre));
+    const auto other = Tokenizer(Converted("llama3", like));
+    ASSERT_TRUE(made.ok() && other.ok()) << made.status() << other.status();
+    EXPECT_EQ((*made)["pre_tokenizer"], (*other)["pre_tokenizer"]) << pre;
+    EXPECT_FALSE((*made)["model"]["ignore_merges"].get<bool>());
+  }
+}
+
 MadeGguf ByteLevel() {
   return MadeGguf()
       .String("tokenizer.ggml.model", "gpt2")
@@ -144,6 +157,33 @@ TEST(GgufTokenizer, MergesOfScoresComeHighestFirst) {
   EXPECT_TRUE(model["byte_fallback"].get<bool>());
   EXPECT_EQ((*made)["normalizer"]["normalizers"][0]["type"], "Prepend");
   EXPECT_EQ((*made)["post_processor"]["single"][0]["SpecialToken"]["id"], "<s>");
+}
+
+TEST(GgufTokenizer, Phi3sTokensTakeTheSpaceBehindThem) {
+  for (const std::string architecture : {"phi3", "llama"}) {
+    const bool takes = architecture == "phi3";
+    const auto made =
+        Tokenizer(MadeGguf()
+                      .String("general.architecture", architecture)
+                      .String("tokenizer.ggml.model", "llama")
+                      .Strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "<|endoftext|>",
+                                                         "<|end|>", "<0x0A>", "a", "\u2581"})
+                      .Floats("tokenizer.ggml.scores", {0, 0, 0, 0, 0, 0, -1, -2})
+                      .Ints("tokenizer.ggml.token_type", {2, 3, 3, 3, 3, 6, 1, 1})
+                      .Bool("tokenizer.ggml.add_space_prefix", false));
+    ASSERT_TRUE(made.ok()) << made.status();
+    const auto tokenizer = ParseTokenizer(made->dump());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    const auto encode = [&](const std::string& text) {
+      const auto ids = (*tokenizer)->Encode(text, false);
+      EXPECT_TRUE(ids.ok()) << ids.status();
+      return ids.ok() ? *ids : std::vector<uint32_t>();
+    };
+    EXPECT_EQ(encode("a<|end|>\na").size(), takes ? 3 : 4);
+    EXPECT_EQ(encode("a</s>\na").size(), takes ? 3 : 4);
+    EXPECT_EQ(encode("a<|endoftext|>\na").size(), 4);
+    EXPECT_EQ(encode("a<s>\na").size(), 4);
+  }
 }
 
 TEST(GgufTokenizer, RefusesWhatIsWrongOrUnknownAndNamesIt) {

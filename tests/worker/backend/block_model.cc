@@ -1,6 +1,7 @@
 #include "tests/worker/backend/block_model.h"
 
 #include <cstring>
+#include <numeric>
 
 #include "common/block_formats.h"
 #include "common/random.h"
@@ -44,7 +45,7 @@ std::string Floats(Dtype dtype, const StageTensor& tensor, const std::string& bl
 
 std::span<const BlockCase> BlockCases() { return kCases; }
 
-BlockModel::BlockModel(const BlockCase& one, bool tied, bool plain)
+BlockModel::BlockModel(const BlockCase& one, bool tied, bool plain, uint32_t experts)
     : made_({.hidden = 256,
              .heads = 8,
              .kv_heads = 2,
@@ -52,14 +53,16 @@ BlockModel::BlockModel(const BlockCase& one, bool tied, bool plain)
              .rotary_dim = kHeadDim,
              .ffn = 512,
              .tied = tied,
-             .dtype = Dtype::kF32}),
+             .dtype = Dtype::kF32,
+             .experts = experts,
+             .router = {.used = 2, .renormalize = true}}),
       spec_(made_.spec()) {
   for (LayerSpec& layer : spec_.layers) {
     layer.attention.qk_rows_in_pairs = !plain;
   }
   for (const StageTensor& tensor :
        TensorsOf(spec_, 0, static_cast<uint32_t>(spec_.layers.size()) - 1, true, true)) {
-    if (tensor.shape.size() == 2) {
+    if (tensor.shape.size() == 2 && !IsRouter(tensor.name)) {
       Add(one, tensor, plain);
     }
   }
@@ -73,8 +76,12 @@ absl::StatusOr<TensorView> BlockModel::Find(std::string_view name) const {
 void BlockModel::Add(const BlockCase& one, const StageTensor& tensor, bool plain) {
   std::string& bytes = bytes_[tensor.name];
   bytes.resize(TensorBytes(one.dtype, tensor.shape).value());
+  uint64_t seed = tensor.name.size();
+  if (IsOfExperts(tensor.name)) {  // Of names as long as one another.
+    seed = std::accumulate(tensor.name.begin(), tensor.name.end(), uint64_t{0});
+  }
   for (size_t i = 0; i < bytes.size(); ++i) {
-    bytes[i] = static_cast<char>(Philox(tensor.name.size(), 5, static_cast<uint32_t>(i)) >> 9);
+    bytes[i] = static_cast<char>(Philox(seed, 5, static_cast<uint32_t>(i)) >> 9);
   }
   for (size_t block = 0; block < bytes.size(); block += BlockBytes(one.dtype)) {
     for (const auto& [at, scale] : one.scales) {

@@ -21,10 +21,11 @@ struct BlockCase {
 // Every format of GGUF's.
 std::span<const BlockCase> BlockCases();
 
-// Its rows of q and k lie in pairs; or, `plain`, the same weights are floats, in order.
+// Its rows of q and k lie in pairs; or, `plain`, the same weights are floats, in order. With
+// `experts` its last layer is a mixture of so many.
 class BlockModel : public TensorSource {
  public:
-  BlockModel(const BlockCase& one, bool tied, bool plain);
+  BlockModel(const BlockCase& one, bool tied, bool plain, uint32_t experts = 0);
   const ModelSpec& spec() const { return spec_; }
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
 

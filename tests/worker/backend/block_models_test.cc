@@ -42,6 +42,23 @@ TEST(BlockModels, FloatActivationsGiveTheBitsOfTheDequantizedModel) {
   }
 }
 
+TEST(BlockModels, ExpertsGiveTheBitsOfTheDequantizedModelToo) {
+  for (const BlockCase& one : BlockCases()) {
+    SCOPED_TRACE(DtypeName(one.dtype));
+    const BlockModel model(one, false, false, 5);
+    const std::vector<float> got = Logits(model, {});
+    EXPECT_FALSE(got.empty());
+    EXPECT_EQ(got, Logits(BlockModel(one, false, true, 5), {}));
+    const ForwardOptions integers{.activations = v1::ACTIVATIONS_INT8};
+    const std::vector<float> rounded = Logits(model, integers);
+    EXPECT_NE(rounded, got);
+    for (const std::string& isa : cpu::MachineIsas()) {
+      EXPECT_EQ(Logits(model, integers, isa), rounded) << isa;
+    }
+    EXPECT_EQ(Logits(model, integers, "", 7), rounded);
+  }
+}
+
 TEST(BlockModels, IntegerActivationsAreNearAndTheSameBitsEverywhere) {
   const ForwardOptions options{.activations = v1::ACTIVATIONS_INT8};
   for (const BlockCase& one : BlockCases()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "common/gpt_oss_experts.h"
 #include "nlohmann/json.hpp"
@@ -43,6 +44,20 @@ std::string LayersFormat(const GoldenModel& model) {
     text += (text.empty() ? "" : "+") + format;
   }
   return text;
+}
+
+// What the names of a model's cases and of their logits begin with. A GGUF file that has the
+// weights of the model it was made of has none of its own.
+std::string ResultsOf(const std::string& name, const std::string& folder) {
+  constexpr std::string_view kGguf = "gguf/";
+  if (!name.starts_with(kGguf)) {
+    return folder + "/";
+  }
+  const std::string own = GoldenPath(name + ".");
+  if (std::ifstream(own + "cases.json").good()) {
+    return own;
+  }
+  return GoldenPath("models/" + name.substr(kGguf.size(), name.rfind('-') - kGguf.size()) + "/");
 }
 
 }  // namespace
@@ -147,6 +162,19 @@ std::vector<std::string> GoldenModelNames() {
           "gguf/llama-q5_0",
           "gguf/llama-q5_1",
           "gguf/llama-kquants",
+          "gguf/phi3-q4_0",
+          "gguf/phi3-longrope-bf16",
+          "gguf/phi4-mini-bf16",
+          "gguf/mixtral-bf16",
+          "gguf/mixtral-experts-q4_0",
+          "gguf/qwen3-moe-q8_0",
+          "gguf/qwen3-yarn-q8_0",
+          "gguf/smollm3-bf16",
+          "gguf/granite-bf16",
+          "gguf/olmo2-bf16",
+          "gguf/gemma2-q8_0",
+          "gguf/gemma3-q8_0",
+          "gguf/gpt-oss-mxfp4",
           "minicpm-o",
           "mixtral",
           "mixtral-mlx4",
@@ -205,13 +233,32 @@ std::vector<GoldenFormat> GoldenFormats() {
   for (const std::string& name : GoldenModelNames()) {
     formats.push_back({name});
   }
-  for (const char* name :
-       {"llama31-mlx4",        "llama31-mlx8",       "gguf/llama-q8_0", "gguf/llama-q4_0",
-        "gguf/qwen2-q8_0",     "gguf/qwen2-q4_0",    "gguf/llama-q4_1", "gguf/llama-q5_0",
-        "gguf/llama-q5_1",     "gguf/llama-kquants", "gpt-oss-mxfp4",   "mixtral-mlx4",
-        "mixtral-mlx4-mixed",  "phi3-awq",           "qwen2-gptq4",     "llama31-gptq8",
-        "qwen3-packed4-zeros", "mixtral-awq",        "qwen3-moe-gptq4", "mixtral-packed8",
-        "deepseek-v2-awq"}) {
+  for (const char* name : {"llama31-mlx4",
+                           "llama31-mlx8",
+                           "gguf/llama-q8_0",
+                           "gguf/llama-q4_0",
+                           "gguf/qwen2-q8_0",
+                           "gguf/qwen2-q4_0",
+                           "gguf/llama-q4_1",
+                           "gguf/llama-q5_0",
+                           "gguf/llama-q5_1",
+                           "gguf/llama-kquants",
+                           "gpt-oss-mxfp4",
+                           "mixtral-mlx4",
+                           "mixtral-mlx4-mixed",
+                           "phi3-awq",
+                           "qwen2-gptq4",
+                           "llama31-gptq8",
+                           "qwen3-packed4-zeros",
+                           "mixtral-awq",
+                           "qwen3-moe-gptq4",
+                           "mixtral-packed8",
+                           "deepseek-v2-awq",
+                           "gguf/phi3-q4_0",
+                           "gguf/mixtral-experts-q4_0",
+                           "gguf/qwen3-moe-q8_0",
+                           "gguf/gemma3-q8_0",
+                           "gguf/gpt-oss-mxfp4"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
@@ -236,7 +283,6 @@ GoldenModel LoadGoldenModel(const std::string& name) {
   const std::string folder = name == "recall" ? SourcePath("models/recall")
                              : gguf           ? GoldenPath("gguf")
                                               : GoldenPath("models/" + name);
-  const std::string before = gguf ? name.substr(5) + "." : "";
   auto checkpoint = OpenCheckpoint(gguf ? GoldenPath(name + ".gguf") : folder);
   if (!checkpoint.ok()) {
     ADD_FAILURE() << checkpoint.status();
@@ -254,9 +300,10 @@ GoldenModel LoadGoldenModel(const std::string& name) {
       return model.weights.Has(tensor);
     }));
   }
-  model.expected.AddFile(folder, before + "expected.safetensors");
-  const auto cases =
-      nlohmann::json::parse(ReadFileOrFail(folder + "/" + before + "cases.json"), nullptr, false);
+  const std::string results = ResultsOf(name, folder);
+  model.expected.AddFile(results.substr(0, results.rfind('/')),
+                         results.substr(results.rfind('/') + 1) + "expected.safetensors");
+  const auto cases = nlohmann::json::parse(ReadFileOrFail(results + "cases.json"), nullptr, false);
   EXPECT_TRUE(cases.is_array());
   for (const auto& json : cases) {
     GoldenCase one;

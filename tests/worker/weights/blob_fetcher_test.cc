@@ -312,11 +312,16 @@ TEST_F(BlobFetcherTest, TheLimitEvictsWhatWasUsedLongestAgoButNothingInUse) {
   const Blob old = client_.Add(Bytes(10'000, 11));
   const Blob used = client_.Add(Bytes(10'000, 12));
   const Blob recent = client_.Add(Bytes(10'000, 13));
+  std::shared_ptr<const HeldBlob> held_early;
   for (const Blob& blob : {old, used, recent}) {
     ASSERT_TRUE(Fetch({blob}).ok());
+    held_early = blob.sha256 == used.sha256 ? set_->Find(blob.sha256) : held_early;
     std::this_thread::sleep_for(std::chrono::milliseconds(15));
   }
   ASSERT_TRUE(Fetch({old}).ok());  // Now `used` is the oldest.
+  // Reading is no use: all that a load reads was used when it began.
+  EXPECT_TRUE(held_early->Map().ok());
+  held_early = nullptr;
   const std::shared_ptr<const BlobSet> held = set_;
   const Blob next = client_.Add(Bytes(5'000, 14));
   ASSERT_TRUE(Fetch({next}).ok());

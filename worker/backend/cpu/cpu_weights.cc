@@ -59,11 +59,14 @@ absl::Status CheckBytes(const std::string& name, const TensorView& tensor) {
   return absl::OkStatus();
 }
 
-// Cuts shape and bytes of a tensor of `all` rows down to `rows` of them from `first` on.
-absl::Status TakeRows(const std::string& name, uint64_t first, uint64_t rows, uint64_t all,
-                      std::vector<uint64_t>* shape, size_t* bytes) {
-  if (shape->size() == 3 && (*shape)[0] * (*shape)[1] == all) {
-    *shape = {all, (*shape)[2]};  // One matrix after another.
+// Cuts shape and bytes of a tensor of `all` rows down to those of the shape `wanted` from `first`
+// on.
+absl::Status TakeRows(const std::string& name, uint64_t first, const std::vector<uint64_t>& wanted,
+                      uint64_t all, std::vector<uint64_t>* shape, size_t* bytes) {
+  const uint64_t rows = wanted[0];
+  if (shape->size() == wanted.size() + 1 && (*shape)[0] * (*shape)[1] == all) {
+    shape->erase(shape->begin());  // One after another.
+    (*shape)[0] = all;
   }
   if (shape->empty() || (*shape)[0] != all || first + rows > all || *bytes % all != 0) {
     return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
@@ -298,7 +301,7 @@ absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot*
   ASSIGN_OR_RETURN(TensorInfo info, source_.Describe(name));
   if (slot->all_rows != 0) {
     RETURN_IF_ERROR(
-        TakeRows(name, slot->first_row, slot->shape[0], slot->all_rows, &info.shape, &info.bytes));
+        TakeRows(name, slot->first_row, slot->shape, slot->all_rows, &info.shape, &info.bytes));
   }
   slot->names.push_back(name);
   slot->source_bytes += info.bytes;
@@ -317,7 +320,7 @@ absl::StatusOr<TensorView> WeightLoader::FindRows(const std::string& name, const
   if (slot.all_rows != 0) {
     const size_t row_bytes = view.bytes / slot.all_rows;
     RETURN_IF_ERROR(
-        TakeRows(name, slot.first_row, slot.shape[0], slot.all_rows, &view.shape, &view.bytes));
+        TakeRows(name, slot.first_row, slot.shape, slot.all_rows, &view.shape, &view.bytes));
     view.data += slot.first_row * row_bytes;
   }
   return view;

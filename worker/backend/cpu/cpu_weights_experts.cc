@@ -54,11 +54,19 @@ void WeightLoader::AddExperts(const MlpSpec& mlp, const std::string& layer, Mixt
     slots_[i].product = nullptr;  // Whichever threads come to them compute experts.
     slots_[i].stacked = true;
   }
+  const auto add_bias = [&](const std::string& all, const std::string& own, uint32_t expert,
+                            uint64_t outputs, Linear* linear) {
+    AddVector((in_one ? all : own) + ".bias", outputs, &linear->bias);
+    if (in_one) {
+      slots_.back().first_row = expert * outputs;
+      slots_.back().all_rows = mlp.experts * outputs;
+    }
+  };
   for (uint32_t e = 0; e < mlp.experts && mlp.bias; ++e) {
     const ExpertPaths own = ExpertPathsOf(mlp.expert_names, layer, e);
-    AddVector(own.gate + ".bias", mlp.ffn, &to->experts[e].gate.bias);
-    AddVector(own.up + ".bias", mlp.ffn, &to->experts[e].up.bias);
-    AddVector(own.down + ".bias", hidden, &to->experts[e].down.bias);
+    add_bias(stacked.gate, own.gate, e, mlp.ffn, &to->experts[e].gate);
+    add_bias(stacked.up, own.up, e, mlp.ffn, &to->experts[e].up);
+    add_bias(stacked.down, own.down, e, hidden, &to->experts[e].down);
   }
 }
 

@@ -1,0 +1,430 @@
+#include "common/checkpoint/gguf_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/json_reader.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kDivisors[] = "rope_freqs.weight";
+constexpr char kWithin[] = "rope_factors_short.weight";
+constexpr char kBeyond[] = "rope_factors_long.weight";
+constexpr double kMost = 1e30;
+// Of windowed layers, where a family has one for them and the file does not say it.
+constexpr double kLocalTheta = 10000;
+
+Error Unsupported(const std::string& what) {
+  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
+               what + " is not supported yet");
+}
+
+Error Invalid(const std::string& what) {
+  return Error(absl::StatusCode::kInvalidArgument, "INVALID_GGUF", what);
+}
+
+// Keys that change what is computed, and the largest number that means that they do not.
+struct RefusedKey {
+  const char* name;
+  uint64_t neutral;
+};
+constexpr RefusedKey kRefusedCounts[] = {
+    {"expert_shared_count", 0},       {"expert_shared_feed_forward_length", 0},
+    {"expert_group_count", 1},        {"expert_group_used_count", 1},
+    {"expert_gating_func", 1},        {"leading_dense_block_count", 0},
+    {"interleave_moe_layer_step", 1}, {"moe_every_n_layers", 1},
+    {"nextn_predict_layers", 0},
+};
+constexpr RefusedKey kRefusedNumbers[] = {
+    {"attention.clamp_kqv", 0},
+    {"attention.max_alibi_bias", 0},
+    {"attention.temperature_scale", 0},
+    {"router_logit_softcapping", 0},
+    {"expert_weights_scale", 1},
+    {"rope.scaling.alpha", 0},
+    {"rope.scaling.yarn_log_multiplier", 0},
+};
+// Keys of Granite's multipliers, and config.json's fields.
+constexpr struct {
+  const char* key;
+  const char* field;
+} kMultipliers[] = {
+    {"attention.scale", "attention_multiplier"},
+    {"embedding_scale", "embedding_multiplier"},
+    {"residual_scale", "residual_multiplier"},
+    {"logit_scale", "logits_scaling"},
+};
+constexpr const char* kSoftCaps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
+
+// A share whose product with `all`, cut off to a whole number, is `part`.
+double ShareOf(uint64_t part, uint64_t all) {
+  const double share = static_cast<double>(part) / static_cast<double>(all);
+  const bool short_of_it = share * static_cast<double>(all) < static_cast<double>(part);
+  return short_of_it ? std::nextafter(share, 1.0) : share;
+}
+
+class ConfigWriter {
+ public:
+  ConfigWriter(const GgufArchitecture& architecture, const GgufHeader& header,
+               const std::vector<TensorEntry>& tensors)
+      : architecture_(architecture),
+        family_(*architecture.family),
+        reader_(&header),
+        tensors_(tensors) {}
+
+  absl::StatusOr<GgufConfig> Write(const GgufFactors& factors) {
+    RETURN_IF_ERROR(CheckNothingElse());
+    RETURN_IF_ERROR(WriteSizes());
+    RETURN_IF_ERROR(WriteExperts());
+    RETURN_IF_ERROR(WriteScores());
+    RETURN_IF_ERROR(WriteMultipliers());
+    RETURN_IF_ERROR(WriteWindows());
+    RETURN_IF_ERROR(WriteRotation());
+    RETURN_IF_ERROR(WriteScaling(factors));
+    RETURN_IF_ERROR(WriteTokens());
+    return GgufConfig{config_.dump(), generation_.dump()};
+  }
+
+ private:
+  std::string Key(const char* name) const { return architecture_.Key(name); }
+  bool Has(const char* name) const { return reader_.Find(Key(name)) != nullptr; }
+  uint64_t Count(const char* name, std::optional<uint64_t> fallback = std::nullopt) {
+    return reader_.Uint(Key(name), 1, UINT32_MAX, fallback);
+  }
+  double Number(const char* name, double fallback) {
+    return reader_.Number(Key(name), 0, kMost, fallback);
+  }
+  Error UnsupportedKey(const char* name) const { return Unsupported("key " + Quoted(Key(name))); }
+
+  const TensorEntry* Find(std::string_view name) const {
+    const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                    [&](const TensorEntry& tensor) { return tensor.name == name; });
+    return found == tensors_.end() ? nullptr : &*found;
+  }
+
+  absl::Status CheckNothingElse() {
+    for (const RefusedKey& refused : kRefusedCounts) {
+      if (reader_.Uint(Key(refused.name), 0, UINT32_MAX, 0) > refused.neutral) {
+        return UnsupportedKey(refused.name);
+      }
+    }
+    for (const RefusedKey& refused : kRefusedNumbers) {
+      const double number = reader_.Number(Key(refused.name), -kMost, kMost, 0);
+      if (number != 0 && number != static_cast<double>(refused.neutral)) {
+        return UnsupportedKey(refused.name);
+      }
+    }
+    for (const char* name : kSoftCaps) {
+      if (family_.score_divisor == 0 && reader_.Number(Key(name), -kMost, kMost, 0) != 0) {
+        return UnsupportedKey(name);
+      }
+    }
+    if (!reader_.Bool(Key("attention.causal"), true) ||
+        reader_.Bool(Key("use_parallel_residual"), false)) {
+      return Unsupported("key " + Quoted(Key("attention.causal")) + " or " +
+                         Quoted(Key("use_parallel_residual")));
+    }
+    // Experts' weights add up to 1, also where the file does not say it.
+    if (!reader_.Bool(Key("expert_weights_norm"), true)) {
+      return UnsupportedKey("expert_weights_norm");
+    }
+    return reader_.status();
+  }
+
+  absl::Status WriteSizes() {
+    const TensorEntry* embedding = Find("model.embed_tokens.weight");
+    if (embedding == nullptr) {
+      return Invalid("there is no tensor \"token_embd.weight\"");
+    }
+    const GgufValue* tokens = reader_.Find("tokenizer.ggml.tokens");
+    if (tokens != nullptr && tokens->is_list && tokens->count != embedding->shape[0]) {
+      return Invalid(absl::StrCat("tensor \"token_embd.weight\" is of ", embedding->shape[0],
+                                  " tokens, key \"tokenizer.ggml.tokens\" of ", tokens->count));
+    }
+    hidden_ = Count("embedding_length");
+    heads_ = Count("attention.head_count");
+    layers_ = reader_.Uint(Key("block_count"), 1, kMaxLayers);
+    context_ = Count("context_length");
+    const TensorEntry* queries = Find("model.layers.0.self_attn.q_proj.weight");
+    const uint64_t rows = queries == nullptr ? hidden_ : queries->shape[0];
+    head_dim_ = Count("attention.key_length", std::max<uint64_t>(1, rows / heads_));
+    config_ = {{"model_type", architecture_.model_type},
+               {"architectures", json::array({family_.architecture})},
+               {"hidden_size", hidden_},
+               {"num_hidden_layers", layers_},
+               {"num_attention_heads", heads_},
+               {"num_key_value_heads", Count("attention.head_count_kv", heads_)},
+               {"head_dim", head_dim_},
+               {"rms_norm_eps", reader_.Number(Key("attention.layer_norm_rms_epsilon"), 0, 1)},
+               {"max_position_embeddings", context_},
+               {"vocab_size", embedding->shape[0]},
+               {"tie_word_embeddings", Find("lm_head.weight") == nullptr}};
+    if (!architecture_.mixture()) {
+      config_["intermediate_size"] = Count("feed_forward_length");
+    }
+    if (architecture_.pairs) {
+      config_["qk_rows_in_pairs"] = true;
+    }
+    if (std::string_view(family_.name) == "llama") {
+      config_["attention_bias"] = Find("model.layers.0.self_attn.q_proj.bias") != nullptr;
+    }
+    if (family_.norm == NormKind::kRmsOnePlus) {
+      config_["norm_weights_include_one"] = true;
+    }
+    const uint64_t values = Count("attention.value_length", head_dim_);
+    if (values != head_dim_) {
+      return NotOfHeads("attention.value_length", values);
+    }
+    return reader_.status();
+  }
+
+  Error NotOfHeads(const char* name, uint64_t size) const {
+    return Unsupported(absl::StrCat(
+        "key ", Quoted(Key(name)), " ", size, " with heads of ", head_dim_, ", by ",
+        Quoted(Key(Has("attention.key_length") ? "attention.key_length" : "attention.head_count")),
+        " and the tensors"));
+  }
+
+  absl::Status WriteExperts() {
+    if (!architecture_.mixture()) {
+      return absl::OkStatus();
+    }
+    const uint64_t ffn = Count("feed_forward_length");
+    config_["intermediate_size"] = ffn;
+    config_[family_.experts.ffn_field] = Count("expert_feed_forward_length", ffn);
+    config_[family_.experts.experts_field] = Count("expert_count");
+    config_["num_experts_per_tok"] = Count("expert_used_count");
+    if (family_.experts.scores == RouterScores::kSoftmax) {
+      config_["norm_topk_prob"] = true;
+    }
+    return reader_.status();
+  }
+
+  // What scores are multiplied by, and capped at.
+  absl::Status WriteScores() {
+    if (family_.score_divisor == 0) {
+      return absl::OkStatus();
+    }
+    const bool wide = layers_ == architecture_.wide_layers;
+    config_["query_pre_attn_scalar"] = wide ? hidden_ / heads_ : head_dim_;
+    for (const char* name : kSoftCaps) {
+      if (Has(name)) {
+        const double cap = Number(name, 0);
+        config_[name] = cap == 0 ? json(nullptr) : json(cap);
+      }
+    }
+    return reader_.status();
+  }
+
+  absl::Status WriteMultipliers() {
+    const bool granite = std::string_view(family_.name) == "granite";
+    if (granite) {
+      config_[kMultipliers[0].field] = 1 / std::sqrt(static_cast<double>(head_dim_));
+    }
+    for (const auto& [key, field] : kMultipliers) {
+      const double multiplier = reader_.Number(Key(key), -kMost, kMost, 0);
+      if (multiplier != 0 && !granite) {
+        return UnsupportedKey(key);
+      }
+      if (multiplier != 0) {
+        config_[field] = multiplier;
+      }
+    }
+    // Granite's files say by it that nothing rotates.
+    if (granite && !reader_.Bool(Key("rope.scaling.finetuned"), true)) {
+      return UnsupportedKey("rope.scaling.finetuned");
+    }
+    return reader_.status();
+  }
+
+  absl::Status WriteWindows() {
+    constexpr char kWindow[] = "attention.sliding_window";
+    constexpr char kPattern[] = "attention.sliding_window_pattern";
+    const bool pattern =
+        family_.windows == WindowRule::kPattern || family_.windows == WindowRule::kAlternating;
+    // No key: Gemma 3 and Phi-3 have none, the others what is their family's.
+    const uint64_t absent = family_.local_theta != 0 || !pattern ? 0 : family_.window;
+    const uint64_t window = reader_.Uint(Key(kWindow), 0, UINT32_MAX, absent);
+    if (window != 0 && !pattern && family_.windows != WindowRule::kAll) {
+      return UnsupportedKey(kWindow);
+    }
+    config_["sliding_window"] = window == 0 ? json(nullptr) : json(window);
+    if (!pattern || window == 0) {
+      return reader_.status();
+    }
+    std::vector<bool> slides(layers_);
+    const GgufValue* value = reader_.Find(Key(kPattern));
+    if (value != nullptr && value->is_list) {
+      slides = reader_.Bools(Key(kPattern));
+      if (slides.size() != layers_) {
+        reader_.Fail(Key(kPattern),
+                     absl::StrCat("is no list of ", layers_, " values, one a layer"));
+      }
+    } else {
+      const uint64_t every = reader_.Uint(Key(kPattern), 1, kMaxLayers,
+                                          family_.window_pattern == 0 ? 2 : family_.window_pattern);
+      for (uint64_t i = 0; i < layers_; ++i) {
+        slides[i] = (i + 1) % every != 0;
+      }
+    }
+    json kinds = json::array();
+    for (const bool one : slides) {
+      kinds.push_back(one ? "sliding_attention" : "full_attention");
+    }
+    config_["layer_types"] = std::move(kinds);
+    return reader_.status();
+  }
+
+  absl::Status WriteRotation() {
+    const double theta = reader_.Number(Key("rope.freq_base"), 1, kMost, 10000.0);
+    const bool two = family_.local_theta != 0;
+    const double local =
+        reader_.Number(Key("rope.freq_base_swa"), 1, kMost, two ? kLocalTheta : theta);
+    config_["rope_theta"] = theta;
+    if (two) {
+      config_["rope_local_base_freq"] = local;
+    } else if (local != theta) {
+      return UnsupportedKey("rope.freq_base_swa");
+    }
+    const uint64_t dims = reader_.Uint(Key("rope.dimension_count"), 0, UINT32_MAX, head_dim_);
+    if (dims != head_dim_) {
+      if (!family_.partial_rotary || dims < 2 || dims % 2 != 0 || dims > head_dim_) {
+        return NotOfHeads("rope.dimension_count", dims);
+      }
+      config_["partial_rotary_factor"] = ShareOf(dims, head_dim_);
+    }
+    return reader_.status();
+  }
+
+  absl::Status WriteScaling(const GgufFactors& factors) {
+    // The old name of a linear scaling's factor is still read by llama.cpp, whose default is
+    // linear.
+    const std::string type = reader_.String(Key("rope.scaling.type"), "linear");
+    const double factor = Number("rope.scaling.factor", Number("rope.scale_linear", 1));
+    const double magnitude = Number("rope.scaling.attn_factor", 1);
+    RETURN_IF_ERROR(reader_.status());
+    const bool scales = type != "none" && factor != 0 && factor != 1;
+    const bool long_rope = !factors.within.empty() || !factors.beyond.empty();
+    if (scales && (long_rope || !factors.all.empty())) {
+      return Unsupported(absl::StrCat("key ", Quoted(Key("rope.scaling.factor")), " beside tensor ",
+                                      Quoted(long_rope ? kBeyond : kDivisors)));
+    }
+    if (long_rope) {
+      return WriteLongRope(factors, magnitude);
+    }
+    if (magnitude != 1) {
+      return UnsupportedKey("rope.scaling.attn_factor");
+    }
+    if (!factors.all.empty()) {
+      config_["rope_scaling"] = {{"rope_type", "divisors"}, {"divisors", factors.all}};
+    } else if (scales && type == "linear") {
+      config_["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
+    } else if (scales && type == "yarn" && family_.yarn) {
+      return WriteYarn(factor);
+    } else if (scales) {
+      return Unsupported(absl::StrCat("key ", Quoted(Key("rope.scaling.type")), " ", Quoted(type),
+                                      " with key ", Quoted(Key("rope.scaling.factor")), " ",
+                                      factor));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteLongRope(const GgufFactors& factors, double magnitude) {
+    if (!family_.long_rope || !factors.all.empty()) {
+      return Unsupported(absl::StrCat("tensor ", Quoted(kBeyond), " or ", Quoted(kWithin),
+                                      " of architecture ", Quoted(architecture_.name)));
+    }
+    if (factors.within.empty() || factors.beyond.empty()) {
+      return Invalid(absl::StrCat("there is tensor ",
+                                  Quoted(factors.within.empty() ? kBeyond : kWithin), " without ",
+                                  Quoted(factors.within.empty() ? kWithin : kBeyond)));
+    }
+    config_["original_max_position_embeddings"] = OriginalContext();
+    config_["rope_scaling"] = {{"rope_type", "longrope"},
+                               {"short_factor", factors.within},
+                               {"long_factor", factors.beyond},
+                               {"attention_factor", magnitude}};
+    return reader_.status();
+  }
+
+  absl::Status WriteYarn(double factor) {
+    constexpr char kAttention[] = "rope.scaling.yarn_attn_factor";
+    json scaling = {{"rope_type", "yarn"},
+                    {"factor", factor},
+                    {"original_max_position_embeddings", OriginalContext()},
+                    {"beta_fast", Number("rope.scaling.yarn_beta_fast", 32)},
+                    {"beta_slow", Number("rope.scaling.yarn_beta_slow", 1)},
+                    {"truncate", architecture_.yarn_truncates}};
+    if (Has(kAttention)) {
+      scaling["attention_factor"] = Number(kAttention, 1);
+    }
+    if (Number("rope.scaling.yarn_ext_factor", 1) != 1) {
+      return UnsupportedKey("rope.scaling.yarn_ext_factor");
+    }
+    config_["rope_scaling"] = std::move(scaling);
+    return reader_.status();
+  }
+
+  uint64_t OriginalContext() { return Count("rope.scaling.original_context_length", context_); }
+
+  // The model stops at each of the ends that the file names.
+  absl::Status WriteTokens() {
+    json ends = json::array();
+    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                            "tokenizer.ggml.eom_token_id"}) {
+      if (reader_.Find(key) != nullptr) {
+        const uint64_t id = reader_.Uint(key, 0, UINT32_MAX, 0);
+        if (id < config_["vocab_size"].get<uint64_t>() &&
+            std::find(ends.begin(), ends.end(), json(id)) == ends.end()) {
+          ends.push_back(id);
+        }
+      }
+    }
+    generation_ = json::object();
+    if (!ends.empty()) {
+      config_["eos_token_id"] = ends;
+      generation_["eos_token_id"] = ends;
+    }
+    constexpr char kBos[] = "tokenizer.ggml.bos_token_id";
+    if (reader_.Find(kBos) != nullptr) {
+      config_["bos_token_id"] = reader_.Uint(kBos, 0, kMaxVocabSize - 1, 0);
+    }
+    return reader_.status();
+  }
+
+  const GgufArchitecture& architecture_;
+  const Family& family_;
+  GgufReader reader_;
+  const std::vector<TensorEntry>& tensors_;
+  uint64_t hidden_ = 0;
+  uint64_t heads_ = 0;
+  uint64_t head_dim_ = 0;
+  uint64_t layers_ = 0;
+  uint64_t context_ = 0;
+  json config_;
+  json generation_;
+};
+
+}  // namespace
+
+std::vector<float>* FactorsOf(std::string_view tensor, GgufFactors* factors) {
+  return tensor == kDivisors ? &factors->all
+         : tensor == kWithin ? &factors->within
+         : tensor == kBeyond ? &factors->beyond
+                             : nullptr;
+}
+
+absl::StatusOr<GgufConfig> WriteGgufConfig(const GgufArchitecture& architecture,
+                                           const GgufHeader& header,
+                                           const std::vector<TensorEntry>& tensors,
+                                           const GgufFactors& factors) {
+  return ConfigWriter(architecture, header, tensors).Write(factors);
+}
+
+}  // namespace strata

@@ -1,0 +1,386 @@
+// GGUF files of architectures with keys, tensors and layouts of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/checkpoint/gguf_model.h"
+#include "common/status.h"
+#include "tests/common/checkpoint/config_testing.h"
+#include "tests/common/checkpoint/gguf_testing.h"
+#include "tests/common/checkpoint/made_gguf.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using testing::ExpectTheSameModel;
+using testing::FamilyConfig;
+using testing::GoldenPath;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::LittleEndian;
+using testing::MadeGguf;
+using testing::Parse;
+using testing::TempFolder;
+using testing::WindowsOf;
+
+absl::StatusOr<ModelSpec> SpecOf(const MadeGguf& made) {
+  TempFolder folder;
+  folder.Write("m.gguf", made.File());
+  const auto model = ReadGgufModel(folder.path(), {"m.gguf"});
+  if (!model.ok()) {
+    return model.status();
+  }
+  return ParseModelConfig(model->config_json, model->generation_config_json);
+}
+
+std::string Problem(const MadeGguf& made) { return std::string(SpecOf(made).status().message()); }
+
+// The keys that the architecture needs, and an embedding.
+MadeGguf Small(const std::string& architecture, uint32_t layers = 2) {
+  MadeGguf made = MadeGguf::Keys(architecture, layers);
+  made.Tensor("token_embd.weight", 0, {8, 64}, std::string(2048, 'e'));
+  if (architecture == "qwen3moe" || architecture == "gpt-oss") {
+    made.Uint(architecture + ".expert_count", 4)
+        .Uint(architecture + ".expert_used_count", 2)
+        .Uint(architecture + ".expert_feed_forward_length", 32);
+  }
+  return made;
+}
+
+std::string FloatBytes(const std::vector<float>& values) {
+  std::string bytes;
+  for (const float value : values) {
+    bytes += LittleEndian(value);
+  }
+  return bytes;
+}
+
+MadeGguf& AddFactors(const std::string& name, float first, MadeGguf* made) {
+  std::vector<float> factors(16, 2);
+  factors[0] = first;
+  return made->Tensor(name, 0, {16}, FloatBytes(factors));
+}
+
+// The name of a file, the model that it was made of, and what of its configuration was changed.
+struct Pair {
+  const char* gguf;
+  const char* model;
+  json changes = json::object();
+};
+
+TEST(GgufFamilies, GiveTheModelsThatConfigJsonGives) {
+  const Pair pairs[] = {
+      {"phi3-q4_0", "phi3"},
+      {"phi3-longrope-bf16", "phi3-longrope"},
+      {"phi4-mini-bf16", "phi4-mini"},
+      {"mixtral-bf16", "mixtral"},
+      {"mixtral-experts-q4_0", "mixtral"},
+      {"qwen3-moe-q8_0", "qwen3-moe"},
+      {"qwen3-yarn-q8_0",
+       "qwen3",
+       {{"max_position_embeddings", 256},
+        {"rope_scaling",
+         {{"rope_type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 64}}}}},
+      {"smollm3-bf16", "smollm3"},
+      {"granite-bf16", "granite"},
+      {"olmo2-bf16", "olmo2"},
+      {"gemma2-q8_0", "gemma2", {{"query_pre_attn_scalar", 24}}},
+      {"gemma3-q8_0", "gemma3", {{"query_pre_attn_scalar", 24}}},
+      {"gpt-oss-mxfp4", "gpt-oss", {{"swiglu_limit", 7}}},
+  };
+  for (const Pair& pair : pairs) {
+    SCOPED_TRACE(pair.gguf);
+    const auto gguf = OpenCheckpoint(GoldenPath("gguf/" + std::string(pair.gguf) + ".gguf"));
+    ASSERT_TRUE(gguf.ok()) << gguf.status();
+    json config = FamilyConfig(pair.model);
+    config.update(pair.changes);
+    const auto hf = Parse(config);
+    ASSERT_TRUE(hf.ok()) << hf.status();
+    ExpectTheSameModel(gguf->spec, *hf);
+    EXPECT_THAT(gguf->notes, IsEmpty());
+    const std::vector<float> a = MakeRotaryTables(gguf->spec, 200);
+    const std::vector<float> b = MakeRotaryTables(*hf, 200);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_NEAR(a[i], b[i], 2e-5) << i;
+    }
+  }
+}
+
+TEST(GgufFamilies, NormsThatIncludeOneAreUsedAsTheyAre) {
+  for (const char* name : {"gemma2", "gemma3"}) {
+    const auto spec = SpecOf(Small(name));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->layers[0].norm, NormKind::kRms);
+    EXPECT_EQ(spec->final_norm, NormKind::kRms);
+  }
+}
+
+// By a size that no other key tells.
+TEST(GgufFamilies, GemmasLargestSizesDivideScoresByWhatAHeadHasOfHidden) {
+  struct Size {
+    const char* architecture;
+    uint32_t layers;
+    float scale;
+  };
+  for (const Size& size : {Size{"gemma2", 45, 0.25f}, Size{"gemma2", 46, std::sqrt(1 / 32.0f)},
+                           Size{"gemma3", 46, 0.25f}, Size{"gemma3", 62, std::sqrt(1 / 32.0f)}}) {
+    const auto spec =
+        SpecOf(Small(size.architecture, size.layers)
+                   .Uint(std::string(size.architecture) + ".attention.key_length", 16)
+                   .Uint(std::string(size.architecture) + ".attention.value_length", 16));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_FLOAT_EQ(spec->layers[0].attention.scale, size.scale) << size.layers;
+  }
+}
+
+TEST(GgufFamilies, SoftCapsAreTheFilesOrGemmas) {
+  auto spec = SpecOf(Small("gemma2"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.soft_cap, 50);
+  EXPECT_EQ(spec->final_soft_cap, 30);
+  spec = SpecOf(Small("gemma2")
+                    .Float("gemma2.attn_logit_softcapping", 20)
+                    .Float("gemma2.final_logit_softcapping", 10));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.soft_cap, 20);
+  EXPECT_EQ(spec->final_soft_cap, 10);
+  spec = SpecOf(Small("gemma3"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.soft_cap, 0);
+  EXPECT_EQ(spec->final_soft_cap, 0);
+  EXPECT_THAT(Problem(Small("llama").Float("llama.final_logit_softcapping", 10)),
+              HasSubstr("\"llama.final_logit_softcapping\""));
+}
+
+TEST(GgufFamilies, MultipliersAreGranites) {
+  auto spec = SpecOf(Small("granite"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_FLOAT_EQ(spec->layers[0].attention.scale, std::sqrt(1 / 32.0f));
+  EXPECT_EQ(spec->embedding_scale, 1);
+  spec = SpecOf(Small("granite")
+                    .Float("granite.attention.scale", 0.5f)
+                    .Float("granite.embedding_scale", 3)
+                    .Float("granite.residual_scale", 0.75f)
+                    .Float("granite.logit_scale", 2));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.scale, 0.5f);
+  EXPECT_EQ(spec->embedding_scale, 3);
+  EXPECT_EQ(spec->layers[0].branch_scale, 0.75f);
+  EXPECT_EQ(spec->logits_divisor, 2);
+  for (const char* key : {"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}) {
+    EXPECT_THAT(Problem(Small("llama").Float(std::string("llama.") + key, 0.5f)), HasSubstr(key));
+  }
+  EXPECT_THAT(Problem(Small("granite").Bool("granite.rope.scaling.finetuned", false)),
+              HasSubstr("\"granite.rope.scaling.finetuned\""));
+  EXPECT_THAT(Problem(Small("olmo2").Uint("olmo2.attention.sliding_window", 20)),
+              HasSubstr("\"olmo2.attention.sliding_window\""));
+}
+
+TEST(GgufFamilies, WindowsAreOfTheLayersThatThePatternSays) {
+  const auto windows = [](const MadeGguf& made) {
+    const auto spec = SpecOf(made);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? WindowsOf(*spec) : std::vector<uint32_t>();
+  };
+  EXPECT_THAT(windows(Small("phi3").Uint("phi3.attention.sliding_window", 20)),
+              ElementsAre(20, 20));
+  EXPECT_THAT(windows(Small("phi3").Uint("phi3.attention.sliding_window", 0)), ElementsAre(0, 0));
+  EXPECT_THAT(windows(Small("phi3")), ElementsAre(0, 0));
+  EXPECT_THAT(windows(Small("gemma2", 3).Uint("gemma2.attention.sliding_window", 20)),
+              ElementsAre(20, 0, 20));
+  EXPECT_THAT(windows(Small("gpt-oss", 3).Uint("gpt-oss.attention.sliding_window", 20)),
+              ElementsAre(20, 0, 20));
+  EXPECT_THAT(windows(Small("gemma3", 7).Uint("gemma3.attention.sliding_window", 20)),
+              ElementsAre(20, 20, 20, 20, 20, 0, 20));
+  EXPECT_THAT(windows(Small("gemma3", 3)), ElementsAre(0, 0, 0));
+  EXPECT_THAT(windows(Small("gemma3", 4)
+                          .Uint("gemma3.attention.sliding_window", 20)
+                          .Uint("gemma3.attention.sliding_window_pattern", 3)),
+              ElementsAre(20, 20, 0, 20));
+  EXPECT_THAT(windows(Small("gemma3", 3)
+                          .Uint("gemma3.attention.sliding_window", 20)
+                          .Bools("gemma3.attention.sliding_window_pattern", {false, true, false})),
+              ElementsAre(0, 20, 0));
+  EXPECT_THAT(Problem(Small("gemma3", 3)
+                          .Uint("gemma3.attention.sliding_window", 20)
+                          .Bools("gemma3.attention.sliding_window_pattern", {false, true})),
+              HasSubstr("\"gemma3.attention.sliding_window_pattern\" is no list of 3 values"));
+  EXPECT_THAT(Problem(Small("qwen3").Uint("qwen3.attention.sliding_window", 20)),
+              HasSubstr("\"qwen3.attention.sliding_window\""));
+}
+
+TEST(GgufFamilies, WindowedLayersOfGemma3TurnByABaseOfTheirOwnAndUnscaled) {
+  MadeGguf made = Small("gemma3", 6);
+  made.Uint("gemma3.attention.sliding_window", 20)
+      .Float("gemma3.rope.freq_base", 1e6f)
+      .String("gemma3.rope.scaling.type", "linear")
+      .Float("gemma3.rope.scaling.factor", 8);
+  auto spec = SpecOf(made);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.rope.theta, 1e4);
+  EXPECT_EQ(spec->layers[0].attention.rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(spec->layers[5].attention.rope.theta, 1e6);
+  EXPECT_EQ(spec->layers[5].attention.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(spec->layers[5].attention.rope.factor, 8);
+  spec = SpecOf(made.Float("gemma3.rope.freq_base_swa", 5e4f));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.rope.theta, 5e4);
+  EXPECT_THAT(Problem(Small("gemma2").Float("gemma2.rope.freq_base_swa", 5e4f)),
+              HasSubstr("\"gemma2.rope.freq_base_swa\""));
+}
+
+TEST(GgufFamilies, LinearScalingIsReadUnderBothNames) {
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    const auto spec = SpecOf(Small("llama").Float(key, 4));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->layers[0].attention.rope.scaling, RopeScaling::kLinear);
+    EXPECT_EQ(spec->layers[0].attention.rope.factor, 4);
+    const auto none =
+        SpecOf(Small("llama").Float(key, 4).String("llama.rope.scaling.type", "none"));
+    ASSERT_TRUE(none.ok()) << none.status();
+    EXPECT_EQ(none->layers[0].attention.rope.scaling, RopeScaling::kNone);
+  }
+  MadeGguf both = Small("llama").Float("llama.rope.scaling.factor", 4);
+  EXPECT_THAT(Problem(AddFactors("rope_freqs.weight", 1, &both)),
+              HasSubstr("\"llama.rope.scaling.factor\" beside tensor \"rope_freqs.weight\""));
+  EXPECT_THAT(Problem(Small("llama").Float("llama.rope.scaling.factor", 0.5f)),
+              HasSubstr("factor"));
+  EXPECT_THAT(Problem(Small("llama")
+                          .Float("llama.rope.scaling.factor", 4)
+                          .String("llama.rope.scaling.type", "dynamic")),
+              HasSubstr("\"llama.rope.scaling.type\" \"dynamic\""));
+}
+
+TEST(GgufFamilies, YarnIsReadByKey) {
+  const auto yarn = [](const std::string& architecture) {
+    return Small(architecture)
+        .Float(architecture + ".rope.freq_base", 1e6f)
+        .String(architecture + ".rope.scaling.type", "yarn")
+        .Float(architecture + ".rope.scaling.factor", 4)
+        .Uint(architecture + ".rope.scaling.original_context_length", 64);
+  };
+  json config = FamilyConfig("qwen3");
+  config.update({{"head_dim", 32},
+                 {"rope_scaling",
+                  {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 64}}}});
+  const auto hf = Parse(config);
+  ASSERT_TRUE(hf.ok()) << hf.status();
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "qwen3moe"}) {
+    const auto spec = SpecOf(yarn(architecture));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->layers[0].attention.rope, hf->layers[0].attention.rope) << architecture;
+  }
+  // gpt-oss does not cut its range to whole pairs.
+  const auto oss = SpecOf(yarn("gpt-oss"));
+  ASSERT_TRUE(oss.ok()) << oss.status();
+  EXPECT_NE(oss->layers[0].attention.rope.yarn_high, hf->layers[0].attention.rope.yarn_high);
+  const auto said = SpecOf(yarn("qwen3")
+                               .Float("qwen3.rope.scaling.yarn_beta_fast", 16)
+                               .Float("qwen3.rope.scaling.yarn_beta_slow", 0.1f)
+                               .Float("qwen3.rope.scaling.yarn_attn_factor", 1.5f));
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_EQ(said->layers[0].attention.rope.magnitude, 1.5);
+  EXPECT_GT(said->layers[0].attention.rope.yarn_high, hf->layers[0].attention.rope.yarn_high);
+  EXPECT_THAT(Problem(yarn("qwen3").Float("qwen3.rope.scaling.yarn_ext_factor", 0.5f)),
+              HasSubstr("\"qwen3.rope.scaling.yarn_ext_factor\""));
+  EXPECT_THAT(Problem(yarn("qwen3").Float("qwen3.rope.scaling.yarn_log_multiplier", 0.1f)),
+              HasSubstr("\"qwen3.rope.scaling.yarn_log_multiplier\""));
+  for (const std::string other : {"phi3", "gemma3"}) {
+    EXPECT_THAT(Problem(yarn(other)), HasSubstr(other + ".rope.scaling.type\" \"yarn\""));
+  }
+}
+
+TEST(GgufFamilies, LongRopeTakesBothListsTheMagnitudeAndTheOriginalContext) {
+  MadeGguf made = Small("phi3").Float("phi3.rope.scaling.attn_factor", 1.25f);
+  made.Uint("phi3.rope.scaling.original_context_length", 32);
+  AddFactors("rope_factors_long.weight", 3, &made);
+  EXPECT_THAT(Problem(made), HasSubstr("\"rope_factors_long.weight\" without "
+                                       "\"rope_factors_short.weight\""));
+  AddFactors("rope_factors_short.weight", 1, &made);
+  auto spec = SpecOf(made);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const RopeSpec& rope = spec->layers[0].attention.rope;
+  EXPECT_EQ(rope.scaling, RopeScaling::kLongRope);
+  EXPECT_EQ(rope.original_context, 32);
+  EXPECT_EQ(rope.magnitude, 1.25);
+  EXPECT_EQ(rope.long_factors[0], 3);
+  EXPECT_EQ(rope.short_factors[0], 1);
+  EXPECT_EQ(LongRotaryAbove(*spec), 32);
+  EXPECT_THAT(Problem(made.Float("phi3.rope.scaling.factor", 4)),
+              HasSubstr("\"phi3.rope.scaling.factor\" beside tensor \"rope_factors_long.weight\""));
+  MadeGguf llama = Small("llama");
+  EXPECT_THAT(Problem(AddFactors("rope_factors_long.weight", 1, &llama)),
+              HasSubstr("of architecture \"llama\""));
+  EXPECT_THAT(Problem(Small("phi3").Float("phi3.rope.scaling.attn_factor", 1.25f)),
+              HasSubstr("\"phi3.rope.scaling.attn_factor\""));
+  MadeGguf wrong = Small("phi3");
+  wrong.Tensor("rope_factors_long.weight", 0, {3}, FloatBytes({1, 1, 1}));
+  EXPECT_THAT(Problem(AddFactors("rope_factors_short.weight", 1, &wrong)),
+              HasSubstr("long_factor is not a list of 16 numbers"));
+}
+
+TEST(GgufFamilies, APartOfAHeadRotatesWhereTheFamilyMay) {
+  for (uint32_t dims = 2; dims < 32; dims += 2) {
+    const auto spec = SpecOf(Small("phi3").Uint("phi3.rope.dimension_count", dims));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->layers[0].attention.rope.rotary_dim, dims);
+  }
+  for (const uint32_t dims : {0u, 3u, 34u}) {
+    EXPECT_THAT(Problem(Small("phi3").Uint("phi3.rope.dimension_count", dims)),
+                HasSubstr("\"phi3.rope.dimension_count\" " + std::to_string(dims)));
+  }
+}
+
+TEST(GgufFamilies, MixturesAreRefusedWhereTheyWouldBeOthers) {
+  EXPECT_THAT(Problem(Small("qwen2").Uint("qwen2.expert_count", 8)),
+              HasSubstr("\"qwen2.expert_count\" 8 is not supported"));
+  EXPECT_THAT(Problem(MadeGguf::Keys("qwen3moe", 1)),
+              HasSubstr("\"qwen3moe.expert_count\" 0 is not supported"));
+  EXPECT_THAT(Problem(Small("llama").Uint("llama.expert_count", 8)),
+              HasSubstr("\"llama.expert_used_count\" is missing"));
+  EXPECT_THAT(
+      Problem(Small("llama").Uint("llama.expert_count", 2).Uint("llama.expert_used_count", 3)),
+      HasSubstr("num_experts_per_tok 3 is above num_local_experts 2"));
+  for (const char* key : {"expert_shared_count", "expert_group_count", "expert_gating_func",
+                          "leading_dense_block_count", "nextn_predict_layers"}) {
+    EXPECT_THAT(Problem(Small("qwen3moe").Uint(std::string("qwen3moe.") + key, 2)), HasSubstr(key));
+    EXPECT_EQ(Problem(Small("qwen3moe").Uint(std::string("qwen3moe.") + key, 0)), "");
+  }
+  EXPECT_THAT(Problem(Small("qwen3moe").Float("qwen3moe.expert_weights_scale", 2.5f)),
+              HasSubstr("\"qwen3moe.expert_weights_scale\""));
+  EXPECT_EQ(Problem(Small("qwen3moe").Float("qwen3moe.expert_weights_scale", 1)), "");
+  EXPECT_THAT(Problem(Small("qwen3moe").Bool("qwen3moe.expert_weights_norm", false)),
+              HasSubstr("\"qwen3moe.expert_weights_norm\""));
+}
+
+TEST(GgufFamilies, TensorsThatAnArchitectureDoesNotHaveAreRefused) {
+  const auto with = [](const std::string& architecture, const std::string& tensor) {
+    return Problem(Small(architecture).Tensor(tensor, 0, {1}, "1234"));
+  };
+  const std::pair<const char*, const char*> wrong[] = {
+      {"llama", "blk.0.attn_qkv.weight"},          {"llama", "blk.0.ffn_gate_inp.weight"},
+      {"llama", "blk.0.ffn_gate_exps.weight"},     {"llama", "blk.0.ffn_gate.0.weight"},
+      {"llama", "blk.0.post_ffw_norm.weight"},     {"phi3", "blk.0.attn_q.weight"},
+      {"phi3", "blk.0.ffn_gate.weight"},           {"qwen3moe", "blk.0.ffn_gate.weight"},
+      {"qwen3moe", "blk.0.ffn_gate_shexp.weight"}, {"qwen3moe", "blk.0.ffn_gate_up_exps.weight"},
+      {"qwen3moe", "blk.0.ffn_gate.x.weight"},     {"gpt-oss", "blk.0.ffn_gate.0.weight"},
+      {"gpt-oss", "blk.0.ffn_norm.weight"},        {"qwen3", "blk.0.attn_sinks.weight"},
+      {"gpt-oss", "blk.0.attn_sinks.bias"},        {"gemma3", "blk.0.layer_output_scale.weight"},
+  };
+  for (const auto& [architecture, tensor] : wrong) {
+    EXPECT_EQ(with(architecture, tensor),
+              "m.gguf: tensor \"" + std::string(tensor) + "\" is not supported yet")
+        << architecture;
+  }
+}
+
+}  // namespace
+}  // namespace strata
