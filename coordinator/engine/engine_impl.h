@@ -205,6 +205,9 @@ class Engine::Impl {
   void Admit(TimePoint now);
   // Cached pages give way to all that could run then, not to the first alone: each takes a step.
   void EvictForQueue(Session& first);
+  // While nobody waits the cache leaves a part of the pool free, so that who comes next need not
+  // wait for the step with a Release.
+  void EvictAhead();
   // Claims grow to what is known of the running sessions, the most important first; pages that are
   // missing come from the least important ones. Whether nobody waits or had to give way.
   bool GrowClaims();

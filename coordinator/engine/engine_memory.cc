@@ -2,6 +2,7 @@
 // counts; this decides.
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "common/check.h"
@@ -10,6 +11,9 @@
 
 namespace strata {
 namespace {
+
+// Of the pool: a start's watermark by default, and as much for the session itself.
+constexpr double kReadyShare = 0.1;
 
 void Add(const KvPages& pages, KvPages* sum) {
   for (size_t i = 0; i < pages.size(); ++i) {
@@ -137,6 +141,14 @@ void Engine::Impl::Admit(TimePoint now) {
   }
   if (queue_.empty()) {
     shares_.SetWaiting({});
+    EvictAhead();
+  }
+}
+
+void Engine::Impl::EvictAhead() {
+  if (ledger_.cached_pages() > 0) {
+    const KvSpare ready{std::numeric_limits<uint64_t>::max(), kReadyShare};
+    EvictPrefixes(Excess(ledger_.Asked(0, ready), ledger_.FreeSoon()), {});
   }
 }
 

@@ -140,6 +140,7 @@ def serve_alone(folder, count):
 def figures(arguments, result, answers, rows, samples, left, alone):
     busy = [row for row in rows
             if row["waiting"] > 0 and row["at_s"] > seconds(arguments.ramp) + 5]
+    least = min(busy, key=lambda row: row["live"], default=None)
     third = max(1, len(rows) // 3)
     differ = [a["request"] for a in answers
               if "error" not in a and a["text"] != alone[a["request"] % DISTINCT]["text"]]
@@ -148,7 +149,8 @@ def figures(arguments, result, answers, rows, samples, left, alone):
         "requests": result["requests"], "failed": result["failed"],
         "failures": result["failures"], "refused": result["refused"], "went_away": left,
         "differ_from_alone": len(differ), "examples": differ[:5],
-        "least_live_while_waiting": min((row["live"] for row in busy), default=None),
+        "least_live_while_waiting": least["live"] if least else None,
+        "at_that_moment": least,
         "median_live_while_waiting": statistics.median(row["live"] for row in busy) if busy else None,
         "running": statistics.median(row["running"] for row in rows),
         "waiting": statistics.median(row["waiting"] for row in rows),

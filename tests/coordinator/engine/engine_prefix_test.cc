@@ -260,7 +260,7 @@ TEST(EnginePrefix, CachedPagesGiveWayBeforeAnybodyIsPreempted) {
 }
 
 TEST(EnginePrefix, CachedPagesGiveWayToAllWhoWaitInOneStep) {
-  EngineConfig config = Config(2, 21);
+  EngineConfig config = Config(2, 23);  // Of which the cache leaves a tenth free.
   config.kv_watermark = 0;
   SimCluster cluster(config, RunnerStages(Model()));
   cluster.Start();
@@ -269,7 +269,7 @@ TEST(EnginePrefix, CachedPagesGiveWayToAllWhoWaitInOneStep) {
     cluster.RunToEnd();
   }
   cluster.Settle();
-  EXPECT_EQ(cluster.Snapshot().kv[0].cached, 20u);
+  EXPECT_EQ(cluster.Snapshot().kv[0].cached, 19u);
   for (uint32_t i = 0; i < 4; ++i) {
     cluster.Submit(Request("new" + std::to_string(i), 0, 50, 10 + i));
   }
@@ -281,6 +281,24 @@ TEST(EnginePrefix, CachedPagesGiveWayToAllWhoWaitInOneStep) {
   EXPECT_EQ(std::count_if(snapshot.sessions.begin(), snapshot.sessions.end(),
                           [](const SessionSnapshot& session) { return session.state == "queued"; }),
             0);
+  cluster.RunToEnd();
+  cluster.Settle();
+  ExpectNoDisagreement(cluster);
+}
+
+TEST(EnginePrefix, WhoComesToAPoolFullOfCachedPrefixesStartsAtOnce) {
+  SimCluster cluster(Config(2, 60), RunnerStages(Model()));
+  cluster.Start();
+  for (uint32_t i = 0; i < 12; ++i) {
+    cluster.Submit(Request("old" + std::to_string(i), 0, 80, 2 + i));
+    cluster.RunToEnd();
+  }
+  cluster.Settle();
+  EXPECT_GE(cluster.Snapshot().kv[0].free, 6u);
+  EXPECT_GE(cluster.Snapshot().kv[0].cached, 50u);
+  cluster.Submit(Request("new", 0, 80, 20));
+  ASSERT_EQ(cluster.Snapshot().sessions.size(), 1u);
+  EXPECT_NE(cluster.Snapshot().sessions.front().state, "queued");
   cluster.RunToEnd();
   cluster.Settle();
   ExpectNoDisagreement(cluster);
