@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""GGUF files of the types that make_gguf.py leaves out: llama in Q4_1, Q5_0 and Q5_1, and a model in K-quants.
+"""GGUF files of the types that make_gguf.py leaves out.
 
-gguf-py quantizes to the former. It only dequantizes K-quants, so `llama-kquants` has random blocks: 256 inputs a
-matrix, a layer each in Q4_K, Q5_K and Q6_K, and types mixed as in published files. Expected results as in
-make_gguf.py, which this imports: transformers on what gguf-py dequantizes. Run make_models.py first.
+llama in Q4_1, Q5_0 and Q5_1, to which gguf-py quantizes. It only dequantizes K-quants, so
+`llama-kquants` has random blocks: 256 inputs a matrix, a layer each in Q4_K, Q5_K and Q6_K, and
+types mixed as in published files. Expected results as in make_gguf.py, which this imports:
+transformers on what gguf-py dequantizes. Run make_models.py first.
 """
 
 import argparse

@@ -129,8 +129,8 @@ def test_packed_weights_that_are_wrong_are_found_by_their_layer(tmp_path, layer,
         c.load("recall", cuts=cuts, context=256, **flags)
         assert check(c, "recall")[0]["equal"]
         c.run("model", "unload", "recall")
-        # A worker that packed that layer alone; bits of a matrix change (one might count for nothing:
-        # its input may be zero), and its checksums with them.
+        # A worker that packed that layer alone; bits of a matrix change (a single one may be of
+        # padding), and its checksums with them.
         files = [p for p in (tmp_path / "bad" / "cache" / "packed").rglob("*") if p.is_file()]
         victim = max(files, key=lambda p: p.stat().st_size)
         content = victim.read_bytes()
