@@ -23,7 +23,7 @@ struct LoadOptions {
   // Requests begin for so long; then those in flight end.
   std::optional<nanoseconds> duration;
   LatencyTargets targets;
-  OnAnswer on_answer;  // May be empty.
+  OnAnswer on_answer = {};  // May be empty.
 };
 
 struct LoadProgress {

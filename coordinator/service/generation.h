@@ -34,7 +34,7 @@ class GenerationReceiver {
 struct GenerationOptions {
   std::optional<TimePoint> deadline;
   uint32_t default_max_tokens = 512;  // Where the request has none.
-  AdmissionTimes times;               // `arrived` and `taken`, where they are to be measured.
+  AdmissionTimes times = {};          // `arrived` and `taken`, where they are to be measured.
   // Whose request it is, and what counts for limits. One of several answers to the same call shares
   // it with the others. Null: nobody's, and nothing counts.
   std::shared_ptr<KeyUse> use = nullptr;

@@ -41,8 +41,8 @@ struct SampleRequest {
   const v1::SamplingParams* params = nullptr;  // Complete and valid; not owned.
   uint32_t prompt_length = 0;                  // The ids before it are the prompt's.
   std::span<const uint32_t> ids;
-  uint32_t min_tokens = 0;             // For so many output tokens none of stop_ids is chosen.
-  std::span<const uint32_t> stop_ids;  // In any order; what is named twice counts once.
+  uint32_t min_tokens = 0;                  // For so many output tokens none of stop_ids is chosen.
+  std::span<const uint32_t> stop_ids = {};  // In any order; what is named twice counts once.
 };
 
 // What `params` ask for after `ids`; both outlive it.

@@ -24,7 +24,7 @@ struct FamilyChange {
   const char* model;
   const char* field;
   json value;
-  const char* says;
+  const char* says = nullptr;  // Nothing: it is read.
 };
 
 TEST(ModelConfig, RefusesByNameWhatAFamilyDoesNotRead) {
