@@ -10,8 +10,8 @@
 
 namespace strata {
 
-// The path of a folder's .gguf file, of a split one the first part, where the folder is one model as
-// OpenCheckpoint takes it: of GGUF, and without model.safetensors. "" where it has none;
+// The path of a folder's .gguf file, of a split one the first part, where the folder is one model
+// as OpenCheckpoint takes it: of GGUF, and without model.safetensors. "" where it has none;
 // INVALID_ARGUMENT where it has several models, or not all parts.
 absl::StatusOr<std::string> GgufFileIn(const std::string& folder);
 
