@@ -60,6 +60,13 @@ constexpr struct {
     {"residual_scale", "residual_multiplier"},
     {"logit_scale", "logits_scaling"},
 };
+// Texts of tokens that end an answer or a turn in published models.
+constexpr std::string_view kEnds[] = {
+    "</s>",       "<eos>",      "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>",
+    "<|eom_id|>", "<|im_end|>", "<|end|>",       "<|return|>",    "<|call|>"};
+// Kinds of tokens by ggml's number.
+constexpr int64_t kControlToken = 3;
+constexpr int64_t kUserDefinedToken = 4;
 constexpr const char* kSoftCaps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
 
 // A share whose product with `all`, cut off to a whole number, is `part`.
@@ -75,6 +82,7 @@ class ConfigWriter {
                const std::vector<TensorEntry>& tensors)
       : architecture_(architecture),
         family_(*architecture.family),
+        header_(header),
         reader_(&header),
         tensors_(tensors) {}
 
@@ -228,7 +236,10 @@ class ConfigWriter {
       config_[kMultipliers[0].field] = 1 / std::sqrt(static_cast<double>(head_dim_));
     }
     for (const auto& [key, field] : kMultipliers) {
-      const double multiplier = reader_.Number(Key(key), -kMost, kMost, 0);
+      // Of these every converter writes what logits are divided by.
+      const bool required = granite && std::string_view(key) == "logit_scale";
+      const double multiplier = reader_.Number(Key(key), -kMost, kMost,
+                                               required ? std::nullopt : std::optional<double>(0));
       if (multiplier != 0 && !granite) {
         return UnsupportedKey(key);
       }
@@ -282,7 +293,11 @@ class ConfigWriter {
   }
 
   absl::Status WriteRotation() {
-    const double theta = reader_.Number(Key("rope.freq_base"), 1, kMost, 10000.0);
+    // Converters leave out what llama.cpp takes where nothing is said, and no other base.
+    constexpr double kAbsent = 10000;
+    const double theta =
+        reader_.Number(Key("rope.freq_base"), 1, kMost,
+                       family_.theta == kAbsent ? std::optional<double>(kAbsent) : std::nullopt);
     const bool two = family_.local_theta != 0;
     const double local =
         reader_.Number(Key("rope.freq_base_swa"), 1, kMost, two ? kLocalTheta : theta);
@@ -373,6 +388,28 @@ class ConfigWriter {
 
   uint64_t OriginalContext() { return Count("rope.scaling.original_context_length", context_); }
 
+  // Most files name one end, and chats end with another one's text. A vocabulary that cannot be
+  // read is the tokenizer's to refuse.
+  void AddEndsByText(json* ends) {
+    GgufReader reader(&header_);
+    const std::vector<std::string_view> tokens = reader.Strings("tokenizer.ggml.tokens");
+    const std::vector<int64_t> kinds = reader.Ints("tokenizer.ggml.token_type");
+    const auto has = [&](std::string_view text) {
+      return std::find(tokens.begin(), tokens.end(), text) != tokens.end();
+    };
+    // There it ends a part of an answer.
+    const bool parts = has("<|return|>") && has("<|call|>");
+    for (size_t id = 0; id < tokens.size(); ++id) {
+      const bool special = kinds.size() != tokens.size() || kinds[id] == kControlToken ||
+                           kinds[id] == kUserDefinedToken;
+      const bool end = std::find(std::begin(kEnds), std::end(kEnds), tokens[id]) != std::end(kEnds);
+      if (special && end && !(parts && tokens[id] == "<|end|>") &&
+          std::find(ends->begin(), ends->end(), json(id)) == ends->end()) {
+        ends->push_back(id);
+      }
+    }
+  }
+
   // The model stops at each of the ends that the file names.
   absl::Status WriteTokens() {
     json ends = json::array();
@@ -386,6 +423,7 @@ class ConfigWriter {
         }
       }
     }
+    AddEndsByText(&ends);
     generation_ = json::object();
     if (!ends.empty()) {
       config_["eos_token_id"] = ends;
@@ -400,6 +438,7 @@ class ConfigWriter {
 
   const GgufArchitecture& architecture_;
   const Family& family_;
+  const GgufHeader& header_;
   GgufReader reader_;
   const std::vector<TensorEntry>& tensors_;
   uint64_t hidden_ = 0;

@@ -104,7 +104,8 @@ Wanted WantedOf(const Facts& valid, const Field& field, const std::string& valid
       number ? void(wanted.facts[name] = *number) : void(wanted.open.insert(name));
     }
   }
-  for (const char* end : {"ggml.eos_token_id", "ggml.eot_token_id", "ggml.eom_token_id"}) {
+  for (const char* end : {"ggml.eos_token_id", "ggml.eot_token_id", "ggml.eom_token_id",
+                          "ggml.tokens", "ggml.token_type"}) {
     if (field.owner.ends_with(end)) wanted.open.insert("eos");
   }
   // Without a window, or with another order of them, layers are of the other kind.

@@ -46,6 +46,10 @@ std::string Problem(const MadeGguf& made) { return std::string(SpecOf(made).stat
 MadeGguf Small(const std::string& architecture, uint32_t layers = 2) {
   MadeGguf made = MadeGguf::Keys(architecture, layers);
   made.Tensor("token_embd.weight", 0, {8, 64}, std::string(2048, 'e'));
+  made.Float(architecture + ".rope.freq_base", 1e6f);
+  if (architecture == "granite") {
+    made.Float("granite.logit_scale", 2);
+  }
   if (architecture == "qwen3moe" || architecture == "gpt-oss") {
     made.Uint(architecture + ".expert_count", 4)
         .Uint(architecture + ".expert_used_count", 2)
@@ -168,8 +172,7 @@ TEST(GgufFamilies, MultipliersAreGranites) {
   spec = SpecOf(Small("granite")
                     .Float("granite.attention.scale", 0.5f)
                     .Float("granite.embedding_scale", 3)
-                    .Float("granite.residual_scale", 0.75f)
-                    .Float("granite.logit_scale", 2));
+                    .Float("granite.residual_scale", 0.75f));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->layers[0].attention.scale, 0.5f);
   EXPECT_EQ(spec->embedding_scale, 3);
@@ -220,7 +223,6 @@ TEST(GgufFamilies, WindowsAreOfTheLayersThatThePatternSays) {
 TEST(GgufFamilies, WindowedLayersOfGemma3TurnByABaseOfTheirOwnAndUnscaled) {
   MadeGguf made = Small("gemma3", 6);
   made.Uint("gemma3.attention.sliding_window", 20)
-      .Float("gemma3.rope.freq_base", 1e6f)
       .String("gemma3.rope.scaling.type", "linear")
       .Float("gemma3.rope.scaling.factor", 8);
   auto spec = SpecOf(made);
@@ -235,6 +237,20 @@ TEST(GgufFamilies, WindowedLayersOfGemma3TurnByABaseOfTheirOwnAndUnscaled) {
   EXPECT_EQ(spec->layers[0].attention.rope.theta, 5e4);
   EXPECT_THAT(Problem(Small("gemma2").Float("gemma2.rope.freq_base_swa", 5e4f)),
               HasSubstr("\"gemma2.rope.freq_base_swa\""));
+}
+
+TEST(GgufFamilies, WhatIsNotTheSameForAllFilesIsNotGuessed) {
+  for (const char* architecture : {"gemma3", "gpt-oss", "smollm3", "granite"}) {
+    MadeGguf made = MadeGguf::Keys(architecture, 2);
+    made.Tensor("token_embd.weight", 0, {8, 64}, std::string(2048, 'e'));
+    const char* key = std::string(architecture) == "granite" ? "logit_scale" : "rope.freq_base";
+    if (std::string(architecture) == "gpt-oss") {
+      made.Uint("gpt-oss.expert_count", 4)
+          .Uint("gpt-oss.expert_used_count", 2)
+          .Uint("gpt-oss.expert_feed_forward_length", 32);
+    }
+    EXPECT_THAT(Problem(made), HasSubstr(std::string(architecture) + "." + key));
+  }
 }
 
 TEST(GgufFamilies, LinearScalingIsReadUnderBothNames) {
@@ -262,7 +278,6 @@ TEST(GgufFamilies, LinearScalingIsReadUnderBothNames) {
 TEST(GgufFamilies, YarnIsReadByKey) {
   const auto yarn = [](const std::string& architecture) {
     return Small(architecture)
-        .Float(architecture + ".rope.freq_base", 1e6f)
         .String(architecture + ".rope.scaling.type", "yarn")
         .Float(architecture + ".rope.scaling.factor", 4)
         .Uint(architecture + ".rope.scaling.original_context_length", 64);

@@ -96,6 +96,38 @@ TEST(GgufModel, StopsAtEveryEndThatTheFileNames) {
   EXPECT_THAT(checkpoint->spec.eos_ids, ElementsAre(2, 5));
 }
 
+TEST(GgufModel, StopsAtTokensWhoseTextEndsATurn) {
+  const auto ends = [](const std::string& other) {
+    TempFolder folder;
+    folder.Write("m.gguf",
+                 MadeGguf::SmallLlama()
+                     .Uint("tokenizer.ggml.eos_token_id", 2)
+                     .Strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "<|endoftext|>", "a",
+                                                        "<|end|>", other, "b", "<end_of_turn>"})
+                     .Ints("tokenizer.ggml.token_type", {3, 3, 3, 1, 3, 4, 3, 1})
+                     .File());
+    const auto checkpoint = OpenCheckpoint(folder.File("m.gguf"));
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+    return checkpoint.ok() ? checkpoint->spec.eos_ids : std::vector<uint32_t>{};
+  };
+  EXPECT_THAT(ends("<|user|>"), ElementsAre(2, 4));
+  EXPECT_THAT(ends("<|eot_id|>"), ElementsAre(2, 4, 5));
+  EXPECT_THAT(ends("<|call|>"), ElementsAre(2, 4, 5));
+}
+
+TEST(GgufModel, WhereCallsAndReturnsEndAnAnswerTheEndOfAPartDoesNot) {
+  TempFolder folder;
+  folder.Write("m.gguf", MadeGguf::SmallLlama()
+                             .Uint("tokenizer.ggml.eos_token_id", 2)
+                             .Strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "<|return|>", "a",
+                                                                "<|end|>", "<|call|>", "b", "c"})
+                             .Ints("tokenizer.ggml.token_type", {3, 3, 3, 1, 3, 3, 1, 1})
+                             .File());
+  const auto checkpoint = OpenCheckpoint(folder.File("m.gguf"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT(checkpoint->spec.eos_ids, ElementsAre(2, 5));
+}
+
 TEST(GgufModel, AFolderHasOneModel) {
   TempFolder folder;
   folder.Write("a.gguf", MadeGguf::SmallLlama().File());
