@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -11,11 +12,6 @@ namespace strata {
 namespace {
 
 using nlohmann::json;
-
-Error Unsupported(const std::string& what) {
-  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-               what + " is not supported yet");
-}
 
 constexpr Family kFamilies[] = {
     {.model_type = "llama",
@@ -372,8 +368,8 @@ absl::Status ReadLayerTypes(const json& kinds, const Family& family, bool any,
     const bool contradicts = sliding && !any;
     if ((!sliding && name != "full_attention") || contradicts ||
         (!family.reads_layer_types && sliding != (*slides)[i])) {
-      return Unsupported(absl::StrCat("layer_types ", QuotedValue(kind), " of layer ", i,
-                                      contradicts ? " without a sliding_window" : ""));
+      return UnsupportedModel(absl::StrCat("layer_types ", QuotedValue(kind), " of layer ", i,
+                                           contradicts ? " without a sliding_window" : ""));
     }
     (*slides)[i] = sliding;
   }
@@ -400,8 +396,8 @@ absl::StatusOr<const Family*> FindRow(const json& config, std::string_view type,
     other_version = &family;
   }
   if (other_version != nullptr) {
-    return Unsupported(absl::StrCat("version ", Quoted(of_config), " of model_type ",
-                                    Quoted(other_version->model_type)));
+    return UnsupportedModel(absl::StrCat("version ", Quoted(of_config), " of model_type ",
+                                         Quoted(other_version->model_type)));
   }
   return nullptr;
 }
@@ -422,7 +418,7 @@ absl::StatusOr<const Family*> FindFamily(const json& config) {
     ASSIGN_OR_RETURN(by_type, FindRow(config, type, ""));
   }
   if (!type.empty() && by_type == nullptr) {
-    return Unsupported("model_type " + Quoted(type));
+    return UnsupportedModel("model_type " + Quoted(type));
   }
   if (architectures == nullptr) {
     return by_type;
@@ -435,10 +431,10 @@ absl::StatusOr<const Family*> FindFamily(const json& config) {
   const auto& name = (*architectures)[0].get_ref<const std::string&>();
   ASSIGN_OR_RETURN(const Family* by_architecture, FindRow(config, "", name));
   if (by_architecture == nullptr) {
-    return Unsupported("architectures: " + Quoted(name));
+    return UnsupportedModel("architectures: " + Quoted(name));
   }
   if (by_type != nullptr && by_type != by_architecture) {
-    return Unsupported(
+    return UnsupportedModel(
         absl::StrCat("architecture ", Quoted(name), " of model_type ", Quoted(type)));
   }
   return by_architecture;
@@ -449,7 +445,7 @@ absl::Status CheckNothingElse(const json& config, const Family& family) {
   for (const Refused& refused : kRefused) {
     const json* value = reader.Find(refused.name);
     if (value != nullptr && !IsNeutral(*value, refused.neutral) && !Reads(family, refused.name)) {
-      return Unsupported(absl::StrCat(refused.name, " ", QuotedValue(*value)));
+      return UnsupportedModel(absl::StrCat(refused.name, " ", QuotedValue(*value)));
     }
   }
   const json* window = reader.Find("sliding_window");
@@ -457,23 +453,23 @@ absl::Status CheckNothingElse(const json& config, const Family& family) {
       family.windows == WindowRule::kNone || family.windows == WindowRule::kRefused;
   if (refuses_windows && window != nullptr && !IsNeutral(*window, 0) &&
       reader.Bool("use_sliding_window", true)) {
-    return Unsupported("sliding_window " + QuotedValue(*window));
+    return UnsupportedModel("sliding_window " + QuotedValue(*window));
   }
   const bool gated = std::string_view(family.activation_field) == "hidden_activation";
   const std::string activation = reader.String(family.activation_field, family.activation);
   if (activation != "silu" && (!gated || activation != family.activation)) {
-    return Unsupported(absl::StrCat(family.activation_field, " ", Quoted(activation)));
+    return UnsupportedModel(absl::StrCat(family.activation_field, " ", Quoted(activation)));
   }
   // One that the family does not read says that something is different.
   if (const std::string other = reader.String("hidden_activation", "silu");
       !gated && other != "silu") {
-    return Unsupported("hidden_activation " + Quoted(other));
+    return UnsupportedModel("hidden_activation " + Quoted(other));
   }
   if (!family.reads_attention_bias && reader.Bool("attention_bias", false)) {
-    return Unsupported("attention_bias true");
+    return UnsupportedModel("attention_bias true");
   }
   if (!family.reads_mlp_bias && reader.Bool("mlp_bias", false)) {
-    return Unsupported("mlp_bias true");
+    return UnsupportedModel("mlp_bias true");
   }
   if (const json* map = reader.Find("auto_map"); map != nullptr && map->is_object()) {
     const std::string architecture = absl::StrCat(".", family.architecture);
@@ -485,7 +481,7 @@ absl::Status CheckNothingElse(const json& config, const Family& family) {
       const bool same =
           name.ends_with(architecture) || (key == "AutoModel" && name.ends_with(body));
       if (key.starts_with("AutoModel") && !same) {
-        return Unsupported("auto_map " + Quoted(key) + " (a checkpoint's own code)");
+        return UnsupportedModel("auto_map " + Quoted(key) + " (a checkpoint's own code)");
       }
     }
   }

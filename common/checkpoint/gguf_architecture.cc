@@ -3,6 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/checkpoint/unsupported_model.h"
 #include "common/status.h"
 
 namespace strata {
@@ -131,9 +132,8 @@ absl::StatusOr<GgufArchitecture> FindGgufArchitecture(const GgufHeader& header) 
       return one;
     }
   }
-  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-               known ? absl::StrCat("key ", Quoted(key), " ", experts, " is not supported yet")
-                     : "general.architecture " + Quoted(name) + " is not supported yet");
+  return UnsupportedModel(known ? absl::StrCat("key ", Quoted(key), " ", experts)
+                                : "general.architecture " + Quoted(name));
 }
 
 std::string CheckpointName(const GgufArchitecture& architecture, std::string_view tensor) {

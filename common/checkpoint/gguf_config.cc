@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -19,11 +20,6 @@ constexpr char kBeyond[] = "rope_factors_long.weight";
 constexpr double kMost = 1e30;
 // Of windowed layers, where a family has one for them and the file does not say it.
 constexpr double kLocalTheta = 10000;
-
-Error Unsupported(const std::string& what) {
-  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-               what + " is not supported yet");
-}
 
 Error Invalid(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_GGUF", what);
@@ -108,7 +104,9 @@ class ConfigWriter {
   double Number(const char* name, double fallback) {
     return reader_.Number(Key(name), 0, kMost, fallback);
   }
-  Error UnsupportedKey(const char* name) const { return Unsupported("key " + Quoted(Key(name))); }
+  Error UnsupportedKey(const char* name) const {
+    return UnsupportedModel("key " + Quoted(Key(name)));
+  }
 
   const TensorEntry* Find(std::string_view name) const {
     const auto found = std::find_if(tensors_.begin(), tensors_.end(),
@@ -135,8 +133,8 @@ class ConfigWriter {
     }
     if (!reader_.Bool(Key("attention.causal"), true) ||
         reader_.Bool(Key("use_parallel_residual"), false)) {
-      return Unsupported("key " + Quoted(Key("attention.causal")) + " or " +
-                         Quoted(Key("use_parallel_residual")));
+      return UnsupportedModel("key " + Quoted(Key("attention.causal")) + " or " +
+                              Quoted(Key("use_parallel_residual")));
     }
     // Experts' weights add up to 1, also where the file does not say it.
     if (!reader_.Bool(Key("expert_weights_norm"), true)) {
@@ -193,7 +191,7 @@ class ConfigWriter {
   }
 
   Error NotOfHeads(const char* name, uint64_t size) const {
-    return Unsupported(absl::StrCat(
+    return UnsupportedModel(absl::StrCat(
         "key ", Quoted(Key(name)), " ", size, " with heads of ", head_dim_, ", by ",
         Quoted(Key(Has("attention.key_length") ? "attention.key_length" : "attention.head_count")),
         " and the tensors"));
@@ -327,8 +325,9 @@ class ConfigWriter {
     const bool scales = type != "none" && factor != 0 && factor != 1;
     const bool long_rope = !factors.within.empty() || !factors.beyond.empty();
     if (scales && (long_rope || !factors.all.empty())) {
-      return Unsupported(absl::StrCat("key ", Quoted(Key("rope.scaling.factor")), " beside tensor ",
-                                      Quoted(long_rope ? kBeyond : kDivisors)));
+      return UnsupportedModel(absl::StrCat("key ", Quoted(Key("rope.scaling.factor")),
+                                           " beside tensor ",
+                                           Quoted(long_rope ? kBeyond : kDivisors)));
     }
     if (long_rope) {
       return WriteLongRope(factors, magnitude);
@@ -343,17 +342,17 @@ class ConfigWriter {
     } else if (scales && type == "yarn" && family_.yarn) {
       return WriteYarn(factor);
     } else if (scales) {
-      return Unsupported(absl::StrCat("key ", Quoted(Key("rope.scaling.type")), " ", Quoted(type),
-                                      " with key ", Quoted(Key("rope.scaling.factor")), " ",
-                                      factor));
+      return UnsupportedModel(absl::StrCat("key ", Quoted(Key("rope.scaling.type")), " ",
+                                           Quoted(type), " with key ",
+                                           Quoted(Key("rope.scaling.factor")), " ", factor));
     }
     return absl::OkStatus();
   }
 
   absl::Status WriteLongRope(const GgufFactors& factors, double magnitude) {
     if (!family_.long_rope || !factors.all.empty()) {
-      return Unsupported(absl::StrCat("tensor ", Quoted(kBeyond), " or ", Quoted(kWithin),
-                                      " of architecture ", Quoted(architecture_.name)));
+      return UnsupportedModel(absl::StrCat("tensor ", Quoted(kBeyond), " or ", Quoted(kWithin),
+                                           " of architecture ", Quoted(architecture_.name)));
     }
     if (factors.within.empty() || factors.beyond.empty()) {
       return Invalid(absl::StrCat("there is tensor ",

@@ -12,6 +12,7 @@
 #include "common/checkpoint/gguf_architecture.h"
 #include "common/checkpoint/gguf_config.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -19,11 +20,6 @@ namespace strata {
 namespace {
 
 constexpr uint64_t kMaxParts = 10'000;
-
-Error Unsupported(const std::string& what) {
-  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-               what + " is not supported yet");
-}
 
 Error Invalid(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_GGUF", what);
@@ -55,8 +51,8 @@ std::optional<Part> PartOf(std::string_view file) {
 // A small tensor that frequencies are divided by.
 absl::StatusOr<std::vector<float>> ReadFactors(const std::string& path, const GgufTensor& tensor) {
   if (tensor.dtype != Dtype::kF32 || tensor.shape.size() != 1 || tensor.shape[0] > kMaxHiddenSize) {
-    return Unsupported(absl::StrCat("tensor ", Quoted(tensor.name), " of ", DtypeName(tensor.dtype),
-                                    " or with several dimensions"));
+    return UnsupportedModel(absl::StrCat("tensor ", Quoted(tensor.name), " of ",
+                                         DtypeName(tensor.dtype), " or with several dimensions"));
   }
   ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
   std::vector<float> factors(tensor.shape[0]);
@@ -117,6 +113,9 @@ absl::StatusOr<std::vector<std::string>> GgufFilesOf(const std::vector<std::stri
   std::set<std::string> models;
   std::string first;
   for (const std::string& name : names) {
+    if (name == kSafetensorsName || name == kSafetensorsIndexName) {
+      return std::vector<std::string>();
+    }
     if (absl::EndsWith(name, ".gguf") && !absl::StartsWith(name, "mmproj")) {
       models.insert(GgufModelName(name));
       first = first.empty() ? name : first;
@@ -157,7 +156,7 @@ absl::StatusOr<GgufModel> ReadGgufModel(const std::string& folder,
       }
       std::string name = CheckpointName(architecture, tensor.name);
       if (name.empty()) {
-        return Unsupported(absl::StrCat(files[i], ": tensor ", Quoted(tensor.name)));
+        return UnsupportedModel(absl::StrCat(files[i], ": tensor ", Quoted(tensor.name)));
       }
       model.tensors.push_back({std::move(name), tensor.dtype, std::move(tensor.shape), files[i],
                                tensor.offset, tensor.bytes});

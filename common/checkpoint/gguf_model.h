@@ -13,9 +13,14 @@
 
 namespace strata {
 
+// A folder that has one of these has its weights there.
+inline constexpr char kSafetensorsName[] = "model.safetensors";
+inline constexpr char kSafetensorsIndexName[] = "model.safetensors.index.json";
+
 // The files of one model among a folder's names, ascending: the only .gguf file, or the parts
 // "NAME-00001-of-00003.gguf" of the only one that is split; projectors (mmproj*) do not count.
-// Empty where there is none; INVALID_ARGUMENT where there are several models, or a part is missing.
+// Empty where there is none, or weights in safetensors; INVALID_ARGUMENT where there are several
+// models, or a part is missing.
 absl::StatusOr<std::vector<std::string>> GgufFilesOf(const std::vector<std::string>& names);
 // Of the model that `file`, one of the names, is or is a part of.
 absl::StatusOr<std::vector<std::string>> GgufPartsOf(const std::string& file,

@@ -30,8 +30,6 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "headers are read as they lie");
 
-constexpr char kIndexName[] = "model.safetensors.index.json";
-constexpr char kSingleName[] = "model.safetensors";
 constexpr size_t kMaxNamed = 10;
 constexpr uint64_t kMaxBiasBytes = uint64_t{1} << 20;
 
@@ -83,12 +81,13 @@ absl::StatusOr<std::vector<TensorEntry>> ReadHeader(const std::string& folder,
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& folder) {
   const auto fail = [](const std::string& problem) {
     return Error(absl::StatusCode::kInvalidArgument, "INVALID_INDEX",
-                 absl::StrCat(kIndexName, ": ", problem));
+                 absl::StrCat(kSafetensorsIndexName, ": ", problem));
   };
-  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(absl::StrCat(folder, "/", kIndexName),
-                                                         kMaxSafetensorsHeaderBytes));
-  ASSIGN_OR_RETURN(const json index,
-                   ParseJsonObject(text, kIndexName, "INVALID_INDEX", kMaxSafetensorsHeaderBytes));
+  ASSIGN_OR_RETURN(
+      const std::string text,
+      ReadSmallFile(absl::StrCat(folder, "/", kSafetensorsIndexName), kMaxSafetensorsHeaderBytes));
+  ASSIGN_OR_RETURN(const json index, ParseJsonObject(text, kSafetensorsIndexName, "INVALID_INDEX",
+                                                     kMaxSafetensorsHeaderBytes));
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object() || map->empty()) {
     return fail("has no weight_map of tensors to files");
@@ -120,15 +119,16 @@ absl::Status CheckIndex(const std::map<std::string, std::string>& index,
     if (entry == index.end()) {
       unexpected.push_back(tensor.name);
     } else if (entry->second != tensor.file) {
-      return Error(absl::StatusCode::kInvalidArgument, "INVALID_INDEX",
-                   absl::StrCat(kIndexName, " says that tensor ", Quoted(tensor.name), " is in ",
-                                Quoted(entry->second), ", but it is in ", Quoted(tensor.file)));
+      return Error(
+          absl::StatusCode::kInvalidArgument, "INVALID_INDEX",
+          absl::StrCat(kSafetensorsIndexName, " says that tensor ", Quoted(tensor.name), " is in ",
+                       Quoted(entry->second), ", but it is in ", Quoted(tensor.file)));
     }
   }
   if (!unexpected.empty()) {
     return Error(absl::StatusCode::kInvalidArgument, "INVALID_INDEX",
-                 absl::StrCat("the files hold ", unexpected.size(), " tensors that ", kIndexName,
-                              " does not name: ", SomeNames(unexpected)));
+                 absl::StrCat("the files hold ", unexpected.size(), " tensors that ",
+                              kSafetensorsIndexName, " does not name: ", SomeNames(unexpected)));
   }
   std::vector<std::string> missing;
   for (const auto& [name, file] : index) {
@@ -138,7 +138,7 @@ absl::Status CheckIndex(const std::map<std::string, std::string>& index,
   }
   if (!missing.empty()) {
     return Error(absl::StatusCode::kInvalidArgument, "MISSING_TENSORS",
-                 absl::StrCat(kIndexName, " names ", missing.size(),
+                 absl::StrCat(kSafetensorsIndexName, " names ", missing.size(),
                               " tensors that the files do not hold: ", SomeNames(missing)))
         .Hint("fetch the checkpoint again");
   }
@@ -171,13 +171,14 @@ Error NoWeights(const std::string& path, const std::vector<std::string>& names) 
           .Hint("use the checkpoint's safetensors files");
     }
   }
-  return Error(absl::StatusCode::kNotFound, "NO_WEIGHTS",
-               absl::StrCat(path, " has neither ", kSingleName, " nor ", kIndexName));
+  return Error(
+      absl::StatusCode::kNotFound, "NO_WEIGHTS",
+      absl::StrCat(path, " has neither ", kSafetensorsName, " nor ", kSafetensorsIndexName));
 }
 
 absl::Status ReadWeightHeaders(const std::vector<std::string>& names, Checkpoint* checkpoint) {
   const std::string& path = checkpoint->path;
-  const bool sharded = Contains(names, kIndexName);
+  const bool sharded = Contains(names, kSafetensorsIndexName);
   std::map<std::string, std::string> index;
   std::set<std::string> files;
   if (sharded) {
@@ -185,15 +186,16 @@ absl::Status ReadWeightHeaders(const std::vector<std::string>& names, Checkpoint
     for (const auto& [tensor, file] : index) {
       files.insert(file);
     }
-  } else if (Contains(names, kSingleName)) {
-    files.insert(kSingleName);
+  } else if (Contains(names, kSafetensorsName)) {
+    files.insert(kSafetensorsName);
   } else {
     return NoWeights(path, names);
   }
   for (const std::string& file : files) {
     if (!Contains(names, file)) {
       return Error(absl::StatusCode::kNotFound, "MISSING_FILE",
-                   absl::StrCat(kIndexName, " names ", Quoted(file), ", which is not there"))
+                   absl::StrCat(kSafetensorsIndexName, " names ", Quoted(file),
+                                ", which is not there"))
           .Hint("fetch the checkpoint again");
     }
     ASSIGN_OR_RETURN(std::vector<TensorEntry> tensors, ReadHeader(path, file));
@@ -448,12 +450,10 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
   Checkpoint checkpoint;
   checkpoint.path = path;
-  if (!Contains(names, kIndexName) && !Contains(names, kSingleName)) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> files, GgufFilesOf(names));
-    if (!files.empty()) {
-      RETURN_IF_ERROR(ReadGguf(files, &checkpoint));
-      return checkpoint;
-    }
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, GgufFilesOf(names));
+  if (!files.empty()) {
+    RETURN_IF_ERROR(ReadGguf(files, &checkpoint));
+    return checkpoint;
   }
   if (!Contains(names, "config.json")) {
     return Error(absl::StatusCode::kNotFound, "NO_CHECKPOINT", path + " has no config.json")

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/checkpoint/unsupported_model.h"
 #include "common/quantized_weights.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -20,11 +21,9 @@ constexpr char kWhere[] = "quantization_config.";
 constexpr uint64_t kMaxGroup = 1u << 20;
 
 absl::Status Unsupported(const std::string& what) {
-  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-               what + " is not supported yet")
-      .Hint(
-          "use a checkpoint in F32, F16 or BF16, or one in a quantized format that "
-          "docs/ARCHITECTURE.md names under \"Weights\"");
+  return UnsupportedModel(what).Hint(
+      "use a checkpoint in F32, F16 or BF16, or one in a quantized format that "
+      "docs/ARCHITECTURE.md names under \"Weights\"");
 }
 
 bool IsNone(const json* value) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
 #include "common/numerics/math.h"
 #include "common/status.h"
@@ -19,11 +20,6 @@ using nlohmann::json;
 
 constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
-
-Error Unsupported(const std::string& what) {
-  return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_MODEL",
-               what + " is not supported yet");
-}
 
 Error Contradiction(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG", what);
@@ -216,12 +212,12 @@ absl::Status CheckKeys(const json& object, const std::string& field, const std::
     }
     if (key == "partial_rotary_factor") {
       if (!reading.partial && (!value.is_number() || value.get<double>() != 1.0)) {
-        return Unsupported(absl::StrCat(field, ".", key, " ", QuotedValue(value)));
+        return UnsupportedModel(absl::StrCat(field, ".", key, " ", QuotedValue(value)));
       }
       continue;
     }
-    return Unsupported(absl::StrCat(field, ".", Quoted(key), " ", QuotedValue(value), " with type ",
-                                    Quoted(type)));
+    return UnsupportedModel(absl::StrCat(field, ".", Quoted(key), " ", QuotedValue(value),
+                                         " with type ", Quoted(type)));
   }
   return absl::OkStatus();
 }
@@ -255,7 +251,7 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
   }
   for (const auto& [key, value] : object.items()) {
     if (value.is_object()) {
-      return Unsupported(absl::StrCat(field, " per kind of layer (", Quoted(key), ")"));
+      return UnsupportedModel(absl::StrCat(field, " per kind of layer (", Quoted(key), ")"));
     }
   }
   ASSIGN_OR_RETURN(std::string type, TypeOf(object, field, reading));
@@ -268,7 +264,7 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
   }
   if (type != "default" && type != "linear" && type != "llama3" && type != "divisors" &&
       (type != "longrope" || !reading.long_rope) && (type != "yarn" || !reading.yarn)) {
-    return Unsupported(absl::StrCat(field, " type ", Quoted(type)));
+    return UnsupportedModel(absl::StrCat(field, " type ", Quoted(type)));
   }
   RETURN_IF_ERROR(CheckKeys(object, field, type, reading));
   RETURN_IF_ERROR(ReadPartial(object, field + ".", reading, rope));

@@ -345,9 +345,6 @@ absl::StatusOr<std::string> GgufFileIn(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     names.push_back(entry.path().filename().string());
-    if (names.back() == "model.safetensors" || names.back() == "model.safetensors.index.json") {
-      return "";
-    }
   }
   std::sort(names.begin(), names.end());
   ASSIGN_OR_RETURN(const std::vector<std::string> files, GgufFilesOf(names));
