@@ -57,9 +57,10 @@ std::string Look(const NamePair (&names)[kCount], std::string_view gguf) {
   return "";
 }
 
-// The number that `text` is, all of it.
+// The number that `text` is, all of it, as a converter writes it.
 bool IsNumber(std::string_view text, uint32_t* number) {
-  return absl::SimpleAtoi(absl::string_view(text.data(), text.size()), number);
+  return absl::SimpleAtoi(absl::string_view(text.data(), text.size()), number) &&
+         text == absl::StrCat(*number);
 }
 
 // Of the norms of a layer's branches.
@@ -108,6 +109,36 @@ std::string LayerPath(const GgufArchitecture& architecture, std::string_view mod
   return path;
 }
 
+// "" where the architecture has no such tensor.
+std::string NameOf(const GgufArchitecture& architecture, std::string_view tensor) {
+  const size_t dot = tensor.rfind('.');
+  if (dot == std::string_view::npos) {
+    return "";
+  }
+  const std::string kind(tensor.substr(dot));
+  std::string_view module = tensor.substr(0, dot);
+  if (kind != ".weight" && kind != ".bias") {
+    return "";
+  }
+  if (!module.starts_with("blk.")) {
+    const std::string name = Look(kTopNames, module);
+    return name.empty() ? "" : name + kind;
+  }
+  module.remove_prefix(4);
+  const size_t end = module.find('.');
+  uint32_t layer = 0;
+  if (end == std::string_view::npos || !IsNumber(module.substr(0, end), &layer)) {
+    return "";
+  }
+  module.remove_prefix(end + 1);
+  const std::string prefix = absl::StrCat("model.layers.", layer, ".");
+  if (architecture.family->sinks && module == "attn_sinks" && kind == ".weight") {
+    return prefix + "self_attn.sinks";
+  }
+  const std::string path = LayerPath(architecture, module);
+  return path.empty() ? "" : prefix + path + kind;
+}
+
 }  // namespace
 
 std::string GgufArchitecture::Key(std::string_view key) const {
@@ -136,33 +167,23 @@ absl::StatusOr<GgufArchitecture> FindGgufArchitecture(const GgufHeader& header) 
                                 : "general.architecture " + Quoted(name));
 }
 
-std::string CheckpointName(const GgufArchitecture& architecture, std::string_view tensor) {
-  const size_t dot = tensor.rfind('.');
-  if (dot == std::string_view::npos) {
-    return "";
+absl::StatusOr<std::string> CheckpointName(const GgufArchitecture& architecture,
+                                           std::string_view tensor) {
+  std::string name = NameOf(architecture, tensor);
+  if (!name.empty()) {
+    return name;
   }
-  const std::string kind(tensor.substr(dot));
-  std::string_view module = tensor.substr(0, dot);
-  if (kind != ".weight" && kind != ".bias") {
-    return "";
+  // A name stands for dense models and for mixtures, and a key decides which of them this is.
+  std::string problem = absl::StrCat("tensor ", Quoted(tensor));
+  for (GgufArchitecture other : kArchitectures) {
+    const nlohmann::json config = {{"model_type", other.model_type}};
+    ASSIGN_OR_RETURN(other.family, FindFamily(config));
+    if (std::string_view(architecture.name) == other.name && !NameOf(other, tensor).empty()) {
+      absl::StrAppend(&problem, architecture.mixture() ? " with" : " without", " experts by key ",
+                      Quoted(architecture.Key("expert_count")));
+    }
   }
-  if (!module.starts_with("blk.")) {
-    const std::string name = Look(kTopNames, module);
-    return name.empty() ? "" : name + kind;
-  }
-  module.remove_prefix(4);
-  const size_t end = module.find('.');
-  uint32_t layer = 0;
-  if (end == std::string_view::npos || !IsNumber(module.substr(0, end), &layer)) {
-    return "";
-  }
-  module.remove_prefix(end + 1);
-  const std::string prefix = absl::StrCat("model.layers.", layer, ".");
-  if (architecture.family->sinks && module == "attn_sinks" && kind == ".weight") {
-    return prefix + "self_attn.sinks";
-  }
-  const std::string path = LayerPath(architecture, module);
-  return path.empty() ? "" : prefix + path + kind;
+  return UnsupportedModel(problem);
 }
 
 }  // namespace strata

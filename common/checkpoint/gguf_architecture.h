@@ -33,8 +33,10 @@ struct GgufArchitecture {
 // mixtures. UNIMPLEMENTED names what there is no row for.
 absl::StatusOr<GgufArchitecture> FindGgufArchitecture(const GgufHeader& header);
 
-// The name in the Hugging Face checkpoint of a tensor, or "".
-std::string CheckpointName(const GgufArchitecture& architecture, std::string_view tensor);
+// The name in the Hugging Face checkpoint of a tensor. UNIMPLEMENTED names one that the
+// architecture does not have, and of experts also the key without which there are none.
+absl::StatusOr<std::string> CheckpointName(const GgufArchitecture& architecture,
+                                           std::string_view tensor);
 
 }  // namespace strata
 

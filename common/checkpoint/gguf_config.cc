@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/gguf_keys.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
@@ -25,27 +26,6 @@ Error Invalid(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_GGUF", what);
 }
 
-// Keys that change what is computed, and the largest number that means that they do not.
-struct RefusedKey {
-  const char* name;
-  uint64_t neutral;
-};
-constexpr RefusedKey kRefusedCounts[] = {
-    {"expert_shared_count", 0},       {"expert_shared_feed_forward_length", 0},
-    {"expert_group_count", 1},        {"expert_group_used_count", 1},
-    {"expert_gating_func", 1},        {"leading_dense_block_count", 0},
-    {"interleave_moe_layer_step", 1}, {"moe_every_n_layers", 1},
-    {"nextn_predict_layers", 0},
-};
-constexpr RefusedKey kRefusedNumbers[] = {
-    {"attention.clamp_kqv", 0},
-    {"attention.max_alibi_bias", 0},
-    {"attention.temperature_scale", 0},
-    {"router_logit_softcapping", 0},
-    {"expert_weights_scale", 1},
-    {"rope.scaling.alpha", 0},
-    {"rope.scaling.yarn_log_multiplier", 0},
-};
 // Keys of Granite's multipliers, and config.json's fields.
 constexpr struct {
   const char* key;
@@ -83,7 +63,7 @@ class ConfigWriter {
         tensors_(tensors) {}
 
   absl::StatusOr<GgufConfig> Write(const GgufFactors& factors) {
-    RETURN_IF_ERROR(CheckNothingElse());
+    RETURN_IF_ERROR(CheckGgufKeys(architecture_, header_));
     RETURN_IF_ERROR(WriteSizes());
     RETURN_IF_ERROR(WriteExperts());
     RETURN_IF_ERROR(WriteScores());
@@ -114,35 +94,6 @@ class ConfigWriter {
     return found == tensors_.end() ? nullptr : &*found;
   }
 
-  absl::Status CheckNothingElse() {
-    for (const RefusedKey& refused : kRefusedCounts) {
-      if (reader_.Uint(Key(refused.name), 0, UINT32_MAX, 0) > refused.neutral) {
-        return UnsupportedKey(refused.name);
-      }
-    }
-    for (const RefusedKey& refused : kRefusedNumbers) {
-      const double number = reader_.Number(Key(refused.name), -kMost, kMost, 0);
-      if (number != 0 && number != static_cast<double>(refused.neutral)) {
-        return UnsupportedKey(refused.name);
-      }
-    }
-    for (const char* name : kSoftCaps) {
-      if (family_.score_divisor == 0 && reader_.Number(Key(name), -kMost, kMost, 0) != 0) {
-        return UnsupportedKey(name);
-      }
-    }
-    if (!reader_.Bool(Key("attention.causal"), true) ||
-        reader_.Bool(Key("use_parallel_residual"), false)) {
-      return UnsupportedModel("key " + Quoted(Key("attention.causal")) + " or " +
-                              Quoted(Key("use_parallel_residual")));
-    }
-    // Experts' weights add up to 1, also where the file does not say it.
-    if (!reader_.Bool(Key("expert_weights_norm"), true)) {
-      return UnsupportedKey("expert_weights_norm");
-    }
-    return reader_.status();
-  }
-
   absl::Status WriteSizes() {
     const TensorEntry* embedding = Find("model.embed_tokens.weight");
     if (embedding == nullptr) {
@@ -157,15 +108,29 @@ class ConfigWriter {
     heads_ = Count("attention.head_count");
     layers_ = reader_.Uint(Key("block_count"), 1, kMaxLayers);
     context_ = Count("context_length");
-    const TensorEntry* queries = Find("model.layers.0.self_attn.q_proj.weight");
+    const uint64_t kv_heads = Count("attention.head_count_kv", heads_);
+    // Of fewer layers the tensors that are missing are named.
+    constexpr uint64_t kUncounted = 256;
+    if (layers_ > std::max<uint64_t>(tensors_.size(), kUncounted)) {
+      return Invalid(absl::StrCat("key ", Quoted(Key("block_count")), " is ", layers_,
+                                  ", and there are ", tensors_.size(), " tensors"));
+    }
+    // Of a head's size the rows of the matrix that makes queries, where no key says it.
+    constexpr char kQueries[] = "model.layers.0.self_attn.q_proj.weight";
+    constexpr char kFused[] = "model.layers.0.self_attn.qkv_proj.weight";
+    const TensorEntry* queries = Find(family_.fused ? kFused : kQueries);
     const uint64_t rows = queries == nullptr ? hidden_ : queries->shape[0];
-    head_dim_ = Count("attention.key_length", std::max<uint64_t>(1, rows / heads_));
+    const uint64_t of = queries != nullptr && family_.fused ? heads_ + 2 * kv_heads : heads_;
+    head_dim_ = Count("attention.key_length", std::max<uint64_t>(1, rows / of));
+    if (reader_.status().ok() && head_dim_ % 2 != 0) {
+      return UnsupportedModel(absl::StrCat("an odd size of heads, ", head_dim_, " by ", HeadsBy()));
+    }
     config_ = {{"model_type", architecture_.model_type},
                {"architectures", json::array({family_.architecture})},
                {"hidden_size", hidden_},
                {"num_hidden_layers", layers_},
                {"num_attention_heads", heads_},
-               {"num_key_value_heads", Count("attention.head_count_kv", heads_)},
+               {"num_key_value_heads", kv_heads},
                {"head_dim", head_dim_},
                {"rms_norm_eps", reader_.Number(Key("attention.layer_norm_rms_epsilon"), 0, 1)},
                {"max_position_embeddings", context_},
@@ -183,18 +148,26 @@ class ConfigWriter {
     if (family_.norm == NormKind::kRmsOnePlus) {
       config_["norm_weights_include_one"] = true;
     }
-    const uint64_t values = Count("attention.value_length", head_dim_);
-    if (values != head_dim_) {
-      return NotOfHeads("attention.value_length", values);
+    for (const char* name :
+         {"attention.value_length", "attention.key_length_swa", "attention.value_length_swa"}) {
+      if (const uint64_t size = Count(name, head_dim_); size != head_dim_) {
+        return NotOfHeads(name, size);
+      }
     }
     return reader_.status();
   }
 
+  // What a head's size is by.
+  std::string HeadsBy() const {
+    const std::string heads = Quoted(Key("attention.head_count"));
+    return Has("attention.key_length") ? Quoted(Key("attention.key_length"))
+           : family_.fused ? absl::StrCat(heads, ", ", Quoted(Key("attention.head_count_kv")),
+                                          " and tensor \"blk.0.attn_qkv.weight\"")
+                           : heads + " and tensor \"blk.0.attn_q.weight\"";
+  }
   Error NotOfHeads(const char* name, uint64_t size) const {
-    return UnsupportedModel(absl::StrCat(
-        "key ", Quoted(Key(name)), " ", size, " with heads of ", head_dim_, ", by ",
-        Quoted(Key(Has("attention.key_length") ? "attention.key_length" : "attention.head_count")),
-        " and the tensors"));
+    return UnsupportedModel(absl::StrCat("key ", Quoted(Key(name)), " ", size, " with heads of ",
+                                         head_dim_, ", by ", HeadsBy()));
   }
 
   absl::Status WriteExperts() {
@@ -215,7 +188,12 @@ class ConfigWriter {
   // What scores are multiplied by, and capped at.
   absl::Status WriteScores() {
     if (family_.score_divisor == 0) {
-      return absl::OkStatus();
+      for (const char* name : kSoftCaps) {
+        if (reader_.Number(Key(name), -kMost, kMost, 0) != 0) {
+          return UnsupportedKey(name);
+        }
+      }
+      return reader_.status();
     }
     const bool wide = layers_ == architecture_.wide_layers;
     config_["query_pre_attn_scalar"] = wide ? hidden_ / heads_ : head_dim_;
@@ -312,6 +290,10 @@ class ConfigWriter {
       }
       config_["partial_rotary_factor"] = ShareOf(dims, head_dim_);
     }
+    rotary_dim_ = dims;
+    if (Count("rope.dimension_count_swa", std::max<uint64_t>(dims, 1)) != dims) {
+      return UnsupportedKey("rope.dimension_count_swa");
+    }
     return reader_.status();
   }
 
@@ -322,6 +304,7 @@ class ConfigWriter {
     const double factor = Number("rope.scaling.factor", Number("rope.scale_linear", 1));
     const double magnitude = Number("rope.scaling.attn_factor", 1);
     RETURN_IF_ERROR(reader_.status());
+    RETURN_IF_ERROR(CheckFactors(factors));
     const bool scales = type != "none" && factor != 0 && factor != 1;
     const bool long_rope = !factors.within.empty() || !factors.beyond.empty();
     if (scales && (long_rope || !factors.all.empty())) {
@@ -345,6 +328,21 @@ class ConfigWriter {
       return UnsupportedModel(absl::StrCat("key ", Quoted(Key("rope.scaling.type")), " ",
                                            Quoted(type), " with key ",
                                            Quoted(Key("rope.scaling.factor")), " ", factor));
+    }
+    return absl::OkStatus();
+  }
+
+  // One for each pair of what rotates.
+  absl::Status CheckFactors(const GgufFactors& factors) const {
+    const std::pair<const char*, const std::vector<float>*> kLists[] = {
+        {kDivisors, &factors.all}, {kWithin, &factors.within}, {kBeyond, &factors.beyond}};
+    for (const auto& [tensor, list] : kLists) {
+      if (!list->empty() && list->size() != rotary_dim_ / 2) {
+        return Invalid(absl::StrCat("tensor ", Quoted(tensor), " has ", list->size(),
+                                    " values for the ", rotary_dim_,
+                                    " dimensions that rotate, by key ",
+                                    Quoted(Key("rope.dimension_count")), " or a head's size"));
+      }
     }
     return absl::OkStatus();
   }
@@ -443,6 +441,7 @@ class ConfigWriter {
   uint64_t hidden_ = 0;
   uint64_t heads_ = 0;
   uint64_t head_dim_ = 0;
+  uint64_t rotary_dim_ = 0;
   uint64_t layers_ = 0;
   uint64_t context_ = 0;
   json config_;

@@ -116,7 +116,7 @@ absl::StatusOr<std::vector<std::string>> GgufFilesOf(const std::vector<std::stri
     if (name == kSafetensorsName || name == kSafetensorsIndexName) {
       return std::vector<std::string>();
     }
-    if (absl::EndsWith(name, ".gguf") && !absl::StartsWith(name, "mmproj")) {
+    if (absl::EndsWith(name, ".gguf") && !absl::StrContains(name, "mmproj")) {
       models.insert(GgufModelName(name));
       first = first.empty() ? name : first;
     }
@@ -154,11 +154,9 @@ absl::StatusOr<GgufModel> ReadGgufModel(const std::string& folder,
         ASSIGN_OR_RETURN(*to, ReadFactors(path, tensor));
         continue;
       }
-      std::string name = CheckpointName(architecture, tensor.name);
-      if (name.empty()) {
-        return UnsupportedModel(absl::StrCat(files[i], ": tensor ", Quoted(tensor.name)));
-      }
-      model.tensors.push_back({std::move(name), tensor.dtype, std::move(tensor.shape), files[i],
+      auto name = CheckpointName(architecture, tensor.name);
+      RETURN_IF_ERROR(Annotate(name.status(), files[i]));
+      model.tensors.push_back({*std::move(name), tensor.dtype, std::move(tensor.shape), files[i],
                                tensor.offset, tensor.bytes});
     }
     if (i == 0) {

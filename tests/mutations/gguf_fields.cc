@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/mutations/gguf_keys.h"
+
 namespace strata::testing {
 
 Fields::Fields(const std::string& file) : file_(file) {
@@ -35,20 +37,18 @@ std::string Fields::Name() {
 }
 
 void Fields::Value(const std::string& key, uint64_t type) {
-  constexpr size_t kSizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-  if (type == 8) {
+  if (type == kGgufString) {
     const uint64_t length = Add(8, key, "length of the value");
     if (length > 0) Add(length, key, "value");
   } else {
-    Add(kSizes[type], key, "value");
+    Add(GgufSizeOf(type), key, "value");
   }
-  fields_.back().type = type;
 }
 
 void Fields::Key() {
   const std::string key = Name();
   uint64_t type = Add(4, key, "type");
-  if (type != 9) {
+  if (type != kGgufList) {
     Value(key, type);
     return;
   }
@@ -75,26 +75,6 @@ std::string Fields::architecture() const {
     }
   }
   return "";
-}
-
-std::optional<double> NumberAt(const std::string& file, const Field& field) {
-  const char* at = file.data() + field.at;
-  const auto read = [&](auto number) {
-    std::memcpy(&number, at, sizeof(number));
-    return static_cast<double>(number);
-  };
-  switch (field.type) {
-    case 4:
-      return read(uint32_t{0});
-    case 5:
-      return read(int32_t{0});
-    case 6:
-      return read(0.0f);
-    case 10:
-      return read(uint64_t{0});
-    default:
-      return std::nullopt;
-  }
 }
 
 }  // namespace strata::testing

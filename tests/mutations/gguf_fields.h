@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,6 @@ struct Field {
   size_t bytes = 0;
   std::string owner;  // The key or tensor; "" for what is of the whole file.
   std::string what;   // "value", "type", "count", "length", "name", ...
-  uint64_t type = 0;  // Of a value: ggml's number.
 };
 
 // A reader of its own, of files that are right. `file` has to outlive it.
@@ -39,9 +37,6 @@ class Fields {
   size_t at_ = 0;
   std::vector<Field> fields_;
 };
-
-// A number that a file has at a field, if it is one.
-std::optional<double> NumberAt(const std::string& file, const Field& field);
 
 }  // namespace strata::testing
 

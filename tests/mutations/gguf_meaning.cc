@@ -1,215 +1,234 @@
 #include "tests/mutations/gguf_meaning.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/model_spec.h"
+#include "tests/mutations/restated.h"
 
 namespace strata::testing {
 namespace {
 
-// Facts that a key decides: of layers those that have what the key said before.
-struct Meaning {
-  const char* key;
-  std::vector<const char*> of_layers;
-  std::vector<const char*> of_model;
-};
-const Meaning kMeanings[] = {{"rope.freq_base", {"rope.theta"}, {}},
-                             {"rope.freq_base_swa", {"rope.theta"}, {}},
-                             {"rope.dimension_count", {"rope.dim"}, {}},
-                             {"layer_norm_rms_epsilon", {"norm_eps"}, {"final_norm_eps"}},
-                             {".context_length", {}, {"context"}},
-                             {"rope.scaling.attn_factor", {"rope.magnitude"}, {}},
-                             {"attention.sliding_window", {"window"}, {}},
-                             {"attn_logit_softcapping", {"soft_cap"}, {}},
-                             {"final_logit_softcapping", {}, {"final_soft_cap"}},
-                             {"expert_used_count", {"router.used"}, {}},
-                             {"attention.scale", {"scale"}, {}},
-                             {"embedding_scale", {}, {"embedding_scale", "input_embedding_scale"}},
-                             {"residual_scale", {"branch_scale"}, {}},
-                             {"logit_scale", {}, {"logits_divisor"}},
-                             {"ggml.bos_token_id", {}, {"bos"}}};
+// Texts of tokens that end an answer or a turn.
+constexpr std::string_view kEnds[] = {
+    "</s>",       "<eos>",      "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>",
+    "<|eom_id|>", "<|im_end|>", "<|end|>",       "<|return|>",    "<|call|>"};
 
-// Keys whose 0 is as if they were not there.
-bool IsScale(const Field& field) {
-  for (const char* key : {"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}) {
-    if (field.owner.ends_with(key)) return true;
+class Meaning {
+ public:
+  Meaning(const Facts& valid, const GgufKeys& keys) : keys_(keys), wanted_{valid, {}} {
+    const GgufKey* name = Find("general.architecture");
+    if (name != nullptr && name->texts.size() == 1) architecture_ = name->texts[0];
+    Norms();
+    Numbers();
+    Multipliers();
+    Windows();
+    Rope();
+    Bos();
+    Ends();
   }
-  return false;
-}
+  Wanted Take() && { return std::move(wanted_); }
 
-std::vector<std::string> LayersWith(const Wanted& wanted, const char* name, double value) {
-  std::vector<std::string> layers;
-  for (uint64_t i = 0; i < wanted.layers(); ++i) {
-    if (wanted.facts.at(FactOfLayer(i, name)) == value) layers.push_back(FactOfLayer(i, ""));
+ private:
+  bool Is(std::string_view architecture) const { return architecture_ == architecture; }
+  bool IsGemma() const { return Is("gemma2") || Is("gemma3"); }
+  uint64_t layers() const { return wanted_.layers(); }
+  double OfLayer(uint64_t layer, const char* name) const {
+    return wanted_.facts.at(FactOfLayer(layer, name));
   }
-  return layers;
-}
+  void Set(uint64_t layer, const std::string& name, double value) {
+    wanted_.facts[FactOfLayer(layer, name)] = value;
+  }
 
-// What keys of scaling decide where the file is scaled, and what follows from it.
-void AddScaling(const Field& field, std::optional<double> number, Wanted* wanted) {
-  const double linear = static_cast<double>(RopeScaling::kLinear);
-  const auto has = [&](RopeScaling scaling) {
-    return !LayersWith(*wanted, "rope.scaling", static_cast<double>(scaling)).empty();
-  };
-  const bool yarn = has(RopeScaling::kYarn);
-  const bool scales = number && *number != 0 && *number != 1;
-  if (field.owner.ends_with("rope.scaling.factor") && scales) {
-    if (!yarn && !has(RopeScaling::kLinear)) wanted->SetInLayers("rope.scaling", linear);
-    if (yarn) {
-      wanted->SetInLayers("rope.factor", *number);
-    } else {
-      for (const std::string& layer : LayersWith(*wanted, "rope.scaling", linear)) {
-        wanted->facts[layer + "rope.factor"] = *number;
+  const GgufKey* Find(const std::string& key) const {
+    const auto found = keys_.find(key);
+    return found == keys_.end() ? nullptr : &found->second;
+  }
+  const GgufKey* Own(const char* key) const { return Find(architecture_ + "." + key); }
+  void Refused(const std::string& key) { wanted_.facts["refused for " + key] = 1; }
+
+  // A number, a count or a text; without a default the key has to be there.
+  double Number(const char* key, std::optional<double> absent) {
+    const GgufKey* const value = Own(key);
+    const bool right = value == nullptr ? absent.has_value() : !value->list && value->is_float();
+    if (!right) Refused(key);
+    return value == nullptr || !right ? absent.value_or(0) : value->numbers[0];
+  }
+  double Count(const char* key, std::optional<double> absent) {
+    const GgufKey* const value = Own(key);
+    const bool right = value == nullptr ? absent.has_value() : !value->list && value->is_integer();
+    if (!right) Refused(key);
+    return value == nullptr || !right ? absent.value_or(0) : value->numbers[0];
+  }
+  std::string Text(const char* key, const char* absent) {
+    const GgufKey* const value = Own(key);
+    const bool right = value == nullptr || (!value->list && value->type == kGgufString);
+    if (!right) Refused(key);
+    return value == nullptr || !right ? absent : value->texts[0];
+  }
+
+  void Norms() {
+    const double eps = Number("attention.layer_norm_rms_epsilon", std::nullopt);
+    wanted_.SetInLayers("norm_eps", eps);
+    wanted_.facts["final_norm_eps"] = eps;
+  }
+
+  void Numbers() {
+    wanted_.facts["context"] = Count("context_length", std::nullopt);
+    if (wanted_.facts.at(FactOfLayer(0, "experts")) != 0) {
+      wanted_.SetInLayers("router.used", Count("expert_used_count", std::nullopt));
+    }
+    if (IsGemma()) {
+      wanted_.SetInLayers("soft_cap", Number("attn_logit_softcapping", Is("gemma2") ? 50 : 0));
+      wanted_.facts["final_soft_cap"] = Number("final_logit_softcapping", Is("gemma2") ? 30 : 0);
+    }
+  }
+
+  // Granite's. 0 is as if they were not there.
+  void Multipliers() {
+    if (!Is("granite")) return;
+    const auto or_else = [](double multiplier, double neutral) {
+      return multiplier == 0 ? neutral : multiplier;
+    };
+    const double embedding = or_else(Number("embedding_scale", 0), 1);
+    wanted_.facts["embedding_scale"] = embedding;
+    wanted_.facts["input_embedding_scale"] = embedding;
+    wanted_.facts["logits_divisor"] = or_else(Number("logit_scale", std::nullopt), 1);
+    const double scale = Number("attention.scale", 0);
+    const double branch = or_else(Number("residual_scale", 0), 1);
+    for (uint64_t i = 0; i < layers(); ++i) {
+      Set(i, "scale", or_else(scale, 1 / std::sqrt(OfLayer(i, "head_dim"))));
+      Set(i, "branch_scale", branch);
+    }
+  }
+
+  // Of each `every` layers the last sees all, if there are windows.
+  void Windows() {
+    slides_.assign(layers(), false);
+    const bool pattern = IsGemma() || Is("gpt-oss");
+    if (!pattern && !Is("phi3")) return;
+    const double window = Count("attention.sliding_window", Is("gemma2")    ? 4096
+                                                            : Is("gpt-oss") ? 128
+                                                                            : 0);
+    const uint64_t every = Is("gemma3") ? 6 : 2;
+    for (uint64_t i = 0; i < layers(); ++i) {
+      slides_[i] = window != 0 && (!pattern || (i + 1) % every != 0);
+      // One as long as the context is none.
+      const bool seen = slides_[i] && window < wanted_.facts.at("context");
+      Set(i, "window", seen ? window : 0);
+      Set(i, "kept_by", static_cast<double>(seen ? KvKind::kWindow : KvKind::kFull));
+    }
+  }
+
+  void Rope() {
+    constexpr double kTheta = 10000;
+    const double theta = Number("rope.freq_base", kTheta);
+    const double local = Number("rope.freq_base_swa", Is("gemma3") ? kTheta : theta);
+    for (uint64_t i = 0; i < layers(); ++i) {
+      Set(i, "rope.dim", Count("rope.dimension_count", OfLayer(i, "head_dim")));
+      Set(i, "rope.theta", Is("gemma3") && slides_[i] ? local : theta);
+      Scaling(i, theta);
+    }
+  }
+
+  void Scaling(uint64_t layer, double theta) {
+    const std::string prefix = FactOfLayer(layer, "rope.");
+    const std::string type = Text("rope.scaling.type", "linear");
+    const double factor = Number("rope.scaling.factor", 1);
+    const double magnitude = Number("rope.scaling.attn_factor", 1);
+    const auto original = [&] {
+      return Count("rope.scaling.original_context_length", wanted_.facts.at("context"));
+    };
+    const bool scales = type != "none" && factor != 0 && factor != 1;
+    const bool long_rope = wanted_.facts.count(prefix + "long.0") != 0;
+    if (scales && (long_rope || wanted_.facts.count(prefix + "divisor.0") != 0)) {
+      Refused("rope.scaling.factor");
+    }
+    if (long_rope) {
+      wanted_.facts[prefix + "original"] = original();
+      wanted_.facts[prefix + "magnitude"] = magnitude;
+      return;
+    }
+    if (magnitude != 1) Refused("rope.scaling.attn_factor");
+    if (wanted_.facts.count(prefix + "divisor.0") != 0) return;
+    const RopeSpec none;
+    const bool scaled = scales && !(Is("gemma3") && slides_[layer]);
+    const bool yarn = scaled && type == "yarn";
+    if (scales && type != "linear" && type != "yarn") Refused("rope.scaling.type");
+    wanted_.facts[prefix + "scaling"] = static_cast<double>(yarn     ? RopeScaling::kYarn
+                                                            : scaled ? RopeScaling::kLinear
+                                                                     : RopeScaling::kNone);
+    wanted_.facts[prefix + "factor"] = scaled ? factor : none.factor;
+    wanted_.facts[prefix + "original"] = yarn ? original() : none.original_context;
+    // The file says no attention factor: it is YaRN's.
+    wanted_.facts[prefix + "magnitude"] = yarn ? YarnScale(factor, 1) : none.magnitude;
+    const YarnPairs pairs = yarn ? YarnPairsOf({.fast = Number("rope.scaling.yarn_beta_fast", 32),
+                                                .slow = Number("rope.scaling.yarn_beta_slow", 1),
+                                                .original = original(),
+                                                .dim = OfLayer(layer, "rope.dim"),
+                                                .theta = theta,
+                                                .whole = !Is("gpt-oss")})
+                                 : YarnPairs{none.yarn_low, none.yarn_high};
+    wanted_.facts[prefix + "yarn_low"] = pairs.low;
+    wanted_.facts[prefix + "yarn_high"] = pairs.high;
+  }
+
+  std::optional<double> Token(const std::string& name) {
+    const GgufKey* const key = Find("tokenizer.ggml." + name + "_token_id");
+    if (key == nullptr) return std::nullopt;
+    if (key->list || !key->is_integer()) {
+      Refused(name);
+      return std::nullopt;
+    }
+    return key->numbers[0];
+  }
+
+  void Bos() {
+    const std::optional<double> bos = Token("bos");
+    bos ? void(wanted_.facts["bos"] = *bos) : void(wanted_.facts.erase("bos"));
+  }
+
+  // Those that keys name, and then special tokens by their texts.
+  void Ends() {
+    std::vector<double> ends;
+    const auto add = [&](double id) {
+      if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+    };
+    for (const char* name : {"eos", "eot", "eom"}) {
+      const std::optional<double> id = Token(name);
+      if (id.has_value() && *id < wanted_.facts.at("vocab")) add(*id);
+    }
+    const GgufKey* tokens = Find("tokenizer.ggml.tokens");
+    const GgufKey* kinds = Find("tokenizer.ggml.token_type");
+    for (size_t id = 0; tokens != nullptr && tokens->list && id < tokens->texts.size(); ++id) {
+      const bool said = kinds != nullptr && kinds->list && kinds->is_integer() &&
+                        kinds->numbers.size() == tokens->texts.size();
+      const bool special = !said || kinds->numbers[id] == 3 || kinds->numbers[id] == 4;
+      if (special &&
+          std::find(std::begin(kEnds), std::end(kEnds), tokens->texts[id]) != std::end(kEnds)) {
+        add(static_cast<double>(id));
       }
     }
-    wanted->open.insert("rope.magnitude");
-  } else if ((yarn || has(RopeScaling::kLinear)) && (field.owner.ends_with("rope.scaling.factor") ||
-                                                     field.owner.ends_with("rope.scaling.type"))) {
-    wanted->open.insert("rope");
-  } else if (yarn && (field.owner.find("yarn_beta") != std::string::npos ||
-                      field.owner.ends_with("rope.freq_base"))) {
-    wanted->open.insert({"rope.yarn_low", "rope.yarn_high"});
-  } else if (field.owner.ends_with("original_context_length") &&
-             (yarn || has(RopeScaling::kLongRope))) {
-    wanted->open.insert({"rope.yarn_low", "rope.yarn_high"});
-    number ? wanted->SetInLayers("rope.original", *number)
-           : void(wanted->open.insert("rope.original"));
+    std::erase_if(wanted_.facts, [](const auto& fact) { return fact.first.starts_with("eos."); });
+    for (size_t i = 0; i < ends.size(); ++i) {
+      wanted_.facts["eos." + std::to_string(i)] = ends[i];
+    }
   }
-}
+
+  const GgufKeys& keys_;
+  Wanted wanted_;
+  std::string architecture_;
+  std::vector<bool> slides_;  // Layers with a window, also where that is as long as the context.
+};
 
 }  // namespace
 
-Wanted WantedOf(const Facts& valid, const Field& field, const std::string& valid_file,
-                const std::string& file) {
-  Wanted wanted{valid, {}};
-  const bool whole = field.what == "value";
-  auto number = whole ? NumberAt(file, field) : std::nullopt;
-  if (IsScale(field) && number.value_or(0) == 0) number = std::nullopt;
-  for (const Meaning& meaning : kMeanings) {
-    if (!field.owner.ends_with(meaning.key)) continue;
-    for (const char* name : meaning.of_layers) {
-      if (!number) {
-        wanted.open.insert(name);
-        continue;
-      }
-      const double before = *NumberAt(valid_file, field);
-      for (uint64_t i = 0; i < wanted.layers(); ++i) {
-        double& fact = wanted.facts.at(FactOfLayer(i, name));
-        if (static_cast<float>(fact) == static_cast<float>(before)) fact = *number;
-      }
-    }
-    for (const char* name : meaning.of_model) {
-      number ? void(wanted.facts[name] = *number) : void(wanted.open.insert(name));
-    }
-  }
-  for (const char* end : {"ggml.eos_token_id", "ggml.eot_token_id", "ggml.eom_token_id",
-                          "ggml.tokens", "ggml.token_type"}) {
-    if (field.owner.ends_with(end)) wanted.open.insert("eos");
-  }
-  // Without a window, or with another order of them, layers are of the other kind.
-  if (field.owner.ends_with("sliding_window_pattern") ||
-      (field.owner.ends_with("sliding_window") && number.value_or(0) == 0)) {
-    wanted.open.insert({"window", "kept_by", "rope"});
-  }
-  // A window as long as the context is none.
-  for (uint64_t i = 0; i < wanted.layers(); ++i) {
-    double& window = wanted.facts.at(FactOfLayer(i, "window"));
-    if (window != 0 && window >= wanted.facts.at("context")) {
-      window = 0;
-      wanted.facts.at(FactOfLayer(i, "kept_by")) = static_cast<double>(KvKind::kFull);
-    }
-  }
-  AddScaling(field, number, &wanted);
-  return wanted;
-}
-
-std::vector<std::string> CheckpointNames(const std::string& tensor) {
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"token_embd", "model.embed_tokens"},
-      {"output_norm", "model.norm"},
-      {"output", "lm_head"},
-      {"attn_norm", "input_layernorm"},
-      {"ffn_norm", "post_attention_layernorm"},
-      {"ffn_norm", "pre_feedforward_layernorm"},
-      {"post_attention_norm", "post_attention_layernorm"},
-      {"post_ffw_norm", "post_feedforward_layernorm"},
-      {"attn_q", "self_attn.q_proj"},
-      {"attn_k", "self_attn.k_proj"},
-      {"attn_v", "self_attn.v_proj"},
-      {"attn_qkv", "self_attn.qkv_proj"},
-      {"attn_output", "self_attn.o_proj"},
-      {"attn_q_norm", "self_attn.q_norm"},
-      {"attn_k_norm", "self_attn.k_norm"},
-      {"attn_sinks", "self_attn.sinks"},
-      {"ffn_gate", "mlp.gate_proj"},
-      {"ffn_up", "mlp.up_proj"},
-      {"ffn_up", "mlp.gate_up_proj"},
-      {"ffn_down", "mlp.down_proj"},
-      {"ffn_gate_inp", "mlp.gate"},
-      {"ffn_gate_inp", "mlp.router"},
-      {"ffn_gate_inp", "block_sparse_moe.gate"}};
-  const size_t kind = tensor.rfind('.');
-  const size_t begin = tensor.starts_with("blk.") ? tensor.find('.', 4) + 1 : 0;
-  std::vector<std::string> names;
-  if (kind == tensor.npos || kind < begin) {
-    return names;
-  }
-  for (const auto& [gguf, name] : kNames) {
-    if (tensor.substr(begin, kind - begin) == gguf) {
-      names.push_back((begin == 0 ? "" : "model.layers." + tensor.substr(4, begin - 4)) + name +
-                      tensor.substr(kind));
-    }
-  }
-  return names;
-}
-
-std::vector<std::string> NamesOf(const Field& field) {
-  constexpr std::pair<const char*, const char*> kConfig[] = {
-      {"embedding_length", "hidden_size"},
-      {"block_count", "num_hidden_layers"},
-      {"feed_forward_length", "intermediate_size"},
-      {"attention.head_count", "num_attention_heads"},
-      {"attention.head_count", "head_dim"},
-      {"attn_logit_softcapping", "attn_logit_softcapping"},
-      {"final_logit_softcapping", "final_logit_softcapping"},
-      {"attention.scale", "attention_multiplier"},
-      {"embedding_scale", "embedding_multiplier"},
-      {"residual_scale", "residual_multiplier"},
-      {"logit_scale", "logits_scaling"},
-      {"attention.head_count_kv", "num_key_value_heads"},
-      {"attention.key_length", "head_dim"},
-      {"layer_norm_rms_epsilon", "rms_norm_eps"},
-      {"context_length", "max_position_embeddings"},
-      {"rope.freq_base", "rope_theta"},
-      {"rope.freq_base_swa", "rope_local_base_freq"},
-      {"rope.dimension_count", "short_factor"},
-      {"rope.scaling.factor", "factor"},
-      {"rope.scaling.attn_factor", "attention_factor"},
-      {"rope.scaling.original_context_length", "original_max_position_embeddings"},
-      {"rope.scaling.yarn_beta_fast", "beta_fast"},
-      {"rope.scaling.yarn_beta_slow", "beta_slow"},
-      {"attention.sliding_window", "sliding_window"},
-      {"expert_count", "experts"},
-      {"expert_used_count", "num_experts_per_tok"},
-      {"expert_feed_forward_length", "intermediate_size"}};
-  std::vector<std::string> names = CheckpointNames(field.owner);
-  if (!field.owner.empty()) names.push_back(field.owner);
-  for (const auto& [key, name] : kConfig) {
-    if (field.owner.ends_with(key)) names.emplace_back(name);
-  }
-  // Another architecture's keys are not there, or its tensors are others.
-  if (field.owner == "general.architecture") {
-    names.insert(names.end(), {"attention.head_count", "embedding_length", "tensor \""});
-  }
-  // What stands behind a wrong length is read as something else; a name or type that is wrong is
-  // named as it is.
-  if (field.owner.empty() || field.what != "value") {
-    names.insert(names.end(), {"key \"", "tensor \"", "a key", "a tensor's name", "the version",
-                               "counts", "begin with GGUF", "is of version", "is big-endian"});
-  }
-  return names;
-}
+Wanted GgufMeaning(const Facts& valid, const GgufKeys& keys) { return Meaning(valid, keys).Take(); }
 
 }  // namespace strata::testing

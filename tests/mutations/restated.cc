@@ -25,11 +25,6 @@ std::string TextIn(const Json& object, const char* name) {
 bool HasIn(const Json& object, const char* name) {
   return object.contains(name) && !object[name].is_null();
 }
-// A context that was extended by `factor`, in YaRN's words.
-double YarnScale(double factor, double by) {
-  return factor <= 1 ? 1 : 0.1 * by * std::log(factor) + 1;
-}
-
 // Defaults of transformers' configuration classes; "" is of all families that have no own.
 struct FieldDefault {
   std::string_view family;
@@ -333,17 +328,14 @@ class Reading {
     const double magnitude =
         by != 0 && all != 0 ? YarnScale(factor, by) / YarnScale(factor, all) : YarnScale(factor, 1);
     wanted_.facts[prefix + "magnitude"] = NumberIn(object, "attention_factor").value_or(magnitude);
-    const bool whole = object.value("truncate", Json(true)) != false;
-    const auto pair = [&](const char* name, double fallback) {
-      const double turns = NumberIn(object, name).value_or(fallback);
-      return dim * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
-    };
-    const double fast = pair("beta_fast", 32);
-    const double slow = pair("beta_slow", 1);
-    const double low = std::max(whole ? std::floor(fast) : fast, 0.0);
-    const double high = std::min(whole ? std::ceil(slow) : slow, dim - 1);
-    wanted_.facts[prefix + "yarn_low"] = low;
-    wanted_.facts[prefix + "yarn_high"] = low == high ? high + 0.001 : high;
+    const YarnPairs pairs = YarnPairsOf({.fast = NumberIn(object, "beta_fast").value_or(32),
+                                         .slow = NumberIn(object, "beta_slow").value_or(1),
+                                         .original = original,
+                                         .dim = dim,
+                                         .theta = theta,
+                                         .whole = object.value("truncate", Json(true)) != false});
+    wanted_.facts[prefix + "yarn_low"] = pairs.low;
+    wanted_.facts[prefix + "yarn_high"] = pairs.high;
   }
   void RopesAndScores() {
     Ropes();
@@ -439,6 +431,22 @@ const std::map<std::string, Reading::Rule>& Reading::Table() {
 }
 
 }  // namespace
+
+double YarnScale(double factor, double by) {
+  return factor <= 1 ? 1 : 0.1 * by * std::log(factor) + 1;
+}
+
+YarnPairs YarnPairsOf(const YarnTurns& turns) {
+  const auto pair = [&](double of) {
+    return turns.dim * std::log(turns.original / (of * 2 * std::numbers::pi)) /
+           (2 * std::log(turns.theta));
+  };
+  const double fast = pair(turns.fast);
+  const double slow = pair(turns.slow);
+  const double low = std::max(turns.whole ? std::floor(fast) : fast, 0.0);
+  const double high = std::min(turns.whole ? std::ceil(slow) : slow, turns.dim - 1);
+  return {low, low == high ? high + 0.001 : high};
+}
 
 std::vector<std::string> ChangedFields(const Json& before, const Json& after) {
   std::vector<std::string> changed;

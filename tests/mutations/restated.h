@@ -11,6 +11,23 @@
 
 namespace strata::testing {
 
+// YaRN's formulas: what sine and cosine of a context that is `factor` times as long are multiplied
+// by, and the pairs between which frequencies are divided in part. `fast` and `slow` are turns.
+double YarnScale(double factor, double by);
+struct YarnTurns {
+  double fast = 32;
+  double slow = 1;
+  double original = 0;
+  double dim = 0;
+  double theta = 0;
+  bool whole = true;
+};
+struct YarnPairs {
+  double low = 0;
+  double high = 0;
+};
+YarnPairs YarnPairsOf(const YarnTurns& turns);
+
 // Fields of the documents' top level that are not alike.
 std::vector<std::string> ChangedFields(const nlohmann::ordered_json& before,
                                        const nlohmann::ordered_json& after);

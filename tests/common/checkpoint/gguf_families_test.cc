@@ -339,7 +339,7 @@ TEST(GgufFamilies, LongRopeTakesBothListsTheMagnitudeAndTheOriginalContext) {
   MadeGguf wrong = Small("phi3");
   wrong.Tensor("rope_factors_long.weight", 0, {3}, FloatBytes({1, 1, 1}));
   EXPECT_THAT(Problem(AddFactors("rope_factors_short.weight", 1, &wrong)),
-              HasSubstr("long_factor is not a list of 16 numbers"));
+              HasSubstr("\"rope_factors_long.weight\" has 3 values for the 32 dimensions"));
 }
 
 TEST(GgufFamilies, APartOfAHeadRotatesWhereTheFamilyMay) {
@@ -381,19 +381,30 @@ TEST(GgufFamilies, TensorsThatAnArchitectureDoesNotHaveAreRefused) {
     return Problem(Small(architecture).Tensor(tensor, 0, {1}, "1234"));
   };
   const std::pair<const char*, const char*> wrong[] = {
-      {"llama", "blk.0.attn_qkv.weight"},          {"llama", "blk.0.ffn_gate_inp.weight"},
-      {"llama", "blk.0.ffn_gate_exps.weight"},     {"llama", "blk.0.ffn_gate.0.weight"},
-      {"llama", "blk.0.post_ffw_norm.weight"},     {"phi3", "blk.0.attn_q.weight"},
-      {"phi3", "blk.0.ffn_gate.weight"},           {"qwen3moe", "blk.0.ffn_gate.weight"},
-      {"qwen3moe", "blk.0.ffn_gate_shexp.weight"}, {"qwen3moe", "blk.0.ffn_gate_up_exps.weight"},
-      {"qwen3moe", "blk.0.ffn_gate.x.weight"},     {"gpt-oss", "blk.0.ffn_gate.0.weight"},
-      {"gpt-oss", "blk.0.ffn_norm.weight"},        {"qwen3", "blk.0.attn_sinks.weight"},
-      {"gpt-oss", "blk.0.attn_sinks.bias"},        {"gemma3", "blk.0.layer_output_scale.weight"},
+      {"llama", "blk.0.attn_qkv.weight"},
+      {"llama", "blk.0.post_ffw_norm.weight"},
+      {"phi3", "blk.0.attn_q.weight"},
+      {"phi3", "blk.0.ffn_gate.weight"},
+      {"qwen3moe", "blk.0.ffn_gate.weight"},
+      {"qwen3moe", "blk.0.ffn_gate_shexp.weight"},
+      {"qwen3moe", "blk.0.ffn_gate_up_exps.weight"},
+      {"qwen3moe", "blk.0.ffn_gate.x.weight"},
+      {"gpt-oss", "blk.0.ffn_gate.0.weight"},
+      {"gpt-oss", "blk.0.ffn_norm.weight"},
+      {"qwen3", "blk.0.attn_sinks.weight"},
+      {"gpt-oss", "blk.0.attn_sinks.bias"},
+      {"gemma3", "blk.0.layer_output_scale.weight"},
   };
   for (const auto& [architecture, tensor] : wrong) {
     EXPECT_EQ(with(architecture, tensor),
               "m.gguf: tensor \"" + std::string(tensor) + "\" is not supported yet")
         << architecture;
+  }
+  for (const char* tensor :
+       {"blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_exps.weight", "blk.0.ffn_gate.0.weight"}) {
+    EXPECT_EQ(with("llama", tensor), "m.gguf: tensor \"" + std::string(tensor) +
+                                         "\" without experts by key \"llama.expert_count\" is not "
+                                         "supported yet");
   }
 }
 

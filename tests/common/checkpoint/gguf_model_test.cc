@@ -132,6 +132,7 @@ TEST(GgufModel, AFolderHasOneModel) {
   TempFolder folder;
   folder.Write("a.gguf", MadeGguf::SmallLlama().File());
   folder.Write("mmproj-a.gguf", "not looked at");
+  folder.Write("a-mmproj-f16.gguf", "not looked at");
   const auto checkpoint = OpenCheckpoint(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   EXPECT_TRUE(checkpoint->whole_folder);
@@ -206,8 +207,11 @@ TEST(GgufModel, RefusesWhatIsWrongOrUnknownAndNamesIt) {
               HasSubstr("\"llama.rope.dimension_count\" 16"));
   EXPECT_THAT(Problem(MadeGguf::SmallLlama().Uint("llama.attention.key_length", 64)),
               HasSubstr("the configuration needs [128, 64]"));
-  EXPECT_THAT(Problem(MadeGguf::SmallLlama().Tensor("blk.0.mystery.weight", 0, {1}, "1234")),
-              HasSubstr("\"blk.0.mystery.weight\""));
+  for (const char* name :
+       {"blk.0.mystery.weight", "blk.00.attn_q.weight", "blk.+0.attn_q.weight"}) {
+    EXPECT_THAT(Problem(MadeGguf::SmallLlama().Tensor(name, 0, {1}, "1234")),
+                HasSubstr("\"" + std::string(name) + "\""));
+  }
   EXPECT_THAT(Problem(MadeGguf::SmallLlama().Tensor("blk.0.attn_q_norm.weight", 0, {32},
                                                     std::string(128, 'x'))),
               HasSubstr("q_norm"));
@@ -217,6 +221,26 @@ TEST(GgufModel, RefusesWhatIsWrongOrUnknownAndNamesIt) {
   EXPECT_THAT(
       Problem(MadeGguf::SmallLlama().Tensor("rope_freqs.weight", 0, {16}, std::string(64, '\0'))),
       HasSubstr("divisors"));
+}
+
+TEST(GgufModel, KeysOfAttentionAndRotationThatNothingLooksAtAreRefused) {
+  for (const char* key : {"llama.attention.output_scale", "llama.rope.dimension_sections"}) {
+    EXPECT_THAT(Problem(MadeGguf::SmallLlama().Float(key, 1)),
+                HasSubstr("\"" + std::string(key) + "\""));
+  }
+  for (const char* key : {"llama.attention.key_length_swa", "llama.attention.value_length_swa",
+                          "llama.rope.dimension_count_swa"}) {
+    EXPECT_THAT(Problem(MadeGguf::SmallLlama().Uint(key, 16)),
+                HasSubstr("\"" + std::string(key) + "\""));
+  }
+  TempFolder folder;
+  folder.Write("m.gguf", MadeGguf::SmallLlama()
+                             .Uint("llama.attention.key_length_swa", 32)
+                             .Float("llama.attention.layer_norm_epsilon", 1e-5f)
+                             .Uint("llama.anything.else", 1)
+                             .File());
+  const auto checkpoint = OpenCheckpoint(folder.File("m.gguf"));
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
 }
 
 }  // namespace
