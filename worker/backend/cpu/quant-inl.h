@@ -238,29 +238,43 @@ STRATA_INLINE int32_t DotCorrection(int32_t offset) {
 // each block takes, and the fewer bytes are as far ahead.
 constexpr size_t PrefetchBytes(int rows) { return rows > 4 ? 3 << 10 : 6 << 10; }
 
-// One block of 32 inputs of a panel and R rows, added to `dots`.
-template <typename F, int R>
-STRATA_INLINE void DotBlock(const uint8_t* lines, const DotWord* words, DotSum (&dots)[R]) {
+// One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
+// `kFrom` on, added to `dots`.
+template <typename F, int R, int kFrom, int N, int P>
+STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words,
+                            DotSum (&dots)[P][N]) {
   constexpr int kLines = F::kBits == 8 ? 8 : 4;
   STRATA_UNROLL
   for (int line = 0; line < kLines; ++line) {
-    if constexpr (R > 1) {
-      __builtin_prefetch(lines + line * 64 + PrefetchBytes(R));
-    }
-    if constexpr (F::kBits == 8) {
-      const DotWeights w = LoadDotWeights(lines + line * 64);
-      STRATA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        dots[r] = DotStep(dots[r], w, words + DotWordAt(line, r, R));
+    DotWeights low[P];
+    DotWeights high[P];
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const uint8_t* const at = lines + p * stride + line * 64;
+      if constexpr (R > 1 && kFrom == 0) {
+        __builtin_prefetch(at + PrefetchBytes(R));
       }
-    } else {
-      DotWeights low;
-      DotWeights high;
-      LoadDotNibbles(lines + line * 64, &low, &high);
+      if constexpr (F::kBits == 8) {
+        low[p] = LoadDotWeights(at);
+      } else {
+        LoadDotNibbles(at, &low[p], &high[p]);
+      }
+    }
+    STRATA_UNROLL
+    for (int r = 0; r < N; ++r) {
       STRATA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        dots[r] = DotStep(dots[r], low, words + DotWordAt(2 * line, r, R));
-        dots[r] = DotStep(dots[r], high, words + DotWordAt(2 * line + 1, r, R));
+      for (int p = 0; p < P; ++p) {
+        if constexpr (F::kBits == 8) {
+          dots[p][r] = DotStep(dots[p][r], low[p], words + DotWordAt(line, kFrom + r, R));
+        } else {
+          dots[p][r] = DotStep(dots[p][r], low[p], words + DotWordAt(2 * line, kFrom + r, R));
+        }
+      }
+      if constexpr (F::kBits != 8) {
+        STRATA_UNROLL
+        for (int p = 0; p < P; ++p) {
+          dots[p][r] = DotStep(dots[p][r], high[p], words + DotWordAt(2 * line + 1, kFrom + r, R));
+        }
       }
     }
   }
@@ -288,17 +302,21 @@ STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t 
   return acc;
 }
 
-// R rows of one panel. One, so that memory is read in one stream: blocks do not wait for each
-// other, and so many are on their way at once.
-template <typename F, int R>
+// The rows [kFrom, kFrom + N) of R, and P panels. With few rows one panel, so that memory is read
+// in one stream: blocks do not wait for each other, and so many are on their way at once.
+template <typename F, int R, int kFrom, int N, int P>
 void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
+  const size_t stride = args.weights.panel_bytes;
   const size_t scale_bytes = ScaleBytes(args);
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
-  Lanes acc[R];
+  Lanes acc[P][N];
   STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    acc[r] = Set(0.0f);
+  for (int p = 0; p < P; ++p) {
+    STRATA_UNROLL
+    for (int r = 0; r < N; ++r) {
+      acc[p][r] = Set(0.0f);
+    }
   }
   const size_t blocks = QuantBlocks(args.weights.inputs);
   const size_t group_blocks = args.weights.group / kQuantBlock;
@@ -306,35 +324,69 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
     const uint8_t* const scales = panel;
     panel += (F::kAffine ? 2 : 1) * scale_bytes;
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
-    Lanes part[R];
+    Lanes part[P][N];
     STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      part[r] = Set(0.0f);
+    for (int p = 0; p < P; ++p) {
+      STRATA_UNROLL
+      for (int r = 0; r < N; ++r) {
+        part[p][r] = Set(0.0f);
+      }
     }
     for (size_t block = first; block < end; ++block) {
-      DotSum dots[R];
+      DotSum dots[P][N];
       STRATA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        dots[r] = DotBegin(DotCorrection<F>(x.offsets[block * R + r]));
+      for (int r = 0; r < N; ++r) {
+        STRATA_UNROLL
+        for (int p = 0; p < P; ++p) {
+          dots[p][r] = DotBegin(DotCorrection<F>(x.offsets[block * R + kFrom + r]));
+        }
       }
-      DotBlock<F, R>(panel, x.words + block * kQuantWords * R, dots);
+      DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + block * kQuantWords * R, dots);
       panel += kBlockBytes;
       STRATA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        part[r] = AddBlock(x, block * R + r, dots[r], part[r]);
+      for (int r = 0; r < N; ++r) {
+        STRATA_UNROLL
+        for (int p = 0; p < P; ++p) {
+          part[p][r] = AddBlock(x, block * R + kFrom + r, dots[p][r], part[p][r]);
+        }
       }
     }
-    const Lanes s = LoadScales(args.weights.scale_dtype, scales);
-    const Lanes b =
-        F::kAffine ? LoadScales(args.weights.scale_dtype, scales + scale_bytes) : Set(0.0f);
     STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      acc[r] = AddGroup<F, R>(x, r, first, end, s, b, part[r], acc[r]);
+    for (int p = 0; p < P; ++p) {
+      const uint8_t* const at = scales + p * stride;
+      const Lanes s = LoadScales(args.weights.scale_dtype, at);
+      const Lanes b =
+          F::kAffine ? LoadScales(args.weights.scale_dtype, at + scale_bytes) : Set(0.0f);
+      STRATA_UNROLL
+      for (int r = 0; r < N; ++r) {
+        acc[p][r] = AddGroup<F, R>(x, kFrom + r, first, end, s, b, part[p][r], acc[p][r]);
+      }
     }
   }
   STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
+  for (int p = 0; p < P; ++p) {
+    STRATA_UNROLL
+    for (int r = 0; r < N; ++r) {
+      StoreOutputs(args, acc[p][r], output + p * kLanes, out + (kFrom + r) * args.out_stride);
+    }
+  }
+}
+
+// Many rows by halves, with two panels: each word of activations that is loaded then serves both,
+// and all sums stay in registers.
+template <typename F, int R>
+void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t end, float* out) {
+  const size_t stride = args.weights.panel_bytes;
+  if constexpr (R >= kTiling.dot_panel_rows) {
+    constexpr int kHalf = (R + 1) / 2;
+    for (; first + 2 <= end; first += 2) {
+      const uint8_t* const panel = args.weights.data + first * stride;
+      QuantTile<F, R, 0, kHalf, 2>(args, panel, x, first * kLanes, out);
+      QuantTile<F, R, kHalf, R - kHalf, 2>(args, panel, x, first * kLanes, out);
+    }
+  }
+  for (; first < end; ++first) {
+    QuantTile<F, R, 0, R, 1>(args, args.weights.data + first * stride, x, first * kLanes, out);
   }
 }
 
@@ -354,10 +406,7 @@ struct QuantProduct {
     if constexpr (kTiling.tile_rows > 0 && R >= kTiling.tile_rows) {
       MultiplyTiles<F, R>(args, x, first, end, out);
     } else {
-      for (; first < end; ++first) {
-        QuantTile<F, R>(args, args.weights.data + first * args.weights.panel_bytes, x,
-                        first * kLanes, out);
-      }
+      QuantTiles<F, R>(args, x, first, end, out);
     }
   }
 };
