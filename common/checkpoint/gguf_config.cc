@@ -78,8 +78,21 @@ class ConfigWriter {
  private:
   std::string Key(const char* name) const { return architecture_.Key(name); }
   bool Has(const char* name) const { return reader_.Find(Key(name)) != nullptr; }
+  // One number, or a list of one a layer that are all the same.
   uint64_t Count(const char* name, std::optional<uint64_t> fallback = std::nullopt) {
-    return reader_.Uint(Key(name), 1, UINT32_MAX, fallback);
+    const std::string key = Key(name);
+    const GgufValue* value = reader_.Find(key);
+    if (value == nullptr || !value->is_list) {
+      return reader_.Uint(key, 1, UINT32_MAX, fallback);
+    }
+    const std::vector<int64_t> all = reader_.Ints(key);
+    const bool same = !all.empty() && std::all_of(all.begin(), all.end(), [&](int64_t one) {
+      return one == all.front() && one >= 1 && one <= int64_t{UINT32_MAX};
+    });
+    if (!same) {
+      reader_.Fail(key, "is a list of numbers that are not all the same, which is not supported");
+    }
+    return same ? static_cast<uint64_t>(all.front()) : 1;
   }
   double Number(const char* name, double fallback) {
     return reader_.Number(Key(name), 0, kMost, fallback);
@@ -240,6 +253,9 @@ class ConfigWriter {
     const uint64_t window = reader_.Uint(Key(kWindow), 0, UINT32_MAX, absent);
     if (window != 0 && !pattern && family_.windows != WindowRule::kAll) {
       return UnsupportedKey(kWindow);
+    }
+    if (window != 0 && !pattern && Has(kPattern)) {
+      return UnsupportedKey(kPattern);
     }
     config_["sliding_window"] = window == 0 ? json(nullptr) : json(window);
     if (!pattern || window == 0) {
@@ -428,7 +444,7 @@ class ConfigWriter {
     }
     constexpr char kBos[] = "tokenizer.ggml.bos_token_id";
     if (reader_.Find(kBos) != nullptr) {
-      config_["bos_token_id"] = reader_.Uint(kBos, 0, kMaxVocabSize - 1, 0);
+      config_["bos_token_id"] = reader_.Uint(kBos, 0, config_["vocab_size"].get<uint64_t>() - 1, 0);
     }
     return reader_.status();
   }

@@ -19,9 +19,10 @@ constexpr double kMost = 1e30;
 struct RefusedKey {
   const char* name;
   uint64_t neutral;
+  bool of_mixtures = false;  // Elsewhere it says nothing, and files have it.
 };
 constexpr RefusedKey kRefusedCounts[] = {
-    {"expert_shared_count", 0},       {"expert_shared_feed_forward_length", 0},
+    {"expert_shared_count", 0, true}, {"expert_shared_feed_forward_length", 0, true},
     {"expert_group_count", 1},        {"expert_group_used_count", 1},
     {"expert_gating_func", 1},        {"leading_dense_block_count", 0},
     {"interleave_moe_layer_step", 1}, {"moe_every_n_layers", 1},
@@ -92,7 +93,8 @@ absl::Status CheckGgufKeys(const GgufArchitecture& architecture, const GgufHeade
     return UnsupportedModel("key " + Quoted(architecture.Key(name)));
   };
   for (const RefusedKey& refused : kRefusedCounts) {
-    if (reader.Uint(architecture.Key(refused.name), 0, UINT32_MAX, 0) > refused.neutral) {
+    if (reader.Uint(architecture.Key(refused.name), 0, UINT32_MAX, 0) > refused.neutral &&
+        (architecture.mixture() || !refused.of_mixtures)) {
       return unsupported(refused.name);
     }
   }

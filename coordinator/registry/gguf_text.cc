@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 // tokenizer.ggml.token_type.
-enum TokenKind : int64_t { kUnknown = 2, kControl = 3, kUserDefined = 4 };
+enum TokenKind : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4 };
 
 // How texts are cut before their pieces are merged, by tokenizer.ggml.pre: the patterns of the
 // tokenizer.json that each name stands for.
@@ -111,7 +111,7 @@ class TokenizerWriter {
   }
 
  private:
-  int64_t KindOf(size_t id) const { return kinds_.empty() ? 1 : kinds_[id]; }
+  int64_t KindOf(size_t id) const { return kinds_.empty() ? kNormal : kinds_[id]; }
 
   // Whether a special token takes the whitespace behind it. No key says it: Phi-3's with a
   // SentencePiece vocabulary do, but for three.
@@ -165,6 +165,15 @@ class TokenizerWriter {
         return Invalid("a merge of key \"tokenizer.ggml.merges\" is no UTF-8");
       }
       merges.push_back(std::string(merge));
+    }
+    // Without them texts would fall apart into bytes, unless there is nothing else.
+    for (size_t id = 0; id < tokens_.size() && merges.empty(); ++id) {
+      if (KindOf(id) == kNormal && Characters(std::string(tokens_[id])) > 1) {
+        return Invalid(absl::StrCat(
+            "key \"tokenizer.ggml.merges\" is missing or empty, and token ", id,
+            " of key \"tokenizer.ggml.tokens\", ", Quoted(tokens_[id]),
+            ", is of several characters and a normal one by key \"tokenizer.ggml.token_type\""));
+      }
     }
     adds_bos_ = found->adds_bos;
     const std::string pattern = found->pattern;
@@ -220,7 +229,7 @@ class TokenizerWriter {
         return Invalid(
             absl::StrCat("value ", id, " of key \"tokenizer.ggml.scores\" is no number"));
       }
-      if (KindOf(id) != 1) {
+      if (KindOf(id) != kNormal) {
         continue;
       }
       const size_t before = merges.size();

@@ -90,7 +90,8 @@ void AddMlp(const MlpSpec& mlp, const std::string& prefix, Facts* facts) {
 }
 
 bool Near(double a, double b) {
-  return a == b || std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b));
+  return a == b || (std::isfinite(a) && std::isfinite(b) &&
+                    std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b)));
 }
 
 bool IsOpen(std::string_view name, const std::set<std::string>& open) {

@@ -22,6 +22,7 @@
 #include "tests/mutations/gguf_keys.h"
 #include "tests/mutations/gguf_meaning.h"
 #include "tests/mutations/gguf_names.h"
+#include "tests/mutations/gguf_tokens.h"
 #include "tests/mutations/loaded.h"
 #include "tests/mutations/remade_gguf.h"
 #include "tests/worker/backend/golden_model.h"
@@ -81,7 +82,12 @@ class GgufMutationTest : public ::testing::TestWithParam<Subject> {
     const auto valid = OpenCheckpoint(folder_.File(NameOf(0)));
     ASSERT_TRUE(valid.ok()) << valid.status();
     facts_ = FactsOf(valid->spec);
-    EXPECT_EQ(Disagreement(facts_, GgufMeaning(facts_, *GgufKeysOf(parts_[0]))), "");
+    const auto keys = GgufKeysOf(parts_[0]);
+    EXPECT_EQ(Disagreement(facts_, GgufMeaning(facts_, *keys)), "");
+    text_ = SampleText(*keys);
+    const auto tokens = Tokens();
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    EXPECT_EQ(*tokens, GgufTokensOf(*keys, text_)) << text_;
     for (const std::string& part : parts_) file_bytes_ += part.size();
     const auto right = Load(*valid);
     ASSERT_TRUE(right.ok()) << right.status();
@@ -102,15 +108,18 @@ class GgufMutationTest : public ::testing::TestWithParam<Subject> {
 
   struct Read {
     Checkpoint checkpoint;
-    absl::Status tokenizer;
+    absl::StatusOr<std::vector<uint32_t>> tokens;  // Of text_.
   };
 
   absl::StatusOr<Read> Open() const {
     ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(folder_.File(NameOf(0))));
-    const auto json = ReadGgufTokenizer(folder_.File(NameOf(0)));
-    absl::Status tokenizer = json.status();
-    if (json.ok()) tokenizer = ParseTokenizer(*json).status();
-    return Read{std::move(checkpoint), tokenizer};
+    return Read{std::move(checkpoint), Tokens()};
+  }
+
+  absl::StatusOr<std::vector<uint32_t>> Tokens() const {
+    ASSIGN_OR_RETURN(const std::string json, ReadGgufTokenizer(folder_.File(NameOf(0))));
+    ASSIGN_OR_RETURN(const auto tokenizer, ParseTokenizer(json));
+    return tokenizer->Encode(text_, true);
   }
 
   absl::StatusOr<std::vector<float>> Load(const Checkpoint& checkpoint) const {
@@ -140,12 +149,14 @@ class GgufMutationTest : public ::testing::TestWithParam<Subject> {
       CheckSaid(read.status(), names);
       return;
     }
-    if (!read->tokenizer.ok()) {  // It then takes token ids only, and says why.
-      CheckSaid(read->tokenizer, names);
-    }
-    const Facts loaded = FactsOf(read->checkpoint.spec);
     const auto keys = GgufKeysOf(part == 0 ? file : parts_[0]);
     ASSERT_TRUE(keys.has_value()) << "its keys do not end";
+    if (read->tokens.ok()) {
+      EXPECT_EQ(*read->tokens, GgufTokensOf(*keys, text_)) << text_;
+    } else {  // It then takes token ids only, and says why.
+      CheckSaid(read->tokens.status(), names);
+    }
+    const Facts loaded = FactsOf(read->checkpoint.spec);
     EXPECT_EQ(Disagreement(loaded, GgufMeaning(facts_, *keys)), "");
     const auto logits = Load(read->checkpoint);
     if (!logits.ok()) {
@@ -183,6 +194,7 @@ class GgufMutationTest : public ::testing::TestWithParam<Subject> {
   std::vector<std::string> parts_;
   uint64_t file_bytes_ = 0;
   Facts facts_;
+  std::string text_;
   std::vector<float> right_;
   int refused_ = 0;
 };

@@ -376,6 +376,19 @@ TEST(GgufFamilies, MixturesAreRefusedWhereTheyWouldBeOthers) {
               HasSubstr("\"qwen3moe.expert_weights_norm\""));
 }
 
+TEST(GgufFamilies, NumbersOfEachLayerAreReadWhereTheyAreAllTheSame) {
+  constexpr char kKey[] = "granite.attention.head_count_kv";
+  const auto spec = SpecOf(Small("granite").Ints(kKey, {1, 1}));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[1].attention.kv_heads, 1);
+  EXPECT_THAT(Problem(Small("granite").Ints(kKey, {1, 2})),
+              HasSubstr("\"granite.attention.head_count_kv\" is a list of numbers that are not"));
+}
+
+TEST(GgufFamilies, SharedExpertsOfDenseModelsSayNothing) {
+  EXPECT_EQ(Problem(Small("granite").Uint("granite.expert_shared_feed_forward_length", 96)), "");
+}
+
 TEST(GgufFamilies, TensorsThatAnArchitectureDoesNotHaveAreRefused) {
   const auto with = [](const std::string& architecture, const std::string& tensor) {
     return Problem(Small(architecture).Tensor(tensor, 0, {1}, "1234"));

@@ -209,6 +209,11 @@ TEST(GgufTokenizer, RefusesWhatIsWrongOrUnknownAndNamesIt) {
                           .String("tokenizer.ggml.model", "llama")
                           .Strings("tokenizer.ggml.tokens", {"a"})),
               HasSubstr("scores"));
+  EXPECT_THAT(Problem(MadeGguf()
+                          .String("tokenizer.ggml.model", "gpt2")
+                          .String("tokenizer.ggml.pre", "gpt-2")
+                          .Strings("tokenizer.ggml.tokens", {"a", "b", "ab"})),
+              HasSubstr("\"tokenizer.ggml.merges\" is missing or empty, and token 2"));
   EXPECT_THAT(Problem(ByteLevel()
                           .Bool("tokenizer.ggml.add_bos_token", true)
                           .Bool("tokenizer.ggml.add_eos_token", true)
@@ -222,6 +227,7 @@ TEST(GgufCheckpoint, IsRegisteredWithTextAndReadAgain) {
   made.String("tokenizer.ggml.model", "gpt2")
       .String("tokenizer.ggml.pre", "gpt-2")
       .Strings("tokenizer.ggml.tokens", {"a", "b", "c", "d", "e", "f", "<s>", "</s>"})
+      .Ints("tokenizer.ggml.token_type", {1, 1, 1, 1, 1, 1, 3, 3})
       .Uint("tokenizer.ggml.bos_token_id", 6)
       .Uint("tokenizer.ggml.eos_token_id", 7)
       .String("tokenizer.chat_template", "{{ bos_token }}{{ messages[0].content }}");
