@@ -207,11 +207,14 @@ def test_what_cannot_be_checked_is_refused_by_name(tmp_path):
         assert "is lost" in refused(c, "large", "--node", "small")
 
 
+LARGE_LAYERS = 12
+
+
 @pytest.fixture(scope="module")
 def slow_cluster(tmp_path_factory):
     """With a model whose layers take long enough to be fetched that a check can be met on its way."""
     folder = tmp_path_factory.mktemp("slow")
-    make_checkpoint(folder / "large", layers=8)
+    make_checkpoint(folder / "large", layers=LARGE_LAYERS)
     with Cluster(folder / "cluster", step_timeout="20s") as c:
         c.start_worker("w0", memory="2GiB")
         c.run("model", "add", folder / "large", "--name", "large")
@@ -222,12 +225,19 @@ def slow_cluster(tmp_path_factory):
 def slow(slow_cluster, request):
     """A check on a worker that has fetched nothing yet, once it has begun: cluster, worker, call."""
     c = slow_cluster
-    c.load("large", cuts=[("w0", 0, 7)], context=64)
-    worker = request.node.name[-40:].strip("_")
-    c.start_worker(worker, memory="2GiB")
-    call = c.popen("model", "check", "large", "--node", worker)
-    wait_until(lambda: c.json("node", "show", worker)["fetched_bytes"] > 0, 20,
-               "it computes layers")
+    c.load("large", cuts=[("w0", 0, LARGE_LAYERS - 1)], context=64)
+    # Where all was over before it was seen to have begun, again on a worker that has nothing yet.
+    for attempt in range(5):
+        worker = f"{request.node.name[-38:].strip('_')}-{attempt}"
+        c.start_worker(worker, memory="2GiB")
+        call = c.popen("model", "check", "large", "--node", worker)
+        wait_until(lambda: c.json("node", "show", worker)["fetched_bytes"] > 0, 20,
+                   "it computes layers")
+        if call.poll() is None:
+            break
+        assert call.returncode == 0, call.communicate()
+        c.workers[worker].terminate()
+        c.workers[worker].wait()
     assert call.poll() is None, call.communicate()
     yield c, worker, call
     call.kill()
