@@ -54,17 +54,17 @@ class Meaning {
   void Refused(const std::string& key) { wanted_.facts["refused for " + key] = 1; }
 
   // A number, a count or a text; without a default the key has to be there.
-  double Number(const char* key, std::optional<double> absent) {
+  double NumberOf(const char* key, bool (GgufKey::*is)() const, std::optional<double> absent) {
     const GgufKey* const value = Own(key);
-    const bool right = value == nullptr ? absent.has_value() : !value->list && value->is_float();
+    const bool right = value == nullptr ? absent.has_value() : !value->list && (value->*is)();
     if (!right) Refused(key);
     return value == nullptr || !right ? absent.value_or(0) : value->numbers[0];
   }
+  double Number(const char* key, std::optional<double> absent) {
+    return NumberOf(key, &GgufKey::is_float, absent);
+  }
   double Count(const char* key, std::optional<double> absent) {
-    const GgufKey* const value = Own(key);
-    const bool right = value == nullptr ? absent.has_value() : !value->list && value->is_integer();
-    if (!right) Refused(key);
-    return value == nullptr || !right ? absent.value_or(0) : value->numbers[0];
+    return NumberOf(key, &GgufKey::is_integer, absent);
   }
   std::string Text(const char* key, const char* absent) {
     const GgufKey* const value = Own(key);

@@ -103,7 +103,6 @@ std::vector<std::string> NamesOf(const Field& field, const std::string& valid_fi
       {"context_length", "max_position_embeddings"},
       {"rope.freq_base", "rope_theta"},
       {"rope.freq_base_swa", "rope_local_base_freq"},
-      {"rope.dimension_count", "short_factor"},
       {"rope.scaling.factor", "factor"},
       {"rope.scaling.attn_factor", "attention_factor"},
       {"rope.scaling.original_context_length", "original_max_position_embeddings"},
