@@ -81,7 +81,7 @@ absl::Status Create(const Context& context, const CreateFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status List(const Context& context) {
+absl::Status ListKeys(const Context& context) {
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   ASSIGN_OR_RETURN(const v1::ListKeysResponse keys, client->ListKeys());
   if (context.json()) {
@@ -177,7 +177,8 @@ void AddKeyCommands(CommandTree* tree) {
   CLI::App* group = tree->AddGroup(
       "key", "API keys: who may send requests, and how many. While there is none, everybody may");
   AddCreate(tree, group);
-  tree->AddLeaf(group, "list", "List the keys, revoked ones too", "  strata key list --json", List);
+  tree->AddLeaf(group, "list", "List the keys, revoked ones too", "  strata key list --json",
+                ListKeys);
   AddRevoke(tree, group);
 }
 

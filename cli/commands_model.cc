@@ -129,7 +129,7 @@ absl::Status Pull(const Context& context, const RegisterOptions& options) {
       });
 }
 
-absl::Status List(const Context& context) {
+absl::Status ListModels(const Context& context) {
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   ASSIGN_OR_RETURN(const v1::ListModelsResponse models, client->ListModels());
   if (context.json()) {
@@ -170,7 +170,7 @@ absl::Status Show(const Context& context, const std::string& name) {
   return absl::OkStatus();
 }
 
-absl::Status Remove(const Context& context, const std::string& name, bool force) {
+absl::Status RemoveModel(const Context& context, const std::string& name, bool force) {
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   RETURN_IF_ERROR(client->RemoveModel(name, force));
   if (context.json()) {
@@ -219,7 +219,7 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
 void AddModelCommands(CommandTree* tree) {
   CLI::App* group = tree->AddGroup("model", "What can be run, and where it runs");
   AddRegisterCommands(tree, group);
-  tree->AddLeaf(group, "list", "List the models", "  strata model list --json", List);
+  tree->AddLeaf(group, "list", "List the models", "  strata model list --json", ListModels);
   auto name = std::make_shared<std::string>();
   CLI::App* show =
       tree->AddLeaf(group, "show", "All that is known of a model", "  strata model show recall",
@@ -230,7 +230,7 @@ void AddModelCommands(CommandTree* tree) {
       group, "remove", "Forget a model",
       "  strata model remove recall\nYour own files are never deleted. A loaded model is refused;\n"
       "--force unloads it first.",
-      [name, force](Context& context) { return Remove(context, *name, *force); });
+      [name, force](Context& context) { return RemoveModel(context, *name, *force); });
   AddRequired(remove, "MODEL", name.get(), "The model's name");
   remove->add_flag("--force", *force, "Unload it first, cancelling its requests");
   AddLoadCommands(tree, group);

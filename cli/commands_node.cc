@@ -14,7 +14,7 @@
 namespace strata::cli {
 namespace {
 
-absl::Status List(const Context& context) {
+absl::Status ListNodes(const Context& context) {
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, client->ListNodes());
   if (context.json()) {
@@ -76,7 +76,7 @@ absl::Status SayNode(const Context& context, const absl::StatusOr<v1::Node>& nod
   return absl::OkStatus();
 }
 
-absl::Status Remove(const Context& context, const std::string& name, bool force) {
+absl::Status RemoveNode(const Context& context, const std::string& name, bool force) {
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   RETURN_IF_ERROR(client->RemoveNode(name, force));
   if (context.json()) {
@@ -93,7 +93,7 @@ void AddNodeCommands(CommandTree* tree) {
   CLI::App* group = tree->AddGroup("node", "The workers");
   auto name = std::make_shared<std::string>();
   const std::string help = "The worker's name";
-  tree->AddLeaf(group, "list", "List the workers", "  strata node list --json", List);
+  tree->AddLeaf(group, "list", "List the workers", "  strata node list --json", ListNodes);
   CLI::App* show = tree->AddLeaf(group, "show", "All that is known of a worker",
                                  "  strata node show a", [name](Context& context) -> absl::Status {
                                    ASSIGN_OR_RETURN(const auto client, context.Connect());
@@ -119,7 +119,7 @@ void AddNodeCommands(CommandTree* tree) {
   CLI::App* remove = tree->AddLeaf(
       group, "remove", "Forget a worker that left",
       "  strata node remove a\nOne that is in use is refused; --force cancels what uses it.",
-      [name, force](Context& context) { return Remove(context, *name, *force); });
+      [name, force](Context& context) { return RemoveNode(context, *name, *force); });
   AddRequired(remove, "NODE", name.get(), help);
   remove->add_flag("--force", *force, "Cancel what uses it");
 }

@@ -13,7 +13,7 @@
 namespace strata::cli {
 namespace {
 
-absl::Status List(const Context& context) {
+absl::Status ListSessions(const Context& context) {
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   ASSIGN_OR_RETURN(const v1::ListSessionsResponse sessions, client->ListSessions());
   if (context.json()) {
@@ -50,7 +50,8 @@ absl::Status Cancel(const Context& context, const CancelFlags& flags) {
 
 void AddSessionCommands(CommandTree* tree) {
   CLI::App* group = tree->AddGroup("session", "Requests in flight");
-  tree->AddLeaf(group, "list", "List the requests in flight", "  strata session list --json", List);
+  tree->AddLeaf(group, "list", "List the requests in flight", "  strata session list --json",
+                ListSessions);
   auto flags = std::make_shared<CancelFlags>();
   CLI::App* cancel = tree->AddLeaf(group, "cancel", "End a request on every worker",
                                    "  strata session cancel my-request",

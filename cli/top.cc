@@ -16,7 +16,7 @@ namespace {
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kBarWidth = 20;
+constexpr uint64_t kShareWidth = 20;
 
 Json OrNull(std::optional<double> value) { return value.has_value() ? Json(*value) : Json(); }
 
@@ -31,11 +31,11 @@ std::string UseBar(uint64_t part, uint64_t whole) {
   }
   const double share = static_cast<double>(std::min(part, whole)) / static_cast<double>(whole);
   // What is in use at all shows.
-  const uint64_t filled =
-      std::clamp<uint64_t>(static_cast<uint64_t>(share * kBarWidth), part > 0 ? 1 : 0, kBarWidth);
+  const uint64_t filled = std::clamp<uint64_t>(static_cast<uint64_t>(share * kShareWidth),
+                                               part > 0 ? 1 : 0, kShareWidth);
   std::string percent = std::to_string(static_cast<int>(share * 100));
   percent.insert(0, 3 - std::min<size_t>(3, percent.size()), ' ');
-  return "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] " + percent +
+  return "[" + std::string(filled, '#') + std::string(kShareWidth - filled, '.') + "] " + percent +
          " %";
 }
 

@@ -14,6 +14,10 @@ target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(strata_options INTERFACE -Wno-restrict)  # False alarms: GCC bug 105651.
+  if(STRATA_UNITS)
+    # To the compiler each source of a unit but the first is a header.
+    target_compile_options(strata_options INTERFACE -Wno-subobject-linkage)
+  endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(strata_options INTERFACE -Wthread-safety)

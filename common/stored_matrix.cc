@@ -214,7 +214,10 @@ absl::Status StoredWeights::CheckOrder() const {
                                 static_cast<int32_t>(group), " of input ", input, ", where ",
                                 matrix_.ordered ? "there are " : "config.json says groups of ",
                                 matrix_.ordered ? matrix_.groups() : matrix_.group,
-                                matrix_.ordered ? "" : " in order"));
+                                matrix_.ordered ? " (by group_size)"
+                                : matrix_.method == QuantizationMethod::kGptq
+                                    ? " in order (by desc_act, group_size)"
+                                    : " in order (by actorder, group_size)"));
     }
   }
   return absl::OkStatus();

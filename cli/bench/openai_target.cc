@@ -15,7 +15,7 @@ using nlohmann::json;
 constexpr size_t kMaxErrorBytes = 64 << 10;
 constexpr size_t kMaxQuotedBytes = 100;
 constexpr nanoseconds kProbeTimeout = std::chrono::seconds(120);
-constexpr milliseconds kLookEvery{100};
+constexpr milliseconds kPollEvery{100};
 
 // Words that most vocabularies hold as one token, with the space before.
 constexpr std::array kWords = {
@@ -157,7 +157,7 @@ RequestEnd OpenAiTarget::Probe(const std::function<bool()>& cancelled) {
   Start(0, {.prompt = {1, 2, 3}, .max_tokens = 1});
   bool late = false;
   while (!observer.end.has_value()) {
-    Poll(clock.Now() + kLookEvery, &observer);
+    Poll(clock.Now() + kPollEvery, &observer);
     late = clock.Now() >= give_up;
     if (late || cancelled()) {
       CancelAll();

@@ -39,8 +39,9 @@ std::vector<bool> ReadMixtureLayers(const ExpertRule& rule, uint64_t layers, Fie
   }
   for (const json& layer : *list) {
     if (!layer.is_number_unsigned() || layer.get<uint64_t>() >= layers) {
-      reader->Fail("mlp_only_layers", absl::StrCat("holds ", QuotedValue(layer),
-                                                   ", which is none of the ", layers, " layers"));
+      reader->Fail("mlp_only_layers",
+                   absl::StrCat("holds ", QuotedValue(layer), ", which is none of the ", layers,
+                                " layers of num_hidden_layers"));
       return mixtures;
     }
     mixtures[layer.get<uint64_t>()] = false;

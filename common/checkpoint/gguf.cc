@@ -27,7 +27,7 @@ constexpr uint64_t kLeastValueBytes = 8 + 4 + 1;
 constexpr uint64_t kLeastTensorBytes = 8 + 4 + 8 + 4 + 8;
 constexpr size_t kFirstReadBytes = size_t{16} << 20;
 
-Error Invalid(std::string_view file, std::string_view problem) {
+Error InvalidFile(std::string_view file, std::string_view problem) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_GGUF",
                absl::StrCat(std::string(file), ": ", std::string(problem)));
 }
@@ -97,9 +97,9 @@ class Parser {
   // The next bytes; `what` they are of stands in the error.
   absl::StatusOr<std::string_view> Take(uint64_t bytes, std::string_view what) {
     if (bytes > file_bytes_ - position_) {
-      return Invalid(file_,
-                     absl::StrCat(std::string(what), " needs ", bytes, " bytes where the file has ",
-                                  file_bytes_ - position_, " left"));
+      return InvalidFile(
+          file_, absl::StrCat(std::string(what), " needs ", bytes, " bytes where the file has ",
+                              file_bytes_ - position_, " left"));
     }
     if (bytes > head_.size() - position_) {
       return Error(
@@ -124,7 +124,7 @@ class Parser {
   absl::StatusOr<std::string_view> ReadName(std::string_view what) {
     ASSIGN_OR_RETURN(const std::string_view name, ReadString(what));
     if (name.empty() || name.size() > kMaxNameBytes) {
-      return Invalid(file_, absl::StrCat(std::string(what), " has ", name.size(), " bytes"));
+      return InvalidFile(file_, absl::StrCat(std::string(what), " has ", name.size(), " bytes"));
     }
     return name;
   }
@@ -132,7 +132,7 @@ class Parser {
   absl::Status ReadStart(uint64_t* tensors, uint64_t* values) {
     ASSIGN_OR_RETURN(const std::string_view magic, Take(4, "the magic number"));
     if (magic != "GGUF") {
-      return Invalid(file_, "does not begin with GGUF");
+      return InvalidFile(file_, "does not begin with GGUF");
     }
     uint32_t version = 0;
     RETURN_IF_ERROR(Read("the version", &version));
@@ -147,9 +147,9 @@ class Parser {
     RETURN_IF_ERROR(Read("the number of key-values", values));
     const uint64_t left = file_bytes_ - position_;
     if (*tensors > left / kLeastTensorBytes || *values > left / kLeastValueBytes) {
-      return Invalid(file_,
-                     absl::StrCat("counts ", *tensors, " tensors and ", *values,
-                                  " key-values, more than its ", file_bytes_, " bytes could hold"));
+      return InvalidFile(
+          file_, absl::StrCat("counts ", *tensors, " tensors and ", *values,
+                              " key-values, more than its ", file_bytes_, " bytes could hold"));
     }
     return absl::OkStatus();
   }
@@ -177,12 +177,12 @@ class Parser {
     value.type = static_cast<GgufType>(type);
     const uint64_t size = SizeOf(value.type);
     if (size == 0 && value.type != GgufType::kString) {
-      return Invalid(file_, absl::StrCat(what, " has values of the unknown type ", type));
+      return InvalidFile(file_, absl::StrCat(what, " has values of the unknown type ", type));
     }
     const uint64_t least = size != 0 ? size : sizeof(uint64_t);
     if (value.is_list && value.count > (file_bytes_ - position_) / least) {
-      return Invalid(file_, absl::StrCat(what, " has a list of ", value.count,
-                                         " values, more than the file could hold"));
+      return InvalidFile(file_, absl::StrCat(what, " has a list of ", value.count,
+                                             " values, more than the file could hold"));
     }
     if (size != 0) {
       ASSIGN_OR_RETURN(value.bytes, Take(value.count * size, what));
@@ -192,7 +192,7 @@ class Parser {
       ASSIGN_OR_RETURN(value.bytes, ReadString(what));
     }
     if (!header_.values.emplace(key, value).second) {
-      return Invalid(file_, what + " is there twice");
+      return InvalidFile(file_, what + " is there twice");
     }
     return absl::OkStatus();
   }
@@ -204,13 +204,14 @@ class Parser {
     uint32_t rank = 0, type = 0;
     RETURN_IF_ERROR(Read(what, &rank));
     if (rank == 0 || rank > kMaxRank) {
-      return Invalid(file_, absl::StrCat(what, " has ", rank, " dimensions, not 1 to ", kMaxRank));
+      return InvalidFile(file_,
+                         absl::StrCat(what, " has ", rank, " dimensions, not 1 to ", kMaxRank));
     }
     tensor.shape.resize(rank);
     for (uint32_t i = rank; i-- > 0;) {
       RETURN_IF_ERROR(Read(what, &tensor.shape[i]));
       if (tensor.shape[i] == 0) {
-        return Invalid(file_, what + " has a dimension of 0");
+        return InvalidFile(file_, what + " has a dimension of 0");
       }
     }
     RETURN_IF_ERROR(Read(what, &type));
@@ -224,7 +225,7 @@ class Parser {
     const auto* const row = std::find_if(std::begin(kTypes), std::end(kTypes),
                                          [&](const TypeRow& r) { return r.number == number; });
     if (row == std::end(kTypes)) {
-      return Invalid(file_, absl::StrCat(what, " is of the unknown type ", number));
+      return InvalidFile(file_, absl::StrCat(what, " is of the unknown type ", number));
     }
     if (!row->dtype.has_value()) {
       return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
@@ -235,7 +236,7 @@ class Parser {
     tensor->dtype = *row->dtype;
     const std::optional<uint64_t> bytes = TensorBytes(tensor->dtype, tensor->shape);
     if (!bytes.has_value()) {
-      return Invalid(
+      return InvalidFile(
           file_, absl::StrCat(what, " has shape [", absl::StrJoin(tensor->shape, ", "),
                               "], which overflows or is no whole number of blocks of ", row->name));
     }
@@ -248,8 +249,8 @@ class Parser {
     const uint64_t alignment = reader.Uint("general.alignment", 1, kMaxAlignment, 32);
     RETURN_IF_ERROR(reader.status());
     if (!std::has_single_bit(alignment)) {
-      return Invalid(file_, absl::StrCat("key \"general.alignment\" is ", alignment,
-                                         ", which is no power of two"));
+      return InvalidFile(file_, absl::StrCat("key \"general.alignment\" is ", alignment,
+                                             ", which is no power of two"));
     }
     return alignment;
   }
@@ -262,14 +263,14 @@ class Parser {
     for (GgufTensor& tensor : header_.tensors) {
       const std::string what = "tensor " + Quoted(tensor.name);
       if (tensor.offset % alignment != 0) {
-        return Invalid(file_, absl::StrCat(what, " begins at ", tensor.offset,
-                                           ", no multiple of the alignment ", alignment));
+        return InvalidFile(file_, absl::StrCat(what, " begins at ", tensor.offset,
+                                               ", no multiple of the alignment ", alignment));
       }
       const uint64_t data = file_bytes_ < start ? 0 : file_bytes_ - start;
       if (tensor.offset > data || tensor.bytes > data - tensor.offset) {
-        return Invalid(file_,
-                       absl::StrCat(what, " has ", tensor.bytes, " bytes from ", tensor.offset,
-                                    " on where the file has ", data, " bytes of data"));
+        return InvalidFile(file_,
+                           absl::StrCat(what, " has ", tensor.bytes, " bytes from ", tensor.offset,
+                                        " on where the file has ", data, " bytes of data"));
       }
       tensor.offset += start;
       order.push_back(&tensor);
@@ -279,8 +280,8 @@ class Parser {
     });
     for (size_t i = 1; i < order.size(); ++i) {
       if (order[i]->offset < order[i - 1]->offset + order[i - 1]->bytes) {
-        return Invalid(file_, absl::StrCat("tensors ", Quoted(order[i - 1]->name), " and ",
-                                           Quoted(order[i]->name), " overlap"));
+        return InvalidFile(file_, absl::StrCat("tensors ", Quoted(order[i - 1]->name), " and ",
+                                               Quoted(order[i]->name), " overlap"));
       }
     }
     return absl::OkStatus();
@@ -318,7 +319,7 @@ absl::StatusOr<GgufFile> ReadGgufFile(const std::string& path) {
       return header.status();
     }
     if (wanted == kMaxGgufHeaderBytes) {
-      return Invalid(name, "the header is too long")
+      return InvalidFile(name, "the header is too long")
           .Limit(absl::StrCat("header_bytes=", kMaxGgufHeaderBytes));
     }
   }

@@ -22,7 +22,7 @@ constexpr double kMost = 1e30;
 // Of windowed layers, where a family has one for them and the file does not say it.
 constexpr double kLocalTheta = 10000;
 
-Error Invalid(const std::string& what) {
+Error InvalidConfig(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_GGUF", what);
 }
 
@@ -110,12 +110,13 @@ class ConfigWriter {
   absl::Status WriteSizes() {
     const TensorEntry* embedding = Find("model.embed_tokens.weight");
     if (embedding == nullptr) {
-      return Invalid("there is no tensor \"token_embd.weight\"");
+      return InvalidConfig("there is no tensor \"token_embd.weight\"");
     }
     const GgufValue* tokens = reader_.Find("tokenizer.ggml.tokens");
     if (tokens != nullptr && tokens->is_list && tokens->count != embedding->shape[0]) {
-      return Invalid(absl::StrCat("tensor \"token_embd.weight\" is of ", embedding->shape[0],
-                                  " tokens, key \"tokenizer.ggml.tokens\" of ", tokens->count));
+      return InvalidConfig(absl::StrCat("tensor \"token_embd.weight\" is of ", embedding->shape[0],
+                                        " tokens, key \"tokenizer.ggml.tokens\" of ",
+                                        tokens->count));
     }
     hidden_ = Count("embedding_length");
     heads_ = Count("attention.head_count");
@@ -125,8 +126,8 @@ class ConfigWriter {
     // Of fewer layers the tensors that are missing are named.
     constexpr uint64_t kUncounted = 256;
     if (layers_ > std::max<uint64_t>(tensors_.size(), kUncounted)) {
-      return Invalid(absl::StrCat("key ", Quoted(Key("block_count")), " is ", layers_,
-                                  ", and there are ", tensors_.size(), " tensors"));
+      return InvalidConfig(absl::StrCat("key ", Quoted(Key("block_count")), " is ", layers_,
+                                        ", and there are ", tensors_.size(), " tensors"));
     }
     // Of a head's size the rows of the matrix that makes queries, where no key says it.
     constexpr char kQueries[] = "model.layers.0.self_attn.q_proj.weight";
@@ -354,10 +355,10 @@ class ConfigWriter {
         {kDivisors, &factors.all}, {kWithin, &factors.within}, {kBeyond, &factors.beyond}};
     for (const auto& [tensor, list] : kLists) {
       if (!list->empty() && list->size() != rotary_dim_ / 2) {
-        return Invalid(absl::StrCat("tensor ", Quoted(tensor), " has ", list->size(),
-                                    " values for the ", rotary_dim_,
-                                    " dimensions that rotate, by key ",
-                                    Quoted(Key("rope.dimension_count")), " or a head's size"));
+        return InvalidConfig(
+            absl::StrCat("tensor ", Quoted(tensor), " has ", list->size(), " values for the ",
+                         rotary_dim_, " dimensions that rotate, by key ",
+                         Quoted(Key("rope.dimension_count")), " or a head's size"));
       }
     }
     return absl::OkStatus();
@@ -369,9 +370,9 @@ class ConfigWriter {
                                            " of architecture ", Quoted(architecture_.name)));
     }
     if (factors.within.empty() || factors.beyond.empty()) {
-      return Invalid(absl::StrCat("there is tensor ",
-                                  Quoted(factors.within.empty() ? kBeyond : kWithin), " without ",
-                                  Quoted(factors.within.empty() ? kWithin : kBeyond)));
+      return InvalidConfig(
+          absl::StrCat("there is tensor ", Quoted(factors.within.empty() ? kBeyond : kWithin),
+                       " without ", Quoted(factors.within.empty() ? kWithin : kBeyond)));
     }
     config_["original_max_position_embeddings"] = OriginalContext();
     config_["rope_scaling"] = {{"rope_type", "longrope"},

@@ -13,7 +13,7 @@
 namespace strata {
 namespace {
 
-constexpr double kMost = 1e30;
+constexpr double kMostNumber = 1e30;
 
 // Keys that change what is computed, and the largest number that means that they do not.
 struct RefusedKey {
@@ -99,7 +99,8 @@ absl::Status CheckGgufKeys(const GgufArchitecture& architecture, const GgufHeade
     }
   }
   for (const RefusedKey& refused : kRefusedNumbers) {
-    const double number = reader.Number(architecture.Key(refused.name), -kMost, kMost, 0);
+    const double number =
+        reader.Number(architecture.Key(refused.name), -kMostNumber, kMostNumber, 0);
     if (number != 0 && number != static_cast<double>(refused.neutral)) {
       return unsupported(refused.name);
     }

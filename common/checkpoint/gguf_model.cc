@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kMaxParts = 10'000;
 
-Error Invalid(const std::string& what) {
+Error InvalidModel(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_GGUF", what);
 }
 
@@ -68,9 +68,9 @@ absl::Status CheckSplit(const std::string& file, size_t number, size_t count,
   const uint64_t part = reader.Uint("split.no", 0, kMaxParts, number);
   RETURN_IF_ERROR(reader.status());
   if (std::max<uint64_t>(parts, 1) != count || (count > 1 && part != number)) {
-    return Invalid(absl::StrCat(file, ": its keys \"split.no\" and \"split.count\" say part ",
-                                part + 1, " of ", parts, ", its name says part ", number + 1,
-                                " of ", count));
+    return InvalidModel(absl::StrCat(file, ": its keys \"split.no\" and \"split.count\" say part ",
+                                     part + 1, " of ", parts, ", its name says part ", number + 1,
+                                     " of ", count));
   }
   return absl::OkStatus();
 }
@@ -167,8 +167,8 @@ absl::StatusOr<GgufModel> ReadGgufModel(const std::string& folder,
   const uint64_t all = reader.Uint("split.tensors.count", 0, UINT32_MAX, tensors);
   RETURN_IF_ERROR(Annotate(reader.status(), files[0]));
   if (files.size() > 1 && all != tensors) {
-    return Invalid(absl::StrCat(files[0], ": key \"split.tensors.count\" is ", all,
-                                ", and the parts have ", tensors, " tensors"));
+    return InvalidModel(absl::StrCat(files[0], ": key \"split.tensors.count\" is ", all,
+                                     ", and the parts have ", tensors, " tensors"));
   }
   auto config = WriteGgufConfig(architecture, first.header, model.tensors, factors);
   RETURN_IF_ERROR(Annotate(config.status(), files[0]));

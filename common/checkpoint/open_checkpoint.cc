@@ -301,7 +301,13 @@ void TakePrefixedNames(Checkpoint* checkpoint) {
   }
 }
 
-absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found) {
+// " (by FIELD, FIELD)", or "".
+std::string ByFields(const std::set<std::string>& fields) {
+  return fields.empty() ? "" : absl::StrCat(" (by ", absl::StrJoin(fields, ", "), ")");
+}
+
+absl::Status CheckOneTensor(const Checkpoint& checkpoint, const StageTensor& wanted,
+                            const TensorEntry& found) {
   const bool floats = found.dtype == Dtype::kF32 || found.dtype == Dtype::kF16 ||
                       found.dtype == Dtype::kBF16 ||
                       (IsBlocks(found.dtype) && wanted.shape.size() >= 2);
@@ -319,7 +325,8 @@ absl::Status CheckOneTensor(const StageTensor& wanted, const TensorEntry& found)
     return Error(absl::StatusCode::kInvalidArgument, "WRONG_SHAPE",
                  absl::StrCat("tensor ", Quoted(found.name), " has shape [",
                               absl::StrJoin(found.shape, ", "), "]; the configuration needs [",
-                              absl::StrJoin(wanted.shape, ", "), "]"));
+                              absl::StrJoin(wanted.shape, ", "), "]",
+                              ByFields(FieldsOfSize(checkpoint, found.name))));
   }
   return absl::OkStatus();
 }
@@ -337,12 +344,6 @@ absl::StatusOr<bool> IsBiasOfZeros(const Checkpoint& checkpoint, const TensorEnt
   return bytes.find_first_not_of('\0') == std::string::npos;
 }
 
-// " (by FIELD, FIELD)", or "".
-std::string ByFields(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
-  const std::set<std::string> fields = FieldsBehind(checkpoint, names);
-  return fields.empty() ? "" : absl::StrCat(" (by ", absl::StrJoin(fields, ", "), ")");
-}
-
 absl::Status CheckTensors(Checkpoint* checkpoint) {
   const ModelSpec& spec = checkpoint->spec;
   const auto last = static_cast<uint32_t>(spec.layers.size() - 1);
@@ -358,7 +359,7 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
     if (found == nullptr) {
       missing.push_back(tensor.name);
     } else if (wrong.ok()) {
-      wrong = CheckOneTensor(tensor, *found);
+      wrong = CheckOneTensor(*checkpoint, tensor, *found);
     }
   }
   const size_t layers = spec.layers.size() + GuessingLayers(checkpoint->config_json);
@@ -375,11 +376,11 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
   }
   RETURN_IF_ERROR(wrong);
   if (!missing.empty()) {
-    return Error(
-        absl::StatusCode::kInvalidArgument, "MISSING_TENSORS",
-        absl::StrCat(missing.size(), " tensors are missing", ByFields(*checkpoint, missing), ": ",
-                     SomeNames(missing), unexpected.empty() ? "" : "; unexpected are ",
-                     unexpected.empty() ? "" : SomeNames(unexpected)));
+    return Error(absl::StatusCode::kInvalidArgument, "MISSING_TENSORS",
+                 absl::StrCat(missing.size(), " tensors are missing",
+                              ByFields(FieldsBehind(*checkpoint, missing)), ": ",
+                              SomeNames(missing), unexpected.empty() ? "" : "; unexpected are ",
+                              unexpected.empty() ? "" : SomeNames(unexpected)));
   }
   if (!behind.empty()) {
     return Error(absl::StatusCode::kInvalidArgument, "MORE_LAYERS",
@@ -387,10 +388,10 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
                               ", and the weights have more: ", SomeNames(behind)));
   }
   if (!changing.empty()) {
-    return Error(
-        absl::StatusCode::kUnimplemented, "UNEXPECTED_TENSORS",
-        absl::StrCat("tensors that config.json does not know", ByFields(*checkpoint, changing),
-                     " are not supported yet: ", SomeNames(changing)));
+    return Error(absl::StatusCode::kUnimplemented, "UNEXPECTED_TENSORS",
+                 absl::StrCat("tensors that config.json does not know",
+                              ByFields(FieldsBehind(*checkpoint, changing)),
+                              " are not supported yet: ", SomeNames(changing)));
   }
   if (!unexpected.empty()) {
     checkpoint->notes.push_back(absl::StrCat(

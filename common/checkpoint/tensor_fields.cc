@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "absl/strings/numbers.h"
+#include "common/check.h"
+
 namespace strata {
 namespace {
 
@@ -36,6 +39,36 @@ void AddOfExperts(const std::string& family, std::set<std::string>* fields) {
     fields->insert({"n_routed_experts", "n_shared_experts", "first_k_dense_replace"});
   } else if (family == "mixtral" || family == "gpt_oss") {
     fields->insert("num_local_experts");
+  }
+}
+
+// Of a tensor of a layer, by its name below "model.layers.N.".
+void AddSizesOfAttention(const AttentionSpec& attention, std::string_view rest,
+                         std::set<std::string>* fields) {
+  fields->insert("num_attention_heads");
+  if (attention.latent.rank == 0) {
+    fields->insert("head_dim");
+    // Of queries, keys and values in one matrix a GGUF file's head_dim is by all heads.
+    const bool of_queries = rest.starts_with("self_attn.q_") || rest.starts_with("self_attn.o_");
+    if (!of_queries || attention.fused_qkv) {
+      fields->insert("num_key_value_heads");
+    }
+    return;
+  }
+  if (rest.starts_with("self_attn.q_")) {
+    fields->insert({"q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"});
+  } else if (rest.starts_with("self_attn.kv_")) {
+    fields->insert({"kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"});
+  } else {
+    fields->insert("v_head_dim");
+  }
+}
+
+void AddSizesOfMlp(const std::string& family, const MlpSpec& mlp, std::set<std::string>* fields) {
+  const bool apart = family == "qwen3_moe" || family.starts_with("deepseek");
+  fields->insert(mlp.experts != 0 && apart ? "moe_intermediate_size" : "intermediate_size");
+  if (mlp.experts != 0) {
+    AddOfExperts(family, fields);
   }
 }
 
@@ -75,6 +108,34 @@ std::set<std::string> FieldsBehind(const Checkpoint& checkpoint,
   std::set<std::string> fields;
   for (const std::string& name : names) {
     AddFields(checkpoint, name, &fields);
+  }
+  return fields;
+}
+
+std::set<std::string> FieldsOfSize(const Checkpoint& checkpoint, const std::string& name) {
+  const ModelSpec& spec = checkpoint.spec;
+  std::set<std::string> fields = {"hidden_size"};
+  if (IsOfQuantized(checkpoint, name)) {
+    fields.insert("quantization_config");
+  }
+  const std::string layers = spec.tensor_prefix + "model.layers.";
+  if (!name.starts_with(layers)) {
+    if (!name.starts_with(spec.tensor_prefix + "model.norm.")) {
+      fields.insert("vocab_size");
+    }
+    return fields;
+  }
+  std::string_view rest = std::string_view(name).substr(layers.size());
+  uint32_t index = 0;
+  const size_t dot = rest.find('.');
+  STRATA_CHECK(absl::SimpleAtoi(absl::string_view(rest.data(), dot), &index) &&
+               index < spec.layers.size());
+  rest.remove_prefix(dot + 1);
+  const LayerSpec& layer = spec.layers[index];
+  if (rest.starts_with("self_attn.")) {
+    AddSizesOfAttention(layer.attention, rest, &fields);
+  } else if (rest.starts_with("mlp.") || rest.starts_with("block_sparse_moe.")) {
+    AddSizesOfMlp(spec.family, layer.mlp, &fields);
   }
   return fields;
 }

@@ -1,5 +1,6 @@
-// By which fields of config.json a decoder has a tensor: for messages about tensors that are
-// missing, or that nothing asked for. Internal to opening a checkpoint.
+// By which fields of config.json a decoder has a tensor, and of which size: for messages about
+// tensors that are missing, that nothing asked for, or that have another shape. Internal to opening
+// a checkpoint.
 #ifndef STRATA_COMMON_CHECKPOINT_TENSOR_FIELDS_H_
 #define STRATA_COMMON_CHECKPOINT_TENSOR_FIELDS_H_
 
@@ -14,6 +15,9 @@ namespace strata {
 // Of all `names`; sizes aside. Empty where it is the family alone.
 std::set<std::string> FieldsBehind(const Checkpoint& checkpoint,
                                    const std::vector<std::string>& names);
+
+// By which a tensor that the decoder has is as large as it has to be.
+std::set<std::string> FieldsOfSize(const Checkpoint& checkpoint, const std::string& name);
 
 }  // namespace strata
 

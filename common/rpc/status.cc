@@ -8,12 +8,12 @@
 namespace strata {
 namespace {
 
-constexpr size_t kMaxMessageBytes = 1024;
+constexpr size_t kMaxTextBytes = 1024;
 constexpr size_t kMaxDetailBytes = 4096;
 
 void Cut(std::string* text) {
-  if (text->size() > kMaxMessageBytes) {
-    size_t end = kMaxMessageBytes;
+  if (text->size() > kMaxTextBytes) {
+    size_t end = kMaxTextBytes;
     while (end > 0 && (static_cast<unsigned char>((*text)[end]) & 0xC0) == 0x80) {
       --end;  // Not within a character: proto strings are UTF-8.
     }

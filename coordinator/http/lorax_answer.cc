@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-std::string Event(const OrderedJson& json) { return "data:" + Dump(json) + "\n\n"; }
+std::string LoraxEvent(const OrderedJson& json) { return "data:" + Dump(json) + "\n\n"; }
 
 std::string Milliseconds(double ms) {
   char text[32];
@@ -21,8 +21,8 @@ std::string Milliseconds(double ms) {
 }
 
 // One of the answers of which the best is shown.
-struct Choice {
-  explicit Choice(const Tokenizer* tokenizer) : texts(tokenizer) {}
+struct LoraxChoice {
+  explicit LoraxChoice(const Tokenizer* tokenizer) : texts(tokenizer) {}
 
   TokenTexts texts;
   std::string text;
@@ -59,7 +59,7 @@ class LoraxAnswer : public HttpAnswer {
     return ErrorAnswer(status, ErrorShape::kLorax);
   }
   std::string StreamError(const absl::Status& status) const override {
-    return Event(LoraxError(status));
+    return LoraxEvent(LoraxError(status));
   }
 
  private:
@@ -72,14 +72,14 @@ class LoraxAnswer : public HttpAnswer {
   void AddPrefill(const v1::GenerateResponse& message);
   // Whether nothing can follow the newest token: its event waits for the end, which has the whole
   // text. Where there are stop strings any token may be the last.
-  bool MayBeLast(const Choice& choice) const {
+  bool MayBeLast(const LoraxChoice& choice) const {
     return stops_ || choice.count == started_.max_tokens() || IsStopId(choice.last_id);
   }
   std::string TakeHeld();
-  std::string FinishReason(const Choice& choice) const;
-  OrderedJson Details(const Choice& choice) const;
+  std::string FinishReason(const LoraxChoice& choice) const;
+  OrderedJson Details(const LoraxChoice& choice) const;
   // An entry of "best_of_sequences".
-  OrderedJson Sequence(const Choice& choice) const;
+  OrderedJson Sequence(const LoraxChoice& choice) const;
 
   const bool details_;
   const bool prefill_wanted_;
@@ -87,7 +87,7 @@ class LoraxAnswer : public HttpAnswer {
   const bool stops_;
   const bool ignores_eos_;
   const LoraxContext context_;
-  std::deque<Choice> choices_;
+  std::deque<LoraxChoice> choices_;
   v1::Started started_;  // Of any choice: all have the same seed.
   TokenTexts prefill_texts_;
   OrderedJson prefill_ = OrderedJson::array();  // Of the first choice; the prompt is the same.
@@ -131,7 +131,7 @@ void LoraxAnswer::AddPrefill(const v1::GenerateResponse& message) {
   }
 }
 
-std::string LoraxAnswer::FinishReason(const Choice& choice) const {
+std::string LoraxAnswer::FinishReason(const LoraxChoice& choice) const {
   if (choice.finish.reason() == "length") {
     return "length";
   }
@@ -146,10 +146,10 @@ std::string LoraxAnswer::TakeHeld() {
   json["token"] = std::exchange(held_, nullptr);
   json["generated_text"] = nullptr;
   json["details"] = nullptr;
-  return Event(json);
+  return LoraxEvent(json);
 }
 
-OrderedJson LoraxAnswer::Details(const Choice& choice) const {
+OrderedJson LoraxAnswer::Details(const LoraxChoice& choice) const {
   OrderedJson details;
   details["finish_reason"] = FinishReason(choice);
   details["prompt_tokens"] = choice.finish.prompt_tokens();
@@ -163,14 +163,14 @@ OrderedJson LoraxAnswer::Details(const Choice& choice) const {
   return details;
 }
 
-OrderedJson LoraxAnswer::Sequence(const Choice& choice) const {
+OrderedJson LoraxAnswer::Sequence(const LoraxChoice& choice) const {
   OrderedJson sequence = {{"generated_text", choice.text}};
   sequence.update(Details(choice));
   return sequence;
 }
 
 std::string LoraxAnswer::OnMessage(size_t index, const v1::GenerateResponse& message) {
-  Choice& choice = choices_[index];
+  LoraxChoice& choice = choices_[index];
   if (message.has_started()) {
     started_ = message.started();
     for (const uint32_t id : context_.prompt_ids) choice.texts.Advance(id);
@@ -198,7 +198,7 @@ std::string LoraxAnswer::OnMessage(size_t index, const v1::GenerateResponse& mes
       json["token"] = std::exchange(held_, nullptr);
       json["generated_text"] = choice.text;
       json["details"] = Details(choice);
-      said += Event(json);
+      said += LoraxEvent(json);
     }
   }
   return said;
@@ -208,13 +208,13 @@ HttpResponse LoraxAnswer::Whole() {
   // The first of those that are as likely.
   const auto best = std::max_element(
       choices_.begin(), choices_.end(),
-      [](const Choice& a, const Choice& b) { return a.MeanLogprob() < b.MeanLogprob(); });
+      [](const LoraxChoice& a, const LoraxChoice& b) { return a.MeanLogprob() < b.MeanLogprob(); });
   OrderedJson json;
   json["generated_text"] = best->text;
   if (details_ || prefill_wanted_) {
     json["details"] = Details(*best);
     if (choices_.size() > 1) json["details"]["best_of_sequences"] = OrderedJson::array();
-    for (const Choice& choice : choices_) {
+    for (const LoraxChoice& choice : choices_) {
       if (&choice != &*best) {
         json["details"]["best_of_sequences"].push_back(Sequence(choice));
       }

@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-void RefuseUnsupported(Fields* fields) {
+void RefuseUnsupportedOfLorax(Fields* fields) {
   for (const char* name : {"adapter_id", "adapter_parameters", "merged_adapters", "response_format",
                            "schema", "grammar", "watermark", "tools"}) {
     fields->Refuse(name);
@@ -28,7 +28,7 @@ void ReadBestOf(bool samples, Fields* fields, LoraxRequest* out) {
 
 void ReadParameters(Fields* fields, LoraxRequest* out) {
   v1::GenerateRequest& request = out->request;
-  RefuseUnsupported(fields);
+  RefuseUnsupportedOfLorax(fields);
   ReadSampling(fields, &request);
   // Greedy unless something asks for sampling, as LoRAX has it.
   const v1::SamplingParams& sampling = request.sampling();

@@ -11,12 +11,12 @@
 namespace strata {
 namespace {
 
-std::string Event(const OrderedJson& json) { return "data: " + Dump(json) + "\n\n"; }
+std::string OpenAiEvent(const OrderedJson& json) { return "data: " + Dump(json) + "\n\n"; }
 
-struct Choice {
-  explicit Choice(const Tokenizer* tokenizer) : texts(tokenizer), completion(&texts) {}
-  Choice(const Choice&) = delete;
-  Choice& operator=(const Choice&) = delete;
+struct OpenAiChoice {
+  explicit OpenAiChoice(const Tokenizer* tokenizer) : texts(tokenizer), completion(&texts) {}
+  OpenAiChoice(const OpenAiChoice&) = delete;
+  OpenAiChoice& operator=(const OpenAiChoice&) = delete;
 
   TokenTexts texts;
   // What was not taken yet: of a stream since its last chunk, else all of it.
@@ -49,7 +49,7 @@ class OpenAiAnswer : public HttpAnswer {
         model_(request.model),
         context_(std::move(context)) {
     for (size_t i = 0; i < request.prompts.size() * best_of_; ++i) {
-      choices_.push_back(std::make_unique<Choice>(context_.tokenizer.get()));
+      choices_.push_back(std::make_unique<OpenAiChoice>(context_.tokenizer.get()));
     }
   }
 
@@ -61,7 +61,7 @@ class OpenAiAnswer : public HttpAnswer {
     return ErrorAnswer(status, ErrorShape::kOpenAi);
   }
   std::string StreamError(const absl::Status& status) const override {
-    return Event(OpenAiError(status));
+    return OpenAiEvent(OpenAiError(status));
   }
 
  private:
@@ -74,9 +74,9 @@ class OpenAiAnswer : public HttpAnswer {
   OrderedJson Usage() const;
   void Start(size_t index, const v1::Started& started);
   // Logprobs that were not taken yet, or null.
-  OrderedJson TakeLogprobs(Choice* choice) const;
+  OrderedJson TakeLogprobs(OpenAiChoice* choice) const;
   // One entry of "choices", of all that was not taken yet.
-  OrderedJson Take(size_t index, Choice* choice) const;
+  OrderedJson Take(size_t index, OpenAiChoice* choice) const;
 
   const bool chat_;
   const bool stream_;
@@ -89,7 +89,7 @@ class OpenAiAnswer : public HttpAnswer {
   const uint32_t best_of_;
   const std::string model_;
   const OpenAiContext context_;
-  std::vector<std::unique_ptr<Choice>> choices_;
+  std::vector<std::unique_ptr<OpenAiChoice>> choices_;
   v1::Started started_;  // Of any choice: all have the same seed and run on the same plan.
 };
 
@@ -125,14 +125,14 @@ void OpenAiAnswer::Start(size_t index, const v1::Started& started) {
   if (!echo_) {
     return;
   }
-  Choice& choice = *choices_[index];
+  OpenAiChoice& choice = *choices_[index];
   choice.text = context_.prompt_texts[prompt];
   if (logprobs_ && !context_.prompt_ids[prompt].empty()) {
     choice.completion.AddFirst(context_.prompt_ids[prompt].front());
   }
 }
 
-OrderedJson OpenAiAnswer::TakeLogprobs(Choice* choice) const {
+OrderedJson OpenAiAnswer::TakeLogprobs(OpenAiChoice* choice) const {
   if (!logprobs_) {
     return nullptr;
   }
@@ -142,7 +142,7 @@ OrderedJson OpenAiAnswer::TakeLogprobs(Choice* choice) const {
   return {{"content", std::exchange(choice->chat, OrderedJson::array())}, {"refusal", nullptr}};
 }
 
-OrderedJson OpenAiAnswer::Take(size_t index, Choice* choice) const {
+OrderedJson OpenAiAnswer::Take(size_t index, OpenAiChoice* choice) const {
   OrderedJson json;
   json["index"] = index;
   std::string text = std::exchange(choice->text, {});
@@ -161,7 +161,7 @@ OrderedJson OpenAiAnswer::Take(size_t index, Choice* choice) const {
 }
 
 std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& message) {
-  Choice& choice = *choices_[index];
+  OpenAiChoice& choice = *choices_[index];
   if (message.has_started()) {
     Start(index, message.started());
   }
@@ -198,7 +198,7 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
   json["choices"] = OrderedJson::array({Take(index, &choice)});
   if (message.has_finish()) json["seed"] = started_.seed();
   if (include_usage_) json["usage"] = nullptr;
-  return Event(json);
+  return OpenAiEvent(json);
 }
 
 std::string OpenAiAnswer::EndOfStream() {
@@ -207,7 +207,7 @@ std::string OpenAiAnswer::EndOfStream() {
     OrderedJson json = HeadOf();
     json["choices"] = OrderedJson::array();
     json["usage"] = Usage();
-    last = Event(json);
+    last = OpenAiEvent(json);
   }
   return last + "data: [DONE]\n\n";
 }

@@ -27,7 +27,7 @@ bool AnyLinkBlocked(const PlacementProblem& problem) {
 }
 
 // Equal layers and no blocked link: only numbers count, whatever the order of the nodes.
-Feasibility Count(const PlacementProblem& problem) {
+Feasibility FitByNumbers(const PlacementProblem& problem) {
   const size_t n = problem.nodes();
   const uint32_t layers = problem.layers();
   Feasibility result;
@@ -256,7 +256,7 @@ double FirstByHalving(const PlacementProblem& problem, Holds holds) {
 
 Feasibility Feasible(const PlacementProblem& problem) {
   if (problem.equal_layers() && !AnyLinkBlocked(problem)) {
-    return Count(problem);
+    return FitByNumbers(problem);
   }
   return problem.nodes() <= kCoverNodes ? Cover(problem) : Try(problem);
 }

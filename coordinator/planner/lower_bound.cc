@@ -8,7 +8,7 @@ namespace strata {
 namespace {
 
 // Steps that take about 50 ms.
-constexpr double kMaxSteps = 5e7;
+constexpr double kMaxBoundSteps = 5e7;
 
 // A stage's share of the hops, by its role: bit 0 is the first stage, bit 1 the last.
 using RoleHops = std::array<double, 4>;
@@ -102,7 +102,7 @@ double LatencyLowerBoundMs(const PlacementProblem& problem) {
   const double layers = problem.layers();
   double bound = EachLayerBest(problem);
   if (!problem.equal_layers() ||
-      9.0 * static_cast<double>(problem.nodes()) * layers * layers > kMaxSteps) {
+      9.0 * static_cast<double>(problem.nodes()) * layers * layers > kMaxBoundSteps) {
     return bound;
   }
   const CheapestHops hops = FindCheapest(problem);

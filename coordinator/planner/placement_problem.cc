@@ -12,7 +12,7 @@ namespace {
 // Token ids to the first stage and results from the last one, with their frames.
 constexpr double kControlBytes = 256;
 
-double Ms(double bytes, double bytes_per_s) { return 1e3 * bytes / std::max(bytes_per_s, 1.0); }
+double MsAt(double bytes, double bytes_per_s) { return 1e3 * bytes / std::max(bytes_per_s, 1.0); }
 
 }  // namespace
 
@@ -67,14 +67,15 @@ void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context)
       const double keys = window == 0 ? context / 2.0 : std::min<double>(context / 2.0, window);
       const double kv_bytes = keys * static_cast<double>(a.KvNumbers()) * model.kv_element_bytes;
       const double attention_flops = keys * 2.0 * a.heads * static_cast<double>(a.ProductsPerKey());
-      times.push_back(times.back() +
-                      std::max(Ms(static_cast<double>(read[l]) + kv_bytes, node->read_bytes_per_s),
-                               Ms(model.layer_flops[l] + attention_flops, node->flops_per_s)));
+      times.push_back(
+          times.back() +
+          std::max(MsAt(static_cast<double>(read[l]) + kv_bytes, node->read_bytes_per_s),
+                   MsAt(model.layer_flops[l] + attention_flops, node->flops_per_s)));
     }
     const double row = static_cast<double>(model.embed_bytes) / std::max(model.spec.vocab, 1u);
-    embed_ms_.push_back(Ms(row, node->read_bytes_per_s));
-    head_ms_.push_back(std::max(Ms(static_cast<double>(model.head_bytes), node->read_bytes_per_s),
-                                Ms(model.head_flops, node->flops_per_s)));
+    embed_ms_.push_back(MsAt(row, node->read_bytes_per_s));
+    head_ms_.push_back(std::max(MsAt(static_cast<double>(model.head_bytes), node->read_bytes_per_s),
+                                MsAt(model.head_flops, node->flops_per_s)));
   }
 }
 
@@ -89,7 +90,7 @@ void PlacementProblem::AddLinks(const PlannerCluster& cluster, const std::vector
       const PlannerLink& link = cluster.links[index(from)][index(to)];
       const bool control = from == coordinator() || to == coordinator();
       const double transfer =
-          Ms(control ? kControlBytes : hidden * sizeof(float), link.bytes_per_s);
+          MsAt(control ? kControlBytes : hidden * sizeof(float), link.bytes_per_s);
       transfer_ms_.push_back(from == to ? 0 : transfer);
       hop_ms_.push_back(from == to ? kNever : std::max(link.latency_ms, 0.0) + transfer);
     }

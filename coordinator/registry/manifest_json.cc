@@ -19,7 +19,7 @@ constexpr uint64_t kVersion = 1;
 constexpr size_t kMaxManifestBytes = size_t{512} << 20;
 constexpr uint64_t kMost = UINT64_MAX;
 
-absl::Status Invalid(std::string_view problem) {
+absl::Status InvalidManifest(std::string_view problem) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_MANIFEST",
                absl::StrCat("manifest: ", std::string(problem)));
 }
@@ -30,7 +30,7 @@ bool IsDigest(const std::string& text) {
 
 absl::StatusOr<ManifestFile> FileOf(const json& value) {
   if (!value.is_object()) {
-    return Invalid("a file is not an object");
+    return InvalidManifest("a file is not an object");
   }
   FieldReader reader(&value, "file.");
   ManifestFile file;
@@ -42,17 +42,17 @@ absl::StatusOr<ManifestFile> FileOf(const json& value) {
   file.identity.device = reader.Uint("device", 0, kMost);
   file.identity.inode = reader.Uint("inode", 0, kMost);
   if (!reader.status().ok()) {
-    return Invalid(std::string(reader.status().message()));
+    return InvalidManifest(std::string(reader.status().message()));
   }
   if (file.name.empty() || file.name.find('/') != std::string::npos || !IsDigest(file.sha256)) {
-    return Invalid("file " + Quoted(file.name) + " has no plain name or no digest");
+    return InvalidManifest("file " + Quoted(file.name) + " has no plain name or no digest");
   }
   return file;
 }
 
 absl::StatusOr<ManifestTensor> TensorOf(const json& value, const ModelManifest& manifest) {
   if (!value.is_object()) {
-    return Invalid("a tensor is not an object");
+    return InvalidManifest("a tensor is not an object");
   }
   FieldReader reader(&value, "tensor.");
   ManifestTensor tensor;
@@ -64,27 +64,27 @@ absl::StatusOr<ManifestTensor> TensorOf(const json& value, const ModelManifest& 
   const std::optional<Dtype> dtype = DtypeOfName(reader.String("dtype", ""));
   const json* shape = reader.Find("shape");
   if (!reader.status().ok()) {
-    return Invalid(std::string(reader.status().message()));
+    return InvalidManifest(std::string(reader.status().message()));
   }
   const std::string who = "tensor " + Quoted(tensor.name);
   if (!dtype.has_value() || shape == nullptr || !shape->is_array() || !IsDigest(tensor.sha256)) {
-    return Invalid(who + " has no dtype, shape or digest");
+    return InvalidManifest(who + " has no dtype, shape or digest");
   }
   tensor.dtype = *dtype;
   for (const json& dimension : *shape) {
     if (!dimension.is_number_unsigned()) {
-      return Invalid(who + " has a shape that is not one");
+      return InvalidManifest(who + " has a shape that is not one");
     }
     tensor.shape.push_back(dimension.get<uint64_t>());
   }
   const std::optional<uint64_t> bytes = TensorBytes(*dtype, tensor.shape);
   if (!bytes.has_value()) {
-    return Invalid(who + " has a shape that is not one");
+    return InvalidManifest(who + " has a shape that is not one");
   }
   const ManifestFile* file = manifest.FindFile(tensor.file);
   if (*bytes != tensor.bytes || file == nullptr || tensor.offset > file->identity.bytes ||
       tensor.bytes > file->identity.bytes - tensor.offset) {
-    return Invalid(who + " does not lie within a file");
+    return InvalidManifest(who + " does not lie within a file");
   }
   return tensor;
 }
@@ -95,12 +95,12 @@ absl::Status ReadList(const json& parsed, const char* name, const Read& read,
                       std::vector<Entry>* out) {
   const auto list = parsed.find(name);
   if (list == parsed.end() || !list->is_array()) {
-    return Invalid(absl::StrCat(name, " is not a list"));
+    return InvalidManifest(absl::StrCat(name, " is not a list"));
   }
   for (const json& value : *list) {
     ASSIGN_OR_RETURN(Entry entry, read(value));
     if (!out->empty() && !(out->back().name < entry.name)) {
-      return Invalid(absl::StrCat(name, " are not in order at ", Quoted(entry.name)));
+      return InvalidManifest(absl::StrCat(name, " are not in order at ", Quoted(entry.name)));
     }
     out->push_back(std::move(entry));
   }
@@ -110,7 +110,7 @@ absl::Status ReadList(const json& parsed, const char* name, const Read& read,
 absl::Status ReadTexts(const json& parsed, ModelManifest* manifest) {
   FieldReader reader(&parsed, "");
   if (reader.Uint("version", 0, kMost) != kVersion) {
-    return Invalid("is of a version that is not known");
+    return InvalidManifest("is of a version that is not known");
   }
   manifest->path = reader.String("path", "");
   manifest->weights_digest = reader.String("weights_digest", "");
@@ -122,7 +122,7 @@ absl::Status ReadTexts(const json& parsed, ModelManifest* manifest) {
   manifest->bos_token = reader.String("bos_token", "");
   manifest->eos_token = reader.String("eos_token", "");
   if (!reader.status().ok()) {
-    return Invalid(std::string(reader.status().message()));
+    return InvalidManifest(std::string(reader.status().message()));
   }
   if (const json* notes = reader.Find("notes"); notes != nullptr && notes->is_array()) {
     for (const json& note : *notes) {
@@ -196,7 +196,7 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view text) {
       parsed, "tensors", [&](const json& value) { return TensorOf(value, manifest); },
       &manifest.tensors));
   if (manifest.weights_digest != WeightsDigest(manifest.tensors)) {
-    return Invalid("weights_digest is not that of its tensors");
+    return InvalidManifest("weights_digest is not that of its tensors");
   }
   ASSIGN_OR_RETURN(manifest.spec,
                    ParseModelConfig(manifest.config_json, manifest.generation_config_json));
@@ -205,7 +205,7 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view text) {
        TensorsOf(manifest.spec, 0, last, true, true, manifest.Exists())) {
     const ManifestTensor* found = manifest.FindTensor(tensor.name);
     if (found == nullptr || !tensor.Fits(found->shape)) {
-      return Invalid("tensor " + Quoted(tensor.name) + " is missing or of another shape");
+      return InvalidManifest("tensor " + Quoted(tensor.name) + " is missing or of another shape");
     }
   }
   return manifest;

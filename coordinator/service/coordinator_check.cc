@@ -19,7 +19,7 @@ namespace {
 
 // For the stages: with the time that it waits for room in KV memory.
 constexpr nanoseconds kStagesWithin = std::chrono::minutes(2);
-constexpr milliseconds kLookAgain{50};
+constexpr milliseconds kCheckAgain{50};
 
 absl::Status CheckEnded() {
   return Error(absl::StatusCode::kCancelled, "CANCELLED", "the check was ended");
@@ -194,7 +194,7 @@ absl::StatusOr<v1::ModelCheck> Coordinator::RunCheck(const std::string& model,
     }
     MutexLock lock(&check->mutex);
     if (!check->stages_ended.has_value()) {
-      check->changed.WaitFor(&check->mutex, kLookAgain);
+      check->changed.WaitFor(&check->mutex, kCheckAgain);
     }
     ended = check->stages_ended;
   }
@@ -264,7 +264,7 @@ absl::StatusOr<v1::LayersComputed> Coordinator::ComputeLayer(LayerCheck& check, 
       return NodeLostFor(check.node);
     }
     if (!check.computed.has_value()) {
-      check.changed.WaitFor(&check.mutex, kLookAgain);
+      check.changed.WaitFor(&check.mutex, kCheckAgain);
     }
     computed = std::exchange(check.computed, std::nullopt);
   }

@@ -81,7 +81,7 @@ Value Select(Runtime& runtime, const Value& input, Arguments& arguments) {
   });
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kOfSelection[] = {
     {"map", &Map},
     {"select", &Select<true, false>},
     {"reject", &Select<false, false>},
@@ -91,7 +91,7 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-const std::span<const FilterEntry> kSelectFilters(kFilters);
+const std::span<const FilterEntry> kSelectFilters(kOfSelection);
 
 FilterFunction FindFilter(std::string_view name) {
   for (const auto& table : {kStringFilters, kSequenceFilters, kSelectFilters, kValueFilters}) {

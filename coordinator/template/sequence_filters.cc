@@ -342,7 +342,7 @@ Value Random(Runtime& runtime, const Value& input, Arguments& arguments) {
   return First(runtime, input, arguments);
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kOfSequences[] = {
     {"sort", &Sort},       {"dictsort", &DictSort}, {"unique", &Unique}, {"min", &Extreme<-1>},
     {"max", &Extreme<1>},  {"groupby", &GroupBy},   {"first", &First},   {"last", &Last},
     {"list", &ListFilter}, {"reverse", &Reverse},   {"join", &Join},     {"sum", &Sum},
@@ -351,6 +351,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-const std::span<const FilterEntry> kSequenceFilters(kFilters);
+const std::span<const FilterEntry> kSequenceFilters(kOfSequences);
 
 }  // namespace strata::jinja

@@ -402,7 +402,7 @@ Value FileSize(Runtime& runtime, const Value& input, Arguments& arguments) {
                         "B");
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kOfStrings[] = {
     {"upper", &Mapped<&ToUpper>},
     {"lower", &Mapped<&ToLower>},
     {"capitalize", &Mapped<&Capitalize>},
@@ -427,6 +427,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-const std::span<const FilterEntry> kStringFilters(kFilters);
+const std::span<const FilterEntry> kStringFilters(kOfStrings);
 
 }  // namespace strata::jinja

@@ -189,7 +189,7 @@ Value LengthFilter(Runtime& runtime, const Value& input, Arguments& arguments) {
   return Value::Int(Length(input));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kOfValues[] = {
     {"default", &Default},    {"d", &Default}, {"string", &StringFilter}, {"int", &IntFilter},
     {"float", &FloatFilter},  {"abs", &Abs},   {"round", &Round},         {"tojson", &ToJsonFilter},
     {"pprint", &Pprint},      {"attr", &Attr}, {"items", &ItemPairs},     {"length", &LengthFilter},
@@ -198,6 +198,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-const std::span<const FilterEntry> kValueFilters(kFilters);
+const std::span<const FilterEntry> kValueFilters(kOfValues);
 
 }  // namespace strata::jinja

@@ -54,9 +54,9 @@ absl::Status RequireUnset(const JsonObject& model, const char* name) {
   return TokenizerUnsupported(absl::StrCat("model BPE with ", name));
 }
 
-using Made = absl::StatusOr<std::unique_ptr<TokenModel>>;
+using MadeModel = absl::StatusOr<std::unique_ptr<TokenModel>>;
 
-Made ParseBpe(const JsonObject& model) {
+MadeModel ParseBpe(const JsonObject& model) {
   for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     RETURN_IF_ERROR(RequireUnset(model, name));
   }
@@ -116,7 +116,7 @@ double ReadByDigits(double value) {
 }
 
 // [["token", -1.5], ...] in the order of ids.
-Made ParseUnigram(const JsonObject& model) {
+MadeModel ParseUnigram(const JsonObject& model) {
   UnigramOptions options;
   ASSIGN_OR_RETURN(options.byte_fallback, model.Bool("byte_fallback", false));
   if (model.Find("unk_id") != nullptr) {

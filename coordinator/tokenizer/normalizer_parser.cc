@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-using Made = absl::StatusOr<std::unique_ptr<Normalizer>>;
+using MadeNormalizer = absl::StatusOr<std::unique_ptr<Normalizer>>;
 
 // Those that have no fields; null for others.
 std::unique_ptr<Normalizer> MakePlain(std::string_view type) {
@@ -37,7 +37,7 @@ std::unique_ptr<Normalizer> MakePlain(std::string_view type) {
   return type == "ByteLevel" ? std::make_unique<ByteLevelNormalizer>() : nullptr;
 }
 
-Made ParseSequence(const JsonObject& object) {
+MadeNormalizer ParseSequence(const JsonObject& object) {
   ASSIGN_OR_RETURN(const Json* list, object.Array("normalizers"));
   std::vector<std::unique_ptr<Normalizer>> parts;
   for (const Json& item : *list) {
@@ -47,7 +47,7 @@ Made ParseSequence(const JsonObject& object) {
   return std::make_unique<SequenceNormalizer>(std::move(parts));
 }
 
-Made ParsePrecompiled(const JsonObject& object) {
+MadeNormalizer ParsePrecompiled(const JsonObject& object) {
   std::string charsmap;
   if (object.Find("precompiled_charsmap") != nullptr) {
     ASSIGN_OR_RETURN(const std::string text, object.String("precompiled_charsmap"));

@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-constexpr size_t kMaxFileBytes = size_t{100} << 20;
+constexpr size_t kMaxTokenizerBytes = size_t{100} << 20;
 constexpr int kMaxNesting = 64;
 constexpr size_t kMaxValues = 16'000'000;
 // Bytes of text for one of a token. Blanks in place of marks are all that real files write.
@@ -19,10 +19,10 @@ constexpr size_t kMaxDecoderGrowth = 65536;
 
 // Refuses what would take far more memory as a tree than as a file.
 absl::Status CheckShape(std::string_view json) {
-  if (json.size() > kMaxFileBytes) {
+  if (json.size() > kMaxTokenizerBytes) {
     return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_TOO_LARGE",
                  absl::StrCat("tokenizer.json has ", json.size(), " bytes"))
-        .Limit(absl::StrCat("tokenizer_bytes=", kMaxFileBytes));
+        .Limit(absl::StrCat("tokenizer_bytes=", kMaxTokenizerBytes));
   }
   int depth = 0;
   size_t values = 0;

@@ -20,7 +20,7 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
 // Gemma's has 4 MB.
-constexpr size_t kMaxFileBytes = size_t{64} << 20;
+constexpr size_t kMaxSentencePieceBytes = size_t{64} << 20;
 
 absl::Status Invalid(std::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
@@ -187,10 +187,10 @@ absl::Status CheckPieces(const SentencePieceFile& file) {
 }  // namespace
 
 absl::StatusOr<SentencePieceFile> ReadSentencePieceFile(std::string_view bytes) {
-  if (bytes.size() > kMaxFileBytes) {
+  if (bytes.size() > kMaxSentencePieceBytes) {
     return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_TOO_LARGE",
                  absl::StrCat("tokenizer.model has ", bytes.size(), " bytes"))
-        .Limit(absl::StrCat("sentencepiece_bytes=", kMaxFileBytes));
+        .Limit(absl::StrCat("sentencepiece_bytes=", kMaxSentencePieceBytes));
   }
   SentencePieceFile file;
   absl::Status status;

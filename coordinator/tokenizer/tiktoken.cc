@@ -21,7 +21,7 @@ namespace strata {
 namespace {
 
 // o200k has 4 MB, and tokens of 128 bytes.
-constexpr size_t kMaxFileBytes = size_t{16} << 20;
+constexpr size_t kMaxTiktokenBytes = size_t{16} << 20;
 constexpr size_t kMaxTokenBytes = 512;
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -63,10 +63,10 @@ using Tokens = std::vector<std::pair<std::string, uint64_t>>;
 
 // The tokens in the byte alphabet.
 absl::StatusOr<Tokens> ParseRanks(std::string_view ranks) {
-  if (ranks.size() > kMaxFileBytes) {
+  if (ranks.size() > kMaxTiktokenBytes) {
     return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_TOO_LARGE",
                  absl::StrCat("the file of ranks has ", ranks.size(), " bytes"))
-        .Limit(absl::StrCat("tiktoken_bytes=", kMaxFileBytes));
+        .Limit(absl::StrCat("tiktoken_bytes=", kMaxTiktokenBytes));
   }
   Tokens tokens;
   size_t number = 0;

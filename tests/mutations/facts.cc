@@ -119,6 +119,13 @@ Facts FactsOf(const ModelSpec& spec) {
                  {"logits_divisor", spec.logits_divisor},
                  {"final_soft_cap", spec.final_soft_cap},
                  {"layers", static_cast<double>(spec.layers.size())}};
+  if (const auto& stored = spec.quantization; stored.has_value()) {
+    facts["stored.zeros"] = stored->has_zeros;
+    facts["stored.zeros_less_one"] = stored->zeros_less_one;
+    facts["stored.order"] = stored->has_order;
+    facts["stored.block_outputs"] = stored->block_outputs;
+    facts["stored.block_inputs"] = stored->block_inputs;
+  }
   if (spec.bos_id.has_value()) {
     facts["bos"] = *spec.bos_id;
   }

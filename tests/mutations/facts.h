@@ -12,8 +12,8 @@
 
 namespace strata::testing {
 
-// "context", "layers.2.rope.theta", ...: all that a backend computes by, but for how weights are
-// stored.
+// "context", "layers.2.rope.theta", ...: all that a backend computes by. Of how weights are stored,
+// what the shapes of their tensors do not say.
 using Facts = std::map<std::string, double>;
 Facts FactsOf(const ModelSpec& spec);
 

@@ -42,7 +42,8 @@ class Reader {
     return whole_ ? file_.substr(at, length) : "";
   }
   GgufKey Value() {
-    GgufKey key{.type = Number(4)};
+    GgufKey key;
+    key.type = Number(4);
     uint64_t count = 1;
     if (key.type == kGgufList) {
       key.list = true;

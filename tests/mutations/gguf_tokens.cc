@@ -12,9 +12,9 @@ constexpr double kUnknown = 2;
 constexpr double kControl = 3;
 constexpr double kUserDefined = 4;
 
-class Reading {
+class TokenReading {
  public:
-  explicit Reading(const GgufKeys& keys) : keys_(keys) {
+  explicit TokenReading(const GgufKeys& keys) : keys_(keys) {
     for (const std::string& text : keys.at("tokenizer.ggml.tokens").texts) {
       ids_.emplace(text, static_cast<uint32_t>(ids_.size()));
       texts_.push_back(text);
@@ -150,7 +150,7 @@ class Reading {
 }  // namespace
 
 std::string SampleText(const GgufKeys& keys) {
-  const Reading reading(keys);
+  const TokenReading reading(keys);
   const std::vector<std::string>& tokens = keys.at("tokenizer.ggml.tokens").texts;
   uint32_t special = 0;
   while (special + 1 < tokens.size() && reading.KindOf(special) != kControl) ++special;
@@ -158,7 +158,7 @@ std::string SampleText(const GgufKeys& keys) {
 }
 
 std::vector<uint32_t> GgufTokensOf(const GgufKeys& keys, const std::string& text) {
-  return Reading(keys).Tokens(text);
+  return TokenReading(keys).Tokens(text);
 }
 
 }  // namespace strata::testing

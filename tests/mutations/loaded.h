@@ -25,8 +25,7 @@ absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSp
 // Fails unless a model of `file_bytes` was loaded within what it could need.
 void ExpectLoadedWithin(const Cost& cost, uint64_t file_bytes);
 
-// Whether `said` names one of the fields; or a tensor whose shape contradicts the configuration,
-// with both shapes.
+// Whether `said` names one of the fields.
 bool NamesOne(const std::string& said, const std::vector<std::string>& fields);
 
 }  // namespace strata::testing

@@ -383,6 +383,39 @@ class Reading {
     }
   }
 
+  // As the formats' own libraries read their configurations: GPTQModel, compressed-tensors, and
+  // transformers for FP8. MLX's and AWQ's say nothing that shapes do not.
+  void Stored() {
+    const Json stored = config_.value("quantization_config", Json::object());
+    const auto block = [&](const Json& sizes) {
+      wanted_.facts["stored.block_outputs"] = sizes.at(0).get<double>();
+      wanted_.facts["stored.block_inputs"] = sizes.at(1).get<double>();
+    };
+    const std::string method = TextIn(stored, "quant_method");
+    if (method == "gptq") {
+      const bool named = HasIn(stored, "checkpoint_format") || HasIn(stored, "format");
+      const char* const name = HasIn(stored, "checkpoint_format") ? "checkpoint_format" : "format";
+      wanted_.facts["stored.zeros_less_one"] = !named || stored[name] == "gptq";
+      wanted_.facts["stored.order"] = stored.value("desc_act", Json(false)) == true &&
+                                      NumberIn(stored, "group_size").value_or(128) != -1;
+    } else if (method == "fp8" && HasIn(stored, "weight_block_size")) {
+      block(stored["weight_block_size"]);
+    } else if (method == "compressed-tensors") {
+      const Json weights = stored["config_groups"].begin()->at("weights");
+      const bool integers = TextIn(stored, "format") != "float-quantized";
+      if (integers) {
+        wanted_.facts["stored.zeros"] =
+            HasIn(weights, "symmetric") && weights["symmetric"] == false;
+        const Json order = weights.value("actorder", Json());
+        wanted_.facts["stored.order"] = order == "group" || order == "dynamic" || order == true;
+      } else if (TextIn(weights, "strategy") == "block") {
+        block(weights["block_structure"]);
+      } else {
+        wanted_.facts["stored.block_outputs"] = TextIn(weights, "strategy") == "channel";
+      }
+    }
+  }
+
   const Json& config_;
   const std::string family_;
   Wanted wanted_;
@@ -426,6 +459,7 @@ const std::map<std::string, Reading::Rule>& Reading::Table() {
       {"routed_scaling_factor", &Reading::Experts},
       {"n_group", &Reading::Experts},
       {"topk_group", &Reading::Experts},
+      {"quantization_config", &Reading::Stored},
   };
   return *table;
 }

@@ -14,7 +14,7 @@
 namespace strata::sim {
 namespace {
 
-constexpr nanoseconds kDialPause = milliseconds(20);
+constexpr nanoseconds kStageDialPause = milliseconds(20);
 constexpr nanoseconds kDialTry = milliseconds(200);
 
 bool HasPoison(const v1::StepFrame& frame) {
@@ -111,7 +111,7 @@ void SimStage::OnDialed(uint64_t epoch, bool accepted, TimePoint deadline) {
     return;
   }
   if (!accepted) {
-    After(kDialPause, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
+    After(kStageDialPause, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
     return;
   }
   onward_epoch_ = epoch;

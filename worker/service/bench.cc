@@ -304,7 +304,7 @@ absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& s
   return out;
 }
 
-absl::Status CheckOptions(const BenchOptions& options) {
+absl::Status CheckBenchOptions(const BenchOptions& options) {
   const bool bad_batch = options.batch.empty() ||
                          *std::min_element(options.batch.begin(), options.batch.end()) == 0 ||
                          *std::max_element(options.batch.begin(), options.batch.end()) > 4096;
@@ -318,7 +318,7 @@ absl::Status CheckOptions(const BenchOptions& options) {
 }  // namespace
 
 absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
-  RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckBenchOptions(options));
   BackendOptions backend_options;
   backend_options.threads = static_cast<uint32_t>(options.threads);
   backend_options.isa = options.isa;

@@ -206,7 +206,8 @@ TEST(GgufModel, RefusesWhatIsWrongOrUnknownAndNamesIt) {
   EXPECT_THAT(Problem(MadeGguf::SmallLlama().Uint("llama.rope.dimension_count", 16)),
               HasSubstr("\"llama.rope.dimension_count\" 16"));
   EXPECT_THAT(Problem(MadeGguf::SmallLlama().Uint("llama.attention.key_length", 64)),
-              HasSubstr("the configuration needs [128, 64]"));
+              HasSubstr("the configuration needs [128, 64] (by head_dim, "
+                        "hidden_size, num_attention_heads)"));
   for (const char* name :
        {"blk.0.mystery.weight", "blk.00.attn_q.weight", "blk.+0.attn_q.weight"}) {
     EXPECT_THAT(Problem(MadeGguf::SmallLlama().Tensor(name, 0, {1}, "1234")),

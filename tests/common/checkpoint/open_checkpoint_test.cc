@@ -181,6 +181,25 @@ TEST(OpenCheckpoint, NamesTheFieldsThatAskForMissingTensors) {
               HasSubstr("does not know (by attention_bias) are not supported yet: "));
 }
 
+TEST(OpenCheckpoint, NamesTheFieldsOfASizeThatATensorContradicts) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  const auto said = [&](const std::string& field, const json& value) {
+    json config = json::parse(SmallConfig());
+    config[field] = value;
+    folder.Write("config.json", config.dump());
+    return Message(folder.path());
+  };
+  EXPECT_THAT(said("vocab_size", 1000),
+              HasSubstr("embed_tokens.weight\" has shape [10, 8]; the configuration needs "
+                        "[1000, 8] (by hidden_size, vocab_size)"));
+  EXPECT_THAT(said("head_dim", 16), HasSubstr("needs [32, 8] (by head_dim, hidden_size, "
+                                              "num_attention_heads)"));
+  EXPECT_THAT(said("num_key_value_heads", 2),
+              HasSubstr("(by head_dim, hidden_size, num_attention_heads, num_key_value_heads)"));
+  EXPECT_THAT(said("intermediate_size", 5), HasSubstr("(by hidden_size, intermediate_size)"));
+}
+
 TEST(OpenCheckpoint, NotesUnexpectedTensorsAndFiles) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);

@@ -16,12 +16,13 @@ using ::testing::HasSubstr;
 constexpr char kTwo[] = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                         R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]}})";
 
-absl::StatusOr<std::vector<TensorEntry>> Parse(std::string_view header, uint64_t data_bytes = 32) {
+absl::StatusOr<std::vector<TensorEntry>> ParseHeader(std::string_view header,
+                                                     uint64_t data_bytes = 32) {
   return ParseSafetensorsHeader(header, data_bytes, 100, "f.safetensors");
 }
 
 TEST(SafetensorsHeader, GivesNamesTypesShapesAndPlaces) {
-  const auto entries = Parse(kTwo);
+  const auto entries = ParseHeader(kTwo);
   ASSERT_TRUE(entries.ok()) << entries.status();
   ASSERT_EQ(entries->size(), 2);
   EXPECT_EQ((*entries)[0].name, "a");
@@ -35,14 +36,14 @@ TEST(SafetensorsHeader, GivesNamesTypesShapesAndPlaces) {
 }
 
 TEST(SafetensorsHeader, TakesMetadataTrailingSpacesScalarsAndEmptyTensors) {
-  const auto entries = Parse(
+  const auto entries = ParseHeader(
       R"({"__metadata__":{"format":"pt"},"s":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
       R"("z":{"dtype":"F16","shape":[0,5],"data_offsets":[8,8]},)"
       R"("y":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}}   )",
       11);
   ASSERT_TRUE(entries.ok()) << entries.status();
   EXPECT_EQ(entries->size(), 3);
-  EXPECT_TRUE(Parse("{}", 0).ok());
+  EXPECT_TRUE(ParseHeader("{}", 0).ok());
 }
 
 struct BadHeader {
@@ -103,7 +104,7 @@ TEST(SafetensorsHeader, RefusesWhatIsWrongAndSaysWhat) {
       {R"({"__metadata__":[]})", 0, "__metadata__"},
   };
   for (const BadHeader& bad : cases) {
-    const auto entries = Parse(bad.header, bad.data_bytes);
+    const auto entries = ParseHeader(bad.header, bad.data_bytes);
     EXPECT_EQ(entries.status().code(), absl::StatusCode::kInvalidArgument) << bad.header;
     EXPECT_THAT(std::string(entries.status().message()), HasSubstr(bad.says)) << bad.header;
     EXPECT_EQ(ReasonOf(entries.status()), "INVALID_SAFETENSORS") << bad.header;
@@ -112,7 +113,8 @@ TEST(SafetensorsHeader, RefusesWhatIsWrongAndSaysWhat) {
 }
 
 TEST(SafetensorsHeader, NamesADtypeThatIsNotSupportedYet) {
-  const auto entries = Parse(R"({"w":{"dtype":"F8_E5M2","shape":[4],"data_offsets":[0,4]}})", 4);
+  const auto entries =
+      ParseHeader(R"({"w":{"dtype":"F8_E5M2","shape":[4],"data_offsets":[0,4]}})", 4);
   EXPECT_EQ(entries.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(entries.status().message()),
               HasSubstr("dtype \"F8_E5M2\" of tensor \"w\" is not supported yet"));
@@ -121,16 +123,16 @@ TEST(SafetensorsHeader, NamesADtypeThatIsNotSupportedYet) {
 TEST(SafetensorsHeader, RefusesDeepNestingWithoutRecursion) {
   std::string deep = R"({"a":)";
   deep.append(1000000, '[');
-  const auto open = Parse(deep, 0);
+  const auto open = ParseHeader(deep, 0);
   EXPECT_EQ(open.status().code(), absl::StatusCode::kInvalidArgument);
   deep.append(1000000, ']');
   deep += "}";
-  EXPECT_THAT(std::string(Parse(deep, 0).status().message()), HasSubstr("too deeply"));
+  EXPECT_THAT(std::string(ParseHeader(deep, 0).status().message()), HasSubstr("too deeply"));
 }
 
 TEST(SafetensorsHeader, KeepsNamesHarmlessInMessages) {
   const std::string header = R"({"a\u0000\n)" + std::string(5000, 'x') + R"(":1})";
-  const auto entries = Parse(header, 0);
+  const auto entries = ParseHeader(header, 0);
   ASSERT_FALSE(entries.ok());
   const std::string message(entries.status().message());
   EXPECT_LT(message.size(), 250);
@@ -171,7 +173,7 @@ TEST(SafetensorsHeader, SurvivesRandomDamage) {
         header = "{";
       }
     }
-    const auto entries = Parse(header);
+    const auto entries = ParseHeader(header);
     if (!entries.ok()) {
       ++refused;
       EXPECT_THAT(entries.status().code(),
