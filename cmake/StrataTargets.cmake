@@ -1,4 +1,4 @@
-# Sources of a target are compiled several at a time (CMAKE_UNITY_BUILD), which takes a third of
+# Sources of a target are compiled several at a time (CMAKE_UNITY_BUILD), which takes two thirds of
 # the time, but those behind APART: their anonymous namespaces have names that others' have too.
 # cmake/check_units.py finds these.
 

@@ -4,7 +4,7 @@
 usage: check_units.py BUILD_FOLDER
 
 The compiler refuses most of that; an overload that fits better than the file's own it takes without
-a word. Reads the files that CMake made of several sources (STRATA_UNITY), and these; relies on what
+a word. Reads the files that CMake made of several sources (STRATA_UNITS), and these; relies on what
 clang-format makes of them: what is in a namespace begins in the first column.
 """
 import collections
