@@ -113,9 +113,10 @@ void MatmulPanels(const MatmulArgs& args, const float* x, float* out, size_t fir
   }
 }
 
-// Products of a block of rows: what differs is Product::Run<R>, for each number R of rows.
-template <typename Product, int R = kTiling.block_rows>
-void MultiplyBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t end) {
+// Products of a block of rows: what differs is Product::Run<R>, for each number R of rows, and what
+// its Args have besides MatmulArgs.
+template <typename Product, int R = kTiling.block_rows, typename Args>
+void MultiplyBlock(const Args& args, RowBlock block, size_t first, size_t end) {
   if constexpr (R > 1) {
     if (block.count < R) {
       MultiplyBlock<Product, R - 1>(args, block, first, end);
@@ -125,6 +126,9 @@ void MultiplyBlock(const MatmulArgs& args, RowBlock block, size_t first, size_t 
   Product::template Run<R>(args, block.first, args.out + block.first * args.out_stride, first, end);
 }
 
+// Few panels at a time, so that they stay in cache for all the blocks of rows.
+constexpr size_t kPanelsInCache = 4;
+
 // All rows, block by block.
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
@@ -133,10 +137,8 @@ void Multiply(const MatmulArgs& args, size_t first, size_t end) {
     MultiplyBlock<Product>(args, RowBlock{0, args.rows}, first, end);
     return;
   }
-  // Few panels at a time, so that they stay in cache for all the blocks of rows.
-  constexpr size_t kPanels = 4;
-  for (; first < end; first += kPanels) {
-    const size_t last = first + kPanels < end ? first + kPanels : end;
+  for (; first < end; first += kPanelsInCache) {
+    const size_t last = first + kPanelsInCache < end ? first + kPanelsInCache : end;
     for (uint32_t block = 0; block < blocks; ++block) {
       MultiplyBlock<Product>(args, RowBlockAt(args.rows, blocks, block), first, last);
     }
