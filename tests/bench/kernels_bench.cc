@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/limits.h"
 #include "tests/worker/backend/row_blocks.h"
 #include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/choose_kernels.h"
@@ -174,6 +176,89 @@ void SwiGlu(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kInputs));
 }
 
+AlignedBuffer Memory(size_t bytes) {
+  AlignedBuffer buffer;
+  const absl::Status status = buffer.Allocate(bytes, "a benchmark");
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    std::exit(1);
+  }
+  return buffer;
+}
+
+// KV heads' pages of several layers, more than the caches hold: 4 heads of 64, f16.
+struct KvPages {
+  static constexpr uint32_t kHeads = 4;
+  static constexpr uint32_t kHeadDim = 64;
+  static constexpr size_t kHalf = size_t{kHeadDim} * kPageTokens * sizeof(uint16_t);
+  static constexpr size_t kPageBytes = 2 * kHalf * kHeads;
+
+  KvPages(uint32_t context, size_t layers)
+      : layer_bytes(context / kPageTokens * kPageBytes),
+        kv(Memory(layer_bytes * layers)),
+        pages(context / kPageTokens) {
+    uint16_t* const halves = kv.as<uint16_t>();
+    for (size_t i = 0; i < layer_bytes * layers / sizeof(uint16_t); ++i) {
+      halves[i] = static_cast<uint16_t>(0x3000 + i % 1021);  // 0.125 and up.
+    }
+    std::iota(pages.begin(), pages.end(), 0);
+  }
+
+  size_t layer_bytes;
+  AlignedBuffer kv;
+  std::vector<uint32_t> pages;
+};
+
+// A group of 8 query heads with each KV head of layer after layer: `rows` rows, the last of which
+// sees `context` keys.
+void Attend(benchmark::State& state) {
+  constexpr uint32_t kGroup = 8;
+  const Machine& machine = ThisMachine();
+  const auto rows = static_cast<uint32_t>(state.range(0));
+  const auto context = static_cast<uint32_t>(state.range(1));
+  const size_t layers = std::max<size_t>(1, (size_t{192} << 20) / (context * 1024));
+  const KvPages kv(context, layers);
+  const size_t floats = size_t{rows} * kGroup * KvPages::kHeadDim;
+  std::vector<float> q(floats), out(floats);
+  for (size_t i = 0; i < floats; ++i) {
+    q[i] = static_cast<float>(i % 17) / 64.0f - 0.125f;
+  }
+  const AlignedBuffer scratch = Memory(AttendScratchFloats(KvPages::kHeadDim) * sizeof(float));
+  AttendArgs args{.q = q.data(),
+                  .q_stride = kGroup * KvPages::kHeadDim,
+                  .rows = rows,
+                  .group = kGroup,
+                  .position = context - rows,
+                  .head_dim = KvPages::kHeadDim,
+                  .scale = 0.125f,
+                  .page_bytes = KvPages::kPageBytes,
+                  .value_bytes = KvPages::kHalf,
+                  .pages = kv.pages.data(),
+                  .out = out.data(),
+                  .out_stride = kGroup * KvPages::kHeadDim,
+                  .scratch = scratch.as<float>()};
+  size_t unit = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    args.kv = kv.kv.as<uint8_t>() + unit / KvPages::kHeads % layers * kv.layer_bytes +
+              unit % KvPages::kHeads * 2 * KvPages::kHalf;
+    ++unit;
+    machine.kernels->attend(args);
+    benchmark::ClobberMemory();
+  }
+  const double seconds = Seconds(start) / static_cast<double>(state.iterations());
+  double keys = 0;  // That all queries see, together.
+  for (uint32_t row = 0; row < rows; ++row) {
+    keys += kGroup * (context - rows + row + 1.0);
+  }
+  const double ops = 4.0 * keys * KvPages::kHeadDim / seconds;
+  const double bytes = 2.0 * KvPages::kHalf * (context / kPageTokens) / seconds;
+  state.counters["GB/s"] = bytes / 1e9;
+  state.counters["Gop/s"] = ops / 1e9;
+  state.counters["of bandwidth"] = bytes / machine.read_bytes_per_s;
+  state.counters["of peak"] = ops / machine.float_ops_per_s;
+}
+
 void EveryRowCount(benchmark::internal::Benchmark* matmul) {
   for (const int rows : {1, 2, 4, 8, 16, 64, 512}) {
     matmul->Arg(rows);
@@ -189,6 +274,13 @@ BENCHMARK_CAPTURE(Matmul, f16, WeightFormat::kF16)
     ->Arg(8)
     ->Arg(64)
     ->Unit(benchmark::kMillisecond);
+BENCHMARK(Attend)
+    ->ArgNames({"rows", "context"})
+    ->Args({1, 512})
+    ->Args({1, 8192})
+    ->Args({4, 512})
+    ->Args({512, 512})
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK(QuantizeRows)->Arg(1)->Arg(12);
 BENCHMARK(RmsNorm);
 BENCHMARK(SwiGlu);

@@ -85,28 +85,65 @@ STRATA_INLINE const T* ValuesOf(const AttendArgs& args, uint32_t page) {
                                     args.value_bytes);
 }
 
+// A tile's first queries find K and V in memory, where each page of a head is apart from the next,
+// too short for hardware to run ahead of. They ask for its lines: to the first cache what is read
+// next, to the second what is read when a span's keys, or values, have been.
+STRATA_INLINE void AskForNext(const void* p) { __builtin_prefetch(p); }
+STRATA_INLINE void AskForLater(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 // Dots of Q queries with the keys of the pages [first, end), whose first scores are at `scores`.
-template <typename T, int Q, int P>
+// `kAsk`: nobody read these pages lately; their values are asked for, and the keys of the P pages
+// behind each P of them.
+template <typename T, int Q, int P, bool kAsk>
 void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t end,
                 float* scores) {
+  // Inputs that an asked-for piece has, and its lines in K as in V.
+  constexpr uint32_t kPiece = 8;
+  constexpr size_t kPieceBytes = kPiece * 16 * sizeof(T);
+  const uint32_t last = (args.position + args.rows - 1) / 16;
   for (; first + P <= end; first += P, scores += P * 16) {
     const T* keys[P];
+    const uint8_t* next[P];
     Lanes acc[P][Q];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       keys[p] = KeysOf<T>(args, first + p);
+      const uint32_t behind = first + P + p < last ? first + P + p : last;
+      next[p] = reinterpret_cast<const uint8_t*>(KeysOf<T>(args, behind));
       STRATA_UNROLL
       for (int i = 0; i < Q; ++i) {
         acc[p][i] = Set(0.0f);
       }
     }
-    for (uint32_t d = 0; d < args.head_dim; ++d) {
-      STRATA_UNROLL
-      for (int p = 0; p < P; ++p) {
-        const Lanes k = Load(keys[p] + d * 16);
+    for (uint32_t piece = 0; piece < args.head_dim; piece += kPiece) {
+      if constexpr (kAsk) {
+        const size_t at = piece * 16 * sizeof(T);
+        STRATA_UNROLL
+        for (int p = 0; p < P; ++p) {
+          const uint8_t* const values =
+              reinterpret_cast<const uint8_t*>(keys[p]) + args.value_bytes + at;
+          STRATA_UNROLL
+          for (size_t line = 0; line < kPieceBytes; line += 64) {
+            AskForNext(next[p] + at + line);
+            AskForLater(values + line);
+          }
+        }
+      }
+      const uint32_t piece_end = piece + kPiece < args.head_dim ? piece + kPiece : args.head_dim;
+      for (uint32_t d = piece; d < piece_end; ++d) {
+        // Keys stay in registers, and not queries, which are more.
+        Lanes k[P];
+        STRATA_UNROLL
+        for (int p = 0; p < P; ++p) {
+          k[p] = Load(keys[p] + d * 16);
+        }
         STRATA_UNROLL
         for (int i = 0; i < Q; ++i) {
-          acc[p][i] = Fma(Set(q[d * Q + i]), k, acc[p][i]);
+          const Lanes x = Set(q[d * Q + i]);
+          STRATA_UNROLL
+          for (int p = 0; p < P; ++p) {
+            acc[p][i] = Fma(x, k[p], acc[p][i]);
+          }
         }
       }
     }
@@ -119,7 +156,7 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
     }
   }
   if constexpr (P > 1) {
-    ScorePages<T, Q, (P > 3 ? P / 2 : P - 1)>(args, q, first, end, scores);
+    ScorePages<T, Q, P / 2, kAsk>(args, q, first, end, scores);
   }
 }
 
@@ -167,8 +204,10 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
 }
 
 // Adds the keys `in_page` of each of the pages [page, end) to the sums of Q queries, D * 16
-// dimensions of them from `dim` on; weights and factors are those of the first page.
-template <typename T, int Q, int D>
+// dimensions of them from `dim` on; weights and factors are those of the first page. `kAsk`: the
+// keys of the next span's pages are asked for meanwhile, as scoring asks for values and memory is
+// idle.
+template <typename T, int Q, int D, bool kAsk>
 STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
                              const float* weights, const float* factors, float* sums, size_t dim) {
   const size_t values_stride =
@@ -192,9 +231,18 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
         acc[i][d] = Mul(acc[i][d], factor);
       }
     }
+    const T* next = nullptr;
+    if constexpr (kAsk) {
+      const uint32_t last = (args.position + args.rows - 1) / 16;
+      next = KeysOf<T>(args, page + kSpanPages < last ? page + kSpanPages : last) + dim;
+    }
     for (uint32_t j = in_page.from; j < in_page.end; ++j) {
       STRATA_UNROLL
       for (int d = 0; d < D; ++d) {
+        if (kAsk && d * 16 * sizeof(T) % 64 == 0) {
+          // A page's keys are as many bytes as its values.
+          AskForLater(next + j * values_stride + d * 16);
+        }
         const Lanes v = Load(values + j * values_stride + d * 16);
         STRATA_UNROLL
         for (int i = 0; i < Q; ++i) {
@@ -212,21 +260,21 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
   }
 }
 
-template <typename T, int Q, int D>
+template <typename T, int Q, int D, bool kAsk = false>
 void AddPages(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
               const float* weights, const float* factors, float* sums, size_t dim = 0) {
   for (; dim + D * 16 <= PaddedHeadDim(ValueDim(args)); dim += D * 16) {
-    AddValues<T, Q, D>(args, page, end, in_page, weights, factors, sums, dim);
+    AddValues<T, Q, D, kAsk>(args, page, end, in_page, weights, factors, sums, dim);
   }
   if constexpr (D > 1) {
-    AddPages<T, Q, D / 2>(args, page, end, in_page, weights, factors, sums, dim);
+    AddPages<T, Q, D / 2, kAsk>(args, page, end, in_page, weights, factors, sums, dim);
   }
 }
 
-// Pages whose keys Q queries take at once, and vectors of values, which should divide a head.
+// Pages whose keys Q queries take at once, and vectors of values: they divide a span, and a head.
 constexpr int PagesAtOnce(int queries) {
   const int fit = kTiling.register_lanes / queries;
-  return fit >= 8 ? 8 : fit > 0 ? fit : 1;
+  return fit >= 8 ? 8 : fit >= 2 ? 2 : 1;
 }
 constexpr int AtOnce(int queries) {
   const int fit = kTiling.register_lanes / queries;
@@ -262,7 +310,7 @@ void AddPartOfPage(const AttendArgs& args, const AttendState& state, const KeyRa
 // The weighted values of the pages [first, end) of a span to the sums of Q queries.
 template <typename T, int Q>
 void AddPagesOfSpan(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
-                    uint32_t span, uint32_t first, uint32_t end) {
+                    uint32_t span, uint32_t first, uint32_t end, bool ask = false) {
   // Pages that all the queries see all of; their sums stay in registers.
   uint32_t whole = first;
   uint32_t whole_end = end;
@@ -279,9 +327,9 @@ void AddPagesOfSpan(const AttendArgs& args, const AttendState& state, const KeyR
     AddPartOfPage<T, Q>(args, state, keys, same, span, first);
   }
   if (whole < whole_end) {
-    AddPages<T, Q, AtOnce(Q)>(args, span * kSpanPages + whole, span * kSpanPages + whole_end,
-                              {0, 16}, state.scores + whole * 16, state.factors + whole,
-                              state.span);
+    const auto add = ask ? AddPages<T, Q, AtOnce(Q), true> : AddPages<T, Q, AtOnce(Q), false>;
+    add(args, span * kSpanPages + whole, span * kSpanPages + whole_end, {0, 16},
+        state.scores + whole * 16, state.factors + whole, state.span, 0);
   }
   for (; whole_end < end; ++whole_end) {
     AddPartOfPage<T, Q>(args, state, keys, same, span, whole_end);
@@ -315,17 +363,18 @@ STRATA_INLINE void SoftmaxSpans(const AttendArgs& args, const AttendState& state
 
 // One span of Q queries into state.span.
 template <typename T, int Q>
-void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span) {
+void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span, bool ask) {
   KeyRange keys[Q];
   for (int i = 0; i < Q; ++i) {
     keys[i] = KeysInSpan(state.seen[i], span);
   }
   const KeyRange pages = PagesSeen(keys, Q);
   const uint32_t before = span * kSpanPages;
-  ScorePages<T, Q, PagesAtOnce(Q)>(args, state.q, before + pages.from, before + pages.end,
-                                   state.scores + pages.from * 16);
+  const auto score =
+      ask ? ScorePages<T, Q, PagesAtOnce(Q), true> : ScorePages<T, Q, PagesAtOnce(Q), false>;
+  score(args, state.q, before + pages.from, before + pages.end, state.scores + pages.from * 16);
   SoftmaxSpans(args, state, keys, Q);
-  AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end);
+  AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end, ask);
 }
 
 // total := total and span, both one query's [PartialFloats].
@@ -430,7 +479,9 @@ void AttendBlock(const AttendArgs& args, uint32_t first) {
       state.q[d * Q + i] = q[i][d];
     }
   }
-  AttendSpans(args, state, first, Q, [&](uint32_t span) { AttendSpan<T, Q>(args, state, span); });
+  // Of a tile's queries the first ones bring the pages to the caches.
+  AttendSpans(args, state, first, Q,
+              [&](uint32_t span) { AttendSpan<T, Q>(args, state, span, first == 0); });
 }
 
 template <typename T, int Q = kQueryBlock>

@@ -171,7 +171,7 @@ bool CpuShard::SplitsSpans(uint32_t layer) const {
     long_enough = long_enough || item.position - FirstSeen(item.position, window) >= 2 * kSpanKeys;
   }
   const size_t threads = pool_->threads();
-  return threads > 1 && long_enough && batch_.items.size() * parts < 2 * threads;
+  return threads > 1 && long_enough && batch_.items.size() * parts < 8 * threads;
 }
 
 void CpuShard::Attend(uint32_t layer) {

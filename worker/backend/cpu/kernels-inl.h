@@ -44,6 +44,41 @@ STRATA_INLINE void StoreOutputs(const MatmulArgs& args, Lanes y, size_t first, f
   StorePart(y, to, valid);
 }
 
+// One input of R rows, and of P panels that begin `stride` elements apart, added to `acc`.
+template <typename W, int R, int P>
+STRATA_INLINE void AddInput(const W* weights, size_t stride, const float* x, Lanes (&acc)[P][R]) {
+  // The smaller operand waits in registers for the larger one.
+  if constexpr (P < R) {
+    Lanes w[P];
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      w[p] = Load(weights + p * stride);
+    }
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const Lanes a = Set(x[r]);
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        acc[p][r] = Fma(a, w[p], acc[p][r]);
+      }
+    }
+  } else {
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const Lanes w = Load(weights + p * stride);
+      STRATA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        acc[p][r] = Fma(Set(x[r]), w, acc[p][r]);
+      }
+    }
+  }
+}
+
+// With up to so many rows weights come from memory, and are asked for so many bytes of each panel
+// ahead of their use: several streams begin anew every few panels, too often for hardware.
+constexpr int kAskingRows = 8;
+constexpr size_t kAskedBytes = 4 << 10;
+
 // One block of rows by `P` panels that begin `stride` elements apart. `outputs` of them exist.
 template <typename W, int R, int P>
 void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const float* x,
@@ -57,32 +92,27 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
     }
   }
   const size_t inputs = args.weights.inputs;
-  for (size_t k = 0; k < inputs; ++k) {
-    // The smaller operand waits in registers for the larger one.
-    if constexpr (P < R) {
-      Lanes w[P];
+  size_t k = 0;
+  if constexpr (R <= kAskingRows) {
+    constexpr size_t kInputBytes = kLanes * sizeof(W);
+    constexpr size_t kLineInputs = kInputBytes < 64 ? 64 / kInputBytes : 1;
+    for (; k + kLineInputs <= inputs; k += kLineInputs) {
+      // At a panel's end the beginning of the one that is P behind it.
+      const size_t ahead = k + kAskedBytes / kInputBytes;
+      const W* const asked =
+          weights + (ahead < inputs ? ahead * kLanes : P * stride + (ahead - inputs) * kLanes);
       STRATA_UNROLL
       for (int p = 0; p < P; ++p) {
-        w[p] = Load(weights + p * stride + k * kLanes);
+        __builtin_prefetch(asked + p * stride);
       }
       STRATA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        const Lanes a = Set(x[k * R + r]);
-        STRATA_UNROLL
-        for (int p = 0; p < P; ++p) {
-          acc[p][r] = Fma(a, w[p], acc[p][r]);
-        }
-      }
-    } else {
-      STRATA_UNROLL
-      for (int p = 0; p < P; ++p) {
-        const Lanes w = Load(weights + p * stride + k * kLanes);
-        STRATA_UNROLL
-        for (int r = 0; r < R; ++r) {
-          acc[p][r] = Fma(Set(x[k * R + r]), w, acc[p][r]);
-        }
+      for (size_t i = 0; i < kLineInputs; ++i) {
+        AddInput<W, R, P>(weights + (k + i) * kLanes, stride, x + (k + i) * R, acc);
       }
     }
+  }
+  for (; k < inputs; ++k) {
+    AddInput<W, R, P>(weights + k * kLanes, stride, x + k * R, acc);
   }
   STRATA_UNROLL
   for (int p = 0; p < P; ++p) {
@@ -93,12 +123,10 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
   }
 }
 
-// Panels taken at once with R rows: what the registers hold, but no more streams of weights than
-// hardware prefetches well, and than keep the units busy.
+// Panels taken at once with R rows: as few streams of weights as keep the units busy.
 template <int R>
 constexpr int PanelsAtOnce() {
-  const int fit = kTiling.register_lanes / R;
-  return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+  return kTiling.register_lanes / R >= 2 ? 2 : 1;
 }
 
 template <typename W, int R, int P>

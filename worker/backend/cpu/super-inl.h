@@ -46,7 +46,7 @@ template <typename F, int R, int kLine, int kEnd>
 STRATA_INLINE void DotLines(const uint8_t* lines, const DotWord* words, DotSum (&dots)[R]) {
   DotWeights low;
   DotWeights high;
-  LoadSuperLine<F, kLine, R == 1 ? 0 : PrefetchBytes(R)>(lines, &low, &high);
+  LoadSuperLine<F, kLine, R == 1 ? 0 : kPrefetchBytes>(lines, &low, &high);
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
     dots[r] = DotStep(dots[r], low, words + DotWordAt(2 * kLine, r, R));
