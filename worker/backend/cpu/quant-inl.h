@@ -233,8 +233,8 @@ STRATA_INLINE int32_t DotCorrection(int32_t offset) {
   }
 }
 
-// So many bytes of weights are asked for ahead of their use, where a block takes several rows: the
-// processor's window then holds too few blocks to keep the memory busy.
+// So many bytes of weights are asked for ahead of their use, where a block takes several rows, or
+// has 4 bits: the processor's window then holds too few bytes to keep the memory busy.
 constexpr size_t kPrefetchBytes = 6 << 10;
 
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
@@ -250,7 +250,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      if constexpr (R > 1 && kFrom == 0) {
+      if constexpr ((R > 1 || F::kBits == 4) && kFrom == 0) {
         __builtin_prefetch(at + kPrefetchBytes);
       }
       if constexpr (F::kBits == 8) {
