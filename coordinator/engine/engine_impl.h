@@ -378,6 +378,7 @@ class Engine::Impl {
   uint64_t committed_step_ = 0;
   uint64_t last_decode_step_ = 0;  // The newest with decode items, and with parts of prompts.
   uint64_t last_prefill_step_ = 0;
+  bool together_ = false;  // The newest with decode items had all there were.
   std::deque<SentStep> in_flight_;
   TimePoint last_activity_{0};  // Last result, or dispatch into an idle pipeline.
   TimePoint fence_sent_{0};

@@ -52,6 +52,8 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
   view.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
   view.token_budget = timing_.TokenBudget();
   view.costs = timing_.Costs();
+  view.costs_alone = timing_.CostsAlone();
+  view.together = together_;
   view.hop_ms = timing_.HopMs();
   view.most_step_ms = timing_.target_ms();
   view.inter_token_ms = ToMs(config_.inter_token_target);
@@ -132,8 +134,10 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
     }
   }
   uint64_t embedding_bytes = 0;
+  uint32_t decoding = 0;
   for (const ScheduledItem& item : items) {
     Session& session = sessions_.at(item.id);
+    decoding += session.decoding() ? 1 : 0;
     // What a frame's header has no room for comes with the next step.
     embedding_bytes +=
         BytesOf(EmbeddingsWithin(session.request.embeddings, session.sent, item.tokens));
@@ -141,6 +145,9 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
       break;
     }
     AddItem(session, item.tokens, frame, &sent);
+  }
+  if (decoding > 0) {
+    together_ = decoding == view.decoding;
   }
   frame->set_rows(sent.work.rows);
   Dispatch(std::move(message), std::move(sent), now);
@@ -230,8 +237,10 @@ void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
   STRATA_CHECK(in_flight_.size() <= config_.stages.size());
   if (in_flight_.empty()) {
     last_activity_ = now;
-    sent.sent_alone = now;
+    sent.first = sent.alone = true;
     meter_.Begin(now);
+  } else {
+    in_flight_.front().alone = false;
   }
   sent.sent = now;
   in_flight_.push_back(std::move(sent));
@@ -295,11 +304,11 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   }
   double compute_ms = 0;
   for (const v1::StageKv& stage : header.stages()) {
-    timing_.Observe(stage.stage(), sent.work, stage.compute_ms());
+    timing_.Observe(stage.stage(), sent.work, stage.compute_ms(), sent.alone);
     compute_ms += stage.compute_ms();
   }
-  if (sent.sent_alone.has_value()) {
-    timing_.ObserveRoundTrip(ToMs(now - *sent.sent_alone), compute_ms);
+  if (sent.first) {
+    timing_.ObserveRoundTrip(ToMs(now - sent.sent), compute_ms);
   }
   if (absl::Status kv = ledger_.Compare(header.stages()); !kv.ok()) {
     ++counters_.ledger_mismatches;

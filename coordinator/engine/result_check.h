@@ -3,7 +3,6 @@
 #define STRATA_COORDINATOR_ENGINE_RESULT_CHECK_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,7 +52,8 @@ struct SentStep {
   std::vector<SentItem> items;
   StepWork work;
   TimePoint sent{0};
-  std::optional<TimePoint> sent_alone;  // When, if no other step was in flight.
+  bool first = false;  // No other step was in flight when it was sent,
+  bool alone = false;  // nor was one sent until its result came.
 };
 
 struct ResultShape {

@@ -33,10 +33,13 @@ struct SchedulerSnapshot {
   uint32_t max_logits_rows = 0;    // > 0.
   uint64_t last_decode_step = 0;   // The newest that had decode items; 0: none.
   uint64_t last_prefill_step = 0;  // The newest that had rows of prompts; 0: none.
-  std::vector<StageCost> costs;    // By stage; empty: not known.
-  double hop_ms = 0;               // From stage to stage, the first and last from the coordinator.
-  double most_step_ms = 0;         // What a step may take on a stage; 0: no limit.
-  double inter_token_ms = 0;       // See StepPace; 0: no limit.
+  std::vector<StageCost> costs;    // By stage, of steps beside others; empty: not known.
+  // Of steps that are alone in the pipeline; empty: as those beside others.
+  std::vector<StageCost> costs_alone;
+  bool together = false;      // The newest step with decode items had all there were.
+  double hop_ms = 0;          // From stage to stage, the first and last from the coordinator.
+  double most_step_ms = 0;    // What a step may take on a stage; 0: no limit.
+  double inter_token_ms = 0;  // See StepPace; 0: no limit.
 };
 
 struct ScheduledItem {

@@ -21,6 +21,8 @@ constexpr double kOwnAttended = 1.0;
 constexpr double kMeasured = 0.15;
 // How much of what is known becomes uncertain again with every step.
 constexpr double kForgotten = 0.0005;
+// And with every one that is of another kind.
+constexpr double kAged = 0.0002;
 // One step that took far longer than expected says no more than this.
 constexpr double kMostSurprise = 0.7;
 constexpr double kLeastMs = 1e-3;
@@ -59,6 +61,26 @@ double StageCost::Ms(const StepWork& work) const {
   return ms[knot] + share * (ms[knot + 1] - ms[knot]) + attended_ms * work.attended;
 }
 
+double StageCost::HopefulMs(const StepWork& work) const {
+  if (work.rows == 0) {
+    return 0;
+  }
+  const double total = Ms(work);
+  if (total <= 0) {
+    return total;
+  }
+  const auto [knot, share] = PlaceOf(work.rows);
+  const double here = std::max(0.0, 1 - share) * ms[knot] / total;
+  const double next = share * ms[knot + 1] / total;
+  const double attention = attended_ms * work.attended / total;
+  const double variance =
+      here * here * doubt.own[knot] + next * next * doubt.own[knot + 1] +
+      attention * attention * doubt.attended +
+      2 * (here * next * doubt.with_next[knot] +
+           attention * (here * doubt.with_attended[knot] + next * doubt.with_attended[knot + 1]));
+  return total * std::exp(-std::sqrt(std::max(0.0, variance)));
+}
+
 StageFit::StageFit(double row_ms) : known_(row_ms > 0) {
   const double ms = known_ ? row_ms : 1;
   for (size_t i = 0; i < StageCost::kKnots; ++i) {
@@ -83,6 +105,18 @@ void StageFit::Widen(double share) {
       covariance_[i][j] += share * (before - covariance_[i][j]);
     }
   }
+}
+
+void StageFit::Age(uint32_t steps) {
+  Widen(-std::expm1(steps * std::log1p(-kAged)));
+  Refresh();
+}
+
+StageFit StageFit::OfAnotherKind() const {
+  StageFit other = *this;
+  other.Widen(1);
+  other.Refresh();
+  return other;
 }
 
 // What each number has in the time of `work`, in milliseconds.
@@ -155,6 +189,12 @@ void StageFit::Refresh() {
     }
   }
   cost_.attended_ms = std::exp(log_ms_.back());
+  for (size_t i = 0; i < StageCost::kKnots; ++i) {
+    cost_.doubt.own[i] = covariance_[i][i];
+    cost_.doubt.with_next[i] = i + 1 < StageCost::kKnots ? covariance_[i][i + 1] : 0;
+    cost_.doubt.with_attended[i] = covariance_[i].back();
+  }
+  cost_.doubt.attended = covariance_.back().back();
 }
 
 }  // namespace strata

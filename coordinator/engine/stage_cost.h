@@ -27,10 +27,21 @@ struct StageCost {
 
   std::array<double, kKnots> ms{};  // Of 2^i rows; no less than that of fewer.
   double attended_ms = 0;
+  // How sure that is: of the logarithms of `ms` the variances, the covariances with the next one
+  // and with attended_ms'; and attended_ms' own variance.
+  struct Doubt {
+    std::array<double, kKnots> own{};
+    std::array<double, kKnots> with_next{};
+    std::array<double, kKnots> with_attended{};
+    double attended = 0;
+  };
+  Doubt doubt;
 
   static StageCost Line(double fixed_ms, double row_ms, double attended_ms = 0);
   // 0 for no rows.
   double Ms(const StepWork& work) const;
+  // What it may well turn out to be: less by a standard deviation of its logarithm.
+  double HopefulMs(const StepWork& work) const;
 };
 
 // Learns a StageCost from steps: an extended Kalman filter over the logarithms of its 13 numbers.
@@ -43,6 +54,10 @@ class StageFit {
 
   // work.rows > 0; ms >= 0.
   void Observe(const StepWork& work, double ms);
+  // As if `steps` had passed since the newest one that was observed.
+  void Age(uint32_t steps);
+  // What this one tells of steps of another kind, as long as none of them was observed.
+  StageFit OfAnotherKind() const;
   const StageCost& Cost() const { return cost_; }
   // There was a plan or a step to learn from.
   bool known() const { return known_; }

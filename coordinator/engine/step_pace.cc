@@ -12,15 +12,19 @@ constexpr double kWorthIt = 0.97;
 constexpr double kFinerIsDearer = 1.05;
 constexpr double kLeastPartMs = 5;
 
-// How long it takes until each session has its next token, with `batches` micro-batches.
-double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches) {
+enum class Guess { kExpected, kHopeful };
+
+// How long it takes until each session has its next token, with `batches` micro-batches. The steps
+// of one alone meet no other.
+double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess) {
+  const bool alone = batches == 1 && !snapshot.costs_alone.empty();
   StepWork work;
   work.rows = (snapshot.decoding + batches - 1) / batches;
   work.attended = snapshot.decoding_attended * work.rows / std::max(1u, snapshot.decoding);
   double sum = (snapshot.stages + 1) * snapshot.hop_ms;
   double slowest = 0;
-  for (const StageCost& cost : snapshot.costs) {
-    const double ms = cost.Ms(work);
+  for (const StageCost& cost : alone ? snapshot.costs_alone : snapshot.costs) {
+    const double ms = guess == Guess::kHopeful ? cost.HopefulMs(work) : cost.Ms(work);
     sum += ms;
     slowest = std::max(slowest, ms);
   }
@@ -48,15 +52,21 @@ StepPace PaceOf(const SchedulerSnapshot& snapshot) {
   const uint32_t most = std::min(snapshot.decoding, snapshot.stages + 1);
   const uint32_t usual = std::min(snapshot.decoding, snapshot.stages);
   pace.batches = usual;
-  const double usual_ms = CycleMs(snapshot, usual);
-  double cycle_ms = usual_ms;
+  const double usual_ms = CycleMs(snapshot, usual, Guess::kHopeful);
+  double hopeful_ms = usual_ms;
+  double together_ms = usual_ms;
   for (uint32_t batches = 1; batches <= most; ++batches) {
-    const double ms = CycleMs(snapshot, batches);
-    if (ms < cycle_ms && ms < kWorthIt * usual_ms) {
-      cycle_ms = ms;
+    const double ms = CycleMs(snapshot, batches, Guess::kHopeful);
+    together_ms = batches == 1 ? ms : together_ms;
+    if (ms < hopeful_ms && ms < kWorthIt * usual_ms) {
+      hopeful_ms = ms;
       pace.batches = batches;
     }
   }
+  if (snapshot.together && hopeful_ms > kWorthIt * together_ms) {
+    pace.batches = 1;
+  }
+  const double cycle_ms = CycleMs(snapshot, pace.batches, Guess::kExpected);
   const bool prompts = std::any_of(snapshot.ready.begin(), snapshot.ready.end(),
                                    [](const ReadySession& session) { return !session.decoding; });
   // Prompts fill the stages that the micro-batches leave idle.

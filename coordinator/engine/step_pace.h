@@ -41,6 +41,11 @@ struct StepPace {
 // number of stages is left only for one with a cycle shorter by 3 % at least: with short hops a
 // third micro-batch for two stages would hide the hops, and cost a third more steps.
 //
+// One micro-batch leaves all stages but one idle, and where they share a machine that one has the
+// machine to itself: its steps take what is known of steps that are alone. What was not seen for
+// long is taken to be as short as it may well be, and so found out; sessions that are together, or
+// apart, stay so until the other way is shorter by 3 %.
+//
 // A step's time: such that a cycle with parts of prompts in all its steps takes no longer than the
 // inter-token target, or kMostSlowdown times the cycle without prompts where that is more; and not
 // more than most_step_ms.

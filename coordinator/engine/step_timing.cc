@@ -9,6 +9,7 @@ namespace {
 constexpr uint32_t kFirstRows = 32;
 constexpr double kMostMs = 1e7;
 constexpr size_t kHopsKept = 256;
+constexpr uint32_t kStepsToAge = 32;
 
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
@@ -22,23 +23,35 @@ StepTiming::StepTiming(const std::vector<double>& predicted_ms, nanoseconds step
     : target_ms_(ToMs(step_timeout) / 8), max_rows_(std::max(1u, max_rows)) {
   double slowest = 0;
   for (double ms : predicted_ms) {
-    fits_.emplace_back(std::isfinite(ms) && ms > 0 ? ms : 0);
+    const StageFit planned(std::isfinite(ms) && ms > 0 ? ms : 0);
+    stages_.push_back({.fits = {planned, planned}});
     slowest = std::max(slowest, std::isfinite(ms) ? ms : 0);
   }
   const double rows = slowest > 0 ? target_ms_ / slowest : kFirstRows;
   first_rows_ = static_cast<uint32_t>(std::clamp<double>(rows, 1, max_rows_));
 }
 
-void StepTiming::Observe(uint32_t stage, const StepWork& work, double compute_ms) {
-  if (stage >= fits_.size() || work.rows == 0 || !(compute_ms >= 0 && compute_ms < kMostMs)) {
+void StepTiming::Observe(uint32_t stage, const StepWork& work, double compute_ms, bool alone) {
+  if (stage >= stages_.size() || work.rows == 0 || !(compute_ms >= 0 && compute_ms < kMostMs)) {
     return;
   }
-  fits_[stage].Observe(work, compute_ms);
+  Stage& seen = stages_[stage];
+  const Kind kind = alone && stages_.size() > 1 ? kAlone : kBesideOthers;
+  const Kind other = kind == kAlone ? kBesideOthers : kAlone;
+  seen.fits[kind].Observe(work, compute_ms);
+  seen.observed[kind] = true;
+  seen.unseen[kind] = 0;
+  if (!seen.observed[other]) {
+    seen.fits[other] = seen.fits[kind].OfAnotherKind();
+  } else if (++seen.unseen[other] >= kStepsToAge) {
+    seen.fits[other].Age(seen.unseen[other]);
+    seen.unseen[other] = 0;
+  }
   most_rows_seen_ = std::max(most_rows_seen_, work.rows);
 }
 
 void StepTiming::ObserveRoundTrip(double round_trip_ms, double compute_ms) {
-  const double hop_ms = (round_trip_ms - compute_ms) / static_cast<double>(fits_.size() + 1);
+  const double hop_ms = (round_trip_ms - compute_ms) / static_cast<double>(stages_.size() + 1);
   if (!(hop_ms >= 0 && hop_ms < kMostMs)) {
     return;
   }
@@ -49,9 +62,10 @@ void StepTiming::ObserveRoundTrip(double round_trip_ms, double compute_ms) {
   hop_ms_ = Median({hops_ms_.begin(), hops_ms_.end()});
 }
 
-std::vector<StageCost> StepTiming::Costs() const {
+std::vector<StageCost> StepTiming::CostsOf(Kind kind) const {
   std::vector<StageCost> costs;
-  for (const StageFit& fit : fits_) {
+  for (const Stage& stage : stages_) {
+    const StageFit& fit = stage.fits[kind];
     if (!fit.known()) {
       return {};
     }
@@ -60,13 +74,18 @@ std::vector<StageCost> StepTiming::Costs() const {
   return costs;
 }
 
+std::vector<StageCost> StepTiming::CostsAlone() const {
+  return stages_.size() > 1 ? CostsOf(kAlone) : std::vector<StageCost>();
+}
+
 uint32_t StepTiming::TokenBudget() const {
   if (most_rows_seen_ == 0) {
     return first_rows_;
   }
   uint32_t budget = static_cast<uint32_t>(
       std::min<uint64_t>(max_rows_, std::max<uint64_t>(kFirstRows, uint64_t{4} * most_rows_seen_)));
-  for (const StageFit& fit : fits_) {
+  for (const Stage& stage : stages_) {
+    const StageFit& fit = stage.fits[kBesideOthers];
     if (!fit.known()) {
       continue;
     }

@@ -2,6 +2,7 @@
 #ifndef STRATA_COORDINATOR_ENGINE_STEP_TIMING_H_
 #define STRATA_COORDINATOR_ENGINE_STEP_TIMING_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -17,9 +18,9 @@ class StepTiming {
   // `predicted_ms`: one token through each stage, by the plan; 0: not known.
   StepTiming(const std::vector<double>& predicted_ms, nanoseconds step_timeout, uint32_t max_rows);
 
-  // A committed step of `work.rows` > 0 took this long on `stage`. Values that are no time are
-  // ignored.
-  void Observe(uint32_t stage, const StepWork& work, double compute_ms);
+  // A committed step of `work.rows` > 0 took this long on `stage`; while it was under way others
+  // were too, or it was alone. Values that are no time are ignored.
+  void Observe(uint32_t stage, const StepWork& work, double compute_ms, bool alone);
 
   // Rows of a step such that the slowest stage is done within step_timeout / 8; 1..max_rows. At
   // first what the plan promises if every row takes as long as one alone, then at most four times
@@ -38,14 +39,27 @@ class StepTiming {
   // median of the newest 256; 0 when there was none.
   double HopMs() const { return hop_ms_; }
 
-  // By stage; empty as long as nothing is known of one of them.
-  std::vector<StageCost> Costs() const;
+  // Of steps beside others, by stage; empty as long as nothing is known of one of them.
+  std::vector<StageCost> Costs() const { return CostsOf(kBesideOthers); }
+
+  // The same of steps that are alone in the pipeline. They are the faster where stages share a
+  // machine, and so its memory's bandwidth. Empty for one stage, whose steps never meet.
+  std::vector<StageCost> CostsAlone() const;
 
  private:
+  enum Kind : uint8_t { kBesideOthers, kAlone };
+  struct Stage {
+    std::array<StageFit, 2> fits;  // By kind.
+    std::array<bool, 2> observed{};
+    std::array<uint32_t, 2> unseen{};  // Steps of the other kind since it last aged.
+  };
+
+  std::vector<StageCost> CostsOf(Kind kind) const;
+
   double target_ms_;
   uint32_t max_rows_;
   uint32_t first_rows_;
-  std::vector<StageFit> fits_;
+  std::vector<Stage> stages_;
   uint32_t most_rows_seen_ = 0;
   std::deque<double> hops_ms_;
   double hop_ms_ = 0;

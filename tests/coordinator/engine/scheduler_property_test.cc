@@ -43,6 +43,9 @@ class Pipeline {
       view_.costs.push_back(
           StageCost::Line(1.0 + Below(20), 0.1 * (1 + Below(10)), 0.0001 * Below(20)));
     }
+    for (size_t s = 0; s < view_.costs.size() && view_.stages > 1 && seed % 3 == 0; ++s) {
+      view_.costs_alone.push_back(StageCost::Line(1.0 + Below(10), 0.1 * (1 + Below(10))));
+    }
     view_.hop_ms = 0.1 * Below(50);
     view_.inter_token_ms = Below(2) * (20.0 + Below(200));
     view_.most_step_ms = 100 + Below(1000);
@@ -354,6 +357,53 @@ TEST(StepPace, AsManyMicroBatchesAsPay) {
   view.costs.clear();
   view.decoding = 32;
   EXPECT_EQ(PaceOf(view).batches, 2u) << "as long as nothing is known";
+}
+
+// Two micro-batches of four: 2 x 24 ms. One of eight: 2 x 28 ms, or less where it has the memory of
+// a machine to itself.
+TEST(StepPace, OneMicroBatchTakesWhatStepsTakeThatAreAlone) {
+  SchedulerSnapshot view;
+  view.stages = 2;
+  view.decoding = 8;
+  view.costs.assign(2, StageCost::Line(20, 1));
+  EXPECT_EQ(PaceOf(view).batches, 2u);
+  view.costs_alone.assign(2, StageCost::Line(12, 1));
+  EXPECT_EQ(PaceOf(view).batches, 1u);
+  view.inter_token_ms = 1;
+  EXPECT_NEAR(PaceOf(view).step_ms, kMostSlowdown * 40 / 2, 1e-9);
+}
+
+TEST(StepPace, SessionsStayTogetherOrApartUntilTheOtherWayIsPlainlyShorter) {
+  SchedulerSnapshot view;
+  view.stages = 2;
+  view.decoding = 8;
+  view.costs.assign(2, StageCost::Line(20, 1));
+  for (const double fixed_ms : {15.8, 16.2}) {  // 47.6 and 48.4 ms where two take 48.
+    view.costs_alone.assign(2, StageCost::Line(fixed_ms, 1));
+    view.together = true;
+    EXPECT_EQ(PaceOf(view).batches, 1u) << fixed_ms;
+    view.together = false;
+    EXPECT_EQ(PaceOf(view).batches, 2u) << fixed_ms;
+  }
+  view.costs_alone.assign(2, StageCost::Line(18, 1));
+  view.together = true;
+  EXPECT_EQ(PaceOf(view).batches, 2u);
+}
+
+TEST(StepPace, WhatIsNotKnownIsTriedIfItMayWellBeShorter) {
+  SchedulerSnapshot view;
+  view.stages = 2;
+  view.decoding = 8;
+  view.costs.assign(2, StageCost::Line(20, 1));
+  view.costs_alone = view.costs;
+  EXPECT_EQ(PaceOf(view).batches, 2u);
+  for (StageCost& cost : view.costs_alone) {
+    cost.doubt.own.fill(0.09);
+    cost.doubt.with_next.fill(0.09);
+  }
+  EXPECT_EQ(PaceOf(view).batches, 1u) << "56 ms, or 41 by a standard deviation less";
+  view.inter_token_ms = 1;
+  EXPECT_NEAR(PaceOf(view).step_ms, kMostSlowdown * 56 / 2, 1e-9) << "what is expected counts";
 }
 
 TEST(StepPace, AStepsTimeKeepsTheTargetOfTheWholeCycle) {

@@ -21,6 +21,21 @@ TEST(StageCost, IsALineBetweenItsKnots) {
   EXPECT_EQ(cost.Ms({}), 0);
 }
 
+TEST(StageCost, WhatItMayWellBeIsLessByADeviation) {
+  StageCost cost = StageCost::Line(10, 1, 0.001);
+  EXPECT_NEAR(cost.HopefulMs({4, 1000}), cost.Ms({4, 1000}), 1e-9) << "no doubt";
+  cost.doubt.own.fill(0.04);
+  cost.doubt.with_next.fill(0.04);
+  cost.doubt.with_attended.fill(0.04);
+  cost.doubt.attended = 0.04;
+  for (const uint32_t rows : {1u, 4u, 5u, 100u, 2000u}) {
+    EXPECT_NEAR(cost.HopefulMs({rows, 1000}) / cost.Ms({rows, 1000}), std::exp(-0.2), 1e-9) << rows;
+  }
+  cost.doubt.with_attended.fill(0);
+  EXPECT_GT(cost.HopefulMs({4, 14000}) / cost.Ms({4, 14000}), std::exp(-0.2)) << "they even out";
+  EXPECT_EQ(cost.HopefulMs({}), 0);
+}
+
 TEST(StageFit, TellsPositionsThatAreAttendedFromRows) {
   StageFit fit(0);
   uint32_t position = 0;

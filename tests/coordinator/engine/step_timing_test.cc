@@ -23,8 +23,8 @@ TEST(StepTiming, LearnsTheSlowestStage) {
   StepTiming timing({10, 10}, seconds(8), 4096);
   for (int i = 0; i < 200; ++i) {
     const uint32_t rows = 1 + static_cast<uint32_t>(i % 7) * 100;
-    timing.Observe(0, {rows}, 50 + 0.5 * rows);
-    timing.Observe(1, {rows}, 100 + 2.0 * rows);
+    timing.Observe(0, {rows}, 50 + 0.5 * rows, false);
+    timing.Observe(1, {rows}, 100 + 2.0 * rows, false);
   }
   EXPECT_NEAR(timing.TokenBudget(), (1000 - 100) / 2.0, 5);
   EXPECT_NEAR(timing.Costs()[0].Ms({100}), 100, 2);
@@ -33,7 +33,7 @@ TEST(StepTiming, LearnsTheSlowestStage) {
 TEST(StepTiming, SaysNothingOfStagesThatItDoesNotKnow) {
   StepTiming timing({1, 0}, seconds(8), 512);
   EXPECT_TRUE(timing.Costs().empty());
-  timing.Observe(1, {10}, 20);
+  timing.Observe(1, {10}, 20, false);
   ASSERT_EQ(timing.Costs().size(), 2u);
   EXPECT_NEAR(timing.Costs()[1].Ms({10}), 20, 1e-6);
 }
@@ -56,28 +56,73 @@ TEST(StepTiming, FollowsAMachineThatGotSlower) {
   StepTiming timing({1}, seconds(8), 4096);
   for (int i = 0; i < 100; ++i) {
     const uint32_t rows = 1 + static_cast<uint32_t>(i % 5) * 50;
-    timing.Observe(0, {rows}, 0.2 * rows);
+    timing.Observe(0, {rows}, 0.2 * rows, false);
   }
   for (int i = 0; i < 300; ++i) {
     const uint32_t rows = 1 + static_cast<uint32_t>(i % 5) * 50;
-    timing.Observe(0, {rows}, 10.0 * rows);
+    timing.Observe(0, {rows}, 10.0 * rows, false);
   }
   EXPECT_NEAR(timing.TokenBudget(), 100, 5);
 }
 
+TEST(StepTiming, TellsStepsThatAreAloneFromThoseBesideOthers) {
+  StepTiming timing({10, 10}, seconds(8), 4096);
+  for (int i = 0; i < 100; ++i) {
+    timing.Observe(0, {4}, 30, false);
+    timing.Observe(1, {4}, 30, false);
+  }
+  EXPECT_NEAR(timing.CostsAlone()[1].Ms({4}), 30, 1) << "nothing else is known of them";
+  EXPECT_LT(timing.CostsAlone()[1].HopefulMs({4}), 20) << "but that is a guess";
+  EXPECT_GT(timing.Costs()[1].HopefulMs({4}), 27);
+  for (int i = 0; i < 100; ++i) {
+    timing.Observe(0, {4}, 18, true);
+    timing.Observe(1, {4}, 17, true);
+  }
+  EXPECT_NEAR(timing.CostsAlone()[0].Ms({4}), 18, 0.5);
+  EXPECT_NEAR(timing.CostsAlone()[1].Ms({4}), 17, 0.5);
+  EXPECT_NEAR(timing.Costs()[1].Ms({4}), 30, 1) << "as it was";
+}
+
+TEST(StepTiming, IsLessSureOfAKindThatWasNotSeenForLong) {
+  StepTiming timing({10, 10}, seconds(8), 4096);
+  for (int i = 0; i < 100; ++i) {
+    timing.Observe(0, {4}, 18, true);
+    timing.Observe(1, {4}, 18, true);
+    timing.Observe(0, {4}, 30, false);
+    timing.Observe(1, {4}, 30, false);
+  }
+  const double sure = timing.Costs()[0].HopefulMs({4});
+  for (int i = 0; i < 5000; ++i) {
+    timing.Observe(0, {4}, 18, true);
+    timing.Observe(1, {4}, 18, true);
+  }
+  EXPECT_NEAR(timing.Costs()[0].Ms({4}), 30, 1);
+  EXPECT_LT(timing.Costs()[0].HopefulMs({4}), 0.9 * sure);
+}
+
+TEST(StepTiming, StepsOfOneStageNeverMeet) {
+  StepTiming timing({10}, seconds(8), 4096);
+  EXPECT_TRUE(timing.CostsAlone().empty());
+  for (int i = 0; i < 100; ++i) {
+    timing.Observe(0, {4}, 18, true);
+  }
+  EXPECT_TRUE(timing.CostsAlone().empty());
+  EXPECT_NEAR(timing.Costs()[0].Ms({4}), 18, 0.5);
+}
+
 TEST(StepTiming, GrowsByFactorsOnly) {
   StepTiming timing({0}, seconds(8), 4096);
-  timing.Observe(0, {32}, 0.001);
+  timing.Observe(0, {32}, 0.001, false);
   EXPECT_EQ(timing.TokenBudget(), 128u);
 }
 
 TEST(StepTiming, IgnoresWhatIsNoTime) {
   StepTiming timing({10}, seconds(8), 4096);
-  timing.Observe(0, {10}, NAN);
-  timing.Observe(0, {10}, -1);
-  timing.Observe(0, {10}, INFINITY);
-  timing.Observe(0, {0}, 1);
-  timing.Observe(9, {10}, 1);
+  timing.Observe(0, {10}, NAN, false);
+  timing.Observe(0, {10}, -1, false);
+  timing.Observe(0, {10}, INFINITY, false);
+  timing.Observe(0, {0}, 1, false);
+  timing.Observe(9, {10}, 1, false);
   EXPECT_EQ(timing.TokenBudget(), 100u);
 }
 
