@@ -174,7 +174,9 @@ TEST_P(MadeUpModelTest, NothingChangesABit) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MadeUpModelTest, ::testing::Range(size_t{0}, Shapes().size()));
 
-// Past two spans decoding divides one sequence's attention among threads by span; prefill, small
+constexpr uint32_t kMostNeighbours = 11;
+
+// Past two spans decoding divides one sequence's attention among threads by span; prefill, large
 // batches and single threads do not.
 class LongSequenceTest : public ::testing::TestWithParam<MadeUpShape> {};
 
@@ -192,12 +194,15 @@ TEST_P(LongSequenceTest, SpansDividedAmongThreadsChangeNoBit) {
       ASSERT_TRUE(forward.Step({{one, all.subspan(at, 250), false}}).ok());
     }
     std::vector<float> logits;
-    const uint32_t neighbour = forward.NewSequence();
+    std::vector<uint32_t> neighbours;
+    for (uint32_t i = 0; i < kMostNeighbours; ++i) {
+      neighbours.push_back(forward.NewSequence());
+    }
     for (size_t at = 1000; at < ids.size(); ++at) {
-      // Sometimes with a short neighbour in the batch.
+      // With as many short neighbours in the batch as may still be divided, and more.
       std::vector<ForwardModel::Item> items = {{one, all.subspan(at, 1)}};
-      if (at % 3 == 0) {
-        items.push_back({neighbour, all.subspan(at - 900, 1), false});
+      for (uint32_t i = 0; i < at % (kMostNeighbours + 1); ++i) {
+        items.push_back({neighbours[i], all.subspan(at - 900, 1), false});
       }
       const auto rows = forward.Step(items);
       ASSERT_TRUE(rows.ok()) << rows.status();

@@ -83,12 +83,9 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
       const size_t inputs = std::max(latent.nope_dim, latent.rank);
       attend = std::max(attend, RoundUp(kernels.block_rows * inputs, kLanes));
     }
-    // See CpuShard::SplitsSpans: fewer than 2 * threads / parts + 1 items.
-    const size_t parts = a.heads / cpu::HeadsAtOnce(a);
-    const size_t items = std::min<size_t>(spec.max_batch_items, 2 * threads / parts + 1);
-    partial = std::max(
-        partial,
-        threads == 1 ? 0 : items * a.heads * SpansOf(spec.context) * PartialFloats(value_dim));
+    const size_t items = std::min<size_t>(spec.max_batch_items,
+                                          MostItemsBySpans(threads, a.heads / cpu::HeadsAtOnce(a)));
+    partial = std::max(partial, items * a.heads * SpansOf(spec.context) * PartialFloats(value_dim));
   }
   within = std::max(ffn, most_used * expert_ffn);
   rotary = spec.rotary.size();

@@ -21,6 +21,12 @@
 
 namespace strata::cpu {
 
+// The most items of one row each whose attention is divided among threads by spans, where a layer
+// attends by `parts` of its heads: more of them are enough to divide by.
+constexpr size_t MostItemsBySpans(uint32_t threads, size_t parts) {
+  return threads == 1 ? 0 : (size_t{4} * threads - 1) / parts;
+}
+
 // Sizes of a stage's buffers, in floats.
 struct ScratchSizes {
   ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
@@ -41,7 +47,7 @@ struct ScratchSizes {
   size_t int8 = 0;
   size_t within = 0;
   size_t attend = 0;   // Of one thread.
-  size_t partial = 0;  // Spans that are computed apart.
+  size_t partial = 0;  // Spans that are computed apart, of MostItemsBySpans.
   size_t rows = 0;
   size_t threads = 0;
   size_t rotary = 0;

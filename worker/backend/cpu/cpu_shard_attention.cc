@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "worker/backend/cpu/cpu_shard.h"
@@ -170,8 +171,7 @@ bool CpuShard::SplitsSpans(uint32_t layer) const {
     }
     long_enough = long_enough || item.position - FirstSeen(item.position, window) >= 2 * kSpanKeys;
   }
-  const size_t threads = pool_->threads();
-  return threads > 1 && long_enough && batch_.items.size() * parts < 8 * threads;
+  return long_enough && batch_.items.size() <= MostItemsBySpans(pool_->threads(), parts);
 }
 
 void CpuShard::Attend(uint32_t layer) {
@@ -216,6 +216,7 @@ void CpuShard::AttendBySpans(uint32_t layer) {
   const uint32_t spans = SpansOf(spec_.context);
   const uint32_t pairs = items * parts;
   const size_t pair_floats = size_t{group} * spans * PartialFloats(value_dim);
+  STRATA_CHECK(pairs * pair_floats <= sizes_.partial);
   const uint32_t window = WindowOf(layer);
   const auto first_span = [window](uint32_t position) {
     return FirstSeen(position, window) / kSpanKeys;
