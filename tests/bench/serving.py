@@ -12,12 +12,15 @@ ggml-rpc-server and llama-server (docs/PERFORMANCE.md says how). Rows, to choose
     prompt    one client's prompts of 1,500 tokens beside 8 that generate: what either does to the other
     prefix    64 requests with the same 1,000 tokens in front: how much of the prompts is computed, and
               the first token of one that finds them against one that has only the rest
+    start     a worker of two threads that comes back and reads what it packed before, from the page
+              cache: medians of --rounds
 """
 import argparse
 import contextlib
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -31,7 +34,7 @@ from comparison.programs import TREE
 sys.path.insert(0, str(TREE / "tests" / "integration"))
 from metrics_text import scrape, total  # noqa: E402
 
-ROWS = ("clients", "busy", "prompt", "prefix")
+ROWS = ("clients", "busy", "prompt", "prefix", "start")
 CLIENTS = (1, 2, 4, 8, 32)
 LAYERS = 22
 CUT = LAYERS // 2
@@ -259,6 +262,29 @@ def measure_prefix(arguments, folder, table):
     table.add("of that of 16", ratio, "<= 1.3", ratio <= 1.3)
 
 
+def measure_start(arguments, folder, table):
+    import cluster as module
+    seconds = []
+    with module.Cluster(folder / "start", lease="60s", step_timeout="60s") as cluster:
+        cluster.run("model", "add", arguments.models / "hf", "--name", "shape", timeout_s=600)
+        for turn in range(arguments.rounds + 1):
+            worker = cluster.start_worker("w0", threads=2, memory="6GiB")
+            cluster.run("model", "load", "shape", "--quantize", "int8", "--context", 2048,
+                        timeout_s=600)
+            line = worker.wait_for(r'"?layers are ready.*').group(0)
+            if turn > 0:  # The first one packs.
+                if re.search(r"packed_before\W+0 B", line):
+                    sys.exit(f"nothing was kept: {line}")
+                seconds.append(int(re.search(r"took_ms\W+(\d+)", line).group(1)) / 1000)
+            cluster.run("model", "unload", "shape")
+            worker.stop()
+    packed = sum(f.stat().st_size for f in (folder / "start" / "w0").rglob("packed/*/*"))
+    target = 0.5 * packed / 1e9
+    took = statistics.median(seconds)
+    table.add(f"start with {packed / 1e9:.2f} GB packed before, in memory", took,
+              f"<= {target:.2f}", took <= target, unit="s")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -275,7 +301,8 @@ def main():
     table = Table()
     with tempfile.TemporaryDirectory() as name:
         for row, measure in (("clients", measure_clients), ("busy", measure_busy),
-                             ("prompt", measure_prompt), ("prefix", measure_prefix)):
+                             ("prompt", measure_prompt), ("prefix", measure_prefix),
+                             ("start", measure_start)):
             if row in rows:
                 say(f"{row}:")
                 measure(arguments, pathlib.Path(name), table)

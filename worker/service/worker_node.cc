@@ -335,7 +335,9 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
       changed_.WaitFor(&mutex_, kTick);
     }
   }
+  const TimePoint begin = parts_.clock->Now();
   absl::Status status = LoadAndHost(task.get());
+  const auto took_ms = static_cast<uint64_t>(ToMs(parts_.clock->Now() - begin));
   const v1::Load& load = task->load;
   if (status.ok()) {
     LogInfo({{"model", load.model()},
@@ -344,7 +346,8 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
              {"stage", load.stage()},
              {"layers", LayersOf(load)},
              {"fetched", FormatSize(task->counters.fetch.fetched_bytes)},
-             {"packed_before", FormatSize(task->counters.kept_bytes)}},
+             {"packed_before", FormatSize(task->counters.kept_bytes)},
+             {"took_ms", took_ms}},
             "layers are ready");
   } else if (!task->cancel.cancelled()) {
     LogError({{"model", load.model()},

@@ -15,8 +15,8 @@
 
 namespace strata::cpu {
 
-// Reads memory now and then, to say how fast that goes meanwhile: plainly, and prefetching near and
-// far, over more bytes than the caches hold, on large pages. One thread at a time.
+// Reads memory now and then, to say how fast that goes meanwhile: plainly, and asking for it near
+// and far ahead, over more bytes than the caches hold, on large pages. One thread at a time.
 class ReadMeter : public ReadProbe {
  public:
   // Both outlive it. Without memory for `bytes` it measures 0.
@@ -27,7 +27,7 @@ class ReadMeter : public ReadProbe {
   double BestBytesPerSecond() const;
 
  private:
-  static constexpr size_t kPrefetchBytes[] = {0, 512, 2048};
+  static constexpr size_t kPrefetchBytes[] = {0, 512, 2048, 6144};
   static constexpr size_t kLoops = std::size(kPrefetchBytes);
 
   const Kernels& kernels_;
