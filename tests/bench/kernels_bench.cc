@@ -280,6 +280,7 @@ BENCHMARK(Attend)
     ->Args({1, 8192})
     ->Args({4, 512})
     ->Args({512, 512})
+    ->Args({32, 8192})
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(QuantizeRows)->Arg(1)->Arg(12);
 BENCHMARK(RmsNorm);

@@ -5,6 +5,7 @@
 // After the lanes, which it is written with.
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
+#include "worker/backend/cpu/attention_spans-inl.h"
 #include "worker/backend/cpu/attention-inl.h"
 // After attention, of which it is a kind.
 #include "worker/backend/cpu/latent_attention-inl.h"

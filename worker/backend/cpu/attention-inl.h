@@ -1,4 +1,4 @@
-// Attention over pages. Included after kernels-inl.h, in the same way.
+// Attention over pages. Included after kernels-inl.h and attention_spans-inl.h, in the same way.
 //
 // Per (query, head), whatever the batch, for each span of 512 keys by absolute position of which it
 // sees any, in order:
@@ -17,64 +17,6 @@
 // not visible are not read; the lanes of their scores are computed beside the others and replaced.
 // Where keys hold their values (AttendArgs::latent_values), v_j[d] is k_j[d], and all else is so.
 
-constexpr uint32_t kSpanPages = kSpanKeys / 16;
-constexpr int kQueryBlock = kTiling.register_lanes >= 8 ? 8 : 4;
-
-constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
-
-// Positions [from, end).
-struct KeyRange {
-  uint32_t from;
-  uint32_t end;
-};
-
-// Where one block of queries is being computed.
-struct AttendState {
-  float* q;                       // [head_dim][queries]
-  float* scores;                  // [queries][512]: scores, then weights.
-  float* factors;                 // [queries][32]: a of each page.
-  float* maxima;                  // [queries][32]: scratch.
-  float* span;                    // [queries][PartialFloats]: o, m, l of the span.
-  float* total;                   // [queries][PartialFloats]: O, M, L.
-  float* page;                    // [16][head_dim]: keys that hold their values.
-  KeyRange seen[kLatentQueries];  // What each query sees; neither end ever falls.
-};
-
-// Of queries from `first` on, of which as many as `most` are computed at once.
-STRATA_INLINE AttendState StateIn(const AttendArgs& args, uint32_t most) {
-  const size_t stride = PartialFloats(ValueDim(args));
-  AttendState state;
-  float* next = args.scratch;
-  const auto take = [&next](size_t floats) {
-    float* const from = next;
-    next += floats;
-    return from;
-  };
-  state.q = take(most * PaddedHeadDim(args.head_dim));
-  state.scores = take(most * kSpanKeys);
-  state.factors = take(most * kSpanPages);
-  state.maxima = take(most * kSpanPages);
-  state.span = take(most * stride);
-  state.total = take(most * stride);
-  state.page = next;
-  return state;
-}
-
-STRATA_INLINE KeyRange SeenBy(const AttendArgs& args, uint32_t query) {
-  const uint32_t position = args.position + query / args.group;
-  return {FirstSeen(position, args.window), position + 1};
-}
-
-// Counted from the span's first key; {0, 0} where none is in it.
-STRATA_INLINE KeyRange KeysInSpan(KeyRange seen, uint32_t span) {
-  const uint32_t first = span * kSpanKeys;
-  if (seen.end <= first || seen.from >= first + kSpanKeys) {
-    return {0, 0};
-  }
-  return {seen.from > first ? seen.from - first : 0,
-          seen.end - first < kSpanKeys ? seen.end - first : kSpanKeys};
-}
-
 template <typename T>
 STRATA_INLINE const T* KeysOf(const AttendArgs& args, uint32_t page) {
   return reinterpret_cast<const T*>(args.kv + args.pages[page - args.first_page] * args.page_bytes);
@@ -85,8 +27,8 @@ STRATA_INLINE const T* ValuesOf(const AttendArgs& args, uint32_t page) {
                                     args.value_bytes);
 }
 
-// A tile's first queries find K and V in memory, where each page of a head is apart from the next,
-// too short for hardware to run ahead of. They ask for its lines: to the first cache what is read
+// A tile's first block finds K and V in memory, where each page of a head is apart from the next,
+// too short for hardware to run ahead of. It asks for its lines: to the first cache what is read
 // next, to the second what is read when a span's keys, or values, have been.
 STRATA_INLINE void AskForNext(const void* p) { __builtin_prefetch(p); }
 STRATA_INLINE void AskForLater(const void* p) { __builtin_prefetch(p, 0, 2); }
@@ -361,151 +303,82 @@ STRATA_INLINE void SoftmaxSpans(const AttendArgs& args, const AttendState& state
   }
 }
 
-// One span of Q queries into state.span.
+// One span of the Q queries from the tile's `first` into state.span.
 template <typename T, int Q>
-void AttendSpan(const AttendArgs& args, const AttendState& state, uint32_t span, bool ask) {
+void AttendSpan(const AttendArgs& args, const AttendState& state, int first, uint32_t span,
+                bool ask) {
   KeyRange keys[Q];
   for (int i = 0; i < Q; ++i) {
-    keys[i] = KeysInSpan(state.seen[i], span);
+    keys[i] = KeysInSpan(state.seen[first + i], span);
   }
   const KeyRange pages = PagesSeen(keys, Q);
   const uint32_t before = span * kSpanPages;
   const auto score =
       ask ? ScorePages<T, Q, PagesAtOnce(Q), true> : ScorePages<T, Q, PagesAtOnce(Q), false>;
-  score(args, state.q, before + pages.from, before + pages.end, state.scores + pages.from * 16);
+  score(args, state.q + size_t{args.head_dim} * first, before + pages.from, before + pages.end,
+        state.scores + pages.from * 16);
   SoftmaxSpans(args, state, keys, Q);
   AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end, ask);
-}
-
-// total := total and span, both one query's [PartialFloats].
-inline void MergeSpan(size_t padded, const float* span, float* total) {
-  const float m = total[padded] > span[padded] ? total[padded] : span[padded];
-  alignas(64) float exponents[16] = {total[padded] - m, span[padded] - m};
-  alignas(64) float factors[16];
-  Store(Exp(Load(exponents)), factors);
-  const Lanes old_factor = Set(factors[0]);
-  const Lanes new_factor = Set(factors[1]);
-  for (size_t d = 0; d < padded; d += kLanes) {
-    Store(Fma(Load(total + d), old_factor, Mul(Load(span + d), new_factor)), total + d);
-  }
-  total[padded] = m;
-  total[padded + 1] = std::fma(total[padded + 1], factors[0], span[padded + 1] * factors[1]);
-}
-
-// The sum of a query's weights with that of its sink; `factor` is what the weighted values take.
-inline float SumWithSink(float largest, float sum, float sink, float* factor) {
-  const float m = largest > sink ? largest : sink;
-  alignas(64) float exponents[16] = {largest - m, sink - m};
-  alignas(64) float factors[16];
-  Store(Exp(Load(exponents)), factors);
-  *factor = factors[0];
-  return std::fma(sum, factors[0], factors[1]);
-}
-
-// Of one query, from its merged spans.
-inline void WriteAnswer(const AttendArgs& args, const float* total, uint32_t query) {
-  const size_t value_dim = ValueDim(args);
-  const size_t padded = PaddedHeadDim(value_dim);
-  float* const out =
-      args.out + query / args.group * args.out_stride + size_t{query % args.group} * value_dim;
-  float all = total[padded + 1];
-  float factor = 1;
-  if (args.sinks != nullptr) {
-    all = SumWithSink(total[padded], all, args.sinks[query % args.group], &factor);
-  }
-  const Lanes sum = Set(all);
-  const Lanes factors = Set(factor);
-  for (size_t d = 0; d < value_dim; d += kLanes) {
-    const Lanes y = Div(Mul(Load(total + d), factors), sum);
-    if (d + kLanes <= value_dim) {
-      Store(y, out + d);
-    } else {
-      StorePart(y, out + d, value_dim - d);
-    }
-  }
 }
 
 inline const float* QueryAt(const AttendArgs& args, uint32_t query) {
   return args.q + query / args.group * args.q_stride + size_t{query % args.group} * args.head_dim;
 }
 
-// The answers of `queries` queries from `first` on; `attend` leaves a span of them in state.span.
-template <typename AttendOne>
-STRATA_INLINE void AttendSpans(const AttendArgs& args, const AttendState& state, uint32_t first,
-                               int queries, const AttendOne& attend) {
-  const size_t padded = PaddedHeadDim(ValueDim(args));
-  const size_t stride = PartialFloats(ValueDim(args));
-  uint32_t begin = state.seen[0].from / kSpanKeys;
-  uint32_t end = SpansOf(state.seen[queries - 1].end);
-  if (args.partial != nullptr) {
-    begin = args.first_span > begin ? args.first_span : begin;
-    end = args.end_span < end ? args.end_span : end;
-  }
-  for (uint32_t span = begin; span < end; ++span) {
-    attend(span);
-    for (int i = 0; i < queries; ++i) {
-      if (KeysInSpan(state.seen[i], span).end == 0) {
-        continue;
-      }
-      const float* const from = state.span + i * stride;
-      if (args.partial != nullptr) {
-        const size_t at = size_t{first + i} * args.partial_spans + span;
-        std::memcpy(args.partial + at * stride, from, stride * sizeof(float));
-      } else if (span == state.seen[i].from / kSpanKeys) {
-        std::memcpy(state.total + i * stride, from, stride * sizeof(float));
-      } else {
-        MergeSpan(padded, from, state.total + i * stride);
-      }
-    }
-  }
-  if (args.partial == nullptr) {
-    for (int i = 0; i < queries; ++i) {
-      WriteAnswer(args, state.total + i * stride, first + i);
-    }
-  }
-}
+template <int Q>
+struct BlockOf {
+  static constexpr int kQueries = Q;
+};
 
-template <typename T, int Q>
-void AttendBlock(const AttendArgs& args, uint32_t first) {
-  AttendState state = StateIn(args, kMaxQueryBlock);
-  const float* q[Q];
-  for (int i = 0; i < Q; ++i) {
-    q[i] = QueryAt(args, first + i);
-    state.seen[i] = SeenBy(args, first + i);
-  }
-  for (uint32_t d = 0; d < args.head_dim; ++d) {
-    STRATA_UNROLL
-    for (int i = 0; i < Q; ++i) {
-      state.q[d * Q + i] = q[i][d];
-    }
-  }
-  // Of a tile's queries the first ones bring the pages to the caches.
-  AttendSpans(args, state, first, Q,
-              [&](uint32_t span) { AttendSpan<T, Q>(args, state, span, first == 0); });
-}
-
-template <typename T, int Q = kQueryBlock>
-void AttendQueries(const AttendArgs& args, uint32_t first, uint32_t end) {
-  for (; first + Q <= end; first += Q) {
-    AttendBlock<T, Q>(args, first);
+// function(BlockOf<Q>(), first) for the blocks that `queries` queries are divided into.
+template <int Q = kQueryBlock, typename Function>
+STRATA_INLINE void ByBlocks(int queries, const Function& function, int first = 0) {
+  for (; first + Q <= queries; first += Q) {
+    function(BlockOf<Q>(), first);
   }
   if constexpr (Q > 1) {
-    AttendQueries<T, Q / 2>(args, first, end);
+    ByBlocks<Q / 2>(queries, function, first);
   }
 }
 
-void MergeSpans(const AttendArgs& args) {
-  const size_t padded = PaddedHeadDim(ValueDim(args));
-  const size_t stride = PartialFloats(ValueDim(args));
-  for (uint32_t query = 0; query < args.rows * args.group; ++query) {
-    const KeyRange seen = SeenBy(args, query);
-    const uint32_t first = seen.from / kSpanKeys;
-    float* const spans = args.partial + size_t{query} * args.partial_spans * stride;
-    float* const total = spans + first * stride;
-    for (uint32_t span = first + 1; span < SpansOf(seen.end); ++span) {
-      MergeSpan(padded, spans + span * stride, total);
+template <typename T>
+void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
+  AttendState state = StateIn(args, kTileQueries, kMaxQueryBlock);
+  ByBlocks(queries, [&](auto block, int from) {
+    constexpr int kQueries = block.kQueries;
+    const float* q[kQueries];
+    for (int i = 0; i < kQueries; ++i) {
+      q[i] = QueryAt(args, first + from + i);
+      state.seen[from + i] = SeenBy(args, first + from + i);
     }
-    WriteAnswer(args, total, query);
+    float* const to = state.q + size_t{args.head_dim} * from;
+    for (uint32_t d = 0; d < args.head_dim; ++d) {
+      STRATA_UNROLL
+      for (int i = 0; i < kQueries; ++i) {
+        to[d * kQueries + i] = q[i][d];
+      }
+    }
+  });
+  AttendSpans(args, state, first, queries, [&](uint32_t span) {
+    bool ask = true;  // The first block that sees any of it brings the pages to the caches.
+    ByBlocks(queries, [&](auto block, int from) {
+      constexpr int kQueries = block.kQueries;
+      if (state.seen[from + kQueries - 1].end <= span * kSpanKeys ||
+          state.seen[from].from >= (span + 1) * kSpanKeys) {
+        return;
+      }
+      AttendSpan<T, kQueries>(args, state, from, span, ask);
+      TakeSpan(args, state, first, from, kQueries, span);
+      ask = false;
+    });
+  });
+}
+
+template <typename T>
+void AttendQueries(const AttendArgs& args, uint32_t queries) {
+  for (uint32_t first = 0; first < queries; first += kTileQueries) {
+    const uint32_t left = queries - first;
+    AttendTile<T>(args, first, static_cast<int>(left < kTileQueries ? left : kTileQueries));
   }
 }
 

@@ -12,11 +12,10 @@
 namespace strata::cpu {
 namespace {
 
-// Queries of an attention tile: enough to share a page among, few enough to spread over threads.
-constexpr uint32_t kTileQueries = 32;
 // Rows that are rotated faster by one thread than by waking the others.
 constexpr size_t kSmallRows = 4;
 
+// Enough to share a page among, few enough to spread over threads.
 uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
 
 // x[i], x[i + half] turned by the angles of one position; half-rotation.

@@ -43,8 +43,10 @@ inline constexpr float kGeluLinear = -0x1.988454p+0f;
 inline constexpr float kGeluCubic = -0x1.2444f2p-4f;
 // In the clamped product.
 inline constexpr float kClampedAlpha = 1.702f;
-// The most queries that attention takes at once, on any instruction set.
+// The most queries that attention takes at once, on any instruction set, and those that go through
+// the spans together, so that K and V are read from memory once for all of them.
 inline constexpr uint32_t kMaxQueryBlock = 8;
+inline constexpr uint32_t kTileQueries = 32;
 // Queries that are scored at once with keys that hold their values, a lane each.
 inline constexpr uint32_t kLatentQueries = 16;
 
@@ -167,14 +169,14 @@ inline constexpr size_t PaddedHeadDim(size_t head_dim) {
 }
 // The weighted sum of the values, then the maximum and the sum of the weights.
 inline constexpr size_t PartialFloats(size_t head_dim) { return PaddedHeadDim(head_dim) + kLanes; }
-// Queries, their scores and weights, page factors, and two sums (of a span, of all); of latents a
-// page of keys too.
+// Of a tile the queries and their sums; of a block of it scores and weights, page factors, and sums
+// of a span; of latents a page of keys too.
 inline constexpr size_t AttendScratchFloats(size_t head_dim, size_t latent_values = 0) {
-  const size_t queries = latent_values != 0 ? kLatentQueries : kMaxQueryBlock;
-  const size_t value_dim = latent_values != 0 ? latent_values : head_dim;
-  return queries * (PaddedHeadDim(head_dim) + kSpanKeys + 2 * (kSpanKeys / 16) +
-                    2 * PartialFloats(value_dim)) +
-         (latent_values != 0 ? 16 * head_dim : 0);
+  const bool latent = latent_values != 0;
+  const size_t sums = PartialFloats(latent ? latent_values : head_dim);
+  return (latent ? kLatentQueries : kTileQueries) * (PaddedHeadDim(head_dim) + sums) +
+         (latent ? kLatentQueries : kMaxQueryBlock) * (kSpanKeys + 2 * (kSpanKeys / 16) + sums) +
+         (latent ? 16 * head_dim : 0);
 }
 
 struct Kernels {

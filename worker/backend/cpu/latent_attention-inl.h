@@ -81,7 +81,7 @@ void AttendLatentSpan(const AttendArgs& args, const AttendState& state, uint32_t
 // Up to 16 queries whose keys hold their values.
 template <typename T>
 void AttendLatentBlock(const AttendArgs& args, uint32_t first, int queries) {
-  AttendState state = StateIn(args, kLatentQueries);
+  AttendState state = StateIn(args, kLatentQueries, kLatentQueries);
   for (int i = 0; i < static_cast<int>(kLatentQueries); ++i) {
     // What is computed in lanes without a query is of the last one, and not looked at.
     const uint32_t query = first + (i < queries ? i : queries - 1);
@@ -91,8 +91,10 @@ void AttendLatentBlock(const AttendArgs& args, uint32_t first, int queries) {
     }
     state.seen[i] = SeenBy(args, query);
   }
-  AttendSpans(args, state, first, queries,
-              [&](uint32_t span) { AttendLatentSpan<T>(args, state, span, queries); });
+  AttendSpans(args, state, first, queries, [&](uint32_t span) {
+    AttendLatentSpan<T>(args, state, span, queries);
+    TakeSpan(args, state, first, 0, queries, span);
+  });
 }
 
 template <typename T>
@@ -109,8 +111,8 @@ void Attend(const AttendArgs& args) {
   if (args.latent_values != 0) {
     args.kv_f16 ? AttendLatents<F16>(args, queries) : AttendLatents<float>(args, queries);
   } else if (args.kv_f16) {
-    AttendQueries<F16>(args, 0, queries);
+    AttendQueries<F16>(args, queries);
   } else {
-    AttendQueries<float>(args, 0, queries);
+    AttendQueries<float>(args, queries);
   }
 }
