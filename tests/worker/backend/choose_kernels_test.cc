@@ -42,6 +42,15 @@ TEST(ChooseKernelsTest, OneThatIsNamed) {
   EXPECT_EQ(*ChooseKernels("neon", kArm), Or(NeonKernels(), ScalarKernels()));
 }
 
+TEST(ChooseKernelsTest, ProcessorsThatReadMemoryOtherwiseHaveTheirOwnOfTheSameInstructions) {
+  constexpr CpuFeatures kZen4 = {
+      .fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true, .zen4 = true};
+  const Kernels* const chosen = *ChooseKernels("", kZen4);
+  EXPECT_EQ(chosen, Or(Avx512VnniZen4Kernels(), *ChooseKernels("", kOldXeon)));
+  EXPECT_EQ(*ChooseKernels(chosen->isa, kZen4), chosen);
+  EXPECT_EQ(*ChooseKernels("avx512", kZen4), *ChooseKernels("avx512", kOldXeon));
+}
+
 TEST(ChooseKernelsTest, TilesAreUsedWhereTheyAreAskedForOnly) {
   EXPECT_EQ(*ChooseKernels("amx", kXeon), Or(AmxKernels(), *ChooseKernels("", kXeon)));
   if (AmxKernels() != nullptr) {

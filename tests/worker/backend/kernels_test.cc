@@ -14,6 +14,7 @@
 
 #include "common/numerics/math.h"
 #include "tests/worker/backend/row_blocks.h"
+#include "tests/worker/backend/table_name.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/packed_matrix.h"
@@ -311,12 +312,8 @@ TEST_P(KernelsTest, AppendedKeysAreTransposedAndValuesAreNot) {
   }
 }
 
-std::string TableName(const ::testing::TestParamInfo<size_t>& info) {
-  const Kernels* table = MachineKernels()[info.param];
-  return table == ScalarFmaKernels() ? "scalar_fma" : table->isa;
-}
 INSTANTIATE_TEST_SUITE_P(Tables, KernelsTest, ::testing::Range(size_t{0}, MachineKernels().size()),
-                         TableName);
+                         [](const auto& info) { return TableName(MachineKernels()[info.param]); });
 
 // Against arithmetic of another kind: the nearest half by exact comparison in double.
 TEST(ConvertTest, HalvesRoundToTheNearestEven) {

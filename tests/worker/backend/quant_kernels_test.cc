@@ -8,6 +8,7 @@
 
 #include "common/block_formats.h"
 #include "tests/worker/backend/row_blocks.h"
+#include "tests/worker/backend/table_name.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/kernels.h"
@@ -438,10 +439,7 @@ TEST_P(QuantKernelsTest, WhatIsNoNumberStaysVisible) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, QuantKernelsTest, ::testing::Range<size_t>(0, MachineKernels().size()),
-                         [](const auto& info) {
-                           std::string name = MachineKernels()[info.param]->isa;
-                           return name + (info.param == 1 ? "_fma" : "");
-                         });
+                         [](const auto& info) { return TableName(MachineKernels()[info.param]); });
 
 TEST(QuantizeTest, Int8IsWithinHalfAStepAndKeepsTheLargest) {
   const std::vector<float> w = RandomFloats(128, 3);

@@ -21,6 +21,18 @@ namespace strata::cpu {
 
 namespace {
 
+// AMD's families: 19h is Zen 3 and, with AVX-512, Zen 4; 1Ah is Zen 5.
+bool IsFamily(unsigned family) {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) {
+    return false;
+  }
+  return (eax >> 8 & 15) + (eax >> 20 & 255) == family;
+}
+
 // Whether the system keeps tiles when it switches threads, and lets this process use them.
 bool MayUseTiles() {
 #if defined(__linux__)
@@ -55,6 +67,7 @@ CpuFeatures MachineFeatures() {
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
+  f.zen4 = f.avx512vnni && __builtin_cpu_is("amd") && IsFamily(0x19);
   if (f.avx512vnni && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
     // AMX-TILE and AMX-INT8.
     f.amx = (edx >> 24 & 1) != 0 && (edx >> 25 & 1) != 0 && MayUseTiles();

@@ -9,7 +9,8 @@ struct CpuFeatures {
   bool avx2 = false;
   bool avx512 = false;  // F, VL, DQ, BW.
   bool avx512vnni = false;
-  bool amx = false;  // Tiles and their int8 product, beside avx512vnni.
+  bool zen4 = false;  // AMD's, by which kernels read memory; what it has is said above.
+  bool amx = false;   // Tiles and their int8 product, beside avx512vnni.
   bool neon = false;
   bool neondot = false;
 };

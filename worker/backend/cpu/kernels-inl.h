@@ -74,10 +74,18 @@ STRATA_INLINE void AddInput(const W* weights, size_t stride, const float* x, Lan
   }
 }
 
-// With up to so many rows weights come from memory, and are asked for so many bytes of each panel
-// ahead of their use: several streams begin anew every few panels, too often for hardware.
-constexpr int kAskingRows = 8;
-constexpr size_t kAskedBytes = 4 << 10;
+// Asks for a line of weights, see Asking.
+STRATA_INLINE void AskForWeights(const void* line) {
+  if constexpr (kTiling.asking.second_cache) {
+    __builtin_prefetch(line, 0, 2);
+  } else {
+    __builtin_prefetch(line);
+  }
+}
+
+// With up to so many rows weights are taken to come from memory. Several streams of floats begin
+// anew every few panels, too often for hardware.
+constexpr int kFewRows = 8;
 
 // One block of rows by `P` panels that begin `stride` elements apart. `outputs` of them exist.
 template <typename W, int R, int P>
@@ -93,17 +101,17 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
   }
   const size_t inputs = args.weights.inputs;
   size_t k = 0;
-  if constexpr (R <= kAskingRows) {
+  if constexpr (R > kTiling.asking.unasked_rows_float && R <= kFewRows) {
     constexpr size_t kInputBytes = kLanes * sizeof(W);
     constexpr size_t kLineInputs = kInputBytes < 64 ? 64 / kInputBytes : 1;
     for (; k + kLineInputs <= inputs; k += kLineInputs) {
       // At a panel's end the beginning of the one that is P behind it.
-      const size_t ahead = k + kAskedBytes / kInputBytes;
+      const size_t ahead = k + kTiling.asking.float_bytes / kInputBytes;
       const W* const asked =
           weights + (ahead < inputs ? ahead * kLanes : P * stride + (ahead - inputs) * kLanes);
       STRATA_UNROLL
       for (int p = 0; p < P; ++p) {
-        __builtin_prefetch(asked + p * stride);
+        AskForWeights(asked + p * stride);
       }
       STRATA_UNROLL
       for (size_t i = 0; i < kLineInputs; ++i) {
@@ -126,7 +134,8 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
 // Panels taken at once with R rows: as few streams of weights as keep the units busy.
 template <int R>
 constexpr int PanelsAtOnce() {
-  return kTiling.register_lanes / R >= 2 ? 2 : 1;
+  constexpr int kFit = kTiling.register_lanes / R >= 2 ? 2 : 1;
+  return R <= kFewRows && kTiling.asking.float_panels < kFit ? kTiling.asking.float_panels : kFit;
 }
 
 template <typename W, int R, int P>

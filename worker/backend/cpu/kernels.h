@@ -228,6 +228,7 @@ const Kernels* ScalarFmaKernels();  // The same source, compiled for a machine w
 const Kernels* Avx2Kernels();
 const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
+const Kernels* Avx512VnniZen4Kernels();  // The same for processors that read memory as Zen 4 does.
 const Kernels* AmxKernels();
 const Kernels* NeonKernels();
 const Kernels* NeonDotKernels();

@@ -33,6 +33,7 @@ constexpr Tiling kTiling = kAvx512Tiling;
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention_spans-inl.h"
+// After what it keeps.
 #include "worker/backend/cpu/attention-inl.h"
 // After attention, of which it is a kind.
 #include "worker/backend/cpu/latent_attention-inl.h"

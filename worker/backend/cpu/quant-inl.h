@@ -233,9 +233,23 @@ STRATA_INLINE int32_t DotCorrection(int32_t offset) {
   }
 }
 
-// So many bytes of weights are asked for ahead of their use, where a block takes several rows, or
-// has 4 bits: the processor's window then holds too few bytes to keep the memory busy.
-constexpr size_t kPrefetchBytes = 6 << 10;
+// How far ahead R rows ask for weights of that many bits; 0: not at all.
+template <int R>
+constexpr size_t AskedAhead(int bits) {
+  const int unasked = bits == 4 ? kTiling.asking.unasked_rows_4 : kTiling.asking.unasked_rows_8;
+  return R > unasked ? kTiling.asking.bytes : 0;
+}
+
+// What stands between the lines of integers is asked for too: where hardware was not left to follow
+// the stream, each line left out is waited for.
+template <size_t kAhead>
+STRATA_INLINE void AskForScales(const uint8_t* scales, size_t bytes) {
+  if constexpr (kAhead != 0) {
+    for (size_t at = 0; at < bytes; at += 64) {
+      AskForWeights(scales + kAhead + at);
+    }
+  }
+}
 
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
 // `kFrom` on, added to `dots`.
@@ -250,8 +264,8 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      if constexpr ((R > 1 || F::kBits == 4) && kFrom == 0) {
-        __builtin_prefetch(at + kPrefetchBytes);
+      if constexpr (AskedAhead<R>(F::kBits) != 0 && kFrom == 0) {
+        AskForWeights(at + AskedAhead<R>(F::kBits));
       }
       if constexpr (F::kBits == 8) {
         low[p] = LoadDotWeights(at);
@@ -321,6 +335,13 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   const size_t group_blocks = args.weights.group / kQuantBlock;
   for (size_t first = 0; first < blocks; first += group_blocks) {
     const uint8_t* const scales = panel;
+    if constexpr (kFrom == 0) {
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        AskForScales<AskedAhead<R>(F::kBits)>(scales + p * stride,
+                                              (F::kAffine ? 2 : 1) * scale_bytes);
+      }
+    }
     panel += (F::kAffine ? 2 : 1) * scale_bytes;
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     Lanes part[P][N];

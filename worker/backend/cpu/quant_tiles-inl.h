@@ -69,7 +69,7 @@ STRATA_INLINE void DotTile(const uint8_t* lines, const DotWord* words, int32_t (
                            uint8_t (&widened)[kQuantWords][64]) {
   constexpr int kC = kSet * kTilesOfSet;
   for (size_t line = 0; line < kQuantWords * F::kBits / 8; ++line) {
-    __builtin_prefetch(lines + line * 64 + kPrefetchBytes);
+    AskForWeights(lines + line * 64 + kTiling.asking.bytes);
   }
   TileLoad<kC + 1>(words, kQuantBlock);
   if constexpr (F::kBits == 4) {

@@ -27,14 +27,14 @@ template <typename F, int kLine, size_t kAhead>
 STRATA_INLINE void LoadSuperLine(const uint8_t* lines, DotWeights* low, DotWeights* high) {
   constexpr int kHighBits = F::kBits - 4;
   if constexpr (kAhead != 0) {
-    __builtin_prefetch(lines + kLine * 64 + kAhead);
+    AskForWeights(lines + kLine * 64 + kAhead);
   }
   LoadDotNibbles(lines + kLine * 64, low, high);
   if constexpr (kHighBits != 0) {
     constexpr int kAt = 2 * kLine * kHighBits;
     const uint8_t* const bits = lines + (4 + kAt / 8) * 64;
     if constexpr (kAhead != 0 && kAt % 8 == 0) {
-      __builtin_prefetch(bits + kAhead);
+      AskForWeights(bits + kAhead);
     }
     *low = WithHighBits<kHighBits, kAt % 8>(*low, bits);
     *high = WithHighBits<kHighBits, kAt % 8 + kHighBits>(*high, bits);
@@ -46,7 +46,7 @@ template <typename F, int R, int kLine, int kEnd>
 STRATA_INLINE void DotLines(const uint8_t* lines, const DotWord* words, DotSum (&dots)[R]) {
   DotWeights low;
   DotWeights high;
-  LoadSuperLine<F, kLine, R == 1 ? 0 : kPrefetchBytes>(lines, &low, &high);
+  LoadSuperLine<F, kLine, AskedAhead<R>(8)>(lines, &low, &high);
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
     dots[r] = DotStep(dots[r], low, words + DotWordAt(2 * kLine, r, R));
@@ -75,6 +75,7 @@ STRATA_INLINE Lanes LoadHalfScale(const uint8_t* head, size_t half) {
 template <typename F, int R>
 STRATA_INLINE void AddSuperBlock(const uint8_t* head, const QuantRows& x, size_t first,
                                  Lanes (&acc)[R]) {
+  AskForScales<AskedAhead<R>(8)>(head, kSuperHeadBytes);
   const uint8_t* lines = head + kSuperHeadBytes;
   for (size_t i = 0; i < kSuperBlocks; ++i) {
     const size_t at = (first + i) * R;
@@ -101,6 +102,7 @@ template <int R>
 STRATA_INLINE void AddSuper6(const uint8_t* head, const QuantRows& x, size_t first,
                              Lanes (&acc)[R]) {
   using F = Super6Format;
+  AskForScales<AskedAhead<R>(8)>(head, kSuperHeadBytes);
   const uint8_t* lines = head + kSuperHeadBytes;
   Lanes part[R];
   STRATA_UNROLL

@@ -1,8 +1,27 @@
-// How much each instruction set takes at once: what its registers hold.
+// How much each instruction set takes at once, which is what its registers hold, and how processors
+// want to be asked for memory.
 #ifndef STRATA_WORKER_BACKEND_CPU_TILING_H_
 #define STRATA_WORKER_BACKEND_CPU_TILING_H_
 
 namespace strata::cpu {
+
+// How weights that come from memory are asked for ahead of their use. Hardware follows a stream by
+// itself, if it may, and what a program asks for takes buffers away from that; but where a line
+// takes long to be used up, the processor's window holds too few of them to keep memory busy.
+// Measured, see docs/PERFORMANCE.md. No result depends on it.
+struct Asking {
+  int unasked_rows_8;      // Nothing is asked for with up to so many rows: of more than 4 bits,
+  int unasked_rows_4;      // of 4 bits,
+  int unasked_rows_float;  // of floats.
+  bool second_cache;       // What is asked for goes to the second cache, else to the first.
+  int bytes;               // So far ahead,
+  int float_bytes;         // of floats.
+  int float_panels;        // Streams of floats, with few rows.
+};
+
+inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 4 << 10, 2};
+// Zen 4: what is asked for near is in its hardware's way.
+inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 1};
 
 // No result depends on it.
 struct Tiling {
@@ -11,12 +30,14 @@ struct Tiling {
   int dot_chains;      // Sums of int8 products that keep its units busy, where they are measured.
   int dot_panel_rows;  // Of so many rows or more int8 products take two panels at once, by halves.
   int tile_rows = 0;   // Blocks of so many rows or more go through matrix tiles; 0: none do.
+  Asking asking = kAskNear;
 };
 
 inline constexpr Tiling kScalarTiling = {4, 4, 1, 99};
 inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99};
 inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99};
 inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9};
+inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, kAskFar};
 // As many rows as a tile has. By counting cycles, and not by measuring, is where they begin to pay.
 inline constexpr Tiling kAmxTiling = {24, 16, 12, 99, 8};
 // By the number of registers, and not by measuring.

@@ -1,0 +1,47 @@
+// The kernels for AVX-512 (F, VL, DQ, BW) with VNNI, once for each kind of processor: a source file
+// names a namespace (STRATA_VNNI_NAMESPACE) and its tiling (STRATA_VNNI_TILING), includes this, and
+// has MakeTable there.
+
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 warns of the undefined operands inside its own intrinsics (its bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#include <immintrin.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+// Only this target, whatever the compiler's flags allow: cpu/isa.cc chooses at run time.
+#define HWY_COMPILE_ONLY_STATIC
+#define HWY_BASELINE_TARGETS HWY_AVX3
+#include "common/check.h"
+#include "common/numerics/exp_constants.h"
+#include "hwy/highway.h"
+#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/tiling.h"
+
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni");
+namespace strata::cpu {
+namespace STRATA_VNNI_NAMESPACE {
+namespace {
+constexpr Tiling kTiling = STRATA_VNNI_TILING;
+#include "worker/backend/cpu/lanes_hwy-inl.h"
+// After the lanes, which it is written with.
+#include "worker/backend/cpu/kernels-inl.h"
+// After the kernels, whose sums it uses.
+#include "worker/backend/cpu/attention_spans-inl.h"
+// After what it keeps.
+#include "worker/backend/cpu/attention-inl.h"
+// After attention, of which it is a kind.
+#include "worker/backend/cpu/latent_attention-inl.h"
+// In this order.
+#include "worker/backend/cpu/int_dot_vnni-inl.h"
+#include "worker/backend/cpu/quant-inl.h"
+#include "worker/backend/cpu/super-inl.h"
+#include "worker/backend/cpu/table-inl.h"
+}  // namespace
+}  // namespace STRATA_VNNI_NAMESPACE
+}  // namespace strata::cpu
+HWY_AFTER_NAMESPACE();
