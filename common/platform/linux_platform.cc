@@ -89,19 +89,39 @@ std::map<uint32_t, uint32_t> NodesByCore(const std::string& root) {
   return nodes;
 }
 
-// Folders of this process's cgroup (version 2) and of those around it, innermost first.
-std::vector<std::string> CgroupFolders() {
-  std::ifstream in("/proc/self/cgroup");
+// Adds `mount` + `path` and the folders around it, up to the mount: in a container whose mount is
+// its own cgroup the path may be the host's, and only the mount itself is there.
+void AddFolders(const std::string& mount, std::string path, std::vector<std::string>* folders) {
+  while (!path.empty() && path != "/") {
+    folders->push_back(mount + path);
+    const size_t slash = path.rfind('/');
+    path.resize(slash == std::string::npos ? 0 : slash);
+  }
+  folders->push_back(mount);
+}
+
+// Folders of this process's cgroups and of those around them, innermost first: of version 2, or of
+// the hierarchy of version 1 that has `controller`. Lines are "ID:CONTROLLERS:PATH".
+std::vector<std::string> CgroupFolders(const std::string& root, const std::string& controller) {
+  std::ifstream in(root + "/proc/self/cgroup");
+  const std::string mounts = root + "/sys/fs/cgroup";
   std::vector<std::string> folders;
   for (std::string line; std::getline(in, line);) {
-    if (line.rfind("0::", 0) != 0) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) {
       continue;
     }
-    for (std::string path = line.substr(3);; path = path.substr(0, path.rfind('/'))) {
-      folders.push_back("/sys/fs/cgroup" + path);
-      if (path.empty() || path == "/") {
-        break;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    if (controllers.empty()) {
+      if (controller.empty()) {
+        AddFolders(mounts, path, &folders);
       }
+    } else if (("," + controllers + ",").find("," + controller + ",") != std::string::npos) {
+      // Mounted as "cpu,cpuacct", with a link from "cpu", or as "cpu" alone.
+      AddFolders(mounts + "/" + controllers, path, &folders);
+      AddFolders(mounts + "/" + controller, path, &folders);
     }
   }
   return folders;
@@ -109,7 +129,7 @@ std::vector<std::string> CgroupFolders() {
 
 uint64_t CgroupAvailableBytes() {
   uint64_t available = kNoLimit;
-  for (const std::string& folder : CgroupFolders()) {
+  for (const std::string& folder : CgroupFolders("", "")) {
     const uint64_t most = NumberOr(FirstLine(folder + "/memory.max"), kNoLimit);
     const uint64_t used = NumberOr(FirstLine(folder + "/memory.current"), 0);
     if (most != kNoLimit) {
@@ -129,18 +149,14 @@ uint64_t MemAvailableBytes() {
   return 0;
 }
 
-// Cores by the cgroup's quota, "QUOTA PERIOD" in microseconds; infinity without one.
-double CgroupCores() {
-  double cores = std::numeric_limits<double>::infinity();
-  for (const std::string& folder : CgroupFolders()) {
-    std::istringstream line(FirstLine(folder + "/cpu.max"));
-    double quota = 0;
-    double period = 0;
-    if (line >> quota >> period && period > 0) {
-      cores = std::min(cores, quota / period);
-    }
-  }
-  return cores;
+// "QUOTA PERIOD" in microseconds, as cores. Infinity for "max", -1 (version 1's) and what is no
+// quota.
+double CoresOf(const std::string& text) {
+  std::istringstream in(text);
+  double quota = 0;
+  double period = 0;
+  const bool limits = in >> quota >> period && quota > 0 && period > 0;
+  return limits ? quota / period : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -243,13 +259,25 @@ void DropResidentPages(const void* data, size_t bytes) {
   AdviseWholePages(data, bytes, MADV_DONTNEED);
 }
 
-uint32_t UsableCores() {
+double QuotaCores(const std::string& root) {
+  double cores = std::numeric_limits<double>::infinity();
+  for (const std::string& folder : CgroupFolders(root, "")) {
+    cores = std::min(cores, CoresOf(FirstLine(folder + "/cpu.max")));
+  }
+  for (const std::string& folder : CgroupFolders(root, "cpu")) {
+    cores = std::min(cores, CoresOf(FirstLine(folder + "/cpu.cfs_quota_us") + " " +
+                                    FirstLine(folder + "/cpu.cfs_period_us")));
+  }
+  return cores;
+}
+
+uint32_t UsableCores(const std::string& root) {
   double cores = std::max(1u, std::thread::hardware_concurrency());
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) {
     cores = CPU_COUNT(&set);
   }
-  cores = std::min(cores, std::ceil(CgroupCores()));
+  cores = std::min(cores, std::ceil(QuotaCores(root)));
   return std::max(1u, static_cast<uint32_t>(cores));
 }
 

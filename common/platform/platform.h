@@ -28,8 +28,12 @@ uint64_t RaiseOpenFiles();
 // Makes the process give way to others on its cores, by so many of the system's steps of niceness
 // at least: the calling thread, and those that it starts from then on.
 void GiveWay(int niceness);
-// Cores that this process may use: affinity and cgroup quota, at least 1.
-uint32_t UsableCores();
+// Cores that the calling thread may use: its affinity and the cgroups' quota, of which a part of a
+// core counts as one; at least 1. `root` as for QuotaCores.
+uint32_t UsableCores(const std::string& root = "");
+// Cores by the smallest quota of this process's cgroup and those around it, versions 1 and 2;
+// infinity without one. Beneath the folder `root` lie proc/self/cgroup and sys/fs/cgroup.
+double QuotaCores(const std::string& root);
 
 // A core as the system schedules on it: each hyperthread is one.
 struct Core {

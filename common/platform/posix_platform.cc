@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "common/platform/platform.h"
 #include "common/status.h"
@@ -48,7 +49,9 @@ void AdviseLargePages(void*, size_t) {}
 
 void DropResidentPages(const void*, size_t) {}
 
-uint32_t UsableCores() {
+double QuotaCores(const std::string&) { return std::numeric_limits<double>::infinity(); }
+
+uint32_t UsableCores(const std::string&) {
   return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 

@@ -8,10 +8,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#if defined(__linux__)
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#endif
+
 #include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -73,17 +86,139 @@ TEST(Platform, WhoGivesWayNeverGivesWayLessThanBefore) {
       ::testing::ExitedWithCode(0), "");
 }
 
+// False where the platform library knows nothing of cores and memory: the POSIX twin.
+constexpr bool KnowsCores() {
+#if defined(STRATA_TEST_KNOWS_CORES)
+  return true;
+#else
+  return false;
+#endif
+}
+
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+// A made-up root with the files of cgroups.
+class Cgroups {
+ public:
+  explicit Cgroups(const std::string& of_this_process) : root_(EmptyFolder("cgroup_test")) {
+    Write("proc/self/cgroup", of_this_process);
+  }
+  ~Cgroups() { std::filesystem::remove_all(root_); }
+
+  Cgroups& Write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << "\n";
+    return *this;
+  }
+  // In sys/fs/cgroup, of version 2 and of version 1.
+  Cgroups& Quota(const std::string& cgroup, const std::string& text) {
+    return Write("sys/fs/cgroup/" + cgroup + "/cpu.max", text);
+  }
+  Cgroups& OldQuota(const std::string& cgroup, const std::string& quota,
+                    const std::string& period) {
+    Write("sys/fs/cgroup/" + cgroup + "/cpu.cfs_quota_us", quota);
+    return Write("sys/fs/cgroup/" + cgroup + "/cpu.cfs_period_us", period);
+  }
+  // As QuotaCores and UsableCores should give them.
+  void Expect(double cores) const {
+    EXPECT_EQ(QuotaCores(root_.string()), KnowsCores() ? cores : kNoQuota);
+    const uint32_t all = UsableCores("/nowhere");
+    const double whole = KnowsCores() ? std::ceil(cores) : kNoQuota;
+    EXPECT_EQ(UsableCores(root_.string()), whole < all ? static_cast<uint32_t>(whole) : all);
+  }
+
+ private:
+  const std::filesystem::path root_;
+};
+
 TEST(Platform, UsableCoresAreSomeOfTheSystems) {
   EXPECT_GE(UsableCores(), 1u);
   EXPECT_LE(UsableCores(), static_cast<uint32_t>(sysconf(_SC_NPROCESSORS_CONF)));
 }
 
-// False where the platform library knows nothing of cores: the POSIX twin.
-bool KnowsCores() { return !UsableTopology().cores.empty(); }
+TEST(Platform, APinnedThreadMayUseOneCore) {
+  if (!KnowsCores()) {
+    GTEST_SKIP() << "this platform library pins no threads";
+  }
+  std::thread([] {
+    ASSERT_TRUE(PinThread(pthread_self(), UsableTopology().cores.back().number));
+    EXPECT_EQ(UsableCores(), 1u);
+  }).join();
+}
+
+TEST(Platform, TheSmallestQuotaUpToTheRootCounts) {
+  const std::string inner = "0::/a/b/c";
+  Cgroups(inner).Quota("a/b/c", "400000 100000").Quota("a", "800000 100000").Expect(4);
+  Cgroups(inner).Quota("a/b/c", "400000 100000").Quota("a/b", "100000 100000").Expect(1);
+  Cgroups(inner).Quota("a/b/c", "max 100000").Quota("a", "20000 20000").Expect(1);
+  // A container's own cgroup is its root, whatever path the host calls it by.
+  Cgroups("0::/docker/abc").Quota(".", "100000 50000").Expect(2);
+  Cgroups("0::/").Quota(".", "100000 100000").Expect(1);
+  // Another's, below and beside it.
+  Cgroups("0::/a").Quota("a/b", "100000 100000").Quota("c", "100000 100000").Expect(kNoQuota);
+}
+
+TEST(Platform, APartOfACoreIsACore) {
+  Cgroups("0::/a").Quota("a", "1000 100000").Expect(0.01);
+  Cgroups("0::/a").Quota("a", "50000 100000").Expect(0.5);
+  Cgroups("0::/a").Quota("a", "125000 100000").Expect(1.25);
+  Cgroups("0::/a").Quota("a", "350000 100000").Expect(3.5);
+}
+
+TEST(Platform, CgroupsWithoutAQuotaLimitNothing) {
+  Cgroups("0::/a").Expect(kNoQuota);
+  Cgroups("0::/a").Quota("a", "max 100000").Expect(kNoQuota);
+  Cgroups("4:cpu:/a").OldQuota("cpu/a", "-1", "100000").Expect(kNoQuota);
+}
+
+TEST(Platform, QuotasOfTheFirstVersionCountToo) {
+  const std::string inner = "5:memory:/m\n4:cpu,cpuacct:/a/b\n0::/v2";
+  // By the folder that systemd mounts, by the link beside it, and above the process's own.
+  Cgroups(inner).OldQuota("cpu,cpuacct/a/b", "100000", "100000").Expect(1);
+  Cgroups(inner).OldQuota("cpu/a/b", "50000", "100000").Expect(0.5);
+  Cgroups(inner)
+      .OldQuota("cpu/a/b", "-1", "100000")
+      .OldQuota("cpu/a", "150000", "100000")
+      .OldQuota("cpu", "400000", "100000")
+      .Expect(1.5);
+  Cgroups("4:cpu:/docker/abc").OldQuota("cpu", "100000", "100000").Expect(1);
+  // Of another controller, and of one whose name begins alike.
+  Cgroups("3:cpuacct:/a\n5:memory:/a")
+      .OldQuota("cpuacct/a", "100000", "100000")
+      .OldQuota("cpu/a", "100000", "100000")
+      .Expect(kNoQuota);
+  // Both versions: the smaller one.
+  Cgroups("4:cpu:/a\n0::/a")
+      .OldQuota("cpu/a", "200000", "100000")
+      .Quota("a", "100000 100000")
+      .Expect(1);
+}
+
+TEST(Platform, WhatIsNoQuotaLimitsNothing) {
+  for (const char* text : {"", "\n", "max", "100000", "100000 0", "0 100000", "-100000 100000",
+                           "100000 -100000", "many 100000", "100000 many", "nan nan", "inf 1"}) {
+    SCOPED_TRACE(text);
+    Cgroups("0::/a").Quota("a", text).Expect(kNoQuota);
+  }
+  for (const char* quota : {"", "0", "-1", "-100000", "max", "many"}) {
+    SCOPED_TRACE(quota);
+    Cgroups("4:cpu:/a").OldQuota("cpu/a", quota, "100000").Expect(kNoQuota);
+  }
+  Cgroups("4:cpu:/a").OldQuota("cpu/a", "100000", "").Expect(kNoQuota);
+  Cgroups("4:cpu:/a").OldQuota("cpu/a", "100000", "0").Expect(kNoQuota);
+  for (const char* lines :
+       {"", "0", "0:", "0::", "nothing", ":::", "4:cpu", "4:cpu:", "::a", "\n"}) {
+    SCOPED_TRACE(lines);
+    Cgroups(lines).Quota("a", "100000 100000").OldQuota("cpu/a", "1", "1").Expect(kNoQuota);
+  }
+  // A path that is not absolute is no reason not to look at the root.
+  Cgroups("0::a").Quota(".", "100000 100000").Expect(1);
+}
 
 TEST(Platform, TopologyListsTheCoresThatTheProcessMayUse) {
   const Topology topology = UsableTopology();
-  if (topology.cores.empty()) {
+  if (!KnowsCores()) {
+    EXPECT_TRUE(topology.cores.empty());
     EXPECT_EQ(topology.online, 0u);
     return;
   }
@@ -126,7 +261,7 @@ TEST(Platform, TopologyIsWhatTheSystemsFilesSay) {
 TEST(Platform, APinnedThreadMayUseItsCoreAlone) {
   const Topology before = UsableTopology();
   EXPECT_FALSE(PinThread(pthread_self(), 1u << 20));
-  if (before.cores.empty()) {
+  if (!KnowsCores()) {
     EXPECT_FALSE(PinThread(pthread_self(), 0));
     return;
   }
@@ -152,10 +287,121 @@ TEST(Platform, MemoryPutOnANodeKeepsItsBytes) {
   EXPECT_EQ(std::count(memory.begin(), memory.end(), 'x'), static_cast<ptrdiff_t>(memory.size()));
 }
 
-TEST(Platform, LargePagesAreReported) {
-  EXPECT_THAT(LargePageMode(), ::testing::AnyOf("always", "madvise", "never", ""));
-  EXPECT_LE(LargePageBytes(), ResidentMemoryBytes() + 64 * kMiB);
+#if defined(__linux__)
+// Whole pages, of their own.
+class Pages {
+ public:
+  explicit Pages(size_t bytes)
+      : bytes_(bytes),
+        data_(static_cast<char*>(
+            mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  ~Pages() { munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  const size_t bytes_;
+  char* const data_;
+};
+
+// The one node that the page at `address` is preferred on; -1: any, or several.
+int PreferredNode(const void* address) {
+  int mode = MPOL_DEFAULT;
+  unsigned long nodes[16] = {};  // The system call's. NOLINT(google-runtime-int)
+  constexpr size_t kBits = sizeof(nodes[0]) * CHAR_BIT;
+  if (syscall(SYS_get_mempolicy, &mode, nodes, std::size(nodes) * kBits, address, MPOL_F_ADDR) !=
+          0 ||
+      mode != MPOL_PREFERRED) {
+    return -1;
+  }
+  int node = -1;
+  for (size_t n = 0; n < std::size(nodes) * kBits; ++n) {
+    if ((nodes[n / kBits] >> n % kBits & 1) != 0) {
+      if (node >= 0) {
+        return -1;
+      }
+      node = static_cast<int>(n);
+    }
+  }
+  return node;
 }
+
+// The node that the page at `address` is on; less than 0 while it is on none.
+int NodeOf(void* address) {
+  int node = -1;
+  return syscall(SYS_move_pages, 0, 1, &address, nullptr, &node, 0) == 0 ? node : -1;
+}
+
+TEST(Platform, WholePagesArePutOnTheNode) {
+  if (!KnowsCores()) {
+    GTEST_SKIP() << "this platform library knows no memory nodes";
+  }
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::set<uint32_t> nodes;
+  for (const Core& core : UsableTopology().cores) {
+    nodes.insert(core.node);
+  }
+  for (const uint32_t node : nodes) {
+    Pages memory(8 * page);
+    if (syscall(SYS_mbind, memory.data(), memory.bytes(), MPOL_DEFAULT, nullptr, 0, 0) != 0) {
+      GTEST_SKIP() << "the system refuses mbind: " << std::strerror(errno);
+    }
+    std::memset(memory.data(), 'x', 4 * page);  // Some are there already.
+    ASSERT_EQ(PreferredNode(memory.data()), -1);
+    // From within page 1 to within page 6.
+    const absl::Status status = PreferMemoryNode(memory.data() + page + 1, 5 * page, node);
+    ASSERT_TRUE(status.ok()) << status;
+    std::memset(memory.data(), 'x', memory.bytes());
+    for (size_t i = 0; i < 8; ++i) {
+      SCOPED_TRACE(i);
+      char* const at = memory.data() + i * page;
+      const bool whole = i >= 2 && i < 6;
+      EXPECT_EQ(PreferredNode(at), whole ? static_cast<int>(node) : -1);
+      if (whole && NodeOf(memory.data()) >= 0) {  // Where the system says where pages are.
+        EXPECT_EQ(NodeOf(at), static_cast<int>(node));
+      }
+    }
+  }
+}
+
+std::string LargePageModes() {
+  std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string modes;
+  std::getline(in, modes);
+  return modes;
+}
+
+TEST(Platform, TheLargePageModeIsTheSystems) {
+  const std::string modes = LargePageModes();
+  if (!KnowsCores() || modes.empty()) {
+    EXPECT_EQ(LargePageMode(), "");
+    return;
+  }
+  EXPECT_THAT(LargePageMode(), ::testing::AnyOf("always", "madvise", "never"));
+  EXPECT_THAT(modes, HasSubstr("[" + LargePageMode() + "]"));
+}
+
+TEST(Platform, MemoryThatIsAdvisedAndWrittenIsInLargePages) {
+  constexpr size_t kBytes = 64 * kMiB;
+  const uint64_t before = LargePageBytes();
+  const Pages memory(kBytes);
+  AdviseLargePages(memory.data(), memory.bytes());
+  EXPECT_LT(LargePageBytes(), before + 2 * kMiB) << "before anything is written";
+  std::memset(memory.data(), 'x', memory.bytes());
+  if (!KnowsCores()) {
+    EXPECT_EQ(LargePageBytes(), 0u);
+    return;
+  }
+  if (const std::string modes = LargePageModes();
+      modes.empty() || modes.find("[never]") != std::string::npos) {
+    GTEST_SKIP() << "the system uses no large pages";
+  }
+  EXPECT_GE(LargePageBytes(), before + 2 * kMiB);
+  EXPECT_LE(LargePageBytes(), before + 2 * kBytes);
+}
+#endif
 
 TEST(Platform, NamesTheSystemAndTheMachine) {
 #if defined(__linux__)
