@@ -51,20 +51,30 @@ std::string ClassField(const std::string& name, const std::string& key) {
   return "";
 }
 
-// A format of the layers' matrices that `all`, names joined by '+', does not have, or "".
-std::string OtherFormat(const ModelSpec& spec, const std::vector<BlobTensor>& tensors,
-                        v1::Quantize quantize, const std::string& all) {
-  for (const BlobTensor& tensor : tensors) {
+// The head is the embedding again where they are tied.
+bool IsHead(const ModelSpec& spec, const std::string& tensor) {
+  return tensor.starts_with(spec.tensor_prefix +
+                            (spec.tied_head ? "model.embed_tokens." : "lm_head."));
+}
+
+// A format of those matrices, the head's or the layers', that `all`, names joined by '+', does not
+// have, or "".
+std::string OtherFormat(const StageRequest& request, bool head, const std::string& all) {
+  const ModelSpec& spec = request.spec.model;
+  const v1::Quantize quantize = request.spec.quantize;
+  for (const BlobTensor& tensor : request.tensors) {
+    const bool wanted =
+        head ? IsHead(spec, tensor.name) : tensor.name.find("layers.") != std::string::npos;
     const bool matrix = MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 ||
                         (tensor.shape.size() == 2 && HoldsWeights(tensor.name));
-    if (!matrix || StaysAsStored(tensor.name) || tensor.name.find("layers.") == std::string::npos) {
+    if (!wanted || !matrix || StaysAsStored(tensor.name)) {
       continue;
     }
     const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
     const bool floats = !KeepsIntegers(spec, dtype);
     std::string name = StoredFormat(spec, tensor.name, dtype);
     if (floats && (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4)) {
-      name = quantize == v1::QUANTIZE_INT8 ? "int8" : "int4";
+      name = quantize == v1::QUANTIZE_INT8 || head ? "int8" : "int4";
     }
     if (("+" + all + "+").find("+" + name + "+") == std::string::npos) {
       return name;
@@ -76,8 +86,10 @@ std::string OtherFormat(const ModelSpec& spec, const std::vector<BlobTensor>& te
 absl::Status CheckNumericsClass(const v1::Load& load, const StageRequest& request,
                                 const std::string& numerics, const std::string& kv) {
   const std::string& name = load.numerics_class();
-  const std::string weights =
-      OtherFormat(request.spec.model, request.tensors, load.quantize(), ClassField(name, "w"));
+  const std::string weights = OtherFormat(request, /*head=*/false, ClassField(name, "w"));
+  // Only the last stage has one.
+  const std::string head =
+      request.spec.heads ? OtherFormat(request, /*head=*/true, ClassField(name, "head")) : "";
   struct {
     const char* what;
     std::string theirs, ours;
@@ -87,6 +99,7 @@ absl::Status CheckNumericsClass(const v1::Load& load, const StageRequest& reques
        load.activations() == v1::ACTIVATIONS_INT8 ? "int8" : "f32"},
       {"KV dtype", ClassField(name, "kv"), kv},
       {"weights", ClassField(name, "w"), weights},
+      {"head", ClassField(name, "head"), head},
   };
   for (const auto& field : fields) {
     if (!field.ours.empty() && field.theirs != field.ours) {
@@ -264,9 +277,9 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   ASSIGN_OR_RETURN(stage.shard, context.backend->Load(request.spec, weights,
                                                       context.keep_packed ? &packed : nullptr,
                                                       [&](uint64_t done, uint64_t total) {
-                                                        counters->packing = true;
                                                         counters->packed_bytes = done;
                                                         counters->packing_bytes = total;
+                                                        counters->packing = true;
                                                       }));
   counters->kept_bytes = packed.read_bytes();
   std::vector<Blob> wanted = packed.files();

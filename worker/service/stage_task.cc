@@ -68,10 +68,10 @@ v1::LoadProgress StageTask::Progress() const {
   v1::LoadProgress progress;
   progress.set_deployment(load.deployment());
   progress.set_epoch(load.epoch());
-  progress.set_phase(counters.packing ? v1::LoadProgress::PHASE_PACKING
-                                      : v1::LoadProgress::PHASE_FETCHING);
-  progress.set_done_bytes(counters.packing ? counters.packed_bytes : counters.fetch.done_bytes);
-  progress.set_total_bytes(counters.packing ? counters.packing_bytes : counters.fetch.total_bytes);
+  const bool packing = counters.packing;  // It may begin meanwhile.
+  progress.set_phase(packing ? v1::LoadProgress::PHASE_PACKING : v1::LoadProgress::PHASE_FETCHING);
+  progress.set_done_bytes(packing ? counters.packed_bytes : counters.fetch.done_bytes);
+  progress.set_total_bytes(packing ? counters.packing_bytes : counters.fetch.total_bytes);
   progress.set_fetched_bytes(counters.fetch.fetched_bytes);
   return progress;
 }

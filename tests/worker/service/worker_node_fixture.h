@@ -32,11 +32,43 @@ inline constexpr uint64_t kDeployment = 21;
 inline constexpr char kModelDigest[] = "digest of the model";
 inline constexpr char kClassName[] = "cpu-2/w=bf16,head=bf16,act=f32/kv=f32";
 
-// One worker of this process, as main puts it together.
+// A backend that tells `watch` of a load's progress, after whoever loads.
+class WatchedBackend : public Backend {
+ public:
+  WatchedBackend(std::unique_ptr<Backend> backend, LoadProgressFn watch)
+      : backend_(std::move(backend)), watch_(std::move(watch)) {}
+
+  std::string name() const override { return backend_->name(); }
+  std::string isa() const override { return backend_->isa(); }
+  std::string numerics() const override { return backend_->numerics(); }
+  uint32_t threads() const override { return backend_->threads(); }
+  absl::Status Supports(const StageSpec& spec) const override { return backend_->Supports(spec); }
+  absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
+                                              PackedStore* packed,
+                                              const LoadProgressFn& progress) override {
+    return backend_->Load(spec, weights, packed, [&](uint64_t done, uint64_t total) {
+      progress(done, total);
+      watch_(done, total);
+    });
+  }
+  DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
+    return backend_->MeasureSpeed(seconds, bytes);
+  }
+  std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) override {
+    return backend_->NewReadProbe(bytes);
+  }
+
+ private:
+  const std::unique_ptr<Backend> backend_;
+  const LoadProgressFn watch_;
+};
+
+// One worker of this process, as main puts it together. `watch` may hold up its loads.
 class Worker {
  public:
   Worker(const std::string& name, const std::string& dir,
-         const testing::FakeCoordinator& coordinator, uint64_t memory_bytes = uint64_t{1} << 30)
+         const testing::FakeCoordinator& coordinator, uint64_t memory_bytes = uint64_t{1} << 30,
+         LoadProgressFn watch = nullptr)
       : transport_(coordinator.transport()),
         cache_(*WeightCache::Open(dir, 0)),
         fetcher_(cache_.get(), {}),
@@ -47,6 +79,9 @@ class Worker {
     BackendOptions backend;
     backend.threads = 1;
     backend_ = *MakeCpuBackend(backend);
+    if (watch != nullptr) {
+      backend_ = std::make_unique<WatchedBackend>(std::move(backend_), std::move(watch));
+    }
     WorkerNodeParts parts;
     parts.backend = backend_.get();
     parts.cache = cache_.get();

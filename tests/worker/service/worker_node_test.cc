@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
+#include <string>
+#include <vector>
 
 #include "tests/worker/service/worker_node_fixture.h"
 
@@ -146,6 +149,83 @@ TEST_F(WorkerNodeTest, WhatCannotBeLoadedFailsTyped) {
   // Nothing of this is in the way of a good one.
   coordinator.Send("w0", LoadOf(&coordinator, 0, 1, 10));
   EXPECT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
+}
+
+TEST_F(WorkerNodeTest, TellsHowFarPackingIs) {
+  FakeCoordinator coordinator;
+  uint64_t tensors = 0;
+  std::vector<v1::LoadProgress> told;
+  std::promise<void> told_enough;
+  // Packing goes on once the coordinator was told of it.
+  const auto watch = [&](uint64_t done, uint64_t total) {
+    if (told.size() < 4 && (told.empty() || done > told.back().done_bytes())) {
+      told.push_back(coordinator
+                         .Take("w0",
+                               [&](const v1::WorkerMessage& m) {
+                                 return m.load_progress().phase() ==
+                                            v1::LoadProgress::PHASE_PACKING &&
+                                        m.load_progress().done_bytes() == done;
+                               })
+                         .load_progress());
+      if (told.size() == 4) {
+        told_enough.set_value();
+      }
+    }
+  };
+  Worker w0("w0", Dir("w0"), coordinator, uint64_t{1} << 30, watch);
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
+  const v1::CoordinatorMessage message = LoadOf(&coordinator, 0, 1, 9);
+  for (const v1::TensorBlob& tensor : message.load().tensors()) {
+    tensors += tensor.bytes();
+  }
+  coordinator.Send("w0", message);
+  ASSERT_EQ(told_enough.get_future().wait_for(seconds(60)), std::future_status::ready);
+  const v1::LoadProgress ready = WaitLoaded(&coordinator, "w0");
+  ASSERT_EQ(ready.phase(), v1::LoadProgress::PHASE_READY) << ready.DebugString();
+  told.push_back(ready);
+  uint64_t before = 0;
+  for (const v1::LoadProgress& progress : told) {
+    EXPECT_EQ(progress.deployment(), kDeployment);
+    EXPECT_EQ(progress.epoch(), 9u);
+    EXPECT_GE(progress.done_bytes(), before);
+    EXPECT_EQ(progress.total_bytes(), tensors);
+    EXPECT_GT(progress.fetched_bytes(), 0u);
+    before = progress.done_bytes();
+  }
+  EXPECT_LT(told.front().done_bytes(), told[3].done_bytes());
+  EXPECT_EQ(ready.done_bytes(), tensors);
+}
+
+TEST_F(WorkerNodeTest, ARefusedNumericsClassNamesWhatDiffers) {
+  FakeCoordinator coordinator;
+  const auto refusal = [&](const std::string& name, v1::Quantize quantize, uint32_t stages) {
+    v1::CoordinatorMessage message = LoadOf(&coordinator, 0, stages, 9);
+    message.mutable_load()->set_numerics_class(name);
+    message.mutable_load()->set_quantize(quantize);
+    const absl::Status status = CheckLoad(message.load(), "cpu-2").status();
+    EXPECT_EQ(ReasonOf(status), status.ok() ? "" : "NUMERICS_CLASS");
+    return std::string(status.message());
+  };
+  const std::string end = ",act=f32/kv=f32";
+  const v1::Quantize none = v1::QUANTIZE_NONE;
+  EXPECT_EQ(refusal("cpu-2/w=bf16,head=bf16" + end, none, 1), "");
+  EXPECT_THAT(refusal("cpu-3/w=bf16,head=bf16" + end, none, 1),
+              HasSubstr("this worker's backend and numerics version would be cpu-2"));
+  EXPECT_THAT(refusal("cpu-2/w=f16,head=bf16" + end, none, 1), HasSubstr("weights would be bf16"));
+  EXPECT_THAT(refusal("cpu-2/w=bf16,head=f16" + end, none, 1), HasSubstr("head would be bf16"));
+  EXPECT_THAT(refusal("cpu-2/w=bf16" + end, none, 1), HasSubstr("head would be bf16"));
+  EXPECT_THAT(refusal("cpu-2/w=bf16,head=bf16,act=int8/kv=f32", none, 1),
+              HasSubstr("activations would be f32"));
+  EXPECT_THAT(refusal("cpu-2/w=bf16,head=bf16,act=f32/kv=f16", none, 1),
+              HasSubstr("KV dtype would be f32"));
+  // The head is never below int8.
+  EXPECT_EQ(refusal("cpu-2/w=int4,head=int8" + end, v1::QUANTIZE_INT4, 1), "");
+  EXPECT_THAT(refusal("cpu-2/w=int4,head=int4" + end, v1::QUANTIZE_INT4, 1),
+              HasSubstr("head would be int8"));
+  EXPECT_THAT(refusal("cpu-2/w=int8,head=bf16" + end, v1::QUANTIZE_INT8, 1),
+              HasSubstr("head would be int8"));
+  // A stage without a head says nothing about its format.
+  EXPECT_EQ(refusal("cpu-2/w=bf16,head=f16" + end, none, 2), "");
 }
 
 TEST_F(WorkerNodeTest, UnknownDeploymentsAndStrangersAreRefused) {
