@@ -1,6 +1,7 @@
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -169,6 +170,15 @@ uint64_t ResidentMemoryBytes() {
   uint64_t resident = 0;
   statm >> total >> resident;
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+void ThreadGivesWay(int steps) {
+  // 0 is the calling thread here, whatever POSIX says. The system stops at the highest by itself.
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + steps);
+}
+
+void NameThread(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
 }
 
 Topology UsableTopology() {

@@ -28,6 +28,12 @@ uint64_t RaiseOpenFiles();
 // Makes the process give way to others on its cores, by so many of the system's steps of niceness
 // at least: the calling thread, and those that it starts from then on.
 void GiveWay(int niceness);
+// The calling thread alone, and those that it starts from then on, give way by so many steps more
+// than it does now; it cannot be taken back. Nothing where threads have no niceness of their own.
+void ThreadGivesWay(int steps);
+// Names the calling thread for top and debuggers, with up to 15 characters. Nothing where threads
+// have no names.
+void NameThread(const std::string& name);
 // Cores that the calling thread may use: its affinity and the cgroups' quota, of which a part of a
 // core counts as one; at least 1. `root` as for QuotaCores.
 uint32_t UsableCores(const std::string& root = "");

@@ -29,6 +29,11 @@ uint64_t ResidentMemoryBytes() {
 #endif
 }
 
+// POSIX has niceness of processes only, and threads without names.
+void ThreadGivesWay(int) {}
+
+void NameThread(const std::string&) {}
+
 // POSIX says nothing of where cores and memory are.
 Topology UsableTopology() { return {}; }
 

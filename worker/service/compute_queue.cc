@@ -3,6 +3,8 @@
 #include <utility>
 #include <variant>
 
+#include "common/platform/platform.h"
+
 namespace strata {
 namespace {
 
@@ -91,6 +93,7 @@ absl::Status ComputeQueue::Fence(uint64_t epoch) {
 }
 
 void ComputeQueue::Loop() {
+  NameThread("strata-compute");  // As those of the backend's pool, whose first it is.
   while (true) {
     Frame frame;
     {

@@ -2,11 +2,16 @@
 #include "worker/backend/backend.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/platform/platform.h"
@@ -217,6 +222,46 @@ TEST(BackendTest, ReportsProgressToTheEnd) {
   }
   EXPECT_EQ(total, stored);
 }
+
+#if defined(__linux__)
+// Of this process's threads with that name.
+std::vector<int> NicenessOf(const std::string& name) {
+  std::vector<int> niceness;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm;
+    std::getline(std::ifstream(task.path() / "comm"), comm);
+    if (comm == name) {
+      const auto id = static_cast<id_t>(std::stoul(task.path().filename()));
+      niceness.push_back(getpriority(PRIO_PROCESS, id));
+    }
+  }
+  return niceness;
+}
+
+TEST(BackendTest, LoadingGivesWayToComputing) {
+  if (UsableTopology().cores.empty()) {
+    GTEST_SKIP() << "this platform library tells threads apart by nothing";
+  }
+  const MadeUpModel model({});
+  const Stage stage = WholeModel(model);
+  const int own = getpriority(PRIO_PROCESS, 0);
+  const auto backend = Cpu(3);
+  const std::vector<int> computing = {own, own};  // And whoever computes a step.
+  const std::vector<int> loading(3, std::min(own + 5, 19));
+  uint64_t calls = 0;
+  const auto shard = backend->Load(stage.spec, model, nullptr, [&](uint64_t, uint64_t) {
+    ++calls;
+    EXPECT_EQ(NicenessOf("strata-load"), loading);
+    EXPECT_EQ(NicenessOf("strata-compute"), computing);
+  });
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  EXPECT_GT(calls, 0u);
+  // Neither the caller, nor what it starts, keeps giving way.
+  EXPECT_EQ(NicenessOf("strata-load"), std::vector<int>());
+  EXPECT_EQ(NicenessOf("strata-compute"), computing);
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), own);
+}
+#endif
 
 TEST(BackendTest, MemoryThatIsNotThereIsRefusedAtLoad) {
   const MadeUpModel model({});

@@ -1,11 +1,16 @@
 #include "worker/backend/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/platform/platform.h"
@@ -130,6 +135,32 @@ TEST(ThreadPoolTest, PinsItsThreadsAndLeavesTheCallerAlone) {
     EXPECT_EQ(seen[i].cores[0].number, core);
   }
 }
+
+#if defined(__linux__)
+// Of the calling thread: its name and how far it gives way.
+std::pair<std::string, int> NameAndNiceness() {
+  char name[16] = {};
+  pthread_getname_np(pthread_self(), name, sizeof(name));
+  return {name, getpriority(PRIO_PROCESS, 0)};
+}
+
+TEST(ThreadPoolTest, ThreadsThatLoadGiveWayAndAllAreNamed) {
+  if (UsableTopology().cores.empty()) {
+    GTEST_SKIP() << "this platform library tells threads apart by nothing";
+  }
+  const auto caller = NameAndNiceness();
+  for (const ThreadUse use : {ThreadUse::kCompute, ThreadUse::kLoad}) {
+    const bool loads = use == ThreadUse::kLoad;
+    const std::pair<std::string, int> expected = {
+        loads ? "strata-load" : "strata-compute",
+        loads ? std::min(caller.second + 5, 19) : caller.second};
+    ThreadPool pool(3, 3, use);
+    std::vector<std::pair<std::string, int>> seen(3);
+    pool.Run([&](uint32_t thread) { seen[thread] = NameAndNiceness(); });
+    EXPECT_EQ(seen, (std::vector<std::pair<std::string, int>>{caller, expected, expected}));
+  }
+}
+#endif
 
 TEST(ThreadPoolTest, CoresThatDoNotExistAreNotPinnedTo) {
   ThreadPool pool(2, 2);

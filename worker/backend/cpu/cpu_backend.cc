@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -170,10 +171,18 @@ class CpuBackend : public Backend {
                                               PackedStore* packed,
                                               const LoadProgressFn& progress) override {
     RETURN_IF_ERROR(Supports(spec));
-    // Threads of its own: packing may wait for a disk, and other shards compute meanwhile.
-    ThreadPool loading(pool_->threads(), 0);
-    const GptOssTensors tensors(spec.model, spec.first_layer, spec.last_layer, weights);
-    return CpuShard::Create(spec, tensors, packed, progress, kernels_, &loading, &placer_, pool_);
+    absl::StatusOr<std::unique_ptr<Shard>> shard = absl::UnknownError("");
+    // Threads of its own: packing may wait for a disk, and other shards compute meanwhile, to which
+    // they give way. One for the caller's part too: it could not take back that it gave way, and
+    // starts the thread that computes the shard.
+    std::thread([&] {
+      ThreadPool loading(pool_->threads(), 0, ThreadUse::kLoad);
+      BeginUse(ThreadUse::kLoad);  // After they started, or they would give way twice as far.
+      const GptOssTensors tensors(spec.model, spec.first_layer, spec.last_layer, weights);
+      shard =
+          CpuShard::Create(spec, tensors, packed, progress, kernels_, &loading, &placer_, pool_);
+    }).join();
+    return shard;
   }
 
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {

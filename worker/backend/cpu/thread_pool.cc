@@ -16,6 +16,9 @@ namespace {
 // to another process would cost.
 constexpr int kSpins = 1000;
 
+// Beside threads that compute all the time a loading one has about a quarter of a core.
+constexpr int kLoadNiceness = 5;
+
 inline void Relax() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -26,11 +29,18 @@ inline void Relax() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(uint32_t threads, uint32_t cores)
+void BeginUse(ThreadUse use) {
+  NameThread(use == ThreadUse::kLoad ? "strata-load" : "strata-compute");
+  if (use == ThreadUse::kLoad) {
+    ThreadGivesWay(kLoadNiceness);
+  }
+}
+
+ThreadPool::ThreadPool(uint32_t threads, uint32_t cores, ThreadUse use)
     : threads_(std::max(1u, threads)), spins_(threads <= cores ? kSpins : 0), parts_(threads_) {
   workers_.reserve(threads_ - 1);
   for (uint32_t i = 1; i < threads_; ++i) {
-    workers_.emplace_back([this, i] { WorkerLoop(i); });
+    workers_.emplace_back([this, i, use] { WorkerLoop(i, use); });
   }
 }
 
@@ -129,7 +139,8 @@ uint32_t ThreadPool::AwaitGeneration(uint32_t seen) {
   return generation_.load();
 }
 
-void ThreadPool::WorkerLoop(uint32_t thread) {
+void ThreadPool::WorkerLoop(uint32_t thread, ThreadUse use) {
+  BeginUse(use);
   ScopedFloatEnvironment environment;
   uint32_t seen = 0;
   for (;;) {

@@ -15,6 +15,13 @@
 
 namespace strata::cpu {
 
+// What threads are for. Those that load give way to those that compute.
+enum class ThreadUse { kCompute, kLoad };
+
+// Tells the system what the calling thread is for from now on: its name, "strata-compute" or
+// "strata-load", and whether it gives way.
+void BeginUse(ThreadUse use);
+
 // The calling thread is one of `threads`; the others spin briefly between calls, then park. All
 // run in the floating-point environment that results depend on, and nothing that is computed
 // depends on how many there are, or on who computes it.
@@ -22,7 +29,7 @@ class ThreadPool {
  public:
   // At least one thread. `cores` is what the process may use: with more threads than cores none
   // spins.
-  ThreadPool(uint32_t threads, uint32_t cores);
+  ThreadPool(uint32_t threads, uint32_t cores, ThreadUse use = ThreadUse::kCompute);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -110,7 +117,7 @@ class ThreadPool {
   }
   void RunErased(Erased function, const void* context, size_t count);
   static void RunCaller(Erased function, const void* context);
-  void WorkerLoop(uint32_t thread);
+  void WorkerLoop(uint32_t thread, ThreadUse use);
   // The next generation after `seen`.
   uint32_t AwaitGeneration(uint32_t seen);
   void AwaitDone();
