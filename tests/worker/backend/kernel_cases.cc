@@ -193,6 +193,8 @@ class Runner {
 
   void Products();
   void LongProducts();
+  void ManyRows();
+  void LongSuperBlocks();
   void Elements();
   void Attention();
   std::vector<KernelCase> Take() { return std::move(cases_); }
@@ -287,6 +289,41 @@ void Runner::LongProducts() {
     Random random(format.group);
     const Panels panels(format, 70, random.In(2100, 2200), -1, &random);
     for (const uint32_t rows : {1u, 16u, 33u}) {
+      Product(format, panels, rows, Inputs::kUsual, true, &random);
+    }
+    Product(format, panels, 13, Inputs::kUsual, false, &random);
+  }
+  for (const Format& format :
+       {Format{WeightFormat::kF32, Dtype::kF32}, Format{WeightFormat::kF16, Dtype::kF16},
+        Format{WeightFormat::kBF16, Dtype::kBF16}}) {
+    Random random(4000 + BytesOf(format.dtype));
+    const Panels panels(format, 40, random.In(2100, 2200), -1, &random);
+    for (const uint32_t rows : {1u, 16u, 33u}) {
+      Product(format, panels, rows, Inputs::kUsual, false, &random);
+    }
+  }
+}
+
+// A chunk of a prompt: far more blocks of rows than panels are kept for.
+void Runner::ManyRows() {
+  for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 128},
+                               Format{WeightFormat::kAffine4, Dtype::kF16, 64},
+                               Format{WeightFormat::kBF16, Dtype::kBF16}}) {
+    Random random(5000 + format.group);
+    const Panels panels(format, 90, 160, -1, &random);
+    Product(format, panels, 512, Inputs::kUsual, format.group != 0, &random);
+  }
+}
+
+// Of many rows the integers of 3 panels are put together at once, of one, and, as one is too large,
+// of none. One of the two parts always has more panels than that.
+void Runner::LongSuperBlocks() {
+  constexpr size_t kShapes[][2] = {{100, 2304}, {40, 4352}, {20, 8448}};
+  const Format format{WeightFormat::kSuper6, Dtype::kF32, 256};
+  for (const auto& [outputs, inputs] : kShapes) {
+    Random random(inputs);
+    const Panels panels(format, outputs, inputs, -1, &random);
+    for (const uint32_t rows : {13u, 29u}) {
       Product(format, panels, rows, Inputs::kUsual, true, &random);
     }
   }
@@ -465,6 +502,8 @@ std::vector<KernelCase> RunKernelCases(const Kernels& kernels, bool few) {
   Runner runner(kernels, few);
   runner.Products();
   runner.LongProducts();
+  runner.ManyRows();
+  runner.LongSuperBlocks();
   runner.Elements();
   runner.Attention();
   return runner.Take();
