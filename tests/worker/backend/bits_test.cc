@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/golden.h"
 #include "tests/worker/backend/block_model.h"
+#include "tests/worker/backend/cpu_backend.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/golden_model.h"
 #include "tests/worker/backend/made_up_model.h"
@@ -41,17 +42,16 @@ std::string DigestOf(const std::vector<float>& logits) {
 
 void AddModel(const std::string& isa, const GoldenModel& model, const GoldenFormat& format,
               v1::KvDtype kv, Bits* bits) {
-  auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
-  ASSERT_TRUE(backend.ok()) << backend.status();
+  const std::unique_ptr<Backend> backend = CpuBackendOn(isa, 0);
   ForwardOptions options;
   options.kv_dtype = kv;
   options.quantize = format.quantize;
   options.activations = format.activations;
   options.context = std::min(options.context, model.spec.context);
-  auto forward = ForwardModel::Load(backend->get(), model.spec, model.weights, options);
+  auto forward = ForwardModel::Load(backend.get(), model.spec, model.weights, options);
   ASSERT_TRUE(forward.ok()) << forward.status();
   const std::string name =
-      NumericsClassName((*backend)->numerics(), WeightsName(model, format), HeadName(model, format),
+      NumericsClassName(backend->numerics(), WeightsName(model, format), HeadName(model, format),
                         format.activations == v1::ACTIVATIONS_INT8 ? "int8" : "f32",
                         kv == v1::KV_DTYPE_F32 ? "f32" : "f16");
   for (const GoldenCase& one : model.cases) {
@@ -69,9 +69,8 @@ void AddMadeUp(const std::string& isa, v1::KvDtype kv, Bits* bits) {
                            .soft_cap = 1.5f,
                            .final_soft_cap = 3.0f,
                            .activation = ActivationKind::kGeluTanh});
-  auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
-  ASSERT_TRUE(backend.ok()) << backend.status();
-  auto forward = ForwardModel::Load(backend->get(), model.spec(), model, {.kv_dtype = kv});
+  const std::unique_ptr<Backend> backend = CpuBackendOn(isa, 0);
+  auto forward = ForwardModel::Load(backend.get(), model.spec(), model, {.kv_dtype = kv});
   ASSERT_TRUE(forward.ok()) << forward.status();
   std::vector<uint32_t> ids;
   for (uint32_t i = 0; i < 1200; ++i) {
@@ -79,7 +78,7 @@ void AddMadeUp(const std::string& isa, v1::KvDtype kv, Bits* bits) {
   }
   const auto rows = (*forward)->Run(ids);
   ASSERT_TRUE(rows.ok()) << rows.status();
-  const std::string name = NumericsClassName((*backend)->numerics(), "bf16", "bf16", "f32",
+  const std::string name = NumericsClassName(backend->numerics(), "bf16", "bf16", "f32",
                                              kv == v1::KV_DTYPE_F32 ? "f32" : "f16");
   (*bits)[name]["made-up/windows"] = DigestOf(LogitsOf(*rows));
 }
@@ -88,12 +87,11 @@ void AddMadeUp(const std::string& isa, v1::KvDtype kv, Bits* bits) {
 void AddMadeUpMixture(const std::string& isa, const GoldenFormat& format, Bits* bits) {
   const MadeUpModel model(
       {.layers = 3, .seed = 11, .experts = 37, .router = {.used = 6, .renormalize = true}});
-  auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
-  ASSERT_TRUE(backend.ok()) << backend.status();
+  const std::unique_ptr<Backend> backend = CpuBackendOn(isa, 0);
   ForwardOptions options;
   options.quantize = format.quantize;
   options.activations = format.activations;
-  auto forward = ForwardModel::Load(backend->get(), model.spec(), model, options);
+  auto forward = ForwardModel::Load(backend.get(), model.spec(), model, options);
   ASSERT_TRUE(forward.ok()) << forward.status();
   std::vector<uint32_t> ids;
   for (uint32_t i = 0; i < 150; ++i) {
@@ -107,10 +105,9 @@ void AddMadeUpMixture(const std::string& isa, const GoldenFormat& format, Bits* 
 // GGUF's formats of blocks, of which not all have golden models.
 void AddBlocks(const std::string& isa, const BlockCase& one, Bits* bits) {
   const BlockModel model(one, false, false);
-  auto backend = MakeCpuBackend({.threads = 0, .isa = isa});
-  ASSERT_TRUE(backend.ok()) << backend.status();
-  auto forward = ForwardModel::Load(backend->get(), model.spec(), model,
-                                    {.activations = v1::ACTIVATIONS_INT8});
+  const std::unique_ptr<Backend> backend = CpuBackendOn(isa, 0);
+  auto forward =
+      ForwardModel::Load(backend.get(), model.spec(), model, {.activations = v1::ACTIVATIONS_INT8});
   ASSERT_TRUE(forward.ok()) << forward.status();
   std::vector<uint32_t> ids;
   for (uint32_t i = 0; i < 40; ++i) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/worker/backend/block_model.h"
+#include "tests/worker/backend/cpu_backend.h"
 #include "tests/worker/backend/forward.h"
 #include "worker/backend/cpu/isa.h"
 
@@ -15,9 +16,8 @@ std::vector<float> Logits(const BlockModel& model, ForwardOptions options,
                           const std::string& isa = "", uint32_t chunk = 0) {
   options.context = 64;
   options.kv_tokens = 128;
-  auto backend = MakeCpuBackend({.threads = 2, .isa = isa});
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  auto forward = ForwardModel::Load(backend->get(), model.spec(), model, options);
+  const std::unique_ptr<Backend> backend = CpuBackendOn(isa, 2);
+  auto forward = ForwardModel::Load(backend.get(), model.spec(), model, options);
   EXPECT_TRUE(forward.ok()) << forward.status();
   if (!forward.ok()) {
     return {};

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "common/limits.h"
+#include "tests/worker/backend/cpu_backend.h"
 #include "tests/worker/backend/golden_model.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/isa.h"
@@ -18,9 +19,7 @@ namespace strata::testing {
 namespace {
 
 std::unique_ptr<Backend> Cpu(const std::string& isa = "", uint32_t threads = 2) {
-  auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  return *std::move(backend);
+  return CpuBackendOn(isa, threads);
 }
 
 std::unique_ptr<ForwardModel> LoadOn(Backend* backend, const GoldenModel& model,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/backend/cpu_backend.h"
 #include "tests/worker/backend/forward.h"
 #include "worker/backend/cpu/isa.h"
 
@@ -34,9 +35,7 @@ struct Machine {
 Machine LoadOn(const MadeUpModel& model, const std::string& isa, uint32_t threads,
                const ForwardOptions& options) {
   Machine machine;
-  auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  machine.backend = *std::move(backend);
+  machine.backend = CpuBackendOn(isa, threads);
   auto forward = ForwardModel::Load(machine.backend.get(), model.spec(), model, options);
   EXPECT_TRUE(forward.ok()) << forward.status();
   machine.model = *std::move(forward);

@@ -1,0 +1,19 @@
+#include "tests/worker/backend/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace strata::testing {
+
+std::unique_ptr<Backend> CpuBackendOn(const std::string& isa, uint32_t threads) {
+  auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  if (!isa.empty()) {
+    EXPECT_EQ((*backend)->isa(), isa) << "this build has no kernels for " << isa;
+  }
+  ::testing::Test::RecordProperty("ran_" + (*backend)->isa(), 1);
+  return *std::move(backend);
+}
+
+}  // namespace strata::testing
