@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -172,6 +173,57 @@ TEST_P(MadeUpModelTest, NothingChangesABit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MadeUpModelTest, ::testing::Range(size_t{0}, Shapes().size()));
+
+// Quantized when it is loaded. Rows of several groups, the last of which is not whole, and prompts
+// of many blocks of rows.
+class WideModelTest : public ::testing::TestWithParam<v1::Quantize> {};
+
+TEST_P(WideModelTest, NoChunkThreadStageOrInstructionSetChangesABit) {
+  const MadeUpModel model({.hidden = 320,
+                           .heads = 5,
+                           .kv_heads = 1,
+                           .head_dim = 64,
+                           .rotary_dim = 64,
+                           .ffn = 550,
+                           .seed = 13});
+  const std::vector<uint32_t> ids = SomeIds(600, model.spec().vocab);
+  std::vector<float> first;
+  for (const std::string& isa : cpu::MachineIsas()) {
+    for (const uint32_t threads : {1u, 3u}) {
+      for (const bool cut : {false, true}) {
+        // Slow, and its products are cut and divided as all others are.
+        if (isa == "scalar" && cut != (threads == 3)) {
+          continue;
+        }
+        ForwardOptions options;
+        options.quantize = GetParam();
+        options.activations = v1::ACTIVATIONS_INT8;
+        options.max_batch_tokens = 600;
+        if (cut) {
+          options.cuts = {1};
+        }
+        const Machine machine = LoadOn(model, isa, threads, options);
+        for (const uint32_t chunk : {13u, 128u, 512u, 0u}) {
+          const auto rows = machine.model->Run(ids, chunk);
+          ASSERT_TRUE(rows.ok()) << rows.status();
+          const std::vector<float> logits = LogitsOf(*rows);
+          first = first.empty() ? logits : first;
+          EXPECT_TRUE(SameBits(logits, first))
+              << isa << ", " << threads << " threads, " << (cut ? "cut" : "whole") << ", chunks of "
+              << chunk;
+        }
+      }
+    }
+  }
+  // NaNs would be alike, too.
+  EXPECT_TRUE(std::all_of(first.begin(), first.end(), [](float x) { return std::isfinite(x); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, WideModelTest,
+                         ::testing::Values(v1::QUANTIZE_INT8, v1::QUANTIZE_INT4),
+                         [](const auto& format) {
+                           return format.param == v1::QUANTIZE_INT8 ? "Int8" : "Int4";
+                         });
 
 constexpr uint32_t kMostNeighbours = 11;
 
