@@ -8,8 +8,7 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
+from client_environment import blame_the_index
 from cluster import BIN, SOURCE
 
 CACHE = BIN.parent / "python-sdk"
@@ -27,15 +26,11 @@ def _fingerprint():
 
 
 def _run(*command):
-    """Skips the test if there is no package index to ask; that apart, a failure is one."""
+    """A failure of it is one of the test, but for want of a package index."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=SOURCE)
     if done.returncode == 0:
         return
-    probe = subprocess.run([CACHE / "venv" / "bin" / "pip", "download", "-q", "--no-deps",
-                            "--no-cache-dir", "-d", CACHE / "probe", "typing-extensions"],
-                           capture_output=True, text=True)
-    if probe.returncode != 0:
-        pytest.skip(f"no package index is reachable: {probe.stderr.strip().splitlines()[-1]}")
+    blame_the_index(CACHE / "venv" / "bin" / "pip", CACHE)
     raise AssertionError(f"{command}\n{done.stdout}\n{done.stderr}")
 
 
