@@ -5,21 +5,31 @@
 
 Two workers of one thread each serve the bundled model, in float32 so that answers can be compared,
 to as many HTTP streams as --clients, who come over --ramp, each beginning anew when it ends: prompts
-of 1 to 1,500 tokens, answers of 1 to 500. The pool holds --pool sequences of the mean length. Beside them, a few clients a
-second go away in mid-answer. Every second the ledger, the queue and the coordinator's memory are
+of 1 to 1,500 tokens, answers of 1 to 500. One client in twenty draws its tokens by a seed and wants
+their logprobs, the others' answers are greedy. The pool holds --pool sequences of the mean length.
+Beside them, a few clients a second go away in mid-answer, and one sends what can never fit and takes
+the time until that is refused. Every second the ledger, the queue and the coordinator's memory are
 looked at. Then every distinct request is sent again, one at a time, to a cluster of one worker
 without a prefix cache, and each answer of the load has to be the same.
 
-Exit code 1, with a line for each, when what was wanted is missed: none refused, failed or different;
-pages in use while requests wait; memory flat; admissions decided in time.
+Exit code 1, with a line for each, when what was wanted is missed: none refused, failed or different,
+those included that went away; pages in use while requests wait, at each look from the ramp's end;
+memory flat, and its peak bounded; admissions decided in time. That is judged by the coordinator's
+own figure, from the request's being read. What the client saw from the last byte that it sent is
+shown beside it, and not judged: it has the client's own wait for a core in it.
 """
 import argparse
 import collections
+import contextlib
+import hashlib
 import http.client
+import itertools
 import json
 import pathlib
+import random
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,16 +37,20 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 from cluster import RECALL, Cluster, cut  # noqa: E402
+from http_client import request  # noqa: E402
 from metrics_text import quantile, scrape, total  # noqa: E402
 
 PROMPT, ANSWER = "1-1500", "1-500"
 MEAN_TOKENS = 1000
 DISTINCT = 1000
+SAMPLED_SHARE = 1 / 20  # Of the clients.
+SAMPLED_DISTINCT = 100
 CANCELS_PER_S = 4
 # Of the pool's pages, held by requests while any waits.
 LEAST_LIVE = 0.8
 MOST_ADMISSION_S = 0.005  # Of 99 in 100.
 MOST_GROWTH = 1.1         # Of the coordinator's memory, from the first third of the time to the last.
+MOST_PEAK_MIB = 128       # Of it.
 
 
 def seconds(text):
@@ -73,25 +87,97 @@ class Leavers(threading.Thread):
         super().__init__(daemon=True)
         self.cluster = cluster
         self.left = 0
+        self.wrong = []  # First lines of answers other than 200.
         self.over = threading.Event()
 
     def run(self):
-        gone = collections.deque()
+        staying = collections.deque()
         while not self.over.wait(1 / CANCELS_PER_S):
             # A different prompt each, so that none finds another's prefix.
-            prompt = [(self.left * 7919 + i * i) % 1000 for i in range(50 + self.left % 900)]
+            prompt = [((self.left + len(staying)) * 7919 + i * i) % 1000
+                      for i in range(50 + self.left % 900)]
             connection = http.client.HTTPConnection(self.cluster.http, timeout=60)
             connection.request("POST", "/v1/completions", json.dumps(
                 {"model": "recall", "prompt": prompt, "max_tokens": 400, "temperature": 0,
                  "stream": True, "ignore_eos": True}), {"Content-Type": "application/json"})
-            gone.append(connection)
+            staying.append(connection)
             # It stays for three seconds, in the queue or beyond.
-            if len(gone) > 3 * CANCELS_PER_S:
-                gone.popleft().close()
-                self.left += 1
-        for connection in gone:
-            connection.close()
-            self.left += 1
+            if len(staying) > 3 * CANCELS_PER_S:
+                self.leave(staying.popleft())
+        for connection in staying:
+            self.leave(connection)
+
+    def leave(self, connection):
+        """Without an answer, or in the midst of one."""
+        connection.sock.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            begun = connection.sock.recv(64)
+            if not begun.startswith(b"HTTP/1.1 200 "):
+                self.wrong.append(begun.split(b"\r\n")[0].decode(errors="replace"))
+        connection.close()
+        self.left += 1
+
+
+def sampled_request(index):
+    draw = random.Random(index)
+    return {"model": "recall", "prompt": [draw.randrange(1000) for _ in range(draw.randint(1, 1500))],
+            "max_tokens": draw.randint(1, 500), "temperature": 0.8, "top_p": 0.95, "seed": index,
+            "logprobs": 1, "ignore_eos": True}
+
+
+def sampled_answer(cluster, index):
+    """(digest of tokens, logprobs and text, or None; what was wrong)"""
+    status, _, answer = request(cluster, "POST", "/v1/completions", sampled_request(index),
+                                timeout=1800)
+    if status != 200:
+        return None, f"{status}: {answer}"
+    (choice,) = answer["choices"]
+    assert choice["logprobs"]["token_logprobs"], answer
+    return hashlib.sha256(json.dumps(choice).encode()).hexdigest(), None
+
+
+class Sampled:
+    """Clients whose tokens are drawn by a seed, over --ramp as the others."""
+
+    def __init__(self, cluster, clients, ramp_s):
+        self.cluster = cluster
+        self.answers = []  # (index, digest, what was wrong)
+        self.over = threading.Event()
+        self.next = itertools.count()
+        self.threads = [threading.Thread(target=self.run, args=(ramp_s * i / clients,), daemon=True)
+                        for i in range(clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, after_s):
+        if self.over.wait(after_s):
+            return
+        while not self.over.is_set():
+            index = next(self.next) % SAMPLED_DISTINCT
+            try:
+                digest, wrong = sampled_answer(self.cluster, index)
+            except (OSError, http.client.HTTPException) as error:
+                digest, wrong = None, str(error)
+            self.answers.append((index, digest, wrong))
+
+    def finish(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+class Refusals:
+    """refusals.py, in a process of its own."""
+
+    def __init__(self, cluster):
+        self.process = subprocess.Popen(
+            [sys.executable, str(pathlib.Path(__file__).with_name("refusals.py")), cluster.http,
+             "recall"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def finish(self):
+        out, _ = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0
+        return json.loads(out)
 
 
 def answers_of(path):
@@ -109,46 +195,72 @@ def bench(cluster, path, *flags, timeout_s):
 
 
 def serve_crowd(folder, arguments):
-    """(bench's figures, its answers, what was seen meanwhile, the metrics at the end)"""
+    """What came of it, by name."""
     with Cluster(folder, max_queued_requests=2000) as cluster:
         names = cluster.start_workers(2)
         cluster.load("recall", RECALL, cuts=cut(names, 8), kv_dtype="f32", context=2048,
                      kv_tokens=arguments.pool * MEAN_TOKENS)
-        watch, leavers = Watch(cluster), Leavers(cluster)
+        count = max(1, round(arguments.clients * SAMPLED_SHARE))
+        watch, leavers, refusals = Watch(cluster), Leavers(cluster), Refusals(cluster)
         watch.start()
         leavers.start()
+        sampled = Sampled(cluster, count, seconds(arguments.ramp))
         answers = folder / "crowd.jsonl"
         ramp = ["--ramp", arguments.ramp] if seconds(arguments.ramp) > 0 else []
-        result = bench(cluster, answers, "--clients", arguments.clients, *ramp, "--duration",
-                       arguments.duration, timeout_s=seconds(arguments.duration) + 900)
+        result = bench(cluster, answers, "--clients", max(1, arguments.clients - count), *ramp,
+                       "--duration", arguments.duration, timeout_s=seconds(arguments.duration) + 900)
+        sampled.finish()
         for thread in [leavers, watch]:
             thread.over.set()
             thread.join()
+        refused = refusals.finish()
         cluster.nothing_is_left()
-        return result, answers_of(answers), watch.rows, scrape(cluster.http), leavers.left
+        return {"result": result, "answers": answers_of(answers), "sampled": sampled.answers,
+                "rows": watch.rows, "left": leavers.left, "left_wrong": leavers.wrong,
+                "refusals": refused, "samples": scrape(cluster.http),
+                "peak_bytes": cluster.coordinator.peak_rss_bytes()}
 
 
-def serve_alone(folder, count):
+def serve_alone(folder, crowd):
+    """(answers by request, digests of the sampled ones by index)"""
     with Cluster(folder, prefix_cache="off") as cluster:
         cluster.start_worker("w0", threads=2)
         cluster.load("recall", RECALL, kv_dtype="f32", context=2048, sessions=2)
         answers = folder / "alone.jsonl"
+        count = min(DISTINCT, crowd["result"]["requests"])
         bench(cluster, answers, "--clients", 1, "--requests", count, timeout_s=3600)
-        return {a["request"]: a for a in answers_of(answers)}
+        return ({a["request"]: a for a in answers_of(answers)},
+                {i: sampled_answer(cluster, i)[0] for i in sorted({a[0] for a in crowd["sampled"]})})
 
 
-def figures(arguments, result, answers, rows, samples, left, alone):
-    busy = [row for row in rows
-            if row["waiting"] > 0 and row["at_s"] > seconds(arguments.ramp) + 5]
+def figures(arguments, crowd, alone, sampled_alone):
+    result, samples, sampled = crowd["result"], crowd["samples"], crowd["sampled"]
+    rows = [row for row in crowd["rows"] if row["at_s"] > seconds(arguments.ramp)]
+    busy = [row for row in rows if row["waiting"] > 0]
     least = min(busy, key=lambda row: row["live"], default=None)
     third = max(1, len(rows) // 3)
-    differ = [a["request"] for a in answers
-              if "error" not in a and a["text"] != alone[a["request"] % DISTINCT]["text"]]
+    differ = [a["request"] for a in crowd["answers"] if "error" not in a and any(
+        a[what] != alone[a["request"] % DISTINCT][what] for what in ("text", "generated_tokens"))]
+    took = sorted(crowd["refusals"]["seconds"])
+
+    def ended(reason):
+        return int(total(samples, "strata_requests_total", finished_reason=reason))
+
     return {
         "clients": arguments.clients, "duration_s": result["wall_s"],
-        "requests": result["requests"], "failed": result["failed"],
-        "failures": result["failures"], "refused": result["refused"], "went_away": left,
+        "requests": result["requests"] + len(sampled),
+        "failed": result["failed"] + sum(wrong is not None for _, _, wrong in sampled),
+        "failures": [*result["failures"], *[wrong for _, _, wrong in sampled if wrong][:5]],
+        "refused": result["refused"], "went_away": crowd["left"],
+        "went_away_wrong": crowd["left_wrong"][:5],
+        # By the coordinator's count, which has those that went away.
+        "counted_failed": ended("failed"),
+        "counted_refused": ended("refused") - len(took),
+        "sampled": len(sampled),
         "differ_from_alone": len(differ), "examples": differ[:5],
+        "sampled_differ_from_alone": sum(
+            wrong is None and digest != sampled_alone[i] for i, digest, wrong in sampled),
+        "looks_while_waiting": len(busy),  # One a second, from the ramp's end.
         "least_live_while_waiting": least["live"] if least else None,
         "at_that_moment": least,
         "median_live_while_waiting": statistics.median(row["live"] for row in busy) if busy else None,
@@ -156,10 +268,14 @@ def figures(arguments, result, answers, rows, samples, left, alone):
         "waiting": statistics.median(row["waiting"] for row in rows),
         "rss_mib": [round(statistics.median(r["rss_bytes"] for r in part) / 2**20, 1)
                     for part in (rows[:third], rows[third:2 * third], rows[2 * third:]) if part],
+        "peak_rss_mib": round(crowd["peak_bytes"] / 2**20, 1),
         "admission_p99_s": quantile(samples, "strata_admission_seconds", 0.99),
         "admission_parts_p99_s": {
             part: quantile(samples, "strata_admission_part_seconds", 0.99, part=part)
             for part in ("thread", "prepare", "loop", "decide")},
+        "refusals_seen": len(took), "refusals_wrong": crowd["refusals"]["wrong"][:5],
+        "refusal_seen_s": {f"p{share}": took[min(len(took) - 1, len(took) * share // 100)]
+                           for share in (50, 99)} if took else None,
         "preemptions": total(samples, "strata_preemptions_total"),
         "prompt_tokens_per_s": result["prompt_tokens_per_s"],
         "generated_tokens_per_s": result["generated_tokens_per_s"],
@@ -168,24 +284,48 @@ def figures(arguments, result, answers, rows, samples, left, alone):
     }
 
 
-def missed(shown):
-    """What was wanted and is not so."""
+def wrong(shown):
+    """What was wanted and is not so, however fast the machine is."""
     least = shown["least_live_while_waiting"]
     if shown["failed"] > 0:
         yield f"{shown['failed']} failed, {shown['refused']} of them refused"
+    if shown["went_away_wrong"]:
+        yield f"clients that went away were answered {shown['went_away_wrong']}"
+    if shown["counted_failed"] > 0 or shown["counted_refused"] != 0:
+        yield (f"the coordinator counts {shown['counted_failed']} that failed and "
+               f"{shown['counted_refused']} that were refused, but for those that never fit")
+    if shown["refusals_wrong"]:
+        yield f"what can never fit was answered {shown['refusals_wrong']}, not 400"
     if shown["differ_from_alone"] > 0:
         yield f"{shown['differ_from_alone']} answers differ from those alone"
+    if shown["sampled"] == 0:
+        yield "no answer was drawn by a seed: a longer --duration"
+    if shown["sampled_differ_from_alone"] > 0:
+        yield (f"{shown['sampled_differ_from_alone']} answers drawn by a seed differ in tokens or "
+               "logprobs from those alone")
     if least is None:
         yield "no request ever waited: more --clients, or a smaller --pool"
     elif least < LEAST_LIVE:
         yield f"only {least:.0%} of the pages were in use while requests waited"
     if shown["rss_mib"][-1] > MOST_GROWTH * shown["rss_mib"][0]:
         yield f"the coordinator's memory grew: {shown['rss_mib']} MiB"
+    if shown["peak_rss_mib"] > MOST_PEAK_MIB:
+        yield f"the coordinator's memory was {shown['peak_rss_mib']} MiB at its peak"
+
+
+def missed(shown):
+    """What was wanted and is not so."""
+    yield from wrong(shown)
     if shown["admission_p99_s"] > MOST_ADMISSION_S:
         yield f"an admission in a hundred took {shown['admission_p99_s'] * 1000:.3g} ms or longer"
 
 
-def main():
+def measure(arguments, folder):
+    crowd = serve_crowd(folder / "crowd", arguments)
+    return figures(arguments, crowd, *serve_alone(folder / "alone", crowd))
+
+
+def parse(argv=None):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=1000)
@@ -193,13 +333,13 @@ def main():
     parser.add_argument("--duration", default="10m")
     parser.add_argument("--pool", type=int, default=40, help="sequences of the mean length")
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    return parser.parse_args(argv)
+
+
+def main():
+    arguments = parse()
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        result, answers, rows, samples, left = serve_crowd(folder / "crowd", arguments)
-        count = min(DISTINCT, result["requests"])
-        alone = serve_alone(folder / "alone", count)
-    shown = figures(arguments, result, answers, rows, samples, left, alone)
+        shown = measure(arguments, pathlib.Path(name))
     if arguments.json:
         print(json.dumps(shown))
     else:

@@ -99,6 +99,10 @@ class Process:
         fields = pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()
         return int(fields[1]) * os.sysconf("SC_PAGESIZE")
 
+    def peak_rss_bytes(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
+
     def kill(self, sig=signal.SIGKILL):
         """A test's deed. After SIGKILL the process has ended; its exit status may be any."""
         self.process.send_signal(sig)

@@ -8,9 +8,9 @@ def connect(cluster, timeout=60):
     return http.client.HTTPConnection(cluster.http, timeout=timeout)
 
 
-def request(cluster, method, path, body=None, headers=None):
+def request(cluster, method, path, body=None, headers=None, timeout=60):
     """(status, headers, parsed JSON)."""
-    connection = connect(cluster)
+    connection = connect(cluster, timeout)
     try:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body)
         connection.request(method, path, data, headers or {})
