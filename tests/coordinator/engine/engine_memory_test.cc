@@ -258,6 +258,46 @@ TEST_F(TwoThatOutgrowThePool, FaultsAtAnyMomentOfAPreemptionChangeNoToken) {
   }
 }
 
+// Of whom nothing was sent gives its pages back at once, more than are needed.
+TEST(EngineMemory, NobodyNewStartsInTheStepInWhichSomebodyGaveWay) {
+  EngineConfig config = MakeConfig(2, 20);
+  config.kv_watermark = 0;
+  config.max_batch_tokens = 8;
+  SimCluster cluster(config);
+  cluster.Start();
+  cluster.Settle();
+  const SessionRequest grows = MakeRequest("grows", 40, 60);  // 3 pages until its ninth token.
+  const auto first = cluster.Submit(grows);
+  while (first->tokens.empty()) {
+    cluster.Deliver(0);
+    cluster.Deliver(1);
+    cluster.Deliver(2);
+  }
+  SessionRequest computes = MakeRequest("computes", 200, 1);  // 13 pages, and all prefill for now.
+  computes.priority = 1;
+  cluster.Submit(computes);
+  const auto gives_way = cluster.Submit(MakeRequest("gives way", 50, 1));  // 4 pages.
+  ASSERT_TRUE(gives_way->started.has_value());
+  ASSERT_EQ(cluster.Snapshot().kv[0].free, 0u);
+  SessionRequest small = MakeRequest("small", 4, 1);  // A page; before who gave way.
+  small.priority = 1;
+  const auto waits = cluster.Submit(small);
+  while (cluster.Snapshot().counters.preemptions == 0) {
+    ASSERT_TRUE(cluster.Deliver(0) || cluster.Deliver(1) || cluster.Deliver(2));
+  }
+  EXPECT_EQ(StateOf(cluster, "gives way"), "preempted");
+  EXPECT_EQ(cluster.Snapshot().kv[0].free, 3u);
+  EXPECT_FALSE(waits->started.has_value());
+  while (!waits->started.has_value()) {
+    ASSERT_TRUE(cluster.Deliver(0) || cluster.Deliver(1) || cluster.Deliver(2));
+  }
+  cluster.RunToEnd();
+  cluster.Settle();
+  EXPECT_EQ(first->tokens, Answer(grows));
+  EXPECT_TRUE(gives_way->done.has_value() && waits->done.has_value());
+  cluster.ExpectEmpty();
+}
+
 TEST(EngineMemory, StartingLeavesAPageForEachThatRunsUpToTheWatermark) {
   EngineConfig config = MakeConfig(2, 20);
   config.kv_watermark = 0.1;  // Two pages.
