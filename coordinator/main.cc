@@ -166,6 +166,10 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Duration("http-send-timeout", &f->http.send_timeout,
                   "An HTTP client that takes nothing of its answer for this long is cut off",
                   kShortest);
+  flags->Size(
+      "http-send-rate", &f->http.send_rate,
+      "Least bytes a second that an HTTP client takes of what waits for it, after the first "
+      "--http-send-timeout; who is slower is cut off. 0: however slow");
   flags->Duration("http-keepalive", &f->http.keepalive,
                   "Sends a comment to a stream's client who has heard nothing for this long; 0s: "
                   "never");

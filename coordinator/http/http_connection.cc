@@ -19,7 +19,8 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
 
-// What a client may send ahead while a request of its is answered.
+// What a client may send ahead while a request of its is answered; with more, its connection ends
+// with that answer.
 constexpr size_t kMaxAheadBytes = 16 * 1024;
 // Between two looks whether a stream's client is to hear something.
 constexpr std::chrono::milliseconds kShortestWait{1};
@@ -100,6 +101,14 @@ std::string HttpRequest::Query(std::string_view name) const {
     begin = end + 1;
   }
   return "";
+}
+
+std::chrono::nanoseconds HttpOptions::TimeToSend(uint64_t bytes) const {
+  constexpr double kLongest = 1e9;  // Seconds: some thirty years.
+  const double seconds =
+      send_rate == 0 ? kLongest : static_cast<double>(bytes) / static_cast<double>(send_rate);
+  return send_timeout +
+         std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, kLongest) * 1e9));
 }
 
 // ---- An answer.
@@ -250,6 +259,12 @@ HttpExchange::Part HttpExchange::Take() {
 void HttpExchange::Sent(size_t n) {
   MutexLock lock(&mutex_);
   sending_ -= n;
+}
+
+void HttpExchange::CloseAfter() {
+  MutexLock lock(&mutex_);
+  keep_alive_ = false;
+  close_ = true;
 }
 
 void HttpExchange::ClientGone() {
@@ -410,8 +425,7 @@ void HttpConnection::Watch() {
 
 void HttpConnection::OnReadable(const Error& error) {
   watching_ = false;
-  // With much sent ahead its end is not seen before it is read.
-  if (closed_ || error || exchange_ == nullptr || buffer_.size() >= kMaxAheadBytes) {
+  if (closed_ || error || exchange_ == nullptr) {
     return;
   }
   Error failed;
@@ -420,7 +434,10 @@ void HttpConnection::OnReadable(const Error& error) {
     Close();
     return;
   }
-  buffer_.commit(failed ? 0 : n);
+  // Its end is not seen before what was sent ahead of it is read. There is no room for all, and a
+  // request without its end is none.
+  if (!overrun_) buffer_.commit(failed ? 0 : n);
+  if (buffer_.size() > kMaxAheadBytes && !std::exchange(overrun_, true)) exchange_->CloseAfter();
   Watch();
 }
 
@@ -435,6 +452,7 @@ void HttpConnection::Send() {
   sent_ = 0;
   if (!part_.bytes.empty()) {
     sending_ = true;
+    send_by_ = std::chrono::steady_clock::now() + shared_->options.TimeToSend(part_.bytes.size());
     SendRest();
   } else if (part_.last) {
     AnswerSent();
@@ -442,7 +460,9 @@ void HttpConnection::Send() {
 }
 
 void HttpConnection::SendRest() {
-  stream_.expires_after(shared_->options.send_timeout);
+  // Not so long again for each byte.
+  stream_.expires_at(
+      std::min(std::chrono::steady_clock::now() + shared_->options.send_timeout, send_by_));
   stream_.async_write_some(
       asio::buffer(part_.bytes.data() + sent_, part_.bytes.size() - sent_),
       [self = shared_from_this()](const Error& error, size_t n) { self->OnSent(error, n); });
@@ -474,7 +494,7 @@ void HttpConnection::OnSent(const Error& error, size_t n) {
 
 void HttpConnection::AnswerSent() {
   const std::shared_ptr<HttpConnection> self = std::exchange(busy_, nullptr);
-  const bool close = part_.close || shared_->stopping;
+  const bool close = part_.close || overrun_ || shared_->stopping;
   part_ = {};
   exchange_.reset();
   alive_.cancel();

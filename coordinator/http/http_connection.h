@@ -67,6 +67,8 @@ class HttpExchange {
   };
   Part Take();          // All that waits; empty: nothing yet.
   void Sent(size_t n);  // Bytes of a part that the client's side has taken.
+  // The connection ends with it; its head says so if it was not written yet.
+  void CloseAfter();
   void ClientGone();
   // Nothing was sent for a while.
   void Idle();
@@ -88,9 +90,9 @@ class HttpExchange {
   const std::weak_ptr<HttpConnection> connection_;
   const bool head_only_;
   const bool chunked_;
-  const bool keep_alive_;
 
   Mutex mutex_;
+  bool keep_alive_ STRATA_GUARDED_BY(mutex_);
   std::string waiting_ STRATA_GUARDED_BY(mutex_);
   size_t sending_ STRATA_GUARDED_BY(mutex_) = 0;  // Bytes taken, less those sent.
   bool woken_ STRATA_GUARDED_BY(mutex_) = false;
@@ -130,7 +132,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Refuse(const HttpResponse& response);
   void Refuse(int status, std::string_view code, const std::string& message);
   void RefuseBody();
-  // Notices the client's end of the connection while a request is answered.
+  // Notices the client's end of the connection while a request is answered, whatever is sent
+  // before it.
   void Watch();
   void OnReadable(const Error& error);
   void Send();
@@ -149,12 +152,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::chrono::steady_clock::time_point last_sent_;  // Or the request's arrival.
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  std::shared_ptr<HttpExchange> exchange_;  // Of the request that is being answered.
-  std::shared_ptr<HttpConnection> busy_;    // Itself, while there is one.
-  HttpExchange::Part part_;                 // Being sent.
-  size_t sent_ = 0;                         // Of it.
+  std::shared_ptr<HttpExchange> exchange_;         // Of the request that is being answered.
+  std::shared_ptr<HttpConnection> busy_;           // Itself, while there is one.
+  HttpExchange::Part part_;                        // Being sent.
+  size_t sent_ = 0;                                // Of it.
+  std::chrono::steady_clock::time_point send_by_;  // All of it.
   bool sending_ = false;
   bool watching_ = false;
+  bool overrun_ = false;  // More was sent ahead than is kept: what follows is lost.
   bool closed_ = false;
 };
 

@@ -52,11 +52,17 @@ struct HttpOptions {
   std::chrono::nanoseconds body_timeout = std::chrono::seconds(120);  // For a whole body.
   // A client that takes nothing of its answer for this long is cut off.
   std::chrono::nanoseconds send_timeout = std::chrono::seconds(120);
+  // And one that takes what waits for it more slowly than this, in bytes a second, once so long has
+  // passed. 0: however slowly.
+  uint64_t send_rate = 64 * 1024;
   // Without anything said for this long, who writes a stream is asked for a sign of life. 0: never.
   std::chrono::nanoseconds keepalive = std::chrono::seconds(10);
   // Asked about each request before its body is read, on the server's thread: what it is refused
   // with, if it is. The connection ends with that. Null: nothing is refused.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head = nullptr;
+
+  // The most that `bytes`, which wait together, may take.
+  std::chrono::nanoseconds TimeToSend(uint64_t bytes) const;
 };
 
 // The answer to one request: either Answer, or Begin, any number of Write, End. Any thread, one

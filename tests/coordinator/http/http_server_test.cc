@@ -100,6 +100,10 @@ class RawClient {
     }
     return read;
   }
+  void ReadSome() {
+    char piece[4096];
+    (void)recv(fd_, piece, sizeof(piece), 0);
+  }
   std::string ReadAll() { return ReadUntil(std::string("\0never", 6)); }
   // Whether the server closes the connection within ten seconds.
   bool Ends() {
@@ -371,6 +375,39 @@ TEST(HttpServer, AClientThatGoesIsNoticedWhileItWaitsAndWhileItReads) {
   }
 }
 
+TEST(HttpServer, AClientThatGoesAfterItSentMuchAheadIsNoticed) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  client.Send(kGet);
+  const auto responder = held.Take();
+  std::atomic<int> gone = 0;
+  responder->OnGone([&] { ++gone; });
+  client.Send("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" +
+              std::string(100000, 'x'));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(gone, 0);
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return gone == 1; }));
+}
+
+TEST(HttpServer, AConnectionEndsWithTheAnswerDuringWhichTooMuchWasSentAhead) {
+  Held held;
+  auto server = HttpServer::Start("127.0.0.1:0", {}, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address());
+  client.Send(kGet);
+  const auto responder = held.Take();
+  client.Send("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" +
+              std::string(100000, 'x'));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  responder->Answer({200, "text/plain", "first", {}});
+  const std::string answer = client.ReadAll();
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
+  EXPECT_EQ(answer.substr(answer.find("\r\n\r\n") + 4), "first");
+}
+
 TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
   Held held;
   HttpOptions options;
@@ -446,6 +483,24 @@ TEST(HttpServer, AClientThatTakesNothingIsCutOffInTime) {
   responder->Answer({200, "text/plain", std::string(size_t{32} << 20, 'x'), {}});
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   EXPECT_LT(client.ReadAll().size(), size_t{32} << 20);
+}
+
+TEST(HttpServer, AClientThatTakesALittleAtATimeIsCutOffInTime) {
+  Held held;
+  HttpOptions options;
+  options.send_timeout = std::chrono::milliseconds(300);
+  options.send_rate = uint64_t{64} << 20;
+  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address(), 4096);
+  client.Send(kGet);
+  held.Take()->Answer({200, "text/plain", std::string(size_t{32} << 20, 'x'), {}});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  while (std::chrono::steady_clock::now() < end) {
+    client.ReadSome();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_LT(client.ReadAll().size(), size_t{24} << 20);
 }
 
 TEST(HttpServer, IdleConnectionsAndHalfRequestsEndInTime) {
