@@ -20,7 +20,7 @@ class Run : public std::enable_shared_from_this<Run> {
         answer_(std::move(answer)),
         responder_(std::move(responder)) {}
 
-  void Start(HttpBackend* backend, std::vector<v1::GenerateRequest> requests);
+  void Start(HttpBackend* backend, std::vector<ChoiceRequest> requests);
 
  private:
   // One choice. It keeps the run until its end.
@@ -61,7 +61,7 @@ class Run : public std::enable_shared_from_this<Run> {
   bool over_ STRATA_GUARDED_BY(mutex_) = false;  // Nothing more is said.
 };
 
-void Run::Start(HttpBackend* backend, std::vector<v1::GenerateRequest> requests) {
+void Run::Start(HttpBackend* backend, std::vector<ChoiceRequest> requests) {
   // All choices are one request of its caller's.
   GenerationOptions options{.deadline = options_.deadline,
                             .default_max_tokens = options_.default_max_tokens,
@@ -69,11 +69,13 @@ void Run::Start(HttpBackend* backend, std::vector<v1::GenerateRequest> requests)
                             .use = std::make_shared<KeyUse>(options_.caller)};
   for (size_t i = 0; i < requests.size(); ++i) {
     // Usage counts a prompt once, however many choices it has.
-    options.charge_prompt = requests[i].sampling().choice() == 0;
+    options.charge_prompt = requests[i].request.sampling().choice() == 0;
+    options.prompt = requests[i].prompt;
     choices_.push_back(std::make_unique<Choice>(shared_from_this(), i));
     generations_.push_back(backend->NewGeneration(options, choices_.back().get()));
   }
   options.use.reset();  // They alone have it.
+  options.prompt.reset();
   {
     MutexLock lock(&mutex_);
     left_ = requests.size();
@@ -88,7 +90,8 @@ void Run::Start(HttpBackend* backend, std::vector<v1::GenerateRequest> requests)
   }
   // Each is run though the answer may be over already: then it ends at once.
   for (size_t i = 0; i < requests.size(); ++i) {
-    generations_[i]->Run(requests[i]);
+    requests[i].prompt.reset();  // Its generation has it, and lets go of it.
+    generations_[i]->Run(requests[i].request);
   }
 }
 
@@ -208,11 +211,12 @@ void Run::CancelAll() {
 
 }  // namespace
 
-void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::string& request_id,
-                uint64_t seed, std::vector<v1::GenerateRequest>* choices) {
+void AddChoices(v1::GenerateRequest prompt, uint32_t count, const std::string& request_id,
+                uint64_t seed, std::vector<ChoiceRequest>* choices) {
+  const auto shared = std::make_shared<SharedPrompt>(&prompt);
   for (uint32_t i = 0; i < count; ++i) {
     const size_t number = choices->size();
-    v1::GenerateRequest& choice = choices->emplace_back(prompt);
+    v1::GenerateRequest& choice = choices->emplace_back(ChoiceRequest{prompt, shared}).request;
     choice.set_request_id(number == 0 ? request_id : request_id + "#" + std::to_string(number));
     v1::SamplingParams* sampling = choice.mutable_sampling();
     sampling->set_choice(i);
@@ -220,9 +224,8 @@ void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::st
   }
 }
 
-void RunGenerations(HttpBackend* backend, std::vector<v1::GenerateRequest> requests,
-                    RunOptions options, std::unique_ptr<HttpAnswer> answer,
-                    std::shared_ptr<HttpResponder> responder) {
+void RunGenerations(HttpBackend* backend, std::vector<ChoiceRequest> requests, RunOptions options,
+                    std::unique_ptr<HttpAnswer> answer, std::shared_ptr<HttpResponder> responder) {
   std::make_shared<Run>(std::move(options), std::move(answer), std::move(responder))
       ->Start(backend, std::move(requests));
 }

@@ -13,6 +13,7 @@
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/metrics/metrics.h"
+#include "coordinator/service/request.h"
 #include "strata/v1/inference.pb.h"
 
 namespace strata {
@@ -31,17 +32,22 @@ struct RunOptions {
   AdmissionTimes times;  // As GenerationOptions.
 };
 
+struct ChoiceRequest {
+  v1::GenerateRequest request;           // Without prompt.
+  std::shared_ptr<SharedPrompt> prompt;  // That of the other choices of it, too.
+};
+
 // Appends `count` choices of `prompt`. Those of one request differ by their number, so they share
-// `seed` where it has none; request ids are `request_id`, then "request_id#1", ...
-void AddChoices(const v1::GenerateRequest& prompt, uint32_t count, const std::string& request_id,
-                uint64_t seed, std::vector<v1::GenerateRequest>* choices);
+// `seed` where it has none; request ids are `request_id`, then "request_id#1", ... The prompt
+// itself is theirs together, so that it is held and tokenized once.
+void AddChoices(v1::GenerateRequest prompt, uint32_t count, const std::string& request_id,
+                uint64_t seed, std::vector<ChoiceRequest>* choices);
 
 // Tokenizes and submits `requests`, one for each choice, and returns; `answer` is then given
 // through `responder`. The first choice that fails fails the answer, and ends the others; so does
 // the client when it goes away or reads too slowly. On a thread that may wait for long texts.
-void RunGenerations(HttpBackend* backend, std::vector<v1::GenerateRequest> requests,
-                    RunOptions options, std::unique_ptr<HttpAnswer> answer,
-                    std::shared_ptr<HttpResponder> responder);
+void RunGenerations(HttpBackend* backend, std::vector<ChoiceRequest> requests, RunOptions options,
+                    std::unique_ptr<HttpAnswer> answer, std::shared_ptr<HttpResponder> responder);
 
 }  // namespace strata
 

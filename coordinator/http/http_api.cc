@@ -222,12 +222,11 @@ absl::StatusOr<HttpApi::CallOptions> HttpApi::OptionsOf(const Call& call, size_t
 }
 
 void HttpApi::RunChoices(Call* call, const CallOptions& options, uint32_t default_max_tokens,
-                         std::vector<v1::GenerateRequest> choices,
-                         std::unique_ptr<HttpAnswer> answer) {
-  for (v1::GenerateRequest& choice : choices) {
-    choice.set_priority(options.priority);
-    choice.set_guaranteed(options.guaranteed);
-    choice.set_replace(options.replace);
+                         std::vector<ChoiceRequest> choices, std::unique_ptr<HttpAnswer> answer) {
+  for (ChoiceRequest& choice : choices) {
+    choice.request.set_priority(options.priority);
+    choice.request.set_guaranteed(options.guaranteed);
+    choice.request.set_replace(options.replace);
   }
   RunOptions run;
   run.deadline = options.deadline;

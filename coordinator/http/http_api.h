@@ -89,7 +89,7 @@ class HttpApi {
   absl::StatusOr<CallOptions> OptionsOf(const Call& call, size_t choices) const;
   // Has `choices` run as `options` say, and the call answered with what they make.
   void RunChoices(Call* call, const CallOptions& options, uint32_t default_max_tokens,
-                  std::vector<v1::GenerateRequest> choices, std::unique_ptr<HttpAnswer> answer);
+                  std::vector<ChoiceRequest> choices, std::unique_ptr<HttpAnswer> answer);
   absl::StatusOr<std::shared_ptr<Caller>> Authenticate(const HttpRequest& head) const;
   // The runtime of `model`; where that is "", of the one that is loaded.
   absl::StatusOr<std::shared_ptr<const ModelRuntime>> ModelOf(const std::string& model);

@@ -47,8 +47,8 @@ class LoraxAnswer : public HttpAnswer {
         prefill_texts_(context_.tokenizer.get()) {
     for (uint32_t i = 0; i < request.best_of; ++i) {
       choices_.emplace_back(context_.tokenizer.get());
-      if (request.full_text) choices_.back().text = request.inputs;
     }
+    if (request.full_text) shown_prompt_ = request.inputs;
   }
 
   bool stream() const override { return context_.stream; }
@@ -87,6 +87,7 @@ class LoraxAnswer : public HttpAnswer {
   const bool stops_;
   const bool ignores_eos_;
   const LoraxContext context_;
+  std::string shown_prompt_;  // Before each answer.
   std::deque<LoraxChoice> choices_;
   v1::Started started_;  // Of any choice: all have the same seed.
   TokenTexts prefill_texts_;
@@ -173,6 +174,7 @@ std::string LoraxAnswer::OnMessage(size_t index, const v1::GenerateResponse& mes
   LoraxChoice& choice = choices_[index];
   if (message.has_started()) {
     started_ = message.started();
+    choice.text = shown_prompt_;
     for (const uint32_t id : context_.prompt_ids) choice.texts.Advance(id);
   }
   if (index == 0) AddPrefill(message);

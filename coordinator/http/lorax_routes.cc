@@ -15,8 +15,8 @@ namespace {
 
 // The prompt's ids. Of a longer one than `truncate` says, what the tokenizer puts in front of every
 // text, and the last ids.
-absl::StatusOr<std::vector<uint32_t>> PromptIds(const ModelRuntime& model,
-                                                const LoraxRequest& request) {
+absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const ModelRuntime& model,
+                                                     const LoraxRequest& request) {
   std::string text = request.inputs;
   if (request.chat) {
     ASSIGN_OR_RETURN(text, model.RenderChat(request.request.chat(), std::time(nullptr)));
@@ -62,13 +62,13 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
     return ToMs(backend->Now() - arrived);
   };
   if (request.prefill || request.truncate > 0) {
-    ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, PromptIds(*model, request));
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, TokenizePrompt(*model, request));
     request.request.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
     if (request.prefill) context.prompt_ids = ids;  // Only ids can be named.
   }
-  std::vector<v1::GenerateRequest> requests;
+  std::vector<ChoiceRequest> requests;
   AddChoices(request.request, request.best_of, call->request_id, backend_->DrawSeed(), &requests);
-  if (request.prefill) requests[0].set_prompt_logprobs(0);
+  if (request.prefill) requests[0].request.set_prompt_logprobs(0);
   RunChoices(call, options, RunOptions().default_max_tokens, std::move(requests),
              MakeLoraxAnswer(request, std::move(context)));
   return absl::OkStatus();

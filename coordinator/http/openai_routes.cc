@@ -32,12 +32,12 @@ absl::Status PreparePrompts(const ModelRuntime& model, OpenAiRequest* request,
   return absl::OkStatus();
 }
 
-// One for each choice.
-std::vector<v1::GenerateRequest> ChoicesOf(const OpenAiRequest& request,
-                                           const std::string& request_id, uint64_t seed) {
-  std::vector<v1::GenerateRequest> choices;
-  for (const v1::GenerateRequest& prompt : request.prompts) {
-    AddChoices(prompt, request.best_of, request_id, seed, &choices);
+// One for each choice; takes the prompts out of `request`.
+std::vector<ChoiceRequest> ChoicesOf(OpenAiRequest* request, const std::string& request_id,
+                                     uint64_t seed) {
+  std::vector<ChoiceRequest> choices;
+  for (v1::GenerateRequest& prompt : request->prompts) {
+    AddChoices(std::move(prompt), request->best_of, request_id, seed, &choices);
   }
   return choices;
 }
@@ -55,8 +55,8 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   if (request.echo || !request.add_special_tokens) {
     RETURN_IF_ERROR(PreparePrompts(*model, &request, &context));
   }
-  RunChoices(call, options, request.default_max_tokens,
-             ChoicesOf(request, call->request_id, backend_->DrawSeed()),
+  std::vector<ChoiceRequest> choices = ChoicesOf(&request, call->request_id, backend_->DrawSeed());
+  RunChoices(call, options, request.default_max_tokens, std::move(choices),
              MakeOpenAiAnswer(request, std::move(context)));
   return absl::OkStatus();
 }

@@ -52,12 +52,11 @@ class Generation::Sink final : public SessionSink {
         request_id_(request.session.request_id),
         seed_(request.session.params.sampling().seed()),
         wants_logprobs_(request.session.params.logprobs()),
-        charged_prompt_(generation_->charge_prompt_ ? request.session.prompt.size() : 0),
+        charged_prompt_(generation_->charge_prompt_ ? request.prompt->size() : 0),
         metrics_(generation_->coordinator_->metrics(), model_->name),
         log_(request_id_, model_->name, generation_->coordinator_->log_requests()),
-        text_(model_->tokenizer == nullptr
-                  ? nullptr
-                  : model_->tokenizer->NewStream(request.session.prompt, true),
+        text_(model_->tokenizer == nullptr ? nullptr
+                                           : model_->tokenizer->NewStream(*request.prompt, true),
               request.stops, request.session.params.min_tokens()) {}
 
   void SetServing(const Coordinator::Serving& serving) {
@@ -221,7 +220,7 @@ absl::Status Generation::Admit(ResolvedRequest* request) {
       RETURN_IF_ERROR(use_->caller()->CheckClaims(session.priority, session.guaranteed));
     }
     RETURN_IF_ERROR(use_->Admit(session.request_id, request->replace,
-                                charge_prompt_ ? session.prompt.size() : 0, coordinator_->Now()));
+                                charge_prompt_ ? request->prompt->size() : 0, coordinator_->Now()));
     caller = use_->caller();
   }
   session.key = key_ = ScopedId(caller, session.request_id);
@@ -231,12 +230,14 @@ absl::Status Generation::Admit(ResolvedRequest* request) {
 
 void Generation::Run(const v1::GenerateRequest& request) {
   if (times_.taken.count() == 0) times_.taken = coordinator_->Now();
+  const std::shared_ptr<SharedPrompt> prompt = std::exchange(prompt_, nullptr);
   if (cancelled_) {
     End(absl::CancelledError());
     return;
   }
   auto model = coordinator_->models()->Get(request.model());
-  const RequestContext context = NewContext(default_max_tokens_);
+  RequestContext context = NewContext(default_max_tokens_);
+  context.prompt = prompt.get();
   const absl::Status wanted = model.ok() ? CheckDeadline() : model.status();
   auto resolved = wanted.ok() ? ResolveRequest(request, **model, context)
                               : absl::StatusOr<ResolvedRequest>(wanted);
@@ -282,6 +283,8 @@ absl::Status Generation::Submit(const Coordinator::Serving& serving, ResolvedReq
   }
   RETURN_IF_ERROR(coordinator_->ClaimId(request->session, request->replace));
   sink->SetServing(serving);
+  // The session's own, to which its answer is added: no earlier than it may be refused or run.
+  request->session.prompt = *request->prompt;
   return serving.engine->Submit(std::move(request->session), sink, coordinator_->Now());
 }
 

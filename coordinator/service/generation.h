@@ -39,6 +39,8 @@ struct GenerationOptions {
   // it with the others. Null: nobody's, and nothing counts.
   std::shared_ptr<KeyUse> use = nullptr;
   bool charge_prompt = true;  // Else another answer of the call is charged for the same prompt.
+  // Instead of the request's own: of several answers to it, which are run one after another.
+  std::shared_ptr<SharedPrompt> prompt = nullptr;
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -51,6 +53,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         charge_prompt_(options.charge_prompt),
         times_(options.times),
         receiver_(receiver),
+        prompt_(std::move(options.prompt)),
         use_(std::move(options.use)) {}
 
   // Tokenizes and hands `request` to its model's engine. Once; on a thread that may be kept for as
@@ -82,6 +85,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const bool charge_prompt_;
   AdmissionTimes times_;  // Whoever has the request in hand.
   GenerationReceiver* const receiver_;
+  std::shared_ptr<SharedPrompt> prompt_;  // Until Run.
   // Until its end: whoever asks again when it is told the end finds its limits free.
   std::shared_ptr<KeyUse> use_;
   std::atomic<bool> cancelled_ = false;

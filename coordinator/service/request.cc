@@ -26,8 +26,8 @@ v1::SamplingParams CompleteSampling(const v1::SamplingParams& params,
   return complete;
 }
 
-absl::StatusOr<std::vector<uint32_t>> PromptIds(const v1::GenerateRequest& request,
-                                                const ModelRuntime& model, int64_t now) {
+absl::StatusOr<std::vector<uint32_t>> Tokenize(const v1::GenerateRequest& request,
+                                               const ModelRuntime& model, int64_t now) {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
       return model.Encode(request.text(), true);
@@ -127,6 +127,36 @@ absl::Status CheckRequestId(const std::string& id) {
   return absl::OkStatus();
 }
 
+SharedPrompt::SharedPrompt(v1::GenerateRequest* request) {
+  switch (request->prompt_case()) {
+    case v1::GenerateRequest::kText:
+      *prompt_.mutable_text() = std::move(*request->mutable_text());
+      break;
+    case v1::GenerateRequest::kTokens:
+      *prompt_.mutable_tokens() = std::move(*request->mutable_tokens());
+      break;
+    case v1::GenerateRequest::kChat:
+      *prompt_.mutable_chat() = std::move(*request->mutable_chat());
+      break;
+    default:
+      break;
+  }
+  request->clear_prompt();
+}
+
+absl::StatusOr<PromptIds> SharedPrompt::Ids(const ModelRuntime& model, int64_t now) {
+  if (!ids_.has_value()) {
+    auto ids = Tokenize(prompt_, model, now);
+    if (ids.ok()) {
+      ids_ = std::make_shared<const std::vector<uint32_t>>(*std::move(ids));
+    } else {
+      ids_ = ids.status();
+    }
+    prompt_ = {};
+  }
+  return *ids_;
+}
+
 absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& request,
                                                const ModelRuntime& model,
                                                const RequestContext& context) {
@@ -145,7 +175,12 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
                  "logprobs=0.." + std::to_string(kMaxTopLogprobs));
     }
   }
-  ASSIGN_OR_RETURN(session.prompt, PromptIds(request, model, context.unix_seconds));
+  if (context.prompt != nullptr) {
+    ASSIGN_OR_RETURN(resolved.prompt, context.prompt->Ids(model, context.unix_seconds));
+  } else {
+    ASSIGN_OR_RETURN(std::vector<uint32_t> ids, Tokenize(request, model, context.unix_seconds));
+    resolved.prompt = std::make_shared<const std::vector<uint32_t>>(std::move(ids));
+  }
   ASSIGN_OR_RETURN(session.embeddings, InputEmbeddings(request, model));
   session.max_tokens = request.max_tokens();
   session.default_max_tokens = context.default_max_tokens;

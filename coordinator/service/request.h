@@ -3,6 +3,8 @@
 #define STRATA_COORDINATOR_SERVICE_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +15,26 @@
 
 namespace strata {
 
+using PromptIds = std::shared_ptr<const std::vector<uint32_t>>;
+
+// A prompt that several requests share: it is rendered and tokenized once, for the first that is
+// resolved. One thread at a time.
+class SharedPrompt {
+ public:
+  // Takes the prompt out of `request`.
+  explicit SharedPrompt(v1::GenerateRequest* request);
+
+  // INVALID_ARGUMENT and FAILED_PRECONDITION as ResolveRequest. `now`: for chat templates.
+  absl::StatusOr<PromptIds> Ids(const ModelRuntime& model, int64_t now);
+
+ private:
+  v1::GenerateRequest prompt_;  // Until it is tokenized.
+  std::optional<absl::StatusOr<PromptIds>> ids_;
+};
+
 struct ResolvedRequest {
-  SessionRequest session;
+  SessionRequest session;  // But for its prompt.
+  PromptIds prompt;
   std::vector<std::string> stops;
   bool replace = false;
 };
@@ -25,6 +45,7 @@ struct RequestContext {
   std::string drawn_request_id;  // Likewise.
   int64_t unix_seconds = 0;      // For chat templates.
   uint32_t default_max_tokens = 512;
+  SharedPrompt* prompt = nullptr;  // Instead of the request's own.
 };
 
 // INVALID_ARGUMENT names the field and its limit; FAILED_PRECONDITION says what the model lacks.

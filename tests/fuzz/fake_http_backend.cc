@@ -39,12 +39,14 @@ void FakeGeneration::Run(const v1::GenerateRequest& request) {
   }
   RequestContext context = kContext;
   context.default_max_tokens = default_max_tokens_;
+  context.prompt = prompt_.get();
   auto resolved = ResolveRequest(request, *model_, context);
   if (!resolved.ok()) {
     Fail(resolved.status());
     return;
   }
   session_ = std::move(resolved->session);
+  session_.prompt = *resolved->prompt;
   const uint32_t wanted =
       session_.max_tokens > 0 ? session_.max_tokens : session_.default_max_tokens;
   max_tokens_ = std::min(wanted, kLongestAnswer);
@@ -126,7 +128,7 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> FakeHttpBackend::GetRuntime(
 
 std::shared_ptr<HttpGeneration> FakeHttpBackend::NewGeneration(const GenerationOptions& options,
                                                                GenerationReceiver* receiver) {
-  auto generation = std::make_shared<FakeGeneration>(model_, receiver, options.default_max_tokens);
+  auto generation = std::make_shared<FakeGeneration>(model_, receiver, options);
   generations_.push_back(generation);
   return generation;
 }

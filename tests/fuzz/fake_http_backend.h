@@ -19,8 +19,11 @@ namespace strata::fuzz {
 class FakeGeneration : public HttpGeneration {
  public:
   FakeGeneration(std::shared_ptr<const ModelRuntime> model, GenerationReceiver* receiver,
-                 uint32_t default_max_tokens)
-      : model_(std::move(model)), receiver_(receiver), default_max_tokens_(default_max_tokens) {}
+                 const GenerationOptions& options)
+      : model_(std::move(model)),
+        receiver_(receiver),
+        default_max_tokens_(options.default_max_tokens),
+        prompt_(options.prompt) {}
 
   void Run(const v1::GenerateRequest& request) override;
   void Cancel() override { cancelled_ = true; }
@@ -38,6 +41,7 @@ class FakeGeneration : public HttpGeneration {
   const std::shared_ptr<const ModelRuntime> model_;
   GenerationReceiver* const receiver_;
   const uint32_t default_max_tokens_;
+  const std::shared_ptr<SharedPrompt> prompt_;
   SessionRequest session_;
   uint32_t max_tokens_ = 0;
   uint32_t tokens_ = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "common/check.h"
 #include "common/limits.h"
@@ -118,7 +119,9 @@ void Answer(const ResolvedRequest& resolved, const ModelRuntime& model) {
   cluster.Start();
   cluster.Settle();
   auto sink = std::make_shared<SinkRecord>();
-  const absl::Status status = cluster.TrySubmit(resolved.session, sink);
+  SessionRequest session = resolved.session;
+  session.prompt = *resolved.prompt;
+  const absl::Status status = cluster.TrySubmit(std::move(session), sink);
   if (!status.ok()) {
     STRATA_CHECK(!ReasonOf(status).empty() && !sink->ended());
     return;
@@ -128,10 +131,9 @@ void Answer(const ResolvedRequest& resolved, const ModelRuntime& model) {
   for (const uint32_t token : sink->tokens) {
     STRATA_CHECK(token < kVocab);
   }
-  TextStream text(model.tokenizer == nullptr
-                      ? nullptr
-                      : model.tokenizer->NewStream(resolved.session.prompt, true),
-                  resolved.stops);
+  TextStream text(
+      model.tokenizer == nullptr ? nullptr : model.tokenizer->NewStream(*resolved.prompt, true),
+      resolved.stops);
   for (const uint32_t token : sink->tokens) {
     text.Add(token);
   }

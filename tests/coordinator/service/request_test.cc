@@ -112,7 +112,7 @@ TEST(Request, DefaultsComeFromTheModelThenFromTheTable) {
   EXPECT_EQ(s.seed(), 77u);
   EXPECT_EQ(resolved->session.request_id, "made-up");
   EXPECT_THAT(resolved->session.stop_ids, ElementsAre(1009, 1012));
-  EXPECT_THAT(resolved->session.prompt, ElementsAre(1, 2));
+  EXPECT_THAT(*resolved->prompt, ElementsAre(1, 2));
 }
 
 TEST(Request, WhatIsAskedBeatsTheModelsDefaults) {
@@ -134,7 +134,7 @@ TEST(Request, TheTemplateAloneWritesTheBeginningOfAChat) {
   message->set_content("Hi");
   const auto resolved = ResolveRequest(request, *Model(true), kContext);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
-  EXPECT_EQ(std::count(resolved->session.prompt.begin(), resolved->session.prompt.end(), 1008), 1);
+  EXPECT_EQ(std::count(resolved->prompt->begin(), resolved->prompt->end(), 1008), 1);
 }
 
 TEST(Request, TextForAModelWithoutTokenizerIsRefusedWithThatReason) {

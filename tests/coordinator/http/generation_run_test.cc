@@ -1,0 +1,141 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/http/generation_run.h"
+#include "coordinator/http/http_backend.h"
+#include "tests/coordinator/http/answers.h"
+#include "tests/coordinator/service/coordinator_testing.h"
+#include "tests/counting_allocator.h"
+
+namespace strata {
+namespace {
+
+using testing::CoordinatorTest;
+
+// Its first answer is for the test.
+class TestResponder : public HttpResponder {
+ public:
+  void Answer(HttpResponse response) override { answer_.set_value(std::move(response)); }
+  void Begin(HttpResponse) override {}
+  absl::Status Write(std::string_view) override { return absl::OkStatus(); }
+  void End(std::string_view) override {}
+  void OnGone(std::function<void()>) override {}
+  void OnIdle(std::function<void()>) override {}
+
+  HttpResponse Wait() { return answer_.get_future().get(); }
+
+ private:
+  std::promise<HttpResponse> answer_;
+};
+
+class TestAnswer : public HttpAnswer {
+ public:
+  bool stream() const override { return false; }
+  std::string OnMessage(size_t, const v1::GenerateResponse&) override { return ""; }
+  std::string EndOfStream() override { return ""; }
+  HttpResponse Whole() override { return {}; }
+  HttpResponse Refusal(const absl::Status& status) const override {
+    return {400, "text/plain", ReasonOf(status), {}};
+  }
+  std::string StreamError(const absl::Status&) const override { return ""; }
+};
+
+// ---- Prompts.
+
+class CountingTokenizer : public Tokenizer {
+ public:
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text, bool special) const override {
+    ++encoded;
+    return real_->Encode(text, special);
+  }
+  std::string Decode(std::span<const uint32_t> ids, bool skip) const override {
+    return real_->Decode(ids, skip);
+  }
+  std::unique_ptr<Stream> NewStream(std::span<const uint32_t> ids, bool skip) const override {
+    return real_->NewStream(ids, skip);
+  }
+  std::optional<uint32_t> TokenToId(std::string_view token) const override {
+    return real_->TokenToId(token);
+  }
+  uint32_t vocab_size() const override { return real_->vocab_size(); }
+  std::string kind() const override { return real_->kind(); }
+
+  mutable std::atomic<int> encoded = 0;
+
+ private:
+  const std::shared_ptr<const Tokenizer> real_ = testing::MakeSmallTokenizer();
+};
+
+class SharedPrompts : public CoordinatorTest {
+ protected:
+  SharedPrompts() {
+    Start();
+    AddModel("m");
+    // The golden model has none.
+    const auto model = std::const_pointer_cast<ModelRuntime>(*models_->Get("m"));
+    auto counting = std::make_unique<CountingTokenizer>();
+    tokenizer_ = counting.get();
+    model->tokenizer = std::move(counting);
+    backend_ = MakeHttpBackend(coordinator_.get());
+  }
+
+  // The most memory that `count` choices of a prompt of `bytes` take while none of them was looked
+  // at by the event loop; then they are refused, since the model is not loaded.
+  uint64_t PeakOf(uint32_t count, size_t bytes) {
+    std::promise<void> opened;
+    std::promise<void> held;
+    coordinator_->PostToLoop([&] {
+      held.set_value();
+      opened.get_future().wait();
+    });
+    held.get_future().wait();
+    testing::ResetPeak();
+    const uint64_t before = testing::LiveBytes();
+    const auto responder = std::make_shared<TestResponder>();
+    {
+      v1::GenerateRequest request;
+      request.set_model("m");
+      for (size_t i = 0; i < bytes; i += 4) request.mutable_text()->append("abc ");
+      std::vector<ChoiceRequest> choices;
+      AddChoices(std::move(request), count, "r", 7, &choices);
+      EXPECT_EQ(choices.size(), count);
+      EXPECT_EQ(choices.back().request.sampling().choice(), count - 1);
+      EXPECT_EQ(choices.back().request.sampling().seed(), 7u);
+      RunGenerations(backend_.get(), std::move(choices), RunOptions(),
+                     std::make_unique<TestAnswer>(), responder);
+    }
+    const uint64_t peak = testing::PeakBytes() - before;
+    opened.set_value();
+    EXPECT_EQ(responder->Wait().body, "MODEL_NOT_LOADED");
+    OnLoop([] {});
+    return peak;
+  }
+
+  CountingTokenizer* tokenizer_ = nullptr;
+  std::unique_ptr<HttpBackend> backend_;
+};
+
+TEST_F(SharedPrompts, ChoicesHoldTheirPromptOnceAndItIsTokenizedOnce) {
+  constexpr size_t kBytes = 256 * 1024;
+  PeakOf(1, 64);
+  tokenizer_->encoded = 0;
+  const uint64_t one = PeakOf(1, kBytes);
+  EXPECT_EQ(tokenizer_->encoded, 1);
+  const uint64_t many = PeakOf(128, kBytes);
+  EXPECT_EQ(tokenizer_->encoded, 2);
+  if (testing::CountsAllocations()) {
+    EXPECT_GT(one, kBytes);
+    EXPECT_LT(many, one + 8 * kBytes);
+  }
+}
+
+}  // namespace
+}  // namespace strata
