@@ -12,6 +12,21 @@ constexpr char kEventStream[] = "text/event-stream";
 // A comment: clients leave it alone, and so does LoRAX's, which looks at lines of data only.
 constexpr char kKeepAlive[] = ": keep-alive\n\n";
 
+// Adds what follows `all` to it.
+void Append(v1::GenerateResponse next, v1::GenerateResponse* all) {
+  all->mutable_text()->append(next.text());
+  next.clear_text();
+  for (v1::TokenLogprob& logprob : *next.mutable_logprobs()) {
+    *all->add_logprobs() = std::move(logprob);
+  }
+  next.clear_logprobs();
+  for (v1::TokenLogprob& logprob : *next.mutable_prompt_logprobs()) {
+    *all->add_prompt_logprobs() = std::move(logprob);
+  }
+  next.clear_prompt_logprobs();
+  all->MergeFrom(next);
+}
+
 class Run : public std::enable_shared_from_this<Run> {
  public:
   Run(RunOptions options, std::unique_ptr<HttpAnswer> answer,
@@ -27,7 +42,9 @@ class Run : public std::enable_shared_from_this<Run> {
   class Choice : public GenerationReceiver {
    public:
     Choice(std::shared_ptr<Run> run, size_t index) : run_(std::move(run)), index_(index) {}
-    void OnMessage(v1::GenerateResponse message) override { run_->OnMessage(index_, message); }
+    void OnMessage(v1::GenerateResponse message) override {
+      run_->OnMessage(index_, std::move(message));
+    }
     void OnEnd(const absl::Status& status) override {
       const std::shared_ptr<Run> run = std::exchange(run_, nullptr);
       run->OnEnd(status);
@@ -38,12 +55,14 @@ class Run : public std::enable_shared_from_this<Run> {
     const size_t index_;
   };
 
-  void OnMessage(size_t index, const v1::GenerateResponse& message) STRATA_EXCLUDES(mutex_);
+  void OnMessage(size_t index, v1::GenerateResponse message) STRATA_EXCLUDES(mutex_);
   void OnEnd(const absl::Status& status) STRATA_EXCLUDES(mutex_);
   void ClientGone() STRATA_EXCLUDES(mutex_);
   void Idle() STRATA_EXCLUDES(mutex_);
   // Takes in a message of an answer that is no stream.
-  void Hold(size_t index, const v1::GenerateResponse& message) STRATA_REQUIRES(mutex_);
+  void Hold(size_t index, v1::GenerateResponse message) STRATA_REQUIRES(mutex_);
+  // Makes the answer of what was held. Nothing else is said any more.
+  void AnswerWhole();
   void Fail(const absl::Status& status) STRATA_REQUIRES(mutex_);
   void Begin() STRATA_REQUIRES(mutex_);
   void CancelAll() STRATA_REQUIRES(mutex_);
@@ -53,9 +72,11 @@ class Run : public std::enable_shared_from_this<Run> {
   std::vector<std::unique_ptr<Choice>> choices_;
   std::vector<std::shared_ptr<HttpGeneration>> generations_;
   Mutex mutex_;
-  const std::unique_ptr<HttpAnswer> answer_;  // Under mutex_.
+  const std::unique_ptr<HttpAnswer> answer_;  // Under mutex_, and AnswerWhole's once it is over.
   const std::shared_ptr<HttpResponder> responder_;
   size_t left_ STRATA_GUARDED_BY(mutex_) = 0;  // Choices that have not ended.
+  // Of an answer that is no stream: what each choice said, in one.
+  std::vector<v1::GenerateResponse> held_ STRATA_GUARDED_BY(mutex_);
   uint64_t held_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
   bool begun_ STRATA_GUARDED_BY(mutex_) = false;
   bool over_ STRATA_GUARDED_BY(mutex_) = false;  // Nothing more is said.
@@ -79,6 +100,7 @@ void Run::Start(HttpBackend* backend, std::vector<ChoiceRequest> requests) {
   {
     MutexLock lock(&mutex_);
     left_ = requests.size();
+    held_.resize(answer_->stream() ? 0 : left_);
   }
   responder_->OnGone([weak = weak_from_this()] {
     if (const auto run = weak.lock()) run->ClientGone();
@@ -95,7 +117,7 @@ void Run::Start(HttpBackend* backend, std::vector<ChoiceRequest> requests) {
   }
 }
 
-void Run::OnMessage(size_t index, const v1::GenerateResponse& message) {
+void Run::OnMessage(size_t index, v1::GenerateResponse message) {
   MutexLock lock(&mutex_);
   if (over_) {
     return;
@@ -105,7 +127,7 @@ void Run::OnMessage(size_t index, const v1::GenerateResponse& message) {
     return;
   }
   if (!answer_->stream()) {
-    Hold(index, message);
+    Hold(index, std::move(message));
     return;
   }
   const std::string piece = answer_->OnMessage(index, message);
@@ -118,7 +140,7 @@ void Run::OnMessage(size_t index, const v1::GenerateResponse& message) {
   }
 }
 
-void Run::Hold(size_t index, const v1::GenerateResponse& message) {
+void Run::Hold(size_t index, v1::GenerateResponse message) {
   held_bytes_ += message.text().size();
   for (const auto* logprobs : {&message.logprobs(), &message.prompt_logprobs()}) {
     for (const v1::TokenLogprob& logprob : *logprobs) {
@@ -133,27 +155,41 @@ void Run::Hold(size_t index, const v1::GenerateResponse& message) {
                    "strata-coordinator"));
     return;
   }
-  answer_->OnMessage(index, message);
+  Append(std::move(message), &held_[index]);
 }
 
 void Run::OnEnd(const absl::Status& status) {
-  MutexLock lock(&mutex_);
-  --left_;
-  if (over_) {
-    return;
+  {
+    MutexLock lock(&mutex_);
+    --left_;
+    if (over_) {
+      return;
+    }
+    if (!status.ok()) {
+      Fail(status);
+      return;
+    }
+    if (left_ > 0) {
+      return;
+    }
+    over_ = true;
+    if (answer_->stream()) {
+      Begin();
+      responder_->End(answer_->EndOfStream());
+      return;
+    }
   }
-  if (!status.ok()) {
-    Fail(status);
-    return;
+  options_.elsewhere([self = shared_from_this()] { self->AnswerWhole(); });
+}
+
+void Run::AnswerWhole() {
+  std::vector<v1::GenerateResponse> held;
+  {
+    MutexLock lock(&mutex_);  // Not for longer: the server's thread may say that the client went.
+    held.swap(held_);
   }
-  if (left_ > 0) {
-    return;
-  }
-  over_ = true;
-  if (answer_->stream()) {
-    Begin();
-    responder_->End(answer_->EndOfStream());
-    return;
+  for (size_t i = 0; i < held.size(); ++i) {
+    answer_->OnMessage(i, std::exchange(held[i], {}));
   }
   HttpResponse whole = answer_->Whole();
   whole.headers.insert(whole.headers.end(), options_.headers.begin(), options_.headers.end());

@@ -3,6 +3,7 @@
 #ifndef STRATA_COORDINATOR_HTTP_GENERATION_RUN_H_
 #define STRATA_COORDINATOR_HTTP_GENERATION_RUN_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,9 @@ struct RunOptions {
   // each logprob. A longer one fails with OUT_OF_RANGE (ANSWER_TOO_LARGE).
   uint64_t max_answer_bytes = uint64_t{64} << 20;
   AdmissionTimes times;  // As GenerationOptions.
+  // Has another thread run what takes long: messages come on the engine's, which must not make a
+  // whole answer of them. It takes everything, now or soon.
+  std::function<void(std::function<void()> task)> elsewhere;
 };
 
 struct ChoiceRequest {

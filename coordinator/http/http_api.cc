@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "common/app/log.h"
+#include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -24,6 +26,8 @@ constexpr std::string_view kPriorityHeader = "X-Strata-Priority";
 constexpr std::string_view kGuaranteedHeader = "X-Strata-Guaranteed";
 constexpr std::string_view kReplaceHeader = "X-Strata-Replace";
 constexpr size_t kScrapesWaiting = 8;
+// Whole answers that are made at once; as many wait as there are connections.
+constexpr size_t kAnswerThreads = 4;
 
 size_t Threads() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 4, 16); }
 
@@ -92,6 +96,10 @@ HttpApi::HttpApi(HttpBackend* backend, HttpApiOptions options)
                       .waiting = kScrapesWaiting,
                       .name = "scrapes",
                       .hint = "scrape less often"}),
+      answer_threads_(std::make_shared<CallThreads>(
+          CallThreadsOptions{.threads = kAnswerThreads,
+                             .waiting = std::numeric_limits<size_t>::max() - kAnswerThreads,
+                             .name = "answers"})),
       threads_(
           {.threads = Threads(),
            .waiting = options_.max_waiting_calls,
@@ -235,6 +243,16 @@ void HttpApi::RunChoices(Call* call, const CallOptions& options, uint32_t defaul
   run.headers = {{std::string(kRequestIdHeader), call->request_id}};
   run.max_answer_bytes = options_.max_answer_bytes;
   run.times = call->times;
+  // An engine may end requests after the API is gone.
+  run.elsewhere = [threads = std::weak_ptr<CallThreads>(answer_threads_),
+                   given = options_.run](std::function<void()> task) {
+    const auto live = threads.lock();
+    if (given != nullptr || live == nullptr) {
+      task();
+    } else {
+      STRATA_CHECK(live->Run(std::move(task)).ok());
+    }
+  };
   RunGenerations(backend_, std::move(choices), std::move(run), std::move(answer), call->responder);
 }
 

@@ -100,8 +100,9 @@ class HttpApi {
   const HttpApiOptions options_;
   const int64_t started_unix_seconds_;
   // Last: what they run uses the others. A scrape has a thread of its own, so that it does not wait
-  // for texts, nor they for it.
+  // for texts, nor they for it; and what was computed does not wait for what is not yet.
   CallThreads scrape_thread_;
+  const std::shared_ptr<CallThreads> answer_threads_;
   CallThreads threads_;
 };
 

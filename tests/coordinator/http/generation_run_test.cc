@@ -1,3 +1,5 @@
+#include "coordinator/http/generation_run.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,25 +7,32 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <semaphore>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "coordinator/http/generation_run.h"
+#include "coordinator/http/http_api.h"
 #include "coordinator/http/http_backend.h"
 #include "tests/coordinator/http/answers.h"
 #include "tests/coordinator/service/coordinator_testing.h"
 #include "tests/counting_allocator.h"
+#include "tests/fuzz/fake_http_backend.h"
 
 namespace strata {
 namespace {
 
 using testing::CoordinatorTest;
+using ::testing::HasSubstr;
 
 // Its first answer is for the test.
 class TestResponder : public HttpResponder {
  public:
-  void Answer(HttpResponse response) override { answer_.set_value(std::move(response)); }
+  void Answer(HttpResponse response) override {
+    thread_ = std::this_thread::get_id();
+    answer_.set_value(std::move(response));
+  }
   void Begin(HttpResponse) override {}
   absl::Status Write(std::string_view) override { return absl::OkStatus(); }
   void End(std::string_view) override {}
@@ -31,9 +40,11 @@ class TestResponder : public HttpResponder {
   void OnIdle(std::function<void()>) override {}
 
   HttpResponse Wait() { return answer_.get_future().get(); }
+  std::thread::id thread() const { return thread_; }  // That answered.
 
  private:
   std::promise<HttpResponse> answer_;
+  std::thread::id thread_;
 };
 
 class TestAnswer : public HttpAnswer {
@@ -134,6 +145,64 @@ TEST_F(SharedPrompts, ChoicesHoldTheirPromptOnceAndItIsTokenizedOnce) {
   if (testing::CountsAllocations()) {
     EXPECT_GT(one, kBytes);
     EXPECT_LT(many, one + 8 * kBytes);
+  }
+}
+
+// ---- Whole answers.
+
+// Says when the generation that it made was run.
+class AwaitedBackend : public fuzz::FakeHttpBackend {
+ public:
+  std::shared_ptr<HttpGeneration> NewGeneration(const GenerationOptions& options,
+                                                GenerationReceiver* receiver) override {
+    made_ = std::dynamic_pointer_cast<fuzz::FakeGeneration>(
+        FakeHttpBackend::NewGeneration(options, receiver));
+    return std::make_shared<Awaited>(this);
+  }
+  std::shared_ptr<fuzz::FakeGeneration> WaitForRun() {
+    ran_.acquire();
+    return std::move(made_);
+  }
+
+ private:
+  class Awaited : public HttpGeneration {
+   public:
+    explicit Awaited(AwaitedBackend* backend) : backend_(backend), made_(backend->made_) {}
+    void Run(const v1::GenerateRequest& request) override {
+      made_->Run(request);
+      backend_->ran_.release();
+    }
+    void Cancel() override { made_->Cancel(); }
+
+   private:
+    AwaitedBackend* const backend_;
+    const std::shared_ptr<fuzz::FakeGeneration> made_;
+  };
+
+  std::shared_ptr<fuzz::FakeGeneration> made_;
+  std::binary_semaphore ran_{0};
+};
+
+TEST(WholeAnswers, AreMadeOnAnotherThreadThanTheOneThatSaysTheLastOfThem) {
+  for (const std::string path : {"/v1/completions", "/generate"}) {
+    AwaitedBackend backend;
+    HttpApi api(&backend, {});
+    HttpRequest request;
+    request.method = "POST";
+    request.path = path;
+    request.body = path == "/generate" ? R"({"inputs": "a", "parameters": {"details": true}})"
+                                       : R"({"model": "m", "prompt": "a", "logprobs": 0})";
+    const auto responder = std::make_shared<TestResponder>();
+    api.Serve(std::move(request), responder);
+    const auto generation = backend.WaitForRun();
+    generation->Say(97, "a");
+    generation->Say(98, "b");
+    generation->Finish("length");
+    const HttpResponse whole = responder->Wait();
+    EXPECT_NE(responder->thread(), std::this_thread::get_id());
+    EXPECT_EQ(whole.status, 200);
+    EXPECT_THAT(whole.body, HasSubstr(R"("ab")"));
+    EXPECT_THAT(whole.body, HasSubstr(path == "/generate" ? R"("text":"b")" : R"(["a","b"])"));
   }
 }
 
