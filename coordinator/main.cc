@@ -4,6 +4,7 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,6 +75,7 @@ struct ServeFlags {
   nanoseconds dial_back_timeout = std::chrono::seconds(3);
   nanoseconds measure_again = std::chrono::seconds(5);
   HttpOptions http;
+  uint64_t max_http_memory = uint64_t{1} << 30;
   uint64_t max_http_answer = HttpApiOptions().max_answer_bytes;
   uint64_t max_upload = uint64_t{4} << 40;
   std::string log_level = "info";
@@ -158,6 +160,9 @@ void Register(Flags* flags, ServeFlags* f) {
               "cut off");
   flags->Size("max-http-answer", &f->max_http_answer,
               "Most bytes of an HTTP answer that is no stream, about, while it is being made");
+  flags->Size("max-http-memory", &f->max_http_memory,
+              "Most bytes, about, that the bodies of HTTP requests and answers that are no streams "
+              "hold together; more are answered 429");
   flags->Duration("http-timeout", &f->http.timeout,
                   "An HTTP connection is closed that is idle, or sends a header, for this long",
                   kShortest);
@@ -266,9 +271,12 @@ absl::Status Serve(const ServeFlags& f) {
       &coordinator, {.max_unread_bytes = f.max_unread, .max_waiting_calls = f.max_waiting_calls});
   RETURN_IF_ERROR(coordinator.Start());
   const auto http_backend = MakeHttpBackend(&coordinator);
+  const auto http_memory = std::make_shared<HttpMemory>(f.max_http_memory);
   HttpApi http_api(http_backend.get(), {.max_waiting_calls = f.max_waiting_calls,
-                                        .max_answer_bytes = f.max_http_answer});
+                                        .max_answer_bytes = f.max_http_answer,
+                                        .memory = http_memory});
   HttpOptions http_options = f.http;
+  http_options.memory = http_memory;
   http_options.check_head = [&](const HttpRequest& head) { return http_api.CheckHead(head); };
   ASSIGN_OR_RETURN(
       const auto http,

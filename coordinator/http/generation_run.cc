@@ -31,9 +31,9 @@ class Run : public std::enable_shared_from_this<Run> {
  public:
   Run(RunOptions options, std::unique_ptr<HttpAnswer> answer,
       std::shared_ptr<HttpResponder> responder)
-      : options_(std::move(options)),
-        answer_(std::move(answer)),
-        responder_(std::move(responder)) {}
+      : options_(std::move(options)), answer_(std::move(answer)), responder_(std::move(responder)) {
+    if (options_.memory != nullptr) memory_ = std::make_shared<HttpMemory::Part>(options_.memory);
+  }
 
   void Start(HttpBackend* backend, std::vector<ChoiceRequest> requests);
 
@@ -78,6 +78,7 @@ class Run : public std::enable_shared_from_this<Run> {
   // Of an answer that is no stream: what each choice said, in one.
   std::vector<v1::GenerateResponse> held_ STRATA_GUARDED_BY(mutex_);
   uint64_t held_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<HttpMemory::Part> memory_;  // For held_, and what is made of it; as answer_.
   bool begun_ STRATA_GUARDED_BY(mutex_) = false;
   bool over_ STRATA_GUARDED_BY(mutex_) = false;  // Nothing more is said.
 };
@@ -155,6 +156,12 @@ void Run::Hold(size_t index, v1::GenerateResponse message) {
                    "strata-coordinator"));
     return;
   }
+  if (memory_ != nullptr) {
+    if (const absl::Status held = memory_->Resize(held_bytes_); !held.ok()) {
+      Fail(held);
+      return;
+    }
+  }
   Append(std::move(message), &held_[index]);
 }
 
@@ -192,6 +199,9 @@ void Run::AnswerWhole() {
     answer_->OnMessage(i, std::exchange(held[i], {}));
   }
   HttpResponse whole = answer_->Whole();
+  // It is there already: where there is no room for what it has grown by, that is not counted.
+  if (memory_ != nullptr) (void)memory_->Resize(whole.body.size());
+  whole.held = std::exchange(memory_, nullptr);
   whole.headers.insert(whole.headers.end(), options_.headers.begin(), options_.headers.end());
   responder_->Answer(std::move(whole));
 }
@@ -210,6 +220,8 @@ void Run::Begin() {
 
 void Run::Fail(const absl::Status& status) {
   over_ = true;
+  held_.clear();
+  memory_.reset();
   CancelAll();
   if (begun_) {
     responder_->End(answer_->StreamError(status));
@@ -223,6 +235,8 @@ void Run::Fail(const absl::Status& status) {
 void Run::ClientGone() {
   MutexLock lock(&mutex_);
   if (!std::exchange(over_, true)) {
+    held_.clear();
+    memory_.reset();
     CancelAll();
   }
 }

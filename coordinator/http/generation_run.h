@@ -30,6 +30,8 @@ struct RunOptions {
   // Of one that is not a stream, and so is held until its end: texts, and about kLogprobBytes for
   // each logprob. A longer one fails with OUT_OF_RANGE (ANSWER_TOO_LARGE).
   uint64_t max_answer_bytes = uint64_t{64} << 20;
+  // Of which such an answer holds its part until it is sent. Null: it does not count.
+  std::shared_ptr<HttpMemory> memory;
   AdmissionTimes times;  // As GenerationOptions.
   // Has another thread run what takes long: messages come on the engine's, which must not make a
   // whole answer of them. It takes everything, now or soon.

@@ -242,6 +242,7 @@ void HttpApi::RunChoices(Call* call, const CallOptions& options, uint32_t defaul
   run.caller = call->caller;
   run.headers = {{std::string(kRequestIdHeader), call->request_id}};
   run.max_answer_bytes = options_.max_answer_bytes;
+  run.memory = options_.memory;
   run.times = call->times;
   // An engine may end requests after the API is gone.
   run.elsewhere = [threads = std::weak_ptr<CallThreads>(answer_threads_),

@@ -25,6 +25,7 @@ struct HttpApiOptions {
   // refused.
   size_t max_waiting_calls = 4096;
   uint64_t max_answer_bytes = RunOptions().max_answer_bytes;
+  std::shared_ptr<HttpMemory> memory = nullptr;  // As RunOptions.
   // Runs a call, now or later, or says why not. Null: on threads of the API's own.
   std::function<absl::Status(std::function<void()> call)> run = nullptr;
 };

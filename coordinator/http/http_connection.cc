@@ -74,7 +74,9 @@ HttpResponse ErrorResponse(int status, std::string_view code, std::string_view m
   // Texts of ours: nothing in them needs an escape.
   std::string body = R"({"error":{"message":")";
   body.append(message).append(R"(","type":")");
-  body.append(status < 500 ? "invalid_request_error" : "server_error");
+  body.append(status == 429  ? "rate_limit_error"
+              : status < 500 ? "invalid_request_error"
+                             : "server_error");
   body.append(R"(","param":null,"code":")").append(code).append("\"}}");
   return {status, "application/json", std::move(body), {}};
 }
@@ -138,6 +140,7 @@ void HttpExchange::Answer(const HttpResponse& response) {
   over = std::exchange(listeners_, {});
   Head(response, response.body.size());
   if (!head_only_) waiting_ += response.body;
+  held_ = response.held;
   ended_ = true;
   Wake();
 }
@@ -344,6 +347,8 @@ void HttpConnection::OnHeader(const Error& error) {
     Close();
   } else if (auto refusal = CheckHead(); refusal.has_value()) {
     Refuse(*refusal);
+  } else if (auto full = HoldBody(); full.has_value()) {
+    Refuse(*full);
   } else if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
@@ -353,6 +358,26 @@ void HttpConnection::OnHeader(const Error& error) {
   } else {
     ReadBody();
   }
+}
+
+std::optional<HttpResponse> HttpConnection::HoldBody() {
+  const HttpOptions& options = shared_->options;
+  const auto length = parser_->content_length();
+  const uint64_t bytes = parser_->chunked() ? options.max_body_bytes : length.value_or(0);
+  if (options.memory == nullptr || bytes == 0) {
+    return std::nullopt;
+  }
+  held_ = std::make_shared<HttpMemory::Part>(options.memory);
+  if (held_->Resize(bytes).ok()) {
+    return std::nullopt;
+  }
+  held_.reset();
+  HttpResponse full = ErrorResponse(429, "http_memory_full",
+                                    "bodies and answers of other HTTP requests hold all that "
+                                    "--max-http-memory of strata-coordinator lets them: send it "
+                                    "again later");
+  full.headers.emplace_back("Retry-After", "1");
+  return full;
 }
 
 void HttpConnection::ReadBody() {
@@ -385,6 +410,8 @@ void HttpConnection::Dispatch() {
   parser_.reset();
   HttpRequest request = HeadOf(message);
   request.body = std::move(message.body());
+  if (held_ != nullptr) (void)held_->Resize(request.body.size());  // To no more than it has.
+  request.held = std::exchange(held_, nullptr);
   stream_.expires_never();
   exchange_ = std::make_shared<HttpExchange>(
       shared_, weak_from_this(), message.method() == http::verb::head, message.version() >= 11,

@@ -101,6 +101,7 @@ class HttpExchange {
   bool close_ STRATA_GUARDED_BY(mutex_) = false;  // The connection, after the end.
   bool slow_ STRATA_GUARDED_BY(mutex_) = false;
   bool gone_ STRATA_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const HttpMemory::Part> held_ STRATA_GUARDED_BY(mutex_);
   Listeners listeners_ STRATA_GUARDED_BY(mutex_);
 };
 
@@ -128,6 +129,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Dispatch();
   // Why the request whose header was read is refused, if it is.
   std::optional<HttpResponse> CheckHead() const;
+  // Makes room for the body of the request whose header was read, or says why not.
+  std::optional<HttpResponse> HoldBody();
   // Answers what cannot be read, or may not, and ends.
   void Refuse(const HttpResponse& response);
   void Refuse(int status, std::string_view code, const std::string& message);
@@ -152,6 +155,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::chrono::steady_clock::time_point last_sent_;  // Or the request's arrival.
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  std::shared_ptr<HttpMemory::Part> held_;         // For the body that is being read.
   std::shared_ptr<HttpExchange> exchange_;         // Of the request that is being answered.
   std::shared_ptr<HttpConnection> busy_;           // Itself, while there is one.
   HttpExchange::Part part_;                        // Being sent.

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/http/http_memory.h"
 
 namespace strata {
 
@@ -26,6 +27,7 @@ struct HttpRequest {
   std::string query;   // Without '?'.
   std::string body;
   HttpHeaders headers;
+  std::shared_ptr<const HttpMemory::Part> held = nullptr;  // For its body.
 
   // The first header of this name, in whatever case; null if there is none.
   const std::string* Header(std::string_view name) const;
@@ -38,6 +40,8 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   HttpHeaders headers;  // Others than type and length. Control characters are left out.
+  // Let go of when it was sent.
+  std::shared_ptr<const HttpMemory::Part> held = nullptr;
 };
 
 struct HttpOptions {
@@ -57,6 +61,9 @@ struct HttpOptions {
   uint64_t send_rate = 64 * 1024;
   // Without anything said for this long, who writes a stream is asked for a sign of life. 0: never.
   std::chrono::nanoseconds keepalive = std::chrono::seconds(10);
+  // Of which bodies hold their part, by their length or what they may have, from before they are
+  // read until their requests are on their way. Null: they do not count.
+  std::shared_ptr<HttpMemory> memory = nullptr;
   // Asked about each request before its body is read, on the server's thread: what it is refused
   // with, if it is. The connection ends with that. Null: nothing is refused.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head = nullptr;

@@ -23,8 +23,10 @@
 namespace strata {
 namespace {
 
+using ::testing::Contains;
 using testing::CoordinatorTest;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // Its first answer is for the test.
 class TestResponder : public HttpResponder {
@@ -182,6 +184,35 @@ class AwaitedBackend : public fuzz::FakeHttpBackend {
   std::shared_ptr<fuzz::FakeGeneration> made_;
   std::binary_semaphore ran_{0};
 };
+
+TEST(WholeAnswers, HoldTheirPartOfOneMemoryUntilTheyAreSent) {
+  AwaitedBackend backend;
+  const auto memory = std::make_shared<HttpMemory>(700);
+  HttpApi api(&backend, {.memory = memory});
+  for (const bool fits : {true, false}) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = "/v1/completions";
+    request.body = R"({"model": "m", "prompt": "a", "logprobs": 0})";
+    const auto responder = std::make_shared<TestResponder>();
+    api.Serve(std::move(request), responder);
+    const auto generation = backend.WaitForRun();
+    generation->Say(97, "a");
+    EXPECT_EQ(memory->held(), kLogprobBytes + 1);
+    if (!fits) generation->Say(98, "b");
+    generation->Finish("length");
+    HttpResponse whole = responder->Wait();
+    EXPECT_EQ(whole.status, fits ? 200 : 429);
+    if (fits) {
+      EXPECT_EQ(memory->held(), whole.body.size());
+      whole = {};
+    } else {
+      EXPECT_THAT(whole.body, HasSubstr("--max-http-memory"));
+      EXPECT_THAT(whole.headers, Contains(Pair("Retry-After", "1")));
+    }
+    EXPECT_EQ(memory->held(), 0u);
+  }
+}
 
 TEST(WholeAnswers, AreMadeOnAnotherThreadThanTheOneThatSaysTheLastOfThem) {
   for (const std::string path : {"/v1/completions", "/generate"}) {

@@ -216,6 +216,59 @@ TEST(HttpServer, WhatItsHeaderIsRefusedForIsSaidWithoutItsBody) {
   EXPECT_NE(known.ReadUntil("POST /a b").find("HTTP/1.1 200"), std::string::npos);
 }
 
+TEST(HttpServer, BodiesAndAnswersThatAreHeldShareOneLimit) {
+  HttpOptions options;
+  options.max_body_bytes = 600;
+  options.memory = std::make_shared<HttpMemory>(1000);
+  Mutex mutex;
+  std::vector<std::pair<HttpRequest, std::shared_ptr<HttpResponder>>> taken;
+  const auto requests = [&] {
+    MutexLock lock(&mutex);
+    return taken.size();
+  };
+  auto server = HttpServer::Start("127.0.0.1:0", options, [&](HttpRequest request, auto responder) {
+    MutexLock lock(&mutex);
+    taken.emplace_back(std::move(request), std::move(responder));
+  });
+  ASSERT_TRUE(server.ok());
+  const auto post = [](size_t bytes) {
+    return "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" +
+           std::string(bytes, 'x');
+  };
+  RawClient first((*server)->address());
+  first.Send(post(500));
+  ASSERT_TRUE(Eventually([&] { return requests() == 1; }));
+  EXPECT_EQ(options.memory->held(), 500u);
+  // One that says no length may have the longest.
+  const std::string chunked = "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string& one_more : {post(501), chunked}) {
+    RawClient second((*server)->address());
+    second.Send(one_more);
+    const std::string refused = second.ReadUntil("}}");
+    EXPECT_EQ(refused.substr(0, 12), "HTTP/1.1 429");
+    EXPECT_NE(refused.find("\r\nRetry-After: 1\r\n"), std::string::npos) << refused;
+    EXPECT_NE(refused.find("--max-http-memory"), std::string::npos) << refused;
+  }
+  // What holds nothing is served, and an answer holds its part until it is sent.
+  RawClient none((*server)->address());
+  none.Send(kGet);
+  ASSERT_TRUE(Eventually([&] { return requests() == 2; }));
+  auto part = std::make_shared<HttpMemory::Part>(options.memory);
+  EXPECT_EQ(ReasonOf(part->Resize(501)), "HTTP_MEMORY_FULL");
+  ASSERT_TRUE(part->Resize(400).ok());
+  {
+    MutexLock lock(&mutex);
+    taken[1].second->Answer({200, "text/plain", "done", {}, std::move(part)});
+    taken.clear();
+  }
+  EXPECT_NE(none.ReadUntil("done").find("done"), std::string::npos);
+  EXPECT_TRUE(Eventually([&] { return options.memory->held() == 0; }));
+  RawClient third((*server)->address());
+  third.Send(chunked + "3\r\nabc\r\n0\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return requests() == 1; }));
+  EXPECT_EQ(options.memory->held(), 3u);
+}
+
 TEST(HttpServer, ATakenAddressIsNamed) {
   auto first = HttpServer::Start("127.0.0.1:0", {}, Echo);
   ASSERT_TRUE(first.ok());
