@@ -17,8 +17,16 @@ bool NotReady(std::string_view reason) {
   return reason == "MODEL_NOT_LOADED" || reason == "NOT_READY";
 }
 
+// A stage said it, of what the coordinator sent: whatever its code, the client is not to blame.
+bool IsFaultOfStage(const absl::Status& status) {
+  return !status.ok() && DetailOf(status).facts().contains("stage");
+}
+
 // The field that an engine's or a model's error is about: they know no HTTP.
 std::string ParamOf(const absl::Status& status) {
+  if (IsFaultOfStage(status)) {
+    return "";
+  }
   if (std::string field = FieldOf(status); !field.empty()) {
     return field;
   }
@@ -41,6 +49,9 @@ constexpr std::string_view kContextExceeded = "context_length_exceeded";
 // The word that OpenAI's clients switch on.
 std::string OpenAiCode(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
+  if (IsFaultOfStage(status)) {
+    return absl::AsciiStrToLower({reason.data(), reason.size()});
+  }
   if (reason == "CONTEXT_EXCEEDED" || reason == "KV_NEVER_FITS") {
     return std::string(kContextExceeded);
   }
@@ -110,6 +121,9 @@ uint64_t RetryAfterSeconds(const absl::Status& status) {
 }  // namespace
 
 int HttpStatusOf(const absl::Status& status) {
+  if (IsFaultOfStage(status)) {
+    return 500;
+  }
   switch (status.code()) {
     case Code::kOk:
       return 200;

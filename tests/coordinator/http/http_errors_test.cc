@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <string>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "common/status.h"
 #include "coordinator/http/json_body.h"
 
@@ -53,6 +55,63 @@ TEST(HttpErrors, OtherRefusalsMayBeTriedAgainSoon) {
   const HttpResponse response = ErrorAnswer(full, ErrorShape::kOpenAi);
   EXPECT_EQ(HeaderOf(response, "Retry-After"), "1");
   EXPECT_EQ(OrderedJson::parse(response.body)["error"]["code"], "queue_full");
+}
+
+// What each code is to a client; and that all are one where a stage says them.
+TEST(HttpErrors, AStagesFaultIsTheServersWhateverItsCode) {
+  struct Row {
+    absl::StatusCode code;
+    int status;
+    const char* openai;
+    int lorax_status;
+    const char* lorax;
+  };
+  using Code = absl::StatusCode;
+  const Row rows[] = {
+      {Code::kCancelled, 499, "invalid_request_error", 424, "generation"},
+      {Code::kUnknown, 500, "server_error", 500, "incomplete_generation"},
+      {Code::kInvalidArgument, 400, "invalid_request_error", 422, "validation"},
+      {Code::kDeadlineExceeded, 504, "server_error", 424, "generation"},
+      {Code::kNotFound, 404, "not_found_error", 404, "validation"},
+      {Code::kAlreadyExists, 409, "invalid_request_error", 409, "validation"},
+      {Code::kPermissionDenied, 403, "permission_error", 403, "validation"},
+      {Code::kResourceExhausted, 429, "rate_limit_error", 429, "overloaded"},
+      {Code::kFailedPrecondition, 400, "invalid_request_error", 422, "validation"},
+      {Code::kAborted, 409, "invalid_request_error", 409, "validation"},
+      {Code::kOutOfRange, 400, "invalid_request_error", 422, "validation"},
+      {Code::kUnimplemented, 400, "invalid_request_error", 422, "validation"},
+      {Code::kInternal, 500, "server_error", 500, "incomplete_generation"},
+      {Code::kUnavailable, 503, "server_error", 503, "unhealthy"},
+      {Code::kDataLoss, 500, "server_error", 500, "incomplete_generation"},
+      {Code::kUnauthenticated, 401, "authentication_error", 401, "authentication"},
+  };
+  EXPECT_EQ(std::size(rows), 16u) << "all but OK";
+  const auto expect = [](const absl::Status& status, const Row& row) {
+    const HttpResponse openai = ErrorAnswer(status, ErrorShape::kOpenAi);
+    EXPECT_EQ(openai.status, row.status) << status;
+    const OrderedJson error = OrderedJson::parse(openai.body)["error"];
+    EXPECT_EQ(error["type"], row.openai) << status;
+    EXPECT_EQ(error["message"], Describe(status));
+    const HttpResponse lorax = ErrorAnswer(status, ErrorShape::kLorax);
+    EXPECT_EQ(lorax.status, row.lorax_status) << status;
+    EXPECT_EQ(OrderedJson::parse(lorax.body)["error_type"], row.lorax) << status;
+    EXPECT_EQ(HeaderOf(openai, "Retry-After").empty(), row.status != 429 && row.status != 503);
+    EXPECT_EQ(HeaderOf(openai, "WWW-Authenticate").empty(), row.status != 401);
+    return error;
+  };
+  for (const Row& row : rows) {
+    expect(Error(row.code, "SOME_REASON", "it failed"), row);
+    // These reasons mean a field of the client's, a wrong key or a limit where no stage says them.
+    for (const char* reason : {"POSITION_MISMATCH", "BAD_TOKEN_ID", "CONTEXT_EXCEEDED",
+                               "KEY_UNKNOWN", "KEY_TOKEN_RATE", "MODEL_NOT_LOADED", "UNLOADED"}) {
+      const absl::Status of_stage =
+          Error(row.code, reason, "stage 1 failed").Fact("stage", 1).Fact("field", "prompt");
+      const OrderedJson error =
+          expect(of_stage, {row.code, 500, "server_error", 500, "incomplete_generation"});
+      EXPECT_EQ(error["code"], absl::AsciiStrToLower(reason));
+      EXPECT_EQ(error["param"], nullptr);
+    }
+  }
 }
 
 TEST(HttpErrors, AMissingUnknownOrRevokedKeyIsAnInvalidOne) {
