@@ -16,6 +16,7 @@ import time
 import pytest
 
 from cluster import BIN, RECALL, SLOW, Cluster, wait_until
+from http_client import request
 
 FAULTY = BIN.parent / "tests"
 
@@ -106,9 +107,22 @@ def test_exo_a_worker_that_keeps_a_stale_sequence_is_refused_and_never_computed(
         out, err, status = cluster.run(*arguments(second, "stale-1", 6), check=False)
         assert status == 1 and out == ""
         assert "stale-1" in err and "39 tokens" in err and "position 0" in err and "w2" in err, err
+        # Over HTTP too it is the server that failed: nothing is wrong with the request.
+        status, _, answer = refused(cluster, "/v1/completions", "stale-1",
+                                    model="recall", prompt=second, max_tokens=6)
+        error = answer["error"]
+        assert (status, error["type"], error["param"]) == (500, "server_error", None), answer
+        assert error["code"] == "position_mismatch" and 'node "w2"' in error["message"], answer
+        status, _, answer = refused(cluster, "/generate", "stale-1", inputs="Once upon a time")
+        assert (status, answer["error_type"]) == (500, "incomplete_generation"), answer
+        assert 'node "w2"' in answer["error"], answer
         # Its neighbours do not notice.
         assert essence(cluster.json(*arguments(second, "fine", 6))) == right
         wait_until(lambda: not cluster.json("session", "list")["sessions"], 10, "none is left")
+
+
+def refused(cluster, path, request_id, **body):
+    return request(cluster, "POST", path, body, {"X-Strata-Request-Id": request_id})
 
 
 def test_exo_a_request_that_begins_from_a_cached_prefix_does_not_meet_what_is_stale(tmp_path):
