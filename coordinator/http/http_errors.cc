@@ -14,7 +14,7 @@ using Code = absl::StatusCode;
 
 // Of a request that can be served once something was loaded or has come back.
 bool NotReady(std::string_view reason) {
-  return reason == "MODEL_NOT_LOADED" || reason == "NOT_READY";
+  return reason == "MODEL_NOT_LOADED" || reason == "NOT_READY" || reason == "UNLOADED";
 }
 
 // A stage said it, of what the coordinator sent: whatever its code, the client is not to blame.
@@ -80,7 +80,8 @@ std::string_view OpenAiType(int status) {
   }
 }
 
-std::string_view LoraxType(int status) {
+std::string_view LoraxType(const absl::Status& error) {
+  const int status = HttpStatusOf(error);
   switch (status) {
     case 401:
       return "authentication";
@@ -90,6 +91,8 @@ std::string_view LoraxType(int status) {
       return "unhealthy";
     case 500:
       return "incomplete_generation";
+    case 409:  // An id in flight is the request's own; what ran was ended from elsewhere.
+      return error.code() == Code::kAborted ? "generation" : "validation";
     default:
       return status < 499 ? "validation" : "generation";
   }
@@ -139,8 +142,9 @@ int HttpStatusOf(const absl::Status& status) {
       return 403;
     case Code::kNotFound:
       return 404;
-    case Code::kAlreadyExists:
     case Code::kAborted:
+      return NotReady(ReasonOf(status)) ? 503 : 409;
+    case Code::kAlreadyExists:
       return 409;
     case Code::kResourceExhausted:
       return 429;
@@ -176,7 +180,7 @@ OrderedJson OpenAiError(const absl::Status& status) {
 }
 
 OrderedJson LoraxError(const absl::Status& status) {
-  return {{"error", Describe(status)}, {"error_type", LoraxType(HttpStatusOf(status))}};
+  return {{"error", Describe(status)}, {"error_type", LoraxType(status)}};
 }
 
 HttpResponse ErrorAnswer(const absl::Status& status, ErrorShape shape) {

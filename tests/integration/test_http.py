@@ -228,12 +228,21 @@ def test_a_forced_unload_is_not_blamed_on_the_client(tmp_path):
     with Cluster(tmp_path) as cluster:
         cluster.start_worker("w0")
         cluster.load("recall", RECALL, context=512, sessions=4)
-        connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True})
-        cluster.run("model", "unload", "recall", "--force")
+        with cluster.stalled("w0"):
+            whole = connect(cluster)
+            whole.request("POST", "/v1/completions", json.dumps(LONG))
+            connection, response = begin(cluster, "/v1/completions", {**LONG, "stream": True})
+            cluster.wait_sessions(2)
+            cluster.run("model", "unload", "recall", "--force")
         assert json.loads(list(events(response))[-1])["error"]["code"] == "unloaded"
         connection.close()
+        answer = whole.getresponse()
+        error = json.loads(answer.read())["error"]
+        assert (answer.status, error["type"], error["code"]) == (503, "server_error", "unloaded")
+        assert int(answer.headers["Retry-After"]) >= 1
+        whole.close()
         samples = scrape(cluster.http)
-        assert total(samples, "strata_requests_total", finished_reason="failed") == 1
+        assert total(samples, "strata_requests_total", finished_reason="failed") == 2
         assert total(samples, "strata_requests_total", finished_reason="cancelled") == 0
 
 

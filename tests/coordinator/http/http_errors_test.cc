@@ -77,7 +77,7 @@ TEST(HttpErrors, AStagesFaultIsTheServersWhateverItsCode) {
       {Code::kPermissionDenied, 403, "permission_error", 403, "validation"},
       {Code::kResourceExhausted, 429, "rate_limit_error", 429, "overloaded"},
       {Code::kFailedPrecondition, 400, "invalid_request_error", 422, "validation"},
-      {Code::kAborted, 409, "invalid_request_error", 409, "validation"},
+      {Code::kAborted, 409, "invalid_request_error", 409, "generation"},
       {Code::kOutOfRange, 400, "invalid_request_error", 422, "validation"},
       {Code::kUnimplemented, 400, "invalid_request_error", 422, "validation"},
       {Code::kInternal, 500, "server_error", 500, "incomplete_generation"},
@@ -112,6 +112,23 @@ TEST(HttpErrors, AStagesFaultIsTheServersWhateverItsCode) {
       EXPECT_EQ(error["param"], nullptr);
     }
   }
+}
+
+TEST(HttpErrors, WhatWasTakenFromUnderARequestIsNoFaultOfItsOwn) {
+  const auto expect = [](const char* reason, int status, const char* lorax_type,
+                         const char* retry_after) {
+    const absl::Status ended = Error(absl::StatusCode::kAborted, reason, "it is gone");
+    const HttpResponse openai = ErrorAnswer(ended, ErrorShape::kOpenAi);
+    EXPECT_EQ(openai.status, status) << reason;
+    EXPECT_EQ(HeaderOf(openai, "Retry-After"), retry_after) << reason;
+    EXPECT_EQ(OrderedJson::parse(openai.body)["error"]["code"], absl::AsciiStrToLower(reason));
+    const HttpResponse lorax = ErrorAnswer(ended, ErrorShape::kLorax);
+    EXPECT_EQ(lorax.status, status) << reason;
+    EXPECT_EQ(HeaderOf(lorax, "Retry-After"), retry_after) << reason;
+    EXPECT_EQ(OrderedJson::parse(lorax.body)["error_type"], lorax_type) << reason;
+  };
+  expect("UNLOADED", 503, "unhealthy", "1");  // By an operator.
+  expect("REPLACED", 409, "generation", "");  // By a newer request with its id.
 }
 
 TEST(HttpErrors, AMissingUnknownOrRevokedKeyIsAnInvalidOne) {
