@@ -16,7 +16,7 @@ constexpr uint32_t kChatTokens = 512;
 // Of an answer; a longer one fits no context.
 constexpr int64_t kMostTokens = kMaxContextTokens;
 
-// What would change the answer, and is not there yet.
+// What would change the answer, or whom its prefix is shared with, and is not there yet.
 void RefuseUnsupported(Fields* fields) {
   for (const char* name : {"tools",
                            "functions",
@@ -50,7 +50,8 @@ void RefuseUnsupported(Fields* fields) {
                            "return_token_ids",
                            "return_tokens_as_token_ids",
                            "input_embeds",
-                           "prompt_embeds"}) {
+                           "prompt_embeds",
+                           "cache_salt"}) {
     fields->Refuse(name);
   }
   fields->Refuse("tool_choice", "none");

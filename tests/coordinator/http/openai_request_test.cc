@@ -130,7 +130,8 @@ TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
         R"("response_format":{"type":"json_object"})", R"("suffix":"x")", R"("adapter_id":"x")",
         R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("skip_special_tokens":false)",
         R"("use_beam_search":true)", R"("return_token_ids":true)", R"("lora_path":"x")",
-        R"("ebnf":"root ::= x")", R"("response_format":{"schema":{"type":"object"}})"}) {
+        R"("ebnf":"root ::= x")", R"("cache_salt":"x")",
+        R"("response_format":{"schema":{"type":"object"}})"}) {
     const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
     EXPECT_EQ(FieldRefused(Completion(body)), name);
     EXPECT_EQ(FieldRefused(Chat(body), true), name);
