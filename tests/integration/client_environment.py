@@ -13,6 +13,7 @@ from cluster import BIN, SOURCE
 
 CACHE = BIN.parent / "clients"
 OPENAI = ["openai==3.54.0"]
+LORAX = ["lorax-client==0.6.3"]
 # It refuses tools by itself where the extra is missing.
 LITELLM = ["litellm[mcp]==1.106.2"]
 

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from client_environment import LITELLM, OPENAI, environment, example, run
+from client_environment import LITELLM, LORAX, OPENAI, environment, example, run
 from cluster import RECALL, Cluster, recall_cases
 from http_client import begin
 
@@ -32,9 +32,10 @@ def test_openai(cluster, check):
     run(python, CLIENTS / "openai_checks.py", check, cluster.http, cluster.case)
 
 
-@pytest.mark.parametrize("check", ["generate", "stream", "errors"])
+@pytest.mark.parametrize("check", ["generate", "stream", "errors", "deadline", "in_a_stream",
+                                   "busy", "asynchronous"])
 def test_lorax(cluster, check):
-    python = environment("lorax", "lorax-client==0.6.3")
+    python = environment("lorax", *LORAX)
     run(python, CLIENTS / "lorax_checks.py", check, cluster.http, cluster.case)
 
 
@@ -74,7 +75,7 @@ def test_comments_disturb_no_client(talkative):
     openai = environment("openai", *OPENAI)
     for check in ("streams", "asynchronous"):
         run(openai, CLIENTS / "openai_checks.py", check, talkative.http, talkative.case)
-    lorax = environment("lorax", "lorax-client==0.6.3")
+    lorax = environment("lorax", *LORAX)
     run(lorax, CLIENTS / "lorax_checks.py", "stream", talkative.http, talkative.case)
     litellm = environment("litellm", *LITELLM)
     run(litellm, CLIENTS / "litellm_checks.py", "streams", talkative.http, talkative.case)

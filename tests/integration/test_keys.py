@@ -10,7 +10,7 @@ import time
 import pytest
 
 import python_sdk
-from client_environment import LITELLM, OPENAI, environment, run
+from client_environment import LITELLM, LORAX, OPENAI, environment, run
 from cluster import BIN, RECALL, SLOW, Cluster, wait_until
 from http_client import begin, connect, request, stream
 
@@ -304,7 +304,8 @@ def test_the_python_library_has_an_error_for_each(cluster, strata):
             assert len(client.generate("recall", [1, 2, 3], **ask).token_ids) == 4
 
 
-@pytest.mark.parametrize("name,packages", [("openai", OPENAI), ("litellm", LITELLM)])
+@pytest.mark.parametrize("name,packages", [("openai", OPENAI), ("litellm", LITELLM),
+                                           ("lorax", LORAX)])
 def test_published_clients_know_the_errors(cluster, name, packages):
     good = make(cluster)["secret"]
     limited = make(cluster, requests_per_minute=1)["secret"]

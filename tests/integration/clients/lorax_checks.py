@@ -1,14 +1,19 @@
 """What the package lorax-client makes of a cluster's answers: CHECK ADDRESS CASE."""
 
+import asyncio
+import concurrent.futures
 import json
 import sys
 
-from lorax import Client
-from lorax.errors import ValidationError
+from lorax import AsyncClient, Client
+from lorax.errors import GenerationError, OverloadedError, ValidationError
 
 check, address, case_path = sys.argv[1:]
 case = json.load(open(case_path))
-client = Client(f"http://{address}")
+url = f"http://{address}"
+client = Client(url)
+long = {"max_new_tokens": 400, "ignore_eos_token": True}
+late = {"X-Strata-Deadline": "5ms"}
 
 
 def generate():
@@ -50,6 +55,86 @@ def errors():
                 assert f"parameters.{name} is not supported" in str(error), error
                 continue
             raise AssertionError(f"{name} was accepted")
+
+
+def expect(error, saying, act):
+    try:
+        act()
+    except error as raised:
+        assert type(raised) is error and saying in str(raised), repr(raised)
+        return
+    raise AssertionError(f"no {error}")
+
+
+def deadline():
+    asking = Client(url, headers=late)
+    expect(GenerationError, "deadline", lambda: asking.generate(case["prompt"], **long))
+    expect(GenerationError, "deadline",
+           lambda: list(asking.generate_stream(case["prompt"], **long)))
+
+
+def in_a_stream():
+    """An error in a stream that has begun is raised where it is read."""
+    named = {"X-Strata-Request-Id": "streamed"}
+    events = Client(url, headers=named).generate_stream(case["prompt"], **long)
+    assert next(events).token.text is not None
+    newer = Client(url, headers={**named, "X-Strata-Replace": "true"})
+    assert newer.generate(case["prompt"], max_new_tokens=2).details.generated_tokens == 2
+    expect(GenerationError, "took its place", lambda: list(events))
+
+
+def overloaded(answers):
+    """Of more than may run and wait some are answered, and the others are refused by type."""
+    refused = [a for a in answers if isinstance(a, Exception)]
+    assert 0 < len(refused) < len(answers), answers
+    for error in refused:
+        assert type(error) is OverloadedError and "--max-queued-requests" in str(error), repr(error)
+
+
+def busy():
+    def ask(_):
+        try:
+            return Client(url).generate(case["prompt"], **long)
+        except Exception as error:
+            return error
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        overloaded(list(threads.map(ask, range(8))))
+
+
+def asynchronous():
+    async def ask():
+        asking = AsyncClient(url)
+        answer = await asking.generate(case["prompt"], max_new_tokens=96)
+        assert answer.generated_text == case["text"]
+        events = [e async for e in asking.generate_stream(case["prompt"], max_new_tokens=96)]
+        assert [e.token.id for e in events] == case["greedy_ids"]
+        assert events[-1].generated_text == case["text"]
+        await refused(ValidationError, asking.generate(case["prompt"], watermark=True))
+        tardy = AsyncClient(url, headers=late)
+        await refused(GenerationError, tardy.generate(case["prompt"], **long))
+        named = {"X-Strata-Request-Id": "streamed"}
+        events = AsyncClient(url, headers=named).generate_stream(case["prompt"], **long)
+        await anext(events)
+        newer = AsyncClient(url, headers={**named, "X-Strata-Replace": "true"})
+        await newer.generate(case["prompt"], max_new_tokens=2)
+        await refused(GenerationError, read(events))
+        overloaded(await asyncio.gather(*(asking.generate(case["prompt"], **long)
+                                          for _ in range(8)), return_exceptions=True))
+
+    async def read(events):
+        async for _ in events:
+            pass
+
+    async def refused(error, answer):
+        try:
+            await answer
+        except error as raised:
+            assert type(raised) is error, repr(raised)
+            return
+        raise AssertionError(f"no {error}")
+
+    asyncio.run(ask())
 
 
 globals()[check]()

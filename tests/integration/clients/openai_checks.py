@@ -96,6 +96,13 @@ def errors():
     expect(openai.InternalServerError,
            lambda: create(**{**prompt, "max_tokens": 400}, extra_headers=late,
                           extra_body={"ignore_eos": True}), code="deadline_exceeded")
+    held = create(**{**prompt, "max_tokens": 450}, stream=True,
+                  extra_headers={"X-Strata-Request-Id": "twice"}, extra_body={"ignore_eos": True})
+    next(iter(held))
+    expect(openai.ConflictError,
+           lambda: create(**prompt, extra_headers={"X-Strata-Request-Id": "twice"}),
+           code="request_in_flight")
+    held.close()
     # In a stream that has begun an error is raised where it is read.
     stream = create(**{**prompt, "max_tokens": 450}, n=3, stream=True,
                     extra_headers={"X-Strata-Deadline": "200ms"}, extra_body={"ignore_eos": True})

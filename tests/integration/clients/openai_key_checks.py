@@ -26,6 +26,10 @@ assert client(good).completions.create(**ask).usage.completion_tokens <= 4
 for act in (lambda: client("wrong").models.list(), lambda: client("wrong").completions.create(**ask),
             lambda: client("wrong").completions.create(**ask, stream=True)):
     assert expect(openai.AuthenticationError, act).code == "invalid_api_key"
+first = {"X-Strata-Priority": "1"}
+denied = expect(openai.PermissionDeniedError,
+                lambda: client(good).completions.create(**ask, extra_headers=first))
+assert denied.code == "key_priority" and denied.type == "permission_error"
 client(limited).completions.create(**ask)
 over = expect(openai.RateLimitError, lambda: client(limited).completions.create(**ask))
 assert over.code == "rate_limit_exceeded"
