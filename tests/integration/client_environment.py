@@ -62,7 +62,7 @@ def run(python, script, *arguments):
 def example(cluster, language, first):
     """The block of docs/API.md that begins so, for this cluster."""
     text = (SOURCE / "docs" / "API.md").read_text()
-    (found,) = [block for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
-                if block.startswith(first)]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    (found,) = [block for of, block in blocks if of == language and block.startswith(first)]
     assert "localhost:8080" in found
     return found.replace("localhost:8080", cluster.http)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import subprocess
 
 import pytest
 
@@ -55,6 +56,12 @@ def test_the_documents_example(cluster, name, packages, tmp_path):
         assert "Paris" in said and "512 tokens" in said
     else:
         assert said
+
+
+def test_the_documents_example_of_curl(cluster):
+    answer = json.loads(subprocess.run(example(cluster, "", "curl"), shell=True, check=True,
+                                       capture_output=True, text=True, timeout=60).stdout)
+    assert "Paris" in answer["choices"][0]["message"]["content"], answer
 
 
 @pytest.fixture(scope="module")
