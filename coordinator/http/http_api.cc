@@ -229,6 +229,16 @@ absl::StatusOr<HttpApi::CallOptions> HttpApi::OptionsOf(const Call& call, size_t
   return options;
 }
 
+absl::Status HttpApi::CheckMayRun(const Call& call, const CallOptions& options) const {
+  v1::GenerateRequest request;
+  request.set_request_id(call.request_id);
+  request.set_priority(options.priority);
+  request.set_guaranteed(options.guaranteed);
+  request.set_replace(options.replace);
+  KeyUse use(call.caller);
+  return strata::CheckMayRun(request, options.deadline, &use, backend_->Now());
+}
+
 void HttpApi::RunChoices(Call* call, const CallOptions& options, uint32_t default_max_tokens,
                          std::vector<ChoiceRequest> choices, std::unique_ptr<HttpAnswer> answer) {
   for (ChoiceRequest& choice : choices) {

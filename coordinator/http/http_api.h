@@ -88,6 +88,8 @@ class HttpApi {
     bool replace = false;
   };
   absl::StatusOr<CallOptions> OptionsOf(const Call& call, size_t choices) const;
+  // As strata::CheckMayRun: for routes that tokenize before RunChoices, which looks at it too.
+  absl::Status CheckMayRun(const Call& call, const CallOptions& options) const;
   // Has `choices` run as `options` say, and the call answered with what they make.
   void RunChoices(Call* call, const CallOptions& options, uint32_t default_max_tokens,
                   std::vector<ChoiceRequest> choices, std::unique_ptr<HttpAnswer> answer);

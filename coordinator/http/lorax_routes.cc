@@ -62,6 +62,7 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
     return ToMs(backend->Now() - arrived);
   };
   if (request.prefill || request.truncate > 0) {
+    RETURN_IF_ERROR(CheckMayRun(*call, options));
     ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, TokenizePrompt(*model, request));
     request.request.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
     if (request.prefill) context.prompt_ids = ids;  // Only ids can be named.

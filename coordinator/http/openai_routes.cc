@@ -53,6 +53,7 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   context.unix_seconds = std::time(nullptr);
   context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
   if (request.echo || !request.add_special_tokens) {
+    RETURN_IF_ERROR(CheckMayRun(*call, options));
     RETURN_IF_ERROR(PreparePrompts(*model, &request, &context));
   }
   std::vector<ChoiceRequest> choices = ChoicesOf(&request, call->request_id, backend_->DrawSeed());

@@ -41,6 +41,11 @@ absl::Status Caller::CheckClaims(int32_t priority, bool guaranteed) const {
   return absl::OkStatus();
 }
 
+absl::Status Caller::Check(const std::string& request_id, bool replace, TimePoint now) {
+  MutexLock lock(&mutex_);
+  return limiter_.Check(Title(), replace && in_flight_.contains(request_id), now);
+}
+
 absl::Status Caller::Begin(const std::string& request_id, bool replace, TimePoint now) {
   MutexLock lock(&mutex_);
   const bool replaces = replace && in_flight_.contains(request_id);
@@ -71,6 +76,14 @@ KeyUse::~KeyUse() {
   if (begun_) {
     caller_->End(request_id_, begun_at_, newest_);
   }
+}
+
+absl::Status KeyUse::Check(const std::string& request_id, bool replace, TimePoint now) {
+  if (caller_ == nullptr) {
+    return absl::OkStatus();
+  }
+  MutexLock lock(&mutex_);
+  return begun_ ? absl::OkStatus() : caller_->Check(request_id, replace, now);
 }
 
 absl::Status KeyUse::Admit(const std::string& request_id, bool replace, uint64_t prompt_tokens,

@@ -32,6 +32,8 @@ class Caller {
 
   std::string Title() const;  // For messages.
 
+  absl::Status Check(const std::string& request_id, bool replace, TimePoint now)
+      STRATA_EXCLUDES(mutex_);
   absl::Status Begin(const std::string& request_id, bool replace, TimePoint now)
       STRATA_EXCLUDES(mutex_);
   void Charge(uint64_t tokens, TimePoint now) STRATA_EXCLUDES(mutex_);
@@ -59,6 +61,9 @@ class KeyUse {
 
   const Caller* caller() const { return caller_.get(); }
 
+  // What Admit would say, before the prompt's tokens are known: nothing is counted.
+  absl::Status Check(const std::string& request_id, bool replace, TimePoint now)
+      STRATA_EXCLUDES(mutex_);
   // Before an answer to a prompt of so many tokens is computed: begins the request unless it has
   // begun, or RESOURCE_EXHAUSTED as KeyLimiter::Begin says it. `replace`: it takes the place of the
   // caller's request of that id, if there is one.

@@ -62,7 +62,7 @@ KeyLimiter::KeyLimiter(const KeyLimits& limits, TimePoint now)
       requests_(limits.requests_per_minute, now),
       tokens_(limits.tokens_per_minute, now) {}
 
-absl::Status KeyLimiter::Begin(const std::string& key, bool replaces, TimePoint now) {
+absl::Status KeyLimiter::Check(const std::string& key, bool replaces, TimePoint now) {
   const size_t others = in_flight() - (replaces && in_flight() > 0 ? 1 : 0);
   if (limits_.requests_in_flight > 0 && others >= limits_.requests_in_flight) {
     return Refused(
@@ -77,6 +77,11 @@ absl::Status KeyLimiter::Begin(const std::string& key, bool replaces, TimePoint 
     return Refused("KEY_TOKEN_RATE", key + " has used up its tokens per minute",
                    "tokens_per_minute=" + std::to_string(limits_.tokens_per_minute), wait);
   }
+  return absl::OkStatus();
+}
+
+absl::Status KeyLimiter::Begin(const std::string& key, bool replaces, TimePoint now) {
+  RETURN_IF_ERROR(Check(key, replaces, now));
   begun_.insert(now);
   requests_.Take(1, now);
   return absl::OkStatus();

@@ -43,6 +43,8 @@ class KeyLimiter {
   // beyond them delays the next ones. So none is too long for a limit, and the limit holds on
   // average.
   absl::Status Begin(const std::string& key, bool replaces, TimePoint now);
+  // What Begin would say; nothing is counted.
+  absl::Status Check(const std::string& key, bool replaces, TimePoint now);
   // Of its prompt and of its answer.
   void Charge(uint64_t tokens, TimePoint now) { tokens_.Take(tokens, now); }
   // What was charged for a prompt that nobody computed.

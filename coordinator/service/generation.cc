@@ -203,22 +203,10 @@ void Generation::End(const absl::Status& status) {
   receiver_->OnEnd(status);
 }
 
-absl::Status Generation::CheckDeadline() const {
-  if (deadline_.has_value() && coordinator_->Now() >= *deadline_) {
-    return Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
-                 "the deadline passed before the request was read")
-        .Hint("give it longer, or send fewer at once: the coordinator is busy");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Generation::Admit(ResolvedRequest* request) {
   SessionRequest& session = request->session;
   const Caller* caller = nullptr;
   if (use_ != nullptr) {
-    if (use_->caller() != nullptr) {
-      RETURN_IF_ERROR(use_->caller()->CheckClaims(session.priority, session.guaranteed));
-    }
     RETURN_IF_ERROR(use_->Admit(session.request_id, request->replace,
                                 charge_prompt_ ? request->prompt->size() : 0, coordinator_->Now()));
     caller = use_->caller();
@@ -238,7 +226,9 @@ void Generation::Run(const v1::GenerateRequest& request) {
   auto model = coordinator_->models()->Get(request.model());
   RequestContext context = NewContext(default_max_tokens_);
   context.prompt = prompt.get();
-  const absl::Status wanted = model.ok() ? CheckDeadline() : model.status();
+  const absl::Status wanted = model.ok()
+                                  ? CheckMayRun(request, deadline_, use_.get(), coordinator_->Now())
+                                  : model.status();
   auto resolved = wanted.ok() ? ResolveRequest(request, **model, context)
                               : absl::StatusOr<ResolvedRequest>(wanted);
   const absl::Status admitted = resolved.ok() ? Admit(&*resolved) : resolved.status();

@@ -71,10 +71,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   absl::Status Submit(const Coordinator::Serving& serving, ResolvedRequest* request,
                       const std::shared_ptr<Sink>& sink);
 
-  // DEADLINE_EXCEEDED where it passed already: nothing is computed for it.
-  absl::Status CheckDeadline() const;
-  // Admits what was resolved, or RESOURCE_EXHAUSTED as KeyUse::Admit says it, or PERMISSION_DENIED
-  // as Caller::CheckClaims does.
+  // Admits what was resolved, or RESOURCE_EXHAUSTED as KeyUse::Admit says it.
   absl::Status Admit(ResolvedRequest* request);
   // The last of it: gives up its part of the use, then tells the receiver.
   void End(const absl::Status& status);

@@ -157,6 +157,20 @@ absl::StatusOr<PromptIds> SharedPrompt::Ids(const ModelRuntime& model, int64_t n
   return *ids_;
 }
 
+absl::Status CheckMayRun(const v1::GenerateRequest& request,
+                         const std::optional<TimePoint>& deadline, KeyUse* use, TimePoint now) {
+  if (deadline.has_value() && now >= *deadline) {
+    return Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
+                 "the deadline passed before the request was read")
+        .Hint("give it longer, or send fewer at once: the coordinator is busy");
+  }
+  if (use == nullptr || use->caller() == nullptr) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(use->caller()->CheckClaims(request.priority(), request.guaranteed()));
+  return use->Check(request.request_id(), request.replace(), now);
+}
+
 absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& request,
                                                const ModelRuntime& model,
                                                const RequestContext& context) {

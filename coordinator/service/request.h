@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "coordinator/engine/session.h"
+#include "coordinator/keys/caller.h"
 #include "coordinator/service/model_runtime.h"
 #include "strata/v1/inference.pb.h"
 
@@ -52,6 +54,12 @@ struct RequestContext {
 absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& request,
                                                const ModelRuntime& model,
                                                const RequestContext& context);
+
+// Before anything is computed for a request, its prompt's tokens included: DEADLINE_EXCEEDED where
+// the deadline passed already, PERMISSION_DENIED as Caller::CheckClaims says it, RESOURCE_EXHAUSTED
+// as KeyUse::Check does. `use` may be null.
+absl::Status CheckMayRun(const v1::GenerateRequest& request,
+                         const std::optional<TimePoint>& deadline, KeyUse* use, TimePoint now);
 
 // 1..128 printable ASCII characters.
 absl::Status CheckRequestId(const std::string& id);

@@ -427,6 +427,25 @@ TEST_F(InferenceServiceTest, APlaceInFlightIsFreeWhenItsRequestIsToldTheEnd) {
   EXPECT_TRUE(RunsAlone("x"));
 }
 
+TEST_F(InferenceServiceTest, WhatAKeyMayNotAskForIsRefusedBeforeItsTextIsTokenized) {
+  ServeWithWorker();
+  v1::GenerateRequest text = Request("text");
+  text.set_text("a text, for a model that has no tokenizer");
+  const auto refused = [&](const KeyLimits& limits, const v1::GenerateRequest& first) {
+    const NewKey key = MakeKey({.name = "alice", .limits = limits});
+    // Nothing is counted of what cannot be tokenized.
+    EXPECT_EQ(ReasonOf(GenerateAs(key.secret, text)->End()), "NO_TOKENIZER");
+    const auto running = GenerateAs(key.secret, first);
+    EXPECT_TRUE(RunsAlone(first.request_id()));
+    return ReasonOf(GenerateAs(key.secret, text)->End());
+  };
+  EXPECT_EQ(refused({.requests_per_minute = 1}, Request("x")), "KEY_REQUEST_RATE");
+  EXPECT_EQ(refused({.requests_in_flight = 1}, Request("y")), "KEY_REQUESTS_IN_FLIGHT");
+  EXPECT_EQ(refused({.tokens_per_minute = 3}, Request("z")), "KEY_TOKEN_RATE");
+  text.set_priority(1);
+  EXPECT_EQ(ReasonOf(GenerateAs(MakeKey({.limits = {}}).secret, text)->End()), "KEY_PRIORITY");
+}
+
 TEST_F(InferenceServiceTest, RequestsOfARevokedKeyGoOnUnlessTheyAreCancelled) {
   ServeWithWorker();
   const NewKey a = MakeKey({.name = "alice", .limits = {}});
