@@ -6,6 +6,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "tests/sim/exact_model.h"
+#include "tests/sim/page_recount.h"
 #include "tests/sim/sim_worker.h"
 
 namespace strata::sim {
@@ -390,6 +391,7 @@ void SimDeployment::Watch() {
   }
   const EngineSnapshot snapshot = engine_->Snapshot(world().now());
   CheckMemory(snapshot);
+  CheckPages(snapshot);
   CountWaiting(snapshot);
   CheckIdle(snapshot);
   CountWork(snapshot.counters);
@@ -445,6 +447,21 @@ void SimDeployment::CountWaiting(const EngineSnapshot& snapshot) {
       world().Count(need > kv.free + kv.fenced ? Rule::kReservationWaited : Rule::kCommitWaited);
       return;
     }
+  }
+}
+
+void SimDeployment::CheckPages(const EngineSnapshot& snapshot) {
+  std::string wrong = RecountLive(snapshot);
+  for (uint32_t s = 0; s < stage_count() && wrong.empty(); ++s) {
+    const Machine machine = store_->plan.machines[s];
+    const SimWorker& worker = *cluster_->worker(machine);
+    if (snapshot.state == PipelineState::kRunning && worker.up() &&
+        worker.incarnation() == incarnations_.at(machine)) {
+      wrong = RecountStage(snapshot, s, worker.pages_in_use(id()));
+    }
+  }
+  if (!wrong.empty()) {
+    world().Fail(wrong);
   }
 }
 

@@ -93,6 +93,7 @@ class SimDeployment : public EngineHost {
   void OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline);
 
   void CheckMemory(const EngineSnapshot& snapshot);
+  void CheckPages(const EngineSnapshot& snapshot);
   void CountWaiting(const EngineSnapshot& snapshot);
   void CheckIdle(const EngineSnapshot& snapshot);
   void CountWork(const EngineCounters& counters);
