@@ -422,10 +422,12 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
     state_ = DeploymentState::kReady;
     before_resize_.reset();
     host_->OnPlacement(id_, plan_, true, true);
+    const EngineSnapshot snapshot = engine_->Snapshot(host_->Now());
     LogInfo({{"model", model_->name},
              {"deployment", id_},
              {"epoch", plan_.epoch()},
-             {"kv_tokens", load_options_.kv_tokens()}},
+             {"kv_tokens", snapshot.kv_tokens},
+             {"limiting_node", snapshot.limiting_node}},
             "the model goes on with its new KV");
     engine_->Resume(plan_.epoch(), host_->Now());
   }

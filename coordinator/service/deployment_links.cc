@@ -96,7 +96,13 @@ void Deployment::OnFirstLink(uint64_t epoch, absl::StatusOr<std::unique_ptr<Step
   if (state_ == DeploymentState::kLoading) {
     state_ = DeploymentState::kReady;
     host_->OnPlacement(id_, plan_, true, true);
-    LogInfo({{"model", model_->name}, {"deployment", id_}, {"epoch", epoch}}, "the model is ready");
+    const EngineSnapshot snapshot = engine_->Snapshot(host_->Now());
+    LogInfo({{"model", model_->name},
+             {"deployment", id_},
+             {"epoch", epoch},
+             {"kv_tokens", snapshot.kv_tokens},
+             {"limiting_node", snapshot.limiting_node}},
+            "the model is ready");
   }
   engine_->OnFenced(epoch, host_->Now());
 }

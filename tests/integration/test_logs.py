@@ -90,17 +90,42 @@ def test_a_request_that_is_refused_or_cancelled_says_so_under_its_id(cluster):
     assert ended(cluster.coordinator, request_id)["reason"] == "cancelled"
 
 
+def pool(cluster):
+    """What the ledger holds at most in one sequence, and the first stage, as all hold the same."""
+    [total] = {entry["total"] for entry in cluster.kv()}
+    return 16 * total, "w0"
+
+
 def test_lines_about_the_cluster_name_node_deployment_and_epoch(cluster):
     of_coordinator = lines(cluster.coordinator)
     joined = [line["node"] for line in of_coordinator if line["message"] == "a node joined"]
     assert sorted(joined) == ["w0", "w1"]
     ready = next(line for line in of_coordinator if line["message"] == "the model is ready")
     assert ready["model"] == "recall" and ready["deployment"] > 0 and ready["epoch"] > 0
+    assert (ready["kv_tokens"], ready["limiting_node"]) == pool(cluster)
     for name in ["w0", "w1"]:
         of_worker = lines(cluster.workers[name])
         assert {line["node"] for line in of_worker} == {name}
         loaded = next(line for line in of_worker if line["message"] == "layers are ready")
         assert loaded["deployment"] == ready["deployment"]
+
+
+def test_what_limits_the_pool_is_said_again_after_a_restart_and_a_resize(tmp_path):
+    def said(cluster, message):
+        wait_until(lambda: message in cluster.coordinator.text(), 60, message)
+        [line] = [line for line in lines(cluster.coordinator) if line["message"] == message]
+        return line["kv_tokens"], line["limiting_node"]
+
+    with Cluster(tmp_path, log_format="json") as c:
+        c.start_worker("w0")
+        c.load("recall", RECALL, kv_dtype="f32", context=64, sessions=2)
+        c.coordinator.stop()
+        c.start_coordinator(c.address)
+        small = said(c, "the model is ready")
+        assert small == pool(c)
+        c.run("model", "resize", "recall", "--kv-tokens", 512)
+        large = said(c, "the model goes on with its new KV")
+        assert large == pool(c) and large[0] > small[0]
 
 
 @pytest.mark.parametrize("log_requests", ["on", "off"])
