@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -251,6 +252,12 @@ TEST(BackendTest, LoadingGivesWayToComputing) {
   uint64_t calls = 0;
   const auto shard = backend->Load(stage.spec, model, nullptr, [&](uint64_t, uint64_t) {
     ++calls;
+    // A thread that was just started has its name and niceness when it first runs.
+    for (int i = 0; i < 5000 && (NicenessOf("strata-load") != loading ||
+                                 NicenessOf("strata-compute") != computing);
+         ++i) {
+      usleep(1000);
+    }
     EXPECT_EQ(NicenessOf("strata-load"), loading);
     EXPECT_EQ(NicenessOf("strata-compute"), computing);
   });
