@@ -12,9 +12,9 @@ namespace strata {
 
 enum class ErrorShape { kOpenAi, kLorax };
 
-// 400 for what is wrong with a request, 404 for an unknown model, 409 for an id in flight or taken, 429 for
-// what is over a limit, 499 for what was cancelled, 503 for what is not ready, 504 for a deadline.
-// 500 for what a stage says (the fact "stage"), whatever its code.
+// 400 for what is wrong with a request, 404 for an unknown model, 409 for an id in flight or taken,
+// 429 for what is over a limit, 499 for what was cancelled, 503 for what is not ready, 504 for a
+// deadline. 500 for what a stage says (the fact "stage"), whatever its code.
 int HttpStatusOf(const absl::Status& status);
 
 // {"error": {"message", "type", "param", "code"}}

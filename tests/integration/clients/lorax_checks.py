@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import sys
 
+from expecting import expect
 from lorax import AsyncClient, Client
 from lorax.errors import GenerationError, OverloadedError, ValidationError
 
@@ -55,15 +56,6 @@ def errors():
                 assert f"parameters.{name} is not supported" in str(error), error
                 continue
             raise AssertionError(f"{name} was accepted")
-
-
-def expect(error, saying, act):
-    try:
-        act()
-    except error as raised:
-        assert type(raised) is error and saying in str(raised), repr(raised)
-        return
-    raise AssertionError(f"no {error}")
 
 
 def deadline():

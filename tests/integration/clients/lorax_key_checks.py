@@ -3,6 +3,7 @@
 import asyncio
 import sys
 
+from expecting import expect
 from lorax import AsyncClient, Client
 from lorax.errors import OverloadedError, UnknownError
 
@@ -12,15 +13,6 @@ ask = {"prompt": "Hello", "max_new_tokens": 4}
 
 def client(key, kind=Client):
     return kind(f"http://{address}", headers={"Authorization": f"Bearer {key}"})
-
-
-def expect(error, saying, act):
-    try:
-        act()
-    except error as raised:
-        assert type(raised) is error and saying in str(raised), repr(raised)
-        return
-    raise AssertionError(f"no {error}")
 
 
 assert client(good).generate(**ask).details.generated_tokens <= 4
