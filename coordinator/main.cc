@@ -155,9 +155,10 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Size("max-http-header", &f->http.max_header_bytes,
               "Most bytes of an HTTP request's header");
   flags->Size("max-http-body", &f->http.max_body_bytes, "Most bytes of an HTTP request's body");
-  flags->Size("max-http-unread", &f->http.max_unread_bytes,
-              "Most bytes of an HTTP stream that wait for a client that reads slowly; then it is "
-              "cut off");
+  flags->Size(
+      "max-http-unread", &f->http.max_unread_bytes,
+      "Most bytes of an HTTP stream that wait for a client that reads slowly; from a quarter "
+      "of it on its answer is not computed further");
   flags->Size("max-http-answer", &f->max_http_answer,
               "Most bytes of an HTTP answer that is no stream, about, while it is being made");
   flags->Size("max-http-memory", &f->max_http_memory,

@@ -277,6 +277,16 @@ bool Engine::Impl::Cancel(std::string_view key, const absl::Status& why, TimePoi
   return true;
 }
 
+bool Engine::Impl::SetPaused(std::string_view key, bool paused, TimePoint now) {
+  const auto it = by_key_.find(std::string(key));
+  if (it == by_key_.end()) {
+    return false;
+  }
+  sessions_.at(it->second).paused = paused;
+  Pump(now);
+  return true;
+}
+
 void Engine::Impl::StopAdmitting(const absl::Status& why) {
   STRATA_CHECK(!why.ok());
   not_admitting_ = why;
@@ -327,6 +337,7 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
     const char* state = !session.started.has_value()      ? "queued"
                         : queue_.contains(session.rank()) ? "preempted"
                         : session.replaying               ? "replaying"
+                        : session.waits_for_reader()      ? "paused"
                         : session.generated() > 0         ? "decode"
                                                           : "prefill";
     snapshot.sessions.push_back({session.request.key, session.request.request_id, state,
@@ -360,6 +371,9 @@ absl::Status Engine::Submit(SessionRequest request, std::shared_ptr<SessionSink>
 }
 bool Engine::Cancel(std::string_view key, const absl::Status& why, TimePoint now) {
   return impl_->Cancel(key, why, now);
+}
+bool Engine::SetPaused(std::string_view key, bool paused, TimePoint now) {
+  return impl_->SetPaused(key, paused, now);
 }
 void Engine::OnResult(ResultMessage result, TimePoint now) {
   impl_->OnResult(std::move(result), now);

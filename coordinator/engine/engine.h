@@ -94,7 +94,7 @@ std::string_view PipelineStateName(PipelineState state);
 struct SessionSnapshot {
   std::string key;
   std::string request_id;
-  // "queued", "prefill", "decode", "replaying", or "preempted": queued again.
+  // "queued", "prefill", "decode", "replaying", "paused" (SetPaused), or "preempted": queued again.
   std::string state;
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
@@ -190,6 +190,11 @@ class Engine {
   // Ends the live session `key`: with OnDone, reason "cancelled", when `why` is ok, else with
   // OnFailed(why). False if there is none. Its key is free at once.
   bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
+
+  // Whether the live session `key` is to wait with its answer, because its reader does: no further
+  // token of it is computed, but those under way come, the first one, and one after each time that
+  // it had to be computed again. It keeps that, its place and its deadline. False if there is none.
+  bool SetPaused(std::string_view key, bool paused, TimePoint now);
 
   // A frame of results arrived on the link from the last stage. Nothing in it is trusted.
   void OnResult(ResultMessage result, TimePoint now);

@@ -56,6 +56,7 @@ class Engine::Impl {
   void Start(TimePoint now);
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink, TimePoint now);
   bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
+  bool SetPaused(std::string_view key, bool paused, TimePoint now);
   void OnResult(ResultMessage result, TimePoint now);
   void OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now);
   void OnFenced(uint64_t epoch, TimePoint now);
@@ -120,6 +121,7 @@ class Engine::Impl {
     bool on_trial = false;
     bool offends = false;
     bool replaying = false;  // Tokens it already had are computed again.
+    bool paused = false;     // By SetPaused.
     // With a prefix cache: its name there from when it began to be computed, and the sequence that
     // its own is yet to be forked from (it has `sent` tokens then).
     uint64_t holder = 0;
@@ -139,6 +141,8 @@ class Engine::Impl {
       return row.empty() ? tokens[i] : row.front().link;
     }
     bool decoding() const { return generated() > 0 && sent + 1 >= known(); }
+    // Its next token is not to be computed yet. What it computes again others may wait for.
+    bool waits_for_reader() const { return paused && decoding() && !replaying; }
     // The longest that its sequence can become.
     uint32_t most_tokens() const { return prompt_tokens + max_tokens; }
     // What it must have room for to start: all that is known, and one token of growth.

@@ -192,7 +192,8 @@ bool Engine::Impl::GrowClaims() {
   for (auto it = running_.begin(); it != running_.end();) {
     const Rank rank = it->first;
     Session& session = *it->second;
-    if (session.claim.has_value() && ledger_.Covers(*session.claim) < session.known()) {
+    if (session.claim.has_value() && ledger_.Covers(*session.claim) < session.known() &&
+        !session.waits_for_reader()) {
       GrowClaim(session, &awaited);
     }
     it = running_.upper_bound(rank);  // It and those after it may have been preempted.

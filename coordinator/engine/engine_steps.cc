@@ -69,6 +69,9 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
     if (CachesPrefixOf(session) && session.generation == 0 && session.holder == 0) {
       continue;  // It waits for what another one computes.
     }
+    if (session.waits_for_reader()) {
+      continue;  // Not among those that decode: others' micro-batches are not to wait for it.
+    }
     view.decoding += session.decoding() ? 1 : 0;
     view.decoding_attended += session.decoding() ? session.known() : 0;
     if (session.sent < session.known()) {

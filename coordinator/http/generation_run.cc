@@ -45,6 +45,7 @@ class Run : public std::enable_shared_from_this<Run> {
     void OnMessage(v1::GenerateResponse message) override {
       run_->OnMessage(index_, std::move(message));
     }
+    bool Behind() override { return run_->responder_->Behind(); }
     void OnEnd(const absl::Status& status) override {
       const std::shared_ptr<Run> run = std::exchange(run_, nullptr);
       run->OnEnd(status);
@@ -59,6 +60,7 @@ class Run : public std::enable_shared_from_this<Run> {
   void OnEnd(const absl::Status& status) STRATA_EXCLUDES(mutex_);
   void ClientGone() STRATA_EXCLUDES(mutex_);
   void Idle() STRATA_EXCLUDES(mutex_);
+  void Drained() STRATA_EXCLUDES(mutex_);
   // Takes in a message of an answer that is no stream.
   void Hold(size_t index, v1::GenerateResponse message) STRATA_REQUIRES(mutex_);
   // Makes the answer of what was held. Nothing else is said any more.
@@ -66,6 +68,7 @@ class Run : public std::enable_shared_from_this<Run> {
   void Fail(const absl::Status& status) STRATA_REQUIRES(mutex_);
   void Begin() STRATA_REQUIRES(mutex_);
   void CancelAll() STRATA_REQUIRES(mutex_);
+  void ReaderChanged() STRATA_REQUIRES(mutex_);
 
   const RunOptions options_;
   // Written before anything is submitted.
@@ -80,7 +83,8 @@ class Run : public std::enable_shared_from_this<Run> {
   uint64_t held_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<HttpMemory::Part> memory_;  // For held_, and what is made of it; as answer_.
   bool begun_ STRATA_GUARDED_BY(mutex_) = false;
-  bool over_ STRATA_GUARDED_BY(mutex_) = false;  // Nothing more is said.
+  bool behind_ STRATA_GUARDED_BY(mutex_) = false;  // The generations know that the client is.
+  bool over_ STRATA_GUARDED_BY(mutex_) = false;    // Nothing more is said.
 };
 
 void Run::Start(HttpBackend* backend, std::vector<ChoiceRequest> requests) {
@@ -110,6 +114,9 @@ void Run::Start(HttpBackend* backend, std::vector<ChoiceRequest> requests) {
     responder_->OnIdle([weak = weak_from_this()] {
       if (const auto run = weak.lock()) run->Idle();
     });
+    responder_->OnDrained([weak = weak_from_this()] {
+      if (const auto run = weak.lock()) run->Drained();
+    });
   }
   // Each is run though the answer may be over already: then it ends at once.
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -138,6 +145,16 @@ void Run::OnMessage(size_t index, v1::GenerateResponse message) {
   }
   if (const absl::Status taken = responder_->Write(piece); !taken.ok()) {
     Fail(taken);
+  } else if (responder_->Behind() && !std::exchange(behind_, true)) {
+    ReaderChanged();
+  }
+}
+
+void Run::Drained() {
+  MutexLock lock(&mutex_);
+  behind_ = responder_->Behind();  // It may be so again since.
+  if (!over_) {
+    ReaderChanged();
   }
 }
 
@@ -249,6 +266,12 @@ void Run::Idle() {
   Begin();
   if (const absl::Status taken = responder_->Write(kKeepAlive); !taken.ok()) {
     Fail(taken);
+  }
+}
+
+void Run::ReaderChanged() {
+  for (const auto& generation : generations_) {
+    generation->ReaderChanged();
   }
 }
 

@@ -51,7 +51,8 @@ void AddChoices(v1::GenerateRequest prompt, uint32_t count, const std::string& r
 
 // Tokenizes and submits `requests`, one for each choice, and returns; `answer` is then given
 // through `responder`. The first choice that fails fails the answer, and ends the others; so does
-// the client when it goes away or reads too slowly. On a thread that may wait for long texts.
+// the client when it goes away, or falls too far behind: before that the choices of a stream wait
+// for it. On a thread that may wait for long texts.
 void RunGenerations(HttpBackend* backend, std::vector<ChoiceRequest> requests, RunOptions options,
                     std::unique_ptr<HttpAnswer> answer, std::shared_ptr<HttpResponder> responder);
 

@@ -15,6 +15,7 @@ class CoordinatorGeneration : public HttpGeneration {
 
   void Run(const v1::GenerateRequest& request) override { generation_->Run(request); }
   void Cancel() override { generation_->Cancel(); }
+  void ReaderChanged() override { generation_->ReaderChanged(); }
 
  private:
   const std::shared_ptr<Generation> generation_;

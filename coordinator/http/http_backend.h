@@ -24,6 +24,7 @@ class HttpGeneration {
   virtual ~HttpGeneration() = default;
   virtual void Run(const v1::GenerateRequest& request) = 0;
   virtual void Cancel() = 0;
+  virtual void ReaderChanged() = 0;
 };
 
 // Any thread. Errors are Coordinator's.

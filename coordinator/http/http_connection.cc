@@ -1,15 +1,11 @@
-// Beast is in this translation unit and in http_server.cc alone.
+// Beast is in this translation unit, in http_exchange.cc and in http_server.cc alone.
 #include "coordinator/http/http_connection.h"
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
-#include <cstdio>
 #include <utility>
-
-#include "common/status.h"
 
 namespace strata {
 namespace {
@@ -26,14 +22,6 @@ constexpr size_t kMaxAheadBytes = 16 * 1024;
 constexpr std::chrono::milliseconds kShortestWait{1};
 // How long a connection that is to be closed waits for its client to do so.
 constexpr std::chrono::seconds kLinger{2};
-
-void AppendHeader(std::string_view name, std::string_view value, std::string* out) {
-  out->append(name).append(": ");
-  for (const char c : value) {
-    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) out->push_back(c);
-  }
-  out->append("\r\n");
-}
 
 bool SameName(std::string_view a, std::string_view b) {
   return beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
@@ -62,24 +50,17 @@ class Responder : public HttpResponder {
   void Answer(HttpResponse response) override { exchange_->Answer(response); }
   void Begin(HttpResponse head) override { exchange_->Begin(head); }
   absl::Status Write(std::string_view piece) override { return exchange_->Write(piece); }
+  bool Behind() override { return exchange_->Behind(); }
   void End(std::string_view piece) override { exchange_->End(piece); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
   void OnIdle(std::function<void()> idle) override { exchange_->OnIdle(std::move(idle)); }
+  void OnDrained(std::function<void()> drained) override {
+    exchange_->OnDrained(std::move(drained));
+  }
 
  private:
   const std::shared_ptr<HttpExchange> exchange_;
 };
-
-HttpResponse ErrorResponse(int status, std::string_view code, std::string_view message) {
-  // Texts of ours: nothing in them needs an escape.
-  std::string body = R"({"error":{"message":")";
-  body.append(message).append(R"(","type":")");
-  body.append(status == 429  ? "rate_limit_error"
-              : status < 500 ? "invalid_request_error"
-                             : "server_error");
-  body.append(R"(","param":null,"code":")").append(code).append("\"}}");
-  return {status, "application/json", std::move(body), {}};
-}
 
 }  // namespace
 
@@ -112,179 +93,6 @@ std::chrono::nanoseconds HttpOptions::TimeToSend(uint64_t bytes) const {
   return send_timeout +
          std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, kLongest) * 1e9));
 }
-
-// ---- An answer.
-
-void HttpExchange::Head(const HttpResponse& response, std::optional<size_t> length) {
-  begun_ = true;
-  close_ = !keep_alive_ || (!length.has_value() && !chunked_);
-  const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
-  waiting_ = "HTTP/1.1 " + std::to_string(response.status) + " ";
-  waiting_.append(reason.data(), reason.size()).append("\r\n");
-  AppendHeader("Content-Type", response.content_type, &waiting_);
-  if (length.has_value()) {
-    AppendHeader("Content-Length", std::to_string(*length), &waiting_);
-  } else if (chunked_) {
-    AppendHeader("Transfer-Encoding", "chunked", &waiting_);
-  }
-  AppendHeader("Connection", close_ ? "close" : "keep-alive", &waiting_);
-  for (const auto& [name, value] : response.headers) {
-    AppendHeader(name, value, &waiting_);
-  }
-  waiting_ += "\r\n";
-}
-
-void HttpExchange::Answer(const HttpResponse& response) {
-  Listeners over;
-  MutexLock lock(&mutex_);
-  over = std::exchange(listeners_, {});
-  Head(response, response.body.size());
-  if (!head_only_) waiting_ += response.body;
-  held_ = response.held;
-  ended_ = true;
-  Wake();
-}
-
-void HttpExchange::Begin(const HttpResponse& head) {
-  MutexLock lock(&mutex_);
-  Head(head, std::nullopt);
-  Frame(head.body);
-  Wake();
-}
-
-void HttpExchange::Frame(std::string_view piece) {
-  if (piece.empty() || head_only_) {
-    return;
-  }
-  if (!chunked_) {
-    waiting_ += piece;
-    return;
-  }
-  char size[24];
-  const int n = std::snprintf(size, sizeof(size), "%zx\r\n", piece.size());
-  waiting_.append(size, static_cast<size_t>(n)).append(piece).append("\r\n");
-}
-
-absl::Status HttpExchange::Write(std::string_view piece) {
-  MutexLock lock(&mutex_);
-  if (gone_) {
-    return Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the client closed its connection");
-  }
-  // By what waits before it: how large the piece is, is not its reader's fault.
-  slow_ |= waiting_.size() + sending_ > shared_->options.max_unread_bytes;
-  if (slow_) {
-    return Error(absl::StatusCode::kResourceExhausted, "SLOW_READER",
-                 "the answer waits for a client that does not read it")
-        .Limit("unread_bytes=" + std::to_string(shared_->options.max_unread_bytes))
-        .Hint("read faster, or raise --max-http-unread of strata-coordinator");
-  }
-  Frame(piece);
-  Wake();
-  return absl::OkStatus();
-}
-
-void HttpExchange::End(std::string_view piece) {
-  Listeners over;
-  MutexLock lock(&mutex_);
-  over = std::exchange(listeners_, {});
-  Frame(piece);
-  if (chunked_ && !head_only_) waiting_ += "0\r\n\r\n";
-  ended_ = true;
-  Wake();
-}
-
-void HttpExchange::Abandon() {
-  bool begun = false;
-  {
-    Listeners over;
-    MutexLock lock(&mutex_);
-    if (ended_) {
-      return;
-    }
-    over = std::exchange(listeners_, {});
-    begun = begun_;
-    if (begun) {
-      ended_ = true;  // Without the last chunk: the client sees that the stream broke off.
-      close_ = true;
-      Wake();
-    }
-  }
-  if (!begun) Answer(ErrorResponse(500, "not_answered", "the request was given up"));
-}
-
-void HttpExchange::OnGone(std::function<void()> gone) {
-  MutexLock lock(&mutex_);
-  if (gone_) {
-    asio::post(shared_->io, std::move(gone));
-  } else if (!ended_) {
-    listeners_.gone = std::move(gone);
-  }
-}
-
-void HttpExchange::OnIdle(std::function<void()> idle) {
-  MutexLock lock(&mutex_);
-  if (!gone_ && !ended_) {
-    listeners_.idle = std::move(idle);
-  }
-}
-
-void HttpExchange::Idle() {
-  std::function<void()> idle;
-  {
-    MutexLock lock(&mutex_);
-    if (waiting_.empty() && sending_ == 0) idle = listeners_.idle;
-  }
-  if (idle) idle();
-}
-
-void HttpExchange::Wake() {
-  if (woken_ || gone_) {
-    return;
-  }
-  woken_ = true;
-  asio::post(shared_->io, [connection = connection_, exchange = this] {
-    // The connection holds the exchange while it is at it.
-    if (const auto live = connection.lock()) live->Flush(exchange);
-  });
-}
-
-HttpExchange::Part HttpExchange::Take() {
-  MutexLock lock(&mutex_);
-  woken_ = false;
-  Part part;
-  part.bytes = std::exchange(waiting_, {});
-  part.last = ended_;
-  part.close = ended_ && close_;
-  sending_ += part.bytes.size();
-  return part;
-}
-
-void HttpExchange::Sent(size_t n) {
-  MutexLock lock(&mutex_);
-  sending_ -= n;
-}
-
-void HttpExchange::CloseAfter() {
-  MutexLock lock(&mutex_);
-  keep_alive_ = false;
-  close_ = true;
-}
-
-void HttpExchange::ClientGone() {
-  Listeners over;
-  {
-    MutexLock lock(&mutex_);
-    if (gone_) {
-      return;
-    }
-    gone_ = true;
-    waiting_.clear();
-    over = std::exchange(listeners_, {});
-  }
-  if (over.gone) over.gone();
-}
-
-// ---- A connection.
 
 HttpConnection::HttpConnection(std::shared_ptr<HttpShared> shared, tcp::socket socket)
     : shared_(std::move(shared)), stream_(std::move(socket)), alive_(shared_->io) {
@@ -372,7 +180,7 @@ std::optional<HttpResponse> HttpConnection::HoldBody() {
     return std::nullopt;
   }
   held_.reset();
-  HttpResponse full = ErrorResponse(429, "http_memory_full",
+  HttpResponse full = ListenerError(429, "http_memory_full",
                                     "bodies and answers of other HTTP requests hold all that "
                                     "--max-http-memory of strata-coordinator lets them: send it "
                                     "again later");
@@ -432,7 +240,7 @@ void HttpConnection::Refuse(const HttpResponse& response) {
 }
 
 void HttpConnection::Refuse(int status, std::string_view code, const std::string& message) {
-  Refuse(ErrorResponse(status, code, message));
+  Refuse(ListenerError(status, code, message));
 }
 
 void HttpConnection::RefuseBody() {

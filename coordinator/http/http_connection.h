@@ -1,109 +1,22 @@
-// One connection of the HTTP server, and the answer that is being written to it. For
-// http_server.cc, which compiles Beast with it, and for tests that poll a server by hand.
+// One connection of the HTTP server. For http_server.cc, which compiles Beast with it, and for
+// tests that poll a server by hand.
 #ifndef STRATA_COORDINATOR_HTTP_HTTP_CONNECTION_H_
 #define STRATA_COORDINATOR_HTTP_HTTP_CONNECTION_H_
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 
-#include "common/mutex.h"
+#include "coordinator/http/http_exchange.h"
 #include "coordinator/http/http_server.h"
 
 namespace strata {
-
-class HttpConnection;
-
-// What the connections of a server share. On the server's thread, but for `io`, which takes posts
-// from any.
-struct HttpShared {
-  HttpShared(const HttpOptions& o, HttpServer::Handler h) : options(o), handler(std::move(h)) {}
-
-  const HttpOptions options;
-  const HttpServer::Handler handler;
-  boost::asio::io_context io{1};
-  std::set<HttpConnection*> connections;
-  bool stopping = false;  // Connections end with the answer that they are at.
-};
-
-// The answer to one request. Its user's side is any thread; what it says waits here until the
-// connection takes it, on the server's thread.
-class HttpExchange {
- public:
-  // `head_only`: for HEAD. Without `chunked` a stream ends with its connection.
-  HttpExchange(std::shared_ptr<HttpShared> shared, std::weak_ptr<HttpConnection> connection,
-               bool head_only, bool chunked, bool keep_alive)
-      : shared_(std::move(shared)),
-        connection_(std::move(connection)),
-        head_only_(head_only),
-        chunked_(chunked),
-        keep_alive_(keep_alive) {}
-
-  // HttpResponder's.
-  void Answer(const HttpResponse& response);
-  void Begin(const HttpResponse& head);
-  absl::Status Write(std::string_view piece);
-  void End(std::string_view piece);
-  void OnGone(std::function<void()> gone);
-  void OnIdle(std::function<void()> idle);
-  // Its user is gone: ends it if nothing else did.
-  void Abandon();
-
-  // For the connection.
-  struct Part {
-    std::string bytes;
-    bool last = false;   // The answer ends with it.
-    bool close = false;  // And the connection after it.
-  };
-  Part Take();          // All that waits; empty: nothing yet.
-  void Sent(size_t n);  // Bytes of a part that the client's side has taken.
-  // The connection ends with it; its head says so if it was not written yet.
-  void CloseAfter();
-  void ClientGone();
-  // Nothing was sent for a while.
-  void Idle();
-
- private:
-  // What its user wants to be told, until the end. Let go of without the lock: what they hold may
-  // be the last of much.
-  struct Listeners {
-    std::function<void()> gone;
-    std::function<void()> idle;
-  };
-
-  void Head(const HttpResponse& response, std::optional<size_t> length) STRATA_REQUIRES(mutex_);
-  void Frame(std::string_view piece) STRATA_REQUIRES(mutex_);
-  // Has the connection look for what waits.
-  void Wake() STRATA_REQUIRES(mutex_);
-
-  const std::shared_ptr<HttpShared> shared_;
-  const std::weak_ptr<HttpConnection> connection_;
-  const bool head_only_;
-  const bool chunked_;
-
-  Mutex mutex_;
-  bool keep_alive_ STRATA_GUARDED_BY(mutex_);
-  std::string waiting_ STRATA_GUARDED_BY(mutex_);
-  size_t sending_ STRATA_GUARDED_BY(mutex_) = 0;  // Bytes taken, less those sent.
-  bool woken_ STRATA_GUARDED_BY(mutex_) = false;
-  bool begun_ STRATA_GUARDED_BY(mutex_) = false;
-  bool ended_ STRATA_GUARDED_BY(mutex_) = false;
-  bool close_ STRATA_GUARDED_BY(mutex_) = false;  // The connection, after the end.
-  bool slow_ STRATA_GUARDED_BY(mutex_) = false;
-  bool gone_ STRATA_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<const HttpMemory::Part> held_ STRATA_GUARDED_BY(mutex_);
-  Listeners listeners_ STRATA_GUARDED_BY(mutex_);
-};
 
 // On the server's thread.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {

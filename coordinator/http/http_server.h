@@ -49,7 +49,8 @@ struct HttpOptions {
   uint64_t max_header_bytes = 16 * 1024;
   uint64_t max_body_bytes = uint64_t{4} << 20;
   // Of one stream's pieces, waiting for a client that does not read: while more waits, none is
-  // taken, and who reads that slowly is cut off.
+  // taken, and who reads that slowly is cut off. Where a quarter of it waits, what is said should
+  // wait too, until no more than an eighth does.
   uint64_t max_unread_bytes = uint64_t{1} << 20;
   // A connection between requests, and one that sends a request's header.
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);
@@ -86,6 +87,8 @@ class HttpResponder {
   // Why a stream takes no more, once it does not: CANCELLED (CLIENT_GONE), or RESOURCE_EXHAUSTED
   // (SLOW_READER); what was written before is still sent to a slow reader.
   virtual absl::Status Write(std::string_view piece) = 0;
+  // Whether so much waits for the client that there should be no more until OnDrained's call.
+  virtual bool Behind() = 0;
   // The last piece, which is taken from any.
   virtual void End(std::string_view piece) = 0;
 
@@ -96,6 +99,9 @@ class HttpResponder {
   // Calls `idle`, on the server's thread, whenever nothing was said for HttpOptions::keepalive and
   // all that was has been sent, until the end. Once; `idle` must not wait.
   virtual void OnIdle(std::function<void()> idle) = 0;
+  // Calls `drained`, on the server's thread, whenever Behind() is over, until the end. Once, before
+  // the first Write; `drained` must not wait.
+  virtual void OnDrained(std::function<void()> drained) = 0;
 };
 
 class HttpServer {

@@ -13,8 +13,8 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-constexpr std::string_view kSessionStates[] = {"queued", "prefill", "decode", "replaying",
-                                               "preempted"};
+constexpr std::string_view kSessionStates[] = {"queued",    "prefill", "decode",
+                                               "replaying", "paused",  "preempted"};
 constexpr PipelineState kPipelineStates[] = {PipelineState::kNew,      PipelineState::kFencing,
                                              PipelineState::kResync,   PipelineState::kRunning,
                                              PipelineState::kBackoff,  PipelineState::kDown,

@@ -512,6 +512,15 @@ bool Coordinator::CancelRequest(const std::string& key, const absl::Status& why)
   return false;
 }
 
+void Coordinator::PauseRequest(const std::string& key, bool paused) {
+  for (auto& [id, deployment] : deployments_) {
+    if (deployment->engine() != nullptr &&
+        deployment->engine()->SetPaused(key, paused, clock_->Now())) {
+      return;
+    }
+  }
+}
+
 absl::Status Coordinator::ClaimId(const SessionRequest& request, bool replace) {
   if (replace) {
     CancelRequest(request.key, Error(absl::StatusCode::kAborted, "REPLACED",

@@ -111,6 +111,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::Status ClaimId(const SessionRequest& request, bool replace);
   // On the loop: Engine::Cancel, whatever model the request runs on.
   bool CancelRequest(const std::string& key, const absl::Status& why);
+  // On the loop: Engine::SetPaused, likewise.
+  void PauseRequest(const std::string& key, bool paused);
   // Runs `task` on the loop, later. Any thread; always taken until the coordinator has stopped.
   void PostToLoop(std::function<void()> task) { loop_.Post(std::move(task)); }
   Models* models() { return models_; }

@@ -198,6 +198,13 @@ void Generation::Cancel() {
   });
 }
 
+void Generation::ReaderChanged() {
+  // Asked on the loop: whoever is told last knows it as it is.
+  coordinator_->PostToLoop([self = shared_from_this()] {
+    if (self->live_) self->coordinator_->PauseRequest(self->key_, self->receiver_->Behind());
+  });
+}
+
 void Generation::End(const absl::Status& status) {
   use_.reset();
   receiver_->OnEnd(status);
@@ -275,7 +282,9 @@ absl::Status Generation::Submit(const Coordinator::Serving& serving, ResolvedReq
   sink->SetServing(serving);
   // The session's own, to which its answer is added: no earlier than it may be refused or run.
   request->session.prompt = *request->prompt;
-  return serving.engine->Submit(std::move(request->session), sink, coordinator_->Now());
+  RETURN_IF_ERROR(serving.engine->Submit(std::move(request->session), sink, coordinator_->Now()));
+  if (live_ && receiver_->Behind()) coordinator_->PauseRequest(key_, true);
+  return absl::OkStatus();
 }
 
 }  // namespace strata

@@ -27,6 +27,9 @@ class GenerationReceiver {
   virtual ~GenerationReceiver() = default;
   // The pieces of the answer, in order.
   virtual void OnMessage(v1::GenerateResponse message) = 0;
+  // Whether so much of the answer is unread that the rest should wait. Asked when it runs, and
+  // after Generation::ReaderChanged.
+  virtual bool Behind() { return false; }
   // Exactly once, last; ok after a message with `finish`. The receiver may be gone afterwards.
   virtual void OnEnd(const absl::Status& status) = 0;
 };
@@ -63,6 +66,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Nobody listens any more: ends the request, with reason "cancelled" or CANCELLED, unless it has
   // ended. Any thread, at any time; does not wait.
   void Cancel();
+  // The receiver's Behind() says something new. Any thread, while the receiver lives; does not
+  // wait.
+  void ReaderChanged();
 
  private:
   class Sink;

@@ -27,9 +27,11 @@ class FakeGeneration : public HttpGeneration {
 
   void Run(const v1::GenerateRequest& request) override;
   void Cancel() override { cancelled_ = true; }
+  void ReaderChanged() override { paused_ = live() && receiver_->Behind(); }
 
   bool live() const { return run_ && !ended_; }
   bool cancelled() const { return cancelled_; }
+  bool paused() const { return paused_; }
 
   // Each only while it lives. What is said before the first token begins the answer.
   void Start();
@@ -49,6 +51,7 @@ class FakeGeneration : public HttpGeneration {
   bool started_ = false;
   bool ended_ = false;
   bool cancelled_ = false;
+  bool paused_ = false;
 };
 
 class FakeHttpBackend : public HttpBackend {

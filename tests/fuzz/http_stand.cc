@@ -39,9 +39,13 @@ class CountingResponder : public HttpResponder {
     }
     return status;
   }
+  bool Behind() override { return responder_->Behind(); }
   void End(std::string_view piece) override { responder_->End(piece); }
   void OnGone(std::function<void()> gone) override { responder_->OnGone(std::move(gone)); }
   void OnIdle(std::function<void()> idle) override { responder_->OnIdle(std::move(idle)); }
+  void OnDrained(std::function<void()> drained) override {
+    responder_->OnDrained(std::move(drained));
+  }
 
  private:
   const std::shared_ptr<HttpResponder> responder_;

@@ -150,7 +150,7 @@ class Model:
 class Session:
     request_id: str
     model: str
-    state: str  # "queued", "prefill", "decode", "replaying".
+    state: str  # "queued", "prefill", "decode", "replaying", "paused", "preempted".
     prompt_tokens: int
     generated_tokens: int
     max_tokens: int

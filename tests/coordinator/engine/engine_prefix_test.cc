@@ -132,6 +132,37 @@ TEST(EnginePrefix, TheSamePromptAgainStillComputesItsLastToken) {
   ExpectNoDisagreement(cluster);
 }
 
+TEST(EnginePrefix, WhoNeedsWhatAPausedSessionComputesAgainGetsIt) {
+  EngineConfig config = Config();
+  config.max_batch_tokens = 1;  // The last token of its fourth page comes alone.
+  SimCluster cluster(config, RunnerStages(Model()));
+  cluster.Start();
+  const SessionRequest request = Request("a", 40, 0, 2, 60);
+  const auto sink = cluster.Submit(request);
+  for (uint32_t i = 0; sink->tokens.size() < 23; ++i) {
+    ASSERT_LT(i, 10000u);
+    cluster.AcknowledgeFence();
+    cluster.Deliver(i % 3);
+  }
+  ASSERT_TRUE(cluster.engine().SetPaused(request.key, true, cluster.now()));
+  cluster.Settle();
+  ASSERT_EQ(sink->tokens.size(), 24u);
+  cluster.Suspend(64);
+  SessionRequest same = Request("b", 40, 0, 3);
+  same.prompt.insert(same.prompt.end(), sink->tokens.begin(), sink->tokens.end());
+  same.prompt.push_back(7);
+  const auto waiting = cluster.Submit(same);
+  cluster.Resume();
+  cluster.Settle();
+  ASSERT_TRUE(waiting->done.has_value());
+  EXPECT_EQ(waiting->done->cached_tokens, 64u);
+  EXPECT_EQ(waiting->tokens, Alone(same));
+  EXPECT_EQ(sink->tokens.size(), 25u);
+  ASSERT_TRUE(cluster.engine().SetPaused(request.key, false, cluster.now()));
+  cluster.RunToEnd();
+  EXPECT_EQ(sink->tokens, Alone(request));
+}
+
 TEST(EnginePrefix, AConversationGoesOnWhereItsAnswerEnded) {
   SimCluster cluster(Config(), RunnerStages(Model()));
   cluster.Start();

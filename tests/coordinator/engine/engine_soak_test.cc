@@ -42,6 +42,9 @@ class Soak {
     for (uint32_t s = 0; s < cluster_.stage_count(); ++s) {
       cluster_.fake(s).leaked_pages = 0;
     }
+    for (const Client& client : clients_) {
+      cluster_.engine().SetPaused(client.request.key, false, cluster_.now());
+    }
     cluster_.RunToEnd();
     cluster_.Settle();
     Finish();
@@ -111,6 +114,14 @@ class Soak {
     }
   }
 
+  void PauseOrGoOn() {
+    if (!clients_.empty()) {
+      const Client& client = clients_[Below(static_cast<uint32_t>(clients_.size()))];
+      const bool pause = Below(2) == 0;
+      EXPECT_TRUE(cluster_.engine().SetPaused(client.request.key, pause, cluster_.now()));
+    }
+  }
+
   void Break() {
     const uint32_t stage = Below(cluster_.stage_count());
     switch (Below(7)) {
@@ -160,7 +171,9 @@ class Soak {
         cluster_.fake(s).leaked_pages = 0;
       }
       cluster_.Advance(milliseconds(Below(faults_ ? 4000 : 500)));
-    } else if (kind < 120) {
+    } else if (kind < 112) {
+      PauseOrGoOn();
+    } else if (kind < 150) {
       cluster_.AcknowledgeFence();
     } else {
       cluster_.Deliver(Below(cluster_.stage_count() + 1));

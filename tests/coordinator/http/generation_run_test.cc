@@ -28,7 +28,7 @@ using testing::CoordinatorTest;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-// Its first answer is for the test.
+// Its first answer is for the test, which says too whether its client is behind.
 class TestResponder : public HttpResponder {
  public:
   void Answer(HttpResponse response) override {
@@ -37,12 +37,17 @@ class TestResponder : public HttpResponder {
   }
   void Begin(HttpResponse) override {}
   absl::Status Write(std::string_view) override { return absl::OkStatus(); }
+  bool Behind() override { return behind; }
   void End(std::string_view) override {}
   void OnGone(std::function<void()>) override {}
   void OnIdle(std::function<void()>) override {}
+  void OnDrained(std::function<void()> call) override { drained = std::move(call); }
 
   HttpResponse Wait() { return answer_.get_future().get(); }
   std::thread::id thread() const { return thread_; }  // That answered.
+
+  bool behind = false;
+  std::function<void()> drained;
 
  private:
   std::promise<HttpResponse> answer_;
@@ -51,14 +56,18 @@ class TestResponder : public HttpResponder {
 
 class TestAnswer : public HttpAnswer {
  public:
-  bool stream() const override { return false; }
-  std::string OnMessage(size_t, const v1::GenerateResponse&) override { return ""; }
+  explicit TestAnswer(bool stream = false) : stream_(stream) {}
+  bool stream() const override { return stream_; }
+  std::string OnMessage(size_t, const v1::GenerateResponse&) override { return "piece"; }
   std::string EndOfStream() override { return ""; }
   HttpResponse Whole() override { return {}; }
   HttpResponse Refusal(const absl::Status& status) const override {
     return {400, "text/plain", ReasonOf(status), {}};
   }
   std::string StreamError(const absl::Status&) const override { return ""; }
+
+ private:
+  const bool stream_;
 };
 
 // ---- Prompts.
@@ -175,6 +184,7 @@ class AwaitedBackend : public fuzz::FakeHttpBackend {
       backend_->ran_.release();
     }
     void Cancel() override { made_->Cancel(); }
+    void ReaderChanged() override { made_->ReaderChanged(); }
 
    private:
     AwaitedBackend* const backend_;
@@ -235,6 +245,78 @@ TEST(WholeAnswers, AreMadeOnAnotherThreadThanTheOneThatSaysTheLastOfThem) {
     EXPECT_THAT(whole.body, HasSubstr(R"("ab")"));
     EXPECT_THAT(whole.body, HasSubstr(path == "/generate" ? R"("text":"b")" : R"(["a","b"])"));
   }
+}
+
+// ---- Streams.
+
+// A backend that gives out the generations it made.
+class KeepingBackend : public fuzz::FakeHttpBackend {
+ public:
+  std::shared_ptr<HttpGeneration> NewGeneration(const GenerationOptions& options,
+                                                GenerationReceiver* receiver) override {
+    auto made = FakeHttpBackend::NewGeneration(options, receiver);
+    generations.push_back(std::dynamic_pointer_cast<fuzz::FakeGeneration>(made));
+    return made;
+  }
+  std::vector<std::shared_ptr<fuzz::FakeGeneration>> generations;
+};
+
+class PausedRun : public ::testing::Test {
+ protected:
+  void Begin(bool stream) {
+    v1::GenerateRequest request;
+    request.set_model("m");
+    request.set_text("abc");
+    std::vector<ChoiceRequest> choices;
+    AddChoices(std::move(request), 3, "r", 7, &choices);
+    RunOptions options;
+    options.elsewhere = [](const std::function<void()>& task) { task(); };
+    RunGenerations(&backend_, std::move(choices), std::move(options),
+                   std::make_unique<TestAnswer>(stream), responder_);
+    ASSERT_EQ(backend_.generations.size(), 3u);
+  }
+  int Paused() const {
+    int paused = 0;
+    for (const auto& generation : backend_.generations) paused += generation->paused() ? 1 : 0;
+    return paused;
+  }
+
+  KeepingBackend backend_;
+  const std::shared_ptr<TestResponder> responder_ = std::make_shared<TestResponder>();
+};
+
+TEST_F(PausedRun, EveryChoiceOfAStreamWaitsForAClientThatIsBehindUntilItIsNot) {
+  Begin(true);
+  backend_.generations[0]->Say(97, "a");
+  EXPECT_EQ(Paused(), 0);
+  responder_->behind = true;
+  backend_.generations[1]->Say(97, "a");
+  EXPECT_EQ(Paused(), 3);
+  backend_.generations[2]->Say(97, "a");  // It was under way.
+  responder_->behind = false;
+  responder_->drained();
+  EXPECT_EQ(Paused(), 0);
+  // Behind again before it was told that it is not.
+  responder_->behind = true;
+  backend_.generations[0]->Say(97, "a");
+  EXPECT_EQ(Paused(), 3);
+  responder_->drained();
+  EXPECT_EQ(Paused(), 3);
+  responder_->behind = false;
+  responder_->drained();
+  EXPECT_EQ(Paused(), 0);
+  for (const auto& generation : backend_.generations) generation->Finish("stop");
+  responder_->drained();
+}
+
+TEST_F(PausedRun, AnAnswerThatIsHeldUntilItsEndWaitsForNobody) {
+  Begin(false);
+  responder_->behind = true;
+  for (const auto& generation : backend_.generations) generation->Say(97, "a");
+  EXPECT_EQ(Paused(), 0);
+  EXPECT_EQ(responder_->drained, nullptr);
+  for (const auto& generation : backend_.generations) generation->Finish("stop");
+  responder_->Wait();
 }
 
 }  // namespace

@@ -79,9 +79,11 @@ class KeptAnswer : public HttpResponder {
   void Answer(HttpResponse response) override { *status_ = response.status; }
   void Begin(HttpResponse) override {}
   absl::Status Write(std::string_view) override { return absl::OkStatus(); }
+  bool Behind() override { return false; }
   void End(std::string_view) override {}
   void OnGone(std::function<void()>) override {}
   void OnIdle(std::function<void()>) override {}
+  void OnDrained(std::function<void()>) override {}
 
  private:
   int* const status_;

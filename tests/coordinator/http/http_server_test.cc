@@ -486,6 +486,46 @@ TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
   EXPECT_NE(answer.find("cut off"), std::string::npos);
 }
 
+TEST(HttpServer, AReaderIsBehindUntilItHasTakenWhatWaitsAndThenGetsTheRest) {
+  Held held;
+  HttpOptions options;
+  options.max_unread_bytes = 256 * 1024;
+  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  ASSERT_TRUE(server.ok());
+  RawClient client((*server)->address(), 4096);
+  client.Send(kGet);
+  const auto responder = held.Take();
+  std::atomic<int> drained = 0;
+  responder->OnDrained([&] { ++drained; });
+  responder->Begin(kStream);
+  size_t written = 0;
+  const auto write = [&] {
+    ASSERT_TRUE(responder->Write(std::string(1024, 'x')).ok());
+    written += 1024;
+  };
+  // What sockets hold comes first: then nothing drains that is not read.
+  for (bool full = false; !full;) {
+    while (!responder->Behind()) write();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    full = responder->Behind();
+  }
+  int before = drained;
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(drained, before) << "nothing was read";
+  std::thread reader_waits([&] {
+    for (int turn = 0; turn < 4; ++turn) {
+      EXPECT_TRUE(Eventually([&] { return !responder->Behind() && drained > before; }));
+      before = drained;
+      while (!responder->Behind()) write();
+    }
+    responder->End("");
+  });
+  const std::string answer = client.ReadUntil("0\r\n\r\n");
+  reader_waits.join();
+  EXPECT_EQ(static_cast<size_t>(std::count(answer.begin(), answer.end(), 'x')),
+            written + 1);  // And one in "text".
+}
+
 // The logprobs of a long prompt are one piece.
 TEST(HttpServer, APieceBeyondTheLimitIsSentToAClientThatReads) {
   HttpOptions options;

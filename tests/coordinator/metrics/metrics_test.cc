@@ -33,7 +33,8 @@ ModelSnapshot Busy() {
   snapshot.model = "m";
   snapshot.kv_groups = {"full", "window64"};
   snapshot.engine.state = PipelineState::kRunning;
-  for (const char* state : {"queued", "prefill", "decode", "decode", "replaying", "preempted"}) {
+  for (const char* state :
+       {"queued", "prefill", "decode", "decode", "replaying", "paused", "preempted"}) {
     SessionSnapshot session;
     session.request_id = "secret-id";
     session.state = state;
@@ -140,9 +141,10 @@ TEST_F(MetricsTest, RequestsThatDoNotEndWellAreCountedButTheirTotalIsNot) {
 TEST_F(MetricsTest, AnEngineIsShownAsItIsAtTheScrape) {
   const auto lines = Scrape({Busy()});
   for (const char* line : {
-           R"(strata_requests_running{model="m"} 4)",
+           R"(strata_requests_running{model="m"} 5)",
            R"(strata_requests_waiting{model="m"} 2)",
            R"(strata_sessions{model="m",state="decode"} 2)",
+           R"(strata_sessions{model="m",state="paused"} 1)",
            R"(strata_sessions{model="m",state="preempted"} 1)",
            R"(strata_pipeline_state{model="m",state="running"} 1)",
            R"(strata_pipeline_state{model="m",state="down"} 0)",
@@ -172,7 +174,7 @@ TEST_F(MetricsTest, AnEngineIsShownAsItIsAtTheScrape) {
            R"(strata_stage_step_seconds_count{model="m",stage="1",node="b"} 4)",
            R"(strata_step_hop_seconds_sum{model="m"} 0.003)",
            R"(strata_pipeline_busy_seconds_total{model="m"} 1.75)",
-           R"(vllm:num_requests_running{model_name="m"} 4)",
+           R"(vllm:num_requests_running{model_name="m"} 5)",
            R"(vllm:num_requests_waiting{model_name="m"} 2)",
            R"(vllm:kv_cache_usage_perc{model_name="m"} 0.9)",
            R"(vllm:num_preemptions_total{model_name="m"} 4)",

@@ -1,0 +1,182 @@
+// Sessions whose readers are behind: they wait, and cost nobody else anything but their memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "tests/coordinator/engine/sim_cluster.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::seconds;
+
+std::vector<uint32_t> Answer(const SessionRequest& request) {
+  return OracleAnswer(request.prompt, request.max_tokens, 97);
+}
+
+std::string StateOf(SimCluster& cluster, const std::string& id) {
+  for (const SessionSnapshot& session : cluster.Snapshot().sessions) {
+    if (session.request_id == id) {
+      return session.state;
+    }
+  }
+  return "ended";
+}
+
+void SetPaused(SimCluster* cluster, const SessionRequest& request, bool paused) {
+  ASSERT_TRUE(cluster->engine().SetPaused(request.key, paused, cluster->now()));
+}
+
+// Moves frames until `sink` has so many tokens.
+void RunTo(SimCluster* cluster, const SinkRecord& sink, size_t tokens) {
+  for (uint32_t i = 0; sink.tokens.size() < tokens; ++i) {
+    ASSERT_LT(i, 10000u);
+    cluster->AcknowledgeFence();
+    cluster->Deliver(i % (cluster->stage_count() + 1));
+  }
+}
+
+TEST(EnginePaused, ItComputesNoFurtherTokenWhileTheOthersGoOnToTheirEnd) {
+  for (uint32_t stages = 1; stages <= 3; ++stages) {
+    SimCluster cluster(MakeConfig(stages, 200));
+    cluster.Start();
+    const SessionRequest slow = MakeRequest("slow", 20, 30);
+    const auto sink = cluster.Submit(slow);
+    std::vector<SessionRequest> others;
+    std::vector<std::shared_ptr<SinkRecord>> sinks;
+    for (int i = 0; i < 5; ++i) {
+      others.push_back(MakeRequest("r" + std::to_string(i), 10, 40));
+      sinks.push_back(cluster.Submit(others.back()));
+    }
+    RunTo(&cluster, *sink, 3);
+    SetPaused(&cluster, slow, true);
+    cluster.Settle();
+    EXPECT_LE(sink->tokens.size(), 4u) << "but for what was under way";
+    EXPECT_EQ(StateOf(cluster, "slow"), "paused");
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      ASSERT_TRUE(sinks[i]->done.has_value());
+      EXPECT_EQ(sinks[i]->tokens, Answer(others[i]));
+    }
+    EXPECT_EQ(cluster.Snapshot().steps_in_flight, 0u);
+    EXPECT_GT(cluster.Snapshot().kv[0].live, 0u) << "it keeps its memory";
+    SetPaused(&cluster, slow, false);
+    cluster.RunToEnd();
+    EXPECT_EQ(sink->tokens, Answer(slow));
+    cluster.Settle();
+    cluster.ExpectEmpty();
+  }
+}
+
+TEST(EnginePaused, APromptIsComputedUpToItsFirstToken) {
+  EngineConfig config = MakeConfig(2);
+  config.max_batch_tokens = 16;
+  SimCluster cluster(config);
+  cluster.Start();
+  const SessionRequest request = MakeRequest("r", 100, 8);
+  const auto sink = cluster.Submit(request);
+  SetPaused(&cluster, request, true);
+  EXPECT_EQ(StateOf(cluster, "r"), "queued");
+  cluster.Settle();
+  EXPECT_EQ(sink->tokens.size(), 1u);
+  EXPECT_EQ(StateOf(cluster, "r"), "paused");
+  SetPaused(&cluster, request, false);
+  cluster.RunToEnd();
+  EXPECT_EQ(sink->tokens, Answer(request));
+}
+
+TEST(EnginePaused, NobodyWithThatKeyIsSaid) {
+  SimCluster cluster(MakeConfig(1));
+  cluster.Start();
+  EXPECT_FALSE(cluster.engine().SetPaused("none", true, cluster.now()));
+}
+
+TEST(EnginePaused, ItStillGivesWayAndItsAnswerIsAsAlone) {
+  EngineConfig config = MakeConfig(2, 9);
+  config.kv_watermark = 0;
+  SimCluster cluster(config);
+  cluster.Start();
+  const SessionRequest older = MakeRequest("old", 40, 60);
+  const SessionRequest newer = MakeRequest("new", 40, 60);
+  const auto first = cluster.Submit(older);
+  const auto second = cluster.Submit(newer);
+  RunTo(&cluster, *second, 5);
+  SetPaused(&cluster, newer, true);
+  RunTo(&cluster, *first, older.max_tokens);
+  EXPECT_EQ(cluster.Snapshot().counters.preemptions, 1u);
+  EXPECT_EQ(first->tokens, Answer(older));
+  cluster.Settle();
+  EXPECT_LE(second->tokens.size(), 7u) << "one under way, and one when it was computed again";
+  EXPECT_EQ(StateOf(cluster, "new"), "paused");
+  SetPaused(&cluster, newer, false);
+  cluster.RunToEnd();
+  EXPECT_EQ(second->tokens, Answer(newer));
+  cluster.Settle();
+  cluster.ExpectEmpty();
+}
+
+TEST(EnginePaused, ItsDeadlinePassesAndItMayBeCancelled) {
+  for (const bool cancels : {false, true}) {
+    SimCluster cluster(MakeConfig(2));
+    cluster.Start();
+    SessionRequest request = MakeRequest("r", 20, 30);
+    request.deadline = cluster.now() + seconds(5);
+    const auto sink = cluster.Submit(request);
+    RunTo(&cluster, *sink, 2);
+    SetPaused(&cluster, request, true);
+    cluster.Settle();
+    ASSERT_FALSE(sink->ended());
+    if (cancels) {
+      EXPECT_TRUE(cluster.engine().Cancel(request.key, absl::OkStatus(), cluster.now()));
+      EXPECT_EQ(sink->done->reason, "cancelled");
+    } else {
+      EXPECT_LE(*cluster.engine().NextWake(), *request.deadline);
+      cluster.Advance(seconds(5));
+      ASSERT_TRUE(sink->failed.has_value());
+      EXPECT_EQ(ReasonOf(*sink->failed), "DEADLINE_EXCEEDED");
+    }
+    cluster.Settle();
+    cluster.ExpectEmpty();
+  }
+}
+
+TEST(EnginePaused, WhoMayHaveBrokenAStageHoldsUpNobody) {
+  SimCluster cluster(MakeConfig(2, 200));
+  cluster.Start();
+  std::vector<SessionRequest> requests;
+  std::vector<std::shared_ptr<SinkRecord>> sinks;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(MakeRequest("r" + std::to_string(i), 10, 30));
+    sinks.push_back(cluster.Submit(requests.back()));
+  }
+  for (const auto& sink : sinks) {
+    RunTo(&cluster, *sink, 3);
+  }
+  while (cluster.links[1].empty()) {
+    cluster.Deliver(0);
+    cluster.Deliver(2);
+  }
+  SetPaused(&cluster, requests[0], true);
+  SetPaused(&cluster, requests[1], true);
+  const size_t had = sinks[0]->tokens.size();
+  cluster.links[0].clear();
+  cluster.links[1].clear();
+  cluster.BreakLink();
+  cluster.Settle();
+  for (const size_t i : {2u, 3u}) {
+    ASSERT_TRUE(sinks[i]->done.has_value());
+    EXPECT_EQ(sinks[i]->tokens, Answer(requests[i]));
+  }
+  for (const size_t i : {0u, 1u}) {
+    EXPECT_LE(sinks[i]->tokens.size(), had + 1);
+    EXPECT_EQ(StateOf(cluster, requests[i].request_id), "paused");
+    SetPaused(&cluster, requests[i], false);
+  }
+  cluster.RunToEnd();
+  for (const size_t i : {0u, 1u}) {
+    EXPECT_EQ(sinks[i]->tokens, Answer(requests[i]));
+  }
+}
+
+}  // namespace
+}  // namespace strata
