@@ -3,7 +3,9 @@
 //
 //   kernels_bench [Google Benchmark's flags]; STRATA_CPU_ISA chooses the instruction set.
 //
-// One thread. Weights are larger than the caches where a kernel reads them once.
+// One thread. Weights are larger than the caches where a kernel reads them once. What is done to a
+// row's activations, or to its logits, lies in a cache: its bytes, read and written, are compared
+// with the bandwidth too, so that what takes longer than its row's weights would is seen.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -18,6 +20,8 @@
 #include <vector>
 
 #include "common/limits.h"
+#include "common/sampling_params.h"
+#include "common/window.h"
 #include "tests/worker/backend/row_blocks.h"
 #include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/choose_kernels.h"
@@ -25,6 +29,7 @@
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/packed_matrix.h"
 #include "worker/backend/cpu/thread_pool.h"
+#include "worker/sampler/sampler.h"
 
 namespace strata::cpu {
 namespace {
@@ -76,6 +81,52 @@ const Machine& ThisMachine() {
   return machine;
 }
 
+// Random numbers of some format: halves of +-1.x/128, or what else is made of them.
+std::vector<uint16_t> RandomHalves(size_t count) {
+  std::vector<uint16_t> halves(count);
+  uint64_t state = 1;
+  for (uint16_t& half : halves) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    half = static_cast<uint16_t>(0x3c00 + (state >> 56) + ((state >> 40) & 0x8000));
+  }
+  return halves;
+}
+
+template <typename T>
+TensorView ViewOf(Dtype dtype, std::vector<uint64_t> shape, const std::vector<T>& values) {
+  return {dtype, std::move(shape), reinterpret_cast<const uint8_t*>(values.data()),
+          values.size() * sizeof(T)};
+}
+
+absl::Status Make(WeightFormat format, size_t outputs, PackedMatrix* packed) {
+  ThreadPool pool(2, 2);
+  if (format == WeightFormat::kF32) {
+    std::vector<float> weights(outputs * kInputs);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = static_cast<float>(i % 251) / 1024.0f - 0.125f;
+    }
+    return packed->Pack(ViewOf(Dtype::kF32, {outputs, kInputs}, weights), &pool);
+  }
+  if (format == WeightFormat::kAffine8) {
+    constexpr uint32_t kGroup = 64;
+    const std::vector<uint16_t> weights = RandomHalves(outputs * kInputs / 2);
+    const std::vector<uint16_t> scales(outputs * kInputs / kGroup, 0x3c00);
+    AffineTensor tensor;
+    tensor.weight = ViewOf(Dtype::kU32, {outputs, kInputs / 4}, weights);
+    tensor.scales = ViewOf(Dtype::kF16, {outputs, kInputs / kGroup}, scales);
+    tensor.biases = tensor.scales;
+    tensor.bits = 8;
+    tensor.group = kGroup;
+    return packed->PackAffine(tensor, &pool);
+  }
+  const std::vector<uint16_t> halves = RandomHalves(outputs * kInputs);
+  const TensorView view =
+      ViewOf(format == WeightFormat::kF16 ? Dtype::kF16 : Dtype::kBF16, {outputs, kInputs}, halves);
+  return format == WeightFormat::kInt8 || format == WeightFormat::kAffine4
+             ? packed->Quantize(view, format, *ThisMachine().kernels, &pool)
+             : packed->Pack(view, &pool);
+}
+
 const PackedMatrix& MatrixOf(WeightFormat format, size_t outputs) {
   static std::map<std::pair<WeightFormat, size_t>, std::unique_ptr<PackedMatrix>> made;
   std::unique_ptr<PackedMatrix>& matrix = made[{format, outputs}];
@@ -84,21 +135,8 @@ const PackedMatrix& MatrixOf(WeightFormat format, size_t outputs) {
   }
   // One at a time: each is a gigabyte.
   std::erase_if(made, [&](const auto& entry) { return entry.second != nullptr; });
-  std::vector<uint16_t> halves(outputs * kInputs);
-  uint64_t state = 1;
-  for (uint16_t& half : halves) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    half = static_cast<uint16_t>(0x3c00 + (state >> 56) + ((state >> 40) & 0x8000));  // +-1.x/128
-  }
-  const TensorView view = {format == WeightFormat::kF16 ? Dtype::kF16 : Dtype::kBF16,
-                           {outputs, kInputs},
-                           reinterpret_cast<const uint8_t*>(halves.data()),
-                           halves.size() * sizeof(uint16_t)};
-  ThreadPool pool(2, 2);
   auto packed = std::make_unique<PackedMatrix>();
-  const absl::Status status = format == WeightFormat::kInt8 || format == WeightFormat::kAffine4
-                                  ? packed->Quantize(view, format, *ThisMachine().kernels, &pool)
-                                  : packed->Pack(view, &pool);
+  const absl::Status status = Make(format, outputs, packed.get());
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
     std::exit(1);
@@ -110,7 +148,10 @@ size_t OutputsFor(WeightFormat format, uint32_t rows) {
   if (rows > 16) {
     return kFewOutputs;
   }
-  const size_t bits = format == WeightFormat::kAffine4 ? 4 : format == WeightFormat::kInt8 ? 8 : 16;
+  const size_t bits = format == WeightFormat::kAffine4                                    ? 4
+                      : format == WeightFormat::kInt8 || format == WeightFormat::kAffine8 ? 8
+                      : format == WeightFormat::kF32                                      ? 32
+                                                                                          : 16;
   return kMatrixBytes * 8 / bits / kInputs / kLanes * kLanes;
 }
 
@@ -144,36 +185,115 @@ void Matmul(benchmark::State& state, WeightFormat format) {
   state.counters["of peak"] = ops / (int8 ? machine.int8_ops_per_s : machine.float_ops_per_s);
 }
 
+// `bytes`: what a turn reads and writes.
+void ReportBytes(benchmark::State& state, double bytes,
+                 std::chrono::steady_clock::time_point start) {
+  const double per_s = bytes * static_cast<double>(state.iterations()) / Seconds(start);
+  state.counters["GB/s"] = per_s / 1e9;
+  state.counters["of bandwidth"] = per_s / ThisMachine().read_bytes_per_s;
+}
+
 void QuantizeRows(benchmark::State& state) {
   const Kernels& kernels = *ThisMachine().kernels;
   const auto rows = std::min(static_cast<uint32_t>(state.range(0)), kernels.block_rows);
   std::vector<float> x(rows * kInputs, 0.5f);
   std::vector<uint8_t> packed(rows * kernels.quantized_row_bytes(kInputs));
+  const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
     kernels.quantize_rows(x.data(), kInputs, rows, kInputs, packed.data());
     benchmark::ClobberMemory();
   }
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * rows * kInputs));
+  ReportBytes(state, static_cast<double>(x.size() * sizeof(float) + packed.size()), start);
 }
 
 void RmsNorm(benchmark::State& state) {
   const Kernels& kernels = *ThisMachine().kernels;
   std::vector<float> x(kInputs, 0.5f), weight(kInputs, 1.0f), out(kInputs);
+  const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
     kernels.rms_norm(x.data(), weight.data(), kInputs, 1e-5f, 0, out.data());
     benchmark::ClobberMemory();
   }
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kInputs));
+  ReportBytes(state, 3.0 * kInputs * sizeof(float), start);
 }
 
-void SwiGlu(benchmark::State& state) {
+void Gated(benchmark::State& state,
+           void (*Kernels::*product)(const float* gate, const float* up, size_t n, float* out)) {
   const Kernels& kernels = *ThisMachine().kernels;
   std::vector<float> gate(kInputs, 0.5f), up(kInputs, 1.0f), out(kInputs);
+  const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
-    kernels.swiglu(gate.data(), up.data(), kInputs, out.data());
+    (kernels.*product)(gate.data(), up.data(), kInputs, out.data());
     benchmark::ClobberMemory();
   }
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kInputs));
+  ReportBytes(state, 3.0 * kInputs * sizeof(float), start);
+}
+
+void SoftCap(benchmark::State& state) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  std::vector<float> logits(kInputs, 3.0f);
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    kernels.soft_cap(logits.data(), kInputs, 30.0f);
+    benchmark::ClobberMemory();
+  }
+  ReportBytes(state, 2.0 * kInputs * sizeof(float), start);
+}
+
+// One position of one KV head of 64.
+void AppendKv(benchmark::State& state) {
+  constexpr uint32_t kHeadDim = 64;
+  const Kernels& kernels = *ThisMachine().kernels;
+  const std::vector<float> k(kHeadDim, 0.5f), v(kHeadDim, 0.25f);
+  constexpr size_t kHalf = size_t{kHeadDim} * kPageTokens * sizeof(uint16_t);
+  std::vector<uint8_t> page(2 * kHalf);
+  uint32_t slot = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    kernels.append_kv(k.data(), v.data(), kHeadDim, slot, true, page.data(), kHalf);
+    slot = (slot + 1) % kPageTokens;
+    benchmark::ClobberMemory();
+  }
+  ReportBytes(state, 2.0 * kHeadDim * (sizeof(float) + sizeof(uint16_t)), start);
+}
+
+// ---- What follows the head: a row of logits becomes a token.
+
+std::vector<float> RandomLogits(size_t vocab) {
+  std::vector<float> logits(vocab);
+  uint64_t state = 7;
+  for (float& logit : logits) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    logit = static_cast<float>(state >> 40) / float{1 << 21} - 4.0f;
+  }
+  return logits;
+}
+
+void Sample(benchmark::State& state, float temperature, uint32_t top_k, float top_p) {
+  const auto vocab = static_cast<uint32_t>(state.range(0));
+  v1::SamplingParams params = PlainSampling(temperature, 1);
+  params.set_top_k(top_k);
+  params.set_top_p(top_p);
+  const std::vector<float> logits = RandomLogits(vocab);
+  const std::vector<uint32_t> ids(64, 5);
+  Sampler sampler(vocab);
+  const SampleRequest request{.params = &params, .prompt_length = 32, .ids = ids};
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(sampler.Sample(request, logits).value());
+  }
+  ReportBytes(state, static_cast<double>(vocab * sizeof(float)), start);
+}
+
+void TopLogprobs(benchmark::State& state) {
+  const auto vocab = static_cast<uint32_t>(state.range(0));
+  const std::vector<float> logits = RandomLogits(vocab);
+  Sampler sampler(vocab);
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(sampler.Logprob(logits, 5, 20).value());
+  }
+  ReportBytes(state, static_cast<double>(vocab * sizeof(float)), start);
 }
 
 AlignedBuffer Memory(size_t bytes) {
@@ -210,12 +330,13 @@ struct KvPages {
 };
 
 // A group of 8 query heads with each KV head of layer after layer: `rows` rows, the last of which
-// sees `context` keys.
+// sees `context` keys, or the last `window` of them (0: all).
 void Attend(benchmark::State& state) {
   constexpr uint32_t kGroup = 8;
   const Machine& machine = ThisMachine();
   const auto rows = static_cast<uint32_t>(state.range(0));
   const auto context = static_cast<uint32_t>(state.range(1));
+  const auto window = static_cast<uint32_t>(state.range(2));
   const size_t layers = std::max<size_t>(1, (size_t{192} << 20) / (context * 1024));
   const KvPages kv(context, layers);
   const size_t floats = size_t{rows} * kGroup * KvPages::kHeadDim;
@@ -229,6 +350,7 @@ void Attend(benchmark::State& state) {
                   .rows = rows,
                   .group = kGroup,
                   .position = context - rows,
+                  .window = window,
                   .head_dim = KvPages::kHeadDim,
                   .scale = 0.125f,
                   .page_bytes = KvPages::kPageBytes,
@@ -249,10 +371,12 @@ void Attend(benchmark::State& state) {
   const double seconds = Seconds(start) / static_cast<double>(state.iterations());
   double keys = 0;  // That all queries see, together.
   for (uint32_t row = 0; row < rows; ++row) {
-    keys += kGroup * (context - rows + row + 1.0);
+    const uint32_t position = context - rows + row;
+    keys += kGroup * (position + 1.0 - FirstSeen(position, window));
   }
+  const uint32_t first = FirstSeen(context - rows, window) / kPageTokens;
   const double ops = 4.0 * keys * KvPages::kHeadDim / seconds;
-  const double bytes = 2.0 * KvPages::kHalf * (context / kPageTokens) / seconds;
+  const double bytes = 2.0 * KvPages::kHalf * (context / kPageTokens - first) / seconds;
   state.counters["GB/s"] = bytes / 1e9;
   state.counters["Gop/s"] = ops / 1e9;
   state.counters["of bandwidth"] = bytes / machine.read_bytes_per_s;
@@ -266,25 +390,44 @@ void EveryRowCount(benchmark::internal::Benchmark* matmul) {
   matmul->Unit(benchmark::kMillisecond);
 }
 
+void SomeRowCounts(benchmark::internal::Benchmark* matmul) {
+  for (const int rows : {1, 8, 64}) {
+    matmul->Arg(rows);
+  }
+  matmul->Unit(benchmark::kMillisecond);
+}
+
+void Vocabularies(benchmark::internal::Benchmark* sample) {
+  sample->ArgName("vocab")->Arg(32000)->Arg(128256)->Unit(benchmark::kMicrosecond);
+}
+
 BENCHMARK_CAPTURE(Matmul, int8, WeightFormat::kInt8)->Apply(EveryRowCount);
 BENCHMARK_CAPTURE(Matmul, int4, WeightFormat::kAffine4)->Apply(EveryRowCount);
 BENCHMARK_CAPTURE(Matmul, bf16, WeightFormat::kBF16)->Apply(EveryRowCount);
-BENCHMARK_CAPTURE(Matmul, f16, WeightFormat::kF16)
-    ->Arg(1)
-    ->Arg(8)
-    ->Arg(64)
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Matmul, f16, WeightFormat::kF16)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Matmul, f32, WeightFormat::kF32)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Matmul, affine8, WeightFormat::kAffine8)->Apply(SomeRowCounts);
 BENCHMARK(Attend)
-    ->ArgNames({"rows", "context"})
-    ->Args({1, 512})
-    ->Args({1, 8192})
-    ->Args({4, 512})
-    ->Args({512, 512})
-    ->Args({32, 8192})
+    ->ArgNames({"rows", "context", "window"})
+    ->Args({1, 512, 0})
+    ->Args({1, 8192, 0})
+    ->Args({1, 8192, 1024})
+    ->Args({4, 512, 0})
+    ->Args({512, 512, 0})
+    ->Args({32, 8192, 0})
+    ->Args({32, 8192, 1024})
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(QuantizeRows)->Arg(1)->Arg(12);
 BENCHMARK(RmsNorm);
-BENCHMARK(SwiGlu);
+BENCHMARK_CAPTURE(Gated, swiglu, &Kernels::swiglu);
+BENCHMARK_CAPTURE(Gated, geglu, &Kernels::geglu);
+BENCHMARK(SoftCap);
+BENCHMARK(AppendKv);
+BENCHMARK_CAPTURE(Sample, greedy, 0.0f, 0, 1.0f)->Apply(Vocabularies);
+BENCHMARK_CAPTURE(Sample, all, 1.0f, 0, 1.0f)->Apply(Vocabularies);
+BENCHMARK_CAPTURE(Sample, top_k_40, 1.0f, 40, 1.0f)->Apply(Vocabularies);
+BENCHMARK_CAPTURE(Sample, top_p_90, 1.0f, 0, 0.9f)->Apply(Vocabularies);
+BENCHMARK(TopLogprobs)->Apply(Vocabularies);
 
 }  // namespace
 }  // namespace strata::cpu
