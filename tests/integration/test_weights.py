@@ -5,6 +5,8 @@ import pathlib
 import re
 import struct
 
+import pytest
+
 from cluster import RECALL, SLOW, Cluster, wait_until
 from hub import Hub
 from checkpoints import make_checkpoint
@@ -170,7 +172,9 @@ class Peak:
         return self.bytes() - self.before
 
 
-def test_quantizing_holds_little_more_than_its_result(tmp_path):
+# At least so many bytes of each weight's four are left.
+@pytest.mark.parametrize("quantize,per_weight", [("int8", 1 + 1 / 32), ("int4", 0.5 + 4 / 64)])
+def test_quantizing_holds_little_more_than_its_result(tmp_path, quantize, per_weight):
     source = make_checkpoint(tmp_path / "large", layers=6)
     with Cluster(tmp_path / "cluster") as c:
         # Fetched, then found on disk and verified, then read as it was packed.
@@ -178,9 +182,9 @@ def test_quantizing_holds_little_more_than_its_result(tmp_path):
             # Less than the source, so that it must be counted as packed.
             c.start_worker("w0", *flags, memory=str(source))
             peak = Peak(c.workers["w0"])
-            c.load("large", tmp_path / "large" if life == 0 else None, quantize="int8",
+            c.load("large", tmp_path / "large" if life == 0 else None, quantize=quantize,
                    sessions=1)
-            packed = source // 4 * 33 // 32
+            packed = int(source // 4 * per_weight)
             assert packed < peak.growth()
             if SLOW == 1:  # A sanitizer's allocator keeps what was freed.
                 assert peak.growth() < packed * 1.1 + (96 << 20) < source * 0.7
