@@ -91,6 +91,9 @@ STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWor
   for (int i = 0; i < 2; ++i) {
     sum.v[i] = _mm256_add_epi32(sum.v[i], _mm256_madd_epi16(weights.even[i], even));
     sum.v[i] = _mm256_add_epi32(sum.v[i], _mm256_madd_epi16(weights.odd[i], odd));
+    // Or the compiler makes a tree of a whole block's additions, and stores every product on its
+    // way.
+    __asm__("" : "+x"(sum.v[i]));
   }
   return sum;
 }
