@@ -503,21 +503,23 @@ absl::Status Coordinator::WithEngine(const std::string& model,
   return loop_.Offer([this, model, use = std::move(use)] { use(ServingOf(model)); });
 }
 
-bool Coordinator::CancelRequest(const std::string& key, const absl::Status& why) {
-  for (auto& [id, deployment] : deployments_) {
-    if (deployment->engine() != nullptr && deployment->engine()->Cancel(key, why, clock_->Now())) {
-      return true;
+Deployment* Coordinator::DeploymentWith(const std::string& key) const {
+  for (const auto& [id, deployment] : deployments_) {
+    if (deployment->engine() != nullptr && deployment->engine()->IsLive(key)) {
+      return deployment.get();
     }
   }
-  return false;
+  return nullptr;
+}
+
+bool Coordinator::CancelRequest(const std::string& key, const absl::Status& why) {
+  Deployment* const deployment = DeploymentWith(key);
+  return deployment != nullptr && deployment->engine()->Cancel(key, why, clock_->Now());
 }
 
 void Coordinator::PauseRequest(const std::string& key, bool paused) {
-  for (auto& [id, deployment] : deployments_) {
-    if (deployment->engine() != nullptr &&
-        deployment->engine()->SetPaused(key, paused, clock_->Now())) {
-      return;
-    }
+  if (Deployment* const deployment = DeploymentWith(key)) {
+    deployment->engine()->SetPaused(key, paused, clock_->Now());
   }
 }
 
@@ -527,13 +529,11 @@ absl::Status Coordinator::ClaimId(const SessionRequest& request, bool replace) {
                                      "a newer request with this id took its place"));
     return absl::OkStatus();
   }
-  for (auto& [id, deployment] : deployments_) {
-    if (deployment->engine() != nullptr && deployment->engine()->IsLive(request.key)) {
-      return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
-                   "request \"" + request.request_id + "\" is in flight on model '" +
-                       deployment->model()->name + "'")
-          .Hint("wait for it, cancel it, or set replace (HTTP: X-Strata-Replace: true)");
-    }
+  if (const Deployment* const deployment = DeploymentWith(request.key)) {
+    return Error(absl::StatusCode::kAlreadyExists, "REQUEST_IN_FLIGHT",
+                 "request \"" + request.request_id + "\" is in flight on model '" +
+                     deployment->model()->name + "'")
+        .Hint("wait for it, cancel it, or set replace (HTTP: X-Strata-Replace: true)");
   }
   return absl::OkStatus();
 }

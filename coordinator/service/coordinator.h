@@ -188,6 +188,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   void LoseChecksOn(const std::string& node);
   Deployment* FindDeployment(uint64_t id) const;
   Deployment* DeploymentOf(const std::string& model) const;
+  // On which a request with this key is live; null: on none.
+  Deployment* DeploymentWith(const std::string& key) const;
   v1::Model Describe(const ModelRuntime& model) const;
   std::vector<v1::Model> DescribeModels() const;
   std::vector<v1::Session> DescribeSessions(const OfKey& of);

@@ -81,12 +81,15 @@ const Machine& ThisMachine() {
   return machine;
 }
 
+// A linear congruential generator, whose high bits are the random ones.
+void Advance(uint64_t* state) { *state = *state * 6364136223846793005u + 1442695040888963407u; }
+
 // Random numbers of some format: halves of +-1.x/128, or what else is made of them.
 std::vector<uint16_t> RandomHalves(size_t count) {
   std::vector<uint16_t> halves(count);
   uint64_t state = 1;
   for (uint16_t& half : halves) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
+    Advance(&state);
     half = static_cast<uint16_t>(0x3c00 + (state >> 56) + ((state >> 40) & 0x8000));
   }
   return halves;
@@ -240,30 +243,13 @@ void SoftCap(benchmark::State& state) {
   ReportBytes(state, 2.0 * kInputs * sizeof(float), start);
 }
 
-// One position of one KV head of 64.
-void AppendKv(benchmark::State& state) {
-  constexpr uint32_t kHeadDim = 64;
-  const Kernels& kernels = *ThisMachine().kernels;
-  const std::vector<float> k(kHeadDim, 0.5f), v(kHeadDim, 0.25f);
-  constexpr size_t kHalf = size_t{kHeadDim} * kPageTokens * sizeof(uint16_t);
-  std::vector<uint8_t> page(2 * kHalf);
-  uint32_t slot = 0;
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    kernels.append_kv(k.data(), v.data(), kHeadDim, slot, true, page.data(), kHalf);
-    slot = (slot + 1) % kPageTokens;
-    benchmark::ClobberMemory();
-  }
-  ReportBytes(state, 2.0 * kHeadDim * (sizeof(float) + sizeof(uint16_t)), start);
-}
-
 // ---- What follows the head: a row of logits becomes a token.
 
 std::vector<float> RandomLogits(size_t vocab) {
   std::vector<float> logits(vocab);
   uint64_t state = 7;
   for (float& logit : logits) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
+    Advance(&state);
     logit = static_cast<float>(state >> 40) / float{1 << 21} - 4.0f;
   }
   return logits;
@@ -328,6 +314,22 @@ struct KvPages {
   AlignedBuffer kv;
   std::vector<uint32_t> pages;
 };
+
+// One position of one KV head.
+void AppendKv(benchmark::State& state) {
+  constexpr uint32_t kHeadDim = KvPages::kHeadDim;
+  const Kernels& kernels = *ThisMachine().kernels;
+  const std::vector<float> k(kHeadDim, 0.5f), v(kHeadDim, 0.25f);
+  std::vector<uint8_t> page(2 * KvPages::kHalf);
+  uint32_t slot = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    kernels.append_kv(k.data(), v.data(), kHeadDim, slot, true, page.data(), KvPages::kHalf);
+    slot = (slot + 1) % kPageTokens;
+    benchmark::ClobberMemory();
+  }
+  ReportBytes(state, 2.0 * kHeadDim * (sizeof(float) + sizeof(uint16_t)), start);
+}
 
 // A group of 8 query heads with each KV head of layer after layer: `rows` rows, the last of which
 // sees `context` keys, or the last `window` of them (0: all).

@@ -23,15 +23,6 @@ SessionRequest Guaranteed(const std::string& id, uint32_t prompt_tokens, uint32_
   return request;
 }
 
-std::string StateOf(SimCluster& cluster, const std::string& id) {
-  for (const SessionSnapshot& session : cluster.Snapshot().sessions) {
-    if (session.request_id == id) {
-      return session.state;
-    }
-  }
-  return "ended";
-}
-
 // Two sessions that fit at their start, and not at their end: the newer one gives way.
 class TwoThatOutgrowThePool : public ::testing::Test {
  protected:
@@ -106,8 +97,8 @@ TEST_F(TwoThatOutgrowThePool, TheNewestGivesWayAndBothAnswersAreAsAlone) {
   const auto second = cluster_.Submit(new_);
   ASSERT_TRUE(second->started.has_value());
   RunToPreemption();
-  EXPECT_EQ(StateOf(cluster_, "old"), "decode");
-  EXPECT_EQ(StateOf(cluster_, "new"), "preempted");
+  EXPECT_EQ(cluster_.StateOf("old"), "decode");
+  EXPECT_EQ(cluster_.StateOf("new"), "preempted");
   EXPECT_GT(second->tokens.size(), 0u) << "it keeps its tokens";
   Finish();
   ExpectAnswer(*first, old_);
@@ -139,12 +130,12 @@ TEST_F(TwoThatOutgrowThePool, WhoWasPreemptedStartsBeforeWhoComesLater) {
   const auto late = cluster_.Submit(MakeRequest("late", 1, 1));
   const size_t tokens = second->tokens.size();
   while (!late->started.has_value()) {
-    EXPECT_EQ(StateOf(cluster_, "new"), "preempted");
+    EXPECT_EQ(cluster_.StateOf("new"), "preempted");
     cluster_.Deliver(0);
     cluster_.Deliver(1);
     cluster_.Deliver(2);
   }
-  EXPECT_NE(StateOf(cluster_, "new"), "preempted") << "it started again just before";
+  EXPECT_NE(cluster_.StateOf("new"), "preempted") << "it started again just before";
   EXPECT_EQ(second->tokens.size(), tokens);
   Finish();
 }
@@ -155,7 +146,7 @@ TEST_F(TwoThatOutgrowThePool, ALowerPriorityGivesWayEvenWhenItIsOlder) {
   const auto first = cluster_.Submit(low);
   const auto second = cluster_.Submit(new_);
   RunToPreemption();
-  EXPECT_EQ(StateOf(cluster_, "old"), "preempted");
+  EXPECT_EQ(cluster_.StateOf("old"), "preempted");
   Finish();
   ExpectAnswer(*first, low);
   ExpectAnswer(*second, new_);
@@ -181,8 +172,8 @@ TEST_F(TwoThatOutgrowThePool, AGuaranteedSessionIsNeverPreempted) {
   const auto second = cluster_.Submit(guaranteed);
   ASSERT_TRUE(second->started.has_value());
   RunToPreemption();
-  EXPECT_EQ(StateOf(cluster_, "old"), "preempted") << "itself, as nobody else may be";
-  EXPECT_EQ(StateOf(cluster_, "new"), "decode");
+  EXPECT_EQ(cluster_.StateOf("old"), "preempted") << "itself, as nobody else may be";
+  EXPECT_EQ(cluster_.StateOf("new"), "decode");
   const size_t tokens = first->tokens.size();
   while (!second->ended()) {
     EXPECT_EQ(first->tokens.size(), tokens);
@@ -285,7 +276,7 @@ TEST(EngineMemory, NobodyNewStartsInTheStepInWhichSomebodyGaveWay) {
   while (cluster.Snapshot().counters.preemptions == 0) {
     ASSERT_TRUE(cluster.Deliver(0) || cluster.Deliver(1) || cluster.Deliver(2));
   }
-  EXPECT_EQ(StateOf(cluster, "gives way"), "preempted");
+  EXPECT_EQ(cluster.StateOf("gives way"), "preempted");
   EXPECT_EQ(cluster.Snapshot().kv[0].free, 3u);
   EXPECT_FALSE(waits->started.has_value());
   while (!waits->started.has_value()) {
@@ -374,9 +365,9 @@ TEST(EngineMemory, AShrunkPoolKeepsWhatWasGuaranteedOrIsRefused) {
   stages[0].kv_pages = {10};
   EXPECT_TRUE(cluster.engine().CheckFits(stages).ok());
   cluster.Suspend(10);
-  EXPECT_EQ(StateOf(cluster, "other"), "preempted");
-  EXPECT_NE(StateOf(cluster, "r1"), "preempted");
-  EXPECT_NE(StateOf(cluster, "r2"), "preempted");
+  EXPECT_EQ(cluster.StateOf("other"), "preempted");
+  EXPECT_NE(cluster.StateOf("r1"), "preempted");
+  EXPECT_NE(cluster.StateOf("r2"), "preempted");
   cluster.Resume();
   cluster.RunToEnd();
   EXPECT_TRUE(first->done.has_value() && second->done.has_value());

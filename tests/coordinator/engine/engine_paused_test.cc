@@ -15,15 +15,6 @@ std::vector<uint32_t> Answer(const SessionRequest& request) {
   return OracleAnswer(request.prompt, request.max_tokens, 97);
 }
 
-std::string StateOf(SimCluster& cluster, const std::string& id) {
-  for (const SessionSnapshot& session : cluster.Snapshot().sessions) {
-    if (session.request_id == id) {
-      return session.state;
-    }
-  }
-  return "ended";
-}
-
 void SetPaused(SimCluster* cluster, const SessionRequest& request, bool paused) {
   ASSERT_TRUE(cluster->engine().SetPaused(request.key, paused, cluster->now()));
 }
@@ -53,7 +44,7 @@ TEST(EnginePaused, ItComputesNoFurtherTokenWhileTheOthersGoOnToTheirEnd) {
     SetPaused(&cluster, slow, true);
     cluster.Settle();
     EXPECT_LE(sink->tokens.size(), 4u) << "but for what was under way";
-    EXPECT_EQ(StateOf(cluster, "slow"), "paused");
+    EXPECT_EQ(cluster.StateOf("slow"), "paused");
     for (size_t i = 0; i < sinks.size(); ++i) {
       ASSERT_TRUE(sinks[i]->done.has_value());
       EXPECT_EQ(sinks[i]->tokens, Answer(others[i]));
@@ -76,10 +67,10 @@ TEST(EnginePaused, APromptIsComputedUpToItsFirstToken) {
   const SessionRequest request = MakeRequest("r", 100, 8);
   const auto sink = cluster.Submit(request);
   SetPaused(&cluster, request, true);
-  EXPECT_EQ(StateOf(cluster, "r"), "queued");
+  EXPECT_EQ(cluster.StateOf("r"), "queued");
   cluster.Settle();
   EXPECT_EQ(sink->tokens.size(), 1u);
-  EXPECT_EQ(StateOf(cluster, "r"), "paused");
+  EXPECT_EQ(cluster.StateOf("r"), "paused");
   SetPaused(&cluster, request, false);
   cluster.RunToEnd();
   EXPECT_EQ(sink->tokens, Answer(request));
@@ -107,7 +98,7 @@ TEST(EnginePaused, ItStillGivesWayAndItsAnswerIsAsAlone) {
   EXPECT_EQ(first->tokens, Answer(older));
   cluster.Settle();
   EXPECT_LE(second->tokens.size(), 7u) << "one under way, and one when it was computed again";
-  EXPECT_EQ(StateOf(cluster, "new"), "paused");
+  EXPECT_EQ(cluster.StateOf("new"), "paused");
   SetPaused(&cluster, newer, false);
   cluster.RunToEnd();
   EXPECT_EQ(second->tokens, Answer(newer));
@@ -169,7 +160,7 @@ TEST(EnginePaused, WhoMayHaveBrokenAStageHoldsUpNobody) {
   }
   for (const size_t i : {0u, 1u}) {
     EXPECT_LE(sinks[i]->tokens.size(), had + 1);
-    EXPECT_EQ(StateOf(cluster, requests[i].request_id), "paused");
+    EXPECT_EQ(cluster.StateOf(requests[i].request_id), "paused");
     SetPaused(&cluster, requests[i], false);
   }
   cluster.RunToEnd();

@@ -132,6 +132,15 @@ void SimCluster::SendFence(uint64_t epoch) {
   pending_fence = epoch;
 }
 
+std::string SimCluster::StateOf(const std::string& request_id) {
+  for (const SessionSnapshot& session : Snapshot().sessions) {
+    if (session.request_id == request_id) {
+      return session.state;
+    }
+  }
+  return "ended";
+}
+
 bool SimCluster::AcknowledgeFence() {
   if (!pending_fence.has_value()) {
     return false;

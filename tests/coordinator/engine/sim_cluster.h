@@ -120,6 +120,8 @@ class SimCluster : public EngineHost {
   uint32_t stage_count() const { return static_cast<uint32_t>(stages_.size()); }
   TimePoint now() const { return now_; }
   EngineSnapshot Snapshot() { return engine_->Snapshot(now_); }
+  // Of the live session with this request id; "ended": there is none.
+  std::string StateOf(const std::string& request_id);
 
   void Start() { engine_->Start(now_); }
   // Gives the pending fence to every stage and tells the engine; false if there is none.
