@@ -461,15 +461,26 @@ TEST(HttpServer, AConnectionEndsWithTheAnswerDuringWhichTooMuchWasSentAhead) {
   EXPECT_EQ(answer.substr(answer.find("\r\n\r\n") + 4), "first");
 }
 
-TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
+// An answer to a client whose socket takes little, and for which 256 KiB may wait.
+struct UnreadStream {
+  UnreadStream() { client.Send(kGet); }
+
+  static HttpOptions Options() {
+    HttpOptions options;
+    options.max_unread_bytes = 256 * 1024;
+    return options;
+  }
+
   Held held;
-  HttpOptions options;
-  options.max_unread_bytes = 256 * 1024;
-  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
-  ASSERT_TRUE(server.ok());
-  RawClient client((*server)->address(), 4096);
-  client.Send(kGet);
-  const auto responder = held.Take();
+  const std::unique_ptr<HttpServer> server =
+      *HttpServer::Start("127.0.0.1:0", Options(), held.Handler());
+  RawClient client{server->address(), 4096};
+};
+
+TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
+  UnreadStream stream;
+  RawClient& client = stream.client;
+  const auto responder = stream.held.Take();
   responder->Begin(kStream);
   size_t written = 0;
   absl::Status status;
@@ -487,14 +498,9 @@ TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
 }
 
 TEST(HttpServer, AReaderIsBehindUntilItHasTakenWhatWaitsAndThenGetsTheRest) {
-  Held held;
-  HttpOptions options;
-  options.max_unread_bytes = 256 * 1024;
-  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
-  ASSERT_TRUE(server.ok());
-  RawClient client((*server)->address(), 4096);
-  client.Send(kGet);
-  const auto responder = held.Take();
+  UnreadStream stream;
+  RawClient& client = stream.client;
+  const auto responder = stream.held.Take();
   std::atomic<int> drained = 0;
   responder->OnDrained([&] { ++drained; });
   responder->Begin(kStream);
@@ -546,14 +552,9 @@ TEST(HttpServer, APieceBeyondTheLimitIsSentToAClientThatReads) {
 }
 
 TEST(HttpServer, AReaderThatPausesWithinTheLimitGetsAll) {
-  Held held;
-  HttpOptions options;
-  options.max_unread_bytes = 256 * 1024;
-  auto server = HttpServer::Start("127.0.0.1:0", options, held.Handler());
-  ASSERT_TRUE(server.ok());
-  RawClient client((*server)->address(), 4096);
-  client.Send(kGet);
-  const auto responder = held.Take();
+  UnreadStream stream;
+  RawClient& client = stream.client;
+  const auto responder = stream.held.Take();
   responder->Begin(kStream);
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(responder->Write(std::string(1024, 'z')).ok());
