@@ -21,9 +21,17 @@ void TileDot() {
   tiles.DotSignedUnsigned(C, A, B);
 }
 
-inline DotSum DotPlus(DotSum sum, int32_t n) {
-  for (int32_t& value : sum.v) {
-    value += n;
+template <int C, int A, int B>
+void TileDotSigned() {
+  tiles.DotSigned(C, A, B);
+}
+
+inline DotWeights LessHalf(DotWeights weights) {
+  uint8_t bytes[sizeof(weights)];
+  std::memcpy(bytes, &weights, sizeof(bytes));
+  for (uint8_t& byte : bytes) {
+    byte = static_cast<uint8_t>(byte - 128);
   }
-  return sum;
+  std::memcpy(&weights, bytes, sizeof(bytes));
+  return weights;
 }

@@ -91,6 +91,9 @@ void Execute(const Instruction& instruction) {
       case 0x25e:
         tiles.DotSignedUnsigned(instruction.reg(), instruction.rm(), instruction.vvvv());
         return;
+      case 0x35e:
+        tiles.DotSigned(instruction.reg(), instruction.rm(), instruction.vvvv());
+        return;
       default:
         STRATA_CHECK(false);
     }

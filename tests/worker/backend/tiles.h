@@ -44,7 +44,13 @@ class Tiles {
     }
   }
   // c += a * b: signed bytes of a, unsigned ones of b, by fours.
-  void DotSignedUnsigned(int c, int a, int b) {
+  void DotSignedUnsigned(int c, int a, int b) { Dot<uint8_t>(c, a, b); }
+  // The same, signed bytes of b.
+  void DotSigned(int c, int a, int b) { Dot<int8_t>(c, a, b); }
+
+ private:
+  template <typename B>
+  void Dot(int c, int a, int b) {
     Check(c);
     Check(a);
     Check(b);
@@ -56,14 +62,13 @@ class Tiles {
         int32_t sum;
         std::memcpy(&sum, bytes_[c][m] + 4 * n, sizeof(sum));
         for (size_t i = 0; i < RowBytes(a); ++i) {
-          sum += static_cast<int8_t>(bytes_[a][m][i]) * bytes_[b][i / 4][4 * n + i % 4];
+          const B of_b = static_cast<B>(bytes_[b][i / 4][4 * n + i % 4]);
+          sum += static_cast<int8_t>(bytes_[a][m][i]) * of_b;
         }
         std::memcpy(bytes_[c][m] + 4 * n, &sum, sizeof(sum));
       }
     }
   }
-
- private:
   size_t Rows(int tile) const { return config_[48 + tile]; }
   size_t RowBytes(int tile) const {
     return config_[16 + 2 * tile] + size_t{256} * config_[17 + 2 * tile];

@@ -10,9 +10,9 @@
 
 namespace strata::cpu {
 
-// The kernels for `isa`, named as in STRATA_CPU_ISA, "" meaning the best that
-// were measured, so never amx. One that the machine lacks is INVALID_ARGUMENT, naming what it has;
-// a set that this build has no kernels for gets the best there are, and Kernels::isa says which.
+// The kernels for `isa`, named as in STRATA_CPU_ISA, "" meaning the best. One that
+// the machine lacks is INVALID_ARGUMENT, naming what it has; a set that this build has no kernels
+// for gets the best there are, and Kernels::isa says which.
 absl::StatusOr<const Kernels*> ChooseKernels(std::string_view isa,
                                              const CpuFeatures& machine = MachineFeatures());
 

@@ -22,6 +22,11 @@ STRATA_INLINE void TileDot() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(C), "i"(A), "i"(B));
 }
 
-STRATA_INLINE DotSum DotPlus(DotSum sum, int32_t n) {
-  return _mm512_add_epi32(sum, _mm512_set1_epi32(n));
+template <int C, int A, int B>
+STRATA_INLINE void TileDotSigned() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(C), "i"(A), "i"(B));
+}
+
+STRATA_INLINE DotWeights LessHalf(const DotWeights& weights) {
+  return _mm512_xor_si512(weights, _mm512_set1_epi8(-128));
 }

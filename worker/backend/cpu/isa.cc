@@ -36,9 +36,9 @@ std::vector<const Kernels*> KernelsOf(const CpuFeatures& f) {
   add(f.fma, ScalarFmaKernels());
   add(f.avx2, Avx2Kernels());
   add(f.avx512, Avx512Kernels());
-  add(f.amx, AmxKernels());
   add(f.avx512vnni, Avx512VnniKernels());
   add(f.avx512vnni && f.zen4, Avx512VnniZen4Kernels());
+  add(f.amx, AmxKernels());
   add(f.neon, NeonKernels());
   add(f.neondot, NeonDotKernels());
   return tables;

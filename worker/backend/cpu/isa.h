@@ -14,8 +14,7 @@ namespace strata::cpu {
 std::vector<std::string> IsasOf(const CpuFeatures& features);
 std::vector<std::string> MachineIsas();
 
-// Every table that a machine can run, the best last; of AVX-512 VNNI the one for its kind. AMX's is
-// never the last, until it was found faster somewhere: it runs where it is asked for.
+// Every table that a machine can run, the best last; of AVX-512 VNNI the one for its kind.
 std::vector<const Kernels*> KernelsOf(const CpuFeatures& features);
 std::vector<const Kernels*> MachineKernels();
 

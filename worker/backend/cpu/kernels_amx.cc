@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 // Only this target, whatever the compiler's flags allow: cpu/isa.cc chooses at run time.
 #define HWY_COMPILE_ONLY_STATIC

@@ -299,6 +299,16 @@ STRATA_INLINE Lanes AddBlock(const QuantRows& x, size_t at, const DotSum& sum, L
   return Fma(DotFloats(sum), Set(x.scales[at]), part);
 }
 
+// The activations of the blocks [first, end) of row r of R, added up.
+template <int R>
+STRATA_INLINE Lanes GroupSum(const QuantRows& x, size_t r, size_t first, size_t end) {
+  Lanes sum = Set(x.sums[first * R + r]);
+  for (size_t block = first + 1; block < end; ++block) {
+    sum = Add(sum, Set(x.sums[block * R + r]));
+  }
+  return sum;
+}
+
 // The chain over groups: acc := its next link, of the chain over the blocks [first, end) of row r
 // of R.
 template <typename F, int R>
@@ -306,11 +316,7 @@ STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t 
                              const Lanes& b, const Lanes& part, Lanes acc) {
   acc = Fma(part, s, acc);
   if constexpr (F::kAffine) {
-    Lanes sum = Set(x.sums[first * R + r]);
-    for (size_t block = first + 1; block < end; ++block) {
-      sum = Add(sum, Set(x.sums[block * R + r]));
-    }
-    acc = Fma(sum, b, acc);
+    acc = Fma(GroupSum<R>(x, r, first, end), b, acc);
   }
   return acc;
 }
@@ -410,24 +416,25 @@ void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t
   }
 }
 
-// The same by matrix tiles, of the panels [first, end): defined where there are any, in
-// quant_tiles-inl.h.
-template <typename F, int R>
-void MultiplyTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t end,
-                   float* out);
+// All rows by matrix tiles; false, and nothing done, where they do not pay. Defined where there are
+// any, in quant_tiles-inl.h.
+[[maybe_unused]] bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end);
 
 template <typename F>
 struct QuantProduct {
+  static bool TryAtOnce(const MatmulArgs& args, size_t first, size_t end) {
+    if constexpr (kTiling.tile_rows > 0) {
+      return MultiplyTiles(args, first, end);
+    } else {
+      return false;
+    }
+  }
   template <int R>
   static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
     const size_t inputs = args.weights.inputs;
     const QuantRows x =
         QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
-    if constexpr (kTiling.tile_rows > 0 && R >= kTiling.tile_rows) {
-      MultiplyTiles<F, R>(args, x, first, end, out);
-    } else {
-      QuantTiles<F, R>(args, x, first, end, out);
-    }
+    QuantTiles<F, R>(args, x, first, end, out);
   }
 };
 
@@ -475,6 +482,7 @@ void DequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, s
 
 template <typename F>
 struct DequantProduct {
+  static bool TryAtOnce(const MatmulArgs&, size_t, size_t) { return false; }
   template <int R>
   static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
     for (; first < end; ++first) {

@@ -6,9 +6,15 @@
 //   TileDot<C, A, B>()        C[m][n] += sum of A[m][4 k + j] * B[k][4 n + j] over k and j < 4,
 //   with
 //                             signed bytes in A, unsigned ones in B and int32 in C
-//   DotPlus(sum, n)           n added to each
-// A block's A are the rows' words, its B is the lines of the panel as they are, its C the sums of
-// 16 outputs a row. The sums go through memory, where the chains of floats take them up.
+//   TileDotSigned<C, A, B>()  the same, signed bytes in B too
+//   LessHalf(weights)         each of 64 unsigned bytes less 128, as a signed one
+// A block's A are the rows' words, its B the lines of a panel, widened to bytes that need no
+// correction; its C the sums of 16 outputs a row. They go through memory, where the chains of
+// floats take them up.
+//
+// Measured on a processor that has them: tiles overlap with each other's loads and stores, and
+// hardly at all with the floats, so that what counts is how few instructions both are, and that all
+// they touch over and over lies in the first cache. See docs/PERFORMANCE.md.
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
@@ -19,8 +25,12 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Two sets, so that a block does not wait for the one before: 0 and 3 are C, 1 and 4 A, 2 and 5 B.
-constexpr int kTilesOfSet = 3;
+// Panels that are multiplied together, so that a block of rows is loaded once for both.
+constexpr int kTilePanels = 2;
+// A block's C and A are of one of two sets, by its number, so that it does not wait for the one
+// before: C 0 and 1, or 2 and 3, of both panels; A 4 or 5. B, 6 and 7, are of both panels.
+constexpr int kTileA = 2 * kTilePanels;
+constexpr int kTileB = kTileA + 2;
 
 // Of the tiles as this thread has them; 0: released.
 thread_local int configured_rows = 0;
@@ -31,186 +41,315 @@ STRATA_INLINE void ConfigureTiles(int rows) {
     return;
   }
   TileConfig config;
-  for (int set = 0; set < 2; ++set) {
-    const int c = set * kTilesOfSet;
-    config.rows[c] = config.rows[c + 1] = static_cast<uint8_t>(rows);
-    config.rows[c + 2] = kQuantWords;
-    config.row_bytes[c] = config.row_bytes[c + 2] = kLanes * sizeof(int32_t);
-    config.row_bytes[c + 1] = kQuantBlock;
+  for (int tile = 0; tile < kTileB + kTilePanels; ++tile) {
+    const bool is_a = tile >= kTileA && tile < kTileB;
+    config.rows[tile] = static_cast<uint8_t>(tile < kTileB ? rows : kQuantWords);
+    config.row_bytes[tile] = is_a ? kQuantBlock : kLanes * sizeof(int32_t);
   }
   LoadTileConfig(&config);
   configured_rows = rows;
 }
 
-// Blocks whose sums are kept: they are taken up long after they were stored, and stay in the first
-// cache.
-constexpr size_t kTileSlots = 4;
-template <int R>
-struct TileScratch {
-  alignas(64) int32_t sums[kTileSlots][R][kLanes];
-  alignas(64) uint8_t lines[2][kQuantWords][64];  // Of 4-bit weights, widened.
+// Of a block of one panel.
+constexpr size_t kTileBytes = kQuantWords * 64;
+// The most blocks of 32 inputs whose widened lines are kept: 256 KiB of the second cache.
+constexpr size_t kTileBlocks = 256;
+// Those kept where no other rows come, so that they stay in the first cache; a power of two.
+constexpr size_t kFewTileBlocks = 8;
+
+// The most blocks of rows that ask for the weights of the next pair of panels.
+constexpr uint32_t kAskingBlocks = 8;
+
+// The lines of one block as bytes for a tile.
+template <int kBits, bool kLess>
+STRATA_INLINE void WidenLines(const uint8_t* from, uint8_t* to) {
+  static_assert(sizeof(DotWeights) == 64);
+  STRATA_UNROLL
+  for (size_t line = 0; line < kQuantWords * kBits / 8; ++line) {
+    DotWeights low;
+    if constexpr (kBits == 4) {
+      DotWeights high;
+      LoadDotNibbles(from + line * 64, &low, &high);
+      std::memcpy(to + 2 * line * 64, &low, sizeof(low));
+      std::memcpy(to + (2 * line + 1) * 64, &high, sizeof(high));
+    } else {
+      low = LoadDotWeights(from + line * 64);
+      if constexpr (kLess) {
+        low = LessHalf(low);
+      }
+      std::memcpy(to + line * 64, &low, sizeof(low));
+    }
+  }
+}
+
+// What is multiplied: a pair of panels, and all blocks of rows in turn. What formats differ in is
+// looked at seldom, so that there are fewer loops to compile.
+struct TileArgs : MatmulArgs {
+  TileArgs(const MatmulArgs& args, uint8_t* widened, size_t slots)
+      : MatmulArgs(args), widened(widened), slot_mask(slots - 1) {
+    affine = args.weights.format != WeightFormat::kInt8;
+    block_bytes = args.weights.format == WeightFormat::kAffine4 ? kTileBytes / 2 : kTileBytes;
+    group_blocks = args.weights.group / kQuantBlock;
+    scale_bytes = ScaleBytes(args);
+    head_bytes = (affine ? 2 : 1) * scale_bytes;
+    group_bytes = head_bytes + group_blocks * block_bytes;
+  }
+  // From block `first` on, which is the first of a group.
+  const uint8_t* PanelsFrom(size_t first) const {
+    return weights.data + panel * weights.panel_bytes + first / group_blocks * group_bytes;
+  }
+  STRATA_INLINE uint8_t* Widened(size_t block) const {
+    return widened + (block & slot_mask) * kTilePanels * kTileBytes;
+  }
+
+  uint8_t* const widened;  // [slot][panel of the pair][kTileBytes]
+  const size_t slot_mask;  // Block i is in slot i & slot_mask.
+  bool affine;
+  size_t block_bytes;  // Of a block's lines;
+  size_t scale_bytes;  // of its group's scales; and biases where there are any,
+  size_t head_bytes;   // which precede it; and of the whole group,
+  size_t group_bytes;
+  size_t group_blocks;  // of so many blocks.
+  size_t panel = 0;     // The pair's first;
+  size_t stride = 0;    // bytes to the second, or 0: it is the same, and counts once.
+  bool widen = false;   // Else all blocks are there already.
+  // Lines that each block asks for, of the pair after this one.
+  const uint8_t* ask = nullptr;
+  size_t ask_lines = 0;
 };
 
-template <typename F>
-STRATA_INLINE void WidenLines(const uint8_t* from, uint8_t (&to)[kQuantWords][64]) {
-  static_assert(sizeof(DotWeights) == 64);
-  for (size_t line = 0; line < kQuantWords / 2; ++line) {
-    DotWeights low;
-    DotWeights high;
-    LoadDotNibbles(from + line * 64, &low, &high);
-    std::memcpy(to[2 * line], &low, sizeof(low));
-    std::memcpy(to[2 * line + 1], &high, sizeof(high));
-  }
-}
-
-// The sums of one block, by one set of tiles.
-template <typename F, int kSet, int R>
-STRATA_INLINE void DotTile(const uint8_t* lines, const DotWord* words, int32_t (&sums)[R][kLanes],
-                           uint8_t (&widened)[kQuantWords][64]) {
-  constexpr int kC = kSet * kTilesOfSet;
-  for (size_t line = 0; line < kQuantWords * F::kBits / 8; ++line) {
-    AskForWeights(lines + line * 64 + kTiling.asking.bytes);
-  }
-  TileLoad<kC + 1>(words, kQuantBlock);
-  if constexpr (F::kBits == 4) {
-    WidenLines<F>(lines, widened);
-    lines = widened[0];
-  }
-  TileLoad<kC + 2>(lines, 64);
-  TileZero<kC>();
-  TileDot<kC, kC + 1, kC + 2>();
-  TileStore<kC>(sums, kLanes * sizeof(int32_t));
-}
-
-// The blocks of a panel, one after another, from the first of a group on.
-template <typename F>
-class BlockWalk {
+// Widens the blocks [first, end) of a pair of panels one after another; first is that of a group.
+class TileWidener {
  public:
-  BlockWalk(const MatmulArgs& args, const uint8_t* panel)
-      : at_(panel),
-        scale_bytes_((F::kAffine ? 2 : 1) * ScaleBytes(args)),
-        group_blocks_(args.weights.group / kQuantBlock) {}
-  // The next block's lines; before, where it is the first of a group, begin(the group's scales).
-  template <typename Begin>
-  STRATA_INLINE const uint8_t* Next(const Begin& begin) {
+  TileWidener(const TileArgs& args, size_t first, size_t end)
+      : args_(args), from_(args.PanelsFrom(first)), block_(first), end_(end) {}
+  STRATA_INLINE void Next() {
+    if (block_ == end_) {
+      return;
+    }
     if (left_ == 0) {
-      begin(at_);
-      at_ += scale_bytes_;
-      left_ = group_blocks_;
+      from_ += args_.head_bytes;
+      left_ = args_.group_blocks;
     }
     --left_;
-    const uint8_t* const lines = at_;
-    at_ += kBlockBytes;
-    return lines;
+    uint8_t* const to = args_.Widened(block_++);
+    if (args_.weights.format == WeightFormat::kAffine4) {
+      WidenPair<4, false>(to);
+    } else if (args_.affine) {
+      WidenPair<8, false>(to);
+    } else {
+      WidenPair<8, true>(to);
+    }
+    from_ += args_.block_bytes;
   }
-  static constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
 
  private:
-  const uint8_t* at_;
-  const size_t scale_bytes_;
-  const size_t group_blocks_;
-  size_t left_ = 0;
+  template <int kBits, bool kLess>
+  STRATA_INLINE void WidenPair(uint8_t* to) const {
+    WidenLines<kBits, kLess>(from_, to);
+    WidenLines<kBits, kLess>(from_ + args_.stride, to + kTileBytes);
+  }
+
+  const TileArgs& args_;
+  const uint8_t* from_;
+  size_t block_;
+  const size_t end_;
+  size_t left_ = 0;  // Of the group's blocks.
 };
 
-// The links of the blocks [first, end) of R rows and one panel, which is given from the group of
-// the first on, to the chains at `chains`.
-template <typename F, int R>
-void AddTiles(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t first,
-              size_t end, TileScratch<R>* scratch, Lanes* chains) {
-  const size_t group_blocks = args.weights.group / kQuantBlock;
-  Lanes acc[R];
-  Lanes part[R];
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    acc[r] = chains[r];
-    part[r] = Set(0.0f);
-  }
-  BlockWalk<F> dots(args, panel);
-  BlockWalk<F> links(args, panel);
-  Lanes s = Set(0.0f);
-  Lanes b = Set(0.0f);
-  for (size_t block = first; block < end + kTileSlots; ++block) {
-    if (block >= first + kTileSlots) {
-      links.Next([&](const uint8_t* scales) {
-        s = LoadScales(args.weights.scale_dtype, scales);
-        if constexpr (F::kAffine) {
-          b = LoadScales(args.weights.scale_dtype, scales + ScaleBytes(args));
-        }
-      });
-      const size_t done = block - kTileSlots;
-      STRATA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        const size_t at = done * R + r;
-        DotSum sum;
-        static_assert(sizeof(sum) == sizeof(scratch->sums[0][0]));
-        std::memcpy(&sum, scratch->sums[done % kTileSlots][r], sizeof(sum));
-        part[r] = AddBlock(x, at, DotPlus(sum, DotCorrection<F>(x.offsets[at])), part[r]);
-      }
-      if ((done + 1) % group_blocks == 0 || done + 1 == end) {
-        const size_t from = done / group_blocks * group_blocks;
-        STRATA_UNROLL
-        for (int r = 0; r < R; ++r) {
-          acc[r] = AddGroup<F, R>(x, r, from, done + 1, s, b, part[r], acc[r]);
-          part[r] = Set(0.0f);
-        }
-      }
-    }
-    if (block < end) {
-      const uint8_t* const lines = dots.Next([](const uint8_t*) {});
-      const DotWord* const words = x.words + block * kQuantWords * R;
-      auto& sums = scratch->sums[block % kTileSlots];
-      if (block % 2 == 0) {
-        DotTile<F, 0, R>(lines, words, sums, scratch->lines[0]);
-      } else {
-        DotTile<F, 1, R>(lines, words, sums, scratch->lines[1]);
-      }
-    }
-  }
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    chains[r] = acc[r];
+// The product of one set's rows and one of the pair's panels.
+template <int kSet, int kPanel, bool kUnsigned>
+STRATA_INLINE void DotTile(const uint8_t* widened) {
+  constexpr int kC = kSet * kTilePanels + kPanel;
+  TileLoad<kTileB + kPanel>(widened + kPanel * kTileBytes, 64);
+  TileZero<kC>();
+  if constexpr (kUnsigned) {
+    TileDot<kC, kTileA + kSet, kTileB + kPanel>();
+  } else {
+    TileDotSigned<kC, kTileA + kSet, kTileB + kPanel>();
   }
 }
 
-// Where there are more rows than these, blocks of 32 inputs that are multiplied with some panels
-// before the next: the rows' part of them then stays in the first cache.
-constexpr size_t kTileChunk = 32;
-constexpr size_t kTilePanels = 4;
+// The sums of one block of inputs.
+template <int R>
+struct TileSums {
+  alignas(64) int32_t of[kTilePanels][R][kLanes];
+  template <int kSet, int kPanel>
+  STRATA_INLINE void Store() {
+    TileStore<kSet * kTilePanels + kPanel>(of[kPanel], kLanes * sizeof(int32_t));
+  }
+  // The next links of R chains, of which `scales` are the rows'.
+  template <int kPanel>
+  STRATA_INLINE void Link(const float* scales, Lanes (&part)[kTilePanels][R]) const {
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      DotSum sum;
+      static_assert(sizeof(sum) == sizeof(of[kPanel][r]));
+      std::memcpy(&sum, of[kPanel][r], sizeof(sum));
+      part[kPanel][r] = Fma(DotFloats(sum), Set(scales[r]), part[kPanel][r]);
+    }
+  }
+};
 
-template <typename F, int R>
-void MultiplyTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t end,
-                   float* out) {
-  ConfigureTiles(R);
-  TileScratch<R> scratch;
-  Lanes chains[kTilePanels][R];
-  const size_t blocks = QuantBlocks(args.weights.inputs);
-  const size_t group_blocks = args.weights.group / kQuantBlock;
-  const size_t group_bytes =
-      (F::kAffine ? 2 : 1) * ScaleBytes(args) + group_blocks * BlockWalk<F>::kBlockBytes;
-  // One block of rows reads weights from memory, which is faster in one stream.
-  const size_t chunk = args.rows == R              ? (blocks + group_blocks - 1) / group_blocks
-                       : group_blocks < kTileChunk ? kTileChunk / group_blocks
-                                                   : 1;
-  for (; first < end; first += kTilePanels) {
-    const size_t panels = end - first < kTilePanels ? end - first : kTilePanels;
-    for (size_t i = 0; i < panels * R; ++i) {
-      chains[i / R][i % R] = Set(0.0f);
-    }
-    for (size_t group = 0; group * group_blocks < blocks; group += chunk) {
-      const size_t last = (group + chunk) * group_blocks;
-      for (size_t p = 0; p < panels; ++p) {
-        const uint8_t* const panel =
-            args.weights.data + (first + p) * args.weights.panel_bytes + group * group_bytes;
-        AddTiles<F, R>(args, panel, x, group * group_blocks, last < blocks ? last : blocks,
-                       &scratch, chains[p]);
-      }
-    }
-    for (size_t p = 0; p < panels; ++p) {
+// The chains over the groups of R rows and a pair of panels.
+template <int R>
+struct TileChains {
+  alignas(64) float acc[kTilePanels][R][kLanes] = {};
+
+  // Their next links, of the chains over the blocks [from, end), whose group is at `group`.
+  STRATA_INLINE void AddGroup(const TileArgs& args, const QuantRows& x, const uint8_t* group,
+                              size_t from, size_t end, const Lanes (&part)[kTilePanels][R]) {
+    const Lanes s0 = LoadScales(args.weights.scale_dtype, group);
+    const Lanes s1 = LoadScales(args.weights.scale_dtype, group + args.stride);
+    if (!args.affine) {
+      STRATA_UNROLL
       for (int r = 0; r < R; ++r) {
-        StoreOutputs(args, chains[p][r], (first + p) * kLanes, out + r * args.out_stride);
+        Store(Fma(part[0][r], s0, Load(acc[0][r])), acc[0][r]);
+        Store(Fma(part[1][r], s1, Load(acc[1][r])), acc[1][r]);
+      }
+      return;
+    }
+    const Lanes b0 = LoadScales(args.weights.scale_dtype, group + args.scale_bytes);
+    const Lanes b1 = LoadScales(args.weights.scale_dtype, group + args.scale_bytes + args.stride);
+    // A lane a row; those behind R are of what stands behind the sums, and not looked at.
+    static_assert(R <= kLanes);
+    Lanes rows = Load(x.sums + from * R);
+    for (size_t block = from + 1; block < end; ++block) {
+      rows = Add(rows, Load(x.sums + block * R));
+    }
+    alignas(64) float sums[kLanes];
+    Store(rows, sums);
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const Lanes sum = Set(sums[r]);
+      Store(Fma(sum, b0, Fma(part[0][r], s0, Load(acc[0][r]))), acc[0][r]);
+      Store(Fma(sum, b1, Fma(part[1][r], s1, Load(acc[1][r]))), acc[1][r]);
+    }
+  }
+};
+
+template <int R>
+STRATA_INLINE void ClearParts(Lanes (&part)[kTilePanels][R]) {
+  STRATA_UNROLL
+  for (int p = 0; p < kTilePanels; ++p) {
+    STRATA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      part[p][r] = Set(0.0f);
+    }
+  }
+}
+
+// Adds the blocks [first, end), of which first is the first of a group, to the chains.
+template <int R, bool kUnsigned>
+void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end,
+              TileChains<R>* chains) {
+  TileWidener widener(args, first, end);
+  const bool widen = args.widen;
+  if (widen) {
+    widener.Next();
+  }
+  const uint8_t* ask = args.ask;
+  const size_t ask_lines = args.ask_lines;
+  const DotWord* const words = x.words;
+  const float* const scales = x.scales;
+  const uint8_t* group = args.PanelsFrom(first);
+  size_t group_first = first;
+  size_t group_end = first;
+  size_t steps = 2;  // To when the group is whole, and at the beginning to when one begins.
+  TileSums<R> sums[2] = {};
+  Lanes part[kTilePanels][R];
+  ClearParts<R>(part);
+  // Multiplies a block, stores the sums of the one before, and adds those of the one before that.
+  // Where there is none, one is computed in vain, so that there is nothing to decide.
+  const auto step = [&](auto set, size_t block) __attribute__((always_inline)) {
+    constexpr int kSet = decltype(set)::value;
+    const size_t at = block < end ? block : end - 1;
+    const float* const row_scales = scales + (block < first + 2 ? first : block - 2) * R;
+    const uint8_t* const widened = args.Widened(at);
+    TileLoad<kTileA + kSet>(words + at * kQuantWords * R, kQuantBlock);
+    DotTile<kSet, 0, kUnsigned>(widened);
+    if (widen) {
+      widener.Next();
+    }
+    for (size_t i = 0; i < ask_lines; ++i, ask += 64) {
+      __builtin_prefetch(ask, 0, 2);
+    }
+    sums[kSet].template Link<0>(row_scales, part);
+    sums[1 - kSet].template Store<1 - kSet, 0>();
+    DotTile<kSet, 1, kUnsigned>(widened);
+    sums[kSet].template Link<1>(row_scales, part);
+    sums[1 - kSet].template Store<1 - kSet, 1>();
+    if (--steps == 0) {
+      if (group_end != group_first) {
+        chains->AddGroup(args, x, group, group_first, group_end, part);
+        group += args.group_bytes;
+      }
+      ClearParts<R>(part);
+      group_first = group_end;
+      group_end = end - group_first < args.group_blocks ? end : group_first + args.group_blocks;
+      steps = group_end - group_first;  // None: no more come.
+    }
+  };
+  for (size_t block = first; block < end + 2; block += 2) {
+    step(std::integral_constant<int, 0>(), block);
+    step(std::integral_constant<int, 1>(), block + 1);
+  }
+}
+
+struct TileProduct {
+  template <int R>
+  static void Run(const TileArgs& args, uint32_t row, float* out, size_t first, size_t end) {
+    if constexpr (R >= kTiling.tile_rows) {
+      const size_t blocks = QuantBlocks(args.weights.inputs);
+      const size_t most =
+          blocks <= kTileBlocks ? blocks : kTileBlocks / args.group_blocks * args.group_blocks;
+      const QuantRows x =
+          QuantRowsAt(args.packed + row * QuantizedRowBytes(args.weights.inputs), R, blocks);
+      ConfigureTiles(R);
+      TileChains<R> chains;
+      for (size_t i = 0; i < blocks; i += most) {
+        const size_t last = blocks - i < most ? blocks : i + most;
+        if (args.weights.format == WeightFormat::kAffine8) {
+          AddTiles<R, true>(args, x, i, last, &chains);
+        } else {
+          AddTiles<R, false>(args, x, i, last, &chains);
+        }
+      }
+      for (size_t p = 0; first + p < end; ++p) {
+        for (int r = 0; r < R; ++r) {
+          StoreOutputs(args, Load(chains.acc[p][r]), (first + p) * kLanes,
+                       out + r * args.out_stride);
+        }
       }
     }
   }
+};
+
+// All rows, where each of their blocks is one for tiles. False, and nothing done, where not.
+bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
+  const uint32_t row_blocks = RowBlocks(args.rows, kTiling.block_rows);
+  const size_t blocks = QuantBlocks(args.weights.inputs);
+  if (args.rows / row_blocks < kTiling.tile_rows ||
+      (blocks > kTileBlocks && args.weights.group > kTileBlocks * kQuantBlock)) {
+    return false;
+  }
+  alignas(64) uint8_t widened[kTileBlocks * kTilePanels * kTileBytes];
+  TileArgs tiles(args, widened, row_blocks == 1 ? kFewTileBlocks : kTileBlocks);
+  for (; first < end; first += kTilePanels) {
+    const size_t last = first + kTilePanels < end ? first + kTilePanels : end;
+    tiles.panel = first;
+    tiles.stride = last - first == kTilePanels ? args.weights.panel_bytes : 0;
+    // The next pair is asked for bit by bit, by the first of the blocks of rows.
+    const uint32_t asking = row_blocks < kAskingBlocks ? row_blocks : kAskingBlocks;
+    const size_t ask = last < end ? kTilePanels * args.weights.panel_bytes / asking / 64 : 0;
+    for (uint32_t block = 0; block < row_blocks; ++block) {
+      tiles.ask = args.weights.data + last * args.weights.panel_bytes + block * ask * 64;
+      tiles.ask_lines = block < asking ? (ask + blocks - 1) / blocks : 0;
+      tiles.widen = block == 0 || blocks > kTileBlocks;
+      MultiplyBlock<TileProduct>(tiles, RowBlockAt(args.rows, row_blocks, block), first, last);
+    }
+  }
+  return true;
 }
 
 // As RunDots: a tile's product counts for that of each of its rows and words.
@@ -220,19 +359,26 @@ float RunTileDots(size_t count) {
   alignas(64) uint8_t bytes[kRows][64];
   std::memset(bytes, 3, sizeof(bytes));
   TileZero<0>();
+  TileZero<1>();
+  TileZero<2>();
   TileZero<3>();
-  TileLoad<1>(bytes, kQuantBlock);
-  TileLoad<2>(bytes, 64);
-  TileLoad<4>(bytes, kQuantBlock);
-  TileLoad<5>(bytes, 64);
-  for (size_t k = 0; k < count * 8 / (2 * kRows * kQuantWords); ++k) {
-    TileDot<0, 1, 2>();
-    TileDot<3, 4, 5>();
+  TileLoad<kTileA>(bytes, kQuantBlock);
+  TileLoad<kTileA + 1>(bytes, kQuantBlock);
+  TileLoad<kTileB>(bytes, 64);
+  TileLoad<kTileB + 1>(bytes, 64);
+  for (size_t k = 0; k < count * 8 / (4 * kRows * kQuantWords); ++k) {
+    TileDot<0, kTileA, kTileB>();
+    TileDot<1, kTileA, kTileB + 1>();
+    TileDot<2, kTileA + 1, kTileB>();
+    TileDot<3, kTileA + 1, kTileB + 1>();
   }
-  alignas(64) int32_t sums[2][kRows][kLanes];
+  alignas(64) int32_t sums[4][kRows][kLanes];
   TileStore<0>(sums[0], sizeof(sums[0][0]));
-  TileStore<3>(sums[1], sizeof(sums[1][0]));
+  TileStore<1>(sums[1], sizeof(sums[1][0]));
+  TileStore<2>(sums[2], sizeof(sums[2][0]));
+  TileStore<3>(sums[3], sizeof(sums[3][0]));
   ReleaseTiles();
   configured_rows = 0;
-  return static_cast<float>(sums[0][1][2]) + static_cast<float>(sums[1][3][4]);
+  return static_cast<float>(sums[0][1][2]) + static_cast<float>(sums[1][3][4]) +
+         static_cast<float>(sums[2][5][6]) + static_cast<float>(sums[3][7][8]);
 }

@@ -172,7 +172,7 @@ bool MultiplyUnpacked(const MatmulArgs& args, size_t first, size_t end);
 
 template <typename F>
 struct SuperProduct {
-  static bool TryUnpacked(const MatmulArgs& args, size_t first, size_t end) {
+  static bool TryAtOnce(const MatmulArgs& args, size_t first, size_t end) {
     return MultiplyUnpacked<F>(args, first, end);
   }
   template <int R>
@@ -413,7 +413,7 @@ void SuperDequantTile(const MatmulArgs& args, const uint8_t* panel, const float*
 
 template <typename F>
 struct SuperDequantProduct {
-  static bool TryUnpacked(const MatmulArgs&, size_t, size_t) { return false; }
+  static bool TryAtOnce(const MatmulArgs&, size_t, size_t) { return false; }
   template <int R>
   static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
     for (; first < end; ++first) {
@@ -423,9 +423,10 @@ struct SuperDequantProduct {
   }
 };
 
+// All rows at once where the product knows how, else block by block.
 template <typename Product>
-void MultiplySuper(const MatmulArgs& args, size_t first, size_t end) {
-  if (!Product::TryUnpacked(args, first, end)) {
+void MultiplyRows(const MatmulArgs& args, size_t first, size_t end) {
+  if (!Product::TryAtOnce(args, first, end)) {
     Multiply<Product>(args, first, end);
   }
 }
@@ -434,22 +435,22 @@ template <template <typename> typename Product, template <typename> typename Sup
 void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
   switch (args.weights.format) {
     case WeightFormat::kInt8:
-      Multiply<Product<Int8Format>>(args, first, end);
+      MultiplyRows<Product<Int8Format>>(args, first, end);
       return;
     case WeightFormat::kAffine8:
-      Multiply<Product<Affine8Format>>(args, first, end);
+      MultiplyRows<Product<Affine8Format>>(args, first, end);
       return;
     case WeightFormat::kAffine4:
-      Multiply<Product<Affine4Format>>(args, first, end);
+      MultiplyRows<Product<Affine4Format>>(args, first, end);
       return;
     case WeightFormat::kSuper4:
-      MultiplySuper<SuperProduct<Super4Format>>(args, first, end);
+      MultiplyRows<SuperProduct<Super4Format>>(args, first, end);
       return;
     case WeightFormat::kSuper5:
-      MultiplySuper<SuperProduct<Super5Format>>(args, first, end);
+      MultiplyRows<SuperProduct<Super5Format>>(args, first, end);
       return;
     case WeightFormat::kSuper6:
-      MultiplySuper<SuperProduct<Super6Format>>(args, first, end);
+      MultiplyRows<SuperProduct<Super6Format>>(args, first, end);
       return;
     default:
       STRATA_CHECK(false);

@@ -29,7 +29,7 @@ struct Tiling {
   int block_rows;      // The most rows of a block.
   int dot_chains;      // Sums of int8 products that keep its units busy, where they are measured.
   int dot_panel_rows;  // Of so many rows or more int8 products take two panels at once, by halves.
-  int tile_rows = 0;   // Blocks of so many rows or more go through matrix tiles; 0: none do.
+  int tile_rows = 0;   // Of so many rows or more go through matrix tiles; 0: none do.
   Asking asking = kAskNear;
 };
 
@@ -38,8 +38,9 @@ inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99};
 inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99};
 inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9};
 inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, kAskFar};
-// As many rows as a tile has. By counting cycles, and not by measuring, is where they begin to pay.
-inline constexpr Tiling kAmxTiling = {24, 16, 12, 99, 8};
+// Two panels by 14 rows are 28 chains, which leave registers for what is added to them. With 15 rows
+// or more all blocks have seven or more.
+inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 7};
 // By the number of registers, and not by measuring.
 inline constexpr Tiling kNeonTiling = {6, 6, 2, 99};
 
