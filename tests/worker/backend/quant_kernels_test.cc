@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "common/block_formats.h"
 #include "tests/worker/backend/row_blocks.h"
@@ -172,9 +173,10 @@ void MakeQuantized(const Format& f, size_t outputs, size_t inputs, uint32_t seed
   }
 }
 
-// Blocks of a GGUF file. `most`: every weight as far from 0 as can be.
+// Blocks of a GGUF file. `byte`: all integers consist of it, and those that multiply them are as
+// far from 0 as can be.
 void MakeSuper(const Format& f, size_t outputs, size_t inputs, uint32_t seed, Made* made,
-               bool most = false) {
+               std::optional<uint8_t> byte = std::nullopt) {
   const Dtype dtype = f.format == WeightFormat::kSuper4   ? Dtype::kQ4_K
                       : f.format == WeightFormat::kSuper5 ? Dtype::kQ5_K
                                                           : Dtype::kQ6_K;
@@ -187,9 +189,8 @@ void MakeSuper(const Format& f, size_t outputs, size_t inputs, uint32_t seed, Ma
   const std::vector<float> scales = RandomFloats(bytes.size(), seed + 1, 0.01f);
   const size_t block_bytes = BlockBytes(dtype);
   for (size_t at = 1; at < bytes.size(); at += block_bytes) {
-    if (most) {
-      // Integers 63 - 32, or 0 - 32 times -128.
-      std::memset(bytes.data() + at, six ? 0 : 0xff, block_bytes);
+    if (byte) {
+      std::memset(bytes.data() + at, *byte, block_bytes);
       std::memset(bytes.data() + at + (six ? 192 : 0), six ? 0x80 : 0xff, 16);
     }
     const uint16_t halves[] = {ToF16(scales[at]).bits, ToF16(scales[at + 1]).bits};
@@ -373,10 +374,13 @@ TEST_P(QuantKernelsTest, ExtremesOfTheStoredValuesDoNotSaturate) {
       continue;  // Its values cannot be chosen.
     }
     if (IsSuper(format)) {
-      made.matrix = PackedMatrix();
-      ASSERT_NO_FATAL_FAILURE(MakeSuper(format, 32, 256, 3, &made, true));
-      for (const float sign : {1.0f, -1.0f}) {
-        ASSERT_NO_FATAL_FAILURE(Check(made, std::vector<float>(9 * 256, sign * 2), 9, true));
+      // Of kSuper6 0 is farthest from its zero, and 63 the most to be added up before that counts.
+      for (const uint8_t byte : {0x00, 0xff}) {
+        made.matrix = PackedMatrix();
+        ASSERT_NO_FATAL_FAILURE(MakeSuper(format, 32, 256, 3, &made, byte));
+        for (const float sign : {1.0f, -1.0f}) {
+          ASSERT_NO_FATAL_FAILURE(Check(made, std::vector<float>(9 * 256, sign * 2), 9, true));
+        }
       }
       continue;
     }

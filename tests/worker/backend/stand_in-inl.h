@@ -10,8 +10,11 @@
 #include "worker/backend/cpu/attention-inl.h"
 // After attention, of which it is a kind.
 #include "worker/backend/cpu/latent_attention-inl.h"
-// In this order.
+// After the lanes.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
+// After the dot product, of which it makes lines.
+#include "tests/worker/backend/int_line_scalar-inl.h"
+// In this order.
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"

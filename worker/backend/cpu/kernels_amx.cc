@@ -41,6 +41,7 @@ constexpr Tiling kTiling = kAmxTiling;
 #include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_vnni-inl.h"
+#include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/int_tile_amx-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/quant_tiles-inl.h"

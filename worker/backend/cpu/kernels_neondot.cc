@@ -42,6 +42,7 @@ constexpr Tiling kTiling = kNeonTiling;
 #include "worker/backend/cpu/int_dot_neon_lines-inl.h"
 // The one that differs.
 #include "worker/backend/cpu/int_dot_neondot-inl.h"
+#include "worker/backend/cpu/int_line_bytes-inl.h"
 // After the dot product.
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"

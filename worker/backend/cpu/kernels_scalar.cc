@@ -28,6 +28,7 @@ using DotActivation = int8_t;
 #include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
+#include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"

@@ -1,12 +1,18 @@
 // Products of quantized weights and int8 activations, written once over a dot product of 16
 // outputs. Included after kernels-inl.h and one of the int_dot_*-inl.h, which give:
 //   DotWord          four quantized activations, as the dot product wants them
-//   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits, LoadDotNibbles of
-//                    one of 4 bits (low halves, high halves), to which WithHighBits<bits, at> adds
-//                    the fifth and higher ones, which are those from `at` on of a line's bytes
+//   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits
 //   DotSum           16 exact int32 sums; DotBegin(n), which begins each with n,
 //                    DotStep(sum, weights, word), and DotFloats(sum), exact as |sum| < 2^24
 //   kDotSigned       whether weights of 8 bits were loaded less 128
+// and, or int_line_bytes-inl.h after them:
+//   DotLine(weights, word_of, dots)  the steps of P panels and N rows, whose words word_of(row) are
+// and for weights of 4 to 6 bits, as the above or others:
+//   NarrowWord, NarrowWeights, NarrowSum  with a DotStep; LoadDotNibbles of a line of 4 bits (low
+//                    halves, high halves), to which WithHighBits<bits, at> adds the fifth and
+//                    higher ones, which are those from `at` on of a line's bytes
+//   NarrowLines(bits)  the lines of 4 bits, 2 words each, that a NarrowSum holds. It goes on from a
+//                    DotSum by NarrowBegin(dots), and back to it by NarrowEnd(dots, sum)
 
 inline size_t QuantBlocks(size_t inputs) { return (inputs + kQuantBlock - 1) / kQuantBlock; }
 
@@ -18,17 +24,22 @@ STRATA_INLINE size_t DotWordAt(size_t word, size_t row, size_t rows) {
   return kTiling.tile_rows > 0 ? row * kQuantWords + word : word * rows + row;
 }
 
+// Whether weights of few bits want words of their own.
+constexpr bool kNarrowWords = sizeof(NarrowWord) != sizeof(DotWord);
+constexpr size_t kWordBytes = sizeof(DotWord) + (kNarrowWords ? sizeof(NarrowWord) : 0);
+
 // Whole words, so that those of every block of rows are aligned.
 inline size_t QuantizedRowBytes(size_t inputs) {
-  const size_t bytes = QuantBlocks(inputs) * (kQuantWords * sizeof(DotWord) + 5 * sizeof(float));
+  const size_t bytes = QuantBlocks(inputs) * (kQuantWords * kWordBytes + 5 * sizeof(float));
   return (bytes + sizeof(DotWord) - 1) / sizeof(DotWord) * sizeof(DotWord);
 }
 
-// A block of R rows: the words [blocks][8][R] or [blocks][R][8], see DotWordAt; then the scales,
-// the words' sums times -128, and times the scale, and of each half of the words the sum times -32
-// [blocks][R].
+// A block of R rows: the words [blocks][8][R] or [blocks][R][8], see DotWordAt, and the same for
+// weights of few bits if they want others; then the scales, the words' sums times -128, and times
+// the scale, and of each half of the words the sum times -32 [blocks][R].
 struct QuantRows {
   const DotWord* words;
+  const NarrowWord* narrow_words;
   const float* scales;
   const int32_t* offsets;
   const float* sums;
@@ -37,9 +48,11 @@ struct QuantRows {
 STRATA_INLINE QuantRows QuantRowsAt(const uint8_t* packed, uint32_t rows, size_t blocks) {
   const size_t n = blocks * rows;
   const DotWord* const words = reinterpret_cast<const DotWord*>(packed);
-  const float* const scales = reinterpret_cast<const float*>(words + n * kQuantWords);
+  const DotWord* const end = words + n * kQuantWords;
+  const NarrowWord* const narrow = reinterpret_cast<const NarrowWord*>(kNarrowWords ? end : words);
+  const float* const scales = reinterpret_cast<const float*>(narrow + n * kQuantWords);
   const int32_t* const offsets = reinterpret_cast<const int32_t*>(scales + n);
-  return {words, scales, offsets, scales + 2 * n, {offsets + 2 * n, offsets + 3 * n}};
+  return {words, narrow, scales, offsets, scales + 2 * n, {offsets + 2 * n, offsets + 3 * n}};
 }
 
 // Blocks of one row that are quantized together: a lane each.
@@ -117,9 +130,9 @@ STRATA_INLINE void ByFours(uint32_t rows, const Function& transpose) {
 }
 
 // The words of block `i` of all rows. Words of four bytes are the bytes in order.
-STRATA_INLINE void StoreDotWords(const QuantizedBlocks* from, uint32_t rows, size_t i,
-                                 DotWord* to) {
-  constexpr bool kBytes = sizeof(DotWord) == 4;
+template <typename Word>
+STRATA_INLINE void StoreDotWords(const QuantizedBlocks* from, uint32_t rows, size_t i, Word* to) {
+  constexpr bool kBytes = sizeof(Word) == 4;
   if (kBytes && (kTiling.tile_rows > 0 || rows == 1)) {
     for (uint32_t r = 0; r < rows; ++r) {
       std::memcpy(to + r * kQuantWords, from[r].q[i], kQuantBlock);
@@ -133,7 +146,12 @@ STRATA_INLINE void StoreDotWords(const QuantizedBlocks* from, uint32_t rows, siz
   } else {
     for (uint32_t r = 0; r < rows; ++r) {
       for (size_t w = 0; w < kQuantWords; ++w) {
-        to[DotWordAt(w, r, rows)] = MakeDotWord(from[r].q[i] + 4 * w);
+        Word* const word = to + DotWordAt(w, r, rows);
+        if constexpr (kBytes) {
+          std::memcpy(word, from[r].q[i] + 4 * w, 4);
+        } else {
+          *word = MakeDotWord(from[r].q[i] + 4 * w);
+        }
       }
     }
   }
@@ -164,6 +182,7 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
   const size_t blocks = QuantBlocks(inputs);
   const QuantRows to = QuantRowsAt(packed, rows, blocks);
   DotWord* const words = const_cast<DotWord*>(to.words);
+  NarrowWord* const narrow = const_cast<NarrowWord*>(to.narrow_words);
   float* const scales = const_cast<float*>(to.scales);
   int32_t* const offsets = const_cast<int32_t*>(to.offsets);
   float* const sums = const_cast<float*>(to.sums);
@@ -185,7 +204,11 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
     const size_t first = k / kQuantBlock;
     const size_t count = blocks - first < kLanes ? blocks - first : kLanes;
     for (size_t i = 0; i < count; ++i) {
-      StoreDotWords(quantized, rows, i, words + (first + i) * kQuantWords * rows);
+      const size_t at = (first + i) * kQuantWords * rows;
+      StoreDotWords(quantized, rows, i, words + at);
+      if constexpr (kNarrowWords) {
+        StoreDotWords(quantized, rows, i, narrow + at);
+      }
     }
     const size_t at = first * rows;
     StoreOfBlocks(quantized, &QuantizedBlocks::scales, rows, count, scales + at);
@@ -256,39 +279,64 @@ STRATA_INLINE void AskForScales(const uint8_t* scales, size_t bytes) {
 template <typename F, int R, int kFrom, int N, int P>
 STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words,
                             DotSum (&dots)[P][N]) {
-  constexpr int kLines = F::kBits == 8 ? 8 : 4;
   STRATA_UNROLL
-  for (int line = 0; line < kLines; ++line) {
-    DotWeights low[P];
-    DotWeights high[P];
+  for (int line = 0; line < 8; ++line) {
+    DotWeights weights[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
       if constexpr (AskedAhead<R>(F::kBits) != 0 && kFrom == 0) {
         AskForWeights(at + AskedAhead<R>(F::kBits));
       }
-      if constexpr (F::kBits == 8) {
-        low[p] = LoadDotWeights(at);
-      } else {
-        LoadDotNibbles(at, &low[p], &high[p]);
+      weights[p] = LoadDotWeights(at);
+    }
+    DotLine<P, N>(
+        weights, [&](int r) { return words + DotWordAt(line, kFrom + r, R); }, dots);
+  }
+}
+
+// The same of weights of 4 bits.
+template <typename F, int R, int kFrom, int N, int P>
+STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const NarrowWord* words,
+                                  DotSum (&dots)[P][N]) {
+  static_assert(NarrowLines(4) == 4);
+  NarrowSum sums[P][N];
+  STRATA_UNROLL
+  for (int r = 0; r < N; ++r) {
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      sums[p][r] = NarrowBegin(dots[p][r]);
+    }
+  }
+  STRATA_UNROLL
+  for (int line = 0; line < 4; ++line) {
+    NarrowWeights low[P];
+    NarrowWeights high[P];
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const uint8_t* const at = lines + p * stride + line * 64;
+      if constexpr (AskedAhead<R>(F::kBits) != 0 && kFrom == 0) {
+        AskForWeights(at + AskedAhead<R>(F::kBits));
       }
+      LoadDotNibbles(at, &low[p], &high[p]);
     }
     STRATA_UNROLL
     for (int r = 0; r < N; ++r) {
       STRATA_UNROLL
       for (int p = 0; p < P; ++p) {
-        if constexpr (F::kBits == 8) {
-          dots[p][r] = DotStep(dots[p][r], low[p], words + DotWordAt(line, kFrom + r, R));
-        } else {
-          dots[p][r] = DotStep(dots[p][r], low[p], words + DotWordAt(2 * line, kFrom + r, R));
-        }
+        sums[p][r] = DotStep(sums[p][r], low[p], words + DotWordAt(2 * line, kFrom + r, R));
       }
-      if constexpr (F::kBits != 8) {
-        STRATA_UNROLL
-        for (int p = 0; p < P; ++p) {
-          dots[p][r] = DotStep(dots[p][r], high[p], words + DotWordAt(2 * line + 1, kFrom + r, R));
-        }
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        sums[p][r] = DotStep(sums[p][r], high[p], words + DotWordAt(2 * line + 1, kFrom + r, R));
       }
+    }
+  }
+  STRATA_UNROLL
+  for (int r = 0; r < N; ++r) {
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      dots[p][r] = NarrowEnd(dots[p][r], sums[p][r]);
     }
   }
 }
@@ -367,7 +415,12 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
           dots[p][r] = DotBegin(DotCorrection<F>(x.offsets[block * R + kFrom + r]));
         }
       }
-      DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + block * kQuantWords * R, dots);
+      const size_t word = block * kQuantWords * R;
+      if constexpr (F::kBits == 8) {
+        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, dots);
+      } else {
+        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, dots);
+      }
       panel += kBlockBytes;
       STRATA_UNROLL
       for (int r = 0; r < N; ++r) {

@@ -23,8 +23,8 @@ constexpr size_t SuperBytes() {
 
 // The integers of the words 2 * kLine (`low`) and 2 * kLine + 1 of a block: a line of 4 bits, with
 // their higher bits. The line so many bytes ahead is asked for; 0: none is.
-template <typename F, int kLine, size_t kAhead>
-STRATA_INLINE void LoadSuperLine(const uint8_t* lines, DotWeights* low, DotWeights* high) {
+template <typename F, int kLine, size_t kAhead, typename Weights>
+STRATA_INLINE void LoadSuperLine(const uint8_t* lines, Weights* low, Weights* high) {
   constexpr int kHighBits = F::kBits - 4;
   if constexpr (kAhead != 0) {
     AskForWeights(lines + kLine * 64 + kAhead);
@@ -41,19 +41,39 @@ STRATA_INLINE void LoadSuperLine(const uint8_t* lines, DotWeights* low, DotWeigh
   }
 }
 
-// The lines [kLine, kEnd) of a block and R rows, added to `dots`.
+// The lines [kLine, kEnd) of a block and R rows, added to `sums`.
 template <typename F, int R, int kLine, int kEnd>
-STRATA_INLINE void DotLines(const uint8_t* lines, const DotWord* words, DotSum (&dots)[R]) {
-  DotWeights low;
-  DotWeights high;
+STRATA_INLINE void NarrowSteps(const uint8_t* lines, const NarrowWord* words,
+                               NarrowSum (&sums)[R]) {
+  NarrowWeights low;
+  NarrowWeights high;
   LoadSuperLine<F, kLine, AskedAhead<R>(8)>(lines, &low, &high);
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
-    dots[r] = DotStep(dots[r], low, words + DotWordAt(2 * kLine, r, R));
-    dots[r] = DotStep(dots[r], high, words + DotWordAt(2 * kLine + 1, r, R));
+    sums[r] = DotStep(sums[r], low, words + DotWordAt(2 * kLine, r, R));
+    sums[r] = DotStep(sums[r], high, words + DotWordAt(2 * kLine + 1, r, R));
   }
   if constexpr (kLine + 1 < kEnd) {
-    DotLines<F, R, kLine + 1, kEnd>(lines, words, dots);
+    NarrowSteps<F, R, kLine + 1, kEnd>(lines, words, sums);
+  }
+}
+
+// The same, of any number of lines, added to `dots`.
+template <typename F, int R, int kLine, int kEnd>
+STRATA_INLINE void DotLines(const uint8_t* lines, const NarrowWord* words, DotSum (&dots)[R]) {
+  constexpr int kLast = kEnd - kLine < NarrowLines(F::kBits) ? kEnd : kLine + NarrowLines(F::kBits);
+  NarrowSum sums[R];
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    sums[r] = NarrowBegin(dots[r]);
+  }
+  NarrowSteps<F, R, kLine, kLast>(lines, words, sums);
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    dots[r] = NarrowEnd(dots[r], sums[r]);
+  }
+  if constexpr (kLast < kEnd) {
+    DotLines<F, R, kLast, kEnd>(lines, words, dots);
   }
 }
 
@@ -84,7 +104,7 @@ STRATA_INLINE void AddSuperBlock(const uint8_t* head, const QuantRows& x, size_t
     for (int r = 0; r < R; ++r) {
       dots[r] = DotBegin(0);
     }
-    DotLines<F, R, 0, 4>(lines, x.words + at * kQuantWords, dots);
+    DotLines<F, R, 0, 4>(lines, x.narrow_words + at * kQuantWords, dots);
     const SuperScales scales = LoadSuperScales(head, i);
     STRATA_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -111,7 +131,7 @@ STRATA_INLINE void AddSuper6(const uint8_t* head, const QuantRows& x, size_t fir
   }
   for (size_t i = 0; i < kSuperBlocks; ++i) {
     const size_t at = (first + i) * R;
-    const DotWord* const words = x.words + at * kQuantWords;
+    const NarrowWord* const words = x.narrow_words + at * kQuantWords;
     DotSum dots[R];
     STRATA_UNROLL
     for (int r = 0; r < R; ++r) {

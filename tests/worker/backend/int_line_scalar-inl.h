@@ -1,0 +1,68 @@
+// Weights of few bits as instruction sets take them that widen activations for those of 8 bits, and
+// as others do, which take all alike: what int_line_bytes-inl.h is for these. Included after
+// int_dot_scalar-inl.h.
+
+constexpr bool kWidened = sizeof(DotActivation) != 1;
+
+struct ByteWord {
+  int8_t q[4];
+};
+struct ByteWeights {
+  DotWeights weights;
+};
+// Of two inputs each, in 16 bits.
+struct PairSum {
+  int16_t v[16][2];
+};
+
+using NarrowWord = std::conditional_t<kWidened, ByteWord, DotWord>;
+using NarrowWeights = std::conditional_t<kWidened, ByteWeights, DotWeights>;
+using NarrowSum = std::conditional_t<kWidened, PairSum, DotSum>;
+
+constexpr int NarrowLines(int bits) { return kWidened ? 4 >> (bits - 4) : 4; }
+
+inline void LoadDotNibbles(const uint8_t* line, ByteWeights* low, ByteWeights* high) {
+  LoadDotNibbles(line, &low->weights, &high->weights);
+}
+template <int kBits, int kAt>
+ByteWeights WithHighBits(const ByteWeights& low, const uint8_t* line) {
+  return {WithHighBits<kBits, kAt>(low.weights, line)};
+}
+template <typename Sum = NarrowSum>
+Sum NarrowBegin(const DotSum& sum) {
+  if constexpr (kWidened) {
+    return Sum{};
+  } else {
+    return sum;
+  }
+}
+template <typename Sum>
+DotSum NarrowEnd(DotSum begun, const Sum& sum) {
+  if constexpr (kWidened) {
+    for (int i = 0; i < 16; ++i) {
+      begun.v[i] += sum.v[i][0] + sum.v[i][1];
+    }
+    return begun;
+  } else {
+    return sum;
+  }
+}
+// What does not fit is lost, as it is there.
+inline PairSum DotStep(PairSum sum, const ByteWeights& weights, const ByteWord* word) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      int16_t& pair = sum.v[i][j / 2];
+      pair = static_cast<int16_t>(pair + weights.weights.v[i][j] * word->q[j]);
+    }
+  }
+  return sum;
+}
+
+template <int P, int N, typename WordOf>
+void DotLine(const DotWeights (&weights)[P], const WordOf& word_of, DotSum (&dots)[P][N]) {
+  for (int r = 0; r < N; ++r) {
+    for (int p = 0; p < P; ++p) {
+      dots[p][r] = DotStep(dots[p][r], weights[p], word_of(r));
+    }
+  }
+}
