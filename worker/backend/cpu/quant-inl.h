@@ -471,13 +471,14 @@ void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t
 
 // All rows by matrix tiles; false, and nothing done, where they do not pay. Defined where there are
 // any, in quant_tiles-inl.h.
-[[maybe_unused]] bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end);
+template <int kMostRows>
+bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end);
 
 template <typename F>
 struct QuantProduct {
   static bool TryAtOnce(const MatmulArgs& args, size_t first, size_t end) {
     if constexpr (kTiling.tile_rows > 0) {
-      return MultiplyTiles(args, first, end);
+      return MultiplyTiles<kTiling.block_rows>(args, first, end);
     } else {
       return false;
     }

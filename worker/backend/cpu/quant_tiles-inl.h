@@ -326,8 +326,9 @@ struct TileProduct {
 };
 
 // All rows, where each of their blocks is one for tiles. False, and nothing done, where not.
+template <int kMostRows>
 bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
-  const uint32_t row_blocks = RowBlocks(args.rows, kTiling.block_rows);
+  const uint32_t row_blocks = RowBlocks(args.rows, kMostRows);
   const size_t blocks = QuantBlocks(args.weights.inputs);
   if (args.rows / row_blocks < kTiling.tile_rows ||
       (blocks > kTileBlocks && args.weights.group > kTileBlocks * kQuantBlock)) {

@@ -23,6 +23,10 @@ inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 4 << 10, 2};
 // Zen 4: what is asked for near is in its hardware's way.
 inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 1};
 
+// Intel's processors with tiles: the one that was measured reads one row's weights a tenth to a
+// third faster if it is asked for them.
+inline constexpr Asking kAskIntel = {0, 0, 0, true, 3 << 10, 4 << 10, 2};
+
 // No result depends on it.
 struct Tiling {
   int register_lanes;  // Sums of 16 float lanes kept in flight, next to operands.
@@ -38,9 +42,9 @@ inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99};
 inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99};
 inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9};
 inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, kAskFar};
-// Two panels by 14 rows are 28 chains, which leave registers for what is added to them. With 15 rows
-// or more all blocks have seven or more.
-inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 7};
+// Two panels by 14 rows are 28 chains, which leave registers for what is added to them. With 15
+// rows or more all blocks have seven or more.
+inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 7, kAskIntel};
 // By the number of registers, and not by measuring.
 inline constexpr Tiling kNeonTiling = {6, 6, 2, 99};
 
