@@ -369,8 +369,8 @@ STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t 
   return acc;
 }
 
-// The rows [kFrom, kFrom + N) of R, and P panels. With few rows one panel, so that memory is read
-// in one stream: blocks do not wait for each other, and so many are on their way at once.
+// The rows [kFrom, kFrom + N) of R, and P panels. With few rows as many as streams of memory are
+// read best, see Asking: blocks do not wait for each other, and so many are on their way at once.
 template <typename F, int R, int kFrom, int N, int P>
 void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
@@ -451,6 +451,9 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   }
 }
 
+// With so many rows the sums of two panels stay in registers.
+constexpr int kFewQuantRows = 6;
+
 // Many rows by halves, with two panels: each word of activations that is loaded then serves both,
 // and all sums stay in registers.
 template <typename F, int R>
@@ -462,6 +465,11 @@ void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t
       const uint8_t* const panel = args.weights.data + first * stride;
       QuantTile<F, R, 0, kHalf, 2>(args, panel, x, first * kLanes, out);
       QuantTile<F, R, kHalf, R - kHalf, 2>(args, panel, x, first * kLanes, out);
+    }
+  }
+  if constexpr (R <= kFewQuantRows && kTiling.asking.quant_panels == 2) {
+    for (; first + 2 <= end; first += 2) {
+      QuantTile<F, R, 0, R, 2>(args, args.weights.data + first * stride, x, first * kLanes, out);
     }
   }
   for (; first < end; ++first) {

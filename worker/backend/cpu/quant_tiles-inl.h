@@ -248,7 +248,7 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
   if (widen) {
     widener.Next();
   }
-  const uint8_t* ask = args.ask;
+  const uint8_t* ask = args.ask + first * args.ask_lines * 64;
   const size_t ask_lines = args.ask_lines;
   const DotWord* const words = x.words;
   const float* const scales = x.scales;

@@ -16,16 +16,17 @@ struct Asking {
   bool second_cache;       // What is asked for goes to the second cache, else to the first.
   int bytes;               // So far ahead,
   int float_bytes;         // of floats.
-  int float_panels;        // Streams of floats, with few rows.
+  int float_panels;        // Streams of floats, with few rows;
+  int quant_panels;        // and of integers.
 };
 
-inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 4 << 10, 2};
+inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 4 << 10, 2, 1};
 // Zen 4: what is asked for near is in its hardware's way.
-inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 1};
+inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 1, 1};
 
 // Intel's processors with tiles: the one that was measured reads one row's weights a tenth to a
 // third faster if it is asked for them.
-inline constexpr Asking kAskIntel = {0, 0, 0, true, 3 << 10, 4 << 10, 2};
+inline constexpr Asking kAskIntel = {0, 0, 0, true, 3 << 10, 4 << 10, 2, 2};
 
 // No result depends on it.
 struct Tiling {
