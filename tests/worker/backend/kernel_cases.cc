@@ -281,17 +281,28 @@ void Runner::Products() {
   }
 }
 
-// More inputs than any instruction set takes at once, and blocks of rows of both sizes.
+// More inputs than most instruction sets take at once, and blocks of rows of both sizes; then more
+// than tiles have room for, by whole groups, and groups that are larger than that.
 void Runner::LongProducts() {
   for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 128},
                                Format{WeightFormat::kAffine8, Dtype::kBF16, 96},
                                Format{WeightFormat::kAffine4, Dtype::kF16, 64}}) {
     Random random(format.group);
     const Panels panels(format, 70, random.In(2100, 2200), -1, &random);
-    for (const uint32_t rows : {1u, 16u, 33u}) {
+    for (const uint32_t rows : {1u, 14u, 15u, 16u, 33u}) {
       Product(format, panels, rows, Inputs::kUsual, true, &random);
     }
     Product(format, panels, 13, Inputs::kUsual, false, &random);
+  }
+  for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 128},
+                               Format{WeightFormat::kInt8, Dtype::kF32, 8224},
+                               Format{WeightFormat::kAffine8, Dtype::kBF16, 96},
+                               Format{WeightFormat::kAffine4, Dtype::kF16, 64}}) {
+    Random random(8000 + format.group);
+    const Panels panels(format, 40, random.In(8300, 8400), -1, &random);
+    for (const uint32_t rows : {13u, 29u}) {
+      Product(format, panels, rows, Inputs::kUsual, true, &random);
+    }
   }
   for (const Format& format :
        {Format{WeightFormat::kF32, Dtype::kF32}, Format{WeightFormat::kF16, Dtype::kF16},
