@@ -33,17 +33,6 @@ STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWor
   __asm__("" : "+v"(sum));  // Or the compiler makes a tree of a whole block's additions.
   return sum;
 }
-template <int P, int N, typename WordOf>
-STRATA_INLINE void DotLine(const DotWeights (&weights)[P], const WordOf& word_of,
-                           DotSum (&dots)[P][N]) {
-  STRATA_UNROLL
-  for (int r = 0; r < N; ++r) {
-    STRATA_UNROLL
-    for (int p = 0; p < P; ++p) {
-      dots[p][r] = DotStep(dots[p][r], weights[p], word_of(r));
-    }
-  }
-}
 STRATA_INLINE Lanes DotFloats(DotSum sum) { return {Vector{_mm512_cvtepi32_ps(sum)}}; }
 
 using NarrowWord = uint32_t;  // Four int8.

@@ -42,6 +42,7 @@ constexpr Tiling kTiling = kAmxTiling;
 // In this order.
 #include "worker/backend/cpu/int_dot_vnni-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
+#include "worker/backend/cpu/int_line_rows-inl.h"
 #include "worker/backend/cpu/int_tile_amx-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/quant_tiles-inl.h"

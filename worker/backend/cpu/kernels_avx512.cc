@@ -39,6 +39,7 @@ constexpr Tiling kTiling = kAvx512Tiling;
 #include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_words512-inl.h"
+#include "worker/backend/cpu/int_line_rows-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"

@@ -39,6 +39,7 @@ constexpr Tiling kTiling = STRATA_VNNI_TILING;
 // In this order.
 #include "worker/backend/cpu/int_dot_vnni-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
+#include "worker/backend/cpu/int_line_rows-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"

@@ -39,6 +39,7 @@ constexpr Tiling kTiling = kNeonTiling;
 // The one that differs.
 #include "worker/backend/cpu/int_dot_neon-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
+#include "worker/backend/cpu/int_line_rows-inl.h"
 // After the dot product.
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"

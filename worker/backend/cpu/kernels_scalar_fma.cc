@@ -35,6 +35,7 @@ using DotActivation = int8_t;
 // In this order.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
+#include "worker/backend/cpu/int_line_rows-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"

@@ -5,7 +5,7 @@
 //   DotSum           16 exact int32 sums; DotBegin(n), which begins each with n,
 //                    DotStep(sum, weights, word), and DotFloats(sum), exact as |sum| < 2^24
 //   kDotSigned       whether weights of 8 bits were loaded less 128
-// and, or int_line_bytes-inl.h after them:
+// and, or int_line_rows-inl.h and int_line_bytes-inl.h after them:
 //   DotLine(weights, word_of, dots)  the steps of P panels and N rows, whose words word_of(row) are
 // and for weights of 4 to 6 bits, as the above or others:
 //   NarrowWord, NarrowWeights, NarrowSum  with a DotStep; LoadDotNibbles of a line of 4 bits (low
@@ -347,16 +347,6 @@ STRATA_INLINE Lanes AddBlock(const QuantRows& x, size_t at, const DotSum& sum, L
   return Fma(DotFloats(sum), Set(x.scales[at]), part);
 }
 
-// The activations of the blocks [first, end) of row r of R, added up.
-template <int R>
-STRATA_INLINE Lanes GroupSum(const QuantRows& x, size_t r, size_t first, size_t end) {
-  Lanes sum = Set(x.sums[first * R + r]);
-  for (size_t block = first + 1; block < end; ++block) {
-    sum = Add(sum, Set(x.sums[block * R + r]));
-  }
-  return sum;
-}
-
 // The chain over groups: acc := its next link, of the chain over the blocks [first, end) of row r
 // of R.
 template <typename F, int R>
@@ -364,7 +354,11 @@ STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t 
                              const Lanes& b, const Lanes& part, Lanes acc) {
   acc = Fma(part, s, acc);
   if constexpr (F::kAffine) {
-    acc = Fma(GroupSum<R>(x, r, first, end), b, acc);
+    Lanes sum = Set(x.sums[first * R + r]);
+    for (size_t block = first + 1; block < end; ++block) {
+      sum = Add(sum, Set(x.sums[block * R + r]));
+    }
+    acc = Fma(sum, b, acc);
   }
   return acc;
 }

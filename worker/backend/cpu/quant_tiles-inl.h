@@ -272,7 +272,7 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
       widener.Next();
     }
     for (size_t i = 0; i < ask_lines; ++i, ask += 64) {
-      __builtin_prefetch(ask, 0, 2);
+      AskForWeights(ask);
     }
     sums[kSet].template Link<0>(row_scales, part);
     sums[1 - kSet].template Store<1 - kSet, 0>();
@@ -336,12 +336,12 @@ bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
   }
   alignas(64) uint8_t widened[kTileBlocks * kTilePanels * kTileBytes];
   TileArgs tiles(args, widened, row_blocks == 1 ? kFewTileBlocks : kTileBlocks);
+  // The next pair is asked for bit by bit, by the first of the blocks of rows.
+  const uint32_t asking = row_blocks < kAskingBlocks ? row_blocks : kAskingBlocks;
   for (; first < end; first += kTilePanels) {
     const size_t last = first + kTilePanels < end ? first + kTilePanels : end;
     tiles.panel = first;
     tiles.stride = last - first == kTilePanels ? args.weights.panel_bytes : 0;
-    // The next pair is asked for bit by bit, by the first of the blocks of rows.
-    const uint32_t asking = row_blocks < kAskingBlocks ? row_blocks : kAskingBlocks;
     const size_t ask = last < end ? kTilePanels * args.weights.panel_bytes / asking / 64 : 0;
     for (uint32_t block = 0; block < row_blocks; ++block) {
       tiles.ask = args.weights.data + last * args.weights.panel_bytes + block * ask * 64;
