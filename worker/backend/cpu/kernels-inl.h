@@ -166,12 +166,30 @@ void MultiplyBlock(const Args& args, RowBlock block, size_t first, size_t end) {
 // Few panels at a time, so that they stay in cache for all the blocks of rows.
 constexpr size_t kPanelsInCache = 4;
 
+// Few rows' outputs are asked for of so many panels together. Each row's are a stream of their own,
+// far from the others'; where every panel begins all of them again, hardware takes that for so many
+// streams to read ahead in, and the weights wait for it.
+constexpr size_t kPanelsAsked = 32;
+
+STRATA_INLINE void AskForOutputs(const MatmulArgs& args, size_t first, size_t end) {
+  for (uint32_t r = 0; r < args.rows; ++r) {
+    const float* const out = args.out + r * args.out_stride;
+    for (size_t panel = first; panel < end; ++panel) {
+      __builtin_prefetch(out + panel * kLanes, 1);
+    }
+  }
+}
+
 // All rows, block by block.
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kTiling.block_rows);
   if (blocks == 1) {
-    MultiplyBlock<Product>(args, RowBlock{0, args.rows}, first, end);
+    for (; first < end; first += kPanelsAsked) {
+      const size_t last = first + kPanelsAsked < end ? first + kPanelsAsked : end;
+      AskForOutputs(args, first, last);
+      MultiplyBlock<Product>(args, RowBlock{0, args.rows}, first, last);
+    }
     return;
   }
   for (; first < end; first += kPanelsInCache) {

@@ -260,7 +260,8 @@ STRATA_INLINE int32_t DotCorrection(int32_t offset) {
 template <int R>
 constexpr size_t AskedAhead(int bits) {
   const int unasked = bits == 4 ? kTiling.asking.unasked_rows_4 : kTiling.asking.unasked_rows_8;
-  return R > unasked ? kTiling.asking.bytes : 0;
+  const int ahead = bits == 4 ? kTiling.asking.bytes_4 : kTiling.asking.bytes;
+  return R > unasked ? ahead : 0;
 }
 
 // What stands between the lines of integers is asked for too: where hardware was not left to follow
@@ -445,9 +446,6 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   }
 }
 
-// With so many rows the sums of two panels stay in registers.
-constexpr int kFewQuantRows = 6;
-
 // Many rows by halves, with two panels: each word of activations that is loaded then serves both,
 // and all sums stay in registers.
 template <typename F, int R>
@@ -461,7 +459,7 @@ void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t
       QuantTile<F, R, kHalf, R - kHalf, 2>(args, panel, x, first * kLanes, out);
     }
   }
-  if constexpr (R <= kFewQuantRows && kTiling.asking.quant_panels == 2) {
+  if constexpr (R <= kFewRows && kTiling.asking.quant_panels == 2) {
     for (; first + 2 <= end; first += 2) {
       QuantTile<F, R, 0, R, 2>(args, args.weights.data + first * stride, x, first * kLanes, out);
     }

@@ -15,26 +15,28 @@ struct Asking {
   int unasked_rows_float;  // of floats.
   bool second_cache;       // What is asked for goes to the second cache, else to the first.
   int bytes;               // So far ahead,
+  int bytes_4;             // of 4 bits,
   int float_bytes;         // of floats.
   int float_panels;        // Streams of floats, with few rows;
   int quant_panels;        // and of integers.
 };
 
-inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 4 << 10, 2, 1};
+inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 6 << 10, 4 << 10, 2, 1};
 // Zen 4: what is asked for near is in its hardware's way.
-inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 1, 1};
+inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 8 << 10, 1, 1};
 
 // Intel's processors with tiles: the one that was measured reads one row's weights a tenth to a
 // third faster if it is asked for them.
-inline constexpr Asking kAskIntel = {0, 0, 0, true, 3 << 10, 4 << 10, 2, 2};
+inline constexpr Asking kAskIntel = {0, 0, 0, false, 3 << 10, 2 << 10, 4 << 10, 2, 2};
 
 // No result depends on it.
 struct Tiling {
-  int register_lanes;  // Sums of 16 float lanes kept in flight, next to operands.
-  int block_rows;      // The most rows of a block.
-  int dot_chains;      // Sums of int8 products that keep its units busy, where they are measured.
-  int dot_panel_rows;  // Of so many rows or more int8 products take two panels at once, by halves.
-  int tile_rows = 0;   // Of so many rows or more go through matrix tiles; 0: none do.
+  int register_lanes;   // Sums of 16 float lanes kept in flight, next to operands.
+  int block_rows;       // The most rows of a block.
+  int dot_chains;       // Sums of int8 products that keep its units busy, where they are measured.
+  int dot_panel_rows;   // Of so many rows or more int8 products take two panels at once, by halves.
+  int tile_rows = 0;    // Blocks of so many rows or more go through matrix tiles; 0: none do;
+  int tile_rows_8 = 0;  // and of weights of 8 bits, where there is but one block.
   Asking asking = kAskNear;
 };
 
@@ -42,10 +44,10 @@ inline constexpr Tiling kScalarTiling = {4, 4, 1, 99};
 inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99};
 inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99};
 inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9};
-inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, kAskFar};
+inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, 0, kAskFar};
 // Two panels by 14 rows are 28 chains, which leave registers for what is added to them. With 15
 // rows or more all blocks have seven or more.
-inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 7, kAskIntel};
+inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 7, 9, kAskIntel};
 // By the number of registers, and not by measuring.
 inline constexpr Tiling kNeonTiling = {6, 6, 2, 99};
 
