@@ -57,8 +57,8 @@ constexpr size_t kTileBlocks = 256;
 // Those kept where no other rows come, so that they stay in the first cache; a power of two.
 constexpr size_t kFewTileBlocks = 8;
 
-// The most blocks of rows that ask for the weights of the next pair of panels, far ahead and into
-// the second cache. A single block asks as few rows do: its time is memory's.
+// The most blocks of rows that ask for the weights of the next pair of panels. A single block asks
+// as near as few rows do.
 constexpr uint32_t kAskingBlocks = 8;
 
 // The lines of one block as bytes for a tile.
@@ -110,12 +110,11 @@ struct TileArgs : MatmulArgs {
   size_t scale_bytes;  // of its group's scales; and biases where there are any,
   size_t head_bytes;   // which precede it; and of the whole group,
   size_t group_bytes;
-  size_t group_blocks;    // of so many blocks.
-  size_t panel = 0;       // The pair's first;
-  size_t stride = 0;      // bytes to the second, or 0: it is the same, and counts once.
-  bool widen = false;     // Else all blocks are there already.
-  bool ask_near = false;  // For what is widened, so far ahead as few rows do.
-  // Lines that each block asks for, of the pair after this one.
+  size_t group_blocks;  // of so many blocks.
+  size_t panel = 0;     // The pair's first;
+  size_t stride = 0;    // bytes to the second, or 0: it is the same, and counts once.
+  bool widen = false;   // Else all blocks are there already.
+  // Lines of each of two panels that a block of inputs asks for, of the first from `ask` on.
   const uint8_t* ask = nullptr;
   size_t ask_lines = 0;
 };
@@ -148,14 +147,6 @@ class TileWidener {
  private:
   template <int kBits, bool kLess>
   STRATA_INLINE void WidenPair(uint8_t* to) const {
-    if (args_.ask_near) {
-      constexpr size_t kAhead = AskedAhead<kTiling.block_rows>(kBits);
-      STRATA_UNROLL
-      for (size_t line = 0; line < kQuantWords * kBits / 8; ++line) {
-        AskForWeights(from_ + line * 64 + kAhead);
-        AskForWeights(from_ + args_.stride + line * 64 + kAhead);
-      }
-    }
     WidenLines<kBits, kLess>(from_, to);
     WidenLines<kBits, kLess>(from_ + args_.stride, to + kTileBytes);
   }
@@ -260,6 +251,7 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
   }
   const uint8_t* ask = args.ask + first * args.ask_lines * 64;
   const size_t ask_lines = args.ask_lines;
+  const size_t ask_stride = args.stride;
   const DotWord* const words = x.words;
   const float* const scales = x.scales;
   const uint8_t* group = args.PanelsFrom(first);
@@ -283,6 +275,7 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
     }
     for (size_t i = 0; i < ask_lines; ++i, ask += 64) {
       __builtin_prefetch(ask, 0, 2);
+      __builtin_prefetch(ask + ask_stride, 0, 2);
     }
     sums[kSet].template Link<0>(row_scales, part);
     sums[1 - kSet].template Store<1 - kSet, 0>();
@@ -351,7 +344,7 @@ bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
   TileArgs tiles(args, widened, row_blocks == 1 ? kFewTileBlocks : kTileBlocks);
   // The next pair is asked for bit by bit, by the first of the blocks of rows.
   const uint32_t asking = row_blocks < kAskingBlocks ? row_blocks : kAskingBlocks;
-  tiles.ask_near = row_blocks == 1;
+  const size_t asked_lines = args.weights.panel_bytes / asking / 64;
   for (size_t asked = first; first < end; first += kTilePanels) {
     if (row_blocks == 1 && first == asked) {
       asked = first + kPanelsAsked < end ? first + kPanelsAsked : end;
@@ -360,10 +353,13 @@ bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
     const size_t last = first + kTilePanels < end ? first + kTilePanels : end;
     tiles.panel = first;
     tiles.stride = last - first == kTilePanels ? args.weights.panel_bytes : 0;
-    const size_t ask = last < end ? kTilePanels * args.weights.panel_bytes / asking / 64 : 0;
+    const uint8_t* const ask =
+        row_blocks == 1
+            ? args.weights.data + first * args.weights.panel_bytes + kTiling.asking.bytes
+            : args.weights.data + last * args.weights.panel_bytes;
     for (uint32_t block = 0; block < row_blocks; ++block) {
-      tiles.ask = args.weights.data + last * args.weights.panel_bytes + block * ask * 64;
-      tiles.ask_lines = block < asking && !tiles.ask_near ? (ask + blocks - 1) / blocks : 0;
+      tiles.ask = ask + block * asked_lines * 64;
+      tiles.ask_lines = block < asking ? (asked_lines + blocks - 1) / blocks : 0;
       tiles.widen = block == 0 || blocks > kTileBlocks;
       MultiplyBlock<TileProduct>(tiles, RowBlockAt(args.rows, row_blocks, block), first, last);
     }
