@@ -166,34 +166,46 @@ void MultiplyBlock(const Args& args, RowBlock block, size_t first, size_t end) {
 // Few panels at a time, so that they stay in cache for all the blocks of rows.
 constexpr size_t kPanelsInCache = 4;
 
-// Few rows' outputs are asked for of so many panels together. Each row's are a stream of their own,
-// far from the others'; where every panel begins all of them again, hardware takes that for so many
-// streams to read ahead in, and the weights wait for it.
+// So few rows' outputs are asked for, of so many panels together. Each row's are a stream of their
+// own, far from the others'; where every panel begins all of them again, hardware takes that for so
+// many streams to read ahead in, and the weights wait for it.
+constexpr uint32_t kAskedRows = 16;
 constexpr size_t kPanelsAsked = 32;
 
-STRATA_INLINE void AskForOutputs(const MatmulArgs& args, size_t first, size_t end) {
-  for (uint32_t r = 0; r < args.rows; ++r) {
-    const float* const out = args.out + r * args.out_stride;
-    for (size_t panel = first; panel < end; ++panel) {
-      __builtin_prefetch(out + panel * kLanes, 1);
+// What asks for the outputs of the panels [first, end) as their products come to them.
+class OutputAsker {
+ public:
+  OutputAsker(const MatmulArgs& args, size_t first, size_t end)
+      : args_(args), next_(args.rows <= kAskedRows ? first : end), end_(end) {}
+
+  STRATA_INLINE void At(size_t panel) {
+    if (panel < next_ || next_ == end_) {
+      return;
     }
+    const size_t last = next_ + kPanelsAsked < end_ ? next_ + kPanelsAsked : end_;
+    for (uint32_t r = 0; r < args_.rows; ++r) {
+      const float* const out = args_.out + r * args_.out_stride;
+      for (size_t p = next_; p < last; ++p) {
+        __builtin_prefetch(out + p * kLanes, 1);
+      }
+    }
+    next_ = last;
   }
-}
+
+ private:
+  const MatmulArgs& args_;
+  size_t next_;
+  const size_t end_;
+};
 
 // All rows, block by block.
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kTiling.block_rows);
-  if (blocks == 1) {
-    for (; first < end; first += kPanelsAsked) {
-      const size_t last = first + kPanelsAsked < end ? first + kPanelsAsked : end;
-      AskForOutputs(args, first, last);
-      MultiplyBlock<Product>(args, RowBlock{0, args.rows}, first, last);
-    }
-    return;
-  }
-  for (; first < end; first += kPanelsInCache) {
-    const size_t last = first + kPanelsInCache < end ? first + kPanelsInCache : end;
+  const size_t at_once = blocks == 1 ? kPanelsAsked : kPanelsInCache;
+  for (OutputAsker outputs(args, first, end); first < end; first += at_once) {
+    outputs.At(first);
+    const size_t last = first + at_once < end ? first + at_once : end;
     for (uint32_t block = 0; block < blocks; ++block) {
       MultiplyBlock<Product>(args, RowBlockAt(args.rows, blocks, block), first, last);
     }

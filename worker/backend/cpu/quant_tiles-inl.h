@@ -345,11 +345,8 @@ bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
   // The next pair is asked for bit by bit, by the first of the blocks of rows.
   const uint32_t asking = row_blocks < kAskingBlocks ? row_blocks : kAskingBlocks;
   const size_t asked_lines = args.weights.panel_bytes / asking / 64;
-  for (size_t asked = first; first < end; first += kTilePanels) {
-    if (row_blocks == 1 && first == asked) {
-      asked = first + kPanelsAsked < end ? first + kPanelsAsked : end;
-      AskForOutputs(args, first, asked);
-    }
+  for (OutputAsker outputs(args, first, end); first < end; first += kTilePanels) {
+    outputs.At(first);
     const size_t last = first + kTilePanels < end ? first + kTilePanels : end;
     tiles.panel = first;
     tiles.stride = last - first == kTilePanels ? args.weights.panel_bytes : 0;
