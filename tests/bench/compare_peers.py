@@ -105,6 +105,9 @@ def main(argv=None):
         for threads in [t for t in arguments.threads if t > cores]:
             arguments.threads.remove(threads)
             results.left_out.append(f"{threads} threads: there are {cores} usable cores")
+        if "cluster" in arguments.rows and "generation" not in arguments.rows:
+            results.left_out.append("one worker and one client of strata-worker bench's speed: "
+                                    "it takes the rows generation,cluster")
         for line in results.left_out:
             say(f"left out: {line}")
     except Failed as error:

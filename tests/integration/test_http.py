@@ -197,6 +197,18 @@ def test_what_is_wrong_is_refused_by_name(cluster):
     post(cluster, "/v1/completions", completion(no_such_thing={"a": 1}, user="u"))
 
 
+def test_pages_of_other_origins_are_allowed_nothing(cluster):
+    origin = {"Origin": "http://elsewhere.example", "Content-Type": "application/json"}
+    asks = {**origin, "Access-Control-Request-Method": "POST"}
+    status, headers, _ = request(cluster, "OPTIONS", "/v1/completions", headers=asks)
+    assert status == 405
+    assert not [name for name in headers if name.lower().startswith("access-control-")]
+    status, headers, _ = request(cluster, "POST", "/v1/completions",
+                                 {"model": "recall", "prompt": "a", "max_tokens": 1}, origin)
+    assert status == 200
+    assert not [name for name in headers if name.lower().startswith("access-control-")]
+
+
 def test_what_is_refused_has_its_request_id_too(cluster):
     for path, body in [("/v1/completions", completion(model="other")), ("/v1/completions", b"{"),
                        ("/generate", {"inputs": "a", "parameters": {"best_of": 2}})]:
