@@ -36,7 +36,7 @@ namespace {
 
 constexpr size_t kInputs = 2048;
 constexpr size_t kMatrixBytes = size_t{1} << 30;  // Of few rows' weights: no cache holds them.
-constexpr size_t kFewOutputs = 5632;              // Of a matrix.
+constexpr size_t kOutputs = 5632;                 // Of a matrix.
 
 struct Machine {
   const Kernels* kernels = nullptr;
@@ -149,7 +149,7 @@ const PackedMatrix& MatrixOf(WeightFormat format, size_t outputs) {
 
 size_t OutputsFor(WeightFormat format, uint32_t rows) {
   if (rows > 16) {
-    return kFewOutputs;
+    return kOutputs;
   }
   const size_t bits = format == WeightFormat::kAffine4                                    ? 4
                       : format == WeightFormat::kInt8 || format == WeightFormat::kAffine8 ? 8
@@ -167,7 +167,7 @@ void Matmul(benchmark::State& state, WeightFormat format) {
   const std::vector<float> x(rows * kInputs, 0.5f);
   const std::vector<uint8_t> packed = PackRowBlocks(kernels, x, rows, kInputs, int8);
   const size_t outputs = matrix.view().outputs;
-  std::vector<float> out(rows * std::min(kFewOutputs, outputs));
+  std::vector<float> out(rows * std::min(kOutputs, outputs));
   MatmulArgs args{.weights = matrix.view(),
                   .packed = packed.data(),
                   .int8 = int8,
@@ -176,9 +176,9 @@ void Matmul(benchmark::State& state, WeightFormat format) {
   const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
     // As many matrices one after another, each of which writes where the one before did.
-    for (size_t first = 0; first < outputs; first += kFewOutputs) {
+    for (size_t first = 0; first < outputs; first += kOutputs) {
       args.weights.data = matrix.view().data + first / kLanes * matrix.view().panel_bytes;
-      args.weights.outputs = std::min(kFewOutputs, outputs - first);
+      args.weights.outputs = std::min(kOutputs, outputs - first);
       args.out_stride = args.weights.outputs;
       kernels.matmul(args, 0, args.weights.panels());
     }

@@ -203,8 +203,7 @@ def test_pages_of_other_origins_are_allowed_nothing(cluster):
     status, headers, _ = request(cluster, "OPTIONS", "/v1/completions", headers=asks)
     assert status == 405
     assert not [name for name in headers if name.lower().startswith("access-control-")]
-    status, headers, _ = request(cluster, "POST", "/v1/completions",
-                                 {"model": "recall", "prompt": "a", "max_tokens": 1}, origin)
+    status, headers, _ = request(cluster, "POST", "/v1/completions", completion(), origin)
     assert status == 200
     assert not [name for name in headers if name.lower().startswith("access-control-")]
 

@@ -356,7 +356,9 @@ bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
             : args.weights.data + last * args.weights.panel_bytes;
     for (uint32_t block = 0; block < row_blocks; ++block) {
       tiles.ask = ask + block * asked_lines * 64;
-      tiles.ask_lines = block < asking ? (asked_lines + blocks - 1) / blocks : 0;
+      tiles.ask_lines = block < asking && (row_blocks == 1 || last < end)
+                            ? (asked_lines + blocks - 1) / blocks
+                            : 0;
       tiles.widen = block == 0 || blocks > kTileBlocks;
       MultiplyBlock<TileProduct>(tiles, RowBlockAt(args.rows, row_blocks, block), first, last);
     }
