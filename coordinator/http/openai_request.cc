@@ -51,6 +51,7 @@ void RefuseUnsupported(Fields* fields) {
                            "return_tokens_as_token_ids",
                            "input_embeds",
                            "prompt_embeds",
+                           "reasoning_effort",
                            "cache_salt"}) {
     fields->Refuse(name);
   }
@@ -58,6 +59,11 @@ void RefuseUnsupported(Fields* fields) {
   fields->Refuse("function_call", "none");
   fields->Refuse("modalities", Json::array({"text"}));
   fields->Refuse("length_penalty", 1);
+  fields->Refuse("verbosity", "medium");
+  if (fields->Find("web_search_options") != nullptr) {
+    // An empty object asks for a search, too.
+    fields->Fail(NotSupported("web_search_options"));
+  }
   if (!fields->BoolOr("skip_special_tokens", true)) {
     fields->Fail(NotSupported("skip_special_tokens", "special tokens are never shown"));
   }

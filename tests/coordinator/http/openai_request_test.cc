@@ -130,7 +130,8 @@ TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
         R"("response_format":{"type":"json_object"})", R"("suffix":"x")", R"("adapter_id":"x")",
         R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("skip_special_tokens":false)",
         R"("use_beam_search":true)", R"("return_token_ids":true)", R"("lora_path":"x")",
-        R"("ebnf":"root ::= x")", R"("cache_salt":"x")",
+        R"("ebnf":"root ::= x")", R"("cache_salt":"x")", R"("reasoning_effort":"low")",
+        R"("verbosity":"high")", R"("web_search_options":{})",
         R"("response_format":{"schema":{"type":"object"}})"}) {
     const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
     EXPECT_EQ(FieldRefused(Completion(body)), name);
@@ -139,7 +140,8 @@ TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
   // What asks for nothing is no reason to refuse.
   for (const char* body :
        {R"("tools":[],"tool_choice":"none","response_format":{"type":"text"},"suffix":"")",
-        R"("tools":null,"functions":null,"min_tokens":0,"skip_special_tokens":true)"}) {
+        R"("tools":null,"functions":null,"min_tokens":0,"skip_special_tokens":true)",
+        R"("reasoning_effort":null,"verbosity":"medium","web_search_options":null)"}) {
     EXPECT_EQ(FieldRefused(Completion(body)), "accepted");
     EXPECT_EQ(FieldRefused(Chat(body), true), "accepted");
   }
