@@ -282,7 +282,8 @@ class LinkService::Impl {
     }
     if (links_.size() >= options_.max_links) {
       return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_LINKS", "too many links")
-          .Limit("links=" + std::to_string(options_.max_links));
+          .Limit("links=" + std::to_string(options_.max_links))
+          .Hint("unload a model, or raise --max-links of the process that was dialled");
     }
     links_.push_back(link);
     changed_.NotifyAll();

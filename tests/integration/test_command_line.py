@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from cluster import BIN, RECALL, Cluster, wait_until
+from cluster import BIN, RECALL, SOURCE, Cluster, wait_until
 
 
 def run(binary, *arguments, stdin=""):
@@ -23,6 +23,25 @@ def test_help_version_and_wrong_use(binary):
     assert re.search(r"\d+\.\d+\.\d+", run(binary, "--version").stdout)
     done = run(binary, "--no-such-flag")
     assert done.returncode == 2 and done.stderr
+
+
+@pytest.mark.parametrize("binary", ["strata-coordinator", "strata-worker"])
+def test_the_documents_have_each_flag_with_its_default(binary):
+    text = run(binary, "--help").stdout
+    flags = {}
+    for entry in re.split(r"\n  (?=-)", text)[1:]:
+        name = entry.split()[0]
+        default = re.search(r"\(default ([^)]*)\)", entry)
+        flags[name] = default[1] if default and name != "--data-dir" else ""
+    for standard in ("-h,--help", "--version"):
+        del flags[standard]
+    documented = {}
+    section = (SOURCE / "docs/OPERATIONS.md").read_text().split("## Flags")[1]
+    for row in section.split(f"`{binary}`:")[1].split("\n\n`strata-")[0].splitlines():
+        if row.startswith("| `--"):
+            name, default = (cell.strip(" `") for cell in row.split("|")[1:3])
+            documented[name] = default
+    assert documented == flags
 
 
 def test_a_second_process_is_told_who_holds_the_data_directory(tmp_path):

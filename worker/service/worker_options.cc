@@ -17,6 +17,8 @@ absl::Status WrongUse(const std::string& what, const std::string& hint) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS", what).Hint(hint);
 }
 
+constexpr uint64_t kMostLinks = 1'000'000;
+
 }  // namespace
 
 std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const GetEnvFn& get_env,
@@ -56,6 +58,9 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   flags.Text("tls-dir", &options->security.tls_dir,
              "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
   flags.Switch("insecure", &options->security.insecure, "Plain text off loopback too");
+  flags.Number("max-links", &options->max_links,
+               "Most links of previous stages at the same time; one more is refused", 1,
+               kMostLinks);
   flags.Duration("drain-timeout", &options->drain_timeout,
                  "Longest wait for requests in flight at SIGTERM");
   flags.Choice("log-level", &options->log_level, {"trace", "debug", "info", "warn", "error", "off"},

@@ -29,6 +29,7 @@ struct WorkerOptions {
   std::string backend = "auto";
   std::string metrics_listen;
   TransportSecurity security;
+  uint64_t max_links = 256;
   nanoseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
   std::string log_format = "text";

@@ -179,7 +179,9 @@ absl::Status RunWorker(const WorkerOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<WeightCache> cache,
                    WeightCache::Open(options.data_dir + "/cache", options.cache_limit_bytes));
   LateHandler handler;
-  LinkService links(&handler, {});
+  LinkServiceOptions link_options;
+  link_options.max_links = static_cast<uint32_t>(options.max_links);
+  LinkService links(&handler, link_options);
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, Listen(options, transport, &links));
   std::fprintf(stderr, "listening on %s\n", server->address().c_str());
 

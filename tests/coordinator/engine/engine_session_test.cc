@@ -236,6 +236,46 @@ TEST(EngineSession, CancelAtEveryMoment) {
   }
 }
 
+TEST(EngineSession, ACancelCostsNoMoreThanTheStepsUnderWay) {
+  for (int moment = 0; moment < 60; ++moment) {
+    EngineConfig config = MakeConfig(3);
+    config.max_batch_tokens = 16;
+    SimCluster cluster(config);
+    const auto sink = cluster.Submit(MakeRequest("goes", 60, 12));
+    const auto other = cluster.Submit(MakeRequest("stays", 40, 40));
+    cluster.Start();
+    for (int i = 0; i < moment; ++i) {
+      cluster.AcknowledgeFence();
+      cluster.Deliver(static_cast<uint32_t>(i) % 4);
+    }
+    const size_t sent = cluster.sent.size();
+    if (!cluster.engine().Cancel("scope/goes", absl::OkStatus(), cluster.now())) {
+      continue;
+    }
+    const size_t tokens = sink->tokens.size();
+    cluster.RunToEnd();
+    EXPECT_EQ(sink->tokens.size(), tokens) << "what was under way is nobody's";
+    EXPECT_EQ(other->tokens.size(), 40u);
+    bool has_begun = false, is_released = false;
+    for (size_t i = 0; i < cluster.sent.size(); ++i) {
+      const v1::StepFrame& frame = cluster.sent[i];
+      for (const v1::StepItem& item : frame.items()) {
+        if (item.sequence().request_id() == "scope/goes") {
+          EXPECT_LT(i, sent) << "moment " << moment << ": rows of what was cancelled";
+          has_begun = true;
+        }
+      }
+      for (const v1::StepCommand& command : frame.commands()) {
+        if (command.has_release() && command.release().sequence().request_id() == "scope/goes") {
+          EXPECT_EQ(i, sent) << "moment " << moment << ": the next step has the release";
+          is_released = true;
+        }
+      }
+    }
+    EXPECT_EQ(is_released, has_begun) << moment;
+  }
+}
+
 TEST(EngineSession, PagesAreFencedUntilTheReleaseIsCommitted) {
   SimCluster cluster(MakeConfig(2, 8));
   cluster.Start();
