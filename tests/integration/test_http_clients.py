@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from client_environment import LITELLM, LORAX, OPENAI, environment, example, run
-from cluster import RECALL, Cluster, recall_cases
+from cluster import BIN, RECALL, Cluster, recall_cases
 from http_client import begin
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
@@ -62,6 +62,23 @@ def test_the_documents_example_of_curl(cluster):
     answer = json.loads(subprocess.run(example(cluster, "", "curl"), shell=True, check=True,
                                        capture_output=True, text=True, timeout=60).stdout)
     assert "Paris" in answer["choices"][0]["message"]["content"], answer
+
+
+def test_what_fails_on_a_worker_is_raised_by_type(tmp_path):
+    case = next(case for case in recall_cases() if case["right"] and len(case["text"].split()) > 4)
+    poison = next(token for token in case["greedy_ids"][2:-1]
+                  if token not in case["prompt_ids"] + case["greedy_ids"][:2])
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(case))
+    with Cluster(tmp_path) as c:
+        c.start_worker("w0", binary=BIN.parent / "tests" / "strata-worker-poison",
+                       env={"STRATA_POISON": f"fail:{poison}"})
+        c.load("recall", RECALL, kv_dtype="f32", context=512, sessions=2)
+        run(environment("openai", *OPENAI), CLIENTS / "openai_checks.py", "failing", c.http, path)
+        lorax = environment("lorax", *LORAX)
+        run(lorax, CLIENTS / "lorax_checks.py", "failing", c.http, path)
+        c.run("model", "unload", "recall")
+        run(lorax, CLIENTS / "lorax_checks.py", "unloaded", c.http, path)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import sys
 
 from expecting import expect
 from lorax import AsyncClient, Client
-from lorax.errors import GenerationError, OverloadedError, ValidationError
+from lorax.errors import (GenerationError, IncompleteGenerationError, OverloadedError, UnknownError,
+                          ValidationError)
 
 check, address, case_path = sys.argv[1:]
 case = json.load(open(case_path))
@@ -73,6 +74,21 @@ def in_a_stream():
     newer = Client(url, headers={**named, "X-Strata-Replace": "true"})
     assert newer.generate(case["prompt"], max_new_tokens=2).details.generated_tokens == 2
     expect(GenerationError, "took its place", lambda: list(events))
+
+
+def failing():
+    """A stage fails at what the answer makes; in a stream, where it is read."""
+    expect(IncompleteGenerationError, "stage",
+           lambda: client.generate(case["prompt"], max_new_tokens=96))
+    events = client.generate_stream(case["prompt"], max_new_tokens=96)
+    assert next(events).token.id == case["greedy_ids"][0]
+    expect(IncompleteGenerationError, "stage", lambda: list(events))
+
+
+def unloaded():
+    """The package has no class for what is `unhealthy`, and says what it got."""
+    expect(UnknownError, "model", lambda: client.generate(case["prompt"]))
+    expect(UnknownError, "model", lambda: list(client.generate_stream(case["prompt"])))
 
 
 def overloaded(answers):

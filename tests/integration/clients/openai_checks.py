@@ -85,6 +85,9 @@ def errors():
     create = client.completions.create
     expect(openai.NotFoundError, lambda: create(**{**prompt, "model": "other"}),
            code="model_not_found", param="model")
+    unavailable = expect(openai.InternalServerError, lambda: create(**{**prompt, "model": "idle"}),
+                         code="model_not_loaded", status_code=503)
+    assert int(unavailable.response.headers["Retry-After"]) >= 1
     expect(openai.BadRequestError, lambda: create(**{**prompt, "temperature": -1}),
            param="temperature", type="invalid_request_error")
     expect(openai.BadRequestError, lambda: create(**{**prompt, "max_tokens": 5000}),
@@ -107,6 +110,15 @@ def errors():
     stream = create(**{**prompt, "max_tokens": 450}, n=3, stream=True,
                     extra_headers={"X-Strata-Deadline": "200ms"}, extra_body={"ignore_eos": True})
     expect(openai.APIError, lambda: list(stream), code="deadline_exceeded")
+
+
+def failing():
+    """A stage fails at what the answer makes: beside it the same request fails as a stream."""
+    expect(openai.InternalServerError, lambda: client.completions.create(**prompt), status_code=500,
+           type="server_error")
+    stream = client.completions.create(**prompt, stream=True)
+    next(iter(stream))
+    expect(openai.APIError, lambda: list(stream), type="server_error")
 
 
 def busy():
