@@ -96,16 +96,15 @@ def cluster_rows(results):
     name, on = "int8, two workers, 8 clients", "2 x 1"
     two, one, alone = clients(8), clients(4), clients(1)
     rows = []
-    if None in (two, one, alone):
-        return rows
     theirs, variant = results.best("cluster8", "int8", 2, LLAMA)
-    if theirs is not None:
+    if None not in (two, theirs):
         rows.append(row(name, on, two, f"{LLAMA} Q8_0, RPC layer split, {variant}", theirs,
                         two / theirs, RPC_TARGET))
-    rows.append(row(name, on, two, "one worker x 2 threads, 4 clients", one, two / one,
-                    ONE_WORKER_TARGET))
+    if None not in (two, one):
+        rows.append(row(name, on, two, "one worker x 2 threads, 4 clients", one, two / one,
+                        ONE_WORKER_TARGET))
     steps = results.median(Key("steps", "int8", 2, STRATA))
-    if steps is not None:
+    if None not in (alone, steps):
         rows.append(row("int8, one worker, 1 client", 2, alone,
                         "strata-worker bench, by the median step", steps, alone / steps,
                         ALONE_TARGET))
