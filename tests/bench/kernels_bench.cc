@@ -3,15 +3,17 @@
 //
 //   kernels_bench [Google Benchmark's flags]; STRATA_CPU_ISA chooses the instruction set.
 //
-// One thread. Weights are larger than the caches where a kernel reads them once. What is done to a
-// row's activations, or to its logits, lies in a cache: its bytes, read and written, are compared
-// with the bandwidth too, so that what takes longer than its row's weights would is seen.
+// One thread. Weights, keys and values are larger than the caches where a kernel reads them once.
+// Of what lies in a cache, as a row's activations do, GB/s are the bytes read and written, which
+// the memory's bandwidth does not bound. A row's logits are compared with it nevertheless, so that
+// a sampler that takes longer than their part of the head's weights would is seen.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -19,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/block_formats.h"
 #include "common/limits.h"
 #include "common/sampling_params.h"
 #include "common/window.h"
@@ -101,6 +104,26 @@ TensorView ViewOf(Dtype dtype, std::vector<uint64_t> shape, const std::vector<T>
           values.size() * sizeof(T)};
 }
 
+// Random blocks of a GGUF file, but for what scales them: d = e = 2^-10.
+absl::Status MakeSuper(WeightFormat format, size_t outputs, PackedMatrix* packed,
+                       ThreadPool* pool) {
+  const bool six = format == WeightFormat::kSuper6;
+  const Dtype dtype = six                               ? Dtype::kQ6_K
+                      : format == WeightFormat::kSuper5 ? Dtype::kQ5_K
+                                                        : Dtype::kQ4_K;
+  std::vector<uint8_t> blocks(outputs * StoredRowBytes(dtype, kInputs));
+  uint64_t state = 1;
+  for (uint8_t& byte : blocks) {
+    Advance(&state);
+    byte = static_cast<uint8_t>(state >> 56);
+  }
+  constexpr uint16_t kScales[] = {0x1400, 0x1400};
+  for (size_t at = six ? 208 : 0; at < blocks.size(); at += BlockBytes(dtype)) {
+    std::memcpy(blocks.data() + at, kScales, six ? 2 : 4);
+  }
+  return packed->PackBlocks(ViewOf(dtype, {outputs, kInputs}, blocks), pool);
+}
+
 absl::Status Make(WeightFormat format, size_t outputs, PackedMatrix* packed) {
   ThreadPool pool(2, 2);
   if (format == WeightFormat::kF32) {
@@ -109,6 +132,9 @@ absl::Status Make(WeightFormat format, size_t outputs, PackedMatrix* packed) {
       weights[i] = static_cast<float>(i % 251) / 1024.0f - 0.125f;
     }
     return packed->Pack(ViewOf(Dtype::kF32, {outputs, kInputs}, weights), &pool);
+  }
+  if (format >= WeightFormat::kSuper4) {
+    return MakeSuper(format, outputs, packed, &pool);
   }
   if (format == WeightFormat::kAffine8) {
     constexpr uint32_t kGroup = 64;
@@ -151,19 +177,18 @@ size_t OutputsFor(WeightFormat format, uint32_t rows) {
   if (rows > 16) {
     return kOutputs;
   }
-  const size_t bits = format == WeightFormat::kAffine4                                    ? 4
-                      : format == WeightFormat::kInt8 || format == WeightFormat::kAffine8 ? 8
-                      : format == WeightFormat::kF32                                      ? 32
-                                                                                          : 16;
+  constexpr size_t kBits[] = {32, 16, 16, 8, 8, 4, 4, 5, 6};  // Of a weight, by format.
+  const size_t bits = kBits[static_cast<size_t>(format)];
   return kMatrixBytes * 8 / bits / kInputs / kLanes * kLanes;
 }
 
-void Matmul(benchmark::State& state, WeightFormat format) {
+// `floats`: quantized weights meet activations that are not.
+void Matmul(benchmark::State& state, WeightFormat format, bool floats = false) {
   const Machine& machine = ThisMachine();
   const Kernels& kernels = *machine.kernels;
   const auto rows = static_cast<uint32_t>(state.range(0));
   const PackedMatrix& matrix = MatrixOf(format, OutputsFor(format, rows));
-  const bool int8 = matrix.view().group != 0;
+  const bool int8 = matrix.view().group != 0 && !floats;
   const std::vector<float> x(rows * kInputs, 0.5f);
   const std::vector<uint8_t> packed = PackRowBlocks(kernels, x, rows, kInputs, int8);
   const size_t outputs = matrix.view().outputs;
@@ -193,62 +218,79 @@ void Matmul(benchmark::State& state, WeightFormat format) {
   state.counters["of peak"] = ops / (int8 ? machine.int8_ops_per_s : machine.float_ops_per_s);
 }
 
-// `bytes`: what a turn reads and writes.
+// ---- What lies in a cache.
+
+// `bytes`: what a run reads and writes.
+template <typename Run>
+void TimeCached(benchmark::State& state, double bytes, const Run& run) {
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    run();
+    benchmark::ClobberMemory();
+  }
+  state.counters["GB/s"] = bytes * static_cast<double>(state.iterations()) / Seconds(start) / 1e9;
+}
+
+// A block of rows for a product, the most that there is if `rows` are more.
+void PackBlock(benchmark::State& state, bool int8) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  const auto rows = std::min(static_cast<uint32_t>(state.range(0)), kernels.block_rows);
+  const std::vector<float> x(rows * kInputs, 0.5f);
+  const size_t row_bytes = int8 ? kernels.quantized_row_bytes(kInputs) : kInputs * sizeof(float);
+  std::vector<uint8_t> packed(rows * row_bytes);
+  const auto pack = int8 ? kernels.quantize_rows : kernels.pack_rows;
+  TimeCached(state, static_cast<double>(x.size() * sizeof(float) + packed.size()),
+             [&] { pack(x.data(), kInputs, rows, kInputs, packed.data()); });
+}
+
+void QuantizeRows(benchmark::State& state) { PackBlock(state, true); }
+void PackRows(benchmark::State& state) { PackBlock(state, false); }
+
+void RmsNorm(benchmark::State& state) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  const std::vector<float> x(kInputs, 0.5f), weight(kInputs, 1.0f);
+  std::vector<float> out(kInputs);
+  TimeCached(state, 3.0 * kInputs * sizeof(float),
+             [&] { kernels.rms_norm(x.data(), weight.data(), kInputs, 1e-5f, 0, out.data()); });
+}
+
+// `limit`: what else a product takes, or nothing.
+template <typename Product, typename... Limit>
+void Gated(benchmark::State& state, Product Kernels::*product, Limit... limit) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  const std::vector<float> gate(kInputs, 0.5f), up(kInputs, 1.0f);
+  std::vector<float> out(kInputs);
+  TimeCached(state, 3.0 * kInputs * sizeof(float),
+             [&] { (kernels.*product)(gate.data(), up.data(), kInputs, limit..., out.data()); });
+}
+
+void SoftCap(benchmark::State& state) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  std::vector<float> logits(kInputs, 3.0f);
+  TimeCached(state, 2.0 * kInputs * sizeof(float),
+             [&] { kernels.soft_cap(logits.data(), kInputs, 30.0f); });
+}
+
+// Of numbers one by one. Halves are ones.
+template <typename In, typename Out>
+void Elementwise(benchmark::State& state,
+                 void (*Kernels::*convert)(const In* x, size_t n, Out* out)) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  const std::vector<In> x(kInputs, static_cast<In>(sizeof(In) == sizeof(float) ? 1 : 0x3c00));
+  std::vector<Out> out(kInputs);
+  TimeCached(state, static_cast<double>(kInputs * (sizeof(In) + sizeof(Out))),
+             [&] { (kernels.*convert)(x.data(), kInputs, out.data()); });
+}
+
+// ---- What follows the head: a row of logits becomes a token.
+
+// `bytes`: what a turn reads.
 void ReportBytes(benchmark::State& state, double bytes,
                  std::chrono::steady_clock::time_point start) {
   const double per_s = bytes * static_cast<double>(state.iterations()) / Seconds(start);
   state.counters["GB/s"] = per_s / 1e9;
   state.counters["of bandwidth"] = per_s / ThisMachine().read_bytes_per_s;
 }
-
-void QuantizeRows(benchmark::State& state) {
-  const Kernels& kernels = *ThisMachine().kernels;
-  const auto rows = std::min(static_cast<uint32_t>(state.range(0)), kernels.block_rows);
-  std::vector<float> x(rows * kInputs, 0.5f);
-  std::vector<uint8_t> packed(rows * kernels.quantized_row_bytes(kInputs));
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    kernels.quantize_rows(x.data(), kInputs, rows, kInputs, packed.data());
-    benchmark::ClobberMemory();
-  }
-  ReportBytes(state, static_cast<double>(x.size() * sizeof(float) + packed.size()), start);
-}
-
-void RmsNorm(benchmark::State& state) {
-  const Kernels& kernels = *ThisMachine().kernels;
-  std::vector<float> x(kInputs, 0.5f), weight(kInputs, 1.0f), out(kInputs);
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    kernels.rms_norm(x.data(), weight.data(), kInputs, 1e-5f, 0, out.data());
-    benchmark::ClobberMemory();
-  }
-  ReportBytes(state, 3.0 * kInputs * sizeof(float), start);
-}
-
-void Gated(benchmark::State& state,
-           void (*Kernels::*product)(const float* gate, const float* up, size_t n, float* out)) {
-  const Kernels& kernels = *ThisMachine().kernels;
-  std::vector<float> gate(kInputs, 0.5f), up(kInputs, 1.0f), out(kInputs);
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    (kernels.*product)(gate.data(), up.data(), kInputs, out.data());
-    benchmark::ClobberMemory();
-  }
-  ReportBytes(state, 3.0 * kInputs * sizeof(float), start);
-}
-
-void SoftCap(benchmark::State& state) {
-  const Kernels& kernels = *ThisMachine().kernels;
-  std::vector<float> logits(kInputs, 3.0f);
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    kernels.soft_cap(logits.data(), kInputs, 30.0f);
-    benchmark::ClobberMemory();
-  }
-  ReportBytes(state, 2.0 * kInputs * sizeof(float), start);
-}
-
-// ---- What follows the head: a row of logits becomes a token.
 
 std::vector<float> RandomLogits(size_t vocab) {
   std::vector<float> logits(vocab);
@@ -287,6 +329,8 @@ void TopLogprobs(benchmark::State& state) {
   ReportBytes(state, static_cast<double>(vocab * sizeof(float)), start);
 }
 
+// ---- Attention.
+
 AlignedBuffer Memory(size_t bytes) {
   AlignedBuffer buffer;
   const absl::Status status = buffer.Allocate(bytes, "a benchmark");
@@ -297,97 +341,173 @@ AlignedBuffer Memory(size_t bytes) {
   return buffer;
 }
 
-// KV heads' pages of several layers, more than the caches hold: 4 heads of 64, f16.
-struct KvPages {
-  static constexpr uint32_t kHeads = 4;
-  static constexpr uint32_t kHeadDim = 64;
-  static constexpr size_t kHalf = size_t{kHeadDim} * kPageTokens * sizeof(uint16_t);
-  static constexpr size_t kPageBytes = 2 * kHalf * kHeads;
+// Of a layer, whose pages are f16.
+struct AttentionShape {
+  uint32_t kv_heads = 4;
+  uint32_t group = 8;  // Query heads a KV head.
+  uint32_t head_dim = 64;
+  uint32_t latent_values = 0;  // As in AttendArgs.
+  float soft_cap = 0;
 
-  KvPages(uint32_t context, size_t layers)
-      : layer_bytes(context / kPageTokens * kPageBytes),
-        kv(Memory(layer_bytes * layers)),
-        pages(context / kPageTokens) {
-    uint16_t* const halves = kv.as<uint16_t>();
-    for (size_t i = 0; i < layer_bytes * layers / sizeof(uint16_t); ++i) {
+  uint32_t value_dim() const { return latent_values != 0 ? latent_values : head_dim; }
+  // Of a KV head's part of a page: its keys, and all of it.
+  size_t key_bytes() const { return size_t{head_dim} * kPageTokens * sizeof(uint16_t); }
+  size_t head_bytes() const { return (latent_values != 0 ? 1 : 2) * key_bytes(); }
+};
+constexpr AttentionShape kPlain;
+constexpr AttentionShape kCapped{.soft_cap = 50.0f};
+// DeepSeek's.
+constexpr AttentionShape kLatent{
+    .kv_heads = 1, .group = kLatentQueries, .head_dim = 512 + 64, .latent_values = 512};
+
+// The query heads of a group with each KV head of layer after layer, more than the caches hold:
+// state.range(0) rows, the last of which sees state.range(1) keys, or the last state.range(2) of
+// them (0: all).
+class Attention {
+ public:
+  Attention(const AttentionShape& shape, const benchmark::State& state)
+      : shape_(shape),
+        context_(static_cast<uint32_t>(state.range(1))),
+        page_bytes_(shape.kv_heads * shape.head_bytes()),
+        layer_bytes_(context_ / kPageTokens * page_bytes_),
+        layers_(std::max<size_t>(1, (size_t{192} << 20) / layer_bytes_)),
+        kv_(Memory(layer_bytes_ * layers_)),
+        pages_(context_ / kPageTokens),
+        scratch_(Memory(AttendScratchFloats(shape.head_dim, shape.latent_values) * sizeof(float))) {
+    uint16_t* const halves = kv_.as<uint16_t>();
+    for (size_t i = 0; i < layer_bytes_ * layers_ / sizeof(uint16_t); ++i) {
       halves[i] = static_cast<uint16_t>(0x3000 + i % 1021);  // 0.125 and up.
     }
-    std::iota(pages.begin(), pages.end(), 0);
+    std::iota(pages_.begin(), pages_.end(), 0);
+    const auto rows = static_cast<uint32_t>(state.range(0));
+    const size_t width = size_t{shape.group} * shape.head_dim;
+    const size_t out_width = size_t{shape.group} * shape.value_dim();
+    q_.resize(rows * width);
+    for (size_t i = 0; i < q_.size(); ++i) {
+      q_[i] = static_cast<float>(i % 17) / 64.0f - 0.125f;
+    }
+    out_.resize(rows * out_width);
+    args = {.q = q_.data(),
+            .q_stride = width,
+            .rows = rows,
+            .group = shape.group,
+            .position = context_ - rows,
+            .window = static_cast<uint32_t>(state.range(2)),
+            .head_dim = shape.head_dim,
+            .scale = 0.125f,
+            .soft_cap = shape.soft_cap,
+            .latent_values = shape.latent_values,
+            .page_bytes = page_bytes_,
+            .value_bytes = shape.latent_values != 0 ? 0 : shape.key_bytes(),
+            .pages = pages_.data(),
+            .out = out_.data(),
+            .out_stride = out_width,
+            .scratch = scratch_.as<float>()};
   }
 
-  size_t layer_bytes;
-  AlignedBuffer kv;
-  std::vector<uint32_t> pages;
+  // `run` takes `args`, whose KV head is another one each time.
+  template <typename Run>
+  void Time(benchmark::State& state, const Run& run) {
+    const Machine& machine = ThisMachine();
+    size_t unit = 0;
+    const auto start = std::chrono::steady_clock::now();
+    for (auto _ : state) {
+      args.kv = kv_.as<uint8_t>() + unit / shape_.kv_heads % layers_ * layer_bytes_ +
+                unit % shape_.kv_heads * shape_.head_bytes();
+      ++unit;
+      run();
+      benchmark::ClobberMemory();
+    }
+    const double seconds = Seconds(start) / static_cast<double>(state.iterations());
+    double keys = 0;  // That all queries see, together.
+    for (uint32_t row = 0; row < args.rows; ++row) {
+      const uint32_t position = args.position + row;
+      keys += shape_.group * (position + 1.0 - FirstSeen(position, args.window));
+    }
+    const uint32_t pages =
+        context_ / kPageTokens - FirstSeen(args.position, args.window) / kPageTokens;
+    const double ops = 2.0 * keys * (shape_.head_dim + shape_.value_dim()) / seconds;
+    const double bytes = static_cast<double>(shape_.head_bytes() * pages) / seconds;
+    state.counters["GB/s"] = bytes / 1e9;
+    state.counters["Gop/s"] = ops / 1e9;
+    state.counters["of bandwidth"] = bytes / machine.read_bytes_per_s;
+    state.counters["of peak"] = ops / machine.float_ops_per_s;
+  }
+
+  AttendArgs args;
+
+ private:
+  const AttentionShape shape_;
+  const uint32_t context_;
+  const size_t page_bytes_;  // Of all KV heads.
+  const size_t layer_bytes_;
+  const size_t layers_;
+  const AlignedBuffer kv_;
+  std::vector<uint32_t> pages_;
+  std::vector<float> q_, out_;
+  const AlignedBuffer scratch_;
 };
+
+void Attend(benchmark::State& state, const AttentionShape& shape) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  Attention attention(shape, state);
+  attention.Time(state, [&] { kernels.attend(attention.args); });
+}
+
+size_t PartialsOf(const AttentionShape& shape, uint32_t queries, uint32_t spans) {
+  return size_t{queries} * spans * PartialFloats(shape.value_dim());
+}
+
+// As threads share it, a span each and then the merging, but by one.
+void AttendBySpans(benchmark::State& state, const AttentionShape& shape) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  Attention attention(shape, state);
+  AttendArgs& args = attention.args;
+  const uint32_t end = SpansOf(args.position + args.rows);
+  const uint32_t first = FirstSeen(args.position, args.window) / kSpanKeys;
+  std::vector<float> partial(PartialsOf(shape, args.rows * args.group, end));
+  args.partial = partial.data();
+  args.partial_spans = end;
+  attention.Time(state, [&] {
+    for (uint32_t span = first; span < end; ++span) {
+      args.first_span = span;
+      args.end_span = span + 1;
+      kernels.attend(args);
+    }
+    kernels.merge_spans(args);
+  });
+}
+
+// Of one row. The spans are merged into the first, whose sums grow turn by turn, and stay finite.
+void MergeSpans(benchmark::State& state, const AttentionShape& shape) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  const auto context = static_cast<uint32_t>(state.range(0));
+  std::vector<float> partial(PartialsOf(shape, shape.group, SpansOf(context)), 1.0f);
+  std::vector<float> out(size_t{shape.group} * shape.value_dim());
+  const AttendArgs args{.rows = 1,
+                        .group = shape.group,
+                        .position = context - 1,
+                        .head_dim = shape.head_dim,
+                        .latent_values = shape.latent_values,
+                        .out = out.data(),
+                        .out_stride = out.size(),
+                        .partial = partial.data(),
+                        .partial_spans = SpansOf(context)};
+  TimeCached(state, static_cast<double>((partial.size() + out.size()) * sizeof(float)),
+             [&] { kernels.merge_spans(args); });
+}
 
 // One position of one KV head.
 void AppendKv(benchmark::State& state) {
-  constexpr uint32_t kHeadDim = KvPages::kHeadDim;
+  constexpr uint32_t kHeadDim = kPlain.head_dim;
   const Kernels& kernels = *ThisMachine().kernels;
   const std::vector<float> k(kHeadDim, 0.5f), v(kHeadDim, 0.25f);
-  std::vector<uint8_t> page(2 * KvPages::kHalf);
+  std::vector<uint8_t> page(kPlain.head_bytes());
   uint32_t slot = 0;
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    kernels.append_kv(k.data(), v.data(), kHeadDim, slot, true, page.data(), KvPages::kHalf);
+  TimeCached(state, 2.0 * kHeadDim * (sizeof(float) + sizeof(uint16_t)), [&] {
+    kernels.append_kv(k.data(), v.data(), kHeadDim, slot, true, page.data(), kPlain.key_bytes());
     slot = (slot + 1) % kPageTokens;
-    benchmark::ClobberMemory();
-  }
-  ReportBytes(state, 2.0 * kHeadDim * (sizeof(float) + sizeof(uint16_t)), start);
-}
-
-// A group of 8 query heads with each KV head of layer after layer: `rows` rows, the last of which
-// sees `context` keys, or the last `window` of them (0: all).
-void Attend(benchmark::State& state) {
-  constexpr uint32_t kGroup = 8;
-  const Machine& machine = ThisMachine();
-  const auto rows = static_cast<uint32_t>(state.range(0));
-  const auto context = static_cast<uint32_t>(state.range(1));
-  const auto window = static_cast<uint32_t>(state.range(2));
-  const size_t layers = std::max<size_t>(1, (size_t{192} << 20) / (context * 1024));
-  const KvPages kv(context, layers);
-  const size_t floats = size_t{rows} * kGroup * KvPages::kHeadDim;
-  std::vector<float> q(floats), out(floats);
-  for (size_t i = 0; i < floats; ++i) {
-    q[i] = static_cast<float>(i % 17) / 64.0f - 0.125f;
-  }
-  const AlignedBuffer scratch = Memory(AttendScratchFloats(KvPages::kHeadDim) * sizeof(float));
-  AttendArgs args{.q = q.data(),
-                  .q_stride = kGroup * KvPages::kHeadDim,
-                  .rows = rows,
-                  .group = kGroup,
-                  .position = context - rows,
-                  .window = window,
-                  .head_dim = KvPages::kHeadDim,
-                  .scale = 0.125f,
-                  .page_bytes = KvPages::kPageBytes,
-                  .value_bytes = KvPages::kHalf,
-                  .pages = kv.pages.data(),
-                  .out = out.data(),
-                  .out_stride = kGroup * KvPages::kHeadDim,
-                  .scratch = scratch.as<float>()};
-  size_t unit = 0;
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    args.kv = kv.kv.as<uint8_t>() + unit / KvPages::kHeads % layers * kv.layer_bytes +
-              unit % KvPages::kHeads * 2 * KvPages::kHalf;
-    ++unit;
-    machine.kernels->attend(args);
-    benchmark::ClobberMemory();
-  }
-  const double seconds = Seconds(start) / static_cast<double>(state.iterations());
-  double keys = 0;  // That all queries see, together.
-  for (uint32_t row = 0; row < rows; ++row) {
-    const uint32_t position = context - rows + row;
-    keys += kGroup * (position + 1.0 - FirstSeen(position, window));
-  }
-  const uint32_t first = FirstSeen(context - rows, window) / kPageTokens;
-  const double ops = 4.0 * keys * KvPages::kHeadDim / seconds;
-  const double bytes = 2.0 * KvPages::kHalf * (context / kPageTokens - first) / seconds;
-  state.counters["GB/s"] = bytes / 1e9;
-  state.counters["Gop/s"] = ops / 1e9;
-  state.counters["of bandwidth"] = bytes / machine.read_bytes_per_s;
-  state.counters["of peak"] = ops / machine.float_ops_per_s;
+  });
 }
 
 void EveryRowCount(benchmark::internal::Benchmark* matmul) {
@@ -404,6 +524,16 @@ void SomeRowCounts(benchmark::internal::Benchmark* matmul) {
   matmul->Unit(benchmark::kMillisecond);
 }
 
+void OneRow(benchmark::internal::Benchmark* attend) {
+  attend->ArgNames({"rows", "context", "window"})
+      ->Args({1, 8192, 0})
+      ->Unit(benchmark::kMicrosecond);
+}
+
+void Contexts(benchmark::internal::Benchmark* attend) {
+  attend->Apply(OneRow)->Args({32, 8192, 0});
+}
+
 void Vocabularies(benchmark::internal::Benchmark* sample) {
   sample->ArgName("vocab")->Arg(32000)->Arg(128256)->Unit(benchmark::kMicrosecond);
 }
@@ -414,22 +544,37 @@ BENCHMARK_CAPTURE(Matmul, bf16, WeightFormat::kBF16)->Apply(EveryRowCount);
 BENCHMARK_CAPTURE(Matmul, f16, WeightFormat::kF16)->Apply(SomeRowCounts);
 BENCHMARK_CAPTURE(Matmul, f32, WeightFormat::kF32)->Apply(SomeRowCounts);
 BENCHMARK_CAPTURE(Matmul, affine8, WeightFormat::kAffine8)->Apply(SomeRowCounts);
-BENCHMARK(Attend)
-    ->ArgNames({"rows", "context", "window"})
+BENCHMARK_CAPTURE(Matmul, super4, WeightFormat::kSuper4)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Matmul, super5, WeightFormat::kSuper5)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Matmul, super6, WeightFormat::kSuper6)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Matmul, int8_by_floats, WeightFormat::kInt8, true)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Matmul, int4_by_floats, WeightFormat::kAffine4, true)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Matmul, super4_by_floats, WeightFormat::kSuper4, true)->Apply(SomeRowCounts);
+BENCHMARK_CAPTURE(Attend, plain, kPlain)
+    ->Apply(Contexts)
     ->Args({1, 512, 0})
-    ->Args({1, 8192, 0})
-    ->Args({1, 8192, 1024})
     ->Args({4, 512, 0})
     ->Args({512, 512, 0})
-    ->Args({32, 8192, 0})
-    ->Args({32, 8192, 1024})
-    ->Unit(benchmark::kMicrosecond);
+    ->Args({1, 8192, 1024})
+    ->Args({32, 8192, 1024});
+BENCHMARK_CAPTURE(Attend, capped, kCapped)->Apply(Contexts)->Args({1, 8192, 1024});
+BENCHMARK_CAPTURE(Attend, latent, kLatent)->Apply(Contexts)->Args({1, 512, 0});
+BENCHMARK_CAPTURE(AttendBySpans, plain, kPlain)->Apply(OneRow);
+BENCHMARK_CAPTURE(AttendBySpans, latent, kLatent)->Apply(OneRow);
+BENCHMARK_CAPTURE(MergeSpans, plain, kPlain)->ArgName("context")->Arg(8192);
+BENCHMARK_CAPTURE(MergeSpans, latent, kLatent)->ArgName("context")->Arg(8192);
+BENCHMARK(AppendKv);
 BENCHMARK(QuantizeRows)->Arg(1)->Arg(12);
+BENCHMARK(PackRows)->Arg(1)->Arg(12);
 BENCHMARK(RmsNorm);
 BENCHMARK_CAPTURE(Gated, swiglu, &Kernels::swiglu);
 BENCHMARK_CAPTURE(Gated, geglu, &Kernels::geglu);
+BENCHMARK_CAPTURE(Gated, clamped_swiglu, &Kernels::clamped_swiglu, 7.0f);
 BENCHMARK(SoftCap);
-BENCHMARK(AppendKv);
+BENCHMARK_CAPTURE(Elementwise, exp, &Kernels::exp);
+BENCHMARK_CAPTURE(Elementwise, to_f16, &Kernels::to_f16);
+BENCHMARK_CAPTURE(Elementwise, from_f16, &Kernels::from_f16);
+BENCHMARK_CAPTURE(Elementwise, from_bf16, &Kernels::from_bf16);
 BENCHMARK_CAPTURE(Sample, greedy, 0.0f, 0, 1.0f)->Apply(Vocabularies);
 BENCHMARK_CAPTURE(Sample, all, 1.0f, 0, 1.0f)->Apply(Vocabularies);
 BENCHMARK_CAPTURE(Sample, top_k_40, 1.0f, 40, 1.0f)->Apply(Vocabularies);
