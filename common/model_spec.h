@@ -36,7 +36,7 @@ struct RopeSpec {
   double high_freq_factor = 4.0;
   double original_context = 0.0;
   // What each frequency is divided by, as GGUF files have it; empty: by nothing.
-  std::vector<float> divisors;
+  std::vector<float> divisors = {};
   // kYarn: a frequency of pair i is divided by factor in the share that i has come from yarn_low to
   // yarn_high.
   double yarn_low = 0;

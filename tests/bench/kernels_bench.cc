@@ -31,6 +31,7 @@
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/rotate.h"
 #include "worker/backend/cpu/thread_pool.h"
 #include "worker/sampler/sampler.h"
 
@@ -262,6 +263,17 @@ void Gated(benchmark::State& state, Product Kernels::*product, Limit... limit) {
   std::vector<float> out(kInputs);
   TimeCached(state, 3.0 * kInputs * sizeof(float),
              [&] { (kernels.*product)(gate.data(), up.data(), kInputs, limit..., out.data()); });
+}
+
+// One head of 64.
+void Rotation(benchmark::State& state,
+              void (*rotate)(const float* cosines, const float* sines, uint32_t half, float* x)) {
+  constexpr uint32_t kHalf = 32;
+  // Sines of zero, or the numbers would wander off to infinity or to denormal ones.
+  const std::vector<float> cosines(kHalf, 1.0f), sines(kHalf, 0.0f);
+  std::vector<float> x(2 * kHalf, 0.5f);
+  TimeCached(state, 6.0 * kHalf * sizeof(float),
+             [&] { rotate(cosines.data(), sines.data(), kHalf, x.data()); });
 }
 
 void SoftCap(benchmark::State& state) {
@@ -567,6 +579,8 @@ BENCHMARK(AppendKv);
 BENCHMARK(QuantizeRows)->Arg(1)->Arg(12);
 BENCHMARK(PackRows)->Arg(1)->Arg(12);
 BENCHMARK(RmsNorm);
+BENCHMARK_CAPTURE(Rotation, halves, Rotate);
+BENCHMARK_CAPTURE(Rotation, neighbours, RotateNeighbours);
 BENCHMARK_CAPTURE(Gated, swiglu, &Kernels::swiglu);
 BENCHMARK_CAPTURE(Gated, geglu, &Kernels::geglu);
 BENCHMARK_CAPTURE(Gated, clamped_swiglu, &Kernels::clamped_swiglu, 7.0f);

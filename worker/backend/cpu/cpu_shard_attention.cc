@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "worker/backend/cpu/cpu_shard.h"
+#include "worker/backend/cpu/rotate.h"
 
 namespace strata::cpu {
 namespace {
@@ -17,16 +18,6 @@ constexpr size_t kSmallRows = 4;
 
 // Enough to share a page among, few enough to spread over threads.
 uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
-
-// x[i], x[i + half] turned by the angles of one position; half-rotation.
-void Rotate(const float* cosines, const float* sines, uint32_t half, float* x) {
-  for (uint32_t i = 0; i < half; ++i) {
-    const float a = x[i];
-    const float b = x[i + half];
-    x[i] = a * cosines[i] - b * sines[i];
-    x[i + half] = b * cosines[i] + a * sines[i];
-  }
-}
 
 }  // namespace
 

@@ -8,22 +8,13 @@
 
 #include "common/limits.h"
 #include "worker/backend/cpu/cpu_shard.h"
+#include "worker/backend/cpu/rotate.h"
 
 namespace strata::cpu {
 namespace {
 
 // Rows that are normed faster by one thread than by waking the others.
 constexpr size_t kSmallRows = 4;
-
-// x[2 i], x[2 i + 1] turned by the angles of one position.
-void RotateNeighbours(const float* cosines, const float* sines, uint32_t half, float* x) {
-  for (uint32_t i = 0; i < half; ++i) {
-    const float a = x[2 * i];
-    const float b = x[2 * i + 1];
-    x[2 * i] = a * cosines[i] - b * sines[i];
-    x[2 * i + 1] = b * cosines[i] + a * sines[i];
-  }
-}
 
 }  // namespace
 
