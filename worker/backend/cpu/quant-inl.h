@@ -564,7 +564,9 @@ float RunDots(size_t count) {
   for (size_t k = 0; k < count * 8 / kChains; ++k) {
     STRATA_UNROLL
     for (int i = 0; i < kChains; ++i) {
-      sums[i] = DotStep(sums[i], weights, &word);
+      const DotWord* at = &word;
+      __asm__ volatile("" : "+r"(at));  // Or the compiler multiplies once, before the loop.
+      sums[i] = DotStep(sums[i], weights, at);
     }
   }
   float total = 0;
