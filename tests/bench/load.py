@@ -13,11 +13,10 @@ looked at. Then every distinct request is sent again, one at a time, to a cluste
 without a prefix cache, and each answer of the load has to be the same.
 
 Exit code 1, with a line for each, when what was wanted is missed: none refused, failed or different,
-those included that went away; pages in use while requests wait, at each look from the ramp's end
-where some waited at the look before too; memory flat, and its peak bounded; admissions decided in
-time. That is judged by the coordinator's own figure, from the request's being read. What the client
-saw from the last byte that it sent is shown beside it, and not judged: it has the client's own wait
-for a core in it.
+those included that went away; pages in use while requests wait, at each look from the ramp's end;
+memory flat, and its peak bounded; admissions decided in time. That is judged by the coordinator's
+own figure, from the request's being read. What the client saw from the last byte that it sent is
+shown beside it, and not judged: it has the client's own wait for a core in it.
 """
 import argparse
 import collections
@@ -237,9 +236,7 @@ def serve_alone(folder, crowd):
 def figures(arguments, crowd, alone, sampled_alone):
     result, samples, sampled = crowd["result"], crowd["samples"], crowd["sampled"]
     rows = [row for row in crowd["rows"] if row["at_s"] > seconds(arguments.ramp)]
-    # Where nobody waited a moment ago, much may be cached still: a step has to release it first.
-    busy = [row for before, row in zip(crowd["rows"], crowd["rows"][1:])
-            if row["at_s"] > seconds(arguments.ramp) and min(before["waiting"], row["waiting"]) > 0]
+    busy = [row for row in rows if row["waiting"] > 0]
     least = min(busy, key=lambda row: row["live"], default=None)
     third = max(1, len(rows) // 3)
     differ = [a["request"] for a in crowd["answers"] if "error" not in a and any(
@@ -263,7 +260,7 @@ def figures(arguments, crowd, alone, sampled_alone):
         "differ_from_alone": len(differ), "examples": differ[:5],
         "sampled_differ_from_alone": sum(
             wrong is None and digest != sampled_alone[i] for i, digest, wrong in sampled),
-        "looks_while_waiting": len(busy),  # One a second, from the ramp's end; also the one before.
+        "looks_while_waiting": len(busy),  # One a second, from the ramp's end.
         "least_live_while_waiting": least["live"] if least else None,
         "at_that_moment": least,
         "median_live_while_waiting": statistics.median(row["live"] for row in busy) if busy else None,

@@ -99,16 +99,6 @@ def test_each_thing_that_is_wrong_is_said(act, said):
     assert said in line
 
 
-def test_pages_count_where_requests_waited_at_the_look_before_too():
-    seen = crowd()
-    seen["rows"][7] = look(8, waiting=0)
-    seen["rows"][8] = look(9, live=0.5)  # The queue has just begun.
-    assert list(load.wrong(shown(seen))) == []
-    seen["rows"][9] = look(10, live=0.5)
-    (line,) = load.wrong(shown(seen))
-    assert "only 50%" in line
-
-
 def test_a_late_admission_is_missed_but_not_wrong():
     seen = crowd()
     seen["samples"] = samples(refused=100, slow=11)  # Of 1,000.
