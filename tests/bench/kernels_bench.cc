@@ -380,8 +380,7 @@ class Attention {
   Attention(const AttentionShape& shape, const benchmark::State& state)
       : shape_(shape),
         context_(static_cast<uint32_t>(state.range(1))),
-        page_bytes_(shape.kv_heads * shape.head_bytes()),
-        layer_bytes_(context_ / kPageTokens * page_bytes_),
+        layer_bytes_(context_ / kPageTokens * shape.kv_heads * shape.head_bytes()),
         layers_(std::max<size_t>(1, (size_t{192} << 20) / layer_bytes_)),
         kv_(Memory(layer_bytes_ * layers_)),
         pages_(context_ / kPageTokens),
@@ -409,7 +408,7 @@ class Attention {
             .scale = 0.125f,
             .soft_cap = shape.soft_cap,
             .latent_values = shape.latent_values,
-            .page_bytes = page_bytes_,
+            .page_bytes = shape.head_bytes(),
             .value_bytes = shape.latent_values != 0 ? 0 : shape.key_bytes(),
             .pages = pages_.data(),
             .out = out_.data(),
@@ -424,10 +423,12 @@ class Attention {
     size_t unit = 0;
     const auto start = std::chrono::steady_clock::now();
     for (auto _ : state) {
-      args.kv = kv_.as<uint8_t>() + unit / shape_.kv_heads % layers_ * layer_bytes_ +
-                unit % shape_.kv_heads * shape_.head_bytes();
-      ++unit;
+      args.kv = HeadAt(unit);
+      next_ = args;
+      next_.kv = HeadAt(++unit);
+      args.next = &next_;
       run();
+      args.asked = true;
       benchmark::ClobberMemory();
     }
     const double seconds = Seconds(start) / static_cast<double>(state.iterations());
@@ -449,13 +450,17 @@ class Attention {
   AttendArgs args;
 
  private:
+  const uint8_t* HeadAt(size_t unit) const {
+    return kv_.as<uint8_t>() + unit % (layers_ * shape_.kv_heads) * pages_.size() * args.page_bytes;
+  }
+
   const AttentionShape shape_;
   const uint32_t context_;
-  const size_t page_bytes_;  // Of all KV heads.
   const size_t layer_bytes_;
   const size_t layers_;
   const AlignedBuffer kv_;
   std::vector<uint32_t> pages_;
+  AttendArgs next_;  // What is attended after `args`.
   std::vector<float> q_, out_;
   const AlignedBuffer scratch_;
 };
@@ -480,12 +485,22 @@ void AttendBySpans(benchmark::State& state, const AttentionShape& shape) {
   std::vector<float> partial(PartialsOf(shape, args.rows * args.group, end));
   args.partial = partial.data();
   args.partial_spans = end;
+  args.first_span = first;
+  args.end_span = first + 1;
   attention.Time(state, [&] {
+    const AttendArgs* const other = args.next;
     for (uint32_t span = first; span < end; ++span) {
+      AttendArgs then = args;
+      then.first_span = span + 1;
+      then.end_span = span + 2;
       args.first_span = span;
       args.end_span = span + 1;
+      args.next = span + 1 < end ? &then : other;
       kernels.attend(args);
+      args.asked = true;
     }
+    args.first_span = first;
+    args.end_span = first + 1;
     kernels.merge_spans(args);
   });
 }

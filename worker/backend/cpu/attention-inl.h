@@ -27,65 +27,40 @@ STRATA_INLINE const T* ValuesOf(const AttendArgs& args, uint32_t page) {
                                     args.value_bytes);
 }
 
-// A tile's first block finds K and V in memory, where each page of a head is apart from the next,
-// too short for hardware to run ahead of. It asks for its lines: to the first cache what is read
-// next, to the second what is read when a span's keys, or values, have been.
-STRATA_INLINE void AskForNext(const void* p) { __builtin_prefetch(p); }
-STRATA_INLINE void AskForLater(const void* p) { __builtin_prefetch(p, 0, 2); }
-
 // Dots of Q queries with the keys of the pages [first, end), whose first scores are at `scores`.
-// `kAsk`: nobody read these pages lately; their values are asked for, and the keys of the P pages
-// behind each P of them.
+// `kAsk`: half of what is ahead is asked for meanwhile.
 template <typename T, int Q, int P, bool kAsk>
-void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t end,
-                float* scores) {
-  // Inputs that an asked-for piece has, and its lines in K as in V.
-  constexpr uint32_t kPiece = 8;
-  constexpr size_t kPieceBytes = kPiece * 16 * sizeof(T);
-  const uint32_t last = (args.position + args.rows - 1) / 16;
+void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t end, float* scores,
+                PagesAhead<T>* ahead) {
+  // For each input of a page half of the lines that an input's keys and values have.
+  constexpr int kLines = P * sizeof(T) / 4;
   for (; first + P <= end; first += P, scores += P * 16) {
     const T* keys[P];
-    const uint8_t* next[P];
     Lanes acc[P][Q];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       keys[p] = KeysOf<T>(args, first + p);
-      const uint32_t behind = first + P + p < last ? first + P + p : last;
-      next[p] = reinterpret_cast<const uint8_t*>(KeysOf<T>(args, behind));
       STRATA_UNROLL
       for (int i = 0; i < Q; ++i) {
         acc[p][i] = Set(0.0f);
       }
     }
-    for (uint32_t piece = 0; piece < args.head_dim; piece += kPiece) {
-      if constexpr (kAsk) {
-        const size_t at = piece * 16 * sizeof(T);
-        STRATA_UNROLL
-        for (int p = 0; p < P; ++p) {
-          const uint8_t* const values =
-              reinterpret_cast<const uint8_t*>(keys[p]) + args.value_bytes + at;
-          STRATA_UNROLL
-          for (size_t line = 0; line < kPieceBytes; line += 64) {
-            AskForNext(next[p] + at + line);
-            AskForLater(values + line);
-          }
-        }
+    for (uint32_t d = 0; d < args.head_dim; ++d) {
+      if (kAsk && (kLines > 0 || d % 2 == 0)) {
+        ahead->Ask(kLines > 0 ? kLines : 1);
       }
-      const uint32_t piece_end = piece + kPiece < args.head_dim ? piece + kPiece : args.head_dim;
-      for (uint32_t d = piece; d < piece_end; ++d) {
-        // Keys stay in registers, and not queries, which are more.
-        Lanes k[P];
+      // Keys stay in registers, and not queries, which are more.
+      Lanes k[P];
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        k[p] = Load(keys[p] + d * 16);
+      }
+      STRATA_UNROLL
+      for (int i = 0; i < Q; ++i) {
+        const Lanes x = Set(q[d * Q + i]);
         STRATA_UNROLL
         for (int p = 0; p < P; ++p) {
-          k[p] = Load(keys[p] + d * 16);
-        }
-        STRATA_UNROLL
-        for (int i = 0; i < Q; ++i) {
-          const Lanes x = Set(q[d * Q + i]);
-          STRATA_UNROLL
-          for (int p = 0; p < P; ++p) {
-            acc[p][i] = Fma(x, k[p], acc[p][i]);
-          }
+          acc[p][i] = Fma(x, k[p], acc[p][i]);
         }
       }
     }
@@ -98,7 +73,7 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
     }
   }
   if constexpr (P > 1) {
-    ScorePages<T, Q, P / 2, kAsk>(args, q, first, end, scores);
+    ScorePages<T, Q, P / 2, kAsk>(args, q, first, end, scores, ahead);
   }
 }
 
@@ -110,8 +85,7 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
   const uint32_t end = (keys.end + 15) / 16;
   const Lanes scales = Set(args.scale);
   const Lanes caps = Set(args.soft_cap);
-  float m = kNegativeInfinity;
-  for (uint32_t page = first; page < end; ++page) {
+  const auto scores_of = [&](uint32_t page) {
     Lanes s = Mul(Load(scores + page * 16), scales);
     if constexpr (kCapped) {
       s = SoftCap(s, caps);
@@ -123,11 +97,28 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
     if (page * 16 < keys.from) {
       s = FirstN(Set(kNegativeInfinity), s, keys.from - page * 16);
     }
-    Store(s, scores + page * 16);
-    maxima[page] = m;
-    const float largest = LargestLane(s);
-    m = m > largest ? m : largest;
-    factors[page] = m;
+    return s;
+  };
+  // Lanes are folded of four pages at once; the last four of a span may lack some.
+  alignas(16) float folded[4];
+  Lanes rows[4];
+  float m = kNegativeInfinity;
+  for (uint32_t page = first; page < end; page += 4) {
+    const uint32_t pages = end - page < 4 ? end - page : 4;
+    STRATA_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      rows[i] = Set(kNegativeInfinity);
+      if (i < pages) {
+        rows[i] = scores_of(page + i);
+        Store(rows[i], scores + (page + i) * 16);
+      }
+    }
+    LargestLanes(rows, folded);
+    for (uint32_t i = 0; i < pages; ++i) {
+      maxima[page + i] = m;
+      m = m > folded[i] ? m : folded[i];
+      factors[page + i] = m;
+    }
   }
   for (uint32_t page = first / 16 * 16; page < end; page += 16) {
     // Lanes before the first and behind the last page hold what was there; nothing reads them.
@@ -135,10 +126,20 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
     Store(Exp(Sub(Load(maxima + page), now)), maxima + page);
   }
   float l = 0.0f;
-  for (uint32_t page = first; page < end; ++page) {
-    const Lanes p = ExpBounded(Sub(Load(scores + page * 16), Set(factors[page])));
-    Store(p, scores + page * 16);
-    l = std::fma(l, maxima[page], TreeSum(p));
+  for (uint32_t page = first; page < end; page += 4) {
+    const uint32_t pages = end - page < 4 ? end - page : 4;
+    STRATA_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      rows[i] = Set(0.0f);
+      if (i < pages) {
+        rows[i] = ExpBounded(Sub(Load(scores + (page + i) * 16), Set(factors[page + i])));
+        Store(rows[i], scores + (page + i) * 16);
+      }
+    }
+    TreeSums(rows, folded);
+    for (uint32_t i = 0; i < pages; ++i) {
+      l = std::fma(l, maxima[page + i], folded[i]);
+    }
   }
   std::memcpy(factors + first, maxima + first, (end - first) * sizeof(float));
   result[0] = m;
@@ -147,11 +148,11 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
 
 // Adds the keys `in_page` of each of the pages [page, end) to the sums of Q queries, D * 16
 // dimensions of them from `dim` on; weights and factors are those of the first page. `kAsk`: the
-// keys of the next span's pages are asked for meanwhile, as scoring asks for values and memory is
-// idle.
+// other half of what is ahead is asked for meanwhile.
 template <typename T, int Q, int D, bool kAsk>
 STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
-                             const float* weights, const float* factors, float* sums, size_t dim) {
+                             const float* weights, const float* factors, float* sums, size_t dim,
+                             PagesAhead<T>* ahead) {
   const size_t values_stride =
       args.latent_values != 0 ? args.head_dim : PaddedHeadDim(args.head_dim);
   const size_t stride = PartialFloats(ValueDim(args));
@@ -173,17 +174,13 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
         acc[i][d] = Mul(acc[i][d], factor);
       }
     }
-    const T* next = nullptr;
-    if constexpr (kAsk) {
-      const uint32_t last = (args.position + args.rows - 1) / 16;
-      next = KeysOf<T>(args, page + kSpanPages < last ? page + kSpanPages : last) + dim;
-    }
+    const uint8_t* lines = kAsk ? ahead->Take(D * 4 * sizeof(T)) : nullptr;
     for (uint32_t j = in_page.from; j < in_page.end; ++j) {
       STRATA_UNROLL
       for (int d = 0; d < D; ++d) {
-        if (kAsk && d * 16 * sizeof(T) % 64 == 0) {
-          // A page's keys are as many bytes as its values.
-          AskForLater(next + j * values_stride + d * 16);
+        if (kAsk && (j * D + d) % (4 / sizeof(T)) == 0) {
+          PagesAhead<T>::Ask(lines);
+          lines += 64;
         }
         const Lanes v = Load(values + j * values_stride + d * 16);
         STRATA_UNROLL
@@ -204,12 +201,13 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
 
 template <typename T, int Q, int D, bool kAsk = false>
 void AddPages(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
-              const float* weights, const float* factors, float* sums, size_t dim = 0) {
+              const float* weights, const float* factors, float* sums, size_t dim = 0,
+              PagesAhead<T>* ahead = nullptr) {
   for (; dim + D * 16 <= PaddedHeadDim(ValueDim(args)); dim += D * 16) {
-    AddValues<T, Q, D, kAsk>(args, page, end, in_page, weights, factors, sums, dim);
+    AddValues<T, Q, D, kAsk>(args, page, end, in_page, weights, factors, sums, dim, ahead);
   }
   if constexpr (D > 1) {
-    AddPages<T, Q, D / 2, kAsk>(args, page, end, in_page, weights, factors, sums, dim);
+    AddPages<T, Q, D / 2, kAsk>(args, page, end, in_page, weights, factors, sums, dim, ahead);
   }
 }
 
@@ -252,7 +250,7 @@ void AddPartOfPage(const AttendArgs& args, const AttendState& state, const KeyRa
 // The weighted values of the pages [first, end) of a span to the sums of Q queries.
 template <typename T, int Q>
 void AddPagesOfSpan(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
-                    uint32_t span, uint32_t first, uint32_t end, bool ask = false) {
+                    uint32_t span, uint32_t first, uint32_t end, PagesAhead<T>* ahead = nullptr) {
   // Pages that all the queries see all of; their sums stay in registers.
   uint32_t whole = first;
   uint32_t whole_end = end;
@@ -269,9 +267,10 @@ void AddPagesOfSpan(const AttendArgs& args, const AttendState& state, const KeyR
     AddPartOfPage<T, Q>(args, state, keys, same, span, first);
   }
   if (whole < whole_end) {
-    const auto add = ask ? AddPages<T, Q, AtOnce(Q), true> : AddPages<T, Q, AtOnce(Q), false>;
+    const auto add =
+        ahead != nullptr ? AddPages<T, Q, AtOnce(Q), true> : AddPages<T, Q, AtOnce(Q), false>;
     add(args, span * kSpanPages + whole, span * kSpanPages + whole_end, {0, 16},
-        state.scores + whole * 16, state.factors + whole, state.span, 0);
+        state.scores + whole * 16, state.factors + whole, state.span, 0, ahead);
   }
   for (; whole_end < end; ++whole_end) {
     AddPartOfPage<T, Q>(args, state, keys, same, span, whole_end);
@@ -306,19 +305,19 @@ STRATA_INLINE void SoftmaxSpans(const AttendArgs& args, const AttendState& state
 // One span of the Q queries from the tile's `first` into state.span.
 template <typename T, int Q>
 void AttendSpan(const AttendArgs& args, const AttendState& state, int first, uint32_t span,
-                bool ask) {
+                PagesAhead<T>* ahead) {
   KeyRange keys[Q];
   for (int i = 0; i < Q; ++i) {
     keys[i] = KeysInSpan(state.seen[first + i], span);
   }
   const KeyRange pages = PagesSeen(keys, Q);
   const uint32_t before = span * kSpanPages;
-  const auto score =
-      ask ? ScorePages<T, Q, PagesAtOnce(Q), true> : ScorePages<T, Q, PagesAtOnce(Q), false>;
+  const auto score = ahead != nullptr ? ScorePages<T, Q, PagesAtOnce(Q), true>
+                                      : ScorePages<T, Q, PagesAtOnce(Q), false>;
   score(args, state.q + size_t{args.head_dim} * first, before + pages.from, before + pages.end,
-        state.scores + pages.from * 16);
+        state.scores + pages.from * 16, ahead);
   SoftmaxSpans(args, state, keys, Q);
-  AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end, ask);
+  AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end, ahead);
 }
 
 inline const float* QueryAt(const AttendArgs& args, uint32_t query) {
@@ -359,18 +358,23 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
       }
     }
   });
+  if (!args.asked && first == 0) {
+    PagesAhead<T>(args, SpansTaken(args).from).AskForRest();
+  }
   AttendSpans(args, state, first, queries, [&](uint32_t span) {
-    bool ask = true;  // The first block that sees any of it brings the pages to the caches.
+    PagesAhead<T> next = PagesAhead<T>::After(args, span);
+    PagesAhead<T>* ahead = &next;  // Only the first block that sees any of the span asks.
     ByBlocks(queries, [&](auto block, int from) {
       constexpr int kQueries = block.kQueries;
       if (state.seen[from + kQueries - 1].end <= span * kSpanKeys ||
           state.seen[from].from >= (span + 1) * kSpanKeys) {
         return;
       }
-      AttendSpan<T, kQueries>(args, state, from, span, ask);
+      AttendSpan<T, kQueries>(args, state, from, span, ahead);
       TakeSpan(args, state, first, from, kQueries, span);
-      ask = false;
+      ahead = nullptr;
     });
+    next.AskForRest();
   });
 }
 

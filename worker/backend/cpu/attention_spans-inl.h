@@ -1,5 +1,5 @@
-// What attention keeps of a tile of queries, and how spans become answers. Included before
-// attention-inl.h, which says what is computed.
+// What attention keeps of a tile of queries, how spans become answers, and how keys and values are
+// asked for. Included before attention-inl.h, which says what is computed.
 
 constexpr uint32_t kSpanPages = kSpanKeys / 16;
 constexpr int kQueryBlock = kTiling.register_lanes >= 8 ? 8 : 4;
@@ -107,6 +107,79 @@ inline void WriteAnswer(const AttendArgs& args, const float* total, uint32_t que
     }
   }
 }
+
+// Spans [from, end) that a call takes up.
+STRATA_INLINE KeyRange SpansTaken(const AttendArgs& args) {
+  KeyRange spans{SeenBy(args, 0).from / kSpanKeys, SpansOf(args.position + args.rows)};
+  if (args.partial != nullptr) {
+    spans.from = args.first_span > spans.from ? args.first_span : spans.from;
+    spans.end = args.end_span < spans.end ? args.end_span : spans.end;
+  }
+  return spans;
+}
+
+// The pages of a span, which are asked for while the span before it is computed: to the second
+// cache, as they are more than the first one holds, a few lines at a time, as a processor waits for
+// what it asks for in a burst, and in the order of memory, in which hardware helps.
+template <typename T>
+class PagesAhead {
+ public:
+  // Those that queries of `args` see of `span`.
+  PagesAhead(const AttendArgs& args, uint32_t span) : args_(args), at_(args.kv) {
+    const uint32_t seen = SeenBy(args, 0).from / 16;
+    const uint32_t last = (args.position + args.rows - 1) / 16;
+    page_ = seen > span * kSpanPages ? seen : span * kSpanPages;
+    end_ = last < (span + 1) * kSpanPages ? last + 1 : (span + 1) * kSpanPages;
+  }
+  // What is read when a call has computed `span`.
+  static PagesAhead After(const AttendArgs& args, uint32_t span) {
+    if (span + 1 < SpansTaken(args).end) {
+      return PagesAhead(args, span + 1);
+    }
+    if (args.next != nullptr) {
+      return PagesAhead(*args.next, SpansTaken(*args.next).from);
+    }
+    PagesAhead none(args, span);
+    none.page_ = none.end_;
+    return none;
+  }
+
+  // Where the next `lines` lines are. When all were asked for it stays behind the last.
+  STRATA_INLINE const uint8_t* Take(int lines) {
+    if (left_ <= 0 && page_ < end_) {
+      at_ = args_.kv + args_.pages[page_ - args_.first_page] * args_.page_bytes;
+      left_ = static_cast<int>(
+          (args_.value_bytes + 16 * PaddedHeadDim(args_.head_dim) * sizeof(T)) / 64);
+      ++page_;
+    }
+    const uint8_t* const from = at_;
+    if (left_ > 0) {
+      at_ += lines * 64;
+      left_ -= lines;
+    }
+    return from;
+  }
+  STRATA_INLINE void Ask(int lines) {
+    const uint8_t* const from = Take(lines);
+    STRATA_UNROLL
+    for (int line = 0; line < lines; ++line) {
+      Ask(from + line * 64);
+    }
+  }
+  void AskForRest() {
+    while (left_ > 0 || page_ < end_) {
+      Ask(4);
+    }
+  }
+  static STRATA_INLINE void Ask(const uint8_t* line) { __builtin_prefetch(line, 0, 2); }
+
+ private:
+  const AttendArgs& args_;
+  uint32_t page_;
+  uint32_t end_;
+  const uint8_t* at_;
+  int left_ = 0;  // Lines of the page from at_ on.
+};
 
 // What a block left in state.span, of the tile's queries [from, from + queries), to what they have
 // of the spans before; the tile's first query is query `first`.

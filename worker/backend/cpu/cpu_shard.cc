@@ -164,6 +164,7 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&attend_, sizes_.threads * sizes_.attend));
   RETURN_IF_ERROR(floats(&partial_, sizes_.partial));
   tile_ends_.reserve(spec_.max_batch_items);
+  asked_.resize(sizes_.threads);
   return absl::OkStatus();
 }
 

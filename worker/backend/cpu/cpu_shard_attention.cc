@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "common/check.h"
 #include "common/limits.h"
@@ -18,6 +19,33 @@ constexpr size_t kSmallRows = 4;
 
 // Enough to share a page among, few enough to spread over threads.
 uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
+
+// Attends the units [begin, end) of `count` that have work, which `args_of` tells of, and asks for
+// each before its turn. `asked` is the calling thread's: the unit that it asked for last.
+template <typename ArgsOf>
+void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count, size_t* asked,
+                  const ArgsOf& args_of) {
+  std::optional<AttendArgs> now;
+  const auto attend_now = [&](size_t unit, const std::optional<AttendArgs>& next) {
+    if (now.has_value()) {
+      if (next.has_value()) {
+        now->next = &*next;
+        *asked = unit;
+      }
+      kernels.attend(*now);
+    }
+  };
+  for (size_t unit = begin; unit < end; ++unit) {
+    std::optional<AttendArgs> next = args_of(static_cast<uint32_t>(unit));
+    if (next.has_value()) {
+      attend_now(unit, next);
+      next->asked = *asked == unit;
+      now = next;
+    }
+  }
+  // A thread goes on where it ended, unless another one helped it.
+  attend_now(end, end < count ? args_of(static_cast<uint32_t>(end)) : std::nullopt);
+}
 
 }  // namespace
 
@@ -87,10 +115,10 @@ void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
   const KvLayout& layout = kv_.layout(local);
   const PageTableView& table = item.tables[attention.kv_group];
   const PageId page = table.pages[position / kPageTokens - table.first_page];
-  uint8_t* const to = kv_.pages(local) + page * layout.page_bytes;
   for (uint32_t head = 0; head < attention.kv_heads; ++head) {
     kernels_->append_kv(k + head * head_dim, v + head * head_dim, head_dim, position % kPageTokens,
-                        kv_f16_, to + head * layout.head_bytes, layout.value_bytes);
+                        kv_f16_, kv_.pages(local, head) + page * layout.head_bytes,
+                        layout.value_bytes);
   }
 }
 
@@ -142,8 +170,8 @@ AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first,
       .sinks = attention.sinks ? weights_.layers[local].sinks.data() + head : nullptr,
       .latent_values = latent.rank,
       .kv_f16 = kv_f16_,
-      .kv = kv_.pages(local) + part * layout.head_bytes,
-      .page_bytes = layout.page_bytes,
+      .kv = kv_.pages(local, kept ? 0 : part),
+      .page_bytes = layout.head_bytes,
       .value_bytes = layout.value_bytes,
       .pages = table.pages.data(),
       .first_page = table.first_page,
@@ -182,8 +210,10 @@ void CpuShard::AttendByTiles(uint32_t layer) {
     tiles += (item.rows + tile_rows - 1) / tile_rows;
     tile_ends_.push_back(tiles);
   }
-  pool_->Split(size_t{tiles} * parts, [&](uint32_t thread, size_t begin, size_t end) {
-    for (uint32_t unit = static_cast<uint32_t>(begin); unit < end; ++unit) {
+  const size_t units = size_t{tiles} * parts;
+  std::fill(asked_.begin(), asked_.end(), units);
+  pool_->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
+    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], [&](uint32_t unit) {
       const uint32_t tile = unit % tiles;
       const size_t index =
           std::upper_bound(tile_ends_.begin(), tile_ends_.end(), tile) - tile_ends_.begin();
@@ -192,8 +222,8 @@ void CpuShard::AttendByTiles(uint32_t layer) {
       AttendArgs args =
           Tile(layer, item, first, std::min(tile_rows, item.rows - first), unit / tiles);
       args.scratch = attend_.as<float>() + thread * sizes_.attend;
-      kernels_->attend(args);
-    }
+      return std::make_optional(args);
+    });
   });
 }
 
@@ -222,15 +252,16 @@ void CpuShard::AttendBySpans(uint32_t layer) {
   for (const BatchItem& item : batch_.items) {
     most = std::max(most, SpansOf(item.position + 1) - first_span(item.position));
   }
-  pool_->Split(size_t{pairs} * most, [&](uint32_t thread, size_t begin, size_t end) {
-    for (uint32_t unit = static_cast<uint32_t>(begin); unit < end; ++unit) {
+  const size_t units = size_t{pairs} * most;
+  std::fill(asked_.begin(), asked_.end(), units);
+  pool_->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
+    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], [&](uint32_t unit) {
       AttendArgs args = tile(unit / most, thread);
       args.first_span = first_span(args.position) + unit % most;
       args.end_span = args.first_span + 1;
-      if (args.first_span < SpansOf(args.position + 1)) {
-        kernels_->attend(args);
-      }
-    }
+      const bool seen = args.first_span < SpansOf(args.position + 1);
+      return seen ? std::make_optional(args) : std::nullopt;
+    });
   });
   pool_->Split(pairs, [&](uint32_t thread, size_t begin, size_t end) {
     for (uint32_t pair = static_cast<uint32_t>(begin); pair < end; ++pair) {

@@ -67,7 +67,7 @@ void CpuShard::MeetLatents(uint32_t layer, const BatchItem& item, uint32_t row) 
   const PageTableView& table = item.tables[attention.kv_group];
   const PageId page = table.pages[position / kPageTokens - table.first_page];
   const size_t at = size_t{position % kPageTokens} * latent.kept();
-  uint8_t* const to = kv_.pages(local) + page * kv_.layout(local).page_bytes;
+  uint8_t* const to = kv_.pages(local) + page * kv_.layout(local).head_bytes;
   if (kv_f16_) {
     kernels_->to_f16(kept, latent.kept(), reinterpret_cast<uint16_t*>(to) + at);
   } else {

@@ -159,6 +159,9 @@ struct AttendArgs {
   uint32_t partial_spans = 0;
   uint32_t first_span = 0;
   uint32_t end_span = 0;
+  // What the same thread attends next, or null: its first keys and values are asked for meanwhile.
+  const AttendArgs* next = nullptr;
+  bool asked = false;  // The call before this one had these as its `next`.
 };
 
 inline constexpr size_t ValueDim(const AttendArgs& args) {

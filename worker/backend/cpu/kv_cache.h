@@ -15,20 +15,23 @@
 
 namespace strata::cpu {
 
-// Where one layer's pages are. A page holds, for each KV head, K [head_dim][16 keys] (so that lanes
+// How one layer's pages lie. A page holds, for each KV head, K [head_dim][16 keys] (so that lanes
 // are keys when scoring), then V [16 keys][head_dim rounded up to 16] (so that lanes are dimensions
 // when summing), both in the KV dtype and beginning on cache lines. With latent vectors it
-// holds [16 positions][LatentSpec::kept()]: the latent vector, then the rotated key.
+// holds [16 positions][LatentSpec::kept()]: the latent vector, then the rotated key. Of one head
+// all pages lie together, then those of the next: attention reads a head's pages in turn, and
+// memory gives most where they lie one behind the other.
 struct KvLayout {
   size_t value_bytes = 0;  // From a head's K to its V.
-  size_t head_bytes = 0;
-  size_t page_bytes = 0;
+  size_t head_bytes = 0;   // From a head's page to its next.
+  size_t page_bytes = 0;   // Of all heads.
 
   static KvLayout Of(const AttentionSpec& attention, bool f16) {
     const size_t element = f16 ? 2 : 4;
     KvLayout layout;
     if (attention.latent.rank != 0) {
-      layout.page_bytes = size_t{attention.latent.kept()} * kPageTokens * element;
+      layout.head_bytes = size_t{attention.latent.kept()} * kPageTokens * element;
+      layout.page_bytes = layout.head_bytes;
       return layout;
     }
     layout.value_bytes =
@@ -71,21 +74,26 @@ class KvCache {
       Layer& layer = layers_.emplace_back();
       layer.group = attention.kv_group;
       layer.layout = KvLayout::Of(attention, f16);
-      RETURN_IF_ERROR(layer.pages.Allocate(
-          layer.layout.page_bytes * spec.kv_pages[attention.kv_group], "KV pages"));
+      layer.page_count = spec.kv_pages[attention.kv_group];
+      RETURN_IF_ERROR(layer.pages.Allocate(layer.layout.page_bytes * layer.page_count, "KV pages"));
     }
     return absl::OkStatus();
   }
 
   // `layer` counts from the stage's first.
   const KvLayout& layout(uint32_t layer) const { return layers_[layer].layout; }
-  uint8_t* pages(uint32_t layer) const { return layers_[layer].pages.as(); }
+  // The KV head's first page; page p is p * head_bytes behind it. With latent vectors there is one.
+  uint8_t* pages(uint32_t layer, uint32_t head = 0) const { return PagesOf(layers_[layer], head); }
 
   void CopyPage(uint32_t group, PageId from, PageId to) {
     for (const Layer& layer : layers_) {
       if (layer.group == group) {
-        const size_t bytes = layer.layout.page_bytes;
-        std::memcpy(layer.pages.as() + to * bytes, layer.pages.as() + from * bytes, bytes);
+        const size_t bytes = layer.layout.head_bytes;
+        const auto heads = static_cast<uint32_t>(layer.layout.page_bytes / bytes);
+        for (uint32_t head = 0; head < heads; ++head) {
+          uint8_t* const pages = PagesOf(layer, head);
+          std::memcpy(pages + to * bytes, pages + from * bytes, bytes);
+        }
       }
     }
   }
@@ -102,8 +110,14 @@ class KvCache {
   struct Layer {
     uint32_t group = 0;
     KvLayout layout;
+    uint64_t page_count = 0;
     AlignedBuffer pages;
   };
+
+  static uint8_t* PagesOf(const Layer& layer, uint32_t head) {
+    return layer.pages.as() + head * layer.page_count * layer.layout.head_bytes;
+  }
+
   std::vector<Layer> layers_;
 };
 
