@@ -359,7 +359,7 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
     }
   });
   if (!args.asked && first == 0) {
-    PagesAhead<T>(args, SpansTaken(args).from).AskForRest();
+    PagesAhead<T>(args, SpansTaken(args, SeenByAny(args)).from).AskForRest();
   }
   AttendSpans(args, state, first, queries, [&](uint32_t span) {
     PagesAhead<T> next = PagesAhead<T>::After(args, span);

@@ -108,9 +108,14 @@ inline void WriteAnswer(const AttendArgs& args, const float* total, uint32_t que
   }
 }
 
-// Spans [from, end) that a call takes up.
-STRATA_INLINE KeyRange SpansTaken(const AttendArgs& args) {
-  KeyRange spans{SeenBy(args, 0).from / kSpanKeys, SpansOf(args.position + args.rows)};
+// What all queries see together.
+STRATA_INLINE KeyRange SeenByAny(const AttendArgs& args) {
+  return {SeenBy(args, 0).from, args.position + args.rows};
+}
+
+// Spans [from, end) that a call takes up of queries that see the keys `seen`.
+STRATA_INLINE KeyRange SpansTaken(const AttendArgs& args, KeyRange seen) {
+  KeyRange spans{seen.from / kSpanKeys, SpansOf(seen.end)};
   if (args.partial != nullptr) {
     spans.from = args.first_span > spans.from ? args.first_span : spans.from;
     spans.end = args.end_span < spans.end ? args.end_span : spans.end;
@@ -126,18 +131,17 @@ class PagesAhead {
  public:
   // Those that queries of `args` see of `span`.
   PagesAhead(const AttendArgs& args, uint32_t span) : args_(args), at_(args.kv) {
-    const uint32_t seen = SeenBy(args, 0).from / 16;
-    const uint32_t last = (args.position + args.rows - 1) / 16;
-    page_ = seen > span * kSpanPages ? seen : span * kSpanPages;
-    end_ = last < (span + 1) * kSpanPages ? last + 1 : (span + 1) * kSpanPages;
+    const KeyRange keys = KeysInSpan(SeenByAny(args), span);
+    page_ = span * kSpanPages + keys.from / 16;
+    end_ = span * kSpanPages + (keys.end + 15) / 16;
   }
   // What is read when a call has computed `span`.
   static PagesAhead After(const AttendArgs& args, uint32_t span) {
-    if (span + 1 < SpansTaken(args).end) {
+    if (span + 1 < SpansTaken(args, SeenByAny(args)).end) {
       return PagesAhead(args, span + 1);
     }
     if (args.next != nullptr) {
-      return PagesAhead(*args.next, SpansTaken(*args.next).from);
+      return PagesAhead(*args.next, SpansTaken(*args.next, SeenByAny(*args.next)).from);
     }
     PagesAhead none(args, span);
     none.page_ = none.end_;
@@ -209,13 +213,8 @@ inline void TakeSpan(const AttendArgs& args, const AttendState& state, uint32_t 
 template <typename AttendOne>
 STRATA_INLINE void AttendSpans(const AttendArgs& args, const AttendState& state, uint32_t first,
                                int queries, const AttendOne& attend) {
-  uint32_t begin = state.seen[0].from / kSpanKeys;
-  uint32_t end = SpansOf(state.seen[queries - 1].end);
-  if (args.partial != nullptr) {
-    begin = args.first_span > begin ? args.first_span : begin;
-    end = args.end_span < end ? args.end_span : end;
-  }
-  for (uint32_t span = begin; span < end; ++span) {
+  const KeyRange spans = SpansTaken(args, {state.seen[0].from, state.seen[queries - 1].end});
+  for (uint32_t span = spans.from; span < spans.end; ++span) {
     attend(span);
   }
   if (args.partial == nullptr) {
