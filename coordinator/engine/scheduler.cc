@@ -94,17 +94,29 @@ class StepFiller {
     share_ = CeilDivide(snapshot.decoding, pace_.batches);
     open_slots_ =
         snapshot.steps_in_flight < pace_.slots ? pace_.slots - snapshot.steps_in_flight : 0;
+    if (pace_.prompt_steps > 0 && decode_.size() < share_ && snapshot.steps_in_flight > 0) {
+      decode_.clear();  // The others are under way.
+    }
   }
 
-  // The stages have work, and a step that is sent later has a full micro-batch.
+  // The stages have work, and a step that is sent later has a full micro-batch, or is one of decode
+  // items whose turn it is.
   bool ShouldWait() const {
-    return open_slots_ == 0 && snapshot_.decoding > 0 &&
-           (decode_.empty() || decode_.size() < share_);
+    if (snapshot_.decoding == 0) {
+      return false;
+    }
+    if (pace_.prompt_steps > 0 && decode_.empty() && snapshot_.steps_in_flight > 0 &&
+        snapshot_.last_prefill_step >= snapshot_.last_decode_step + pace_.prompt_steps) {
+      return true;
+    }
+    return open_slots_ == 0 && (decode_.empty() || decode_.size() < share_);
   }
 
   std::vector<ScheduledItem> Fill() {
     AddDecode();
-    AddPrefill();
+    if (items_.empty() || pace_.prompt_steps == 0) {
+      AddPrefill();
+    }
     return std::move(items_);
   }
 
@@ -138,16 +150,16 @@ class StepFiller {
     }
   }
 
-  // Those that go into one of `open_slots_` even steps: dealt by their cost, there and back.
-  void Deal() {
+  // Those that go into one of so many even steps: dealt by their cost, there and back.
+  void Deal(size_t steps) {
     std::vector<const ReadySession*> by_cost = decode_;
     std::stable_sort(
         by_cost.begin(), by_cost.end(),
         [](const ReadySession* a, const ReadySession* b) { return a->position > b->position; });
     decode_.clear();
     for (size_t i = 0; i < by_cost.size(); ++i) {
-      const size_t there_and_back = i % (size_t{2} * open_slots_);
-      if (there_and_back == 0 || there_and_back + 1 == size_t{2} * open_slots_) {
+      const size_t there_and_back = i % (2 * steps);
+      if (there_and_back == 0 || there_and_back + 1 == 2 * steps) {
         decode_.push_back(by_cost[i]);
       }
     }
@@ -192,10 +204,11 @@ class StepFiller {
   void AddDecode() {
     PriceItems();
     SortByTurn();
-    const size_t most = size_t{share_} * std::max(1u, open_slots_);
-    if (open_slots_ > 1) {
+    const size_t steps = std::clamp(open_slots_, 1u, pace_.batches);
+    const size_t most = share_ * steps;
+    if (steps > 1) {
       decode_.resize(std::min(decode_.size(), most));
-      Deal();
+      Deal(steps);
     } else if (decode_.size() > most) {
       decode_.resize(most);
     } else if (decode_.size() > 1 && pace_.batches > 1 && snapshot_.decoding > decode_.size()) {

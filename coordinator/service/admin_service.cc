@@ -247,11 +247,12 @@ grpc::Status AdminServiceImpl::TakeUpload(
         left = message.file().bytes();
         total += left;
         if (total > options_.max_upload_bytes) {
-          return fail(Error(absl::StatusCode::kResourceExhausted, "TOO_LARGE",
-                            "the upload is larger than the limit")
-                          .Limit("upload_bytes=" + std::to_string(options_.max_upload_bytes))
-                          .Hint("raise --max-upload of strata-coordinator, or copy the folder there "
-                                "and add it by its path"));
+          return fail(
+              Error(absl::StatusCode::kResourceExhausted, "TOO_LARGE",
+                    "the upload is larger than the limit")
+                  .Limit("upload_bytes=" + std::to_string(options_.max_upload_bytes))
+                  .Hint("raise --max-upload of strata-coordinator, or copy the folder there "
+                        "and add it by its path"));
         }
         out.close();
         out.open(partial / message.file().path(), std::ios::binary);

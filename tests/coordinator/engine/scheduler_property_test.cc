@@ -101,7 +101,9 @@ class Pipeline {
       const SchedulerSnapshot view = Snapshot();
       const std::vector<ScheduledItem> items = ScheduleStep(view);
       if (items.empty()) {
-        EXPECT_TRUE(view.ready.empty() || view.steps_in_flight >= PaceOf(view).slots)
+        const StepPace pace = PaceOf(view);
+        EXPECT_TRUE(view.ready.empty() ||
+                    view.steps_in_flight >= (pace.prompt_steps > 0 ? view.stages : pace.slots))
             << "a stage is idle, and there is work";
         return;
       }
@@ -186,6 +188,9 @@ class Pipeline {
     EXPECT_LE(logits_rows, view.max_logits_rows);
     const StepPace pace = PaceOf(view);
     EXPECT_LE(decode_items, (view.decoding + pace.batches - 1) / pace.batches) << "an even share";
+    if (pace.prompt_steps > 0) {
+      EXPECT_TRUE(decode_items == 0 || prefill_rows == 0) << "prompts are apart";
+    }
     if (prefill_rows > 1) {
       EXPECT_LE(SlowestMs(view, work), pace.step_ms + 1e-9);
     }
@@ -403,7 +408,90 @@ TEST(StepPace, WhatIsNotKnownIsTriedIfItMayWellBeShorter) {
   }
   EXPECT_EQ(PaceOf(view).batches, 1u) << "56 ms, or 41 by a standard deviation less";
   view.inter_token_ms = 1;
-  EXPECT_NEAR(PaceOf(view).step_ms, kMostSlowdown * 56 / 2, 1e-9) << "what is expected counts";
+  EXPECT_NEAR(PaceOf(view).step_ms, kMostSlowdown * 48 / 2, 1e-9) << "what is known counts";
+}
+
+// Eight rows are read as fast as one, sixteen take half as long again, and many more little.
+StageCost FewRowsForNothing() {
+  StageCost cost;
+  cost.ms = {33, 34, 35, 39, 55, 72, 103, 200, 390, 780, 1560, 3120};
+  return cost;
+}
+
+// Two stages and eight sessions that decode, all ready, beside a long prompt.
+SchedulerSnapshot EightBesideAPrompt(const StageCost& cost) {
+  SchedulerSnapshot view;
+  view.stages = 2;
+  view.token_budget = 512;
+  view.max_items = view.max_logits_rows = 100;
+  view.inter_token_ms = 20;
+  view.costs.assign(2, cost);
+  for (uint64_t id = 1; id <= 8; ++id) {
+    view.ready.push_back({.id = id, .pending = 1, .position = 10, .decoding = true});
+  }
+  view.decoding = 8;
+  view.ready.push_back({.id = 9, .pending = 1500});
+  return view;
+}
+
+TEST(StepPace, PromptsHaveStepsToThemselvesWhereThatComputesMoreOfThem) {
+  SchedulerSnapshot view = EightBesideAPrompt(FewRowsForNothing());
+  const StepPace pace = PaceOf(view);
+  EXPECT_EQ(pace.batches, 1u);
+  EXPECT_EQ(pace.prompt_steps, 1u);
+  EXPECT_NEAR(pace.step_ms, kMostSlowdown * 2 * 35 - 39, 1e-9);
+  view.costs.assign(2, StageCost::Line(20, 0.25));
+  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "a row costs the same in any step";
+  EXPECT_EQ(PaceOf(view).batches, 2u);
+  view = EightBesideAPrompt(FewRowsForNothing());
+  view.inter_token_ms = 0;
+  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "prompts take what they want";
+  view = EightBesideAPrompt(FewRowsForNothing());
+  view.max_items = 7;
+  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "a step has no room for all that decode";
+  view = EightBesideAPrompt(FewRowsForNothing());
+  view.ready.pop_back();
+  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "there is no prompt";
+  view = EightBesideAPrompt(FewRowsForNothing());
+  view.stages = 1;
+  view.costs.resize(1);
+  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "steps follow one another at once";
+}
+
+TEST(StepPace, StepsOfPromptsAndOfAnswersTakeTurns) {
+  SchedulerSnapshot view = EightBesideAPrompt(FewRowsForNothing());
+  const auto ids = [](const std::vector<ScheduledItem>& items) {
+    std::set<uint64_t> ids;
+    for (const ScheduledItem& item : items) {
+      ids.insert(item.id);
+    }
+    return ids;
+  };
+  const std::set<uint64_t> all = {1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(ids(ScheduleStep(view)), all);
+  // They are under way.
+  view.ready.erase(view.ready.begin(), view.ready.begin() + 8);
+  view.together = true;
+  view.last_decode_step = 5;
+  view.last_prefill_step = 4;
+  view.steps_in_flight = 2;
+  const std::vector<ScheduledItem> prompt = ScheduleStep(view);
+  EXPECT_EQ(ids(prompt), std::set<uint64_t>{9});
+  EXPECT_GT(prompt.at(0).tokens, 16u);
+  view.last_prefill_step = 6;
+  EXPECT_TRUE(ScheduleStep(view).empty()) << "it is the turn of those that decode";
+  view.steps_in_flight = 0;
+  EXPECT_EQ(ids(ScheduleStep(view)), std::set<uint64_t>{9}) << "but nothing is under way";
+  // Some came back; the others are in a step of their own.
+  view = EightBesideAPrompt(FewRowsForNothing());
+  view.ready.erase(view.ready.begin() + 3, view.ready.begin() + 8);
+  view.steps_in_flight = 1;
+  view.last_decode_step = 5;
+  EXPECT_EQ(ids(ScheduleStep(view)), std::set<uint64_t>{9}) << "they wait for the others";
+  view.last_prefill_step = 6;
+  EXPECT_TRUE(ScheduleStep(view).empty());
+  view.steps_in_flight = 0;
+  EXPECT_EQ(ids(ScheduleStep(view)), (std::set<uint64_t>{1, 2, 3})) << "nobody is to be waited for";
 }
 
 TEST(StepPace, AStepsTimeKeepsTheTargetOfTheWholeCycle) {

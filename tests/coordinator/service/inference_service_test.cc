@@ -443,7 +443,8 @@ TEST_F(InferenceServiceTest, WhatAKeyMayNotAskForIsRefusedBeforeItsTextIsTokeniz
   EXPECT_EQ(refused({.requests_in_flight = 1}, Request("y")), "KEY_REQUESTS_IN_FLIGHT");
   EXPECT_EQ(refused({.tokens_per_minute = 3}, Request("z")), "KEY_TOKEN_RATE");
   text.set_priority(1);
-  EXPECT_EQ(ReasonOf(GenerateAs(MakeKey({.name = "", .limits = {}}).secret, text)->End()), "KEY_PRIORITY");
+  EXPECT_EQ(ReasonOf(GenerateAs(MakeKey({.name = "", .limits = {}}).secret, text)->End()),
+            "KEY_PRIORITY");
 }
 
 TEST_F(InferenceServiceTest, RequestsOfARevokedKeyGoOnUnlessTheyAreCancelled) {
