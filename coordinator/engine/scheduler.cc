@@ -94,7 +94,7 @@ class StepFiller {
     share_ = CeilDivide(snapshot.decoding, pace_.batches);
     open_slots_ =
         snapshot.steps_in_flight < pace_.slots ? pace_.slots - snapshot.steps_in_flight : 0;
-    if (pace_.prompt_steps > 0 && decode_.size() < share_ && snapshot.steps_in_flight > 0) {
+    if (pace_.prompts_apart && decode_.size() < share_ && snapshot.steps_in_flight > 0) {
       decode_.clear();  // The others are under way.
     }
   }
@@ -105,8 +105,8 @@ class StepFiller {
     if (snapshot_.decoding == 0) {
       return false;
     }
-    if (pace_.prompt_steps > 0 && decode_.empty() && snapshot_.steps_in_flight > 0 &&
-        snapshot_.last_prefill_step >= snapshot_.last_decode_step + pace_.prompt_steps) {
+    if (pace_.prompts_apart && decode_.empty() && snapshot_.steps_in_flight > 0 &&
+        snapshot_.last_prefill_step > snapshot_.last_decode_step) {
       return true;
     }
     return open_slots_ == 0 && (decode_.empty() || decode_.size() < share_);
@@ -114,7 +114,7 @@ class StepFiller {
 
   std::vector<ScheduledItem> Fill() {
     AddDecode();
-    if (items_.empty() || pace_.prompt_steps == 0) {
+    if (items_.empty() || !pace_.prompts_apart) {
       AddPrefill();
     }
     return std::move(items_);

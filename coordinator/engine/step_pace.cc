@@ -35,6 +35,13 @@ double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess)
   return std::max(batches * slowest, sum);
 }
 
+// Of the time between an answer's tokens beside prompts what its stages may take together, where it
+// is `cycle_ms` without.
+double StagesMs(const SchedulerSnapshot& snapshot, double cycle_ms) {
+  const double target_ms = std::max(snapshot.inter_token_ms, kMostSlowdown * cycle_ms);
+  return std::max(0.0, target_ms - (snapshot.stages + 1) * snapshot.hop_ms);
+}
+
 // Rows of a prompt at `position` that a step may have beside `work` in `limit_ms`.
 uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
                     double limit_ms) {
@@ -51,33 +58,43 @@ uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uin
   return fits;
 }
 
-// Shares a cycle of `target_ms` between decode items and prompts; `next` is one of those, or null.
-void ShareCycle(const SchedulerSnapshot& snapshot, double target_ms, const ReadySession* next,
-                StepPace* pace) {
-  const double hops = (snapshot.stages + 1) * snapshot.hop_ms;
-  const double most_ms = pace->step_ms;
-  pace->step_ms = std::min(
-      {most_ms, target_ms / pace->slots, std::max(0.0, target_ms - hops) / snapshot.stages});
-  if (next == nullptr || snapshot.stages == 1 ||
+// Rows of a prompt at `position` that a cycle of even steps computes.
+uint64_t EvenRows(const SchedulerSnapshot& snapshot, const StepPace& pace, uint32_t position,
+                  double step_ms) {
+  const uint32_t others = pace.slots - pace.batches;
+  uint64_t rows = uint64_t{pace.batches} *
+                  RowsInTime(snapshot, DecodeWork(snapshot, pace.batches), position, step_ms);
+  if (others > 0) {
+    rows += uint64_t{others} * RowsInTime(snapshot, {}, position, step_ms);
+  }
+  return rows;
+}
+
+// Gives prompts steps of their own, if that computes more of them and they are more than one step
+// has. `next` is one of them, `rows` is all that is to be computed, most_ms what a step may take;
+// `cycle_ms`: what answers take that are known to be had without prompts.
+//
+// Of two stages: one computes the prompt's step while the other has that of the decode items. With
+// more of them there would have to be as many steps of prompts, and more in flight than there are.
+void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms,
+              const ReadySession& next, uint64_t rows, StepPace* pace) {
+  if (snapshot.stages != 2 || pace->slots != 2 ||
       snapshot.decoding > std::min(snapshot.max_items, snapshot.token_budget)) {
     return;
   }
-  const uint32_t others = snapshot.stages - 1;
-  const StepWork all = DecodeWork(snapshot, 1);
-  const double left_ms = target_ms - hops - SlowestMs(snapshot, all);
-  const double apart_ms = std::min(most_ms, std::max(0.0, left_ms) / others);
-  const uint64_t apart = uint64_t{others} * RowsInTime(snapshot, {}, next->position, apart_ms);
-  const uint64_t even =
-      uint64_t{pace->batches} *
-          RowsInTime(snapshot, DecodeWork(snapshot, pace->batches), next->position, pace->step_ms) +
-      uint64_t{pace->slots - pace->batches} *
-          RowsInTime(snapshot, {}, next->position, pace->step_ms);
-  const auto least = static_cast<double>(even) * (snapshot.together ? kWorthIt : 1 / kWorthIt);
-  if (apart > 0 && static_cast<double>(apart) > least) {
+  const double target_ms = StagesMs(snapshot, cycle_ms);
+  const double decode_ms = SlowestMs(snapshot, DecodeWork(snapshot, 1));
+  const double prompt_ms = std::min(most_ms, target_ms - decode_ms);
+  if (prompt_ms < decode_ms) {
+    return;  // The decode items by themselves take a longer cycle.
+  }
+  const uint32_t apart = RowsInTime(snapshot, {}, next.position, prompt_ms);
+  const auto even = static_cast<double>(EvenRows(snapshot, *pace, next.position, target_ms / 2));
+  if (apart < rows && apart > even * (snapshot.together ? kWorthIt : 1 / kWorthIt)) {
     pace->batches = 1;
-    pace->prompt_steps = others;
-    pace->slots = snapshot.stages + 1;
-    pace->step_ms = apart_ms;
+    pace->prompts_apart = true;
+    pace->slots = 3;
+    pace->step_ms = prompt_ms;
   }
 }
 
@@ -116,16 +133,26 @@ StepPace PaceOf(const SchedulerSnapshot& snapshot) {
   if (snapshot.together && hopeful_ms > kWorthIt * together_ms) {
     pace.batches = 1;
   }
-  const double cycle_ms = std::min(CycleMs(snapshot, pace.batches, Guess::kExpected),
-                                   CycleMs(snapshot, usual, Guess::kExpected));
-  const auto prompt = std::find_if(snapshot.ready.begin(), snapshot.ready.end(),
-                                   [](const ReadySession& session) { return !session.decoding; });
+  const double cycle_ms = CycleMs(snapshot, pace.batches, Guess::kExpected);
+  const ReadySession* next = nullptr;  // Of the prompts.
+  uint64_t prompt_rows = 0;
+  for (const ReadySession& session : snapshot.ready) {
+    if (!session.decoding) {
+      next = next == nullptr ? &session : next;
+      prompt_rows += session.pending;
+    }
+  }
   // Prompts fill the stages that the micro-batches leave idle.
-  const bool prompts = prompt != snapshot.ready.end();
-  pace.slots = prompts ? std::max(pace.batches, snapshot.stages) : pace.batches;
+  pace.slots = next != nullptr ? std::max(pace.batches, snapshot.stages) : pace.batches;
   if (snapshot.inter_token_ms > 0 && !snapshot.costs.empty()) {
+    const double most_ms = pace.step_ms;
     const double target_ms = std::max(snapshot.inter_token_ms, kMostSlowdown * cycle_ms);
-    ShareCycle(snapshot, target_ms, prompts ? &*prompt : nullptr, &pace);
+    pace.step_ms =
+        std::min({most_ms, target_ms / pace.slots, StagesMs(snapshot, cycle_ms) / snapshot.stages});
+    if (next != nullptr) {
+      const double known_ms = std::min(cycle_ms, CycleMs(snapshot, usual, Guess::kExpected));
+      SetApart(snapshot, known_ms, most_ms, *next, prompt_rows, &pace);
+    }
   }
   return pace;
 }

@@ -29,9 +29,9 @@ struct StepPace {
   // Steps in flight from which on it is better to wait for a full micro-batch than to send one
   // more.
   uint32_t slots = 1;
-  // Not 0: all sessions that decode are in one step without parts of prompts, which have so many
-  // steps to themselves before the next of those. Only where batches is 1.
-  uint32_t prompt_steps = 0;
+  // All sessions that decode are in one step without parts of prompts, which have the next step to
+  // themselves. Only where batches is 1.
+  bool prompts_apart = false;
   // What the slowest stage may take for a step with parts of prompts; infinite: no limit.
   double step_ms = 0;
 };
@@ -53,10 +53,10 @@ struct StepPace {
 // inter-token target, or kMostSlowdown times the cycle without prompts where that is more; and not
 // more than most_step_ms.
 //
-// In that time prompts ride beside decode items, in even steps, or have steps to themselves between
-// those of all decode items: whichever computes more of their rows, by 3 % at least. Apart they win
-// where a few rows more cost much and many more little: eight rows are read as fast as one where
-// sixteen take half as long again.
+// In that time prompts ride beside decode items, in even steps; or, with two stages, they have
+// every other step to themselves between those of all decode items, if that computes more of their
+// rows by 3 %. It does where a few rows more cost much and many more little: eight rows are read as
+// fast as one where sixteen take half as long again.
 StepPace PaceOf(const SchedulerSnapshot& snapshot);
 
 // The slowest stage's time for a step; 0 when nothing is known.

@@ -103,7 +103,7 @@ class Pipeline {
       if (items.empty()) {
         const StepPace pace = PaceOf(view);
         EXPECT_TRUE(view.ready.empty() ||
-                    view.steps_in_flight >= (pace.prompt_steps > 0 ? view.stages : pace.slots))
+                    view.steps_in_flight >= (pace.prompts_apart ? view.stages : pace.slots))
             << "a stage is idle, and there is work";
         return;
       }
@@ -188,7 +188,7 @@ class Pipeline {
     EXPECT_LE(logits_rows, view.max_logits_rows);
     const StepPace pace = PaceOf(view);
     EXPECT_LE(decode_items, (view.decoding + pace.batches - 1) / pace.batches) << "an even share";
-    if (pace.prompt_steps > 0) {
+    if (pace.prompts_apart) {
       EXPECT_TRUE(decode_items == 0 || prefill_rows == 0) << "prompts are apart";
     }
     if (prefill_rows > 1) {
@@ -408,7 +408,7 @@ TEST(StepPace, WhatIsNotKnownIsTriedIfItMayWellBeShorter) {
   }
   EXPECT_EQ(PaceOf(view).batches, 1u) << "56 ms, or 41 by a standard deviation less";
   view.inter_token_ms = 1;
-  EXPECT_NEAR(PaceOf(view).step_ms, kMostSlowdown * 48 / 2, 1e-9) << "what is known counts";
+  EXPECT_NEAR(PaceOf(view).step_ms, kMostSlowdown * 56 / 2, 1e-9) << "what is expected counts";
 }
 
 // Eight rows are read as fast as one, sixteen take half as long again, and many more little.
@@ -438,24 +438,33 @@ TEST(StepPace, PromptsHaveStepsToThemselvesWhereThatComputesMoreOfThem) {
   SchedulerSnapshot view = EightBesideAPrompt(FewRowsForNothing());
   const StepPace pace = PaceOf(view);
   EXPECT_EQ(pace.batches, 1u);
-  EXPECT_EQ(pace.prompt_steps, 1u);
+  EXPECT_TRUE(pace.prompts_apart);
   EXPECT_NEAR(pace.step_ms, kMostSlowdown * 2 * 35 - 39, 1e-9);
   view.costs.assign(2, StageCost::Line(20, 0.25));
-  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "a row costs the same in any step";
+  EXPECT_FALSE(PaceOf(view).prompts_apart) << "a row costs the same in any step";
   EXPECT_EQ(PaceOf(view).batches, 2u);
   view = EightBesideAPrompt(FewRowsForNothing());
   view.inter_token_ms = 0;
-  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "prompts take what they want";
+  EXPECT_FALSE(PaceOf(view).prompts_apart) << "prompts take what they want";
   view = EightBesideAPrompt(FewRowsForNothing());
   view.max_items = 7;
-  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "a step has no room for all that decode";
+  EXPECT_FALSE(PaceOf(view).prompts_apart) << "a step has no room for all that decode";
   view = EightBesideAPrompt(FewRowsForNothing());
   view.ready.pop_back();
-  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "there is no prompt";
+  EXPECT_FALSE(PaceOf(view).prompts_apart) << "there is no prompt";
   view = EightBesideAPrompt(FewRowsForNothing());
-  view.stages = 1;
-  view.costs.resize(1);
-  EXPECT_EQ(PaceOf(view).prompt_steps, 0u) << "steps follow one another at once";
+  view.ready.back().pending = 10;
+  EXPECT_FALSE(PaceOf(view).prompts_apart) << "one step has all of the prompt";
+  for (const uint32_t stages : {1u, 3u}) {
+    view = EightBesideAPrompt(FewRowsForNothing());
+    view.stages = stages;
+    view.costs.assign(stages, FewRowsForNothing());
+    EXPECT_FALSE(PaceOf(view).prompts_apart) << "another number of stages than two";
+  }
+  StageCost cost = FewRowsForNothing();
+  cost.ms[3] = 50;
+  view = EightBesideAPrompt(cost);
+  EXPECT_FALSE(PaceOf(view).prompts_apart) << "all answers at once take longer than the target";
 }
 
 TEST(StepPace, StepsOfPromptsAndOfAnswersTakeTurns) {
