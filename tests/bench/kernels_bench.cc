@@ -235,7 +235,7 @@ void TimeCached(benchmark::State& state, double bytes, const Run& run) {
 // A block of rows for a product, the most that there is if `rows` are more.
 void PackBlock(benchmark::State& state, bool int8) {
   const Kernels& kernels = *ThisMachine().kernels;
-  const auto rows = std::min(static_cast<uint32_t>(state.range(0)), kernels.block_rows);
+  const auto rows = std::min(static_cast<uint32_t>(state.range(0)), kernels.block_rows.alone);
   const std::vector<float> x(rows * kInputs, 0.5f);
   const size_t row_bytes = int8 ? kernels.quantized_row_bytes(kInputs) : kInputs * sizeof(float);
   std::vector<uint8_t> packed(rows * row_bytes);

@@ -261,7 +261,8 @@ void Runner::Products() {
       // The last of the shapes: the ends of what is stored, and the largest activations.
       const int byte = shape < 3 ? -1 : shape == 3 ? 0 : 255;
       const Panels panels(format, outputs, inputs, byte, &random);
-      for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 29u}) {
+      for (const uint32_t rows :
+           {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 15u, 16u, 29u}) {
         const Inputs kind = shape >= 3      ? Inputs::kLargest
                             : rows % 4 == 1 ? Inputs::kRare
                             : rows % 4 == 2 ? Inputs::kNoNumber

@@ -89,7 +89,7 @@ TEST(ExpertRowsTest, RowsOfAnExpertFollowEachOtherInTheirOrder) {
     rows.Choice(row)[0].expert = experts[row][0];
     rows.Choice(row)[1].expert = experts[row][1];
   }
-  rows.Arrange(5, 2);
+  rows.Arrange(5, {.alone = 2, .most = 2});
   std::vector<uint32_t> ids;
   std::set<uint32_t> places;
   for (const ExpertRows::Group& group : rows.groups()) {

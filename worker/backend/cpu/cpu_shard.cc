@@ -81,7 +81,7 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
     if (kept) {
       // CpuShard::MultiplyHeads packs a block of rows of one head there.
       const size_t inputs = std::max(latent.nope_dim, latent.rank);
-      attend = std::max(attend, RoundUp(kernels.block_rows * inputs, kLanes));
+      attend = std::max(attend, RoundUp(kernels.block_rows.alone * inputs, kLanes));
     }
     const size_t items = std::min<size_t>(spec.max_batch_items,
                                           MostItemsBySpans(threads, a.heads / cpu::HeadsAtOnce(a)));

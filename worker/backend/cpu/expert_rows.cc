@@ -25,7 +25,7 @@ void ExpertRows::Begin(uint32_t rows, uint32_t used) {
   used_ = used;
 }
 
-void ExpertRows::Arrange(uint32_t experts, uint32_t block_rows) {
+void ExpertRows::Arrange(uint32_t experts, BlockRows block_rows) {
   const size_t places = size_t{rows_} * used_;
   std::fill_n(next_.begin(), experts, 0);
   for (size_t i = 0; i < places; ++i) {

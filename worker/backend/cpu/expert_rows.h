@@ -37,7 +37,7 @@ class ExpertRows {
   std::span<Chosen> Choice(uint32_t row) {
     return std::span(chosen_).subspan(size_t{row} * used_, used_);
   }
-  void Arrange(uint32_t experts, uint32_t block_rows);
+  void Arrange(uint32_t experts, BlockRows block_rows);
 
   // After Arrange. Experts without rows are not among the groups, which ascend.
   std::span<const Group> groups() const { return groups_; }

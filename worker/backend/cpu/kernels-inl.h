@@ -87,8 +87,9 @@ STRATA_INLINE void AskForWeights(const void* line) {
 // anew every few panels, too often for hardware.
 constexpr int kFewRows = 8;
 
-// One block of rows by `P` panels that begin `stride` elements apart. `outputs` of them exist.
-template <typename W, int R, int P>
+// R rows of a block of kBlock by `P` panels that begin `stride` elements apart. `outputs` of them
+// exist.
+template <typename W, int R, int P, int kBlock>
 void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const float* x,
                 size_t output, float* out) {
   Lanes acc[P][R];
@@ -115,12 +116,12 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
       }
       STRATA_UNROLL
       for (size_t i = 0; i < kLineInputs; ++i) {
-        AddInput<W, R, P>(weights + (k + i) * kLanes, stride, x + (k + i) * R, acc);
+        AddInput<W, R, P>(weights + (k + i) * kLanes, stride, x + (k + i) * kBlock, acc);
       }
     }
   }
   for (; k < inputs; ++k) {
-    AddInput<W, R, P>(weights + k * kLanes, stride, x + k * R, acc);
+    AddInput<W, R, P>(weights + k * kLanes, stride, x + k * kBlock, acc);
   }
   STRATA_UNROLL
   for (int p = 0; p < P; ++p) {
@@ -138,21 +139,23 @@ constexpr int PanelsAtOnce() {
   return R <= kFewRows && kTiling.asking.float_panels < kFit ? kTiling.asking.float_panels : kFit;
 }
 
-template <typename W, int R, int P>
+template <typename W, int R, int P, int kBlock>
 void MatmulPanels(const MatmulArgs& args, const float* x, float* out, size_t first, size_t end) {
   const size_t stride = args.weights.panel_bytes / sizeof(W);
   const W* const weights = reinterpret_cast<const W*>(args.weights.data);
   for (; first + P <= end; first += P) {
-    MatmulTile<W, R, P>(args, weights + first * stride, stride, x, first * kLanes, out);
+    MatmulTile<W, R, P, kBlock>(args, weights + first * stride, stride, x, first * kLanes, out);
   }
   if constexpr (P > 1) {
-    MatmulPanels<W, R, P / 2>(args, x, out, first, end);
+    MatmulPanels<W, R, P / 2, kBlock>(args, x, out, first, end);
   }
 }
 
+constexpr BlockRows kBlockRows = {kTiling.alone_rows(), kTiling.block_rows};
+
 // Products of a block of rows: what differs is Product::Run<R>, for each number R of rows, and what
 // its Args have besides MatmulArgs.
-template <typename Product, int R = kTiling.block_rows, typename Args>
+template <typename Product, int R = kTiling.alone_rows(), typename Args>
 void MultiplyBlock(const Args& args, RowBlock block, size_t first, size_t end) {
   if constexpr (R > 1) {
     if (block.count < R) {
@@ -201,7 +204,7 @@ class OutputAsker {
 // All rows, block by block.
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
-  const uint32_t blocks = RowBlocks(args.rows, kTiling.block_rows);
+  const uint32_t blocks = RowBlocks(args.rows, kBlockRows);
   const size_t at_once = blocks == 1 ? kPanelsAsked : kPanelsInCache;
   for (OutputAsker outputs(args, first, end); first < end; first += at_once) {
     outputs.At(first);
@@ -221,7 +224,20 @@ template <typename W>
 struct FloatProduct {
   template <int R>
   static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
-    MatmulPanels<W, R, PanelsAtOnce<R>()>(args, FloatRowsAt(args, row), out, first, end);
+    const float* const x = FloatRowsAt(args, row);
+    if constexpr (R > kFewRows && PanelsAtOnce<R>() == 1) {
+      // Two panels by half of the rows: with one, each product loads its row's input anew.
+      constexpr int kHalf = (R + 1) / 2;
+      float* const rest = out + kHalf * args.out_stride;
+      for (; first < end; first += kPanelsInCache) {
+        const size_t last = first + kPanelsInCache < end ? first + kPanelsInCache : end;
+        MatmulPanels<W, kHalf, PanelsAtOnce<kHalf>(), R>(args, x, out, first, last);
+        MatmulPanels<W, R - kHalf, PanelsAtOnce<R - kHalf>(), R>(args, x + kHalf, rest, first,
+                                                                 last);
+      }
+    } else {
+      MatmulPanels<W, R, PanelsAtOnce<R>(), R>(args, x, out, first, end);
+    }
   }
 };
 

@@ -105,8 +105,15 @@ struct RowBlock {
   uint32_t first;
   uint32_t count;
 };
-// Cuts `rows` into the fewest blocks of at most `most` rows, of nearly equal sizes.
-inline uint32_t RowBlocks(uint32_t rows, uint32_t most) { return (rows + most - 1) / most; }
+// The most rows of a block: of one that is alone, and, no more than that, of one of several.
+struct BlockRows {
+  uint32_t alone;
+  uint32_t most;
+};
+// Cuts `rows` into the fewest blocks that may be, of nearly equal sizes.
+constexpr uint32_t RowBlocks(uint32_t rows, BlockRows limits) {
+  return rows <= limits.alone ? 1 : (rows + limits.most - 1) / limits.most;
+}
 inline RowBlock RowBlockAt(uint32_t rows, uint32_t blocks, uint32_t block) {
   const uint32_t begin = static_cast<uint32_t>(uint64_t{rows} * block / blocks);
   const uint32_t end = static_cast<uint32_t>(uint64_t{rows} * (block + 1) / blocks);
@@ -184,7 +191,7 @@ inline constexpr size_t AttendScratchFloats(size_t head_dim, size_t latent_value
 
 struct Kernels {
   const char* isa;
-  uint32_t block_rows;  // The most rows of a block.
+  BlockRows block_rows;
 
   // The outputs of the panels [first, end), all rows.
   void (*matmul)(const MatmulArgs& args, size_t first, size_t end);

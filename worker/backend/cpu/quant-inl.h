@@ -189,7 +189,7 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
   int32_t* const first_halves = const_cast<int32_t*>(to.halves[0]);
   int32_t* const second_halves = const_cast<int32_t*>(to.halves[1]);
   constexpr size_t kInputs = kLanes * kQuantBlock;
-  QuantizedBlocks quantized[kTiling.block_rows];
+  QuantizedBlocks quantized[kTiling.alone_rows()];
   for (size_t k = 0; k < inputs; k += kInputs) {
     for (uint32_t r = 0; r < rows; ++r) {
       const float* from = x + r * stride + k;
@@ -471,14 +471,14 @@ void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t
 
 // All rows by matrix tiles; false, and nothing done, where they do not pay. Defined where there are
 // any, in quant_tiles-inl.h.
-template <int kMostRows>
-bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end);
+template <typename Args>
+bool MultiplyTiles(const Args& args, size_t first, size_t end);
 
 template <typename F>
 struct QuantProduct {
   static bool TryAtOnce(const MatmulArgs& args, size_t first, size_t end) {
     if constexpr (kTiling.tile_rows > 0) {
-      return MultiplyTiles<kTiling.block_rows>(args, first, end);
+      return MultiplyTiles(args, first, end);
     } else {
       return false;
     }

@@ -329,9 +329,9 @@ struct TileProduct {
 };
 
 // All rows, where each of their blocks is one for tiles. False, and nothing done, where not.
-template <int kMostRows>
-bool MultiplyTiles(const MatmulArgs& args, size_t first, size_t end) {
-  const uint32_t row_blocks = RowBlocks(args.rows, kMostRows);
+template <typename Args>
+bool MultiplyTiles(const Args& args, size_t first, size_t end) {
+  const uint32_t row_blocks = RowBlocks(args.rows, kBlockRows);
   const size_t blocks = QuantBlocks(args.weights.inputs);
   const uint32_t least = row_blocks == 1 && args.weights.format != WeightFormat::kAffine4
                              ? kTiling.tile_rows_8

@@ -343,12 +343,12 @@ constexpr size_t kUnpackedBytes = size_t{128} << 10;
 template <typename F>
 bool MultiplyUnpacked(const MatmulArgs& args, size_t first, size_t end) {
   // Fewer bits are put together faster than they are loaded again.
-  if constexpr (F::kBits != 6 || kTiling.dot_panel_rows > kTiling.block_rows) {
+  if constexpr (F::kBits != 6 || kTiling.dot_panel_rows > kTiling.alone_rows()) {
     return false;
   } else {
     constexpr size_t kWords = kUnpackedBytes / sizeof(DotWeights);
     const size_t panel_words = QuantBlocks(args.weights.inputs) * kQuantWords;
-    const uint32_t row_blocks = RowBlocks(args.rows, kTiling.block_rows);
+    const uint32_t row_blocks = RowBlocks(args.rows, kBlockRows);
     if (row_blocks == 1 || panel_words > kWords) {
       return false;
     }

@@ -22,7 +22,7 @@ void Matmul(const MatmulArgs& args, size_t first, size_t end) {
 
 constexpr Kernels MakeTable(const char* isa) {
   return Kernels{.isa = isa,
-                 .block_rows = kTiling.block_rows,
+                 .block_rows = kBlockRows,
                  .matmul = Matmul,
                  .pack_rows = PackRows,
                  .quantize_rows = QuantizeRows,
