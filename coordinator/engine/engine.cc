@@ -201,6 +201,8 @@ void Engine::Impl::Pump(TimePoint now) {
   // Nobody new while somebody waits for pages, or has just given way.
   if (has_room_ || running_.empty()) {
     Admit(now);
+  } else if (!queue_.empty() && CanStartMore() && ledger_.cached_pages() > 0) {
+    EvictForQueue(NextInQueue());  // Or they would wait for that too, once nobody else does.
   }
   BeginSessions();
   while (in_flight_.size() <= config_.stages.size() && SendNextStep(now)) {

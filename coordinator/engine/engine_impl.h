@@ -215,8 +215,7 @@ class Engine::Impl {
   // Claims grow to what is known of the running sessions, the most important first; pages that are
   // missing come from the least important ones. Whether nobody waits or had to give way.
   bool GrowClaims();
-  // `awaited`: pages that more important sessions wait for; this one's are added if it has to.
-  void GrowClaim(Session& session, KvPages* awaited);
+  void GrowClaim(Session& session);
   // The least important running session that `needy` may take pages from; itself if there is none.
   Session& Victim(Session& needy);
   // Back to the queue: keeps its tokens, and gives up what it has on the stages.
@@ -370,7 +369,8 @@ class Engine::Impl {
   std::map<Rank, Session*> queue_;
   std::map<Rank, Session*> running_;
   bool has_room_ = true;  // GrowClaims' last answer.
-  FairShares shares_;     // Of admission, in tokens that are known.
+  KvPages awaited_;    // What running sessions wait for since then, the more important ones first.
+  FairShares shares_;  // Of admission, in tokens that are known.
   FairShares prefill_shares_;
   std::set<std::pair<TimePoint, uint64_t>> deadlines_;
   uint64_t next_session_ = 1;

@@ -161,6 +161,7 @@ void Engine::Impl::EvictForQueue(Session& first) {
     wanted[hit.source] = shared.pages;
   }
   KvPages asked = ledger_.Asked(first.first_claim(), Spare(), shared);
+  Add(awaited_, &asked);
   EvictPrefixes(Excess(asked, ledger_.FreeSoon()), wanted);
 
   const KvPages soon = ledger_.FreeSoon();
@@ -188,38 +189,38 @@ void Engine::Impl::EvictForQueue(Session& first) {
 
 bool Engine::Impl::GrowClaims() {
   const uint64_t preemptions = counters_.preemptions;
-  KvPages awaited(ledger_.Free().size());
+  awaited_.assign(ledger_.Free().size(), 0);
   for (auto it = running_.begin(); it != running_.end();) {
     const Rank rank = it->first;
     Session& session = *it->second;
     if (session.claim.has_value() && ledger_.Covers(*session.claim) < session.known() &&
         !session.waits_for_reader()) {
-      GrowClaim(session, &awaited);
+      GrowClaim(session);
     }
     it = running_.upper_bound(rank);  // It and those after it may have been preempted.
   }
-  return IsZero(awaited) && counters_.preemptions == preemptions;
+  return IsZero(awaited_) && counters_.preemptions == preemptions;
 }
 
-void Engine::Impl::GrowClaim(Session& session, KvPages* awaited) {
+void Engine::Impl::GrowClaim(Session& session) {
   const KvPages growth = ledger_.Growth(*session.claim, session.known());
   // Free pages are not for it while more important sessions wait for some.
-  if ((IsZero(*awaited) || IsZero(growth)) && ledger_.Grow(*session.claim, session.known())) {
+  if ((IsZero(awaited_) || IsZero(growth)) && ledger_.Grow(*session.claim, session.known())) {
     return;
   }
-  Add(growth, awaited);
-  EvictPrefixes(Excess(*awaited, ledger_.FreeSoon()));
-  while (!Within(*awaited, ledger_.FreeSoon())) {
+  Add(growth, &awaited_);
+  EvictPrefixes(Excess(awaited_, ledger_.FreeSoon()));
+  while (!Within(awaited_, ledger_.FreeSoon())) {
     Session& victim = Victim(session);
     Preempt(victim);
     if (&victim == &session) {
-      Subtract(growth, awaited);
+      Subtract(growth, &awaited_);
       return;
     }
   }
   // A victim of which nothing was sent gives its pages back at once.
-  if (*awaited == growth && ledger_.Grow(*session.claim, session.known())) {
-    Subtract(growth, awaited);
+  if (awaited_ == growth && ledger_.Grow(*session.claim, session.known())) {
+    Subtract(growth, &awaited_);
   }
 }
 

@@ -317,6 +317,42 @@ TEST(EnginePrefix, CachedPagesGiveWayToAllWhoWaitInOneStep) {
   ExpectNoDisagreement(cluster);
 }
 
+TEST(EnginePrefix, CachedPagesGiveWayToThoseWhoWaitWhileSomebodyWaitsToGrow) {
+  EngineConfig config = Config(2, 40);
+  config.kv_watermark = 0;
+  SimCluster cluster(config, RunnerStages(Model()));
+  cluster.Start();
+  for (uint32_t i = 0; i < 7; ++i) {
+    cluster.Submit(Request("old" + std::to_string(i), 0, 80, 2 + i));
+    cluster.RunToEnd();
+  }
+  for (uint32_t i = 0; i < 8; ++i) {
+    cluster.Submit(Request("grows" + std::to_string(i), 0, 13, 20 + i, 40));
+  }
+  uint32_t next = 0;
+  uint32_t looks = 0;
+  for (uint32_t hop = 0; hop < 200; ++hop) {
+    if (hop % 4 == 0 && next < 20) {
+      cluster.Submit(Request("new" + std::to_string(next), 0, 60, 40 + next));
+      ++next;
+    }
+    cluster.Deliver(hop % 3);
+    const EngineSnapshot snapshot = cluster.Snapshot();
+    const bool waits = std::any_of(snapshot.sessions.begin(), snapshot.sessions.end(),
+                                   [](const SessionSnapshot& s) { return s.state == "queued"; });
+    for (const KvSnapshot& kv : snapshot.kv) {
+      if (waits && kv.cached > 0) {
+        ++looks;
+        EXPECT_GE(kv.free + kv.fenced, 4u) << "hop " << hop << ": " << kv.cached << " are cached";
+      }
+    }
+  }
+  EXPECT_GT(looks, 20u);
+  cluster.RunToEnd();
+  cluster.Settle();
+  ExpectNoDisagreement(cluster);
+}
+
 TEST(EnginePrefix, WhoComesToAPoolFullOfCachedPrefixesStartsAtOnce) {
   SimCluster cluster(Config(2, 60), RunnerStages(Model()));
   cluster.Start();
