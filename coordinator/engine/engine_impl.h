@@ -369,8 +369,8 @@ class Engine::Impl {
   std::map<Rank, Session*> queue_;
   std::map<Rank, Session*> running_;
   bool has_room_ = true;  // GrowClaims' last answer.
-  KvPages awaited_;    // What running sessions wait for since then, the more important ones first.
-  FairShares shares_;  // Of admission, in tokens that are known.
+  KvPages awaited_;       // What running sessions wait for since then.
+  FairShares shares_;     // Of admission, in tokens that are known.
   FairShares prefill_shares_;
   std::set<std::pair<TimePoint, uint64_t>> deadlines_;
   uint64_t next_session_ = 1;

@@ -167,10 +167,14 @@ void Engine::Impl::EvictForQueue(Session& first) {
   const KvPages soon = ledger_.FreeSoon();
   const uint64_t cached = ledger_.cached_pages();
   uint64_t pages = Excess(asked, soon);
+  size_t places = config_.max_sessions - running_.size();  // The first one's too.
   for (const auto& [rank, waiting] : queue_) {
     Session& next = *waiting;
     if (&next == &first) {
       continue;
+    }
+    if (--places == 0) {
+      break;
     }
     const PrefixCache::Match match = FindPrefix(next);
     const KvPrefix prefix = SharedBy(next, match);

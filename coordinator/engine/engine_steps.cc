@@ -72,8 +72,11 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
     if (session.waits_for_reader()) {
       continue;  // Not among those that decode: others' micro-batches are not to wait for it.
     }
-    view.decoding += session.decoding() ? 1 : 0;
-    view.decoding_attended += session.decoding() ? session.known() : 0;
+    // What computes the last of its tokens again is under way with a prompt's step.
+    const bool decodes =
+        session.decoding() && !(session.replaying && session.sent == session.known());
+    view.decoding += decodes ? 1 : 0;
+    view.decoding_attended += decodes ? session.known() : 0;
     if (session.sent < session.known()) {
       view.ready.push_back({.id = session.id,
                             .pending = session.request.digest_layers

@@ -124,7 +124,7 @@ class StepFiller {
   // What is kept free of decode items while prompts wait. Where there is room for one only, it is
   // the turn of those whose last one is longer ago.
   Room ReservedForPrompts() const {
-    if (prompts_.rows == 0) {
+    if (prompts_.rows == 0 || pace_.prompts_apart) {
       return {};
     }
     const bool turn = snapshot_.last_prefill_step <= snapshot_.last_decode_step;
@@ -231,6 +231,9 @@ class StepFiller {
         std::min(fill_rows, std::max(std::min(fill_rows, kMinPrefillRows),
                                      CeilDivide(prompts_.rows, std::max(1u, open_slots_))));
     limit_ms_ = pace_.step_ms;
+    if (pace_.prompts_apart) {
+      allowance = prompts_.rows;  // There is one such step a cycle.
+    }
     if (prompts_.rows > allowance && !snapshot_.costs.empty()) {
       // Parts of equal time, not of equal rows: later ones attend further.
       const StepWork even{allowance, prompts_.attended / prompts_.rows * allowance};

@@ -53,7 +53,8 @@ struct ScheduledItem {
 // (StepPace), and of those with long contexts no more than makes an even share of the time. Then
 // parts of prompts: of the highest priority, of the tenant that was served least, of the oldest
 // session; as many rows as fit the budget and the time. A prompt always goes on, by one row at
-// least, and where decode items would fill a step an eighth of it is left for prompts.
+// least, and where decode items would fill a step an eighth of it is left for prompts. Where
+// prompts are apart (StepPace), a step has all decode items or parts of prompts, in turn.
 std::vector<ScheduledItem> ScheduleStep(const SchedulerSnapshot& snapshot);
 
 }  // namespace strata

@@ -79,8 +79,9 @@ uint64_t EvenRows(const SchedulerSnapshot& snapshot, const StepPace& pace, uint3
 void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms,
               const ReadySession& next, uint64_t rows, StepPace* pace) {
   if (snapshot.stages != 2 || pace->slots != 2 ||
-      snapshot.decoding > std::min(snapshot.max_items, snapshot.token_budget)) {
-    return;
+      snapshot.decoding >
+          std::min({snapshot.max_items, snapshot.token_budget, snapshot.max_logits_rows})) {
+    return;  // Or a step may have no room for all that decode.
   }
   const double target_ms = StagesMs(snapshot, cycle_ms);
   const double decode_ms = SlowestMs(snapshot, DecodeWork(snapshot, 1));
@@ -89,7 +90,8 @@ void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms
     return;  // The decode items by themselves take a longer cycle.
   }
   const uint32_t apart = RowsInTime(snapshot, {}, next.position, prompt_ms);
-  const auto even = static_cast<double>(EvenRows(snapshot, *pace, next.position, target_ms / 2));
+  const auto even = static_cast<double>(
+      EvenRows(snapshot, *pace, next.position, std::min(most_ms, target_ms / 2)));
   if (apart < rows && apart > even * (snapshot.together ? kWorthIt : 1 / kWorthIt)) {
     pace->batches = 1;
     pace->prompts_apart = true;

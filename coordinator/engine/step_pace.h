@@ -16,10 +16,10 @@ inline constexpr uint32_t kShortPromptRows = 256;
 // Where answers alone come no faster than the inter-token target, a token may take this many times
 // as long while prompts are computed beside them.
 //
-// Prompts then get the pipeline for (f - 1) / f of the time, and go on faster than that, since
-// their rows share the reading of the weights with the decode items beside them. Asked for are at
-// most 1.5 times the latency for the answers, and at most 2.5 times the time alone for a prompt of
-// 1,500: 1.4 keeps both with something left for the scatter of measurements
+// Prompts then get the pipeline for (f - 1) / f of the time, or for more, and go on faster than
+// that where their rows share the reading of the weights with decode items beside them. Asked for
+// are at most 1.5 times the latency for the answers, and at most 2.5 times the time alone for a
+// prompt of 1,500: 1.4 keeps both with something left for the scatter of measurements
 // (scheduler_latency_test.cc).
 inline constexpr double kMostSlowdown = 1.4;
 
@@ -54,9 +54,11 @@ struct StepPace {
 // more than most_step_ms.
 //
 // In that time prompts ride beside decode items, in even steps; or, with two stages, they have
-// every other step to themselves between those of all decode items, if that computes more of their
-// rows by 3 %. It does where a few rows more cost much and many more little: eight rows are read as
-// fast as one where sixteen take half as long again.
+// every other step to themselves between those of all decode items. That is so if it computes more
+// of their rows, by 3 % where sessions are not together yet, and until it computes 3 % less; its
+// time is measured by the way of answering that is known to be the shorter one. It computes more
+// where a few rows more cost much and many more little: eight rows are read as fast as one where
+// sixteen take half as long again.
 StepPace PaceOf(const SchedulerSnapshot& snapshot);
 
 // The slowest stage's time for a step; 0 when nothing is known.

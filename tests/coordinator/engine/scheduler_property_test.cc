@@ -449,6 +449,9 @@ TEST(StepPace, PromptsHaveStepsToThemselvesWhereThatComputesMoreOfThem) {
   view = EightBesideAPrompt(FewRowsForNothing());
   view.max_items = 7;
   EXPECT_FALSE(PaceOf(view).prompts_apart) << "a step has no room for all that decode";
+  view.max_items = 8;
+  view.max_logits_rows = 7;
+  EXPECT_FALSE(PaceOf(view).prompts_apart) << "all of them might want logits";
   view = EightBesideAPrompt(FewRowsForNothing());
   view.ready.pop_back();
   EXPECT_FALSE(PaceOf(view).prompts_apart) << "there is no prompt";
@@ -478,6 +481,8 @@ TEST(StepPace, StepsOfPromptsAndOfAnswersTakeTurns) {
   };
   const std::set<uint64_t> all = {1, 2, 3, 4, 5, 6, 7, 8};
   EXPECT_EQ(ids(ScheduleStep(view)), all);
+  view.max_items = 8;
+  EXPECT_EQ(ids(ScheduleStep(view)), all) << "nothing is kept free for prompts";
   // They are under way.
   view.ready.erase(view.ready.begin(), view.ready.begin() + 8);
   view.together = true;

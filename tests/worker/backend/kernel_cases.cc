@@ -290,7 +290,7 @@ void Runner::LongProducts() {
                                Format{WeightFormat::kAffine4, Dtype::kF16, 64}}) {
     Random random(format.group);
     const Panels panels(format, 70, random.In(2100, 2200), -1, &random);
-    for (const uint32_t rows : {1u, 14u, 15u, 16u, 33u}) {
+    for (const uint32_t rows : {1u, 14u, 15u, 16u, 17u, 28u, 33u}) {
       Product(format, panels, rows, Inputs::kUsual, true, &random);
     }
     Product(format, panels, 13, Inputs::kUsual, false, &random);

@@ -51,7 +51,7 @@ inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99};
 inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9};
 inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, 0, kAskFar};
 // Two panels by 14 rows are 28 chains, which leave registers for what is added to them. With 16
-// rows some chains are in memory, which is a quarter faster than two blocks of eight, whose tiles
+// rows some chains are in memory, which is still faster than two blocks of eight, whose tiles
 // are half empty. With 17 rows or more all blocks have seven or more.
 inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 7, 9, kAskIntel, 16};
 // By the number of registers, and not by measuring.
