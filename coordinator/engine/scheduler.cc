@@ -248,7 +248,9 @@ class StepFiller {
         return;
       }
       const uint32_t wanted = room_.Rows(*session, std::min(session->pending, allowance - taken));
-      const uint32_t rows = RowsInTime(*session, wanted, taken == 0 ? 1 : 0);
+      const uint32_t least = taken == 0 ? std::min(wanted, 1u) : 0;  // Whatever it takes.
+      const uint32_t rows =
+          std::max(least, RowsInTime(snapshot_, work_, session->position, wanted, limit_ms_));
       if (rows > 0) {
         Take(*session, rows);
         turns.Serve(*session, rows);
@@ -258,21 +260,6 @@ class StepFiller {
         return;
       }
     }
-  }
-
-  // The most rows, up to `wanted`, that `session` may have; `least` of them whatever they take.
-  uint32_t RowsInTime(const ReadySession& session, uint32_t wanted, uint32_t least) const {
-    uint32_t fits = std::min(wanted, least);
-    for (uint32_t most = wanted; fits < most;) {  // A later row attends further, so halve.
-      const uint32_t rows = fits + (most - fits + 1) / 2;
-      const StepWork work{work_.rows + rows, work_.attended + Attended(session.position, rows)};
-      if (SlowestMs(snapshot_, work) <= limit_ms_) {
-        fits = rows;
-      } else {
-        most = rows - 1;
-      }
-    }
-    return fits;
   }
 
   void Take(const ReadySession& session, uint32_t rows) {

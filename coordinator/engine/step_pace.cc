@@ -20,12 +20,14 @@ StepWork DecodeWork(const SchedulerSnapshot& snapshot, uint32_t batches) {
   return {rows, snapshot.decoding_attended * rows / std::max(1u, snapshot.decoding)};
 }
 
+double HopsMs(const SchedulerSnapshot& snapshot) { return (snapshot.stages + 1) * snapshot.hop_ms; }
+
 // How long it takes until each session has its next token, with `batches` micro-batches. The steps
 // of one alone meet no other.
 double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess) {
   const bool alone = batches == 1 && !snapshot.costs_alone.empty();
   const StepWork work = DecodeWork(snapshot, batches);
-  double sum = (snapshot.stages + 1) * snapshot.hop_ms;
+  double sum = HopsMs(snapshot);
   double slowest = 0;
   for (const StageCost& cost : alone ? snapshot.costs_alone : snapshot.costs) {
     const double ms = guess == Guess::kHopeful ? cost.HopefulMs(work) : cost.Ms(work);
@@ -39,33 +41,17 @@ double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess)
 // is `cycle_ms` without.
 double StagesMs(const SchedulerSnapshot& snapshot, double cycle_ms) {
   const double target_ms = std::max(snapshot.inter_token_ms, kMostSlowdown * cycle_ms);
-  return std::max(0.0, target_ms - (snapshot.stages + 1) * snapshot.hop_ms);
-}
-
-// Rows of a prompt at `position` that a step may have beside `work` in `limit_ms`.
-uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
-                    double limit_ms) {
-  uint32_t fits = 0;
-  for (uint32_t most = snapshot.token_budget; fits < most;) {
-    const uint32_t rows = fits + (most - fits + 1) / 2;
-    if (SlowestMs(snapshot, {work.rows + rows, work.attended + Attended(position, rows)}) <=
-        limit_ms) {
-      fits = rows;
-    } else {
-      most = rows - 1;
-    }
-  }
-  return fits;
+  return std::max(0.0, target_ms - HopsMs(snapshot));
 }
 
 // Rows of a prompt at `position` that a cycle of even steps computes.
 uint64_t EvenRows(const SchedulerSnapshot& snapshot, const StepPace& pace, uint32_t position,
                   double step_ms) {
   const uint32_t others = pace.slots - pace.batches;
-  uint64_t rows = uint64_t{pace.batches} *
-                  RowsInTime(snapshot, DecodeWork(snapshot, pace.batches), position, step_ms);
+  uint64_t rows = uint64_t{pace.batches} * RowsInTime(snapshot, DecodeWork(snapshot, pace.batches),
+                                                      position, snapshot.token_budget, step_ms);
   if (others > 0) {
-    rows += uint64_t{others} * RowsInTime(snapshot, {}, position, step_ms);
+    rows += uint64_t{others} * RowsInTime(snapshot, {}, position, snapshot.token_budget, step_ms);
   }
   return rows;
 }
@@ -89,7 +75,7 @@ void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms
   if (prompt_ms < decode_ms) {
     return;  // The decode items by themselves take a longer cycle.
   }
-  const uint32_t apart = RowsInTime(snapshot, {}, next.position, prompt_ms);
+  const uint32_t apart = RowsInTime(snapshot, {}, next.position, snapshot.token_budget, prompt_ms);
   const auto even = static_cast<double>(
       EvenRows(snapshot, *pace, next.position, std::min(most_ms, target_ms / 2)));
   if (apart < rows && apart > even * (snapshot.together ? kWorthIt : 1 / kWorthIt)) {
@@ -108,6 +94,21 @@ double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work) {
     ms = std::max(ms, cost.Ms(work));
   }
   return ms;
+}
+
+uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
+                    uint32_t most, double limit_ms) {
+  uint32_t fits = 0;
+  while (fits < most) {  // A later row attends further, so halve.
+    const uint32_t rows = fits + (most - fits + 1) / 2;
+    if (SlowestMs(snapshot, {work.rows + rows, work.attended + Attended(position, rows)}) <=
+        limit_ms) {
+      fits = rows;
+    } else {
+      most = rows - 1;
+    }
+  }
+  return fits;
 }
 
 StepPace PaceOf(const SchedulerSnapshot& snapshot) {

@@ -64,6 +64,11 @@ StepPace PaceOf(const SchedulerSnapshot& snapshot);
 // The slowest stage's time for a step; 0 when nothing is known.
 double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work);
 
+// The most rows, up to `most`, of a prompt at `position` that a step may have beside `work` such
+// that the slowest stage takes no longer than limit_ms.
+uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
+                    uint32_t most, double limit_ms);
+
 // Rows of one step's part of `prompts` (all that is to be computed of them) such that they are
 // through the pipeline soonest, alone: smaller ones keep more stages at work, larger ones read the
 // weights more rarely. UINT32_MAX when nothing is known, and for one stage.
