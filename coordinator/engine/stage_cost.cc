@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 namespace strata {
@@ -40,6 +41,34 @@ Place PlaceOf(uint32_t rows) {
   const size_t knot = std::min(bits, StageCost::kKnots - 2);
   const auto below = static_cast<double>(uint64_t{1} << knot);
   return {knot, (rows - below) / below};
+}
+
+using Knots = std::array<double, StageCost::kKnots>;
+
+// Values that fall become their mean, the ones with more weight counting more (pool adjacent
+// violators).
+void MakeAscending(const Knots& weights, Knots* values) {
+  struct Pool {
+    double sum = 0, weight = 0;
+    size_t knots = 0;
+    double mean() const { return sum / weight; }
+  };
+  std::array<Pool, StageCost::kKnots> pools;
+  size_t count = 0;
+  for (size_t i = 0; i < values->size(); ++i) {
+    pools[count++] = {(*values)[i] * weights[i], weights[i], 1};
+    for (; count > 1 && pools[count - 2].mean() > pools[count - 1].mean(); --count) {
+      pools[count - 2].sum += pools[count - 1].sum;
+      pools[count - 2].weight += pools[count - 1].weight;
+      pools[count - 2].knots += pools[count - 1].knots;
+    }
+  }
+  size_t knot = 0;
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t end = knot + pools[i].knots; knot < end; ++knot) {
+      (*values)[knot] = pools[i].mean();
+    }
+  }
 }
 
 }  // namespace
@@ -163,30 +192,27 @@ void StageFit::Observe(const StepWork& work, double ms) {
   Refresh();
 }
 
-// Where numbers decrease, which they cannot, they become their mean, the more certain ones counting
-// more (pool adjacent violators).
+// Where numbers decrease, which they cannot, they become their mean. And where twice the rows would
+// take more than two steps, they take less, by as much as they are the less certain: or a leap
+// would be taken for a slope, as that from 8 rows to 9 is one where another kernel computes these.
 void StageFit::Refresh() {
-  struct Pool {
-    double sum = 0, weight = 0;
-    size_t knots = 0;
-    double mean() const { return sum / weight; }
-  };
-  std::array<Pool, StageCost::kKnots> pools;
-  size_t count = 0;
+  Knots weights{};
+  Knots ascending{};
   for (size_t i = 0; i < StageCost::kKnots; ++i) {
-    const double weight = 1 / (covariance_[i][i] + kLeastVariance);
-    pools[count++] = {log_ms_[i] * weight, weight, 1};
-    for (; count > 1 && pools[count - 2].mean() > pools[count - 1].mean(); --count) {
-      pools[count - 2].sum += pools[count - 1].sum;
-      pools[count - 2].weight += pools[count - 1].weight;
-      pools[count - 2].knots += pools[count - 1].knots;
-    }
+    weights[i] = 1 / (covariance_[i][i] + kLeastVariance);
+    ascending[i] = log_ms_[i];
   }
-  size_t knot = 0;
-  for (size_t i = 0; i < count; ++i) {
-    for (size_t end = knot + pools[i].knots; knot < end; ++knot) {
-      cost_.ms[knot] = std::exp(pools[i].mean());
-    }
+  MakeAscending(weights, &ascending);
+  // What a row takes never grows with their number; its negative logarithm never falls.
+  Knots per_row{};
+  for (size_t i = 0; i < StageCost::kKnots; ++i) {
+    per_row[i] = static_cast<double>(i) * std::numbers::ln2 - ascending[i];
+  }
+  MakeAscending(weights, &per_row);
+  for (size_t i = 0; i < StageCost::kKnots; ++i) {
+    const double log_ms = static_cast<double>(i) * std::numbers::ln2 - per_row[i];
+    cost_.ms[i] = std::exp(std::min(ascending[i], log_ms));
+    cost_.ms[i] = std::max(cost_.ms[i], i == 0 ? 0.0 : cost_.ms[i - 1]);  // But for rounding.
   }
   cost_.attended_ms = std::exp(log_ms_.back());
   for (size_t i = 0; i < StageCost::kKnots; ++i) {

@@ -25,7 +25,8 @@ inline double Attended(uint32_t position, uint32_t rows) {
 struct StageCost {
   static constexpr size_t kKnots = 12;
 
-  std::array<double, kKnots> ms{};  // Of 2^i rows; no less than that of fewer.
+  // Of 2^i rows; no less than that of fewer.
+  std::array<double, kKnots> ms{};
   double attended_ms = 0;
   // How sure that is: of the logarithms of `ms` the variances, the covariances with the next one
   // and with attended_ms'; and attended_ms' own variance.

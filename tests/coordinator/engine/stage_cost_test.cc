@@ -99,6 +99,22 @@ TEST(StageFit, OneStepThatTookFarTooLongSaysLittle) {
   EXPECT_NEAR(fit.Cost().Ms({8}), 3000, 300) << "many of them do";
 }
 
+// Kernels take rows by blocks: of 9 on another one is used.
+TEST(StageFit, ALeapIsNotASlope) {
+  StageFit fit(0);
+  auto observe = [&fit](uint32_t rows, double ms) { fit.Observe({rows}, ms); };
+  for (int i = 0; i < 200; ++i) {
+    observe(128, 225);
+    observe(8, 22);
+    observe(9, 30);
+    observe(3, 22);
+  }
+  EXPECT_NEAR(fit.Cost().Ms({8}), 22, 2);
+  EXPECT_LT(fit.Cost().Ms({16}), 55) << "86 by the slope; 36 of that machine";
+  EXPECT_GT(fit.Cost().Ms({16}), 30);
+  EXPECT_NEAR(fit.Cost().Ms({128}), 225, 20);
+}
+
 TEST(StageFit, MoreRowsNeverTakeLess) {
   std::mt19937 random(7);
   StageFit fit(1);

@@ -446,14 +446,14 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   }
 }
 
-// Many rows by halves, with two panels: each word of activations that is loaded then serves both,
-// and all sums stay in registers.
+// Blocks of many rows by halves, with two panels: each word of activations that is loaded then
+// serves both, and all sums stay in registers.
 template <typename F, int R>
 void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t end, float* out) {
   const size_t stride = args.weights.panel_bytes;
   if constexpr (R >= kTiling.dot_panel_rows) {
     constexpr int kHalf = (R + 1) / 2;
-    for (; first + 2 <= end; first += 2) {
+    for (; args.rows > kTiling.one_panel_rows && first + 2 <= end; first += 2) {
       const uint8_t* const panel = args.weights.data + first * stride;
       QuantTile<F, R, 0, kHalf, 2>(args, panel, x, first * kLanes, out);
       QuantTile<F, R, kHalf, R - kHalf, 2>(args, panel, x, first * kLanes, out);

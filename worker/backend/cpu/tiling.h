@@ -3,6 +3,8 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_TILING_H_
 #define STRATA_WORKER_BACKEND_CPU_TILING_H_
 
+#include <cstdint>
+
 namespace strata::cpu {
 
 // How weights that come from memory are asked for ahead of their use. Hardware follows a stream by
@@ -22,6 +24,8 @@ struct Asking {
 };
 
 inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 6 << 10, 4 << 10, 2, 1};
+// Zen 5, whose units take what memory gives.
+inline constexpr Asking kAskZen5 = {1, 0, 0, false, 10 << 10, 6 << 10, 4 << 10, 2, 1};
 // Zen 4: what is asked for near is in its hardware's way.
 inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 8 << 10, 1, 1};
 
@@ -34,11 +38,14 @@ struct Tiling {
   int register_lanes;   // Sums of 16 float lanes kept in flight, next to operands.
   int block_rows;       // The most rows of one of several blocks.
   int dot_chains;       // Sums of int8 products that keep its units busy, where they are measured.
-  int dot_panel_rows;   // Of so many rows or more int8 products take two panels at once, by halves.
+  // Blocks of so many rows or more take int8 products of two panels at once, by halves, where there
+  // are more than one_panel_rows in all: fewer wait for memory, which is idle in the second half.
+  int dot_panel_rows;
   int tile_rows = 0;    // Blocks of so many rows or more go through matrix tiles; 0: none do;
   int tile_rows_8 = 0;  // and of weights of 8 bits, where there is but one block.
   Asking asking = kAskNear;
   int most_alone_rows = 0;  // The most rows of a block that is alone, if more.
+  uint32_t one_panel_rows = 0;
 
   constexpr int alone_rows() const {
     return most_alone_rows > block_rows ? most_alone_rows : block_rows;
@@ -48,7 +55,7 @@ struct Tiling {
 inline constexpr Tiling kScalarTiling = {4, 4, 1, 99};
 inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99};
 inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99};
-inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9};
+inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9, 0, 0, kAskZen5, 16, 36};
 inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, 0, kAskFar};
 // Two panels by 14 rows are 28 chains, which leave registers for what is added to them. With 16
 // rows some chains are in memory, which is still faster than two blocks of eight, whose tiles
