@@ -275,19 +275,41 @@ STRATA_INLINE void AskForScales(const uint8_t* scales, size_t bytes) {
   }
 }
 
+// Halves of a block's rows, see QuantTiles: whether N of R rows are one, and whether such ask for
+// the next pair of panels, each half for one of them.
+template <int R, int N>
+constexpr bool kIsHalf = N != R;
+template <int R, int N>
+constexpr bool kAsksForPair = kIsHalf<R, N>&& kTiling.asking.pairs;
+
+// How far ahead rows from `kFrom` on ask for the weights that they read themselves.
+template <int R, int kFrom, int N>
+constexpr size_t AheadOfRows(int bits) {
+  const bool second = kIsHalf<R, N> && kFrom != 0;
+  return second || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
+}
+
+template <int R, int N>
+STRATA_INLINE void AskForPair(const uint8_t* line) {
+  if constexpr (kAsksForPair<R, N>) {
+    __builtin_prefetch(line, 0, 2);  // More than the first cache holds.
+  }
+}
+
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
-// `kFrom` on, added to `dots`.
+// `kFrom` on, added to `dots`. `next`: what AskForPair asks for meanwhile, a line a line.
 template <typename F, int R, int kFrom, int N, int P>
 STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words,
-                            DotSum (&dots)[P][N]) {
+                            const uint8_t* next, DotSum (&dots)[P][N]) {
   STRATA_UNROLL
   for (int line = 0; line < 8; ++line) {
+    AskForPair<R, N>(next + line * 64);
     DotWeights weights[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      if constexpr (AskedAhead<R>(F::kBits) != 0 && kFrom == 0) {
-        AskForWeights(at + AskedAhead<R>(F::kBits));
+      if constexpr (AheadOfRows<R, kFrom, N>(F::kBits) != 0) {
+        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits));
       }
       weights[p] = LoadDotWeights(at);
     }
@@ -299,7 +321,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
 // The same of weights of 4 bits.
 template <typename F, int R, int kFrom, int N, int P>
 STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const NarrowWord* words,
-                                  DotSum (&dots)[P][N]) {
+                                  const uint8_t* next, DotSum (&dots)[P][N]) {
   static_assert(NarrowLines(4) == 4);
   NarrowSum sums[P][N];
   STRATA_UNROLL
@@ -311,13 +333,14 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const Nar
   }
   STRATA_UNROLL
   for (int line = 0; line < 4; ++line) {
+    AskForPair<R, N>(next + line * 64);
     NarrowWeights low[P];
     NarrowWeights high[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      if constexpr (AskedAhead<R>(F::kBits) != 0 && kFrom == 0) {
-        AskForWeights(at + AskedAhead<R>(F::kBits));
+      if constexpr (AheadOfRows<R, kFrom, N>(F::kBits) != 0) {
+        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits));
       }
       LoadDotNibbles(at, &low[p], &high[p]);
     }
@@ -371,6 +394,8 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
                float* out) {
   const size_t stride = args.weights.panel_bytes;
   const size_t scale_bytes = ScaleBytes(args);
+  const size_t head_bytes = (F::kAffine ? 2 : 1) * scale_bytes;
+  const uint8_t* next = panel + (kFrom == 0 ? P : P + 1) * stride;
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
   Lanes acc[P][N];
   STRATA_UNROLL
@@ -384,14 +409,14 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   const size_t group_blocks = args.weights.group / kQuantBlock;
   for (size_t first = 0; first < blocks; first += group_blocks) {
     const uint8_t* const scales = panel;
-    if constexpr (kFrom == 0) {
-      STRATA_UNROLL
-      for (int p = 0; p < P; ++p) {
-        AskForScales<AskedAhead<R>(F::kBits)>(scales + p * stride,
-                                              (F::kAffine ? 2 : 1) * scale_bytes);
-      }
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      AskForScales<AheadOfRows<R, kFrom, N>(F::kBits)>(scales + p * stride, head_bytes);
     }
-    panel += (F::kAffine ? 2 : 1) * scale_bytes;
+    for (const uint8_t* const end_of_scales = next + head_bytes; next < end_of_scales; next += 64) {
+      AskForPair<R, N>(next);
+    }
+    panel += head_bytes;
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     Lanes part[P][N];
     STRATA_UNROLL
@@ -412,11 +437,12 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
       }
       const size_t word = block * kQuantWords * R;
       if constexpr (F::kBits == 8) {
-        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, dots);
+        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, next, dots);
       } else {
-        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, dots);
+        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, next, dots);
       }
       panel += kBlockBytes;
+      next += kBlockBytes;
       STRATA_UNROLL
       for (int r = 0; r < N; ++r) {
         STRATA_UNROLL
@@ -451,9 +477,10 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
 template <typename F, int R>
 void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t end, float* out) {
   const size_t stride = args.weights.panel_bytes;
-  if constexpr (R >= kTiling.dot_panel_rows) {
+  if constexpr (R >= (F::kBits == 4 ? kTiling.dot_panel_rows_4 : kTiling.dot_panel_rows)) {
     constexpr int kHalf = (R + 1) / 2;
-    for (; args.rows > kTiling.one_panel_rows && first + 2 <= end; first += 2) {
+    const bool one_panel = F::kBits == 8 && args.rows == R && R < kTiling.alone_panel_rows;
+    for (; !one_panel && first + 2 <= end; first += 2) {
       const uint8_t* const panel = args.weights.data + first * stride;
       QuantTile<F, R, 0, kHalf, 2>(args, panel, x, first * kLanes, out);
       QuantTile<F, R, kHalf, R - kHalf, 2>(args, panel, x, first * kLanes, out);

@@ -3,8 +3,6 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_TILING_H_
 #define STRATA_WORKER_BACKEND_CPU_TILING_H_
 
-#include <cstdint>
-
 namespace strata::cpu {
 
 // How weights that come from memory are asked for ahead of their use. Hardware follows a stream by
@@ -21,48 +19,51 @@ struct Asking {
   int float_bytes;         // of floats.
   int float_panels;        // Streams of floats, with few rows;
   int quant_panels;        // and of integers.
+  // Halves of a block's rows (Tiling::dot_panel_rows) ask for the next pair of panels, each for one
+  // of them; else the first half asks for what it reads itself, and memory is idle in the second.
+  bool pairs;
 };
 
-inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 6 << 10, 4 << 10, 2, 1};
-// Zen 5, whose units take what memory gives.
-inline constexpr Asking kAskZen5 = {1, 0, 0, false, 10 << 10, 6 << 10, 4 << 10, 2, 1};
+inline constexpr Asking kAskNear = {1, 0, 0, false, 6 << 10, 6 << 10, 4 << 10, 2, 1, false};
+// Zen 5.
+inline constexpr Asking kAskZen5 = {1, 0, 0, false, 10 << 10, 6 << 10, 4 << 10, 2, 1, true};
 // Zen 4: what is asked for near is in its hardware's way.
-inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 8 << 10, 1, 1};
+inline constexpr Asking kAskFar = {4, 2, 1, true, 8 << 10, 8 << 10, 8 << 10, 1, 1, false};
 
 // Intel's processors with tiles: the one that was measured reads one row's weights a tenth to a
 // third faster if it is asked for them.
-inline constexpr Asking kAskIntel = {0, 0, 0, false, 3 << 10, 2 << 10, 4 << 10, 2, 2};
+inline constexpr Asking kAskIntel = {0, 0, 0, false, 3 << 10, 2 << 10, 4 << 10, 2, 2, false};
 
 // No result depends on it.
 struct Tiling {
-  int register_lanes;   // Sums of 16 float lanes kept in flight, next to operands.
-  int block_rows;       // The most rows of one of several blocks.
-  int dot_chains;       // Sums of int8 products that keep its units busy, where they are measured.
-  // Blocks of so many rows or more take int8 products of two panels at once, by halves, where there
-  // are more than one_panel_rows in all: fewer wait for memory, which is idle in the second half.
+  int register_lanes;  // Sums of 16 float lanes kept in flight, next to operands.
+  int block_rows;      // The most rows of one of several blocks.
+  int dot_chains;      // Sums of int8 products that keep its units busy, where they are measured.
+  // Blocks of so many rows or more take int8 products of two panels at once, by halves of the rows,
   int dot_panel_rows;
-  int tile_rows = 0;    // Blocks of so many rows or more go through matrix tiles; 0: none do;
-  int tile_rows_8 = 0;  // and of weights of 8 bits, where there is but one block.
+  int dot_panel_rows_4;  // of weights of 4 bits; of 8 bits where a block is alone,
+  int alone_panel_rows;  // from so many rows on.
+  int tile_rows = 0;     // Blocks of so many rows or more go through matrix tiles; 0: none do;
+  int tile_rows_8 = 0;   // and of weights of 8 bits, where there is but one block.
   Asking asking = kAskNear;
   int most_alone_rows = 0;  // The most rows of a block that is alone, if more.
-  uint32_t one_panel_rows = 0;
 
   constexpr int alone_rows() const {
     return most_alone_rows > block_rows ? most_alone_rows : block_rows;
   }
 };
 
-inline constexpr Tiling kScalarTiling = {4, 4, 1, 99};
-inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99};
-inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99};
-inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9, 0, 0, kAskZen5, 16, 36};
-inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 0, 0, kAskFar};
+inline constexpr Tiling kScalarTiling = {4, 4, 1, 99, 99, 99};
+inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99, 99, 99};
+inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99, 99, 99};
+inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9, 5, 12, 0, 0, kAskZen5, 16};
+inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 9, 9, 0, 0, kAskFar};
 // Two panels by 14 rows are 28 chains, which leave registers for what is added to them. With 16
 // rows some chains are in memory, which is still faster than two blocks of eight, whose tiles
 // are half empty. With 17 rows or more all blocks have seven or more.
-inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 7, 9, kAskIntel, 16};
+inline constexpr Tiling kAmxTiling = {24, 14, 12, 9, 9, 9, 7, 9, kAskIntel, 16};
 // By the number of registers, and not by measuring.
-inline constexpr Tiling kNeonTiling = {6, 6, 2, 99};
+inline constexpr Tiling kNeonTiling = {6, 6, 2, 99, 99, 99};
 
 }  // namespace strata::cpu
 
