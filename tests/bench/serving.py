@@ -173,7 +173,7 @@ def measure_busy(arguments, folder, table):
         bench(command, "--clients", 32, "--requests", 32, "--max-tokens", 8)  # Warm.
         warm = scrape(cluster.http)
         running = subprocess.Popen([*map(str, command), "--clients", "32", "--requests", "32",
-                                    "--prompt-tokens", "32", "--max-tokens", "600", "--seed", "3"],
+                                    "--prompt-tokens", "32", "--max-tokens", "900", "--seed", "3"],
                                    stdout=subprocess.DEVNULL)
         time.sleep(15)  # All have begun.
         first, begin = scrape(cluster.http), time.monotonic()
