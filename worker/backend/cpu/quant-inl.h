@@ -576,24 +576,32 @@ struct DequantProduct {
 float RunDots(size_t count) {
   constexpr int kChains = kTiling.dot_chains;
   DotSum sums[kChains];
-  alignas(64) uint8_t line[64];
-  std::memset(line, 3, sizeof(line));
-  const DotWeights weights = LoadDotWeights(line);
+  DotWeights weights[kChains];  // Of their own, or chains could share products.
   STRATA_UNROLL
   for (int i = 0; i < kChains; ++i) {
+    alignas(64) uint8_t line[64];
+    std::memset(line, 3 + i, sizeof(line));
+    weights[i] = LoadDotWeights(line);
     // Each begins with another sum, or the compiler would make one chain of all.
     const int8_t q[4] = {1, -1, 2, static_cast<int8_t>(i)};
     const DotWord word = MakeDotWord(q);
-    sums[i] = DotStep(DotBegin(0), weights, &word);
+    sums[i] = DotStep(DotBegin(0), weights[i], &word);
   }
-  const int8_t q[4] = {1, -1, 2, -2};
-  const DotWord word = MakeDotWord(q);
-  for (size_t k = 0; k < count * 8 / kChains; ++k) {
+  constexpr int kWords = 8;
+  DotWord words[kWords];
+  for (int i = 0; i < kWords; ++i) {
+    const int8_t q[4] = {1, -1, static_cast<int8_t>(i), static_cast<int8_t>(-i)};
+    words[i] = MakeDotWord(q);
+  }
+  for (size_t k = 0; k < count / kChains; ++k) {
+    const DotWord* at = words;
+    __asm__ volatile("" : "+r"(at));  // Or the compiler multiplies once, before the loop.
     STRATA_UNROLL
-    for (int i = 0; i < kChains; ++i) {
-      const DotWord* at = &word;
-      __asm__ volatile("" : "+r"(at));  // Or the compiler multiplies once, before the loop.
-      sums[i] = DotStep(sums[i], weights, at);
+    for (int word = 0; word < kWords; ++word) {
+      STRATA_UNROLL
+      for (int i = 0; i < kChains; ++i) {
+        sums[i] = DotStep(sums[i], weights[i], at + word);
+      }
     }
   }
   float total = 0;

@@ -54,7 +54,7 @@ struct Tiling {
 };
 
 inline constexpr Tiling kScalarTiling = {4, 4, 1, 99, 99, 99};
-inline constexpr Tiling kAvx2Tiling = {6, 6, 1, 99, 99, 99};
+inline constexpr Tiling kAvx2Tiling = {6, 6, 2, 99, 99, 99};
 inline constexpr Tiling kAvx512Tiling = {24, 12, 6, 99, 99, 99};
 inline constexpr Tiling kAvx512VnniTiling = {24, 12, 12, 9, 5, 12, 0, 0, kAskZen5, 16};
 inline constexpr Tiling kAvx512VnniZen4Tiling = {24, 12, 12, 9, 9, 9, 0, 0, kAskFar};
