@@ -204,7 +204,10 @@ class StepFiller {
   void AddDecode() {
     PriceItems();
     SortByTurn();
-    const size_t steps = std::clamp(open_slots_, 1u, pace_.batches);
+    // Those of one micro-batch stay together, however many steps might be sent.
+    const uint32_t smallest = std::max(1u, snapshot_.decoding / pace_.batches);
+    const auto ready = std::max(1u, static_cast<uint32_t>(decode_.size()) / smallest);
+    const size_t steps = std::clamp(open_slots_, 1u, std::min(ready, pace_.batches));
     const size_t most = share_ * steps;
     if (steps > 1) {
       decode_.resize(std::min(decode_.size(), most));

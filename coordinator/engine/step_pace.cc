@@ -71,10 +71,11 @@ void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms
   }
   const double target_ms = StagesMs(snapshot, cycle_ms);
   const double decode_ms = SlowestMs(snapshot, DecodeWork(snapshot, 1));
-  const double prompt_ms = std::min(most_ms, target_ms - decode_ms);
-  if (prompt_ms < decode_ms) {
-    return;  // The decode items by themselves take a longer cycle.
+  if (target_ms < 2 * decode_ms && pace->batches > 1) {
+    return;  // The decode items by themselves take a longer cycle than by micro-batches.
   }
+  // As long as a stage waits for them anyway: they need it twice that long for both.
+  const double prompt_ms = std::min(most_ms, std::max(decode_ms, target_ms - decode_ms));
   const uint32_t apart = RowsInTime(snapshot, {}, next.position, snapshot.token_budget, prompt_ms);
   const auto even = static_cast<double>(
       EvenRows(snapshot, *pace, next.position, std::min(most_ms, target_ms / 2)));

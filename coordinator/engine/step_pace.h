@@ -56,7 +56,8 @@ struct StepPace {
 // In that time prompts ride beside decode items, in even steps; or, with two stages, they have
 // every other step to themselves between those of all decode items. That is so if it computes more
 // of their rows, by 3 % where sessions are not together yet, and until it computes 3 % less; its
-// time is measured by the way of answering that is known to be the shorter one. It computes more
+// time is measured by the way of answering that is known to be the shorter one, and is at least that
+// of the decode items' step, for which a stage waits while the other computes it. It computes more
 // where a few rows more cost much and many more little: eight rows are read as fast as one where
 // sixteen take half as long again.
 StepPace PaceOf(const SchedulerSnapshot& snapshot);

@@ -470,6 +470,30 @@ TEST(StepPace, PromptsHaveStepsToThemselvesWhereThatComputesMoreOfThem) {
   EXPECT_FALSE(PaceOf(view).prompts_apart) << "all answers at once take longer than the target";
 }
 
+// Where stages share a machine answers take turns, alone; beside prompts each of their steps takes
+// longer, and no cycle with any keeps the target.
+TEST(StepPace, PromptsHaveTheTimeThatAStageWaitsForAnswersOnTheOther) {
+  StageCost beside = FewRowsForNothing();
+  SchedulerSnapshot view = EightBesideAPrompt(beside);
+  StageCost alone = beside;
+  for (double& ms : alone.ms) {
+    ms *= 0.6;
+  }
+  view.costs_alone.assign(2, alone);
+  const StepPace pace = PaceOf(view);
+  ASSERT_LT(kMostSlowdown * 2 * alone.ms[3], 2 * beside.ms[3]);
+  EXPECT_EQ(pace.batches, 1u);
+  EXPECT_TRUE(pace.prompts_apart);
+  EXPECT_NEAR(pace.step_ms, beside.ms[3], 1e-9);
+  // Even steps would have one row of the prompt each, and those that decode.
+  view.ready.erase(view.ready.begin(), view.ready.begin() + 8);
+  view.last_decode_step = 5;
+  view.steps_in_flight = 1;
+  const std::vector<ScheduledItem> prompt = ScheduleStep(view);
+  ASSERT_EQ(prompt.size(), 1u);
+  EXPECT_EQ(prompt[0].tokens, 8u);
+}
+
 TEST(StepPace, StepsOfPromptsAndOfAnswersTakeTurns) {
   SchedulerSnapshot view = EightBesideAPrompt(FewRowsForNothing());
   const auto ids = [](const std::vector<ScheduledItem>& items) {

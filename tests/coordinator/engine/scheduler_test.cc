@@ -79,6 +79,13 @@ TEST(Scheduler, BusyStagesWaitForAFullBatch) {
   EXPECT_EQ(ScheduleStep(snapshot).size(), 3u);
 }
 
+TEST(Scheduler, AMicroBatchStaysWholeWhereMoreStepsThanOneMightBeSent) {
+  SchedulerSnapshot snapshot = Snapshot(4, 2);
+  AddDecoding(&snapshot, 2);
+  snapshot.decoding = 8;  // Four micro-batches; two are in flight, and the fourth is not here yet.
+  EXPECT_EQ(ScheduleStep(snapshot).size(), 2u);
+}
+
 TEST(Scheduler, LongestWaitingDecodesFirst) {
   SchedulerSnapshot snapshot = Snapshot(2, 0);
   for (uint64_t id = 1; id <= 4; ++id) {
