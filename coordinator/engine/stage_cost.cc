@@ -90,7 +90,7 @@ double StageCost::Ms(const StepWork& work) const {
   return ms[knot] + share * (ms[knot + 1] - ms[knot]) + attended_ms * work.attended;
 }
 
-double StageCost::HopefulMs(const StepWork& work) const {
+double StageCost::HopefulMs(const StepWork& work, double usual) const {
   if (work.rows == 0) {
     return 0;
   }
@@ -107,7 +107,7 @@ double StageCost::HopefulMs(const StepWork& work) const {
       attention * attention * doubt.attended +
       2 * (here * next * doubt.with_next[knot] +
            attention * (here * doubt.with_attended[knot] + next * doubt.with_attended[knot + 1]));
-  return total * std::exp(-std::sqrt(std::max(0.0, variance)));
+  return total * std::exp(-std::max(0.0, std::sqrt(std::max(0.0, variance)) - usual));
 }
 
 StageFit::StageFit(double row_ms) : known_(row_ms > 0) {

@@ -41,8 +41,9 @@ struct StageCost {
   static StageCost Line(double fixed_ms, double row_ms, double attended_ms = 0);
   // 0 for no rows.
   double Ms(const StepWork& work) const;
-  // What it may well turn out to be: less by a standard deviation of its logarithm.
-  double HopefulMs(const StepWork& work) const;
+  // What it may well turn out to be: less by a standard deviation of its logarithm, or by what that
+  // has beyond `usual`.
+  double HopefulMs(const StepWork& work, double usual = 0) const;
 };
 
 // Learns a StageCost from steps: an extended Kalman filter over the logarithms of its 13 numbers.

@@ -11,6 +11,8 @@ constexpr double kWorthIt = 0.97;
 // time.
 constexpr double kFinerIsDearer = 1.05;
 constexpr double kLeastPartMs = 5;
+// The standard deviation of what is seen all the time has no part in hope.
+constexpr double kUsualDoubt = 0.1;
 
 enum class Guess { kExpected, kHopeful };
 
@@ -99,11 +101,17 @@ double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work) {
 
 uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
                     uint32_t most, double limit_ms) {
+  const auto hopeful_ms = [&snapshot](const StepWork& step) {
+    double ms = 0;
+    for (const StageCost& cost : snapshot.costs) {
+      ms = std::max(ms, cost.HopefulMs(step, kUsualDoubt));
+    }
+    return ms;
+  };
   uint32_t fits = 0;
   while (fits < most) {  // A later row attends further, so halve.
     const uint32_t rows = fits + (most - fits + 1) / 2;
-    if (SlowestMs(snapshot, {work.rows + rows, work.attended + Attended(position, rows)}) <=
-        limit_ms) {
+    if (hopeful_ms({work.rows + rows, work.attended + Attended(position, rows)}) <= limit_ms) {
       fits = rows;
     } else {
       most = rows - 1;

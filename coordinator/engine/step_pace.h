@@ -56,17 +56,18 @@ struct StepPace {
 // In that time prompts ride beside decode items, in even steps; or, with two stages, they have
 // every other step to themselves between those of all decode items. That is so if it computes more
 // of their rows, by 3 % where sessions are not together yet, and until it computes 3 % less; its
-// time is measured by the way of answering that is known to be the shorter one, and is at least that
-// of the decode items' step, for which a stage waits while the other computes it. It computes more
-// where a few rows more cost much and many more little: eight rows are read as fast as one where
-// sixteen take half as long again.
+// time is measured by the way of answering that is known to be the shorter one, and is at least
+// that of the decode items' step, for which a stage waits while the other computes it. It computes
+// more where a few rows more cost much and many more little: eight rows are read as fast as one
+// where sixteen take half as long again.
 StepPace PaceOf(const SchedulerSnapshot& snapshot);
 
 // The slowest stage's time for a step; 0 when nothing is known.
 double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work);
 
 // The most rows, up to `most`, of a prompt at `position` that a step may have beside `work` such
-// that the slowest stage takes no longer than limit_ms.
+// that the slowest stage takes no longer than limit_ms. Of as many as were not seen for long it is
+// what they may well take that counts, or it would never be found out.
 uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
                     uint32_t most, double limit_ms);
 
