@@ -549,6 +549,20 @@ TEST(StepPace, AStepsTimeKeepsTheTargetOfTheWholeCycle) {
   EXPECT_EQ(PaceOf(view).step_ms, 1000);
 }
 
+TEST(StepPace, RowsThatWereNotSeenForLongAreTriedIfTheyMayWellFit) {
+  SchedulerSnapshot view = EightBesideAPrompt(FewRowsForNothing());
+  ASSERT_EQ(RowsInTime(view, {}, 0, 512, 50), 13u) << "39 ms of 8, 55 of 16";
+  for (StageCost& cost : view.costs) {
+    cost.doubt.own.fill(0.01);
+    cost.doubt.with_next.fill(0.01);
+  }
+  EXPECT_EQ(RowsInTime(view, {}, 0, 512, 50), 13u) << "as sure as what is seen all the time";
+  for (StageCost& cost : view.costs) {
+    cost.doubt.own[4] = 0.16;
+  }
+  EXPECT_EQ(RowsInTime(view, {}, 0, 512, 50), 20u) << "59 ms, or 49 by what it is less sure";
+}
+
 TEST(StepPace, ChunksShrinkAsThePrefixGrows) {
   SchedulerSnapshot view;
   view.stages = 1;
