@@ -24,6 +24,16 @@ StepWork DecodeWork(const SchedulerSnapshot& snapshot, uint32_t batches) {
 
 double HopsMs(const SchedulerSnapshot& snapshot) { return (snapshot.stages + 1) * snapshot.hop_ms; }
 
+// The most that ms_of says of a stage.
+template <typename MsOf>
+double Slowest(const SchedulerSnapshot& snapshot, const MsOf& ms_of) {
+  double ms = 0;
+  for (const StageCost& cost : snapshot.costs) {
+    ms = std::max(ms, ms_of(cost));
+  }
+  return ms;
+}
+
 // How long it takes until each session has its next token, with `batches` micro-batches. The steps
 // of one alone meet no other.
 double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess) {
@@ -92,26 +102,18 @@ void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms
 }  // namespace
 
 double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work) {
-  double ms = 0;
-  for (const StageCost& cost : snapshot.costs) {
-    ms = std::max(ms, cost.Ms(work));
-  }
-  return ms;
+  return Slowest(snapshot, [&work](const StageCost& cost) { return cost.Ms(work); });
 }
 
 uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
                     uint32_t most, double limit_ms) {
-  const auto hopeful_ms = [&snapshot](const StepWork& step) {
-    double ms = 0;
-    for (const StageCost& cost : snapshot.costs) {
-      ms = std::max(ms, cost.HopefulMs(step, kUsualDoubt));
-    }
-    return ms;
-  };
   uint32_t fits = 0;
   while (fits < most) {  // A later row attends further, so halve.
     const uint32_t rows = fits + (most - fits + 1) / 2;
-    if (hopeful_ms({work.rows + rows, work.attended + Attended(position, rows)}) <= limit_ms) {
+    const StepWork step{work.rows + rows, work.attended + Attended(position, rows)};
+    if (Slowest(snapshot, [&](const StageCost& cost) {
+          return cost.HopefulMs(step, kUsualDoubt);
+        }) <= limit_ms) {
       fits = rows;
     } else {
       most = rows - 1;
