@@ -275,18 +275,14 @@ STRATA_INLINE void AskForScales(const uint8_t* scales, size_t bytes) {
   }
 }
 
-// Halves of a block's rows, see QuantTiles: whether N of R rows are one, and whether such ask for
-// the next pair of panels, each half for one of them.
+// Whether N of R rows, which are half of them (see QuantTiles), ask for the next pair of panels.
 template <int R, int N>
-constexpr bool kIsHalf = N != R;
-template <int R, int N>
-constexpr bool kAsksForPair = kIsHalf<R, N>&& kTiling.asking.pairs;
+constexpr bool kAsksForPair = (N != R) && kTiling.asking.pairs;
 
 // How far ahead rows from `kFrom` on ask for the weights that they read themselves.
 template <int R, int kFrom, int N>
 constexpr size_t AheadOfRows(int bits) {
-  const bool second = kIsHalf<R, N> && kFrom != 0;
-  return second || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
+  return kFrom != 0 || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
 }
 
 template <int R, int N>
@@ -297,13 +293,13 @@ STRATA_INLINE void AskForPair(const uint8_t* line) {
 }
 
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
-// `kFrom` on, added to `dots`. `next`: what AskForPair asks for meanwhile, a line a line.
+// `kFrom` on, added to `dots`. `pair`: how far ahead AskForPair asks.
 template <typename F, int R, int kFrom, int N, int P>
-STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words,
-                            const uint8_t* next, DotSum (&dots)[P][N]) {
+STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words, size_t pair,
+                            DotSum (&dots)[P][N]) {
   STRATA_UNROLL
   for (int line = 0; line < 8; ++line) {
-    AskForPair<R, N>(next + line * 64);
+    AskForPair<R, N>(lines + pair + line * 64);
     DotWeights weights[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
@@ -321,7 +317,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
 // The same of weights of 4 bits.
 template <typename F, int R, int kFrom, int N, int P>
 STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const NarrowWord* words,
-                                  const uint8_t* next, DotSum (&dots)[P][N]) {
+                                  size_t pair, DotSum (&dots)[P][N]) {
   static_assert(NarrowLines(4) == 4);
   NarrowSum sums[P][N];
   STRATA_UNROLL
@@ -333,7 +329,7 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const Nar
   }
   STRATA_UNROLL
   for (int line = 0; line < 4; ++line) {
-    AskForPair<R, N>(next + line * 64);
+    AskForPair<R, N>(lines + pair + line * 64);
     NarrowWeights low[P];
     NarrowWeights high[P];
     STRATA_UNROLL
@@ -395,7 +391,8 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
   const size_t stride = args.weights.panel_bytes;
   const size_t scale_bytes = ScaleBytes(args);
   const size_t head_bytes = (F::kAffine ? 2 : 1) * scale_bytes;
-  const uint8_t* next = panel + (kFrom == 0 ? P : P + 1) * stride;
+  // Each half asks for one of the next two panels, while it reads these.
+  const size_t pair = (kFrom == 0 ? P : P + 1) * stride;
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
   Lanes acc[P][N];
   STRATA_UNROLL
@@ -413,8 +410,8 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
     for (int p = 0; p < P; ++p) {
       AskForScales<AheadOfRows<R, kFrom, N>(F::kBits)>(scales + p * stride, head_bytes);
     }
-    for (const uint8_t* const end_of_scales = next + head_bytes; next < end_of_scales; next += 64) {
-      AskForPair<R, N>(next);
+    for (size_t at = 0; at < head_bytes; at += 64) {
+      AskForPair<R, N>(scales + pair + at);
     }
     panel += head_bytes;
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
@@ -437,12 +434,11 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
       }
       const size_t word = block * kQuantWords * R;
       if constexpr (F::kBits == 8) {
-        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, next, dots);
+        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, pair, dots);
       } else {
-        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, next, dots);
+        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, pair, dots);
       }
       panel += kBlockBytes;
-      next += kBlockBytes;
       STRATA_UNROLL
       for (int r = 0; r < N; ++r) {
         STRATA_UNROLL
