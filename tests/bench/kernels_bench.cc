@@ -424,11 +424,13 @@ class Attention {
     const auto start = std::chrono::steady_clock::now();
     for (auto _ : state) {
       args.kv = HeadAt(unit);
+      args.turn = TurnOf(unit);
       next_ = args;
       next_.kv = HeadAt(++unit);
+      next_.turn = TurnOf(unit);
       args.next = &next_;
+      args.asked = &asked_;
       run();
-      args.asked = true;
       benchmark::ClobberMemory();
     }
     const double seconds = Seconds(start) / static_cast<double>(state.iterations());
@@ -450,6 +452,8 @@ class Attention {
   AttendArgs args;
 
  private:
+  // With room for the spans of a unit.
+  static uint32_t TurnOf(size_t unit) { return static_cast<uint32_t>(unit * 64 + 1); }
   const uint8_t* HeadAt(size_t unit) const {
     return kv_.as<uint8_t>() + unit % (layers_ * shape_.kv_heads) * pages_.size() * args.page_bytes;
   }
@@ -461,6 +465,7 @@ class Attention {
   const AlignedBuffer kv_;
   std::vector<uint32_t> pages_;
   AttendArgs next_;  // What is attended after `args`.
+  AskedPages asked_;
   std::vector<float> q_, out_;
   const AlignedBuffer scratch_;
 };
@@ -493,11 +498,12 @@ void AttendBySpans(benchmark::State& state, const AttentionShape& shape) {
       AttendArgs then = args;
       then.first_span = span + 1;
       then.end_span = span + 2;
+      then.turn = args.turn + 1;
       args.first_span = span;
       args.end_span = span + 1;
       args.next = span + 1 < end ? &then : other;
       kernels.attend(args);
-      args.asked = true;
+      ++args.turn;
     }
     args.first_span = first;
     args.end_span = first + 1;

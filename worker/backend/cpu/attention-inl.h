@@ -77,10 +77,11 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
   }
 }
 
-// Scores to weights of one query's span; leaves the factors, and m and l at `result`.
+// Scores to weights of one query's span, and their sums at `sums`; leaves the factors. Returns m.
 template <bool kCapped>
-void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* factors,
-                 float* maxima, float* result) {
+float SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* factors,
+                  float* sums) {
+  float* const maxima = sums;  // Until a page's sum takes the place of its maximum.
   const uint32_t first = keys.from / 16;
   const uint32_t end = (keys.end + 15) / 16;
   const Lanes scales = Set(args.scale);
@@ -115,35 +116,29 @@ void SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* fa
     }
     LargestLanes(rows, folded);
     for (uint32_t i = 0; i < pages; ++i) {
-      maxima[page + i] = m;
-      m = m > folded[i] ? m : folded[i];
       factors[page + i] = m;
+      m = m > folded[i] ? m : folded[i];
+      maxima[page + i] = m;
     }
   }
   for (uint32_t page = first / 16 * 16; page < end; page += 16) {
     // Lanes before the first and behind the last page hold what was there; nothing reads them.
-    const Lanes now = Load(factors + page);
-    Store(Exp(Sub(Load(maxima + page), now)), maxima + page);
+    Store(Exp(Sub(Load(factors + page), Load(maxima + page))), factors + page);
   }
-  float l = 0.0f;
   for (uint32_t page = first; page < end; page += 4) {
     const uint32_t pages = end - page < 4 ? end - page : 4;
     STRATA_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       rows[i] = Set(0.0f);
       if (i < pages) {
-        rows[i] = ExpBounded(Sub(Load(scores + (page + i) * 16), Set(factors[page + i])));
+        rows[i] = ExpBounded(Sub(Load(scores + (page + i) * 16), Set(maxima[page + i])));
         Store(rows[i], scores + (page + i) * 16);
       }
     }
     TreeSums(rows, folded);
-    for (uint32_t i = 0; i < pages; ++i) {
-      l = std::fma(l, maxima[page + i], folded[i]);
-    }
+    std::memcpy(sums + page, folded, pages * sizeof(float));
   }
-  std::memcpy(factors + first, maxima + first, (end - first) * sizeof(float));
-  result[0] = m;
-  result[1] = l;
+  return m;
 }
 
 // Adds the keys `in_page` of each of the pages [page, end) to the sums of Q queries, D * 16
@@ -289,16 +284,36 @@ STRATA_INLINE KeyRange PagesSeen(const KeyRange* keys, int queries) {
   return pages;
 }
 
-// Scores to weights of each query's span, with sums that hold no value yet.
+// Scores to weights of the span of each of `queries` <= Q, with sums that hold no value yet.
+template <int Q>
 STRATA_INLINE void SoftmaxSpans(const AttendArgs& args, const AttendState& state,
                                 const KeyRange* keys, int queries) {
   const size_t padded = PaddedHeadDim(ValueDim(args));
   const size_t stride = PartialFloats(ValueDim(args));
   const auto softmax = args.soft_cap == 0 ? SoftmaxSpan<false> : SoftmaxSpan<true>;
   for (int i = 0; i < queries; ++i) {
-    softmax(args, keys[i], state.scores + i * kSpanKeys, state.factors + i * kSpanPages,
-            state.maxima + i * kSpanPages, state.span + i * stride + padded);
-    std::memset(state.span + i * stride, 0, padded * sizeof(float));
+    float* const span = state.span + i * stride;
+    std::memset(span, 0, padded * sizeof(float));
+    span[padded] = softmax(args, keys[i], state.scores + i * kSpanKeys,
+                           state.factors + i * kSpanPages, state.sums + i * kSpanPages);
+  }
+  // A query's sum waits for the one of the page before: those of all queries go on side by side.
+  const KeyRange pages = PagesSeen(keys, queries);
+  float l[Q] = {};
+  for (uint32_t page = pages.from; page < pages.end; ++page) {
+    STRATA_UNROLL
+    for (int i = 0; i < Q; ++i) {
+      if (i < queries && keys[i].from < (page + 1) * 16 && keys[i].end > page * 16) {
+        const uint32_t at = static_cast<uint32_t>(i) * kSpanPages + page;
+        l[i] = std::fma(l[i], state.factors[at], state.sums[at]);
+      }
+    }
+  }
+  STRATA_UNROLL
+  for (int i = 0; i < Q; ++i) {
+    if (i < queries) {
+      state.span[i * stride + padded + 1] = l[i];
+    }
   }
 }
 
@@ -316,7 +331,7 @@ void AttendSpan(const AttendArgs& args, const AttendState& state, int first, uin
                                       : ScorePages<T, Q, PagesAtOnce(Q), false>;
   score(args, state.q + size_t{args.head_dim} * first, before + pages.from, before + pages.end,
         state.scores + pages.from * 16, ahead);
-  SoftmaxSpans(args, state, keys, Q);
+  SoftmaxSpans<Q>(args, state, keys, Q);
   AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end, ahead);
 }
 
@@ -358,12 +373,11 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
       }
     }
   });
-  if (!args.asked && first == 0) {
-    PagesAhead<T>(args, SpansTaken(args, SeenByAny(args)).from).AskForRest();
-  }
+  // Only the first tile asks for what other calls read.
+  AskedPages own;
+  PagesAhead<T> asks(args, first == 0 ? args.asked : &own);
   AttendSpans(args, state, first, queries, [&](uint32_t span) {
-    PagesAhead<T> next = PagesAhead<T>::After(args, span);
-    PagesAhead<T>* ahead = &next;  // Only the first block that sees any of the span asks.
+    PagesAhead<T>* ahead = &asks;  // Only the first block that sees any of the span asks.
     ByBlocks(queries, [&](auto block, int from) {
       constexpr int kQueries = block.kQueries;
       if (state.seen[from + kQueries - 1].end <= span * kSpanKeys ||
@@ -374,7 +388,7 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
       TakeSpan(args, state, first, from, kQueries, span);
       ahead = nullptr;
     });
-    next.AskForRest();
+    asks.Attended(span);
   });
 }
 

@@ -20,7 +20,7 @@ struct AttendState {
   // Of one block.
   float* scores;   // [queries][512]: scores, then weights.
   float* factors;  // [queries][32]: a of each page.
-  float* maxima;   // [queries][32]: scratch.
+  float* sums;     // [queries][32]: of each page's weights.
   float* span;     // [queries][PartialFloats]: o, m, l of the span.
   float* page;     // [16][head_dim]: keys that hold their values.
 };
@@ -39,7 +39,7 @@ STRATA_INLINE AttendState StateIn(const AttendArgs& args, uint32_t tile, uint32_
   state.total = take(tile * stride);
   state.scores = take(block * kSpanKeys);
   state.factors = take(block * kSpanPages);
-  state.maxima = take(block * kSpanPages);
+  state.sums = take(block * kSpanPages);
   state.span = take(block * stride);
   state.page = next;
   return state;
@@ -60,20 +60,56 @@ STRATA_INLINE KeyRange KeysInSpan(KeyRange seen, uint32_t span) {
           seen.end - first < kSpanKeys ? seen.end - first : kSpanKeys};
 }
 
-// total := total and span, both one query's [PartialFloats].
-inline void MergeSpan(size_t padded, const float* span, float* total) {
-  const float m = total[padded] > span[padded] ? total[padded] : span[padded];
-  alignas(64) float exponents[16] = {total[padded] - m, span[padded] - m};
-  alignas(64) float factors[16];
-  Store(Exp(Load(exponents)), factors);
-  const Lanes old_factor = Set(factors[0]);
-  const Lanes new_factor = Set(factors[1]);
-  for (size_t d = 0; d < padded; d += kLanes) {
-    Store(Fma(Load(total + d), old_factor, Mul(Load(span + d), new_factor)), total + d);
+// Queries whose spans are merged at once: exps of two differences each fill the lanes.
+constexpr int kMergedQueries = 8;
+
+// total := total and span, of up to kMergedQueries queries, each [PartialFloats].
+class SpanMerge {
+ public:
+  explicit SpanMerge(size_t padded) : padded_(padded) {}
+  ~SpanMerge() { Merge(); }
+  SpanMerge(const SpanMerge&) = delete;
+  SpanMerge& operator=(const SpanMerge&) = delete;
+
+  // To be merged when it is full, or ends. Both stay where they are until then.
+  void Add(const float* span, float* total) {
+    spans_[queries_] = span;
+    totals_[queries_] = total;
+    if (++queries_ == kMergedQueries) {
+      Merge();
+    }
   }
-  total[padded] = m;
-  total[padded + 1] = std::fma(total[padded + 1], factors[0], span[padded + 1] * factors[1]);
-}
+
+ private:
+  void Merge() {
+    alignas(64) float exponents[16] = {};
+    for (int i = 0; i < queries_; ++i) {
+      float* const largest = totals_[i] + padded_;
+      const float m = *largest > spans_[i][padded_] ? *largest : spans_[i][padded_];
+      exponents[i] = *largest - m;
+      exponents[kMergedQueries + i] = spans_[i][padded_] - m;
+      *largest = m;
+    }
+    alignas(64) float factors[16];
+    Store(Exp(Load(exponents)), factors);
+    for (int i = 0; i < queries_; ++i) {
+      const float* const span = spans_[i];
+      float* const total = totals_[i];
+      const float old = factors[i];
+      const float now = factors[kMergedQueries + i];
+      for (size_t d = 0; d < padded_; d += kLanes) {
+        Store(Fma(Load(total + d), Set(old), Mul(Load(span + d), Set(now))), total + d);
+      }
+      total[padded_ + 1] = std::fma(total[padded_ + 1], old, span[padded_ + 1] * now);
+    }
+    queries_ = 0;
+  }
+
+  const size_t padded_;
+  int queries_ = 0;
+  const float* spans_[kMergedQueries];
+  float* totals_[kMergedQueries];
+};
 
 // The sum of a query's weights with that of its sink; `factor` is what the weighted values take.
 inline float SumWithSink(float largest, float sum, float sink, float* factor) {
@@ -123,38 +159,32 @@ STRATA_INLINE KeyRange SpansTaken(const AttendArgs& args, KeyRange seen) {
   return spans;
 }
 
-// The pages of a span, which are asked for while the span before it is computed: to the second
-// cache, as they are more than the first one holds, a few lines at a time, as a processor waits for
-// what it asks for in a burst, and in the order of memory, in which hardware helps.
+// Asks for pages while others are computed, as many as these: to the second cache, as they are more
+// than the first one holds; a few lines at a time, as a processor waits for what it asks for in a
+// burst; in the order of memory, in which hardware helps; and from call to call, as a span may
+// have few pages and the next one many.
 template <typename T>
 class PagesAhead {
  public:
-  // Those that queries of `args` see of `span`.
-  PagesAhead(const AttendArgs& args, uint32_t span) : args_(args), at_(args.kv) {
-    const KeyRange keys = KeysInSpan(SeenByAny(args), span);
-    page_ = span * kSpanPages + keys.from / 16;
-    end_ = span * kSpanPages + (keys.end + 15) / 16;
-  }
-  // What is read when a call has computed `span`.
-  static PagesAhead After(const AttendArgs& args, uint32_t span) {
-    if (span + 1 < SpansTaken(args, SeenByAny(args)).end) {
-      return PagesAhead(args, span + 1);
+  // For what `args` attends, and for what comes after it; `asked` says what was asked for, or null.
+  PagesAhead(const AttendArgs& args, AskedPages* asked)
+      : args_(args), call_(&args), asked_(asked != nullptr ? asked : &own_) {
+    if (asked_->turn < args.turn) {
+      const uint32_t first = PagesOf(args).from;
+      *asked_ = {.turn = args.turn, .page = first, .ahead = 0};
     }
-    if (args.next != nullptr) {
-      return PagesAhead(*args.next, SpansTaken(*args.next, SeenByAny(*args.next)).from);
-    }
-    PagesAhead none(args, span);
-    none.page_ = none.end_;
-    return none;
+    chained_ = asked == args.asked;
+    Find();
+    AskUntilAhead();
   }
+  ~PagesAhead() { AskForRest(); }
+  PagesAhead(const PagesAhead&) = delete;
+  PagesAhead& operator=(const PagesAhead&) = delete;
 
   // Where the next `lines` lines are. When all were asked for it stays behind the last.
   STRATA_INLINE const uint8_t* Take(int lines) {
-    if (left_ <= 0 && page_ < end_) {
-      at_ = args_.kv + args_.pages[page_ - args_.first_page] * args_.page_bytes;
-      left_ = static_cast<int>(
-          (args_.value_bytes + 16 * PaddedHeadDim(args_.head_dim) * sizeof(T)) / 64);
-      ++page_;
+    if (left_ <= 0) {
+      BeginPage();
     }
     const uint8_t* const from = at_;
     if (left_ > 0) {
@@ -170,18 +200,80 @@ class PagesAhead {
       Ask(from + line * 64);
     }
   }
-  void AskForRest() {
-    while (left_ > 0 || page_ < end_) {
-      Ask(4);
-    }
-  }
   static STRATA_INLINE void Ask(const uint8_t* line) { __builtin_prefetch(line, 0, 2); }
 
+  // The pages of `span` were computed.
+  void Attended(uint32_t span) {
+    const KeyRange keys = KeysInSpan(SeenByAny(args_), span);
+    asked_->ahead -= static_cast<int>((keys.end + 15) / 16 - keys.from / 16);
+    AskUntilAhead();
+  }
+
  private:
+  // While a span's keys are scored half as many pages are asked for; more than half a span has to
+  // be on its way before.
+  static constexpr int kLead = 24;
+
+  // Those that a call attends.
+  static KeyRange PagesOf(const AttendArgs& args) {
+    const KeyRange seen = SeenByAny(args);
+    const KeyRange spans = SpansTaken(args, seen);
+    const uint32_t from = spans.from * kSpanPages;
+    const uint32_t end = spans.end * kSpanPages;
+    return {from > seen.from / 16 ? from : seen.from / 16,
+            end < (seen.end + 15) / 16 ? end : (seen.end + 15) / 16};
+  }
+  // The call whose pages are asked for next.
+  void Find() {
+    while (call_ != nullptr && call_->turn < asked_->turn) {
+      call_ = call_->next;
+    }
+    end_ = call_ != nullptr ? PagesOf(*call_).end : 0;
+  }
+  void BeginPage() {
+    while (call_ != nullptr && asked_->page >= end_) {
+      const AttendArgs* const next = chained_ ? call_->next : nullptr;
+      if (next == nullptr) {
+        return;
+      }
+      call_ = next;
+      const KeyRange pages = PagesOf(*next);
+      asked_->turn = next->turn;
+      asked_->page = pages.from;
+      end_ = pages.end;
+    }
+    if (call_ == nullptr) {
+      return;
+    }
+    at_ = call_->kv + call_->pages[asked_->page - call_->first_page] * call_->page_bytes;
+    left_ = static_cast<int>(
+        (call_->value_bytes + 16 * PaddedHeadDim(call_->head_dim) * sizeof(T)) / 64);
+    ++asked_->page;
+    ++asked_->ahead;
+  }
+  void AskForRest() {
+    while (left_ > 0) {
+      Ask(1);
+    }
+  }
+  void AskUntilAhead() {
+    AskForRest();
+    while (asked_->ahead < kLead) {
+      BeginPage();
+      if (left_ <= 0) {
+        return;
+      }
+      AskForRest();
+    }
+  }
+
   const AttendArgs& args_;
-  uint32_t page_;
-  uint32_t end_;
-  const uint8_t* at_;
+  const AttendArgs* call_;
+  AskedPages own_;
+  AskedPages* const asked_;
+  bool chained_ = false;
+  uint32_t end_ = 0;  // Of the call's pages.
+  const uint8_t* at_ = args_.kv;
   int left_ = 0;  // Lines of the page from at_ on.
 };
 
@@ -189,8 +281,8 @@ class PagesAhead {
 // of the spans before; the tile's first query is query `first`.
 inline void TakeSpan(const AttendArgs& args, const AttendState& state, uint32_t first, int from,
                      int queries, uint32_t span) {
-  const size_t padded = PaddedHeadDim(ValueDim(args));
   const size_t stride = PartialFloats(ValueDim(args));
+  SpanMerge merge(PaddedHeadDim(ValueDim(args)));
   for (int i = 0; i < queries; ++i) {
     const KeyRange seen = state.seen[from + i];
     if (KeysInSpan(seen, span).end == 0) {
@@ -204,7 +296,7 @@ inline void TakeSpan(const AttendArgs& args, const AttendState& state, uint32_t 
     } else if (span == seen.from / kSpanKeys) {
       std::memcpy(total, sums, stride * sizeof(float));
     } else {
-      MergeSpan(padded, sums, total);
+      merge.Add(sums, total);
     }
   }
 }
@@ -228,14 +320,22 @@ STRATA_INLINE void AttendSpans(const AttendArgs& args, const AttendState& state,
 void MergeSpans(const AttendArgs& args) {
   const size_t padded = PaddedHeadDim(ValueDim(args));
   const size_t stride = PartialFloats(ValueDim(args));
-  for (uint32_t query = 0; query < args.rows * args.group; ++query) {
-    const KeyRange seen = SeenBy(args, query);
-    const uint32_t first = seen.from / kSpanKeys;
-    float* const spans = args.partial + size_t{query} * args.partial_spans * stride;
-    float* const total = spans + first * stride;
-    for (uint32_t span = first + 1; span < SpansOf(seen.end); ++span) {
-      MergeSpan(padded, spans + span * stride, total);
+  const KeyRange any = SeenByAny(args);
+  const auto sums = [&](uint32_t query, uint32_t span) {
+    return args.partial + (size_t{query} * args.partial_spans + span) * stride;
+  };
+  // Span by span, as those of one query wait for each other.
+  for (uint32_t span = any.from / kSpanKeys + 1; span < SpansOf(any.end); ++span) {
+    SpanMerge merge(padded);
+    for (uint32_t query = 0; query < args.rows * args.group; ++query) {
+      const KeyRange seen = SeenBy(args, query);
+      const uint32_t first = seen.from / kSpanKeys;
+      if (span > first && span < SpansOf(seen.end)) {
+        merge.Add(sums(query, span), sums(query, first));
+      }
     }
-    WriteAnswer(args, total, query);
+  }
+  for (uint32_t query = 0; query < args.rows * args.group; ++query) {
+    WriteAnswer(args, sums(query, SeenBy(args, query).from / kSpanKeys), query);
   }
 }

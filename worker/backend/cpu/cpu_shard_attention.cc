@@ -20,31 +20,39 @@ constexpr size_t kSmallRows = 4;
 // Enough to share a page among, few enough to spread over threads.
 uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
 
-// Attends the units [begin, end) of `count` that have work, which `args_of` tells of, and asks for
-// each before its turn. `asked` is the calling thread's: the unit that it asked for last.
+// Attends the units [begin, end) of `count` that have work, which `args_of` tells of; the pages of
+// those to come are asked for meanwhile, of which the calling thread's `asked` knows.
 template <typename ArgsOf>
-void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count, size_t* asked,
+void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count, AskedPages* asked,
                   const ArgsOf& args_of) {
-  std::optional<AttendArgs> now;
-  const auto attend_now = [&](size_t unit, const std::optional<AttendArgs>& next) {
-    if (now.has_value()) {
-      if (next.has_value()) {
-        now->next = &*next;
-        *asked = unit;
-      }
-      kernels.attend(*now);
-    }
-  };
-  for (size_t unit = begin; unit < end; ++unit) {
-    std::optional<AttendArgs> next = args_of(static_cast<uint32_t>(unit));
-    if (next.has_value()) {
-      attend_now(unit, next);
-      next->asked = *asked == unit;
-      now = next;
-    }
+  // The calls that are known, in a ring: what a short one leaves room for is of the ones behind it.
+  std::array<AttendArgs, 4> calls;
+  size_t known = 0;
+  size_t attended = 0;
+  // A thread goes on where it ended, unless another one helped it or it helps another.
+  const size_t last = std::min(end + 1, count);
+  if (asked->turn > begin + 1) {
+    *asked = AskedPages{};
   }
-  // A thread goes on where it ended, unless another one helped it.
-  attend_now(end, end < count ? args_of(static_cast<uint32_t>(end)) : std::nullopt);
+  for (size_t unit = begin;; ++attended) {
+    for (; known - attended < calls.size() && unit < last; ++unit) {
+      const std::optional<AttendArgs> args = args_of(static_cast<uint32_t>(unit));
+      if (args.has_value()) {
+        AttendArgs& call = calls[known % calls.size()];
+        call = *args;
+        call.turn = static_cast<uint32_t>(unit) + 1;
+        call.asked = asked;
+        if (known > attended) {
+          calls[(known - 1) % calls.size()].next = &call;
+        }
+        ++known;
+      }
+    }
+    if (attended == known || calls[attended % calls.size()].turn > end) {
+      return;
+    }
+    kernels.attend(calls[attended % calls.size()]);
+  }
 }
 
 }  // namespace
@@ -211,7 +219,7 @@ void CpuShard::AttendByTiles(uint32_t layer) {
     tile_ends_.push_back(tiles);
   }
   const size_t units = size_t{tiles} * parts;
-  std::fill(asked_.begin(), asked_.end(), units);
+  std::fill(asked_.begin(), asked_.end(), AskedPages{});
   pool_->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
     AttendInTurn(*kernels_, begin, end, units, &asked_[thread], [&](uint32_t unit) {
       const uint32_t tile = unit % tiles;
@@ -253,7 +261,7 @@ void CpuShard::AttendBySpans(uint32_t layer) {
     most = std::max(most, SpansOf(item.position + 1) - first_span(item.position));
   }
   const size_t units = size_t{pairs} * most;
-  std::fill(asked_.begin(), asked_.end(), units);
+  std::fill(asked_.begin(), asked_.end(), AskedPages{});
   pool_->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
     AttendInTurn(*kernels_, begin, end, units, &asked_[thread], [&](uint32_t unit) {
       AttendArgs args = tile(unit / most, thread);

@@ -132,6 +132,13 @@ struct MatmulArgs {
   bool add = false;  // To what `out` holds.
 };
 
+// How far one thread has asked for the pages of its calls.
+struct AskedPages {
+  uint32_t turn = 0;  // Of the call that it asks for; 0: none yet.
+  uint32_t page = 0;  // The first of its pages that it has not asked for.
+  int ahead = 0;      // Pages that were asked for and not computed yet.
+};
+
 // A tile of queries of one sequence and one KV head, in one layer.
 struct AttendArgs {
   const float* q = nullptr;  // Query (row, head in group) at q + row * q_stride + head * head_dim.
@@ -166,9 +173,12 @@ struct AttendArgs {
   uint32_t partial_spans = 0;
   uint32_t first_span = 0;
   uint32_t end_span = 0;
-  // What the same thread attends next, or null: its first keys and values are asked for meanwhile.
-  const AttendArgs* next = nullptr;
-  bool asked = false;  // The call before this one had these as its `next`.
+  // Where one thread's calls follow each other: this one's turn, the call after it, if it is known,
+  // and which of their pages were asked for; or null. Pages are asked for while those before them
+  // are computed, whichever call they are of.
+  uint32_t turn = 1;
+  const AttendArgs* next = nullptr;  // Of a later turn.
+  AskedPages* asked = nullptr;
 };
 
 inline constexpr size_t ValueDim(const AttendArgs& args) {

@@ -74,7 +74,7 @@ void AttendLatentSpan(const AttendArgs& args, const AttendState& state, uint32_t
     ScoreLatents(args, state.q, PageInFloats(stored, size_t{16} * args.head_dim, state.page),
                  state.scores + page * 16);
   }
-  SoftmaxSpans(args, state, keys, queries);
+  SoftmaxSpans<kLatentQueries>(args, state, keys, queries);
   AddLatents<T>(args, state, keys, span, queries);
 }
 
