@@ -47,6 +47,7 @@ constexpr Tiling kTiling = kAmxTiling;
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/quant_tiles-inl.h"
 #include "worker/backend/cpu/super-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 #include "worker/backend/cpu/tile_table-inl.h"
 }  // namespace

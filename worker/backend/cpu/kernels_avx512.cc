@@ -42,6 +42,7 @@ constexpr Tiling kTiling = kAvx512Tiling;
 #include "worker/backend/cpu/int_line_rows-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace avx512

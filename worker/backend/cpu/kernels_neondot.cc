@@ -47,6 +47,7 @@ constexpr Tiling kTiling = kNeonTiling;
 // After the dot product.
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace neondot
