@@ -220,35 +220,40 @@ std::vector<uint8_t> PoisonedBeside(const Fixture& f, uint32_t from, uint32_t en
   return memory;
 }
 
-// The rows [first, end) by one call of a table's kernel, [rows][group][value_dim]. What they do not
-// see is not there: behind them or before their window in a page, or the page itself.
-std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t first, uint32_t end,
-                          bool by_spans = false) {
+// A call for the rows [first, end), whose answers are [rows][group][value_dim].
+AttendArgs ArgsOf(const Fixture& f, uint32_t first, uint32_t end,
+                  const std::vector<uint8_t>& memory, float* out, float* scratch) {
   const size_t width = size_t{f.group} * f.head_dim;
   const uint32_t first_page = FirstSeen(first, f.window) / 16;
+  return {.q = f.q.data() + first * width,
+          .q_stride = width,
+          .rows = end - first,
+          .group = f.group,
+          .position = first,
+          .window = f.window,
+          .head_dim = f.head_dim,
+          .scale = f.scale,
+          .soft_cap = f.soft_cap,
+          .latent_values = f.latent_values,
+          .kv_f16 = f.f16,
+          .kv = memory.data(),
+          .page_bytes = f.page_bytes,
+          .value_bytes = f.value_bytes,
+          .pages = f.pages.data() + first_page,
+          .first_page = first_page,
+          .out = out,
+          .out_stride = size_t{f.group} * f.value_dim(),
+          .scratch = scratch};
+}
+
+// The rows [first, end) by one call of a table's kernel. What they do not see is not there: behind
+// them or before their window in a page, or the page itself.
+std::vector<float> Attend(const Kernels& kernels, const Fixture& f, uint32_t first, uint32_t end,
+                          bool by_spans = false) {
   const std::vector<uint8_t> memory = PoisonedBeside(f, FirstSeen(first, f.window), end);
-  const size_t out_width = size_t{f.group} * f.value_dim();
-  std::vector<float> out((end - first) * out_width, kNan);
+  std::vector<float> out((end - first) * size_t{f.group} * f.value_dim(), kNan);
   std::vector<float> scratch(AttendScratchFloats(f.head_dim, f.latent_values), kNan);
-  AttendArgs args{.q = f.q.data() + first * width,
-                  .q_stride = width,
-                  .rows = end - first,
-                  .group = f.group,
-                  .position = first,
-                  .window = f.window,
-                  .head_dim = f.head_dim,
-                  .scale = f.scale,
-                  .soft_cap = f.soft_cap,
-                  .latent_values = f.latent_values,
-                  .kv_f16 = f.f16,
-                  .kv = memory.data(),
-                  .page_bytes = f.page_bytes,
-                  .value_bytes = f.value_bytes,
-                  .pages = f.pages.data() + first_page,
-                  .first_page = first_page,
-                  .out = out.data(),
-                  .out_stride = out_width,
-                  .scratch = scratch.data()};
+  AttendArgs args = ArgsOf(f, first, end, memory, out.data(), scratch.data());
   if (!by_spans) {
     kernels.attend(args);
     return out;
@@ -377,6 +382,45 @@ TEST(AttentionTileTest, NoTileChangesABitOfAWindow) {
               << kernels->isa << " window " << window << " rows " << first << " on, " << rows;
         }
       }
+    }
+  }
+}
+
+// Pages of calls of one thread are asked for at one pace, whatever each of them has.
+TEST(AttentionCallsTest, CallsInTurnAskAheadForThoseToComeAndKeepTheirBits) {
+  // The fewest pages that are on their way, as far as there are any, and some for rounding.
+  constexpr int kFewest = 24;
+  constexpr int kMost = 28;
+  const Fixture f = MakeFixture({16, 9, 1100}, true, 5);
+  const std::vector<uint32_t> rows = {1060, 20, 1099, 3, 530, 531};
+  const size_t width = size_t{f.group} * f.value_dim();
+  const std::vector<float> plain = PlainAttention(f);
+  for (const Kernels* kernels : MachineKernels()) {
+    AskedPages asked;
+    std::vector<std::vector<float>> out(rows.size(), std::vector<float>(width, kNan));
+    std::vector<float> scratch(AttendScratchFloats(f.head_dim), kNan);
+    std::vector<AttendArgs> calls;
+    std::vector<int> pages_before = {0};
+    for (size_t i = 0; i < rows.size(); ++i) {
+      calls.push_back(ArgsOf(f, rows[i], rows[i] + 1, f.memory, out[i].data(), scratch.data()));
+      calls[i].turn = static_cast<uint32_t>(10 * (i + 1));
+      calls[i].asked = &asked;
+      pages_before.push_back(pages_before[i] + static_cast<int>(rows[i] / 16 + 1));
+    }
+    for (size_t i = 0; i + 1 < calls.size(); ++i) {
+      calls[i].next = &calls[i + 1];
+    }
+    for (size_t i = 0; i < calls.size(); ++i) {
+      kernels->attend(calls[i]);
+      EXPECT_EQ(std::memcmp(out[i].data(), plain.data() + rows[i] * width, width * sizeof(float)),
+                0)
+          << kernels->isa << " row " << rows[i];
+      const int left = pages_before.back() - pages_before[i + 1];
+      EXPECT_GE(asked.ahead, std::min(kFewest, left)) << kernels->isa << " row " << rows[i];
+      EXPECT_LE(asked.ahead, std::min(kMost, left)) << kernels->isa << " row " << rows[i];
+      EXPECT_EQ(asked.ahead, pages_before[asked.turn / 10 - 1] + static_cast<int>(asked.page) -
+                                 pages_before[i + 1])
+          << kernels->isa << " row " << rows[i];
     }
   }
 }
