@@ -428,6 +428,7 @@ class Attention {
       next_ = args;
       next_.kv = HeadAt(++unit);
       next_.turn = TurnOf(unit);
+      next_.next = nullptr;
       args.next = &next_;
       args.asked = &asked_;
       run();
@@ -499,6 +500,7 @@ void AttendBySpans(benchmark::State& state, const AttentionShape& shape) {
       then.first_span = span + 1;
       then.end_span = span + 2;
       then.turn = args.turn + 1;
+      then.next = other;
       args.first_span = span;
       args.end_span = span + 1;
       args.next = span + 1 < end ? &then : other;

@@ -15,7 +15,7 @@
 // After the dot product, of which it makes lines.
 #include "tests/worker/backend/int_line_scalar-inl.h"
 // In this order.
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"

@@ -44,6 +44,16 @@ constexpr Kernels kTable = MakeTable("avx512vnni");
 }  // namespace
 }  // namespace stand_in_avx512vnni
 
+namespace stand_in_avx512vnni_zen4 {
+namespace {
+constexpr Tiling kTiling = kAvx512VnniZen4Tiling;
+constexpr bool kDotSigned = false;
+using DotActivation = int8_t;
+#include "tests/worker/backend/stand_in-inl.h"
+constexpr Kernels kTable = MakeTable("avx512vnni");
+}  // namespace
+}  // namespace stand_in_avx512vnni_zen4
+
 namespace stand_in_amx {
 namespace {
 constexpr Tiling kTiling = kAmxTiling;
@@ -69,8 +79,9 @@ constexpr Kernels kTable = MakeTable("neon");
 }  // namespace stand_in_neon
 
 std::vector<const Kernels*> StandIns() {
-  return {&stand_in_avx2::kTable, &stand_in_avx512::kTable, &stand_in_avx512vnni::kTable,
-          &stand_in_amx::kTable, &stand_in_neon::kTable};
+  return {&stand_in_avx2::kTable,       &stand_in_avx512::kTable,
+          &stand_in_avx512vnni::kTable, &stand_in_avx512vnni_zen4::kTable,
+          &stand_in_amx::kTable,        &stand_in_neon::kTable};
 }
 
 }  // namespace strata::cpu

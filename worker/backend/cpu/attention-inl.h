@@ -373,9 +373,7 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
       }
     }
   });
-  // Only the first tile asks for what other calls read.
-  AskedPages own;
-  PagesAhead<T> asks(args, first == 0 ? args.asked : &own);
+  PagesAhead<T> asks(args, first == 0);
   AttendSpans(args, state, first, queries, [&](uint32_t span) {
     PagesAhead<T>* ahead = &asks;  // Only the first block that sees any of the span asks.
     ByBlocks(queries, [&](auto block, int from) {

@@ -166,14 +166,21 @@ STRATA_INLINE KeyRange SpansTaken(const AttendArgs& args, KeyRange seen) {
 template <typename T>
 class PagesAhead {
  public:
-  // For what `args` attends, and for what comes after it; `asked` says what was asked for, or null.
-  PagesAhead(const AttendArgs& args, AskedPages* asked)
-      : args_(args), call_(&args), asked_(asked != nullptr ? asked : &own_) {
+  // For what `args` attends, and, where its first tile does, for what comes after it. Other tiles
+  // begin with pages that the one before has just read.
+  PagesAhead(const AttendArgs& args, bool first_tile)
+      : args_(args),
+        call_(&args),
+        asked_(first_tile && args.asked != nullptr ? args.asked : &own_),
+        chained_(first_tile) {
     if (asked_->turn < args.turn) {
-      const uint32_t first = PagesOf(args).from;
-      *asked_ = {.turn = args.turn, .page = first, .ahead = 0};
+      const KeyRange pages = PagesOf(args);
+      const uint32_t here = first_tile ? 0 : kLead;
+      const uint32_t left = pages.end - pages.from;
+      *asked_ = {.turn = args.turn,
+                 .page = pages.from + (here < left ? here : left),
+                 .ahead = static_cast<int>(here)};
     }
-    chained_ = asked == args.asked;
     Find();
     AskUntilAhead();
   }
@@ -271,7 +278,7 @@ class PagesAhead {
   const AttendArgs* call_;
   AskedPages own_;
   AskedPages* const asked_;
-  bool chained_ = false;
+  const bool chained_;
   uint32_t end_ = 0;  // Of the call's pages.
   const uint8_t* at_ = args_.kv;
   int left_ = 0;  // Lines of the page from at_ on.

@@ -181,7 +181,7 @@ class CpuShard : public Shard {
   AlignedBuffer attend_;             // [threads][sizes_.attend]
   AlignedBuffer partial_;            // [items][query heads][spans][PartialFloats]
   std::vector<uint32_t> tile_ends_;  // Of each item, counted over the items before it too.
-  std::vector<AskedPages> asked_;  // By thread: of the attention's units in turn.
+  std::vector<AskedPages> asked_;    // By thread: of the attention's units in turn.
   Batch batch_;
   uint32_t head_rows_ = 0;
 };

@@ -29,9 +29,11 @@ void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count
   std::array<AttendArgs, 4> calls;
   size_t known = 0;
   size_t attended = 0;
-  // A thread goes on where it ended, unless another one helped it or it helps another.
-  const size_t last = std::min(end + 1, count);
-  if (asked->turn > begin + 1) {
+  // A thread goes on where it ended, unless another one helped it. Where it helps another it goes
+  // backwards.
+  const bool helps = asked->turn > begin + 1;
+  const size_t last = helps ? end : std::min(end + 1, count);
+  if (helps) {
     *asked = AskedPages{};
   }
   for (size_t unit = begin;; ++attended) {

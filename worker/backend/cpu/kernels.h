@@ -132,8 +132,9 @@ struct MatmulArgs {
   bool add = false;  // To what `out` holds.
 };
 
-// How far one thread has asked for the pages of its calls.
-struct AskedPages {
+// How far one thread has asked for the pages of its calls. On a line of its own, since it is
+// written for each page.
+struct alignas(64) AskedPages {
   uint32_t turn = 0;  // Of the call that it asks for; 0: none yet.
   uint32_t page = 0;  // The first of its pages that it has not asked for.
   int ahead = 0;      // Pages that were asked for and not computed yet.

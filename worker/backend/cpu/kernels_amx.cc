@@ -44,10 +44,10 @@ constexpr Tiling kTiling = kAmxTiling;
 #include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/int_line_rows-inl.h"
 #include "worker/backend/cpu/int_tile_amx-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/quant_tiles-inl.h"
 #include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 #include "worker/backend/cpu/tile_table-inl.h"
 }  // namespace

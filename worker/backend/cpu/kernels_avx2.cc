@@ -34,9 +34,9 @@ constexpr Tiling kTiling = kAvx2Tiling;
 #include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_words256-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace avx2

@@ -40,9 +40,9 @@ constexpr Tiling kTiling = kAvx512Tiling;
 // In this order.
 #include "worker/backend/cpu/int_dot_words512-inl.h"
 #include "worker/backend/cpu/int_line_rows-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace avx512

@@ -40,9 +40,9 @@ constexpr Tiling kTiling = STRATA_VNNI_TILING;
 #include "worker/backend/cpu/int_dot_vnni-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/int_line_rows-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace STRATA_VNNI_NAMESPACE

@@ -41,9 +41,9 @@ constexpr Tiling kTiling = kNeonTiling;
 #include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/int_line_rows-inl.h"
 // After the dot product.
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace neon

@@ -36,9 +36,9 @@ using DotActivation = int8_t;
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/int_line_rows-inl.h"
+#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/table-inl.h"
 }  // namespace
 }  // namespace scalar_fma
