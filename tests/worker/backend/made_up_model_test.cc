@@ -227,8 +227,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, WideModelTest,
 
 constexpr uint32_t kMostNeighbours = 11;
 
-// Past two spans decoding divides one sequence's attention among threads by span; prefill, large
-// batches and single threads do not.
+// Past two spans decoding divides one sequence's attention among threads by span, where its heads
+// do not; prefill, large batches and single threads do not.
 class LongSequenceTest : public ::testing::TestWithParam<MadeUpShape> {};
 
 TEST_P(LongSequenceTest, SpansDividedAmongThreadsChangeNoBit) {

@@ -21,8 +21,8 @@
 
 namespace strata::cpu {
 
-// The most items of one row each whose attention is divided among threads by spans, where a layer
-// attends by `parts` of its heads: more of them are enough to divide by.
+// The most items of one row each whose attention may be divided among threads by spans, where a
+// layer attends by `parts` of its heads: more of them are enough to divide by.
 constexpr size_t MostItemsBySpans(uint32_t threads, size_t parts) {
   return threads == 1 ? 0 : (size_t{4} * threads - 1) / parts;
 }

@@ -190,7 +190,8 @@ AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first,
 }
 
 bool CpuShard::SplitsSpans(uint32_t layer) const {
-  const uint32_t parts = spec_.model.layers[layer].attention.heads / HeadsAtOnce(layer);
+  const size_t parts = spec_.model.layers[layer].attention.heads / HeadsAtOnce(layer);
+  const size_t units = batch_.items.size() * parts;
   const uint32_t window = WindowOf(layer);
   bool long_enough = false;
   for (const BatchItem& item : batch_.items) {
@@ -199,7 +200,9 @@ bool CpuShard::SplitsSpans(uint32_t layer) const {
     }
     long_enough = long_enough || item.position - FirstSeen(item.position, window) >= 2 * kSpanKeys;
   }
-  return long_enough && batch_.items.size() <= MostItemsBySpans(pool_->threads(), parts);
+  // Whole heads need no sums of spans, where each thread gets as many.
+  return long_enough && units % pool_->threads() != 0 &&
+         batch_.items.size() <= MostItemsBySpans(pool_->threads(), parts);
 }
 
 void CpuShard::Attend(uint32_t layer) {
