@@ -61,13 +61,17 @@ STRATA_INLINE KeyRange KeysInSpan(KeyRange seen, uint32_t span) {
 }
 
 // Queries whose spans are merged at once: exps of two differences each fill the lanes.
-constexpr int kMergedQueries = 8;
+constexpr int kMergedQueries = static_cast<int>(kLanes) / 2;
 
 // total := total and span, of up to kMergedQueries queries, each [PartialFloats].
 class SpanMerge {
  public:
   explicit SpanMerge(size_t padded) : padded_(padded) {}
-  ~SpanMerge() { Merge(); }
+  ~SpanMerge() {
+    if (queries_ > 0) {
+      Merge();
+    }
+  }
   SpanMerge(const SpanMerge&) = delete;
   SpanMerge& operator=(const SpanMerge&) = delete;
 
