@@ -36,7 +36,7 @@ absl::Status RunFork(const v1::ForkCommand& fork, const ModelSpec& model, uint64
   }
   RETURN_IF_ERROR(CheckGeneration(fork.destination(), *table));
   RETURN_IF_ERROR(CheckState(*source, *table,
-                             step_policy::LengthIsHeld(fork.length(), source->length()),
+                             step_policy::LengthIsHeld(fork.length(), source->computed_length()),
                              fork.length(), fork.fingerprint()));
   if (fork.params().rotary_variant() != source->params.rotary_variant()) {
     return Error(absl::StatusCode::kInvalidArgument, "ROTARY_VARIANT",
@@ -46,7 +46,7 @@ absl::Status RunFork(const v1::ForkCommand& fork, const ModelSpec& model, uint64
   Sequence* destination =
       table->Fork(*source, fork.destination().request_id(), fork.destination().generation(),
                   fork.length(), fork.params());
-  table->NoteStep(destination, step);
+  table->NoteStep(destination, step, destination->length());
   return absl::OkStatus();
 }
 
@@ -57,9 +57,9 @@ absl::Status RunTruncate(const v1::TruncateCommand& truncate, bool resync, Seque
   if (sequence == nullptr) {
     return SequenceNotFound(truncate.sequence());
   }
-  RETURN_IF_ERROR(CheckState(*sequence, *table,
-                             step_policy::LengthIsHeld(truncate.length(), sequence->length()),
-                             truncate.length(), truncate.fingerprint()));
+  RETURN_IF_ERROR(CheckState(
+      *sequence, *table, step_policy::LengthIsHeld(truncate.length(), sequence->computed_length()),
+      truncate.length(), truncate.fingerprint()));
   RETURN_IF_ERROR(CheckWindows(*sequence, *table, truncate.length()));
   table->Truncate(sequence, truncate.length());
   if (resync) {

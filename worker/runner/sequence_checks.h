@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "common/fingerprint.h"
 #include "strata/v1/shard.pb.h"
+#include "worker/runner/item_slice.h"
 #include "worker/runner/sequence_table.h"
 
 namespace strata {
@@ -28,6 +29,15 @@ absl::Status CheckState(const Sequence& sequence, const SequenceTable& table, bo
 // `position`.
 absl::Status CheckFingerprint(const v1::SequenceName& name, uint32_t position, Fingerprint named,
                               Fingerprint held);
+
+// Whether the item, whose first slice this step or one before it was, goes on from where it was
+// left, and after what comes before it. FAILED_PRECONDITION (SLICE_MISMATCH), and as
+// CheckFingerprint.
+absl::Status CheckSliceFollows(const Sequence& sequence, const SequenceTable& table,
+                               const v1::StepItem& item);
+// Whether an item that begins with `slice` at the sequence's end stays behind what is unfinished
+// there. FAILED_PRECONDITION (SLICE_MISMATCH).
+absl::Status CheckSliceBegins(const Sequence& sequence, const ItemSlice& slice);
 
 }  // namespace strata
 

@@ -24,6 +24,14 @@ uint64_t LinkAt(const Sequence& sequence, uint32_t position) {
 
 }  // namespace
 
+UnfinishedItem* Sequence::UnfinishedAt(uint32_t position) {
+  const auto found =
+      std::find_if(unfinished.begin(), unfinished.end(),
+                   [position](const auto& item) { return item.position == position; });
+  STRATA_CHECK(found != unfinished.end());
+  return &*found;
+}
+
 SequenceTable::SequenceTable(const StageSpec& spec, std::vector<Fingerprint> roots, KvPool* pool,
                              Shard* shard)
     : roots_(std::move(roots)), pool_(pool), shard_(shard) {
@@ -154,6 +162,11 @@ bool SequenceTable::WindowsRetained(const Sequence& sequence, uint32_t length,
 
 void SequenceTable::Truncate(Sequence* sequence, uint32_t length) {
   STRATA_CHECK(length <= sequence->length());
+  while (!sequence->unfinished.empty() &&
+         sequence->unfinished.back().position + sequence->unfinished.back().rows > length) {
+    STRATA_CHECK(sequence->unfinished.back().position >= length);
+    sequence->unfinished.pop_back();
+  }
   sequence->fingerprint = FingerprintAt(*sequence, length);
   sequence->ids.resize(length);
   sequence->embedded.erase(sequence->embedded.lower_bound(length), sequence->embedded.end());
@@ -218,8 +231,18 @@ void SequenceTable::ReleaseIf(const std::function<bool(const Sequence&)>& condit
   });
 }
 
-void SequenceTable::NoteStep(Sequence* sequence, uint64_t step) {
-  sequence->uncommitted.emplace_back(step, sequence->length());
+void SequenceTable::NoteStep(Sequence* sequence, uint64_t step, uint32_t length) {
+  sequence->uncommitted.emplace_back(step, length);
+}
+
+uint64_t SequenceTable::ParkedRows() const {
+  uint64_t rows = 0;
+  for (const auto& [key, sequence] : sequences_) {
+    for (const UnfinishedItem& item : sequence->unfinished) {
+      rows += item.parked.empty() ? 0 : item.rows;
+    }
+  }
+  return rows;
 }
 
 void SequenceTable::Commit(uint64_t step) {

@@ -28,6 +28,17 @@ struct PageTable {
   std::vector<PageId> pages;  // Up to the one with the last token; empty for a group unused here.
 };
 
+// An item of which some layers are yet to be computed: its ids and pages are the sequence's
+// already.
+struct UnfinishedItem {
+  uint32_t position = 0;
+  uint32_t rows = 0;
+  uint32_t next_layer = 0;  // Of the model: those before it are computed, or are by this step.
+  // float32 [rows, hidden]: what the layer before next_layer made of them, on the stage that
+  // computed it; empty elsewhere.
+  std::vector<float> parked;
+};
+
 // One request's state, named (request id, generation). Only SequenceTable changes it.
 struct Sequence {
   std::string request_id;
@@ -43,8 +54,15 @@ struct Sequence {
   uint32_t committed_length = 0;
   // (step, length after it) of steps that are not known to be committed, ascending.
   std::vector<std::pair<uint64_t, uint32_t>> uncommitted;
+  std::vector<UnfinishedItem> unfinished;  // By position, one behind the other, to length().
 
   uint32_t length() const { return static_cast<uint32_t>(ids.size()); }
+  // Tokens whose KV is computed on all layers: others may begin on these only.
+  uint32_t computed_length() const {
+    return unfinished.empty() ? length() : unfinished.front().position;
+  }
+  // The unfinished item that begins there, which there must be.
+  UnfinishedItem* UnfinishedAt(uint32_t position);
 };
 
 // One thread at a time.
@@ -91,7 +109,8 @@ class SequenceTable {
   // first one that is not.
   bool WindowsRetained(const Sequence& sequence, uint32_t length, uint32_t* group) const;
 
-  // Drops tokens from `length` on, which is at most the sequence's, and their pages.
+  // Drops tokens from `length` on, which is at most the sequence's, and their pages. An unfinished
+  // item is dropped as a whole: `length` is not within one.
   void Truncate(Sequence* sequence, uint32_t length);
   // A new sequence of the first `length` tokens of `source`, which has them, its pages shared; the
   // name must not exist.
@@ -102,8 +121,10 @@ class SequenceTable {
   // The same for all that it is true of.
   void ReleaseIf(const std::function<bool(const Sequence&)>& condition);
 
-  // Notes that `step` brought the sequence to its present length.
-  void NoteStep(Sequence* sequence, uint64_t step);
+  // Notes that `step` brought the sequence to this length.
+  void NoteStep(Sequence* sequence, uint64_t step, uint32_t length);
+  // Rows of all unfinished items that are held here between two steps.
+  uint64_t ParkedRows() const;
   // Step `step` and those before it were committed: moves every committed length, and frees window
   // pages behind it.
   void Commit(uint64_t step);

@@ -13,6 +13,7 @@
 #include "common/row_digest.h"
 #include "common/status.h"
 #include "worker/runner/command_runner.h"
+#include "worker/runner/item_slice.h"
 #include "worker/runner/kv_pool.h"
 #include "worker/runner/result_builder.h"
 #include "worker/runner/sequence_checks.h"
@@ -53,6 +54,18 @@ std::map<uint32_t, uint64_t> EmbeddedOf(const v1::StepItem& item) {
     embedded[row.position()] = row.digest();
   }
   return embedded;
+}
+
+// How many of the runs, from the first on, are of one slice and of different sequences: those are
+// computed at once.
+size_t RunsOfOneSlice(std::span<const ItemRun> runs) {
+  std::set<const Sequence*> sequences;
+  size_t count = 0;
+  while (count < runs.size() && runs[count].slice == runs.front().slice &&
+         sequences.insert(runs[count].sequence).second) {
+    ++count;
+  }
+  return count;
 }
 
 // Later stages go by the rows' digests.
@@ -97,14 +110,30 @@ class ShardRunner::Impl {
   void RunCommands(v1::StepFrame* frame);
   // Checks every item, and takes ids and pages of those that pass.
   std::vector<ItemRun> AcceptItems(StepMessage* frame);
-  absl::Status AcceptItem(const v1::StepItem& item, std::span<const float> activations,
-                          ItemRun* run);
+  absl::Status AcceptItem(const v1::StepItem& item, ItemRun* run);
+  // An item's first slice, or the whole of it.
+  absl::Status BeginItem(const v1::StepItem& item, ItemRun* run);
+  // A further slice.
+  absl::Status ContinueItem(const v1::StepItem& item, ItemRun* run);
+  absl::Status CheckNamedOnce(const v1::SequenceName& name, const ItemSlice& slice) const;
   absl::Status CheckLogitsRows(const v1::StepItem& item);
+  absl::Status CheckParkedRows(const ItemRun& run);
+  // The rows are on this stage during the step; they come to it with the frame; they stay.
+  bool IsHere(const ItemSlice& slice) const {
+    return slice.IsOn(config_.spec.first_layer, config_.spec.last_layer);
+  }
+  bool Enters(const ItemSlice& slice) const {
+    return !config_.spec.embeds && slice.PassesInto(config_.spec.first_layer);
+  }
+  bool Stays(const ItemSlice& slice) const {
+    return IsHere(slice) && slice.end <= config_.spec.last_layer + 1;
+  }
   // Computes, leaves what is to be sent on in the frame's payload (or result_), and each run's
   // status.
   void Compute(StepMessage* frame, std::span<ItemRun> runs);
-  // Of what Compute does, these runs: at once, or, where the backend fails at that, by halves down
-  // to the run that it fails at. `tried` is 1 for a run that it failed at alone.
+  // Of what Compute does, these runs, of the same slice: at once, or, where the backend fails at
+  // that, by halves down to the run that it fails at. `tried` is 1 for a run that it failed at
+  // alone.
   void ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, int tried);
   absl::Status ComputeOnce(StepMessage* frame, std::span<ItemRun> runs);
   void CountBackendFailure() {
@@ -114,6 +143,7 @@ class ShardRunner::Impl {
   absl::Status ComputeHidden(StepMessage* frame, std::span<ItemRun> runs);
   absl::Status ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs);
   void Settle(v1::StepFrame* frame, std::span<ItemRun> runs);
+  void FinishRun(uint64_t step, ItemRun* run);
   v1::ErrorDetail Detail(const absl::Status& status, const std::string& request_id) const;
   void AddStageKv(v1::StepFrame* frame, TimePoint begin) const;
   void UpdateStats(const v1::StepFrame& frame, size_t computed);
@@ -129,8 +159,9 @@ class ShardRunner::Impl {
   StageCompute compute_;
   ResultBuilder result_;
   // Of the frame at hand.
-  std::set<std::pair<std::string, uint64_t>> named_;
+  std::map<std::pair<std::string, uint64_t>, bool> named_;  // Whether by slices.
   uint64_t logits_rows_ = 0;
+  uint64_t parked_rows_ = 0;  // Those that stay from before, and those that are to.
   std::vector<float> activations_;
   size_t failed_alone_ = 0;    // Runs that the backend failed at alone.
   bool any_computed_ = false;  // It did not fail at all of them.
@@ -199,6 +230,9 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
   }
   RunCommands(&frame.header);
   std::vector<ItemRun> runs = AcceptItems(&frame);
+  // What is whole is computed at once, after the slices.
+  std::stable_partition(runs.begin(), runs.end(),
+                        [](const ItemRun& run) { return !run.slice.whole(); });
   Compute(&frame, runs);
   Settle(&frame.header, runs);
   const auto computed =
@@ -240,30 +274,39 @@ void ShardRunner::Impl::RunCommands(v1::StepFrame* frame) {
 }
 
 std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
+  // Kept for a second try: what is sent on is written to the payload.
+  activations_.swap(frame->payload);
   std::vector<ItemRun> runs;
   named_.clear();
   logits_rows_ = 0;
-  const size_t hidden = config_.spec.embeds ? 0 : config_.spec.model.hidden;
-  uint32_t frame_row = 0;
+  parked_rows_ = table_.ParkedRows();
+  const size_t hidden = config_.spec.model.hidden;
+  uint32_t input_row = 0;
+  uint32_t payload_row = 0;
   for (int i = 0; i < frame->header.items_size(); ++i) {
     v1::StepItem* item = frame->header.mutable_items(i);
     ItemRun run;
     run.index = i;
-    run.frame_row = frame_row;
+    run.slice = SliceOf(*item);
     run.rows = static_cast<uint32_t>(item->token_ids_size());
-    frame_row += run.rows;
+    run.payload_row = payload_row;
+    if (Enters(run.slice)) {
+      run.input =
+          std::span<const float>(activations_).subspan(input_row * hidden, run.rows * hidden);
+      input_row += run.rows;
+    }
+    payload_row += run.slice.PassesInto(config_.spec.last_layer + 1) ? run.rows : 0;
     if (item->has_error()) {
       continue;
     }
-    const auto activations =
-        std::span<const float>(frame->payload).subspan(run.frame_row * hidden, run.rows * hidden);
-    if (absl::Status status = AcceptItem(*item, activations, &run); !status.ok()) {
+    if (absl::Status status = AcceptItem(*item, &run); !status.ok()) {
       *item->mutable_error() = Detail(status, item->sequence().request_id());
       item->set_error_stage(config_.stage);
     } else {
-      runs.push_back(run);
+      runs.push_back(std::move(run));
     }
   }
+  frame->payload.assign(config_.spec.heads ? 0 : payload_row * hidden, 0.0f);
   return runs;
 }
 
@@ -278,21 +321,54 @@ absl::Status ShardRunner::Impl::CheckLogitsRows(const v1::StepItem& item) {
   return absl::OkStatus();
 }
 
-// All checks come before any change of state.
-absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item,
-                                           std::span<const float> activations, ItemRun* run) {
-  RETURN_IF_ERROR(CheckItem(item, activations, config_.spec));
-  RETURN_IF_ERROR(CheckLogitsRows(item));
-  const v1::SequenceName& name = item.sequence();
-  if (named_.contains({name.request_id(), name.generation()})) {
+// Parts of one sequence may be under way in several slices; whatever else names it is alone.
+absl::Status ShardRunner::Impl::CheckNamedOnce(const v1::SequenceName& name,
+                                               const ItemSlice& slice) const {
+  const auto named = named_.find({name.request_id(), name.generation()});
+  if (named != named_.end() && (slice.whole() || !named->second)) {
     return Error(absl::StatusCode::kInvalidArgument, "SEQUENCE_TWICE",
                  "a step has two items of one sequence");
   }
+  return absl::OkStatus();
+}
+
+absl::Status ShardRunner::Impl::CheckParkedRows(const ItemRun& run) {
+  const uint64_t limit = config_.spec.max_batch_tokens;
+  if (Stays(run.slice) && run.slice.from <= config_.spec.first_layer &&
+      parked_rows_ + run.rows > limit) {
+    return Error(absl::StatusCode::kResourceExhausted, "PARKED_ROWS",
+                 "a stage keeps no more than " + std::to_string(limit) +
+                     " rows between the steps that compute them")
+        .Limit("max_batch_tokens=" + std::to_string(limit));
+  }
+  return absl::OkStatus();
+}
+
+// All checks come before any change of state.
+absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item, ItemRun* run) {
+  RETURN_IF_ERROR(CheckItem(item, run->input, config_.spec));
+  if (run->slice.end == ItemSlice::kToTheEnd) {
+    RETURN_IF_ERROR(CheckLogitsRows(item));
+  }
+  RETURN_IF_ERROR(CheckNamedOnce(item.sequence(), run->slice));
+  RETURN_IF_ERROR(CheckParkedRows(*run));
+  run->old_length = item.position();
+  RETURN_IF_ERROR(run->slice.from == 0 ? BeginItem(item, run) : ContinueItem(item, run));
+  named_.emplace(std::pair(item.sequence().request_id(), item.sequence().generation()),
+                 !run->slice.whole());
+  logits_rows_ += run->slice.end == ItemSlice::kToTheEnd ? LogitsRows(item) : 0;
+  parked_rows_ += Stays(run->slice) && run->slice.from <= config_.spec.first_layer ? run->rows : 0;
+  return absl::OkStatus();
+}
+
+absl::Status ShardRunner::Impl::BeginItem(const v1::StepItem& item, ItemRun* run) {
+  const v1::SequenceName& name = item.sequence();
   Sequence* sequence = table_.Find(name.request_id(), name.generation());
   if (sequence != nullptr) {
     RETURN_IF_ERROR(CheckState(*sequence, table_,
                                step_policy::PositionMatches(item.position(), sequence->length()),
                                item.position(), item.fingerprint()));
+    RETURN_IF_ERROR(CheckSliceBegins(*sequence, run->slice));
   } else {
     if (!step_policy::PositionBegins(item.position())) {
       return SequenceNotFound(name);
@@ -311,8 +387,21 @@ absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item,
   RETURN_IF_ERROR(
       table_.Append(sequence, {item.token_ids().data(), static_cast<size_t>(item.token_ids_size())},
                     EmbeddedOf(item)));
-  named_.emplace(name.request_id(), name.generation());
-  logits_rows_ += LogitsRows(item);
+  if (!run->slice.whole()) {
+    sequence->unfinished.push_back({run->old_length, run->rows, run->slice.end, {}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardRunner::Impl::ContinueItem(const v1::StepItem& item, ItemRun* run) {
+  const v1::SequenceName& name = item.sequence();
+  Sequence* sequence = table_.Find(name.request_id(), name.generation());
+  if (sequence == nullptr) {
+    return SequenceNotFound(name);
+  }
+  RETURN_IF_ERROR(CheckSliceFollows(*sequence, table_, item));
+  run->sequence = sequence;
+  sequence->UnfinishedAt(item.position())->next_layer = run->slice.end;
   return absl::OkStatus();
 }
 
@@ -320,14 +409,14 @@ void ShardRunner::Impl::Compute(StepMessage* frame, std::span<ItemRun> runs) {
   if (config_.spec.heads) {
     result_.Begin(frame->header.items_size());
   }
-  // Kept for a second try. The rows of items that failed here or before are zeros from now on.
-  activations_.swap(frame->payload);
-  frame->payload.assign(
-      config_.spec.heads ? 0 : size_t{frame->header.rows()} * config_.spec.model.hidden, 0.0f);
   failed_alone_ = 0;
   any_computed_ = false;
-  if (!runs.empty()) {
-    ComputeOrSplit(frame, runs, 0);
+  while (!runs.empty()) {
+    const size_t count = RunsOfOneSlice(runs);
+    if (IsHere(runs.front().slice)) {
+      ComputeOrSplit(frame, runs.first(count), 0);
+    }
+    runs = runs.subspan(count);
   }
 }
 
@@ -365,8 +454,15 @@ absl::Status ShardRunner::Impl::ComputeOnce(StepMessage* frame, std::span<ItemRu
   for (ItemRun& run : runs) {
     run.status = absl::OkStatus();
   }
-  RETURN_IF_ERROR(compute_.Forward(frame->header, activations_, table_, runs));
-  return config_.spec.heads ? ComputeLogits(frame->header, runs) : ComputeHidden(frame, runs);
+  // Not before: where what a sequence keeps lies may change while items are accepted.
+  for (ItemRun& run : runs) {
+    if (run.slice.from > config_.spec.first_layer) {
+      run.input = run.sequence->UnfinishedAt(run.old_length)->parked;
+    }
+  }
+  RETURN_IF_ERROR(compute_.Forward(frame->header, table_, runs));
+  const bool heads = config_.spec.heads && runs.front().slice.end == ItemSlice::kToTheEnd;
+  return heads ? ComputeLogits(frame->header, runs) : ComputeHidden(frame, runs);
 }
 
 absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<ItemRun> runs) {
@@ -375,9 +471,13 @@ absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<Item
       run.status = NonFiniteActivations();
       return;
     }
+    if (Stays(run.slice)) {
+      run.parked.assign(values.begin(), values.end());
+      return;
+    }
     std::copy(values.begin(), values.end(),
               frame->payload.begin() +
-                  static_cast<ptrdiff_t>(size_t{run.frame_row} * config_.spec.model.hidden));
+                  static_cast<ptrdiff_t>(size_t{run.payload_row} * config_.spec.model.hidden));
   });
 }
 
@@ -417,8 +517,12 @@ absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::s
 void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {
   for (ItemRun& run : runs) {
     v1::StepItem* item = frame->mutable_items(run.index);
+    if (run.status.ok() && run.sequence->length() < run.old_length + run.rows) {
+      run.status = Error(absl::StatusCode::kFailedPrecondition, "SLICE_MISMATCH",
+                         "the tokens before this part of the sequence failed in the same step");
+    }
     if (run.status.ok()) {
-      table_.NoteStep(run.sequence, frame->step());
+      FinishRun(frame->step(), &run);
       for (v1::LayerDigest& digest : run.digests) {
         *item->add_layer_digests() = std::move(digest);
       }
@@ -426,9 +530,20 @@ void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {
     }
     // As before the item, so that nothing that is not finite stays; a sequence that the item
     // created stays without tokens until it is released, as on the stages before.
-    table_.Truncate(run.sequence, run.old_length);
+    table_.Truncate(run.sequence, std::min(run.old_length, run.sequence->length()));
     *item->mutable_error() = Detail(run.status, item->sequence().request_id());
     item->set_error_stage(config_.stage);
+  }
+}
+
+void ShardRunner::Impl::FinishRun(uint64_t step, ItemRun* run) {
+  Sequence* sequence = run->sequence;
+  if (run->slice.end == ItemSlice::kToTheEnd) {
+    table_.NoteStep(sequence, step, run->old_length + run->rows);
+    std::erase_if(sequence->unfinished,
+                  [run](const UnfinishedItem& item) { return item.position == run->old_length; });
+  } else {
+    sequence->UnfinishedAt(run->old_length)->parked = std::move(run->parked);
   }
 }
 

@@ -32,9 +32,10 @@ RowRange HeadRows(const v1::StepItem& item) {
   }
 }
 
-absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const float> activations,
-                                   const SequenceTable& table, std::span<ItemRun> runs) {
-  const size_t hidden = spec_.model.hidden;
+absl::Status StageCompute::Forward(const v1::StepFrame& frame, const SequenceTable& table,
+                                   std::span<ItemRun> runs) {
+  const ItemSlice slice = runs.front().slice;
+  const bool embeds = spec_.embeds && slice.from == 0;
   token_ids_.clear();
   gathered_.clear();
   views_.clear();
@@ -46,9 +47,8 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const f
     run.digests.clear();
     digests |= item.digest_layers();
     token_ids_.insert(token_ids_.end(), item.token_ids().begin(), item.token_ids().end());
-    if (!spec_.embeds) {
-      const auto values = activations.subspan(run.frame_row * hidden, run.rows * hidden);
-      gathered_.insert(gathered_.end(), values.begin(), values.end());
+    if (!embeds) {
+      gathered_.insert(gathered_.end(), run.input.begin(), run.input.end());
     }
     run.batch_row = batch_rows_;
     batch_rows_ += run.rows;
@@ -57,8 +57,9 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, std::span<const f
                       run.sequence->params.rotary_variant()});
   }
   RETURN_IF_ERROR(shard_.Begin({batch_rows_, token_ids_, items_}));
-  RETURN_IF_ERROR(spec_.embeds ? Embed(frame, runs) : shard_.SetResidual(gathered_));
-  for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
+  RETURN_IF_ERROR(embeds ? Embed(frame, runs) : shard_.SetResidual(gathered_));
+  const uint32_t end = std::min(slice.end, spec_.last_layer + 1);
+  for (uint32_t layer = std::max(slice.from, spec_.first_layer); layer < end; ++layer) {
     RETURN_IF_ERROR(shard_.Attention(layer));
     RETURN_IF_ERROR(shard_.Mlp(layer));
     if (digests) {

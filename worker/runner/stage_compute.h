@@ -10,18 +10,23 @@
 #include "absl/status/status.h"
 #include "common/frame.h"
 #include "worker/backend/backend.h"
+#include "worker/runner/item_slice.h"
 #include "worker/runner/sequence_table.h"
 
 namespace strata {
 
 // An accepted item on its way through the stage.
 struct ItemRun {
-  int index = 0;           // Into the frame's items.
-  uint32_t frame_row = 0;  // Of the item's first row in the frame.
-  uint32_t batch_row = 0;  // And in the batch, which has accepted items only.
+  int index = 0;  // Into the frame's items.
+  ItemSlice slice;
+  uint32_t payload_row = 0;  // Of the item's first row in the payload that is sent on.
+  uint32_t batch_row = 0;    // And in the batch, which has accepted items only.
   uint32_t rows = 0;
+  // float32 [rows, hidden]: from the stage before, or as they were parked here; unless embedded.
+  std::span<const float> input;
   Sequence* sequence = nullptr;
   uint32_t old_length = 0;               // Before the item.
+  std::vector<float> parked;             // What is to stay here of a slice, as `input`.
   absl::Status status;                   // Not ok: the item failed here, after it was accepted.
   std::vector<v1::LayerDigest> digests;  // Of this stage's layers, for an item that asks.
 };
@@ -38,10 +43,11 @@ class StageCompute {
  public:
   StageCompute(const StageSpec* spec, Shard* shard) : spec_(*spec), shard_(*shard) {}
 
-  // All layers, of the items' rows at positions from `old_length` on, whose pages and ids the
-  // sequences already have. Sets batch_row and digests. `activations` are the frame's.
-  absl::Status Forward(const v1::StepFrame& frame, std::span<const float> activations,
-                       const SequenceTable& table, std::span<ItemRun> runs);
+  // The stage's layers that are within the runs' slice, which is the same of all, for the items'
+  // rows at positions from `old_length` on, whose pages and ids the sequences already have. Sets
+  // batch_row and digests.
+  absl::Status Forward(const v1::StepFrame& frame, const SequenceTable& table,
+                       std::span<ItemRun> runs);
 
   // The residual stream after Forward: calls `rows` with each run and its rows' values.
   absl::Status ReadResidual(std::span<ItemRun> runs,

@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
+#include "worker/runner/item_slice.h"
 
 namespace strata {
 namespace {
@@ -163,7 +164,8 @@ absl::Status CheckFrame(const StepMessage& frame, const StageSpec& spec, uint32_
     return BadFrame("FRAME_ROWS", "a frame says " + std::to_string(header.rows()) +
                                       " rows, its items have " + std::to_string(rows));
   }
-  const uint64_t values = stage == 0 ? 0 : rows * spec.model.hidden;
+  const uint64_t values =
+      stage == 0 ? 0 : PayloadRows(header, spec.first_layer) * spec.model.hidden;
   if (frame.payload.size() != values) {
     return BadFrame("FRAME_PAYLOAD", "a frame carries " + std::to_string(frame.payload.size()) +
                                          " activations where " + std::to_string(values) +
@@ -235,6 +237,7 @@ absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activati
   for (const uint32_t id : item.token_ids()) {
     RETURN_IF_ERROR(CheckTokenId("token id", id, spec.model.vocab));
   }
+  RETURN_IF_ERROR(CheckSlice(item, spec.model));
   RETURN_IF_ERROR(CheckEmbeddingRows(item, spec));
   RETURN_IF_ERROR(CheckLayerDigests(item, spec));
   if (item.has_following_id()) {

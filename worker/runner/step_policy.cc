@@ -28,6 +28,10 @@ bool WindowIsRetained(uint32_t first_retained, uint32_t length, uint32_t window)
   return first_retained <= FirstSeen(length, window);
 }
 
+bool SliceFollows(uint32_t from, uint32_t next_layer) { return from == next_layer; }
+
+bool SliceStaysBehind(uint32_t end, uint32_t before) { return end <= before; }
+
 bool SurvivesResync(bool named) { return named; }
 
 }  // namespace strata::step_policy

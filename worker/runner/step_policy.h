@@ -36,6 +36,11 @@ bool PageNeedsCopy(uint32_t references);
 // query sees `window` keys, its own included.
 bool WindowIsRetained(uint32_t first_retained, uint32_t length, uint32_t window);
 
+// A slice of an item begins at the layer where the one before it ended.
+bool SliceFollows(uint32_t from, uint32_t next_layer);
+// And ends where the tokens before it are computed: at most at their next layer.
+bool SliceStaysBehind(uint32_t end, uint32_t before);
+
 // After a fence, whether a sequence stays that the first frame does (not) name.
 bool SurvivesResync(bool named);
 

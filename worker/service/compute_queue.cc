@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "common/platform/platform.h"
+#include "worker/runner/item_slice.h"
 
 namespace strata {
 namespace {
@@ -62,7 +63,8 @@ bool ComputeQueue::Add(Frame frame) {
     if (stopping_ || waiting_.size() >= max_waiting_) {
       return false;
     }
-    if (busy_ || !waiting_.empty() || !cost_.Within(frame.message.header.rows(), kShortStep)) {
+    if (busy_ || !waiting_.empty() || HasSlices(frame.message.header) ||
+        !cost_.Within(frame.message.header.rows(), kShortStep)) {
       waiting_.push_back(std::move(frame));
       changed_.NotifyOne();
       return true;
@@ -146,11 +148,14 @@ void ComputeQueue::Step(Frame* frame) {
     computing_ = true;
     ++steps_begun_;
   }
+  const bool whole = !HasSlices(frame->message.header);
   frame->output = runner_->Step(std::move(frame->message));
   const auto took = std::chrono::steady_clock::now() - start;
   {
     MutexLock lock(&mutex_);
-    cost_.Add(rows, took);
+    if (whole) {  // Of others it is not the stage's time for their rows.
+      cost_.Add(rows, took);
+    }
     computing_ = false;
   }
   Note(frame, rows, waited, received_bytes);

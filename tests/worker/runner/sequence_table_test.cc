@@ -106,9 +106,9 @@ TEST_F(SequenceTableTest, CheckPagesAsksForWhatAppendTakes) {
 TEST_F(SequenceTableTest, CommitsMoveTheCommittedLengthInOrder) {
   const auto ids = Prompt(64, 1);
   Sequence* sequence = CreateWith(1, std::span(ids).first(16));
-  table_->NoteStep(sequence, 3);
+  table_->NoteStep(sequence, 3, sequence->length());
   ASSERT_TRUE(table_->Append(sequence, std::span(ids).subspan(16, 32)).ok());
-  table_->NoteStep(sequence, 5);
+  table_->NoteStep(sequence, 5, sequence->length());
   EXPECT_EQ(sequence->committed_length, 0u);
   table_->Commit(2);
   EXPECT_EQ(sequence->committed_length, 0u);

@@ -1,0 +1,43 @@
+// Which layers of an item a step computes, and where its rows are before and after it.
+#ifndef STRATA_WORKER_RUNNER_ITEM_SLICE_H_
+#define STRATA_WORKER_RUNNER_ITEM_SLICE_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "strata/v1/shard.pb.h"
+#include "worker/backend/backend.h"
+
+namespace strata {
+
+// Layers [from, end) of the model. With kToTheEnd all the others, and the head.
+struct ItemSlice {
+  static constexpr uint32_t kToTheEnd = std::numeric_limits<uint32_t>::max();
+  uint32_t from = 0;
+  uint32_t end = kToTheEnd;
+
+  bool whole() const { return from == 0 && end == kToTheEnd; }
+  // Whether the rows pass, with this step, into the stage whose first layer is `layer`.
+  bool PassesInto(uint32_t layer) const { return from <= layer && layer < end; }
+  // Whether the rows are on the stage of layers [first, last] during this step.
+  bool IsOn(uint32_t first, uint32_t last) const {
+    return PassesInto(first) || (from > first && from <= last + 1);
+  }
+  bool operator==(const ItemSlice&) const = default;
+};
+
+ItemSlice SliceOf(const v1::StepItem& item);
+
+// Whether any item of the frame is not whole.
+bool HasSlices(const v1::StepFrame& frame);
+
+// Rows of the frame's payload on its way into the stage whose first layer is `layer` > 0.
+uint64_t PayloadRows(const v1::StepFrame& frame, uint32_t layer);
+
+// INVALID_ARGUMENT (ITEM_SLICE): no slice of such a model, or with what only whole items have.
+absl::Status CheckSlice(const v1::StepItem& item, const ModelSpec& model);
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_RUNNER_ITEM_SLICE_H_
