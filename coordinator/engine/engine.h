@@ -27,6 +27,7 @@ struct EngineStage {
   std::string node;                // Named in errors.
   std::vector<uint64_t> kv_pages;  // By KV group; 0 where no layer of the stage uses the group.
   double predicted_ms = 0;         // One token through this stage, by the plan; 0: not known.
+  uint32_t layers = 0;             // 0: not known; then prompts are not spread over steps.
 };
 
 struct EngineConfig {
@@ -113,6 +114,7 @@ struct EngineCounters {
   uint64_t steps_sent = 0;
   uint64_t steps_committed = 0;
   uint64_t rows_committed = 0;
+  uint64_t slices_sent = 0;  // Of prompts that are spread over steps (layer_waves.h).
   uint64_t tokens_generated = 0;
   uint64_t item_errors = 0;
   uint64_t replays = 0;      // After an item's NOT_FOUND or FAILED_PRECONDITION.

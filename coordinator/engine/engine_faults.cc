@@ -71,6 +71,7 @@ void Engine::Impl::BeginOutage(TimePoint since, TimePoint now) {
 void Engine::Impl::AbandonStepsInFlight() {
   NoteSuspects();
   in_flight_.clear();
+  waves_.Clear();
   for (auto& [id, session] : sessions_) {
     if (session.generation == 0) {
       Unbegin(session);

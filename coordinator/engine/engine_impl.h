@@ -1,8 +1,9 @@
 // The engine's inside; only its own sources include it. engine.cc holds sessions, engine_memory.cc
 // admission and everything else about KV memory, engine_prefix.cc the use of cached prefixes,
-// engine_shares.cc whose turn it is, engine_steps.cc what is sent and committed,
-// engine_faults.cc fences, resynchronisation and time, engine_suspects.cc the search for a session
-// that breaks a stage, engine_move.cc what happens when the stages are loaded anew.
+// engine_shares.cc whose turn it is, engine_steps.cc what is sent and committed, engine_items.cc
+// what a step consists of, engine_faults.cc fences, resynchronisation and time, engine_suspects.cc
+// the search for a session that breaks a stage, engine_move.cc what happens when the stages are
+// loaded anew.
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 #define STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 
@@ -23,6 +24,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fair_shares.h"
 #include "coordinator/engine/kv_ledger.h"
+#include "coordinator/engine/layer_waves.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
 #include "coordinator/engine/step_meter.h"
@@ -38,6 +40,9 @@ inline constexpr int kMaxFaultsWithoutProgress = 3;
 
 // Of these stages' grants.
 KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages);
+
+// Of each; empty where one is not known.
+std::vector<uint32_t> LayersOf(const std::vector<EngineStage>& stages);
 
 // "3 prompt tokens + 5 max_tokens".
 std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens);
@@ -289,10 +294,9 @@ class Engine::Impl {
   // Says who has prompts to compute, so that their tenants share fairly.
   void ShareRows(SchedulerSnapshot* view);
   v1::StepFrame* BeginFrame(StepMessage* message, SentStep* sent);
-  void AddItem(Session& session, uint32_t rows, v1::StepFrame* frame, SentStep* sent);
-  void SetRowsWanted(const Session& session, v1::StepItem* item, SentItem* sent) const;
   void Dispatch(StepMessage message, SentStep sent, TimePoint now);
   void Commit(const SentStep& sent, const ResultMessage& result, TimePoint now);
+  void ObserveStage(const SentStep& sent, const v1::StageKv& said);
   absl::Status CommitCommands(const SentStep& sent, const v1::StepResult& header);
   void CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
                   std::span<const float> logits, TimePoint now);
@@ -306,6 +310,23 @@ class Engine::Impl {
   void DeliverToken(Session& session, const v1::TokenLogprob& token, TimePoint now);
   absl::Status ItemStatus(const std::string& request_id, uint32_t stage,
                           const v1::ErrorDetail& error) const;
+
+  // engine_items.cc
+  // Of a model's layers [from, end); end 0: to the last one, and what is wanted of the rows.
+  struct LayerRange {
+    uint32_t from = 0;
+    uint32_t end = 0;
+  };
+  // What the plan says, and the rows of all. How many items decode.
+  uint32_t AddItems(const ScheduledStep& plan, v1::StepFrame* frame, SentStep* sent);
+  // The session's next `rows` tokens are sent from now on.
+  WaveItem BeginTokens(Session& session, uint32_t rows);
+  void AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent);
+  void AddItem(const Session& session, const WaveItem& tokens, const LayerRange& layers,
+               v1::StepFrame* frame, SentStep* sent);
+  static void BeginOnStages(const Session& session, v1::StepItem* item);
+  // What the last layer's rows are for.
+  static void SetWanted(const Session& session, v1::StepItem* item, SentItem* sent);
 
   // engine_move.cc
   absl::Status KvInUse(const Session& session, const KvLedger& ledger,
@@ -355,6 +376,8 @@ class Engine::Impl {
   PrefixCache prefix_;
   std::unordered_map<uint64_t, uint64_t> holders_;  // Names in prefix_: their sequences.
   uint64_t next_holder_ = 1;
+  std::vector<uint32_t> layers_;  // By stage; empty: waves are not to be.
+  LayerWaves waves_;
   StepTiming timing_;
   StepMeter meter_;
   StepTimes step_times_;  // Of the step that is being committed.

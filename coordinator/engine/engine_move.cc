@@ -52,6 +52,8 @@ absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) con
 // No stage has anything any more, so there is nothing to release either.
 void Engine::Impl::ForgetSequences() {
   in_flight_.clear();
+  layers_ = LayersOf(config_.stages);
+  waves_ = LayerWaves(layers_);
   sequences_.clear();
   prefix_.Clear();
   holders_.clear();

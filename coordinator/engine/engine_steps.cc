@@ -61,6 +61,12 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
   view.last_prefill_step = last_prefill_step_;
   view.max_items = config_.max_batch_items;
   view.max_logits_rows = MaxLogitsRows(config_.vocab);
+  view.layers = layers_;
+  view.max_wave_rows = config_.max_batch_tokens / static_cast<uint32_t>(config_.stages.size());
+  view.wave_rows = waves_.rows();
+  view.wave_items = waves_.items();
+  view.wave_slices = waves_.slices();
+  view.wave_may_begin = waves_.may_begin();
   for (const auto& [rank, running] : running_) {
     const Session& session = *running;
     if (!session.claim.has_value() || ledger_.Covers(*session.claim) < session.known()) {
@@ -71,6 +77,10 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
     }
     if (session.waits_for_reader()) {
       continue;  // Not among those that decode: others' micro-batches are not to wait for it.
+    }
+    const bool in_wave = session.generation != 0 && waves_.Has(session.generation);
+    if (in_wave && session.decoding()) {
+      continue;  // It computes again what it had: its last token waits for what is in the wave.
     }
     // What computes the last of its tokens again is under way with a prompt's step.
     const bool decodes =
@@ -87,7 +97,9 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
                             .wants_logits = session.request.return_logits,
                             .last_step = session.last_step,
                             .priority = session.request.priority,
-                            .tenant = session.prefill_tenant});
+                            .tenant = session.prefill_tenant,
+                            .in_wave = in_wave,
+                            .spreads = !session.request.digest_layers});
     }
   }
   return view;
@@ -105,10 +117,14 @@ v1::StepFrame* Engine::Impl::BeginFrame(StepMessage* message, SentStep* sent) {
 }
 
 bool Engine::Impl::SendNextStep(TimePoint now) {
+  waves_.Drop([this](const WaveItem& item) {
+    const Session* session = Find(item.session);
+    return session == nullptr || session->generation != item.generation;
+  });
   SchedulerSnapshot view = SchedulerView();
   TrySuspectsApart(&view);
   ShareRows(&view);
-  const std::vector<ScheduledItem> items = ScheduleStep(view);
+  const ScheduledStep plan = ScheduleStep(view);
   std::vector<uint64_t> releases;
   bool cuts = false;
   for (const auto& [generation, sequence] : sequences_) {
@@ -119,7 +135,7 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
   }
   // Releases alone may wait for the next step: stages run steps in order, so one that is sent now
   // would not free a page sooner than the last one in flight is through.
-  if (items.empty() && ((releases.empty() && !cuts) || !in_flight_.empty())) {
+  if (plan.empty() && ((releases.empty() && !cuts) || !in_flight_.empty())) {
     return false;
   }
   StepMessage message;
@@ -139,104 +155,11 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
       GiveBack(generation, &sequence);
     }
   }
-  uint64_t embedding_bytes = 0;
-  uint32_t decoding = 0;
-  for (const ScheduledItem& item : items) {
-    Session& session = sessions_.at(item.id);
-    decoding += session.decoding() ? 1 : 0;
-    // What a frame's header has no room for comes with the next step.
-    embedding_bytes +=
-        BytesOf(EmbeddingsWithin(session.request.embeddings, session.sent, item.tokens));
-    if (embedding_bytes > kMaxStepEmbeddingBytes && !sent.items.empty()) {
-      break;
-    }
-    AddItem(session, item.tokens, frame, &sent);
-  }
-  if (decoding > 0) {
+  if (const uint32_t decoding = AddItems(plan, frame, &sent); decoding > 0) {
     together_ = decoding == view.decoding;
   }
-  frame->set_rows(sent.work.rows);
   Dispatch(std::move(message), std::move(sent), now);
   return true;
-}
-
-void Engine::Impl::AddItem(Session& session, uint32_t rows, v1::StepFrame* frame, SentStep* sent) {
-  STRATA_CHECK(rows > 0 && rows <= session.known() - session.sent);
-  STRATA_CHECK(session.sent + rows <= ledger_.Covers(*session.claim));
-  v1::StepItem* item = frame->add_items();
-  if (session.generation == 0) {
-    STRATA_CHECK(session.sent == 0 && session.committed == 0);
-    NewSequence(session);
-    *item->mutable_params() = session.request.params;
-  }
-  const uint32_t position = session.sent;
-  session.last_step = counters_.steps_sent + 1;  // Step numbers begin anew with each epoch.
-  if (session.decoding()) {
-    last_decode_step_ = session.last_step;
-  } else {
-    last_prefill_step_ = session.last_step;
-    prefill_shares_.Serve(session.prefill_tenant, rows);
-  }
-  item->mutable_sequence()->set_request_id(session.request.request_id);
-  item->mutable_sequence()->set_generation(session.generation);
-  item->set_position(position);
-  item->set_fingerprint(session.sent_fingerprint);
-  for (uint32_t i = position; i < position + rows; ++i) {
-    item->add_token_ids(session.tokens[i]);
-    session.sent_fingerprint = FingerprintLink(session.sent_fingerprint, session.LinkAt(i));
-  }
-  for (const InputEmbedding& embedding :
-       EmbeddingsWithin(session.request.embeddings, position, rows)) {
-    v1::EmbeddingRow* row = item->add_embedding_rows();
-    row->set_position(embedding.position);
-    row->set_values(embedding.values);
-    row->set_digest(embedding.link);
-  }
-  SentItem record;
-  record.session = session.id;
-  record.generation = session.generation;
-  record.request_id = session.request.request_id;
-  record.position = position;
-  record.rows = rows;
-  record.sample = position + rows == session.known();
-  record.top_logprobs = session.request.params.top_logprobs();
-  record.prompt_top_logprobs = session.request.params.prompt_top_logprobs();
-  item->set_sample(record.sample);
-  item->set_digest_layers(session.request.digest_layers);
-  record.digest_layers = session.request.digest_layers;
-  SetRowsWanted(session, item, &record);
-  session.sent += rows;
-  sequences_.at(session.generation).sent = session.sent;
-  if (ledger_policy::PublishesWhenSent()) {
-    Publish(session, session.sent);
-  }
-  sent->work.rows += rows;
-  sent->work.attended += Attended(position, rows);
-  sent->items.push_back(std::move(record));
-}
-
-void Engine::Impl::SetRowsWanted(const Session& session, v1::StepItem* item, SentItem* sent) const {
-  const uint32_t end = sent->position + sent->rows;
-  const uint32_t first = std::max(sent->position, session.next_row);
-  sent->first_wanted = first - sent->position;
-  const bool logits = session.request.return_logits && first < end;
-  const bool logprobs =
-      session.request.prompt_logprobs && first + 1 < session.prompt_tokens && first < end;
-  sent->rows_wanted = logits && logprobs ? v1::ROWS_WANTED_LOGITS_AND_LOGPROBS
-                      : logits           ? v1::ROWS_WANTED_LOGITS
-                      : logprobs         ? v1::ROWS_WANTED_LOGPROBS
-                                         : v1::ROWS_WANTED_NONE;
-  if (logits) {
-    sent->payload_rows = end - first;
-  }
-  if (logprobs) {
-    sent->row_logprobs = std::min(end, session.prompt_tokens - 1) - first;
-    if (end < session.known()) {
-      item->set_following_id(session.tokens[end]);
-    }
-  }
-  item->set_rows_wanted(sent->rows_wanted);
-  item->set_rows_from(sent->rows_wanted == v1::ROWS_WANTED_NONE ? 0 : sent->first_wanted);
 }
 
 void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
@@ -291,9 +214,9 @@ void Engine::Impl::OnResult(ResultMessage result, TimePoint now) {
 void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, TimePoint now) {
   const v1::StepResult& header = result.header;
   ++counters_.steps_committed;
-  counters_.rows_committed += sent.work.rows;
+  counters_.rows_committed += sent.rows_begun;
   step_times_ =
-      meter_.Commit(sent.work.rows, header.stages(), result.received_bytes, now - sent.sent, now);
+      meter_.Commit(sent.rows_begun, header.stages(), result.received_bytes, now - sent.sent, now);
   absl::Status status;
   RetainWindows(sent.committed_step);
   if (sent.resync) {
@@ -310,7 +233,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   }
   double compute_ms = 0;
   for (const v1::StageKv& stage : header.stages()) {
-    timing_.Observe(stage.stage(), sent.work, stage.compute_ms(), sent.alone);
+    ObserveStage(sent, stage);
     compute_ms += stage.compute_ms();
   }
   if (sent.first) {
@@ -331,6 +254,25 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   gives_up_at_.reset();
   down_ = false;
   phase_ = Phase::kRunning;
+}
+
+// What a stage took for layers of some rows tells what it takes for all of them, where it had
+// nothing else to do.
+void Engine::Impl::ObserveStage(const SentStep& sent, const v1::StageKv& said) {
+  const SliceWork* slice = nullptr;
+  for (const SliceWork& one : sent.slices) {
+    if (one.stage == said.stage()) {
+      if (slice != nullptr || sent.work.rows > 0) {
+        return;
+      }
+      slice = &one;
+    }
+  }
+  if (slice == nullptr) {
+    timing_.Observe(said.stage(), sent.work, said.compute_ms(), sent.alone);
+  } else {
+    timing_.Observe(said.stage(), slice->work, said.compute_ms() / slice->share, sent.alone);
+  }
 }
 
 absl::Status Engine::Impl::CommitCommands(const SentStep& sent, const v1::StepResult& header) {
@@ -381,12 +323,22 @@ void Engine::Impl::CommitItem(const SentItem& sent, uint64_t step, const v1::Ite
   if (sequence.poisoned) {
     return;  // Computed on what a rejected item left: not committed.
   }
-  sequence.committed = sent.position + sent.rows;
-  ledger_.SetHeld(sent.generation, sequence.committed, sequence.committed);
+  const uint32_t end = sent.position + sent.rows;
+  if (sent.first_slice) {
+    ledger_.SetHeld(sent.generation, end, end);
+  }
+  Session* session = Find(sequence.session);
+  if (session != nullptr) {
+    ++session->steps;
+    session->times += step_times_;
+  }
+  if (!sent.last_slice) {
+    return;
+  }
+  sequence.committed = end;
   if (has_windows_) {
     lengths_.push_back({step, sent.generation, sequence.committed});
   }
-  Session* session = Find(sequence.session);
   if (session != nullptr) {
     CommitTokens(*session, sent, item, logits, now);
   }
@@ -403,8 +355,6 @@ void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1
   if (session.committed >= session.suspect_until) {
     session.Clear();
   }
-  ++session.steps;
-  session.times += step_times_;
   Publish(session, session.committed);
   DeliverRows(session, sent, item, logits);
   if (sent.sample) {

@@ -91,6 +91,7 @@ void Engine::Impl::TrySuspectsApart(SchedulerSnapshot* view) {
     return;  // None, or they wait for others, who go on meanwhile.
   }
   view->ready.clear();
+  view->wave_rows = view->wave_items = view->wave_slices = 0;  // They wait.
   if (!in_flight_.empty()) {
     return;  // With nothing else in flight it is known whom a fault is about.
   }

@@ -22,6 +22,9 @@ struct SentItem {
   std::string request_id;
   uint32_t position = 0;
   uint32_t rows = 0;
+  // Of an item that is computed over several steps; both of one that is not.
+  bool first_slice = true;
+  bool last_slice = true;
   bool sample = false;
   v1::RowsWanted rows_wanted = v1::ROWS_WANTED_NONE;
   uint32_t first_wanted = 0;  // Index of the first wanted row.
@@ -43,6 +46,13 @@ struct SentCommand {
   Fingerprint fingerprint = 0;
 };
 
+// What a stage computes of a wave in a step: a share of its layers.
+struct SliceWork {
+  uint32_t stage = 0;
+  StepWork work;
+  double share = 1;
+};
+
 // And of a step.
 struct SentStep {
   uint64_t step = 0;
@@ -50,7 +60,9 @@ struct SentStep {
   bool resync = false;
   std::vector<SentCommand> commands;  // Truncates only when `resync`.
   std::vector<SentItem> items;
-  StepWork work;
+  StepWork work;  // Of items that are no slices.
+  std::vector<SliceWork> slices;
+  uint32_t rows_begun = 0;  // Of all items but further slices.
   TimePoint sent{0};
   bool first = false;  // No other step was in flight when it was sent,
   bool alone = false;  // nor was one sent until its result came.

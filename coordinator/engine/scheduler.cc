@@ -10,6 +10,8 @@
 namespace strata {
 namespace {
 
+uint32_t Less(uint32_t a, uint32_t b) { return a - std::min(a, b); }
+
 uint32_t CeilDivide(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
 // Sessions change their micro-batch for this share of its time.
@@ -82,7 +84,8 @@ class StepFiller {
   explicit StepFiller(const SchedulerSnapshot& snapshot)
       : snapshot_(snapshot),
         pace_(PaceOf(snapshot)),
-        room_{snapshot.max_items, snapshot.token_budget, snapshot.max_logits_rows} {
+        room_{Less(snapshot.max_items, snapshot.wave_items),
+              Less(snapshot.token_budget, snapshot.wave_rows), snapshot.max_logits_rows} {
     for (const ReadySession& session : snapshot.ready) {
       if (session.decoding) {
         decode_.push_back(&session);
@@ -112,12 +115,26 @@ class StepFiller {
     return open_slots_ == 0 && (decode_.empty() || decode_.size() < share_);
   }
 
-  std::vector<ScheduledItem> Fill() {
+  ScheduledStep Fill() {
     AddDecode();
-    if (items_.empty() || !pace_.prompts_apart) {
-      AddPrefill();
+    if (!pace_.prompts_apart && snapshot_.wave_items > 0) {
+      return {std::move(items_), 0, WaveMove::kFinish};
     }
-    return std::move(items_);
+    if (!pace_.prompts_apart) {
+      AddPrefill();
+      return {std::move(items_), 0, WaveMove::kNone};
+    }
+    if (!items_.empty()) {
+      return {std::move(items_), 0, WaveMove::kNone};
+    }
+    const bool waves = snapshot_.wave_items > 0;
+    const WaveMove move = waves ? WaveMove::kOn : WaveMove::kNone;
+    if (waves && !pace_.may_spread) {
+      return {{}, 0, move};
+    }
+    AddPrefill();
+    const uint32_t slices = SlicesInTime(snapshot_, work_, pace_);
+    return {std::move(items_), waves || slices > 1 ? slices : 0, move};
   }
 
  private:
@@ -235,7 +252,7 @@ class StepFiller {
                                      CeilDivide(prompts_.rows, std::max(1u, open_slots_))));
     limit_ms_ = pace_.step_ms;
     if (pace_.prompts_apart) {
-      allowance = prompts_.rows;  // There is one such step a cycle.
+      allowance = std::min(prompts_.rows, pace_.most_rows);  // There is one such step a cycle.
     }
     if (prompts_.rows > allowance && !snapshot_.costs.empty()) {
       // Parts of equal time, not of equal rows: later ones attend further.
@@ -288,9 +305,9 @@ class StepFiller {
 
 }  // namespace
 
-std::vector<ScheduledItem> ScheduleStep(const SchedulerSnapshot& snapshot) {
+ScheduledStep ScheduleStep(const SchedulerSnapshot& snapshot) {
   StepFiller filler(snapshot);
-  return filler.ShouldWait() ? std::vector<ScheduledItem>() : filler.Fill();
+  return filler.ShouldWait() ? ScheduledStep() : filler.Fill();
 }
 
 }  // namespace strata

@@ -19,6 +19,8 @@ struct ReadySession {
   uint64_t last_step = 0;     // Of its newest item, for turns.
   int32_t priority = 0;       // Prompts of higher ones go first.
   uint32_t tenant = 0;        // Index into `served`.
+  bool in_wave = false;       // Tokens before these are in a wave, and may not be overtaken.
+  bool spreads = true;        // Its tokens may be in one.
 };
 
 struct SchedulerSnapshot {
@@ -40,6 +42,14 @@ struct SchedulerSnapshot {
   double hop_ms = 0;          // From stage to stage, the first and last from the coordinator.
   double most_step_ms = 0;    // What a step may take on a stage; 0: no limit.
   double inter_token_ms = 0;  // See StepPace; 0: no limit.
+  // Waves (layer_waves.h): the layers of each stage (empty: there are none), the most rows of one;
+  // of those under way rows and items, the newest one's slices, and whether another one may begin.
+  std::vector<uint32_t> layers;
+  uint32_t max_wave_rows = 0;
+  uint32_t wave_rows = 0;
+  uint32_t wave_items = 0;
+  uint32_t wave_slices = 0;
+  bool wave_may_begin = false;
 };
 
 struct ScheduledItem {
@@ -47,15 +57,31 @@ struct ScheduledItem {
   uint32_t tokens = 0;
 };
 
-// The items of the next step; empty when it is better to wait for a result.
+// What becomes of the waves under way.
+enum class WaveMove {
+  kNone,
+  kOn,      // Each stage computes its next slice.
+  kFinish,  // And all of what is left.
+};
+
+struct ScheduledStep {
+  std::vector<ScheduledItem> items;
+  uint32_t slices = 0;  // > 0: the items are a wave, in so many slices on each stage.
+  WaveMove waves = WaveMove::kNone;
+  bool empty() const { return items.empty() && waves == WaveMove::kNone; }
+};
+
+// The next step; empty when it is better to wait for a result.
 //
 // Decode items come first: those that waited longest, no more than ceil(decoding / micro-batches)
 // (StepPace), and of those with long contexts no more than makes an even share of the time. Then
 // parts of prompts: of the highest priority, of the tenant that was served least, of the oldest
 // session; as many rows as fit the budget and the time. A prompt always goes on, by one row at
 // least, and where decode items would fill a step an eighth of it is left for prompts. Where
-// prompts are apart (StepPace), a step has all decode items or parts of prompts, in turn.
-std::vector<ScheduledItem> ScheduleStep(const SchedulerSnapshot& snapshot);
+// prompts are apart (StepPace), a step has all decode items or parts of prompts, in turn; the
+// latter may be waves, one of which begins when the one before it has left the first stage. Where
+// they are not apart any more, waves are finished before other prompts go on.
+ScheduledStep ScheduleStep(const SchedulerSnapshot& snapshot);
 
 }  // namespace strata
 

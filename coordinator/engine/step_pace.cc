@@ -1,6 +1,7 @@
 #include "coordinator/engine/step_pace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace strata {
@@ -13,6 +14,13 @@ constexpr double kFinerIsDearer = 1.05;
 constexpr double kLeastPartMs = 5;
 // The standard deviation of what is seen all the time has no part in hope.
 constexpr double kUsualDoubt = 0.1;
+
+// More rows than that are hardly cheaper each.
+constexpr uint32_t kMostWaveRows = 64;
+constexpr uint32_t kMostSlices = 8;
+// What another number of slices has to win by: layers do not divide evenly, and answers come as
+// unevenly.
+constexpr double kMoreSlices = 0.9;
 
 enum class Guess { kExpected, kHopeful };
 
@@ -51,8 +59,8 @@ double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess)
 
 // Of the time between an answer's tokens beside prompts what its stages may take together, where it
 // is `cycle_ms` without.
-double StagesMs(const SchedulerSnapshot& snapshot, double cycle_ms) {
-  const double target_ms = std::max(snapshot.inter_token_ms, kMostSlowdown * cycle_ms);
+double StagesMs(const SchedulerSnapshot& snapshot, double cycle_ms, double most_slowdown) {
+  const double target_ms = std::max(snapshot.inter_token_ms, most_slowdown * cycle_ms);
   return std::max(0.0, target_ms - HopsMs(snapshot));
 }
 
@@ -68,35 +76,98 @@ uint64_t EvenRows(const SchedulerSnapshot& snapshot, const StepPace& pace, uint3
   return rows;
 }
 
+// Of a stage's layers, cut into so many slices, the largest slice's share, on the stage where it is
+// the largest.
+double LargestShare(const SchedulerSnapshot& snapshot, uint32_t slices) {
+  double share = 0;
+  for (const uint32_t layers : snapshot.layers) {
+    const uint32_t most = (layers + slices - 1) / slices;
+    share = std::max(share, static_cast<double>(most) / layers);
+  }
+  return share;
+}
+
+// Cuts `rows` of prompts, the next of them at `position`, into waves such that they are through
+// soonest, when one step a cycle takes slice_ms. Rows of one wave; 0: of none.
+uint32_t CutIntoWaves(const SchedulerSnapshot& snapshot, uint32_t position, uint64_t rows,
+                      StepPace* pace) {
+  struct Cut {
+    uint32_t slices = 1;
+    uint32_t most = 0;  // Rows of a wave at most, and those that fit.
+    uint32_t fit = 0;
+    double step_ms = 0;
+    double steps = std::numeric_limits<double>::infinity();
+  };
+  const auto cut = [&](uint32_t slices) {
+    Cut cut{.slices = slices};
+    cut.most = slices == 1
+                   ? snapshot.token_budget
+                   : std::min({kMostWaveRows, snapshot.max_wave_rows, snapshot.token_budget});
+    cut.step_ms = pace->slice_ms / (slices == 1 ? 1 : LargestShare(snapshot, slices));
+    cut.fit = RowsInTime(snapshot, {}, position, cut.most, cut.step_ms);
+    if (cut.fit > 0) {
+      // The last one has to pass the other stages too.
+      const double waves = std::ceil(static_cast<double>(rows) / cut.fit) + snapshot.stages - 1;
+      cut.steps = waves * slices;
+    }
+    return cut;
+  };
+  // Behind a wave of other slices stages wait for one another.
+  const uint32_t usual = std::max(1u, snapshot.wave_slices);
+  Cut best = cut(usual);
+  const double worth_it = kMoreSlices * best.steps;
+  for (uint32_t slices = 1; pace->may_spread && slices <= kMostSlices; ++slices) {
+    const Cut other = slices == usual ? best : cut(slices);
+    const double change =
+        snapshot.wave_slices == 0 ? 0 : std::abs(static_cast<double>(slices) - usual);
+    if (other.steps + change < std::min(worth_it, best.steps)) {
+      best = other;
+      best.steps += change;
+    }
+  }
+  pace->slices = best.slices;
+  pace->step_ms = best.step_ms;
+  pace->most_rows = best.most;
+  return best.fit;
+}
+
 // Gives prompts steps of their own, if that computes more of them and they are more than one step
-// has. `next` is one of them, `rows` is all that is to be computed, most_ms what a step may take;
-// `cycle_ms`: what answers take that are known to be had without prompts.
+// has; or if waves are under way. `next` is one of the prompts (none: nullptr), `rows` is all that
+// is to be computed, most_ms what a step may take; `cycle_ms`: what answers take that are known to
+// be had without prompts.
 //
 // Of two stages: one computes the prompt's step while the other has that of the decode items. With
 // more of them there would have to be as many steps of prompts, and more in flight than there are.
 void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms,
-              const ReadySession& next, uint64_t rows, StepPace* pace) {
+              const ReadySession* next, uint64_t rows, StepPace* pace) {
   if (snapshot.stages != 2 || pace->slots != 2 ||
       snapshot.decoding >
           std::min({snapshot.max_items, snapshot.token_budget, snapshot.max_logits_rows})) {
     return;  // Or a step may have no room for all that decode.
   }
-  const double target_ms = StagesMs(snapshot, cycle_ms);
+  const double target_ms = StagesMs(snapshot, cycle_ms, kMostSlowdownApart);
   const double decode_ms = SlowestMs(snapshot, DecodeWork(snapshot, 1));
   if (target_ms < 2 * decode_ms && pace->batches > 1) {
     return;  // The decode items by themselves take a longer cycle than by micro-batches.
   }
+  StepPace apart = *pace;
+  apart.batches = 1;
+  apart.prompts_apart = true;
+  apart.slots = 3;
   // As long as a stage waits for them anyway: they need it twice that long for both.
-  const double prompt_ms = std::min(most_ms, std::max(decode_ms, target_ms - decode_ms));
-  const uint32_t apart = RowsInTime(snapshot, {}, next.position, snapshot.token_budget, prompt_ms);
-  const auto even = static_cast<double>(
-      EvenRows(snapshot, *pace, next.position, std::min(most_ms, target_ms / 2)));
-  if (apart < rows && apart > even * (snapshot.together ? kWorthIt : 1 / kWorthIt)) {
-    pace->batches = 1;
-    pace->prompts_apart = true;
-    pace->slots = 3;
-    pace->step_ms = prompt_ms;
+  apart.slice_ms = std::min(most_ms, std::max(decode_ms, target_ms - decode_ms));
+  apart.step_ms = apart.slice_ms;
+  if (next != nullptr) {
+    const uint32_t fit = CutIntoWaves(snapshot, next->position, rows, &apart);
+    const double a_step = static_cast<double>(fit) / apart.slices;
+    const auto even = static_cast<double>(
+        EvenRows(snapshot, *pace, next->position, std::min(most_ms, target_ms / 2)));
+    const bool gains = a_step > even * (snapshot.together ? kWorthIt : 1 / kWorthIt);
+    if (snapshot.wave_items == 0 && !(a_step < static_cast<double>(rows) && gains)) {
+      return;
+    }
   }
+  *pace = apart;
 }
 
 }  // namespace
@@ -150,25 +221,38 @@ StepPace PaceOf(const SchedulerSnapshot& snapshot) {
   const double cycle_ms = CycleMs(snapshot, pace.batches, Guess::kExpected);
   const ReadySession* next = nullptr;  // Of the prompts.
   uint64_t prompt_rows = 0;
+  pace.may_spread = snapshot.wave_may_begin;
   for (const ReadySession& session : snapshot.ready) {
     if (!session.decoding) {
+      pace.may_spread = pace.may_spread && session.spreads;
       next = next == nullptr ? &session : next;
       prompt_rows += session.pending;
     }
   }
   // Prompts fill the stages that the micro-batches leave idle.
-  pace.slots = next != nullptr ? std::max(pace.batches, snapshot.stages) : pace.batches;
+  const bool prompts = next != nullptr || snapshot.wave_items > 0;
+  pace.slots = prompts ? std::max(pace.batches, snapshot.stages) : pace.batches;
   if (snapshot.inter_token_ms > 0 && !snapshot.costs.empty()) {
     const double most_ms = pace.step_ms;
     const double target_ms = std::max(snapshot.inter_token_ms, kMostSlowdown * cycle_ms);
-    pace.step_ms =
-        std::min({most_ms, target_ms / pace.slots, StagesMs(snapshot, cycle_ms) / snapshot.stages});
-    if (next != nullptr) {
+    pace.step_ms = std::min({most_ms, target_ms / pace.slots,
+                             StagesMs(snapshot, cycle_ms, kMostSlowdown) / snapshot.stages});
+    if (prompts) {
       const double known_ms = std::min(cycle_ms, CycleMs(snapshot, usual, Guess::kExpected));
-      SetApart(snapshot, known_ms, most_ms, *next, prompt_rows, &pace);
+      SetApart(snapshot, known_ms, most_ms, next, prompt_rows, &pace);
     }
   }
   return pace;
+}
+
+uint32_t SlicesInTime(const SchedulerSnapshot& snapshot, const StepWork& work,
+                      const StepPace& pace) {
+  const double ms = SlowestMs(snapshot, work);
+  uint32_t slices = 1;
+  while (slices < pace.slices && ms * LargestShare(snapshot, slices) > pace.slice_ms) {
+    ++slices;
+  }
+  return slices;
 }
 
 uint32_t RowsToFill(const SchedulerSnapshot& snapshot, const StepWork& prompts) {

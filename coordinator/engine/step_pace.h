@@ -22,6 +22,9 @@ inline constexpr uint32_t kShortPromptRows = 256;
 // prompt of 1,500: 1.4 keeps both with something left for the scatter of measurements
 // (scheduler_latency_test.cc).
 inline constexpr double kMostSlowdown = 1.4;
+// Where prompts have steps of their own, less: those of several slices come less evenly, and memory
+// that stages share is not as fast every time.
+inline constexpr double kMostSlowdownApart = 1.34;
 
 struct StepPace {
   // Steps that share the sessions that decode.
@@ -32,8 +35,14 @@ struct StepPace {
   // All sessions that decode are in one step without parts of prompts, which have the next step to
   // themselves. Only where batches is 1.
   bool prompts_apart = false;
-  // What the slowest stage may take for a step with parts of prompts; infinite: no limit.
+  // What the slowest stage may take for a step with parts of prompts; infinite: no limit. Of a
+  // wave, for all of its slices together,
   double step_ms = 0;
+  // and for one of them, in as many as are worth it; and the most rows of a wave.
+  double slice_ms = 0;
+  uint32_t slices = 1;
+  uint32_t most_rows = UINT32_MAX;
+  bool may_spread = false;  // Waves may begin.
 };
 
 // Micro-batches: as many as give every session its next token soonest, which is also what gives the
@@ -60,6 +69,9 @@ struct StepPace {
 // that of the decode items' step, for which a stage waits while the other computes it. It computes
 // more where a few rows more cost much and many more little: eight rows are read as fast as one
 // where sixteen take half as long again.
+//
+// Prompts that are apart go by waves where that computes them sooner: more rows at once are cheaper
+// each, and where only some of the layers are in a step, it takes no longer.
 StepPace PaceOf(const SchedulerSnapshot& snapshot);
 
 // The slowest stage's time for a step; 0 when nothing is known.
@@ -70,6 +82,11 @@ double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work);
 // what they may well take that counts, or it would never be found out.
 uint32_t RowsInTime(const SchedulerSnapshot& snapshot, const StepWork& work, uint32_t position,
                     uint32_t most, double limit_ms);
+
+// Into how many slices on each stage a wave of `work` is to be cut such that none takes longer than
+// pace.slice_ms; pace.slices at most.
+uint32_t SlicesInTime(const SchedulerSnapshot& snapshot, const StepWork& work,
+                      const StepPace& pace);
 
 // Rows of one step's part of `prompts` (all that is to be computed of them) such that they are
 // through the pipeline soonest, alone: smaller ones keep more stages at work, larger ones read the

@@ -37,6 +37,7 @@ std::vector<EngineStage> EngineStages(const v1::Plan& plan) {
     out.node = stage.ranks(0).node();
     out.kv_pages.assign(stage.kv_pages().begin(), stage.kv_pages().end());
     out.predicted_ms = stage.predicted_ms();
+    out.layers = stage.last_layer() - stage.first_layer() + 1;
   }
   return stages;
 }

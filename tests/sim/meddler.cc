@@ -26,6 +26,8 @@ uint32_t CommonLength(const std::vector<uint32_t>& ids, const v1::StepItem& item
   return length;
 }
 
+bool IsWhole(const v1::StepItem& item) { return item.from_layer() == 0 && item.end_layer() == 0; }
+
 }  // namespace
 
 void Meddler::NewEpoch(uint64_t epoch) {
@@ -84,7 +86,7 @@ void Meddler::Fork(StepMessage* step, bool wrong, Added* added) {
   v1::StepItem* item = nullptr;
   for (v1::StepItem& candidate : *step->header.mutable_items()) {
     const uint64_t generation = candidate.sequence().generation();
-    if (candidate.position() == 0 && !sent_.contains(generation) &&
+    if (candidate.position() == 0 && IsWhole(candidate) && !sent_.contains(generation) &&
         (item == nullptr || generation < item->sequence().generation())) {
       item = &candidate;
     }
@@ -122,7 +124,8 @@ Meddler::Source Meddler::FindSource(const v1::StepItem& item, bool wrong) const 
   const auto most =
       std::min<uint32_t>(kPageTokens - 1, static_cast<uint32_t>(item.token_ids_size()) - 1);
   for (const auto& [generation, sent] : sent_) {
-    if (sent.released || sent.ids.empty() || generation == item.sequence().generation()) {
+    if (sent.released || sent.sliced || sent.ids.empty() ||
+        generation == item.sequence().generation()) {
       continue;
     }
     const uint32_t common = CommonLength(sent.ids, item);
@@ -136,7 +139,16 @@ Meddler::Source Meddler::FindSource(const v1::StepItem& item, bool wrong) const 
 }
 
 void Meddler::Repeat(StepMessage* step, uint64_t random, Added* added) {
-  // Of a sequence that this step has too, or of one that it has not.
+  // A further slice, or an item of a sequence that this step has too, or of one that it has not.
+  for (const v1::StepItem& item : recent_) {
+    if (!sent_.at(item.sequence().generation()).released && item.from_layer() > 0) {
+      AddItem(step, item, added);
+      return;
+    }
+  }
+  if (world_->scenario.waves) {
+    return;  // It strikes when there is one.
+  }
   const bool twice = random % 4 == 0;
   for (const v1::StepItem& item : recent_) {
     const uint64_t generation = item.sequence().generation();
@@ -181,6 +193,7 @@ void Meddler::Remember(const StepMessage& step, int items) {
       sent.request_id = item.sequence().request_id();
       sent.first = item;
     }
+    sent.sliced |= !IsWhole(item);
     if (sent.ids.size() == item.position()) {  // Not one that goes on from an older epoch.
       sent.ids.insert(sent.ids.end(), item.token_ids().begin(), item.token_ids().end());
     }

@@ -42,6 +42,7 @@ class Meddler {
     v1::StepItem first;    // The item that created it.
     bool created = false;  // By its result.
     bool released = false;
+    bool sliced = false;  // Some layers of it are computed later than others.
   };
   struct Added {
     int commands = 0;

@@ -175,6 +175,36 @@ std::vector<size_t> Indices(size_t count) {
   return indices;
 }
 
+void SpreadPrompts(Scenario* scenario, Random* random) {
+  scenario->waves = true;
+  scenario->stages = 2;
+  scenario->workers = 2 + random->Below(2);
+  scenario->layers = random->Between(4, 14);
+  scenario->kv_pages = random->Between(20, 60);
+  scenario->max_batch_tokens = random->Between(30, 90);
+  scenario->max_batch_items = 8;
+  scenario->max_sessions = random->Between(6, 12);
+  scenario->step_timeout = Milliseconds(random->Between(1000, 2000));
+  scenario->latency = std::chrono::microseconds(random->Between(20, 200));
+  scenario->jitter = std::chrono::microseconds(random->Between(0, 100));
+  // Many at once, and every other one with a long prompt.
+  for (ClientRequest& request : scenario->requests) {
+    request.at = request.at / 4;
+    if (random->OneIn(2) && request.prompt.size() < scenario->context / 2) {
+      const std::vector<uint32_t> more =
+          DrawPrompt(scenario->seed, scenario->context / 2 + random->Below(20), random);
+      request.prompt.insert(request.prompt.end(), more.begin() + request.prompt.size(), more.end());
+      request.max_tokens = std::min(request.max_tokens, scenario->context / 4);
+      request.params.set_min_tokens(0);
+      request.params.clear_stop_ids();
+    }
+  }
+  for (Fault& fault : scenario->faults) {
+    fault.at = fault.at / 4;
+    fault.kind = random->OneIn(4) ? FaultKind::kRepeatItem : fault.kind;
+  }
+}
+
 }  // namespace
 
 v1::SequenceParams GreedyParams() {
@@ -222,6 +252,10 @@ Scenario MakeScenario(uint64_t seed) {
   }
   if (random.OneIn(8)) {
     PrependStoppedSender(&scenario, &random);
+  }
+  if (seed % 8 == 2) {
+    Random waves(Mix64(seed));
+    SpreadPrompts(&scenario, &waves);
   }
   if (seed % 8 == 1) {
     Random poison(Mix64(seed));

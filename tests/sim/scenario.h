@@ -60,6 +60,8 @@ struct Scenario {
   nanoseconds latency{0};     // Least of a message.
   nanoseconds jitter{0};      // Most on top of it.
   uint32_t forks_one_in = 0;  // How often a new sequence begins as a fork; 0: never.
+  // Two stages of many layers whose rows take long: prompts beside answers go by waves.
+  bool waves = false;
   // The only faults there are come from poison: a request without it must not fail by any.
   bool poison_only = false;
   std::vector<ClientRequest> requests;

@@ -108,9 +108,13 @@ bool SimDeployment::Resize(uint64_t kv_pages) {
 
 std::vector<EngineStage> SimDeployment::EngineStages(uint64_t kv_pages) const {
   std::vector<EngineStage> stages;
+  const std::vector<uint32_t>& first = store_->plan.first_layers;
   for (Machine machine : store_->plan.machines) {
-    stages.push_back(
-        {.node = cluster_->worker(machine)->name(), .kv_pages = {kv_pages}, .predicted_ms = 0.2});
+    const uint32_t layers = first[stages.size() + 1] - first[stages.size()];
+    stages.push_back({.node = cluster_->worker(machine)->name(),
+                      .kv_pages = {kv_pages},
+                      .predicted_ms = 0.2,
+                      .layers = world().scenario.waves ? layers : 0});
   }
   return stages;
 }
@@ -224,6 +228,9 @@ void SimDeployment::StartEngine() {
   config.max_queued_requests = scenario.max_queued_requests;
   config.step_timeout = scenario.step_timeout;
   config.recovery_timeout = scenario.step_timeout;
+  if (scenario.waves) {
+    config.inter_token_target = nanoseconds(1);
+  }
   engine_ = std::make_unique<Engine>(std::move(config), generations_, this);
   seen_ = EngineCounters();
   was_down_ = false;
@@ -495,6 +502,7 @@ void SimDeployment::CountWork(const EngineCounters& counters) {
   count(Rule::kRebuild, counters.rebuilds, seen_.rebuilds);
   count(Rule::kPreempted, counters.preemptions, seen_.preemptions);
   count(Rule::kPrefixHit, counters.prefix_hits, seen_.prefix_hits);
+  count(Rule::kWaves, counters.slices_sent, seen_.slices_sent);
   count(Rule::kPrefixEvicted, counters.prefix_evictions, seen_.prefix_evictions);
   if (counters.prefix_forks_failed > seen_.prefix_forks_failed &&
       world().counts.faults[static_cast<size_t>(FaultKind::kFlipBit)] == 0) {

@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_worker.h"
+#include "worker/runner/item_slice.h"
 #include "worker/runner/sequence_table.h"
 
 namespace strata::sim {
@@ -144,13 +145,30 @@ void SimStage::ComputeNext() {
   const std::shared_ptr<const StepMessage> frame = queue_.front();
   queue_.pop_front();
   computing_ = true;
-  const auto rows = frame->header.rows();
-  const uint32_t speed = 1 + static_cast<uint32_t>(life_.machine) % 3;
-  After(std::chrono::microseconds((100 + 10 * rows) * speed), [frame](SimStage* stage) {
+  After(TimeOf(frame->header), [frame](SimStage* stage) {
     stage->computing_ = false;
     stage->Compute(*frame);
     stage->ComputeNext();
   });
+}
+
+nanoseconds SimStage::TimeOf(const v1::StepFrame& frame) const {
+  const uint32_t speed = 1 + static_cast<uint32_t>(life_.machine) % 3;
+  if (!world().scenario.waves) {
+    return std::chrono::microseconds((100 + 10 * frame.rows()) * speed);
+  }
+  const uint32_t first = load_.spec.first_layer;
+  const uint32_t end = load_.spec.last_layer + 1;
+  uint32_t most = 0;  // Layers that any item has.
+  uint32_t rows = 0;  // Of all layers.
+  for (const v1::StepItem& item : frame.items()) {
+    const ItemSlice slice = SliceOf(item);
+    const uint32_t from = std::max(first, slice.from);
+    const uint32_t layers = std::max(from, std::min(end, slice.end)) - from;
+    most = std::max(most, layers);
+    rows += layers * static_cast<uint32_t>(item.token_ids_size());
+  }
+  return std::chrono::microseconds(100 + (3000 * most + 1500 * rows) / (end - first));
 }
 
 void SimStage::Compute(const StepMessage& frame) {
@@ -180,6 +198,17 @@ void SimStage::Compute(const StepMessage& frame) {
   }
   if (frame.header.resync() && runner_.stats().sequences < before.sequences) {
     world().Count(Rule::kReleasedAtResync);
+  }
+  if (world().scenario.waves) {
+    const double ms = ToMs(TimeOf(frame.header));
+    const auto say = [ms](auto* header) {
+      header->mutable_stages(header->stages_size() - 1)->set_compute_ms(ms);
+    };
+    if (auto* step = std::get_if<StepMessage>(&*output)) {
+      say(&step->header);
+    } else {
+      say(&std::get<ResultMessage>(*output).header);
+    }
   }
   CountErrors(*output);
   SendOn(*std::move(output));
@@ -251,7 +280,7 @@ void SimStage::CountError(const v1::ErrorDetail& error) {
       {"POSITION_MISMATCH", Rule::kPosition},  {"FINGERPRINT_MISMATCH", Rule::kFingerprint},
       {"STALE_GENERATION", Rule::kGeneration}, {"SEQUENCE_NOT_FOUND", Rule::kNotFound},
       {"SEQUENCE_TWICE", Rule::kTwice},        {"NON_FINITE", Rule::kNotFinite},
-      {"BACKEND_FAILED", Rule::kBackendAlone}};
+      {"BACKEND_FAILED", Rule::kBackendAlone}, {"SLICE_MISMATCH", Rule::kSlice}};
   world().Tell([&] { return life_.name + " refuses: " + error.message(); });
   if (const auto rule = kRules.find(error.reason()); rule != kRules.end()) {
     world().Count(rule->second);

@@ -81,6 +81,8 @@ class SimStage {
   void OnDialed(uint64_t epoch, bool accepted, TimePoint deadline);
   void ComputeNext();
   void Compute(const StepMessage& frame);
+  // What computing it takes.
+  nanoseconds TimeOf(const v1::StepFrame& frame) const;
   void SendOn(ShardRunner::Output output);
   void CountErrors(const ShardRunner::Output& output);
   void CountError(const v1::ErrorDetail& error);

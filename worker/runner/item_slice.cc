@@ -26,7 +26,7 @@ uint64_t PayloadRows(const v1::StepFrame& frame, uint32_t layer) {
 
 absl::Status CheckSlice(const v1::StepItem& item, const ModelSpec& model) {
   const ItemSlice slice = SliceOf(item);
-  if (slice.whole()) {
+  if (slice.whole() && item.end_layer() == 0) {
     return absl::OkStatus();
   }
   const auto layers = static_cast<uint32_t>(model.layers.size());

@@ -9,7 +9,7 @@ namespace strata {
 
 void ResultBuilder::Begin(int items) {
   items_.assign(static_cast<size_t>(items), {});
-  payload_.clear();
+  payloads_.assign(static_cast<size_t>(items), {});
 }
 
 absl::Status ResultBuilder::AddRow(int index, const v1::StepItem& item, const Sequence& sequence,
@@ -18,13 +18,18 @@ absl::Status ResultBuilder::AddRow(int index, const v1::StepItem& item, const Se
   const bool last = static_cast<int>(row) + 1 == item.token_ids_size();
   const bool wanted = row >= item.rows_from();
   if (wanted && WantsLogits(item)) {
-    payload_.insert(payload_.end(), logits.begin(), logits.end());
+    std::vector<float>& payload = payloads_[static_cast<size_t>(index)];
+    payload.insert(payload.end(), logits.begin(), logits.end());
     result->set_payload_rows(result->payload_rows() + 1);
   }
   if (wanted && WantsLogprobs(item) && (!last || item.has_following_id())) {
     RETURN_IF_ERROR(AddLogprob(item, sequence, row, logits, result));
   }
-  return last && item.sample() ? AddSample(sequence, logits, result) : absl::OkStatus();
+  if (!last || !item.sample()) {
+    return absl::OkStatus();
+  }
+  const size_t length = item.position() + static_cast<size_t>(item.token_ids_size());
+  return AddSample(sequence, length, logits, result);
 }
 
 absl::Status ResultBuilder::AddLogprob(const v1::StepItem& item, const Sequence& sequence,
@@ -38,11 +43,12 @@ absl::Status ResultBuilder::AddLogprob(const v1::StepItem& item, const Sequence&
   return absl::OkStatus();
 }
 
-absl::Status ResultBuilder::AddSample(const Sequence& sequence, std::span<const float> logits,
-                                      v1::ItemResult* result) {
+absl::Status ResultBuilder::AddSample(const Sequence& sequence, size_t length,
+                                      std::span<const float> logits, v1::ItemResult* result) {
   const v1::SequenceParams& params = sequence.params;
-  ASSIGN_OR_RETURN(const uint32_t id,
-                   sampler_.Sample(SampleRequestOf(params, sequence.ids), logits));
+  ASSIGN_OR_RETURN(
+      const uint32_t id,
+      sampler_.Sample(SampleRequestOf(params, std::span(sequence.ids).first(length)), logits));
   if (params.logprobs()) {
     ASSIGN_OR_RETURN(v1::TokenLogprob logprob, sampler_.Logprob(logits, id, params.top_logprobs()));
     *result->add_tokens() = std::move(logprob);
@@ -53,9 +59,8 @@ absl::Status ResultBuilder::AddSample(const Sequence& sequence, std::span<const 
 }
 
 void ResultBuilder::Drop(int index) {
-  v1::ItemResult* result = &items_[static_cast<size_t>(index)];
-  payload_.resize(payload_.size() - size_t{result->payload_rows()} * vocab_);
-  result->Clear();
+  items_[static_cast<size_t>(index)].Clear();
+  payloads_[static_cast<size_t>(index)].clear();
 }
 
 ResultMessage ResultBuilder::Finish(const v1::StepFrame& frame) {
@@ -84,7 +89,9 @@ ResultMessage ResultBuilder::Finish(const v1::StepFrame& frame) {
     }
   }
   *header->mutable_stages() = frame.stages();
-  result.payload = std::move(payload_);
+  for (const std::vector<float>& payload : payloads_) {
+    result.payload.insert(result.payload.end(), payload.begin(), payload.end());
+  }
   return result;
 }
 

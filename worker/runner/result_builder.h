@@ -13,10 +13,10 @@
 
 namespace strata {
 
-// One thread. Rows come item by item, ascending.
+// One thread. Rows of an item come in ascending order; items in any.
 class ResultBuilder {
  public:
-  explicit ResultBuilder(uint32_t vocab) : vocab_(vocab), sampler_(vocab) {}
+  explicit ResultBuilder(uint32_t vocab) : sampler_(vocab) {}
 
   // Begins the result of a frame with so many items.
   void Begin(int items);
@@ -24,7 +24,7 @@ class ResultBuilder {
   // to be dropped with Drop.
   absl::Status AddRow(int index, const v1::StepItem& item, const Sequence& sequence, uint32_t row,
                       std::span<const float> logits);
-  // Takes back what was added for the item; only for the newest one with rows.
+  // Takes back what was added for the item.
   void Drop(int index);
   // The result of `frame`, whose items and commands have their errors.
   ResultMessage Finish(const v1::StepFrame& frame);
@@ -32,13 +32,13 @@ class ResultBuilder {
  private:
   absl::Status AddLogprob(const v1::StepItem& item, const Sequence& sequence, uint32_t row,
                           std::span<const float> logits, v1::ItemResult* result);
-  absl::Status AddSample(const Sequence& sequence, std::span<const float> logits,
+  // After the first `length` tokens: of later ones some layers may be computed already.
+  absl::Status AddSample(const Sequence& sequence, size_t length, std::span<const float> logits,
                          v1::ItemResult* result);
 
-  const uint32_t vocab_;
   Sampler sampler_;
   std::vector<v1::ItemResult> items_;
-  std::vector<float> payload_;
+  std::vector<std::vector<float>> payloads_;  // By item.
 };
 
 }  // namespace strata

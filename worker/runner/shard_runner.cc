@@ -115,12 +115,16 @@ class ShardRunner::Impl {
   absl::Status BeginItem(const v1::StepItem& item, ItemRun* run);
   // A further slice.
   absl::Status ContinueItem(const v1::StepItem& item, ItemRun* run);
-  absl::Status CheckNamedOnce(const v1::SequenceName& name, const ItemSlice& slice) const;
+  absl::Status CheckNamedOnce(const v1::StepItem& item, const ItemSlice& slice) const;
   absl::Status CheckLogitsRows(const v1::StepItem& item);
   absl::Status CheckParkedRows(const ItemRun& run);
-  // The rows are on this stage during the step; they come to it with the frame; they stay.
+  // The rows are on this stage during the step; they were parked on it; they come to it with the
+  // frame; they stay.
   bool IsHere(const ItemSlice& slice) const {
     return slice.IsOn(config_.spec.first_layer, config_.spec.last_layer);
+  }
+  bool WasParked(const ItemSlice& slice) const {
+    return IsHere(slice) && slice.from > config_.spec.first_layer;
   }
   bool Enters(const ItemSlice& slice) const {
     return !config_.spec.embeds && slice.PassesInto(config_.spec.first_layer);
@@ -159,9 +163,10 @@ class ShardRunner::Impl {
   StageCompute compute_;
   ResultBuilder result_;
   // Of the frame at hand.
-  std::map<std::pair<std::string, uint64_t>, bool> named_;  // Whether by slices.
+  // Where its items begin, for one that is named by slices; else nothing.
+  std::map<std::pair<std::string, uint64_t>, std::set<uint32_t>> named_;
   uint64_t logits_rows_ = 0;
-  uint64_t parked_rows_ = 0;  // Those that stay from before, and those that are to.
+  uint64_t parked_rows_ = 0;  // After the step, by the items so far.
   std::vector<float> activations_;
   size_t failed_alone_ = 0;    // Runs that the backend failed at alone.
   bool any_computed_ = false;  // It did not fail at all of them.
@@ -321,11 +326,13 @@ absl::Status ShardRunner::Impl::CheckLogitsRows(const v1::StepItem& item) {
   return absl::OkStatus();
 }
 
-// Parts of one sequence may be under way in several slices; whatever else names it is alone.
-absl::Status ShardRunner::Impl::CheckNamedOnce(const v1::SequenceName& name,
+// Parts of one sequence may be under way in slices, one slice of each in a step; whatever else
+// names it is alone.
+absl::Status ShardRunner::Impl::CheckNamedOnce(const v1::StepItem& item,
                                                const ItemSlice& slice) const {
-  const auto named = named_.find({name.request_id(), name.generation()});
-  if (named != named_.end() && (slice.whole() || !named->second)) {
+  const auto named = named_.find({item.sequence().request_id(), item.sequence().generation()});
+  if (named != named_.end() &&
+      (slice.whole() || named->second.empty() || named->second.contains(item.position()))) {
     return Error(absl::StatusCode::kInvalidArgument, "SEQUENCE_TWICE",
                  "a step has two items of one sequence");
   }
@@ -334,8 +341,7 @@ absl::Status ShardRunner::Impl::CheckNamedOnce(const v1::SequenceName& name,
 
 absl::Status ShardRunner::Impl::CheckParkedRows(const ItemRun& run) {
   const uint64_t limit = config_.spec.max_batch_tokens;
-  if (Stays(run.slice) && run.slice.from <= config_.spec.first_layer &&
-      parked_rows_ + run.rows > limit) {
+  if (Stays(run.slice) && !WasParked(run.slice) && parked_rows_ + run.rows > limit) {
     return Error(absl::StatusCode::kResourceExhausted, "PARKED_ROWS",
                  "a stage keeps no more than " + std::to_string(limit) +
                      " rows between the steps that compute them")
@@ -350,14 +356,17 @@ absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item, ItemRun* ru
   if (run->slice.end == ItemSlice::kToTheEnd) {
     RETURN_IF_ERROR(CheckLogitsRows(item));
   }
-  RETURN_IF_ERROR(CheckNamedOnce(item.sequence(), run->slice));
+  RETURN_IF_ERROR(CheckNamedOnce(item, run->slice));
   RETURN_IF_ERROR(CheckParkedRows(*run));
   run->old_length = item.position();
   RETURN_IF_ERROR(run->slice.from == 0 ? BeginItem(item, run) : ContinueItem(item, run));
-  named_.emplace(std::pair(item.sequence().request_id(), item.sequence().generation()),
-                 !run->slice.whole());
+  auto& positions = named_[{item.sequence().request_id(), item.sequence().generation()}];
+  if (!run->slice.whole()) {
+    positions.insert(item.position());
+  }
   logits_rows_ += run->slice.end == ItemSlice::kToTheEnd ? LogitsRows(item) : 0;
-  parked_rows_ += Stays(run->slice) && run->slice.from <= config_.spec.first_layer ? run->rows : 0;
+  parked_rows_ += Stays(run->slice) ? run->rows : 0;
+  parked_rows_ -= WasParked(run->slice) ? run->rows : 0;
   return absl::OkStatus();
 }
 
@@ -429,11 +438,11 @@ void ShardRunner::Impl::ComputeOrSplit(StepMessage* frame, std::span<ItemRun> ru
     return;
   }
   last_failure_ = status;
-  // What was read before it failed is not to be believed either; the newest rows are the last.
-  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-    run->status = BackendFailed(status);
+  // What was read before it failed is not to be believed either.
+  for (ItemRun& run : runs) {
+    run.status = BackendFailed(status);
     if (config_.spec.heads) {
-      result_.Drop(run->index);
+      result_.Drop(run.index);
     }
   }
   if (dead || (runs.size() == 1 && tried > 0)) {
@@ -456,7 +465,7 @@ absl::Status ShardRunner::Impl::ComputeOnce(StepMessage* frame, std::span<ItemRu
   }
   // Not before: where what a sequence keeps lies may change while items are accepted.
   for (ItemRun& run : runs) {
-    if (run.slice.from > config_.spec.first_layer) {
+    if (WasParked(run.slice)) {
       run.input = run.sequence->UnfinishedAt(run.old_length)->parked;
     }
   }
@@ -515,24 +524,33 @@ absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::s
 }
 
 void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {
+  // What failed first: parts behind it go with it.
   for (ItemRun& run : runs) {
-    v1::StepItem* item = frame->mutable_items(run.index);
+    if (!run.status.ok()) {
+      // As before the item, so that nothing that is not finite stays; a sequence that the item
+      // created stays without tokens until it is released, as on the stages before.
+      table_.Truncate(run.sequence, std::min(run.old_length, run.sequence->length()));
+    }
+  }
+  for (ItemRun& run : runs) {
     if (run.status.ok() && run.sequence->length() < run.old_length + run.rows) {
       run.status = Error(absl::StatusCode::kFailedPrecondition, "SLICE_MISMATCH",
-                         "the tokens before this part of the sequence failed in the same step");
+                         "the tokens before this part of the sequence failed in the same step")
+                       .Hint("resend from 0");
+      if (config_.spec.heads) {
+        result_.Drop(run.index);
+      }
     }
+    v1::StepItem* item = frame->mutable_items(run.index);
     if (run.status.ok()) {
       FinishRun(frame->step(), &run);
       for (v1::LayerDigest& digest : run.digests) {
         *item->add_layer_digests() = std::move(digest);
       }
-      continue;
+    } else {
+      *item->mutable_error() = Detail(run.status, item->sequence().request_id());
+      item->set_error_stage(config_.stage);
     }
-    // As before the item, so that nothing that is not finite stays; a sequence that the item
-    // created stays without tokens until it is released, as on the stages before.
-    table_.Truncate(run.sequence, std::min(run.old_length, run.sequence->length()));
-    *item->mutable_error() = Detail(run.status, item->sequence().request_id());
-    item->set_error_stage(config_.stage);
   }
 }
 

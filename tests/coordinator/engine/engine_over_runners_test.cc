@@ -338,12 +338,80 @@ TEST(EngineOverRunners, WindowedLayersNeedOnlyTheirWindowsPages) {
   }
 }
 
+// Stages whose layers can be cut, and what makes prompts go by waves beside answers.
+constexpr uint32_t kManyLayers = 12;
+constexpr double kFixedMs = 10;
+constexpr double kRowMs = 1;
+
+EngineConfig WaveConfig(const ModelSpec& model, uint64_t pages) {
+  EngineConfig config = MakeConfig(2, pages);
+  config.kv_groups = model.kv_groups;
+  config.max_batch_tokens = 128;
+  for (EngineStage& stage : config.stages) {
+    stage.kv_pages.assign(model.kv_groups.size(), pages);
+    stage.layers = kManyLayers / 2;
+  }
+  return config;
+}
+
+ModelSpec OfManyLayers(const ModelSpec& model) {
+  return testing::HashModel(kManyLayers, model.kv_groups);
+}
+
+TEST(EngineOverRunners, PromptsThatGoByWavesBesideAnswersAreComputedAsOthers) {
+  for (const ModelSpec& few : {Model(), WindowModel()}) {
+    const ModelSpec model = OfManyLayers(few);
+    SimCluster cluster(WaveConfig(model, 400), RunnerStages(model, kFixedMs, kRowMs));
+    cluster.Start();
+    std::vector<std::pair<SessionRequest, std::shared_ptr<SinkRecord>>> clients;
+    for (uint32_t i = 0; i < 8; ++i) {
+      const SessionRequest request = MakeRequest("answer" + std::to_string(i), 5 + i, 150);
+      clients.emplace_back(request, cluster.Submit(request));
+    }
+    for (int i = 0; i < 200; ++i) {
+      cluster.AcknowledgeFence();
+      cluster.Deliver(static_cast<uint32_t>(i) % 3);
+    }
+    for (uint32_t i = 0; i < 3; ++i) {
+      SessionRequest request = MakeRequest("prompt" + std::to_string(i), 480 + 7 * i, 3);
+      request.prompt_logprobs = i == 1;
+      clients.emplace_back(request, cluster.Submit(request));
+    }
+    cluster.RunToEnd();
+    cluster.Settle();
+    for (const auto& [request, sink] : clients) {
+      EXPECT_EQ(sink->tokens, Greedy(request.prompt, sink->tokens.size(), model));
+      EXPECT_TRUE(sink->done.has_value());
+    }
+    const EngineCounters counters = cluster.Snapshot().counters;
+    EXPECT_GT(counters.slices_sent, 50u);
+    EXPECT_EQ(counters.item_errors, 0u);
+    EXPECT_EQ(counters.faults, 0u);
+    cluster.ExpectEmpty();
+    // Beside an answer's next token there are layers of the prompt, never all of a chunk of it.
+    uint32_t most_layers = 0;
+    for (const v1::StepFrame& frame : cluster.sent) {
+      for (const v1::StepItem& item : frame.items()) {
+        const uint32_t end = item.end_layer() == 0 ? kManyLayers : item.end_layer();
+        if (item.token_ids_size() > 20) {
+          most_layers = std::max(most_layers, end - item.from_layer());
+        }
+      }
+    }
+    EXPECT_LE(most_layers, kManyLayers / 2);
+  }
+}
+
 // Random traffic over real worker cores, with every fault that links and workers can have.
 class RandomRun {
  public:
   RandomRun(uint64_t seed, std::map<std::string, std::vector<uint32_t>>* oracle,
-            const ModelSpec& model)
-      : random_(seed), oracle_(oracle), model_(model), cluster_(Config(), RunnerStages(model)) {
+            const ModelSpec& model, bool waves = false)
+      : random_(seed),
+        oracle_(oracle),
+        model_(model),
+        waves_(waves),
+        cluster_(Config(), waves ? RunnerStages(model, kFixedMs, kRowMs) : RunnerStages(model)) {
     cluster_.record_frames = false;
     cluster_.Start();
   }
@@ -372,6 +440,13 @@ class RandomRun {
   uint32_t Below(uint32_t limit) { return static_cast<uint32_t>(random_() % limit); }
 
   EngineConfig Config() {
+    if (waves_) {
+      EngineConfig config = WaveConfig(model_, 30 + Below(40));
+      config.max_batch_tokens = 60 + Below(100);
+      config.step_timeout = std::chrono::seconds(2);
+      config.kv_watermark = Below(3) * 0.05;
+      return config;
+    }
     const uint32_t stages = 1 + Below(kLayers);
     EngineConfig config = ConfigFor(model_, stages, 10 + Below(30));
     config.max_batch_tokens = 1 + Below(48);
@@ -385,7 +460,7 @@ class RandomRun {
     // Few different requests, so that the oracle is cheap; ids are used again.
     const uint32_t kind = Below(24);
     SessionRequest request =
-        Sampled("r" + std::to_string(kind), 1 + kind * 5, 1 + kind % 7 * 8, kind);
+        Sampled("r" + std::to_string(kind), 1 + kind * (waves_ ? 12 : 5), 1 + kind % 7 * 8, kind);
     request.guaranteed = Below(8) == 0;
     if (Below(12) == 0) {
       request.deadline = cluster_.now() + milliseconds(1 + Below(3000));
@@ -470,6 +545,7 @@ class RandomRun {
   std::mt19937_64 random_;
   std::map<std::string, std::vector<uint32_t>>* const oracle_;
   const ModelSpec model_;
+  const bool waves_;
   SimCluster cluster_;
   std::vector<std::pair<SessionRequest, std::shared_ptr<SinkRecord>>> clients_;
   uint64_t completed_ = 0;
@@ -503,6 +579,29 @@ TEST_P(RandomFaultsTest, NeverGiveAWrongToken) {
     EXPECT_GT(count, 20u) << what;
     RecordProperty(what, std::to_string(count));
   }
+}
+
+TEST_P(RandomFaultsTest, NeverGiveAWrongTokenToPromptsByWaves) {
+  const ModelSpec model = OfManyLayers(GetParam());
+  std::map<std::string, std::vector<uint32_t>> oracle;
+  EngineCounters sum;
+  uint64_t completed = 0;
+  for (uint64_t seed = 1; seed <= 40 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomRun run(seed, &oracle, model, /*waves=*/true);
+    const EngineCounters counters = run.Run(3000);
+    completed += run.completed();
+    sum.faults += counters.faults;
+    sum.rebuilds += counters.rebuilds;
+    sum.preemptions += counters.preemptions;
+    sum.item_errors += counters.item_errors;
+    sum.slices_sent += counters.slices_sent;
+  }
+  EXPECT_GT(completed, 20u);
+  EXPECT_GT(sum.faults, 20u);
+  EXPECT_GT(sum.preemptions, 20u);
+  EXPECT_GT(sum.item_errors, 20u);
+  EXPECT_GT(sum.slices_sent, 1000u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RandomFaultsTest,

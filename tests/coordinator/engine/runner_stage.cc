@@ -1,6 +1,9 @@
 #include "tests/coordinator/engine/runner_stage.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "worker/runner/item_slice.h"
 
 namespace strata {
 
@@ -29,15 +32,45 @@ void RunnerStage::Restart() {
   config_.epoch = 0;  // Of the next life: the newest fence says which.
 }
 
+void RunnerStage::SetCosts(double fixed_ms, double row_ms) {
+  fixed_ms_ = fixed_ms;
+  row_ms_ = row_ms;
+}
+
+double RunnerStage::MsOf(const v1::StepFrame& frame) const {
+  const uint32_t first = config_.spec.first_layer;
+  const uint32_t layers = config_.spec.last_layer + 1 - first;
+  double most = 0;  // Of the layers that any item has.
+  double rows = 0;
+  for (const v1::StepItem& item : frame.items()) {
+    uint32_t computed = 0;
+    for (uint32_t layer = first; layer < first + layers; ++layer) {
+      computed += layer >= item.from_layer() && layer < SliceOf(item).end ? 1 : 0;
+    }
+    const double share = static_cast<double>(computed) / layers;
+    most = std::max(most, share);
+    rows += share * item.token_ids_size();
+  }
+  return fixed_ms_ * most + row_ms_ * rows;
+}
+
 absl::StatusOr<SimStage::Output> RunnerStage::Step(StepMessage frame) {
+  const double ms = MsOf(frame.header);
   absl::StatusOr<ShardRunner::Output> output = runner_->Step(std::move(frame));
   if (!output.ok()) {
     return output.status();
   }
+  const auto say = [&](auto* header) {
+    if (fixed_ms_ > 0) {
+      header->mutable_stages(header->stages_size() - 1)->set_compute_ms(ms);
+    }
+  };
   if (auto* next = std::get_if<StepMessage>(&*output)) {
+    say(&next->header);
     return Output{std::move(*next)};
   }
   if (auto* result = std::get_if<ResultMessage>(&*output)) {
+    say(&result->header);
     return Output{std::move(*result)};
   }
   return Output{};
@@ -46,6 +79,14 @@ absl::StatusOr<SimStage::Output> RunnerStage::Step(StepMessage frame) {
 SimCluster::StageFactory RunnerStages(ModelSpec model) {
   return [model = std::move(model)](const EngineConfig& config, uint32_t stage) {
     return std::make_unique<RunnerStage>(config, model, stage);
+  };
+}
+
+SimCluster::StageFactory RunnerStages(ModelSpec model, double fixed_ms, double row_ms) {
+  return [model = std::move(model), fixed_ms, row_ms](const EngineConfig& config, uint32_t stage) {
+    auto made = std::make_unique<RunnerStage>(config, model, stage);
+    made->SetCosts(fixed_ms, row_ms);
+    return made;
   };
 }
 

@@ -21,6 +21,10 @@ class RunnerStage : public SimStage {
   void Restart() override;
   size_t sequences() const override { return runner_->stats().sequences; }
 
+  // Says that a step takes fixed_ms, and row_ms for each row, or as much of that as it has of the
+  // layers; before: 1 ms.
+  void SetCosts(double fixed_ms, double row_ms);
+
   ShardRunner& runner() { return *runner_; }
   testing::HashShard& shard() { return *shard_; }
 
@@ -30,7 +34,11 @@ class RunnerStage : public SimStage {
     mutable TimePoint now{0};
   };
 
+  double MsOf(const v1::StepFrame& frame) const;
+
   StepClock clock_;
+  double fixed_ms_ = 0;
+  double row_ms_ = 0;
   ShardRunnerConfig config_;
   std::unique_ptr<testing::HashShard> shard_;
   std::unique_ptr<ShardRunner> runner_;
@@ -38,6 +46,8 @@ class RunnerStage : public SimStage {
 
 // A factory of such stages for SimCluster. Configs must have the model's vocabulary and groups.
 SimCluster::StageFactory RunnerStages(ModelSpec model);
+// The same, with costs.
+SimCluster::StageFactory RunnerStages(ModelSpec model, double fixed_ms, double row_ms);
 
 }  // namespace strata
 

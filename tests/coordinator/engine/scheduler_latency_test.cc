@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/engine/layer_waves.h"
+#include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
 #include "coordinator/engine/step_pace.h"
 #include "coordinator/engine/step_timing.h"
@@ -21,18 +23,25 @@ namespace {
 constexpr double kHopMs = 0.1;
 constexpr double kAttendedMs = 0.0014;
 
-// Half of tiny11. Up to 16 rows by measurement, then by arithmetic; without attention.
-double TinyHalfMs(uint32_t rows) {
-  static constexpr std::array<std::pair<double, double>, 8> kMs = {
-      {{1, 18.3}, {2, 20.5}, {4, 24}, {8, 31}, {16, 53}, {64, 196}, {512, 1460}, {4096, 11680}}};
+// Half of tiny11, by rows. Up to 16 rows by measurement, then by arithmetic; without attention.
+using Times = std::array<std::pair<double, double>, 8>;
+constexpr Times kTinyHalf = {
+    {{1, 18.3}, {2, 20.5}, {4, 24}, {8, 31}, {16, 53}, {64, 196}, {512, 1460}, {4096, 11680}}};
+// Where eight rows are read as fast as one, and more take what their arithmetic does.
+constexpr Times kReadingBound = {
+    {{1, 29}, {2, 29}, {4, 29.5}, {8, 30}, {16, 61}, {64, 248}, {512, 1990}, {4096, 15900}}};
+
+double At(const Times& times, uint32_t rows) {
   size_t i = 1;
-  while (rows > kMs[i].first) {
+  while (rows > times[i].first) {
     ++i;
   }
-  const auto [x, y] = kMs[i - 1];
-  const auto [to_x, to_y] = kMs[i];
+  const auto [x, y] = times[i - 1];
+  const auto [to_x, to_y] = times[i];
   return y + (rows - x) / (to_x - x) * (to_y - y);
 }
+
+double TinyHalfMs(uint32_t rows) { return At(kTinyHalf, rows); }
 
 struct Stream {
   uint32_t prompt = 0;
@@ -71,6 +80,13 @@ class Cluster {
   // From now on a step takes this much longer if there is another one in the pipeline, by so much
   // less as it has more rows: stages that read their weights from one memory.
   void ShareMemory(double ms) { beside_ms_ = ms; }
+  void SetTimes(const Times& times) { times_ = times; }
+  // Prompts may go by waves, over stages of so many layers each.
+  void AllowWaves(uint32_t layers) {
+    layers_.assign(free_at_.size(), layers);
+    waves_ = LayerWaves(layers_);
+  }
+  uint64_t slices() const { return slices_; }
   // Of answers that go on for minutes no more than so many tokens are looked at.
   void AttendAtMost(uint32_t tokens) { most_attended_ = tokens; }
   void ForgetGaps() {
@@ -115,8 +131,9 @@ class Cluster {
 
  private:
   struct Step {
-    std::vector<ScheduledItem> items;
-    StepWork work;
+    std::vector<ScheduledItem> items;  // Whose last layers it computes.
+    StepWork work;                     // Of what is no slice.
+    std::vector<SliceWork> slices;
     std::vector<double> ms;
     double back_at = 0;
     uint32_t decode_items = 0;
@@ -147,6 +164,12 @@ class Cluster {
     view.most_step_ms = timing_.target_ms();
     view.inter_token_ms = inter_token_ms_;
     view.decoding = Decoding();
+    view.layers = layers_;
+    view.max_wave_rows = 256;
+    view.wave_rows = waves_.rows();
+    view.wave_items = waves_.items();
+    view.wave_slices = waves_.slices();
+    view.wave_may_begin = waves_.may_begin();
     for (const auto& [id, stream] : streams_) {
       view.decoding_attended += stream.decoding() ? Position(stream) + 1 : 0;
       if (stream.sent < stream.known) {
@@ -154,42 +177,92 @@ class Cluster {
                               .pending = stream.known - stream.sent,
                               .position = Position(stream),
                               .decoding = stream.decoding(),
-                              .last_step = stream.last_step});
+                              .last_step = stream.last_step,
+                              .in_wave = waves_.Has(id)});
       }
     }
     return view;
   }
 
-  void Send() {
-    while (in_flight_.size() <= free_at_.size()) {
-      Step step;
-      step.items = ScheduleStep(Snapshot());
-      if (step.items.empty()) {
-        return;
+  void AddSlice(const WaveSlice& slice, Step* step) {
+    StepWork work;
+    for (const WaveItem& item : slice.items) {
+      work.rows += item.rows;
+      work.attended += Attended(std::min(item.position, most_attended_), item.rows);
+      if (slice.end_layer == 0) {
+        step->items.push_back({item.session, item.rows});
       }
-      ++steps_;
-      for (const ScheduledItem& item : step.items) {
-        Stream& stream = streams_.at(item.id);
-        step.decode_items += stream.decoding() ? 1 : 0;
-        (stream.decoding() ? last_decode_step_ : last_prefill_step_) = steps_;
+    }
+    for (uint32_t s = 0; s < free_at_.size(); ++s) {
+      if (const double share = waves_.ShareOf(slice, s); share > 0) {
+        step->slices.push_back({s, work, share});
+        ++slices_;
+      }
+    }
+    last_prefill_step_ = steps_;
+  }
+
+  // Of what the plan says.
+  Step NewStep(const ScheduledStep& plan) {
+    Step step;
+    ++steps_;
+    if (plan.waves != WaveMove::kNone) {
+      for (const WaveSlice& slice : waves_.Next(plan.waves == WaveMove::kFinish)) {
+        AddSlice(slice, &step);
+      }
+    }
+    std::vector<WaveItem> wave;
+    for (const ScheduledItem& item : plan.items) {
+      Stream& stream = streams_.at(item.id);
+      EXPECT_TRUE(plan.slices > 0 || !waves_.Has(item.id));
+      step.decode_items += stream.decoding() ? 1 : 0;
+      (stream.decoding() ? last_decode_step_ : last_prefill_step_) = steps_;
+      if (plan.slices > 0) {
+        wave.push_back({item.id, item.id, stream.sent, item.tokens, 0});
+      } else {
+        step.items.push_back(item);
         step.work.rows += item.tokens;
         step.work.attended += Attended(Position(stream), item.tokens);
-        stream.sent += item.tokens;
-        stream.last_step = steps_;
       }
+      stream.sent += item.tokens;
+      stream.last_step = steps_;
+    }
+    if (!wave.empty()) {
+      AddSlice(waves_.Begin(wave, plan.slices), &step);
+    }
+    return step;
+  }
+
+  double StageMs(const Step& step, uint32_t stage) {
+    const auto ms = [this, &step](const StepWork& work) {
+      const double beside_ms = step.alone ? 0 : beside_ms_ * std::max(0.0, 1 - work.rows / 16.0);
+      return work.rows == 0
+                 ? 0
+                 : scale_ * (At(times_, work.rows) + kAttendedMs * work.attended) + beside_ms;
+    };
+    double all = ms(step.work);
+    for (const SliceWork& slice : step.slices) {
+      all += slice.stage == stage ? ms(slice.work) * slice.share : 0;
+    }
+    return all * std::exp(scatter_(random_));
+  }
+
+  void Send() {
+    while (in_flight_.size() <= free_at_.size()) {
+      const ScheduledStep plan = ScheduleStep(Snapshot());
+      if (plan.empty()) {
+        return;
+      }
+      Step step = NewStep(plan);
       if (step.decode_items > 0) {
         together_ = step.decode_items == Decoding();
       }
       if (!in_flight_.empty()) {
         step.alone = in_flight_.front().alone = false;
       }
-      const double beside_ms =
-          step.alone ? 0 : beside_ms_ * std::max(0.0, 1 - step.work.rows / 16.0);
       double at = now_;
-      for (size_t s = 0; s < free_at_.size(); ++s) {
-        step.ms.push_back(
-            (scale_ * (TinyHalfMs(step.work.rows) + kAttendedMs * step.work.attended) + beside_ms) *
-            std::exp(scatter_(random_)));
+      for (uint32_t s = 0; s < free_at_.size(); ++s) {
+        step.ms.push_back(StageMs(step, s));
         at = free_at_[s] = std::max(at + kHopMs, free_at_[s]) + step.ms.back();
         busy_[s] += step.ms.back();
       }
@@ -198,21 +271,43 @@ class Cluster {
     }
   }
 
+  // As the engine does.
+  void Observe(const Step& step, uint32_t stage) {
+    const SliceWork* slice = nullptr;
+    for (const SliceWork& one : step.slices) {
+      if (one.stage == stage) {
+        if (slice != nullptr || step.work.rows > 0) {
+          return;
+        }
+        slice = &one;
+      }
+    }
+    if (slice == nullptr) {
+      timing_.Observe(stage, step.work, step.ms[stage], step.alone);
+    } else {
+      timing_.Observe(stage, slice->work, step.ms[stage] / slice->share, step.alone);
+    }
+  }
+
   void OneResult() {
     Send();
     const Step step = std::move(in_flight_.front());
     in_flight_.pop_front();
     now_ = step.back_at;
-    for (size_t s = 0; s < step.ms.size(); ++s) {
-      timing_.Observe(static_cast<uint32_t>(s), step.work, step.ms[s], step.alone);
+    for (uint32_t s = 0; s < step.ms.size(); ++s) {
+      Observe(step, s);
     }
     alone_ += step.alone && step.decode_items > 0 ? 1 : 0;
     for (const ScheduledItem& item : step.items) {
       Stream& stream = streams_.at(item.id);
-      const bool in_flight = std::any_of(in_flight_.begin(), in_flight_.end(), [&](const Step& s) {
-        return std::any_of(s.items.begin(), s.items.end(),
-                           [&](const ScheduledItem& other) { return other.id == item.id; });
-      });
+      const bool in_flight = std::any_of(in_flight_.begin(), in_flight_.end(),
+                                         [&](const Step& s) {
+                                           return std::any_of(s.items.begin(), s.items.end(),
+                                                              [&](const ScheduledItem& other) {
+                                                                return other.id == item.id;
+                                                              });
+                                         }) ||
+                             waves_.Has(item.id);
       if (stream.sent < stream.known || in_flight) {
         continue;  // More of its prompt is to come.
       }
@@ -229,6 +324,7 @@ class Cluster {
   }
 
   const double scale_;
+  Times times_ = kTinyHalf;
   std::normal_distribution<double> scatter_;
   const double inter_token_ms_;
   std::mt19937 random_{1};
@@ -245,6 +341,9 @@ class Cluster {
   uint64_t last_decode_step_ = 0;
   uint64_t last_prefill_step_ = 0;
   uint64_t alone_ = 0;
+  std::vector<uint32_t> layers_;
+  LayerWaves waves_{{}};
+  uint64_t slices_ = 0;
 };
 
 constexpr double kDefaultTargetMs = 20;
@@ -278,6 +377,43 @@ TEST(SchedulerLatency, ALongPromptBesideEightStreams) {
       EXPECT_GT(cluster.P95(), 1.1 * without) << "it does not hold the prompt back for nothing";
     }
   }
+}
+
+// Answers in turn take 60 ms. Beside another stage's steps each of theirs takes 44 where it takes
+// 30 alone, and a few rows of a prompt take as much: all weights are read for them.
+TEST(SchedulerLatency, ALongPromptGoesByWavesWhereAFewOfItsRowsReadAllWeights) {
+  std::array<double, 2> first_token{};
+  for (const bool waves : {false, true}) {
+    Cluster streams(2, 1, 0.03, kDefaultTargetMs);
+    streams.SetTimes(kReadingBound);
+    streams.ShareMemory(28);
+    if (waves) {
+      streams.AllowWaves(11);
+    }
+    for (int i = 0; i < 8; ++i) {
+      streams.Add(20 + 10 * i);
+    }
+    streams.AttendAtMost(64);
+    streams.Run(20000);
+    streams.ForgetGaps();
+    Cluster cluster = streams;
+    const uint64_t prompt = cluster.Add(1500);
+    cluster.RunUntilFirstToken(prompt);
+    first_token[waves] = cluster.stream(prompt).first_token;
+    streams.Run(first_token[waves]);
+    EXPECT_EQ(cluster.slices() > 0, waves);
+    if (waves) {
+      EXPECT_LE(cluster.P95(), 1.5 * streams.P95());
+    }
+  }
+  Cluster alone(2, 1, 0.03, kDefaultTargetMs);
+  alone.SetTimes(kReadingBound);
+  alone.AttendAtMost(64);
+  alone.RunUntilFirstToken(alone.Add(200, 1));
+  const uint64_t prompt = alone.Add(1500);
+  alone.RunUntilFirstToken(prompt);
+  EXPECT_LE(first_token[1], 2.5 * alone.stream(prompt).first_token);
+  EXPECT_LE(first_token[1], 0.8 * first_token[0]);
 }
 
 TEST(SchedulerLatency, ManyStreamsKeepTheSlowestStageAtWorkInLargeBatches) {

@@ -99,7 +99,7 @@ class Pipeline {
   void Send() {
     while (in_flight_.size() <= view_.stages) {
       const SchedulerSnapshot view = Snapshot();
-      const std::vector<ScheduledItem> items = ScheduleStep(view);
+      const std::vector<ScheduledItem> items = ScheduleStep(view).items;
       if (items.empty()) {
         const StepPace pace = PaceOf(view);
         EXPECT_TRUE(view.ready.empty() ||
@@ -194,7 +194,7 @@ class Pipeline {
     if (prefill_rows > 1) {
       EXPECT_LE(SlowestMs(view, work), pace.step_ms + 1e-9);
     }
-    EXPECT_EQ(ScheduleStep(view).size(), items.size()) << "the same every time";
+    EXPECT_EQ(ScheduleStep(view).items.size(), items.size()) << "the same every time";
   }
 
   std::mt19937_64 random_;
@@ -439,7 +439,7 @@ TEST(StepPace, PromptsHaveStepsToThemselvesWhereThatComputesMoreOfThem) {
   const StepPace pace = PaceOf(view);
   EXPECT_EQ(pace.batches, 1u);
   EXPECT_TRUE(pace.prompts_apart);
-  EXPECT_NEAR(pace.step_ms, kMostSlowdown * 2 * 35 - 39, 1e-9);
+  EXPECT_NEAR(pace.step_ms, kMostSlowdownApart * 2 * 35 - 39, 1e-9);
   view.costs.assign(2, StageCost::Line(20, 0.25));
   EXPECT_FALSE(PaceOf(view).prompts_apart) << "a row costs the same in any step";
   EXPECT_EQ(PaceOf(view).batches, 2u);
@@ -489,7 +489,7 @@ TEST(StepPace, PromptsHaveTheTimeThatAStageWaitsForAnswersOnTheOther) {
   view.ready.erase(view.ready.begin(), view.ready.begin() + 8);
   view.last_decode_step = 5;
   view.steps_in_flight = 1;
-  const std::vector<ScheduledItem> prompt = ScheduleStep(view);
+  const std::vector<ScheduledItem> prompt = ScheduleStep(view).items;
   ASSERT_EQ(prompt.size(), 1u);
   EXPECT_EQ(prompt[0].tokens, 8u);
 }
@@ -504,32 +504,33 @@ TEST(StepPace, StepsOfPromptsAndOfAnswersTakeTurns) {
     return ids;
   };
   const std::set<uint64_t> all = {1, 2, 3, 4, 5, 6, 7, 8};
-  EXPECT_EQ(ids(ScheduleStep(view)), all);
+  EXPECT_EQ(ids(ScheduleStep(view).items), all);
   view.max_items = 8;
-  EXPECT_EQ(ids(ScheduleStep(view)), all) << "nothing is kept free for prompts";
+  EXPECT_EQ(ids(ScheduleStep(view).items), all) << "nothing is kept free for prompts";
   // They are under way.
   view.ready.erase(view.ready.begin(), view.ready.begin() + 8);
   view.together = true;
   view.last_decode_step = 5;
   view.last_prefill_step = 4;
   view.steps_in_flight = 2;
-  const std::vector<ScheduledItem> prompt = ScheduleStep(view);
+  const std::vector<ScheduledItem> prompt = ScheduleStep(view).items;
   EXPECT_EQ(ids(prompt), std::set<uint64_t>{9});
-  EXPECT_GT(prompt.at(0).tokens, 16u);
+  EXPECT_GT(prompt.at(0).tokens, 14u);
   view.last_prefill_step = 6;
-  EXPECT_TRUE(ScheduleStep(view).empty()) << "it is the turn of those that decode";
+  EXPECT_TRUE(ScheduleStep(view).items.empty()) << "it is the turn of those that decode";
   view.steps_in_flight = 0;
-  EXPECT_EQ(ids(ScheduleStep(view)), std::set<uint64_t>{9}) << "but nothing is under way";
+  EXPECT_EQ(ids(ScheduleStep(view).items), std::set<uint64_t>{9}) << "but nothing is under way";
   // Some came back; the others are in a step of their own.
   view = EightBesideAPrompt(FewRowsForNothing());
   view.ready.erase(view.ready.begin() + 3, view.ready.begin() + 8);
   view.steps_in_flight = 1;
   view.last_decode_step = 5;
-  EXPECT_EQ(ids(ScheduleStep(view)), std::set<uint64_t>{9}) << "they wait for the others";
+  EXPECT_EQ(ids(ScheduleStep(view).items), std::set<uint64_t>{9}) << "they wait for the others";
   view.last_prefill_step = 6;
-  EXPECT_TRUE(ScheduleStep(view).empty());
+  EXPECT_TRUE(ScheduleStep(view).items.empty());
   view.steps_in_flight = 0;
-  EXPECT_EQ(ids(ScheduleStep(view)), (std::set<uint64_t>{1, 2, 3})) << "nobody is to be waited for";
+  EXPECT_EQ(ids(ScheduleStep(view).items), (std::set<uint64_t>{1, 2, 3}))
+      << "nobody is to be waited for";
 }
 
 TEST(StepPace, AStepsTimeKeepsTheTargetOfTheWholeCycle) {
@@ -574,7 +575,7 @@ TEST(StepPace, ChunksShrinkAsThePrefixGrows) {
   uint32_t before = 512;
   for (const uint32_t position : {0u, 1000u, 4000u, 30000u, 1000000u}) {
     view.ready = {{.id = 1, .pending = 2000, .position = position}};
-    const std::vector<ScheduledItem> items = ScheduleStep(view);
+    const std::vector<ScheduledItem> items = ScheduleStep(view).items;
     ASSERT_EQ(items.size(), 1u);
     EXPECT_LT(items[0].tokens, before);
     before = items[0].tokens;

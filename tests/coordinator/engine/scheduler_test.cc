@@ -38,7 +38,7 @@ TEST(Scheduler, DecodeGoesBeforePrefill) {
   SchedulerSnapshot snapshot = Snapshot(1, 0);
   snapshot.ready.push_back({.id = 1, .pending = 40});
   AddDecoding(&snapshot, 3, 2);
-  const auto items = ScheduleStep(snapshot);
+  const auto items = ScheduleStep(snapshot).items;
   ASSERT_EQ(items.size(), 4u);
   EXPECT_EQ(items[0].id, 2u);
   EXPECT_EQ(items[3].id, 1u);
@@ -52,7 +52,7 @@ TEST(Scheduler, SessionsSpreadOverTheStages) {
       AddDecoding(&snapshot, sessions);
       std::vector<size_t> sizes;
       while (true) {
-        const auto items = ScheduleStep(snapshot);
+        const auto items = ScheduleStep(snapshot).items;
         if (items.empty()) {
           break;
         }
@@ -73,17 +73,17 @@ TEST(Scheduler, BusyStagesWaitForAFullBatch) {
   SchedulerSnapshot snapshot = Snapshot(2, 2);
   AddDecoding(&snapshot, 1);
   snapshot.decoding = 5;  // Four in flight.
-  EXPECT_TRUE(ScheduleStep(snapshot).empty());
+  EXPECT_TRUE(ScheduleStep(snapshot).items.empty());
   AddDecoding(&snapshot, 2, 2);
   snapshot.decoding = 6;
-  EXPECT_EQ(ScheduleStep(snapshot).size(), 3u);
+  EXPECT_EQ(ScheduleStep(snapshot).items.size(), 3u);
 }
 
 TEST(Scheduler, AMicroBatchStaysWholeWhereMoreStepsThanOneMightBeSent) {
   SchedulerSnapshot snapshot = Snapshot(4, 2);
   AddDecoding(&snapshot, 2);
   snapshot.decoding = 8;  // Four micro-batches; two are in flight, and the fourth is not here yet.
-  EXPECT_EQ(ScheduleStep(snapshot).size(), 2u);
+  EXPECT_EQ(ScheduleStep(snapshot).items.size(), 2u);
 }
 
 TEST(Scheduler, LongestWaitingDecodesFirst) {
@@ -93,7 +93,7 @@ TEST(Scheduler, LongestWaitingDecodesFirst) {
   }
   snapshot.decoding = 4;
   snapshot.steps_in_flight = 1;
-  const auto items = ScheduleStep(snapshot);
+  const auto items = ScheduleStep(snapshot).items;
   ASSERT_EQ(items.size(), 2u);
   EXPECT_EQ(items[0].id, 4u);
   EXPECT_EQ(items[1].id, 3u);
@@ -105,7 +105,7 @@ TEST(Scheduler, KeepsTheBudgetAndCutsPrompts) {
   AddDecoding(&snapshot, 10);
   snapshot.ready.push_back({.id = 50, .pending = 70});
   snapshot.ready.push_back({.id = 51, .pending = 300});
-  const auto items = ScheduleStep(snapshot);
+  const auto items = ScheduleStep(snapshot).items;
   EXPECT_EQ(Rows(items), 100u);
   ASSERT_EQ(items.size(), 12u);
   EXPECT_EQ(items[10].tokens, 70u);
@@ -118,15 +118,15 @@ TEST(Scheduler, KeepsTheItemLimit) {
   AddDecoding(&snapshot, 4);
   snapshot.ready.push_back({.id = 50, .pending = 7});
   snapshot.ready.push_back({.id = 51, .pending = 7});
-  EXPECT_EQ(ScheduleStep(snapshot).size(), 5u);
+  EXPECT_EQ(ScheduleStep(snapshot).items.size(), 5u);
 }
 
 TEST(Scheduler, APromptIsCutToFillThePipeline) {
   SchedulerSnapshot snapshot = Snapshot(4, 0);
   snapshot.ready.push_back({.id = 1, .pending = 480});
-  EXPECT_EQ(Rows(ScheduleStep(snapshot)), 120u);
+  EXPECT_EQ(Rows(ScheduleStep(snapshot).items), 120u);
   snapshot.ready[0].pending = 100;
-  EXPECT_EQ(Rows(ScheduleStep(snapshot)), kMinPrefillRows);
+  EXPECT_EQ(Rows(ScheduleStep(snapshot).items), kMinPrefillRows);
 }
 
 TEST(Scheduler, AShortPromptIsCutWhereThatBringsItsFirstTokenSooner) {
@@ -134,7 +134,7 @@ TEST(Scheduler, AShortPromptIsCutWhereThatBringsItsFirstTokenSooner) {
   snapshot.hop_ms = 0.1;
   const auto rows = [&snapshot](uint32_t pending) {
     snapshot.ready[0].pending = pending;
-    return Rows(ScheduleStep(snapshot));
+    return Rows(ScheduleStep(snapshot).items);
   };
   snapshot.ready.push_back({.id = 1, .pending = 16});
   EXPECT_EQ(rows(16), 16u) << "nothing is known";
@@ -154,7 +154,7 @@ TEST(Scheduler, AShortPromptIsCutWhereThatBringsItsFirstTokenSooner) {
   snapshot.ready[0].pending = 16;
   AddDecoding(&snapshot, 2, 2);
   snapshot.decoding_attended = 20;
-  EXPECT_EQ(Rows(ScheduleStep(snapshot)), 17u);
+  EXPECT_EQ(Rows(ScheduleStep(snapshot).items), 17u);
 }
 
 TEST(Scheduler, RowsOfLogitsAreLimited) {
@@ -163,7 +163,7 @@ TEST(Scheduler, RowsOfLogitsAreLimited) {
   snapshot.ready.push_back({.id = 1, .pending = 40, .wants_logits = true});
   snapshot.ready.push_back({.id = 2, .pending = 40, .wants_logits = true});
   snapshot.ready.push_back({.id = 3, .pending = 20});
-  const auto items = ScheduleStep(snapshot);
+  const auto items = ScheduleStep(snapshot).items;
   ASSERT_EQ(items.size(), 2u);
   EXPECT_EQ(items[0].tokens, 10u);
   EXPECT_EQ(items[1].id, 3u);

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "tests/worker/runner/chain.h"
+#include "worker/sampler/sampler.h"
 
 namespace strata {
 namespace {
@@ -160,8 +161,8 @@ TEST_P(Slices, WhatDoesNotGoOnFromWhereItWasLeftIsRefusedAndHurtsNothing) {
   EXPECT_EQ(reason(Slice(a_, ids_, 30, 3, 0, 4)), "");
   EXPECT_EQ(reason(Slice(a_, ids_, 30, 3, 4, 6)), "SLICE_MISMATCH");
   // What is not computed nobody begins on.
-  for (const v1::StepCommand& command :
-       {Fork(a_, Name("b", 3), std::span(ids_).first(16)), Truncate(a_, std::span(ids_).first(30))}) {
+  for (const v1::StepCommand& command : {Fork(a_, Name("b", 3), std::span(ids_).first(16)),
+                                         Truncate(a_, std::span(ids_).first(30))}) {
     EXPECT_EQ(ReasonOfCommand(steps_.Run({}, {command})), "POSITION_MISMATCH");
   }
   EXPECT_EQ(reason(Slice(a_, ids_, 0, 30, 5, 8)), "");
@@ -177,11 +178,11 @@ TEST_P(Slices, WhatNoModelHasIsRefused) {
   EXPECT_EQ(reason(Slice(a_, ids_, 0, 30, kLayers + 1, 0)), "ITEM_SLICE");
   EXPECT_EQ(reason(Slice(a_, ids_, 0, 30, 5, 5)), "ITEM_SLICE");
   EXPECT_EQ(reason(Slice(a_, ids_, 0, 30, 5, 3)), "ITEM_SLICE");
+  EXPECT_EQ(reason(Slice(a_, ids_, 0, 30, 0, UINT32_MAX)), "ITEM_SLICE");
   v1::StepItem digested = Slice(a_, ids_, 0, 30, 0, 3);
   digested.set_digest_layers(true);
   EXPECT_EQ(reason(digested), "ITEM_SLICE");
-  const ResultMessage result =
-      steps_.Run({Slice(a_, ids_, 0, 30, 0, 3), Item(a_, ids_, 30, 31)});
+  const ResultMessage result = steps_.Run({Slice(a_, ids_, 0, 30, 0, 3), Item(a_, ids_, 30, 31)});
   EXPECT_EQ(ReasonOfItem(result, 0), "");
   EXPECT_EQ(ReasonOfItem(result, 1), "SEQUENCE_TWICE");
 }
@@ -222,13 +223,66 @@ TEST_P(Slices, AFailureInASliceTakesWhatFollowsWithItAndNothingElse) {
   steps_.Run({Item(a_, ids_, 0, 20), Item(b, good, 0, 20)});
   steps_.Run({Slice(a_, ids_, 20, 10, 0, kLayers - 1), Slice(a_, ids_, 30, 10, 0, kLayers - 1)});
   chain_.shard(last).FailAtToken(*bad);
-  const ResultMessage result = steps_.Run({Slice(a_, ids_, 20, 10, kLayers - 1, 0),
-                                           Slice(a_, ids_, 30, 10, kLayers - 1, 0),
-                                           Item(b, good, 20, 21)});
+  const ResultMessage result =
+      steps_.Run({Slice(a_, ids_, 20, 10, kLayers - 1, 0), Slice(a_, ids_, 30, 10, kLayers - 1, 0),
+                  Item(b, good, 20, 21)});
   EXPECT_EQ(ReasonOfItem(result, 0), "BACKEND_FAILED");
   EXPECT_EQ(ReasonOfItem(result, 1), "SLICE_MISMATCH");
   EXPECT_EQ(TokenOf(result, 2), Expected(model(), std::span(good).first(21)));
   EXPECT_EQ(FreePages(result, static_cast<int>(last)), 64u - 2 - 2);
+}
+
+TEST_P(Slices, AStepHasOneSliceOfAnItem) {
+  steps_.Run({Slice(a_, ids_, 0, 30, 0, 1)});
+  const ResultMessage result =
+      steps_.Run({Slice(a_, ids_, 0, 30, 1, 2), Slice(a_, ids_, 0, 30, 2, 3)});
+  EXPECT_EQ(ReasonOfItem(result, 0), "");
+  EXPECT_EQ(ReasonOfItem(result, 1), "SEQUENCE_TWICE");
+  EXPECT_EQ(TokenOf(steps_.Run({Slice(a_, ids_, 0, 30, 2, 0)})),
+            Expected(model(), std::span(ids_).first(30)));
+}
+
+TEST_P(Slices, RowsOfLogitsAreInTheOrderOfTheItems) {
+  const v1::SequenceName b = Name("b", 2);
+  steps_.Run({Slice(a_, ids_, 0, 30, 0, 5), Item(b, ids_, 0, 3)});
+  v1::StepItem whole = Item(b, ids_, 3, 4);
+  whole.set_rows_wanted(v1::ROWS_WANTED_LOGITS);
+  v1::StepItem last = Slice(a_, ids_, 0, 30, 5, 0);
+  last.set_rows_wanted(v1::ROWS_WANTED_LOGITS);
+  last.set_rows_from(29);
+  const ResultMessage result = steps_.Run({whole, last});
+  std::vector<float> expected = HashLogits(model(), std::span(ids_).first(4)).back();
+  const std::vector<float> of_a = HashLogits(model(), std::span(ids_).first(30)).back();
+  expected.insert(expected.end(), of_a.begin(), of_a.end());
+  EXPECT_EQ(result.payload, expected);
+}
+
+TEST_P(Slices, WhatIsBehindAFailureHasNeitherTokensNorLogits) {
+  const uint32_t last = GetParam() - 1;
+  const auto bad = std::find_if(ids_.begin(), ids_.begin() + 20, [this](uint32_t id) {
+    return std::find(ids_.begin() + 20, ids_.begin() + 30, id) == ids_.begin() + 30;
+  });
+  steps_.Run({Slice(a_, ids_, 0, 20, 0, kLayers - 1), Slice(a_, ids_, 20, 10, 0, kLayers - 1)});
+  chain_.shard(last).FailAtToken(*bad);
+  v1::StepItem second = Slice(a_, ids_, 20, 10, kLayers - 1, 0);
+  second.set_rows_wanted(v1::ROWS_WANTED_LOGITS);
+  const ResultMessage result = steps_.Run({Slice(a_, ids_, 0, 20, kLayers - 1, 0), second});
+  EXPECT_EQ(ReasonOfItem(result, 1), "SLICE_MISMATCH");
+  EXPECT_EQ(result.header.items(1).tokens_size(), 0);
+  EXPECT_EQ(result.header.items(1).payload_rows(), 0u);
+  EXPECT_TRUE(result.payload.empty());
+}
+
+TEST_P(Slices, ATokenIsDrawnAsIfNothingAfterItHadBegun) {
+  v1::StepItem first = Slice(a_, ids_, 0, 20, 0, 4);
+  *first.mutable_params()->mutable_sampling() = PlainSampling(1, 5);
+  first.mutable_params()->mutable_sampling()->set_repetition_penalty(1.5f);
+  steps_.Run({first, Slice(a_, ids_, 20, 10, 0, 2)});
+  const std::span<const uint32_t> ids = std::span(ids_).first(20);
+  Sampler sampler(model().vocab);
+  EXPECT_EQ(TokenOf(steps_.Run({Slice(a_, ids_, 0, 20, 4, 0)})),
+            sampler.Sample(SampleRequestOf(first.params(), ids), HashLogits(model(), ids).back())
+                .value());
 }
 
 TEST_P(Slices, WindowsAreFreedBehindWhatIsCommittedOfAllLayers) {
