@@ -93,8 +93,8 @@ void Engine::Impl::AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentSt
   }
 }
 
-void Engine::Impl::AddItem(const Session& session, const WaveItem& tokens,
-                           const LayerRange& layers, v1::StepFrame* frame, SentStep* sent) {
+void Engine::Impl::AddItem(const Session& session, const WaveItem& tokens, const LayerRange& layers,
+                           v1::StepFrame* frame, SentStep* sent) {
   v1::StepItem* item = frame->add_items();
   item->mutable_sequence()->set_request_id(session.request.request_id);
   item->mutable_sequence()->set_generation(tokens.generation);

@@ -88,9 +88,8 @@ std::vector<WaveSlice> LayerWaves::Next(bool finish) {
     slices.push_back({wave.items, wave.next_layer, finish ? 0 : EndOfSlice(wave)});
     wave.next_layer = slices.back().end_layer == 0 ? first_layers_.back() : slices.back().end_layer;
   }
-  std::erase_if(waves_, [this](const Wave& wave) {
-    return wave.next_layer == first_layers_.back();
-  });
+  std::erase_if(waves_,
+                [this](const Wave& wave) { return wave.next_layer == first_layers_.back(); });
   return slices;
 }
 

@@ -1,6 +1,6 @@
-// Chunks of prompts that are computed over several steps, some layers in each: their way through the
-// stages. A chunk that is large enough to be cheap takes longer than answers beside it can wait; by
-// layers it is cut without the weights being read for a few rows only.
+// Chunks of prompts that are computed over several steps, some layers in each: their way through
+// the stages. A chunk that is large enough to be cheap takes longer than answers beside it can
+// wait; by layers it is cut without the weights being read for a few rows only.
 #ifndef STRATA_COORDINATOR_ENGINE_LAYER_WAVES_H_
 #define STRATA_COORDINATOR_ENGINE_LAYER_WAVES_H_
 

@@ -204,7 +204,7 @@ class SliceModel {
   std::vector<uint32_t> ids_;
   std::vector<SlicePart> parts_;
   bool named_in_slices_ = false;  // By an item of this step.
-  std::set<uint32_t> moved_;  // Positions of the items of this step.
+  std::set<uint32_t> moved_;      // Positions of the items of this step.
   bool named_whole_ = false;
 };
 
