@@ -349,7 +349,7 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   snapshot.max_batch_tokens = config_.max_batch_tokens;
   snapshot.max_sessions = config_.max_sessions;
   snapshot.micro_batches = pace.batches;
-  snapshot.prefill_step_ms = pace.step_ms;
+  snapshot.prefill_step_ms = pace.slices > 1 ? pace.slice_ms : pace.step_ms;
   snapshot.inter_token_target_ms = ToMs(config_.inter_token_target);
   snapshot.hop_ms = timing_.HopMs();
   for (const auto& [id, session] : sessions_) {

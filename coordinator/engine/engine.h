@@ -114,7 +114,7 @@ struct EngineCounters {
   uint64_t steps_sent = 0;
   uint64_t steps_committed = 0;
   uint64_t rows_committed = 0;
-  uint64_t slices_sent = 0;  // Of prompts that are spread over steps (layer_waves.h).
+  uint64_t slices_sent = 0;  // Of waves (layer_waves.h).
   uint64_t tokens_generated = 0;
   uint64_t item_errors = 0;
   uint64_t replays = 0;      // After an item's NOT_FOUND or FAILED_PRECONDITION.

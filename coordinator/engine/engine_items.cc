@@ -26,7 +26,7 @@ uint32_t Engine::Impl::AddItems(const ScheduledStep& plan, v1::StepFrame* frame,
     // What a frame's header has no room for comes with the next step.
     embedding_bytes +=
         BytesOf(EmbeddingsWithin(session.request.embeddings, session.sent, item.tokens));
-    if (embedding_bytes > kMaxStepEmbeddingBytes && frame->items_size() > 0) {
+    if (embedding_bytes > kMaxStepEmbeddingBytes && (frame->items_size() > 0 || !wave.empty())) {
       break;
     }
     const WaveItem tokens = BeginTokens(session, item.tokens);

@@ -98,7 +98,6 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
                             .last_step = session.last_step,
                             .priority = session.request.priority,
                             .tenant = session.prefill_tenant,
-                            .in_wave = in_wave,
                             .spreads = !session.request.digest_layers});
     }
   }
@@ -215,8 +214,8 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   const v1::StepResult& header = result.header;
   ++counters_.steps_committed;
   counters_.rows_committed += sent.rows_begun;
-  step_times_ =
-      meter_.Commit(sent.rows_begun, header.stages(), result.received_bytes, now - sent.sent, now);
+  step_times_ = meter_.Commit(sent.rows_begun, !sent.items.empty(), header.stages(),
+                              result.received_bytes, now - sent.sent, now);
   absl::Status status;
   RetainWindows(sent.committed_step);
   if (sent.resync) {
@@ -268,9 +267,13 @@ void Engine::Impl::ObserveStage(const SentStep& sent, const v1::StageKv& said) {
       slice = &one;
     }
   }
+  const bool heads = said.stage() + 1 == config_.stages.size() &&
+                     std::any_of(sent.items.begin(), sent.items.end(), [](const SentItem& item) {
+                       return item.sample || item.rows_wanted != v1::ROWS_WANTED_NONE;
+                     });
   if (slice == nullptr) {
     timing_.Observe(said.stage(), sent.work, said.compute_ms(), sent.alone);
-  } else {
+  } else if (slice->share == 1 || !heads) {  // The head is no layer.
     timing_.Observe(said.stage(), slice->work, said.compute_ms() / slice->share, sent.alone);
   }
 }

@@ -37,8 +37,8 @@ class LayerWaves {
   explicit LayerWaves(std::vector<uint32_t> layers);
 
   bool empty() const { return waves_.empty(); }
-  // Whether another one may begin with the next step, after what Next() gives for it: the newest
-  // has left the first stage, and there are fewer than stages.
+  // Before Next() is called for a step: whether another one may begin with it. The newest has left
+  // the first stage, and there are fewer than stages.
   bool may_begin() const;
   // Of the newest one; 0: there is none.
   uint32_t slices() const { return waves_.empty() ? 0 : waves_.back().slices; }

@@ -46,19 +46,19 @@ struct SentCommand {
   Fingerprint fingerprint = 0;
 };
 
-// What a stage computes of a wave in a step: a share of its layers.
+// Of what a stage computes of a wave in a step: a share of its layers.
 struct SliceWork {
   uint32_t stage = 0;
   StepWork work;
   double share = 1;
 };
 
-// And of a step.
+// Of a step.
 struct SentStep {
   uint64_t step = 0;
   uint64_t committed_step = 0;  // As the stages were told with it.
   bool resync = false;
-  std::vector<SentCommand> commands;  // Truncates only when `resync`.
+  std::vector<SentCommand> commands;
   std::vector<SentItem> items;
   StepWork work;  // Of items that are no slices.
   std::vector<SliceWork> slices;

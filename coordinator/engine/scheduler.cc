@@ -84,8 +84,10 @@ class StepFiller {
   explicit StepFiller(const SchedulerSnapshot& snapshot)
       : snapshot_(snapshot),
         pace_(PaceOf(snapshot)),
-        room_{Less(snapshot.max_items, snapshot.wave_items),
-              Less(snapshot.token_budget, snapshot.wave_rows), snapshot.max_logits_rows} {
+        room_{snapshot.max_items, snapshot.token_budget, snapshot.max_logits_rows} {
+    if (!pace_.prompts_apart) {
+      LeaveRoomForWaves();
+    }
     for (const ReadySession& session : snapshot.ready) {
       if (session.decoding) {
         decode_.push_back(&session);
@@ -132,16 +134,23 @@ class StepFiller {
     if (waves && !pace_.may_spread) {
       return {{}, 0, move};
     }
+    LeaveRoomForWaves();
     AddPrefill();
     const uint32_t slices = SlicesInTime(snapshot_, work_, pace_);
     return {std::move(items_), waves || slices > 1 ? slices : 0, move};
   }
 
  private:
+  // Those under way are in the step too.
+  void LeaveRoomForWaves() {
+    room_.items = Less(room_.items, snapshot_.wave_items);
+    room_.rows = Less(room_.rows, snapshot_.wave_rows);
+  }
+
   // What is kept free of decode items while prompts wait. Where there is room for one only, it is
   // the turn of those whose last one is longer ago.
   Room ReservedForPrompts() const {
-    if (prompts_.rows == 0 || pace_.prompts_apart) {
+    if (prompts_.rows == 0 || pace_.prompts_apart || snapshot_.wave_items > 0) {
       return {};
     }
     const bool turn = snapshot_.last_prefill_step <= snapshot_.last_decode_step;
@@ -254,7 +263,7 @@ class StepFiller {
     if (pace_.prompts_apart) {
       allowance = std::min(prompts_.rows, pace_.most_rows);  // There is one such step a cycle.
     }
-    if (prompts_.rows > allowance && !snapshot_.costs.empty()) {
+    if (!pace_.prompts_apart && prompts_.rows > allowance && !snapshot_.costs.empty()) {
       // Parts of equal time, not of equal rows: later ones attend further.
       const StepWork even{allowance, prompts_.attended / prompts_.rows * allowance};
       limit_ms_ = std::min(limit_ms_, SlowestMs(snapshot_, work_) + SlowestMs(snapshot_, even));

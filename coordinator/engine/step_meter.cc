@@ -24,7 +24,7 @@ double Seconds(nanoseconds time) { return ToMs(time) / 1e3; }
 
 }  // namespace
 
-StepTimes StepMeter::Commit(uint32_t rows,
+StepTimes StepMeter::Commit(uint32_t rows, bool computes,
                             const google::protobuf::RepeatedPtrField<v1::StageKv>& said,
                             uint64_t result_bytes, nanoseconds took, TimePoint now) {
   STRATA_CHECK(said.size() == static_cast<int>(counters_.stages.size()));
@@ -41,7 +41,7 @@ StepTimes StepMeter::Commit(uint32_t rows,
     stage.waited += waited;
     stage.received_bytes += FrameBytes(said[i]);
     stage.sent_bytes += i + 1 < said.size() ? FrameBytes(said[i + 1]) : result_bytes;
-    if (rows > 0) {
+    if (computes) {
       stage.step_time.Add(Seconds(computed));
     }
     // A stage may be ahead of the results: what it computed of steps under way is not known yet.

@@ -36,7 +36,7 @@ struct StageCounters {
   nanoseconds bubble{0};
   uint64_t received_bytes = 0;  // Frames, header and payload.
   uint64_t sent_bytes = 0;
-  DurationCounts step_time;  // Computing one step that has rows.
+  DurationCounts step_time;  // Computing one step that has items.
 };
 
 struct PipelineCounters {
@@ -53,10 +53,11 @@ class StepMeter {
   // A step was sent while none was under way.
   void Begin(TimePoint now) { busy_since_ = now; }
 
-  // A step of `rows` was committed `took` after it was sent; its result was a frame of
-  // `result_bytes`. `said` is what each stage says of it, in their order; times that are none
-  // count as 0. Where its time went.
-  StepTimes Commit(uint32_t rows, const google::protobuf::RepeatedPtrField<v1::StageKv>& said,
+  // A step with `rows` that no step before it had was committed `took` after it was sent; its
+  // result was a frame of `result_bytes`. `computes`: it had items. `said` is what each stage says
+  // of it, in their order; times that are none count as 0. Where its time went.
+  StepTimes Commit(uint32_t rows, bool computes,
+                   const google::protobuf::RepeatedPtrField<v1::StageKv>& said,
                    uint64_t result_bytes, nanoseconds took, TimePoint now);
 
   const PipelineCounters& counters() const { return counters_; }

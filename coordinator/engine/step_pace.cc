@@ -166,6 +166,7 @@ void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms
     if (snapshot.wave_items == 0 && !(a_step < static_cast<double>(rows) && gains)) {
       return;
     }
+    apart.may_spread = apart.may_spread && gains;  // Or those under way end, and it is asked anew.
   }
   *pace = apart;
 }

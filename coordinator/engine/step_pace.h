@@ -35,14 +35,15 @@ struct StepPace {
   // All sessions that decode are in one step without parts of prompts, which have the next step to
   // themselves. Only where batches is 1.
   bool prompts_apart = false;
-  // What the slowest stage may take for a step with parts of prompts; infinite: no limit. Of a
-  // wave, for all of its slices together,
+  // What the slowest stage may take for parts of prompts in a step, or for all slices of a wave;
+  // infinite: no limit.
   double step_ms = 0;
-  // and for one of them, in as many as are worth it; and the most rows of a wave.
+  // Where prompts are apart: what it may take for one slice, how many of them a stage's layers are
+  // worth cutting into, and the most rows of a wave.
   double slice_ms = 0;
   uint32_t slices = 1;
   uint32_t most_rows = UINT32_MAX;
-  bool may_spread = false;  // Waves may begin.
+  bool may_spread = false;  // Another wave may begin.
 };
 
 // Micro-batches: as many as give every session its next token soonest, which is also what gives the

@@ -16,6 +16,14 @@ bool HasSlices(const v1::StepFrame& frame) {
                      [](const v1::StepItem& item) { return !SliceOf(item).whole(); });
 }
 
+uint32_t RowsBegun(const v1::StepFrame& frame) {
+  uint32_t rows = 0;
+  for (const v1::StepItem& item : frame.items()) {
+    rows += item.from_layer() == 0 ? static_cast<uint32_t>(item.token_ids_size()) : 0;
+  }
+  return rows;
+}
+
 uint64_t PayloadRows(const v1::StepFrame& frame, uint32_t layer) {
   uint64_t rows = 0;
   for (const v1::StepItem& item : frame.items()) {

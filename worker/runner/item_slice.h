@@ -32,6 +32,9 @@ ItemSlice SliceOf(const v1::StepItem& item);
 // Whether any item of the frame is not whole.
 bool HasSlices(const v1::StepFrame& frame);
 
+// Rows of items that begin with the frame: all but those of further slices.
+uint32_t RowsBegun(const v1::StepFrame& frame);
+
 // Rows of the frame's payload on its way into the stage whose first layer is `layer` > 0.
 uint64_t PayloadRows(const v1::StepFrame& frame, uint32_t layer);
 

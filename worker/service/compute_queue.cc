@@ -140,6 +140,7 @@ void ComputeQueue::Step(Frame* frame) {
   frame->epoch = frame->message.header.epoch();
   frame->step = frame->message.header.step();
   const uint32_t rows = frame->message.header.rows();
+  const uint32_t rows_begun = RowsBegun(frame->message.header);
   const uint64_t received_bytes = frame->message.received_bytes;
   const nanoseconds waited = clock_->Now() - frame->added;
   const auto start = std::chrono::steady_clock::now();
@@ -158,10 +159,11 @@ void ComputeQueue::Step(Frame* frame) {
     }
     computing_ = false;
   }
-  Note(frame, rows, waited, received_bytes);
+  Note(frame, rows_begun, rows > 0, waited, received_bytes);
 }
 
-void ComputeQueue::Note(Frame* frame, uint32_t rows, nanoseconds waited, uint64_t received_bytes) {
+void ComputeQueue::Note(Frame* frame, uint32_t rows, bool computes, nanoseconds waited,
+                        uint64_t received_bytes) {
   v1::StageKv* said = OwnWords(&frame->output);
   if (said == nullptr) {
     return;
@@ -176,7 +178,7 @@ void ComputeQueue::Note(Frame* frame, uint32_t rows, nanoseconds waited, uint64_
   work_.waited += waited;
   work_.received_bytes += received_bytes;
   work_.sent_bytes += sent_bytes;
-  if (rows > 0) {
+  if (computes) {
     work_.step_time.Add(said->compute_ms() / 1e3);
   }
 }

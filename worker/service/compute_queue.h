@@ -85,7 +85,8 @@ class ComputeQueue {
   bool ComputeHere(Frame* frame);
   void Step(Frame* frame) STRATA_REQUIRES(runner_mutex_, compute_);
   // Tells the coordinator what the step took besides computing, and counts it.
-  void Note(Frame* frame, uint32_t rows, nanoseconds waited, uint64_t received_bytes);
+  void Note(Frame* frame, uint32_t rows, bool computes, nanoseconds waited,
+            uint64_t received_bytes);
   void Idle();
 
   const size_t max_waiting_;

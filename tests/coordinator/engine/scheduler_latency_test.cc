@@ -177,8 +177,7 @@ class Cluster {
                               .pending = stream.known - stream.sent,
                               .position = Position(stream),
                               .decoding = stream.decoding(),
-                              .last_step = stream.last_step,
-                              .in_wave = waves_.Has(id)});
+                              .last_step = stream.last_step});
       }
     }
     return view;

@@ -494,6 +494,77 @@ TEST(StepPace, PromptsHaveTheTimeThatAStageWaitsForAnswersOnTheOther) {
   EXPECT_EQ(prompt[0].tokens, 8u);
 }
 
+// Beside a wave that is as large as a step may be.
+SchedulerSnapshot EightBesideAWave() {
+  SchedulerSnapshot view = EightBesideAPrompt(FewRowsForNothing());
+  view.layers = {11, 11};
+  view.max_wave_rows = 64;
+  view.wave_rows = view.token_budget = 64;
+  view.wave_items = 1;
+  view.wave_slices = 2;
+  return view;
+}
+
+TEST(StepPace, WavesTakeNoRoomFromTheStepOfAnswers) {
+  SchedulerSnapshot view = EightBesideAWave();
+  view.together = true;
+  view.last_decode_step = 4;
+  view.last_prefill_step = 5;
+  const ScheduledStep answers = ScheduleStep(view);
+  EXPECT_EQ(answers.items.size(), 8u);
+  EXPECT_EQ(answers.waves, WaveMove::kNone);
+  // They are under way: the wave goes on, and nothing joins it.
+  view.ready.erase(view.ready.begin(), view.ready.begin() + 8);
+  view.last_decode_step = 6;
+  view.steps_in_flight = 1;
+  ScheduledStep step = ScheduleStep(view);
+  EXPECT_TRUE(step.items.empty());
+  EXPECT_EQ(step.waves, WaveMove::kOn);
+  // Nor while it is on the first stage; else another one begins, in the room that is left.
+  view.token_budget = 100;
+  EXPECT_TRUE(ScheduleStep(view).items.empty());
+  view.wave_may_begin = true;
+  step = ScheduleStep(view);
+  ASSERT_EQ(step.items.size(), 1u);
+  EXPECT_LE(step.items[0].tokens, 36u);
+  EXPECT_GT(step.slices, 0u);
+  EXPECT_EQ(step.waves, WaveMove::kOn);
+}
+
+TEST(StepPace, WhereNothingIsApartAnyMoreWavesAreFinishedInTheRoomOfTheOthers) {
+  SchedulerSnapshot view = EightBesideAWave();
+  view.max_items = 7;  // No step has room for all that decode.
+  ScheduledStep step = ScheduleStep(view);
+  EXPECT_EQ(step.waves, WaveMove::kFinish);
+  EXPECT_TRUE(step.items.empty());
+  view.token_budget = 67;
+  step = ScheduleStep(view);
+  EXPECT_EQ(step.waves, WaveMove::kFinish);
+  EXPECT_EQ(step.items.size(), 3u);
+  EXPECT_EQ(step.slices, 0u);
+}
+
+TEST(StepPace, AWaveHasNoMoreRowsThanOneMayHave) {
+  SchedulerSnapshot view = EightBesideAWave();
+  view.wave_rows = view.wave_items = view.wave_slices = 0;
+  view.wave_may_begin = true;
+  view.token_budget = 512;
+  view.max_wave_rows = 40;
+  StageCost cost = FewRowsForNothing();
+  for (size_t i = 4; i < StageCost::kKnots; ++i) {
+    cost.ms[i] = 60 + static_cast<double>(i);  // Many rows for nothing.
+  }
+  view.costs.assign(2, cost);
+  view.together = true;
+  view.ready.erase(view.ready.begin(), view.ready.begin() + 8);
+  view.steps_in_flight = 1;
+  view.last_decode_step = 1;
+  const ScheduledStep step = ScheduleStep(view);
+  ASSERT_EQ(step.items.size(), 1u);
+  EXPECT_GT(step.slices, 1u);
+  EXPECT_EQ(step.items[0].tokens, 40u);
+}
+
 TEST(StepPace, StepsOfPromptsAndOfAnswersTakeTurns) {
   SchedulerSnapshot view = EightBesideAPrompt(FewRowsForNothing());
   const auto ids = [](const std::vector<ScheduledItem>& items) {

@@ -30,7 +30,7 @@ TEST(StepMeter, AStepsTimeIsComputingWaitingAndHops) {
   Said said;
   Say(&said, 4, 1, 100);
   Say(&said, 3, 0, 5000);
-  const StepTimes times = meter.Commit(6, said, 70, milliseconds(10), At(10));
+  const StepTimes times = meter.Commit(6, true, said, 70, milliseconds(10), At(10));
   EXPECT_EQ(times.computed, milliseconds(7));
   EXPECT_EQ(times.waited, milliseconds(1));
   EXPECT_EQ(times.hops, milliseconds(2));
@@ -56,9 +56,9 @@ TEST(StepMeter, TimeWithoutStepsUnderWayIsNoBubble) {
   Said said;
   Say(&said, 10);
   meter.Begin(At(0));
-  (void)meter.Commit(1, said, 0, milliseconds(10), At(10));
+  (void)meter.Commit(1, true, said, 0, milliseconds(10), At(10));
   meter.Begin(At(500));
-  (void)meter.Commit(1, said, 0, milliseconds(10), At(510));
+  (void)meter.Commit(1, true, said, 0, milliseconds(10), At(510));
   EXPECT_EQ(meter.counters().busy, milliseconds(20));
   EXPECT_EQ(meter.counters().stages[0].computed, milliseconds(20));
   EXPECT_EQ(meter.counters().stages[0].bubble, milliseconds(0));
@@ -73,7 +73,7 @@ TEST(StepMeter, AStageThatWasAheadOfTheResultsMakesNoCounterFall) {
   Say(&said, 2);
   nanoseconds before{0};
   for (int i = 1; i <= 5; ++i) {
-    (void)meter.Commit(1, said, 0, milliseconds(12), At(10 * i + 2));
+    (void)meter.Commit(1, true, said, 0, milliseconds(12), At(10 * i + 2));
     EXPECT_GE(meter.counters().stages[0].bubble, before);
     before = meter.counters().stages[0].bubble;
   }
@@ -86,7 +86,7 @@ TEST(StepMeter, CommandsAloneAreNoStepOfTheHistogram) {
   meter.Begin(At(0));
   Said said;
   Say(&said, 1);
-  (void)meter.Commit(0, said, 0, milliseconds(2), At(2));
+  (void)meter.Commit(0, false, said, 0, milliseconds(2), At(2));
   EXPECT_EQ(meter.counters().stages[0].steps, 1u);
   EXPECT_EQ(meter.counters().stages[0].step_time.total, 0u);
 }
@@ -97,7 +97,7 @@ TEST(StepMeter, WhatAStageSaysIsWithinTheStepsTime) {
     meter.Begin(At(0));
     Said said;
     Say(&said, ms, ms, std::numeric_limits<uint64_t>::max());
-    (void)meter.Commit(1, said, 0, milliseconds(3), At(3));
+    (void)meter.Commit(1, true, said, 0, milliseconds(3), At(3));
     const StageCounters& stage = meter.counters().stages[0];
     EXPECT_GE(stage.computed, nanoseconds(0)) << ms;
     EXPECT_LE(stage.computed, milliseconds(3)) << ms;
