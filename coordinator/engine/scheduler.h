@@ -19,7 +19,7 @@ struct ReadySession {
   uint64_t last_step = 0;     // Of its newest item, for turns.
   int32_t priority = 0;       // Prompts of higher ones go first.
   uint32_t tenant = 0;        // Index into `served`.
-  bool spreads = true;        // Its tokens may be in one.
+  bool spreads = true;        // Its tokens may be in a wave.
 };
 
 struct SchedulerSnapshot {

@@ -20,11 +20,20 @@ struct ItemSlice {
   bool whole() const { return from == 0 && end == kToTheEnd; }
   // Whether the rows pass, with this step, into the stage whose first layer is `layer`.
   bool PassesInto(uint32_t layer) const { return from <= layer && layer < end; }
-  // Whether the rows are on the stage of layers [first, last] during this step.
-  bool IsOn(uint32_t first, uint32_t last) const {
-    return PassesInto(first) || (from > first && from <= last + 1);
-  }
   bool operator==(const ItemSlice&) const = default;
+};
+
+// Where the rows of a slice are, seen from the stage of layers [first, last] of the model.
+struct StageLayers {
+  uint32_t first = 0;
+  uint32_t last = 0;
+
+  // They were parked here before the step.
+  bool Kept(const ItemSlice& slice) const { return slice.from > first && slice.from <= last + 1; }
+  // They are here during the step.
+  bool Has(const ItemSlice& slice) const { return slice.PassesInto(first) || Kept(slice); }
+  // They are parked here after the step.
+  bool Keeps(const ItemSlice& slice) const { return Has(slice) && slice.end <= last + 1; }
 };
 
 ItemSlice SliceOf(const v1::StepItem& item);

@@ -1,7 +1,6 @@
 #include "worker/runner/shard_runner.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,10 +12,10 @@
 #include "common/row_digest.h"
 #include "common/status.h"
 #include "worker/runner/command_runner.h"
+#include "worker/runner/item_acceptor.h"
 #include "worker/runner/item_slice.h"
 #include "worker/runner/kv_pool.h"
 #include "worker/runner/result_builder.h"
-#include "worker/runner/sequence_checks.h"
 #include "worker/runner/sequence_table.h"
 #include "worker/runner/stage_compute.h"
 #include "worker/runner/step_checks.h"
@@ -46,14 +45,6 @@ std::vector<Fingerprint> Roots(const ShardRunnerConfig& config) {
                                     /*adapter_digest=*/"", variant));
   }
   return roots;
-}
-
-std::map<uint32_t, uint64_t> EmbeddedOf(const v1::StepItem& item) {
-  std::map<uint32_t, uint64_t> embedded;
-  for (const v1::EmbeddingRow& row : item.embedding_rows()) {
-    embedded[row.position()] = row.digest();
-  }
-  return embedded;
 }
 
 // How many of the runs, from the first on, are of one slice and of different sequences: those are
@@ -86,7 +77,9 @@ class ShardRunner::Impl {
         clock_(clock),
         epoch_(config_.epoch),
         pool_(config_.spec.kv_pages),
+        stage_{config_.spec.first_layer, config_.spec.last_layer},
         table_(config_.spec, Roots(config_), &pool_, shard),
+        acceptor_(&config_.spec, &table_),
         compute_(&config_.spec, shard),
         result_(config_.spec.heads ? config_.spec.model.vocab : 0) {
     STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
@@ -110,28 +103,6 @@ class ShardRunner::Impl {
   void RunCommands(v1::StepFrame* frame);
   // Checks every item, and takes ids and pages of those that pass.
   std::vector<ItemRun> AcceptItems(StepMessage* frame);
-  absl::Status AcceptItem(const v1::StepItem& item, ItemRun* run);
-  // An item's first slice, or the whole of it.
-  absl::Status BeginItem(const v1::StepItem& item, ItemRun* run);
-  // A further slice.
-  absl::Status ContinueItem(const v1::StepItem& item, ItemRun* run);
-  absl::Status CheckNamedOnce(const v1::StepItem& item, const ItemSlice& slice) const;
-  absl::Status CheckLogitsRows(const v1::StepItem& item);
-  absl::Status CheckParkedRows(const ItemRun& run);
-  // The rows are on this stage during the step; they were parked on it; they come to it with the
-  // frame; they stay.
-  bool IsHere(const ItemSlice& slice) const {
-    return slice.IsOn(config_.spec.first_layer, config_.spec.last_layer);
-  }
-  bool WasParked(const ItemSlice& slice) const {
-    return IsHere(slice) && slice.from > config_.spec.first_layer;
-  }
-  bool Enters(const ItemSlice& slice) const {
-    return !config_.spec.embeds && slice.PassesInto(config_.spec.first_layer);
-  }
-  bool Stays(const ItemSlice& slice) const {
-    return IsHere(slice) && slice.end <= config_.spec.last_layer + 1;
-  }
   // Computes, leaves what is to be sent on in the frame's payload (or result_), and each run's
   // status.
   void Compute(StepMessage* frame, std::span<ItemRun> runs);
@@ -159,14 +130,12 @@ class ShardRunner::Impl {
   uint64_t last_step_ = 0;
   bool fenced_ = false;  // The next frame must resynchronize.
   KvPool pool_;
+  const StageLayers stage_;
   SequenceTable table_;
+  ItemAcceptor acceptor_;
   StageCompute compute_;
   ResultBuilder result_;
   // Of the frame at hand.
-  // Where its items begin, for one that is named by slices; else nothing.
-  std::map<std::pair<std::string, uint64_t>, std::set<uint32_t>> named_;
-  uint64_t logits_rows_ = 0;
-  uint64_t parked_rows_ = 0;  // After the step, by the items so far.
   std::vector<float> activations_;
   size_t failed_alone_ = 0;    // Runs that the backend failed at alone.
   bool any_computed_ = false;  // It did not fail at all of them.
@@ -282,9 +251,7 @@ std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
   // Kept for a second try: what is sent on is written to the payload.
   activations_.swap(frame->payload);
   std::vector<ItemRun> runs;
-  named_.clear();
-  logits_rows_ = 0;
-  parked_rows_ = table_.ParkedRows();
+  acceptor_.Begin();
   const size_t hidden = config_.spec.model.hidden;
   uint32_t input_row = 0;
   uint32_t payload_row = 0;
@@ -295,16 +262,16 @@ std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
     run.slice = SliceOf(*item);
     run.rows = static_cast<uint32_t>(item->token_ids_size());
     run.payload_row = payload_row;
-    if (Enters(run.slice)) {
+    if (!config_.spec.embeds && run.slice.PassesInto(stage_.first)) {
       run.input =
           std::span<const float>(activations_).subspan(input_row * hidden, run.rows * hidden);
       input_row += run.rows;
     }
-    payload_row += run.slice.PassesInto(config_.spec.last_layer + 1) ? run.rows : 0;
+    payload_row += run.slice.PassesInto(stage_.last + 1) ? run.rows : 0;
     if (item->has_error()) {
       continue;
     }
-    if (absl::Status status = AcceptItem(*item, &run); !status.ok()) {
+    if (absl::Status status = acceptor_.Accept(*item, &run); !status.ok()) {
       *item->mutable_error() = Detail(status, item->sequence().request_id());
       item->set_error_stage(config_.stage);
     } else {
@@ -315,105 +282,6 @@ std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
   return runs;
 }
 
-absl::Status ShardRunner::Impl::CheckLogitsRows(const v1::StepItem& item) {
-  const uint64_t row_bytes = uint64_t{config_.spec.model.vocab} * sizeof(float);
-  const uint64_t limit = (kMaxFrameBytes - kMaxFrameHeaderBytes) / row_bytes;
-  if (logits_rows_ + LogitsRows(item) > limit) {
-    return Error(absl::StatusCode::kResourceExhausted, "LOGITS_ROWS",
-                 "a step's result holds no more than " + std::to_string(limit) + " rows of logits")
-        .Limit("logits_rows=" + std::to_string(limit));
-  }
-  return absl::OkStatus();
-}
-
-// Parts of one sequence may be under way in slices, one slice of each in a step; whatever else
-// names it is alone.
-absl::Status ShardRunner::Impl::CheckNamedOnce(const v1::StepItem& item,
-                                               const ItemSlice& slice) const {
-  const auto named = named_.find({item.sequence().request_id(), item.sequence().generation()});
-  if (named != named_.end() &&
-      (slice.whole() || named->second.empty() || named->second.contains(item.position()))) {
-    return Error(absl::StatusCode::kInvalidArgument, "SEQUENCE_TWICE",
-                 "a step has two items of one sequence");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ShardRunner::Impl::CheckParkedRows(const ItemRun& run) {
-  const uint64_t limit = config_.spec.max_batch_tokens;
-  if (Stays(run.slice) && !WasParked(run.slice) && parked_rows_ + run.rows > limit) {
-    return Error(absl::StatusCode::kResourceExhausted, "PARKED_ROWS",
-                 "a stage keeps no more than " + std::to_string(limit) +
-                     " rows between the steps that compute them")
-        .Limit("max_batch_tokens=" + std::to_string(limit));
-  }
-  return absl::OkStatus();
-}
-
-// All checks come before any change of state.
-absl::Status ShardRunner::Impl::AcceptItem(const v1::StepItem& item, ItemRun* run) {
-  RETURN_IF_ERROR(CheckItem(item, run->input, config_.spec));
-  if (run->slice.end == ItemSlice::kToTheEnd) {
-    RETURN_IF_ERROR(CheckLogitsRows(item));
-  }
-  RETURN_IF_ERROR(CheckNamedOnce(item, run->slice));
-  RETURN_IF_ERROR(CheckParkedRows(*run));
-  run->old_length = item.position();
-  RETURN_IF_ERROR(run->slice.from == 0 ? BeginItem(item, run) : ContinueItem(item, run));
-  auto& positions = named_[{item.sequence().request_id(), item.sequence().generation()}];
-  if (!run->slice.whole()) {
-    positions.insert(item.position());
-  }
-  logits_rows_ += run->slice.end == ItemSlice::kToTheEnd ? LogitsRows(item) : 0;
-  parked_rows_ += Stays(run->slice) ? run->rows : 0;
-  parked_rows_ -= WasParked(run->slice) ? run->rows : 0;
-  return absl::OkStatus();
-}
-
-absl::Status ShardRunner::Impl::BeginItem(const v1::StepItem& item, ItemRun* run) {
-  const v1::SequenceName& name = item.sequence();
-  Sequence* sequence = table_.Find(name.request_id(), name.generation());
-  if (sequence != nullptr) {
-    RETURN_IF_ERROR(CheckState(*sequence, table_,
-                               step_policy::PositionMatches(item.position(), sequence->length()),
-                               item.position(), item.fingerprint()));
-    RETURN_IF_ERROR(CheckSliceBegins(*sequence, run->slice));
-  } else {
-    if (!step_policy::PositionBegins(item.position())) {
-      return SequenceNotFound(name);
-    }
-    RETURN_IF_ERROR(CheckGeneration(name, table_));
-    RETURN_IF_ERROR(
-        CheckFingerprint(name, 0, item.fingerprint(), table_.root(item.params().rotary_variant())));
-    RETURN_IF_ERROR(CheckParams(item.params(), config_.spec.model));
-  }
-  RETURN_IF_ERROR(table_.CheckPages(sequence, run->rows));
-  if (sequence == nullptr) {
-    sequence = table_.Create(name.request_id(), name.generation(), item.params());
-  }
-  run->sequence = sequence;
-  run->old_length = sequence->length();
-  RETURN_IF_ERROR(
-      table_.Append(sequence, {item.token_ids().data(), static_cast<size_t>(item.token_ids_size())},
-                    EmbeddedOf(item)));
-  if (!run->slice.whole()) {
-    sequence->unfinished.push_back({run->old_length, run->rows, run->slice.end, {}});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ShardRunner::Impl::ContinueItem(const v1::StepItem& item, ItemRun* run) {
-  const v1::SequenceName& name = item.sequence();
-  Sequence* sequence = table_.Find(name.request_id(), name.generation());
-  if (sequence == nullptr) {
-    return SequenceNotFound(name);
-  }
-  RETURN_IF_ERROR(CheckSliceFollows(*sequence, table_, item));
-  run->sequence = sequence;
-  sequence->UnfinishedAt(item.position())->next_layer = run->slice.end;
-  return absl::OkStatus();
-}
-
 void ShardRunner::Impl::Compute(StepMessage* frame, std::span<ItemRun> runs) {
   if (config_.spec.heads) {
     result_.Begin(frame->header.items_size());
@@ -422,7 +290,7 @@ void ShardRunner::Impl::Compute(StepMessage* frame, std::span<ItemRun> runs) {
   any_computed_ = false;
   while (!runs.empty()) {
     const size_t count = RunsOfOneSlice(runs);
-    if (IsHere(runs.front().slice)) {
+    if (stage_.Has(runs.front().slice)) {
       ComputeOrSplit(frame, runs.first(count), 0);
     }
     runs = runs.subspan(count);
@@ -465,7 +333,7 @@ absl::Status ShardRunner::Impl::ComputeOnce(StepMessage* frame, std::span<ItemRu
   }
   // Not before: where what a sequence keeps lies may change while items are accepted.
   for (ItemRun& run : runs) {
-    if (WasParked(run.slice)) {
+    if (stage_.Kept(run.slice)) {
       run.input = run.sequence->UnfinishedAt(run.old_length)->parked;
     }
   }
@@ -480,7 +348,7 @@ absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<Item
       run.status = NonFiniteActivations();
       return;
     }
-    if (Stays(run.slice)) {
+    if (stage_.Keeps(run.slice)) {
       run.parked.assign(values.begin(), values.end());
       return;
     }

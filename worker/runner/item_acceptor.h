@@ -1,0 +1,52 @@
+// Which items of a frame a stage computes: the step rule, and what a step's items may ask together.
+#ifndef STRATA_WORKER_RUNNER_ITEM_ACCEPTOR_H_
+#define STRATA_WORKER_RUNNER_ITEM_ACCEPTOR_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "worker/backend/backend.h"
+#include "worker/runner/item_slice.h"
+#include "worker/runner/sequence_table.h"
+#include "worker/runner/stage_compute.h"
+
+namespace strata {
+
+// One thread. `spec` and `table` outlive it.
+class ItemAcceptor {
+ public:
+  ItemAcceptor(const StageSpec* spec, SequenceTable* table)
+      : spec_(*spec), stage_{spec->first_layer, spec->last_layer}, table_(*table) {}
+
+  // A frame's items follow.
+  void Begin();
+  // The next one, whose slice, rows and input `run` has. Errors as ShardRunner says; all checks come
+  // before any change of state. Else its ids and pages are the sequence's, the slice is noted there,
+  // and `run` knows the sequence and its length before.
+  absl::Status Accept(const v1::StepItem& item, ItemRun* run);
+
+ private:
+  // An item's first slice, or the whole of it.
+  absl::Status BeginItem(const v1::StepItem& item, ItemRun* run);
+  // A further slice.
+  absl::Status ContinueItem(const v1::StepItem& item, ItemRun* run);
+  absl::Status CheckNamedOnce(const v1::StepItem& item, const ItemSlice& slice) const;
+  absl::Status CheckLogitsRows(const v1::StepItem& item) const;
+  absl::Status CheckParkedRows(const ItemRun& run) const;
+
+  const StageSpec& spec_;
+  const StageLayers stage_;
+  SequenceTable& table_;
+  // Of the items so far: where those begin that name a sequence by slices, else nothing.
+  std::map<std::pair<std::string, uint64_t>, std::set<uint32_t>> named_;
+  uint64_t logits_rows_ = 0;
+  uint64_t parked_rows_ = 0;  // After the step.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_RUNNER_ITEM_ACCEPTOR_H_
