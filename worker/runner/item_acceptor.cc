@@ -38,8 +38,7 @@ absl::Status ItemAcceptor::CheckLogitsRows(const v1::StepItem& item) const {
 
 // Parts of one sequence may be under way in slices, one slice of each in a step; whatever else
 // names it is alone.
-absl::Status ItemAcceptor::CheckNamedOnce(const v1::StepItem& item,
-                                               const ItemSlice& slice) const {
+absl::Status ItemAcceptor::CheckNamedOnce(const v1::StepItem& item, const ItemSlice& slice) const {
   const auto named = named_.find({item.sequence().request_id(), item.sequence().generation()});
   if (named != named_.end() &&
       (slice.whole() || named->second.empty() || named->second.contains(item.position()))) {

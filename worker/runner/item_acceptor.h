@@ -24,9 +24,9 @@ class ItemAcceptor {
 
   // A frame's items follow.
   void Begin();
-  // The next one, whose slice, rows and input `run` has. Errors as ShardRunner says; all checks come
-  // before any change of state. Else its ids and pages are the sequence's, the slice is noted there,
-  // and `run` knows the sequence and its length before.
+  // The next one, whose slice, rows and input `run` has. Errors as ShardRunner says; all checks
+  // come before any change of state. Else its ids and pages are the sequence's, the slice is noted
+  // there, and `run` knows the sequence and its length before.
   absl::Status Accept(const v1::StepItem& item, ItemRun* run);
 
  private:
