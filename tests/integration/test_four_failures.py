@@ -181,25 +181,35 @@ def test_candle_prompts_in_turn_and_at_once_share_one_loaded_model(tmp_path, req
             got = essence(cluster.json(*arguments(prompt, "turn", 8)))
             assert right.setdefault(len(prompt), got) == got
         bench = ["bench", "recall", "--clients", 10, "--prompt-tokens", 100, "--max-tokens", 4]
+
+        def ten_at_once(turn):
+            running = [cluster.popen(*arguments(p, f"r{turn}-{i}", 8))
+                       for i, p in enumerate([short, long] * 5)]
+            for i, process in enumerate(running):
+                out, err = process.communicate(timeout=60)
+                assert process.returncode == 0, err
+                assert essence(json.loads(out)) == right[len([short, long][i % 2])]
+
         # Every buffer has been needed once, and the allocator's arenas are there.
-        warm = max(300, requests // 10) // SLOW
+        warm = max(600, requests // 10) // SLOW
         assert cluster.json(*bench, "--requests", warm)["failed"] == 0
-        before = resident(cluster)
+        ten_at_once(0)
 
-        # Ten at once grow nothing: the weights are shared, and the KV was there already.
-        running = [cluster.popen(*arguments(p, f"r{i}", 8))
-                   for i, p in enumerate([short, long] * 5)]
-        for i, process in enumerate(running):
-            out, err = process.communicate(timeout=60)
-            assert process.returncode == 0, err
-            assert essence(json.loads(out)) == right[len([short, long][i % 2])]
-
-        assert cluster.json(*bench, "--requests", requests // SLOW,
-                            timeout_s=900)["failed"] == 0
-        cluster.nothing_is_left()
-        if SLOW == 1:  # A sanitizer's allocator keeps what was freed.
-            for name, bytes_ in resident(cluster).items():
-                assert abs(bytes_ - before[name]) <= 0.02 * before[name], name
+        # Ten at once, and as many requests as were asked for, grow nothing: the weights are shared,
+        # and the KV was there already. An arena that the allocator begins late is larger than the
+        # limit, but what leaks grows every time.
+        for turn in range(1, 4):
+            before = resident(cluster)
+            ten_at_once(turn)
+            assert cluster.json(*bench, "--requests", requests // SLOW,
+                                timeout_s=900)["failed"] == 0
+            cluster.nothing_is_left()
+            grown = {name: abs(bytes_ - before[name]) / before[name]
+                     for name, bytes_ in resident(cluster).items()}
+            if max(grown.values()) <= 0.02 or SLOW > 1:  # A sanitizer's allocator keeps all.
+                break
+        else:
+            pytest.fail(f"three times in a row memory grew: {grown}")
 
 
 # ---- LoRAX
