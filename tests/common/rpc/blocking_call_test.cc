@@ -27,10 +27,13 @@ using Upload = CallStream<v1::ModelProgress, v1::UploadModelRequest>;
 
 bool Eventually(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + seconds(20);
-  while (!condition() && std::chrono::steady_clock::now() < end) {
+  while (!condition()) {  // Once it was true it is not asked again: to ask may be a call.
+    if (std::chrono::steady_clock::now() >= end) {
+      return false;
+    }
     std::this_thread::sleep_for(milliseconds(2));
   }
-  return condition();
+  return true;
 }
 
 // A call of each kind, which does what the test says.

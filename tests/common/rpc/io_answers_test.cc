@@ -24,10 +24,13 @@ using std::chrono::seconds;
 
 bool Eventually(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + seconds(20);
-  while (!condition() && std::chrono::steady_clock::now() < end) {
+  while (!condition()) {  // Once it was true it is not asked again: to ask may be a call.
+    if (std::chrono::steady_clock::now() >= end) {
+      return false;
+    }
     std::this_thread::sleep_for(milliseconds(2));
   }
-  return condition();
+  return true;
 }
 
 // Calls that a test answers.
