@@ -19,21 +19,6 @@ std::vector<double> PredictedMs(const EngineConfig& config) {
   return ms;
 }
 
-}  // namespace
-
-std::vector<uint32_t> LayersOf(const std::vector<EngineStage>& stages) {
-  std::vector<uint32_t> layers;
-  for (const EngineStage& stage : stages) {
-    if (stage.layers == 0) {
-      return {};
-    }
-    layers.push_back(stage.layers);
-  }
-  return layers;
-}
-
-namespace {
-
 bool IsRequestId(std::string_view id) {
   return !id.empty() && id.size() <= kMaxRequestIdBytes &&
          std::all_of(id.begin(), id.end(), [](char c) { return c >= ' ' && c <= '~'; });
@@ -81,8 +66,7 @@ Engine::Impl::Impl(EngineConfig config, GenerationCounter* generations, EngineHo
           std::any_of(config_.kv_groups.begin(), config_.kv_groups.end(),
                       [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; })),
       ledger_(NewLedger(config_, config_.stages)),
-      layers_(LayersOf(config_.stages)),
-      waves_(layers_),
+      waves_(LayersOf(config_.stages)),
       timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens),
       meter_(config_.stages.size()) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);

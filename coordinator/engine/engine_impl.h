@@ -296,7 +296,6 @@ class Engine::Impl {
   v1::StepFrame* BeginFrame(StepMessage* message, SentStep* sent);
   void Dispatch(StepMessage message, SentStep sent, TimePoint now);
   void Commit(const SentStep& sent, const ResultMessage& result, TimePoint now);
-  void ObserveStage(const SentStep& sent, const v1::StageKv& said);
   absl::Status CommitCommands(const SentStep& sent, const v1::StepResult& header);
   void CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
                   std::span<const float> logits, TimePoint now);
@@ -376,7 +375,6 @@ class Engine::Impl {
   PrefixCache prefix_;
   std::unordered_map<uint64_t, uint64_t> holders_;  // Names in prefix_: their sequences.
   uint64_t next_holder_ = 1;
-  std::vector<uint32_t> layers_;  // By stage; empty: waves are not to be.
   LayerWaves waves_;
   StepTiming timing_;
   StepMeter meter_;

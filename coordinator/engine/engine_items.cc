@@ -79,17 +79,19 @@ WaveItem Engine::Impl::BeginTokens(Session& session, uint32_t rows) {
 
 void Engine::Impl::AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent) {
   StepWork work;
+  bool heads = false;
   for (const WaveItem& tokens : slice.items) {
     AddItem(sessions_.at(tokens.session), tokens, {slice.from_layer, slice.end_layer}, frame, sent);
+    const SentItem& item = sent->items.back();
+    heads |= item.sample || item.rows_wanted != v1::ROWS_WANTED_NONE;
     work.rows += tokens.rows;
     work.attended += Attended(tokens.position, tokens.rows);
   }
   last_prefill_step_ = counters_.steps_sent + 1;
   ++counters_.slices_sent;
-  for (uint32_t stage = 0; stage < config_.stages.size(); ++stage) {
-    if (const double share = waves_.ShareOf(slice, stage); share > 0) {
-      sent->slices.push_back({stage, work, share});
-    }
+  for (SliceWork& part : waves_.WorkOf(slice, work)) {
+    part.heads = heads && part.stage + 1 == config_.stages.size();
+    sent->slices.push_back(part);
   }
 }
 

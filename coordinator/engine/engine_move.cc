@@ -16,6 +16,17 @@ KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& s
           KvRowsInFlight(stages.size(), config.max_batch_tokens)};
 }
 
+std::vector<uint32_t> LayersOf(const std::vector<EngineStage>& stages) {
+  std::vector<uint32_t> layers;
+  for (const EngineStage& stage : stages) {
+    if (stage.layers == 0) {
+      return {};
+    }
+    layers.push_back(stage.layers);
+  }
+  return layers;
+}
+
 absl::Status Engine::Impl::KvInUse(const Session& session, const KvLedger& ledger,
                                    const std::vector<EngineStage>& stages) const {
   const std::string& request_id = session.request.request_id;
@@ -52,8 +63,7 @@ absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) con
 // No stage has anything any more, so there is nothing to release either.
 void Engine::Impl::ForgetSequences() {
   in_flight_.clear();
-  layers_ = LayersOf(config_.stages);
-  waves_ = LayerWaves(layers_);
+  waves_ = LayerWaves(LayersOf(config_.stages));
   sequences_.clear();
   prefix_.Clear();
   holders_.clear();

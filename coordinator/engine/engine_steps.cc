@@ -61,7 +61,7 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
   view.last_prefill_step = last_prefill_step_;
   view.max_items = config_.max_batch_items;
   view.max_logits_rows = MaxLogitsRows(config_.vocab);
-  view.layers = layers_;
+  view.layers = waves_.layers();
   view.max_wave_rows = config_.max_batch_tokens / static_cast<uint32_t>(config_.stages.size());
   view.wave_rows = waves_.rows();
   view.wave_items = waves_.items();
@@ -232,7 +232,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   }
   double compute_ms = 0;
   for (const v1::StageKv& stage : header.stages()) {
-    ObserveStage(sent, stage);
+    timing_.Observe(stage.stage(), sent.work, sent.slices, stage.compute_ms(), sent.alone);
     compute_ms += stage.compute_ms();
   }
   if (sent.first) {
@@ -253,29 +253,6 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   gives_up_at_.reset();
   down_ = false;
   phase_ = Phase::kRunning;
-}
-
-// What a stage took for layers of some rows tells what it takes for all of them, where it had
-// nothing else to do.
-void Engine::Impl::ObserveStage(const SentStep& sent, const v1::StageKv& said) {
-  const SliceWork* slice = nullptr;
-  for (const SliceWork& one : sent.slices) {
-    if (one.stage == said.stage()) {
-      if (slice != nullptr || sent.work.rows > 0) {
-        return;
-      }
-      slice = &one;
-    }
-  }
-  const bool heads = said.stage() + 1 == config_.stages.size() &&
-                     std::any_of(sent.items.begin(), sent.items.end(), [](const SentItem& item) {
-                       return item.sample || item.rows_wanted != v1::ROWS_WANTED_NONE;
-                     });
-  if (slice == nullptr) {
-    timing_.Observe(said.stage(), sent.work, said.compute_ms(), sent.alone);
-  } else if (slice->share == 1 || !heads) {  // The head is no layer.
-    timing_.Observe(said.stage(), slice->work, said.compute_ms() / slice->share, sent.alone);
-  }
 }
 
 absl::Status Engine::Impl::CommitCommands(const SentStep& sent, const v1::StepResult& header) {

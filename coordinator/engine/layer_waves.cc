@@ -7,17 +7,17 @@
 
 namespace strata {
 
-LayerWaves::LayerWaves(std::vector<uint32_t> layers) {
+LayerWaves::LayerWaves(std::vector<uint32_t> layers) : layers_(std::move(layers)) {
   first_layers_.push_back(0);
-  for (const uint32_t count : layers) {
+  for (const uint32_t count : layers_) {
     first_layers_.push_back(first_layers_.back() + count);
   }
 }
 
 bool LayerWaves::may_begin() const {
-  const size_t stages = first_layers_.size() - 1;
-  return waves_.empty() ? stages > 0
-                        : waves_.size() < stages && waves_.back().next_layer >= first_layers_[1];
+  return waves_.empty()
+             ? !layers_.empty()
+             : waves_.size() < layers_.size() && waves_.back().next_layer >= first_layers_[1];
 }
 
 uint32_t LayerWaves::rows() const {
@@ -54,7 +54,7 @@ uint32_t LayerWaves::StageOf(uint32_t layer) const {
 uint32_t LayerWaves::EndOfSlice(const Wave& wave) const {
   const uint32_t stage = StageOf(wave.next_layer);
   const uint32_t first = first_layers_[stage];
-  const uint32_t layers = first_layers_[stage + 1] - first;
+  const uint32_t layers = layers_[stage];
   const uint32_t slices = std::min(wave.slices, layers);
   // The first cut behind it.
   for (uint32_t slice = 1;; ++slice) {
@@ -105,7 +105,17 @@ double LayerWaves::ShareOf(const WaveSlice& slice, uint32_t stage) const {
   const uint32_t last = first_layers_[stage + 1];
   const uint32_t from = std::max(slice.from_layer, first);
   const uint32_t end = std::min(slice.end_layer == 0 ? last : slice.end_layer, last);
-  return from < end ? static_cast<double>(end - from) / (last - first) : 0;
+  return from < end ? static_cast<double>(end - from) / layers_[stage] : 0;
+}
+
+std::vector<SliceWork> LayerWaves::WorkOf(const WaveSlice& slice, const StepWork& work) const {
+  std::vector<SliceWork> parts;
+  for (uint32_t stage = 0; stage < layers_.size(); ++stage) {
+    if (const double share = ShareOf(slice, stage); share > 0) {
+      parts.push_back({.stage = stage, .work = work, .share = share});
+    }
+  }
+  return parts;
 }
 
 }  // namespace strata

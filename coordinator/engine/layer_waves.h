@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/fingerprint.h"
+#include "coordinator/engine/stage_cost.h"
 
 namespace strata {
 
@@ -36,6 +37,7 @@ class LayerWaves {
   // `layers` of each stage; one of none: there are no waves.
   explicit LayerWaves(std::vector<uint32_t> layers);
 
+  const std::vector<uint32_t>& layers() const { return layers_; }
   bool empty() const { return waves_.empty(); }
   // Before Next() is called for a step: whether another one may begin with it. The newest has left
   // the first stage, and there are fewer than stages.
@@ -60,6 +62,8 @@ class LayerWaves {
 
   // Of a slice, the layers that stage `stage` computes, as a share of all that it has.
   double ShareOf(const WaveSlice& slice, uint32_t stage) const;
+  // What each stage that has some computes of the slice, which is `work` for all layers.
+  std::vector<SliceWork> WorkOf(const WaveSlice& slice, const StepWork& work) const;
 
  private:
   struct Wave {
@@ -72,6 +76,7 @@ class LayerWaves {
   // Where the slice that begins at next_layer ends; 0: with the last layer.
   uint32_t EndOfSlice(const Wave& wave) const;
 
+  std::vector<uint32_t> layers_;        // By stage.
   std::vector<uint32_t> first_layers_;  // By stage, and the number of all layers.
   std::deque<Wave> waves_;
 };

@@ -46,13 +46,6 @@ struct SentCommand {
   Fingerprint fingerprint = 0;
 };
 
-// Of what a stage computes of a wave in a step: a share of its layers.
-struct SliceWork {
-  uint32_t stage = 0;
-  StepWork work;
-  double share = 1;
-};
-
 // Of a step.
 struct SentStep {
   uint64_t step = 0;

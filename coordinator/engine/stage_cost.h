@@ -14,6 +14,14 @@ struct StepWork {
   double attended = 0;  // Positions that its rows look at, summed over them.
 };
 
+// And what of it a stage computes for a slice of a wave (layer_waves.h).
+struct SliceWork {
+  uint32_t stage = 0;
+  StepWork work;
+  double share = 1;    // Of its layers.
+  bool heads = false;  // And the head, for some rows.
+};
+
 // Positions that `rows` rows from `position` on look at.
 inline double Attended(uint32_t position, uint32_t rows) {
   return static_cast<double>(rows) * (position + 0.5 * (rows + 1.0));

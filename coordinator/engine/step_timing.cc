@@ -50,6 +50,20 @@ void StepTiming::Observe(uint32_t stage, const StepWork& work, double compute_ms
   most_rows_seen_ = std::max(most_rows_seen_, work.rows);
 }
 
+void StepTiming::Observe(uint32_t stage, const StepWork& work, std::span<const SliceWork> slices,
+                         double compute_ms, bool alone) {
+  const auto here = [stage](const SliceWork& slice) { return slice.stage == stage; };
+  const auto slice = std::find_if(slices.begin(), slices.end(), here);
+  if (slice == slices.end()) {
+    Observe(stage, work, compute_ms, alone);
+    return;
+  }
+  const bool nothing_else = work.rows == 0 && std::none_of(slice + 1, slices.end(), here);
+  if (nothing_else && (slice->share == 1 || !slice->heads)) {
+    Observe(stage, slice->work, compute_ms / slice->share, alone);
+  }
+}
+
 void StepTiming::ObserveRoundTrip(double round_trip_ms, double compute_ms) {
   const double hop_ms = (round_trip_ms - compute_ms) / static_cast<double>(stages_.size() + 1);
   if (!(hop_ms >= 0 && hop_ms < kMostMs)) {

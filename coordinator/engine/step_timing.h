@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "common/clock.h"
@@ -21,6 +22,11 @@ class StepTiming {
   // A committed step of `work.rows` > 0 took this long on `stage`; while it was under way others
   // were too, or it was alone. Values that are no time are ignored.
   void Observe(uint32_t stage, const StepWork& work, double compute_ms, bool alone);
+
+  // The same of a step with slices too; `work` is of what is not in them. What some layers took
+  // tells what all of them take, where the stage had nothing else to do; a head is no layer.
+  void Observe(uint32_t stage, const StepWork& work, std::span<const SliceWork> slices,
+               double compute_ms, bool alone);
 
   // Rows of a step such that the slowest stage is done within step_timeout / 8; 1..max_rows. At
   // first what the plan promises if every row takes as long as one alone, then at most four times

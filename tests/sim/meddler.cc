@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "worker/runner/item_slice.h"
 
 namespace strata::sim {
 namespace {
@@ -25,8 +26,6 @@ uint32_t CommonLength(const std::vector<uint32_t>& ids, const v1::StepItem& item
   }
   return length;
 }
-
-bool IsWhole(const v1::StepItem& item) { return item.from_layer() == 0 && item.end_layer() == 0; }
 
 }  // namespace
 
@@ -86,7 +85,7 @@ void Meddler::Fork(StepMessage* step, bool wrong, Added* added) {
   v1::StepItem* item = nullptr;
   for (v1::StepItem& candidate : *step->header.mutable_items()) {
     const uint64_t generation = candidate.sequence().generation();
-    if (candidate.position() == 0 && IsWhole(candidate) && !sent_.contains(generation) &&
+    if (candidate.position() == 0 && SliceOf(candidate).whole() && !sent_.contains(generation) &&
         (item == nullptr || generation < item->sequence().generation())) {
       item = &candidate;
     }
@@ -193,7 +192,7 @@ void Meddler::Remember(const StepMessage& step, int items) {
       sent.request_id = item.sequence().request_id();
       sent.first = item;
     }
-    sent.sliced |= !IsWhole(item);
+    sent.sliced |= !SliceOf(item).whole();
     if (sent.ids.size() == item.position()) {  // Not one that goes on from an older epoch.
       sent.ids.insert(sent.ids.end(), item.token_ids().begin(), item.token_ids().end());
     }

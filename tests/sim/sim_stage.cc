@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_worker.h"
-#include "worker/runner/item_slice.h"
+#include "tests/worker/runner/slice_cost.h"
 #include "worker/runner/sequence_table.h"
 
 namespace strata::sim {
@@ -157,18 +157,10 @@ nanoseconds SimStage::TimeOf(const v1::StepFrame& frame) const {
   if (!world().scenario.waves) {
     return std::chrono::microseconds((100 + 10 * frame.rows()) * speed);
   }
-  const uint32_t first = load_.spec.first_layer;
-  const uint32_t end = load_.spec.last_layer + 1;
-  uint32_t most = 0;  // Layers that any item has.
-  uint32_t rows = 0;  // Of all layers.
-  for (const v1::StepItem& item : frame.items()) {
-    const ItemSlice slice = SliceOf(item);
-    const uint32_t from = std::max(first, slice.from);
-    const uint32_t layers = std::max(from, std::min(end, slice.end)) - from;
-    most = std::max(most, layers);
-    rows += layers * static_cast<uint32_t>(item.token_ids_size());
-  }
-  return std::chrono::microseconds(100 + (3000 * most + 1500 * rows) / (end - first));
+  const testing::SliceCost cost =
+      testing::CostOf(frame, {load_.spec.first_layer, load_.spec.last_layer});
+  return std::chrono::microseconds(100 +
+                                   static_cast<int64_t>(3000 * cost.layers + 1500 * cost.rows));
 }
 
 void SimStage::Compute(const StepMessage& frame) {
@@ -201,13 +193,10 @@ void SimStage::Compute(const StepMessage& frame) {
   }
   if (world().scenario.waves) {
     const double ms = ToMs(TimeOf(frame.header));
-    const auto say = [ms](auto* header) {
-      header->mutable_stages(header->stages_size() - 1)->set_compute_ms(ms);
-    };
     if (auto* step = std::get_if<StepMessage>(&*output)) {
-      say(&step->header);
+      testing::SayComputeMs(ms, &step->header);
     } else {
-      say(&std::get<ResultMessage>(*output).header);
+      testing::SayComputeMs(ms, &std::get<ResultMessage>(*output).header);
     }
   }
   CountErrors(*output);

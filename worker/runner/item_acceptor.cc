@@ -19,10 +19,10 @@ std::map<uint32_t, uint64_t> EmbeddedOf(const v1::StepItem& item) {
 
 }  // namespace
 
-void ItemAcceptor::Begin() {
+void ItemAcceptor::Begin(const v1::StepFrame& frame) {
   named_.clear();
   logits_rows_ = 0;
-  parked_rows_ = table_.ParkedRows();
+  parked_rows_ = HasSlices(frame) ? table_.ParkedRows() : 0;  // It looks at all sequences.
 }
 
 absl::Status ItemAcceptor::CheckLogitsRows(const v1::StepItem& item) const {
@@ -66,9 +66,11 @@ absl::Status ItemAcceptor::Accept(const v1::StepItem& item, ItemRun* run) {
   }
   RETURN_IF_ERROR(CheckNamedOnce(item, run->slice));
   RETURN_IF_ERROR(CheckParkedRows(*run));
+  const v1::SequenceName& name = item.sequence();
+  run->sequence = table_.Find(name.request_id(), name.generation());
   run->old_length = item.position();
-  RETURN_IF_ERROR(run->slice.from == 0 ? BeginItem(item, run) : ContinueItem(item, run));
-  auto& positions = named_[{item.sequence().request_id(), item.sequence().generation()}];
+  RETURN_IF_ERROR(run->slice.from == 0 ? BeginItem(item, run) : ContinueItem(item, *run));
+  auto& positions = named_[{name.request_id(), name.generation()}];
   if (!run->slice.whole()) {
     positions.insert(item.position());
   }
@@ -80,7 +82,7 @@ absl::Status ItemAcceptor::Accept(const v1::StepItem& item, ItemRun* run) {
 
 absl::Status ItemAcceptor::BeginItem(const v1::StepItem& item, ItemRun* run) {
   const v1::SequenceName& name = item.sequence();
-  Sequence* sequence = table_.Find(name.request_id(), name.generation());
+  Sequence*& sequence = run->sequence;
   if (sequence != nullptr) {
     RETURN_IF_ERROR(CheckState(*sequence, table_,
                                step_policy::PositionMatches(item.position(), sequence->length()),
@@ -99,8 +101,6 @@ absl::Status ItemAcceptor::BeginItem(const v1::StepItem& item, ItemRun* run) {
   if (sequence == nullptr) {
     sequence = table_.Create(name.request_id(), name.generation(), item.params());
   }
-  run->sequence = sequence;
-  run->old_length = sequence->length();
   RETURN_IF_ERROR(
       table_.Append(sequence, {item.token_ids().data(), static_cast<size_t>(item.token_ids_size())},
                     EmbeddedOf(item)));
@@ -110,15 +110,12 @@ absl::Status ItemAcceptor::BeginItem(const v1::StepItem& item, ItemRun* run) {
   return absl::OkStatus();
 }
 
-absl::Status ItemAcceptor::ContinueItem(const v1::StepItem& item, ItemRun* run) {
-  const v1::SequenceName& name = item.sequence();
-  Sequence* sequence = table_.Find(name.request_id(), name.generation());
-  if (sequence == nullptr) {
-    return SequenceNotFound(name);
+absl::Status ItemAcceptor::ContinueItem(const v1::StepItem& item, const ItemRun& run) {
+  if (run.sequence == nullptr) {
+    return SequenceNotFound(item.sequence());
   }
-  RETURN_IF_ERROR(CheckSliceFollows(*sequence, table_, item));
-  run->sequence = sequence;
-  sequence->UnfinishedAt(item.position())->next_layer = run->slice.end;
+  RETURN_IF_ERROR(CheckSliceFollows(*run.sequence, table_, item));
+  run.sequence->UnfinishedAt(item.position())->next_layer = run.slice.end;
   return absl::OkStatus();
 }
 

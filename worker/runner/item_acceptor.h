@@ -22,18 +22,18 @@ class ItemAcceptor {
   ItemAcceptor(const StageSpec* spec, SequenceTable* table)
       : spec_(*spec), stage_{spec->first_layer, spec->last_layer}, table_(*table) {}
 
-  // A frame's items follow.
-  void Begin();
+  // The frame's items follow.
+  void Begin(const v1::StepFrame& frame);
   // The next one, whose slice, rows and input `run` has. Errors as ShardRunner says; all checks
   // come before any change of state. Else its ids and pages are the sequence's, the slice is noted
   // there, and `run` knows the sequence and its length before.
   absl::Status Accept(const v1::StepItem& item, ItemRun* run);
 
  private:
-  // An item's first slice, or the whole of it.
+  // An item's first slice, or the whole of it; run->sequence is null where there is none yet.
   absl::Status BeginItem(const v1::StepItem& item, ItemRun* run);
   // A further slice.
-  absl::Status ContinueItem(const v1::StepItem& item, ItemRun* run);
+  absl::Status ContinueItem(const v1::StepItem& item, const ItemRun& run);
   absl::Status CheckNamedOnce(const v1::StepItem& item, const ItemSlice& slice) const;
   absl::Status CheckLogitsRows(const v1::StepItem& item) const;
   absl::Status CheckParkedRows(const ItemRun& run) const;
@@ -44,7 +44,7 @@ class ItemAcceptor {
   // Of the items so far: where those begin that name a sequence by slices, else nothing.
   std::map<std::pair<std::string, uint64_t>, std::set<uint32_t>> named_;
   uint64_t logits_rows_ = 0;
-  uint64_t parked_rows_ = 0;  // After the step.
+  uint64_t parked_rows_ = 0;  // After the step, where the frame has slices.
 };
 
 }  // namespace strata

@@ -34,6 +34,9 @@ struct StageLayers {
   bool Has(const ItemSlice& slice) const { return slice.PassesInto(first) || Kept(slice); }
   // They are parked here after the step.
   bool Keeps(const ItemSlice& slice) const { return Has(slice) && slice.end <= last + 1; }
+  // What of it is computed here: layers [BeginOf, EndOf), none where the latter is not larger.
+  uint32_t BeginOf(const ItemSlice& slice) const { return slice.from > first ? slice.from : first; }
+  uint32_t EndOf(const ItemSlice& slice) const { return slice.end <= last ? slice.end : last + 1; }
 };
 
 ItemSlice SliceOf(const v1::StepItem& item);

@@ -89,8 +89,12 @@ ResultMessage ResultBuilder::Finish(const v1::StepFrame& frame) {
     }
   }
   *header->mutable_stages() = frame.stages();
-  for (const std::vector<float>& payload : payloads_) {
-    result.payload.insert(result.payload.end(), payload.begin(), payload.end());
+  for (std::vector<float>& payload : payloads_) {
+    if (result.payload.empty()) {
+      result.payload = std::move(payload);  // Most often there is one.
+    } else {
+      result.payload.insert(result.payload.end(), payload.begin(), payload.end());
+    }
   }
   return result;
 }

@@ -30,6 +30,18 @@ absl::Status SliceMismatch(const Sequence& sequence, const std::string& what) {
       .Hint("resend from 0");
 }
 
+// Of a slice of the unfinished item `item`, which may be the one after the last: whether it ends
+// where the tokens before are computed.
+absl::Status CheckStaysBehind(const Sequence& sequence, const UnfinishedItem* item, uint32_t end) {
+  if (item == sequence.unfinished.data() ||
+      step_policy::SliceStaysBehind(end, item[-1].next_layer)) {
+    return absl::OkStatus();
+  }
+  return SliceMismatch(sequence,
+                       "has not computed that many layers of the tokens before position " +
+                           std::to_string(item[-1].position + item[-1].rows));
+}
+
 }  // namespace
 
 absl::Status SequenceNotFound(const v1::SequenceName& name) {
@@ -82,10 +94,8 @@ absl::Status CheckFingerprint(const v1::SequenceName& name, uint32_t position, F
 absl::Status CheckSliceFollows(const Sequence& sequence, const SequenceTable& table,
                                const v1::StepItem& item) {
   const ItemSlice slice = SliceOf(item);
-  const std::vector<UnfinishedItem>& unfinished = sequence.unfinished;
-  const auto found = std::find_if(unfinished.begin(), unfinished.end(),
-                                  [&](const auto& one) { return one.position == item.position(); });
-  if (found == unfinished.end() || !step_policy::SliceFollows(slice.from, found->next_layer)) {
+  const UnfinishedItem* const found = sequence.FindUnfinished(item.position());
+  if (found == nullptr || !step_policy::SliceFollows(slice.from, found->next_layer)) {
     return SliceMismatch(sequence, "has nothing at position " + std::to_string(item.position()) +
                                        " that goes on at layer " + std::to_string(slice.from));
   }
@@ -94,24 +104,14 @@ absl::Status CheckSliceFollows(const Sequence& sequence, const SequenceTable& ta
     return SliceMismatch(
         sequence, "was begun with other tokens at position " + std::to_string(item.position()));
   }
-  if (found != unfinished.begin() &&
-      !step_policy::SliceStaysBehind(slice.end, found[-1].next_layer)) {
-    return SliceMismatch(sequence,
-                         "has not computed that many layers of the tokens before position " +
-                             std::to_string(item.position()));
-  }
+  RETURN_IF_ERROR(CheckStaysBehind(sequence, found, slice.end));
   return CheckFingerprint(item.sequence(), item.position(), item.fingerprint(),
                           table.FingerprintAt(sequence, item.position()));
 }
 
 absl::Status CheckSliceBegins(const Sequence& sequence, const ItemSlice& slice) {
-  if (!sequence.unfinished.empty() &&
-      !step_policy::SliceStaysBehind(slice.end, sequence.unfinished.back().next_layer)) {
-    return SliceMismatch(sequence,
-                         "has not computed that many layers of the tokens before position " +
-                             std::to_string(sequence.length()));
-  }
-  return absl::OkStatus();
+  const std::vector<UnfinishedItem>& unfinished = sequence.unfinished;
+  return CheckStaysBehind(sequence, unfinished.data() + unfinished.size(), slice.end);
 }
 
 }  // namespace strata

@@ -24,12 +24,17 @@ uint64_t LinkAt(const Sequence& sequence, uint32_t position) {
 
 }  // namespace
 
-UnfinishedItem* Sequence::UnfinishedAt(uint32_t position) {
+const UnfinishedItem* Sequence::FindUnfinished(uint32_t position) const {
   const auto found =
       std::find_if(unfinished.begin(), unfinished.end(),
                    [position](const auto& item) { return item.position == position; });
-  STRATA_CHECK(found != unfinished.end());
-  return &*found;
+  return found == unfinished.end() ? nullptr : &*found;
+}
+
+UnfinishedItem* Sequence::UnfinishedAt(uint32_t position) {
+  const UnfinishedItem* const found = FindUnfinished(position);
+  STRATA_CHECK(found != nullptr);
+  return &unfinished[static_cast<size_t>(found - unfinished.data())];
 }
 
 SequenceTable::SequenceTable(const StageSpec& spec, std::vector<Fingerprint> roots, KvPool* pool,

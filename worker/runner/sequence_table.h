@@ -61,7 +61,9 @@ struct Sequence {
   uint32_t computed_length() const {
     return unfinished.empty() ? length() : unfinished.front().position;
   }
-  // The unfinished item that begins there, which there must be.
+  // The unfinished item that begins there; null: there is none.
+  const UnfinishedItem* FindUnfinished(uint32_t position) const;
+  // The same, which there must be.
   UnfinishedItem* UnfinishedAt(uint32_t position);
 };
 

@@ -204,9 +204,6 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
   }
   RunCommands(&frame.header);
   std::vector<ItemRun> runs = AcceptItems(&frame);
-  // What is whole is computed at once, after the slices.
-  std::stable_partition(runs.begin(), runs.end(),
-                        [](const ItemRun& run) { return !run.slice.whole(); });
   Compute(&frame, runs);
   Settle(&frame.header, runs);
   const auto computed =
@@ -251,7 +248,7 @@ std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
   // Kept for a second try: what is sent on is written to the payload.
   activations_.swap(frame->payload);
   std::vector<ItemRun> runs;
-  acceptor_.Begin();
+  acceptor_.Begin(frame->header);
   const size_t hidden = config_.spec.model.hidden;
   uint32_t input_row = 0;
   uint32_t payload_row = 0;

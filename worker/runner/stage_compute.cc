@@ -58,8 +58,8 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, const SequenceTab
   }
   RETURN_IF_ERROR(shard_.Begin({batch_rows_, token_ids_, items_}));
   RETURN_IF_ERROR(embeds ? Embed(frame, runs) : shard_.SetResidual(gathered_));
-  const uint32_t end = std::min(slice.end, spec_.last_layer + 1);
-  for (uint32_t layer = std::max(slice.from, spec_.first_layer); layer < end; ++layer) {
+  const StageLayers stage{spec_.first_layer, spec_.last_layer};
+  for (uint32_t layer = stage.BeginOf(slice); layer < stage.EndOf(slice); ++layer) {
     RETURN_IF_ERROR(shard_.Attention(layer));
     RETURN_IF_ERROR(shard_.Mlp(layer));
     if (digests) {

@@ -17,6 +17,7 @@
 #include "common/rpc/transport.h"
 #include "common/status.h"
 #include "strata/v1/admin.grpc.pb.h"
+#include "tests/common/rpc/eventually.h"
 
 namespace strata {
 namespace {
@@ -24,17 +25,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Upload = CallStream<v1::ModelProgress, v1::UploadModelRequest>;
-
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + seconds(20);
-  while (!condition()) {  // Once it was true it is not asked again: to ask may be a call.
-    if (std::chrono::steady_clock::now() >= end) {
-      return false;
-    }
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return true;
-}
 
 // A call of each kind, which does what the test says.
 class TestService : public IoService {

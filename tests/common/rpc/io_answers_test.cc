@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,23 +14,12 @@
 #include "common/mutex.h"
 #include "common/rpc/transport.h"
 #include "strata/v1/admin.grpc.pb.h"
+#include "tests/common/rpc/eventually.h"
 
 namespace strata {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + seconds(20);
-  while (!condition()) {  // Once it was true it is not asked again: to ask may be a call.
-    if (std::chrono::steady_clock::now() >= end) {
-      return false;
-    }
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return true;
-}
 
 // Calls that a test answers.
 class TestService : public IoService {

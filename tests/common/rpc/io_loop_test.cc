@@ -17,6 +17,7 @@
 #include "common/rpc/io_stream.h"
 #include "common/rpc/transport.h"
 #include "strata/v1/shard.grpc.pb.h"
+#include "tests/common/rpc/eventually.h"
 
 namespace strata {
 namespace {
@@ -145,14 +146,6 @@ class Silent : public IoService {
 class IoStreamTest : public testing::Test {
  protected:
   IoStreamTest() { server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {&silent_}); }
-
-  static bool Eventually(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + seconds(20);
-    while (!condition() && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-    return condition();
-  }
 
   const Transport transport_ = *Transport::Make({});
   Silent silent_;

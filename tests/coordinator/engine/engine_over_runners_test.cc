@@ -406,7 +406,7 @@ TEST(EngineOverRunners, PromptsThatGoByWavesBesideAnswersAreComputedAsOthers) {
 class RandomRun {
  public:
   RandomRun(uint64_t seed, std::map<std::string, std::vector<uint32_t>>* oracle,
-            const ModelSpec& model, bool waves = false)
+            const ModelSpec& model, bool waves)
       : random_(seed),
         oracle_(oracle),
         model_(model),
@@ -551,57 +551,50 @@ class RandomRun {
   uint64_t completed_ = 0;
 };
 
-class RandomFaultsTest : public ::testing::TestWithParam<ModelSpec> {};
+class RandomFaultsTest : public ::testing::TestWithParam<ModelSpec> {
+ protected:
+  // What happened in runs of these seeds together.
+  void RunSeeds(uint64_t seeds, const ModelSpec& model, bool waves) {
+    std::map<std::string, std::vector<uint32_t>> oracle;
+    for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      RandomRun run(seed, &oracle, model, waves);
+      const EngineCounters counters = run.Run(3000);
+      completed_ += run.completed();
+      sum_.faults += counters.faults;
+      sum_.rebuilds += counters.rebuilds;
+      sum_.preemptions += counters.preemptions;
+      sum_.item_errors += counters.item_errors;
+      sum_.failed += counters.failed;
+      sum_.slices_sent += counters.slices_sent;
+    }
+  }
+
+  EngineCounters sum_;
+  uint64_t completed_ = 0;
+};
 
 TEST_P(RandomFaultsTest, NeverGiveAWrongToken) {
-  std::map<std::string, std::vector<uint32_t>> oracle;
-  EngineCounters sum;
-  uint64_t completed = 0;
-  for (uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomRun run(seed, &oracle, GetParam());
-    const EngineCounters counters = run.Run(3000);
-    completed += run.completed();
-    sum.faults += counters.faults;
-    sum.rebuilds += counters.rebuilds;
-    sum.preemptions += counters.preemptions;
-    sum.item_errors += counters.item_errors;
-    sum.done += counters.done;
-    sum.failed += counters.failed;
-  }
+  RunSeeds(60, GetParam(), /*waves=*/false);
   for (const auto& [what, count] :
-       std::initializer_list<std::pair<const char*, uint64_t>>{{"completed", completed},
-                                                               {"faults", sum.faults},
-                                                               {"rebuilds", sum.rebuilds},
-                                                               {"preemptions", sum.preemptions},
-                                                               {"item_errors", sum.item_errors},
-                                                               {"failed", sum.failed}}) {
+       std::initializer_list<std::pair<const char*, uint64_t>>{{"completed", completed_},
+                                                               {"faults", sum_.faults},
+                                                               {"rebuilds", sum_.rebuilds},
+                                                               {"preemptions", sum_.preemptions},
+                                                               {"item_errors", sum_.item_errors},
+                                                               {"failed", sum_.failed}}) {
     EXPECT_GT(count, 20u) << what;
     RecordProperty(what, std::to_string(count));
   }
 }
 
 TEST_P(RandomFaultsTest, NeverGiveAWrongTokenToPromptsByWaves) {
-  const ModelSpec model = OfManyLayers(GetParam());
-  std::map<std::string, std::vector<uint32_t>> oracle;
-  EngineCounters sum;
-  uint64_t completed = 0;
-  for (uint64_t seed = 1; seed <= 40 && !HasFailure(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomRun run(seed, &oracle, model, /*waves=*/true);
-    const EngineCounters counters = run.Run(3000);
-    completed += run.completed();
-    sum.faults += counters.faults;
-    sum.rebuilds += counters.rebuilds;
-    sum.preemptions += counters.preemptions;
-    sum.item_errors += counters.item_errors;
-    sum.slices_sent += counters.slices_sent;
-  }
-  EXPECT_GT(completed, 20u);
-  EXPECT_GT(sum.faults, 20u);
-  EXPECT_GT(sum.preemptions, 20u);
-  EXPECT_GT(sum.item_errors, 20u);
-  EXPECT_GT(sum.slices_sent, 1000u);
+  RunSeeds(40, OfManyLayers(GetParam()), /*waves=*/true);
+  EXPECT_GT(completed_, 20u);
+  EXPECT_GT(sum_.faults, 20u);
+  EXPECT_GT(sum_.preemptions, 20u);
+  EXPECT_GT(sum_.item_errors, 20u);
+  EXPECT_GT(sum_.slices_sent, 1000u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RandomFaultsTest,

@@ -1,9 +1,8 @@
 #include "tests/coordinator/engine/runner_stage.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "worker/runner/item_slice.h"
+#include "tests/worker/runner/slice_cost.h"
 
 namespace strata {
 
@@ -38,20 +37,9 @@ void RunnerStage::SetCosts(double fixed_ms, double row_ms) {
 }
 
 double RunnerStage::MsOf(const v1::StepFrame& frame) const {
-  const uint32_t first = config_.spec.first_layer;
-  const uint32_t layers = config_.spec.last_layer + 1 - first;
-  double most = 0;  // Of the layers that any item has.
-  double rows = 0;
-  for (const v1::StepItem& item : frame.items()) {
-    uint32_t computed = 0;
-    for (uint32_t layer = first; layer < first + layers; ++layer) {
-      computed += layer >= item.from_layer() && layer < SliceOf(item).end ? 1 : 0;
-    }
-    const double share = static_cast<double>(computed) / layers;
-    most = std::max(most, share);
-    rows += share * item.token_ids_size();
-  }
-  return fixed_ms_ * most + row_ms_ * rows;
+  const testing::SliceCost cost =
+      testing::CostOf(frame, {config_.spec.first_layer, config_.spec.last_layer});
+  return fixed_ms_ * cost.layers + row_ms_ * cost.rows;
 }
 
 absl::StatusOr<SimStage::Output> RunnerStage::Step(StepMessage frame) {
@@ -62,7 +50,7 @@ absl::StatusOr<SimStage::Output> RunnerStage::Step(StepMessage frame) {
   }
   const auto say = [&](auto* header) {
     if (fixed_ms_ > 0) {
-      header->mutable_stages(header->stages_size() - 1)->set_compute_ms(ms);
+      testing::SayComputeMs(ms, header);
     }
   };
   if (auto* next = std::get_if<StepMessage>(&*output)) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "coordinator/engine/layer_waves.h"
-#include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
 #include "coordinator/engine/step_pace.h"
 #include "coordinator/engine/step_timing.h"
@@ -83,8 +82,7 @@ class Cluster {
   void SetTimes(const Times& times) { times_ = times; }
   // Prompts may go by waves, over stages of so many layers each.
   void AllowWaves(uint32_t layers) {
-    layers_.assign(free_at_.size(), layers);
-    waves_ = LayerWaves(layers_);
+    waves_ = LayerWaves(std::vector<uint32_t>(free_at_.size(), layers));
   }
   uint64_t slices() const { return slices_; }
   // Of answers that go on for minutes no more than so many tokens are looked at.
@@ -164,7 +162,7 @@ class Cluster {
     view.most_step_ms = timing_.target_ms();
     view.inter_token_ms = inter_token_ms_;
     view.decoding = Decoding();
-    view.layers = layers_;
+    view.layers = waves_.layers();
     view.max_wave_rows = 256;
     view.wave_rows = waves_.rows();
     view.wave_items = waves_.items();
@@ -192,11 +190,9 @@ class Cluster {
         step->items.push_back({item.session, item.rows});
       }
     }
-    for (uint32_t s = 0; s < free_at_.size(); ++s) {
-      if (const double share = waves_.ShareOf(slice, s); share > 0) {
-        step->slices.push_back({s, work, share});
-        ++slices_;
-      }
+    for (const SliceWork& part : waves_.WorkOf(slice, work)) {
+      step->slices.push_back(part);
+      ++slices_;
     }
     last_prefill_step_ = steps_;
   }
@@ -270,31 +266,13 @@ class Cluster {
     }
   }
 
-  // As the engine does.
-  void Observe(const Step& step, uint32_t stage) {
-    const SliceWork* slice = nullptr;
-    for (const SliceWork& one : step.slices) {
-      if (one.stage == stage) {
-        if (slice != nullptr || step.work.rows > 0) {
-          return;
-        }
-        slice = &one;
-      }
-    }
-    if (slice == nullptr) {
-      timing_.Observe(stage, step.work, step.ms[stage], step.alone);
-    } else {
-      timing_.Observe(stage, slice->work, step.ms[stage] / slice->share, step.alone);
-    }
-  }
-
   void OneResult() {
     Send();
     const Step step = std::move(in_flight_.front());
     in_flight_.pop_front();
     now_ = step.back_at;
     for (uint32_t s = 0; s < step.ms.size(); ++s) {
-      Observe(step, s);
+      timing_.Observe(s, step.work, step.slices, step.ms[s], step.alone);
     }
     alone_ += step.alone && step.decode_items > 0 ? 1 : 0;
     for (const ScheduledItem& item : step.items) {
@@ -340,7 +318,6 @@ class Cluster {
   uint64_t last_decode_step_ = 0;
   uint64_t last_prefill_step_ = 0;
   uint64_t alone_ = 0;
-  std::vector<uint32_t> layers_;
   LayerWaves waves_{{}};
   uint64_t slices_ = 0;
 };
