@@ -77,13 +77,25 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
   }
 }
 
-// Scores to weights of one query's span, and their sums at `sums`; leaves the factors. Returns m.
-template <bool kCapped>
-float SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* factors,
-                  float* sums) {
-  float* const maxima = sums;  // Until a page's sum takes the place of its maximum.
-  const uint32_t first = keys.from / 16;
+// take(page, pages) for the pages from the first one with keys to the last, four at once; at the
+// end there may be fewer.
+template <typename Take>
+STRATA_INLINE void ByFourPages(KeyRange keys, const Take& take) {
+  uint32_t page = keys.from / 16;
   const uint32_t end = (keys.end + 15) / 16;
+  for (; page + 4 <= end; page += 4) {
+    take(page, std::integral_constant<uint32_t, 4>());
+  }
+  if (page < end) {
+    take(page, end - page);
+  }
+}
+
+// Sums of keys and queries to scores of one query's span, and the largest before each page at
+// `before` and from it on at `maxima`. Returns m.
+template <bool kCapped>
+float ScaleScores(const AttendArgs& args, KeyRange keys, float* scores, float* before,
+                  float* maxima) {
   const Lanes scales = Set(args.scale);
   const Lanes caps = Set(args.soft_cap);
   const auto scores_of = [&](uint32_t page) {
@@ -100,12 +112,9 @@ float SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* f
     }
     return s;
   };
-  // Lanes are folded of four pages at once; the last four of a span may lack some.
-  alignas(16) float folded[4];
-  Lanes rows[4];
   float m = kNegativeInfinity;
-  for (uint32_t page = first; page < end; page += 4) {
-    const uint32_t pages = end - page < 4 ? end - page : 4;
+  ByFourPages(keys, [&](uint32_t page, auto pages) {
+    Lanes rows[4];
     STRATA_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       rows[i] = Set(kNegativeInfinity);
@@ -114,31 +123,39 @@ float SoftmaxSpan(const AttendArgs& args, KeyRange keys, float* scores, float* f
         Store(rows[i], scores + (page + i) * 16);
       }
     }
-    LargestLanes(rows, folded);
+    alignas(16) float largest[4];
+    LargestLanes(rows, largest);
     for (uint32_t i = 0; i < pages; ++i) {
-      factors[page + i] = m;
-      m = m > folded[i] ? m : folded[i];
+      before[page + i] = m;
+      m = m > largest[i] ? m : largest[i];
       maxima[page + i] = m;
     }
-  }
-  for (uint32_t page = first / 16 * 16; page < end; page += 16) {
-    // Lanes before the first and behind the last page hold what was there; nothing reads them.
-    Store(Exp(Sub(Load(factors + page), Load(maxima + page))), factors + page);
-  }
-  for (uint32_t page = first; page < end; page += 4) {
-    const uint32_t pages = end - page < 4 ? end - page : 4;
+  });
+  return m;
+}
+
+// Scores of one query's span to weights, and the largest of the pages to the sums of their weights.
+STRATA_INLINE void WeighScores(KeyRange keys, float* scores, float* maxima_to_sums) {
+  ByFourPages(keys, [&](uint32_t page, auto pages) {
+    Lanes rows[4];
     STRATA_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
-      rows[i] = Set(0.0f);
+      rows[i] = Set(kNegativeInfinity);
       if (i < pages) {
-        rows[i] = ExpBounded(Sub(Load(scores + (page + i) * 16), Set(maxima[page + i])));
+        rows[i] = Sub(Load(scores + (page + i) * 16), Set(maxima_to_sums[page + i]));
+      }
+    }
+    ExpsBounded<4>(rows);
+    STRATA_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      if (i < pages) {
         Store(rows[i], scores + (page + i) * 16);
       }
     }
-    TreeSums(rows, folded);
-    std::memcpy(sums + page, folded, pages * sizeof(float));
-  }
-  return m;
+    alignas(16) float sums[4];
+    TreeSums(rows, sums);
+    std::memcpy(maxima_to_sums + page, sums, pages * sizeof(float));
+  });
 }
 
 // Adds the keys `in_page` of each of the pages [page, end) to the sums of Q queries, D * 16
@@ -170,16 +187,16 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
       }
     }
     const uint8_t* lines = kAsk ? ahead->Take(D * 4 * sizeof(T)) : nullptr;
-    for (uint32_t j = in_page.from; j < in_page.end; ++j) {
+    for (size_t j = in_page.from; j < in_page.end; ++j) {
       STRATA_UNROLL
-      for (int d = 0; d < D; ++d) {
+      for (size_t d = 0; d < D; ++d) {
         if (kAsk && (j * D + d) % (4 / sizeof(T)) == 0) {
           PagesAhead<T>::Ask(lines);
           lines += 64;
         }
         const Lanes v = Load(values + j * values_stride + d * 16);
         STRATA_UNROLL
-        for (int i = 0; i < Q; ++i) {
+        for (size_t i = 0; i < Q; ++i) {
           acc[i][d] = Fma(Set(weights[i * kSpanKeys + j]), v, acc[i][d]);
         }
       }
@@ -284,18 +301,34 @@ STRATA_INLINE KeyRange PagesSeen(const KeyRange* keys, int queries) {
   return pages;
 }
 
-// Scores to weights of the span of each of `queries` <= Q, with sums that hold no value yet.
+// Scores to weights of the span of each of `queries` <= Q, with sums that hold no value yet. Leaves
+// the factors and the sums of the pages' weights.
 template <int Q>
 STRATA_INLINE void SoftmaxSpans(const AttendArgs& args, const AttendState& state,
                                 const KeyRange* keys, int queries) {
   const size_t padded = PaddedHeadDim(ValueDim(args));
   const size_t stride = PartialFloats(ValueDim(args));
-  const auto softmax = args.soft_cap == 0 ? SoftmaxSpan<false> : SoftmaxSpan<true>;
-  for (int i = 0; i < queries; ++i) {
-    float* const span = state.span + i * stride;
-    std::memset(span, 0, padded * sizeof(float));
-    span[padded] = softmax(args, keys[i], state.scores + i * kSpanKeys,
+  const auto scale = args.soft_cap == 0 ? ScaleScores<false> : ScaleScores<true>;
+  // One thing of all queries that are near in memory before the next: lanes are loaded of what was
+  // stored one by one, which has to be in the cache by then.
+  for (int from = 0; from < queries; from += kQueryBlock) {
+    const int end = from + kQueryBlock < queries ? from + kQueryBlock : queries;
+    for (int i = from; i < end; ++i) {
+      float* const span = state.span + i * stride;
+      std::memset(span, 0, padded * sizeof(float));
+      span[padded] = scale(args, keys[i], state.scores + i * kSpanKeys,
                            state.factors + i * kSpanPages, state.sums + i * kSpanPages);
+    }
+    for (int i = from; i < end; ++i) {
+      // Lanes before the first and behind the last page hold what was there; nothing reads them.
+      for (uint32_t page = keys[i].from / 256 * 16; page * 16 < keys[i].end; page += 16) {
+        float* const factors = state.factors + i * kSpanPages + page;
+        Store(Exp(Sub(Load(factors), Load(state.sums + i * kSpanPages + page))), factors);
+      }
+    }
+    for (int i = from; i < end; ++i) {
+      WeighScores(keys[i], state.scores + i * kSpanKeys, state.sums + i * kSpanPages);
+    }
   }
   // A query's sum waits for the one of the page before: those of all queries go on side by side.
   const KeyRange pages = PagesSeen(keys, queries);

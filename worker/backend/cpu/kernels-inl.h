@@ -9,6 +9,41 @@
 #define STRATA_UNROLL _Pragma("GCC unroll 32")
 #endif
 
+// Exponentials of C times 16 that are not above kExpMax, in place; exp_constants.h says how. A step
+// is done of all before the next one, which waits for it.
+constexpr int kExpsAtOnce = kTiling.register_lanes >= 16 ? 4 : 1;
+template <int C>
+STRATA_INLINE void ExpsBounded(Lanes* x) {
+  if constexpr (C > kExpsAtOnce) {
+    ExpsBounded<C / 2>(x);
+    ExpsBounded<C / 2>(x + C / 2);
+  } else {
+    Lanes t[C], r[C], q[C];
+    const auto each = [](const auto& step) {
+      STRATA_UNROLL
+      for (int i = 0; i < C; ++i) {
+        step(i);
+      }
+    };
+    each([&](int i) { t[i] = Fma(x[i], Set(kExpLog2e), Set(kExpMagic)); });
+    each([&](int i) { q[i] = Sub(t[i], Set(kExpMagic)); });
+    each([&](int i) { r[i] = Fma(q[i], Set(-kExpLn2High), x[i]); });
+    each([&](int i) { r[i] = Fma(q[i], Set(-kExpLn2Low), r[i]); });
+    each([&](int i) { q[i] = Fma(Set(kExpQ5), r[i], Set(kExpQ4)); });
+    each([&](int i) { q[i] = Fma(q[i], r[i], Set(kExpQ3)); });
+    each([&](int i) { q[i] = Fma(q[i], r[i], Set(kExpQ2)); });
+    each([&](int i) { q[i] = Fma(q[i], r[i], Set(kExpQ1)); });
+    each([&](int i) { q[i] = Fma(q[i], r[i], Set(kExpQ0)); });
+    each([&](int i) { q[i] = Fma(q[i], Mul(r[i], r[i]), r[i]); });
+    each([&](int i) { x[i] = ScaleExp(x[i], Add(Set(1.0f), q[i]), t[i]); });
+  }
+}
+STRATA_INLINE Lanes Exp(const Lanes& x) {
+  Lanes e = x;
+  ExpsBounded<1>(&e);
+  return IfAbove(x, kExpMax, Set(std::numeric_limits<float>::infinity()), e);
+}
+
 // The n < 16 first elements, then zeros.
 STRATA_INLINE Lanes LoadPart(const float* p, size_t n) {
   alignas(64) float t[16] = {};

@@ -204,40 +204,34 @@ STRATA_INLINE Pack<N> FirstN(const Pack<N>& a, const Pack<N>& b, uint32_t n) {
   }
 }
 
-// Exp of what is not above kExpMax.
+// a where x is above the limit, else b.
 template <size_t N>
-STRATA_INLINE Pack<N> ExpBounded(const Pack<N>& x) {
+STRATA_INLINE Pack<N> IfAbove(const Pack<N>& x, float limit, const Pack<N>& a, const Pack<N>& b) {
+  if constexpr (N == kLeaf) {
+    return {hn::IfThenElse(hn::Gt(x.v, hn::Set(Floats(), limit)), a.v, b.v)};
+  } else {
+    return {IfAbove(x.lo, limit, a.lo, b.lo), IfAbove(x.hi, limit, a.hi, b.hi)};
+  }
+}
+// y * 2^n of t = n + kExpMagic, a normal number; 0 where x < kExpMin, and no number where x is
+// none.
+template <size_t N>
+STRATA_INLINE Pack<N> ScaleExp(const Pack<N>& x, const Pack<N>& y, const Pack<N>& t) {
   if constexpr (N == kLeaf) {
     const Floats d;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    const Vector n = hn::Sub(t.v, hn::Set(d, kExpMagic));
+    const __mmask16 kept = _mm512_cmp_ps_mask(x.v.raw, _mm512_set1_ps(kExpMin), _CMP_NLT_UQ);
+    return {Vector{_mm512_maskz_scalef_ps(kept, y.v.raw, n.raw)}};
+#else
     const hn::Rebind<uint32_t, Floats> words;
-    const Vector magic = hn::Set(d, kExpMagic);
-    const Vector t = hn::MulAdd(x.v, hn::Set(d, kExpLog2e), magic);
-    const Vector n = hn::Sub(t, magic);
-    Vector r = hn::NegMulAdd(n, hn::Set(d, kExpLn2High), x.v);
-    r = hn::NegMulAdd(n, hn::Set(d, kExpLn2Low), r);
-    Vector q = hn::Set(d, kExpQ5);
-    q = hn::MulAdd(q, r, hn::Set(d, kExpQ4));
-    q = hn::MulAdd(q, r, hn::Set(d, kExpQ3));
-    q = hn::MulAdd(q, r, hn::Set(d, kExpQ2));
-    q = hn::MulAdd(q, r, hn::Set(d, kExpQ1));
-    q = hn::MulAdd(q, r, hn::Set(d, kExpQ0));
-    const Vector y = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(q, hn::Mul(r, r), r));
-    const auto bits = hn::Add(hn::BitCast(words, y), hn::ShiftLeft<23>(hn::BitCast(words, t)));
+    const auto bits = hn::Add(hn::BitCast(words, y.v), hn::ShiftLeft<23>(hn::BitCast(words, t.v)));
     Vector e = hn::BitCast(d, bits);
     e = hn::IfThenElse(hn::Lt(x.v, hn::Set(d, kExpMin)), hn::Zero(d), e);
     return {hn::IfThenElse(hn::Eq(x.v, x.v), e, x.v)};
+#endif
   } else {
-    return {ExpBounded(x.lo), ExpBounded(x.hi)};
-  }
-}
-template <size_t N>
-STRATA_INLINE Pack<N> Exp(const Pack<N>& x) {
-  if constexpr (N == kLeaf) {
-    const Floats d;
-    const Vector infinity = hn::Set(d, std::numeric_limits<float>::infinity());
-    return {hn::IfThenElse(hn::Gt(x.v, hn::Set(d, kExpMax)), infinity, ExpBounded(x).v)};
-  } else {
-    return {Exp(x.lo), Exp(x.hi)};
+    return {ScaleExp(x.lo, y.lo, t.lo), ScaleExp(x.hi, y.hi, t.hi)};
   }
 }
 

@@ -73,30 +73,22 @@ STRATA_INLINE void LargestLanes(const Lanes (&rows)[4], float* out) {
 STRATA_INLINE Lanes FirstN(const Lanes& a, const Lanes& b, uint32_t n) {
   STRATA_LANES(static_cast<uint32_t>(i) < n ? a.v[i] : b.v[i]);
 }
-STRATA_INLINE Lanes Exp(const Lanes& x) {
+// a where x is above the limit, else b.
+STRATA_INLINE Lanes IfAbove(const Lanes& x, float limit, const Lanes& a, const Lanes& b) {
+  STRATA_LANES(x.v[i] > limit ? a.v[i] : b.v[i]);
+}
+// y * 2^n of t = n + kExpMagic, a normal number; 0 where x < kExpMin, and no number where x is
+// none.
+STRATA_INLINE Lanes ScaleExp(const Lanes& x, const Lanes& y, const Lanes& t) {
   Lanes out;
   for (int i = 0; i < 16; ++i) {
-    const float t = std::fma(x.v[i], kExpLog2e, kExpMagic);
-    const float n = t - kExpMagic;
-    float r = std::fma(-n, kExpLn2High, x.v[i]);
-    r = std::fma(-n, kExpLn2Low, r);
-    float q = kExpQ5;
-    q = std::fma(q, r, kExpQ4);
-    q = std::fma(q, r, kExpQ3);
-    q = std::fma(q, r, kExpQ2);
-    q = std::fma(q, r, kExpQ1);
-    q = std::fma(q, r, kExpQ0);
-    const float y = 1.0f + std::fma(q, r * r, r);
-    float e = std::bit_cast<float>(std::bit_cast<uint32_t>(y) + (std::bit_cast<uint32_t>(t) << 23));
-    e = x.v[i] > kExpMax ? std::numeric_limits<float>::infinity() : e;
-    e = x.v[i] < kExpMin ? 0.0f : e;
-    out.v[i] = x.v[i] == x.v[i] ? e : x.v[i];
+    const float e = std::bit_cast<float>(std::bit_cast<uint32_t>(y.v[i]) +
+                                         (std::bit_cast<uint32_t>(t.v[i]) << 23));
+    out.v[i] = x.v[i] < kExpMin ? 0.0f : e;
+    out.v[i] = x.v[i] == x.v[i] ? out.v[i] : x.v[i];
   }
   return out;
 }
-
-// Of what is not above kExpMax.
-STRATA_INLINE Lanes ExpBounded(const Lanes& x) { return Exp(x); }
 
 STRATA_INLINE Lanes Magnitude(const Lanes& x) { STRATA_LANES(std::fabs(x.v[i])); }
 // The low byte of each lane's bits.
