@@ -88,6 +88,20 @@ class PoisonShard : public Shard {
     return shard_->SetResidual(values);
   }
   absl::Status Attention(uint32_t layer) override { return shard_->Attention(layer); }
+  absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) override {
+    RETURN_IF_ERROR(shard_->AttentionOfSome(layer, rows));
+    std::vector<uint32_t> ids;
+    std::vector<uint32_t> flipped;
+    for (const uint32_t row : rows) {
+      if (Has(flipped_rows_, row)) {
+        flipped.push_back(static_cast<uint32_t>(ids.size()));
+      }
+      ids.push_back(ids_[row]);
+    }
+    ids_ = std::move(ids);
+    flipped_rows_ = std::move(flipped);
+    return absl::OkStatus();
+  }
   absl::Status Mlp(uint32_t layer) override {
     for (const uint32_t id : ids_) {
       if (Has(poison_.crash, id)) {

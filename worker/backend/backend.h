@@ -137,8 +137,9 @@ struct Batch {
 };
 
 // One loaded stage. A step is, by one thread:
-//   Begin; Embed (and EmbedInputs) or SetResidual; for each layer: Attention, Mlp; then
-//   ReadResidual (after any layer too), or Head and ReadLogits, once or more with other rows.
+//   Begin; Embed (and EmbedInputs) or SetResidual; for each layer: Attention (of the model's last
+//   one also AttentionOfSome), Mlp; then ReadResidual (after any layer too), or Head and
+//   ReadLogits, once or more with other rows.
 // Every call but the Read...s may return before its work is done (a stream of a device, a lazy
 // graph); calls take effect in order. A failed call leaves KV of the batch's own rows undefined
 // and nothing else. No result depends on the batch's other rows.
@@ -158,6 +159,10 @@ class Shard {
   // The layer's attention branch (see LayerSpec), added to the residual stream, appending K and V
   // of the rows to the pages. `layer` is the model's index.
   virtual absl::Status Attention(uint32_t layer) = 0;
+  // The same where only these rows (ascending) are needed any more, as only they have logits: K and
+  // V of all rows are appended, but the branch is added to these, which are the batch's only rows
+  // from then on, counted from 0. There may be none. Last layer of the last stage only.
+  virtual absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) = 0;
   // The layer's other branch, added likewise.
   virtual absl::Status Mlp(uint32_t layer) = 0;
   // Waits, and copies the residual stream, float32 [rows, hidden].

@@ -356,36 +356,32 @@ absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<Item
 }
 
 absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs) {
-  bool any = false;
   for (ItemRun& run : runs) {
-    const RowRange range = HeadRows(frame.items(run.index));
-    any |= range.first < range.end;
     if (frame.items(run.index).digest_layers()) {
       run.digests.emplace_back().set_layer(config_.spec.last_layer + 1);
     }
   }
-  if (!any) {
-    return compute_.ReadResidual(runs, [](ItemRun& run, std::span<const float> values) {
+  if (!compute_.logits_wanted()) {
+    RETURN_IF_ERROR(compute_.ReadResidual(runs, [](ItemRun& run, std::span<const float> values) {
       if (!AllFinite(values)) {
         run.status = NonFiniteActivations();
       }
-    });
+    }));
+    return compute_.AppendLast();
   }
   // Rows that nobody wants are not looked at here: every later row of the sequence sees their keys
   // and values, so that what is not finite in them shows in the first logits that are wanted.
-  return compute_.ReadLogits(
-      frame, runs, [&](ItemRun& run, uint32_t row, std::span<const float> logits) {
-        if (frame.items(run.index).digest_layers()) {
-          run.digests.back().add_rows(RowDigest(logits));
-        }
-        if (run.status.ok()) {
-          run.status =
-              result_.AddRow(run.index, frame.items(run.index), *run.sequence, row, logits);
-          if (!run.status.ok()) {
-            result_.Drop(run.index);
-          }
-        }
-      });
+  return compute_.ReadLogits([&](ItemRun& run, uint32_t row, std::span<const float> logits) {
+    if (frame.items(run.index).digest_layers()) {
+      run.digests.back().add_rows(RowDigest(logits));
+    }
+    if (run.status.ok()) {
+      run.status = result_.AddRow(run.index, frame.items(run.index), *run.sequence, row, logits);
+      if (!run.status.ok()) {
+        result_.Drop(run.index);
+      }
+    }
+  });
 }
 
 void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/row_digest.h"
 #include "common/status.h"
@@ -59,14 +60,49 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, const SequenceTab
   RETURN_IF_ERROR(shard_.Begin({batch_rows_, token_ids_, items_}));
   RETURN_IF_ERROR(embeds ? Embed(frame, runs) : shard_.SetResidual(gathered_));
   const StageLayers stage{spec_.first_layer, spec_.last_layer};
-  for (uint32_t layer = stage.BeginOf(slice); layer < stage.EndOf(slice); ++layer) {
+  const uint32_t begin = stage.BeginOf(slice);
+  uint32_t end = stage.EndOf(slice);
+  FindWanted(frame, runs);
+  // Of digests every row counts, after every layer.
+  const bool only_wanted = spec_.heads && slice.end == ItemSlice::kToTheEnd && begin < end &&
+                           !digests && wanted_.size() < batch_rows_;
+  end -= only_wanted ? 1 : 0;
+  for (uint32_t layer = begin; layer < end; ++layer) {
     RETURN_IF_ERROR(shard_.Attention(layer));
     RETURN_IF_ERROR(shard_.Mlp(layer));
     if (digests) {
       RETURN_IF_ERROR(DigestLayer(frame, layer, runs));
     }
   }
-  return absl::OkStatus();
+  last_is_left_ = only_wanted && wanted_.empty();
+  return only_wanted && !last_is_left_ ? ForwardLast() : absl::OkStatus();
+}
+
+absl::Status StageCompute::ForwardLast() {
+  std::vector<uint32_t> rows;
+  for (HeadRow& row : wanted_) {
+    rows.push_back(std::exchange(row.batch_row, static_cast<uint32_t>(rows.size())));
+  }
+  RETURN_IF_ERROR(shard_.AttentionOfSome(spec_.last_layer, rows));
+  return rows.empty() ? absl::OkStatus() : shard_.Mlp(spec_.last_layer);
+}
+
+absl::Status StageCompute::AppendLast() {
+  if (!std::exchange(last_is_left_, false)) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(ForwardLast());
+  return shard_.ReadResidual({});  // Of no rows: waits.
+}
+
+void StageCompute::FindWanted(const v1::StepFrame& frame, std::span<ItemRun> runs) {
+  wanted_.clear();
+  for (ItemRun& run : runs) {
+    const RowRange range = HeadRows(frame.items(run.index));
+    for (uint32_t row = range.first; row < range.end; ++row) {
+      wanted_.push_back({&run, row, run.batch_row + row});
+    }
+  }
 }
 
 absl::Status StageCompute::DigestLayer(const v1::StepFrame& frame, uint32_t layer,
@@ -111,29 +147,21 @@ absl::Status StageCompute::ReadResidual(
 }
 
 absl::Status StageCompute::ReadLogits(
-    const v1::StepFrame& frame, std::span<ItemRun> runs,
     const std::function<void(ItemRun&, uint32_t, std::span<const float>)>& row) {
-  std::vector<HeadRow> wanted;
-  for (ItemRun& run : runs) {
-    const RowRange range = HeadRows(frame.items(run.index));
-    for (uint32_t r = range.first; r < range.end; ++r) {
-      wanted.push_back({&run, r});
-    }
-  }
   const size_t vocab = spec_.model.vocab;
   const size_t chunk = std::max<size_t>(1, kLogitsChunkBytes / (vocab * sizeof(float)));
-  for (size_t begin = 0; begin < wanted.size(); begin += chunk) {
-    const size_t count = std::min(chunk, wanted.size() - begin);
+  for (size_t begin = 0; begin < wanted_.size(); begin += chunk) {
+    const size_t count = std::min(chunk, wanted_.size() - begin);
     std::vector<uint32_t> batch_rows;
     for (size_t i = 0; i < count; ++i) {
-      batch_rows.push_back(wanted[begin + i].run->batch_row + wanted[begin + i].row);
+      batch_rows.push_back(wanted_[begin + i].batch_row);
     }
     read_.resize(count * vocab);
     RETURN_IF_ERROR(shard_.Head(batch_rows));
     RETURN_IF_ERROR(shard_.ReadLogits(read_));
     const std::span<const float> values = read_;
     for (size_t i = 0; i < count; ++i) {
-      row(*wanted[begin + i].run, wanted[begin + i].row, values.subspan(i * vocab, vocab));
+      row(*wanted_[begin + i].run, wanted_[begin + i].row, values.subspan(i * vocab, vocab));
     }
   }
   return absl::OkStatus();

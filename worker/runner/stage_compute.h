@@ -46,25 +46,40 @@ class StageCompute {
   // The stage's layers that are within the runs' slice, which is the same of all, for the items'
   // rows at positions from `old_length` on, whose pages and ids the sequences already have. Sets
   // batch_row and digests.
+  //
+  // In the model's last layer only rows whose logits are wanted go on behind their keys and values;
+  // where none are, not even these are computed: AppendLast does it then.
   absl::Status Forward(const v1::StepFrame& frame, const SequenceTable& table,
                        std::span<ItemRun> runs);
 
-  // The residual stream after Forward: calls `rows` with each run and its rows' values.
+  // After Forward where no logits are wanted at the end of the model: appends the last layer's keys
+  // and values. The residual stream until then is that before the last layer.
+  absl::Status AppendLast();
+
+  // The residual stream after Forward, where that did not end with wanted rows only: calls `rows`
+  // with each run and its rows' values.
   absl::Status ReadResidual(std::span<ItemRun> runs,
                             const std::function<void(ItemRun&, std::span<const float>)>& rows);
+
+  // Whether logits are wanted of the batch of Forward.
+  bool logits_wanted() const { return !wanted_.empty(); }
 
   // The logits after Forward: calls `row` with each wanted row, in order: the run, the row's index
   // in the item, its logits.
   absl::Status ReadLogits(
-      const v1::StepFrame& frame, std::span<ItemRun> runs,
       const std::function<void(ItemRun&, uint32_t, std::span<const float>)>& row);
 
  private:
   struct HeadRow {
     ItemRun* run;
-    uint32_t row;
+    uint32_t row;        // Of the item.
+    uint32_t batch_row;  // When Forward has ended.
   };
 
+  // The model's last layer, of the wanted rows.
+  absl::Status ForwardLast();
+  // Sets wanted_: the batch's rows whose logits are to be read.
+  void FindWanted(const v1::StepFrame& frame, std::span<ItemRun> runs);
   // Of the runs' tokens, and the rows of input embeddings that replace some.
   absl::Status Embed(const v1::StepFrame& frame, std::span<const ItemRun> runs);
   // What the layer, the newest that was computed, made of the rows of items that ask.
@@ -78,6 +93,8 @@ class StageCompute {
   std::vector<std::vector<PageTableView>> views_;
   std::vector<BatchItem> items_;
   uint32_t batch_rows_ = 0;
+  std::vector<HeadRow> wanted_;
+  bool last_is_left_ = false;  // To AppendLast.
   std::vector<float> read_;
 };
 

@@ -338,6 +338,17 @@ TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
   EXPECT_FALSE(begin({0, 17, 0, tables}, 17).ok());  // No such page.
   EXPECT_FALSE(shard->CopyPage(0, 0, 64).ok());
   EXPECT_FALSE(shard->Attention(2).ok());
+  pages[1] = 1;
+  const std::vector<BatchItem> items = {{0, 4, 0, tables}};
+  const auto attention_of = [&](uint32_t layer, const std::vector<uint32_t>& rows) {
+    EXPECT_TRUE(shard->Begin({4, std::span(ids).first(4), items}).ok() && shard->Embed().ok());
+    return shard->AttentionOfSome(layer, rows);
+  };
+  EXPECT_TRUE(attention_of(1, {0, 3}).ok());
+  EXPECT_TRUE(attention_of(1, {}).ok());
+  EXPECT_FALSE(attention_of(0, {0, 3}).ok());  // Not the last layer.
+  EXPECT_FALSE(attention_of(1, {3, 4}).ok());  // No such row.
+  EXPECT_FALSE(attention_of(1, {3, 0}).ok());  // Not in order.
 }
 
 TEST(BackendTest, PagesBehindAWindowNeedNotBeThere) {
@@ -448,6 +459,8 @@ TEST_P(StepTest, AllocatesNothing) {
   }
   ok = ok && shard->ReadResidual(residual).ok() && shard->SetResidual(residual).ok() &&
        shard->Head(wanted).ok() && shard->ReadLogits(logits).ok() && shard->CopyPage(0, 1, 5).ok();
+  ok = ok && shard->Begin({20, ids, items}).ok() && shard->Embed().ok() &&
+       shard->AttentionOfSome(1, wanted).ok() && shard->Mlp(1).ok();
   EXPECT_EQ(Allocations(), before);
   EXPECT_TRUE(ok);
 }

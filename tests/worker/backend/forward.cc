@@ -205,12 +205,13 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
         embedded.push_back(first + row);
         embeddings.insert(embeddings.end(), given->second.begin(), given->second.end());
       }
-      if (items[i].logits) {
+      if (items[i].logits && row >= items[i].logits_from) {
         wanted.push_back(first + row);
       }
     }
   }
   const size_t hidden = model_.hidden;
+  std::vector<uint32_t> kept = wanted;  // As the batch counts them in the end.
   std::vector<RowResult> results(ids.size());
   std::vector<float> residual(ids.size() * hidden);
   const Batch batch{static_cast<uint32_t>(ids.size()), ids, batch_items};
@@ -233,7 +234,15 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
     }
     const uint32_t end = stage + 1 < shards_.size() ? first_layers_[stage + 1]
                                                     : static_cast<uint32_t>(model_.layers.size());
+    const bool some = wanted.size() < ids.size() && !options_.keep_hidden;
     for (uint32_t layer = first_layers_[stage]; layer < end; ++layer) {
+      if (some && layer + 1 == model_.layers.size()) {
+        RETURN_IF_ERROR(shard.AttentionOfSome(layer, wanted));
+        RETURN_IF_ERROR(shard.Mlp(layer));
+        residual.resize(wanted.size() * hidden);
+        std::iota(kept.begin(), kept.end(), 0);
+        continue;
+      }
       RETURN_IF_ERROR(shard.Attention(layer));
       RETURN_IF_ERROR(shard.Mlp(layer));
       if (options_.keep_hidden) {
@@ -246,7 +255,7 @@ absl::StatusOr<std::vector<RowResult>> ForwardModel::Step(const std::vector<Item
     RETURN_IF_ERROR(shard.ReadResidual(residual));
   }
   std::vector<float> logits(wanted.size() * model_.vocab);
-  RETURN_IF_ERROR(shards_.back()->Head(wanted));
+  RETURN_IF_ERROR(shards_.back()->Head(kept));
   RETURN_IF_ERROR(shards_.back()->ReadLogits(logits));
   for (size_t i = 0; i < wanted.size(); ++i) {
     results[wanted[i]].logits.assign(logits.begin() + i * model_.vocab,

@@ -64,9 +64,11 @@ class ForwardModel {
   struct Item {
     uint32_t sequence = 0;
     std::span<const uint32_t> ids;
-    bool logits = true;  // Else the rows have none.
+    bool logits = true;        // Else the rows have none.
+    uint32_t logits_from = 0;  // Rows before it have none.
   };
-  // One step. The rows' results, in the batch's order.
+  // One step. The rows' results, in the batch's order. Where some rows have no logits the last
+  // layer is computed of the others only, but for options.keep_hidden.
   absl::StatusOr<std::vector<RowResult>> Step(const std::vector<Item>& items);
 
   // A new sequence's rows, computed `chunk` ids at a time (0: as many as a batch takes).

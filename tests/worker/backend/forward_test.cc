@@ -234,6 +234,41 @@ TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
   }
 }
 
+// Of two sequences in a batch the one wants its last rows' logits or, now and then, none, and the
+// other those of its second half.
+TEST_P(GoldenTest, RowsWithoutLogitsChangeNoBit) {
+  const auto backend = Cpu();
+  const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
+  const std::vector<uint32_t> ids = LongestCase().AllIds();
+  const std::vector<float> whole = Logits(forward.get(), ids);
+  const size_t vocab = model_.spec.vocab;
+  const auto is_that_of_the_whole = [&](const RowResult& row, size_t position) {
+    const auto begin = whole.begin() + static_cast<ptrdiff_t>(position * vocab);
+    return SameBits(row.logits, {begin, begin + static_cast<ptrdiff_t>(vocab)});
+  };
+  for (const size_t chunk : {1, 2, 7, 33}) {
+    const std::array<uint32_t, 2> sequences = {forward->NewSequence(), forward->NewSequence()};
+    size_t compared = 0;
+    for (size_t at = 0; at < ids.size(); at += chunk) {
+      const auto rows = static_cast<uint32_t>(std::min(chunk, ids.size() - at));
+      const std::span<const uint32_t> part = std::span(ids).subspan(at, rows);
+      const uint32_t last = at / chunk % 3 == 1 ? rows : rows - 1;
+      const auto got =
+          forward->Step({{sequences[0], part, true, last}, {sequences[1], part, true, rows / 2}});
+      ASSERT_TRUE(got.ok()) << got.status();
+      for (uint32_t row = 0; row < 2 * rows; ++row) {
+        if (row >= rows + rows / 2 || (row >= last && row < rows)) {
+          EXPECT_TRUE(is_that_of_the_whole((*got)[row], at + row % rows)) << at << ", " << row;
+          ++compared;
+        }
+      }
+    }
+    EXPECT_GE(compared, ids.size() / 2) << "chunks of " << chunk;
+    forward->Release(sequences[0]);
+    forward->Release(sequences[1]);
+  }
+}
+
 // A decode step of 1 to 64 sequences, each with a token of its own. What is quantized when it is
 // loaded, on every instruction set, too: each takes rows in numbers of its own, at most 16 at once.
 TEST_P(GoldenTest, NoBatchSizeChangesABit) {

@@ -172,6 +172,23 @@ TEST_P(MadeUpModelTest, NothingChangesABit) {
   }
 }
 
+TEST_P(MadeUpModelTest, RowsWithoutLogitsChangeNoBit) {
+  const MadeUpModel model(Shapes()[GetParam()]);
+  const std::vector<uint32_t> ids = SomeIds(90, model.spec().vocab);
+  for (const std::string& isa : cpu::MachineIsas()) {
+    const Machine machine = LoadOn(model, isa, 3, {});
+    const auto whole = machine.model->Run(ids);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    const uint32_t sequence = machine.model->NewSequence();
+    ASSERT_TRUE(machine.model->Step({{sequence, std::span(ids).first(40), false}}).ok());
+    const auto rest = machine.model->Step({{sequence, std::span(ids).subspan(40), true, 47}});
+    ASSERT_TRUE(rest.ok()) << rest.status();
+    for (size_t row = 87; row < ids.size(); ++row) {
+      EXPECT_TRUE(SameBits((*rest)[row - 40].logits, (*whole)[row].logits)) << isa << ", " << row;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, MadeUpModelTest, ::testing::Range(size_t{0}, Shapes().size()));
 
 // Quantized when it is loaded. Rows of several groups, the last of which is not whole, and prompts

@@ -77,8 +77,29 @@ TEST(Chain, LogitsRowsComeInItemOrderFromTheRowsWanted) {
   EXPECT_EQ(result.header.items(2).payload_rows(), 6u);
   EXPECT_EQ(result.header.items(0).tokens_size(), 0);
   EXPECT_EQ(TokenOf(result, 1), TokenOf(result, 2));
-  // Rows of which nobody asked for logits went through no head.
+  // Rows of which nobody asked for logits went through no head, and ended with the last layer's
+  // keys and values.
   EXPECT_EQ(chain.shard(2).head_rows(), 3u + 1 + 6);
+  EXPECT_EQ(chain.shard(2).last_mlp_rows(), 3u + 1 + 6);
+}
+
+TEST(Chain, PartsThatNobodySamplesLeaveTheLastLayersKeysAndValues) {
+  for (const uint32_t stages : {1u, 3u}) {
+    Chain chain({.stages = stages});
+    Steps steps(&chain);
+    const auto ids = Prompt(30, 1);
+    for (uint32_t at = 0; at < 24; at += 8) {
+      v1::StepItem part = Item(Name("a", 1), ids, at, at + 8);
+      part.set_sample(false);
+      EXPECT_EQ(ReasonOfItem(steps.Run({part}), 0), "");
+    }
+    const HashShard& last = chain.shard(stages - 1);
+    EXPECT_EQ(last.last_mlp_rows(), 0u);
+    EXPECT_EQ(TokenOf(steps.Run({Item(Name("a", 1), ids, 24, 30)}), 0),
+              Argmax(HashLogits(chain.options().model, ids).back()));
+    EXPECT_EQ(last.last_mlp_rows(), 1u);
+    EXPECT_EQ(last.rows_computed(), 30u);
+  }
 }
 
 TEST(Chain, LogprobsAreOfTheIdThatFollowsEachRow) {

@@ -133,9 +133,13 @@ class HashShard : public Shard {
   uint64_t rows_computed() const { return rows_computed_; }
   uint64_t pages_copied() const { return pages_copied_; }
   uint64_t head_rows() const { return head_rows_computed_; }
+  // Rows that went through the MLP of the model's last layer.
+  uint64_t last_mlp_rows() const { return last_mlp_rows_; }
 
   absl::Status Begin(const Batch& batch) override {
     batch_ = batch;
+    token_ids_.assign(batch.token_ids.begin(), batch.token_ids.end());
+    uncounted_rows_ = batch.rows;
     rows_.assign(batch.rows, {});
     return absl::OkStatus();
   }
@@ -185,8 +189,27 @@ class HashShard : public Shard {
     return absl::OkStatus();
   }
 
+  absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) override {
+    const std::vector<uint32_t> kept(rows.begin(), rows.end());
+    pending_.push_back([this, layer, kept] {
+      if (absl::Status status = ComputeAttention(layer); !status.ok()) {
+        return status;
+      }
+      kept_ids_.clear();
+      for (uint32_t to = 0; to < kept.size(); ++to) {
+        rows_[to] = rows_.at(kept[to]);
+        kept_ids_.push_back(token_ids_.at(kept[to]));
+      }
+      rows_.resize(kept.size());
+      batch_ = {.rows = static_cast<uint32_t>(kept.size()), .token_ids = kept_ids_, .items = {}};
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
   absl::Status Mlp(uint32_t layer) override {
     pending_.push_back([this, layer] {
+      last_mlp_rows_ += layer + 1 == spec_.model.layers.size() ? batch_.rows : 0;
       for (uint32_t r = 0; r < batch_.rows; ++r) {
         rows_[r] = HashMlp(rows_[r], layer);
         if (poison_.has_value() && *poison_ == std::pair(batch_.token_ids[r], layer)) {
@@ -276,10 +299,9 @@ class HashShard : public Shard {
         return status;
       }
     }
-    rows_computed_ += pending.empty() ? 0 : rows_.size();
-    const bool fails_at =
-        fail_token_.has_value() && std::find(batch_.token_ids.begin(), batch_.token_ids.end(),
-                                             *fail_token_) != batch_.token_ids.end();
+    rows_computed_ += std::exchange(uncounted_rows_, 0);
+    const bool fails_at = fail_token_.has_value() && std::find(token_ids_.begin(), token_ids_.end(),
+                                                               *fail_token_) != token_ids_.end();
     return std::exchange(fail_read_, false) || fails_at || fail_reads_
                ? absl::InternalError("made to fail")
                : absl::OkStatus();
@@ -326,6 +348,9 @@ class HashShard : public Shard {
 
   StageSpec spec_;
   Batch batch_;
+  std::vector<uint32_t> token_ids_;  // As the batch began.
+  std::vector<uint32_t> kept_ids_;   // That batch_ points to, when it has some of its rows only.
+  uint32_t uncounted_rows_ = 0;
   std::vector<HashRow> rows_;
   std::vector<uint32_t> head_rows_;
   std::vector<std::vector<HashRow>> kv_;  // By layer of the stage, page and slot.
@@ -338,6 +363,7 @@ class HashShard : public Shard {
   uint64_t rows_computed_ = 0;
   uint64_t pages_copied_ = 0;
   uint64_t head_rows_computed_ = 0;
+  uint64_t last_mlp_rows_ = 0;
 };
 
 }  // namespace strata::testing

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -164,6 +165,7 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&attend_, sizes_.threads * sizes_.attend));
   RETURN_IF_ERROR(floats(&partial_, sizes_.partial));
   tile_ends_.reserve(spec_.max_batch_items);
+  kept_.reserve(spec_.max_batch_items);
   asked_.resize(sizes_.threads);
   return absl::OkStatus();
 }
@@ -443,6 +445,16 @@ void CpuShard::AddBranchRow(const LayerSpec& spec, const std::vector<float>& aft
 absl::Status CpuShard::CheckLayer(uint32_t layer) const {
   if (layer < spec_.first_layer || layer > spec_.last_layer) {
     return Misuse(absl::StrCat("layer ", layer, " is not of this stage"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuShard::CheckKept(uint32_t layer, std::span<const uint32_t> rows) const {
+  const bool ascending =
+      std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) == rows.end();
+  if (!spec_.heads || layer != spec_.last_layer || !ascending ||
+      (!rows.empty() && rows.back() >= batch_.rows)) {
+    return Misuse("rows to keep that the batch does not have, or before the last layer");
   }
   return absl::OkStatus();
 }

@@ -73,6 +73,7 @@ class CpuShard : public Shard {
   absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override;
   absl::Status SetResidual(std::span<const float> values) override;
   absl::Status Attention(uint32_t layer) override;
+  absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) override;
   absl::Status Mlp(uint32_t layer) override;
   absl::Status ReadResidual(std::span<float> out) override;
   absl::Status Head(std::span<const uint32_t> rows) override;
@@ -87,6 +88,7 @@ class CpuShard : public Shard {
   absl::Status Allocate();
   absl::Status CheckItem(const BatchItem& item, uint32_t first_row) const;
   absl::Status CheckLayer(uint32_t layer) const;
+  absl::Status CheckKept(uint32_t layer, std::span<const uint32_t> rows) const;
 
   // Whether a product takes its rows quantized.
   bool TakesInt8(const Linear& linear) const;
@@ -126,7 +128,14 @@ class CpuShard : public Shard {
   template <typename Function>
   void SplitExperts(size_t panels, const Function& function);
 
-  // Attention with latent vectors (cpu_shard_latent.cc), up to what ends the branch.
+  // Attention's parts: the queries of the batch's rows, and what they append to the pages; the
+  // batch's other rows dropped from there on; what is attended, and the end of the branch.
+  void AppendKeysAndValues(uint32_t layer);
+  void KeepRows(std::span<const uint32_t> rows);
+  void FinishAttention(uint32_t layer);
+
+  // Of them those with latent vectors (cpu_shard_latent.cc).
+  void AppendLatents(uint32_t layer);
   void AttendLatents(uint32_t layer);
   void MeetLatents(uint32_t layer, const BatchItem& item, uint32_t row);
   // Where the heads of a row begin, and one after another.
@@ -183,6 +192,7 @@ class CpuShard : public Shard {
   std::vector<uint32_t> tile_ends_;  // Of each item, counted over the items before it too.
   std::vector<AskedPages> asked_;    // By thread: of the attention's units in turn.
   Batch batch_;
+  std::vector<BatchItem> kept_;  // What KeepRows made of its items.
   uint32_t head_rows_ = 0;
 };
 

@@ -61,27 +61,80 @@ void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count
 
 absl::Status CpuShard::Attention(uint32_t layer) {
   RETURN_IF_ERROR(CheckLayer(layer));
-  const uint32_t rows = batch_.rows;
-  if (rows == 0) {
+  if (batch_.rows == 0) {
     return absl::OkStatus();
   }
+  AppendKeysAndValues(layer);
+  FinishAttention(layer);
+  return absl::OkStatus();
+}
+
+absl::Status CpuShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) {
+  RETURN_IF_ERROR(CheckKept(layer, rows));
+  if (batch_.rows == 0) {
+    return absl::OkStatus();
+  }
+  AppendKeysAndValues(layer);
+  KeepRows(rows);
+  if (batch_.rows > 0) {
+    FinishAttention(layer);
+  }
+  return absl::OkStatus();
+}
+
+void CpuShard::AppendKeysAndValues(uint32_t layer) {
+  const LayerSpec& spec = spec_.model.layers[layer];
+  if (spec.attention.latent.rank != 0) {
+    AppendLatents(layer);
+    return;
+  }
+  const uint32_t rows = batch_.rows;
+  const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
+  BeginBranch(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
+  const std::array<MatmulArgs, 3> products = {
+      Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
+      Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
+      Product(weights.v, rows, v_.as<float>(), sizes_.values, false)};
+  Multiply(products);
+  RotateAndAppend(layer);
+}
+
+void CpuShard::FinishAttention(uint32_t layer) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
   if (spec.attention.latent.rank != 0) {
     AttendLatents(layer);
   } else {
-    BeginBranch(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
-    const std::array<MatmulArgs, 3> products = {
-        Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
-        Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
-        Product(weights.v, rows, v_.as<float>(), sizes_.values, false)};
-    Multiply(products);
-    RotateAndAppend(layer);
     Attend(layer);
   }
-  Pack(attended_.as<float>(), sizes_.queries, rows, spec.attention.OutputInputs(), {&weights.o});
+  Pack(attended_.as<float>(), sizes_.queries, batch_.rows, spec.attention.OutputInputs(),
+       {&weights.o});
   FinishBranch(weights.o, spec, weights.after_attention_norm);
-  return absl::OkStatus();
+}
+
+void CpuShard::KeepRows(std::span<const uint32_t> rows) {
+  kept_.clear();
+  const BatchItem* item = batch_.items.data();
+  for (uint32_t to = 0; to < rows.size(); ++to) {
+    const uint32_t row = rows[to];
+    while (row >= item->first_row + item->rows) {
+      ++item;
+    }
+    for (const auto& [buffer, width] :
+         {std::pair(&residual_, sizes_.hidden), std::pair(&q_, sizes_.queries),
+          std::pair(&met_, sizes_.met)}) {
+      float* const values = buffer->as<float>();
+      std::memmove(values + to * width, values + row * width, width * sizeof(float));
+    }
+    const bool goes_on = to > 0 && row == rows[to - 1] + 1 && row > item->first_row;
+    if (goes_on) {
+      ++kept_.back().rows;
+    } else {
+      kept_.push_back(
+          {to, 1, item->position + row - item->first_row, item->tables, item->rotary_variant});
+    }
+  }
+  batch_ = {.rows = static_cast<uint32_t>(rows.size()), .token_ids = {}, .items = kept_};
 }
 
 void CpuShard::NormQueriesAndKeys(uint32_t layer, float* q, float* k) {

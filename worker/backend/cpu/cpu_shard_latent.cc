@@ -75,10 +75,9 @@ void CpuShard::MeetLatents(uint32_t layer, const BatchItem& item, uint32_t row) 
   }
 }
 
-void CpuShard::AttendLatents(uint32_t layer) {
+void CpuShard::AppendLatents(uint32_t layer) {
   const LayerSpec& spec = spec_.model.layers[layer];
-  const AttentionSpec& attention = spec.attention;
-  const LatentSpec& latent = attention.latent;
+  const LatentSpec& latent = spec.attention.latent;
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
   const uint32_t rows = batch_.rows;
   const bool ranked = latent.query_rank != 0;
@@ -106,6 +105,12 @@ void CpuShard::AttendLatents(uint32_t layer) {
     Multiply(queries);
   }
   RotateAndAppend(layer);
+}
+
+void CpuShard::AttendLatents(uint32_t layer) {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const LatentSpec& latent = attention.latent;
+  const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
   MultiplyHeads(weights.key_heads, {q_.as<float>(), sizes_.queries, attention.head_dim},
                 {met_.as<float>(), sizes_.met, latent.kept()});
   Attend(layer);
