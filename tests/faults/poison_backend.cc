@@ -2,7 +2,7 @@
 // that computes wrongly, in the way that STRATA_POISON says, as "KIND:N" separated by commas. Only
 // tests build and start it: no shipped binary has such a switch.
 //   nan:ID     what a row of ID comes to is no number: an item's error
-//   fail:ID    every step with a row of ID fails as a whole
+//   fail:ID    every step with a row of ID fails as a whole, where the row goes through an MLP here
 //   crash:ID   the process is gone by SIGSEGV at a step with a row of ID
 //   hang:ID    a step with a row of ID never ends
 //   flip:LAYER the lowest bit of the first value that the layer makes of position 5 is another; of

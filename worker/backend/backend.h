@@ -137,8 +137,8 @@ struct Batch {
 };
 
 // One loaded stage. A step is, by one thread:
-//   Begin; Embed (and EmbedInputs) or SetResidual; for each layer: Attention (of the model's last
-//   one also AttentionOfSome), Mlp; then ReadResidual (after any layer too), or Head and
+//   Begin; Embed (and EmbedInputs) or SetResidual; for each layer: Attention or, of the model's
+//   last one, AttentionOfSome; and Mlp; then ReadResidual (after any layer too), or Head and
 //   ReadLogits, once or more with other rows.
 // Every call but the Read...s may return before its work is done (a stream of a device, a lazy
 // graph); calls take effect in order. A failed call leaves KV of the batch's own rows undefined
@@ -159,13 +159,14 @@ class Shard {
   // The layer's attention branch (see LayerSpec), added to the residual stream, appending K and V
   // of the rows to the pages. `layer` is the model's index.
   virtual absl::Status Attention(uint32_t layer) = 0;
-  // The same where only these rows (ascending) are needed any more, as only they have logits: K and
-  // V of all rows are appended, but the branch is added to these, which are the batch's only rows
-  // from then on, counted from 0. There may be none. Last layer of the last stage only.
+  // Instead of it where only these rows (ascending, of each item one behind another) are needed any
+  // more, as only they have logits: K and V of all rows are appended, but the branch is added to
+  // these, which are the batch's only rows from then on, counted from 0. There may be none. `rows`
+  // is copied before it returns. Last layer of the last stage only.
   virtual absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) = 0;
   // The layer's other branch, added likewise.
   virtual absl::Status Mlp(uint32_t layer) = 0;
-  // Waits, and copies the residual stream, float32 [rows, hidden].
+  // Waits, where the batch has no rows too, and copies the residual stream, float32 [rows, hidden].
   virtual absl::Status ReadResidual(std::span<float> out) = 0;
   // Final norm and head of these rows (ascending). Last stage only.
   virtual absl::Status Head(std::span<const uint32_t> rows) = 0;

@@ -335,8 +335,8 @@ absl::Status ShardRunner::Impl::ComputeOnce(StepMessage* frame, std::span<ItemRu
     }
   }
   RETURN_IF_ERROR(compute_.Forward(frame->header, table_, runs));
-  const bool heads = config_.spec.heads && runs.front().slice.end == ItemSlice::kToTheEnd;
-  return heads ? ComputeLogits(frame->header, runs) : ComputeHidden(frame, runs);
+  return compute_.ToTheHead(runs.front().slice) ? ComputeLogits(frame->header, runs)
+                                                : ComputeHidden(frame, runs);
 }
 
 absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<ItemRun> runs) {

@@ -64,8 +64,8 @@ absl::Status StageCompute::Forward(const v1::StepFrame& frame, const SequenceTab
   uint32_t end = stage.EndOf(slice);
   FindWanted(frame, runs);
   // Of digests every row counts, after every layer.
-  const bool only_wanted = spec_.heads && slice.end == ItemSlice::kToTheEnd && begin < end &&
-                           !digests && wanted_.size() < batch_rows_;
+  const bool only_wanted =
+      ToTheHead(slice) && begin < end && !digests && wanted_.size() < batch_rows_;
   end -= only_wanted ? 1 : 0;
   for (uint32_t layer = begin; layer < end; ++layer) {
     RETURN_IF_ERROR(shard_.Attention(layer));

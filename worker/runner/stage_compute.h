@@ -48,12 +48,18 @@ class StageCompute {
   // batch_row and digests.
   //
   // In the model's last layer only rows whose logits are wanted go on behind their keys and values;
-  // where none are, not even these are computed: AppendLast does it then.
+  // where none are, it is left to AppendLast.
   absl::Status Forward(const v1::StepFrame& frame, const SequenceTable& table,
                        std::span<ItemRun> runs);
 
-  // After Forward where no logits are wanted at the end of the model: appends the last layer's keys
-  // and values. The residual stream until then is that before the last layer.
+  // Whether a slice goes through the head: ReadLogits or AppendLast follow on Forward then, and
+  // else ReadResidual.
+  bool ToTheHead(const ItemSlice& slice) const {
+    return spec_.heads && slice.end == ItemSlice::kToTheEnd;
+  }
+
+  // Has to follow on Forward where no logits are wanted at the end of the model: appends the last
+  // layer's keys and values. The residual stream until then is that before the last layer.
   absl::Status AppendLast();
 
   // The residual stream after Forward, where that did not end with wanted rows only: calls `rows`
@@ -61,7 +67,7 @@ class StageCompute {
   absl::Status ReadResidual(std::span<ItemRun> runs,
                             const std::function<void(ItemRun&, std::span<const float>)>& rows);
 
-  // Whether logits are wanted of the batch of Forward.
+  // Whether logits are wanted of the batch of Forward, which went to the head.
   bool logits_wanted() const { return !wanted_.empty(); }
 
   // The logits after Forward: calls `row` with each wanted row, in order: the run, the row's index

@@ -344,11 +344,12 @@ TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
     EXPECT_TRUE(shard->Begin({4, std::span(ids).first(4), items}).ok() && shard->Embed().ok());
     return shard->AttentionOfSome(layer, rows);
   };
-  EXPECT_TRUE(attention_of(1, {0, 3}).ok());
+  EXPECT_TRUE(attention_of(1, {1, 2}).ok());
   EXPECT_TRUE(attention_of(1, {}).ok());
-  EXPECT_FALSE(attention_of(0, {0, 3}).ok());  // Not the last layer.
+  EXPECT_FALSE(attention_of(0, {1, 2}).ok());  // Not the last layer.
   EXPECT_FALSE(attention_of(1, {3, 4}).ok());  // No such row.
-  EXPECT_FALSE(attention_of(1, {3, 0}).ok());  // Not in order.
+  EXPECT_FALSE(attention_of(1, {2, 1}).ok());  // Not in order.
+  EXPECT_FALSE(attention_of(1, {0, 3}).ok());  // A gap.
 }
 
 TEST(BackendTest, PagesBehindAWindowNeedNotBeThere) {

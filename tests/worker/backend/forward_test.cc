@@ -269,6 +269,32 @@ TEST_P(GoldenTest, RowsWithoutLogitsChangeNoBit) {
   }
 }
 
+// Rows that are kept of two items stand behind one another, and belong to two sequences.
+TEST_P(GoldenTest, AnswersBesideAPartWithoutLogitsChangeNoBit) {
+  const auto backend = Cpu();
+  const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
+  const std::vector<uint32_t> ids = LongestCase().AllIds();
+  const std::vector<uint32_t> others(ids.rbegin(), ids.rend());
+  const std::array<size_t, 2> lengths = {ids.size() / 2, ids.size() / 3};
+  std::vector<std::vector<float>> alone;
+  std::vector<ForwardModel::Item> items;
+  for (const size_t length : lengths) {
+    const std::vector<uint32_t>& of = items.empty() ? ids : others;
+    const std::vector<float> whole =
+        Logits(forward.get(), std::vector(of.begin(), of.begin() + length + 1));
+    alone.emplace_back(whole.end() - model_.spec.vocab, whole.end());
+    const uint32_t sequence = forward->NewSequence();
+    ASSERT_TRUE(forward->Step({{sequence, std::span(of).first(length), false}}).ok());
+    items.push_back({sequence, std::span(of).subspan(length, 1)});
+  }
+  items.push_back({forward->NewSequence(), std::span(ids).first(9), false});
+  const auto rows = forward->Step(items);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(SameBits((*rows)[i].logits, alone[i])) << i;
+  }
+}
+
 // A decode step of 1 to 64 sequences, each with a token of its own. What is quantized when it is
 // loaded, on every instruction set, too: each takes rows in numbers of its own, at most 16 at once.
 TEST_P(GoldenTest, NoBatchSizeChangesABit) {

@@ -177,6 +177,19 @@ void ExpectOnlyTheseFail(int count, const std::vector<int>& bad, uint32_t failin
   EXPECT_LE(chain.runner(failing).stats().backend_failures, bad.size() * (halves + 2));
 }
 
+TEST(Failure, ADeviceThatFailsOnlyAtTheLastLayersKeysIsAskedAgainToo) {
+  Chain chain({.stages = 2});
+  Steps steps(&chain);
+  const auto ids = Prompt(20, 1);
+  v1::StepItem part = Item(Name("a", 1), ids, 0, 18);
+  part.set_sample(false);
+  chain.shard(1).FailNextRead(/*others=*/1);
+  EXPECT_EQ(ReasonOfItem(steps.Run({part}), 0), "");
+  EXPECT_EQ(chain.runner(1).stats().backend_failures, 1u);
+  EXPECT_EQ(TokenOf(steps.Run({Item(Name("a", 1), ids, 18, 20)})),
+            ExpectedTokens(chain.options().model, ids, 1)[0]);
+}
+
 TEST(Failure, OnlyTheItemThatADeviceFailsAtFailsWhereverItStands) {
   for (const uint32_t failing : {0u, 1u}) {
     for (int bad = 0; bad < 8; ++bad) {

@@ -127,8 +127,9 @@ class HashShard : public Shard {
   void FailAtToken(uint32_t token_id) { fail_token_ = token_id; }
   // Every Read fails.
   void FailReads(bool fail) { fail_reads_ = fail; }
-  // The next Read fails, after KV of the batch was written in part.
-  void FailNextRead() { fail_read_ = true; }
+  // The next Read fails, or the one behind so many others, after KV of the batch was written in
+  // part.
+  void FailNextRead(uint32_t others = 0) { fail_read_ = others + 1; }
   void FailNextCopy() { fail_copy_ = true; }
   uint64_t rows_computed() const { return rows_computed_; }
   uint64_t pages_copied() const { return pages_copied_; }
@@ -190,6 +191,9 @@ class HashShard : public Shard {
   }
 
   absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) override {
+    if (!spec_.heads || layer != spec_.last_layer || !std::is_sorted(rows.begin(), rows.end())) {
+      return absl::InternalError("rows left out before the last layer, or not in order");
+    }
     const std::vector<uint32_t> kept(rows.begin(), rows.end());
     pending_.push_back([this, layer, kept] {
       if (absl::Status status = ComputeAttention(layer); !status.ok()) {
@@ -224,6 +228,9 @@ class HashShard : public Shard {
   absl::Status ReadResidual(std::span<float> out) override {
     if (absl::Status status = Flush(); !status.ok()) {
       return status;
+    }
+    if (out.size() != rows_.size() * kHashHidden) {
+      return absl::InternalError("residual of the wrong size");
     }
     for (size_t r = 0; r < rows_.size(); ++r) {
       for (uint32_t i = 0; i < kHashHidden; ++i) {
@@ -302,9 +309,9 @@ class HashShard : public Shard {
     rows_computed_ += std::exchange(uncounted_rows_, 0);
     const bool fails_at = fail_token_.has_value() && std::find(token_ids_.begin(), token_ids_.end(),
                                                                *fail_token_) != token_ids_.end();
-    return std::exchange(fail_read_, false) || fails_at || fail_reads_
-               ? absl::InternalError("made to fail")
-               : absl::OkStatus();
+    const bool fails_now = fail_read_ > 0 && --fail_read_ == 0;
+    return fails_now || fails_at || fail_reads_ ? absl::InternalError("made to fail")
+                                                : absl::OkStatus();
   }
 
   // Null where the table has no page for the position.
@@ -357,7 +364,7 @@ class HashShard : public Shard {
   std::vector<std::function<absl::Status()>> pending_;
   std::optional<std::pair<uint32_t, uint32_t>> poison_;
   std::optional<uint32_t> fail_token_;
-  bool fail_read_ = false;
+  uint32_t fail_read_ = 0;  // At the so many'th Read from now.
   bool fail_reads_ = false;
   bool fail_copy_ = false;
   uint64_t rows_computed_ = 0;

@@ -49,14 +49,22 @@ INSTANTIATE_TEST_SUITE_P(Stages, Slices, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(Slices, AnItemsTokenIsThatOfTheWholeWhereverItIsCut) {
   for (uint32_t cut = 1; cut <= kLayers; ++cut) {
-    const v1::SequenceName name = Name("cut", cut);
+    const v1::SequenceName name = Name("cut", 2 * cut);
     EXPECT_EQ(steps_.Run({Slice(name, ids_, 0, 30, 0, cut)}).header.items(0).tokens_size(), 0);
     EXPECT_EQ(TokenOf(steps_.Run({Slice(name, ids_, 0, 30, cut, 0)})),
               Expected(model(), std::span(ids_).first(30)))
         << "cut at layer " << cut;
     EXPECT_EQ(TokenOf(steps_.Run({Item(name, ids_, 30, 31)})),
               Expected(model(), std::span(ids_).first(31)));
-    steps_.Run({}, {Release(name)});
+    // Nobody samples this one.
+    const v1::SequenceName part = Name("part", 2 * cut + 1);
+    v1::StepItem last = Slice(part, ids_, 0, 30, cut, 0);
+    last.set_sample(false);
+    steps_.Run({Slice(part, ids_, 0, 30, 0, cut)});
+    EXPECT_EQ(ReasonOfItem(steps_.Run({last})), "");
+    EXPECT_EQ(TokenOf(steps_.Run({Item(part, ids_, 30, 31)})),
+              Expected(model(), std::span(ids_).first(31)));
+    steps_.Run({}, {Release(name), Release(part)});
   }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -450,13 +449,20 @@ absl::Status CpuShard::CheckLayer(uint32_t layer) const {
 }
 
 absl::Status CpuShard::CheckKept(uint32_t layer, std::span<const uint32_t> rows) const {
-  const bool ascending =
-      std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) == rows.end();
-  if (!spec_.heads || layer != spec_.last_layer || !ascending ||
-      (!rows.empty() && rows.back() >= batch_.rows)) {
-    return Misuse("rows to keep that the batch does not have, or before the last layer");
+  if (!spec_.heads || layer != spec_.last_layer) {
+    return Misuse("rows are left out before the last layer");
   }
-  return absl::OkStatus();
+  auto row = rows.begin();
+  for (const BatchItem& item : batch_.items) {
+    const uint32_t end = item.first_row + item.rows;
+    if (row != rows.end() && *row >= item.first_row) {
+      for (uint32_t next = *row; row != rows.end() && *row == next && next < end; ++next) {
+        ++row;
+      }
+    }
+  }
+  return row == rows.end() ? absl::OkStatus()
+                           : Misuse("rows to keep that the batch does not have, or with a gap");
 }
 
 absl::Status CpuShard::Head(std::span<const uint32_t> rows) {

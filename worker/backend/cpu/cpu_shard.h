@@ -128,9 +128,9 @@ class CpuShard : public Shard {
   template <typename Function>
   void SplitExperts(size_t panels, const Function& function);
 
-  // Attention's parts: the queries of the batch's rows, and what they append to the pages; the
-  // batch's other rows dropped from there on; what is attended, and the end of the branch.
-  void AppendKeysAndValues(uint32_t layer);
+  // Attention's parts: what the batch's rows append to the pages, and their `queries`, if they are
+  // needed; the batch's other rows dropped from there on; what is attended, and the branch's end.
+  void AppendKeysAndValues(uint32_t layer, bool queries);
   void KeepRows(std::span<const uint32_t> rows);
   void FinishAttention(uint32_t layer);
 

@@ -64,7 +64,7 @@ absl::Status CpuShard::Attention(uint32_t layer) {
   if (batch_.rows == 0) {
     return absl::OkStatus();
   }
-  AppendKeysAndValues(layer);
+  AppendKeysAndValues(layer, /*queries=*/true);
   FinishAttention(layer);
   return absl::OkStatus();
 }
@@ -74,7 +74,7 @@ absl::Status CpuShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t>
   if (batch_.rows == 0) {
     return absl::OkStatus();
   }
-  AppendKeysAndValues(layer);
+  AppendKeysAndValues(layer, /*queries=*/!rows.empty());
   KeepRows(rows);
   if (batch_.rows > 0) {
     FinishAttention(layer);
@@ -82,7 +82,7 @@ absl::Status CpuShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t>
   return absl::OkStatus();
 }
 
-void CpuShard::AppendKeysAndValues(uint32_t layer) {
+void CpuShard::AppendKeysAndValues(uint32_t layer, bool queries) {
   const LayerSpec& spec = spec_.model.layers[layer];
   if (spec.attention.latent.rank != 0) {
     AppendLatents(layer);
@@ -95,7 +95,7 @@ void CpuShard::AppendKeysAndValues(uint32_t layer) {
       Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
       Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
       Product(weights.v, rows, v_.as<float>(), sizes_.values, false)};
-  Multiply(products);
+  Multiply(std::span(products).subspan(queries ? 0 : 1));
   RotateAndAppend(layer);
 }
 
@@ -126,8 +126,7 @@ void CpuShard::KeepRows(std::span<const uint32_t> rows) {
       float* const values = buffer->as<float>();
       std::memmove(values + to * width, values + row * width, width * sizeof(float));
     }
-    const bool goes_on = to > 0 && row == rows[to - 1] + 1 && row > item->first_row;
-    if (goes_on) {
+    if (to > 0 && rows[to - 1] >= item->first_row) {
       ++kept_.back().rows;
     } else {
       kept_.push_back(
