@@ -14,7 +14,11 @@ namespace {
 // vocabulary would take gigabytes at once.
 constexpr uint64_t kLogitsChunkBytes = uint64_t{64} << 20;
 
-}  // namespace
+// Rows [first, end) of the item whose logits are needed, for digests all; empty: none.
+struct RowRange {
+  uint32_t first = 0;
+  uint32_t end = 0;
+};
 
 RowRange HeadRows(const v1::StepItem& item) {
   const auto rows = static_cast<uint32_t>(item.token_ids_size());
@@ -32,6 +36,8 @@ RowRange HeadRows(const v1::StepItem& item) {
       return {rows - 1, item.sample() ? rows : rows - 1};
   }
 }
+
+}  // namespace
 
 absl::Status StageCompute::Forward(const v1::StepFrame& frame, const SequenceTable& table,
                                    std::span<ItemRun> runs) {

@@ -31,13 +31,6 @@ struct ItemRun {
   std::vector<v1::LayerDigest> digests;  // Of this stage's layers, for an item that asks.
 };
 
-// Rows [first, end) of the item whose logits are needed, for digests all; empty: none.
-struct RowRange {
-  uint32_t first = 0;
-  uint32_t end = 0;
-};
-RowRange HeadRows(const v1::StepItem& item);
-
 // One thread. `spec` and `shard` outlive it.
 class StageCompute {
  public:
