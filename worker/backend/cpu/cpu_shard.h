@@ -130,9 +130,14 @@ class CpuShard : public Shard {
 
   // Attention's parts: what the batch's rows append to the pages, and their `queries`, if they are
   // needed; the batch's other rows dropped from there on; what is attended, and the branch's end.
+  // Where AppendsWhatItAttends each row's heads are turned and appended by the thread that attends
+  // them, just before it does (`append`): the step waits for all threads once less, and no thread
+  // for what is in another one's cache.
+  bool AppendsWhatItAttends(uint32_t layer) const;
+  void ProjectRows(uint32_t layer, bool queries);
   void AppendKeysAndValues(uint32_t layer, bool queries);
   void KeepRows(std::span<const uint32_t> rows);
-  void FinishAttention(uint32_t layer);
+  void FinishAttention(uint32_t layer, bool append);
 
   // Of them those with latent vectors (cpu_shard_latent.cc).
   void AppendLatents(uint32_t layer);
@@ -147,16 +152,21 @@ class CpuShard : public Shard {
   // out = weights * in, each head by itself.
   void MultiplyHeads(const std::vector<Linear>& weights, HeadRows in, HeadRows out);
 
-  void NormQueriesAndKeys(uint32_t layer, float* q, float* k);
+  // Of KV heads, and of the query heads of each.
+  struct HeadRange {
+    uint32_t first = 0;
+    uint32_t end = 0;
+  };
+  // Norms and turns a row's queries and keys, and appends its keys and values.
+  void AppendHeads(uint32_t layer, const BatchItem& item, uint32_t row, HeadRange heads);
   void RotateAndAppend(uint32_t layer);
-  void AppendRow(uint32_t layer, const BatchItem& item, uint32_t row);
-  void Attend(uint32_t layer);
+  void Attend(uint32_t layer, bool append);
   // Query heads that are computed as one: those of a KV head, or some that see the same latents.
   uint32_t HeadsAtOnce(uint32_t layer) const;
   // The attention of `rows` rows of an item from its row `first`, of the part'th such heads.
   AttendArgs Tile(uint32_t layer, const BatchItem& item, uint32_t first, uint32_t rows,
                   uint32_t part) const;
-  void AttendByTiles(uint32_t layer);
+  void AttendByTiles(uint32_t layer, bool append);
   void AttendBySpans(uint32_t layer);
   bool SplitsSpans(uint32_t layer) const;
   // Of the layer's KV group; 0 where every key is seen.

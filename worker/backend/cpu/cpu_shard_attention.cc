@@ -20,11 +20,12 @@ constexpr size_t kSmallRows = 4;
 // Enough to share a page among, few enough to spread over threads.
 uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
 
-// Attends the units [begin, end) of `count` that have work, which `args_of` tells of; the pages of
-// those to come are asked for meanwhile, of which the calling thread's `asked` knows.
-template <typename ArgsOf>
+// Attends the units [begin, end) of `count` that have work, which `args_of` tells of, each after
+// `before(unit)`; the pages of those to come are asked for meanwhile, of which the calling thread's
+// `asked` knows.
+template <typename ArgsOf, typename Before>
 void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count, AskedPages* asked,
-                  const ArgsOf& args_of) {
+                  const ArgsOf& args_of, const Before& before) {
   // The calls that are known, in a ring: what a short one leaves room for is of the ones behind it.
   std::array<AttendArgs, 4> calls;
   size_t known = 0;
@@ -50,10 +51,12 @@ void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count
         ++known;
       }
     }
-    if (attended == known || calls[attended % calls.size()].turn > end) {
+    const AttendArgs& call = calls[attended % calls.size()];
+    if (attended == known || call.turn > end) {
       return;
     }
-    kernels.attend(calls[attended % calls.size()]);
+    before(call.turn - 1);
+    kernels.attend(call);
   }
 }
 
@@ -64,8 +67,13 @@ absl::Status CpuShard::Attention(uint32_t layer) {
   if (batch_.rows == 0) {
     return absl::OkStatus();
   }
-  AppendKeysAndValues(layer, /*queries=*/true);
-  FinishAttention(layer);
+  const bool append = AppendsWhatItAttends(layer);
+  if (append) {
+    ProjectRows(layer, /*queries=*/true);
+  } else {
+    AppendKeysAndValues(layer, /*queries=*/true);
+  }
+  FinishAttention(layer, append);
   return absl::OkStatus();
 }
 
@@ -77,17 +85,30 @@ absl::Status CpuShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t>
   AppendKeysAndValues(layer, /*queries=*/!rows.empty());
   KeepRows(rows);
   if (batch_.rows > 0) {
-    FinishAttention(layer);
+    FinishAttention(layer, /*append=*/false);
   }
   return absl::OkStatus();
 }
 
+bool CpuShard::AppendsWhatItAttends(uint32_t layer) const {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  return attention.latent.rank == 0 && attention.qk_norm != QkNorm::kProjection &&
+         std::all_of(batch_.items.begin(), batch_.items.end(),
+                     [](const BatchItem& item) { return item.rows == 1; }) &&
+         !SplitsSpans(layer);
+}
+
 void CpuShard::AppendKeysAndValues(uint32_t layer, bool queries) {
-  const LayerSpec& spec = spec_.model.layers[layer];
-  if (spec.attention.latent.rank != 0) {
+  if (spec_.model.layers[layer].attention.latent.rank != 0) {
     AppendLatents(layer);
     return;
   }
+  ProjectRows(layer, queries);
+  RotateAndAppend(layer);
+}
+
+void CpuShard::ProjectRows(uint32_t layer, bool queries) {
+  const LayerSpec& spec = spec_.model.layers[layer];
   const uint32_t rows = batch_.rows;
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
   BeginBranch(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
@@ -96,16 +117,15 @@ void CpuShard::AppendKeysAndValues(uint32_t layer, bool queries) {
       Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
       Product(weights.v, rows, v_.as<float>(), sizes_.values, false)};
   Multiply(std::span(products).subspan(queries ? 0 : 1));
-  RotateAndAppend(layer);
 }
 
-void CpuShard::FinishAttention(uint32_t layer) {
+void CpuShard::FinishAttention(uint32_t layer, bool append) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
   if (spec.attention.latent.rank != 0) {
     AttendLatents(layer);
   } else {
-    Attend(layer);
+    Attend(layer, append);
   }
   Pack(attended_.as<float>(), sizes_.queries, batch_.rows, spec.attention.OutputInputs(),
        {&weights.o});
@@ -136,56 +156,53 @@ void CpuShard::KeepRows(std::span<const uint32_t> rows) {
   batch_ = {.rows = static_cast<uint32_t>(rows.size()), .token_ids = {}, .items = kept_};
 }
 
-void CpuShard::NormQueriesAndKeys(uint32_t layer, float* q, float* k) {
+void CpuShard::AppendHeads(uint32_t layer, const BatchItem& item, uint32_t row, HeadRange heads) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const AttentionSpec& attention = spec.attention;
-  const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
+  const uint32_t local = layer - spec_.first_layer;
+  const LayerWeights& weights = weights_.layers[local];
+  const uint32_t position = item.position + row - item.first_row;
+  const uint32_t head_dim = attention.head_dim;
+  const uint32_t group = attention.heads / attention.kv_heads;
+  const size_t k_count = size_t{heads.end - heads.first} * head_dim;
+  float* const q = q_.as<float>() + row * sizes_.queries + size_t{heads.first} * group * head_dim;
+  float* const k = k_.as<float>() + row * sizes_.keys + size_t{heads.first} * head_dim;
+  const float* const v = v_.as<float>() + row * sizes_.values + size_t{heads.first} * head_dim;
   const auto norm = [&](float* x, const std::vector<float>& weight, size_t count) {
+    const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
     // A head at a time, or all at once: as wide as the weight.
     for (size_t first = 0; first < count; first += weight.size()) {
       kernels_->rms_norm(x + first, weight.data(), weight.size(), spec.norm_eps, plus, x + first);
     }
   };
-  norm(q, weights.q_norm, size_t{attention.heads} * attention.head_dim);
-  norm(k, weights.k_norm, size_t{attention.kv_heads} * attention.head_dim);
-}
-
-void CpuShard::AppendRow(uint32_t layer, const BatchItem& item, uint32_t row) {
-  const AttentionSpec& attention = spec_.model.layers[layer].attention;
-  const uint32_t position = item.position + row - item.first_row;
-  const uint32_t head_dim = attention.head_dim;
-  float* const q = q_.as<float>() + row * sizes_.queries;
-  float* const k = k_.as<float>() + row * sizes_.keys;
-  const float* const v = v_.as<float>() + row * sizes_.values;
-  const uint32_t local = layer - spec_.first_layer;
   if (attention.qk_norm != QkNorm::kNone) {
-    NormQueriesAndKeys(layer, q, k);
+    norm(q, weights.q_norm, k_count * group);
+    norm(k, weights.k_norm, k_count);
   }
   if (attention.rotates) {
     const uint32_t half = attention.rope.rotary_dim / 2;
     const float* const cosines =
         rotary_.as<float>() + rotary_at_[local][item.rotary_variant] + size_t{position} * half;
     const float* const sines = cosines + size_t{spec_.context} * half;
-    for (uint32_t head = 0; head < attention.heads; ++head) {
-      Rotate(cosines, sines, half, q + head * head_dim);
+    for (size_t at = 0; at < k_count * group; at += head_dim) {
+      Rotate(cosines, sines, half, q + at);
     }
-    for (uint32_t head = 0; head < attention.kv_heads; ++head) {
-      Rotate(cosines, sines, half, k + head * head_dim);
+    for (size_t at = 0; at < k_count; at += head_dim) {
+      Rotate(cosines, sines, half, k + at);
     }
   }
   const KvLayout& layout = kv_.layout(local);
   const PageTableView& table = item.tables[attention.kv_group];
   const PageId page = table.pages[position / kPageTokens - table.first_page];
-  for (uint32_t head = 0; head < attention.kv_heads; ++head) {
-    kernels_->append_kv(k + head * head_dim, v + head * head_dim, head_dim, position % kPageTokens,
-                        kv_f16_, kv_.pages(local, head) + page * layout.head_bytes,
-                        layout.value_bytes);
+  for (uint32_t head = heads.first; head < heads.end; ++head) {
+    const size_t at = size_t{head - heads.first} * head_dim;
+    kernels_->append_kv(k + at, v + at, head_dim, position % kPageTokens, kv_f16_,
+                        kv_.pages(local, head) + page * layout.head_bytes, layout.value_bytes);
   }
 }
 
 void CpuShard::RotateAndAppend(uint32_t layer) {
-  const bool latent = spec_.model.layers[layer].attention.latent.rank != 0;
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
   pool_->Split(
       batch_.rows,
       [&](size_t begin, size_t end) {
@@ -194,7 +211,11 @@ void CpuShard::RotateAndAppend(uint32_t layer) {
           while (row >= item->first_row + item->rows) {
             ++item;
           }
-          latent ? MeetLatents(layer, *item, row) : AppendRow(layer, *item, row);
+          if (attention.latent.rank != 0) {
+            MeetLatents(layer, *item, row);
+          } else {
+            AppendHeads(layer, *item, row, {0, attention.kv_heads});
+          }
         }
       },
       kSmallRows);
@@ -257,15 +278,16 @@ bool CpuShard::SplitsSpans(uint32_t layer) const {
          batch_.items.size() <= MostItemsBySpans(pool_->threads(), parts);
 }
 
-void CpuShard::Attend(uint32_t layer) {
+void CpuShard::Attend(uint32_t layer, bool append) {
   if (SplitsSpans(layer)) {
+    STRATA_CHECK(!append);
     AttendBySpans(layer);
   } else {
-    AttendByTiles(layer);
+    AttendByTiles(layer, append);
   }
 }
 
-void CpuShard::AttendByTiles(uint32_t layer) {
+void CpuShard::AttendByTiles(uint32_t layer, bool append) {
   const uint32_t group = HeadsAtOnce(layer);
   const uint32_t parts = spec_.model.layers[layer].attention.heads / group;
   const uint32_t tile_rows = TileRows(group);
@@ -278,7 +300,7 @@ void CpuShard::AttendByTiles(uint32_t layer) {
   const size_t units = size_t{tiles} * parts;
   std::fill(asked_.begin(), asked_.end(), AskedPages{});
   pool_->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
-    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], [&](uint32_t unit) {
+    const auto args_of = [&](uint32_t unit) {
       const uint32_t tile = unit % tiles;
       const size_t index =
           std::upper_bound(tile_ends_.begin(), tile_ends_.end(), tile) - tile_ends_.begin();
@@ -288,6 +310,14 @@ void CpuShard::AttendByTiles(uint32_t layer) {
           Tile(layer, item, first, std::min(tile_rows, item.rows - first), unit / tiles);
       args.scratch = attend_.as<float>() + thread * sizes_.attend;
       return std::make_optional(args);
+    };
+    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], args_of, [&](uint32_t unit) {
+      if (append) {
+        // Each tile is a row, and each row an item.
+        const uint32_t row = unit % tiles;
+        const uint32_t head = unit / tiles;
+        AppendHeads(layer, batch_.items[row], row, {head, head + 1});
+      }
     });
   });
 }
@@ -320,13 +350,14 @@ void CpuShard::AttendBySpans(uint32_t layer) {
   const size_t units = size_t{pairs} * most;
   std::fill(asked_.begin(), asked_.end(), AskedPages{});
   pool_->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
-    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], [&](uint32_t unit) {
+    const auto args_of = [&](uint32_t unit) {
       AttendArgs args = tile(unit / most, thread);
       args.first_span = first_span(args.position) + unit % most;
       args.end_span = args.first_span + 1;
       const bool seen = args.first_span < SpansOf(args.position + 1);
       return seen ? std::make_optional(args) : std::nullopt;
-    });
+    };
+    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], args_of, [](uint32_t) {});
   });
   pool_->Split(pairs, [&](uint32_t thread, size_t begin, size_t end) {
     for (uint32_t pair = static_cast<uint32_t>(begin); pair < end; ++pair) {

@@ -113,7 +113,7 @@ void CpuShard::AttendLatents(uint32_t layer) {
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
   MultiplyHeads(weights.key_heads, {q_.as<float>(), sizes_.queries, attention.head_dim},
                 {met_.as<float>(), sizes_.met, latent.kept()});
-  Attend(layer);
+  Attend(layer, /*append=*/false);
   MultiplyHeads(weights.value_heads, {summed_.as<float>(), sizes_.summed, latent.rank},
                 {attended_.as<float>(), sizes_.queries, latent.value_dim});
 }
