@@ -5,11 +5,15 @@
 #ifndef STRATA_COMMON_NUMERICS_MATH_H_
 #define STRATA_COMMON_NUMERICS_MATH_H_
 
+#include <cstddef>
+
 namespace strata {
 
 // e^x. Within 1 ulp; 0 below the smallest normal, +inf above the largest.
 float ExpF32(float x);
 double ExpF64(double x);
+// ExpF64 of each of x[0, count), the same bits, several at once; `out` may be x.
+void ExpsF64(const double* x, size_t count, double* out);
 // tanh x. Within 3 ulp, and never beyond 1 or -1.
 float TanhF32(float x);
 // Natural logarithm, within 1 ulp; -inf at 0, NaN below.

@@ -19,6 +19,44 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 // How many a sort takes first; more only when their mass does not reach.
 constexpr size_t kFirstSort = 256;
 
+// The first of the largest of `values`, of which there are some and none is no number. Of each block
+// the largest is found by chains that do not wait for each other.
+template <typename T>
+size_t FirstLargest(std::span<const T> values) {
+  constexpr size_t kChains = 16;
+  constexpr size_t kBlock = 512;
+  static_assert(kBlock % kChains == 0);
+  T largest = values[0];
+  size_t in_block = 0;
+  size_t begin = 0;
+  for (; begin + kBlock <= values.size(); begin += kBlock) {
+    const T* const block = values.data() + begin;
+    T chains[kChains];
+    std::copy_n(block, kChains, chains);
+    for (size_t i = kChains; i < kBlock; i += kChains) {
+      for (size_t c = 0; c < kChains; ++c) {
+        chains[c] = block[i + c] > chains[c] ? block[i + c] : chains[c];
+      }
+    }
+    const T here = *std::max_element(chains, chains + kChains);
+    if (here > largest) {
+      largest = here;
+      in_block = begin;
+    }
+  }
+  const auto rest = std::max_element(values.begin() + static_cast<ptrdiff_t>(begin), values.end());
+  if (rest != values.end() && *rest > largest) {
+    return static_cast<size_t>(rest - values.begin());
+  }
+  const auto from = values.begin() + static_cast<ptrdiff_t>(in_block);
+  return static_cast<size_t>(std::find(from, values.end(), largest) - values.begin());
+}
+
+template <typename T>
+T Largest(const std::vector<T>& values) {
+  return values[FirstLargest(std::span<const T>(values))];
+}
+
 Error NonFinite(const std::string& message) {
   return Error(absl::StatusCode::kInternal, "NON_FINITE", message);
 }
@@ -63,11 +101,13 @@ absl::StatusOr<v1::TokenLogprob> Sampler::Logprob(std::span<const float> logits,
                  "token id " + std::to_string(token_id) + " is not below the vocabulary's " +
                      std::to_string(vocab_));
   }
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) {
-    sum += ExpF64(logit - largest);
+  const double largest = logits[FirstLargest(logits)];
+  selection_.assign(logits.begin(), logits.end());
+  for (double& logit : selection_) {
+    logit -= largest;
   }
+  ExpsF64(selection_.data(), selection_.size(), selection_.data());
+  const double sum = std::accumulate(selection_.begin(), selection_.end(), 0.0);
   const double log_sum = LogF64(sum);
   auto logprob = [&](uint32_t id) { return static_cast<float>((logits[id] - largest) - log_sum); };
   v1::TokenLogprob result;
@@ -94,10 +134,14 @@ absl::Status Sampler::Prepare(const SampleRequest& request, std::span<const floa
   RETURN_IF_ERROR(CheckLogits(logits));
   RETURN_IF_ERROR(CheckRequest(request));
   const v1::SamplingParams& params = *request.params;
+  if (params.temperature() == 0 && !Adjusts(request)) {
+    candidates_.assign(1, {0, 1, static_cast<uint32_t>(FirstLargest(logits))});
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(Adjust(request, logits));
   if (params.temperature() == 0) {
-    const auto best = std::max_element(logits_.begin(), logits_.end());
-    candidates_.assign(1, {0, 1, static_cast<uint32_t>(best - logits_.begin())});
+    const size_t best = FirstLargest(std::span<const double>(logits_));
+    candidates_.assign(1, {0, 1, static_cast<uint32_t>(best)});
     return absl::OkStatus();
   }
   Weigh(params.top_k() > 0 && params.top_k() < vocab_ ? KthLargest(params.top_k())
@@ -135,16 +179,32 @@ absl::Status Sampler::CheckLogits(std::span<const float> logits) const {
         absl::StatusCode::kInternal, "LOGITS_SIZE",
         std::to_string(logits.size()) + " logits for a vocabulary of " + std::to_string(vocab_));
   }
-  bool any = false;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float logit = logits[i];
-    if (std::isnan(logit) || logit == std::numeric_limits<float>::infinity()) {
-      return NonFinite("the logit of token " + std::to_string(i) + " is " +
-                       (std::isnan(logit) ? "NaN" : "+inf"));
-    }
-    any |= std::isfinite(logit);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // No branches, so that several are looked at at once.
+  uint32_t below = 0;
+  uint32_t above = 0;
+  for (const float logit : logits) {
+    below += logit < kInfinity;  // No NaN is.
+    above += logit > -kInfinity;
   }
-  return any ? absl::OkStatus() : NonFinite("every logit is -inf");
+  if (below != logits.size()) {
+    const auto bad = std::find_if_not(logits.begin(), logits.end(),
+                                      [](float logit) { return logit < kInfinity; });
+    return NonFinite("the logit of token " + std::to_string(bad - logits.begin()) + " is " +
+                     (std::isnan(*bad) ? "NaN" : "+inf"));
+  }
+  return above > 0 ? absl::OkStatus() : NonFinite("every logit is -inf");
+}
+
+bool Sampler::Adjusts(const SampleRequest& request) {
+  const v1::SamplingParams& params = *request.params;
+  return params.logit_bias_size() > 0 || params.frequency_penalty() != 0 ||
+         params.presence_penalty() != 0 || params.repetition_penalty() != 1 || Bars(request);
+}
+
+bool Sampler::Bars(const SampleRequest& request) {
+  return !request.stop_ids.empty() &&
+         request.ids.size() < uint64_t{request.prompt_length} + request.min_tokens;
 }
 
 absl::Status Sampler::Adjust(const SampleRequest& request, std::span<const float> logits) {
@@ -195,14 +255,13 @@ void Sampler::Penalize(const SampleRequest& request) {
 }
 
 absl::Status Sampler::BarStops(const SampleRequest& request) {
-  if (request.stop_ids.empty() ||
-      request.ids.size() >= uint64_t{request.prompt_length} + request.min_tokens) {
+  if (!Bars(request)) {
     return absl::OkStatus();
   }
   for (const uint32_t id : request.stop_ids) {
     logits_[id] = kMinusInfinity;
   }
-  return *std::max_element(logits_.begin(), logits_.end()) > kMinusInfinity
+  return Largest(logits_) > kMinusInfinity
              ? absl::OkStatus()
              : NonFinite("every logit but those that min_tokens bars is -inf");
 }
@@ -215,17 +274,25 @@ double Sampler::KthLargest(uint32_t k) {
 }
 
 void Sampler::Weigh(double threshold) {
-  const double largest = *std::max_element(logits_.begin(), logits_.end());
+  const double largest = Largest(logits_);
   candidates_.clear();
+  selection_.clear();
   for (uint32_t id = 0; id < vocab_; ++id) {
     const double logit = logits_[id];
     if (logit >= threshold && logit != kMinusInfinity) {
-      const double weight = ExpF64(logit - largest);
-      if (weight > 0) {
-        candidates_.push_back({logit - largest, weight, id});
-      }
+      candidates_.push_back({logit - largest, 0, id});
+      selection_.push_back(logit - largest);
     }
   }
+  ExpsF64(selection_.data(), selection_.size(), selection_.data());
+  size_t kept = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (selection_[i] > 0) {
+      candidates_[kept] = candidates_[i];
+      candidates_[kept++].weight = selection_[i];
+    }
+  }
+  candidates_.resize(kept);
 }
 
 void Sampler::KeepTopP(double top_p) {

@@ -101,6 +101,9 @@ class Sampler {
   absl::Status Prepare(const SampleRequest& request, std::span<const float> logits);
   absl::Status CheckRequest(const SampleRequest& request) const;
   absl::Status CheckLogits(std::span<const float> logits) const;
+  // Whether steps 1 to 4 change anything; whether the last of them does.
+  static bool Adjusts(const SampleRequest& request);
+  static bool Bars(const SampleRequest& request);
   absl::Status Adjust(const SampleRequest& request, std::span<const float> logits);
   void Penalize(const SampleRequest& request);
   absl::Status BarStops(const SampleRequest& request);
@@ -116,7 +119,7 @@ class Sampler {
 
   const uint32_t vocab_;
   std::vector<double> logits_;
-  std::vector<double> selection_;
+  std::vector<double> selection_;  // What a step works on: logits, or their exponentials.
   std::vector<Candidate> candidates_;
   std::vector<Ranked> ranked_;
   std::vector<uint32_t> counts_;  // By id; all 0 between calls.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "common/digest.h"
 #include "common/random.h"
@@ -126,6 +127,32 @@ TEST(ExpF64, IsWithinOneUlpOfTheExactValue) {
   EXPECT_TRUE(std::isfinite(ExpF64(0x1.62e42fefa39efp+9)));
   EXPECT_GE(ExpF64(-0x1.6232bdd7abcd2p+9), 0x1p-1022);
   EXPECT_EQ(ExpF64(-708.4), 0);
+}
+
+TEST(ExpF64, OfManyHasTheBitsOfEach) {
+  std::vector<double> x = {0,
+                           -0.0,
+                           kInf,
+                           -kInf,
+                           kNan,
+                           709.79,
+                           0x1.62e42fefa39efp+9,
+                           std::nextafter(0x1.62e42fefa39efp+9, kInf),
+                           -708.4,
+                           -0x1.6232bdd7abcd2p+9,
+                           std::nextafter(-0x1.6232bdd7abcd2p+9, -kInf),
+                           0x1p-1074};
+  for (Draws draws; x.size() < 4099;) {
+    x.push_back(draws.Uniform(-800, 800));
+  }
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{12}, size_t{13}, x.size()}) {
+    std::vector<double> out(count + 1, 7);
+    ExpsF64(x.data(), count, out.data());
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(std::bit_cast<uint64_t>(out[i]), std::bit_cast<uint64_t>(ExpF64(x[i]))) << x[i];
+    }
+    EXPECT_EQ(out[count], 7);
+  }
 }
 
 TEST(LogF64, IsWithinOneUlpOfTheExactValue) {
