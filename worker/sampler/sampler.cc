@@ -19,8 +19,8 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 // How many a sort takes first; more only when their mass does not reach.
 constexpr size_t kFirstSort = 256;
 
-// The first of the largest of `values`, of which there are some and none is no number. Of each block
-// the largest is found by chains that do not wait for each other.
+// The first of the largest of `values`, of which there are some and none is NaN. Of each block the
+// largest is found by chains that do not wait for each other.
 template <typename T>
 size_t FirstLargest(std::span<const T> values) {
   constexpr size_t kChains = 16;

@@ -130,7 +130,7 @@ uint64_t StageWeights::Bytes() const {
 }
 
 uint64_t MixtureWeights::ExpertBytes() const {
-  uint64_t bytes = panels.bytes();
+  uint64_t bytes = 0;
   for (const ExpertWeights& expert : experts) {
     bytes += BytesOf(expert.gate) + BytesOf(expert.up) + BytesOf(expert.down);
   }
@@ -139,7 +139,7 @@ uint64_t MixtureWeights::ExpertBytes() const {
 
 WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
                            const WeightPlacer* placer, StageWeights* weights)
-    : spec_(spec), source_(source), store_(store), placer_(placer) {
+    : spec_(spec), source_(source), store_(store), placer_(placer), panels_(&weights->panels) {
   const ModelSpec& model = spec.model;
   const std::vector<uint64_t> embedding_shape = {model.vocab, model.hidden};
   const std::string embedding = model.tensor_prefix + "model.embed_tokens.weight";
@@ -444,29 +444,33 @@ absl::Status WeightLoader::Check() {
   for (Stack& stack : stacks_) {
     RETURN_IF_ERROR(LayOutStack(&stack));
   }
-  PlacePanels();
   return absl::OkStatus();
 }
 
-void WeightLoader::PlacePanels() {
-  if (placer_ == nullptr || !placer_->places()) {
-    return;
-  }
+absl::Status WeightLoader::AllocatePanels() {
+  std::vector<Slot*> slots;
+  size_t bytes = 0;
   std::map<const Linear*, size_t> all;  // Panels by product.
-  for (const Slot& slot : slots_) {
-    all[slot.product] += slot.product == nullptr ? 0 : slot.layout.panels();
-  }
-  std::map<const Linear*, size_t> before;
-  for (const Slot& slot : slots_) {
-    if (slot.product != nullptr) {
-      slot.panels->OnAllocated([placer = placer_, panel_bytes = slot.layout.panel_bytes,
-                                before = before[slot.product],
-                                all = all[slot.product]](std::span<uint8_t> panels) {
-        placer->Place(panels, panel_bytes, before, all);
-      });
-      before[slot.product] += slot.layout.panels();
+  for (Slot& slot : slots_) {
+    if (slot.is_matrix() && !slot.in_rows() && !slot.stacked) {
+      slots.push_back(&slot);
+      bytes += slot.form.bytes;
+      all[slot.product] += slot.layout.panels();
     }
   }
+  RETURN_IF_ERROR(panels_->Allocate(bytes, "weights", Fill::kNone));
+  uint8_t* next = panels_->as();
+  std::map<const Linear*, size_t> before;
+  for (const Slot* slot : slots) {
+    slot->panels->UseMemory(next);
+    if (placer_ != nullptr && slot->product != nullptr) {
+      placer_->Place({next, slot->form.bytes}, slot->layout.panel_bytes, before[slot->product],
+                     all[slot->product]);
+      before[slot->product] += slot->layout.panels();
+    }
+    next += slot->form.bytes;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WeightLoader::Prepare() {
@@ -557,6 +561,7 @@ absl::Status WeightLoader::MakeSlot(Slot* slot, const Kernels& kernels, ThreadPo
 absl::Status WeightLoader::Load(const Kernels& kernels, ThreadPool* pool,
                                 const LoadProgressFn& progress) {
   RETURN_IF_ERROR(Prepare());
+  RETURN_IF_ERROR(AllocatePanels());
   uint64_t done = 0;
   const auto report = [&] {
     if (progress) {

@@ -117,9 +117,6 @@ absl::Status PackedMatrix::AllocatePanels(const PanelView& shape, Fill fill) {
   if (panels_ == nullptr || data_.bytes() != 0) {
     RETURN_IF_ERROR(data_.Allocate(bytes, "weights", Fill::kNone));
     panels_ = data_.as();
-    if (allocated_) {
-      allocated_({panels_, bytes});
-    }
   }
   if (fill == Fill::kZeros) {
     std::memset(panels_, 0, bytes);
@@ -134,8 +131,10 @@ absl::Status PackedMatrix::Restore(const PanelView& shape, const ReadFn& read) {
   absl::Status status = read({panels_, PackedBytes(shape)});
   if (!status.ok()) {
     view_ = PanelView();
-    data_ = AlignedBuffer();
-    panels_ = nullptr;
+    if (data_.bytes() != 0) {
+      data_ = AlignedBuffer();
+      panels_ = nullptr;
+    }
   }
   return status;
 }

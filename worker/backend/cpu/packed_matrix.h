@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
@@ -45,8 +44,6 @@ size_t StoredRowBytes(Dtype dtype, size_t inputs);
 
 // Told now and then, by the thread that packs, how many bytes of a tensor are used up.
 using UsedFn = std::function<void(size_t bytes)>;
-// Told where all of a matrix's panels will be, before they are written.
-using AllocatedFn = std::function<void(std::span<uint8_t> panels)>;
 // Writes all of `out`.
 using ReadFn = std::function<absl::Status(std::span<uint8_t> out)>;
 
@@ -71,8 +68,6 @@ class PackedMatrix {
   // As PackBlocks makes it; `dtype` IsBlocks, and inputs are whole blocks.
   static PanelView BlockShape(Dtype dtype, size_t outputs, size_t inputs);
 
-  // `allocated` is called whenever memory was got for the matrix.
-  void OnAllocated(AllocatedFn allocated) { allocated_ = std::move(allocated); }
   // The panels will be there, in memory of PackedBytes that outlives them and begins on a cache
   // line, instead of in memory of their own.
   void UseMemory(uint8_t* panels) { panels_ = panels; }
@@ -90,14 +85,15 @@ class PackedMatrix {
   // which no trained model has.
   absl::Status PackBlocks(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
                           RowOrder order = {});
-  // As one of these made it before: `read` writes all of `packed()`. Empty after an error.
+  // As one of these made it before: `read` writes all of `packed()`. Empty after an error, but for
+  // the memory it uses.
   absl::Status Restore(const PanelView& shape, const ReadFn& read);
   // All panels, of PackedBytes.
   std::span<const uint8_t> packed() const { return {view_.data, PackedBytes(view_)}; }
 
   const PanelView& view() const { return view_; }
-  // Of memory of its own.
-  size_t bytes() const { return data_.bytes(); }
+  // Of its panels, whoever's memory they are in.
+  size_t bytes() const { return PackedBytes(view_); }
   // Weights of one output, as float32 [inputs]: the embedding of a token where head and embedding
   // are one matrix, or where it is quantized.
   void ReadOutput(size_t output, float* out) const;
@@ -110,7 +106,6 @@ class PackedMatrix {
   PanelView view_;
   AlignedBuffer data_;
   uint8_t* panels_ = nullptr;  // In data_, or in others' memory.
-  AllocatedFn allocated_;
 };
 
 // An embedding matrix [rows, width] of floats, kept in rows of the stored dtype.
