@@ -69,15 +69,15 @@ class KvCache {
   }
 
   absl::Status Allocate(const StageSpec& spec, bool f16) {
+    uint64_t bytes = 0;
     for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
       const AttentionSpec& attention = spec.model.layers[i].attention;
-      Layer& layer = layers_.emplace_back();
-      layer.group = attention.kv_group;
-      layer.layout = KvLayout::Of(attention, f16);
-      layer.page_count = spec.kv_pages[attention.kv_group];
-      RETURN_IF_ERROR(layer.pages.Allocate(layer.layout.page_bytes * layer.page_count, "KV pages"));
+      const KvLayout layout = KvLayout::Of(attention, f16);
+      const uint64_t page_count = spec.kv_pages[attention.kv_group];
+      layers_.push_back({attention.kv_group, layout, page_count, bytes});
+      bytes += layout.page_bytes * page_count;
     }
-    return absl::OkStatus();
+    return pages_.Allocate(bytes, "KV pages");
   }
 
   // `layer` counts from the stage's first.
@@ -98,27 +98,22 @@ class KvCache {
     }
   }
 
-  uint64_t bytes() const {
-    uint64_t bytes = 0;
-    for (const Layer& layer : layers_) {
-      bytes += layer.pages.bytes();
-    }
-    return bytes;
-  }
+  uint64_t bytes() const { return pages_.bytes(); }
 
  private:
   struct Layer {
     uint32_t group = 0;
     KvLayout layout;
     uint64_t page_count = 0;
-    AlignedBuffer pages;
+    uint64_t first_byte = 0;  // Of its pages in pages_.
   };
 
-  static uint8_t* PagesOf(const Layer& layer, uint32_t head) {
-    return layer.pages.as() + head * layer.page_count * layer.layout.head_bytes;
+  uint8_t* PagesOf(const Layer& layer, uint32_t head) const {
+    return pages_.as() + layer.first_byte + head * layer.page_count * layer.layout.head_bytes;
   }
 
   std::vector<Layer> layers_;
+  AlignedBuffer pages_;  // Of all layers in one piece: more of it is large pages.
 };
 
 }  // namespace strata::cpu
