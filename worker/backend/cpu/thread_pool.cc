@@ -1,6 +1,8 @@
 #include "worker/backend/cpu/thread_pool.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 #include "common/platform/platform.h"
 #include "worker/backend/cpu/float_environment.h"
@@ -12,9 +14,10 @@
 namespace strata::cpu {
 namespace {
 
-// About 50 microseconds: longer than the gaps between the phases of a step, shorter than a switch
-// to another process would cost.
-constexpr int kSpins = 1000;
+// Longer than the gaps between the phases of a step, and than those between steps where nobody is
+// asked in between; not much longer than a switch to another process would cost. By the clock: a
+// pause takes a few nanoseconds on one processor and forty on another.
+constexpr std::chrono::microseconds kSpin(50);
 
 // Beside threads that compute all the time a loading one has about a quarter of a core.
 constexpr int kLoadNiceness = 5;
@@ -27,6 +30,27 @@ inline void Relax() {
 #endif
 }
 
+// Whether it came about while spinning.
+template <typename Condition>
+bool SpinUntil(const Condition& condition) {
+  constexpr int kBetweenLooks = 32;  // At the clock.
+  std::optional<std::chrono::steady_clock::time_point> end;
+  while (true) {
+    for (int i = 0; i < kBetweenLooks; ++i) {
+      if (condition()) {
+        return true;
+      }
+      Relax();
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (!end.has_value()) {
+      end = now + kSpin;
+    } else if (now >= *end) {
+      return false;
+    }
+  }
+}
+
 }  // namespace
 
 void BeginUse(ThreadUse use) {
@@ -37,7 +61,7 @@ void BeginUse(ThreadUse use) {
 }
 
 ThreadPool::ThreadPool(uint32_t threads, uint32_t cores, ThreadUse use)
-    : threads_(std::max(1u, threads)), spins_(threads <= cores ? kSpins : 0), parts_(threads_) {
+    : threads_(std::max(1u, threads)), spins_(threads <= cores), parts_(threads_) {
   workers_.reserve(threads_ - 1);
   for (uint32_t i = 1; i < threads_; ++i) {
     workers_.emplace_back([this, i, use] { WorkerLoop(i, use); });
@@ -108,11 +132,8 @@ void ThreadPool::RunErased(Erased function, const void* context, size_t count) {
 }
 
 void ThreadPool::AwaitDone() {
-  for (int i = 0; i < spins_; ++i) {
-    if (pending_.load(std::memory_order_acquire) == 0) {
-      return;
-    }
-    Relax();
+  if (spins_ && SpinUntil([&] { return pending_.load(std::memory_order_acquire) == 0; })) {
+    return;
   }
   MutexLock lock(&park_mutex_);
   caller_sleeps_.store(true);
@@ -123,12 +144,8 @@ void ThreadPool::AwaitDone() {
 }
 
 uint32_t ThreadPool::AwaitGeneration(uint32_t seen) {
-  for (int i = 0; i < spins_; ++i) {
-    const uint32_t now = generation_.load(std::memory_order_acquire);
-    if (now != seen) {
-      return now;
-    }
-    Relax();
+  if (spins_ && SpinUntil([&] { return generation_.load(std::memory_order_acquire) != seen; })) {
+    return generation_.load(std::memory_order_acquire);
   }
   MutexLock lock(&park_mutex_);
   sleepers_.fetch_add(1);

@@ -123,7 +123,7 @@ class ThreadPool {
   void AwaitDone();
 
   const uint32_t threads_;
-  const int spins_;
+  const bool spins_;
   Mutex run_mutex_;  // Callers take turns.
 
   // Written by the caller before `generation_`, read by workers after it.
