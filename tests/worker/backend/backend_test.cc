@@ -293,6 +293,17 @@ TEST(BackendTest, CountsItsMemory) {
   EXPECT_EQ(bytes() - before, 100u * 2 * 2 * (24 * 16 + 16 * 32) * 2);
 }
 
+TEST(BackendTest, ReadsEveryMatrixAndNormOnceAStep) {
+  const MadeUpModel model({});
+  const Stage stage = WholeModel(model);
+  // Outputs in panels of 16, inputs of 2 bytes: of queries, keys, values; what goes out; gate, up;
+  // down. Norms and the head's one are floats.
+  const uint64_t layer =
+      uint64_t{2} * ((144 + 2 * 48) * 40 + 48 * 144 + 2 * 64 * 40 + 48 * 50) + uint64_t{2} * 40 * 4;
+  const uint64_t head = uint64_t{2} * 48 * 40 + 40 * 4;
+  EXPECT_EQ((*Cpu()->Load(stage.spec, model, nullptr, nullptr))->StepReadBytes(), 2 * layer + head);
+}
+
 TEST(BackendTest, CountsAllExpertsButReadsOnlyThoseOfARow) {
   const auto load = [](uint32_t experts, uint32_t used, uint32_t rows) {
     const MadeUpModel model({.experts = experts, .router = {.used = used}});

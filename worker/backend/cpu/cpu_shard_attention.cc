@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "worker/backend/cpu/attend_in_turn.h"
 #include "worker/backend/cpu/cpu_shard.h"
 #include "worker/backend/cpu/rotate.h"
 
@@ -19,46 +20,6 @@ constexpr size_t kSmallRows = 4;
 
 // Enough to share a page among, few enough to spread over threads.
 uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
-
-// Attends the units [begin, end) of `count` that have work, which `args_of` tells of, each after
-// `before(unit)`; the pages of those to come are asked for meanwhile, of which the calling thread's
-// `asked` knows.
-template <typename ArgsOf, typename Before>
-void AttendInTurn(const Kernels& kernels, size_t begin, size_t end, size_t count, AskedPages* asked,
-                  const ArgsOf& args_of, const Before& before) {
-  // The calls that are known, in a ring: what a short one leaves room for is of the ones behind it.
-  std::array<AttendArgs, 4> calls;
-  size_t known = 0;
-  size_t attended = 0;
-  // A thread goes on where it ended, unless another one helped it. Where it helps another it goes
-  // backwards.
-  const bool helps = asked->turn > begin + 1;
-  const size_t last = helps ? end : std::min(end + 1, count);
-  if (helps) {
-    *asked = AskedPages{};
-  }
-  for (size_t unit = begin;; ++attended) {
-    for (; known - attended < calls.size() && unit < last; ++unit) {
-      const std::optional<AttendArgs> args = args_of(static_cast<uint32_t>(unit));
-      if (args.has_value()) {
-        AttendArgs& call = calls[known % calls.size()];
-        call = *args;
-        call.turn = static_cast<uint32_t>(unit) + 1;
-        call.asked = asked;
-        if (known > attended) {
-          calls[(known - 1) % calls.size()].next = &call;
-        }
-        ++known;
-      }
-    }
-    const AttendArgs& call = calls[attended % calls.size()];
-    if (attended == known || call.turn > end) {
-      return;
-    }
-    before(call.turn - 1);
-    kernels.attend(call);
-  }
-}
 
 }  // namespace
 
@@ -311,14 +272,15 @@ void CpuShard::AttendByTiles(uint32_t layer, bool append) {
       args.scratch = attend_.as<float>() + thread * sizes_.attend;
       return std::make_optional(args);
     };
-    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], args_of, [&](uint32_t unit) {
+    const auto before = [&](uint32_t unit) {
       if (append) {
         // Each tile is a row, and each row an item.
         const uint32_t row = unit % tiles;
         const uint32_t head = unit / tiles;
         AppendHeads(layer, batch_.items[row], row, {head, head + 1});
       }
-    });
+    };
+    AttendInTurn(begin, end, units, &asked_[thread], args_of, before, kernels_->attend);
   });
 }
 
@@ -357,7 +319,8 @@ void CpuShard::AttendBySpans(uint32_t layer) {
       const bool seen = args.first_span < SpansOf(args.position + 1);
       return seen ? std::make_optional(args) : std::nullopt;
     };
-    AttendInTurn(*kernels_, begin, end, units, &asked_[thread], args_of, [](uint32_t) {});
+    const auto before = [](uint32_t) {};
+    AttendInTurn(begin, end, units, &asked_[thread], args_of, before, kernels_->attend);
   });
   pool_->Split(pairs, [&](uint32_t thread, size_t begin, size_t end) {
     for (uint32_t pair = static_cast<uint32_t>(begin); pair < end; ++pair) {
