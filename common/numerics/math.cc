@@ -19,6 +19,12 @@
 #define STRATA_FMA_DISPATCH 0
 #endif
 #define STRATA_INLINE inline __attribute__((always_inline))
+// Loops around an unrolled one can be vectorized.
+#if defined(__clang__)
+#define STRATA_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define STRATA_UNROLL _Pragma("GCC unroll 32")
+#endif
 
 namespace strata {
 namespace {
@@ -88,7 +94,7 @@ STRATA_INLINE double ExpWithTail(double x, double low) {
   double r = std::fma(-n, kLn2High, x);
   r = r + std::fma(-n, kLn2Low, low);
   double q = kExpTaylor[0];
-#pragma GCC unroll 12
+  STRATA_UNROLL
   for (int i = 1; i < 12; ++i) {
     q = std::fma(q, r, kExpTaylor[i]);
   }
@@ -317,6 +323,9 @@ STRATA_INLINE void SinCos64(double x, double* sin, double* cos) {
 #if STRATA_FMA_DISPATCH
 bool HasFma() { return __builtin_cpu_supports("fma"); }
 bool HasAvx2() { return __builtin_cpu_supports("avx2") && HasFma(); }
+STRATA_TARGET_FMA void Exps64Fma(const double* x, size_t count, double* out) {
+  Exps64(x, count, out);
+}
 STRATA_TARGET_FMA float Exp32Fma(float x) { return Exp32(x); }
 STRATA_TARGET_FMA float Tanh32Fma(float x) { return Tanh32(x); }
 STRATA_TARGET_FMA double Exp64Fma(double x) { return Exp64(x); }
@@ -335,7 +344,9 @@ float ExpF32(float x) { return HasFma() ? Exp32Fma(x) : Exp32(x); }
 float TanhF32(float x) { return HasFma() ? Tanh32Fma(x) : Tanh32(x); }
 double ExpF64(double x) { return HasFma() ? Exp64Fma(x) : Exp64(x); }
 void ExpsF64(const double* x, size_t count, double* out) {
-  HasAvx2() ? Exps64Avx2(x, count, out) : Exps64(x, count, out);
+  HasAvx2()  ? Exps64Avx2(x, count, out)
+  : HasFma() ? Exps64Fma(x, count, out)
+             : Exps64(x, count, out);
 }
 double LogF64(double x) { return HasFma() ? Log64Fma(x) : Log64(x); }
 double PowF64(double x, double y) { return HasFma() ? Pow64Fma(x, y) : Pow64(x, y); }

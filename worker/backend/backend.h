@@ -120,7 +120,9 @@ struct PageTableView {
   std::span<const PageId> pages;
 };
 
-// One sequence's rows of a batch. Its pages already cover position + rows.
+// One sequence's rows of a batch. Its pages already cover position + rows. Items of a batch are of
+// different sequences, and none sees a position that another one appends: they may be computed in
+// any order.
 struct BatchItem {
   uint32_t first_row = 0;
   uint32_t rows = 0;

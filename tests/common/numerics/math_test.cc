@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -142,7 +144,16 @@ TEST(ExpF64, OfManyHasTheBitsOfEach) {
                            -0x1.6232bdd7abcd2p+9,
                            std::nextafter(-0x1.6232bdd7abcd2p+9, -kInf),
                            0x1p-1074};
-  for (Draws draws; x.size() < 4099;) {
+  // Each in every place of those that are computed at once, between others.
+  const std::vector<double> special = x;
+  Draws draws;
+  for (size_t place = 0; place < 8; ++place) {
+    for (const double one : special) {
+      x.resize((x.size() + 7) / 8 * 8 + place, draws.Uniform(-800, 800));
+      x.push_back(one);
+    }
+  }
+  while (x.size() < 4099) {
     x.push_back(draws.Uniform(-800, 800));
   }
   for (const size_t count : {size_t{0}, size_t{1}, size_t{12}, size_t{13}, x.size()}) {
@@ -152,6 +163,10 @@ TEST(ExpF64, OfManyHasTheBitsOfEach) {
       EXPECT_EQ(std::bit_cast<uint64_t>(out[i]), std::bit_cast<uint64_t>(ExpF64(x[i]))) << x[i];
     }
     EXPECT_EQ(out[count], 7);
+    std::vector<double> in_place(x.begin(), x.begin() + static_cast<ptrdiff_t>(count));
+    ExpsF64(in_place.data(), count, in_place.data());
+    out.pop_back();
+    EXPECT_EQ(std::memcmp(in_place.data(), out.data(), count * sizeof(double)), 0);
   }
 }
 

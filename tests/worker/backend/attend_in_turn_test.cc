@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <random>
 #include <vector>
@@ -22,7 +25,7 @@ struct TurnLog {
   std::vector<int> asked_of;  // By unit.
 };
 
-// Units are told apart by where their queries would be.
+// Units are told apart by `position`.
 TurnLog RunLogged(const std::vector<bool>& has_work, size_t begin, size_t end, AskedPages* asked) {
   TurnLog log;
   log.asked_of.resize(has_work.size());

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 
 #include "common/limits.h"
 #include "tests/worker/backend/cpu_backend.h"
@@ -190,29 +191,23 @@ TEST_P(GoldenTest, PartitionsChangeNoBit) {
   }
 }
 
-TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
-  const auto backend = Cpu();
-  const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
-  std::vector<std::vector<float>> alone;
-  std::vector<std::vector<uint32_t>> ids;
-  for (const GoldenCase& one : model_.cases) {
-    ids.push_back(one.AllIds());
-    alone.push_back(Logits(forward.get(), one));
-  }
-  // All at once, each at a pace of its own, joining one after another.
+// The logits of all cases, computed in the same steps, rows_of(step, case) of each in every step.
+std::vector<std::vector<float>> RunTogether(ForwardModel* forward,
+                                            const std::vector<GoldenCase>& cases,
+                                            const std::function<size_t(size_t, size_t)>& rows_of) {
   std::vector<uint32_t> sequences;
-  std::vector<size_t> at(ids.size(), 0);
-  std::vector<std::vector<float>> together(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    sequences.push_back(
-        forward->NewSequence(model_.cases[i].rotary_variant, model_.cases[i].embeddings));
+  std::vector<std::vector<uint32_t>> ids;
+  for (const GoldenCase& one : cases) {
+    ids.push_back(one.AllIds());
+    sequences.push_back(forward->NewSequence(one.rotary_variant, one.embeddings));
   }
+  std::vector<std::vector<float>> together(ids.size());
+  std::vector<size_t> at(ids.size(), 0);
   for (size_t step = 0;; ++step) {
     std::vector<ForwardModel::Item> items;
     std::vector<size_t> owners;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const size_t pace = i % 3 == 0 ? 1 : 5 + i;
-      const size_t rows = step < i ? 0 : std::min(pace, ids[i].size() - at[i]);
+      const size_t rows = std::min(rows_of(step, i), ids[i].size() - at[i]);
       if (rows > 0) {
         items.push_back({sequences[i], std::span(ids[i]).subspan(at[i], rows)});
         owners.insert(owners.end(), rows, i);
@@ -223,14 +218,47 @@ TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
       break;
     }
     const auto rows = forward->Step(items);
-    ASSERT_TRUE(rows.ok()) << rows.status();
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    if (!rows.ok()) {
+      break;
+    }
     for (size_t r = 0; r < rows->size(); ++r) {
       const std::vector<float>& logits = (*rows)[r].logits;
       together[owners[r]].insert(together[owners[r]].end(), logits.begin(), logits.end());
     }
   }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    EXPECT_TRUE(SameBits(together[i], alone[i])) << model_.cases[i].name;
+  for (const uint32_t sequence : sequences) {
+    forward->Release(sequence);
+  }
+  return together;
+}
+
+TEST_P(GoldenTest, NeighboursInABatchChangeNoBit) {
+  const auto backend = Cpu();
+  const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
+  // All at once, each at a pace of its own, joining one after another.
+  const auto together =
+      RunTogether(forward.get(), model_.cases, [](size_t step, size_t i) -> size_t {
+        return step < i ? 0 : i % 3 == 0 ? 1 : 5 + i;
+      });
+  for (size_t i = 0; i < model_.cases.size(); ++i) {
+    EXPECT_TRUE(SameBits(together[i], Logits(forward.get(), model_.cases[i])))
+        << model_.cases[i].name;
+  }
+}
+
+// Each at a position of its own, with a rotary table of its own: threads divide rows and heads.
+TEST_P(GoldenTest, SequencesThatDecodeTogetherChangeNoBit) {
+  for (const uint32_t threads : {1u, 2u, 5u}) {
+    const auto backend = Cpu("", threads);
+    const auto forward = LoadOn(backend.get(), {.kv_dtype = v1::KV_DTYPE_F16});
+    const auto together =
+        RunTogether(forward.get(), model_.cases,
+                    [](size_t step, size_t i) -> size_t { return step == 0 ? 3 + 2 * i : 1; });
+    for (size_t i = 0; i < model_.cases.size(); ++i) {
+      EXPECT_TRUE(SameBits(together[i], Logits(forward.get(), model_.cases[i])))
+          << model_.cases[i].name << " with " << threads << " threads";
+    }
   }
 }
 

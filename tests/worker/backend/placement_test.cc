@@ -194,7 +194,6 @@ TEST(WeightPlacerTest, OnOneNodeNothingIsPlaced) {
   std::vector<uint8_t> memory(64 * 100);
   for (const std::vector<uint32_t>& nodes : std::vector<std::vector<uint32_t>>{{}, {1}, {1, 1}}) {
     const WeightPlacer placer(nodes, [](uint8_t*, size_t, uint32_t) { ADD_FAILURE(); });
-    EXPECT_FALSE(placer.places());
     placer.Place(memory, 64, 0, 100);
   }
 }

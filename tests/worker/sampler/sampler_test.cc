@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <vector>
 
+#include "common/numerics/math.h"
 #include "common/random.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
@@ -155,6 +158,70 @@ TEST(Sampler, GreedyTakesTheLowestIdAmongEquals) {
   Sampler sampler(5);
   const std::vector<float> logits = {1, 7, 3, 7, 7};
   EXPECT_EQ(*sampler.Sample({&params, 0, {}}, logits), 1u);
+}
+
+// Long rows are looked through block by block.
+TEST(Sampler, GreedyTakesTheFirstOfTheLargestOfAnyRow) {
+  std::mt19937 random(1);
+  v1::SamplingParams greedy = Defaults();
+  greedy.set_temperature(0);
+  v1::SamplingParams adjusted = greedy;  // In double, with what changes nothing.
+  (*adjusted.mutable_logit_bias())[0] = 0;
+  for (const uint32_t vocab : {1u, 2u, 511u, 512u, 513u, 1024u, 1030u, 1536u, 5000u}) {
+    Sampler sampler(vocab);
+    for (int round = 0; round < 40; ++round) {
+      // Few different values, so that the largest is there several times; all below 0 now and then,
+      // or zeros of both signs.
+      std::vector<float> logits(vocab);
+      const uint32_t values = 1 + random() % (3 * vocab);
+      const float base = round % 3 == 0 ? -static_cast<float>(values) - 1 : -1;
+      for (float& logit : logits) {
+        logit = base + static_cast<float>(random() % values);
+        logit = logit == 0 && random() % 2 == 0 ? -0.0f : logit;
+      }
+      const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+      for (const v1::SamplingParams* params : {&greedy, &adjusted}) {
+        const auto token = sampler.Sample({params, 0, {}}, logits);
+        ASSERT_TRUE(token.ok()) << token.status();
+        ASSERT_EQ(*token, static_cast<uint32_t>(best)) << vocab;
+      }
+    }
+  }
+}
+
+TEST(Sampler, GreedyTakesALargestWhereverItIs) {
+  constexpr uint32_t kVocab = 1300;
+  Sampler sampler(kVocab);
+  v1::SamplingParams greedy = Defaults();
+  greedy.set_temperature(0);
+  std::vector<float> logits(kVocab, -kInf);
+  for (uint32_t id = 0; id < kVocab; ++id) {
+    logits[id] = -1000;
+    ASSERT_EQ(sampler.Sample({&greedy, 0, {}}, logits).value(), id);
+    logits[kVocab - 1] = -1000;  // Equal, and later.
+    ASSERT_EQ(sampler.Sample({&greedy, 0, {}}, logits).value(), id);
+    logits[id] = logits[kVocab - 1] = -kInf;
+  }
+}
+
+TEST(Sampler, LogprobsAreThoseOfASumOfOneAfterAnother) {
+  constexpr uint32_t kVocab = 1003;
+  Sampler sampler(kVocab);
+  std::mt19937 random(2);
+  std::vector<float> logits(kVocab);
+  for (float& logit : logits) {
+    logit = static_cast<float>(random() % 4000) / 100 - 20;
+  }
+  logits[17] = -kInf;
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) {
+    sum += ExpF64(logit - largest);
+  }
+  for (uint32_t id = 0; id < kVocab; ++id) {
+    EXPECT_EQ(sampler.Logprob(logits, id, 0)->logprob(),
+              static_cast<float>((logits[id] - largest) - LogF64(sum)));
+  }
 }
 
 TEST(Sampler, DrawsAreTheInverseOfTheDistributionFunction) {

@@ -131,8 +131,8 @@ class CpuShard : public Shard {
   // Attention's parts: what the batch's rows append to the pages, and their `queries`, if they are
   // needed; the batch's other rows dropped from there on; what is attended, and the branch's end.
   // Where AppendsWhatItAttends each row's heads are turned and appended by the thread that attends
-  // them, just before it does (`append`): the step waits for all threads once less, and no thread
-  // for what is in another one's cache.
+  // them, just before it does (`append`), as no other row sees them in this batch: the step waits
+  // for all threads once less, and no thread for what is in another one's cache.
   bool AppendsWhatItAttends(uint32_t layer) const;
   void ProjectRows(uint32_t layer, bool queries);
   void AppendKeysAndValues(uint32_t layer, bool queries);

@@ -462,10 +462,10 @@ absl::Status WeightLoader::AllocatePanels() {
   uint8_t* next = panels_->as();
   std::map<const Linear*, size_t> before;
   for (const Slot* slot : slots) {
-    slot->panels->UseMemory(next);
+    const std::span<uint8_t> panels(next, slot->form.bytes);
+    slot->panels->UseMemory(panels);
     if (placer_ != nullptr && slot->product != nullptr) {
-      placer_->Place({next, slot->form.bytes}, slot->layout.panel_bytes, before[slot->product],
-                     all[slot->product]);
+      placer_->Place(panels, slot->layout.panel_bytes, before[slot->product], all[slot->product]);
       before[slot->product] += slot->layout.panels();
     }
     next += slot->form.bytes;

@@ -60,8 +60,9 @@ struct LayerWeights {
 };
 
 struct StageWeights {
-  // Of all matrices but experts', one after another in the order of a step. In one piece: what a
-  // matrix of its own had behind its last large page would be read from small ones, a fifth slower.
+  // Of all matrices but experts', one after another about as a step reads them. In one piece: what
+  // is behind a matrix's last large page would else be read from small ones, a fifth slower. (Where
+  // a placer puts parts on several memory nodes, pages are small around each change of node.)
   AlignedBuffer panels;
   std::vector<LayerWeights> layers;  // Of the stage, from its first layer.
   // The embedding, in rows, or in panels where it is quantized. Both empty where the stage does not
@@ -161,7 +162,8 @@ class WeightLoader {
   void LayOut(Slot* slot);
   // Makes the bytes of every tensor present that is not kept packed.
   absl::Status Prepare();
-  // Gets memory for all panels but those of stacks, and has each where it is read.
+  // Gets memory for all panels but those of stacks, and asks for each part of it to be on the node
+  // that reads it.
   absl::Status AllocatePanels();
   absl::Status LayOutStack(Stack* stack);
   absl::Status LoadSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool);

@@ -109,7 +109,7 @@ absl::Status WeightLoader::LoadStack(const Stack& stack, const Kernels& kernels,
   }
   uint8_t* next = panels.data();
   for (const Slot& slot : slots) {
-    slot.panels->UseMemory(next);
+    slot.panels->UseMemory({next, slot.form.bytes});
     next += slot.form.bytes;
   }
   if (stack.kept) {

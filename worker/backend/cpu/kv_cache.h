@@ -68,6 +68,7 @@ class KvCache {
     return bytes;
   }
 
+  // Once.
   absl::Status Allocate(const StageSpec& spec, bool f16) {
     uint64_t bytes = 0;
     for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {

@@ -114,9 +114,12 @@ size_t PackedMatrix::PackedBytes(const PanelView& shape) {
 
 absl::Status PackedMatrix::AllocatePanels(const PanelView& shape, Fill fill) {
   const size_t bytes = PackedBytes(shape);
-  if (panels_ == nullptr || data_.bytes() != 0) {
+  if (given_.data() == nullptr) {
     RETURN_IF_ERROR(data_.Allocate(bytes, "weights", Fill::kNone));
     panels_ = data_.as();
+  } else {
+    STRATA_CHECK(bytes == given_.size());  // Others' panels lie behind it.
+    panels_ = given_.data();
   }
   if (fill == Fill::kZeros) {
     std::memset(panels_, 0, bytes);
@@ -131,10 +134,8 @@ absl::Status PackedMatrix::Restore(const PanelView& shape, const ReadFn& read) {
   absl::Status status = read({panels_, PackedBytes(shape)});
   if (!status.ok()) {
     view_ = PanelView();
-    if (data_.bytes() != 0) {
-      data_ = AlignedBuffer();
-      panels_ = nullptr;
-    }
+    data_ = AlignedBuffer();
+    panels_ = nullptr;
   }
   return status;
 }

@@ -69,8 +69,8 @@ class PackedMatrix {
   static PanelView BlockShape(Dtype dtype, size_t outputs, size_t inputs);
 
   // The panels will be there, in memory of PackedBytes that outlives them and begins on a cache
-  // line, instead of in memory of their own.
-  void UseMemory(uint8_t* panels) { panels_ = panels; }
+  // line, instead of in memory of their own; however often they are made.
+  void UseMemory(std::span<uint8_t> panels) { given_ = panels; }
 
   // From a row-major tensor [outputs, inputs] of floats, checked before.
   absl::Status Pack(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
@@ -85,8 +85,8 @@ class PackedMatrix {
   // which no trained model has.
   absl::Status PackBlocks(const TensorView& tensor, ThreadPool* pool, const UsedFn& used = nullptr,
                           RowOrder order = {});
-  // As one of these made it before: `read` writes all of `packed()`. Empty after an error, but for
-  // the memory it uses.
+  // As one of these made it before: `read` writes all of `packed()`. Empty after an error; memory
+  // that it was given is still its own then, and it may be packed there.
   absl::Status Restore(const PanelView& shape, const ReadFn& read);
   // All panels, of PackedBytes.
   std::span<const uint8_t> packed() const { return {view_.data, PackedBytes(view_)}; }
@@ -105,7 +105,8 @@ class PackedMatrix {
 
   PanelView view_;
   AlignedBuffer data_;
-  uint8_t* panels_ = nullptr;  // In data_, or in others' memory.
+  std::span<uint8_t> given_;   // Others' memory; empty: data_ is used.
+  uint8_t* panels_ = nullptr;  // In one of them.
 };
 
 // An embedding matrix [rows, width] of floats, kept in rows of the stored dtype.

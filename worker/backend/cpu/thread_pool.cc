@@ -14,9 +14,8 @@
 namespace strata::cpu {
 namespace {
 
-// Longer than the gaps between the phases of a step, and than those between steps where nobody is
-// asked in between; not much longer than a switch to another process would cost. By the clock: a
-// pause takes a few nanoseconds on one processor and forty on another.
+// Ten times the gaps between the phases of a step. By the clock: a pause takes three nanoseconds on
+// one processor and forty on another.
 constexpr std::chrono::microseconds kSpin(50);
 
 // Beside threads that compute all the time a loading one has about a quarter of a core.
