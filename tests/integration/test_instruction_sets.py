@@ -10,9 +10,10 @@ import pytest
 from cluster import BIN, GOLDEN, Cluster, golden_cases
 
 CPUINFO = pathlib.Path("/proc/cpuinfo")
-ALL = ["scalar", "avx2", "avx512", "avx512vnni", "amx", "neon", "neondot"]
+ALL = ["scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "neondot"]
 # What /proc/cpuinfo says of a machine that has it.
-FLAGS = {"avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
+FLAGS = {"avx2": {"avx2", "fma", "f16c"}, "avxvnni": {"avx_vnni", "avx2", "fma"},
+         "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
          "avx512vnni": {"avx512_vnni", "avx512vl"}, "amx": {"amx_tile", "amx_int8", "avx512f"}}
 
 

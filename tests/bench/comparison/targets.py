@@ -8,7 +8,7 @@ GENERATION_TARGETS = {"int8": {LLAMA: 1.8, IK: 1.25, "share": 0.88},
 # With instructions for int8 dot products; without, against the better of the two.
 PROMPT_TARGETS = {"int8": {LLAMA: 3.0, IK: 1.5}, "int4": {LLAMA: 2.2, IK: 1.5}, "bf16": {}}
 PROMPT_TARGET_NO_DOT = 1.3
-DOT_ISAS = ("avx512vnni", "amx", "neondot")
+DOT_ISAS = ("avxvnni", "avx512vnni", "amx", "neondot")
 BATCH_TARGET, BATCH_TARGET_NO_DOT = 5.5, 4.0
 CONTEXT_TARGET = 1 / 1.15  # Within 15 % of the bytes over the bandwidth.
 RPC_TARGET = 5.0

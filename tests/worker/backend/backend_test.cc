@@ -100,7 +100,7 @@ TEST(BackendTest, AForcedInstructionSetIsUsedOrRefused) {
   }
   const auto machine = cpu::MachineIsas();
   for (const std::string isa :
-       {"avx2", "avx512", "avx512vnni", "amx", "neon", "neondot", "sse9", "AVX2"}) {
+       {"avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "neondot", "sse9", "AVX2"}) {
     if (std::find(machine.begin(), machine.end(), isa) == machine.end()) {
       const auto refused = MakeCpuBackend({.threads = 1, .isa = isa});
       EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << isa;

@@ -14,6 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr CpuFeatures kXeon = {
     .fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true, .amx = true};
+constexpr CpuFeatures kAlderLake = {.fma = true, .avx2 = true, .avxvnni = true};
 constexpr CpuFeatures kIceLake = {.fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true};
 constexpr CpuFeatures kOldXeon = {.fma = true, .avx2 = true, .avx512 = true};
 constexpr CpuFeatures kArm = {.neon = true, .neondot = true};
@@ -30,6 +31,7 @@ TEST(ChooseKernelsTest, TheBestThatTheMachineHas) {
   EXPECT_EQ(*ChooseKernels("", {}), scalar);
   EXPECT_EQ(*ChooseKernels("", {.fma = true}), fma);
   EXPECT_EQ(*ChooseKernels("", {.fma = true, .avx2 = true}), Or(Avx2Kernels(), fma));
+  EXPECT_EQ(*ChooseKernels("", kAlderLake), Or(AvxVnniKernels(), fma));
   EXPECT_EQ(*ChooseKernels("", kOldXeon), Or(Avx512Kernels(), fma));
   EXPECT_EQ(*ChooseKernels("", kIceLake), Or(Avx512VnniKernels(), fma));
   EXPECT_EQ(*ChooseKernels("", kXeon), Or(AmxKernels(), *ChooseKernels("", kIceLake)));
@@ -40,6 +42,7 @@ TEST(ChooseKernelsTest, TheBestThatTheMachineHas) {
 TEST(ChooseKernelsTest, OneThatIsNamed) {
   EXPECT_EQ(*ChooseKernels("scalar", kXeon), Or(ScalarFmaKernels(), ScalarKernels()));
   EXPECT_EQ(*ChooseKernels("scalar", kArm), ScalarKernels());
+  EXPECT_EQ(*ChooseKernels("avx2", kAlderLake), Or(Avx2Kernels(), *ChooseKernels("", kAlderLake)));
   EXPECT_EQ(*ChooseKernels("avx512", kXeon), Or(Avx512Kernels(), *ChooseKernels("", kXeon)));
   EXPECT_EQ(*ChooseKernels("neon", kArm), Or(NeonKernels(), ScalarKernels()));
 }
@@ -71,6 +74,7 @@ TEST(ChooseKernelsTest, WhatTheMachineLacksIsRefusedNamingWhatItHas) {
 TEST(ChooseKernelsTest, NamesAreInOrder) {
   EXPECT_THAT(IsasOf({}), ElementsAre("scalar"));
   EXPECT_THAT(IsasOf(kXeon), ElementsAre("scalar", "avx2", "avx512", "avx512vnni", "amx"));
+  EXPECT_THAT(IsasOf(kAlderLake), ElementsAre("scalar", "avx2", "avxvnni"));
   EXPECT_THAT(IsasOf(kArm), ElementsAre("scalar", "neon", "neondot"));
 }
 

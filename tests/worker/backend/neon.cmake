@@ -25,6 +25,7 @@ foreach(source
     worker/backend/cpu/kernels_avx512.cc
     worker/backend/cpu/kernels_avx512vnni.cc
     worker/backend/cpu/kernels_avx512vnni_zen4.cc
+    worker/backend/cpu/kernels_avxvnni.cc
     worker/backend/cpu/kernels_neon.cc
     worker/backend/cpu/kernels_neondot.cc
     worker/backend/cpu/kernels_scalar.cc

@@ -24,6 +24,16 @@ constexpr Kernels kTable = MakeTable("avx2");
 }  // namespace
 }  // namespace stand_in_avx2
 
+namespace stand_in_avxvnni {
+namespace {
+constexpr Tiling kTiling = kAvxVnniTiling;
+constexpr bool kDotSigned = false;
+using DotActivation = int8_t;
+#include "tests/worker/backend/stand_in-inl.h"
+constexpr Kernels kTable = MakeTable("avxvnni");
+}  // namespace
+}  // namespace stand_in_avxvnni
+
 namespace stand_in_avx512 {
 namespace {
 constexpr Tiling kTiling = kAvx512Tiling;
@@ -79,9 +89,9 @@ constexpr Kernels kTable = MakeTable("neon");
 }  // namespace stand_in_neon
 
 std::vector<const Kernels*> StandIns() {
-  return {&stand_in_avx2::kTable,       &stand_in_avx512::kTable,
-          &stand_in_avx512vnni::kTable, &stand_in_avx512vnni_zen4::kTable,
-          &stand_in_amx::kTable,        &stand_in_neon::kTable};
+  return {&stand_in_avx2::kTable,       &stand_in_avxvnni::kTable,         &stand_in_avx512::kTable,
+          &stand_in_avx512vnni::kTable, &stand_in_avx512vnni_zen4::kTable, &stand_in_amx::kTable,
+          &stand_in_neon::kTable};
 }
 
 }  // namespace strata::cpu

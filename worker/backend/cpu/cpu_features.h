@@ -7,7 +7,8 @@ namespace strata::cpu {
 struct CpuFeatures {
   bool fma = false;
   bool avx2 = false;
-  bool avx512 = false;  // F, VL, DQ, BW.
+  bool avxvnni = false;  // In vectors of 256 bits, without AVX-512.
+  bool avx512 = false;   // F, VL, DQ, BW.
   bool avx512vnni = false;
   bool zen4 = false;  // AMD's, by which kernels read memory; what it has is said above.
   bool amx = false;   // Tiles and their int8 product, beside avx512vnni.

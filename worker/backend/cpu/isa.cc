@@ -18,6 +18,7 @@ std::vector<std::string> IsasOf(const CpuFeatures& f) {
     }
   };
   add(f.avx2, "avx2");
+  add(f.avxvnni, "avxvnni");
   add(f.avx512, "avx512");
   add(f.avx512vnni, "avx512vnni");
   add(f.amx, "amx");
@@ -35,6 +36,7 @@ std::vector<const Kernels*> KernelsOf(const CpuFeatures& f) {
   };
   add(f.fma, ScalarFmaKernels());
   add(f.avx2, Avx2Kernels());
+  add(f.avxvnni, AvxVnniKernels());
   add(f.avx512, Avx512Kernels());
   add(f.avx512vnni, Avx512VnniKernels());
   add(f.avx512vnni && f.zen4, Avx512VnniZen4Kernels());

@@ -247,6 +247,7 @@ struct Kernels {
 const Kernels* ScalarKernels();     // Without an instruction for fma.
 const Kernels* ScalarFmaKernels();  // The same source, compiled for a machine with one.
 const Kernels* Avx2Kernels();
+const Kernels* AvxVnniKernels();
 const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
 const Kernels* Avx512VnniZen4Kernels();  // The same for processors that read memory as Zen 4 does.

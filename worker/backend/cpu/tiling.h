@@ -68,6 +68,8 @@ struct Tiling {
 
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
 inline constexpr Tiling kAvx2Tiling = {.register_lanes = 6, .block_rows = 6, .dot_chains = 2};
+// Measured on Zen 5 only, which would take AVX-512.
+inline constexpr Tiling kAvxVnniTiling = {.register_lanes = 6, .block_rows = 6, .dot_chains = 6};
 inline constexpr Tiling kAvx512Tiling = {.register_lanes = 24, .block_rows = 12, .dot_chains = 6};
 // Zen 5.
 inline constexpr Tiling kAvx512VnniTiling = {.register_lanes = 24,
