@@ -1,6 +1,7 @@
 #include "cli/top.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <vector>
@@ -94,7 +95,9 @@ void PrintStages(const v1::GetStatusResponse& status, const TokenRates& rates, s
   Table table({"MODEL", ">STAGE", "NODE", "BUSY", ">BUBBLES", ">ROWS/S"});
   for (const v1::StageUse& stage : status.stages()) {
     const std::optional<StageRate> rate = rates.Of(stage);
-    const auto thousandths = [](double share) { return static_cast<uint64_t>(share * 1000 + 0.5); };
+    const auto thousandths = [](double share) {
+      return static_cast<uint64_t>(std::llround(share * 1000));
+    };
     table.AddRow({stage.model(), std::to_string(stage.stage()), stage.node(),
                   rate.has_value() ? UseBar(thousandths(rate->busy), 1000) : "-",
                   rate.has_value() ? std::to_string(thousandths(rate->bubble) / 10) + " %" : "-",

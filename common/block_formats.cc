@@ -236,7 +236,8 @@ void DecodePart(Dtype dtype, const uint8_t* row, size_t part, float* out) {
   for (size_t i = 0; i < kBlockPart; ++i) {
     const int u = block.u[j * kBlockPart + i];
     if (dtype == Dtype::kQ6_K) {
-      const auto c = static_cast<float>(block.c[2 * j + i / 16]);
+      const size_t half = 2 * j + i / 16;
+      const auto c = static_cast<float>(block.c[half]);
       out[i] = block.scale * c * static_cast<float>(u - 32);
     } else {
       out[i] = block.scale * static_cast<float>(block.c[j]) * static_cast<float>(u) -

@@ -281,6 +281,7 @@ absl::Status Serve(const ServeFlags& f) {
   http_options.check_head = [&](const HttpRequest& head) { return http_api.CheckHead(head); };
   ASSIGN_OR_RETURN(
       const auto http,
+      // It is moved from. NOLINTNEXTLINE(performance-unnecessary-value-param)
       HttpServer::Start(f.http_listen, http_options, [&](HttpRequest request, auto responder) {
         http_api.Serve(std::move(request), std::move(responder));
       }));

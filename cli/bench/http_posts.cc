@@ -1,7 +1,5 @@
 #include "cli/bench/http_posts.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -12,8 +10,10 @@
 namespace strata::cli {
 namespace {
 
-constexpr long kConnectTimeoutMs = 10'000;
-constexpr long kKeptConnections = 4096;
+using CurlLong = long;  // What libcurl takes as numbers. NOLINT(google-runtime-int)
+
+constexpr CurlLong kConnectTimeoutMs = 10'000;
+constexpr CurlLong kKeptConnections = 4096;
 
 absl::Status BadUrl(const std::string& url) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_URL",
@@ -195,13 +195,13 @@ int HttpPosts::OnSocket(CURL*, curl_socket_t socket, int what, void* self, void*
   if (what == CURL_POLL_REMOVE) {
     sockets.erase(socket);
   } else {
-    sockets[socket] = static_cast<short>(((what & CURL_POLL_IN) != 0 ? POLLIN : 0) |
-                                         ((what & CURL_POLL_OUT) != 0 ? POLLOUT : 0));
+    sockets[socket] = static_cast<decltype(pollfd::events)>(
+        ((what & CURL_POLL_IN) != 0 ? POLLIN : 0) | ((what & CURL_POLL_OUT) != 0 ? POLLOUT : 0));
   }
   return 0;
 }
 
-int HttpPosts::OnTimer(CURLM*, long timeout_ms, void* self) {
+int HttpPosts::OnTimer(CURLM*, CurlLong timeout_ms, void* self) {
   auto& timer = static_cast<HttpPosts*>(self)->timer_;
   timer.reset();
   if (timeout_ms >= 0) {
@@ -213,7 +213,7 @@ int HttpPosts::OnTimer(CURLM*, long timeout_ms, void* self) {
 size_t HttpPosts::OnBytes(char* data, size_t size, size_t count, void* post_pointer) {
   const auto* post = static_cast<Post*>(post_pointer);
   HttpPosts* self = post->owner;
-  long http_status = 0;
+  CurlLong http_status = 0;
   curl_easy_getinfo(post->easy, CURLINFO_RESPONSE_CODE, &http_status);
   self->happened_ = true;
   const bool go_on = self->observer_->OnBody(post->id, static_cast<int>(http_status),
@@ -245,7 +245,7 @@ bool HttpPosts::EndCancelled() {
 }
 
 void HttpPosts::End(Post* post, CURLcode code) {
-  long http_status = 0;
+  CurlLong http_status = 0;
   curl_easy_getinfo(post->easy, CURLINFO_RESPONSE_CODE, &http_status);
   curl_multi_remove_handle(multi_, post->easy);
   curl_easy_setopt(post->easy, CURLOPT_ERRORBUFFER, nullptr);

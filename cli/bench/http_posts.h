@@ -4,6 +4,7 @@
 #define STRATA_CLI_BENCH_HTTP_POSTS_H_
 
 #include <curl/curl.h>
+#include <poll.h>
 
 #include <cstdint>
 #include <map>
@@ -52,7 +53,7 @@ class HttpPosts {
   HttpPosts(std::string url, bool direct, curl_slist* headers);
 
   static int OnSocket(CURL* easy, curl_socket_t socket, int what, void* self, void* unused);
-  static int OnTimer(CURLM* multi, long timeout_ms, void* self);
+  static int OnTimer(CURLM* multi, long timeout_ms, void* self);  // NOLINT(google-runtime-int)
   static size_t OnBytes(char* data, size_t size, size_t count, void* post);
   CURL* NewEasy();
   void WaitForSockets(TimePoint until);
@@ -64,7 +65,7 @@ class HttpPosts {
   const bool direct_;  // No proxy.
   curl_slist* const headers_;
   CURLM* const multi_;
-  std::map<curl_socket_t, short> sockets_;  // And poll()'s events.
+  std::map<curl_socket_t, decltype(pollfd::events)> sockets_;
   std::vector<pollfd> polled_;
   std::optional<TimePoint> timer_;  // When libcurl wants to be called.
   std::map<uint32_t, std::unique_ptr<Post>> posts_;

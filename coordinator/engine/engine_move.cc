@@ -9,6 +9,7 @@ namespace strata {
 
 KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages) {
   std::vector<KvStage> grants;
+  grants.reserve(stages.size());
   for (const EngineStage& stage : stages) {
     grants.push_back({stage.node, stage.kv_pages});
   }

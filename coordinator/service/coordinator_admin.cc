@@ -316,8 +316,9 @@ absl::StatusOr<v1::GetStatusResponse> Coordinator::GetStatus() {
   return loop_.Ask([this] {
     v1::GetStatusResponse out;
     for (v1::Model& model : DescribeModels()) *out.add_models() = std::move(model);
-    for (v1::Session& session : DescribeSessions(std::nullopt))
+    for (v1::Session& session : DescribeSessions(std::nullopt)) {
       *out.add_sessions() = std::move(session);
+    }
     for (v1::Node& node : cluster_.Describe(clock_->Now())) *out.add_nodes() = std::move(node);
     for (v1::Problem& problem : Problems()) *out.add_problems() = std::move(problem);
     for (const auto& [id, deployment] : deployments_) {

@@ -55,7 +55,9 @@ class InferenceServiceImpl::GenerateCall final
     auto caller = coordinator->Authenticate(AuthorizationOf(context()));
     GenerationOptions options{.deadline = DeadlineOf(context(), now)};
     options.times.arrived = now;
-    if (caller.ok()) options.use = std::make_shared<KeyUse>(*std::move(caller));
+    if (caller.ok()) {
+      options.use = std::make_shared<KeyUse>(*caller);
+    }
     generation_ = std::make_shared<Generation>(coordinator, std::move(options), this);
     if (!caller.ok()) {
       Close(ToGrpc(caller.status()));

@@ -42,6 +42,7 @@ struct UnigramModel::Node {
 };
 
 absl::StatusOr<std::unique_ptr<UnigramModel>> UnigramModel::Make(
+    // They are moved from. NOLINTNEXTLINE(performance-unnecessary-value-param)
     std::vector<std::pair<std::string, double>> tokens, UnigramOptions options) {
   if (tokens.empty()) {
     return Invalid("model Unigram: vocab is empty");

@@ -1,5 +1,5 @@
 // Dot products of four 8-bit pairs by AVX2: in 16 bits, where no pair saturates. Included after
-// the lanes.
+// int_dot_256_lines-inl.h.
 //
 // A vector of 32 bytes holds four inputs of each of eight outputs. As 16-bit numbers the inputs 0
 // and 2 are its low bytes, 1 and 3 its high ones: masks and shifts widen them, and each product of
@@ -11,11 +11,6 @@ struct DotWeights {
   __m256i even[2];
   __m256i odd[2];
 };
-struct DotSum {
-  __m256i v[2];
-};
-
-constexpr bool kDotSigned = false;
 
 inline DotWord MakeDotWord(const int8_t* q) {
   int32_t bytes;
@@ -23,17 +18,6 @@ inline DotWord MakeDotWord(const int8_t* q) {
   const __m128i wide = _mm_cvtepi8_epi16(_mm_cvtsi32_si128(bytes));
   return static_cast<DotWord>(
       _mm_cvtsi128_si64(_mm_shufflelo_epi16(wide, _MM_SHUFFLE(3, 1, 2, 0))));
-}
-// With so many instructions for each byte the processor's window holds too few bytes of a panel to
-// keep the memory busy, with one row too: each line asks for the one that is so far ahead.
-constexpr uintptr_t kDotPrefetchBytes = 3 << 10;
-STRATA_INLINE __m256i LoadDotBytes(const uint8_t* line, int i) {
-  if (i == 0) {
-    // Beyond the last panel too, so it is no pointer into it.
-    __builtin_prefetch(
-        reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(line) + kDotPrefetchBytes));
-  }
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(line) + i);
 }
 STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
   const __m256i mask = _mm256_set1_epi16(255);
@@ -46,7 +30,6 @@ STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
   }
   return out;
 }
-STRATA_INLINE DotSum DotBegin(int32_t n) { return {{_mm256_set1_epi32(n), _mm256_set1_epi32(n)}}; }
 // Two of the four int16. Each is loaded by itself, or compilers would take the word apart.
 STRATA_INLINE __m256i SpreadDotPair(const DotWord* word, int i) {
   int32_t pair;
@@ -84,48 +67,19 @@ STRATA_INLINE void DotLine(const DotWeights (&weights)[P], const WordOf& word_of
     }
   }
 }
-STRATA_INLINE Lanes DotFloats(const DotSum& sum) {
-  return {{Vector{_mm256_cvtepi32_ps(sum.v[0])}}, {Vector{_mm256_cvtepi32_ps(sum.v[1])}}};
-}
 
 // Weights u below 64 are multiplied as bytes, u q + u' q' of two inputs in 16 bits, and as many are
 // added up as fit there: |q| <= 127, so that 15 * 127 * 2 of 8 words are 30,480, 31 * 127 * 2 of 4
 // are 31,496, and 63 * 127 * 2 of 2 are 32,004.
 using NarrowWord = uint32_t;  // Four int8.
+using NarrowWeights = Bytes256;
 // Of the outputs 0 to 7 and 8 to 15; the sums of the inputs 0, 1 and 2, 3 lie side by side.
-struct NarrowWeights {
-  __m256i v[2];
-};
 struct NarrowSum {
   __m256i v[2];
 };
 
 constexpr int NarrowLines(int bits) { return 4 >> (bits - 4); }
 
-STRATA_INLINE void LoadDotNibbles(const uint8_t* line, NarrowWeights* low, NarrowWeights* high) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  STRATA_UNROLL
-  for (int i = 0; i < 2; ++i) {
-    const __m256i bytes = LoadDotBytes(line, i);
-    low->v[i] = _mm256_and_si256(bytes, mask);
-    high->v[i] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
-  }
-}
-template <int kBits, int kAt>
-STRATA_INLINE NarrowWeights WithHighBits(NarrowWeights low, const uint8_t* line) {
-  const __m256i mask = _mm256_set1_epi8(((1 << kBits) - 1) << 4);
-  STRATA_UNROLL
-  for (int i = 0; i < 2; ++i) {
-    __m256i bytes = LoadDotBytes(line, i);
-    if constexpr (kAt < 4) {
-      bytes = _mm256_slli_epi16(bytes, 4 - kAt);
-    } else if constexpr (kAt > 4) {
-      bytes = _mm256_srli_epi16(bytes, kAt - 4);
-    }
-    low.v[i] = _mm256_or_si256(low.v[i], _mm256_and_si256(bytes, mask));
-  }
-  return low;
-}
 STRATA_INLINE NarrowSum NarrowBegin(const DotSum& /*sum*/) {
   return {{_mm256_setzero_si256(), _mm256_setzero_si256()}};
 }

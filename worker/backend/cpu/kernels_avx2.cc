@@ -33,6 +33,8 @@ constexpr Tiling kTiling = kAvx2Tiling;
 // After attention, of which it is a kind.
 #include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
+#include "worker/backend/cpu/int_dot_256_lines-inl.h"
+// The one that differs.
 #include "worker/backend/cpu/int_dot_words256-inl.h"
 #include "worker/backend/cpu/peak_loops-inl.h"
 #include "worker/backend/cpu/quant-inl.h"

@@ -25,6 +25,7 @@
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni");
 namespace strata::cpu {
 namespace STRATA_VNNI_NAMESPACE {
+// A source file's own. NOLINTNEXTLINE(google-build-namespaces)
 namespace {
 constexpr Tiling kTiling = STRATA_VNNI_TILING;
 #include "worker/backend/cpu/lanes_hwy-inl.h"

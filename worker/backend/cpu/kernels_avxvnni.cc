@@ -34,6 +34,8 @@ constexpr Tiling kTiling = kAvxVnniTiling;
 // After attention, of which it is a kind.
 #include "worker/backend/cpu/latent_attention-inl.h"
 // In this order.
+#include "worker/backend/cpu/int_dot_256_lines-inl.h"
+// The one that differs.
 #include "worker/backend/cpu/int_dot_avxvnni-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/int_line_rows-inl.h"

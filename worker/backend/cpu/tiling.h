@@ -19,6 +19,9 @@ struct Asking {
   int bytes = 6 << 10;
   int bytes_4 = 6 << 10;
   int float_bytes = 4 << 10;
+  // Each line of 8-bit products in vectors of 256 bits asks for the one so far ahead, however many
+  // rows; 0: none does.
+  int line_bytes = 0;
   // Streams of floats with few rows, and of integers.
   int float_panels = 2;
   int quant_panels = 1;
@@ -28,6 +31,9 @@ struct Asking {
 };
 
 inline constexpr Asking kAskNear;
+// AVX2 takes so many instructions for each byte that the processor's window holds too few bytes of
+// a panel to keep the memory busy, with one row too.
+inline constexpr Asking kAskEachLine = {.line_bytes = 3 << 10};
 inline constexpr Asking kAskZen5 = {.bytes = 10 << 10, .pairs = true};
 // Zen 4: what is asked for near is in its hardware's way.
 inline constexpr Asking kAskFar = {.unasked_rows_8 = 4,
@@ -67,7 +73,8 @@ struct Tiling {
 };
 
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
-inline constexpr Tiling kAvx2Tiling = {.register_lanes = 6, .block_rows = 6, .dot_chains = 2};
+inline constexpr Tiling kAvx2Tiling = {
+    .register_lanes = 6, .block_rows = 6, .dot_chains = 2, .asking = kAskEachLine};
 // Measured on Zen 5 only, which would take AVX-512.
 inline constexpr Tiling kAvxVnniTiling = {.register_lanes = 6, .block_rows = 6, .dot_chains = 6};
 inline constexpr Tiling kAvx512Tiling = {.register_lanes = 24, .block_rows = 12, .dot_chains = 6};
