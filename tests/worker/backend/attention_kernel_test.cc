@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/numerics/math.h"
+#include "tests/worker/backend/tables.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/kernels.h"
@@ -58,8 +59,8 @@ void Append(const Fixture& f, uint32_t key, const std::vector<float>& k,
             const std::vector<float>& v, uint8_t* memory) {
   uint8_t* const page = memory + f.pages[key / 16] * f.page_bytes;
   if (f.latent_values == 0) {
-    MachineKernels()[0]->append_kv(k.data(), v.data(), f.head_dim, key % 16, f.f16, page,
-                                   f.value_bytes);
+    ScalarKernels()->append_kv(k.data(), v.data(), f.head_dim, key % 16, f.f16, page,
+                               f.value_bytes);
     return;
   }
   const size_t at = size_t{key % 16} * f.head_dim;
@@ -280,7 +281,7 @@ TEST_P(AttentionKernelTest, EveryPathGivesThePlainProgramsBits) {
     const Fixture f = MakeFixture(shape, f16, shape.keys);
     const size_t width = size_t{f.group} * f.value_dim();
     const std::vector<float> plain = PlainAttention(f);
-    for (const Kernels* kernels : MachineKernels()) {
+    for (const Kernels* kernels : RunnableTables()) {
       for (const uint32_t tile : {1u, 3u, 8u, 33u, f.keys}) {
         for (const bool by_spans : {false, true}) {
           // From the end, and not every tile of long sequences: the last ones see the most.
@@ -305,7 +306,7 @@ TEST_P(AttentionKernelTest, IsSoftmaxTimesValues) {
   const Fixture f = MakeFixture(shape, false, 77);
   const uint32_t row = f.keys - 1;
   const uint32_t from = FirstSeen(row, f.window);
-  const std::vector<float> got = Attend(*MachineKernels().back(), f, row, row + 1);
+  const std::vector<float> got = Attend(*RunnableTables().back(), f, row, row + 1);
   for (uint32_t head = 0; head < f.group; ++head) {
     const float* const q = f.q.data() + (size_t{row} * f.group + head) * f.head_dim;
     std::vector<double> weights(f.keys);
@@ -373,7 +374,7 @@ TEST(AttentionTileTest, NoTileChangesABitOfAWindow) {
     const Fixture f = MakeFixture({10, 3, 90, window, window % 2 == 0 ? 0.0f : 3.0f}, true, window);
     const size_t width = size_t{f.group} * f.head_dim;
     const std::vector<float> plain = PlainAttention(f);
-    for (const Kernels* kernels : MachineKernels()) {
+    for (const Kernels* kernels : RunnableTables()) {
       for (const uint32_t rows : {1u, 2u, 3u, 7u, 16u, 21u}) {
         for (uint32_t first = 0; first + rows <= f.keys; ++first) {
           const std::vector<float> got = Attend(*kernels, f, first, first + rows);
@@ -395,7 +396,7 @@ TEST(AttentionCallsTest, CallsInTurnAskAheadForThoseToComeAndKeepTheirBits) {
   const std::vector<uint32_t> rows = {1060, 20, 1099, 3, 530, 531};
   const size_t width = size_t{f.group} * f.value_dim();
   const std::vector<float> plain = PlainAttention(f);
-  for (const Kernels* kernels : MachineKernels()) {
+  for (const Kernels* kernels : RunnableTables()) {
     AskedPages asked;
     std::vector<std::vector<float>> out(rows.size(), std::vector<float>(width, kNan));
     std::vector<float> scratch(AttendScratchFloats(f.head_dim), kNan);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "common/status.h"
 #include "worker/backend/cpu/isa.h"
 
@@ -13,10 +15,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr CpuFeatures kXeon = {
-    .fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true, .amx = true};
-constexpr CpuFeatures kAlderLake = {.fma = true, .avx2 = true, .avxvnni = true};
-constexpr CpuFeatures kIceLake = {.fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true};
-constexpr CpuFeatures kOldXeon = {.fma = true, .avx2 = true, .avx512 = true};
+    .fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true, .intel = true, .amx = true};
+constexpr CpuFeatures kAlderLake = {.fma = true, .avx2 = true, .avxvnni = true, .intel = true};
+constexpr CpuFeatures kIceLake = {
+    .fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true, .intel = true};
+constexpr CpuFeatures kZen5 = {.fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true};
+constexpr CpuFeatures kOldXeon = {.fma = true, .avx2 = true, .avx512 = true, .intel = true};
 constexpr CpuFeatures kArm = {.neon = true, .neondot = true};
 constexpr CpuFeatures kOldArm = {.neon = true};
 
@@ -33,7 +37,7 @@ TEST(ChooseKernelsTest, TheBestThatTheMachineHas) {
   EXPECT_EQ(*ChooseKernels("", {.fma = true, .avx2 = true}), Or(Avx2Kernels(), fma));
   EXPECT_EQ(*ChooseKernels("", kAlderLake), Or(AvxVnniKernels(), fma));
   EXPECT_EQ(*ChooseKernels("", kOldXeon), Or(Avx512Kernels(), fma));
-  EXPECT_EQ(*ChooseKernels("", kIceLake), Or(Avx512VnniKernels(), fma));
+  EXPECT_EQ(*ChooseKernels("", kZen5), Or(Avx512VnniKernels(), fma));
   EXPECT_EQ(*ChooseKernels("", kXeon), Or(AmxKernels(), *ChooseKernels("", kIceLake)));
   EXPECT_EQ(*ChooseKernels("", kOldArm), Or(NeonKernels(), scalar));
   EXPECT_EQ(*ChooseKernels("", kArm), Or(NeonDotKernels(), scalar));
@@ -50,10 +54,14 @@ TEST(ChooseKernelsTest, OneThatIsNamed) {
 TEST(ChooseKernelsTest, ProcessorsThatReadMemoryOtherwiseHaveTheirOwnOfTheSameInstructions) {
   constexpr CpuFeatures kZen4 = {
       .fma = true, .avx2 = true, .avx512 = true, .avx512vnni = true, .zen4 = true};
-  const Kernels* const chosen = *ChooseKernels("", kZen4);
-  EXPECT_EQ(chosen, Or(Avx512VnniZen4Kernels(), *ChooseKernels("", kOldXeon)));
-  EXPECT_EQ(*ChooseKernels(chosen->isa, kZen4), chosen);
-  EXPECT_EQ(*ChooseKernels("avx512", kZen4), *ChooseKernels("avx512", kOldXeon));
+  const std::pair<CpuFeatures, const Kernels*> kinds[] = {{kZen4, Avx512VnniZen4Kernels()},
+                                                          {kIceLake, Avx512VnniIntelKernels()}};
+  for (const auto& [features, own] : kinds) {
+    const Kernels* const chosen = *ChooseKernels("", features);
+    EXPECT_EQ(chosen, Or(own, *ChooseKernels("", kOldXeon)));
+    EXPECT_EQ(*ChooseKernels(chosen->isa, features), chosen);
+    EXPECT_EQ(*ChooseKernels("avx512", features), *ChooseKernels("avx512", kOldXeon));
+  }
 }
 
 TEST(ChooseKernelsTest, AMachineWithTilesCanDoWithoutThem) {

@@ -14,7 +14,7 @@
 
 #include "common/numerics/math.h"
 #include "tests/worker/backend/row_blocks.h"
-#include "tests/worker/backend/table_name.h"
+#include "tests/worker/backend/tables.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/packed_matrix.h"
@@ -61,7 +61,7 @@ bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_
 
 class KernelsTest : public ::testing::TestWithParam<size_t> {
  protected:
-  const Kernels& kernels() const { return *MachineKernels()[GetParam()]; }
+  const Kernels& kernels() const { return *RunnableTables()[GetParam()]; }
 };
 
 TEST_P(KernelsTest, MatmulIsOneFmaChainAnOutput) {
@@ -312,8 +312,8 @@ TEST_P(KernelsTest, AppendedKeysAreTransposedAndValuesAreNot) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tables, KernelsTest, ::testing::Range(size_t{0}, MachineKernels().size()),
-                         [](const auto& info) { return TableName(MachineKernels()[info.param]); });
+INSTANTIATE_TEST_SUITE_P(Tables, KernelsTest, ::testing::Range(size_t{0}, RunnableTables().size()),
+                         [](const auto& info) { return TableName(RunnableTables()[info.param]); });
 
 // Against arithmetic of another kind: the nearest half by exact comparison in double.
 TEST(ConvertTest, HalvesRoundToTheNearestEven) {

@@ -24,6 +24,7 @@ foreach(source
     worker/backend/cpu/kernels_avx2.cc
     worker/backend/cpu/kernels_avx512.cc
     worker/backend/cpu/kernels_avx512vnni.cc
+    worker/backend/cpu/kernels_avx512vnni_intel.cc
     worker/backend/cpu/kernels_avx512vnni_zen4.cc
     worker/backend/cpu/kernels_avxvnni.cc
     worker/backend/cpu/kernels_neon.cc

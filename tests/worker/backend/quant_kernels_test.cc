@@ -9,7 +9,7 @@
 
 #include "common/block_formats.h"
 #include "tests/worker/backend/row_blocks.h"
-#include "tests/worker/backend/table_name.h"
+#include "tests/worker/backend/tables.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/kernels.h"
@@ -294,7 +294,7 @@ bool SameBits(float a, float b) {
 
 class QuantKernelsTest : public ::testing::TestWithParam<size_t> {
  protected:
-  const Kernels& kernels() const { return *MachineKernels()[GetParam()]; }
+  const Kernels& kernels() const { return *RunnableTables()[GetParam()]; }
 
   // Multiplies, and compares with the plain program.
   void Check(const Made& made, const std::vector<float>& x, uint32_t rows, bool int8) {
@@ -442,8 +442,8 @@ TEST_P(QuantKernelsTest, WhatIsNoNumberStaysVisible) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, QuantKernelsTest, ::testing::Range<size_t>(0, MachineKernels().size()),
-                         [](const auto& info) { return TableName(MachineKernels()[info.param]); });
+INSTANTIATE_TEST_SUITE_P(, QuantKernelsTest, ::testing::Range<size_t>(0, RunnableTables().size()),
+                         [](const auto& info) { return TableName(RunnableTables()[info.param]); });
 
 TEST(QuantizeTest, Int8IsWithinHalfAStepAndKeepsTheLargest) {
   const std::vector<float> w = RandomFloats(128, 3);

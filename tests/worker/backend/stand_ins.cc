@@ -64,6 +64,16 @@ constexpr Kernels kTable = MakeTable("avx512vnni");
 }  // namespace
 }  // namespace stand_in_avx512vnni_zen4
 
+namespace stand_in_avx512vnni_intel {
+namespace {
+constexpr Tiling kTiling = kAvx512VnniIntelTiling;
+constexpr bool kDotSigned = false;
+using DotActivation = int8_t;
+#include "tests/worker/backend/stand_in-inl.h"
+constexpr Kernels kTable = MakeTable("avx512vnni");
+}  // namespace
+}  // namespace stand_in_avx512vnni_intel
+
 namespace stand_in_amx {
 namespace {
 constexpr Tiling kTiling = kAmxTiling;
@@ -89,8 +99,13 @@ constexpr Kernels kTable = MakeTable("neon");
 }  // namespace stand_in_neon
 
 std::vector<const Kernels*> StandIns() {
-  return {&stand_in_avx2::kTable,       &stand_in_avxvnni::kTable,         &stand_in_avx512::kTable,
-          &stand_in_avx512vnni::kTable, &stand_in_avx512vnni_zen4::kTable, &stand_in_amx::kTable,
+  return {&stand_in_avx2::kTable,
+          &stand_in_avxvnni::kTable,
+          &stand_in_avx512::kTable,
+          &stand_in_avx512vnni::kTable,
+          &stand_in_avx512vnni_zen4::kTable,
+          &stand_in_avx512vnni_intel::kTable,
+          &stand_in_amx::kTable,
           &stand_in_neon::kTable};
 }
 

@@ -69,6 +69,7 @@ CpuFeatures MachineFeatures() {
   unsigned edx = 0;
   f.avxvnni = f.avx2 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 4 & 1) != 0;
   f.zen4 = f.avx512vnni && __builtin_cpu_is("amd") && IsFamily(0x19);
+  f.intel = __builtin_cpu_is("intel");
   if (f.avx512vnni && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
     // AMX-TILE and AMX-INT8.
     f.amx = (edx >> 24 & 1) != 0 && (edx >> 25 & 1) != 0 && MayUseTiles();

@@ -10,8 +10,10 @@ struct CpuFeatures {
   bool avxvnni = false;  // In vectors of 256 bits, without AVX-512.
   bool avx512 = false;   // F, VL, DQ, BW.
   bool avx512vnni = false;
-  bool zen4 = false;  // AMD's, by which kernels read memory; what it has is said above.
-  bool amx = false;   // Tiles and their int8 product, beside avx512vnni.
+  // Who made it, by which kernels read memory; what it has is said above.
+  bool zen4 = false;
+  bool intel = false;
+  bool amx = false;  // Tiles and their int8 product, beside avx512vnni.
   bool neon = false;
   bool neondot = false;
 };

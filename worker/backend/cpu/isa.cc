@@ -40,6 +40,7 @@ std::vector<const Kernels*> KernelsOf(const CpuFeatures& f) {
   add(f.avx512, Avx512Kernels());
   add(f.avx512vnni, Avx512VnniKernels());
   add(f.avx512vnni && f.zen4, Avx512VnniZen4Kernels());
+  add(f.avx512vnni && f.intel, Avx512VnniIntelKernels());
   add(f.amx, AmxKernels());
   add(f.neon, NeonKernels());
   add(f.neondot, NeonDotKernels());

@@ -250,7 +250,8 @@ const Kernels* Avx2Kernels();
 const Kernels* AvxVnniKernels();
 const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
-const Kernels* Avx512VnniZen4Kernels();  // The same for processors that read memory as Zen 4 does.
+const Kernels* Avx512VnniZen4Kernels();   // The same for processors that read memory as Zen 4 does,
+const Kernels* Avx512VnniIntelKernels();  // and as Intel's do.
 const Kernels* AmxKernels();
 const Kernels* NeonKernels();
 const Kernels* NeonDotKernels();

@@ -32,7 +32,7 @@ struct Asking {
 
 inline constexpr Asking kAskNear;
 // AVX2 takes so many instructions for each byte that the processor's window holds too few bytes of
-// a panel to keep the memory busy, with one row too.
+// a panel to keep the memory busy, with one row too; with VNNI so it is on Intel's.
 inline constexpr Asking kAskEachLine = {.line_bytes = 3 << 10};
 inline constexpr Asking kAskZen5 = {.bytes = 10 << 10, .pairs = true};
 // Zen 4: what is asked for near is in its hardware's way.
@@ -44,10 +44,12 @@ inline constexpr Asking kAskFar = {.unasked_rows_8 = 4,
                                    .bytes_4 = 8 << 10,
                                    .float_bytes = 8 << 10,
                                    .float_panels = 1};
-// Intel's processors with tiles: the one that was measured reads one row's weights a tenth to a
-// third faster if it is asked for them.
+// Intel's: those that were measured read one row's weights a tenth to a third faster if they are
+// asked for them, with tiles and without.
 inline constexpr Asking kAskIntel = {
     .unasked_rows_8 = 0, .bytes = 3 << 10, .bytes_4 = 2 << 10, .quant_panels = 2};
+inline constexpr Asking kAskIntelPairs = {
+    .unasked_rows_8 = 0, .bytes = 3 << 10, .bytes_4 = 2 << 10, .quant_panels = 2, .pairs = true};
 
 // More rows than any block has.
 inline constexpr int kNoRows = 99;
@@ -75,9 +77,12 @@ struct Tiling {
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
 inline constexpr Tiling kAvx2Tiling = {
     .register_lanes = 6, .block_rows = 6, .dot_chains = 2, .asking = kAskEachLine};
-// Measured on Zen 5 only, which would take AVX-512.
-inline constexpr Tiling kAvxVnniTiling = {.register_lanes = 6, .block_rows = 6, .dot_chains = 6};
-inline constexpr Tiling kAvx512Tiling = {.register_lanes = 24, .block_rows = 12, .dot_chains = 6};
+// Measured on Zen 5 and on Intel's with tiles, which would take AVX-512.
+inline constexpr Tiling kAvxVnniTiling = {
+    .register_lanes = 6, .block_rows = 6, .dot_chains = 6, .asking = kAskEachLine};
+// Without VNNI AVX-512 is Intel's alone.
+inline constexpr Tiling kAvx512Tiling = {
+    .register_lanes = 24, .block_rows = 12, .dot_chains = 6, .asking = kAskIntel};
 // Zen 5.
 inline constexpr Tiling kAvx512VnniTiling = {.register_lanes = 24,
                                              .block_rows = 12,
@@ -87,6 +92,15 @@ inline constexpr Tiling kAvx512VnniTiling = {.register_lanes = 24,
                                              .dot_panel_rows_4 = 5,
                                              .alone_panel_rows = 12,
                                              .asking = kAskZen5};
+// Measured on one that has tiles too.
+inline constexpr Tiling kAvx512VnniIntelTiling = {.register_lanes = 24,
+                                                  .block_rows = 12,
+                                                  .most_alone_rows = 16,
+                                                  .dot_chains = 12,
+                                                  .dot_panel_rows = 9,
+                                                  .dot_panel_rows_4 = 5,
+                                                  .alone_panel_rows = 12,
+                                                  .asking = kAskIntelPairs};
 inline constexpr Tiling kAvx512VnniZen4Tiling = {.register_lanes = 24,
                                                  .block_rows = 12,
                                                  .dot_chains = 12,
