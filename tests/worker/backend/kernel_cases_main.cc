@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/worker/backend/kernel_cases.h"
+#include "tests/worker/backend/tables.h"
 #include "worker/backend/cpu/float_environment.h"
 #include "worker/backend/cpu/isa.h"
 
@@ -53,8 +54,7 @@ int Main(int argc, char** argv) {
       return Fail(std::string(kernels->isa) + " differs from " + MachineKernels()[0]->isa + ": " +
                   wrong);
     }
-    ran += (ran.empty() ? "" : " ") +
-           std::string(kernels == ScalarFmaKernels() ? "scalar_fma" : kernels->isa);
+    ran += (ran.empty() ? "" : " ") + TableName(kernels);
   }
   std::printf("ran: %s; %zu cases each\n", ran.c_str(), first.size());
   if (what == "write") {
