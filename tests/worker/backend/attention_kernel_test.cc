@@ -13,7 +13,6 @@
 #include "common/numerics/math.h"
 #include "tests/worker/backend/tables.h"
 #include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/kernels.h"
 
 namespace strata::cpu {

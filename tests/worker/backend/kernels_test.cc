@@ -16,7 +16,6 @@
 #include "tests/worker/backend/row_blocks.h"
 #include "tests/worker/backend/tables.h"
 #include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/packed_matrix.h"
 
 namespace strata::cpu {

@@ -11,7 +11,6 @@
 #include "tests/worker/backend/row_blocks.h"
 #include "tests/worker/backend/tables.h"
 #include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/isa.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/packed_matrix.h"
 #include "worker/backend/cpu/quantize.h"

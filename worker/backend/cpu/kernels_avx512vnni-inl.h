@@ -1,6 +1,9 @@
 // The kernels for AVX-512 (F, VL, DQ, BW) with VNNI, once for each kind of processor: a source file
-// names a namespace (STRATA_VNNI_NAMESPACE) and its tiling (STRATA_VNNI_TILING), includes this, and
-// has MakeTable there.
+// names the function that gives its table (STRATA_VNNI_KERNELS), a namespace
+// (STRATA_VNNI_NAMESPACE) and its tiling (STRATA_VNNI_TILING), and includes this.
+#include "worker/backend/cpu/kernels.h"
+
+#if defined(__x86_64__)
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC 12 warns of the undefined operands inside its own intrinsics (its bug 105593).
@@ -41,3 +44,20 @@ constexpr Tiling kTiling = STRATA_VNNI_TILING;
 }  // namespace STRATA_VNNI_NAMESPACE
 }  // namespace strata::cpu
 HWY_AFTER_NAMESPACE();
+
+namespace strata::cpu {
+
+const Kernels* STRATA_VNNI_KERNELS() {
+  static constexpr Kernels kTable = STRATA_VNNI_NAMESPACE::MakeTable("avx512vnni");
+  return &kTable;
+}
+
+}  // namespace strata::cpu
+
+#else
+
+namespace strata::cpu {
+const Kernels* STRATA_VNNI_KERNELS() { return nullptr; }
+}  // namespace strata::cpu
+
+#endif

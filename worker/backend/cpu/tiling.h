@@ -48,8 +48,11 @@ inline constexpr Asking kAskFar = {.unasked_rows_8 = 4,
 // asked for them, with tiles and without.
 inline constexpr Asking kAskIntel = {
     .unasked_rows_8 = 0, .bytes = 3 << 10, .bytes_4 = 2 << 10, .quant_panels = 2};
-inline constexpr Asking kAskIntelPairs = {
-    .unasked_rows_8 = 0, .bytes = 3 << 10, .bytes_4 = 2 << 10, .quant_panels = 2, .pairs = true};
+inline constexpr Asking kAskIntelPairs = [] {
+  Asking asking = kAskIntel;
+  asking.pairs = true;
+  return asking;
+}();
 
 // More rows than any block has.
 inline constexpr int kNoRows = 99;
@@ -92,15 +95,12 @@ inline constexpr Tiling kAvx512VnniTiling = {.register_lanes = 24,
                                              .dot_panel_rows_4 = 5,
                                              .alone_panel_rows = 12,
                                              .asking = kAskZen5};
-// Measured on one that has tiles too.
-inline constexpr Tiling kAvx512VnniIntelTiling = {.register_lanes = 24,
-                                                  .block_rows = 12,
-                                                  .most_alone_rows = 16,
-                                                  .dot_chains = 12,
-                                                  .dot_panel_rows = 9,
-                                                  .dot_panel_rows_4 = 5,
-                                                  .alone_panel_rows = 12,
-                                                  .asking = kAskIntelPairs};
+// As Zen 5's but for its asking, which was measured on one that has tiles too.
+inline constexpr Tiling kAvx512VnniIntelTiling = [] {
+  Tiling tiling = kAvx512VnniTiling;
+  tiling.asking = kAskIntelPairs;
+  return tiling;
+}();
 inline constexpr Tiling kAvx512VnniZen4Tiling = {.register_lanes = 24,
                                                  .block_rows = 12,
                                                  .dot_chains = 12,
