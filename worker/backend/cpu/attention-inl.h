@@ -27,14 +27,15 @@ STRATA_INLINE const T* ValuesOf(const AttendArgs& args, uint32_t page) {
                                     args.value_bytes);
 }
 
-// Dots of Q queries with the keys of the pages [first, end), whose first scores are at `scores`.
-// `kAsk`: half of what is ahead is asked for meanwhile.
-template <typename T, int Q, int P, bool kAsk>
+// Scores of Q queries with the keys of the pages [first, end), to `scores`. Meanwhile half of as
+// many pages is asked for, `kHalves` times.
+template <typename T, int Q, int P, int kHalves>
 void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t end, float* scores,
                 PagesAhead<T>* ahead) {
   // For each input of a page half of the lines that an input's keys and values have.
-  constexpr int kLines = P * sizeof(T) / 4;
-  for (; first + P <= end; first += P, scores += P * 16) {
+  constexpr int kLines = kHalves * P * static_cast<int>(sizeof(T)) / 4;
+  const Lanes scale = Set(args.scale);
+  for (; first + P <= end; first += P, scores += P * Q * 16) {
     const T* keys[P];
     Lanes acc[P][Q];
     STRATA_UNROLL
@@ -46,7 +47,7 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
       }
     }
     for (uint32_t d = 0; d < args.head_dim; ++d) {
-      if (kAsk && (kLines > 0 || d % 2 == 0)) {
+      if (kHalves > 0 && (kLines > 0 || d % 2 == 0)) {
         ahead->Ask(kLines > 0 ? kLines : 1);
       }
       // Keys stay in registers, and not queries, which are more.
@@ -68,103 +69,30 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
     for (int p = 0; p < P; ++p) {
       STRATA_UNROLL
       for (int i = 0; i < Q; ++i) {
-        Store(acc[p][i], scores + i * kSpanKeys + p * 16);
+        Store(Mul(acc[p][i], scale), scores + (p * Q + i) * 16);
       }
     }
   }
   if constexpr (P > 1) {
-    ScorePages<T, Q, P / 2, kAsk>(args, q, first, end, scores, ahead);
+    ScorePages<T, Q, P / 2, kHalves>(args, q, first, end, scores, ahead);
   }
 }
 
-// take(page, pages) for the pages from the first one with keys to the last, four at once; at the
-// end there may be fewer.
-template <typename Take>
-STRATA_INLINE void ByFourPages(KeyRange keys, const Take& take) {
-  uint32_t page = keys.from / 16;
-  const uint32_t end = (keys.end + 15) / 16;
-  for (; page + 4 <= end; page += 4) {
-    take(page, std::integral_constant<uint32_t, 4>());
-  }
-  if (page < end) {
-    take(page, end - page);
-  }
-}
-
-// Sums of keys and queries to scores of one query's span, and the largest before each page at
-// `before` and from it on at `maxima`. Returns m.
-template <bool kCapped>
-float ScaleScores(const AttendArgs& args, KeyRange keys, float* scores, float* before,
-                  float* maxima) {
-  const Lanes scales = Set(args.scale);
+// All scores of a block of queries with the pages.
+STRATA_INLINE void CapScores(const AttendArgs& args, uint32_t queries, KeyRange pages,
+                             float* scores) {
   const Lanes caps = Set(args.soft_cap);
-  const auto scores_of = [&](uint32_t page) {
-    Lanes s = Mul(Load(scores + page * 16), scales);
-    if constexpr (kCapped) {
-      s = SoftCap(s, caps);
-    }
-    const uint32_t visible = keys.end - page * 16;
-    if (visible < 16) {
-      s = FirstN(s, Set(kNegativeInfinity), visible);
-    }
-    if (page * 16 < keys.from) {
-      s = FirstN(Set(kNegativeInfinity), s, keys.from - page * 16);
-    }
-    return s;
-  };
-  float m = kNegativeInfinity;
-  ByFourPages(keys, [&](uint32_t page, auto pages) {
-    Lanes rows[4];
-    STRATA_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
-      rows[i] = Set(kNegativeInfinity);
-      if (i < pages) {
-        rows[i] = scores_of(page + i);
-        Store(rows[i], scores + (page + i) * 16);
-      }
-    }
-    alignas(16) float largest[4];
-    LargestLanes(rows, largest);
-    for (uint32_t i = 0; i < pages; ++i) {
-      before[page + i] = m;
-      m = m > largest[i] ? m : largest[i];
-      maxima[page + i] = m;
-    }
-  });
-  return m;
-}
-
-// Scores of one query's span to weights, and the largest of the pages to the sums of their weights.
-STRATA_INLINE void WeighScores(KeyRange keys, float* scores, float* maxima_to_sums) {
-  ByFourPages(keys, [&](uint32_t page, auto pages) {
-    Lanes rows[4];
-    STRATA_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
-      rows[i] = Set(kNegativeInfinity);
-      if (i < pages) {
-        rows[i] = Sub(Load(scores + (page + i) * 16), Set(maxima_to_sums[page + i]));
-      }
-    }
-    ExpsBounded<4>(rows);
-    STRATA_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
-      if (i < pages) {
-        Store(rows[i], scores + (page + i) * 16);
-      }
-    }
-    alignas(16) float sums[4];
-    TreeSums(rows, sums);
-    std::memcpy(maxima_to_sums + page, sums, pages * sizeof(float));
-  });
+  for (uint32_t at = pages.from * queries; at < pages.end * queries; ++at) {
+    Store(SoftCap(Load(scores + at * 16), caps), scores + at * 16);
+  }
 }
 
 // Adds the keys `in_page` of each of the pages [page, end) to the sums of Q queries, D * 16
-// dimensions of them from `dim` on; weights and factors are those of the first page. `kAsk`: the
-// other half of what is ahead is asked for meanwhile.
+// dimensions of them from `dim` on; `weighed` begins with the first page. `kAsk`: the other half of
+// what is ahead is asked for meanwhile.
 template <typename T, int Q, int D, bool kAsk>
 STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
-                             const float* weights, const float* factors, float* sums, size_t dim,
-                             PagesAhead<T>* ahead) {
+                             WeighedPages weighed, float* sums, size_t dim, PagesAhead<T>* ahead) {
   const size_t values_stride =
       args.latent_values != 0 ? args.head_dim : PaddedHeadDim(args.head_dim);
   const size_t stride = PartialFloats(ValueDim(args));
@@ -176,11 +104,11 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
       acc[i][d] = Load(sums + i * stride + dim + d * 16);
     }
   }
-  for (; page < end; ++page, weights += 16, ++factors) {
+  for (; page < end; ++page, weighed = weighed.From(1)) {
     const T* const values = ValuesOf<T>(args, page) + dim;
     STRATA_UNROLL
     for (int i = 0; i < Q; ++i) {
-      const Lanes factor = Set(factors[i * kSpanPages]);
+      const Lanes factor = Set(weighed.factors[i]);
       STRATA_UNROLL
       for (int d = 0; d < D; ++d) {
         acc[i][d] = Mul(acc[i][d], factor);
@@ -197,7 +125,7 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
         const Lanes v = Load(values + j * values_stride + d * 16);
         STRATA_UNROLL
         for (size_t i = 0; i < Q; ++i) {
-          acc[i][d] = Fma(Set(weights[i * kSpanKeys + j]), v, acc[i][d]);
+          acc[i][d] = Fma(Set(weighed.weights[i * 16 + j]), v, acc[i][d]);
         }
       }
     }
@@ -213,13 +141,12 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
 
 template <typename T, int Q, int D, bool kAsk = false>
 void AddPages(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
-              const float* weights, const float* factors, float* sums, size_t dim = 0,
-              PagesAhead<T>* ahead = nullptr) {
+              WeighedPages weighed, float* sums, size_t dim = 0, PagesAhead<T>* ahead = nullptr) {
   for (; dim + D * 16 <= PaddedHeadDim(ValueDim(args)); dim += D * 16) {
-    AddValues<T, Q, D, kAsk>(args, page, end, in_page, weights, factors, sums, dim, ahead);
+    AddValues<T, Q, D, kAsk>(args, page, end, in_page, weighed, sums, dim, ahead);
   }
   if constexpr (D > 1) {
-    AddPages<T, Q, D / 2, kAsk>(args, page, end, in_page, weights, factors, sums, dim, ahead);
+    AddPages<T, Q, D / 2, kAsk>(args, page, end, in_page, weighed, sums, dim, ahead);
   }
 }
 
@@ -246,15 +173,14 @@ void AddPartOfPage(const AttendArgs& args, const AttendState& state, const KeyRa
                     range.end - first < 16 ? range.end - first : 16};
   };
   if (same) {
-    AddPages<T, Q, AtOnce(Q)>(args, at, at + 1, in_page(keys[0]), state.scores + first,
-                              state.factors + page, state.span);
+    AddPages<T, Q, AtOnce(Q)>(args, at, at + 1, in_page(keys[0]), state.weighed().From(page),
+                              state.span);
     return;
   }
   for (int i = 0; i < Q; ++i) {
     if (keys[i].from < first + 16 && keys[i].end > first) {
       AddPages<T, 1, AtOnce(1)>(args, at, at + 1, in_page(keys[i]),
-                                state.scores + i * kSpanKeys + first,
-                                state.factors + i * kSpanPages + page, state.span + i * stride);
+                                state.weighed().Of(i).From(page), state.span + i * stride);
     }
   }
 }
@@ -263,91 +189,40 @@ void AddPartOfPage(const AttendArgs& args, const AttendState& state, const KeyRa
 template <typename T, int Q>
 void AddPagesOfSpan(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
                     uint32_t span, uint32_t first, uint32_t end, PagesAhead<T>* ahead = nullptr) {
-  // Pages that all the queries see all of; their sums stay in registers.
-  uint32_t whole = first;
-  uint32_t whole_end = end;
   bool same = true;
   for (int i = 0; i < Q; ++i) {
-    whole = whole > (keys[i].from + 15) / 16 ? whole : (keys[i].from + 15) / 16;
-    whole_end = whole_end < keys[i].end / 16 ? whole_end : keys[i].end / 16;
     same = same && keys[i].from == keys[0].from && keys[i].end == keys[0].end;
   }
-  if (whole >= whole_end) {
-    whole = whole_end = end;
-  }
-  for (; first < whole; ++first) {
+  KeyRange whole = PagesSeenWhole(keys, Q, {first, end});  // Their sums stay in registers.
+  for (; first < whole.from; ++first) {
     AddPartOfPage<T, Q>(args, state, keys, same, span, first);
   }
-  if (whole < whole_end) {
+  if (whole.from < whole.end) {
     const auto add =
         ahead != nullptr ? AddPages<T, Q, AtOnce(Q), true> : AddPages<T, Q, AtOnce(Q), false>;
-    add(args, span * kSpanPages + whole, span * kSpanPages + whole_end, {0, 16},
-        state.scores + whole * 16, state.factors + whole, state.span, 0, ahead);
+    add(args, span * kSpanPages + whole.from, span * kSpanPages + whole.end, {0, 16},
+        state.weighed().From(whole.from), state.span, 0, ahead);
   }
-  for (; whole_end < end; ++whole_end) {
-    AddPartOfPage<T, Q>(args, state, keys, same, span, whole_end);
+  for (; whole.end < end; ++whole.end) {
+    AddPartOfPage<T, Q>(args, state, keys, same, span, whole.end);
   }
 }
 
-// Pages [from, end) of a span, of which some of the queries see keys; {kSpanPages, 0}: none does.
-STRATA_INLINE KeyRange PagesSeen(const KeyRange* keys, int queries) {
-  KeyRange pages{kSpanPages, 0};
-  for (int i = 0; i < queries; ++i) {
-    if (keys[i].end > 0) {
-      pages.from = pages.from < keys[i].from / 16 ? pages.from : keys[i].from / 16;
-      pages.end = pages.end > (keys[i].end + 15) / 16 ? pages.end : (keys[i].end + 15) / 16;
-    }
-  }
-  return pages;
-}
-
-// Scores to weights of the span of each of `queries` <= Q, with sums that hold no value yet. Leaves
-// the factors and the sums of the pages' weights.
+// The scores in state.scores to weights, with sums that hold no value yet.
 template <int Q>
-STRATA_INLINE void SoftmaxSpans(const AttendArgs& args, const AttendState& state,
-                                const KeyRange* keys, int queries) {
+STRATA_INLINE void WeighSpan(const AttendArgs& args, const AttendState& state, const KeyRange* keys,
+                             KeyRange pages) {
+  if (args.soft_cap != 0) {
+    CapScores(args, Q, pages, state.scores);
+  }
   const size_t padded = PaddedHeadDim(ValueDim(args));
   const size_t stride = PartialFloats(ValueDim(args));
-  const auto scale = args.soft_cap == 0 ? ScaleScores<false> : ScaleScores<true>;
-  // One thing of all queries that are near in memory before the next: lanes are loaded of what was
-  // stored one by one, which has to be in the cache by then.
-  for (int from = 0; from < queries; from += kQueryBlock) {
-    const int end = from + kQueryBlock < queries ? from + kQueryBlock : queries;
-    for (int i = from; i < end; ++i) {
-      float* const span = state.span + i * stride;
-      std::memset(span, 0, padded * sizeof(float));
-      span[padded] = scale(args, keys[i], state.scores + i * kSpanKeys,
-                           state.factors + i * kSpanPages, state.sums + i * kSpanPages);
-    }
-    for (int i = from; i < end; ++i) {
-      // Lanes before the first and behind the last page hold what was there; nothing reads them.
-      for (uint32_t page = keys[i].from / 256 * 16; page * 16 < keys[i].end; page += 16) {
-        float* const factors = state.factors + i * kSpanPages + page;
-        Store(Exp(Sub(Load(factors), Load(state.sums + i * kSpanPages + page))), factors);
-      }
-    }
-    for (int i = from; i < end; ++i) {
-      WeighScores(keys[i], state.scores + i * kSpanKeys, state.sums + i * kSpanPages);
-    }
-  }
-  // A query's sum waits for the one of the page before: those of all queries go on side by side.
-  const KeyRange pages = PagesSeen(keys, queries);
-  float l[Q] = {};
-  for (uint32_t page = pages.from; page < pages.end; ++page) {
-    STRATA_UNROLL
-    for (int i = 0; i < Q; ++i) {
-      if (i < queries && keys[i].from < (page + 1) * 16 && keys[i].end > page * 16) {
-        const uint32_t at = static_cast<uint32_t>(i) * kSpanPages + page;
-        l[i] = std::fma(l[i], state.factors[at], state.sums[at]);
-      }
-    }
-  }
-  STRATA_UNROLL
   for (int i = 0; i < Q; ++i) {
-    if (i < queries) {
-      state.span[i * stride + padded + 1] = l[i];
+    for (size_t d = 0; d < padded; d += kLanes) {
+      Store(Set(0.0f), state.span + i * stride + d);
     }
   }
+  SpanSoftmax<Q>(state, keys, pages).Run(padded, stride);
 }
 
 // One span of the Q queries from the tile's `first` into state.span.
@@ -360,11 +235,12 @@ void AttendSpan(const AttendArgs& args, const AttendState& state, int first, uin
   }
   const KeyRange pages = PagesSeen(keys, Q);
   const uint32_t before = span * kSpanPages;
-  const auto score = ahead != nullptr ? ScorePages<T, Q, PagesAtOnce(Q), true>
-                                      : ScorePages<T, Q, PagesAtOnce(Q), false>;
+  const auto score = ahead == nullptr    ? ScorePages<T, Q, PagesAtOnce(Q), 0>
+                     : ahead->IsBehind() ? ScorePages<T, Q, PagesAtOnce(Q), 2>
+                                         : ScorePages<T, Q, PagesAtOnce(Q), 1>;
   score(args, state.q + size_t{args.head_dim} * first, before + pages.from, before + pages.end,
-        state.scores + pages.from * 16, ahead);
-  SoftmaxSpans<Q>(args, state, keys, Q);
+        state.scores + pages.from * Q * 16, ahead);
+  WeighSpan<Q>(args, state, keys, pages);
   AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end, ahead);
 }
 
@@ -415,6 +291,7 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
           state.seen[from].from >= (span + 1) * kSpanKeys) {
         return;
       }
+      state.queries = kQueries;
       AttendSpan<T, kQueries>(args, state, from, span, ahead);
       TakeSpan(args, state, first, from, kQueries, span);
       ahead = nullptr;

@@ -12,17 +12,34 @@ struct KeyRange {
   uint32_t end;
 };
 
+// The weights of a block's queries from one of them and one page on, and the pages' factors.
+struct WeighedPages {
+  const float* weights;  // [pages][queries][16]
+  const float* factors;  // [pages][queries]
+  size_t queries;
+
+  STRATA_INLINE WeighedPages From(size_t page) const {
+    return {weights + page * queries * 16, factors + page * queries, queries};
+  }
+  STRATA_INLINE WeighedPages Of(size_t query) const {
+    return {weights + query * 16, factors + query, queries};
+  }
+};
+
 // Where a tile of queries is being computed, block by block in each span.
 struct AttendState {
   float* q;                     // Of each block [head_dim][queries], one after another.
   float* total;                 // [queries of the tile][PartialFloats]: O, M, L.
   KeyRange seen[kTileQueries];  // What each query sees; neither end ever falls.
   // Of one block.
-  float* scores;   // [queries][512]: scores, then weights.
-  float* factors;  // [queries][32]: a of each page.
-  float* sums;     // [queries][32]: of each page's weights.
+  size_t queries;
+  float* scores;   // [32][queries][16]: scores, then weights.
+  float* factors;  // [32][queries]: a of each page.
+  float* sums;     // [32][queries]: of each page's weights.
   float* span;     // [queries][PartialFloats]: o, m, l of the span.
   float* page;     // [16][head_dim]: keys that hold their values.
+
+  WeighedPages weighed() const { return {scores, factors, queries}; }
 };
 
 // Of at most `tile` queries, in blocks of at most `block`.
@@ -37,6 +54,7 @@ STRATA_INLINE AttendState StateIn(const AttendArgs& args, uint32_t tile, uint32_
   };
   state.q = take(tile * PaddedHeadDim(args.head_dim));
   state.total = take(tile * stride);
+  state.queries = block;
   state.scores = take(block * kSpanKeys);
   state.factors = take(block * kSpanPages);
   state.sums = take(block * kSpanPages);
@@ -58,6 +76,30 @@ STRATA_INLINE KeyRange KeysInSpan(KeyRange seen, uint32_t span) {
   }
   return {seen.from > first ? seen.from - first : 0,
           seen.end - first < kSpanKeys ? seen.end - first : kSpanKeys};
+}
+
+// Pages [from, end) of a span, of which some of the queries see keys; {kSpanPages, 0}: none does.
+STRATA_INLINE KeyRange PagesSeen(const KeyRange* keys, int queries) {
+  KeyRange pages{kSpanPages, 0};
+  for (int i = 0; i < queries; ++i) {
+    if (keys[i].end > 0) {
+      pages.from = pages.from < keys[i].from / 16 ? pages.from : keys[i].from / 16;
+      pages.end = pages.end > (keys[i].end + 15) / 16 ? pages.end : (keys[i].end + 15) / 16;
+    }
+  }
+  return pages;
+}
+
+// Those of `pages` that all of the queries see all of.
+STRATA_INLINE KeyRange PagesSeenWhole(const KeyRange* keys, int queries, KeyRange pages) {
+  KeyRange whole = pages;
+  for (int i = 0; i < queries; ++i) {
+    const uint32_t from = (keys[i].from + 15) / 16;
+    const uint32_t end = keys[i].end / 16;
+    whole.from = whole.from > from ? whole.from : from;
+    whole.end = whole.end < end ? whole.end : end;
+  }
+  return whole.from < whole.end ? whole : KeyRange{pages.end, pages.end};
 }
 
 // Queries whose spans are merged at once: exps of two differences each fill the lanes.
@@ -186,7 +228,7 @@ class PagesAhead {
                  .ahead = static_cast<int>(here)};
     }
     Find();
-    AskUntilAhead();
+    AskUntilAhead(kFirst);
   }
   ~PagesAhead() { AskForRest(); }
   PagesAhead(const PagesAhead&) = delete;
@@ -217,13 +259,18 @@ class PagesAhead {
   void Attended(uint32_t span) {
     const KeyRange keys = KeysInSpan(SeenByAny(args_), span);
     asked_->ahead -= static_cast<int>((keys.end + 15) / 16 - keys.from / 16);
-    AskUntilAhead();
+    AskUntilAhead(kLead);
   }
+
+  // Whether more pages than usual are to be asked for in the next span, as at a thread's first one:
+  // waiting for all that should be on their way would take longer than it takes to compute them.
+  bool IsBehind() const { return asked_->ahead < kLead / 2; }
 
  private:
   // While a span's keys are scored half as many pages are asked for; more than half a span has to
   // be on its way before.
   static constexpr int kLead = 24;
+  static constexpr int kFirst = 4;  // Before a thread's first span.
 
   // Those that a call attends.
   static KeyRange PagesOf(const AttendArgs& args) {
@@ -267,9 +314,9 @@ class PagesAhead {
       Ask(1);
     }
   }
-  void AskUntilAhead() {
+  void AskUntilAhead(int lead) {
     AskForRest();
-    while (asked_->ahead < kLead) {
+    while (asked_->ahead < lead) {
       BeginPage();
       if (left_ <= 0) {
         return;

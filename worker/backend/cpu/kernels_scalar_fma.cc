@@ -28,6 +28,7 @@ using DotActivation = int8_t;
 #include "worker/backend/cpu/kernels-inl.h"
 // After the kernels, whose sums it uses.
 #include "worker/backend/cpu/attention_spans-inl.h"
+#include "worker/backend/cpu/span_softmax-inl.h"
 // After what it keeps.
 #include "worker/backend/cpu/attention-inl.h"
 // After attention, of which it is a kind.

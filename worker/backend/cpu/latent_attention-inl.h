@@ -11,7 +11,7 @@ inline const float* PageInFloats(const F16* keys, size_t count, float* floats) {
   return floats;
 }
 
-// Dots of 16 queries, a lane each ([head_dim][16]), with the keys of a page.
+// Scores of 16 queries, a lane each ([head_dim][16]), with the keys of a page.
 inline void ScoreLatents(const AttendArgs& args, const float* q, const float* keys, float* scores) {
   constexpr int kKeys = kTiling.register_lanes >= 16 ? 16 : 4;
   alignas(64) float by_key[16][16];
@@ -31,13 +31,13 @@ inline void ScoreLatents(const AttendArgs& args, const float* q, const float* ke
     }
     STRATA_UNROLL
     for (int j = 0; j < kKeys; ++j) {
-      Store(acc[j], by_key[first + j]);
+      Store(Mul(acc[j], Set(args.scale)), by_key[first + j]);
     }
   }
   for (int query = 0; query < 16; query += 4) {
     for (int j = 0; j < 16; j += 4) {
-      TransposeWords(&by_key[j][query], sizeof(by_key[0]), scores + query * kSpanKeys + j,
-                     kSpanKeys * sizeof(float));
+      TransposeWords(&by_key[j][query], sizeof(by_key[0]), scores + query * 16 + j,
+                     16 * sizeof(float));
     }
   }
 }
@@ -51,8 +51,8 @@ void AddLatents(const AttendArgs& args, AttendState state, const KeyRange* keys,
     if (pages.end > 0) {
       AddPagesOfSpan<T, Q>(args, state, keys, span, pages.from, pages.end);
     }
-    state.scores += Q * kSpanKeys;
-    state.factors += Q * kSpanPages;
+    state.scores += Q * 16;
+    state.factors += Q;
     state.span += Q * PartialFloats(ValueDim(args));
   }
   if constexpr (Q > 1) {
@@ -64,17 +64,18 @@ void AddLatents(const AttendArgs& args, AttendState state, const KeyRange* keys,
 template <typename T>
 void AttendLatentSpan(const AttendArgs& args, const AttendState& state, uint32_t span,
                       int queries) {
+  // What is computed in lanes without a query is of the last one, and not looked at.
   KeyRange keys[kLatentQueries];
-  for (int i = 0; i < queries; ++i) {
+  for (uint32_t i = 0; i < kLatentQueries; ++i) {
     keys[i] = KeysInSpan(state.seen[i], span);
   }
   const KeyRange pages = PagesSeen(keys, queries);
   for (uint32_t page = pages.from; page < pages.end; ++page) {
     const T* const stored = KeysOf<T>(args, span * kSpanPages + page);
     ScoreLatents(args, state.q, PageInFloats(stored, size_t{16} * args.head_dim, state.page),
-                 state.scores + page * 16);
+                 state.scores + page * kLatentQueries * 16);
   }
-  SoftmaxSpans<kLatentQueries>(args, state, keys, queries);
+  WeighSpan<kLatentQueries>(args, state, keys, pages);
   AddLatents<T>(args, state, keys, span, queries);
 }
 
@@ -83,7 +84,6 @@ template <typename T>
 void AttendLatentBlock(const AttendArgs& args, uint32_t first, int queries) {
   AttendState state = StateIn(args, kLatentQueries, kLatentQueries);
   for (int i = 0; i < static_cast<int>(kLatentQueries); ++i) {
-    // What is computed in lanes without a query is of the last one, and not looked at.
     const uint32_t query = first + (i < queries ? i : queries - 1);
     const float* const q = QueryAt(args, query);
     for (uint32_t d = 0; d < args.head_dim; ++d) {
