@@ -24,23 +24,14 @@ constexpr Tiling kTiling = kScalarTiling;
 constexpr bool kDotSigned = false;
 using DotActivation = int8_t;
 #include "worker/backend/cpu/lanes_scalar-inl.h"
-// After the lanes, which it is written with.
-#include "worker/backend/cpu/kernels-inl.h"
-// After the kernels, whose sums it uses.
-#include "worker/backend/cpu/attention_spans-inl.h"
-#include "worker/backend/cpu/span_softmax-inl.h"
-// After what it keeps.
-#include "worker/backend/cpu/attention-inl.h"
-// After attention, of which it is a kind.
-#include "worker/backend/cpu/latent_attention-inl.h"
+// After the lanes, which they are written with.
+#include "worker/backend/cpu/loops_before_dots-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
 #include "worker/backend/cpu/int_line_rows-inl.h"
-#include "worker/backend/cpu/peak_loops-inl.h"
-#include "worker/backend/cpu/quant-inl.h"
-#include "worker/backend/cpu/super-inl.h"
-#include "worker/backend/cpu/table-inl.h"
+// After the dot products, which they are written with.
+#include "worker/backend/cpu/loops_after_dots-inl.h"
 }  // namespace
 }  // namespace scalar_fma
 }  // namespace strata::cpu

@@ -1,9 +1,9 @@
 // The softmax of a span's scores. Included after attention_spans-inl.h and before attention-inl.h,
 // which says what is computed.
 
-// Turns the scores of Q queries with the pages of a span, as state.scores has them, into weights,
-// four vectors at a time: of as many queries as there are, and of pages behind each other where
-// they are fewer than four. Leaves the pages' factors and sums.
+// Turns the scores of Q queries with the pages of a span, in state.scores, into weights, and leaves
+// the pages' factors and sums. Four vectors of scores are taken at a time: those of four queries,
+// or of fewer and as many more pages.
 template <int Q>
 class SpanSoftmax {
  public:
@@ -21,7 +21,7 @@ class SpanSoftmax {
     // One thing of all pages before the next: vectors are loaded of what was stored one by one,
     // which has to be in the cache by then.
     ByParts([&](uint32_t at) { FindLargest(at); },
-            [&](uint32_t at, int query) { FindLargestOfSome(at, query); });
+            [&](uint32_t at, int query) { FindLargestOfOne(at, query); });
     ByParts([&](uint32_t at) { Weigh(at); }, [&](uint32_t at, int) { WeighOne(at); });
     // Lanes before the first and behind the last page hold what was there; nothing reads them.
     for (uint32_t at = pages_.from * Q / kLanes * kLanes; at < pages_.end * Q; at += kLanes) {
@@ -44,25 +44,28 @@ class SpanSoftmax {
     return keys_[query].from < (page + 1) * 16 && keys_[query].end > page * 16;
   }
 
-  // four(at) for four vectors of scores from the at'th on, whose pages all queries see all of, and
-  // one(at, query) for each one else that a query sees some of, page after page.
-  template <typename Four, typename One>
-  STRATA_INLINE void ByParts(const Four& four, const One& one) {
-    const auto some = [&](uint32_t page, uint32_t end) {
-      for (; page < end; ++page) {
-        for (int i = 0; i < Q; ++i) {
-          if (Sees(i, page)) {
-            one(page * Q + i, i);
-          }
+  // one(at, query) for each vector of scores of the pages [page, end) that its query sees some of;
+  // it is the at'th of all.
+  template <typename One>
+  STRATA_INLINE void OneByOne(uint32_t page, uint32_t end, const One& one) const {
+    for (; page < end; ++page) {
+      for (int i = 0; i < Q; ++i) {
+        if (Sees(i, page)) {
+          one(page * Q + i, i);
         }
       }
-    };
+    }
+  }
+  // Page after page: four(at) for four vectors from the at'th on, whose pages all queries see all
+  // of, and one(at, query) for the others.
+  template <typename Four, typename One>
+  STRATA_INLINE void ByParts(const Four& four, const One& one) {
     const uint32_t end = whole_.from + (whole_.end - whole_.from) / kPages * kPages;
-    some(pages_.from, whole_.from);
+    OneByOne(pages_.from, whole_.from, one);
     for (uint32_t at = whole_.from * Q; at < end * Q; at += 4) {
       four(at);
     }
-    some(end, pages_.end);
+    OneByOne(end, pages_.end, one);
   }
 
   STRATA_INLINE float* ScoresAt(uint32_t at) const { return state_.scores + size_t{at} * 16; }
@@ -81,7 +84,7 @@ class SpanSoftmax {
       Grow<4 / kPages>(at + page * Q, 0, largest + page * Q);
     }
   }
-  void FindLargestOfSome(uint32_t at, int query) {
+  void FindLargestOfOne(uint32_t at, int query) {
     float* const scores = ScoresAt(at);
     const uint32_t first = at / Q * 16;
     Lanes s = Load(scores);
@@ -95,8 +98,8 @@ class SpanSoftmax {
     const float largest = LargestLane(s);
     Grow<1>(at, query, &largest);
   }
-  // The largest scores of a page, of some queries from one on. Where their sums will be stands what
-  // is taken off their scores.
+  // With the largest scores that a page has of some queries from one on. What is taken off their
+  // scores stands where their sums will be.
   template <int kQueries>
   STRATA_INLINE void Grow(uint32_t at, uint32_t query, const float* largest) {
     alignas(16) float m[kQueries];
@@ -136,20 +139,16 @@ class SpanSoftmax {
 
   // A query's sum waits for the one of the page before: those of all go on side by side.
   void SumPages(float (&l)[kLanes]) const {
-    const auto some = [&](uint32_t page, uint32_t end) {
-      for (uint32_t at = page * Q; at < end * Q; ++at) {
-        if (Sees(at % Q, at / Q)) {
-          l[at % Q] = std::fma(l[at % Q], state_.factors[at], state_.sums[at]);
-        }
-      }
+    const auto add = [&](uint32_t at, int query) {
+      l[query] = std::fma(l[query], state_.factors[at], state_.sums[at]);
     };
-    some(pages_.from, whole_.from);
+    OneByOne(pages_.from, whole_.from, add);
     Lanes sums = Load(l);  // With whatever is behind those of Q queries.
     for (uint32_t page = whole_.from; page < whole_.end; ++page) {
       sums = Fma(sums, Load(state_.factors + page * Q), Load(state_.sums + page * Q));
     }
     Store(sums, l);
-    some(whole_.end, pages_.end);
+    OneByOne(whole_.end, pages_.end, add);
   }
 
   const AttendState& state_;
