@@ -1,4 +1,4 @@
-// Attention over pages. Included after kernels-inl.h and attention_spans-inl.h, in the same way.
+// Attention over pages. Included after span_softmax-inl.h, in the same way as kernels-inl.h.
 //
 // Per (query, head), whatever the batch, for each span of 512 keys by absolute position of which it
 // sees any, in order:
@@ -178,7 +178,7 @@ void AddPartOfPage(const AttendArgs& args, const AttendState& state, const KeyRa
     return;
   }
   for (int i = 0; i < Q; ++i) {
-    if (keys[i].from < first + 16 && keys[i].end > first) {
+    if (InPage(keys[i], page)) {
       AddPages<T, 1, AtOnce(1)>(args, at, at + 1, in_page(keys[i]),
                                 state.weighed().Of(i).From(page), state.span + i * stride);
     }

@@ -78,6 +78,11 @@ STRATA_INLINE KeyRange KeysInSpan(KeyRange seen, uint32_t span) {
           seen.end - first < kSpanKeys ? seen.end - first : kSpanKeys};
 }
 
+// Whether any of the keys are in a page of the span.
+STRATA_INLINE bool InPage(KeyRange keys, uint32_t page) {
+  return keys.from < (page + 1) * 16 && keys.end > page * 16;
+}
+
 // Pages [from, end) of a span, of which some of the queries see keys; {kSpanPages, 0}: none does.
 STRATA_INLINE KeyRange PagesSeen(const KeyRange* keys, int queries) {
   KeyRange pages{kSpanPages, 0};

@@ -40,17 +40,13 @@ class SpanSoftmax {
  private:
   static constexpr uint32_t kPages = Q < 4 ? 4 / Q : 1;
 
-  bool Sees(int query, uint32_t page) const {
-    return keys_[query].from < (page + 1) * 16 && keys_[query].end > page * 16;
-  }
-
   // one(at, query) for each vector of scores of the pages [page, end) that its query sees some of;
   // it is the at'th of all.
   template <typename One>
   STRATA_INLINE void OneByOne(uint32_t page, uint32_t end, const One& one) const {
     for (; page < end; ++page) {
       for (int i = 0; i < Q; ++i) {
-        if (Sees(i, page)) {
+        if (InPage(keys_[i], page)) {
           one(page * Q + i, i);
         }
       }
@@ -102,6 +98,7 @@ class SpanSoftmax {
   // scores stands where their sums will be.
   template <int kQueries>
   STRATA_INLINE void Grow(uint32_t at, uint32_t query, const float* largest) {
+    // Apart from where they go, so that compilers make one vector of four queries.
     alignas(16) float m[kQueries];
     alignas(16) float grown[kQueries];
     STRATA_UNROLL
