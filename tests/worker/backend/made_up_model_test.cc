@@ -229,6 +229,16 @@ TEST_P(WideModelTest, NoChunkThreadStageOrInstructionSetChangesABit) {
               << isa << ", " << threads << " threads, " << (cut ? "cut" : "whole") << ", chunks of "
               << chunk;
         }
+        // Few rows, whose products threads begin and end anywhere, within what is quantized too.
+        for (const uint32_t chunk : {1u, 5u}) {
+          const auto rows = machine.model->Run(std::span(ids).first(50), chunk);
+          ASSERT_TRUE(rows.ok()) << rows.status();
+          const std::vector<float> logits = LogitsOf(*rows);
+          EXPECT_TRUE(
+              SameBits(logits, {first.begin(), first.begin() + static_cast<long>(logits.size())}))
+              << isa << ", " << threads << " threads, " << (cut ? "cut" : "whole") << ", chunks of "
+              << chunk;
+        }
       }
     }
   }

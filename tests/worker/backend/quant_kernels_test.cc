@@ -1,11 +1,13 @@
 // Products of quantized weights: every instruction set gives the bits of the plain program here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "common/block_formats.h"
 #include "tests/worker/backend/row_blocks.h"
@@ -438,6 +440,36 @@ TEST_P(QuantKernelsTest, WhatIsNoNumberStaysVisible) {
     EXPECT_TRUE(std::isnan(Int8Product(made.stored, 0, x.data() + 64)));
     EXPECT_FALSE(std::isnan(Int8Product(made.stored, 0, x.data())))
         << "the other rows are unharmed";
+  }
+}
+
+// As threads do that quantize what each of them computed.
+TEST_P(QuantKernelsTest, RowsQuantizedByPartsAreWhatTheyAreAtOnce) {
+  constexpr uint8_t kUnwritten = 0xee;
+  for (const size_t inputs : {20u, 64u, 520u, 1000u, 1536u}) {
+    const size_t blocks = (inputs + kQuantBlock - 1) / kQuantBlock;
+    for (uint32_t rows = 1; rows <= kernels().block_rows.alone; ++rows) {
+      const std::vector<float> x = RandomFloats(rows * inputs, rows);
+      const size_t bytes = rows * kernels().quantized_row_bytes(inputs);
+      std::vector<uint8_t> whole(bytes, kUnwritten);
+      kernels().quantize_rows(x.data(), inputs, rows, inputs, whole.data());
+      std::vector<uint8_t> parts(bytes, kUnwritten);
+      // The second half first; of each half a block, then what is left.
+      for (const auto& [from, to] :
+           {std::pair(blocks / 2, blocks), std::pair(size_t{0}, blocks / 2)}) {
+        const size_t cut = std::min(from + 1, to);
+        for (const auto& [first, end] : {std::pair(from, cut), std::pair(cut, to)}) {
+          std::vector<float> own(x.size(), std::numeric_limits<float>::quiet_NaN());
+          for (uint32_t r = 0; r < rows; ++r) {
+            const size_t k = r * inputs + first * kQuantBlock;
+            const size_t count = std::min(end * kQuantBlock, inputs) - first * kQuantBlock;
+            std::copy_n(x.begin() + k, first < end ? count : 0, own.begin() + k);
+          }
+          kernels().quantize_part(own.data(), inputs, rows, inputs, first, end, parts.data());
+        }
+      }
+      ASSERT_EQ(parts, whole) << rows << " rows of " << inputs;
+    }
   }
 }
 

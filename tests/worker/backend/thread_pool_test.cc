@@ -90,6 +90,32 @@ TEST(ThreadPoolTest, SmallWorkStaysOnTheCaller) {
       3, [&](size_t begin, size_t end) { EXPECT_EQ(end - begin, 3u); }, 3);
 }
 
+// What is to be done before and after one's pieces is done by every thread, whoever got them.
+TEST(ThreadPoolTest, ShareCallsEachThreadOnceAndCoversEverythingOnce) {
+  for (const uint32_t threads : {1u, 2u, 5u}) {
+    ThreadPool pool(threads, 2);
+    for (const size_t count : {0u, 1u, 2u, 7u, 101u}) {
+      std::vector<int> calls(threads, 0);
+      std::vector<std::atomic<int>> seen(count);
+      pool.Share(count, [&](uint32_t thread, ThreadPool::Pieces pieces) {
+        ++calls[thread];
+        for (auto piece = pieces.Next(); !piece.empty(); piece = pieces.Next()) {
+          for (size_t i = piece.begin; i < piece.end; ++i) {
+            ++seen[i];
+          }
+        }
+        EXPECT_TRUE(pieces.Next().empty());
+      });
+      std::vector<int> expected(threads, count > 1 ? 1 : 0);
+      expected[0] = count > 0 ? 1 : 0;  // One thing is the caller's.
+      EXPECT_EQ(calls, expected) << count;
+      for (const auto& n : seen) {
+        EXPECT_EQ(n.load(), 1);
+      }
+    }
+  }
+}
+
 TEST(ThreadPoolTest, CallersTakeTurns) {
   ThreadPool pool(3, 3);
   int counter = 0;  // Unguarded: only the pool keeps the callers apart.

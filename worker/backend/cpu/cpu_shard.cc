@@ -37,10 +37,38 @@ absl::Status CheckAvailable(uint64_t needed) {
   return absl::OkStatus();
 }
 
+// What threads share of several products: all panels of each, so many at a time.
+size_t Shares(std::span<const MatmulArgs> products, size_t panels) {
+  size_t shares = 0;
+  for (const MatmulArgs& product : products) {
+    shares += (product.weights.panels() + panels - 1) / panels;
+  }
+  return shares;
+}
+
+// function(product, first, end) for those panels of each product that are in the piece.
+template <typename Function>
+void EachPart(std::span<const MatmulArgs> products, size_t panels, ThreadPool::Piece piece,
+              const Function& function) {
+  size_t before = 0;
+  for (const MatmulArgs& product : products) {
+    const size_t shares = Shares({&product, 1}, panels);
+    const size_t from = std::max(piece.begin, before);
+    const size_t to = std::min(piece.end, before + shares);
+    if (from < to) {
+      function(product, (from - before) * panels,
+               std::min((to - before) * panels, product.weights.panels()));
+    }
+    before += shares;
+  }
+}
+
 }  // namespace
 
 ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads)
-    : rows(spec.max_batch_tokens), threads(threads) {
+    : rows(spec.max_batch_tokens),
+      own_rows(std::min(spec.max_batch_tokens, kernels.block_rows.alone)),
+      threads(threads) {
   hidden = RoundUp(spec.model.hidden, kLanes);
   const auto packs = [&](size_t inputs, size_t times) {
     packed = std::max(packed, times * inputs);
@@ -77,6 +105,9 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
     const uint32_t dense = layer.mlp.experts != 0 ? layer.mlp.shared_ffn : layer.mlp.ffn;
     ffn = std::max(ffn, RoundUp(dense, kLanes));
     packs(dense, 1);
+    if (spec.activations == v1::ACTIVATIONS_INT8) {
+      gated = std::max(gated, kernels.quantized_row_bytes(dense));
+    }
     attend = std::max(attend, RoundUp(AttendScratchFloats(key_dim, latent.rank), kLanes));
     if (kept) {
       // CpuShard::MultiplyHeads packs a block of rows of one head there.
@@ -92,9 +123,10 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
 }
 
 uint64_t ScratchSizes::Bytes() const {
-  const uint64_t row = 2 * hidden + branch + packed + 2 * queries + keys + values + query_rank +
-                       met + summed + 2 * within + 2 * experts + most_used * hidden;
-  return sizeof(float) * (rows * row + threads * attend + partial + rotary) + rows * int8;
+  const uint64_t row = hidden + branch + 2 * queries + keys + values + query_rank + met + summed +
+                       2 * within + 2 * experts + most_used * hidden;
+  return sizeof(float) * (rows * row + threads * attend + partial + rotary) +
+         PackedRows() * (sizeof(float) * (hidden + packed) + int8) + own_rows * gated;
 }
 
 CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool)
@@ -142,11 +174,11 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&rotary_, sizes_.rotary));
   std::memcpy(rotary_.as(), spec_.rotary.data(), spec_.rotary.size_bytes());
   RETURN_IF_ERROR(floats(&residual_, rows * sizes_.hidden));
-  RETURN_IF_ERROR(floats(&normed_, rows * sizes_.hidden));
+  RETURN_IF_ERROR(floats(&normed_, sizes_.PackedRows() * sizes_.hidden));
   RETURN_IF_ERROR(floats(&branch_, rows * sizes_.branch));
-  RETURN_IF_ERROR(floats(&packed_, rows * sizes_.packed));
+  RETURN_IF_ERROR(floats(&packed_, sizes_.PackedRows() * sizes_.packed));
   if (sizes_.int8 > 0) {
-    RETURN_IF_ERROR(int8_.Allocate(rows * sizes_.int8, "buffers"));
+    RETURN_IF_ERROR(int8_.Allocate(sizes_.PackedRows() * sizes_.int8, "buffers"));
   }
   RETURN_IF_ERROR(floats(&q_, rows * sizes_.queries));
   RETURN_IF_ERROR(floats(&k_, rows * sizes_.keys));
@@ -155,6 +187,10 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&met_, rows * sizes_.met));
   RETURN_IF_ERROR(floats(&summed_, rows * sizes_.summed));
   RETURN_IF_ERROR(floats(&attended_, rows * sizes_.queries));
+  if (sizes_.gated > 0) {
+    RETURN_IF_ERROR(gated_.Allocate(sizes_.own_rows * sizes_.gated, "buffers"));
+    halves_ = std::vector<std::atomic<uint8_t>>(sizes_.ffn / kQuantBlock + 1);
+  }
   RETURN_IF_ERROR(floats(&gate_, rows * sizes_.within));
   RETURN_IF_ERROR(floats(&up_, rows * sizes_.within));
   RETURN_IF_ERROR(floats(&router_, rows * sizes_.experts));
@@ -190,9 +226,9 @@ absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
 uint64_t CpuShard::MemoryBytes() const {
   uint64_t bytes = weights_.Bytes() + kv_.bytes() + expert_rows_.bytes();
   for (const AlignedBuffer* buffer :
-       {&rotary_, &residual_, &normed_,      &branch_,       &packed_, &int8_,   &q_,
-        &k_,      &v_,        &attended_,    &query_latent_, &met_,    &summed_, &gate_,
-        &up_,     &router_,   &router_keys_, &expert_out_,   &attend_, &partial_}) {
+       {&rotary_, &residual_, &normed_, &gated_,       &branch_,       &packed_, &int8_,
+        &q_,      &k_,        &v_,      &attended_,    &query_latent_, &met_,    &summed_,
+        &gate_,   &up_,       &router_, &router_keys_, &expert_out_,   &attend_, &partial_}) {
     bytes += buffer->bytes();
   }
   return bytes;
@@ -324,43 +360,62 @@ bool CpuShard::TakesInt8(const Linear& linear) const {
   return spec_.activations == v1::ACTIVATIONS_INT8 && linear.weight.view().group != 0;
 }
 
-void CpuShard::PackBlock(const float* x, size_t stride, RowBlock block, size_t inputs,
-                         Users users) {
+CpuShard::Inputs CpuShard::Rows(const float* x, size_t stride, size_t inputs, Users users) const {
   const auto int8 = [this](const Linear* user) { return TakesInt8(*user); };
-  if (std::any_of(users.begin(), users.end(), int8)) {
-    kernels_->quantize_rows(x, stride, block.count, inputs,
-                            int8_.as() + block.first * kernels_->quantized_row_bytes(inputs));
-  }
-  if (!std::all_of(users.begin(), users.end(), int8)) {
-    kernels_->pack_rows(x, stride, block.count, inputs,
-                        packed_.as() + block.first * inputs * sizeof(float));
-  }
+  return {.x = x,
+          .stride = stride,
+          .inputs = inputs,
+          .int8 = std::any_of(users.begin(), users.end(), int8),
+          .floats = !std::all_of(users.begin(), users.end(), int8)};
 }
 
-void CpuShard::Pack(const float* x, size_t stride, uint32_t rows, size_t inputs, Users users) {
-  const uint32_t blocks = RowBlocks(rows, kernels_->block_rows);
-  pool_->Split(blocks, [&](size_t begin, size_t end) {
-    for (size_t b = begin; b < end; ++b) {
-      const RowBlock block = RowBlockAt(rows, blocks, static_cast<uint32_t>(b));
-      PackBlock(x + block.first * stride, stride, block, inputs, users);
+CpuShard::Inputs CpuShard::BranchInputs(const LayerSpec& spec, const std::vector<float>& before,
+                                        Users users) const {
+  Inputs inputs = Rows(residual_.as<float>(), sizes_.hidden, spec_.model.hidden, users);
+  if (!before.empty()) {
+    inputs.norm_weight = &before;
+    inputs.norm = spec.norm;
+    inputs.norm_eps = spec.norm_eps;
+  }
+  return inputs;
+}
+
+CpuShard::PackedRows CpuShard::PackedBy(uint32_t thread) {
+  const size_t row = thread == 0 ? 0 : sizes_.rows + (thread - 1) * sizes_.own_rows;
+  return {.normed = normed_.as<float>() + row * sizes_.hidden,
+          .floats = packed_.as() + row * sizes_.packed * sizeof(float),
+          .int8 = int8_.as() + row * sizes_.int8};
+}
+
+void CpuShard::PackBlock(const Inputs& inputs, RowBlock block, const PackedRows& to) const {
+  const float* x = inputs.x + block.first * inputs.stride;
+  size_t stride = inputs.stride;
+  if (inputs.norm_weight != nullptr) {
+    const float plus = inputs.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
+    float* const normed = to.normed + block.first * sizes_.hidden;
+    for (uint32_t r = 0; r < block.count; ++r) {
+      kernels_->rms_norm(x + r * stride, inputs.norm_weight->data(), inputs.inputs, inputs.norm_eps,
+                         plus, normed + r * sizes_.hidden);
     }
-  });
+    x = normed;
+    stride = sizes_.hidden;
+  }
+  if (inputs.int8) {
+    kernels_->quantize_rows(x, stride, block.count, inputs.inputs,
+                            to.int8 + block.first * kernels_->quantized_row_bytes(inputs.inputs));
+  }
+  if (inputs.floats) {
+    kernels_->pack_rows(x, stride, block.count, inputs.inputs,
+                        to.floats + block.first * inputs.inputs * sizeof(float));
+  }
 }
 
-void CpuShard::NormAndPack(const float* x, uint32_t rows, NormKind kind,
-                           const std::vector<float>& weight, float eps, Users users) {
-  const float plus = kind == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
-  const size_t inputs = spec_.model.hidden;
-  const size_t stride = sizes_.hidden;
-  float* const normed = normed_.as<float>();
+void CpuShard::Pack(const Inputs& inputs, uint32_t rows) {
   const uint32_t blocks = RowBlocks(rows, kernels_->block_rows);
+  const PackedRows to = PackedBy(0);
   pool_->Split(blocks, [&](size_t begin, size_t end) {
     for (size_t b = begin; b < end; ++b) {
-      const RowBlock block = RowBlockAt(rows, blocks, static_cast<uint32_t>(b));
-      for (uint32_t r = block.first; r < block.first + block.count; ++r) {
-        kernels_->rms_norm(x + r * stride, weight.data(), inputs, eps, plus, normed + r * stride);
-      }
-      PackBlock(normed + block.first * stride, stride, block, inputs, users);
+      PackBlock(inputs, RowBlockAt(rows, blocks, static_cast<uint32_t>(b)), to);
     }
   });
 }
@@ -377,41 +432,57 @@ MatmulArgs CpuShard::Product(const Linear& linear, uint32_t rows, float* out, si
                     .add = add};
 }
 
-void CpuShard::Multiply(std::span<const MatmulArgs> products) {
-  size_t panels = 0;
-  for (const MatmulArgs& product : products) {
-    panels += product.weights.panels();
+void CpuShard::PackIfMany(const Inputs& inputs) {
+  if (!OneBlock()) {
+    Pack(inputs, batch_.rows);
   }
-  pool_->Split(panels, [&](size_t begin, size_t end) {
-    size_t before = 0;
-    for (const MatmulArgs& product : products) {
-      const size_t count = product.weights.panels();
-      const size_t from = std::max(begin, before);
-      const size_t to = std::min(end, before + count);
-      if (from < to) {
-        kernels_->matmul(product, from - before, to - before);
-      }
-      before += count;
+}
+
+CpuShard::PackedRows CpuShard::PackIfFew(const Inputs& inputs, uint32_t thread) {
+  if (inputs.quantized != nullptr) {
+    return {.int8 = inputs.quantized};
+  }
+  if (!OneBlock()) {
+    return PackedBy(0);
+  }
+  const PackedRows own = PackedBy(thread);
+  PackBlock(inputs, {0, batch_.rows}, own);
+  return own;
+}
+
+MatmulArgs CpuShard::WithRows(MatmulArgs product, const PackedRows& packed) {
+  product.packed = product.int8 ? packed.int8 : packed.floats;
+  return product;
+}
+
+void CpuShard::Multiply(const Inputs& inputs, std::span<const MatmulArgs> products) {
+  PackIfMany(inputs);
+  const size_t panels = PanelsAtOnce(products[0].rows);
+  pool_->Share(Shares(products, panels), [&](uint32_t thread, ThreadPool::Pieces pieces) {
+    const PackedRows packed = PackIfFew(inputs, thread);
+    for (auto piece = pieces.Next(); !piece.empty(); piece = pieces.Next()) {
+      EachPart(products, panels, piece, [&](const MatmulArgs& product, size_t from, size_t to) {
+        kernels_->matmul(WithRows(product, packed), from, to);
+      });
     }
   });
 }
 
-void CpuShard::BeginBranch(const LayerSpec& spec, const std::vector<float>& before, Users users) {
-  if (before.empty()) {
-    Pack(residual_.as<float>(), sizes_.hidden, batch_.rows, spec_.model.hidden, users);
-  } else {
-    NormAndPack(residual_.as<float>(), batch_.rows, spec.norm, before, spec.norm_eps, users);
-  }
+void CpuShard::MultiplyPacked(std::span<const MatmulArgs> products) {
+  const size_t panels = PanelsAtOnce(products[0].rows);
+  pool_->Split(Shares(products, panels), [&](size_t begin, size_t end) {
+    EachPart(products, panels, {begin, end}, kernels_->matmul);
+  });
 }
 
-void CpuShard::FinishBranch(const Linear& linear, const LayerSpec& spec,
+void CpuShard::FinishBranch(const Inputs& inputs, const Linear& linear, const LayerSpec& spec,
                             const std::vector<float>& after) {
   const uint32_t rows = batch_.rows;
   const bool direct = after.empty() && spec.branch_scale == 1;
   const std::array<MatmulArgs, 1> product = {
       direct ? Product(linear, rows, residual_.as<float>(), sizes_.hidden, true)
              : Product(linear, rows, branch_.as<float>(), sizes_.branch, false)};
-  Multiply(product);
+  Multiply(inputs, product);
   if (!direct) {
     AddBranch(spec, after);
   }
@@ -478,8 +549,11 @@ absl::Status CpuShard::Head(std::span<const uint32_t> rows) {
                 residual_.as<float>() + rows[i] * sizes_.hidden, sizes_.hidden * sizeof(float));
   }
   if (head_rows_ > 0) {
-    NormAndPack(normed_.as<float>(), head_rows_, spec_.model.final_norm, weights_.final_norm,
-                spec_.model.final_norm_eps, {&weights_.head});
+    Inputs inputs = Rows(normed_.as<float>(), sizes_.hidden, spec_.model.hidden, {&weights_.head});
+    inputs.norm_weight = &weights_.final_norm;
+    inputs.norm = spec_.model.final_norm;
+    inputs.norm_eps = spec_.model.final_norm_eps;
+    Pack(inputs, head_rows_);
   }
   return absl::OkStatus();
 }

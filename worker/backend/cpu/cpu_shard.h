@@ -3,6 +3,7 @@
 #define STRATA_WORKER_BACKEND_CPU_CPU_SHARD_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -31,6 +32,8 @@ constexpr size_t MostItemsBySpans(uint32_t threads, size_t parts) {
 struct ScratchSizes {
   ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
   uint64_t Bytes() const;
+  // Rows of what is packed: all, and of each thread but the first its own.
+  size_t PackedRows() const { return rows + (threads - 1) * own_rows; }
   size_t hidden = 0;   // A row of the residual stream.
   size_t queries = 0;  // A row of all query heads, of the layer with the most, or of their values.
   size_t keys = 0;     // A row of all KV heads, or of what latent layers keep.
@@ -45,10 +48,12 @@ struct ScratchSizes {
   // (bytes); and what is between the matrices of the MLP, likewise.
   size_t packed = 0;
   size_t int8 = 0;
+  size_t gated = 0;  // The latter of gate times up, in bytes.
   size_t within = 0;
   size_t attend = 0;   // Of one thread.
   size_t partial = 0;  // Spans that are computed apart, of MostItemsBySpans.
   size_t rows = 0;
+  size_t own_rows = 0;  // That each thread packs for itself.
   size_t threads = 0;
   size_t rotary = 0;
   size_t experts = 0;     // A row of the router's logits.
@@ -92,22 +97,57 @@ class CpuShard : public Shard {
 
   // Whether a product takes its rows quantized.
   bool TakesInt8(const Linear& linear) const;
-  // Pack `rows` rows of x for the products with `users`; the second norms them first, to normed_,
-  // which may be x.
+  // What the products with `users` take: rows of x, [rows][stride], `inputs` of each; normed first
+  // where there is a weight.
+  struct Inputs {
+    const float* x = nullptr;
+    size_t stride = 0;
+    size_t inputs = 0;
+    bool int8 = false;  // Whether they are taken quantized, and as floats.
+    bool floats = false;
+    const std::vector<float>* norm_weight = nullptr;
+    NormKind norm = NormKind::kRms;
+    float norm_eps = 0;
+    uint8_t* quantized = nullptr;  // All of them, of one block, which are not to be packed then.
+  };
   using Users = std::initializer_list<const Linear*>;
-  void Pack(const float* x, size_t stride, uint32_t rows, size_t inputs, Users users);
-  void NormAndPack(const float* x, uint32_t rows, NormKind kind, const std::vector<float>& weight,
-                   float eps, Users users);
-  void PackBlock(const float* x, size_t stride, RowBlock block, size_t inputs, Users users);
+  Inputs Rows(const float* x, size_t stride, size_t inputs, Users users) const;
+  // Of the residual stream, for a branch's first products, normed by `before` if it is not empty.
+  Inputs BranchInputs(const LayerSpec& spec, const std::vector<float>& before, Users users) const;
+
+  // Where inputs are packed, and what they are when normed.
+  struct PackedRows {
+    float* normed = nullptr;
+    uint8_t* floats = nullptr;  // Row blocks, see kernels.h.
+    uint8_t* int8 = nullptr;    // The same, quantized.
+  };
+  // Of all rows (thread 0), or of a block that a thread packs for itself.
+  PackedRows PackedBy(uint32_t thread);
+  void PackBlock(const Inputs& inputs, RowBlock block, const PackedRows& to) const;
+  // All `rows` by blocks, to PackedBy(0).
+  void Pack(const Inputs& inputs, uint32_t rows);
+  // Of the batch's rows: those of one block are packed by each thread for itself, so that none
+  // waits for the one that packs, nor fetches from its cache what it packed; more are divided among
+  // the threads. To be called before threads share products, and by each of them then, which
+  // returns what it multiplies.
+  void PackIfMany(const Inputs& inputs);
+  PackedRows PackIfFew(const Inputs& inputs, uint32_t thread);
+  bool OneBlock() const { return RowBlocks(batch_.rows, kernels_->block_rows) == 1; }
+
   MatmulArgs Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
                      bool add) const;
+  static MatmulArgs WithRows(MatmulArgs product, const PackedRows& packed);
+  // How many panels of a product threads share at a time. With many rows kernels take two at once,
+  // and one that is left alone takes as long as two; with few what counts is that all are done at
+  // the same time.
+  static constexpr size_t PanelsAtOnce(uint32_t rows) { return rows < 9 ? 1 : 2; }
+  // Several products of the same rows; the second, of rows that are packed.
+  void Multiply(const Inputs& inputs, std::span<const MatmulArgs> products);
+  void MultiplyPacked(std::span<const MatmulArgs> products);
   // Adds the last product of a branch to the residual stream, normed (`after`, if not empty) and
   // multiplied as the layer says.
-  void FinishBranch(const Linear& linear, const LayerSpec& spec, const std::vector<float>& after);
-  // Packs the residual stream for a branch's first products, normed by `before` if there is one.
-  void BeginBranch(const LayerSpec& spec, const std::vector<float>& before, Users users);
-  // Several products of the same packed rows.
-  void Multiply(std::span<const MatmulArgs> products);
+  void FinishBranch(const Inputs& inputs, const Linear& linear, const LayerSpec& spec,
+                    const std::vector<float>& after);
   // Adds what the branch holds likewise; the second, of one row.
   void AddBranch(const LayerSpec& spec, const std::vector<float>& after);
   void AddBranchRow(const LayerSpec& spec, const std::vector<float>& after, size_t row);
@@ -115,8 +155,12 @@ class CpuShard : public Shard {
   // gate := the activated product of gate and up.
   void Activate(const MlpSpec& mlp, float* gate, const float* up, size_t count) const;
   void DenseMlp(const LayerSpec& spec, const LayerWeights& weights);
-  // From packed rows to the packed input of `down`.
-  void MultiplyGated(const MlpSpec& mlp, const LayerWeights& weights, uint32_t ffn);
+  // Returns what `down` takes.
+  Inputs MultiplyGated(const Inputs& inputs, const MlpSpec& mlp, const LayerWeights& weights,
+                       uint32_t ffn);
+  // Quantizes what a thread has computed of gate times up, the outputs of the panels [first, end),
+  // which its cache still holds. Of a block that two threads have a half of each, the second does.
+  void QuantizeGated(const Inputs& down, size_t first, size_t end);
   void MixtureMlp(const LayerSpec& spec, const LayerWeights& weights);
   void Route(const LayerSpec& spec, const LayerWeights& weights);
   void PackForExperts(const MixtureWeights& mixture);
@@ -186,10 +230,11 @@ class CpuShard : public Shard {
   KvCache kv_;
   AlignedBuffer rotary_;    // See RopesOf.
   AlignedBuffer residual_;  // [rows][sizes_.hidden]
-  AlignedBuffer normed_;    // [rows][sizes_.hidden]
   AlignedBuffer branch_;    // [rows][sizes_.branch]
-  AlignedBuffer packed_;    // Row blocks, see kernels.h.
-  AlignedBuffer int8_;      // The same, quantized.
+  // [rows, then own_rows of each thread but the first][sizes_.hidden, .packed, .int8]; PackedBy.
+  AlignedBuffer normed_, packed_, int8_;
+  AlignedBuffer gated_;                       // Quantized rows of one block, of what gate_ holds.
+  std::vector<std::atomic<uint8_t>> halves_;  // Of QuantizeGated: by block of 32.
   AlignedBuffer q_, k_, v_;
   AlignedBuffer attended_;                     // [rows][sizes_.queries]
   AlignedBuffer query_latent_, met_, summed_;  // [rows][sizes_.query_rank, .met, .summed]

@@ -72,12 +72,13 @@ void CpuShard::ProjectRows(uint32_t layer, bool queries) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const uint32_t rows = batch_.rows;
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  BeginBranch(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
+  const Inputs inputs =
+      BranchInputs(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
   const std::array<MatmulArgs, 3> products = {
       Product(weights.q, rows, q_.as<float>(), sizes_.queries, false),
       Product(weights.k, rows, k_.as<float>(), sizes_.keys, false),
       Product(weights.v, rows, v_.as<float>(), sizes_.values, false)};
-  Multiply(std::span(products).subspan(queries ? 0 : 1));
+  Multiply(inputs, std::span(products).subspan(queries ? 0 : 1));
 }
 
 void CpuShard::FinishAttention(uint32_t layer, bool append) {
@@ -88,9 +89,9 @@ void CpuShard::FinishAttention(uint32_t layer, bool append) {
   } else {
     Attend(layer, append);
   }
-  Pack(attended_.as<float>(), sizes_.queries, batch_.rows, spec.attention.OutputInputs(),
-       {&weights.o});
-  FinishBranch(weights.o, spec, weights.after_attention_norm);
+  FinishBranch(
+      Rows(attended_.as<float>(), sizes_.queries, spec.attention.OutputInputs(), {&weights.o}),
+      weights.o, spec, weights.after_attention_norm);
 }
 
 void CpuShard::KeepRows(std::span<const uint32_t> rows) {

@@ -22,18 +22,13 @@ void CpuShard::Route(const LayerSpec& spec, const LayerWeights& weights) {
   const MixtureWeights& mixture = weights.mixture;
   const uint32_t rows = batch_.rows;
   const ExpertWeights& alike = mixture.experts[0];
-  const auto norm_and_pack = [&](Users users) {
-    NormAndPack(residual_.as<float>(), rows, spec.norm, weights.mlp_norm, spec.norm_eps, users);
-  };
-  if (rows == 1) {
-    // Packed once, for the router and all experts.
-    norm_and_pack({&mixture.router, &alike.gate, &alike.up});
-  } else {
-    norm_and_pack({&mixture.router});
-  }
+  const Users router_alone = {&mixture.router};
+  const Users all = {&mixture.router, &alike.gate, &alike.up};
+  // One row is packed once, for the router and all experts.
+  Pack(BranchInputs(spec, weights.mlp_norm, rows == 1 ? all : router_alone), rows);
   const std::array<MatmulArgs, 1> router = {
       Product(mixture.router, rows, router_.as<float>(), sizes_.experts, false)};
-  Multiply(router);
+  MultiplyPacked(router);
   expert_rows_.Begin(rows, mlp.router.used);
   pool_->Split(
       rows,
@@ -65,7 +60,7 @@ void CpuShard::PackForExperts(const MixtureWeights& mixture) {
                     hidden * sizeof(float));
       }
       const ExpertWeights& one = mixture.experts[expert];
-      PackBlock(x + rows.first * stride, stride, rows, hidden, {&one.gate, &one.up});
+      PackBlock(Rows(x, stride, hidden, {&one.gate, &one.up}), rows, PackedBy(0));
     }
   });
 }
@@ -115,8 +110,8 @@ void CpuShard::MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixtu
   pool_->Split(blocks.size(), [&](size_t begin, size_t end) {
     for (size_t b = begin; b < end; ++b) {
       const auto& [expert, rows] = blocks[b];
-      PackBlock(gate_.as<float>() + rows.first * stride, stride, rows, mlp.ffn,
-                {&mixture.experts[expert].down});
+      PackBlock(Rows(gate_.as<float>(), stride, mlp.ffn, {&mixture.experts[expert].down}), rows,
+                PackedBy(0));
     }
   });
   SplitExperts((spec_.model.hidden + kLanes - 1) / kLanes,
@@ -160,13 +155,12 @@ void CpuShard::MixtureMlp(const LayerSpec& spec, const LayerWeights& weights) {
   }
   MultiplyByExperts(spec.mlp, weights.mixture);
   if (spec.mlp.shared_ffn != 0) {
-    const uint32_t rows = batch_.rows;
-    Pack(normed_.as<float>(), sizes_.hidden, rows, spec_.model.hidden,
-         {&weights.gate, &weights.up});
-    MultiplyGated(spec.mlp, weights, spec.mlp.shared_ffn);
-    const std::array<MatmulArgs, 1> down = {
-        Product(weights.down, rows, branch_.as<float>(), sizes_.branch, false)};
-    Multiply(down);
+    const Inputs down = MultiplyGated(
+        Rows(normed_.as<float>(), sizes_.hidden, spec_.model.hidden, {&weights.gate, &weights.up}),
+        spec.mlp, weights, spec.mlp.shared_ffn);
+    const std::array<MatmulArgs, 1> product = {
+        Product(weights.down, batch_.rows, branch_.as<float>(), sizes_.branch, false)};
+    Multiply(down, product);
   }
   AddExperts(spec, weights.after_mlp_norm);
 }

@@ -82,12 +82,12 @@ void CpuShard::AppendLatents(uint32_t layer) {
   const uint32_t rows = batch_.rows;
   const bool ranked = latent.query_rank != 0;
   const Linear& first = ranked ? weights.query_latent : weights.q;
-  BeginBranch(spec, weights.attention_norm, {&first, &weights.kv_latent});
+  const Inputs inputs = BranchInputs(spec, weights.attention_norm, {&first, &weights.kv_latent});
   const std::array<MatmulArgs, 2> products = {
       Product(first, rows, (ranked ? query_latent_ : q_).as<float>(),
               ranked ? sizes_.query_rank : sizes_.queries, false),
       Product(weights.kv_latent, rows, k_.as<float>(), sizes_.keys, false)};
-  Multiply(products);
+  Multiply(inputs, products);
   if (ranked) {
     pool_->Split(
         rows,
@@ -99,10 +99,10 @@ void CpuShard::AppendLatents(uint32_t layer) {
           }
         },
         kSmallRows);
-    Pack(query_latent_.as<float>(), sizes_.query_rank, rows, latent.query_rank, {&weights.q});
     const std::array<MatmulArgs, 1> queries = {
         Product(weights.q, rows, q_.as<float>(), sizes_.queries, false)};
-    Multiply(queries);
+    Multiply(Rows(query_latent_.as<float>(), sizes_.query_rank, latent.query_rank, {&weights.q}),
+             queries);
   }
   RotateAndAppend(layer);
 }

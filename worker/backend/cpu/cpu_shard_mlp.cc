@@ -1,5 +1,6 @@
 // The MLP branch of a loaded stage, where it is dense; cpu_shard_experts.cc has mixtures.
 #include <algorithm>
+#include <array>
 
 #include "worker/backend/cpu/cpu_shard.h"
 
@@ -32,26 +33,83 @@ void CpuShard::Activate(const MlpSpec& mlp, float* gate, const float* up, size_t
 }
 
 void CpuShard::DenseMlp(const LayerSpec& spec, const LayerWeights& weights) {
-  BeginBranch(spec, weights.mlp_norm, {&weights.gate, &weights.up});
-  MultiplyGated(spec.mlp, weights, spec.mlp.ffn);
-  FinishBranch(weights.down, spec, weights.after_mlp_norm);
+  const Inputs down =
+      MultiplyGated(BranchInputs(spec, weights.mlp_norm, {&weights.gate, &weights.up}), spec.mlp,
+                    weights, spec.mlp.ffn);
+  FinishBranch(down, weights.down, spec, weights.after_mlp_norm);
 }
 
-void CpuShard::MultiplyGated(const MlpSpec& mlp, const LayerWeights& weights, uint32_t ffn) {
-  const uint32_t rows = batch_.rows;
-  const MatmulArgs gate = Product(weights.gate, rows, gate_.as<float>(), sizes_.ffn, false);
-  const MatmulArgs up = Product(weights.up, rows, up_.as<float>(), sizes_.ffn, false);
-  pool_->Split(gate.weights.panels(), [&](size_t begin, size_t end) {
-    kernels_->matmul(gate, begin, end);
-    kernels_->matmul(up, begin, end);
-    const size_t first = begin * kLanes;
-    const size_t count = std::min<size_t>(end * kLanes, ffn) - first;
-    for (uint32_t row = 0; row < rows; ++row) {
-      float* const g = gate.out + row * sizes_.ffn + first;
-      Activate(mlp, g, up.out + row * sizes_.ffn + first, count);
+void CpuShard::QuantizeGated(const Inputs& down, size_t first, size_t end) {
+  constexpr size_t kPanels = kQuantBlock / kLanes;  // Of a block.
+  static_assert(kPanels == 2);
+  const auto quantize = [&](size_t begin_block, size_t end_block) {
+    kernels_->quantize_part(down.x, down.stride, batch_.rows, down.inputs, begin_block, end_block,
+                            down.quantized);
+  };
+  const auto meet = [&](size_t block) {
+    if (halves_[block].fetch_add(1, std::memory_order_acq_rel) == 1) {
+      halves_[block].store(0, std::memory_order_relaxed);
+      quantize(block, block + 1);
     }
-  });
-  Pack(gate_.as<float>(), sizes_.ffn, rows, ffn, {&weights.down});
+  };
+  const bool last = end * kLanes >= down.inputs;
+  const size_t begin_block = (first + 1) / kPanels;
+  const size_t end_block = (end + last) / kPanels;
+  if (begin_block < end_block) {
+    quantize(begin_block, end_block);
+  }
+  if (first % kPanels != 0) {
+    meet(first / kPanels);
+  }
+  if (end % kPanels != 0 && !last) {
+    meet(end / kPanels);
+  }
+}
+
+CpuShard::Inputs CpuShard::MultiplyGated(const Inputs& inputs, const MlpSpec& mlp,
+                                         const LayerWeights& weights, uint32_t ffn) {
+  const uint32_t rows = batch_.rows;
+  const size_t stride = sizes_.ffn;
+  const std::array<MatmulArgs, 2> products = {
+      Product(weights.gate, rows, gate_.as<float>(), stride, false),
+      Product(weights.up, rows, up_.as<float>(), stride, false)};
+  Inputs down = Rows(gate_.as<float>(), stride, ffn, {&weights.down});
+  down.quantized = down.int8 && OneBlock() ? gated_.as() : nullptr;
+  const size_t panels = weights.gate.weight.view().panels();
+  const size_t at_once = PanelsAtOnce(rows);
+  PackIfMany(inputs);
+  const auto body = [&](uint32_t thread, ThreadPool::Pieces pieces) {
+    const PackedRows packed = PackIfFew(inputs, thread);
+    // What is computed and not quantized yet: sixteen blocks take no longer than one.
+    ThreadPool::Piece computed;
+    const auto quantize = [&] {
+      if (down.quantized != nullptr && !computed.empty()) {
+        QuantizeGated(down, computed.begin, computed.end);
+      }
+    };
+    for (auto piece = pieces.Next(); !piece.empty(); piece = pieces.Next()) {
+      const size_t begin = piece.begin * at_once;
+      const size_t end = std::min(piece.end * at_once, panels);
+      for (const MatmulArgs& product : products) {
+        kernels_->matmul(WithRows(product, packed), begin, end);
+      }
+      const size_t first = begin * kLanes;
+      const size_t count = std::min<size_t>(end * kLanes, ffn) - first;
+      for (uint32_t row = 0; row < rows; ++row) {
+        const size_t at = row * stride + first;
+        Activate(mlp, gate_.as<float>() + at, up_.as<float>() + at, count);
+      }
+      if (begin == computed.end) {
+        computed.end = end;
+      } else {
+        quantize();
+        computed = {begin, end};
+      }
+    }
+    quantize();
+  };
+  pool_->Share((panels + at_once - 1) / at_once, body);
+  return down;
 }
 
 }  // namespace strata::cpu

@@ -213,6 +213,10 @@ struct Kernels {
   // row.
   void (*quantize_rows)(const float* x, size_t stride, uint32_t rows, size_t inputs,
                         uint8_t* packed);
+  // The same, but of the inputs' blocks of 32 only those of [first, end), which alone are read and
+  // written: parts may be quantized at the same time.
+  void (*quantize_part)(const float* x, size_t stride, uint32_t rows, size_t inputs, size_t first,
+                        size_t end, uint8_t* packed);
   size_t (*quantized_row_bytes)(size_t inputs);
   // `plus` is 0, or 1 for norms whose weight is stored minus one.
   void (*rms_norm)(const float* x, const float* weight, size_t n, float eps, float plus,

@@ -178,9 +178,9 @@ STRATA_INLINE void StoreOfBlocks(const QuantizedBlocks* from, T (QuantizedBlocks
   }
 }
 
-void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed) {
-  const size_t blocks = QuantBlocks(inputs);
-  const QuantRows to = QuantRowsAt(packed, rows, blocks);
+void QuantizePart(const float* x, size_t stride, uint32_t rows, size_t inputs, size_t first_block,
+                  size_t end_block, uint8_t* packed) {
+  const QuantRows to = QuantRowsAt(packed, rows, QuantBlocks(inputs));
   DotWord* const words = const_cast<DotWord*>(to.words);
   NarrowWord* const narrow = const_cast<NarrowWord*>(to.narrow_words);
   float* const scales = const_cast<float*>(to.scales);
@@ -190,19 +190,20 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
   int32_t* const second_halves = const_cast<int32_t*>(to.halves[1]);
   constexpr size_t kInputs = kLanes * kQuantBlock;
   QuantizedBlocks quantized[kTiling.alone_rows()];
-  for (size_t k = 0; k < inputs; k += kInputs) {
+  const size_t end = end_block * kQuantBlock < inputs ? end_block * kQuantBlock : inputs;
+  for (size_t first = first_block; first < end_block; first += kLanes) {
+    const size_t k = first * kQuantBlock;
     for (uint32_t r = 0; r < rows; ++r) {
       const float* from = x + r * stride + k;
       alignas(64) float tail[kInputs];
-      if (inputs - k < kInputs) {
+      if (end - k < kInputs) {
         std::memset(tail, 0, sizeof(tail));
-        std::memcpy(tail, from, (inputs - k) * sizeof(float));
+        std::memcpy(tail, from, (end - k) * sizeof(float));
         from = tail;
       }
       QuantizeBlocks(from, &quantized[r]);
     }
-    const size_t first = k / kQuantBlock;
-    const size_t count = blocks - first < kLanes ? blocks - first : kLanes;
+    const size_t count = end_block - first < kLanes ? end_block - first : kLanes;
     for (size_t i = 0; i < count; ++i) {
       const size_t at = (first + i) * kQuantWords * rows;
       StoreDotWords(quantized, rows, i, words + at);
@@ -217,6 +218,9 @@ void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, u
     StoreOfBlocks(quantized, &QuantizedBlocks::first_halves, rows, count, first_halves + at);
     StoreOfBlocks(quantized, &QuantizedBlocks::second_halves, rows, count, second_halves + at);
   }
+}
+void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed) {
+  QuantizePart(x, stride, rows, inputs, 0, QuantBlocks(inputs), packed);
 }
 
 // Formats of quantized weights. How scales are stored is looked at once a group, so that there are

@@ -354,11 +354,10 @@ bool MultiplyTiles(const Args& args, size_t first, size_t end) {
         row_blocks == 1
             ? args.weights.data + first * args.weights.panel_bytes + kTiling.asking.bytes
             : args.weights.data + last * args.weights.panel_bytes;
+    const bool more = row_blocks == 1 || last < args.weights.panels();
     for (uint32_t block = 0; block < row_blocks; ++block) {
       tiles.ask = ask + block * asked_lines * 64;
-      tiles.ask_lines = block < asking && (row_blocks == 1 || last < end)
-                            ? (asked_lines + blocks - 1) / blocks
-                            : 0;
+      tiles.ask_lines = block < asking && more ? (asked_lines + blocks - 1) / blocks : 0;
       tiles.widen = block == 0 || blocks > kTileBlocks;
       MultiplyBlock<TileProduct>(tiles, RowBlockAt(args.rows, row_blocks, block), first, last);
     }

@@ -26,6 +26,7 @@ constexpr Kernels MakeTable(const char* isa) {
                  .matmul = Matmul,
                  .pack_rows = PackRows,
                  .quantize_rows = QuantizeRows,
+                 .quantize_part = QuantizePart,
                  .quantized_row_bytes = QuantizedRowBytes,
                  .rms_norm = RmsNorm,
                  .swiglu = GatedProduct<SiluLanes>,

@@ -97,11 +97,13 @@ ThreadPool::Piece ThreadPool::Part::Take(bool front) {
   uint64_t left = left_.load(std::memory_order_relaxed);
   while (true) {
     const Piece all{static_cast<uint32_t>(left >> 32), static_cast<uint32_t>(left)};
-    if (all.begin >= all.end) {
+    if (all.empty()) {
       return {};
     }
-    const uint32_t count = (all.end - all.begin + 3) / 4;
-    const uint32_t cut = front ? all.begin + count : all.end - count;
+    // By twos, which some functions like, but for the last.
+    const size_t most = all.end - all.begin;
+    const size_t count = most > 4 ? (most + 7) / 8 * 2 : 1;
+    const size_t cut = front ? all.begin + count : all.end - count;
     const Piece rest = front ? Piece{cut, all.end} : Piece{all.begin, cut};
     if (left_.compare_exchange_weak(left, Packed(rest), std::memory_order_relaxed)) {
       return front ? Piece{all.begin, cut} : Piece{cut, all.end};

@@ -9,6 +9,7 @@
 #include <span>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/mutex.h"
@@ -51,35 +52,25 @@ class ThreadPool {
     RunWithParts(function, 0);
   }
 
-  // function(begin, end), or function(thread, begin, end), over [0, count), which is cut into a
-  // contiguous part a thread. Each works through its own from the front, a piece after another, and
-  // then helps those that are not done, from the back: a core that is slower, or was busy
-  // elsewhere, holds up none. All of it on the caller where there are at most `small` to do.
+  // What is shared out; `end` is past the last.
+  struct Piece {
+    size_t begin = 0;
+    size_t end = 0;
+    bool empty() const { return begin >= end; }
+  };
+  class Pieces;
+
+  // body(thread, pieces) on every thread, which takes pieces of [0, count) until one is empty.
+  // [0, count) is cut into a contiguous part a thread. Each gets its own from the front, a piece
+  // after another, and then of those of threads that are not done, from the back: a core that is
+  // slower, or was busy elsewhere, holds up none. All of it on the caller, as one piece, where
+  // there are at most `small`.
+  template <typename Body>
+  void Share(size_t count, const Body& body, size_t small = 1);
+
+  // function(begin, end), or function(thread, begin, end), for all pieces of [0, count).
   template <typename Function>
-  void Split(size_t count, const Function& function, size_t small = 1) {
-    const auto call = [&](uint32_t thread, size_t begin, size_t end) {
-      if constexpr (std::is_invocable_v<Function, uint32_t, size_t, size_t>) {
-        function(thread, begin, end);
-      } else {
-        function(begin, end);
-      }
-    };
-    if (threads_ == 1 || count <= small) {
-      if (count > 0) {
-        RunHere([&] { call(0, 0, count); });
-      }
-      return;
-    }
-    const auto work = [&](uint32_t thread) {
-      for (uint32_t i = 0; i < threads_; ++i) {
-        Part& part = parts_[(thread + i) % threads_];
-        for (Piece piece = part.Take(i == 0); piece.begin < piece.end; piece = part.Take(i == 0)) {
-          call(thread, piece.begin, piece.end);
-        }
-      }
-    };
-    RunWithParts(work, count);
-  }
+  void Split(size_t count, const Function& function, size_t small = 1);
 
  private:
   using Erased = void (*)(const void* context, uint32_t thread);
@@ -89,21 +80,18 @@ class ThreadPool {
     RunCaller([](const void* context, uint32_t) { (*static_cast<const Function*>(context))(); },
               &function);
   }
-  struct Piece {
-    uint32_t begin = 0;
-    uint32_t end = 0;
-  };
   // What is left of a thread's part.
   class alignas(64) Part {
    public:
     void Set(size_t begin, size_t end) {
-      left_.store(Packed({static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}),
-                  std::memory_order_relaxed);
+      left_.store(Packed({begin, end}), std::memory_order_relaxed);
     }
-    // A quarter of it, so that little is held by who is late at the end; nothing when it is empty.
+    // A quarter of it or a little more, so that little is held by who is late at the end; nothing
+    // when it is empty.
     Piece Take(bool front);
 
    private:
+    // Two halves of 32 bits.
     static uint64_t Packed(Piece piece) { return uint64_t{piece.begin} << 32 | piece.end; }
     std::atomic<uint64_t> left_{0};
   };
@@ -143,6 +131,57 @@ class ThreadPool {
   CondVar done_;
   std::vector<std::thread> workers_;
 };
+
+// One thread's view of what is shared out.
+class ThreadPool::Pieces {
+ public:
+  // The next piece; an empty one when there is none.
+  Piece Next() {
+    for (; turn_ < parts_.size(); ++turn_) {
+      const Piece piece = parts_[(thread_ + turn_) % parts_.size()].Take(turn_ == 0);
+      if (!piece.empty()) {
+        return piece;
+      }
+    }
+    return std::exchange(whole_, Piece{});
+  }
+
+ private:
+  friend class ThreadPool;
+  Pieces(std::span<Part> parts, uint32_t thread) : parts_(parts), thread_(thread) {}
+  explicit Pieces(Piece whole) : whole_(whole) {}
+
+  const std::span<Part> parts_;  // None: there is one piece.
+  const uint32_t thread_ = 0;
+  uint32_t turn_ = 0;  // Parts that nothing is left of, the thread's own first.
+  Piece whole_;
+};
+
+template <typename Body>
+void ThreadPool::Share(size_t count, const Body& body, size_t small) {
+  if (count == 0) {
+    return;
+  }
+  if (threads_ == 1 || count <= small) {
+    RunHere([&] { body(uint32_t{0}, Pieces(Piece{0, count})); });
+    return;
+  }
+  RunWithParts([&](uint32_t thread) { body(thread, Pieces(parts_, thread)); }, count);
+}
+
+template <typename Function>
+void ThreadPool::Split(size_t count, const Function& function, size_t small) {
+  const auto body = [&](uint32_t thread, Pieces pieces) {
+    for (Piece piece = pieces.Next(); !piece.empty(); piece = pieces.Next()) {
+      if constexpr (std::is_invocable_v<Function, uint32_t, size_t, size_t>) {
+        function(thread, piece.begin, piece.end);
+      } else {
+        function(piece.begin, piece.end);
+      }
+    }
+  };
+  Share(count, body, small);
+}
 
 }  // namespace strata::cpu
 
