@@ -72,8 +72,11 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
   hidden = RoundUp(spec.model.hidden, kLanes);
   const auto packs = [&](size_t inputs, size_t times) {
     packed = std::max(packed, times * inputs);
+    own_packed = std::max(own_packed, inputs);
     if (spec.activations == v1::ACTIVATIONS_INT8) {
-      int8 = std::max(int8, times * kernels.quantized_row_bytes(inputs));
+      const size_t bytes = kernels.quantized_row_bytes(inputs);
+      int8 = std::max(int8, times * bytes);
+      own_int8 = std::max(own_int8, bytes);
     }
   };
   packs(spec.model.hidden, 1);
@@ -125,8 +128,8 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
 uint64_t ScratchSizes::Bytes() const {
   const uint64_t row = hidden + branch + 2 * queries + keys + values + query_rank + met + summed +
                        2 * within + 2 * experts + most_used * hidden;
-  return sizeof(float) * (rows * row + threads * attend + partial + rotary) +
-         PackedRows() * (sizeof(float) * (hidden + packed) + int8) + own_rows * gated;
+  return sizeof(float) * (rows * row + Normed() + Packed() + threads * attend + partial + rotary) +
+         Int8() + own_rows * gated;
 }
 
 CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool)
@@ -174,11 +177,11 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&rotary_, sizes_.rotary));
   std::memcpy(rotary_.as(), spec_.rotary.data(), spec_.rotary.size_bytes());
   RETURN_IF_ERROR(floats(&residual_, rows * sizes_.hidden));
-  RETURN_IF_ERROR(floats(&normed_, sizes_.PackedRows() * sizes_.hidden));
+  RETURN_IF_ERROR(floats(&normed_, sizes_.Normed()));
   RETURN_IF_ERROR(floats(&branch_, rows * sizes_.branch));
-  RETURN_IF_ERROR(floats(&packed_, sizes_.PackedRows() * sizes_.packed));
+  RETURN_IF_ERROR(floats(&packed_, sizes_.Packed()));
   if (sizes_.int8 > 0) {
-    RETURN_IF_ERROR(int8_.Allocate(sizes_.PackedRows() * sizes_.int8, "buffers"));
+    RETURN_IF_ERROR(int8_.Allocate(sizes_.Int8(), "buffers"));
   }
   RETURN_IF_ERROR(floats(&q_, rows * sizes_.queries));
   RETURN_IF_ERROR(floats(&k_, rows * sizes_.keys));
@@ -381,10 +384,13 @@ CpuShard::Inputs CpuShard::BranchInputs(const LayerSpec& spec, const std::vector
 }
 
 CpuShard::PackedRows CpuShard::PackedBy(uint32_t thread) {
-  const size_t row = thread == 0 ? 0 : sizes_.rows + (thread - 1) * sizes_.own_rows;
-  return {.normed = normed_.as<float>() + row * sizes_.hidden,
-          .floats = packed_.as() + row * sizes_.packed * sizeof(float),
-          .int8 = int8_.as() + row * sizes_.int8};
+  // Behind what is of all rows, for all threads but the first.
+  const auto at = [&](size_t of_all, size_t own) {
+    return thread == 0 ? 0 : sizes_.rows * of_all + (thread - 1) * sizes_.own_rows * own;
+  };
+  return {.normed = normed_.as<float>() + at(sizes_.hidden, sizes_.hidden),
+          .floats = packed_.as() + at(sizes_.packed, sizes_.own_packed) * sizeof(float),
+          .int8 = int8_.as() + at(sizes_.int8, sizes_.own_int8)};
 }
 
 void CpuShard::PackBlock(const Inputs& inputs, RowBlock block, const PackedRows& to) const {

@@ -32,8 +32,11 @@ constexpr size_t MostItemsBySpans(uint32_t threads, size_t parts) {
 struct ScratchSizes {
   ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
   uint64_t Bytes() const;
-  // Rows of what is packed: all, and of each thread but the first its own.
-  size_t PackedRows() const { return rows + (threads - 1) * own_rows; }
+  // What is packed, all of it: of all rows, and of each thread but the first its own.
+  size_t Normed() const { return rows * hidden + OwnRows() * hidden; }
+  size_t Packed() const { return rows * packed + OwnRows() * own_packed; }
+  size_t Int8() const { return rows * int8 + OwnRows() * own_int8; }
+  size_t OwnRows() const { return (threads - 1) * own_rows; }
   size_t hidden = 0;   // A row of the residual stream.
   size_t queries = 0;  // A row of all query heads, of the layer with the most, or of their values.
   size_t keys = 0;     // A row of all KV heads, or of what latent layers keep.
@@ -48,7 +51,11 @@ struct ScratchSizes {
   // (bytes); and what is between the matrices of the MLP, likewise.
   size_t packed = 0;
   size_t int8 = 0;
-  size_t gated = 0;  // The latter of gate times up, in bytes.
+  // The first two of what a thread packs for itself, which is never of all experts; and the second
+  // of gate times up.
+  size_t own_packed = 0;
+  size_t own_int8 = 0;
+  size_t gated = 0;
   size_t within = 0;
   size_t attend = 0;   // Of one thread.
   size_t partial = 0;  // Spans that are computed apart, of MostItemsBySpans.
@@ -228,11 +235,10 @@ class CpuShard : public Shard {
   const uint32_t rotary_variants_;
   StageWeights weights_;
   KvCache kv_;
-  AlignedBuffer rotary_;    // See RopesOf.
-  AlignedBuffer residual_;  // [rows][sizes_.hidden]
-  AlignedBuffer branch_;    // [rows][sizes_.branch]
-  // [rows, then own_rows of each thread but the first][sizes_.hidden, .packed, .int8]; PackedBy.
-  AlignedBuffer normed_, packed_, int8_;
+  AlignedBuffer rotary_;                      // See RopesOf.
+  AlignedBuffer residual_;                    // [rows][sizes_.hidden]
+  AlignedBuffer branch_;                      // [rows][sizes_.branch]
+  AlignedBuffer normed_, packed_, int8_;      // See PackedBy.
   AlignedBuffer gated_;                       // Quantized rows of one block, of what gate_ holds.
   std::vector<std::atomic<uint8_t>> halves_;  // Of QuantizeGated: by block of 32.
   AlignedBuffer q_, k_, v_;
