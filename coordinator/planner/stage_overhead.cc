@@ -11,6 +11,10 @@ constexpr uint64_t kThreads = 64;
 // Attention's working set of one thread: a tile of queries with scores over a span of keys.
 constexpr uint64_t kTileQueries = 32;
 constexpr uint64_t kSpanKeys = 512;
+// Rows that each thread norms and quantizes for itself.
+constexpr uint64_t kOwnRows = 8;
+// Rows of a block, quantized once more as the last product of a dense MLP takes them.
+constexpr uint64_t kBlockRows = 16;
 // Sequences of a step whose attention is cut over threads, with partial sums for every span.
 constexpr uint64_t kSplitItems = 16;
 // Frames of activations that wait in or behind a stage: one received, one being sent, and the
@@ -34,11 +38,15 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   uint64_t experts = 0;
   uint64_t expert_out = 0;
   uint64_t latents = 0;
-  uint64_t branch = 0;  // Where what leaves a branch is normed or multiplied.
+  uint64_t attended = spec.hidden;  // The widest that a matrix of attention takes,
+  uint64_t gated = 0;               // and that a dense MLP's last one does.
+  uint64_t branch = 0;              // Where what leaves a branch is normed or multiplied.
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& a = layer.attention;
     const LatentSpec& latent = a.latent;
     queries = std::max({queries, uint64_t{a.heads} * a.head_dim, a.OutputInputs()});
+    attended = std::max(
+        {attended, uint64_t{a.heads} * a.head_dim, a.OutputInputs(), uint64_t{latent.query_rank}});
     keys = std::max({keys, uint64_t{a.kv_heads} * a.head_dim, uint64_t{latent.kept()}});
     if (latent.rank != 0) {
       // Queries and sums of all heads as wide as what is kept, and the vector queries come out of.
@@ -47,6 +55,7 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
     }
     const MlpSpec& mlp = layer.mlp;
     const uint64_t active = mlp.active();
+    gated = std::max(gated, uint64_t{mlp.experts == 0 ? mlp.ffn : mlp.shared_ffn});
     within = std::max({within, active * mlp.ffn, uint64_t{mlp.shared_ffn}});
     widest = std::max({widest, queries, active * std::max(spec.hidden, mlp.ffn)});
     experts = std::max(experts, uint64_t{2} * mlp.experts);  // Logits, and keys to choose by.
@@ -64,6 +73,7 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   const uint64_t activations = rows * (2 * spec.hidden + 2 * widest + 2 * queries + 2 * keys +
                                        2 * within + branch + experts + expert_out + latents);
   const uint64_t frames = kFrames * rows * spec.hidden;
+  const uint64_t own = kThreads * kOwnRows * (spec.hidden + attended) + kBlockRows * gated;
   const uint64_t attention = kThreads * kTileQueries * (kSpanKeys + 4 * head_dim);
   const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;
   const uint64_t partial = kSplitItems * query_heads * spans * (head_dim + 16);
@@ -76,7 +86,7 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
     logits = 3 * wanted * spec.vocab;
   }
   return kProcessBytes +
-         sizeof(float) * (activations + frames + attention + partial + rotary + logits);
+         sizeof(float) * (activations + frames + own + attention + partial + rotary + logits);
 }
 
 }  // namespace strata

@@ -18,6 +18,9 @@ namespace {
 
 // Rows that are embedded faster by one thread than by waking the others.
 constexpr size_t kSmallRows = 4;
+// Rows that each thread quantizes for itself. No more, since all threads have memory for them: what
+// a planner counts for them, and for as many threads, is in coordinator/planner/stage_overhead.cc.
+constexpr uint32_t kOwnRows = 8;
 
 // A failed precondition of a call is a mistake of the runner's, never of a request.
 absl::Status Misuse(const std::string& message) {
@@ -67,16 +70,14 @@ void EachPart(std::span<const MatmulArgs> products, size_t panels, ThreadPool::P
 
 ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads)
     : rows(spec.max_batch_tokens),
-      own_rows(std::min(spec.max_batch_tokens, kernels.block_rows.alone)),
+      own_rows(std::min({spec.max_batch_tokens, kernels.block_rows.alone, kOwnRows})),
+      gated_rows(std::min(spec.max_batch_tokens, kernels.block_rows.alone)),
       threads(threads) {
   hidden = RoundUp(spec.model.hidden, kLanes);
   const auto packs = [&](size_t inputs, size_t times) {
     packed = std::max(packed, times * inputs);
-    own_packed = std::max(own_packed, inputs);
     if (spec.activations == v1::ACTIVATIONS_INT8) {
-      const size_t bytes = kernels.quantized_row_bytes(inputs);
-      int8 = std::max(int8, times * bytes);
-      own_int8 = std::max(own_int8, bytes);
+      int8 = std::max(int8, times * kernels.quantized_row_bytes(inputs));
     }
   };
   packs(spec.model.hidden, 1);
@@ -94,7 +95,8 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
     query_rank = std::max(query_rank, RoundUp(latent.query_rank, kLanes));
     met = std::max(met, kept ? RoundUp(a.heads * key_dim, kLanes) : 0);
     summed = std::max(summed, kept ? RoundUp(a.heads * value_dim, kLanes) : 0);
-    packs(std::max<size_t>(heads, latent.query_rank), 1);
+    const size_t attended = std::max<size_t>(heads, latent.query_rank);
+    packs(attended, 1);
     if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1 ||
         layer.mlp.experts != 0) {
       branch = hidden;
@@ -109,6 +111,8 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
     ffn = std::max(ffn, RoundUp(dense, kLanes));
     packs(dense, 1);
     if (spec.activations == v1::ACTIVATIONS_INT8) {
+      const size_t own = std::max<size_t>(spec.model.hidden, attended);
+      own_int8 = std::max(own_int8, kernels.quantized_row_bytes(own));
       gated = std::max(gated, kernels.quantized_row_bytes(dense));
     }
     attend = std::max(attend, RoundUp(AttendScratchFloats(key_dim, latent.rank), kLanes));
@@ -126,10 +130,10 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
 }
 
 uint64_t ScratchSizes::Bytes() const {
-  const uint64_t row = hidden + branch + 2 * queries + keys + values + query_rank + met + summed +
-                       2 * within + 2 * experts + most_used * hidden;
-  return sizeof(float) * (rows * row + Normed() + Packed() + threads * attend + partial + rotary) +
-         Int8() + own_rows * gated;
+  const uint64_t row = hidden + branch + packed + 2 * queries + keys + values + query_rank + met +
+                       summed + 2 * within + 2 * experts + most_used * hidden;
+  return sizeof(float) * (rows * row + Normed() + threads * attend + partial + rotary) + Int8() +
+         gated_rows * gated;
 }
 
 CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool)
@@ -179,7 +183,7 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&residual_, rows * sizes_.hidden));
   RETURN_IF_ERROR(floats(&normed_, sizes_.Normed()));
   RETURN_IF_ERROR(floats(&branch_, rows * sizes_.branch));
-  RETURN_IF_ERROR(floats(&packed_, sizes_.Packed()));
+  RETURN_IF_ERROR(floats(&packed_, rows * sizes_.packed));
   if (sizes_.int8 > 0) {
     RETURN_IF_ERROR(int8_.Allocate(sizes_.Int8(), "buffers"));
   }
@@ -191,7 +195,7 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&summed_, rows * sizes_.summed));
   RETURN_IF_ERROR(floats(&attended_, rows * sizes_.queries));
   if (sizes_.gated > 0) {
-    RETURN_IF_ERROR(gated_.Allocate(sizes_.own_rows * sizes_.gated, "buffers"));
+    RETURN_IF_ERROR(gated_.Allocate(sizes_.gated_rows * sizes_.gated, "buffers"));
     halves_ = std::vector<std::atomic<uint8_t>>(sizes_.ffn / kQuantBlock + 1);
   }
   RETURN_IF_ERROR(floats(&gate_, rows * sizes_.within));
@@ -384,13 +388,12 @@ CpuShard::Inputs CpuShard::BranchInputs(const LayerSpec& spec, const std::vector
 }
 
 CpuShard::PackedRows CpuShard::PackedBy(uint32_t thread) {
-  // Behind what is of all rows, for all threads but the first.
-  const auto at = [&](size_t of_all, size_t own) {
-    return thread == 0 ? 0 : sizes_.rows * of_all + (thread - 1) * sizes_.own_rows * own;
-  };
-  return {.normed = normed_.as<float>() + at(sizes_.hidden, sizes_.hidden),
-          .floats = packed_.as() + at(sizes_.packed, sizes_.own_packed) * sizeof(float),
-          .int8 = int8_.as() + at(sizes_.int8, sizes_.own_int8)};
+  if (thread == 0) {
+    return {.normed = normed_.as<float>(), .floats = packed_.as(), .int8 = int8_.as()};
+  }
+  const size_t row = (thread - 1) * sizes_.own_rows;
+  return {.normed = normed_.as<float>() + (sizes_.rows + row) * sizes_.hidden,
+          .int8 = int8_.as() + sizes_.rows * sizes_.int8 + row * sizes_.own_int8};
 }
 
 void CpuShard::PackBlock(const Inputs& inputs, RowBlock block, const PackedRows& to) const {
@@ -438,17 +441,17 @@ MatmulArgs CpuShard::Product(const Linear& linear, uint32_t rows, float* out, si
                     .add = add};
 }
 
-void CpuShard::PackIfMany(const Inputs& inputs) {
-  if (!OneBlock()) {
+void CpuShard::PackForAll(const Inputs& inputs) {
+  if (inputs.quantized == nullptr && !EachPacks(inputs)) {
     Pack(inputs, batch_.rows);
   }
 }
 
-CpuShard::PackedRows CpuShard::PackIfFew(const Inputs& inputs, uint32_t thread) {
+CpuShard::PackedRows CpuShard::PackOwn(const Inputs& inputs, uint32_t thread) {
   if (inputs.quantized != nullptr) {
     return {.int8 = inputs.quantized};
   }
-  if (!OneBlock()) {
+  if (!EachPacks(inputs)) {
     return PackedBy(0);
   }
   const PackedRows own = PackedBy(thread);
@@ -462,10 +465,10 @@ MatmulArgs CpuShard::WithRows(MatmulArgs product, const PackedRows& packed) {
 }
 
 void CpuShard::Multiply(const Inputs& inputs, std::span<const MatmulArgs> products) {
-  PackIfMany(inputs);
+  PackForAll(inputs);
   const size_t panels = PanelsAtOnce(products[0].rows);
   pool_->Share(Shares(products, panels), [&](uint32_t thread, ThreadPool::Pieces pieces) {
-    const PackedRows packed = PackIfFew(inputs, thread);
+    const PackedRows packed = PackOwn(inputs, thread);
     for (auto piece = pieces.Next(); !piece.empty(); piece = pieces.Next()) {
       EachPart(products, panels, piece, [&](const MatmulArgs& product, size_t from, size_t to) {
         kernels_->matmul(WithRows(product, packed), from, to);

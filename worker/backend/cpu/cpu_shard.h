@@ -32,11 +32,9 @@ constexpr size_t MostItemsBySpans(uint32_t threads, size_t parts) {
 struct ScratchSizes {
   ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
   uint64_t Bytes() const;
-  // What is packed, all of it: of all rows, and of each thread but the first its own.
-  size_t Normed() const { return rows * hidden + OwnRows() * hidden; }
-  size_t Packed() const { return rows * packed + OwnRows() * own_packed; }
-  size_t Int8() const { return rows * int8 + OwnRows() * own_int8; }
-  size_t OwnRows() const { return (threads - 1) * own_rows; }
+  // Of all rows, and behind them of each thread but the first its own.
+  size_t Normed() const { return (rows + (threads - 1) * own_rows) * hidden; }
+  size_t Int8() const { return rows * int8 + (threads - 1) * own_rows * own_int8; }
   size_t hidden = 0;   // A row of the residual stream.
   size_t queries = 0;  // A row of all query heads, of the layer with the most, or of their values.
   size_t keys = 0;     // A row of all KV heads, or of what latent layers keep.
@@ -51,16 +49,16 @@ struct ScratchSizes {
   // (bytes); and what is between the matrices of the MLP, likewise.
   size_t packed = 0;
   size_t int8 = 0;
-  // The first two of what a thread packs for itself, which is never of all experts; and the second
-  // of gate times up.
-  size_t own_packed = 0;
+  // Bytes of a quantized row that a thread packs for itself, which is of one matrix and not of the
+  // MLP's last; and of gate times up, which is.
   size_t own_int8 = 0;
   size_t gated = 0;
   size_t within = 0;
   size_t attend = 0;   // Of one thread.
   size_t partial = 0;  // Spans that are computed apart, of MostItemsBySpans.
   size_t rows = 0;
-  size_t own_rows = 0;  // That each thread packs for itself.
+  size_t own_rows = 0;    // The most that each thread packs for itself, at most kOwnRows.
+  size_t gated_rows = 0;  // The most of one block.
   size_t threads = 0;
   size_t rotary = 0;
   size_t experts = 0;     // A row of the router's logits.
@@ -128,17 +126,20 @@ class CpuShard : public Shard {
     uint8_t* floats = nullptr;  // Row blocks, see kernels.h.
     uint8_t* int8 = nullptr;    // The same, quantized.
   };
-  // Of all rows (thread 0), or of a block that a thread packs for itself.
+  // Of all rows (thread 0), or of those that a thread packs for itself.
   PackedRows PackedBy(uint32_t thread);
   void PackBlock(const Inputs& inputs, RowBlock block, const PackedRows& to) const;
   // All `rows` by blocks, to PackedBy(0).
   void Pack(const Inputs& inputs, uint32_t rows);
-  // Of the batch's rows: those of one block are packed by each thread for itself, so that none
-  // waits for the one that packs, nor fetches from its cache what it packed; more are divided among
-  // the threads. To be called before threads share products, and by each of them then, which
-  // returns what it multiplies.
-  void PackIfMany(const Inputs& inputs);
-  PackedRows PackIfFew(const Inputs& inputs, uint32_t thread);
+  // Of the batch's rows: where they are few, each thread quantizes them for itself, so that none
+  // waits for the one that does, nor fetches from its cache what it wrote; else all threads pack
+  // them, block by block. To be called before threads share products, and by each of them then,
+  // which returns what it multiplies.
+  void PackForAll(const Inputs& inputs);
+  PackedRows PackOwn(const Inputs& inputs, uint32_t thread);
+  bool EachPacks(const Inputs& inputs) const {
+    return batch_.rows <= sizes_.own_rows && !inputs.floats;
+  }
   bool OneBlock() const { return RowBlocks(batch_.rows, kernels_->block_rows) == 1; }
 
   MatmulArgs Product(const Linear& linear, uint32_t rows, float* out, size_t stride,

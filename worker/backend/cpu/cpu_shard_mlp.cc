@@ -77,9 +77,9 @@ CpuShard::Inputs CpuShard::MultiplyGated(const Inputs& inputs, const MlpSpec& ml
   down.quantized = down.int8 && OneBlock() ? gated_.as() : nullptr;
   const size_t panels = weights.gate.weight.view().panels();
   const size_t at_once = PanelsAtOnce(rows);
-  PackIfMany(inputs);
+  PackForAll(inputs);
   const auto body = [&](uint32_t thread, ThreadPool::Pieces pieces) {
-    const PackedRows packed = PackIfFew(inputs, thread);
+    const PackedRows packed = PackOwn(inputs, thread);
     // What is computed and not quantized yet: sixteen blocks take no longer than one.
     ThreadPool::Piece computed;
     const auto quantize = [&] {
