@@ -16,8 +16,6 @@
 namespace strata::cpu {
 namespace {
 
-// Rows that are embedded faster by one thread than by waking the others.
-constexpr size_t kSmallRows = 4;
 // Rows that each thread quantizes for itself. No more, since all threads have memory for them: what
 // a planner counts for them, and for as many threads, is in coordinator/planner/stage_overhead.cc.
 constexpr uint32_t kOwnRows = 8;
@@ -38,32 +36,6 @@ absl::Status CheckAvailable(uint64_t needed) {
         .Hint("load fewer layers or fewer KV tokens on this node");
   }
   return absl::OkStatus();
-}
-
-// What threads share of several products: all panels of each, so many at a time.
-size_t Shares(std::span<const MatmulArgs> products, size_t panels) {
-  size_t shares = 0;
-  for (const MatmulArgs& product : products) {
-    shares += (product.weights.panels() + panels - 1) / panels;
-  }
-  return shares;
-}
-
-// function(product, first, end) for those panels of each product that are in the piece.
-template <typename Function>
-void EachPart(std::span<const MatmulArgs> products, size_t panels, ThreadPool::Piece piece,
-              const Function& function) {
-  size_t before = 0;
-  for (const MatmulArgs& product : products) {
-    const size_t shares = Shares({&product, 1}, panels);
-    const size_t from = std::max(piece.begin, before);
-    const size_t to = std::min(piece.end, before + shares);
-    if (from < to) {
-      function(product, (from - before) * panels,
-               std::min((to - before) * panels, product.weights.panels()));
-    }
-    before += shares;
-  }
 }
 
 }  // namespace
@@ -363,164 +335,6 @@ absl::Status CpuShard::ReadResidual(std::span<float> out) {
   return absl::OkStatus();
 }
 
-bool CpuShard::TakesInt8(const Linear& linear) const {
-  return spec_.activations == v1::ACTIVATIONS_INT8 && linear.weight.view().group != 0;
-}
-
-CpuShard::Inputs CpuShard::Rows(const float* x, size_t stride, size_t inputs, Users users) const {
-  const auto int8 = [this](const Linear* user) { return TakesInt8(*user); };
-  return {.x = x,
-          .stride = stride,
-          .inputs = inputs,
-          .int8 = std::any_of(users.begin(), users.end(), int8),
-          .floats = !std::all_of(users.begin(), users.end(), int8)};
-}
-
-CpuShard::Inputs CpuShard::BranchInputs(const LayerSpec& spec, const std::vector<float>& before,
-                                        Users users) const {
-  Inputs inputs = Rows(residual_.as<float>(), sizes_.hidden, spec_.model.hidden, users);
-  if (!before.empty()) {
-    inputs.norm_weight = &before;
-    inputs.norm = spec.norm;
-    inputs.norm_eps = spec.norm_eps;
-  }
-  return inputs;
-}
-
-CpuShard::PackedRows CpuShard::PackedBy(uint32_t thread) {
-  if (thread == 0) {
-    return {.normed = normed_.as<float>(), .floats = packed_.as(), .int8 = int8_.as()};
-  }
-  const size_t row = (thread - 1) * sizes_.own_rows;
-  return {.normed = normed_.as<float>() + (sizes_.rows + row) * sizes_.hidden,
-          .int8 = int8_.as() + sizes_.rows * sizes_.int8 + row * sizes_.own_int8};
-}
-
-void CpuShard::PackBlock(const Inputs& inputs, RowBlock block, const PackedRows& to) const {
-  const float* x = inputs.x + block.first * inputs.stride;
-  size_t stride = inputs.stride;
-  if (inputs.norm_weight != nullptr) {
-    const float plus = inputs.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
-    float* const normed = to.normed + block.first * sizes_.hidden;
-    for (uint32_t r = 0; r < block.count; ++r) {
-      kernels_->rms_norm(x + r * stride, inputs.norm_weight->data(), inputs.inputs, inputs.norm_eps,
-                         plus, normed + r * sizes_.hidden);
-    }
-    x = normed;
-    stride = sizes_.hidden;
-  }
-  if (inputs.int8) {
-    kernels_->quantize_rows(x, stride, block.count, inputs.inputs,
-                            to.int8 + block.first * kernels_->quantized_row_bytes(inputs.inputs));
-  }
-  if (inputs.floats) {
-    kernels_->pack_rows(x, stride, block.count, inputs.inputs,
-                        to.floats + block.first * inputs.inputs * sizeof(float));
-  }
-}
-
-void CpuShard::Pack(const Inputs& inputs, uint32_t rows) {
-  const uint32_t blocks = RowBlocks(rows, kernels_->block_rows);
-  const PackedRows to = PackedBy(0);
-  pool_->Split(blocks, [&](size_t begin, size_t end) {
-    for (size_t b = begin; b < end; ++b) {
-      PackBlock(inputs, RowBlockAt(rows, blocks, static_cast<uint32_t>(b)), to);
-    }
-  });
-}
-
-MatmulArgs CpuShard::Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
-                             bool add) const {
-  return MatmulArgs{.weights = linear.weight.view(),
-                    .packed = TakesInt8(linear) ? int8_.as() : packed_.as(),
-                    .int8 = TakesInt8(linear),
-                    .rows = rows,
-                    .bias = linear.bias.empty() ? nullptr : linear.bias.data(),
-                    .out = out,
-                    .out_stride = stride,
-                    .add = add};
-}
-
-void CpuShard::PackForAll(const Inputs& inputs) {
-  if (inputs.quantized == nullptr && !EachPacks(inputs)) {
-    Pack(inputs, batch_.rows);
-  }
-}
-
-CpuShard::PackedRows CpuShard::PackOwn(const Inputs& inputs, uint32_t thread) {
-  if (inputs.quantized != nullptr) {
-    return {.int8 = inputs.quantized};
-  }
-  if (!EachPacks(inputs)) {
-    return PackedBy(0);
-  }
-  const PackedRows own = PackedBy(thread);
-  PackBlock(inputs, {0, batch_.rows}, own);
-  return own;
-}
-
-MatmulArgs CpuShard::WithRows(MatmulArgs product, const PackedRows& packed) {
-  product.packed = product.int8 ? packed.int8 : packed.floats;
-  return product;
-}
-
-void CpuShard::Multiply(const Inputs& inputs, std::span<const MatmulArgs> products) {
-  PackForAll(inputs);
-  const size_t panels = PanelsAtOnce(products[0].rows);
-  pool_->Share(Shares(products, panels), [&](uint32_t thread, ThreadPool::Pieces pieces) {
-    const PackedRows packed = PackOwn(inputs, thread);
-    for (auto piece = pieces.Next(); !piece.empty(); piece = pieces.Next()) {
-      EachPart(products, panels, piece, [&](const MatmulArgs& product, size_t from, size_t to) {
-        kernels_->matmul(WithRows(product, packed), from, to);
-      });
-    }
-  });
-}
-
-void CpuShard::MultiplyPacked(std::span<const MatmulArgs> products) {
-  const size_t panels = PanelsAtOnce(products[0].rows);
-  pool_->Split(Shares(products, panels), [&](size_t begin, size_t end) {
-    EachPart(products, panels, {begin, end}, kernels_->matmul);
-  });
-}
-
-void CpuShard::FinishBranch(const Inputs& inputs, const Linear& linear, const LayerSpec& spec,
-                            const std::vector<float>& after) {
-  const uint32_t rows = batch_.rows;
-  const bool direct = after.empty() && spec.branch_scale == 1;
-  const std::array<MatmulArgs, 1> product = {
-      direct ? Product(linear, rows, residual_.as<float>(), sizes_.hidden, true)
-             : Product(linear, rows, branch_.as<float>(), sizes_.branch, false)};
-  Multiply(inputs, product);
-  if (!direct) {
-    AddBranch(spec, after);
-  }
-}
-
-void CpuShard::AddBranch(const LayerSpec& spec, const std::vector<float>& after) {
-  pool_->Split(
-      batch_.rows,
-      [&](size_t begin, size_t end) {
-        for (size_t row = begin; row < end; ++row) {
-          AddBranchRow(spec, after, row);
-        }
-      },
-      kSmallRows);
-}
-
-void CpuShard::AddBranchRow(const LayerSpec& spec, const std::vector<float>& after, size_t row) {
-  const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
-  const size_t hidden = spec_.model.hidden;
-  float* const x = branch_.as<float>() + row * sizes_.branch;
-  float* const to = residual_.as<float>() + row * sizes_.hidden;
-  if (!after.empty()) {
-    kernels_->rms_norm(x, after.data(), hidden, spec.norm_eps, plus, x);
-  }
-  for (size_t i = 0; i < hidden; ++i) {
-    to[i] += x[i] * spec.branch_scale;
-  }
-}
-
 absl::Status CpuShard::CheckLayer(uint32_t layer) const {
   if (layer < spec_.first_layer || layer > spec_.last_layer) {
     return Misuse(absl::StrCat("layer ", layer, " is not of this stage"));
@@ -558,11 +372,9 @@ absl::Status CpuShard::Head(std::span<const uint32_t> rows) {
                 residual_.as<float>() + rows[i] * sizes_.hidden, sizes_.hidden * sizeof(float));
   }
   if (head_rows_ > 0) {
-    Inputs inputs = Rows(normed_.as<float>(), sizes_.hidden, spec_.model.hidden, {&weights_.head});
-    inputs.norm_weight = &weights_.final_norm;
-    inputs.norm = spec_.model.final_norm;
-    inputs.norm_eps = spec_.model.final_norm_eps;
-    Pack(inputs, head_rows_);
+    Pack(Normed(Rows(normed_.as<float>(), sizes_.hidden, spec_.model.hidden, {&weights_.head}),
+                weights_.final_norm, spec_.model.final_norm, spec_.model.final_norm_eps),
+         head_rows_);
   }
   return absl::OkStatus();
 }

@@ -100,6 +100,10 @@ class CpuShard : public Shard {
   absl::Status CheckLayer(uint32_t layer) const;
   absl::Status CheckKept(uint32_t layer, std::span<const uint32_t> rows) const;
 
+  // Rows that one thread embeds or adds up faster than it wakes the others.
+  static constexpr size_t kSmallRows = 4;
+
+  // What follows is defined in cpu_shard_products.cc, to AddBranchRow.
   // Whether a product takes its rows quantized.
   bool TakesInt8(const Linear& linear) const;
   // What the products with `users` take: rows of x, [rows][stride], `inputs` of each; normed first
@@ -117,6 +121,8 @@ class CpuShard : public Shard {
   };
   using Users = std::initializer_list<const Linear*>;
   Inputs Rows(const float* x, size_t stride, size_t inputs, Users users) const;
+  // The same, normed first.
+  static Inputs Normed(Inputs inputs, const std::vector<float>& weight, NormKind norm, float eps);
   // Of the residual stream, for a branch's first products, normed by `before` if it is not empty.
   Inputs BranchInputs(const LayerSpec& spec, const std::vector<float>& before, Users users) const;
 
