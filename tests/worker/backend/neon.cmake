@@ -22,6 +22,7 @@ foreach(source
     worker/backend/cpu/isa.cc
     worker/backend/cpu/kernels_amx.cc
     worker/backend/cpu/kernels_avx2.cc
+    worker/backend/cpu/kernels_avx2_intel.cc
     worker/backend/cpu/kernels_avx512.cc
     worker/backend/cpu/kernels_avx512vnni.cc
     worker/backend/cpu/kernels_avx512vnni_intel.cc

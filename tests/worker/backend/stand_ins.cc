@@ -24,6 +24,16 @@ constexpr Kernels kTable = MakeTable("avx2");
 }  // namespace
 }  // namespace stand_in_avx2
 
+namespace stand_in_avx2_intel {
+namespace {
+constexpr Tiling kTiling = kAvx2IntelTiling;
+constexpr bool kDotSigned = false;
+using DotActivation = int16_t;
+#include "tests/worker/backend/stand_in-inl.h"
+constexpr Kernels kTable = MakeTable("avx2");
+}  // namespace
+}  // namespace stand_in_avx2_intel
+
 namespace stand_in_avxvnni {
 namespace {
 constexpr Tiling kTiling = kAvxVnniTiling;
@@ -100,6 +110,7 @@ constexpr Kernels kTable = MakeTable("neon");
 
 std::vector<const Kernels*> StandIns() {
   return {&stand_in_avx2::kTable,
+          &stand_in_avx2_intel::kTable,
           &stand_in_avxvnni::kTable,
           &stand_in_avx512::kTable,
           &stand_in_avx512vnni::kTable,

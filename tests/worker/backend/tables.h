@@ -19,6 +19,7 @@ inline std::vector<const Kernels*> RunnableTables() {
 
 inline std::string TableName(const Kernels* table) {
   return table == ScalarFmaKernels()         ? "scalar_fma"
+         : table == Avx2IntelKernels()       ? "avx2_intel"
          : table == Avx512VnniZen4Kernels()  ? "avx512vnni_zen4"
          : table == Avx512VnniIntelKernels() ? "avx512vnni_intel"
                                              : table->isa;

@@ -36,6 +36,7 @@ std::vector<const Kernels*> KernelsOf(const CpuFeatures& f) {
   };
   add(f.fma, ScalarFmaKernels());
   add(f.avx2, Avx2Kernels());
+  add(f.avx2 && f.intel, Avx2IntelKernels());
   add(f.avxvnni, AvxVnniKernels());
   add(f.avx512, Avx512Kernels());
   add(f.avx512vnni, Avx512VnniKernels());

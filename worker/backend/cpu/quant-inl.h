@@ -289,21 +289,32 @@ constexpr size_t AheadOfRows(int bits) {
   return kFrom != 0 || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
 }
 
+// Of how many lines that N of R rows read one asks for one of the next panels; 0: none does. In
+// turn ask as many rows as one of two blocks may have, or more.
 template <int R, int N>
-STRATA_INLINE void AskForPair(const uint8_t* line) {
-  if constexpr (kAsksForPair<R, N>) {
-    __builtin_prefetch(line, 0, 2);  // More than the first cache holds.
+constexpr size_t AskingLines() {
+  constexpr bool kInTurn = kTiling.asking.in_turn && R > kTiling.alone_rows() / 2 - 1;
+  return kAsksForPair<R, N> ? 1 : kInTurn ? kAskingInTurn : 0;
+}
+
+// Of the next panels, by the line that is `at` bytes behind where `ask` belongs.
+template <int R, int N>
+STRATA_INLINE void AskForNext(const uint8_t* ask, size_t at) {
+  if constexpr (AskingLines<R, N>() != 0) {
+    if (at % (AskingLines<R, N>() * 64) == 0) {
+      __builtin_prefetch(ask + at / AskingLines<R, N>(), 0, 2);  // The first cache holds less.
+    }
   }
 }
 
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
-// `kFrom` on, added to `dots`. `pair`: how far ahead AskForPair asks.
+// `kFrom` on, added to `dots`. `ask`: see AskForNext.
 template <typename F, int R, int kFrom, int N, int P>
-STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words, size_t pair,
-                            DotSum (&dots)[P][N]) {
+STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words,
+                            const uint8_t* ask, DotSum (&dots)[P][N]) {
   STRATA_UNROLL
   for (int line = 0; line < 8; ++line) {
-    AskForPair<R, N>(lines + pair + line * 64);
+    AskForNext<R, N>(ask, line * 64);
     DotWeights weights[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
@@ -321,7 +332,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
 // The same of weights of 4 bits.
 template <typename F, int R, int kFrom, int N, int P>
 STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const NarrowWord* words,
-                                  size_t pair, DotSum (&dots)[P][N]) {
+                                  const uint8_t* ask, DotSum (&dots)[P][N]) {
   static_assert(NarrowLines(4) == 4);
   NarrowSum sums[P][N];
   STRATA_UNROLL
@@ -333,7 +344,7 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const Nar
   }
   STRATA_UNROLL
   for (int line = 0; line < 4; ++line) {
-    AskForPair<R, N>(lines + pair + line * 64);
+    AskForNext<R, N>(ask, line * 64);
     NarrowWeights low[P];
     NarrowWeights high[P];
     STRATA_UNROLL
@@ -390,13 +401,20 @@ STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t 
 // The rows [kFrom, kFrom + N) of R, and P panels. With few rows as many as streams of memory are
 // read best, see Asking: blocks do not wait for each other, and so many are on their way at once.
 template <typename F, int R, int kFrom, int N, int P>
-void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
+void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
   const size_t stride = args.weights.panel_bytes;
   const size_t scale_bytes = ScaleBytes(args);
   const size_t head_bytes = (F::kAffine ? 2 : 1) * scale_bytes;
   // Each half asks for one of the next two panels, while it reads these.
-  const size_t pair = (kFrom == 0 ? P : P + 1) * stride;
+  const uint8_t* ask = kAsksForPair<R, N> ? panel + (kFrom == 0 ? P : P + 1) * stride
+                                          : args.ask + (panel - args.from) / kAskingInTurn;
+  const auto advance = [&](size_t bytes) {
+    panel += bytes;
+    if constexpr (AskingLines<R, N>() != 0) {
+      ask += bytes / AskingLines<R, N>();
+    }
+  };
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
   Lanes acc[P][N];
   STRATA_UNROLL
@@ -415,9 +433,9 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
       AskForScales<AheadOfRows<R, kFrom, N>(F::kBits)>(scales + p * stride, head_bytes);
     }
     for (size_t at = 0; at < head_bytes; at += 64) {
-      AskForPair<R, N>(scales + pair + at);
+      AskForNext<R, N>(ask, at);
     }
-    panel += head_bytes;
+    advance(head_bytes);
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     Lanes part[P][N];
     STRATA_UNROLL
@@ -438,11 +456,11 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
       }
       const size_t word = block * kQuantWords * R;
       if constexpr (F::kBits == 8) {
-        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, pair, dots);
+        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, ask, dots);
       } else {
-        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, pair, dots);
+        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, ask, dots);
       }
-      panel += kBlockBytes;
+      advance(kBlockBytes);
       STRATA_UNROLL
       for (int r = 0; r < N; ++r) {
         STRATA_UNROLL
@@ -475,7 +493,7 @@ void QuantTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
 // Blocks of many rows by halves, with two panels: each word of activations that is loaded then
 // serves both, and all sums stay in registers.
 template <typename F, int R>
-void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t end, float* out) {
+void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t end, float* out) {
   const size_t stride = args.weights.panel_bytes;
   if constexpr (R >= (F::kBits == 4 ? kTiling.dot_panel_rows_4 : kTiling.dot_panel_rows)) {
     constexpr int kHalf = (R + 1) / 2;
@@ -486,7 +504,8 @@ void QuantTiles(const MatmulArgs& args, const QuantRows& x, size_t first, size_t
       QuantTile<F, R, kHalf, R - kHalf, 2>(args, panel, x, first * kLanes, out);
     }
   }
-  if constexpr (R <= kFewRows && kTiling.asking.quant_panels == 2) {
+  if constexpr (kTiling.asking.quant_panels == 2 && R <= kFewRows &&
+                2 * R <= kTiling.register_lanes) {
     for (; first + 2 <= end; first += 2) {
       QuantTile<F, R, 0, R, 2>(args, args.weights.data + first * stride, x, first * kLanes, out);
     }
@@ -511,7 +530,7 @@ struct QuantProduct {
     }
   }
   template <int R>
-  static void Run(const MatmulArgs& args, uint32_t row, float* out, size_t first, size_t end) {
+  static void Run(const InTurnArgs& args, uint32_t row, float* out, size_t first, size_t end) {
     const size_t inputs = args.weights.inputs;
     const QuantRows x =
         QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));

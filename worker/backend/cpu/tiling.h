@@ -22,18 +22,23 @@ struct Asking {
   // Each line of 8-bit products in vectors of 256 bits asks for the one so far ahead, however many
   // rows; 0: none does.
   int line_bytes = 0;
-  // Streams of floats with few rows, and of integers.
+  // Streams of floats with few rows, and of integers, where registers hold the sums of all.
   int float_panels = 2;
   int quant_panels = 1;
   // Halves of a block's rows (Tiling::dot_panel_rows) ask for the next pair of panels, each for one
   // of them; else the first half asks for what it reads itself, and memory is idle in the second.
   bool pairs = false;
+  // Of several blocks of rows the first two ask for the next panels, half of them each; else the
+  // first asks for what it reads itself, and memory is idle in the others.
+  bool in_turn = false;
 };
 
 inline constexpr Asking kAskNear;
 // AVX2 takes so many instructions for each byte that the processor's window holds too few bytes of
 // a panel to keep the memory busy, with one row too; with VNNI so it is on Intel's.
-inline constexpr Asking kAskEachLine = {.line_bytes = 3 << 10};
+inline constexpr Asking kAskEachLine = {.line_bytes = 3 << 10, .in_turn = true};
+inline constexpr Asking kAskEachLineIntel = {
+    .line_bytes = 3 << 10, .quant_panels = 2, .in_turn = true};
 inline constexpr Asking kAskZen5 = {.bytes = 10 << 10, .pairs = true};
 // Zen 4: what is asked for near is in its hardware's way.
 inline constexpr Asking kAskFar = {.unasked_rows_8 = 4,
@@ -80,9 +85,15 @@ struct Tiling {
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
 inline constexpr Tiling kAvx2Tiling = {
     .register_lanes = 6, .block_rows = 6, .dot_chains = 2, .asking = kAskEachLine};
-// Measured on Zen 5 and on Intel's with tiles, which would take AVX-512.
+// Measured on one that has tiles too.
+inline constexpr Tiling kAvx2IntelTiling = [] {
+  Tiling tiling = kAvx2Tiling;
+  tiling.asking = kAskEachLineIntel;
+  return tiling;
+}();
+// Without AVX-512 VNNI is Intel's alone. Measured on one with tiles, which would take those.
 inline constexpr Tiling kAvxVnniTiling = {
-    .register_lanes = 6, .block_rows = 6, .dot_chains = 6, .asking = kAskEachLine};
+    .register_lanes = 6, .block_rows = 6, .dot_chains = 6, .asking = kAskEachLineIntel};
 // Without VNNI AVX-512 is Intel's alone.
 inline constexpr Tiling kAvx512Tiling = {
     .register_lanes = 24, .block_rows = 12, .dot_chains = 6, .asking = kAskIntel};
