@@ -62,9 +62,16 @@ def strata_cluster(module, folder, peers, workers, threads):
         for name in names:
             cluster.start_worker(name, threads=threads, memory=memory)
         cluster.run("model", "add", peers.models / "hf", "--name", "shape", timeout_s=600)
-        cuts = ",".join(f"{w}:{a}-{b}" for w, a, b in module.cut(names, peers.shape["layers"]))
-        cluster.run("model", "load", "shape", "--quantize", "int8", "--context", 256, "--sessions",
-                    8, "--layers", cuts, timeout_s=600)
+        # As users do, by the planner, which knows that the head is as much work as some layers.
+        load = ("shape", "--quantize", "int8", "--context", 256, "--sessions", 8, "--goal",
+                "throughput")
+        stages = cluster.json("plan", *load)["stages"]
+        say("placed: " + ", ".join(f"{s['node']} {s['first_layer']}-{s['last_layer']}"
+                                   for s in stages))
+        if len(stages) != workers:
+            raise Failed(f"the planner takes {len(stages)} of {workers} workers, so there is "
+                         "nothing to compare: leave it out with --rows without cluster")
+        cluster.run("model", "load", *load, timeout_s=600)
     except BaseException as error:
         if cluster:
             cluster.__exit__(type(error), error, None)
