@@ -3,11 +3,12 @@
 
     compare_peers.py --models DIR [--llama-cpp DIR] [--ik-llama DIR] [--distributed-llama DIR]
 
---models is a folder that make_shape.py wrote, the others are where peers were built for this machine
-(docs/PERFORMANCE.md says how); one that is not named is left out. Everything is run in turn, --rounds
-times, each second round backwards, and medians are compared, so that whatever else the machine does
-meets all alike. llama.cpp and ik_llama.cpp run with flash attention off and on; what was faster
-counts. ik_llama.cpp repacks its weights at the start (-rtr 1).
+--models is a folder that make_shape.py wrote, the others are where peers were built for this
+machine (docs/PERFORMANCE.md says how); one that is not named is left out. Everything is run in
+turn, --rounds times, each second round backwards, so that whatever else the machine does meets all
+alike. Speeds are medians; a ratio is the median of the ratios within each round that measured both.
+llama.cpp and ik_llama.cpp run with flash attention off and on; what has the higher median counts.
+ik_llama.cpp repacks its weights at the start (-rtr 1).
 
 Rows, to choose from with --rows:
     prompt       a prompt of --prompt tokens: int8, int4 and bf16 (peers: Q8_0, Q4_0 and F16)
@@ -19,8 +20,8 @@ Rows, to choose from with --rows:
                  that worker with one client against `strata-worker bench`
 
 The read bandwidth is what `strata-worker bench` measures in each of its runs. tokens/s of a cluster
-are generated tokens over the time of prompts and answers. Ctrl-C ends the run early, with a table of
-what there is.
+are generated tokens over the time of prompts and answers. Ctrl-C ends the run early, with a table
+of what there is.
 """
 import argparse
 import json

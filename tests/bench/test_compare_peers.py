@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import compare_peers  # noqa: E402
 import make_shape  # noqa: E402
-from comparison import outputs, report, targets  # noqa: E402
+from comparison import commands, outputs, report, runner, targets  # noqa: E402
 from comparison.samples import IK, LLAMA, STRATA, Failed, Key, Results  # noqa: E402
 
 LLAMA_BENCH = """[
@@ -104,11 +104,11 @@ def filled(isa="avx512vnni"):
     results.isa = isa
 
     def add(what, weights, threads, who, values, variant=""):
-        for value in values:
-            results.add({Key(what, weights, threads, who, variant): value})
+        for number, value in enumerate(values, 1):
+            results.add(number, {Key(what, weights, threads, who, variant): value})
 
     add("bandwidth", "int8", 1, STRATA, [15e9, 14e9, 16e9])
-    add("generation", "int8", 1, STRATA, [20, 10, 30])
+    add("generation", "int8", 1, STRATA, [20, 14, 22])
     add("share", "int8", 1, STRATA, [0.9])
     add("generation", "int8", 1, LLAMA, [8, 9, 8], "flash attention off")
     add("generation", "int8", 1, LLAMA, [7, 10, 10], "flash attention on")
@@ -116,7 +116,6 @@ def filled(isa="avx512vnni"):
     add("prompt", "int8", 1, LLAMA, [60], "flash attention on")
     add("prompt", "int8", 1, IK, [100], "flash attention off")
     add("batch8", "int8", 1, STRATA, [120])
-    add("batch8_ratio", "int8", 1, STRATA, [6])
     return results
 
 
@@ -125,13 +124,53 @@ def by(rows, what):
             for r in rows if r["what"] == what]
 
 
-def test_medians_are_compared_with_the_faster_variant():
+def test_the_variant_with_the_higher_median_is_what_strata_is_held_against():
     rows = targets.rows_of(filled(), [1], 512, 8192)
     assert by(rows, "int8 generation") == [
-        ("llama.cpp Q8_0, flash attention on", 20, 10, 2.0, 1.8, True),
+        ("llama.cpp Q8_0, flash attention on", 20, 10, 2.2, 1.8, True),
         ("read bandwidth, 15.0 GB/s", 20, None, 0.9, 0.88, True)]
     assert by(rows, "int8 generation, batch of 8") == [
         ("its own batch of 1", 120, 20, 6, 5.5, True)]
+
+
+def test_a_ratio_is_of_rounds_not_of_medians_that_met_memory_in_different_states():
+    results = Results()
+    ours, theirs = Key("prompt", "int8", 2, STRATA), Key("prompt", "int8", 2, LLAMA)
+    # Memory becomes twice as fast in the middle of the third round.
+    for number, speeds in enumerate([(20, 10), (20, 10), (40, 10), (40, 20), (40, 20)], 1):
+        results.add(number, dict(zip((ours, theirs), speeds)))
+    (compared,) = targets.speed_rows(results, "prompt", "int8", 2, {LLAMA: 3})
+    assert (compared["strata"], compared["theirs"]) == (40, 10)
+    assert (compared["ratio"], compared["met"]) == (2, False)
+
+
+def test_a_round_without_one_of_the_two_is_in_no_ratio():
+    results = Results()
+    ours, theirs = Key("prompt", "int8", 2, STRATA), Key("prompt", "int8", 2, LLAMA)
+    for number, speed in enumerate((20, 40, 40), 1):
+        results.add(number, {ours: speed})
+    results.add(1, {theirs: 10})
+    results.add(3, {theirs: 20})
+    assert results.ratio(ours, theirs) == 2
+    assert results.ratio(ours, Key("prompt", "int8", 2, IK)) is None
+
+
+def test_a_peer_that_fails_once_is_missing_in_that_round_only():
+    results = Results()
+    group = [commands.Run("prompt", who, [], None) for who in (STRATA, LLAMA)]
+    asked = []
+
+    def run_one(run):
+        asked.append(run.who)
+        if asked.count(LLAMA) == 2 and run.who == LLAMA:
+            raise Failed("no memory")
+        return {Key("prompt", "int8", 2, run.who): len(asked)}
+
+    runner.measure([group], results, 3, run_one)
+    assert asked == [STRATA, LLAMA, LLAMA, STRATA, STRATA, LLAMA]
+    assert results.samples == {Key("prompt", "int8", 2, STRATA): [(1, 1), (2, 4), (3, 5)],
+                               Key("prompt", "int8", 2, LLAMA): [(1, 2), (3, 6)]}
+    assert results.failures == {"no memory": {2}}
 
 
 def test_prompts_have_other_targets_without_int8_dot_products():
@@ -148,7 +187,7 @@ def test_the_table_says_ratios_and_shares_with_their_targets():
     lines = report.table(targets.rows_of(filled(), [1], 512, 8192)).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:4]] == [
-        ["int8 generation", "1", "20.0", "llama.cpp Q8_0, flash attention on", "10.0", "2.00",
+        ["int8 generation", "1", "20.0", "llama.cpp Q8_0, flash attention on", "10.0", "2.20",
          "≥ 1.80", "met"],
         ["int8 generation", "1", "20.0", "read bandwidth, 15.0 GB/s", "", "90 %", "≥ 88 %", "met"]]
 
@@ -156,8 +195,8 @@ def test_the_table_says_ratios_and_shares_with_their_targets():
 def test_a_cluster_is_compared_with_rpc_one_worker_and_the_bench():
     results = Results()
     for what, value in (("cluster8", 60.0), ("cluster4", 60.0), ("cluster1", 19.0), ("steps", 20.0)):
-        results.add({Key(what, "int8", 2, STRATA): value})
-    results.add({Key("cluster8", "int8", 2, LLAMA, "flash attention on"): 10.0})
+        results.add(1, {Key(what, "int8", 2, STRATA): value})
+    results.add(1, {Key("cluster8", "int8", 2, LLAMA, "flash attention on"): 10.0})
     assert [(r["ratio"], r["target"]) for r in targets.cluster_rows(results)] == [
         (6.0, 5.0), (1.0, 0.9), (0.95, 0.95)]
 
@@ -198,7 +237,7 @@ def test_the_report_says_who_was_left_out_and_what_was_run(places, capsys):
     assert "- ik_llama.cpp: no --ik-llama was given" in out
     assert "llama.cpp RPC: --llama-cpp" in out and "has no program ggml-rpc-server" in out
     assert "llama.cpp 0123abc" in out and "distributed-llama feed" in out
-    assert "instruction set: avx512vnni" in out and "median of 2 rounds" in out
+    assert "instruction set: avx512vnni" in out and "medians of 2 rounds" in out
     assert "- llama.cpp: llama-bench -m q8_0.gguf -t 1 -p 0 -n 64 -fa 0,1 -r 1 -o json" in out
     assert "--prompt aaa... --steps 528" not in out and "--prompt aaa... --steps 513" in out
     assert str(places) not in out.split("Command lines:")[1]
@@ -208,11 +247,11 @@ def test_the_report_says_who_was_left_out_and_what_was_run(places, capsys):
 def test_json_has_every_sample(places, capsys):
     run(places, "--llama-cpp", str(places / "llama"), "--json")
     document = json.loads(capsys.readouterr().out)
-    values = {(s["what"], s["weights"], s["who"], s["variant"]): s["values"]
+    values = {(s["what"], s["weights"], s["who"], s["variant"]): (s["rounds"], s["values"])
               for s in document["samples"]}
-    assert values["generation", "int8", "llama.cpp", "flash attention on"] == [10.0, 10.0]
-    assert values["batch8_ratio", "int8", "Strata", ""] == [6.0, 6.0]
-    assert values["context", "int8", "Strata", ""] == [20.0, 20.0]
+    assert values["generation", "int8", "llama.cpp", "flash attention on"] == ([1, 2], [10.0, 10.0])
+    assert values["batch8", "int8", "Strata", ""] == ([1, 2], [120.0, 120.0])
+    assert values["context", "int8", "Strata", ""] == ([1, 2], [20.0, 20.0])
     assert {row["what"] for row in document["rows"]} >= {"bf16 generation", "int4 prompt of 512",
                                                          "int8 generation after 8192"}
 
@@ -221,7 +260,8 @@ def test_a_peer_that_fails_is_left_out_and_the_rest_goes_on(places, capsys):
     program(places / "llama" / "bin" / "llama-bench", "no such instruction", 4)
     run(places, "--llama-cpp", str(places / "llama"))
     out = capsys.readouterr().out
-    assert "llama.cpp ended with 4 for int8 generation and batch 8, 1 thread: no such instruct" in out
+    assert ("- rounds 1, 2: llama.cpp ended with 4 for int8 generation and batch 8, 1 thread: "
+            "no such instruct") in out
     assert "read bandwidth, 15.0 GB/s" in out
 
 

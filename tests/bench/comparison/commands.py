@@ -63,7 +63,6 @@ def generated(report):
               "steps": 1000 / report["batch"][0]["step_ms"]}  # By the median step.
     if 8 in batches:
         values["batch8"] = batches[8]
-        values["batch8_ratio"] = batches[8] / batches[1]
     return values
 
 

@@ -45,8 +45,9 @@ def cpu_name():
 def report(document):
     machine = document["machine"]
     text = [f"{machine['cpu']}, {machine['cores']} usable cores; Strata's instruction set: "
-            f"{machine['isa'] or 'not known'}; shape {document['shape']}; median of "
-            f"{document['rounds']} rounds", "", table(document["rows"]), "",
+            f"{machine['isa'] or 'not known'}; shape {document['shape']}; medians of "
+            f"{document['rounds']} rounds, of speeds and of each round's ratios", "",
+            table(document["rows"]), "",
             "Commits: " + ", ".join(f"{who} {commit or 'not known (name it with --commit)'}"
                                     for who, commit in document["commits"].items())]
     if document["left_out"]:
@@ -65,9 +66,12 @@ def document_of(peers, results, arguments):
     return {
         "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "isa": results.isa},
         "shape": peers.shape["shape"], "rounds": arguments.rounds, "commits": results.commits,
-        "left_out": results.left_out,
+        "left_out": results.left_out + [
+            f"round{'s' if len(rounds) > 1 else ''} {', '.join(map(str, sorted(rounds)))}: {error}"
+            for error, rounds in results.failures.items()],
         "rows": rows_of(results, arguments.threads, arguments.prompt, arguments.context),
         "commands": [{"title": title, "who": who, "command": command}
                      for (title, who), command in results.commands.items()],
-        "samples": [{**dataclasses.asdict(key), "values": values}
-                    for key, values in results.samples.items()]}
+        "samples": [{**dataclasses.asdict(key), "rounds": [number for number, _ in samples],
+                     "values": [value for _, value in samples]}
+                    for key, samples in results.samples.items()]}

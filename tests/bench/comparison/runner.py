@@ -40,23 +40,19 @@ def execute(run, results, timeout_s):
 
 
 def measure(groups, results, rounds, run_one):
-    """A peer that fails is left out of that group from then on; Strata's failure ends the run."""
-    given_up = set()
-    for number in range(rounds):
+    """A peer that fails is left out of that round; Strata's failure ends the run."""
+    for number in range(1, rounds + 1):
         for group in groups:
-            for run in group if number % 2 == 0 else reversed(group):
-                if (run.title, run.who) in given_up:
-                    continue
+            for run in group if number % 2 else reversed(group):
                 try:
                     samples = run_one(run)
                 except Failed as error:
                     if run.who == STRATA:
                         raise
-                    given_up.add((run.title, run.who))
-                    results.left_out.append(str(error))
-                    say(f"left out: {error}")
+                    results.failures[str(error)].add(number)
+                    say(f"round {number}/{rounds}: left out: {error}")
                     continue
-                results.add(samples)
+                results.add(number, samples)
                 values = ", ".join(f"{key.variant or key.what} {value:.4g}"
                                    for key, value in samples.items() if key.what != "bandwidth")
-                say(f"round {number + 1}/{rounds}: {run.title}: {run.who}: {values}")
+                say(f"round {number}/{rounds}: {run.title}: {run.who}: {values}")

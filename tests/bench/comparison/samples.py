@@ -25,7 +25,7 @@ class Failed(Exception):
 @dataclasses.dataclass(frozen=True)
 class Key:
     """What a sample is of."""
-    what: str     # prompt, generation, steps, share, batch8, batch8_ratio, bandwidth, ...
+    what: str     # prompt, generation, steps, share, batch8, bandwidth, ...
     weights: str  # of FORMATS
     threads: int
     who: str
@@ -36,22 +36,32 @@ class Results:
     """Samples, and what is known about who gave them."""
 
     def __init__(self):
-        self.samples = collections.defaultdict(list)
+        self.samples = collections.defaultdict(list)  # Key: [(round, value)]
         self.commands = {}  # (title, who): command line
         self.commits = {}
         self.isa = ""
         self.left_out = []
+        self.failures = collections.defaultdict(set)  # What a peer failed with: rounds
 
-    def add(self, samples):
+    def add(self, number, samples):
+        """What one run of round `number` measured."""
         for key, value in samples.items():
-            self.samples[key].append(value)
+            self.samples[key].append((number, value))
 
     def median(self, key):
-        values = self.samples.get(key)
+        values = [value for _, value in self.samples.get(key, ())]
         return statistics.median(values) if values else None
 
+    def ratio(self, ours, theirs):
+        """Median of the ratios within each round that measured both; None without one. The speeds'
+        medians may be of rounds in which memory was not equally fast."""
+        other = dict(self.samples.get(theirs, ()))
+        ratios = [value / other[number] for number, value in self.samples.get(ours, ())
+                  if number in other]
+        return statistics.median(ratios) if ratios else None
+
     def best(self, what, weights, threads, who):
-        """(median, variant) of the variant with the highest median; (None, "") without samples."""
-        found = [(self.median(key), key.variant) for key in list(self.samples)
+        """The key of the variant with the highest median; None without samples."""
+        found = [key for key in self.samples
                  if (key.what, key.weights, key.threads, key.who) == (what, weights, threads, who)]
-        return max(found, default=(None, ""))
+        return max(found, key=lambda key: (self.median(key), key.variant), default=None)

@@ -19,7 +19,12 @@ ALONE_TARGET = 0.95
 def row(what, threads, strata, against, theirs, ratio, target, unit="tokens/s"):
     return {"what": what, "threads": threads, "strata": strata, "unit": unit, "against": against,
             "theirs": theirs, "ratio": ratio, "target": target,
-            "met": None if target is None else ratio >= target}
+            "met": None if None in (ratio, target) else ratio >= target}
+
+
+def ratio_row(results, what, threads, ours, against, theirs, target):
+    return row(what, threads, results.median(ours), against, results.median(theirs),
+               results.ratio(ours, theirs), target)
 
 
 def share_row(results, what, weights, threads, strata, share, target):
@@ -31,21 +36,21 @@ def share_row(results, what, weights, threads, strata, share, target):
 def speed_rows(results, what, weights, threads, targets):
     """Strata's speed at `what` against each peer that was measured."""
     name = f"{weights} {what}"
-    strata = results.median(Key(what, weights, threads, STRATA))
-    rows, best = [], (None, None)
+    ours = Key(what, weights, threads, STRATA)
+    rows, best = [], None
     for who in (LLAMA, IK, DLLAMA):
-        theirs, variant = results.best(what, weights, threads, who)
+        theirs = results.best(what, weights, threads, who)
         if theirs is None:
             continue
         kind = "q40" if who == DLLAMA else FORMATS[weights].theirs
-        against = f"{who} {kind}" + (f", {variant}" if variant else "")
-        rows.append(row(name, threads, strata, against, theirs, strata / theirs, targets.get(who)))
-        if who in (LLAMA, IK) and (best[0] is None or theirs > best[0]):
-            best = (theirs, against)
-    if "best" in targets and best[0] is not None:
-        rows.append(row(name, threads, strata, f"the better: {best[1]}", best[0], strata / best[0],
-                        targets["best"]))
-    return rows or [row(name, threads, strata, "", None, None, None)]
+        against = f"{who} {kind}" + (f", {theirs.variant}" if theirs.variant else "")
+        rows.append(ratio_row(results, name, threads, ours, against, theirs, targets.get(who)))
+        if who in (LLAMA, IK) and (best is None or rows[-1]["theirs"] > best["theirs"]):
+            best = rows[-1]
+    if "best" in targets and best is not None:
+        rows.append(row(name, threads, best["strata"], f"the better: {best['against']}",
+                        best["theirs"], best["ratio"], targets["best"]))
+    return rows or [row(name, threads, results.median(ours), "", None, None, None)]
 
 
 def rows_of(results, threads_list, prompt, context):
@@ -76,11 +81,10 @@ def rows_of(results, threads_list, prompt, context):
                      for r in speed_rows(results, "prompt", weights, threads, targets)]
     for threads in threads_list:
         if median("batch8", "int8", threads) is not None:
-            rows.append(row("int8 generation, batch of 8", threads,
-                            median("batch8", "int8", threads), "its own batch of 1",
-                            median("generation", "int8", threads),
-                            median("batch8_ratio", "int8", threads),
-                            BATCH_TARGET if dot else BATCH_TARGET_NO_DOT))
+            rows.append(ratio_row(results, "int8 generation, batch of 8", threads,
+                                  Key("batch8", "int8", threads, STRATA), "its own batch of 1",
+                                  Key("generation", "int8", threads, STRATA),
+                                  BATCH_TARGET if dot else BATCH_TARGET_NO_DOT))
     for threads in threads_list:
         if median("context", "int8", threads) is not None:
             rows.append(share_row(results, f"int8 generation after {context}", "int8", threads,
@@ -90,22 +94,19 @@ def rows_of(results, threads_list, prompt, context):
 
 
 def cluster_rows(results):
-    def clients(count):
-        return results.median(Key(f"cluster{count}", "int8", 2, STRATA))
+    rows = []
+
+    def compare(what, threads, ours, against, theirs, target):
+        if None not in (results.median(ours), results.median(theirs)):
+            rows.append(ratio_row(results, what, threads, ours, against, theirs, target))
 
     name, on = "int8, two workers, 8 clients", "2 x 1"
-    two, one, alone = clients(8), clients(4), clients(1)
-    rows = []
-    theirs, variant = results.best("cluster8", "int8", 2, LLAMA)
-    if None not in (two, theirs):
-        rows.append(row(name, on, two, f"{LLAMA} Q8_0, RPC layer split, {variant}", theirs,
-                        two / theirs, RPC_TARGET))
-    if None not in (two, one):
-        rows.append(row(name, on, two, "one worker x 2 threads, 4 clients", one, two / one,
-                        ONE_WORKER_TARGET))
-    steps = results.median(Key("steps", "int8", 2, STRATA))
-    if None not in (alone, steps):
-        rows.append(row("int8, one worker, 1 client", 2, alone,
-                        "strata-worker bench, by the median step", steps, alone / steps,
-                        ALONE_TARGET))
+    two, one, alone = (Key(f"cluster{clients}", "int8", 2, STRATA) for clients in (8, 4, 1))
+    theirs = results.best("cluster8", "int8", 2, LLAMA)
+    if theirs:
+        compare(name, on, two, f"{LLAMA} Q8_0, RPC layer split, {theirs.variant}", theirs,
+                RPC_TARGET)
+    compare(name, on, two, "one worker x 2 threads, 4 clients", one, ONE_WORKER_TARGET)
+    compare("int8, one worker, 1 client", 2, alone, "strata-worker bench, by the median step",
+            Key("steps", "int8", 2, STRATA), ALONE_TARGET)
     return rows
