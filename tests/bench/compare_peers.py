@@ -16,8 +16,9 @@ Rows, to choose from with --rows:
     batch        8 sequences that generate at once against one, int8
     context      generation after --context tokens, int8, and the share of the read bandwidth
     cluster      two workers of one thread serving 8 clients, int8, against llama.cpp's split of
-                 layers over two RPC servers, and against one worker of two threads serving 4 clients;
-                 that worker with one client against `strata-worker bench`
+                 layers over two RPC servers, and against one worker of two threads serving 4
+                 clients; that worker with one client against `strata-worker bench`, by the median
+                 step of each
 
 The read bandwidth is what `strata-worker bench` measures in each of its runs. tokens/s of a cluster
 are generated tokens over the time of prompts and answers. Ctrl-C ends the run early, with a table
@@ -106,9 +107,6 @@ def main(argv=None):
         for threads in [t for t in arguments.threads if t > cores]:
             arguments.threads.remove(threads)
             results.left_out.append(f"{threads} threads: there are {cores} usable cores")
-        if "cluster" in arguments.rows and "generation" not in arguments.rows:
-            results.left_out.append("one worker and one client of strata-worker bench's speed: "
-                                    "it takes the rows generation,cluster")
         for line in results.left_out:
             say(f"left out: {line}")
     except Failed as error:

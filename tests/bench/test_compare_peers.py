@@ -1,10 +1,12 @@
 """What compare_peers reads from other engines and makes of it. The engines here are scripts that
 print what real ones do."""
 
+import contextlib
 import json
 import pathlib
 import struct
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import compare_peers  # noqa: E402
 import make_shape  # noqa: E402
-from comparison import commands, outputs, report, runner, targets  # noqa: E402
+from comparison import clusters, commands, outputs, report, runner, targets  # noqa: E402
 from comparison.samples import IK, LLAMA, STRATA, Failed, Key, Results  # noqa: E402
 
 LLAMA_BENCH = """[
@@ -263,6 +265,29 @@ def test_a_peer_that_fails_is_left_out_and_the_rest_goes_on(places, capsys):
     assert ("- rounds 1, 2: llama.cpp ended with 4 for int8 generation and batch 8, 1 thread: "
             "no such instruct") in out
     assert "read bandwidth, 15.0 GB/s" in out
+
+
+def test_the_clusters_row_against_the_bench_needs_no_other_rows(places, capsys, monkeypatch):
+    strata = places / "strata" / "strata"
+    program(strata, json.dumps({"requests": 2, "failed": 0, "generated_tokens_per_s": 60.0,
+                                "inter_token_ms": {"p50": 50.0}}))
+    cluster = types.SimpleNamespace(command=lambda *words: [str(strata), *map(str, words)])
+    monkeypatch.setattr(clusters, "strata_cluster", lambda *_: contextlib.nullcontext(cluster))
+    monkeypatch.setitem(sys.modules, "cluster", types.ModuleType("cluster"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("STRATA_BIN", "")
+    run(places, "--rows", "cluster", "--generate", "48", "--json")
+    document = json.loads(capsys.readouterr().out)
+    (alone,) = (row for row in document["rows"] if row["what"] == "int8, one worker, 1 client")
+    assert (alone["strata"], alone["theirs"], alone["met"]) == (20, 1000 / 49, True)
+    (steps,) = (s for s in document["samples"] if s["what"] == "steps")
+    assert steps["rounds"] == [1, 2]
+    lines = [one["command"] for one in document["commands"]]
+    assert ("strata bench shape --clients 1 --requests 2 --prompt-tokens 16 --max-tokens 48 --json"
+            in lines)
+    assert ("strata-worker bench --model hf --quantize int8 --threads 2 --prompt 16 --generate 48 "
+            "--batch 1 --json") in lines
+    assert not any("generation" in line for line in document["left_out"])
 
 
 def test_stratas_failure_ends_the_run_with_what_there_is(places, capsys):

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from .commands import SHORT_PROMPT, Run
+from .commands import SHORT_PROMPT, Run, strata_run
 from .outputs import parse_batched_bench, parse_json
 from .programs import TREE
 from .runner import execute, measure, say
@@ -88,7 +88,7 @@ def strata_cluster_run(cluster, title, clients, answer):
         if report["failed"]:
             raise Failed(f"{report['failed']} of {report['requests']} requests failed for {title}: "
                          "run ./dev test, or choose --rows without cluster")
-        # One client: by the median step, as `steps` of strata-worker bench.
+        # One client: by the median step, as bench_run's.
         speed = (report["generated_tokens_per_s"] if clients > 1 else
                  1000 / report["inter_token_ms"]["p50"])
         return {Key(f"cluster{clients}", "int8", 2, STRATA): speed}
@@ -97,6 +97,15 @@ def strata_cluster_run(cluster, title, clients, answer):
                               "--prompt-tokens", CLIENT_PROMPT if clients > 1 else SHORT_PROMPT,
                               "--max-tokens", answer, "--json")
     return Run(title, STRATA, [pathlib.Path(command[0]), *command[1:]], parse)
+
+
+def bench_run(peers, results, generate):
+    """What a cluster's one worker with one client has to compute, and nothing around it."""
+    def take(report):
+        return {"steps": 1000 / report["batch"][0]["step_ms"]}  # By the median step.
+
+    return strata_run(peers, results, "cluster: strata-worker bench, 2 threads", "int8", 2, take,
+                      SHORT_PROMPT, generate)
 
 
 def rpc_run(peers, title, addresses, flash, answer):
@@ -128,12 +137,12 @@ def measure_cluster(peers, results, arguments):
                          f"client{'s' if clients > 1 else ''}")
                 group.append(strata_cluster_run(
                     cluster, title, clients, answer if clients > 1 else arguments.generate))
+        for run in group:
+            execute(run, results, arguments.timeout)  # Warm.
+        group.append(bench_run(peers, results, arguments.generate))
         if peers.rpc_server:
             addresses = stack.enter_context(rpc_servers(peers.rpc_server, folder, 2))
             group += [rpc_run(peers, f"cluster: RPC, flash attention {flash}", addresses, flash,
                               answer) for flash in ("off", "on")]
-        for run in group:
-            if run.who == STRATA:
-                execute(run, results, arguments.timeout)  # Warm.
         measure([group], results, arguments.rounds,
                 lambda run: execute(run, results, arguments.timeout))

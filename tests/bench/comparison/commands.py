@@ -59,8 +59,7 @@ def dllama_run(peers, title, what, threads, prompt, generate):
 
 def generated(report):
     batches = {batch["batch"]: batch["generated_tokens_per_s"] for batch in report["batch"]}
-    values = {"generation": report["generated_tokens_per_s"], "share": report["bandwidth_share"],
-              "steps": 1000 / report["batch"][0]["step_ms"]}  # By the median step.
+    values = {"generation": report["generated_tokens_per_s"], "share": report["bandwidth_share"]}
     if 8 in batches:
         values["batch8"] = batches[8]
     return values
