@@ -22,7 +22,8 @@ Rows, to choose from with --rows:
 
 The read bandwidth is what `strata-worker bench` measures in each of its runs. tokens/s of a cluster
 are generated tokens over the time of prompts and answers. Ctrl-C ends the run early, with a table
-of what there is.
+of what there is. STRATA_CPU_ISA chooses Strata's instruction set; what peers use is chosen when
+they are built, and printed from their CMakeCache.txt.
 """
 import argparse
 import json

@@ -213,7 +213,8 @@ def program(path, text, status=0):
 
 
 @pytest.fixture
-def places(tmp_path):
+def places(tmp_path, monkeypatch):
+    monkeypatch.delenv("STRATA_CPU_ISA", raising=False)
     make_shape.make("small", tmp_path / "models", 1, ["hf"], lambda line: None)
     for name in ("q8_0.gguf", "q4_0.gguf", "f16.gguf", "q40.m", "dllama.t"):
         (tmp_path / "models" / name).touch()
@@ -244,6 +245,36 @@ def test_the_report_says_who_was_left_out_and_what_was_run(places, capsys):
     assert "--prompt aaa... --steps 528" not in out and "--prompt aaa... --steps 513" in out
     assert str(places) not in out.split("Command lines:")[1]
     assert "distributed-llama q40" in out and "met" in out
+
+
+def test_the_report_says_how_peers_were_built_and_which_instructions_strata_was_given(
+        places, capsys, monkeypatch):
+    monkeypatch.setenv("STRATA_CPU_ISA", "avx2")
+    (places / "llama" / "CMakeCache.txt").write_text(
+        "CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_CXX_FLAGS:STRING=\n"
+        "CMAKE_C_FLAGS:STRING=-mavx2 -O3\nCMAKE_C_FLAGS_RELEASE:STRING=-O2\n"
+        "//ggml: enable AVX2\nGGML_AVX2:BOOL=ON\nGGML_AVX2-ADVANCED:INTERNAL=1\n"
+        "GGML_AVX512_VNNI:BOOL=OFF\nGGML_BMI2:UNINITIALIZED=ON\nGGML_CUDA:BOOL=OFF\n")
+    run(places, "--llama-cpp", str(places / "llama"), "--distributed-llama", str(places / "dllama"))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("Built with")] == [
+        "Built with: llama.cpp: CMAKE_BUILD_TYPE=Release CMAKE_C_FLAGS='-mavx2 -O3' GGML_AVX2=ON "
+        "GGML_AVX512_VNNI=OFF GGML_BMI2=ON"]
+    ours = [line for line in lines if line.startswith("- Strata: ")]
+    assert ours and all("- Strata: STRATA_CPU_ISA=avx2 strata-worker bench " in line
+                        for line in ours)
+    assert any(line.startswith("- llama.cpp: llama-bench ") for line in lines)
+
+
+def test_the_processors_instructions_are_read(tmp_path):
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nmodel name\t: A CPU\n"
+                    "flags\t\t: fpu avx2 avx512f avx512_vnni\n\n"
+                    "processor\t: 1\nmodel name\t: Another\nflags\t\t: fpu\n")
+    assert report.cpu(file) == ("A CPU", ["avx2", "avx512f", "avx512_vnni"])
+    file.write_text("processor\t: 0\nFeatures\t: fp asimd asimddp\n")
+    assert report.cpu(file)[1] == ["asimd", "asimddp"]
+    assert report.cpu(tmp_path / "none")[1] == []
 
 
 def test_json_has_every_sample(places, capsys):

@@ -1,12 +1,18 @@
 """The programs that are there to be compared, and their model files."""
+import contextlib
 import json
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 
 from .samples import DLLAMA, FORMATS, IK, LLAMA, STRATA, Failed
 
 TREE = pathlib.Path(__file__).resolve().parents[3]
+# Of CMakeCache.txt, where they are not empty.
+BUILT_WITH = re.compile(r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|"
+                        r"GGML_(?:NATIVE|AVX\w*|FMA|F16C|BMI2|AMX\w*|RPC)):\w+= *(\S.*)$", re.M)
 
 
 def find_program(folder, names, who, flag):
@@ -32,6 +38,16 @@ def git_commit(folder, ours=False):
     return git("rev-parse", "--short=9", "HEAD")
 
 
+def built_with(program):
+    """What its build folder's CMakeCache.txt says of instruction sets; "" without one."""
+    for folder in program.parents[:2]:
+        with contextlib.suppress(OSError):
+            cache = (folder / "CMakeCache.txt").read_text(errors="replace")
+            return " ".join(f"{name}={shlex.quote(value)}"
+                            for name, value in BUILT_WITH.findall(cache))
+    return ""
+
+
 class Peers:
     """The programs to run, and their model files."""
 
@@ -54,6 +70,7 @@ class Peers:
                 continue
             self.programs[who] = find_program(folder, names, who, flag)
             results.commits[who] = git_commit(folder)
+            results.built[who] = built_with(self.programs[who])
         if LLAMA in self.programs:
             self._find_rpc(arguments.llama_cpp, results)
         self._check_files(arguments)

@@ -6,6 +6,9 @@ import pathlib
 
 from .targets import rows_of
 
+# In /proc/cpuinfo: what engines multiply with.
+CPU_FLAGS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8", "neon", "asimd", "asimddp")
+
 
 def number(value):
     if value is None:
@@ -34,22 +37,31 @@ def table(rows):
                     lines)
 
 
-def cpu_name():
+def cpu(path="/proc/cpuinfo"):
+    """The first core's name, and which of CPU_FLAGS it has."""
+    fields = {}
     with contextlib.suppress(OSError):
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return os.uname().machine
+        for line in pathlib.Path(path).read_text().splitlines():
+            name, _, value = line.partition(":")
+            fields.setdefault(name.strip(), value.strip())
+    flags = fields.get("flags", fields.get("Features", "")).split()
+    return (fields.get("model name", os.uname().machine),
+            [flag for flag in CPU_FLAGS if flag in flags])
 
 
 def report(document):
     machine = document["machine"]
-    text = [f"{machine['cpu']}, {machine['cores']} usable cores; Strata's instruction set: "
-            f"{machine['isa'] or 'not known'}; shape {document['shape']}; medians of "
-            f"{document['rounds']} rounds, of speeds and of each round's ratios", "",
+    flags = ", ".join(machine["cpu_flags"])
+    text = [f"{machine['cpu']}, {machine['cores']} usable cores{flags and ' with ' + flags}; "
+            f"Strata's instruction set: {machine['isa'] or 'not known'}; "
+            f"shape {document['shape']}; medians of {document['rounds']} rounds, of speeds and of "
+            "each round's ratios", "",
             table(document["rows"]), "",
             "Commits: " + ", ".join(f"{who} {commit or 'not known (name it with --commit)'}"
                                     for who, commit in document["commits"].items())]
+    for who, settings in document["built"].items():
+        if settings:
+            text += ["", f"Built with: {who}: {settings}"]
     if document["left_out"]:
         text += ["", "Left out:"] + [f"- {line}" for line in document["left_out"]]
     text += ["", "Command lines:"]
@@ -63,9 +75,12 @@ def report(document):
 
 
 def document_of(peers, results, arguments):
+    name, flags = cpu()
     return {
-        "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "isa": results.isa},
+        "machine": {"cpu": name, "cpu_flags": flags, "cores": len(os.sched_getaffinity(0)),
+                    "isa": results.isa},
         "shape": peers.shape["shape"], "rounds": arguments.rounds, "commits": results.commits,
+        "built": results.built,
         "left_out": results.left_out + [
             f"round{'s' if len(rounds) > 1 else ''} {', '.join(map(str, sorted(rounds)))}: {error}"
             for error, rounds in results.failures.items()],

@@ -1,4 +1,5 @@
 """Runs commands in turn, and gathers what they measured."""
+import os
 import pathlib
 import re
 import shlex
@@ -23,7 +24,10 @@ def shown(command):
 
 
 def execute(run, results, timeout_s):
-    results.commands.setdefault((run.title, run.who), shown(run.command))
+    isa = os.environ.get("STRATA_CPU_ISA") if run.who == STRATA else None
+    results.commands.setdefault(
+        (run.title, run.who),
+        (f"STRATA_CPU_ISA={shlex.quote(isa)} " if isa else "") + shown(run.command))
     command = [str(word) for word in run.command]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -39,6 +39,7 @@ class Results:
         self.samples = collections.defaultdict(list)  # Key: [(round, value)]
         self.commands = {}  # (title, who): command line
         self.commits = {}
+        self.built = {}  # who: CMake's settings
         self.isa = ""
         self.left_out = []
         self.failures = collections.defaultdict(set)  # What a peer failed with: rounds
