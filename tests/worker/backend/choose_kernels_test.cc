@@ -63,7 +63,11 @@ TEST(ChooseKernelsTest, ProcessorsThatReadMemoryOtherwiseHaveTheirOwnOfTheSameIn
     const Kernels* const chosen = *ChooseKernels("", features);
     EXPECT_EQ(chosen, Or(own, *ChooseKernels("scalar", kXeon)));
     EXPECT_EQ(*ChooseKernels(chosen->isa, features), chosen);
+    if (features.avx512) {
+      EXPECT_EQ(*ChooseKernels("avx512", features), *ChooseKernels("avx512", kOldXeon));
+    }
   }
+  EXPECT_EQ(*ChooseKernels("avx2", kZen4), *ChooseKernels("", {.fma = true, .avx2 = true}));
 }
 
 TEST(ChooseKernelsTest, AMachineWithTilesCanDoWithoutThem) {

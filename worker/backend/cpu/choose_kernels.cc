@@ -26,7 +26,7 @@ absl::StatusOr<const Kernels*> ChooseKernels(std::string_view isa, const CpuFeat
   const Kernels* best = nullptr;
   for (const Kernels* table : tables) {
     if (table->isa == isa) {
-      best = table;  // The last: scalar has two.
+      best = table;  // The last: some have several.
     }
   }
   return best != nullptr ? best : tables.back();

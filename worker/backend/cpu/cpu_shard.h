@@ -100,10 +100,11 @@ class CpuShard : public Shard {
   absl::Status CheckLayer(uint32_t layer) const;
   absl::Status CheckKept(uint32_t layer, std::span<const uint32_t> rows) const;
 
-  // Rows that one thread embeds or adds up faster than it wakes the others.
+  // Rows that one thread embeds, norms, turns, routes or adds faster than it wakes the others.
   static constexpr size_t kSmallRows = 4;
 
-  // What follows is defined in cpu_shard_products.cc, to AddBranchRow.
+  // How rows are packed and multiplied; defined in cpu_shard_products.cc, to AddBranchRow.
+
   // Whether a product takes its rows quantized.
   bool TakesInt8(const Linear& linear) const;
   // What the products with `users` take: rows of x, [rows][stride], `inputs` of each; normed first

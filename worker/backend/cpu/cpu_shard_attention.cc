@@ -15,9 +15,6 @@
 namespace strata::cpu {
 namespace {
 
-// Rows that are rotated faster by one thread than by waking the others.
-constexpr size_t kSmallRows = 4;
-
 // Enough to share a page among, few enough to spread over threads.
 uint32_t TileRows(uint32_t group) { return std::max(1u, kTileQueries / group); }
 

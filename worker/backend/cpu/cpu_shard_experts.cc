@@ -10,12 +10,6 @@
 #include "worker/backend/cpu/cpu_shard.h"
 
 namespace strata::cpu {
-namespace {
-
-// Rows that one thread routes or adds faster than it wakes others.
-constexpr size_t kSmallRows = 4;
-
-}  // namespace
 
 void CpuShard::Route(const LayerSpec& spec, const LayerWeights& weights) {
   const MlpSpec& mlp = spec.mlp;

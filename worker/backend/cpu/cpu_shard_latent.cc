@@ -11,12 +11,6 @@
 #include "worker/backend/cpu/rotate.h"
 
 namespace strata::cpu {
-namespace {
-
-// Rows that are normed faster by one thread than by waking the others.
-constexpr size_t kSmallRows = 4;
-
-}  // namespace
 
 void CpuShard::MultiplyHeads(const std::vector<Linear>& weights, HeadRows in, HeadRows out) {
   const uint32_t rows = batch_.rows;

@@ -14,7 +14,8 @@ namespace strata::cpu {
 std::vector<std::string> IsasOf(const CpuFeatures& features);
 std::vector<std::string> MachineIsas();
 
-// Every table that a machine can run, the best last; of AVX-512 VNNI the one for its kind.
+// Every table that a machine can run, the best last; of an instruction set that has several the one
+// for the machine's kind of processor behind the others.
 std::vector<const Kernels*> KernelsOf(const CpuFeatures& features);
 std::vector<const Kernels*> MachineKernels();
 

@@ -236,8 +236,12 @@ class OutputAsker {
   const size_t end_;
 };
 
-// What a block of rows asks for where blocks do in turn (Asking::in_turn): with what it reads at
-// `from` + n bytes, `ask` + n / kAskingInTurn.
+// Whether a product's blocks ask in turn (Asking::in_turn).
+template <typename Product>
+constexpr bool kAsksInTurn = false;
+
+// What a block of rows asks for then: with what it reads at `from` + n bytes, `ask` + n /
+// kAskingInTurn. Null: nothing.
 struct InTurnArgs : MatmulArgs {
   explicit InTurnArgs(const MatmulArgs& args) : MatmulArgs(args) {}
   const uint8_t* from = nullptr;
@@ -250,18 +254,18 @@ template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kBlockRows);
   // What is asked for is to stay in cache too.
-  constexpr size_t kInCache = kTiling.asking.in_turn ? kPanelsInCache / 2 : kPanelsInCache;
+  constexpr size_t kInCache = kAsksInTurn<Product> ? kPanelsInCache / 2 : kPanelsInCache;
   const size_t at_once = blocks == 1 ? kPanelsAsked : kInCache;
   InTurnArgs in_turn(args);
   for (OutputAsker outputs(args, first, end); first < end; first += at_once) {
     outputs.At(first);
     const size_t last = first + at_once < end ? first + at_once : end;
-    in_turn.from = args.weights.data + first * args.weights.panel_bytes;
     const size_t bytes = (last - first) * args.weights.panel_bytes;
+    in_turn.from = args.weights.data + first * args.weights.panel_bytes;
     for (uint32_t block = 0; block < blocks; ++block) {
-      // Where there is nothing to ask for, what is read anyway.
+      // The same thread's next panels, more often than not, where these are the last of its own.
       const bool asks = blocks > 1 && block < kAskingInTurn && last < args.weights.panels();
-      in_turn.ask = in_turn.from + (asks ? bytes + block * bytes / kAskingInTurn : 0);
+      in_turn.ask = asks ? in_turn.from + bytes + block * bytes / kAskingInTurn : nullptr;
       MultiplyBlock<Product>(in_turn, RowBlockAt(args.rows, blocks, block), first, last);
     }
   }

@@ -251,7 +251,7 @@ struct Kernels {
 const Kernels* ScalarKernels();     // Without an instruction for fma.
 const Kernels* ScalarFmaKernels();  // The same source, compiled for a machine with one.
 const Kernels* Avx2Kernels();
-const Kernels* Avx2IntelKernels();
+const Kernels* Avx2IntelKernels();  // The same for processors that read memory as Intel's do.
 const Kernels* AvxVnniKernels();
 const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();

@@ -289,20 +289,22 @@ constexpr size_t AheadOfRows(int bits) {
   return kFrom != 0 || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
 }
 
-// Of how many lines that N of R rows read one asks for one of the next panels; 0: none does. In
-// turn ask as many rows as one of two blocks may have, or more.
-template <int R, int N>
+// Of how many lines of each of P panels that N of R rows read one asks for one of the next panels;
+// 0: none does. In turn ask as many rows as the smaller of two blocks may have, or more.
+template <int R, int N, int P>
 constexpr size_t AskingLines() {
-  constexpr bool kInTurn = kTiling.asking.in_turn && R > kTiling.alone_rows() / 2 - 1;
-  return kAsksForPair<R, N> ? 1 : kInTurn ? kAskingInTurn : 0;
+  constexpr bool kInTurn = kTiling.asking.in_turn && R >= (kTiling.alone_rows() + 1) / 2;
+  static_assert(!kInTurn || kAskingInTurn % P == 0);
+  return kAsksForPair<R, N> ? 1 : kInTurn ? kAskingInTurn / P : 0;
 }
 
 // Of the next panels, by the line that is `at` bytes behind where `ask` belongs.
-template <int R, int N>
+template <int R, int N, int P>
 STRATA_INLINE void AskForNext(const uint8_t* ask, size_t at) {
-  if constexpr (AskingLines<R, N>() != 0) {
-    if (at % (AskingLines<R, N>() * 64) == 0) {
-      __builtin_prefetch(ask + at / AskingLines<R, N>(), 0, 2);  // The first cache holds less.
+  constexpr size_t kLines = AskingLines<R, N, P>();
+  if constexpr (kLines != 0) {
+    if (at % (kLines * 64) == 0) {
+      __builtin_prefetch(ask + at / kLines, 0, 2);  // More than the first cache holds.
     }
   }
 }
@@ -314,7 +316,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
                             const uint8_t* ask, DotSum (&dots)[P][N]) {
   STRATA_UNROLL
   for (int line = 0; line < 8; ++line) {
-    AskForNext<R, N>(ask, line * 64);
+    AskForNext<R, N, P>(ask, line * 64);
     DotWeights weights[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
@@ -344,7 +346,7 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const Nar
   }
   STRATA_UNROLL
   for (int line = 0; line < 4; ++line) {
-    AskForNext<R, N>(ask, line * 64);
+    AskForNext<R, N, P>(ask, line * 64);
     NarrowWeights low[P];
     NarrowWeights high[P];
     STRATA_UNROLL
@@ -406,13 +408,17 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
   const size_t stride = args.weights.panel_bytes;
   const size_t scale_bytes = ScaleBytes(args);
   const size_t head_bytes = (F::kAffine ? 2 : 1) * scale_bytes;
-  // Each half asks for one of the next two panels, while it reads these.
-  const uint8_t* ask = kAsksForPair<R, N> ? panel + (kFrom == 0 ? P : P + 1) * stride
-                                          : args.ask + (panel - args.from) / kAskingInTurn;
+  // Of the next panels; where there is nothing to ask for, what is read here.
+  const uint8_t* ask = panel;
+  if constexpr (kAsksForPair<R, N>) {
+    ask += (kFrom == 0 ? P : P + 1) * stride;  // Each half asks for one of the next two.
+  } else if (args.ask != nullptr) {
+    ask = args.ask + (panel - args.from) / kAskingInTurn;
+  }
   const auto advance = [&](size_t bytes) {
     panel += bytes;
-    if constexpr (AskingLines<R, N>() != 0) {
-      ask += bytes / AskingLines<R, N>();
+    if constexpr (AskingLines<R, N, P>() != 0) {
+      ask += bytes / AskingLines<R, N, P>();
     }
   };
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
@@ -433,7 +439,7 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
       AskForScales<AheadOfRows<R, kFrom, N>(F::kBits)>(scales + p * stride, head_bytes);
     }
     for (size_t at = 0; at < head_bytes; at += 64) {
-      AskForNext<R, N>(ask, at);
+      AskForNext<R, N, P>(ask, at);
     }
     advance(head_bytes);
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
@@ -537,6 +543,8 @@ struct QuantProduct {
     QuantTiles<F, R>(args, x, first, end, out);
   }
 };
+template <typename F>
+constexpr bool kAsksInTurn<QuantProduct<F>> = kTiling.asking.in_turn;
 
 // The same weights and float activations: each weight is put together, then used as one stored so.
 template <typename F, int R>

@@ -28,15 +28,16 @@ struct Asking {
   // Halves of a block's rows (Tiling::dot_panel_rows) ask for the next pair of panels, each for one
   // of them; else the first half asks for what it reads itself, and memory is idle in the second.
   bool pairs = false;
-  // Of several blocks of rows the first two ask for the next panels, half of them each; else the
-  // first asks for what it reads itself, and memory is idle in the others.
+  // Of several blocks of int8 rows the first two ask for the next panels too, half of them each;
+  // else memory is idle while the second and all others read what the first has read.
   bool in_turn = false;
 };
 
 inline constexpr Asking kAskNear;
 // AVX2 takes so many instructions for each byte that the processor's window holds too few bytes of
 // a panel to keep the memory busy, with one row too; with VNNI so it is on Intel's.
-inline constexpr Asking kAskEachLine = {.line_bytes = 3 << 10, .in_turn = true};
+inline constexpr Asking kAskEachLine = {.line_bytes = 3 << 10};
+// Intel's read two panels of few rows faster than one; of eight rows a tenth is the asking in turn.
 inline constexpr Asking kAskEachLineIntel = {
     .line_bytes = 3 << 10, .quant_panels = 2, .in_turn = true};
 inline constexpr Asking kAskZen5 = {.bytes = 10 << 10, .pairs = true};
@@ -91,7 +92,7 @@ inline constexpr Tiling kAvx2IntelTiling = [] {
   tiling.asking = kAskEachLineIntel;
   return tiling;
 }();
-// Without AVX-512 VNNI is Intel's alone. Measured on one with tiles, which would take those.
+// VNNI where there is no AVX-512 is Intel's alone. Measured on one with tiles.
 inline constexpr Tiling kAvxVnniTiling = {
     .register_lanes = 6, .block_rows = 6, .dot_chains = 6, .asking = kAskEachLineIntel};
 // Without VNNI AVX-512 is Intel's alone.
