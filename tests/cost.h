@@ -24,11 +24,14 @@ struct Cost {
   double seconds = 0;
 };
 
-inline double ThreadSeconds() {
+inline double SecondsOf(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+inline double ThreadSeconds() { return SecondsOf(CLOCK_THREAD_CPUTIME_ID); }
+// Of all threads together.
+inline double ProcessSeconds() { return SecondsOf(CLOCK_PROCESS_CPUTIME_ID); }
 
 template <typename F>
 auto Measured(F f, Cost* cost) {

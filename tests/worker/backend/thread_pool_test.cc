@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/platform/platform.h"
+#include "tests/cost.h"
 #include "worker/backend/cpu/float_environment.h"
 
 namespace strata::cpu {
@@ -133,6 +134,40 @@ TEST(ThreadPoolTest, CallersTakeTurns) {
   one.join();
   two.join();
   EXPECT_EQ(counter, 1000);
+}
+
+// What all threads of this process take of the processor while `wait` does: the least of three
+// times, as what else the machine does can only add to it.
+template <typename Wait>
+double LeastSeconds(const Wait& wait) {
+  double least = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    const double begin = testing::ProcessSeconds();
+    wait();
+    least = std::min(least, testing::ProcessSeconds() - begin);
+  }
+  return least;
+}
+
+// Whoever went on spinning would take all of the time, or its share of a busy machine.
+TEST(ThreadPoolTest, WhoeverWaitsLongParks) {
+  constexpr std::chrono::milliseconds kNap(100);
+  constexpr double kMost = std::chrono::duration<double>(kNap).count() / 10;
+  ThreadPool pool(4, 64);  // Cores enough that they spin first.
+  const double between_calls = LeastSeconds([&] {
+    pool.Run([](uint32_t) {});
+    std::this_thread::sleep_for(kNap);
+  });
+  EXPECT_LT(between_calls, kMost);
+  // The caller, and those that are done.
+  const double for_a_slow_thread = LeastSeconds([&] {
+    pool.Run([&](uint32_t thread) {
+      if (thread == 1) {
+        std::this_thread::sleep_for(kNap);
+      }
+    });
+  });
+  EXPECT_LT(for_a_slow_thread, kMost);
 }
 
 TEST(ThreadPoolTest, ComputesRoundingToNearestWhateverTheCallerHas) {
