@@ -153,9 +153,10 @@ def test_worker_bench_measures_the_real_runner(layers):
     assert report["isa"] and [b["batch"] for b in report["batch"]] == [1, 2]
 
 
-def test_worker_bench_of_layers_that_are_not_there_is_wrong_use():
-    done = run("strata-worker", "bench", "--shape", "tiny11", "--layers", "20-22")
-    assert done.returncode == 2 and "20-22" in done.stderr and "22 layers" in done.stderr
+@pytest.mark.parametrize("shape, layers, count", [("tiny11", "20-22", 22), ("l321b", "15-16", 16)])
+def test_worker_bench_of_layers_that_are_not_there_is_wrong_use(shape, layers, count):
+    done = run("strata-worker", "bench", "--shape", shape, "--layers", layers)
+    assert done.returncode == 2 and layers in done.stderr and f"{count} layers" in done.stderr
 
 
 def test_pinning_more_threads_than_there_are_cores_is_wrong_use():
