@@ -4,9 +4,10 @@
 //   kernels_bench [Google Benchmark's flags]; STRATA_CPU_ISA chooses the instruction set.
 //
 // One thread. Weights, keys and values are larger than the caches where a kernel reads them once.
-// Of what lies in a cache, as a row's activations do, GB/s are the bytes read and written, which
-// the memory's bandwidth does not bound. A row's logits are compared with it nevertheless, so that
-// a sampler that takes longer than their part of the head's weights would is seen.
+// Of what lies in a cache, as a row's activations do, GB/s are the bytes read and written, of which
+// the share is that of what the first cache is read at. A row's logits are compared with it
+// nevertheless, so that a sampler that takes longer than their part of the head's weights would is
+// seen.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -45,7 +46,8 @@ constexpr size_t kOutputs = 5632;                 // Of a matrix.
 struct Machine {
   const Kernels* kernels = nullptr;
   double read_bytes_per_s = 0;
-  double float_ops_per_s = 0;  // A multiplication and an addition are two.
+  double cache_bytes_per_s = 0;  // Of the first one.
+  double float_ops_per_s = 0;    // A multiplication and an addition are two.
   double int8_ops_per_s = 0;
 };
 
@@ -55,13 +57,12 @@ double Seconds(const std::chrono::steady_clock::time_point start) {
 
 // The best of a few short runs of `run(count)`, in `ops` a count.
 template <typename Run>
-double BestOps(double ops, const Run& run) {
-  constexpr size_t kCount = size_t{1} << 18;
+double BestOps(double ops, const Run& run, size_t count = size_t{1} << 18) {
   double best = 0;
   for (int i = 0; i < 20; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    benchmark::DoNotOptimize(run(kCount));
-    best = std::max(best, ops * static_cast<double>(kCount) / Seconds(start));
+    benchmark::DoNotOptimize(run(count));
+    best = std::max(best, ops * static_cast<double>(count) / Seconds(start));
   }
   return best;
 }
@@ -78,6 +79,14 @@ const Machine& ThisMachine() {
     m.kernels = *kernels;
     ThreadPool pool(1, 1);
     m.read_bytes_per_s = BestReadBandwidth(*m.kernels, &pool, size_t{1} << 30, 2.0);
+    const std::vector<uint8_t> cached(size_t{16} << 10, 1);
+    const auto read_cached = [&](size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        benchmark::DoNotOptimize(m.kernels->read_all(cached.data(), cached.size(), 0));
+      }
+      return 0;
+    };
+    m.cache_bytes_per_s = BestOps(static_cast<double>(cached.size()), read_cached, 4096);
     m.float_ops_per_s = BestOps(2.0 * 8 * kLanes, m.kernels->run_fmas);
     m.int8_ops_per_s = BestOps(2.0 * 8 * kLanes * 4, m.kernels->run_dots);
     return m;
@@ -229,7 +238,9 @@ void TimeCached(benchmark::State& state, double bytes, const Run& run) {
     run();
     benchmark::ClobberMemory();
   }
-  state.counters["GB/s"] = bytes * static_cast<double>(state.iterations()) / Seconds(start) / 1e9;
+  const double per_s = bytes * static_cast<double>(state.iterations()) / Seconds(start);
+  state.counters["GB/s"] = per_s / 1e9;
+  state.counters["of cache"] = per_s / ThisMachine().cache_bytes_per_s;
 }
 
 // A block of rows for a product, the most that there is if `rows` are more.
@@ -628,8 +639,10 @@ int main(int argc, char** argv) {
   }
   const strata::cpu::Machine& machine = strata::cpu::ThisMachine();
   std::fprintf(stderr,
-               "%s, one thread: reads %.1f GB/s; %.0f Gop/s in float32, %.0f Gop/s in int8\n",
-               machine.kernels->isa, machine.read_bytes_per_s / 1e9, machine.float_ops_per_s / 1e9,
+               "%s, one thread: reads %.1f GB/s, the first cache %.0f; %.0f Gop/s in float32, %.0f "
+               "Gop/s in int8\n",
+               machine.kernels->isa, machine.read_bytes_per_s / 1e9,
+               machine.cache_bytes_per_s / 1e9, machine.float_ops_per_s / 1e9,
                machine.int8_ops_per_s / 1e9);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
