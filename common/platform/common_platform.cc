@@ -1,6 +1,7 @@
 // The part that is the same everywhere.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -54,6 +55,33 @@ std::string HostName() {
     return "";
   }
   return name;
+}
+
+size_t PageBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+uint8_t* AllocatePages(size_t bytes, size_t alignment) {
+  const size_t page = PageBytes();
+  const size_t wanted = (bytes + page - 1) / page * page;
+  void* const all =
+      mmap(nullptr, wanted + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) {
+    return nullptr;
+  }
+  auto* const begin = static_cast<uint8_t*>(all);
+  const size_t before = (alignment - reinterpret_cast<uintptr_t>(begin) % alignment) % alignment;
+  if (before > 0) {
+    munmap(begin, before);
+  }
+  munmap(begin + before + wanted, alignment - before);
+  return begin + before;
+}
+
+void FreePages(uint8_t* pages, size_t bytes) {
+  const size_t page = PageBytes();
+  munmap(pages, (bytes + page - 1) / page * page);
 }
 
 absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(

@@ -46,7 +46,7 @@ uint64_t NumberOr(const std::string& text, uint64_t otherwise) {
 
 // The pages that lie wholly in it: where they begin, and their bytes.
 std::pair<void*, size_t> WholePages(const void* data, size_t bytes) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t page = PageBytes();
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
   return {reinterpret_cast<void*>(begin), begin < end ? end - begin : 0};
@@ -57,6 +57,21 @@ void AdviseWholePages(const void* data, size_t bytes, int advice) {
   if (length > 0) {
     (void)madvise(begin, length, advice);
   }
+}
+
+constexpr size_t kLargePageBytes = size_t{2} << 20;
+
+size_t RoundUpToPages(size_t bytes) {
+  return (bytes + PageBytes() - 1) / PageBytes() * PageBytes();
+}
+
+// By errno.
+absl::Status PagesError(const std::string& what) {
+  const int error = errno;
+  return Error(error == EINVAL   ? absl::StatusCode::kUnimplemented
+               : error == ENOMEM ? absl::StatusCode::kResourceExhausted
+                                 : absl::StatusCode::kInternal,
+               "PAGES", what + ": " + std::strerror(error));
 }
 
 // "0-3,8": 0, 1, 2, 3, 8.
@@ -128,16 +143,14 @@ std::vector<std::string> CgroupFolders(const std::string& root, const std::strin
   return folders;
 }
 
-uint64_t CgroupAvailableBytes() {
-  uint64_t available = kNoLimit;
-  for (const std::string& folder : CgroupFolders("", "")) {
-    const uint64_t most = NumberOr(FirstLine(folder + "/memory.max"), kNoLimit);
-    const uint64_t used = NumberOr(FirstLine(folder + "/memory.current"), 0);
-    if (most != kNoLimit) {
-      available = std::min(available, most > used ? most - used : 0);
-    }
+// Of a memory.stat: pages of files, which the system takes back when it needs them.
+uint64_t FilePageBytes(const std::string& path) {
+  std::ifstream in(path);
+  uint64_t bytes = 0;
+  for (std::string name, number; in >> name >> number;) {
+    bytes += name == "inactive_file" || name == "active_file" ? NumberOr(number, 0) : 0;
   }
-  return available;
+  return bytes;
 }
 
 uint64_t MemAvailableBytes() {
@@ -162,7 +175,20 @@ double CoresOf(const std::string& text) {
 
 }  // namespace
 
-uint64_t AvailableMemoryBytes() { return std::min(MemAvailableBytes(), CgroupAvailableBytes()); }
+uint64_t AvailableMemoryBytes() { return std::min(MemAvailableBytes(), QuotaMemoryBytes("")); }
+
+uint64_t QuotaMemoryBytes(const std::string& root) {
+  uint64_t available = kNoLimit;
+  for (const std::string& folder : CgroupFolders(root, "")) {
+    const uint64_t most = NumberOr(FirstLine(folder + "/memory.max"), kNoLimit);
+    if (most != kNoLimit) {
+      const uint64_t current = NumberOr(FirstLine(folder + "/memory.current"), 0);
+      const uint64_t used = current - std::min(current, FilePageBytes(folder + "/memory.stat"));
+      available = std::min(available, most > used ? most - used : 0);
+    }
+  }
+  return available;
+}
 
 uint64_t ResidentMemoryBytes() {
   std::istringstream statm(FirstLine("/proc/self/statm"));
@@ -267,6 +293,56 @@ void AdviseLargePages(void* data, size_t bytes) { AdviseWholePages(data, bytes, 
 
 void DropResidentPages(const void* data, size_t bytes) {
   AdviseWholePages(data, bytes, MADV_DONTNEED);
+}
+
+absl::Status MapFile(int fd, uint8_t* pages, size_t bytes) {
+  if (mmap(pages, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const absl::Status status = PagesError("a file cannot be mapped");
+    RETURN_IF_ERROR(UnmapFile(pages, bytes));
+    return status;
+  }
+  // Linux before 5.14 does not know how to populate.
+  absl::Status status = PopulatePages(pages, std::min(bytes, PageBytes()));
+  if (!status.ok()) {
+    RETURN_IF_ERROR(UnmapFile(pages, bytes));
+  }
+  return status;
+}
+
+absl::Status PopulatePages(const uint8_t* pages, size_t bytes) {
+  auto* const begin = const_cast<uint8_t*>(pages);
+  // All at once: faults ask a disk for little ahead.
+  (void)madvise(begin, RoundUpToPages(bytes), MADV_WILLNEED);
+  if (madvise(begin, RoundUpToPages(bytes), MADV_POPULATE_READ) == 0) {
+    return absl::OkStatus();
+  }
+  return PagesError("a file's pages cannot be read");
+}
+
+absl::Status UnmapFile(uint8_t* pages, size_t bytes) {
+  if (mmap(pages, RoundUpToPages(bytes), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    return PagesError("memory cannot take the place of a map");
+  }
+  AdviseLargePages(pages, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status MovePages(uint8_t* pages, size_t bytes) {
+  const size_t whole = RoundUpToPages(bytes);
+  uint8_t* const large = AllocatePages(whole, kLargePageBytes);
+  if (large == nullptr) {
+    return PagesError("memory cannot be moved to large pages");
+  }
+  AdviseLargePages(large, whole);
+  std::memcpy(large, pages, whole);
+  // In one call: who reads meanwhile finds either, or waits for the pages.
+  if (mremap(large, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, pages) == MAP_FAILED) {
+    const absl::Status status = PagesError("memory cannot be moved to large pages");
+    FreePages(large, whole);
+    return status;
+  }
+  return absl::OkStatus();
 }
 
 double QuotaCores(const std::string& root) {

@@ -20,6 +20,9 @@ namespace strata {
 // Memory that this process may still take: the smaller of what the system has available and what
 // its cgroup allows. 0 when it cannot be told.
 uint64_t AvailableMemoryBytes();
+// What the limits of its cgroup and those around it leave, version 2; the largest number without
+// any. Pages of files count as free, as the system counts its own. `root` as for QuotaCores.
+uint64_t QuotaMemoryBytes(const std::string& root);
 // Resident memory of this process; 0 when it cannot be told.
 uint64_t ResidentMemoryBytes();
 // Raises the number of files, sockets among them, that this process may have open as far as the
@@ -72,6 +75,27 @@ void AdviseLargePages(void* data, size_t bytes);
 // A hint that the whole pages of this part of a mapped file need not stay resident: they are read
 // from the file again when they are touched. Never for memory that no file is behind.
 void DropResidentPages(const void* data, size_t bytes);
+
+// The system's pages.
+size_t PageBytes();
+// Whole pages of the process's own, zeros, from a multiple of `alignment` on, which is one of
+// PageBytes; nullptr when the system gives none. They go back by FreePages, all at once.
+uint8_t* AllocatePages(size_t bytes, size_t alignment);
+void FreePages(uint8_t* pages, size_t bytes);
+// Of AllocatePages', from the beginning of a page on: the file's first bytes are there from now on,
+// as a map of it, not to be written; behind the last of them, to the end of its page, is anything.
+// After an error nothing is: UNIMPLEMENTED where maps have no MovePages, or no PopulatePages.
+absl::Status MapFile(int fd, uint8_t* pages, size_t bytes);
+// Has this part of such a map, from the beginning of a page on, in memory: what cannot be read from
+// the file is an error here, where touching it would end the process.
+absl::Status PopulatePages(const uint8_t* pages, size_t bytes);
+// What was mapped is the process's own again, and zeros.
+absl::Status UnmapFile(uint8_t* pages, size_t bytes);
+// What is there, mapped or not, gets large pages of the process's own, as far as the system has
+// some; address and bytes stay the same. Whole large pages, or less is moved to large ones. Others
+// may read it meanwhile, not write. RESOURCE_EXHAUSTED: all is where it was.
+absl::Status MovePages(uint8_t* pages, size_t bytes);
+
 // "linux-x86_64".
 std::string PlatformName();
 // "" when it cannot be told.

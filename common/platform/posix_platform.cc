@@ -16,6 +16,8 @@ uint64_t AvailableMemoryBytes() {
   return pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(pages * page_bytes) / 2 : 0;
 }
 
+uint64_t QuotaMemoryBytes(const std::string&) { return std::numeric_limits<uint64_t>::max(); }
+
 uint64_t ResidentMemoryBytes() {
   // The peak: POSIX has no present size.
   rusage usage{};
@@ -53,6 +55,18 @@ uint64_t LargePageBytes() { return 0; }
 void AdviseLargePages(void*, size_t) {}
 
 void DropResidentPages(const void*, size_t) {}
+
+// POSIX cannot put other pages under an address that is being read.
+absl::Status MapFile(int, uint8_t*, size_t) {
+  return Error(absl::StatusCode::kUnimplemented, "PAGES",
+               "this system does not move pages of files to large ones");
+}
+
+absl::Status PopulatePages(const uint8_t*, size_t) { return absl::OkStatus(); }
+
+absl::Status UnmapFile(uint8_t*, size_t) { return absl::OkStatus(); }
+
+absl::Status MovePages(uint8_t*, size_t) { return absl::OkStatus(); }
 
 double QuotaCores(const std::string&) { return std::numeric_limits<double>::infinity(); }
 

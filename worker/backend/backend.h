@@ -90,6 +90,14 @@ class PackedStore {
   // `out` holds anything, and the load packs the tensors.
   virtual absl::Status Read(const PackedForm& form, std::span<uint8_t> out,
                             const SplitFn& split) = 0;
+  // As Read, where `out` begins on a page of AllocatePages and has its pages to itself: they may be
+  // a map of what is kept afterwards (see MapFile), which the result says, instead of a copy. After
+  // an error they are the caller's to write.
+  virtual absl::StatusOr<bool> Map(const PackedForm& form, std::span<uint8_t> out,
+                                   const SplitFn& split) {
+    const absl::Status status = Read(form, out, split);
+    return status.ok() ? absl::StatusOr<bool>(false) : status;
+  }
   // Keeps `packed`, if it can: nothing depends on it.
   virtual void Write(const PackedForm& form, std::span<const uint8_t> packed) = 0;
 };

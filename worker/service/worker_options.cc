@@ -42,7 +42,7 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "The most that cached weights take on disk, packed ones included", "no limit");
   flags.Choice("packed-cache", &options->packed_cache, {"on", "off"},
                "Whether weights are kept on disk as they were packed, beside what they were made "
-               "of, so that the next start only reads them");
+               "of, so that the next start only maps them");
   flags.Number("threads", &options->threads, "Threads that compute; 0: the usable cores");
   flags.Choice("pin", &options->pin, {"auto", "on", "off"}, kPinHelp);
   flags.Number("nice", &options->nice,

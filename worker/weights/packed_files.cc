@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/digest.h"
+#include "common/platform/platform.h"
 #include "common/status.h"
 
 namespace strata {
@@ -96,6 +97,45 @@ absl::Status Corrupt(const std::string& path, const std::string& what) {
   return Error(absl::StatusCode::kDataLoss, "CACHE_CORRUPT", path + " " + what);
 }
 
+// Reads an open file's bytes into `out`, or has them in memory where `out` is a map of it, and
+// checks them against its table.
+absl::Status ReadParts(const std::string& path, int fd, const std::string& table,
+                       std::span<uint8_t> out, bool mapped, const SplitFn& split) {
+  std::atomic<bool> corrupt = false;
+  std::atomic<int> error = 0;
+  const auto fail = [&](int why) {
+    error = why;
+    corrupt = true;
+  };
+  split(PartsOf(out.size()), [&](size_t begin, size_t end) {
+    const uint64_t from = begin * kPartBytes;
+    const uint64_t to = std::min<uint64_t>(out.size(), end * kPartBytes);
+    if (mapped && from < to && !PopulatePages(out.data() + from, to - from).ok()) {
+      fail(EIO);
+      return;
+    }
+    for (size_t part = begin; part < end && !corrupt; ++part) {
+      const uint64_t part_end = std::min<uint64_t>(to, (part + 1) * kPartBytes);
+      uint32_t crc = 0;
+      for (uint64_t at = part * kPartBytes; at < part_end; at += kPieceBytes) {
+        const uint64_t count = std::min(kPieceBytes, part_end - at);
+        if (!mapped && !ReadAt(fd, out.data() + at, count, at)) {
+          fail(errno);
+          return;
+        }
+        crc = Crc32c(crc, out.data() + at, count);
+      }
+      if (crc != GetLe32(table, part * sizeof(uint32_t))) {
+        corrupt = true;
+      }
+    }
+  });
+  if (error != 0) {
+    return CacheIoError("cannot read", path, error);
+  }
+  return corrupt ? Corrupt(path, "has a wrong checksum") : absl::OkStatus();
+}
+
 }  // namespace
 
 PackedFiles::File PackedFiles::Pin(const PackedForm& form) const {
@@ -116,22 +156,33 @@ bool PackedFiles::Has(const PackedForm& form) {
 
 absl::Status PackedFiles::Read(const PackedForm& form, std::span<uint8_t> out,
                                const SplitFn& split) {
+  return Get(form, out, split, /*may_map=*/false).status();
+}
+
+absl::StatusOr<bool> PackedFiles::Map(const PackedForm& form, std::span<uint8_t> out,
+                                      const SplitFn& split) {
+  return Get(form, out, split, /*may_map=*/true);
+}
+
+absl::StatusOr<bool> PackedFiles::Get(const PackedForm& form, std::span<uint8_t> out,
+                                      const SplitFn& split, bool may_map) {
   const std::string path = cache_->PackedPathOf(form.key);
-  absl::Status status = ReadFile(path, form, out, split);
-  if (status.ok()) {
+  const absl::StatusOr<bool> mapped = GetFile(path, form, out, split, may_map);
+  if (mapped.ok()) {
     cache_->TouchFile(path, FileBytes(form.bytes));
     sources_.insert(form.sources.begin(), form.sources.end());
     read_bytes_ += form.bytes;
-    return status;
+    return mapped;
   }
-  log_("packed weights are made again: " + Describe(status));
+  log_("packed weights are made again: " + Describe(mapped.status()));
   cache_->DeleteFile(path);
   files_.erase(form.key);
-  return status;
+  return mapped;
 }
 
-absl::Status PackedFiles::ReadFile(const std::string& path, const PackedForm& form,
-                                   std::span<uint8_t> out, const SplitFn& split) const {
+absl::StatusOr<bool> PackedFiles::GetFile(const std::string& path, const PackedForm& form,
+                                          std::span<uint8_t> out, const SplitFn& split,
+                                          bool may_map) const {
   const Fd fd(path, O_RDONLY);
   struct stat info {};
   if (fd.get() < 0 || fstat(fd.get(), &info) != 0) {
@@ -151,30 +202,15 @@ absl::Status PackedFiles::ReadFile(const std::string& path, const PackedForm& fo
   if (TableCrc(form.key, table) != table_crc) {
     return Corrupt(path, "has a wrong checksum");
   }
-  std::atomic<bool> corrupt = false;
-  std::atomic<int> error = 0;
-  split(PartsOf(form.bytes), [&](size_t begin, size_t end) {
-    for (size_t part = begin; part < end && !corrupt; ++part) {
-      const uint64_t part_end = std::min(form.bytes, (part + 1) * kPartBytes);
-      uint32_t crc = 0;
-      for (uint64_t at = part * kPartBytes; at < part_end; at += kPieceBytes) {
-        const uint64_t count = std::min(kPieceBytes, part_end - at);
-        if (!ReadAt(fd.get(), out.data() + at, count, at)) {
-          error = errno;
-          corrupt = true;
-          return;
-        }
-        crc = Crc32c(crc, out.data() + at, count);
-      }
-      if (crc != GetLe32(table, part * sizeof(uint32_t))) {
-        corrupt = true;
-      }
-    }
-  });
-  if (error != 0) {
-    return CacheIoError("cannot read", path, error);
+  const bool mapped = may_map && MapFile(fd.get(), out.data(), out.size()).ok();
+  const absl::Status status = ReadParts(path, fd.get(), table, out, mapped, split);
+  if (status.ok()) {
+    return mapped;
   }
-  return corrupt ? Corrupt(path, "has a wrong checksum") : absl::OkStatus();
+  if (mapped) {
+    RETURN_IF_ERROR(UnmapFile(out.data(), out.size()));
+  }
+  return status;
 }
 
 void PackedFiles::Write(const PackedForm& form, std::span<const uint8_t> packed) {

@@ -33,18 +33,23 @@ class PackedFiles : public PackedStore {
   bool Has(const PackedForm& form) override;
   // DATA_LOSS (CACHE_CORRUPT) or INTERNAL (CACHE_IO): the file is deleted.
   absl::Status Read(const PackedForm& form, std::span<uint8_t> out, const SplitFn& split) override;
+  absl::StatusOr<bool> Map(const PackedForm& form, std::span<uint8_t> out,
+                           const SplitFn& split) override;
   // Nothing more is written after a failure, so that a full disk costs one try.
   void Write(const PackedForm& form, std::span<const uint8_t> packed) override;
 
-  // Packed weights that Read gave.
+  // Packed weights that Read or Map gave.
   uint64_t read_bytes() const { return read_bytes_; }
   // The files, as CachePin wants them, and the digests of what they were made of.
   std::vector<Blob> files() const;
   const std::set<std::string>& sources() const { return sources_; }
 
  private:
-  absl::Status ReadFile(const std::string& path, const PackedForm& form, std::span<uint8_t> out,
-                        const SplitFn& split) const;
+  // Whether `out` is a map of it, which it is at most where it may be one.
+  absl::StatusOr<bool> Get(const PackedForm& form, std::span<uint8_t> out, const SplitFn& split,
+                           bool may_map);
+  absl::StatusOr<bool> GetFile(const std::string& path, const PackedForm& form,
+                               std::span<uint8_t> out, const SplitFn& split, bool may_map) const;
   absl::Status WriteFile(const std::string& path, const PackedForm& form,
                          std::span<const uint8_t> packed) const;
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <utility>
 #include <vector>
@@ -13,6 +15,8 @@
 #include "tests/worker/backend/made_up_model.h"
 #include "worker/backend/cpu/choose_kernels.h"
 #include "worker/backend/cpu/cpu_weights.h"
+#include "worker/weights/packed_files.h"
+#include "worker/weights/weight_cache.h"
 
 namespace strata::testing {
 namespace {
@@ -238,6 +242,83 @@ TEST(PackedStoreTest, WhatProvesSpoiltIsPackedAgainFromItsTensors) {
     EXPECT_EQ(store.writes, 1);
     EXPECT_EQ(store.files, files);
   }
+}
+
+// Files whose maps are counted, and spoilt ones.
+class CountedFiles : public PackedFiles {
+ public:
+  using PackedFiles::PackedFiles;
+  absl::StatusOr<bool> Map(const PackedForm& form, std::span<uint8_t> out,
+                           const SplitFn& split) override {
+    const absl::StatusOr<bool> mapped = PackedFiles::Map(form, out, split);
+    maps += mapped.ok() && *mapped ? 1 : 0;
+    spoilt += mapped.ok() ? 0 : 1;
+    return mapped;
+  }
+
+  int maps = 0;
+  int spoilt = 0;
+};
+
+// Steps run at once, while what is mapped moves.
+TEST(PackedStoreTest, MatricesThatAreMappedGiveTheSameBits) {
+  const std::filesystem::path dir = std::filesystem::path(::testing::TempDir()) / "strata-mapped";
+  const auto flip = [](const std::filesystem::path& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(std::filesystem::file_size(path) / 2));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(std::filesystem::file_size(path) / 2));
+    file.put(static_cast<char>(byte ^ 1));
+  };
+  // Matrices of a MiB and more, none whole pages in panels but for the experts', beside small ones.
+  for (const uint32_t experts : {0u, 3u}) {
+    const MadeUpModel model({.hidden = 1040,
+                             .heads = 4,
+                             .kv_heads = 1,
+                             .ffn = 1050,
+                             .vocab = 1061,
+                             .experts = experts,
+                             .router = {.used = 2}});
+    for (const v1::Quantize quantize : {v1::QUANTIZE_NONE, v1::QUANTIZE_INT8}) {
+      SCOPED_TRACE(v1::Quantize_Name(quantize));
+      std::filesystem::remove_all(dir);
+      auto cache = WeightCache::Open(dir.string(), 0);
+      ASSERT_TRUE(cache.ok()) << cache.status();
+      ForwardOptions options;
+      options.context = 256;
+      options.quantize = quantize;
+      options.activations =
+          quantize == v1::QUANTIZE_NONE ? v1::ACTIVATIONS_F32 : v1::ACTIVATIONS_INT8;
+      const std::vector<float> expected = Logits(model.spec(), model, options);
+      const auto run = [&](int* maps, int* spoilt) {
+        CountedFiles files(cache->get(), [](const std::string&) {});
+        options.packed = &files;
+        const DigestedTensors tensors(model);
+        EXPECT_EQ(Logits(model.spec(), tensors, options), expected);
+        *maps = files.maps;
+        *spoilt = files.spoilt;
+        return tensors.matrices.size();
+      };
+      int maps = 0;
+      int spoilt = 0;
+      EXPECT_GT(run(&maps, &spoilt), 0u);
+      EXPECT_EQ(maps, 0);
+      EXPECT_EQ(run(&maps, &spoilt), 0u);
+      EXPECT_GT(maps, 0);
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(dir / "packed")) {
+        if (entry.is_regular_file()) {
+          flip(entry.path());
+        }
+      }
+      const int all = maps;
+      EXPECT_GT(run(&maps, &spoilt), 0u);
+      EXPECT_EQ(maps, 0);
+      EXPECT_EQ(spoilt, all);
+      EXPECT_EQ(run(&maps, &spoilt), 0u);
+      EXPECT_EQ(maps, all);
+    }
+  }
+  std::filesystem::remove_all(dir);
 }
 
 TEST(PackedStoreTest, TensorsOfUnknownContentAreNotKept) {

@@ -1,4 +1,4 @@
-// Memory for weights, KV and scratch: cache-line aligned, owned, and null when there is none.
+// Memory for KV and scratch: cache-line aligned, owned, and null when there is none.
 #ifndef STRATA_WORKER_BACKEND_CPU_ALIGNED_BUFFER_H_
 #define STRATA_WORKER_BACKEND_CPU_ALIGNED_BUFFER_H_
 
@@ -23,6 +23,15 @@ inline constexpr size_t RoundUp(size_t n, size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
+inline absl::Status NoMemory(size_t bytes, const char* what) {
+  return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
+               absl::StrCat("no memory for ", what))
+      .Limit(absl::StrCat("needed=", FormatSize(bytes)))
+      .Hint("load fewer layers or fewer KV tokens on this node");
+}
+
+inline constexpr size_t kLargePageBytes = size_t{2} << 20;
+
 struct AlignedDelete {
   size_t alignment = kCacheLineBytes;
   void operator()(uint8_t* memory) const {
@@ -42,16 +51,13 @@ class AlignedBuffer {
   // RESOURCE_EXHAUSTED, naming `what`, when the system gives no memory.
   absl::Status Allocate(size_t bytes, const char* what, Fill fill = Fill::kZeros) {
     // Large buffers begin at a huge page, so that the system can back them with some.
-    const size_t alignment = bytes >= kHugePageBytes ? kHugePageBytes : kCacheLineBytes;
+    const size_t alignment = bytes >= kLargePageBytes ? kLargePageBytes : kCacheLineBytes;
     const size_t rounded = RoundUp(bytes == 0 ? 1 : bytes, kCacheLineBytes);
     void* memory = ::operator new (rounded, std::align_val_t{alignment}, std::nothrow);
     if (memory == nullptr) {
-      return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
-                   absl::StrCat("no memory for ", what))
-          .Limit(absl::StrCat("needed=", FormatSize(bytes)))
-          .Hint("load fewer layers or fewer KV tokens on this node");
+      return NoMemory(bytes, what);
     }
-    if (alignment == kHugePageBytes) {
+    if (alignment == kLargePageBytes) {
       AdviseLargePages(memory, rounded);
     }
     if (fill == Fill::kZeros) {
@@ -69,7 +75,6 @@ class AlignedBuffer {
   size_t bytes() const { return bytes_; }
 
  private:
-  static constexpr size_t kHugePageBytes = size_t{2} << 20;
   using Owned = std::unique_ptr<uint8_t, AlignedDelete>;
   Owned data_;
   size_t bytes_ = 0;

@@ -179,8 +179,8 @@ class CpuBackend : public Backend {
       ThreadPool loading(pool_->threads(), 0, ThreadUse::kLoad);
       BeginUse(ThreadUse::kLoad);  // After they started, or they would give way twice as far.
       const GptOssTensors tensors(spec.model, spec.first_layer, spec.last_layer, weights);
-      shard =
-          CpuShard::Create(spec, tensors, packed, progress, kernels_, &loading, &placer_, pool_);
+      shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, &loading, &placer_, pool_,
+                               debug_log_);
     }).join();
     return shard;
   }

@@ -133,7 +133,8 @@ CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_pt
 absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
     const StageSpec& spec, const TensorSource& source, PackedStore* packed,
     const LoadProgressFn& progress, const Kernels* kernels, ThreadPool* loading,
-    const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool) {
+    const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool,
+    const std::function<void(const std::string&)>& log) {
   std::unique_ptr<CpuShard> shard(new CpuShard(spec, kernels, std::move(pool)));
   WeightLoader loader(shard->spec_, source, packed, placer, &shard->weights_);
   RETURN_IF_ERROR(loader.Check());
@@ -141,6 +142,9 @@ absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
                                  shard->sizes_.Bytes()));
   RETURN_IF_ERROR(loader.Load(*kernels, loading, progress));
   RETURN_IF_ERROR(shard->Allocate());
+  if (const auto& mapped = shard->weights_.mapped; !mapped.empty()) {
+    shard->mover_ = std::make_unique<PageMover>(mapped, log);
+  }
   return shard;
 }
 

@@ -5,9 +5,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +20,7 @@
 #include "worker/backend/cpu/expert_rows.h"
 #include "worker/backend/cpu/kernels.h"
 #include "worker/backend/cpu/kv_cache.h"
+#include "worker/backend/cpu/page_mover.h"
 #include "worker/backend/cpu/thread_pool.h"
 
 namespace strata::cpu {
@@ -72,11 +75,12 @@ struct ScratchSizes {
 class CpuShard : public Shard {
  public:
   // `spec` was found supported. Loads with `loading`, where `placer` says (nullptr: anywhere), and
-  // computes with `pool`.
+  // computes with `pool`. `log` (may be null) is PageMover's.
   static absl::StatusOr<std::unique_ptr<CpuShard>> Create(
       const StageSpec& spec, const TensorSource& source, PackedStore* packed,
       const LoadProgressFn& progress, const Kernels* kernels, ThreadPool* loading,
-      const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool);
+      const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool,
+      const std::function<void(const std::string&)>& log);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -242,6 +246,7 @@ class CpuShard : public Shard {
   std::vector<std::array<size_t, 2>> rotary_at_;  // By layer of the stage and variant, floats.
   const uint32_t rotary_variants_;
   StageWeights weights_;
+  std::unique_ptr<PageMover> mover_;  // Of weights_; null where nothing is mapped.
   KvCache kv_;
   AlignedBuffer rotary_;                      // See RopesOf.
   AlignedBuffer residual_;                    // [rows][sizes_.hidden]

@@ -139,7 +139,12 @@ uint64_t MixtureWeights::ExpertBytes() const {
 
 WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
                            const WeightPlacer* placer, StageWeights* weights)
-    : spec_(spec), source_(source), store_(store), placer_(placer), panels_(&weights->panels) {
+    : spec_(spec),
+      source_(source),
+      store_(store),
+      placer_(placer),
+      panels_(&weights->panels),
+      mapped_(&weights->mapped) {
   const ModelSpec& model = spec.model;
   const std::vector<uint64_t> embedding_shape = {model.vocab, model.hidden};
   const std::string embedding = model.tensor_prefix + "model.embed_tokens.weight";
@@ -448,27 +453,27 @@ absl::Status WeightLoader::Check() {
 }
 
 absl::Status WeightLoader::AllocatePanels() {
-  std::vector<Slot*> slots;
+  std::vector<std::pair<Slot*, size_t>> slots;  // With where they begin.
   size_t bytes = 0;
   std::map<const Linear*, size_t> all;  // Panels by product.
   for (Slot& slot : slots_) {
     if (slot.is_matrix() && !slot.in_rows() && !slot.stacked) {
-      slots.push_back(&slot);
-      bytes += slot.form.bytes;
+      const size_t alignment = slot.kept && MayMap(slot.form) ? PageBytes() : kCacheLineBytes;
+      bytes = RoundUp(bytes, alignment);
+      slots.emplace_back(&slot, bytes);
+      bytes = RoundUp(bytes + slot.form.bytes, alignment);
       all[slot.product] += slot.layout.panels();
     }
   }
-  RETURN_IF_ERROR(panels_->Allocate(bytes, "weights", Fill::kNone));
-  uint8_t* next = panels_->as();
+  RETURN_IF_ERROR(panels_->Allocate(bytes, "weights"));
   std::map<const Linear*, size_t> before;
-  for (const Slot* slot : slots) {
-    const std::span<uint8_t> panels(next, slot->form.bytes);
+  for (const auto& [slot, at] : slots) {
+    const std::span<uint8_t> panels(panels_->as() + at, slot->form.bytes);
     slot->panels->UseMemory(panels);
     if (placer_ != nullptr && slot->product != nullptr) {
       placer_->Place(panels, slot->layout.panel_bytes, before[slot->product], all[slot->product]);
       before[slot->product] += slot->layout.panels();
     }
-    next += slot->form.bytes;
   }
   return absl::OkStatus();
 }
@@ -483,11 +488,25 @@ absl::Status WeightLoader::Prepare() {
   return source_.Prepare({names.begin(), names.end()});
 }
 
+bool WeightLoader::MayMap(const PackedForm& form) const {
+  constexpr size_t kLeastPages = 256;
+  return (placer_ == nullptr || !placer_->places()) && form.bytes >= kLeastPages * PageBytes();
+}
+
+absl::Status WeightLoader::Fetch(const PackedForm& form, std::span<uint8_t> out, ThreadPool* pool) {
+  const SplitFn split = [pool](size_t count, const auto& part) { pool->Split(count, part); };
+  if (!MayMap(form)) {
+    return store_->Read(form, out, split);
+  }
+  ASSIGN_OR_RETURN(const bool mapped, store_->Map(form, out, split));
+  if (mapped) {
+    mapped_->push_back(out);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WeightLoader::Restore(const Slot& slot, ThreadPool* pool) {
-  const ReadFn read = [&](std::span<uint8_t> out) {
-    return store_->Read(slot.form, out,
-                        [pool](size_t count, const auto& part) { pool->Split(count, part); });
-  };
+  const ReadFn read = [&](std::span<uint8_t> out) { return Fetch(slot.form, out, pool); };
   return slot.in_rows() ? slot.rows->Restore(slot.tensor.dtype, slot.shape[0], slot.shape[1], read)
                         : slot.panels->Restore(slot.layout, read);
 }

@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/page_buffer.h"
 #include "worker/backend/cpu/placement.h"
 #include "worker/backend/cpu/thread_pool.h"
 
@@ -33,8 +34,8 @@ struct MixtureWeights {
   Linear router;
   std::vector<float> corrections;  // One an expert, where the router has them.
   std::vector<ExpertWeights> experts;
-  uint32_t used = 0;     // Of them, by one row.
-  AlignedBuffer panels;  // Of all experts' matrices: gate and up of each, then down of each.
+  uint32_t used = 0;  // Of them, by one row.
+  PageBuffer panels;  // Of all experts' matrices: gate and up of each, then down of each.
 
   uint64_t ExpertBytes() const;
 };
@@ -63,7 +64,7 @@ struct StageWeights {
   // Of all matrices but experts', one after another about as a step reads them. In one piece: what
   // is behind a matrix's last large page would else be read from small ones, a fifth slower. (Where
   // a placer puts parts on several memory nodes, pages are small around each change of node.)
-  AlignedBuffer panels;
+  PageBuffer panels;
   std::vector<LayerWeights> layers;  // Of the stage, from its first layer.
   // The embedding, in rows, or in panels where it is quantized. Both empty where the stage does not
   // embed, or embeds with the tied head's panels.
@@ -71,6 +72,8 @@ struct StageWeights {
   PackedMatrix embedding_panels;
   std::vector<float> final_norm;
   Linear head;
+  // Of the memory of all these, what is a map of the store's files (see PageMover).
+  std::vector<std::span<uint8_t>> mapped;
 
   uint64_t Bytes() const;
   uint64_t StepReadBytes() const;
@@ -173,13 +176,19 @@ class WeightLoader {
   // From its tensors, whose bytes are there.
   absl::Status MakeSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool);
   absl::Status Restore(const Slot& slot, ThreadPool* pool);
+  // Whether the store may put a map in place of this. Less is copied, so that few pages are full of
+  // one end of a map, and the panels of a product lie together.
+  bool MayMap(const PackedForm& form) const;
+  // What the store has goes to `out`; alone on its pages, where it may be mapped.
+  absl::Status Fetch(const PackedForm& form, std::span<uint8_t> out, ThreadPool* pool);
   absl::Status Pack(Slot* slot, const Kernels& kernels, ThreadPool* pool);
 
   const StageSpec& spec_;
   const TensorSource& source_;
   PackedStore* const store_;
   const WeightPlacer* const placer_;
-  AlignedBuffer* const panels_;
+  PageBuffer* const panels_;
+  std::vector<std::span<uint8_t>>* const mapped_;
   std::vector<Slot> slots_;
   std::vector<Stack> stacks_;  // In the order of their slots.
   uint64_t total_bytes_ = 0;

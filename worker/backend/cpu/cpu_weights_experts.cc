@@ -102,7 +102,7 @@ absl::Status WeightLoader::LayOutStack(Stack* stack) {
 absl::Status WeightLoader::LoadStack(const Stack& stack, const Kernels& kernels, ThreadPool* pool,
                                      const std::function<void(const Slot&)>& done) {
   const std::span<Slot> slots(&slots_[stack.first], stack.end - stack.first);
-  RETURN_IF_ERROR(stack.to->panels.Allocate(stack.form.bytes, "weights", Fill::kNone));
+  RETURN_IF_ERROR(stack.to->panels.Allocate(stack.form.bytes, "weights"));
   const std::span<uint8_t> panels(stack.to->panels.as(), stack.form.bytes);
   if (placer_ != nullptr) {
     placer_->Place(panels, kCacheLineBytes, 0, panels.size() / kCacheLineBytes);
@@ -113,8 +113,7 @@ absl::Status WeightLoader::LoadStack(const Stack& stack, const Kernels& kernels,
     next += slot.form.bytes;
   }
   if (stack.kept) {
-    const absl::Status status = store_->Read(
-        stack.form, panels, [pool](size_t count, const auto& part) { pool->Split(count, part); });
+    const absl::Status status = Fetch(stack.form, panels, pool);
     if (status.ok()) {
       for (const Slot& slot : slots) {
         RETURN_IF_ERROR(

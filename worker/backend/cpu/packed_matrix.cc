@@ -198,17 +198,17 @@ size_t RowMatrix::Bytes(Dtype dtype, size_t rows, size_t width) {
   return rows * width * DtypeBytes(dtype);
 }
 
-absl::Status RowMatrix::Allocate(Dtype dtype, size_t rows, size_t width, Fill fill) {
+absl::Status RowMatrix::Allocate(Dtype dtype, size_t rows, size_t width) {
   dtype_ = dtype;
   rows_ = rows;
   width_ = width;
-  return data_.Allocate(Bytes(dtype, rows, width), "the embedding", fill);
+  return data_.Allocate(Bytes(dtype, rows, width), "the embedding");
 }
 
 absl::Status RowMatrix::Copy(const TensorView& tensor, ThreadPool* pool, const UsedFn& used) {
   STRATA_CHECK(tensor.shape.size() == 2);
   const size_t row_bytes = Bytes(tensor.dtype, 1, tensor.shape[1]);
-  RETURN_IF_ERROR(Allocate(tensor.dtype, tensor.shape[0], tensor.shape[1], Fill::kNone));
+  RETURN_IF_ERROR(Allocate(tensor.dtype, tensor.shape[0], tensor.shape[1]));
   SplitRows(rows_, row_bytes, 1, pool, used, [&](size_t first, size_t end) {
     std::memcpy(data_.as() + first * row_bytes, tensor.data + first * row_bytes,
                 (end - first) * row_bytes);
@@ -217,7 +217,7 @@ absl::Status RowMatrix::Copy(const TensorView& tensor, ThreadPool* pool, const U
 }
 
 absl::Status RowMatrix::Restore(Dtype dtype, size_t rows, size_t width, const ReadFn& read) {
-  RETURN_IF_ERROR(Allocate(dtype, rows, width, Fill::kNone));
+  RETURN_IF_ERROR(Allocate(dtype, rows, width));
   absl::Status status = read({data_.as(), Bytes(dtype, rows, width)});
   if (!status.ok()) {
     *this = RowMatrix();

@@ -11,6 +11,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/page_buffer.h"
 #include "worker/backend/cpu/thread_pool.h"
 
 namespace strata::cpu {
@@ -123,12 +124,12 @@ class RowMatrix {
   void ReadRow(const Kernels& kernels, size_t row, float* out) const;
 
  private:
-  absl::Status Allocate(Dtype dtype, size_t rows, size_t width, Fill fill);
+  absl::Status Allocate(Dtype dtype, size_t rows, size_t width);
 
   Dtype dtype_ = Dtype::kF32;
   size_t rows_ = 0;
   size_t width_ = 0;
-  AlignedBuffer data_;
+  PageBuffer data_;
 };
 
 }  // namespace strata::cpu

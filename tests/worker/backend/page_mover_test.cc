@@ -1,0 +1,136 @@
+#include "worker/backend/cpu/page_mover.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/platform/platform.h"
+#include "common/random.h"
+#include "worker/backend/cpu/page_buffer.h"
+
+namespace strata::cpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+TEST(PageBufferTest, BytesBeginOnALargePageAndAreZeros) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{65}, 3 * kMiB + 1}) {
+    PageBuffer buffer;
+    ASSERT_TRUE(buffer.Allocate(bytes, "a test").ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.as()) % kLargePageBytes, 0u);
+    EXPECT_EQ(buffer.bytes(), bytes);
+    EXPECT_EQ(std::string(reinterpret_cast<char*>(buffer.as()), bytes), std::string(bytes, '\0'));
+    std::memset(buffer.as(), 'x', bytes);
+    PageBuffer other = std::move(buffer);
+    EXPECT_EQ(other.bytes(), bytes);
+    buffer = PageBuffer();
+    EXPECT_EQ(buffer.bytes(), 0u);
+    EXPECT_EQ(std::count(other.as(), other.as() + bytes, 'x'), static_cast<std::ptrdiff_t>(bytes));
+  }
+  PageBuffer endless;
+  const absl::Status status = endless.Allocate(size_t{1} << 60, "a test");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a test"));
+}
+
+// Offsets and bytes, from `base` on.
+using Pieces = std::vector<std::pair<size_t, size_t>>;
+Pieces PiecesOf(const Pieces& mapped) {
+  uint8_t* const base = reinterpret_cast<uint8_t*>(uintptr_t{1} << 40);
+  std::vector<std::span<uint8_t>> spans;
+  for (const auto& [at, bytes] : mapped) {
+    spans.emplace_back(base + at, bytes);
+  }
+  Pieces pieces;
+  for (const std::span<uint8_t> piece : PageMover::PiecesOf(spans)) {
+    pieces.emplace_back(piece.data() - base, piece.size());
+  }
+  return pieces;
+}
+
+TEST(PageMoverTest, PiecesAreTheLargePagesThatAnythingMappedLiesOn) {
+  constexpr size_t kLarge = kLargePageBytes;
+  EXPECT_EQ(PiecesOf({}), Pieces());
+  EXPECT_EQ(PiecesOf({{4096, 1}}), (Pieces{{0, kLarge}}));
+  EXPECT_EQ(PiecesOf({{kLarge - 1, 2}}), (Pieces{{0, 2 * kLarge}}));
+  // Parts of the same large page, and of the next, in any order.
+  EXPECT_EQ(PiecesOf({{kLarge, 4096}, {8192, 100}, {0, 4096}}), (Pieces{{0, 2 * kLarge}}));
+  // What lies between is left alone.
+  EXPECT_EQ(PiecesOf({{0, 4096}, {2 * kLarge, 4096}}), (Pieces{{0, kLarge}, {2 * kLarge, kLarge}}));
+  // None is larger than a piece may be.
+  constexpr size_t kMost = PageMover::kPieceBytes;
+  EXPECT_EQ(PiecesOf({{0, 2 * kMost + 1}}),
+            (Pieces{{0, kMost}, {kMost, kMost}, {2 * kMost, kLarge}}));
+  EXPECT_EQ(PiecesOf({{0, kMost - kLarge}, {kMost - kLarge, 3 * kLarge}}),
+            (Pieces{{0, kMost}, {kMost, 2 * kLarge}}));
+}
+
+class MappedBuffer {
+ public:
+  explicit MappedBuffer(size_t bytes) : file_(std::tmpfile()) {
+    for (size_t i = 0; i < bytes; i += 4) {
+      const uint32_t word = Philox(1, 0, static_cast<uint32_t>(i));
+      bytes_.append(reinterpret_cast<const char*>(&word), std::min<size_t>(4, bytes - i));
+    }
+    EXPECT_EQ(std::fwrite(bytes_.data(), 1, bytes, file_), bytes);
+    EXPECT_EQ(std::fflush(file_), 0);
+    EXPECT_TRUE(buffer_.Allocate(bytes, "a test").ok());
+  }
+  ~MappedBuffer() { std::fclose(file_); }
+  absl::Status Map() { return MapFile(fileno(file_), buffer_.as(), buffer_.bytes()); }
+  std::span<uint8_t> memory() const { return {buffer_.as(), buffer_.bytes()}; }
+  bool IsTheFiles() const { return std::memcmp(buffer_.as(), bytes_.data(), bytes_.size()) == 0; }
+  // From now on only what was moved can be read.
+  void Truncate() { ASSERT_EQ(ftruncate(fileno(file_), 0), 0); }
+
+ private:
+  std::FILE* const file_;
+  std::string bytes_;
+  PageBuffer buffer_;
+};
+
+TEST(PageMoverTest, AllIsMovedWhileOthersReadIt) {
+  MappedBuffer buffer(PageMover::kPieceBytes + 5 * kMiB + 77);
+  if (const absl::Status status = buffer.Map(); absl::IsUnimplemented(status)) {
+    GTEST_SKIP() << status;
+  } else {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  std::string log;
+  {
+    const PageMover mover({buffer.memory()}, [&](const std::string& line) { log += line; });
+    for (bool done = false; !done;) {
+      done = mover.done();
+      ASSERT_TRUE(buffer.IsTheFiles());
+    }
+  }
+  EXPECT_THAT(log, HasSubstr("38 MiB of weights moved"));
+  buffer.Truncate();
+  EXPECT_TRUE(buffer.IsTheFiles());
+}
+
+TEST(PageMoverTest, WhoIsNotWaitedForLeavesTheRestWhereItIs) {
+  MappedBuffer buffer(4 * PageMover::kPieceBytes);
+  if (const absl::Status status = buffer.Map(); absl::IsUnimplemented(status)) {
+    GTEST_SKIP() << status;
+  }
+  std::string log;
+  {
+    const PageMover mover({buffer.memory()}, [&](const std::string& line) { log += line; });
+  }
+  EXPECT_EQ(log, "") << "what is said when all is moved";
+  EXPECT_TRUE(buffer.IsTheFiles());
+}
+
+}  // namespace
+}  // namespace strata::cpu

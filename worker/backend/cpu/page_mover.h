@@ -1,0 +1,51 @@
+// Weights that a load left in pages of files come to large pages behind the first steps.
+#ifndef STRATA_WORKER_BACKEND_CPU_PAGE_MOVER_H_
+#define STRATA_WORKER_BACKEND_CPU_PAGE_MOVER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace strata::cpu {
+
+// Moves memory that nobody writes any more, a piece at a time, on a thread of its own that gives
+// way to those that compute. Bytes and addresses stay as they are, so that others read all the
+// time.
+class PageMover {
+ public:
+  // Each of `mapped` lies in a PageBuffer that outlives this: with the rest of the large pages that
+  // it begins and ends on it is moved. `log` (may be null) gets a line at the end, on that thread.
+  PageMover(const std::vector<std::span<uint8_t>>& mapped,
+            std::function<void(const std::string&)> log);
+  // After the piece that it is moving; what is behind stays where it is.
+  ~PageMover();
+  PageMover(const PageMover&) = delete;
+  PageMover& operator=(const PageMover&) = delete;
+
+  // All is moved, or memory is short. Any thread.
+  bool done() const { return done_; }
+
+  // Whole large pages, not more than this at once: it is what is there twice meanwhile, beside the
+  // files' pages, which the system takes back when it needs them.
+  static constexpr size_t kPieceBytes = size_t{32} << 20;
+  // The pieces, ascending and apart.
+  static std::vector<std::span<uint8_t>> PiecesOf(const std::vector<std::span<uint8_t>>& mapped);
+
+ private:
+  void Run();
+
+  const std::vector<std::span<uint8_t>> pieces_;
+  const std::function<void(const std::string&)> log_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> done_{false};
+  std::thread thread_;  // Last: it uses the others.
+};
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_PAGE_MOVER_H_
