@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/check.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 
@@ -59,20 +60,18 @@ void AdviseWholePages(const void* data, size_t bytes, int advice) {
   }
 }
 
-constexpr size_t kLargePageBytes = size_t{2} << 20;
-
 size_t RoundUpToPages(size_t bytes) {
   return (bytes + PageBytes() - 1) / PageBytes() * PageBytes();
 }
 
-// By errno.
-absl::Status PagesError(const std::string& what) {
-  const int error = errno;
-  return Error(error == EINVAL   ? absl::StatusCode::kUnimplemented
-               : error == ENOMEM ? absl::StatusCode::kResourceExhausted
-                                 : absl::StatusCode::kInternal,
-               "PAGES", what + ": " + std::strerror(error));
+// With errno's text.
+absl::Status PagesError(absl::StatusCode code, const std::string& what) {
+  return Error(code, "PAGES", what + ": " + std::strerror(errno));
 }
+
+// Where the system counts all memory that it has promised (vm.overcommit_memory 2), it may have
+// none when a map is to become memory again.
+bool MayRefuseMemory() { return FirstLine("/proc/sys/vm/overcommit_memory") == "2"; }
 
 // "0-3,8": 0, 1, 2, 3, 8.
 std::vector<uint32_t> ParseList(const std::string& text) {
@@ -296,16 +295,18 @@ void DropResidentPages(const void* data, size_t bytes) {
 }
 
 absl::Status MapFile(int fd, uint8_t* pages, size_t bytes) {
-  if (mmap(pages, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-    const absl::Status status = PagesError("a file cannot be mapped");
-    RETURN_IF_ERROR(UnmapFile(pages, bytes));
-    return status;
+  if (MayRefuseMemory()) {
+    return Error(absl::StatusCode::kUnimplemented, "PAGES",
+                 "a map could not be moved to memory that the system may refuse");
   }
   // Linux before 5.14 does not know how to populate.
-  absl::Status status = PopulatePages(pages, std::min(bytes, PageBytes()));
-  if (!status.ok()) {
-    RETURN_IF_ERROR(UnmapFile(pages, bytes));
+  if (mmap(pages, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED &&
+      madvise(pages, PageBytes(), MADV_POPULATE_READ) == 0) {
+    return absl::OkStatus();
   }
+  const absl::Status status =
+      PagesError(absl::StatusCode::kUnimplemented, "a file cannot be mapped");
+  RETURN_IF_ERROR(UnmapFile(pages, bytes));
   return status;
 }
 
@@ -316,33 +317,41 @@ absl::Status PopulatePages(const uint8_t* pages, size_t bytes) {
   if (madvise(begin, RoundUpToPages(bytes), MADV_POPULATE_READ) == 0) {
     return absl::OkStatus();
   }
-  return PagesError("a file's pages cannot be read");
+  return PagesError(
+      errno == ENOMEM ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
+      "a file's pages cannot be read");
 }
 
 absl::Status UnmapFile(uint8_t* pages, size_t bytes) {
   if (mmap(pages, RoundUpToPages(bytes), PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
-    return PagesError("memory cannot take the place of a map");
+    return PagesError(absl::StatusCode::kResourceExhausted,
+                      "memory cannot take the place of a map");
   }
-  AdviseLargePages(pages, bytes);
+  // To the end of its last page, or a large page could not reach over that.
+  AdviseLargePages(pages, RoundUpToPages(bytes));
   return absl::OkStatus();
 }
 
 absl::Status MovePages(uint8_t* pages, size_t bytes) {
-  const size_t whole = RoundUpToPages(bytes);
-  uint8_t* const large = AllocatePages(whole, kLargePageBytes);
+  const char* const what = "there are no large pages to move to";
+  uint8_t* const large = AllocatePages(bytes, kLargePageBytes);
   if (large == nullptr) {
-    return PagesError("memory cannot be moved to large pages");
+    return PagesError(absl::StatusCode::kResourceExhausted, what);
   }
-  AdviseLargePages(large, whole);
-  std::memcpy(large, pages, whole);
+  AdviseLargePages(large, bytes);
+  std::memcpy(large, pages, bytes);
   // In one call: who reads meanwhile finds either, or waits for the pages.
-  if (mremap(large, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, pages) == MAP_FAILED) {
-    const absl::Status status = PagesError("memory cannot be moved to large pages");
-    FreePages(large, whole);
-    return status;
+  if (mremap(large, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != MAP_FAILED) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  const absl::Status status = PagesError(absl::StatusCode::kResourceExhausted, what);
+  FreePages(large, bytes);
+  // The system looks whether it can before it takes away what was there. If it ever does not, who
+  // reads would end the process less plainly.
+  std::vector<unsigned char> resident(bytes / PageBytes());
+  STRATA_CHECK(mincore(pages, bytes, resident.data()) == 0);
+  return status;
 }
 
 double QuotaCores(const std::string& root) {

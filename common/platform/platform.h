@@ -76,24 +76,28 @@ void AdviseLargePages(void* data, size_t bytes);
 // from the file again when they are touched. Never for memory that no file is behind.
 void DropResidentPages(const void* data, size_t bytes);
 
-// The system's pages.
+// The system's pages, and what AdviseLargePages asks for.
 size_t PageBytes();
+inline constexpr size_t kLargePageBytes = size_t{2} << 20;
 // Whole pages of the process's own, zeros, from a multiple of `alignment` on, which is one of
 // PageBytes; nullptr when the system gives none. They go back by FreePages, all at once.
 uint8_t* AllocatePages(size_t bytes, size_t alignment);
 void FreePages(uint8_t* pages, size_t bytes);
 // Of AllocatePages', from the beginning of a page on: the file's first bytes are there from now on,
 // as a map of it, not to be written; behind the last of them, to the end of its page, is anything.
-// After an error nothing is: UNIMPLEMENTED where maps have no MovePages, or no PopulatePages.
+// UNIMPLEMENTED where that cannot be, or could not be moved later: all is as after UnmapFile.
+// RESOURCE_EXHAUSTED as there.
 absl::Status MapFile(int fd, uint8_t* pages, size_t bytes);
 // Has this part of such a map, from the beginning of a page on, in memory: what cannot be read from
-// the file is an error here, where touching it would end the process.
+// the file is INTERNAL here, where touching it would end the process; RESOURCE_EXHAUSTED without
+// memory for it.
 absl::Status PopulatePages(const uint8_t* pages, size_t bytes);
-// What was mapped is the process's own again, and zeros.
+// What was mapped is the process's own again, and zeros. RESOURCE_EXHAUSTED: it is not, and good
+// for nothing but FreePages.
 absl::Status UnmapFile(uint8_t* pages, size_t bytes);
-// What is there, mapped or not, gets large pages of the process's own, as far as the system has
-// some; address and bytes stay the same. Whole large pages, or less is moved to large ones. Others
-// may read it meanwhile, not write. RESOURCE_EXHAUSTED: all is where it was.
+// Whole large pages, mapped or not, become the process's own, in large pages where the system has
+// some; address and bytes stay the same. Others may read them meanwhile, not write.
+// RESOURCE_EXHAUSTED: all is where it was.
 absl::Status MovePages(uint8_t* pages, size_t bytes);
 
 // "linux-x86_64".

@@ -57,16 +57,20 @@ void AdviseLargePages(void*, size_t) {}
 void DropResidentPages(const void*, size_t) {}
 
 // POSIX cannot put other pages under an address that is being read.
-absl::Status MapFile(int, uint8_t*, size_t) {
+namespace {
+absl::Status NoMaps() {
   return Error(absl::StatusCode::kUnimplemented, "PAGES",
                "this system does not move pages of files to large ones");
 }
+}  // namespace
 
-absl::Status PopulatePages(const uint8_t*, size_t) { return absl::OkStatus(); }
+absl::Status MapFile(int, uint8_t*, size_t) { return NoMaps(); }
 
-absl::Status UnmapFile(uint8_t*, size_t) { return absl::OkStatus(); }
+absl::Status PopulatePages(const uint8_t*, size_t) { return NoMaps(); }
 
-absl::Status MovePages(uint8_t*, size_t) { return absl::OkStatus(); }
+absl::Status UnmapFile(uint8_t*, size_t) { return NoMaps(); }
+
+absl::Status MovePages(uint8_t*, size_t) { return NoMaps(); }
 
 double QuotaCores(const std::string&) { return std::numeric_limits<double>::infinity(); }
 

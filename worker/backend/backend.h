@@ -92,7 +92,7 @@ class PackedStore {
                             const SplitFn& split) = 0;
   // As Read, where `out` begins on a page of AllocatePages and has its pages to itself: they may be
   // a map of what is kept afterwards (see MapFile), which the result says, instead of a copy. After
-  // an error they are the caller's to write.
+  // an error they are the caller's to write; after RESOURCE_EXHAUSTED to free.
   virtual absl::StatusOr<bool> Map(const PackedForm& form, std::span<uint8_t> out,
                                    const SplitFn& split) {
     const absl::Status status = Read(form, out, split);
@@ -256,8 +256,9 @@ struct BackendOptions {
   uint32_t threads = 0;     // 0: the cores this process may use.
   std::string isa = {};     // "": the best; else as STRATA_CPU_ISA.
   std::string pin = "off";  // Threads to cores: "auto", "on" or "off"; cpu/placement.h.
-  // Gets lines for those who look closely. Any thread; may be null.
+  // Get lines for those who look closely, and of what makes it slow. Any thread; may be null.
   std::function<void(const std::string&)> debug_log = nullptr;
+  std::function<void(const std::string&)> warning_log = nullptr;
 };
 
 // "auto", "cpu", "cuda" or "mlx". A backend that this build lacks is UNIMPLEMENTED and says how to

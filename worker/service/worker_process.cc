@@ -172,6 +172,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   backend_options.isa = options.isa;
   backend_options.pin = options.pin;
   backend_options.debug_log = [](const std::string& line) { LogDebug({}, line); };
+  backend_options.warning_log = [](const std::string& line) { LogWarn({}, line); };
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    MakeBackend(options.backend, backend_options));
   ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,

@@ -110,9 +110,12 @@ absl::Status ReadParts(const std::string& path, int fd, const std::string& table
   split(PartsOf(out.size()), [&](size_t begin, size_t end) {
     const uint64_t from = begin * kPartBytes;
     const uint64_t to = std::min<uint64_t>(out.size(), end * kPartBytes);
-    if (mapped && from < to && !PopulatePages(out.data() + from, to - from).ok()) {
-      fail(EIO);
-      return;
+    if (mapped && from < to) {
+      const absl::Status status = PopulatePages(out.data() + from, to - from);
+      if (!status.ok()) {
+        fail(absl::IsResourceExhausted(status) ? ENOMEM : EIO);
+        return;
+      }
     }
     for (size_t part = begin; part < end && !corrupt; ++part) {
       const uint64_t part_end = std::min<uint64_t>(to, (part + 1) * kPartBytes);
@@ -174,6 +177,9 @@ absl::StatusOr<bool> PackedFiles::Get(const PackedForm& form, std::span<uint8_t>
     read_bytes_ += form.bytes;
     return mapped;
   }
+  if (absl::IsResourceExhausted(mapped.status())) {
+    return mapped;
+  }
   log_("packed weights are made again: " + Describe(mapped.status()));
   cache_->DeleteFile(path);
   files_.erase(form.key);
@@ -202,7 +208,14 @@ absl::StatusOr<bool> PackedFiles::GetFile(const std::string& path, const PackedF
   if (TableCrc(form.key, table) != table_crc) {
     return Corrupt(path, "has a wrong checksum");
   }
-  const bool mapped = may_map && MapFile(fd.get(), out.data(), out.size()).ok();
+  bool mapped = false;
+  if (may_map) {
+    const absl::Status status = MapFile(fd.get(), out.data(), out.size());
+    if (absl::IsResourceExhausted(status)) {
+      return status;
+    }
+    mapped = status.ok();
+  }
   const absl::Status status = ReadParts(path, fd.get(), table, out, mapped, split);
   if (status.ok()) {
     return mapped;

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "tests/can_map.h"
 
 namespace strata {
 namespace {
@@ -468,11 +469,11 @@ class MapTest : public ::testing::Test {
     pages_ = AllocatePages(kReserved, 2 * kMiB);
     ASSERT_NE(pages_, nullptr);
     std::memset(pages_, 'x', kReserved);
-    if (!KnowsCores()) {
+    if (!testing::CanMap()) {
       const absl::Status status = MapFile(fileno(file_), pages_, kBytes);
       EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-      EXPECT_EQ(pages_[0], 'x');
-      GTEST_SKIP() << "this platform library has no maps";
+      std::memset(pages_, 'y', kReserved);
+      GTEST_SKIP() << "files are not mapped here: " << status;
     }
   }
   void TearDown() override {
@@ -534,7 +535,7 @@ TEST_F(MapTest, PagesThatMoveStayWhatTheyAreForWhoReadsThem) {
   // The last large page has memory behind the file's.
   for (size_t at = 0; at < kReserved; at += 4 * kMiB) {
     const absl::Status status = MovePages(pages_ + at, 4 * kMiB);
-    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(status.ok()) << status;
     wait();
   }
   stop = true;

@@ -1,4 +1,5 @@
-// Memory for KV and scratch: cache-line aligned, owned, and null when there is none.
+// Memory for KV, scratch and single matrices: cache-line aligned, owned, and null when there is
+// none.
 #ifndef STRATA_WORKER_BACKEND_CPU_ALIGNED_BUFFER_H_
 #define STRATA_WORKER_BACKEND_CPU_ALIGNED_BUFFER_H_
 
@@ -29,8 +30,6 @@ inline absl::Status NoMemory(size_t bytes, const char* what) {
       .Limit(absl::StrCat("needed=", FormatSize(bytes)))
       .Hint("load fewer layers or fewer KV tokens on this node");
 }
-
-inline constexpr size_t kLargePageBytes = size_t{2} << 20;
 
 struct AlignedDelete {
   size_t alignment = kCacheLineBytes;

@@ -12,6 +12,7 @@
 #include "common/limits.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
+#include "common/units.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/choose_kernels.h"
 #include "worker/backend/cpu/cpu_shard.h"
@@ -123,11 +124,13 @@ absl::Status SupportsFormats(const StageSpec& spec) {
 class CpuBackend : public Backend {
  public:
   CpuBackend(const Kernels* kernels, std::shared_ptr<ThreadPool> pool, const Placement& placement,
-             std::function<void(const std::string&)> debug_log)
+             bool one_node, const BackendOptions& options)
       : kernels_(kernels),
         pool_(std::move(pool)),
         places_{placement.cores(), placement.memory_nodes(), placement.Text()},
-        debug_log_(std::move(debug_log)),
+        one_node_(one_node),
+        debug_log_(options.debug_log),
+        warning_log_(options.warning_log),
         placer_(placement.nodes(), [this](uint8_t* data, size_t bytes, uint32_t node) {
           PlaceMemory(data, bytes, node);
         }) {
@@ -179,8 +182,9 @@ class CpuBackend : public Backend {
       ThreadPool loading(pool_->threads(), 0, ThreadUse::kLoad);
       BeginUse(ThreadUse::kLoad);  // After they started, or they would give way twice as far.
       const GptOssTensors tensors(spec.model, spec.first_layer, spec.last_layer, weights);
-      shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, &loading, &placer_, pool_,
-                               debug_log_);
+      const LoadPlan how = {
+          .threads = &loading, .placer = &placer_, .may_map = one_node_, .moved = LogMoved()};
+      shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, how, pool_);
     }).join();
     return shard;
   }
@@ -201,10 +205,25 @@ class CpuBackend : public Backend {
     }
   }
 
+  // May outlive this.
+  PageMover::DoneFn LogMoved() const {
+    return [debug = debug_log_, warn = warning_log_](const absl::Status& status, uint64_t moved) {
+      if (status.ok() && debug) {
+        debug(absl::StrCat(FormatSize(moved), " of weights moved from pages of files to memory"));
+      } else if (!status.ok() && warn) {
+        warn(absl::StrCat(
+            "weights stay in pages of files, where steps may wait for the disk, all but ",
+            FormatSize(moved), ": ", Describe(status)));
+      }
+    };
+  }
+
   const Kernels* const kernels_;
   const std::shared_ptr<ThreadPool> pool_;
   ThreadPlaces places_;
+  const bool one_node_;  // Of memory, for all cores that it may use.
   const std::function<void(const std::string&)> debug_log_;
+  const std::function<void(const std::string&)> warning_log_;
   std::atomic<bool> refused_{false};
   const WeightPlacer placer_;
 };
@@ -224,8 +243,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& op
   ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(options.isa));
   const uint32_t cores = UsableCores();
   const uint32_t threads = options.threads == 0 ? cores : options.threads;
+  const Topology topology = UsableTopology();
   ASSIGN_OR_RETURN(cpu::Placement placement,
-                   cpu::PlaceThreads(options.pin, threads, cores, UsableTopology()));
+                   cpu::PlaceThreads(options.pin, threads, cores, topology));
   auto pool = std::make_shared<cpu::ThreadPool>(threads, cores);
   if (!placement.threads.empty() && !pool->Pin(placement.cores())) {
     if (options.pin == "on") {
@@ -236,7 +256,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& op
     placement.threads.clear();
     placement.why = "the system does not allow it";
   }
-  return std::make_unique<cpu::CpuBackend>(kernels, std::move(pool), placement, options.debug_log);
+  const bool one_node =
+      std::all_of(topology.cores.begin(), topology.cores.end(),
+                  [&](const Core& core) { return core.node == topology.cores[0].node; });
+  return std::make_unique<cpu::CpuBackend>(kernels, std::move(pool), placement, one_node, options);
 }
 
 }  // namespace strata

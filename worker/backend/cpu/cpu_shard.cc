@@ -27,8 +27,10 @@ absl::Status Misuse(const std::string& message) {
 
 // Asked before memory is touched: an allocation that the system cannot back kills later.
 absl::Status CheckAvailable(uint64_t needed) {
-  const uint64_t available = AvailableMemoryBytes();
-  if (available != 0 && needed > available) {
+  // What is yet to be moved the system counts as free.
+  const uint64_t free = AvailableMemoryBytes();
+  const uint64_t available = free - std::min(free, PageMover::UnmovedBytes());
+  if (free != 0 && needed > available) {
     return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
                  absl::StrCat("the stage needs ", FormatSize(needed), " where ",
                               FormatSize(available), " are available"))
@@ -132,18 +134,17 @@ CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_pt
 
 absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
     const StageSpec& spec, const TensorSource& source, PackedStore* packed,
-    const LoadProgressFn& progress, const Kernels* kernels, ThreadPool* loading,
-    const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool,
-    const std::function<void(const std::string&)>& log) {
+    const LoadProgressFn& progress, const Kernels* kernels, const LoadPlan& how,
+    std::shared_ptr<ThreadPool> pool) {
   std::unique_ptr<CpuShard> shard(new CpuShard(spec, kernels, std::move(pool)));
-  WeightLoader loader(shard->spec_, source, packed, placer, &shard->weights_);
+  WeightLoader loader(shard->spec_, source, packed, how.placer, how.may_map, &shard->weights_);
   RETURN_IF_ERROR(loader.Check());
   RETURN_IF_ERROR(CheckAvailable(loader.packed_bytes() + KvCache::Bytes(spec, shard->kv_f16_) +
                                  shard->sizes_.Bytes()));
-  RETURN_IF_ERROR(loader.Load(*kernels, loading, progress));
+  RETURN_IF_ERROR(loader.Load(*kernels, how.threads, progress));
   RETURN_IF_ERROR(shard->Allocate());
   if (const auto& mapped = shard->weights_.mapped; !mapped.empty()) {
-    shard->mover_ = std::make_unique<PageMover>(mapped, log);
+    shard->mover_ = std::make_unique<PageMover>(mapped, how.moved);
   }
   return shard;
 }

@@ -5,11 +5,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -70,17 +68,24 @@ struct ScratchSizes {
   size_t branch = 0;      // A row of a branch, where it does not go to the residual stream at once.
 };
 
+// With which threads a shard is loaded, and to where.
+struct LoadPlan {
+  ThreadPool* threads = nullptr;
+  const WeightPlacer* placer = nullptr;  // nullptr: anywhere.
+  // Whether what the store has may be mapped, and moved by one thread later: to that one's node.
+  bool may_map = false;
+  PageMover::DoneFn moved = nullptr;
+};
+
 // Works on the calling thread and the pool; every call has done its work when it returns, but for
 // Head, whose product is computed by ReadLogits where its result goes.
 class CpuShard : public Shard {
  public:
-  // `spec` was found supported. Loads with `loading`, where `placer` says (nullptr: anywhere), and
-  // computes with `pool`. `log` (may be null) is PageMover's.
+  // `spec` was found supported. Computes with `pool`.
   static absl::StatusOr<std::unique_ptr<CpuShard>> Create(
       const StageSpec& spec, const TensorSource& source, PackedStore* packed,
-      const LoadProgressFn& progress, const Kernels* kernels, ThreadPool* loading,
-      const WeightPlacer* placer, std::shared_ptr<ThreadPool> pool,
-      const std::function<void(const std::string&)>& log);
+      const LoadProgressFn& progress, const Kernels* kernels, const LoadPlan& how,
+      std::shared_ptr<ThreadPool> pool);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;

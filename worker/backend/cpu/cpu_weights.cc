@@ -138,11 +138,12 @@ uint64_t MixtureWeights::ExpertBytes() const {
 }
 
 WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
-                           const WeightPlacer* placer, StageWeights* weights)
+                           const WeightPlacer* placer, bool may_map, StageWeights* weights)
     : spec_(spec),
       source_(source),
       store_(store),
       placer_(placer),
+      may_map_(may_map),
       panels_(&weights->panels),
       mapped_(&weights->mapped) {
   const ModelSpec& model = spec.model;
@@ -490,7 +491,7 @@ absl::Status WeightLoader::Prepare() {
 
 bool WeightLoader::MayMap(const PackedForm& form) const {
   constexpr size_t kLeastPages = 256;
-  return (placer_ == nullptr || !placer_->places()) && form.bytes >= kLeastPages * PageBytes();
+  return may_map_ && form.bytes >= kLeastPages * PageBytes();
 }
 
 absl::Status WeightLoader::Fetch(const PackedForm& form, std::span<uint8_t> out, ThreadPool* pool) {

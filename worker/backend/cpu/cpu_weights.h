@@ -83,9 +83,9 @@ struct StageWeights {
 class WeightLoader {
  public:
   // Source, store and placer (which may be nullptr) outlive it; the weights are filled by Load and
-  // stay where they are until then.
+  // stay where they are until then. Where it `may_map`, what the store has may be a map of it.
   WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
-               const WeightPlacer* placer, StageWeights* weights);
+               const WeightPlacer* placer, bool may_map, StageWeights* weights);
 
   // Checks dtype and shape of every tensor that the stage needs, without its bytes. NOT_FOUND or
   // INVALID_ARGUMENT name the tensor.
@@ -187,6 +187,7 @@ class WeightLoader {
   const TensorSource& source_;
   PackedStore* const store_;
   const WeightPlacer* const placer_;
+  const bool may_map_;
   PageBuffer* const panels_;
   std::vector<std::span<uint8_t>>* const mapped_;
   std::vector<Slot> slots_;

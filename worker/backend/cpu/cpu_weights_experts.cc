@@ -122,6 +122,9 @@ absl::Status WeightLoader::LoadStack(const Stack& stack, const Kernels& kernels,
       }
       return absl::OkStatus();
     }
+    if (absl::IsResourceExhausted(status)) {
+      return status;
+    }
     std::set<std::string> names;
     for (const Slot& slot : slots) {
       names.insert(slot.names.begin(), slot.names.end());

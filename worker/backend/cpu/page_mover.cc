@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "common/platform/platform.h"
 #include "common/status.h"
-#include "common/units.h"
 #include "worker/backend/cpu/page_buffer.h"
-#include "worker/backend/cpu/thread_pool.h"
 
 namespace strata::cpu {
+namespace {
+
+std::atomic<uint64_t> unmoved_bytes = 0;
+
+}  // namespace
 
 std::vector<std::span<uint8_t>> PageMover::PiecesOf(const std::vector<std::span<uint8_t>>& mapped) {
   std::vector<std::span<uint8_t>> sorted = mapped;
@@ -42,38 +42,45 @@ std::vector<std::span<uint8_t>> PageMover::PiecesOf(const std::vector<std::span<
   return pieces;
 }
 
-PageMover::PageMover(const std::vector<std::span<uint8_t>>& mapped,
-                     std::function<void(const std::string&)> log)
-    : pieces_(PiecesOf(mapped)), log_(std::move(log)), thread_([this] { Run(); }) {}
+PageMover::PageMover(const std::vector<std::span<uint8_t>>& mapped, DoneFn told,
+                     std::function<uint64_t()> available)
+    : pieces_(PiecesOf(mapped)), told_(std::move(told)), available_(std::move(available)) {
+  for (const std::span<uint8_t> piece : pieces_) {
+    left_bytes_ += piece.size();
+  }
+  unmoved_bytes += left_bytes_;
+  thread_ = std::thread([this] { Run(); });
+}
 
 PageMover::~PageMover() {
   stop_ = true;
   thread_.join();
+  unmoved_bytes -= left_bytes_;
 }
 
+uint64_t PageMover::UnmovedBytes() { return unmoved_bytes; }
+
 void PageMover::Run() {
-  BeginUse(ThreadUse::kLoad);
+  NameThread("strata-load");
   uint64_t moved = 0;
   absl::Status status;
   for (const std::span<uint8_t> piece : pieces_) {
     if (stop_) {
       return;
     }
-    // Nobody's admitted memory is taken for what is only faster.
-    const uint64_t available = AvailableMemoryBytes();
-    status = available != 0 && available < 2 * piece.size()
+    // Nobody's memory is taken for what is only faster.
+    status = available_() < 2 * piece.size()
                  ? Error(absl::StatusCode::kResourceExhausted, "PAGES", "memory is short")
                  : MovePages(piece.data(), piece.size());
     if (!status.ok()) {
       break;
     }
     moved += piece.size();
+    left_bytes_ -= piece.size();
+    unmoved_bytes -= piece.size();
   }
-  if (log_) {
-    log_(status.ok() ? absl::StrCat(FormatSize(moved), " of weights moved to large pages")
-                     : absl::StrCat("weights stay in files' pages, which are read more slowly, but "
-                                    "for ",
-                                    FormatSize(moved), ": ", Describe(status)));
+  if (told_) {
+    told_(status, moved);
   }
   done_ = true;
 }

@@ -50,7 +50,6 @@ class WeightPlacer {
   // `nodes` by thread: fewer than two different ones, and nothing is ever placed.
   WeightPlacer(std::vector<uint32_t> nodes, PlaceMemoryFn place);
 
-  bool places() const { return places_; }
   // All panels of a matrix. Those of several matrices may be split as one row: `all` of them, of
   // which `before` come before these.
   void Place(std::span<uint8_t> panels, size_t panel_bytes, size_t before, size_t all) const;
