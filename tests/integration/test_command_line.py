@@ -153,6 +153,25 @@ def test_worker_bench_measures_the_real_runner(layers):
     assert report["isa"] and [b["batch"] for b in report["batch"]] == [1, 2]
 
 
+def test_worker_bench_makes_up_the_weights_of_a_shape():
+    taken = {}
+    for quantize in ("none", "int8", "int4"):
+        done = run("strata-worker", "bench", "--shape", "tiny11", "--layers", "0-0", "--quantize",
+                   quantize, "--threads", 1, "--prompt", 16, "--generate", 8, "--batch", "1,2",
+                   "--json")
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["prompt_tokens_per_s"] > 0 and report["generated_tokens_per_s"] > 0
+        assert [b["batch"] for b in report["batch"]] == [1, 2]
+        taken[quantize] = report["memory_bytes"]
+    # A layer and the embedding: bytes of each weight are 2, 1 and half of one, but for scales and
+    # the embedding of int4, which is int8's.
+    layer = 2 * 2048 * 2048 + 2 * 256 * 2048 + 3 * 2048 * 5632
+    embedding = 32000 * 2048
+    assert 0.85 < (taken["none"] - taken["int8"]) / (layer + embedding) < 1
+    assert 0.4 < (taken["int8"] - taken["int4"]) / layer < 0.55
+
+
 @pytest.mark.parametrize("shape, layers, count", [("tiny11", "20-22", 22), ("l321b", "15-16", 16)])
 def test_worker_bench_of_layers_that_are_not_there_is_wrong_use(shape, layers, count):
     done = run("strata-worker", "bench", "--shape", shape, "--layers", layers)

@@ -323,21 +323,22 @@ TEST_P(GoldenTest, AnswersBesideAPartWithoutLogitsChangeNoBit) {
   }
 }
 
-// A decode step of 1 to 64 sequences, each with a token of its own. What is quantized when it is
-// loaded, on every instruction set, too: each takes rows in numbers of its own, at most 16 at once.
+// A decode step of 1 to 64 sequences, each with a token of its own, by several threads. With
+// quantized rows on every instruction set, too: each takes rows in numbers of its own.
 TEST_P(GoldenTest, NoBatchSizeChangesABit) {
   constexpr size_t kMost = 64;
   const std::vector<uint32_t> ids = LongestCase().AllIds();
   const size_t shared = std::min<size_t>(ids.size() / 2, 20);
   std::vector<std::vector<float>> alone;
-  std::vector<std::string> isas = {""};
-  if (GetParam().quantize != v1::QUANTIZE_NONE) {
-    const std::vector<std::string> machine = cpu::MachineIsas();
-    isas.insert(isas.end(), machine.begin(), machine.end());
+  std::vector<std::pair<std::string, uint32_t>> computing = {{"", 2}, {"", 1}, {"", 5}};
+  if (GetParam().activations == v1::ACTIVATIONS_INT8) {
+    for (const std::string& isa : cpu::MachineIsas()) {
+      computing.emplace_back(isa, 2);
+    }
   }
-  for (const std::string& isa : isas) {
-    SCOPED_TRACE(isa);
-    const auto backend = Cpu(isa);
+  for (const auto& [isa, threads] : computing) {
+    SCOPED_TRACE(isa + " " + std::to_string(threads));
+    const auto backend = Cpu(isa, threads);
     const auto forward = LoadOn(
         backend.get(), {.kv_dtype = v1::KV_DTYPE_F16, .kv_tokens = 8192, .max_batch_items = kMost});
     const uint32_t prefix = forward->NewSequence();
@@ -355,8 +356,7 @@ TEST_P(GoldenTest, NoBatchSizeChangesABit) {
       alone.push_back(rows->front().logits);
       forward->Release(one.sequence);
     }
-    const size_t most = isa.empty() ? kMost : 34;  // Three blocks of rows or more.
-    for (size_t batch = 1; batch <= most; ++batch) {
+    for (size_t batch = 1; batch <= kMost; ++batch) {
       std::vector<ForwardModel::Item> items;
       for (size_t i = 0; i < batch; ++i) {
         items.push_back(item(i));

@@ -195,6 +195,7 @@ class Runner {
   void LongProducts();
   void ManyRows();
   void LongSuperBlocks();
+  void RowsInParts();
   void Elements();
   void Attention();
   std::vector<KernelCase> Take() { return std::move(cases_); }
@@ -204,9 +205,10 @@ class Runner {
     cases_.push_back({std::move(name), digest.value()});
   }
   void Product(const Format& format, const Panels& panels, uint32_t rows, Inputs kind, bool int8,
-               Random* random);
+               Random* random, bool in_parts = false);
   void Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows, uint32_t window,
-              float soft_cap, bool f16, Random* random, uint32_t latent_values = 0);
+              float soft_cap, bool f16, Random* random, uint32_t latent_values = 0,
+              bool in_turn = false);
 
   const Kernels& kernels_;
   const bool few_;
@@ -214,11 +216,11 @@ class Runner {
 };
 
 void Runner::Product(const Format& format, const Panels& panels, uint32_t rows, Inputs kind,
-                     bool int8, Random* random) {
+                     bool int8, Random* random, bool in_parts) {
   const size_t outputs = panels.view.outputs;
   const size_t inputs = panels.view.inputs;
   const std::vector<float> x = MakeInputs(kind, rows * inputs, random);
-  const std::vector<uint8_t> packed = PackRowBlocks(kernels_, x, rows, inputs, int8);
+  const std::vector<uint8_t> packed = PackRowBlocks(kernels_, x, rows, inputs, int8, in_parts);
   const bool biased = random->Bits() % 2 == 0;
   const std::vector<float> bias = random->Floats(outputs);
   const size_t stride = outputs + random->In(0, 5);
@@ -239,7 +241,7 @@ void Runner::Product(const Format& format, const Panels& panels, uint32_t rows, 
   Digest digest;
   digest.Add(out);
   Add("matmul " + format.name() + (int8 ? " int8 [" : " f32 [") + std::to_string(outputs) + "," +
-          std::to_string(inputs) + "] rows " + std::to_string(rows),
+          std::to_string(inputs) + "] rows " + std::to_string(rows) + (in_parts ? " in parts" : ""),
       digest);
 }
 
@@ -341,6 +343,22 @@ void Runner::LongSuperBlocks() {
   }
 }
 
+// As threads quantize them, each what it computed.
+void Runner::RowsInParts() {
+  for (const Format& format : Formats()) {
+    if (format.group == 0 || IsSuper(format.format)) {
+      continue;
+    }
+    Random random(4000 + format.group);
+    for (const uint32_t inputs : {20u, 64u, 200u}) {
+      const Panels panels(format, 24, inputs, -1, &random);
+      for (const uint32_t rows : {1u, 2u, 4u, 5u, 7u, 8u, 9u}) {
+        Product(format, panels, rows, Inputs::kUsual, true, &random, true);
+      }
+    }
+  }
+}
+
 void Runner::Elements() {
   Random random(1000);
   for (uint32_t n = 1; n <= 40; ++n) {
@@ -411,7 +429,7 @@ void Runner::Elements() {
 // The last `rows` of a sequence of `keys`, on scattered pages whose other places are NaN.
 void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t rows,
                     uint32_t window, float soft_cap, bool f16, Random* random,
-                    uint32_t latent_values) {
+                    uint32_t latent_values, bool in_turn) {
   const bool latent = latent_values != 0;
   const size_t element = f16 ? 2 : 4;
   const size_t value_bytes = latent ? 0 : head_dim * 16 * element;
@@ -462,8 +480,26 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
                   .out_stride = out_width,
                   .scratch = scratch.data()};
   Digest digest;
+  const std::vector<float> sinks = random->Floats(in_turn ? group : 0, 3);
+  AskedPages asked;
+  std::vector<float> next_out(in_turn ? out.size() : 0, kNan);
+  AttendArgs next;
+  if (in_turn) {
+    args.sinks = sinks.data();
+    args.asked = &asked;
+    next = args;
+    next.turn = args.turn + 1;
+    next.out = next_out.data();
+    args.next = &next;
+  }
   kernels_.attend(args);
   digest.Add(out);
+  if (in_turn) {
+    kernels_.attend(next);
+    digest.Add(next_out);
+    args.asked = nullptr;
+    args.next = nullptr;
+  }
   const uint32_t spans = SpansOf(keys);
   std::vector<float> partial(size_t{rows} * group * spans * PartialFloats(value_dim), kNan);
   args.partial = partial.data();
@@ -480,7 +516,8 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
   Add("attend head_dim " + std::to_string(head_dim) + " group " + std::to_string(group) + " keys " +
           std::to_string(keys) + " rows " + std::to_string(rows) + " window " +
           std::to_string(window) + (soft_cap == 0 ? "" : " capped") + (f16 ? " f16" : " f32") +
-          (latent ? " latent " + std::to_string(latent_values) : ""),
+          (latent ? " latent " + std::to_string(latent_values) : "") +
+          (in_turn ? " in turn, with sinks" : ""),
       digest);
 }
 
@@ -506,6 +543,14 @@ void Runner::Attention() {
     const uint32_t rows = std::min(keys, random.In(1, i % 5 == 4 ? 2 : 5));
     Attend(head_dim, group, keys, rows, 0, 0, i % 2 == 0, &random, values);
   }
+  for (uint32_t i = 0; i < (few_ ? 6 : 20); ++i) {
+    Random random(5000 + i);
+    const uint32_t group = random.In(1, 9);
+    const uint32_t keys = i % 5 == 4 ? random.In(500, 1100) : random.In(1, 90);
+    const uint32_t rows = std::min(keys, random.In(1, i % 5 == 4 ? 2 : 5));
+    const uint32_t window = i % 3 == 1 ? random.In(1, keys) : 0;
+    Attend(kHeadDims[i % 10], group, keys, rows, window, 0, i % 2 == 0, &random, 0, true);
+  }
 }
 
 }  // namespace
@@ -516,6 +561,7 @@ std::vector<KernelCase> RunKernelCases(const Kernels& kernels, bool few) {
   runner.LongProducts();
   runner.ManyRows();
   runner.LongSuperBlocks();
+  runner.RowsInParts();
   runner.Elements();
   runner.Attention();
   return runner.Take();

@@ -108,16 +108,16 @@ constexpr Kernels kTable = MakeTable("neon");
 }  // namespace
 }  // namespace stand_in_neon
 
-std::vector<const Kernels*> StandIns() {
-  return {&stand_in_avx2::kTable,
-          &stand_in_avx2_intel::kTable,
-          &stand_in_avxvnni::kTable,
-          &stand_in_avx512::kTable,
-          &stand_in_avx512vnni::kTable,
-          &stand_in_avx512vnni_zen4::kTable,
-          &stand_in_avx512vnni_intel::kTable,
-          &stand_in_amx::kTable,
-          &stand_in_neon::kTable};
+std::vector<std::pair<std::string, const Kernels*>> StandIns() {
+  return {{"avx2", &stand_in_avx2::kTable},
+          {"avx2_intel", &stand_in_avx2_intel::kTable},
+          {"avxvnni", &stand_in_avxvnni::kTable},
+          {"avx512", &stand_in_avx512::kTable},
+          {"avx512vnni", &stand_in_avx512vnni::kTable},
+          {"avx512vnni_zen4", &stand_in_avx512vnni_zen4::kTable},
+          {"avx512vnni_intel", &stand_in_avx512vnni_intel::kTable},
+          {"amx", &stand_in_amx::kTable},
+          {"neon", &stand_in_neon::kTable}};
 }
 
 }  // namespace strata::cpu

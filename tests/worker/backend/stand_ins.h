@@ -3,15 +3,17 @@
 #ifndef STRATA_TESTS_WORKER_BACKEND_STAND_INS_H_
 #define STRATA_TESTS_WORKER_BACKEND_STAND_INS_H_
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/backend/cpu/kernels.h"
 
 namespace strata::cpu {
 
-// Named after what they stand in for; "neon" for NEON with and without the dot product extension,
-// which differ in nothing else.
-std::vector<const Kernels*> StandIns();
+// With the name of the table that each stands in for; "neon" for NEON with and without the dot
+// product extension, which differ in nothing else.
+std::vector<std::pair<std::string, const Kernels*>> StandIns();
 
 }  // namespace strata::cpu
 
