@@ -258,6 +258,18 @@ void PackBlock(benchmark::State& state, bool int8) {
 void QuantizeRows(benchmark::State& state) { PackBlock(state, true); }
 void PackRows(benchmark::State& state) { PackBlock(state, false); }
 
+// Half of a block's inputs, as each of two threads quantizes what it computed.
+void QuantizePart(benchmark::State& state) {
+  const Kernels& kernels = *ThisMachine().kernels;
+  const auto rows = std::min(static_cast<uint32_t>(state.range(0)), kernels.block_rows.alone);
+  const std::vector<float> x(rows * kInputs, 0.5f);
+  std::vector<uint8_t> packed(rows * kernels.quantized_row_bytes(kInputs));
+  TimeCached(state, static_cast<double>(x.size() * sizeof(float) + packed.size()) / 2, [&] {
+    kernels.quantize_part(x.data(), kInputs, rows, kInputs, 0, kInputs / kQuantBlock / 2,
+                          packed.data());
+  });
+}
+
 void RmsNorm(benchmark::State& state) {
   const Kernels& kernels = *ThisMachine().kernels;
   const std::vector<float> x(kInputs, 0.5f), weight(kInputs, 1.0f);
@@ -611,6 +623,7 @@ BENCHMARK_CAPTURE(MergeSpans, plain, kPlain)->ArgName("context")->Arg(8192);
 BENCHMARK_CAPTURE(MergeSpans, latent, kLatent)->ArgName("context")->Arg(8192);
 BENCHMARK(AppendKv);
 BENCHMARK(QuantizeRows)->Arg(1)->Arg(12);
+BENCHMARK(QuantizePart)->Arg(1)->Arg(8);
 BENCHMARK(PackRows)->Arg(1)->Arg(12);
 BENCHMARK(RmsNorm);
 BENCHMARK_CAPTURE(Rotation, halves, Rotate);

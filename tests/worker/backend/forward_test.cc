@@ -497,7 +497,8 @@ TEST(FidelityTest, QuantizingTheBundledModelKeepsItsChoices) {
 
 // Of random weights, whose choices mean little: how far apart the distributions are is for people.
 TEST(FidelityTest, QuantizingModelsOfRandomWeightsIsReported) {
-  for (const char* const name : {"llama", "llama31", "llama2-mha-f32"}) {
+  for (const char* const name : {"llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3",
+                                 "gemma2", "gemma3", "phi3", "granite", "olmo2", "smollm3"}) {
     const GoldenModel model = LoadGoldenModel(name);
     const double int8 = ReportFidelity(model, v1::QUANTIZE_INT8).kl;
     const double int4 = ReportFidelity(model, v1::QUANTIZE_INT4).kl;
