@@ -11,8 +11,11 @@ namespace strata::testing {
 inline bool CanMap() {
   std::FILE* const file = std::tmpfile();
   uint8_t* const page = AllocatePages(1, PageBytes());
-  const bool can = file != nullptr && page != nullptr && std::fputc('x', file) == 'x' &&
-                   std::fflush(file) == 0 && MapFile(fileno(file), page, 1).ok();
+  if (file == nullptr || page == nullptr) {
+    return false;
+  }
+  const bool can =
+      std::fputc('x', file) == 'x' && std::fflush(file) == 0 && MapFile(fileno(file), page, 1).ok();
   FreePages(page, 1);
   std::fclose(file);
   return can;

@@ -62,9 +62,12 @@ size_t PageBytes() {
   return bytes;
 }
 
+size_t RoundUpToPages(size_t bytes) {
+  return (bytes + PageBytes() - 1) / PageBytes() * PageBytes();
+}
+
 uint8_t* AllocatePages(size_t bytes, size_t alignment) {
-  const size_t page = PageBytes();
-  const size_t wanted = (bytes + page - 1) / page * page;
+  const size_t wanted = RoundUpToPages(bytes);
   void* const all =
       mmap(nullptr, wanted + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED) {
@@ -79,10 +82,7 @@ uint8_t* AllocatePages(size_t bytes, size_t alignment) {
   return begin + before;
 }
 
-void FreePages(uint8_t* pages, size_t bytes) {
-  const size_t page = PageBytes();
-  munmap(pages, (bytes + page - 1) / page * page);
-}
+void FreePages(uint8_t* pages, size_t bytes) { munmap(pages, RoundUpToPages(bytes)); }
 
 absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(
     const std::string& directory) {

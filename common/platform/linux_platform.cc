@@ -60,10 +60,6 @@ void AdviseWholePages(const void* data, size_t bytes, int advice) {
   }
 }
 
-size_t RoundUpToPages(size_t bytes) {
-  return (bytes + PageBytes() - 1) / PageBytes() * PageBytes();
-}
-
 // With errno's text.
 absl::Status PagesError(absl::StatusCode code, const std::string& what) {
   return Error(code, "PAGES", what + ": " + std::strerror(errno));
@@ -142,21 +138,12 @@ std::vector<std::string> CgroupFolders(const std::string& root, const std::strin
   return folders;
 }
 
-// Of a memory.stat: pages of files, which the system takes back when it needs them.
-uint64_t FilePageBytes(const std::string& path) {
+// Of a file with a name and a number in each line: the number of this name, or 0.
+uint64_t NumberOf(const std::string& name, const std::string& path) {
   std::ifstream in(path);
-  uint64_t bytes = 0;
-  for (std::string name, number; in >> name >> number;) {
-    bytes += name == "inactive_file" || name == "active_file" ? NumberOr(number, 0) : 0;
-  }
-  return bytes;
-}
-
-uint64_t MemAvailableBytes() {
-  std::ifstream in("/proc/meminfo");
   for (std::string line; std::getline(in, line);) {
-    if (line.rfind("MemAvailable:", 0) == 0) {
-      return NumberOr(line.substr(13), 0) * 1024;
+    if (line.rfind(name + " ", 0) == 0) {
+      return NumberOr(line.substr(name.size()), 0);
     }
   }
   return 0;
@@ -174,7 +161,9 @@ double CoresOf(const std::string& text) {
 
 }  // namespace
 
-uint64_t AvailableMemoryBytes() { return std::min(MemAvailableBytes(), QuotaMemoryBytes("")); }
+uint64_t AvailableMemoryBytes() {
+  return std::min(NumberOf("MemAvailable:", "/proc/meminfo") * 1024, QuotaMemoryBytes(""));
+}
 
 uint64_t QuotaMemoryBytes(const std::string& root) {
   uint64_t available = kNoLimit;
@@ -182,7 +171,10 @@ uint64_t QuotaMemoryBytes(const std::string& root) {
     const uint64_t most = NumberOr(FirstLine(folder + "/memory.max"), kNoLimit);
     if (most != kNoLimit) {
       const uint64_t current = NumberOr(FirstLine(folder + "/memory.current"), 0);
-      const uint64_t used = current - std::min(current, FilePageBytes(folder + "/memory.stat"));
+      // Pages of files, which the system takes back when it needs them.
+      const std::string stat = folder + "/memory.stat";
+      const uint64_t files = NumberOf("inactive_file", stat) + NumberOf("active_file", stat);
+      const uint64_t used = current - std::min(current, files);
       available = std::min(available, most > used ? most - used : 0);
     }
   }
@@ -278,15 +270,7 @@ std::string LargePageMode() {
   return begin < end && end != std::string::npos ? modes.substr(begin + 1, end - begin - 1) : "";
 }
 
-uint64_t LargePageBytes() {
-  std::ifstream in("/proc/self/smaps_rollup");
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("AnonHugePages:", 0) == 0) {
-      return NumberOr(line.substr(14), 0) * 1024;
-    }
-  }
-  return 0;
-}
+uint64_t LargePageBytes() { return NumberOf("AnonHugePages:", "/proc/self/smaps_rollup") * 1024; }
 
 void AdviseLargePages(void* data, size_t bytes) { AdviseWholePages(data, bytes, MADV_HUGEPAGE); }
 

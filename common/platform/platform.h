@@ -79,6 +79,8 @@ void DropResidentPages(const void* data, size_t bytes);
 // The system's pages, and what AdviseLargePages asks for.
 size_t PageBytes();
 inline constexpr size_t kLargePageBytes = size_t{2} << 20;
+// The bytes of as many of the system's pages as hold so many.
+size_t RoundUpToPages(size_t bytes);
 // Whole pages of the process's own, zeros, from a multiple of `alignment` on, which is one of
 // PageBytes; nullptr when the system gives none. They go back by FreePages, all at once.
 uint8_t* AllocatePages(size_t bytes, size_t alignment);

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -100,18 +103,18 @@ class MappedBuffer {
   PageBuffer buffer_;
 };
 
-// What a mover tells.
+// What a mover tells; the rest may be read after `times`.
 struct Told {
   PageMover::DoneFn Fn() {
     return [this](const absl::Status& status, uint64_t moved) {
-      ++times;
       last = status;
       moved_bytes = moved;
+      ++times;
     };
   }
-  int times = 0;
   absl::Status last;
   uint64_t moved_bytes = 0;
+  std::atomic<int> times = 0;
 };
 
 TEST(PageMoverTest, AllIsMovedWhileOthersReadIt) {
@@ -124,7 +127,7 @@ TEST(PageMoverTest, AllIsMovedWhileOthersReadIt) {
   {
     const PageMover mover({buffer.memory()}, told.Fn());
     for (bool done = false; !done;) {
-      done = mover.done();
+      done = told.times > 0;
       ASSERT_TRUE(buffer.IsTheFiles());
     }
     EXPECT_EQ(PageMover::UnmovedBytes(), 0u);
@@ -147,7 +150,7 @@ TEST(PageMoverTest, WhereMemoryIsShortTheRestStaysWhereItIs) {
     int asked = 0;
     const PageMover mover({buffer.memory()}, told.Fn(),
                           [&] { return (++asked == 1 ? 2 : 1) * PageMover::kPieceBytes; });
-    while (!mover.done()) {
+    while (told.times == 0) {
       ASSERT_TRUE(buffer.IsTheFiles());
     }
     EXPECT_EQ(PageMover::UnmovedBytes(), PageMover::kPieceBytes + kLargePageBytes);
@@ -165,7 +168,16 @@ TEST(PageMoverTest, WhoIsNotWaitedForLeavesTheRestWhereItIs) {
   MappedBuffer buffer(4 * PageMover::kPieceBytes);
   ASSERT_TRUE(buffer.Map().ok());
   Told told;
-  { const PageMover mover({buffer.memory()}, told.Fn()); }
+  // It is ended before it has moved anything, whatever either thread waits for.
+  std::atomic<bool> ends = false;
+  auto mover = std::make_unique<PageMover>(std::vector{buffer.memory()}, told.Fn(), [&] {
+    while (!ends) {
+      std::this_thread::yield();
+    }
+    return 2 * PageMover::kPieceBytes;
+  });
+  ends = true;
+  mover.reset();
   EXPECT_EQ(told.times, 0) << "it is told when all is moved";
   EXPECT_EQ(PageMover::UnmovedBytes(), 0u);
   EXPECT_TRUE(buffer.IsTheFiles());

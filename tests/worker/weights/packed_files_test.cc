@@ -83,7 +83,7 @@ class PackedFilesTest : public ::testing::Test {
   }
   // Into pages that may become a map of the file, with others' behind them.
   absl::Status Map(const PackedForm& form, std::vector<uint8_t>* out) {
-    const size_t whole = (form.bytes + PageBytes() - 1) / PageBytes() * PageBytes();
+    const size_t whole = RoundUpToPages(form.bytes);
     uint8_t* const pages = AllocatePages(whole + PageBytes(), PageBytes());
     pages[whole] = 0xee;
     const absl::StatusOr<bool> mapped =
@@ -126,16 +126,22 @@ TEST_F(PackedFilesTest, WhatWasWrittenIsReadByTheNextProcess) {
   EXPECT_FALSE(files_->Has(form));
   files_->Write(form, bytes);
   for (const bool map : {false, true}) {
-    Reopen(0);
-    EXPECT_EQ(cache_->bytes(), fs::file_size(PathOf(form)));
-    ASSERT_TRUE(files_->Has(form));
-    std::vector<uint8_t> read;
-    ASSERT_TRUE(Get(map, form, &read).ok());
-    EXPECT_TRUE(read == bytes);
-    EXPECT_EQ(files_->read_bytes(), kBytes);
-    EXPECT_EQ(files_->sources().count(form.sources[0]), 1u);
+    for (const bool reopened : {false, true}) {
+      if (reopened) {
+        Reopen(0);
+      } else if (map) {
+        NewLoad();
+      }
+      EXPECT_EQ(cache_->bytes(), fs::file_size(PathOf(form)));
+      ASSERT_TRUE(files_->Has(form));
+      std::vector<uint8_t> read;
+      ASSERT_TRUE(Get(map, form, &read).ok());
+      EXPECT_TRUE(read == bytes);
+      EXPECT_EQ(files_->read_bytes(), kBytes);
+      EXPECT_EQ(files_->sources().count(form.sources[0]), 1u);
+    }
   }
-  EXPECT_EQ(maps_, testing::CanMap() ? 1 : 0);
+  EXPECT_EQ(maps_, testing::CanMap() ? 2 : 0);
   EXPECT_FALSE(files_->Has(Form("b", kBytes)));
   EXPECT_FALSE(files_->Has(Form("a", kBytes - 1)));
   EXPECT_EQ(log_, "");

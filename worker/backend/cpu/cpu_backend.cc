@@ -182,7 +182,7 @@ class CpuBackend : public Backend {
       ThreadPool loading(pool_->threads(), 0, ThreadUse::kLoad);
       BeginUse(ThreadUse::kLoad);  // After they started, or they would give way twice as far.
       const GptOssTensors tensors(spec.model, spec.first_layer, spec.last_layer, weights);
-      const LoadPlan how = {
+      const ShardLoading how = {
           .threads = &loading, .placer = &placer_, .may_map = one_node_, .moved = LogMoved()};
       shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, how, pool_);
     }).join();

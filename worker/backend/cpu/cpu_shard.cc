@@ -134,7 +134,7 @@ CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_pt
 
 absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
     const StageSpec& spec, const TensorSource& source, PackedStore* packed,
-    const LoadProgressFn& progress, const Kernels* kernels, const LoadPlan& how,
+    const LoadProgressFn& progress, const Kernels* kernels, const ShardLoading& how,
     std::shared_ptr<ThreadPool> pool) {
   std::unique_ptr<CpuShard> shard(new CpuShard(spec, kernels, std::move(pool)));
   WeightLoader loader(shard->spec_, source, packed, how.placer, how.may_map, &shard->weights_);

@@ -69,7 +69,7 @@ struct ScratchSizes {
 };
 
 // With which threads a shard is loaded, and to where.
-struct LoadPlan {
+struct ShardLoading {
   ThreadPool* threads = nullptr;
   const WeightPlacer* placer = nullptr;  // nullptr: anywhere.
   // Whether what the store has may be mapped, and moved by one thread later: to that one's node.
@@ -84,7 +84,7 @@ class CpuShard : public Shard {
   // `spec` was found supported. Computes with `pool`.
   static absl::StatusOr<std::unique_ptr<CpuShard>> Create(
       const StageSpec& spec, const TensorSource& source, PackedStore* packed,
-      const LoadProgressFn& progress, const Kernels* kernels, const LoadPlan& how,
+      const LoadProgressFn& progress, const Kernels* kernels, const ShardLoading& how,
       std::shared_ptr<ThreadPool> pool);
 
   absl::Status Begin(const Batch& batch) override;

@@ -34,7 +34,7 @@ class PageBuffer {
       return NoMemory(bytes, what);
     }
     bytes_ = bytes;
-    AdviseLargePages(data_, RoundUp(bytes, PageBytes()));
+    AdviseLargePages(data_, RoundUpToPages(bytes));
     return absl::OkStatus();
   }
 

@@ -82,7 +82,6 @@ void PageMover::Run() {
   if (told_) {
     told_(status, moved);
   }
-  done_ = true;
 }
 
 }  // namespace strata::cpu

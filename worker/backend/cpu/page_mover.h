@@ -33,8 +33,6 @@ class PageMover {
   PageMover(const PageMover&) = delete;
   PageMover& operator=(const PageMover&) = delete;
 
-  // All is moved, or memory is short. Any thread.
-  bool done() const { return done_; }
   // Of all movers of the process, what is not moved: memory that the system counts as free. Any
   // thread.
   static uint64_t UnmovedBytes();
@@ -53,7 +51,6 @@ class PageMover {
   const std::function<uint64_t()> available_;
   uint64_t left_bytes_ = 0;  // The thread's, until it has ended.
   std::atomic<bool> stop_{false};
-  std::atomic<bool> done_{false};
   std::thread thread_;  // Last: it uses the others.
 };
 
