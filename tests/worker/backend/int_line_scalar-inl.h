@@ -1,12 +1,7 @@
-// Weights of few bits as instruction sets take them that widen activations for those of 8 bits, and
-// as others do, which take all alike: what int_line_bytes-inl.h is for these. Included after
+// Weights of few bits as instruction sets take them that flip weights of 8 bits, and as others do,
+// which take all alike: what int_line_bytes-inl.h is for these. Included after
 // int_dot_scalar-inl.h.
 
-constexpr bool kWidened = sizeof(DotActivation) != 1;
-
-struct ByteWord {
-  int8_t q[4];
-};
 struct ByteWeights {
   DotWeights weights;
 };
@@ -15,11 +10,11 @@ struct PairSum {
   int16_t v[16][2];
 };
 
-using NarrowWord = std::conditional_t<kWidened, ByteWord, DotWord>;
-using NarrowWeights = std::conditional_t<kWidened, ByteWeights, DotWeights>;
-using NarrowSum = std::conditional_t<kWidened, PairSum, DotSum>;
+using NarrowWord = std::conditional_t<kDotFlips, PlainWord, DotWord>;
+using NarrowWeights = std::conditional_t<kDotFlips, ByteWeights, DotWeights>;
+using NarrowSum = std::conditional_t<kDotFlips, PairSum, DotSum>;
 
-constexpr int NarrowLines(int bits) { return kWidened ? 4 >> (bits - 4) : 4; }
+constexpr int NarrowLines(int bits) { return kDotFlips ? 4 >> (bits - 4) : 4; }
 
 inline void LoadDotNibbles(const uint8_t* line, ByteWeights* low, ByteWeights* high) {
   LoadDotNibbles(line, &low->weights, &high->weights);
@@ -30,7 +25,7 @@ ByteWeights WithHighBits(const ByteWeights& low, const uint8_t* line) {
 }
 template <typename Sum = NarrowSum>
 Sum NarrowBegin(const DotSum& sum) {
-  if constexpr (kWidened) {
+  if constexpr (kDotFlips) {
     return Sum{};
   } else {
     return sum;
@@ -38,7 +33,7 @@ Sum NarrowBegin(const DotSum& sum) {
 }
 template <typename Sum>
 DotSum NarrowEnd(DotSum begun, const Sum& sum) {
-  if constexpr (kWidened) {
+  if constexpr (kDotFlips) {
     for (int i = 0; i < 16; ++i) {
       begun.v[i] += sum.v[i][0] + sum.v[i][1];
     }
@@ -48,7 +43,7 @@ DotSum NarrowEnd(DotSum begun, const Sum& sum) {
   }
 }
 // What does not fit is lost, as it is there.
-inline PairSum DotStep(PairSum sum, const ByteWeights& weights, const ByteWord* word) {
+inline PairSum DotStep(PairSum sum, const ByteWeights& weights, const PlainWord* word) {
   for (int i = 0; i < 16; ++i) {
     for (int j = 0; j < 4; ++j) {
       int16_t& pair = sum.v[i][j / 2];

@@ -411,28 +411,36 @@ TEST_P(QuantKernelsTest, ExtremesOfTheStoredValuesDoNotSaturate) {
       }
       continue;
     }
-    // All weights the largest stored one, all activations +-127.
-    std::string words(1 + 32 * 256 * (format.format == WeightFormat::kAffine4 ? 4 : 8) / 8, '\xff');
-    std::string scales = "x", biases = "x";
-    made.stored.u.assign(32 * 256, format.format == WeightFormat::kAffine4 ? 15 : 255);
-    for (size_t i = 0; i < made.stored.s.size(); ++i) {
-      made.stored.s[i] = Round(format.scale, 0.5f, &scales);
-      made.stored.b[i] = Round(format.scale, -0.25f, &biases);
-    }
-    ThreadPool pool(1, 1);
-    const uint64_t groups = made.stored.groups();
-    made.matrix = PackedMatrix();
-    ASSERT_TRUE(made.matrix
-                    .PackAffine({.weight = View(Dtype::kU32, {32, words.size() / 128}, words),
-                                 .scales = View(format.scale, {32, groups}, scales),
-                                 .biases = View(format.scale, {32, groups}, biases),
-                                 .bits = format.format == WeightFormat::kAffine4 ? 4u : 8u,
-                                 .group = format.group},
-                                &pool)
-                    .ok());
-    for (const float sign : {1.0f, -1.0f}) {
-      const std::vector<float> x(9 * 256, sign * 2);
-      ASSERT_NO_FATAL_FAILURE(Check(made, x, 9, true));
+    // All weights the largest stored one, or zero, and all activations +-127.
+    const unsigned bits = format.format == WeightFormat::kAffine4 ? 4 : 8;
+    for (const char byte : {'\xff', '\0'}) {
+      std::string words(1 + 32 * 256 * bits / 8, byte);
+      std::string scales = "x", biases = "x";
+      made.stored.u.assign(32 * 256, byte == '\0' ? 0 : (1 << bits) - 1);
+      for (size_t i = 0; i < made.stored.s.size(); ++i) {
+        made.stored.s[i] = Round(format.scale, 0.5f, &scales);
+        made.stored.b[i] = Round(format.scale, -0.25f, &biases);
+      }
+      ThreadPool pool(1, 1);
+      const uint64_t groups = made.stored.groups();
+      made.matrix = PackedMatrix();
+      ASSERT_TRUE(made.matrix
+                      .PackAffine({.weight = View(Dtype::kU32, {32, words.size() / 128}, words),
+                                   .scales = View(format.scale, {32, groups}, scales),
+                                   .biases = View(format.scale, {32, groups}, biases),
+                                   .bits = bits,
+                                   .group = format.group},
+                                  &pool)
+                      .ok());
+      for (const float even : {1.0f, -1.0f}) {
+        for (const float odd : {1.0f, -1.0f}) {
+          std::vector<float> x(9 * 256);
+          for (size_t i = 0; i < x.size(); ++i) {
+            x[i] = 2 * (i % 2 == 0 ? even : odd);
+          }
+          ASSERT_NO_FATAL_FAILURE(Check(made, x, 9, true));
+        }
+      }
     }
   }
 }

@@ -1,5 +1,5 @@
 // A table of exact scalar code, in the tiles, and with the dot products' operands, of an
-// instruction set. Included after its kTiling, kDotSigned and DotActivation, within a namespace.
+// instruction set. Included after its kTiling and kDotOperands, within a namespace.
 
 #include "worker/backend/cpu/lanes_scalar-inl.h"
 // After the lanes, which they are written with.

@@ -17,8 +17,7 @@ namespace strata::cpu {
 namespace stand_in_avx2 {
 namespace {
 constexpr Tiling kTiling = kAvx2Tiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int16_t;
+constexpr DotOperands kDotOperands = DotOperands::kFlipped;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("avx2");
 }  // namespace
@@ -27,8 +26,7 @@ constexpr Kernels kTable = MakeTable("avx2");
 namespace stand_in_avx2_intel {
 namespace {
 constexpr Tiling kTiling = kAvx2IntelTiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int16_t;
+constexpr DotOperands kDotOperands = DotOperands::kFlipped;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("avx2");
 }  // namespace
@@ -37,8 +35,7 @@ constexpr Kernels kTable = MakeTable("avx2");
 namespace stand_in_avxvnni {
 namespace {
 constexpr Tiling kTiling = kAvxVnniTiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int8_t;
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("avxvnni");
 }  // namespace
@@ -47,8 +44,7 @@ constexpr Kernels kTable = MakeTable("avxvnni");
 namespace stand_in_avx512 {
 namespace {
 constexpr Tiling kTiling = kAvx512Tiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int16_t;
+constexpr DotOperands kDotOperands = DotOperands::kFlipped;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("avx512");
 }  // namespace
@@ -57,8 +53,7 @@ constexpr Kernels kTable = MakeTable("avx512");
 namespace stand_in_avx512vnni {
 namespace {
 constexpr Tiling kTiling = kAvx512VnniTiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int8_t;
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("avx512vnni");
 }  // namespace
@@ -67,8 +62,7 @@ constexpr Kernels kTable = MakeTable("avx512vnni");
 namespace stand_in_avx512vnni_zen4 {
 namespace {
 constexpr Tiling kTiling = kAvx512VnniZen4Tiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int8_t;
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("avx512vnni");
 }  // namespace
@@ -77,8 +71,7 @@ constexpr Kernels kTable = MakeTable("avx512vnni");
 namespace stand_in_avx512vnni_intel {
 namespace {
 constexpr Tiling kTiling = kAvx512VnniIntelTiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int8_t;
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("avx512vnni");
 }  // namespace
@@ -87,8 +80,7 @@ constexpr Kernels kTable = MakeTable("avx512vnni");
 namespace stand_in_amx {
 namespace {
 constexpr Tiling kTiling = kAmxTiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int8_t;
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 #include "tests/worker/backend/stand_in-inl.h"
 // After the table, which the last of them changes.
 #include "tests/worker/backend/int_tile_scalar-inl.h"
@@ -101,8 +93,7 @@ constexpr Kernels kTable = MakeTileTable("amx");
 namespace stand_in_neon {
 namespace {
 constexpr Tiling kTiling = kNeonTiling;
-constexpr bool kDotSigned = true;
-using DotActivation = int8_t;
+constexpr DotOperands kDotOperands = DotOperands::kSigned;
 #include "tests/worker/backend/stand_in-inl.h"
 constexpr Kernels kTable = MakeTable("neon");
 }  // namespace

@@ -10,8 +10,6 @@ struct DotSum {
   __m256i v[2];
 };
 
-constexpr bool kDotSigned = false;
-
 STRATA_INLINE __m256i LoadDotBytes(const uint8_t* line, int i) {
   if (kTiling.asking.line_bytes != 0 && i == 0) {
     // Beyond the last panel too, so it is no pointer into it.

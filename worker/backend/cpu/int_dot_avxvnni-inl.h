@@ -4,6 +4,8 @@
 using DotWord = uint32_t;
 using DotWeights = Bytes256;
 
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
+
 inline DotWord MakeDotWord(const int8_t* q) {
   DotWord word;
   std::memcpy(&word, q, sizeof(word));

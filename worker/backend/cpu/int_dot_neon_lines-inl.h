@@ -10,7 +10,7 @@ struct DotSum {
   int32x4_t v[4];
 };
 
-constexpr bool kDotSigned = true;
+constexpr DotOperands kDotOperands = DotOperands::kSigned;
 
 inline DotWord MakeDotWord(const int8_t* q) {
   DotWord word;

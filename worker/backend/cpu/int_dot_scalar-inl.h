@@ -1,10 +1,17 @@
-// Dot products of four 8-bit pairs without vector instructions. Included after the lanes, a
-// kDotSigned and a DotActivation, as which a word keeps its four: int8_t, or wider to stand in for
-// an instruction set that has them so.
+// Dot products of four 8-bit pairs without vector instructions. Included after the lanes and a
+// kDotOperands, which may be those of an instruction set that this stands in for.
 
-struct DotWord {
-  DotActivation q[4];
+constexpr bool kDotFlips = kDotOperands == DotOperands::kFlipped;
+constexpr bool kDotSigned = kDotOperands == DotOperands::kSigned;
+
+struct PlainWord {
+  int8_t q[4];
 };
+struct FlippedWord {
+  uint8_t magnitudes[4];
+  uint8_t flips[4];
+};
+using DotWord = std::conditional_t<kDotFlips, FlippedWord, PlainWord>;
 struct DotWeights {
   std::conditional_t<kDotSigned, int8_t, uint8_t> v[16][4];
 };
@@ -12,7 +19,18 @@ struct DotSum {
   int32_t v[16];
 };
 
-inline DotWord MakeDotWord(const int8_t* q) { return {{q[0], q[1], q[2], q[3]}}; }
+inline void SetDotWord(const int8_t* q, PlainWord* word) { std::memcpy(word->q, q, 4); }
+inline void SetDotWord(const int8_t* q, FlippedWord* word) {
+  for (int j = 0; j < 4; ++j) {
+    word->magnitudes[j] = static_cast<uint8_t>(q[j] < 0 ? -q[j] : q[j]);
+    word->flips[j] = q[j] < 0 ? 0x7f : 0x80;
+  }
+}
+inline DotWord MakeDotWord(const int8_t* q) {
+  DotWord word;
+  SetDotWord(q, &word);
+  return word;
+}
 STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
   DotWeights out;
   for (int i = 0; i < 16; ++i) {
@@ -46,10 +64,22 @@ STRATA_INLINE DotSum DotBegin(int32_t n) {
   }
   return sum;
 }
-STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWord* word) {
+STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const PlainWord* word) {
   for (int i = 0; i < 16; ++i) {
     for (int j = 0; j < 4; ++j) {
       sum.v[i] += weights.v[i][j] * word->q[j];
+    }
+  }
+  return sum;
+}
+// Two products are added up in 16 bits, and lose what does not fit.
+STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const FlippedWord* word) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; j += 2) {
+      const auto product = [&](int k) {
+        return static_cast<int8_t>(weights.v[i][k] ^ word->flips[k]) * word->magnitudes[k];
+      };
+      sum.v[i] += static_cast<int16_t>(product(j) + product(j + 1));
     }
   }
   return sum;

@@ -4,7 +4,7 @@ using DotWord = uint32_t;
 using DotWeights = __m512i;
 using DotSum = __m512i;
 
-constexpr bool kDotSigned = false;
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 
 inline DotWord MakeDotWord(const int8_t* q) {
   DotWord word;

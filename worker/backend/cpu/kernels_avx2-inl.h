@@ -31,8 +31,11 @@ constexpr Tiling kTiling = STRATA_AVX2_TILING;
 #include "worker/backend/cpu/loops_before_dots-inl.h"
 // In this order.
 #include "worker/backend/cpu/int_dot_256_lines-inl.h"
-// The one that differs.
-#include "worker/backend/cpu/int_dot_words256-inl.h"
+#include "worker/backend/cpu/int_dot_flips-inl.h"
+// Those that differ.
+#include "worker/backend/cpu/int_dot_pairs256-inl.h"
+// One of two, which comes last.
+#include "worker/backend/cpu/int_line_rows-inl.h"
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/loops_after_dots-inl.h"
 }  // namespace

@@ -21,8 +21,7 @@ namespace strata::cpu {
 namespace scalar_fma {
 namespace {
 constexpr Tiling kTiling = kScalarTiling;
-constexpr bool kDotSigned = false;
-using DotActivation = int8_t;
+constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 #include "worker/backend/cpu/lanes_scalar-inl.h"
 // After the lanes, which they are written with.
 #include "worker/backend/cpu/loops_before_dots-inl.h"

@@ -1,10 +1,10 @@
 // Products of quantized weights and int8 activations, written once over a dot product of 16
 // outputs. Included after kernels-inl.h and one of the int_dot_*-inl.h, which give:
 //   DotWord          four quantized activations, as the dot product wants them
+//   kDotOperands     what of them is multiplied
 //   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits
 //   DotSum           16 exact int32 sums; DotBegin(n), which begins each with n,
 //                    DotStep(sum, weights, word), and DotFloats(sum), exact as |sum| < 2^24
-//   kDotSigned       whether weights of 8 bits were loaded less 128
 // and, or int_line_rows-inl.h and int_line_bytes-inl.h after them:
 //   DotLine(weights, word_of, dots)  the steps of P panels and N rows, whose words word_of(row) are
 // and for weights of 4 to 6 bits, as the above or others:
@@ -28,15 +28,21 @@ STRATA_INLINE size_t DotWordAt(size_t word, size_t row, size_t rows) {
 constexpr bool kNarrowWords = sizeof(NarrowWord) != sizeof(DotWord);
 constexpr size_t kWordBytes = sizeof(DotWord) + (kNarrowWords ? sizeof(NarrowWord) : 0);
 
+constexpr bool kFlipped = kDotOperands == DotOperands::kFlipped;
+// Numbers that belong to a block, see QuantRows.
+constexpr size_t kBlockNumbers = kFlipped ? 6 : 5;
+
 // Whole words, so that those of every block of rows are aligned.
 inline size_t QuantizedRowBytes(size_t inputs) {
-  const size_t bytes = QuantBlocks(inputs) * (kQuantWords * kWordBytes + 5 * sizeof(float));
+  const size_t block_bytes = kQuantWords * kWordBytes + kBlockNumbers * sizeof(float);
+  const size_t bytes = QuantBlocks(inputs) * block_bytes;
   return (bytes + sizeof(DotWord) - 1) / sizeof(DotWord) * sizeof(DotWord);
 }
 
 // A block of R rows: the words [blocks][8][R] or [blocks][R][8], see DotWordAt, and the same for
 // weights of few bits if they want others; then the scales, the words' sums times -128, and times
-// the scale, and of each half of the words the sum times -32 [blocks][R].
+// the scale, of each half of the words the sum times -32, and, where operands are flipped, what
+// that takes off a sum: the magnitudes of all that are negative [blocks][R].
 struct QuantRows {
   const DotWord* words;
   const NarrowWord* narrow_words;
@@ -44,6 +50,7 @@ struct QuantRows {
   const int32_t* offsets;
   const float* sums;
   const int32_t* halves[2];
+  const int32_t* flipped;
 };
 STRATA_INLINE QuantRows QuantRowsAt(const uint8_t* packed, uint32_t rows, size_t blocks) {
   const size_t n = blocks * rows;
@@ -52,7 +59,13 @@ STRATA_INLINE QuantRows QuantRowsAt(const uint8_t* packed, uint32_t rows, size_t
   const NarrowWord* const narrow = reinterpret_cast<const NarrowWord*>(kNarrowWords ? end : words);
   const float* const scales = reinterpret_cast<const float*>(narrow + n * kQuantWords);
   const int32_t* const offsets = reinterpret_cast<const int32_t*>(scales + n);
-  return {words, narrow, scales, offsets, scales + 2 * n, {offsets + 2 * n, offsets + 3 * n}};
+  return {words,
+          narrow,
+          scales,
+          offsets,
+          scales + 2 * n,
+          {offsets + 2 * n, offsets + 3 * n},
+          kFlipped ? offsets + 4 * n : nullptr};
 }
 
 // Blocks of one row that are quantized together: a lane each.
@@ -63,6 +76,7 @@ struct QuantizedBlocks {
   float sums[kLanes];
   int32_t first_halves[kLanes];
   int32_t second_halves[kLanes];
+  int32_t flipped[kLanes];
 };
 
 // The blocks [x, x + 32), [x + 32, x + 64) and so on. Compilers unroll these loops by themselves;
@@ -89,9 +103,11 @@ inline void QuantizeBlocks(const float* x, QuantizedBlocks* out) {
   // bits.
   const Lanes magic = Set(12582912.0f);
   alignas(64) float halves[kLanes];
+  alignas(64) float magnitudes[kLanes];
   for (size_t b = 0; b < kLanes; b += 4) {
     Lanes rows[4];
     Lanes firsts[4];
+    Lanes positive[4];
     for (size_t i = 0; i < 4; ++i) {
       const float* const at = x + (b + i) * kQuantBlock;
       const Lanes factor = Set(factors[b + i]);
@@ -100,23 +116,31 @@ inline void QuantizeBlocks(const float* x, QuantizedBlocks* out) {
       StoreLowBytes(low, out->q[b + i]);
       StoreLowBytes(high, out->q[b + i] + kLanes);
       firsts[i] = Sub(low, magic);
-      rows[i] = Add(firsts[i], Sub(high, magic));
+      const Lanes second = Sub(high, magic);
+      rows[i] = Add(firsts[i], second);
+      positive[i] = Add(Magnitude(firsts[i]), Magnitude(second));
     }
     TreeSums(rows, out->sums + b);
     TreeSums(firsts, halves + b);
+    if constexpr (kFlipped) {
+      TreeSums(positive, magnitudes + b);
+    }
   }
   for (size_t b = 0; b < kLanes; ++b) {
     // What is no number left a sum that is none.
     if (out->sums[b] != out->sums[b]) {
       std::memset(out->q[b], 0, kQuantBlock);
       out->scales[b] = std::numeric_limits<float>::quiet_NaN();
-      out->sums[b] = halves[b] = 0;
+      out->sums[b] = halves[b] = magnitudes[b] = 0;
     }
   }
   for (size_t b = 0; b < kLanes; ++b) {
     out->offsets[b] = -128 * static_cast<int32_t>(out->sums[b]);
     out->first_halves[b] = -32 * static_cast<int32_t>(halves[b]);
     out->second_halves[b] = -32 * static_cast<int32_t>(out->sums[b] - halves[b]);
+    if constexpr (kFlipped) {
+      out->flipped[b] = static_cast<int32_t>(magnitudes[b] - out->sums[b]) / 2;
+    }
   }
   Store(Mul(Load(out->sums), Load(out->scales)), out->sums);
 }
@@ -188,6 +212,7 @@ void QuantizePart(const float* x, size_t stride, uint32_t rows, size_t inputs, s
   float* const sums = const_cast<float*>(to.sums);
   int32_t* const first_halves = const_cast<int32_t*>(to.halves[0]);
   int32_t* const second_halves = const_cast<int32_t*>(to.halves[1]);
+  int32_t* const flipped = const_cast<int32_t*>(to.flipped);
   constexpr size_t kInputs = kLanes * kQuantBlock;
   QuantizedBlocks quantized[kTiling.alone_rows()];
   const size_t end = end_block * kQuantBlock < inputs ? end_block * kQuantBlock : inputs;
@@ -217,6 +242,9 @@ void QuantizePart(const float* x, size_t stride, uint32_t rows, size_t inputs, s
     StoreOfBlocks(quantized, &QuantizedBlocks::sums, rows, count, sums + at);
     StoreOfBlocks(quantized, &QuantizedBlocks::first_halves, rows, count, first_halves + at);
     StoreOfBlocks(quantized, &QuantizedBlocks::second_halves, rows, count, second_halves + at);
+    if constexpr (kFlipped) {
+      StoreOfBlocks(quantized, &QuantizedBlocks::flipped, rows, count, flipped + at);
+    }
   }
 }
 void QuantizeRows(const float* x, size_t stride, uint32_t rows, size_t inputs, uint8_t* packed) {
@@ -248,16 +276,20 @@ STRATA_INLINE size_t ScaleBytes(const MatmulArgs& args) {
   return kLanes * (args.weights.scale_dtype == Dtype::kF32 ? 4 : 2);
 }
 
-// What makes a block's sum of q * (weights as loaded) that of q * (u - zero); `offset` is -128
-// times the sum of q.
+// What the sum of the block's products begins with so that it is that of q * u where the format is
+// affine, else of q * (u - 128); `at` is that of the row and block in x.
 template <typename F>
-STRATA_INLINE int32_t DotCorrection(int32_t offset) {
-  constexpr bool kWantsSigned = !F::kAffine;
-  if constexpr (F::kBits == 4 || kWantsSigned == kDotSigned) {
-    return 0;
-  } else {
-    return kDotSigned ? -offset : offset;
+STRATA_INLINE int32_t BlockBegin(const QuantRows& x, size_t at) {
+  constexpr bool kLess = kDotOperands != DotOperands::kUnsigned;
+  constexpr bool kWantsLess = !F::kAffine;
+  int32_t begin = 0;
+  if constexpr (F::kBits == 8 && kFlipped) {
+    begin = x.flipped[at];
   }
+  if constexpr (F::kBits == 8 && kLess != kWantsLess) {
+    begin += kLess ? -x.offsets[at] : x.offsets[at];
+  }
+  return begin;
 }
 
 // How far ahead R rows ask for weights of that many bits; 0: not at all.
@@ -457,7 +489,7 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
       for (int r = 0; r < N; ++r) {
         STRATA_UNROLL
         for (int p = 0; p < P; ++p) {
-          dots[p][r] = DotBegin(DotCorrection<F>(x.offsets[block * R + kFrom + r]));
+          dots[p][r] = DotBegin(BlockBegin<F>(x, block * R + kFrom + r));
         }
       }
       const size_t word = block * kQuantWords * R;

@@ -60,6 +60,13 @@ inline constexpr Asking kAskIntelPairs = [] {
   return asking;
 }();
 
+// What dot products of 8-bit weights, stored as u < 256, and activations q are of.
+enum class DotOperands {
+  kUnsigned,  // u and q.
+  kSigned,    // u - 128 and q.
+  kFlipped,   // u - 128 and q, or where that is negative 127 - u, which is -1 - (u - 128), and -q.
+};
+
 // More rows than any block has.
 inline constexpr int kNoRows = 99;
 

@@ -1,35 +1,15 @@
-// Dot products of four 8-bit pairs by AVX-512 without VNNI, as int_dot_words256-inl.h has them by
-// AVX2. Included after the lanes.
+// Dot products of four 8-bit pairs by AVX-512 without VNNI. Included after int_dot_flips-inl.h.
 
-using DotWord = uint64_t;  // Four int16: the inputs 0, 2, 1, 3.
-struct DotWeights {
-  __m512i even, odd;
-};
+using DotWeights = __m512i;
 using DotSum = __m512i;
 
-constexpr bool kDotSigned = false;
-
-inline DotWord MakeDotWord(const int8_t* q) {
-  int32_t bytes;
-  std::memcpy(&bytes, q, sizeof(bytes));
-  const __m128i wide = _mm_cvtepi8_epi16(_mm_cvtsi32_si128(bytes));
-  return static_cast<DotWord>(
-      _mm_cvtsi128_si64(_mm_shufflelo_epi16(wide, _MM_SHUFFLE(3, 1, 2, 0))));
-}
-STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
-  const __m512i bytes = _mm512_loadu_si512(line);
-  return {_mm512_and_si512(bytes, _mm512_set1_epi16(255)), _mm512_srli_epi16(bytes, 8)};
-}
+STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) { return _mm512_loadu_si512(line); }
 STRATA_INLINE DotSum DotBegin(int32_t n) { return _mm512_set1_epi32(n); }
-// Two of the four int16. Each is loaded by itself, or compilers would take the word apart.
-STRATA_INLINE __m512i SpreadDotPair(const DotWord* word, int i) {
-  int32_t pair;
-  std::memcpy(&pair, reinterpret_cast<const uint8_t*>(word) + i * sizeof(pair), sizeof(pair));
-  return _mm512_set1_epi32(pair);
-}
 STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWord* word) {
-  sum = _mm512_add_epi32(sum, _mm512_madd_epi16(weights.even, SpreadDotPair(word, 0)));
-  sum = _mm512_add_epi32(sum, _mm512_madd_epi16(weights.odd, SpreadDotPair(word, 1)));
+  const __m512i magnitudes = _mm512_set1_epi32(static_cast<int>(word->magnitudes));
+  const __m512i flips = _mm512_set1_epi32(static_cast<int>(word->flips));
+  const __m512i pairs = _mm512_maddubs_epi16(magnitudes, _mm512_xor_si512(weights, flips));
+  sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
   __asm__("" : "+v"(sum));  // Or the compiler makes a tree of a whole block's additions.
   return sum;
 }

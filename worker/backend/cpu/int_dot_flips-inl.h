@@ -1,0 +1,24 @@
+// Activations for products of an unsigned and a signed byte, two of which are added up in 16 bits
+// (x86's before VNNI). Included after the lanes, before an int_dot_pairs*-inl.h.
+//
+// Activations give the unsigned bytes, |q| <= 127, and weights the signed ones, w = u - 128: as 127
+// * 128 * 2 is 32,512, no pair saturates. Where q is negative, w is flipped to -1 - w, so that
+// |q| (-1 - w) is q w less |q|, and a sum begins with what all these make up (QuantRows::flipped).
+// One operation of bits takes 128 off u and flips it.
+
+struct alignas(8) DotWord {
+  uint32_t magnitudes;  // Four bytes |q|, and
+  uint32_t flips;       // what is to be flipped of u's bits: 0x80, or 0x7f where q is negative.
+};
+
+constexpr DotOperands kDotOperands = DotOperands::kFlipped;
+
+inline DotWord MakeDotWord(const int8_t* q) {
+  int32_t bytes;
+  std::memcpy(&bytes, q, sizeof(bytes));
+  const __m128i x = _mm_cvtsi32_si128(bytes);
+  const __m128i negative = _mm_cmpgt_epi8(_mm_setzero_si128(), x);
+  const __m128i flips = _mm_xor_si128(negative, _mm_set1_epi8(-128));
+  return {static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_abs_epi8(x))),
+          static_cast<uint32_t>(_mm_cvtsi128_si32(flips))};
+}
