@@ -253,9 +253,9 @@ constexpr uint32_t kAskingInTurn = 2;
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kBlockRows);
-  // What is asked for is to stay in cache too. Of many blocks few ask, and memory is in time.
-  const bool asking = kAsksInTurn<Product> && blocks < 2 * kAskingInTurn;
-  const size_t at_once = blocks == 1 ? kPanelsAsked : asking ? kPanelsInCache / 2 : kPanelsInCache;
+  // What is asked for is to stay in cache too.
+  constexpr size_t kInCache = kAsksInTurn<Product> ? kPanelsInCache / 2 : kPanelsInCache;
+  const size_t at_once = blocks == 1 ? kPanelsAsked : kInCache;
   InTurnArgs in_turn(args);
   for (OutputAsker outputs(args, first, end); first < end; first += at_once) {
     outputs.At(first);
