@@ -3,6 +3,8 @@
 
 // In this order.
 #include "worker/backend/cpu/peak_loops-inl.h"
+#include "worker/backend/cpu/quant_rows-inl.h"
+// After the rows.
 #include "worker/backend/cpu/quant-inl.h"
 #include "worker/backend/cpu/super-inl.h"
 #include "worker/backend/cpu/table-inl.h"
