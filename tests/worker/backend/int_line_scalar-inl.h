@@ -52,12 +52,3 @@ inline PairSum DotStep(PairSum sum, const ByteWeights& weights, const PlainWord*
   }
   return sum;
 }
-
-template <int P, int N, typename WordOf>
-void DotLine(const DotWeights (&weights)[P], const WordOf& word_of, DotSum (&dots)[P][N]) {
-  for (int r = 0; r < N; ++r) {
-    for (int p = 0; p < P; ++p) {
-      dots[p][r] = DotStep(dots[p][r], weights[p], word_of(r));
-    }
-  }
-}

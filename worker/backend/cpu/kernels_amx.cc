@@ -36,7 +36,6 @@ constexpr Tiling kTiling = kAmxTiling;
 // In this order.
 #include "worker/backend/cpu/int_dot_vnni-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
-#include "worker/backend/cpu/int_line_rows-inl.h"
 #include "worker/backend/cpu/int_tile_amx-inl.h"
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/loops_after_dots-inl.h"

@@ -34,8 +34,6 @@ constexpr Tiling kTiling = STRATA_AVX2_TILING;
 #include "worker/backend/cpu/int_dot_flips-inl.h"
 // Those that differ.
 #include "worker/backend/cpu/int_dot_pairs256-inl.h"
-// One of two, which comes last.
-#include "worker/backend/cpu/int_line_rows-inl.h"
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/loops_after_dots-inl.h"
 }  // namespace

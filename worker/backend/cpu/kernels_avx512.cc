@@ -34,7 +34,6 @@ constexpr Tiling kTiling = kAvx512Tiling;
 // In this order.
 #include "worker/backend/cpu/int_dot_flips-inl.h"
 #include "worker/backend/cpu/int_dot_pairs512-inl.h"
-#include "worker/backend/cpu/int_line_rows-inl.h"
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/loops_after_dots-inl.h"
 }  // namespace

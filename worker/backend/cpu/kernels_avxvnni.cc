@@ -32,7 +32,6 @@ constexpr Tiling kTiling = kAvxVnniTiling;
 // The one that differs.
 #include "worker/backend/cpu/int_dot_avxvnni-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
-#include "worker/backend/cpu/int_line_rows-inl.h"
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/loops_after_dots-inl.h"
 }  // namespace

@@ -28,7 +28,6 @@ constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 // In this order.
 #include "worker/backend/cpu/int_dot_scalar-inl.h"
 #include "worker/backend/cpu/int_line_bytes-inl.h"
-#include "worker/backend/cpu/int_line_rows-inl.h"
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/loops_after_dots-inl.h"
 }  // namespace

@@ -6,9 +6,7 @@
 //   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits
 //   DotSum           16 exact int32 sums; DotBegin(n), which begins each with n,
 //                    DotStep(sum, weights, word), and DotFloats(sum), exact as |sum| < 2^24
-// and, or int_line_rows-inl.h and int_line_bytes-inl.h after them:
-//   DotLine(weights, word_of, dots)  the steps of P panels and N rows, whose words word_of(row) are
-// and for weights of 4 to 6 bits, as the above or others:
+// and for weights of 4 to 6 bits, or int_line_bytes-inl.h after it, as the above or others:
 //   NarrowWord, NarrowWeights, NarrowSum  with a DotStep; LoadDotNibbles of a line of 4 bits (low
 //                    halves, high halves), to which WithHighBits<bits, at> adds the fifth and
 //                    higher ones, which are those from `at` on of a line's bytes
@@ -122,8 +120,13 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
       }
       weights[p] = LoadDotWeights(at);
     }
-    DotLine<P, N>(
-        weights, [&](int r) { return words + DotWordAt(line, kFrom + r, R); }, dots);
+    STRATA_UNROLL
+    for (int r = 0; r < N; ++r) {
+      STRATA_UNROLL
+      for (int p = 0; p < P; ++p) {
+        dots[p][r] = DotStep(dots[p][r], weights[p], words + DotWordAt(line, kFrom + r, R));
+      }
+    }
   }
 }
 
