@@ -41,11 +41,8 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       keys[p] = KeysOf<T>(args, first + p);
-      STRATA_UNROLL
-      for (int i = 0; i < Q; ++i) {
-        acc[p][i] = Set(0.0f);
-      }
     }
+    Clear(acc);
     for (uint32_t d = 0; d < args.head_dim; ++d) {
       if (kHalves > 0 && (kLines > 0 || d % 2 == 0)) {
         ahead->Ask(kLines > 0 ? kLines : 1);

@@ -9,6 +9,22 @@
 #define STRATA_UNROLL _Pragma("GCC unroll 32")
 #endif
 
+// Sums begin with zeros.
+template <int R>
+STRATA_INLINE void Clear(Lanes (&sums)[R]) {
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    sums[r] = Set(0.0f);
+  }
+}
+template <int P, int R>
+STRATA_INLINE void Clear(Lanes (&sums)[P][R]) {
+  STRATA_UNROLL
+  for (int p = 0; p < P; ++p) {
+    Clear(sums[p]);
+  }
+}
+
 // Exponentials of C times 16 that are not above kExpMax, in place; exp_constants.h says how. A step
 // is done of all before the next one, which waits for it.
 constexpr int kExpsAtOnce = kTiling.register_lanes >= 16 ? 4 : 1;
@@ -78,6 +94,23 @@ STRATA_INLINE void StoreOutputs(const MatmulArgs& args, Lanes y, size_t first, f
   }
   StorePart(y, to, valid);
 }
+// The same of R rows, of P panels.
+template <int R>
+STRATA_INLINE void StoreRows(const MatmulArgs& args, const Lanes (&sums)[R], size_t first,
+                             float* out) {
+  STRATA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    StoreOutputs(args, sums[r], first, out + r * args.out_stride);
+  }
+}
+template <int P, int R>
+STRATA_INLINE void StoreTile(const MatmulArgs& args, const Lanes (&sums)[P][R], size_t first,
+                             float* out) {
+  STRATA_UNROLL
+  for (int p = 0; p < P; ++p) {
+    StoreRows(args, sums[p], first + p * kLanes, out);
+  }
+}
 
 // One input of R rows, and of P panels that begin `stride` elements apart, added to `acc`.
 template <typename W, int R, int P>
@@ -128,13 +161,7 @@ template <typename W, int R, int P, int kBlock>
 void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const float* x,
                 size_t output, float* out) {
   Lanes acc[P][R];
-  STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      acc[p][r] = Set(0.0f);
-    }
-  }
+  Clear(acc);
   const size_t inputs = args.weights.inputs;
   size_t k = 0;
   if constexpr (R > kTiling.asking.unasked_rows_float && R <= kFewRows) {
@@ -158,13 +185,7 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
   for (; k < inputs; ++k) {
     AddInput<W, R, P>(weights + k * kLanes, stride, x + k * kBlock, acc);
   }
-  STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      StoreOutputs(args, acc[p][r], output + p * kLanes, out + r * args.out_stride);
-    }
-  }
+  StoreTile(args, acc, output, out);
 }
 
 // Panels taken at once with R rows: as few streams of weights as keep the units busy.

@@ -18,10 +18,7 @@ inline void ScoreLatents(const AttendArgs& args, const float* q, const float* ke
   for (int first = 0; first < 16; first += kKeys) {
     const float* const from = keys + size_t{args.head_dim} * first;
     Lanes acc[kKeys];
-    STRATA_UNROLL
-    for (int j = 0; j < kKeys; ++j) {
-      acc[j] = Set(0.0f);
-    }
+    Clear(acc);
     for (uint32_t d = 0; d < args.head_dim; ++d) {
       const Lanes x = Load(q + d * 16);
       STRATA_UNROLL

@@ -4,10 +4,7 @@
 float ReadAll(const uint8_t* data, size_t bytes, size_t ahead) {
   const float* p = reinterpret_cast<const float*>(data);
   Lanes sum[8];
-  STRATA_UNROLL
-  for (int i = 0; i < 8; ++i) {
-    sum[i] = Set(0.0f);
-  }
+  Clear(sum);
   for (size_t k = 0; k + 128 <= bytes / sizeof(float); k += 128) {
     STRATA_UNROLL
     for (int i = 0; i < 8; ++i) {

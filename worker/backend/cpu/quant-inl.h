@@ -222,13 +222,7 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
   };
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
   Lanes acc[P][N];
-  STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < N; ++r) {
-      acc[p][r] = Set(0.0f);
-    }
-  }
+  Clear(acc);
   const size_t blocks = QuantBlocks(args.weights.inputs);
   const size_t group_blocks = args.weights.group / kQuantBlock;
   for (size_t first = 0; first < blocks; first += group_blocks) {
@@ -243,13 +237,7 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
     advance(head_bytes);
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     Lanes part[P][N];
-    STRATA_UNROLL
-    for (int p = 0; p < P; ++p) {
-      STRATA_UNROLL
-      for (int r = 0; r < N; ++r) {
-        part[p][r] = Set(0.0f);
-      }
-    }
+    Clear(part);
     for (size_t block = first; block < end; ++block) {
       DotSum dots[P][N];
       STRATA_UNROLL
@@ -286,13 +274,7 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
       }
     }
   }
-  STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < N; ++r) {
-      StoreOutputs(args, acc[p][r], output + p * kLanes, out + (kFrom + r) * args.out_stride);
-    }
-  }
+  StoreTile(args, acc, output, out + kFrom * args.out_stride);
 }
 
 // Blocks of many rows by halves, with two panels: each word of activations that is loaded then
@@ -352,10 +334,7 @@ void DequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, s
   const size_t scale_bytes = ScaleBytes(args);
   constexpr size_t kPerLine = 4 * 8 / F::kBits;
   Lanes acc[R];
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    acc[r] = Set(0.0f);
-  }
+  Clear(acc);
   const size_t inputs = args.weights.inputs;
   for (size_t first = 0; first < inputs; first += args.weights.group) {
     const Lanes s = LoadScales(args.weights.scale_dtype, panel);
@@ -381,10 +360,7 @@ void DequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, s
     const size_t blocks = QuantBlocks(end - first);
     panel += blocks * kQuantBlock * kLanes * F::kBits / 8;
   }
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
-  }
+  StoreRows(args, acc, output, out);
 }
 
 template <typename F>

@@ -229,17 +229,6 @@ struct TileChains {
   }
 };
 
-template <int R>
-STRATA_INLINE void ClearParts(Lanes (&part)[kTilePanels][R]) {
-  STRATA_UNROLL
-  for (int p = 0; p < kTilePanels; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      part[p][r] = Set(0.0f);
-    }
-  }
-}
-
 // Adds the blocks [first, end), of which first is the first of a group, to the chains.
 template <int R, bool kUnsigned>
 void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end,
@@ -260,7 +249,7 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
   size_t steps = 2;  // To when the group is whole, and at the beginning to when one begins.
   TileSums<R> sums[2] = {};
   Lanes part[kTilePanels][R];
-  ClearParts<R>(part);
+  Clear(part);
   // Multiplies a block, stores the sums of the one before, and adds those of the one before that.
   // Where there is none, one is computed in vain, so that there is nothing to decide.
   const auto step = [&](auto set, size_t block) __attribute__((always_inline)) {
@@ -287,7 +276,7 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
         chains->AddGroup(args, x, group, group_first, group_end, part);
         group += args.group_bytes;
       }
-      ClearParts<R>(part);
+      Clear(part);
       group_first = group_end;
       group_end = end - group_first < args.group_blocks ? end : group_first + args.group_blocks;
       steps = group_end - group_first;  // None: no more come.

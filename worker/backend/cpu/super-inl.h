@@ -125,10 +125,7 @@ STRATA_INLINE void AddSuper6(const uint8_t* head, const QuantRows& x, size_t fir
   AskForScales<AskedAhead<R>(8)>(head, kSuperHeadBytes);
   const uint8_t* lines = head + kSuperHeadBytes;
   Lanes part[R];
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    part[r] = Set(0.0f);
-  }
+  Clear(part);
   for (size_t i = 0; i < kSuperBlocks; ++i) {
     const size_t at = (first + i) * R;
     const NarrowWord* const words = x.narrow_words + at * kQuantWords;
@@ -166,10 +163,7 @@ template <typename F, int R>
 void SuperTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
   Lanes acc[R];
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    acc[r] = Set(0.0f);
-  }
+  Clear(acc);
   const size_t blocks = args.weights.inputs / kQuantBlock;
   for (size_t first = 0; first < blocks; first += kSuperBlocks) {
     if constexpr (F::kBits == 6) {
@@ -179,10 +173,7 @@ void SuperTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
     }
     panel += SuperBytes<F>();
   }
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
-  }
+  StoreRows(args, acc, output, out);
 }
 
 // All of many rows, each panel's integers put together once. False, and nothing done, where that
@@ -241,13 +232,7 @@ STRATA_INLINE void DotUnpacked(const DotWeights* const (&integers)[P], const Dot
 template <int R, int kRow, int N, int P>
 void UnpackedTile(const UnpackedArgs& args, size_t panel, const QuantRows& x, float* out) {
   Lanes acc[P][N];
-  STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < N; ++r) {
-      acc[p][r] = Set(0.0f);
-    }
-  }
+  Clear(acc);
   const size_t blocks = args.weights.inputs / kQuantBlock;
   const uint8_t* head = args.weights.data + panel * args.weights.panel_bytes;
   Lanes part[P][N];
@@ -300,13 +285,7 @@ void UnpackedTile(const UnpackedArgs& args, size_t panel, const QuantRows& x, fl
     }
     head += i + 1 == kSuperBlocks ? SuperBytes<Super6Format>() : 0;
   }
-  STRATA_UNROLL
-  for (int p = 0; p < P; ++p) {
-    STRATA_UNROLL
-    for (int r = 0; r < N; ++r) {
-      StoreOutputs(args, acc[p][r], (panel + p) * kLanes, out + (kRow + r) * args.out_stride);
-    }
-  }
+  StoreTile(args, acc, panel * kLanes, out + kRow * args.out_stride);
 }
 
 // The integers of a block, from its line kLine on, in the order of words.
@@ -397,10 +376,7 @@ template <typename F, int R>
 void SuperDequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x, size_t output,
                       float* out) {
   Lanes acc[R];
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    acc[r] = Set(0.0f);
-  }
+  Clear(acc);
   const size_t blocks = args.weights.inputs / kQuantBlock;
   for (size_t block = 0; block < blocks; ++block) {
     const size_t i = block % kSuperBlocks;
@@ -425,10 +401,7 @@ void SuperDequantTile(const MatmulArgs& args, const uint8_t* panel, const float*
       }
     }
   }
-  STRATA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    StoreOutputs(args, acc[r], output, out + r * args.out_stride);
-  }
+  StoreRows(args, acc, output, out);
 }
 
 template <typename F>
