@@ -1,6 +1,7 @@
 // Dot products of four 8-bit pairs without vector instructions. Included after the lanes and a
 // kDotOperands, which may be those of an instruction set that this stands in for.
 
+constexpr bool kDotFlips = kDotOperands == DotOperands::kFlipped;
 constexpr bool kDotSigned = kDotOperands == DotOperands::kSigned;
 
 struct PlainWord {
@@ -10,7 +11,7 @@ struct FlippedWord {
   uint8_t magnitudes[4];
   uint8_t flips[4];
 };
-using DotWord = std::conditional_t<kDotOperands == DotOperands::kFlipped, FlippedWord, PlainWord>;
+using DotWord = std::conditional_t<kDotFlips, FlippedWord, PlainWord>;
 struct DotWeights {
   std::conditional_t<kDotSigned, int8_t, uint8_t> v[16][4];
 };
