@@ -161,10 +161,10 @@ class CpuShard : public Shard {
   MatmulArgs Product(const Linear& linear, uint32_t rows, float* out, size_t stride,
                      bool add) const;
   static MatmulArgs WithRows(MatmulArgs product, const PackedRows& packed);
-  // How many panels of a product threads share at a time. With many rows kernels take two at once,
-  // and one that is left alone takes as long as two; with few what counts is that all are done at
-  // the same time.
-  static constexpr size_t PanelsAtOnce(uint32_t rows) { return rows < 9 ? 1 : 2; }
+  // How many panels of a product threads share at a time. One that is left alone, where kernels
+  // take two at once, takes as long as two with many rows, and is read slower with few; else what
+  // counts is that all are done at the same time.
+  size_t PanelsAtOnce(uint32_t rows) const { return rows < 9 ? kernels_->few_rows_panels : 2; }
   // Several products of the same rows; the second, of rows that are packed.
   void Multiply(const Inputs& inputs, std::span<const MatmulArgs> products);
   void MultiplyPacked(std::span<const MatmulArgs> products);

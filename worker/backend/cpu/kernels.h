@@ -203,6 +203,7 @@ inline constexpr size_t AttendScratchFloats(size_t head_dim, size_t latent_value
 struct Kernels {
   const char* isa;
   BlockRows block_rows;
+  uint32_t few_rows_panels;  // Panels of quantized weights that one row, or a few, takes at once.
 
   // The outputs of the panels [first, end), all rows.
   void (*matmul)(const MatmulArgs& args, size_t first, size_t end);

@@ -104,10 +104,11 @@ STRATA_INLINE void AskForNext(const uint8_t* ask, size_t at) {
 }
 
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
-// `kFrom` on, added to `dots`. `ask`: see AskForNext.
+// `kFrom` on, added to `dots`. `beyond`: what all panels but the last ask for is so much further
+// away. `ask`: see AskForNext.
 template <typename F, int R, int kFrom, int N, int P>
-STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* words,
-                            const uint8_t* ask, DotSum (&dots)[P][N]) {
+STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, size_t beyond,
+                            const DotWord* words, const uint8_t* ask, DotSum (&dots)[P][N]) {
   STRATA_UNROLL
   for (int line = 0; line < 8; ++line) {
     AskForNext<R, N, P>(ask, line * 64);
@@ -116,7 +117,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
       if constexpr (AheadOfRows<R, kFrom, N>(F::kBits) != 0) {
-        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits));
+        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits) + (p < P - 1 ? beyond : 0));
       }
       weights[p] = LoadDotWeights(at);
     }
@@ -132,8 +133,9 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, const DotWord* 
 
 // The same of weights of 4 bits.
 template <typename F, int R, int kFrom, int N, int P>
-STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const NarrowWord* words,
-                                  const uint8_t* ask, DotSum (&dots)[P][N]) {
+STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, size_t beyond,
+                                  const NarrowWord* words, const uint8_t* ask,
+                                  DotSum (&dots)[P][N]) {
   static_assert(NarrowLines(4) == 4);
   NarrowSum sums[P][N];
   STRATA_UNROLL
@@ -152,7 +154,7 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, const Nar
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
       if constexpr (AheadOfRows<R, kFrom, N>(F::kBits) != 0) {
-        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits));
+        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits) + (p < P - 1 ? beyond : 0));
       }
       LoadDotNibbles(at, &low[p], &high[p]);
     }
@@ -205,6 +207,7 @@ template <typename F, int R, int kFrom, int N, int P>
 void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
   const size_t stride = args.weights.panel_bytes;
+  const uint8_t* const panel_end = panel + stride;
   const size_t scale_bytes = ScaleBytes(args);
   const size_t head_bytes = (F::kAffine ? 2 : 1) * scale_bytes;
   // Of the next panels; where there is nothing to ask for, what is read here.
@@ -227,9 +230,13 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
   const size_t group_blocks = args.weights.group / kQuantBlock;
   for (size_t first = 0; first < blocks; first += group_blocks) {
     const uint8_t* const scales = panel;
+    // At a panel's end what is ahead is the beginning of the one behind it. Unless it is the last
+    // of the P that one is being read itself, and those of the next P are to be asked for.
+    const size_t beyond = panel + AheadOfRows<R, kFrom, N>(F::kBits) < panel_end ? 0 : P * stride;
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
-      AskForScales<AheadOfRows<R, kFrom, N>(F::kBits)>(scales + p * stride, head_bytes);
+      AskForScales<AheadOfRows<R, kFrom, N>(F::kBits)>(
+          scales + p * stride + (p < P - 1 ? beyond : 0), head_bytes);
     }
     for (size_t at = 0; at < head_bytes; at += 64) {
       AskForNext<R, N, P>(ask, at);
@@ -249,9 +256,9 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
       }
       const size_t word = block * kQuantWords * R;
       if constexpr (F::kBits == 8) {
-        DotBlock<F, R, kFrom, N, P>(panel, stride, x.words + word, ask, dots);
+        DotBlock<F, R, kFrom, N, P>(panel, stride, beyond, x.words + word, ask, dots);
       } else {
-        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, x.narrow_words + word, ask, dots);
+        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, beyond, x.narrow_words + word, ask, dots);
       }
       advance(kBlockBytes);
       STRATA_UNROLL
