@@ -122,23 +122,22 @@ void ThreadPool::RunErased(Erased function, const void* context, size_t count) {
   for (uint32_t i = 0; count > 0 && i < threads_; ++i) {
     parts_[i].Set(PartBegin(count, i, threads_), PartBegin(count, i + 1, threads_));
   }
-  pending_.store(threads_ - 1);
-  generation_.fetch_add(1);
+  const uint32_t generation = generation_.fetch_add(1) + 1;
   if (sleepers_.load() > 0) {
     MutexLock lock(&park_mutex_);
     work_.NotifyAll();
   }
   RunCaller(function, context);
-  AwaitDone();
+  AwaitEnded(EndedAfter(generation));
 }
 
-void ThreadPool::AwaitDone() {
-  if (spins_ && SpinUntil([&] { return pending_.load(std::memory_order_acquire) == 0; })) {
+void ThreadPool::AwaitEnded(uint32_t ended) {
+  if (spins_ && SpinUntil([&] { return ended_.load(std::memory_order_acquire) == ended; })) {
     return;
   }
   MutexLock lock(&park_mutex_);
   caller_sleeps_.store(true);
-  while (pending_.load() != 0) {
+  while (ended_.load() != ended) {
     done_.Wait(&park_mutex_);
   }
   caller_sleeps_.store(false);
@@ -167,7 +166,7 @@ void ThreadPool::WorkerLoop(uint32_t thread, ThreadUse use) {
       return;
     }
     function_(context_, thread);
-    if (pending_.fetch_sub(1) == 1 && caller_sleeps_.load()) {
+    if (ended_.fetch_add(1) + 1 == EndedAfter(seen) && caller_sleeps_.load()) {
       MutexLock lock(&park_mutex_);
       done_.NotifyAll();
     }

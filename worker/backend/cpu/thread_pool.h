@@ -108,18 +108,22 @@ class ThreadPool {
   void WorkerLoop(uint32_t thread, ThreadUse use);
   // The next generation after `seen`.
   uint32_t AwaitGeneration(uint32_t seen);
-  void AwaitDone();
+  // What `ended_` is when all calls up to that one have ended. It wraps around.
+  uint32_t EndedAfter(uint32_t generation) const { return generation * (threads_ - 1); }
+  void AwaitEnded(uint32_t ended);
 
   const uint32_t threads_;
   const bool spins_;
-  Mutex run_mutex_;  // Callers take turns.
-
-  // Written by the caller before `generation_`, read by workers after it.
-  Erased function_ = nullptr;
-  const void* context_ = nullptr;
   std::vector<Part> parts_;  // One a thread.
-  alignas(64) std::atomic<uint32_t> generation_{0};
-  alignas(64) std::atomic<uint32_t> pending_{0};
+
+  alignas(64) Mutex run_mutex_;  // Callers take turns.
+  // Written by the caller before `generation_`, read by workers after it. On its line: another one
+  // takes as long to come from the caller's core as the number itself.
+  alignas(64) Erased function_ = nullptr;
+  const void* context_ = nullptr;
+  std::atomic<uint32_t> generation_{0};  // Calls begun.
+  // Workers that have ended a call, of all calls: none has to set it back.
+  alignas(64) std::atomic<uint32_t> ended_{0};
 
   // Parking. `sleepers_` and `caller_sleeps_` are raised before the condition is looked at again
   // under the mutex, and read after the condition was changed: one side always sees the other.
