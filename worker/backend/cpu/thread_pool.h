@@ -117,8 +117,8 @@ class ThreadPool {
   std::vector<Part> parts_;  // One a thread.
 
   alignas(64) Mutex run_mutex_;  // Callers take turns.
-  // Written by the caller before `generation_`, read by workers after it. On its line: another one
-  // takes as long to come from the caller's core as the number itself.
+  // Written by the caller before `generation_`, read by workers after it. On its line, so that they
+  // need not wait for a second one to come from the caller's core.
   alignas(64) Erased function_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<uint32_t> generation_{0};  // Calls begun.
