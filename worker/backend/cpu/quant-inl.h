@@ -92,13 +92,24 @@ constexpr size_t AskingLines() {
   return kAsksForPair<R, N> ? 1 : kInTurn ? kAskingInTurn / P : 0;
 }
 
+// Whether a line is one of those that are asked for in turn: of each page every third, the first
+// among them. Hardware fetches the others itself; all of them keep as many of the first cache's
+// buffers busy, which what is read here waits for. Of every second, or of three in eight, it does
+// not, see docs/PERFORMANCE.md.
+STRATA_INLINE bool AskedInTurn(const uint8_t* line) {
+  return reinterpret_cast<uintptr_t>(line) % 4096 / 64 % 3 == 0;
+}
+
 // Of the next panels, by the line that is `at` bytes behind where `ask` belongs.
 template <int R, int N, int P>
 STRATA_INLINE void AskForNext(const uint8_t* ask, size_t at) {
   constexpr size_t kLines = AskingLines<R, N, P>();
   if constexpr (kLines != 0) {
     if (at % (kLines * 64) == 0) {
-      __builtin_prefetch(ask + at / kLines, 0, 2);  // More than the first cache holds.
+      const uint8_t* const line = ask + at / kLines;
+      if (kAsksForPair<R, N> || AskedInTurn(line)) {
+        __builtin_prefetch(line, 0, 2);  // More than the first cache holds.
+      }
     }
   }
 }
