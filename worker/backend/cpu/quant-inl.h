@@ -83,8 +83,8 @@ constexpr size_t AheadOfRows(int bits) {
   return kFrom != 0 || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
 }
 
-// Of how many lines of each of P panels that N of R rows read one asks for one of the next panels;
-// 0: none does. In turn ask as many rows as the smaller of two blocks may have, or more.
+// Of how many lines of each of P panels that N of R rows read one may ask for one of the next
+// panels; 0: none does. In turn ask as many rows as the smaller of two blocks may have, or more.
 template <int R, int N, int P>
 constexpr size_t AskingLines() {
   constexpr bool kInTurn = kTiling.asking.in_turn && R >= (kTiling.alone_rows() + 1) / 2;

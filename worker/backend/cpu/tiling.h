@@ -28,8 +28,8 @@ struct Asking {
   // Halves of a block's rows (Tiling::dot_panel_rows) ask for the next pair of panels, each for one
   // of them; else the first half asks for what it reads itself, and memory is idle in the second.
   bool pairs = false;
-  // Of several blocks of int8 rows the first two ask for the next panels too, half of them each;
-  // else memory is idle while the second and all others read what the first has read.
+  // Of several blocks of int8 rows the first two ask for (a third of the lines of) the next panels
+  // too, a half each; else memory is idle while all others read what the first has read.
   bool in_turn = false;
 };
 
