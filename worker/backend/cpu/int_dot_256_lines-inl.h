@@ -11,11 +11,6 @@ struct DotSum {
 };
 
 STRATA_INLINE __m256i LoadDotBytes(const uint8_t* line, int i) {
-  if (kTiling.asking.line_bytes != 0 && i == 0) {
-    // Beyond the last panel too, so it is no pointer into it.
-    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(line) +
-                                                     kTiling.asking.line_bytes));
-  }
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(line) + i);
 }
 STRATA_INLINE void LoadDotNibbles(const uint8_t* line, Bytes256* low, Bytes256* high) {

@@ -267,16 +267,22 @@ struct InTurnArgs : MatmulArgs {
   explicit InTurnArgs(const MatmulArgs& args) : MatmulArgs(args) {}
   const uint8_t* from = nullptr;
   const uint8_t* ask = nullptr;
+  bool cached = false;  // Other blocks have just read the panels: they are not asked for.
 };
 constexpr uint32_t kAskingInTurn = 2;
+// So many blocks take long for each panel, and memory hardly shows: where more panels stay in cache
+// for all of them, the blocks' own activations are read less often.
+constexpr uint32_t kManyBlocks = 12;
 
 // All rows, block by block.
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kBlockRows);
   // What is asked for is to stay in cache too.
-  constexpr size_t kInCache = kAsksInTurn<Product> ? kPanelsInCache / 2 : kPanelsInCache;
-  const size_t at_once = blocks == 1 ? kPanelsAsked : kInCache;
+  const size_t in_cache = !kAsksInTurn<Product>  ? kPanelsInCache
+                          : blocks < kManyBlocks ? kPanelsInCache / 2
+                                                 : kPanelsInCache * 2;
+  const size_t at_once = blocks == 1 ? kPanelsAsked : in_cache;
   InTurnArgs in_turn(args);
   for (OutputAsker outputs(args, first, end); first < end; first += at_once) {
     outputs.At(first);
@@ -287,6 +293,7 @@ void Multiply(const MatmulArgs& args, size_t first, size_t end) {
       // The same thread's next panels, more often than not, where these are the last of its own.
       const bool asks = blocks > 1 && block < kAskingInTurn && last < args.weights.panels();
       in_turn.ask = asks ? in_turn.from + bytes + block * bytes / kAskingInTurn : nullptr;
+      in_turn.cached = block >= kAskingInTurn;
       MultiplyBlock<Product>(in_turn, RowBlockAt(args.rows, blocks, block), first, last);
     }
   }

@@ -62,6 +62,16 @@ constexpr size_t AskedAhead(int bits) {
   return R > unasked ? ahead : 0;
 }
 
+// What each line of 8-bit products asks for, see Asking::line_bytes.
+template <bool kCached = false>
+STRATA_INLINE void AskByLine(const uint8_t* line) {
+  if constexpr (kTiling.asking.line_bytes != 0 && !kCached) {
+    // Beyond the last panel too, so it is no pointer into it.
+    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(line) +
+                                                     kTiling.asking.line_bytes));
+  }
+}
+
 // What stands between the lines of integers is asked for too: where hardware was not left to follow
 // the stream, each line left out is waited for.
 template <size_t kAhead>
@@ -77,58 +87,76 @@ STRATA_INLINE void AskForScales(const uint8_t* scales, size_t bytes) {
 template <int R, int N>
 constexpr bool kAsksForPair = (N != R) && kTiling.asking.pairs;
 
-// How far ahead rows from `kFrom` on ask for the weights that they read themselves.
-template <int R, int kFrom, int N>
+// How far ahead rows from `kFrom` on ask for the weights that they read themselves. kCached, here
+// and below: InTurnArgs::cached.
+template <int R, int kFrom, int N, bool kCached>
 constexpr size_t AheadOfRows(int bits) {
-  return kFrom != 0 || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
+  return kFrom != 0 || kCached || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
 }
 
 // Of how many lines of each of P panels that N of R rows read one may ask for one of the next
 // panels; 0: none does. In turn ask as many rows as the smaller of two blocks may have, or more.
-template <int R, int N, int P>
+template <int R, int N, int P, bool kCached>
 constexpr size_t AskingLines() {
-  constexpr bool kInTurn = kTiling.asking.in_turn && R >= (kTiling.alone_rows() + 1) / 2;
+  constexpr bool kInTurn =
+      kTiling.asking.in_turn && !kCached && R >= (kTiling.alone_rows() + 1) / 2;
   static_assert(!kInTurn || kAskingInTurn % P == 0);
   return kAsksForPair<R, N> ? 1 : kInTurn ? kAskingInTurn / P : 0;
 }
 
-// Whether a line is one of those that are asked for in turn: of each page every third, the first
-// among them. Hardware fetches the others itself; all of them keep as many of the first cache's
-// buffers busy, which what is read here waits for. Of every second, or of three in eight, it does
-// not, see docs/PERFORMANCE.md.
-STRATA_INLINE bool AskedInTurn(const uint8_t* line) {
-  return reinterpret_cast<uintptr_t>(line) % 4096 / 64 % 3 == 0;
+// Which of the lines from one on are asked for in turn, a bit each: of each page every third, the
+// first among them. Hardware fetches the others itself; all of them keep as many of the first
+// cache's buffers busy, which what is read here waits for. Of every second, or of three in eight,
+// it does not, see docs/PERFORMANCE.md.
+STRATA_INLINE uint64_t AskedInTurn(const uint8_t* line) {
+  constexpr uint64_t kEveryThird = 0x9249249249249249;  // Of a page's 64.
+  const uint64_t at = reinterpret_cast<uintptr_t>(line) / 64 % 64;
+  return kEveryThird >> at | kEveryThird << (64 - at) % 64;
 }
 
-// Of the next panels, by the line that is `at` bytes behind where `ask` belongs.
-template <int R, int N, int P>
-STRATA_INLINE void AskForNext(const uint8_t* ask, size_t at) {
-  constexpr size_t kLines = AskingLines<R, N, P>();
-  if constexpr (kLines != 0) {
-    if (at % (kLines * 64) == 0) {
-      const uint8_t* const line = ask + at / kLines;
-      if (kAsksForPair<R, N> || AskedInTurn(line)) {
-        __builtin_prefetch(line, 0, 2);  // More than the first cache holds.
+// Asks for the next panels, by a few lines in a row that are read here.
+template <int R, int N, int P, bool kCached>
+class NextAsker {
+ public:
+  // `ask`: where what the first of the lines asks for belongs.
+  STRATA_INLINE explicit NextAsker(const uint8_t* ask)
+      : ask_(ask),
+        due_(kLines == 0          ? 0
+             : kAsksForPair<R, N> ? ~uint64_t{0}
+                                  : AskedInTurn(ask)) {}
+
+  // By the line that is `at` bytes behind the first.
+  STRATA_INLINE void By(size_t at) const {
+    if constexpr (kLines != 0) {
+      if (at % (kLines * 64) == 0 && (due_ >> at / kLines / 64 & 1) != 0) {
+        __builtin_prefetch(ask_ + at / kLines, 0, 2);  // More than the first cache holds.
       }
     }
   }
-}
+
+ private:
+  static constexpr size_t kLines = AskingLines<R, N, P, kCached>();
+  const uint8_t* ask_;
+  uint64_t due_;
+};
 
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
 // `kFrom` on, added to `dots`. `beyond`: what all panels but the last ask for is so much further
-// away. `ask`: see AskForNext.
-template <typename F, int R, int kFrom, int N, int P>
+// away. `ask`: see NextAsker.
+template <typename F, int R, int kFrom, int N, int P, bool kCached>
 STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, size_t beyond,
                             const DotWord* words, const uint8_t* ask, DotSum (&dots)[P][N]) {
+  const NextAsker<R, N, P, kCached> next(ask);
   STRATA_UNROLL
   for (int line = 0; line < 8; ++line) {
-    AskForNext<R, N, P>(ask, line * 64);
+    next.By(line * 64);
     DotWeights weights[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      if constexpr (AheadOfRows<R, kFrom, N>(F::kBits) != 0) {
-        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits) + (p < P - 1 ? beyond : 0));
+      AskByLine<kCached>(at);
+      if constexpr (AheadOfRows<R, kFrom, N, kCached>(F::kBits) != 0) {
+        AskForWeights(at + AheadOfRows<R, kFrom, N, kCached>(F::kBits) + (p < P - 1 ? beyond : 0));
       }
       weights[p] = LoadDotWeights(at);
     }
@@ -143,7 +171,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, size_t beyond,
 }
 
 // The same of weights of 4 bits.
-template <typename F, int R, int kFrom, int N, int P>
+template <typename F, int R, int kFrom, int N, int P, bool kCached>
 STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, size_t beyond,
                                   const NarrowWord* words, const uint8_t* ask,
                                   DotSum (&dots)[P][N]) {
@@ -156,16 +184,18 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, size_t be
       sums[p][r] = NarrowBegin(dots[p][r]);
     }
   }
+  const NextAsker<R, N, P, kCached> next(ask);
   STRATA_UNROLL
   for (int line = 0; line < 4; ++line) {
-    AskForNext<R, N, P>(ask, line * 64);
+    next.By(line * 64);
     NarrowWeights low[P];
     NarrowWeights high[P];
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      if constexpr (AheadOfRows<R, kFrom, N>(F::kBits) != 0) {
-        AskForWeights(at + AheadOfRows<R, kFrom, N>(F::kBits) + (p < P - 1 ? beyond : 0));
+      AskByLine<kCached>(at);
+      if constexpr (AheadOfRows<R, kFrom, N, kCached>(F::kBits) != 0) {
+        AskForWeights(at + AheadOfRows<R, kFrom, N, kCached>(F::kBits) + (p < P - 1 ? beyond : 0));
       }
       LoadDotNibbles(at, &low[p], &high[p]);
     }
@@ -196,6 +226,36 @@ STRATA_INLINE Lanes AddBlock(const QuantRows& x, size_t at, const DotSum& sum, L
   return Fma(DotFloats(sum), Set(x.scales[at]), part);
 }
 
+// The same for all the rows and panels of DotBlock: the products of a block of x, as floats, added
+// to `part`.
+template <typename F, int R, int kFrom, int N, int P, bool kCached>
+STRATA_INLINE void AddProducts(const QuantRows& x, size_t block, const uint8_t* lines,
+                               size_t stride, size_t beyond, const uint8_t* ask,
+                               Lanes (&part)[P][N]) {
+  DotSum dots[P][N];
+  STRATA_UNROLL
+  for (int r = 0; r < N; ++r) {
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      dots[p][r] = DotBegin(BlockBegin<F>(x, block * R + kFrom + r));
+    }
+  }
+  const size_t word = block * kQuantWords * R;
+  if constexpr (F::kBits == 8) {
+    DotBlock<F, R, kFrom, N, P, kCached>(lines, stride, beyond, x.words + word, ask, dots);
+  } else {
+    DotNibbleBlock<F, R, kFrom, N, P, kCached>(lines, stride, beyond, x.narrow_words + word, ask,
+                                               dots);
+  }
+  STRATA_UNROLL
+  for (int r = 0; r < N; ++r) {
+    STRATA_UNROLL
+    for (int p = 0; p < P; ++p) {
+      part[p][r] = AddBlock(x, block * R + kFrom + r, dots[p][r], part[p][r]);
+    }
+  }
+}
+
 // The chain over groups: acc := its next link, of the chain over the blocks [first, end) of row r
 // of R.
 template <typename F, int R>
@@ -214,7 +274,7 @@ STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t 
 
 // The rows [kFrom, kFrom + N) of R, and P panels. With few rows as many as streams of memory are
 // read best, see Asking: blocks do not wait for each other, and so many are on their way at once.
-template <typename F, int R, int kFrom, int N, int P>
+template <typename F, int R, int kFrom, int N, int P, bool kCached>
 void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
   const size_t stride = args.weights.panel_bytes;
@@ -230,8 +290,8 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
   }
   const auto advance = [&](size_t bytes) {
     panel += bytes;
-    if constexpr (AskingLines<R, N, P>() != 0) {
-      ask += bytes / AskingLines<R, N, P>();
+    if constexpr (AskingLines<R, N, P, kCached>() != 0) {
+      ask += bytes / AskingLines<R, N, P, kCached>();
     }
   };
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
@@ -243,42 +303,33 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
     const uint8_t* const scales = panel;
     // At a panel's end what is ahead is the beginning of the one behind it. Unless it is the last
     // of the P that one is being read itself, and those of the next P are to be asked for.
-    const size_t beyond = panel + AheadOfRows<R, kFrom, N>(F::kBits) < panel_end ? 0 : P * stride;
+    const size_t beyond =
+        panel + AheadOfRows<R, kFrom, N, kCached>(F::kBits) < panel_end ? 0 : P * stride;
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
-      AskForScales<AheadOfRows<R, kFrom, N>(F::kBits)>(
+      AskForScales<AheadOfRows<R, kFrom, N, kCached>(F::kBits)>(
           scales + p * stride + (p < P - 1 ? beyond : 0), head_bytes);
     }
+    const NextAsker<R, N, P, kCached> next(ask);
     for (size_t at = 0; at < head_bytes; at += 64) {
-      AskForNext<R, N, P>(ask, at);
+      next.By(at);
     }
     advance(head_bytes);
     const size_t end = first + group_blocks < blocks ? first + group_blocks : blocks;
     Lanes part[P][N];
     Clear(part);
-    for (size_t block = first; block < end; ++block) {
-      DotSum dots[P][N];
-      STRATA_UNROLL
-      for (int r = 0; r < N; ++r) {
-        STRATA_UNROLL
-        for (int p = 0; p < P; ++p) {
-          dots[p][r] = DotBegin(BlockBegin<F>(x, block * R + kFrom + r));
-        }
-      }
-      const size_t word = block * kQuantWords * R;
-      if constexpr (F::kBits == 8) {
-        DotBlock<F, R, kFrom, N, P>(panel, stride, beyond, x.words + word, ask, dots);
-      } else {
-        DotNibbleBlock<F, R, kFrom, N, P>(panel, stride, beyond, x.narrow_words + word, ask, dots);
-      }
+    size_t block = first;
+    // One or two rows are bound by memory, not by instructions.
+    if (kTiling.pairs_of_blocks && N > 2 && end - first == 2) {
+      AddProducts<F, R, kFrom, N, P, kCached>(x, block, panel, stride, beyond, ask, part);
       advance(kBlockBytes);
-      STRATA_UNROLL
-      for (int r = 0; r < N; ++r) {
-        STRATA_UNROLL
-        for (int p = 0; p < P; ++p) {
-          part[p][r] = AddBlock(x, block * R + kFrom + r, dots[p][r], part[p][r]);
-        }
-      }
+      AddProducts<F, R, kFrom, N, P, kCached>(x, block + 1, panel, stride, beyond, ask, part);
+      advance(kBlockBytes);
+      block = end;
+    }
+    for (; block < end; ++block) {
+      AddProducts<F, R, kFrom, N, P, kCached>(x, block, panel, stride, beyond, ask, part);
+      advance(kBlockBytes);
     }
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
@@ -297,7 +348,7 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
 
 // Blocks of many rows by halves, with two panels: each word of activations that is loaded then
 // serves both, and all sums stay in registers.
-template <typename F, int R>
+template <typename F, int R, bool kCached>
 void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t end, float* out) {
   const size_t stride = args.weights.panel_bytes;
   if constexpr (R >= (F::kBits == 4 ? kTiling.dot_panel_rows_4 : kTiling.dot_panel_rows)) {
@@ -305,18 +356,20 @@ void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t
     const bool one_panel = F::kBits == 8 && args.rows == R && R < kTiling.alone_panel_rows;
     for (; !one_panel && first + 2 <= end; first += 2) {
       const uint8_t* const panel = args.weights.data + first * stride;
-      QuantTile<F, R, 0, kHalf, 2>(args, panel, x, first * kLanes, out);
-      QuantTile<F, R, kHalf, R - kHalf, 2>(args, panel, x, first * kLanes, out);
+      QuantTile<F, R, 0, kHalf, 2, kCached>(args, panel, x, first * kLanes, out);
+      QuantTile<F, R, kHalf, R - kHalf, 2, kCached>(args, panel, x, first * kLanes, out);
     }
   }
   if constexpr (kTiling.asking.quant_panels == 2 && R <= kFewRows &&
                 2 * R <= kTiling.register_lanes) {
     for (; first + 2 <= end; first += 2) {
-      QuantTile<F, R, 0, R, 2>(args, args.weights.data + first * stride, x, first * kLanes, out);
+      QuantTile<F, R, 0, R, 2, kCached>(args, args.weights.data + first * stride, x, first * kLanes,
+                                        out);
     }
   }
   for (; first < end; ++first) {
-    QuantTile<F, R, 0, R, 1>(args, args.weights.data + first * stride, x, first * kLanes, out);
+    QuantTile<F, R, 0, R, 1, kCached>(args, args.weights.data + first * stride, x, first * kLanes,
+                                      out);
   }
 }
 
@@ -339,7 +392,13 @@ struct QuantProduct {
     const size_t inputs = args.weights.inputs;
     const QuantRows x =
         QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
-    QuantTiles<F, R>(args, x, first, end, out);
+    if constexpr (kTiling.asking.in_turn) {
+      if (args.cached) {
+        QuantTiles<F, R, true>(args, x, first, end, out);
+        return;
+      }
+    }
+    QuantTiles<F, R, false>(args, x, first, end, out);
   }
 };
 template <typename F>

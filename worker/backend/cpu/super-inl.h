@@ -29,12 +29,16 @@ STRATA_INLINE void LoadSuperLine(const uint8_t* lines, Weights* low, Weights* hi
   if constexpr (kAhead != 0) {
     AskForWeights(lines + kLine * 64 + kAhead);
   }
+  AskByLine(lines + kLine * 64);
   LoadDotNibbles(lines + kLine * 64, low, high);
   if constexpr (kHighBits != 0) {
     constexpr int kAt = 2 * kLine * kHighBits;
     const uint8_t* const bits = lines + (4 + kAt / 8) * 64;
-    if constexpr (kAhead != 0 && kAt % 8 == 0) {
-      AskForWeights(bits + kAhead);
+    if constexpr (kAt % 8 == 0) {
+      if constexpr (kAhead != 0) {
+        AskForWeights(bits + kAhead);
+      }
+      AskByLine(bits);
     }
     *low = WithHighBits<kHighBits, kAt % 8>(*low, bits);
     *high = WithHighBits<kHighBits, kAt % 8 + kHighBits>(*high, bits);

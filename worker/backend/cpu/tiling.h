@@ -81,6 +81,8 @@ struct Tiling {
   int dot_panel_rows = kNoRows;
   int dot_panel_rows_4 = kNoRows;
   int alone_panel_rows = kNoRows;
+  // Groups of two blocks of 32 inputs are one piece of code, not turns of a loop.
+  bool pairs_of_blocks = false;
   int tile_rows = 0;    // Blocks of so many rows or more go through matrix tiles; 0: none do;
   int tile_rows_8 = 0;  // and of weights of 8 bits, where there is but one block.
   Asking asking = kAskNear;
@@ -96,6 +98,9 @@ inline constexpr Tiling kAvx2Tiling = {
 // Measured on one that has tiles too.
 inline constexpr Tiling kAvx2IntelTiling = [] {
   Tiling tiling = kAvx2Tiling;
+  tiling.block_rows = 5;  // Six rows' sums leave registers short, but are read from memory once.
+  tiling.most_alone_rows = 6;
+  tiling.pairs_of_blocks = true;
   tiling.asking = kAskEachLineIntel;
   return tiling;
 }();
