@@ -22,3 +22,19 @@ inline DotWord MakeDotWord(const int8_t* q) {
   return {static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_abs_epi8(x))),
           static_cast<uint32_t>(_mm_cvtsi128_si32(flips))};
 }
+
+// Four words of 16 activations, `stride` words from one to the next.
+inline void MakeDotWords(const int8_t* q, DotWord* words, size_t stride) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
+  const __m128i negative = _mm_cmpgt_epi8(_mm_setzero_si128(), x);
+  const __m128i flips = _mm_xor_si128(negative, _mm_set1_epi8(-128));
+  const __m128i magnitudes = _mm_abs_epi8(x);
+  const auto store = [&](__m128i pair, size_t at) {
+    const int64_t first = _mm_cvtsi128_si64(pair);
+    const int64_t second = _mm_extract_epi64(pair, 1);
+    std::memcpy(words + at * stride, &first, sizeof(first));
+    std::memcpy(words + (at + 1) * stride, &second, sizeof(second));
+  };
+  store(_mm_unpacklo_epi32(magnitudes, flips), 0);
+  store(_mm_unpackhi_epi32(magnitudes, flips), 2);
+}

@@ -31,6 +31,11 @@ inline DotWord MakeDotWord(const int8_t* q) {
   SetDotWord(q, &word);
   return word;
 }
+inline void MakeDotWords(const int8_t* q, DotWord* words, size_t stride) {
+  for (size_t i = 0; i < 4; ++i) {
+    SetDotWord(q + 4 * i, words + i * stride);
+  }
+}
 STRATA_INLINE DotWeights LoadDotWeights(const uint8_t* line) {
   DotWeights out;
   for (int i = 0; i < 16; ++i) {

@@ -1,7 +1,8 @@
 // Products of quantized weights and int8 activations, written once over a dot product of 16
 // outputs. Included after kernels-inl.h, one of the int_dot_*-inl.h and quant_rows-inl.h. A dot
 // product gives:
-//   DotWord          four quantized activations, as the dot product wants them
+//   DotWord          four quantized activations, as the dot product wants them; MakeDotWord, and
+//                    if it is no word of four bytes MakeDotWords
 //   kDotOperands     what of them is multiplied
 //   DotWeights       16 outputs x 4 inputs; LoadDotWeights of a line of 8 bits
 //   DotSum           16 exact int32 sums; DotBegin(n), which begins each with n,

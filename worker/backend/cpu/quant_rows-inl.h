@@ -156,12 +156,14 @@ STRATA_INLINE void StoreDotWords(const QuantizedBlocks* from, uint32_t rows, siz
     });
   } else {
     for (uint32_t r = 0; r < rows; ++r) {
-      for (size_t w = 0; w < kQuantWords; ++w) {
-        Word* const word = to + DotWordAt(w, r, rows);
-        if constexpr (kBytes) {
-          std::memcpy(word, from[r].q[i] + 4 * w, 4);
-        } else {
-          *word = MakeDotWord(from[r].q[i] + 4 * w);
+      const int8_t* const q = from[r].q[i];
+      if constexpr (kBytes) {
+        for (size_t w = 0; w < kQuantWords; ++w) {
+          std::memcpy(to + DotWordAt(w, r, rows), q + 4 * w, 4);
+        }
+      } else {
+        for (size_t w = 0; w < kQuantWords; w += 4) {
+          MakeDotWords(q + 4 * w, to + DotWordAt(w, r, rows), DotWordAt(1, 0, rows));
         }
       }
     }
