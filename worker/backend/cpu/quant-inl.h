@@ -63,7 +63,7 @@ constexpr size_t AskedAhead(int bits) {
   return R > unasked ? ahead : 0;
 }
 
-// What each line of 8-bit products asks for, see Asking::line_bytes.
+// What each line of integers asks for, see Asking::line_bytes.
 template <bool kCached = false>
 STRATA_INLINE void AskByLine(const uint8_t* line) {
   if constexpr (kTiling.asking.line_bytes != 0 && !kCached) {

@@ -19,8 +19,8 @@ struct Asking {
   int bytes = 6 << 10;
   int bytes_4 = 6 << 10;
   int float_bytes = 4 << 10;
-  // Each line of 8-bit products in vectors of 256 bits asks for the one so far ahead, however many
-  // rows; 0: none does.
+  // Each line of integers in vectors of 256 bits asks for the one so far ahead, however many rows,
+  // unless other blocks of rows have just read it; 0: none does.
   int line_bytes = 0;
   // Streams of floats with few rows, and of integers, where registers hold the sums of all.
   int float_panels = 2;
