@@ -108,7 +108,7 @@ constexpr size_t AskingLines() {
 // Which of the lines from one on are asked for in turn, a bit each: of each page every third, the
 // first among them. Hardware fetches the others itself; all of them keep as many of the first
 // cache's buffers busy, which what is read here waits for. Of every second, or of three in eight,
-// it does not, see docs/PERFORMANCE.md.
+// it does not, see docs/TUNING.md.
 STRATA_INLINE uint64_t AskedInTurn(const uint8_t* line) {
   constexpr uint64_t kEveryThird = 0x9249249249249249;  // Of a page's 64.
   const uint64_t at = reinterpret_cast<uintptr_t>(line) / 64 % 64;

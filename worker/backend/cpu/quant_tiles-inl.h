@@ -14,7 +14,7 @@
 //
 // Measured on a processor that has them: tiles overlap with each other's loads and stores, and
 // hardly at all with the floats, so that what counts is how few instructions both are, and that all
-// they touch over and over lies in the first cache. See docs/PERFORMANCE.md.
+// they touch over and over lies in the first cache. See docs/TUNING.md.
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;

@@ -8,7 +8,7 @@ namespace strata::cpu {
 // How weights that come from memory are asked for ahead of their use. Hardware follows a stream by
 // itself, if it may, and what a program asks for takes buffers away from that; but where a line
 // takes long to be used up, the processor's window holds too few of them to keep memory busy.
-// Measured, see docs/PERFORMANCE.md. No result depends on it.
+// Measured, see docs/TUNING.md. No result depends on it.
 struct Asking {
   // Nothing is asked for with up to so many rows of weights of more than 4 bits, of 4, of floats.
   int unasked_rows_8 = 1;
