@@ -93,14 +93,16 @@ struct Tiling {
 };
 
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
-inline constexpr Tiling kAvx2Tiling = {
-    .register_lanes = 6, .block_rows = 6, .dot_chains = 2, .asking = kAskEachLine};
+// Six rows' sums leave registers short, but are read from memory once.
+inline constexpr Tiling kAvx2Tiling = {.register_lanes = 6,
+                                       .block_rows = 5,
+                                       .most_alone_rows = 6,
+                                       .dot_chains = 2,
+                                       .pairs_of_blocks = true,
+                                       .asking = kAskEachLine};
 // Measured on one that has tiles too.
 inline constexpr Tiling kAvx2IntelTiling = [] {
   Tiling tiling = kAvx2Tiling;
-  tiling.block_rows = 5;  // Six rows' sums leave registers short, but are read from memory once.
-  tiling.most_alone_rows = 6;
-  tiling.pairs_of_blocks = true;
   tiling.asking = kAskEachLineIntel;
   return tiling;
 }();
