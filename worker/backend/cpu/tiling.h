@@ -93,7 +93,7 @@ struct Tiling {
 };
 
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
-// Six rows' sums leave registers short, but are read from memory once.
+// Six rows' sums leave registers short, but one block of six reads memory once, not twice.
 inline constexpr Tiling kAvx2Tiling = {.register_lanes = 6,
                                        .block_rows = 5,
                                        .most_alone_rows = 6,
