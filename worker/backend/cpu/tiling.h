@@ -37,7 +37,8 @@ inline constexpr Asking kAskNear;
 // AVX2 takes so many instructions for each byte that the processor's window holds too few bytes of
 // a panel to keep the memory busy, with one row too; with VNNI so it is on Intel's.
 inline constexpr Asking kAskEachLine = {.line_bytes = 3 << 10};
-// Intel's read two panels of few rows faster than one; of eight rows a tenth is the asking in turn.
+// Intel's read two panels of few rows faster than one (Zen 5 slower); of eight rows a tenth is the
+// asking in turn.
 inline constexpr Asking kAskEachLineIntel = {
     .line_bytes = 3 << 10, .quant_panels = 2, .in_turn = true};
 inline constexpr Asking kAskZen5 = {.bytes = 10 << 10, .pairs = true};
@@ -81,7 +82,8 @@ struct Tiling {
   int dot_panel_rows = kNoRows;
   int dot_panel_rows_4 = kNoRows;
   int alone_panel_rows = kNoRows;
-  // Groups of two blocks of 32 inputs are one piece of code, not turns of a loop.
+  // With three rows or more groups of two blocks of 32 inputs are one piece of code, not turns of a
+  // loop.
   bool pairs_of_blocks = false;
   int tile_rows = 0;    // Blocks of so many rows or more go through matrix tiles; 0: none do;
   int tile_rows_8 = 0;  // and of weights of 8 bits, where there is but one block.
@@ -93,14 +95,15 @@ struct Tiling {
 };
 
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
-// Six rows' sums leave registers short, but one block of six reads memory once, not twice.
+// AMD's. Several blocks have five rows at most, as six rows' sums leave registers short; but one
+// block of six reads memory once, not twice. Measured on Zen 5, which takes it when told to.
 inline constexpr Tiling kAvx2Tiling = {.register_lanes = 6,
                                        .block_rows = 5,
                                        .most_alone_rows = 6,
                                        .dot_chains = 2,
                                        .pairs_of_blocks = true,
                                        .asking = kAskEachLine};
-// Measured on one that has tiles too.
+// AMD's but for its asking, which was measured on one that has tiles too.
 inline constexpr Tiling kAvx2IntelTiling = [] {
   Tiling tiling = kAvx2Tiling;
   tiling.asking = kAskEachLineIntel;
