@@ -273,16 +273,28 @@ constexpr uint32_t kAskingInTurn = 2;
 // So many blocks take long for each panel, and memory hardly shows: where more panels stay in cache
 // for all of them, the blocks' own activations are read less often.
 constexpr uint32_t kManyBlocks = 12;
+constexpr size_t kMostInCache = 2 * kPanelsInCache;
+// A product's Tiling::many_blocks_bytes.
+template <typename Product>
+constexpr size_t kManyBlocksBytes = 0;
+
+// The panels that stay in cache for several blocks of rows, those that are asked for in turn among
+// them.
+template <typename Product>
+STRATA_INLINE size_t PanelsForBlocks(uint32_t blocks, size_t panel_bytes) {
+  if (blocks < kManyBlocks) {
+    return kAsksInTurn<Product> ? kPanelsInCache / 2 : kPanelsInCache;
+  }
+  const size_t fit = kManyBlocksBytes<Product> / panel_bytes;
+  return fit < kPanelsInCache ? kPanelsInCache : fit < kMostInCache ? fit : kMostInCache;
+}
 
 // All rows, block by block.
 template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kBlockRows);
-  // What is asked for is to stay in cache too.
-  const size_t in_cache = !kAsksInTurn<Product>  ? kPanelsInCache
-                          : blocks < kManyBlocks ? kPanelsInCache / 2
-                                                 : kPanelsInCache * 2;
-  const size_t at_once = blocks == 1 ? kPanelsAsked : in_cache;
+  const size_t at_once =
+      blocks == 1 ? kPanelsAsked : PanelsForBlocks<Product>(blocks, args.weights.panel_bytes);
   InTurnArgs in_turn(args);
   for (OutputAsker outputs(args, first, end); first < end; first += at_once) {
     outputs.At(first);

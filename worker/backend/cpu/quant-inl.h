@@ -347,8 +347,27 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
   StoreTile(args, acc, output, out + kFrom * args.out_stride);
 }
 
-// Blocks of many rows by halves, with two panels: each word of activations that is loaded then
-// serves both, and all sums stay in registers.
+// The same of one panel, see Tiling::tiles_apart.
+template <typename F, int R, int kFrom, int N, bool kCached>
+[[gnu::noinline]] void QuantTileApart(const InTurnArgs& args, const uint8_t* panel,
+                                      const QuantRows& x, size_t output, float* out) {
+  QuantTile<F, R, kFrom, N, 1, kCached>(args, panel, x, output, out);
+}
+
+// Either of them.
+template <typename F, int R, int kFrom, int N, bool kCached>
+STRATA_INLINE void OnePanelTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
+                                size_t output, float* out) {
+  if constexpr (kTiling.tiles_apart) {
+    QuantTileApart<F, R, kFrom, N, kCached>(args, panel, x, output, out);
+  } else {
+    QuantTile<F, R, kFrom, N, 1, kCached>(args, panel, x, output, out);
+  }
+}
+
+// Blocks of many rows by halves: with two panels each word of activations that is loaded serves
+// both, and all sums stay in registers; with one (Tiling::half_rows) the second half reads what the
+// first has just read.
 template <typename F, int R, bool kCached>
 void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t end, float* out) {
   const size_t stride = args.weights.panel_bytes;
@@ -368,8 +387,16 @@ void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t
                                         out);
     }
   }
+  if constexpr (R >= kTiling.half_rows) {
+    constexpr int kHalf = (R + 1) / 2;
+    for (; args.rows > R && first < end; ++first) {
+      const uint8_t* const panel = args.weights.data + first * stride;
+      OnePanelTile<F, R, 0, kHalf, kCached>(args, panel, x, first * kLanes, out);
+      OnePanelTile<F, R, kHalf, R - kHalf, true>(args, panel, x, first * kLanes, out);
+    }
+  }
   for (; first < end; ++first) {
-    QuantTile<F, R, 0, R, 1, kCached>(args, args.weights.data + first * stride, x, first * kLanes,
+    OnePanelTile<F, R, 0, R, kCached>(args, args.weights.data + first * stride, x, first * kLanes,
                                       out);
   }
 }
@@ -404,6 +431,8 @@ struct QuantProduct {
 };
 template <typename F>
 constexpr bool kAsksInTurn<QuantProduct<F>> = kTiling.asking.in_turn;
+template <typename F>
+constexpr size_t kManyBlocksBytes<QuantProduct<F>> = kTiling.many_blocks_bytes;
 
 // The same weights and float activations: each weight is put together, then used as one stored so.
 template <typename F, int R>

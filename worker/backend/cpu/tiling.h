@@ -3,6 +3,8 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_TILING_H_
 #define STRATA_WORKER_BACKEND_CPU_TILING_H_
 
+#include <cstddef>
+
 namespace strata::cpu {
 
 // How weights that come from memory are asked for ahead of their use. Hardware follows a stream by
@@ -82,11 +84,20 @@ struct Tiling {
   int dot_panel_rows = kNoRows;
   int dot_panel_rows_4 = kNoRows;
   int alone_panel_rows = kNoRows;
+  // Of several blocks those of so many rows or more take int8 products of each panel by halves of
+  // the rows, one after the other: a half's sums leave registers for what is added to them.
+  int half_rows = kNoRows;
+  // Each number of rows' products are a function of their own, never a part of one that has many of
+  // them, whose registers the compiler then spends on what they share.
+  bool tiles_apart = false;
   // With three rows or more groups of two blocks of 32 inputs are one piece of code, not turns of a
   // loop.
   bool pairs_of_blocks = false;
   int tile_rows = 0;    // Blocks of so many rows or more go through matrix tiles; 0: none do;
   int tile_rows_8 = 0;  // and of weights of 8 bits, where there is but one block.
+  // What the panels of integers that stay in cache for many blocks (kManyBlocks) may take, if they
+  // are more than four; eight at most.
+  size_t many_blocks_bytes = 0;
   Asking asking = kAskNear;
 
   constexpr int alone_rows() const {
@@ -95,23 +106,31 @@ struct Tiling {
 };
 
 inline constexpr Tiling kScalarTiling = {.register_lanes = 4, .block_rows = 4, .dot_chains = 1};
-// AMD's. Several blocks have five rows at most, as six rows' sums leave registers short; but one
-// block of six reads memory once, not twice. Measured on Zen 5, which takes it when told to.
+// AMD's, measured on Zen 5, which takes it when told to. Halves of six rows are what integers are
+// fastest by, and six what floats are.
 inline constexpr Tiling kAvx2Tiling = {.register_lanes = 6,
-                                       .block_rows = 5,
-                                       .most_alone_rows = 6,
+                                       .block_rows = 6,
                                        .dot_chains = 2,
+                                       .half_rows = 5,
+                                       .tiles_apart = true,
                                        .pairs_of_blocks = true,
+                                       .many_blocks_bytes = size_t{320} << 10,
                                        .asking = kAskEachLine};
-// AMD's but for its asking, which was measured on one that has tiles too.
-inline constexpr Tiling kAvx2IntelTiling = [] {
-  Tiling tiling = kAvx2Tiling;
-  tiling.asking = kAskEachLineIntel;
-  return tiling;
-}();
+// Measured on one that has tiles too. Several blocks have five rows at most, as six rows' sums
+// leave registers short; but one block of six reads memory once, not twice.
+inline constexpr Tiling kAvx2IntelTiling = {.register_lanes = 6,
+                                            .block_rows = 5,
+                                            .most_alone_rows = 6,
+                                            .dot_chains = 2,
+                                            .pairs_of_blocks = true,
+                                            .many_blocks_bytes = size_t{2} << 20,
+                                            .asking = kAskEachLineIntel};
 // VNNI where there is no AVX-512 is Intel's alone. Measured on one with tiles.
-inline constexpr Tiling kAvxVnniTiling = {
-    .register_lanes = 6, .block_rows = 6, .dot_chains = 6, .asking = kAskEachLineIntel};
+inline constexpr Tiling kAvxVnniTiling = {.register_lanes = 6,
+                                          .block_rows = 6,
+                                          .dot_chains = 6,
+                                          .many_blocks_bytes = size_t{2} << 20,
+                                          .asking = kAskEachLineIntel};
 // Without VNNI AVX-512 is Intel's alone.
 inline constexpr Tiling kAvx512Tiling = {
     .register_lanes = 24, .block_rows = 12, .dot_chains = 6, .asking = kAskIntel};
