@@ -318,7 +318,9 @@ void Runner::LongProducts() {
   }
 }
 
-// A chunk of a prompt: far more blocks of rows than panels are kept for.
+// Chunks of prompts: far more blocks of rows than panels are kept for, and of 8-bit weights so many
+// as are multiplied by tables, in one part and in two, with groups that the inputs end in, and
+// groups of one block.
 void Runner::ManyRows() {
   for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 128},
                                Format{WeightFormat::kAffine4, Dtype::kF16, 64},
@@ -326,6 +328,20 @@ void Runner::ManyRows() {
     Random random(5000 + format.group);
     const Panels panels(format, 90, 160, -1, &random);
     Product(format, panels, 512, Inputs::kUsual, format.group != 0, &random);
+  }
+  for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 32},
+                               Format{WeightFormat::kInt8, Dtype::kF32, 96},
+                               Format{WeightFormat::kAffine8, Dtype::kBF16, 64},
+                               Format{WeightFormat::kAffine8, Dtype::kF32, 32}}) {
+    Random random(6000 + format.group);
+    const Panels panels(format, random.In(130, 170), random.In(97, 190), -1, &random);
+    Product(format, panels, random.In(580, 620), Inputs::kUsual, true, &random);
+    Product(format, panels, random.In(150, 170), Inputs::kRare, true, &random);
+    Product(format, panels, random.In(150, 170), Inputs::kNoNumber, true, &random);
+    for (const int byte : {0, 255}) {
+      const Panels ends(format, 40, 70, byte, &random);
+      Product(format, ends, random.In(150, 170), Inputs::kLargest, true, &random);
+    }
   }
 }
 

@@ -434,11 +434,13 @@ TEST_P(QuantKernelsTest, ExtremesOfTheStoredValuesDoNotSaturate) {
                       .ok());
       for (const float even : {1.0f, -1.0f}) {
         for (const float odd : {1.0f, -1.0f}) {
-          std::vector<float> x(9 * 256);
-          for (size_t i = 0; i < x.size(); ++i) {
-            x[i] = 2 * (i % 2 == 0 ? even : odd);
+          for (const uint32_t rows : {9u, 150u}) {
+            std::vector<float> x(rows * 256);
+            for (size_t i = 0; i < x.size(); ++i) {
+              x[i] = 2 * (i % 2 == 0 ? even : odd);
+            }
+            ASSERT_NO_FATAL_FAILURE(Check(made, x, rows, true));
           }
-          ASSERT_NO_FATAL_FAILURE(Check(made, x, 9, true));
         }
       }
     }

@@ -19,6 +19,8 @@ namespace {
 constexpr Tiling kTiling = kAvx2Tiling;
 constexpr DotOperands kDotOperands = DotOperands::kFlipped;
 #include "tests/worker/backend/stand_in-inl.h"
+// After the loops, of which it is one.
+#include "worker/backend/cpu/quant_flipped-inl.h"
 constexpr Kernels kTable = MakeTable("avx2");
 }  // namespace
 }  // namespace stand_in_avx2

@@ -22,6 +22,39 @@ STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const DotWor
   return sum;
 }
 
+// For quant_flipped-inl.h. A pattern has a bit for each of a word's bytes that is not negative.
+constexpr size_t kFlipPatterns = 16;
+
+STRATA_INLINE size_t FlipPattern(const DotWord& word) {
+  // The bytes' highest bits, moved side by side to the word's highest ones. None of the product's
+  // other bits meet, so that nothing is carried.
+  constexpr uint32_t kTogether = 1U << 21 | 1U << 14 | 1U << 7 | 1U;
+  return (word.flips & 0x80808080U) * kTogether >> 28;
+}
+STRATA_INLINE void StoreFlipped(const DotWeights& weights, size_t pattern, uint8_t* to) {
+  uint32_t flips = 0;
+  for (size_t j = 0; j < 4; ++j) {
+    flips |= ((pattern >> j & 1) != 0 ? 0x80U : 0x7fU) << 8 * j;
+  }
+  STRATA_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to) + i,
+                       _mm256_xor_si256(weights.v[i], _mm256_set1_epi32(static_cast<int>(flips))));
+  }
+}
+STRATA_INLINE DotSum DotFlipped(DotSum sum, const uint8_t* flipped, const DotWord& word) {
+  const __m256i magnitudes = _mm256_set1_epi32(static_cast<int>(word.magnitudes));
+  const __m256i ones = _mm256_set1_epi16(1);
+  STRATA_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(flipped) + i);
+    const __m256i pairs = _mm256_maddubs_epi16(magnitudes, w);
+    sum.v[i] = _mm256_add_epi32(sum.v[i], _mm256_madd_epi16(pairs, ones));
+    __asm__("" : "+x"(sum.v[i]));  // As above.
+  }
+  return sum;
+}
+
 // Weights u below 64 are multiplied as bytes, u q + u' q' of two inputs in 16 bits, and as many are
 // added up as fit there: |q| <= 127, so that 15 * 127 * 2 of 8 words are 30,480, 31 * 127 * 2 of 4
 // are 31,496, and 63 * 127 * 2 of 2 are 32,004.

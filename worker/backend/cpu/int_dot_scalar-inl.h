@@ -89,6 +89,36 @@ STRATA_INLINE DotSum DotStep(DotSum sum, const DotWeights& weights, const Flippe
   }
   return sum;
 }
+
+// For quant_flipped-inl.h. A pattern has a bit for each of a word's bytes that is not negative.
+constexpr size_t kFlipPatterns = 16;
+
+STRATA_INLINE size_t FlipPattern(const FlippedWord& word) {
+  size_t pattern = 0;
+  for (int j = 0; j < 4; ++j) {
+    pattern |= static_cast<size_t>(word.flips[j] >> 7) << j;
+  }
+  return pattern;
+}
+STRATA_INLINE void StoreFlipped(const DotWeights& weights, size_t pattern, uint8_t* to) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      to[4 * i + j] = weights.v[i][j] ^ ((pattern >> j & 1) != 0 ? 0x80 : 0x7f);
+    }
+  }
+}
+STRATA_INLINE DotSum DotFlipped(DotSum sum, const uint8_t* flipped, const FlippedWord& word) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; j += 2) {
+      const auto product = [&](int k) {
+        return static_cast<int8_t>(flipped[4 * i + k]) * word.magnitudes[k];
+      };
+      sum.v[i] += static_cast<int16_t>(product(j) + product(j + 1));
+    }
+  }
+  return sum;
+}
+
 STRATA_INLINE Lanes DotFloats(const DotSum& sum) {
   Lanes out;
   for (int i = 0; i < 16; ++i) {

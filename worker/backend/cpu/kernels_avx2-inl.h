@@ -36,6 +36,8 @@ constexpr Tiling kTiling = STRATA_AVX2_TILING;
 #include "worker/backend/cpu/int_dot_pairs256-inl.h"
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/loops_after_dots-inl.h"
+// After the loops, of which it is one.
+#include "worker/backend/cpu/quant_flipped-inl.h"
 }  // namespace
 }  // namespace STRATA_AVX2_NAMESPACE
 }  // namespace strata::cpu

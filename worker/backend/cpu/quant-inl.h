@@ -406,11 +406,18 @@ void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t
 template <typename Args>
 bool MultiplyTiles(const Args& args, size_t first, size_t end);
 
+// The same by tables of flipped weights. Defined where Tiling::table_rows says that there are any,
+// in quant_flipped-inl.h.
+template <typename F, typename Args>
+bool MultiplyByTables(const Args& args, size_t first, size_t end);
+
 template <typename F>
 struct QuantProduct {
   static bool TryAtOnce(const MatmulArgs& args, size_t first, size_t end) {
     if constexpr (kTiling.tile_rows > 0) {
       return MultiplyTiles(args, first, end);
+    } else if constexpr (F::kBits == 8 && kTiling.table_rows > 0) {
+      return MultiplyByTables<F>(args, first, end);
     } else {
       return false;
     }

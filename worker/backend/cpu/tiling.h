@@ -93,6 +93,8 @@ struct Tiling {
   // With three rows or more groups of two blocks of 32 inputs are one piece of code, not turns of a
   // loop.
   bool pairs_of_blocks = false;
+  // So many rows or more take 8-bit weights from tables of flipped ones; 0: none do.
+  int table_rows = 0;
   int tile_rows = 0;    // Blocks of so many rows or more go through matrix tiles; 0: none do;
   int tile_rows_8 = 0;  // and of weights of 8 bits, where there is but one block.
   // What the panels of integers that stay in cache for many blocks (kManyBlocks) may take, if they
@@ -114,6 +116,7 @@ inline constexpr Tiling kAvx2Tiling = {.register_lanes = 6,
                                        .half_rows = 5,
                                        .tiles_apart = true,
                                        .pairs_of_blocks = true,
+                                       .table_rows = 144,
                                        .many_blocks_bytes = size_t{320} << 10,
                                        .asking = kAskEachLine};
 // Measured on one that has tiles too. Several blocks have five rows at most, as six rows' sums
