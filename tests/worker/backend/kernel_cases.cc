@@ -329,10 +329,10 @@ void Runner::ManyRows() {
     const Panels panels(format, 90, 160, -1, &random);
     Product(format, panels, 512, Inputs::kUsual, format.group != 0, &random);
   }
-  for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 32},
-                               Format{WeightFormat::kInt8, Dtype::kF32, 96},
-                               Format{WeightFormat::kAffine8, Dtype::kBF16, 64},
-                               Format{WeightFormat::kAffine8, Dtype::kF32, 32}}) {
+  for (const Format& format :
+       {Format{WeightFormat::kInt8, Dtype::kF32, 32}, Format{WeightFormat::kInt8, Dtype::kF32, 96},
+        Format{WeightFormat::kAffine8, Dtype::kBF16, 64},
+        Format{WeightFormat::kAffine8, Dtype::kF32, 32}}) {
     Random random(6000 + format.group);
     const Panels panels(format, random.In(130, 170), random.In(97, 190), -1, &random);
     Product(format, panels, random.In(580, 620), Inputs::kUsual, true, &random);
