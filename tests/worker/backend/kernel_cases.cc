@@ -319,8 +319,8 @@ void Runner::LongProducts() {
 }
 
 // Chunks of prompts: far more blocks of rows than panels are kept for, and of 8-bit weights so many
-// as are multiplied by tables, in one part and in two, with groups that the inputs end in, and
-// groups of one block.
+// as are multiplied by tables: the fewest, the most in one part, and in two, with groups that the
+// inputs end in, and groups of one block.
 void Runner::ManyRows() {
   for (const Format& format : {Format{WeightFormat::kInt8, Dtype::kF32, 128},
                                Format{WeightFormat::kAffine4, Dtype::kF16, 64},
@@ -334,10 +334,14 @@ void Runner::ManyRows() {
         Format{WeightFormat::kAffine8, Dtype::kBF16, 64},
         Format{WeightFormat::kAffine8, Dtype::kF32, 32}}) {
     Random random(6000 + format.group);
-    const Panels panels(format, random.In(130, 170), random.In(97, 190), -1, &random);
-    Product(format, panels, random.In(580, 620), Inputs::kUsual, true, &random);
-    Product(format, panels, random.In(150, 170), Inputs::kRare, true, &random);
-    Product(format, panels, random.In(150, 170), Inputs::kNoNumber, true, &random);
+    // Five blocks of inputs, and parts of 17 panels and more.
+    const Panels panels(format, 39 * 16 - 5, 150, -1, &random);
+    for (const uint32_t rows : {144u, 151u, 575u, 577u}) {
+      const Inputs kind = rows == 144   ? Inputs::kRare
+                          : rows == 151 ? Inputs::kNoNumber
+                                        : Inputs::kUsual;
+      Product(format, panels, rows, kind, true, &random);
+    }
     for (const int byte : {0, 255}) {
       const Panels ends(format, 40, 70, byte, &random);
       Product(format, ends, random.In(150, 170), Inputs::kLargest, true, &random);

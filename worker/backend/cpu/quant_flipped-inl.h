@@ -3,14 +3,14 @@
 // which give
 //   kFlipPatterns                       the ways in which a word flips a line of weights
 //   FlipPattern(word)                   the one of them that is the word's
-//   StoreFlipped(weights, pattern, to)  a line so flipped, to 64 bytes
+//   StoreFlipped(weights, pattern, to)  a line so flipped, to 64 bytes, aligned as a line is
 //   DotFlipped(sum, flipped, word)      DotStep of such a line and a word of that pattern
 //
-// Flipping is one in four of a dot product's operations, and there are no more ways to flip a line
-// than a word has signs. So a block of 32 inputs of a pair of panels is flipped in all of them
-// once, 16 KiB that stay in the first cache, and all rows take theirs from there. What bounds them
-// is how many products of vectors a processor begins at once, not all operations. The chains of
-// floats, which registers hold elsewhere, wait in memory from block to block.
+// Flipping is one in four of a dot product's operations, and the signs of a word's four bytes flip
+// a line in one of sixteen ways. So a block of 32 inputs of a pair of panels is flipped in all of
+// them once, 16 KiB that stay in the first cache, and all rows take theirs from there. What bounds
+// them is how many products of vectors a processor begins at once, not all operations. The chains
+// of floats, which registers hold elsewhere, wait in memory from block to block.
 
 constexpr size_t kTablePanels = 2;
 // Of a pair of lines, one way; and of a block.
@@ -19,12 +19,12 @@ constexpr size_t kTableBytes = kQuantWords * kFlipPatterns * kTableLineBytes;
 // So many rows are cut into blocks of no fewer than this.
 constexpr int kLeastTableRows = kTiling.block_rows - 1;
 static_assert(kTiling.table_rows == 0 ||
-              (kTiling.table_rows > kTiling.alone_rows() &&
+              (kFlipped && kTiling.tile_rows == 0 && kTiling.table_rows > kTiling.alone_rows() &&
                kTiling.table_rows >= kTiling.block_rows * kLeastTableRows));
 // Pairs that are taken in turn group by group, so that the rows' activations stay in the second
 // cache.
 constexpr size_t kTablePairs = 4;
-// Blocks of rows that are taken together, at the most; their chains take 144 KiB.
+// Blocks of rows that are taken together, at the most; their chains take 360 KiB.
 constexpr uint32_t kTableRowBlocks = 96;
 constexpr size_t kTableChainFloats = kTablePanels * kLanes;  // Of a row.
 constexpr size_t kTableChains = kTableRowBlocks * kBlockRows.most * kTableChainFloats;
@@ -122,7 +122,7 @@ STRATA_INLINE void MakeTables(const uint8_t* lines, size_t stride, uint8_t* tabl
     STRATA_UNROLL
     for (size_t p = 0; p < kTablePanels; ++p) {
       const uint8_t* const line = lines + p * stride + w * 64;
-      // The next block's, beyond the panel's end too.
+      // What follows in the panel, the next block or the next group's; beyond its end too.
       __builtin_prefetch(
           reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(line) + kQuantWords * 64));
       const DotWeights weights = LoadDotWeights(line);
@@ -154,10 +154,11 @@ inline size_t FindRuns(uint32_t rows, uint32_t row_blocks, uint32_t from, uint32
   return count;
 }
 
-// The blocks of rows [from, to) of row_blocks, and the panels [first, end).
+// The blocks of rows [from, to) of row_blocks, and the panels [first, end). Never a part of its
+// callers, whose other products would then have its frame.
 template <typename F>
-void MultiplyByTables(const MatmulArgs& args, uint32_t row_blocks, uint32_t from, uint32_t to,
-                      size_t first, size_t end) {
+[[gnu::noinline]] void MultiplyByTables(const MatmulArgs& args, uint32_t row_blocks, uint32_t from,
+                                        uint32_t to, size_t first, size_t end) {
   alignas(64) uint8_t tables[kTableBytes];
   alignas(64) float parts[kTableChains];
   alignas(64) float sums[kTablePairs][kTableChains];
@@ -201,8 +202,9 @@ void MultiplyByTables(const MatmulArgs& args, uint32_t row_blocks, uint32_t from
   constexpr size_t kAtOnce = kTablePairs * kTablePanels;
   for (; first < end; first += kAtOnce) {
     const size_t last = first + kAtOnce < end ? first + kAtOnce : end;
-    for (float* const pair : sums) {
-      std::memset(pair, 0, rows * kTableChainFloats * sizeof(float));
+    for (size_t panel = first; panel < last; panel += kTablePanels) {
+      std::memset(sums[(panel - first) / kTablePanels], 0,
+                  rows * kTableChainFloats * sizeof(float));
     }
     for (size_t group = 0; group * group_blocks < blocks; ++group) {
       at.group_first = group * group_blocks;

@@ -1,4 +1,4 @@
-// The table of an instruction set. Included after all loops but those of matrix tiles.
+// The table of an instruction set. Included after all loops but those of matrix tiles and tables.
 
 void Matmul(const MatmulArgs& args, size_t first, size_t end) {
   if (args.int8) {
