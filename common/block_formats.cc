@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "common/check.h"
+#include "common/code_books.h"
 #include "common/half.h"
+#include "common/stored_matrix.h"
 
 namespace strata {
 namespace {
@@ -17,16 +19,18 @@ void Nibbles(const uint8_t* from, uint8_t* u) {
   }
 }
 
-// Twice the values of 4-bit floats (a sign, two bits of exponent, one of mantissa), plus 128.
-constexpr uint8_t kFloats4[] = {128, 129, 130, 131, 132, 134, 136, 140,
-                                128, 127, 126, 125, 124, 122, 120, 116};
-
-// 2^(bits - 128): half of what eight bits of exponent mean; the last of them means no number.
-float HalfExponentAt(uint8_t bits) {
+// 2^(bits - 127); the last of them means no number.
+float ExponentAt(uint8_t bits) {
   if (bits == 255) {
     return std::numeric_limits<float>::quiet_NaN();
   }
-  return std::bit_cast<float>(bits < 2 ? 0x00200000u << bits : (uint32_t{bits} - 1) << 23);
+  return std::bit_cast<float>(bits == 0 ? 0x00400000u : uint32_t{bits} << 23);
+}
+
+float FloatAt(const uint8_t* from) {
+  float value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
 }
 
 // The fifth bits, in one word.
@@ -84,8 +88,56 @@ void DecodeQ6K(const uint8_t* block, IntegerSuperBlock* out) {
   }
 }
 
+// Four words of two bits each, and of what stands beside them: those of 32 inputs in turn.
+void DecodeTwoBits(const uint8_t* from, size_t j, uint8_t* u) {
+  const uint8_t* const low = from + j / 4 * 32;
+  for (size_t i = 0; i < kBlockPart; ++i) {
+    u[i] = low[i] >> (2 * (j % 4)) & 3;
+  }
+}
+
+void DecodeQ2K(const uint8_t* block, IntegerSuperBlock* out) {
+  out->scale = HalfAt(block + 80);
+  out->minimum = HalfAt(block + 82);
+  for (size_t i = 0; i < std::size(out->c); ++i) {
+    out->c[i] = static_cast<int8_t>(block[i] & 15);
+    out->m[i] = static_cast<int8_t>(block[i] >> 4);
+  }
+  for (size_t j = 0; j < kSuperBlock / kBlockPart; ++j) {
+    DecodeTwoBits(block + 16, j, out->u + j * kBlockPart);
+  }
+}
+
+// Third bits, two bits, and scales of six bits less 32: four in the halves of 8 bytes, two more in
+// the quarters of 4.
+void DecodeQ3K(const uint8_t* block, IntegerSuperBlock* out) {
+  out->scale = HalfAt(block + 108);
+  const uint8_t* const scales = block + 96;
+  for (size_t i = 0; i < std::size(out->c); ++i) {
+    const int low = i < 8 ? scales[i] & 15 : scales[i - 8] >> 4;
+    const int high = scales[8 + i % 4] >> (2 * (i / 4)) & 3;
+    out->c[i] = static_cast<int8_t>((low | high << 4) - 32);
+  }
+  for (size_t j = 0; j < kSuperBlock / kBlockPart; ++j) {
+    uint8_t* const u = out->u + j * kBlockPart;
+    DecodeTwoBits(block + 32, j, u);
+    for (size_t i = 0; i < kBlockPart; ++i) {
+      // Less 4 where the third bit is 0; and 32 more, as Q6_K has it.
+      u[i] = static_cast<uint8_t>(u[i] + 28 + (block[i] >> j & 1) * 4);
+    }
+  }
+}
+
+// Behind what is of the whole row.
+size_t RowHeadBytes(Dtype dtype) { return dtype == Dtype::kNVFP4 ? sizeof(float) : 0; }
+
 const uint8_t* BlockOf(Dtype dtype, const uint8_t* row, size_t part) {
-  return row + part / (BlockElements(dtype) / kBlockPart) * BlockBytes(dtype);
+  return row + RowHeadBytes(dtype) + part / (BlockElements(dtype) / kBlockPart) * BlockBytes(dtype);
+}
+
+uint64_t SuperBits(BlockPanels::Kind kind) {
+  using Kind = BlockPanels::Kind;
+  return kind == Kind::kSuper2 ? 2 : kind == Kind::kSuper4 ? 4 : kind == Kind::kSuper5 ? 5 : 6;
 }
 
 }  // namespace
@@ -93,7 +145,20 @@ const uint8_t* BlockOf(Dtype dtype, const uint8_t* row, size_t part) {
 bool IsBlocks(Dtype dtype) { return dtype >= Dtype::kQ4_0; }
 
 size_t BlockElements(Dtype dtype) {
-  return dtype == Dtype::kQ4_K || dtype == Dtype::kQ5_K || dtype == Dtype::kQ6_K ? 256 : 32;
+  switch (dtype) {
+    case Dtype::kQ2_K:
+    case Dtype::kQ3_K:
+    case Dtype::kQ4_K:
+    case Dtype::kQ5_K:
+    case Dtype::kQ6_K:
+    case Dtype::kIQ4_XS:
+      return kSuperBlock;
+    case Dtype::kNF4:
+    case Dtype::kFP4:
+      return 64;
+    default:
+      return kBlockPart;
+  }
 }
 
 size_t BlockBytes(Dtype dtype) {
@@ -116,9 +181,25 @@ size_t BlockBytes(Dtype dtype) {
       return 210;
     case Dtype::kMXFP4:
       return 17;
+    case Dtype::kQ2_K:
+      return 84;
+    case Dtype::kQ3_K:
+      return 110;
+    case Dtype::kIQ4_NL:
+    case Dtype::kNVFP4:
+      return 18;
+    case Dtype::kIQ4_XS:
+      return 136;
+    case Dtype::kNF4:
+    case Dtype::kFP4:
+      return 36;
     default:
       return 0;
   }
+}
+
+uint64_t BlockRowBytes(Dtype dtype, uint64_t inputs) {
+  return RowHeadBytes(dtype) + inputs / BlockElements(dtype) * BlockBytes(dtype);
 }
 
 std::optional<uint64_t> TensorBytes(Dtype dtype, std::span<const uint64_t> shape) {
@@ -129,15 +210,18 @@ std::optional<uint64_t> TensorBytes(Dtype dtype, std::span<const uint64_t> shape
     }
   }
   uint64_t unit = DtypeBytes(dtype);
+  uint64_t heads = 0;
   if (IsBlocks(dtype)) {
     if (shape.empty() || shape.back() % BlockElements(dtype) != 0) {
       return std::nullopt;
     }
+    heads = shape.back() == 0 ? 0 : elements / shape.back() * RowHeadBytes(dtype);
     elements /= BlockElements(dtype);
     unit = BlockBytes(dtype);
   }
   uint64_t bytes;
-  if (__builtin_mul_overflow(elements, unit, &bytes)) {
+  if (__builtin_mul_overflow(elements, unit, &bytes) ||
+      __builtin_add_overflow(bytes, heads, &bytes)) {
     return std::nullopt;
   }
   return bytes;
@@ -155,8 +239,17 @@ BlockPanels PanelsOf(Dtype dtype) {
       return {Kind::kSuper4, Dtype::kF16};
     case Dtype::kQ5_K:
       return {Kind::kSuper5, Dtype::kF16};
+    case Dtype::kQ2_K:
+      return {Kind::kSuper2, Dtype::kF16};
+    case Dtype::kQ3_K:
     case Dtype::kQ6_K:
       return {Kind::kSuper6, Dtype::kF32};
+    case Dtype::kIQ4_NL:
+    case Dtype::kIQ4_XS:
+    case Dtype::kNVFP4:
+    case Dtype::kNF4:
+    case Dtype::kFP4:
+      return {Kind::kCodes, Dtype::kF32};
     default:
       STRATA_CHECK(IsBlocks(dtype));
       return {Kind::kInt8, Dtype::kF32};
@@ -167,10 +260,10 @@ IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part) {
   const uint8_t* const block = BlockOf(dtype, row, part);
   IntegerPart out;
   if (dtype == Dtype::kMXFP4) {
-    out.scale = HalfExponentAt(block[0]);
-    Nibbles(block + 1, out.u);
-    for (uint8_t& u : out.u) {
-      u = kFloats4[u];
+    const CodePart codes = DecodeCodes(dtype, row, part);
+    out.scale = codes.scales[0] * 0.5f;
+    for (size_t i = 0; i < kBlockPart; ++i) {
+      out.u[i] = static_cast<uint8_t>(kFloats4[codes.u[i]] + 128);
     }
     return out;
   }
@@ -208,20 +301,111 @@ IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part) {
 }
 
 IntegerSuperBlock DecodeSuperBlock(Dtype dtype, const uint8_t* row, size_t block) {
-  STRATA_CHECK(BlockElements(dtype) == kSuperBlock);
+  STRATA_CHECK(PanelsOf(dtype).super());
   IntegerSuperBlock out;
   const uint8_t* const from = row + block * BlockBytes(dtype);
-  if (dtype == Dtype::kQ6_K) {
-    DecodeQ6K(from, &out);
-  } else {
-    DecodeQ45K(from, dtype == Dtype::kQ5_K, &out);
+  switch (dtype) {
+    case Dtype::kQ2_K:
+      DecodeQ2K(from, &out);
+      break;
+    case Dtype::kQ3_K:
+      DecodeQ3K(from, &out);
+      break;
+    case Dtype::kQ6_K:
+      DecodeQ6K(from, &out);
+      break;
+    default:
+      DecodeQ45K(from, dtype == Dtype::kQ5_K, &out);
   }
   return out;
+}
+
+const CodeBook& BookOf(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kNVFP4:
+      return kNvfp4Book;
+    case Dtype::kIQ4_NL:
+      return kIq4NlBook;
+    case Dtype::kIQ4_XS:
+      return kIq4XsBook;
+    case Dtype::kNF4:
+      return kNf4Book;
+    case Dtype::kFP4:
+      return kFp4Book;
+    default:
+      STRATA_CHECK(dtype == Dtype::kMXFP4);
+      return kMxfp4Book;
+  }
+}
+
+const uint8_t* CodeScalesAt(Dtype dtype, const uint8_t* row, size_t part) {
+  return BlockOf(dtype, row, part);
+}
+
+SuperCodeScale SuperCodeScaleAt(const uint8_t* row, size_t part) {
+  // A float16; two bits of each part; four bits of each.
+  const uint8_t* const block = BlockOf(Dtype::kIQ4_XS, row, part);
+  const size_t j = part % (kSuperBlock / kBlockPart);
+  const int low = block[4 + j / 2] >> (j % 2 * 4) & 15;
+  const int high = (block[2 + j / 4] >> (j % 4 * 2)) & 3;
+  return {HalfAt(block), static_cast<int8_t>((low | high << 4) - 32)};
+}
+
+CodePart DecodeCodes(Dtype dtype, const uint8_t* row, size_t part) {
+  const uint8_t* const block = BlockOf(dtype, row, part);
+  const size_t in_block = part % (BlockElements(dtype) / kBlockPart);
+  CodePart out;
+  size_t head = 0;  // Bytes before the codes.
+  switch (BookOf(dtype).scales) {
+    case CodeScales::kExponent:
+      out.scales[0] = ExponentAt(block[0]);
+      head = 1;
+      break;
+    case CodeScales::kFloat8Halves:
+      out.row = FloatAt(row);
+      out.scales[0] = Float8ToF32(block[0]);
+      out.scales[1] = Float8ToF32(block[1]);
+      head = 2;
+      break;
+    case CodeScales::kHalf:
+      out.scales[0] = HalfAt(block);
+      head = sizeof(uint16_t);
+      break;
+    case CodeScales::kFloat:
+      out.scales[0] = FloatAt(block);
+      head = sizeof(float);
+      break;
+    case CodeScales::kSuper: {
+      const SuperCodeScale scale = SuperCodeScaleAt(row, part);
+      out.scales[0] = scale.scale * static_cast<float>(scale.factor);
+      head = 8;
+      break;
+    }
+  }
+  if (BookOf(dtype).scales != CodeScales::kFloat8Halves) {
+    out.scales[1] = out.scales[0];
+  }
+  Nibbles(block + head + in_block * kBlockPart / 2, out.u);
+  return out;
+}
+
+void PutCodes(const uint8_t* codes, uint8_t* to) {
+  for (size_t i = 0; i < kBlockPart / 2; ++i) {
+    to[i] = static_cast<uint8_t>(codes[i] | codes[i + kBlockPart / 2] << 4);
+  }
 }
 
 void DecodePart(Dtype dtype, const uint8_t* row, size_t part, float* out) {
   // Products of scales and integers are exact, so that rounding the sum alone is what a fused
   // multiplication would do.
+  if (PanelsOf(dtype).kind == BlockPanels::Kind::kCodes) {
+    const CodePart codes = DecodeCodes(dtype, row, part);
+    const CodeBook& book = BookOf(dtype);
+    for (size_t i = 0; i < kBlockPart; ++i) {
+      out[i] = codes.row * codes.scales[i / 16] * book.values[codes.u[i]];
+    }
+    return;
+  }
   if (!PanelsOf(dtype).super()) {
     const IntegerPart integers = DecodeIntegers(dtype, row, part);
     const bool int8 = PanelsOf(dtype).kind == BlockPanels::Kind::kInt8;
@@ -235,10 +419,13 @@ void DecodePart(Dtype dtype, const uint8_t* row, size_t part, float* out) {
   const size_t j = part % 8;
   for (size_t i = 0; i < kBlockPart; ++i) {
     const int u = block.u[j * kBlockPart + i];
-    if (dtype == Dtype::kQ6_K) {
-      const size_t half = 2 * j + i / 16;
-      const auto c = static_cast<float>(block.c[half]);
+    const size_t half = 2 * j + i / 16;
+    const auto c = static_cast<float>(block.c[half]);
+    if (PanelsOf(dtype).kind == BlockPanels::Kind::kSuper6) {
       out[i] = block.scale * c * static_cast<float>(u - 32);
+    } else if (dtype == Dtype::kQ2_K) {
+      out[i] = block.scale * c * static_cast<float>(u) -
+               block.minimum * static_cast<float>(block.m[half]);
     } else {
       out[i] = block.scale * static_cast<float>(block.c[j]) * static_cast<float>(u) -
                block.minimum * static_cast<float>(block.m[j]);
@@ -262,11 +449,21 @@ uint64_t BlockMatrixBytes(Dtype dtype, uint64_t outputs, uint64_t inputs) {
     case Kind::kAffine4:
       bytes = kBlockPart / 2 + 2 * scale;
       break;
-    default:
+    case Kind::kCodes: {
+      // By panels: what is of whole rows, scales by groups, codes.
+      const CodeScales scales = BookOf(dtype).scales;
+      const uint64_t groups = (inputs + kCodeGroup - 1) / kCodeGroup;
+      return (outputs + 15) / 16 *
+             (CodeRowBytes(scales) + groups * CodeHeadBytes(scales) + inputs * 16 / 2);
+    }
+    case Kind::kSuper2:
+    case Kind::kSuper4:
+    case Kind::kSuper5:
+    case Kind::kSuper6:
       elements = kSuperBlock;
-      const uint64_t bits = dtype == Dtype::kQ4_K ? 4 : dtype == Dtype::kQ5_K ? 5 : 6;
       // Two scales or one, sixteen numbers that multiply them, integers.
-      bytes = (bits == 6 ? 1 : 2) * scale + 16 + kSuperBlock * bits / 8;
+      bytes = (panels.kind == Kind::kSuper6 ? 1 : 2) * scale + 16 +
+              kSuperBlock * SuperBits(panels.kind) / 8;
   }
   return (outputs + 15) / 16 * 16 * (inputs / elements) * bytes;
 }

@@ -8,7 +8,7 @@
 
 namespace strata {
 
-// The last nine are formats of blocks, see common/block_formats.h.
+// From kQ4_0 on they are formats of blocks, see common/block_formats.h.
 enum class Dtype {
   kF32,
   kF16,
@@ -28,7 +28,14 @@ enum class Dtype {
   kQ4_K,
   kQ5_K,
   kQ6_K,
-  kMXFP4
+  kMXFP4,
+  kQ2_K,
+  kQ3_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kNVFP4,
+  kNF4,
+  kFP4
 };
 // Bytes of one element; 0 for a format of blocks.
 size_t DtypeBytes(Dtype dtype);

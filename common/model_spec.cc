@@ -15,13 +15,15 @@ struct DtypeRow {
   size_t bytes;
 };
 constexpr DtypeRow kDtypes[] = {
-    {Dtype::kF32, "F32", 4},        {Dtype::kF16, "F16", 2},   {Dtype::kBF16, "BF16", 2},
-    {Dtype::kU8, "U8", 1},          {Dtype::kI8, "I8", 1},     {Dtype::kU32, "U32", 4},
-    {Dtype::kI32, "I32", 4},        {Dtype::kI64, "I64", 8},   {Dtype::kF64, "F64", 8},
-    {Dtype::kF8E4M3, "F8_E4M3", 1}, {Dtype::kQ4_0, "Q4_0", 0}, {Dtype::kQ4_1, "Q4_1", 0},
-    {Dtype::kQ5_0, "Q5_0", 0},      {Dtype::kQ5_1, "Q5_1", 0}, {Dtype::kQ8_0, "Q8_0", 0},
-    {Dtype::kQ4_K, "Q4_K", 0},      {Dtype::kQ5_K, "Q5_K", 0}, {Dtype::kQ6_K, "Q6_K", 0},
-    {Dtype::kMXFP4, "MXFP4", 0},
+    {Dtype::kF32, "F32", 4},        {Dtype::kF16, "F16", 2},       {Dtype::kBF16, "BF16", 2},
+    {Dtype::kU8, "U8", 1},          {Dtype::kI8, "I8", 1},         {Dtype::kU32, "U32", 4},
+    {Dtype::kI32, "I32", 4},        {Dtype::kI64, "I64", 8},       {Dtype::kF64, "F64", 8},
+    {Dtype::kF8E4M3, "F8_E4M3", 1}, {Dtype::kQ4_0, "Q4_0", 0},     {Dtype::kQ4_1, "Q4_1", 0},
+    {Dtype::kQ5_0, "Q5_0", 0},      {Dtype::kQ5_1, "Q5_1", 0},     {Dtype::kQ8_0, "Q8_0", 0},
+    {Dtype::kQ4_K, "Q4_K", 0},      {Dtype::kQ5_K, "Q5_K", 0},     {Dtype::kQ6_K, "Q6_K", 0},
+    {Dtype::kMXFP4, "MXFP4", 0},    {Dtype::kQ2_K, "Q2_K", 0},     {Dtype::kQ3_K, "Q3_K", 0},
+    {Dtype::kIQ4_NL, "IQ4_NL", 0},  {Dtype::kIQ4_XS, "IQ4_XS", 0}, {Dtype::kNVFP4, "NVFP4", 0},
+    {Dtype::kNF4, "NF4", 0},        {Dtype::kFP4, "FP4", 0},
 };
 
 }  // namespace

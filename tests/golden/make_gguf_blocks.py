@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Blocks of the types that make_gguf.py leaves out, and what gguf-py dequantizes: Q4_1, Q5_0, Q5_1.
+"""Blocks of the types that make_gguf.py leaves out, and what gguf-py dequantizes: Q4_1, Q5_0, Q5_1,
+Q2_K, Q3_K, IQ4_NL, IQ4_XS and MXFP4.
 
 Writes gguf/dequant_more.safetensors, laid out as dequant.safetensors is. Needs gguf 0.19.0, numpy, safetensors.
 """
@@ -12,7 +13,9 @@ import safetensors.numpy
 from gguf import GGMLQuantizationType as Type
 
 BLOCKS = 24  # of each type
-SCALES = {Type.Q4_1: (0, 2), Type.Q5_0: (0,), Type.Q5_1: (0, 2)}  # offsets of the fp16 ones
+# Offsets of the fp16 scales.
+SCALES = {Type.Q4_1: (0, 2), Type.Q5_0: (0,), Type.Q5_1: (0, 2), Type.Q2_K: (80, 82),
+          Type.Q3_K: (108,), Type.IQ4_NL: (0,), Type.IQ4_XS: (0,), Type.MXFP4: ()}
 
 
 def half_bytes(rng, n):
@@ -31,6 +34,8 @@ def main():
         blocks[-1], blocks[-2] = 255, 0
         for at in halves:
             blocks[:, at : at + 2] = half_bytes(rng, BLOCKS)
+        if kind == Type.MXFP4:
+            blocks[:, 0] %= 250  # Exponents of finite values.
         values = gguf.quants.dequantize(blocks, kind)
         assert np.isfinite(values).all()
         tensors[f"{kind.name.lower()}.blocks"] = blocks

@@ -93,8 +93,7 @@ void PackPanel(const uint8_t* data, size_t lanes, size_t inputs, uint8_t* panel)
 }  // namespace
 
 size_t StoredRowBytes(Dtype dtype, size_t inputs) {
-  return IsBlocks(dtype) ? inputs / BlockElements(dtype) * BlockBytes(dtype)
-                         : inputs * DtypeBytes(dtype);
+  return IsBlocks(dtype) ? BlockRowBytes(dtype, inputs) : inputs * DtypeBytes(dtype);
 }
 
 bool PackedMatrix::CanPack(Dtype dtype) {
