@@ -8,7 +8,7 @@
 
 namespace strata {
 
-// From kQ4_0 on they are formats of blocks, see common/block_formats.h.
+// Those from kQ4_0 on are formats of blocks, see common/block_formats.h.
 enum class Dtype {
   kF32,
   kF16,
@@ -20,6 +20,18 @@ enum class Dtype {
   kI64,
   kF64,
   kF8E4M3,
+  kF8E8M0,  // Exponents.
+  kF8E5M2,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kF4,
+  kF6E2M3,
+  kF6E3M2,
+  kBool,
+  kU16,
+  kI16,
+  kU64,
+  kC64,
   kQ4_0,
   kQ4_1,
   kQ5_0,
@@ -37,7 +49,9 @@ enum class Dtype {
   kNF4,
   kFP4
 };
-// Bytes of one element; 0 for a format of blocks.
+// Of one element; 0 for a format of blocks.
+size_t DtypeBits(Dtype dtype);
+// Likewise; 0 where it is no whole number either.
 size_t DtypeBytes(Dtype dtype);
 // safetensors' name, "BF16"; ggml's for blocks, "Q4_0".
 const char* DtypeName(Dtype dtype);

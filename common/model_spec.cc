@@ -12,23 +12,57 @@ namespace {
 struct DtypeRow {
   Dtype dtype;
   const char* name;
-  size_t bytes;
+  size_t bits;
 };
 constexpr DtypeRow kDtypes[] = {
-    {Dtype::kF32, "F32", 4},        {Dtype::kF16, "F16", 2},       {Dtype::kBF16, "BF16", 2},
-    {Dtype::kU8, "U8", 1},          {Dtype::kI8, "I8", 1},         {Dtype::kU32, "U32", 4},
-    {Dtype::kI32, "I32", 4},        {Dtype::kI64, "I64", 8},       {Dtype::kF64, "F64", 8},
-    {Dtype::kF8E4M3, "F8_E4M3", 1}, {Dtype::kQ4_0, "Q4_0", 0},     {Dtype::kQ4_1, "Q4_1", 0},
-    {Dtype::kQ5_0, "Q5_0", 0},      {Dtype::kQ5_1, "Q5_1", 0},     {Dtype::kQ8_0, "Q8_0", 0},
-    {Dtype::kQ4_K, "Q4_K", 0},      {Dtype::kQ5_K, "Q5_K", 0},     {Dtype::kQ6_K, "Q6_K", 0},
-    {Dtype::kMXFP4, "MXFP4", 0},    {Dtype::kQ2_K, "Q2_K", 0},     {Dtype::kQ3_K, "Q3_K", 0},
-    {Dtype::kIQ4_NL, "IQ4_NL", 0},  {Dtype::kIQ4_XS, "IQ4_XS", 0}, {Dtype::kNVFP4, "NVFP4", 0},
-    {Dtype::kNF4, "NF4", 0},        {Dtype::kFP4, "FP4", 0},
+    {Dtype::kF32, "F32", 32},
+    {Dtype::kF16, "F16", 16},
+    {Dtype::kBF16, "BF16", 16},
+    {Dtype::kU8, "U8", 8},
+    {Dtype::kI8, "I8", 8},
+    {Dtype::kU32, "U32", 32},
+    {Dtype::kI32, "I32", 32},
+    {Dtype::kI64, "I64", 64},
+    {Dtype::kF64, "F64", 64},
+    {Dtype::kF8E4M3, "F8_E4M3", 8},
+    {Dtype::kF8E8M0, "F8_E8M0", 8},
+    {Dtype::kF8E5M2, "F8_E5M2", 8},
+    {Dtype::kF8E4M3Fnuz, "F8_E4M3FNUZ", 8},
+    {Dtype::kF8E5M2Fnuz, "F8_E5M2FNUZ", 8},
+    {Dtype::kF4, "F4", 4},
+    {Dtype::kF6E2M3, "F6_E2M3", 6},
+    {Dtype::kF6E3M2, "F6_E3M2", 6},
+    {Dtype::kBool, "BOOL", 8},
+    {Dtype::kU16, "U16", 16},
+    {Dtype::kI16, "I16", 16},
+    {Dtype::kU64, "U64", 64},
+    {Dtype::kC64, "C64", 64},
+    {Dtype::kQ4_0, "Q4_0", 0},
+    {Dtype::kQ4_1, "Q4_1", 0},
+    {Dtype::kQ5_0, "Q5_0", 0},
+    {Dtype::kQ5_1, "Q5_1", 0},
+    {Dtype::kQ8_0, "Q8_0", 0},
+    {Dtype::kQ4_K, "Q4_K", 0},
+    {Dtype::kQ5_K, "Q5_K", 0},
+    {Dtype::kQ6_K, "Q6_K", 0},
+    {Dtype::kMXFP4, "MXFP4", 0},
+    {Dtype::kQ2_K, "Q2_K", 0},
+    {Dtype::kQ3_K, "Q3_K", 0},
+    {Dtype::kIQ4_NL, "IQ4_NL", 0},
+    {Dtype::kIQ4_XS, "IQ4_XS", 0},
+    {Dtype::kNVFP4, "NVFP4", 0},
+    {Dtype::kNF4, "NF4", 0},
+    {Dtype::kFP4, "FP4", 0},
 };
 
 }  // namespace
 
-size_t DtypeBytes(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].bytes; }
+size_t DtypeBits(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].bits; }
+
+size_t DtypeBytes(Dtype dtype) {
+  const size_t bits = DtypeBits(dtype);
+  return bits % 8 == 0 ? bits / 8 : 0;
+}
 
 const char* DtypeName(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].name; }
 

@@ -95,7 +95,7 @@ absl::StatusOr<TensorEntry> ParseEntry(const std::string& name, const json& valu
   }
   const auto& dtype_name = dtype->get_ref<const std::string&>();
   const std::optional<Dtype> known = DtypeOf(dtype_name);
-  if (!known.has_value()) {
+  if (!known.has_value() || IsOtherDtype(dtype_name)) {
     if (IsOtherDtype(dtype_name)) {
       return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
                    absl::StrCat(std::string(file), ": dtype ", Quoted(dtype_name), " of ", who,
