@@ -1,47 +1,32 @@
-// What a piece of work takes: memory by the allocator's count, and the processor's time of its
-// thread, so that others may be busy on the machine.
+// What a piece of work takes, by the allocator's count: the same on any machine, however busy. Work
+// that goes over much makes something of it, so that what is not bounded shows here too.
 #ifndef STRATA_TESTS_COST_H_
 #define STRATA_TESTS_COST_H_
 
-#include <time.h>
-
 #include <cstdint>
-#include <utility>
 
 #include "tests/counting_allocator.h"
 
 namespace strata::testing {
 
-// By what sanitized builds may take longer.
-#ifdef STRATA_SANITIZED
-inline constexpr double kSlower = 40;
-#else
-inline constexpr double kSlower = 1;
-#endif
-
+// All 0 under sanitizers.
 struct Cost {
-  uint64_t bytes = 0;  // At the peak, beyond what was there before; 0 under sanitizers.
-  double seconds = 0;
+  uint64_t bytes = 0;            // At the peak, beyond what was there before.
+  uint64_t allocations = 0;      // Of all threads.
+  uint64_t allocated_bytes = 0;  // By these, given back or not.
 };
-
-inline double SecondsOf(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-inline double ThreadSeconds() { return SecondsOf(CLOCK_THREAD_CPUTIME_ID); }
-// Of all threads together.
-inline double ProcessSeconds() { return SecondsOf(CLOCK_PROCESS_CPUTIME_ID); }
 
 template <typename F>
 auto Measured(F f, Cost* cost) {
-  const uint64_t before = LiveBytes();
+  const uint64_t live = LiveBytes();
+  const uint64_t allocations = Allocations();
+  const uint64_t allocated = AllocatedBytes();
   ResetPeak();
-  const double begin = ThreadSeconds();
   auto result = f();
-  cost->seconds = ThreadSeconds() - begin;
   const uint64_t peak = PeakBytes();
-  cost->bytes = peak > before ? peak - before : 0;
+  cost->bytes = peak > live ? peak - live : 0;
+  cost->allocations = Allocations() - allocations;
+  cost->allocated_bytes = AllocatedBytes() - allocated;
   return result;
 }
 

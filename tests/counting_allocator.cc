@@ -22,6 +22,7 @@
 namespace {
 
 std::atomic<uint64_t> allocations{0};
+std::atomic<uint64_t> allocated_bytes{0};
 std::atomic<uint64_t> live{0};
 std::atomic<uint64_t> peak{0};
 
@@ -32,6 +33,7 @@ namespace {
 
 void* CountedAllocate(size_t bytes, size_t alignment) {
   ++allocations;
+  allocated_bytes += bytes;
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment,
                      bytes == 0 ? 1 : bytes) != 0) {
@@ -73,6 +75,7 @@ namespace strata::testing {
 
 bool CountsAllocations() { return STRATA_COUNTS_ALLOCATIONS != 0; }
 uint64_t Allocations() { return allocations; }
+uint64_t AllocatedBytes() { return allocated_bytes; }
 uint64_t LiveBytes() { return live; }
 uint64_t PeakBytes() { return peak; }
 void ResetPeak() { peak = live.load(); }

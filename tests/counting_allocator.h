@@ -9,7 +9,8 @@ namespace strata::testing {
 
 // False under sanitizers, whose allocators cannot be replaced: then all below is 0.
 bool CountsAllocations();
-uint64_t Allocations();  // Since the process began.
+uint64_t Allocations();     // Since the process began.
+uint64_t AllocatedBytes();  // By these, given back or not.
 uint64_t LiveBytes();
 // The most since the last call of ResetPeak.
 uint64_t PeakBytes();

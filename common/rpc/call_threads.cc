@@ -44,6 +44,16 @@ absl::Status CallThreads::Run(std::function<void()> task) {
   return absl::OkStatus();
 }
 
+size_t CallThreads::idle() {
+  MutexLock lock(&mutex_);
+  return idle_;
+}
+
+size_t CallThreads::waiting() {
+  MutexLock lock(&mutex_);
+  return tasks_.size();
+}
+
 void CallThreads::Work(Thread self) {
   std::thread before;
   while (std::function<void()> task = Next(self, &before)) {

@@ -37,6 +37,9 @@ class CallThreads {
   // calls. RESOURCE_EXHAUSTED (TOO_MANY_CALLS) when as many run and wait as may.
   absl::Status Run(std::function<void()> task);
 
+  size_t idle();     // Threads that look or wait for a task.
+  size_t waiting();  // Tasks that no thread has taken yet.
+
  private:
   using Thread = std::list<std::thread>::iterator;
 

@@ -36,8 +36,9 @@ PrefixCache::Node* PrefixCache::FindNode(const PrefixKey& key) const {
   return it == nodes_.end() ? nullptr : it->second.get();
 }
 
-uint64_t PrefixCache::SequenceAtOrBelow(const Node* node) {
+uint64_t PrefixCache::SequenceAtOrBelow(const Node* node) const {
   while (node->here.empty()) {
+    ++steps_;
     node = node->first_child;  // There is one, with a sequence somewhere below.
   }
   return node->here.back();
@@ -48,6 +49,7 @@ std::vector<uint64_t> PrefixCache::Continuations(const PrefixKey& key, size_t mo
   const Node* const node = FindNode(key);
   const Node* child = node == nullptr ? nullptr : node->first_child;
   for (; child != nullptr && sequences.size() < most; child = child->next) {
+    ++steps_;
     sequences.push_back(SequenceAtOrBelow(child));
   }
   return sequences;
@@ -57,6 +59,7 @@ PrefixCache::Match PrefixCache::Find(std::span<const PrefixKey> keys) const {
   Match match;
   const Node* node = nullptr;
   for (const PrefixKey& key : keys) {
+    ++steps_;
     const Node* next = FindNode(key);
     if (next == nullptr) {
       break;
@@ -69,6 +72,7 @@ PrefixCache::Match PrefixCache::Find(std::span<const PrefixKey> keys) const {
   }
   match.coming = match.pages;
   while (match.coming < keys.size()) {
+    ++steps_;
     const auto it = coming_.find(keys[match.coming]);
     if (it == coming_.end() || (match.computing != 0 && it->second != match.computing)) {
       break;
@@ -127,6 +131,7 @@ void PrefixCache::SetUsed(Node* node, uint64_t used) {
 // Removes the node and those above it that no sequence holds.
 void PrefixCache::RemoveIfEmpty(Node* node) {
   while (node != nullptr && node->here.empty() && node->first_child == nullptr) {
+    ++steps_;
     Node* parent = node->parent;
     if (node->previous != nullptr) {
       node->previous->next = node->next;
@@ -146,12 +151,14 @@ void PrefixCache::RemoveIfEmpty(Node* node) {
 
 void PrefixCache::CountKept(Node* node, int change) {
   for (; node != nullptr; node = node->parent) {
+    ++steps_;
     node->kept_below += static_cast<uint32_t>(change);
   }
 }
 
 void PrefixCache::DropComing(uint64_t sequence, Sequence* entry) {
   for (const PrefixKey& key : entry->coming) {
+    ++steps_;
     const auto it = coming_.find(key);
     if (it != coming_.end() && it->second == sequence) {
       coming_.erase(it);
@@ -170,6 +177,7 @@ void PrefixCache::Begin(uint64_t sequence, std::span<const PrefixKey> keys, uint
     SetUsed(node, ++clock_);
   }
   for (const PrefixKey& key : keys.subspan(shared)) {
+    ++steps_;
     if (FindNode(key) == nullptr && coming_.size() < limits_.nodes &&
         coming_.try_emplace(key, sequence).second) {
       it->second.coming.push_back(key);
@@ -183,6 +191,7 @@ void PrefixCache::Publish(uint64_t sequence, std::span<const PrefixKey> keys) {
   Node* const before = entry.at;
   Node* node = before;
   for (size_t i = node == nullptr ? 0 : node->pages; i < keys.size(); ++i) {
+    ++steps_;
     Node* next = FindNode(keys[i]);
     if (next == nullptr && nodes_.size() >= limits_.nodes) {
       break;
@@ -236,6 +245,7 @@ std::vector<PrefixCache::Cut> PrefixCache::Keep(uint64_t sequence) {
   // Those who end on the way here say nothing that this one does not. It stands below them, so
   // that no node of the way is removed.
   for (Node* above = node->parent; above != nullptr; above = above->parent) {
+    ++steps_;
     if (const uint64_t covered = above->kept_here; covered != 0) {
       Forget(covered);
       cuts.push_back({covered, 0});
@@ -285,6 +295,7 @@ std::vector<PrefixCache::Cut> PrefixCache::Evict(uint64_t wanted, const ReturnsP
   uint64_t returned = 0;
   auto it = recent_.begin();
   while (returned < wanted && it != recent_.end()) {
+    ++steps_;
     const auto [used, sequence] = *it;
     uint32_t left = pages_of(sequence);
     if (!returns_page(sequence, left - 1)) {
@@ -297,6 +308,7 @@ std::vector<PrefixCache::Cut> PrefixCache::Evict(uint64_t wanted, const ReturnsP
     if (!stays) {
       // The rest goes with it, as far as it is its own.
       while (left > 0 && returns_page(sequence, left - 1)) {
+        ++steps_;
         --left;
         ++returned;
       }

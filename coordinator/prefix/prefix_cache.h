@@ -86,6 +86,8 @@ class PrefixCache {
   size_t nodes() const { return nodes_.size(); }
   size_t kept() const { return recent_.size(); }
   size_t live() const { return sequences_.size() - recent_.size(); }
+  // Pages, prefixes and sequences that all calls so far went over, one by one: their work.
+  uint64_t steps() const { return steps_; }
 
  private:
   struct Node;
@@ -101,13 +103,13 @@ class PrefixCache {
   };
 
   Node* FindNode(const PrefixKey& key) const;
-  static uint64_t SequenceAtOrBelow(const Node* node);
+  uint64_t SequenceAtOrBelow(const Node* node) const;
   Node* AddChild(Node* parent, const PrefixKey& key);
   void StandAt(uint64_t sequence, Node* node);
   void Leave(const Sequence& entry);
   void SetUsed(Node* node, uint64_t used);
   void RemoveIfEmpty(Node* node);
-  static void CountKept(Node* node, int change);
+  void CountKept(Node* node, int change);
   void DropComing(uint64_t sequence, Sequence* entry);
   void Forget(uint64_t sequence);
   bool CutLastPage(uint64_t sequence);
@@ -115,6 +117,7 @@ class PrefixCache {
 
   const Limits limits_;
   uint64_t clock_ = 0;
+  mutable uint64_t steps_ = 0;
   std::unordered_map<PrefixKey, std::unique_ptr<Node>, KeyHash> nodes_;
   std::unordered_map<uint64_t, Sequence> sequences_;
   std::unordered_map<PrefixKey, uint64_t, KeyHash> coming_;  // Key: who is to publish it.

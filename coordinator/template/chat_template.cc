@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/status.h"
 #include "coordinator/template/evaluator.h"
 #include "coordinator/template/failure.h"
@@ -51,9 +52,15 @@ class JinjaTemplate : public ChatTemplate {
   JinjaTemplate(std::unique_ptr<const jinja::Program> program, const TemplateLimits& limits)
       : program_(std::move(program)), limits_(limits) {}
 
-  absl::StatusOr<std::string> Render(const nlohmann::ordered_json& variables,
-                                     int64_t now) const override {
-    return Guarded([&] { return jinja::Evaluator(*program_, limits_, now).Render(variables); });
+  absl::StatusOr<std::string> Render(const nlohmann::ordered_json& variables, int64_t now,
+                                     TemplateUse* use) const override {
+    return Guarded([&] {
+      jinja::Evaluator evaluator(*program_, limits_, now);
+      const absl::Cleanup tell = [&] {
+        if (use != nullptr) *use = evaluator.use();
+      };
+      return evaluator.Render(variables);
+    });
   }
 
  private:

@@ -76,6 +76,11 @@ class Evaluator final : public Runtime {
 
   Value Call(const Value& callee, Arguments& arguments) override;
 
+  TemplateUse use() const {
+    return {
+        .steps = steps(), .output_bytes = output_bytes_, .value_bytes = budget_.most_used_bytes()};
+  }
+
  private:
   enum class Flow { kNext, kBreak, kContinue };
 

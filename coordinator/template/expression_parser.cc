@@ -9,8 +9,6 @@
 namespace strata::jinja {
 namespace {
 
-constexpr size_t kMaxNodes = 200'000;
-
 std::string Describe(const Token& token) {
   switch (token.type) {
     case Token::Type::kVariableEnd:
@@ -124,8 +122,11 @@ int ExpressionParser::NameId(const std::string& name) {
 }
 
 Expression* ExpressionParser::New(Expression::Kind kind, std::vector<Expression*> operands) {
-  if (program_->expressions.size() >= kMaxNodes) {
-    throw Failure{Failure::Kind::kLimit, "the template has too many expressions", Current().line};
+  if (program_->expressions.size() >= limits_.max_expressions) {
+    throw Failure{
+        Failure::Kind::kLimit,
+        "the template has more than " + std::to_string(limits_.max_expressions) + " expressions",
+        Current().line};
   }
   Expression& node = program_->expressions.emplace_back();
   node.kind = kind;

@@ -29,13 +29,12 @@ std::string NormalizeNewlines(std::string_view source) {
   return out;
 }
 
-constexpr size_t kMaxTokens = 300'000;
-
 bool IsDigitByte(char c) { return c >= '0' && c <= '9'; }
 
 class Lexer {
  public:
-  explicit Lexer(std::string source) : source_(std::move(source)) {}
+  Lexer(std::string source, size_t max_tokens)
+      : source_(std::move(source)), max_tokens_(max_tokens) {}
 
   std::vector<Token> Run() {
     while (at_ < source_.size()) {
@@ -72,8 +71,9 @@ class Lexer {
   }
 
   void Add(Token::Type type, std::string text, Value number = Value()) {
-    if (tokens_.size() >= kMaxTokens) {
-      throw Failure{Failure::Kind::kLimit, "the template has too many tokens", line_};
+    if (tokens_.size() >= max_tokens_) {
+      throw Failure{Failure::Kind::kLimit,
+                    "the template has more than " + std::to_string(max_tokens_) + " tokens", line_};
     }
     tokens_.push_back({type, std::move(text), std::move(number), line_});
   }
@@ -402,6 +402,7 @@ class Lexer {
   }
 
   const std::string source_;
+  const size_t max_tokens_;
   size_t at_ = 0;
   int line_ = 1;
   bool line_starting_ = true;
@@ -411,8 +412,8 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> Tokenize(std::string_view source) {
-  return Lexer(NormalizeNewlines(source)).Run();
+std::vector<Token> Tokenize(std::string_view source, size_t max_tokens) {
+  return Lexer(NormalizeNewlines(source), max_tokens).Run();
 }
 
 }  // namespace strata::jinja

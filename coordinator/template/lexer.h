@@ -31,8 +31,8 @@ struct Token {
   int line;          // 1-based.
 };
 
-// Throws Failure.
-std::vector<Token> Tokenize(std::string_view source);
+// Throws Failure; one where there are more than `max_tokens`, text between tags being one.
+std::vector<Token> Tokenize(std::string_view source, size_t max_tokens);
 
 }  // namespace strata::jinja
 

@@ -13,7 +13,7 @@ namespace {
 class Parser : public ExpressionParser {
  public:
   Parser(std::string_view source, const TemplateLimits& limits, Program* program)
-      : ExpressionParser(Tokenize(source), limits, program) {}
+      : ExpressionParser(Tokenize(source, limits.max_tokens), limits, program) {}
 
   void Run() {
     program_->body = ParseBlock({}, "").first;

@@ -65,6 +65,7 @@ class Runtime {
   Value Namespace(NamespaceObject::Members members);
 
   const TemplateLimits& limits() const { return limits_; }
+  uint64_t steps() const { return steps_; }
   Budget* budget() { return &budget_; }
   int64_t now_s() const { return now_s_; }
   bool autoescape() const { return autoescape_; }

@@ -1,5 +1,7 @@
 #include "coordinator/template/value.h"
 
+#include <algorithm>
+
 #include "coordinator/template/failure.h"
 #include "coordinator/template/operators.h"
 #include "coordinator/template/unicode.h"
@@ -13,6 +15,7 @@ void Budget::Charge(size_t bytes) {
     FailLimit("the values of the template take more than " + std::to_string(limit_bytes_) +
               " bytes");
   }
+  most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);
 }
 
 Value Value::Constant(std::string text) {

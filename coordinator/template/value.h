@@ -47,10 +47,12 @@ class Budget {
   void Charge(size_t bytes);
   void Release(size_t bytes) { used_bytes_ -= bytes; }
   size_t limit_bytes() const { return limit_bytes_; }
+  size_t most_used_bytes() const { return most_used_bytes_; }
 
  private:
   const size_t limit_bytes_;
   size_t used_bytes_ = 0;
+  size_t most_used_bytes_ = 0;
 };
 
 // Base of everything on the heap. `budget` is null for constants of the template.

@@ -14,7 +14,9 @@ namespace {
 // matrix that is unpacked is there besides.
 constexpr uint64_t kMostBytesBeside = uint64_t{4} << 20;
 constexpr uint64_t kMostForOneByte = 5;
-constexpr double kMostSecondsToLoad = 0.25;
+// What is made of them on the way, given back or not.
+constexpr uint64_t kMostAllocationsToLoad = 50'000;
+constexpr uint64_t kMostMadeOfOneByte = 16;
 
 }  // namespace
 
@@ -38,9 +40,17 @@ absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSp
   return Measured(compute, cost != nullptr ? cost : &ignored);
 }
 
+void ExpectReadWithin(const Cost& cost, uint64_t file_bytes, uint64_t most_bytes) {
+  const uint64_t most = most_bytes + 64 * file_bytes;
+  EXPECT_LT(cost.bytes, most);
+  EXPECT_LT(cost.allocated_bytes, 4 * most);
+  EXPECT_LT(cost.allocations, most / 64);
+}
+
 void ExpectLoadedWithin(const Cost& cost, uint64_t file_bytes) {
-  EXPECT_LT(cost.seconds, kMostSecondsToLoad * kSlower);
   EXPECT_LT(cost.bytes, kMostBytesBeside + kMostForOneByte * file_bytes);
+  EXPECT_LT(cost.allocations, kMostAllocationsToLoad);
+  EXPECT_LT(cost.allocated_bytes, kMostBytesBeside + kMostMadeOfOneByte * file_bytes);
 }
 
 bool NamesOne(const std::string& said, const std::vector<std::string>& fields) {

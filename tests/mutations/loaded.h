@@ -22,6 +22,11 @@ inline constexpr uint32_t kPromptTokens = 24;
 absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSpec& spec,
                                                  const TensorSource& weights, Cost* cost = nullptr);
 
+// Fails unless files of `file_bytes`, a header or a document, were read within what they could
+// need: at once `most_bytes` of memory and 64 for each of theirs, in all four times as much, and an
+// allocation for each 64 bytes of it.
+void ExpectReadWithin(const Cost& cost, uint64_t file_bytes, uint64_t most_bytes);
+
 // Fails unless a model of `file_bytes` was loaded within what it could need.
 void ExpectLoadedWithin(const Cost& cost, uint64_t file_bytes);
 

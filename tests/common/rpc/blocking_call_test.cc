@@ -17,13 +17,12 @@
 #include "common/rpc/transport.h"
 #include "common/status.h"
 #include "strata/v1/admin.grpc.pb.h"
-#include "tests/common/rpc/eventually.h"
+#include "tests/eventually.h"
 
 namespace strata {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using Upload = CallStream<v1::ModelProgress, v1::UploadModelRequest>;
 
 // A call of each kind, which does what the test says.
@@ -50,6 +49,8 @@ class TestService : public IoService {
       stream;
   std::function<grpc::Status(CallContext*, Upload*)> both;
 
+  size_t waiting() { return threads_.waiting(); }
+
  private:
   std::unique_ptr<Async> service_;
   CallThreads threads_;
@@ -65,7 +66,7 @@ class BlockingCallTest : public testing::Test {
 
   grpc::Status Unary(const std::string& name, v1::Node* node = nullptr) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + seconds(30));
+    context.set_deadline(std::chrono::system_clock::now() + kGiveUpAfter);
     v1::GetNodeRequest request;
     request.set_name(name);
     v1::Node ignored;
@@ -255,11 +256,16 @@ TEST_F(BlockingCallTest, AHandlerThatReadsIsWokenWhenTheClientGoesAndMayCancelIt
 TEST_F(BlockingCallTest, ADeadlineIsSeenByAHandlerThatWaits) {
   Serve();
   service_->unary = [this](CallContext* context, auto*, auto*) { return UntilCancelled(context); };
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + milliseconds(100));
-  v1::Node node;
-  EXPECT_EQ(stub_->GetNode(&context, {}, &node).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(Eventually([&] { return ended_ == 1; }));
+  // A call that is out of time on its way does not begin: then one with more.
+  for (milliseconds timeout(100); begun_ == 0; timeout *= 2) {
+    ASSERT_LT(timeout, kGiveUpAfter);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + timeout);
+    v1::Node node;
+    EXPECT_EQ(stub_->GetNode(&context, {}, &node).error_code(),
+              grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
+  EXPECT_TRUE(Eventually([&] { return ended_ == begun_; }));
 }
 
 TEST_F(BlockingCallTest, CallsBeyondTheLimitAreRefusedUntilOthersHaveEnded) {
@@ -298,7 +304,7 @@ TEST_F(BlockingCallTest, CallsBeyondTheLimitAreRefusedUntilOthersHaveEnded) {
 }
 
 TEST_F(BlockingCallTest, ACallThatIsCancelledBeforeItsTurnDoesNotBegin) {
-  Serve({.threads = 1, .waiting = 5});
+  Serve({.threads = 1, .waiting = 1});
   std::promise<void> go_on;
   service_->unary = [&, gate = go_on.get_future().share()](auto*, const auto* request, auto*) {
     ++begun_;
@@ -307,40 +313,54 @@ TEST_F(BlockingCallTest, ACallThatIsCancelledBeforeItsTurnDoesNotBegin) {
   };
   std::future<grpc::Status> first = std::async(std::launch::async, [this] { return Unary("1"); });
   EXPECT_TRUE(Eventually([&] { return begun_ == 1; }));
-  {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + milliseconds(100));
+  grpc::ClientContext context;
+  std::future<grpc::Status> second = std::async(std::launch::async, [&] {
     v1::Node node;
-    EXPECT_FALSE(stub_->GetNode(&context, {}, &node).ok());
-  }
-  std::this_thread::sleep_for(milliseconds(50));  // The server hears of it.
+    return stub_->GetNode(&context, {}, &node);
+  });
+  ASSERT_TRUE(Eventually([&] { return service_->waiting() == 1; }));
+  context.TryCancel();
+  EXPECT_FALSE(second.get().ok());
+  // Before it answers this one, the server has heard that nobody waits for the one before.
+  EXPECT_EQ(ReasonOf(FromGrpc(Unary("3"))), "TOO_MANY_CALLS");
   go_on.set_value();
   EXPECT_TRUE(first.get().ok());
-  EXPECT_TRUE(Unary("3").ok());
+  EXPECT_TRUE(Eventually([this] { return Unary("4").ok(); }));
   EXPECT_EQ(begun_, 2);
 }
 
-TEST_F(BlockingCallTest, ShutdownLetsHandlersEndAndCancelsThemAfterTheGrace) {
+TEST_F(BlockingCallTest, ShutdownLetsHandlersEnd) {
   Serve();
-  service_->unary = [this](CallContext* context, const auto* request, auto*) {
-    if (request->name() != "short") {
-      return UntilCancelled(context);
+  std::promise<void> go_on;
+  service_->unary = [&, gate = go_on.get_future().share()](auto*, const auto* request, auto*) {
+    if (request->name() == "waits") {
+      ++begun_;
+      gate.wait();
     }
-    ++begun_;
-    std::this_thread::sleep_for(milliseconds(200));
     return grpc::Status::OK;
   };
-  std::vector<std::future<grpc::Status>> calls;
-  for (const char* name : {"short", "long"}) {
-    calls.push_back(std::async(std::launch::async, [this, name] { return Unary(name); }));
-  }
-  EXPECT_TRUE(Eventually([&] { return begun_ == 2; }));
+  std::future<grpc::Status> call =
+      std::async(std::launch::async, [this] { return Unary("waits"); });
+  EXPECT_TRUE(Eventually([&] { return begun_ == 1; }));
+  std::thread stop([this] { server_->Shutdown(kGiveUpAfter); });
+  EXPECT_TRUE(Eventually([this] { return !Unary("new").ok(); }));
+  go_on.set_value();
+  EXPECT_TRUE(call.get().ok());
+  stop.join();
+  server_.reset();
+  service_.reset();
+}
+
+TEST_F(BlockingCallTest, ShutdownCancelsHandlersAfterTheGrace) {
+  Serve();
+  service_->unary = [this](CallContext* context, auto*, auto*) { return UntilCancelled(context); };
+  std::future<grpc::Status> call = std::async(std::launch::async, [this] { return Unary("long"); });
+  EXPECT_TRUE(Eventually([&] { return begun_ == 1; }));
   const auto start = std::chrono::steady_clock::now();
-  server_->Shutdown(milliseconds(500));
+  server_->Shutdown(milliseconds(200));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(200));
   EXPECT_EQ(ended_, 1);
-  EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(500));
-  EXPECT_TRUE(calls[0].get().ok());
-  EXPECT_FALSE(calls[1].get().ok());
+  EXPECT_FALSE(call.get().ok());
   server_.reset();
   service_.reset();
 }

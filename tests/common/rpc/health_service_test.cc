@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "tests/eventually.h"
 
 namespace strata {
 namespace {
@@ -15,7 +16,6 @@ using grpc::health::v1::Health;
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 class HealthTest : public testing::Test {
  protected:
@@ -26,7 +26,7 @@ class HealthTest : public testing::Test {
 
   grpc::Status Check(const std::string& service, HealthCheckResponse* response) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+    context.set_deadline(std::chrono::system_clock::now() + kGiveUpAfter);
     HealthCheckRequest request;
     request.set_service(service);
     return stub_->Check(&context, request, response);
@@ -53,7 +53,7 @@ TEST_F(HealthTest, AnUnknownServiceIsNotFound) {
 
 TEST_F(HealthTest, AWatcherHearsOfChangesAndOfTheEnd) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+  context.set_deadline(std::chrono::system_clock::now() + kGiveUpAfter);
   const auto reader = stub_->Watch(&context, HealthCheckRequest());
   HealthCheckResponse response;
   ASSERT_TRUE(reader->Read(&response));
@@ -64,9 +64,7 @@ TEST_F(HealthTest, AWatcherHearsOfChangesAndOfTheEnd) {
   server_->SetServing(true);
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
-  const auto start = std::chrono::steady_clock::now();
-  server_->Shutdown(seconds(10));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(5));  // It waits for nobody.
+  server_->Shutdown(std::chrono::hours(24));  // It waits for nobody.
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
   EXPECT_FALSE(reader->Read(&response));

@@ -8,6 +8,7 @@
 
 #include "common/rpc/address.h"
 #include "common/status.h"
+#include "tests/eventually.h"
 
 namespace strata {
 namespace {
@@ -20,8 +21,7 @@ TEST(Transport, PortZeroPicksAFreePortAndSaysWhich) {
   EXPECT_GT((*server)->port(), 0);
   EXPECT_EQ((*server)->address(), "127.0.0.1:" + std::to_string((*server)->port()));
   auto channel = transport->MakeChannel((*server)->address());
-  EXPECT_TRUE(
-      channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(5)));
+  EXPECT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + kGiveUpAfter));
 }
 
 TEST(Transport, ATakenPortIsRefusedWithWhatToDo) {

@@ -101,44 +101,76 @@ void CheckSnippets(int tier) {
 TEST(GoldenTemplates, SnippetsOfTier1) { CheckSnippets(1); }
 TEST(GoldenTemplates, SnippetsOfTier2) { CheckSnippets(2); }
 
-// What refusing a template may take. All values that live, and whatever is built of them while it
-// grows and is copied, are within three times their limit.
-constexpr double kMostMs = 50;
-constexpr uint64_t kMostBytes = 3 * TemplateLimits().max_value_bytes;
+// What it took to refuse a bad template.
+struct Refused {
+  TemplateUse use;
+  testing::Cost cost;
+};
 
-TEST(GoldenTemplates, BadTemplatesAreRefusedSoonAndInBoundedMemory) {
+Refused Refuse(const std::string& source, const Json& variables, const TemplateLimits& limits) {
+  Refused refused;
+  const absl::Status status = testing::Measured(
+      [&] {
+        const auto chat_template = ParseChatTemplate(source, limits);
+        return chat_template.ok() ? (*chat_template)->Render(variables, 0, &refused.use).status()
+                                  : chat_template.status();
+      },
+      &refused.cost);
+  EXPECT_FALSE(status.ok());
+  EXPECT_FALSE(status.message().empty());
+  return refused;
+}
+
+// Of all values that live, and of whatever is built of them while it grows and is copied.
+constexpr uint64_t kMostPerValueByte = 3;
+// Of the tree of a template, and of its variables.
+constexpr uint64_t kMostPerInputByte = 64;
+// Allocations, and bytes of them, for a step: what takes no steps shows as too many of these.
+constexpr uint64_t kMostAllocationsPerStep = 2;
+constexpr uint64_t kMostBytesPerStep = 128;
+
+// A tenth of the steps is a tenth of the work.
+TEST(GoldenTemplates, BadTemplatesAreRefusedWithinCountedStepsAndBytes) {
+  TemplateLimits fewer;
+  fewer.max_steps /= 10;
   int seen = 0;
+  int out_of_steps = 0;
   testing::Cost most;
   for (const std::string& line :
        testing::ReadLinesOrFail(testing::GoldenPath("chat_templates/bad_templates.jsonl"))) {
     const Json bad = Json::parse(line);
     const std::string source = bad["source"].get<std::string>();
     SCOPED_TRACE(source.substr(0, 200));
-    testing::Cost cost;
-    // Whoever else computes on the same core makes it slower: the best of five counts.
-    for (int tries = 0; tries < 5 && (tries == 0 || cost.seconds > 1e-3 * kMostMs); ++tries) {
-      testing::Cost now;
-      const Rendered rendered = testing::Measured([&] { return RenderCase(source, line); }, &now);
-      EXPECT_FALSE(rendered.ok) << "gave " << rendered.text.substr(0, 300);
-      EXPECT_FALSE(rendered.text.empty());
-      cost.seconds = tries == 0 ? now.seconds : std::min(cost.seconds, now.seconds);
-      cost.bytes = std::max(cost.bytes, now.bytes);
+    const auto variables = ParseTemplateJson(bad["input"].dump());
+    ASSERT_TRUE(variables.ok());
+    for (const TemplateLimits& limits : {TemplateLimits(), fewer}) {
+      const Refused refused = Refuse(source, *variables, limits);
+      const TemplateUse& use = refused.use;
+      const testing::Cost& cost = refused.cost;
+      EXPECT_LE(use.value_bytes, limits.max_value_bytes);
+      EXPECT_LE(use.output_bytes, limits.max_output_bytes);
+      // The step that is too many may go over the largest value, character by character.
+      EXPECT_LE(use.steps, limits.max_steps + limits.max_value_bytes / 8);
+      const uint64_t beside =
+          kMostPerValueByte * limits.max_value_bytes + kMostPerInputByte * line.size();
+      EXPECT_LE(cost.bytes, beside);
+      EXPECT_LE(cost.allocations, kMostAllocationsPerStep * use.steps + line.size());
+      EXPECT_LE(cost.allocated_bytes, kMostBytesPerStep * use.steps + beside);
+      out_of_steps += use.steps > limits.max_steps ? 1 : 0;
+      most = {.bytes = std::max(most.bytes, cost.bytes),
+              .allocations = std::max(most.allocations, cost.allocations),
+              .allocated_bytes = std::max(most.allocated_bytes, cost.allocated_bytes)};
     }
-    EXPECT_LT(1e3 * cost.seconds, kMostMs * testing::kSlower);
-    EXPECT_LT(cost.bytes, kMostBytes + 16 * line.size());
-    if (cost.seconds > most.seconds) {
-      std::printf("%.1f ms: %s\n", 1e3 * cost.seconds, source.substr(0, 150).c_str());
-    }
-    if (cost.bytes > most.bytes) {
-      std::printf("%.1f MiB: %s\n", static_cast<double>(cost.bytes) / (1 << 20),
-                  source.substr(0, 150).c_str());
-    }
-    most = {std::max(most.bytes, cost.bytes), std::max(most.seconds, cost.seconds)};
     ++seen;
   }
   ASSERT_GT(seen, 0);
-  // The count sees what templates allocate.
+  EXPECT_GT(out_of_steps, 0);
+  // The counts see what templates allocate.
   EXPECT_TRUE(!testing::CountsAllocations() || most.bytes > uint64_t{1} << 20);
+  std::printf("at most %.1f MiB at once, %.1f MiB in %llu allocations\n",
+              static_cast<double>(most.bytes) / (1 << 20),
+              static_cast<double>(most.allocated_bytes) / (1 << 20),
+              static_cast<unsigned long long>(most.allocations));
 }
 
 }  // namespace

@@ -78,6 +78,29 @@ TEST(Template, EachLimitIsKept) {
               HasSubstr("deeper than 200"));
   EXPECT_THAT(Render("0123456789", Json::object(), {.max_source_bytes = 9}),
               HasSubstr("longer than 9 bytes"));
+  EXPECT_THAT(Render("{{ 1 }}{{ 2 }}", Json::object(), {.max_tokens = 5}),
+              HasSubstr("more than 5 tokens"));
+  EXPECT_THAT(Render("{{ [1, 2, 3] }}", Json::object(), {.max_expressions = 3}),
+              HasSubstr("more than 3 expressions"));
+}
+
+TEST(Template, ARenderingSaysWhatItTookAndStopsAtTheSameStepWhoeverRunsIt) {
+  const char* const source = "{% for i in range(99) %}{{ 'x' * 100 }}{% endfor %}";
+  const auto unlimited = ParseChatTemplate(source);
+  ASSERT_TRUE(unlimited.ok());
+  TemplateUse whole;
+  ASSERT_TRUE((*unlimited)->Render(Json::object(), 0, &whole).ok());
+  EXPECT_EQ(whole.output_bytes, 9900u);
+  EXPECT_GT(whole.value_bytes, 100u);
+  EXPECT_LT(whole.value_bytes, 9900u);
+  for (const uint64_t short_by : {0, 1}) {
+    const auto limited = ParseChatTemplate(source, {.max_steps = whole.steps - short_by});
+    ASSERT_TRUE(limited.ok());
+    TemplateUse use;
+    EXPECT_EQ((*limited)->Render(Json::object(), 0, &use).ok(), short_by == 0);
+    EXPECT_EQ(use.steps, whole.steps);
+    EXPECT_EQ(use.output_bytes, whole.output_bytes);
+  }
 }
 
 TEST(Template, MemoryThatIsFreeAgainDoesNotCount) {

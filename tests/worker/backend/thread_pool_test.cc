@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
-#include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/platform/platform.h"
-#include "tests/cost.h"
+#include "tests/eventually.h"
 #include "worker/backend/cpu/float_environment.h"
 
 namespace strata::cpu {
@@ -27,8 +27,8 @@ TEST(ThreadPoolTest, EveryThreadRunsOnceACall) {
       std::vector<int> calls(threads, 0);
       for (int i = 0; i < 300; ++i) {
         pool.Run([&](uint32_t thread) { ++calls[thread]; });
-        if (i % 100 == 99) {  // Long enough for all to park.
-          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (i % 100 == 99) {
+          EXPECT_TRUE(Eventually([&] { return pool.parked() == threads - 1; }));
         }
       }
       EXPECT_EQ(calls, std::vector<int>(threads, 300));
@@ -136,38 +136,26 @@ TEST(ThreadPoolTest, CallersTakeTurns) {
   EXPECT_EQ(counter, 1000);
 }
 
-// What all threads of this process take of the processor while `wait` does: the least of three
-// times, as what else the machine does can only add to it.
-template <typename Wait>
-double LeastSeconds(const Wait& wait) {
-  double least = 1e9;
-  for (int i = 0; i < 3; ++i) {
-    const double begin = testing::ProcessSeconds();
-    wait();
-    least = std::min(least, testing::ProcessSeconds() - begin);
-  }
-  return least;
-}
-
 // Whoever went on spinning would take all of the time, or its share of a busy machine.
 TEST(ThreadPoolTest, WhoeverWaitsLongParks) {
-  constexpr std::chrono::milliseconds kNap(100);
-  constexpr double kMost = std::chrono::duration<double>(kNap).count() / 10;
   ThreadPool pool(4, 64);  // Cores enough that they spin first.
-  const double between_calls = LeastSeconds([&] {
-    pool.Run([](uint32_t) {});
-    std::this_thread::sleep_for(kNap);
-  });
-  EXPECT_LT(between_calls, kMost);
-  // The caller, and those that are done.
-  const double for_a_slow_thread = LeastSeconds([&] {
+  pool.Run([](uint32_t) {});
+  EXPECT_TRUE(Eventually([&] { return pool.parked() == 3; })) << "between calls";
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  std::thread caller([&, gate = go_on.get_future().share()] {
     pool.Run([&](uint32_t thread) {
       if (thread == 1) {
-        std::this_thread::sleep_for(kNap);
+        begun.set_value();
+        gate.wait();
       }
     });
   });
-  EXPECT_LT(for_a_slow_thread, kMost);
+  begun.get_future().wait();
+  // The caller, and those that are done.
+  EXPECT_TRUE(Eventually([&] { return pool.parked() == 3; })) << "for a slow thread";
+  go_on.set_value();
+  caller.join();
 }
 
 TEST(ThreadPoolTest, ComputesRoundingToNearestWhateverTheCallerHas) {

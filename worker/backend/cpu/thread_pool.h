@@ -36,6 +36,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   uint32_t threads() const { return threads_; }
+  // Those of them that sleep now until there is something for them to do: any thread may ask.
+  uint32_t parked() const { return sleepers_.load() + (caller_sleeps_.load() ? 1 : 0); }
 
   // Pins every thread but the first, which is whoever calls, to cores[thread]. False: not allowed.
   bool Pin(std::span<const uint32_t> cores);
