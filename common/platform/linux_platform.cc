@@ -1,4 +1,5 @@
 #include <linux/mempolicy.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/platform/heap.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 
@@ -187,6 +189,15 @@ uint64_t ResidentMemoryBytes() {
   uint64_t resident = 0;
   statm >> total >> resident;
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t HeapBytes() {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  const struct mallinfo2 info = mallinfo2();  // Of all arenas.
+  return info.uordblks + info.hblkhd;
+#else
+  return 0;
+#endif
 }
 
 void ThreadGivesWay(int steps) {

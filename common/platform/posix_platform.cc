@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/platform/heap.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 
@@ -30,6 +31,9 @@ uint64_t ResidentMemoryBytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 #endif
 }
+
+// Nor does it say what is allocated.
+uint64_t HeapBytes() { return 0; }
 
 // POSIX has niceness of processes only, and threads without names.
 void ThreadGivesWay(int) {}

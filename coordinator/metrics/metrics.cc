@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/metrics/samples.h"
+#include "common/platform/heap.h"
 #include "coordinator/metrics/aliases.h"
 #include "coordinator/metrics/request_series.h"
 
@@ -41,6 +42,12 @@ std::string Metrics::Text(const std::vector<ModelSnapshot>& models) {
   std::vector<MetricFamily> families = RequestFamilies(series);
   std::vector<MetricFamily> of_models = ModelFamilies(models);
   std::move(of_models.begin(), of_models.end(), std::back_inserter(families));
+  MetricFamily heap{"strata_heap_bytes",
+                    "Memory that the coordinator has allocated and not given back.",
+                    prometheus::MetricType::Gauge,
+                    {}};
+  heap.metric.push_back(GaugeSample({}, static_cast<double>(HeapBytes())));
+  families.push_back(std::move(heap));
   std::vector<MetricFamily> aliases = AliasesOf(families);
   std::move(aliases.begin(), aliases.end(), std::back_inserter(families));
   std::ostringstream out;

@@ -27,6 +27,8 @@ constexpr NodeInfo kNode[] = {
      [](const WorkerReport& r) { return static_cast<double>(r.memory_limit_bytes); }},
     {"strata_worker_resident_bytes", "Memory that the process has.", MetricType::Gauge,
      [](const WorkerReport& r) { return static_cast<double>(r.resident_bytes); }},
+    {"strata_worker_heap_bytes", "Memory that the process has allocated and not given back.",
+     MetricType::Gauge, [](const WorkerReport& r) { return static_cast<double>(r.heap_bytes); }},
     {"strata_worker_cache_bytes", "Weights cached on disk.", MetricType::Gauge,
      [](const WorkerReport& r) { return static_cast<double>(r.cache_bytes); }},
     {"strata_worker_fetched_bytes_total", "Bytes of weights that were fetched.",

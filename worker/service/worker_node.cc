@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/app/log.h"
+#include "common/platform/heap.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -113,6 +114,7 @@ WorkerReport WorkerNode::Report() const {
   report.threads = parts_.backend->threads();
   report.memory_limit_bytes = options_.memory_bytes;
   report.resident_bytes = ResidentMemoryBytes();
+  report.heap_bytes = HeapBytes();
   report.cache_bytes = parts_.cache->bytes();
   report.fetched_bytes = parts_.fetcher->fetched_bytes();
   std::vector<std::shared_ptr<StageTask>> tasks;

@@ -33,6 +33,7 @@ struct WorkerReport {
   bool joined = false;
   uint64_t memory_limit_bytes = 0;
   uint64_t resident_bytes = 0;
+  uint64_t heap_bytes = 0;
   uint64_t cache_bytes = 0;
   uint64_t fetched_bytes = 0;
   std::vector<StageReport> stages;  // Of each model and stage one.

@@ -30,6 +30,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/platform/heap.h"
 #include "common/status.h"
 
 namespace strata {
@@ -59,6 +60,19 @@ TEST(Platform, ResidentMemoryCountsWhatWasWritten) {
   const std::vector<char> written(256 * kMiB, 'x');
   EXPECT_GE(ResidentMemoryBytes(), written.size());
   EXPECT_EQ(written.back(), 'x');
+}
+
+TEST(Platform, TheHeapIsWhatWasAllocatedAndNotGivenBack) {
+  const uint64_t before = HeapBytes();
+  if (before == 0) {
+    GTEST_SKIP() << "it cannot be told here";
+  }
+  {
+    const std::vector<char> allocated(64 * kMiB, 'x');
+    EXPECT_GE(HeapBytes(), before + allocated.size());
+    EXPECT_EQ(allocated.back(), 'x');
+  }
+  EXPECT_LT(HeapBytes(), before + kMiB);
 }
 
 TEST(Platform, FilesMayBeOpenedUpToTheHardLimit) {
