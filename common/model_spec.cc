@@ -166,7 +166,7 @@ uint32_t RotaryVariants(const ModelSpec& spec) {
 
 uint32_t LongRotaryAbove(const ModelSpec& spec) {
   for (const RopeSpec& rope : RopesOf(spec)) {
-    if (rope.scaling == RopeScaling::kLongRope) {
+    if (rope.variants() > 1) {
       return static_cast<uint32_t>(rope.original_context);
     }
   }

@@ -17,10 +17,10 @@
 namespace strata {
 
 enum class NormKind { kRms, kRmsOnePlus };
-// kClampedSilu: gate * sigmoid(1.702 gate) * (up + 1), both clamped (MlpSpec::clamp).
+// kClampedSilu: gate * sigmoid(gain gate) * (up + 1), both clamped (MlpSpec::clamp, gain).
 enum class ActivationKind { kSilu, kGeluTanh, kClampedSilu };
 
-enum class RopeScaling { kNone, kLinear, kLlama3, kLongRope, kYarn };
+enum class RopeScaling { kNone, kLinear, kLlama3, kLongRope, kYarn, kDynamic };
 
 // How positions become rotations. Angles are position * inverse_frequency[i], i < rotary_dim / 2;
 // half-rotation: dimension i is paired with i + rotary_dim / 2, and what is behind rotary_dim does
@@ -34,6 +34,8 @@ struct RopeSpec {
   double factor = 1.0;
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
+  // kDynamic: requests that stay within original_context tokens turn as without scaling (rotary
+  // variant 0), longer ones (1) by the theta of dynamic NTK for factor * original_context tokens.
   double original_context = 0.0;
   // What each frequency is divided by, as GGUF files have it; empty: by nothing.
   std::vector<float> divisors = {};
@@ -48,7 +50,9 @@ struct RopeSpec {
   std::vector<double> long_factors = {};
   double magnitude = 1.0;  // Multiplies sine and cosine.
 
-  uint32_t variants() const { return scaling == RopeScaling::kLongRope ? 2 : 1; }
+  uint32_t variants() const {
+    return scaling == RopeScaling::kLongRope || scaling == RopeScaling::kDynamic ? 2 : 1;
+  }
   bool operator==(const RopeSpec&) const = default;
 };
 
@@ -129,6 +133,7 @@ struct MlpSpec {
   uint32_t ffn = 0;  // Of each expert.
   ActivationKind activation = ActivationKind::kSilu;
   float clamp = 0;  // Of kClampedSilu: gate is this at most, up within plus and minus this.
+  float gain = 0;   // Of kClampedSilu; gpt-oss' is 1.702.
   bool bias = false;
   bool fused_gate_up = false;  // Stored as one matrix: rows of gate, then up.
   uint32_t experts = 0;        // 0: dense.
@@ -159,7 +164,9 @@ struct ModelSpec {
   std::string family;  // "llama"
   uint32_t hidden = 0;
   uint32_t vocab = 0;
-  uint32_t context = 0;  // max_position_embeddings.
+  // Tokens of the longest request: max_position_embeddings, or what the scaling of its rotation
+  // makes of the original context, where that is more (ContextOf in rope_config.h).
+  uint32_t context = 0;
   bool tied_head = false;
   float embedding_scale = 1;        // Multiplies what is looked up.
   float input_embedding_scale = 1;  // Multiplies embeddings that are given in place of tokens.

@@ -1,6 +1,7 @@
 #include "common/checkpoint/expert_config.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,9 @@ using nlohmann::json;
 constexpr uint64_t kMaxExperts = 1024;
 // Of all layers: their tensors are named one by one.
 constexpr uint64_t kMaxAllExperts = uint64_t{1} << 17;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMostFloat = std::numeric_limits<float>::max();  // Which clamps nothing.
+constexpr uint64_t kMxfp4Block = 32;
 constexpr uint64_t kMaxExpertFfn = uint64_t{kMaxHiddenSize} * 4;
 
 // The layers that are mixtures.
@@ -49,6 +53,12 @@ std::vector<bool> ReadMixtureLayers(const ExpertRule& rule, uint64_t layers, Fie
   return mixtures;
 }
 
+// The name of the experts' number in this file.
+const char* ExpertsField(const ExpertRule& rule, FieldReader* reader) {
+  const char* const found = reader->NameOf(kExpertCountFields);
+  return reader->Has(found) ? found : rule.experts_field;
+}
+
 // What DeepSeek's configurations say besides, of layers with experts and shared ones as wide as
 // mixture->ffn; and which layers are dense.
 absl::Status ReadDeepSeek(const json& config, const ExpertRule& rule, MlpSpec* mixture,
@@ -78,8 +88,9 @@ absl::Status ReadDeepSeek(const json& config, const ExpertRule& rule, MlpSpec* m
   }
   const uint32_t size = mixture->experts / router.groups;
   if (mixture->experts % router.groups != 0 || size < router.group_best) {
-    reader.Fail("n_group", absl::StrCat(router.groups, " does not divide ", rule.experts_field, " ",
-                                        mixture->experts, " into groups that are large enough"));
+    reader.Fail("n_group",
+                absl::StrCat(router.groups, " does not divide ", ExpertsField(rule, &reader), " ",
+                             mixture->experts, " into groups that are large enough"));
   }
   if (router.groups_used > router.groups || router.groups_used * size < router.used) {
     reader.Fail("topk_group",
@@ -99,6 +110,22 @@ absl::Status ReadDeepSeek(const json& config, const ExpertRule& rule, MlpSpec* m
   return reader.status();
 }
 
+// Experts that are stored in blocks of MXFP4 have whole blocks; others may have any width.
+void CheckBlocks(const json& config, const char* ffn_field, FieldReader* reader) {
+  const json* stored = reader->Find("quantization_config");
+  if (stored == nullptr || !stored->is_object() ||
+      stored->value("quant_method", json()) != "mxfp4") {
+    return;
+  }
+  for (const char* field : {ffn_field, "hidden_size"}) {
+    const json& size = config[field];
+    if (size.is_number_unsigned() && size.get<uint64_t>() % kMxfp4Block != 0) {
+      reader->Fail(field, absl::StrCat(QuotedValue(size), " is not a multiple of ", kMxfp4Block,
+                                       ", the width of the blocks that quant_method mxfp4 says"));
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRule& rule,
@@ -108,28 +135,37 @@ absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRu
     return mlps;
   }
   FieldReader reader(&config, "");
+  const char* const experts_field = ExpertsField(rule, &reader);
   // A family that chooses layers may choose none.
   const uint64_t experts =
-      reader.Uint(rule.experts_field, rule.chooses_layers ? 0 : 1, kMaxExperts, rule.experts);
-  const uint64_t used = reader.Uint("num_experts_per_tok", 1, kMaxExperts, rule.used);
+      reader.Uint(experts_field, rule.chooses_layers ? 0 : 1, kMaxExperts, rule.experts);
+  const char* const used_field = "num_experts_per_tok";
+  const uint64_t used = reader.Uint(used_field, 1, kMaxExperts, rule.used);
+  // OpenAI's name, which transformers does not look at.
+  if (const json* other = reader.Find("experts_per_token"); other != nullptr && *other != used) {
+    reader.Fail(used_field, absl::StrCat("is ", used, reader.Has(used_field) ? "" : " by default",
+                                         ", and experts_per_token ", QuotedValue(*other)));
+  }
   const uint64_t ffn = rule.ffn == 0 ? reader.Uint(rule.ffn_field, 1, kMaxExpertFfn)
                                      : reader.Uint(rule.ffn_field, 1, kMaxExpertFfn, rule.ffn);
   std::vector<bool> mixtures = ReadMixtureLayers(rule, layers, &reader);
   // DeepSeek's second version has the field, and ignores it.
   const bool ignores = rule.deepseek && rule.scores == RouterScores::kSoftmax;
+  // null is false.
+  const bool by_default = rule.deepseek && !config.contains("norm_topk_prob");
   const bool renormalize =
-      rule.renormalizes || (reader.Bool("norm_topk_prob", rule.deepseek) && !ignores);
-  const double limit = rule.clamps ? reader.Number("swiglu_limit", 1e-3, 1e6, 7.0) : 0;
-  if (rule.names == ExpertNames::kGptOss && ffn % 32 != 0) {
-    reader.Fail(rule.ffn_field, absl::StrCat(ffn, " is not a multiple of 32"));
+      rule.renormalizes || (reader.Bool("norm_topk_prob", by_default) && !ignores);
+  const double limit = rule.clamps ? reader.Number("swiglu_limit", 1e-3, kInfinity, 7.0) : 0;
+  const double gain = rule.clamps ? reader.Number("swiglu_alpha", 1e-3, 1e3, 1.702) : 0;
+  if (rule.names == ExpertNames::kGptOss) {
+    CheckBlocks(config, rule.ffn_field, &reader);
   }
   if (experts != 0 && used > experts) {
-    reader.Fail("num_experts_per_tok",
-                absl::StrCat(used, " is above ", rule.experts_field, " ", experts));
+    reader.Fail(used_field, absl::StrCat(used, " is above ", experts_field, " ", experts));
   }
   if (experts * layers > kMaxAllExperts) {
-    reader.Fail(rule.experts_field, absl::StrCat(experts, " times num_hidden_layers ", layers,
-                                                 " is above ", kMaxAllExperts));
+    reader.Fail(experts_field, absl::StrCat(experts, " times num_hidden_layers ", layers,
+                                            " is above ", kMaxAllExperts));
   }
   RETURN_IF_ERROR(reader.status());
   MlpSpec mixture = dense;
@@ -139,7 +175,8 @@ absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRu
   mixture.bias = rule.biases;
   if (rule.clamps) {
     mixture.activation = ActivationKind::kClampedSilu;
-    mixture.clamp = static_cast<float>(limit);
+    mixture.clamp = static_cast<float>(std::min<double>(limit, kMostFloat));
+    mixture.gain = static_cast<float>(gain);
   }
   mixture.expert_names = rule.names;
   if (rule.deepseek) {

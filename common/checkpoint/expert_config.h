@@ -11,9 +11,15 @@
 
 namespace strata {
 
+// Their number, by the names that transformers 4 and 5 have written it by: of each family with
+// experts one or two, of all families these.
+inline constexpr const char* kExpertCountFields[] = {"num_experts", "num_local_experts",
+                                                     "n_routed_experts"};
+
 // How a family describes its experts: fields, and the defaults of transformers.
 struct ExpertRule {
-  const char* experts_field = nullptr;  // Of their number; null: the family has none.
+  // Of their number, one of kExpertCountFields, any of which is read; null: the family has none.
+  const char* experts_field = nullptr;
   uint32_t experts = 0;
   uint32_t used = 0;                // num_experts_per_tok.
   const char* ffn_field = nullptr;  // Of the width within one.
@@ -22,7 +28,7 @@ struct ExpertRule {
   RouterScores scores = RouterScores::kSoftmax;
   bool renormalizes = false;  // Always; else by norm_topk_prob.
   bool biases = false;        // Of router and experts.
-  bool clamps = false;        // By swiglu_limit.
+  bool clamps = false;        // By swiglu_limit, with swiglu_alpha.
   // Which layers are mixtures, decoder_sparse_step and mlp_only_layers say; else all are.
   bool chooses_layers = false;
   // DeepSeek's: the first first_k_dense_replace layers are dense, experts may come in groups

@@ -4,6 +4,7 @@
 #define STRATA_COMMON_CHECKPOINT_FAMILY_CONFIG_H_
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct Family {
   uint64_t context = 2048;
   double norm_eps = 1e-6;
   double theta = 1e4;
+  const char* default_rope = nullptr;  // rope_parameters where the file has none, as JSON.
   bool tied = false;
   NormKind norm = NormKind::kRms;
   NormPlaces norm_places = NormPlaces::kBefore;
@@ -74,6 +76,12 @@ struct Family {
   // The decoder's configuration is within text_config, and its tensors' names begin so.
   const char* nested_prefix = nullptr;
 };
+
+// The rows (family_table.cc).
+std::span<const Family> Families();
+
+// Whether it reads a field that others refuse.
+bool Reads(const Family& family, std::string_view field);
 
 // By model_type and architectures, which must agree where both are there.
 absl::StatusOr<const Family*> FindFamily(const nlohmann::json& config);

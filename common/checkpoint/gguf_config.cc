@@ -345,6 +345,8 @@ class ConfigWriter {
       return UnsupportedModel(absl::StrCat("key ", Quoted(Key("rope.scaling.type")), " ",
                                            Quoted(type), " with key ",
                                            Quoted(Key("rope.scaling.factor")), " ", factor));
+    } else if (family_.default_rope != nullptr) {
+      config_["rope_scaling"] = {{"rope_type", "default"}};
     }
     return absl::OkStatus();
   }

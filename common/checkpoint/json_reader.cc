@@ -1,6 +1,7 @@
 #include "common/checkpoint/json_reader.h"
 
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
@@ -94,6 +95,21 @@ const json* FieldReader::Find(std::string_view name) const {
   return found == object_->end() || found->is_null() ? nullptr : &*found;
 }
 
+const char* FieldReader::NameOf(std::span<const char* const> names) {
+  const char* found = nullptr;
+  for (const char* name : names) {
+    if (!Has(name)) {
+      continue;
+    }
+    if (found != nullptr && *Find(found) != *Find(name)) {
+      Fail(found, absl::StrCat("is ", QuotedValue(*Find(found)), ", and ", name,
+                               ", another name of ", "it, ", QuotedValue(*Find(name))));
+    }
+    found = found != nullptr ? found : name;
+  }
+  return found != nullptr ? found : names.front();
+}
+
 void FieldReader::Fail(std::string_view name, std::string_view problem) {
   Fail(Error(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
              absl::StrCat(prefix_, std::string(name), " ", std::string(problem))));
@@ -137,11 +153,18 @@ double FieldReader::Number(std::string_view name, double min, double max,
     }
     return instead;
   }
-  if (!value->is_number()) {
+  const bool tagged = value->is_object() && value->size() == 1 && value->contains("__float__") &&
+                      value->front().is_string();
+  const std::string tag = tagged ? value->front().get<std::string>() : "";
+  const bool infinite = tag == "Infinity" || tag == "-Infinity";
+  if (!value->is_number() && !infinite) {
     Fail(name, QuotedValue(*value) + " is not a number");
     return instead;
   }
-  const double number = value->get<double>();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double number = tag == "Infinity" ? kInfinity
+                        : infinite        ? -kInfinity
+                                          : value->get<double>();
   if (!(number >= min && number <= max)) {
     Fail(name, absl::StrCat(QuotedValue(*value), " is not in [", min, ", ", max, "]"));
     return instead;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -42,10 +43,15 @@ class FieldReader {
   const nlohmann::json* Find(std::string_view name) const;
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
 
+  // Of the names that a field has been written by, the one that it has here; the first where it has
+  // none. An error where it has several with different values.
+  const char* NameOf(std::span<const char* const> names);
+
   // An integer in [min, max]; required unless there is a fallback, which is not checked.
   uint64_t Uint(std::string_view name, uint64_t min, uint64_t max,
                 std::optional<uint64_t> fallback = std::nullopt);
-  // A finite number in [min, max].
+  // A number in [min, max]; {"__float__": "Infinity"}, which transformers 5 writes for what JSON
+  // has no number for, is in it where max is infinite.
   double Number(std::string_view name, double min, double max,
                 std::optional<double> fallback = std::nullopt);
   bool Bool(std::string_view name, bool fallback);

@@ -2,6 +2,7 @@
 // classes of transformers.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/quantization_config.h"
 #include "common/checkpoint/rope_config.h"
+#include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -24,6 +26,7 @@ constexpr uint64_t kMaxHeads = 1u << 14;
 constexpr uint64_t kMaxHeadDim = 4096;
 constexpr uint64_t kMaxProjection = uint64_t{kMaxHiddenSize} * 4;
 constexpr double kMaxMultiplier = 1e6;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // 0: the field is required.
 std::optional<uint64_t> Default(uint64_t value) {
@@ -102,13 +105,16 @@ absl::Status ReadLatentHeads(const json& config, AttentionSpec* attention) {
   return reader.status();
 }
 
-// A cap whose field is absent takes the family's; null is none.
+// A cap whose field is absent takes the family's; null is none, and so is infinity.
 float ReadCap(const json& config, const char* name, double fallback, FieldReader* reader) {
   if (config.contains(name) && config[name].is_null()) {
     return 0;
   }
-  return static_cast<float>(reader->Has(name) ? reader->Number(name, 1e-6, kMaxMultiplier)
-                                              : fallback);
+  if (!reader->Has(name)) {
+    return static_cast<float>(fallback);
+  }
+  const bool none = std::isinf(reader->Number(name, 1e-6, kInfinity));
+  return none ? 0 : static_cast<float>(reader->Number(name, 1e-6, kMaxMultiplier));
 }
 
 // What scores are multiplied by, and capped at.
@@ -155,9 +161,11 @@ absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint3
   RopeReading reading{.head_dim = head_dim,
                       .context = context,
                       .default_theta = family.theta,
+                      .default_rope = family.default_rope,
                       .partial = family.partial_rotary,
                       .long_rope = family.long_rope,
-                      .yarn = family.yarn};
+                      .yarn = family.yarn,
+                      .dynamic = !family.long_rope && family.local_theta == 0};
   Ropes ropes;
   if (family.local_theta == 0) {
     ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(config, reading));
@@ -184,12 +192,33 @@ absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint3
     return reader.status();
   }
   if (full == nullptr) {
+    if (parameters != nullptr && (!parameters->is_object() || !parameters->empty())) {
+      reader.Fail("rope_parameters", "has not one object for each kind of layer");
+      return reader.status();
+    }
+    const json* scaling = reader.Find("rope_scaling");
+    if (scaling != nullptr && scaling->is_object() && scaling->contains("type") &&
+        !scaling->contains("rope_type")) {
+      return UnsupportedModel(
+          "rope_scaling.type without rope_type (transformers 5 scales nothing)");
+    }
     ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(config, reading));
     ASSIGN_OR_RETURN(ropes.local, ParseRopeConfig(json::object(), local));
     return ropes;
   }
-  ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(json{{"rope_parameters", *full}}, reading));
-  ASSIGN_OR_RETURN(ropes.local, ParseRopeConfig(json{{"rope_parameters", *sliding}}, local));
+  // With what older files have beside them, which has to agree.
+  json of_global = {{"rope_parameters", *full}};
+  for (const char* name : {"rope_theta", "rope_scaling"}) {
+    if (reader.Has(name)) {
+      of_global[name] = config[name];
+    }
+  }
+  json of_local = {{"rope_parameters", *sliding}};
+  if (reader.Has("rope_local_base_freq")) {
+    of_local["rope_theta"] = config["rope_local_base_freq"];
+  }
+  ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(of_global, reading));
+  ASSIGN_OR_RETURN(ropes.local, ParseRopeConfig(of_local, local));
   return ropes;
 }
 
@@ -249,6 +278,7 @@ absl::Status FillLayers(const json& config, const Family& family, uint64_t count
   const uint32_t rotating =
       family.latent ? layer.attention.latent.rope_dim : layer.attention.head_dim;
   ASSIGN_OR_RETURN(const Ropes ropes, ParseRopes(config, family, rotating, spec->context));
+  spec->context = static_cast<uint32_t>(ContextOf(ropes.global, spec->context));
   if (family.latent) {
     layer.attention.scale = static_cast<float>(
         1.0 / std::sqrt(static_cast<double>(layer.attention.head_dim)) * YarnScoreFactor(config));

@@ -41,32 +41,43 @@ absl::StatusOr<std::string> TypeOf(const json& object, const std::string& field,
   return reading.long_rope && old_name ? "longrope" : rope_type;
 }
 
-// Fills the llama3 parameters. The original context may also stand at the top level.
-absl::Status ReadLlama3(const json& object, const std::string& field, const json& config,
-                        RopeSpec* rope) {
+// The original context stands within, or at the top level, or in both places alike; where it is in
+// neither it is `fallback`.
+absl::StatusOr<double> ReadOriginal(const json& object, const std::string& field,
+                                    const json& config, std::optional<uint64_t> fallback) {
   constexpr const char* kOriginal = "original_max_position_embeddings";
   FieldReader reader(&object, field + ".");
   FieldReader top(&config, "");
-  rope->scaling = RopeScaling::kLlama3;
-  rope->factor = reader.Number("factor", 1.0, kMaxFactor);
-  rope->low_freq_factor = reader.Number("low_freq_factor", 1e-6, kMaxFactor);
-  rope->high_freq_factor = reader.Number("high_freq_factor", 1e-6, kMaxFactor);
+  const uint64_t least = 2;
   std::optional<uint64_t> outside;
   if (top.Has(kOriginal)) {
-    outside = top.Uint(kOriginal, 1, kMaxContextTokens);
+    outside = top.Uint(kOriginal, least, kMaxContextTokens);
   }
-  const uint64_t original = reader.Uint(kOriginal, 1, kMaxContextTokens, outside);
+  const uint64_t original =
+      reader.Uint(kOriginal, least, kMaxContextTokens, outside.has_value() ? outside : fallback);
   RETURN_IF_ERROR(top.status());
   RETURN_IF_ERROR(reader.status());
   if (outside.has_value() && *outside != original) {
     return Contradiction(
-        absl::StrCat(kOriginal, " is ", *outside, " and in ", field, " ", original));
+        absl::StrCat(kOriginal, " is ", *outside, ", and in ", field, " ", original));
   }
+  return static_cast<double>(original);
+}
+
+absl::Status ReadLlama3(const json& object, const std::string& field, const json& config,
+                        RopeSpec* rope) {
+  FieldReader reader(&object, field + ".");
+  rope->scaling = RopeScaling::kLlama3;
+  rope->factor = reader.Number("factor", 1.0, kMaxFactor);
+  rope->low_freq_factor = reader.Number("low_freq_factor", 1e-6, kMaxFactor);
+  rope->high_freq_factor = reader.Number("high_freq_factor", 1e-6, kMaxFactor);
+  RETURN_IF_ERROR(reader.status());
+  ASSIGN_OR_RETURN(rope->original_context, ReadOriginal(object, field, config, std::nullopt));
+  RETURN_IF_ERROR(reader.status());
   if (rope->high_freq_factor <= rope->low_freq_factor) {
     return Contradiction(absl::StrCat(field, ".high_freq_factor ", rope->high_freq_factor,
                                       " is not above low_freq_factor ", rope->low_freq_factor));
   }
-  rope->original_context = static_cast<double>(original);
   return absl::OkStatus();
 }
 
@@ -115,21 +126,17 @@ std::vector<double> ReadFactors(const char* name, size_t count, FieldReader* rea
   return factors;
 }
 
-// The original context stands at the top level, or within in newer files; the former wins.
 absl::Status ReadLongRope(const json& object, const std::string& field, const json& config,
                           const RopeReading& reading, RopeSpec* rope) {
-  constexpr const char* kOriginal = "original_max_position_embeddings";
-  FieldReader top(&config, "");
   FieldReader reader(&object, field + ".");
   rope->scaling = RopeScaling::kLongRope;
   const size_t pairs = rope->rotary_dim / 2;
   rope->short_factors = ReadFactors("short_factor", pairs, &reader);
   rope->long_factors = ReadFactors("long_factor", pairs, &reader);
-  const uint64_t original = top.Has(kOriginal) ? top.Uint(kOriginal, 2, kMaxContextTokens)
-                                               : reader.Uint(kOriginal, 2, kMaxContextTokens);
-  RETURN_IF_ERROR(top.status());
-  rope->original_context = static_cast<double>(original);
-  const double factor = static_cast<double>(reading.context) / rope->original_context;
+  RETURN_IF_ERROR(reader.status());
+  ASSIGN_OR_RETURN(rope->original_context, ReadOriginal(object, field, config, std::nullopt));
+  const double factor = reader.Number(
+      "factor", 1e-3, kMaxFactor, static_cast<double>(reading.context) / rope->original_context);
   const double magnitude =
       factor <= 1 ? 1 : std::sqrt(1 + LogF64(factor) / LogF64(rope->original_context));
   rope->magnitude = reader.Number("attention_factor", 1e-3, 1e3, magnitude);
@@ -143,12 +150,13 @@ double YarnMagnitude(double factor, double by) {
 
 // Which pairs keep their frequencies, and which are divided, follows from how often they turn over
 // the original context.
-absl::Status ReadYarn(const json& object, const std::string& field, double theta, RopeSpec* rope) {
+absl::Status ReadYarn(const json& object, const std::string& field, const json& config,
+                      const RopeReading& reading, double theta, RopeSpec* rope) {
   FieldReader reader(&object, field + ".");
   rope->scaling = RopeScaling::kYarn;
   rope->factor = reader.Number("factor", 1.0, kMaxFactor);
-  const double original =
-      static_cast<double>(reader.Uint("original_max_position_embeddings", 2, kMaxContextTokens));
+  RETURN_IF_ERROR(reader.status());
+  ASSIGN_OR_RETURN(const double original, ReadOriginal(object, field, config, reading.context));
   rope->original_context = original;
   const double fast = reader.Number("beta_fast", 1e-3, kMaxFactor, 32.0);
   const double slow = reader.Number("beta_slow", 1e-3, kMaxFactor, 1.0);
@@ -159,6 +167,12 @@ absl::Status ReadYarn(const json& object, const std::string& field, double theta
                                                               YarnMagnitude(rope->factor, all_dim)
                                                         : YarnMagnitude(rope->factor, 1);
   rope->magnitude = reader.Number("attention_factor", 1e-3, 1e3, by_default);
+  // vLLM's name of it, which transformers does not look at.
+  if (!reader.Bool("apply_yarn_scaling", true) && rope->magnitude != 1) {
+    reader.Fail("apply_yarn_scaling",
+                "is false, and attention_factor, mscale and mscale_all_dim "
+                "do not say 1");
+  }
   RETURN_IF_ERROR(reader.status());
   if (theta <= 1) {
     return Contradiction(absl::StrCat("rope_theta ", theta, " is not above 1, as yarn needs"));
@@ -180,9 +194,24 @@ absl::Status ReadYarn(const json& object, const std::string& field, double theta
   return absl::OkStatus();
 }
 
+// Dynamic NTK: how fast a row turns depends on how long the sequence is by then, and what was
+// turned before stays as it is. Here it depends on the request alone, see RopeSpec.
+absl::Status ReadDynamic(const json& object, const std::string& field, const RopeReading& reading,
+                         RopeSpec* rope) {
+  FieldReader reader(&object, field + ".");
+  rope->scaling = RopeScaling::kDynamic;
+  rope->factor = reader.Number("factor", 1.0, kMaxFactor);
+  rope->original_context = static_cast<double>(reading.context);
+  if (rope->rotary_dim <= 2) {
+    return UnsupportedModel(
+        absl::StrCat(field, " type \"dynamic\" of ", rope->rotary_dim, " dimensions that rotate"));
+  }
+  return reader.status();
+}
+
 // What a type knows beside theta and partial_rotary_factor.
 bool IsKeyOf(const std::string& type, const std::string& key) {
-  if (type == "linear") {
+  if (type == "linear" || type == "dynamic") {
     return key == "factor";
   }
   if (type == "llama3") {
@@ -195,11 +224,12 @@ bool IsKeyOf(const std::string& type, const std::string& key) {
   if (type == "yarn") {
     return key == "factor" || key == "beta_fast" || key == "beta_slow" || key == "mscale" ||
            key == "mscale_all_dim" || key == "attention_factor" || key == "truncate" ||
-           key == "original_max_position_embeddings";
+           key == "original_max_position_embeddings" || key == "apply_yarn_scaling" ||
+           key == "finetuned";  // Of "dynamic yarn" alone, in the code that wrote it.
   }
   return type == "longrope" &&
-         (key == "short_factor" || key == "long_factor" || key == "attention_factor" ||
-          key == "original_max_position_embeddings");
+         (key == "factor" || key == "short_factor" || key == "long_factor" ||
+          key == "attention_factor" || key == "original_max_position_embeddings");
 }
 
 // Refuses what the type does not know: it would change the rotation in a way that we do not.
@@ -263,7 +293,8 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
     type = "default";
   }
   if (type != "default" && type != "linear" && type != "llama3" && type != "divisors" &&
-      (type != "longrope" || !reading.long_rope) && (type != "yarn" || !reading.yarn)) {
+      (type != "longrope" || !reading.long_rope) && (type != "yarn" || !reading.yarn) &&
+      (type != "dynamic" || !reading.dynamic)) {
     return UnsupportedModel(absl::StrCat(field, " type ", Quoted(type)));
   }
   RETURN_IF_ERROR(CheckKeys(object, field, type, reading));
@@ -274,10 +305,13 @@ absl::Status ReadObject(const json& object, const std::string& field, const json
     RETURN_IF_ERROR(reader.status());
   }
   if (type == "yarn") {
-    return ReadYarn(object, field, theta->value_or(reading.default_theta), rope);
+    return ReadYarn(object, field, config, reading, theta->value_or(reading.default_theta), rope);
   }
   if (type == "divisors") {
     return ReadDivisors(object, field, rope);
+  }
+  if (type == "dynamic") {
+    return ReadDynamic(object, field, reading, rope);
   }
   if (type == "linear") {
     rope->scaling = RopeScaling::kLinear;
@@ -304,6 +338,15 @@ absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, const RopeReading& 
   }
   const json* scaling = top.Find("rope_scaling");
   const json* parameters = top.Find("rope_parameters");
+  json by_default;
+  if (scaling == nullptr && parameters == nullptr && reading.default_rope != nullptr) {
+    if (config.contains("rope_scaling")) {
+      return UnsupportedModel(
+          "rope_scaling null (the family's default to transformers 5, no scaling to 4)");
+    }
+    by_default = json::parse(reading.default_rope);
+    parameters = &by_default;
+  }
   const std::optional<double> theta_outside = theta;
   if (scaling != nullptr) {
     RETURN_IF_ERROR(ReadObject(*scaling, "rope_scaling", config, reading, &rope, &theta));
@@ -324,6 +367,12 @@ absl::StatusOr<RopeSpec> ParseRopeConfig(const json& config, const RopeReading& 
   }
   rope.theta = theta.value_or(reading.default_theta);
   return rope;
+}
+
+uint64_t ContextOf(const RopeSpec& rope, uint64_t positions) {
+  const bool extends = rope.scaling == RopeScaling::kYarn || rope.scaling == RopeScaling::kDynamic;
+  const double extended = extends ? std::floor(rope.factor * rope.original_context) : 0;
+  return std::max(positions, static_cast<uint64_t>(std::min<double>(extended, kMaxContextTokens)));
 }
 
 double YarnScoreFactor(const json& config) {

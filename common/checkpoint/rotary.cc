@@ -1,6 +1,6 @@
 // Rotary tables. RoPE: Su et al., "RoFormer", arXiv:2104.09864; the scaling of Llama 3.1 as in its
-// public release; LongRoPE: Ding et
-// al., arXiv:2402.13753; YaRN: Peng et al., arXiv:2309.00071.
+// public release; LongRoPE: Ding et al., arXiv:2402.13753; YaRN, and dynamic NTK in its appendix:
+// Peng et al., arXiv:2309.00071.
 #include <algorithm>
 #include <numbers>
 
@@ -13,8 +13,15 @@ namespace {
 // Radians per position of each pair of dimensions.
 std::vector<double> InverseFrequencies(const RopeSpec& rope, uint32_t variant) {
   std::vector<double> frequencies(rope.rotary_dim / 2);
+  double theta = rope.theta;
+  if (rope.scaling == RopeScaling::kDynamic && variant != 0) {
+    // Of n = factor * original tokens: theta * (factor * n / original - (factor - 1))^(d / (d -
+    // 2)).
+    const double dim = rope.rotary_dim;
+    theta *= PowF64(rope.factor * rope.factor - (rope.factor - 1), dim / (dim - 2));
+  }
   for (size_t i = 0; i < frequencies.size(); ++i) {
-    double f = PowF64(rope.theta, -static_cast<double>(2 * i) / rope.rotary_dim);
+    double f = PowF64(theta, -static_cast<double>(2 * i) / rope.rotary_dim);
     if (rope.scaling == RopeScaling::kLlama3) {
       const double wavelength = 2 * std::numbers::pi / f;
       const double low = rope.low_freq_factor;

@@ -84,7 +84,7 @@ class TensorList {
 void AddGptOssExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& folder,
                       TensorList* list) {
   const auto add = [&](const std::string& path, uint64_t outputs, uint64_t inputs) {
-    if (list->Exists(path + "_blocks")) {
+    if (list->Exists(path + "_blocks") && inputs % 32 == 0) {
       list->Add(path + "_blocks", {mlp.experts, outputs, inputs / 32, 16}, {Dtype::kU8});
       list->Add(path + "_scales", {mlp.experts, outputs, inputs / 32}, {Dtype::kU8});
     } else {

@@ -219,8 +219,8 @@ void AddLimits(const ModelManifest& m, v1::ModelFacts* facts) {
   if (const uint32_t above = LongRotaryAbove(m.spec); above != 0 && above < m.spec.context) {
     facts->add_cannot(absl::StrCat(
         "a request without max_tokens ends at ", above,
-        " tokens, where the short factors of its rotation do; one that may become longer has the ",
-        "long factors from its first token on"));
+        " tokens, where its first rotation does; one that may become longer has the rotation of ",
+        "long ones from its first token on"));
   }
   if (std::any_of(m.spec.kv_groups.begin(), m.spec.kv_groups.end(),
                   [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; })) {

@@ -74,6 +74,7 @@ void AddMlp(const MlpSpec& mlp, const std::string& prefix, Facts* facts) {
   add("ffn", mlp.ffn);
   add("activation", static_cast<double>(mlp.activation));
   add("clamp", mlp.clamp);
+  add("gain", mlp.gain);
   add("mlp_bias", mlp.bias);
   add("fused_gate_up", mlp.fused_gate_up);
   add("experts", mlp.experts);
@@ -168,13 +169,23 @@ std::string Disagreement(const Facts& loaded, const Wanted& wanted) {
 }
 
 bool DifferVisibly(const Facts& a, const Facts& b) {
-  static const auto* const kSeen =
-      new std::set<std::string_view>{"heads",        "kv_heads",           "head_dim",
-                                     "scale",        "soft_cap",           "final_soft_cap",
-                                     "branch_scale", "embedding_scale",    "logits_divisor",
-                                     "rotates",      "rope.theta",         "rope.dim",
-                                     "router.used",  "router.renormalize", "router.scale",
-                                     "tied_head"};
+  static const auto* const kSeen = new std::set<std::string_view>{"heads",
+                                                                  "kv_heads",
+                                                                  "head_dim",
+                                                                  "scale",
+                                                                  "soft_cap",
+                                                                  "final_soft_cap",
+                                                                  "branch_scale",
+                                                                  "embedding_scale",
+                                                                  "logits_divisor",
+                                                                  "rotates",
+                                                                  "rope.theta",
+                                                                  "rope.dim",
+                                                                  "router.used",
+                                                                  "router.renormalize",
+                                                                  "router.scale",
+                                                                  "tied_head",
+                                                                  "gain"};
   return std::any_of(a.begin(), a.end(), [&](const auto& fact) {
     const auto other = b.find(fact.first);
     if (other == b.end() || Near(other->second, fact.second)) {

@@ -33,7 +33,9 @@ absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSp
   options.max_batch_items = 2;
   const auto compute = [&]() -> absl::StatusOr<std::vector<float>> {
     ASSIGN_OR_RETURN(const auto model, ForwardModel::Load(backend, spec, weights, options));
-    ASSIGN_OR_RETURN(const std::vector<RowResult> rows, model->Run(ids));
+    const uint32_t above = LongRotaryAbove(spec);
+    const uint32_t variant = above != 0 && ids.size() > above ? 1 : 0;
+    ASSIGN_OR_RETURN(const std::vector<RowResult> rows, model->Run(ids, 0, variant));
     return LogitsOf(rows);
   };
   Cost ignored;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/model_spec.h"
+#include "tests/mutations/field_defaults.h"
 
 namespace strata::testing {
 namespace {
@@ -25,89 +26,6 @@ std::string TextIn(const Json& object, const char* name) {
 bool HasIn(const Json& object, const char* name) {
   return object.contains(name) && !object[name].is_null();
 }
-// Defaults of transformers' configuration classes; "" is of all families that have no own.
-struct FieldDefault {
-  std::string_view family;
-  std::string_view field;
-  double value;
-};
-constexpr FieldDefault kDefaults[] = {
-    {"", "rms_norm_eps", 1e-6},
-    {"phi3", "rms_norm_eps", 1e-5},
-    {"olmo2", "rms_norm_eps", 1e-5},
-    {"mixtral", "rms_norm_eps", 1e-5},
-    {"gpt_oss", "rms_norm_eps", 1e-5},
-    {"", "rope_theta", 1e4},
-    {"smollm3", "rope_theta", 2e6},
-    {"gemma3_text", "rope_theta", 1e6},
-    {"mixtral", "rope_theta", 1e6},
-    {"gpt_oss", "rope_theta", 1.5e5},
-    {"", "rope_local_base_freq", 1e4},
-    {"", "tie_word_embeddings", 0},
-    {"smollm3", "tie_word_embeddings", 1},
-    {"gemma2", "tie_word_embeddings", 1},
-    {"gemma3_text", "tie_word_embeddings", 1},
-    {"", "max_position_embeddings", 2048},
-    {"mistral", "max_position_embeddings", 131072},
-    {"qwen2", "max_position_embeddings", 32768},
-    {"qwen3", "max_position_embeddings", 32768},
-    {"minicpmo", "max_position_embeddings", 32768},
-    {"smollm3", "max_position_embeddings", 32768},
-    {"phi3", "max_position_embeddings", 4096},
-    {"gemma2", "max_position_embeddings", 8192},
-    {"gemma3_text", "max_position_embeddings", 131072},
-    {"mixtral", "max_position_embeddings", 131072},
-    {"qwen3_moe", "max_position_embeddings", 32768},
-    {"deepseek_v3", "max_position_embeddings", 4096},
-    {"gpt_oss", "max_position_embeddings", 131072},
-    {"", "sliding_window", 4096},
-    {"phi3", "sliding_window", 0},
-    {"mixtral", "sliding_window", 0},
-    {"gpt_oss", "sliding_window", 128},
-    {"", "max_window_layers", 28},
-    {"", "sliding_window_pattern", 6},
-    {"gemma2", "num_attention_heads", 8},
-    {"gemma3_text", "num_attention_heads", 8},
-    {"gpt_oss", "num_attention_heads", 64},
-    {"gemma2", "num_key_value_heads", 4},
-    {"gemma3_text", "num_key_value_heads", 4},
-    {"gpt_oss", "num_key_value_heads", 8},
-    {"qwen3", "head_dim", 128},
-    {"gemma2", "head_dim", 256},
-    {"gemma3_text", "head_dim", 256},
-    {"gpt_oss", "head_dim", 64},
-    {"", "query_pre_attn_scalar", 256},
-    {"gemma2", "attn_logit_softcapping", 50},
-    {"gemma2", "final_logit_softcapping", 30},
-    {"", "attention_multiplier", 1},
-    {"", "embedding_multiplier", 1},
-    {"", "residual_multiplier", 1},
-    {"", "logits_scaling", 1},
-    {"", "no_rope_layer_interval", 4},
-    {"mixtral", "num_experts_per_tok", 2},
-    {"qwen3_moe", "num_experts_per_tok", 8},
-    {"deepseek_v3", "num_experts_per_tok", 8},
-    {"gpt_oss", "num_experts_per_tok", 4},
-    {"deepseek_v3", "norm_topk_prob", 1},
-    {"gpt_oss", "swiglu_limit", 7},
-};
-const FieldDefault* FindDefault(std::string_view family, std::string_view field) {
-  const FieldDefault* of_all = nullptr;
-  for (const FieldDefault& one : kDefaults) {
-    if (one.field == field && one.family == family) return &one;
-    if (one.field == field && one.family.empty()) of_all = &one;
-  }
-  return of_all;
-}
-bool HasDefault(std::string_view family, std::string_view field) {
-  return FindDefault(family, field) != nullptr;
-}
-// 0 where a field is required, or none is none.
-double Default(std::string_view family, std::string_view field) {
-  const FieldDefault* found = FindDefault(family, field);
-  return found == nullptr ? 0 : found->value;
-}
-
 class Reading {
  public:
   Reading(const Json& before, const Json& config, const Facts& valid)
@@ -136,7 +54,9 @@ class Reading {
     wanted_.open.insert(names.begin(), names.end());
   }
   // A number, or what the family's configuration class has for one that is not there.
-  double Value(const char* field) const { return Number(field).value_or(Default(family_, field)); }
+  double Value(const char* field) const {
+    return Number(field).value_or(DefaultOf(family_, field));
+  }
 
   void NormEps() {
     wanted_.SetInLayers("norm_eps", Value("rms_norm_eps"));
@@ -146,10 +66,17 @@ class Reading {
     const bool given =
         config_.contains("tie_word_embeddings") && config_["tie_word_embeddings"].is_boolean();
     wanted_.facts["tied_head"] = given ? config_["tie_word_embeddings"].get<bool>()
-                                       : Default(family_, "tie_word_embeddings") != 0;
+                                       : DefaultOf(family_, "tie_word_embeddings") != 0;
   }
   void Context() {
-    wanted_.facts["context"] = Value("max_position_embeddings");
+    const double positions = Value("max_position_embeddings");
+    const Json object = RopeObject();
+    const double factor = NumberIn(object, "factor").value_or(1);
+    const std::string type = TypeOf(object);
+    const double extended = type == "yarn" && !Is("phi3") ? factor * Original(object)
+                            : type == "dynamic"           ? factor * positions
+                                                          : 0;
+    wanted_.facts["context"] = std::max(positions, std::floor(extended));
     Windows();
   }
   void Bos() { Open({"bos"}); }
@@ -253,7 +180,22 @@ class Reading {
         return config_[name];
       }
     }
+    if (Is("gpt_oss") && !HasIn(config_, "rope_parameters") && !HasIn(config_, "rope_scaling")) {
+      return Json{{"type", "yarn"},
+                  {"factor", 32},
+                  {"truncate", false},
+                  {"original_max_position_embeddings", 4096}};
+    }
     return Json::object();
+  }
+  static std::string TypeOf(const Json& rope) {
+    return HasIn(rope, "rope_type") ? TextIn(rope, "rope_type") : TextIn(rope, "type");
+  }
+  // What it was trained for: within, at the top level, or max_position_embeddings.
+  double Original(const Json& rope) const {
+    constexpr const char* kField = "original_max_position_embeddings";
+    const double outside = Number(kField).value_or(Value("max_position_embeddings"));
+    return NumberIn(rope, kField).value_or(outside);
   }
   void Ropes() {
     double window = 0;
@@ -286,8 +228,7 @@ class Reading {
     set("yarn_low", none.yarn_low);
     set("yarn_high", none.yarn_high);
     set("magnitude", none.magnitude);
-    const std::string type =
-        HasIn(object, "rope_type") ? TextIn(object, "rope_type") : TextIn(object, "type");
+    const std::string type = TypeOf(object);
     const double factor = NumberIn(object, "factor").value_or(1);
     constexpr const char* kOriginal = "original_max_position_embeddings";
     const double inside = NumberIn(object, kOriginal).value_or(0);
@@ -317,8 +258,12 @@ class Reading {
     } else if (type == "yarn") {
       set("scaling", static_cast<double>(RopeScaling::kYarn));
       set("factor", factor);
-      set("original", inside);
-      Yarn(object, factor, inside, dim, theta, prefix);
+      set("original", Original(object));
+      Yarn(object, factor, Original(object), dim, theta, prefix);
+    } else if (type == "dynamic") {
+      set("scaling", static_cast<double>(RopeScaling::kDynamic));
+      set("factor", factor);
+      set("original", Value("max_position_embeddings"));
     }
   }
   void Yarn(const Json& object, double factor, double original, double dim, double theta,
@@ -338,7 +283,7 @@ class Reading {
     wanted_.facts[prefix + "yarn_high"] = pairs.high;
   }
   void RopesAndScores() {
-    Ropes();
+    Context();
     Scores();
   }
 
@@ -364,7 +309,10 @@ class Reading {
     for (uint64_t i = 0; i < wanted_.layers(); ++i) {
       if (Of(i, "experts") == 0) continue;
       Set(i, "router.used", Value("num_experts_per_tok"));
-      if (Is("gpt_oss")) Set(i, "clamp", Value("swiglu_limit"));
+      if (Is("gpt_oss")) {
+        Set(i, "clamp", Value("swiglu_limit"));
+        Set(i, "gain", Value("swiglu_alpha"));
+      }
       // Required where they are read.
       const auto take = [&](const char* field, const char* name) {
         Set(i, name, Number(field).value_or(Of(i, name)));
@@ -377,8 +325,8 @@ class Reading {
       // DeepSeek's second version has the field too, and does not look at it.
       if (Is("qwen3_moe") || Is("deepseek_v3")) {
         Set(i, "router.renormalize",
-            HasIn(config_, "norm_topk_prob") ? config_["norm_topk_prob"] == true
-                                             : Default(family_, "norm_topk_prob") != 0);
+            config_.contains("norm_topk_prob") ? config_["norm_topk_prob"] == true
+                                               : DefaultOf(family_, "norm_topk_prob") != 0);
       }
     }
   }
@@ -448,7 +396,7 @@ const std::map<std::string, Reading::Rule>& Reading::Table() {
       {"rope_scaling", &Reading::RopesAndScores},
       {"rope_parameters", &Reading::RopesAndScores},
       {"partial_rotary_factor", &Reading::Ropes},
-      {"original_max_position_embeddings", &Reading::Ropes},
+      {"original_max_position_embeddings", &Reading::Context},
       {"no_rope_layers", &Reading::Rotates},
       {"no_rope_layer_interval", &Reading::Rotates},
       {"hidden_act", &Reading::Activation},
@@ -456,6 +404,7 @@ const std::map<std::string, Reading::Rule>& Reading::Table() {
       {"num_experts_per_tok", &Reading::Experts},
       {"norm_topk_prob", &Reading::Experts},
       {"swiglu_limit", &Reading::Experts},
+      {"swiglu_alpha", &Reading::Experts},
       {"routed_scaling_factor", &Reading::Experts},
       {"n_group", &Reading::Experts},
       {"topk_group", &Reading::Experts},

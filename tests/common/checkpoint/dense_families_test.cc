@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -110,6 +111,12 @@ TEST(ModelConfig, ReadsPhi3AndItsLongRope) {
   EXPECT_EQ(rope.long_factors[5], 16.0);
   EXPECT_NEAR(rope.magnitude, std::sqrt(1 + std::log(32.0) / std::log(64.0)), 1e-14);
   EXPECT_EQ(LongRotaryAbove(*spec), 64u);
+  json with_factor = config;
+  with_factor["rope_scaling"]["factor"] = 4.0;
+  EXPECT_NEAR(Parse(with_factor)->layers[0].attention.rope.magnitude,
+              std::sqrt(1 + std::log(4.0) / std::log(64.0)), 1e-14);
+  with_factor["rope_scaling"]["original_max_position_embeddings"] = 65;
+  EXPECT_FALSE(Parse(with_factor).ok());
   for (const char* old : {"su", "yarn"}) {
     config["rope_scaling"]["type"] = old;
     EXPECT_EQ(Parse(config)->layers[0].attention.rope, rope);
@@ -202,6 +209,25 @@ TEST(ModelConfig, ReadsTheLanguageModelOfMiniCpmO) {
 TEST(ModelConfig, GraniteScalesInputEmbeddingsAndGemmaDoesNot) {
   EXPECT_EQ(Parse(FamilyConfig("granite"))->input_embedding_scale, 3.0f);
   EXPECT_EQ(Parse(FamilyConfig("gemma3"))->input_embedding_scale, 1.0f);
+}
+
+// transformers 5 writes {"__float__": "Infinity"} for infinities.
+TEST(ModelConfig, AnInfiniteCapIsNone) {
+  json config = FamilyConfig("gemma2");
+  config["final_logit_softcapping"] = {{"__float__", "Infinity"}};
+  const auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->final_soft_cap, 0);
+  config["final_logit_softcapping"] = {{"__float__", "NaN"}};
+  EXPECT_FALSE(Parse(config).ok());
+  config["final_logit_softcapping"] = 1e7;
+  EXPECT_FALSE(Parse(config).ok());
+  config = FamilyConfig("gpt-oss");
+  config["swiglu_limit"] = {{"__float__", "Infinity"}};
+  EXPECT_EQ(Parse(config)->layers[0].mlp.clamp, std::numeric_limits<float>::max());
+  config["rms_norm_eps"] = {{"__float__", "Infinity"}};
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("rms_norm_eps {\"__float__\":\"Infinity\"} is not in"));
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ inline void ExpectTheSameModel(const ModelSpec& gguf, const ModelSpec& hf) {
     EXPECT_EQ(c.ffn, d.ffn);
     EXPECT_EQ(c.activation, d.activation);
     EXPECT_EQ(c.clamp, d.clamp);
+    EXPECT_EQ(c.gain, d.gain);
     EXPECT_EQ(c.bias, d.bias);
     EXPECT_EQ(c.experts, d.experts);
     EXPECT_EQ(c.expert_names, d.expert_names);

@@ -114,6 +114,48 @@ TEST(ModelConfig, ReadsGptOss) {
   EXPECT_TRUE(Parse(FamilyConfig("gpt-oss-mxfp4")).ok());
 }
 
+// transformers 4 wrote num_experts of Qwen3-MoE, 5 num_local_experts; others are mapped likewise.
+TEST(ModelConfig, ReadsTheNumberOfExpertsUnderEachOfItsNames) {
+  for (const char* model : {"mixtral", "qwen3-moe", "gpt-oss", "deepseek-v2", "deepseek-v3"}) {
+    json config = FamilyConfig(model);
+    const auto spec = Parse(config);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const uint32_t experts = spec->layers.back().mlp.experts;
+    EXPECT_GT(experts, 0u);
+    constexpr const char* kNames[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+    for (const char* name : kNames) {
+      for (const char* other : kNames) {
+        config.erase(other);
+      }
+      config[name] = experts + 1;
+      if (std::string(model) == "deepseek-v3") {
+        config["n_group"] = config["topk_group"] = 1;
+      }
+      const auto renamed = Parse(config);
+      ASSERT_TRUE(renamed.ok()) << model << " " << name << " " << renamed.status();
+      EXPECT_EQ(renamed->layers.back().mlp.experts, experts + 1) << model << " " << name;
+    }
+  }
+}
+
+TEST(ModelConfig, GptOssRotatesByYarnWhereItsFileSaysNothing) {
+  json config = FamilyConfig("gpt-oss");
+  config["rope_scaling"]["original_max_position_embeddings"] = 4096;
+  const RopeSpec said = Parse(config)->layers[0].attention.rope;
+  config.erase("rope_scaling");
+  EXPECT_EQ(Parse(config)->layers[0].attention.rope, said);
+  EXPECT_EQ(said.scaling, RopeScaling::kYarn);
+  config["rope_scaling"] = {{"rope_type", "default"}};
+  EXPECT_EQ(Parse(config)->layers[0].attention.rope.scaling, RopeScaling::kNone);
+}
+
+TEST(ModelConfig, ReadsTheGainOfGptOssActivation) {
+  json config = FamilyConfig("gpt-oss");
+  EXPECT_EQ(Parse(config)->layers[0].mlp.gain, 1.702f);
+  config["swiglu_alpha"] = 1.2;
+  EXPECT_EQ(Parse(config)->layers[0].mlp.gain, 1.2f);
+}
+
 TEST(TensorsOf, ExpertsMayBeOneTensor) {
   const auto spec = Parse(FamilyConfig("qwen3-moe"));
   ASSERT_TRUE(spec.ok()) << spec.status();

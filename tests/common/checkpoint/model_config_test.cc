@@ -446,5 +446,67 @@ TEST(ModelConfig, SurvivesRandomValues) {
   EXPECT_GT(refused, 1000);
 }
 
+// Qwen's model cards leave max_position_embeddings at what the model was trained for; DeepSeek's
+// files have the product there.
+TEST(ModelConfig, TheContextIsWhatTheScalingSays) {
+  const auto context = [](const json& rope, uint64_t positions, const char* outside = nullptr) {
+    json config = Small();
+    config["max_position_embeddings"] = positions;
+    config["rope_scaling"] = rope;
+    if (outside != nullptr) {
+      config["original_max_position_embeddings"] = std::stoull(outside);
+    }
+    const auto spec = Parse(config);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? spec->context : 0;
+  };
+  const json yarn = {{"type", "yarn"}, {"factor", 4.0}};
+  json with_original = yarn;
+  with_original["original_max_position_embeddings"] = 32768;
+  EXPECT_EQ(context(with_original, 32768), 131072u);
+  EXPECT_EQ(context(with_original, 131072), 131072u);
+  EXPECT_EQ(context(with_original, 262144), 262144u);
+  EXPECT_EQ(context(yarn, 1000), 4000u);
+  EXPECT_EQ(context(yarn, 131072, "8192"), 131072u);
+  EXPECT_EQ(context({{"type", "yarn"}, {"factor", 1e6}}, kMaxContextTokens), kMaxContextTokens);
+  EXPECT_EQ(context({{"type", "dynamic"}, {"factor", 2.5}}, 1000), 2500u);
+  // Files have either number there.
+  EXPECT_EQ(context({{"type", "linear"}, {"factor", 4.0}}, 1000), 1000u);
+  EXPECT_EQ(context({{"type", "llama3"},
+                     {"factor", 32.0},
+                     {"low_freq_factor", 1.0},
+                     {"high_freq_factor", 4.0},
+                     {"original_max_position_embeddings", 8192}},
+                    131072),
+            131072u);
+}
+
+// Where it stands, and where it does not.
+TEST(ModelConfig, YarnTakesItsOriginalContextFromEitherPlace) {
+  json config = Small();
+  config["max_position_embeddings"] = 512;
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
+  EXPECT_EQ(Parse(config)->layers[0].attention.rope.original_context, 512);
+  config["original_max_position_embeddings"] = 256;
+  EXPECT_EQ(Parse(config)->layers[0].attention.rope.original_context, 256);
+  config["rope_scaling"]["original_max_position_embeddings"] = 256;
+  EXPECT_TRUE(Parse(config).ok());
+  config["rope_scaling"]["original_max_position_embeddings"] = 128;
+  EXPECT_THAT(std::string(Parse(config).status().message()),
+              HasSubstr("original_max_position_embeddings is 256, and in rope_scaling 128"));
+}
+
+TEST(ModelConfig, KeysOfYarnThatOtherLibrariesReadMayNotDisagree) {
+  json config = Small();
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"finetuned", true}};
+  EXPECT_TRUE(Parse(config).ok());
+  config["rope_scaling"]["apply_yarn_scaling"] = true;
+  EXPECT_TRUE(Parse(config).ok());
+  config["rope_scaling"]["apply_yarn_scaling"] = false;
+  EXPECT_THAT(std::string(Parse(config).status().message()), HasSubstr("apply_yarn_scaling"));
+  config["rope_scaling"]["mscale"] = config["rope_scaling"]["mscale_all_dim"] = 1.0;
+  EXPECT_TRUE(Parse(config).ok());
+}
+
 }  // namespace
 }  // namespace strata

@@ -63,6 +63,19 @@ TEST(RotaryTables, HaveTheShortAndTheLongFactorsOfLongRope) {
   EXPECT_EQ(MakeRotaryTables(rope, 1, 1)[0], 1.5f);
 }
 
+// Within the original context plain, beyond it by the theta of the longest sequence.
+TEST(RotaryTables, DynamicNtkHasTwoVariants) {
+  RopeSpec rope;
+  rope.rotary_dim = 4;
+  rope.scaling = RopeScaling::kDynamic;
+  rope.factor = 3;
+  rope.original_context = 20;
+  EXPECT_EQ(rope.variants(), 2u);
+  ExpectTable(MakeRotaryTables(rope, 50, 0), {1, 0.01}, 50);
+  const double theta = 1e4 * std::pow(3.0 * 60 / 20 - 2, 4.0 / 2);
+  ExpectTable(MakeRotaryTables(rope, 50, 1), {1, 1 / std::sqrt(theta)}, 50);
+}
+
 // One rope after another, each with its variants, and each once.
 TEST(RotaryTables, OfAModelAreThoseOfItsLayers) {
   RopeSpec plain{.rotary_dim = 4};

@@ -47,6 +47,7 @@ ModelSpec MakeSpec(const MadeUpShape& shape) {
   layer.attention.sinks = shape.sinks;
   layer.mlp.activation = shape.activation;
   layer.mlp.clamp = shape.activation == ActivationKind::kClampedSilu ? 0.5f : 0.0f;
+  layer.mlp.gain = shape.activation == ActivationKind::kClampedSilu ? 1.25f : 0.0f;
   spec.final_soft_cap = shape.final_soft_cap;
   const std::vector<uint32_t> windows =
       shape.windows.empty() ? std::vector<uint32_t>{0} : shape.windows;
@@ -77,7 +78,7 @@ double Gated(double x, double up, const MlpSpec& mlp) {
   if (mlp.activation == ActivationKind::kClampedSilu) {
     const double limit = mlp.clamp;
     x = std::min(x, limit);
-    return x / (1.0 + std::exp(-1.702 * x)) * (std::clamp(up, -limit, limit) + 1);
+    return x / (1.0 + std::exp(-mlp.gain * x)) * (std::clamp(up, -limit, limit) + 1);
   }
   const double u = std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1.0 + std::tanh(u)) * up;

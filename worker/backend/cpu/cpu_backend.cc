@@ -82,8 +82,9 @@ absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
   if (mlp.experts != 0 && (mlp.router.used == 0 || mlp.router.used > mlp.experts)) {
     return Inconsistent("a layer uses more experts than it has, or none");
   }
-  if (mlp.activation == ActivationKind::kClampedSilu && !IsMultiplier(mlp.clamp)) {
-    return Inconsistent("an activation is clamped by no positive number");
+  if (mlp.activation == ActivationKind::kClampedSilu &&
+      (!IsMultiplier(mlp.clamp) || !IsMultiplier(mlp.gain))) {
+    return Inconsistent("an activation's clamp or gain is no positive number");
   }
   if (mlp.experts != 0 && layer.norm_places == NormPlaces::kAfter) {
     return Unsupported("a mixture of experts without a norm before it is");
