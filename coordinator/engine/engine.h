@@ -37,7 +37,8 @@ struct EngineConfig {
   std::vector<KvGroupSpec> kv_groups;
   uint32_t layers = 0;  // For sessions that want digests of them.
   uint32_t vocab = 0;
-  uint32_t context = 0;  // Tokens of the longest session, prompt and answer.
+  uint32_t context = 0;        // Tokens of the longest session, prompt and answer.
+  uint32_t model_context = 0;  // That the model may be loaded with; 0: not known.
   // Sessions that may come to have more tokens than this take rotary variant 1; 0: there is none.
   uint32_t long_rotary_above = 0;
   std::string weights_digest;

@@ -44,6 +44,19 @@ bool Within(const KvPages& pages, const KvPages& bounds) {
   return std::equal(pages.begin(), pages.end(), bounds.begin(), std::less_equal<>());
 }
 
+// What to do about a request that is too long.
+std::string ContextHint(const EngineConfig& config) {
+  if (config.model_context != 0 && config.model_context <= config.context) {
+    return "shorten the prompt or ask for fewer tokens: the model has no longer context";
+  }
+  std::string hint =
+      "shorten the prompt, ask for fewer tokens, or load the model with a larger --context";
+  if (config.model_context != 0) {
+    hint += " (at most " + std::to_string(config.model_context) + ")";
+  }
+  return hint;
+}
+
 }  // namespace
 
 std::string TokenSum(uint64_t prompt_tokens, uint64_t max_tokens) {
@@ -67,7 +80,7 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
                  sum + " exceed the context of " + std::to_string(config_.context) + " tokens")
         .RequestId(request.request_id)
         .Limit("context_tokens=" + std::to_string(config_.context))
-        .Hint("shorten the prompt, ask for fewer tokens, or load the model with a larger --context")
+        .Hint(ContextHint(config_))
         .Fact("asked_tokens", asked)
         .Fact("limit_tokens", config_.context);
   }

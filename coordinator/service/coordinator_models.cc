@@ -156,7 +156,9 @@ absl::StatusOr<v1::LoadOptions> Coordinator::Complete(const ModelRuntime& model,
                  "a context of " + std::to_string(options.context()) + " tokens, but model '" +
                      model.name + "' was made for " + std::to_string(most))
         .Limit("context=" + std::to_string(most))
-        .Hint("choose a smaller --context");
+        .Hint("choose --context " + std::to_string(most) +
+              " or less; where the model's authors extend it by YaRN, write the rope_scaling that "
+              "they give into config.json, and add the model again");
   }
   RETURN_IF_ERROR(CompleteFormats(model, &options));
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {

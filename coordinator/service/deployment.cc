@@ -506,6 +506,7 @@ void Deployment::StartEngine() {
   config.vocab = model_->spec().vocab;
   config.long_rotary_above = LongRotaryAbove(model_->spec());
   config.context = load_options_.context();
+  config.model_context = model_->spec().context;
   config.weights_digest = model_->manifest->weights_digest;
   config.numerics_class = plan_.numerics_class().name();
   config.max_batch_tokens = load_options_.max_batch_tokens();

@@ -336,11 +336,26 @@ TEST(EngineSession, WhatCanNeverFitIsRefusedAtOnceWithBothNumbers) {
   const absl::Status context = cluster.TrySubmit(MakeRequest("r2", 500, 13), sink);
   EXPECT_EQ(ReasonOf(context), "CONTEXT_EXCEEDED");
   EXPECT_EQ(DetailOf(context).facts().at("asked_tokens"), "513");
+  EXPECT_NE(DetailOf(context).hint().find("larger --context"), std::string::npos);
   EXPECT_EQ(ReasonOf(cluster.TrySubmit(MakeRequest("r3", 160, 0), sink)), "KV_NEVER_FITS");
   EXPECT_FALSE(sink->ended());
   EXPECT_TRUE(cluster.TrySubmit(MakeRequest("r4", 100, 60), sink).ok());
   cluster.RunToEnd();
   EXPECT_EQ(sink->tokens.size(), 60u);
+}
+
+// A hint leads somewhere: no larger context is named where the model has none.
+TEST(EngineSession, TheHintOfARequestThatIsTooLongKnowsTheModelsContext) {
+  const auto hint_of = [](uint32_t model_context) {
+    EngineConfig config = MakeConfig(1, 100);
+    config.model_context = model_context;
+    SimCluster cluster(config);
+    cluster.Start();
+    return DetailOf(cluster.TrySubmit(MakeRequest("r", 500, 13), std::make_shared<SinkRecord>()))
+        .hint();
+  };
+  EXPECT_NE(hint_of(4096).find("larger --context (at most 4096)"), std::string::npos);
+  EXPECT_EQ(hint_of(MakeConfig(1, 100).context).find("--context"), std::string::npos);
 }
 
 TEST(EngineSession, MinTokensRaiseADefaultAndAreRefusedWhenTheyCanNeverFit) {
