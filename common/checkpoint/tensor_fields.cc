@@ -34,11 +34,11 @@ bool IsOfQuantized(const Checkpoint& checkpoint, std::string_view name) {
 
 void AddOfExperts(const std::string& family, std::set<std::string>* fields) {
   if (family == "qwen3_moe") {
-    fields->insert({"num_experts", "decoder_sparse_step", "mlp_only_layers"});
+    fields->insert({"num_experts", "num_local_experts", "decoder_sparse_step", "mlp_only_layers"});
   } else if (family.starts_with("deepseek")) {
     fields->insert({"n_routed_experts", "n_shared_experts", "first_k_dense_replace"});
   } else if (family == "mixtral" || family == "gpt_oss") {
-    fields->insert("num_local_experts");
+    fields->insert({"num_experts", "num_local_experts"});
   }
 }
 
