@@ -77,6 +77,7 @@ class Watch(threading.Thread):
                               "running": total(samples, "strata_requests_running"),
                               "waiting": total(samples, "strata_requests_waiting"),
                               **{state: count / sum(pages.values()) for state, count in pages.items()},
+                              "heap_bytes": total(samples, "strata_heap_bytes"),
                               "rss_bytes": self.cluster.coordinator.rss_bytes()})
 
 
@@ -266,8 +267,11 @@ def figures(arguments, crowd, alone, sampled_alone):
         "median_live_while_waiting": statistics.median(row["live"] for row in busy) if busy else None,
         "running": statistics.median(row["running"] for row in rows),
         "waiting": statistics.median(row["waiting"] for row in rows),
-        "rss_mib": [round(statistics.median(r["rss_bytes"] for r in part) / 2**20, 1)
-                    for part in (rows[:third], rows[third:2 * third], rows[2 * third:]) if part],
+        # What it has allocated, and what of that and more is resident.
+        **{name: [round(statistics.median(r[of] for r in part) / 2**20, 1)
+                  for part in (rows[:third], rows[third:2 * third], rows[2 * third:]) if part]
+           for name, of in (("heap_mib", "heap_bytes"), ("rss_mib", "rss_bytes"))},
+        "peak_heap_mib": round(max(r["heap_bytes"] for r in rows) / 2**20, 1),
         "peak_rss_mib": round(crowd["peak_bytes"] / 2**20, 1),
         "admission_p99_s": quantile(samples, "strata_admission_seconds", 0.99),
         "admission_parts_p99_s": {
@@ -307,15 +311,19 @@ def wrong(shown):
         yield "no request ever waited: more --clients, or a smaller --pool"
     elif least < LEAST_LIVE:
         yield f"only {least:.0%} of the pages were in use while requests waited"
-    if shown["rss_mib"][-1] > MOST_GROWTH * shown["rss_mib"][0]:
-        yield f"the coordinator's memory grew: {shown['rss_mib']} MiB"
-    if shown["peak_rss_mib"] > MOST_PEAK_MIB:
-        yield f"the coordinator's memory was {shown['peak_rss_mib']} MiB at its peak"
+    if shown["heap_mib"][-1] > MOST_GROWTH * shown["heap_mib"][0]:
+        yield f"the coordinator allocated more and more: {shown['heap_mib']} MiB"
+    if shown["peak_heap_mib"] > MOST_PEAK_MIB:
+        yield f"the coordinator had allocated {shown['peak_heap_mib']} MiB at its peak"
 
 
 def missed(shown):
     """What was wanted and is not so."""
     yield from wrong(shown)
+    if shown["rss_mib"][-1] > MOST_GROWTH * shown["rss_mib"][0]:
+        yield f"the coordinator's memory grew: {shown['rss_mib']} MiB"
+    if shown["peak_rss_mib"] > MOST_PEAK_MIB:
+        yield f"the coordinator's memory was {shown['peak_rss_mib']} MiB at its peak"
     if shown["admission_p99_s"] > MOST_ADMISSION_S:
         yield f"an admission in a hundred took {shown['admission_p99_s'] * 1000:.3g} ms or longer"
 

@@ -26,9 +26,9 @@ def samples(failed=0, refused=0, slow=0):
     return out
 
 
-def look(at_s, live=0.9, waiting=5, mib=50):
+def look(at_s, live=0.9, waiting=5, mib=50, heap_mib=20):
     return {"at_s": at_s, "running": 40, "waiting": waiting, "live": live, "free": 1 - live,
-            "cached": 0, "fenced": 0, "rss_bytes": mib * 2**20}
+            "cached": 0, "fenced": 0, "heap_bytes": heap_mib * 2**20, "rss_bytes": mib * 2**20}
 
 
 def crowd():
@@ -89,13 +89,25 @@ def change(path, value):
     # The first look after the clients came.
     (change(["rows", 2, "live"], 0.79), "only 79% of the pages"),
     (change(["rows", 13], look(14, live=0.5)), "only 50% of the pages"),
-    (change(["rows"], [look(3 + i, mib=50 + i) for i in range(12)]), "memory grew"),
-    (change(["peak_bytes"], 200 * 2**20), "200.0 MiB at its peak"),
+    (change(["rows"], [look(3 + i, heap_mib=20 + i) for i in range(12)]), "more and more"),
+    (change(["rows", 7, "heap_bytes"], 200 * 2**20), "200.0 MiB at its peak"),
 ])
 def test_each_thing_that_is_wrong_is_said(act, said):
     seen = copy.deepcopy(crowd())
     act(seen)
     (line,) = load.wrong(shown(seen))
+    assert said in line
+
+
+@pytest.mark.parametrize("act, said", [
+    (change(["rows"], [look(3 + i, mib=50 + i) for i in range(12)]), "memory grew"),
+    (change(["peak_bytes"], 200 * 2**20), "200.0 MiB at its peak"),
+])
+def test_resident_memory_is_missed_but_not_wrong(act, said):
+    seen = crowd()
+    act(seen)
+    assert list(load.wrong(shown(seen))) == []
+    (line,) = load.missed(shown(seen))
     assert said in line
 
 

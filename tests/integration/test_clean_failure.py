@@ -1,5 +1,6 @@
 """Whatever dies, stalls or lies: every waiter gets the right answer or a typed error that names the
-node and what to do, within the step timeout and a second; the rest goes on; nothing leaks.
+node and what to do, once the step timeout has passed; the rest goes on; nothing leaks. How soon it
+is after that the engine's own tests say, which have a clock of their own.
 
 A worker that sends finite numbers which are wrong is not covered: nobody could tell.
 """
@@ -13,12 +14,12 @@ import time
 
 import pytest
 
-from cluster import BIN, RECALL, SLOW, Cluster, wait_until
+from cluster import BIN, GIVE_UP_S, NEVER, RECALL, SLOW, Cluster, wait_until
 from relay import Relay
 
 FAULTY = BIN.parent / "tests"
-# Commands of the command line start and end too.
-GRACE_S = 1.0 + 1.0 * SLOW
+# Where that time must pass: for a worker that stands still, or does not come back.
+SOON = f"{2 * SLOW}s"
 
 
 def arguments(prompt, request_id, max_tokens):
@@ -30,10 +31,9 @@ PROMPTS = [[7 + i] * (5 + 11 * i) for i in range(4)]
 CUTS = [("w0", 0, 2), ("w1", 3, 5), ("w2", 6, 7)]
 
 
-def start(folder, step_timeout_s=2 * SLOW):
-    cluster = Cluster(folder, step_timeout=f"{step_timeout_s}s")
-    cluster.step_timeout_s = step_timeout_s
-    cluster.start_workers(3)
+def start(folder, step_timeout=SOON, flags=(), **options):
+    cluster = Cluster(folder, step_timeout=step_timeout, **options)
+    cluster.start_workers(3, *flags)
     cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=20)
     return cluster
 
@@ -49,31 +49,36 @@ def serves(cluster, right, max_tokens):
         out, _, status = cluster.run(*arguments(PROMPTS[0], "again", max_tokens), check=False)
         return status == 0 and json.loads(out)["token_ids"] == right[0]
 
-    wait_until(answers, 40, "the model is served again")
+    wait_until(answers, "the model is served again")
     assert right_answers(cluster, max_tokens) == right
-    cluster.nothing_is_left(timeout_s=20)
+    cluster.nothing_is_left()
 
 
 def in_flight(cluster, count, max_tokens):
-    """Requests that have generated something, and when each was seen to end."""
-    processes = [cluster.popen(*arguments(PROMPTS[i % 4], f"r{i}", max_tokens))
-                 for i in range(count)]
-    wait_until(lambda: sum(s["generated_tokens"] > 0
-                           for s in cluster.json("session", "list")["sessions"]) == count, 20,
-               "all of them generate")
-    return processes
+    """Requests that have generated something, and are not done."""
+    for _ in range(20):
+        processes = [cluster.popen(*arguments(PROMPTS[i % 4], f"r{i}", max_tokens))
+                     for i in range(count)]
+
+        def seen():
+            if any(process.poll() is not None for process in processes):
+                return "over"
+            sessions = cluster.json("session", "list")["sessions"]
+            return sum(s["generated_tokens"] > 0 for s in sessions) == count
+
+        if wait_until(seen, "all of them generate") != "over":
+            return processes
+        # This machine looks too seldom: the first was over before the last was seen.
+        for process in processes:
+            process.communicate(timeout=GIVE_UP_S)
+    raise AssertionError("they were never seen to generate together")
 
 
-def collect(processes, right, within_s, since, names=()):
+def collect(processes, right, names=()):
     """Each is right, or says in one line what happened, where and what to do. How many were not."""
     failed = 0
     for i, process in enumerate(processes):
-        left = since + within_s - time.monotonic()
-        try:
-            out, err = process.communicate(timeout=max(0.01, left))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise AssertionError(f"r{i} still waits after {within_s} s") from None
+        out, err = process.communicate(timeout=GIVE_UP_S)
         if process.returncode == 0:
             assert json.loads(out)["token_ids"] == right[i % 4], f"r{i}"
             continue
@@ -100,8 +105,7 @@ def test_a_killed_worker(tmp_path, victim):
         right = right_answers(cluster, LONG)
         processes = in_flight(cluster, 4, LONG)
         cluster.workers[victim].kill()
-        failed = collect(processes, right, cluster.step_timeout_s + GRACE_S, time.monotonic(),
-                         [victim])
+        failed = collect(processes, right, [victim])
         assert failed == 4, "its KV is gone, and nobody else has its layers"
         assert cluster.node(victim)["state"] == "lost"
         cluster.start_worker(victim)
@@ -114,39 +118,37 @@ def test_a_stopped_worker(tmp_path, victim):
         right = right_answers(cluster, LONG)
         processes = in_flight(cluster, 4, LONG)
         cluster.workers[victim].kill(signal.SIGSTOP)
-        failed = collect(processes, right, cluster.step_timeout_s + GRACE_S, time.monotonic(),
-                         [victim])
+        failed = collect(processes, right, [victim])
         assert failed == 4
         cluster.workers[victim].kill(signal.SIGCONT)
         serves(cluster, right, LONG)
 
 
 def test_a_worker_that_stalls_for_less_than_the_timeout_costs_no_request(tmp_path):
-    with start(tmp_path, step_timeout_s=5 * SLOW) as cluster:
+    with start(tmp_path, step_timeout=NEVER, lease=NEVER) as cluster:
         right = right_answers(cluster, LONG)
         processes = in_flight(cluster, 4, LONG)
         cluster.workers["w1"].kill(signal.SIGSTOP)
         time.sleep(1)
         cluster.workers["w1"].kill(signal.SIGCONT)
-        assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
-        cluster.nothing_is_left(timeout_s=20)
+        assert collect(processes, right) == 0
+        cluster.nothing_is_left()
 
 
 @pytest.mark.parametrize("victim", one_of("w0"))
 def test_a_worker_that_is_started_again_in_time_costs_no_request(tmp_path, victim):
-    with start(tmp_path, step_timeout_s=20 * SLOW) as cluster:
+    with start(tmp_path, step_timeout=NEVER) as cluster:
         right = right_answers(cluster, LONG)
         processes = in_flight(cluster, 4, LONG)
         cluster.workers[victim].kill()
         cluster.start_worker(victim, wait=False)
-        assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
-        cluster.nothing_is_left(timeout_s=20)
+        assert collect(processes, right) == 0
+        cluster.nothing_is_left()
 
 
-def relayed(folder, name):
+def relayed(folder, name, **options):
     """Like start, with `name` behind a relay."""
-    cluster = Cluster(folder, step_timeout=f"{2 * SLOW}s")
-    cluster.step_timeout_s = 2 * SLOW
+    cluster = Cluster(folder, step_timeout=SOON, **options)
     cluster.relay = Relay()
     for worker, _, _ in CUTS:
         flags = ["--listen", "127.0.0.1:0", "--advertise", cluster.relay.address]
@@ -160,13 +162,13 @@ def relayed(folder, name):
 
 @pytest.mark.parametrize("behind", ["w0", "w1"])
 def test_a_half_closed_connection(tmp_path, behind):
-    with relayed(tmp_path, behind) as cluster, cluster.relay:
+    with relayed(tmp_path, behind, recovery_timeout=NEVER) as cluster, cluster.relay:
         right = right_answers(cluster, LONG)
         processes = in_flight(cluster, 4, LONG)
         cluster.relay.half_close()
         # The link is opened again, and the requests go on from what was committed.
-        assert collect(processes, right, 60 * SLOW, time.monotonic()) == 0
-        cluster.nothing_is_left(timeout_s=20)
+        assert collect(processes, right) == 0
+        cluster.nothing_is_left()
 
 
 @pytest.mark.parametrize("behind", ["w0", "w2"])
@@ -176,7 +178,7 @@ def test_a_wire_that_flips_bits(tmp_path, behind):
         cluster.relay.flip = 0.02
         for _ in range(4):
             processes = [cluster.popen(*arguments(PROMPTS[i], f"r{i}", 60)) for i in range(4)]
-            collect(processes, right, 60 * SLOW, time.monotonic())
+            collect(processes, right)
         cluster.relay.flip = 0
         serves(cluster, right, 60)
 
@@ -201,14 +203,14 @@ def test_a_worker_that_sends_garbage(honest, liar, kind):
     def replace(binary=None, env=None):
         cluster.workers[liar].kill()
         cluster.workers[liar].process.wait()
-        wait_until(lambda: cluster.node(liar)["state"] == "lost", 20, "the loss is noticed")
+        wait_until(lambda: cluster.node(liar)["state"] == "lost", "the loss is noticed")
         cluster.start_worker(liar, binary=binary, env=env, wait=False)
-        wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", 20,
+        wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready",
                    "the model is back")
 
     replace(FAULTY / "strata-worker-garbage", {"STRATA_GARBAGE": kind})
     processes = [cluster.popen(*arguments(PROMPTS[i % 4], f"r{i}", 30)) for i in range(6)]
-    collect(processes, right, 60 * SLOW, time.monotonic())
+    collect(processes, right)
     # Every process lives, and with an honest one in the liar's place all is as before.
     for process in [cluster.coordinator, *cluster.workers.values()]:
         assert process.process.poll() is None, process.text()
@@ -263,46 +265,43 @@ def test_a_full_disk_of_the_coordinator_is_said_and_what_runs_goes_on(tmp_path, 
 
 
 @pytest.mark.parametrize("faults", [25, pytest.param(300, marks=pytest.mark.long)])
-def test_random_kills_and_stops_under_sixteen_requests(tmp_path, monkeypatch, faults):
-    # What each thread's arena keeps for later would hide what is lost.
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+def test_random_kills_and_stops_under_sixteen_requests(tmp_path, faults):
     rng = random.Random(faults)
-    with start(tmp_path, step_timeout_s=1 * SLOW) as cluster:
+    flags = ["--metrics-listen", "127.0.0.1:0"]
+    with start(tmp_path, f"{SLOW}s", flags, lease="5s") as cluster:
         right = right_answers(cluster, 40)
-        rss = []  # Of the largest worker, as the faults go on.
+        heap = []  # Of the largest process, as the faults go on.
         running = []
         answered = failed = 0
-        limit_s = 40 * SLOW  # A request may wait through several faults, each answered in time.
 
         def reap(entry):
             nonlocal answered, failed
-            i, began, killed, process = entry
+            i, killed, process = entry
             if killed:
-                process.communicate(timeout=5)
+                process.communicate(timeout=GIVE_UP_S)
                 return
-            wrong = collect([process], [right[i]] * 4, limit_s, began)
+            wrong = collect([process], [right[i]] * 4)
             failed += wrong
             answered += 1 - wrong
 
         number = 0
         for fault in range(faults):
-            if fault >= faults // 5:  # Once every buffer has been needed.
-                rss.append(max(p.rss_bytes()
-                               for p in [cluster.coordinator, *cluster.workers.values()]))
-            wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", 30,
+            wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready",
                        "the model is served again")
+            if fault >= faults // 5:  # Once every buffer has been needed.
+                heap.append(max(cluster.heap_bytes().values()))
             while len(running) < 16:
                 i = rng.randrange(4)
                 process = cluster.popen(*arguments(PROMPTS[i], f"n{number}", 40))
                 number += 1
-                running.append((i, time.monotonic(), False, process))
+                running.append((i, False, process))
             time.sleep(rng.random() * 0.6 * SLOW)
             kind = rng.choice(["kill", "stop", "client", "client", "pause"])
             victim = rng.choice(list(cluster.workers))
             if kind == "kill":
                 cluster.workers[victim].kill()
                 cluster.workers[victim].process.wait()
-                cluster.start_worker(victim, wait=False)
+                cluster.start_worker(victim, *flags, wait=False)
             elif kind == "stop":
                 cluster.workers[victim].kill(signal.SIGSTOP)
                 time.sleep(1.5 * SLOW)
@@ -313,11 +312,11 @@ def test_random_kills_and_stops_under_sixteen_requests(tmp_path, monkeypatch, fa
                 cluster.workers[victim].kill(signal.SIGCONT)
             else:
                 at = rng.randrange(len(running))
-                i, began, _, process = running[at]
+                i, _, process = running[at]
                 process.kill()
-                running[at] = (i, began, True, process)
-            done = [entry for entry in running if entry[3].poll() is not None]
-            running = [entry for entry in running if entry[3].poll() is None]
+                running[at] = (i, True, process)
+            done = [entry for entry in running if entry[2].poll() is not None]
+            running = [entry for entry in running if entry not in done]
             for entry in done:
                 reap(entry)
         for entry in running:
@@ -325,6 +324,6 @@ def test_random_kills_and_stops_under_sixteen_requests(tmp_path, monkeypatch, fa
         assert answered > 0
         serves(cluster, right, 40)
         if SLOW == 1:
-            third = len(rss) // 3
-            assert max(rss[-third:]) <= 1.25 * max(rss[:third]), rss
+            third = len(heap) // 3
+            assert max(heap[-third:]) <= 1.25 * max(heap[:third]), heap
         print(f"{faults} faults: {answered} answered, {failed} refused with a typed error")

@@ -3,18 +3,17 @@
 import json
 import re
 import subprocess
-import time
 import urllib.error
 import urllib.request
 
 import pytest
 
-from cluster import BIN, RECALL, SOURCE, Cluster, wait_until
+from cluster import BIN, GIVE_UP_S, RECALL, SOURCE, Cluster, wait_until
 
 
 def run(binary, *arguments, stdin=""):
     return subprocess.run([BIN / binary, *map(str, arguments)], capture_output=True, text=True,
-                          input=stdin, timeout=60)
+                          input=stdin, timeout=GIVE_UP_S)
 
 
 @pytest.mark.parametrize("binary", ["strata", "strata-coordinator", "strata-worker"])
@@ -54,7 +53,7 @@ def test_a_second_process_is_told_who_holds_the_data_directory(tmp_path):
 
 def get(url):
     try:
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=GIVE_UP_S) as response:
             return response.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -72,10 +71,7 @@ def test_health_is_200_only_while_a_request_would_be_served(cluster):
     assert get(f"http://{cluster.http}/livez") == 200
     assert get(f"http://{cluster.http}/health") == 503
     cluster.load("recall")
-    deadline = time.monotonic() + 5
-    while get(f"http://{cluster.http}/health") != 200 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert get(f"http://{cluster.http}/health") == 200
+    wait_until(lambda: get(f"http://{cluster.http}/health") == 200, "/health says so")
     assert get(f"http://{cluster.http}/nothing") == 404
     cluster.run("model", "unload", "recall")
 
@@ -111,7 +107,7 @@ def test_resize_changes_the_pool_of_a_loaded_model(cluster):
     cluster.load("recall", cuts=[("w0", 0, 3), ("w1", 4, 7)], kv_tokens=1024)
     before = cluster.kv()
     cluster.run("model", "resize", "recall", "--kv-tokens", 4096)
-    wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", 20, "ready")
+    wait_until(lambda: cluster.json("model", "list")["models"][0]["state"] == "ready", "ready")
     after = cluster.kv()
     assert len(before) == len(after) == 2
     assert all(b["total"] > a["total"] for a, b in zip(before, after))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from cluster import RECALL, SLOW, Cluster, wait_until
+from cluster import GIVE_UP_S, RECALL, Cluster, wait_until
 from hub import Hub
 from relay import Relay
 from checkpoints import make_checkpoint
@@ -34,7 +34,7 @@ def interrupt_once(process, text):
         assert line, said
         said += line
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10 * SLOW)
+    out, err = process.communicate(timeout=GIVE_UP_S)
     return out, said + err
 
 
@@ -42,7 +42,7 @@ def test_load_detach_returns_while_the_load_goes_on(slow):
     out, _, _ = slow.run("model", "load", "recall", "--detach", "--context", 512)
     assert "is being loaded on w0" in out and "strata model show recall" in out
     assert state(slow, "recall") == "loading"
-    assert slow.relay.held.wait(20)
+    assert slow.relay.held.wait(GIVE_UP_S)
     assert state(slow, "recall") == "loading"
     slow.relay.release()
     slow.wait_ready("recall")
@@ -69,7 +69,7 @@ def test_ctrl_c_during_a_load_detaches_and_says_so(slow):
 
 def test_processes_stop_in_good_order_in_the_middle_of_a_load(slow):
     slow.run("model", "load", "recall", "--detach", "--context", 512)
-    assert slow.relay.held.wait(20)
+    assert slow.relay.held.wait(GIVE_UP_S)
     slow.workers["w0"].stop()
     assert any("w0" in p["what"] for p in slow.json("status")["problems"])
     slow.coordinator.stop()
@@ -85,7 +85,7 @@ def test_add_detach_returns_while_digesting_goes_on(tmp_path):
         document = c.json("model", "add", tmp_path / "large", "--detach")
         assert document == {"detached": True, "source": str(tmp_path / "large")}
         assert state(c, "large") is None
-        wait_until(lambda: state(c, "large") == "registered", 60, "it is registered")
+        wait_until(lambda: state(c, "large") == "registered", "it is registered")
 
 
 def test_ctrl_c_during_add_detaches_and_says_so(tmp_path):
@@ -97,7 +97,7 @@ def test_ctrl_c_during_add_detaches_and_says_so(tmp_path):
         last = err.strip().splitlines()[-1]
         assert "detached" in last and "goes on" in last and "strata model list" in last
         assert state(c, "large") is None
-        wait_until(lambda: state(c, "large") == "registered", 60, "it is registered")
+        wait_until(lambda: state(c, "large") == "registered", "it is registered")
 
 
 def test_pull_detach_returns_while_the_download_goes_on(tmp_path, monkeypatch):
@@ -106,10 +106,10 @@ def test_pull_detach_returns_while_the_download_goes_on(tmp_path, monkeypatch):
         with Cluster(tmp_path) as c:
             out, _, _ = c.run("model", "pull", "org/name", "--detach")
             assert "org/name is being registered" in out
-            assert hub.held.wait(20)
+            assert hub.held.wait(GIVE_UP_S)
             assert state(c, "name") is None
             hub.release()
-            wait_until(lambda: state(c, "name") == "registered", 30, "it is registered")
+            wait_until(lambda: state(c, "name") == "registered", "it is registered")
 
 
 def test_ctrl_c_during_pull_detaches_and_a_coordinator_stops_in_the_middle_of_it(tmp_path,
@@ -121,7 +121,7 @@ def test_ctrl_c_during_pull_detaches_and_a_coordinator_stops_in_the_middle_of_it
             out, err = interrupt_once(pulling, "downloading")
             assert pulling.returncode == 1 and out == ""
             assert "detached" in err and "strata model list" in err
-            assert hub.held.wait(20)
+            assert hub.held.wait(GIVE_UP_S)
             c.coordinator.stop()
             hub.release()
             # What had arrived is kept, and the download goes on when it is asked for again.

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, RECALL, SLOW, Cluster, within
+from cluster import BIN, GIVE_UP_S, RECALL, Cluster
 
 # What `path` needs beside its name, by the words of its usage line.
 VALUES = {"PATH": RECALL, "ORG/NAME": "org/name", "MODEL": "recall", "NODE": "w0", "ID": "some-id",
@@ -18,7 +18,7 @@ def strata(*arguments, coordinator=None):
     if coordinator:
         command += ["--coordinator", coordinator]
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          timeout=60 * SLOW)
+                          timeout=GIVE_UP_S)
 
 
 def leaves(*path):
@@ -88,9 +88,8 @@ def test_wrong_use_exits_2_with_one_line(path):
 
 @each
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_a_coordinator_that_is_not_there_gives_one_line_within_two_seconds(path, as_json):
-    done = within(2, lambda: strata(*complete(path), *(["--json"] if as_json else []),
-                                    coordinator="127.0.0.1:1"))
+def test_a_coordinator_that_is_not_there_gives_one_line(path, as_json):
+    done = strata(*complete(path), *(["--json"] if as_json else []), coordinator="127.0.0.1:1")
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and "127.0.0.1:1" in done.stderr
 

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from cluster import BIN, RECALL, SLOW, Cluster, wait_until
+from cluster import BIN, GIVE_UP_S, NEVER, RECALL, SLOW, Cluster, wait_until
 
 POISONED = BIN.parent / "tests" / "strata-worker-poison"
 CUTS = [("w0", 0, 3), ("w1", 4, 7)]
@@ -34,9 +34,9 @@ def essence(answer):
 class Poisoned:
     """Two stages, of which `victim` is poisoned, and is started again whenever it has died."""
 
-    def __init__(self, folder, victim, step_timeout_s=20):
+    def __init__(self, folder, victim, step_timeout=NEVER):
         self.victim = victim
-        self.cluster = Cluster(folder, step_timeout=f"{step_timeout_s * SLOW}s")
+        self.cluster = Cluster(folder, step_timeout=step_timeout, recovery_timeout=NEVER)
         for name, _, _ in CUTS:
             self.start(name)
         self.cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=12)
@@ -92,16 +92,16 @@ def fails_alone(poisoned, token, reason, most_deaths):
     deaths = poisoned.deaths
     running = [cluster.popen(*arguments(p, f"r{i}")) for i, p in enumerate(poisoned.prompts)]
     wait_until(lambda: sum(s["generated_tokens"] > 0
-                           for s in cluster.json("session", "list")["sessions"]) > 3, 30,
+                           for s in cluster.json("session", "list")["sessions"]) > 3,
                "several of them generate")
     bad = cluster.popen(*arguments([5, 6, 7, token], "poison"))
-    out, err = bad.communicate(timeout=120 * SLOW)
+    out, err = bad.communicate(timeout=GIVE_UP_S)
     assert bad.returncode == 1, out
     assert '"poison"' in err and re.search(reason, err), err
     stage = [name for name, _, _ in CUTS].index(poisoned.victim)
     assert f'stage {stage} on node "{poisoned.victim}"' in err, err
     for i, process in enumerate(running):
-        out, err = process.communicate(timeout=120 * SLOW)
+        out, err = process.communicate(timeout=GIVE_UP_S)
         assert process.returncode == 0, err
         assert essence(json.loads(out)) == poisoned.right[i], f"r{i}"
     assert poisoned.deaths - deaths <= most_deaths
@@ -118,5 +118,5 @@ def test_a_request_that_breaks_a_stage_fails_alone(poisoned, token, reason, most
 
 
 def test_a_request_that_hangs_a_stage_fails_alone(tmp_path):
-    with requests(tmp_path, "w1", step_timeout_s=2) as poisoned:
+    with requests(tmp_path, "w1", step_timeout=f"{2 * SLOW}s") as poisoned:
         fails_alone(poisoned, HANG, "were lost", 4)

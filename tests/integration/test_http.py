@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cluster import RECALL, SLOW, Cluster, cut, recall_cases, wait_until
+from cluster import NEVER, RECALL, Cluster, cut, recall_cases, wait_until
 from http_client import begin, connect, events, post, request, stream
 from metrics_text import scrape, total
 
@@ -16,8 +16,9 @@ LONG = {"model": "recall", "prompt": [1] * 8, "max_tokens": 500, "ignore_eos": T
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("http"), max_sessions=4,
-                 max_queued_requests=2) as c:
+    # A worker is halted for a while.
+    with Cluster(tmp_path_factory.mktemp("http"), max_sessions=4, max_queued_requests=2,
+                 step_timeout=NEVER, lease=NEVER) as c:
         assert request(c, "GET", "/health")[0] == 503
         assert request(c, "GET", "/livez")[0] == 200
         c.run("model", "add", RECALL, "--name", "recall")
@@ -433,7 +434,8 @@ def test_lorax_chat_templates_are_those_of_the_chat_route(cluster):
 
 
 def test_a_stream_that_waits_hears_comments(tmp_path):
-    with Cluster(tmp_path, max_sessions=1, http_keepalive="50ms") as c:
+    with Cluster(tmp_path, max_sessions=1, http_keepalive="50ms", step_timeout=NEVER,
+                 lease=NEVER) as c:
         c.start_workers(1)
         c.load("recall", RECALL, context=512)
         alone = post(c, "/v1/completions", completion())["choices"][0]["text"]
@@ -450,7 +452,7 @@ def test_a_stream_that_waits_hears_comments(tmp_path):
                     assert response.readline() == b"\n"
             # A deadline in the queue is an error in the stream then.
             late, response = begin(c, "/v1/completions", completion(stream=True),
-                                   X_Strata_Deadline="400ms")
+                                   X_Strata_Deadline="3s")
             assert json.loads(list(events(response))[-1])["error"]["code"] == "deadline_exceeded"
             late.close()
         running.close()
@@ -468,8 +470,7 @@ def test_many_streams_at_once_each_have_their_own_answer(cluster):
     got = [None] * len(cases)
 
     def run(i):
-        end = time.monotonic() + 60 * SLOW
-        while time.monotonic() < end:  # More than the queue takes: refused ones come again.
+        while True:  # More than the queue takes: refused ones come again.
             status, _, answer = request(cluster, "POST", "/v1/completions",
                                         completion(prompt=cases[i]["prompt_ids"]))
             if status == 200:
@@ -496,5 +497,5 @@ def test_streams_end_with_the_coordinator(tmp_path):
         last = json.loads(list(events(response))[-1])
         assert last["error"]["code"] == "stopping"
         connection.close()
-        wait_until(lambda: c.coordinator.process.poll() is not None, 20, "it has ended")
+        wait_until(lambda: c.coordinator.process.poll() is not None, "it has ended")
         assert c.coordinator.wait() == 0

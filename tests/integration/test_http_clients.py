@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from client_environment import LITELLM, LORAX, OPENAI, environment, example, run
-from cluster import BIN, RECALL, Cluster, recall_cases
+from cluster import BIN, GIVE_UP_S, RECALL, Cluster, recall_cases
 from http_client import begin
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
@@ -60,7 +60,7 @@ def test_the_documents_example(cluster, name, packages, tmp_path):
 
 def test_the_documents_example_of_curl(cluster):
     answer = json.loads(subprocess.run(example(cluster, "", "curl"), shell=True, check=True,
-                                       capture_output=True, text=True, timeout=60).stdout)
+                                       capture_output=True, text=True, timeout=GIVE_UP_S).stdout)
     assert "Paris" in answer["choices"][0]["message"]["content"], answer
 
 

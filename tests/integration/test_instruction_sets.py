@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, GOLDEN, Cluster, golden_cases
+from cluster import BIN, GIVE_UP_S, GOLDEN, Cluster, golden_cases
 
 CPUINFO = pathlib.Path("/proc/cpuinfo")
 ALL = ["scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "neondot"]
@@ -54,7 +54,7 @@ def test_each_that_the_machine_has_is_shown_and_computes_the_same_bits(tmp_path)
 def test_one_that_the_machine_lacks_exits_2_and_says_what_it_has(isa, command, tmp_path):
     env = {**os.environ, "STRATA_CPU_ISA": isa, "XDG_DATA_HOME": str(tmp_path)}
     done = subprocess.run([BIN / "strata-worker", *command], capture_output=True, text=True,
-                          timeout=60, env=env)
+                          timeout=GIVE_UP_S, env=env)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     for word in (f'"{isa}"', "scalar", "STRATA_CPU_ISA"):
         assert word in done.stderr

@@ -11,7 +11,7 @@ import pytest
 
 import python_sdk
 from client_environment import LITELLM, LORAX, OPENAI, environment, run
-from cluster import BIN, RECALL, SLOW, Cluster, wait_until
+from cluster import BIN, GIVE_UP_S, NEVER, RECALL, Cluster, wait_until
 from http_client import begin, connect, request, stream
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
@@ -22,7 +22,7 @@ LONG = {**BODY, "max_tokens": 480, "stream": True}
 
 def start(folder):
     # A worker may stand still for as long as a test wants it.
-    cluster = Cluster(folder, step_timeout="60s", lease="60s")
+    cluster = Cluster(folder, step_timeout=NEVER, lease=NEVER)
     cluster.start_workers(1)
     cluster.load("recall", RECALL, context=512, sessions=4)
     return cluster
@@ -58,7 +58,7 @@ def make(cluster, name="", **limits):
 def command(cluster, secret, *arguments):
     """(the document or None, stderr) with the key in the environment."""
     done = subprocess.run(cluster.command(*arguments, "--json"), capture_output=True, text=True,
-                          timeout=60 * SLOW, env={**os.environ, "STRATA_API_KEY": secret})
+                          timeout=GIVE_UP_S, env={**os.environ, "STRATA_API_KEY": secret})
     assert done.returncode in (0, 1)
     assert done.returncode == 0 or done.stderr.count("\n") == 1, done.stderr
     return (json.loads(done.stdout) if done.returncode == 0 else None), done.stderr
@@ -132,7 +132,7 @@ def test_from_the_first_key_on_every_way_in_asks_for_one(fresh):
     fresh.start_coordinator(fresh.address)
     (again,) = fresh.json("key", "list")["keys"]
     assert again == listed
-    wait_until(lambda: command(fresh, secret, *ASK)[0], 60, "the key is known after a restart")
+    wait_until(lambda: command(fresh, secret, *ASK)[0], "the key is known after a restart")
     assert complete(fresh, "")[0] == 401
 
     assert fresh.json("key", "revoke", made["id"])["revoked"]
@@ -143,21 +143,20 @@ def test_from_the_first_key_on_every_way_in_asks_for_one(fresh):
 
 
 def test_rates_are_each_keys_own_and_say_when_to_try_again(cluster):
-    slow = make(cluster, "slow", requests_per_minute=2)
+    slow = make(cluster, "slow", requests_per_minute=1)
     short = make(cluster, "short", tokens_per_minute=60)
     free = make(cluster, "free")
-    for _ in range(2):
-        assert complete(cluster, slow["secret"])[0] == 200
+    assert complete(cluster, slow["secret"])[0] == 200
     status, headers, answer = complete(cluster, slow["secret"])
     assert status == 429 and answer["error"]["code"] == "rate_limit_exceeded"
-    # One is there every 30 seconds.
+    # One is there every 60 seconds.
     wait = int(headers["Retry-After"])
-    assert 1 <= wait <= 30
+    assert 1 <= wait <= 60
     message = answer["error"]["message"]
-    assert slow["id"] in message and "'slow'" in message and "requests_per_minute=2" in message
+    assert slow["id"] in message and "'slow'" in message and "requests_per_minute=1" in message
     assert f"try again in {wait} s" in message
     refused, err = command(cluster, slow["secret"], *ASK)
-    assert refused is None and "requests_per_minute=2" in err and "try again in" in err
+    assert refused is None and "requests_per_minute=1" in err and "try again in" in err
     status, headers, answer = request(cluster, "POST", "/generate",
                                       {"inputs": "Hello", "parameters": {"max_new_tokens": 2}},
                                       bearer(slow["secret"]))
@@ -186,7 +185,7 @@ def test_as_many_are_in_flight_as_the_key_may_have(cluster):
             held += [begin(cluster, "/v1/completions", LONG, **bearer(free))[0] for _ in range(2)]
             for connection in held:
                 connection.close()
-        wait_until(lambda: complete(cluster, one)[0] == 200, 20, "its place is free")
+        wait_until(lambda: complete(cluster, one)[0] == 200, "its place is free")
     # Choices are one request; and whoever has its answer has its place back.
     for _ in range(10):
         assert complete(cluster, one, n=3)[0] == 200
@@ -289,7 +288,7 @@ def test_the_python_library_has_an_error_for_each(cluster, strata):
     with strata.Client(cluster.address, api_key=key["secret"]) as client:
         with cluster.stalled("w0"), client.stream("recall", [1, 2, 3], max_tokens=480, ignore_eos=True,
                                              request_id="mine"):
-            wait_until(lambda: [s.request_id for s in client.sessions()] == ["mine"], 20,
+            wait_until(lambda: [s.request_id for s in client.sessions()] == ["mine"],
                        "it is in flight")
             with pytest.raises(strata.ResourceExhaustedError) as refused:
                 client.generate("recall", [1, 2, 3], **ask)
@@ -351,10 +350,10 @@ def test_operators_need_an_admin_key_once_there_is_one(fresh):
 
     # Who has lost it makes another one where the coordinator runs, while it does not.
     offline = [BIN / "strata-coordinator", "new-admin-key", "--data-dir", fresh.data_dir]
-    busy = subprocess.run(offline, capture_output=True, text=True, timeout=60 * SLOW)
+    busy = subprocess.run(offline, capture_output=True, text=True, timeout=GIVE_UP_S)
     assert busy.returncode == 1 and str(fresh.data_dir) in busy.stderr and not busy.stdout
     fresh.coordinator.stop()
-    done = subprocess.run(offline, capture_output=True, text=True, timeout=60 * SLOW, check=True)
+    done = subprocess.run(offline, capture_output=True, text=True, timeout=GIVE_UP_S, check=True)
     fresh.start_coordinator(fresh.address)
     other = done.stdout.strip()
     assert command(fresh, other, "key", "revoke", admin["id"])[0]["revoked"]

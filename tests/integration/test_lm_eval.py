@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from client_environment import environment, example
-from cluster import GOLDEN, RECALL, SLOW, SOURCE, Cluster, cut
+from cluster import GIVE_UP_S, GOLDEN, RECALL, SOURCE, Cluster, cut
 
 HARNESS = "lm-eval[api]==0.4.13"
 TASKS = GOLDEN / "lm_eval"
@@ -35,7 +35,7 @@ def evaluate(cluster, folder, tasks, *flags, packages=(), route="completions", *
         [python.parent / "lm-eval", "run", "--model", kind,
          "--model_args", ",".join(f"{k}={v}" for k, v in model.items()), "--tasks", *tasks,
          "--include_path", TASKS, "--output_path", folder, "--log_samples", *flags],
-        cwd=TASKS, capture_output=True, text=True, timeout=300 * SLOW,
+        cwd=TASKS, capture_output=True, text=True, timeout=GIVE_UP_S,
         env={**os.environ, "HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"})
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     (results,) = folder.glob("*/results_*.json")
@@ -89,7 +89,7 @@ def test_the_documents_example(cluster, tmp_path):
     assert install == 'pip install "lm-eval[api]"'
     python = environment("lm-eval", HARNESS)
     done = subprocess.run(["sh", "-ec", "\n".join(command)], cwd=SOURCE, capture_output=True,
-                          text=True, timeout=300 * SLOW, env={
+                          text=True, timeout=GIVE_UP_S, env={
         **os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "HF_HOME": str(tmp_path)})
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert f"{EXPECTED['recall_choice']['scores']['acc']:.4f}" in done.stdout

@@ -37,7 +37,7 @@ def messages(process, request_id):
 
 
 def ended(process, request_id):
-    wait_until(lambda: "a request ended" in messages(process, request_id), 10, "its last line")
+    wait_until(lambda: "a request ended" in messages(process, request_id), "its last line")
     return next(line for line in about(process, request_id)
                 if line["message"] == "a request ended")
 
@@ -64,7 +64,7 @@ def test_a_request_leaves_its_way_and_its_sum_under_its_id(cluster):
     assert 0 < last["first_token_ms"] <= last["total_ms"]
     for stage, name in enumerate(["w0", "w1"]):
         worker = cluster.workers[name]
-        wait_until(lambda: messages(worker, "follow me"), 10, f"a line of {name}")
+        wait_until(lambda: messages(worker, "follow me"), f"a line of {name}")
         for line in about(worker, "follow me"):
             assert (line["node"], line["stage"], line["model"]) == (name, stage, "recall")
             assert line["deployment"] == last["deployment"] and line["epoch"] == last["epoch"]
@@ -77,7 +77,7 @@ def test_a_request_that_is_refused_or_cancelled_says_so_under_its_id(cluster):
                            {"model": "recall", "prompt": [1], "max_tokens": 100000},
                            {"X-Strata-Request-Id": "too-long"})
     assert status == 400
-    wait_until(lambda: about(cluster.coordinator, "too-long"), 10, "its line")
+    wait_until(lambda: about(cluster.coordinator, "too-long"), "its line")
     line = about(cluster.coordinator, "too-long")[-1]
     assert line["level"] == "debug" and "refused" in line["message"], line
     assert line["reason"] in ("CONTEXT_EXCEEDED", "KV_NEVER_FITS")
@@ -112,7 +112,7 @@ def test_lines_about_the_cluster_name_node_deployment_and_epoch(cluster):
 
 def test_what_limits_the_pool_is_said_again_after_a_restart_and_a_resize(tmp_path):
     def said(cluster, message):
-        wait_until(lambda: message in cluster.coordinator.text(), 60, message)
+        wait_until(lambda: message in cluster.coordinator.text(), message)
         [line] = [line for line in lines(cluster.coordinator) if line["message"] == message]
         return line["kv_tokens"], line["limiting_node"]
 

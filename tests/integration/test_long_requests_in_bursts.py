@@ -6,7 +6,7 @@ import json
 import pytest
 
 from checkpoints import make_checkpoint
-from cluster import Cluster, cut, wait_until
+from cluster import GIVE_UP_S, Cluster, cut, wait_until
 
 PAGE = 16
 INPUT, CONTEXT = 8096, 18000
@@ -42,25 +42,25 @@ def start(cluster, numbers):
     return [cluster.popen(*arguments(cluster, number)) for number in numbers]
 
 
-def tokens(process, timeout_s=900):
-    out, err = process.communicate(timeout=timeout_s)
+def tokens(process):
+    out, err = process.communicate(timeout=GIVE_UP_S)
     assert process.returncode == 0, err
     return json.loads(out)["token_ids"]
 
 
 @pytest.fixture(scope="module")
 def alone(cluster):
-    return [cluster.json(*arguments(cluster, number), timeout_s=900)["token_ids"]
+    return [cluster.json(*arguments(cluster, number))["token_ids"]
             for number in range(BURST + 1)]
 
 
 def test_a_burst_waits_and_is_answered_as_alone(cluster, alone):
     promised = cluster.popen(*arguments(cluster, 0, "--guaranteed"))
-    wait_until(lambda: {e["live"] for e in cluster.kv()} == {PAGES // cluster.scale}, 60,
+    wait_until(lambda: {e["live"] for e in cluster.kv()} == {PAGES // cluster.scale},
                "the first has all of its pages")
     burst = start(cluster, range(1, BURST + 1))
     wait_until(lambda: sum(s["state"] == "queued" for s in
-                           cluster.json("session", "list")["sessions"]) == BURST, 60,
+                           cluster.json("session", "list")["sessions"]) == BURST,
                "none of the others is admitted on a part of what it needs")
     assert [tokens(p) for p in [promised, *burst]] == alone
     cluster.nothing_is_left()
@@ -76,7 +76,7 @@ def test_what_can_never_fit_is_refused_at_once(cluster):
 def test_a_pool_that_shrinks_meanwhile_changes_the_speed_only(cluster, alone):
     burst = start(cluster, range(BURST + 1))
     wait_until(lambda: any(s["generated_tokens"] > 20 for s in
-                           cluster.json("session", "list")["sessions"]), 60, "one generates")
+                           cluster.json("session", "list")["sessions"]), "one generates")
     cluster.run("model", "resize", "long", "--kv-tokens", PAGE * (PAGES + 40) // cluster.scale)
     assert {e["total"] - (PAGES + 40) // cluster.scale for e in cluster.kv()} <= set(range(9))
     assert [tokens(p) for p in burst] == alone

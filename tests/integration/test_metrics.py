@@ -92,7 +92,7 @@ def test_what_runs_and_its_pages_are_shown_until_it_ends(cluster):
                 and total(samples, "strata_kv_pages", state="live") == 0
                 and total(samples, "vllm:request_success_total", finished_reason="abort") == 1)
 
-    wait_until(over, 10, "the request that nobody listens to is gone from the metrics")
+    wait_until(over, "the request that nobody listens to is gone from the metrics")
 
 
 def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
@@ -100,7 +100,7 @@ def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
     answer = post(cluster, "/v1/completions",
                   {"model": "recall", "prompt": [5] * 40, "temperature": 0, "max_tokens": 64,
                    "ignore_eos": True})
-    wait_until(lambda: total(scrape(cluster.http), "strata_requests_running") == 0, 10,
+    wait_until(lambda: total(scrape(cluster.http), "strata_requests_running") == 0,
                "it has ended")
     after = scrape(cluster.http)
 
@@ -116,7 +116,7 @@ def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
         assert 0 < compute <= busy
         # What is no computing is a bubble, but for what was known of the time before.
         assert compute + grew("strata_stage_bubble_seconds_total", **labels) == pytest.approx(
-            busy, abs=0.05)
+            busy, abs=0.05 + busy / 10)
         # A step for the prompt and for each token but the last at least, and those of commands.
         assert grew("strata_stage_steps_total", **labels) >= generated
         assert grew("strata_stage_step_seconds_count", **labels) >= generated
@@ -135,7 +135,7 @@ def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
 
 
 def test_a_worker_tells_the_same_of_its_stage(cluster):
-    wait_until(lambda: total(scrape(cluster.http), "strata_requests_running") == 0, 10,
+    wait_until(lambda: total(scrape(cluster.http), "strata_requests_running") == 0,
                "it is idle")
     told = scrape(cluster.http)
     for stage, name in enumerate(["w0", "w1"]):

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from cluster import BIN, GOLDEN, RECALL, Cluster, cut, wait_until
+from cluster import BIN, GIVE_UP_S, GOLDEN, RECALL, Cluster, cut, wait_until
 from checkpoints import make_checkpoint
 
 POISONED = BIN.parent / "tests" / "strata-worker-poison"
@@ -203,7 +203,7 @@ def test_what_cannot_be_checked_is_refused_by_name(tmp_path):
         assert check(c, "large", "--node", "w0")[0]["equal"]
         # And one that is gone.
         c.workers["small"].kill()
-        wait_until(lambda: c.node("small")["state"] == "lost", 20, "it is lost")
+        wait_until(lambda: c.node("small")["state"] == "lost", "it is lost")
         assert "is lost" in refused(c, "large", "--node", "small")
 
 
@@ -231,7 +231,7 @@ def slow(slow_cluster, request):
         worker = f"{request.node.name[-38:].strip('_')}-{attempt}"
         c.start_worker(worker, memory="2GiB")
         call = c.popen("model", "check", "large", "--node", worker)
-        wait_until(lambda: c.json("node", "show", worker)["fetched_bytes"] > 0, 20,
+        wait_until(lambda: c.json("node", "show", worker)["fetched_bytes"] > 0,
                    "it computes layers")
         if call.poll() is None:
             break
@@ -244,36 +244,36 @@ def slow(slow_cluster, request):
     call.communicate()
     c.workers[worker].terminate()
     c.workers[worker].wait()
-    wait_until(lambda: c.node(worker)["state"] == "lost", 20, "it has left")
+    wait_until(lambda: c.node(worker)["state"] == "lost", "it has left")
 
 
 def test_a_check_ends_with_its_call_and_leaves_nothing(slow):
     cluster, worker, call = slow
     assert "another check" in refused(cluster, "large", "--node", worker)
     call.send_signal(signal.SIGINT)
-    _, err = call.communicate(timeout=60)
+    _, err = call.communicate(timeout=GIVE_UP_S)
     assert call.returncode == 1 and "cancel" in err.lower(), err
     wait_until(lambda: cluster.run("model", "check", "large", "--node", worker,
-                                   check=False)[2] == 0, 60, "the next one is not refused")
+                                   check=False)[2] == 0, "the next one is not refused")
     cluster.nothing_is_left()
 
 
 def test_a_worker_that_is_lost_meanwhile_is_named(slow):
     cluster, worker, call = slow
     cluster.workers[worker].kill()
-    _, err = call.communicate(timeout=60)
+    _, err = call.communicate(timeout=GIVE_UP_S)
     assert call.returncode == 1 and f"node '{worker}'" in err and "is lost" in err, err
 
 
 def test_a_worker_that_stops_meanwhile_says_so(slow):
     cluster, worker, call = slow
     cluster.workers[worker].stop()
-    _, err = call.communicate(timeout=60)
+    _, err = call.communicate(timeout=GIVE_UP_S)
     assert call.returncode == 1 and f"node '{worker}'" in err, err
 
 
 def test_a_model_that_is_unloaded_meanwhile_is_checked_no_more(slow):
     cluster, _, call = slow
     cluster.run("model", "unload", "large", "--force")
-    _, err = call.communicate(timeout=60)
+    _, err = call.communicate(timeout=GIVE_UP_S)
     assert call.returncode == 1 and "unloaded" in err, err

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, GOLDEN, RECALL, Cluster
+from cluster import BIN, GIVE_UP_S, GOLDEN, RECALL, Cluster
 
 CHECKPOINTS = {
     "recall": RECALL, "mlx": GOLDEN / "models" / "llama31-mlx4",
@@ -105,7 +105,7 @@ def test_show_says_the_same_after_a_restart_and_list_stays_short(cluster):
 def test_offline_commands_report_what_show_does(cluster, command):
     for name, path in CHECKPOINTS.items():
         done = subprocess.run([BIN / "strata-coordinator", command, path], capture_output=True,
-                              text=True, timeout=60, stdin=subprocess.DEVNULL)
+                              text=True, timeout=GIVE_UP_S, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
         first, *report = done.stdout.splitlines()
         assert first == str(path)
@@ -118,7 +118,7 @@ def test_offline_commands_report_what_show_does(cluster, command):
 def test_offline_commands_say_what_is_wrong(tmp_path):
     def run(*arguments):
         return subprocess.run([BIN / "strata-coordinator", *map(str, arguments)],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=GIVE_UP_S)
 
     done = run("tokenize", tmp_path)
     assert done.returncode == 1 and "config.json" in done.stderr
@@ -126,7 +126,7 @@ def test_offline_commands_say_what_is_wrong(tmp_path):
     assert done.returncode == 2 and "--jsonl" in done.stderr
     lines = json.dumps({"text": "a key"}) + "\n"
     done = subprocess.run([BIN / "strata-coordinator", "tokenize", RECALL, "--jsonl"], input=lines,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=GIVE_UP_S)
     assert list(json.loads(done.stdout)) == ["ids"]
 
 
@@ -136,7 +136,7 @@ def test_a_folder_of_a_gguf_file_alone_has_that_files_tokenizer_and_template(tmp
 
     def run(command, path, *arguments):
         done = subprocess.run([BIN / "strata-coordinator", command, path, *arguments],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=GIVE_UP_S)
         return done.returncode, done.stdout, done.stderr
 
     of_file = run("tokenize", source, "a key")

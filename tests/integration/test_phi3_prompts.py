@@ -7,7 +7,7 @@ import random
 import pytest
 
 from checkpoints import make_phi3
-from cluster import Cluster, cut
+from cluster import NEVER, Cluster, cut
 
 WORKERS = [f"w{i}" for i in range(4)]
 LAYERS = 4
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory):
               rope_scaling={"type": "longrope", "short_factor": [1 + i / 50 for i in pairs],
                             "long_factor": [1 + i for i in pairs]})
     # No answer leans on what another one computed. Workers are halted for a while below.
-    with Cluster(folder / "cluster", prefix_cache="off", lease="60s", step_timeout="60s") as c:
+    with Cluster(folder / "cluster", prefix_cache="off", lease=NEVER, step_timeout=NEVER) as c:
         c.start_workers(len(WORKERS))
         for model in ("mini", "long"):
             c.run("model", "add", folder / model)

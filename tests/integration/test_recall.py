@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from cluster import RECALL, Cluster, read_safetensors, recall_cases
+from cluster import GIVE_UP_S, RECALL, Cluster, read_safetensors, recall_cases
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_all_conversations_give_their_prompt_and_greedy_ids(cluster):
 
     def collect():
         name, process = pending.pop(0)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=GIVE_UP_S)
         assert process.returncode == 0, err
         answers[name] = json.loads(out)
 
@@ -56,7 +56,7 @@ def offline(command, lines):
     from cluster import BIN
 
     done = subprocess.run([BIN / "strata-coordinator", command, RECALL, "--jsonl"], input=lines,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=GIVE_UP_S)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

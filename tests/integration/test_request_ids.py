@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster import RECALL, Cluster, wait_until
+from cluster import GIVE_UP_S, RECALL, Cluster, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,10 @@ def sessions(cluster):
 
 def test_another_model_refuses_an_id_in_flight_and_cancel_ends_one_request(cluster):
     running = cluster.popen(*arguments("one", 500))
-    wait_until(lambda: sessions(cluster) == [("same", "one")], 10, "the first one runs")
+    wait_until(lambda: sessions(cluster) == [("same", "one")], "the first one runs")
     _, err, status = cluster.run(*arguments("two", 4), check=False)
     assert status == 1 and "same" in err and "in flight" in err and "'one'" in err
     cluster.run("session", "cancel", "same")
-    out, _ = running.communicate(timeout=30)
+    out, _ = running.communicate(timeout=GIVE_UP_S)
     assert json.loads(out)["finish_reason"] == "cancelled"
     assert cluster.json(*arguments("two", 4))["usage"]["completion_tokens"] == 4

@@ -7,11 +7,12 @@ import time
 
 import pytest
 
-from cluster import RECALL, SLOW, Cluster, wait_until
+from cluster import GIVE_UP_S, NEVER, RECALL, SLOW, Cluster, wait_until
 
 
 def start(folder):
-    cluster = Cluster(folder)
+    # A worker is halted for a while.
+    cluster = Cluster(folder, step_timeout=NEVER, lease=NEVER)
     cluster.start_workers(3)
     cluster.load("recall", RECALL, cuts=[("w0", 0, 2), ("w1", 3, 5), ("w2", 6, 7)], context=512,
                  sessions=12)
@@ -68,7 +69,7 @@ def test_each_of_many_equals_its_answer_on_a_fresh_cluster(cluster, tmp_path):
 
     def finish(entry):
         process, prompt, request_id, max_tokens, killed = entry
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=GIVE_UP_S)
         if killed:
             return 0
         if process.returncode != 0:
@@ -123,14 +124,14 @@ def test_an_id_in_flight_is_refused_and_free_again_after_its_end(cluster):
     try:
         long = cluster.popen(*arguments([5] * 20, "twice", 400))
         wait_until(lambda: any(s["request_id"] == "twice"
-                               for s in cluster.json("session", "list")["sessions"]), 10,
+                               for s in cluster.json("session", "list")["sessions"]),
                    "the first one runs")
         _, err, status = cluster.run(*arguments([5] * 20, "twice", 4), check=False)
         assert status == 1 and "twice" in err
         cluster.run("session", "cancel", "twice")
     finally:
         worker.kill(signal.SIGCONT)
-    out, _ = long.communicate(timeout=30)
+    out, _ = long.communicate(timeout=GIVE_UP_S)
     assert json.loads(out)["finish_reason"] == "cancelled"
     assert cluster.json(*arguments([5] * 20, "twice", 4))["usage"]["completion_tokens"] == 4
 
@@ -139,26 +140,26 @@ def test_a_deadline_ends_the_request_and_frees_its_pages(cluster):
     _, err, status = cluster.run("generate", "recall", "--token-ids", "1,2,3", "--max-tokens", 450,
                                  "--ignore-eos", "--deadline", "50ms", check=False)
     assert status == 1 and "deadline" in err.lower()
-    wait_until(cluster.all_free, 10, "every page is free")
+    wait_until(cluster.all_free, "every page is free")
 
 
 def test_a_lost_worker_gives_a_typed_error_that_names_it_and_the_model_returns_with_it(tmp_path):
-    with Cluster(tmp_path) as c:
+    with Cluster(tmp_path, step_timeout="2s") as c:
         c.start_workers(2)
         c.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512)
         before = essence(c.json(*arguments([7] * 30, "a", 8)))
         long = c.popen("generate", "recall", "--token-ids", "1,2", "--max-tokens", 450,
                        "--ignore-eos")
-        wait_until(lambda: c.json("session", "list")["sessions"], 10, "it runs")
+        wait_until(lambda: c.json("session", "list")["sessions"], "it runs")
         c.workers["w1"].kill()
-        _, err = long.communicate(timeout=20)
+        _, err = long.communicate(timeout=GIVE_UP_S)
         assert long.returncode == 1 and "w1" in err
         _, err, status = c.run("generate", "recall", "--token-ids", "1", check=False)
         assert status == 1 and "w1" in err
         problems = c.json("status")["problems"]
         assert any("w1" in p["what"] and p["do"] for p in problems)
         c.start_worker("w1")
-        wait_until(lambda: c.json("model", "list")["models"][0]["state"] == "ready", 20,
+        wait_until(lambda: c.json("model", "list")["models"][0]["state"] == "ready",
                    "the model is back")
         assert essence(c.json(*arguments([7] * 30, "b", 8))) == before
 
@@ -171,6 +172,6 @@ def test_a_restarted_coordinator_loads_again_and_answers_the_same(tmp_path):
         address = c.address
         c.coordinator.kill()
         c.start_coordinator(listen=address)
-        wait_until(lambda: c.json("model", "list")["models"][0]["state"] == "ready", 30,
+        wait_until(lambda: c.json("model", "list")["models"][0]["state"] == "ready",
                    "the model is back")
         assert essence(c.json(*arguments([9] * 40, "a", 8))) == before

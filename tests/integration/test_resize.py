@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster import RECALL, Cluster, wait_until
+from cluster import GIVE_UP_S, RECALL, Cluster, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def running(cluster, request_id, tokens):
         return any(s["request_id"] == request_id and s["generated_tokens"] >= tokens
                    for s in cluster.json("session", "list")["sessions"])
 
-    wait_until(there, 10, f"{request_id} runs")
+    wait_until(there, f"{request_id} runs")
 
 
 def totals(cluster):
@@ -49,7 +49,7 @@ def test_requests_in_flight_outlive_a_resize_with_the_same_tokens(cluster):
     plan = cluster.json("model", "resize", "recall", "--kv-tokens", 2048)
     resized = {stage["kv_tokens"] for stage in plan["stages"]}
     assert min(resized) >= 2048
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=GIVE_UP_S)
     assert process.returncode == 0, err
     assert essence(json.loads(out)) == essence(alone)
     assert totals(cluster) == {tokens // 16 for tokens in resized}
@@ -65,7 +65,7 @@ def test_a_smaller_pool_is_refused_while_a_request_was_promised_more(cluster):
     _, err, status = cluster.run("model", "resize", "recall", "--kv-tokens", 64, check=False)
     assert status == 1 and err.count("\n") == 1
     assert "promised 488 tokens" in err, err
-    assert process.communicate(timeout=60)[0]
+    assert process.communicate(timeout=GIVE_UP_S)[0]
     assert process.returncode == 0 and totals(cluster) == before
 
 
@@ -78,7 +78,7 @@ def test_a_pool_too_small_for_those_that_run_costs_them_time_only(cluster):
     assert totals(cluster) == {stage["kv_tokens"] // 16 for stage in plan["stages"]}
     assert max(totals(cluster)) < min(before)
     for process in processes:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=GIVE_UP_S)
         assert process.returncode == 0, err
         assert essence(json.loads(out)) == essence(alone)
     model = cluster.json("model", "show", "recall")

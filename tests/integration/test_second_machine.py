@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, RECALL, Process, readme_commands, shell, stop, wait_until
+from cluster import BIN, GIVE_UP_S, RECALL, Process, readme_commands, shell, stop, wait_until
 
 HOSTS = {"a": "10.77.0.1", "b": "10.77.0.2", "c": "10.77.0.3"}
 
@@ -66,7 +66,7 @@ class Hosts:
 
     def run(self, host, command, check=True):
         done = subprocess.run(self.command(host, command), capture_output=True, text=True,
-                              timeout=60)
+                              timeout=GIVE_UP_S)
         assert not check or done.returncode == 0, done.stderr
         return done
 
@@ -102,7 +102,7 @@ def test_the_readmes_commands_join_three_machines(hosts):
     start_coordinator(hosts)
     for host in ("b", "c"):
         hosts.start(host, WORKER)
-    nodes = wait_until(lambda: len(hosts.nodes()) == 2 and hosts.nodes(), 20, "both joined")
+    nodes = wait_until(lambda: len(hosts.nodes()) == 2 and hosts.nodes(), "both joined")
     assert {n["address"] for n in nodes.values()} == {"10.77.0.2:7071", "10.77.0.3:7071"}
     assert {n["state"] for n in nodes.values()} == {"ready"}
     hosts.run("a", f"strata model add {RECALL}")
@@ -125,7 +125,7 @@ def test_the_readmes_commands_join_machines_with_tls(hosts, tmp_path):
     hosts.start("b", f"strata-worker --coordinator 10.77.0.1:7070 --tls-dir {tmp_path}/tls-b")
     admin, client = (f"strata --coordinator 10.77.0.1:7070 --tls-dir {tmp_path}/tls-{host}"
                      for host in ("a", "b"))
-    wait_until(lambda: "host-b" in hosts.run("b", f"{client} node list").stdout, 20, "it joined")
+    wait_until(lambda: "host-b" in hosts.run("b", f"{client} node list").stdout, "it joined")
     hosts.run("a", f"{admin} model add {RECALL}")
     hosts.run("b", f"{client} model load recall")
     answer = hosts.run("b", f'{client} chat recall "What is the capital of France?"')
@@ -156,7 +156,7 @@ def test_a_closed_port_is_refused_likewise(hosts):
 def test_a_taken_name_is_refused_naming_the_flag(hosts):
     start_coordinator(hosts)
     hosts.start("b", WORKER)
-    wait_until(lambda: "host-b" in hosts.nodes(), 20, "the first one joined")
+    wait_until(lambda: "host-b" in hosts.nodes(), "the first one joined")
     done = hosts.run("c", f"{WORKER} --name host-b", check=False)
     assert done.returncode == 1
     assert "--name" in done.stderr and "10.77.0.2:7071" in done.stderr
@@ -168,8 +168,8 @@ def test_peers_that_cannot_reach_each_other_are_shown_as_such(hosts):
     ip("-n", f"{hosts.tag}-c", "route", "add", "blackhole", "10.77.0.2/32")
     for host in ("b", "c"):
         hosts.start(host, WORKER)
-    wait_until(lambda: len(hosts.nodes()) == 2, 20, "both joined")
-    wait_until(lambda: "unreachable" in {n["state"] for n in hosts.nodes().values()}, 20,
+    wait_until(lambda: len(hosts.nodes()) == 2, "both joined")
+    wait_until(lambda: "unreachable" in {n["state"] for n in hosts.nodes().values()},
                "the broken link is noticed")
     problems = json.loads(hosts.run("a", "strata status --json").stdout)["problems"]
     broken = [p for p in problems if "cannot reach" in p["what"]]

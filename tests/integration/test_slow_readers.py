@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cluster import RECALL, SLOW, Cluster, cut, wait_until
+from cluster import GIVE_UP_S, RECALL, Cluster, cut, wait_until
 from http_client import connect, events, post, stream
 
 CHOICES = 16
@@ -30,7 +30,7 @@ def begin_unread(cluster, body, headers=None):
     host, port = cluster.http.rsplit(":", 1)
     connection.sock = socket.socket()
     connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.sock.settimeout(60)
+    connection.sock.settimeout(GIVE_UP_S)
     connection.sock.connect((host, int(port)))
     connection.request("POST", "/v1/completions", json.dumps(body), headers or {})
     return connection
@@ -44,16 +44,24 @@ def tokens_made(cluster):
     return [s["generated_tokens"] for s in cluster.json("session", "list")["sessions"]]
 
 
-def all_wait(cluster):
-    """Sockets are full, and nothing is computed: while they fill, choices wait now and then."""
+def all_wait(cluster, ended=lambda: False):
+    """Until sockets are full, and nothing is computed: while they fill, choices wait now and then.
+    Or until `ended()`, then false."""
     def stay():
+        if ended():
+            return "ended"
         made = tokens_made(cluster)
         time.sleep(0.5)
         return states(cluster) == ["paused"] * CHOICES and tokens_made(cluster) == made
-    wait_until(stay, 60, "all choices wait")
+    if wait_until(stay, "all choices wait") == "ended":
+        return False
+    check_they_wait(cluster)
+    return True
+
+
+def check_they_wait(cluster):
     made = tokens_made(cluster)
-    assert all(0 < n < LARGE["max_tokens"] for n in made), made
-    return made
+    assert len(made) == CHOICES and all(0 < n < LARGE["max_tokens"] for n in made), made
 
 
 def pieces(chunks):
@@ -69,16 +77,16 @@ def pieces(chunks):
 def test_an_answer_waits_for_its_reader_and_comes_whole(cluster):
     expected = pieces(stream(cluster, "/v1/completions", LARGE))
     connection = begin_unread(cluster, LARGE)
-    made = all_wait(cluster)
-    # Others are served meanwhile, and it stays where it is.
+    all_wait(cluster)
+    # Others are served meanwhile, and it does not go on to its end.
     answer = post(cluster, "/v1/completions", {**LARGE, "n": 1, "stream": False})
     assert answer["usage"]["completion_tokens"] == LARGE["max_tokens"]
-    assert tokens_made(cluster) == made
+    check_they_wait(cluster)
     *chunks, done = events(connection.getresponse())
     connection.close()
     assert done == "[DONE]"
     assert pieces(json.loads(chunk) for chunk in chunks) == expected
-    wait_until(lambda: states(cluster) == [], 10, "it has ended")
+    wait_until(lambda: states(cluster) == [], "it has ended")
     cluster.nothing_is_left()
 
 
@@ -86,14 +94,20 @@ def test_who_goes_while_an_answer_waits_ends_it(cluster):
     connection = begin_unread(cluster, LARGE)
     all_wait(cluster)
     connection.close()
-    wait_until(lambda: states(cluster) == [], 10, "it was cancelled")
+    wait_until(lambda: states(cluster) == [], "it was cancelled")
     cluster.nothing_is_left()
 
 
 def test_an_answer_that_waits_ends_at_its_deadline(cluster):
-    connection = begin_unread(cluster, LARGE, {"X-Strata-Deadline": f"{8 * SLOW}s"})
-    all_wait(cluster)
-    wait_until(lambda: states(cluster) == [], 20, "the deadline passed")
+    # One that is over before all wait has more time.
+    for deadline_s in (8, 60, 600):
+        connection = begin_unread(cluster, LARGE, {"X-Strata-Deadline": f"{deadline_s}s"})
+        cluster.wait_sessions(CHOICES)
+        if all_wait(cluster, ended=lambda: len(states(cluster)) < CHOICES):
+            break
+        connection.close()
+        cluster.nothing_is_left()
+    wait_until(lambda: states(cluster) == [], "the deadline passed")
     *_, last = events(connection.getresponse())
     connection.close()
     assert json.loads(last)["error"]["code"] == "deadline_exceeded"

@@ -44,5 +44,5 @@ def test_workers_compute_with_as_many_threads_as_they_are_told(tmp_path):
             assert len(found) == threads, f"{worker.name}: {found}"
             # Those that load give way further, and are gone.
             assert set(found) == {os.getpriority(os.PRIO_PROCESS, worker.process.pid)}, found
-            wait_until(lambda worker=worker: not niceness_of(worker, "strata-load"), 10,
+            wait_until(lambda worker=worker: not niceness_of(worker, "strata-load"),
                        f"threads of {worker.name} that loaded are gone")

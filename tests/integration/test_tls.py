@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, RECALL, Cluster, Process, readme_commands, shell, stop, within
+from cluster import BIN, GIVE_UP_S, RECALL, Cluster, Process, readme_commands, shell, stop
 
 
 def make_authority(folder):
@@ -52,7 +52,7 @@ def cluster(tmp_path_factory, identity):
 def strata(address, *arguments):
     """One that fails, as it promises: the one line that it says."""
     command = [BIN / "strata", "--coordinator", address, *map(str, arguments)]
-    done = within(2, lambda: subprocess.run(command, capture_output=True, text=True, timeout=60))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GIVE_UP_S)
     assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
     return done.stderr
 
@@ -94,7 +94,7 @@ def test_a_missing_file_is_named_by_every_binary(identity, missing, tmp_path):
     for command in ([BIN / "strata-coordinator", "--listen", "127.0.0.1:0"],
                     [BIN / "strata-worker", "--coordinator", "127.0.0.1:1", "--name", "x"]):
         done = subprocess.run([*command, "--data-dir", tmp_path / "data", "--tls-dir", folder],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=GIVE_UP_S)
         assert done.returncode in (1, 2) and str(folder / missing) in done.stderr
 
 
@@ -116,7 +116,7 @@ def test_a_certificate_without_the_advertised_address_is_refused_at_joining(clus
     elsewhere = make_identity(authority, "elsewhere", "10.77.0.99")
     done = subprocess.run([BIN / "strata-worker", "--coordinator", cluster.address, "--name",
                            "moved", "--data-dir", tmp_path, "--threads", "1", "--memory", "1GiB",
-                           "--tls-dir", elsewhere], capture_output=True, text=True, timeout=60)
+                           "--tls-dir", elsewhere], capture_output=True, text=True, timeout=GIVE_UP_S)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert "moved" in last and "certificate" in last and "127.0.0.1" in last

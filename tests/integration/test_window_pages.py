@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster import GOLDEN, Cluster, cut, wait_until
+from cluster import GIVE_UP_S, GOLDEN, NEVER, Cluster, cut, wait_until
 from metrics_text import scrape, total
 
 PAGE = 16
@@ -28,8 +28,8 @@ def most_pages(positions):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     # Workers are halted for a while.
-    with Cluster(tmp_path_factory.mktemp("windows"), max_batch_tokens=BATCH, lease="60s",
-                 step_timeout="60s") as c:
+    with Cluster(tmp_path_factory.mktemp("windows"), max_batch_tokens=BATCH, lease=NEVER,
+                 step_timeout=NEVER) as c:
         c.start_workers(len(WORKERS), "--metrics-listen", "127.0.0.1:0")
         for model in WINDOWS:
             c.run("model", "add", GOLDEN / "models" / model)
@@ -52,12 +52,12 @@ def halt_while_it_answers(cluster, halted, model, look):
         return sessions and sessions[0]["generated_tokens"] > 0 and sessions[0]["request_id"]
 
     try:
-        request = wait_until(answers, 20, "it has begun to answer")
+        request = wait_until(answers, "it has begun to answer")
         with cluster.stalled(halted):
             look()
         cluster.run("session", "cancel", request, check=False)
     finally:
-        call.communicate(timeout=60)
+        call.communicate(timeout=GIVE_UP_S)
     cluster.nothing_is_left()
 
 
