@@ -4,11 +4,14 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <sstream>
+#include <streambuf>
 #include <string>
 #include <vector>
 
 #include "cli/cli.h"
+#include "common/mutex.h"
 
 namespace strata::testing {
 
@@ -22,6 +25,32 @@ struct CliResult {
   }
 };
 
+// What was printed, which another thread may read meanwhile.
+class PrintedText : public std::streambuf {
+ public:
+  std::string text() const {
+    MutexLock lock(&mutex_);
+    return text_;
+  }
+
+ private:
+  int_type overflow(int_type c) override {
+    if (c != traits_type::eof()) {
+      const char one = traits_type::to_char_type(c);
+      xsputn(&one, 1);
+    }
+    return traits_type::not_eof(c);
+  }
+  std::streamsize xsputn(const char* data, std::streamsize size) override {
+    MutexLock lock(&mutex_);
+    text_.append(data, static_cast<size_t>(size));
+    return size;
+  }
+
+  mutable Mutex mutex_;
+  std::string text_ STRATA_GUARDED_BY(mutex_);
+};
+
 class CliRunner {
  public:
   explicit CliRunner(std::string coordinator) {
@@ -30,8 +59,11 @@ class CliRunner {
 
   CliResult Run(const std::vector<std::string>& args, const std::string& input = "") {
     std::istringstream in(input);
-    std::ostringstream out;
-    std::ostringstream err;
+    PrintedText out_text;
+    PrintedText err_text;
+    std::ostream out(&out_text);
+    std::ostream err(&err_text);
+    Watch(&out_text, &err_text);
     cli::Environment environment;
     environment.in = &in;
     environment.out = &out;
@@ -46,9 +78,20 @@ class CliRunner {
     };
     CliResult result;
     result.code = cli::RunCli(args, environment);
-    result.out = out.str();
-    result.err = err.str();
+    Watch(nullptr, nullptr);
+    result.out = out_text.text();
+    result.err = err_text.text();
     return result;
+  }
+
+  // What the command that runs has printed so far; "" between two. Any thread.
+  std::string OutSoFar() const {
+    MutexLock lock(&mutex_);
+    return out_ == nullptr ? "" : out_->text();
+  }
+  std::string ErrSoFar() const {
+    MutexLock lock(&mutex_);
+    return err_ == nullptr ? "" : err_->text();
   }
 
   void Set(const std::string& variable, const std::string& value) { variables_[variable] = value; }
@@ -57,7 +100,16 @@ class CliRunner {
   bool terminal = false;
 
  private:
+  void Watch(const PrintedText* out, const PrintedText* err) {
+    MutexLock lock(&mutex_);
+    out_ = out;
+    err_ = err;
+  }
+
   std::map<std::string, std::string> variables_;
+  mutable Mutex mutex_;
+  const PrintedText* out_ STRATA_GUARDED_BY(mutex_) = nullptr;
+  const PrintedText* err_ STRATA_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace strata::testing

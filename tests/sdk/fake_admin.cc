@@ -175,7 +175,6 @@ class FakeAdmin : public IoService {
     v1::LoadModelProgress message;
     *message.mutable_plan() = state_.plan;
     writer->Write(message);
-    state_.Began();
     message.clear_plan();
     if (request->detach()) return grpc::Status::OK;
     for (uint64_t done = 0; done <= 100; done += 25) {
@@ -193,7 +192,7 @@ class FakeAdmin : public IoService {
         state_.SawCancel();
         return grpc::Status::CANCELLED;
       }
-      SleepMs(pace_ms);
+      Pace(*context, pace_ms);
     }
     return grpc::Status::OK;
   }
@@ -319,8 +318,7 @@ class FakeAdmin : public IoService {
         state_.SawCancel();
         return grpc::Status::CANCELLED;
       }
-      if (done == 0) state_.Began();
-      SleepMs(pace_ms);
+      Pace(*context, pace_ms);
     }
     progress.set_phase("done");
     *progress.mutable_model() = state_.status.models(0);

@@ -112,6 +112,13 @@ grpc::Status NoSuchModel(const std::string& name) {
 
 void SleepMs(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
+void Pace(const CallContext& context, int ms) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+  while (!context.IsCancelled() && std::chrono::steady_clock::now() < end) {
+    SleepMs(1);
+  }
+}
+
 FakeCoordinator::FakeCoordinator(int port) : impl_(std::make_unique<Impl>(port)) {
   FillCluster(&impl_->state.status, &impl_->state.plan);
   Start();
@@ -138,6 +145,11 @@ int FakeCoordinator::port() const { return impl_->port; }
 void FakeCoordinator::Plan(std::deque<Mishap> mishaps) {
   MutexLock lock(&impl_->state.mutex);
   impl_->state.mishaps = std::move(mishaps);
+}
+
+void FakeCoordinator::HoldUntil(size_t requests) {
+  MutexLock lock(&impl_->state.mutex);
+  impl_->state.hold_until = requests;
 }
 
 void FakeCoordinator::SetPaceMs(int ms) {
@@ -178,11 +190,6 @@ std::string FakeCoordinator::uploaded_name() const {
 std::vector<std::pair<std::string, std::string>> FakeCoordinator::uploaded_files() const {
   MutexLock lock(&impl_->state.mutex);
   return impl_->state.upload;
-}
-
-int FakeCoordinator::begun_calls() const {
-  MutexLock lock(&impl_->state.mutex);
-  return impl_->state.begun;
 }
 
 int FakeCoordinator::cancelled_calls() const {

@@ -53,6 +53,8 @@ class FakeCoordinator {
   void Start();
 
   void Plan(std::deque<Mishap> mishaps);
+  // No answer begins before so many requests to generate have come.
+  void HoldUntil(size_t requests);
   // Tokens of an answer when the request does not say; milliseconds between them.
   void SetPaceMs(int ms);
   // The messages of the next Load, Add and Pull calls come this far apart.
@@ -65,7 +67,6 @@ class FakeCoordinator {
   std::string last_authorization() const;
   std::string uploaded_name() const;
   std::vector<std::pair<std::string, std::string>> uploaded_files() const;  // Name, bytes.
-  int begun_calls() const;      // Load, Add and Pull calls whose first message was sent.
   int cancelled_calls() const;  // Calls whose client went away.
   // The cluster as the admin calls tell it. Not while calls run.
   v1::GetStatusResponse* status();

@@ -63,6 +63,9 @@ class FakeInference : public IoService {
                         .Limit("kv_tokens=8192")
                         .Hint("lower --max-tokens"));
     }
+    while (Held() && !context->IsCancelled()) {
+      SleepMs(1);
+    }
     return Answer(context, *request, mishap, pace_ms, writer);
   }
 
@@ -161,6 +164,11 @@ class FakeInference : public IoService {
     return response;
   }
 
+  bool Held() const {
+    MutexLock lock(&state_.mutex);
+    return state_.requests.size() < state_.hold_until;
+  }
+
   grpc::Status Answer(CallContext* context, const v1::GenerateRequest& request,
                       const Mishap& mishap, int pace_ms, CallWriter<v1::GenerateResponse>* writer) {
     const uint64_t seed = request.sampling().has_seed() ? request.sampling().seed() : kDrawnSeed;
@@ -177,7 +185,7 @@ class FakeInference : public IoService {
         state_.SawCancel();
         return grpc::Status::CANCELLED;
       }
-      SleepMs(pace_ms);
+      Pace(*context, pace_ms);
     }
     return End(max_tokens, PromptTokens(request), "length", writer);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/rpc/blocking_call.h"
 #include "common/rpc/transport.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/inference.pb.h"
@@ -29,17 +30,13 @@ struct FakeState {
   std::string upload_name STRATA_GUARDED_BY(mutex);
   std::vector<std::pair<std::string, std::string>> upload STRATA_GUARDED_BY(mutex);
   int cancelled STRATA_GUARDED_BY(mutex) = 0;
-  int begun STRATA_GUARDED_BY(mutex) = 0;
+  size_t hold_until STRATA_GUARDED_BY(mutex) = 0;
   int pace_ms STRATA_GUARDED_BY(mutex) = 0;
   int load_pace_ms STRATA_GUARDED_BY(mutex) = 0;
   std::vector<v1::Key> keys STRATA_GUARDED_BY(mutex);
   v1::GetStatusResponse status;
   v1::Plan plan;
 
-  void Began() {
-    MutexLock lock(&mutex);
-    ++begun;
-  }
   void SawCancel() {
     MutexLock lock(&mutex);
     ++cancelled;
@@ -53,6 +50,8 @@ std::unique_ptr<IoService> MakeFakeAdmin(FakeState* state);
 // How both refuse a model that they do not know.
 grpc::Status NoSuchModel(const std::string& name);
 void SleepMs(int ms);
+// Sleeps, unless the call is cancelled before.
+void Pace(const CallContext& context, int ms);
 
 }  // namespace strata::testing
 

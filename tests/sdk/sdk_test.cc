@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "sdk/cpp/strata.h"
 #include "strata/v1/admin.pb.h"
+#include "tests/eventually.h"
 #include "tests/sdk/fake_coordinator.h"
 
 namespace strata::sdk {
@@ -55,16 +56,6 @@ std::string ExpectedText(uint64_t seed, uint32_t count) {
   std::string text;
   for (uint32_t i = 0; i < count; ++i) text += FakeText(seed, i);
   return text;
-}
-
-// Waits up to 5 s.
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = steady_clock::now() + std::chrono::seconds(5);
-  while (steady_clock::now() < end) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return condition();
 }
 
 TEST(Sdk, AnAnswerCarriesAllThatWasAskedFor) {
@@ -196,8 +187,8 @@ TEST(Sdk, ALostConnectionIsResumedWithoutATrace) {
 
 TEST(Sdk, ARestartedCoordinatorIsFoundAgain) {
   FakeCoordinator coordinator;
-  coordinator.SetPaceMs(10);
-  const auto client = ConnectTo(coordinator.address());
+  coordinator.Plan({{Mishap::kHang, 5}});
+  const auto client = ConnectTo(coordinator.address(), {.resume_timeout = kGiveUpAfter});
   auto stream = client->Stream(Request(30));
   ASSERT_TRUE(stream.ok());
   for (int i = 0; i < 5; ++i) {
@@ -244,7 +235,7 @@ TEST(Sdk, NoReplayAfterAnAnswerOfTheCoordinator) {
   EXPECT_EQ(coordinator.generate_requests().size(), 2u);
 }
 
-TEST(Sdk, ResumingGivesUpInTime) {
+TEST(Sdk, ResumingGivesUpAfterItsTimeout) {
   FakeCoordinator coordinator;
   const auto client = ConnectTo(coordinator.address(), {.resume_timeout = milliseconds(600)});
   coordinator.Plan({{Mishap::kHang, 3}});
@@ -253,7 +244,6 @@ TEST(Sdk, ResumingGivesUpInTime) {
   while (stream->result().token_ids.size() < 3) {
     ASSERT_TRUE(stream->Next().ok());
   }
-  const auto begin = steady_clock::now();
   coordinator.Stop();
   absl::Status status;
   while (true) {
@@ -262,7 +252,6 @@ TEST(Sdk, ResumingGivesUpInTime) {
     if (!piece.ok() || !piece->has_value()) break;
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << Describe(status);
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(4000));
   EXPECT_EQ(stream->result().token_ids, ExpectedIds(kSeed, 3)) << "what was delivered stays";
   EXPECT_FALSE(stream->Next().ok()) << "an ended stream stays ended";
 }
@@ -320,7 +309,7 @@ TEST(Sdk, AStreamThatIsDroppedCancelsTheRequest) {
 
 TEST(Sdk, CancellingStopsResuming) {
   FakeCoordinator coordinator;
-  const auto client = ConnectTo(coordinator.address());
+  const auto client = ConnectTo(coordinator.address(), {.resume_timeout = std::chrono::hours(24)});
   coordinator.Plan({{Mishap::kHang, 2}});
   auto stream = client->Stream(Request());
   ASSERT_TRUE(stream.ok());
@@ -342,26 +331,31 @@ TEST(Sdk, ADeadlineHoldsForTheWholeCall) {
   FakeCoordinator coordinator;
   const auto client = ConnectTo(coordinator.address());
   coordinator.Plan({{Mishap::kHang, 2}});
-  const auto begin = steady_clock::now();
   const auto answer = client->Generate(Request(), {.timeout = milliseconds(200)});
   EXPECT_EQ(answer.status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(3000));
   EXPECT_TRUE(Eventually([&] {
     return coordinator.cancelled_calls() ==
            static_cast<int>(coordinator.generate_requests().size());
   }));
+}
 
-  coordinator.Plan({{Mishap::kHang, 2}});
-  auto stream = client->Stream(Request(), {.timeout = milliseconds(500)});
-  ASSERT_TRUE(stream.ok());
-  ASSERT_TRUE(stream->Next().ok());
-  coordinator.Stop();
-  absl::Status status;
-  while (status.ok()) {
-    status = stream->Next().status();
+TEST(Sdk, ADeadlineHoldsWhileAnAnswerIsResumed) {
+  FakeCoordinator coordinator;
+  const auto client = ConnectTo(coordinator.address(), {.resume_timeout = std::chrono::hours(24)});
+  // One that is out of time before it has begun: then one with more.
+  bool begun = false;
+  for (milliseconds timeout(500); !begun; timeout *= 2) {
+    ASSERT_LT(timeout, kGiveUpAfter);
+    coordinator.Plan({{Mishap::kHang, 2}});
+    auto stream = client->Stream(Request(), {.timeout = timeout});
+    absl::Status status = stream.ok() ? stream->Next().status() : stream.status();
+    begun = status.ok();
+    if (begun) coordinator.Stop();
+    while (status.ok()) {
+      status = stream->Next().status();
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << Describe(status);
   }
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << Describe(status);
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(6000));
 }
 
 TEST(Sdk, AnAbsentCoordinatorIsReportedAtOnce) {
@@ -370,17 +364,17 @@ TEST(Sdk, AnAbsentCoordinatorIsReportedAtOnce) {
     FakeCoordinator coordinator;
     port = coordinator.port();
   }
-  const auto client = ConnectTo("127.0.0.1:" + std::to_string(port));
-  const auto begin = steady_clock::now();
+  // However long it would wait for one that says nothing.
+  const auto client =
+      ConnectTo("127.0.0.1:" + std::to_string(port), {.connect_timeout = std::chrono::hours(24)});
   const absl::Status status = client->GetStatus().status();
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(2000));
   EXPECT_EQ(Reason(status), "COORDINATOR_UNREACHABLE");
   EXPECT_THAT(Describe(status), HasSubstr("127.0.0.1:" + std::to_string(port)));
   EXPECT_THAT(Describe(status), HasSubstr("start strata-coordinator"));
   EXPECT_EQ(Reason(client->Generate(Request()).status()), "COORDINATOR_UNREACHABLE");
 }
 
-TEST(Sdk, AListenerThatSaysNothingIsReportedInTime) {
+TEST(Sdk, AListenerThatSaysNothingIsReportedAfterTheTimeout) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -391,9 +385,7 @@ TEST(Sdk, AListenerThatSaysNothingIsReportedInTime) {
   ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
   const auto client = ConnectTo("127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
                                 {.connect_timeout = milliseconds(500)});
-  const auto begin = steady_clock::now();
   EXPECT_EQ(Reason(client->GetStatus().status()), "COORDINATOR_UNREACHABLE");
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(2000));
   close(listener);
 }
 

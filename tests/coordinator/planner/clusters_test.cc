@@ -1,6 +1,5 @@
-// Made-up clusters: what a plan looks like, what it costs to make, and what it says.
+// Made-up clusters: what a plan looks like, and what it says.
 #include <cstdio>
-#include <ctime>
 #include <string>
 #include <vector>
 
@@ -45,18 +44,16 @@ PlannerCluster MacsAndGpus() {
   return cluster;
 }
 
-// Plans, checks, and prints how long it took.
+// Plans, checks, and prints what it gives.
 v1::Plan Planned(const char* what, const PlannerCluster& cluster, const PlannerModel& model,
                  const PlannerRequest& request) {
-  const std::clock_t start = std::clock();
   const auto plan = MakePlan(cluster, model, request);
-  const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_TRUE(plan.ok()) << Describe(plan.status());
   if (!plan.ok()) {
     return {};
   }
   ExpectValid(cluster, model, request, *plan);
-  std::printf("%-32s %6.1f ms of CPU, %d stages, %.2f tokens/s, gap %.3f %%\n", what, ms,
+  std::printf("%-32s %d stages, %.2f tokens/s, gap %.3f %%\n", what,
               plan->pipelines(0).stages_size(), plan->predicted_tokens_per_s(),
               100 * plan->lower_bound_gap());
   return *plan;

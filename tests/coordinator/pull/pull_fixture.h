@@ -19,6 +19,7 @@
 #include "coordinator/pull/curl_transport.h"
 #include "coordinator/pull/model_pull.h"
 #include "tests/coordinator/pull/hub_server.h"
+#include "tests/eventually.h"
 
 namespace strata::testing {
 
@@ -46,7 +47,9 @@ class PullTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "strata_pull_XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
     // On a busy machine the tests' server is slow, and must not seem to stall.
-    transport_ = MakeCurlTransport({.connect_timeout_ms = 10'000, .stall_timeout_ms = 10'000});
+    constexpr int kPatienceMs = std::chrono::milliseconds(kGiveUpAfter).count();
+    transport_ =
+        MakeCurlTransport({.connect_timeout_ms = kPatienceMs, .stall_timeout_ms = kPatienceMs});
     options_.repository = "org/model";
     options_.endpoint = hub_.url();
     options_.models_dir = directory_;

@@ -9,12 +9,12 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "tests/eventually.h"
 #include "tests/worker/service/worker_node_fixture.h"
 
 namespace strata {
 namespace {
 
-using std::chrono::seconds;
 using testing::FakeCoordinator;
 
 // A strata-worker, killed at the end.
@@ -201,12 +201,8 @@ TEST_F(RaceTest, ADuplicateFrameIsDiscardedAndCounted) {
   EXPECT_TRUE(link_->Send(std::move(again)).ok());
   ExpectUntouched(known, next);  // The next result is the next step's.
   EXPECT_TRUE(coordinator_.Wait([&] { return true; }));
-  const auto deadline = std::chrono::steady_clock::now() + seconds(10);
-  while (coordinator_.HeartbeatOf("w0").frames_discarded() != 1 &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  EXPECT_EQ(coordinator_.HeartbeatOf("w0").frames_discarded(), 1u);
+  EXPECT_TRUE(
+      Eventually([this] { return coordinator_.HeartbeatOf("w0").frames_discarded() == 1; }));
 }
 
 TEST_F(RaceTest, AStaleItemGivesAStaleResult) {
@@ -266,11 +262,8 @@ TEST_F(RaceTest, OfTwoSourcesOnlyTheOneThatLinkedLastIsHeard) {
   StepMessage decode = Frame();
   AddItem(known, 5, {next}, &decode);
   --step_;
-  const auto deadline = std::chrono::steady_clock::now() + seconds(10);
-  while (first->Send(StepMessage(decode)).ok() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  EXPECT_FALSE(first->Send(std::move(decode)).ok()) << "its link is broken";
+  EXPECT_TRUE(Eventually([&] { return !first->Send(StepMessage(decode)).ok(); }))
+      << "its link is broken";
   ExpectUntouched(known, next);
 }
 

@@ -23,6 +23,7 @@
 #include "common/rpc/transport.h"
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
+#include "tests/eventually.h"
 
 namespace strata::testing {
 
@@ -30,12 +31,9 @@ class FakeCoordinator : public IoService, public LinkHandler {
  public:
   static constexpr uint64_t kIncarnation = 77;
 
-  // The lease of the first registration, and 20 s for later ones.
-  explicit FakeCoordinator(const std::string& address = "127.0.0.1:0",
-                           uint32_t first_lease_ms = 20'000)
-      : first_lease_ms_(first_lease_ms),
-        transport_(*Transport::Make({})),
-        links_(this, {.results = true}) {
+  explicit FakeCoordinator(const std::string& address = "127.0.0.1:0")
+      : transport_(*Transport::Make({})),
+        links_(this, {.open_timeout = kGiveUpAfter, .results = true}) {
     auto server = RpcServer::Start(transport_, address, {this, &links_});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -78,7 +76,6 @@ class FakeCoordinator : public IoService, public LinkHandler {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no Register");
     }
     const v1::NodeInfo info = message.register_();
-    bool first = false;
     {
       MutexLock lock(&mutex_);
       if (!refuse_.ok()) {
@@ -88,14 +85,10 @@ class FakeCoordinator : public IoService, public LinkHandler {
       }
       contexts_.push_back(context);
       nodes_[info.name()] = info;
-      first = ++registrations_ == 1;
+      ++registrations_;
       changed_.NotifyAll();
     }
-    v1::CoordinatorMessage registered;
-    registered.mutable_registered()->set_term(5);
-    registered.mutable_registered()->set_lease_ms(first ? first_lease_ms_ : 20'000);
-    registered.mutable_registered()->set_heartbeat_ms(100);
-    stream->Write(registered);
+    stream->Write(Registered(kGiveUpAfter));
     std::thread writer([&] { WriteLoop(context, info, stream); });
     while (stream->Read(&message)) {
       MutexLock lock(&mutex_);
@@ -161,10 +154,10 @@ class FakeCoordinator : public IoService, public LinkHandler {
 
   // Waits until `done`, which is called under the mutex.
   bool Wait(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto end = std::chrono::steady_clock::now() + kGiveUpAfter;
     MutexLock lock(&mutex_);
     while (!done()) {
-      if (std::chrono::steady_clock::now() > deadline) {
+      if (std::chrono::steady_clock::now() > end) {
         return false;
       }
       changed_.WaitFor(&mutex_, std::chrono::milliseconds(20));
@@ -216,6 +209,11 @@ class FakeCoordinator : public IoService, public LinkHandler {
   // Read and changed under `mutex_`, by Wait and these.
   int registrations_ = 0;
   int refusals_ = 0;
+  // Shortens the node's lease, and renews none until SetRenews.
+  void LetLapse(const std::string& node) {
+    SetRenews(false);
+    Send(node, Registered(std::chrono::milliseconds(200)));
+  }
   void SetRenews(bool renews) {
     MutexLock lock(&mutex_);
     renews_ = renews;
@@ -251,6 +249,14 @@ class FakeCoordinator : public IoService, public LinkHandler {
     FakeCoordinator* const owner_;
   };
 
+  static v1::CoordinatorMessage Registered(std::chrono::milliseconds lease) {
+    v1::CoordinatorMessage message;
+    message.mutable_registered()->set_term(5);
+    message.mutable_registered()->set_lease_ms(static_cast<uint32_t>(lease.count()));
+    message.mutable_registered()->set_heartbeat_ms(100);
+    return message;
+  }
+
   void WriteLoop(CallContext* context, const v1::NodeInfo& info,
                  CallStream<v1::CoordinatorMessage, v1::WorkerMessage>* stream) {
     while (true) {
@@ -272,7 +278,6 @@ class FakeCoordinator : public IoService, public LinkHandler {
     }
   }
 
-  const uint32_t first_lease_ms_;
   const Transport transport_;
   LinkService links_;
   CallThreads threads_{{.threads = 64}};

