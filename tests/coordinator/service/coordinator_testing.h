@@ -26,6 +26,7 @@
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/models.h"
 #include "coordinator/store/state_store.h"
+#include "tests/eventually.h"
 #include "tests/golden.h"
 
 namespace strata::testing {
@@ -246,15 +247,7 @@ class TestWorker : private LinkHandler {
   v1::Load last_load_;
 };
 
-// For what crosses threads and sockets.
-inline bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
+using strata::Eventually;
 
 class CoordinatorTest : public ::testing::Test {
  protected:
