@@ -66,4 +66,4 @@ add_test(NAME kernel_cases_neondot
 set_tests_properties(kernel_cases_neon kernel_cases_neondot PROPERTIES
   FIXTURES_REQUIRED kernel_digests)
 set_tests_properties(kernel_cases kernel_cases_neon kernel_cases_neondot PROPERTIES
-  TIMEOUT 600 LABELS unit)
+  TIMEOUT ${STRATA_TEST_HANGS_S} LABELS unit)
