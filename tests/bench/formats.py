@@ -3,7 +3,8 @@
 
     formats.py --models DIR [--formats F,…] [--rounds N] [--threads 1,2] [--layers A-B] [--json]
 
---models is a folder that `make_shape.py tiny6 DIR --formats hf,gguf,kquants` wrote. Each round runs
+--models is a folder that `make_shape.py tiny6 DIR --formats hf,gguf,kquants,codes` wrote; `--formats
+codes` measures what is kept in 4-bit codes, and int4. Each round runs
 `strata-worker bench` once with every format, the next round backwards; a ratio is of two runs of the
 same round, and the median of all rounds counts. Layers 1-4 are measured and nothing else, so that
 embedding and head, which int4 keeps in int8, are the same for all.
@@ -27,7 +28,15 @@ FORMATS = {
     "int4": ("hf", "int4", None),
     "Q4_0": ("q4_0.gguf", "none", "int4"),
     "Q4_K": ("q4_k.gguf", "none", "int4"),
+    "MXFP4": ("mxfp4.gguf", "none", "int4"),
+    "IQ4_NL": ("iq4_nl.gguf", "none", "int4"),
+    "IQ4_XS": ("iq4_xs.gguf", "none", "int4"),
+    "nvfp4": ("nvfp4", "none", "int4"),
+    "nf4": ("nf4", "none", "int4"),
 }
+CODES = ["int4", "MXFP4", "IQ4_NL", "IQ4_XS", "nvfp4", "nf4"]
+# What of int4's speed codes have to generate with, at as many bits a weight.
+CODES_TARGET = 0.85
 WHAT = {"generation": "generated_tokens_per_s", "prompt": "prompt_tokens_per_s"}
 TARGET = 0.8
 
@@ -73,13 +82,19 @@ def rows_of(samples):
     return rows
 
 
+def meets(row):
+    if row["format"] in CODES:
+        return row["generation_ratio"] >= CODES_TARGET
+    return min(row[f"{what}_ratio"] for what in WHAT) >= TARGET
+
+
 def markdown(rows):
     lines = ["| | threads | generation, tokens/s | of the bandwidth | ratio | prompt of 512 | ratio | |",
              "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         ratios = [row.get(f"{what}_ratio") for what in WHAT]
         shown = ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
-        verdict = "" if None in ratios else "met" if min(ratios) >= TARGET else "missed"
+        verdict = "" if None in ratios else "met" if meets(row) else "missed"
         name = row["format"] + (f" against {row['against']}" if row["against"] else "")
         lines.append(f"| {name} | {row['threads']} | {row['generation']:.1f} | "
                      f"{row['bandwidth_share']:.0%} | {shown[0]} | {row['prompt']:.0f} | {shown[1]} | "
@@ -100,8 +115,9 @@ def main():
     parser.add_argument("--layers", default="1-4")
     parser.add_argument("--generate", type=int, default=96, help="tokens of an answer")
     parser.add_argument("--json", action="store_true", help="every row as JSON")
-    parser.add_argument("--formats", type=lambda text: text.split(","), default=list(FORMATS),
-                        help="some of " + ",".join(FORMATS) + ", those compared with too")
+    parser.add_argument("--formats", default=list(FORMATS),
+                        type=lambda text: CODES if text == "codes" else text.split(","),
+                        help="codes, or some of " + ",".join(FORMATS) + ", those compared with too")
     arguments = parser.parse_args()
     for name in arguments.formats:
         if name not in FORMATS or FORMATS[name][2] not in [None, *arguments.formats]:

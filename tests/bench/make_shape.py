@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Writes random weights of a model's shape, the same ones in the formats of several engines.
 
-    make_shape.py SHAPE DIR [--seed N] [--formats hf,gguf,kquants,dllama]
+    make_shape.py SHAPE DIR [--seed N] [--formats hf,gguf,kquants,codes,dllama]
 
 DIR, which has to be outside the source tree, gets
     hf/                    config.json and model.safetensors, bfloat16: Strata
     f16.gguf q8_0.gguf q4_0.gguf    llama.cpp, ik_llama.cpp
     q4_k.gguf q5_k.gguf q6_k.gguf    not the same weights, but random blocks: gguf-py cannot make them
                                     of floats; only where --formats names kquants
+    mxfp4.gguf iq4_nl.gguf iq4_xs.gguf    random blocks likewise, where --formats names codes; and
+    nvfp4/ nf4/                           folders as MLX and bitsandbytes write them, whose layers are
+                                          random codes
     q40.m dllama.t         distributed-llama
     shape.json             written last: what there is
 
@@ -45,7 +48,7 @@ CONTEXT = 131072  # As `strata-worker bench --shape` has it.
 ROPE_THETA = 10000
 NORM_EPS = 1e-5
 DEFAULT_FORMATS = ("hf", "gguf", "dllama")
-FORMATS = (*DEFAULT_FORMATS, "kquants")
+FORMATS = (*DEFAULT_FORMATS, "kquants", "codes")
 
 
 class Refused(Exception):
@@ -142,6 +145,77 @@ class SafetensorsWriter:
         self.file.close()
 
 
+class CodesWriter:
+    """Layers of random 4-bit codes as MLX's nvfp4 or bitsandbytes' nf4 store them; others bfloat16."""
+
+    # bitsandbytes.functional.get_4bit_type("nf4")
+    NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
+           -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0,
+           0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+           0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0)
+    CONFIG = {"nvfp4": {"quantization": {"group_size": 16, "bits": 4, "mode": "nvfp4"}},
+              "nf4": {"quantization_config": {
+                  "quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False,
+                  "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": False,
+                  "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8",
+                  "llm_int8_skip_modules": ["lm_head"]}}}
+
+    def __init__(self, folder, shape, kind, tensors):
+        self.kind = kind
+        folder.mkdir(parents=True, exist_ok=True)
+        config = llama_config(shape) | self.CONFIG[kind]
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        header, at = {}, 0
+        for name, size in tensors:
+            for part, dtype, dimensions, unit in self._parts(name, size):
+                end = at + unit * elements(dimensions)
+                header[part] = {"dtype": dtype, "shape": dimensions, "data_offsets": [at, end]}
+                at = end
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        self.file = open(folder / "model.safetensors", "wb")
+        self.file.write(struct.pack("<Q", len(text)) + text)
+
+    def _state(self, size):
+        return json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16",
+                           "shape": size}).encode()
+
+    def _parts(self, name, size):
+        """[(name, dtype, shape, bytes of an element)]"""
+        if len(size) == 1 or ".layers." not in name:
+            return [(name, "BF16", size, 2)]
+        rows, inputs = size
+        path = name.removesuffix(".weight")
+        if self.kind == "nvfp4":
+            return [(name, "U32", [rows, inputs // 8], 4), (path + ".scales", "U8",
+                                                            [rows, inputs // 16], 1)]
+        return [(name, "U8", [rows * inputs // 2, 1], 1),
+                (name + ".absmax", "F32", [rows * inputs // 64], 4),
+                (name + ".quant_map", "F32", [16], 4),
+                (name + ".quant_state.bitsandbytes__nf4", "U8", [len(self._state(size))], 1)]
+
+    def write(self, name, values):
+        random = np.random.Generator(np.random.Philox(key=[2, zlib.crc32(name.encode())]))
+        for part, dtype, dimensions, unit in self._parts(name, list(values.shape)):
+            count = unit * elements(dimensions)
+            if dtype == "BF16":
+                data = (values.view(np.uint32) >> np.uint32(16)).astype("<u2")
+            elif part.endswith(".scales"):
+                data = random.integers(4, 10, count, np.uint8)  # 8-bit floats of 2^-7 or so.
+            elif part.endswith(".absmax"):
+                data = random.uniform(0.02, 0.05, count // 4).astype("<f4")
+            elif part.endswith(".quant_map"):
+                data = np.array(self.NF4, "<f4")
+            elif ".quant_state." in part:
+                data = np.frombuffer(self._state(list(values.shape)), np.uint8)
+            else:
+                data = random.integers(0, 256, count, np.uint8)
+            data.tofile(self.file)
+
+    def close(self):
+        self.file.close()
+
+
 class GgufWriter:
     """One GGUF file of one type of matrices; norms are float32."""
 
@@ -165,7 +239,7 @@ class GgufWriter:
     def _describe(self, kind):
         w, shape = self.writer, self.shape
         w.add_name("random")
-        file_type = {"Q4_K": "Q4_K_S", "Q5_K": "Q5_K_S"}.get(kind, kind)
+        file_type = {"Q4_K": "Q4_K_S", "Q5_K": "Q5_K_S", "MXFP4": "MXFP4_MOE"}.get(kind, kind)
         w.add_file_type(getattr(self.gguf.LlamaFileType, f"MOSTLY_{file_type}"))
         w.add_quantization_version(self.gguf.GGML_QUANT_VERSION)
         w.add_context_length(CONTEXT)
@@ -208,22 +282,26 @@ class GgufWriter:
         self.writer.close()
 
 
-# Bytes of a block of 256 weights, where its float16 scales are, and what they are: weights have mean
+# Weights and bytes of a block, where its float16 scales are, and what they are: weights have mean
 # 0 and stay within +-0.1 or so. Q6_K's 16 scales of int8 are made smaller, so that the float16 is
 # no subnormal number.
-RANDOM_BLOCKS = {"Q4_K": (144, {0: 6e-5, 2: 4.5e-4}), "Q5_K": (176, {0: 3.1e-5, 2: 4.5e-4}),
-                 "Q6_K": (210, {208: 1e-4})}
+KQUANTS = {"Q4_K": (256, 144, {0: 6e-5, 2: 4.5e-4}), "Q5_K": (256, 176, {0: 3.1e-5, 2: 4.5e-4}),
+           "Q6_K": (256, 210, {208: 1e-4})}
+CODES = {"MXFP4": (32, 17, {}), "IQ4_NL": (32, 18, {0: 4e-4}), "IQ4_XS": (256, 136, {0: 2e-5})}
+RANDOM_BLOCKS = KQUANTS | CODES
 
 
 def random_blocks(kind, name, size):
-    block_bytes, scales = RANDOM_BLOCKS[kind]
+    weights_of, block_bytes, scales = RANDOM_BLOCKS[kind]
     random = np.random.Generator(np.random.Philox(key=[1, zlib.crc32(name.encode())]))
-    blocks = random.integers(0, 256, (elements(size) // 256, block_bytes), np.uint8)
+    blocks = random.integers(0, 256, (elements(size) // weights_of, block_bytes), np.uint8)
+    if kind == "MXFP4":
+        blocks[:, 0] = 120  # Exponents.
     if kind == "Q6_K":
         blocks[:, 192:208] = (blocks[:, 192:208].view(np.int8) >> 3).view(np.uint8)
     for at, scale in scales.items():
         blocks[:, at:at + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
-    return blocks.reshape(*size[:-1], size[-1] // 256 * block_bytes)
+    return blocks.reshape(*size[:-1], size[-1] // weights_of * block_bytes)
 
 
 class DllamaWriter:
@@ -292,8 +370,8 @@ def make(shape_name, folder, seed, formats, say):
     gguf = load_gguf() if set(formats) != {"hf"} else None
     parameters = sum(elements(size) for _, _, size in tensors)
     # Bytes a parameter: bfloat16; float16, Q8_0 and Q4_0; q40 and the embedding in float32; Q4_K,
-    # Q5_K and Q6_K.
-    need = parameters * sum({"hf": 2, "gguf": 3.63, "dllama": 0.8, "kquants": 2.1}[f]
+    # Q5_K and Q6_K; five of 4 bits, two of them with an embedding and a head in bfloat16.
+    need = parameters * sum({"hf": 2, "gguf": 3.63, "dllama": 0.8, "kquants": 2.1, "codes": 3}[f]
                             for f in formats)
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
@@ -307,9 +385,14 @@ def make(shape_name, folder, seed, formats, say):
         writers.append(SafetensorsWriter(folder / "hf", llama_config(shape),
                                          [(name, size) for name, _, size in tensors]))
     kinds = ("F16", "Q8_0", "Q4_0") if "gguf" in formats else ()
-    kinds += tuple(RANDOM_BLOCKS) if "kquants" in formats else ()
+    kinds += tuple(KQUANTS) if "kquants" in formats else ()
+    kinds += tuple(CODES) if "codes" in formats else ()
     writers += [GgufWriter(folder / f"{kind.lower()}.gguf", shape, tensors, gguf, kind)
                 for kind in kinds]
+    if "codes" in formats:
+        writers += [CodesWriter(folder / kind, shape, kind,
+                                [(name, size) for name, _, size in tensors])
+                    for kind in CodesWriter.CONFIG]
     if "dllama" in formats:
         writers.append(DllamaWriter(folder, shape, gguf))
     for i, (name, _, size) in enumerate(tensors):
@@ -340,7 +423,7 @@ def main():
     parser.add_argument("dir", type=pathlib.Path, help="where to, outside the source tree")
     parser.add_argument("--seed", type=int, default=11, help="of the weights (default 11)")
     parser.add_argument("--formats", type=parse_formats, default=list(DEFAULT_FORMATS),
-                        help="some of hf,gguf,kquants,dllama (default: all but kquants)")
+                        help="some of hf,gguf,kquants,codes,dllama (default: all but kquants, codes)")
     arguments = parser.parse_args()
     try:
         make(arguments.shape, arguments.dir, arguments.seed, arguments.formats,

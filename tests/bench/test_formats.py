@@ -33,12 +33,38 @@ def test_a_ratio_is_of_runs_of_one_round_and_the_median_counts():
 @pytest.mark.parametrize("kind", make_shape.RANDOM_BLOCKS)
 def test_random_blocks_have_small_finite_scales(kind):
     blocks = make_shape.random_blocks(kind, "x", [3, 512])
-    block_bytes, scales = make_shape.RANDOM_BLOCKS[kind]
-    assert blocks.dtype == np.uint8 and blocks.shape == (3, 2 * block_bytes)
+    weights_of, block_bytes, scales = make_shape.RANDOM_BLOCKS[kind]
+    assert blocks.dtype == np.uint8 and blocks.shape == (3, 512 // weights_of * block_bytes)
     for at in scales:
         found = blocks.reshape(-1, block_bytes)[:, at:at + 2].copy().view(np.float16)
         assert np.all(np.isfinite(found)) and np.all(found > 0) and np.all(found < 1e-3)
     assert not np.array_equal(blocks, make_shape.random_blocks(kind, "y", [3, 512]))
+
+
+def test_codes_meet_their_target_by_generation_alone():
+    samples = {("int4", 1): [document(100, 1000)], ("nf4", 1): [document(86, 100)],
+               ("MXFP4", 1): [document(84, 2000)]}
+    table = formats.markdown(formats.rows_of(samples))
+    assert "| nf4 against int4 | 1 | 86.0 | 50% | 0.86 | 100 | 0.10 | met |" in table
+    assert "| MXFP4 against int4 | 1 | 84.0 | 50% | 0.84 | 2000 | 2.00 | missed |" in table
+
+
+@pytest.mark.parametrize("kind", make_shape.CodesWriter.CONFIG)
+def test_random_codes_fill_what_their_header_says(kind, tmp_path):
+    shape = make_shape.SHAPES["small"]
+    tensors = [("model.embed_tokens.weight", [512, 256]),
+               ("model.layers.0.mlp.up_proj.weight", [512, 256]), ("model.norm.weight", [256])]
+    writer = make_shape.CodesWriter(tmp_path / kind, shape, kind, tensors)
+    for name, size in tensors:
+        writer.write(name, make_shape.weights(1, name, size))
+    writer.close()
+    data = (tmp_path / kind / "model.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    assert max(entry["data_offsets"][1] for entry in header.values()) == len(data) - 8 - length
+    bits = sum(entry["data_offsets"][1] - entry["data_offsets"][0] for name, entry in header.items()
+               if ".layers." in name and not name.endswith(("quant_map", "nf4"))) * 8
+    assert bits / (512 * 256) == 4.5
 
 
 @pytest.mark.parametrize("shape", make_mixture.CONFIGS)
