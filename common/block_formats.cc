@@ -244,6 +244,7 @@ BlockPanels PanelsOf(Dtype dtype) {
     case Dtype::kQ3_K:
     case Dtype::kQ6_K:
       return {Kind::kSuper6, Dtype::kF32};
+    case Dtype::kMXFP4:
     case Dtype::kIQ4_NL:
     case Dtype::kIQ4_XS:
     case Dtype::kNVFP4:
@@ -259,14 +260,6 @@ BlockPanels PanelsOf(Dtype dtype) {
 IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part) {
   const uint8_t* const block = BlockOf(dtype, row, part);
   IntegerPart out;
-  if (dtype == Dtype::kMXFP4) {
-    const CodePart codes = DecodeCodes(dtype, row, part);
-    out.scale = codes.scales[0] * 0.5f;
-    for (size_t i = 0; i < kBlockPart; ++i) {
-      out.u[i] = static_cast<uint8_t>(kFloats4[codes.u[i]] + 128);
-    }
-    return out;
-  }
   out.scale = HalfAt(block);
   switch (dtype) {
     case Dtype::kQ8_0:

@@ -14,7 +14,7 @@ MODELS = ["llama-f32", "llama-f16", "llama-q8_0", "llama-q4_0", "llama31-q8_0", 
           "phi4-mini-bf16", "mixtral-bf16", "mixtral-experts-q4_0", "qwen3-moe-q8_0",
           "qwen3-yarn-q8_0", "smollm3-bf16", "granite-bf16", "olmo2-bf16", "gemma2-q8_0",
           "gemma3-q8_0", "gpt-oss-mxfp4", "llama-q4_1", "llama-q5_0", "llama-q5_1",
-          "llama-kquants"]
+          "llama-kquants", "llama-lowbits"]
 LAYERS = 3
 MORE_LAYERS = {"smollm3-bf16": 4, "gemma2-q8_0": 4, "gemma3-q8_0": 7}
 WORKERS = [f"w{i}" for i in range(7)]
@@ -72,7 +72,8 @@ def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, 
     ("phi3-q4_0", "q4_0", "q8_0"), ("mixtral-experts-q4_0", "q4_0", "q8_0"),
     ("qwen3-moe-q8_0", "q8_0", "q8_0"),
     ("llama-q4_1", "q4_1", "q4_1"), ("llama-q5_0", "q5_0", "q5_0"), ("llama-q5_1", "q5_1", "q5_1"),
-    ("llama-kquants", "q6_k+q5_k+q4_k", "q6_k")])
+    ("llama-kquants", "q6_k+q5_k+q4_k", "q6_k"),
+    ("llama-lowbits", "iq4_nl+q3_k+iq4_xs+q2_k", "q3_k")])
 def test_stored_blocks_take_int8_activations_and_give_the_same_bits(cluster, model, weights, head,
                                                                     tmp_path):
     answers = []

@@ -54,9 +54,10 @@ std::string Change(const std::string& file, const Field& field, std::mt19937_64*
 // By ggml's number.
 std::optional<Dtype> DtypeOf(uint32_t number) {
   constexpr std::pair<uint32_t, Dtype> kNumbers[] = {
-      {0, Dtype::kF32},   {1, Dtype::kF16},   {2, Dtype::kQ4_0},  {3, Dtype::kQ4_1},
-      {6, Dtype::kQ5_0},  {7, Dtype::kQ5_1},  {8, Dtype::kQ8_0},  {12, Dtype::kQ4_K},
-      {13, Dtype::kQ5_K}, {14, Dtype::kQ6_K}, {30, Dtype::kBF16}, {39, Dtype::kMXFP4}};
+      {0, Dtype::kF32},   {1, Dtype::kF16},   {2, Dtype::kQ4_0},    {3, Dtype::kQ4_1},
+      {6, Dtype::kQ5_0},  {7, Dtype::kQ5_1},  {8, Dtype::kQ8_0},    {12, Dtype::kQ4_K},
+      {13, Dtype::kQ5_K}, {14, Dtype::kQ6_K}, {30, Dtype::kBF16},   {39, Dtype::kMXFP4},
+      {10, Dtype::kQ2_K}, {11, Dtype::kQ3_K}, {20, Dtype::kIQ4_NL}, {23, Dtype::kIQ4_XS}};
   for (const auto& [other, dtype] : kNumbers) {
     if (other == number) return dtype;
   }

@@ -124,7 +124,7 @@ TEST(GgufHeader, RefusesWhatIsWrongAndNamesTheKeyOrTensor) {
       {MadeGguf().Tensor("t", 0, {1, 1, 1, 1, 1}, "1234").File(), "tensor \"t\" has 5 dimensions"},
       {MadeGguf().Tensor("t", 0, {2, 0}, "").File(), "tensor \"t\" has a dimension of 0"},
       {MadeGguf().Tensor("t", 4, {32}, "").File(), "tensor \"t\" is of the unknown type 4"},
-      {MadeGguf().Tensor("t", 11, {256}, "").File(), "type Q3_K of tensor \"t\""},
+      {MadeGguf().Tensor("t", 21, {256}, "").File(), "type IQ3_S of tensor \"t\""},
       {MadeGguf().Tensor("t", 0, {1u << 31, 1u << 31, 4}, "").File(), "overflows"},
       {MadeGguf().Tensor("t", 8, {2, 48}, "").File(), "no whole number of blocks of Q8_0"},
       {MadeGguf().Tensor("t", 12, {2, 128}, "").File(), "no whole number of blocks of Q4_K"},

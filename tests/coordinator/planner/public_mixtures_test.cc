@@ -30,9 +30,12 @@ constexpr Weights operator*(uint64_t n, Weights w) {
 
 constexpr Weights Bf16(uint64_t count) { return {count, 2 * count, 2 * count}; }
 constexpr Weights F32(uint64_t count) { return {count, 4 * count, 4 * count}; }
-// 4 bits, and for 32 of them an exponent of a byte. Kept as 8-bit integers with a float32 scale for
-// 32, which is exactly the same.
-constexpr Weights Mxfp4(uint64_t count) { return {count, count / 32 * 17, count / 32 * 36}; }
+// 4 bits, and for 32 of them an exponent of a byte; kept so, with room for the exponents of whole 256
+// inputs.
+constexpr Weights Mxfp4(uint64_t outputs, uint64_t inputs) {
+  const uint64_t count = outputs * inputs;
+  return {count, count / 32 * 17, count / 2 + outputs * ((inputs + 255) / 256) * 8};
+}
 // A byte each, and a float32 scale for each tile of 128 x 128; kept as float32.
 constexpr uint64_t Tiles(uint64_t n) { return (n + 127) / 128; }
 constexpr Weights Fp8(uint64_t outputs, uint64_t inputs) {
@@ -173,7 +176,7 @@ Mixture GptOss() {
   constexpr uint64_t kQueries = 64 * 64, kKeys = 8 * 64;
   constexpr Weights kAttention = Bf16(2 * kHidden * kQueries + 2 * kHidden * kKeys) +
                                  Bf16(kQueries + 2 * kKeys + kHidden) + Bf16(64);
-  constexpr Weights kExpert = Mxfp4(3 * kHidden * kFfn) + Bf16(2 * kFfn + kHidden);
+  constexpr Weights kExpert = 3 * Mxfp4(kHidden, kFfn) + Bf16(2 * kFfn + kHidden);
   constexpr Weights kLayer =
       kAttention + kExperts * kExpert + Bf16(kExperts * (kHidden + 1)) + Bf16(2 * kHidden);
   return {.name = "gpt-oss-120b",

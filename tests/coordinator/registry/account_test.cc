@@ -94,14 +94,16 @@ TEST(AccountWeights, CountsAllExpertsAndWhatATokenReadsOfThem) {
 TEST(AccountWeights, CountsMxfp4AsItIsLoaded) {
   const WeightAccount floats = AccountOf(testing::GoldenPath("models/gpt-oss"));
   const WeightAccount blocks = AccountOf(testing::GoldenPath("models/gpt-oss-mxfp4"));
-  // Four experts of 3 x 64 x 32 weights: two bytes each, or 36 bytes for 32.
+  // Four experts of 3 x 64 x 32 weights: two bytes each, or half a byte, and for each 16 outputs and
+  // 256 inputs or fewer 128 exponents.
   const uint64_t weights = 4 * 3 * 64 * 32;
-  EXPECT_EQ(floats.layer_bytes[0] - blocks.layer_bytes[0], 2 * weights - weights / 32 * 36);
+  const uint64_t kept = weights / 2 + 4 * (2 * 2 + 4) * 128;
+  EXPECT_EQ(floats.layer_bytes[0] - blocks.layer_bytes[0], 2 * weights - kept);
   EXPECT_EQ(floats.layer_format, "bf16");
   EXPECT_EQ(blocks.layer_format, "bf16+mxfp4");
   // Half of the experts, biases and all.
   EXPECT_EQ(blocks.layer_bytes[0] - blocks.layer_read_bytes[0],
-            (weights / 32 * 36 + 4 * (64 + 64) * 2) / 2);
+            (kept + 4 * (64 + 64) * 2) / 2);
 }
 
 TEST(AccountWeights, CountsWhatWorkersKeepOfOtherToolsFormats) {

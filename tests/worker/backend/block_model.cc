@@ -19,8 +19,29 @@ const BlockCase kCases[] = {
     {Dtype::kQ4_K, {{0, 3e-4f}, {2, 2e-3f}}},
     {Dtype::kQ5_K, {{0, 1.5e-4f}, {2, 2e-3f}}},
     {Dtype::kQ6_K, {{208, 4e-5f}}},
+    {Dtype::kQ2_K, {{80, 2.2e-3f}, {82, 3.3e-3f}}},
+    {Dtype::kQ3_K, {{108, 8e-4f}}},
+    {Dtype::kIQ4_NL, {{0, 8e-4f}}},
+    {Dtype::kIQ4_XS, {{0, 2.5e-5f}}},
+    {.dtype = Dtype::kMXFP4, .bytes = {{0, 121}}},
+    {.dtype = Dtype::kNVFP4, .bytes = {{0, 0x38}, {1, 0xb4}}, .row = 0.0157f},  // 1 and -0.75.
+    {.dtype = Dtype::kNF4, .floats = {{0, 0.1f}}},
+    {.dtype = Dtype::kFP4, .floats = {{0, -0.1f}}},
 };
 constexpr size_t kHeadDim = 32;
+
+void PutScales(const BlockCase& one, char* block) {
+  for (const auto& [at, scale] : one.scales) {
+    const cpu::F16 half = cpu::ToF16(scale);
+    std::memcpy(block + at, &half, sizeof(half));
+  }
+  for (const auto& [at, scale] : one.floats) {
+    std::memcpy(block + at, &scale, sizeof(scale));
+  }
+  for (const auto& [at, byte] : one.bytes) {
+    block[at] = static_cast<char>(byte);
+  }
+}
 
 std::string Floats(Dtype dtype, const StageTensor& tensor, const std::string& blocks) {
   const bool pairs = tensor.name.find("q_proj") != std::string::npos ||
@@ -83,10 +104,12 @@ void BlockModel::Add(const BlockCase& one, const StageTensor& tensor, bool plain
   for (size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(Philox(seed, 5, static_cast<uint32_t>(i)) >> 9);
   }
-  for (size_t block = 0; block < bytes.size(); block += BlockBytes(one.dtype)) {
-    for (const auto& [at, scale] : one.scales) {
-      const cpu::F16 half = cpu::ToF16(scale);
-      std::memcpy(bytes.data() + block + at, &half, sizeof(half));
+  const size_t row_bytes = BlockRowBytes(one.dtype, tensor.shape[1]);
+  const size_t head_bytes = one.row == 0 ? 0 : sizeof(one.row);
+  for (size_t row = 0; row < bytes.size(); row += row_bytes) {
+    std::memcpy(bytes.data() + row, &one.row, head_bytes);
+    for (size_t at = head_bytes; at < row_bytes; at += BlockBytes(one.dtype)) {
+      PutScales(one, bytes.data() + row + at);
     }
   }
   Dtype dtype = one.dtype;

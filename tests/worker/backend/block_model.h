@@ -13,12 +13,16 @@
 
 namespace strata::testing {
 
-// A format, and scales that make weights of about 0.1 at most: fp16 numbers at places of a block.
+// A format, and scales that make weights of about 0.1 at most: at places of a block fp16 numbers,
+// float32 ones, or bytes; and a float32 of each row, if it has one.
 struct BlockCase {
   Dtype dtype;
-  std::map<size_t, float> scales;
+  std::map<size_t, float> scales = {};
+  std::map<size_t, float> floats = {};
+  std::map<size_t, uint8_t> bytes = {};
+  float row = 0;
 };
-// Every format of GGUF's.
+// Every format of blocks.
 std::span<const BlockCase> BlockCases();
 
 // Its rows of q and k lie in pairs; or, `plain`, the same weights are floats, in order. With

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "common/block_formats.h"
-#include "common/random.h"
+#include "tests/worker/backend/random_blocks.h"
 #include "worker/backend/cpu/choose_kernels.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/packed_matrix.h"
@@ -12,28 +12,13 @@
 namespace strata::cpu {
 namespace {
 
-constexpr Dtype kBlocks[] = {Dtype::kQ4_0, Dtype::kQ4_1, Dtype::kQ5_0, Dtype::kQ5_1,
-                             Dtype::kQ8_0, Dtype::kQ4_K, Dtype::kQ5_K, Dtype::kQ6_K};
+constexpr Dtype kBlocks[] = {Dtype::kQ4_0,   Dtype::kQ4_1,  Dtype::kQ5_0,  Dtype::kQ5_1,
+                             Dtype::kQ8_0,   Dtype::kQ4_K,  Dtype::kQ5_K,  Dtype::kQ6_K,
+                             Dtype::kQ2_K,   Dtype::kQ3_K,  Dtype::kMXFP4, Dtype::kIQ4_NL,
+                             Dtype::kIQ4_XS, Dtype::kNVFP4, Dtype::kNF4,   Dtype::kFP4};
 constexpr size_t kInputs = 512;
 
-// Random blocks whose scales are finite, behind a byte that is not theirs.
-std::string RandomBlocks(Dtype dtype, size_t rows) {
-  const size_t block = BlockBytes(dtype);
-  std::string bytes(1 + rows * kInputs / BlockElements(dtype) * block, 'x');
-  for (size_t i = 1; i < bytes.size(); ++i) {
-    bytes[i] = static_cast<char>(Philox(7, static_cast<uint32_t>(dtype), static_cast<uint32_t>(i)));
-  }
-  const bool two = dtype == Dtype::kQ4_1 || dtype == Dtype::kQ5_1 || dtype == Dtype::kQ4_K ||
-                   dtype == Dtype::kQ5_K;
-  for (size_t at = 1; at < bytes.size(); at += block) {
-    const size_t scale = at + (dtype == Dtype::kQ6_K ? 208 : 0);
-    for (size_t i = 0; i <= (two ? 1u : 0u); ++i) {
-      char& high = bytes[scale + 2 * i + 1];
-      high = static_cast<char>(high & 0xbf);  // Below 2.
-    }
-  }
-  return bytes;
-}
+std::string RandomBlocks(Dtype dtype, size_t rows) { return RandomRows(dtype, rows, kInputs, 7); }
 
 TensorView View(Dtype dtype, size_t rows, const std::string& bytes) {
   return {

@@ -19,6 +19,10 @@ constexpr int NarrowLines(int bits) { return kDotFlips ? 4 >> (bits - 4) : 4; }
 inline void LoadDotNibbles(const uint8_t* line, ByteWeights* low, ByteWeights* high) {
   LoadDotNibbles(line, &low->weights, &high->weights);
 }
+inline void LoadDotCodes(const uint8_t* line, const CodeTable& table, ByteWeights* low,
+                         ByteWeights* high) {
+  LoadDotCodes(line, table, &low->weights, &high->weights);
+}
 template <int kBits, int kAt>
 ByteWeights WithHighBits(const ByteWeights& low, const uint8_t* line) {
   return {WithHighBits<kBits, kAt>(low.weights, line)};

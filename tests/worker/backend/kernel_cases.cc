@@ -90,8 +90,6 @@ void Put(Dtype dtype, float x, uint8_t* to) {
   }
 }
 
-constexpr bool IsSuper(WeightFormat format) { return format >= WeightFormat::kSuper4; }
-
 struct Format {
   WeightFormat format;
   Dtype dtype = Dtype::kF32;  // Of floats, or of scales.
@@ -115,7 +113,13 @@ std::vector<Format> Formats() {
       }
     }
   }
-  out.insert(out.end(), {{WeightFormat::kSuper4, Dtype::kF16, 256},
+  for (const WeightFormat format :
+       {WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kIq4Nl, WeightFormat::kIq4Xs,
+        WeightFormat::kNf4, WeightFormat::kFp4}) {
+    out.push_back({format, Dtype::kF32, kCodeGroup});
+  }
+  out.insert(out.end(), {{WeightFormat::kSuper2, Dtype::kF16, 256},
+                         {WeightFormat::kSuper4, Dtype::kF16, 256},
                          {WeightFormat::kSuper5, Dtype::kF16, 256},
                          {WeightFormat::kSuper6, Dtype::kF32, 256}});
   return out;
@@ -133,6 +137,7 @@ struct Panels {
     if (format.group == 0) {
       view.panel_bytes = (inputs * kLanes * BytesOf(format.dtype) + 63) / 64 * 64;
     } else {
+      view.panel_bytes = RowBytes();
       for (size_t first = 0; first < inputs; first += format.group) {
         view.panel_bytes += HeadBytes() + LineBytes(first);
       }
@@ -150,31 +155,75 @@ struct Panels {
     view.data = bytes.data();
   }
 
+  // Before the first group.
+  size_t RowBytes() const {
+    return IsCodes(view.format) ? CodeRowBytes(BookOf(view.format).scales) : 0;
+  }
   size_t HeadBytes() const {
     if (IsSuper(view.format)) {
       return kSuperHeadBytes;
+    }
+    if (IsCodes(view.format)) {
+      return CodeHeadBytes(BookOf(view.format).scales);
     }
     return (view.format == WeightFormat::kInt8 ? 1 : 2) * kLanes * BytesOf(view.scale_dtype);
   }
   size_t LineBytes(size_t first) const {
     const size_t count = std::min<size_t>(view.group, view.inputs - first);
     const size_t bits =
-        view.format == WeightFormat::kSuper5                                          ? 5
+        view.format == WeightFormat::kSuper2                                          ? 2
+        : view.format == WeightFormat::kSuper5                                        ? 5
         : view.format == WeightFormat::kSuper6                                        ? 6
         : view.format == WeightFormat::kAffine8 || view.format == WeightFormat::kInt8 ? 8
                                                                                       : 4;
     return (count + kQuantBlock - 1) / kQuantBlock * kQuantBlock * kLanes * bits / 8;
   }
+  // Floats of 16 and 32 bits, or bytes, that are scales of codes.
+  void FillCodeScales(int byte, Random* random, uint8_t* to) const {
+    const CodeScales scales = BookOf(view.format).scales;
+    size_t floats = 0;  // Bytes of them.
+    Dtype dtype = Dtype::kF32;
+    if (scales == CodeScales::kHalf || scales == CodeScales::kFloat) {
+      floats = HeadBytes();
+      dtype = scales == CodeScales::kHalf ? Dtype::kF16 : Dtype::kF32;
+    } else if (scales == CodeScales::kSuper) {
+      floats = 64;
+    }
+    for (size_t i = 0; i < floats; i += BytesOf(dtype)) {
+      Put(dtype, random->Float(0.25f), to + i);
+    }
+    for (size_t i = floats; i < HeadBytes(); ++i) {
+      const auto bits = static_cast<uint8_t>(random->Bits() >> 24);
+      // Exponents about 2^-3, or any at all; 8-bit floats of both signs; factors of six bits.
+      to[i] = scales == CodeScales::kExponent
+                  ? static_cast<uint8_t>(bits % 16 == 0 ? bits : 120 + bits % 8)
+              : scales == CodeScales::kSuper ? static_cast<uint8_t>(bits % 64 - 32)
+                                             : bits;
+      if (byte >= 0) {
+        to[i] = scales == CodeScales::kExponent       ? 130
+                : scales == CodeScales::kFloat8Halves ? 0xfe
+                                                      : static_cast<uint8_t>(-32);
+      }
+    }
+  }
   void FillGroups(int byte, Random* random, uint8_t* to) const {
+    for (size_t i = 0; i < RowBytes(); i += sizeof(float)) {
+      Put(Dtype::kF32, random->Float(0.25f), to + i);
+    }
+    to += RowBytes();
     for (size_t first = 0; first < view.inputs; first += view.group) {
       const size_t scale_bytes = BytesOf(view.scale_dtype);
       // Of super-blocks the scales are followed by bytes that multiply them.
       const size_t scales = IsSuper(view.format) ? 64 : HeadBytes();
-      for (size_t i = 0; i < scales / scale_bytes; ++i) {
-        Put(view.scale_dtype, random->Float(0.25f), to + i * scale_bytes);
-      }
-      for (size_t i = scales; i < HeadBytes(); ++i) {
-        to[i] = static_cast<uint8_t>(byte >= 0 ? 0x80 : random->Bits() >> 24);
+      if (IsCodes(view.format)) {
+        FillCodeScales(byte, random, to);
+      } else {
+        for (size_t i = 0; i < scales / scale_bytes; ++i) {
+          Put(view.scale_dtype, random->Float(0.25f), to + i * scale_bytes);
+        }
+        for (size_t i = scales; i < HeadBytes(); ++i) {
+          to[i] = static_cast<uint8_t>(byte >= 0 ? 0x80 : random->Bits() >> 24);
+        }
       }
       to += HeadBytes();
       for (size_t i = 0; i < LineBytes(first); ++i) {
@@ -194,6 +243,7 @@ class Runner {
   void Products();
   void LongProducts();
   void ManyRows();
+  void LongCodes();
   void LongSuperBlocks();
   void RowsInParts();
   void Elements();
@@ -259,6 +309,8 @@ void Runner::Products() {
       uint32_t inputs = shape == 1 ? random.In(1, 70) : random.In(1, 200);
       if (IsSuper(format.format)) {
         inputs = inputs <= 100 ? 256 : 512;  // Whole super-blocks.
+      } else if (IsCodes(format.format)) {
+        inputs = inputs <= 100 ? inputs / 32 * 32 + 32 : 256 + inputs / 32 * 32;  // Whole blocks.
       }
       // The last of the shapes: the ends of what is stored, and the largest activations.
       const int byte = shape < 3 ? -1 : shape == 3 ? 0 : 255;
@@ -346,6 +398,19 @@ void Runner::ManyRows() {
       const Panels ends(format, 40, 70, byte, &random);
       Product(format, ends, random.In(150, 170), Inputs::kLargest, true, &random);
     }
+  }
+}
+
+// As many panels of codes as two threads take, and rows in several blocks.
+void Runner::LongCodes() {
+  for (const WeightFormat format :
+       {WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kIq4Nl, WeightFormat::kNf4}) {
+    Random random(9000 + static_cast<size_t>(format));
+    const Panels panels({format, Dtype::kF32, kCodeGroup}, 150, 2208, -1, &random);
+    for (const uint32_t rows : {1u, 2u, 14u, 17u, 33u}) {
+      Product({format, Dtype::kF32, kCodeGroup}, panels, rows, Inputs::kUsual, true, &random);
+    }
+    Product({format, Dtype::kF32, kCodeGroup}, panels, 13, Inputs::kUsual, false, &random);
   }
 }
 
@@ -580,6 +645,7 @@ std::vector<KernelCase> RunKernelCases(const Kernels& kernels, bool few) {
   runner.Products();
   runner.LongProducts();
   runner.ManyRows();
+  runner.LongCodes();
   runner.LongSuperBlocks();
   runner.RowsInParts();
   runner.Elements();

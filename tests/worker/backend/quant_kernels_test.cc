@@ -83,7 +83,9 @@ constexpr Format kFormats[] = {
     {WeightFormat::kSuper5, Dtype::kF16, 256},
     {WeightFormat::kSuper6, Dtype::kF32, 256},
 };
-bool IsSuper(const Format& f) { return f.format >= WeightFormat::kSuper4; }
+bool IsSuper(const Format& f) {
+  return f.format >= WeightFormat::kSuper4;
+}  // kSuper2: code_kernels_test.cc
 
 float Round(Dtype dtype, float x, std::string* bytes) {
   uint16_t half = 0;

@@ -22,6 +22,20 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, Bytes256* low, Bytes256* 
     high->v[i] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
   }
 }
+// 16 bytes that codes point to, in both halves of the vector.
+using CodeTable = __m256i;
+STRATA_INLINE CodeTable LoadCodeTable(const uint8_t* bytes) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+}
+STRATA_INLINE void LoadDotCodes(const uint8_t* line, CodeTable table, Bytes256* low,
+                                Bytes256* high) {
+  LoadDotNibbles(line, low, high);
+  STRATA_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    low->v[i] = _mm256_shuffle_epi8(table, low->v[i]);
+    high->v[i] = _mm256_shuffle_epi8(table, high->v[i]);
+  }
+}
 template <int kBits, int kAt>
 STRATA_INLINE Bytes256 WithHighBits(Bytes256 low, const uint8_t* line) {
   const __m256i mask = _mm256_set1_epi8(((1 << kBits) - 1) << 4);

@@ -35,6 +35,20 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
     high->v[i] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
   }
 }
+// 16 bytes that codes point to.
+using CodeTable = int8x16_t;
+STRATA_INLINE CodeTable LoadCodeTable(const uint8_t* bytes) {
+  return vreinterpretq_s8_u8(vld1q_u8(bytes));
+}
+STRATA_INLINE void LoadDotCodes(const uint8_t* line, CodeTable table, DotWeights* low,
+                                DotWeights* high) {
+  LoadDotNibbles(line, low, high);
+  STRATA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    low->v[i] = vqtbl1q_s8(table, vreinterpretq_u8_s8(low->v[i]));
+    high->v[i] = vqtbl1q_s8(table, vreinterpretq_u8_s8(high->v[i]));
+  }
+}
 template <int kBits, int kAt>
 STRATA_INLINE DotWeights WithHighBits(DotWeights low, const uint8_t* line) {
   const uint8x16_t mask = vdupq_n_u8(((1 << kBits) - 1) << 4);

@@ -31,6 +31,25 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, NarrowWeights* low, Narro
   low->v = _mm512_and_si512(bytes, mask);
   high->v = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
 }
+// 16 bytes that codes point to, in each 16 bytes of the vector.
+using CodeTable = __m512i;
+STRATA_INLINE CodeTable LoadCodeTable(const uint8_t* bytes) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+}
+STRATA_INLINE void LoadDotCodes(const uint8_t* line, CodeTable table, NarrowWeights* low,
+                                NarrowWeights* high) {
+  LoadDotNibbles(line, low, high);
+  low->v = _mm512_shuffle_epi8(table, low->v);
+  high->v = _mm512_shuffle_epi8(table, high->v);
+}
+STRATA_INLINE void LoadDotCodes(const uint8_t* line, CodeTable table, DotWeights* low,
+                                DotWeights* high) {
+  NarrowWeights first;
+  NarrowWeights second;
+  LoadDotCodes(line, table, &first, &second);
+  *low = first.v;
+  *high = second.v;
+}
 template <int kBits, int kAt>
 STRATA_INLINE NarrowWeights WithHighBits(const NarrowWeights& low, const uint8_t* line) {
   const __m512i mask = _mm512_set1_epi8(((1 << kBits) - 1) << 4);

@@ -53,6 +53,25 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
     }
   }
 }
+// 16 bytes that codes point to.
+struct CodeTable {
+  uint8_t v[16];
+};
+STRATA_INLINE CodeTable LoadCodeTable(const uint8_t* bytes) {
+  CodeTable table;
+  std::memcpy(table.v, bytes, sizeof(table.v));
+  return table;
+}
+STRATA_INLINE void LoadDotCodes(const uint8_t* line, const CodeTable& table, DotWeights* low,
+                                DotWeights* high) {
+  LoadDotNibbles(line, low, high);
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      low->v[i][j] = static_cast<int8_t>(table.v[low->v[i][j]]);
+      high->v[i][j] = static_cast<int8_t>(table.v[high->v[i][j]]);
+    }
+  }
+}
 template <int kBits, int kAt>
 STRATA_INLINE DotWeights WithHighBits(DotWeights low, const uint8_t* line) {
   for (int i = 0; i < 16; ++i) {

@@ -18,6 +18,17 @@ STRATA_INLINE void LoadDotNibbles(const uint8_t* line, DotWeights* low, DotWeigh
   *low = _mm512_and_si512(both, mask);
   *high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
 }
+// 16 bytes that codes point to, in each 16 bytes of the vector.
+using CodeTable = __m512i;
+STRATA_INLINE CodeTable LoadCodeTable(const uint8_t* bytes) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+}
+STRATA_INLINE void LoadDotCodes(const uint8_t* line, CodeTable table, DotWeights* low,
+                                DotWeights* high) {
+  LoadDotNibbles(line, low, high);
+  *low = _mm512_shuffle_epi8(table, *low);
+  *high = _mm512_shuffle_epi8(table, *high);
+}
 template <int kBits, int kAt>
 STRATA_INLINE DotWeights WithHighBits(DotWeights low, const uint8_t* line) {
   const __m512i mask = _mm512_set1_epi8(((1 << kBits) - 1) << 4);

@@ -410,20 +410,21 @@ STRATA_INLINE Lanes AtMost(const Lanes& x, float most) {
   return Mul(minus, Max(Set(-most), Mul(minus, x)));
 }
 
-STRATA_INLINE Lanes ClampedLanes(const Lanes& gate, const Lanes& up, float limit) {
+STRATA_INLINE Lanes ClampedLanes(const Lanes& gate, const Lanes& up, float limit, float gain) {
   const Lanes x = AtMost(gate, limit);
-  const Lanes below = Add(Set(1.0f), Exp(Mul(x, Set(-kClampedAlpha))));
+  const Lanes below = Add(Set(1.0f), Exp(Mul(x, Set(-gain))));
   return Mul(Div(x, below), Add(Clamp(up, limit), Set(1.0f)));
 }
 
-void ClampedProduct(const float* gate, const float* up, size_t n, float limit, float* out) {
+void ClampedProduct(const float* gate, const float* up, size_t n, float limit, float gain,
+                    float* out) {
   size_t k = 0;
   for (; k + kLanes <= n; k += kLanes) {
-    Store(ClampedLanes(Load(gate + k), Load(up + k), limit), out + k);
+    Store(ClampedLanes(Load(gate + k), Load(up + k), limit, gain), out + k);
   }
   if (k < n) {
-    StorePart(ClampedLanes(LoadPart(gate + k, n - k), LoadPart(up + k, n - k), limit), out + k,
-              n - k);
+    StorePart(ClampedLanes(LoadPart(gate + k, n - k), LoadPart(up + k, n - k), limit, gain),
+              out + k, n - k);
   }
 }
 

@@ -10,7 +10,7 @@
 // - Soft-cap, of scores and of logits: cap * tanh(x / cap), tanh as in exp_constants.h.
 // - Gated products: x / (1 + exp(e)) * up. SiLU: e = -x. GELU by tanh, since (1 + tanh u) / 2 = 1 /
 //   (1 + exp(-2 u)): e = x * fma(x * x, kGeluCubic, kGeluLinear).
-//   Clamped: x / (1 + exp(-1.702 x)) * (up + 1), x = gate, `limit` at most, and up within +-limit.
+//   Clamped: x / (1 + exp(-gain * x)) * (up + 1), x = gate, `limit` at most, up within +-limit.
 // - Mixtures of experts: see router.h and cpu_shard_experts.cc.
 // - Product of quantized weights and int8 activations: a row is cut into blocks of 32 inputs, the
 //   last padded with zeros. a = max|x|; d = a / 127 and q = rne(x * (127 / a)), all 0 where a <
@@ -19,15 +19,23 @@
 //   sum exact; after the group's last block acc = fma(part, s, acc), and where there is a b,
 //   acc = fma(t, b, acc), t being the blocks' d * float(sum of q), added one by one.
 //   Super-blocks are groups of 32 inputs with s = d * c and b = -(e * m) (kSuper4, kSuper5), or of
-//   256 with s = d, whose integers are c * (u - 32) (kSuper6).
+//   256 with s = d, whose integers are c * (u - 32) (kSuper6). Of kSuper2 they are c * u, and acc =
+//   fma(t, -e, acc) follows, t the chain t = fma(float(sum of q * m), d, t) over the 256.
+//   Codes are groups of 32 inputs, whose integers are the numbers of the code book: n = high; or n
+//   = 256 * high + low, when float(sum of q * n) is fma(float(sum of q * high), 256, float(sum of
+//   q * low)). Where scales are 8-bit floats for 16 inputs, c and then c', a block is acc =
+//   fma(fma(sum', c', sum * c), d, acc), of the sums of its halves. The last acc times the book's
+//   unit is the result, or times that times the row's factor.
 // - Of quantized weights and float activations: w = fma(s, float(u - zero), b), as above; of
-//   kSuper6 w = (d * c) * (u - 32).
+//   kSuper6 w = (d * c) * (u - 32); of codes w = s * value, of those with 8-bit scales (factor * c)
+//   * value.
 #ifndef STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 #define STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 
 #include <cstddef>
 #include <cstdint>
 
+#include "common/code_books.h"
 #include "common/dtype.h"
 #include "common/window.h"
 
@@ -41,8 +49,6 @@ inline constexpr uint32_t SpansOf(uint32_t keys) { return (keys + kSpanKeys - 1)
 // Of the exponent in GELU: -2 sqrt(2 / pi), and 0.044715 times that.
 inline constexpr float kGeluLinear = -0x1.988454p+0f;
 inline constexpr float kGeluCubic = -0x1.2444f2p-4f;
-// In the clamped product.
-inline constexpr float kClampedAlpha = 1.702f;
 // The most queries that attention takes at once, on any instruction set, and those that go through
 // the spans together, so that K and V are read from memory once for all of them.
 inline constexpr uint32_t kMaxQueryBlock = 8;
@@ -58,15 +64,34 @@ enum class WeightFormat : uint8_t {
   kInt8,     // w = s * (u - 128); s is float32.
   kAffine8,  // w = s * u + b, u < 256.
   kAffine4,  // w = s * u + b, u < 16.
+  // Codes of 4 bits, see common/code_books.h.
+  kMxfp4,
+  kNvfp4,
+  kIq4Nl,
+  kIq4Xs,
+  kNf4,
+  kFp4,
   // ggml's super-blocks of 256 inputs, whose scales are scaled themselves.
-  kSuper4,  // w = d * c * u - e * m, u < 16; c and m, below 64, for 32 inputs.
+  kSuper2,  // w = d * c * u - e * m, u < 4; c and m, below 16, for 16 inputs.
+  kSuper4,  // The same, u < 16; c and m, below 64, for 32 inputs.
   kSuper5,  // The same, u < 32.
   kSuper6,  // w = d * c * (u - 32), u < 64; c, signed, for 16 inputs.
 };
 inline constexpr const char* WeightFormatName(WeightFormat format) {
-  constexpr const char* kNames[] = {"f32",     "f16",    "bf16",   "int8",  "affine8",
-                                    "affine4", "super4", "super5", "super6"};
+  constexpr const char* kNames[] = {"f32",    "f16",    "bf16",   "int8",   "affine8", "affine4",
+                                    "mxfp4",  "nvfp4",  "iq4_nl", "iq4_xs", "nf4",     "fp4",
+                                    "super2", "super4", "super5", "super6"};
   return kNames[static_cast<size_t>(format)];
+}
+inline constexpr bool IsCodes(WeightFormat format) {
+  return format >= WeightFormat::kMxfp4 && format <= WeightFormat::kFp4;
+}
+inline constexpr bool IsSuper(WeightFormat format) { return format >= WeightFormat::kSuper2; }
+// Of a format of codes.
+inline constexpr const CodeBook& BookOf(WeightFormat format) {
+  constexpr const CodeBook* kBooks[] = {&kMxfp4Book, &kNvfp4Book, &kIq4NlBook,
+                                        &kIq4XsBook, &kNf4Book,   &kFp4Book};
+  return *kBooks[static_cast<size_t>(format) - static_cast<size_t>(WeightFormat::kMxfp4)];
 }
 
 // Inputs of a block: what one scale of the activations covers.
@@ -85,9 +110,16 @@ inline constexpr size_t kSuperHeadBytes = 64 + 256;
 //   half.
 // Super-blocks are groups of 256 inputs, of which there are whole ones only:
 //   d [16] and e [16] in float16, c [8][16] and m [8][16]; of kSuper6 d [16] in float32, c
-//   [16][16]; then for each 32 inputs four lines of 4 bits, and, where there are more, one of fifth
+//   [16][16]; of kSuper2 [16][16] bytes, c in the low half and m in the high one; then for each 32
+//   inputs four lines of 4 bits, and, where there are more, one of fifth
 //   bits or two of fifth and sixth ones: byte [n][j] of line i has, from its lowest bits on, those
 //   of output n and of the inputs j, 4 + j, 8 + j and so on, of all 32, or of the 16 from 16 i on.
+//   kSuper2 has the last two alone.
+// Codes are groups of 256 inputs, the last of what is left, in whole blocks. With factors of rows
+// those precede the first group, [16] in float32. A group is its scales, with room for all 256, see
+// CodeScales: kExponent [8][16] and kFloat8Halves [16][16] bytes as they are stored; kHalf [8][16],
+// float16; kFloat [4][16], float32; kSuper [16], float32, and [8][16] signed bytes; then lines of 4
+// bits.
 struct PanelView {
   WeightFormat format = WeightFormat::kF32;
   Dtype scale_dtype = Dtype::kF32;
@@ -225,7 +257,8 @@ struct Kernels {
   // out = silu(gate) * up, gelu(gate) * up. `out` may be `gate`.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
   void (*geglu)(const float* gate, const float* up, size_t n, float* out);
-  void (*clamped_swiglu)(const float* gate, const float* up, size_t n, float limit, float* out);
+  void (*clamped_swiglu)(const float* gate, const float* up, size_t n, float limit, float gain,
+                         float* out);
   // Of n logits, in place.
   void (*soft_cap)(float* x, size_t n, float cap);
   void (*attend)(const AttendArgs& args);

@@ -305,3 +305,75 @@ STRATA_INLINE Pack<N> LoadBitsN(const uint8_t* p, int shift, uint32_t mask) {
 STRATA_INLINE Lanes LoadBits(const uint8_t* line, int shift, uint32_t mask) {
   return LoadBitsN<16>(line, shift, mask);
 }
+
+// Of 16 bytes each: 2^(b - 127), no number of 255; an 8-bit float (E4M3), of which all are numbers;
+// four bits from `shift` on.
+struct Exponents {
+  static STRATA_INLINE Vector Load(const uint8_t* p) {
+    const hn::Rebind<uint8_t, Floats> bytes;
+    const hn::Rebind<int32_t, Floats> words;
+    const auto exponents = hn::PromoteTo(words, hn::LoadU(bytes, p));
+    const auto last = hn::Eq(exponents, hn::Set(words, 255));
+    const auto bits = hn::Max(hn::ShiftLeft<23>(exponents), hn::Set(words, 0x00400000));
+    return hn::BitCast(Floats(), hn::IfThenElse(last, hn::Set(words, 0x7fc00000), bits));
+  }
+};
+struct Floats8 {
+  // As float16, whose exponents begin 8 lower: multiplications of subnormal numbers take long, and
+  // many a small scale is one.
+  static STRATA_INLINE Vector Load(const uint8_t* p) {
+    const hn::Rebind<int8_t, Floats> bytes;
+    const hn::Rebind<int16_t, Floats> shorts;
+    const hn::Rebind<hwy::float16_t, Floats> halves;
+    // The sign, which comes to stand above the exponent too, and the seven bits below it.
+    const auto all = hn::PromoteTo(shorts, hn::LoadU(bytes, reinterpret_cast<const int8_t*>(p)));
+    const auto kept = hn::Set(shorts, static_cast<int16_t>(0xbf80));
+    const auto number = hn::And(hn::ShiftLeft<7>(all), kept);
+    return hn::Mul(hn::PromoteTo(Floats(), hn::BitCast(halves, number)), hn::Set(Floats(), 256));
+  }
+};
+template <typename Of, size_t N>
+STRATA_INLINE Pack<N> LoadOfBytes(const uint8_t* p) {
+  if constexpr (N == kLeaf) {
+    return {Of::Load(p)};
+  } else {
+    return {LoadOfBytes<Of, N / 2>(p), LoadOfBytes<Of, N / 2>(p + N / 2)};
+  }
+}
+STRATA_INLINE Lanes LoadExponents(const uint8_t* p) { return LoadOfBytes<Exponents, 16>(p); }
+STRATA_INLINE Lanes LoadFloats8(const uint8_t* p) { return LoadOfBytes<Floats8, 16>(p); }
+template <size_t N>
+STRATA_INLINE Pack<N> LoadHalfBytesN(const uint8_t* p, int shift) {
+  if constexpr (N == kLeaf) {
+    const hn::Rebind<uint8_t, Floats> bytes;
+    const hn::Rebind<int32_t, Floats> words;
+    const auto all = hn::PromoteTo(words, hn::LoadU(bytes, p));
+    return {hn::ConvertTo(Floats(), hn::And(hn::ShiftRightSame(all, shift), hn::Set(words, 15)))};
+  } else {
+    return {LoadHalfBytesN<N / 2>(p, shift), LoadHalfBytesN<N / 2>(p + N / 2, shift)};
+  }
+}
+STRATA_INLINE Lanes LoadHalfBytes(const uint8_t* p, int shift) {
+  return LoadHalfBytesN<16>(p, shift);
+}
+
+// Of 16 values those that four bits of LoadBits's number.
+template <size_t N>
+STRATA_INLINE Pack<N> LookUpBitsN(const float* values, const uint8_t* p, int shift) {
+  if constexpr (N == kLeaf) {
+    const hn::Rebind<int32_t, Floats> ints;
+    const auto bits = hn::LoadU(ints, reinterpret_cast<const int32_t*>(p));
+    const auto number = hn::And(hn::ShiftRightSame(bits, shift), hn::Set(ints, 15));
+    if constexpr (kLeaf == 16) {
+      return {
+          hn::TableLookupLanes(hn::LoadU(Floats(), values), hn::IndicesFromVec(Floats(), number))};
+    } else {
+      return {hn::GatherIndex(Floats(), values, number)};
+    }
+  } else {
+    return {LookUpBitsN<N / 2>(values, p, shift), LookUpBitsN<N / 2>(values, p + 2 * N, shift)};
+  }
+}
+STRATA_INLINE Lanes LookUpBits(const float* values, const uint8_t* p, int shift) {
+  return LookUpBitsN<16>(values, p, shift);
+}

@@ -115,4 +115,24 @@ STRATA_INLINE Lanes LoadBits(const uint8_t* p, int shift, uint32_t mask) {
   STRATA_LANES(static_cast<float>((words[i] >> shift) & mask));
 }
 
+// Of 16 bytes each: 2^(b - 127), no number of 255; an 8-bit float (E4M3), of which all are numbers;
+// four bits from `shift` on.
+STRATA_INLINE Lanes LoadExponents(const uint8_t* p) {
+  STRATA_LANES(std::bit_cast<float>(p[i] == 255 ? 0x7fc00000u
+                                    : p[i] == 0 ? 0x00400000u
+                                                : uint32_t{p[i]} << 23));
+}
+STRATA_INLINE Lanes LoadFloats8(const uint8_t* p) {
+  STRATA_LANES(std::bit_cast<float>((p[i] & 128u) << 24 | (p[i] & 127u) << 20) * 0x1p120f);
+}
+STRATA_INLINE Lanes LoadHalfBytes(const uint8_t* p, int shift) {
+  STRATA_LANES(static_cast<float>(p[i] >> shift & 15));
+}
+// Of 16 values those that four bits of LoadBits's number.
+STRATA_INLINE Lanes LookUpBits(const float* values, const uint8_t* p, int shift) {
+  uint32_t words[16];
+  std::memcpy(words, p, sizeof(words));
+  STRATA_LANES(values[words[i] >> shift & 15]);
+}
+
 #undef STRATA_LANES

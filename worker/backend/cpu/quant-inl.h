@@ -11,6 +11,8 @@
 //   NarrowWord, NarrowWeights, NarrowSum  with a DotStep; LoadDotNibbles of a line of 4 bits (low
 //                    halves, high halves), to which WithHighBits<bits, at> adds the fifth and
 //                    higher ones, which are those from `at` on of a line's bytes
+//   CodeTable        16 bytes; LoadCodeTable. LoadDotCodes of a line of 4 bits: the table's bytes
+//                    that they point to, as NarrowWeights and as DotWeights
 //   NarrowLines(bits)  the lines of 4 bits, 2 words each, that a NarrowSum holds. It goes on from a
 //                    DotSum by NarrowBegin(dots), and back to it by NarrowEnd(dots, sum)
 

@@ -10,6 +10,7 @@
 #include "common/quantized_weights.h"
 #include "common/status.h"
 #include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/packed_codes.h"
 #include "worker/backend/cpu/packed_matrix.h"
 #include "worker/backend/cpu/quantize.h"
 #include "worker/backend/cpu/split_rows.h"
@@ -19,9 +20,13 @@ namespace {
 
 constexpr uint32_t kMostGroup = 128;
 
-WeightFormat FormatOf(BlockPanels::Kind kind) {
+WeightFormat FormatOf(Dtype dtype) {
   using Kind = BlockPanels::Kind;
-  switch (kind) {
+  switch (PanelsOf(dtype).kind) {
+    case Kind::kCodes:
+      return CodeFormatOf(dtype);
+    case Kind::kSuper2:
+      return WeightFormat::kSuper2;
     case Kind::kAffine8:
       return WeightFormat::kAffine8;
     case Kind::kAffine4:
@@ -37,10 +42,12 @@ WeightFormat FormatOf(BlockPanels::Kind kind) {
   }
 }
 
-bool IsSuper(const PanelView& view) { return view.format >= WeightFormat::kSuper4; }
+bool IsSuper(const PanelView& view) { return IsSuper(view.format); }
 bool IsAffine(const PanelView& view) { return view.format != WeightFormat::kInt8; }
 size_t BitsOf(const PanelView& view) {
   switch (view.format) {
+    case WeightFormat::kSuper2:
+      return 2;
     case WeightFormat::kAffine4:
     case WeightFormat::kSuper4:
       return 4;
@@ -109,7 +116,10 @@ void PutSuperBlock(const PanelView& view, const IntegerSuperBlock& from, size_t 
     const F16 halves[] = {ToF16(from.scale), ToF16(from.minimum)};  // As they were stored.
     std::memcpy(to + lane * sizeof(F16), &halves[0], sizeof(F16));
     std::memcpy(to + (kLanes + lane) * sizeof(F16), &halves[1], sizeof(F16));
-    for (size_t j = 0; j < kSuperBlocks; ++j) {
+    for (size_t j = 0; bits == 2 && j < std::size(from.c); ++j) {
+      factors[j * kLanes] = static_cast<uint8_t>(from.c[j] | from.m[j] << 4);
+    }
+    for (size_t j = 0; bits != 2 && j < kSuperBlocks; ++j) {
       factors[j * kLanes] = static_cast<uint8_t>(from.c[j]);
       factors[(kSuperBlocks + j) * kLanes] = static_cast<uint8_t>(from.m[j]);
     }
@@ -120,6 +130,10 @@ void PutSuperBlock(const PanelView& view, const IntegerSuperBlock& from, size_t 
     for (size_t w = 0; w < kQuantBlock / 4; ++w) {
       uint32_t u;
       std::memcpy(&u, from.u + k + 4 * w, sizeof(u));
+      if (bits == 2) {
+        words[w / 4] |= u << w % 4 * 2;
+        continue;
+      }
       const BitPlace low = LowBits(w);
       words[low.line] |= (u & 0x0f0f0f0fu) << low.at;
       if (bits > 4) {
@@ -246,12 +260,17 @@ absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* po
 
 PanelView PackedMatrix::BlockShape(Dtype dtype, size_t outputs, size_t inputs) {
   const BlockPanels panels = PanelsOf(dtype);
-  PanelView view{.format = FormatOf(panels.kind),
+  PanelView view{.format = FormatOf(dtype),
                  .scale_dtype = panels.scales,
                  .group = static_cast<uint32_t>(panels.super() ? kSuperBlock : kBlockPart),
                  .outputs = outputs,
                  .inputs = inputs};
-  view.panel_bytes = PanelBytesOf(view);
+  if (IsCodes(view.format)) {
+    view.group = kCodeGroup;
+    view.panel_bytes = BlockMatrixBytes(dtype, kLanes, inputs);
+  } else {
+    view.panel_bytes = PanelBytesOf(view);
+  }
   STRATA_CHECK(PackedBytes(view) == BlockMatrixBytes(dtype, outputs, inputs));
   return view;
 }
@@ -260,6 +279,14 @@ absl::Status PackedMatrix::PackBlocks(const TensorView& tensor, ThreadPool* pool
                                       const UsedFn& used, RowOrder order) {
   RETURN_IF_ERROR(AllocatePanels(BlockShape(tensor.dtype, tensor.shape[0], tensor.shape[1])));
   const size_t row_bytes = StoredRowBytes(tensor.dtype, view_.inputs);
+  if (IsCodes(view_.format)) {
+    SplitRows(view_.outputs, row_bytes, kLanes, pool, used, [&](size_t begin, size_t end) {
+      for (size_t row = begin; row < end; ++row) {
+        PackCodes(view_, tensor.dtype, tensor.data + order.Stored(row) * row_bytes, row, panels_);
+      }
+    });
+    return absl::OkStatus();
+  }
   std::atomic<bool> exact = true;
   const auto put = [&](float value, uint8_t* to) {
     if (view_.scale_dtype == Dtype::kF32) {
@@ -309,8 +336,9 @@ void PackedMatrix::ReadSuperBlocks(size_t output, float* out) const {
     const auto part = [&](BitPlace place, size_t count) {
       return bytes[place.line * 64] >> place.at & ((1 << count) - 1);
     };
-    const int u =
-        part(LowBits(word), 4) | (bits > 4 ? part(HighBits(bits, word), bits - 4) << 4 : 0);
+    const int u = bits == 2 ? part({word / 4, word % 4 * 2}, 2)
+                            : part(LowBits(word), 4) |
+                                  (bits > 4 ? part(HighBits(bits, word), bits - 4) << 4 : 0);
     const auto factor = [&](size_t j) {
       return static_cast<float>(static_cast<int8_t>(at[64 + j * kLanes + lane]));
     };
@@ -318,6 +346,11 @@ void PackedMatrix::ReadSuperBlocks(size_t output, float* out) const {
     const size_t j = in_super / kQuantBlock;
     if (bits == 6) {
       out[k] = d * factor(in_super / 16) * static_cast<float>(u - 32);
+    } else if (bits == 2) {
+      const float e = ReadScale(view_.scale_dtype, at + (kLanes + lane) * sizeof(F16));
+      const uint8_t both = at[64 + in_super / 16 * kLanes + lane];
+      out[k] = std::fma(d * static_cast<float>(both & 15), static_cast<float>(u),
+                        -(e * static_cast<float>(both >> 4)));
     } else {
       const float e = ReadScale(view_.scale_dtype, at + (kLanes + lane) * sizeof(F16));
       out[k] = std::fma(d * factor(j), static_cast<float>(u), -(e * factor(kSuperBlocks + j)));
@@ -329,6 +362,10 @@ void PackedMatrix::ReadSuperBlocks(size_t output, float* out) const {
 }
 
 void PackedMatrix::ReadQuantized(size_t output, float* out) const {
+  if (IsCodes(view_.format)) {
+    ReadCodes(view_, output, out);
+    return;
+  }
   if (IsSuper(view_)) {
     ReadSuperBlocks(output, out);
     return;

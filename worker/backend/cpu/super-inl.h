@@ -21,19 +21,33 @@ constexpr size_t SuperBytes() {
   return kSuperHeadBytes + kSuperBlocks * SuperLineBytes<F>();
 }
 
+// Lines of 4 bits; bits above those; and bits of the integers that are multiplied. Where there are
+// but the fifth and sixth bits, those are all of a weight, times 16.
+template <typename F>
+constexpr int kNibbleLines = F::kBits < 4 ? 0 : 4;
+template <typename F>
+constexpr int kHighBitsOf = F::kBits < 4 ? F::kBits : F::kBits - 4;
+template <typename F>
+constexpr int kIntegerBits = F::kBits < 4 ? 4 + F::kBits : F::kBits;
+
 // The integers of the words 2 * kLine (`low`) and 2 * kLine + 1 of a block: a line of 4 bits, with
 // their higher bits. The line so many bytes ahead is asked for; 0: none is.
 template <typename F, int kLine, size_t kAhead, typename Weights>
 STRATA_INLINE void LoadSuperLine(const uint8_t* lines, Weights* low, Weights* high) {
-  constexpr int kHighBits = F::kBits - 4;
-  if constexpr (kAhead != 0) {
-    AskForWeights(lines + kLine * 64 + kAhead);
+  constexpr int kHighBits = kHighBitsOf<F>;
+  if constexpr (kNibbleLines<F> != 0) {
+    if constexpr (kAhead != 0) {
+      AskForWeights(lines + kLine * 64 + kAhead);
+    }
+    AskByLine(lines + kLine * 64);
+    LoadDotNibbles(lines + kLine * 64, low, high);
+  } else {
+    *low = Weights{};
+    *high = Weights{};
   }
-  AskByLine(lines + kLine * 64);
-  LoadDotNibbles(lines + kLine * 64, low, high);
   if constexpr (kHighBits != 0) {
     constexpr int kAt = 2 * kLine * kHighBits;
-    const uint8_t* const bits = lines + (4 + kAt / 8) * 64;
+    const uint8_t* const bits = lines + (kNibbleLines<F> + kAt / 8) * 64;
     if constexpr (kAt % 8 == 0) {
       if constexpr (kAhead != 0) {
         AskForWeights(bits + kAhead);
@@ -45,39 +59,41 @@ STRATA_INLINE void LoadSuperLine(const uint8_t* lines, Weights* low, Weights* hi
   }
 }
 
-// The lines [kLine, kEnd) of a block and R rows, added to `sums`.
+// The lines [kLine, kEnd) of a block and R of `rows` rows, the first at `words`, added to `sums`.
 template <typename F, int R, int kLine, int kEnd>
-STRATA_INLINE void NarrowSteps(const uint8_t* lines, const NarrowWord* words,
+STRATA_INLINE void NarrowSteps(const uint8_t* lines, const NarrowWord* words, size_t rows,
                                NarrowSum (&sums)[R]) {
   NarrowWeights low;
   NarrowWeights high;
   LoadSuperLine<F, kLine, AskedAhead<R>(8)>(lines, &low, &high);
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
-    sums[r] = DotStep(sums[r], low, words + DotWordAt(2 * kLine, r, R));
-    sums[r] = DotStep(sums[r], high, words + DotWordAt(2 * kLine + 1, r, R));
+    sums[r] = DotStep(sums[r], low, words + DotWordAt(2 * kLine, r, rows));
+    sums[r] = DotStep(sums[r], high, words + DotWordAt(2 * kLine + 1, r, rows));
   }
   if constexpr (kLine + 1 < kEnd) {
-    NarrowSteps<F, R, kLine + 1, kEnd>(lines, words, sums);
+    NarrowSteps<F, R, kLine + 1, kEnd>(lines, words, rows, sums);
   }
 }
 
 // The same, of any number of lines, added to `dots`.
 template <typename F, int R, int kLine, int kEnd>
-STRATA_INLINE void DotLines(const uint8_t* lines, const NarrowWord* words, DotSum (&dots)[R]) {
-  constexpr int kLast = kEnd - kLine < NarrowLines(F::kBits) ? kEnd : kLine + NarrowLines(F::kBits);
+STRATA_INLINE void DotLines(const uint8_t* lines, const NarrowWord* words, size_t rows,
+                            DotSum (&dots)[R]) {
+  constexpr int kMost = NarrowLines(kIntegerBits<F>);
+  constexpr int kLast = kEnd - kLine < kMost ? kEnd : kLine + kMost;
   NarrowSum sums[R];
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
     sums[r] = NarrowBegin(dots[r]);
   }
-  NarrowSteps<F, R, kLine, kLast>(lines, words, sums);
+  NarrowSteps<F, R, kLine, kLast>(lines, words, rows, sums);
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
     dots[r] = NarrowEnd(dots[r], sums[r]);
   }
   if constexpr (kLast < kEnd) {
-    DotLines<F, R, kLast, kEnd>(lines, words, dots);
+    DotLines<F, R, kLast, kEnd>(lines, words, rows, dots);
   }
 }
 
@@ -108,7 +124,7 @@ STRATA_INLINE void AddSuperBlock(const uint8_t* head, const QuantRows& x, size_t
     for (int r = 0; r < R; ++r) {
       dots[r] = DotBegin(0);
     }
-    DotLines<F, R, 0, 4>(lines, x.narrow_words + at * kQuantWords, dots);
+    DotLines<F, R, 0, 4>(lines, x.narrow_words + at * kQuantWords, R, dots);
     const SuperScales scales = LoadSuperScales(head, i);
     STRATA_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -138,7 +154,7 @@ STRATA_INLINE void AddSuper6(const uint8_t* head, const QuantRows& x, size_t fir
     for (int r = 0; r < R; ++r) {
       dots[r] = DotBegin(x.halves[0][at + r]);
     }
-    DotLines<F, R, 0, 2>(lines, words, dots);
+    DotLines<F, R, 0, 2>(lines, words, R, dots);
     Lanes sums[R];
     const Lanes c0 = LoadHalfScale(head, 2 * i);
     STRATA_UNROLL
@@ -146,7 +162,7 @@ STRATA_INLINE void AddSuper6(const uint8_t* head, const QuantRows& x, size_t fir
       sums[r] = Mul(DotFloats(dots[r]), c0);
       dots[r] = DotBegin(x.halves[1][at + r]);
     }
-    DotLines<F, R, 2, 4>(lines, words, dots);
+    DotLines<F, R, 2, 4>(lines, words, R, dots);
     const Lanes c1 = LoadHalfScale(head, 2 * i + 1);
     STRATA_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -181,7 +197,7 @@ void SuperTile(const MatmulArgs& args, const uint8_t* panel, const QuantRows& x,
 }
 
 // All of many rows, each panel's integers put together once. False, and nothing done, where that
-// does not pay.
+// does not pay. Defined in super_unpacked-inl.h.
 template <typename F>
 bool MultiplyUnpacked(const MatmulArgs& args, size_t first, size_t end);
 
@@ -202,176 +218,21 @@ struct SuperProduct {
   }
 };
 
-// Panels whose integers are put together once for all blocks of rows, where they are many and the
-// products take two panels at once.
-struct UnpackedArgs : MatmulArgs {
-  // Of `panels` from `first` on, [panel][block][word].
-  const DotWeights* integers = nullptr;
-  size_t first = 0;
-
-  const DotWeights* Integers(size_t panel, size_t block) const {
-    return integers + ((panel - first) * QuantBlocks(weights.inputs) + block) * kQuantWords;
-  }
-};
-
-// The words [kFrom, kEnd) of a block of P panels and the rows [kRow, kRow + N) of R, added to
-// `dots`.
-template <int R, int kRow, int N, int P, int kFrom, int kEnd>
-STRATA_INLINE void DotUnpacked(const DotWeights* const (&integers)[P], const DotWord* words,
-                               DotSum (&dots)[P][N]) {
-  STRATA_UNROLL
-  for (int word = kFrom; word < kEnd; ++word) {
-    STRATA_UNROLL
-    for (int r = 0; r < N; ++r) {
-      STRATA_UNROLL
-      for (int p = 0; p < P; ++p) {
-        dots[p][r] = DotStep(dots[p][r], integers[p][word], words + DotWordAt(word, kRow + r, R));
-      }
-    }
-  }
-}
-
-// What SuperTile computes of kSuper6, of P panels from `panel` on and the rows [kRow, kRow + N) of
-// R.
-template <int R, int kRow, int N, int P>
-void UnpackedTile(const UnpackedArgs& args, size_t panel, const QuantRows& x, float* out) {
-  Lanes acc[P][N];
-  Clear(acc);
-  const size_t blocks = args.weights.inputs / kQuantBlock;
-  const uint8_t* head = args.weights.data + panel * args.weights.panel_bytes;
-  Lanes part[P][N];
-  for (size_t block = 0; block < blocks; ++block) {
-    const size_t i = block % kSuperBlocks;
-    const size_t at = block * R + kRow;
-    const DotWord* const words = x.words + block * R * kQuantWords;
-    const DotWeights* integers[P];
-    STRATA_UNROLL
-    for (int p = 0; p < P; ++p) {
-      integers[p] = args.Integers(panel + p, block);
-    }
-    DotSum dots[P][N];
-    Lanes sums[P][N];
-    STRATA_UNROLL
-    for (int r = 0; r < N; ++r) {
-      STRATA_UNROLL
-      for (int p = 0; p < P; ++p) {
-        dots[p][r] = DotBegin(x.halves[0][at + r]);
-      }
-    }
-    DotUnpacked<R, kRow, N, P, 0, kQuantWords / 2>(integers, words, dots);
-    STRATA_UNROLL
-    for (int p = 0; p < P; ++p) {
-      const Lanes c0 = LoadHalfScale(head + p * args.weights.panel_bytes, 2 * i);
-      STRATA_UNROLL
-      for (int r = 0; r < N; ++r) {
-        sums[p][r] = Mul(DotFloats(dots[p][r]), c0);
-        dots[p][r] = DotBegin(x.halves[1][at + r]);
-      }
-    }
-    DotUnpacked<R, kRow, N, P, kQuantWords / 2, kQuantWords>(integers, words, dots);
-    STRATA_UNROLL
-    for (int p = 0; p < P; ++p) {
-      const uint8_t* const own = head + p * args.weights.panel_bytes;
-      const Lanes c1 = LoadHalfScale(own, 2 * i + 1);
-      STRATA_UNROLL
-      for (int r = 0; r < N; ++r) {
-        sums[p][r] = Fma(DotFloats(dots[p][r]), c1, sums[p][r]);
-        const Lanes before = i == 0 ? Set(0.0f) : part[p][r];
-        part[p][r] = Fma(sums[p][r], Set(x.scales[at + r]), before);
-      }
-      if (i + 1 == kSuperBlocks) {
-        const Lanes d = Load(reinterpret_cast<const float*>(own));
-        STRATA_UNROLL
-        for (int r = 0; r < N; ++r) {
-          acc[p][r] = Fma(part[p][r], d, acc[p][r]);
-        }
-      }
-    }
-    head += i + 1 == kSuperBlocks ? SuperBytes<Super6Format>() : 0;
-  }
-  StoreTile(args, acc, panel * kLanes, out + kRow * args.out_stride);
-}
-
-// The integers of a block, from its line kLine on, in the order of words.
-template <typename F, int kLine = 0>
-STRATA_INLINE void UnpackBlock(const uint8_t* lines, DotWeights* integers) {
-  LoadSuperLine<F, kLine, 0>(lines, &integers[2 * kLine], &integers[2 * kLine + 1]);
-  if constexpr (kLine + 1 < 4) {
-    UnpackBlock<F, kLine + 1>(lines, integers);
-  }
-}
-
-struct UnpackedProduct {
-  template <int R>
-  static void Run(const UnpackedArgs& args, uint32_t row, float* out, size_t first, size_t end) {
-    const size_t inputs = args.weights.inputs;
-    const QuantRows x =
-        QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
-    if constexpr (R >= kTiling.dot_panel_rows) {
-      constexpr int kHalf = (R + 1) / 2;
-      for (; first + 2 <= end; first += 2) {
-        UnpackedTile<R, 0, kHalf, 2>(args, first, x, out);
-        UnpackedTile<R, kHalf, R - kHalf, 2>(args, first, x, out);
-      }
-    }
-    for (; first < end; ++first) {
-      UnpackedTile<R, 0, R, 1>(args, first, x, out);
-    }
-  }
-};
-
-// Of the second cache, most of which is left to activations; one panel of 8,192 inputs.
-constexpr size_t kUnpackedBytes = size_t{128} << 10;
-
-template <typename F>
-bool MultiplyUnpacked(const MatmulArgs& args, size_t first, size_t end) {
-  // Fewer bits are put together faster than they are loaded again.
-  if constexpr (F::kBits != 6 || kTiling.dot_panel_rows > kTiling.alone_rows()) {
-    return false;
-  } else {
-    constexpr size_t kWords = kUnpackedBytes / sizeof(DotWeights);
-    const size_t panel_words = QuantBlocks(args.weights.inputs) * kQuantWords;
-    const uint32_t row_blocks = RowBlocks(args.rows, kBlockRows);
-    if (row_blocks == 1 || panel_words > kWords) {
-      return false;
-    }
-    alignas(64) DotWeights integers[kWords];
-    const size_t fit = kWords / panel_words;
-    const size_t panels = fit < kPanelsInCache ? fit : kPanelsInCache;
-    for (; first < end; first += panels) {
-      const size_t last = first + panels < end ? first + panels : end;
-      DotWeights* to = integers;
-      for (size_t panel = first; panel < last; ++panel) {
-        const uint8_t* at = args.weights.data + panel * args.weights.panel_bytes;
-        for (size_t i = 0; i < panel_words / kQuantWords; ++i) {
-          at += i % kSuperBlocks == 0 ? kSuperHeadBytes : 0;
-          UnpackBlock<F>(at, to);
-          at += SuperLineBytes<F>();
-          to += kQuantWords;
-        }
-      }
-      const UnpackedArgs unpacked{args, integers, first};
-      for (uint32_t block = 0; block < row_blocks; ++block) {
-        MultiplyBlock<UnpackedProduct>(unpacked, RowBlockAt(args.rows, row_blocks, block), first,
-                                       last);
-      }
-    }
-    return true;
-  }
-}
-
 // Weights of input k of a block, of 32.
 template <typename F>
 STRATA_INLINE Lanes LoadSuperIntegers(const uint8_t* lines, size_t k) {
-  constexpr int kHighBits = F::kBits - 4;
+  constexpr int kHighBits = kHighBitsOf<F>;
   const int byte = static_cast<int>(k % 4) * 8;
-  const Lanes low = LoadBits(lines + k / 8 * 64, byte + static_cast<int>(k / 4 % 2) * 4, 15);
+  const auto low = [&] {
+    return LoadBits(lines + k / 8 * 64, byte + static_cast<int>(k / 4 % 2) * 4, 15);
+  };
   if constexpr (kHighBits == 0) {
-    return low;
+    return low();
   } else {
     const int at = static_cast<int>(k / 4) * kHighBits;
-    const Lanes high = LoadBits(lines + (4 + at / 8) * 64, byte + at % 8, (1 << kHighBits) - 1);
-    return Fma(high, Set(16.0f), low);
+    const Lanes high =
+        LoadBits(lines + (kNibbleLines<F> + at / 8) * 64, byte + at % 8, (1 << kHighBits) - 1);
+    return kNibbleLines<F> == 0 ? high : Fma(high, Set(16.0f), low());
   }
 }
 
@@ -419,6 +280,18 @@ struct SuperDequantProduct {
     }
   }
 };
+
+// The rows of a block, four and then what is left: run.template operator()<N>(first). Where loops
+// for each number of rows would be more to compile than they are worth.
+template <int R, typename Run>
+STRATA_INLINE void ByFewRows(const Run& run) {
+  for (int first = 0; first + 4 <= R; first += 4) {
+    run.template operator()<4>(first);
+  }
+  if constexpr (R % 4 != 0) {
+    run.template operator()<R % 4>(R / 4 * 4);
+  }
+}
 
 // All rows at once where the product knows how, else block by block.
 template <typename Product>

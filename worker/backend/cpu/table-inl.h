@@ -1,6 +1,18 @@
 // The table of an instruction set. Included after all loops but those of matrix tiles and tables.
 
 void Matmul(const MatmulArgs& args, size_t first, size_t end) {
+  if (IsCodes(args.weights.format)) {
+    MultiplyCodes(args, first, end);
+    return;
+  }
+  if (args.weights.format == WeightFormat::kSuper2) {
+    if (args.int8) {
+      MultiplyRows<Super2Product>(args, first, end);
+    } else {
+      MultiplyRows<Super2DequantProduct>(args, first, end);
+    }
+    return;
+  }
   if (args.int8) {
     MultiplyQuantized<QuantProduct, SuperProduct>(args, first, end);
     return;
