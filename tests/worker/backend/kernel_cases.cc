@@ -459,7 +459,7 @@ void Runner::Elements() {
     digest.Add(out);
     kernels_.geglu(gate.data(), weight.data(), count, out.data());
     digest.Add(out);
-    kernels_.clamped_swiglu(gate.data(), weight.data(), count, 7.0f, out.data());
+    kernels_.clamped_swiglu(gate.data(), weight.data(), count, 7.0f, 1.702f, out.data());
     digest.Add(out);
     out = gate;
     kernels_.soft_cap(out.data(), count, 30.0f);

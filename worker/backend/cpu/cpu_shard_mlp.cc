@@ -2,25 +2,9 @@
 #include <algorithm>
 #include <array>
 
-#include "common/numerics/math.h"
 #include "worker/backend/cpu/cpu_shard.h"
 
 namespace strata::cpu {
-namespace {
-
-// What the kernel clamped_swiglu computes, by another gain than gpt-oss': the same operations, one
-// number after another.
-void ClampedProduct(const float* gate, const float* up, size_t n, float limit, float gain,
-                    float* out) {
-  for (size_t i = 0; i < n; ++i) {
-    // NaN stays what it is.
-    const float x = gate[i] > limit ? limit : gate[i];
-    const float u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
-    out[i] = x / (1.0f + ExpF32(x * -gain)) * (u + 1.0f);
-  }
-}
-
-}  // namespace
 
 absl::Status CpuShard::Mlp(uint32_t layer) {
   RETURN_IF_ERROR(CheckLayer(layer));
@@ -44,8 +28,7 @@ void CpuShard::Activate(const MlpSpec& mlp, float* gate, const float* up, size_t
     case ActivationKind::kGeluTanh:
       return kernels_->geglu(gate, up, count, gate);
     case ActivationKind::kClampedSilu:
-      return mlp.gain == kClampedAlpha ? kernels_->clamped_swiglu(gate, up, count, mlp.clamp, gate)
-                                       : ClampedProduct(gate, up, count, mlp.clamp, mlp.gain, gate);
+      return kernels_->clamped_swiglu(gate, up, count, mlp.clamp, mlp.gain, gate);
   }
 }
 
