@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "common/block_formats.h"
 #include "common/gpt_oss_experts.h"
 #include "nlohmann/json.hpp"
 #include "tests/golden.h"
@@ -18,6 +19,19 @@ std::string Format(const GoldenModel& model, const std::string& tensor) {
   const auto view = model.weights.FindStored(tensor);
   EXPECT_TRUE(view.ok()) << view.status();
   return view.ok() ? StoredFormat(model.spec, tensor, LoadedDtype(tensor, view->dtype)) : "";
+}
+
+// What a tensor's matrices take once they are loaded.
+uint64_t LoadedBytes(const TensorView& tensor) {
+  if (!IsBlocks(tensor.dtype)) {
+    return tensor.bytes;
+  }
+  uint64_t matrices = 1;
+  for (size_t i = 0; i + 2 < tensor.shape.size(); ++i) {
+    matrices *= tensor.shape[i];
+  }
+  const size_t last = tensor.shape.size() - 1;
+  return matrices * BlockMatrixBytes(tensor.dtype, tensor.shape[last - 1], tensor.shape[last]);
 }
 
 // Of the layers' matrices but routers, joined by '+', that of the most bytes first.
@@ -33,7 +47,7 @@ std::string LayersFormat(const GoldenModel& model) {
     if (tensor.matrix.has_value()) {
       bytes[Format(model, tensor.name)] += tensor.matrix->KeptBytes();
     } else if (MatrixShapeOf(tensor.name, tensor.shape).matrices != 0) {
-      bytes[Format(model, tensor.name)] += model.weights.FindStored(tensor.name)->bytes;
+      bytes[Format(model, tensor.name)] += LoadedBytes(*model.weights.FindStored(tensor.name));
     }
   }
   std::vector<std::pair<std::string, uint64_t>> order(bytes.begin(), bytes.end());
