@@ -1,6 +1,7 @@
 #include "coordinator/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,13 +24,17 @@ bool StartsWithWord(std::string_view text) {
   return !text.empty() && IsWordCharacter(NextChar(text, &at));
 }
 
+absl::StatusOr<std::string> Normalized(const std::string& content, const Normalizer& normalizer) {
+  NormalizedText text{content, /*at_start=*/true};
+  RETURN_IF_ERROR(normalizer.Apply(&text));
+  return std::move(text.text);
+}
+
 }  // namespace
 
-absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tokens,
-                                              const Vocabulary& model,
-                                              const Normalizer* normalizer) {
-  AddedTokens added;
-  uint32_t next = model.id_end();
+absl::Status AddedTokens::Number(const std::vector<AddedToken>& tokens, const Vocabulary& model,
+                                 const Normalizer* normalizer) {
+  auto next = std::max(static_cast<uint32_t>(model.id_count()), id_end_);
   for (const AddedToken& token : tokens) {
     if (token.content.empty()) {
       continue;
@@ -40,7 +45,7 @@ absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tok
           .Limit(absl::StrCat("added_token_bytes=", kMaxContentBytes));
     }
     uint32_t id = 0;
-    if (const auto known = added.IdOf(token.content)) {
+    if (const auto known = IdOf(token.content)) {
       id = *known;
     } else if (const auto in_model = model.IdOf(token.content)) {
       id = *in_model;
@@ -52,13 +57,30 @@ absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tok
                    "there are more tokens than can be")
           .Limit(absl::StrCat("vocab=", kMaxVocabSize));
     }
-    added.id_end_ = std::max(added.id_end_, id + 1);
-    added.ids_[token.content] = id;
-    AddedToken& kept = added.tokens_[id];
+    id_end_ = std::max(id_end_, id + 1);
+    ids_[token.content] = id;
+    AddedToken& kept = tokens_[id];
     const bool was_special = kept.special;
     kept = token;
     kept.special |= was_special;
+    if (token.normalized && normalizer != nullptr) {
+      ASSIGN_OR_RETURN(std::string text, Normalized(token.content, *normalizer));
+      if (text != token.content) {
+        decoded_[id] = std::move(text);
+      }
+    }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AddedTokens> AddedTokens::Make(std::vector<AddedToken> tokens,
+                                              const Vocabulary& model, const Normalizer* normalizer,
+                                              std::vector<AddedToken> later, bool split_special) {
+  AddedTokens added;
+  added.split_special_ = split_special;
+  RETURN_IF_ERROR(added.Number(tokens, model, normalizer));
+  RETURN_IF_ERROR(added.Number(later, model, normalizer));
+  std::move(later.begin(), later.end(), std::back_inserter(tokens));
   // Where two tokens are looked for by the same content, a special one wins, then the first.
   for (const bool special : {true, false}) {
     for (const AddedToken& token : tokens) {
@@ -67,14 +89,10 @@ absl::StatusOr<AddedTokens> AddedTokens::Make(const std::vector<AddedToken>& tok
       if (kept == nullptr || kept->special != special) {
         continue;
       }
-      if (!kept->normalized) {
-        added.raw_.Add(kept->content, *id);
+      if (kept->normalized) {
+        added.normalized_.Add(*added.DecodedAs(*id), *id);
       } else {
-        NormalizedText content{kept->content, /*at_start=*/true};
-        if (normalizer != nullptr) {
-          RETURN_IF_ERROR(normalizer->Apply(&content));
-        }
-        added.normalized_.Add(content.text, *id);
+        added.raw_.Add(kept->content, *id);
       }
     }
   }
@@ -99,6 +117,9 @@ std::vector<AddedTokens::Part> AddedTokens::Find(std::string_view text, bool nor
     size_t end = at + length;
     at = end;
     const AddedToken& token = tokens_.find(id)->second;
+    if (split_special_ && token.special) {
+      continue;
+    }
     if (token.single_word &&
         (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) {
       continue;
@@ -132,6 +153,14 @@ std::optional<uint32_t> AddedTokens::IdOf(std::string_view content) const {
 const AddedToken* AddedTokens::TokenOf(uint32_t id) const {
   const auto found = tokens_.find(id);
   return found == tokens_.end() ? nullptr : &found->second;
+}
+
+const std::string* AddedTokens::DecodedAs(uint32_t id) const {
+  if (const auto found = decoded_.find(id); found != decoded_.end()) {
+    return &found->second;
+  }
+  const AddedToken* token = TokenOf(id);
+  return token == nullptr ? nullptr : &token->content;
 }
 
 }  // namespace strata

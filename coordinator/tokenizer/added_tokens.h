@@ -24,6 +24,7 @@ struct AddedToken {
   bool rstrip = false;       // Takes white space behind it.
   bool single_word = false;  // Not next to a word character.
   bool normalized = false;   // Found in the normalized text, by its normalized content.
+  bool operator==(const AddedToken&) const = default;
 };
 
 // Const after construction; any thread.
@@ -35,10 +36,14 @@ class AddedTokens {
     std::optional<uint32_t> id;
   };
 
-  // In the file's order. A token that `model` has keeps its id, the others are numbered behind the
-  // model's. `normalizer` may be null.
-  static absl::StatusOr<AddedTokens> Make(const std::vector<AddedToken>& tokens,
-                                          const Vocabulary& model, const Normalizer* normalizer);
+  // In the file's order, then `later` ones, from the files beside it. A token that `model` has
+  // keeps its id, and the others are numbered from the number of the model's tokens, `later` ones
+  // also behind all before them. One that is there twice has what the last says, but stays special.
+  // `normalizer` may be null. With `split_special` no special token is looked for in a text.
+  static absl::StatusOr<AddedTokens> Make(std::vector<AddedToken> tokens, const Vocabulary& model,
+                                          const Normalizer* normalizer,
+                                          std::vector<AddedToken> later = {},
+                                          bool split_special = false);
 
   // Cuts `text` at the tokens that are looked for before normalization, or (`normalized`) after.
   // Leftmost first, the longest of those.
@@ -47,6 +52,9 @@ class AddedTokens {
   std::optional<uint32_t> IdOf(std::string_view content) const;
   // Nullptr for an id that is no added token's.
   const AddedToken* TokenOf(uint32_t id) const;
+  // What decoders get of it: its content, as the normalizer leaves that for one that is, or was by
+  // an earlier entry, found in normalized text (as tokenizers 0.23 has it). Nullptr as above.
+  const std::string* DecodedAs(uint32_t id) const;
   bool IsSpecial(uint32_t id) const {
     const AddedToken* token = TokenOf(id);
     return token != nullptr && token->special;
@@ -55,8 +63,14 @@ class AddedTokens {
   uint32_t id_end() const { return id_end_; }
 
  private:
+  // Each as the last says that there is of its content; an id for each that has none.
+  absl::Status Number(const std::vector<AddedToken>& tokens, const Vocabulary& model,
+                      const Normalizer* normalizer);
+
   absl::flat_hash_map<std::string, uint32_t> ids_;
   absl::flat_hash_map<uint32_t, AddedToken> tokens_;
+  absl::flat_hash_map<uint32_t, std::string> decoded_;  // Of those that it changes.
+  bool split_special_ = false;
   uint32_t id_end_ = 0;
   ByteTrie raw_;
   ByteTrie normalized_;

@@ -46,6 +46,8 @@ struct BpeModel::Scratch {
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
   size_t lookups = 0;  // Of merges.
+  // A character that is no token, where the vocabulary lacks the token for such.
+  std::string unsayable;
 };
 
 BpeModel::BpeModel(Vocabulary vocabulary, BpeOptions options)
@@ -67,12 +69,9 @@ absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(
   std::unique_ptr<BpeModel> model(new BpeModel(std::move(vocabulary), std::move(options)));
   if (model->options_.unknown_token) {
     model->unknown_id_ = model->vocabulary_.IdOf(*model->options_.unknown_token);
-    if (!model->unknown_id_) {
-      return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
-                   absl::StrCat("unk_token \"", *model->options_.unknown_token,
-                                "\" is not in the vocabulary"));
-    }
   }
+  const size_t prefix = model->options_.prefix.size();
+  model->affixes_ = prefix > 0 || !model->options_.suffix.empty();
   model->merges_.reserve(merges.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
@@ -81,9 +80,10 @@ absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(
     if (!left_id || !right_id) {
       return UnknownMerge(rank, left_id ? right : left, "joins");
     }
-    const auto id = model->vocabulary_.IdOf(left + right);
+    const std::string made = left + right.substr(std::min(prefix, right.size()));
+    const auto id = model->vocabulary_.IdOf(made);
     if (!id) {
-      return UnknownMerge(rank, left + right, "makes");
+      return UnknownMerge(rank, made, "makes");
     }
     model->merges_[Pair(*left_id, *right_id)] = {
         ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank], *id};
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(
 }
 
 void BpeModel::LearnMarks(const std::vector<std::pair<std::string, std::string>>& merges) {
-  cut_at_marks_ = vocabulary_.IdOf(kMark).has_value();
+  cut_at_marks_ = !affixes_ && vocabulary_.IdOf(kMark).has_value();
   for (const auto& [left, right] : merges) {
     if (!right.starts_with(kMark) || left.empty()) {
       continue;
@@ -120,6 +120,12 @@ bool BpeModel::PushBytes(std::string_view character, Scratch* scratch) const {
   return true;
 }
 
+std::string BpeModel::Affixed(std::string_view piece, size_t begin, size_t end) const {
+  return absl::StrCat(begin > 0 ? options_.prefix : "",
+                      std::string(piece.substr(begin, end - begin)),
+                      end == piece.size() ? options_.suffix : "");
+}
+
 void BpeModel::Begin(std::string_view piece, Scratch* scratch) const {
   std::vector<Symbol>& symbols = scratch->symbols;
   symbols.clear();
@@ -133,9 +139,15 @@ void BpeModel::Begin(std::string_view piece, Scratch* scratch) const {
   for (size_t at = 0; at < piece.size();) {
     const size_t begin = at;
     const char32_t c = NextChar(piece, &at);
-    const std::string_view character = piece.substr(begin, at - begin);
-    const uint32_t id =
-        c < kDirectCharacters ? character_ids_[c] : vocabulary_.IdOf(character).value_or(kNoToken);
+    std::string_view character = piece.substr(begin, at - begin);
+    std::string affixed;
+    if (affixes_) {
+      affixed = Affixed(piece, begin, at);
+      character = affixed;
+    }
+    const uint32_t id = c < kDirectCharacters && !affixes_
+                            ? character_ids_[c]
+                            : vocabulary_.IdOf(character).value_or(kNoToken);
     if (id != kNoToken) {
       flush();
       symbols.push_back({id});
@@ -146,6 +158,8 @@ void BpeModel::Begin(std::string_view piece, Scratch* scratch) const {
         flush();
       }
       unknown = true;
+    } else if (options_.unknown_token && scratch->unsayable.empty()) {
+      scratch->unsayable = character;
     }
   }
   flush();
@@ -253,6 +267,13 @@ absl::Status BpeModel::Tokenize(std::string_view text, std::span<const TextRange
     for (size_t at = 0; at < piece.size();) {
       const size_t end = WordEnd(piece, at);
       TokenizeWord(piece.substr(at, end - at), &scratch, &seen, ids);
+      if (!scratch.unsayable.empty()) {
+        return Error(absl::StatusCode::kInvalidArgument, "TEXT_NOT_IN_VOCABULARY",
+                     absl::StrCat("the tokenizer has no token for \"", scratch.unsayable,
+                                  "\", and its unk_token \"", *options_.unknown_token,
+                                  "\" is not in its vocabulary"))
+            .Hint("send token ids, or a text without it");
+      }
       at = end;
     }
   }

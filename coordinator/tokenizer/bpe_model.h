@@ -24,10 +24,15 @@ struct BpeOptions {
   bool ignore_merges = false;
   // A character that is no token becomes its bytes' tokens "<0x00>" to "<0xFF>".
   bool byte_fallback = false;
-  // Else it becomes this; without one it is dropped.
+  // Else it becomes this; without one it is dropped. Where the vocabulary lacks it, such a text is
+  // refused.
   std::optional<std::string> unknown_token;
   // Several such in a row become one.
   bool fuse_unknown = false;
+  // What all characters of a piece but the first have in front, and its last one has behind it, in
+  // the vocabulary; a merge drops the prefix of its right side.
+  std::string prefix = "";
+  std::string suffix = "";
 };
 
 class BpeModel : public TokenModel {
@@ -68,6 +73,8 @@ class BpeModel : public TokenModel {
   // Writes the symbols of a piece's characters.
   void Begin(std::string_view piece, Scratch* scratch) const;
   bool PushBytes(std::string_view character, Scratch* scratch) const;
+  // The character at [begin, end) of a piece, with what its place puts around it.
+  std::string Affixed(std::string_view piece, size_t begin, size_t end) const;
   void PushMerge(uint32_t left, uint32_t right, Scratch* scratch) const;
   // Joins symbols until no merge applies.
   void MergeAll(Scratch* scratch) const;
@@ -77,6 +84,7 @@ class BpeModel : public TokenModel {
   absl::flat_hash_map<uint64_t, Merge> merges_;
   std::array<uint32_t, kDirectCharacters> character_ids_;
   std::optional<uint32_t> unknown_id_;
+  bool affixes_ = false;  // Whether there is a prefix or a suffix.
   // Files without a pre-tokenizer make a whole text one piece. Its words are merged on their own
   // where that is the same: before a U+2581 whose left neighbour no merge joins to one.
   bool cut_at_marks_ = false;

@@ -52,6 +52,26 @@ absl::Status ParseDecoder(const Json& value, Steps* steps) {
                                                      options.prepend != PrependScheme::kNever));
     return absl::OkStatus();
   }
+  if (type == "WordPiece") {
+    ASSIGN_OR_RETURN(std::string prefix, object.String("prefix"));
+    if (object.Find("cleanup") == nullptr) {
+      return object.Wrong("cleanup", "there");
+    }
+    ASSIGN_OR_RETURN(const bool clean_up, object.Bool("cleanup", true));
+    steps->push_back(std::make_unique<WordPieceStep>(std::move(prefix)));
+    if (clean_up) {
+      AddCleanUpSteps(/*of_word_pieces=*/true, steps);
+    }
+    return absl::OkStatus();
+  }
+  if (type == "BPEDecoder") {
+    ASSIGN_OR_RETURN(std::string suffix, object.String("suffix"));
+    if (suffix.empty()) {
+      return object.Wrong("suffix", "a text");
+    }
+    steps->push_back(std::make_unique<WordEndStep>(std::move(suffix)));
+    return absl::OkStatus();
+  }
   if (type == "Sequence") {
     ASSIGN_OR_RETURN(const Json* list, object.Array("decoders"));
     for (const Json& item : *list) {

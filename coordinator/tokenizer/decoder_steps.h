@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "coordinator/tokenizer/decoder.h"
 #include "coordinator/tokenizer/text_pattern.h"
@@ -42,7 +43,9 @@ class ReplaceStep : public DecoderStep {
  public:
   ReplaceStep(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  size_t growth() const override { return content_.size() + 1; }
+  size_t growth() const override {
+    return content_.size() <= pattern_.literal().size() ? 1 : content_.size() + 1;
+  }
   std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
 
  private:
@@ -74,6 +77,32 @@ class MetaspaceStep : public DecoderStep {
   const std::string replacement_;
   const bool prepended_;
 };
+
+// "WordPiece": a token that begins with the prefix goes on with the word before it, any other is a
+// word of its own.
+class WordPieceStep : public DecoderStep {
+ public:
+  explicit WordPieceStep(std::string prefix) : prefix_(std::move(prefix)) {}
+  size_t growth() const override { return 2; }
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+
+ private:
+  const std::string prefix_;
+};
+
+// "BPEDecoder": the suffix at the end of a word becomes a blank, and in the last token nothing.
+class WordEndStep : public DecoderStep {
+ public:
+  explicit WordEndStep(std::string suffix) : suffix_(std::move(suffix)) {}
+  std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
+
+ private:
+  const std::string suffix_;  // Not empty.
+};
+
+// Takes blanks away before punctuation and English endings, in each token: transformers'
+// clean_up_tokenization_spaces, or what the "WordPiece" decoder calls so, which has one more.
+void AddCleanUpSteps(bool of_word_pieces, std::vector<std::unique_ptr<DecoderStep>>* steps);
 
 // A file without a decoder: tokens with blanks between them.
 class JoinStep : public DecoderStep {

@@ -8,9 +8,13 @@
 #include "coordinator/tokenizer/bpe_model.h"
 #include "coordinator/tokenizer/stage_parsers.h"
 #include "coordinator/tokenizer/unigram_model.h"
+#include "coordinator/tokenizer/word_models.h"
 
 namespace strata {
 namespace {
+
+// Longer than any text.
+constexpr size_t kMaxWordCharacters = size_t{1} << 40;
 
 absl::StatusOr<Vocabulary> ParseVocabulary(const JsonObject& model) {
   const Json* vocab = model.Find("vocab");
@@ -57,10 +61,14 @@ absl::Status RequireUnset(const JsonObject& model, const char* name) {
 using MadeModel = absl::StatusOr<std::unique_ptr<TokenModel>>;
 
 MadeModel ParseBpe(const JsonObject& model) {
-  for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-    RETURN_IF_ERROR(RequireUnset(model, name));
-  }
+  RETURN_IF_ERROR(RequireUnset(model, "dropout"));
   BpeOptions options;
+  for (const auto& [name, affix] : {std::pair{"continuing_subword_prefix", &options.prefix},
+                                    std::pair{"end_of_word_suffix", &options.suffix}}) {
+    if (model.Find(name) != nullptr) {
+      ASSIGN_OR_RETURN(*affix, model.String(name));
+    }
+  }
   ASSIGN_OR_RETURN(options.ignore_merges, model.Bool("ignore_merges", false));
   ASSIGN_OR_RETURN(options.byte_fallback, model.Bool("byte_fallback", false));
   ASSIGN_OR_RETURN(options.fuse_unknown, model.Bool("fuse_unk", false));
@@ -138,25 +146,70 @@ MadeModel ParseUnigram(const JsonObject& model) {
   return std::unique_ptr<TokenModel>(std::move(unigram));
 }
 
+MadeModel ParseWordPiece(const JsonObject& model) {
+  WordPieceOptions options;
+  ASSIGN_OR_RETURN(options.unknown_token, model.String("unk_token"));
+  ASSIGN_OR_RETURN(options.prefix, model.String("continuing_subword_prefix"));
+  if (model.Find("max_input_chars_per_word") == nullptr) {
+    return model.Wrong("max_input_chars_per_word", "there");
+  }
+  ASSIGN_OR_RETURN(options.max_characters,
+                   model.Count("max_input_chars_per_word", 0, kMaxWordCharacters));
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, ParseVocabulary(model));
+  return std::make_unique<WordPieceModel>(std::move(vocabulary), options);
+}
+
+MadeModel ParseWordLevel(const JsonObject& model) {
+  ASSIGN_OR_RETURN(const std::string unknown, model.String("unk_token"));
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, ParseVocabulary(model));
+  return std::make_unique<WordLevelModel>(std::move(vocabulary), unknown);
+}
+
 }  // namespace
+
+std::string_view TokenModelType(const Json& model) {
+  if (!model.is_object()) {
+    return "";
+  }
+  const auto has = [&model](const char* name) {
+    const auto found = model.find(name);
+    return found != model.end() && !found->is_null();
+  };
+  if (has("type")) {
+    const Json& type = model["type"];
+    return type.is_string() ? std::string_view(type.get_ref<const std::string&>()) : "";
+  }
+  // Files from before types were written: only BPE has merges, only Unigram lists its vocabulary,
+  // only WordPiece has its limit.
+  if (has("merges")) {
+    return "BPE";
+  }
+  if (has("vocab") && model["vocab"].is_array()) {
+    return "Unigram";
+  }
+  if (has("max_input_chars_per_word")) {
+    return "WordPiece";
+  }
+  return has("vocab") && has("unk_token") ? "WordLevel" : "";
+}
 
 absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value) {
   ASSIGN_OR_RETURN(const JsonObject model, JsonObject::Of(value, "model"));
-  // Files from before types were written: only BPE has merges, only Unigram lists its vocabulary.
-  const Json* vocab = model.Find("vocab");
-  std::string type;
   if (model.Find("type") != nullptr) {
-    ASSIGN_OR_RETURN(type, model.String("type"));
-  } else if (model.Find("merges") != nullptr) {
-    type = "BPE";
-  } else if (vocab != nullptr && vocab->is_array()) {
-    type = "Unigram";
+    RETURN_IF_ERROR(model.String("type").status());
   }
+  const std::string_view type = TokenModelType(value);
   if (type == "BPE") {
     return ParseBpe(model);
   }
   if (type == "Unigram") {
     return ParseUnigram(model);
+  }
+  if (type == "WordPiece") {
+    return ParseWordPiece(model);
+  }
+  if (type == "WordLevel") {
+    return ParseWordLevel(model);
   }
   return TokenizerUnsupported("model", type);
 }

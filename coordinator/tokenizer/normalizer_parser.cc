@@ -60,6 +60,21 @@ MadeNormalizer ParsePrecompiled(const JsonObject& object) {
   return std::unique_ptr<Normalizer>(std::move(made));
 }
 
+MadeNormalizer ParseBert(const JsonObject& object) {
+  // They have no defaults in a file, but for strip_accents.
+  for (const char* name : {"clean_text", "handle_chinese_chars", "lowercase"}) {
+    if (object.Find(name) == nullptr) {
+      return object.Wrong(name, "there");
+    }
+  }
+  BertNormalizer::Options options;
+  ASSIGN_OR_RETURN(options.clean_text, object.Bool("clean_text", true));
+  ASSIGN_OR_RETURN(options.split_chinese, object.Bool("handle_chinese_chars", true));
+  ASSIGN_OR_RETURN(options.lowercase, object.Bool("lowercase", true));
+  ASSIGN_OR_RETURN(options.strip_accents, object.Bool("strip_accents", options.lowercase));
+  return std::make_unique<BertNormalizer>(options);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizer(const Json& value) {
@@ -84,6 +99,9 @@ absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizer(const Json& value) {
     ASSIGN_OR_RETURN(const bool left, object.Bool("strip_left", true));
     ASSIGN_OR_RETURN(const bool right, object.Bool("strip_right", true));
     return std::make_unique<StripNormalizer>(left, right);
+  }
+  if (type == "BertNormalizer") {
+    return ParseBert(object);
   }
   if (type == "Precompiled") {
     return ParsePrecompiled(object);

@@ -4,6 +4,24 @@
 #include "coordinator/tokenizer/byte_alphabet.h"
 
 namespace strata {
+namespace {
+
+// As BERT has it: the ideographs of Unicode 8.
+bool IsBertChinese(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+void StripNonspacing(char32_t character, std::string* out) {
+  if (!IsNonspacingMark(character)) {
+    AppendUtf8(character, out);
+  }
+}
+
+}  // namespace
+
 absl::Status UnicodeNormalizer::Apply(NormalizedText* text) const {
   if (!IsAscii(text->text)) {
     text->text = Normalize(text->text, form_);
@@ -87,6 +105,34 @@ void CharacterNormalizer::Nmt(char32_t c, std::string* out) {
                      (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
                      c == 0xFEFF || c == 0xFFFD;
   AppendUtf8(blank ? U' ' : c, out);
+}
+
+absl::Status BertNormalizer::Apply(NormalizedText* text) const {
+  std::string out;
+  out.reserve(text->text.size());
+  for (size_t at = 0; at < text->text.size();) {
+    const bool first = at == 0;
+    const char32_t c = NextChar(text->text, &at);
+    if (options_.clean_text && (c == 0 || c == 0xFFFD || IsBertControl(c))) {
+      text->at_start &= !first;
+    } else if (options_.split_chinese && IsBertChinese(c)) {
+      out.push_back(' ');
+      AppendUtf8(c, &out);
+      out.push_back(' ');
+    } else {
+      AppendUtf8(options_.clean_text && IsWhiteSpace(c) ? U' ' : c, &out);
+    }
+  }
+  text->text = std::move(out);
+  if (options_.strip_accents && !IsAscii(text->text)) {
+    text->text = Normalize(text->text, NormalForm::kNfd);
+    RETURN_IF_ERROR(CheckGrown(text->text.size(), text->max_bytes));
+    RETURN_IF_ERROR(CharacterNormalizer(&StripNonspacing).Apply(text));
+  }
+  if (options_.lowercase) {
+    return CharacterNormalizer(&CharacterNormalizer::Lowercase).Apply(text);
+  }
+  return CheckGrown(text->text.size(), text->max_bytes);
 }
 
 absl::Status ByteLevelNormalizer::Apply(NormalizedText* text) const {

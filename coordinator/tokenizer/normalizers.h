@@ -72,6 +72,22 @@ class CharacterNormalizer : public Normalizer {
   const Map map_;
 };
 
+// "BertNormalizer": what BERT does before it cuts words.
+class BertNormalizer : public Normalizer {
+ public:
+  struct Options {
+    bool clean_text = true;     // Control characters go, white space becomes blanks.
+    bool split_chinese = true;  // Blanks around each Chinese character.
+    bool strip_accents = true;  // NFD without nonspacing marks.
+    bool lowercase = true;
+  };
+  explicit BertNormalizer(const Options& options) : options_(options) {}
+  absl::Status Apply(NormalizedText* text) const override;
+
+ private:
+  const Options options_;
+};
+
 // "ByteLevel": every byte becomes its character of the byte alphabet.
 class ByteLevelNormalizer : public Normalizer {
  public:

@@ -7,6 +7,7 @@
 #include "coordinator/tokenizer/pipeline_tokenizer.h"
 #include "coordinator/tokenizer/stage_parsers.h"
 #include "coordinator/tokenizer/tokenizer.h"
+#include "coordinator/tokenizer/tokenizer_config.h"
 
 namespace strata {
 namespace {
@@ -16,6 +17,13 @@ constexpr int kMaxNesting = 64;
 constexpr size_t kMaxValues = 16'000'000;
 // Bytes of text for one of a token. Blanks in place of marks are all that real files write.
 constexpr size_t kMaxDecoderGrowth = 65536;
+// transformers' fix_mistral_regex puts Tekken's pattern in place of the first split of larger
+// vocabularies, which some tokenizer.json of Mistral's have wrong.
+constexpr size_t kLeastOfMistralFix = 100000;
+constexpr char kTekkenPattern[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // Refuses what would take far more memory as a tree than as a file.
 absl::Status CheckShape(std::string_view json) {
@@ -52,13 +60,17 @@ absl::Status CheckShape(std::string_view json) {
   return absl::OkStatus();
 }
 
-// `value` may be null.
-absl::StatusOr<std::unique_ptr<Decoder>> MakeDecoder(const Json* value) {
+// `value` may be null. With `clean_up` blanks before punctuation go in the end.
+absl::StatusOr<std::unique_ptr<Decoder>> MakeDecoder(const Json* value, bool clean_up) {
   std::vector<std::unique_ptr<DecoderStep>> steps;
   if (value != nullptr) {
     RETURN_IF_ERROR(ParseDecoder(*value, &steps));
   } else {
     steps.push_back(std::make_unique<JoinStep>());
+  }
+  if (clean_up) {
+    steps.push_back(std::make_unique<FuseStep>());
+    AddCleanUpSteps(/*of_word_pieces=*/false, &steps);
   }
   size_t growth = 1;
   for (const auto& step : steps) {
@@ -91,13 +103,24 @@ bool HasType(const Json* stage, std::string_view type) {
   return false;
 }
 
+// Whether the first cut is by Tekken's pattern.
+bool HasTekkenSplit(const Json* stage) {
+  if (stage == nullptr || !stage->is_object() || !stage->contains("pretokenizers")) {
+    return false;
+  }
+  const Json& first = (*stage)["pretokenizers"];
+  return first.is_array() && !first.empty() && first[0].is_object() &&
+         first[0].contains("pattern") && first[0]["pattern"] == Json{{"Regex", kTekkenPattern}};
+}
+
 // Of a file that was read: models without a type are told apart by what they have.
 std::string KindOf(const JsonObject& file, const Json& model) {
   const auto flag = model.find("byte_fallback");
   const bool fallback = flag != model.end() && flag->is_boolean() && flag->get<bool>();
   const std::string bytes = fallback ? " with byte fallback" : "";
-  if (model.find("merges") == model.end()) {
-    return "Unigram" + bytes;
+  const std::string_view type = TokenModelType(model);
+  if (type != "BPE") {
+    return std::string(type) + bytes;
   }
   const bool byte_level = HasType(file.Find("pre_tokenizer"), "ByteLevel") ||
                           HasType(file.Find("normalizer"), "ByteLevel") ||
@@ -108,9 +131,19 @@ std::string KindOf(const JsonObject& file, const Json& model) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json) {
+  return ParseTokenizer(json, FilesBesideTokenizer());
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json,
+                                                          const FilesBesideTokenizer& beside) {
   RETURN_IF_ERROR(CheckShape(json));
   ASSIGN_OR_RETURN(const Json document, ParseJsonText(json, "tokenizer.json"));
   ASSIGN_OR_RETURN(const JsonObject file, JsonObject::Of(document, "tokenizer.json"));
+  ASSIGN_OR_RETURN(const TokenizerConfig config, ParseTokenizerConfig(beside));
+  if (config.other_tokenizer_files) {
+    return TokenizerUnsupported(
+        "tokenizer_config.json with other fast_tokenizer_files than tokenizer.json");
+  }
   // "truncation" and "padding" are the training script's; callers here never want them.
   TokenizerStages stages;
   if (const Json* normalizer = file.Find("normalizer")) {
@@ -122,19 +155,30 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json)
   if (const Json* post_processor = file.Find("post_processor")) {
     RETURN_IF_ERROR(ParsePostProcessor(*post_processor, &stages.post_processors));
   }
-  ASSIGN_OR_RETURN(stages.decoder, MakeDecoder(file.Find("decoder")));
   const Json* model = file.Find("model");
   if (model == nullptr) {
     return file.Wrong("model", "there");
   }
   ASSIGN_OR_RETURN(stages.model, ParseTokenModel(*model));
+  const bool clean_up =
+      config.clean_up_spaces && (TokenModelType(*model) != "BPE" || config.clean_up_spaces_of_bpe);
+  ASSIGN_OR_RETURN(stages.decoder, MakeDecoder(file.Find("decoder"), clean_up));
   stages.kind = KindOf(file, *model);
-  std::vector<AddedToken> added;
-  if (const Json* list = file.Find("added_tokens")) {
-    ASSIGN_OR_RETURN(added, ParseAddedTokens(*list));
+  if (config.fix_mistral_regex && !HasTekkenSplit(file.Find("pre_tokenizer")) &&
+      stages.model->vocabulary().id_count() > kLeastOfMistralFix) {
+    return TokenizerUnsupported(
+        "tokenizer_config.json with fix_mistral_regex for another pre_tokenizer than Tekken's");
   }
-  ASSIGN_OR_RETURN(stages.added_tokens,
-                   AddedTokens::Make(added, stages.model->vocabulary(), stages.normalizer.get()));
+  std::vector<AddedToken> added;
+  std::vector<int64_t> ids;
+  if (const Json* list = file.Find("added_tokens")) {
+    ASSIGN_OR_RETURN(added, ParseAddedTokens(*list, &ids));
+  }
+  std::vector<AddedToken> later = config.TokensBeside(added, ids);
+  ASSIGN_OR_RETURN(
+      stages.added_tokens,
+      AddedTokens::Make(std::move(added), stages.model->vocabulary(), stages.normalizer.get(),
+                        std::move(later), config.split_special_tokens));
   std::vector<uint32_t> around;
   for (const auto& processor : stages.post_processors) {
     around = processor->Apply(std::move(around));

@@ -67,7 +67,7 @@ std::optional<std::string_view> PipelineTokenizer::TokenOf(uint32_t id,
     if (skip_special_tokens && added->special) {
       return std::nullopt;
     }
-    return added->content;
+    return *stages_.added_tokens.DecodedAs(id);
   }
   const std::string* token = stages_.model->vocabulary().TokenOf(id);
   if (token == nullptr) {

@@ -92,6 +92,21 @@ absl::Status ByteLevelPreTokenizer::Apply(PreTokenized* text) const {
   return absl::OkStatus();
 }
 
+absl::Status FixedLengthPreTokenizer::Apply(PreTokenized* text) const {
+  std::vector<TextRange> pieces;
+  for (const TextRange piece : text->pieces) {
+    for (size_t at = piece.begin; at < piece.end;) {
+      const size_t begin = at;
+      for (size_t i = 0; i < length_ && at < piece.end; ++i) {
+        NextChar(text->text, &at);
+      }
+      pieces.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(at)});
+    }
+  }
+  text->pieces = std::move(pieces);
+  return absl::OkStatus();
+}
+
 absl::Status SequencePreTokenizer::Apply(PreTokenized* text) const {
   for (const auto& part : parts_) {
     RETURN_IF_ERROR(part->Apply(text));

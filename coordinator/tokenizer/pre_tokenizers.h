@@ -55,6 +55,16 @@ class CharacterPreTokenizer : public PreTokenizer {
   const SplitBehavior behavior_;
 };
 
+// "FixedLength": pieces of so many characters; the last of a piece has what is left.
+class FixedLengthPreTokenizer : public PreTokenizer {
+ public:
+  explicit FixedLengthPreTokenizer(size_t length) : length_(length) {}
+  absl::Status Apply(PreTokenized* text) const override;
+
+ private:
+  const size_t length_;  // At least 1.
+};
+
 // "Sequence": one after another.
 class SequencePreTokenizer : public PreTokenizer {
  public:

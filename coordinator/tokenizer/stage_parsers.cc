@@ -11,6 +11,8 @@ namespace strata {
 namespace {
 
 constexpr size_t kMaxLiteralBytes = 4096;
+// Longer than any text.
+constexpr size_t kMaxFixedLength = size_t{1} << 40;
 
 absl::StatusOr<SplitBehavior> ParseBehavior(const JsonObject& object) {
   ASSIGN_OR_RETURN(const std::string name, object.String("behavior"));
@@ -34,6 +36,15 @@ std::unique_ptr<PreTokenizer> MakeWhitespace() {
   parts.push_back(std::make_unique<CharacterPreTokenizer>(&IsWhiteSpace, SplitBehavior::kRemoved));
   parts.push_back(
       std::make_unique<CharacterPreTokenizer>(&IsWordCharacter, SplitBehavior::kContiguous));
+  return std::make_unique<SequencePreTokenizer>(std::move(parts));
+}
+
+// "BertPreTokenizer": words, and each punctuation character.
+std::unique_ptr<PreTokenizer> MakeBert() {
+  std::vector<std::unique_ptr<PreTokenizer>> parts;
+  parts.push_back(std::make_unique<CharacterPreTokenizer>(&IsWhiteSpace, SplitBehavior::kRemoved));
+  parts.push_back(
+      std::make_unique<CharacterPreTokenizer>(&IsPunctuation, SplitBehavior::kIsolated));
   return std::make_unique<SequencePreTokenizer>(std::move(parts));
 }
 
@@ -178,6 +189,16 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const Json& valu
   if (type == "WhitespaceSplit") {
     return std::make_unique<CharacterPreTokenizer>(&IsWhiteSpace, SplitBehavior::kRemoved);
   }
+  if (type == "BertPreTokenizer") {
+    return MakeBert();
+  }
+  if (type == "FixedLength") {
+    ASSIGN_OR_RETURN(const size_t length, object.Count("length", 5, kMaxFixedLength));
+    if (length == 0) {
+      return object.Wrong("length", "above 0");
+    }
+    return std::make_unique<FixedLengthPreTokenizer>(length);
+  }
   if (type == "CharDelimiterSplit") {
     ASSIGN_OR_RETURN(std::string delimiter, object.Character("delimiter"));
     return std::make_unique<SplitPreTokenizer>(TextPattern::OfLiteral(std::move(delimiter)),
@@ -224,7 +245,8 @@ absl::Status ParsePostProcessor(const Json& value,
   return TokenizerUnsupported("post_processor", type);
 }
 
-absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value) {
+absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value,
+                                                         std::vector<int64_t>* ids) {
   if (!value.is_array()) {
     return TokenizerInvalid("added_tokens is not an array");
   }
@@ -239,9 +261,11 @@ absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value) {
     ASSIGN_OR_RETURN(token.rstrip, object.Bool("rstrip", false));
     ASSIGN_OR_RETURN(token.single_word, object.Bool("single_word", false));
     ASSIGN_OR_RETURN(token.normalized, object.Bool("normalized", !token.special));
-    if (const Json* id = object.Find("id");
-        id != nullptr && (!id->is_number_unsigned() || id->get<uint64_t>() >= kMaxVocabSize)) {
-      return object.Wrong("id", "in range");
+    if (const Json* id = object.Find("id")) {
+      if (!id->is_number_unsigned() || id->get<uint64_t>() >= kMaxVocabSize) {
+        return object.Wrong("id", "in range");
+      }
+      ids->push_back(id->get<int64_t>());
     }
     tokens.push_back(std::move(token));
   }

@@ -2,7 +2,9 @@
 #ifndef STRATA_COORDINATOR_TOKENIZER_STAGE_PARSERS_H_
 #define STRATA_COORDINATOR_TOKENIZER_STAGE_PARSERS_H_
 
+#include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,7 +29,11 @@ absl::Status ParsePostProcessor(const Json& value,
                                 std::vector<std::unique_ptr<PostProcessor>>* parts);
 // Adds to *steps.
 absl::Status ParseDecoder(const Json& value, std::vector<std::unique_ptr<DecoderStep>>* steps);
-absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value);
+// Adds to *ids the id that each is said to have, where it is.
+absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& value,
+                                                         std::vector<int64_t>* ids);
+// The type of a model; of one from before types were written, by what it has. "": unknown.
+std::string_view TokenModelType(const Json& model);
 
 // What several stages have: the "pattern" of an object, and the fields of "Metaspace" of any age.
 absl::StatusOr<TextPattern> ParsePattern(const JsonObject& object);

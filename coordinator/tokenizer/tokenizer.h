@@ -14,6 +14,8 @@
 
 namespace strata {
 
+struct FilesBesideTokenizer;
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -45,8 +47,11 @@ class Tokenizer {
   virtual std::string kind() const = 0;
 };
 
-// From the bytes of a tokenizer.json. What is not supported is refused by name.
+// From the bytes of a tokenizer.json, and of the files beside it that say more of its tokens
+// (tokenizer_config.h). What is not supported is refused by name.
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json);
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json,
+                                                          const FilesBesideTokenizer& beside);
 
 }  // namespace strata
 

@@ -162,6 +162,21 @@ bool IsPunctuation(char32_t c) {
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
+bool IsNonspacingMark(char32_t c) { return c >= 0x80 && CategoryOf(c) == UTF8PROC_CATEGORY_MN; }
+
+bool IsBertControl(char32_t c) {
+  switch (CategoryOf(c)) {
+    case UTF8PROC_CATEGORY_CC:
+      return c != '\t' && c != '\n' && c != '\r';
+    case UTF8PROC_CATEGORY_CO:
+      return true;
+    case UTF8PROC_CATEGORY_CF:
+      return c != 0x890 && c != 0x891 && c != 0x8E2 && c != 0x110CD && (c < 0x13430 || c > 0x1343F);
+    default:
+      return false;
+  }
+}
+
 bool IsMark(char32_t c) {
   const utf8proc_category_t category = CategoryOf(c);
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;

@@ -38,6 +38,11 @@ bool IsPunctuation(char32_t character);
 
 // The categories M*.
 bool IsMark(char32_t character);
+// Mn.
+bool IsNonspacingMark(char32_t character);
+// What BERT's normalizer calls a control character: Cc but for tab, newline and carriage return,
+// Co, and Cf without those newer than Unicode 8.
+bool IsBertControl(char32_t character);
 // One character's lower case where that is one character too.
 char32_t LowerCase(char32_t character);
 

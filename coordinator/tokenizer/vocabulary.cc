@@ -28,6 +28,7 @@ absl::StatusOr<Vocabulary> Vocabulary::Make(std::vector<std::pair<std::string, u
     end = std::max(end, id + 1);
   }
   Vocabulary vocabulary;
+  vocabulary.id_count_ = tokens.size();  // Those that share one are refused.
   vocabulary.tokens_.resize(end);
   vocabulary.present_.resize(end);
   vocabulary.ids_.reserve(tokens.size());

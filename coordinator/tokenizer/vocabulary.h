@@ -33,12 +33,15 @@ class Vocabulary {
   const std::string* TokenOf(uint32_t id) const;
 
   size_t token_count() const { return ids_.size(); }
+  // Of the ids that a token has.
+  size_t id_count() const { return id_count_; }
   // Above all ids.
   uint32_t id_end() const { return static_cast<uint32_t>(tokens_.size()); }
 
  private:
   std::vector<std::string> tokens_;  // By id. Its buffer stays where it is when moved.
   std::vector<bool> present_;
+  size_t id_count_ = 0;
   absl::flat_hash_map<absl::string_view, uint32_t> ids_;  // Views into tokens_.
 };
 

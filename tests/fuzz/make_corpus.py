@@ -268,9 +268,9 @@ TEXT = "Hello, world! 123 \u00e9\u4e16\U0001f30d don't\r\n\t  <|endoftext|> a\u0
 
 
 def tokenizer():
-    def seed(name, value, text=TEXT):
+    def seed(name, value, text=TEXT, *beside):
         body = value if isinstance(value, (bytes, str)) else compact(value)
-        write("tokenizer", name, body, text)
+        write("tokenizer", name, body, text, *(compact(file) for file in beside))
 
     kinds = "falcon gemma gpt2 llama2 llama3 metaspace_always unigram_nfkc".split()
     paths = {kind: GOLDEN / "tokenizers" / kind / "tokenizer.json" for kind in kinds}
@@ -357,6 +357,27 @@ def tokenizer():
     seed("vocab-far", model(vocab={"a": 0, "b": 2**24 - 1}, merges=[]), text)
     seed("vocab-id-twice", model(vocab={"a": 0, "b": 0}, merges=[]), text)
     seed("unigram", model(type="Unigram"), text)
+    words = {"type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 3, "vocab": {"a": 0, "b": 1, "##b": 2, "##ab": 3}}
+    bert = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+            "strip_accents": True, "lowercase": True}
+    seed("wordpiece", tiny | {"model": words, "normalizer": bert,
+                              "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {
+                                  "type": "WordPiece", "prefix": "##", "cleanup": True}}, TEXT)
+    seed("wordpiece-unknown", tiny | {"model": words | {"unk_token": "?"}}, "a ab abb c")
+    seed("wordlevel", tiny | {"model": {"type": "WordLevel", "unk_token": "a", "vocab": {"a": 0}}}, text)
+    seed("fixed-length", tiny | {"pre_tokenizer": {"type": "FixedLength", "length": 2}}, TEXT)
+    seed("word-ends", tiny | {"decoder": {"type": "BPEDecoder", "suffix": "b"}}, text)
+    flags = {"lstrip": True, "rstrip": True, "single_word": True, "normalized": True, "special": False}
+    seed("beside", added(), text, {
+        "bos_token": "<s>", "pad_token": {"__type": "AddedToken", "content": "a"}, "image_token": "<i>",
+        "added_tokens_decoder": {"5": flags | {"content": "<x>"}, "9": {"content": "b<"}},
+        "extra_special_tokens": {"boi": "<y>"}, "additional_special_tokens": ["<z>"],
+        "split_special_tokens": True, "clean_up_tokenization_spaces": True,
+        "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": True})
+    seed("beside-older", added(), text, {"extra_special_tokens": ["<x>", {"content": "ab"}]}, {
+        "bos_token": {"content": "<x>", "lstrip": True}, "eos_token": None, "x_token": "b"},
+        {"<x>": 5, "aab": 7})
 
     def unigram(vocab, **fields):
         return tiny | {"model": {"type": "Unigram", "vocab": vocab} | fields}

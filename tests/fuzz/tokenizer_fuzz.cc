@@ -1,10 +1,12 @@
-// tokenizer.json, ranks of tiktoken or a model of SentencePiece's, a line of "----", and a text
-// that it encodes and decodes again.
+// tokenizer.json, ranks of tiktoken or a model of SentencePiece's, a text that it encodes and
+// decodes again, and the tokenizer_config.json, special_tokens_map.json and added_tokens.json
+// beside it, with a line of "----" between them.
 #include "common/check.h"
 #include "common/status.h"
 #include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenizer.h"
+#include "coordinator/tokenizer/tokenizer_config.h"
 #include "tests/fuzz/input.h"
 
 namespace strata {
@@ -48,15 +50,16 @@ void UseTokenizer(const Tokenizer& tokenizer, std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace strata;  // NOLINT(google-build-using-namespace)
-  const auto texts = fuzz::Sections(data, size, 2);
-  auto tokenizer = ParseTokenizer(texts[0]);
+  const auto texts = fuzz::Sections(data, size, 5);
+  auto tokenizer = ParseTokenizer(
+      texts[0], {std::string(texts[2]), std::string(texts[3]), std::string(texts[4])});
   if (!tokenizer.ok()) {
     STRATA_CHECK(!ReasonOf(tokenizer.status()).empty());
-    tokenizer = ParseTiktoken(texts[0], "qwen.tiktoken", "");
+    tokenizer = ParseTiktoken(texts[0], "qwen.tiktoken", texts[2]);
   }
   if (!tokenizer.ok()) {
     STRATA_CHECK(!ReasonOf(tokenizer.status()).empty());
-    tokenizer = ParseSentencePiece(texts[0], "", "");
+    tokenizer = ParseSentencePiece(texts[0], texts[2], texts[4]);
   }
   if (tokenizer.ok()) {
     UseTokenizer(**tokenizer, texts[1]);

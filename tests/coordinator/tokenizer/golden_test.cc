@@ -83,12 +83,12 @@ TEST_P(GoldenTokenizer, StreamsAllTextAndNoneTooEarly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer,
-                         ::testing::Values("cl100k", "command", "deepseek", "deepseek_llm",
+                         ::testing::Values("bert", "cl100k", "command", "deepseek", "deepseek_llm",
                                            "falcon", "gemma", "gpt2", "gpt2_prefix", "kimi",
                                            "llama2", "llama2_metaspace", "llama3",
                                            "metaspace_always", "metaspace_never", "o200k", "phi3",
                                            "possessive", "qwen", "tekken", "tiktoken", "unigram",
-                                           "unigram_nfkc"),
+                                           "unigram_nfkc", "word_ends"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(GoldenTokenizers, SayWhatKindTheyAre) {

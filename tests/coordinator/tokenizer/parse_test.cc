@@ -41,8 +41,10 @@ TEST(ParseTokenizer, RefusesByNameWhatIsNotSupported) {
     document[stage] = value;
     return document;
   };
-  ExpectRefused(with("normalizer", {{"type", "BertNormalizer"}}), kUnimplemented,
-                "normalizer \"BertNormalizer\" is not supported yet");
+  ExpectRefused(with("normalizer", {{"type", "Sideways"}}), kUnimplemented,
+                "normalizer \"Sideways\" is not supported yet");
+  ExpectRefused(with("normalizer", {{"type", "BertNormalizer"}}), kInvalid,
+                "clean_text is not there");
   ExpectRefused(with("normalizer", {{"type", "Sequence"},
                                     {"normalizers", {{{"type", "NFC"}}, {{"type", "NFX"}}}}}),
                 kUnimplemented, "normalizer \"NFX\"");
@@ -52,12 +54,16 @@ TEST(ParseTokenizer, RefusesByNameWhatIsNotSupported) {
                 "add_prefix_space is not there");
   ExpectRefused(with("post_processor", {{"type", "Sideways"}}), kUnimplemented,
                 "post_processor \"Sideways\"");
-  ExpectRefused(with("decoder", {{"type", "WordPiece"}}), kUnimplemented, "decoder \"WordPiece\"");
+  ExpectRefused(with("decoder", {{"type", "WordPiece"}}), kInvalid, "prefix");
   ExpectRefused(with("decoder", {{"type", "Sequence"},
                                  {"decoders", {{{"type", "ByteLevel"}}, {{"type", "CTC"}}}}}),
                 kUnimplemented, "decoder \"CTC\"");
-  ExpectRefused(with("model", {{"type", "WordPiece"}, {"vocab", Json::object()}}), kUnimplemented,
-                "model \"WordPiece\"");
+  ExpectRefused(with("model", {{"type", "WordPiece"}, {"vocab", Json::object()}}), kInvalid,
+                "unk_token");
+  ExpectRefused(with("model", {{"type", "Sideways"}, {"vocab", Json::object()}}), kUnimplemented,
+                "model \"Sideways\"");
+  ExpectRefused(with("pre_tokenizer", {{"type", "FixedLength"}, {"length", 0}}), kInvalid,
+                "length is not above 0");
   Json dropout = SmallTokenizer();
   dropout["model"]["dropout"] = 0.1;
   ExpectRefused(dropout, kUnimplemented, "dropout");
@@ -90,9 +96,74 @@ TEST(ParseTokenizer, RefusesHostileMerges) {
   ExpectRefused(with("a b c"), kInvalid, "merges: entry 3 is not a pair");
   ExpectRefused(with({"a", 1}), kInvalid, "merges: entry 3 is not a pair");
   ExpectRefused(with(Json::array({"a"})), kInvalid, "merges: entry 3 is not a pair");
+}
+
+// As Hugging Face's library does, which then refuses the text.
+TEST(ParseTokenizer, AnUnknownTokenOutsideTheVocabularyRefusesOnlyTextsThatNeedIt) {
   Json document = SmallTokenizer();
   document["model"]["unk_token"] = "<unk>";
-  ExpectRefused(document, kInvalid, "unk_token");
+  document["pre_tokenizer"] = nullptr;
+  auto tokenizer = ParseTokenizer(document.dump());
+  ASSERT_TRUE(tokenizer.ok()) << Describe(tokenizer.status());
+  EXPECT_EQ(*(*tokenizer)->Encode("abc", false), std::vector<uint32_t>{257});
+  EXPECT_THAT(Describe((*tokenizer)
+                           ->Encode("ab\xE4\xB8\xAD"
+                                    "c",
+                                    false)
+                           .status()),
+              HasSubstr("\xE4\xB8\xAD"));
+  // Without one, and without tokens for bytes, such characters are left out.
+  document["model"]["unk_token"] = nullptr;
+  document["model"]["byte_fallback"] = true;
+  tokenizer = ParseTokenizer(document.dump());
+  ASSERT_TRUE(tokenizer.ok()) << Describe(tokenizer.status());
+  EXPECT_EQ(*(*tokenizer)
+                 ->Encode("ab\xE4\xB8\xAD"
+                          "c",
+                          false),
+            std::vector<uint32_t>{257});
+}
+
+TEST(ParseTokenizer, WordLevelTakesWholeWords) {
+  Json document = SmallTokenizer();
+  document["pre_tokenizer"] = {{"type", "Whitespace"}};
+  document["decoder"] = nullptr;
+  document["model"] = {{"vocab", {{"[U]", 0}, {"one", 1}, {"two", 2}}}, {"unk_token", "[U]"}};
+  for (const bool typed : {true, false}) {
+    if (typed) {
+      document["model"]["type"] = "WordLevel";
+    }
+    const auto tokenizer = ParseTokenizer(document.dump());
+    ASSERT_TRUE(tokenizer.ok()) << Describe(tokenizer.status());
+    EXPECT_EQ(*(*tokenizer)->Encode("two one, one", false), (std::vector<uint32_t>{2, 1, 0, 1}));
+    EXPECT_EQ((*tokenizer)->Decode(std::vector<uint32_t>{2, 0, 1}, false), "two [U] one");
+    EXPECT_EQ((*tokenizer)->kind(), "WordLevel");
+    document["model"].erase("type");
+  }
+  document["model"]["unk_token"] = "<unk>";
+  const auto tokenizer = ParseTokenizer(document.dump());
+  ASSERT_TRUE(tokenizer.ok()) << Describe(tokenizer.status());
+  EXPECT_EQ(*(*tokenizer)->Encode("two one", false), (std::vector<uint32_t>{2, 1}));
+  EXPECT_EQ(ReasonOf((*tokenizer)->Encode("two three", false).status()), "TEXT_NOT_IN_VOCABULARY");
+}
+
+TEST(ParseTokenizer, FixedLengthCutsEveryPieceAnew) {
+  Json document = SmallTokenizer();
+  const auto ids = [&document](const std::string& text) {
+    const auto tokenizer = ParseTokenizer(document.dump());
+    EXPECT_TRUE(tokenizer.ok()) << Describe(tokenizer.status());
+    return *(*tokenizer)->Encode(text, false);
+  };
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  document["pre_tokenizer"] = {
+      {"type", "Sequence"}, {"pretokenizers", {{{"type", "FixedLength"}, {"length", 2}}, bytes}}};
+  EXPECT_EQ(ids("abcab"), (std::vector<uint32_t>{256, 'c', 'a', 'b'}));
+  EXPECT_EQ(ids("\xE4\xB8\xAD"
+                "abab")
+                .size(),
+            3u + 1 + 2 + 1);
+  document["pre_tokenizer"]["pretokenizers"][0].erase("length");  // 5.
+  EXPECT_EQ(ids("abababcab"), (std::vector<uint32_t>{256, 256, 'a', 'b', 'c', 256}));
 }
 
 TEST(ParseTokenizer, RefusesATemplateWhoseIdsTheVocabularyLacks) {

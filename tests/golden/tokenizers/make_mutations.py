@@ -4,6 +4,9 @@ makes of the file then: ids of some texts, or a refusal.
 A line: {"tokenizer", "patch": one operation of RFC 6902, "ids": [[...] for each text] or null: refused}.
 The first line: {"texts"}. Seeded; version 0.23 of the library. Each file is loaded in a process of its
 own, since some changes make the library abort or loop.
+
+config_mutations.jsonl: likewise of the files beside a tokenizer.json, in the cases of configs.jsonl that
+have a name: {"name", "patch" of "files", "ids", "named"}, by transformers 5.24 (see make_configs.py).
 """
 
 import copy
@@ -12,8 +15,13 @@ import multiprocessing
 import pathlib
 import random
 
+import make_configs
+
 HERE = pathlib.Path(__file__).resolve().parent
 EACH = 26
+EACH_CONFIG = 9
+# Drawn behind all others, whose lines stay as they are.
+LATER = ("bert", "word_ends")
 TEXTS = ["Hello world! It's 2024, isn't it?", "  h\u00e9llo\n\nW\u00f6rld 12345\t\u4e2d\u6587 \U0001f642 ",
          "<s>one two</s> <|im_end|>\n<think> x", "a  b   c\u00a0d e\u0301 \uff21 don't", ""]
 
@@ -94,7 +102,8 @@ def main():
     rng = random.Random(7)
     with open(HERE / "mutations.jsonl", "w") as out:
         out.write(json.dumps({"texts": TEXTS}) + "\n")
-        for folder in sorted(p.parent for p in HERE.glob("*/tokenizer.json")):
+        folders = sorted((p.parent for p in HERE.glob("*/tokenizer.json")), key=lambda f: (f.name in LATER, f.name))
+        for folder in folders:
             document = json.loads((folder / "tokenizer.json").read_text())
             done = 0
             while done < EACH:
@@ -111,5 +120,27 @@ def main():
                 done += 1
 
 
+def change_configs():
+    rng = random.Random(11)
+    documents = make_configs.bases()
+    with open(HERE / "config_mutations.jsonl", "w") as out:
+        for case in make_configs.named_cases():
+            original = make_configs.answer(case, documents[case["base"]])
+            if "error" in original or not case["files"]:
+                continue
+            for _ in range(EACH_CONFIG):
+                path, value = pick(rng, case["files"])
+                if len(path) < 2:
+                    continue
+                patch = {"op": "remove", "path": pointer(path)}
+                if rng.random() < 0.8:
+                    patch = {"op": "replace", "path": pointer(path), "value": changes(rng, value)}
+                changed = make_configs.answer({**case, "files": apply(case["files"], patch, path)}, documents[case["base"]])
+                if changed is not None:
+                    out.write(make_configs.line({"name": case["name"], "patch": patch, "ids": changed.get("ids"),
+                                                 "named": changed.get("named")}))
+
+
 if __name__ == "__main__":
     main()
+    change_configs()
