@@ -39,6 +39,10 @@ absl::Status ReadContent(const Json* content, const std::string& name, std::stri
   return absl::OkStatus();
 }
 
+bool HasReasoning(const v1::ChatMessage& message) {
+  return message.has_reasoning_content() || message.has_thinking() || message.has_reasoning();
+}
+
 absl::Status ReadMessage(const Json& json, const std::string& place, v1::ChatMessage* message) {
   if (!json.is_object()) {
     return BadField(place, "an object");
@@ -56,7 +60,25 @@ absl::Status ReadMessage(const Json& json, const std::string& place, v1::ChatMes
   }
   // What newer clients call the system's.
   message->set_role(*role == "developer" ? "system" : *role);
-  return ReadContent(fields.Find("content"), place + ".content", message->mutable_content());
+  // What vLLM, DeepSeek and others call what the assistant thought.
+  if (const auto text = fields.Text("reasoning_content")) {
+    message->set_reasoning_content(*text);
+  }
+  if (const auto text = fields.Text("thinking")) {
+    message->set_thinking(*text);
+  }
+  if (const auto text = fields.Text("reasoning")) {
+    message->set_reasoning(*text);
+  }
+  if (!fields.status().ok()) {
+    return fields.status();
+  }
+  const Json* content = fields.Find("content");
+  if (content == nullptr && message->role() == "assistant" && HasReasoning(*message)) {
+    message->set_without_content(true);
+    return absl::OkStatus();
+  }
+  return ReadContent(content, place + ".content", message->mutable_content());
 }
 
 }  // namespace

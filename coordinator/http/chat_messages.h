@@ -8,7 +8,8 @@
 namespace strata {
 
 // `messages` (at least one, of texts) and `add_generation_prompt`. Contents that are arrays of
-// text parts are joined.
+// text parts are joined. An assistant's message may have what it thought (`reasoning_content`,
+// `thinking`, `reasoning`) in place of a content.
 void ReadMessages(Fields* fields, v1::ChatInput* chat);
 
 }  // namespace strata

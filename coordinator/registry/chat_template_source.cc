@@ -1,5 +1,6 @@
 #include "coordinator/registry/chat_template_source.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "common/checkpoint/json_reader.h"
 #include "common/status.h"
 #include "coordinator/registry/gguf_text.h"
+#include "coordinator/tokenizer/tokenizer_config.h"
 
 namespace strata {
 namespace {
@@ -17,30 +19,14 @@ using nlohmann::json;
 
 constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
 constexpr char kTemplateFile[] = "chat_template.jinja";
+constexpr char kTemplateFolder[] = "additional_chat_templates";
 constexpr char kConfigFile[] = "tokenizer_config.json";
+constexpr char kDefault[] = "default";  // The name of the template that is taken.
+constexpr size_t kMaxTemplates = 64;
 
 absl::Status Wrong(const std::string& file, const std::string& problem) {
   return Error(absl::StatusCode::kInvalidArgument, "INVALID_TOKENIZER_CONFIG",
                absl::StrCat(file, ": ", problem));
-}
-
-// A token: a string, or an object with `content`.
-absl::StatusOr<std::string> TokenOf(const json& config, const char* name, const std::string& file) {
-  const auto found = config.find(name);
-  if (found == config.end() || found->is_null()) {
-    return "";
-  }
-  const json* text = &*found;
-  if (found->is_object()) {
-    const auto content = found->find("content");
-    if (content != found->end()) {
-      text = &*content;
-    }
-  }
-  if (!text->is_string()) {
-    return Wrong(file, absl::StrCat(name, " ", QuotedValue(*found), " is not a token"));
-  }
-  return text->get<std::string>();
 }
 
 // `chat_template` as tokenizer_config.json has it.
@@ -66,7 +52,7 @@ absl::Status ReadTemplates(const json& config, const std::string& file, ChatTemp
     }
     const auto name = entry["name"].get<std::string>();
     auto source = entry["template"].get<std::string>();
-    if (name == "default") {
+    if (name == kDefault) {
       out->source = std::move(source);
       out->origin = file;
     } else {
@@ -92,23 +78,63 @@ absl::StatusOr<json> ReadOptionalJson(const std::string& folder, const char* nam
   return ParseJsonObject(text, path, "INVALID_TOKENIZER_CONFIG", kMaxConfigBytes);
 }
 
-absl::Status ReadTokens(const std::string& folder, const json& config, ChatTemplateSource* out) {
-  const std::string path = absl::StrCat(folder, "/", kConfigFile);
-  ASSIGN_OR_RETURN(out->bos_token, TokenOf(config, "bos_token", path));
-  ASSIGN_OR_RETURN(out->eos_token, TokenOf(config, "eos_token", path));
-  if (!out->bos_token.empty() && !out->eos_token.empty()) {
+absl::Status ReadTokens(const std::string& folder, ChatTemplateSource* out) {
+  ASSIGN_OR_RETURN(const FilesBesideTokenizer files,
+                   ReadFilesBesideTokenizer([&](const char* name) -> absl::StatusOr<std::string> {
+                     const std::string path = absl::StrCat(folder, "/", name);
+                     return Exists(path) ? ReadSmallFile(path, kMaxConfigBytes) : "";
+                   }));
+  ASSIGN_OR_RETURN(const TokenizerConfig config, ParseTokenizerConfig(files));
+  for (const auto& [name, token] : config.named) {
+    out->tokens.emplace_back(name, token.content);
+    if (name == "bos_token") {
+      out->bos_token = token.content;
+    } else if (name == "eos_token") {
+      out->eos_token = token.content;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// chat_template.jinja and its companions, which win over what tokenizer_config.json has.
+absl::Status ReadTemplateFiles(const std::string& folder, ChatTemplateSource* out) {
+  std::vector<std::pair<std::string, std::string>> found;  // Name and path.
+  const std::string jinja = absl::StrCat(folder, "/", kTemplateFile);
+  if (Exists(jinja)) {
+    found.emplace_back(kDefault, jinja);
+  }
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(absl::StrCat(folder, "/", kTemplateFolder), error),
+       end;
+       !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".jinja") {
+      names.push_back(it->path().stem().string());
+    }
+  }
+  if (names.size() > kMaxTemplates) {
+    return Error(absl::StatusCode::kInvalidArgument, "INVALID_TOKENIZER_CONFIG",
+                 absl::StrCat(folder, "/", kTemplateFolder, " has ", names.size(), " templates"))
+        .Limit(absl::StrCat("chat_templates=", kMaxTemplates));
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    found.emplace_back(name, absl::StrCat(folder, "/", kTemplateFolder, "/", name, ".jinja"));
+  }
+  if (found.empty()) {
     return absl::OkStatus();
   }
-  // Older checkpoints keep them in a file of their own.
-  const std::string map_path = folder + "/special_tokens_map.json";
-  ASSIGN_OR_RETURN(const json map, ReadOptionalJson(folder, "special_tokens_map.json"));
-  ASSIGN_OR_RETURN(const std::string bos, TokenOf(map, "bos_token", map_path));
-  ASSIGN_OR_RETURN(const std::string eos, TokenOf(map, "eos_token", map_path));
-  if (out->bos_token.empty()) {
-    out->bos_token = bos;
-  }
-  if (out->eos_token.empty()) {
-    out->eos_token = eos;
+  out->source.clear();
+  out->origin.clear();
+  out->others.clear();
+  for (const auto& [name, path] : found) {
+    ASSIGN_OR_RETURN(std::string source, ReadSmallFile(path, kMaxTemplateBytes));
+    if (name == kDefault) {
+      out->source = std::move(source);
+      out->origin = path;
+    } else {
+      out->others.emplace_back(name, std::move(source));
+    }
   }
   return absl::OkStatus();
 }
@@ -119,12 +145,8 @@ absl::StatusOr<ChatTemplateSource> ReadFolderChatTemplate(const std::string& fol
   ChatTemplateSource out;
   ASSIGN_OR_RETURN(const json config, ReadOptionalJson(folder, kConfigFile));
   RETURN_IF_ERROR(ReadTemplates(config, absl::StrCat(folder, "/", kConfigFile), &out));
-  RETURN_IF_ERROR(ReadTokens(folder, config, &out));
-  const std::string jinja = absl::StrCat(folder, "/", kTemplateFile);
-  if (Exists(jinja)) {
-    ASSIGN_OR_RETURN(out.source, ReadSmallFile(jinja, kMaxTemplateBytes));
-    out.origin = jinja;
-  }
+  RETURN_IF_ERROR(ReadTokens(folder, &out));
+  RETURN_IF_ERROR(ReadTemplateFiles(folder, &out));
   return out;
 }
 
@@ -144,6 +166,11 @@ absl::StatusOr<ChatTemplateSource> ReadChatTemplate(const std::string& path) {
   std::string folder = path;
   if (!is_folder) {
     folder = std::filesystem::path(path).parent_path().string();
+    // A companion's tokens are those of the folder above.
+    if (absl::EndsWith(path, ".jinja") &&
+        std::filesystem::path(folder).filename() == kTemplateFolder) {
+      folder = std::filesystem::path(folder).parent_path().string();
+    }
     if (folder.empty()) {
       folder = ".";
     }
@@ -158,6 +185,15 @@ absl::StatusOr<ChatTemplateSource> ReadChatTemplate(const std::string& path) {
     if (!gguf.empty()) {
       ASSIGN_OR_RETURN(out, ReadGgufChatTemplate(gguf));
     }
+  }
+  if (out.origin.empty() && !out.others.empty()) {
+    std::string names;
+    for (const auto& [name, source] : out.others) {
+      absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+    }
+    return Error(absl::StatusCode::kNotFound, "NO_CHAT_TEMPLATE",
+                 absl::StrCat(folder, " has chat templates, but none that is the default"))
+        .Hint(absl::StrCat("name the file of one of ", names, ", or call one ", kTemplateFile));
   }
   if (out.origin.empty()) {
     return Error(absl::StatusCode::kNotFound, "NO_CHAT_TEMPLATE",

@@ -226,6 +226,7 @@ absl::Status AddTemplate(const Checkpoint& checkpoint, ModelManifest* manifest) 
   }
   manifest->bos_token = source.bos_token;
   manifest->eos_token = source.eos_token;
+  manifest->special_tokens = source.tokens;
   for (const auto& [name, unused] : source.others) {
     manifest->notes.push_back("chat template \"" + name + "\" is there besides the default");
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -48,6 +49,9 @@ struct ModelManifest {
   std::string chat_template_file;      // The file that it is in; "" likewise.
   std::string bos_token;               // As tokenizer_config.json has them; "" when absent.
   std::string eos_token;
+  // All that chat templates get as variables, these two among them; see ChatTemplateSource. Empty
+  // in manifests from before it was there, and of GGUF files.
+  std::vector<std::pair<std::string, std::string>> special_tokens;
   std::vector<std::string> notes;  // For people.
   ModelSpec spec;                  // Of config_json and generation_config_json.
 

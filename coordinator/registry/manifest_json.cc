@@ -124,6 +124,16 @@ absl::Status ReadTexts(const json& parsed, ModelManifest* manifest) {
   if (!reader.status().ok()) {
     return InvalidManifest(std::string(reader.status().message()));
   }
+  if (const json* tokens = reader.Find("special_tokens"); tokens != nullptr) {
+    for (const json& token : *tokens) {
+      if (!token.is_array() || token.size() != 2 || !token[0].is_string() ||
+          !token[1].is_string()) {
+        return InvalidManifest("special_tokens has an entry that is no name and token");
+      }
+      manifest->special_tokens.emplace_back(token[0].get<std::string>(),
+                                            token[1].get<std::string>());
+    }
+  }
   if (const json* notes = reader.Find("notes"); notes != nullptr && notes->is_array()) {
     for (const json& note : *notes) {
       if (note.is_string()) {
@@ -178,6 +188,7 @@ std::string ManifestToJson(const ModelManifest& manifest) {
                          {"chat_template_file", manifest.chat_template_file},
                          {"bos_token", manifest.bos_token},
                          {"eos_token", manifest.eos_token},
+                         {"special_tokens", manifest.special_tokens},
                          {"notes", manifest.notes}};
   // Paths come over gRPC and so are UTF-8; what is not, of a template, is replaced.
   return document.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -7,8 +7,10 @@
 #include "common/checkpoint/generation_config.h"
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
+#include "coordinator/template/conversation.h"
 #include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
+#include "coordinator/tokenizer/tokenizer_config.h"
 #include "nlohmann/json.hpp"
 
 namespace strata {
@@ -40,6 +42,18 @@ absl::StatusOr<std::vector<uint32_t>> ModelRuntime::Encode(const std::string& te
   return tokenizer->Encode(text, add_special_tokens);
 }
 
+namespace {
+
+// Of GGUF files, and from before others were read: these two, "" where there is none.
+std::vector<std::pair<std::string, std::string>> TemplateTokens(const ModelManifest& manifest) {
+  if (!manifest.special_tokens.empty()) {
+    return manifest.special_tokens;
+  }
+  return {{"bos_token", manifest.bos_token}, {"eos_token", manifest.eos_token}};
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat, int64_t now) const {
   if (chat_template == nullptr) {
     return template_problem;
@@ -47,12 +61,25 @@ absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat, 
   nlohmann::ordered_json variables;
   variables["messages"] = nlohmann::ordered_json::array();
   for (const v1::ChatMessage& message : chat.messages()) {
-    variables["messages"].push_back({{"role", message.role()}, {"content", message.content()}});
+    nlohmann::ordered_json& fields = variables["messages"].emplace_back();
+    fields["role"] = message.role();
+    if (!message.without_content()) {
+      fields["content"] = message.content();
+    }
+    if (message.has_reasoning_content()) {
+      fields["reasoning_content"] = message.reasoning_content();
+    }
+    if (message.has_thinking()) {
+      fields["thinking"] = message.thinking();
+    }
+    if (message.has_reasoning()) {
+      fields["reasoning"] = message.reasoning();
+    }
   }
+  NormalizeMessages(&variables["messages"]);
   variables["add_generation_prompt"] =
       !chat.has_add_generation_prompt() || chat.add_generation_prompt();
-  variables["bos_token"] = manifest->bos_token;
-  variables["eos_token"] = manifest->eos_token;
+  AddTokens(TemplateTokens(*manifest), &variables);
   return chat_template->Render(variables, now);
 }
 
@@ -115,7 +142,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const ModelManifest& ma
   };
   if (!IsTiktokenFile(name) && name != kSentencePieceFile) {
     ASSIGN_OR_RETURN(const std::string json, ReadManifestTokenizer(manifest));
-    return ParseTokenizer(json);
+    if (name.empty()) {
+      return ParseTokenizer(json);  // A GGUF file's own, which says it all.
+    }
+    ASSIGN_OR_RETURN(const FilesBesideTokenizer beside, ReadFilesBesideTokenizer(read));
+    return ParseTokenizer(json, beside);
   }
   ASSIGN_OR_RETURN(const std::string content, ReadManifestFile(manifest, name));
   ASSIGN_OR_RETURN(const std::string config, read("tokenizer_config.json"));

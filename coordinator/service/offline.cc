@@ -25,11 +25,13 @@
 #include "coordinator/service/model_facts.h"
 #include "coordinator/service/model_runtime.h"
 #include "coordinator/template/chat_template.h"
+#include "coordinator/template/conversation.h"
 #include "coordinator/template/template_jsonl.h"
 #include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenize_jsonl.h"
 #include "coordinator/tokenizer/tokenizer.h"
+#include "coordinator/tokenizer/tokenizer_config.h"
 #include "nlohmann/json.hpp"
 
 namespace strata {
@@ -48,6 +50,8 @@ constexpr char kHelp[] =
     "                  detokenize  {\"ids\",\"skip_special_tokens\"} -> {\"text\"}\n"
     "                  template    {\"input\":{variables},\"now\"?} -> {\"output\"}\n"
     "                  a refused line -> {\"error\"}\n"
+    "                  A .jinja file gets the variables as they are; a checkpoint's template also\n"
+    "                  its named tokens, and messages as a conversation has them.\n"
     "  --no-special    do not add what the post-processor adds (BOS)\n"
     "  --keep-special  write special tokens too\n"
     "\n"
@@ -122,7 +126,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
     return ParseSentencePiece(content, beside("tokenizer_config.json"),
                               beside("added_tokens.json"));
   }
-  return ParseTokenizer(content);
+  ASSIGN_OR_RETURN(const FilesBesideTokenizer files,
+                   ReadFilesBesideTokenizer([&](const char* other) -> absl::StatusOr<std::string> {
+                     return beside(other);
+                   }));
+  return ParseTokenizer(content, files);
 }
 
 // Answers every line of stdin.
@@ -208,14 +216,20 @@ int Template(const Arguments& arguments) {
   if (!source.ok()) return Fail(source.status());
   const auto parsed = ParseChatTemplate(source->source);
   if (!parsed.ok()) return Fail(parsed.status());
+  if (source->tokens.empty() && !source->bos_token.empty()) {  // Of a GGUF file.
+    source->tokens = {{"bos_token", source->bos_token}, {"eos_token", source->eos_token}};
+  }
   if (arguments.jsonl) {
-    return EachLine([&](std::string_view line) { return RenderLine(**parsed, line); });
+    // A template of its own gets its variables as they are, a model's what a conversation gives it.
+    const bool alone = std::filesystem::path(arguments.path).extension() == ".jinja";
+    return EachLine([&](std::string_view line) {
+      return RenderLine(**parsed, line, /*default_now_s=*/0, alone ? nullptr : &source->tokens);
+    });
   }
   nlohmann::ordered_json variables;
   variables["messages"] = {{{"role", "user"}, {"content", Joined(arguments.rest)}}};
   variables["add_generation_prompt"] = true;
-  variables["bos_token"] = source->bos_token;
-  variables["eos_token"] = source->eos_token;
+  AddTokens(source->tokens, &variables);
   const auto output = (*parsed)->Render(variables, std::time(nullptr));
   if (!output.ok()) return Fail(output.status());
   std::printf("%s\n", output->c_str());

@@ -94,6 +94,21 @@ Value CyclerReset(Runtime& runtime, const Value& self, Arguments& arguments) {
   return Value::None();
 }
 
+// dict.fromkeys(keys, value=None): the one attribute that transformers leaves of Python's type.
+Value DictFromKeys(Runtime& runtime, const Value& self, Arguments& arguments) {
+  if (!arguments.named.empty()) {
+    Fail("dict.fromkeys() takes no keyword arguments");
+  }
+  const Parameters parameters("fromkeys", arguments, {"iterable", "value"});
+  const Items keys(runtime, parameters.Get(0));
+  const Value value = parameters.GetOr(1, Value::None());
+  DictObject::Entries entries;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    entries.emplace_back(keys[i], value);
+  }
+  return runtime.Dict(std::move(entries));
+}
+
 constexpr MethodEntry kDictMethods[] = {{"get", &DictGet},
                                         {"items", &DictItems},
                                         {"keys", &DictKeys},
@@ -104,6 +119,7 @@ constexpr MethodEntry kListMethods[] = {
 constexpr MethodEntry kTupleMethods[] = {{"index", &SequenceIndex}, {"count", &SequenceCount}};
 constexpr MethodEntry kIntMethods[] = {{"bit_length", &IntBitLength}};
 constexpr MethodEntry kFloatMethods[] = {{"is_integer", &FloatIsInteger}};
+constexpr MethodEntry kDictTypeMethods[] = {{"fromkeys", &DictFromKeys}};
 constexpr MethodEntry kCyclerMethods[] = {{"next", &CyclerNext}, {"reset", &CyclerReset}};
 
 // What Python has but an immutable sandbox refuses.
@@ -154,6 +170,9 @@ Value FindMethod(const Value& self, std::string_view name) {
       return FindIn(kFloatMethods, self, name);
     case Kind::kCycler:
       return FindIn(kCyclerMethods, self, name);
+    case Kind::kFunction:
+      return self.As<FunctionObject>().name == "dict" ? FindIn(kDictTypeMethods, self, name)
+                                                      : Value();
     default:
       return Value();
   }

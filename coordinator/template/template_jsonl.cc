@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "coordinator/template/conversation.h"
 #include "nlohmann/json.hpp"
 
 namespace strata {
@@ -124,8 +125,9 @@ absl::StatusOr<Json> ParseTemplateJson(std::string_view text) {
 }
 
 std::string RenderLine(const ChatTemplate& chat_template, std::string_view line,
-                       int64_t default_now_s) {
-  const absl::StatusOr<Json> document = ParseTemplateJson(line);
+                       int64_t default_now_s,
+                       const std::vector<std::pair<std::string, std::string>>* tokens) {
+  absl::StatusOr<Json> document = ParseTemplateJson(line);
   if (!document.ok()) {
     return ErrorLine(std::string(document.status().message()));
   }
@@ -143,7 +145,14 @@ std::string RenderLine(const ChatTemplate& chat_template, std::string_view line,
     }
     now_s = *parsed;
   }
-  const absl::StatusOr<std::string> output = chat_template.Render((*document)["input"], now_s);
+  Json& variables = (*document)["input"];
+  if (tokens != nullptr && variables.is_object()) {
+    AddTokens(*tokens, &variables);
+    if (const auto messages = variables.find("messages"); messages != variables.end()) {
+      NormalizeMessages(&*messages);
+    }
+  }
+  const absl::StatusOr<std::string> output = chat_template.Render(variables, now_s);
   if (!output.ok()) {
     return ErrorLine(std::string(output.status().message()));
   }

@@ -4,6 +4,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "coordinator/template/chat_template.h"
@@ -21,9 +23,11 @@ absl::StatusOr<nlohmann::ordered_json> ParseTemplateJson(std::string_view text);
 
 // One line {"input": {variables}, "now"?} to one line {"output"} or {"error"}, without newlines.
 // `now`: "2026-03-05T09:07:05" (UTC; a fraction and Z may follow) or seconds since 1970; by
-// default `default_now_s`.
+// default `default_now_s`. With the `tokens` of a model, (name, token), these are variables that
+// the line need not have, and its messages are what NormalizeMessages makes of them.
 std::string RenderLine(const ChatTemplate& chat_template, std::string_view line,
-                       int64_t default_now_s = 0);
+                       int64_t default_now_s = 0,
+                       const std::vector<std::pair<std::string, std::string>>* tokens = nullptr);
 
 }  // namespace strata
 

@@ -110,6 +110,24 @@ TEST(OpenAiRequest, ChatMessagesMayBeInTextParts) {
   EXPECT_THAT(request.stop(), ElementsAre("x"));
 }
 
+TEST(OpenAiRequest, WhatTheAssistantThoughtReachesTheTemplateByEachOfItsNames) {
+  const auto parsed = ParseChatCompletion(
+      R"({"model":"m","messages":[{"role":"user","content":"a"},
+          {"role":"assistant","content":"b","reasoning_content":"r"},
+          {"role":"assistant","content":null,"thinking":"t","reasoning":null},
+          {"role":"assistant","reasoning":"x"}]})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const v1::ChatInput& chat = parsed->prompts.at(0).chat();
+  EXPECT_FALSE(chat.messages(0).has_reasoning_content());
+  EXPECT_EQ(chat.messages(1).reasoning_content(), "r");
+  EXPECT_FALSE(chat.messages(1).without_content());
+  EXPECT_EQ(chat.messages(2).thinking(), "t");
+  EXPECT_FALSE(chat.messages(2).has_reasoning());
+  EXPECT_TRUE(chat.messages(2).without_content());
+  EXPECT_EQ(chat.messages(3).reasoning(), "x");
+  EXPECT_TRUE(chat.messages(3).without_content());
+}
+
 TEST(OpenAiRequest, WhatIsWrongInMessagesIsNamed) {
   const auto refused = [](const std::string& message) {
     return FieldRefused(R"({"model":"m","messages":[)" + message + "]}", true);
@@ -118,6 +136,8 @@ TEST(OpenAiRequest, WhatIsWrongInMessagesIsNamed) {
   EXPECT_EQ(refused("1"), "messages[0]");
   EXPECT_EQ(refused(R"({"content":"a"})"), "messages[0].role");
   EXPECT_EQ(refused(R"({"role":"user"})"), "messages[0].content");
+  EXPECT_EQ(refused(R"({"role":"user","reasoning":"x"})"), "messages[0].content");
+  EXPECT_EQ(refused(R"({"role":"assistant","content":"a","thinking":[]})"), "messages[0].thinking");
   EXPECT_EQ(refused(R"({"role":"user","content":[{"type":"image_url","image_url":{}}]})"),
             "messages[0].content[0].type");
   EXPECT_EQ(refused(R"({"role":"assistant","content":"a","tool_calls":[{"id":"x"}]})"),

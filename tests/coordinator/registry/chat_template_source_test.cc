@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "common/status.h"
+#include "coordinator/template/chat_template.h"
+#include "coordinator/template/template_jsonl.h"
+#include "nlohmann/json.hpp"
 #include "tests/common/checkpoint/made_checkpoint.h"
 #include "tests/golden.h"
 
@@ -61,6 +66,63 @@ TEST(ChatTemplateSource, TakesTokensOfTheSpecialTokensMap) {
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_EQ(source->bos_token, "<b>");
   EXPECT_EQ(source->eos_token, "<e>");
+}
+
+TEST(ChatTemplateSource, HasEveryNamedToken) {
+  TempFolder folder;
+  folder.Write("chat_template.jinja", "x");
+  folder.Write("tokenizer_config.json",
+               R"({"pad_token":"<p>","bos_token":"<b>","unk_token":null,"image_token":"<i>",)"
+               R"("extra_special_tokens":{"boi":"<o>"},"image_token_id":5,"eos_token":"<e>"})");
+  const auto source = ReadChatTemplate(folder.path());
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(source->tokens, ElementsAre(Pair("bos_token", "<b>"), Pair("eos_token", "<e>"),
+                                          Pair("pad_token", "<p>"), Pair("image_token", "<i>"),
+                                          Pair("boi", "<o>")));
+  EXPECT_EQ(source->eos_token, "<e>");
+}
+
+// tests/golden/chat_templates/conversations.jsonl.
+TEST(ChatTemplateSource, GivesATemplateTheTokensAndMessagesThatTransformersGivesIt) {
+  int cases = 0;
+  for (const std::string& line :
+       testing::ReadLinesOrFail(testing::GoldenPath("chat_templates/conversations.jsonl"))) {
+    const auto entry = nlohmann::ordered_json::parse(line);
+    TempFolder folder;
+    folder.Write("tokenizer_config.json", entry["config"].dump());
+    folder.Write("chat_template.jinja", entry["template"].get<std::string>());
+    const auto source = ReadChatTemplate(folder.path());
+    ASSERT_TRUE(source.ok()) << source.status();
+    const auto parsed = ParseChatTemplate(source->source);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    const auto answer =
+        nlohmann::json::parse(RenderLine(**parsed, line, /*default_now_s=*/0, &source->tokens));
+    EXPECT_EQ(answer.value("output", answer.dump()), entry["output"].get<std::string>()) << line;
+    ++cases;
+  }
+  EXPECT_GT(cases, 40);
+}
+
+TEST(ChatTemplateSource, TakesNamedOnesOfTheFolderBesideIt) {
+  TempFolder folder;
+  folder.Write("tokenizer_config.json",
+               R"({"bos_token":"<b>","chat_template":[{"name":"old","template":"O"},)"
+               R"({"name":"default","template":"D"}]})");
+  std::filesystem::create_directory(folder.File("additional_chat_templates"));
+  folder.Write("additional_chat_templates/tool_use.jinja", "T");
+  folder.Write("additional_chat_templates/notes.txt", "N");
+  // As transformers does: files win over the list as a whole, also where none is the default.
+  EXPECT_EQ(ReasonOf(ReadChatTemplate(folder.path()).status()), "NO_CHAT_TEMPLATE");
+  EXPECT_THAT(Describe(ReadChatTemplate(folder.path()).status()), HasSubstr("tool_use"));
+  folder.Write("chat_template.jinja", "F");
+  const auto source = ReadChatTemplate(folder.path());
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ(source->source, "F");
+  EXPECT_THAT(source->others, ElementsAre(Pair("tool_use", "T")));
+  const auto other = ReadChatTemplate(folder.File("additional_chat_templates/tool_use.jinja"));
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->source, "T");
+  EXPECT_EQ(other->bos_token, "<b>");
 }
 
 TEST(ChatTemplateSource, ReadsTheBundledModels) {

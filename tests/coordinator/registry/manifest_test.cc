@@ -16,7 +16,9 @@ namespace strata {
 namespace {
 
 using nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using testing::TempFolder;
 
 ModelManifest Digest(const std::string& path) {
@@ -43,6 +45,7 @@ TEST(Manifest, ComesBackFromJson) {
     EXPECT_EQ(back->chat_template_file, manifest.chat_template_file);
     EXPECT_EQ(back->bos_token, manifest.bos_token);
     EXPECT_EQ(back->eos_token, manifest.eos_token);
+    EXPECT_EQ(back->special_tokens, manifest.special_tokens);
     EXPECT_EQ(back->notes, manifest.notes);
     EXPECT_EQ(back->spec.layers.size(), manifest.spec.layers.size());
     EXPECT_EQ(back->spec.eos_ids, manifest.spec.eos_ids);
@@ -55,6 +58,8 @@ TEST(Manifest, HasTheBundledModelsTemplateAndTokens) {
   EXPECT_THAT(manifest.chat_template, HasSubstr("add_generation_prompt"));
   EXPECT_EQ(manifest.bos_token, "<|begin_of_text|>");
   EXPECT_EQ(manifest.eos_token, "<|eot_id|>");
+  EXPECT_THAT(manifest.special_tokens,
+              ElementsAre(Pair("bos_token", "<|begin_of_text|>"), Pair("eos_token", "<|eot_id|>")));
   EXPECT_FALSE(Digest(testing::GoldenPath("models/llama")).has_tokenizer);
 }
 
@@ -106,6 +111,8 @@ TEST(Manifest, RefusesJsonThatDoesNotAddUp) {
   expect("/tensors/0/name", "zzz", "order");
   expect("/config_json", "{}", "model_type");
   expect("/weights_digest", "", "weights_digest");
+  expect("/special_tokens", {{"bos_token"}}, "special_tokens");
+  expect("/special_tokens", {{"bos_token", 1}}, "special_tokens");
   EXPECT_FALSE(ManifestFromJson("").ok());
   EXPECT_FALSE(ManifestFromJson("[]").ok());
 }

@@ -184,6 +184,40 @@ TEST(ModelFacts, TriesTheChatTemplate) {
   EXPECT_THAT(bad.cannot(), Contains(HasSubstr("chat template of model 'm' cannot be used")));
 }
 
+TEST(ModelRuntime, TakesTokensAndMessagesOfTheWholeFolder) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  folder.Write("tokenizer.json",
+               testing::ReadFileOrFail(SourcePath("models/recall/tokenizer.json")));
+  folder.Write("tokenizer_config.json",
+               R"({"pad_token":"<pad>","image_token":"<i>","added_tokens_decoder":{}})");
+  folder.Write("chat_template.jinja",
+               "{{ pad_token }}{{ image_token }}{{ bos_token is defined }}"
+               "{% for m in messages %}{{ m | tojson }}{% endfor %}");
+  const auto manifest = LookAtCheckpoint(folder.path());
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  // As after a restart.
+  const auto again = ManifestFromJson(ManifestToJson(*DigestCheckpoint(folder.path(), nullptr)));
+  ASSERT_TRUE(again.ok()) << again.status();
+  for (const ModelManifest& one : {*manifest, *again}) {
+    const auto model = MakeModelRuntime("m", std::make_shared<const ModelManifest>(one));
+    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_NE((*model)->tokenizer, nullptr) << (*model)->tokenizer_problem;
+    const auto ids = (*model)->Encode("<i>", false);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(ids->size(), 1u);
+    v1::ChatInput chat;
+    v1::ChatMessage* message = chat.add_messages();
+    message->set_role("assistant");
+    message->set_without_content(true);
+    message->set_reasoning("hm");
+    const auto prompt = (*model)->RenderChat(chat, 0);
+    ASSERT_TRUE(prompt.ok()) << prompt.status();
+    EXPECT_EQ(*prompt, R"(<pad><i>False{"thinking": "hm", "role": "assistant", "reasoning": "hm", )"
+                       R"("reasoning_content": "hm"})");
+  }
+}
+
 // A look has no digests of weights, a stored manifest has all, and one that was stored before
 // templates had files still loads.
 TEST(ModelFacts, AreTheSameAfterARestart) {
