@@ -215,7 +215,7 @@ absl::StatusOr<ChatTemplateSource> TemplateOf(const Checkpoint& checkpoint) {
 // Whether its own file has one, of whatever kind.
 bool HasGgufTokenizer(const Checkpoint& checkpoint) {
   const std::string path = checkpoint.path + "/" + checkpoint.weight_files.front();
-  return absl::EndsWith(path, ".gguf") && !absl::IsNotFound(ReadGgufTokenizer(path).status());
+  return absl::EndsWith(path, ".gguf") && GgufHasTokenizer(path);
 }
 
 absl::Status AddTemplate(const Checkpoint& checkpoint, ModelManifest* manifest) {

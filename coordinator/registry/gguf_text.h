@@ -1,11 +1,11 @@
-// The tokenizer and the chat template inside a GGUF file.
+// What of a GGUF file is text: its chat template, and whether it has a tokenizer
+// (coordinator/tokenizer/gguf_tokenizer.h).
 #ifndef STRATA_COORDINATOR_REGISTRY_GGUF_TEXT_H_
 #define STRATA_COORDINATOR_REGISTRY_GGUF_TEXT_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/checkpoint/gguf.h"
 #include "coordinator/registry/chat_template_source.h"
 
 namespace strata {
@@ -19,12 +19,8 @@ absl::StatusOr<std::string> GgufFileIn(const std::string& folder);
 // path. What is not there is empty.
 absl::StatusOr<ChatTemplateSource> ReadGgufChatTemplate(const std::string& path);
 
-// tokenizer.ggml.* as a tokenizer.json. NOT_FOUND (NO_TOKENIZER) where the file has none;
-// UNIMPLEMENTED names the kind, or the `tokenizer.ggml.pre`, that is not supported;
-// INVALID_ARGUMENT the key that is wrong.
-absl::StatusOr<std::string> ReadGgufTokenizer(const std::string& path);
-// Of a header that was read.
-absl::StatusOr<std::string> GgufTokenizerJson(const GgufHeader& header);
+// Whether the file can be read and says what its tokens are, of whatever kind.
+bool GgufHasTokenizer(const std::string& path);
 
 }  // namespace strata
 

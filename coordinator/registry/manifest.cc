@@ -6,7 +6,6 @@
 #include "absl/strings/str_join.h"
 #include "common/digest.h"
 #include "common/status.h"
-#include "coordinator/registry/gguf_text.h"
 #include "coordinator/registry/model_changed.h"
 
 namespace strata {
@@ -93,12 +92,11 @@ absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std:
   return contents;
 }
 
-absl::StatusOr<std::string> ReadManifestTokenizer(const ModelManifest& manifest) {
-  constexpr char kFile[] = "tokenizer.json";
+absl::StatusOr<std::string> FindManifestGguf(const ModelManifest& manifest) {
   const auto gguf = std::find_if(manifest.files.begin(), manifest.files.end(),
                                  [](const auto& file) { return file.name.ends_with(".gguf"); });
-  if (manifest.FindFile(kFile) != nullptr || gguf == manifest.files.end()) {
-    return ReadManifestFile(manifest, kFile);
+  if (manifest.FindFile("tokenizer.json") != nullptr || gguf == manifest.files.end()) {
+    return "";
   }
   const std::string path = manifest.path + "/" + gguf->name;
   const auto file = FileReader::Open(path);
@@ -109,7 +107,7 @@ absl::StatusOr<std::string> ReadManifestTokenizer(const ModelManifest& manifest)
   if (!SameFile(file->identity(), gguf->identity)) {
     return ModelChanged(path, manifest.path, "changed since it was registered");
   }
-  return ReadGgufTokenizer(path);
+  return path;
 }
 
 }  // namespace strata

@@ -44,7 +44,7 @@ struct ModelManifest {
   std::string weights_digest;           // WeightsDigest(tensors).
   std::string config_json;
   std::string generation_config_json;  // "" when absent.
-  bool has_tokenizer = false;          // See tokenizer_file.h and ReadManifestTokenizer.
+  bool has_tokenizer = false;          // See tokenizer_file.h and FindManifestGguf.
   std::string chat_template;           // Source; "" when there is none.
   std::string chat_template_file;      // The file that it is in; "" likewise.
   std::string bos_token;               // As tokenizer_config.json has them; "" when absent.
@@ -79,9 +79,10 @@ absl::StatusOr<ModelManifest> ManifestFromJson(std::string_view json);
 // that name; FAILED_PRECONDITION (MODEL_CHANGED) when it is not what was registered.
 absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std::string_view name);
 
-// The tokenizer.json, or what it would be of a GGUF file's own tokenizer. Errors as above, and
-// those of ReadGgufTokenizer.
-absl::StatusOr<std::string> ReadManifestTokenizer(const ModelManifest& manifest);
+// The path of the .gguf file whose own tokenizer is the model's: the first one, where no
+// tokenizer.json stands beside it. "": there is none. FAILED_PRECONDITION (MODEL_CHANGED) when it
+// is not what was registered.
+absl::StatusOr<std::string> FindManifestGguf(const ModelManifest& manifest);
 
 // What the planner wants to know of weights and KV: as stored, or as workers quantize them.
 struct WeightAccount {

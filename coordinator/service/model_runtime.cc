@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
 #include "coordinator/template/conversation.h"
+#include "coordinator/tokenizer/gguf_tokenizer.h"
 #include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenizer_config.h"
@@ -141,10 +142,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const ModelManifest& ma
     return manifest.FindFile(beside) != nullptr ? ReadManifestFile(manifest, beside) : "";
   };
   if (!IsTiktokenFile(name) && name != kSentencePieceFile) {
-    ASSIGN_OR_RETURN(const std::string json, ReadManifestTokenizer(manifest));
-    if (name.empty()) {
-      return ParseTokenizer(json);  // A GGUF file's own, which says it all.
+    ASSIGN_OR_RETURN(const std::string gguf, FindManifestGguf(manifest));
+    if (!gguf.empty()) {
+      return ReadGgufTokenizer(gguf);  // Which says it all.
     }
+    ASSIGN_OR_RETURN(const std::string json, ReadManifestFile(manifest, "tokenizer.json"));
     ASSIGN_OR_RETURN(const FilesBesideTokenizer beside, ReadFilesBesideTokenizer(read));
     return ParseTokenizer(json, beside);
   }

@@ -27,6 +27,7 @@
 #include "coordinator/template/chat_template.h"
 #include "coordinator/template/conversation.h"
 #include "coordinator/template/template_jsonl.h"
+#include "coordinator/tokenizer/gguf_tokenizer.h"
 #include "coordinator/tokenizer/sentencepiece.h"
 #include "coordinator/tokenizer/tiktoken.h"
 #include "coordinator/tokenizer/tokenize_jsonl.h"
@@ -111,8 +112,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
     }
   }
   if (file.extension() == ".gguf") {
-    ASSIGN_OR_RETURN(const std::string json, ReadGgufTokenizer(file.string()));
-    return ParseTokenizer(json);
+    return ReadGgufTokenizer(file.string());
   }
   ASSIGN_OR_RETURN(const std::string content, ReadFile(file.string()));
   const std::string name = file.filename().string();

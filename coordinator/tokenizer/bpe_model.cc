@@ -63,39 +63,66 @@ BpeModel::BpeModel(Vocabulary vocabulary, BpeOptions options)
   }
 }
 
+absl::StatusOr<BpeMerge> MergeOfTexts(const Vocabulary& vocabulary, std::string_view left,
+                                      std::string_view right, size_t rank, size_t prefix_bytes) {
+  const auto left_id = vocabulary.IdOf(left);
+  const auto right_id = vocabulary.IdOf(right);
+  if (!left_id || !right_id) {
+    return UnknownMerge(rank, left_id ? right : left, "joins");
+  }
+  std::string both(left);
+  both.append(right.substr(std::min(prefix_bytes, right.size())));
+  const auto made = vocabulary.IdOf(both);
+  if (!made) {
+    return UnknownMerge(rank, both, "makes");
+  }
+  return BpeMerge{*left_id, *right_id, *made};
+}
+
 absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(
     Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
     BpeOptions options, std::span<const uint32_t> ranks) {
+  std::vector<BpeMerge> by_id;
+  by_id.reserve(merges.size());
+  for (const auto& [left, right] : merges) {
+    ASSIGN_OR_RETURN(const BpeMerge merge,
+                     MergeOfTexts(vocabulary, left, right, by_id.size(), options.prefix.size()));
+    by_id.push_back(merge);
+  }
+  return Make(std::move(vocabulary), by_id, std::move(options), ranks);
+}
+
+absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Make(Vocabulary vocabulary,
+                                                         std::span<const BpeMerge> merges,
+                                                         BpeOptions options,
+                                                         std::span<const uint32_t> ranks) {
   std::unique_ptr<BpeModel> model(new BpeModel(std::move(vocabulary), std::move(options)));
   if (model->options_.unknown_token) {
     model->unknown_id_ = model->vocabulary_.IdOf(*model->options_.unknown_token);
   }
-  const size_t prefix = model->options_.prefix.size();
-  model->affixes_ = prefix > 0 || !model->options_.suffix.empty();
+  model->affixes_ = !model->options_.prefix.empty() || !model->options_.suffix.empty();
   model->merges_.reserve(merges.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const auto left_id = model->vocabulary_.IdOf(left);
-    const auto right_id = model->vocabulary_.IdOf(right);
-    if (!left_id || !right_id) {
-      return UnknownMerge(rank, left_id ? right : left, "joins");
-    }
-    const std::string made = left + right.substr(std::min(prefix, right.size()));
-    const auto id = model->vocabulary_.IdOf(made);
-    if (!id) {
-      return UnknownMerge(rank, made, "makes");
-    }
-    model->merges_[Pair(*left_id, *right_id)] = {
-        ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank], *id};
+    model->merges_[Pair(merges[rank].left, merges[rank].right)] = {
+        ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank], merges[rank].made};
   }
   model->LearnMarks(merges);
   return model;
 }
 
-void BpeModel::LearnMarks(const std::vector<std::pair<std::string, std::string>>& merges) {
+void BpeModel::LearnMarks(std::span<const BpeMerge> merges) {
   cut_at_marks_ = !affixes_ && vocabulary_.IdOf(kMark).has_value();
-  for (const auto& [left, right] : merges) {
-    if (!right.starts_with(kMark) || left.empty()) {
+  std::vector<bool> marked(vocabulary_.id_end());
+  for (uint32_t id = 0; id < vocabulary_.id_end(); ++id) {
+    const std::string* const token = vocabulary_.TokenOf(id);
+    marked[id] = token != nullptr && token->starts_with(kMark);
+  }
+  for (const BpeMerge& merge : merges) {
+    if (!marked[merge.right]) {
+      continue;
+    }
+    const std::string& left = *vocabulary_.TokenOf(merge.left);
+    if (left.empty()) {
       continue;
     }
     // A byte's token, and that for the unknown, stand for other characters than their own.

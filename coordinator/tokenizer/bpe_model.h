@@ -35,10 +35,27 @@ struct BpeOptions {
   std::string suffix = "";
 };
 
+// A merge by ids of tokens: what stands left, what stands right, and what they make.
+struct BpeMerge {
+  uint32_t left = 0;
+  uint32_t right = 0;
+  uint32_t made = 0;
+};
+
+// The merge number `rank` of a list by its texts, of which the right one loses its first
+// `prefix_bytes`. INVALID_ARGUMENT if it names or makes something that is no token.
+absl::StatusOr<BpeMerge> MergeOfTexts(const Vocabulary& vocabulary, std::string_view left,
+                                      std::string_view right, size_t rank, size_t prefix_bytes = 0);
+
 class BpeModel : public TokenModel {
  public:
-  // `merges` by rank, or with `ranks`: of two with the same rank the leftmost is done first.
-  // INVALID_ARGUMENT if a merge names or makes something that is no token.
+  // `merges` by rank, or with `ranks`: of two with the same rank the leftmost is done first. Their
+  // ids are those of tokens.
+  static absl::StatusOr<std::unique_ptr<BpeModel>> Make(Vocabulary vocabulary,
+                                                        std::span<const BpeMerge> merges,
+                                                        BpeOptions options,
+                                                        std::span<const uint32_t> ranks = {});
+  // The same by texts. INVALID_ARGUMENT if a merge names or makes something that is no token.
   static absl::StatusOr<std::unique_ptr<BpeModel>> Make(
       Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
       BpeOptions options, std::span<const uint32_t> ranks = {});
@@ -64,7 +81,7 @@ class BpeModel : public TokenModel {
   static uint64_t Pair(uint32_t left, uint32_t right) { return (uint64_t{left} << 32) | right; }
 
   // Learns which characters are ever joined to a mark behind them.
-  void LearnMarks(const std::vector<std::pair<std::string, std::string>>& merges);
+  void LearnMarks(std::span<const BpeMerge> merges);
   // Where the word that begins at `begin` ends: before the next mark that nothing joins.
   size_t WordEnd(std::string_view piece, size_t begin) const;
   // Appends the ids of a word, which no merge joins to what is around it.

@@ -6,6 +6,7 @@
 
 #include "common/limits.h"
 #include "coordinator/tokenizer/bpe_model.h"
+#include "coordinator/tokenizer/long_lists.h"
 #include "coordinator/tokenizer/stage_parsers.h"
 #include "coordinator/tokenizer/unigram_model.h"
 #include "coordinator/tokenizer/word_models.h"
@@ -29,6 +30,16 @@ absl::StatusOr<Vocabulary> ParseVocabulary(const JsonObject& model) {
           absl::StrCat("the id of token \"", token, "\" is no number from 0 up"));
     }
     tokens.emplace_back(token, id.get<uint64_t>());
+  }
+  return Vocabulary::Make(std::move(tokens));
+}
+
+// Of lists that were taken out of the file.
+absl::StatusOr<Vocabulary> VocabularyOf(const LongLists& lists) {
+  std::vector<std::pair<std::string, uint64_t>> tokens;
+  tokens.reserve(lists.vocab.size());
+  for (const auto& [token, id] : lists.vocab) {
+    tokens.emplace_back(token, id);
   }
   return Vocabulary::Make(std::move(tokens));
 }
@@ -58,9 +69,38 @@ absl::Status RequireUnset(const JsonObject& model, const char* name) {
   return TokenizerUnsupported(absl::StrCat("model BPE with ", name));
 }
 
+absl::StatusOr<std::vector<BpeMerge>> MergesOf(const JsonObject& model,
+                                               const Vocabulary& vocabulary, const LongLists* lists,
+                                               size_t prefix_bytes) {
+  std::vector<BpeMerge> merges;
+  const auto add = [&](std::string_view left, std::string_view right) -> absl::Status {
+    ASSIGN_OR_RETURN(const BpeMerge merge,
+                     MergeOfTexts(vocabulary, left, right, merges.size(), prefix_bytes));
+    merges.push_back(merge);
+    return absl::OkStatus();
+  };
+  if (lists != nullptr) {
+    merges.reserve(lists->merges.size());
+    for (const auto& [left, right] : lists->merges) {
+      RETURN_IF_ERROR(add(left, right));
+    }
+    return merges;
+  }
+  ASSIGN_OR_RETURN(const Json* list, model.Array("merges"));
+  merges.reserve(list->size());
+  for (const Json& item : *list) {
+    if (item.is_string() && item.get_ref<const std::string&>().starts_with("#version")) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const auto merge, ParseMerge(item, merges.size()));
+    RETURN_IF_ERROR(add(merge.first, merge.second));
+  }
+  return merges;
+}
+
 using MadeModel = absl::StatusOr<std::unique_ptr<TokenModel>>;
 
-MadeModel ParseBpe(const JsonObject& model) {
+MadeModel ParseBpe(const JsonObject& model, const LongLists* lists) {
   RETURN_IF_ERROR(RequireUnset(model, "dropout"));
   BpeOptions options;
   for (const auto& [name, affix] : {std::pair{"continuing_subword_prefix", &options.prefix},
@@ -75,17 +115,10 @@ MadeModel ParseBpe(const JsonObject& model) {
   if (model.Find("unk_token") != nullptr) {
     ASSIGN_OR_RETURN(options.unknown_token, model.String("unk_token"));
   }
-  ASSIGN_OR_RETURN(Vocabulary vocabulary, ParseVocabulary(model));
-  ASSIGN_OR_RETURN(const Json* list, model.Array("merges"));
-  std::vector<std::pair<std::string, std::string>> merges;
-  merges.reserve(list->size());
-  for (const Json& item : *list) {
-    if (item.is_string() && item.get_ref<const std::string&>().starts_with("#version")) {
-      continue;
-    }
-    ASSIGN_OR_RETURN(auto merge, ParseMerge(item, merges.size()));
-    merges.push_back(std::move(merge));
-  }
+  ASSIGN_OR_RETURN(Vocabulary vocabulary,
+                   lists != nullptr ? VocabularyOf(*lists) : ParseVocabulary(model));
+  ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges,
+                   MergesOf(model, vocabulary, lists, options.prefix.size()));
   ASSIGN_OR_RETURN(std::unique_ptr<BpeModel> bpe,
                    BpeModel::Make(std::move(vocabulary), merges, std::move(options)));
   return std::unique_ptr<TokenModel>(std::move(bpe));
@@ -193,14 +226,15 @@ std::string_view TokenModelType(const Json& model) {
   return has("vocab") && has("unk_token") ? "WordLevel" : "";
 }
 
-absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value) {
+absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value,
+                                                            const LongLists* lists) {
   ASSIGN_OR_RETURN(const JsonObject model, JsonObject::Of(value, "model"));
   if (model.Find("type") != nullptr) {
     RETURN_IF_ERROR(model.String("type").status());
   }
   const std::string_view type = TokenModelType(value);
   if (type == "BPE") {
-    return ParseBpe(model);
+    return ParseBpe(model, lists);
   }
   if (type == "Unigram") {
     return ParseUnigram(model);

@@ -11,8 +11,10 @@ namespace strata {
 
 // Some text between added tokens.
 struct NormalizedText {
-  std::string text;       // Well-formed UTF-8.
-  bool at_start = false;  // Whether its first character comes from the input's first one.
+  std::string text;  // Well-formed UTF-8.
+  // Whether its first character comes from the input's first one, or stands behind a token with
+  // which a text begins.
+  bool at_start = false;
   size_t max_bytes = MaxGrownBytes(text.size());  // What stages may make of it.
 };
 

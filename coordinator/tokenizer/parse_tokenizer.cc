@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "coordinator/tokenizer/decoder_steps.h"
+#include "coordinator/tokenizer/long_lists.h"
 #include "coordinator/tokenizer/pipeline_tokenizer.h"
 #include "coordinator/tokenizer/stage_parsers.h"
 #include "coordinator/tokenizer/tokenizer.h"
@@ -25,13 +27,17 @@ constexpr char kTekkenPattern[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Refuses what would take far more memory as a tree than as a file.
-absl::Status CheckShape(std::string_view json) {
+absl::Status CheckSize(std::string_view json) {
   if (json.size() > kMaxTokenizerBytes) {
     return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_TOO_LARGE",
                  absl::StrCat("tokenizer.json has ", json.size(), " bytes"))
         .Limit(absl::StrCat("tokenizer_bytes=", kMaxTokenizerBytes));
   }
+  return absl::OkStatus();
+}
+
+// Refuses what would take far more memory as a tree than as a file.
+absl::Status CheckShape(std::string_view json) {
   int depth = 0;
   size_t values = 0;
   bool in_string = false;
@@ -128,14 +134,9 @@ std::string KindOf(const JsonObject& file, const Json& model) {
   return byte_level ? "byte-level BPE" : "BPE" + bytes;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json) {
-  return ParseTokenizer(json, FilesBesideTokenizer());
-}
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json,
-                                                          const FilesBesideTokenizer& beside) {
+// `lists`, which may be null, are what `json` lacks.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTree(std::string_view json, const LongLists* lists,
+                                                     const FilesBesideTokenizer& beside) {
   RETURN_IF_ERROR(CheckShape(json));
   ASSIGN_OR_RETURN(const Json document, ParseJsonText(json, "tokenizer.json"));
   ASSIGN_OR_RETURN(const JsonObject file, JsonObject::Of(document, "tokenizer.json"));
@@ -159,7 +160,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json,
   if (model == nullptr) {
     return file.Wrong("model", "there");
   }
-  ASSIGN_OR_RETURN(stages.model, ParseTokenModel(*model));
+  ASSIGN_OR_RETURN(stages.model, ParseTokenModel(*model, lists));
   const bool clean_up =
       config.clean_up_spaces && (TokenModelType(*model) != "BPE" || config.clean_up_spaces_of_bpe);
   ASSIGN_OR_RETURN(stages.decoder, MakeDecoder(file.Find("decoder"), clean_up));
@@ -192,6 +193,25 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json,
     }
   }
   return std::unique_ptr<Tokenizer>(std::move(tokenizer));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json) {
+  return ParseTokenizer(json, FilesBesideTokenizer());
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view json,
+                                                          const FilesBesideTokenizer& beside) {
+  RETURN_IF_ERROR(CheckSize(json));
+  if (const std::optional<LongLists> lists = TakeLongLists(json)) {
+    auto tokenizer = ParseTree(lists->rest, &*lists, beside);
+    if (tokenizer.ok()) {
+      return tokenizer;
+    }
+  }
+  // What is wrong is said of the whole file.
+  return ParseTree(json, nullptr, beside);
 }
 
 }  // namespace strata

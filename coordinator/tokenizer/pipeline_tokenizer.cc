@@ -46,12 +46,14 @@ absl::StatusOr<std::vector<uint32_t>> PipelineTokenizer::Encode(std::string_view
         .Fact("byte_offset", *offset);
   }
   std::vector<uint32_t> ids;
+  bool at_start = true;
   for (const AddedTokens::Part& part : stages_.added_tokens.Find(text, /*normalized=*/false)) {
     if (part.id) {
       ids.push_back(*part.id);
-      continue;
+    } else {
+      RETURN_IF_ERROR(EncodeSegment(part.range.Of(text), at_start, &ids));
     }
-    RETURN_IF_ERROR(EncodeSegment(part.range.Of(text), part.range.begin == 0, &ids));
+    at_start = part.id && part.id == stages_.text_begins_behind;
   }
   if (add_special_tokens) {
     for (const auto& post_processor : stages_.post_processors) {

@@ -2,7 +2,9 @@
 #ifndef STRATA_COORDINATOR_TOKENIZER_PIPELINE_TOKENIZER_H_
 #define STRATA_COORDINATOR_TOKENIZER_PIPELINE_TOKENIZER_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,8 @@ struct TokenizerStages {
   std::vector<std::unique_ptr<PostProcessor>> post_processors;
   std::unique_ptr<Decoder> decoder;
   AddedTokens added_tokens;
+  // An added token behind which a text begins anew (NormalizedText::at_start).
+  std::optional<uint32_t> text_begins_behind = {};
   std::string kind = "";  // For people.
 };
 

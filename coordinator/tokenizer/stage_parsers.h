@@ -20,10 +20,14 @@
 
 namespace strata {
 
+struct LongLists;
+
 // INVALID_ARGUMENT for what is malformed, UNIMPLEMENTED for what is not supported; both say what.
 absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizer(const Json& value);
 absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const Json& value);
-absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value);
+// `lists` are of a model whose own are empty; null: they are in `value`.
+absl::StatusOr<std::unique_ptr<TokenModel>> ParseTokenModel(const Json& value,
+                                                            const LongLists* lists = nullptr);
 // Adds to *parts; a processor that changes no ids adds nothing.
 absl::Status ParsePostProcessor(const Json& value,
                                 std::vector<std::unique_ptr<PostProcessor>>* parts);

@@ -16,7 +16,7 @@ namespace {
 constexpr double kUnknownPenalty = 10.0;
 constexpr uint32_t kNowhere = ~uint32_t{0};
 
-absl::Status Invalid(std::string_view what) {
+absl::Status UnigramInvalid(std::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID", what);
 }
 
@@ -45,11 +45,11 @@ absl::StatusOr<std::unique_ptr<UnigramModel>> UnigramModel::Make(
     // They are moved from. NOLINTNEXTLINE(performance-unnecessary-value-param)
     std::vector<std::pair<std::string, double>> tokens, UnigramOptions options) {
   if (tokens.empty()) {
-    return Invalid("model Unigram: vocab is empty");
+    return UnigramInvalid("model Unigram: vocab is empty");
   }
   if (options.unknown_id && *options.unknown_id >= tokens.size()) {
-    return Invalid(absl::StrCat("model Unigram: unk_id ", *options.unknown_id, " is no token, of ",
-                                tokens.size()));
+    return UnigramInvalid(absl::StrCat("model Unigram: unk_id ", *options.unknown_id,
+                                       " is no token, of ", tokens.size()));
   }
   std::vector<std::pair<std::string, uint64_t>> numbered;
   std::vector<double> scores;

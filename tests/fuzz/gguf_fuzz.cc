@@ -13,6 +13,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/status.h"
 #include "coordinator/registry/gguf_text.h"
+#include "coordinator/tokenizer/gguf_tokenizer.h"
 #include "tests/fuzz/input.h"
 
 namespace strata {
@@ -65,7 +66,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    tensor.bytes <= head.size() + zeros - tensor.offset);
     }
   }
-  CheckStatus(ReadGgufTokenizer(file.path()).status());
+  const auto tokenizer = ReadGgufTokenizer(file.path());
+  CheckStatus(tokenizer.status());
+  STRATA_CHECK(!tokenizer.ok() || GgufHasTokenizer(file.path()));
+  if (tokenizer.ok()) {
+    CheckStatus((*tokenizer)->Encode("It's a\n  text <s>1234", true).status());
+  }
   CheckStatus(ReadGgufChatTemplate(file.path()).status());
   return 0;
 }

@@ -12,8 +12,7 @@
 #include <random>
 
 #include "common/status.h"
-#include "coordinator/registry/gguf_text.h"
-#include "coordinator/tokenizer/tokenizer.h"
+#include "coordinator/tokenizer/gguf_tokenizer.h"
 #include "tests/common/checkpoint/made_checkpoint.h"
 #include "tests/cost.h"
 #include "tests/golden.h"
@@ -117,8 +116,7 @@ class GgufMutationTest : public ::testing::TestWithParam<Subject> {
   }
 
   absl::StatusOr<std::vector<uint32_t>> Tokens() const {
-    ASSIGN_OR_RETURN(const std::string json, ReadGgufTokenizer(folder_.File(NameOf(0))));
-    ASSIGN_OR_RETURN(const auto tokenizer, ParseTokenizer(json));
+    ASSIGN_OR_RETURN(const auto tokenizer, ReadGgufTokenizer(folder_.File(NameOf(0))));
     return tokenizer->Encode(text_, true);
   }
 
