@@ -209,7 +209,9 @@ std::optional<uint64_t> TensorBytes(Dtype dtype, std::span<const uint64_t> shape
       return std::nullopt;
     }
   }
-  uint64_t unit = DtypeBytes(dtype);
+  // Elements of less than a byte have to fill bytes.
+  const bool part = DtypeBits(dtype) % 8 != 0;
+  uint64_t unit = part ? DtypeBits(dtype) : DtypeBytes(dtype);
   uint64_t heads = 0;
   if (IsBlocks(dtype)) {
     if (shape.empty() || shape.back() % BlockElements(dtype) != 0) {
@@ -221,10 +223,10 @@ std::optional<uint64_t> TensorBytes(Dtype dtype, std::span<const uint64_t> shape
   }
   uint64_t bytes;
   if (__builtin_mul_overflow(elements, unit, &bytes) ||
-      __builtin_add_overflow(bytes, heads, &bytes)) {
+      __builtin_add_overflow(bytes, heads, &bytes) || (part && bytes % 8 != 0)) {
     return std::nullopt;
   }
-  return bytes;
+  return part ? bytes / 8 : bytes;
 }
 
 BlockPanels PanelsOf(Dtype dtype) {

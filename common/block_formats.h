@@ -40,8 +40,9 @@ size_t BlockBytes(Dtype dtype);
 // Of a row of so many inputs, which are whole blocks.
 uint64_t BlockRowBytes(Dtype dtype, uint64_t inputs);
 
-// Bytes of a tensor; of blocks too, whose last dimension has to be whole blocks. Nothing where that
-// is not so, or where the number overflows.
+// Bytes of a tensor; of blocks too, whose last dimension has to be whole blocks, and of elements of
+// less than a byte, which have to fill bytes. Nothing where that is not so, or where the number
+// overflows.
 std::optional<uint64_t> TensorBytes(Dtype dtype, std::span<const uint64_t> shape);
 
 // Weights [32 part, 32 part + 32) of the row that begins at `row`, as gguf-py dequantizes them.

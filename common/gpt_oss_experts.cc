@@ -24,11 +24,23 @@ Dtype LoadedDtype(std::string_view tensor, Dtype dtype) {
   return IsMxfp4Blocks(tensor) ? Dtype::kMXFP4 : dtype;
 }
 
-MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape) {
+FusedPaths FusedExpertPaths(std::string_view layer) {
+  const std::string experts = std::string(layer) + "mlp.experts.";
+  return {experts + "gate_up_proj", experts + "down_proj", std::string(layer) + "mlp.gate"};
+}
+
+ExpertPaths MlxGptOssPaths(std::string_view layer) {
+  const std::string experts = std::string(layer) + "mlp.experts.";
+  return {experts + "gate_proj", experts + "up_proj", experts + "down_proj"};
+}
+
+MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape,
+                          bool inputs_first) {
   const bool blocks = IsMxfp4Blocks(tensor);
   if (blocks ? shape.size() == 4 : IsExperts(tensor, "") && shape.size() == 3) {
-    const uint64_t outputs = blocks ? shape[1] : shape[2];
-    const uint64_t inputs = blocks ? shape[2] * 32 : shape[1];
+    const bool turned = inputs_first && !blocks;
+    const uint64_t outputs = turned ? shape[2] : shape[1];
+    const uint64_t inputs = blocks ? shape[2] * 32 : turned ? shape[1] : shape[2];
     const uint64_t each = tensor.find(kGateUp) == std::string_view::npos ? 1 : 2;
     return {shape[0] * each, outputs / each, inputs};
   }

@@ -1,4 +1,4 @@
-// Matrices in tensors, and the experts of gpt-oss, which are stored in ways of their own. Below
+// Matrices in tensors, and fused experts. Those of gpt-oss are stored in ways of their own. Below
 // "model.layers.N.mlp.experts.", gate and up alternating among their outputs:
 //   floats: gate_up_proj [experts, hidden, 2 ffn], down_proj [experts, ffn, hidden];
 //   MXFP4:  gate_up_proj_blocks [experts, 2 ffn, hidden / 32, 16], _scales [experts, 2 ffn, hidden
@@ -7,26 +7,44 @@
 //           an exponent, of two in a byte the first in the low half;
 //   both:   gate_up_proj_bias [experts, 2 ffn], down_proj_bias [experts, hidden].
 // GGUF files have them as those of other mixtures instead: "switch_mlp" of common/expert_spec.h,
-// with biases [experts, outputs].
+// with biases [experts, outputs]; MLX has the same three tensors as "mlp.experts.gate_proj.weight".
+//
+// The experts of other mixtures may be fused too, as transformers 5 computes them and saves them on
+// demand: gate_up_proj [experts, 2 ffn, hidden], the rows of gate before those of up, and down_proj
+// [experts, hidden, ffn]; the router is "mlp.gate" then, whatever it is called elsewhere.
 #ifndef STRATA_COMMON_GPT_OSS_EXPERTS_H_
 #define STRATA_COMMON_GPT_OSS_EXPERTS_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/dtype.h"
+#include "common/expert_spec.h"
 
 namespace strata {
 
 // The matrices in a tensor: "PATH.weight" [outputs, inputs], or of one expert after another
-// [experts, outputs, inputs]; or gpt-oss' experts, gate and up each for itself.
+// [experts, outputs, inputs]; or fused experts, gate and up each for itself. `inputs_first`: as
+// gpt-oss' floats are, [experts, inputs, outputs].
 struct MatrixShape {
   uint64_t matrices = 0;  // 0: it holds none.
   uint64_t outputs = 0;
   uint64_t inputs = 0;
 };
-MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape);
+MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape,
+                          bool inputs_first);
+
+// Below "mlp.experts.", of layers whose names begin with `layer`, "model.layers.N.".
+struct FusedPaths {
+  std::string gate_up;
+  std::string down;
+  std::string router;
+};
+FusedPaths FusedExpertPaths(std::string_view layer);
+// "mlp.experts.{gate,up,down}_proj", as MLX stacks gpt-oss' experts.
+ExpertPaths MlxGptOssPaths(std::string_view layer);
 
 // Whether a tensor is gpt-oss' blocks of MXFP4, or their scales.
 bool IsMxfp4Blocks(std::string_view tensor);

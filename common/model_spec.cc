@@ -113,7 +113,9 @@ LayerNormNames NormNames(NormPlaces places) {
 }
 
 bool StaysAsStored(std::string_view tensor) {
-  return IsRouter(tensor) || PathOfWeights(tensor).ends_with(".self_attn.kv_b_proj");
+  const std::string_view path = PathOfWeights(tensor);
+  return IsRouter(tensor) || path.ends_with(".self_attn.kv_b_proj") ||
+         path.ends_with(".self_attn.embed_q") || path.ends_with(".self_attn.unembed_out");
 }
 
 std::vector<RopeSpec> RopesOf(const ModelSpec& spec) {

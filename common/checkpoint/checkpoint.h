@@ -72,6 +72,8 @@ struct StageTensor {
   // others, which follow, are parts.
   std::optional<StoredMatrix> matrix = {};
   bool part = false;
+  bool inputs_first = false;  // See MatrixShapeOf.
+  bool any_shape = false;
   // Whether a tensor of this shape is it; a single number has any number of dimensions.
   bool Fits(std::span<const uint64_t> other) const;
 };
@@ -82,14 +84,14 @@ using TensorExists = std::function<bool(const std::string& name)>;
 std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
                                    bool embeds, bool heads, const TensorExists& exists = nullptr);
 
-// Whether a tensor holds a matrix's weights, by its name; and whether workers keep them as
-// integers, which are not quantized again.
+// Whether a tensor holds a matrix's weights, by its name; and whether workers keep them in fewer
+// bits than floats have, so that they are not quantized again. `dtype`: that they are loaded from.
 bool HoldsWeights(std::string_view name);
-bool KeepsIntegers(const ModelSpec& spec, Dtype dtype);
+bool KeepsIntegers(const StageTensor& tensor, Dtype dtype);
 
-// How a matrix is stored, for a numerics class: "bf16", "affine4g64", "gptq4g128". `name` is that
-// of the tensor with its weights.
-std::string StoredFormat(const ModelSpec& spec, const std::string& name, Dtype dtype);
+// How a matrix is stored, for a numerics class: "bf16", "affine4g64", "gptq4g128". `tensor` is that
+// with its weights.
+std::string StoredFormat(const ModelSpec& spec, const StageTensor& tensor, Dtype dtype);
 
 // Parses the header of one safetensors file: `header` is the JSON, `data_bytes` the size of what
 // follows it, `data_start` the offset of the data in the file. Used by OpenCheckpoint and fuzzed.

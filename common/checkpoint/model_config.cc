@@ -395,6 +395,7 @@ absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
                    "text_config.model_type " + Quoted(family->model_type) + " is no decoder");
     }
   }
+  ReadAsMlx(&config);
   ASSIGN_OR_RETURN(ModelSpec spec, ParseDecoder(config, *family));
   spec.tensor_prefix = prefix;
   RETURN_IF_ERROR(ReadSpecialIds(config, generation_config_json, &spec));

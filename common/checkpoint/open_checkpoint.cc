@@ -254,12 +254,23 @@ bool IsBesideMatrix(const ModelSpec& spec, const std::string& name) {
   if (!spec.quantization.has_value()) {
     return false;
   }
-  const QuantizationMethod method = spec.quantization->method;
-  const bool float8 = method == QuantizationMethod::kFloat8;
-  return (method == QuantizationMethod::kPacked && absl::EndsWith(name, ".weight_shape")) ||
-         (float8 &&
-          (absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".activation_scale") ||
-           absl::EndsWith(name, ".weight_zero_point")));
+  bool packed = false;  // compressed-tensors', and others like it.
+  bool floats = false;
+  spec.quantization->ForSchemes([&](const StoredScheme& scheme) {
+    packed = packed || scheme.method == QuantizationMethod::kPacked;
+    floats = floats || (scheme.method >= QuantizationMethod::kIntegers &&
+                        scheme.method != QuantizationMethod::kBitsAndBytes);
+  });
+  const auto ends = [&](std::string_view suffix) {
+    return std::string_view(name).ends_with(suffix);
+  };
+  if (spec.quantization->method == QuantizationMethod::kBitsAndBytes) {
+    return ends(".weight_format");
+  }
+  return ((packed || floats) &&
+          (ends(".weight_shape") || ends(".input_scale") || ends(".activation_scale") ||
+           ends(".input_zero_point") || ends(".input_global_scale"))) ||
+         (floats && ends(".weight_zero_point"));
 }
 
 // The rest of "model.layers.N." for a layer that the model has, or "".

@@ -15,6 +15,11 @@ namespace strata {
 // what is not supported: methods, versions, numbers of bits, group sizes.
 absl::StatusOr<std::optional<QuantizationSpec>> ParseQuantization(const nlohmann::json& config);
 
+// Of a configuration with MLX's `quantization`: its fields as mlx-lm reads them, which has YaRN cut
+// its range to whole pairs whatever `truncate` says (mlx_lm/models/rope_utils.py). Others stay as
+// they are.
+void ReadAsMlx(nlohmann::json* config);
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_CHECKPOINT_QUANTIZATION_CONFIG_H_

@@ -5,14 +5,10 @@
 #include "common/block_formats.h"
 #include "common/check.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/gpt_oss_experts.h"
 
 namespace strata {
 namespace {
-
-AffineSpec AffineOf(const ModelSpec& spec, const std::string& path) {
-  const auto found = spec.quantization->by_path.find(path);
-  return found == spec.quantization->by_path.end() ? spec.quantization->by_default : found->second;
-}
 
 class TensorList {
  public:
@@ -22,45 +18,30 @@ class TensorList {
     tensors_.push_back({std::move(name), std::move(shape), std::move(dtypes)});
   }
   bool Exists(const std::string& name) const { return exists_ && exists_(name); }
-  // PATH.weight, [out, in].
-  void AddMatrix(const std::string& path, uint64_t out, uint64_t in) {
-    const bool quantized = spec_.quantization.has_value() && exists_;
-    if (quantized && spec_.quantization->method != QuantizationMethod::kMlx) {
-      StoredMatrix matrix = StoredMatrixAt(*spec_.quantization, path, out, in, exists_);
+  // PATH.weight, [out, in]; of `matrices` others than 0 [matrices, out, in].
+  void AddMatrix(const std::string& path, uint64_t out, uint64_t in, uint64_t matrices = 0) {
+    const bool embedding = path.ends_with("embed_tokens");
+    const StoredScheme* const scheme = spec_.quantization.has_value() && exists_
+                                           ? spec_.quantization->At(path, embedding)
+                                           : nullptr;
+    if (scheme != nullptr && IsPlainAffine(*scheme) && KeepsPlainAffine(path)) {
+      if (exists_(path + ".scales")) {
+        AddAffine(path, scheme->integers, out, in, matrices);
+        return;
+      }
+    } else if (scheme != nullptr) {
+      StoredMatrix matrix = StoredMatrixAt(*scheme, path, out, in, exists_, matrices);
       if (!matrix.codes.name.empty()) {
-        matrix.as_floats = StaysAsStored(matrix.codes.name);
+        matrix.as_floats = StaysAsStored(matrix.name);
         AddStored(matrix);
         return;
       }
-    } else if (quantized && exists_(path + ".scales")) {
-      AddAffine(path, out, in);
-      return;
     }
-    Add(path + ".weight", {out, in});
+    AddShaped(path + ".weight", {out, in}, matrices);
   }
-  void AddStored(const StoredMatrix& matrix) {
-    for (const StoredPart* part : matrix.Parts()) {
-      tensors_.push_back({part->name, part->shape, part->dtypes});
-      StageTensor& tensor = tensors_.back();
-      tensor.part = part != &matrix.codes;
-      if (!tensor.part) {
-        tensor.matrix = matrix;
-      }
-    }
-  }
-  void AddAffine(const std::string& path, uint64_t out, uint64_t in) {
-    const AffineSpec affine = AffineOf(spec_, path);
-    tensors_.push_back({path + ".weight", {out, in * affine.bits / 32}, {Dtype::kU32}});
-    Add(path + ".scales", {out, in / affine.group});
-    Add(path + ".biases", {out, in / affine.group});
-  }
-  // The same of all experts in one tensor, [experts, out, in], and their biases, [experts, out].
+  // The same of all experts, and their biases, [experts, out].
   void AddStacked(const std::string& path, uint64_t experts, uint64_t out, uint64_t in, bool bias) {
-    const size_t first = tensors_.size();
-    AddMatrix(path, out, in);
-    for (size_t i = first; i < tensors_.size(); ++i) {
-      tensors_[i].shape.insert(tensors_[i].shape.begin(), experts);
-    }
+    AddMatrix(path, out, in, experts);
     if (bias) {
       Add(path + ".bias", {experts, out}, {Dtype::kF32, Dtype::kF16, Dtype::kBF16});
     }
@@ -72,9 +53,41 @@ class TensorList {
       Add(path + ".bias", {out});
     }
   }
+  StageTensor* Last() { return &tensors_.back(); }
   std::vector<StageTensor> Take() { return std::move(tensors_); }
 
  private:
+  // Routers stay as integers; what is used a head at a time does not.
+  static bool KeepsPlainAffine(const std::string& path) {
+    return !StaysAsStored(path + ".weight") || IsRouter(path + ".weight");
+  }
+  void AddShaped(std::string name, std::vector<uint64_t> shape, uint64_t matrices,
+                 std::vector<Dtype> dtypes = {}) {
+    if (matrices != 0) {
+      shape.insert(shape.begin(), matrices);
+    }
+    Add(std::move(name), std::move(shape), std::move(dtypes));
+  }
+  void AddAffine(const std::string& path, const AffineSpec& affine, uint64_t out, uint64_t in,
+                 uint64_t matrices) {
+    AddShaped(path + ".weight", {out, in * affine.bits / 32}, matrices, {Dtype::kU32});
+    AddShaped(path + ".scales", {out, in / affine.group}, matrices);
+    AddShaped(path + ".biases", {out, in / affine.group}, matrices);
+  }
+  void AddStored(const StoredMatrix& matrix) {
+    for (const StoredPart* part : matrix.Parts()) {
+      StageTensor& tensor = tensors_.emplace_back();
+      tensor.name = part->name;
+      tensor.shape = part->shape;
+      tensor.dtypes = part->dtypes;
+      tensor.any_shape = part == &matrix.state;
+      tensor.part = part != &matrix.codes;
+      if (!tensor.part) {
+        tensor.matrix = matrix;
+      }
+    }
+  }
+
   const ModelSpec& spec_;
   const TensorExists& exists_;
   std::vector<StageTensor> tensors_;
@@ -89,6 +102,7 @@ void AddGptOssExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& fo
       list->Add(path + "_scales", {mlp.experts, outputs, inputs / 32}, {Dtype::kU8});
     } else {
       list->Add(path, {mlp.experts, inputs, outputs});
+      list->Last()->inputs_first = true;
     }
     list->Add(path + "_bias", {mlp.experts, outputs});
   };
@@ -96,8 +110,38 @@ void AddGptOssExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& fo
   add(folder + "down_proj", hidden, mlp.ffn);
 }
 
+// The tensors of all experts, each for itself or one after another.
+void AddEachExpert(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix,
+                   TensorList* list) {
+  const bool gpt_oss = mlp.expert_names == ExpertNames::kGptOss;
+  for (const ExpertPaths& stacked :
+       {StackedExpertPaths(mlp.expert_names, prefix), MlxGptOssPaths(prefix)}) {
+    if (list->Exists(stacked.gate + ".weight")) {
+      list->AddStacked(stacked.gate, mlp.experts, mlp.ffn, hidden, mlp.bias);
+      list->AddStacked(stacked.up, mlp.experts, mlp.ffn, hidden, mlp.bias);
+      list->AddStacked(stacked.down, mlp.experts, hidden, mlp.ffn, mlp.bias);
+      return;
+    }
+    if (!gpt_oss) {
+      break;
+    }
+  }
+  if (gpt_oss) {
+    AddGptOssExperts(mlp, hidden, prefix + "mlp.experts.", list);
+    return;
+  }
+  for (uint32_t e = 0; e < mlp.experts; ++e) {
+    const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, prefix, e);
+    list->AddLinear(paths.gate, mlp.ffn, hidden, mlp.bias);
+    list->AddLinear(paths.up, mlp.ffn, hidden, mlp.bias);
+    list->AddLinear(paths.down, hidden, mlp.ffn, mlp.bias);
+  }
+}
+
 void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, TensorList* list) {
-  const std::string router = RouterPath(mlp.expert_names, prefix);
+  const FusedPaths fused_paths = FusedExpertPaths(prefix);
+  const bool fused = mlp.expert_names != ExpertNames::kGptOss && list->Exists(fused_paths.gate_up);
+  const std::string router = fused ? fused_paths.router : RouterPath(mlp.expert_names, prefix);
   list->AddLinear(router, mlp.experts, hidden, mlp.router.bias);
   if (mlp.router.corrected) {
     list->Add(router + ".e_score_correction_bias", {mlp.experts});
@@ -108,22 +152,11 @@ void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, 
     list->AddMatrix(shared.up, mlp.shared_ffn, hidden);
     list->AddMatrix(shared.down, hidden, mlp.shared_ffn);
   }
-  const ExpertPaths stacked = StackedExpertPaths(mlp.expert_names, prefix);
-  if (list->Exists(stacked.gate + ".weight")) {
-    list->AddStacked(stacked.gate, mlp.experts, mlp.ffn, hidden, mlp.bias);
-    list->AddStacked(stacked.up, mlp.experts, mlp.ffn, hidden, mlp.bias);
-    list->AddStacked(stacked.down, mlp.experts, hidden, mlp.ffn, mlp.bias);
-    return;
-  }
-  if (mlp.expert_names == ExpertNames::kGptOss) {
-    AddGptOssExperts(mlp, hidden, prefix + "mlp.experts.", list);
-    return;
-  }
-  for (uint32_t e = 0; e < mlp.experts; ++e) {
-    const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, prefix, e);
-    list->AddLinear(paths.gate, mlp.ffn, hidden, mlp.bias);
-    list->AddLinear(paths.up, mlp.ffn, hidden, mlp.bias);
-    list->AddLinear(paths.down, hidden, mlp.ffn, mlp.bias);
+  if (fused) {
+    list->Add(fused_paths.gate_up, {mlp.experts, uint64_t{2} * mlp.ffn, hidden});
+    list->Add(fused_paths.down, {mlp.experts, hidden, mlp.ffn});
+  } else {
+    AddEachExpert(mlp, hidden, prefix, list);
   }
 }
 
@@ -155,6 +188,12 @@ void AddLatentAttention(const AttentionSpec& attention, uint64_t hidden, const s
   }
   list->AddMatrix(prefix + "self_attn.kv_a_proj_with_mqa", latent.kept(), hidden);
   list->Add(prefix + "self_attn.kv_a_layernorm.weight", {latent.rank});
+  // MLX has it in two tensors (worker/backend/latent_tensors.h).
+  if (list->Exists(prefix + "self_attn.embed_q.weight")) {
+    list->AddMatrix(prefix + "self_attn.embed_q", latent.rank, latent.nope_dim, heads);
+    list->AddMatrix(prefix + "self_attn.unembed_out", latent.value_dim, latent.rank, heads);
+    return;
+  }
   list->AddMatrix(prefix + "self_attn.kv_b_proj", heads * (latent.nope_dim + latent.value_dim),
                   latent.rank);
 }
@@ -220,6 +259,9 @@ std::vector<StageTensor> TensorsOf(const ModelSpec& spec, uint32_t first_layer, 
 }
 
 bool StageTensor::Fits(std::span<const uint64_t> other) const {
+  if (any_shape) {
+    return true;
+  }
   const auto one = [](std::span<const uint64_t> dimensions) {
     return std::all_of(dimensions.begin(), dimensions.end(), [](uint64_t n) { return n == 1; });
   };
@@ -229,18 +271,21 @@ bool StageTensor::Fits(std::span<const uint64_t> other) const {
 
 bool HoldsWeights(std::string_view name) { return !PathOfWeights(name).empty(); }
 
-bool KeepsIntegers(const ModelSpec& spec, Dtype dtype) {
-  const bool ordered = spec.quantization.has_value() && spec.quantization->has_order;
-  return dtype == Dtype::kU32 || (dtype == Dtype::kI32 && !ordered) || IsBlocks(dtype);
+bool KeepsIntegers(const StageTensor& tensor, Dtype dtype) {
+  return tensor.matrix.has_value() ? tensor.matrix->Kept().kind != KeptForm::Kind::kFloats
+                                   : dtype == Dtype::kU32 || IsBlocks(dtype);
 }
 
-std::string StoredFormat(const ModelSpec& spec, const std::string& name, Dtype dtype) {
-  if ((dtype == Dtype::kI32 || dtype == Dtype::kF8E4M3) && spec.quantization.has_value()) {
-    return StoredFormatName(*spec.quantization);
+std::string StoredFormat(const ModelSpec& spec, const StageTensor& tensor, Dtype dtype) {
+  if (tensor.matrix.has_value()) {
+    return StoredFormatName(*tensor.matrix);
   }
   if (dtype == Dtype::kU32 && spec.quantization.has_value()) {
-    const AffineSpec affine = AffineOf(spec, name.substr(0, name.rfind('.')));
-    return absl::StrCat("affine", affine.bits, "g", affine.group);
+    const std::string path = tensor.name.substr(0, tensor.name.rfind('.'));
+    const StoredScheme* const scheme = spec.quantization->At(path, path.ends_with("embed_tokens"));
+    if (scheme != nullptr) {
+      return StoredFormatName(*scheme);
+    }
   }
   std::string format = DtypeName(dtype);
   for (char& c : format) {

@@ -28,13 +28,13 @@ class Sum {
       return;
     }
     const Dtype dtype = LoadedDtype(name, tensor->dtype);
-    const MatrixShape shape = what.matrix
-                                  ? MatrixShape{1, what.matrix->outputs, what.matrix->inputs}
-                                  : MatrixShapeOf(name, tensor->shape);
+    const MatrixShape shape =
+        what.matrix ? MatrixShape{what.matrix->matrices, what.matrix->outputs, what.matrix->inputs}
+                    : MatrixShapeOf(name, tensor->shape, what.inputs_first);
     const bool matrix = shape.matrices != 0;
     uint64_t bytes = tensor->bytes;
-    std::string format = StoredFormat(manifest_.spec, name, dtype);
-    const bool floats = matrix && !KeepsIntegers(manifest_.spec, dtype) && !StaysAsStored(name);
+    std::string format = StoredFormat(manifest_.spec, what, dtype);
+    const bool floats = matrix && !KeepsIntegers(what, dtype) && !StaysAsStored(name);
     if (matrix && IsBlocks(dtype)) {
       bytes = shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
     }
@@ -125,17 +125,28 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
 }
 
 StoredKinds StoredKindsOf(const ModelManifest& manifest) {
-  // Where config.json says that matrices are integers, those that are left are so for a reason.
-  const std::optional<QuantizationSpec>& spec = manifest.spec.quantization;
-  const bool says_so = spec.has_value() && StoresIntegers(*spec);
-  StoredKinds kinds{.integers = says_so};
+  const ModelSpec& spec = manifest.spec;
+  const auto last = static_cast<uint32_t>(spec.layers.size()) - 1;
+  StoredKinds kinds;
   bool floats = false;
-  for (const ManifestTensor& tensor : manifest.tensors) {
-    kinds.integers = kinds.integers || IsBlocks(LoadedDtype(tensor.name, tensor.dtype));
-    floats = floats || (tensor.shape.size() == 2 && HoldsWeights(tensor.name) &&
-                        !StaysAsStored(tensor.name) && !IsBlocks(tensor.dtype));
+  bool widened = false;
+  for (const StageTensor& tensor : TensorsOf(spec, 0, last, true, true, manifest.Exists())) {
+    const ManifestTensor* const found = manifest.FindTensor(tensor.name);
+    if (found == nullptr || tensor.part) {
+      continue;
+    }
+    const bool quantized = KeepsIntegers(tensor, LoadedDtype(tensor.name, found->dtype));
+    kinds.integers = kinds.integers || quantized;
+    if (quantized || StaysAsStored(tensor.name)) {
+      continue;
+    }
+    widened = widened || tensor.matrix.has_value();
+    floats = floats ||
+             (!tensor.matrix.has_value() && found->shape.size() == 2 && HoldsWeights(tensor.name));
   }
-  kinds.quantizable = !says_so && (floats || !kinds.integers);
+  // Where config.json says that matrices are integers, those that are left are so for a reason.
+  const bool says_so = spec.quantization.has_value() && kinds.integers;
+  kinds.quantizable = widened || (!says_so && (floats || !kinds.integers));
   return kinds;
 }
 

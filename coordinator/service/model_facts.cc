@@ -24,32 +24,65 @@ std::string Groups(uint64_t group) {
   return group == 0 ? ", a scale for each output" : absl::StrCat(", groups of ", group);
 }
 
-// How matrices of a format that config.json names are stored, as people call it.
-std::string NameOf(const QuantizationSpec& spec) {
-  if (spec.method == QuantizationMethod::kFloat8) {
-    const bool all = spec.block_outputs == 0 && spec.block_inputs == 0;
-    const bool output = spec.block_outputs == 1 && spec.block_inputs == 0;
-    return absl::StrCat("FP8 (E4M3), ", all      ? "one scale"
-                                        : output ? "a scale for each output"
-                                                 : absl::StrCat("blocks of ", spec.block_outputs,
-                                                                " x ", spec.block_inputs));
+// Of what a scale is for, ", a scale for each output".
+std::string Blocks(const StoredScheme& scheme) {
+  const bool all = scheme.block_outputs == 0 && scheme.block_inputs == 0;
+  const bool output = scheme.block_outputs == 1 && scheme.block_inputs == 0;
+  return all      ? ", one scale"
+         : output ? ", a scale for each output"
+         : scheme.block_outputs == 1
+             ? Groups(scheme.block_inputs)
+             : absl::StrCat(", blocks of ", scheme.block_outputs, " x ", scheme.block_inputs);
+}
+
+// How a matrix of a format that config.json names is stored, as people call it.
+std::string NameOf(const StoredMatrix& matrix) {
+  const StoredScheme& scheme = matrix.scheme;
+  const auto integers = [&](const char* name) {
+    return absl::StrCat(name, " int", scheme.integers.bits, Groups(scheme.integers.group),
+                        scheme.has_order ? ", inputs in order of activation" : "");
+  };
+  switch (scheme.method) {
+    case QuantizationMethod::kMlx:
+      return absl::StrCat("int", scheme.integers.bits, " affine", Groups(scheme.integers.group));
+    case QuantizationMethod::kAwq:
+      return integers("AWQ");
+    case QuantizationMethod::kGptq:
+      return integers("GPTQ");
+    case QuantizationMethod::kPacked:
+      return integers("pack-quantized");
+    case QuantizationMethod::kIntegers:
+      return absl::StrCat("int-quantized int", scheme.integers.bits, Blocks(scheme));
+    case QuantizationMethod::kFloat8:
+      return absl::StrCat("FP8 (E4M3)", Blocks(scheme));
+    case QuantizationMethod::kMlxMxfp8:
+      return "MXFP8";
+    case QuantizationMethod::kMxfp4:
+    case QuantizationMethod::kMlxMxfp4:
+      return "MXFP4";
+    case QuantizationMethod::kNvfp4:
+    case QuantizationMethod::kMlxNvfp4:
+      return "NVFP4";
+    case QuantizationMethod::kModelOpt:
+      return matrix.kind == StoredCodes::kFloat4 ? "NVFP4" : "FP8 (E4M3), one scale";
+    case QuantizationMethod::kBitsAndBytes:
+      return matrix.kind == StoredCodes::kSigned
+                 ? "bitsandbytes int8"
+                 : absl::StrCat("bitsandbytes ", StoredFormatName(matrix),
+                                matrix.nested_scales.name.empty() ? "" : ", double quantization");
   }
-  const char* const name = spec.method == QuantizationMethod::kAwq    ? "AWQ"
-                           : spec.method == QuantizationMethod::kGptq ? "GPTQ"
-                                                                      : "pack-quantized";
-  return absl::StrCat(name, " int", spec.by_default.bits, Groups(spec.by_default.group),
-                      spec.has_order ? ", inputs in order of activation" : "");
+  return "";
 }
 
 // Of the tensor with a matrix's weights, or of one that is no part of a matrix.
 std::string FormatName(const ModelManifest& m, const StageTensor& tensor, Dtype dtype) {
   if (tensor.matrix.has_value()) {
-    return NameOf(*m.spec.quantization);
+    return NameOf(*tensor.matrix);
   }
   if (dtype == Dtype::kU32 && m.spec.quantization.has_value()) {
     uint32_t bits = 0;
     uint32_t group = 0;
-    const std::string name = StoredFormat(m.spec, tensor.name, dtype);
+    const std::string name = StoredFormat(m.spec, tensor, dtype);
     if (std::sscanf(name.c_str(), "affine%ug%u", &bits, &group) == 2) {
       return absl::StrCat("int", bits, " affine", Groups(group));
     }
@@ -61,12 +94,25 @@ bool IsAffinePart(std::string_view name) {
   return name.ends_with(".scales") || name.ends_with(".biases");
 }
 
-// All tensors that the model uses, by the format of the matrix that each belongs to; and which of
-// these formats workers have no form for but float32.
+// All tensors that the model uses, by the format of the matrix that each belongs to; which of these
+// formats workers have no form for but float32; and those of integers that they keep in more bits.
 struct Formats {
   std::vector<v1::StoredFormat> stored;
   std::set<std::string> kept_as_floats;
+  std::map<std::string, uint32_t> kept_in_bits;
 };
+
+void AddWidened(const StageTensor& tensor, const std::string& format, Formats* formats) {
+  if (!tensor.matrix.has_value() || tensor.matrix->as_floats) {
+    return;
+  }
+  const KeptForm kept = tensor.matrix->Kept();
+  if (kept.kind == KeptForm::Kind::kFloats) {
+    formats->kept_as_floats.insert(format);
+  } else if (kept.kind == KeptForm::Kind::kIntegers && kept.bits > tensor.matrix->bits) {
+    formats->kept_in_bits[format] = kept.bits;
+  }
+}
 
 Formats FormatsOf(const ModelManifest& m) {
   Formats formats;
@@ -81,10 +127,7 @@ Formats FormatsOf(const ModelManifest& m) {
     const bool part = tensor.part || IsMxfp4Scales(tensor.name) || IsAffinePart(tensor.name);
     if (!part) {
       of_matrix = FormatName(m, tensor, found->dtype);
-      if (tensor.matrix.has_value() && tensor.matrix->KeptGroup() == 0 &&
-          !tensor.matrix->as_floats) {
-        formats.kept_as_floats.insert(of_matrix);
-      }
+      AddWidened(tensor, of_matrix, &formats);
     }
     v1::StoredFormat& format = by_name[of_matrix];
     format.set_tensors(format.tensors() + 1);
@@ -210,6 +253,10 @@ void AddWeights(const StoredKinds& kinds, const Formats& formats, v1::ModelFacts
         "such format",
         kinds.quantizable ? "; --quantize int8 or int4 makes less of them, with a second rounding"
                           : ""));
+  }
+  for (const auto& [name, bits] : formats.kept_in_bits) {
+    facts->add_cannot(absl::StrCat("its matrices in ", name, " are kept in ", bits,
+                                   " bits, exactly, since workers have no smaller form for them"));
   }
 }
 

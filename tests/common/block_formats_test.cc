@@ -217,7 +217,7 @@ TEST(BlockFormats, NamesOfDtypes) {
   for (int i = 0; i <= static_cast<int>(Dtype::kFP4); ++i) {
     const auto dtype = static_cast<Dtype>(i);
     EXPECT_EQ(DtypeOfName(DtypeName(dtype)), dtype);
-    EXPECT_EQ(IsBlocks(dtype), DtypeBytes(dtype) == 0) << DtypeName(dtype);
+    EXPECT_EQ(IsBlocks(dtype), DtypeBits(dtype) == 0) << DtypeName(dtype);
     EXPECT_EQ(IsBlocks(dtype), BlockBytes(dtype) != 0) << DtypeName(dtype);
   }
   EXPECT_EQ(DtypeOfName("IQ3_S"), std::nullopt);

@@ -64,6 +64,8 @@ def safetensors():
 
     seed("one", {"a": tensor([2, 2], 0, 16)}, 16)
     seed("empty-tensor", {"a": tensor([0], 0, 0), "b": tensor([], 0, 4)}, 4)
+    seed("sub-byte", {"a": tensor([2, 10], 0, 10, "F4"), "b": tensor([4], 10, 13, "F6_E2M3")}, 13)
+    seed("within-a-byte", {"a": tensor([3], 0, 2, "F4")}, 2)
     seed("overlap", {"a": tensor([2], 0, 8), "b": tensor([2], 4, 12)}, 12)
     seed("hole", {"a": tensor([1], 0, 4), "b": tensor([1], 8, 12)}, 12)
     seed("past-the-end", {"a": tensor([4], 0, 16)}, 8)

@@ -23,13 +23,14 @@ def stable_case(hf, facts, rng):
 
 def write(path, source, stored, values, quantization, rng):
     """Makes the folder `path` anew: the configuration of the folder `source` with
-    `quantization_config`, the tensors `stored`, and what transformers computes with `values`, the
+    `quantization_config`, if there is one, the tensors `stored`, and what transformers computes with `values`, the
     float32 weights that they say. Returns the smallest gap between two logits."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
     config = json.loads((source / "config.json").read_text())
     generation = json.loads((source / "generation_config.json").read_text())
-    text = json.dumps(config | {"quantization_config": quantization}, indent=2)
+    added = {} if quantization is None else {"quantization_config": quantization}
+    text = json.dumps(config | added, indent=2)
     (path / "config.json").write_text(text + "\n")
     shutil.copy(source / "generation_config.json", path)
     safetensors.torch.save_file(stored, path / "model.safetensors", {"format": "pt"})

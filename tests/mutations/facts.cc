@@ -121,11 +121,19 @@ Facts FactsOf(const ModelSpec& spec) {
                  {"final_soft_cap", spec.final_soft_cap},
                  {"layers", static_cast<double>(spec.layers.size())}};
   if (const auto& stored = spec.quantization; stored.has_value()) {
-    facts["stored.zeros"] = stored->has_zeros;
-    facts["stored.zeros_less_one"] = stored->zeros_less_one;
-    facts["stored.order"] = stored->has_order;
-    facts["stored.block_outputs"] = stored->block_outputs;
-    facts["stored.block_inputs"] = stored->block_inputs;
+    size_t number = 0;
+    stored->ForSchemes([&](const StoredScheme& scheme) {
+      const std::string which = number == 0 ? "" : std::to_string(number) + ".";
+      const auto set = [&](const char* name, double value) {
+        facts["stored." + which + name] = value;
+      };
+      set("zeros", scheme.has_zeros);
+      set("zeros_less_one", scheme.zeros_less_one);
+      set("order", scheme.has_order);
+      set("block_outputs", scheme.block_outputs);
+      set("block_inputs", scheme.block_inputs);
+      ++number;
+    });
   }
   if (spec.bos_id.has_value()) {
     facts["bos"] = *spec.bos_id;

@@ -273,12 +273,13 @@ class Reading {
     const double magnitude =
         by != 0 && all != 0 ? YarnScale(factor, by) / YarnScale(factor, all) : YarnScale(factor, 1);
     wanted_.facts[prefix + "magnitude"] = NumberIn(object, "attention_factor").value_or(magnitude);
-    const YarnPairs pairs = YarnPairsOf({.fast = NumberIn(object, "beta_fast").value_or(32),
-                                         .slow = NumberIn(object, "beta_slow").value_or(1),
-                                         .original = original,
-                                         .dim = dim,
-                                         .theta = theta,
-                                         .whole = object.value("truncate", Json(true)) != false});
+    const YarnPairs pairs = YarnPairsOf(
+        {.fast = NumberIn(object, "beta_fast").value_or(32),
+         .slow = NumberIn(object, "beta_slow").value_or(1),
+         .original = original,
+         .dim = dim,
+         .theta = theta,
+         .whole = object.value("truncate", Json(true)) != false || HasIn(config_, "quantization")});
     wanted_.facts[prefix + "yarn_low"] = pairs.low;
     wanted_.facts[prefix + "yarn_high"] = pairs.high;
   }
@@ -349,18 +350,34 @@ class Reading {
     } else if (method == "fp8" && HasIn(stored, "weight_block_size")) {
       block(stored["weight_block_size"]);
     } else if (method == "compressed-tensors") {
-      const Json weights = stored["config_groups"].begin()->at("weights");
-      const bool integers = TextIn(stored, "format") != "float-quantized";
-      if (integers) {
-        wanted_.facts["stored.zeros"] =
-            HasIn(weights, "symmetric") && weights["symmetric"] == false;
-        const Json order = weights.value("actorder", Json());
-        wanted_.facts["stored.order"] = order == "group" || order == "dynamic" || order == true;
-      } else if (TextIn(weights, "strategy") == "block") {
-        block(weights["block_structure"]);
-      } else {
-        wanted_.facts["stored.block_outputs"] = TextIn(weights, "strategy") == "channel";
+      if (stored["config_groups"].size() == 1) {
+        const Json& group = stored["config_groups"].front();
+        CompressedTensors(group["weights"], HasIn(group, "format") ? TextIn(group, "format")
+                                                                   : TextIn(stored, "format"));
       }
+    }
+  }
+  // Of one scheme; of several, the wanted facts are those that were valid: a change has to be
+  // refused, or change none.
+  void CompressedTensors(const Json& weights, const std::string& format) {
+    const bool symmetric = !HasIn(weights, "symmetric") || weights["symmetric"] != false;
+    const std::string strategy = TextIn(weights, "strategy");
+    if (format == "pack-quantized" || format == "int-quantized" || format.empty()) {
+      wanted_.facts["stored.zeros"] = !symmetric;
+    }
+    if (format == "pack-quantized" || format.empty()) {
+      const Json order = weights.value("actorder", Json());
+      wanted_.facts["stored.order"] = order == "group" || order == "dynamic" || order == true;
+    } else if (format == "int-quantized" || format == "float-quantized" ||
+               format == "mxfp8-quantized") {
+      const bool blocks = strategy == "block";
+      const bool groups = strategy == "group";
+      wanted_.facts["stored.block_outputs"] =
+          blocks ? weights["block_structure"].at(0).get<double>()
+                 : static_cast<double>(groups || strategy == "channel");
+      wanted_.facts["stored.block_inputs"] = blocks ? weights["block_structure"].at(1).get<double>()
+                                             : groups ? weights["group_size"].get<double>()
+                                                      : 0;
     }
   }
 

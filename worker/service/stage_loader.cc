@@ -62,17 +62,21 @@ bool IsHead(const ModelSpec& spec, const std::string& tensor) {
 std::string OtherFormat(const StageRequest& request, bool head, const std::string& all) {
   const ModelSpec& spec = request.spec.model;
   const v1::Quantize quantize = request.spec.quantize;
+  std::map<std::string_view, Dtype> dtypes;
   for (const BlobTensor& tensor : request.tensors) {
+    dtypes[tensor.name] = LoadedDtype(tensor.name, tensor.dtype);
+  }
+  for (const StageTensor& need : request.needs) {
     const bool wanted =
-        head ? IsHead(spec, tensor.name) : tensor.name.find("layers.") != std::string::npos;
-    const bool matrix = MatrixShapeOf(tensor.name, tensor.shape).matrices != 0 ||
-                        (tensor.shape.size() == 2 && HoldsWeights(tensor.name));
-    if (!wanted || !matrix || StaysAsStored(tensor.name)) {
+        head ? IsHead(spec, need.name) : need.name.find("layers.") != std::string::npos;
+    const bool matrix = need.matrix.has_value() ||
+                        MatrixShapeOf(need.name, need.shape, need.inputs_first).matrices != 0;
+    if (!wanted || !matrix || need.part || StaysAsStored(need.name)) {
       continue;
     }
-    const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
-    const bool floats = !KeepsIntegers(spec, dtype);
-    std::string name = StoredFormat(spec, tensor.name, dtype);
+    const Dtype dtype = dtypes.at(need.name);
+    const bool floats = !KeepsIntegers(need, dtype);
+    std::string name = StoredFormat(spec, need, dtype);
     if (floats && (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4)) {
       name = quantize == v1::QUANTIZE_INT8 || head ? "int8" : "int4";
     }
@@ -140,7 +144,7 @@ uint64_t PackedBytes(v1::Quantize quantize, const StageTensor& need, const BlobT
     return need.matrix->KeptBytes(bits);
   }
   const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
-  const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape);
+  const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape, need.inputs_first);
   if (shape.matrices != 0 && IsBlocks(dtype)) {
     return shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/block_formats.h"
 #include "common/digest.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -14,7 +15,7 @@ namespace strata {
 namespace {
 
 // Counts up whenever other bytes are made of the same tensors.
-constexpr char kVersion[] = "stored-tensors-1";
+constexpr char kVersion[] = "stored-tensors-2";
 
 // Outputs that are made at once: rows of words that are written are apart, those read are near.
 constexpr size_t kOutputs = 64;
@@ -27,13 +28,11 @@ absl::Status ReleaseParts(const TensorSource& source, const StoredMatrix& matrix
   return absl::OkStatus();
 }
 
-// The bytes of a part, of the length that its shape says.
-absl::StatusOr<TensorView> FindPart(const TensorSource& source, const StoredPart& part) {
+// The bytes of a part, of the length that its shape says; or, of a state, of any.
+absl::StatusOr<TensorView> FindPart(const TensorSource& source, const StoredPart& part,
+                                    bool any_length) {
   ASSIGN_OR_RETURN(TensorView view, source.Find(part.name));
-  uint64_t bytes = DtypeBytes(view.dtype);
-  for (const uint64_t dimension : part.shape) {
-    bytes *= dimension;
-  }
+  const uint64_t bytes = any_length ? view.bytes : TensorBytes(view.dtype, part.shape).value_or(0);
   const bool known =
       std::find(part.dtypes.begin(), part.dtypes.end(), view.dtype) != part.dtypes.end();
   if (!known || view.bytes != bytes) {
@@ -54,15 +53,30 @@ StoredTensors::StoredTensors(const std::vector<StageTensor>& tensors, const Tens
     }
     const StoredMatrix& matrix = *tensor.matrix;
     matrices_.push_back({matrix, {}});
-    const std::string path = tensor.name.substr(0, tensor.name.rfind('.'));
-    const uint32_t kept = matrix.KeptGroup();
-    if (kept == 0) {
-      Add(path + ".weight", Dtype::kF32, {matrix.outputs, matrix.inputs});
-      continue;
+    const KeptForm kept = matrix.Kept();
+    // Of several matrices, with that dimension.
+    const auto add = [&](const std::string& name, Dtype dtype, uint64_t columns) {
+      std::vector<uint64_t> shape = {matrix.outputs, columns};
+      if (matrix.codes.shape.size() > 2) {
+        shape.insert(shape.begin(), matrix.matrices);
+      }
+      Add(name, dtype, std::move(shape));
+    };
+    switch (kept.kind) {
+      case KeptForm::Kind::kFloats:
+        add(matrix.name, Dtype::kF32, matrix.inputs);
+        break;
+      case KeptForm::Kind::kBlocks:
+        add(matrix.name, kept.blocks, matrix.inputs);
+        break;
+      case KeptForm::Kind::kIntegers: {
+        const std::string path = matrix.name.substr(0, matrix.name.rfind('.'));
+        add(matrix.name, Dtype::kU32, matrix.inputs * kept.bits / 32);
+        add(path + ".scales", Dtype::kF32, matrix.inputs / kept.group);
+        add(path + ".biases", Dtype::kF32, matrix.inputs / kept.group);
+        break;
+      }
     }
-    Add(path + ".weight", Dtype::kU32, {matrix.outputs, matrix.inputs * matrix.bits / 32});
-    Add(path + ".scales", Dtype::kF32, {matrix.outputs, matrix.inputs / kept});
-    Add(path + ".biases", Dtype::kF32, {matrix.outputs, matrix.inputs / kept});
   }
 }
 
@@ -70,18 +84,18 @@ void StoredTensors::Add(const std::string& name, Dtype dtype, std::vector<uint64
   std::vector<Made>& made = matrices_.back().made;
   places_[name] = {matrices_.size() - 1, made.size()};
   TensorInfo& info = made.emplace_back().info;
-  info = {dtype, std::move(shape), DtypeBytes(dtype), ""};
-  for (const uint64_t dimension : info.shape) {
-    info.bytes *= dimension;
-  }
+  const uint64_t bytes = TensorBytes(dtype, shape).value_or(0);
+  info = {dtype, std::move(shape), bytes, ""};
 }
 
 std::string StoredTensors::DigestOf(const StoredMatrix& matrix, size_t made) const {
+  const StoredScheme& scheme = matrix.scheme;
   std::string text =
-      absl::StrCat(kVersion, " tensor ", made, " method ", static_cast<int>(matrix.method), " ",
-                   matrix.outputs, " ", matrix.inputs, " ", matrix.bits, " ", matrix.group, " ",
-                   matrix.per_scale, " ", matrix.ordered ? "ordered" : "", " ",
-                   matrix.zeros_less_one ? "less-one" : "", matrix.as_floats ? " floats" : "");
+      absl::StrCat(kVersion, " tensor ", made, " method ", static_cast<int>(scheme.method), " ",
+                   matrix.matrices, " ", matrix.outputs, " ", matrix.inputs, " ", matrix.bits, " ",
+                   matrix.group, " ", matrix.per_scale, " ", matrix.ordered ? "ordered" : "");
+  absl::StrAppend(&text, " ", matrix.zeros_less_one ? "less-one" : "",
+                  matrix.as_floats ? " floats" : "");
   for (const StoredPart* part : matrix.Parts()) {
     const auto info = source_.Describe(part->name);
     if (!info.ok() || info->sha256.empty()) {
@@ -125,24 +139,15 @@ absl::Status StoredTensors::Prepare(const std::vector<std::string>& names) const
 absl::Status StoredTensors::Make(Matrix* matrix) const {
   const StoredMatrix& stored = matrix->stored;
   StoredWeights::Data data;
-  ASSIGN_OR_RETURN(const TensorView codes, FindPart(source_, stored.codes));
-  ASSIGN_OR_RETURN(const TensorView scales, FindPart(source_, stored.scales));
-  data.codes = codes.data;
-  data.scales = scales.data;
-  data.scale_dtype = scales.dtype;
-  if (!stored.zeros.name.empty()) {
-    ASSIGN_OR_RETURN(const TensorView zeros, FindPart(source_, stored.zeros));
-    data.zeros = zeros.data;
+  for (const StoredPart* part : stored.Parts()) {
+    ASSIGN_OR_RETURN(const TensorView view, FindPart(source_, *part, part == &stored.state));
+    *StoredWeights::PlaceOf(stored, part, &data) = {view.data, view.dtype, view.bytes};
   }
-  if (!stored.order.name.empty()) {
-    ASSIGN_OR_RETURN(const TensorView order, FindPart(source_, stored.order));
-    data.order = order.data;
-  }
-  const StoredWeights weights(stored, data);
-  RETURN_IF_ERROR(weights.CheckOrder());
+  StoredWeights weights(stored, data);
+  RETURN_IF_ERROR(weights.Check());
   for (Made& made : matrix->made) {
     if (made.data == nullptr) {
-      made.data.reset(new (std::nothrow) uint32_t[made.info.bytes / sizeof(uint32_t)]);
+      made.data.reset(new (std::nothrow) uint32_t[(made.info.bytes + 3) / sizeof(uint32_t)]);
     }
     if (made.data == nullptr) {
       return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
@@ -151,19 +156,27 @@ absl::Status StoredTensors::Make(Matrix* matrix) const {
           .Hint("load fewer layers on this node");
     }
   }
-  const auto row = [&](size_t made, size_t output) {
-    return matrix->made[made].data.get() + output * matrix->made[made].info.shape[1];
+  const auto row = [&](size_t made, size_t first) {
+    const Made& out = matrix->made[made];
+    return reinterpret_cast<uint8_t*>(out.data.get()) + out.info.bytes / stored.rows() * first;
   };
-  const auto floats = [&](size_t made, size_t output) {
-    return reinterpret_cast<float*>(row(made, output));
+  const auto floats = [&](size_t made, size_t first) {
+    return reinterpret_cast<float*>(row(made, first));
   };
-  for (size_t first = 0; first < stored.outputs; first += kOutputs) {
-    const size_t end = std::min<size_t>(first + kOutputs, stored.outputs);
-    if (matrix->made.size() == 1) {
-      weights.ReadFloats(first, end, floats(0, first));
-    } else {
-      weights.ReadWords(first, end, row(0, first));
-      weights.ReadScales(first, end, floats(1, first), floats(2, first));
+  const KeptForm::Kind kind = stored.Kept().kind;
+  for (size_t first = 0; first < stored.rows(); first += kOutputs) {
+    const size_t end = std::min<size_t>(first + kOutputs, stored.rows());
+    switch (kind) {
+      case KeptForm::Kind::kFloats:
+        weights.ReadFloats(first, end, floats(0, first));
+        break;
+      case KeptForm::Kind::kBlocks:
+        weights.ReadBlocks(first, end, row(0, first));
+        break;
+      case KeptForm::Kind::kIntegers:
+        weights.ReadWords(first, end, reinterpret_cast<uint32_t*>(row(0, first)));
+        weights.ReadScales(first, end, floats(1, first), floats(2, first));
+        break;
     }
   }
   return ReleaseParts(source_, stored);

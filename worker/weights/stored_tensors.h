@@ -1,5 +1,6 @@
-// Weights that another tool than MLX quantized (common/stored_matrix.h), as backends read weights:
-// each matrix as MLX's words, scales and biases where these say the same, else as float32.
+// Weights that a tool quantized (common/stored_matrix.h), as backends read weights: each matrix as
+// MLX's words of 4 or 8 bits, scales and biases, or as blocks, where these say the same, else as
+// float32.
 #ifndef STRATA_WORKER_WEIGHTS_STORED_TENSORS_H_
 #define STRATA_WORKER_WEIGHTS_STORED_TENSORS_H_
 
@@ -40,7 +41,7 @@ class StoredTensors : public TensorSource {
   };
   struct Matrix {
     StoredMatrix stored;
-    std::vector<Made> made;  // As words, scales, biases; or as floats alone.
+    std::vector<Made> made;  // As words, scales, biases; or as blocks or floats alone.
   };
   struct Place {
     size_t matrix = 0;

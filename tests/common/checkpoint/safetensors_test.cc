@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -112,12 +113,37 @@ TEST(SafetensorsHeader, RefusesWhatIsWrongAndSaysWhat) {
   }
 }
 
-TEST(SafetensorsHeader, NamesADtypeThatIsNotSupportedYet) {
-  const auto entries =
-      ParseHeader(R"({"w":{"dtype":"F8_E5M2","shape":[4],"data_offsets":[0,4]}})", 4);
-  EXPECT_EQ(entries.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(entries.status().message()),
-              HasSubstr("dtype \"F8_E5M2\" of tensor \"w\" is not supported yet"));
+// Whatever a tensor's dtype is, its size says where the next one begins; what cannot be used is
+// refused where a model needs it.
+TEST(SafetensorsHeader, CountsTheBytesOfEveryDtype) {
+  const std::pair<const char*, uint64_t> of_eight[] = {
+      {"BOOL", 8},    {"U8", 8},   {"I8", 8},      {"F8_E4M3", 8},     {"F8_E5M2", 8},
+      {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U16", 16},
+      {"I16", 16},    {"F16", 16}, {"BF16", 16},   {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+      {"U32", 32},    {"I32", 32}, {"F32", 32},    {"U64", 64},        {"I64", 64},
+      {"F64", 64},    {"C64", 64}};
+  for (const auto& [dtype, bytes] : of_eight) {
+    const auto header = [&](uint64_t end) {
+      return absl::StrCat(R"({"w":{"dtype":")", dtype, R"(","shape":[2,4],"data_offsets":[0,)", end,
+                          "]}}");
+    };
+    const auto entries = ParseHeader(header(bytes), bytes);
+    ASSERT_TRUE(entries.ok()) << dtype << ": " << entries.status();
+    EXPECT_EQ(DtypeName((*entries)[0].dtype), std::string(dtype));
+    EXPECT_FALSE(ParseHeader(header(bytes - 1), bytes - 1).ok()) << dtype;
+  }
+}
+
+TEST(SafetensorsHeader, RefusesSizesThatEndWithinAByte) {
+  for (const char* dtype : {"F4", "F6_E2M3", "F6_E3M2"}) {
+    const auto entries = ParseHeader(
+        absl::StrCat(R"({"w":{"dtype":")", dtype, R"(","shape":[3],"data_offsets":[0,2]}})"), 2);
+    EXPECT_THAT(std::string(entries.status().message()),
+                HasSubstr("shape of tensor \"w\" overflows, or ends within a byte"));
+  }
+  const auto huge =
+      ParseHeader(R"({"w":{"dtype":"F4","shape":[9223372036854775808],"data_offsets":[0,4]}})", 4);
+  EXPECT_THAT(std::string(huge.status().message()), HasSubstr("overflows"));
 }
 
 TEST(SafetensorsHeader, RefusesDeepNestingWithoutRecursion) {

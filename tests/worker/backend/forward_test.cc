@@ -141,7 +141,8 @@ TEST_P(ReferenceTest, HiddenStatesAreTheReferences) {
   }
   // The others were made without, but for files with the results of what they were made of.
   bool without = model_.name == "recall";
-  for (const char* kind : {"mlx", "mxfp4", "awq", "gptq", "packed", "fp8", "gguf"}) {
+  for (const char* kind : {"mlx", "mxfp", "awq", "gptq", "packed", "fp8", "gguf", "fused", "w8a8",
+                           "w4a8", "nvfp4", "nf4", "fp4", "bnb8"}) {
     without =
         without || (model_.name.find(kind) != std::string::npos && !model_.name.ends_with("-bf16"));
   }

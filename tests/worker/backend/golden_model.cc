@@ -15,10 +15,25 @@ namespace strata::testing {
 namespace {
 
 // Of the tensor with a matrix's weights.
-std::string Format(const GoldenModel& model, const std::string& tensor) {
-  const auto view = model.weights.FindStored(tensor);
+std::string Format(const GoldenModel& model, const StageTensor& tensor) {
+  const auto view = model.weights.FindStored(tensor.name);
   EXPECT_TRUE(view.ok()) << view.status();
-  return view.ok() ? StoredFormat(model.spec, tensor, LoadedDtype(tensor, view->dtype)) : "";
+  return view.ok() ? StoredFormat(model.spec, tensor, LoadedDtype(tensor.name, view->dtype)) : "";
+}
+
+// Of the head's matrix.
+std::string HeadFormat(const GoldenModel& model) {
+  const auto last = static_cast<uint32_t>(model.spec.layers.size() - 1);
+  const bool tied = model.spec.tied_head;
+  const std::string path = model.spec.tensor_prefix + (tied ? "model.embed_tokens." : "lm_head.");
+  for (const StageTensor& tensor :
+       TensorsOf(model.spec, last, last, false, true,
+                 [&](const std::string& name) { return model.weights.Has(name); })) {
+    if (tensor.name.starts_with(path)) {
+      return Format(model, tensor);
+    }
+  }
+  return "";
 }
 
 // What a tensor's matrices take once they are loaded.
@@ -45,9 +60,9 @@ std::string LayersFormat(const GoldenModel& model) {
       continue;
     }
     if (tensor.matrix.has_value()) {
-      bytes[Format(model, tensor.name)] += tensor.matrix->KeptBytes();
-    } else if (MatrixShapeOf(tensor.name, tensor.shape).matrices != 0) {
-      bytes[Format(model, tensor.name)] += LoadedBytes(*model.weights.FindStored(tensor.name));
+      bytes[Format(model, tensor)] += tensor.matrix->KeptBytes();
+    } else if (MatrixShapeOf(tensor.name, tensor.shape, tensor.inputs_first).matrices != 0) {
+      bytes[Format(model, tensor)] += LoadedBytes(*model.weights.FindStored(tensor.name));
     }
   }
   std::vector<std::pair<std::string, uint64_t>> order(bytes.begin(), bytes.end());
@@ -230,7 +245,26 @@ std::vector<std::string> GoldenModelNames() {
           "mixtral-packed8",
           "qwen3-moe-packed4",
           "deepseek-v2-awq",
-          "deepseek-v2-packed4"};
+          "deepseek-v2-packed4",
+          "mixtral-fused",
+          "deepseek-v3-fused",
+          "qwen3-mlx-modes",
+          "qwen2-mlx-mixed",
+          "llama31-mlx-mxfp4",
+          "mixtral-mlx-nvfp4",
+          "gpt-oss-mlx-mxfp4",
+          "deepseek-v3-mlx4",
+          "llama31-w8a8",
+          "qwen3-w4a8",
+          "llama31-mxfp4",
+          "qwen2-mxfp8",
+          "qwen3-packed-bits",
+          "qwen2-fp8-nvfp4",
+          "mixtral-nvfp4",
+          "qwen3-fp8-exponents",
+          "llama31-nf4",
+          "qwen3-fp4",
+          "qwen2-bnb8"};
 }
 
 std::string GoldenFormat::Name() const {
@@ -279,7 +313,12 @@ std::vector<GoldenFormat> GoldenFormats() {
                            "gguf/mixtral-experts-q4_0",
                            "gguf/qwen3-moe-q8_0",
                            "gguf/gemma3-q8_0",
-                           "gguf/gpt-oss-mxfp4"}) {
+                           "gguf/gpt-oss-mxfp4",
+                           "qwen3-mlx-modes",
+                           "gpt-oss-mlx-mxfp4",
+                           "llama31-w8a8",
+                           "llama31-mxfp4",
+                           "qwen3-packed-bits"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
@@ -348,10 +387,8 @@ GoldenModel LoadGoldenModel(const std::string& name) {
     }
   }
   EXPECT_FALSE(model.cases.empty());
-  const std::string& prefix = model.spec.tensor_prefix;
   model.weights_dtype = LayersFormat(model);
-  model.head_dtype = Format(
-      model, prefix + (model.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"));
+  model.head_dtype = HeadFormat(model);
   return model;
 }
 

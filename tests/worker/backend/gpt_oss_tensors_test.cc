@@ -189,7 +189,7 @@ TEST(GptOssTensors, OtherShapesThanGptOssHasAreRefused) {
 
 TEST(GptOssExperts, CountGateAndUpEachForItself) {
   const auto shape_of = [](const char* name, std::vector<uint64_t> shape) {
-    const MatrixShape one = MatrixShapeOf(kFolder + name, shape);
+    const MatrixShape one = MatrixShapeOf(kFolder + name, shape, true);
     return std::vector<uint64_t>{one.matrices, one.outputs, one.inputs};
   };
   using ::testing::ElementsAre;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <set>
 
+#include "common/block_formats.h"
 #include "common/digest.h"
 #include "common/status.h"
 #include "common/stored_matrix.h"
@@ -34,7 +35,7 @@ struct StoredCase {
 QuantizationSpec Spec(QuantizationMethod method, uint32_t bits, uint32_t group) {
   QuantizationSpec spec;
   spec.method = method;
-  spec.by_default = {bits, group};
+  spec.integers = {bits, group};
   return spec;
 }
 
@@ -59,6 +60,14 @@ QuantizationSpec Float8(uint32_t outputs, uint32_t inputs) {
   return spec;
 }
 
+QuantizationSpec Integers(uint32_t bits, uint32_t group, bool zeros = false) {
+  QuantizationSpec spec = Spec(QuantizationMethod::kIntegers, bits, 0);
+  spec.block_outputs = 1;
+  spec.block_inputs = group;
+  spec.has_zeros = zeros;
+  return spec;
+}
+
 const std::vector<StoredCase>& Cases() {
   static const std::vector<StoredCase> cases = {
       {"llama31-awq", Spec(QuantizationMethod::kAwq, 4, 32)},
@@ -76,6 +85,17 @@ const std::vector<StoredCase>& Cases() {
       {"qwen2-fp8-channel", Float8(1, 0)},
       {"qwen3-fp8-block", Float8(32, 64)},
       {"deepseek-v3-fp8", Float8(8, 16)},
+      {"llama31-w8a8", Integers(8, 0)},
+      {"qwen2-w8a8-zeros", Integers(8, 0, true)},
+      {"qwen3-w4a8", Integers(4, 32)},
+      {"qwen3-nvfp4", Spec(QuantizationMethod::kNvfp4, 4, 16)},
+      {"llama31-mxfp4", Spec(QuantizationMethod::kMxfp4, 4, 32)},
+      {"qwen2-mxfp8", Float8(1, 32)},
+      {"qwen3-packed-bits", Packed(6, 64, false)},
+      {"qwen3-fp8-exponents", Float8(32, 48)},
+      {"llama31-nf4", Spec(QuantizationMethod::kBitsAndBytes, 4, 64)},
+      {"qwen3-nf4-double", Spec(QuantizationMethod::kBitsAndBytes, 4, 64)},
+      {"qwen3-fp4", Spec(QuantizationMethod::kBitsAndBytes, 4, 64)},
   };
   return cases;
 }
@@ -128,6 +148,7 @@ class StoredTensorsTest : public ::testing::TestWithParam<StoredCase> {
  protected:
   StoredTensorsTest() {
     files_.AddFile(GoldenPath(""), "quantized.safetensors");
+    files_.AddFile(GoldenPath(""), "formats.safetensors");
     matrix_ = StoredMatrixAt(GetParam().spec, GetParam().name, kOutputs, kInputs,
                              [this](const std::string& name) { return files_.Has(name); });
     tensors_.push_back({matrix_.codes.name, matrix_.codes.shape, matrix_.codes.dtypes, matrix_});
@@ -146,17 +167,28 @@ class StoredTensorsTest : public ::testing::TestWithParam<StoredCase> {
     return values;
   }
   std::vector<float> Floats(const StoredTensors& stored) const {
-    if (matrix_.KeptGroup() == 0) {
+    const KeptForm kept = matrix_.Kept();
+    if (kept.kind == KeptForm::Kind::kFloats) {
       return Get<float>(stored, ".weight");
+    }
+    if (kept.kind == KeptForm::Kind::kBlocks) {
+      const auto rows = Get<uint8_t>(stored, ".weight");
+      std::vector<float> decoded(kOutputs * kInputs);
+      for (size_t part = 0; part < decoded.size() / kBlockPart; ++part) {
+        constexpr size_t kParts = kInputs / kBlockPart;
+        DecodePart(kept.blocks, rows.data() + part / kParts * (rows.size() / kOutputs),
+                   part % kParts, decoded.data() + part * kBlockPart);
+      }
+      return decoded;
     }
     const auto words = Get<uint32_t>(stored, ".weight");
     const auto scales = Get<float>(stored, ".scales");
     const auto biases = Get<float>(stored, ".biases");
     std::vector<float> values;
     for (size_t i = 0; i < kOutputs * kInputs; ++i) {
-      const uint32_t a_word = 32 / matrix_.bits;
-      const uint32_t most = matrix_.bits == 4 ? 15 : 255;
-      const uint32_t code = words[i / a_word] >> i % a_word * matrix_.bits & most;
+      const uint32_t bits = matrix_.Kept().bits;
+      const uint32_t a_word = 32 / bits;
+      const uint32_t code = words[i / a_word] >> i % a_word * bits & ((1u << bits) - 1);
       const size_t group = i / matrix_.KeptGroup();
       values.push_back(std::fma(scales[group], static_cast<float>(code), biases[group]));
     }
@@ -178,10 +210,15 @@ TEST_P(StoredTensorsTest, WeightsAreTheReferencesBitForBit) {
 }
 
 TEST_P(StoredTensorsTest, TakesTheBytesThatAreAccounted) {
+  if (const KeptForm kept = matrix_.Kept(); kept.kind == KeptForm::Kind::kBlocks) {
+    EXPECT_EQ(matrix_.KeptBytes(), cpu::PackedMatrix::PackedBytes(cpu::PackedMatrix::BlockShape(
+                                       kept.blocks, kOutputs, kInputs)));
+    return;
+  }
   cpu::AffineTensor affine;
-  affine.bits = matrix_.bits;
+  affine.bits = matrix_.Kept().bits;
   affine.group = matrix_.KeptGroup();
-  affine.weight.shape = {kOutputs, kInputs * matrix_.bits / 32};
+  affine.weight.shape = {kOutputs, kInputs * affine.bits / 32};
   affine.scales.shape = {kOutputs, kInputs / std::max(1u, affine.group)};
   const cpu::PanelView panels = affine.group == 0
                                     ? cpu::PackedMatrix::FloatShape(Dtype::kF32, kOutputs, kInputs)
@@ -234,6 +271,43 @@ TEST_P(StoredTensorsTest, AnOrderThatCannotBeIsRefusedByName) {
   EXPECT_EQ(ReasonOf(status), "TENSOR_VALUE");
   EXPECT_THAT(std::string(status.message()), HasSubstr(matrix_.order.name));
   EXPECT_THAT(std::string(status.message()), HasSubstr("group 99 of input 1"));
+}
+
+// bitsandbytes' JSON beside a matrix: each digit of it counts, and so does that it is there.
+TEST_P(StoredTensorsTest, AStateThatSaysOtherwiseIsRefusedByName) {
+  if (matrix_.state.name.empty()) {
+    return;
+  }
+  const auto refused = [&](const std::string& what, const std::string& by) {
+    Source source(files_);
+    const StoredTensors stored(tensors_, source);
+    std::string& text = source.Change(matrix_.state.name);
+    const size_t at = text.find(what);
+    ASSERT_NE(at, std::string::npos) << text;
+    text.replace(at, by.size(), by);
+    ASSERT_TRUE(stored.Prepare({Name(".weight")}).ok());
+    const absl::Status status = stored.Find(Name(".weight")).status();
+    EXPECT_EQ(ReasonOf(status), "TENSOR_VALUE") << by;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(matrix_.state.name));
+  };
+  refused("\"blocksize\": 64", "\"blocksize\": 32");
+  refused("[64, 128]", "[128, 64]");
+  refused("bfloat16", "float128");
+  refused("\"quant_type\"", "\"quant_tipe\"");
+  refused("{", "[");
+}
+
+TEST_P(StoredTensorsTest, CodesOfMoreBitsThanConfigSaysAreRefusedByName) {
+  if (matrix_.kind != StoredCodes::kSigned || matrix_.bits == 8) {
+    return;
+  }
+  Source source(files_);
+  const StoredTensors stored(tensors_, source);
+  source.Change(matrix_.codes.name)[5] = 8;
+  ASSERT_TRUE(stored.Prepare({Name(".weight")}).ok());
+  const absl::Status status = stored.Find(Name(".weight")).status();
+  EXPECT_EQ(ReasonOf(status), "TENSOR_VALUE");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has 8, which is no integer of 4 bits"));
 }
 
 // Though there were a form for integers.

@@ -19,7 +19,9 @@
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/placement.h"
 #include "worker/backend/cpu/thread_pool.h"
+#include "worker/backend/expert_views.h"
 #include "worker/backend/gpt_oss_tensors.h"
+#include "worker/backend/latent_tensors.h"
 
 namespace strata::cpu {
 namespace {
@@ -182,7 +184,9 @@ class CpuBackend : public Backend {
     std::thread([&] {
       ThreadPool loading(pool_->threads(), 0, ThreadUse::kLoad);
       BeginUse(ThreadUse::kLoad);  // After they started, or they would give way twice as far.
-      const GptOssTensors tensors(spec.model, spec.first_layer, spec.last_layer, weights);
+      const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
+      const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
+      const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
       const ShardLoading how = {
           .threads = &loading, .placer = &placer_, .may_map = one_node_, .moved = LogMoved()};
       shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, how, pool_);
