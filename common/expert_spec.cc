@@ -16,6 +16,12 @@ std::string RouterPath(ExpertNames names, std::string_view layer) {
   return Folder(names, layer) + (names == ExpertNames::kGptOss ? "router" : "gate");
 }
 
+std::string CorrectionName(ExpertNames names, std::string_view layer) {
+  return (names == ExpertNames::kBlockSparse ? Folder(names, layer)
+                                             : RouterPath(names, layer) + ".") +
+         "e_score_correction_bias";
+}
+
 ExpertPaths ExpertPathsOf(ExpertNames names, std::string_view layer, uint32_t expert) {
   const std::string path = absl::StrCat(Folder(names, layer), "experts.", expert, ".");
   if (names == ExpertNames::kBlockSparse) {

@@ -50,6 +50,9 @@ struct ExpertPaths {
 };
 // `layer` is "model.layers.N." with the decoder's prefix.
 std::string RouterPath(ExpertNames names, std::string_view layer);
+// The tensor of RouterSpec::corrected: "mlp.gate.e_score_correction_bias", or
+// "block_sparse_moe.e_score_correction_bias".
+std::string CorrectionName(ExpertNames names, std::string_view layer);
 // "mlp.shared_experts.{gate,up,down}_proj": of one dense likeness of an expert, which computes
 // every row.
 ExpertPaths SharedExpertPaths(std::string_view layer);

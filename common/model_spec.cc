@@ -108,6 +108,11 @@ LayerNormNames NormNames(NormPlaces places) {
               .after_attention = "post_attention_layernorm",
               .before_mlp = "pre_feedforward_layernorm",
               .after_mlp = "post_feedforward_layernorm"};
+    case NormPlaces::kAroundGlm4:
+      return {.before_attention = "input_layernorm",
+              .after_attention = "post_self_attn_layernorm",
+              .before_mlp = "post_attention_layernorm",
+              .after_mlp = "post_mlp_layernorm"};
   }
   return {};
 }

@@ -104,6 +104,13 @@ struct AttentionSpec {
   float soft_cap = 0;     // 0: none.
   uint32_t kv_group = 0;  // Index into ModelSpec::kv_groups.
   bool rotates = true;
+  // What turns is dimensions 2 i and 2 i + 1, and not the halves (RopeSpec). Latent vectors always
+  // turn so.
+  bool rotates_neighbours = false;
+  // Rotated queries of position p are multiplied by 1 + query_growth * ln(1 + floor(p /
+  // query_growth_every)): Llama 4's scaling. 0: by nothing.
+  float query_growth = 0;
+  uint32_t query_growth_every = 0;
   QkNorm qk_norm = QkNorm::kNone;  // Of the layer's kind and epsilon.
   bool qkv_bias = false;
   bool out_bias = false;
@@ -146,8 +153,9 @@ struct MlpSpec {
   uint32_t active() const { return experts == 0 ? 1 : router.used; }
 };
 
-// Where a layer norms: what enters a branch, what leaves it (before it is added), or both.
-enum class NormPlaces { kBefore, kAfter, kAround };
+// Where a layer norms: what enters a branch, what leaves it (before it is added), or both; the last
+// under the names of GLM-4 (NormNames).
+enum class NormPlaces { kBefore, kAfter, kAround, kAroundGlm4 };
 
 // One decoder block, of two branches: x += s * after(attention(before(x))); x += s *
 // after(mlp(before(x))).

@@ -144,7 +144,7 @@ void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, 
   const std::string router = fused ? fused_paths.router : RouterPath(mlp.expert_names, prefix);
   list->AddLinear(router, mlp.experts, hidden, mlp.router.bias);
   if (mlp.router.corrected) {
-    list->Add(router + ".e_score_correction_bias", {mlp.experts});
+    list->Add(CorrectionName(mlp.expert_names, prefix), {mlp.experts});
   }
   if (mlp.shared_ffn != 0) {
     const ExpertPaths shared = SharedExpertPaths(prefix);

@@ -54,6 +54,9 @@ void AddAttention(const AttentionSpec& a, const ModelSpec& spec, const std::stri
   add("window", spec.kv_groups[a.kv_group].window);
   add("kept_by", static_cast<double>(spec.kv_groups[a.kv_group].kind));
   add("rotates", a.rotates);
+  add("rotates_neighbours", a.rotates_neighbours);
+  add("query_growth", a.query_growth);
+  add("query_growth_every", a.query_growth_every);
   add("qk_norm", static_cast<double>(a.qk_norm));
   add("qkv_bias", a.qkv_bias);
   add("out_bias", a.out_bias);

@@ -139,6 +139,17 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
   };
   expect("experts without a norm",
          [&](StageSpec& s) { mixture(s).norm_places = NormPlaces::kAfter; });
+  expect("llama_4_scaling_beta", [](StageSpec& s) {
+    s.model.kv_groups[0] = {KvKind::kMla, 0};
+    for (LayerSpec& layer : s.model.layers) {
+      AttentionSpec& a = layer.attention;
+      a.latent = {.rank = 32, .nope_dim = a.head_dim - 8, .rope_dim = 8, .value_dim = 8};
+      a.kv_heads = 1;
+      a.rope.rotary_dim = 8;
+      a.query_growth = 0.1f;
+      a.query_growth_every = 16;
+    }
+  });
   expect("bf16", [](StageSpec& s) { s.kv_dtype = v1::KV_DTYPE_BF16; });
 }
 
@@ -161,6 +172,7 @@ TEST(BackendTest, RefusesStagesThatContradictThemselves) {
   expect([](StageSpec& s) { s.model.layers[0].attention.kv_heads = 4; });
   expect([](StageSpec& s) { s.model.layers[0].attention.rope.rotary_dim = 26; });
   expect([](StageSpec& s) { s.model.layers[0].attention.kv_group = 1; });
+  expect([](StageSpec& s) { s.model.layers[0].attention.query_growth = 0.1f; });  // Every 0.
   expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 0}; });
   expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kFull, 16}; });
   expect([](StageSpec& s) { s.model.layers[0].mlp.activation = ActivationKind::kClampedSilu; });

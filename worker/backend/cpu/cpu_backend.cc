@@ -64,6 +64,9 @@ absl::Status SupportsLatent(const AttentionSpec& attention, const KvGroupSpec& g
       attention.qk_norm != QkNorm::kNone) {
     return Inconsistent("a layer with latent vectors has sizes that do not agree");
   }
+  if (attention.query_growth != 0) {
+    return Unsupported("llama_4_scaling_beta of a layer with latent vectors is");
+  }
   return absl::OkStatus();
 }
 
@@ -79,6 +82,10 @@ absl::Status SupportsLayer(const LayerSpec& layer, const StageSpec& spec) {
   }
   if (!IsSoftCap(attention.soft_cap)) {
     return Inconsistent("a soft-cap of scores is no positive number");
+  }
+  if (attention.query_growth != 0 &&
+      (!IsMultiplier(attention.query_growth) || attention.query_growth_every == 0)) {
+    return Inconsistent("queries grow by no positive number, or with every 0 positions");
   }
   const MlpSpec& mlp = layer.mlp;
   if (mlp.experts != 0 && (mlp.router.used == 0 || mlp.router.used > mlp.experts)) {

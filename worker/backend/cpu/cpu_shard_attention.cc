@@ -143,11 +143,18 @@ void CpuShard::AppendHeads(uint32_t layer, const BatchItem& item, uint32_t row, 
     const float* const cosines =
         rotary_.as<float>() + rotary_at_[local][item.rotary_variant] + size_t{position} * half;
     const float* const sines = cosines + size_t{spec_.context} * half;
+    const auto rotate = attention.rotates_neighbours ? RotateNeighbours : Rotate;
     for (size_t at = 0; at < k_count * group; at += head_dim) {
-      Rotate(cosines, sines, half, q + at);
+      rotate(cosines, sines, half, q + at);
     }
     for (size_t at = 0; at < k_count; at += head_dim) {
-      Rotate(cosines, sines, half, k + at);
+      rotate(cosines, sines, half, k + at);
+    }
+  }
+  if (attention.query_growth != 0 && position >= attention.query_growth_every) {
+    const float grown = QueryGrowth(attention.query_growth, attention.query_growth_every, position);
+    for (size_t i = 0; i < k_count * group; ++i) {
+      q[i] *= grown;
     }
   }
   const KvLayout& layout = kv_.layout(local);

@@ -20,8 +20,7 @@ void WeightLoader::AddExperts(const MlpSpec& mlp, const std::string& layer, Mixt
   const uint64_t hidden = spec_.model.hidden;
   AddLinear(RouterPath(mlp.expert_names, layer), mlp.experts, hidden, mlp.router.bias, &to->router);
   if (mlp.router.corrected) {
-    AddVector(RouterPath(mlp.expert_names, layer) + ".e_score_correction_bias", mlp.experts,
-              &to->corrections);
+    AddVector(CorrectionName(mlp.expert_names, layer), mlp.experts, &to->corrections);
   }
   to->used = mlp.router.used;
   to->experts.resize(mlp.experts);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "common/numerics/math.h"
+
 namespace strata::cpu {
 
 // x[i] and x[i + half], i < half: half-rotation.
@@ -25,6 +27,12 @@ inline void RotateNeighbours(const float* cosines, const float* sines, uint32_t 
     x[2 * i] = a * cosines[i] - b * sines[i];
     x[2 * i + 1] = b * cosines[i] + a * sines[i];
   }
+}
+
+// What AttentionSpec::query_growth multiplies the rotated queries of a position by.
+inline float QueryGrowth(float growth, uint32_t every, uint32_t position) {
+  const uint32_t times = position / every;
+  return static_cast<float>(1.0 + double{growth} * LogF64(1.0 + times));
 }
 
 }  // namespace strata::cpu
