@@ -172,6 +172,7 @@ absl::StatusOr<std::vector<MlpSpec>> ReadMlps(const json& config, const ExpertRu
   mixture.ffn = static_cast<uint32_t>(ffn);
   mixture.experts = static_cast<uint32_t>(experts);
   mixture.router = {static_cast<uint32_t>(used), rule.scores, renormalize, rule.biases};
+  mixture.router.corrected = rule.corrected;
   mixture.bias = rule.biases;
   if (rule.clamps) {
     mixture.activation = ActivationKind::kClampedSilu;

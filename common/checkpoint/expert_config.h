@@ -28,6 +28,7 @@ struct ExpertRule {
   RouterScores scores = RouterScores::kSoftmax;
   bool renormalizes = false;  // Always; else by norm_topk_prob.
   bool biases = false;        // Of router and experts.
+  bool corrected = false;     // RouterSpec::corrected; of DeepSeek's third version always.
   bool clamps = false;        // By swiglu_limit, with swiglu_alpha.
   // Which layers are mixtures, decoder_sparse_step and mlp_only_layers say; else all are.
   bool chooses_layers = false;

@@ -141,6 +141,9 @@ absl::StatusOr<const Family*> FindFamily(const json& config) {
     return reader.status();
   }
   const auto& name = (*architectures)[0].get_ref<const std::string&>();
+  if (by_type != nullptr && name == by_type->architecture) {
+    return by_type;  // Others may have the same.
+  }
   ASSIGN_OR_RETURN(const Family* by_architecture, FindRow(config, "", name));
   if (by_architecture == nullptr) {
     return UnsupportedModel("architectures: " + Quoted(name));

@@ -26,6 +26,20 @@ enum class WindowRule {
   kAlternating,  // The first, and every second from there on.
 };
 
+// Sections of multimodal positions in the rotary object (mrope_section).
+enum class Mrope {
+  kNone,         // Refused.
+  kSections,     // They divide the pairs of a head, and may be a type of their own.
+  kInterleaved,  // Of any length.
+};
+
+// Whether attention's last projection has a bias.
+enum class OutBias {
+  kAsOthers,  // As q, k and v, by attention_bias.
+  kNever,
+  kOwnField,  // By attention_out_bias.
+};
+
 // Defaults are those of the configuration classes of transformers.
 struct Family {
   const char* model_type;
@@ -53,21 +67,31 @@ struct Family {
   bool qkv_bias = false;             // Always; else by attention_bias.
   bool reads_attention_bias = true;  // Else it must be false.
   bool attention_bias = false;       // Its default.
+  OutBias out_bias = OutBias::kAsOthers;
   bool reads_mlp_bias = false;
-  bool fused = false;  // q, k, v in one matrix, gate and up in another.
+  bool fused = false;                   // q, k, v in one matrix, gate and up in another.
+  bool fused_mlp = false;               // Gate and up alone.
+  bool rotates_neighbours = false;      // AttentionSpec::rotates_neighbours.
+  const char* qk_norm_field = nullptr;  // By which there is a qk_norm, false by default.
   const char* activation_field = "hidden_act";
   const char* activation = "silu";
   WindowRule windows = WindowRule::kNone;
   uint32_t window = 0;          // Where the field is absent; 0: none. null always means none.
   uint32_t window_pattern = 0;  // Default of sliding_window_pattern.
+  uint32_t window_from = 28;    // Default of max_window_layers.
   bool reads_layer_types = false;
   bool scales_embedding = false;  // By sqrt(hidden_size).
   double score_divisor = 0;       // Default of query_pre_attn_scalar; 0: head_dim.
   double score_cap = 0;           // Default of attn_logit_softcapping.
   double logit_cap = 0;           // Default of final_logit_softcapping.
   double local_theta = 0;         // Windowed layers rotate by rope_local_base_freq; its default.
+  // Layers with a window turn without scaling; or each kind by an object of its own.
+  bool scales_full_alone = false;
   ExpertRule experts = {};
   bool partial_rotary = false;
+  double partial_share = 1;  // Default of partial_rotary_factor.
+  Mrope mrope = Mrope::kNone;
+  bool query_growth = false;  // AttentionSpec::query_growth, by llama_4_scaling_beta.
   bool long_rope = false;
   bool latent = false;             // Multi-head latent attention, rotated in neighbours.
   const char* tensor_prefix = "";  // Names of the decoder's tensors begin so.
@@ -75,6 +99,9 @@ struct Family {
   bool sinks = false;  // AttentionSpec::sinks.
   // The decoder's configuration is within text_config, and its tensors' names begin so.
   const char* nested_prefix = nullptr;
+  const char* text_type = nullptr;  // The decoder's model_type where it has none of its own.
+  bool flat_text = false;           // Without text_config the decoder's fields stand outside.
+  bool tied_by_either = false;      // tie_word_embeddings of the model, or of its decoder.
 };
 
 // The rows (family_table.cc).

@@ -34,7 +34,7 @@ std::vector<bool> SlidingByRule(const Family& family, uint64_t layers, bool any,
                                 FieldReader* reader) {
   std::vector<bool> slides(layers, any && family.windows == WindowRule::kAll);
   if (family.windows == WindowRule::kFlagged) {
-    const uint64_t first = reader->Uint("max_window_layers", 0, UINT32_MAX, 28);
+    const uint64_t first = reader->Uint("max_window_layers", 0, UINT32_MAX, family.window_from);
     for (uint64_t i = first; any && i < layers; ++i) {
       slides[i] = true;
     }

@@ -10,6 +10,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/expert_config.h"
 #include "common/checkpoint/family_config.h"
+#include "common/checkpoint/family_fields.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/quantization_config.h"
 #include "common/checkpoint/rope_config.h"
@@ -142,9 +143,15 @@ absl::StatusOr<AttentionSpec> ParseAttention(const json& config, const Family& f
   FieldReader reader(&config, "");
   const bool bias = reader.Bool("attention_bias", family.attention_bias);
   attention.qk_rows_in_pairs = reader.Bool("qk_rows_in_pairs", false);
+  attention.rotates_neighbours = family.rotates_neighbours;
   attention.qkv_bias = bias || family.qkv_bias;
-  attention.out_bias = bias;
-  attention.qk_norm = family.qk_norm;
+  attention.out_bias = family.out_bias == OutBias::kAsOthers ? bias
+                       : family.out_bias == OutBias::kOwnField
+                           ? reader.Bool("attention_out_bias", false)
+                           : false;
+  if (family.qk_norm_field == nullptr || reader.Bool(family.qk_norm_field, false)) {
+    attention.qk_norm = family.qk_norm;
+  }
   attention.fused_qkv = family.fused;
   attention.sinks = family.sinks;
   return reader.status().ok() ? absl::StatusOr<AttentionSpec>(attention) : reader.status();
@@ -158,24 +165,27 @@ struct Ropes {
 
 absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint32_t head_dim,
                                  uint64_t context) {
-  RopeReading reading{.head_dim = head_dim,
-                      .context = context,
-                      .default_theta = family.theta,
-                      .default_rope = family.default_rope,
-                      .partial = family.partial_rotary,
-                      .long_rope = family.long_rope,
-                      .yarn = family.yarn,
-                      .dynamic = !family.long_rope && family.local_theta == 0};
+  RopeReading reading{
+      .head_dim = head_dim,
+      .context = context,
+      .default_theta = family.theta,
+      .default_rope = family.default_rope,
+      .partial = family.partial_rotary,
+      .long_rope = family.long_rope,
+      .yarn = family.yarn,
+      .dynamic = !family.long_rope && family.local_theta == 0 && !family.scales_full_alone};
   Ropes ropes;
-  if (family.local_theta == 0) {
+  if (family.local_theta == 0 && !family.scales_full_alone) {
     ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(config, reading));
     ropes.local = ropes.global;
     return ropes;
   }
   RopeReading local = reading;
   FieldReader reader(&config, "");
-  local.default_theta = reader.Number("rope_local_base_freq", 1.0, kMaxMultiplier * kMaxMultiplier,
-                                      family.local_theta);
+  if (family.local_theta != 0) {
+    local.default_theta = reader.Number("rope_local_base_freq", 1.0,
+                                        kMaxMultiplier * kMaxMultiplier, family.local_theta);
+  }
   RETURN_IF_ERROR(reader.status());
   // transformers 5 has an object for each kind of layer.
   const json* parameters = reader.Find("rope_parameters");
@@ -203,6 +213,11 @@ absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint3
           "rope_scaling.type without rope_type (transformers 5 scales nothing)");
     }
     ASSIGN_OR_RETURN(ropes.global, ParseRopeConfig(config, reading));
+    if (family.scales_full_alone && ropes.global.theta != family.theta) {
+      return UnsupportedModel(absl::StrCat(
+          "rope_theta ", ropes.global.theta, " without rope_parameters of each kind of layer (of ",
+          "all layers to transformers 4, of those without a window alone to 5)"));
+    }
     ASSIGN_OR_RETURN(ropes.local, ParseRopeConfig(json::object(), local));
     return ropes;
   }
@@ -301,7 +316,7 @@ absl::Status FillLayers(const json& config, const Family& family, uint64_t count
     layer.attention.rope = ropes.global;
     spec->layers.push_back(layer);
   }
-  if (family.local_theta != 0) {
+  if (family.local_theta != 0 || family.scales_full_alone) {
     // By the kind of the layer, also where the window reaches over the whole context.
     ASSIGN_OR_RETURN(const std::vector<uint32_t> slides,
                      ReadWindows(config, family, count, kMaxContextTokens + uint64_t{1}));
@@ -331,7 +346,7 @@ absl::StatusOr<ModelSpec> ParseDecoder(const json& config, const Family& family)
   layer.norm_places = family.norm_places;
   layer.mlp.ffn = static_cast<uint32_t>(reader.Uint("intermediate_size", 1, kMaxProjection));
   layer.mlp.bias = reader.Bool("mlp_bias", false);
-  layer.mlp.fused_gate_up = family.fused;
+  layer.mlp.fused_gate_up = family.fused || family.fused_mlp;
   layer.mlp.activation = reader.String(family.activation_field, family.activation) == "silu"
                              ? ActivationKind::kSilu
                              : ActivationKind::kGeluTanh;
@@ -359,25 +374,6 @@ absl::StatusOr<ModelSpec> ParseDecoder(const json& config, const Family& family)
   return spec;
 }
 
-// The decoder's object within that of a model of several parts, with what stands beside it.
-absl::StatusOr<json> NestedConfig(const json& config) {
-  FieldReader reader(&config, "");
-  const json* text = reader.Find("text_config");
-  if (text == nullptr || !text->is_object()) {
-    reader.Fail("text_config", "is missing, or is not an object");
-    return reader.status();
-  }
-  json nested = *text;
-  for (const char* name : {"bos_token_id", "eos_token_id", "tie_word_embeddings", "quantization",
-                           "quantization_config"}) {
-    if (!nested.contains(name) && config.contains(name)) {
-      nested[name] = config[name];
-    }
-  }
-  nested.erase("architectures");
-  return nested;
-}
-
 }  // namespace
 
 absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
@@ -388,7 +384,7 @@ absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
   std::string prefix = family->tensor_prefix;
   if (family->nested_prefix != nullptr) {
     prefix = family->nested_prefix;
-    ASSIGN_OR_RETURN(config, NestedConfig(config));
+    ASSIGN_OR_RETURN(config, DecoderConfig(config, *family));
     ASSIGN_OR_RETURN(family, FindFamily(config));
     if (family->nested_prefix != nullptr) {
       return Error(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
@@ -396,7 +392,9 @@ absl::StatusOr<ModelSpec> ParseModelConfig(std::string_view config_json,
     }
   }
   ReadAsMlx(&config);
-  ASSIGN_OR_RETURN(ModelSpec spec, ParseDecoder(config, *family));
+  ASSIGN_OR_RETURN(const json plain, PlainFields(config, *family));
+  ASSIGN_OR_RETURN(ModelSpec spec, ParseDecoder(plain, *family));
+  RETURN_IF_ERROR(ReadQueryGrowth(config, *family, &spec));
   spec.tensor_prefix = prefix;
   RETURN_IF_ERROR(ReadSpecialIds(config, generation_config_json, &spec));
   return spec;

@@ -16,10 +16,12 @@
 #include "absl/strings/str_join.h"
 #include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/decoder_names.h"
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/gguf_model.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/tensor_fields.h"
+#include "common/checkpoint/tied_head.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -290,28 +292,6 @@ std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
   return name.substr(dot + 1);
 }
 
-// A decoder within another model is "PREFIXmodel.layers.0..." and "PREFIXlm_head", or, as
-// transformers 5 writes it, "model.PREFIXlayers.0..." and "lm_head": gives the tensors the former
-// names.
-void TakePrefixedNames(Checkpoint* checkpoint) {
-  const std::string& prefix = checkpoint->spec.tensor_prefix;
-  const std::string inner = "model." + prefix;
-  const auto starts = [&](const std::string& start) {
-    return std::any_of(checkpoint->tensors.begin(), checkpoint->tensors.end(),
-                       [&](const TensorEntry& tensor) { return tensor.name.starts_with(start); });
-  };
-  if (prefix.empty() || !starts(inner) || starts(prefix + "model.")) {
-    return;
-  }
-  for (TensorEntry& tensor : checkpoint->tensors) {
-    if (tensor.name.starts_with(inner)) {
-      tensor.name = prefix + "model." + tensor.name.substr(inner.size());
-    } else if (tensor.name.starts_with("lm_head.")) {
-      tensor.name = prefix + tensor.name;
-    }
-  }
-}
-
 // " (by FIELD, FIELD)", or "".
 std::string ByFields(const std::set<std::string>& fields) {
   return fields.empty() ? "" : absl::StrCat(" (by ", absl::StrJoin(fields, ", "), ")");
@@ -404,6 +384,9 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
                               ByFields(FieldsBehind(*checkpoint, changing)),
                               " are not supported yet: ", SomeNames(changing)));
   }
+  if (std::string note = PartsLeftOut(spec.tensor_prefix, &unexpected); !note.empty()) {
+    checkpoint->notes.push_back(std::move(note));
+  }
   if (!unexpected.empty()) {
     checkpoint->notes.push_back(absl::StrCat(
         unexpected.size(), " unexpected tensors are ignored: ", SomeNames(unexpected)));
@@ -479,9 +462,10 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
   ASSIGN_OR_RETURN(checkpoint.spec,
                    ParseModelConfig(checkpoint.config_json, checkpoint.generation_config_json));
   RETURN_IF_ERROR(ReadWeightHeaders(names, &checkpoint));
-  TakePrefixedNames(&checkpoint);
+  TakeDecoderNames(checkpoint.spec.tensor_prefix, &checkpoint.tensors);
   RETURN_IF_ERROR(SortTensors(&checkpoint.tensors));
   RETURN_IF_ERROR(CheckTensors(&checkpoint));
+  RETURN_IF_ERROR(CheckTiedHead(checkpoint));
   return checkpoint;
 }
 

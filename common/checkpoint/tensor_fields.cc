@@ -32,12 +32,20 @@ bool IsOfQuantized(const Checkpoint& checkpoint, std::string_view name) {
   });
 }
 
+// Whether the family has DeepSeek's mixtures.
+bool HasSharedExperts(const std::string& family) {
+  return family.starts_with("deepseek") || family == "kimi_k2" || family.starts_with("glm4_moe");
+}
+
 void AddOfExperts(const std::string& family, std::set<std::string>* fields) {
   if (family == "qwen3_moe") {
     fields->insert({"num_experts", "num_local_experts", "decoder_sparse_step", "mlp_only_layers"});
-  } else if (family.starts_with("deepseek")) {
+  } else if (HasSharedExperts(family)) {
     fields->insert({"n_routed_experts", "n_shared_experts", "first_k_dense_replace"});
-  } else if (family == "mixtral" || family == "gpt_oss") {
+    if (family == "glm4_moe_lite") {
+      fields->insert("mlp_layer_types");
+    }
+  } else if (family == "mixtral" || family == "gpt_oss" || family == "minimax_m2") {
     fields->insert({"num_experts", "num_local_experts"});
   }
 }
@@ -65,7 +73,7 @@ void AddSizesOfAttention(const AttentionSpec& attention, std::string_view rest,
 }
 
 void AddSizesOfMlp(const std::string& family, const MlpSpec& mlp, std::set<std::string>* fields) {
-  const bool apart = family == "qwen3_moe" || family.starts_with("deepseek");
+  const bool apart = family == "qwen3_moe" || HasSharedExperts(family);
   fields->insert(mlp.experts != 0 && apart ? "moe_intermediate_size" : "intermediate_size");
   if (mlp.experts != 0) {
     AddOfExperts(family, fields);
@@ -90,7 +98,10 @@ void AddFields(const Checkpoint& checkpoint, const std::string& name,
   if (!HasPrefix(checkpoint, name.substr(0, end))) {
     fields->insert("num_hidden_layers");
   } else if (rest.starts_with("self_attn.") && rest.ends_with(".bias")) {
-    fields->insert("attention_bias");
+    const bool own = spec.family == "seed_oss" && rest.starts_with("self_attn.o_");
+    fields->insert(own ? "attention_out_bias" : "attention_bias");
+  } else if (spec.family == "glm4_moe" && rest.find("_norm.") != std::string_view::npos) {
+    fields->insert("use_qk_norm");
   } else if (rest.starts_with("self_attn.q_") && spec.layers[0].attention.latent.rank != 0) {
     fields->insert("q_lora_rank");
   } else if (rest.starts_with("mlp.") || rest.starts_with("block_sparse_moe.")) {

@@ -14,7 +14,8 @@ REFERENCES = {name: {} for name in (
     "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
     "olmo2", "phi3", "phi3-longrope", "phi4-mini", "gemma2", "gemma3",
     "mixtral", "qwen3-moe", "qwen3-moe-nonorm", "gpt-oss", "minicpm-o",
-    "deepseek-v2", "deepseek-v3")}
+    "deepseek-v2", "deepseek-v3", "kimi-k2", "qwen2-vl", "qwen25-vl", "qwen3-vl", "mistral3", "ministral3",
+    "devstral", "olmo3", "seed-oss", "glm", "glm4", "glm4-moe", "glm4-moe-lite", "minimax-m2")}
 REFERENCES |= {name: {"activations": "f32"} for name in (
     "llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "mixtral-mlx4",
     "mixtral-mlx4-mixed", "gpt-oss-mxfp4", "llama31-awq", "phi3-awq",
@@ -41,7 +42,10 @@ QUANTIZED = [("llama", {"quantize": "int8"}), ("llama", {"quantize": "int4"}),
 # All other families; each in both formats and on every instruction set: tests/worker/backend.
 QUANTIZED += [pytest.param(name, {"quantize": quantize}, marks=pytest.mark.long)
               for name in ("mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2",
-                           "phi3-longrope", "phi4-mini", "gemma2", "minicpm-o", "deepseek-v2")
+                           "phi3-longrope", "phi4-mini", "gemma2", "minicpm-o", "deepseek-v2",
+                           "kimi-k2", "qwen25-vl", "qwen3-vl", "mistral3", "ministral3",
+                           "devstral", "olmo3", "seed-oss", "glm4", "glm4-moe", "glm4-moe-lite",
+                           "minimax-m2")
               for quantize in ("int8", "int4")]
 QUANTIZED += [pytest.param("mixtral", {"quantize": "int4"}, marks=pytest.mark.long)]
 STORED = {"gpt-oss-mxfp4": "bf16+mxfp4", "phi3-awq": "awq4g32+bf16", "qwen2-gptq4": "gptq4g32",
@@ -65,7 +69,7 @@ def cluster(tmp_path_factory):
 def cuts_of(model, stages):
     """So many stages, or one a layer."""
     config = json.loads((GOLDEN / "models" / model / "config.json").read_text())
-    layers = config["num_hidden_layers"]
+    layers = config.get("text_config", config)["num_hidden_layers"]
     return cut(WORKERS[:stages or layers], layers)
 
 

@@ -122,7 +122,7 @@ class GgufMutationTest : public ::testing::TestWithParam<Subject> {
 
   absl::StatusOr<std::vector<float>> Load(const Checkpoint& checkpoint) const {
     FileTensors weights;
-    weights.AddGguf(checkpoint);
+    weights.AddCheckpoint(checkpoint);
     Cost cost;
     auto logits = LogitsOfModel(backend_.get(), checkpoint.spec, weights, &cost);
     ExpectLoadedWithin(cost, file_bytes_);

@@ -26,10 +26,15 @@ std::string TextIn(const Json& object, const char* name) {
 bool HasIn(const Json& object, const char* name) {
   return object.contains(name) && !object[name].is_null();
 }
+// Qwen2.5-VL's fields of the text may stand beside those of its vision.
+std::string FamilyOf(const Json& document) {
+  const std::string type = TextIn(DecoderFields(document), "model_type");
+  return type == "qwen2_vl" || type == "qwen2_5_vl" ? type + "_text" : type;
+}
 class Reading {
  public:
   Reading(const Json& before, const Json& config, const Facts& valid)
-      : config_(config), family_(TextIn(before, "model_type")), wanted_{valid, {}} {}
+      : config_(config), family_(FamilyOf(before)), wanted_{valid, {}} {}
 
   void Read(const std::string& field) {
     const auto found = Table().find(field);
@@ -43,6 +48,10 @@ class Reading {
  private:
   std::optional<double> Number(const char* name) const { return NumberIn(config_, name); }
   bool Is(std::string_view family) const { return family_ == family; }
+  // DeepSeek-V3's mixtures.
+  bool HasGroups() const {
+    return Is("deepseek_v3") || Is("kimi_k2") || Is("glm4_moe") || Is("glm4_moe_lite");
+  }
   bool IsGemma() const { return Is("gemma2") || Is("gemma3_text"); }
   double Of(uint64_t layer, std::string_view name) const {
     return wanted_.facts.at(FactOfLayer(layer, name));
@@ -134,9 +143,11 @@ class Reading {
   // Which layers look back through the window, and how far.
   std::vector<bool> Slides(double* window) const {
     const uint64_t layers = wanted_.layers();
-    const bool flagged = Is("qwen2") || Is("qwen3") || Is("minicpmo");
+    const bool flagged = Is("qwen2") || Is("qwen3") || Is("minicpmo") || Is("qwen2_vl_text") ||
+                         Is("qwen2_5_vl_text");
     const bool alternates = Is("gpt_oss");
-    std::vector<bool> slides(layers, Is("mistral") || Is("mixtral") || Is("phi3"));
+    std::vector<bool> slides(layers,
+                             Is("mistral") || Is("mixtral") || Is("phi3") || Is("ministral3"));
     *window = Value("sliding_window");
     const bool none = config_.contains("sliding_window") && config_["sliding_window"].is_null();
     if (none || (flagged && config_.value("use_sliding_window", Json(false)) != true)) {
@@ -146,12 +157,13 @@ class Reading {
       if (flagged) slides[i] = i >= Value("max_window_layers");
       if (alternates) slides[i] = i % 2 == 0;
       if (Is("gemma2")) slides[i] = i % 2 == 0;
+      if (Is("olmo3")) slides[i] = (i + 1) % 4 != 0;
       if (Is("gemma3_text")) {
         const auto pattern = static_cast<uint64_t>(Value("sliding_window_pattern"));
         slides[i] = (i + 1) % pattern != 0;
       }
     }
-    if (HasIn(config_, "layer_types") && (flagged || alternates || IsGemma())) {
+    if (HasIn(config_, "layer_types") && (flagged || alternates || IsGemma() || Is("olmo3"))) {
       for (uint64_t i = 0; i < layers; ++i) {
         slides[i] = config_["layer_types"].at(i) == "sliding_attention";
       }
@@ -201,10 +213,11 @@ class Reading {
     double window = 0;
     const std::vector<bool> slides = Slides(&window);
     for (uint64_t i = 0; i < wanted_.layers(); ++i) {
-      const bool local = Is("gemma3_text") && slides[i];
+      const bool local = (Is("gemma3_text") || Is("olmo3")) && slides[i];
       const Json object = local ? Json::object() : RopeObject();
-      const double theta = local ? Value("rope_local_base_freq")
-                                 : NumberIn(object, "rope_theta").value_or(Value("rope_theta"));
+      const double theta = local && IsGemma()
+                               ? Value("rope_local_base_freq")
+                               : NumberIn(object, "rope_theta").value_or(Value("rope_theta"));
       Rope(i, object, theta);
     }
   }
@@ -214,9 +227,21 @@ class Reading {
     const auto set = [&](const char* name, double value) { wanted_.facts[prefix + name] = value; };
     const RopeSpec none;
     double dim = Of(layer, Of(layer, "latent.rank") != 0 ? "latent.rope_dim" : "head_dim");
+    constexpr const char* kShare = "partial_rotary_factor";
     if (Is("phi3")) {
-      constexpr const char* kShare = "partial_rotary_factor";
       dim = std::floor(dim * NumberIn(object, kShare).value_or(Number(kShare).value_or(1)));
+    } else if (Is("glm") || Is("glm4") || Is("glm4_moe") || Is("minimax_m2")) {
+      const double turning = Is("minimax_m2") ? Number("rotary_dim").value_or(dim) : dim / 2;
+      const auto share = NumberIn(object, kShare);
+      dim = share || Number(kShare) ? std::floor(dim * share.value_or(Number(kShare).value_or(0)))
+                                    : turning;
+    }
+    Set(layer, "query_growth", 0);
+    Set(layer, "query_growth_every", 0);
+    if (const double growth = NumberIn(object, "llama_4_scaling_beta").value_or(0);
+        Is("ministral3") && growth != 0) {
+      Set(layer, "query_growth", growth);
+      Set(layer, "query_growth_every", Original(object));
     }
     set("dim", dim);
     set("theta", theta);
@@ -318,13 +343,13 @@ class Reading {
       const auto take = [&](const char* field, const char* name) {
         Set(i, name, Number(field).value_or(Of(i, name)));
       };
-      if (Is("deepseek_v2") || Is("deepseek_v3")) take("routed_scaling_factor", "router.scale");
-      if (Is("deepseek_v3")) {
+      if (Is("deepseek_v2") || HasGroups()) take("routed_scaling_factor", "router.scale");
+      if (HasGroups()) {
         take("n_group", "router.groups");
         take("topk_group", "router.groups_used");
       }
       // DeepSeek's second version has the field too, and does not look at it.
-      if (Is("qwen3_moe") || Is("deepseek_v3")) {
+      if (Is("qwen3_moe") || HasGroups()) {
         Set(i, "router.renormalize",
             config_.contains("norm_topk_prob") ? config_["norm_topk_prob"] == true
                                                : DefaultOf(family_, "norm_topk_prob") != 0);
@@ -381,7 +406,7 @@ class Reading {
     }
   }
 
-  const Json& config_;
+  const Json config_;
   const std::string family_;
   Wanted wanted_;
 };
@@ -414,6 +439,7 @@ const std::map<std::string, Reading::Rule>& Reading::Table() {
       {"rope_parameters", &Reading::RopesAndScores},
       {"partial_rotary_factor", &Reading::Ropes},
       {"original_max_position_embeddings", &Reading::Context},
+      {"rotary_dim", &Reading::Ropes},
       {"no_rope_layers", &Reading::Rotates},
       {"no_rope_layer_interval", &Reading::Rotates},
       {"hidden_act", &Reading::Activation},
@@ -459,16 +485,28 @@ std::vector<std::string> ChangedFields(const Json& before, const Json& after) {
   return changed;
 }
 
+Json DecoderFields(const Json& document) {
+  const auto text = document.find("text_config");
+  if (text == document.end() || !text->is_object()) return document;
+  Json fields = *text;
+  for (const auto& [name, value] : document.items()) {
+    const bool tied = name == "tie_word_embeddings" && !value.is_null();
+    if (name != "text_config" && (tied || !fields.contains(name))) fields[name] = value;
+  }
+  return fields;
+}
+
 Wanted Restated(const Json& before, const Json& after, const Facts& valid) {
-  Reading reading(before, after, valid);
-  for (const std::string& field : ChangedFields(before, after)) {
+  const Json fields = DecoderFields(after);
+  Reading reading(before, fields, valid);
+  for (const std::string& field : ChangedFields(DecoderFields(before), fields)) {
     reading.Read(field);
   }
   return reading.Take();
 }
 
 Wanted RestatedField(const Json& config, const std::string& field, const Facts& valid) {
-  Reading reading(config, config, valid);
+  Reading reading(config, DecoderFields(config), valid);
   reading.Read(field);
   return reading.Take();
 }

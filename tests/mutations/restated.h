@@ -28,6 +28,10 @@ struct YarnPairs {
 };
 YarnPairs YarnPairsOf(const YarnTurns& turns);
 
+// The fields of a document's decoder: those of text_config, and what stands beside it. A model's
+// own tie_word_embeddings is its decoder's.
+nlohmann::ordered_json DecoderFields(const nlohmann::ordered_json& document);
+
 // Fields of the documents' top level that are not alike.
 std::vector<std::string> ChangedFields(const nlohmann::ordered_json& before,
                                        const nlohmann::ordered_json& after);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/checkpoint/checkpoint.h"
@@ -53,6 +54,27 @@ TEST(OpenCheckpoint, OpensTheGoldenModelsAndTheBundledOne) {
   EXPECT_THAT(sharded->weight_files,
               ElementsAre("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
   EXPECT_EQ(sharded->Find("lm_head.weight")->file, "model-00002-of-00002.safetensors");
+}
+
+// Some files have the embedding twice; transformers computes with a head that differs from it.
+TEST(OpenCheckpoint, AHeadBesideATiedEmbeddingIsACopyOfIt) {
+  const std::string config = SmallConfig("\"tie_word_embeddings\": true,");
+  std::vector<MadeTensor> tensors = MakeTensors(*ParseModelConfig(config, ""));
+  const auto embedding = std::find_if(tensors.begin(), tensors.end(), [](const MadeTensor& tensor) {
+    return tensor.name == "model.embed_tokens.weight";
+  });
+  ASSERT_NE(embedding, tensors.end());
+  MadeTensor head = *embedding;
+  head.name = "lm_head.weight";
+  tensors.push_back(head);
+  TempFolder folder;
+  folder.Write("config.json", config);
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_TRUE(OpenCheckpoint(folder.path()).ok());
+  tensors.back().bytes.back() ^= 1;
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_THAT(Message(folder.path()), HasSubstr("tie_word_embeddings true beside a tensor "
+                                                "\"lm_head.weight\" that is no copy"));
 }
 
 TEST(OpenCheckpoint, OpensMadeUpFolders) {

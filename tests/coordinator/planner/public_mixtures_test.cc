@@ -285,6 +285,115 @@ Mixture DeepSeekV3Awq() {
                       Awq, latent, IsCode);
 }
 
+// DeepSeek-V3's layers, the first alone dense; as large as published, in bfloat16.
+Mixture KimiK2() {
+  constexpr uint64_t kHidden = 7168, kFfn = 2048, kVocab = 163840, kExperts = 384;
+  constexpr uint64_t kHeads = 64, kNope = 128, kRope = 64, kValue = 128, kQueryRank = 1536;
+  constexpr uint64_t kOutputs = kHeads * (kNope + kValue);
+  const Weights latent = Bf16(kOutputs * kLatentRank);
+  const Weights attention = Bf16(kQueryRank * kHidden) + Bf16(kQueryRank) +
+                            Bf16(kHeads * (kNope + kRope) * kQueryRank) +
+                            Bf16((kLatentRank + kRope) * kHidden) + Bf16(kLatentRank) + latent +
+                            Bf16(kHidden * kHeads * kValue) + Bf16(2 * kHidden);
+  const Weights expert = Bf16(3 * kFfn * kHidden);
+  std::vector<Weights> layers(1, attention + Bf16(3 * 18432 * kHidden));
+  layers.resize(61, attention + (kExperts + 1) * expert + Bf16(kExperts * kHidden) + F32(kExperts));
+  return {.name = "Kimi-K2",
+          .config = R"({"architectures":["DeepseekV3ForCausalLM"],"model_type":"kimi_k2",
+              "attention_bias":false,"auto_map":{
+              "AutoConfig":"configuration_deepseek.DeepseekV3Config",
+              "AutoModel":"modeling_deepseek.DeepseekV3Model",
+              "AutoModelForCausalLM":"modeling_deepseek.DeepseekV3ForCausalLM"},
+              "bos_token_id":163584,"eos_token_id":163585,"first_k_dense_replace":1,
+              "hidden_act":"silu","hidden_size":7168,"intermediate_size":18432,
+              "kv_lora_rank":512,"max_position_embeddings":131072,"moe_intermediate_size":2048,
+              "moe_layer_freq":1,"n_group":1,"n_routed_experts":384,"n_shared_experts":1,
+              "norm_topk_prob":true,"num_attention_heads":64,"num_experts_per_tok":8,
+              "num_hidden_layers":61,"num_key_value_heads":64,"num_nextn_predict_layers":0,
+              "q_lora_rank":1536,"qk_nope_head_dim":128,"qk_rope_head_dim":64,
+              "rms_norm_eps":1e-06,"rope_scaling":{"beta_fast":1.0,"beta_slow":1.0,
+              "factor":32.0,"mscale":1.0,"mscale_all_dim":1.0,
+              "original_max_position_embeddings":4096,"type":"yarn"},"rope_theta":50000.0,
+              "routed_scaling_factor":2.827,"scoring_func":"sigmoid",
+              "tie_word_embeddings":false,"topk_group":1,"topk_method":"noaux_tc",
+              "v_head_dim":128,"vocab_size":163840})",
+          .has = nullptr,
+          .parameters = 1'026'408'232'448,
+          .stored = 0,
+          .layers = std::move(layers),
+          .expert = expert,
+          .idle = kExperts - 8,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          .kv_of_layer = (kLatentRank + kRope) * 2};
+}
+
+// Biases of q, k and v; a shared expert; the layer that guesses further tokens is left out of
+// 110,468,824,832 parameters: a mixture with an embedding, a head, a projection and three norms.
+Mixture Glm45Air() {
+  constexpr uint64_t kHidden = 4096, kFfn = 1408, kVocab = 151552, kExperts = 128;
+  constexpr uint64_t kQueries = 96 * 128, kKeys = 8 * 128;
+  constexpr Weights kAttention = Bf16(2 * kHidden * kQueries + 2 * kHidden * kKeys) +
+                                 Bf16(kQueries + 2 * kKeys) + Bf16(2 * kHidden);
+  constexpr Weights kExpert = Bf16(3 * kFfn * kHidden);
+  constexpr Weights kMixture =
+      kAttention + (kExperts + 1) * kExpert + Bf16(kExperts * kHidden) + F32(kExperts);
+  constexpr uint64_t kGuessing =
+      kMixture.count + 2 * kVocab * kHidden + 2 * kHidden * kHidden + 3 * kHidden;
+  std::vector<Weights> layers(1, kAttention + Bf16(3 * 10944 * kHidden));
+  layers.resize(46, kMixture);
+  return {.name = "GLM-4.5-Air",
+          .config = R"({"architectures":["Glm4MoeForCausalLM"],"model_type":"glm4_moe",
+              "attention_bias":true,"eos_token_id":[151329,151336,151338],
+              "first_k_dense_replace":1,"head_dim":128,"hidden_act":"silu","hidden_size":4096,
+              "intermediate_size":10944,"max_position_embeddings":131072,
+              "moe_intermediate_size":1408,"n_group":1,"n_routed_experts":128,
+              "n_shared_experts":1,"norm_topk_prob":true,"num_attention_heads":96,
+              "num_experts_per_tok":8,"num_hidden_layers":46,"num_key_value_heads":8,
+              "num_nextn_predict_layers":1,"partial_rotary_factor":0.5,"rms_norm_eps":1e-05,
+              "rope_scaling":null,"rope_theta":1000000,"routed_scaling_factor":1.0,
+              "tie_word_embeddings":false,"topk_group":1,"use_qk_norm":false,
+              "vocab_size":151552})",
+          .has = nullptr,
+          .parameters = 110'468'824'832 - kGuessing,
+          .stored = 0,
+          .layers = std::move(layers),
+          .expert = kExpert,
+          .idle = kExperts - 8,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          .kv_of_layer = 2 * kKeys * 2};
+}
+
+// Every layer a mixture; norms of q and k over all their heads; in bfloat16.
+Mixture MiniMaxM2() {
+  constexpr uint64_t kHidden = 3072, kFfn = 1536, kVocab = 200064, kExperts = 256;
+  constexpr uint64_t kQueries = 48 * 128, kKeys = 8 * 128;
+  constexpr Weights kExpert = Bf16(3 * kFfn * kHidden);
+  constexpr Weights kLayer = Bf16(2 * kHidden * kQueries + 2 * kHidden * kKeys) +
+                             Bf16(kQueries + kKeys) + Bf16(2 * kHidden) + kExperts * kExpert +
+                             Bf16(kExperts * kHidden) + F32(kExperts);
+  return {.name = "MiniMax-M2",
+          .config = R"({"architectures":["MiniMaxM2ForCausalLM"],"model_type":"minimax_m2",
+              "bos_token_id":200034,"eos_token_id":200020,"head_dim":128,"hidden_act":"silu",
+              "hidden_size":3072,"intermediate_size":1536,"max_position_embeddings":196608,
+              "num_attention_heads":48,"num_experts_per_tok":8,"num_hidden_layers":62,
+              "num_key_value_heads":8,"num_local_experts":256,"qk_norm_type":"per_layer",
+              "rms_norm_eps":1e-06,"rope_theta":5000000,"rotary_dim":64,
+              "scoring_func":"sigmoid","shared_intermediate_size":0,"sliding_window":null,
+              "tie_word_embeddings":false,"use_qk_norm":true,"use_routing_bias":true,
+              "vocab_size":200064})",
+          .has = nullptr,
+          .parameters = 228'689'764'864,
+          .stored = 0,
+          .layers = std::vector<Weights>(62, kLayer),
+          .expert = kExpert,
+          .idle = kExperts - 8,
+          .embedding = Bf16(kVocab * kHidden),
+          .head = Bf16(kVocab * kHidden + kHidden),
+          .kv_of_layer = 2 * kKeys * 2};
+}
+
 ModelRuntime RuntimeOf(const Mixture& row) {
   return testing::PublicModel(row.name, row.config, row.has);
 }
@@ -341,7 +450,7 @@ TEST_P(PublicMixtureTest, APlanGrantsJustThat) {
 
 INSTANTIATE_TEST_SUITE_P(All, PublicMixtureTest,
                          ::testing::Values(Qwen3(), Qwen3Gptq(), Mixtral(), GptOss(), DeepSeekV3(),
-                                           DeepSeekV3Awq()),
+                                           DeepSeekV3Awq(), KimiK2(), Glm45Air(), MiniMaxM2()),
                          [](const auto& info) {
                            std::string name = info.param.name;
                            std::erase_if(name, [](char c) {

@@ -123,6 +123,41 @@ constexpr PublicModel kModels[] = {
      7'615'616'512 - 2 * (152064 - 151700) * 3584, 28,
      Attention(3584, 3584, 512) + (3584 + 2 * 512) + Mlp(3584, 18944) + 2 * 3584, 151700 * 3584,
      false, 3584, 4 * 128},
+    // The text alone, which is as large as Qwen2.5-7B: of 8,292,166,656 parameters the vision
+    // tower has the others.
+    {"Qwen2.5-VL-7B",
+     R"({"architectures":["Qwen2_5_VLForConditionalGeneration"],"model_type":"qwen2_5_vl",
+         "hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,
+         "num_attention_heads":28,"num_key_value_heads":4,"vocab_size":152064,
+         "rms_norm_eps":1e-06,"rope_theta":1000000.0,"rope_scaling":{"type":"mrope",
+         "mrope_section":[16,24,24]},"max_position_embeddings":128000,"max_window_layers":28,
+         "sliding_window":32768,"use_sliding_window":false,"hidden_act":"silu",
+         "tie_word_embeddings":false,"bos_token_id":151643,"eos_token_id":151645,
+         "image_token_id":151655,"vision_config":{"depth":32,"hidden_size":1280}})",
+     7'615'616'512, 28, Attention(3584, 3584, 512) + (3584 + 2 * 512) + Mlp(3584, 18944) + 2 * 3584,
+     152064 * 3584, false, 3584, 4 * 128},
+    // More heads than the residual stream is wide for.
+    {"Seed-OSS-36B",
+     R"({"architectures":["SeedOssForCausalLM"],"model_type":"seed_oss","attention_bias":true,
+         "attention_out_bias":false,"hidden_size":5120,"intermediate_size":27648,
+         "num_hidden_layers":64,"num_attention_heads":80,"num_key_value_heads":8,"head_dim":128,
+         "vocab_size":155136,"rms_norm_eps":1e-06,"rope_theta":10000000.0,
+         "rope_scaling":{"rope_type":"default"},"max_position_embeddings":524288,
+         "hidden_act":"silu","mlp_bias":false,"tie_word_embeddings":false,"bos_token_id":0,
+         "eos_token_id":2})",
+     36'151'104'512, 64,
+     Attention(5120, 10240, 1024) + (10240 + 2 * 1024) + Mlp(5120, 27648) + 2 * 5120,
+     uint64_t{155136} * 5120, false, 5120, 8 * 128},
+    // Biases of q, k and v, four norms.
+    {"GLM-4-9B-0414",
+     R"({"architectures":["Glm4ForCausalLM"],"model_type":"glm4","attention_bias":true,
+         "hidden_size":4096,"intermediate_size":13696,"num_hidden_layers":40,
+         "num_attention_heads":32,"num_key_value_heads":2,"head_dim":128,"vocab_size":151552,
+         "rms_norm_eps":1e-05,"rope_theta":10000.0,"partial_rotary_factor":0.5,
+         "max_position_embeddings":32768,"hidden_act":"silu","tie_word_embeddings":false,
+         "eos_token_id":[151329,151336,151338]})",
+     9'400'279'040, 40, Attention(4096, 4096, 256) + (4096 + 2 * 256) + Mlp(4096, 13696) + 4 * 4096,
+     uint64_t{151552} * 4096, false, 4096, 2 * 128},
 };
 
 ModelRuntime RuntimeOf(const PublicModel& row) {

@@ -110,7 +110,7 @@ void FileTensors::AddFile(const std::string& folder, const std::string& file) {
   }
 }
 
-void FileTensors::AddGguf(const Checkpoint& checkpoint) {
+void FileTensors::AddCheckpoint(const Checkpoint& checkpoint) {
   for (TensorEntry entry : checkpoint.tensors) {
     entry.file = checkpoint.path + "/" + entry.file;
     if (std::string& bytes = files_[entry.file]; bytes.empty()) {
@@ -220,6 +220,20 @@ std::vector<std::string> GoldenModelNames() {
           "qwen2-yarn",
           "mistral-yarn",
           "llama-dynamic",
+          "kimi-k2",
+          "glm4-moe-lite",
+          "qwen2-vl",
+          "qwen25-vl",
+          "qwen3-vl",
+          "mistral3",
+          "ministral3",
+          "devstral",
+          "olmo3",
+          "seed-oss",
+          "glm",
+          "glm4",
+          "glm4-moe",
+          "minimax-m2",
           "llama31-awq",
           "phi3-awq",
           "qwen2-gptq4",
@@ -325,9 +339,11 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
-  for (const char* name : {"qwen2", "olmo2", "phi3", "gemma3", "qwen3-moe", "gpt-oss",
-                           "deepseek-v2", "deepseek-v3", "mistral", "qwen3", "smollm3", "granite",
-                           "phi3-longrope", "phi4-mini", "gemma2", "minicpm-o", "mixtral"}) {
+  for (const char* name :
+       {"qwen2",         "olmo2",       "phi3",      "gemma3",    "qwen3-moe", "gpt-oss",
+        "deepseek-v2",   "deepseek-v3", "mistral",   "qwen3",     "smollm3",   "granite",
+        "phi3-longrope", "phi4-mini",   "gemma2",    "minicpm-o", "mixtral",   "ministral3",
+        "glm4",          "glm4-moe",    "minimax-m2"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
@@ -349,12 +365,8 @@ GoldenModel LoadGoldenModel(const std::string& name) {
     return model;
   }
   model.spec = checkpoint->spec;
-  if (gguf) {
-    model.weights.AddGguf(*checkpoint);
-  } else {
-    for (const std::string& file : checkpoint->weight_files) {
-      model.weights.AddFile(folder, file);
-    }
+  model.weights.AddCheckpoint(*checkpoint);
+  if (!gguf) {
     const auto last = static_cast<uint32_t>(model.spec.layers.size()) - 1;
     model.weights.Unpack(TensorsOf(model.spec, 0, last, true, true, [&](const std::string& tensor) {
       return model.weights.Has(tensor);

@@ -19,8 +19,8 @@ class FileTensors : public TensorSource {
  public:
   // Adds the tensors of one file; fails the test if it cannot be read.
   void AddFile(const std::string& folder, const std::string& file);
-  // Adds those of a GGUF file that was opened.
-  void AddGguf(const Checkpoint& checkpoint);
+  // Adds those of a checkpoint that was opened, by the names that it has for them.
+  void AddCheckpoint(const Checkpoint& checkpoint);
   // From now on gives the matrices among these as workers' backends get them (StoredTensors).
   void Unpack(const std::vector<StageTensor>& tensors);
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
