@@ -120,7 +120,8 @@ LayerNormNames NormNames(NormPlaces places) {
 bool StaysAsStored(std::string_view tensor) {
   const std::string_view path = PathOfWeights(tensor);
   return IsRouter(tensor) || path.ends_with(".self_attn.kv_b_proj") ||
-         path.ends_with(".self_attn.embed_q") || path.ends_with(".self_attn.unembed_out");
+         path.ends_with(".self_attn.embed_q") || path.ends_with(".self_attn.unembed_out") ||
+         path.ends_with(".self_attn.k_b_proj") || path.ends_with(".self_attn.v_b_proj");
 }
 
 std::vector<RopeSpec> RopesOf(const ModelSpec& spec) {

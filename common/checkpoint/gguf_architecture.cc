@@ -1,5 +1,7 @@
 #include "common/checkpoint/gguf_architecture.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/json_reader.h"
@@ -9,6 +11,16 @@
 namespace strata {
 namespace {
 
+// Of mixtures with experts that compute every row, and first layers without any.
+#define OF_DEEPSEEKS_EXPERTS                                            \
+  " expert_shared_count expert_group_count expert_group_used_count "    \
+  "expert_gating_func "                                                 \
+  "leading_dense_block_count expert_weights_scale expert_weights_norm " \
+  "nextn_predict_layers "                                               \
+  "expert_shared_feed_forward_length "
+#define OF_LATENTS                                                         \
+  "attention.q_lora_rank attention.kv_lora_rank attention.key_length_mla " \
+  "attention.value_length_mla rope.scaling.yarn_log_multiplier "
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama", .model_type = "llama", .pairs = true},
     {.name = "llama", .model_type = "mixtral", .pairs = true},
@@ -25,7 +37,19 @@ constexpr GgufArchitecture kArchitectures[] = {
      .model_type = "gpt_oss",
      .mlp_norm = "post_attention_norm",
      .yarn_truncates = false},
+    {.name = "deepseek2",
+     .model_type = "deepseek_v2",
+     .gating = kSoftmaxGating,
+     .reads = OF_DEEPSEEKS_EXPERTS OF_LATENTS,
+     .yarn_log_unit = 0.1},
+    {.name = "deepseek2",
+     .model_type = "deepseek_v3",
+     .gating = kSigmoidGating,
+     .reads = OF_DEEPSEEKS_EXPERTS OF_LATENTS,
+     .yarn_log_unit = 0.1},
 };
+#undef OF_DEEPSEEKS_EXPERTS
+#undef OF_LATENTS
 
 struct NamePair {
   const char* gguf;
@@ -37,6 +61,18 @@ constexpr NamePair kAttentionNames[] = {
     {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
     {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
     {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+};
+constexpr NamePair kLatentNames[] = {
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_q_a", "self_attn.q_a_proj"},
+    {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+    {"attn_q_b", "self_attn.q_b_proj"},
+    {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+    {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+    {"attn_kv_b", "self_attn.kv_b_proj"},
+    {"attn_k_b", "self_attn.k_b_proj"},
+    {"attn_v_b", "self_attn.v_b_proj"},
+    {"attn_output", "self_attn.o_proj"},
 };
 constexpr NamePair kFusedNames[] = {
     {"attn_qkv", "self_attn.qkv_proj"},
@@ -74,6 +110,15 @@ std::string NormPath(const GgufArchitecture& architecture, std::string_view modu
   return name == nullptr ? "" : name;
 }
 
+// Of the expert that computes every row.
+std::string SharedExpertPath(std::string_view module) {
+  const ExpertPaths paths = SharedExpertPaths("");
+  return module == "ffn_gate_shexp"   ? paths.gate
+         : module == "ffn_up_shexp"   ? paths.up
+         : module == "ffn_down_shexp" ? paths.down
+                                      : "";
+}
+
 // Of a mixture's router, of the tensors of all experts, or, as older files have them, of one's.
 std::string ExpertPath(ExpertNames names, std::string_view module) {
   if (module == "ffn_gate_inp") {
@@ -100,11 +145,20 @@ std::string LayerPath(const GgufArchitecture& architecture, std::string_view mod
   const Family& family = *architecture.family;
   std::string path = NormPath(architecture, module);
   if (path.empty()) {
-    path = family.fused ? Look(kFusedNames, module) : Look(kAttentionNames, module);
+    path = family.latent  ? Look(kLatentNames, module)
+           : family.fused ? Look(kFusedNames, module)
+                          : Look(kAttentionNames, module);
   }
-  if (path.empty() && !family.fused) {
-    path = architecture.mixture() ? ExpertPath(family.experts.names, module)
-                                  : Look(kDenseNames, module);
+  if (path.empty() && architecture.mixture()) {
+    path = ExpertPath(family.experts.names, module);
+  }
+  if (path.empty() && family.experts.deepseek) {
+    path = SharedExpertPath(module);
+  }
+  // DeepSeek's first layers have none. No converter writes other mixtures with such.
+  const bool dense = !architecture.mixture() || family.experts.deepseek;
+  if (path.empty() && dense && !family.fused) {
+    path = Look(kDenseNames, module);
   }
   return path;
 }
@@ -135,11 +189,21 @@ std::string NameOf(const GgufArchitecture& architecture, std::string_view tensor
   if (architecture.family->sinks && module == "attn_sinks" && kind == ".weight") {
     return prefix + "self_attn.sinks";
   }
+  const bool corrected =
+      architecture.family->experts.deepseek && architecture.gating != kSoftmaxGating;
+  if (corrected && module == "exp_probs_b" && kind == ".bias") {
+    return RouterPath(architecture.family->experts.names, prefix) + ".e_score_correction_bias";
+  }
   const std::string path = LayerPath(architecture, module);
   return path.empty() ? "" : prefix + path + kind;
 }
 
 }  // namespace
+
+bool GgufArchitecture::Reads(std::string_view key) const {
+  return std::string_view(reads).find(absl::StrCat(" ", std::string(key), " ")) !=
+         std::string_view::npos;
+}
 
 std::string GgufArchitecture::Key(std::string_view key) const {
   return absl::StrCat(name, ".", std::string(key));
@@ -148,9 +212,12 @@ std::string GgufArchitecture::Key(std::string_view key) const {
 absl::StatusOr<GgufArchitecture> FindGgufArchitecture(const GgufHeader& header) {
   GgufReader reader(&header);
   const std::string name = reader.String("general.architecture", "");
-  const std::string key = name + ".expert_count";
-  const uint64_t experts = reader.Uint(key, 0, UINT32_MAX, 0);
+  const std::string count_key = name + ".expert_count";
+  const std::string gating_key = name + ".expert_gating_func";
+  const uint64_t experts = reader.Uint(count_key, 0, UINT32_MAX, 0);
+  const uint64_t gating = reader.Uint(gating_key, 0, UINT32_MAX, 0);
   RETURN_IF_ERROR(reader.status());
+  std::string unfit;  // The key that no row of the name fits.
   bool known = false;
   for (GgufArchitecture one : kArchitectures) {
     if (name != one.name) {
@@ -159,12 +226,34 @@ absl::StatusOr<GgufArchitecture> FindGgufArchitecture(const GgufHeader& header) 
     known = true;
     const nlohmann::json config = {{"model_type", one.model_type}};
     ASSIGN_OR_RETURN(one.family, FindFamily(config));
-    if (one.mixture() == (experts != 0)) {
+    if (one.mixture() != (experts != 0)) {
+      unfit = absl::StrCat("key ", Quoted(count_key), " ", experts);
+    } else if (one.gating != 0 && one.gating != (gating == 0 ? kSoftmaxGating : gating)) {
+      unfit = absl::StrCat("key ", Quoted(gating_key), " ", gating);
+    } else if (one.with_key == nullptr || reader.Find(one.Key(one.with_key)) != nullptr) {
       return one;
     }
   }
-  return UnsupportedModel(known ? absl::StrCat("key ", Quoted(key), " ", experts)
-                                : "general.architecture " + Quoted(name));
+  return UnsupportedModel(known ? unfit : "general.architecture " + Quoted(name));
+}
+
+uint64_t GgufLayers(const GgufArchitecture& architecture, const GgufHeader& header) {
+  GgufReader reader(&header);
+  const uint64_t all = reader.Uint(architecture.Key("block_count"), 0, UINT32_MAX, 0);
+  const uint64_t guess =
+      architecture.Reads("nextn_predict_layers")
+          ? reader.Uint(architecture.Key("nextn_predict_layers"), 0, UINT32_MAX, 0)
+          : 0;
+  return all - std::min(all, guess);
+}
+
+bool IsBehindGgufLayers(std::string_view tensor, uint64_t layers) {
+  if (!tensor.starts_with("blk.")) {
+    return false;
+  }
+  tensor.remove_prefix(4);
+  uint32_t layer = 0;
+  return IsNumber(tensor.substr(0, tensor.find('.')), &layer) && layer >= layers;
 }
 
 absl::StatusOr<std::string> CheckpointName(const GgufArchitecture& architecture,

@@ -1,10 +1,13 @@
 #include "common/checkpoint/gguf_config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/gguf_ends.h"
 #include "common/checkpoint/gguf_keys.h"
+#include "common/checkpoint/gguf_latent.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
@@ -36,13 +39,6 @@ constexpr struct {
     {"residual_scale", "residual_multiplier"},
     {"logit_scale", "logits_scaling"},
 };
-// Texts of tokens that end an answer or a turn in published models.
-constexpr std::string_view kEnds[] = {
-    "</s>",       "<eos>",      "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>",
-    "<|eom_id|>", "<|im_end|>", "<|end|>",       "<|return|>",    "<|call|>"};
-// Kinds of tokens by ggml's number.
-constexpr int64_t kControlToken = 3;
-constexpr int64_t kUserDefinedToken = 4;
 constexpr const char* kSoftCaps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
 
 // A share whose product with `all`, cut off to a whole number, is `part`.
@@ -50,6 +46,15 @@ double ShareOf(uint64_t part, uint64_t all) {
   const double share = static_cast<double>(part) / static_cast<double>(all);
   const bool short_of_it = share * static_cast<double>(all) < static_cast<double>(part);
   return short_of_it ? std::nextafter(share, 1.0) : share;
+}
+
+// The shortest decimal number that a float32 is: what it was before it was one.
+double AsWritten(double number) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), static_cast<float>(number));
+  double out = number;
+  std::from_chars(text, end.ptr, out);
+  return out;
 }
 
 class ConfigWriter {
@@ -71,7 +76,7 @@ class ConfigWriter {
     RETURN_IF_ERROR(WriteWindows());
     RETURN_IF_ERROR(WriteRotation());
     RETURN_IF_ERROR(WriteScaling(factors));
-    RETURN_IF_ERROR(WriteTokens());
+    RETURN_IF_ERROR(WriteGgufEnds(header_, &config_, &generation_));
     return GgufConfig{config_.dump(), generation_.dump()};
   }
 
@@ -120,13 +125,18 @@ class ConfigWriter {
     }
     hidden_ = Count("embedding_length");
     heads_ = Count("attention.head_count");
-    layers_ = reader_.Uint(Key("block_count"), 1, kMaxLayers);
+    const uint64_t blocks = reader_.Uint(Key("block_count"), 1, kMaxLayers);
+    layers_ = GgufLayers(architecture_, header_);
+    if (reader_.status().ok() && layers_ == 0) {
+      reader_.Fail(Key("nextn_predict_layers"),
+                   absl::StrCat("is not below the ", blocks, " of block_count"));
+    }
     context_ = Count("context_length");
     const uint64_t kv_heads = Count("attention.head_count_kv", heads_);
     // Of fewer layers the tensors that are missing are named.
     constexpr uint64_t kUncounted = 256;
-    if (layers_ > std::max<uint64_t>(tensors_.size(), kUncounted)) {
-      return InvalidConfig(absl::StrCat("key ", Quoted(Key("block_count")), " is ", layers_,
+    if (blocks > std::max<uint64_t>(tensors_.size(), kUncounted)) {
+      return InvalidConfig(absl::StrCat("key ", Quoted(Key("block_count")), " is ", blocks,
                                         ", and there are ", tensors_.size(), " tensors"));
     }
     // Of a head's size the rows of the matrix that makes queries, where no key says it.
@@ -136,7 +146,7 @@ class ConfigWriter {
     const uint64_t rows = queries == nullptr ? hidden_ : queries->shape[0];
     const uint64_t of = queries != nullptr && family_.fused ? heads_ + 2 * kv_heads : heads_;
     head_dim_ = Count("attention.key_length", std::max<uint64_t>(1, rows / of));
-    if (reader_.status().ok() && head_dim_ % 2 != 0) {
+    if (reader_.status().ok() && head_dim_ % 2 != 0 && !family_.latent) {
       return UnsupportedModel(absl::StrCat("an odd size of heads, ", head_dim_, " by ", HeadsBy()));
     }
     config_ = {{"model_type", architecture_.model_type},
@@ -152,6 +162,9 @@ class ConfigWriter {
                {"tie_word_embeddings", Find("lm_head.weight") == nullptr}};
     if (!architecture_.mixture()) {
       config_["intermediate_size"] = Count("feed_forward_length");
+    }
+    if (family_.latent) {
+      return WriteGgufLatent(architecture_, header_, &config_, &head_dim_);
     }
     if (architecture_.pairs) {
       config_["qk_rows_in_pairs"] = true;
@@ -190,10 +203,13 @@ class ConfigWriter {
     }
     const uint64_t ffn = Count("feed_forward_length");
     config_["intermediate_size"] = ffn;
+    if (family_.experts.deepseek) {
+      RETURN_IF_ERROR(WriteGgufRouting(architecture_, header_, &config_));
+    }
     config_[family_.experts.ffn_field] = Count("expert_feed_forward_length", ffn);
     config_[family_.experts.experts_field] = Count("expert_count");
     config_["num_experts_per_tok"] = Count("expert_used_count");
-    if (family_.experts.scores == RouterScores::kSoftmax) {
+    if (family_.experts.scores == RouterScores::kSoftmax && !family_.experts.deepseek) {
       config_["norm_topk_prob"] = true;
     }
     return reader_.status();
@@ -395,6 +411,11 @@ class ConfigWriter {
     if (Has(kAttention)) {
       scaling["attention_factor"] = Number(kAttention, 1);
     }
+    // What it was divided by for the file, and mscale, which no key says, is taken for the same.
+    if (const double log = Number("rope.scaling.yarn_log_multiplier", 0); log != 0) {
+      scaling["mscale_all_dim"] = AsWritten(log) / architecture_.yarn_log_unit;
+      scaling["mscale"] = family_.latent ? scaling["mscale_all_dim"] : json(1.0);
+    }
     if (Number("rope.scaling.yarn_ext_factor", 1) != 1) {
       return UnsupportedKey("rope.scaling.yarn_ext_factor");
     }
@@ -403,54 +424,6 @@ class ConfigWriter {
   }
 
   uint64_t OriginalContext() { return Count("rope.scaling.original_context_length", context_); }
-
-  // Most files name one end, and chats end with another one's text. A vocabulary that cannot be
-  // read is the tokenizer's to refuse.
-  void AddEndsByText(json* ends) {
-    GgufReader reader(&header_);
-    const std::vector<std::string_view> tokens = reader.Strings("tokenizer.ggml.tokens");
-    const std::vector<int64_t> kinds = reader.Ints("tokenizer.ggml.token_type");
-    const auto has = [&](std::string_view text) {
-      return std::find(tokens.begin(), tokens.end(), text) != tokens.end();
-    };
-    // There it ends a part of an answer.
-    const bool parts = has("<|return|>") && has("<|call|>");
-    for (size_t id = 0; id < tokens.size(); ++id) {
-      const bool special = kinds.size() != tokens.size() || kinds[id] == kControlToken ||
-                           kinds[id] == kUserDefinedToken;
-      const bool end = std::find(std::begin(kEnds), std::end(kEnds), tokens[id]) != std::end(kEnds);
-      if (special && end && !(parts && tokens[id] == "<|end|>") &&
-          std::find(ends->begin(), ends->end(), json(id)) == ends->end()) {
-        ends->push_back(id);
-      }
-    }
-  }
-
-  // The model stops at each of the ends that the file names.
-  absl::Status WriteTokens() {
-    json ends = json::array();
-    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                            "tokenizer.ggml.eom_token_id"}) {
-      if (reader_.Find(key) != nullptr) {
-        const uint64_t id = reader_.Uint(key, 0, UINT32_MAX, 0);
-        if (id < config_["vocab_size"].get<uint64_t>() &&
-            std::find(ends.begin(), ends.end(), json(id)) == ends.end()) {
-          ends.push_back(id);
-        }
-      }
-    }
-    AddEndsByText(&ends);
-    generation_ = json::object();
-    if (!ends.empty()) {
-      config_["eos_token_id"] = ends;
-      generation_["eos_token_id"] = ends;
-    }
-    constexpr char kBos[] = "tokenizer.ggml.bos_token_id";
-    if (reader_.Find(kBos) != nullptr) {
-      config_["bos_token_id"] = reader_.Uint(kBos, 0, config_["vocab_size"].get<uint64_t>() - 1, 0);
-    }
-    return reader_.status();
-  }
 
   const GgufArchitecture& architecture_;
   const Family& family_;

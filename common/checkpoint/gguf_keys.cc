@@ -22,11 +22,13 @@ struct RefusedKey {
   bool of_mixtures = false;  // Elsewhere it says nothing, and files have it.
 };
 constexpr RefusedKey kRefusedCounts[] = {
-    {"expert_shared_count", 0, true}, {"expert_shared_feed_forward_length", 0, true},
-    {"expert_group_count", 1},        {"expert_group_used_count", 1},
-    {"expert_gating_func", 1},        {"leading_dense_block_count", 0},
-    {"interleave_moe_layer_step", 1}, {"moe_every_n_layers", 1},
-    {"nextn_predict_layers", 0},
+    {"expert_shared_count", 0, true},  {"expert_shared_feed_forward_length", 0, true},
+    {"expert_group_count", 1},         {"expert_group_used_count", 1},
+    {"expert_gating_func", 1},         {"leading_dense_block_count", 0},
+    {"interleave_moe_layer_step", 1},  {"moe_every_n_layers", 1},
+    {"nextn_predict_layers", 0},       {"attention.q_lora_rank", 0},
+    {"attention.kv_lora_rank", 0},     {"attention.key_length_mla", 0},
+    {"attention.value_length_mla", 0},
 };
 constexpr RefusedKey kRefusedNumbers[] = {
     {"attention.clamp_kqv", 0},
@@ -51,7 +53,12 @@ constexpr std::string_view kAttentionKeys[] = {"head_count",
                                                "clamp_kqv",
                                                "max_alibi_bias",
                                                "temperature_scale",
+                                               "temperature_length",
                                                "scale",
+                                               "q_lora_rank",
+                                               "kv_lora_rank",
+                                               "key_length_mla",
+                                               "value_length_mla",
                                                "sliding_window",
                                                "sliding_window_pattern"};
 constexpr std::string_view kRopeKeys[] = {"freq_base",
@@ -93,7 +100,8 @@ absl::Status CheckGgufKeys(const GgufArchitecture& architecture, const GgufHeade
     return UnsupportedModel("key " + Quoted(architecture.Key(name)));
   };
   for (const RefusedKey& refused : kRefusedCounts) {
-    if (reader.Uint(architecture.Key(refused.name), 0, UINT32_MAX, 0) > refused.neutral &&
+    if (!architecture.Reads(refused.name) &&
+        reader.Uint(architecture.Key(refused.name), 0, UINT32_MAX, 0) > refused.neutral &&
         (architecture.mixture() || !refused.of_mixtures)) {
       return unsupported(refused.name);
     }
@@ -101,13 +109,14 @@ absl::Status CheckGgufKeys(const GgufArchitecture& architecture, const GgufHeade
   for (const RefusedKey& refused : kRefusedNumbers) {
     const double number =
         reader.Number(architecture.Key(refused.name), -kMostNumber, kMostNumber, 0);
-    if (number != 0 && number != static_cast<double>(refused.neutral)) {
+    if (!architecture.Reads(refused.name) && number != 0 &&
+        number != static_cast<double>(refused.neutral)) {
       return unsupported(refused.name);
     }
   }
   // Experts' weights add up to 1, also where the file does not say it.
   for (const char* name : {"attention.causal", "expert_weights_norm"}) {
-    if (!reader.Bool(architecture.Key(name), true)) {
+    if (!architecture.Reads(name) && !reader.Bool(architecture.Key(name), true)) {
       return unsupported(name);
     }
   }

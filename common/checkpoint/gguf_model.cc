@@ -1,6 +1,7 @@
 #include "common/checkpoint/gguf_model.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -139,6 +140,8 @@ absl::StatusOr<GgufModel> ReadGgufModel(const std::string& folder,
   GgufFactors factors;
   GgufFile first;
   uint64_t tensors = 0;
+  uint64_t layers = 0;
+  std::map<std::string, bool> behind;  // "blk.N" behind the layers, and whether it guesses.
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string path = folder + "/" + files[i];
     ASSIGN_OR_RETURN(GgufFile file, ReadGgufFile(path));
@@ -147,11 +150,20 @@ absl::StatusOr<GgufModel> ReadGgufModel(const std::string& folder,
       const auto found = FindGgufArchitecture(file.header);
       RETURN_IF_ERROR(Annotate(found.status(), files[0]));
       architecture = *found;
+      layers = GgufLayers(architecture, file.header);
     }
     tensors += file.header.tensors.size();
     for (GgufTensor& tensor : file.header.tensors) {
       if (std::vector<float>* to = FactorsOf(tensor.name, &factors); to != nullptr) {
         ASSIGN_OR_RETURN(*to, ReadFactors(path, tensor));
+        continue;
+      }
+      if (architecture.Reads("nextn_predict_layers") && layers != 0 &&
+          IsBehindGgufLayers(tensor.name, layers)) {
+        // Of a layer that guesses further tokens.
+        const std::string layer(tensor.name.substr(0, tensor.name.find('.', 4)));
+        bool& guesses = behind[layer];
+        guesses = guesses || tensor.name.starts_with(layer + ".nextn.");
         continue;
       }
       auto name = CheckpointName(architecture, tensor.name);
@@ -161,6 +173,13 @@ absl::StatusOr<GgufModel> ReadGgufModel(const std::string& folder,
     }
     if (i == 0) {
       first = std::move(file);
+    }
+  }
+  for (const auto& [layer, guesses] : behind) {
+    if (!guesses) {
+      return UnsupportedModel(absl::StrCat(
+          files[0], ": tensors of ", Quoted(layer), " behind the ", layers, " layers of key ",
+          Quoted(architecture.Key("block_count")), ", without ", Quoted(layer + ".nextn")));
     }
   }
   GgufReader reader(&first.header);

@@ -194,6 +194,13 @@ void AddLatentAttention(const AttentionSpec& attention, uint64_t hidden, const s
     list->AddMatrix(prefix + "self_attn.unembed_out", latent.value_dim, latent.rank, heads);
     return;
   }
+  // In GGUF files, a matrix a head of each, what makes keys transposed.
+  if (list->Exists(prefix + "self_attn.k_b_proj.weight") &&
+      !list->Exists(prefix + "self_attn.kv_b_proj.weight")) {
+    list->Add(prefix + "self_attn.k_b_proj.weight", {heads, latent.rank, latent.nope_dim});
+    list->Add(prefix + "self_attn.v_b_proj.weight", {heads, latent.value_dim, latent.rank});
+    return;
+  }
   list->AddMatrix(prefix + "self_attn.kv_b_proj", heads * (latent.nope_dim + latent.value_dim),
                   latent.rank);
 }

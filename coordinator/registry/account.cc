@@ -36,7 +36,10 @@ class Sum {
     std::string format = StoredFormat(manifest_.spec, what, dtype);
     const bool floats = matrix && !KeepsIntegers(what, dtype) && !StaysAsStored(name);
     if (matrix && IsBlocks(dtype)) {
-      bytes = shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
+      const uint64_t weights = shape.matrices * shape.outputs * shape.inputs;
+      bytes = StaysAsStored(name)
+                  ? weights * sizeof(float)
+                  : shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
     }
     if (what.matrix.has_value()) {
       bytes = what.matrix->KeptBytes();

@@ -26,7 +26,8 @@ from pieces import Model
 
 ARCHITECTURES = {"phi3": "phi3", "qwen3": "qwen3", "qwen3_moe": "qwen3moe", "mixtral": "llama",
                  "gemma2": "gemma2", "gemma3_text": "gemma3", "gpt_oss": "gpt-oss",
-                 "smollm3": "smollm3", "granite": "granite", "olmo2": "olmo2"}
+                 "smollm3": "smollm3", "granite": "granite", "olmo2": "olmo2",
+                 "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
 AS_LLAMA = ("mixtral", "smollm3", "granite")  # Converted as llama is.
 FILE_TYPES = {Type.BF16: gguf.LlamaFileType.MOSTLY_BF16, Type.Q8_0: gguf.LlamaFileType.MOSTLY_Q8_0,
               Type.Q4_0: gguf.LlamaFileType.MOSTLY_Q4_0,
@@ -46,6 +47,9 @@ class File:
     kind: Type
     label: str = ""
     each_expert: bool = False  # A tensor an expert, as files of 2023 have it.
+    # Of latent attention: what makes keys and what makes values in one tensor, and heads counted as
+    # without it, as files of before 2025 have it.
+    kv_in_one: bool = False
 
     @property
     def name(self):
@@ -56,15 +60,31 @@ FILES = [File("phi3", Type.Q4_0), File("phi3-longrope", Type.BF16), File("phi4-m
          File("mixtral", Type.BF16), File("mixtral", Type.Q4_0, "mixtral-experts", True),
          File("qwen3-moe", Type.Q8_0), File("qwen3", Type.Q8_0, "qwen3-yarn"),
          File("smollm3", Type.BF16), File("granite", Type.BF16), File("olmo2", Type.BF16),
-         File("gemma2", Type.Q8_0), File("gemma3", Type.Q8_0), File("gpt-oss", Type.MXFP4)]
+         File("gemma2", Type.Q8_0), File("gemma3", Type.Q8_0), File("gpt-oss", Type.MXFP4),
+         File("deepseek-v2", Type.BF16),
+         File("deepseek-v2", Type.Q8_0, "deepseek-v2-old", kv_in_one=True),
+         File("deepseek-v3", Type.Q8_0)]
 
 
-def layouts(config, tensors, each_expert):
+def heads_of_kv(config, x):
+    """kv_b_proj as each head's rows that make keys, and those that make values."""
+    heads = x.reshape(config["num_attention_heads"], -1, x.shape[1])
+    return np.split(heads, [config["qk_nope_head_dim"]], axis=1)
+
+
+def layouts(config, tensors, file):
     """The tensors as GGUF has them, under names that gguf-py's tables know: experts stacked, norms
-    with Gemma's 1 added, rows of q and k for the rotation of neighbours."""
+    with Gemma's 1 added, rows of q and k for the rotation of neighbours, what makes keys and values
+    of latent vectors apart, the former transposed."""
     kind, out, experts = config["model_type"], {}, {}
     for name, x in tensors.items():
-        if ".experts." in name and kind in ("mixtral", "qwen3_moe"):
+        if name.endswith("kv_b_proj.weight") and not file.kv_in_one:
+            keys, values = heads_of_kv(config, x)
+            out[name.replace("kv_b_proj", "k_b_proj")] = keys.swapaxes(1, 2)
+            out[name.replace("kv_b_proj", "v_b_proj")] = values
+        elif name.endswith("e_score_correction_bias"):
+            out[name.replace("correction_bias", "correction.bias")] = x
+        elif ".experts." in name and kind in ("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"):
             before, after = name.split(".experts.")
             number, module = after.split(".", 1)
             experts.setdefault((before, module), {})[int(number)] = x
@@ -90,7 +110,7 @@ def layouts(config, tensors, each_expert):
         else:
             out[name] = x
     for (before, module), each in experts.items():
-        if each_expert:
+        if file.each_expert:
             layer = before.split(".")[2]
             new = {"w1": "gate", "w2": "down", "w3": "up"}[module.split(".")[0]]
             out |= {f"blk.{layer}.ffn_{new}.{e}.weight": x for e, x in each.items()}
@@ -121,11 +141,16 @@ def rounded(x, kind):
     return gguf.quants.dequantize(gguf.quants.quantize(x, kind), kind).reshape(x.shape)
 
 
-def values_of(config, tensors, kind):
+def values_of(config, tensors, file):
     """The source's tensors with the values that the file's have. Blocks are parts of rows."""
-    out = {}
+    out, kind = {}, file.kind
     for name, x in tensors.items():
-        if config["model_type"] == "gpt_oss" and name.endswith(("gate_up_proj", "down_proj")):
+        if name.endswith("kv_b_proj.weight") and not file.kv_in_one:
+            keys, values = heads_of_kv(config, x)
+            keys = rounded(keys.swapaxes(1, 2), kind_of(name, keys.swapaxes(1, 2), kind))
+            values = rounded(values, kind_of(name, values, kind))
+            x = np.concatenate([keys.swapaxes(1, 2), values], axis=1).reshape(x.shape)
+        elif config["model_type"] == "gpt_oss" and name.endswith(("gate_up_proj", "down_proj")):
             x = rounded(x.swapaxes(1, 2), kind).swapaxes(1, 2)
         elif x.ndim >= 2 and not name.endswith(("_bias", "router.weight", ".gate.weight")):
             x = rounded(x, Type.BF16 if kind == Type.MXFP4 else kind_of(name, x, kind))
@@ -142,13 +167,44 @@ def add_rotation(writer, config):
     if scaling.get("rope_type") == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(scaling["factor"])
-    elif scaling.get("rope_type") == "yarn":
+    elif (scaling.get("rope_type") or scaling.get("type")) == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(scaling["factor"])
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
         if "beta_fast" in scaling:
             writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
             writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
+        if config["model_type"].startswith("deepseek"):
+            writer.add_rope_scaling_yarn_log_mul(0.1 * scaling["mscale_all_dim"])
+
+
+def add_deepseek(writer, config, file):
+    rank, rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    size = config["qk_nope_head_dim"] + rope
+    if config["q_lora_rank"]:
+        writer.add_q_lora_rank(config["q_lora_rank"])
+    writer.add_kv_lora_rank(rank)
+    writer.add_head_count_kv(config["num_attention_heads"] if file.kv_in_one else 1)
+    writer.add_key_length(size if file.kv_in_one else rank + rope)
+    writer.add_value_length(config["v_head_dim"] if file.kv_in_one else rank)
+    if not file.kv_in_one:
+        writer.add_key_length_mla(size)
+        writer.add_value_length_mla(config["v_head_dim"])
+    writer.add_rope_dimension_count(rope)
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    if config["norm_topk_prob"]:
+        writer.add_expert_weights_norm(True)
+    if not file.kv_in_one:
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+        writer.add_expert_gating_func(
+            gguf.ExpertGatingFuncType.SIGMOID if config["scoring_func"] == "sigmoid"
+            else gguf.ExpertGatingFuncType.SOFTMAX)
 
 
 def add_phi3_rotation(writer, config):
@@ -166,7 +222,8 @@ def add_phi3_rotation(writer, config):
             writer.add_tensor(f"rope_factors_{name}.weight", factors)
 
 
-def add_metadata(writer, config, kind):
+def add_metadata(writer, config, file):
+    kind = file.kind
     heads, family = config["num_attention_heads"], config["model_type"]
     writer.add_name("tiny")
     writer.add_file_type(FILE_TYPES[kind])
@@ -176,7 +233,10 @@ def add_metadata(writer, config, kind):
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
-    writer.add_head_count_kv(config["num_key_value_heads"])
+    if family.startswith("deepseek"):
+        add_deepseek(writer, config, file)
+    else:
+        writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     if "head_dim" in config:
         writer.add_key_length(config["head_dim"])
@@ -198,7 +258,7 @@ def add_metadata(writer, config, kind):
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
-    if "num_experts_per_tok" in config:
+    if "num_experts_per_tok" in config and not family.startswith("deepseek"):
         writer.add_expert_count(config.get("num_local_experts") or config["num_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
     if family in ("qwen3_moe", "gpt_oss"):
@@ -229,13 +289,15 @@ def add_tokenizer(writer, config, generation):
 
 def write(path, file, config, generation, tensors):
     writer = gguf.GGUFWriter(path, ARCHITECTURES[config["model_type"]])
-    add_metadata(writer, config, file.kind)
+    add_metadata(writer, config, file)
     add_tokenizer(writer, config, generation)
     arch = next(a for a, n in gguf.MODEL_ARCH_NAMES.items() if n == writer.arch)
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
-    for name, x in layouts(config, tensors, file.each_expert).items():
+    for original, x in layouts(config, tensors, file).items():
+        name = original
         if not name.startswith("blk."):
             name = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert name, original
         own = kind_of(name, x, file.kind)
         x = np.ascontiguousarray(x, dtype=np.float32)
         writer.add_tensor(name, x if own == Type.F32 else gguf.quants.quantize(x, own),
@@ -255,7 +317,7 @@ def make(file, models, out, seed):
     write(path, file, config, generation, tensors)
     gap = ""
     if file.kind != Type.BF16:
-        hf = reference.load_tensors(config, values_of(config, tensors, file.kind))
+        hf = reference.load_tensors(config, values_of(config, tensors, file))
         rng = np.random.default_rng([seed, zlib.crc32(file.name.encode())])
         case = stored_model.stable_case(hf, Model(file.source, config, generation, None), rng)
         logits = reference.logits_of(hf, case, case.prompt_ids + case.greedy_ids[:-1])

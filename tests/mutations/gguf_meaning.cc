@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/limits.h"
 #include "common/model_spec.h"
 #include "tests/mutations/restated.h"
 
@@ -37,6 +38,7 @@ class Meaning {
 
  private:
   bool Is(std::string_view architecture) const { return architecture_ == architecture; }
+  bool IsLatent() const { return Is("deepseek2"); }
   bool IsGemma() const { return Is("gemma2") || Is("gemma3"); }
   uint64_t layers() const { return wanted_.layers(); }
   double OfLayer(uint64_t layer, const char* name) const {
@@ -80,14 +82,52 @@ class Meaning {
   }
 
   void Numbers() {
-    wanted_.facts["context"] = Count("context_length", std::nullopt);
-    if (wanted_.facts.at(FactOfLayer(0, "experts")) != 0) {
-      wanted_.SetInLayers("router.used", Count("expert_used_count", std::nullopt));
+    trained_ = Count("context_length", std::nullopt);
+    const double factor = Number("rope.scaling.factor", 1);
+    const bool yarn = Text("rope.scaling.type", "linear") == "yarn" && factor != 1;
+    const double longer =
+        yarn ? std::floor(factor * Count("rope.scaling.original_context_length", trained_)) : 0;
+    wanted_.facts["context"] =
+        std::min(std::max(trained_, longer), static_cast<double>(kMaxContextTokens));
+    if (OfLayer(layers() - 1, "experts") != 0) {
+      const double used = Count("expert_used_count", std::nullopt);
+      for (uint64_t i = 0; i < layers(); ++i) {
+        if (OfLayer(i, "experts") != 0) Set(i, "router.used", used);
+      }
     }
+    if (IsLatent()) Routing();
     if (IsGemma()) {
       wanted_.SetInLayers("soft_cap", Number("attn_logit_softcapping", Is("gemma2") ? 50 : 0));
       wanted_.facts["final_soft_cap"] = Number("final_logit_softcapping", Is("gemma2") ? 30 : 0);
     }
+  }
+
+  // DeepSeek's. Counts of 0 are as if they were not there.
+  void Routing() {
+    const bool third = Count("expert_gating_func", 1) == 2;
+    const bool norm = Flag("expert_weights_norm", false);
+    const double scale = Number("expert_weights_scale", 0);
+    const double groups = std::max(1.0, Count("expert_group_count", 1));
+    const double groups_used = std::max(1.0, Count("expert_group_used_count", 1));
+    const double dense = Count("leading_dense_block_count", 0);
+    if (norm && !third) Refused("expert_weights_norm");
+    for (uint64_t i = 0; i < layers(); ++i) {
+      if ((static_cast<double>(i) < dense) != (OfLayer(i, "experts") == 0)) {
+        Refused("leading_dense_block_count");
+      }
+      if (OfLayer(i, "experts") == 0) continue;
+      Set(i, "router.renormalize", norm);
+      Set(i, "router.scale", scale == 0 ? 1 : scale);
+      Set(i, "router.groups", third || groups > 1 ? groups : 1);
+      Set(i, "router.groups_used", third || groups > 1 ? groups_used : 1);
+    }
+  }
+
+  bool Flag(const char* key, bool absent) {
+    const GgufKey* const value = Own(key);
+    const bool right = value == nullptr || (!value->list && value->type == kGgufBool);
+    if (!right) Refused(key);
+    return value == nullptr || !right ? absent : value->numbers[0] != 0;
   }
 
   // Granite's. 0 is as if they were not there.
@@ -142,9 +182,7 @@ class Meaning {
     const std::string type = Text("rope.scaling.type", "linear");
     const double factor = Number("rope.scaling.factor", 1);
     const double magnitude = Number("rope.scaling.attn_factor", 1);
-    const auto original = [&] {
-      return Count("rope.scaling.original_context_length", wanted_.facts.at("context"));
-    };
+    const auto original = [&] { return Count("rope.scaling.original_context_length", trained_); };
     const bool scales = type != "none" && factor != 0 && factor != 1;
     const bool long_rope = wanted_.facts.count(prefix + "long.0") != 0;
     if (scales && (long_rope || wanted_.facts.count(prefix + "divisor.0") != 0)) {
@@ -166,8 +204,14 @@ class Meaning {
                                                                      : RopeScaling::kNone);
     wanted_.facts[prefix + "factor"] = scaled ? factor : none.factor;
     wanted_.facts[prefix + "original"] = yarn ? original() : none.original_context;
-    // The file says no attention factor: it is YaRN's.
-    wanted_.facts[prefix + "magnitude"] = yarn ? YarnScale(factor, 1) : none.magnitude;
+    // The file says no attention factor: it is YaRN's, or of latent attention in the scores.
+    const double log = IsLatent() ? Number("rope.scaling.yarn_log_multiplier", 0) / 0.1 : 0;
+    wanted_.facts[prefix + "magnitude"] = yarn && log == 0 ? YarnScale(factor, 1) : none.magnitude;
+    if (IsLatent()) {
+      const double root = std::sqrt(OfLayer(layer, "head_dim"));
+      const double score = yarn && log != 0 ? YarnScale(factor, log) : 1;
+      Set(layer, "scale", score * score / root);
+    }
     const YarnPairs pairs = yarn ? YarnPairsOf({.fast = Number("rope.scaling.yarn_beta_fast", 32),
                                                 .slow = Number("rope.scaling.yarn_beta_slow", 1),
                                                 .original = original(),
@@ -224,6 +268,7 @@ class Meaning {
   const GgufKeys& keys_;
   Wanted wanted_;
   std::string architecture_;
+  double trained_ = 0;        // context_length.
   std::vector<bool> slides_;  // Layers with a window, also where that is as long as the context.
 };
 

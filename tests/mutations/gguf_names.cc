@@ -31,6 +31,20 @@ std::vector<std::string> CheckpointNames(const std::string& tensor) {
       {"ffn_up", "mlp.up_proj"},
       {"ffn_up", "mlp.gate_up_proj"},
       {"ffn_down", "mlp.down_proj"},
+      {"attn_q_a", "self_attn.q_a_proj"},
+      {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+      {"attn_q_b", "self_attn.q_b_proj"},
+      {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+      {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+      {"attn_kv_b", "self_attn.kv_b_proj"},
+      {"attn_k_b", "self_attn.k_b_proj"},
+      {"attn_v_b", "self_attn.v_b_proj"},
+      // Without one of the two the other's name is of what stands in place of both.
+      {"attn_k_b", "self_attn.kv_b_proj"},
+      {"attn_v_b", "self_attn.kv_b_proj"},
+      {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+      {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+      {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
       {"ffn_gate_inp", "mlp.gate"},
       {"ffn_gate_inp", "mlp.router"},
       {"ffn_gate_inp", "block_sparse_moe.gate"},
@@ -54,6 +68,7 @@ std::vector<std::string> CheckpointNames(const std::string& tensor) {
   for (const auto& [gguf, name] : kNames) {
     if (module == gguf) names.push_back(prefix + name + tensor.substr(kind));
   }
+  if (module == "exp_probs_b") names.push_back(prefix + "mlp.gate.e_score_correction_bias");
   if (module == "attn_sinks") names.push_back(prefix + "self_attn.sinks");
   for (const auto& [gguf, name] : kOfExperts) {
     if (module.starts_with(gguf)) {
@@ -88,6 +103,8 @@ std::vector<std::string> NamesOf(const Field& field, const std::string& valid_fi
   constexpr std::pair<const char*, const char*> kConfig[] = {
       {"embedding_length", "hidden_size"},
       {"block_count", "num_hidden_layers"},
+      {"block_count", ".nextn"},
+      {"nextn_predict_layers", ".nextn"},
       {"feed_forward_length", "intermediate_size"},
       {"attention.head_count", "num_attention_heads"},
       {"attention.head_count", "head_dim"},
@@ -109,6 +126,26 @@ std::vector<std::string> NamesOf(const Field& field, const std::string& valid_fi
       {"rope.scaling.yarn_beta_fast", "beta_fast"},
       {"rope.scaling.yarn_beta_slow", "beta_slow"},
       {"attention.sliding_window", "sliding_window"},
+      {"attention.key_length", "qk_nope_head_dim"},
+      {"attention.key_length_mla", "qk_nope_head_dim"},
+      {"attention.value_length", "v_head_dim"},
+      {"attention.value_length_mla", "v_head_dim"},
+      {"attention.key_length_mla", "attention.head_count_kv"},
+      {"attention.kv_lora_rank", "kv_lora_rank"},
+      {"attention.q_lora_rank", "q_lora_rank"},
+      {"rope.dimension_count", "qk_rope_head_dim"},
+      {"yarn_log_multiplier", "mscale"},
+      {"expert_shared_count", "n_shared_experts"},
+      {"expert_group_count", "n_group"},
+      {"expert_group_count", "topk_group"},
+      {"expert_group_used_count", "topk_group"},
+      {"leading_dense_block_count", "first_k_dense_replace"},
+      {"expert_weights_scale", "routed_scaling_factor"},
+      // It says which of DeepSeek's the file is, of which one has corrections.
+      {"expert_gating_func", "exp_probs_b"},
+      {"expert_gating_func", "e_score_correction_bias"},
+      {"expert_gating_func", "expert_weights_norm"},
+      {"expert_feed_forward_length", "moe_intermediate_size"},
       {"expert_count", "experts"},
       {"expert_used_count", "num_experts_per_tok"},
       {"expert_feed_forward_length", "intermediate_size"}};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -98,6 +99,9 @@ TEST(GgufFamilies, GiveTheModelsThatConfigJsonGives) {
       {"gemma2-q8_0", "gemma2", {{"query_pre_attn_scalar", 24}}},
       {"gemma3-q8_0", "gemma3", {{"query_pre_attn_scalar", 24}}},
       {"gpt-oss-mxfp4", "gpt-oss", {{"swiglu_limit", 7}}},
+      {"deepseek-v2-bf16", "deepseek-v2"},
+      {"deepseek-v2-old-q8_0", "deepseek-v2"},
+      {"deepseek-v3-q8_0", "deepseek-v3"},
   };
   for (const Pair& pair : pairs) {
     SCOPED_TRACE(pair.gguf);
@@ -116,6 +120,132 @@ TEST(GgufFamilies, GiveTheModelsThatConfigJsonGives) {
       ASSERT_NEAR(a[i], b[i], 2e-5) << i;
     }
   }
+}
+
+// DeepSeek's: 4 heads of 16 + 8 dimensions and values of 16, latent vectors of 32.
+MadeGguf Latent(bool in_one = true) {
+  MadeGguf made;
+  made.String("general.architecture", "deepseek2");
+  for (const auto& [key, value] :
+       std::map<std::string, uint32_t>{{"block_count", 3},
+                                       {"context_length", 128},
+                                       {"embedding_length", 64},
+                                       {"feed_forward_length", 96},
+                                       {"attention.head_count", 4},
+                                       {"attention.kv_lora_rank", 32},
+                                       {"rope.dimension_count", 8},
+                                       {"attention.head_count_kv", in_one ? 1 : 4},
+                                       {"attention.key_length", in_one ? 40 : 24},
+                                       {"attention.value_length", in_one ? 32 : 16},
+                                       {"expert_count", 8},
+                                       {"expert_used_count", 2},
+                                       {"expert_feed_forward_length", 32},
+                                       {"expert_shared_count", 2},
+                                       {"leading_dense_block_count", 1}}) {
+    made.Uint("deepseek2." + key, value);
+  }
+  if (in_one) {
+    made.Uint("deepseek2.attention.key_length_mla", 24)
+        .Uint("deepseek2.attention.value_length_mla", 16);
+  }
+  made.Float("deepseek2.attention.layer_norm_rms_epsilon", 1e-6f);
+  made.Tensor("token_embd.weight", 0, {8, 64}, std::string(2048, 'e'));
+  return made;
+}
+
+TEST(GgufFamilies, LatentVectorsAreCountedAsOneHeadOrAsAllHeads) {
+  for (const bool in_one : {false, true}) {
+    const auto spec = SpecOf(Latent(in_one));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->family, "deepseek_v2");
+    const AttentionSpec& attention = spec->layers[0].attention;
+    EXPECT_EQ(attention.heads, 4);
+    EXPECT_EQ(attention.head_dim, 24);
+    EXPECT_EQ(attention.latent.rank, 32);
+    EXPECT_EQ(attention.latent.query_rank, 0);
+    EXPECT_EQ(attention.latent.nope_dim, 16);
+    EXPECT_EQ(attention.latent.rope_dim, 8);
+    EXPECT_EQ(attention.latent.value_dim, 16);
+    EXPECT_EQ(spec->layers[0].mlp.experts, 0);
+    EXPECT_EQ(spec->layers[0].mlp.ffn, 96);
+    EXPECT_EQ(spec->layers[1].mlp.experts, 8);
+    EXPECT_EQ(spec->layers[1].mlp.shared_ffn, 64);
+    EXPECT_EQ(spec->layers[1].mlp.router.groups, 1);
+    EXPECT_EQ(spec->layers[1].mlp.router.scale, 1);
+  }
+  const auto ranked = SpecOf(Latent().Uint("deepseek2.attention.q_lora_rank", 48));
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_EQ(ranked->layers[0].attention.latent.query_rank, 48);
+}
+
+TEST(GgufFamilies, TheGatingOfExpertsSaysWhichDeepSeekItIs) {
+  const auto third = SpecOf(Latent()
+                                .Uint("deepseek2.expert_gating_func", 2)
+                                .Uint("deepseek2.expert_group_count", 4)
+                                .Uint("deepseek2.expert_group_used_count", 2)
+                                .Float("deepseek2.expert_weights_scale", 2.5f)
+                                .Bool("deepseek2.expert_weights_norm", true));
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_EQ(third->family, "deepseek_v3");
+  const RouterSpec& router = third->layers[1].mlp.router;
+  EXPECT_EQ(router.scores, RouterScores::kSigmoid);
+  EXPECT_TRUE(router.corrected);
+  EXPECT_TRUE(router.renormalize);
+  EXPECT_EQ(router.groups, 4);
+  EXPECT_EQ(router.groups_used, 2);
+  EXPECT_EQ(router.scale, 2.5f);
+  EXPECT_FALSE(
+      SpecOf(Latent().Uint("deepseek2.expert_gating_func", 2))->layers[1].mlp.router.renormalize);
+  EXPECT_THAT(Problem(Latent().Uint("deepseek2.expert_gating_func", 3)),
+              HasSubstr("\"deepseek2.expert_gating_func\" 3"));
+  EXPECT_THAT(Problem(Latent().Bool("deepseek2.expert_weights_norm", true)),
+              HasSubstr("\"deepseek2.expert_weights_norm\" true"));
+}
+
+TEST(GgufFamilies, LayersThatGuessFurtherTokensAreLeftOut) {
+  const auto spec = SpecOf(
+      Latent()
+          .Uint("deepseek2.nextn_predict_layers", 1)
+          .Tensor("blk.2.nextn.eh_proj.weight", 0, {64, 128}, std::string(64 * 128 * 4, 'n')));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers.size(), 2);
+  EXPECT_THAT(Problem(Latent().Uint("deepseek2.nextn_predict_layers", 3)),
+              HasSubstr("\"deepseek2.nextn_predict_layers\""));
+  EXPECT_THAT(Problem(Latent()
+                          .Uint("deepseek2.nextn_predict_layers", 1)
+                          .Tensor("blk.2.attn_norm.weight", 0, {64}, std::string(256, 'n'))),
+              HasSubstr("\"blk.2.nextn\""));
+}
+
+TEST(GgufFamilies, KeysOfLatentVectorsThatContradictAreRefused) {
+  for (const auto& [key, value] :
+       std::map<std::string, uint32_t>{{"attention.kv_lora_rank", 31},
+                                       {"attention.head_count_kv", 4},
+                                       {"rope.dimension_count", 10},
+                                       {"attention.key_length_mla", 8}}) {
+    std::string file = Latent().File();
+    const size_t at = file.find("deepseek2." + key) + 10 + key.size() + 4;
+    file.replace(at, 4, LittleEndian(value));
+    TempFolder folder;
+    folder.Write("m.gguf", file);
+    const auto model = ReadGgufModel(folder.path(), {"m.gguf"});
+    EXPECT_THAT(std::string(model.status().message()), HasSubstr("key \"deepseek2.")) << key;
+  }
+}
+
+TEST(GgufFamilies, YarnsLogMultiplierIsWhatScoresGrowBy) {
+  const auto spec = SpecOf(Latent()
+                               .Float("deepseek2.rope.freq_base", 10000)
+                               .String("deepseek2.rope.scaling.type", "yarn")
+                               .Float("deepseek2.rope.scaling.factor", 40)
+                               .Uint("deepseek2.rope.scaling.original_context_length", 64)
+                               .Float("deepseek2.rope.scaling.yarn_log_multiplier", 0.0707f));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const double magnitude = 0.0707 * std::log(40.0) + 1;
+  EXPECT_NEAR(spec->layers[0].attention.scale, magnitude * magnitude / std::sqrt(24.0), 1e-7);
+  EXPECT_EQ(spec->layers[0].attention.rope.magnitude, 1);
+  EXPECT_THAT(Problem(Small("qwen3").Float("qwen3.rope.scaling.yarn_log_multiplier", 0.1f)),
+              HasSubstr("yarn_log_multiplier"));
 }
 
 TEST(GgufFamilies, NormsThatIncludeOneAreUsedAsTheyAre) {

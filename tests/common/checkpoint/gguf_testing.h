@@ -38,6 +38,11 @@ inline void ExpectTheSameModel(const ModelSpec& gguf, const ModelSpec& hf) {
     EXPECT_EQ(a.sinks, b.sinks);
     EXPECT_EQ(a.rotates, b.rotates);
     EXPECT_EQ(a.fused_qkv, b.fused_qkv);
+    EXPECT_EQ(a.latent.rank, b.latent.rank);
+    EXPECT_EQ(a.latent.query_rank, b.latent.query_rank);
+    EXPECT_EQ(a.latent.nope_dim, b.latent.nope_dim);
+    EXPECT_EQ(a.latent.rope_dim, b.latent.rope_dim);
+    EXPECT_EQ(a.latent.value_dim, b.latent.value_dim);
     EXPECT_EQ(a.rope.rotary_dim, b.rope.rotary_dim);
     EXPECT_EQ(a.rope.theta, b.rope.theta);
     EXPECT_EQ(gguf.layers[i].norm_places, hf.layers[i].norm_places);
@@ -56,6 +61,12 @@ inline void ExpectTheSameModel(const ModelSpec& gguf, const ModelSpec& hf) {
     EXPECT_EQ(c.router.scores, d.router.scores);
     EXPECT_EQ(c.router.renormalize, d.router.renormalize);
     EXPECT_EQ(c.router.bias, d.router.bias);
+    EXPECT_EQ(c.router.corrected, d.router.corrected);
+    EXPECT_EQ(c.router.groups, d.router.groups);
+    EXPECT_EQ(c.router.groups_used, d.router.groups_used);
+    EXPECT_EQ(c.router.group_best, d.router.group_best);
+    EXPECT_EQ(c.router.scale, d.router.scale);
+    EXPECT_EQ(c.shared_ffn, d.shared_ffn);
   }
 }
 

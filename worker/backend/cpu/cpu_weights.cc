@@ -186,19 +186,30 @@ void WeightLoader::AddLatentAttention(const AttentionSpec& attention, const std:
   AddVector(prefix + "self_attn.kv_a_layernorm.weight", latent.rank, &to->kv_latent_norm);
   to->key_heads.resize(heads);
   to->value_heads.resize(heads);
-  const uint64_t head_rows = latent.nope_dim + latent.value_dim;
-  const std::string kv_b = prefix + "self_attn.kv_b_proj";
+  const std::string whole = prefix + "self_attn.kv_b_proj";
+  const bool split = !source_.Describe(whole + ".weight").ok() &&
+                     source_.Describe(prefix + "self_attn.k_b_proj.weight").ok();
+  const uint64_t nope = latent.nope_dim;
+  const uint64_t value = latent.value_dim;
+  const uint64_t rank = latent.rank;
+  const auto add = [&](const std::string& name, uint64_t outputs, uint64_t inputs, Linear* linear,
+                       uint64_t first, uint64_t all) {
+    AddPart(name, outputs, inputs, false, linear, nullptr, {first, heads * all});
+    slots_.back().as_stored = true;
+    slots_.back().product = nullptr;
+  };
   for (uint64_t head = 0; head < heads; ++head) {
-    const uint64_t first = head * head_rows;
-    AddPart(kv_b, latent.nope_dim, latent.rank, false, &to->key_heads[head], nullptr,
-            {first, heads * head_rows});
-    slots_.back().as_stored = true;
+    if (split) {
+      add(prefix + "self_attn.k_b_proj", rank, nope, &to->key_heads[head], head * rank, rank);
+      continue;
+    }
+    const uint64_t all = nope + value;
+    add(whole, nope, rank, &to->key_heads[head], head * all, all);
     slots_.back().transposed = true;
-    slots_.back().product = nullptr;
-    AddPart(kv_b, latent.value_dim, latent.rank, false, &to->value_heads[head], nullptr,
-            {first + latent.nope_dim, heads * head_rows});
-    slots_.back().as_stored = true;
-    slots_.back().product = nullptr;
+    add(whole, value, rank, &to->value_heads[head], head * all + nope, all);
+  }
+  for (uint64_t head = 0; head < heads && split; ++head) {
+    add(prefix + "self_attn.v_b_proj", value, rank, &to->value_heads[head], head * value, value);
   }
 }
 
@@ -307,10 +318,12 @@ void WeightLoader::ReleaseRows(const std::string& name, const Slot& slot, const 
 absl::Status WeightLoader::CheckSlot(Slot* slot) {
   ASSIGN_OR_RETURN(slot->tensor, Describe(slot->name, slot));
   const bool affine = slot->is_matrix() && slot->tensor.dtype == Dtype::kU32;
-  if (slot->as_stored && !PackedMatrix::CanPack(slot->tensor.dtype)) {
-    return Error(absl::StatusCode::kUnimplemented, "TENSOR_DTYPE",
-                 absl::StrCat("tensor ", slot->name, " is ", DtypeName(slot->tensor.dtype),
-                              "; the cpu backend needs it as F32, F16 or BF16"));
+  if (slot->as_stored && !PackedMatrix::CanPack(slot->tensor.dtype) &&
+      !IsBlocks(slot->tensor.dtype)) {
+    return Error(
+        absl::StatusCode::kUnimplemented, "TENSOR_DTYPE",
+        absl::StrCat("tensor ", slot->name, " is ", DtypeName(slot->tensor.dtype),
+                     "; the cpu backend needs it as F32, F16, BF16 or a GGUF file's blocks"));
   }
   RETURN_IF_ERROR(affine ? CheckAffine(slot) : CheckFloats(slot));
   if (slot->is_matrix()) {
@@ -337,7 +350,7 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
             "docs/ARCHITECTURE.md names under \"Weights\", or a GGUF file");
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
-  slot->blocks = slot->is_matrix() && IsBlocks(tensor.dtype);
+  slot->blocks = slot->is_matrix() && IsBlocks(tensor.dtype) && !slot->as_stored;
   if (!slot->is_matrix() || slot->blocks || slot->as_stored || IsRouter(slot->name)) {
     return absl::OkStatus();
   }
@@ -388,7 +401,9 @@ absl::Status WeightLoader::CheckAffine(Slot* slot) {
 void WeightLoader::LayOut(Slot* slot) {
   const size_t outputs = slot->shape[slot->transposed ? 1 : 0];
   const size_t inputs = slot->shape[slot->transposed ? 0 : 1];
-  const Dtype dtype = slot->tensor.dtype;
+  // What is never quantized here and is stored in blocks becomes floats.
+  const Dtype stored = slot->tensor.dtype;
+  const Dtype dtype = slot->as_stored && IsBlocks(stored) ? Dtype::kF32 : stored;
   slot->layout = slot->affine     ? PackedMatrix::AffineShape(*slot->affine)
                  : slot->blocks   ? PackedMatrix::BlockShape(dtype, outputs, inputs)
                  : slot->quantize ? PackedMatrix::QuantizedShape(*slot->quantize, outputs, inputs)
@@ -397,7 +412,7 @@ void WeightLoader::LayOut(Slot* slot) {
   form.bytes = slot->in_rows() ? RowMatrix::Bytes(dtype, outputs, inputs)
                                : PackedMatrix::PackedBytes(slot->layout);
   packed_bytes_ += form.bytes;
-  std::vector<Dtype> dtypes = {dtype};
+  std::vector<Dtype> dtypes = {stored};
   if (slot->affine) {
     dtypes.insert(dtypes.end(), {slot->affine->scales.dtype, slot->affine->biases.dtype});
   }

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "common/block_formats.h"
 #include "common/status.h"
 #include "worker/backend/cpu/convert.h"
 #include "worker/backend/cpu/cpu_weights.h"
@@ -21,6 +22,20 @@ std::vector<uint8_t> Transposed(const TensorView& tensor) {
     for (size_t column = 0; column < columns; ++column) {
       std::memcpy(out.data() + (column * rows + row) * element,
                   tensor.data + (row * columns + column) * element, element);
+    }
+  }
+  return out;
+}
+
+// The weights of a matrix of blocks.
+std::vector<float> Decoded(const TensorView& tensor) {
+  const size_t inputs = tensor.shape[1];
+  std::vector<float> out(tensor.shape[0] * inputs);
+  const size_t row_bytes = tensor.bytes / tensor.shape[0];
+  for (size_t row = 0; row < tensor.shape[0]; ++row) {
+    for (size_t part = 0; part * kBlockPart < inputs; ++part) {
+      DecodePart(tensor.dtype, tensor.data + row * row_bytes, part,
+                 out.data() + row * inputs + part * kBlockPart);
     }
   }
   return out;
@@ -122,11 +137,21 @@ absl::Status WeightLoader::Pack(Slot* slot, const Kernels& kernels, ThreadPool* 
     return Annotate(slot->panels->PackBlocks(slot->tensor, pool, used, slot->order),
                     "tensor " + slot->name);
   }
-  if (slot->transposed) {
-    const std::vector<uint8_t> bytes = Transposed(slot->tensor);
+  if (slot->transposed || (slot->as_stored && IsBlocks(slot->tensor.dtype))) {
     TensorView tensor = slot->tensor;
-    tensor.data = bytes.data();
-    std::swap(tensor.shape[0], tensor.shape[1]);
+    std::vector<float> floats;
+    if (IsBlocks(tensor.dtype)) {
+      floats = Decoded(tensor);
+      tensor.dtype = Dtype::kF32;
+      tensor.data = reinterpret_cast<const uint8_t*>(floats.data());
+      tensor.bytes = floats.size() * sizeof(float);
+    }
+    std::vector<uint8_t> bytes;
+    if (slot->transposed) {
+      bytes = Transposed(tensor);
+      tensor.data = bytes.data();
+      std::swap(tensor.shape[0], tensor.shape[1]);
+    }
     RETURN_IF_ERROR(slot->panels->Pack(tensor, pool));
     used(slot->tensor.bytes);
     return absl::OkStatus();
