@@ -180,7 +180,9 @@ absl::StatusOr<json> DecoderConfig(const json& config, const Family& outer) {
     return decoder;
   }
   if (text == nullptr || !text->is_object()) {
-    reader.Fail("text_config", "is missing, or is not an object");
+    reader.Fail("text_config", text != nullptr   ? "is not an object"
+                               : outer.flat_text ? "is missing, and so is hidden_size beside it"
+                                                 : "is missing");
     return reader.status();
   }
   json decoder = *text;

@@ -34,10 +34,12 @@ struct Candidate {
   }
 };
 
-absl::Status UnknownMerge(size_t rank, std::string_view token, std::string_view what) {
-  return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
-               absl::StrCat("merges: entry ", rank, " ", std::string(what), " \"",
-                            std::string(token), "\", which is not in the vocabulary"));
+absl::Status UnknownMerge(size_t rank, std::string_view token, std::string_view what,
+                          std::string_view why = "") {
+  return Error(
+      absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",
+      absl::StrCat("merges: entry ", rank, " ", std::string(what), " \"", std::string(token),
+                   "\", which is not in the vocabulary", std::string(why)));
 }
 
 }  // namespace
@@ -74,7 +76,8 @@ absl::StatusOr<BpeMerge> MergeOfTexts(const Vocabulary& vocabulary, std::string_
   both.append(right.substr(std::min(prefix_bytes, right.size())));
   const auto made = vocabulary.IdOf(both);
   if (!made) {
-    return UnknownMerge(rank, both, "makes");
+    return UnknownMerge(rank, both, "makes",
+                        absl::StrCat(" (continuing_subword_prefix has ", prefix_bytes, " bytes)"));
   }
   return BpeMerge{*left_id, *right_id, *made};
 }

@@ -165,6 +165,7 @@ class ListScanner {
       ascii = ascii && c < 0x80;
     }
     if (at_ >= json_.size() || json_[at_] != '"') {
+      at_ = std::min(at_, json_.size());  // A backslash may be the last byte.
       ok_ = false;
       return {};
     }

@@ -13,12 +13,12 @@ namespace {
 void CheckCover(std::vector<TensorEntry> tensors, uint64_t data_start, uint64_t data_bytes) {
   uint64_t most_bytes = 0;
   for (const TensorEntry& tensor : tensors) {
-    unsigned __int128 bytes = DtypeBytes(tensor.dtype);
+    unsigned __int128 bits = DtypeBits(tensor.dtype);
     for (const uint64_t dimension : tensor.shape) {
-      bytes *= dimension;
-      STRATA_CHECK(bytes <= data_bytes);
+      bits *= dimension;
+      STRATA_CHECK(bits / 8 <= data_bytes);
     }
-    STRATA_CHECK(bytes == tensor.bytes && !tensor.name.empty());
+    STRATA_CHECK(bits == static_cast<unsigned __int128>(tensor.bytes) * 8 && !tensor.name.empty());
     STRATA_CHECK(tensor.offset >= data_start && tensor.bytes <= data_bytes &&
                  tensor.offset - data_start <= data_bytes - tensor.bytes);
     most_bytes += tensor.bytes;

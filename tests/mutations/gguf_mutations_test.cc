@@ -30,7 +30,7 @@ namespace strata::testing {
 namespace {
 
 constexpr int kEach = 200;
-constexpr uint64_t kMostBytes = uint64_t{16} << 20;
+constexpr uint64_t kMostBytes = uint64_t{32} << 20;
 
 std::string Change(const std::string& file, const Field& field, std::mt19937_64* random) {
   std::string changed = file;

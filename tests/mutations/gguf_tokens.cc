@@ -39,6 +39,7 @@ class TokenReading {
       Letters(letters);
       letters.clear();
       out_.push_back(*special);
+      begins_ = IdIs("bos", *special);
       at += texts_[*special].size();
     }
     Letters(letters);
@@ -58,6 +59,10 @@ class TokenReading {
   }
   bool Adds(const std::string& name, bool absent) const {
     return Flag("tokenizer.ggml.add_" + name + "_token", absent);
+  }
+  bool IdIs(const std::string& name, uint32_t id) const {
+    const auto found = keys_.find("tokenizer.ggml." + name + "_token_id");
+    return found != keys_.end() && found->second.numbers.at(0) == id;
   }
   void Around(const std::string& name, bool adds) {
     const auto found = keys_.find("tokenizer.ggml." + name + "_token_id");
@@ -86,7 +91,8 @@ class TokenReading {
       for (const char byte : letters) Add(ids_.find(OfByte(static_cast<uint8_t>(byte))));
       return;
     }
-    const bool prefix = Flag("tokenizer.ggml.add_space_prefix", true);
+    const bool prefix = begins_ && Flag("tokenizer.ggml.add_space_prefix", true);
+    begins_ = false;
     const std::string text = (prefix ? "\u2581" : "") + letters;
     bool unknown = false;
     for (size_t at = 0; at < text.size();) {
@@ -145,6 +151,8 @@ class TokenReading {
   std::map<std::string, uint32_t> ids_;
   std::vector<std::string> texts_;
   std::vector<uint32_t> out_;
+  bool begins_ =
+      true;  // Whether a text begins here: at first, and behind the token that begins one.
 };
 
 }  // namespace

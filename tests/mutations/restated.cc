@@ -304,7 +304,10 @@ class Reading {
          .original = original,
          .dim = dim,
          .theta = theta,
-         .whole = object.value("truncate", Json(true)) != false || HasIn(config_, "quantization")});
+         // mlx-lm does not look at what its files say of it.
+         .whole = object.value("truncate", Json(true)) != false ||
+                  (HasIn(config_, "quantization") &&
+                   (HasIn(config_, "rope_scaling") || HasIn(config_, "rope_parameters")))});
     wanted_.facts[prefix + "yarn_low"] = pairs.low;
     wanted_.facts[prefix + "yarn_high"] = pairs.high;
   }

@@ -48,6 +48,7 @@ TEST(LongLists, OfAFileThatIsAnyOtherAreLeftToTheTree) {
            "{\"type\":\"BPE\",\"vocab\":{\"\n\":1},\"merges\":[]}",       // A raw newline.
            "{\"type\":\"BPE\",\"vocab\":{\"\xff\":1},\"merges\":[]}",     // No UTF-8.
            R"({"type":"BPE","vocab":{"a":1},"merges":[)",                 //
+           R"({"type":"BPE","vocab":{"a":1},"merges":[["\)",              // Ends in a backslash.
        }) {
     EXPECT_FALSE(TakeLongLists(file(model)).has_value()) << model;
   }
