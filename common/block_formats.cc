@@ -259,6 +259,28 @@ BlockPanels PanelsOf(Dtype dtype) {
   }
 }
 
+uint32_t KeptBits(Dtype dtype) {
+  switch (PanelsOf(dtype).kind) {
+    case BlockPanels::Kind::kSuper2:
+      return 2;
+    case BlockPanels::Kind::kAffine4:
+    case BlockPanels::Kind::kCodes:
+    case BlockPanels::Kind::kSuper4:
+      return 4;
+    case BlockPanels::Kind::kSuper5:
+      return 5;
+    case BlockPanels::Kind::kSuper6:
+      return 6;
+    default:
+      return 8;
+  }
+}
+
+// Scales are less than one bit of each weight.
+uint32_t StoredBits(Dtype dtype) {
+  return static_cast<uint32_t>(BlockBytes(dtype) * 8 / BlockElements(dtype));
+}
+
 IntegerPart DecodeIntegers(Dtype dtype, const uint8_t* row, size_t part) {
   const uint8_t* const block = BlockOf(dtype, row, part);
   IntegerPart out;

@@ -67,6 +67,9 @@ struct BlockPanels {
 };
 // Of a format of blocks.
 BlockPanels PanelsOf(Dtype dtype);
+// Bits of the integers that a worker keeps, and of those in the file.
+uint32_t KeptBits(Dtype dtype);
+uint32_t StoredBits(Dtype dtype);
 
 // A part as integers: weight i is scale * (u[i] - 128) for kInt8, else scale * u[i] + bias,
 // exactly.

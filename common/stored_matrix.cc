@@ -12,7 +12,13 @@ constexpr uint64_t kPanelOutputs = 16;
 constexpr uint32_t kPanelGroups[] = {128, 64, 32};
 
 // Formats of blocks that backends have panels for.
-bool KeepsBlocks(Dtype format) { return format == Dtype::kMXFP4; }
+bool KeepsBlocks(Dtype format) { return PanelsOf(format).kind == BlockPanels::Kind::kCodes; }
+
+// Whether the format's library rounds the products of codes and scales to a shorter float, which
+// codes alone would not be.
+bool RoundsWeights(QuantizationMethod method) {
+  return method == QuantizationMethod::kNvfp4 || method == QuantizationMethod::kBitsAndBytes;
+}
 
 // "4g64"; without the group where that is all inputs.
 std::string IntegersName(const AffineSpec& integers) {
@@ -48,7 +54,8 @@ KeptForm StoredMatrix::Kept() const {
     return {};
   }
   const auto blocks = [&](Dtype format) {
-    const bool fits = KeepsBlocks(format) && inputs % BlockElements(format) == 0;
+    const bool fits =
+        KeepsBlocks(format) && inputs % BlockElements(format) == 0 && !RoundsWeights(scheme.method);
     return fits ? KeptForm{.kind = KeptForm::Kind::kBlocks, .bits = 4, .blocks = format}
                 : KeptForm();
   };

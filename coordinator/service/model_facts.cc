@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/gpt_oss_experts.h"
 #include "common/status.h"
@@ -128,6 +129,9 @@ Formats FormatsOf(const ModelManifest& m) {
     if (!part) {
       of_matrix = FormatName(m, tensor, found->dtype);
       AddWidened(tensor, of_matrix, &formats);
+      if (IsBlocks(found->dtype) && KeptBits(found->dtype) > StoredBits(found->dtype)) {
+        formats.kept_in_bits[of_matrix] = KeptBits(found->dtype);
+      }
     }
     v1::StoredFormat& format = by_name[of_matrix];
     format.set_tensors(format.tensors() + 1);
