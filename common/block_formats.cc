@@ -1,12 +1,11 @@
 #include "common/block_formats.h"
 
 #include <cstring>
-#include <limits>
 
 #include "common/check.h"
 #include "common/code_books.h"
 #include "common/half.h"
-#include "common/stored_matrix.h"
+#include "common/narrow_floats.h"
 
 namespace strata {
 namespace {
@@ -17,14 +16,6 @@ void Nibbles(const uint8_t* from, uint8_t* u) {
     u[i] = from[i] & 15;
     u[i + 16] = from[i] >> 4;
   }
-}
-
-// 2^(bits - 127); the last of them means no number.
-float ExponentAt(uint8_t bits) {
-  if (bits == 255) {
-    return std::numeric_limits<float>::quiet_NaN();
-  }
-  return std::bit_cast<float>(bits == 0 ? 0x00400000u : uint32_t{bits} << 23);
 }
 
 float FloatAt(const uint8_t* from) {
@@ -375,7 +366,7 @@ CodePart DecodeCodes(Dtype dtype, const uint8_t* row, size_t part) {
   size_t head = 0;  // Bytes before the codes.
   switch (BookOf(dtype).scales) {
     case CodeScales::kExponent:
-      out.scales[0] = ExponentAt(block[0]);
+      out.scales[0] = ExponentToF32(block[0]);
       head = 1;
       break;
     case CodeScales::kFloat8Halves:

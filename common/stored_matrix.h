@@ -197,11 +197,6 @@ class StoredWeights {
   uint64_t nested_group_ = 0;
 };
 
-// A float of 8 bits, 4 of exponent and 3 of mantissa, without infinities.
-float Float8ToF32(uint8_t bits);
-// An exponent of 8 bits; the last of them means no number.
-float ExponentToF32(uint8_t bits);
-
 }  // namespace strata
 
 #endif  // STRATA_COMMON_STORED_MATRIX_H_

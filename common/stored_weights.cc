@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "common/block_formats.h"
 #include "common/code_books.h"
 #include "common/half.h"
+#include "common/narrow_floats.h"
 #include "common/status.h"
 #include "common/stored_matrix.h"
 #include "nlohmann/json.hpp"
@@ -86,26 +86,6 @@ float NumberAt(const StoredWeights::Bytes& bytes, size_t index) {
     default:
       return Bfloat16At(bytes.data + index * sizeof(uint16_t));
   }
-}
-
-// To the nearest, of two the even one.
-float RoundToBfloat16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) {
-    return value;
-  }
-  return std::bit_cast<float>((bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u);
-}
-
-// Likewise; beyond the range of float16, infinity.
-float RoundToHalf(float value) {
-  if (!(std::abs(value) < 65520.0f)) {
-    return std::isnan(value) ? value : std::copysign(std::numeric_limits<float>::infinity(), value);
-  }
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const int least = std::max(exponent, -13) - 11;  // Of the last bit that it has.
-  return std::ldexp(std::nearbyint(std::ldexp(value, -least)), least);
 }
 
 absl::Status Impossible(const StoredPart& part, const std::string& what) {
@@ -502,27 +482,6 @@ void StoredWeights::ReadBlocks(size_t first, size_t end, uint8_t* out) const {
       }
     }
   }
-}
-
-float Float8ToF32(uint8_t bits) {
-  const uint32_t sign = (bits & 0x80u) << 24;
-  const uint32_t exponent = (bits >> 3) & 15u;
-  const uint32_t mantissa = bits & 7u;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-  }
-  if (exponent == 15 && mantissa == 7) {
-    return std::bit_cast<float>(sign | 0x7fc00000u);
-  }
-  return std::bit_cast<float>(sign | (exponent + 120) << 23 | mantissa << 20);
-}
-
-float ExponentToF32(uint8_t bits) {
-  if (bits == 255) {
-    return std::numeric_limits<float>::quiet_NaN();
-  }
-  return std::bit_cast<float>(bits == 0 ? 0x00400000u : uint32_t{bits} << 23);
 }
 
 }  // namespace strata
