@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,13 +35,7 @@ class ConfigFieldsTest : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     backend_ = *MakeBackend("cpu", {.threads = 1});
     const std::string folder = GoldenPath("models/" + GetParam());
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      const std::string name = entry.path().filename().string();
-      if (name != "config.json" && name != "expected.safetensors") {
-        std::filesystem::create_symlink(std::filesystem::absolute(entry.path()),
-                                        folder_.File(name));
-      }
-    }
+    LinkAllButConfig(folder, folder_);
     document_ = Json::parse(ReadFileOrFail(folder + "/config.json"));
     const auto valid = OpenCheckpoint(folder);
     ASSERT_TRUE(valid.ok()) << valid.status();
@@ -55,10 +48,7 @@ class ConfigFieldsTest : public ::testing::TestWithParam<std::string> {
   absl::StatusOr<std::vector<float>> LastRow(const Json& config) {
     folder_.Write("config.json", config.dump());
     ASSIGN_OR_RETURN(const Checkpoint opened, OpenCheckpoint(folder_.path()));
-    FileTensors tensors = files_;
-    const auto last = static_cast<uint32_t>(opened.spec.layers.size()) - 1;
-    tensors.Unpack(TensorsOf(opened.spec, 0, last, true, true,
-                             [&](const std::string& name) { return files_.Has(name); }));
+    const FileTensors tensors = TensorsFor(files_, opened.spec);
     ASSIGN_OR_RETURN(std::vector<float> logits,
                      LogitsOfModel(backend_.get(), opened.spec, tensors));
     context_ = opened.spec.context;

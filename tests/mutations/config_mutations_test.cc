@@ -27,27 +27,12 @@ constexpr uint64_t kMostBytes = uint64_t{32} << 20;
 
 using Json = nlohmann::ordered_json;
 
-// The tensors of a golden model's files, as workers get them for a spec.
-FileTensors TensorsFor(const FileTensors& files, const ModelSpec& spec) {
-  FileTensors tensors = files;
-  const auto last = static_cast<uint32_t>(spec.layers.size()) - 1;
-  tensors.Unpack(TensorsOf(spec, 0, last, true, true,
-                           [&](const std::string& name) { return files.Has(name); }));
-  return tensors;
-}
-
 class ConfigMutationTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     backend_ = *MakeBackend("cpu", {.threads = 1});
     const std::string folder = GoldenPath("models/" + GetParam());
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      const std::string name = entry.path().filename().string();
-      if (name != "config.json" && name != "expected.safetensors") {
-        std::filesystem::create_symlink(std::filesystem::absolute(entry.path()),
-                                        folder_.File(name));
-      }
-    }
+    LinkAllButConfig(folder, folder_);
     document_ = Json::parse(ReadFileOrFail(folder + "/config.json"));
     const auto valid = OpenCheckpoint(folder);
     ASSERT_TRUE(valid.ok()) << valid.status();

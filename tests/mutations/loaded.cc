@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "common/status.h"
 #include "tests/worker/backend/forward.h"
@@ -40,6 +41,23 @@ absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSp
   };
   Cost ignored;
   return Measured(compute, cost != nullptr ? cost : &ignored);
+}
+
+void LinkAllButConfig(const std::string& folder, const TempFolder& to) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "config.json" && name != "expected.safetensors") {
+      std::filesystem::create_symlink(std::filesystem::absolute(entry.path()), to.File(name));
+    }
+  }
+}
+
+FileTensors TensorsFor(const FileTensors& files, const ModelSpec& spec) {
+  FileTensors tensors = files;
+  const auto last = static_cast<uint32_t>(spec.layers.size()) - 1;
+  tensors.Unpack(TensorsOf(spec, 0, last, true, true,
+                           [&](const std::string& name) { return files.Has(name); }));
+  return tensors;
 }
 
 void ExpectReadWithin(const Cost& cost, uint64_t file_bytes, uint64_t most_bytes) {

@@ -9,7 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/checkpoint/checkpoint.h"
+#include "tests/common/checkpoint/made_checkpoint.h"
 #include "tests/cost.h"
+#include "tests/worker/backend/golden_model.h"
 #include "worker/backend/backend.h"
 
 namespace strata::testing {
@@ -21,6 +23,11 @@ inline constexpr uint32_t kPromptTokens = 24;
 // `cost` becomes that of loading the tensors and of computing.
 absl::StatusOr<std::vector<float>> LogitsOfModel(Backend* backend, const ModelSpec& spec,
                                                  const TensorSource& weights, Cost* cost = nullptr);
+
+// Links, in `to`, all files of a golden model's folder but config.json and what it is to compute.
+void LinkAllButConfig(const std::string& folder, const TempFolder& to);
+// The tensors of a golden model's files, as workers get them for a spec.
+FileTensors TensorsFor(const FileTensors& files, const ModelSpec& spec);
 
 // Fails unless files of `file_bytes`, a header or a document, were read within what they could
 // need: at once `most_bytes` of memory and 64 for each of theirs, in all four times as much, and an
