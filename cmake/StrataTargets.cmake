@@ -24,7 +24,7 @@ endfunction()
 
 # After so many seconds ctest ends a test, which takes far less on any machine, however busy. It is
 # there only so that a run with one that hangs still ends, and says which.
-set(STRATA_TEST_HANGS_S 2400)
+set(STRATA_TEST_HANGS_S 1800)
 if(STRATA_SANITIZE)
   math(EXPR STRATA_TEST_HANGS_S "${STRATA_TEST_HANGS_S} * 4")
 endif()

@@ -2,8 +2,10 @@
 """Adds up the results of a test run and prints the closing line.
 
     summarize.py FOLDER [--integration]      # GoogleTest's and pytest's XML, and ctest.junit
+    summarize.py FOLDER --again              # pytest's names of what failed, if a few did
 
-A test binary that died before it could write its results counts as one failure.
+A test binary that died before it could write its results counts as one failure. Tests on real
+processes that failed and are run a second time (again.xml) count by that run, and are named.
 """
 import pathlib
 import sys
@@ -26,13 +28,41 @@ def count(path):
     return passed, failed, skipped, names
 
 
+# More than so many failures are no accident, and are not run again.
+FEW = 5
+
+
+def failed_on_processes(folder):
+    """pytest's names (FILE::TEST) of the tests on real processes that failed."""
+    path = folder / "integration.xml"
+    if not path.exists():
+        return []
+    return [f"{case.get('classname').replace('.', '/')}.py::{case.get('name')}"
+            for case in ElementTree.parse(path).getroot().iter("testcase")
+            if case.find("failure") is not None or case.find("error") is not None]
+
+
 def main(folder, *flags):
     folder = pathlib.Path(folder)
+    if "--again" in flags:
+        names = failed_on_processes(folder)
+        print("\n".join(names if len(names) <= FEW else []))
+        return 0
     passed = failed = skipped = 0
     names = []
     written = set()
+    again = folder / "again.xml"
     for path in sorted(folder.glob("*.xml")):
+        if path == again:
+            continue
         p, f, s, n = count(path)
+        if path.stem == "integration" and again.exists():
+            p_again, f, _, still = count(again)
+            p += p_again
+            for name in n:
+                if name not in still:
+                    print(f"FAILED AT FIRST, PASSED ALONE {name}", file=sys.stderr)
+            n = still
         passed, failed, skipped, names = passed + p, failed + f, skipped + s, names + n
         written.add(path.stem)
     junit = folder / "ctest.junit"

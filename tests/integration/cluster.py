@@ -21,7 +21,7 @@ RECALL = SOURCE / "models" / "recall"
 SLOW = 1 if os.environ.get("STRATA_PRESET", "release") == "release" else 5
 # After this whoever waits gives up. It is there only so that nothing hangs: what is waited for
 # comes far sooner on any machine, however busy, and no test depends on how soon.
-GIVE_UP_S = 600
+GIVE_UP_S = 300
 # What a flag of a process gets where its time must not pass in a test.
 NEVER = "10h"
 
