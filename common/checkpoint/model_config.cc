@@ -163,6 +163,36 @@ struct Ropes {
   RopeSpec local;
 };
 
+// What `rope_parameters` of a family with two rotations says beside an object for each kind of
+// layer
+// (`per_kind`), or in place of these. Beside them transformers 5.24 writes what it was given flat,
+// and reads nothing of it.
+absl::Status CheckOneForAll(const json* parameters, const Family& family, bool per_kind) {
+  if (parameters == nullptr) {
+    return absl::OkStatus();
+  }
+  bool plain = parameters->is_object();
+  const auto says = [&](const std::string& key, const json& value) {
+    return family.scales_full_alone && ((key == "rope_type" && value == "default") ||
+                                        (key == "rope_theta" && value == family.theta));
+  };
+  for (const auto& [key, value] : parameters->items()) {
+    if (per_kind ? value.is_object() && key != "full_attention" && key != "sliding_attention"
+                 : !says(key, value)) {
+      plain = false;
+    }
+  }
+  if (!plain) {
+    return UnsupportedModel(
+        per_kind ? "rope_parameters with more than one object for each kind of layer"
+                 : absl::StrCat("rope_parameters ", QuotedValue(*parameters),
+                                " without one object for each kind of layer (to transformers 5.0 "
+                                "of all layers, to 5.24 of none; rope_scaling is of those without "
+                                "a window)"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint32_t head_dim,
                                  uint64_t context) {
   RopeReading reading{
@@ -197,15 +227,12 @@ absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint3
   };
   const json* full = of_kind("full_attention");
   const json* sliding = of_kind("sliding_attention");
-  if ((full != nullptr) != (sliding != nullptr) || (full != nullptr && parameters->size() != 2)) {
+  if ((full != nullptr) != (sliding != nullptr)) {
     reader.Fail("rope_parameters", "has not one object for each kind of layer");
     return reader.status();
   }
+  RETURN_IF_ERROR(CheckOneForAll(parameters, family, full != nullptr));
   if (full == nullptr) {
-    if (parameters != nullptr && (!parameters->is_object() || !parameters->empty())) {
-      reader.Fail("rope_parameters", "has not one object for each kind of layer");
-      return reader.status();
-    }
     const json* scaling = reader.Find("rope_scaling");
     if (scaling != nullptr && scaling->is_object() && scaling->contains("type") &&
         !scaling->contains("rope_type")) {
