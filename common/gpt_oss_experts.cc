@@ -24,9 +24,20 @@ Dtype LoadedDtype(std::string_view tensor, Dtype dtype) {
   return IsMxfp4Blocks(tensor) ? Dtype::kMXFP4 : dtype;
 }
 
-FusedPaths FusedExpertPaths(std::string_view layer) {
-  const std::string experts = std::string(layer) + "mlp.experts.";
-  return {experts + "gate_up_proj", experts + "down_proj", std::string(layer) + "mlp.gate"};
+FusedPaths FusedExpertPaths(ExpertNames names, std::string_view layer) {
+  const std::string mlp = std::string(layer) + "mlp.";
+  return {mlp + "experts.gate_up_proj", mlp + "experts.down_proj", mlp + "gate",
+          names == ExpertNames::kBlockSparse ? mlp + "e_score_correction_bias"
+                                             : CorrectionName(names, layer)};
+}
+
+FusedTurns TurnsOfFused(uint64_t hidden, uint64_t ffn, const std::vector<uint64_t>& gate_up,
+                        const std::vector<uint64_t>& down) {
+  const auto lies = [](const std::vector<uint64_t>& shape, uint64_t rows, uint64_t columns) {
+    return shape.size() == 3 && shape[1] == rows && shape[2] == columns;
+  };
+  return {hidden != 2 * ffn && lies(gate_up, hidden, 2 * ffn),
+          hidden != ffn && lies(down, ffn, hidden)};
 }
 
 ExpertPaths MlxGptOssPaths(std::string_view layer) {

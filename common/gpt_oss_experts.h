@@ -11,7 +11,9 @@
 //
 // The experts of other mixtures may be fused too, as transformers 5 computes them and saves them on
 // demand: gate_up_proj [experts, 2 ffn, hidden], the rows of gate before those of up, and down_proj
-// [experts, hidden, ffn]; the router is "mlp.gate" then, whatever it is called elsewhere.
+// [experts, hidden, ffn]; the router is "mlp.gate" then, whatever it is called elsewhere. Those of
+// Qwen3-VL's mixtures are stored inputs first, [experts, hidden, 2 ffn] and [experts, ffn, hidden];
+// transformers 5 reads either, by the shape.
 #ifndef STRATA_COMMON_GPT_OSS_EXPERTS_H_
 #define STRATA_COMMON_GPT_OSS_EXPERTS_H_
 
@@ -36,13 +38,24 @@ struct MatrixShape {
 MatrixShape MatrixShapeOf(std::string_view tensor, const std::vector<uint64_t>& shape,
                           bool inputs_first);
 
-// Below "mlp.experts.", of layers whose names begin with `layer`, "model.layers.N.".
+// Tensors of fused experts of layers whose names begin with `layer`, "model.layers.N."; of the
+// router its path, without ".weight".
 struct FusedPaths {
   std::string gate_up;
   std::string down;
   std::string router;
+  std::string correction;  // CorrectionName of those that are not fused.
 };
-FusedPaths FusedExpertPaths(std::string_view layer);
+FusedPaths FusedExpertPaths(ExpertNames names, std::string_view layer);
+
+// Which of the two tensors of fused experts lie inputs first, by their shapes. One whose shape fits
+// either way does not: so transformers 5 reads it, and so it writes it.
+struct FusedTurns {
+  bool gate_up = false;
+  bool down = false;
+};
+FusedTurns TurnsOfFused(uint64_t hidden, uint64_t ffn, const std::vector<uint64_t>& gate_up,
+                        const std::vector<uint64_t>& down);
 // "mlp.experts.{gate,up,down}_proj", as MLX stacks gpt-oss' experts.
 ExpertPaths MlxGptOssPaths(std::string_view layer);
 

@@ -73,6 +73,7 @@ struct StageTensor {
   std::optional<StoredMatrix> matrix = {};
   bool part = false;
   bool inputs_first = false;  // See MatrixShapeOf.
+  bool turns = false;         // Its last two dimensions may lie the other way round.
   bool any_shape = false;
   // Whether a tensor of this shape is it; a single number has any number of dimensions.
   bool Fits(std::span<const uint64_t> other) const;

@@ -32,13 +32,18 @@ bool IsOfQuantized(const Checkpoint& checkpoint, std::string_view name) {
   });
 }
 
+// Whether the family says which of its layers are mixtures, and how wide these are apart.
+bool ChoosesLayers(const std::string& family) {
+  return family == "qwen3_moe" || family == "qwen3_vl_moe";
+}
+
 // Whether the family has DeepSeek's mixtures.
 bool HasSharedExperts(const std::string& family) {
   return family.starts_with("deepseek") || family == "kimi_k2" || family.starts_with("glm4_moe");
 }
 
 void AddOfExperts(const std::string& family, std::set<std::string>* fields) {
-  if (family == "qwen3_moe") {
+  if (ChoosesLayers(family)) {
     fields->insert({"num_experts", "num_local_experts", "decoder_sparse_step", "mlp_only_layers"});
   } else if (HasSharedExperts(family)) {
     fields->insert({"n_routed_experts", "n_shared_experts", "first_k_dense_replace"});
@@ -73,7 +78,7 @@ void AddSizesOfAttention(const AttentionSpec& attention, std::string_view rest,
 }
 
 void AddSizesOfMlp(const std::string& family, const MlpSpec& mlp, std::set<std::string>* fields) {
-  const bool apart = family == "qwen3_moe" || HasSharedExperts(family);
+  const bool apart = ChoosesLayers(family) || HasSharedExperts(family);
   fields->insert(mlp.experts != 0 && apart ? "moe_intermediate_size" : "intermediate_size");
   if (mlp.experts != 0) {
     AddOfExperts(family, fields);

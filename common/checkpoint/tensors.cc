@@ -139,12 +139,13 @@ void AddEachExpert(const MlpSpec& mlp, uint64_t hidden, const std::string& prefi
 }
 
 void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, TensorList* list) {
-  const FusedPaths fused_paths = FusedExpertPaths(prefix);
+  const FusedPaths fused_paths = FusedExpertPaths(mlp.expert_names, prefix);
   const bool fused = mlp.expert_names != ExpertNames::kGptOss && list->Exists(fused_paths.gate_up);
   const std::string router = fused ? fused_paths.router : RouterPath(mlp.expert_names, prefix);
   list->AddLinear(router, mlp.experts, hidden, mlp.router.bias);
   if (mlp.router.corrected) {
-    list->Add(CorrectionName(mlp.expert_names, prefix), {mlp.experts});
+    list->Add(fused ? fused_paths.correction : CorrectionName(mlp.expert_names, prefix),
+              {mlp.experts});
   }
   if (mlp.shared_ffn != 0) {
     const ExpertPaths shared = SharedExpertPaths(prefix);
@@ -154,7 +155,9 @@ void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, 
   }
   if (fused) {
     list->Add(fused_paths.gate_up, {mlp.experts, uint64_t{2} * mlp.ffn, hidden});
+    list->Last()->turns = true;
     list->Add(fused_paths.down, {mlp.experts, hidden, mlp.ffn});
+    list->Last()->turns = true;
   } else {
     AddEachExpert(mlp, hidden, prefix, list);
   }
@@ -272,6 +275,10 @@ bool StageTensor::Fits(std::span<const uint64_t> other) const {
   const auto one = [](std::span<const uint64_t> dimensions) {
     return std::all_of(dimensions.begin(), dimensions.end(), [](uint64_t n) { return n == 1; });
   };
+  if (turns && shape.size() == 3 && other.size() == 3 && other[0] == shape[0] &&
+      other[1] == shape[2] && other[2] == shape[1]) {
+    return true;
+  }
   return std::equal(shape.begin(), shape.end(), other.begin(), other.end()) ||
          (one(shape) && one(other));
 }

@@ -30,7 +30,7 @@ class Sum {
     const Dtype dtype = LoadedDtype(name, tensor->dtype);
     const MatrixShape shape =
         what.matrix ? MatrixShape{what.matrix->matrices, what.matrix->outputs, what.matrix->inputs}
-                    : MatrixShapeOf(name, tensor->shape, what.inputs_first);
+                    : MatrixShapeOf(name, what.shape, what.inputs_first);
     const bool matrix = shape.matrices != 0;
     uint64_t bytes = tensor->bytes;
     std::string format = StoredFormat(manifest_.spec, what, dtype);

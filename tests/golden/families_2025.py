@@ -129,6 +129,51 @@ def qwen3_vl(public):
     return Model("qwen3-vl", config, generation_of(bos, [eos, bos], pad_token_id=bos), w)
 
 
+def qwen3_vl_moe(public):
+    """Experts in two tensors a layer, inputs first, as on the hub; one layer is dense."""
+    d = Dims(64, 3, 4, 2, 24, 48, 103) if public else Dims(80, 4, 2, 1, 40, 48, 126)
+    experts, top_k, moe_ffn = (6, 2, 16) if public else (5, 3, 24)
+    bos, eos = d.vocab - 6, d.vocab - 4
+    mrope = {"mrope_interleaved": True, "mrope_section": [4, 4, 4] if public else [8, 6, 6],
+             "rope_type": "default"}
+    rope = FROM_HUB_457 | {"rope_scaling": mrope, "rope_theta": 5000000}
+    count = {"num_experts": experts}
+    if not public:
+        rope = NEW_STYLE | {"rope_parameters": mrope | {"rope_theta": 30000.0}}
+        count = {"num_local_experts": experts}
+    vision = {"deepstack_visual_indexes": [0], "depth": 1, "hidden_act": "gelu_pytorch_tanh",
+              "hidden_size": 8, "in_channels": 3, "intermediate_size": 8, "num_heads": 2,
+              "model_type": "qwen3_vl_moe", "num_position_embeddings": 4,
+              "out_hidden_size": d.hidden, "patch_size": 4, "spatial_merge_size": 2,
+              "temporal_patch_size": 2}
+    config = config_of(
+        d, "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", attention_bias=False,
+        bos_token_id=bos, decoder_sparse_step=1, eos_token_id=eos, head_dim=d.head_dim,
+        max_position_embeddings=262144, mlp_only_layers=[1], moe_intermediate_size=moe_ffn,
+        norm_topk_prob=True, num_experts_per_tok=top_k, rms_norm_eps=1e-06,
+        tie_word_embeddings=False, **count, **rope)
+    config = text_of(config, "qwen3_vl_moe_text", "tie_word_embeddings")
+    config |= image_ids(d) | {"model_type": "qwen3_vl_moe", "vision_config": vision}
+    w = Weights()
+    embeddings(w, d)
+    for i in range(d.layers):
+        p = f"model.layers.{i}.mlp."
+        attention(w, i, d, qk_norm="head")
+        if i == 1:
+            mlp(w, p, d.hidden, d.ffn)
+        else:
+            w.matrix(p + "gate.weight", experts, d.hidden, 2.0)
+            w.add(p + "experts.gate_up_proj", experts, d.hidden, 2 * moe_ffn,
+                  std=1 / math.sqrt(d.hidden))
+            w.add(p + "experts.down_proj", experts, moe_ffn, d.hidden,
+                  std=OUT_GAIN / math.sqrt(moe_ffn))
+        block_norms(w, i, d)
+    head(w, d)
+    rename_decoder(w, "model.language_model.")
+    add_vision(w, "Qwen3VLMoeForConditionalGeneration", config, "")
+    return Model("qwen3-vl-moe", config, generation_of(bos, [eos, bos], pad_token_id=bos), w)
+
+
 def ministral3_fields(original):
     """YaRN, and queries that grow with every `original` positions."""
     return NEW_STYLE | {
@@ -351,6 +396,7 @@ def minimax_m2(public):
     return Model("minimax-m2", config, generation, w)
 
 
-NAMES = {"qwen2-vl": qwen2_vl, "qwen25-vl": qwen25_vl, "qwen3-vl": qwen3_vl, "mistral3": mistral3,
+NAMES = {"qwen2-vl": qwen2_vl, "qwen25-vl": qwen25_vl, "qwen3-vl": qwen3_vl,
+         "qwen3-vl-moe": qwen3_vl_moe, "mistral3": mistral3,
          "ministral3": ministral3, "devstral": devstral, "olmo3": olmo3, "seed-oss": seed_oss,
          "glm": glm, "glm4": glm4, "glm4-moe": glm4_moe, "minimax-m2": minimax_m2}

@@ -15,7 +15,8 @@ import transformers
 import reference
 import stored_model
 
-VARIANTS = {"mixtral-fused": "mixtral", "deepseek-v3-fused": "deepseek-v3"}
+VARIANTS = {"mixtral-fused": "mixtral", "deepseek-v3-fused": "deepseek-v3",
+            "minimax-m2-fused": "minimax-m2"}
 
 
 def fused(source):

@@ -14,8 +14,10 @@ REFERENCES = {name: {} for name in (
     "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
     "olmo2", "phi3", "phi3-longrope", "phi4-mini", "gemma2", "gemma3",
     "mixtral", "qwen3-moe", "qwen3-moe-nonorm", "gpt-oss", "minicpm-o",
-    "deepseek-v2", "deepseek-v3", "kimi-k2", "qwen2-vl", "qwen25-vl", "qwen3-vl", "mistral3", "ministral3",
-    "devstral", "olmo3", "seed-oss", "glm", "glm4", "glm4-moe", "glm4-moe-lite", "minimax-m2")}
+    "deepseek-v2", "deepseek-v3", "kimi-k2", "qwen2-vl", "qwen25-vl", "qwen3-vl",
+    "qwen3-vl-moe", "mistral3", "ministral3",
+    "devstral", "olmo3", "seed-oss", "glm", "glm4", "glm4-moe", "glm4-moe-lite", "minimax-m2",
+    "minimax-m2-fused")}
 REFERENCES |= {name: {"activations": "f32"} for name in (
     "llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "mixtral-mlx4",
     "mixtral-mlx4-mixed", "gpt-oss-mxfp4", "llama31-awq", "phi3-awq",

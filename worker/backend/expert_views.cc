@@ -22,27 +22,40 @@ ExpertViews::ExpertViews(const ModelSpec& spec, uint32_t first, uint32_t last,
     }
     if (mlp.expert_names == ExpertNames::kGptOss) {
       AddMlxGptOss(mlp, layer);
-    } else if (source.Describe(FusedExpertPaths(layer).gate_up).ok()) {
+    } else if (source.Describe(FusedExpertPaths(mlp.expert_names, layer).gate_up).ok()) {
       AddFused(spec, mlp, layer);
     }
   }
 }
 
 void ExpertViews::AddFused(const ModelSpec& spec, const MlpSpec& mlp, const std::string& layer) {
-  const FusedPaths stored = FusedExpertPaths(layer);
+  const FusedPaths stored = FusedExpertPaths(mlp.expert_names, layer);
   const uint64_t ffn = mlp.ffn;
   const uint64_t hidden = spec.hidden;
+  const auto shape = [&](const std::string& name) {
+    const auto info = source_.Describe(name);
+    return info.ok() ? info->shape : std::vector<uint64_t>();
+  };
+  const FusedTurns turns = TurnsOfFused(hidden, ffn, shape(stored.gate_up), shape(stored.down));
   for (uint32_t e = 0; e < mlp.experts; ++e) {
     const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, layer, e);
     const uint64_t both = mlp.experts * 2 * ffn;
     const uint64_t at = e * 2 * ffn;
-    views_[paths.gate + ".weight"] = {stored.gate_up, mlp.experts, both, at, ffn, hidden};
-    views_[paths.up + ".weight"] = {stored.gate_up, mlp.experts, both, at + ffn, ffn, hidden};
-    views_[paths.down + ".weight"] = {stored.down, mlp.experts, mlp.experts * hidden,
-                                      e * hidden,  hidden,      ffn};
+    if (!turns.gate_up) {
+      views_[paths.gate + ".weight"] = {stored.gate_up, mlp.experts, both, at, ffn, hidden};
+      views_[paths.up + ".weight"] = {stored.gate_up, mlp.experts, both, at + ffn, ffn, hidden};
+    }
+    if (!turns.down) {
+      views_[paths.down + ".weight"] = {stored.down, mlp.experts, mlp.experts * hidden,
+                                        e * hidden,  hidden,      ffn};
+    }
+  }
+  const std::string correction = CorrectionName(mlp.expert_names, layer);
+  if (mlp.router.corrected && correction != stored.correction) {
+    views_[correction] = {.stored = stored.correction};
   }
   const std::string router = RouterPath(mlp.expert_names, layer);
-  for (const char* part : {".weight", ".scales", ".biases", ".bias", ".e_score_correction_bias"}) {
+  for (const char* part : {".weight", ".scales", ".biases", ".bias"}) {
     if (router != stored.router) {
       views_[router + part] = {.stored = stored.router + part};
     }

@@ -1,5 +1,6 @@
 // Experts that are stored fused, or under other names (common/gpt_oss_experts.h), as backends read
-// experts. No bytes are copied.
+// experts. No bytes are copied: fused experts that lie inputs first are the source's to make
+// (worker/backend/gpt_oss_tensors.h).
 #ifndef STRATA_WORKER_BACKEND_EXPERT_VIEWS_H_
 #define STRATA_WORKER_BACKEND_EXPERT_VIEWS_H_
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/block_formats.h"
 #include "common/digest.h"
+#include "common/gpt_oss_experts.h"
 #include "common/status.h"
 
 namespace strata {
@@ -43,12 +44,46 @@ void PutHalves(const uint8_t* from, uint8_t* to) {
 GptOssTensors::GptOssTensors(const ModelSpec& spec, uint32_t first, uint32_t last,
                              const TensorSource& source)
     : source_(source) {
-  for (uint32_t layer = first; layer <= last && layer < spec.layers.size(); ++layer) {
-    const MlpSpec& mlp = spec.layers[layer].mlp;
-    const std::string folder =
-        absl::StrCat(spec.tensor_prefix, "model.layers.", layer, ".mlp.experts.");
-    for (uint32_t e = 0; mlp.expert_names == ExpertNames::kGptOss && e < mlp.experts; ++e) {
-      AddExpert(mlp, spec.hidden, folder, e);
+  for (uint32_t index = first; index <= last && index < spec.layers.size(); ++index) {
+    const MlpSpec& mlp = spec.layers[index].mlp;
+    const std::string layer = absl::StrCat(spec.tensor_prefix, "model.layers.", index, ".");
+    if (mlp.experts != 0 && mlp.expert_names != ExpertNames::kGptOss) {
+      AddTurned(mlp, spec.hidden, layer);
+      continue;
+    }
+    for (uint32_t e = 0; e < mlp.experts; ++e) {
+      AddExpert(mlp, spec.hidden, layer + "mlp.experts.", e);
+    }
+  }
+}
+
+void GptOssTensors::AddTurned(const MlpSpec& mlp, uint64_t hidden, const std::string& layer) {
+  const FusedPaths stored = FusedExpertPaths(mlp.expert_names, layer);
+  const absl::StatusOr<TensorInfo> gate_up = source_.Describe(stored.gate_up);
+  const absl::StatusOr<TensorInfo> down = source_.Describe(stored.down);
+  if (!gate_up.ok() || !down.ok()) {
+    return;
+  }
+  const FusedTurns turns = TurnsOfFused(hidden, mlp.ffn, gate_up->shape, down->shape);
+  const uint64_t ffn = mlp.ffn;
+  for (uint32_t e = 0; e < mlp.experts; ++e) {
+    const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, layer, e);
+    Made made{.stored = stored.gate_up, .expert = e, .experts = mlp.experts};
+    made.columns = 2 * ffn;
+    made.outputs = ffn;
+    made.inputs = hidden;
+    if (turns.gate_up) {
+      made_[paths.gate + ".weight"] = made;
+      made.first = ffn;
+      made_[paths.up + ".weight"] = made;
+    }
+    if (turns.down) {
+      made_[paths.down + ".weight"] = {.stored = stored.down,
+                                       .expert = e,
+                                       .experts = mlp.experts,
+                                       .columns = hidden,
+                                       .outputs = hidden,
+                                       .inputs = ffn};
     }
   }
 }
@@ -58,7 +93,8 @@ void GptOssTensors::AddExpert(const MlpSpec& mlp, uint64_t hidden, const std::st
   const auto add = [&](const char* name, const char* stored, uint64_t outputs, uint64_t inputs,
                        uint64_t first, uint64_t step) {
     const std::string path = absl::StrCat(folder, expert, ".", name);
-    Made made{folder + stored, false, expert, mlp.experts, outputs, inputs, first, step};
+    Made made{folder + stored, false,  expert, mlp.experts, outputs * step,
+              outputs,         inputs, first,  step};
     made_[path + ".weight"] = made;
     made.bias = true;
     made_[path + ".bias"] = made;
@@ -85,7 +121,9 @@ absl::StatusOr<TensorInfo> GptOssTensors::Describe(std::string_view name) const 
   }
   const Made& made = found->second;
   const std::vector<std::string> stored = StoredNames(made);
-  std::string text = absl::StrCat("gpt-oss expert ", made.expert, " from ", made.first);
+  const bool halves = made.columns != made.outputs * made.step;
+  std::string text = absl::StrCat(halves ? "half of expert " : "gpt-oss expert ", made.expert,
+                                  " from ", made.first);
   TensorInfo info;
   bool known = true;
   for (const std::string& one : stored) {
@@ -180,8 +218,9 @@ absl::StatusOr<TensorView> GptOssTensors::FindStored(const std::string& name,
       view.dtype == Dtype::kF32 || view.dtype == Dtype::kF16 || view.dtype == Dtype::kBF16;
   if (view.shape != shape || !(bytes ? view.dtype == Dtype::kU8 : floats) ||
       view.bytes != TensorBytes(view.dtype, shape)) {
-    return Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
-                 absl::StrCat("tensor ", name, " is not of the shape and dtype that gpt-oss has"));
+    return Error(
+        absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE",
+        absl::StrCat("tensor ", name, " is not of the shape and dtype that config.json asks for"));
   }
   return view;
 }
@@ -194,7 +233,7 @@ absl::StatusOr<std::vector<uint8_t>> GptOssTensors::Make(const Made& made) const
 }
 
 absl::StatusOr<std::vector<uint8_t>> GptOssTensors::MakeBias(const Made& made) const {
-  const uint64_t columns = made.outputs * made.step;
+  const uint64_t columns = made.columns;
   ASSIGN_OR_RETURN(const TensorView view,
                    FindStored(made.stored + "_bias", {made.experts, columns}));
   const size_t size = DtypeBytes(view.dtype);
@@ -205,7 +244,7 @@ absl::StatusOr<std::vector<uint8_t>> GptOssTensors::MakeBias(const Made& made) c
 }
 
 absl::StatusOr<std::vector<uint8_t>> GptOssTensors::MakeFloats(const Made& made) const {
-  const uint64_t columns = made.outputs * made.step;
+  const uint64_t columns = made.columns;
   ASSIGN_OR_RETURN(const TensorView view,
                    FindStored(made.stored, {made.experts, made.inputs, columns}));
   const size_t size = DtypeBytes(view.dtype);
@@ -216,7 +255,7 @@ absl::StatusOr<std::vector<uint8_t>> GptOssTensors::MakeFloats(const Made& made)
 }
 
 absl::StatusOr<std::vector<uint8_t>> GptOssTensors::MakeBlocks(const Made& made) const {
-  const uint64_t rows = made.outputs * made.step;
+  const uint64_t rows = made.columns;
   const uint64_t blocks = made.inputs / kBlockPart;
   ASSIGN_OR_RETURN(const TensorView values,
                    FindStored(made.stored + "_blocks", {made.experts, rows, blocks, kHalfBlock}));

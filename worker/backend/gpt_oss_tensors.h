@@ -1,5 +1,6 @@
-// The experts of gpt-oss (common/gpt_oss_experts.h) as backends read experts: each a gate, an up
-// and a down matrix of its own, in rows of floats or of blocks of MXFP4, and their biases.
+// The experts of gpt-oss, and those of other mixtures that are fused inputs first
+// (common/gpt_oss_experts.h), as backends read experts: each a gate, an up and a down matrix of its
+// own, in rows of floats or of blocks of MXFP4, and gpt-oss' biases.
 #ifndef STRATA_WORKER_BACKEND_GPT_OSS_TENSORS_H_
 #define STRATA_WORKER_BACKEND_GPT_OSS_TENSORS_H_
 
@@ -24,23 +25,26 @@ class GptOssTensors : public TensorSource {
 
   absl::StatusOr<TensorInfo> Describe(std::string_view name) const override;
   absl::Status Prepare(const std::vector<std::string>& names) const override;
-  // INVALID_ARGUMENT (TENSOR_SHAPE) where what is stored has another shape or dtype than gpt-oss'.
+  // INVALID_ARGUMENT (TENSOR_SHAPE) where what is stored has another shape or dtype than these
+  // have.
   absl::StatusOr<TensorView> Find(std::string_view name) const override;
   void Release(std::string_view name, size_t bytes) const override;
 
  private:
-  // What a tensor is made of: outputs first, first + step, ... of an expert's.
+  // What a tensor is made of: outputs first, first + step, ... of an expert's `columns`.
   struct Made {
     std::string stored;  // The path, without "_blocks" and so on.
     bool bias = false;
     uint64_t expert = 0;
     uint64_t experts = 0;
+    uint64_t columns = 0;
     uint64_t outputs = 0;
     uint64_t inputs = 0;
     uint64_t first = 0;
     uint64_t step = 1;
   };
   void AddExpert(const MlpSpec& mlp, uint64_t hidden, const std::string& folder, uint32_t expert);
+  void AddTurned(const MlpSpec& mlp, uint64_t hidden, const std::string& layer);
   std::vector<std::string> StoredNames(const Made& made) const;
   absl::StatusOr<std::vector<uint8_t>> Make(const Made& made) const;
   absl::StatusOr<std::vector<uint8_t>> MakeBias(const Made& made) const;

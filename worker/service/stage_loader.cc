@@ -144,7 +144,7 @@ uint64_t PackedBytes(v1::Quantize quantize, const StageTensor& need, const BlobT
     return need.matrix->KeptBytes(bits);
   }
   const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
-  const MatrixShape shape = MatrixShapeOf(tensor.name, tensor.shape, need.inputs_first);
+  const MatrixShape shape = MatrixShapeOf(tensor.name, need.shape, need.inputs_first);
   if (shape.matrices != 0 && IsBlocks(dtype)) {
     return shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
   }

@@ -93,6 +93,24 @@ TEST(LaterFamilies, QwenVlReadsItsTextWhereverItStands) {
   EXPECT_TRUE(qwen3->tied_head);
 }
 
+TEST(LaterFamilies, Qwen3VlsMixturesAlwaysDivideByTheSumOfTheScores) {
+  json config = FamilyConfig("qwen3-vl-moe");
+  json& text = config["text_config"];
+  auto spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "qwen3_vl_moe");
+  EXPECT_EQ(spec->layers[0].mlp.experts, 6u);
+  EXPECT_EQ(spec->layers[1].mlp.experts, 0u) << "mlp_only_layers";
+  EXPECT_EQ(Attention(*spec).rope, (RopeSpec{.rotary_dim = 24, .theta = 5e6}));
+  text["norm_topk_prob"] = false;  // A field of Qwen3's mixtures, which this one does not read.
+  EXPECT_TRUE(Parse(config)->layers[0].mlp.router.renormalize);
+  text.erase("norm_topk_prob");
+  text.erase("num_experts_per_tok");
+  EXPECT_EQ(Parse(config)->layers[0].mlp.router.used, 4u);
+  text["num_local_experts"] = 7;
+  EXPECT_THAT(Problem(config), HasSubstr("num_experts is 6, and num_local_experts"));
+}
+
 TEST(LaterFamilies, SectionsOfPositionsSayNothingOfText) {
   json config = FamilyConfig("qwen25-vl");
   json& rope = config["rope_scaling"];
@@ -204,8 +222,36 @@ TEST(LaterFamilies, Olmo3ScalesTheRotationOfItsFullLayersAlone) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(Attention(*spec, 0).rope, (RopeSpec{.rotary_dim = 16, .theta = 3e4}));
   EXPECT_EQ(Attention(*spec, 3).rope, scaled);
+  // With what transformers 5.24 was given flat, writes beside them, and does not read.
+  config["rope_parameters"]["rope_type"] = "yarn";
+  config["rope_parameters"]["factor"] = 2;
+  config["rope_parameters"]["rope_theta"] = 77;
+  spec = Parse(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(Attention(*spec, 0).rope, (RopeSpec{.rotary_dim = 16, .theta = 3e4}));
+  EXPECT_EQ(Attention(*spec, 3).rope, scaled);
   config["rope_parameters"].erase("sliding_attention");
   EXPECT_THAT(Problem(config), HasSubstr("rope_parameters"));
+}
+
+TEST(LaterFamilies, OneRotationForAllOfOlmo3sLayersIsTakenWhereAllReleasesAgree) {
+  json config = FamilyConfig("olmo3");
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  const RopeSpec plain{.rotary_dim = 16, .theta = 5e5};
+  for (const json& same : {json::object(), json({{"rope_type", "default"}}),
+                           json({{"rope_type", "default"}, {"rope_theta", 5e5}})}) {
+    config["rope_parameters"] = same;
+    const auto spec = Parse(config);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(Attention(*spec, 0).rope, plain);
+    EXPECT_EQ(Attention(*spec, 3).rope, plain);
+  }
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e4}};
+  EXPECT_THAT(Problem(config), AllOf(HasSubstr("rope_parameters {\"rope_theta\":10000.0"),
+                                     HasSubstr("without one object for each kind of layer")));
+  config["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"rope_theta", 5e5}};
+  EXPECT_THAT(Problem(config), HasSubstr("without one object for each kind of layer"));
 }
 
 TEST(LaterFamilies, SeedOssHasABiasOfItsOwnBehindAttention) {
@@ -329,7 +375,7 @@ TEST(LaterFamilies, DecodersOfModelsOfPartsAreFoundUnderEachOfTheirNames) {
   const auto whole_but_head = [&](const std::string& name) {
     return name.starts_with("model.") ? whole(name) : name;
   };
-  for (const char* model : {"qwen25-vl", "qwen3-vl", "mistral3", "devstral"}) {
+  for (const char* model : {"qwen25-vl", "qwen3-vl", "qwen3-vl-moe", "mistral3", "devstral"}) {
     SCOPED_TRACE(model);
     ExpectOpens(model, {}, flat);
     ExpectOpens(model, {"visual.patch_embed.proj.weight"}, flat);

@@ -177,6 +177,43 @@ TEST(TensorsOf, ExpertsMayBeOneTensor) {
   EXPECT_EQ(found, 2);
 }
 
+TEST(TensorsOf, FusedExpertsMayLieEitherWayRound) {
+  const auto spec = Parse(FamilyConfig("qwen3-moe"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const MlpSpec& mlp = spec->layers[0].mlp;
+  const auto exists = [](const std::string& name) {
+    return name.ends_with("mlp.experts.gate_up_proj") || name.ends_with("mlp.experts.down_proj");
+  };
+  int found = 0;
+  for (const StageTensor& tensor : TensorsOf(*spec, 0, 0, false, false, exists)) {
+    if (exists(tensor.name)) {
+      const bool down = tensor.name.ends_with("down_proj");
+      const uint64_t outputs = down ? spec->hidden : 2 * mlp.ffn;
+      const uint64_t inputs = down ? mlp.ffn : spec->hidden;
+      EXPECT_THAT(tensor.shape, ElementsAre(mlp.experts, outputs, inputs));
+      EXPECT_TRUE(tensor.Fits(std::vector<uint64_t>{mlp.experts, inputs, outputs}));
+      EXPECT_FALSE(tensor.Fits(std::vector<uint64_t>{inputs, mlp.experts, outputs}));
+      EXPECT_FALSE(tensor.Fits(std::vector<uint64_t>{mlp.experts, inputs + 1, outputs}));
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 2);
+}
+
+TEST(TensorsOf, MiniMaxM2sFusedExpertsHaveTheirCorrectionBesideThem) {
+  const auto spec = Parse(FamilyConfig("minimax-m2"));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  std::set<std::string> names;
+  for (const StageTensor& tensor : TensorsOf(
+           *spec, 0, 0, false, false,
+           [](const std::string& name) { return name.ends_with("mlp.experts.gate_up_proj"); })) {
+    names.insert(tensor.name);
+  }
+  EXPECT_TRUE(names.contains("model.layers.0.mlp.e_score_correction_bias"));
+  EXPECT_TRUE(names.contains("model.layers.0.mlp.gate.weight"));
+  EXPECT_FALSE(names.contains("model.layers.0.block_sparse_moe.e_score_correction_bias"));
+}
+
 TEST(TensorsOf, ExpertsOfOneTensorMayHaveBiases) {
   const auto spec = Parse(FamilyConfig("gpt-oss"));
   ASSERT_TRUE(spec.ok()) << spec.status();

@@ -115,13 +115,31 @@ TEST(ExpertViews, WhatIsStoredIsPreparedOnceAndReleasedAsItsExpertsAre) {
 TEST(ExpertViews, ShapesOfNeitherLayoutAreRefusedByName) {
   Numbered source;
   source.Add(kLayer + "mlp.experts.gate_up_proj", {kExperts, kHidden, 2 * kFfn});
-  source.Add(kLayer + "mlp.experts.down_proj", {kExperts, kFfn, kHidden});
-  // A square one fits whatever it was.
+  source.Add(kLayer + "mlp.experts.down_proj", {kExperts, kFfn, kHidden + 1});
   const ExpertViews views(Mixture(ExpertNames::kMlp), 0, 0, source);
   const auto down = views.Describe(kLayer + "mlp.experts.0.down_proj.weight");
   EXPECT_EQ(ReasonOf(down.status()), "TENSOR_SHAPE");
   EXPECT_THAT(std::string(down.status().message()),
-              ::testing::HasSubstr("mlp.experts.down_proj has shape [3, 4, 8]"));
+              ::testing::HasSubstr("mlp.experts.down_proj has shape [3, 4, 9]"));
+}
+
+TEST(ExpertViews, ExpertsThatLieInputsFirstAreTheSources) {
+  Numbered source;
+  // The first is square, which lies as all others do.
+  source.Add(kLayer + "mlp.experts.gate_up_proj", {kExperts, kHidden, 2 * kFfn});
+  source.Add(kLayer + "mlp.experts.down_proj", {kExperts, kFfn, kHidden});
+  const ExpertViews views(Mixture(ExpertNames::kMlp), 0, 0, source);
+  EXPECT_EQ(FirstOf(views, "mlp.experts.0.up_proj.weight"), kFfn * kHidden);
+  EXPECT_FALSE(views.Find(kLayer + "mlp.experts.0.down_proj.weight").ok());
+}
+
+TEST(ExpertViews, ACorrectionBesideFusedExpertsIsFoundWhereOthersHaveIt) {
+  Numbered source = Fused();
+  source.Add(kLayer + "mlp.e_score_correction_bias", {kExperts});
+  ModelSpec spec = Mixture(ExpertNames::kBlockSparse);
+  spec.layers[0].mlp.router.corrected = true;
+  const ExpertViews views(spec, 0, 0, source);
+  EXPECT_TRUE(views.Find(kLayer + "block_sparse_moe.e_score_correction_bias").ok());
 }
 
 TEST(ExpertViews, MlxNamesOfGptOssStackAreRead) {

@@ -228,6 +228,7 @@ std::vector<std::string> GoldenModelNames() {
           "qwen2-vl",
           "qwen25-vl",
           "qwen3-vl",
+          "qwen3-vl-moe",
           "mistral3",
           "ministral3",
           "devstral",
@@ -265,6 +266,7 @@ std::vector<std::string> GoldenModelNames() {
           "deepseek-v2-packed4",
           "mixtral-fused",
           "deepseek-v3-fused",
+          "minimax-m2-fused",
           "qwen3-mlx-modes",
           "qwen2-mlx-mixed",
           "llama31-mlx-mxfp4",
@@ -304,38 +306,17 @@ std::vector<GoldenFormat> GoldenFormats() {
   for (const std::string& name : GoldenModelNames()) {
     formats.push_back({name});
   }
-  for (const char* name : {"llama31-mlx4",
-                           "llama31-mlx8",
-                           "gguf/llama-q8_0",
-                           "gguf/llama-q4_0",
-                           "gguf/qwen2-q8_0",
-                           "gguf/qwen2-q4_0",
-                           "gguf/llama-q4_1",
-                           "gguf/llama-q5_0",
-                           "gguf/llama-q5_1",
-                           "gguf/llama-kquants",
-                           "gguf/llama-lowbits",
-                           "gpt-oss-mxfp4",
-                           "mixtral-mlx4",
-                           "mixtral-mlx4-mixed",
-                           "phi3-awq",
-                           "qwen2-gptq4",
-                           "llama31-gptq8",
-                           "qwen3-packed4-zeros",
-                           "mixtral-awq",
-                           "qwen3-moe-gptq4",
-                           "mixtral-packed8",
-                           "deepseek-v2-awq",
-                           "gguf/phi3-q4_0",
-                           "gguf/mixtral-experts-q4_0",
-                           "gguf/qwen3-moe-q8_0",
-                           "gguf/gemma3-q8_0",
-                           "gguf/gpt-oss-mxfp4",
-                           "qwen3-mlx-modes",
-                           "gpt-oss-mlx-mxfp4",
-                           "llama31-w8a8",
-                           "llama31-mxfp4",
-                           "qwen3-packed-bits"}) {
+  for (const char* name : {"llama31-mlx4",        "llama31-mlx8",       "gguf/llama-q8_0",
+                           "gguf/llama-q4_0",     "gguf/qwen2-q8_0",    "gguf/qwen2-q4_0",
+                           "gguf/llama-q4_1",     "gguf/llama-q5_0",    "gguf/llama-q5_1",
+                           "gguf/llama-kquants",  "gguf/llama-lowbits", "gpt-oss-mxfp4",
+                           "mixtral-mlx4",        "mixtral-mlx4-mixed", "phi3-awq",
+                           "qwen2-gptq4",         "llama31-gptq8",      "qwen3-packed4-zeros",
+                           "mixtral-awq",         "qwen3-moe-gptq4",    "mixtral-packed8",
+                           "deepseek-v2-awq",     "gguf/phi3-q4_0",     "gguf/mixtral-experts-q4_0",
+                           "gguf/qwen3-moe-q8_0", "gguf/gemma3-q8_0",   "gguf/gpt-oss-mxfp4",
+                           "qwen3-mlx-modes",     "gpt-oss-mlx-mxfp4",  "llama31-w8a8",
+                           "llama31-mxfp4",       "qwen3-packed-bits"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {
@@ -343,10 +324,10 @@ std::vector<GoldenFormat> GoldenFormats() {
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }
   for (const char* name :
-       {"qwen2",         "olmo2",       "phi3",      "gemma3",    "qwen3-moe", "gpt-oss",
-        "deepseek-v2",   "deepseek-v3", "mistral",   "qwen3",     "smollm3",   "granite",
-        "phi3-longrope", "phi4-mini",   "gemma2",    "minicpm-o", "mixtral",   "ministral3",
-        "glm4",          "glm4-moe",    "minimax-m2"}) {
+       {"qwen2",         "olmo2",       "phi3",       "gemma3",      "qwen3-moe", "gpt-oss",
+        "deepseek-v2",   "deepseek-v3", "mistral",    "qwen3",       "smollm3",   "granite",
+        "phi3-longrope", "phi4-mini",   "gemma2",     "minicpm-o",   "mixtral",   "ministral3",
+        "glm4",          "glm4-moe",    "minimax-m2", "qwen3-vl-moe"}) {
     formats.push_back({name, v1::QUANTIZE_INT8, v1::ACTIVATIONS_INT8});
     formats.push_back({name, v1::QUANTIZE_INT4, v1::ACTIVATIONS_INT8});
   }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kExperts = 3;
 constexpr uint64_t kHidden = 64;
-constexpr uint64_t kFfn = 32;
+constexpr uint64_t kFfn = 24;
 const std::string kFolder = "model.layers.1.mlp.experts.";
 
 // Tensors in memory, and what was released of them.
@@ -116,6 +116,32 @@ TEST(GptOssTensors, GateAndUpAreEverySecondColumnOfAnExpert) {
       EXPECT_EQ(bias[n], ValueAt(expert, 99, column));
       for (uint64_t k = 0; k < one.inputs; ++k) {
         ASSERT_EQ(weights[n * one.inputs + k], ValueAt(expert, k, column)) << one.name;
+      }
+    }
+  }
+}
+
+// As Qwen3-VL's mixtures are stored.
+TEST(GptOssTensors, ExpertsOfOthersThatLieInputsFirstHaveGateBeforeUp) {
+  const Tensors source = Floats();
+  ModelSpec spec = Spec();
+  for (LayerSpec& layer : spec.layers) {
+    layer.mlp.expert_names = ExpertNames::kMlp;
+  }
+  const GptOssTensors tensors(spec, 1, 1, source);
+  const struct {
+    const char* name;
+    uint64_t first, outputs, inputs;
+  } cases[] = {{"2.gate_proj", 0, kFfn, kHidden},
+               {"1.up_proj", kFfn, kFfn, kHidden},
+               {"0.down_proj", 0, kHidden, kFfn}};
+  for (const auto& one : cases) {
+    const uint64_t expert = one.name[0] - '0';
+    const std::vector<float> weights = ReadFloats(tensors, std::string(one.name) + ".weight");
+    ASSERT_EQ(weights.size(), one.outputs * one.inputs);
+    for (uint64_t n = 0; n < one.outputs; ++n) {
+      for (uint64_t k = 0; k < one.inputs; ++k) {
+        ASSERT_EQ(weights[n * one.inputs + k], ValueAt(expert, k, one.first + n)) << one.name;
       }
     }
   }
