@@ -219,7 +219,8 @@ absl::StatusOr<QuantizationSpec> ParseCompressedTensors(const json& value) {
   ExpectQuantization(&reader, "quantization_status", {"compressed"});
   ExpectListOfNames(&reader, "ignore");
   RETURN_IF_ERROR(reader.status());
-  for (const char* other : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
+  // A kv_cache_scheme is of activations, which are Strata's own affair.
+  for (const char* other : {"sparsity_config", "transform_config"}) {
     const json* found = reader.Find(other);
     if (!IsNoQuantization(found) &&
         !(found->is_object() && found->value("format", json()) == "dense")) {

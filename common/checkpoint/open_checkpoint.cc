@@ -20,6 +20,7 @@
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/gguf_model.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/checkpoint/quantization_config.h"
 #include "common/checkpoint/tensor_fields.h"
 #include "common/checkpoint/tied_head.h"
 #include "common/limits.h"
@@ -275,6 +276,13 @@ bool IsBesideMatrix(const ModelSpec& spec, const std::string& name) {
          (floats && ends(".weight_zero_point"));
 }
 
+// Whether a tensor is the scale of keys or values in a quantized KV cache: activations, of which
+// --kv-dtype says how they are kept.
+bool IsOfKvCache(const ModelSpec& spec, const std::string& name) {
+  return spec.quantization.has_value() &&
+         (absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale"));
+}
+
 // The rest of "model.layers.N." for a layer that the model has, or "".
 std::string_view WithinLayer(const ModelSpec& spec, std::string_view name) {
   const std::string prefix = spec.tensor_prefix + "model.layers.";
@@ -357,8 +365,11 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
   std::vector<std::string> unexpected;
   std::vector<std::string> changing;
   std::vector<std::string> behind;
+  size_t of_cache = 0;
   for (const TensorEntry& tensor : checkpoint->tensors) {
-    if (!known.contains(tensor.name) && !IsBesideMatrix(spec, tensor.name)) {
+    if (IsOfKvCache(spec, tensor.name)) {
+      ++of_cache;
+    } else if (!known.contains(tensor.name) && !IsBesideMatrix(spec, tensor.name)) {
       ASSIGN_OR_RETURN(const bool zeros, IsBiasOfZeros(*checkpoint, tensor));
       const bool changes = !zeros && ChangesLayer(WithinLayer(spec, tensor.name));
       auto& names = IsBehind(spec, tensor.name, layers) ? behind : changes ? changing : unexpected;
@@ -383,6 +394,12 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
                  absl::StrCat("tensors that config.json does not know",
                               ByFields(FieldsBehind(*checkpoint, changing)),
                               " are not supported yet: ", SomeNames(changing)));
+  }
+  if (of_cache != 0) {
+    checkpoint->notes.push_back(
+        absl::StrCat(of_cache,
+                     " scales of a quantized KV cache are ignored; --kv-dtype says how "
+                     "keys and values are kept"));
   }
   if (std::string note = PartsLeftOut(spec.tensor_prefix, &unexpected); !note.empty()) {
     checkpoint->notes.push_back(std::move(note));
@@ -455,6 +472,11 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
         .Hint("give the folder of a checkpoint in the Hugging Face layout, or a .gguf file");
   }
   ASSIGN_OR_RETURN(checkpoint.config_json, ReadSmallFile(path + "/config.json", kMaxConfigBytes));
+  if (Contains(names, kModelOptName)) {
+    ASSIGN_OR_RETURN(const std::string stored,
+                     ReadSmallFile(absl::StrCat(path, "/", kModelOptName), kMaxConfigBytes));
+    ASSIGN_OR_RETURN(checkpoint.config_json, AddModelOpt(checkpoint.config_json, stored));
+  }
   if (Contains(names, "generation_config.json")) {
     ASSIGN_OR_RETURN(checkpoint.generation_config_json,
                      ReadSmallFile(path + "/generation_config.json", kMaxConfigBytes));

@@ -9,6 +9,7 @@
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/quantization_fields.h"
 #include "common/checkpoint/unsupported_model.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -118,12 +119,29 @@ absl::StatusOr<QuantizationSpec> ParseFbgemm(const json& value) {
 }
 
 // The fields of ModelOpt's mixed files name a format for each module; their tensors say it too.
-absl::StatusOr<QuantizationSpec> ParseModelOpt(const json& value) {
+absl::StatusOr<QuantizationSpec> ParseModelOpt(const json& all) {
+  const auto within = all.find("quantization");  // As ModelOpt's own file has it.
+  const json& value = within != all.end() && within->is_object() ? *within : all;
   FieldReader reader(&value, kQuantizationConfig);
-  ExpectQuantization(&reader, "quant_algo", {"NVFP4", "FP8", "MIXED_PRECISION"});
+  ExpectQuantization(&reader, "quant_algo", {"NVFP4", "FP8", "MIXED_PRECISION", "MXFP8"});
   ExpectListOfNames(&reader, "ignore");
+  ExpectListOfNames(&reader, "exclude_modules");
+  const std::string algorithm = reader.String("quant_algo", "");
+  if (algorithm.empty()) {
+    reader.Fail("quant_algo", "is missing");
+  }
+  if (reader.Uint("group_size", 1, kMaxQuantizationGroup, 16) != 16 && algorithm == "NVFP4") {
+    reader.Fail(UnsupportedQuantization(absl::StrCat(
+        kQuantizationConfig, "group_size ", QuotedValue(value["group_size"]), " of NVFP4")));
+  }
   RETURN_IF_ERROR(reader.status());
   QuantizationSpec spec;
+  if (algorithm == "MXFP8") {
+    spec.method = QuantizationMethod::kFloat8;
+    spec.block_outputs = 1;
+    spec.block_inputs = 32;
+    return spec;
+  }
   spec.method = QuantizationMethod::kModelOpt;
   spec.integers = {4, 16};
   return spec;
@@ -227,6 +245,35 @@ absl::Status ReadQuantizationBlock(const json& value, const std::string& name,
   scheme->block_outputs = value[0].get<uint32_t>();
   scheme->block_inputs = value[1].get<uint32_t>();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> AddModelOpt(const std::string& config_json, std::string_view stored) {
+  constexpr const char* kAlgorithm = "quant_algo";
+  ASSIGN_OR_RETURN(json config,
+                   ParseJsonObject(config_json, "config.json", "INVALID_CONFIG", kMaxConfigBytes));
+  ASSIGN_OR_RETURN(const json file,
+                   ParseJsonObject(stored, kModelOptName, "INVALID_CONFIG", kMaxConfigBytes));
+  FieldReader reader(&file, absl::StrCat(kModelOptName, ": "));
+  const json* said = reader.Find("quantization");
+  if (said == nullptr || !said->is_object()) {
+    reader.Fail("quantization", said == nullptr ? "is missing" : "is not an object");
+    return reader.status();
+  }
+  json& own = config["quantization_config"];
+  if (IsNoQuantization(&own)) {
+    own = *said;
+    own["quant_method"] = "modelopt";
+    return config.dump();
+  }
+  const json of_config = own.is_object() ? own.value(kAlgorithm, json()) : json();
+  const json of_file = said->value(kAlgorithm, json());
+  if (!of_config.is_null() && !of_file.is_null() && of_config != of_file) {
+    reader.Fail(absl::StrCat("quantization.", kAlgorithm),
+                absl::StrCat("is ", QuotedValue(of_file), ", and quantization_config.", kAlgorithm,
+                             " of config.json ", QuotedValue(of_config)));
+    return reader.status();
+  }
+  return config_json;
 }
 
 absl::StatusOr<std::optional<QuantizationSpec>> ParseQuantization(const json& config) {

@@ -11,7 +11,8 @@ namespace {
 
 // What is beside or in place of the weights of a matrix that is stored quantized.
 constexpr std::string_view kQuantized[] = {".qweight",      ".weight_packed",    ".scales",
-                                           ".weight_scale", ".weight_scale_inv", "_blocks"};
+                                           ".weight_scale", ".weight_scale_inv", "_blocks",
+                                           "_scale_inv"};
 
 bool HasPrefix(const Checkpoint& checkpoint, std::string_view prefix) {
   const auto found = std::lower_bound(

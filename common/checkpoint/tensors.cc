@@ -39,6 +39,21 @@ class TensorList {
     }
     AddShaped(path + ".weight", {out, in}, matrices);
   }
+  // Fused experts, which may lie inputs first: floats, or 8-bit floats. The outputs are `parts`
+  // matrices one after another.
+  void AddFused(const std::string& name, uint64_t experts, uint64_t outputs, uint64_t inputs,
+                uint64_t parts) {
+    const size_t first = tensors_.size();
+    const StoredMatrix matrix = FusedFloat8(name, experts, outputs, inputs, parts);
+    if (matrix.codes.name.empty()) {
+      Add(name, {experts, outputs, inputs});
+    } else {
+      AddStored(matrix);
+    }
+    for (size_t i = first; i < tensors_.size(); ++i) {
+      tensors_[i].turns = true;
+    }
+  }
   // The same of all experts, and their biases, [experts, out].
   void AddStacked(const std::string& path, uint64_t experts, uint64_t out, uint64_t in, bool bias) {
     AddMatrix(path, out, in, experts);
@@ -73,6 +88,38 @@ class TensorList {
     AddShaped(path + ".weight", {out, in * affine.bits / 32}, matrices, {Dtype::kU32});
     AddShaped(path + ".scales", {out, in / affine.group}, matrices);
     AddShaped(path + ".biases", {out, in / affine.group}, matrices);
+  }
+  // As transformers 5 writes them, and Qwen3-VL's are published: "gate_up_proj_scale_inv" beside
+  // "gate_up_proj", a scale for each block. Blocks are square, since either may lie inputs first,
+  // and none is of two parts. No name of codes where it is not so.
+  StoredMatrix FusedFloat8(const std::string& name, uint64_t experts, uint64_t outputs,
+                           uint64_t inputs, uint64_t parts) const {
+    const StoredScheme* const scheme =
+        spec_.quantization.has_value() ? spec_.quantization->At(name, false) : nullptr;
+    const std::string scales = name + "_scale_inv";
+    if (scheme == nullptr || scheme->method != QuantizationMethod::kFloat8 || !Exists(scales)) {
+      return {};
+    }
+    const uint64_t block = scheme->block_outputs;
+    if (block == 0 || block != scheme->block_inputs || outputs / parts % block != 0) {
+      return {};
+    }
+    StoredMatrix matrix;
+    matrix.scheme = *scheme;
+    matrix.name = name;
+    matrix.matrices = experts;
+    matrix.outputs = outputs;
+    matrix.inputs = inputs;
+    matrix.kind = StoredCodes::kFloat8;
+    matrix.bits = 8;
+    matrix.exponents = true;
+    matrix.group = block;
+    matrix.per_scale = block;
+    matrix.codes = {name, {experts, outputs, inputs}, {Dtype::kF8E4M3}};
+    matrix.scales = {scales,
+                     {experts, (outputs + block - 1) / block, matrix.groups()},
+                     {Dtype::kF32, Dtype::kF16, Dtype::kBF16, Dtype::kF8E8M0}};
+    return matrix;
   }
   void AddStored(const StoredMatrix& matrix) {
     for (const StoredPart* part : matrix.Parts()) {
@@ -154,10 +201,8 @@ void AddExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& prefix, 
     list->AddMatrix(shared.down, hidden, mlp.shared_ffn);
   }
   if (fused) {
-    list->Add(fused_paths.gate_up, {mlp.experts, uint64_t{2} * mlp.ffn, hidden});
-    list->Last()->turns = true;
-    list->Add(fused_paths.down, {mlp.experts, hidden, mlp.ffn});
-    list->Last()->turns = true;
+    list->AddFused(fused_paths.gate_up, mlp.experts, uint64_t{2} * mlp.ffn, hidden, 2);
+    list->AddFused(fused_paths.down, mlp.experts, hidden, mlp.ffn, 1);
   } else {
     AddEachExpert(mlp, hidden, prefix, list);
   }

@@ -4,7 +4,8 @@ of a byte, its 4-bit floats, two schemes in one file; FP8 with exponents for sca
 
 Weights are rounded to the nearest by the formats' own packages, which pack them; what they unpack,
 with scales in float32, is what transformers computes the expected results with. compressed-tensors
-0.20.0, transformers 5.24.0, bitsandbytes 0.50.2. `formats.safetensors` has a small matrix of each
+0.20.0, transformers 5.24.0, bitsandbytes 0.50.2. ModelOpt's layouts are those of its export, by
+torch's own 8-bit floats and compressed-tensors' packing of 4-bit ones. `formats.safetensors` has a small matrix of each
 setting: what is stored, and its values. Run make_models.py first.
 """
 
@@ -20,7 +21,8 @@ import safetensors.torch
 import torch
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.compressors.mx_utils import decompress_mx_scale
-from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+from compressed_tensors.compressors.nvfp4.helpers import (pack_fp4_to_uint8,
+                                                          unpack_fp4_from_uint8)
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.lifecycle.forward import dequantize
 from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
@@ -154,6 +156,82 @@ class Exponents:
                 "weight_block_size": list(self.block)}
 
 
+class Blocks:
+    """Square blocks of 8-bit floats with a float32 scale, also of experts in one tensor."""
+
+    block = 16
+
+    def pack(self, path, weight, rng):
+        def spread(scale):
+            rows = scale.repeat_interleave(self.block, -2)[..., : weight.shape[-2], :]
+            return rows.repeat_interleave(self.block, -1)[..., : weight.shape[-1]]
+
+        assert not any(size % self.block for size in weight.shape[-2:])
+        tiles = weight.unfold(-2, self.block, self.block).unfold(-2, self.block, self.block)
+        scale = tiles.abs().amax((-1, -2)) / 448
+        codes = (weight / spread(scale)).to(torch.float8_e4m3fn)
+        values = codes.float() * spread(scale)
+        if weight.dim() == 3:
+            return {"": codes, "_scale_inv": scale}, values
+        return {".weight": codes, ".weight_scale_inv": scale}, values
+
+    def config(self, plain):
+        return {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
+                "modules_to_not_convert": [*plain], "weight_block_size": [self.block] * 2}
+
+
+class ModelOpt:
+    """`beside`: says how in a file of its own, as older exports do, and has scales of a KV cache."""
+
+    def __init__(self, algorithm, beside=False):
+        self.algorithm, self.beside = algorithm, beside
+
+    def pack(self, path, weight, rng):
+        parts = {"input_scale": torch.tensor(0.01)}
+        if path.endswith(("k_proj", "v_proj")) and self.beside:
+            parts[path[-6] + "_scale"] = torch.tensor(0.02)
+        if self.algorithm == "FP8":
+            scale = weight.abs().max() / 448
+            codes = (weight / scale).to(torch.float8_e4m3fn)
+            return parts | {"weight": codes, "weight_scale": scale}, codes.float() * scale
+        blocks = weight.reshape(weight.shape[0], -1, 32 if self.algorithm == "MXFP8" else 16)
+        most = blocks.abs().amax(-1)
+        if self.algorithm == "MXFP8":
+            power = torch.ceil(torch.log2(most / 448))
+            codes = (blocks / torch.exp2(power)[..., None]).to(torch.float8_e4m3fn)
+            values = (codes.float() * torch.exp2(power)[..., None]).reshape(weight.shape)
+            return parts | {"weight": codes.reshape(weight.shape),
+                            "weight_scale": (power + 127).to(torch.uint8)}, values
+        of_all = weight.abs().max() / (6 * 448)
+        scale = (most / 6 / of_all).to(torch.float8_e4m3fn)
+        spread = (scale.float() * of_all)[..., None]
+        grid = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        ratio = blocks / spread
+        nearest = grid[(ratio.abs()[..., None] - grid).abs().argmin(-1)] * ratio.sign()
+        packed = pack_fp4_to_uint8(nearest.reshape(weight.shape).bfloat16())
+        rows, columns = packed.shape
+        codes = unpack_fp4_from_uint8(packed, rows, 2 * columns, torch.float32)
+        return (parts | {"weight": packed, "weight_scale": scale, "weight_scale_2": of_all},
+                (codes.reshape(blocks.shape) * spread).reshape(weight.shape))
+
+    def config(self, plain):
+        said = {"quant_algo": self.algorithm, "producer": {"name": "modelopt", "version": "0.40.0"}}
+        if self.algorithm == "NVFP4":
+            said["group_size"] = 16
+        return said | {"ignore": [*plain, "lm_head"], "quant_method": "modelopt",
+                       "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
+
+    def write_beside(self, path):
+        """Moves what config.json says into ModelOpt's own file."""
+        config = json.loads((path / "config.json").read_text())
+        said = config.pop("quantization_config")
+        (path / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        own = {"producer": said["producer"],
+               "quantization": {"quant_algo": said["quant_algo"], "kv_cache_quant_algo": "FP8",
+                                "exclude_modules": said["ignore"]}}
+        (path / "hf_quant_config.json").write_text(json.dumps(own, indent=4) + "\n")
+
+
 class BitsAndBytes:
     def __init__(self, kind, nested=False):
         self.kind, self.nested = kind, nested
@@ -218,6 +296,10 @@ VARIANTS = {
     "qwen3-nf4-double": Variant("qwen3", BitsAndBytes("nf4", nested=True), alone=True),
     "qwen3-fp4": Variant("qwen3", BitsAndBytes("fp4", nested=True)),
     "qwen2-bnb8": Variant("qwen2", BitsAndBytes("int8")),
+    "qwen3-vl-moe-fp8": Variant("qwen3-vl-moe", Blocks(), ("mlp.gate",)),
+    "mixtral-modelopt-nvfp4": Variant("mixtral", ModelOpt("NVFP4"), ("block_sparse_moe.gate",)),
+    "qwen2-modelopt-fp8": Variant("qwen2", ModelOpt("FP8", beside=True)),
+    "llama31-modelopt-mxfp8": Variant("llama31", ModelOpt("MXFP8")),
 }
 
 
@@ -229,7 +311,8 @@ def quantize(variant, source, rng):
     stored, values, plain = dict(tensors), {k: x.float() for k, x in tensors.items()}, []
     for name, x in tensors.items():
         path = name.removesuffix(".weight")
-        if ".layers." not in name or x.dim() != 2:
+        fused = x.dim() == 3 and ".mlp.experts." in name
+        if ".layers." not in name or (x.dim() != 2 and not fused):
             continue
         if path.endswith(variant.plain):
             plain.append(path)
@@ -237,7 +320,8 @@ def quantize(variant, source, rng):
         del stored[name]
         parts, exact = variant.packer.pack(path, x.float(), rng)
         assert exact.dtype == torch.float32
-        stored |= {f"{path}.{k}": part.contiguous() for k, part in parts.items()}
+        stored |= {f"{path}{k if k[:1] in '_.' else '.' + k}": part.contiguous()
+                   for k, part in parts.items()}
         values[name] = exact.contiguous()
     return stored, values, plain
 
@@ -256,13 +340,16 @@ def make_matrix(name, variant, path, seed):
 
 def make(name, out, seed):
     variant = VARIANTS[name]
-    make_matrix(name, variant, out / "formats.safetensors", seed)
+    if not isinstance(variant.packer, (Blocks, ModelOpt)):
+        make_matrix(name, variant, out / "formats.safetensors", seed)
     if variant.alone:
         return
     source, path = out / "models" / variant.source, out / "models" / name
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     stored, values, plain = quantize(variant, source, rng)
     gap = stored_model.write(path, source, stored, values, variant.packer.config(plain), rng)
+    if getattr(variant.packer, "beside", False):
+        variant.packer.write_beside(path)
     size = sum(f.stat().st_size for f in path.iterdir())
     print(f"{name:24} {size / 1024:5.0f} KiB  gap {gap:.4f}", flush=True)
 

@@ -28,6 +28,20 @@ absl::Status ReleaseParts(const TensorSource& source, const StoredMatrix& matrix
   return absl::OkStatus();
 }
 
+// The matrices as they lie, which may be inputs first: blocks of these are square.
+StoredMatrix AsItLies(const StageTensor& tensor, const TensorSource& source) {
+  StoredMatrix matrix = *tensor.matrix;
+  const auto info = source.Describe(matrix.codes.name);
+  if (!tensor.turns || !info.ok() || info->shape == matrix.codes.shape) {
+    return matrix;
+  }
+  std::swap(matrix.outputs, matrix.inputs);
+  for (StoredPart* part : {&matrix.codes, &matrix.scales}) {
+    std::swap(part->shape[1], part->shape[2]);
+  }
+  return matrix;
+}
+
 // The bytes of a part, of the length that its shape says; or, of a state, of any.
 absl::StatusOr<TensorView> FindPart(const TensorSource& source, const StoredPart& part,
                                     bool any_length) {
@@ -51,7 +65,7 @@ StoredTensors::StoredTensors(const std::vector<StageTensor>& tensors, const Tens
     if (!tensor.matrix.has_value()) {
       continue;
     }
-    const StoredMatrix& matrix = *tensor.matrix;
+    const StoredMatrix matrix = AsItLies(tensor, source);
     matrices_.push_back({matrix, {}});
     const KeptForm kept = matrix.Kept();
     // Of several matrices, with that dimension.

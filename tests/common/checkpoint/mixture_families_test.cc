@@ -200,6 +200,33 @@ TEST(TensorsOf, FusedExpertsMayLieEitherWayRound) {
   EXPECT_EQ(found, 2);
 }
 
+TEST(TensorsOf, FusedExpertsOfEightBitFloatsHaveAScaleForEachSquareBlock) {
+  json config = FamilyConfig("qwen3-moe");
+  const auto first = [&](const json& block) {
+    config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", block}};
+    const auto spec = Parse(config);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    for (const StageTensor& tensor :
+         TensorsOf(*spec, 0, 0, false, false, [](const std::string& name) {
+           return name.ends_with("mlp.experts.gate_up_proj") ||
+                  name.ends_with("mlp.experts.gate_up_proj_scale_inv");
+         })) {
+      if (tensor.name.ends_with("mlp.experts.gate_up_proj")) {
+        return tensor;
+      }
+    }
+    return StageTensor();
+  };
+  const ModelSpec spec = *Parse(FamilyConfig("qwen3-moe"));
+  const MlpSpec& mlp = spec.layers[0].mlp;
+  const StageTensor blocks = first({8, 8});
+  ASSERT_TRUE(blocks.matrix.has_value());
+  EXPECT_THAT(blocks.matrix->scales.shape, ElementsAre(mlp.experts, mlp.ffn / 4, spec.hidden / 8));
+  EXPECT_TRUE(blocks.turns);
+  EXPECT_FALSE(first({8, 16}).matrix.has_value()) << "not square";
+  EXPECT_FALSE(first({2 * mlp.ffn, 2 * mlp.ffn}).matrix.has_value()) << "of gate and up both";
+}
+
 TEST(TensorsOf, MiniMaxM2sFusedExpertsHaveTheirCorrectionBesideThem) {
   const auto spec = Parse(FamilyConfig("minimax-m2"));
   ASSERT_TRUE(spec.ok()) << spec.status();

@@ -15,6 +15,7 @@ namespace strata {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -94,6 +95,36 @@ TEST(OpenCheckpoint, OpensMadeUpFolders) {
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     EXPECT_EQ(checkpoint->weight_files.size(), shards);
   }
+}
+
+// Older exports say how they quantized in a file of their own alone.
+TEST(OpenCheckpoint, ReadsWhatModelOptSaysBesideTheConfiguration) {
+  const auto opens = OpenCheckpoint(testing::GoldenPath("models/qwen2-modelopt-fp8"));
+  ASSERT_TRUE(opens.ok()) << opens.status();
+  ASSERT_TRUE(opens->spec.quantization.has_value());
+  EXPECT_EQ(opens->spec.quantization->method, QuantizationMethod::kModelOpt);
+  EXPECT_THAT(opens->config_json, HasSubstr("\"quant_method\":\"modelopt\""));
+  EXPECT_THAT(opens->notes, Contains(HasSubstr("scales of a quantized KV cache are ignored")));
+
+  const auto read = [](const std::string& config, const std::string& stored) {
+    TempFolder folder;
+    folder.Write("config.json", config);
+    folder.Write("hf_quant_config.json", stored);
+    folder.Write("model.safetensors", SafetensorsFile(SmallTensors()));
+    return Message(folder.path());
+  };
+  const std::string fp8 = R"({"quantization": {"quant_algo": "FP8"}})";
+  EXPECT_EQ(read(SmallConfig(), fp8), "");  // All was left out, as its tensors say.
+  EXPECT_THAT(read(SmallConfig(), R"({"quantization": {"quant_algo": "W4A8_AWQ"}})"),
+              HasSubstr("quantization_config.quant_algo \"W4A8_AWQ\""));
+  EXPECT_THAT(read(SmallConfig(), "{}"),
+              HasSubstr("hf_quant_config.json: quantization is missing"));
+  EXPECT_THAT(read(SmallConfig(), "{"), HasSubstr("hf_quant_config.json"));
+  const std::string both =
+      SmallConfig(R"("quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"},)");
+  EXPECT_THAT(read(both, fp8),
+              HasSubstr("quantization.quant_algo is \"FP8\", and "
+                        "quantization_config.quant_algo of config.json \"NVFP4\""));
 }
 
 // As repositories have a decoder within another model, by now and from transformers 5 on.

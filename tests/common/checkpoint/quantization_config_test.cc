@@ -101,6 +101,34 @@ TEST(ModelConfig, SaysHowCompressedTensorsAndFp8AreStored) {
 
 // Of several schemes the most specific target says: a path, a pattern (the first by its text), a
 // class; of the same target the last group.
+TEST(ModelConfig, ReadsTheAlgorithmsOfModelOpt) {
+  json config = Small();
+  const auto read = [&](const json& said) {
+    config["quantization_config"] = said;
+    config["quantization_config"]["quant_method"] = "modelopt";
+    return Parse(config);
+  };
+  for (const char* algorithm : {"NVFP4", "FP8", "MIXED_PRECISION"}) {
+    const auto spec = read({{"quant_algo", algorithm}, {"group_size", 16}});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->quantization->method, QuantizationMethod::kModelOpt);
+  }
+  // As an older file has it, all within.
+  const auto spec = read({{"quantization", {{"quant_algo", "MXFP8"}}}});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->quantization->method, QuantizationMethod::kFloat8);
+  EXPECT_EQ(spec->quantization->block_inputs, 32u);
+  EXPECT_THAT(std::string(read(json::object()).status().message()),
+              HasSubstr("quant_algo is missing"));
+}
+
+// How keys and values were to be kept is said of activations.
+TEST(ModelConfig, TakesAQuantizedKvCacheAsItTakesActivations) {
+  json config = Small();
+  config["quantization_config"] = Compressed({}, {{"kv_cache_scheme", {{"num_bits", 8}}}});
+  EXPECT_TRUE(Parse(config).ok()) << Parse(config).status();
+}
+
 TEST(ModelConfig, SchemesAreThoseOfTheirTargets) {
   json config = Small();
   json all = Compressed({{"strategy", "channel"}});

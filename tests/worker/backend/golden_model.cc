@@ -283,7 +283,11 @@ std::vector<std::string> GoldenModelNames() {
           "qwen3-fp8-exponents",
           "llama31-nf4",
           "qwen3-fp4",
-          "qwen2-bnb8"};
+          "qwen2-bnb8",
+          "qwen3-vl-moe-fp8",
+          "mixtral-modelopt-nvfp4",
+          "qwen2-modelopt-fp8",
+          "llama31-modelopt-mxfp8"};
 }
 
 std::string GoldenFormat::Name() const {
