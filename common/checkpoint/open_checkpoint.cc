@@ -318,7 +318,10 @@ absl::Status CheckOneTensor(const Checkpoint& checkpoint, const StageTensor& wan
     return Error(absl::StatusCode::kUnimplemented, "UNSUPPORTED_DTYPE",
                  absl::StrCat("dtype \"", DtypeName(found.dtype), "\" of tensor ",
                               Quoted(found.name), " is not supported yet",
-                              quantized ? " without a quantization_config that says how" : ""));
+                              !quantized ? ""
+                              : checkpoint.spec.quantization.has_value()
+                                  ? " in the way that quantization_config says"
+                                  : " without a quantization_config that says how"));
   }
   if (!wanted.Fits(found.shape)) {
     return Error(absl::StatusCode::kInvalidArgument, "WRONG_SHAPE",

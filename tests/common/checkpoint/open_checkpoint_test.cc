@@ -127,6 +127,25 @@ TEST(OpenCheckpoint, ReadsWhatModelOptSaysBesideTheConfiguration) {
                         "quantization_config.quant_algo of config.json \"NVFP4\""));
 }
 
+// Here without the scales.
+TEST(OpenCheckpoint, SaysWhatAQuantizationConfigAsksForInVain) {
+  TempFolder folder;
+  const std::string config = SmallConfig(
+      R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [4, 4]},)");
+  std::vector<MadeTensor> tensors = SmallTensors();
+  const auto query = std::find_if(tensors.begin(), tensors.end(), [](const MadeTensor& tensor) {
+    return tensor.name == "model.layers.0.self_attn.q_proj.weight";
+  });
+  ASSERT_NE(query, tensors.end());
+  query->dtype = "F8_E4M3";
+  query->bytes.resize(query->bytes.size() / 4);
+  folder.Write("config.json", config);
+  folder.Write("model.safetensors", SafetensorsFile(tensors));
+  EXPECT_THAT(
+      Message(folder.path()),
+      HasSubstr("q_proj.weight\" is not supported yet in the way that quantization_config"));
+}
+
 // As repositories have a decoder within another model, by now and from transformers 5 on.
 TEST(OpenCheckpoint, FindsADecoderWithinAnotherModelByBothOfItsPrefixes) {
   json config = json::parse(SmallConfig());
