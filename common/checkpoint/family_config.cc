@@ -170,15 +170,18 @@ absl::Status CheckNothingElse(const json& config, const Family& family) {
       reader.Bool("use_sliding_window", true)) {
     return UnsupportedModel("sliding_window " + QuotedValue(*window));
   }
-  const bool gated = std::string_view(family.activation_field) == "hidden_activation";
-  const std::string activation = reader.String(family.activation_field, family.activation);
-  if (activation != "silu" && (!gated || activation != family.activation)) {
+  std::string activation = reader.String(family.activation_field, family.activation);
+  if (family.activation_too != nullptr && activation == family.activation_too) {
+    activation = family.activation;
+  }
+  if (activation != "silu" && activation != family.activation) {
     return UnsupportedModel(absl::StrCat(family.activation_field, " ", Quoted(activation)));
   }
   // One that the family does not read says that something is different.
-  if (const std::string other = reader.String("hidden_activation", "silu");
-      !gated && other != "silu") {
-    return UnsupportedModel("hidden_activation " + Quoted(other));
+  if (const std::string other = reader.String("hidden_activation", activation);
+      other != activation) {
+    return UnsupportedModel(absl::StrCat("hidden_activation ", Quoted(other), " beside ",
+                                         family.activation_field, " ", Quoted(activation)));
   }
   if (!family.reads_attention_bias && reader.Bool("attention_bias", false)) {
     return UnsupportedModel("attention_bias true");

@@ -75,6 +75,7 @@ struct Family {
   const char* qk_norm_field = nullptr;  // By which there is a qk_norm, false by default.
   const char* activation_field = "hidden_act";
   const char* activation = "silu";
+  const char* activation_too = nullptr;  // A name that published files give it, and is another's.
   WindowRule windows = WindowRule::kNone;
   uint32_t window = 0;          // Where the field is absent; 0: none. null always means none.
   uint32_t window_pattern = 0;  // Default of sliding_window_pattern.

@@ -328,8 +328,9 @@ class Reading {
   void Activation() {
     // Gemma's configurations have the other field for transformers of before.
     constexpr const char* field = "hidden_activation";
-    if (!IsGemma()) return;
-    const bool silu = HasIn(config_, field) && config_[field] == "silu";
+    if (!IsGemma() && !Is("gemma")) return;
+    const char* const read = Is("gemma") ? "hidden_act" : field;
+    const bool silu = HasIn(config_, read) && config_[read] == "silu";
     wanted_.SetInLayers("activation", static_cast<double>(silu ? ActivationKind::kSilu
                                                                : ActivationKind::kGeluTanh));
   }

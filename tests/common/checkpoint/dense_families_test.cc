@@ -124,7 +124,22 @@ TEST(ModelConfig, ReadsPhi3AndItsLongRope) {
 }
 
 TEST(ModelConfig, ReadsGemma) {
-  auto spec = Parse(FamilyConfig("gemma2"));
+  json first = FamilyConfig("gemma");
+  auto spec = Parse(first);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->tied_head);
+  EXPECT_EQ(spec->embedding_scale, 8.0f);
+  EXPECT_EQ(spec->layers[0].attention.scale, static_cast<float>(1 / std::sqrt(24.0)));
+  EXPECT_EQ(spec->layers[0].norm, NormKind::kRmsOnePlus);
+  EXPECT_EQ(spec->layers[0].norm_places, NormPlaces::kBefore);
+  EXPECT_EQ(spec->layers[0].mlp.activation, ActivationKind::kGeluTanh);
+  // Google's first files say so.
+  first["hidden_act"] = "gelu";
+  first.erase("hidden_activation");
+  spec = Parse(first);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].mlp.activation, ActivationKind::kGeluTanh);
+  spec = Parse(FamilyConfig("gemma2"));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_TRUE(spec->tied_head);
   EXPECT_EQ(spec->embedding_scale, 8.0f);

@@ -71,6 +71,8 @@ TEST(ModelConfig, RefusesByNameWhatAFamilyDoesNotRead) {
       {"phi4-mini", "original_max_position_embeddings", 1, "original_max_position_embeddings 1"},
       {"phi4-mini", "original_max_position_embeddings", nullptr,
        "original_max_position_embeddings is missing"},
+      {"gemma", "hidden_act", "relu", "hidden_act \"relu\""},
+      {"gemma", "hidden_activation", "gelu", "hidden_activation \"gelu\" beside hidden_act"},
       {"gemma2", "hidden_activation", "gelu", "hidden_activation \"gelu\""},
       {"gemma2", "final_logit_softcapping", -3, "final_logit_softcapping -3"},
       {"gemma2", "query_pre_attn_scalar", 0, "query_pre_attn_scalar 0"},

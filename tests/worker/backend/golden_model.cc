@@ -176,6 +176,7 @@ std::vector<std::string> GoldenModelNames() {
           "phi3",
           "phi3-longrope",
           "phi4-mini",
+          "gemma",
           "gemma2",
           "gemma3",
           "gguf/llama-f32",
