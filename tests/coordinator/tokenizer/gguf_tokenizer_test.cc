@@ -164,6 +164,21 @@ TEST(GgufTokenizer, AddsBosAsTheKindDoesWhereTheFileDoesNotSay) {
   }
 }
 
+TEST(GgufTokenizer, AFileWithoutTheNameOfItsSplitIsCutAsDefault) {
+  const auto absent = TokenizerOf(Converted("gpt2", ""));
+  const auto named = TokenizerOf(Converted("gpt2", "default"));
+  const auto other = TokenizerOf(Converted("gpt2", "gpt-2"));
+  ASSERT_TRUE(absent.ok() && named.ok() && other.ok()) << absent.status();
+  bool differs = false;
+  const json texts = json::parse(ReadFileOrFail(GoldenPath("tokenizers/gguf_files/texts.json")));
+  for (const json& text : texts) {
+    const Ids ids = EncodeOrFail(**absent, text.get<std::string>());
+    EXPECT_EQ(ids, EncodeOrFail(**named, text.get<std::string>())) << text;
+    differs = differs || ids != EncodeOrFail(**other, text.get<std::string>());
+  }
+  EXPECT_TRUE(differs);
+}
+
 TEST(GgufTokenizer, WholeWordsAreTakenWhereTheKindDoesSo) {
   for (const auto& [pre, whole] : std::map<std::string, bool>{{"llama-bpe", true},
                                                               {"tekken", true},
