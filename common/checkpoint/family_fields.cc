@@ -247,11 +247,12 @@ absl::Status ReadQueryGrowth(const json& config, const Family& family, ModelSpec
       continue;
     }
     const double growth = reader.Number(kGrowth, 0, 1e3);
-    const uint64_t every = reader.Uint("original_max_position_embeddings", 1, kMaxContextTokens);
+    const uint64_t every =
+        growth == 0 ? 0 : reader.Uint("original_max_position_embeddings", 1, kMaxContextTokens);
     RETURN_IF_ERROR(reader.status());
     for (LayerSpec& layer : spec->layers) {
       layer.attention.query_growth = static_cast<float>(growth);
-      layer.attention.query_growth_every = static_cast<uint32_t>(growth == 0 ? 0 : every);
+      layer.attention.query_growth_every = static_cast<uint32_t>(every);
     }
     return absl::OkStatus();
   }

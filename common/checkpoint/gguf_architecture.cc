@@ -29,14 +29,36 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "qwen3moe", .model_type = "qwen3_moe"},
     {.name = "smollm3", .model_type = "smollm3", .pairs = true},
     {.name = "granite", .model_type = "granite", .pairs = true},
+    {.name = "olmo2", .model_type = "olmo3", .with_key = "attention.sliding_window"},
     {.name = "olmo2", .model_type = "olmo2"},
     {.name = "phi3", .model_type = "phi3"},
+    {.name = "gemma", .model_type = "gemma"},
     {.name = "gemma2", .model_type = "gemma2", .wide_layers = 46},
     {.name = "gemma3", .model_type = "gemma3_text", .wide_layers = 62},
     {.name = "gpt-oss",
      .model_type = "gpt_oss",
      .mlp_norm = "post_attention_norm",
      .yarn_truncates = false},
+    {.name = "mistral3",
+     .model_type = "ministral3",
+     .pairs = true,
+     .reads = " attention.temperature_scale rope.scaling.yarn_log_multiplier ",
+     .yarn_log_unit = 1},
+    {.name = "qwen2vl", .model_type = "qwen2_5_vl_text", .sections = true},
+    {.name = "qwen3vl", .model_type = "qwen3_vl_text", .sections = true},
+    {.name = "qwen3vlmoe", .model_type = "qwen3_moe", .sections = true},
+    {.name = "seed_oss", .model_type = "seed_oss", .mlp_norm = "post_attention_norm"},
+    {.name = "glm4", .model_type = "glm4"},
+    {.name = "glm4moe",
+     .model_type = "glm4_moe",
+     .mlp_norm = "post_attention_norm",
+     .gating = kSigmoidGating,
+     .absent_gating = kSigmoidGating,
+     .reads = OF_DEEPSEEKS_EXPERTS},
+    {.name = "minimax-m2",
+     .model_type = "minimax_m2",
+     .gating = kSigmoidGating,
+     .reads = " expert_gating_func "},
     {.name = "deepseek2",
      .model_type = "deepseek_v2",
      .gating = kSoftmaxGating,
@@ -82,6 +104,8 @@ constexpr NamePair kFusedNames[] = {
 };
 constexpr NamePair kDenseNames[] = {
     {"ffn_gate", "mlp.gate_proj"}, {"ffn_up", "mlp.up_proj"}, {"ffn_down", "mlp.down_proj"}};
+constexpr NamePair kFusedDenseNames[] = {{"ffn_up", "mlp.gate_up_proj"},
+                                         {"ffn_down", "mlp.down_proj"}};
 
 template <size_t kCount>
 std::string Look(const NamePair (&names)[kCount], std::string_view gguf) {
@@ -158,7 +182,7 @@ std::string LayerPath(const GgufArchitecture& architecture, std::string_view mod
   // DeepSeek's first layers have none. No converter writes other mixtures with such.
   const bool dense = !architecture.mixture() || family.experts.deepseek;
   if (path.empty() && dense && !family.fused) {
-    path = Look(kDenseNames, module);
+    path = family.fused_mlp ? Look(kFusedDenseNames, module) : Look(kDenseNames, module);
   }
   return path;
 }
@@ -189,10 +213,8 @@ std::string NameOf(const GgufArchitecture& architecture, std::string_view tensor
   if (architecture.family->sinks && module == "attn_sinks" && kind == ".weight") {
     return prefix + "self_attn.sinks";
   }
-  const bool corrected =
-      architecture.family->experts.deepseek && architecture.gating != kSoftmaxGating;
-  if (corrected && module == "exp_probs_b" && kind == ".bias") {
-    return RouterPath(architecture.family->experts.names, prefix) + ".e_score_correction_bias";
+  if (architecture.gating == kSigmoidGating && module == "exp_probs_b" && kind == ".bias") {
+    return CorrectionName(architecture.family->experts.names, prefix);
   }
   const std::string path = LayerPath(architecture, module);
   return path.empty() ? "" : prefix + path + kind;
@@ -228,7 +250,7 @@ absl::StatusOr<GgufArchitecture> FindGgufArchitecture(const GgufHeader& header) 
     ASSIGN_OR_RETURN(one.family, FindFamily(config));
     if (one.mixture() != (experts != 0)) {
       unfit = absl::StrCat("key ", Quoted(count_key), " ", experts);
-    } else if (one.gating != 0 && one.gating != (gating == 0 ? kSoftmaxGating : gating)) {
+    } else if (one.gating != 0 && one.gating != (gating == 0 ? one.absent_gating : gating)) {
       unfit = absl::StrCat("key ", Quoted(gating_key), " ", gating);
     } else if (one.with_key == nullptr || reader.Find(one.Key(one.with_key)) != nullptr) {
       return one;

@@ -14,6 +14,10 @@
 
 namespace strata {
 
+// ggml's numbers in expert_gating_func.
+inline constexpr uint32_t kSoftmaxGating = 1;
+inline constexpr uint32_t kSigmoidGating = 2;
+
 struct GgufArchitecture {
   const char* name;  // general.architecture; its keys begin so.
   const char* model_type;
@@ -22,10 +26,12 @@ struct GgufArchitecture {
   // Gemma's sizes of so many layers multiply scores by (hidden_size / heads)^-1/2, the others by
   // head_dim^-1/2: no key says it.
   uint32_t wide_layers = 0;
+  bool sections = false;       // rope.dimension_sections, which say nothing of a model of text.
   bool yarn_truncates = true;  // YaRN's pairs are whole numbers; no key says it either.
   // Of several rows of a name, that of files with this expert_gating_func, and that of files with
   // this key. 0 and null: of any.
   uint32_t gating = 0;
+  uint32_t absent_gating = kSoftmaxGating;  // What a file without expert_gating_func has.
   const char* with_key = nullptr;
   // Keys that it reads and that are refused elsewhere, without its name, between spaces.
   const char* reads = "";
@@ -37,10 +43,6 @@ struct GgufArchitecture {
   bool Reads(std::string_view key) const;
   std::string Key(std::string_view name) const;
 };
-
-// ggml's numbers in expert_gating_func.
-inline constexpr uint32_t kSoftmaxGating = 1;
-inline constexpr uint32_t kSigmoidGating = 2;
 
 // By general.architecture, and by expert_count, expert_gating_func and `with_key` where a name
 // stands for several families. UNIMPLEMENTED names what there is no row for.

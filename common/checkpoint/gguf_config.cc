@@ -1,13 +1,13 @@
 #include "common/checkpoint/gguf_config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/gguf_ends.h"
 #include "common/checkpoint/gguf_keys.h"
 #include "common/checkpoint/gguf_latent.h"
+#include "common/checkpoint/gguf_rope.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/unsupported_model.h"
 #include "common/limits.h"
@@ -18,9 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kDivisors[] = "rope_freqs.weight";
-constexpr char kWithin[] = "rope_factors_short.weight";
-constexpr char kBeyond[] = "rope_factors_long.weight";
 constexpr double kMost = 1e30;
 // Of windowed layers, where a family has one for them and the file does not say it.
 constexpr double kLocalTheta = 10000;
@@ -48,15 +45,6 @@ double ShareOf(uint64_t part, uint64_t all) {
   return short_of_it ? std::nextafter(share, 1.0) : share;
 }
 
-// The shortest decimal number that a float32 is: what it was before it was one.
-double AsWritten(double number) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof(text), static_cast<float>(number));
-  double out = number;
-  std::from_chars(text, end.ptr, out);
-  return out;
-}
-
 class ConfigWriter {
  public:
   ConfigWriter(const GgufArchitecture& architecture, const GgufHeader& header,
@@ -75,7 +63,8 @@ class ConfigWriter {
     RETURN_IF_ERROR(WriteMultipliers());
     RETURN_IF_ERROR(WriteWindows());
     RETURN_IF_ERROR(WriteRotation());
-    RETURN_IF_ERROR(WriteScaling(factors));
+    RETURN_IF_ERROR(
+        WriteGgufRope(architecture_, header_, factors, rotary_dim_, context_, &config_));
     RETURN_IF_ERROR(WriteGgufEnds(header_, &config_, &generation_));
     return GgufConfig{config_.dump(), generation_.dump()};
   }
@@ -169,8 +158,15 @@ class ConfigWriter {
     if (architecture_.pairs) {
       config_["qk_rows_in_pairs"] = true;
     }
-    if (std::string_view(family_.name) == "llama") {
+    const bool own_out_bias = family_.out_bias != OutBias::kAsOthers;
+    if (std::string_view(family_.name) == "llama" || own_out_bias) {
       config_["attention_bias"] = Find("model.layers.0.self_attn.q_proj.bias") != nullptr;
+    }
+    if (family_.out_bias == OutBias::kOwnField) {
+      config_["attention_out_bias"] = Find("model.layers.0.self_attn.o_proj.bias") != nullptr;
+    }
+    if (family_.qk_norm_field != nullptr) {
+      config_[family_.qk_norm_field] = Find("model.layers.0.self_attn.q_norm.weight") != nullptr;
     }
     if (family_.norm == NormKind::kRmsOnePlus) {
       config_["norm_weights_include_one"] = true;
@@ -321,6 +317,8 @@ class ConfigWriter {
       if (!family_.partial_rotary || dims < 2 || dims % 2 != 0 || dims > head_dim_) {
         return NotOfHeads("rope.dimension_count", dims);
       }
+    }
+    if (dims != head_dim_ || family_.partial_share != 1) {
       config_["partial_rotary_factor"] = ShareOf(dims, head_dim_);
     }
     rotary_dim_ = dims;
@@ -329,101 +327,6 @@ class ConfigWriter {
     }
     return reader_.status();
   }
-
-  absl::Status WriteScaling(const GgufFactors& factors) {
-    // The old name of a linear scaling's factor is still read by llama.cpp, whose default is
-    // linear.
-    const std::string type = reader_.String(Key("rope.scaling.type"), "linear");
-    const double factor = Number("rope.scaling.factor", Number("rope.scale_linear", 1));
-    const double magnitude = Number("rope.scaling.attn_factor", 1);
-    RETURN_IF_ERROR(reader_.status());
-    RETURN_IF_ERROR(CheckFactors(factors));
-    const bool scales = type != "none" && factor != 0 && factor != 1;
-    const bool long_rope = !factors.within.empty() || !factors.beyond.empty();
-    if (scales && (long_rope || !factors.all.empty())) {
-      return UnsupportedModel(absl::StrCat("key ", Quoted(Key("rope.scaling.factor")),
-                                           " beside tensor ",
-                                           Quoted(long_rope ? kBeyond : kDivisors)));
-    }
-    if (long_rope) {
-      return WriteLongRope(factors, magnitude);
-    }
-    if (magnitude != 1) {
-      return UnsupportedKey("rope.scaling.attn_factor");
-    }
-    if (!factors.all.empty()) {
-      config_["rope_scaling"] = {{"rope_type", "divisors"}, {"divisors", factors.all}};
-    } else if (scales && type == "linear") {
-      config_["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
-    } else if (scales && type == "yarn" && family_.yarn) {
-      return WriteYarn(factor);
-    } else if (scales) {
-      return UnsupportedModel(absl::StrCat("key ", Quoted(Key("rope.scaling.type")), " ",
-                                           Quoted(type), " with key ",
-                                           Quoted(Key("rope.scaling.factor")), " ", factor));
-    } else if (family_.default_rope != nullptr) {
-      config_["rope_scaling"] = {{"rope_type", "default"}};
-    }
-    return absl::OkStatus();
-  }
-
-  // One for each pair of what rotates.
-  absl::Status CheckFactors(const GgufFactors& factors) const {
-    const std::pair<const char*, const std::vector<float>*> kLists[] = {
-        {kDivisors, &factors.all}, {kWithin, &factors.within}, {kBeyond, &factors.beyond}};
-    for (const auto& [tensor, list] : kLists) {
-      if (!list->empty() && list->size() != rotary_dim_ / 2) {
-        return InvalidConfig(
-            absl::StrCat("tensor ", Quoted(tensor), " has ", list->size(), " values for the ",
-                         rotary_dim_, " dimensions that rotate, by key ",
-                         Quoted(Key("rope.dimension_count")), " or a head's size"));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status WriteLongRope(const GgufFactors& factors, double magnitude) {
-    if (!family_.long_rope || !factors.all.empty()) {
-      return UnsupportedModel(absl::StrCat("tensor ", Quoted(kBeyond), " or ", Quoted(kWithin),
-                                           " of architecture ", Quoted(architecture_.name)));
-    }
-    if (factors.within.empty() || factors.beyond.empty()) {
-      return InvalidConfig(
-          absl::StrCat("there is tensor ", Quoted(factors.within.empty() ? kBeyond : kWithin),
-                       " without ", Quoted(factors.within.empty() ? kWithin : kBeyond)));
-    }
-    config_["original_max_position_embeddings"] = OriginalContext();
-    config_["rope_scaling"] = {{"rope_type", "longrope"},
-                               {"short_factor", factors.within},
-                               {"long_factor", factors.beyond},
-                               {"attention_factor", magnitude}};
-    return reader_.status();
-  }
-
-  absl::Status WriteYarn(double factor) {
-    constexpr char kAttention[] = "rope.scaling.yarn_attn_factor";
-    json scaling = {{"rope_type", "yarn"},
-                    {"factor", factor},
-                    {"original_max_position_embeddings", OriginalContext()},
-                    {"beta_fast", Number("rope.scaling.yarn_beta_fast", 32)},
-                    {"beta_slow", Number("rope.scaling.yarn_beta_slow", 1)},
-                    {"truncate", architecture_.yarn_truncates}};
-    if (Has(kAttention)) {
-      scaling["attention_factor"] = Number(kAttention, 1);
-    }
-    // What it was divided by for the file, and mscale, which no key says, is taken for the same.
-    if (const double log = Number("rope.scaling.yarn_log_multiplier", 0); log != 0) {
-      scaling["mscale_all_dim"] = AsWritten(log) / architecture_.yarn_log_unit;
-      scaling["mscale"] = family_.latent ? scaling["mscale_all_dim"] : json(1.0);
-    }
-    if (Number("rope.scaling.yarn_ext_factor", 1) != 1) {
-      return UnsupportedKey("rope.scaling.yarn_ext_factor");
-    }
-    config_["rope_scaling"] = std::move(scaling);
-    return reader_.status();
-  }
-
-  uint64_t OriginalContext() { return Count("rope.scaling.original_context_length", context_); }
 
   const GgufArchitecture& architecture_;
   const Family& family_;
@@ -441,13 +344,6 @@ class ConfigWriter {
 };
 
 }  // namespace
-
-std::vector<float>* FactorsOf(std::string_view tensor, GgufFactors* factors) {
-  return tensor == kDivisors ? &factors->all
-         : tensor == kWithin ? &factors->within
-         : tensor == kBeyond ? &factors->beyond
-                             : nullptr;
-}
 
 absl::StatusOr<GgufConfig> WriteGgufConfig(const GgufArchitecture& architecture,
                                            const GgufHeader& header,

@@ -10,18 +10,9 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/gguf.h"
 #include "common/checkpoint/gguf_architecture.h"
+#include "common/checkpoint/gguf_rope.h"
 
 namespace strata {
-
-// The small tensors that frequencies are divided by; empty where the file has none.
-struct GgufFactors {
-  std::vector<float> all;  // rope_freqs: in every request.
-  // LongRoPE: in requests that stay within the original context, and in longer ones.
-  std::vector<float> within;
-  std::vector<float> beyond;
-};
-// Where the tensor's values belong, or nullptr where it is none of these.
-std::vector<float>* FactorsOf(std::string_view tensor, GgufFactors* factors);
 
 struct GgufConfig {
   std::string config_json;

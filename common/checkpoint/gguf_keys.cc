@@ -65,6 +65,7 @@ constexpr std::string_view kRopeKeys[] = {"freq_base",
                                           "freq_base_swa",
                                           "dimension_count",
                                           "dimension_count_swa",
+                                          "dimension_sections",
                                           "scale_linear",
                                           "scaling.type",
                                           "scaling.factor",
@@ -119,6 +120,10 @@ absl::Status CheckGgufKeys(const GgufArchitecture& architecture, const GgufHeade
     if (!architecture.Reads(name) && !reader.Bool(architecture.Key(name), true)) {
       return unsupported(name);
     }
+  }
+  if (constexpr char kSections[] = "rope.dimension_sections";
+      !architecture.sections && reader.Find(architecture.Key(kSections)) != nullptr) {
+    return unsupported(kSections);
   }
   if (reader.Bool(architecture.Key("use_parallel_residual"), false)) {
     return unsupported("use_parallel_residual");

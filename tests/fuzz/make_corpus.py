@@ -124,7 +124,8 @@ def gguf():
         head += bytes(-len(head) % 32)
         write("gguf", name, struct.pack(">Q", zeros) + head)
 
-    for file in sorted((GOLDEN / "gguf").glob("*.gguf")):
+    tokenizers = (GOLDEN / "tokenizers" / "gguf_files").glob("*.gguf")
+    for file in sorted((GOLDEN / "gguf").glob("*.gguf")) + sorted(tokenizers):
         content = file.read_bytes()
         cut = min(len(content), 16384)
         write("gguf", f"golden-{file.stem}", struct.pack(">Q", len(content) - cut) + content[:cut])

@@ -27,8 +27,12 @@ from pieces import Model
 ARCHITECTURES = {"phi3": "phi3", "qwen3": "qwen3", "qwen3_moe": "qwen3moe", "mixtral": "llama",
                  "gemma2": "gemma2", "gemma3_text": "gemma3", "gpt_oss": "gpt-oss",
                  "smollm3": "smollm3", "granite": "granite", "olmo2": "olmo2",
-                 "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
-AS_LLAMA = ("mixtral", "smollm3", "granite")  # Converted as llama is.
+                 "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gemma": "gemma",
+                 "ministral3": "mistral3", "olmo3": "olmo2", "glm4": "glm4",
+                 "glm4_moe": "glm4moe", "seed_oss": "seed_oss", "minimax_m2": "minimax-m2",
+                 "qwen2_5_vl": "qwen2vl", "qwen3_vl_text": "qwen3vl"}
+AS_LLAMA = ("mixtral", "smollm3", "granite", "ministral3")  # Converted as llama is.
+EXPERTS_APART = ("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4_moe", "minimax_m2")
 FILE_TYPES = {Type.BF16: gguf.LlamaFileType.MOSTLY_BF16, Type.Q8_0: gguf.LlamaFileType.MOSTLY_Q8_0,
               Type.Q4_0: gguf.LlamaFileType.MOSTLY_Q4_0,
               Type.MXFP4: gguf.LlamaFileType.MOSTLY_MXFP4_MOE}
@@ -64,6 +68,9 @@ FILES = [File("phi3", Type.Q4_0), File("phi3-longrope", Type.BF16), File("phi4-m
          File("deepseek-v2", Type.BF16),
          File("deepseek-v2", Type.Q8_0, "deepseek-v2-old", kv_in_one=True),
          File("deepseek-v3", Type.Q8_0)]
+FILES += [File(source, Type.BF16) for source in (
+    "gemma", "ministral3", "olmo3", "glm4", "glm4-moe", "seed-oss", "minimax-m2", "qwen25-vl",
+    "qwen3-vl")]
 
 
 def heads_of_kv(config, x):
@@ -84,7 +91,7 @@ def layouts(config, tensors, file):
             out[name.replace("kv_b_proj", "v_b_proj")] = values
         elif name.endswith("e_score_correction_bias"):
             out[name.replace("correction_bias", "correction.bias")] = x
-        elif ".experts." in name and kind in ("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"):
+        elif ".experts." in name and kind in EXPERTS_APART:
             before, after = name.split(".experts.")
             number, module = after.split(".", 1)
             experts.setdefault((before, module), {})[int(number)] = x
@@ -115,8 +122,9 @@ def layouts(config, tensors, file):
             new = {"w1": "gate", "w2": "down", "w3": "up"}[module.split(".")[0]]
             out |= {f"blk.{layer}.ffn_{new}.{e}.weight": x for e, x in each.items()}
         else:
-            before = before.replace("model.layers", "layers") if kind == "mixtral" else before
-            before = before.replace("block_sparse_moe", "feed_forward")
+            if "block_sparse_moe" in before:
+                before = before.replace("model.layers", "layers")
+                before = before.replace("block_sparse_moe", "feed_forward")
             out[f"{before}.experts.{module}"] = np.stack([each[e] for e in range(len(each))])
     return out
 
@@ -160,7 +168,7 @@ def values_of(config, tensors, file):
 
 def add_rotation(writer, config):
     """Of the architectures whose keys the converter's base class writes."""
-    scaling = config.get("rope_scaling") or {}
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     writer.add_rope_freq_base((config.get("rope_parameters") or config)["rope_theta"])
     if "rope_local_base_freq" in config:
         writer.add_rope_freq_base_swa(config["rope_local_base_freq"])
@@ -174,8 +182,15 @@ def add_rotation(writer, config):
         if "beta_fast" in scaling:
             writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
             writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
+        if "attention_factor" in scaling:
+            writer.add_rope_scaling_yarn_attn_factor(scaling["attention_factor"])
         if config["model_type"].startswith("deepseek"):
             writer.add_rope_scaling_yarn_log_mul(0.1 * scaling["mscale_all_dim"])
+        if config["model_type"] == "ministral3":
+            writer.add_rope_scaling_yarn_log_mul(scaling["mscale_all_dim"])
+            writer.add_attn_temperature_scale(scaling["llama_4_scaling_beta"])
+    if "mrope_section" in scaling:
+        writer.add_rope_dimension_sections((scaling["mrope_section"] + [0])[:4])
 
 
 def add_deepseek(writer, config, file):
@@ -191,6 +206,16 @@ def add_deepseek(writer, config, file):
         writer.add_key_length_mla(size)
         writer.add_value_length_mla(config["v_head_dim"])
     writer.add_rope_dimension_count(rope)
+    add_deepseeks_experts(writer, config)
+    if not file.kv_in_one:
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+        writer.add_expert_gating_func(
+            gguf.ExpertGatingFuncType.SIGMOID if config["scoring_func"] == "sigmoid"
+            else gguf.ExpertGatingFuncType.SOFTMAX)
+
+
+def add_deepseeks_experts(writer, config):
     writer.add_leading_dense_block_count(config["first_k_dense_replace"])
     writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     writer.add_expert_count(config["n_routed_experts"])
@@ -199,12 +224,6 @@ def add_deepseek(writer, config, file):
     writer.add_expert_weights_scale(config["routed_scaling_factor"])
     if config["norm_topk_prob"]:
         writer.add_expert_weights_norm(True)
-    if not file.kv_in_one:
-        writer.add_expert_group_count(config["n_group"])
-        writer.add_expert_group_used_count(config["topk_group"])
-        writer.add_expert_gating_func(
-            gguf.ExpertGatingFuncType.SIGMOID if config["scoring_func"] == "sigmoid"
-            else gguf.ExpertGatingFuncType.SOFTMAX)
 
 
 def add_phi3_rotation(writer, config):
@@ -228,7 +247,8 @@ def add_metadata(writer, config, file):
     writer.add_name("tiny")
     writer.add_file_type(FILE_TYPES[kind])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_block_count(config["num_hidden_layers"])
+    guesses = config["num_nextn_predict_layers"] if family == "glm4_moe" else 0
+    writer.add_block_count(config["num_hidden_layers"] + guesses)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
@@ -243,13 +263,28 @@ def add_metadata(writer, config, file):
         writer.add_value_length(config["head_dim"])
     if family == "phi3":
         add_phi3_rotation(writer, config)
-    elif family != "gemma2":
+    elif family not in ("gemma", "gemma2"):
         add_rotation(writer, config)
     if family in AS_LLAMA:
         writer.add_vocab_size(config["vocab_size"])
-        writer.add_rope_dimension_count(config["hidden_size"] // heads)
-    if family in ("phi3", "gemma2", "gemma3_text", "gpt_oss"):
+        writer.add_rope_dimension_count(config.get("head_dim") or config["hidden_size"] // heads)
+    if family in ("phi3", "gemma2", "gemma3_text", "gpt_oss", "olmo3"):
         writer.add_sliding_window(config["sliding_window"] or 0)
+    if family == "olmo3":
+        writer.add_sliding_window_pattern([one == "sliding_attention"
+                                           for one in config["layer_types"]])
+    if family in ("glm4", "glm4_moe"):
+        share = config["partial_rotary_factor"]
+        writer.add_rope_dimension_count(int(config["head_dim"] * share))
+    if family == "glm4_moe":
+        add_deepseeks_experts(writer, config)
+        writer.add_nextn_predict_layers(guesses)
+    if family == "minimax_m2":
+        writer.add_rope_dimension_count(config["rotary_dim"])
+    if family in ("glm4_moe", "minimax_m2"):
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if family == "qwen3_vl_text":
+        writer.add_num_deepstack_layers(len(config["vision_config"]["deepstack_visual_indexes"]))
     if family == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -258,10 +293,10 @@ def add_metadata(writer, config, file):
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
-    if "num_experts_per_tok" in config and not family.startswith("deepseek"):
+    if "num_experts_per_tok" in config and "n_routed_experts" not in config:
         writer.add_expert_count(config.get("num_local_experts") or config["num_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
-    if family in ("qwen3_moe", "gpt_oss"):
+    if family in ("qwen3_moe", "gpt_oss", "minimax_m2"):
         writer.add_expert_feed_forward_length(
             config.get("moe_intermediate_size") or config["intermediate_size"])
 
@@ -269,7 +304,7 @@ def add_metadata(writer, config, file):
 def add_tokenizer(writer, config, generation):
     """A piece an id."""
     n, kinds = config["vocab_size"], gguf.TokenType
-    eos = generation.get("eos_token_id", config["eos_token_id"])
+    eos = generation.get("eos_token_id") or config["eos_token_id"]
     eos = eos if isinstance(eos, list) else [eos]
     writer.add_tokenizer_model("llama")
     writer.add_tokenizer_pre("default")
@@ -284,6 +319,8 @@ def add_tokenizer(writer, config, generation):
     writer.add_eos_token_id(eos[0])
     if len(eos) > 1:
         writer.add_eot_token_id(eos[1])
+    if len(eos) > 2:
+        writer.add_eom_token_id(eos[2])
     writer.add_add_bos_token(False)
 
 
@@ -292,7 +329,7 @@ def write(path, file, config, generation, tensors):
     add_metadata(writer, config, file)
     add_tokenizer(writer, config, generation)
     arch = next(a for a, n in gguf.MODEL_ARCH_NAMES.items() if n == writer.arch)
-    names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
+    names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"] + 1)
     for original, x in layouts(config, tensors, file).items():
         name = original
         if not name.startswith("blk."):
@@ -311,8 +348,10 @@ def write(path, file, config, generation, tensors):
 def make(file, models, out, seed):
     config = json.loads((models / file.source / "config.json").read_text())
     config |= CHANGES.get(file.label or file.source, {})
+    config |= config.get("text_config", {})
     generation = json.loads((models / file.source / "generation_config.json").read_text())
-    tensors = load_source(models / file.source)
+    tensors = {name.replace("language_model.", ""): x
+               for name, x in load_source(models / file.source).items() if "visual." not in name}
     path = out / f"{file.name}.gguf"
     write(path, file, config, generation, tensors)
     gap = ""

@@ -95,7 +95,7 @@ class Meaning {
         if (OfLayer(i, "experts") != 0) Set(i, "router.used", used);
       }
     }
-    if (IsLatent()) Routing();
+    if (IsLatent() || Is("glm4moe")) Routing();
     if (IsGemma()) {
       wanted_.SetInLayers("soft_cap", Number("attn_logit_softcapping", Is("gemma2") ? 50 : 0));
       wanted_.facts["final_soft_cap"] = Number("final_logit_softcapping", Is("gemma2") ? 30 : 0);
@@ -104,7 +104,7 @@ class Meaning {
 
   // DeepSeek's. Counts of 0 are as if they were not there.
   void Routing() {
-    const bool third = Count("expert_gating_func", 1) == 2;
+    const bool third = !IsLatent() || Count("expert_gating_func", 1) == 2;
     const bool norm = Flag("expert_weights_norm", false);
     const double scale = Number("expert_weights_scale", 0);
     const double groups = std::max(1.0, Count("expert_group_count", 1));
@@ -148,17 +148,23 @@ class Meaning {
     }
   }
 
-  // Of each `every` layers the last sees all, if there are windows.
+  // Of each `every` layers the last sees all, if there are windows and no list says otherwise.
   void Windows() {
     slides_.assign(layers(), false);
-    const bool pattern = IsGemma() || Is("gpt-oss");
+    const bool pattern = IsGemma() || Is("gpt-oss") || Is("olmo2");
     if (!pattern && !Is("phi3")) return;
     const double window = Count("attention.sliding_window", Is("gemma2")    ? 4096
                                                             : Is("gpt-oss") ? 128
                                                                             : 0);
-    const uint64_t every = Is("gemma3") ? 6 : 2;
+    constexpr const char* kPattern = "attention.sliding_window_pattern";
+    const GgufKey* const list = Own(kPattern);
+    const bool listed = list != nullptr && list->list;
+    const double by_family = Is("gemma3") ? 6 : Is("olmo2") ? 4 : 2;
+    const auto every = static_cast<uint64_t>(listed ? by_family : Count(kPattern, by_family));
+    if (every == 0 || (listed && list->numbers.size() != layers())) return Refused(kPattern);
     for (uint64_t i = 0; i < layers(); ++i) {
-      slides_[i] = window != 0 && (!pattern || (i + 1) % every != 0);
+      const bool slides = listed ? list->numbers[i] != 0 : (i + 1) % every != 0;
+      slides_[i] = window != 0 && (!pattern || slides);
       // One as long as the context is none.
       const bool seen = slides_[i] && window < wanted_.facts.at("context");
       Set(i, "window", seen ? window : 0);
@@ -196,7 +202,7 @@ class Meaning {
     if (magnitude != 1) Refused("rope.scaling.attn_factor");
     if (wanted_.facts.count(prefix + "divisor.0") != 0) return;
     const RopeSpec none;
-    const bool scaled = scales && !(Is("gemma3") && slides_[layer]);
+    const bool scaled = scales && !((Is("gemma3") || Is("olmo2")) && slides_[layer]);
     const bool yarn = scaled && type == "yarn";
     if (scales && type != "linear" && type != "yarn") Refused("rope.scaling.type");
     wanted_.facts[prefix + "scaling"] = static_cast<double>(yarn     ? RopeScaling::kYarn
@@ -206,7 +212,19 @@ class Meaning {
     wanted_.facts[prefix + "original"] = yarn ? original() : none.original_context;
     // The file says no attention factor: it is YaRN's, or of latent attention in the scores.
     const double log = IsLatent() ? Number("rope.scaling.yarn_log_multiplier", 0) / 0.1 : 0;
-    wanted_.facts[prefix + "magnitude"] = yarn && log == 0 ? YarnScale(factor, 1) : none.magnitude;
+    // Ministral's two cancel each other.
+    const double own = Number("rope.scaling.yarn_attn_factor", 0);
+    wanted_.facts[prefix + "magnitude"] = !yarn            ? none.magnitude
+                                          : own != 0       ? own
+                                          : Is("mistral3") ? Mistrals(factor)
+                                          : log == 0       ? YarnScale(factor, 1)
+                                                           : none.magnitude;
+    if (Is("mistral3")) {
+      const double growth = Number("attention.temperature_scale", 0);
+      if (growth != 0 && !yarn) Refused("attention.temperature_scale");
+      Set(layer, "query_growth", growth);
+      Set(layer, "query_growth_every", growth == 0 ? 0 : original());
+    }
     if (IsLatent()) {
       const double root = std::sqrt(OfLayer(layer, "head_dim"));
       const double score = yarn && log != 0 ? YarnScale(factor, log) : 1;
@@ -221,6 +239,11 @@ class Meaning {
                                  : YarnPairs{none.yarn_low, none.yarn_high};
     wanted_.facts[prefix + "yarn_low"] = pairs.low;
     wanted_.facts[prefix + "yarn_high"] = pairs.high;
+  }
+
+  double Mistrals(double factor) {
+    const double all = Number("rope.scaling.yarn_log_multiplier", 0);
+    return all == 0 ? YarnScale(factor, 1) : YarnScale(factor, 1) / YarnScale(factor, all);
   }
 
   std::optional<double> Token(const std::string& name) {

@@ -18,6 +18,8 @@ std::vector<std::string> CheckpointNames(const std::string& tensor) {
       {"attn_norm", "input_layernorm"},
       {"ffn_norm", "post_attention_layernorm"},
       {"ffn_norm", "pre_feedforward_layernorm"},
+      {"post_attention_norm", "post_self_attn_layernorm"},
+      {"post_ffw_norm", "post_mlp_layernorm"},
       {"post_attention_norm", "post_attention_layernorm"},
       {"post_ffw_norm", "post_feedforward_layernorm"},
       {"attn_q", "self_attn.q_proj"},
@@ -68,7 +70,10 @@ std::vector<std::string> CheckpointNames(const std::string& tensor) {
   for (const auto& [gguf, name] : kNames) {
     if (module == gguf) names.push_back(prefix + name + tensor.substr(kind));
   }
-  if (module == "exp_probs_b") names.push_back(prefix + "mlp.gate.e_score_correction_bias");
+  if (module == "exp_probs_b") {
+    names.push_back(prefix + "mlp.gate.e_score_correction_bias");
+    names.push_back(prefix + "block_sparse_moe.e_score_correction_bias");
+  }
   if (module == "attn_sinks") names.push_back(prefix + "self_attn.sinks");
   for (const auto& [gguf, name] : kOfExperts) {
     if (module.starts_with(gguf)) {
@@ -123,6 +128,7 @@ std::vector<std::string> NamesOf(const Field& field, const std::string& valid_fi
       {"rope.scaling.factor", "factor"},
       {"rope.scaling.attn_factor", "attention_factor"},
       {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+      {"rope.scaling.yarn_attn_factor", "attention_factor"},
       {"rope.scaling.yarn_beta_fast", "beta_fast"},
       {"rope.scaling.yarn_beta_slow", "beta_slow"},
       {"attention.sliding_window", "sliding_window"},
@@ -135,6 +141,8 @@ std::vector<std::string> NamesOf(const Field& field, const std::string& valid_fi
       {"attention.q_lora_rank", "q_lora_rank"},
       {"rope.dimension_count", "qk_rope_head_dim"},
       {"yarn_log_multiplier", "mscale"},
+      {"attention.temperature_scale", "llama_4_scaling_beta"},
+      {"rope.dimension_count", "partial_rotary_factor"},
       {"expert_shared_count", "n_shared_experts"},
       {"expert_group_count", "n_group"},
       {"expert_group_count", "topk_group"},

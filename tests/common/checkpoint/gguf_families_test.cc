@@ -51,7 +51,7 @@ MadeGguf Small(const std::string& architecture, uint32_t layers = 2) {
   if (architecture == "granite") {
     made.Float("granite.logit_scale", 2);
   }
-  if (architecture == "qwen3moe" || architecture == "gpt-oss") {
+  if (architecture == "qwen3moe" || architecture == "qwen3vlmoe" || architecture == "gpt-oss") {
     made.Uint(architecture + ".expert_count", 4)
         .Uint(architecture + ".expert_used_count", 2)
         .Uint(architecture + ".expert_feed_forward_length", 32);
@@ -102,6 +102,15 @@ TEST(GgufFamilies, GiveTheModelsThatConfigJsonGives) {
       {"deepseek-v2-bf16", "deepseek-v2"},
       {"deepseek-v2-old-q8_0", "deepseek-v2"},
       {"deepseek-v3-q8_0", "deepseek-v3"},
+      {"gemma-bf16", "gemma"},
+      {"ministral3-bf16", "ministral3"},
+      {"olmo3-bf16", "olmo3"},
+      {"glm4-bf16", "glm4"},
+      {"glm4-moe-bf16", "glm4-moe"},
+      {"seed-oss-bf16", "seed-oss"},
+      {"minimax-m2-bf16", "minimax-m2"},
+      {"qwen25-vl-bf16", "qwen25-vl"},
+      {"qwen3-vl-bf16", "qwen3-vl"},
   };
   for (const Pair& pair : pairs) {
     SCOPED_TRACE(pair.gguf);
@@ -249,7 +258,7 @@ TEST(GgufFamilies, YarnsLogMultiplierIsWhatScoresGrowBy) {
 }
 
 TEST(GgufFamilies, NormsThatIncludeOneAreUsedAsTheyAre) {
-  for (const char* name : {"gemma2", "gemma3"}) {
+  for (const char* name : {"gemma", "gemma2", "gemma3"}) {
     const auto spec = SpecOf(Small(name));
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->layers[0].norm, NormKind::kRms);
@@ -313,8 +322,88 @@ TEST(GgufFamilies, MultipliersAreGranites) {
   }
   EXPECT_THAT(Problem(Small("granite").Bool("granite.rope.scaling.finetuned", false)),
               HasSubstr("\"granite.rope.scaling.finetuned\""));
-  EXPECT_THAT(Problem(Small("olmo2").Uint("olmo2.attention.sliding_window", 20)),
-              HasSubstr("\"olmo2.attention.sliding_window\""));
+}
+
+// No key says which of the two it is but the window.
+TEST(GgufFamilies, Olmo2WithWindowsIsOlmo3) {
+  EXPECT_EQ(SpecOf(Small("olmo2"))->family, "olmo2");
+  const auto third = SpecOf(Small("olmo2", 5)
+                                .Uint("olmo2.attention.sliding_window", 20)
+                                .String("olmo2.rope.scaling.type", "yarn")
+                                .Float("olmo2.rope.scaling.factor", 4)
+                                .Uint("olmo2.rope.scaling.original_context_length", 64));
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_EQ(third->family, "olmo3");
+  EXPECT_THAT(WindowsOf(*third), ElementsAre(20, 20, 20, 0, 20));
+  EXPECT_EQ(third->layers[0].attention.rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(third->layers[3].attention.rope.scaling, RopeScaling::kYarn);
+}
+
+TEST(GgufFamilies, QueriesOfMinistral3GrowWithPositions) {
+  const auto made = [] {
+    return Small("mistral3")
+        .String("mistral3.rope.scaling.type", "yarn")
+        .Float("mistral3.rope.scaling.factor", 4)
+        .Uint("mistral3.rope.scaling.original_context_length", 64)
+        .Float("mistral3.rope.scaling.yarn_log_multiplier", 1)
+        .Float("mistral3.attention.temperature_scale", 0.1f);
+  };
+  const auto spec = SpecOf(made());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[0].attention.query_growth, 0.1f);
+  EXPECT_EQ(spec->layers[0].attention.query_growth_every, 64);
+  EXPECT_EQ(spec->layers[0].attention.rope.magnitude, 1);
+  EXPECT_EQ(SpecOf(Small("mistral3"))->layers[0].attention.query_growth, 0);
+  for (const MadeGguf& other :
+       {Small("mistral3").Float("mistral3.attention.temperature_scale", 0.1f),
+        Small("llama").Float("llama.attention.temperature_scale", 0.1f)}) {
+    EXPECT_THAT(Problem(other), HasSubstr("attention.temperature_scale\""));
+  }
+  EXPECT_THAT(Problem(made().Uint("mistral3.attention.temperature_length", 65)),
+              HasSubstr("\"mistral3.attention.temperature_length\""));
+}
+
+// Positions of images, which a text has none of; GLM-4's with them have other rows of q and k.
+TEST(GgufFamilies, SectionsOfPositionsAreOfQwensWithEyes) {
+  for (const char* name : {"qwen2vl", "qwen3vl", "qwen3vlmoe"}) {
+    const auto spec = SpecOf(Small(name).Uint(std::string(name) + ".rope.dimension_sections", 8));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->layers[0].attention.rope.rotary_dim, 32);
+  }
+  EXPECT_THAT(Problem(Small("glm4").Uint("glm4.rope.dimension_sections", 8)),
+              HasSubstr("\"glm4.rope.dimension_sections\""));
+}
+
+TEST(GgufFamilies, WhatRotatesOfAHeadIsAllWhereNoKeySaysIt) {
+  const auto whole = SpecOf(Small("glm4"));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->layers[0].attention.rope.rotary_dim, 32);
+  EXPECT_TRUE(whole->layers[0].attention.rotates_neighbours);
+  EXPECT_EQ(SpecOf(Small("glm4").Uint("glm4.rope.dimension_count", 16))
+                ->layers[0]
+                .attention.rope.rotary_dim,
+            16);
+}
+
+TEST(GgufFamilies, ScoresOfExpertsThatAreNotTheFamilysAreRefused) {
+  for (const char* name : {"glm4moe", "minimax-m2"}) {
+    const std::string prefix = name;
+    const bool shared = prefix == "glm4moe";
+    const auto made = [&] {
+      MadeGguf file = Small(name);
+      file.Uint(prefix + ".expert_count", 4)
+          .Uint(prefix + ".expert_used_count", 2)
+          .Uint(prefix + ".expert_feed_forward_length", 32);
+      return shared ? file.Uint(prefix + ".expert_shared_count", 1) : file;
+    };
+    const std::string gating = prefix + ".expert_gating_func";
+    const auto spec = SpecOf(made().Uint(gating, 2));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_TRUE(spec->layers[1].mlp.router.corrected);
+    EXPECT_THAT(Problem(made().Uint(gating, 1)), HasSubstr(gating + "\" 1"));
+    // Files that do not say it are GLM's, to llama.cpp.
+    EXPECT_EQ(SpecOf(made()).ok(), shared);
+  }
 }
 
 TEST(GgufFamilies, WindowsAreOfTheLayersThatThePatternSays) {

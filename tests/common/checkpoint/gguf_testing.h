@@ -37,6 +37,9 @@ inline void ExpectTheSameModel(const ModelSpec& gguf, const ModelSpec& hf) {
     EXPECT_EQ(a.out_bias, b.out_bias);
     EXPECT_EQ(a.sinks, b.sinks);
     EXPECT_EQ(a.rotates, b.rotates);
+    EXPECT_EQ(a.rotates_neighbours, b.rotates_neighbours);
+    EXPECT_EQ(a.query_growth, b.query_growth);
+    EXPECT_EQ(a.query_growth_every, b.query_growth_every);
     EXPECT_EQ(a.fused_qkv, b.fused_qkv);
     EXPECT_EQ(a.latent.rank, b.latent.rank);
     EXPECT_EQ(a.latent.query_rank, b.latent.query_rank);
