@@ -14,9 +14,11 @@ MODELS = ["llama-f32", "llama-f16", "llama-q8_0", "llama-q4_0", "llama31-q8_0", 
           "phi4-mini-bf16", "mixtral-bf16", "mixtral-experts-q4_0", "qwen3-moe-q8_0",
           "qwen3-yarn-q8_0", "smollm3-bf16", "granite-bf16", "olmo2-bf16", "gemma2-q8_0",
           "gemma3-q8_0", "gpt-oss-mxfp4", "llama-q4_1", "llama-q5_0", "llama-q5_1",
-          "llama-kquants", "llama-lowbits"]
+          "llama-kquants", "llama-lowbits", "deepseek-v2-old-q8_0", "deepseek-v3-q8_0",
+          "gemma-bf16", "ministral3-bf16", "olmo3-bf16", "glm4-bf16", "glm4-moe-bf16",
+          "seed-oss-bf16", "minimax-m2-bf16", "qwen25-vl-bf16", "qwen3-vl-bf16"]
 LAYERS = 3
-MORE_LAYERS = {"smollm3-bf16": 4, "gemma2-q8_0": 4, "gemma3-q8_0": 7}
+MORE_LAYERS = {"smollm3-bf16": 4, "gemma2-q8_0": 4, "gemma3-q8_0": 7, "olmo3-bf16": 4}
 WORKERS = [f"w{i}" for i in range(7)]
 TOLERANCE = 5e-4  # tests/golden/README.md
 

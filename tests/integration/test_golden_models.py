@@ -12,7 +12,7 @@ from cluster import GOLDEN, Cluster, cut, golden_cases, served_cases
 
 REFERENCES = {name: {} for name in (
     "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
-    "olmo2", "phi3", "phi3-longrope", "phi4-mini", "gemma2", "gemma3",
+    "olmo2", "phi3", "phi3-longrope", "phi4-mini", "gemma", "gemma2", "gemma3",
     "mixtral", "qwen3-moe", "qwen3-moe-nonorm", "gpt-oss", "minicpm-o",
     "deepseek-v2", "deepseek-v3", "kimi-k2", "qwen2-vl", "qwen25-vl", "qwen3-vl",
     "qwen3-vl-moe", "mistral3", "ministral3",
