@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "common/check.h"
-#include "common/code_books.h"
 #include "common/half.h"
 #include "common/narrow_floats.h"
 
@@ -120,7 +119,10 @@ void DecodeQ3K(const uint8_t* block, IntegerSuperBlock* out) {
 }
 
 // Behind what is of the whole row.
-size_t RowHeadBytes(Dtype dtype) { return dtype == Dtype::kNVFP4 ? sizeof(float) : 0; }
+size_t RowHeadBytes(Dtype dtype) {
+  return PanelsOf(dtype).kind == BlockPanels::Kind::kCodes ? CodeRowBytes(BookOf(dtype).scales) / 16
+                                                           : 0;
+}
 
 const uint8_t* BlockOf(Dtype dtype, const uint8_t* row, size_t part) {
   return row + RowHeadBytes(dtype) + part / (BlockElements(dtype) / kBlockPart) * BlockBytes(dtype);
@@ -178,6 +180,7 @@ size_t BlockBytes(Dtype dtype) {
       return 110;
     case Dtype::kIQ4_NL:
     case Dtype::kNVFP4:
+    case Dtype::kNVFP4BF16:
       return 18;
     case Dtype::kIQ4_XS:
       return 136;
@@ -241,6 +244,7 @@ BlockPanels PanelsOf(Dtype dtype) {
     case Dtype::kIQ4_NL:
     case Dtype::kIQ4_XS:
     case Dtype::kNVFP4:
+    case Dtype::kNVFP4BF16:
     case Dtype::kNF4:
     case Dtype::kFP4:
       return {Kind::kCodes, Dtype::kF32};
@@ -332,6 +336,8 @@ const CodeBook& BookOf(Dtype dtype) {
   switch (dtype) {
     case Dtype::kNVFP4:
       return kNvfp4Book;
+    case Dtype::kNVFP4BF16:
+      return kNvfp4Bf16Book;
     case Dtype::kIQ4_NL:
       return kIq4NlBook;
     case Dtype::kIQ4_XS:
@@ -359,12 +365,20 @@ SuperCodeScale SuperCodeScaleAt(const uint8_t* row, size_t part) {
   return {HalfAt(block), static_cast<int8_t>((low | high << 4) - 32)};
 }
 
+CodeRounding RowRounding(const uint8_t* row) {
+  CodeRounding rounding;
+  std::memcpy(&rounding, row, sizeof(rounding));
+  return rounding;
+}
+
 CodePart DecodeCodes(Dtype dtype, const uint8_t* row, size_t part) {
   const uint8_t* const block = BlockOf(dtype, row, part);
   const size_t in_block = part % (BlockElements(dtype) / kBlockPart);
+  const CodeBook& book = BookOf(dtype);
   CodePart out;
+  out.rounding = book.rounding;
   size_t head = 0;  // Bytes before the codes.
-  switch (BookOf(dtype).scales) {
+  switch (book.scales) {
     case CodeScales::kExponent:
       out.scales[0] = ExponentToF32(block[0]);
       head = 1;
@@ -380,6 +394,7 @@ CodePart DecodeCodes(Dtype dtype, const uint8_t* row, size_t part) {
       head = sizeof(uint16_t);
       break;
     case CodeScales::kFloat:
+      out.rounding = RowRounding(row);
       out.scales[0] = FloatAt(block);
       head = sizeof(float);
       break;
@@ -390,11 +405,17 @@ CodePart DecodeCodes(Dtype dtype, const uint8_t* row, size_t part) {
       break;
     }
   }
-  if (BookOf(dtype).scales != CodeScales::kFloat8Halves) {
+  if (book.scales != CodeScales::kFloat8Halves) {
     out.scales[1] = out.scales[0];
   }
   Nibbles(block + head + in_block * kBlockPart / 2, out.u);
   return out;
+}
+
+float WeightOf(const CodeBook& book, const CodePart& part, size_t i) {
+  const float c = part.scales[i / 16];
+  const float scale = book.divides ? c / part.row : part.row * c;
+  return RoundTo(part.rounding, scale * book.values[part.u[i]]);
 }
 
 void PutCodes(const uint8_t* codes, uint8_t* to) {
@@ -410,7 +431,7 @@ void DecodePart(Dtype dtype, const uint8_t* row, size_t part, float* out) {
     const CodePart codes = DecodeCodes(dtype, row, part);
     const CodeBook& book = BookOf(dtype);
     for (size_t i = 0; i < kBlockPart; ++i) {
-      out[i] = codes.row * codes.scales[i / 16] * book.values[codes.u[i]];
+      out[i] = WeightOf(book, codes, i);
     }
     return;
   }

@@ -12,7 +12,9 @@
 //   NVFP4  a float32 of the whole row, r; then blocks of 32: two 8-bit floats (E4M3), c of the
 //          inputs 0 to 15 and of those from 16 on, then codes. w = (r * c) * value. (ggml's type of
 //          that name is another.)
-//   NF4, FP4  blocks of 64: a float32, bitsandbytes' absmax, then codes twice. w = absmax * value.
+//   NVFP4_BF16  the same, w = (c / r) * value, rounded to bfloat16.
+//   NF4, FP4  a word of the whole row, its CodeRounding; then blocks of 64: a float32,
+//          bitsandbytes' absmax, then codes twice. w = absmax * value, so rounded.
 #ifndef STRATA_COMMON_BLOCK_FORMATS_H_
 #define STRATA_COMMON_BLOCK_FORMATS_H_
 
@@ -22,11 +24,10 @@
 #include <span>
 #include <string>
 
+#include "common/code_books.h"
 #include "common/model_spec.h"
 
 namespace strata {
-
-struct CodeBook;
 
 // Weights that are decoded at once.
 inline constexpr size_t kBlockPart = 32;
@@ -94,16 +95,19 @@ struct IntegerSuperBlock {
 // Super-block `block` of the row that begins at `row`.
 IntegerSuperBlock DecodeSuperBlock(Dtype dtype, const uint8_t* row, size_t block);
 
-// A part of a format of codes: weight i is (row * scales[i / 16]) * value of u[i], and what it
-// keeps is what is stored: the scales' own bytes, and for kSuper a whole number.
+// A part of a format of codes: weight i is (row * scales[i / 16]) * value of u[i], or, where the
+// book says so, (scales[i / 16] / row) * value; then rounded. What it keeps is what is stored: the
+// scales' own bytes, and for kSuper a whole number.
 struct CodePart {
   float row = 1;
   float scales[2] = {};  // Of 16 inputs each.
+  CodeRounding rounding = CodeRounding::kNone;
   uint8_t u[kBlockPart];
 };
 // The book of a format of codes.
 const CodeBook& BookOf(Dtype dtype);
 CodePart DecodeCodes(Dtype dtype, const uint8_t* row, size_t part);
+float WeightOf(const CodeBook& book, const CodePart& part, size_t i);
 // What the part's scale is in the row that begins at `row`: of kExponent one byte, of kFloat8Halves
 // two, of kHalf a float16, of kFloat the float32 of 64 inputs.
 const uint8_t* CodeScalesAt(Dtype dtype, const uint8_t* row, size_t part);
@@ -113,6 +117,8 @@ struct SuperCodeScale {
   int8_t factor = 0;
 };
 SuperCodeScale SuperCodeScaleAt(const uint8_t* row, size_t part);
+// Of kFloat: the row's.
+CodeRounding RowRounding(const uint8_t* row);
 // Codes of 32 inputs, a byte each, as the 16 bytes of a row.
 void PutCodes(const uint8_t* codes, uint8_t* to);
 

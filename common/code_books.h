@@ -1,5 +1,5 @@
 // Formats of 4-bit codes: each code points into a code book of 16 values, and a weight is its value
-// times one or two scales.
+// times one or two scales, which some formats' libraries then round to a shorter float.
 #ifndef STRATA_COMMON_CODE_BOOKS_H_
 #define STRATA_COMMON_CODE_BOOKS_H_
 
@@ -14,11 +14,15 @@ inline constexpr size_t kCodes = 16;
 // What the values of a book are multiplied by.
 enum class CodeScales : uint8_t {
   kExponent,      // A power of two for 32 inputs: a byte b for 2^(b - 127), of 255 for no number.
-  kFloat8Halves,  // An 8-bit float (E4M3) for 16 inputs, and a float32 for all of a row.
+  kFloat8Halves,  // An 8-bit float (E4M3) for 16 inputs, times a float32 of the row or over it.
   kHalf,          // A float16 for 32 inputs.
   kFloat,         // A float32 for 64 inputs.
   kSuper,         // A whole number of six bits for 32 inputs, and a float32 for 256.
 };
+
+// What weights are rounded to: those that float activations are multiplied with, and those of which
+// single rows are read. Products of integers are of codes that are not rounded.
+enum class CodeRounding : uint32_t { kNone, kBfloat16, kHalf };
 
 // `high` and `low` are what products of integers are of: a value is 256 * high + low, to a 32,512th
 // of the largest, and exactly where the book has no `low`; both times `unit`.
@@ -26,6 +30,10 @@ struct CodeBook {
   CodeScales scales;
   bool two = false;     // It has `low`.
   bool narrow = false;  // No `high` is beyond +-12.
+  // The row's float32 divides the scales instead of multiplying them.
+  bool divides = false;
+  // Of kFloat it is each row's own.
+  CodeRounding rounding = CodeRounding::kNone;
   float unit = 1;
   std::array<float, kCodes> values;
   std::array<int8_t, kCodes> high;
@@ -80,6 +88,14 @@ inline constexpr std::array<float, kCodes> kFp4Values = {
 inline constexpr CodeBook kMxfp4Book = BookOfIntegers(CodeScales::kExponent, true, 0.5f, kFloats4);
 inline constexpr CodeBook kNvfp4Book =
     BookOfIntegers(CodeScales::kFloat8Halves, true, 0.5f, kFloats4);
+// As compressed-tensors has it, whose library gives weights in bfloat16.
+constexpr CodeBook Nvfp4Bf16Book() {
+  CodeBook book = kNvfp4Book;
+  book.divides = true;
+  book.rounding = CodeRounding::kBfloat16;
+  return book;
+}
+inline constexpr CodeBook kNvfp4Bf16Book = Nvfp4Bf16Book();
 inline constexpr CodeBook kIq4NlBook = BookOfIntegers(CodeScales::kHalf, false, 1, kIq4Values);
 inline constexpr CodeBook kIq4XsBook = BookOfIntegers(CodeScales::kSuper, false, 1, kIq4Values);
 // 127 * 256, the largest that has a `low` on either side.
@@ -100,9 +116,9 @@ constexpr size_t CodeHeadBytes(CodeScales scales) {
       return 256;
   }
 }
-// Of 16 outputs, before their first group.
+// Of 16 outputs, before their first group: the float32 of each row, or its CodeRounding.
 constexpr size_t CodeRowBytes(CodeScales scales) {
-  return scales == CodeScales::kFloat8Halves ? 64 : 0;
+  return scales == CodeScales::kFloat8Halves || scales == CodeScales::kFloat ? 64 : 0;
 }
 
 }  // namespace strata

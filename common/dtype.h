@@ -47,7 +47,8 @@ enum class Dtype {
   kIQ4_XS,
   kNVFP4,
   kNF4,
-  kFP4
+  kFP4,
+  kNVFP4BF16
 };
 // Of one element; 0 for a format of blocks.
 size_t DtypeBits(Dtype dtype);

@@ -53,6 +53,7 @@ constexpr DtypeRow kDtypes[] = {
     {Dtype::kNVFP4, "NVFP4", 0},
     {Dtype::kNF4, "NF4", 0},
     {Dtype::kFP4, "FP4", 0},
+    {Dtype::kNVFP4BF16, "NVFP4_BF16", 0},
 };
 
 }  // namespace

@@ -11,15 +11,6 @@ constexpr uint64_t kPanelOutputs = 16;
 // Groups that panels may have, the largest first: fewer scales are better.
 constexpr uint32_t kPanelGroups[] = {128, 64, 32};
 
-// Formats of blocks that backends have panels for.
-bool KeepsBlocks(Dtype format) { return PanelsOf(format).kind == BlockPanels::Kind::kCodes; }
-
-// Whether the format's library rounds the products of codes and scales to a shorter float, which
-// codes alone would not be.
-bool RoundsWeights(QuantizationMethod method) {
-  return method == QuantizationMethod::kNvfp4 || method == QuantizationMethod::kBitsAndBytes;
-}
-
 // "4g64"; without the group where that is all inputs.
 std::string IntegersName(const AffineSpec& integers) {
   return integers.group == 0 ? absl::StrCat(integers.bits)
@@ -54,13 +45,14 @@ KeptForm StoredMatrix::Kept() const {
     return {};
   }
   const auto blocks = [&](Dtype format) {
-    const bool fits =
-        KeepsBlocks(format) && inputs % BlockElements(format) == 0 && !RoundsWeights(scheme.method);
-    return fits ? KeptForm{.kind = KeptForm::Kind::kBlocks, .bits = 4, .blocks = format}
-                : KeptForm();
+    return inputs % BlockElements(format) == 0
+               ? KeptForm{.kind = KeptForm::Kind::kBlocks, .bits = 4, .blocks = format}
+               : KeptForm();
   };
   if (kind == StoredCodes::kFloat4) {
-    return blocks(exponents ? Dtype::kMXFP4 : Dtype::kNVFP4);
+    return blocks(exponents            ? Dtype::kMXFP4
+                  : tensor_factor == 0 ? Dtype::kNVFP4BF16
+                                       : Dtype::kNVFP4);
   }
   if (kind == StoredCodes::kTable) {
     return blocks(state.name.ends_with("nf4") ? Dtype::kNF4 : Dtype::kFP4);

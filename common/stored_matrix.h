@@ -19,7 +19,7 @@
 // - its "mxfp4-pack-quantized" and "nvfp4-pack-quantized": weight_packed U8 [outputs, inputs / 2]
 //   of 4-bit floats; weight_scale [outputs, groups], exponents for each 32 inputs or 8-bit floats
 //   for each 16; of the latter weight_global_scale [1], which divides the scales. The library gives
-//   weights of the latter in bfloat16, and they are rounded so here.
+//   weights of the latter in bfloat16, and they are rounded so where they are floats.
 // - Float8 (its "float-quantized" and "mxfp8-quantized", and checkpoints with a scale for each
 //   block): weight [outputs, inputs] of 8-bit floats, 4 bits of exponent and 3 of mantissa; a scale
 //   for each block of outputs and inputs, a float or an exponent, w = scale * weight.
@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/code_books.h"
 #include "common/dtype.h"
 #include "common/quantization_spec.h"
 
@@ -181,17 +182,16 @@ class StoredWeights {
   int32_t ZeroAt(size_t row, size_t group) const;
   float ScaleAt(size_t row, size_t group) const;
   float NestedScaleAt(size_t index) const;
-  // By what all scales of a row are multiplied.
+  // By what all scales of a row are multiplied, or divided.
   float TensorScaleOf(size_t row) const;
   size_t ScaleIndex(size_t row, size_t group) const;
   size_t GroupOf(size_t input) const;
-  float Rounded(float value) const;
 
   const StoredMatrix& matrix_;
   const Data data_;
   const KeptForm kept_;
   // What the format's library gives weights in, having computed them in float32.
-  enum class Rounds { kNone, kBFloat16, kFloat16 } rounds_ = Rounds::kNone;
+  CodeRounding rounding_ = CodeRounding::kNone;
   float values_[256] = {};  // Of codes that are no integers.
   float nested_offset_ = 0;
   uint64_t nested_group_ = 0;

@@ -117,7 +117,7 @@ StoredWeights::Bytes* StoredWeights::PlaceOf(const StoredMatrix& matrix, const S
 StoredWeights::StoredWeights(const StoredMatrix& matrix, const Data& data)
     : matrix_(matrix), data_(data), kept_(matrix.Kept()) {
   if (matrix.scheme.method == QuantizationMethod::kNvfp4) {
-    rounds_ = Rounds::kBFloat16;
+    rounding_ = CodeRounding::kBfloat16;
   }
   constexpr float kMagnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   for (uint32_t code = 0; code < 256; ++code) {
@@ -227,9 +227,9 @@ absl::Status StoredWeights::ReadState() {
   RETURN_IF_ERROR(expect("shape", {matrix_.outputs, matrix_.inputs}));
   const nlohmann::json dtype = field("dtype");
   if (dtype == "bfloat16") {
-    rounds_ = Rounds::kBFloat16;
+    rounding_ = CodeRounding::kBfloat16;
   } else if (dtype == "float16") {
-    rounds_ = Rounds::kFloat16;
+    rounding_ = CodeRounding::kHalf;
   } else {
     RETURN_IF_ERROR(expect("dtype", "float32"));
   }
@@ -410,12 +410,6 @@ void StoredWeights::ReadScales(size_t first, size_t end, float* scales, float* b
   }
 }
 
-float StoredWeights::Rounded(float value) const {
-  return rounds_ == Rounds::kNone       ? value
-         : rounds_ == Rounds::kBFloat16 ? RoundToBfloat16(value)
-                                        : RoundToHalf(value);
-}
-
 void StoredWeights::ReadFloats(size_t first, size_t end, float* out) const {
   const bool integers =
       matrix_.kind == StoredCodes::kUnsigned || matrix_.kind == StoredCodes::kSigned;
@@ -428,7 +422,7 @@ void StoredWeights::ReadFloats(size_t first, size_t end, float* out) const {
     ReadCodes(row, codes.data());
     if (matrix_.kind == StoredCodes::kTable) {  // Whose scales run on from row to row.
       for (size_t i = 0, at = row * matrix_.inputs; i < matrix_.inputs; ++i, ++at) {
-        *out++ = Rounded(NestedScaleAt(at / matrix_.group) * values_[codes[i]]);
+        *out++ = RoundTo(rounding_, NestedScaleAt(at / matrix_.group) * values_[codes[i]]);
       }
       continue;
     }
@@ -442,7 +436,7 @@ void StoredWeights::ReadFloats(size_t first, size_t end, float* out) const {
       const size_t group = GroupOf(i);
       const float code = integers ? static_cast<float>(codes[i]) : values_[codes[i]];
       *out++ = with_biases ? std::fma(scales[group], code, offsets[group])
-                           : Rounded(scales[group] * (code - offsets[group]));
+                           : RoundTo(rounding_, scales[group] * (code - offsets[group]));
     }
   }
 }
@@ -452,7 +446,7 @@ float StoredWeights::TensorScaleOf(size_t row) const {
     return matrix_.tensor_factor;
   }
   const float of_tensor = NumberAt(data_.tensor_scale, row / matrix_.outputs);
-  return matrix_.tensor_factor == 0 ? 1 / of_tensor : of_tensor * matrix_.tensor_factor;
+  return matrix_.tensor_factor == 0 ? of_tensor : of_tensor * matrix_.tensor_factor;
 }
 
 void StoredWeights::ReadBlocks(size_t first, size_t end, uint8_t* out) const {
@@ -465,7 +459,9 @@ void StoredWeights::ReadBlocks(size_t first, size_t end, uint8_t* out) const {
   };
   for (size_t row = first; row < end; ++row) {
     ReadCodes(row, codes.data());
-    if (format == Dtype::kNVFP4) {
+    if (matrix_.kind == StoredCodes::kTable) {
+      put(&rounding_, sizeof(rounding_));
+    } else if (format != Dtype::kMXFP4) {
       const float of_row = TensorScaleOf(row);
       put(&of_row, sizeof(of_row));
     }

@@ -140,8 +140,9 @@ TEST(BlockFormats, BytesOfLoadedMatrices) {
   EXPECT_EQ(BlockMatrixBytes(Dtype::kIQ4_NL, 17, 288), 2 * (2 * 256 + 288 * 8));
   EXPECT_EQ(BlockMatrixBytes(Dtype::kIQ4_XS, 16, 512), 2 * 192 + 512 * 8);
   EXPECT_EQ(BlockMatrixBytes(Dtype::kNVFP4, 16, 256), 64 + 256 + 256 * 8);
-  EXPECT_EQ(BlockMatrixBytes(Dtype::kNF4, 16, 320), 2 * 256 + 320 * 8);
-  EXPECT_EQ(BlockMatrixBytes(Dtype::kFP4, 16, 256), 256 + 256 * 8);
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kNVFP4BF16, 17, 256), 2 * (64 + 256 + 256 * 8));
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kNF4, 16, 320), 64 + 2 * 256 + 320 * 8);
+  EXPECT_EQ(BlockMatrixBytes(Dtype::kFP4, 16, 256), 64 + 256 + 256 * 8);
 }
 
 TEST(BlockFormats, BytesOfTensors) {
@@ -150,7 +151,7 @@ TEST(BlockFormats, BytesOfTensors) {
   EXPECT_EQ(TensorBytes(Dtype::kQ8_0, std::vector<uint64_t>{3, 64}), 204);
   EXPECT_EQ(TensorBytes(Dtype::kQ6_K, std::vector<uint64_t>{2, 512}), 840);
   EXPECT_EQ(TensorBytes(Dtype::kNVFP4, std::vector<uint64_t>{3, 64}), 3 * (4 + 2 * 18));
-  EXPECT_EQ(TensorBytes(Dtype::kNF4, std::vector<uint64_t>{2, 3, 128}), 6 * 2 * 36);
+  EXPECT_EQ(TensorBytes(Dtype::kNF4, std::vector<uint64_t>{2, 3, 128}), 6 * (4 + 2 * 36));
   EXPECT_EQ(TensorBytes(Dtype::kFP4, std::vector<uint64_t>{2, 96}), std::nullopt);
   EXPECT_EQ(TensorBytes(Dtype::kQ8_0, std::vector<uint64_t>{64, 3}), std::nullopt);
   EXPECT_EQ(TensorBytes(Dtype::kQ4_K, std::vector<uint64_t>{1, 128}), std::nullopt);
@@ -184,9 +185,14 @@ TEST(BlockFormats, CodesStandForTheirBooksValues) {
   const std::vector<float> nv = decode(Dtype::kNVFP4, {0, 0, 0x80, 0x3e, 0x01, 0xfe}, 0);
   EXPECT_EQ(nv[7], 6 * 0x1p-11f);
   EXPECT_EQ(nv[16 + 12], -2.0f * -112.0f);
-  // 2, of 64 inputs.
-  std::vector<uint8_t> block = {0, 0, 0, 0x40};
-  block.resize(4 + 16);
+  // 3 divides 1 and -448; rounded to 8 bits.
+  const std::vector<float> bf = decode(Dtype::kNVFP4BF16, {0, 0, 0x40, 0x40, 0x38, 0xfe}, 0);
+  EXPECT_EQ(bf[1], 0x1.56p-3f);
+  EXPECT_EQ(bf[5], 1.0f);
+  EXPECT_EQ(bf[16 + 1], -0x1.2ap+6f);  // -74.66…
+  // 2, of 64 inputs; not rounded.
+  std::vector<uint8_t> block = {0, 0, 0, 0, 0, 0, 0, 0x40};
+  block.resize(8 + 16);
   const std::vector<float> nf = decode(Dtype::kNF4, block, 1);
   EXPECT_EQ(nf[0], -2.0f);
   EXPECT_EQ(nf[1], 2 * -0.6961928009986877f);
@@ -195,12 +201,18 @@ TEST(BlockFormats, CodesStandForTheirBooksValues) {
   const std::vector<float> fp = decode(Dtype::kFP4, block, 1);
   EXPECT_EQ(fp[1], 2 * 0.0052083334885537624f);
   EXPECT_EQ(fp[10], 2 * -0.6666666865348816f);
+  block[0] = static_cast<uint8_t>(CodeRounding::kBfloat16);
+  EXPECT_EQ(decode(Dtype::kFP4, block, 1)[10], -0x1.56p+0f);
+  EXPECT_EQ(decode(Dtype::kNF4, block, 1)[1], -0x1.64p+0f);
+  block[0] = static_cast<uint8_t>(CodeRounding::kHalf);
+  EXPECT_EQ(decode(Dtype::kFP4, block, 1)[10], -0x1.554p+0f);
+  EXPECT_EQ(decode(Dtype::kNF4, block, 1)[1], -0x1.648p+0f);
 }
 
 // What products of integers are of is the same, but for the last of 16 bits.
 TEST(BlockFormats, CodeBooksAsIntegers) {
-  for (const Dtype dtype :
-       {Dtype::kMXFP4, Dtype::kNVFP4, Dtype::kIQ4_NL, Dtype::kIQ4_XS, Dtype::kNF4, Dtype::kFP4}) {
+  for (const Dtype dtype : {Dtype::kMXFP4, Dtype::kNVFP4, Dtype::kNVFP4BF16, Dtype::kIQ4_NL,
+                            Dtype::kIQ4_XS, Dtype::kNF4, Dtype::kFP4}) {
     SCOPED_TRACE(DtypeName(dtype));
     const CodeBook& book = BookOf(dtype);
     for (size_t code = 0; code < kCodes; ++code) {
@@ -214,7 +226,7 @@ TEST(BlockFormats, CodeBooksAsIntegers) {
 }
 
 TEST(BlockFormats, NamesOfDtypes) {
-  for (int i = 0; i <= static_cast<int>(Dtype::kFP4); ++i) {
+  for (int i = 0; i <= static_cast<int>(Dtype::kNVFP4BF16); ++i) {
     const auto dtype = static_cast<Dtype>(i);
     EXPECT_EQ(DtypeOfName(DtypeName(dtype)), dtype);
     EXPECT_EQ(IsBlocks(dtype), DtypeBits(dtype) == 0) << DtypeName(dtype);

@@ -15,7 +15,7 @@ namespace strata {
 namespace {
 
 // Counts up whenever other bytes are made of the same tensors.
-constexpr char kVersion[] = "stored-tensors-2";
+constexpr char kVersion[] = "stored-tensors-3";
 
 // Outputs that are made at once: rows of words that are written are apart, those read are near.
 constexpr size_t kOutputs = 64;

@@ -94,16 +94,15 @@ TEST(AccountWeights, CountsAllExpertsAndWhatATokenReadsOfThem) {
 TEST(AccountWeights, CountsMxfp4AsItIsLoaded) {
   const WeightAccount floats = AccountOf(testing::GoldenPath("models/gpt-oss"));
   const WeightAccount blocks = AccountOf(testing::GoldenPath("models/gpt-oss-mxfp4"));
-  // Four experts of 3 x 64 x 32 weights: two bytes each, or half a byte, and for each 16 outputs and
-  // 256 inputs or fewer 128 exponents.
+  // Four experts of 3 x 64 x 32 weights: two bytes each, or half a byte, and for each 16 outputs
+  // and 256 inputs or fewer 128 exponents.
   const uint64_t weights = 4 * 3 * 64 * 32;
   const uint64_t kept = weights / 2 + 4 * (2 * 2 + 4) * 128;
   EXPECT_EQ(floats.layer_bytes[0] - blocks.layer_bytes[0], 2 * weights - kept);
   EXPECT_EQ(floats.layer_format, "bf16");
   EXPECT_EQ(blocks.layer_format, "bf16+mxfp4");
   // Half of the experts, biases and all.
-  EXPECT_EQ(blocks.layer_bytes[0] - blocks.layer_read_bytes[0],
-            (kept + 4 * (64 + 64) * 2) / 2);
+  EXPECT_EQ(blocks.layer_bytes[0] - blocks.layer_read_bytes[0], (kept + 4 * (64 + 64) * 2) / 2);
 }
 
 TEST(AccountWeights, CountsWhatWorkersKeepOfOtherToolsFormats) {
@@ -128,6 +127,13 @@ TEST(AccountWeights, CountsWhatWorkersKeepOfOtherToolsFormats) {
   const WeightAccount int8 = account("llama31-fp8", v1::QUANTIZE_INT8);
   EXPECT_EQ(int8.layer_format, "int8");
   EXPECT_LT(int8.layer_bytes[0], weights * 9 / 8 + norms);
+  // Half a byte; for each 16 outputs 64 bytes of their rows, and 256 of scales for 256 inputs or
+  // fewer.
+  const WeightAccount codes = account("llama31-nf4");
+  EXPECT_EQ(codes.layer_format, "nf4");
+  EXPECT_EQ(codes.layer_bytes[0], weights / 2 + (2 * 4 + 2 * 2 + 2 * 8 + 4) * (64 + 256) + norms);
+  const WeightAccount moe4 = account("mixtral-nvfp4");
+  EXPECT_EQ(moe4.layer_bytes[0] - moe4.layer_read_bytes[0], 2 * 3 * (64 * 64 / 2 + 4 * (64 + 256)));
   EXPECT_EQ(account("llama31-gptq4-actorder").layer_format, "gptq4g32-actorder");
   EXPECT_EQ(account("llama31-packed8-zeros").layer_format, "packed8");
   EXPECT_EQ(account("phi3-awq").layer_format, "awq4g32+bf16");

@@ -136,6 +136,16 @@ TEST(ModelFacts, TellsHowExpertsOfOtherToolsAreKept) {
   EXPECT_LT(ordered.layers(0).weight_bytes_int4() * 5, ordered.layers(0).weight_bytes());
 }
 
+// Also those that their libraries round once more.
+TEST(ModelFacts, SaysNothingOfFourBitCodesThatStayInFourBits) {
+  for (const char* name : {"llama31-mxfp4", "mixtral-nvfp4", "llama31-nf4", "qwen3-fp4"}) {
+    const v1::ModelFacts facts = FactsOf(GoldenPath(std::string("models/") + name));
+    EXPECT_THAT(facts.cannot(), Each(Not(HasSubstr("are kept")))) << name;
+    EXPECT_THAT(facts.cannot(), Contains(HasSubstr("--quantize int8 and int4 are refused")))
+        << name;
+  }
+}
+
 TEST(ModelFacts, SaysWhatAGgufFileHas) {
   const v1::ModelFacts facts = FactsOf(GoldenPath("gguf/llama-q4_0.gguf"));
   EXPECT_EQ(facts.container(), "gguf");

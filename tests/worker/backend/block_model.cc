@@ -27,6 +27,7 @@ const BlockCase kCases[] = {
     {.dtype = Dtype::kNVFP4, .bytes = {{0, 0x38}, {1, 0xb4}}, .row = 0.0157f},  // 1 and -0.75.
     {.dtype = Dtype::kNF4, .floats = {{0, 0.1f}}},
     {.dtype = Dtype::kFP4, .floats = {{0, -0.1f}}},
+    {.dtype = Dtype::kNVFP4BF16, .bytes = {{0, 0x38}, {1, 0xb4}}, .row = 64},
 };
 constexpr size_t kHeadDim = 32;
 
@@ -101,13 +102,17 @@ void BlockModel::Add(const BlockCase& one, const StageTensor& tensor, bool plain
   if (IsOfExperts(tensor.name)) {  // Of names as long as one another.
     seed = std::accumulate(tensor.name.begin(), tensor.name.end(), uint64_t{0});
   }
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    bytes[i] = static_cast<char>(Philox(seed, 5, static_cast<uint32_t>(i)) >> 9);
-  }
   const size_t row_bytes = BlockRowBytes(one.dtype, tensor.shape[1]);
-  const size_t head_bytes = one.row == 0 ? 0 : sizeof(one.row);
+  const size_t blocks = tensor.shape[1] / BlockElements(one.dtype);
+  const size_t head_bytes = row_bytes - blocks * BlockBytes(one.dtype);
+  uint32_t drawn = 0;
   for (size_t row = 0; row < bytes.size(); row += row_bytes) {
+    // A row's number, or that it is not rounded.
     std::memcpy(bytes.data() + row, &one.row, head_bytes);
+    drawn += one.row == 0 ? 0 : sizeof(one.row);
+    for (size_t at = head_bytes; at < row_bytes; ++at) {
+      bytes[row + at] = static_cast<char>(Philox(seed, 5, drawn++) >> 9);
+    }
     for (size_t at = head_bytes; at < row_bytes; at += BlockBytes(one.dtype)) {
       PutScales(one, bytes.data() + row + at);
     }

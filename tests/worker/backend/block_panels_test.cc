@@ -12,10 +12,10 @@
 namespace strata::cpu {
 namespace {
 
-constexpr Dtype kBlocks[] = {Dtype::kQ4_0,   Dtype::kQ4_1,  Dtype::kQ5_0,  Dtype::kQ5_1,
-                             Dtype::kQ8_0,   Dtype::kQ4_K,  Dtype::kQ5_K,  Dtype::kQ6_K,
-                             Dtype::kQ2_K,   Dtype::kQ3_K,  Dtype::kMXFP4, Dtype::kIQ4_NL,
-                             Dtype::kIQ4_XS, Dtype::kNVFP4, Dtype::kNF4,   Dtype::kFP4};
+constexpr Dtype kBlocks[] = {
+    Dtype::kQ4_0,   Dtype::kQ4_1,  Dtype::kQ5_0, Dtype::kQ5_1, Dtype::kQ8_0,     Dtype::kQ4_K,
+    Dtype::kQ5_K,   Dtype::kQ6_K,  Dtype::kQ2_K, Dtype::kQ3_K, Dtype::kMXFP4,    Dtype::kIQ4_NL,
+    Dtype::kIQ4_XS, Dtype::kNVFP4, Dtype::kNF4,  Dtype::kFP4,  Dtype::kNVFP4BF16};
 constexpr size_t kInputs = 512;
 
 std::string RandomBlocks(Dtype dtype, size_t rows) { return RandomRows(dtype, rows, kInputs, 7); }

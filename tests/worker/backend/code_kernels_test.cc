@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "common/block_formats.h"
 #include "common/code_books.h"
@@ -16,8 +17,8 @@
 namespace strata::cpu {
 namespace {
 
-constexpr Dtype kDtypes[] = {Dtype::kMXFP4, Dtype::kNVFP4, Dtype::kIQ4_NL, Dtype::kIQ4_XS,
-                             Dtype::kNF4,   Dtype::kFP4,   Dtype::kQ2_K};
+constexpr Dtype kDtypes[] = {Dtype::kMXFP4,  Dtype::kNVFP4, Dtype::kNVFP4BF16, Dtype::kIQ4_NL,
+                             Dtype::kIQ4_XS, Dtype::kNF4,   Dtype::kFP4,       Dtype::kQ2_K};
 
 std::vector<float> RandomFloats(size_t count, uint64_t seed, float size) {
   std::vector<float> out(count);
@@ -65,8 +66,8 @@ float CodesProduct(Dtype dtype, const uint8_t* row, size_t inputs, const float* 
     const CodePart codes = DecodeCodes(dtype, row, part);
     const auto high = [&](size_t k) { return int64_t{book.high[codes.u[k]]}; };
     const auto low = [&](size_t k) { return int64_t{book.low[codes.u[k]]}; };
-    if (dtype == Dtype::kNVFP4) {
-      factor = book.unit * codes.row;
+    if (IsNvfp4(dtype)) {
+      factor = book.divides ? book.unit / codes.row : book.unit * codes.row;
       const float halves[] = {Dot(block, 0, 16, high), Dot(block, 16, 32, high)};
       const float sum = std::fma(halves[1], codes.scales[1], halves[0] * codes.scales[0]);
       acc = std::fma(sum, block.d, acc);
@@ -209,11 +210,55 @@ TEST_P(CodeKernelsTest, ExtremesOfTheBooksDoNotSaturate) {
   }
 }
 
+// Weights about the ends of each float: subnormal and infinite ones, and those that are half way
+// between two, with what is no number beside them.
+TEST_P(CodeKernelsTest, WeightsAreRoundedAsTheirRowSays) {
+  std::vector<float> scales = {1 + 0x1p-8f,   1 + 0x3p-8f,
+                               1 + 0x1p-11f,  1 + 0x3p-11f,
+                               65519.996f,    65520,
+                               -65520,        0x1p-14f,
+                               0x1.ffcp-15f,  0x1p-24f,
+                               0x1p-25f,      0x1.000002p-25f,
+                               0x1p-26f,      0x1.fffffep+127f,
+                               0x1p-126f,     0x1p-149f,
+                               0x1.fffp-127f, 0,
+                               -0.0f,         3e38f};
+  for (const uint32_t bits : {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7fffffffu, 0xffffffffu}) {
+    scales.push_back(std::bit_cast<float>(bits));
+  }
+  for (const Dtype dtype : {Dtype::kNF4, Dtype::kFP4}) {
+    for (const auto rounding :
+         {CodeRounding::kNone, CodeRounding::kBfloat16, CodeRounding::kHalf}) {
+      // One scale and one row each, with every code once among zeros.
+      const size_t row_bytes = BlockRowBytes(dtype, 64);
+      std::string bytes(1 + scales.size() * row_bytes, '\0');
+      for (size_t row = 0; row < scales.size(); ++row) {
+        char* const at = bytes.data() + 1 + row * row_bytes;
+        std::memcpy(at, &rounding, sizeof(rounding));
+        std::memcpy(at + 4, &scales[row], sizeof(float));
+        uint8_t codes[kBlockPart];
+        for (size_t i = 0; i < kBlockPart; ++i) {
+          codes[i] = static_cast<uint8_t>(i % 16);
+        }
+        PutCodes(codes, reinterpret_cast<uint8_t*>(at) + 8);
+        PutCodes(codes, reinterpret_cast<uint8_t*>(at) + 24);
+      }
+      // Each input alone, so that a product is one weight; and of the other block one that is zero.
+      for (size_t k = 0; k < 16; ++k) {
+        std::vector<float> x(64);
+        x[k] = 1;
+        x[kBlockPart + (dtype == Dtype::kNF4 ? 7 : 0)] = 1;
+        ASSERT_NO_FATAL_FAILURE(Check(dtype, bytes, scales.size(), 64, x, 1));
+      }
+    }
+  }
+}
+
 // Scales that mean no number.
 TEST_P(CodeKernelsTest, ScalesThatAreNoNumberStayVisible) {
   for (const auto& [dtype, at, byte] :
        {std::tuple(Dtype::kMXFP4, 1, '\xff'), std::tuple(Dtype::kNVFP4, 5, '\x7f'),
-        std::tuple(Dtype::kNVFP4, 6, '\xff')}) {
+        std::tuple(Dtype::kNVFP4, 6, '\xff'), std::tuple(Dtype::kNVFP4BF16, 6, '\x7f')}) {
     std::string bytes = RandomRows(dtype, 1, 64, 5);
     bytes[static_cast<size_t>(at)] = byte;
     ASSERT_NO_FATAL_FAILURE(Check(dtype, bytes, 1, 64, RandomFloats(2 * 64, 6, 1), 2));

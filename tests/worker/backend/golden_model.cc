@@ -330,7 +330,8 @@ std::vector<GoldenFormat> GoldenFormats() {
                            "deepseek-v2-awq",     "gguf/phi3-q4_0",     "gguf/mixtral-experts-q4_0",
                            "gguf/qwen3-moe-q8_0", "gguf/gemma3-q8_0",   "gguf/gpt-oss-mxfp4",
                            "qwen3-mlx-modes",     "gpt-oss-mlx-mxfp4",  "llama31-w8a8",
-                           "llama31-mxfp4",       "qwen3-packed-bits"}) {
+                           "llama31-mxfp4",       "qwen3-packed-bits",  "mixtral-nvfp4",
+                           "llama31-nf4",         "qwen3-fp4"}) {
     formats.push_back({name, v1::QUANTIZE_NONE, v1::ACTIVATIONS_INT8});
   }
   for (const char* name : {"llama", "recall"}) {

@@ -114,8 +114,8 @@ std::vector<Format> Formats() {
     }
   }
   for (const WeightFormat format :
-       {WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kIq4Nl, WeightFormat::kIq4Xs,
-        WeightFormat::kNf4, WeightFormat::kFp4}) {
+       {WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kNvfp4Bf16, WeightFormat::kIq4Nl,
+        WeightFormat::kIq4Xs, WeightFormat::kNf4, WeightFormat::kFp4}) {
     out.push_back({format, Dtype::kF32, kCodeGroup});
   }
   out.insert(out.end(), {{WeightFormat::kSuper2, Dtype::kF16, 256},
@@ -207,8 +207,14 @@ struct Panels {
     }
   }
   void FillGroups(int byte, Random* random, uint8_t* to) const {
+    const bool rounded = IsCodes(view.format) && BookOf(view.format).scales == CodeScales::kFloat;
+    const auto rounding = static_cast<CodeRounding>(rounded ? random->In(0, 2) : 0);
     for (size_t i = 0; i < RowBytes(); i += sizeof(float)) {
-      Put(Dtype::kF32, random->Float(0.25f), to + i);
+      if (rounded) {
+        std::memcpy(to + i, &rounding, sizeof(rounding));
+      } else {
+        Put(Dtype::kF32, random->Float(0.25f), to + i);
+      }
     }
     to += RowBytes();
     for (size_t first = 0; first < view.inputs; first += view.group) {

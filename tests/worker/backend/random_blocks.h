@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -34,13 +35,21 @@ inline FloatsOfBlock ScalesOf(Dtype dtype) {
       return {{}, {0}};
     case Dtype::kMXFP4:
     case Dtype::kNVFP4:
+    case Dtype::kNVFP4BF16:
       return {};
     default:
       return {{0}, {}};
   }
 }
 
-// Rows of random blocks whose scales are finite, behind a byte that is not theirs.
+inline bool IsNvfp4(Dtype dtype) { return dtype == Dtype::kNVFP4 || dtype == Dtype::kNVFP4BF16; }
+// What of a row comes before its blocks.
+inline size_t RowHead(Dtype dtype, size_t inputs) {
+  return BlockRowBytes(dtype, inputs) - inputs / BlockElements(dtype) * BlockBytes(dtype);
+}
+
+// Rows of random blocks whose scales are finite, behind a byte that is not theirs. Where rows say
+// how they are rounded, it is by the seed.
 inline std::string RandomRows(Dtype dtype, size_t rows, size_t inputs, uint64_t seed) {
   const size_t row_bytes = BlockRowBytes(dtype, inputs);
   std::string bytes(1 + rows * row_bytes, 'x');
@@ -48,17 +57,24 @@ inline std::string RandomRows(Dtype dtype, size_t rows, size_t inputs, uint64_t 
     bytes[i] =
         static_cast<char>(Philox(seed, static_cast<uint32_t>(dtype), static_cast<uint32_t>(i)));
     // No exponent, nor an 8-bit float, that means no number; codes do not mind.
-    if (dtype == Dtype::kMXFP4 || dtype == Dtype::kNVFP4) {
+    if (dtype == Dtype::kMXFP4 || IsNvfp4(dtype)) {
       bytes[i] = static_cast<char>(bytes[i] & 0xfb);
     }
   }
   const FloatsOfBlock scales = ScalesOf(dtype);
   const auto cut = [&](size_t at) { bytes[at] = static_cast<char>(bytes[at] & 0xbf); };
+  const size_t head = RowHead(dtype, inputs);
   for (size_t row = 1; row < bytes.size(); row += row_bytes) {
-    if (dtype == Dtype::kNVFP4) {
+    if (IsNvfp4(dtype)) {
       cut(row + 3);  // The whole row's.
+      if (dtype == Dtype::kNVFP4BF16) {  // Divides, and so is between 2^-1 and 2^1.
+        bytes[row + 3] = static_cast<char>((bytes[row + 3] & 0x80) | 0x3f);
+      }
+    } else if (head != 0) {
+      const auto rounding = static_cast<CodeRounding>(seed % 3);
+      std::memcpy(bytes.data() + row, &rounding, sizeof(rounding));
     }
-    for (size_t at = row; at < row + row_bytes; at += BlockBytes(dtype)) {
+    for (size_t at = row + head; at < row + row_bytes; at += BlockBytes(dtype)) {
       for (const size_t half : scales.halves) {
         cut(at + half + 1);  // Below 2.
       }

@@ -273,6 +273,31 @@ TEST_P(StoredTensorsTest, AnOrderThatCannotBeIsRefusedByName) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("group 99 of input 1"));
 }
 
+// Whatever the state says that weights are rounded to.
+TEST_P(StoredTensorsTest, CodesStandForTheFloatsOfTheSameTensors) {
+  if (matrix_.Kept().kind != KeptForm::Kind::kBlocks) {
+    return;
+  }
+  std::set<std::vector<float>> all;
+  for (const std::string dtype : {"\"bfloat16\"", "\"float16\" ", "\"float32\" "}) {
+    Source source(files_);
+    if (!matrix_.state.name.empty()) {
+      std::string& text = source.Change(matrix_.state.name);
+      text.replace(text.find("\"bfloat16\""), dtype.size(), dtype);
+    }
+    StageTensor floats = tensors_[0];
+    floats.matrix->as_floats = true;
+    const StoredTensors codes(tensors_, source);
+    const StoredTensors widened({floats}, source);
+    ASSERT_TRUE(codes.Prepare({Name(".weight")}).ok());
+    const std::vector<float> values = Floats(codes);
+    ASSERT_TRUE(widened.Prepare({Name(".weight")}).ok());
+    EXPECT_EQ(values, Get<float>(widened, ".weight")) << dtype;
+    all.insert(values);
+  }
+  EXPECT_EQ(all.size(), matrix_.state.name.empty() ? 1u : 3u);
+}
+
 // bitsandbytes' JSON beside a matrix: each digit of it counts, and so does that it is there.
 TEST_P(StoredTensorsTest, AStateThatSaysOtherwiseIsRefusedByName) {
   if (matrix_.state.name.empty()) {

@@ -255,7 +255,8 @@ void CodeTile(const MatmulArgs& args, const CodeTables& tables, const uint8_t* p
   for (int p = 0; p < P; ++p) {
     Lanes factor = Set(book.unit);
     if constexpr (F::kHalves) {
-      factor = Mul(factor, Load(reinterpret_cast<const float*>(panel + p * stride)));
+      const Lanes of_row = Load(reinterpret_cast<const float*>(panel + p * stride));
+      factor = book.divides ? Div(factor, of_row) : Mul(factor, of_row);
     }
     STRATA_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -293,6 +294,17 @@ struct CodeProduct {
   }
 };
 
+STRATA_INLINE Lanes RoundCodes(CodeRounding rounding, const Lanes& w) {
+  switch (rounding) {
+    case CodeRounding::kBfloat16:
+      return RoundBf16(w);
+    case CodeRounding::kHalf:
+      return RoundF16(w);
+    default:
+      return w;
+  }
+}
+
 // As DequantTile, of all formats; N of `rows` rows.
 template <int N>
 [[gnu::noinline]] void CodeDequantTile(const MatmulArgs& args, const uint8_t* panel, const float* x,
@@ -302,7 +314,10 @@ template <int N>
   Lanes acc[N];
   Clear(acc);
   const size_t head_bytes = CodeHeadBytes(book.scales);
-  const Lanes factor = halves ? Load(reinterpret_cast<const float*>(panel)) : Set(1.0f);
+  const Lanes of_row = halves ? Load(reinterpret_cast<const float*>(panel)) : Set(1.0f);
+  const CodeRounding rounding = book.scales == CodeScales::kFloat
+                                    ? *reinterpret_cast<const CodeRounding*>(panel)
+                                    : book.rounding;
   const uint8_t* lines = panel + CodeRowBytes(book.scales);
   const uint8_t* head = lines;
   const size_t blocks = args.weights.inputs / kQuantBlock;
@@ -315,12 +330,14 @@ template <int N>
     Lanes s = Set(0.0f);
     for (size_t k = 0; k < kQuantBlock; ++k) {
       if (halves && k % 16 == 0) {
-        s = Mul(factor, LoadFloats8(head + (2 * in_group + k / 16) * kLanes));
+        const Lanes c = LoadFloats8(head + (2 * in_group + k / 16) * kLanes);
+        s = book.divides ? Div(c, of_row) : Mul(of_row, c);
       } else if (k == 0) {
         s = LoadCodeScale(book.scales, head, in_group);
       }
       const int shift = static_cast<int>(k % 4 * 8 + k / 4 % 2 * 4);
-      const Lanes w = Mul(s, LookUpBits(book.values.data(), lines + k / 8 * 64, shift));
+      const Lanes w =
+          RoundCodes(rounding, Mul(s, LookUpBits(book.values.data(), lines + k / 8 * 64, shift)));
       STRATA_UNROLL
       for (int r = 0; r < N; ++r) {
         acc[r] = Fma(Set(x[(block * kQuantBlock + k) * rows + r]), w, acc[r]);

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "common/narrow_floats.h"
+
 namespace strata::cpu {
 
 // IEEE 754 binary16 and bfloat16 as stored.

@@ -25,10 +25,10 @@
 //   = 256 * high + low, when float(sum of q * n) is fma(float(sum of q * high), 256, float(sum of
 //   q * low)). Where scales are 8-bit floats for 16 inputs, c and then c', a block is acc =
 //   fma(fma(sum', c', sum * c), d, acc), of the sums of its halves. The last acc times the book's
-//   unit is the result, or times that times the row's factor.
+//   unit is the result, or times that times the row's factor, or times that over the row's divisor.
 // - Of quantized weights and float activations: w = fma(s, float(u - zero), b), as above; of
-//   kSuper6 w = (d * c) * (u - 32); of codes w = s * value, of those with 8-bit scales (factor * c)
-//   * value.
+//   kSuper6 w = (d * c) * (u - 32); of codes w = s * value, of those with 8-bit scales s = factor *
+//   c or c / divisor; and w rounded to bfloat16 or float16 where the book or the row says so.
 #ifndef STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 #define STRATA_WORKER_BACKEND_CPU_KERNELS_H_
 
@@ -67,6 +67,7 @@ enum class WeightFormat : uint8_t {
   // Codes of 4 bits, see common/code_books.h.
   kMxfp4,
   kNvfp4,
+  kNvfp4Bf16,
   kIq4Nl,
   kIq4Xs,
   kNf4,
@@ -78,9 +79,9 @@ enum class WeightFormat : uint8_t {
   kSuper6,  // w = d * c * (u - 32), u < 64; c, signed, for 16 inputs.
 };
 inline constexpr const char* WeightFormatName(WeightFormat format) {
-  constexpr const char* kNames[] = {"f32",    "f16",    "bf16",   "int8",   "affine8", "affine4",
-                                    "mxfp4",  "nvfp4",  "iq4_nl", "iq4_xs", "nf4",     "fp4",
-                                    "super2", "super4", "super5", "super6"};
+  constexpr const char* kNames[] = {"f32",   "f16",    "bf16",       "int8",   "affine8", "affine4",
+                                    "mxfp4", "nvfp4",  "nvfp4_bf16", "iq4_nl", "iq4_xs",  "nf4",
+                                    "fp4",   "super2", "super4",     "super5", "super6"};
   return kNames[static_cast<size_t>(format)];
 }
 inline constexpr bool IsCodes(WeightFormat format) {
@@ -89,7 +90,7 @@ inline constexpr bool IsCodes(WeightFormat format) {
 inline constexpr bool IsSuper(WeightFormat format) { return format >= WeightFormat::kSuper2; }
 // Of a format of codes.
 inline constexpr const CodeBook& BookOf(WeightFormat format) {
-  constexpr const CodeBook* kBooks[] = {&kMxfp4Book, &kNvfp4Book, &kIq4NlBook,
+  constexpr const CodeBook* kBooks[] = {&kMxfp4Book, &kNvfp4Book, &kNvfp4Bf16Book, &kIq4NlBook,
                                         &kIq4XsBook, &kNf4Book,   &kFp4Book};
   return *kBooks[static_cast<size_t>(format) - static_cast<size_t>(WeightFormat::kMxfp4)];
 }
@@ -115,11 +116,12 @@ inline constexpr size_t kSuperHeadBytes = 64 + 256;
 //   bits or two of fifth and sixth ones: byte [n][j] of line i has, from its lowest bits on, those
 //   of output n and of the inputs j, 4 + j, 8 + j and so on, of all 32, or of the 16 from 16 i on.
 //   kSuper2 has the last two alone.
-// Codes are groups of 256 inputs, the last of what is left, in whole blocks. With factors of rows
-// those precede the first group, [16] in float32. A group is its scales, with room for all 256, see
-// CodeScales: kExponent [8][16] and kFloat8Halves [16][16] bytes as they are stored; kHalf [8][16],
-// float16; kFloat [4][16], float32; kSuper [16], float32, and [8][16] signed bytes; then lines of 4
-// bits.
+// Codes are groups of 256 inputs, the last of what is left, in whole blocks. Before the first group
+// of kFloat8Halves there is a float32 of each row, [16], and of kFloat the rows' CodeRounding, [16]
+// words, which is the same for all rows of a matrix. A group is its scales, with room for all 256,
+// see CodeScales: kExponent [8][16] and kFloat8Halves [16][16] bytes as they are stored; kHalf
+// [8][16], float16; kFloat [4][16], float32; kSuper [16], float32, and [8][16] signed bytes; then
+// lines of 4 bits.
 struct PanelView {
   WeightFormat format = WeightFormat::kF32;
   Dtype scale_dtype = Dtype::kF32;

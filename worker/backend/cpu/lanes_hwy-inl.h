@@ -377,3 +377,27 @@ STRATA_INLINE Pack<N> LookUpBitsN(const float* values, const uint8_t* p, int shi
 STRATA_INLINE Lanes LookUpBits(const float* values, const uint8_t* p, int shift) {
   return LookUpBitsN<16>(values, p, shift);
 }
+
+// To the nearest bfloat16 and float16, of two the even one; what float16 has not becomes infinite.
+template <size_t N>
+STRATA_INLINE Pack<N> RoundBf16(const Pack<N>& a) {
+  if constexpr (N == kLeaf) {
+    const hn::Rebind<uint32_t, Floats> words;
+    const auto bits = hn::BitCast(words, a.v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
+    const auto next = hn::Add(bits, hn::Add(odd, hn::Set(words, 0x7fff)));
+    const Vector rounded = hn::BitCast(Floats(), hn::And(next, hn::Set(words, 0xffff0000u)));
+    return {hn::IfThenElse(hn::Eq(a.v, a.v), rounded, a.v)};
+  } else {
+    return {RoundBf16(a.lo), RoundBf16(a.hi)};
+  }
+}
+template <size_t N>
+STRATA_INLINE Pack<N> RoundF16(const Pack<N>& a) {
+  if constexpr (N == kLeaf) {
+    const hn::Rebind<hwy::float16_t, Floats> halves;
+    return {hn::PromoteTo(Floats(), hn::DemoteTo(halves, a.v))};
+  } else {
+    return {RoundF16(a.lo), RoundF16(a.hi)};
+  }
+}

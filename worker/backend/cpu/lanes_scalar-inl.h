@@ -135,4 +135,8 @@ STRATA_INLINE Lanes LookUpBits(const float* values, const uint8_t* p, int shift)
   STRATA_LANES(values[words[i] >> shift & 15]);
 }
 
+// To the nearest bfloat16 and float16, of two the even one; what float16 has not becomes infinite.
+STRATA_INLINE Lanes RoundBf16(const Lanes& a) { STRATA_LANES(RoundToBfloat16(a.v[i])); }
+STRATA_INLINE Lanes RoundF16(const Lanes& a) { STRATA_LANES(RoundToHalf(a.v[i])); }
+
 #undef STRATA_LANES

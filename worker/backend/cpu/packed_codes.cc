@@ -7,6 +7,7 @@
 #include "common/block_formats.h"
 #include "common/check.h"
 #include "common/half.h"
+#include "common/narrow_floats.h"
 
 namespace strata::cpu {
 namespace {
@@ -60,8 +61,9 @@ void PutScales(CodeScales scales, Dtype dtype, const uint8_t* row, size_t block,
   }
 }
 
-// A row's, which is no number where one of its scales is none: kernels take all those for numbers.
-float RowFactor(const PanelView& view, Dtype dtype, const uint8_t* row) {
+// A row's number, which is none where one of its scales is none: kernels take all those for
+// numbers.
+float RowNumber(const PanelView& view, Dtype dtype, const uint8_t* row) {
   float factor = FloatAt(row);
   for (size_t block = 0; block < view.inputs / kQuantBlock; ++block) {
     const CodePart part = DecodeCodes(dtype, row, block);
@@ -72,37 +74,36 @@ float RowFactor(const PanelView& view, Dtype dtype, const uint8_t* row) {
   return factor;
 }
 
-// What both halves of a block of one output are multiplied by.
-void TakeScales(CodeScales scales, const uint8_t* panel, size_t block, size_t lane, float* out) {
-  const uint8_t* const head = panel + PlaceOf(scales, block).head;
+// The scales of a block of one output, and how its weights are rounded.
+CodePart TakeScales(const CodeBook& book, const uint8_t* panel, size_t block, size_t lane) {
+  const uint8_t* const head = panel + PlaceOf(book.scales, block).head;
+  const uint8_t* const of_row = panel + lane * sizeof(float);
   const size_t i = block % kGroupBlocks;
-  // Decoded as a row of one block is.
-  uint8_t row[64] = {};
-  switch (scales) {
+  CodePart part;
+  part.rounding = book.rounding;
+  switch (book.scales) {
     case CodeScales::kExponent:
-      row[0] = head[i * kLanes + lane];
-      out[0] = out[1] = DecodeCodes(Dtype::kMXFP4, row, 0).scales[0];
-      return;
-    case CodeScales::kFloat8Halves: {
-      std::memcpy(row, panel + lane * sizeof(float), sizeof(float));
-      row[4] = head[2 * i * kLanes + lane];
-      row[5] = head[(2 * i + 1) * kLanes + lane];
-      const CodePart part = DecodeCodes(Dtype::kNVFP4, row, 0);
-      out[0] = part.row * part.scales[0];
-      out[1] = part.row * part.scales[1];
-      return;
-    }
+      part.scales[0] = ExponentToF32(head[i * kLanes + lane]);
+      break;
+    case CodeScales::kFloat8Halves:
+      part.row = FloatAt(of_row);
+      part.scales[0] = Float8ToF32(head[2 * i * kLanes + lane]);
+      part.scales[1] = Float8ToF32(head[(2 * i + 1) * kLanes + lane]);
+      return part;
     case CodeScales::kHalf:
-      out[0] = out[1] = HalfAt(head + (i * kLanes + lane) * sizeof(uint16_t));
-      return;
+      part.scales[0] = HalfAt(head + (i * kLanes + lane) * sizeof(uint16_t));
+      break;
     case CodeScales::kFloat:
-      out[0] = out[1] = FloatAt(head + (i / 2 * kLanes + lane) * sizeof(float));
-      return;
+      part.rounding = RowRounding(of_row);
+      part.scales[0] = FloatAt(head + (i / 2 * kLanes + lane) * sizeof(float));
+      break;
     case CodeScales::kSuper:
-      out[0] = out[1] = FloatAt(head + lane * sizeof(float)) *
-                        static_cast<float>(static_cast<int8_t>(head[(4 + i) * kLanes + lane]));
-      return;
+      part.scales[0] = FloatAt(head + lane * sizeof(float)) *
+                       static_cast<float>(static_cast<int8_t>(head[(4 + i) * kLanes + lane]));
+      break;
   }
+  part.scales[1] = part.scales[0];
+  return part;
 }
 
 }  // namespace
@@ -111,6 +112,8 @@ WeightFormat CodeFormatOf(Dtype dtype) {
   switch (dtype) {
     case Dtype::kNVFP4:
       return WeightFormat::kNvfp4;
+    case Dtype::kNVFP4BF16:
+      return WeightFormat::kNvfp4Bf16;
     case Dtype::kIQ4_NL:
       return WeightFormat::kIq4Nl;
     case Dtype::kIQ4_XS:
@@ -130,9 +133,12 @@ void PackCodes(const PanelView& view, Dtype dtype, const uint8_t* row, size_t ou
   const CodeScales scales = BookOf(view.format).scales;
   const size_t lane = output % kLanes;
   uint8_t* const panel = panels + output / kLanes * view.panel_bytes;
-  if (CodeRowBytes(scales) != 0) {
-    const float factor = RowFactor(view, dtype, row);
-    std::memcpy(panel + lane * sizeof(float), &factor, sizeof(float));
+  if (scales == CodeScales::kFloat8Halves) {
+    const float number = RowNumber(view, dtype, row);
+    std::memcpy(panel + lane * sizeof(number), &number, sizeof(number));
+  } else if (scales == CodeScales::kFloat) {
+    const CodeRounding rounding = RowRounding(row);
+    std::memcpy(panel + lane * sizeof(rounding), &rounding, sizeof(rounding));
   }
   for (size_t block = 0; block < view.inputs / kQuantBlock; ++block) {
     const Place place = PlaceOf(scales, block);
@@ -152,12 +158,11 @@ void ReadCodes(const PanelView& view, size_t output, float* out) {
   const size_t lane = output % kLanes;
   const uint8_t* const panel = view.data + output / kLanes * view.panel_bytes;
   for (size_t block = 0; block < view.inputs / kQuantBlock; ++block) {
-    float scales[2] = {};
-    TakeScales(book.scales, panel, block, lane, scales);
+    CodePart part = TakeScales(book, panel, block, lane);
     const uint8_t* const lines = panel + PlaceOf(book.scales, block).lines + lane * 4;
     for (size_t k = 0; k < kQuantBlock; ++k) {
-      const int code = lines[k / 8 * 64 + k % 4] >> (k / 4 % 2 * 4) & 15;
-      out[block * kQuantBlock + k] = scales[k / 16] * book.values[code];
+      part.u[k] = static_cast<uint8_t>(lines[k / 8 * 64 + k % 4] >> (k / 4 % 2 * 4) & 15);
+      out[block * kQuantBlock + k] = WeightOf(book, part, k);
     }
   }
 }
