@@ -30,8 +30,8 @@ constexpr Weights operator*(uint64_t n, Weights w) {
 
 constexpr Weights Bf16(uint64_t count) { return {count, 2 * count, 2 * count}; }
 constexpr Weights F32(uint64_t count) { return {count, 4 * count, 4 * count}; }
-// 4 bits, and for 32 of them an exponent of a byte; kept so, with room for the exponents of whole 256
-// inputs.
+// 4 bits, and for 32 of them an exponent of a byte; kept so, with room for the exponents of whole
+// 256 inputs.
 constexpr Weights Mxfp4(uint64_t outputs, uint64_t inputs) {
   const uint64_t count = outputs * inputs;
   return {count, count / 32 * 17, count / 2 + outputs * ((inputs + 255) / 256) * 8};

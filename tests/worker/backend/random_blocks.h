@@ -66,7 +66,7 @@ inline std::string RandomRows(Dtype dtype, size_t rows, size_t inputs, uint64_t 
   const size_t head = RowHead(dtype, inputs);
   for (size_t row = 1; row < bytes.size(); row += row_bytes) {
     if (IsNvfp4(dtype)) {
-      cut(row + 3);  // The whole row's.
+      cut(row + 3);                      // The whole row's.
       if (dtype == Dtype::kNVFP4BF16) {  // Divides, and so is between 2^-1 and 2^1.
         bytes[row + 3] = static_cast<char>((bytes[row + 3] & 0x80) | 0x3f);
       }
