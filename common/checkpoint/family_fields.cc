@@ -118,6 +118,11 @@ absl::Status PlacePartial(const Family& family, json* config) {
     }
     return absl::OkStatus();
   }
+  // null is all of a head to transformers 5, and no number to 4.
+  if (!share.has_value() && config->contains(kPartialField) && family.partial_share != 1) {
+    return UnsupportedModel(
+        absl::StrCat(kPartialField, " ", QuotedValue((*config)[kPartialField])));
+  }
   if (!share.has_value() && family.partial_share != 1) {
     (*config)[kPartialField] = family.partial_share;
   }
@@ -129,7 +134,7 @@ absl::Status PlaceDenseLayers(json* config) {
   const auto kinds = config->find("mlp_layer_types");
   if (kinds == config->end() || kinds->is_null()) {
     if (!config->contains("first_k_dense_replace")) {
-      (*config)["first_k_dense_replace"] = 1;
+      (*config)["first_k_dense_replace"] = 1u;
     }
     return absl::OkStatus();
   }

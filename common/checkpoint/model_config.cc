@@ -193,6 +193,32 @@ absl::Status CheckOneForAll(const json* parameters, const Family& family, bool p
   return absl::OkStatus();
 }
 
+// transformers 5 looks for `truncate` beside the objects of each kind of layer, and not within
+// them.
+absl::Status CheckTruncates(const json& config) {
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const auto found = config.find(name);
+    if (found == config.end() || !found->is_object()) {
+      continue;
+    }
+    const auto check = [](const std::string& where, const json& object) -> absl::Status {
+      const auto truncate = object.find("truncate");
+      if (truncate != object.end() && *truncate != true && !truncate->is_null()) {
+        return UnsupportedModel(
+            absl::StrCat(where, ".truncate ", QuotedValue(*truncate), " of some layers alone"));
+      }
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(check(name, *found));
+    for (const auto& [kind, object] : found->items()) {
+      if (object.is_object()) {
+        RETURN_IF_ERROR(check(absl::StrCat(name, ".", Quoted(kind)), object));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint32_t head_dim,
                                  uint64_t context) {
   RopeReading reading{
@@ -210,6 +236,7 @@ absl::StatusOr<Ropes> ParseRopes(const json& config, const Family& family, uint3
     ropes.local = ropes.global;
     return ropes;
   }
+  RETURN_IF_ERROR(CheckTruncates(config));
   RopeReading local = reading;
   FieldReader reader(&config, "");
   if (family.local_theta != 0) {

@@ -276,8 +276,7 @@ bool IsBesideMatrix(const ModelSpec& spec, const std::string& name) {
          (floats && ends(".weight_zero_point"));
 }
 
-// Whether a tensor is the scale of keys or values in a quantized KV cache: activations, of which
-// --kv-dtype says how they are kept.
+// Whether a tensor is the scale of keys or values in a quantized KV cache, which are activations.
 bool IsOfKvCache(const ModelSpec& spec, const std::string& name) {
   return spec.quantization.has_value() &&
          (absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale"));
@@ -388,9 +387,13 @@ absl::Status CheckTensors(Checkpoint* checkpoint) {
                               unexpected.empty() ? "" : SomeNames(unexpected)));
   }
   if (!behind.empty()) {
-    return Error(absl::StatusCode::kInvalidArgument, "MORE_LAYERS",
-                 absl::StrCat("num_hidden_layers is ", spec.layers.size(),
-                              ", and the weights have more: ", SomeNames(behind)));
+    return Error(
+        absl::StatusCode::kInvalidArgument, "MORE_LAYERS",
+        absl::StrCat("num_hidden_layers is ", spec.layers.size(),
+                     spec.layers.back().mlp.shared_ffn != 0
+                         ? absl::StrCat(", num_nextn_predict_layers ", layers - spec.layers.size())
+                         : "",
+                     ", and the weights have more: ", SomeNames(behind)));
   }
   if (!changing.empty()) {
     return Error(absl::StatusCode::kUnimplemented, "UNEXPECTED_TENSORS",

@@ -23,7 +23,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 MODELS = ("llama", "llama31", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "phi3",
           "phi4-mini", "gemma", "gemma2", "gemma3", "mixtral", "qwen3-moe", "gpt-oss",
-          "deepseek-v2", "deepseek-v3")
+          "deepseek-v2", "deepseek-v3", "olmo3", "seed-oss", "glm4", "glm4-moe", "minimax-m2",
+          "ministral3", "glm", "glm4-moe-lite")
 PROMPT = 24
 KEPT = 4  # logits of a change
 SAME = 1e-7  # relative; the order of sums alone moves a logit by more

@@ -222,6 +222,9 @@ TEST(LaterFamilies, Olmo3ScalesTheRotationOfItsFullLayersAlone) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(Attention(*spec, 0).rope, (RopeSpec{.rotary_dim = 16, .theta = 3e4}));
   EXPECT_EQ(Attention(*spec, 3).rope, scaled);
+  config["rope_parameters"]["full_attention"]["truncate"] = false;
+  EXPECT_THAT(Problem(config), HasSubstr("rope_parameters.\"full_attention\".truncate false"));
+  config["rope_parameters"]["full_attention"].erase("truncate");
   // With what transformers 5.24 was given flat, writes beside them, and does not read.
   config["rope_parameters"]["rope_type"] = "yarn";
   config["rope_parameters"]["factor"] = 2;
@@ -280,6 +283,8 @@ TEST(LaterFamilies, Glm4RotatesNeighboursOfHalfAHead) {
   const LayerNormNames names = NormNames(spec->layers[0].norm_places);
   EXPECT_STREQ(names.after_attention, "post_self_attn_layernorm");
   EXPECT_STREQ(names.before_mlp, "post_attention_layernorm");
+  config["partial_rotary_factor"] = nullptr;
+  EXPECT_THAT(Problem(config), HasSubstr("partial_rotary_factor null"));
   config["partial_rotary_factor"] = 1.0;
   EXPECT_EQ(Attention(*Parse(config)).rope.rotary_dim, 24u);
 }
@@ -315,6 +320,9 @@ TEST(LaterFamilies, Glm4MoeLiteListsItsDenseLayers) {
   EXPECT_THAT(Problem(config), HasSubstr("mlp_layer_types"));
   config.erase("mlp_layer_types");
   EXPECT_TRUE(Parse(config).ok());
+  config.erase("first_k_dense_replace");
+  EXPECT_EQ(Parse(config)->layers[0].mlp.experts, 0u);
+  EXPECT_NE(Parse(config)->layers[1].mlp.experts, 0u);
 }
 
 TEST(LaterFamilies, MiniMaxM2SaysHowManyDimensionsRotate) {
