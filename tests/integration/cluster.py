@@ -191,6 +191,17 @@ class Cluster:
                            "strata_worker_heap_bytes") for name, worker in self.workers.items()}
         return {"coordinator": read(self.http, "strata_heap_bytes"), **heap}
 
+    def revive(self):
+        """Starts workers again that gave up since a step took longer than the step timeout, as the
+        manager of their service would. On a machine that stands still for as long any may."""
+        for name, worker in list(self.workers.items()):
+            if worker.process.poll() is not None and not worker.killed and (
+                    "may never end; giving up" in worker.text()):
+                worker.killed = True
+                again = Process(name, worker.command, self.folder)
+                self.processes.append(again)
+                self.workers[name] = again
+
     def start_workers(self, count, *flags):
         names = [f"w{i}" for i in range(count)]
         for name in names:
