@@ -164,9 +164,8 @@ struct Ropes {
 };
 
 // What `rope_parameters` of a family with two rotations says beside an object for each kind of
-// layer
-// (`per_kind`), or in place of these. Beside them transformers 5.24 writes what it was given flat,
-// and reads nothing of it.
+// layer (`per_kind`), or in place of these. Beside them transformers 5.24 writes what it was given
+// flat, and reads nothing of it.
 absl::Status CheckOneForAll(const json* parameters, const Family& family, bool per_kind) {
   if (parameters == nullptr) {
     return absl::OkStatus();
@@ -193,8 +192,7 @@ absl::Status CheckOneForAll(const json* parameters, const Family& family, bool p
   return absl::OkStatus();
 }
 
-// transformers 5 looks for `truncate` beside the objects of each kind of layer, and not within
-// them.
+// transformers 5 looks for `truncate` beside the objects of each kind of layer, not within them.
 absl::Status CheckTruncates(const json& config) {
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const auto found = config.find(name);

@@ -341,7 +341,7 @@ def test_random_kills_and_stops_under_sixteen_requests(tmp_path, faults):
                 reap(entry)
         for entry in running:
             reap(entry)
-        assert answered + failed > 0
+        assert answered > 0
         serves(cluster, right, 40)
         if SLOW == 1:
             third = len(heap) // 3
