@@ -22,6 +22,7 @@
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
+#include "coordinator/http/web_origins.h"
 #include "coordinator/keys/key_ring.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/admin_service.h"
@@ -75,6 +76,8 @@ struct ServeFlags {
   nanoseconds dial_back_timeout = std::chrono::seconds(3);
   nanoseconds measure_again = std::chrono::seconds(5);
   HttpOptions http;
+  std::string http_allow_origins;
+  std::string http_allow_hosts;
   uint64_t max_http_memory = uint64_t{1} << 30;
   uint64_t max_http_answer = HttpApiOptions().max_answer_bytes;
   uint64_t max_upload = uint64_t{4} << 40;
@@ -179,6 +182,12 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Duration("http-keepalive", &f->http.keepalive,
                   "Sends a comment to a stream's client who has heard nothing for this long; 0s: "
                   "never");
+  flags->Text("http-allow-origins", &f->http_allow_origins,
+              "Origins whose web pages may use the HTTP API, separated by commas, as in "
+              "https://app.example; *: all. Loopback's may at any rate while it listens there");
+  flags->Text("http-allow-hosts", &f->http_allow_hosts,
+              "Host names by which the HTTP API is reached, separated by commas; *: all. On "
+              "loopback without API keys no other name than localhost is answered");
   flags->Size("max-upload", &f->max_upload, "Most bytes of one `model add --upload`");
   flags->Choice("log-level", &f->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                 "Least severe lines that are logged");
@@ -212,6 +221,14 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.log_requests = f.log_requests == "on";
   options.insecure_off_loopback = off_loopback && f.security.insecure;
   return options;
+}
+
+absl::StatusOr<WebOriginOptions> WebOptionsOf(const ServeFlags& f) {
+  WebOriginOptions web;
+  web.loopback = Transport::Make({}).value().CheckAddress(f.http_listen, "").ok();
+  ASSIGN_OR_RETURN(web.origins, ParseWebOrigins(f.http_allow_origins));
+  ASSIGN_OR_RETURN(web.hosts, ParseWebHosts(f.http_allow_hosts));
+  return web;
 }
 
 MembershipOptions MembershipOptionsOf(const ServeFlags& f) {
@@ -273,9 +290,11 @@ absl::Status Serve(const ServeFlags& f) {
   RETURN_IF_ERROR(coordinator.Start());
   const auto http_backend = MakeHttpBackend(&coordinator);
   const auto http_memory = std::make_shared<HttpMemory>(f.max_http_memory);
+  ASSIGN_OR_RETURN(const WebOriginOptions web, WebOptionsOf(f));
   HttpApi http_api(http_backend.get(), {.max_waiting_calls = f.max_waiting_calls,
                                         .max_answer_bytes = f.max_http_answer,
-                                        .memory = http_memory});
+                                        .memory = http_memory,
+                                        .web = web});
   HttpOptions http_options = f.http;
   http_options.memory = http_memory;
   http_options.check_head = [&](const HttpRequest& head) { return http_api.CheckHead(head); };

@@ -91,6 +91,7 @@ const HttpApi::Route HttpApi::kRoutes[] = {
 HttpApi::HttpApi(HttpBackend* backend, HttpApiOptions options)
     : backend_(backend),
       options_(std::move(options)),
+      web_(options_.web),
       started_unix_seconds_(std::time(nullptr)),
       scrape_thread_({.threads = 1,
                       .waiting = kScrapesWaiting,
@@ -111,7 +112,7 @@ bool HttpApi::ServeHealth(const HttpRequest& request, HttpResponder* responder) 
     return false;
   }
   if (request.method != "GET" && request.method != "HEAD") {
-    Refuse(405, ErrorShape::kLorax, "only GET is served here", "GET, HEAD", responder);
+    Refuse(405, ErrorShape::kLorax, "only GET, HEAD is served here", MethodsOf(nullptr), responder);
   } else if (request.path == "/livez") {
     responder->Answer({200, "application/json", R"({"status":"alive"})", {}});
   } else if (backend_->Healthy()) {
@@ -133,13 +134,31 @@ const HttpApi::Route* HttpApi::RouteOf(const std::string& path) {
   return nullptr;
 }
 
+std::string HttpApi::MethodsOf(const Route* route) {
+  const bool gets = route == nullptr || route->method == "GET";  // None: of health.
+  return gets ? "GET, HEAD" : std::string(route->method);
+}
+
 std::optional<HttpResponse> HttpApi::CheckHead(const HttpRequest& head) const {
+  const bool needs_key = !backend_->Authenticate("").ok();
+  absl::Status why = needs_key ? absl::OkStatus() : web_.Check(head);
   const Route* route = RouteOf(head.path);
-  if (route == nullptr) {
-    return std::nullopt;  // Serve says so.
+  // Of others Serve says that they are none. A browser asks without a key.
+  if (why.ok() && route != nullptr && needs_key && !WebOrigins::IsPreflight(head)) {
+    why = Authenticate(head).status();
   }
-  const absl::Status known = Authenticate(head).status();
-  return known.ok() ? std::nullopt : std::optional(ErrorAnswer(known, route->shape));
+  if (why.ok()) {
+    return std::nullopt;
+  }
+  HttpResponse refusal = ErrorAnswer(why, ShapeOf(head.path));
+  const HttpHeaders more = web_.AnswerHeaders(head);
+  refusal.headers.insert(refusal.headers.end(), more.begin(), more.end());
+  return refusal;
+}
+
+void HttpApi::ServePreflight(const HttpRequest& request, HttpResponder* responder) const {
+  const auto answer = web_.Preflight(request, MethodsOf(RouteOf(request.path)));
+  responder->Answer(answer.ok() ? *answer : ErrorAnswer(answer.status(), ShapeOf(request.path)));
 }
 
 absl::StatusOr<std::shared_ptr<Caller>> HttpApi::Authenticate(const HttpRequest& head) const {
@@ -159,6 +178,13 @@ void HttpApi::RefuseCall(const absl::Status& why, const Route& route, Call* call
 }
 
 void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responder) {
+  if (WebOrigins::IsPreflight(request)) {
+    ServePreflight(request, responder.get());
+    return;
+  }
+  if (HttpHeaders headers = web_.AnswerHeaders(request); !headers.empty()) {
+    responder = WithHeaders(std::move(responder), std::move(headers));
+  }
   if (ServeHealth(request, responder.get())) {
     return;
   }
@@ -167,9 +193,10 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
     Refuse(404, ShapeOf(request.path), "there is no route " + request.path, "", responder.get());
     return;
   }
-  if (request.method != route->method) {
-    Refuse(405, route->shape, "only " + std::string(route->method) + " is served here",
-           std::string(route->method), responder.get());
+  const bool head_of_get = request.method == "HEAD" && route->method == "GET";
+  if (request.method != route->method && !head_of_get) {
+    Refuse(405, route->shape, "only " + MethodsOf(route) + " is served here", MethodsOf(route),
+           responder.get());
     return;
   }
   const TimePoint arrived = backend_->Now();

@@ -17,6 +17,7 @@
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/lorax_request.h"
 #include "coordinator/http/openai_request.h"
+#include "coordinator/http/web_origins.h"
 
 namespace strata {
 
@@ -26,6 +27,8 @@ struct HttpApiOptions {
   size_t max_waiting_calls = 4096;
   uint64_t max_answer_bytes = RunOptions().max_answer_bytes;
   std::shared_ptr<HttpMemory> memory = nullptr;  // As RunOptions.
+  // Whose web pages may use it.
+  WebOriginOptions web = {};
   // Runs a call, now or later, or says why not. Null: on threads of the API's own.
   std::function<absl::Status(std::function<void()> call)> run = nullptr;
 };
@@ -36,7 +39,8 @@ class HttpApi {
   // `backend` outlives it.
   HttpApi(HttpBackend* backend, HttpApiOptions options);
 
-  // HttpOptions::check_head: refuses what has no key before its body is read.
+  // HttpOptions::check_head: refuses what has no key, or, where none is needed, what a foreign web
+  // page sends, before its body is read.
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) const;
   // HttpServer's handler.
   void Serve(HttpRequest request, std::shared_ptr<HttpResponder> responder);
@@ -60,6 +64,10 @@ class HttpApi {
   static const Route kRoutes[];
 
   static const Route* RouteOf(const std::string& path);
+  // What `route` serves, for Allow.
+  static std::string MethodsOf(const Route* route);
+  // Answers a browser that asks what its page may send.
+  void ServePreflight(const HttpRequest& request, HttpResponder* responder) const;
   // Answers the call with why it is refused.
   static void RefuseCall(const absl::Status& why, const Route& route, Call* call);
   // Answers /health and /livez; false for another path.
@@ -101,6 +109,7 @@ class HttpApi {
 
   HttpBackend* const backend_;
   const HttpApiOptions options_;
+  const WebOrigins web_;
   const int64_t started_unix_seconds_;
   // Last: what they run uses the others. A scrape has a thread of its own, so that it does not wait
   // for texts, nor they for it; and what was computed does not wait for what is not yet.

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "coordinator/http/http_head.h"
+
 namespace strata {
 namespace {
 
@@ -23,22 +25,14 @@ constexpr std::chrono::milliseconds kShortestWait{1};
 // How long a connection that is to be closed waits for its client to do so.
 constexpr std::chrono::seconds kLinger{2};
 
-bool SameName(std::string_view a, std::string_view b) {
-  return beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
-}
+// What is read ahead of a request's framing: lines of chunks and of what trails a body, which have
+// no limit of their own.
+constexpr size_t kMaxFramingBytes = 64 * 1024;
 
-// All but the body.
-HttpRequest HeadOf(const http::request<http::string_body>& message) {
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  const std::string target(message.target());
-  const size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  request.query = question == std::string::npos ? "" : target.substr(question + 1);
-  for (const auto& field : message) {
-    request.headers.emplace_back(field.name_string(), field.value());
-  }
-  return request;
+// Whether what was sent is no HTTP, and the connection is not to blame.
+bool IsBadHttp(const boost::system::error_code& error) {
+  return error && error != http::error::end_of_stream &&
+         error.category() == http::make_error_code(http::error::bad_method).category();
 }
 
 // An exchange as its user holds it.
@@ -66,7 +60,7 @@ class Responder : public HttpResponder {
 
 const std::string* HttpRequest::Header(std::string_view name) const {
   for (const auto& [key, value] : headers) {
-    if (SameName(key, name)) {
+    if (SameHeaderName(key, name)) {
       return &value;
     }
   }
@@ -79,7 +73,7 @@ std::string HttpRequest::Query(std::string_view name) const {
     const size_t end = std::min(query.find('&', begin), query.size());
     const std::string_view one = std::string_view(query).substr(begin, end - begin);
     if (one.size() > name.size() && one[name.size()] == '=' && one.substr(0, name.size()) == name) {
-      return std::string(one.substr(name.size() + 1));
+      return PercentDecoded(one.substr(name.size() + 1));
     }
     begin = end + 1;
   }
@@ -95,7 +89,11 @@ std::chrono::nanoseconds HttpOptions::TimeToSend(uint64_t bytes) const {
 }
 
 HttpConnection::HttpConnection(std::shared_ptr<HttpShared> shared, tcp::socket socket)
-    : shared_(std::move(shared)), stream_(std::move(socket)), alive_(shared_->io) {
+    : shared_(std::move(shared)),
+      stream_(std::move(socket)),
+      alive_(shared_->io),
+      buffer_(std::max<size_t>(shared_->options.max_header_bytes, kMaxAheadBytes) +
+              kMaxFramingBytes) {
   Error ignored;
   stream_.socket().set_option(tcp::no_delay(true), ignored);
   stream_.socket().non_blocking(true, ignored);
@@ -148,16 +146,15 @@ void HttpConnection::OnHeader(const Error& error) {
                " bytes (--max-http-header of strata-coordinator)");
   } else if (error == http::error::body_limit) {
     RefuseBody();
-  } else if (error && error != http::error::end_of_stream &&
-             error.category() == http::make_error_code(http::error::bad_method).category()) {
+  } else if (IsBadHttp(error)) {
     Refuse(400, "bad_http", "this is no HTTP request: " + error.message());
   } else if (error) {
     Close();
-  } else if (auto refusal = CheckHead(); refusal.has_value()) {
+  } else if (auto refusal = TakeHead(); refusal.has_value()) {
     Refuse(*refusal);
   } else if (auto full = HoldBody(); full.has_value()) {
     Refuse(*full);
-  } else if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
+  } else if (head_.Header("Expect") != nullptr && parser_->get().version() >= 11) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
                       [self = shared_from_this()](const Error& failed, size_t) {
@@ -201,6 +198,8 @@ void HttpConnection::OnBody(const Error& error) {
   }
   if (error == http::error::body_limit) {
     RefuseBody();
+  } else if (IsBadHttp(error) && error != http::error::partial_message) {
+    Refuse(400, "bad_body", "the body is not framed as HTTP has it: " + error.message());
   } else if (error) {
     Close();
   } else {
@@ -208,15 +207,29 @@ void HttpConnection::OnBody(const Error& error) {
   }
 }
 
-std::optional<HttpResponse> HttpConnection::CheckHead() const {
+std::optional<HttpResponse> HttpConnection::TakeHead() {
+  const auto& message = parser_->get();
+  head_ = {};
+  head_.method = std::string(message.method_string());
+  for (const auto& field : message) {
+    head_.headers.emplace_back(field.name_string(), field.value());
+  }
+  const std::string_view target(message.target().data(), message.target().size());
+  auto problem = CheckProtocol(static_cast<int>(message.version()), head_.headers);
+  if (!problem.has_value()) problem = ReadTarget(target, &head_);
+  if (problem.has_value()) {
+    HttpResponse refusal = ListenerError(problem->status, problem->code, problem->message);
+    refusal.headers = std::move(problem->headers);
+    return refusal;
+  }
   const auto& check = shared_->options.check_head;
-  return check == nullptr ? std::nullopt : check(HeadOf(parser_->get()));
+  return check == nullptr ? std::nullopt : check(head_);
 }
 
 void HttpConnection::Dispatch() {
   auto message = parser_->release();
   parser_.reset();
-  HttpRequest request = HeadOf(message);
+  HttpRequest request = std::exchange(head_, {});
   request.body = std::move(message.body());
   if (held_ != nullptr) (void)held_->Resize(request.body.size());  // To no more than it has.
   request.held = std::exchange(held_, nullptr);
@@ -234,7 +247,8 @@ void HttpConnection::Dispatch() {
 
 void HttpConnection::Refuse(const HttpResponse& response) {
   stream_.expires_never();
-  exchange_ = std::make_shared<HttpExchange>(shared_, weak_from_this(), false, true, false);
+  const bool head_only = parser_.has_value() && parser_->get().method() == http::verb::head;
+  exchange_ = std::make_shared<HttpExchange>(shared_, weak_from_this(), head_only, true, false);
   busy_ = shared_from_this();
   exchange_->Answer(response);
 }

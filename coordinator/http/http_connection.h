@@ -40,8 +40,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void ReadBody();
   void OnBody(const Error& error);
   void Dispatch();
-  // Why the request whose header was read is refused, if it is.
-  std::optional<HttpResponse> CheckHead() const;
+  // Takes in the header that was read: why its request is refused, if it is.
+  std::optional<HttpResponse> TakeHead();
   // Makes room for the body of the request whose header was read, or says why not.
   std::optional<HttpResponse> HoldBody();
   // Answers what cannot be read, or may not, and ends.
@@ -68,6 +68,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::chrono::steady_clock::time_point last_sent_;  // Or the request's arrival.
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  HttpRequest head_;  // Of the request that is being read, without what trails its body.
   std::shared_ptr<HttpMemory::Part> held_;         // For the body that is being read.
   std::shared_ptr<HttpExchange> exchange_;         // Of the request that is being answered.
   std::shared_ptr<HttpConnection> busy_;           // Itself, while there is one.

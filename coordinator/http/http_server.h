@@ -23,7 +23,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;  // "GET"
-  std::string path;    // Without query.
+  std::string path;    // Without query; percent signs stand for nothing else but "%2F".
   std::string query;   // Without '?'.
   std::string body;
   HttpHeaders headers;
@@ -31,7 +31,7 @@ struct HttpRequest {
 
   // The first header of this name, in whatever case; null if there is none.
   const std::string* Header(std::string_view name) const;
-  // The first `name=value` of the query, as it stands there; "" if there is none.
+  // The value of the first `name=value` of the query, without escapes; "" if there is none.
   std::string Query(std::string_view name) const;
 };
 

@@ -7,6 +7,7 @@
 
 #include "coordinator/http/http_errors.h"
 #include "coordinator/http/json_body.h"
+#include "coordinator/http/sampling_fields.h"
 #include "coordinator/http/token_text.h"
 
 namespace strata {
@@ -43,6 +44,7 @@ class LoraxAnswer : public HttpAnswer {
         alternatives_(request.alternatives),
         stops_(request.request.stop_size() > 0),
         ignores_eos_(request.request.ignore_eos()),
+        negative_seed_(request.negative_seed),
         context_(std::move(context)),
         prefill_texts_(context_.tokenizer.get()) {
     for (uint32_t i = 0; i < request.best_of; ++i) {
@@ -86,6 +88,7 @@ class LoraxAnswer : public HttpAnswer {
   const uint32_t alternatives_;
   const bool stops_;
   const bool ignores_eos_;
+  const bool negative_seed_;
   const LoraxContext context_;
   std::string shown_prompt_;  // Before each answer.
   std::deque<LoraxChoice> choices_;
@@ -156,7 +159,7 @@ OrderedJson LoraxAnswer::Details(const LoraxChoice& choice) const {
   details["prompt_tokens"] = choice.finish.prompt_tokens();
   details["generated_tokens"] = choice.finish.completion_tokens();
   details["skipped_tokens"] = 0;
-  details["seed"] = started_.seed();
+  details["seed"] = SeedJson(started_.seed(), negative_seed_);
   if (!context_.stream) {
     details["prefill"] = prefill_;
     details["tokens"] = choice.tokens;

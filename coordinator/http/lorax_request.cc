@@ -30,6 +30,7 @@ void ReadParameters(Fields* fields, LoraxRequest* out) {
   v1::GenerateRequest& request = out->request;
   RefuseUnsupportedOfLorax(fields);
   ReadSampling(fields, &request);
+  out->negative_seed = HasNegativeSeed(*fields);
   // Greedy unless something asks for sampling, as LoRAX has it.
   const v1::SamplingParams& sampling = request.sampling();
   const bool samples = fields->BoolOr("do_sample", false) || sampling.has_temperature() ||

@@ -6,6 +6,7 @@
 
 #include "coordinator/http/http_errors.h"
 #include "coordinator/http/openai_logprobs.h"
+#include "coordinator/http/sampling_fields.h"
 #include "coordinator/http/token_text.h"
 
 namespace strata {
@@ -44,6 +45,7 @@ class OpenAiAnswer : public HttpAnswer {
         no_answer_(request.no_answer),
         logprobs_(request.logprobs),
         top_logprobs_(request.top_logprobs),
+        negative_seed_(request.negative_seed),
         n_(request.n),
         best_of_(request.best_of),
         model_(request.model),
@@ -85,6 +87,7 @@ class OpenAiAnswer : public HttpAnswer {
   const bool no_answer_;
   const bool logprobs_;
   const uint32_t top_logprobs_;
+  const bool negative_seed_;
   const uint32_t n_;
   const uint32_t best_of_;
   const std::string model_;
@@ -196,7 +199,7 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
   }
   OrderedJson json = HeadOf();
   json["choices"] = OrderedJson::array({Take(index, &choice)});
-  if (message.has_finish()) json["seed"] = started_.seed();
+  if (message.has_finish()) json["seed"] = SeedJson(started_.seed(), negative_seed_);
   if (include_usage_) json["usage"] = nullptr;
   return OpenAiEvent(json);
 }
@@ -228,7 +231,7 @@ HttpResponse OpenAiAnswer::Whole() {
     }
   }
   json["usage"] = Usage();
-  json["seed"] = started_.seed();
+  json["seed"] = SeedJson(started_.seed(), negative_seed_);
   HttpResponse response;
   response.body = Dump(json);
   return response;

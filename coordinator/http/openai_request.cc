@@ -180,6 +180,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletion(std::string_view body) {
   v1::GenerateRequest common;
   common.set_model(out.model);
   ReadSampling(&fields, &common);
+  out.negative_seed = HasNegativeSeed(fields);
   if (const auto most = fields.Int("max_tokens", 0, kMostTokens)) {
     out.no_answer = *most == 0;
     common.set_max_tokens(out.no_answer ? 1 : static_cast<uint32_t>(*most));
@@ -215,6 +216,7 @@ absl::StatusOr<OpenAiRequest> ParseChatCompletion(std::string_view body) {
   v1::GenerateRequest common;
   common.set_model(out.model);
   ReadSampling(&fields, &common);
+  out.negative_seed = HasNegativeSeed(fields);
   const auto newer = fields.Int("max_completion_tokens", 1, kMostTokens);
   const auto older = fields.Int("max_tokens", 1, kMostTokens);
   if (newer.has_value() || older.has_value()) {

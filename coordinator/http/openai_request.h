@@ -28,6 +28,7 @@ struct OpenAiRequest {
   bool no_answer = false;  // max_tokens 0: what is generated is not shown.
   bool logprobs = false;
   uint32_t top_logprobs = 0;
+  bool negative_seed = false;  // HasNegativeSeed.
 };
 
 // INVALID_ARGUMENT, which names the field (FieldOf). Fields that are not known are left alone.

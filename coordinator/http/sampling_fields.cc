@@ -1,12 +1,15 @@
 #include "coordinator/http/sampling_fields.h"
 
 #include <charconv>
+#include <cmath>
 #include <string>
 
 #include "common/limits.h"
 
 namespace strata {
 namespace {
+
+constexpr double kExactInDouble = 9007199254740992.0;  // 2^53.
 
 void ReadLogitBias(Fields* fields, v1::SamplingParams* sampling) {
   const Json* biases = fields->Object("logit_bias");
@@ -32,10 +35,20 @@ void ReadLogitBias(Fields* fields, v1::SamplingParams* sampling) {
 // Any that 64 bits hold, with a sign or without: answers show what it was as one without.
 void ReadSeed(Fields* fields, v1::SamplingParams* sampling) {
   const Json* seed = fields->Find("seed");
-  if (seed != nullptr && seed->is_number_unsigned()) {
+  if (seed == nullptr) {
+    return;
+  }
+  if (seed->is_number_unsigned()) {
     sampling->set_seed(seed->get<uint64_t>());
-  } else if (const auto v = fields->Int("seed", INT64_MIN)) {
-    sampling->set_seed(static_cast<uint64_t>(*v));
+  } else if (seed->is_number_integer()) {
+    sampling->set_seed(static_cast<uint64_t>(seed->get<int64_t>()));
+  } else if (seed->is_number_float() && std::fabs(seed->get<double>()) <= kExactInDouble &&
+             std::floor(seed->get<double>()) == seed->get<double>()) {
+    sampling->set_seed(static_cast<uint64_t>(static_cast<int64_t>(seed->get<double>())));
+  } else {
+    fields->Fail(BadField(fields->Name("seed"),
+                          "a whole number in [-9223372036854775808, "
+                          "18446744073709551615]"));
   }
 }
 
@@ -73,6 +86,16 @@ void ReadSampling(Fields* fields, v1::GenerateRequest* request) {
   request->set_ignore_eos(fields->BoolOr("ignore_eos_token", false) || ignores);
   request->set_min_tokens(
       static_cast<uint32_t>(fields->Int("min_tokens", 0, kMaxContextTokens).value_or(0)));
+}
+
+bool HasNegativeSeed(const Fields& fields) {
+  const Json* seed = fields.Find("seed");
+  return seed != nullptr && seed->is_number() && !seed->is_number_unsigned() &&
+         seed->get<double>() < 0;
+}
+
+OrderedJson SeedJson(uint64_t seed, bool negative) {
+  return negative ? OrderedJson(static_cast<int64_t>(seed)) : OrderedJson(seed);
 }
 
 bool ReadTokenIds(const Json& json, const std::string& name, Fields* fields, v1::TokenIds* ids) {

@@ -17,6 +17,11 @@ inline constexpr uint32_t kMaxChoices = 128;
 // ValidateSampling, but for what would not fit.
 void ReadSampling(Fields* fields, v1::GenerateRequest* request);
 
+// Whether "seed" is a negative number. Answers tell it as it was sent: as one without a sign it
+// would have more than the 53 bits that every reader of JSON keeps.
+bool HasNegativeSeed(const Fields& fields);
+OrderedJson SeedJson(uint64_t seed, bool negative);
+
 // An array of token ids. False, and BAD_FIELD with `name`, if it is no such.
 bool ReadTokenIds(const Json& json, const std::string& name, Fields* fields, v1::TokenIds* ids);
 

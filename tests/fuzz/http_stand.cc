@@ -86,13 +86,14 @@ void HttpClient::Read(size_t most) {
 class HttpStand::Server {
  public:
   Server(const HttpOptions& options, FakeHttpBackend* backend)
-      : api_(backend, {.run =
+      : api_(backend, {.web = {.loopback = true, .hosts = {"x"}},
+                       .run =
                            [](const std::function<void()>& call) {
                              call();
                              return absl::OkStatus();
                            }}),
         shared_(std::make_shared<HttpShared>(
-            options,
+            Checked(options, &api_),
             [this](HttpRequest request, std::shared_ptr<HttpResponder> responder) {
               methods_.push_back(request.method);
               // Of the only client that there is where it matters.
@@ -117,6 +118,10 @@ class HttpStand::Server {
 
   void Poll() { shared_->io.poll(); }
 
+  static HttpOptions Checked(HttpOptions options, const HttpApi* api) {
+    options.check_head = [api](const HttpRequest& head) { return api->CheckHead(head); };
+    return options;
+  }
   size_t taken() const { return taken_->bytes; }
   // That may wait for one client: up to the limit, and the piece that passes it.
   size_t most_unread() const { return shared_->options.max_unread_bytes + taken_->largest; }

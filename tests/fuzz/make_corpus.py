@@ -737,6 +737,24 @@ def http_connection():
         "length-twice": ask("/v1/completions", text, headers="Content-Length: 3\r\n"),
         "length-huge": "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
         "no-http": "\x16\x03\x01\x02\x00",
+        "targets": "".join(f"{line}\r\nHost: localhost:80\r\n\r\n" for line in (
+            "GET http://localhost/v1/models HTTP/1.1", "HEAD /v1/mode%6cs/m HTTP/1.1",
+            "GET HTTPS://[::1]:8?model=%6d HTTP/1.1", "GET /tokenizer_info?model=%6d HTTP/1.1",
+            "GET /%2Fa%zz HTTP/1.1")),
+        "origins": "".join(f"{line}\r\nHost: localhost\r\n{more}\r\n\r\n" for line, more in (
+            ("OPTIONS /generate HTTP/1.1",
+             "Origin: http://localhost:3\r\nAccess-Control-Request-Method: POST"),
+            ("GET /v1/models HTTP/1.1", "Origin: http://127.0.0.1"),
+            ("GET /metrics HTTP/1.1", "Origin: http://evil.example"))),
+        "host-foreign": "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        "host-twice": "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        "host-none": "GET /livez HTTP/1.1\r\n\r\n",
+        "encoded": ask("/tokenize", text, headers="Content-Encoding: gzip\r\n"),
+        "coding": "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                  "Transfer-Encoding: gzip\r\n\r\nGET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
+        "chunk-bad": "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                     "Transfer-Encoding: chunked\r\n\r\n3\r\n{}\r\n0\r\n\r\n",
+        "expects": ask("/tokenize", text, headers="Expect: more\r\n"),
     }.items():
         for options in "\0\x08\x0f" if name in ("completions", "chunked", "gets") else "\x08":
             write("http_connection", f"{name}-{ord(options)}", options + "\x06" + sent)

@@ -198,15 +198,46 @@ def test_what_is_wrong_is_refused_by_name(cluster):
     post(cluster, "/v1/completions", completion(no_such_thing={"a": 1}, user="u"))
 
 
-def test_pages_of_other_origins_are_allowed_nothing(cluster):
+def test_pages_of_other_origins_are_refused(cluster):
     origin = {"Origin": "http://elsewhere.example", "Content-Type": "application/json"}
     asks = {**origin, "Access-Control-Request-Method": "POST"}
-    status, headers, _ = request(cluster, "OPTIONS", "/v1/completions", headers=asks)
-    assert status == 405
-    assert not [name for name in headers if name.lower().startswith("access-control-")]
-    status, headers, _ = request(cluster, "POST", "/v1/completions", completion(), origin)
+    rebound = {"Host": "elsewhere.example", "Content-Type": "application/json"}
+    for method, headers, code in [("OPTIONS", asks, "origin_not_allowed"),
+                                  ("POST", origin, "origin_not_allowed"),
+                                  ("POST", rebound, "host_not_allowed")]:
+        status, got, answer = request(cluster, method, "/v1/completions",
+                                      completion() if method == "POST" else None, headers)
+        assert (status, answer["error"]["code"]) == (403, code)
+        assert not [name for name in got if name.lower().startswith("access-control-")]
+    assert request(cluster, "GET", "/metrics", None, origin)[0] == 403
+
+
+def test_pages_of_this_machine_are_served_and_told_so(cluster):
+    page = {"Origin": "http://localhost:3000", "Content-Type": "application/json"}
+    status, headers, _ = request(cluster, "OPTIONS", "/v1/completions", headers={
+        **page, "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, x-stainless-lang"})
     assert status == 200
-    assert not [name for name in headers if name.lower().startswith("access-control-")]
+    assert headers["Access-Control-Allow-Methods"] == "POST"
+    assert headers["Access-Control-Allow-Headers"] == "authorization, x-stainless-lang"
+    for stream_it in [False, True]:
+        connection = connect(cluster)
+        connection.request("POST", "/v1/completions", json.dumps(completion(stream=stream_it)), page)
+        response = connection.getresponse()
+        assert response.status == 200 and response.read()
+        assert response.headers["Access-Control-Allow-Origin"] == page["Origin"]
+        connection.close()
+
+
+def test_a_model_is_found_by_its_name_in_percents_and_by_head(cluster):
+    for path in ["/v1/models/recall", "/v1/models/%72ecal%6C",
+                 f"http://{cluster.http}/v1/models/recall"]:
+        status, headers, model = request(cluster, "GET", path)
+        assert (status, model["id"]) == (200, "recall")
+        status, head, nothing = request(cluster, "HEAD", path)
+        assert (status, nothing) == (200, None)
+        assert head["Content-Length"] == headers["Content-Length"]
+    assert request(cluster, "GET", "/tokenizer_info?model=r%65call")[0] == 200
 
 
 def test_what_is_refused_has_its_request_id_too(cluster):

@@ -103,6 +103,17 @@ TEST(LoraxRequest, AChatIsTheMessagesThatItsInputsAre) {
   EXPECT_NE(plain.message().find("inputs (parameters.apply_chat_template)"), std::string::npos);
 }
 
+TEST(LoraxAnswer, ANegativeSeedIsToldAsItWasSent) {
+  const auto request =
+      ParseLoraxRequest(R"({"inputs":"ab","parameters":{"details":true,"seed":-1}})");
+  const auto answer = MakeLoraxAnswer(*request, Context(false));
+  v1::GenerateResponse started = StartedMessage(2, 16);
+  started.mutable_started()->set_seed(request->request.sampling().seed());
+  answer->OnMessage(0, started);
+  answer->OnMessage(0, FinishMessage("stop", 2, 0));
+  EXPECT_NE(answer->Whole().body.find(R"("seed":-1)"), std::string::npos);
+}
+
 TEST(LoraxAnswer, AnAnswerIsExactlyThis) {
   const auto parsed = ParseLoraxRequest(
       R"({"inputs":"ab","parameters":{"details":true,"decoder_input_details":true,

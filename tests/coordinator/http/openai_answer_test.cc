@@ -56,6 +56,30 @@ TEST(OpenAiAnswer, ACompletionIsExactlyThis) {
             R"("prompt_tokens_details":{"cached_tokens":1}},"seed":7})");
 }
 
+TEST(OpenAiAnswer, ANegativeSeedIsToldAsItWasSent) {
+  const std::pair<const char*, const char*> seeds[] = {
+      {"-1", "-1"},
+      {"-9007199254740991", "-9007199254740991"},
+      {"-7.0", "-7"},
+      {"18446744073709551615", "18446744073709551615"},
+      {"9007199254740993", "9007199254740993"}};
+  for (const bool stream : {false, true}) {
+    for (const auto& [sent, told] : seeds) {
+      const auto request =
+          ParseCompletion(R"({"model":"m","prompt":"a","seed":)" + std::string(sent) +
+                          R"(,"stream":)" + (stream ? "true}" : "false}"));
+      ASSERT_TRUE(request.ok()) << request.status();
+      const auto answer = MakeOpenAiAnswer(*request, Context());
+      v1::GenerateResponse started = StartedMessage(3, 16);
+      started.mutable_started()->set_seed(request->prompts[0].sampling().seed());
+      std::string said = answer->OnMessage(0, started);
+      said += answer->OnMessage(0, FinishMessage("stop", 3, 0));
+      if (!stream) said = answer->Whole().body;
+      EXPECT_NE(said.find(R"("seed":)" + std::string(told)), std::string::npos) << said;
+    }
+  }
+}
+
 TEST(OpenAiAnswer, AChatCompletionIsExactlyThis) {
   const auto answer = MakeOpenAiAnswer(Request(true), Context());
   Play(answer.get(), 0);

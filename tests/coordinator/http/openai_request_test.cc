@@ -221,7 +221,11 @@ TEST(OpenAiRequest, ASeedIsAnythingThat64BitsHold) {
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(parsed->prompts[0].sampling().seed(), seed) << text;
   }
-  EXPECT_EQ(FieldRefused(Completion(R"("seed":18446744073709551616)")), "seed");
+  for (const char* seed : {"18446744073709551616", "-9223372036854775809", "1e300", "0.5"}) {
+    const auto refused = ParseCompletion(Completion(R"("seed":)" + std::string(seed)));
+    EXPECT_EQ(FieldOf(refused.status()), "seed") << seed;
+    EXPECT_NE(Describe(refused.status()).find("18446744073709551615"), std::string::npos) << seed;
+  }
 }
 
 TEST(OpenAiRequest, NoTokensAskedForAreOneThatIsNotShown) {
