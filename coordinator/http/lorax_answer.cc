@@ -23,7 +23,8 @@ std::string Milliseconds(double ms) {
 
 // One of the answers of which the best is shown.
 struct LoraxChoice {
-  explicit LoraxChoice(const Tokenizer* tokenizer) : texts(tokenizer) {}
+  LoraxChoice(const Tokenizer* tokenizer, std::span<const uint32_t> before)
+      : texts(tokenizer, before) {}
 
   TokenTexts texts;
   std::string text;
@@ -47,8 +48,9 @@ class LoraxAnswer : public HttpAnswer {
         negative_seed_(request.negative_seed),
         context_(std::move(context)),
         prefill_texts_(context_.tokenizer.get()) {
+    const std::vector<uint32_t> before = IdsBehindPrompt(context_.tokenizer.get());
     for (uint32_t i = 0; i < request.best_of; ++i) {
-      choices_.emplace_back(context_.tokenizer.get());
+      choices_.emplace_back(context_.tokenizer.get(), before);
     }
     if (request.full_text) shown_prompt_ = request.inputs;
   }

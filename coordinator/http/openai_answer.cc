@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "coordinator/http/http_errors.h"
@@ -15,7 +16,8 @@ namespace {
 std::string OpenAiEvent(const OrderedJson& json) { return "data: " + Dump(json) + "\n\n"; }
 
 struct OpenAiChoice {
-  explicit OpenAiChoice(const Tokenizer* tokenizer) : texts(tokenizer), completion(&texts) {}
+  OpenAiChoice(const Tokenizer* tokenizer, std::span<const uint32_t> before)
+      : texts(tokenizer, before), completion(tokenizer, &texts) {}
   OpenAiChoice(const OpenAiChoice&) = delete;
   OpenAiChoice& operator=(const OpenAiChoice&) = delete;
 
@@ -50,8 +52,11 @@ class OpenAiAnswer : public HttpAnswer {
         best_of_(request.best_of),
         model_(request.model),
         context_(std::move(context)) {
+    const Tokenizer* const tokenizer = logprobs_ ? context_.tokenizer.get() : nullptr;
+    const std::vector<uint32_t> before =
+        echo_ ? std::vector<uint32_t>() : IdsBehindPrompt(tokenizer);
     for (size_t i = 0; i < request.prompts.size() * best_of_; ++i) {
-      choices_.push_back(std::make_unique<OpenAiChoice>(context_.tokenizer.get()));
+      choices_.push_back(std::make_unique<OpenAiChoice>(tokenizer, before));
     }
   }
 
@@ -131,7 +136,7 @@ void OpenAiAnswer::Start(size_t index, const v1::Started& started) {
   OpenAiChoice& choice = *choices_[index];
   choice.text = context_.prompt_texts[prompt];
   if (logprobs_ && !context_.prompt_ids[prompt].empty()) {
-    choice.completion.AddFirst(context_.prompt_ids[prompt].front());
+    choice.completion.BeginPrompt(choice.text, context_.prompt_ids[prompt].front());
   }
 }
 
@@ -169,7 +174,7 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
     Start(index, message.started());
   }
   for (const v1::TokenLogprob& logprob : message.prompt_logprobs()) {
-    choice.completion.Add(logprob, top_logprobs_);
+    choice.completion.AddOfPrompt(logprob, top_logprobs_);
   }
   if (!no_answer_) {
     choice.text += message.text();
@@ -182,7 +187,7 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
       if (chat_) {
         choice.chat.push_back(ChatLogprob(logprob, top_logprobs_, &choice.texts));
       } else {
-        choice.completion.Add(logprob, top_logprobs_);
+        choice.completion.AddOfAnswer(logprob, top_logprobs_);
       }
     }
   }

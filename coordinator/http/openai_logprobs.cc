@@ -1,23 +1,19 @@
 #include "coordinator/http/openai_logprobs.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
 namespace strata {
 namespace {
 
-constexpr char kReplacement[] = "\xef\xbf\xbd";
-
-OrderedJson ChatEntry(const std::string& text, float logprob) {
+OrderedJson ChatEntry(const TokenTexts& texts, uint32_t id, float logprob) {
   OrderedJson entry;
-  entry["token"] = text;
+  entry["token"] = texts.Text(id);
   entry["logprob"] = ShortestDouble(logprob);
-  // Half a character has no text to take bytes from.
   entry["bytes"] = nullptr;
-  if (text.find(kReplacement) == std::string::npos) {
+  if (const auto bytes = texts.Bytes(id)) {
     entry["bytes"] = OrderedJson::array();
-    for (const char c : text) {
+    for (const char c : *bytes) {
       entry["bytes"].push_back(static_cast<unsigned char>(c));
     }
   }
@@ -26,22 +22,27 @@ OrderedJson ChatEntry(const std::string& text, float logprob) {
 
 }  // namespace
 
-void CompletionLogprobs::AddText(const std::string& text) {
-  tokens_.push_back(text);
-  offsets_.push_back(offset_);
-  offset_ += CountCharacters(text);
-}
-
-void CompletionLogprobs::AddFirst(uint32_t id) {
-  AddText(texts_->Text(id));
+void CompletionLogprobs::BeginPrompt(std::string text, uint32_t first) {
+  offsets_in_text_.BeginPrompt(std::move(text));
+  tokens_.push_back(texts_->Text(first));
+  offsets_.push_back(offsets_in_text_.OfPrompt(first));
   logprobs_.push_back(nullptr);
   top_.push_back(nullptr);
-  texts_->Advance(id);
+  texts_->Advance(first);
 }
 
-void CompletionLogprobs::Add(const v1::TokenLogprob& token, uint32_t top) {
+void CompletionLogprobs::AddOfPrompt(const v1::TokenLogprob& token, uint32_t top) {
+  Add(token, top, offsets_in_text_.OfPrompt(token.token_id()));
+}
+
+void CompletionLogprobs::AddOfAnswer(const v1::TokenLogprob& token, uint32_t top) {
+  Add(token, top, offsets_in_text_.OfAnswer(token.token_id()));
+}
+
+void CompletionLogprobs::Add(const v1::TokenLogprob& token, uint32_t top, size_t offset) {
   const std::string text = texts_->Text(token.token_id());
-  AddText(text);
+  tokens_.push_back(text);
+  offsets_.push_back(offset);
   logprobs_.push_back(ShortestDouble(token.logprob()));
   if (top == 0) {
     top_.push_back(nullptr);
@@ -68,11 +69,11 @@ OrderedJson CompletionLogprobs::Take() {
 }
 
 OrderedJson ChatLogprob(const v1::TokenLogprob& token, uint32_t top, TokenTexts* texts) {
-  OrderedJson entry = ChatEntry(texts->Text(token.token_id()), token.logprob());
+  OrderedJson entry = ChatEntry(*texts, token.token_id(), token.logprob());
   entry["top_logprobs"] = OrderedJson::array();
   for (const auto& best : token.top()) {
     if (entry["top_logprobs"].size() < top) {
-      entry["top_logprobs"].push_back(ChatEntry(texts->Text(best.token_id()), best.logprob()));
+      entry["top_logprobs"].push_back(ChatEntry(*texts, best.token_id(), best.logprob()));
     }
   }
   texts->Advance(token.token_id());

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "coordinator/http/json_body.h"
 #include "coordinator/http/token_text.h"
@@ -14,21 +15,25 @@ namespace strata {
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, as lists by token.
 class CompletionLogprobs {
  public:
-  // `texts` follows the text that the tokens belong to, and outlives this.
-  explicit CompletionLogprobs(TokenTexts* texts) : texts_(texts) {}
+  // `texts` follows the ids that the tokens belong to; it and the tokenizer, which may be null,
+  // outlive this.
+  CompletionLogprobs(const Tokenizer* tokenizer, TokenTexts* texts)
+      : texts_(texts), offsets_in_text_(tokenizer) {}
 
-  // The first token of a prompt, which nothing comes before.
-  void AddFirst(uint32_t id);
-  void Add(const v1::TokenLogprob& token, uint32_t top);
+  // The text begins with that of a prompt, and the prompt with token `first`, which nothing comes
+  // before.
+  void BeginPrompt(std::string text, uint32_t first);
+  void AddOfPrompt(const v1::TokenLogprob& token, uint32_t top);
+  void AddOfAnswer(const v1::TokenLogprob& token, uint32_t top);
   bool empty() const { return tokens_.empty(); }
   // What was added since the last one; offsets go on.
   OrderedJson Take();
 
  private:
-  void AddText(const std::string& text);
+  void Add(const v1::TokenLogprob& token, uint32_t top, size_t offset);
 
   TokenTexts* const texts_;
-  size_t offset_ = 0;
+  TextOffsets offsets_in_text_;
   OrderedJson tokens_ = OrderedJson::array();
   OrderedJson logprobs_ = OrderedJson::array();
   OrderedJson top_ = OrderedJson::array();

@@ -1,5 +1,6 @@
 // /tokenize and /detokenize, as vLLM and (with "inputs") LoRAX have them, and vLLM's
 // /tokenizer_info.
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -18,17 +19,27 @@ void AnswerJson(const OrderedJson& json, HttpResponder* responder) {
   responder->Answer(std::move(response));
 }
 
-// LoRAX's: [{"id", "text", "start", "stop"}], in characters of the text that the ids make.
+// LoRAX's: [{"id", "text", "start", "stop"}], in characters of the text that the ids make. The
+// parts of a character have that character's.
 OrderedJson LoraxTokens(const std::vector<uint32_t>& ids, const Tokenizer* tokenizer) {
+  const std::string whole = tokenizer->Decode(ids, /*skip_special_tokens=*/false);
+  std::vector<size_t> starts;
+  TextOffsets offsets(tokenizer);
+  offsets.BeginPrompt(whole);
+  for (const uint32_t id : ids) {
+    starts.push_back(offsets.OfPrompt(id));
+  }
+  starts.push_back(CountCharacters(whole));
   OrderedJson tokens = OrderedJson::array();
   TokenTexts texts(tokenizer);
-  size_t start = 0;
-  for (const uint32_t id : ids) {
-    const std::string text = texts.Text(id);
-    const size_t stop = start + CountCharacters(text);
-    tokens.push_back({{"id", id}, {"text", text}, {"start", start}, {"stop", stop}});
-    texts.Advance(id);
-    start = stop;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::string text = texts.Text(ids[i]);
+    const size_t least = starts[i] + (text.empty() ? 0 : 1);
+    tokens.push_back({{"id", ids[i]},
+                      {"text", text},
+                      {"start", starts[i]},
+                      {"stop", std::max(starts[i + 1], least)}});
+    texts.Advance(ids[i]);
   }
   return tokens;
 }

@@ -118,6 +118,12 @@ std::optional<uint8_t> ByteOfToken(std::string_view token) {
   return byte;
 }
 
+std::optional<std::string> ByteFallbackStep::BytesOf(std::string_view token) const {
+  const auto byte = ByteOfToken(token);
+  if (!byte.has_value()) return std::nullopt;
+  return std::string(1, static_cast<char>(*byte));
+}
+
 std::unique_ptr<TokenSink> ByteFallbackStep::NewSink(TokenSink* next, DecodeMode mode) const {
   return std::make_unique<ByteFallbackSink>(next, mode);
 }

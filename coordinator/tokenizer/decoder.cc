@@ -32,6 +32,13 @@ void DecoderStream::Finish(std::string* text) {
   sinks_.back()->End();
 }
 
+std::optional<std::string> Decoder::BytesOf(std::string_view token) const {
+  for (const auto& step : steps_) {
+    if (auto bytes = step->BytesOf(token)) return bytes;
+  }
+  return std::nullopt;
+}
+
 std::string Decoder::Decode(std::span<const std::string_view> tokens) const {
   std::string text;
   DecoderStream stream(steps_, DecodeMode::kWhole);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,10 @@ class DecoderStep {
   virtual ~DecoderStep() = default;
   // At most so many bytes come out for each that goes in, and for each token.
   virtual size_t growth() const { return 1; }
+  // The bytes that `token` stands for where it may be a part of a character.
+  virtual std::optional<std::string> BytesOf(std::string_view /*token*/) const {
+    return std::nullopt;
+  }
   // Hands what becomes of the tokens to `next`, which outlives it, and as does the step.
   virtual std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const = 0;
 };
@@ -60,6 +65,8 @@ class Decoder {
   std::unique_ptr<DecoderStream> NewStream() const {
     return std::make_unique<DecoderStream>(steps_, DecodeMode::kStream);
   }
+  // As the first step says that knows bytes.
+  std::optional<std::string> BytesOf(std::string_view token) const;
   // All tokens at once.
   std::string Decode(std::span<const std::string_view> tokens) const;
 

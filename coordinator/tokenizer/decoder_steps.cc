@@ -9,6 +9,17 @@
 namespace strata {
 namespace {
 
+// False where a character stands for no byte.
+bool BytesOfCharacters(std::string_view token, std::string* bytes) {
+  bytes->clear();
+  for (size_t at = 0; at < token.size();) {
+    const auto byte = ByteOfCharacter(NextChar(token, &at));
+    if (!byte.has_value()) return false;
+    bytes->push_back(static_cast<char>(*byte));
+  }
+  return true;
+}
+
 class ByteLevelSink : public TokenSink {
  public:
   explicit ByteLevelSink(TokenSink* next) : next_(next) {}
@@ -16,14 +27,7 @@ class ByteLevelSink : public TokenSink {
   void Part(std::string_view text) override { token_.append(text); }
   void EndToken() override {
     text_.clear();
-    bytes_.clear();
-    bool bytes = true;
-    for (size_t at = 0; at < token_.size() && bytes;) {
-      const auto byte = ByteOfCharacter(NextChar(token_, &at));
-      bytes = byte.has_value();
-      bytes_.push_back(static_cast<char>(byte.value_or(0)));
-    }
-    assembler_.Add(bytes ? bytes_ : token_, &text_);
+    assembler_.Add(BytesOfCharacters(token_, &bytes_) ? bytes_ : token_, &text_);
     token_.clear();
     Say();
   }
@@ -215,6 +219,11 @@ class JoinSink : public TokenSink {
 };
 
 }  // namespace
+
+std::optional<std::string> ByteLevelStep::BytesOf(std::string_view token) const {
+  std::string bytes;
+  return BytesOfCharacters(token, &bytes) ? bytes : std::string(token);
+}
 
 std::unique_ptr<TokenSink> ByteLevelStep::NewSink(TokenSink* next, DecodeMode) const {
   return std::make_unique<ByteLevelSink>(next);

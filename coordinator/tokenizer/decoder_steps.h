@@ -18,6 +18,7 @@ namespace strata {
 // "ByteLevel": tokens in the byte alphabet become bytes, all others their UTF-8; then one text.
 class ByteLevelStep : public DecoderStep {
  public:
+  std::optional<std::string> BytesOf(std::string_view token) const override;
   std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
 };
 
@@ -29,6 +30,7 @@ std::optional<uint8_t> ByteOfToken(std::string_view token);
 // is complete, and cannot take it back if the run turns out bad behind it: so much it says more.
 class ByteFallbackStep : public DecoderStep {
  public:
+  std::optional<std::string> BytesOf(std::string_view token) const override;
   std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
 };
 

@@ -126,6 +126,11 @@ std::unique_ptr<Tokenizer::Stream> PipelineTokenizer::NewStream(std::span<const 
   return std::make_unique<IdStream>(this, context, skip_special_tokens);
 }
 
+std::optional<std::string> PipelineTokenizer::BytesOf(uint32_t id) const {
+  const auto token = TokenOf(id, /*skip_special_tokens=*/false);
+  return token.has_value() ? stages_.decoder->BytesOf(*token) : std::nullopt;
+}
+
 std::optional<uint32_t> PipelineTokenizer::TokenToId(std::string_view token) const {
   if (const auto id = stages_.added_tokens.IdOf(token)) {
     return id;

@@ -44,6 +44,7 @@ class PipelineTokenizer : public Tokenizer {
   std::unique_ptr<Stream> NewStream(std::span<const uint32_t> context,
                                     bool skip_special_tokens) const override;
   std::optional<uint32_t> TokenToId(std::string_view token) const override;
+  std::optional<std::string> BytesOf(uint32_t id) const override;
   uint32_t vocab_size() const override;
   std::string kind() const override { return stages_.kind; }
 

@@ -171,6 +171,12 @@ absl::Status FrozenPiecesModel::Tokenize(std::string_view text, std::span<const 
   return absl::OkStatus();
 }
 
+std::optional<std::string> SentencePieceStep::BytesOf(std::string_view token) const {
+  const auto byte = ByteOfToken(token);
+  if (!byte.has_value()) return std::nullopt;
+  return std::string(1, static_cast<char>(*byte));
+}
+
 std::unique_ptr<TokenSink> SentencePieceStep::NewSink(TokenSink* next, DecodeMode) const {
   return std::make_unique<SentencePieceSink>(next, &options_);
 }

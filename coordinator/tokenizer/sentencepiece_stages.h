@@ -67,6 +67,7 @@ class SentencePieceStep : public DecoderStep {
   };
   explicit SentencePieceStep(Options options) : options_(std::move(options)) {}
   size_t growth() const override { return options_.surface.size() + 3; }
+  std::optional<std::string> BytesOf(std::string_view token) const override;
   std::unique_ptr<TokenSink> NewSink(TokenSink* next, DecodeMode mode) const override;
 
  private:

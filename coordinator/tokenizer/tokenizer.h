@@ -42,6 +42,9 @@ class Tokenizer {
                                             bool skip_special_tokens) const = 0;
 
   virtual std::optional<uint32_t> TokenToId(std::string_view token) const = 0;
+  // The bytes that `id` stands for where it may be a part of a character; nullopt where it is text
+  // by itself, which depends on the ids before it.
+  virtual std::optional<std::string> BytesOf(uint32_t /*id*/) const { return std::nullopt; }
   virtual uint32_t vocab_size() const = 0;  // Added tokens included.
   // For people: "byte-level BPE", "BPE with byte fallback", "Unigram", "SentencePiece BPE", ...
   virtual std::string kind() const = 0;

@@ -2,7 +2,9 @@
 #ifndef STRATA_TESTS_COORDINATOR_HTTP_ANSWERS_H_
 #define STRATA_TESTS_COORDINATOR_HTTP_ANSWERS_H_
 
+#include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "coordinator/tokenizer/tokenizer.h"
@@ -13,6 +15,36 @@ namespace strata::testing {
 
 inline std::shared_ptr<const Tokenizer> MakeSmallTokenizer() {
   return *ParseTokenizer(SmallTokenizer().dump());
+}
+
+// Llama 2's kind: ids 0 to 255 are byte tokens, then "a" 256 and "▁a" 257.
+inline std::shared_ptr<const Tokenizer> MakeByteFallbackTokenizer() {
+  nlohmann::json json = SmallTokenizer();
+  nlohmann::json vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof(name), "<0x%02X>", byte);
+    vocab[name] = byte;
+  }
+  vocab["a"] = 256;
+  vocab["\u2581a"] = 257;
+  const auto replace = [](const char* from, const char* to) {
+    return nlohmann::json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  json["model"]["vocab"] = vocab;
+  json["model"]["merges"] = nlohmann::json::array();
+  json["model"]["byte_fallback"] = true;
+  json["normalizer"] = {
+      {"type", "Sequence"},
+      {"normalizers", {{{"type", "Prepend"}, {"prepend", "\u2581"}}, replace(" ", "\u2581")}}};
+  json["pre_tokenizer"] = nullptr;
+  json["decoder"] = {{"type", "Sequence"},
+                     {"decoders",
+                      {replace("\u2581", " "),
+                       {{"type", "ByteFallback"}},
+                       {{"type", "Fuse"}},
+                       {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}};
+  return *ParseTokenizer(json.dump());
 }
 
 inline v1::GenerateResponse StartedMessage(uint32_t prompt_tokens, uint32_t max_tokens) {

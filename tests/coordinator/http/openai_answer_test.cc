@@ -152,7 +152,7 @@ TEST(OpenAiAnswer, CompletionLogprobsAreListsByToken) {
             R"("top_logprobs":[{"x":-0.5,"y":-1.5,"ab":-2.5},{"c":-0.1}],"text_offset":[0,2]})");
 }
 
-TEST(OpenAiAnswer, ChatLogprobsHaveBytesAndHalfACharacterHasNone) {
+TEST(OpenAiAnswer, ChatLogprobsHaveTheBytesOfHalfACharacterToo) {
   OpenAiRequest request = Request(true);
   request.logprobs = true;
   request.top_logprobs = 1;
@@ -165,8 +165,97 @@ TEST(OpenAiAnswer, ChatLogprobsHaveBytesAndHalfACharacterHasNone) {
   const OrderedJson json = OrderedJson::parse(answer->Whole().body);
   EXPECT_EQ(json["choices"][0]["logprobs"].dump(),
             R"({"content":[{"token":"a","logprob":-1.0,"bytes":[97],)"
-            "\"top_logprobs\":[{\"token\":\"\xef\xbf\xbd\",\"logprob\":0.0,\"bytes\":null}]}],"
+            "\"top_logprobs\":[{\"token\":\"\xef\xbf\xbd\",\"logprob\":0.0,\"bytes\":[195]}]}],"
             R"("refusal":null})");
+}
+
+// What the ids of "日" and of "本", in bytes that end in another token than they begin in, are
+// called.
+TEST(OpenAiAnswer, BytesOfAllTokensMakeTheText) {
+  OpenAiRequest request = Request(true);
+  request.logprobs = true;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  answer->OnMessage(0, StartedMessage(1, 8));
+  const std::string text = "a\u65e5ab\u672c";
+  for (const uint32_t id : {uint32_t{'a'}, 0xe6u, 0x97u, 0xa5u, 256u, 0xe6u, 0x9cu, 0xacu}) {
+    answer->OnMessage(0, TokenMessage(id, "", -1));
+  }
+  answer->OnMessage(0, FinishMessage("length", 1, 8));
+  const OrderedJson json = OrderedJson::parse(answer->Whole().body);
+  std::string joined;
+  for (const OrderedJson& token : json["choices"][0]["logprobs"]["content"]) {
+    for (const OrderedJson& byte : token["bytes"]) joined.push_back(byte.get<char>());
+  }
+  EXPECT_EQ(joined, text);
+  EXPECT_EQ(json["choices"][0]["logprobs"]["content"][1]["token"], "\ufffd");
+  EXPECT_EQ(json["choices"][0]["logprobs"]["content"][3]["token"], "\u65e5");
+  EXPECT_EQ(json["choices"][0]["logprobs"]["content"][4]["token"], "ab");
+}
+
+TEST(OpenAiAnswer, BytesOfACharacterThatIsNeverCompleteAreItsOwn) {
+  OpenAiRequest request = Request(true);
+  request.logprobs = true;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  answer->OnMessage(0, StartedMessage(1, 8));
+  for (const uint32_t id : {0xe6u, 0x97u, uint32_t{'a'}}) {
+    answer->OnMessage(0, TokenMessage(id, "", -1));
+  }
+  answer->OnMessage(0, FinishMessage("length", 1, 3));
+  const OrderedJson json = OrderedJson::parse(answer->Whole().body);
+  const OrderedJson& content = json["choices"][0]["logprobs"]["content"];
+  EXPECT_EQ(content[0]["bytes"].dump(), "[230]");
+  EXPECT_EQ(content[1]["bytes"].dump(), "[151]");
+  EXPECT_EQ(content[2]["bytes"].dump(), "[97]");
+  EXPECT_EQ(content[2]["token"], "a");
+}
+
+// Byte tokens beside pieces whose blank in front belongs to them behind a prompt.
+TEST(OpenAiAnswer, BytesOfByteFallbackMakeTheTextBehindAPrompt) {
+  OpenAiRequest request = Request(true);
+  request.logprobs = true;
+  OpenAiContext context = Context();
+  context.tokenizer = testing::MakeByteFallbackTokenizer();
+  const auto answer = MakeOpenAiAnswer(request, std::move(context));
+  answer->OnMessage(0, StartedMessage(1, 8));
+  for (const uint32_t id : {257u, 0xe6u, 0x97u, 0xa5u, 256u}) {
+    answer->OnMessage(0, TokenMessage(id, "", -1));
+  }
+  answer->OnMessage(0, FinishMessage("length", 1, 5));
+  const OrderedJson json = OrderedJson::parse(answer->Whole().body);
+  std::string joined;
+  for (const OrderedJson& token : json["choices"][0]["logprobs"]["content"]) {
+    for (const OrderedJson& byte : token["bytes"]) joined.push_back(byte.get<char>());
+  }
+  EXPECT_EQ(joined, " a\u65e5a");
+}
+
+// A begin token that the text does not have, one that it has, and a character in three tokens.
+TEST(OpenAiAnswer, OffsetsCountWhatTheTextHasAndACharacterOnce) {
+  for (const bool spelled : {false, true}) {
+    OpenAiRequest request = Request(false);
+    request.echo = true;
+    request.logprobs = true;
+    OpenAiContext context = Context();
+    nlohmann::json json = testing::SmallTokenizer();
+    json["added_tokens"].push_back(testing::Added("<s>", {{"id", 259}}));
+    context.tokenizer = *ParseTokenizer(json.dump());
+    context.prompt_texts = {spelled ? "<s>\u65e5c" : "\u65e5c"};
+    context.prompt_ids = {{259, 0xe6, 0x97, 0xa5, 'c'}};
+    const auto answer = MakeOpenAiAnswer(request, std::move(context));
+    answer->OnMessage(0, StartedMessage(5, 8));
+    v1::GenerateResponse prompt;
+    for (const uint32_t id : {0xe6u, 0x97u, 0xa5u, uint32_t{'c'}}) {
+      *prompt.add_prompt_logprobs() = Logprob(id, -1);
+    }
+    answer->OnMessage(0, prompt);
+    for (const uint32_t id : {256u, 0xe6u, 0x9cu, 0xacu, 259u, uint32_t{'d'}}) {
+      answer->OnMessage(0, TokenMessage(id, "", -1));
+    }
+    answer->OnMessage(0, FinishMessage("length", 5, 6));
+    const OrderedJson shown = OrderedJson::parse(answer->Whole().body);
+    EXPECT_EQ(shown["choices"][0]["logprobs"]["text_offset"].dump(),
+              spelled ? "[0,3,3,3,4,5,7,7,7,8,8]" : "[0,0,0,0,1,2,4,4,4,5,5]");
+  }
 }
 
 TEST(OpenAiAnswer, EchoShowsThePromptAndItsLogprobs) {
