@@ -1,6 +1,7 @@
 #include "coordinator/http/http_errors.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
@@ -15,6 +16,23 @@ using Code = absl::StatusCode;
 // Of a request that can be served once something was loaded or has come back.
 bool NotReady(std::string_view reason) {
   return reason == "MODEL_NOT_LOADED" || reason == "NOT_READY" || reason == "UNLOADED";
+}
+
+// Of a limit that has room again by itself, so that the same request may be sent again: clients'
+// libraries do so by themselves for 429.
+bool HasRoomAgain(std::string_view reason) {
+  static constexpr std::string_view kReasons[] = {
+      "KEY_REQUESTS_IN_FLIGHT",
+      "KEY_REQUEST_RATE",
+      "KEY_TOKEN_RATE",
+      "QUEUE_FULL",
+      "OVERLOADED",
+      "TOO_MANY_CALLS",
+      "INPUT_EMBEDDINGS_FULL",
+      "HTTP_MEMORY_FULL",
+      "SLOW_READER",
+  };
+  return std::ranges::find(kReasons, reason) != std::end(kReasons);
 }
 
 // A stage said it, of what the coordinator sent: whatever its code, the client is not to blame.
@@ -147,7 +165,7 @@ int HttpStatusOf(const absl::Status& status) {
     case Code::kAlreadyExists:
       return 409;
     case Code::kResourceExhausted:
-      return 429;
+      return HasRoomAgain(ReasonOf(status)) ? 429 : 503;
     case Code::kCancelled:
       return 499;
     case Code::kUnavailable:

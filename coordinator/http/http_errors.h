@@ -13,8 +13,9 @@ namespace strata {
 enum class ErrorShape { kOpenAi, kLorax };
 
 // 400 for what is wrong with a request, 404 for an unknown model, 409 for an id in flight or taken,
-// 429 for what is over a limit, 499 for what was cancelled, 503 for what is not ready, 504 for a
-// deadline. 500 for what a stage says (the fact "stage"), whatever its code.
+// 429 for a limit that has room again by itself, 499 for what was cancelled, 503 for what is not
+// ready or what the server lacks, 504 for a deadline. 500 for what a stage says (the fact "stage"),
+// whatever its code. docs/API.md lists the reasons of each.
 int HttpStatusOf(const absl::Status& status);
 
 // {"error": {"message", "type", "param", "code"}}

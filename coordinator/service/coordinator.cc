@@ -485,7 +485,7 @@ Coordinator::Serving Coordinator::ServingOf(const std::string& model) {
   } else if (!deployment->serves()) {
     serving.problem =
         !deployment->problem().ok()
-            ? deployment->problem()
+            ? NotServed(model, deployment->problem())
             : Error(absl::StatusCode::kUnavailable, "MODEL_LOADING",
                     "model '" + model + "' is " + DeploymentStateName(deployment->state()))
                   .Hint("see `strata model show " + model + "`");

@@ -6,6 +6,7 @@
 #include "common/app/log.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/service/errors.h"
 #include "coordinator/service/layer_check.h"
 
 namespace strata {
@@ -286,7 +287,7 @@ void Deployment::StopEngine(const absl::Status& why) {
 
 void Deployment::Fail(DeploymentState state, const absl::Status& why) {
   LogError({{"model", model_->name}, {"deployment", id_}, {"epoch", plan_.epoch()}}, Describe(why));
-  StopEngine(why);
+  StopEngine(NotServed(model_->name, why));
   if (before_resize_.has_value()) {
     // What is loaded next is what is known to fit.
     const uint64_t epoch = plan_.epoch();

@@ -25,7 +25,8 @@ absl::Status StatusOf(const jinja::Failure& failure) {
     case Kind::kSyntax:
       return Error(absl::StatusCode::kInvalidArgument, "TEMPLATE_SYNTAX", message);
     case Kind::kLimit:
-      return Error(absl::StatusCode::kResourceExhausted, "TEMPLATE_LIMIT", message);
+      return Error(absl::StatusCode::kInvalidArgument, "TEMPLATE_LIMIT", message)
+          .Hint("send fewer or shorter messages; the same ones are refused again");
     default:
       return Error(absl::StatusCode::kInvalidArgument, "TEMPLATE_ERROR", message);
   }
@@ -39,8 +40,9 @@ auto Guarded(Function function) -> absl::StatusOr<decltype(function())> {
   } catch (const jinja::Failure& failure) {
     return StatusOf(failure);
   } catch (const std::bad_alloc&) {
-    return Error(absl::StatusCode::kResourceExhausted, "TEMPLATE_LIMIT",
-                 "chat template: out of memory");
+    return Error(absl::StatusCode::kResourceExhausted, "TEMPLATE_MEMORY",
+                 "chat template: the coordinator is out of memory")
+        .Hint("send it again in a while");
   } catch (const std::exception& error) {
     return Error(absl::StatusCode::kInternal, "TEMPLATE_ERROR",
                  std::string("chat template: ") + error.what());

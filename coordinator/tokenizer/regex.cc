@@ -111,7 +111,7 @@ class Pcre2Regex : public Regex {
         break;
       }
       if (code < 0) {
-        return Error(absl::StatusCode::kResourceExhausted, "TOKENIZER_PATTERN_LIMIT",
+        return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_PATTERN_LIMIT",
                      absl::StrCat("the split pattern gives up on this text: ", ErrorText(code)))
             .Limit(absl::StrCat("match_steps=", kMatchLimit, ",text_match_steps=", kTextSteps))
             .Hint("send a shorter text, or one without very long words");

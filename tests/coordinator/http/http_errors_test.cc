@@ -2,13 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <map>
+#include <regex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "common/status.h"
 #include "coordinator/http/json_body.h"
+#include "coordinator/service/errors.h"
+#include "tests/golden.h"
 
 namespace strata {
 namespace {
@@ -75,7 +83,7 @@ TEST(HttpErrors, AStagesFaultIsTheServersWhateverItsCode) {
       {Code::kNotFound, 404, "not_found_error", 404, "validation"},
       {Code::kAlreadyExists, 409, "invalid_request_error", 409, "validation"},
       {Code::kPermissionDenied, 403, "permission_error", 403, "validation"},
-      {Code::kResourceExhausted, 429, "rate_limit_error", 429, "overloaded"},
+      {Code::kResourceExhausted, 503, "server_error", 503, "unhealthy"},
       {Code::kFailedPrecondition, 400, "invalid_request_error", 422, "validation"},
       {Code::kAborted, 409, "invalid_request_error", 409, "generation"},
       {Code::kOutOfRange, 400, "invalid_request_error", 422, "validation"},
@@ -145,6 +153,142 @@ TEST(HttpErrors, AMissingUnknownOrRevokedKeyIsAnInvalidOne) {
     EXPECT_EQ(OrderedJson::parse(lorax.body),
               OrderedJson::parse(R"({"error":"no","error_type":"authentication"})"));
   }
+}
+
+// ---- The table of reasons in docs/API.md.
+
+struct Documented {
+  absl::StatusCode code;
+  int http_status;
+};
+
+absl::StatusCode CodeNamed(const std::string& name) {
+  for (int code = 1; code <= 16; ++code) {
+    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) == name) {
+      return static_cast<absl::StatusCode>(code);
+    }
+  }
+  ADD_FAILURE() << "no code is called " << name;
+  return absl::StatusCode::kOk;
+}
+
+std::multimap<std::string, Documented> TableOfTheDocs() {
+  std::multimap<std::string, Documented> table;
+  const std::regex row(R"(^\| `([A-Z_]+)` \| ([0-9]{3}) \| (.*?) \| .*\|$)");
+  const std::regex word("`([A-Z][A-Z_]+)`");
+  for (const std::string& line : testing::ReadLinesOrFail(testing::SourcePath("docs/API.md"))) {
+    std::smatch cells;
+    if (!std::regex_match(line, cells, row)) continue;
+    const std::string reasons = cells[3];
+    for (auto it = std::sregex_iterator(reasons.begin(), reasons.end(), word);
+         it != std::sregex_iterator(); ++it) {
+      table.emplace((*it)[1], Documented{CodeNamed(cells[1]), std::stoi(cells[2])});
+    }
+  }
+  return table;
+}
+
+TEST(HttpErrors, EveryReasonHasTheStatusThatTheDocsSay) {
+  const auto table = TableOfTheDocs();
+  EXPECT_GT(table.size(), 60u);
+  for (const auto& [reason, documented] : table) {
+    const absl::Status status = Error(documented.code, reason, "it is so");
+    EXPECT_EQ(HttpStatusOf(status), documented.http_status) << reason;
+    const bool later = documented.http_status == 429 || documented.http_status == 503;
+    EXPECT_EQ(HeaderOf(ErrorAnswer(status, ErrorShape::kOpenAi), "Retry-After").empty(), !later)
+        << reason;
+  }
+}
+
+// Files whose errors requests are told, and the reasons in them that only operators or other
+// processes are told.
+constexpr const char* kRooms[] = {
+    "common/rpc/call_threads.cc",
+    "common/sampling_params.cc",
+    "coordinator/engine",
+    "coordinator/http",
+    "coordinator/keys",
+    "coordinator/service/coordinator.cc",
+    "coordinator/service/deployment.cc",
+    "coordinator/service/errors.h",
+    "coordinator/service/event_loop.cc",
+    "coordinator/service/generation.cc",
+    "coordinator/service/inference_service.cc",
+    "coordinator/service/model_runtime.cc",
+    "coordinator/service/request.cc",
+    "coordinator/service/text_stream.cc",
+    "coordinator/template/chat_template.cc",
+    "coordinator/tokenizer/pipeline_tokenizer.cc",
+    "coordinator/tokenizer/pre_tokenized.cc",
+    "coordinator/tokenizer/word_models.cc",
+};
+constexpr const char* kOfOthers[] = {
+    "BAD_FLAG",  "BAD_KEY_NAME",   "CANNOT_LISTEN",     "KEY_NOT_FOUND",
+    "KV_IN_USE", "LAST_ADMIN_KEY", "LINK_NOT_EXPECTED", "NOT_READY",
+};
+
+TEST(HttpErrors, TheDocsKnowEveryReasonThatARequestMayBeTold) {
+  const auto table = TableOfTheDocs();
+  const std::regex error("Code::k([A-Za-z]+),\\s*\"([A-Z][A-Z_]+)\"");
+  size_t found = 0;
+  for (const char* room : kRooms) {
+    std::vector<std::filesystem::path> files;
+    const std::filesystem::path path = testing::SourcePath(room);
+    if (std::filesystem::is_directory(path)) {
+      for (const auto& entry : std::filesystem::directory_iterator(path)) {
+        if (entry.is_regular_file()) files.push_back(entry.path());
+      }
+    } else {
+      files.push_back(path);
+    }
+    for (const auto& file : files) {
+      const std::string source = testing::ReadFileOrFail(file);
+      for (auto it = std::sregex_iterator(source.begin(), source.end(), error);
+           it != std::sregex_iterator(); ++it) {
+        const std::string reason = (*it)[2];
+        if (std::ranges::find(kOfOthers, reason) != std::end(kOfOthers)) continue;
+        ++found;
+        const auto [begin, end] = table.equal_range(reason);
+        EXPECT_TRUE(std::any_of(begin, end,
+                                [&](const auto& row) {
+                                  std::string code(absl::StatusCodeToString(row.second.code));
+                                  std::erase(code, '_');
+                                  return absl::EqualsIgnoreCase(code, std::string((*it)[1]));
+                                }))
+            << file << ": docs/API.md does not have " << reason << " with this code";
+      }
+    }
+  }
+  EXPECT_GT(found, 50u);
+}
+
+// Libraries send what is answered 429 again by themselves, for ever.
+TEST(HttpErrors, WhatIsRefusedForEverIsNever429) {
+  const auto table = TableOfTheDocs();
+  for (const char* reason : {"TEMPLATE_LIMIT", "TOKENIZER_PATTERN_LIMIT", "KV_NEVER_FITS"}) {
+    const auto row = table.find(reason);
+    ASSERT_NE(row, table.end()) << reason;
+    EXPECT_EQ(row->second.http_status, 400) << reason;
+  }
+}
+
+// A disk is full, a file has other bytes, a worker says what is wrong: no request is to blame.
+TEST(HttpErrors, AModelThatCouldNotBeLoadedIsNotServedForTheReasonOfThat) {
+  const absl::Status whys[] = {
+      Error(absl::StatusCode::kResourceExhausted, "DISK_FULL", "the disk of node 'a' is full"),
+      Error(absl::StatusCode::kFailedPrecondition, "MODEL_CHANGED", "a file has other bytes"),
+      Error(absl::StatusCode::kInternal, "BACKEND_FAILED", "stage 1 failed").Fact("stage", 1),
+      Error(absl::StatusCode::kInvalidArgument, "TENSOR_SHAPE", "a tensor has another shape"),
+  };
+  for (const absl::Status& why : whys) {
+    const absl::Status status = NotServed("m", why);
+    EXPECT_EQ(HttpStatusOf(status), 503) << why;
+    EXPECT_EQ(ReasonOf(status), ReasonOf(why));
+    EXPECT_NE(Describe(status).find("model 'm' is not served"), std::string::npos);
+    EXPECT_NE(Describe(status).find(std::string(why.message())), std::string::npos);
+  }
+  const absl::Status lost = Error(absl::StatusCode::kUnavailable, "NODE_LOST", "node 'a' is lost");
+  EXPECT_EQ(NotServed("m", lost), lost);
 }
 
 }  // namespace

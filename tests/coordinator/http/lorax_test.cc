@@ -207,7 +207,7 @@ TEST(LoraxAnswer, ErrorsAreFlatAndOfItsTypes) {
   const std::tuple<absl::StatusCode, int, const char*> cases[] = {
       {absl::StatusCode::kInvalidArgument, 422, "validation"},
       {absl::StatusCode::kNotFound, 404, "validation"},
-      {absl::StatusCode::kResourceExhausted, 429, "overloaded"},
+      {absl::StatusCode::kResourceExhausted, 503, "unhealthy"},
       {absl::StatusCode::kUnavailable, 503, "unhealthy"},
       {absl::StatusCode::kDeadlineExceeded, 424, "generation"},
       {absl::StatusCode::kInternal, 500, "incomplete_generation"},
