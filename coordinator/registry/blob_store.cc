@@ -8,23 +8,23 @@
 #include "coordinator/registry/model_changed.h"
 
 namespace strata {
-namespace {
-
-std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
-// Opens the file if it is what was registered.
-absl::StatusOr<FileReader> OpenUnchanged(const Blob& blob) {
+absl::StatusOr<FileReader> BlobStore::OpenUnchanged(const Blob& blob) const {
   auto file = FileReader::Open(blob.path);
   if (file.status().code() == absl::StatusCode::kNotFound) {
-    return ModelChanged(blob.path, FolderOf(blob.path), "is gone");
+    return ModelChanged(blob.path, *blob.manifest, "is gone");
   }
-  if (file.ok() && !SameFile(file->identity(), blob.identity)) {
-    return ModelChanged(blob.path, FolderOf(blob.path), "changed since it was registered");
+  RETURN_IF_ERROR(file.status());
+  ASSIGN_OR_RETURN(const bool same, trust_.Holds(*file, *blob.file));
+  if (!same) {
+    return ModelChanged(blob.path, *blob.manifest, "changed since it was registered");
   }
   return file;
 }
 
-}  // namespace
+bool BlobStore::IsUnchangedForSure(const Blob& blob) const {
+  const auto file = FileReader::Open(blob.path);
+  return file.ok() && trust_.HoldsForSure(*file, *blob.file);
+}
 
 void BlobStore::AddManifest(const std::string& model,
                             std::shared_ptr<const ModelManifest> manifest) {
@@ -44,12 +44,12 @@ void BlobStore::Rebuild() {
   places_.clear();
   for (const auto& [name, manifest] : models_) {
     for (const ManifestFile& file : manifest->files) {
-      places_[file.sha256].push_back({&manifest->path, &file, 0, file.identity.bytes});
+      places_[file.sha256].push_back({manifest, &file, 0, file.identity.bytes});
     }
     for (const ManifestTensor& tensor : manifest->tensors) {
       const ManifestFile* file = manifest->FindFile(tensor.file);
       if (file != nullptr) {
-        places_[tensor.sha256].push_back({&manifest->path, file, tensor.offset, tensor.bytes});
+        places_[tensor.sha256].push_back({manifest, file, tensor.offset, tensor.bytes});
       }
     }
   }
@@ -84,18 +84,26 @@ absl::StatusOr<Blob> BlobStore::Find(std::string_view sha256) const {
     }
     if (const auto places = places_.find(key); places != places_.end()) {
       for (const Place& place : places->second) {
-        found.push_back({key, place.bytes, absl::StrCat(*place.folder, "/", place.file->name),
-                         place.offset, place.file->identity, nullptr});
+        found.push_back({key, place.bytes,
+                         absl::StrCat(place.manifest->path, "/", place.file->name), place.offset,
+                         place.manifest, place.file, nullptr});
       }
     }
   }
   if (found.empty()) {
     return Error(absl::StatusCode::kNotFound, "NO_BLOB",
                  absl::StrCat("no registered model has the content ", std::string(sha256)))
-        .Hint("run `strata model add` again");
+        .Hint(
+            "the model was removed, or added anew with other files: `strata model list` shows "
+            "what is there");
   }
   for (Blob& blob : found) {
-    if (found.size() == 1 || OpenUnchanged(blob).ok()) {
+    if (found.size() == 1 || IsUnchangedForSure(blob)) {
+      return std::move(blob);
+    }
+  }
+  for (Blob& blob : found) {
+    if (OpenUnchanged(blob).ok()) {
       return std::move(blob);
     }
   }
@@ -118,8 +126,8 @@ absl::Status BlobStore::Read(const Blob& blob, uint64_t offset, uint64_t bytes,
   RETURN_IF_ERROR(file.ReadAt(blob.offset + offset, out->data(), bytes));
   // Also not while it was read.
   ASSIGN_OR_RETURN(const FileIdentity after, file.CurrentIdentity());
-  if (!SameFile(after, blob.identity)) {
-    return ModelChanged(blob.path, FolderOf(blob.path), "changed since it was registered");
+  if (!SameFile(after, file.identity())) {
+    return ModelChanged(blob.path, *blob.manifest, "changes while it is read");
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
+#include "coordinator/registry/file_trust.h"
 #include "coordinator/registry/manifest.h"
 
 namespace strata {
@@ -24,7 +25,8 @@ struct Blob {
   uint64_t bytes = 0;
   std::string path;  // "" for one in memory.
   uint64_t offset = 0;
-  FileIdentity identity;  // The file's, when it was registered.
+  std::shared_ptr<const ModelManifest> manifest;  // Of one in a file.
+  const ManifestFile* file = nullptr;             // The manifest's.
   std::shared_ptr<const std::string> memory;
 };
 
@@ -50,20 +52,26 @@ class BlobStore {
   absl::StatusOr<Blob> Find(std::string_view sha256) const;
 
   // Puts `bytes` bytes from `offset` within the blob into `out`. OUT_OF_RANGE beyond its end;
-  // FAILED_PRECONDITION (MODEL_CHANGED) when the file is gone, or its size, modification time or
-  // inode differ from what was registered.
+  // FAILED_PRECONDITION (MODEL_CHANGED) when the file is gone, or holds other bytes than what was
+  // registered. One whose time has changed is read whole first, once, to see whether it does.
   absl::Status Read(const Blob& blob, uint64_t offset, uint64_t bytes, std::string* out) const;
+
+  FileTrust* trust() const { return &trust_; }
 
  private:
   struct Place {
-    const std::string* folder;  // The rest is the manifests', which `models_` keeps.
-    const ManifestFile* file;
+    std::shared_ptr<const ModelManifest> manifest;
+    const ManifestFile* file;  // The manifest's.
     uint64_t offset;
     uint64_t bytes;
   };
 
   void Rebuild() STRATA_REQUIRES(mutex_);
+  // Opens the file if it is what was registered.
+  absl::StatusOr<FileReader> OpenUnchanged(const Blob& blob) const;
+  bool IsUnchangedForSure(const Blob& blob) const;
 
+  mutable FileTrust trust_;
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<const ModelManifest>> models_ STRATA_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::vector<Place>> places_ STRATA_GUARDED_BY(mutex_);

@@ -83,29 +83,35 @@ absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std:
   const std::string path = manifest.path + "/" + file->name;
   auto contents = ReadSmallFile(path, kMaxReadBytes);
   if (contents.status().code() == absl::StatusCode::kNotFound) {
-    return ModelChanged(path, manifest.path, "is gone");
+    return ModelChanged(path, manifest, "is gone");
   }
   RETURN_IF_ERROR(contents.status());
   if (Sha256Hex(*contents) != file->sha256) {
-    return ModelChanged(path, manifest.path, "changed since it was registered");
+    return ModelChanged(path, manifest, "changed since it was registered");
   }
   return contents;
 }
 
-absl::StatusOr<std::string> FindManifestGguf(const ModelManifest& manifest) {
+const ManifestFile* ManifestGguf(const ModelManifest& manifest) {
   const auto gguf = std::find_if(manifest.files.begin(), manifest.files.end(),
                                  [](const auto& file) { return file.name.ends_with(".gguf"); });
-  if (manifest.FindFile("tokenizer.json") != nullptr || gguf == manifest.files.end()) {
+  return manifest.FindFile("tokenizer.json") != nullptr || gguf == manifest.files.end() ? nullptr
+                                                                                        : &*gguf;
+}
+
+absl::StatusOr<std::string> FindManifestGguf(const ModelManifest& manifest) {
+  const ManifestFile* gguf = ManifestGguf(manifest);
+  if (gguf == nullptr) {
     return "";
   }
   const std::string path = manifest.path + "/" + gguf->name;
   const auto file = FileReader::Open(path);
   if (absl::IsNotFound(file.status())) {
-    return ModelChanged(path, manifest.path, "is gone");
+    return ModelChanged(path, manifest, "is gone");
   }
   RETURN_IF_ERROR(file.status());
   if (!SameFile(file->identity(), gguf->identity)) {
-    return ModelChanged(path, manifest.path, "changed since it was registered");
+    return ModelChanged(path, manifest, "changed since it was registered");
   }
   return path;
 }

@@ -54,6 +54,9 @@ struct ModelManifest {
   std::vector<std::pair<std::string, std::string>> special_tokens;
   std::vector<std::string> notes;  // For people.
   ModelSpec spec;                  // Of config_json and generation_config_json.
+  // What it is registered as, which its JSON does not say; "": not yet.
+  std::string model;
+  bool ours = false;  // Its files came by upload or pull, and go with it.
 
   // What was registered: the folder, or a .gguf file where nothing else of its folder counts.
   std::string Source() const;
@@ -81,8 +84,10 @@ absl::StatusOr<std::string> ReadManifestFile(const ModelManifest& manifest, std:
 
 // The path of the .gguf file whose own tokenizer is the model's: the first one, where no
 // tokenizer.json stands beside it. "": there is none. FAILED_PRECONDITION (MODEL_CHANGED) when it
-// is not what was registered.
+// is not what was registered, by its size and time: see FileTrust.
 absl::StatusOr<std::string> FindManifestGguf(const ModelManifest& manifest);
+// The file that FindManifestGguf looks at, or null.
+const ManifestFile* ManifestGguf(const ModelManifest& manifest);
 
 // What the planner wants to know of weights and KV: as stored, or as workers quantize them.
 struct WeightAccount {

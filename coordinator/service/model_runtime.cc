@@ -184,9 +184,10 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
           tokenizer.status(), "the tokenizer of model '" + runtime->name + "' cannot be used");
     }
   }
-  runtime->template_problem = Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE",
-                                    "model '" + runtime->name + "' has no chat template")
-                                  .Hint("use `strata generate` with a whole prompt");
+  runtime->template_problem =
+      Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE",
+            "model '" + runtime->name + "' has no chat template")
+          .Hint("`strata generate " + runtime->name + " PROMPT` takes a whole prompt");
   if (!m.chat_template.empty()) {
     auto parsed = ParseChatTemplate(m.chat_template);
     if (parsed.ok()) {

@@ -10,6 +10,7 @@
 #include "common/checkpoint/gguf_model.h"
 #include "common/status.h"
 #include "coordinator/registry/digest_checkpoint.h"
+#include "coordinator/registry/model_changed.h"
 
 namespace strata {
 namespace {
@@ -47,6 +48,67 @@ absl::Status CheckModelName(const std::string& name) {
   return absl::OkStatus();
 }
 
+Models::Models(StateStore* store, BlobStore* blobs) : store_(store), blobs_(blobs) {
+  blobs_->trust()->OnSame(
+      [this](const std::string& path, const FileIdentity& identity, const std::string& sha256) {
+        RememberFile(path, {"", identity, sha256});
+      });
+}
+
+ModelManifest Models::Recognize(const StoredModel& stored, ModelManifest manifest) {
+  manifest.model = stored.name;
+  manifest.ours = stored.origin != "path";
+  const ManifestFile* gguf = ManifestGguf(manifest);
+  if (gguf == nullptr) {
+    return manifest;
+  }
+  const auto file = FileReader::Open(manifest.path + "/" + gguf->name);
+  if (!file.ok() || SameFile(file->identity(), gguf->identity) ||
+      !blobs_->trust()->Holds(*file, *gguf).value_or(false)) {
+    return manifest;
+  }
+  manifest.files[static_cast<size_t>(gguf - manifest.files.data())].identity = file->identity();
+  StoredModel renewed = stored;
+  renewed.manifest = ManifestToJson(manifest);
+  if (absl::Status saved = store_->SaveModel(renewed); !saved.ok()) {
+    LogWarn({{"model", stored.name}}, strata::Describe(saved));  // It is read again next time.
+  }
+  return manifest;
+}
+
+void Models::RememberFile(const std::string& path, const ManifestFile& now) {
+  LogInfo({{"path", path}}, "a model's file was read again: its time changed, its bytes did not");
+  MutexLock changing(&changes_);
+  std::vector<std::shared_ptr<const ModelRuntime>> all;
+  std::map<std::string, ManifestFile> renewed;
+  {
+    MutexLock lock(&mutex_);
+    renewed_[path] = now;
+    renewed = renewed_;
+    for (const auto& [name, runtime] : models_) all.push_back(runtime);
+  }
+  for (const auto& runtime : all) {
+    ModelManifest manifest = *runtime->manifest;
+    bool has_it = false;
+    for (ManifestFile& file : manifest.files) {
+      const auto it = renewed.find(manifest.path + "/" + file.name);
+      if (it != renewed.end() && it->second.sha256 == file.sha256) {
+        has_it |= it->first == path;
+        file.identity = it->second.identity;
+      }
+    }
+    auto stored = has_it ? store_->GetModel(runtime->name)
+                         : absl::StatusOr<StoredModel>(absl::NotFoundError("another's"));
+    if (!stored.ok()) {
+      continue;
+    }
+    stored->manifest = ManifestToJson(manifest);
+    if (absl::Status saved = store_->SaveModel(*stored); !saved.ok()) {
+      LogWarn({{"model", runtime->name}}, strata::Describe(saved));  // It is read again next time.
+    }
+  }
+}
+
 absl::Status Models::Restore() {
   ASSIGN_OR_RETURN(const auto stored, store_->ListModels());
   for (const StoredModel& model : stored) {
@@ -55,8 +117,8 @@ absl::Status Models::Restore() {
       LogError({{"model", model.name}}, strata::Describe(manifest.status()));
       continue;
     }
-    auto runtime =
-        MakeModelRuntime(model.name, std::make_shared<const ModelManifest>(*std::move(manifest)));
+    auto runtime = MakeModelRuntime(
+        model.name, std::make_shared<const ModelManifest>(Recognize(model, *std::move(manifest))));
     if (!runtime.ok()) {
       LogError({{"model", model.name}}, strata::Describe(runtime.status()));
       continue;
@@ -74,6 +136,8 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
   const std::string name = wanted_name.empty() ? DefaultModelName(path) : wanted_name;
   RETURN_IF_ERROR(CheckModelName(name));
   ASSIGN_OR_RETURN(ModelManifest manifest, DigestCheckpoint(path, progress));
+  manifest.model = name;
+  manifest.ours = origin != "path";
   ASSIGN_OR_RETURN(
       auto runtime,
       MakeModelRuntime(name, std::make_shared<const ModelManifest>(std::move(manifest))));

@@ -24,10 +24,10 @@ absl::Status CheckModelName(const std::string& name);
 class Models {
  public:
   // Neither is owned; both outlive this.
-  Models(StateStore* store, BlobStore* blobs) : store_(store), blobs_(blobs) {}
+  Models(StateStore* store, BlobStore* blobs);
 
   // Takes up what the store knows. A model whose files changed or are gone stays known; its blobs
-  // are refused when they are read.
+  // are refused when they are read. Waits while a GGUF file whose time has changed is read.
   absl::Status Restore();
 
   // Digests the folder and registers it as `name` ("" : the folder's name). Progress and
@@ -55,11 +55,19 @@ class Models {
   const BlobStore* blobs() const { return blobs_; }
 
  private:
+  // `manifest` as it was stored; its file whose tokenizer is used, read again if its time changed,
+  // is as it is now.
+  ModelManifest Recognize(const StoredModel& stored, ModelManifest manifest);
+  // A file of one or more models holds what it held, under another time: from now on it is trusted
+  // as it is, also after a restart.
+  void RememberFile(const std::string& path, const ManifestFile& now);
   StateStore* const store_;
   BlobStore* const blobs_;
   Mutex changes_;  // Held while the store is told of one; before mutex_.
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<const ModelRuntime>> models_ STRATA_GUARDED_BY(mutex_);
+  // Of files that were read again, by path: what they are like since.
+  std::map<std::string, ManifestFile> renewed_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata

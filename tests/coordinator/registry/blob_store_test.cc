@@ -6,10 +6,12 @@
 #include <atomic>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "common/digest.h"
 #include "common/status.h"
 #include "coordinator/registry/digest_checkpoint.h"
+#include "coordinator/registry/model_changed.h"
 #include "tests/common/checkpoint/made_checkpoint.h"
 
 namespace strata {
@@ -21,6 +23,7 @@ using testing::TempFolder;
 std::shared_ptr<const ModelManifest> Digest(const std::string& path) {
   auto manifest = DigestCheckpoint(path, nullptr);
   EXPECT_TRUE(manifest.ok()) << manifest.status();
+  manifest->model = "m";
   return std::make_shared<const ModelManifest>(*std::move(manifest));
 }
 
@@ -109,6 +112,81 @@ TEST(BlobStore, ForgetsARemovedModel) {
   blobs.RemoveManifest("same");
 }
 
+// Moves a file's modification time.
+void Touch(const std::string& path, int seconds) {
+  std::filesystem::last_write_time(
+      path, std::filesystem::last_write_time(path) + std::chrono::seconds(seconds));
+}
+
+TEST(BlobStore, AFileWhoseTimeAloneChangedIsReadAgainOnceAndTrusted) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  BlobStore blobs;
+  std::vector<FileIdentity> renewed;
+  blobs.trust()->OnSame(
+      [&](const std::string& path, const FileIdentity& identity, const std::string& sha256) {
+        EXPECT_EQ(path, folder.File("model.safetensors"));
+        EXPECT_EQ(sha256, Sha256Hex(folder.Read("model.safetensors")));
+        renewed.push_back(identity);
+      });
+  const auto manifest = Digest(folder.path());
+  blobs.AddManifest("m", manifest);
+  const auto blob = blobs.Find(manifest->tensors[0].sha256);
+  ASSERT_TRUE(blob.ok());
+  const auto read = [&] {
+    std::string out;
+    return blobs.Read(*blob, 0, 4, &out);
+  };
+  EXPECT_TRUE(read().ok());
+  EXPECT_EQ(renewed.size(), 0u) << "of the same size and time it is not read";
+  Touch(folder.File("model.safetensors"), 5);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(read().ok()) << read();
+  }
+  ASSERT_EQ(renewed.size(), 1u);
+  EXPECT_NE(renewed[0], manifest->FindFile("model.safetensors")->identity);
+  // Copied back by a tool that keeps times: another inode, and not read again.
+  std::filesystem::copy_file(folder.File("model.safetensors"), folder.File("copy"));
+  std::filesystem::last_write_time(
+      folder.File("copy"),
+      std::filesystem::last_write_time(folder.File("model.safetensors")) - std::chrono::seconds(5));
+  std::filesystem::rename(folder.File("copy"), folder.File("model.safetensors"));
+  EXPECT_TRUE(read().ok());
+  EXPECT_EQ(renewed.size(), 1u);
+}
+
+TEST(BlobStore, WhoAsksWhileAFileIsReadAgainWaitsForThatOneReading) {
+  TempFolder folder;
+  testing::WriteSmallCheckpoint(folder);
+  BlobStore blobs;
+  std::atomic<int> renewed = 0;
+  blobs.trust()->OnSame([&](const auto&, const auto&, const auto&) { ++renewed; });
+  const auto manifest = Digest(folder.path());
+  blobs.AddManifest("m", manifest);
+  Touch(folder.File("model.safetensors"), 5);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      std::string out;
+      EXPECT_TRUE(blobs.Read(*blobs.Find(manifest->tensors[0].sha256), 0, 4, &out).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(renewed, 1);
+}
+
+TEST(BlobStore, AHintNamesThePathAsAShellTakesIt) {
+  ModelManifest manifest;
+  manifest.model = "m";
+  manifest.path = "/models/my model";
+  manifest.files = {{"config.json", {}, ""}};
+  EXPECT_THAT(DetailOf(ModelChanged("/x", manifest, "is gone")).hint(),
+              HasSubstr("`strata model add '/models/my model' --name m`"));
+  manifest.ours = true;
+  EXPECT_THAT(DetailOf(ModelChanged("/x", manifest, "is gone")).hint(),
+              HasSubstr("`strata model remove m --force` and upload or pull it again"));
+}
+
 TEST(BlobStore, RefusesAFileThatChanged) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);
@@ -131,7 +209,8 @@ TEST(BlobStore, RefusesAFileThatChanged) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(ReasonOf(status), "MODEL_CHANGED");
   EXPECT_THAT(std::string(status.message()), HasSubstr(folder.File("model.safetensors")));
-  EXPECT_THAT(DetailOf(status).hint(), HasSubstr("strata model add " + folder.path()));
+  EXPECT_THAT(DetailOf(status).hint(),
+              HasSubstr("`strata model add " + folder.path() + " --name m`"));
 
   folder.Remove("model.safetensors");
   status = blobs.Read(*blob, 0, 4, &out);

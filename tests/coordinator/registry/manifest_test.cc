@@ -145,7 +145,8 @@ TEST(ReadManifestFile, GivesWhatWasRegisteredOrSaysThatItChanged) {
   TempFolder folder;
   testing::WriteSmallCheckpoint(folder);
   folder.Write("tokenizer.json", "{\"a\":1}");
-  const ModelManifest manifest = Digest(folder.path());
+  ModelManifest manifest = Digest(folder.path());
+  manifest.model = "m";
   EXPECT_EQ(*ReadManifestFile(manifest, "tokenizer.json"), "{\"a\":1}");
   EXPECT_EQ(ReadManifestFile(manifest, "none.json").status().code(), absl::StatusCode::kNotFound);
   folder.Write("tokenizer.json", "{\"a\":2}");
