@@ -120,8 +120,8 @@ void AddGenerateCommand(CommandTree* tree) {
       "  strata generate recall \"Once upon a time\" --max-tokens 50\n"
       "  echo \"Once upon a time\" | strata generate recall - --temperature 0\n"
       "  strata generate recall --token-ids 1,2,3 --json --logprobs 5\n"
-      "Ctrl-C cancels the request. The prompt goes to the model as it is: `strata chat` applies\n"
-      "the chat template.",
+      "Ctrl-C cancels the request. The prompt goes to the model as it is: `strata chat recall`\n"
+      "applies the chat template.",
       [options](Context& context) { return Generate(context, *options); });
   AddRequired(app, "MODEL", &options->model, "A loaded model");
   app->add_option_function<std::string>(

@@ -1,5 +1,6 @@
 // strata model load, unload, resize; strata plan.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -21,6 +22,13 @@ struct LoadCommand {
   bool detach = false;
 };
 
+// A worker that has not got further for so long is said to be silent, in seconds.
+constexpr double kSilentSaid = 3;
+
+std::string Seconds(double seconds) {
+  return FormatDuration(std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)));
+}
+
 Bar WorkerBar(const v1::LoadModelProgress::Worker& worker) {
   Bar bar{.label = worker.node(),
           .phase = worker.phase(),
@@ -30,6 +38,9 @@ Bar WorkerBar(const v1::LoadModelProgress::Worker& worker) {
   if (worker.phase() == "ready") {
     bar.note = worker.fetched_bytes() == 0 ? "all from the cache"
                                            : FormatSize(worker.fetched_bytes()) + " fetched";
+  } else if (worker.silent_s() >= kSilentSaid) {
+    bar.note = "no progress for " + Seconds(worker.silent_s());
+    if (worker.limit_s() > 0) bar.note += " (given up after " + Seconds(worker.limit_s()) + ")";
   }
   return bar;
 }
@@ -42,7 +53,8 @@ Json LoadDocument(const std::string& model, const v1::LoadModelProgress& last,
                        {"phase", worker.phase()},
                        {"done_bytes", worker.done_bytes()},
                        {"total_bytes", worker.total_bytes()},
-                       {"fetched_bytes", worker.fetched_bytes()}});
+                       {"fetched_bytes", worker.fetched_bytes()},
+                       {"silent_s", worker.silent_s()}});
   }
   return {{"model", model},
           {"ready", last.ready()},

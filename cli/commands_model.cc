@@ -1,5 +1,6 @@
 // strata model add, pull, list, show, remove.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -11,6 +12,7 @@
 #include "cli/tables.h"
 #include "common/report/model_report.h"
 #include "common/status.h"
+#include "common/units.h"
 #include "strata/v1/admin.pb.h"
 
 namespace strata::cli {
@@ -147,6 +149,12 @@ void PrintModel(const v1::Model& model, std::ostream& out) {
   if (!model.problem().empty()) {
     out << "  problem      " << model.problem() << "\n";
   }
+  if (model.has_retry()) {
+    out << "  loads again  in "
+        << FormatDuration(
+               std::chrono::milliseconds(static_cast<int64_t>(model.retry().in_s() * 1e3)))
+        << ", by itself; failed so far: " << model.retry().failed() << "\n";
+  }
   out << "  path         " << model.path() << "\n"
       << "  digest       " << model.digest() << "\n"
       << ModelReport(model);
@@ -191,8 +199,8 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
       "Without --upload PATH is on the coordinator's machine; its files stay where they are, and\n"
       "later changes to them are refused. Says what the checkpoint has (layers, formats, "
       "tokenizer,\n"
-      "chat template, memory) and what it cannot do; `strata model show` says it again, and with\n"
-      "--json both have it in `facts`.",
+      "chat template, memory) and what it cannot do; `strata model show NAME` says it again,\n"
+      "and with --json both have it in `facts`.",
       [add](Context& context) { return Add(context, *add); });
   AddRequired(app, "PATH", &add->source, "The folder with config.json, or a .gguf file");
   app->add_option("--name", add->name, "What to call it; default: the folder's or file's name")

@@ -39,7 +39,11 @@ void PrintNode(const v1::Node& node, std::ostream& out) {
       << "  measured     " << FormatSize(static_cast<uint64_t>(node.read_bytes_per_s()))
       << "/s read, " << Rounded(node.flops_per_s() / 1e9) << " GFLOP/s\n"
       << "  weight cache " << FormatSize(node.cache_bytes()) << ", "
-      << FormatSize(node.fetched_bytes()) << " fetched since start\n"
+      << FormatSize(node.fetched_bytes()) << " fetched since start";
+  if (node.has_disk_free_bytes()) {
+    out << ", " << FormatSize(node.disk_free_bytes()) << " free on its disk";
+  }
+  out << "\n"
       << "  heartbeat    " << Rounded(node.heartbeat_age_ms()) << " ms ago\n";
   for (const std::string& model : node.models()) {
     out << "  holds        " << model << "\n";
@@ -76,7 +80,30 @@ absl::Status SayNode(const Context& context, const absl::StatusOr<v1::Node>& nod
   return absl::OkStatus();
 }
 
-absl::Status RemoveNode(const Context& context, const std::string& name, bool force) {
+absl::Status RemoveGoneNodes(const Context& context) {
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  ASSIGN_OR_RETURN(const v1::RemoveNodeResponse removed, client->RemoveGoneNodes());
+  if (context.json()) {
+    Json names = Json::array();
+    for (const std::string& name : removed.removed()) names.push_back(name);
+    WriteJson(Json{{"removed", std::move(names)}}, &context.out());
+  } else if (removed.removed().empty()) {
+    context.out() << "no node has left that holds nothing\n";
+  } else {
+    context.out() << "removed " << Counted(static_cast<uint64_t>(removed.removed_size()), "node")
+                  << "\n";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RemoveNode(const Context& context, const std::string& name, bool force, bool gone) {
+  if (gone != name.empty() || (gone && force)) {
+    return UsageError(
+        "give the NODE to forget, with --force if it is in use; or --gone alone for all that left");
+  }
+  if (gone) {
+    return RemoveGoneNodes(context);
+  }
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   RETURN_IF_ERROR(client->RemoveNode(name, force));
   if (context.json()) {
@@ -102,7 +129,7 @@ void AddNodeCommands(CommandTree* tree) {
   AddRequired(show, "NODE", name.get(), help);
   CLI::App* drain =
       tree->AddLeaf(group, "drain", "Let no new load use a worker",
-                    "  strata node drain a\nWhat runs on it goes on; `strata node resume` ends it.",
+                    "  strata node drain a\nWhat runs on it goes on; `strata node resume a` ends it.",
                     [name](Context& context) -> absl::Status {
                       ASSIGN_OR_RETURN(const auto client, context.Connect());
                       return SayNode(context, client->DrainNode(*name));
@@ -116,12 +143,15 @@ void AddNodeCommands(CommandTree* tree) {
                     });
   AddRequired(resume, "NODE", name.get(), help);
   auto force = std::make_shared<bool>(false);
+  auto gone = std::make_shared<bool>(false);
   CLI::App* remove = tree->AddLeaf(
-      group, "remove", "Forget a worker that left",
-      "  strata node remove a\nOne that is in use is refused; --force cancels what uses it.",
-      [name, force](Context& context) { return RemoveNode(context, *name, *force); });
-  AddRequired(remove, "NODE", name.get(), help);
+      group, "remove", "Forget a worker that left, or all of them",
+      "  strata node remove a\n  strata node remove --gone\n"
+      "One that is in use is refused; --force cancels what uses it.",
+      [name, force, gone](Context& context) { return RemoveNode(context, *name, *force, *gone); });
+  remove->add_option("NODE", *name, help);
   remove->add_flag("--force", *force, "Cancel what uses it");
+  remove->add_flag("--gone", *gone, "All that left and that no model has layers on");
 }
 
 }  // namespace strata::cli

@@ -14,6 +14,37 @@
 namespace strata::cli {
 namespace {
 
+// Beyond so many that are lost, `status` says how many more there are.
+constexpr int kLostShown = 3;
+
+// Those that are there, and the first of those that are not.
+void PrintSomeNodes(const google::protobuf::RepeatedPtrField<v1::Node>& nodes, std::ostream* out) {
+  google::protobuf::RepeatedPtrField<v1::Node> shown;
+  int lost = 0;
+  for (const v1::Node& node : nodes) {
+    if (node.state() != "lost" || ++lost <= kLostShown) {
+      *shown.Add() = node;
+    }
+  }
+  PrintNodes(shown, "  ", out);
+  if (lost > kLostShown) {
+    *out << "  and " << lost - kLostShown << " more that are lost; `strata node list` has all\n";
+  }
+}
+
+void PrintWaits(const google::protobuf::RepeatedPtrField<v1::Wait>& waits, std::ostream* out) {
+  const auto seconds = [](double s) {
+    return FormatDuration(std::chrono::milliseconds(static_cast<int64_t>(s * 1e3)));
+  };
+  for (const v1::Wait& wait : waits) {
+    *out << "  " << wait.what() << ", for " << seconds(wait.for_s());
+    if (wait.limit_s() > 0) {
+      *out << " of " << seconds(wait.limit_s()) << " at most";
+    }
+    *out << "\n";
+  }
+}
+
 void PrintStatus(const Context& context, const v1::GetStatusResponse& status) {
   std::ostream& out = context.out();
   out << "Strata " << status.version() << " at " << context.coordinator() << ", up "
@@ -26,7 +57,7 @@ void PrintStatus(const Context& context, const v1::GetStatusResponse& status) {
     out << "  none yet; start one with `strata-worker --coordinator " << context.coordinator()
         << "`\n";
   } else {
-    PrintNodes(status.nodes(), "  ", &out);
+    PrintSomeNodes(status.nodes(), &out);
   }
   out << "\nModels\n";
   if (status.models().empty()) {
@@ -41,6 +72,10 @@ void PrintStatus(const Context& context, const v1::GetStatusResponse& status) {
   if (!status.kv().empty()) {
     out << "\nKV memory, pages of 16 tokens\n";
     PrintKv(status.kv(), "  ", &out);
+  }
+  if (!status.waits().empty()) {
+    out << "\nWaiting for\n";
+    PrintWaits(status.waits(), &out);
   }
   if (status.problems().empty()) {
     out << "\nNothing is wrong.\n";

@@ -115,6 +115,8 @@ Json NodeDocument(const v1::Node& node) {
   document["platform"] = node.platform();
   document["cache_bytes"] = node.cache_bytes();
   document["fetched_bytes"] = node.fetched_bytes();
+  document["disk_free_bytes"] =
+      node.has_disk_free_bytes() ? Json(node.disk_free_bytes()) : Json(nullptr);
   document["heartbeat_age_ms"] = node.heartbeat_age_ms();
   document["models"] = Strings(node.models());
   document["links"] = ListOf(node.links(), [](const v1::Node::Link& link) {
@@ -157,6 +159,9 @@ Json ModelDocument(const v1::Model& model) {
     document["hop_ms"] = model.hop_ms();
   }
   document["preemptions"] = model.preemptions();
+  if (model.has_retry()) {
+    document["retry"] = {{"in_s", model.retry().in_s()}, {"failed", model.retry().failed()}};
+  }
   if (model.has_scheduling()) {
     const v1::Scheduling& scheduling = model.scheduling();
     document["scheduling"] = {{"step_tokens", scheduling.step_tokens()},
@@ -305,6 +310,14 @@ Json SessionList(const v1::ListSessionsResponse& sessions) {
   return {{"sessions", ListOf(sessions.sessions(), SessionDocument)}};
 }
 
+Json WaitDocument(const v1::Wait& wait) {
+  return {{"what", wait.what()},
+          {"node", TextOrNull(wait.node())},
+          {"model", TextOrNull(wait.model())},
+          {"for_s", wait.for_s()},
+          {"limit_s", wait.limit_s() > 0 ? Json(wait.limit_s()) : Json(nullptr)}};
+}
+
 Json StatusDocument(const v1::GetStatusResponse& status) {
   return {{"nodes", ListOf(status.nodes(), NodeSummary)},
           {"models", ListOf(status.models(), ModelSummary)},
@@ -312,6 +325,7 @@ Json StatusDocument(const v1::GetStatusResponse& status) {
           {"kv", ListOf(status.kv(), KvDocument)},
           {"stages", ListOf(status.stages(), StageDocument)},
           {"problems", ListOf(status.problems(), ProblemDocument)},
+          {"waits", ListOf(status.waits(), WaitDocument)},
           {"version", status.version()},
           {"uptime_s", status.uptime_s()},
           {"http_address", status.http_address()}};

@@ -30,7 +30,9 @@
 #include "coordinator/service/inference_service.h"
 #include "coordinator/service/membership_service.h"
 #include "coordinator/service/offline.h"
+#include "coordinator/store/disk_watch.h"
 #include "coordinator/store/state_store.h"
+#include "coordinator/store/watched_store.h"
 
 namespace strata {
 namespace {
@@ -75,6 +77,14 @@ struct ServeFlags {
   nanoseconds register_timeout = std::chrono::seconds(10);
   nanoseconds dial_back_timeout = std::chrono::seconds(3);
   nanoseconds measure_again = std::chrono::seconds(5);
+  nanoseconds measure_timeout = ClusterOptions().measure_timeout;
+  nanoseconds load_timeout = DeploymentOptions().load_timeout;
+  nanoseconds retry_load = LoadRetryOptions().first;
+  nanoseconds retry_load_at_most = LoadRetryOptions().most;
+  nanoseconds check_timeout = CoordinatorOptions().check_timeout;
+  nanoseconds upload_timeout = AdminOptions().upload_timeout;
+  nanoseconds forget_nodes_after = ClusterOptions().forget_after;
+  uint64_t min_free_disk = DiskWatchOptions().least_free_bytes;
   HttpOptions http;
   std::string http_allow_origins;
   std::string http_allow_hosts;
@@ -143,6 +153,31 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Duration("measure-again", &f->measure_again,
                   "How often a link between workers that failed its measurement is measured again",
                   kShortest);
+  flags->Duration("measure-timeout", &f->measure_timeout,
+                  "A worker that says nothing of links that it was asked to measure for this long "
+                  "is a problem of `strata status`, and is asked again",
+                  kShortest);
+  flags->Duration("load-timeout", &f->load_timeout,
+                  "A load, or a resize, whose worker gets no further for this long has failed",
+                  kShortest);
+  flags->Duration("retry-load", &f->retry_load,
+                  "A load that failed for a cause that may go, such as a full disk, is tried again "
+                  "after this long, then after twice as long, and so on; 0s: never");
+  flags->Duration("retry-load-at-most", &f->retry_load_at_most,
+                  "Longest time between two such tries", kShortest);
+  flags->Duration(
+      "check-timeout", &f->check_timeout,
+      "A worker that does not answer about a layer of `model check` for this long fails "
+      "the check",
+      kShortest);
+  flags->Duration("upload-timeout", &f->upload_timeout,
+                  "A `model add --upload` that sends nothing for this long is ended", kShortest);
+  flags->Duration(
+      "forget-nodes-after", &f->forget_nodes_after,
+      "A worker that left is forgotten after this long, unless a model has layers on it "
+      "or it is drained; 0s: never");
+  flags->Size("min-free-disk", &f->min_free_disk,
+              "Less than this free on the disk of --data-dir is a problem of `strata status`");
   flags->Number("max-waiting-calls", &f->max_waiting_calls,
                 "Most calls of clients that wait for the coordinator; more are refused", 1,
                 kMostOfAnything);
@@ -205,6 +240,11 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   CoordinatorOptions options;
   options.cluster.lease = f.lease;
   options.cluster.heartbeat = f.heartbeat;
+  options.cluster.measure_timeout = f.measure_timeout;
+  options.cluster.forget_after = f.forget_nodes_after;
+  options.deployment.load_timeout = f.load_timeout;
+  options.deployment.retry = {f.retry_load, f.retry_load_at_most};
+  options.check_timeout = f.check_timeout;
   options.deployment.step_timeout = f.step_timeout;
   options.deployment.recovery_timeout = f.recovery_timeout;
   options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
@@ -270,16 +310,20 @@ absl::Status Serve(const ServeFlags& f) {
   std::filesystem::create_directories(models_dir, error);
   Models::DeleteLeftovers(models_dir);
 
-  ASSIGN_OR_RETURN(const auto store, OpenSqliteStore(f.data_dir + "/state.db"));
-  ASSIGN_OR_RETURN(const uint64_t term, store->RaiseTerm());
-  ASSIGN_OR_RETURN(const std::string cluster_id, store->ClusterId());
-  BlobStore blobs;
-  Models models(store.get(), &blobs);
-  RETURN_IF_ERROR(models.Restore());
-
   const SystemClock clock;
-  Coordinator coordinator(OptionsOf(f, off_loopback), &transport, &clock, store.get(), &models,
-                          term, cluster_id);
+  ASSIGN_OR_RETURN(const auto database, OpenSqliteStore(f.data_dir + "/state.db"));
+  WatchedStore store(database.get(), &clock);
+  ASSIGN_OR_RETURN(const uint64_t term, store.RaiseTerm());
+  ASSIGN_OR_RETURN(const std::string cluster_id, store.ClusterId());
+  BlobStore blobs;
+  Models models(&store, &blobs);
+  RETURN_IF_ERROR(models.Restore());
+  const DiskWatch disk({.data_dir = f.data_dir, .least_free_bytes = f.min_free_disk}, &store);
+
+  CoordinatorOptions options = OptionsOf(f, off_loopback);
+  options.outside_problems = [&disk] { return disk.Problems(); };
+  Coordinator coordinator(std::move(options), &transport, &clock, &store, &models, term,
+                          cluster_id);
   MembershipService membership(MembershipOptionsOf(f), &coordinator, &blobs, &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
@@ -312,6 +356,7 @@ absl::Status Serve(const ServeFlags& f) {
   admin_options.hub_endpoint = endpoint != nullptr ? endpoint : "";
   admin_options.hub_token = token != nullptr ? token : "";
   admin_options.max_upload_bytes = f.max_upload;
+  admin_options.upload_timeout = f.upload_timeout;
   admin_options.max_long_calls = f.max_long_calls;
   admin_options.max_waiting_calls = f.max_waiting_calls;
   AdminServiceImpl admin(&coordinator, admin_options);

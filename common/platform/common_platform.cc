@@ -113,13 +113,12 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(
                  "the data directory " + directory + " is in use by process " + pid)
         .Hint("stop that process, or choose another directory with --data-dir");
   }
+  // For whoever finds it locked. Written over what is there, which needs no room on the disk; a
+  // disk that takes nothing keeps nobody from holding the lock.
   const std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
-    const std::string why = std::strerror(errno);
-    close(fd);
-    return Error(absl::StatusCode::kFailedPrecondition, "DATA_DIR",
-                 "cannot write " + path + ": " + why)
-        .Hint("free some disk space, or choose another directory with --data-dir");
+  if (pwrite(fd, pid.data(), pid.size(), 0) < 0 ||
+      ftruncate(fd, static_cast<off_t>(pid.size())) != 0) {
+    (void)ftruncate(fd, 0);
   }
   return std::unique_ptr<DirectoryLock>(new DirectoryLock(fd));
 }

@@ -63,17 +63,20 @@ absl::Status ClusterState::Join(const v1::NodeInfo& info, TimePoint now) {
   node.lease_excused = false;
   node.heartbeat = v1::Heartbeat();
   node.links.clear();
+  node.measuring.clear();
   node.placements.clear();
   for (auto& [name, other] : nodes_) {
     other.links.erase(info.name());
+    other.measuring.erase(info.name());
   }
   return absl::OkStatus();
 }
 
-void ClusterState::Restore(const v1::NodeInfo& info, bool draining) {
+void ClusterState::Restore(const v1::NodeInfo& info, bool draining, TimePoint now) {
   NodeRecord& node = nodes_[info.name()];
   node.info = info;
   node.draining = draining;
+  node.last_heartbeat = now;
 }
 
 void ClusterState::Heartbeat(const std::string& name, uint64_t incarnation,
@@ -94,6 +97,7 @@ bool ClusterState::Leave(const std::string& name, uint64_t incarnation) {
   }
   it->second.alive = false;
   it->second.links.clear();
+  ForgetMeasuresOf(name);
   return true;
 }
 
@@ -111,6 +115,7 @@ std::vector<std::string> ClusterState::Expire(TimePoint now) {
     if (node.alive && now > node.lease_end) {
       node.alive = false;
       node.links.clear();
+      ForgetMeasuresOf(name);
       lapsed.push_back(name);
     }
   }
@@ -126,13 +131,64 @@ absl::Status ClusterState::Remove(const std::string& name) {
     return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
                  "node '" + name + "' holds " + node->placements.begin()->second.what)
         .Node(name)
-        .Hint("unload it first with `strata model unload`, or use --force");
+        .Hint(
+            "`strata model list` says where models are; unload that one first with `strata model "
+            "unload NAME`, or use --force");
   }
   nodes_.erase(name);
   for (auto& [other_name, other] : nodes_) {
     other.links.erase(name);
+    other.measuring.erase(name);
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> ClusterState::Gone() const {
+  std::vector<std::string> gone;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.alive && node.placements.empty()) gone.push_back(name);
+  }
+  return gone;
+}
+
+std::vector<std::string> ClusterState::Forgettable(TimePoint now) const {
+  std::vector<std::string> names;
+  if (options_.forget_after <= nanoseconds(0)) {
+    return names;
+  }
+  for (std::string& name : Gone()) {
+    const NodeRecord& node = nodes_.at(name);
+    if (!node.draining && now - node.last_heartbeat >= options_.forget_after) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+// Nobody asks it, or is asked about it, any more.
+void ClusterState::ForgetMeasuresOf(const std::string& name) {
+  for (auto& [other_name, other] : nodes_) {
+    other.measuring.erase(name);
+  }
+  nodes_.at(name).measuring.clear();
+}
+
+void ClusterState::BeginMeasure(const std::string& from, const std::string& to, TimePoint now) {
+  nodes_.at(from).measuring.try_emplace(to, now);
+}
+
+std::optional<ClusterState::Owed> ClusterState::OwedMeasures(const NodeRecord& node) const {
+  if (node.measuring.empty()) {
+    return std::nullopt;
+  }
+  // One at a time: what was asked long ago is not owed for so long while others are answered.
+  Owed owed{TimePoint::max(), {}};
+  for (const auto& [peer, since] : node.measuring) {
+    owed.since = std::min(owed.since, since);
+    owed.peers.push_back(peer);
+  }
+  owed.since = std::max(owed.since, node.last_measured);
+  return owed;
 }
 
 absl::Status ClusterState::SetDraining(const std::string& name, bool draining) {
@@ -145,16 +201,18 @@ absl::Status ClusterState::SetDraining(const std::string& name, bool draining) {
 }
 
 void ClusterState::SetLink(const std::string& from, const std::string& to,
-                           const LinkMeasure& measure) {
+                           const LinkMeasure& measure, TimePoint now) {
   const auto it = nodes_.find(from);
   if (it == nodes_.end() || !it->second.alive) {
     return;
   }
   if (!to.empty()) {
+    it->second.last_measured = now;
     const NodeRecord* peer = Find(to);
     if (peer == nullptr || !peer->alive || peer->info.incarnation() != measure.peer_incarnation) {
       return;
     }
+    it->second.measuring.erase(to);
   }
   it->second.links[to] = measure;
 }
@@ -212,6 +270,10 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
         node.info.memory_bytes() > used ? node.info.memory_bytes() - used : uint64_t{0};
     planned.read_bytes_per_s = std::max(1.0, node.info.read_bytes_per_s());
     planned.flops_per_s = std::max(1.0, node.info.flops_per_s());
+    if (node.heartbeat.has_disk_free_bytes()) {
+      planned.cache_bytes = node.heartbeat.disk_free_bytes() + node.heartbeat.cache_bytes();
+      planned.disk_free_bytes = node.heartbeat.disk_free_bytes();
+    }
     cluster.nodes.push_back(std::move(planned));
     names.push_back(name);
   }
@@ -244,6 +306,9 @@ v1::Node ClusterState::Describe(const NodeRecord& node, TimePoint now) const {
   out.set_platform(node.info.platform());
   out.set_cache_bytes(node.heartbeat.cache_bytes());
   out.set_fetched_bytes(node.heartbeat.fetched_bytes());
+  if (node.heartbeat.has_disk_free_bytes()) {
+    out.set_disk_free_bytes(node.heartbeat.disk_free_bytes());
+  }
   if (node.alive) {
     out.set_heartbeat_age_ms(ToMs(now - node.last_heartbeat));
   }
@@ -268,36 +333,48 @@ std::vector<v1::Node> ClusterState::Describe(TimePoint now) const {
   return nodes;
 }
 
-std::vector<v1::Problem> ClusterState::Problems() const {
-  std::vector<v1::Problem> problems;
+void ClusterState::AddProblems(const ModelOnFn& model_on, ProblemList* problems) const {
   for (const auto& [name, node] : nodes_) {
+    const std::string& address = node.info.address();
     if (!node.alive) {
-      v1::Problem& problem = problems.emplace_back();
-      problem.set_what("node " + name + " (" + node.info.address() + ") is lost");
-      problem.set_do_("start strata-worker there again, or `strata node remove " + name + "`");
+      if (const std::string model = model_on(name); !model.empty()) {
+        problems->Add("node " + name + " (" + address + ") is lost",
+                      "start strata-worker there again; `strata model load " + model +
+                          "` places the model on other nodes");
+        continue;
+      }
+      problems->AddOne(
+          {"nodes are lost", "start strata-worker there again, or `strata node remove --gone`"},
+          name, "node " + name + " (" + address + ") is lost",
+          "start strata-worker there again, or `strata node remove " + name + "`");
       continue;
     }
     for (const auto& [peer, link] : node.links) {
       if (link.ok()) {
         continue;
       }
-      v1::Problem& problem = problems.emplace_back();
       if (peer.empty()) {
-        problem.set_what("the coordinator cannot reach node " + name + " at " +
-                         node.info.address() + ": " + link.error.message());
-        problem.set_do_("open that port in the firewall of " + name +
-                        ", or start its worker with an --advertise that the coordinator can dial");
+        problems->AddOne({"nodes cannot be reached by the coordinator",
+                          "open their ports in their firewalls, or start their workers with an "
+                          "--advertise that the coordinator can dial"},
+                         name,
+                         "the coordinator cannot reach node " + name + " at " + address + ": " +
+                             link.error.message(),
+                         "open that port in the firewall of " + name +
+                             ", or start its worker with an --advertise that the coordinator can "
+                             "dial");
         continue;
       }
       const NodeRecord* other = Find(peer);
-      problem.set_what("node " + name + " (" + node.info.address() + ") cannot reach " + peer +
-                       (other != nullptr ? " at " + other->info.address() : "") + ": " +
-                       link.error.message());
-      problem.set_do_("open that port in the firewall of " + peer +
-                      ", or start its worker with an --advertise that " + name + " can dial");
+      const std::string at = other != nullptr ? " at " + other->info.address() : "";
+      const std::string hint = "open that port in the firewall of " + peer +
+                               ", or start its worker with an --advertise that ";
+      problems->AddOne({"nodes cannot reach " + peer + at, hint + "they can dial"}, name,
+                       "node " + name + " (" + address + ") cannot reach " + peer + at + ": " +
+                           link.error.message(),
+                       hint + name + " can dial");
     }
   }
-  return problems;
 }
 
 }  // namespace strata

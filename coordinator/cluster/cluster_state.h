@@ -4,6 +4,7 @@
 #define STRATA_COORDINATOR_CLUSTER_CLUSTER_STATE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "coordinator/cluster/problem_list.h"
 #include "coordinator/planner/planner.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/membership.pb.h"
@@ -32,11 +34,14 @@ struct NodeRecord {
   bool alive = false;  // Its control stream is open and its lease runs.
   bool leaving() const { return heartbeat.leaving(); }  // Its process was told to stop.
   bool draining = false;
-  TimePoint last_heartbeat{};
+  TimePoint last_heartbeat{};  // Of one that never was alive here: when it was restored.
   TimePoint lease_end{};
   bool lease_excused = false;  // Begun anew by a stall, without a heartbeat since.
   v1::Heartbeat heartbeat;
   std::map<std::string, LinkMeasure> links;  // From here, by peer; "" is the coordinator.
+  // Links that it was asked to measure and has said nothing of yet, by peer; since when.
+  std::map<std::string, TimePoint> measuring;
+  TimePoint last_measured{};  // When it last said something of one.
   // Memory taken by each deployment, in bytes, with what `node list` says of it.
   struct Placement {
     uint64_t bytes = 0;
@@ -49,6 +54,10 @@ struct NodeRecord {
 struct ClusterOptions {
   nanoseconds lease = std::chrono::seconds(5);
   nanoseconds heartbeat = std::chrono::seconds(1);
+  // A node that left is forgotten after so long, unless something may be placed on it; 0: never.
+  nanoseconds forget_after = std::chrono::hours(24);
+  // A node that says nothing of links that it was asked to measure is a problem after so long.
+  nanoseconds measure_timeout = std::chrono::seconds(30);
 };
 
 class ClusterState {
@@ -72,14 +81,29 @@ class ClusterState {
   // Forgets a node. NOT_FOUND, or FAILED_PRECONDITION while deployments use it.
   absl::Status Remove(const std::string& name);
   absl::Status SetDraining(const std::string& name, bool draining);
-  void SetLink(const std::string& from, const std::string& to, const LinkMeasure& measure);
+  // Nodes that are not alive and that no deployment was placed on; drained ones as well.
+  std::vector<std::string> Gone() const;
+  // Those of Gone that have been so for ClusterOptions::forget_after, and are not drained: that an
+  // operator wants nothing on a node is remembered until it is removed.
+  std::vector<std::string> Forgettable(TimePoint now) const;
+  // `from` is asked to measure its link to `to`, perhaps again.
+  void BeginMeasure(const std::string& from, const std::string& to, TimePoint now);
+  // Since when the node owes measurements, and of which links; nullopt: it owes none.
+  struct Owed {
+    TimePoint since{};
+    std::vector<std::string> peers;
+  };
+  std::optional<Owed> OwedMeasures(const NodeRecord& node) const;
+  // Learnt at `now`.
+  void SetLink(const std::string& from, const std::string& to, const LinkMeasure& measure,
+               TimePoint now);
   void SetPlacement(const std::string& name, uint64_t deployment, NodeRecord::Placement placement);
   void ClearPlacement(uint64_t deployment);
 
   const NodeRecord* Find(const std::string& name) const;
   const std::map<std::string, NodeRecord>& nodes() const { return nodes_; }
   // A node that is known from before, not alive: shown as "lost" until it returns.
-  void Restore(const v1::NodeInfo& info, bool draining);
+  void Restore(const v1::NodeInfo& info, bool draining, TimePoint now);
 
   // Live, not draining nodes with their free memory and links, for planning. `without` is a
   // deployment whose own memory counts as free (it is being planned again).
@@ -87,12 +111,15 @@ class ClusterState {
   // What `node list` shows.
   std::vector<v1::Node> Describe(TimePoint now) const;
   v1::Node Describe(const NodeRecord& node, TimePoint now) const;
-  // What is wrong, and what mends it.
-  std::vector<v1::Problem> Problems() const;
+  // What is wrong, and what mends it. `model_on` names a model that is to have layers on a node, or
+  // gives "".
+  using ModelOnFn = std::function<std::string(const std::string& node)>;
+  void AddProblems(const ModelOnFn& model_on, ProblemList* problems) const;
   const ClusterOptions& options() const { return options_; }
 
  private:
   std::string StateOf(const NodeRecord& node) const;
+  void ForgetMeasuresOf(const std::string& name);
   PlannerLink LinkBetween(const std::string& from, const std::string& to) const;
 
   const ClusterOptions options_;

@@ -311,7 +311,7 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> HttpApi::ModelOf(const std::
   }
   if (only.empty()) {
     return Error(absl::StatusCode::kUnavailable, "NO_MODEL", "no model is loaded")
-        .Hint("load one with `strata model load`");
+        .Hint("load one with `strata model load NAME`");
   }
   return backend_->GetRuntime(only);
 }

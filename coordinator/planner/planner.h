@@ -4,6 +4,7 @@
 #define STRATA_COORDINATOR_PLANNER_PLANNER_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,9 @@ struct PlannerNode {
   uint64_t free_bytes = 0;      // Memory that weights, KV and buffers may still take.
   double read_bytes_per_s = 0;  // > 0.
   double flops_per_s = 0;       // > 0.
+  // Of the disk of its weight cache; the largest number where they are not known.
+  uint64_t disk_free_bytes = std::numeric_limits<uint64_t>::max();
+  uint64_t cache_bytes = std::numeric_limits<uint64_t>::max();  // That, and what is cached there.
 };
 
 // One way, from a node to another; the coordinator is index kCoordinator.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "common/shell_word.h"
 #include "common/status.h"
 #include "coordinator/pull/file_selection.h"
 #include "coordinator/pull/file_transfer.h"
@@ -141,7 +142,9 @@ class Pull {
     std::error_code ignored;
     if (std::filesystem::exists(std::filesystem::symlink_status(target, ignored))) {
       return Error(absl::StatusCode::kAlreadyExists, "MODEL_EXISTS", target + " exists already")
-          .Hint("give the new one another --name, or remove the old one");
+          .Hint("choose another --name; `strata model remove " + options_.name +
+                "` deletes that one if it is registered, else `strata model add " +
+                ShellWord(target) + " --name " + options_.name + "` registers it");
     }
     ASSIGN_OR_RETURN(const Listing listing, FetchListing(options_, follower_, observer_));
     ASSIGN_OR_RETURN(const std::vector<std::string> files, SelectFiles(listing.files));

@@ -12,7 +12,9 @@
 #include "common/app/log.h"
 #include "common/limits.h"
 #include "common/rpc/status.h"
+#include "common/shell_word.h"
 #include "common/status.h"
+#include "common/units.h"
 #include "coordinator/pull/curl_transport.h"
 #include "coordinator/pull/model_pull.h"
 #include "coordinator/service/errors.h"
@@ -60,6 +62,11 @@ class Throttle {
   std::chrono::steady_clock::time_point last_{};
 };
 
+// " (38 %)", or nothing.
+std::string Share(uint64_t done, uint64_t total) {
+  return total == 0 ? "" : " (" + std::to_string(100 * std::min(done, total) / total) + " %)";
+}
+
 // A file name without folders, as uploads may have.
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name.size() <= 255 && name[0] != '.' &&
@@ -67,6 +74,54 @@ bool IsPlainFileName(const std::string& name) {
            return std::isalnum(c) || c == '-' || c == '_' || c == '.';
          });
 }
+
+// Ends an upload whose client sends nothing for too long.
+class UploadWatch {
+ public:
+  UploadWatch(nanoseconds timeout, std::function<void()> end)
+      : timeout_(timeout), end_(std::move(end)), thread_([this] { Run(); }) {}
+  ~UploadWatch() {
+    {
+      MutexLock lock(&mutex_);
+      stopping_ = true;
+      changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+  // Something came.
+  void Moved() {
+    MutexLock lock(&mutex_);
+    last_ = std::chrono::steady_clock::now();
+  }
+  bool ended() const {
+    MutexLock lock(&mutex_);
+    return ended_;
+  }
+
+ private:
+  void Run() {
+    MutexLock lock(&mutex_);
+    while (!stopping_ && !ended_) {
+      const nanoseconds left = last_ + timeout_ - std::chrono::steady_clock::now();
+      if (left <= nanoseconds(0)) {
+        ended_ = true;
+        end_();
+      } else {
+        changed_.WaitFor(&mutex_, left);
+      }
+    }
+  }
+
+  const nanoseconds timeout_;
+  const std::function<void()> end_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  bool ended_ STRATA_GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point last_ STRATA_GUARDED_BY(mutex_) =
+      std::chrono::steady_clock::now();
+  std::thread thread_;  // Last: it uses the others.
+};
 
 CallThreadsOptions ThatWait(size_t threads, const AdminOptions& options) {
   return {.threads = threads,
@@ -152,27 +207,46 @@ grpc::Status AdminServiceImpl::ResumeNode(CallContext*, const v1::ResumeNodeRequ
 }
 
 grpc::Status AdminServiceImpl::RemoveNode(CallContext*, const v1::RemoveNodeRequest* request,
-                                          v1::RemoveNodeResponse*) {
-  return ToGrpc(coordinator_->RemoveNode(request->name(), request->force()));
+                                          v1::RemoveNodeResponse* response) {
+  if (request->gone()) {
+    const auto removed = coordinator_->RemoveGoneNodes();
+    if (!removed.ok()) {
+      return ToGrpc(removed.status());
+    }
+    response->mutable_removed()->Add(removed->begin(), removed->end());
+    return grpc::Status::OK;
+  }
+  const absl::Status removed = coordinator_->RemoveNode(request->name(), request->force());
+  if (removed.ok()) {
+    response->add_removed(request->name());
+  }
+  return ToGrpc(removed);
 }
 
 absl::Status AdminServiceImpl::Register(const std::string& path, const std::string& name,
                                         const std::string& origin,
                                         const std::function<bool(const v1::ModelProgress&)>& send) {
   Throttle throttle;
+  const std::string reading = "the files of " + path + " to be read";
+  const auto wait = coordinator_->wait_board()->Begin({.what = reading,
+                                                       .node = "",
+                                                       .model = name,
+                                                       .late = options_.late,
+                                                       .hint = "see to the disk that it is on"});
   v1::ModelProgress progress;
   progress.set_phase("digesting");
-  const auto model = coordinator_->models()->Add(path, name, origin,
-                                                 [&](uint64_t done_bytes, uint64_t total_bytes) {
-                                                   if (throttle.Due()) {
-                                                     progress.set_done_bytes(done_bytes);
-                                                     progress.set_total_bytes(total_bytes);
-                                                     send(progress);
-                                                   }
-                                                   // A client that goes away detaches: the work
-                                                   // goes on.
-                                                   return !stopping_;
-                                                 });
+  const auto model = coordinator_->models()->Add(
+      path, name, origin, [&](uint64_t done_bytes, uint64_t total_bytes) {
+        if (throttle.Due()) {
+          wait->Progress(reading + Share(done_bytes, total_bytes));
+          progress.set_done_bytes(done_bytes);
+          progress.set_total_bytes(total_bytes);
+          send(progress);
+        }
+        // A client that goes away detaches: the work
+        // goes on.
+        return !stopping_;
+      });
   RETURN_IF_ERROR(model.status());
   progress.set_phase("done");
   progress.set_done_bytes(progress.total_bytes());
@@ -221,6 +295,13 @@ grpc::Status AdminServiceImpl::TakeUpload(
   const fs::path final_path = fs::path(options_.models_dir) / name;
   const fs::path partial = fs::path(options_.models_dir) / (name + ".uploading");
   std::error_code error;
+  if (fs::exists(final_path) && !coordinator_->models()->Get(name).ok()) {
+    return ToGrpc(Error(absl::StatusCode::kAlreadyExists, "MODEL_EXISTS",
+                        "there is a folder " + final_path.string() +
+                            " already, which no model is registered from")
+                      .Hint("`strata model add " + ShellWord(final_path.string()) + " --name " +
+                            name + "` registers it; or delete it, or choose another --name"));
+  }
   if (fs::exists(final_path)) {
     return ToGrpc(
         Error(absl::StatusCode::kAlreadyExists, "MODEL_EXISTS",
@@ -237,7 +318,20 @@ grpc::Status AdminServiceImpl::TakeUpload(
   uint64_t left = 0;
   uint64_t total = 0;
   bool done = false;
+  UploadWatch watch(options_.upload_timeout, [context] { context->Cancel(); });
+  const std::string uploading = "the client that uploads model " + name;
+  auto wait = coordinator_->wait_board()->Begin(
+      {.what = uploading,
+       .node = "",
+       .model = name,
+       .limit = options_.upload_timeout,
+       .hint = "see what became of that client: an upload begins anew when it is started again"});
+  Throttle throttle;
   while (!done && stream->Read(&message)) {
+    watch.Moved();
+    if (throttle.Due()) {
+      wait->Progress(uploading);
+    }
     switch (message.kind_case()) {
       case v1::UploadModelRequest::kFile:
         if (!IsPlainFileName(message.file().path()) || left != 0) {
@@ -285,6 +379,11 @@ grpc::Status AdminServiceImpl::TakeUpload(
                       "cannot write to " + partial.string())
                     .Hint("free some disk space on the coordinator"));
   }
+  wait = nullptr;
+  if (watch.ended()) {
+    LogWarn({{"model", name}}, "an upload sent nothing for " +
+                                   FormatDuration(options_.upload_timeout) + " and was ended");
+  }
   if (!done || left != 0) {
     return fail(Error(absl::StatusCode::kAborted, "UPLOAD_BROKEN", "the upload broke off")
                     .Hint("start it again"));
@@ -324,8 +423,17 @@ grpc::Status AdminServiceImpl::PullModel(CallContext* context, const v1::PullMod
     const std::function<bool(const v1::ModelProgress*)> report_;
   };
   Throttle throttle;
+  const std::string pulling = request->repository() + " to be pulled";
+  auto wait = coordinator_->wait_board()->Begin(
+      {.what = pulling,
+       .node = "",
+       .model = request->name(),
+       .late = options_.late,
+       .hint = "see to the network and to the disk of --data-dir"});
   Observer observer([&](const v1::ModelProgress* progress) {
     if (progress != nullptr && throttle.Due()) {
+      wait->Progress(pulling + ": " + progress->file() +
+                     Share(progress->done_bytes(), progress->total_bytes()));
       writer->Write(*progress);
     }
     return !stopping_.load();  // A client that goes away detaches.
@@ -343,6 +451,7 @@ grpc::Status AdminServiceImpl::PullModel(CallContext* context, const v1::PullMod
                                                                           : request->token();
   const auto transport = MakeCurlTransport();
   const auto pulled = strata::PullModel(options, *transport, observer);
+  wait = nullptr;
   if (!pulled.ok()) {
     return ToGrpc(pulled.status());
   }

@@ -25,6 +25,10 @@ struct AdminOptions {
   std::string hub_endpoint;  // For pulls without one of their own.
   std::string hub_token;
   uint64_t max_upload_bytes = uint64_t{1} << 42;
+  // An upload that sends nothing for so long is ended.
+  nanoseconds upload_timeout = std::chrono::minutes(2);
+  // Adding, uploading and pulling that gets no further for so long is a problem for `status`.
+  nanoseconds late = std::chrono::minutes(2);
   // Calls at once that may take long: adding, removing, loading and resizing models; one more is
   // refused. The others have threads of their own.
   size_t max_long_calls = 64;
@@ -66,7 +70,7 @@ class AdminServiceImpl final : public IoService {
   grpc::Status DrainNode(CallContext*, const v1::DrainNodeRequest* request, v1::Node* response);
   grpc::Status ResumeNode(CallContext*, const v1::ResumeNodeRequest* request, v1::Node* response);
   grpc::Status RemoveNode(CallContext*, const v1::RemoveNodeRequest* request,
-                          v1::RemoveNodeResponse*);
+                          v1::RemoveNodeResponse* response);
   grpc::Status AddModel(CallContext* context, const v1::AddModelRequest* request,
                         CallWriter<v1::ModelProgress>* writer);
   grpc::Status UploadModel(CallContext* context,

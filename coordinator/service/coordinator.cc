@@ -16,6 +16,8 @@ namespace {
 // How often links are measured because a pipeline over them had faults.
 constexpr nanoseconds kDoubtEvery = std::chrono::seconds(1);
 constexpr milliseconds kMeasureTimeout{2000};
+// How often nodes that left are looked at.
+constexpr nanoseconds kForgetEvery = std::chrono::seconds(1);
 
 uint64_t RandomNonZero() {
   std::random_device device;
@@ -46,6 +48,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const Transport* transport,
       incarnation_(RandomNonZero()),
       started_(clock->Now()),
       generations_(term),
+      wait_board_(clock),
       cluster_(options_.cluster),
       keys_(store, [this](std::function<void()> task) { RunBlocking(std::move(task)); }),
       loop_(
@@ -92,7 +95,7 @@ void Coordinator::Shutdown(nanoseconds drain_timeout) {
   });
   if (unsaved.has_value()) {
     MutexLock lock(&changes_);
-    Save(*unsaved);
+    (void)Save(*unsaved);  // It has been logged; nothing comes after.
   }
   keys_.Close();
   {
@@ -131,10 +134,28 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
     last_doubt_ = now;
     MeasureDoubtfulLinks();
   }
-  std::optional<TimePoint> next;
+  if (now - last_forgot_ > kForgetEvery) {
+    last_forgot_ = now;
+    ForgetNodes(now);
+  }
+  if (save_again_.has_value() && now >= *save_again_) {
+    save_again_.reset();
+    SaveLater();
+  }
+  // Weights are not sent while the file that they are in is read again.
+  const bool reading = !models_->blobs()->trust()->BeingRead().empty();
+  bool again = false;
+  for (auto& [id, deployment] : deployments_) {
+    if (reading) deployment->ExcuseSilence();
+    deployment->Tick(now);
+    again |= deployment->BeginRetry(now);
+  }
+  if (again) {
+    Reconcile();
+  }
+  std::optional<TimePoint> next = save_again_;
   bool any_ready = false;
   for (auto& [id, deployment] : deployments_) {
-    deployment->Tick(now);
     const auto wake = deployment->NextWake();
     if (wake.has_value() && (!next.has_value() || *wake < *next)) {
       next = wake;
@@ -146,6 +167,27 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
 }
 
 // ---- Nodes.
+
+std::string Coordinator::ModelOn(const std::string& node) const {
+  for (const auto& [id, deployment] : deployments_) {
+    if (deployment->Uses(node)) {
+      return deployment->model()->name;
+    }
+  }
+  return "";
+}
+
+void Coordinator::ForgetNodes(TimePoint now) {
+  for (const std::string& name : cluster_.Forgettable(now)) {
+    if (!ModelOn(name).empty() || !cluster_.Remove(name).ok()) {
+      continue;
+    }
+    LogInfo({{"node", name}}, "a node that left is forgotten");
+    forgotten_nodes_.insert(name);
+    unsaved_nodes_.erase(name);
+    SaveLater();
+  }
+}
 
 absl::Status Coordinator::MayJoin(const v1::NodeInfo& info) {
   return loop_.Call([&] { return cluster_.MayJoin(info); }).value_or(Stopping());
@@ -167,8 +209,9 @@ absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const
     }
     RETURN_IF_ERROR(cluster_.Join(info, clock_->Now()));
     peers_[info.name()] = {info.incarnation(), channel};
-    cluster_.SetLink(info.name(), "", {speed.latency_ms, speed.bytes_per_s, {}, 0});
+    cluster_.SetLink(info.name(), "", {speed.latency_ms, speed.bytes_per_s, {}, 0}, clock_->Now());
     unsaved_nodes_.insert(info.name());
+    forgotten_nodes_.erase(info.name());
     SaveLater();
     LogInfo({{"node", info.name()},
              {"address", info.address()},
@@ -194,6 +237,7 @@ absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const
 }
 
 void Coordinator::AskToMeasure(const NodeRecord& from, const NodeRecord& to) {
+  cluster_.BeginMeasure(from.info.name(), to.info.name(), clock_->Now());
   v1::CoordinatorMessage message;
   message.mutable_measure_peer()->set_node(to.info.name());
   message.mutable_measure_peer()->set_incarnation(to.info.incarnation());
@@ -218,14 +262,20 @@ void Coordinator::MeasureFromHere(const NodeRecord& node) {
         LogWarn({{"node", info.name()}},
                 "the coordinator cannot reach the node: " + measure.error.message());
       }
-      cluster_.SetLink(info.name(), "", measure);
+      cluster_.SetLink(info.name(), "", measure, clock_->Now());
     });
   });
 }
 
-// A firewall may have been opened since.
+// A firewall may have been opened since, or a worker have been deaf.
 void Coordinator::MeasureBrokenLinks() {
   for (const auto& [name, node] : cluster_.nodes()) {
+    const auto owed = cluster_.OwedMeasures(node);
+    if (owed.has_value() && clock_->Now() - owed->since >= options_.cluster.measure_timeout) {
+      for (const std::string& peer : owed->peers) {
+        AskToMeasure(node, *cluster_.Find(peer));
+      }
+    }
     for (const auto& [peer, link] : node.links) {
       const NodeRecord* other = cluster_.Find(peer);
       if (!node.alive || link.ok()) {
@@ -349,7 +399,8 @@ void Coordinator::Handle(const std::string& node, uint64_t incarnation,
     case v1::WorkerMessage::kPeerMeasured: {
       const v1::PeerMeasured& m = message.peer_measured();
       cluster_.SetLink(node, m.node(),
-                       {m.latency_ms(), m.bytes_per_s(), m.error(), m.incarnation()});
+                       {m.latency_ms(), m.bytes_per_s(), m.error(), m.incarnation()},
+                       clock_->Now());
       if (m.has_error()) {
         LogWarn({{"node", node}, {"peer", m.node()}},
                 "the node cannot reach another: " + m.error().message());

@@ -25,6 +25,7 @@
 #include "coordinator/service/event_loop.h"
 #include "coordinator/service/membership_service.h"
 #include "coordinator/service/models.h"
+#include "coordinator/service/waits.h"
 #include "coordinator/store/state_store.h"
 
 namespace strata {
@@ -36,7 +37,11 @@ struct CoordinatorOptions {
   uint64_t max_model_context = 8192;  // Default context of a load, at most.
   // How often a link between nodes that failed its measurement is measured again.
   nanoseconds measure_again = std::chrono::seconds(5);
+  // A worker that computes one layer of a check, and does not answer for so long, fails it.
+  nanoseconds check_timeout = std::chrono::minutes(5);
   size_t max_waiting_calls = 4096;  // Of clients, on their way to the loop.
+  // What is wrong with what lies outside, such as the disk. Quick, any thread; may be empty.
+  std::function<std::vector<v1::Problem>()> outside_problems;
   bool insecure_off_loopback = false;
   bool log_requests = true;  // The end of each, at level info.
 };
@@ -60,6 +65,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   absl::StatusOr<v1::Node> GetNode(const std::string& name);
   absl::StatusOr<v1::Node> SetDraining(const std::string& name, bool draining);
   absl::Status RemoveNode(const std::string& name, bool force);
+  // Forgets all nodes that left and that no model has layers on; their names.
+  absl::StatusOr<std::vector<std::string>> RemoveGoneNodes();
   absl::StatusOr<std::vector<v1::Model>> ListModels();
   absl::StatusOr<v1::Model> GetModel(const std::string& name);
   // From then on loads of it fail, those under way too; files that are not the user's own go.
@@ -117,6 +124,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   void PostToLoop(std::function<void()> task) { loop_.Post(std::move(task)); }
   Models* models() { return models_; }
   Metrics* metrics() { return &metrics_; }
+  // For what waits on other threads than the loop. Any thread.
+  WaitBoard* wait_board() { return &wait_board_; }
   bool log_requests() const { return options_.log_requests; }
   KeyRing* keys() { return &keys_; }
   // KeyRing's, now.
@@ -166,6 +175,10 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   std::optional<TimePoint> Tick(TimePoint now);
   void NodeLost(const std::string& node, const std::string& why);
   void Reconcile();
+  // Forgets nodes that left long ago.
+  void ForgetNodes(TimePoint now);
+  // Whether a deployment has, or is to have, layers on it; the model, or "".
+  std::string ModelOn(const std::string& node) const;
   void MeasurePeers(const std::string& node);
   void MeasureBrokenLinks();
   void MeasureDoubtfulLinks();
@@ -196,6 +209,9 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   // The session keys of those of one API key (nullopt: of all) with this request id ("": any).
   std::vector<std::string> FindSessions(const std::string& request_id, const OfKey& of) const;
   std::vector<v1::Problem> Problems();
+  void AddDeploymentProblems(ProblemList* problems);
+  // All that is waited for.
+  std::vector<Waiting> Waits() const;
   absl::StatusOr<v1::LoadOptions> Complete(const ModelRuntime& model,
                                            v1::LoadOptions options) const;
   absl::StatusOr<v1::Plan> MakePlanFor(const ModelRuntime& model, const v1::LoadOptions& options,
@@ -230,9 +246,11 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   struct Unsaved {
     std::vector<StoredNode> nodes;
     std::vector<StoredDeployment> deployments;
+    std::vector<std::string> forgotten;  // Nodes.
   };
   std::optional<Unsaved> TakeUnsaved();  // None: nothing waits.
-  void Save(const Unsaved& unsaved) STRATA_REQUIRES(changes_);
+  // False when some of it could not be written: it waits again.
+  bool Save(const Unsaved& unsaved) STRATA_REQUIRES(changes_);
 
   const CoordinatorOptions options_;
   std::atomic<IoLoop*> link_loop_ = nullptr;  // Since OnServing.
@@ -246,6 +264,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   const TimePoint started_;
   GenerationCounter generations_;
   Metrics metrics_;
+  WaitBoard wait_board_;
   std::atomic<bool> healthy_ = false;
 
   // The loop does not wait for a disk. Whoever changes what the store keeps holds this from its
@@ -264,7 +283,16 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   uint64_t newest_check_ = 0;
   std::set<std::string> unsaved_nodes_;
   std::set<uint64_t> unsaved_deployments_;
-  bool saving_ = false;  // SaveWhatWaits runs.
+  std::set<std::string> forgotten_nodes_;  // The store may still have them.
+  bool saving_ = false;                    // SaveWhatWaits runs.
+  std::optional<TimePoint> save_again_;    // The store refused something.
+  TimePoint last_forgot_{};
+  // Deployments that the store has and that could not be restored, by model.
+  struct NotRestored {
+    uint64_t id = 0;
+    absl::Status why;
+  };
+  std::map<std::string, NotRestored> not_restored_;
 
   KeyRing keys_;  // Any thread.
 

@@ -1,8 +1,10 @@
 // What the admin calls ask: the part of Coordinator that answers about nodes, models and sessions.
+#include <algorithm>
 #include <utility>
 
 #include "common/app/flags.h"
 #include "common/status.h"
+#include "common/units.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/errors.h"
 #include "coordinator/service/model_facts.h"
@@ -65,16 +67,33 @@ absl::StatusOr<std::vector<uint64_t>> Coordinator::CheckRemoveNode(const std::st
         .Node(name)
         .Hint("`strata model unload " + model + "` first, or use --force");
   }
-  const NodeRecord* node = cluster_.Find(name);
-  if (node != nullptr && node->alive) {
-    return Error(
-               absl::StatusCode::kFailedPrecondition, "NODE_ALIVE",
-               "node '" + name + "' at " + node->info.address() + " is alive and would join again")
-        .Node(name)
-        .Hint("stop its strata-worker first, or `strata node drain " + name +
-              "` to place nothing new on it");
+  if (const NodeRecord* node = cluster_.Find(name); node != nullptr && node->alive) {
+    return NodeAlive(*node);
   }
   return users;
+}
+
+absl::StatusOr<std::vector<std::string>> Coordinator::RemoveGoneNodes() {
+  MutexLock lock(&changes_);
+  ASSIGN_OR_RETURN(const auto gone, loop_.Ask([&] {
+    std::vector<std::string> names = cluster_.Gone();
+    std::erase_if(names, [&](const std::string& name) { return !ModelOn(name).empty(); });
+    return names;
+  }));
+  RETURN_IF_ERROR(store_->RemoveNodes(gone));
+  return loop_.Ask([&] {
+    std::vector<std::string> removed;
+    for (const std::string& name : gone) {
+      const NodeRecord* node = cluster_.Find(name);
+      if (node != nullptr && node->alive) {  // It has joined again meanwhile.
+        unsaved_nodes_.insert(name);
+        SaveLater();
+      } else if (node == nullptr || cluster_.Remove(name).ok()) {
+        removed.push_back(name);
+      }
+    }
+    return removed;
+  });
 }
 
 absl::Status Coordinator::RemoveNode(const std::string& name, bool force) {
@@ -145,6 +164,11 @@ v1::Model Coordinator::Describe(const ModelRuntime& model) const {
     }
     if (!deployment->problem().ok()) {
       out.set_problem(strata::Describe(deployment->problem()));
+    }
+    if (const LoadRetry& retry = deployment->retry(); retry.due().has_value()) {
+      out.mutable_retry()->set_in_s(ToMs(std::max(nanoseconds(0), *retry.due() - clock_->Now())) /
+                                    1e3);
+      out.mutable_retry()->set_failed(retry.failed());
     }
   }
   return out;
@@ -273,54 +297,113 @@ absl::StatusOr<uint64_t> Coordinator::CancelSessionsOf(const std::string& key) {
   });
 }
 
-std::vector<v1::Problem> Coordinator::Problems() {
-  std::vector<v1::Problem> problems = cluster_.Problems();
-  auto add = [&problems](const std::string& what, const std::string& hint) {
-    v1::Problem& problem = problems.emplace_back();
-    problem.set_what(what);
-    problem.set_do_(hint);
-  };
+std::vector<Waiting> Coordinator::Waits() const {
+  std::vector<Waiting> waits;
+  for (const auto& [id, deployment] : deployments_) {
+    for (Waiting& wait : deployment->Waits()) waits.push_back(std::move(wait));
+  }
+  for (const auto& [name, node] : cluster_.nodes()) {
+    if (const auto owed = cluster_.OwedMeasures(node)) {
+      waits.push_back({.what = "node " + name + " to measure its links to " + SomeOf(owed->peers),
+                       .node = name,
+                       .model = "",
+                       .since = owed->since,
+                       .late = options_.cluster.measure_timeout,
+                       .hint = "see the log of strata-worker on " + name + " and start it again"});
+    }
+  }
+  for (const FileBeingRead& file : models_->blobs()->trust()->BeingRead()) {
+    const uint64_t share = 100 * file.done_bytes / std::max<uint64_t>(file.total_bytes, 1);
+    waits.push_back({.what = file.path + " to be read again, since its time has changed (" +
+                             std::to_string(share) + " %)",
+                     .node = "",
+                     .model = "",
+                     .since = clock_->Now(),
+                     .hint = ""});
+  }
+  for (Waiting& wait : wait_board_.List()) waits.push_back(std::move(wait));
+  return waits;
+}
+
+void Coordinator::AddDeploymentProblems(ProblemList* problems) {
+  const TimePoint now = clock_->Now();
   std::string loaded;  // A model that is.
   for (const auto& [id, deployment] : deployments_) {
     const std::string& name = deployment->model()->name;
+    const LoadRetry& retry = deployment->retry();
+    const std::string tries =
+        std::to_string(retry.failed()) + (retry.failed() == 1 ? " try so far" : " tries so far");
     if (!deployment->problem().ok()) {
       const v1::ErrorDetail detail = DetailOf(deployment->problem());
-      add("model " + name + " is " + DeploymentStateName(deployment->state()) + ": " +
-              detail.message(),
-          detail.hint().empty() ? "strata model load " + name : detail.hint());
+      std::string what = "model " + name + " is " + DeploymentStateName(deployment->state()) +
+                         ": " + detail.message();
+      if (retry.due().has_value()) {
+        what += "; it is loaded again by itself in " +
+                FormatDuration(std::max(nanoseconds(0), *retry.due() - now)) + " (" + tries + ")";
+      }
+      problems->Add(what, detail.hint().empty() ? "strata model load " + name : detail.hint());
+    } else if (retry.failed() > 0) {
+      const v1::ErrorDetail detail = DetailOf(retry.cause());
+      problems->Add("model " + name + " is " + DeploymentStateName(deployment->state()) +
+                        " again after it failed (" + tries + "): " + detail.message(),
+                    detail.hint().empty() ? "strata model show " + name : detail.hint());
     }
     if (deployment->engine() != nullptr) {
-      for (const EngineProblem& p : deployment->engine()->Snapshot(clock_->Now()).problems) {
-        add("model " + name + ": " + p.what, p.hint);
+      for (const EngineProblem& p : deployment->engine()->Snapshot(now).problems) {
+        problems->Add("model " + name + ": " + p.what, p.hint);
       }
       loaded = name;
     }
   }
+  for (const auto& [name, lost] : not_restored_) {
+    problems->Add(
+        "model " + name + " was loaded before the coordinator started, and is not now: " +
+            DetailOf(lost.why).message(),
+        DetailOf(lost.why).hint() + ", or forget it with `strata model unload " + name + "`");
+  }
   for (const auto& [name, node] : cluster_.nodes()) {
     if (!loaded.empty() && node.alive && !node.draining && node.placements.empty()) {
-      add("node " + name + " joined and holds no layers yet", "strata model load " + loaded);
+      problems->AddOne({"nodes joined and hold no layers yet", "strata model load " + loaded}, name,
+                       "node " + name + " joined and holds no layers yet",
+                       "strata model load " + loaded);
+    }
+  }
+}
+
+std::vector<v1::Problem> Coordinator::Problems() {
+  ProblemList problems;
+  cluster_.AddProblems([this](const std::string& node) { return ModelOn(node); }, &problems);
+  AddDeploymentProblems(&problems);
+  for (const Waiting& wait : Waits()) {
+    if (const auto late = ProblemOf(wait, clock_->Now())) {
+      problems.Add(late->what(), late->do_());
     }
   }
   if (options_.insecure_off_loopback) {
-    add("traffic is neither encrypted nor authenticated (--insecure)",
-        "start coordinator and workers with --tls-dir");
+    problems.Add("traffic is neither encrypted nor authenticated (--insecure)",
+                 "start coordinator and workers with --tls-dir");
     if (!keys_.empty() && !keys_.HasAdmin()) {
-      add("requests need an API key, but whoever can connect may administrate, and make keys",
+      problems.Add(
+          "requests need an API key, but whoever can connect may administrate, and make keys",
           "strata key create --admin");
     }
   }
-  return problems;
+  return problems.Take();
 }
 
 absl::StatusOr<v1::GetStatusResponse> Coordinator::GetStatus() {
-  return loop_.Ask([this] {
+  std::vector<v1::Problem> outside;
+  if (options_.outside_problems) outside = options_.outside_problems();
+  return loop_.Ask([this, &outside] {
     v1::GetStatusResponse out;
     for (v1::Model& model : DescribeModels()) *out.add_models() = std::move(model);
     for (v1::Session& session : DescribeSessions(std::nullopt)) {
       *out.add_sessions() = std::move(session);
     }
     for (v1::Node& node : cluster_.Describe(clock_->Now())) *out.add_nodes() = std::move(node);
+    for (v1::Problem& problem : outside) *out.add_problems() = std::move(problem);
     for (v1::Problem& problem : Problems()) *out.add_problems() = std::move(problem);
+    for (const Waiting& wait : Waits()) *out.add_waits() = strata::Describe(wait, clock_->Now());
     for (const auto& [id, deployment] : deployments_) {
       if (deployment->engine() == nullptr) continue;
       const EngineSnapshot snapshot = deployment->engine()->Snapshot(clock_->Now());

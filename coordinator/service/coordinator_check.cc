@@ -7,6 +7,7 @@
 #include "common/row_digest.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
+#include "common/units.h"
 #include "coordinator/keys/caller.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/errors.h"
@@ -42,6 +43,7 @@ struct Coordinator::LayerCheck {
   std::string node;  // Computes layer by layer.
   uint64_t incarnation = 0;
   uint64_t deployment = 0;
+  std::string model;
   uint32_t layers = 0;
   std::vector<uint32_t> tokens;
   v1::Plan plan;
@@ -132,6 +134,7 @@ absl::Status Coordinator::BeginCheck(const v1::CheckModelRequest& request, uint6
   const Serving serving = ServingOf(request.name());
   RETURN_IF_ERROR(serving.problem);
   check->deployment = serving.deployment;
+  check->model = request.name();
   check->plan = FindDeployment(serving.deployment)->plan();
   RETURN_IF_ERROR(ChooseCheckNode(request.node(), bytes, check.get()));
   SessionRequest session;
@@ -254,10 +257,26 @@ absl::StatusOr<v1::LayersComputed> Coordinator::ComputeLayer(LayerCheck& check, 
                                                                          : NodeLostFor(check.node);
   });
   RETURN_IF_ERROR(sent.value_or(Stopping()));
+  const Waiting wait{.what = "node " + check.node + " to compute layer " + std::to_string(layer) +
+                             " of the check of model " + check.model,
+                     .node = check.node,
+                     .model = check.model,
+                     .limit = options_.check_timeout,
+                     .hint = "see the log of strata-worker on " + check.node +
+                             " and start it again, or check with another --node"};
+  const auto shown = wait_board_.Begin(wait);
+  const TimePoint began = clock_->Now();
   std::optional<v1::LayersComputed> computed;
   while (!computed.has_value()) {
     if (gone()) {
       return CheckEnded();
+    }
+    if (const nanoseconds waited = clock_->Now() - began; waited >= options_.check_timeout) {
+      return Error(absl::StatusCode::kDeadlineExceeded, "CHECK_TIMEOUT",
+                   "waited " + FormatDuration(waited) + " in vain for " + wait.what)
+          .Node(check.node)
+          .Limit("check_timeout=" + FormatDuration(options_.check_timeout))
+          .Hint(wait.hint);
     }
     MutexLock lock(&check.mutex);
     if (check.node_lost) {

@@ -15,6 +15,9 @@ namespace {
 
 constexpr uint32_t kDefaultSessions = 4;
 constexpr milliseconds kLookAgain{20};
+// Epochs of deployments that a process takes up from the store begin at its term times 2^this:
+// terms are durable whatever the store can write, so no earlier process has used them.
+constexpr unsigned kEpochTermShift = 32;
 
 // Whether two plans put the same layers on the same nodes with the same KV.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
@@ -45,13 +48,43 @@ std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
          " (--max-batch-tokens); then it follows what steps take";
 }
 
+// A node of the plan whose disk cannot take its stage's weights, even if they are all that is
+// cached there; "": there is none.
+std::string NodeWithoutDisk(const PlannerCluster& cluster, const v1::Plan& plan) {
+  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+    for (const PlannerNode& node : cluster.nodes) {
+      if (node.name == stage.ranks(0).node() && node.cache_bytes < stage.weight_bytes()) {
+        return node.name;
+      }
+    }
+  }
+  return "";
+}
+
+void DropNode(const std::string& name, PlannerCluster* cluster) {
+  const auto it = std::find_if(cluster->nodes.begin(), cluster->nodes.end(),
+                               [&](const PlannerNode& node) { return node.name == name; });
+  const auto index = it - cluster->nodes.begin();
+  cluster->nodes.erase(it);
+  cluster->links.erase(cluster->links.begin() + index);
+  for (auto& row : cluster->links) {
+    row.erase(row.begin() + index);
+  }
+}
+
+absl::StatusOr<v1::Plan> NoDisk(const std::string& model) {
+  return Error(absl::StatusCode::kResourceExhausted, "NO_DISK",
+               "there is no other node to place model '" + model + "' on")
+      .Hint("free space on the disk of their --data-dir, or add a worker");
+}
+
 }  // namespace
 
 absl::Status Coordinator::Start() {
   RETURN_IF_ERROR(keys_.Load(Now()));
   ASSIGN_OR_RETURN(const auto nodes, store_->ListNodes());
   for (const StoredNode& node : nodes) {
-    cluster_.Restore(node.info, node.draining);
+    cluster_.Restore(node.info, node.draining, Now());
   }
   ASSIGN_OR_RETURN(const auto deployments, store_->ListDeployments());
   for (const StoredDeployment& stored : deployments) {
@@ -59,20 +92,23 @@ absl::Status Coordinator::Start() {
     if (!model.ok()) {
       LogError({{"model", stored.model}, {"deployment", stored.id}},
                strata::Describe(model.status()));
+      not_restored_[stored.model] = {stored.id, model.status()};
       continue;
     }
     const auto rotary = models_->Rotary(**model, stored.options.context());
     if (!rotary.ok()) {
       LogError({{"model", stored.model}, {"deployment", stored.id}},
                strata::Describe(rotary.status()));
+      not_restored_[stored.model] = {stored.id, rotary.status()};
       continue;
     }
+    // No epoch of an earlier process is used again, even if the store could not be told of it.
+    v1::Plan plan = stored.plan;
+    plan.set_epoch(std::max(plan.epoch(), term_ << kEpochTermShift));
     auto& deployment = deployments_[stored.id];
-    deployment = std::make_unique<Deployment>(stored.id, *model, stored.plan, stored.options,
+    deployment = std::make_unique<Deployment>(stored.id, *model, std::move(plan), stored.options,
                                               *rotary, options_.deployment, this);
-    const StoredDeployment record = deployment->Record();
-    RETURN_IF_ERROR(store_->SaveDeployment(record));
-    deployment->OnRecorded(record.plan.epoch(), absl::OkStatus());
+    deployment->OnRecorded(((term_ + 1) << kEpochTermShift) - 1, absl::OkStatus());
     LogInfo({{"model", stored.model}, {"deployment", stored.id}},
             "the model loads again once its workers are back");
   }
@@ -195,7 +231,25 @@ absl::StatusOr<v1::Plan> Coordinator::MakePlanFor(const ModelRuntime& model,
   }
   PlannerRequest request;
   request.options = options;
-  ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(*cluster, model.ForPlanner(options), request));
+  const PlannerModel planned = model.ForPlanner(options);
+  ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(*cluster, planned, request));
+  // Who named the nodes hears from them what is wrong with their disks.
+  const bool chosen = !options.layers().empty() || !options.nodes().empty();
+  std::vector<std::string> full;
+  for (std::string node = chosen ? "" : NodeWithoutDisk(*cluster, plan); !node.empty();
+       node = NodeWithoutDisk(*cluster, plan)) {
+    full.push_back(node);
+    DropNode(node, cluster);
+    auto other = cluster->nodes.empty() ? NoDisk(model.name) : MakePlan(*cluster, planned, request);
+    if (!other.ok()) {
+      return Annotate(other.status(),
+                      "without " + SomeOf(full) + ", whose disk has no room for its weights");
+    }
+    plan = *std::move(other);
+  }
+  if (!full.empty()) {
+    plan.add_why("without " + SomeOf(full) + ": no room for its weights on the disk of --data-dir");
+  }
   plan.add_why(FirstSteps(plan, options, options_.deployment.step_timeout));
   return plan;
 }
@@ -281,6 +335,8 @@ absl::StatusOr<Coordinator::Placeable> Coordinator::CheckPlace(
     old->Hold(true);
     placeable.old = old->id();
     placeable.epoch = old->plan().epoch();
+  } else if (const auto lost = not_restored_.find(model->name); lost != not_restored_.end()) {
+    placeable.old = lost->second.id;  // Its record goes.
   }
   return placeable;
 }
@@ -322,6 +378,7 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
                         "model '" + model->name + "' is being placed anew"));
       deployments_.erase(placeable.old);
     }
+    not_restored_.erase(model->name);
     Deployment* started = deployment.get();
     deployments_[started->id()] = std::move(deployment);
     Reconcile();
@@ -329,6 +386,22 @@ absl::StatusOr<v1::Plan> Coordinator::Place(std::shared_ptr<const ModelRuntime> 
   });
   return placed.has_value() ? *placed : Stopping();
 }
+
+namespace {
+
+// Why it is not loaded, and when it is tried again by itself.
+absl::Status WithRetry(const Deployment& deployment) {
+  if (!deployment.retry().due().has_value()) {
+    return deployment.problem();
+  }
+  v1::ErrorDetail detail = DetailOf(deployment.problem());
+  detail.set_hint((detail.hint().empty() ? "" : detail.hint() + "; ") +
+                  "the load is tried again by itself: `strata model show " +
+                  deployment.model()->name + "` says when");
+  return StatusOf(detail);
+}
+
+}  // namespace
 
 absl::StatusOr<v1::LoadModelProgress> Coordinator::LoadStatus(const std::string& name) {
   return loop_
@@ -342,7 +415,7 @@ absl::StatusOr<v1::LoadModelProgress> Coordinator::LoadStatus(const std::string&
             deployment->state() == DeploymentState::kWaiting) {
           return deployment->problem().ok() ? Error(absl::StatusCode::kUnavailable, "WAITING",
                                                     "model '" + name + "' waits for its workers")
-                                            : deployment->problem();
+                                            : WithRetry(*deployment);
         }
         v1::LoadModelProgress progress;
         *progress.mutable_plan() = deployment->plan();
@@ -359,6 +432,10 @@ absl::Status Coordinator::UnloadModel(const std::string& name, bool force) {
   MutexLock lock(&changes_);
   ASSIGN_OR_RETURN(const uint64_t loaded, loop_.Ask([&]() -> absl::StatusOr<uint64_t> {
     Deployment* deployment = DeploymentOf(name);
+    if (const auto lost = not_restored_.find(name);
+        deployment == nullptr && lost != not_restored_.end()) {
+      return lost->second.id;
+    }
     if (deployment == nullptr) {
       return Error(absl::StatusCode::kFailedPrecondition, "MODEL_NOT_LOADED",
                    "model '" + name + "' is not loaded")

@@ -7,6 +7,12 @@
 #include "coordinator/service/errors.h"
 
 namespace strata {
+namespace {
+
+// When the store refused something, which it may take once its disk has room.
+constexpr nanoseconds kSaveAgain = std::chrono::seconds(5);
+
+}  // namespace
 
 void Coordinator::RecordLater(uint64_t deployment) {
   unsaved_deployments_.insert(deployment);
@@ -20,7 +26,7 @@ void Coordinator::SaveLater() {
 }
 
 std::optional<Coordinator::Unsaved> Coordinator::TakeUnsaved() {
-  if (unsaved_nodes_.empty() && unsaved_deployments_.empty()) {
+  if (unsaved_nodes_.empty() && unsaved_deployments_.empty() && forgotten_nodes_.empty()) {
     return std::nullopt;
   }
   Unsaved unsaved;
@@ -32,6 +38,11 @@ std::optional<Coordinator::Unsaved> Coordinator::TakeUnsaved() {
   for (const uint64_t id : std::exchange(unsaved_deployments_, {})) {
     if (const Deployment* deployment = FindDeployment(id)) {
       unsaved.deployments.push_back(deployment->Record());
+    }
+  }
+  for (const std::string& name : std::exchange(forgotten_nodes_, {})) {
+    if (cluster_.Find(name) == nullptr) {
+      unsaved.forgotten.push_back(name);
     }
   }
   return unsaved;
@@ -48,22 +59,45 @@ void Coordinator::SaveWhatWaits() {
     if (!unsaved.has_value() || !unsaved->has_value()) {
       return;
     }
-    Save(**unsaved);
+    if (!Save(**unsaved)) {
+      loop_.Call([this] {
+        saving_ = false;
+        save_again_ = clock_->Now() + kSaveAgain;
+        return true;
+      });
+      return;
+    }
   }
 }
 
-void Coordinator::Save(const Unsaved& unsaved) {
+bool Coordinator::Save(const Unsaved& unsaved) {
+  bool all = true;
   for (const StoredDeployment& deployment : unsaved.deployments) {
     const absl::Status saved = store_->SaveDeployment(deployment);
-    loop_.Post([this, id = deployment.id, epoch = deployment.plan.epoch(), saved] {
-      if (Deployment* recorded = FindDeployment(id)) recorded->OnRecorded(epoch, saved);
+    // Another record is newer, or a deployment was replaced: nothing is left to do.
+    const bool again = !saved.ok() && !absl::IsFailedPrecondition(saved);
+    all &= !again;
+    loop_.Post([this, id = deployment.id, epoch = deployment.plan.epoch(), saved, again] {
+      if (Deployment* recorded = FindDeployment(id)) {
+        recorded->OnRecorded(epoch, saved);
+        if (again) unsaved_deployments_.insert(id);
+      }
     });
   }
   for (const StoredNode& node : unsaved.nodes) {
     if (absl::Status saved = store_->SaveNode(node.name, node.info, node.draining); !saved.ok()) {
       LogError({{"node", node.name}}, strata::Describe(saved));
+      all = false;
+      loop_.Post([this, name = node.name] { unsaved_nodes_.insert(name); });
     }
   }
+  if (absl::Status removed = store_->RemoveNodes(unsaved.forgotten); !removed.ok()) {
+    LogError({{"nodes", uint64_t{unsaved.forgotten.size()}}}, strata::Describe(removed));
+    all = false;
+    loop_.Post(
+        [this, names = unsaved.forgotten] { forgotten_nodes_.insert(names.begin(), names.end()); });
+  }
+  return all;
 }
 
 absl::Status Coordinator::Erase(uint64_t id, const absl::Status& why) {
@@ -74,7 +108,10 @@ absl::Status Coordinator::Erase(uint64_t id, const absl::Status& why) {
   const auto done = loop_.Call([&]() -> absl::Status {
     Deployment* deployment = FindDeployment(id);
     if (deployment == nullptr) {
-      return Stopping();
+      if (removed.ok()) {
+        std::erase_if(not_restored_, [id](const auto& lost) { return lost.second.id == id; });
+      }
+      return draining_ ? Stopping() : removed;
     }
     if (!removed.ok()) {
       deployment->Hold(false);

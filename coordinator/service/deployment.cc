@@ -16,21 +16,6 @@ namespace {
 // for: a disk may be slow for as many fences.
 constexpr uint64_t kEpochsAhead = 1000;
 
-const char* PhaseName(v1::LoadProgress::Phase phase) {
-  switch (phase) {
-    case v1::LoadProgress::PHASE_FETCHING:
-      return "fetching";
-    case v1::LoadProgress::PHASE_PACKING:
-      return "packing";
-    case v1::LoadProgress::PHASE_READY:
-      return "ready";
-    case v1::LoadProgress::PHASE_FAILED:
-      return "failed";
-    default:
-      return "waiting";
-  }
-}
-
 std::vector<EngineStage> EngineStages(const v1::Plan& plan) {
   std::vector<EngineStage> stages;
   for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
@@ -70,7 +55,9 @@ Deployment::Deployment(uint64_t id, std::shared_ptr<const ModelRuntime> model, v
       load_options_(std::move(load_options)),
       rotary_(std::move(rotary)),
       options_(options),
-      host_(host) {}
+      host_(host),
+      state_since_(host->Now()),
+      retry_(options_.retry) {}
 
 Deployment::~Deployment() {
   *alive_ = false;
@@ -88,23 +75,6 @@ bool Deployment::Uses(const std::string& node) const {
                      [&](const v1::PlanStage& stage) { return stage.ranks(0).node() == node; });
 }
 
-std::vector<v1::LoadModelProgress::Worker> Deployment::Progress() const {
-  std::vector<v1::LoadModelProgress::Worker> workers;
-  for (const v1::PlanStage& stage : plan_.pipelines(0).stages()) {
-    v1::LoadModelProgress::Worker& worker = workers.emplace_back();
-    worker.set_node(stage.ranks(0).node());
-    const auto it = progress_.find(worker.node());
-    const v1::LoadProgress progress =
-        it == progress_.end() ? v1::LoadProgress() : it->second.progress;
-    worker.set_phase(PhaseName(progress.phase()));
-    worker.set_done_bytes(progress.done_bytes());
-    worker.set_total_bytes(progress.total_bytes() != 0 ? progress.total_bytes()
-                                                       : stage.weight_bytes());
-    worker.set_fetched_bytes(progress.fetched_bytes());
-  }
-  return workers;
-}
-
 void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
   if (!awaiting_) {
     StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING",
@@ -120,6 +90,7 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
   problem_ = absl::OkStatus();
   leaving_ = false;
   state_ = DeploymentState::kLoading;
+  retry_.Begin();
   if (absl::Status status = UseEpoch(plan_.epoch()); !status.ok()) {
     Fail(DeploymentState::kFailed, status);
     return;
@@ -180,6 +151,7 @@ absl::Status Deployment::UseEpoch(uint64_t epoch) {
 
 bool Deployment::SendLoads() {
   progress_.clear();
+  load_sent_ = host_->Now();
   all_loaded_ = false;
   last_fault_ = absl::OkStatus();
   host_->OnPlacement(id_, plan_, true, false);
@@ -287,6 +259,7 @@ void Deployment::StopEngine(const absl::Status& why) {
 
 void Deployment::Fail(DeploymentState state, const absl::Status& why) {
   LogError({{"model", model_->name}, {"deployment", id_}, {"epoch", plan_.epoch()}}, Describe(why));
+  const bool was_loaded = engine_ != nullptr;  // What links refuse, a new load may mend.
   StopEngine(NotServed(model_->name, why));
   if (before_resize_.has_value()) {
     // What is loaded next is what is known to fit.
@@ -299,7 +272,11 @@ void Deployment::Fail(DeploymentState state, const absl::Status& why) {
     host_->RecordLater(id_);
   }
   state_ = state;
+  state_since_ = host_->Now();
   problem_ = why;
+  if (state == DeploymentState::kFailed) {
+    retry_.Failed(why, was_loaded || MayGoByItself(why), host_->Now());
+  }
   TellWorkersToUnload();
   host_->OnPlacement(id_, plan_, false, false);
 }
@@ -337,6 +314,7 @@ void Deployment::AwaitNode(const absl::Status& why) {
             "requests wait for the node");
   }
   state_ = DeploymentState::kWaiting;
+  state_since_ = host_->Now();
   problem_ = why;
   TellWorkersToUnload();
   host_->OnPlacement(id_, plan_, false, false);
@@ -370,6 +348,7 @@ void Deployment::OnNodeLeaving(const std::string& node) {
 void Deployment::OnNodeJoined(const std::string& node) {
   if (Uses(node) && state_ == DeploymentState::kFailed) {
     state_ = DeploymentState::kWaiting;
+    state_since_ = host_->Now();
   }
 }
 
@@ -387,22 +366,21 @@ void Deployment::SetWaitingFor(const std::vector<std::string>& nodes) {
 }
 
 void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress& progress) {
-  const bool loading = state_ == DeploymentState::kLoading || state_ == DeploymentState::kResizing;
-  if (!loading || all_loaded_ || progress.epoch() != plan_.epoch() || !Uses(node)) {
+  if (!loads() || progress.epoch() != plan_.epoch() || !Uses(node)) {
     return;
   }
-  WorkerProgress& worker = progress_[node];
+  const auto [it, fresh] = progress_.try_emplace(node);
+  WorkerProgress& worker = it->second;
+  if (fresh || worker.progress.phase() != progress.phase() ||
+      worker.progress.done_bytes() != progress.done_bytes() ||
+      worker.progress.fetched_bytes() != progress.fetched_bytes()) {
+    worker.advanced = host_->Now();
+  }
   worker.progress = progress;
   if (progress.phase() == v1::LoadProgress::PHASE_FAILED) {
     v1::ErrorDetail detail = progress.error();
     detail.set_node(node);
-    const absl::Status why =
-        Annotate(StatusOf(detail), "node '" + node + "' cannot load its layers");
-    if (before_resize_.has_value()) {
-      UndoResize(why);
-    } else {
-      Fail(DeploymentState::kFailed, why);
-    }
+    LoadFailed(Annotate(StatusOf(detail), "node '" + node + "' cannot load its layers"));
     return;
   }
   worker.ready = progress.phase() == v1::LoadProgress::PHASE_READY;
@@ -432,6 +410,14 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
              {"limiting_node", snapshot.limiting_node}},
             "the model goes on with its new KV");
     engine_->Resume(plan_.epoch(), host_->Now());
+  }
+}
+
+void Deployment::LoadFailed(const absl::Status& why) {
+  if (before_resize_.has_value()) {
+    UndoResize(why);
+  } else {
+    Fail(DeploymentState::kFailed, why);
   }
 }
 
@@ -521,15 +507,13 @@ void Deployment::StartEngine() {
   config.step_timeout = options_.step_timeout;
   config.recovery_timeout = options_.recovery_timeout;
   engine_ = std::make_unique<Engine>(std::move(config), host_->generations(), this);
+  state_since_ = host_->Now();
   engine_->Start(host_->Now());
-}
-
-std::optional<TimePoint> Deployment::NextWake() const {
-  return engine_ != nullptr ? engine_->NextWake() : std::nullopt;
 }
 
 void Deployment::Tick(TimePoint now) {
   stopped_engine_ = nullptr;
+  EndLateLoad(now);
   if (engine_ != nullptr) {
     engine_->Tick(now);
   }
@@ -543,11 +527,12 @@ void Deployment::Tick(TimePoint now) {
   } else if (state_ == DeploymentState::kLoading && engine_ != nullptr && engine_->down()) {
     // Loaded, but its stages cannot be linked.
     Fail(DeploymentState::kFailed,
-         last_fault_.ok() ? absl::Status(Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
-                                               "the stages of model '" + model_->name +
-                                                   "' could not be linked in time")
-                                             .Hint("see `strata node list` and `strata status`"))
-                          : last_fault_);
+         last_fault_.ok()
+             ? absl::Status(
+                   Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
+                         "the stages of model '" + model_->name + "' could not be linked in time")
+                       .Hint("`strata node list` names nodes that cannot be reached"))
+             : last_fault_);
   }
 }
 

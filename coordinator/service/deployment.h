@@ -14,7 +14,9 @@
 #include "common/clock.h"
 #include "common/frame.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/service/load_retry.h"
 #include "coordinator/service/model_runtime.h"
+#include "coordinator/service/waits.h"
 #include "coordinator/store/state_store.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/membership.pb.h"
@@ -87,6 +89,9 @@ struct DeploymentOptions {
   double kv_watermark = 0.05;                         // EngineConfig::kv_watermark.
   nanoseconds inter_token_target = milliseconds(20);  // EngineConfig::inter_token_target.
   bool prefix_cache = true;
+  // A worker that loads, or resizes, and gets no further for so long has failed at it; 0: never.
+  nanoseconds load_timeout = std::chrono::minutes(5);
+  LoadRetryOptions retry;
 };
 
 class Deployment : public EngineHost {
@@ -107,6 +112,14 @@ class Deployment : public EngineHost {
   Engine* engine() { return engine_.get(); }
   const Engine* engine() const { return engine_.get(); }
   std::vector<v1::LoadModelProgress::Worker> Progress() const;
+  // What it waits for now.
+  std::vector<Waiting> Waits() const;
+  // Loads that failed, and when the next one begins by itself.
+  const LoadRetry& retry() const { return retry_; }
+  // What its workers wait for is not theirs to hasten: they are not silent until now.
+  void ExcuseSilence();
+  // One that failed, and is to be loaded again by now, waits for its nodes from here on.
+  bool BeginRetry(TimePoint now);
   // Of a stage with one layer alone and KV for one sequence of so many tokens, as ComputeLayers has
   // it: weights and numerics are the deployment's.
   v1::Load MakeLayerLoad(uint32_t layer, uint32_t tokens) const;
@@ -169,6 +182,7 @@ class Deployment : public EngineHost {
  private:
   struct WorkerProgress {
     v1::LoadProgress progress;
+    TimePoint advanced{};  // When it last got further.
     bool ready = false;
   };
 
@@ -188,6 +202,18 @@ class Deployment : public EngineHost {
   // False when a node has no control stream: the deployment has failed by it.
   bool SendLoads();
   bool AllReady() const;
+  bool loads() const {
+    return !all_loaded_ &&
+           (state_ == DeploymentState::kLoading || state_ == DeploymentState::kResizing);
+  }
+  // Since when the stage's worker has not got further with its load.
+  TimePoint SilentSince(const v1::PlanStage& stage) const;
+  // The stage whose worker is silent longest, of those that are not ready; null: all are.
+  const v1::PlanStage* SlowestToLoad() const;
+  Waiting LoadWait(const v1::PlanStage& stage) const;
+  void LoadFailed(const absl::Status& why);
+  // Gives up a load whose worker is silent for too long.
+  void EndLateLoad(TimePoint now);
   void LoadResized(Placing placing);
   void UndoResize(const absl::Status& why);
   void StartEngine();
@@ -221,6 +247,9 @@ class Deployment : public EngineHost {
   bool awaiting_ = false;                 // The engine's sessions wait for a lost node.
   bool held_ = false;
   std::map<std::string, WorkerProgress> progress_;
+  TimePoint load_sent_{};    // The newest.
+  TimePoint state_since_{};  // Of kWaiting, and of linking.
+  LoadRetry retry_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> stopped_engine_;  // Kept until the loop's next turn.
   uint64_t fence_epoch_ = 0;                // Newest one sent.

@@ -95,6 +95,7 @@ void Deployment::OnFirstLink(uint64_t epoch, absl::StatusOr<std::unique_ptr<Step
   first_link_epoch_ = epoch;
   if (state_ == DeploymentState::kLoading) {
     state_ = DeploymentState::kReady;
+    retry_.Forget();
     host_->OnPlacement(id_, plan_, true, true);
     const EngineSnapshot snapshot = engine_->Snapshot(host_->Now());
     LogInfo({{"model", model_->name},

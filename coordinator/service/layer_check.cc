@@ -90,7 +90,8 @@ const PlannerNode* ChooseReference(const std::vector<PlannerNode>& nodes, const 
   const std::string& numerics_class = plan.numerics_class().name();
   const std::string numerics = numerics_class.substr(0, numerics_class.find('/'));
   const auto worth = [&](const PlannerNode& node) {
-    return std::tuple(node.free_bytes >= bytes, !HasStage(plan, node.name), node.free_bytes);
+    return std::tuple(node.free_bytes >= bytes, node.disk_free_bytes >= bytes,
+                      !HasStage(plan, node.name), node.free_bytes);
   };
   const PlannerNode* best = nullptr;
   for (const PlannerNode& node : nodes) {

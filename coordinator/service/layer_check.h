@@ -31,7 +31,8 @@ std::vector<uint32_t> CheckTokens(const ModelRuntime& model, uint32_t count);
 uint64_t LargestLayerBytes(const ModelRuntime& model, const v1::LoadOptions& options);
 
 // The node that computes layer by layer, of those that a plan could use: of the plan's numerics,
-// if possible with `bytes` free, then one that has no stage of the plan, then the one with most
+// if possible with `bytes` free in memory, and on its disk, where it may have to keep a layer's
+// weights; then one that has no stage of the plan, then the one with most
 // memory. Null when none has the numerics.
 const PlannerNode* ChooseReference(const std::vector<PlannerNode>& nodes, const v1::Plan& plan,
                                    uint64_t bytes);

@@ -59,8 +59,8 @@ constexpr char kHelp[] =
     "Without --jsonl the rest of the arguments is the text, the ids, or a user's message. Where\n"
     "there is none, and PATH is a checkpoint folder or a .gguf file: what was found in it "
     "(family,\n"
-    "layers, formats, tokenizer, template, memory), and what it cannot do, as `strata model add`\n"
-    "says it. No weights are read.\n"
+    "layers, formats, tokenizer, template, memory), and what it cannot do, as `strata model add\n"
+    "PATH` says it. No weights are read.\n"
     "Exit status: 0 done, 1 failed, 2 wrong use.\n";
 
 struct Arguments {

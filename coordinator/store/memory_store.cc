@@ -91,6 +91,11 @@ class MemoryStore : public StateStore {
     MutexLock lock(&mutex_);
     return nodes_.erase(std::string(name)) == 0 ? NoSuchNode(name) : absl::OkStatus();
   }
+  absl::Status RemoveNodes(const std::vector<std::string>& names) override {
+    MutexLock lock(&mutex_);
+    for (const std::string& name : names) nodes_.erase(name);
+    return absl::OkStatus();
+  }
 
   absl::Status SaveKey(const StoredKey& key) override {
     MutexLock lock(&mutex_);

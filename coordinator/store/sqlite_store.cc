@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -6,6 +7,7 @@
 #include "coordinator/store/sqlite_database.h"
 #include "coordinator/store/state_store.h"
 #include "coordinator/store/store_errors.h"
+#include "coordinator/store/term_slot.h"
 
 namespace strata {
 namespace {
@@ -49,18 +51,40 @@ constexpr char kSchemaOf4[] = R"(
 
 class SqliteStore : public StateStore {
  public:
-  explicit SqliteStore(std::unique_ptr<SqliteDatabase> database) : database_(std::move(database)) {}
+  explicit SqliteStore(std::unique_ptr<SqliteDatabase> database)
+      : term_slot_(database->path() + ".term"), database_(std::move(database)) {}
 
   // Checks the file, and makes the tables in a new one.
   absl::Status Prepare() {
     MutexLock lock(&mutex_);
+    // One process has the file, and so needs none that is shared: the file can then be read where
+    // the disk has no room for another.
+    RETURN_IF_ERROR(database_->Execute("PRAGMA locking_mode=EXCLUSIVE"));
     RETURN_IF_ERROR(CheckIntegrity());
     RETURN_IF_ERROR(database_->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
     // One process at a time sees an empty file, so one makes the tables.
     return Transact([this]() STRATA_REQUIRES(mutex_) { return MakeTables(); });
   }
 
-  absl::StatusOr<uint64_t> RaiseTerm() override { return Count("term"); }
+  absl::StatusOr<uint64_t> RaiseTerm() override {
+    const uint64_t kept = term_slot_.Read();
+    absl::StatusOr<uint64_t> term = Count("term", kept);
+    if (term.ok()) {
+      // For a start that finds no room; a store that has just been written has some.
+      term_slot_.Write(*term).IgnoreError();
+      return term;
+    }
+    const std::string reason = ReasonOf(term.status());
+    if (reason != "STORE_FULL" && reason != "STORE_IO") {
+      return term;
+    }
+    ASSIGN_OR_RETURN(const uint64_t recorded, CountOf("term"));
+    const uint64_t next = std::max(recorded, kept) + 1;
+    if (!term_slot_.Write(next).ok()) {
+      return term.status();
+    }
+    return next;
+  }
 
   absl::StatusOr<std::string> ClusterId() override {
     MutexLock lock(&mutex_);
@@ -118,7 +142,7 @@ class SqliteStore : public StateStore {
     return database_->Changes() == 0 ? NoSuchModel(name) : absl::OkStatus();
   }
 
-  absl::StatusOr<uint64_t> NextDeploymentId() override { return Count("deployment"); }
+  absl::StatusOr<uint64_t> NextDeploymentId() override { return Count("deployment", 0); }
 
   absl::Status SaveDeployment(const StoredDeployment& deployment) override {
     MutexLock lock(&mutex_);
@@ -197,6 +221,18 @@ class SqliteStore : public StateStore {
                      database_->Prepare("DELETE FROM nodes WHERE name = ?"));
     RETURN_IF_ERROR(statement.Bind(name).Run());
     return database_->Changes() == 0 ? NoSuchNode(name) : absl::OkStatus();
+  }
+
+  absl::Status RemoveNodes(const std::vector<std::string>& names) override {
+    MutexLock lock(&mutex_);
+    return Transact([&]() STRATA_REQUIRES(mutex_) -> absl::Status {
+      for (const std::string& name : names) {
+        ASSIGN_OR_RETURN(SqliteStatement statement,
+                         database_->Prepare("DELETE FROM nodes WHERE name = ?"));
+        RETURN_IF_ERROR(statement.Bind(name).Run());
+      }
+      return absl::OkStatus();
+    });
   }
 
   absl::Status SaveKey(const StoredKey& key) override {
@@ -327,12 +363,18 @@ class SqliteStore : public StateStore {
                                            "PRAGMA user_version=", kSchemaVersion));
   }
 
-  // Raises a counter and returns it.
-  absl::StatusOr<uint64_t> Count(std::string_view name) {
+  absl::StatusOr<uint64_t> CountOf(std::string_view name) {
+    MutexLock lock(&mutex_);
+    return database_->QueryInteger(
+        absl::StrCat("SELECT value FROM counters WHERE name = '", std::string(name), "'"));
+  }
+
+  // Raises a counter above what it is and above `least`, and returns it.
+  absl::StatusOr<uint64_t> Count(std::string_view name, uint64_t least) {
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(SqliteStatement statement,
-                     database_->Prepare(absl::StrCat("UPDATE counters SET value = value + 1 "
-                                                     "WHERE name = '",
+                     database_->Prepare(absl::StrCat("UPDATE counters SET value = max(value, ",
+                                                     least, ") + 1 WHERE name = '",
                                                      std::string(name), "' RETURNING value")));
     ASSIGN_OR_RETURN(const bool row, statement.Step());
     if (!row) {
@@ -381,6 +423,7 @@ class SqliteStore : public StateStore {
     return {row.Text(0), row.Text(1), row.Text(2), row.Text(3), row.Text(4)};
   }
 
+  const TermSlot term_slot_;
   Mutex mutex_;
   const std::unique_ptr<SqliteDatabase> database_;
 };

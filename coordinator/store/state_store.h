@@ -52,7 +52,8 @@ class StateStore {
  public:
   virtual ~StateStore() = default;
 
-  // Raises the coordinator's term by one and returns it; from 1. At every start.
+  // Raises the coordinator's term and returns it; from 1. At every start. Durable, and higher than
+  // any before, also where the disk has no room for anything else.
   virtual absl::StatusOr<uint64_t> RaiseTerm() = 0;
   // 32 hexadecimal digits, drawn when the store was made.
   virtual absl::StatusOr<std::string> ClusterId() = 0;
@@ -77,6 +78,8 @@ class StateStore {
   virtual absl::Status SaveNode(std::string_view name, const v1::NodeInfo& info, bool draining) = 0;
   virtual absl::StatusOr<std::vector<StoredNode>> ListNodes() = 0;  // By name.
   virtual absl::Status RemoveNode(std::string_view name) = 0;
+  // All of them at once or none; those that are not there are none to remove.
+  virtual absl::Status RemoveNodes(const std::vector<std::string>& names) = 0;
 
   // Adds the API key, or replaces the one of that id.
   virtual absl::Status SaveKey(const StoredKey& key) = 0;
@@ -87,7 +90,8 @@ class StateStore {
   virtual absl::StatusOr<std::optional<std::string>> GetSetting(std::string_view key) = 0;
 };
 
-// Opens or makes the SQLite database `path`; its folder exists. FAILED_PRECONDITION (STORE_NEWER)
+// Opens or makes the SQLite database `path`; its folder exists, and takes `path`.term, where terms
+// are kept that the database has no room for. FAILED_PRECONDITION (STORE_NEWER)
 // when a newer version of Strata wrote it, STORE_LOCKED when another process holds it.
 absl::StatusOr<std::unique_ptr<StateStore>> OpenSqliteStore(const std::string& path);
 

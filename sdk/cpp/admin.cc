@@ -47,6 +47,12 @@ absl::Status Client::RemoveNode(std::string_view name, bool force, const CallOpt
   return STRATA_SDK_UNARY_(RemoveNodeResponse, RemoveNode).status();
 }
 
+absl::StatusOr<v1::RemoveNodeResponse> Client::RemoveGoneNodes(const CallOptions& call) {
+  v1::RemoveNodeRequest request;
+  request.set_gone(true);
+  return STRATA_SDK_UNARY_(RemoveNodeResponse, RemoveNode);
+}
+
 absl::StatusOr<v1::CreateKeyResponse> Client::CreateKey(const v1::CreateKeyRequest& request,
                                                         const CallOptions& call) {
   return STRATA_SDK_UNARY_(CreateKeyResponse, CreateKey);

@@ -51,6 +51,7 @@ class ModelProgress;
 class Node;
 class Plan;
 class PullModelRequest;
+class RemoveNodeResponse;
 class RevokeKeyResponse;
 }  // namespace strata::v1
 
@@ -288,6 +289,8 @@ class Client {
   absl::StatusOr<v1::Node> DrainNode(std::string_view name, const CallOptions& call = {});
   absl::StatusOr<v1::Node> ResumeNode(std::string_view name, const CallOptions& call = {});
   absl::Status RemoveNode(std::string_view name, bool force, const CallOptions& call = {});
+  // All that left and that no model has layers on.
+  absl::StatusOr<v1::RemoveNodeResponse> RemoveGoneNodes(const CallOptions& call = {});
 
   // --- Models ---
   using ModelProgressFn = std::function<void(const v1::ModelProgress&)>;

@@ -50,6 +50,28 @@ TEST_F(CliCommands, StatusTellsPeopleWhatIsWrongAndWhatMendsIt) {
   EXPECT_THAT(empty, HasSubstr("Nothing is wrong."));
 }
 
+TEST_F(CliCommands, StatusSaysWhatIsWaitedForAndKeepsManyLostNodesShort) {
+  v1::Wait* wait = coordinator_.status()->add_waits();
+  wait->set_what("node b to load layers 2-3 of model recall");
+  wait->set_node("b");
+  wait->set_for_s(12);
+  wait->set_limit_s(60);
+  for (int i = 0; i < 1500; ++i) {
+    v1::Node* node = coordinator_.status()->add_nodes();
+    node->set_name("gone-" + std::to_string(i));
+    node->set_state("lost");
+  }
+  const std::string text = Text({"status"});
+  EXPECT_THAT(text, HasSubstr("node b to load layers 2-3 of model recall, for 12 s of 60 s"));
+  EXPECT_THAT(text, HasSubstr("and 1497 more that are lost"));
+  EXPECT_THAT(text, HasSubstr("gone-2 "));
+  EXPECT_THAT(text, Not(HasSubstr("gone-3 ")));
+  const json status = Document({"status"});
+  EXPECT_EQ(status["waits"][0]["node"], "b");
+  EXPECT_EQ(status["waits"][0]["model"], nullptr);
+  EXPECT_EQ(status["nodes"].size(), 1502u);
+}
+
 TEST_F(CliCommands, NodeCommands) {
   EXPECT_EQ(Document({"node", "list"})["nodes"].size(), 2u);
   EXPECT_THAT(Text({"node", "list"}), HasSubstr("127.0.0.1:7072"));
@@ -61,6 +83,10 @@ TEST_F(CliCommands, NodeCommands) {
   EXPECT_EQ(refused.code, kExitFailed);
   EXPECT_THAT(refused.err, HasSubstr("--force"));
   EXPECT_EQ(Document({"node", "remove", "a", "--force"})["removed"], "a");
+  EXPECT_EQ(Document({"node", "remove", "--gone"})["removed"], json::parse(R"(["c", "d"])"));
+  EXPECT_EQ(Text({"node", "remove", "--gone"}), "removed 2 nodes\n");
+  EXPECT_EQ(Run({"node", "remove"}).code, kExitUsage);
+  EXPECT_EQ(Run({"node", "remove", "a", "--gone"}).code, kExitUsage);
   EXPECT_THAT(Run({"node", "show", "zz"}).err, HasSubstr("no node \"zz\""));
 }
 

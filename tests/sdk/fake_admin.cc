@@ -74,7 +74,12 @@ class FakeAdmin : public IoService {
     return FindNode(request->name(), "ready", response);
   }
   grpc::Status RemoveNode(CallContext*, const v1::RemoveNodeRequest* request,
-                          v1::RemoveNodeResponse*) {
+                          v1::RemoveNodeResponse* response) {
+    if (request->gone()) {
+      response->add_removed("c");
+      response->add_removed("d");
+      return grpc::Status::OK;
+    }
     v1::Node node;
     if (grpc::Status found = FindNode(request->name(), "", &node);
         !found.ok() || request->force()) {

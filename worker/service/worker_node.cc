@@ -30,6 +30,7 @@ std::string LayersOf(const v1::Load& load) {
 WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
     : options_(std::move(options)),
       parts_(parts),
+      disk_(parts.cache->directory()),
       measurer_(parts.measure),
       reference_(LayerReference::Parts{
           .node = options_.name,
@@ -142,6 +143,9 @@ v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
   heartbeat.set_used_bytes(ResidentMemoryBytes());
   heartbeat.set_cache_bytes(parts_.cache->bytes());
   heartbeat.set_fetched_bytes(parts_.fetcher->fetched_bytes());
+  if (const std::optional<uint64_t> free_bytes = disk_.free_bytes()) {
+    heartbeat.set_disk_free_bytes(*free_bytes);
+  }
   std::vector<std::shared_ptr<StageTask>> tasks;
   uint64_t discarded = 0;
   {

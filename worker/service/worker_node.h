@@ -25,6 +25,7 @@
 #include "worker/service/peer_measurer.h"
 #include "worker/service/worker_report.h"
 #include "worker/weights/blob_fetcher.h"
+#include "worker/weights/disk_gauge.h"
 
 namespace strata {
 
@@ -110,6 +111,7 @@ class WorkerNode : public LinkHandler {
 
   const WorkerNodeOptions options_;
   const WorkerNodeParts parts_;
+  const DiskGauge disk_;
   // Stages compute in turns: they share the backend's threads.
   Mutex compute_;
   PeerMeasurer measurer_;

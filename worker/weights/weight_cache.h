@@ -123,6 +123,7 @@ class WeightCache {
 
   // On disk now, partial files included. Never waits for the disk.
   uint64_t bytes() const { return bytes_; }
+  const std::string& directory() const { return directory_; }
 
  private:
   friend class BlobWriter;

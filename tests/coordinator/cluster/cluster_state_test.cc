@@ -42,7 +42,18 @@ class ClusterStateTest : public ::testing::Test {
     }
     return lapsed;
   }
-  ClusterState state_{ClusterOptions{seconds(5), seconds(1)}};
+  std::vector<v1::Problem> Problems() const {
+    ProblemList problems;
+    state_.AddProblems([this](const std::string& node) { return node == used_ ? "m" : ""; },
+                       &problems);
+    return problems.Take();
+  }
+  // What options say of nodes that left, and of those that do not measure.
+  ClusterState state_{ClusterOptions{.lease = seconds(5),
+                                     .heartbeat = seconds(1),
+                                     .forget_after = seconds(100),
+                                     .measure_timeout = seconds(30)}};
+  std::string used_;  // A node that a model has layers on.
 };
 
 TEST_F(ClusterStateTest, ATakenNameIsRefusedWhileItsNodeLives) {
@@ -129,11 +140,11 @@ TEST_F(ClusterStateTest, ABrokenLinkIsAProblemThatNamesBothEndsAndTheRemedy) {
   broken.peer_incarnation = 2;
   broken.error =
       Error(absl::StatusCode::kUnavailable, "UNREACHABLE", "connection refused").Detail();
-  state_.SetLink("a", "b", broken);
-  ASSERT_EQ(state_.Problems().size(), 1u);
-  EXPECT_THAT(state_.Problems()[0].what(),
+  state_.SetLink("a", "b", broken, At(1));
+  ASSERT_EQ(Problems().size(), 1u);
+  EXPECT_THAT(Problems()[0].what(),
               HasSubstr("node a (host-a:7071) cannot reach b at host-b:7071"));
-  EXPECT_THAT(state_.Problems()[0].do_(), HasSubstr("--advertise"));
+  EXPECT_THAT(Problems()[0].do_(), HasSubstr("--advertise"));
   EXPECT_EQ(state_.Describe(At(0))[0].state(), "ready");
   EXPECT_EQ(state_.Describe(At(0))[1].state(), "unreachable");
   EXPECT_GT(state_.Snapshot(0).links[0][1].latency_ms, 1e6);
@@ -144,14 +155,14 @@ TEST_F(ClusterStateTest, ANodeThatTheCoordinatorCannotReachIsAProblemThatSaysSo)
   LinkMeasure broken;
   broken.error =
       Error(absl::StatusCode::kUnavailable, "UNREACHABLE", "connection refused").Detail();
-  state_.SetLink("a", "", broken);
-  ASSERT_EQ(state_.Problems().size(), 1u);
-  EXPECT_THAT(state_.Problems()[0].what(),
+  state_.SetLink("a", "", broken, At(1));
+  ASSERT_EQ(Problems().size(), 1u);
+  EXPECT_THAT(Problems()[0].what(),
               HasSubstr("the coordinator cannot reach node a at host-a:7071"));
-  EXPECT_THAT(state_.Problems()[0].do_(), HasSubstr("--advertise"));
+  EXPECT_THAT(Problems()[0].do_(), HasSubstr("--advertise"));
   EXPECT_EQ(state_.Describe(At(0))[0].state(), "unreachable");
-  state_.SetLink("a", "", {0.2, 1e8, {}, 0});
-  EXPECT_TRUE(state_.Problems().empty());
+  state_.SetLink("a", "", {0.2, 1e8, {}, 0}, At(1));
+  EXPECT_TRUE(Problems().empty());
   EXPECT_EQ(state_.Describe(At(0))[0].state(), "ready");
 }
 
@@ -171,11 +182,63 @@ TEST_F(ClusterStateTest, AMeasureOfAPeersFormerLifeIsDropped) {
   ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
   ASSERT_TRUE(state_.Join(Info("b", 3), At(0)).ok());
   LinkMeasure measure{0.2, 1e8, {}, 2};
-  state_.SetLink("a", "b", measure);
+  state_.SetLink("a", "b", measure, At(1));
   EXPECT_TRUE(state_.Find("a")->links.empty());
   measure.peer_incarnation = 3;
-  state_.SetLink("a", "b", measure);
+  state_.SetLink("a", "b", measure, At(1));
   EXPECT_DOUBLE_EQ(state_.Snapshot(0).links[0][1].latency_ms, 0.2);
+}
+
+TEST_F(ClusterStateTest, ANodeThatLeftIsForgettableAfterAWhileUnlessItIsDrainedOrHoldsSomething) {
+  for (const char* name : {"a", "b", "c", "d"}) {
+    ASSERT_TRUE(state_.Join(Info(name, 1), At(0)).ok());
+  }
+  state_.Restore(Info("e", 1), false, At(50));
+  for (const char* name : {"a", "b", "c"}) state_.Leave(name, 1);
+  ASSERT_TRUE(state_.SetDraining("b", true).ok());
+  state_.SetPlacement("c", 7, {.bytes = 1, .what = "m layers 0-1", .ready = false});
+  EXPECT_THAT(state_.Gone(), ElementsAre("a", "b", "e"));
+  EXPECT_THAT(state_.Forgettable(At(99)), IsEmpty());
+  EXPECT_THAT(state_.Forgettable(At(100)), ElementsAre("a"));
+  EXPECT_THAT(state_.Forgettable(At(150)), ElementsAre("a", "e"));
+}
+
+TEST_F(ClusterStateTest, ManyProblemsOfOneKindAreOne) {
+  const auto lose = [this](const std::string& name) {
+    EXPECT_TRUE(state_.Join(Info(name, 1), At(0)).ok());
+    EXPECT_TRUE(state_.Leave(name, 1));
+  };
+  for (const char* name : {"n1", "n2", "n3"}) lose(name);
+  ASSERT_EQ(Problems().size(), 3u);
+  EXPECT_THAT(Problems()[0].do_(), HasSubstr("`strata node remove n1`"));
+  for (int i = 4; i <= 1500; ++i) lose("n" + std::to_string(i));
+  ASSERT_EQ(Problems().size(), 1u);
+  EXPECT_THAT(Problems()[0].what(), HasSubstr("1500 nodes are lost: n1, "));
+  EXPECT_THAT(Problems()[0].what(), HasSubstr("and 1495 more"));
+  EXPECT_THAT(Problems()[0].do_(), HasSubstr("`strata node remove --gone`"));
+  used_ = "n7";
+  ASSERT_EQ(Problems().size(), 2u);
+  EXPECT_THAT(Problems()[0].what() + Problems()[1].what(), HasSubstr("node n7 (host-n7:7071)"));
+}
+
+TEST_F(ClusterStateTest, ANodeThatSaysNothingOfItsLinksOwesThemUntilItDoes) {
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(state_.Join(Info(name, 1), At(0)).ok());
+  }
+  state_.BeginMeasure("a", "b", At(1));
+  state_.BeginMeasure("a", "c", At(2));
+  state_.BeginMeasure("a", "b", At(20));
+  const auto owed = [this] { return state_.OwedMeasures(*state_.Find("a")); };
+  ASSERT_TRUE(owed().has_value());
+  EXPECT_EQ(owed()->since, At(1)) << "asking again does not make it younger";
+  EXPECT_THAT(owed()->peers, ElementsAre("b", "c"));
+  const LinkMeasure measure{
+      .latency_ms = 1, .bytes_per_s = 1e9, .error = {}, .peer_incarnation = 1};
+  state_.SetLink("a", "c", measure, At(40));
+  ASSERT_TRUE(owed().has_value());
+  EXPECT_EQ(owed()->since, At(40)) << "it says something: the rest may come";
+  EXPECT_TRUE(state_.Leave("b", 1));
+  EXPECT_FALSE(owed().has_value()) << "nobody can measure that link any more";
 }
 
 }  // namespace

@@ -114,6 +114,79 @@ TEST_F(CoordinatorTest, ANodeIsRemovedOnlyWhenItIsGoneAndHoldsNothing) {
   EXPECT_EQ(ReasonOf(coordinator_->RemoveNode("a", true)), "NODE_NOT_FOUND");
 }
 
+TEST_F(CoordinatorTest, NodesThatLeftAreForgottenInTimeUnlessAModelHasLayersOnThem) {
+  CoordinatorOptions options;
+  options.cluster.forget_after = seconds(100);
+  Start(options);
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  TestWorker b(coordinator_.get(), "b", 2);
+  ASSERT_TRUE(a.Join().ok());
+  ASSERT_TRUE(b.Join().ok());
+  LoadOn(&a, "m");
+  a.Leave();
+  b.Leave();
+  ASSERT_TRUE(Eventually([&] { return NodeState("a") == "lost" && NodeState("b") == "lost"; }));
+  ASSERT_TRUE(Eventually([&] { return store_.ListNodes()->size() == 2; }));
+  store_.full = true;
+  clock_.Advance(seconds(101));
+  EXPECT_TRUE(Eventually([&] { return NodeState("b") == "NODE_NOT_FOUND"; }));
+  EXPECT_EQ(NodeState("a"), "lost");
+  store_.full = false;
+  EXPECT_TRUE(Eventually([&] {
+    clock_.Advance(seconds(1));
+    return store_.ListNodes()->size() == 1;
+  })) << "the store is told once it can be";
+  EXPECT_THAT(*coordinator_->RemoveGoneNodes(), IsEmpty());
+  EXPECT_TRUE(coordinator_->UnloadModel("m", true).ok());
+  EXPECT_THAT(*coordinator_->RemoveGoneNodes(), ::testing::ElementsAre("a"));
+  EXPECT_THAT(*store_.ListNodes(), IsEmpty());
+}
+
+TEST_F(CoordinatorTest, AFailedLoadIsTriedAgainByItselfAndStatusSaysSoUntilItWorks) {
+  Start();
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  v1::LoadOptions load;
+  load.set_context(256);
+  ASSERT_TRUE(coordinator_->LoadModel("m", load).ok());
+  const auto fail = [&] {
+    std::vector<v1::CoordinatorMessage> loads;
+    EXPECT_TRUE(Eventually([&] {
+      loads = a.Take(v1::CoordinatorMessage::kLoad);
+      return !loads.empty();
+    }));
+    v1::WorkerMessage message;
+    message.mutable_load_progress()->set_deployment(loads.back().load().deployment());
+    message.mutable_load_progress()->set_epoch(loads.back().load().epoch());
+    message.mutable_load_progress()->set_phase(v1::LoadProgress::PHASE_FAILED);
+    *message.mutable_load_progress()->mutable_error() =
+        Error(absl::StatusCode::kResourceExhausted, "DISK_FULL", "no space left").Detail();
+    a.Say(message);
+  };
+  fail();
+  EXPECT_EQ(StateOf("m"), "failed");
+  EXPECT_THAT(std::string(coordinator_->LoadStatus("m").status().ToString()),
+              HasSubstr("no space left"));
+  ASSERT_EQ(coordinator_->GetStatus()->problems_size(), 1);
+  EXPECT_THAT(coordinator_->GetStatus()->problems(0).what(),
+              HasSubstr("loaded again by itself in 5.0 s (1 try so far)"));
+  EXPECT_EQ(coordinator_->GetModel("m")->retry().failed(), 1u);
+  clock_.Advance(seconds(5));
+  fail();
+  clock_.Advance(seconds(10));
+  ASSERT_TRUE(Eventually([&] { return StateOf("m") == "loading"; }));
+  EXPECT_THAT(coordinator_->GetStatus()->problems(0).what(),
+              HasSubstr("is loading again after it failed (2 tries so far)"));
+  ASSERT_EQ(coordinator_->GetStatus()->waits_size(), 1);
+  EXPECT_EQ(coordinator_->GetStatus()->waits(0).node(), "a");
+  a.ObeyLoads();
+  ASSERT_TRUE(Eventually([&] { return StateOf("m") == "ready"; }));
+  EXPECT_THAT(coordinator_->GetStatus()->problems(), IsEmpty());
+  EXPECT_THAT(coordinator_->GetStatus()->waits(), IsEmpty());
+}
+
 TEST_F(CoordinatorTest, AStallOfTheProcessLosesNoNodeWhoseHeartbeatsAreOnTheirWay) {
   Start();
   TestWorker a(coordinator_.get(), "a", 1);

@@ -84,6 +84,9 @@ class FailingStore : public StateStore {
   absl::Status RemoveNode(std::string_view name) override {
     return Change() ? Full() : store_->RemoveNode(name);
   }
+  absl::Status RemoveNodes(const std::vector<std::string>& names) override {
+    return Change() ? Full() : store_->RemoveNodes(names);
+  }
   absl::Status SaveKey(const StoredKey& key) override {
     return Change() ? Full() : store_->SaveKey(key);
   }

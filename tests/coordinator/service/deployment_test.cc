@@ -1,5 +1,6 @@
 #include "coordinator/service/deployment.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -11,8 +12,10 @@ namespace strata {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 constexpr uint64_t kId = 5;
+const nanoseconds kLoadTimeout = DeploymentOptions().load_timeout;
 
 std::shared_ptr<const ModelRuntime> MakeModel() {
   auto manifest = std::make_shared<ModelManifest>();
@@ -73,8 +76,10 @@ class DeploymentTest : public ::testing::Test {
     deployment_.Load({{"a", 11}, {"b", 12}});
   }
 
-  void Progress(const std::string& node, v1::LoadProgress::Phase phase, uint64_t epoch) {
+  void Progress(const std::string& node, v1::LoadProgress::Phase phase, uint64_t epoch,
+                uint64_t done_bytes = 0) {
     v1::LoadProgress progress;
+    progress.set_done_bytes(done_bytes);
     progress.set_deployment(kId);
     progress.set_epoch(epoch);
     progress.set_phase(phase);
@@ -196,6 +201,118 @@ TEST_F(DeploymentTest, AFailedLoadNamesItsNodeAndUnloadsTheOthers) {
   EXPECT_EQ(DetailOf(deployment_.problem()).node(), "b");
   EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
   EXPECT_EQ(host_.placements.back(), std::make_pair(false, false));
+}
+
+TEST_F(DeploymentTest, AWorkerThatNeverAnswersIsNamedAndFailsTheLoadInTime) {
+  Load();
+  const TimePoint sent = host_.now;
+  ASSERT_EQ(deployment_.Waits().size(), 2u);
+  EXPECT_EQ(deployment_.Waits()[1].node, "b");
+  EXPECT_THAT(deployment_.Waits()[1].what, HasSubstr("layers 2-3 of model m"));
+  host_.now = sent + kLoadTimeout - seconds(1);
+  Progress("a", v1::LoadProgress::PHASE_FETCHING, 1);
+  deployment_.Tick(host_.now);
+  EXPECT_EQ(deployment_.state(), DeploymentState::kLoading);
+  EXPECT_EQ(deployment_.NextWake(), sent + kLoadTimeout);
+  EXPECT_EQ(deployment_.Progress()[0].silent_s(), 0);
+  EXPECT_EQ(deployment_.Progress()[1].silent_s(), ToMs(kLoadTimeout - seconds(1)) / 1e3);
+  host_.now = sent + kLoadTimeout;
+  deployment_.Tick(host_.now);
+  EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+  EXPECT_EQ(ReasonOf(deployment_.problem()), "LOAD_TIMEOUT");
+  EXPECT_EQ(DetailOf(deployment_.problem()).node(), "b");
+  EXPECT_EQ(host_.TakeUnloads("a").size(), 1u);
+}
+
+TEST_F(DeploymentTest, AWorkerThatGetsFurtherMayTakeAsLongAsItNeeds) {
+  Load();
+  Progress("b", v1::LoadProgress::PHASE_READY, 1);
+  for (uint64_t done = 0; done < 10; ++done) {
+    host_.now += kLoadTimeout - seconds(1);
+    Progress("a", v1::LoadProgress::PHASE_FETCHING, 1, done);
+    deployment_.Tick(host_.now);
+    ASSERT_EQ(deployment_.state(), DeploymentState::kLoading);
+  }
+  // Saying the same again is no progress.
+  host_.now += kLoadTimeout - seconds(1);
+  Progress("a", v1::LoadProgress::PHASE_FETCHING, 1, 9);
+  host_.now += seconds(1);
+  deployment_.Tick(host_.now);
+  EXPECT_EQ(ReasonOf(deployment_.problem()), "LOAD_TIMEOUT");
+}
+
+TEST_F(DeploymentTest, AResizeThatAWorkerNeverAnswersIsUndoneAndAnUndoingThatItDoesNotFails) {
+  MakeReady();
+  ASSERT_TRUE(deployment_.Resize(MakePlan(64), MakeOptions(1024)).ok());
+  Progress("a", v1::LoadProgress::PHASE_READY, deployment_.plan().epoch());
+  host_.now += kLoadTimeout;
+  deployment_.Tick(host_.now);
+  EXPECT_EQ(deployment_.state(), DeploymentState::kResizing);
+  EXPECT_EQ(ReasonOf(deployment_.resize_problem()), "LOAD_TIMEOUT");
+  EXPECT_EQ(deployment_.load_options().kv_tokens(), 512u);
+  host_.now += kLoadTimeout;
+  deployment_.Tick(host_.now);
+  EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+}
+
+TEST_F(DeploymentTest, AFailedLoadIsDueAgainLaterAndLaterUntilTheModelIsReady) {
+  nanoseconds before(0);
+  for (uint32_t failed = 1; failed <= 20; ++failed) {
+    Load();
+    Progress("b", v1::LoadProgress::PHASE_FAILED, deployment_.plan().epoch());
+    ASSERT_EQ(deployment_.retry().failed(), failed);
+    ASSERT_TRUE(deployment_.retry().due().has_value());
+    const nanoseconds delay = *deployment_.retry().due() - host_.now;
+    EXPECT_GE(delay, before);
+    EXPECT_LE(delay, LoadRetryOptions().most);
+    before = delay;
+    EXPECT_EQ(deployment_.NextWake(), deployment_.retry().due());
+    EXPECT_FALSE(deployment_.BeginRetry(*deployment_.retry().due() - nanoseconds(1)));
+    EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+    host_.now = *deployment_.retry().due();
+    EXPECT_TRUE(deployment_.BeginRetry(host_.now));
+    EXPECT_EQ(deployment_.state(), DeploymentState::kWaiting);
+  }
+  EXPECT_EQ(before, LoadRetryOptions().most);
+  Load();
+  EXPECT_EQ(deployment_.retry().failed(), 20u) << "until it is ready";
+  BothReady();
+  BothAckAndLink();
+  EXPECT_EQ(deployment_.retry().failed(), 0u);
+}
+
+TEST_F(DeploymentTest, ALoadThatIsRefusedForWhatItIsIsNotTriedAgain) {
+  Load();
+  v1::LoadProgress progress;
+  progress.set_epoch(1);
+  progress.set_phase(v1::LoadProgress::PHASE_FAILED);
+  *progress.mutable_error() =
+      Error(absl::StatusCode::kUnimplemented, "NOT_IMPLEMENTED", "no such layer").Detail();
+  deployment_.OnLoadProgress("a", progress);
+  EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
+  EXPECT_FALSE(deployment_.retry().due().has_value());
+  EXPECT_FALSE(deployment_.NextWake().has_value());
+  EXPECT_FALSE(deployment_.BeginRetry(host_.now + std::chrono::hours(1000)));
+}
+
+TEST(LoadRetry, TellsCausesThatMayGoFromThoseThatStay) {
+  const auto may_go = [](absl::StatusCode code, const char* reason) {
+    return MayGoByItself(Error(code, reason, "x"));
+  };
+  EXPECT_TRUE(may_go(absl::StatusCode::kResourceExhausted, "DISK_FULL"));
+  EXPECT_TRUE(may_go(absl::StatusCode::kUnavailable, "LINK_BROKEN"));
+  EXPECT_TRUE(may_go(absl::StatusCode::kDeadlineExceeded, "LOAD_TIMEOUT"));
+  EXPECT_TRUE(may_go(absl::StatusCode::kFailedPrecondition, "MODEL_CHANGED"));
+  EXPECT_FALSE(may_go(absl::StatusCode::kFailedPrecondition, "NUMERICS_CLASS"));
+  EXPECT_FALSE(may_go(absl::StatusCode::kInvalidArgument, "BAD_LOAD"));
+  EXPECT_FALSE(may_go(absl::StatusCode::kNotFound, "NO_BLOB"));
+}
+
+TEST(LoadRetry, NeverTriesAgainWithoutADelay) {
+  LoadRetry retry({.first = nanoseconds(0)});
+  retry.Failed(absl::UnavailableError("x"), true, seconds(1));
+  EXPECT_FALSE(retry.due().has_value());
+  EXPECT_EQ(retry.failed(), 1u);
 }
 
 TEST_F(DeploymentTest, RequestsEndBeforeALeavingNodeIsUnloadedAndNewOnesAreRefused) {

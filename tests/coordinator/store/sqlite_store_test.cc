@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 
 #include "common/status.h"
 #include "coordinator/store/state_store.h"
+#include "coordinator/store/term_slot.h"
+#include "coordinator/store/watched_store.h"
 #include "tests/common/checkpoint/made_checkpoint.h"
 
 namespace strata {
@@ -210,16 +213,90 @@ TEST(SqliteStore, NamesAFolderThatIsNotThere) {
 TEST(SqliteStore, SaysWhenAnotherProcessHoldsTheFile) {
   TempFolder folder;
   const std::string path = folder.File("state.db");
-  auto store = *OpenSqliteStore(path);
+  EXPECT_EQ(*(*OpenSqliteStore(path))->RaiseTerm(), 1);
   sqlite3* other = nullptr;
   ASSERT_EQ(sqlite3_open(path.c_str(), &other), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
-  const auto term = store->RaiseTerm();
-  EXPECT_EQ(term.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReasonOf(term.status()), "STORE_LOCKED");
-  EXPECT_THAT(std::string(term.status().message()), HasSubstr(path));
+  const auto store = OpenSqliteStore(path);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(store.status()), "STORE_LOCKED");
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr(path));
   sqlite3_close(other);
-  EXPECT_EQ(*store->RaiseTerm(), 1);
+  EXPECT_EQ(*(*OpenSqliteStore(path))->RaiseTerm(), 2);
+}
+
+// Of a process whose files cannot grow beyond 4096 bytes, as on a disk without room.
+TEST(SqliteStore, TermsRiseWhereTheDatabaseHasNoRoom) {
+  TempFolder folder;
+  const std::string path = folder.File("state.db");
+  {
+    auto store = *OpenSqliteStore(path);
+    ASSERT_EQ(*store->RaiseTerm(), 1);
+    ASSERT_TRUE(store->SaveModel({"m", "/p", "{}", "d", "path"}).ok());
+  }
+  const auto start = [&](uint64_t expected) {
+    return [&path, expected]() -> int {
+      const rlimit slot_only{4096, 4096};  // The database is larger, and cannot be written to.
+      if (setrlimit(RLIMIT_FSIZE, &slot_only) != 0) return 10;
+      const auto store = OpenSqliteStore(path);
+      if (!store.ok()) return 11;
+      const auto term = (*store)->RaiseTerm();
+      if (!term.ok()) return 12;
+      if (*term != expected) return 13;
+      if (!(*store)->GetModel("m").ok()) return 14;
+      return (*store)->SaveModel({"n", "/p", "{}", "d", "path"}).ok() ? 15 : 0;
+    };
+  };
+  const auto in_child = [](const auto& body) {
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(SIGXFSZ, SIG_IGN);
+      _exit(body());
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+  };
+  EXPECT_EQ(in_child(start(2)), 0);
+  EXPECT_EQ(in_child(start(3)), 0);
+  auto store = *OpenSqliteStore(path);
+  EXPECT_EQ(*store->RaiseTerm(), 4) << "above those that the database never saw";
+  store.reset();
+  std::filesystem::remove(path + ".term");
+  EXPECT_EQ(*(*OpenSqliteStore(path))->RaiseTerm(), 5) << "the database has it now";
+}
+
+TEST(TermSlot, HoldsTheNewestTermAndNothingThatItDoesNotUnderstand) {
+  TempFolder folder;
+  const TermSlot slot(folder.File("term"));
+  EXPECT_EQ(slot.Read(), 0);
+  ASSERT_TRUE(slot.Write(7).ok());
+  EXPECT_EQ(slot.Read(), 7);
+  EXPECT_EQ(std::filesystem::file_size(folder.File("term")), 4096);
+  ASSERT_TRUE(slot.Write(123456).ok());
+  EXPECT_EQ(slot.Read(), 123456);
+  folder.Write("term", "term 5 6\n");
+  EXPECT_EQ(slot.Read(), 0);
+  EXPECT_EQ(ReasonOf(TermSlot(folder.File("no/such/folder")).Write(1)), "STORE_IO");
+}
+
+TEST(WatchedStore, SaysWhyTheNewestChangeFailedUntilOneComesThrough) {
+  TempFolder folder;
+  const SystemClock clock;
+  auto sqlite = *OpenSqliteStore(folder.File("state.db"));
+  WatchedStore store(sqlite.get(), &clock);
+  EXPECT_TRUE(store.problem().ok());
+  EXPECT_EQ(store.changing_for(), nanoseconds(0));
+  EXPECT_EQ(ReasonOf(store.RemoveModel("none")), "NO_MODEL");
+  EXPECT_TRUE(store.problem().ok()) << "the store works";
+  sqlite.reset();
+  RunSql(folder.File("state.db"), "DROP TABLE nodes");
+  sqlite = *OpenSqliteStore(folder.File("state.db"));
+  WatchedStore broken(sqlite.get(), &clock);
+  EXPECT_FALSE(broken.SaveNode("n", v1::NodeInfo(), false).ok());
+  EXPECT_FALSE(broken.problem().ok());
+  broken.Probe();
+  EXPECT_TRUE(broken.problem().ok());
 }
 
 }  // namespace

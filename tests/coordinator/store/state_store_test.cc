@@ -158,6 +158,16 @@ TEST_P(StateStoreTest, KeepsNodes) {
   EXPECT_EQ(ReasonOf(store_->RemoveNode("a")), "NO_NODE");
 }
 
+TEST_P(StateStoreTest, RemovesManyNodesAtOnceAndMissesNone) {
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(store_->SaveNode(name, v1::NodeInfo(), false).ok());
+  }
+  EXPECT_TRUE(store_->RemoveNodes({"a", "never was", "c"}).ok());
+  ASSERT_EQ(store_->ListNodes()->size(), 1u);
+  EXPECT_EQ(store_->ListNodes()->front().name, "b");
+  EXPECT_TRUE(store_->RemoveNodes({}).ok());
+}
+
 TEST_P(StateStoreTest, KeepsKeys) {
   EXPECT_THAT(*store_->ListKeys(), IsEmpty());
   StoredKey key{.id = "b",
