@@ -197,6 +197,7 @@ void Engine::Impl::Pump(TimePoint now) {
   if (phase_ != Phase::kRunning) {
     return;
   }
+  now_ = now;
   ExpireDeadlines(now);
   has_room_ = GrowClaims();
   // Nobody new while somebody waits for pages, or has just given way.
@@ -232,6 +233,7 @@ void Engine::Impl::EndSession(Session& session) {
   }
   queue_.erase(session.rank());
   running_.erase(session.rank());
+  parked_.erase(session.rank());
   LeaveShares(session);
   embedding_bytes_ -= BytesOf(session.request.embeddings);
   by_key_.erase(session.request.key);
@@ -285,7 +287,12 @@ bool Engine::Impl::SetPaused(std::string_view key, bool paused, TimePoint now) {
   if (it == by_key_.end()) {
     return false;
   }
-  sessions_.at(it->second).paused = paused;
+  Session& session = sessions_.at(it->second);
+  if (paused && !session.paused) session.paused_since = now;
+  session.paused = paused;
+  if (!paused && parked_.erase(session.rank()) > 0) {
+    queue_.emplace(session.rank(), &session);  // Before those that came later.
+  }
   Pump(now);
   return true;
 }
@@ -337,12 +344,13 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   snapshot.inter_token_target_ms = ToMs(config_.inter_token_target);
   snapshot.hop_ms = timing_.HopMs();
   for (const auto& [id, session] : sessions_) {
-    const char* state = !session.started.has_value()      ? "queued"
-                        : queue_.contains(session.rank()) ? "preempted"
-                        : session.replaying               ? "replaying"
-                        : session.waits_for_reader()      ? "paused"
-                        : session.generated() > 0         ? "decode"
-                                                          : "prefill";
+    const char* state = !session.started.has_value()       ? "queued"
+                        : parked_.contains(session.rank()) ? "paused"
+                        : queue_.contains(session.rank())  ? "preempted"
+                        : session.replaying                ? "replaying"
+                        : session.waits_for_reader()       ? "paused"
+                        : session.generated() > 0          ? "decode"
+                                                           : "prefill";
     snapshot.sessions.push_back({session.request.key, session.request.request_id, state,
                                  session.prompt_tokens, session.generated(), session.max_tokens,
                                  session.request.guaranteed, now - session.arrived, session.steps,
@@ -372,6 +380,7 @@ absl::Status Engine::Submit(SessionRequest request, std::shared_ptr<SessionSink>
                             TimePoint now) {
   return impl_->Submit(std::move(request), std::move(sink), now);
 }
+PromptLimit Engine::LongestPrompt() const { return impl_->LongestPrompt(); }
 bool Engine::Cancel(std::string_view key, const absl::Status& why, TimePoint now) {
   return impl_->Cancel(key, why, now);
 }

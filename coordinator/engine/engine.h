@@ -190,13 +190,20 @@ class Engine {
   // A session may start, but not end, before Submit returns.
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink, TimePoint now);
 
+  // With Submit's CONTEXT_EXCEEDED or KV_NEVER_FITS: so that a text need not become tokens to be
+  // refused.
+  PromptLimit LongestPrompt() const;
+
   // Ends the live session `key`: with OnDone, reason "cancelled", when `why` is ok, else with
   // OnFailed(why). False if there is none. Its key is free at once.
   bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
 
   // Whether the live session `key` is to wait with its answer, because its reader does: no further
   // token of it is computed, but those under way come, the first one, and one after each time that
-  // it had to be computed again. It keeps that, its place and its deadline. False if there is none.
+  // it had to be computed again. It keeps its deadline, and its place. Its memory it keeps until
+  // others wait for some, but for half a second: then it gives way before all who are read, but for
+  // a guaranteed one, and is computed again when its reader reads on. RESOURCE_EXHAUSTED
+  // (SLOW_READER) ends the oldest of more than max_queued_requests such. False if there is none.
   bool SetPaused(std::string_view key, bool paused, TimePoint now);
 
   // A frame of results arrived on the link from the last stage. Nothing in it is trusted.

@@ -249,6 +249,12 @@ std::optional<TimePoint> Engine::Impl::NextWake() const {
   if (!down_ && gives_up_at_.has_value()) {
     at(*gives_up_at_);
   }
+  if (phase_ == Phase::kRunning && (!queue_.empty() || !has_room_)) {
+    for (const auto& [rank, session] : running_) {
+      const TimePoint gives_way = session->paused_since + kReaderPatience;
+      if (session->waits_for_reader() && gives_way > now_) at(gives_way);
+    }
+  }
   return wake;
 }
 

@@ -38,6 +38,9 @@ namespace strata {
 // pipeline) survives.
 inline constexpr int kMaxFaultsWithoutProgress = 3;
 
+// A reader that was behind for less keeps its memory while others wait for some: most read on.
+inline constexpr nanoseconds kReaderPatience = milliseconds(500);
+
 // Of these stages' grants.
 KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages);
 
@@ -60,6 +63,7 @@ class Engine::Impl {
 
   void Start(TimePoint now);
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink, TimePoint now);
+  PromptLimit LongestPrompt() const;
   bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
   bool SetPaused(std::string_view key, bool paused, TimePoint now);
   void OnResult(ResultMessage result, TimePoint now);
@@ -127,6 +131,7 @@ class Engine::Impl {
     bool offends = false;
     bool replaying = false;  // Tokens it already had are computed again.
     bool paused = false;     // By SetPaused.
+    TimePoint paused_since{0};
     // With a prefix cache: its name there from when it began to be computed, and the sequence that
     // its own is yet to be forked from (it has `sent` tokens then).
     uint64_t holder = 0;
@@ -206,6 +211,8 @@ class Engine::Impl {
   // engine_memory.cc
   absl::StatusOr<uint32_t> MaxTokens(const SessionRequest& request) const;
   // `sum` says what `asked` tokens are made of.
+  absl::Status ContextExceeded(const std::string& request_id, const std::string& sum,
+                               uint64_t asked) const;
   absl::Status NeverFits(const std::string& request_id, const std::string& sum,
                          uint64_t asked) const;
   bool CanStartMore() const;
@@ -221,9 +228,16 @@ class Engine::Impl {
   // missing come from the least important ones. Whether nobody waits or had to give way.
   bool GrowClaims();
   void GrowClaim(Session& session);
-  // The least important running session that `needy` may take pages from; itself if there is none.
+  // Who gives pages to `needy`: the running session that has waited longest for its reader,
+  // whatever its rank; else the least important one; itself if there is none.
   Session& Victim(Session& needy);
-  // Back to the queue: keeps its tokens, and gives up what it has on the stages.
+  // The same for those that wait for a start; null: everyone reads.
+  Session* LongestUnread();
+  bool MayPark(const Session& session) const;
+  // Those who do not read give way to the first in the queue.
+  void ParkFor(Session& first);
+  // Back to the queue: keeps its tokens, and gives up what it has on the stages. One that waits for
+  // its reader comes to the queue only once that reads again; of too many such the oldest fails.
   void Preempt(Session& session);
   // The session's sequence is given up; its claim goes on to `heir` (or nobody, 0) on Release.
   void Detach(Session& session, uint64_t heir);
@@ -384,14 +398,16 @@ class Engine::Impl {
   bool down_ = false;
   absl::Status not_admitting_;  // Ok: admitting.
 
-  // Sessions by id. Each is either queued or running.
+  // Sessions by id. Each is queued, running or parked.
   std::map<uint64_t, Session> sessions_;
   std::unordered_map<std::string, uint64_t> by_key_;
   std::map<Rank, Session*> queue_;
   std::map<Rank, Session*> running_;
-  bool has_room_ = true;  // GrowClaims' last answer.
-  KvPages awaited_;       // What running sessions wait for since then.
-  FairShares shares_;     // Of admission, in tokens that are known.
+  std::map<Rank, Session*> parked_;  // They gave way, and their readers do not read yet.
+  TimePoint now_{0};                 // Pump's.
+  bool has_room_ = true;             // GrowClaims' last answer.
+  KvPages awaited_;                  // What running sessions wait for since then.
+  FairShares shares_;                // Of admission, in tokens that are known.
   FairShares prefill_shares_;
   std::set<std::pair<TimePoint, uint64_t>> deadlines_;
   uint64_t next_session_ = 1;

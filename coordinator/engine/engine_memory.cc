@@ -76,13 +76,7 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
           ? std::to_string(prompt) + " prompt tokens + " + std::to_string(least) + " min_tokens"
           : std::to_string(prompt) + " prompt tokens and one to generate";
   if (asked > config_.context) {
-    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
-                 sum + " exceed the context of " + std::to_string(config_.context) + " tokens")
-        .RequestId(request.request_id)
-        .Limit("context_tokens=" + std::to_string(config_.context))
-        .Hint(ContextHint(config_))
-        .Fact("asked_tokens", asked)
-        .Fact("limit_tokens", config_.context);
+    return ContextExceeded(request.request_id, sum, asked);
   }
   if (asked > pool) {
     return NeverFits(request.request_id, sum, asked);
@@ -97,6 +91,26 @@ absl::StatusOr<uint32_t> Engine::Impl::MaxTokens(const SessionRequest& request) 
   }
   return static_cast<uint32_t>(
       std::min<uint64_t>(room, std::max<uint32_t>({1, request.default_max_tokens, least})));
+}
+
+PromptLimit Engine::Impl::LongestPrompt() const {
+  const uint64_t longest = std::min<uint64_t>(config_.context, ledger_.capacity_tokens());
+  const uint64_t prompt = longest - std::min<uint64_t>(longest, 1);
+  const std::string sum =
+      "more than " + std::to_string(prompt) + " prompt tokens and one to generate";
+  return {prompt, longest < config_.context ? NeverFits("", sum, longest + 1)
+                                            : ContextExceeded("", sum, longest + 1)};
+}
+
+absl::Status Engine::Impl::ContextExceeded(const std::string& request_id, const std::string& sum,
+                                           uint64_t asked) const {
+  return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
+               sum + " exceed the context of " + std::to_string(config_.context) + " tokens")
+      .RequestId(request_id)
+      .Limit("context_tokens=" + std::to_string(config_.context))
+      .Hint(ContextHint(config_))
+      .Fact("asked_tokens", asked)
+      .Fact("limit_tokens", config_.context);
 }
 
 absl::Status Engine::Impl::NeverFits(const std::string& request_id, const std::string& sum,
@@ -129,13 +143,21 @@ KvSpare Engine::Impl::Spare() const {
 }
 
 void Engine::Impl::Admit(TimePoint now) {
-  while (!queue_.empty() && CanStartMore()) {
+  while (!queue_.empty()) {
+    if (!CanStartMore()) {
+      Session* unread = phase_ == Phase::kRunning ? LongestUnread() : nullptr;
+      if (unread == nullptr) {
+        break;
+      }
+      Preempt(*unread);
+    }
     Session& session = NextInQueue();
     const PrefixHit hit = HitOf(session);
     const KvPrefix shared = SharedBy(session, hit.match);
     session.claim = ledger_.Reserve(session.first_claim(), Spare(), shared);
     if (!session.claim.has_value()) {
       EvictForQueue(session);
+      ParkFor(session);
       return;  // What comes after it waits too.
     }
     queue_.erase(session.rank());
@@ -204,6 +226,35 @@ void Engine::Impl::EvictForQueue(Session& first) {
   EvictPrefixes(pages, wanted);
 }
 
+bool Engine::Impl::MayPark(const Session& session) const {
+  return !session.request.guaranteed && session.waits_for_reader() &&
+         now_ - session.paused_since >= kReaderPatience;
+}
+
+Engine::Impl::Session* Engine::Impl::LongestUnread() {
+  Session* longest = nullptr;
+  for (const auto& [rank, session] : running_) {
+    if (MayPark(*session) &&
+        (longest == nullptr || session->paused_since < longest->paused_since)) {
+      longest = session;
+    }
+  }
+  return longest;
+}
+
+void Engine::Impl::ParkFor(Session& first) {
+  const KvPrefix shared = SharedBy(first, FindPrefix(first));
+  for (;;) {
+    KvPages asked = ledger_.Asked(first.first_claim(), Spare(), shared);
+    Add(awaited_, &asked);
+    Session* unread = Within(asked, ledger_.FreeSoon()) ? nullptr : LongestUnread();
+    if (unread == nullptr) {
+      return;
+    }
+    Preempt(*unread);
+  }
+}
+
 bool Engine::Impl::GrowClaims() {
   const uint64_t preemptions = counters_.preemptions;
   awaited_.assign(ledger_.Free().size(), 0);
@@ -242,6 +293,9 @@ void Engine::Impl::GrowClaim(Session& session) {
 }
 
 Engine::Impl::Session& Engine::Impl::Victim(Session& needy) {
+  if (Session* unread = LongestUnread(); unread != nullptr) {
+    return *unread;
+  }
   for (auto it = running_.rbegin(); it->second != &needy; ++it) {
     if (!it->second->request.guaranteed) {
       return *it->second;
@@ -253,6 +307,7 @@ Engine::Impl::Session& Engine::Impl::Victim(Session& needy) {
 void Engine::Impl::Preempt(Session& session) {
   ++counters_.preemptions;
   ++session.preemptions;
+  const bool parks = session.waits_for_reader();
   session.replaying = session.replaying || session.committed > 0;
   if (session.generation != 0) {
     Detach(session, 0);
@@ -265,7 +320,20 @@ void Engine::Impl::Preempt(Session& session) {
   }
   session.ForgetSequence(RootOf(session.request));
   running_.erase(session.rank());
-  queue_.emplace(session.rank(), &session);
+  (parks ? parked_ : queue_).emplace(session.rank(), &session);
+  if (parked_.size() <= config_.max_queued_requests) {
+    return;
+  }
+  Session* oldest = parked_.begin()->second;
+  for (const auto& [rank, parked] : parked_) {
+    if (parked->paused_since < oldest->paused_since) oldest = parked;
+  }
+  FailSession(*oldest,
+              Error(absl::StatusCode::kResourceExhausted, "SLOW_READER",
+                    "the answer waits for a client that does not read it, and so do " +
+                        std::to_string(config_.max_queued_requests) + " others")
+                  .Limit("max_queued_requests=" + std::to_string(config_.max_queued_requests))
+                  .Hint("read the answer as it comes"));
 }
 
 void Engine::Impl::Detach(Session& session, uint64_t heir) {

@@ -50,6 +50,12 @@ struct SessionRequest {
   bool guaranteed = false;
 };
 
+// The longest prompt that an engine can ever serve, and what a longer one is refused with.
+struct PromptLimit {
+  uint64_t tokens = 0;
+  absl::Status refusal;
+};
+
 enum class Verdict {
   kContinue,
   kStop,  // The text so far has a stop string: the session ends with reason "stop".

@@ -204,7 +204,10 @@ class Soak {
           }
         }
       } else if (!with_faults_) {
-        EXPECT_TRUE(absl::IsDeadlineExceeded(*client.sink->failed)) << *client.sink->failed;
+        // Where few may be queued, few may wait for their readers without memory.
+        EXPECT_TRUE(absl::IsDeadlineExceeded(*client.sink->failed) ||
+                    ReasonOf(*client.sink->failed) == "SLOW_READER")
+            << *client.sink->failed;
       }
       return true;
     });
