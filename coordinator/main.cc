@@ -30,6 +30,7 @@
 #include "coordinator/service/inference_service.h"
 #include "coordinator/service/membership_service.h"
 #include "coordinator/service/offline.h"
+#include "coordinator/service/text_threads.h"
 #include "coordinator/store/disk_watch.h"
 #include "coordinator/store/state_store.h"
 #include "coordinator/store/watched_store.h"
@@ -187,7 +188,8 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Number("max-transfers", &f->max_transfers,
                 "Most transfers of weights to workers at once; more wait", 1, kMostOfAnything);
   flags->Size("max-unread", &f->max_unread,
-              "Most bytes of one answer that wait for a client that does not read");
+              "Most bytes of one gRPC answer that wait for a client that does not read; from 1 MiB of "
+              "it on, or a quarter, its answer is not computed further and gives way to others");
   flags->Number("max-http-connections", &f->http.max_connections,
                 "Most HTTP connections; one more is answered 503", 1, kMostOfAnything);
   flags->Size("max-http-header", &f->http.max_header_bytes,
@@ -329,16 +331,15 @@ absl::Status Serve(const ServeFlags& f) {
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
   LinkService links(&coordinator, link_options);
-  InferenceServiceImpl inference(
-      &coordinator, {.max_unread_bytes = f.max_unread, .max_waiting_calls = f.max_waiting_calls});
+  const auto texts = NewTextThreads(f.max_waiting_calls);
+  InferenceServiceImpl inference(&coordinator, {.max_unread_bytes = f.max_unread, .texts = texts});
   RETURN_IF_ERROR(coordinator.Start());
   const auto http_backend = MakeHttpBackend(&coordinator);
   const auto http_memory = std::make_shared<HttpMemory>(f.max_http_memory);
   ASSIGN_OR_RETURN(const WebOriginOptions web, WebOptionsOf(f));
-  HttpApi http_api(http_backend.get(), {.max_waiting_calls = f.max_waiting_calls,
-                                        .max_answer_bytes = f.max_http_answer,
-                                        .memory = http_memory,
-                                        .web = web});
+  HttpApi http_api(
+      http_backend.get(),
+      {.texts = texts, .max_answer_bytes = f.max_http_answer, .memory = http_memory, .web = web});
   HttpOptions http_options = f.http;
   http_options.memory = http_memory;
   http_options.check_head = [&](const HttpRequest& head) { return http_api.CheckHead(head); };

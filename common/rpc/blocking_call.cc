@@ -17,7 +17,7 @@ void BlockingCall::OnAccepted(bool ok) {
   }
   (void)Begin();  // For gone_.
   AwaitNext();
-  const absl::Status taken = threads_->Run([this] {
+  const absl::Status taken = runner_(grpc_, RequestBytes(), [this] {
     if (IsCancelled()) {
       Finish(grpc::Status::CANCELLED);
     } else {

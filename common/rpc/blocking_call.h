@@ -61,6 +61,10 @@ class CallStream : public CallWriter<Response> {
   ~CallStream() = default;
 };
 
+// Has a thread run a call's handler, now or later, or says why not.
+using CallRunner = std::function<absl::Status(const grpc::ServerContext& call, size_t request_bytes,
+                                              std::function<void()> handler)>;
+
 // What the kinds of such calls share. Deletes itself.
 class BlockingCall : public IoCall, public CallContext {
  protected:
@@ -87,8 +91,8 @@ class BlockingCall : public IoCall, public CallContext {
     Op op_{call_, [this](bool ok) { Set(ok); }};
   };
 
-  BlockingCall(IoLoop* loop, CallThreads* threads)
-      : IoCall(loop, Side::kServer), threads_(threads) {}
+  BlockingCall(IoLoop* loop, CallRunner runner)
+      : IoCall(loop, Side::kServer), runner_(std::move(runner)) {}
   ~BlockingCall() override = default;
 
   // For the service's Request..., which comes next: the tag of an accepted call.
@@ -99,6 +103,8 @@ class BlockingCall : public IoCall, public CallContext {
   virtual void AwaitNext() = 0;
   // Runs the handler and finishes. On a thread.
   virtual void Handle() = 0;
+  // Of the request, where it is there when the call is accepted.
+  virtual size_t RequestBytes() const { return 0; }
   // Finishes without an answer. Any thread.
   virtual void Finish(const grpc::Status& status) = 0;
 
@@ -106,7 +112,7 @@ class BlockingCall : public IoCall, public CallContext {
   void OnAccepted(bool ok);
   void OnEnd() final { delete this; }
 
-  CallThreads* const threads_;
+  const CallRunner runner_;
   Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
   // The client went away, or has its answer.
   Op gone_{this, [this](bool) { cancelled_ = grpc_.IsCancelled(); }};
@@ -118,7 +124,7 @@ template <typename Handle, typename... Call>
 struct BlockingMethod {
   using Handler = std::function<Handle>;
   IoLoop* loop;
-  CallThreads* threads;
+  CallRunner runner;
   std::function<void(void* tag, grpc::ServerContext*, Call*...)> request;
   Handler handler;
 };
@@ -131,11 +137,12 @@ class BlockingUnaryCall final : public BlockingCall {
       BlockingMethod<grpc::Status(CallContext*, const Request*, Response*), Request, Writer>;
 
   explicit BlockingUnaryCall(std::shared_ptr<const Method> method)
-      : BlockingCall(method->loop, method->threads), method_(std::move(method)) {
+      : BlockingCall(method->loop, method->runner), method_(std::move(method)) {
     method_->request(Await(), &grpc_, &request_, &writer_);
   }
 
  private:
+  size_t RequestBytes() const override { return request_.ByteSizeLong(); }
   void AwaitNext() override { new BlockingUnaryCall(method_); }
   void Handle() override {
     const grpc::Status status = method_->handler(this, &request_, &response_);
@@ -161,11 +168,12 @@ class BlockingServerStream final : public BlockingCall, private CallWriter<Respo
                                 Request, Writer>;
 
   explicit BlockingServerStream(std::shared_ptr<const Method> method)
-      : BlockingCall(method->loop, method->threads), method_(std::move(method)) {
+      : BlockingCall(method->loop, method->runner), method_(std::move(method)) {
     method_->request(Await(), &grpc_, &request_, &writer_);
   }
 
  private:
+  size_t RequestBytes() const override { return request_.ByteSizeLong(); }
   void AwaitNext() override { new BlockingServerStream(method_); }
   void Handle() override { Finish(method_->handler(this, &request_, this)); }
   void Finish(const grpc::Status& status) override { writer_.Finish(status, finished()); }
@@ -186,7 +194,7 @@ class BlockingBidiStream final : public BlockingCall, private CallStream<Respons
   using Method = BlockingMethod<grpc::Status(CallContext*, CallStream<Response, Request>*), Stream>;
 
   explicit BlockingBidiStream(std::shared_ptr<const Method> method)
-      : BlockingCall(method->loop, method->threads), method_(std::move(method)) {
+      : BlockingCall(method->loop, method->runner), method_(std::move(method)) {
     method_->request(Await(), &grpc_, &stream_);
   }
 
@@ -215,7 +223,13 @@ template <typename Async>
 class BlockingMethods {
  public:
   BlockingMethods(Async* service, IoLoop* loop, CallThreads* threads)
-      : service_(service), loop_(loop), threads_(threads) {}
+      : BlockingMethods(
+            service, loop,
+            [threads](const grpc::ServerContext&, size_t, std::function<void()> handler) {
+              return threads->Run(std::move(handler));
+            }) {}
+  BlockingMethods(Async* service, IoLoop* loop, CallRunner runner)
+      : service_(service), loop_(loop), runner_(std::move(runner)) {}
 
   // `request` is the service's Request...: which kind of call it is follows from that.
   template <typename Base, typename Request, typename Response>
@@ -247,12 +261,12 @@ class BlockingMethods {
     const auto take = [request, service = service_, loop = loop_](void* tag, auto*... call) {
       (service->*request)(call..., loop->queue(), loop->server_queue(), tag);
     };
-    new Call(std::make_shared<const Method>(Method{loop_, threads_, take, std::move(handler)}));
+    new Call(std::make_shared<const Method>(Method{loop_, runner_, take, std::move(handler)}));
   }
 
   Async* const service_;
   IoLoop* const loop_;
-  CallThreads* const threads_;
+  const CallRunner runner_;
 };
 
 }  // namespace strata

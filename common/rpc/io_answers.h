@@ -22,16 +22,26 @@ class IoAnswers : public IoCall {
   // Any thread, once the call was accepted; does not wait. Does nothing once the client is gone, or
   // is cut off because more waits for it than may.
   void Push(Response answer) {
+    bool fell_behind = false;
     {
       MutexLock lock(&mutex_);
       if (broken_) {
         return;
       }
-      if (writing_) {
+      if (!writing_) {
+        writing_ = true;
+      } else {
         Queue(std::move(answer));
-        return;
+        if (behind_ || queued_bytes_ <= behind_bytes_) {
+          return;
+        }
+        behind_ = true;
+        fell_behind = true;
       }
-      writing_ = true;
+    }
+    if (fell_behind) {
+      OnReader();
+      return;
     }
     Write(answer);
   }
@@ -53,9 +63,18 @@ class IoAnswers : public IoCall {
  protected:
   using Writer = grpc::ServerAsyncWriter<Response>;
 
-  // At most `max_unread_bytes` of answers wait for the one that is being written.
-  IoAnswers(IoLoop* loop, size_t max_unread_bytes)
-      : IoCall(loop, Side::kServer), max_unread_bytes_(max_unread_bytes) {}
+  // At most `max_unread_bytes` of answers wait for the one that is being written. From more than
+  // `behind_bytes` on the reader is behind, until there is half of that.
+  IoAnswers(IoLoop* loop, size_t max_unread_bytes, size_t behind_bytes)
+      : IoCall(loop, Side::kServer),
+        max_unread_bytes_(max_unread_bytes),
+        behind_bytes_(behind_bytes) {}
+
+  // Whether there should be no more until OnReader says that it has changed. Any thread.
+  bool Behind() {
+    MutexLock lock(&mutex_);
+    return behind_;
+  }
 
   // `take` is the service's Request..., of this call's context, request, writer and tag.
   template <typename Take>
@@ -74,6 +93,8 @@ class IoAnswers : public IoCall {
   // Nobody listens any more: the client went away, was cut off or is out of time, or the server
   // ends. At most once, after Close too.
   virtual void OnCancelled() = 0;
+  // Behind() says something new; on the loop's thread or that of a Push. Not after Close.
+  virtual void OnReader() {}
 
  private:
   void Queue(Response answer) STRATA_REQUIRES(mutex_) {
@@ -103,6 +124,7 @@ class IoAnswers : public IoCall {
 
   void Written(bool ok) {
     Response next;
+    bool caught_up = false;
     {
       MutexLock lock(&mutex_);
       if (!ok) {
@@ -119,13 +141,18 @@ class IoAnswers : public IoCall {
       next = std::move(queue_.front());
       queue_.pop_front();
       queued_bytes_ -= next.ByteSizeLong();
+      caught_up = behind_ && queued_bytes_ <= behind_bytes_ / 2;
+      behind_ = behind_ && !caught_up;
+      caught_up = caught_up && !closed_;
     }
     Write(next);
+    if (caught_up) OnReader();
   }
 
   void OnEnd() override { delete this; }
 
   const size_t max_unread_bytes_;
+  const size_t behind_bytes_;
   grpc::ServerContext context_;
   Request request_;
   Writer writer_{&context_};
@@ -133,6 +160,7 @@ class IoAnswers : public IoCall {
   bool writing_ STRATA_GUARDED_BY(mutex_) = false;
   std::deque<Response> queue_ STRATA_GUARDED_BY(mutex_);
   size_t queued_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
+  bool behind_ STRATA_GUARDED_BY(mutex_) = false;
   bool broken_ STRATA_GUARDED_BY(mutex_) = false;  // Takes no more.
   bool closed_ STRATA_GUARDED_BY(mutex_) = false;
   grpc::Status status_ STRATA_GUARDED_BY(mutex_);

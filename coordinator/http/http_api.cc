@@ -4,7 +4,6 @@
 #include <ctime>
 #include <limits>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -15,6 +14,7 @@
 #include "common/units.h"
 #include "coordinator/http/json_body.h"
 #include "coordinator/metrics/metrics.h"
+#include "coordinator/service/text_threads.h"
 
 namespace strata {
 namespace {
@@ -28,8 +28,6 @@ constexpr std::string_view kReplaceHeader = "X-Strata-Replace";
 constexpr size_t kScrapesWaiting = 8;
 // Whole answers that are made at once; as many wait as there are connections.
 constexpr size_t kAnswerThreads = 4;
-
-size_t Threads() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 4, 16); }
 
 ErrorShape ShapeOf(std::string_view path) {
   return path.substr(0, 4) == "/v1/" ? ErrorShape::kOpenAi : ErrorShape::kLorax;
@@ -101,11 +99,8 @@ HttpApi::HttpApi(HttpBackend* backend, HttpApiOptions options)
           CallThreadsOptions{.threads = kAnswerThreads,
                              .waiting = std::numeric_limits<size_t>::max() - kAnswerThreads,
                              .name = "answers"})),
-      threads_(
-          {.threads = Threads(),
-           .waiting = options_.max_waiting_calls,
-           .name = "waiting_calls",
-           .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}) {}
+      texts_(options_.texts != nullptr ? options_.texts
+                                       : NewTextThreads(options_.max_waiting_calls)) {}
 
 bool HttpApi::ServeHealth(const HttpRequest& request, HttpResponder* responder) const {
   if (request.path != "/health" && request.path != "/livez") {
@@ -220,8 +215,11 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
       RefuseCall(status, *route, call.get());
     }
   };
-  CallThreads& threads = route->kind == Route::kScrape ? scrape_thread_ : threads_;
-  const absl::Status taken = options_.run == nullptr ? threads.Run(serve) : options_.run(serve);
+  const absl::Status taken =
+      options_.run != nullptr ? options_.run(serve)
+      : route->kind == Route::kScrape
+          ? scrape_thread_.Run(serve)
+          : texts_->Run(KeyOf(call->caller.get()), call->request.body.size(), serve);
   if (!taken.ok()) {
     RefuseCall(taken, *route, call.get());
   }

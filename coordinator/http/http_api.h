@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/rpc/call_threads.h"
+#include "common/rpc/fair_calls.h"
 #include "coordinator/http/generation_run.h"
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_errors.h"
@@ -25,6 +26,8 @@ struct HttpApiOptions {
   // Requests that may wait for a thread to read their bodies and tokenize their texts; one more is
   // refused.
   size_t max_waiting_calls = 4096;
+  // On which that is done; null: on threads of the API's own.
+  std::shared_ptr<FairCalls> texts = nullptr;
   uint64_t max_answer_bytes = RunOptions().max_answer_bytes;
   std::shared_ptr<HttpMemory> memory = nullptr;  // As RunOptions.
   // Whose web pages may use it.
@@ -38,6 +41,7 @@ class HttpApi {
  public:
   // `backend` outlives it.
   HttpApi(HttpBackend* backend, HttpApiOptions options);
+  ~HttpApi() { texts_->Stop(); }
 
   // HttpOptions::check_head: refuses what has no key, or, where none is needed, what a foreign web
   // page sends, before its body is read.
@@ -115,7 +119,7 @@ class HttpApi {
   // for texts, nor they for it; and what was computed does not wait for what is not yet.
   CallThreads scrape_thread_;
   const std::shared_ptr<CallThreads> answer_threads_;
-  CallThreads threads_;
+  const std::shared_ptr<FairCalls> texts_;
 };
 
 }  // namespace strata

@@ -41,6 +41,9 @@ class CoordinatorBackend : public HttpBackend {
   absl::StatusOr<std::shared_ptr<const ModelRuntime>> GetRuntime(const std::string& name) override {
     return coordinator_->models()->Get(name);
   }
+  absl::StatusOr<PromptLimit> LongestPrompt(const std::string& model) override {
+    return coordinator_->LongestPrompt(model);
+  }
   absl::StatusOr<std::string> MetricsText() override {
     ASSIGN_OR_RETURN(const auto models, coordinator_->SnapshotModels());
     std::set<std::string> known;

@@ -42,6 +42,10 @@ class HttpBackend {
   virtual absl::StatusOr<v1::Model> GetModel(const std::string& name) = 0;
   virtual absl::StatusOr<std::shared_ptr<const ModelRuntime>> GetRuntime(
       const std::string& name) = 0;
+  // What EncodePrompt asks for.
+  virtual absl::StatusOr<PromptLimit> LongestPrompt(const std::string& model) {
+    return PromptLimit();
+  }
   virtual absl::StatusOr<std::string> MetricsText() = 0;
   // `receiver` lives until its OnEnd.
   virtual std::shared_ptr<HttpGeneration> NewGeneration(const GenerationOptions& options,

@@ -16,12 +16,14 @@ namespace {
 // The prompt's ids. Of a longer one than `truncate` says, what the tokenizer puts in front of every
 // text, and the last ids.
 absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const ModelRuntime& model,
-                                                     const LoraxRequest& request) {
+                                                     const LoraxRequest& request,
+                                                     ModelRuntime::LimitFn limit) {
   std::string text = request.inputs;
   if (request.chat) {
     ASSIGN_OR_RETURN(text, model.RenderChat(request.request.chat(), std::time(nullptr)));
   }
-  ASSIGN_OR_RETURN(std::vector<uint32_t> ids, model.Encode(text, !request.chat));
+  if (request.truncate > 0) limit = nullptr;  // Of what is left of it.
+  ASSIGN_OR_RETURN(std::vector<uint32_t> ids, model.EncodePrompt(text, !request.chat, limit));
   if (request.truncate == 0 || ids.size() <= request.truncate) {
     return ids;
   }
@@ -63,7 +65,9 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   };
   if (request.prefill || request.truncate > 0) {
     RETURN_IF_ERROR(CheckMayRun(*call, options));
-    ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, TokenizePrompt(*model, request));
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, TokenizePrompt(*model, request, [&] {
+                       return backend_->LongestPrompt(model->name);
+                     }));
     request.request.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
     if (request.prefill) context.prompt_ids = ids;  // Only ids can be named.
   }

@@ -12,14 +12,14 @@ namespace {
 
 // Texts become token ids here where the coordinator would make others of them, or where echo needs
 // them to name logprobs; `context` gets what echo shows of each prompt.
-absl::Status PreparePrompts(const ModelRuntime& model, OpenAiRequest* request,
-                            OpenAiContext* context) {
+absl::Status PreparePrompts(const ModelRuntime& model, const ModelRuntime::LimitFn& limit,
+                            OpenAiRequest* request, OpenAiContext* context) {
   for (v1::GenerateRequest& prompt : request->prompts) {
     std::vector<uint32_t> ids(prompt.tokens().ids().begin(), prompt.tokens().ids().end());
     std::string text;
     if (prompt.has_text()) {
       text = prompt.text();
-      ASSIGN_OR_RETURN(ids, model.Encode(text, request->add_special_tokens));
+      ASSIGN_OR_RETURN(ids, model.EncodePrompt(text, request->add_special_tokens, limit));
       prompt.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
     } else if (model.tokenizer != nullptr) {
       text = model.tokenizer->Decode(ids, false);
@@ -54,7 +54,8 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   context.tokenizer = std::shared_ptr<const Tokenizer>(model, model->tokenizer.get());
   if (request.echo || !request.add_special_tokens) {
     RETURN_IF_ERROR(CheckMayRun(*call, options));
-    RETURN_IF_ERROR(PreparePrompts(*model, &request, &context));
+    RETURN_IF_ERROR(PreparePrompts(
+        *model, [&] { return backend_->LongestPrompt(model->name); }, &request, &context));
   }
   std::vector<ChoiceRequest> choices = ChoicesOf(&request, call->request_id, backend_->DrawSeed());
   RunChoices(call, options, request.default_max_tokens, std::move(choices),

@@ -554,6 +554,14 @@ absl::Status Coordinator::WithEngine(const std::string& model,
   return loop_.Offer([this, model, use = std::move(use)] { use(ServingOf(model)); });
 }
 
+absl::StatusOr<PromptLimit> Coordinator::LongestPrompt(const std::string& model) {
+  return loop_.Ask([this, model]() -> absl::StatusOr<PromptLimit> {
+    const Serving serving = ServingOf(model);
+    RETURN_IF_ERROR(serving.problem);
+    return serving.engine->LongestPrompt();
+  });
+}
+
 Deployment* Coordinator::DeploymentWith(const std::string& key) const {
   for (const auto& [id, deployment] : deployments_) {
     if (deployment->engine() != nullptr && deployment->engine()->IsLive(key)) {

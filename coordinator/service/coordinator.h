@@ -113,6 +113,8 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   };
   // The errors of the calls above, without running `use`.
   absl::Status WithEngine(const std::string& model, std::function<void(const Serving&)> use);
+  // Of the engine that serves `model` now; or why there is none, and the errors of the calls above.
+  absl::StatusOr<PromptLimit> LongestPrompt(const std::string& model);
   // On the loop, before Engine::Submit: no request of any model may have the key of `request` in
   // flight. ALREADY_EXISTS (REQUEST_IN_FLIGHT), or ends the one that has it when `replace`.
   absl::Status ClaimId(const SessionRequest& request, bool replace);

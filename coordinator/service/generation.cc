@@ -233,6 +233,7 @@ void Generation::Run(const v1::GenerateRequest& request) {
   auto model = coordinator_->models()->Get(request.model());
   RequestContext context = NewContext(default_max_tokens_);
   context.prompt = prompt.get();
+  context.limit = [this, &request] { return coordinator_->LongestPrompt(request.model()); };
   const absl::Status wanted = model.ok()
                                   ? CheckMayRun(request, deadline_, use_.get(), coordinator_->Now())
                                   : model.status();

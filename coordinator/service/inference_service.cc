@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,12 +15,13 @@
 #include "common/status.h"
 #include "coordinator/service/authorization.h"
 #include "coordinator/service/generation.h"
+#include "coordinator/service/text_threads.h"
 
 namespace strata {
 namespace {
 
-// A text may keep one of them for long; the others' are short.
-size_t TextThreads() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 4, 16); }
+// From here on a reader is behind, or from a quarter of what may wait for it.
+constexpr size_t kBehindBytes = size_t{1} << 20;
 
 std::optional<TimePoint> DeadlineOf(const grpc::ServerContext& context, TimePoint now) {
   const auto left = context.deadline() - std::chrono::system_clock::now();
@@ -40,7 +40,9 @@ class InferenceServiceImpl::GenerateCall final
       public GenerationReceiver {
  public:
   GenerateCall(InferenceServiceImpl* service, IoLoop* loop)
-      : IoAnswers(loop, service->options_.max_unread_bytes), service_(service) {
+      : IoAnswers(loop, service->options_.max_unread_bytes,
+                  std::min(service->options_.max_unread_bytes / 4, kBehindBytes)),
+        service_(service) {
     Await([&](auto* context, auto* request, auto* writer, void* tag) {
       service_->service_->RequestGenerate(context, request, writer, loop->queue(),
                                           loop->server_queue(), tag);
@@ -64,7 +66,8 @@ class InferenceServiceImpl::GenerateCall final
       return;
     }
     const absl::Status taken =
-        service_->text_.Run([this, generation = generation_] { generation->Run(request()); });
+        service_->texts_->Run(KeyOf(caller->get()), request().ByteSizeLong(),
+                              [this, generation = generation_] { generation->Run(request()); });
     if (!taken.ok()) {
       Close(ToGrpc(taken));
     }
@@ -72,7 +75,10 @@ class InferenceServiceImpl::GenerateCall final
 
   void OnCancelled() override { generation_->Cancel(); }
 
+  void OnReader() override { generation_->ReaderChanged(); }
+
   void OnMessage(v1::GenerateResponse message) override { Push(std::move(message)); }
+  bool Behind() override { return IoAnswers::Behind(); }
   void OnEnd(const absl::Status& status) override { Close(ToGrpc(status)); }
 
   InferenceServiceImpl* const service_;
@@ -82,10 +88,7 @@ class InferenceServiceImpl::GenerateCall final
 InferenceServiceImpl::InferenceServiceImpl(Coordinator* coordinator, InferenceOptions options)
     : coordinator_(coordinator),
       options_(options),
-      text_({.threads = TextThreads(),
-             .waiting = options.max_waiting_calls,
-             .name = "waiting_calls",
-             .hint = "try again in a moment, or raise --max-waiting-calls of strata-coordinator"}) {
+      texts_(options.texts != nullptr ? options.texts : NewTextThreads(options.max_waiting_calls)) {
 }
 
 grpc::Service* InferenceServiceImpl::NewService() {
@@ -96,7 +99,12 @@ grpc::Service* InferenceServiceImpl::NewService() {
 void InferenceServiceImpl::Serve(IoLoop* loop) {
   using Async = v1::InferenceService::AsyncService;
   new GenerateCall(this, loop);
-  const BlockingMethods text(service_.get(), loop, &text_);
+  const BlockingMethods text(
+      service_.get(), loop,
+      [this](const grpc::ServerContext& call, size_t bytes, std::function<void()> handler) {
+        const auto caller = coordinator_->Authenticate(AuthorizationOf(call));
+        return texts_->Run(caller.ok() ? KeyOf(caller->get()) : "", bytes, std::move(handler));
+      });
   text.Serve(&Async::RequestTokenize, [this](auto* call, const auto* request, auto* response) {
     const absl::Status known = coordinator_->Authenticate(AuthorizationOf(call->grpc())).status();
     return ToGrpc(known.ok() ? Tokenize(*request, response) : known);

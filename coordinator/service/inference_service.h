@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "common/rpc/call_threads.h"
+#include "common/rpc/fair_calls.h"
 #include "common/rpc/transport.h"
 #include "coordinator/service/coordinator.h"
 #include "strata/v1/inference.grpc.pb.h"
@@ -15,7 +15,9 @@ namespace strata {
 struct InferenceOptions {
   // Bytes of one answer that may wait for a client that does not read; then it is cut off.
   size_t max_unread_bytes = size_t{256} << 20;
-  // Calls that may wait for a thread to tokenize their text; one more is refused.
+  // On which texts are rendered and tokenized; null: on threads of its own, for which so many calls
+  // may wait.
+  std::shared_ptr<FairCalls> texts = nullptr;
   size_t max_waiting_calls = 4096;
 };
 
@@ -26,7 +28,7 @@ class InferenceServiceImpl final : public IoService {
  public:
   // `coordinator` outlives the service.
   InferenceServiceImpl(Coordinator* coordinator, InferenceOptions options);
-  ~InferenceServiceImpl() override = default;  // The server has ended.
+  ~InferenceServiceImpl() override { texts_->Stop(); }  // The server has ended.
 
   grpc::Service* NewService() override;
   void Serve(IoLoop* loop) override;
@@ -40,7 +42,7 @@ class InferenceServiceImpl final : public IoService {
   Coordinator* const coordinator_;
   const InferenceOptions options_;
   std::unique_ptr<v1::InferenceService::AsyncService> service_;
-  CallThreads text_;  // Last: what they run uses the others.
+  const std::shared_ptr<FairCalls> texts_;
 };
 
 }  // namespace strata

@@ -15,6 +15,12 @@
 #include "nlohmann/json.hpp"
 
 namespace strata {
+namespace {
+
+// Texts up to this are tokenized whole: that is quick, and errors then say how long they are.
+constexpr size_t kShortTextBytes = 16 * 1024;
+
+}  // namespace
 
 std::vector<v1::TensorBlob> ModelRuntime::StageTensors(uint32_t first_layer, uint32_t last_layer,
                                                        bool embeds, bool heads) const {
@@ -33,6 +39,28 @@ std::vector<v1::TensorBlob> ModelRuntime::StageTensors(uint32_t first_layer, uin
     blob.set_bytes(found->bytes);
   }
   return blobs;
+}
+
+absl::StatusOr<std::vector<uint32_t>> ModelRuntime::EncodePrompt(const std::string& text,
+                                                                 bool add_special_tokens,
+                                                                 const LimitFn& limit) const {
+  if (tokenizer == nullptr || limit == nullptr || text.size() <= kShortTextBytes) {
+    return Encode(text, add_special_tokens);
+  }
+  ASSIGN_OR_RETURN(const PromptLimit longest, limit());
+  if (longest.tokens == 0) {
+    return Encode(text, add_special_tokens);
+  }
+  const size_t per_id = tokenizer->max_bytes_per_id();
+  if (per_id > 0 && text.size() / per_id > longest.tokens) {
+    return longest.refusal;
+  }
+  ASSIGN_OR_RETURN(std::vector<uint32_t> ids,
+                   tokenizer->EncodeUpTo(text, add_special_tokens, longest.tokens));
+  if (ids.size() > longest.tokens) {
+    return longest.refusal;
+  }
+  return ids;
 }
 
 absl::StatusOr<std::vector<uint32_t>> ModelRuntime::Encode(const std::string& text,

@@ -4,12 +4,14 @@
 #define STRATA_COORDINATOR_SERVICE_MODEL_RUNTIME_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/engine/session.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/registry/manifest.h"
 #include "coordinator/template/chat_template.h"
@@ -38,6 +40,13 @@ struct ModelRuntime {
   // Ids of a prompt's text. FAILED_PRECONDITION (NO_TOKENIZER) when there is none.
   absl::StatusOr<std::vector<uint32_t>> Encode(const std::string& text,
                                                bool add_special_tokens) const;
+  // The same of a prompt that is to be served: a text of which its bytes or the first ids too many
+  // say that it is longer than `limit` gives is refused with that, or with why there is no limit.
+  // It is asked for long texts only, may wait, and may be null.
+  using LimitFn = std::function<absl::StatusOr<PromptLimit>()>;
+  absl::StatusOr<std::vector<uint32_t>> EncodePrompt(const std::string& text,
+                                                     bool add_special_tokens,
+                                                     const LimitFn& limit) const;
   // The prompt that the chat template makes of messages. FAILED_PRECONDITION (NO_CHAT_TEMPLATE).
   absl::StatusOr<std::string> RenderChat(const v1::ChatInput& chat, int64_t now) const;
   // What the planner needs, for these options.

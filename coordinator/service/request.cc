@@ -27,16 +27,17 @@ v1::SamplingParams CompleteSampling(const v1::SamplingParams& params,
 }
 
 absl::StatusOr<std::vector<uint32_t>> Tokenize(const v1::GenerateRequest& request,
-                                               const ModelRuntime& model, int64_t now) {
+                                               const ModelRuntime& model, int64_t now,
+                                               const ModelRuntime::LimitFn& limit) {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
-      return model.Encode(request.text(), true);
+      return model.EncodePrompt(request.text(), true, limit);
     case v1::GenerateRequest::kTokens:
       return std::vector<uint32_t>(request.tokens().ids().begin(), request.tokens().ids().end());
     case v1::GenerateRequest::kChat: {
       ASSIGN_OR_RETURN(const std::string prompt, model.RenderChat(request.chat(), now));
       // The template wrote what the model wants at the start.
-      return model.Encode(prompt, false);
+      return model.EncodePrompt(prompt, false, limit);
     }
     default:
       return Error(absl::StatusCode::kInvalidArgument, "NO_PROMPT", "the request has no prompt")
@@ -144,9 +145,10 @@ SharedPrompt::SharedPrompt(v1::GenerateRequest* request) {
   request->clear_prompt();
 }
 
-absl::StatusOr<PromptIds> SharedPrompt::Ids(const ModelRuntime& model, int64_t now) {
+absl::StatusOr<PromptIds> SharedPrompt::Ids(const ModelRuntime& model, int64_t now,
+                                            const ModelRuntime::LimitFn& limit) {
   if (!ids_.has_value()) {
-    auto ids = Tokenize(prompt_, model, now);
+    auto ids = Tokenize(prompt_, model, now, limit);
     if (ids.ok()) {
       ids_ = std::make_shared<const std::vector<uint32_t>>(*std::move(ids));
     } else {
@@ -190,9 +192,11 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
     }
   }
   if (context.prompt != nullptr) {
-    ASSIGN_OR_RETURN(resolved.prompt, context.prompt->Ids(model, context.unix_seconds));
+    ASSIGN_OR_RETURN(resolved.prompt,
+                     context.prompt->Ids(model, context.unix_seconds, context.limit));
   } else {
-    ASSIGN_OR_RETURN(std::vector<uint32_t> ids, Tokenize(request, model, context.unix_seconds));
+    ASSIGN_OR_RETURN(std::vector<uint32_t> ids,
+                     Tokenize(request, model, context.unix_seconds, context.limit));
     resolved.prompt = std::make_shared<const std::vector<uint32_t>>(std::move(ids));
   }
   ASSIGN_OR_RETURN(session.embeddings, InputEmbeddings(request, model));

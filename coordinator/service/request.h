@@ -27,7 +27,8 @@ class SharedPrompt {
   explicit SharedPrompt(v1::GenerateRequest* request);
 
   // INVALID_ARGUMENT and FAILED_PRECONDITION as ResolveRequest. `now`: for chat templates.
-  absl::StatusOr<PromptIds> Ids(const ModelRuntime& model, int64_t now);
+  absl::StatusOr<PromptIds> Ids(const ModelRuntime& model, int64_t now,
+                                const ModelRuntime::LimitFn& limit = nullptr);
 
  private:
   v1::GenerateRequest prompt_;  // Until it is tokenized.
@@ -47,7 +48,8 @@ struct RequestContext {
   std::string drawn_request_id;  // Likewise.
   int64_t unix_seconds = 0;      // For chat templates.
   uint32_t default_max_tokens = 512;
-  SharedPrompt* prompt = nullptr;  // Instead of the request's own.
+  SharedPrompt* prompt = nullptr;         // Instead of the request's own.
+  ModelRuntime::LimitFn limit = nullptr;  // EncodePrompt's.
 };
 
 // INVALID_ARGUMENT names the field and its limit; FAILED_PRECONDITION says what the model lacks.

@@ -81,6 +81,10 @@ absl::StatusOr<AddedTokens> AddedTokens::Make(std::vector<AddedToken> tokens,
   RETURN_IF_ERROR(added.Number(tokens, model, normalizer));
   RETURN_IF_ERROR(added.Number(later, model, normalizer));
   std::move(later.begin(), later.end(), std::back_inserter(tokens));
+  for (const auto& [id, token] : added.tokens_) {
+    const bool bounded = added.max_bytes_ > 0 && !token.lstrip && !token.rstrip;
+    added.max_bytes_ = bounded ? std::max(added.max_bytes_, added.DecodedAs(id)->size()) : 0;
+  }
   // Where two tokens are looked for by the same content, a special one wins, then the first.
   for (const bool special : {true, false}) {
     for (const AddedToken& token : tokens) {

@@ -59,6 +59,9 @@ class AddedTokens {
     const AddedToken* token = TokenOf(id);
     return token != nullptr && token->special;
   }
+  // The most bytes of a text that one of them takes; 0: not bounded, as where white space around
+  // it goes with it.
+  size_t max_bytes() const { return max_bytes_; }
   // Above all ids; 0 without tokens.
   uint32_t id_end() const { return id_end_; }
 
@@ -72,6 +75,7 @@ class AddedTokens {
   absl::flat_hash_map<uint32_t, std::string> decoded_;  // Of those that it changes.
   bool split_special_ = false;
   uint32_t id_end_ = 0;
+  size_t max_bytes_ = 1;
   ByteTrie raw_;
   ByteTrie normalized_;
 };

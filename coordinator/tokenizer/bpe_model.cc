@@ -5,12 +5,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "coordinator/tokenizer/byte_alphabet.h"
 #include "coordinator/tokenizer/unicode.h"
 
 namespace strata {
 namespace {
 
 constexpr uint32_t kNone = ~uint32_t{0};
+constexpr size_t kMaxCharacterBytes = 4;  // Of UTF-8.
 // What stands for a blank in SentencePiece's vocabularies: U+2581.
 constexpr std::string_view kMark = "\xE2\x96\x81";
 
@@ -283,10 +285,13 @@ void BpeModel::TokenizeWord(std::string_view word, Scratch* scratch, PieceCache*
 }
 
 absl::Status BpeModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                                std::vector<uint32_t>* ids) const {
+                                size_t most, std::vector<uint32_t>* ids) const {
   Scratch scratch;
   PieceCache seen;
   for (const TextRange range : pieces) {
+    if (ids->size() > most) {
+      break;
+    }
     const std::string_view piece = range.Of(text);
     if (options_.ignore_merges) {
       if (const auto id = vocabulary_.IdOf(piece)) {
@@ -294,7 +299,7 @@ absl::Status BpeModel::Tokenize(std::string_view text, std::span<const TextRange
         continue;
       }
     }
-    for (size_t at = 0; at < piece.size();) {
+    for (size_t at = 0; at < piece.size() && ids->size() <= most;) {
       const size_t end = WordEnd(piece, at);
       TokenizeWord(piece.substr(at, end - at), &scratch, &seen, ids);
       if (!scratch.unsayable.empty()) {
@@ -308,6 +313,27 @@ absl::Status BpeModel::Tokenize(std::string_view text, std::span<const TextRange
     }
   }
   return absl::OkStatus();
+}
+
+size_t BpeModel::max_bytes_per_id(bool byte_alphabet) const {
+  const auto has = [](uint32_t id) { return id != kNoToken; };
+  const bool each_byte =
+      options_.byte_fallback && std::all_of(byte_ids_.begin(), byte_ids_.end(), has);
+  // A text may consist of what is dropped, or of what becomes one unknown.
+  bool each_character = each_byte || (unknown_id_.has_value() && !options_.fuse_unknown);
+  if (byte_alphabet && !each_character && !affixes_) {
+    std::string alphabet;
+    for (int byte = 0; byte < 256; ++byte) {
+      AppendByteLevel(std::string(1, static_cast<char>(byte)), &alphabet);
+    }
+    each_character = true;
+    for (size_t at = 0; at < alphabet.size();) {
+      each_character = each_character && has(character_ids_[NextChar(alphabet, &at)]);
+    }
+  }
+  return each_character
+             ? std::max<size_t>(kMaxCharacterBytes, vocabulary_.LongestToken(byte_alphabet))
+             : 0;
 }
 
 }  // namespace strata

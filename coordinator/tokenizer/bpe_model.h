@@ -62,8 +62,9 @@ class BpeModel : public TokenModel {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   // O(n log n) in a piece's length.
-  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
+  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces, size_t most,
                         std::vector<uint32_t>* ids) const override;
+  size_t max_bytes_per_id(bool byte_alphabet) const override;
   // How many pairs of neighbours are looked at to merge one piece: what its cost is, for tests.
   size_t CountLookups(std::string_view piece) const;
 

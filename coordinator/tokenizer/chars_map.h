@@ -22,6 +22,7 @@ class CharsMap {
   // INVALID_ARGUMENT for one that is cut short. An empty one replaces nothing.
   static absl::StatusOr<CharsMap> Make(std::string_view bytes);
 
+  bool empty() const { return units_.empty(); }
   // What the shortest beginning of `text` that the trie has becomes.
   std::optional<std::string_view> Shortest(std::string_view text) const;
   // What the longest one becomes, and how long it is.

@@ -60,6 +60,7 @@ class BlankNormalizer : public Normalizer {
     text->text = std::move(out);
     return CheckGrown(text->text.size(), text->max_bytes);
   }
+  size_t max_shrink() const override { return 1; }
 
  private:
   const bool prefix_;

@@ -27,6 +27,7 @@ class MetaspacePreTokenizer : public PreTokenizer {
  public:
   explicit MetaspacePreTokenizer(MetaspaceOptions options) : options_(std::move(options)) {}
   absl::Status Apply(PreTokenized* text) const override;
+  size_t max_shrink() const override { return 1; }
 
  private:
   const MetaspaceOptions options_;

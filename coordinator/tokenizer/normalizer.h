@@ -24,6 +24,11 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // RESOURCE_EXHAUSTED when a pattern gives up; INVALID_ARGUMENT when the text grows too long.
   virtual absl::Status Apply(NormalizedText* text) const = 0;
+  // How many bytes of a text may become one: each byte that Apply leaves stands for so many at
+  // most. 0: not bounded, since something is dropped.
+  virtual size_t max_shrink() const { return 0; }
+  // Whether it leaves characters of the byte alphabet only.
+  virtual bool makes_byte_alphabet() const { return false; }
 };
 
 }  // namespace strata

@@ -54,6 +54,11 @@ absl::Status ReplaceNormalizer::Apply(NormalizedText* text) const {
   return absl::OkStatus();
 }
 
+size_t ReplaceNormalizer::max_shrink() const {
+  const size_t of = pattern_.literal().size();  // A regular expression may match any length.
+  return of == 0 || content_.empty() ? 0 : (of + content_.size() - 1) / content_.size();
+}
+
 absl::Status StripNormalizer::Apply(NormalizedText* text) const {
   std::string& s = text->text;
   if (right_) {
@@ -80,6 +85,10 @@ absl::Status CharacterNormalizer::Apply(NormalizedText* text) const {
   }
   text->text = std::move(out);
   return CheckGrown(text->text.size(), text->max_bytes);
+}
+
+size_t CharacterNormalizer::max_shrink() const {
+  return map_ == &CharacterNormalizer::Lowercase ? 4 : 0;  // The others drop some.
 }
 
 void CharacterNormalizer::Lowercase(char32_t character, std::string* out) {
@@ -140,6 +149,14 @@ absl::Status ByteLevelNormalizer::Apply(NormalizedText* text) const {
   AppendByteLevel(text->text, &out);
   text->text = std::move(out);
   return CheckGrown(text->text.size(), text->max_bytes);
+}
+
+size_t SequenceNormalizer::max_shrink() const {
+  size_t shrink = 1;
+  for (const auto& part : parts_) {
+    shrink *= part->max_shrink();
+  }
+  return shrink;
 }
 
 absl::Status SequenceNormalizer::Apply(NormalizedText* text) const {

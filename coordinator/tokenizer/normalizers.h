@@ -18,6 +18,8 @@ class UnicodeNormalizer : public Normalizer {
  public:
   explicit UnicodeNormalizer(NormalForm form) : form_(form) {}
   absl::Status Apply(NormalizedText* text) const override;
+  // A form makes at most one byte of four, and joins at most four characters to one.
+  size_t max_shrink() const override { return 16; }
 
  private:
   const NormalForm form_;
@@ -28,6 +30,7 @@ class PrependNormalizer : public Normalizer {
  public:
   explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
   absl::Status Apply(NormalizedText* text) const override;
+  size_t max_shrink() const override { return 1; }
 
  private:
   const std::string prefix_;
@@ -39,6 +42,7 @@ class ReplaceNormalizer : public Normalizer {
   ReplaceNormalizer(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   absl::Status Apply(NormalizedText* text) const override;
+  size_t max_shrink() const override;
 
  private:
   const TextPattern pattern_;
@@ -63,6 +67,7 @@ class CharacterNormalizer : public Normalizer {
   using Map = void (*)(char32_t character, std::string* out);
   explicit CharacterNormalizer(Map map) : map_(map) {}
   absl::Status Apply(NormalizedText* text) const override;
+  size_t max_shrink() const override;
 
   static void Lowercase(char32_t character, std::string* out);
   static void StripAccents(char32_t character, std::string* out);
@@ -92,6 +97,8 @@ class BertNormalizer : public Normalizer {
 class ByteLevelNormalizer : public Normalizer {
  public:
   absl::Status Apply(NormalizedText* text) const override;
+  size_t max_shrink() const override { return 1; }
+  bool makes_byte_alphabet() const override { return true; }
 };
 
 // "Sequence": one after another; none leaves the text as it is.
@@ -100,6 +107,10 @@ class SequenceNormalizer : public Normalizer {
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
       : parts_(std::move(parts)) {}
   absl::Status Apply(NormalizedText* text) const override;
+  size_t max_shrink() const override;
+  bool makes_byte_alphabet() const override {
+    return !parts_.empty() && parts_.back()->makes_byte_alphabet();
+  }
 
  private:
   const std::vector<std::unique_ptr<Normalizer>> parts_;

@@ -1,6 +1,7 @@
 #include "coordinator/tokenizer/pipeline_tokenizer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -8,13 +9,31 @@
 
 namespace strata {
 
-absl::Status PipelineTokenizer::EncodeSegment(std::string_view text, bool at_start,
+size_t PipelineTokenizer::MaxBytesPerId(const TokenizerStages& stages) {
+  const size_t normalized = stages.normalizer == nullptr ? 1 : stages.normalizer->max_shrink();
+  const size_t cut = stages.pre_tokenizer == nullptr ? 1 : stages.pre_tokenizer->max_shrink();
+  const bool byte_alphabet =
+      stages.pre_tokenizer != nullptr && stages.pre_tokenizer->makes_byte_alphabet()
+          ? true
+          : stages.normalizer != nullptr && stages.normalizer->makes_byte_alphabet();
+  const size_t in_model = stages.model->max_bytes_per_id(byte_alphabet);
+  if (normalized == 0 || cut == 0 || in_model == 0 || stages.added_tokens.max_bytes() == 0) {
+    return 0;
+  }
+  // Those that are found in normalized text are as long there.
+  return std::max(in_model * cut, stages.added_tokens.max_bytes()) * normalized;
+}
+
+absl::Status PipelineTokenizer::EncodeSegment(std::string_view text, bool at_start, size_t most,
                                               std::vector<uint32_t>* ids) const {
   NormalizedText segment{std::string(text), at_start};
   if (stages_.normalizer != nullptr) {
     RETURN_IF_ERROR(stages_.normalizer->Apply(&segment));
   }
   for (const AddedTokens::Part& part : stages_.added_tokens.Find(segment.text, true)) {
+    if (ids->size() > most) {
+      break;
+    }
     if (part.id) {
       ids->push_back(*part.id);
       continue;
@@ -27,13 +46,19 @@ absl::Status PipelineTokenizer::EncodeSegment(std::string_view text, bool at_sta
     if (stages_.pre_tokenizer != nullptr) {
       RETURN_IF_ERROR(stages_.pre_tokenizer->Apply(&cut));
     }
-    RETURN_IF_ERROR(stages_.model->Tokenize(cut.text, cut.pieces, ids));
+    RETURN_IF_ERROR(stages_.model->Tokenize(cut.text, cut.pieces, most, ids));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<uint32_t>> PipelineTokenizer::Encode(std::string_view text,
                                                                 bool add_special_tokens) const {
+  return EncodeUpTo(text, add_special_tokens, std::numeric_limits<size_t>::max());
+}
+
+absl::StatusOr<std::vector<uint32_t>> PipelineTokenizer::EncodeUpTo(std::string_view text,
+                                                                    bool add_special_tokens,
+                                                                    size_t most) const {
   if (text.size() > kMaxTextBytes) {
     return Error(absl::StatusCode::kInvalidArgument, "TEXT_TOO_LONG",
                  absl::StrCat("the text has ", text.size(), " bytes"))
@@ -48,10 +73,13 @@ absl::StatusOr<std::vector<uint32_t>> PipelineTokenizer::Encode(std::string_view
   std::vector<uint32_t> ids;
   bool at_start = true;
   for (const AddedTokens::Part& part : stages_.added_tokens.Find(text, /*normalized=*/false)) {
+    if (ids.size() > most) {
+      break;
+    }
     if (part.id) {
       ids.push_back(*part.id);
     } else {
-      RETURN_IF_ERROR(EncodeSegment(part.range.Of(text), at_start, &ids));
+      RETURN_IF_ERROR(EncodeSegment(part.range.Of(text), at_start, most, &ids));
     }
     at_start = part.id && part.id == stages_.text_begins_behind;
   }

@@ -36,10 +36,14 @@ class PipelineTokenizer : public Tokenizer {
   // The longest text that is encoded.
   static constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
-  explicit PipelineTokenizer(TokenizerStages stages) : stages_(std::move(stages)) {}
+  explicit PipelineTokenizer(TokenizerStages stages)
+      : stages_(std::move(stages)), max_bytes_per_id_(MaxBytesPerId(stages_)) {}
 
   absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text,
                                                bool add_special_tokens) const override;
+  absl::StatusOr<std::vector<uint32_t>> EncodeUpTo(std::string_view text, bool add_special_tokens,
+                                                   size_t most) const override;
+  size_t max_bytes_per_id() const override { return max_bytes_per_id_; }
   std::string Decode(std::span<const uint32_t> ids, bool skip_special_tokens) const override;
   std::unique_ptr<Stream> NewStream(std::span<const uint32_t> context,
                                     bool skip_special_tokens) const override;
@@ -51,13 +55,16 @@ class PipelineTokenizer : public Tokenizer {
  private:
   class IdStream;
 
-  // Text between the added tokens that are found before normalization.
-  absl::Status EncodeSegment(std::string_view text, bool at_start,
+  static size_t MaxBytesPerId(const TokenizerStages& stages);
+  // Text between the added tokens that are found before normalization; ends once there are more
+  // than `most` ids.
+  absl::Status EncodeSegment(std::string_view text, bool at_start, size_t most,
                              std::vector<uint32_t>* ids) const;
   // What `id` decodes as; nothing for one that is past the vocabulary or left out.
   std::optional<std::string_view> TokenOf(uint32_t id, bool skip_special_tokens) const;
 
   const TokenizerStages stages_;
+  const size_t max_bytes_per_id_;
 };
 
 }  // namespace strata

@@ -13,6 +13,9 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   // Cuts each piece further, and may rewrite it. RESOURCE_EXHAUSTED when a pattern gives up.
   virtual absl::Status Apply(PreTokenized* text) const = 0;
+  // As Normalizer's.
+  virtual size_t max_shrink() const { return 0; }
+  virtual bool makes_byte_alphabet() const { return false; }
 };
 
 }  // namespace strata

@@ -114,4 +114,12 @@ absl::Status SequencePreTokenizer::Apply(PreTokenized* text) const {
   return absl::OkStatus();
 }
 
+size_t SequencePreTokenizer::max_shrink() const {
+  size_t shrink = 1;
+  for (const auto& part : parts_) {
+    shrink *= part->max_shrink();
+  }
+  return shrink;
+}
+
 }  // namespace strata

@@ -21,6 +21,7 @@ class SplitPreTokenizer : public PreTokenizer {
   SplitPreTokenizer(TextPattern pattern, SplitBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
   absl::Status Apply(PreTokenized* text) const override;
+  size_t max_shrink() const override { return behavior_ == SplitBehavior::kRemoved ? 0 : 1; }
 
  private:
   const TextPattern pattern_;
@@ -33,6 +34,8 @@ class ByteLevelPreTokenizer : public PreTokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<PreTokenizer>> Make(bool add_prefix_space, bool use_regex);
   absl::Status Apply(PreTokenized* text) const override;
+  size_t max_shrink() const override { return 1; }
+  bool makes_byte_alphabet() const override { return true; }
 
  private:
   ByteLevelPreTokenizer(bool add_prefix_space, std::unique_ptr<Regex> regex)
@@ -49,6 +52,7 @@ class CharacterPreTokenizer : public PreTokenizer {
   CharacterPreTokenizer(Class matches, SplitBehavior behavior)
       : matches_(matches), behavior_(behavior) {}
   absl::Status Apply(PreTokenized* text) const override;
+  size_t max_shrink() const override { return behavior_ == SplitBehavior::kRemoved ? 0 : 1; }
 
  private:
   const Class matches_;
@@ -60,6 +64,7 @@ class FixedLengthPreTokenizer : public PreTokenizer {
  public:
   explicit FixedLengthPreTokenizer(size_t length) : length_(length) {}
   absl::Status Apply(PreTokenized* text) const override;
+  size_t max_shrink() const override { return 1; }
 
  private:
   const size_t length_;  // At least 1.
@@ -71,6 +76,10 @@ class SequencePreTokenizer : public PreTokenizer {
   explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts)
       : parts_(std::move(parts)) {}
   absl::Status Apply(PreTokenized* text) const override;
+  size_t max_shrink() const override;
+  bool makes_byte_alphabet() const override {
+    return !parts_.empty() && parts_.back()->makes_byte_alphabet();
+  }
 
  private:
   const std::vector<std::unique_ptr<PreTokenizer>> parts_;

@@ -145,11 +145,11 @@ absl::Status SentencePieceNormalizer::Apply(NormalizedText* text) const {
 }
 
 absl::Status FrozenPiecesModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                                         std::vector<uint32_t>* ids) const {
+                                         size_t most, std::vector<uint32_t>* ids) const {
   for (const TextRange range : pieces) {
     uint32_t begin = range.begin;
     const std::string_view whole = text.substr(0, range.end);
-    for (size_t at = range.begin; at < range.end;) {
+    for (size_t at = range.begin; at < range.end && ids->size() <= most;) {
       const auto frozen = user_defined_.Longest(whole, at);
       if (!frozen) {
         NextChar(whole, &at);
@@ -157,15 +157,15 @@ absl::Status FrozenPiecesModel::Tokenize(std::string_view text, std::span<const 
       }
       if (begin < at) {
         const TextRange before[] = {{begin, static_cast<uint32_t>(at)}};
-        RETURN_IF_ERROR(model_->Tokenize(text, before, ids));
+        RETURN_IF_ERROR(model_->Tokenize(text, before, most, ids));
       }
       ids->push_back(frozen->first);
       at += frozen->second;
       begin = static_cast<uint32_t>(at);
     }
-    if (begin < range.end) {
+    if (begin < range.end && ids->size() <= most) {
       const TextRange rest[] = {{begin, range.end}};
-      RETURN_IF_ERROR(model_->Tokenize(text, rest, ids));
+      RETURN_IF_ERROR(model_->Tokenize(text, rest, most, ids));
     }
   }
   return absl::OkStatus();

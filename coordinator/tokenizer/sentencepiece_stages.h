@@ -30,6 +30,7 @@ class SentencePieceNormalizer : public Normalizer {
   SentencePieceNormalizer(CharsMap map, ByteTrie user_defined, Options options)
       : map_(std::move(map)), user_defined_(std::move(user_defined)), options_(options) {}
   absl::Status Apply(NormalizedText* text) const override;
+  size_t max_shrink() const override { return options_.remove_extra || !map_.empty() ? 0 : 1; }
 
  private:
   // What stands for the beginning of `text`, and how long that is.
@@ -47,8 +48,11 @@ class FrozenPiecesModel : public TokenModel {
   FrozenPiecesModel(std::unique_ptr<TokenModel> model, ByteTrie user_defined)
       : model_(std::move(model)), user_defined_(std::move(user_defined)) {}
   const Vocabulary& vocabulary() const override { return model_->vocabulary(); }
-  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
+  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces, size_t most,
                         std::vector<uint32_t>* ids) const override;
+  size_t max_bytes_per_id(bool byte_alphabet) const override {
+    return model_->max_bytes_per_id(byte_alphabet);
+  }
 
  private:
   const std::unique_ptr<TokenModel> model_;

@@ -18,10 +18,14 @@ class TokenModel {
  public:
   virtual ~TokenModel() = default;
   virtual const Vocabulary& vocabulary() const = 0;
-  // Appends the ids of each piece of `text` in turn. INVALID_ARGUMENT for what the vocabulary
-  // cannot say, if it has nothing for the unknown.
+  // Appends the ids of each piece of `text` in turn, until there are more than `most` in *ids:
+  // those of what is behind are left out then. INVALID_ARGUMENT for what the vocabulary cannot say,
+  // if it has nothing for the unknown.
   virtual absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                                std::vector<uint32_t>* ids) const = 0;
+                                size_t most, std::vector<uint32_t>* ids) const = 0;
+  // The most bytes that one id stands for; 0: not bounded. `byte_alphabet`: of texts of those
+  // characters only, of which each stands for one byte.
+  virtual size_t max_bytes_per_id(bool byte_alphabet) const { return 0; }
 };
 
 }  // namespace strata

@@ -25,6 +25,16 @@ class Tokenizer {
   // found in either case.
   virtual absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text,
                                                        bool add_special_tokens) const = 0;
+  // The same where more than `most` ids are of no use: of a text that has more it gives at least
+  // one id too many, and does not look for those behind.
+  virtual absl::StatusOr<std::vector<uint32_t>> EncodeUpTo(std::string_view text,
+                                                           bool add_special_tokens,
+                                                           size_t most) const {
+    return Encode(text, add_special_tokens);
+  }
+  // The most bytes of a text that one id stands for. 0: not bounded, as where blanks or unknown
+  // words of any length become one id or none.
+  virtual size_t max_bytes_per_id() const { return 0; }
   // Ids past the vocabulary decode to nothing.
   virtual std::string Decode(std::span<const uint32_t> ids, bool skip_special_tokens) const = 0;
 

@@ -163,10 +163,13 @@ void UnigramModel::AppendBest(std::string_view piece, std::vector<Node>* nodes,
 }
 
 absl::Status UnigramModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                                    std::vector<uint32_t>* ids) const {
+                                    size_t most, std::vector<uint32_t>* ids) const {
   PieceCache seen;
   std::vector<Node> nodes;
   for (const TextRange range : pieces) {
+    if (ids->size() > most) {
+      break;
+    }
     const std::string_view piece = range.Of(text);
     if (seen.Repeat(piece, ids)) {
       continue;
@@ -177,6 +180,14 @@ absl::Status UnigramModel::Tokenize(std::string_view text, std::span<const TextR
     seen.Add(piece, begin, ids->size());
   }
   return absl::OkStatus();
+}
+
+size_t UnigramModel::max_bytes_per_id(bool byte_alphabet) const {
+  // Else a run of what is unknown becomes one id, however long.
+  const bool each_byte =
+      options_.byte_fallback &&
+      std::none_of(byte_ids_.begin(), byte_ids_.end(), [](uint32_t id) { return id == kNoToken; });
+  return each_byte ? vocabulary_.LongestToken(byte_alphabet) : 0;
 }
 
 }  // namespace strata

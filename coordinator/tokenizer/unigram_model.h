@@ -38,8 +38,9 @@ class UnigramModel : public TokenModel {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   // O(n) in a piece's length, times the longest token's.
-  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
+  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces, size_t most,
                         std::vector<uint32_t>* ids) const override;
+  size_t max_bytes_per_id(bool byte_alphabet) const override;
 
  private:
   struct Node;

@@ -66,4 +66,14 @@ const std::string* Vocabulary::TokenOf(uint32_t id) const {
   return id < tokens_.size() && present_[id] ? &tokens_[id] : nullptr;
 }
 
+size_t Vocabulary::LongestToken(bool characters) const {
+  size_t longest = 0;
+  for (const std::string& token : tokens_) {
+    const auto follows = [](char c) { return (c & 0xc0) == 0x80; };
+    const auto more = std::count_if(token.begin(), token.end(), follows);
+    longest = std::max(longest, token.size() - (characters ? static_cast<size_t>(more) : 0));
+  }
+  return longest;
+}
+
 }  // namespace strata

@@ -35,6 +35,8 @@ class Vocabulary {
   size_t token_count() const { return ids_.size(); }
   // Of the ids that a token has.
   size_t id_count() const { return id_count_; }
+  // The bytes of the longest, or (`characters`) its characters. Looks at all of them.
+  size_t LongestToken(bool characters) const;
   // Above all ids.
   uint32_t id_end() const { return static_cast<uint32_t>(tokens_.size()); }
 

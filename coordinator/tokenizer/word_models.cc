@@ -65,8 +65,11 @@ bool WordPieceModel::Cut(std::string_view word, std::vector<uint32_t>* ids) cons
 }
 
 absl::Status WordPieceModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                                      std::vector<uint32_t>* ids) const {
+                                      size_t most, std::vector<uint32_t>* ids) const {
   for (const TextRange range : pieces) {
+    if (ids->size() > most) {
+      break;
+    }
     const std::string_view word = range.Of(text);
     const bool fits =
         word.size() <= options_.max_characters || CountCharacters(word) <= options_.max_characters;
@@ -87,8 +90,11 @@ WordLevelModel::WordLevelModel(Vocabulary vocabulary, const std::string& unknown
       unknown_id_(vocabulary_.IdOf(unknown_token)) {}
 
 absl::Status WordLevelModel::Tokenize(std::string_view text, std::span<const TextRange> pieces,
-                                      std::vector<uint32_t>* ids) const {
+                                      size_t most, std::vector<uint32_t>* ids) const {
   for (const TextRange range : pieces) {
+    if (ids->size() > most) {
+      break;
+    }
     const std::string_view word = range.Of(text);
     const auto id = vocabulary_.IdOf(word);
     if (!id && !unknown_id_) {

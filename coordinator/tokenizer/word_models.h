@@ -29,7 +29,7 @@ class WordPieceModel : public TokenModel {
  public:
   WordPieceModel(Vocabulary vocabulary, const WordPieceOptions& options);
   const Vocabulary& vocabulary() const override { return vocabulary_; }
-  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
+  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces, size_t most,
                         std::vector<uint32_t>* ids) const override;
 
  private:
@@ -48,7 +48,7 @@ class WordLevelModel : public TokenModel {
  public:
   WordLevelModel(Vocabulary vocabulary, const std::string& unknown_token);
   const Vocabulary& vocabulary() const override { return vocabulary_; }
-  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces,
+  absl::Status Tokenize(std::string_view text, std::span<const TextRange> pieces, size_t most,
                         std::vector<uint32_t>* ids) const override;
 
  private:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What many clients get from two workers of one thread, int8, on this machine, in one run.
 
-    serving.py --models DIR [--llama-cpp DIR] [--rows R,…] [--rounds N] [--json]
+    serving.py [--models DIR] [--llama-cpp DIR] [--rows R,…] [--rounds N] [--json]
 
---models is a folder that make_shape.py wrote, --llama-cpp where llama.cpp was built with
+--models is a folder that make_shape.py wrote, for all rows but texts, --llama-cpp where llama.cpp was built with
 ggml-rpc-server and llama-server (docs/PERFORMANCE.md says how). Rows, to choose from with --rows:
     clients   1, 2, 4, 8 and 32 clients over HTTP, prompts of 32 tokens and answers of 64, Strata and
               llama-server with the layers split over two RPC servers in turn, medians of --rounds
@@ -14,6 +14,9 @@ ggml-rpc-server and llama-server (docs/PERFORMANCE.md says how). Rows, to choose
               the first token of one that finds them against one that has only the rest
     start     a worker of two threads that comes back and reads what it packed before, from the page
               cache: medians of --rounds
+    texts     a small request of one key beside 60 texts of 4 MB of two others that can never fit, on
+              the bundled model: its first token against the same alone, medians of 20; and beside 12
+              texts that are tokenized whole, medians of 5. --models is not needed
 """
 import argparse
 import contextlib
@@ -33,8 +36,9 @@ from comparison.programs import TREE
 
 sys.path.insert(0, str(TREE / "tests" / "integration"))
 from metrics_text import scrape, total  # noqa: E402
+from texts import measure_texts  # noqa: E402
 
-ROWS = ("clients", "busy", "prompt", "prefix", "start")
+ROWS = ("clients", "busy", "prompt", "prefix", "start", "texts")
 CLIENTS = (1, 2, 4, 8, 32)
 LAYERS = 22
 CUT = LAYERS // 2
@@ -300,7 +304,7 @@ def measure_start(arguments, folder, table):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--models", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--llama-cpp", metavar="DIR")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--rounds", type=int, default=3)
@@ -309,12 +313,14 @@ def main():
     rows = arguments.rows.split(",")
     if unknown := [row for row in rows if row not in ROWS]:
         parser.error(f"{unknown[0]!r} is none of {', '.join(ROWS)}")
+    if arguments.models is None and set(rows) != {"texts"}:
+        parser.error("--models is needed for all rows but texts")
     os.environ.setdefault("STRATA_BIN", str(TREE / "build" / "bin"))
     table = Table()
     with tempfile.TemporaryDirectory() as name:
         for row, measure in (("clients", measure_clients), ("busy", measure_busy),
                              ("prompt", measure_prompt), ("prefix", measure_prefix),
-                             ("start", measure_start)):
+                             ("start", measure_start), ("texts", measure_texts)):
             if row in rows:
                 say(f"{row}:")
                 measure(arguments, pathlib.Path(name), table)

@@ -1,6 +1,8 @@
 // tokenizer.json, ranks of tiktoken or a model of SentencePiece's, a text that it encodes and
 // decodes again, and the tokenizer_config.json, special_tokens_map.json and added_tokens.json
 // beside it, with a line of "----" between them.
+#include <algorithm>
+
 #include "common/check.h"
 #include "common/status.h"
 #include "coordinator/tokenizer/sentencepiece.h"
@@ -24,6 +26,13 @@ void UseTokenizer(const Tokenizer& tokenizer, std::string_view text) {
     }
     for (const uint32_t id : *ids) {
       STRATA_CHECK(id < tokenizer.vocab_size());
+    }
+    // A text is refused by its bytes only where it has more ids than may be.
+    const size_t per_id = tokenizer.max_bytes_per_id();
+    STRATA_CHECK(per_id == 0 || std::min(text.size(), kMaxText) <= ids->size() * per_id);
+    for (const size_t most : {ids->size() / 2, ids->size()}) {
+      const auto some = tokenizer.EncodeUpTo(text.substr(0, kMaxText), special, most);
+      STRATA_CHECK(!some.ok() || (most == ids->size() ? *some == *ids : some->size() > most));
     }
     (void)tokenizer.Decode(*ids, special);
     const auto stream = tokenizer.NewStream({}, special);

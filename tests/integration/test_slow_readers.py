@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from cluster import GIVE_UP_S, RECALL, Cluster, cut, wait_until
+import python_sdk
+from cluster import GIVE_UP_S, NEVER, RECALL, Cluster, cut, wait_until
 from http_client import connect, events, post, stream
 
 CHOICES = 16
@@ -112,3 +113,92 @@ def test_an_answer_that_waits_ends_at_its_deadline(cluster):
     connection.close()
     assert json.loads(last)["error"]["code"] == "deadline_exceeded"
     cluster.nothing_is_left()
+
+
+EIGHT = 8
+# Of each some 6 MB: more than sockets hold, long before its end.
+CHOICES_OF_EACH = 4
+UNREAD = {**LARGE, "n": CHOICES_OF_EACH, "logprobs": 100}
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A pool that eight clients who never read fill, and then some."""
+    with Cluster(tmp_path, max_http_unread="64KiB", http_send_timeout=NEVER,
+                 max_unread="256KiB") as c:
+        c.run("model", "add", RECALL, "--name", "recall")
+        c.start_workers(2)
+        c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, kv_tokens=4096)
+        yield c
+
+
+def none_goes_on(cluster):
+    """All wait for their readers, whether they had to give way to one another or not."""
+    made = tokens_made(cluster)
+    time.sleep(0.5)
+    return set(states(cluster)) == {"paused"} and tokens_made(cluster) == made
+
+
+def others_are_served(cluster, expected):
+    """Who needs what is left, and all that the eight have."""
+    wanting = {**LARGE, "n": 4, "stream": False, "logprobs": None}
+    assert post(cluster, "/v1/completions", wanting)["choices"] == expected["choices"]
+
+
+@pytest.mark.long
+def test_eight_clients_that_never_read_starve_nobody_and_read_on_later(small):
+    expected = post(small, "/v1/completions",
+                    {**LARGE, "n": 4, "stream": False, "logprobs": None})
+    whole = pieces(stream(small, "/v1/completions", UNREAD))
+    unread = [begin_unread(small, UNREAD) for _ in range(EIGHT)]
+
+    wait_until(lambda: none_goes_on(small), "none of the eight goes on")
+    others_are_served(small, expected)
+    for connection in unread:
+        *chunks, done = events(connection.getresponse())
+        connection.close()
+        assert done == "[DONE]"
+        assert pieces(json.loads(chunk) for chunk in chunks) == whole
+    wait_until(lambda: states(small) == [], "all have ended")
+    small.nothing_is_left()
+
+
+def test_grpc_clients_that_never_read_starve_nobody_and_read_on_later(tmp_path):
+    home = python_sdk.environment()
+    python_sdk.import_from(home)
+    import grpc
+    from strata.v1 import inference_pb2, inference_pb2_grpc
+
+    def ask(stub):
+        request = inference_pb2.GenerateRequest(model="recall", max_tokens=100, ignore_eos=True,
+                                                logprobs=100, return_logits=True)
+        request.tokens.ids.extend([1] * 8)
+        request.sampling.seed = 3
+        request.sampling.temperature = 1
+        return stub.Generate(request)
+
+    def tokens(answer):
+        return [token for message in answer for token in message.token_ids]
+
+    # The SDK's own channels hold some megabytes for who does not read; this one 64 KiB.
+    with (Cluster(tmp_path, max_unread="256KiB") as c,
+          grpc.insecure_channel(c.address, options=[("grpc.http2.bdp_probe", 0)]) as channel):
+        c.run("model", "add", RECALL, "--name", "recall")
+        c.start_workers(2)
+        c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, kv_tokens=512)
+        wanting = {**LARGE, "n": 1, "stream": False, "logprobs": None}
+        expected = post(c, "/v1/completions", wanting)
+        stub = inference_pb2_grpc.InferenceServiceStub(channel)
+        whole = tokens(ask(stub))
+        assert len(whole) == 100
+        answers = [ask(stub) for _ in range(EIGHT)]
+        for answer in answers:
+            next(answer)  # That it has started.
+        wait_until(lambda: none_goes_on(c), "none of them goes on")
+        assert all(0 < n < 100 for n in tokens_made(c))
+        # Who needs all that there is.
+        assert post(c, "/v1/completions", wanting)["choices"] == expected["choices"]
+        assert set(states(c)) == {"paused"}
+        for answer in answers:
+            assert tokens(answer) == whole
+        c.nothing_is_left()

@@ -26,7 +26,8 @@ class TestService : public IoService {
  public:
   class Call : public IoAnswers<v1::LoadModelRequest, v1::LoadModelProgress> {
    public:
-    Call(TestService* service, IoLoop* loop) : IoAnswers(loop, 4 << 20), service_(service) {
+    Call(TestService* service, IoLoop* loop)
+        : IoAnswers(loop, 4 << 20, 1 << 20), service_(service) {
       Await([&](auto* context, auto* request, auto* writer, void* tag) {
         service_->service_->RequestLoadModel(context, request, writer, loop->queue(),
                                              loop->server_queue(), tag);
@@ -34,8 +35,10 @@ class TestService : public IoService {
     }
     ~Call() override { ++service_->gone; }
     std::string model() const { return request().model(); }
+    using IoAnswers::Behind;
 
    private:
+    void OnReader() override { ++service_->readers; }
     void OnAccepted() override {
       new Call(service_, loop());
       MutexLock lock(&service_->mutex_);
@@ -65,6 +68,7 @@ class TestService : public IoService {
 
   std::atomic<int> cancelled = 0;
   std::atomic<int> gone = 0;
+  std::atomic<int> readers = 0;  // How often one's Behind changed.
 
  private:
   std::unique_ptr<v1::AdminService::AsyncService> service_;
@@ -183,6 +187,29 @@ TEST_F(IoAnswersTest, AClientThatDoesNotReadIsCutOffAndTheOthersAreNot) {
   EXPECT_EQ(reader->Next(), -1);
   EXPECT_TRUE(reader->reader->Finish().ok());
   EXPECT_EQ(service_.cancelled, 1);
+}
+
+TEST_F(IoAnswersTest, AReaderIsBehindUntilItReadsOn) {
+  const auto client = Start();
+  TestService::Call* const call = service_.Accepted();
+  call->Push(Answer(0));
+  EXPECT_FALSE(call->Behind());
+  int64_t pushed = 1;
+  // What is on the way, and then more than may wait for one that is not behind.
+  for (; !call->Behind() && pushed < 2048; ++pushed) {
+    call->Push(Answer(static_cast<uint64_t>(pushed), 128 * 1024));
+  }
+  EXPECT_GE(pushed, 8);
+  EXPECT_TRUE(call->Behind());
+  EXPECT_EQ(service_.readers, 1);
+  for (int64_t i = 0; i < pushed; ++i) {
+    ASSERT_EQ(client->Next(), i);
+  }
+  EXPECT_TRUE(Eventually([&] { return service_.readers == 2; }));
+  EXPECT_FALSE(call->Behind());
+  EXPECT_EQ(service_.cancelled, 0);
+  call->Close(grpc::Status::OK);
+  EXPECT_EQ(client->Next(), -1);
 }
 
 TEST_F(IoAnswersTest, AClientThatGoesIsSaidOnceAndTheCallLivesUntilItIsClosed) {

@@ -31,6 +31,12 @@ class CountingTokenizer : public Tokenizer {
     ++*encoded_;
     return tokenizer_->Encode(text, add_special_tokens);
   }
+  absl::StatusOr<std::vector<uint32_t>> EncodeUpTo(std::string_view text, bool add_special_tokens,
+                                                   size_t most) const override {
+    ++*encoded_;
+    return tokenizer_->EncodeUpTo(text, add_special_tokens, most);
+  }
+  size_t max_bytes_per_id() const override { return tokenizer_->max_bytes_per_id(); }
   std::string Decode(std::span<const uint32_t> ids, bool skip_special_tokens) const override {
     return tokenizer_->Decode(ids, skip_special_tokens);
   }
@@ -65,7 +71,13 @@ class TestBackend : public fuzz::FakeHttpBackend {
     return model_;
   }
 
+  absl::StatusOr<PromptLimit> LongestPrompt(const std::string&) override {
+    return PromptLimit{longest,
+                       Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED", "too long")};
+  }
+
   TimePoint now = seconds(1000);
+  uint64_t longest = 100;  // Tokens of a prompt.
   std::shared_ptr<Caller> caller;
   int encoded = 0;  // Texts that became token ids.
 
@@ -133,6 +145,32 @@ TEST_F(HttpRoutes, ADeadlineThatPassedBeforeAThreadTookTheCallCostsNoTokenizing)
     EXPECT_EQ(Serve(texts, in_a_second, seconds(1)), texts.late) << texts.body;
     EXPECT_EQ(backend_.encoded, 0) << texts.body;
   }
+}
+
+TEST_F(HttpRoutes, ATextThatCanNeverFitIsRefusedByItsBytesOrItsFirstTokenTooMany) {
+  std::string text;
+  for (int i = 0; i < 6000; ++i) text += "abc";
+  const std::string body = R"({"model":"m","prompt":")" + text + R"(","inputs":")" + text + "\",";
+  const std::string completion = body + R"("echo":true})";
+  const std::string bare = body + R"("add_special_tokens":false})";
+  const std::string prefill = body + R"("parameters":{"decoder_input_details":true}})";
+  const std::string cut = body + R"("parameters":{"truncate":2}})";
+  const Texts texts[] = {{"/v1/completions", completion.c_str(), 400},
+                         {"/v1/completions", bare.c_str(), 400},
+                         {"/generate", prefill.c_str(), 422}};
+  for (const Texts& one : texts) {
+    backend_.longest = text.size() / 4 - 1;  // No token has more than 4 bytes.
+    EXPECT_EQ(Serve(one, {}, seconds(0)), one.late);
+    EXPECT_EQ(backend_.encoded, 0) << one.path;
+    backend_.longest = text.size() / 4;
+    EXPECT_EQ(Serve(one, {}, seconds(0)), one.late);
+    EXPECT_EQ(backend_.encoded, 1) << one.path;
+    backend_.longest = 6000;
+    EXPECT_EQ(Serve(one, {}, seconds(0)), 0) << one.path;
+  }
+  // Of one that is cut there may be any.
+  backend_.longest = 100;
+  EXPECT_EQ(Serve({"/generate", cut.c_str(), 0}, {}, seconds(0)), 0);
 }
 
 TEST_F(HttpRoutes, WhatAKeyMayNotAskForCostsNoTokenizing) {

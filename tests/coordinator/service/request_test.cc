@@ -4,6 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/fingerprint.h"
 #include "common/limits.h"
@@ -135,6 +141,81 @@ TEST(Request, TheTemplateAloneWritesTheBeginningOfAChat) {
   const auto resolved = ResolveRequest(request, *Model(true), kContext);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_EQ(std::count(resolved->prompt->begin(), resolved->prompt->end(), 1008), 1);
+}
+
+// A tokenizer that is only asked what a text's bytes say.
+class NeverEncodes : public Tokenizer {
+ public:
+  explicit NeverEncodes(std::unique_ptr<Tokenizer> real) : real_(std::move(real)) {}
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view, bool) const override {
+    ADD_FAILURE() << "a text was tokenized";
+    return std::vector<uint32_t>{};
+  }
+  size_t max_bytes_per_id() const override { return real_->max_bytes_per_id(); }
+  std::string Decode(std::span<const uint32_t>, bool) const override { return ""; }
+  std::unique_ptr<Stream> NewStream(std::span<const uint32_t> context, bool skip) const override {
+    return real_->NewStream(context, skip);
+  }
+  std::optional<uint32_t> TokenToId(std::string_view) const override { return std::nullopt; }
+  uint32_t vocab_size() const override { return real_->vocab_size(); }
+  std::string kind() const override { return real_->kind(); }
+
+ private:
+  const std::unique_ptr<Tokenizer> real_;
+};
+
+// A context of `tokens` and one to generate; counts how often it is asked for.
+RequestContext Limited(uint64_t tokens, int* asked) {
+  RequestContext context = kContext;
+  context.limit = [tokens, asked]() -> absl::StatusOr<PromptLimit> {
+    ++*asked;
+    return PromptLimit{
+        tokens, Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED", "it is too long")};
+  };
+  return context;
+}
+
+TEST(Request, WhatCanNeverFitByItsBytesIsRefusedBeforeItIsTokenized) {
+  const auto model = Model(true);
+  model->tokenizer = std::make_unique<NeverEncodes>(std::move(model->tokenizer));
+  const size_t per_id = model->tokenizer->max_bytes_per_id();
+  ASSERT_GT(per_id, 0u);
+  v1::GenerateRequest request;
+  request.set_text(std::string(4'000'000, 'x'));
+  int asked = 0;
+  const uint64_t most = 4'000'000 / per_id - 1;
+  EXPECT_EQ(ReasonOf(ResolveRequest(request, *model, Limited(most, &asked)).status()),
+            "CONTEXT_EXCEEDED");
+  // What a template makes counts, as a prompt that several answers share does.
+  v1::GenerateRequest chat;
+  chat.mutable_chat()->add_messages()->set_content(request.text());
+  EXPECT_EQ(ReasonOf(ResolveRequest(chat, *model, Limited(most, &asked)).status()),
+            "CONTEXT_EXCEEDED");
+  SharedPrompt shared(&request);
+  EXPECT_EQ(ReasonOf(shared.Ids(*model, 0, Limited(most, &asked).limit).status()),
+            "CONTEXT_EXCEEDED");
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(Request, OfALongTextNoMoreThanOneTokenTooManyIsLookedFor) {
+  const auto model = Model(true);
+  v1::GenerateRequest request;
+  for (int i = 0; i < 4000; ++i) request.mutable_text()->append("word ");
+  const size_t tokens = model->tokenizer->Encode(request.text(), true)->size();
+  int asked = 0;
+  EXPECT_EQ(ResolveRequest(request, *model, Limited(tokens, &asked))->prompt->size(), tokens);
+  EXPECT_EQ(ReasonOf(ResolveRequest(request, *model, Limited(tokens - 1, &asked)).status()),
+            "CONTEXT_EXCEEDED");
+  EXPECT_EQ(asked, 2);
+  // Short ones are the engine's to refuse, by how long they are.
+  request.set_text("word word word");
+  EXPECT_TRUE(ResolveRequest(request, *model, Limited(1, &asked)).ok());
+  EXPECT_EQ(asked, 2);
+  // Why there is no limit is why it is refused.
+  request.set_text(std::string(100'000, 'x'));
+  RequestContext away = kContext;
+  away.limit = [] { return absl::UnavailableError("it is loading"); };
+  EXPECT_EQ(ResolveRequest(request, *model, away).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(Request, TextForAModelWithoutTokenizerIsRefusedWithThatReason) {

@@ -34,7 +34,7 @@ std::unique_ptr<BpeModel> Model(const std::vector<std::string>& tokens, const Me
 Ids IdsOf(const BpeModel& model, const std::string& piece) {
   Ids ids;
   const TextRange whole{0, static_cast<uint32_t>(piece.size())};
-  EXPECT_TRUE(model.Tokenize(piece, {&whole, 1}, &ids).ok());
+  EXPECT_TRUE(model.Tokenize(piece, {&whole, 1}, SIZE_MAX, &ids).ok());
   return ids;
 }
 

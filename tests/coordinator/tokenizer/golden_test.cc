@@ -43,6 +43,13 @@ TEST_P(GoldenTokenizer, EncodesAndDecodesEveryCase) {
     const auto ids = tokenizer->Encode(c["text"].get<std::string>(), c["add_special_tokens"]);
     ASSERT_TRUE(ids.ok()) << line << ": " << Describe(ids.status());
     EXPECT_EQ(*ids, wanted) << line;
+    const auto text = c["text"].get<std::string>();
+    const size_t per_id = tokenizer->max_bytes_per_id();
+    EXPECT_TRUE(per_id == 0 || text.size() <= wanted.size() * per_id) << line;
+    // Half of them is enough to see that there are more.
+    const auto some = tokenizer->EncodeUpTo(text, c["add_special_tokens"], wanted.size() / 2);
+    ASSERT_TRUE(some.ok()) << line;
+    EXPECT_GT(some->size() + (wanted.empty() ? 1 : 0), wanted.size() / 2) << line;
     if (c.contains("decoded")) {
       EXPECT_EQ(tokenizer->Decode(wanted, false), c["decoded"].get<std::string>()) << line;
       EXPECT_EQ(tokenizer->Decode(wanted, true), c["decoded_skip_special"].get<std::string>())

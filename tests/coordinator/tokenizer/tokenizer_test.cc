@@ -173,6 +173,50 @@ TEST(Encoding, RefusesTextThatIsNoUtf8WithTheOffset) {
   EXPECT_TRUE(tokenizer->Encode(std::string("\0\x7F\xF4\x8F\xBF\xBF", 6), true).ok());
 }
 
+TEST(Encoding, OfATextWithTooManyIdsNoMoreThanOneTooManyAreLookedFor) {
+  Json document = SmallTokenizer();
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "abc ";
+  for (const bool one_piece : {false, true}) {
+    document["pre_tokenizer"]["use_regex"] = !one_piece;
+    const auto tokenizer = Parsed(document);
+    const auto some = tokenizer->EncodeUpTo(text, true, 100);
+    ASSERT_TRUE(some.ok());
+    EXPECT_GT(some->size(), 100u);
+    if (!one_piece) EXPECT_LT(some->size(), 110u);
+    EXPECT_EQ(tokenizer->EncodeUpTo(text, true, 1'000'000)->size(), 40'000u);
+    EXPECT_EQ(*tokenizer->EncodeUpTo("abc", true, 1), Ids{257});
+  }
+}
+
+TEST(Encoding, OneIdStandsForNoMoreBytesThanItsTokenizerSays) {
+  Json document = SmallTokenizer();
+  EXPECT_EQ(Parsed(document)->max_bytes_per_id(), 4u) << "no token is longer than a character";
+  document["model"]["vocab"]["abĠabĠ"] = 259;
+  EXPECT_EQ(Parsed(document)->max_bytes_per_id(), 6u) << "a blank is one byte";
+  document["added_tokens"] = Json::array({Added("<|eight|>")});
+  EXPECT_EQ(Parsed(document)->max_bytes_per_id(), 9u);
+  document["normalizer"] = {{"type", "NFC"}};
+  EXPECT_EQ(Parsed(document)->max_bytes_per_id(), 144u);
+  // What swallows any length.
+  Json other = document;
+  other["added_tokens"] = Json::array({Added("<|eight|>", {{"rstrip", true}})});
+  EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 0u);
+  other = document;
+  other["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 0u);
+  other = document;
+  other["pre_tokenizer"] = {{"type", "Whitespace"}};
+  EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 0u);
+  other = document;
+  other["pre_tokenizer"] = nullptr;
+  EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 0u) << "characters without a token are dropped";
+  other["model"]["unk_token"] = "abc";
+  EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 144u);
+  other["model"]["fuse_unk"] = true;
+  EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 0u);
+}
+
 TEST(Encoding, TemplatesApplyOnlyWhenAsked) {
   Json document = SmallTokenizer();
   document["added_tokens"] = Json::array({Added("<s>"), Added("</s>")});
