@@ -328,7 +328,8 @@ size_t BpeModel::max_bytes_per_id(bool byte_alphabet) const {
     }
     each_character = true;
     for (size_t at = 0; at < alphabet.size();) {
-      each_character = each_character && has(character_ids_[NextChar(alphabet, &at)]);
+      const uint32_t id = character_ids_[NextChar(alphabet, &at)];
+      each_character = each_character && has(id);
     }
   }
   return each_character

@@ -200,6 +200,9 @@ TEST(Encoding, OneIdStandsForNoMoreBytesThanItsTokenizerSays) {
   EXPECT_EQ(Parsed(document)->max_bytes_per_id(), 144u);
   // What swallows any length.
   Json other = document;
+  other["model"]["vocab"].erase("!");
+  EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 0u) << "a byte without a token is dropped";
+  other = document;
   other["added_tokens"] = Json::array({Added("<|eight|>", {{"rstrip", true}})});
   EXPECT_EQ(Parsed(other)->max_bytes_per_id(), 0u);
   other = document;
