@@ -144,7 +144,9 @@ TEST_F(CoordinatorTest, NodesThatLeftAreForgottenInTimeUnlessAModelHasLayersOnTh
 }
 
 TEST_F(CoordinatorTest, AFailedLoadIsTriedAgainByItselfAndStatusSaysSoUntilItWorks) {
-  Start();
+  CoordinatorOptions options;
+  options.cluster.lease = std::chrono::hours(10);  // Time passes without heartbeats.
+  Start(options);
   AddModel("m");
   TestWorker a(coordinator_.get(), "a", 1);
   ASSERT_TRUE(a.Join().ok());
