@@ -4,17 +4,36 @@
 #include <utility>
 
 #include "cli/output.h"
+#include "common/printable.h"
 #include "common/status.h"
 
 namespace strata::cli {
 namespace {
+
+// A model may write what a terminal obeys. Line ends and tabs are text.
+std::string ForTerminal(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool high = c == 0xC2 && i + 1 < text.size() &&
+                      static_cast<unsigned char>(text[i + 1]) < 0xA0;  // U+0080 to U+009F.
+    if (high || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) {
+      out += Printable(text.substr(i, high ? 2 : 1));
+      i += high ? 1 : 0;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
 
 // Writes text piece by piece; a model without a tokenizer has ids only.
 absl::Status Print(const Context& context, const sdk::Piece& piece) {
   if (context.json()) {
     return absl::OkStatus();
   }
-  context.out() << piece.text << std::flush;
+  context.out() << (context.environment().out_is_terminal ? ForTerminal(piece.text) : piece.text)
+                << std::flush;
   if (context.out().fail()) {
     return Error(absl::StatusCode::kDataLoss, "CANNOT_WRITE", "stdout cannot be written to");
   }

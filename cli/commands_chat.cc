@@ -119,7 +119,7 @@ void AddChatCommand(CommandTree* tree) {
         return options->message.has_value() ? chat.Ask(*options->message)
                                             : Converse(context, options->model, &chat);
       });
-  AddRequired(app, "MODEL", &options->model, "A loaded model with a chat template");
+  AddModelName(app, "MODEL", &options->model, "A loaded model with a chat template");
   app->add_option_function<std::string>(
          "MESSAGE", [options](const std::string& text) { options->message = text; },
          "What to ask; none: a conversation")

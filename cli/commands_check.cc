@@ -83,7 +83,7 @@ void AddCheckCommand(CommandTree* tree, CLI::App* model) {
       "layer after layer, each alone. Exit status 0 when all agree; else 1, and the first layer\n"
       "that differs is named, with its node.",
       [command](Context& context) { return Check(context, *command); });
-  AddRequired(check, "MODEL", &command->model, "A loaded model");
+  AddModelName(check, "MODEL", &command->model, "A loaded model");
   check
       ->add_option("--node", command->node,
                    "Who computes layer by layer; default: a worker with room, rather one without "

@@ -123,7 +123,7 @@ void AddGenerateCommand(CommandTree* tree) {
       "Ctrl-C cancels the request. The prompt goes to the model as it is: `strata chat recall`\n"
       "applies the chat template.",
       [options](Context& context) { return Generate(context, *options); });
-  AddRequired(app, "MODEL", &options->model, "A loaded model");
+  AddModelName(app, "MODEL", &options->model, "A loaded model");
   app->add_option_function<std::string>(
          "PROMPT", [options](const std::string& text) { options->prompt = text; },
          "The text to go on from; - reads stdin")

@@ -145,7 +145,7 @@ void AddPlanCommand(CommandTree* tree) {
         ASSIGN_OR_RETURN(const auto client, context.Connect());
         return ShowPlan(context, client->PlanModel(command->model, options));
       });
-  AddRequired(app, "MODEL", &command->model, "A registered model");
+  AddModelName(app, "MODEL", &command->model, "A registered model");
   command->placement.AddTo(app);
 }
 
@@ -160,7 +160,7 @@ void AddLoadCommands(CommandTree* tree, CLI::App* model) {
       "  strata model load recall --layers a:0-3,b:4-7\n"
       "It stays wanted: after a restart it loads again once its workers are back. Ctrl-C detaches.",
       [command](Context& context) { return Load(context, *command); });
-  AddRequired(load, "MODEL", &command->model, "A registered model");
+  AddModelName(load, "MODEL", &command->model, "A registered model");
   command->placement.AddTo(load);
   load->add_flag("--detach", command->detach, "Return once it is placed; it goes on loading");
 
@@ -171,7 +171,7 @@ void AddLoadCommands(CommandTree* tree, CLI::App* model) {
       "  strata model unload recall\nIt stays registered. With requests in flight it is refused;\n"
       "--force cancels them.",
       [name, force](Context& context) { return Unload(context, *name, *force); });
-  AddRequired(unload, "MODEL", name.get(), "A loaded model");
+  AddModelName(unload, "MODEL", name.get(), "A loaded model");
   unload->add_flag("--force", *force, "Cancel its requests");
 
   auto kv_tokens = std::make_shared<std::optional<uint64_t>>();
@@ -185,7 +185,7 @@ void AddLoadCommands(CommandTree* tree, CLI::App* model) {
         ASSIGN_OR_RETURN(const auto client, context.Connect());
         return ShowPlan(context, client->ResizeModel(*name, **kv_tokens));
       });
-  AddRequired(resize, "MODEL", name.get(), "A loaded model");
+  AddModelName(resize, "MODEL", name.get(), "A loaded model");
   AddCount(resize, "--kv-tokens", kv_tokens.get(), 1, std::numeric_limits<uint64_t>::max(),
            "KV memory in tokens")
       ->required();

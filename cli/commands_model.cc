@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/tables.h"
+#include "common/printable.h"
 #include "common/report/model_report.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -147,7 +148,7 @@ absl::Status ListModels(const Context& context) {
 void PrintModel(const v1::Model& model, std::ostream& out) {
   out << model.name() << " is " << model.state() << "\n";
   if (!model.problem().empty()) {
-    out << "  problem      " << model.problem() << "\n";
+    out << "  problem      " << Printable(model.problem()) << "\n";
   }
   if (model.has_retry()) {
     out << "  loads again  in "
@@ -155,7 +156,7 @@ void PrintModel(const v1::Model& model, std::ostream& out) {
                std::chrono::milliseconds(static_cast<int64_t>(model.retry().in_s() * 1e3)))
         << ", by itself; failed so far: " << model.retry().failed() << "\n";
   }
-  out << "  path         " << model.path() << "\n"
+  out << "  path         " << Printable(model.path()) << "\n"
       << "  digest       " << model.digest() << "\n"
       << ModelReport(model);
   if (model.has_scheduling()) {
@@ -203,8 +204,7 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
       "and with --json both have it in `facts`.",
       [add](Context& context) { return Add(context, *add); });
   AddRequired(app, "PATH", &add->source, "The folder with config.json, or a .gguf file");
-  app->add_option("--name", add->name, "What to call it; default: the folder's or file's name")
-      ->type_name("NAME");
+  AddNewModelName(app, &add->name, "What to call it; default: the folder's or file's name");
   app->add_flag("--upload", add->upload, "Send the files from this machine");
   app->add_flag("--detach", add->detach, "Return at once; it goes on at the coordinator");
 
@@ -215,10 +215,10 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
       "The coordinator fetches it (its HF_ENDPOINT and HF_TOKEN count); what is there already is\n"
       "not fetched again.",
       [pull](Context& context) { return Pull(context, *pull); });
-  AddRequired(app, "ORG/NAME", &pull->source, "The repository");
+  AddRepository(app, "ORG/NAME", &pull->source, "The repository");
   app->add_option("--revision", pull->revision, "Branch, tag or commit; default main")
       ->type_name("R");
-  app->add_option("--name", pull->name, "What to call it; default: NAME")->type_name("NAME");
+  AddNewModelName(app, &pull->name, "What to call it; default: NAME");
   app->add_flag("--detach", pull->detach, "Return at once; it goes on at the coordinator");
 }
 
@@ -232,14 +232,14 @@ void AddModelCommands(CommandTree* tree) {
   CLI::App* show =
       tree->AddLeaf(group, "show", "All that is known of a model", "  strata model show recall",
                     [name](Context& context) { return Show(context, *name); });
-  AddRequired(show, "MODEL", name.get(), "The model's name");
+  AddModelName(show, "MODEL", name.get(), "The model's name");
   auto force = std::make_shared<bool>(false);
   CLI::App* remove = tree->AddLeaf(
       group, "remove", "Forget a model",
       "  strata model remove recall\nYour own files are never deleted. A loaded model is refused;\n"
       "--force unloads it first.",
       [name, force](Context& context) { return RemoveModel(context, *name, *force); });
-  AddRequired(remove, "MODEL", name.get(), "The model's name");
+  AddModelName(remove, "MODEL", name.get(), "The model's name");
   remove->add_flag("--force", *force, "Unload it first, cancelling its requests");
   AddLoadCommands(tree, group);
   AddCheckCommand(tree, group);

@@ -7,6 +7,7 @@
 #include "cli/documents.h"
 #include "cli/options.h"
 #include "cli/tables.h"
+#include "common/printable.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
@@ -28,11 +29,17 @@ absl::Status ListNodes(const Context& context) {
   return absl::OkStatus();
 }
 
+// What a worker says of itself.
+std::string Said(const std::string& text) {
+  constexpr size_t kMaxBytes = 256;
+  return Printable(text, kMaxBytes);
+}
+
 void PrintNode(const v1::Node& node, std::ostream& out) {
-  out << node.name() << " is " << node.state() << "\n"
-      << "  address      " << node.address() << "\n"
-      << "  platform     " << node.platform() << ", version " << node.version() << "\n"
-      << "  backend      " << node.backend() << " " << node.isa() << ", "
+  out << Said(node.name()) << " is " << Said(node.state()) << "\n"
+      << "  address      " << Said(node.address()) << "\n"
+      << "  platform     " << Said(node.platform()) << ", version " << Said(node.version()) << "\n"
+      << "  backend      " << Said(node.backend()) << " " << Said(node.isa()) << ", "
       << Counted(node.threads(), "thread") << "\n"
       << "  memory       " << FormatSize(node.used_bytes()) << " used of "
       << FormatSize(node.memory_bytes()) << "\n"
@@ -46,7 +53,7 @@ void PrintNode(const v1::Node& node, std::ostream& out) {
   out << "\n"
       << "  heartbeat    " << Rounded(node.heartbeat_age_ms()) << " ms ago\n";
   for (const std::string& model : node.models()) {
-    out << "  holds        " << model << "\n";
+    out << "  holds        " << Said(model) << "\n";
   }
   if (node.links().empty()) {
     return;
@@ -126,22 +133,22 @@ void AddNodeCommands(CommandTree* tree) {
                                    ASSIGN_OR_RETURN(const auto client, context.Connect());
                                    return ShowNode(context, client->GetNode(*name));
                                  });
-  AddRequired(show, "NODE", name.get(), help);
-  CLI::App* drain =
-      tree->AddLeaf(group, "drain", "Let no new load use a worker",
-                    "  strata node drain a\nWhat runs on it goes on; `strata node resume a` ends it.",
-                    [name](Context& context) -> absl::Status {
-                      ASSIGN_OR_RETURN(const auto client, context.Connect());
-                      return SayNode(context, client->DrainNode(*name));
-                    });
-  AddRequired(drain, "NODE", name.get(), help);
+  AddNodeName(show, "NODE", name.get(), help);
+  CLI::App* drain = tree->AddLeaf(
+      group, "drain", "Let no new load use a worker",
+      "  strata node drain a\nWhat runs on it goes on; `strata node resume a` ends it.",
+      [name](Context& context) -> absl::Status {
+        ASSIGN_OR_RETURN(const auto client, context.Connect());
+        return SayNode(context, client->DrainNode(*name));
+      });
+  AddNodeName(drain, "NODE", name.get(), help);
   CLI::App* resume =
       tree->AddLeaf(group, "resume", "Use a drained worker again", "  strata node resume a",
                     [name](Context& context) -> absl::Status {
                       ASSIGN_OR_RETURN(const auto client, context.Connect());
                       return SayNode(context, client->ResumeNode(*name));
                     });
-  AddRequired(resume, "NODE", name.get(), help);
+  AddNodeName(resume, "NODE", name.get(), help);
   auto force = std::make_shared<bool>(false);
   auto gone = std::make_shared<bool>(false);
   CLI::App* remove = tree->AddLeaf(
@@ -149,7 +156,7 @@ void AddNodeCommands(CommandTree* tree) {
       "  strata node remove a\n  strata node remove --gone\n"
       "One that is in use is refused; --force cancels what uses it.",
       [name, force, gone](Context& context) { return RemoveNode(context, *name, *force, *gone); });
-  remove->add_option("NODE", *name, help);
+  AddNodeName(remove, "NODE", name.get(), help)->required(false);
   remove->add_flag("--force", *force, "Cancel what uses it");
   remove->add_flag("--gone", *gone, "All that left and that no model has layers on");
 }

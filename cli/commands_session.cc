@@ -1,5 +1,6 @@
 // strata session.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -7,6 +8,7 @@
 #include "cli/documents.h"
 #include "cli/options.h"
 #include "cli/tables.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "strata/v1/admin.pb.h"
 
@@ -34,8 +36,13 @@ struct CancelFlags {
 };
 
 absl::Status Cancel(const Context& context, const CancelFlags& flags) {
-  ASSIGN_OR_RETURN(const auto client, context.Connect());
   const std::string& id = flags.id;
+  if (id.size() > kMaxRequestIdBytes ||
+      !std::all_of(id.begin(), id.end(), [](char c) { return c >= 0x20 && c < 0x7F; })) {
+    return UsageError("a request's id is of 1 to " + std::to_string(kMaxRequestIdBytes) +
+                      " printable ASCII characters");
+  }
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
   const std::string key = flags.key == kNoKey ? "" : flags.key;
   RETURN_IF_ERROR(flags.key.empty() ? client->CancelSession(id) : client->CancelSessionOf(key, id));
   if (context.json()) {

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/documents.h"
 #include "cli/tables.h"
+#include "common/printable.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
@@ -47,7 +48,7 @@ void PrintWaits(const google::protobuf::RepeatedPtrField<v1::Wait>& waits, std::
 
 void PrintStatus(const Context& context, const v1::GetStatusResponse& status) {
   std::ostream& out = context.out();
-  out << "Strata " << status.version() << " at " << context.coordinator() << ", up "
+  out << "Strata " << Printable(status.version()) << " at " << context.coordinator() << ", up "
       << FormatDuration(std::chrono::milliseconds(static_cast<int64_t>(status.uptime_s() * 1e3)));
   if (!status.http_address().empty()) {
     out << ", HTTP on " << status.http_address();
@@ -83,9 +84,9 @@ void PrintStatus(const Context& context, const v1::GetStatusResponse& status) {
   }
   out << "\nProblems\n";
   for (const v1::Problem& problem : status.problems()) {
-    out << "  ! " << problem.what() << "\n";
+    out << "  ! " << Printable(problem.what()) << "\n";
     if (!problem.do_().empty()) {
-      out << "    do: " << problem.do_() << "\n";
+      out << "    do: " << Printable(problem.do_()) << "\n";
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "common/limits.h"
+#include "common/names.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "strata/v1/types.pb.h"
@@ -113,6 +114,9 @@ absl::Status ApplyLayers(const std::string& text, v1::LoadOptions* options) {
       return UsageError("--layers \"" + std::string(entry) +
                         "\": write NODE:FIRST-LAST, for example a:0-9,b:10-31");
     }
+    if (const absl::Status good = CheckNodeName(entry.substr(0, colon)); !good.ok()) {
+      return UsageError("--layers: " + std::string(good.message()));
+    }
     v1::LoadOptions::PinnedLayers* pinned = options->add_layers();
     pinned->set_node(std::string(entry.substr(0, colon)));
     pinned->set_first_layer(first);
@@ -177,6 +181,60 @@ CLI::Option* AddRequired(CLI::App* app, const std::string& name, std::string* ta
           help)
       ->required()
       ->type_name("");
+}
+
+namespace {
+
+std::function<void(const std::string&)> Checked(const std::string& option, std::string* target,
+                                                absl::Status (*check)(std::string_view)) {
+  return [=](const std::string& text) {
+    if (text.empty()) {
+      throw CLI::ValidationError(option, "it must not be empty");
+    }
+    if (const absl::Status status = check(text); !status.ok()) {
+      throw CLI::ValidationError(option, std::string(status.message()));
+    }
+    *target = text;
+  };
+}
+
+absl::Status CheckKnownNode(std::string_view name) {
+  std::string_view rest = name;
+  while (!rest.empty() && rest.front() == '-') {
+    rest.remove_prefix(1);
+  }
+  return CheckNodeName(rest).ok() && name.size() <= kMaxNodeNameBytes ? absl::OkStatus()
+                                                                      : CheckNodeName(name);
+}
+
+}  // namespace
+
+CLI::Option* AddModelName(CLI::App* app, const std::string& name, std::string* target,
+                          const std::string& help) {
+  return app->add_option_function<std::string>(name, Checked(name, target, CheckModelName), help)
+      ->required()
+      ->type_name("");
+}
+
+CLI::Option* AddNodeName(CLI::App* app, const std::string& name, std::string* target,
+                         const std::string& help) {
+  return app->add_option_function<std::string>(name, Checked(name, target, CheckKnownNode), help)
+      ->required()
+      ->type_name("");
+}
+
+CLI::Option* AddRepository(CLI::App* app, const std::string& name, std::string* target,
+                           const std::string& help) {
+  return app
+      ->add_option_function<std::string>(name, Checked(name, target, CheckRepositoryName), help)
+      ->required()
+      ->type_name("");
+}
+
+CLI::Option* AddNewModelName(CLI::App* app, std::string* target, const std::string& help) {
+  return app
+      ->add_option_function<std::string>("--name", Checked("--name", target, CheckModelName), help)
+      ->type_name("NAME");
 }
 
 absl::StatusOr<std::vector<uint32_t>> ParseIds(std::string_view text) {
@@ -324,6 +382,11 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
   if (kv_dtype == "bf16") options->set_kv_dtype(v1::KV_DTYPE_BF16);
   if (!nodes.empty()) {
     ASSIGN_OR_RETURN(const std::vector<std::string> names, ParseNames(nodes));
+    for (const std::string& name : names) {
+      if (const absl::Status good = CheckKnownNode(name); !good.ok()) {
+        return UsageError("--nodes: " + std::string(good.message()));
+      }
+    }
     options->mutable_nodes()->Add(names.begin(), names.end());
   }
   return layers.empty() ? absl::OkStatus() : ApplyLayers(layers, options);

@@ -46,6 +46,17 @@ CLI::Option* AddText(CLI::App* app, const std::string& flag, std::string* target
 CLI::Option* AddRequired(CLI::App* app, const std::string& name, std::string* target,
                          const std::string& help);
 
+// As AddRequired, for a name; refused where it can be none (common/names.h), before anybody is
+// asked. A node's may begin with '-', behind `--`: older coordinators let such in.
+CLI::Option* AddModelName(CLI::App* app, const std::string& name, std::string* target,
+                          const std::string& help);
+CLI::Option* AddNodeName(CLI::App* app, const std::string& name, std::string* target,
+                         const std::string& help);
+CLI::Option* AddRepository(CLI::App* app, const std::string& name, std::string* target,
+                           const std::string& help);
+// The name of --name: not required.
+CLI::Option* AddNewModelName(CLI::App* app, std::string* target, const std::string& help);
+
 // "1,2,3"; at least one.
 absl::StatusOr<std::vector<uint32_t>> ParseIds(std::string_view text);
 // The parts of "a,b,c"; empty ones are refused.

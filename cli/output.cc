@@ -8,10 +8,14 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/printable.h"
 #include "common/units.h"
 
 namespace strata::cli {
 namespace {
+
+// A longer one is cut: what is said at length stands below tables.
+constexpr size_t kMaxCellBytes = 512;
 
 // Terminal columns, nearly: code points.
 size_t Width(const std::string& text) {
@@ -66,6 +70,9 @@ Table::Table(const std::vector<std::string>& titles) {
 
 void Table::AddRow(std::vector<std::string> cells) {
   STRATA_CHECK(cells.size() == right_.size());
+  for (std::string& cell : cells) {
+    cell = Printable(cell, kMaxCellBytes);
+  }
   rows_.push_back(std::move(cells));
 }
 

@@ -22,7 +22,7 @@ class Table {
  public:
   // A column whose title begins with '>' is aligned to the right.
   explicit Table(const std::vector<std::string>& titles);
-  // As many cells as titles.
+  // As many cells as titles. What others sent is made printable, and a long cell is cut.
   void AddRow(std::vector<std::string> cells);
   bool empty() const { return rows_.size() == 1; }
   // Each line after `indent`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "common/printable.h"
 #include "common/units.h"
 
 namespace strata::cli {
@@ -14,14 +15,15 @@ using std::chrono::steady_clock;
 constexpr milliseconds kRedrawEvery{100};
 constexpr milliseconds kLogEvery{5000};
 constexpr size_t kBarWidth = 28;
+constexpr size_t kMaxTextBytes = 256;
 constexpr size_t kPhaseWidth = 11;
 
 }  // namespace
 
 std::string FormatBar(const Bar& bar, size_t label_width, bool with_picture) {
-  std::string line = bar.label;
+  std::string line = Printable(bar.label, kMaxTextBytes);
   line.resize(std::max(line.size(), label_width), ' ');
-  std::string phase = bar.phase;
+  std::string phase = Printable(bar.phase, kMaxTextBytes);
   phase.resize(std::max(phase.size(), kPhaseWidth), ' ');
   line += "  " + phase;
   const uint64_t done = std::min(bar.done_bytes, bar.total_bytes);
@@ -41,7 +43,7 @@ std::string FormatBar(const Bar& bar, size_t label_width, bool with_picture) {
     line += " " + FormatSize(bar.done_bytes);
   }
   if (!bar.note.empty()) {
-    line += "  " + bar.note;
+    line += "  " + Printable(bar.note, kMaxTextBytes);
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line;

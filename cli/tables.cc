@@ -8,6 +8,7 @@
 
 #include "cli/documents.h"
 #include "cli/output.h"
+#include "common/printable.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
 
@@ -148,13 +149,13 @@ void PrintPlan(const v1::Plan& plan, std::ostream* out) {
        << "Speed:      " << Rounded(plan.predicted_tokens_per_s()) << " tokens/s predicted, within "
        << Rounded(plan.lower_bound_gap() * 100) << " % of the best possible\n";
   if (!plan.limiting_node().empty()) {
-    *out << "Limited by: " << plan.limiting_node() << "\n";
+    *out << "Limited by: " << Printable(plan.limiting_node()) << "\n";
   }
-  *out << "Numerics:   " << plan.numerics_class().name() << "\n";
+  *out << "Numerics:   " << Printable(plan.numerics_class().name()) << "\n";
   if (plan.why_size() > 0) {
     *out << "Why:\n";
     for (const std::string& reason : plan.why()) {
-      *out << "  - " << reason << "\n";
+      *out << "  - " << Printable(reason) << "\n";
     }
   }
 }

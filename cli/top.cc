@@ -8,6 +8,7 @@
 
 #include "cli/documents.h"
 #include "cli/tables.h"
+#include "common/printable.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
 
@@ -51,7 +52,7 @@ void PrintSummary(const v1::GetStatusResponse& status, const TokenRates& rates,
   for (const v1::Session& session : status.sessions()) {
     ++states[session.state()];
   }
-  *out << "Strata " << status.version() << " at " << coordinator << ", up "
+  *out << "Strata " << Printable(status.version()) << " at " << coordinator << ", up "
        << FormatDuration(milliseconds(static_cast<int64_t>(status.uptime_s() * 1e3))) << "; "
        << Counted(static_cast<uint64_t>(status.sessions_size()), "request");
   const char* before = ": ";
@@ -210,8 +211,8 @@ void PrintTop(const v1::GetStatusResponse& status, const TokenRates& rates,
               const std::string& coordinator, std::ostream* out) {
   PrintSummary(status, rates, coordinator, out);
   for (const v1::Problem& problem : status.problems()) {
-    *out << "! " << problem.what() << (problem.do_().empty() ? "" : "; do: " + problem.do_())
-         << "\n";
+    *out << "! " << Printable(problem.what())
+         << (problem.do_().empty() ? "" : "; do: " + Printable(problem.do_())) << "\n";
   }
   if (!status.nodes().empty()) {
     PrintNodeUse(status, out);

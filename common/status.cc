@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "common/printable.h"
 #include "common/utf8.h"
 
 namespace strata {
@@ -24,31 +25,40 @@ bool Mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
+v1::ErrorDetail Cleaned(v1::ErrorDetail detail) {
+  for (std::string* text :
+       {detail.mutable_message(), detail.mutable_reason(), detail.mutable_node(),
+        detail.mutable_limit(), detail.mutable_hint(), detail.mutable_request_id()}) {
+    *text = Printable(*text);
+  }
+  return detail;
+}
+
 }  // namespace
 
 Error::Error(absl::StatusCode code, std::string_view reason, std::string_view message) {
   detail_.set_code(static_cast<uint32_t>(code));
-  detail_.set_reason(ReplaceInvalidUtf8(reason));
-  detail_.set_message(ReplaceInvalidUtf8(message));
+  detail_.set_reason(Printable(reason));
+  detail_.set_message(Printable(message));
 }
 
 Error&& Error::Node(std::string_view node) && {
-  detail_.set_node(ReplaceInvalidUtf8(node));
+  detail_.set_node(Printable(node));
   return std::move(*this);
 }
 
 Error&& Error::Limit(std::string_view limit) && {
-  detail_.set_limit(ReplaceInvalidUtf8(limit));
+  detail_.set_limit(Printable(limit));
   return std::move(*this);
 }
 
 Error&& Error::Hint(std::string_view hint) && {
-  detail_.set_hint(ReplaceInvalidUtf8(hint));
+  detail_.set_hint(Printable(hint));
   return std::move(*this);
 }
 
 Error&& Error::RequestId(std::string_view request_id) && {
-  detail_.set_request_id(ReplaceInvalidUtf8(request_id));
+  detail_.set_request_id(Printable(request_id));
   return std::move(*this);
 }
 
@@ -70,8 +80,7 @@ v1::ErrorDetail DetailOf(const absl::Status& status) {
     return detail;
   }
   detail.set_code(static_cast<uint32_t>(status.code()));
-  detail.set_message(
-      ReplaceInvalidUtf8(std::string_view(status.message().data(), status.message().size())));
+  detail.set_message(Printable(std::string_view(status.message().data(), status.message().size())));
   return detail;
 }
 
@@ -80,8 +89,12 @@ absl::Status StatusOf(const v1::ErrorDetail& detail) {
   if (detail.code() == 0 || detail.code() > 16) {
     code = absl::StatusCode::kUnknown;
   }
-  absl::Status status(code, ToAbsl(detail.message()));
-  status.SetPayload(kDetailUrl, absl::Cord(detail.SerializeAsString()));
+  const bool clean = IsPrintable(detail.message()) && IsPrintable(detail.reason()) &&
+                     IsPrintable(detail.node()) && IsPrintable(detail.limit()) &&
+                     IsPrintable(detail.hint()) && IsPrintable(detail.request_id());
+  const v1::ErrorDetail& said = clean ? detail : Cleaned(detail);
+  absl::Status status(code, ToAbsl(said.message()));
+  status.SetPayload(kDetailUrl, absl::Cord(said.SerializeAsString()));
   return status;
 }
 
@@ -110,7 +123,7 @@ absl::Status Annotate(const absl::Status& status, std::string_view where) {
     return status;
   }
   v1::ErrorDetail detail = DetailOf(status);
-  detail.set_message(ReplaceInvalidUtf8(where) + ": " + detail.message());
+  detail.set_message(Printable(where) + ": " + detail.message());
   return StatusOf(detail);
 }
 

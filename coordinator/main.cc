@@ -297,7 +297,12 @@ void MakeRoomForConnections(uint64_t http_connections) {
 absl::Status Serve(const ServeFlags& f) {
   MakeRoomForConnections(f.http.max_connections);
   ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
-  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(f.security));
+  TransportSecurity security = f.security;
+  security.on_refused_client = [](const absl::Status& why) {
+    LogWarn({}, "a connection was refused: " + Describe(why));
+  };
+  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(security));
+  RETURN_IF_ERROR(transport.CheckServes(""));
   RETURN_IF_ERROR(transport.CheckAddress(f.listen, "--listen"));
   // HTTP has no TLS yet: off loopback it needs --insecure, whatever gRPC has.
   TransportSecurity http_security;

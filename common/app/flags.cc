@@ -1,8 +1,10 @@
 #include "common/app/flags.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -11,11 +13,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/printable.h"
 #include "common/status.h"
 #include "common/units.h"
 
 namespace strata {
 namespace {
+
+constexpr size_t kMaxConfigFileBytes = size_t{1} << 20;
+constexpr size_t kShownBytes = 128;
 
 using SetFn = std::function<absl::Status(const std::string&)>;
 
@@ -74,12 +80,12 @@ class Flags::Impl {
   std::optional<int> Parse(int argc, const char* const* argv, const GetEnvFn& get_env) {
     try {
       app_.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-      std::fputs(app_.help().c_str(), stdout);
-      return 0;
-    } catch (const CLI::CallForVersion&) {
-      std::printf("%s %s\n", program_.c_str(), kVersion);
-      return 0;
+    } catch (const CLI::Success& asked) {
+      if (const std::vector<std::string> rest = app_.remaining();
+          !rest.empty() && rest.front().rfind('-', 0) != 0) {
+        return Refuse("there is no command '" + Printable(rest.front(), kShownBytes) + "'");
+      }
+      return Answer(asked);
     } catch (const CLI::ParseError& error) {
       return Refuse(error.what());
     }
@@ -127,8 +133,35 @@ class Flags::Impl {
     CLI::Option* option = nullptr;
   };
 
+  // To --help or --version.
+  int Answer(const CLI::Success& asked) const {
+    if (dynamic_cast<const CLI::CallForVersion*>(&asked) != nullptr) {
+      std::printf("%s %s\n", program_.c_str(), kVersion);
+    } else {
+      std::fputs(app_.help().c_str(), stdout);
+    }
+    return 0;
+  }
+
   std::optional<int> ReadFile(std::map<std::string, std::string>* values) {
-    const toml::parse_result result = toml::parse_file(config_path_);
+    // Not a folder, and nothing without end; a pipe of the shell will do.
+    std::FILE* file = std::fopen(config_path_.c_str(), "rb");
+    std::string content(kMaxConfigFileBytes + 1, '\0');
+    errno = file == nullptr ? errno : 0;
+    content.resize(file == nullptr ? 0 : std::fread(content.data(), 1, content.size(), file));
+    const int error = errno;
+    const bool failed = file == nullptr || std::ferror(file) != 0;
+    if (file != nullptr) {
+      std::fclose(file);
+    }
+    if (failed) {
+      return Refuse("--config " + config_path_ + " cannot be read: " + std::strerror(error));
+    }
+    if (content.size() > kMaxConfigFileBytes) {
+      return Refuse("--config " + config_path_ + " is longer than a file of flags may be, " +
+                    FormatSize(kMaxConfigFileBytes));
+    }
+    const toml::parse_result result = toml::parse(content, config_path_);
     if (!result) {
       return Refuse(config_path_ + ": " + std::string(result.error().description()));
     }
@@ -203,10 +236,19 @@ void Flags::Number(const std::string& name, uint64_t* target, const std::string&
 }
 
 void Flags::Size(const std::string& name, uint64_t* target, const std::string& help,
-                 const std::string& zero_means) {
+                 const std::string& zero_means, uint64_t least) {
   impl_->Add(name, help, *target == 0 ? zero_means : FormatSize(*target), "SIZE",
-             [target](const std::string& value) -> absl::Status {
-               ASSIGN_OR_RETURN(*target, ParseSize(value));
+             [target, least](const std::string& value) -> absl::Status {
+               ASSIGN_OR_RETURN(const uint64_t size, ParseSize(value));
+               if (size < least) {
+                 const bool unit = value.find_first_not_of("0123456789. ") != std::string::npos;
+                 return BadValue(value +
+                                 (unit ? " is less than the least that works, "
+                                       : " is bytes, since it has no unit, and less than "
+                                         "the least that works, ") +
+                                 FormatSize(least) + "; write it like 8GiB");
+               }
+               *target = size;
                return absl::OkStatus();
              });
 }

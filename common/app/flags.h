@@ -34,9 +34,9 @@ class Flags {
   // Values outside of [least, most] are wrong use.
   void Number(const std::string& name, uint64_t* target, const std::string& help,
               uint64_t least = 0, uint64_t most = UINT64_MAX);
-  // "8GiB"; 0 prints as `zero_means`.
+  // "8GiB"; 0 prints as `zero_means`. Less than `least` is wrong use.
   void Size(const std::string& name, uint64_t* target, const std::string& help,
-            const std::string& zero_means = "0");
+            const std::string& zero_means = "0", uint64_t least = 0);
   // "500ms"; less than `least` is wrong use.
   void Duration(const std::string& name, std::chrono::nanoseconds* target, const std::string& help,
                 std::chrono::nanoseconds least = std::chrono::nanoseconds(0));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/printable.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -83,7 +84,7 @@ std::string Quoted(std::string_view text) {
   const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
     return c > ' ' && c <= '~' && c != '"' && c != '=' && c != '\\';
   });
-  return plain ? std::string(text) : Dump(std::string(text));
+  return plain ? std::string(text) : Printable(Dump(std::string(text)));
 }
 
 // " name=value" for each field.
@@ -164,6 +165,11 @@ void Log(LogLevel level, std::initializer_list<LogField> fields, std::string_vie
     return;
   }
   fields_of_line = &fields;
+  std::string printable;
+  if (!IsPrintable(message)) {
+    printable = Printable(message);
+    message = printable;
+  }
   spdlog::default_logger_raw()->log(LevelOf(level),
                                     spdlog::string_view_t(message.data(), message.size()));
   fields_of_line = nullptr;

@@ -6,15 +6,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <memory>
 
+#include "common/printable.h"
 #include "common/status.h"
 
 namespace strata {
 namespace {
+
+constexpr size_t kMaxHostBytes = 253;
+constexpr size_t kShownBytes = 300;
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -32,6 +38,12 @@ absl::StatusOr<AddressList> Resolve(const HostPort& address, int type, bool pass
         .Hint("check the host name");
   }
   return AddressList(found, &freeaddrinfo);
+}
+
+// Of names, addresses and zones (fe80::1%eth0). Bytes above ASCII may be of a name in UTF-8.
+bool IsHostCharacter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.' || c == '_' ||
+         c == ':' || c == '%' || (c & 0x80) != 0;
 }
 
 class Socket {
@@ -61,7 +73,7 @@ std::string HostPort::ToString() const {
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
   const absl::Status bad =
       Error(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
-            "\"" + std::string(text) + "\" is no address")
+            "\"" + Printable(text, kShownBytes) + "\" is no address")
           .Hint("write HOST:PORT, for example 192.168.1.10:7070, [::1]:7070 or 0.0.0.0:7070");
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) {
@@ -74,6 +86,11 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
       return bad;
     }
     host = host.substr(1, host.size() - 2);
+    in6_addr v6{};
+    if (!host.empty() &&
+        inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &v6) != 1) {
+      return bad;
+    }
   } else if (host.find(':') != std::string_view::npos) {
     return bad;  // An IPv6 address without brackets.
   }
@@ -81,10 +98,22 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
   out.host = std::string(host);
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), out.port);
   if (error != std::errc() || end != port.data() + port.size() || port.empty() ||
-      host.size() > 253) {
+      host.size() > kMaxHostBytes || !std::all_of(host.begin(), host.end(), IsHostCharacter) ||
+      (!host.empty() && (host[0] == '-' || host[0] == '.'))) {
     return bad;
   }
   return out;
+}
+
+absl::StatusOr<HostPort> ParseDialled(std::string_view text) {
+  ASSIGN_OR_RETURN(HostPort address, ParseHostPort(text));
+  if (address.host.empty() || address.port == 0) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
+                 "\"" + std::string(text) + "\" has no " +
+                     (address.host.empty() ? "host" : "port that can be connected to"))
+        .Hint("write HOST:PORT, for example 192.168.1.10:7070");
+  }
+  return address;
 }
 
 bool IsLoopback(std::string_view host) {

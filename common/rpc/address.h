@@ -21,6 +21,10 @@ struct HostPort {
 // "host:port", "[::1]:7070". INVALID_ARGUMENT names the text and the form.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
 
+// An address to connect to: as above, with a host and a port other than 0 (which only a listener
+// may have).
+absl::StatusOr<HostPort> ParseDialled(std::string_view text);
+
 // 127.0.0.0/8, ::1 or "localhost".
 bool IsLoopback(std::string_view host);
 

@@ -1,7 +1,9 @@
 #include "common/rpc/link.h"
 
+#include <grpc/grpc_security_constants.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/security/auth_context.h>
 
 #include <algorithm>
 #include <deque>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/rpc/connection_probe.h"
 #include "common/rpc/io_loop.h"
 #include "common/rpc/io_stream.h"
 #include "common/rpc/status.h"
@@ -40,6 +43,15 @@ absl::Status NameEnds(const absl::Status& status, std::string_view reason, std::
   return StatusOf(detail);
 }
 
+// How long it may take to find out why a connection does not come about.
+constexpr std::chrono::milliseconds kWhyTimeout{500};
+
+absl::Status WhyUnreachable(const Transport& transport, const std::string& address) {
+  absl::Status cause = transport.Probe(address, kWhyTimeout);
+  return cause.ok() ? Error(absl::StatusCode::kUnavailable, "SAYS_NOTHING", "nobody answers")
+                    : cause;
+}
+
 }  // namespace
 
 std::string LinkEndName(const std::string& node) { return node.empty() ? "the coordinator" : node; }
@@ -55,19 +67,27 @@ class LinkSender::Impl : public IoClientStream<v1::LinkPart, v1::LinkReply>,
       : IoClientStream(loop),
         options_(std::move(options)),
         on_broken_(std::move(on_broken)),
+        transport_(transport),
         channel_(transport.MakeChannel(options_.address)),
         stub_(v1::ShardService::NewStub(channel_)) {}
 
   absl::Status Open() {
     const auto deadline = std::chrono::system_clock::now() + options_.open_timeout;
     if (!channel_->WaitForConnected(deadline)) {
+      const absl::Status why = WhyUnreachable(transport_, options_.address);
+      const v1::ErrorDetail cause = DetailOf(why);
+      const bool tls = IsOfTls(why);
       return Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED",
                    "link from " + LinkEndName(options_.open.from_node()) + " to " +
                        LinkEndName(options_.open.to_node()) + " at " + options_.address +
-                       " cannot be opened: nobody answers within " +
-                       std::to_string(options_.open_timeout.count()) + " ms")
+                       " cannot be opened: " +
+                       (tls ? cause.message()
+                            : "nobody answers within " +
+                                  std::to_string(options_.open_timeout.count()) + " ms"))
           .Node(options_.open.to_node())
-          .Hint("check that the process runs, the firewall between both ends, and --advertise");
+          .Hint(tls ? cause.hint()
+                    : "check that the process runs, the firewall between both ends, and "
+                      "--advertise");
     }
     {
       MutexLock lock(&mutex_);
@@ -239,6 +259,7 @@ class LinkSender::Impl : public IoClientStream<v1::LinkPart, v1::LinkReply>,
 
   const LinkOptions options_;
   const OnBroken on_broken_;
+  const Transport transport_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ShardService::Stub> stub_;
   v1::LinkReply reply_;  // Of the reads.
@@ -300,17 +321,6 @@ class Prober {
 
   bool Connect() { return channel_->WaitForConnected(deadline_); }
 
-  // Why Connect failed, as far as it can be told: a call on the failed channel says it.
-  std::string WhyNot() {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
-    v1::ProbeResponse response;
-    const grpc::Status status = stub_->Probe(&context, request_, &response);
-    return status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()
-               ? ConnectCause(status.error_message())
-               : "nobody answers";
-  }
-
   // Seconds of one round trip.
   absl::StatusOr<double> Probe(size_t padding_bytes) {
     request_.mutable_padding()->assign(padding_bytes, '\x5a');
@@ -319,16 +329,35 @@ class Prober {
     v1::ProbeResponse response;
     const auto start = steady_clock::now();
     RETURN_IF_ERROR(FromGrpc(stub_->Probe(&context, request_, &response)));
+    if (certificate_.not_after_s == 0) {
+      LookAtCertificate(context);
+    }
     if (response.bytes_received() != padding_bytes) {
       return Error(absl::StatusCode::kDataLoss, "BAD_PROBE", "the peer received other bytes");
     }
     return std::chrono::duration<double>(steady_clock::now() - start).count();
   }
 
+  const CertificateTimes& certificate() const { return certificate_; }
+
  private:
+  void LookAtCertificate(const grpc::ClientContext& context) {
+    const auto authenticated = context.auth_context();
+    if (authenticated == nullptr) {
+      return;
+    }
+    for (const grpc::string_ref& pem :
+         authenticated->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME)) {
+      if (auto times = TimesOf(std::string_view(pem.data(), pem.size())); times.ok()) {
+        certificate_ = *std::move(times);
+      }
+    }
+  }
+
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ShardService::Stub> stub_;
   const std::chrono::system_clock::time_point deadline_;
+  CertificateTimes certificate_;
   v1::ProbeRequest request_;
 };
 
@@ -355,6 +384,7 @@ absl::StatusOr<LinkSpeed> Measure(Prober* prober) {
     full_s.push_back(seconds);
   }
   LinkSpeed speed;
+  speed.certificate = prober->certificate();
   speed.latency_ms = round_trip_s / 2 * 1000;
   speed.bytes_per_s = static_cast<double>(bytes) / std::max(Median(full_s) - round_trip_s, 1e-6);
   return speed;
@@ -368,11 +398,15 @@ absl::StatusOr<LinkSpeed> MeasureLink(const Transport& transport, const std::str
   Prober prober(transport, address, node, incarnation, timeout);
   const std::string who = node + " at " + address;
   if (!prober.Connect()) {
+    const absl::Status why = WhyUnreachable(transport, address);
+    const v1::ErrorDetail cause = DetailOf(why);
     return Error(absl::StatusCode::kUnavailable, "PEER_UNREACHABLE",
                  who + " cannot be reached within " + std::to_string(timeout.count()) +
-                     " ms: " + prober.WhyNot())
+                     " ms: " + cause.message())
         .Node(node)
-        .Hint("check the firewall between both ends, and --advertise of " + node);
+        .Fact("cause", cause.reason())
+        .Hint(IsOfTls(why) ? cause.hint()
+                           : "check the firewall between both ends, and --advertise of " + node);
   }
   absl::StatusOr<LinkSpeed> speed = Measure(&prober);
   if (!speed.ok() && ReasonOf(speed.status()) == absl::StatusCodeToString(speed.status().code())) {

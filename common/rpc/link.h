@@ -67,6 +67,8 @@ class LinkSender {
 struct LinkSpeed {
   double latency_ms = 0;   // One way: half of the median round trip of empty probes.
   double bytes_per_s = 0;  // From probes of up to 1 MiB, the latency taken off.
+  // The peer's, with TLS; else with an empty subject and zeros.
+  CertificateTimes certificate{};
 };
 
 // Probes a peer for about half a second, `timeout` at most. Fails as the peer does when it is not

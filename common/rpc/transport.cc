@@ -4,14 +4,22 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include <fstream>
-#include <iterator>
+#include <ctime>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "common/mutex.h"
 #include "common/rpc/address.h"
+#include "common/rpc/connection_probe.h"
 #include "common/rpc/health_service.h"
 #include "common/rpc/io_loop.h"
 #include "common/status.h"
@@ -36,19 +44,74 @@ constexpr struct {
     {GRPC_ARG_ENABLE_CHANNELZ, 0},
 };
 
-absl::StatusOr<std::string> ReadPem(const std::string& dir, const std::string& name) {
-  const std::string path = dir + "/" + name;
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in.good() && !in.eof()) {
-    return Error(absl::StatusCode::kNotFound, "TLS_FILE_MISSING", "cannot read " + path)
-        .Hint("--tls-dir is a folder with ca.pem, cert.pem and key.pem");
+// How long a sentence about refused clients is not said again, and how many are remembered.
+constexpr std::chrono::minutes kSayAgain{1};
+constexpr size_t kMaxSaid = 256;
+
+// Decides on clients' certificates in gRPC's place, which refuses them as this does and does not
+// say why. The handshake has shown that the client has the key.
+class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  ClientVerifier(std::shared_ptr<const TlsFiles> files,
+                 std::function<void(const absl::Status&)> on_refused)
+      : files_(std::move(files)), on_refused_(std::move(on_refused)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> /*callback*/, grpc::Status* sync_status) override {
+    const auto view = [](grpc::string_ref text) {
+      return std::string_view(text.data(), text.size());
+    };
+    const absl::Status verdict =
+        CheckPeerCertificate(files_->ca, view(request->peer_cert()),
+                             view(request->peer_cert_full_chain()), "a client's certificate");
+    *sync_status = verdict.ok()
+                       ? grpc::Status::OK
+                       : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, Describe(verdict));
+    if (!verdict.ok()) {
+      Say(verdict);
+    }
+    return true;  // At once.
   }
-  if (text.find("-----BEGIN") == std::string::npos) {
-    return Error(absl::StatusCode::kInvalidArgument, "TLS_FILE_BAD", path + " is no PEM file")
-        .Hint("--tls-dir is a folder with ca.pem, cert.pem and key.pem");
+
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest* /*request*/) override {}
+
+ private:
+  void Say(const absl::Status& why) {
+    const auto now = std::chrono::steady_clock::now();
+    {
+      MutexLock lock(&mutex_);
+      if (said_.size() >= kMaxSaid) {
+        said_.clear();
+      }
+      const auto [it, added] = said_.try_emplace(Describe(why), now);
+      if (!added && now - it->second < kSayAgain) {
+        return;
+      }
+      it->second = now;
+    }
+    if (on_refused_) {
+      on_refused_(why);
+    }
   }
-  return text;
+
+  const std::shared_ptr<const TlsFiles> files_;
+  const std::function<void(const absl::Status&)> on_refused_;
+  Mutex mutex_;
+  std::map<std::string, std::chrono::steady_clock::time_point> said_ STRATA_GUARDED_BY(mutex_);
+};
+
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
+    const std::shared_ptr<const TlsFiles>& files,
+    const std::function<void(const absl::Status&)>& on_refused) {
+  namespace tls = grpc::experimental;
+  tls::TlsServerCredentialsOptions options(std::make_shared<tls::StaticDataCertificateProvider>(
+      files->ca, std::vector<tls::IdentityKeyCertPair>{{files->key, files->cert}}));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
+  options.set_certificate_verifier(
+      tls::ExternalCertificateVerifier::Create<ClientVerifier>(files, on_refused));
+  return tls::TlsServerCredentials(options);
 }
 
 }  // namespace
@@ -65,29 +128,27 @@ absl::StatusOr<Transport> Transport::Make(const TransportSecurity& security) {
     transport.server_ = grpc::InsecureServerCredentials();
     return transport;
   }
-  ASSIGN_OR_RETURN(const std::string ca, ReadPem(security.tls_dir, "ca.pem"));
-  ASSIGN_OR_RETURN(const std::string cert, ReadPem(security.tls_dir, "cert.pem"));
-  ASSIGN_OR_RETURN(const std::string key, ReadPem(security.tls_dir, "key.pem"));
+  ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(security.tls_dir, std::time(nullptr)));
+  transport.tls_ = std::make_shared<const TlsFiles>(std::move(files));
   grpc::SslCredentialsOptions client;
-  client.pem_root_certs = ca;
-  client.pem_cert_chain = cert;
-  client.pem_private_key = key;
+  client.pem_root_certs = transport.tls_->ca;
+  client.pem_cert_chain = transport.tls_->cert;
+  client.pem_private_key = transport.tls_->key;
   transport.client_ = grpc::SslCredentials(client);
-  grpc::SslServerCredentialsOptions server(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  server.pem_root_certs = ca;
-  server.pem_key_cert_pairs.push_back({key, cert});
-  transport.server_ = grpc::SslServerCredentials(server);
+  transport.server_ = MakeServerCredentials(transport.tls_, security.on_refused_client);
   return transport;
 }
 
-std::shared_ptr<grpc::Channel> Transport::MakeChannel(const std::string& address,
-                                                      int max_received) const {
+std::shared_ptr<grpc::Channel> Transport::MakeChannel(const std::string& address, int max_received,
+                                                      Patience patience) const {
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(max_received);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   for (const auto& argument : kConnectionArguments) {
-    args.SetInt(argument.name, argument.value);
+    // Set twice, the first would count.
+    const bool never = patience == Patience::kPatient &&
+                       std::string_view(argument.name) == GRPC_ARG_KEEPALIVE_TIME_MS;
+    args.SetInt(argument.name, never ? std::numeric_limits<int>::max() : argument.value);
   }
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -113,10 +174,26 @@ absl::Status Transport::CheckAddress(const std::string& address, const std::stri
           "trust");
 }
 
+absl::Status Transport::CheckServes(const std::string& host) const {
+  if (tls_ == nullptr) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(tls_->own_chain);
+  if (host.empty()) {
+    return absl::OkStatus();
+  }
+  return CheckCertificateName(tls_->cert, host, "the certificate in " + tls_->dir + "/cert.pem");
+}
+
+absl::Status Transport::Probe(const std::string& address, std::chrono::milliseconds timeout) const {
+  return ProbeConnection(address, tls_.get(), timeout);
+}
+
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const Transport& transport, const std::string& address,
     const std::vector<IoService*>& services) {
   ASSIGN_OR_RETURN(HostPort bound, ParseHostPort(address));
+  RETURN_IF_ERROR(transport.CheckServes(""));
   RETURN_IF_ERROR(CanListen(bound));
   auto server = std::unique_ptr<RpcServer>(new RpcServer());
   grpc::ServerBuilder builder;
@@ -138,8 +215,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   server->loop_ = std::make_unique<IoLoop>(builder.AddCompletionQueue());
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
-    return Error(absl::StatusCode::kAlreadyExists, "ADDRESS_IN_USE", "cannot listen on " + address)
-        .Hint("choose another port with --listen (port 0 picks a free one)");
+    // Taken meanwhile; or gRPC does not want to listen for a reason of its own.
+    absl::Status taken = CanListen(bound);
+    return !taken.ok() ? taken
+                       : Error(absl::StatusCode::kInternal, "CANNOT_SERVE",
+                               "gRPC does not serve on " + address + ", though it is free")
+                             .Hint(transport.secure() ? "check the files in --tls-dir" : "");
   }
   bound.port = static_cast<uint16_t>(server->port_);
   server->address_ = bound.ToString();

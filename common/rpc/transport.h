@@ -3,12 +3,14 @@
 #define STRATA_COMMON_RPC_TRANSPORT_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/rpc/tls_files.h"
 
 namespace grpc {
 class Channel;
@@ -27,6 +29,9 @@ struct TransportSecurity {
   std::string tls_dir;
   // Plain text is wanted off loopback too.
   bool insecure = false;
+  // With TLS: told why a client's certificate was refused, whose it is, and what to do; the same
+  // sentence at most once a minute. On gRPC's threads; must not wait. Empty: nobody is told.
+  std::function<void(const absl::Status& why)> on_refused_client{};
 };
 
 // Largest message on any RPC, but for what a coordinator tells a worker: that names every tensor of
@@ -37,23 +42,39 @@ inline constexpr int kMaxControlBytes = 256 << 20;
 // Makes channels and listeners of one kind of security. Copyable; any thread.
 class Transport {
  public:
-  // INVALID_ARGUMENT when both flags are given; NOT_FOUND names a file of tls_dir that is missing.
+  // INVALID_ARGUMENT when both flags are given; what ReadTlsFiles says of the files of tls_dir.
   static absl::StatusOr<Transport> Make(const TransportSecurity& security);
 
   // A lazy channel with a connection of its own (no sharing between channels), keepalive pings,
   // no retries, no proxy. `address` is host:port; `max_received`: the largest message from there.
+  // Without pings (kPatient) a connection to a machine that stands still lasts until the system
+  // gives it up, for a quarter of an hour or longer.
+  enum class Patience { kPings, kPatient };
   std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
-                                             int max_received = kMaxMessageBytes) const;
+                                             int max_received = kMaxMessageBytes,
+                                             Patience patience = Patience::kPings) const;
 
   // INVALID_ARGUMENT (SECURITY_REQUIRED), naming the flags, when `address` is off loopback and
   // neither flag was given. `flag` names the address's own flag in the message.
   absl::Status CheckAddress(const std::string& address, const std::string& flag) const;
+
+  // Whether others can trust what serves with these files (TLS_WRONG_CA), and reach it by `host`, a
+  // name or an address (TLS_WRONG_NAME); "": any. For whoever starts a server, before others are
+  // told to dial it. OK in plain text.
+  absl::Status CheckServes(const std::string& host) const;
+
+  // Why no connection to `address` comes about (connection_probe.h). OK: one does.
+  absl::Status Probe(const std::string& address, std::chrono::milliseconds timeout) const;
+
+  // Null in plain text.
+  const TlsFiles* tls() const { return tls_.get(); }
 
   bool secure() const { return !security_.tls_dir.empty(); }
   const std::shared_ptr<grpc::ServerCredentials>& server_credentials() const { return server_; }
 
  private:
   TransportSecurity security_;
+  std::shared_ptr<const TlsFiles> tls_;
   std::shared_ptr<grpc::ChannelCredentials> client_;
   std::shared_ptr<grpc::ServerCredentials> server_;
 };

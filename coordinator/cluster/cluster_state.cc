@@ -19,6 +19,12 @@ absl::Status NoSuchNode(const std::string& name) {
       .Hint("see `strata node list`");
 }
 
+// Whether certificates are why the link does not work.
+bool IsOfTls(const LinkMeasure& link) {
+  const auto cause = link.error.facts().find("cause");
+  return cause != link.error.facts().end() && cause->second.find("TLS") != std::string::npos;
+}
+
 }  // namespace
 
 std::string ClusterState::StateOf(const NodeRecord& node) const {
@@ -360,9 +366,10 @@ void ClusterState::AddProblems(const ModelOnFn& model_on, ProblemList* problems)
                          name,
                          "the coordinator cannot reach node " + name + " at " + address + ": " +
                              link.error.message(),
-                         "open that port in the firewall of " + name +
-                             ", or start its worker with an --advertise that the coordinator can "
-                             "dial");
+                         IsOfTls(link) ? link.error.hint()
+                                       : "open that port in the firewall of " + name +
+                                             ", or start its worker with an --advertise that the "
+                                             "coordinator can dial");
         continue;
       }
       const NodeRecord* other = Find(peer);
@@ -372,7 +379,7 @@ void ClusterState::AddProblems(const ModelOnFn& model_on, ProblemList* problems)
       problems->AddOne({"nodes cannot reach " + peer + at, hint + "they can dial"}, name,
                        "node " + name + " (" + address + ") cannot reach " + peer + at + ": " +
                            link.error.message(),
-                       hint + name + " can dial");
+                       IsOfTls(link) ? link.error.hint() : hint + name + " can dial");
     }
   }
 }

@@ -1,7 +1,11 @@
 #include "coordinator/pull/file_selection.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "common/checkpoint/json_reader.h"
+#include "common/file_limits.h"
+#include "common/names.h"
 #include "common/status.h"
 
 namespace strata {
@@ -43,25 +47,13 @@ bool IsWanted(std::string_view name) {
 
 }  // namespace
 
-bool IsPlainName(std::string_view name) {
-  return !name.empty() && name.size() <= 96 && name[0] != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_' || c == '.';
-         });
-}
+bool IsPlainName(std::string_view name) { return CheckModelName(name).ok(); }
 
 absl::StatusOr<std::pair<std::string, std::string>> SplitRepository(std::string_view repository) {
+  RETURN_IF_ERROR(CheckRepositoryName(repository));
   const size_t slash = repository.find('/');
-  const std::string_view org = repository.substr(0, slash);
-  const std::string_view name =
-      slash == repository.npos ? std::string_view() : repository.substr(slash + 1);
-  if (!IsPlainName(org) || !IsPlainName(name)) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_REPOSITORY",
-                 "'" + std::string(repository) + "' is not the name of a repository")
-        .Hint("write ORG/NAME, as in meta-llama/Llama-3.2-1B-Instruct");
-  }
-  return std::pair(std::string(org), std::string(name));
+  return std::pair(std::string(repository.substr(0, slash)),
+                   std::string(repository.substr(slash + 1)));
 }
 
 absl::StatusOr<std::vector<std::string>> SelectFiles(const std::vector<std::string>& listed) {
@@ -95,7 +87,33 @@ absl::StatusOr<std::vector<std::string>> SelectFiles(const std::vector<std::stri
   }
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::stable_partition(wanted.begin(), wanted.end(),
+                        [&](const std::string& name) { return !is_weights(name); });
   return wanted;
+}
+
+uint64_t MaxBytesOf(std::string_view name) {
+  if (EndsWith(name, ".index.json")) {
+    return kMaxSideFileBytes;
+  }
+  // Each with the limit of its reader; vocabularies and merges are parts of a tokenizer.
+  if (name == "tokenizer.json" || name == "vocab.json" || name == "merges.txt" ||
+      name == "vocab.txt") {
+    return kMaxTokenizerBytes;
+  }
+  if (EndsWith(name, ".json")) {
+    return kMaxConfigBytes;
+  }
+  if (EndsWith(name, ".jinja")) {
+    return kMaxTemplateBytes;
+  }
+  if (EndsWith(name, ".tiktoken") || name == "tiktoken.model") {
+    return kMaxTiktokenBytes;
+  }
+  if (EndsWith(name, ".model")) {
+    return kMaxSentencePieceBytes;
+  }
+  return std::numeric_limits<uint64_t>::max();  // Weights: the disk is the limit.
 }
 
 }  // namespace strata

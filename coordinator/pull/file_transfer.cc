@@ -10,6 +10,8 @@
 #include <filesystem>
 
 #include "common/status.h"
+#include "common/units.h"
+#include "coordinator/pull/file_selection.h"
 
 namespace strata {
 namespace {
@@ -156,7 +158,8 @@ absl::Status FileTransfer::OpenPart() {
   // Without an ETag, nothing tells whether the rest would be of the same file.
   const bool usable =
       size > 0 && (!record_.etag.empty() || !record_.linked_etag.empty()) &&
-      (record_.total_bytes == 0 || static_cast<uint64_t>(size) <= record_.total_bytes);
+      (record_.total_bytes == 0 || static_cast<uint64_t>(size) <= record_.total_bytes) &&
+      CheckLimit(std::max<uint64_t>(record_.total_bytes, static_cast<uint64_t>(size))).ok();
   if (!usable) {
     return size > 0 ? Restart() : absl::OkStatus();
   }
@@ -320,8 +323,21 @@ absl::Status FileTransfer::SetTotal(uint64_t total) {
   return absl::OkStatus();
 }
 
+absl::Status FileTransfer::CheckLimit(uint64_t bytes) const {
+  const uint64_t most = MaxBytesOf(file_);
+  if (bytes <= most) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kFailedPrecondition, "FILE_TOO_LARGE",
+               file_ + " has " + FormatSize(bytes) + " or more, and a file of this name may have " +
+                   FormatSize(most) + " at most")
+      .Limit("file_bytes=" + std::to_string(most))
+      .Hint("the repository is damaged, or no model that can be read; look at it at its server");
+}
+
 // Says early that the disk is too small, and keeps what is needed to go on later.
 absl::Status FileTransfer::CheckSpace() {
+  RETURN_IF_ERROR(CheckLimit(record_.total_bytes));
   struct statvfs disk {};
   const std::string path = folder_.PartPath(file_);
   if (record_.total_bytes > offset_ && ::fstatvfs(fd_, &disk) == 0) {
@@ -342,6 +358,7 @@ absl::Status FileTransfer::OnBody(std::string_view bytes) {
   if (record_.total_bytes > 0 && bytes.size() > record_.total_bytes - offset_) {
     return SizeError(file_, record_.total_bytes, offset_ + bytes.size());
   }
+  RETURN_IF_ERROR(CheckLimit(offset_ + bytes.size()));  // Announced is not sent.
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset_));
     if (written < 0 && errno == EINTR) {

@@ -60,6 +60,8 @@ class FileTransfer : private HopReceiver {
   absl::Status OnWhole(const HttpResponse& response);
   absl::Status OnRange(const HttpResponse& response);
   absl::Status SetTotal(uint64_t total);
+  // Whether a file of this name may have so many bytes.
+  absl::Status CheckLimit(uint64_t bytes) const;
   absl::Status CheckSpace();
   absl::Status Restart();
   absl::Status Verify();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "common/names.h"
 #include "common/shell_word.h"
 #include "common/status.h"
 #include "coordinator/pull/file_selection.h"
@@ -113,11 +114,7 @@ absl::StatusOr<PullOptions> Checked(PullOptions options) {
   if (options.name.empty()) {
     options.name = parts.second;
   }
-  if (!IsPlainName(options.name)) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
-                 "'" + options.name + "' cannot name a model")
-        .Hint("use letters, digits, '-', '_' and '.'");
-  }
+  RETURN_IF_ERROR(CheckModelName(options.name));
   if (options.revision.empty() || options.revision.size() > 256 || !IsPrintable(options.revision)) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_REVISION",
                  "the revision is not the name of a branch, tag or commit");

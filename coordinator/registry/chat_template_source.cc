@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/file_limits.h"
 #include "common/status.h"
 #include "coordinator/registry/gguf_text.h"
 #include "coordinator/tokenizer/tokenizer_config.h"
@@ -17,7 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
 constexpr char kTemplateFile[] = "chat_template.jinja";
 constexpr char kTemplateFolder[] = "additional_chat_templates";
 constexpr char kConfigFile[] = "tokenizer_config.json";

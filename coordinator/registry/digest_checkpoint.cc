@@ -10,6 +10,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/generation_config.h"
 #include "common/digest.h"
+#include "common/file_limits.h"
 #include "common/status.h"
 #include "coordinator/registry/chat_template_source.h"
 #include "coordinator/registry/gguf_text.h"
@@ -20,7 +21,6 @@ namespace strata {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
-constexpr size_t kMaxSideFileBytes = size_t{256} << 20;
 
 absl::Status ChangedMeanwhile(const std::string& path) {
   return Error(absl::StatusCode::kAborted, "MODEL_CHANGED",

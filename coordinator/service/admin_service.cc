@@ -16,6 +16,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/pull/curl_transport.h"
+#include "coordinator/pull/file_selection.h"
 #include "coordinator/pull/model_pull.h"
 #include "coordinator/service/errors.h"
 
@@ -347,6 +348,13 @@ grpc::Status AdminServiceImpl::TakeUpload(
                   .Limit("upload_bytes=" + std::to_string(options_.max_upload_bytes))
                   .Hint("raise --max-upload of strata-coordinator, or copy the folder there "
                         "and add it by its path"));
+        }
+        if (left > MaxBytesOf(message.file().path())) {
+          return fail(Error(absl::StatusCode::kFailedPrecondition, "FILE_TOO_LARGE",
+                            message.file().path() + " has " + FormatSize(left) +
+                                ", and a file of this name may have " +
+                                FormatSize(MaxBytesOf(message.file().path())) + " at most")
+                          .Hint("nobody would read it; is it what its name says?"));
         }
         out.close();
         out.open(partial / message.file().path(), std::ios::binary);

@@ -9,6 +9,7 @@
 #include "common/rpc/link.h"
 #include "common/status.h"
 #include "coordinator/service/errors.h"
+#include "coordinator/service/worker_claims.h"
 
 namespace strata {
 namespace {
@@ -208,8 +209,9 @@ absl::StatusOr<v1::Registered> Coordinator::Join(const v1::NodeInfo& info, const
       }
     }
     RETURN_IF_ERROR(cluster_.Join(info, clock_->Now()));
-    peers_[info.name()] = {info.incarnation(), channel};
+    peers_[info.name()] = {.incarnation = info.incarnation(), .channel = channel};
     cluster_.SetLink(info.name(), "", {speed.latency_ms, speed.bytes_per_s, {}, 0}, clock_->Now());
+    certificates_[info.name()] = speed.certificate;
     unsaved_nodes_.insert(info.name());
     forgotten_nodes_.erase(info.name());
     SaveLater();
@@ -354,13 +356,18 @@ void Coordinator::NodeLost(const std::string& node, const std::string& why) {
 void Coordinator::OnMessage(const std::string& node, uint64_t incarnation,
                             v1::WorkerMessage message, std::function<void()> done) {
   // Every worker has one message on the loop at most.
-  const bool posted = loop_.Post([this, node, incarnation, message = std::move(message), done] {
-    const auto it = peers_.find(node);
-    if (it != peers_.end() && it->second.incarnation == incarnation) {
-      Handle(node, incarnation, message);
-    }
-    done();
-  });
+  const absl::Status claims = CleanMessage(&message);
+  const bool posted =
+      loop_.Post([this, node, incarnation, message = std::move(message), claims, done] {
+        const auto it = peers_.find(node);
+        if (it != peers_.end() && it->second.incarnation == incarnation) {
+          if (!claims.ok() && it->second.nonsense++ == 0) {
+            LogWarn({{"node", node}}, "the node says what cannot be: " + strata::Describe(claims));
+          }
+          Handle(node, incarnation, message);
+        }
+        done();
+      });
   if (!posted) {
     done();  // The stream is about to end, which a read tells.
   }
@@ -398,6 +405,9 @@ void Coordinator::Handle(const std::string& node, uint64_t incarnation,
       break;
     case v1::WorkerMessage::kPeerMeasured: {
       const v1::PeerMeasured& m = message.peer_measured();
+      if (cluster_.Find(m.node()) == nullptr) {
+        break;  // It left meanwhile, or never was.
+      }
       cluster_.SetLink(node, m.node(),
                        {m.latency_ms(), m.bytes_per_s(), m.error(), m.incarnation()},
                        clock_->Now());

@@ -170,6 +170,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   struct Peer {
     uint64_t incarnation = 0;
     std::shared_ptr<NodeChannel> channel;
+    uint64_t nonsense = 0;  // Messages with claims that cannot be.
   };
 
   // Runs `task` on a thread of its own, for what blocks.
@@ -257,6 +258,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   const CoordinatorOptions options_;
   std::atomic<IoLoop*> link_loop_ = nullptr;  // Since OnServing.
   const Transport* const transport_;
+  std::map<std::string, CertificateTimes> certificates_;  // Of workers, by name; as they joined.
   const Clock* const clock_;
   StateStore* const store_;
   Models* const models_;

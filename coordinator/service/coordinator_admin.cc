@@ -1,8 +1,10 @@
 // What the admin calls ask: the part of Coordinator that answers about nodes, models and sessions.
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include "common/app/flags.h"
+#include "common/rpc/tls_files.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/service/coordinator.h"
@@ -377,6 +379,23 @@ std::vector<v1::Problem> Coordinator::Problems() {
   for (const Waiting& wait : Waits()) {
     if (const auto late = ProblemOf(wait, clock_->Now())) {
       problems.Add(late->what(), late->do_());
+    }
+  }
+  const int64_t now_s = std::time(nullptr);
+  if (const TlsFiles* own = transport_->tls(); own != nullptr) {
+    if (const std::string ends = EndsSoon(own->ends_first, now_s); !ends.empty()) {
+      problems.Add("the coordinator's " + own->ends_first_file + " " + ends,
+                   "make a new one in " + own->dir + " (README, TLS) and restart the coordinator");
+    }
+  }
+  for (const auto& [name, node] : cluster_.nodes()) {
+    const auto certificate = certificates_.find(name);
+    if (!node.alive || certificate == certificates_.end()) {
+      continue;
+    }
+    if (const std::string ends = EndsSoon(certificate->second, now_s); !ends.empty()) {
+      problems.Add("the certificate of node " + name + " " + ends,
+                   "make a new one for it (README, TLS) and restart its worker");
     }
   }
   if (options_.insecure_off_loopback) {

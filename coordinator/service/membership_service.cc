@@ -22,6 +22,7 @@
 #include "common/status.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/errors.h"
+#include "coordinator/service/worker_claims.h"
 #include "strata/v1/membership.grpc.pb.h"
 
 namespace strata {
@@ -29,22 +30,6 @@ namespace {
 
 absl::Status BadInfo(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_NODE_INFO", what);
-}
-
-absl::Status CheckInfo(const v1::NodeInfo& info) {
-  const std::string& name = info.name();
-  const bool good_name = !name.empty() && name.size() <= 64 &&
-                         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                           return std::isalnum(c) || c == '-' || c == '_' || c == '.';
-                         });
-  if (!good_name) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
-                 "'" + name + "' is no node name: 1 to 64 letters, digits, '-', '_' or '.'")
-        .Hint("choose one with --name");
-  }
-  if (info.incarnation() == 0) return BadInfo("a node without incarnation");
-  if (info.memory_bytes() == 0) return BadInfo("a node without memory");
-  return ParseHostPort(info.address()).status();
 }
 
 }  // namespace
@@ -263,18 +248,23 @@ class MembershipService::Impl {
     if (speed.ok()) {
       return speed;
     }
+    const v1::ErrorDetail cause = DetailOf(speed.status());
+    const auto of = cause.facts().find("cause");
+    const bool tls = of != cause.facts().end() && of->second.find("TLS") != std::string::npos;
     return Error(absl::StatusCode::kFailedPrecondition, "ADVERTISED_ADDRESS",
                  "the coordinator cannot reach node '" + info.name() + "' at " + info.address() +
                      " (it called from " + peer + "): " + std::string(speed.status().message()))
         .Node(info.name())
-        .Hint("open that port in the firewall of '" + info.name() +
-              "', or start its worker with --advertise HOST:PORT that the coordinator can dial");
+        .Hint(tls ? cause.hint()
+                  : "open that port in the firewall of '" + info.name() +
+                        "', or start its worker with --advertise HOST:PORT that the coordinator "
+                        "can dial");
   }
 
   absl::StatusOr<v1::Registered> Admit(ControlCall* call, const v1::NodeInfo& info,
                                        const std::string& peer,
                                        std::shared_ptr<NodeChannel> channel) {
-    RETURN_IF_ERROR(CheckInfo(info));
+    RETURN_IF_ERROR(CheckNodeInfo(info));
     RETURN_IF_ERROR(handler_->MayJoin(info));
     ASSIGN_OR_RETURN(const LinkSpeed speed, DialBack(info, peer));
     ASSIGN_OR_RETURN(v1::Registered registered, handler_->Join(info, speed, std::move(channel)));

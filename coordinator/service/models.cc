@@ -8,6 +8,7 @@
 #include "common/app/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/gguf_model.h"
+#include "common/names.h"
 #include "common/status.h"
 #include "coordinator/registry/digest_checkpoint.h"
 #include "coordinator/registry/model_changed.h"
@@ -15,7 +16,6 @@
 namespace strata {
 namespace {
 
-constexpr size_t kMaxModelNameBytes = 96;
 // How folders that are being deleted begin; no model's name begins like this.
 constexpr char kAside[] = ".removed-";
 
@@ -37,16 +37,6 @@ std::string DefaultModelName(const std::string& path) {
 }
 
 }  // namespace
-
-absl::Status CheckModelName(const std::string& name) {
-  if (name.empty() || name.size() > kMaxModelNameBytes || name[0] == '.' || name[0] == '-' ||
-      !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
-                 "'" + name + "' is no model name: 1 to 96 letters, digits, '-', '_' or '.'")
-        .Hint("choose one with --name");
-  }
-  return absl::OkStatus();
-}
 
 Models::Models(StateStore* store, BlobStore* blobs) : store_(store), blobs_(blobs) {
   blobs_->trust()->OnSame(

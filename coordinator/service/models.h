@@ -10,15 +10,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
+#include "common/names.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/deployment.h"
 #include "coordinator/service/model_runtime.h"
 #include "coordinator/store/state_store.h"
 
 namespace strata {
-
-// 1..96 letters, digits, '.', '_' or '-', not beginning with '.' or '-'; INVALID_ARGUMENT says so.
-absl::Status CheckModelName(const std::string& name);
 
 // Any thread.
 class Models {

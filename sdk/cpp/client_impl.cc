@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/rpc/address.h"
+#include "common/rpc/connection_probe.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 
@@ -23,14 +24,9 @@ std::chrono::system_clock::time_point ToSystem(SteadyTime time) {
 }
 
 // Whether a cause stays, however long one waits.
-bool IsHopeless(const std::string& cause) {
-  for (const char* stays :
-       {"connection refused", "the name does not resolve", "certificate", "does not speak TLS"}) {
-    if (cause.find(stays) != std::string::npos) {
-      return true;
-    }
-  }
-  return false;
+bool IsHopeless(const absl::Status& cause) {
+  return IsLastingCause(cause) || cause.message() == "connection refused" ||
+         cause.message() == "the name does not resolve";
 }
 
 bool IsUntyped(const grpc::Status& status) { return status.error_details().empty(); }
@@ -60,23 +56,25 @@ bool IsConnectionLoss(const grpc::Status& status) {
                                status.error_code() == grpc::StatusCode::CANCELLED);
 }
 
-Client::Impl::Impl(ClientOptions options, std::shared_ptr<grpc::Channel> channel)
+Client::Impl::Impl(ClientOptions options, const Transport& transport, std::string address)
     : options_(std::move(options)),
-      channel_(std::move(channel)),
+      transport_(transport),
+      address_(std::move(address)),
+      channel_(transport.MakeChannel(address_)),
       admin_(v1::AdminService::NewStub(channel_)),
       inference_(v1::InferenceService::NewStub(channel_)) {}
 
 absl::StatusOr<std::shared_ptr<Client::Impl>> Client::Impl::Make(const ClientOptions& options) {
-  ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(options.coordinator));
+  ASSIGN_OR_RETURN(const HostPort address, ParseDialled(options.coordinator));
   ASSIGN_OR_RETURN(const Transport transport,
                    Transport::Make({.tls_dir = options.tls_dir, .insecure = false}));
-  return std::shared_ptr<Impl>(new Impl(options, transport.MakeChannel(address.ToString())));
+  return std::shared_ptr<Impl>(new Impl(options, transport, address.ToString()));
 }
 
 absl::Status Client::Impl::WaitConnected(std::chrono::nanoseconds patience,
                                          std::optional<SteadyTime> deadline, bool patient,
                                          const std::optional<Cancellation>& cancellation) {
-  std::string cause;
+  absl::Status cause;
   // Patience is spent only while this process runs: on a machine that stalls, the time is not
   // over before the answer that waits in the socket was read.
   std::chrono::nanoseconds waited{0};
@@ -105,29 +103,33 @@ absl::Status Client::Impl::WaitConnected(std::chrono::nanoseconds patience,
     }
     channel_->WaitForStateChange(state, ToSystem(now + kPoll));
   }
+  const v1::ErrorDetail detail = DetailOf(cause);
   return Error(absl::StatusCode::kUnavailable, "COORDINATOR_UNREACHABLE",
                "no coordinator answers at " + options_.coordinator +
-                   (cause.empty() ? "" : " (" + cause + ")"))
-      .Hint(
-          "start strata-coordinator there, or give the right address with --coordinator HOST:PORT "
-          "or STRATA_COORDINATOR");
+                   (cause.ok() ? "" : " (" + detail.message() + ")"))
+      .Hint(!detail.hint().empty()
+                ? detail.hint()
+                : "start strata-coordinator there, or give the right address with --coordinator "
+                  "HOST:PORT or STRATA_COORDINATOR");
 }
 
-std::string Client::Impl::ConnectFailure() {
+absl::Status Client::Impl::ConnectFailure() {
+  if (transport_.secure()) {
+    return transport_.Probe(address_, kProbeTimeout);
+  }
   // The channel's state does not say why; a call that fails on it does.
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kProbeTimeout);
   v1::ListSessionsResponse ignored;
   const grpc::Status status = admin_->ListSessions(&context, v1::ListSessionsRequest(), &ignored);
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !IsUntyped(status)) {
-    return "";
+    return absl::OkStatus();
   }
-  const std::string cause = ConnectCause(status.error_message());
-  if (cause != "it closes the connection") {
-    return cause;
+  std::string cause = ConnectCause(status.error_message());
+  if (cause == "it closes the connection") {
+    cause += "; does it want --tls-dir?";
   }
-  return cause + (options_.tls_dir.empty() ? "; does it want --tls-dir?"
-                                           : "; is cert.pem in --tls-dir of its CA?");
+  return Error(absl::StatusCode::kUnavailable, "", cause);
 }
 
 absl::Status Client::Impl::Prepare(grpc::ClientContext* context,

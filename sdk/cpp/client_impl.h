@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "common/rpc/transport.h"
 #include "common/status.h"
 #include "sdk/cpp/cancellation.h"
 #include "sdk/cpp/strata.h"
@@ -84,11 +85,13 @@ class Client::Impl {
  private:
   static constexpr std::chrono::seconds kUnaryTimeout{60};
 
-  Impl(ClientOptions options, std::shared_ptr<grpc::Channel> channel);
-  // Why the channel does not connect, in the transport's words; "" if it does after all.
-  std::string ConnectFailure();
+  Impl(ClientOptions options, const Transport& transport, std::string address);
+  // Why the channel does not connect; OK if it does after all.
+  absl::Status ConnectFailure();
 
   const ClientOptions options_;
+  const Transport transport_;
+  const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::AdminService::Stub> admin_;
   const std::unique_ptr<v1::InferenceService::Stub> inference_;

@@ -102,5 +102,15 @@ TEST(Progress, LogsAreSparseAndTerminalsRedrawn) {
   EXPECT_NE(screen.str().find("100 %"), std::string::npos) << "the newest picture stays";
 }
 
+TEST(CliOutput, CellsAreWhatATerminalMayShow) {
+  Table table({"NAME", "WHAT"});
+  table.AddRow({"a\x1b[2J\nb", std::string(100'000, 'x')});
+  std::ostringstream out;
+  table.Print(&out);
+  EXPECT_EQ(out.str().find('\x1b'), std::string::npos);
+  EXPECT_NE(out.str().find("a\\x1b[2J\\nb  xxx"), std::string::npos);
+  EXPECT_LT(out.str().size(), 2000u);
+}
+
 }  // namespace
 }  // namespace strata::cli

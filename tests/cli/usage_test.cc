@@ -13,6 +13,7 @@ namespace {
 using strata::testing::CliResult;
 using strata::testing::CliRunner;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using Args = std::vector<std::string>;
 
@@ -239,6 +240,76 @@ TEST(CliUsage, TheFlagBeatsTheEnvironment) {
   EXPECT_EQ(cli.Run({"--coordinator", coordinator.address(), "status"}).code, kExitDone);
   EXPECT_EQ(cli.Run({"status", "--coordinator", coordinator.address()}).code, kExitDone);
   EXPECT_EQ(cli.Run({"node", "--coordinator", coordinator.address(), "list"}).code, kExitDone);
+}
+
+TEST(CliUsage, HelpOfWhatIsNoCommandIsRefusedAndNamesTheNearest) {
+  CliRunner cli("127.0.0.1:1");
+  for (const Args& args : {Args{"statsu", "--help"}, Args{"--help", "statsu"},
+                           Args{"statsu", "--version"}, Args{"statsu"}, Args{"statsu", "-h"}}) {
+    const CliResult result = cli.Run(args);
+    ExpectUsageError(result, args);
+    EXPECT_THAT(result.err, HasSubstr("unknown command \"statsu\"; did you mean \"status\"?"));
+  }
+  const CliResult nested = cli.Run({"model", "laod", "--help"});
+  ExpectUsageError(nested, {"model", "laod", "--help"});
+  EXPECT_THAT(nested.err, HasSubstr("did you mean \"load\"?"));
+  EXPECT_THAT(nested.err, HasSubstr("`strata model --help`"));
+  // Nothing is near.
+  const CliResult far = cli.Run({"unknown", "--help"});
+  ExpectUsageError(far, {"unknown", "--help"});
+  EXPECT_THAT(far.err, Not(HasSubstr("did you mean")));
+  EXPECT_THAT(cli.Run({"status", "--jsn"}).err, HasSubstr("did you mean \"--json\"?"));
+  EXPECT_THAT(cli.Run({"a\x1b[31mb"}).err, HasSubstr("\"a\\x1b[31mb\""));
+}
+
+TEST(CliUsage, BadNamesAndAddressesAreRefusedBeforeAnybodyIsAsked) {
+  CliRunner cli("127.0.0.1:1");  // Nobody listens there.
+  for (const Args& args : {Args{"model", "load", "../x"},
+                           Args{"model", "show", "a b"},
+                           Args{"plan", ".hidden"},
+                           Args{"model", "unload", std::string(97, 'm')},
+                           Args{"model", "resize", "a/b", "--kv-tokens", "9"},
+                           Args{"model", "remove", "a\nb"},
+                           Args{"model", "pull", "no-slash"},
+                           Args{"model", "pull", "a/b/c"},
+                           Args{"model", "pull", "a/b", "--name", "-x"},
+                           Args{"model", "add", "/m", "--name", "x y"},
+                           Args{"generate", "a b", "p"},
+                           Args{"chat", "a b", "p"},
+                           Args{"node", "show", "a b"},
+                           Args{"node", "remove", "x\x1b"},
+                           Args{"node", "drain", std::string(65, 'n')},
+                           Args{"node", "resume", "a/b"},
+                           Args{"model", "load", "m", "--nodes", "a,b c"},
+                           Args{"model", "load", "m", "--layers", "a b:0-1"},
+                           Args{"session", "cancel", std::string(129, 'r')},
+                           Args{"session", "cancel", "a\nb"}}) {
+    const CliResult result = cli.Run(args);
+    ExpectUsageError(result, args);
+    EXPECT_THAT(result.err, Not(HasSubstr("no coordinator answers")));
+  }
+  for (const char* address :
+       {"127.0.0.1:0", "box:0", ":7070", "a b:7070", "[box]:7070", "-x:7070", "http://box:7070"}) {
+    const Args args = {"status", "--coordinator", address};
+    ExpectUsageError(cli.Run(args), args);
+  }
+}
+
+TEST(CliUsage, WordsBehindTwoDashesAreNoOptions) {
+  strata::testing::FakeCoordinator coordinator;
+  CliRunner cli(coordinator.address());
+  const Args generate = {"generate", "recall", "--", "--json"};
+  EXPECT_EQ(cli.Run(generate).code, kExitDone) << cli.Run(generate).err;
+  // What the commands with names and texts make of them: that they are unknown, no wrong usage.
+  for (const Args& args :
+       {Args{"node", "show", "--", "-rf"}, Args{"node", "remove", "--", "-rf"},
+        Args{"session", "cancel", "--", "-rf"}, Args{"model", "add", "--", "-rf"}}) {
+    EXPECT_NE(cli.Run(args).code, kExitUsage) << Joined(args) << cli.Run(args).err;
+  }
+  for (const Args& command : AllCommands()) {
+    const CliResult result = cli.Run(With(With(command, "--"), "--help"));
+    EXPECT_THAT(result.err, Not(HasSubstr("unknown option"))) << Joined(command);
+  }
 }
 
 TEST(CliUsage, KeyAndTlsComeFromTheEnvironment) {

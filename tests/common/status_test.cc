@@ -73,5 +73,26 @@ TEST(Status, PlainStatusGetsADetail) {
   EXPECT_EQ(StatusOf(v1::ErrorDetail()).code(), absl::StatusCode::kUnknown);
 }
 
+TEST(Error, IsPrintableWhateverItQuotes) {
+  const std::string bad = "a\x1b[31m\nb\xc2\x9b";
+  const std::string good = "a\\x1b[31m\\nb\\u009b";
+  const absl::Status status =
+      Error(absl::StatusCode::kUnavailable, "X", bad).Node(bad).Limit(bad).Hint(bad).RequestId(bad);
+  EXPECT_EQ(status.message(), good);
+  EXPECT_EQ(DetailOf(status).hint(), good);
+  EXPECT_EQ(Describe(status).find('\x1b'), std::string::npos);
+  // One that came from another process, and one of another library.
+  v1::ErrorDetail detail;
+  detail.set_code(14);
+  for (std::string* text : {detail.mutable_message(), detail.mutable_node(), detail.mutable_limit(),
+                            detail.mutable_hint(), detail.mutable_request_id()}) {
+    *text = bad;
+  }
+  EXPECT_EQ(Describe(StatusOf(detail)).find('\x1b'), std::string::npos);
+  EXPECT_EQ(Describe(StatusOf(detail)).find('\n'), std::string::npos);
+  EXPECT_EQ(DetailOf(absl::UnavailableError("x\x1b")).message(), "x\\x1b");
+  EXPECT_EQ(DetailOf(Annotate(status, "w\x07")).message(), "w\\x07: " + good);
+}
+
 }  // namespace
 }  // namespace strata

@@ -16,7 +16,7 @@ import pytest
 import python_sdk
 from cluster import GIVE_UP_S, NEVER, RECALL, SOURCE, Cluster, recall_cases, wait_until
 from relay import Relay
-from test_tls import authority, identity  # noqa: F401 (fixtures)
+from test_tls import authority, identity, strangers, with_times  # noqa: F401 (fixtures)
 
 
 @pytest.fixture(scope="module")
@@ -559,6 +559,32 @@ def test_tls_by_the_folder_that_the_environment_names(strata, identity, tmp_path
     with pytest.raises(strata.NotFoundError) as caught:
         strata.Client(tls_dir=folder)
     assert caught.value.reason == "TLS_FILE_MISSING" and "key.pem" in str(caught.value)
+
+
+def test_each_fault_of_a_certificate_is_told_apart(strata, authority, identity, strangers,  # noqa: F811
+                                                   tmp_path):
+    def folder(name, **files):
+        made = tmp_path / name
+        shutil.copytree(identity, made)
+        for file, source in files.items():
+            shutil.copy(source / f"{file}.pem", made)
+        return made
+
+    for made, reason in ((with_times(authority, identity, -20, -10), "TLS_EXPIRED"),
+                         (with_times(authority, identity, 10, 20), "TLS_NOT_YET_VALID"),
+                         (folder("mismatch", key=strangers), "TLS_KEY_MISMATCH")):
+        with pytest.raises(strata.InvalidArgumentError) as caught:
+            strata.Client(tls_dir=made)
+        assert caught.value.reason == reason and ".pem" in str(caught.value)
+    with Cluster(tmp_path / "cluster", tls_dir=identity) as c:
+        for made, said in ((strangers, "its certificate is not of the CA in tls_dir"),
+                           (folder("unknown", key=strangers, cert=strangers),
+                            "it does not accept the certificate in")):
+            with strata.Client(c.address, tls_dir=made) as client:
+                with pytest.raises(strata.UnavailableError) as caught:
+                    client.models()
+            assert said in str(caught.value) and "README" in str(caught.value) or (
+                "its log" in str(caught.value))
 
 
 def examples(path, *sections):

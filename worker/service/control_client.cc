@@ -9,6 +9,7 @@
 
 #include "common/app/log.h"
 #include "common/mutex.h"
+#include "common/rpc/connection_probe.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
@@ -21,6 +22,7 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 
 constexpr milliseconds kConnectTry{500};
+constexpr milliseconds kProbeTimeout{1000};
 // The coordinator dials back before it answers.
 constexpr milliseconds kRegisterTimeout{20'000};
 constexpr milliseconds kFirstBackoff{200};
@@ -61,6 +63,7 @@ class ControlClient::Impl {
       : loop_(loop),
         coordinator_(std::move(coordinator)),
         node_(node),
+        transport_(transport),
         channel_(transport.MakeChannel(coordinator_, kMaxControlBytes)),
         stub_(v1::MembershipService::NewStub(channel_)) {}
 
@@ -122,11 +125,15 @@ class ControlClient::Impl {
   }
 
   absl::Status Unreachable() const {
-    return Error(absl::StatusCode::kUnavailable, "COORDINATOR_UNREACHABLE",
-                 "the coordinator at " + coordinator_ + " does not answer")
-        .Hint(
-            "check that strata-coordinator runs there, --coordinator, the firewall, and that "
-            "both use --tls-dir or neither does");
+    const absl::Status why = transport_.Probe(coordinator_, kProbeTimeout);
+    const v1::ErrorDetail cause = DetailOf(why);
+    return Error(absl::StatusCode::kUnavailable,
+                 IsOfTls(why) ? cause.reason() : "COORDINATOR_UNREACHABLE",
+                 "no connection to the coordinator at " + coordinator_ +
+                     (why.ok() ? "" : ": " + cause.message()))
+        .Hint(IsOfTls(why) ? cause.hint()
+                           : "check that strata-coordinator runs there, --coordinator, the "
+                             "firewall, and that both use --tls-dir or neither does");
   }
 
   // What is wrong is said once, until it changes.
@@ -261,6 +268,7 @@ class ControlClient::Impl {
   IoLoop* const loop_;
   const std::string coordinator_;
   WorkerNode* const node_;
+  const Transport transport_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::MembershipService::Stub> stub_;
   std::string last_reason_;  // Of Run's thread.

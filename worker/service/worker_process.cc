@@ -164,7 +164,12 @@ absl::Status Serve(ControlClient* control, WorkerNode* node, nanoseconds drain_t
 }  // namespace
 
 absl::Status RunWorker(const WorkerOptions& options) {
-  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(options.security));
+  TransportSecurity security = options.security;
+  security.on_refused_client = [](const absl::Status& why) {
+    LogWarn({}, "a connection was refused: " + Describe(why));
+  };
+  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(security));
+  RETURN_IF_ERROR(transport.CheckServes(""));
   RETURN_IF_ERROR(transport.CheckAddress(options.coordinator, "--coordinator"));
   RETURN_IF_ERROR(CheckMetricsAddress(options));
   BackendOptions backend_options;
@@ -193,6 +198,10 @@ absl::Status RunWorker(const WorkerOptions& options) {
   WorkerNodeOptions node_options;
   node_options.name = options.name;
   ASSIGN_OR_RETURN(node_options.address, AdvertisedAddress(options, *server));
+  ASSIGN_OR_RETURN(const HostPort dialled, ParseHostPort(node_options.address));
+  if (absl::Status named = transport.CheckServes(dialled.host); !named.ok()) {
+    return Annotate(named, "others dial node '" + options.name + "' at " + node_options.address);
+  }
   node_options.coordinator = options.coordinator;
   node_options.version = kVersion;
   node_options.memory_bytes = options.memory_bytes;

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from strata._tls import TlsFiles
 from strata.errors import StrataError, cancelled_error, deadline_error, make_error
 from strata.v1 import types_pb2
 
@@ -33,6 +34,8 @@ _CAUSES = (
     ("Timeout occurred", "connection timed out"),
     ("Network is unreachable", "the network is unreachable"),
     ("No route to host", "no route to the host"),
+    ("certificate has expired", "its certificate has expired"),
+    ("certificate is not yet valid", "its certificate is not yet valid, or a clock is wrong"),
     ("ertificate verify failed", "its certificate is not of the CA in tls_dir"),
     ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the CA in tls_dir"),
     ("is not in peer certificate", "its certificate does not have this address"),
@@ -94,7 +97,8 @@ class Connection:
         key = api_key if api_key is not None else os.environ.get("STRATA_API_KEY", "")
         self.metadata = (("authorization", f"Bearer {key}"),) if key else ()
         folder = tls_dir if tls_dir is not None else os.environ.get("STRATA_TLS_DIR", "")
-        self.credentials = _credentials(pathlib.Path(folder)) if str(folder) else None
+        self.tls = TlsFiles(pathlib.Path(folder)) if str(folder) else None
+        self.credentials = self.tls.credentials() if self.tls else None
         self.options = _channel_options(int(connect_timeout * 1000))
 
     def error(self, end: CallEnd) -> StrataError:
@@ -129,14 +133,16 @@ class Connection:
 
     def _unreachable(self, message: str) -> StrataError:
         cause = _cause(message)
-        if cause == "it closes the connection":
-            cause += ("; does it want tls_dir?" if self.credentials is None
-                      else "; is cert.pem in tls_dir of its CA?")
+        hint = ("start strata-coordinator there, or give the right address (HOST:PORT) to the "
+                "client or in STRATA_COORDINATOR")
+        if self.tls is None and cause == "it closes the connection":
+            cause += "; does it want tls_dir?"
+        elif self.tls is not None and any(word in cause for word in ("certificate", "closes",
+                                                                     "handshake")):
+            cause, hint = self.tls.why_not(self.coordinator, cause)
         return make_error(
             grpc.StatusCode.UNAVAILABLE, "COORDINATOR_UNREACHABLE",
-            f"no coordinator answers at {self.coordinator} ({cause})",
-            hint="start strata-coordinator there, or give the right address (HOST:PORT) to the "
-            "client or in STRATA_COORDINATOR")
+            f"no coordinator answers at {self.coordinator} ({cause})", hint=hint)
 
 
 def _parses(detail: types_pb2.ErrorDetail, data: bytes) -> bool:
@@ -169,8 +175,9 @@ def _channel_options(connect_ms: int) -> list[tuple[str, int]]:
 def _checked(address: str) -> str:
     host, colon, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    good = (colon and port.isascii() and port.isdigit() and int(port) <= 65535
-            and len(bare) <= 253 and (bare != host) == (":" in bare))
+    good = (colon and port.isascii() and port.isdigit() and 0 < int(port) <= 65535
+            and 0 < len(bare) <= 253 and (bare != host) == (":" in bare)
+            and not any(c <= " " or c in "/?#@\\\x7f" for c in bare))
     if good and ":" in bare:
         try:
             ipaddress.IPv6Address(bare)
@@ -181,23 +188,3 @@ def _checked(address: str) -> str:
             grpc.StatusCode.INVALID_ARGUMENT, "BAD_ADDRESS", f'"{address}" is no address',
             hint="write HOST:PORT, for example 192.168.1.10:7070 or [::1]:7070")
     return address
-
-
-def _credentials(folder: pathlib.Path) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(
-        root_certificates=_read_pem(folder / "ca.pem"),
-        private_key=_read_pem(folder / "key.pem"),
-        certificate_chain=_read_pem(folder / "cert.pem"))
-
-
-def _read_pem(path: pathlib.Path) -> bytes:
-    hint = "tls_dir (or STRATA_TLS_DIR) is a folder with ca.pem, cert.pem and key.pem"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise make_error(grpc.StatusCode.NOT_FOUND, "TLS_FILE_MISSING",
-                         f"cannot read {path}: {error.strerror}", hint=hint) from None
-    if b"-----BEGIN" not in data:
-        raise make_error(grpc.StatusCode.INVALID_ARGUMENT, "TLS_FILE_BAD",
-                         f"{path} is no PEM file", hint=hint)
-    return data

@@ -12,7 +12,8 @@ class StrataError(Exception):
     """A call failed. `str()` is one line for people: what, which limit, what to do.
 
     The library's own reasons:
-      BAD_ADDRESS, TLS_FILE_MISSING, TLS_FILE_BAD  before any call
+      BAD_ADDRESS, TLS_FILE_MISSING, TLS_FILE_UNREADABLE, TLS_FILE_BAD, TLS_KEY_MISMATCH,
+      TLS_EXPIRED, TLS_NOT_YET_VALID  before any call
       COORDINATOR_UNREACHABLE  nothing answers at the address
       CONNECTION_LOST          the connection broke and could not be had again
       REPLAY_DIVERGED          a replayed answer is not the one that was delivered

@@ -101,5 +101,41 @@ TEST_F(FlagsTest, HelpNamesEveryFlagItsDefaultAndVariable) {
   }
 }
 
+TEST_F(FlagsTest, AConfigurationThatIsNoFileIsRefused) {
+  for (const std::string& path :
+       {::testing::TempDir(), ::testing::TempDir() + "/no-such-file", std::string("/dev/zero")}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse({"--config", path.c_str()}), 2);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("--config " + path));
+  }
+  EXPECT_EQ(Parse({"--config", "/dev/null"}), std::nullopt);
+}
+
+TEST_F(FlagsTest, HelpOfACommandThatDoesNotExistIsRefused) {
+  for (const char* asked : {"--help", "--version"}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse({"unknown", asked}), 2);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("there is no command 'unknown'"));
+    EXPECT_EQ(Parse({asked}), 0);
+  }
+}
+
+TEST_F(FlagsTest, ASizeBelowTheLeastSaysWhatIsMissing) {
+  uint64_t room = uint64_t{1} << 30;
+  flags_.Size("room", &room, "room", "all", uint64_t{96} << 20);
+  const std::pair<const char*, const char*> cases[] = {
+      {"0", "no unit"}, {"10", "no unit"}, {"95MiB", "less than the least that works, 96 MiB"}};
+  for (const auto& [value, said] : cases) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse({"--room", value}), 2);
+    const std::string error = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(error, HasSubstr(said));
+    EXPECT_THAT(error, HasSubstr("96 MiB"));
+  }
+  EXPECT_EQ(Parse({"--room", "96MiB"}), std::nullopt);
+  EXPECT_EQ(room, uint64_t{96} << 20);
+}
+
 }  // namespace
 }  // namespace strata

@@ -66,6 +66,16 @@ TEST_F(LogTest, AValueCannotLookLikeOtherFieldsOrLines) {
   EXPECT_FALSE(line.contains("reason"));
 }
 
+TEST_F(LogTest, WhatATerminalObeysIsEscaped) {
+  SetUpFor("info", "text");
+  const std::string line = Captured([] {
+    LogWarn({{"node", "n\x1b[2J\xc2\x9b"}}, "says \x1b]0;x\x07\nI a request ended");
+  });
+  EXPECT_EQ(line.find('\x1b', line.find("says")), std::string::npos) << line;
+  EXPECT_EQ(line.find("\xc2\x9b"), std::string::npos) << line;
+  EXPECT_EQ(line.find('\n'), line.size() - 1) << line;
+}
+
 TEST_F(LogTest, FieldsBelongToTheirLineAlone) {
   SetUpFor("info", "text");
   EXPECT_EQ(Captured([] {

@@ -16,10 +16,19 @@ TEST(Address, ParsesHostsAndPorts) {
 }
 
 TEST(Address, RefusesWhatIsNoAddress) {
-  for (const char* text : {"", "box", "box:", "box:x", "box:70707", "box:-1", "box:1 ", "::1:70",
-                           "[::1:70", "[]x:70"}) {
+  for (const char* text :
+       {"", "box", "box:", "box:x", "box:70707", "box:-1", "box:1 ", "::1:70", "[::1:70", "[]x:70",
+        "a b:70", "box\n:70", "x\x1b:70", "[box]:70", "-x:70", ".x:70", "http://x:70", "a/b:70"}) {
     const auto parsed = ParseHostPort(text);
     EXPECT_EQ(ReasonOf(parsed.status()), "BAD_ADDRESS") << text;
+  }
+}
+
+TEST(Address, WhatIsDialledHasAHostAndAPort) {
+  EXPECT_EQ(ParseDialled("box:7070")->port, 7070);
+  EXPECT_EQ(ParseDialled("[fe80::1%eth0]:7070")->host, "fe80::1%eth0");
+  for (const char* text : {"box:0", ":7070", "[::1]:0", "box", "a b:7070"}) {
+    EXPECT_EQ(ReasonOf(ParseDialled(text).status()), "BAD_ADDRESS") << text;
   }
 }
 

@@ -309,6 +309,50 @@ TEST_F(PullTest, FileThatCannotFitIsRefusedBeforeItsBytes) {
   EXPECT_EQ(ReasonOf(model.status()), "DISK_FULL");
 }
 
+TEST_F(PullTest, FileThatNobodyWouldReadIsRefusedByItsAnnouncedLength) {
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors.index.json",
+                           "chat_template.jinja", "tokenizer.model", "o200k.tiktoken"}) {
+    SCOPED_TRACE(name);
+    hub_.Add(name, "{}");
+    hub_.hook = [name](const HubRequest& request) -> std::optional<HubReply> {
+      if (!IsFor(request, name)) {
+        return std::nullopt;
+      }
+      HubReply reply;
+      reply.with_length = false;
+      reply.headers = {{"Content-Length", std::to_string(uint64_t{2900} << 20)}};
+      reply.body = "some bytes";
+      return reply;
+    };
+    const auto model = Pull();
+    EXPECT_EQ(ReasonOf(model.status()), "FILE_TOO_LARGE");
+    EXPECT_THAT(Describe(model.status()), HasSubstr(name));
+    EXPECT_THAT(Describe(model.status()), HasSubstr("2.8 GiB"));
+    // Weights come behind all others: none of them was asked for.
+    EXPECT_EQ(hub_.CountOf(kWeights), 0);
+    hub_.Add(name, "{}");
+  }
+}
+
+TEST_F(PullTest, FileThatGrowsBeyondItsLimitIsRefusedByTheBytesThatCame) {
+  uint64_t sent = 0;
+  hub_.hook = [&sent](const HubRequest& request) -> std::optional<HubReply> {
+    if (!IsFor(request, "config.json")) {
+      return std::nullopt;
+    }
+    HubReply reply;
+    reply.with_length = false;  // Until the connection ends.
+    reply.body = std::string(17 << 20, ' ');
+    sent += reply.body.size();
+    return reply;
+  };
+  const auto model = Pull();
+  EXPECT_EQ(ReasonOf(model.status()), "FILE_TOO_LARGE");
+  EXPECT_EQ(sent, uint64_t{17} << 20);  // No second try.
+  EXPECT_LE(std::filesystem::file_size(directory_ + "/model.partial/config.json.part"),
+            uint64_t{16} << 20);
+}
+
 TEST_F(PullTest, FolderThatCannotBeWrittenSaysWhich) {
   std::ofstream(directory_ + "/file") << "x";
   options_.models_dir = directory_ + "/file";

@@ -1,0 +1,55 @@
+// OpenSSL's objects as owners and as text.
+#ifndef STRATA_COMMON_RPC_OPENSSL_TEXT_H_
+#define STRATA_COMMON_RPC_OPENSSL_TEXT_H_
+
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/rpc/tls_files.h"
+
+namespace strata::openssl {
+
+struct Free {
+  void operator()(BIO* p) const { BIO_free(p); }
+  void operator()(X509* p) const { X509_free(p); }
+  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
+  void operator()(X509_STORE* p) const { X509_STORE_free(p); }
+  void operator()(X509_STORE_CTX* p) const { X509_STORE_CTX_free(p); }
+  void operator()(SSL_CTX* p) const { SSL_CTX_free(p); }
+  void operator()(SSL* p) const { SSL_free(p); }
+  void operator()(STACK_OF(X509) * p) const { sk_X509_free(p); }  // Not what is in it.
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Free>;
+
+// All certificates of a PEM text, up to the first block that is none.
+std::vector<Owned<X509>> ReadCertificates(std::string_view pem);
+
+// The common name, or the whole subject where there is none; printable and short.
+std::string Subject(const X509* cert);
+std::string Issuer(const X509* cert);
+// "IP:10.0.0.1, DNS:gpu-box"; "no name" where there is none.
+std::string Names(X509* cert);
+CertificateTimes Times(const X509* cert);
+// "2026-11-28 17:05 UTC".
+std::string Date(int64_t time_s);
+
+// What a verification said of `cert`, which failed with X509_V_ERR_... `code`: reason, and a
+// sentence of `whose` certificate; `authorities`: the subjects of the ca.pem at hand.
+absl::Status Verdict(int code, X509* cert, const std::string& whose,
+                     const std::string& authorities);
+
+// The subjects of a ca.pem, for a sentence.
+std::string Authorities(std::string_view ca);
+
+}  // namespace strata::openssl
+
+#endif  // STRATA_COMMON_RPC_OPENSSL_TEXT_H_
