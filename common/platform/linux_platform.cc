@@ -161,6 +161,20 @@ double CoresOf(const std::string& text) {
   return limits ? quota / period : std::numeric_limits<double>::infinity();
 }
 
+// What the files of a cgroup's memory are called.
+struct MemoryFiles {
+  const char* most;
+  const char* current;
+  // Lines of memory.stat: pages of files, those of cgroups below included.
+  const char* inactive;
+  const char* active;
+};
+constexpr MemoryFiles kVersion2{"/memory.max", "/memory.current", "inactive_file", "active_file"};
+constexpr MemoryFiles kVersion1{"/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                                "total_inactive_file", "total_active_file"};
+// Version 1 writes the largest number of whole pages where there is no limit.
+constexpr uint64_t kLimitsNothing = uint64_t{1} << 60;
+
 }  // namespace
 
 uint64_t AvailableMemoryBytes() {
@@ -169,16 +183,23 @@ uint64_t AvailableMemoryBytes() {
 
 uint64_t QuotaMemoryBytes(const std::string& root) {
   uint64_t available = kNoLimit;
-  for (const std::string& folder : CgroupFolders(root, "")) {
-    const uint64_t most = NumberOr(FirstLine(folder + "/memory.max"), kNoLimit);
-    if (most != kNoLimit) {
-      const uint64_t current = NumberOr(FirstLine(folder + "/memory.current"), 0);
-      // Pages of files, which the system takes back when it needs them.
-      const std::string stat = folder + "/memory.stat";
-      const uint64_t files = NumberOf("inactive_file", stat) + NumberOf("active_file", stat);
-      const uint64_t used = current - std::min(current, files);
-      available = std::min(available, most > used ? most - used : 0);
+  const auto look = [&](const std::string& folder, const MemoryFiles& files) {
+    const uint64_t most = NumberOr(FirstLine(folder + files.most), kNoLimit);
+    if (most >= kLimitsNothing) {
+      return;
     }
+    const uint64_t current = NumberOr(FirstLine(folder + files.current), 0);
+    // Pages of files, which the system takes back when it needs them.
+    const std::string stat = folder + "/memory.stat";
+    const uint64_t cached = NumberOf(files.inactive, stat) + NumberOf(files.active, stat);
+    const uint64_t used = current - std::min(current, cached);
+    available = std::min(available, most > used ? most - used : 0);
+  };
+  for (const std::string& folder : CgroupFolders(root, "")) {
+    look(folder, kVersion2);
+  }
+  for (const std::string& folder : CgroupFolders(root, "memory")) {
+    look(folder, kVersion1);
   }
   return available;
 }

@@ -166,7 +166,10 @@ class Planner {
     const uint64_t kv = problem.KvBytes(0, layers, wanted_pages_);
     bool exact = true;
     const auto pages = MostPages(problem, 1 + sessions_, &exact);
-    std::string hint = "add a node, or free memory on one: the weights alone do not fit";
+    const uint64_t buffers =
+        problem.StageBytes(0, layers) - weights - problem.KvBytes(0, layers, problem.pages);
+    std::string hint = absl::StrCat("add a node, or free memory on one: ",
+                                    WhyNoKvFits(problem, weights, buffers, free));
     if (pages) {
       hint = absl::StrCat("add a node, or lower --kv-tokens (", (*pages - sessions_) * kPageTokens,
                           " would fit), --context or --sessions");
@@ -175,16 +178,42 @@ class Planner {
     return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
                  absl::StrCat("the model does not fit: ", FormatSize(missing),
                               " are missing, even if all of them were on node ", node.name,
-                              ", which has most; it has ", FormatSize(weights), " of weights and ",
-                              FormatSize(kv), " of KV for ", wanted_tokens_, " tokens, and ",
-                              problem.nodes(), problem.nodes() == 1 ? " node has " : " nodes have ",
+                              ", which has most; it has ", FormatSize(weights), " of weights, ",
+                              FormatSize(kv), " of KV for ", wanted_tokens_, " tokens and ",
+                              FormatSize(buffers), " of buffers, and ", problem.nodes(),
+                              problem.nodes() == 1 ? " node has " : " nodes have ",
                               FormatSize(free), " free"))
         .Node(node.name)
         .Limit(absl::StrCat("free_bytes=", free))
         .Hint(hint)
         .Fact("missing_bytes", missing)
         .Fact("weight_bytes", weights)
-        .Fact("kv_bytes", kv);
+        .Fact("kv_bytes", kv)
+        .Fact("buffer_bytes", buffers);
+  }
+
+  // Why there is no room for any KV, of all nodes together or in whatever split.
+  std::string WhyNoKvFits(const PlacementProblem& problem, uint64_t weights, uint64_t buffers,
+                          uint64_t free) const {
+    const uint64_t least_pages = 1 + sessions_;
+    const uint64_t least_kv = problem.KvBytes(0, problem.layers(), least_pages);
+    if (weights > free) {
+      return "the weights alone do not fit";
+    }
+    const std::string besides = absl::StrCat(FormatSize(free - weights), " besides the weights");
+    if (weights + buffers > free) {
+      return absl::StrCat("the weights fit, but ", besides, " are too little for the ",
+                          FormatSize(buffers), " of buffers that computing takes");
+    }
+    if (weights + buffers + least_kv > free) {
+      return absl::StrCat("the weights fit, but ", besides, " are too little for ",
+                          FormatSize(buffers), " of buffers and ", FormatSize(least_kv),
+                          " of KV, the least that ", sessions_,
+                          sessions_ == 1 ? " session takes" : " sessions take");
+    }
+    return absl::StrCat("all nodes together have enough, but no split of the layers fits, since ",
+                        "each node that takes part needs its own buffers (", FormatSize(buffers),
+                        " with the head) and holds whole layers");
   }
 
   static absl::Status BadPins(std::string_view what) {

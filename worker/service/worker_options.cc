@@ -1,8 +1,12 @@
 #include "worker/service/worker_options.h"
 
+#include <algorithm>
+
+#include "common/names.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
 #include "common/status.h"
+#include "common/units.h"
 
 namespace strata {
 
@@ -10,6 +14,12 @@ const char kPinHelp[] =
     "Whether threads that compute are pinned to cores, and weights put on the memory nodes of "
     "those: on, off, or auto, where they are as many as the cores that the process may use, and "
     "those are only some of the machine's (taskset, a cpuset) or on several nodes";
+
+uint64_t MeasuredBytes(uint64_t wanted, uint64_t memory_bytes, uint64_t resident_bytes) {
+  constexpr uint64_t kFewest = uint64_t{4} << 20;  // Fewer are not read from memory.
+  const uint64_t free = memory_bytes > resident_bytes ? memory_bytes - resident_bytes : 0;
+  return std::min(wanted, std::max(free / 2, kFewest));
+}
 
 namespace {
 
@@ -37,7 +47,7 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   flags.Text("name", &options->name, "Name of this node in the cluster. Default: the host's name");
   flags.Size("memory", &options->memory_bytes,
              "The most that the process uses in all: weights, KV, buffers",
-             "80 % of the available memory");
+             "80 % of the available memory", kLeastMemoryBytes);
   flags.Size("cache-limit", &options->cache_limit_bytes,
              "The most that cached weights take on disk, packed ones included", "no limit");
   flags.Choice("packed-cache", &options->packed_cache, {"on", "off"},
@@ -79,7 +89,9 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
   if (options->coordinator.empty()) {
     return WrongUse("--coordinator is missing", "give the coordinator's address, HOST:7070");
   }
-  RETURN_IF_ERROR(ParseHostPort(options->coordinator).status());
+  if (absl::Status dialled = ParseDialled(options->coordinator).status(); !dialled.ok()) {
+    return Annotate(dialled, "--coordinator");
+  }
   if (!options->listen.empty()) {
     RETURN_IF_ERROR(ParseHostPort(options->listen).status());
   }
@@ -99,6 +111,7 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
   if (options->name.empty()) {
     return WrongUse("this host has no name", "give one with --name");
   }
+  RETURN_IF_ERROR(CheckNodeName(options->name));
   if (options->data_dir.empty()) {
     options->data_dir = DefaultDataDir("worker-" + options->name, get_env);
   }
@@ -107,6 +120,12 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
   }
   if (options->memory_bytes == 0) {
     return WrongUse("the available memory cannot be told", "say how much to use with --memory");
+  }
+  if (options->memory_bytes < kLeastMemoryBytes) {
+    return WrongUse("80 % of the available memory are " + FormatSize(options->memory_bytes) +
+                        ", less than the least that a worker needs, " +
+                        FormatSize(kLeastMemoryBytes),
+                    "free some, raise the limit of its cgroup or container, or run it elsewhere");
   }
   return absl::OkStatus();
 }

@@ -36,6 +36,13 @@ struct WorkerOptions {
   std::string isa;  // STRATA_CPU_ISA.
 };
 
+// The least --memory: the process itself, its buffers, and some layers of a small model.
+inline constexpr uint64_t kLeastMemoryBytes = uint64_t{96} << 20;
+
+// How many bytes of memory are read to measure how fast that goes: `wanted`, less where --memory
+// leaves less beside what the process has.
+uint64_t MeasuredBytes(uint64_t wanted, uint64_t memory_bytes, uint64_t resident_bytes);
+
 // Of --pin, which strata-worker bench has too.
 extern const char kPinHelp[];
 

@@ -206,8 +206,16 @@ absl::Status RunWorker(const WorkerOptions& options) {
   node_options.version = kVersion;
   node_options.memory_bytes = options.memory_bytes;
   node_options.keep_packed = options.packed_cache == "on";
-  node_options.speed = backend->MeasureSpeed(kMeasureSeconds, kMeasureBytes);
+  node_options.speed = backend->MeasureSpeed(
+      kMeasureSeconds, MeasuredBytes(kMeasureBytes, options.memory_bytes, ResidentMemoryBytes()));
   node_options.fixed_bytes = ResidentMemoryBytes() + kBufferBytes;
+  if (node_options.fixed_bytes >= options.memory_bytes) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS",
+                 "--memory " + FormatSize(options.memory_bytes) +
+                     " leaves nothing for models: the worker itself and its buffers take " +
+                     FormatSize(node_options.fixed_bytes))
+        .Hint("give it more memory, or fewer --threads");
+  }
   const std::string large_pages = LargePageMode();
   LogInfo({{"node", options.name},
            {"address", node_options.address},

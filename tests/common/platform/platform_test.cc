@@ -142,6 +142,13 @@ class Cgroups {
         .Write(folder + "current", current)
         .Write(folder + "stat", stat);
   }
+  Cgroups& Memory1(const std::string& cgroup, const std::string& most, const std::string& current,
+                   const std::string& stat = "") {
+    const std::string folder = "sys/fs/cgroup/" + cgroup + "/memory.";
+    return Write(folder + "limit_in_bytes", most)
+        .Write(folder + "usage_in_bytes", current)
+        .Write(folder + "stat", stat);
+  }
   // As QuotaCores and UsableCores should give them.
   void Expect(double cores) const {
     EXPECT_EQ(QuotaCores(root_.string()), KnowsCores() ? cores : kNoQuota);
@@ -174,6 +181,27 @@ TEST(Platform, MemoryOfACgroupIsWhatItsLimitLeavesBesidePagesOfFiles) {
   Cgroups(of_this).Memory("a/b", "1000", "300").Memory("a", "max", "300").ExpectMemory(700);
   Cgroups("0::/a").Memory("a", "max", "300").ExpectMemory(kNone);
   Cgroups("0::/a").ExpectMemory(kNone);
+}
+
+TEST(Platform, MemoryOfACgroupOfVersion1IsLimitedAsThatOfVersion2) {
+  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
+  const std::string of_this = "5:cpu,cpuacct:/x\n4:memory:/a/b";
+  Cgroups(of_this).Memory1("memory/a/b", "1000", "300").ExpectMemory(700);
+  Cgroups(of_this)
+      .Memory1("memory/a/b", "1000", "900", "inactive_file 1\ntotal_inactive_file 400")
+      .ExpectMemory(500);
+  Cgroups(of_this)
+      .Memory1("memory/a/b", "1000", "300")
+      .Memory1("memory/a", "500", "300")
+      .ExpectMemory(200);
+  // What a container sees: the host's path, and its own cgroup as the mount.
+  Cgroups(of_this).Memory1("memory", "1000", "300").ExpectMemory(700);
+  Cgroups(of_this).Memory1("memory/a/b", "9223372036854771712", "300").ExpectMemory(kNone);
+  // Both versions at once: each may limit.
+  Cgroups(of_this + "\n0::/c")
+      .Memory1("memory/a/b", "1000", "300")
+      .Memory("c", "400", "300")
+      .ExpectMemory(100);
 }
 
 TEST(Platform, UsableCoresAreSomeOfTheSystems) {

@@ -1,9 +1,11 @@
 #include "coordinator/planner/planner.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
+#include "common/units.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/coordinator/planner/planner_testing.h"
@@ -19,6 +21,7 @@ using testing::MakeCluster;
 using testing::MakeModel;
 using testing::MakeNode;
 using testing::MakeRequest;
+using ::testing::Not;
 
 // Ten layers of about 24 MiB.
 PlannerModel Small() { return MakeModel(10, 1024, 2816, 16, 4, 8000); }
@@ -214,6 +217,34 @@ TEST(MakePlan, WeightsThatFitNowhereSaySo) {
                 absl::StatusCode::kResourceExhausted, "no ready node");
   ExpectRefused(ThreeNodes(), MakeRequest(v1::PLAN_GOAL_LATENCY, ~uint64_t{0}),
                 absl::StatusCode::kResourceExhausted, "lower --kv-tokens");
+}
+
+TEST(MakePlan, WeightsAreBlamedOnlyWhereTheyDoNotFit) {
+  std::set<std::string> seen;
+  for (uint64_t mib = 40; mib < 400; mib += 5) {
+    PlannerCluster cluster = ThreeNodes();
+    for (PlannerNode& node : cluster.nodes) {
+      node.free_bytes = mib * kMiB;
+    }
+    const auto plan = MakePlan(cluster, Small(), MakeRequest(v1::PLAN_GOAL_LATENCY, 16));
+    if (plan.ok()) {
+      break;
+    }
+    const v1::ErrorDetail detail = DetailOf(plan.status());
+    const uint64_t weights = std::stoull(detail.facts().at("weight_bytes"));
+    const uint64_t buffers = std::stoull(detail.facts().at("buffer_bytes"));
+    const uint64_t free = 3 * mib * kMiB;
+    const std::string saying = weights > free             ? "the weights alone do not fit"
+                               : weights + buffers > free ? "of buffers that computing takes"
+                                                          : "";
+    EXPECT_THAT(detail.hint(), HasSubstr(saying)) << mib;
+    if (weights <= free) {
+      EXPECT_THAT(detail.hint(), Not(HasSubstr("the weights alone do not fit"))) << mib;
+    }
+    EXPECT_THAT(detail.message(), HasSubstr(FormatSize(buffers) + " of buffers"));
+    seen.insert(saying);
+  }
+  EXPECT_EQ(seen.size(), 3u);
 }
 
 TEST(MakePlan, EveryGroupOfAStageGetsItsPages) {
