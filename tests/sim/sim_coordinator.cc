@@ -135,6 +135,15 @@ void SimCoordinator::OnHeartbeat(Machine machine, uint64_t incarnation, uint64_t
   Send(machine, [worker, incarnation, term] { worker->OnLeaseRenewed(incarnation, term); });
 }
 
+void SimCoordinator::OnWhoAnswers(Machine machine, uint64_t incarnation) {
+  if (up_) {
+    SimWorker* worker = cluster_->worker(machine);
+    Send(machine, [worker, incarnation, term = store_.term] {
+      worker->OnCoordinatorAnswers(incarnation, term);
+    });
+  }
+}
+
 void SimCoordinator::OnStreamEnded(Machine machine, uint64_t incarnation) {
   if (Knows(machine, incarnation)) {
     state_->Leave(cluster_->worker(machine)->name(), incarnation);

@@ -45,6 +45,7 @@ class SimCoordinator {
   void OnRegister(Machine machine, uint64_t incarnation);
   void OnHeartbeat(Machine machine, uint64_t incarnation, uint64_t term);
   void OnStreamEnded(Machine machine, uint64_t incarnation);
+  void OnWhoAnswers(Machine machine, uint64_t incarnation);
   void OnLoaded(Machine machine, uint64_t incarnation, uint64_t deployment, uint64_t epoch);
   void OnFenceAck(Machine machine, uint64_t incarnation, uint64_t deployment, uint64_t epoch,
                   const absl::Status& status);

@@ -91,6 +91,7 @@ void SimWorker::OnRegistered(uint64_t incarnation, uint64_t term) {
         [&] { return name_ + " has joined the coordinator of term " + std::to_string(term); });
     registered_ = true;
     term_ = term;
+    answers_since_ = std::nullopt;
     lease_end_ = world().now() + world().scenario.lease;
     Beat();
   });
@@ -104,6 +105,21 @@ void SimWorker::OnLeaseRenewed(uint64_t incarnation, uint64_t term) {
   Reach(incarnation, [this, term] {
     if (term == term_) {
       lease_end_ = world().now() + world().scenario.lease;
+      answers_since_ = std::nullopt;
+    }
+  });
+}
+
+void SimWorker::OnCoordinatorAnswers(uint64_t incarnation, uint64_t term) {
+  Reach(incarnation, [this, term] {
+    if (!registered_ || !lease_policy::HasLapsed(world().now(), lease_end_)) {
+      return;
+    }
+    answers_since_ = answers_since_.value_or(world().now());
+    const auto who =
+        term == term_ ? lease_policy::Coordinator::kSame : lease_policy::Coordinator::kAnother;
+    if (lease_policy::EndsLife(who, world().now() - *answers_since_, world().scenario.lease)) {
+      EndLife("its lease lapsed, and the coordinator of term " + std::to_string(term) + " answers");
     }
   });
 }
@@ -115,14 +131,21 @@ void SimWorker::OnStreamEnded(uint64_t incarnation) {
 void SimWorker::Beat() {
   if (lease_policy::HasLapsed(world().now(), lease_end_)) {
     world().Count(Rule::kLeaseLapsed);
-    EndLife("its lease lapsed");
-    return;
+    AskWhoAnswers();
   }
   Say([cluster = cluster_, machine = machine_, incarnation = incarnation_, term = term_] {
     cluster->coordinator->OnHeartbeat(machine, incarnation, term);
   });
-  const nanoseconds left = std::max(lease_end_ - world().now(), nanoseconds(milliseconds(1)));
-  After(std::min(world().scenario.lease / 5, left), [this] { Beat(); });
+  const nanoseconds left = lease_end_ - world().now();
+  const nanoseconds period = world().scenario.lease / 5;
+  After(left > nanoseconds(0) ? std::min(period, left) : period, [this] { Beat(); });
+}
+
+// On a connection of its own, so that who answers is who listens there now.
+void SimWorker::AskWhoAnswers() {
+  Say([cluster = cluster_, machine = machine_, incarnation = incarnation_] {
+    cluster->coordinator->OnWhoAnswers(machine, incarnation);
+  });
 }
 
 // Drops every sequence and stage, and registers anew.

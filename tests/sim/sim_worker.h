@@ -47,6 +47,7 @@ class SimWorker {
   void OnRegistered(uint64_t incarnation, uint64_t term);
   void OnRefused(uint64_t incarnation);
   void OnLeaseRenewed(uint64_t incarnation, uint64_t term);
+  void OnCoordinatorAnswers(uint64_t incarnation, uint64_t term);
   void OnStreamEnded(uint64_t incarnation);
   void OnLoad(uint64_t incarnation, const StageLoad& load);
   void OnUnload(uint64_t incarnation, uint64_t deployment);
@@ -74,6 +75,7 @@ class SimWorker {
   void Register();
   void EndLife(const std::string& why);
   void Beat();
+  void AskWhoAnswers();
 
   Cluster* const cluster_;
   const Machine machine_;
@@ -84,6 +86,7 @@ class SimWorker {
   bool registered_ = false;
   uint64_t term_ = 0;
   TimePoint lease_end_{0};
+  std::optional<TimePoint> answers_since_;  // Since the lease lapsed.
   std::optional<FaultKind> poison_;
   std::map<uint64_t, uint64_t> loading_;  // Epochs of Loads that go on, by deployment.
   std::map<uint64_t, SimStage> stages_;   // By deployment.

@@ -1,8 +1,10 @@
 #include "worker/service/control_client.h"
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
+#include "strata/v1/shard.grpc.pb.h"
 #include "worker/service/control_stream.h"
 #include "worker/service/lease_policy.h"
 
@@ -23,6 +26,7 @@ using Time = std::chrono::steady_clock::time_point;
 
 constexpr milliseconds kConnectTry{500};
 constexpr milliseconds kProbeTimeout{1000};
+constexpr milliseconds kLookEvery{1000};
 // The coordinator dials back before it answers.
 constexpr milliseconds kRegisterTimeout{20'000};
 constexpr milliseconds kFirstBackoff{200};
@@ -64,7 +68,9 @@ class ControlClient::Impl {
         coordinator_(std::move(coordinator)),
         node_(node),
         transport_(transport),
-        channel_(transport.MakeChannel(coordinator_, kMaxControlBytes)),
+        // Whether a coordinator that says nothing is gone, the lease finds out (KeepLease).
+        channel_(
+            transport.MakeChannel(coordinator_, kMaxControlBytes, Transport::Patience::kPatient)),
         stub_(v1::MembershipService::NewStub(channel_)) {}
 
   absl::Status Run() {
@@ -229,25 +235,88 @@ class ControlClient::Impl {
     return life_.registered && !stopping_;
   }
 
-  // Heartbeats until the stream ends, the lease lapses (then an error) or Stop.
+  // The incarnation of the process that answers at the coordinator's address now, by a connection
+  // of its own; 0: nobody does.
+  uint64_t WhoAnswers() const {
+    const auto channel = transport_.MakeChannel(coordinator_);
+    const auto stub = v1::ShardService::NewStub(channel);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kProbeTimeout);
+    v1::ProbeResponse response;
+    const grpc::Status status = stub->Probe(&context, v1::ProbeRequest(), &response);
+    return status.ok() && response.node().empty() ? response.incarnation() : 0;
+  }
+
+  // The lease has lapsed: an error once that ends the life. `same`: who it is of; 0: not known, so
+  // that whoever answers may be another one. `answers_since`: since that one answers again.
+  absl::Status AfterLapse(uint64_t same, std::optional<Time>* answers_since) {
+    using lease_policy::Coordinator;
+    const uint64_t found = WhoAnswers();
+    const Coordinator who = found == 0      ? Coordinator::kNobody
+                            : found == same ? Coordinator::kSame
+                                            : Coordinator::kAnother;
+    MutexLock lock(&mutex_);
+    const Time now = Now();
+    if (now < life_.lease_end) {
+      return absl::OkStatus();  // It was renewed meanwhile.
+    }
+    if (who != Coordinator::kSame) {
+      *answers_since = std::nullopt;
+    } else if (!answers_since->has_value()) {
+      *answers_since = now;
+    }
+    const auto since = answers_since->has_value() ? now - **answers_since : milliseconds(0);
+    if (!lease_policy::EndsLife(who, since, milliseconds(life_.terms.lease_ms()))) {
+      return absl::OkStatus();
+    }
+    return Error(absl::StatusCode::kUnavailable, "LEASE_LAPSED",
+                 who == Coordinator::kAnother
+                     ? "another coordinator answers at " + coordinator_ +
+                           ", so that the lease of the one before is over"
+                     : "the coordinator did not renew the lease for " +
+                           std::to_string(life_.terms.lease_ms()) + " ms and longer");
+  }
+
+  // Heartbeats until the stream ends, a lapsed lease ends the life (then an error) or Stop.
   absl::Status KeepLease(Outbox* outbox) {
+    uint64_t same = 0;
+    bool said = false;
+    std::optional<Time> answers_since;
     Time next_beat = Now();
+    Time next_look{};  // Who answers.
     while (true) {
       uint64_t term = 0;
       {
         MutexLock lock(&mutex_);
-        while (!life_.ended && !stopping_ && !beat_ && Now() < life_.lease_end &&
-               Now() < next_beat) {
-          changed_.WaitFor(&mutex_, std::min(next_beat, life_.lease_end) - Now());
+        while (!life_.ended && !stopping_ && !beat_ && Now() < next_beat &&
+               Now() < std::max(life_.lease_end, next_look)) {
+          changed_.WaitFor(&mutex_,
+                           std::min(next_beat, std::max(life_.lease_end, next_look)) - Now());
         }
         if (life_.ended || stopping_) {
           return absl::OkStatus();
         }
-        if (lease_policy::HasLapsed(Now().time_since_epoch(), life_.lease_end.time_since_epoch())) {
-          return Error(absl::StatusCode::kUnavailable, "LEASE_LAPSED",
-                       "the coordinator did not renew the lease for " +
-                           std::to_string(life_.terms.lease_ms()) + " ms");
+      }
+      if (Lapsed() && Now() >= next_look) {
+        if (!std::exchange(said, true)) {
+          LogWarn({{"coordinator", coordinator_}},
+                  "the lease has lapsed; what is loaded stays until a coordinator answers that is "
+                  "another one, or has forgotten this worker");
         }
+        RETURN_IF_ERROR(AfterLapse(same, &answers_since));
+        next_look = Now() + kLookEvery;
+      } else if (!Lapsed() && std::exchange(said, false)) {
+        answers_since = std::nullopt;
+        LogInfo({{"coordinator", coordinator_}}, "the coordinator has renewed the lease again");
+      }
+      if (Now() < next_beat && !Asked()) {
+        continue;
+      }
+      if (same == 0 && !Lapsed()) {
+        same = WhoAnswers();
+      }
+      {
+        MutexLock lock(&mutex_);
         beat_ = false;
         term = life_.terms.term();
         next_beat = Now() + std::max(kShortestBeat, milliseconds(life_.terms.heartbeat_ms()));
@@ -256,6 +325,17 @@ class ControlClient::Impl {
       *message.mutable_heartbeat() = node_->MakeHeartbeat(term);
       outbox->Send(std::move(message));
     }
+  }
+
+  bool Lapsed() {
+    MutexLock lock(&mutex_);
+    return lease_policy::HasLapsed(Now().time_since_epoch(), life_.lease_end.time_since_epoch());
+  }
+
+  // For a heartbeat out of turn.
+  bool Asked() {
+    MutexLock lock(&mutex_);
+    return beat_;
   }
 
   struct LifeState {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -140,7 +141,11 @@ class FakeCoordinator : public IoService, public LinkHandler {
   }
 
   // LinkHandler.
-  Identity identity() const override { return {"", kIncarnation}; }
+  Identity identity() const override {
+    ++asked_;
+    // Another name is no coordinator: as if nobody answered.
+    return {silent_ ? "somebody" : "", incarnation_};
+  }
   absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen&, const std::string&,
                                                    std::shared_ptr<InboundLink>) override {
     return std::make_shared<Sink>(this);
@@ -205,6 +210,11 @@ class FakeCoordinator : public IoService, public LinkHandler {
     MutexLock lock(&mutex_);
     return heartbeats_[name];
   }
+
+  // Whether a coordinator answers who asks, and as which process.
+  std::atomic<bool> silent_ = false;
+  std::atomic<uint64_t> incarnation_ = kIncarnation;
+  mutable std::atomic<int> asked_ = 0;
 
   // Read and changed under `mutex_`, by Wait and these.
   int registrations_ = 0;

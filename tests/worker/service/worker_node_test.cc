@@ -266,6 +266,45 @@ TEST_F(WorkerNodeTest, ALapsedLeaseDropsEverythingAndBeginsANewLife) {
   EXPECT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
 }
 
+TEST_F(WorkerNodeTest, ALapsedLeaseKeepsEverythingForACoordinatorThatStandsStill) {
+  FakeCoordinator coordinator;
+  Worker w0("w0", Dir("w0"), coordinator);
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
+  coordinator.Send("w0", LoadOf(&coordinator, 0, 1, 9));
+  ASSERT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
+  coordinator.silent_ = true;
+  coordinator.LetLapse("w0");
+  const int before = coordinator.asked_;
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.asked_ >= before + 3; }));
+  coordinator.SetRenews(true);
+  coordinator.silent_ = false;
+  // It comes back as the same: the stage is there, and the life goes on.
+  Fence(&coordinator, "w0", 10);
+  EXPECT_FALSE(WaitFenced(&coordinator, "w0").has_error());
+  EXPECT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
+}
+
+TEST_F(WorkerNodeTest, ANewerCoordinatorThatAnswersEndsALapsedLease) {
+  FakeCoordinator coordinator;
+  Worker w0("w0", Dir("w0"), coordinator);
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
+  const uint64_t first = coordinator.Node("w0").incarnation();
+  coordinator.Send("w0", LoadOf(&coordinator, 0, 1, 9));
+  ASSERT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
+  // As where the first one's machine died and told nobody: its stream stays as it is.
+  coordinator.silent_ = true;
+  coordinator.LetLapse("w0");
+  const int before = coordinator.asked_;
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.asked_ >= before + 2; }));
+  ++coordinator.incarnation_;
+  coordinator.silent_ = false;
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ >= 2; }));
+  EXPECT_NE(coordinator.Node("w0").incarnation(), first);
+  coordinator.SetRenews(true);
+  Fence(&coordinator, "w0", 10);
+  EXPECT_EQ(WaitFenced(&coordinator, "w0").error().reason(), "NO_DEPLOYMENT");
+}
+
 TEST_F(WorkerNodeTest, ARestartedCoordinatorIsJoinedAgain) {
   auto coordinator = std::make_unique<FakeCoordinator>();
   const std::string address = coordinator->address();
