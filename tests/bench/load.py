@@ -128,8 +128,7 @@ def sampled_request(index):
 
 def sampled_answer(cluster, index):
     """(digest of tokens, logprobs and text, or None; what was wrong)"""
-    status, _, answer = request(cluster, "POST", "/v1/completions", sampled_request(index),
-                                timeout=1800)
+    status, _, answer = request(cluster, "POST", "/v1/completions", sampled_request(index))
     if status != 200:
         return None, f"{status}: {answer}"
     (choice,) = answer["choices"]
