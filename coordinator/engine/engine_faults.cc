@@ -121,9 +121,10 @@ absl::Status Engine::Impl::DownStatus() const {
   }
   return Error(absl::StatusCode::kUnavailable, "PIPELINE_DOWN", message)
       .Node(!missing.empty() ? missing.front() : cause.node())
-      .Hint((missing.empty() ? std::string("`strata node list` says which nodes cannot be reached")
-                             : "see the log of strata-worker on " + missing.front()) +
-            "; the pipeline recovers by itself when its nodes are back");
+      .Hint(
+          (missing.empty() ? std::string("`strata node list` says which nodes cannot be reached")
+                           : "see the log of strata-worker on " + missing.front()) +
+          "; the pipeline recovers by itself when its nodes are back: then send the request again");
 }
 
 void Engine::Impl::GoDown(const absl::Status& why) {
