@@ -8,6 +8,8 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -203,7 +205,36 @@ bool Again(Connection* connection, SSL* tls, int rc, bool* timed_out) {
   return !*timed_out;
 }
 
+// While it lives this thread gets no SIGPIPE, which OpenSSL's writes to a closed connection raise
+// and which ends a process that did not ask for it.
+class NoSigPipe {
+ public:
+  NoSigPipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoSigPipe() {
+    const timespec at_once{};
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &at_once) == -1 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigPipe(const NoSigPipe&) = delete;
+  NoSigPipe& operator=(const NoSigPipe&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+  bool was_pending_ = false;
+};
+
 absl::Status ProbeTls(Connection* connection, const HostPort& address, const TlsFiles& files) {
+  const NoSigPipe no_sigpipe;
   ASSIGN_OR_RETURN(const Owned<SSL_CTX> context, MakeContext(files));
   const Owned<SSL> tls(SSL_new(context.get()));
   unsigned char binary[sizeof(in6_addr)];
