@@ -107,9 +107,11 @@ std::string UnknownCommand(const CLI::App& root) {
 
 std::string ExplainParseError(const CLI::App& root, const CLI::ParseError& error) {
   // What was left over says more than «a subcommand is required».
-  const std::vector<std::string> rest = root.remaining(/*recurse=*/true);
+  std::vector<std::string> rest = root.remaining(/*recurse=*/true);
+  const bool no_options = !rest.empty() && rest.front() == "--";  // All behind it are words.
+  if (no_options) rest.erase(rest.begin());
   const bool wants_command = !ReachedApp(root).get_subcommands(nullptr).empty();
-  if (!rest.empty() && rest.front().rfind('-', 0) == 0 && rest.front() != "-") {
+  if (!no_options && !rest.empty() && rest.front().rfind('-', 0) == 0 && rest.front() != "-") {
     const std::string name = rest.front().substr(0, rest.front().find('='));
     return "unknown option " + Printable(rest.front(), kShownBytes) +
            Nearest(name, OptionsOf(ReachedApp(root)));
