@@ -178,7 +178,8 @@ void Register(Flags* flags, ServeFlags* f) {
       "A worker that left is forgotten after this long, unless a model has layers on it "
       "or it is drained; 0s: never");
   flags->Size("min-free-disk", &f->min_free_disk,
-              "Less than this free on the disk of --data-dir is a problem of `strata status`");
+              "Less than this free on the disk of --data-dir, or of a worker's, is a problem of "
+              "`strata status`; 0: never");
   flags->Number("max-waiting-calls", &f->max_waiting_calls,
                 "Most calls of clients that wait for the coordinator; more are refused", 1,
                 kMostOfAnything);
@@ -187,9 +188,10 @@ void Register(Flags* flags, ServeFlags* f) {
                 kMostOfAnything);
   flags->Number("max-transfers", &f->max_transfers,
                 "Most transfers of weights to workers at once; more wait", 1, kMostOfAnything);
-  flags->Size("max-unread", &f->max_unread,
-              "Most bytes of one gRPC answer that wait for a client that does not read; from 1 MiB of "
-              "it on, or a quarter, its answer is not computed further and gives way to others");
+  flags->Size(
+      "max-unread", &f->max_unread,
+      "Most bytes of one gRPC answer that wait for a client that does not read; from 1 MiB of "
+      "it on, or a quarter, its answer is not computed further and gives way to others");
   flags->Number("max-http-connections", &f->http.max_connections,
                 "Most HTTP connections; one more is answered 503", 1, kMostOfAnything);
   flags->Size("max-http-header", &f->http.max_header_bytes,
@@ -244,6 +246,7 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.cluster.heartbeat = f.heartbeat;
   options.cluster.measure_timeout = f.measure_timeout;
   options.cluster.forget_after = f.forget_nodes_after;
+  options.cluster.least_free_disk_bytes = f.min_free_disk;
   options.deployment.load_timeout = f.load_timeout;
   options.deployment.retry = {f.retry_load, f.retry_load_at_most};
   options.check_timeout = f.check_timeout;

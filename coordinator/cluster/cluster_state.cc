@@ -355,6 +355,17 @@ void ClusterState::AddProblems(const ModelOnFn& model_on, ProblemList* problems)
           "start strata-worker there again, or `strata node remove " + name + "`");
       continue;
     }
+    if (node.heartbeat.has_disk_free_bytes() &&
+        node.heartbeat.disk_free_bytes() < options_.least_free_disk_bytes) {
+      problems->AddOne(
+          {"nodes have a full disk",
+           "make room on the disks of their --data-dir: no model can be loaded there "
+           "that is not kept already"},
+          name,
+          "the disk of --data-dir of node " + name + " has " +
+              FormatSize(node.heartbeat.disk_free_bytes()) + " free",
+          "make room there: no model can be loaded on " + name + " that is not kept already");
+    }
     for (const auto& [peer, link] : node.links) {
       if (link.ok()) {
         continue;

@@ -58,6 +58,8 @@ struct ClusterOptions {
   nanoseconds forget_after = std::chrono::hours(24);
   // A node that says nothing of links that it was asked to measure is a problem after so long.
   nanoseconds measure_timeout = std::chrono::seconds(30);
+  // Less free on the disk of a node's --data-dir is a problem; 0: never.
+  uint64_t least_free_disk_bytes = uint64_t{16} << 20;
 };
 
 class ClusterState {

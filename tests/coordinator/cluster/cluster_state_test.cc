@@ -241,5 +241,19 @@ TEST_F(ClusterStateTest, ANodeThatSaysNothingOfItsLinksOwesThemUntilItDoes) {
   EXPECT_FALSE(owed().has_value()) << "nobody can measure that link any more";
 }
 
+TEST_F(ClusterStateTest, ANodeWhoseDiskIsFullIsAProblemUntilThereIsRoom) {
+  ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  v1::Heartbeat heartbeat;
+  state_.Heartbeat("a", 1, heartbeat, At(1));
+  EXPECT_THAT(Problems(), IsEmpty()) << "nobody knows";
+  heartbeat.set_disk_free_bytes(4096);
+  state_.Heartbeat("a", 1, heartbeat, At(2));
+  ASSERT_EQ(Problems().size(), 1u);
+  EXPECT_THAT(Problems()[0].what(), HasSubstr("disk of --data-dir of node a has 4.0 KiB free"));
+  heartbeat.set_disk_free_bytes(uint64_t{16} << 20);
+  state_.Heartbeat("a", 1, heartbeat, At(3));
+  EXPECT_THAT(Problems(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace strata
