@@ -66,8 +66,8 @@ def commands():
 def test_every_command_that_a_hint_names_is_understood(command, where):
     words = shlex.split(command)[1:]
     words = [WORD if word == "N" else word for word in words]
-    # What stands for the names of commands themselves, in the text of --help.
-    words = [word for word in words if word != "COMMAND"]
+    # What stands for the name of a command, and of a group of them, in the text of --help.
+    words = words[words.index("COMMAND") + 1:] if "COMMAND" in words else words
     done = subprocess.run([BIN / "strata", "--coordinator", NOWHERE, *words],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=GIVE_UP_S)
