@@ -171,7 +171,7 @@ TEST_F(PullTest, RepositoryWithoutSafetensorsSaysSo) {
   EXPECT_EQ(ReasonOf(SelectFiles({"config.json", "pytorch_model.bin"}).status()), "NO_SAFETENSORS");
   // The only weights there are, whatever they are called.
   EXPECT_THAT(SelectFiles({"consolidated.safetensors", "params.json"}).value(),
-              ElementsAre("consolidated.safetensors", "params.json"));
+              ElementsAre("params.json", "consolidated.safetensors"));
 }
 
 TEST_F(PullTest, ListingThatIsNoneSaysSo) {
