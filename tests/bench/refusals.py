@@ -21,7 +21,7 @@ PROMPT = [(7 * i) % 900 for i in range(750)]  # The mean of load.py's.
 
 def message(model):
     body = json.dumps({"model": model, "prompt": PROMPT, "max_tokens": 10**6}).encode()
-    return (b"POST /v1/completions HTTP/1.1\r\nHost: strata\r\nContent-Type: application/json\r\n"
+    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n" % len(body)) + body
 
 
