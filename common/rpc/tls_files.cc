@@ -221,7 +221,8 @@ absl::Status CheckCertificateName(std::string_view pem, const std::string& host,
 
 std::string EndsSoon(const CertificateTimes& times, int64_t now_s) {
   const int64_t left = times.not_after_s - now_s;
-  if (times.not_after_s == 0 || left >= kSoon || left > (times.not_after_s - times.not_before_s) / 3) {
+  if (times.not_after_s == 0 || left >= kSoon ||
+      left > (times.not_after_s - times.not_before_s) / 3) {
     return "";
   }
   return (left <= 0 ? "expired on " : "expires on ") + openssl::Date(times.not_after_s);
