@@ -1,16 +1,15 @@
 """Workers that go mute, disks that fill, files that are touched, nodes that never come back: what
 `strata status` says of each, and that all is well again afterwards."""
 
-import contextlib
 import os
 import re
 import shlex
 import shutil
-import subprocess
 
 import pytest
 
 from cluster import GIVE_UP_S, RECALL, Cluster, wait_until
+from small_disk import full, mounted
 
 ASK = ["generate", "recall", "--token-ids", "1,2,3", "--max-tokens", 12, "--temperature", 0]
 
@@ -86,26 +85,8 @@ def test_a_worker_that_never_answers_is_named_ends_the_load_and_is_loaded_on_onc
 
 @pytest.fixture
 def small_disk(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "strata-test", folder],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a small disk: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
-@contextlib.contextmanager
-def full(disk):
-    ballast = os.open(disk / "ballast", os.O_CREAT | os.O_WRONLY)
-    try:
-        while True:
-            os.write(ballast, bytes(4096))
-    except OSError:
-        os.close(ballast)
-    yield
-    os.remove(disk / "ballast")
+    with mounted(tmp_path / "small", "32m") as folder:
+        yield folder
 
 
 def test_a_load_that_failed_for_a_full_disk_is_made_up_for_once_there_is_room(tmp_path, small_disk):

@@ -6,16 +6,15 @@ A worker that sends finite numbers which are wrong is not covered: nobody could 
 """
 
 import json
-import os
 import random
 import signal
-import subprocess
 import time
 
 import pytest
 
 from cluster import BIN, GIVE_UP_S, NEVER, RECALL, SLOW, Cluster, wait_until
 from relay import Relay
+from small_disk import full, mounted
 
 FAULTY = BIN.parent / "tests"
 # Where that time must pass: for a worker that stands still, or does not come back.
@@ -230,14 +229,8 @@ def test_a_worker_that_sends_garbage(honest, liar, kind):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "strata-test", folder],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a small disk: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with mounted(tmp_path / "small", "2m") as folder:
+        yield folder
 
 
 def test_a_full_disk_of_a_worker_is_named_and_the_rest_goes_on(tmp_path, small_disk):
@@ -258,19 +251,13 @@ def test_a_full_disk_of_the_coordinator_is_said_and_what_runs_goes_on(tmp_path, 
         cluster.start_workers(2)
         cluster.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512)
         right = cluster.json(*arguments(PROMPTS[0], "before", 20))["token_ids"]
-        ballast = os.open(small_disk / "ballast", os.O_CREAT | os.O_WRONLY)
-        try:
-            while True:
-                os.write(ballast, bytes(4096))
-        except OSError:
-            os.close(ballast)
-        assert cluster.json(*arguments(PROMPTS[0], "during", 20))["token_ids"] == right
-        # What would have to be recorded is refused, with the reason.
-        _, err, status = cluster.run("model", "resize", "recall", "--kv-tokens", 65536,
-                                     check=False)
-        assert status == 1 and ("full" in err or "space" in err), err
-        assert cluster.coordinator.process.poll() is None
-        os.remove(small_disk / "ballast")
+        with full(small_disk):
+            assert cluster.json(*arguments(PROMPTS[0], "during", 20))["token_ids"] == right
+            # What would have to be recorded is refused, with the reason.
+            _, err, status = cluster.run("model", "resize", "recall", "--kv-tokens", 65536,
+                                         check=False)
+            assert status == 1 and ("full" in err or "space" in err), err
+            assert cluster.coordinator.process.poll() is None
         assert cluster.json(*arguments(PROMPTS[0], "after", 20))["token_ids"] == right
 
 

@@ -6,16 +6,15 @@ With --all for twenty minutes; else for a few faults of each kind.
 """
 
 import json
-import os
 import random
 import signal
 import socket
-import subprocess
 import time
 
 import pytest
 
 from cluster import GIVE_UP_S, RECALL, SLOW, Cluster, wait_until
+from small_disk import full, mounted
 
 PROMPTS = [[7 + i] * (5 + 11 * i) for i in range(4)]
 CUTS = [("w0", 0, 2), ("w1", 3, 5), ("w2", 6, 7)]
@@ -27,18 +26,9 @@ ALL_S = 20 * 60
 @pytest.fixture
 def small_disks(tmp_path):
     """{"coordinator", "w1"}: folders of disks that a test can fill."""
-    folders = {}
-    for name in ("coordinator", "w1"):
-        folder = tmp_path / f"disk-{name}"
-        folder.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "strata-test", folder],
-                              capture_output=True, text=True)
-        if done.returncode != 0:
-            pytest.skip(f"cannot mount a small disk: {done.stderr.strip()}")
-        folders[name] = folder
-    yield folders
-    for folder in folders.values():
-        subprocess.run(["umount", "-l", folder], check=True)
+    with mounted(tmp_path / "disk-coordinator", "64m") as coordinator:
+        with mounted(tmp_path / "disk-w1", "64m") as w1:
+            yield {"coordinator": coordinator, "w1": w1}
 
 
 class Days:
@@ -130,19 +120,8 @@ class Days:
 
     def fill(self):
         where = self.rng.choice(list(self.disks))
-        ballast = self.disks[where] / "ballast"
-        file = os.open(ballast, os.O_CREAT | os.O_WRONLY)
-        try:
-            for size in (65536, 4096):
-                try:
-                    while True:
-                        os.write(file, bytes(size))
-                except OSError:
-                    pass
+        with full(self.disks[where]):
             self.named("disk", *([] if where == "coordinator" else [where]))
-        finally:
-            os.close(file)
-            os.remove(ballast)
 
     def client_goes_away(self):
         self.keep_sixteen()
