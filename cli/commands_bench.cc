@@ -58,7 +58,7 @@ absl::Status ReadDuration(const std::string& flag, const std::string& text,
   }
   const auto parsed = ParseDuration(text);
   if (!parsed.ok() || parsed->count() <= 0) {
-    return UsageError(flag + " " + text + ": write a time like 500ms or 30s");
+    return UsageError(flag + " " + text + ": write a time like 500ms, 30s or 24h");
   }
   *value = *parsed;
   return absl::OkStatus();

@@ -331,7 +331,7 @@ absl::Status AnswerOptions::Apply(sdk::GenerateRequest* request, sdk::CallOption
   if (!deadline.empty()) {
     const auto limit = ParseDuration(deadline);
     if (!limit.ok() || limit->count() <= 0) {
-      return UsageError("--deadline " + deadline + ": write a time like 500ms or 30s");
+      return UsageError("--deadline " + deadline + ": write a time like 500ms, 30s or 24h");
     }
     call->timeout = *limit;
   }

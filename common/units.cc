@@ -24,8 +24,9 @@ constexpr Unit kSizes[] = {{"B", 1},
                            {"MB", 1e6},
                            {"GB", 1e9},
                            {"TB", 1e12}};
-constexpr Unit kDurations[] = {{"ns", 1},  {"us", 1e3}, {"ms", 1e6},
-                               {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+constexpr Unit kDurations[] = {{"ns", 1},     {"us", 1e3},    {"ms", 1e6},
+                               {"s", 1e9},    {"m", 60e9},    {"min", 60e9},
+                               {"h", 3600e9}, {"d", 86400e9}, {"days", 86400e9}};
 
 // The number at the start of `text` and what follows it; false if there is none.
 bool SplitNumber(std::string_view text, double* number, std::string_view* unit) {
@@ -82,7 +83,7 @@ absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
   }
   return Error(absl::StatusCode::kInvalidArgument, "BAD_DURATION",
                "'" + std::string(text) + "' is no duration")
-      .Hint("write it like 500ms or 30s");
+      .Hint("write it like 500ms, 30s or 24h");
 }
 
 std::string FormatSize(uint64_t bytes) {
@@ -105,7 +106,9 @@ std::string FormatDuration(std::chrono::nanoseconds duration) {
   if (ns < 1e6) return Scaled(ns / 1e3, "us");
   if (ns < 1e9) return Scaled(ns / 1e6, "ms");
   if (ns < 120e9) return Scaled(ns / 1e9, "s");
-  return Scaled(ns / 60e9, "min");
+  if (ns < 120 * 60e9) return Scaled(ns / 60e9, "min");
+  if (ns < 48 * 3600e9) return Scaled(ns / 3600e9, "h");
+  return Scaled(ns / 86400e9, "days");
 }
 
 std::string FormatFloat(float value) {

@@ -85,7 +85,7 @@ struct ServeFlags {
   nanoseconds check_timeout = CoordinatorOptions().check_timeout;
   nanoseconds upload_timeout = AdminOptions().upload_timeout;
   nanoseconds forget_nodes_after = ClusterOptions().forget_after;
-  uint64_t min_free_disk = DiskWatchOptions().least_free_bytes;
+  uint64_t min_free_disk = ClusterOptions().least_free_disk_bytes;
   HttpOptions http;
   std::string http_allow_origins;
   std::string http_allow_hosts;

@@ -104,6 +104,24 @@ class HttpResponder {
   virtual void OnDrained(std::function<void()> drained) = 0;
 };
 
+// Hands everything on to another responder; who derives from it changes a part of that.
+class ForwardingResponder : public HttpResponder {
+ public:
+  explicit ForwardingResponder(std::shared_ptr<HttpResponder> to) : to_(std::move(to)) {}
+
+  void Answer(HttpResponse response) override { to_->Answer(std::move(response)); }
+  void Begin(HttpResponse head) override { to_->Begin(std::move(head)); }
+  absl::Status Write(std::string_view piece) override { return to_->Write(piece); }
+  bool Behind() override { return to_->Behind(); }
+  void End(std::string_view piece) override { to_->End(piece); }
+  void OnGone(std::function<void()> gone) override { to_->OnGone(std::move(gone)); }
+  void OnIdle(std::function<void()> idle) override { to_->OnIdle(std::move(idle)); }
+  void OnDrained(std::function<void()> drained) override { to_->OnDrained(std::move(drained)); }
+
+ private:
+  const std::shared_ptr<HttpResponder> to_;
+};
+
 class HttpServer {
  public:
   // Takes one request; called on the server's thread, so it must not wait.

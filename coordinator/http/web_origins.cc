@@ -78,21 +78,15 @@ absl::Status BadEntry(const std::string& flag, const std::string& entry,
                "--" + flag + ": '" + entry + "' is not " + wanted);
 }
 
-class HeadedResponder : public HttpResponder {
+class HeadedResponder : public ForwardingResponder {
  public:
-  HeadedResponder(std::shared_ptr<HttpResponder> responder, HttpHeaders headers)
-      : responder_(std::move(responder)), headers_(std::move(headers)) {}
+  HeadedResponder(std::shared_ptr<HttpResponder> to, HttpHeaders headers)
+      : ForwardingResponder(std::move(to)), headers_(std::move(headers)) {}
 
-  void Answer(HttpResponse response) override { responder_->Answer(Headed(std::move(response))); }
-  void Begin(HttpResponse head) override { responder_->Begin(Headed(std::move(head))); }
-  absl::Status Write(std::string_view piece) override { return responder_->Write(piece); }
-  bool Behind() override { return responder_->Behind(); }
-  void End(std::string_view piece) override { responder_->End(piece); }
-  void OnGone(std::function<void()> gone) override { responder_->OnGone(std::move(gone)); }
-  void OnIdle(std::function<void()> idle) override { responder_->OnIdle(std::move(idle)); }
-  void OnDrained(std::function<void()> drained) override {
-    responder_->OnDrained(std::move(drained));
+  void Answer(HttpResponse response) override {
+    ForwardingResponder::Answer(Headed(std::move(response)));
   }
+  void Begin(HttpResponse head) override { ForwardingResponder::Begin(Headed(std::move(head))); }
 
  private:
   HttpResponse Headed(HttpResponse response) const {
@@ -100,7 +94,6 @@ class HeadedResponder : public HttpResponder {
     return response;
   }
 
-  const std::shared_ptr<HttpResponder> responder_;
   const HttpHeaders headers_;
 };
 

@@ -1,6 +1,7 @@
 #include "coordinator/store/disk_watch.h"
 
-#include <filesystem>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "common/status.h"
@@ -15,44 +16,13 @@ constexpr nanoseconds kLongChange = std::chrono::seconds(10);
 }  // namespace
 
 DiskWatch::DiskWatch(DiskWatchOptions options, WatchedStore* store)
-    : options_(std::move(options)), store_(store) {
-  Look();
-  thread_ = std::thread([this] { Run(); });
-}
-
-DiskWatch::~DiskWatch() {
-  {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-    stop_.NotifyAll();
-  }
-  thread_.join();
-}
-
-void DiskWatch::Run() {
-  while (true) {
-    {
-      MutexLock lock(&mutex_);
-      if (!stopping_) {
-        stop_.WaitFor(&mutex_, options_.look_every);
-      }
-      if (stopping_) {
-        return;
-      }
-    }
-    Look();
-  }
-}
-
-void DiskWatch::Look() {
-  if (!store_->problem().ok()) {
-    store_->Probe();
-  }
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(options_.data_dir, error);
-  MutexLock lock(&mutex_);
-  free_bytes_ = error ? std::nullopt : std::optional<uint64_t>(space.available);
-}
+    : options_(std::move(options)),
+      store_(store),
+      disk_(options_.data_dir, options_.look_every, [store] {
+        if (!store->problem().ok()) {
+          store->Probe();
+        }
+      }) {}
 
 std::vector<v1::Problem> DiskWatch::Problems() const {
   std::vector<v1::Problem> problems;
@@ -66,11 +36,7 @@ std::vector<v1::Problem> DiskWatch::Problems() const {
             ": what has to be recorded waits",
         "see to the disk of --data-dir (" + options_.data_dir + ")");
   }
-  std::optional<uint64_t> free_bytes;
-  {
-    MutexLock lock(&mutex_);
-    free_bytes = free_bytes_;
-  }
+  const std::optional<uint64_t> free_bytes = disk_.free_bytes();
   if (const absl::Status problem = store_->problem(); !problem.ok()) {
     const v1::ErrorDetail detail = DetailOf(problem);
     add("the coordinator cannot record anything: " + detail.message() +

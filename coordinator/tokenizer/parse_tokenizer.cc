@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/file_limits.h"
 #include "coordinator/tokenizer/decoder_steps.h"
 #include "coordinator/tokenizer/long_lists.h"
 #include "coordinator/tokenizer/pipeline_tokenizer.h"
@@ -14,7 +15,6 @@
 namespace strata {
 namespace {
 
-constexpr size_t kMaxTokenizerBytes = size_t{100} << 20;
 constexpr int kMaxNesting = 64;
 constexpr size_t kMaxValues = 16'000'000;
 // Bytes of text for one of a token. Blanks in place of marks are all that real files write.

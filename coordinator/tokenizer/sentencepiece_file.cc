@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_limits.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/tokenizer/unicode.h"
@@ -20,7 +21,6 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
 // Gemma's has 4 MB.
-constexpr size_t kMaxSentencePieceBytes = size_t{64} << 20;
 
 absl::Status Invalid(std::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "TOKENIZER_INVALID",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "common/file_limits.h"
 #include "common/limits.h"
 #include "coordinator/tokenizer/bpe_model.h"
 #include "coordinator/tokenizer/byte_alphabet.h"
@@ -21,7 +22,6 @@ namespace strata {
 namespace {
 
 // o200k has 4 MB, and tokens of 128 bytes.
-constexpr size_t kMaxTiktokenBytes = size_t{16} << 20;
 constexpr size_t kMaxTokenBytes = 512;
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <utility>
 
 namespace strata {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 
 TEST(Units, SizesReadAsPeopleWriteThem) {
   EXPECT_EQ(*ParseSize("8GiB"), uint64_t{8} << 30);
@@ -25,6 +28,18 @@ TEST(Units, DurationsReadAsPeopleWriteThem) {
   EXPECT_EQ(*ParseDuration("0"), milliseconds(0));
   for (const char* bad : {"", "5", "s", "-1s", "5 parsecs"}) {
     EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
+  }
+}
+
+TEST(Units, DurationsThatArePrintedCanBeGiven) {
+  const std::pair<nanoseconds, const char*> cases[] = {{milliseconds(500), "500 ms"},
+                                                       {std::chrono::seconds(30), "30 s"},
+                                                       {std::chrono::minutes(5), "5.0 min"},
+                                                       {std::chrono::hours(24), "24 h"},
+                                                       {std::chrono::hours(24 * 14), "14 days"}};
+  for (const auto& [duration, text] : cases) {
+    EXPECT_EQ(FormatDuration(duration), text);
+    EXPECT_EQ(*ParseDuration(text), duration) << text;
   }
 }
 

@@ -24,31 +24,21 @@ struct Taken {
 };
 
 // Counts what of a stream is on its way.
-class CountingResponder : public HttpResponder {
+class CountingResponder : public ForwardingResponder {
  public:
-  CountingResponder(std::shared_ptr<HttpResponder> responder, std::shared_ptr<Taken> taken)
-      : responder_(std::move(responder)), taken_(std::move(taken)) {}
+  CountingResponder(std::shared_ptr<HttpResponder> to, std::shared_ptr<Taken> taken)
+      : ForwardingResponder(std::move(to)), taken_(std::move(taken)) {}
 
-  void Answer(HttpResponse response) override { responder_->Answer(std::move(response)); }
-  void Begin(HttpResponse head) override { responder_->Begin(std::move(head)); }
   absl::Status Write(std::string_view piece) override {
-    absl::Status status = responder_->Write(piece);
+    absl::Status status = ForwardingResponder::Write(piece);
     if (status.ok()) {
       taken_->bytes += piece.size();
       taken_->largest = std::max(taken_->largest, piece.size());
     }
     return status;
   }
-  bool Behind() override { return responder_->Behind(); }
-  void End(std::string_view piece) override { responder_->End(piece); }
-  void OnGone(std::function<void()> gone) override { responder_->OnGone(std::move(gone)); }
-  void OnIdle(std::function<void()> idle) override { responder_->OnIdle(std::move(idle)); }
-  void OnDrained(std::function<void()> drained) override {
-    responder_->OnDrained(std::move(drained));
-  }
 
  private:
-  const std::shared_ptr<HttpResponder> responder_;
   const std::shared_ptr<Taken> taken_;
 };
 

@@ -24,6 +24,7 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 
+constexpr Time kNever = Time::max();
 constexpr milliseconds kConnectTry{500};
 constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kLookEvery{1000};
@@ -248,8 +249,9 @@ class ControlClient::Impl {
   }
 
   // The lease has lapsed: an error once that ends the life. `same`: who it is of; 0: not known, so
-  // that whoever answers may be another one. `answers_since`: since that one answers again.
-  absl::Status AfterLapse(uint64_t same, std::optional<Time>* answers_since) {
+  // that whoever answers may be another one. `answers_since`: since that one answers again;
+  // kNever: it does not.
+  absl::Status AfterLapse(uint64_t same, Time* answers_since) {
     using lease_policy::Coordinator;
     const uint64_t found = WhoAnswers();
     const Coordinator who = found == 0      ? Coordinator::kNobody
@@ -261,11 +263,11 @@ class ControlClient::Impl {
       return absl::OkStatus();  // It was renewed meanwhile.
     }
     if (who != Coordinator::kSame) {
-      *answers_since = std::nullopt;
-    } else if (!answers_since->has_value()) {
+      *answers_since = kNever;
+    } else if (*answers_since == kNever) {
       *answers_since = now;
     }
-    const auto since = answers_since->has_value() ? now - **answers_since : milliseconds(0);
+    const auto since = *answers_since != kNever ? now - *answers_since : Time::duration(0);
     if (!lease_policy::EndsLife(who, since, milliseconds(life_.terms.lease_ms()))) {
       return absl::OkStatus();
     }
@@ -281,7 +283,7 @@ class ControlClient::Impl {
   absl::Status KeepLease(Outbox* outbox) {
     uint64_t same = 0;
     bool said = false;
-    std::optional<Time> answers_since;
+    Time answers_since = kNever;
     Time next_beat = Now();
     Time next_look{};  // Who answers.
     while (true) {
@@ -306,7 +308,7 @@ class ControlClient::Impl {
         RETURN_IF_ERROR(AfterLapse(same, &answers_since));
         next_look = Now() + kLookEvery;
       } else if (!Lapsed() && std::exchange(said, false)) {
-        answers_since = std::nullopt;
+        answers_since = kNever;
         LogInfo({{"coordinator", coordinator_}}, "the coordinator has renewed the lease again");
       }
       if (Now() < next_beat && !Asked()) {

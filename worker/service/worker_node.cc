@@ -18,6 +18,7 @@ namespace strata {
 namespace {
 
 constexpr milliseconds kTick{200};
+constexpr milliseconds kLookAtDiskEvery{500};
 // What a tick counts for at most: longer ones were no ticks, the process was stopped.
 constexpr milliseconds kMostTick{400};
 
@@ -30,7 +31,7 @@ std::string LayersOf(const v1::Load& load) {
 WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
     : options_(std::move(options)),
       parts_(parts),
-      disk_(parts.cache->directory()),
+      disk_(parts.cache->directory(), kLookAtDiskEvery),
       measurer_(parts.measure),
       reference_(LayerReference::Parts{
           .node = options_.name,

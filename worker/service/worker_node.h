@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/platform/disk_gauge.h"
 #include "common/rpc/link_service.h"
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
@@ -25,7 +26,6 @@
 #include "worker/service/peer_measurer.h"
 #include "worker/service/worker_report.h"
 #include "worker/weights/blob_fetcher.h"
-#include "worker/weights/disk_gauge.h"
 
 namespace strata {
 

@@ -1,17 +1,15 @@
-#include "worker/weights/disk_gauge.h"
+#include "common/platform/disk_gauge.h"
 
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
 namespace strata {
-namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{500};
-
-}  // namespace
-
-DiskGauge::DiskGauge(std::string directory) : directory_(std::move(directory)) {
+DiskGauge::DiskGauge(std::string directory, std::chrono::nanoseconds look_every,
+                     std::function<void()> before_look)
+    : directory_(std::move(directory)),
+      look_every_(look_every),
+      before_look_(std::move(before_look)) {
   Look();
   thread_ = std::thread([this] { Run(); });
 }
@@ -35,7 +33,7 @@ void DiskGauge::Run() {
     {
       MutexLock lock(&mutex_);
       if (!stopping_) {
-        stop_.WaitFor(&mutex_, kLookEvery);
+        stop_.WaitFor(&mutex_, look_every_);
       }
       if (stopping_) {
         return;
@@ -46,6 +44,7 @@ void DiskGauge::Run() {
 }
 
 void DiskGauge::Look() {
+  if (before_look_ != nullptr) before_look_();
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(directory_, error);
   MutexLock lock(&mutex_);
