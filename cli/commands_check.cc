@@ -8,7 +8,7 @@
 #include "cli/documents.h"
 #include "cli/options.h"
 #include "cli/progress.h"
-#include "common/row_digest.h"
+#include "common/model/row_digest.h"
 #include "common/status.h"
 #include "strata/v1/admin.pb.h"
 

@@ -6,9 +6,9 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/file_reader.h"
-#include "common/dtype.h"
-#include "common/half.h"
 #include "common/limits.h"
+#include "common/model/dtype.h"
+#include "common/model/half.h"
 #include "common/status.h"
 
 namespace strata::cli {

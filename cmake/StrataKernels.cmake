@@ -32,7 +32,7 @@ function(strata_native_kernels out)
 endfunction()
 
 # strata_kernels(OUT FILE FUNCTION ...) sets OUT to the sources of the tables that are compiled, of
-# all that are given by their file, without its ending, and the function that returns it. The
+# all that are given by their file in isa/, without its ending, and the function that returns it. The
 # functions of the others return null.
 function(strata_kernels out)
   if(STRATA_KERNELS STREQUAL "native")
@@ -46,7 +46,7 @@ function(strata_kernels out)
   while(tables)
     list(POP_FRONT tables file function)
     if(STRATA_KERNELS STREQUAL "all" OR file STREQUAL "kernels_scalar" OR file STREQUAL native)
-      list(APPEND sources ${file}.cc)
+      list(APPEND sources isa/${file}.cc)
     else()
       string(APPEND absent "const Kernels* ${function}() { return nullptr; }\n")
     endif()
@@ -54,7 +54,7 @@ function(strata_kernels out)
   if(absent)
     file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/kernels_absent.cc @ONLY CONTENT
 "// Made by CMake: the tables that this build is without (STRATA_KERNELS=native).
-#include \"worker/backend/cpu/kernels.h\"
+#include \"worker/backend/cpu/kernels/kernels.h\"
 
 namespace strata::cpu {
 @absent@

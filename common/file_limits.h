@@ -7,6 +7,7 @@
 
 namespace strata {
 
+// The tokenizer refuses the same, also where it is handed a text.
 inline constexpr size_t kMaxTokenizerBytes = size_t{100} << 20;  // tokenizer.json
 inline constexpr size_t kMaxTiktokenBytes = size_t{16} << 20;
 inline constexpr size_t kMaxSentencePieceBytes = size_t{64} << 20;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model_spec.h"
-#include "common/stored_matrix.h"
+#include "common/model/model_spec.h"
+#include "common/model/stored_matrix.h"
 
 namespace strata {
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/checkpoint/expert_config.h"
 #include "common/checkpoint/json_reader.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 
 namespace strata {
 

@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/block_formats.h"
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 
 namespace strata {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/quantization_config.h"
 #include "common/checkpoint/quantization_fields.h"
-#include "common/quantized_weights.h"
+#include "common/model/quantized_weights.h"
 #include "common/status.h"
 
 namespace strata {

@@ -14,7 +14,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/decoder_names.h"
 #include "common/checkpoint/file_reader.h"
@@ -24,6 +23,7 @@
 #include "common/checkpoint/tensor_fields.h"
 #include "common/checkpoint/tied_head.h"
 #include "common/limits.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 
 namespace strata {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace strata {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/checkpoint/json_reader.h"
-#include "common/quantization_spec.h"
+#include "common/model/quantization_spec.h"
 #include "nlohmann/json.hpp"
 
 namespace strata {

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/checkpoint/json_reader.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 
 namespace strata {
 

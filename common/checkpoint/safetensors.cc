@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 
 namespace strata {

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/block_formats.h"
 #include "common/check.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/gpt_oss_experts.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
 
 namespace strata {
 namespace {
@@ -140,7 +140,7 @@ class TensorList {
   std::vector<StageTensor> tensors_;
 };
 
-// See common/gpt_oss_experts.h.
+// See common/model/gpt_oss_experts.h.
 void AddGptOssExperts(const MlpSpec& mlp, uint64_t hidden, const std::string& folder,
                       TensorList* list) {
   const auto add = [&](const std::string& path, uint64_t outputs, uint64_t inputs) {

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/frame.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "coordinator/engine/generation_counter.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/session.h"

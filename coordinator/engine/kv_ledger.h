@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "coordinator/prefix/page_book.h"
 #include "strata/v1/shard.pb.h"
 

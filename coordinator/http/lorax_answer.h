@@ -10,7 +10,7 @@
 
 #include "coordinator/http/http_answer.h"
 #include "coordinator/http/lorax_request.h"
-#include "coordinator/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace strata {
 

@@ -9,7 +9,7 @@
 
 #include "coordinator/http/http_answer.h"
 #include "coordinator/http/openai_request.h"
-#include "coordinator/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace strata {
 

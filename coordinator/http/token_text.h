@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "coordinator/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace strata {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/numerics_class.h"
+#include "common/model/numerics_class.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/planner/explain.h"

@@ -4,10 +4,10 @@
 #include <optional>
 #include <set>
 
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/gpt_oss_experts.h"
-#include "common/quantized_weights.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
+#include "common/model/quantized_weights.h"
 #include "coordinator/registry/manifest.h"
 
 namespace strata {

@@ -11,7 +11,7 @@
 #include "common/file_limits.h"
 #include "common/status.h"
 #include "coordinator/registry/gguf_text.h"
-#include "coordinator/tokenizer/tokenizer_config.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 namespace strata {
 namespace {

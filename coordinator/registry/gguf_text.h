@@ -1,5 +1,5 @@
 // What of a GGUF file is text: its chat template, and whether it has a tokenizer
-// (coordinator/tokenizer/gguf_tokenizer.h).
+// (text/tokenizer/gguf_tokenizer.h).
 #ifndef STRATA_COORDINATOR_REGISTRY_GGUF_TEXT_H_
 #define STRATA_COORDINATOR_REGISTRY_GGUF_TEXT_H_
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/file_reader.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "strata/v1/types.pb.h"
 
 namespace strata {

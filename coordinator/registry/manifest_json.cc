@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/json_reader.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 #include "coordinator/registry/manifest.h"
 

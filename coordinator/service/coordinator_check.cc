@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/app/log.h"
-#include "common/row_digest.h"
+#include "common/model/row_digest.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
 #include "common/units.h"

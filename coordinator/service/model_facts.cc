@@ -11,9 +11,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/gpt_oss_experts.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
 

@@ -7,12 +7,12 @@
 #include "common/checkpoint/generation_config.h"
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
-#include "coordinator/template/conversation.h"
-#include "coordinator/tokenizer/gguf_tokenizer.h"
-#include "coordinator/tokenizer/sentencepiece.h"
-#include "coordinator/tokenizer/tiktoken.h"
-#include "coordinator/tokenizer/tokenizer_config.h"
 #include "nlohmann/json.hpp"
+#include "text/template/conversation.h"
+#include "text/tokenizer/gguf_tokenizer.h"
+#include "text/tokenizer/sentencepiece.h"
+#include "text/tokenizer/tiktoken.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 namespace strata {
 namespace {

@@ -14,11 +14,11 @@
 #include "coordinator/engine/session.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/registry/manifest.h"
-#include "coordinator/template/chat_template.h"
-#include "coordinator/tokenizer/tokenizer.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/inference.pb.h"
 #include "strata/v1/membership.pb.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace strata {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace strata {
 

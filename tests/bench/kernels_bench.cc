@@ -22,18 +22,18 @@
 #include <utility>
 #include <vector>
 
-#include "common/block_formats.h"
 #include "common/limits.h"
+#include "common/model/block_formats.h"
+#include "common/model/window.h"
 #include "common/sampling_params.h"
-#include "common/window.h"
 #include "tests/worker/backend/row_blocks.h"
-#include "worker/backend/cpu/aligned_buffer.h"
-#include "worker/backend/cpu/choose_kernels.h"
-#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/kernels/choose_kernels.h"
+#include "worker/backend/cpu/kernels/kernels.h"
 #include "worker/backend/cpu/measure.h"
-#include "worker/backend/cpu/packed_matrix.h"
-#include "worker/backend/cpu/rotate.h"
-#include "worker/backend/cpu/thread_pool.h"
+#include "worker/backend/cpu/shard/rotate.h"
+#include "worker/backend/cpu/threads/aligned_buffer.h"
+#include "worker/backend/cpu/threads/thread_pool.h"
+#include "worker/backend/cpu/weights/packed_matrix.h"
 #include "worker/sampler/sampler.h"
 
 namespace strata::cpu {

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "common/status.h"
-#include "coordinator/tokenizer/gguf_tokenizer.h"
-#include "coordinator/tokenizer/tokenizer.h"
+#include "text/tokenizer/gguf_tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace {
 

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/check.h"
-#include "coordinator/template/chat_template.h"
-#include "coordinator/template/template_jsonl.h"
 #include "tests/fuzz/input.h"
+#include "text/template/chat_template.h"
+#include "text/template/template_jsonl.h"
 
 namespace strata {
 namespace {

@@ -12,9 +12,9 @@
 #include "coordinator/service/request.h"
 #include "coordinator/service/text_stream.h"
 #include "tests/coordinator/engine/sim_cluster.h"
-#include "tests/coordinator/tokenizer/small_tokenizer.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/quiet_protobuf.h"
+#include "tests/text/tokenizer/small_tokenizer.h"
 
 namespace strata {
 namespace {

@@ -8,13 +8,13 @@
 #include <filesystem>
 #include <string>
 
-#include "common/block_formats.h"
 #include "common/check.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 #include "coordinator/registry/gguf_text.h"
-#include "coordinator/tokenizer/gguf_tokenizer.h"
 #include "tests/fuzz/input.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 
 namespace strata {
 namespace {

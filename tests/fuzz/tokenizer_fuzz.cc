@@ -5,11 +5,11 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "coordinator/tokenizer/sentencepiece.h"
-#include "coordinator/tokenizer/tiktoken.h"
-#include "coordinator/tokenizer/tokenizer.h"
-#include "coordinator/tokenizer/tokenizer_config.h"
 #include "tests/fuzz/input.h"
+#include "text/tokenizer/sentencepiece.h"
+#include "text/tokenizer/tiktoken.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 namespace strata {
 namespace {

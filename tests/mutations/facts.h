@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 
 namespace strata::testing {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/limits.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "tests/mutations/restated.h"
 
 namespace strata::testing {

@@ -12,7 +12,6 @@
 #include <random>
 
 #include "common/status.h"
-#include "coordinator/tokenizer/gguf_tokenizer.h"
 #include "tests/common/checkpoint/made_checkpoint.h"
 #include "tests/cost.h"
 #include "tests/golden.h"
@@ -25,6 +24,7 @@
 #include "tests/mutations/loaded.h"
 #include "tests/mutations/remade_gguf.h"
 #include "tests/worker/backend/golden_model.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 
 namespace strata::testing {
 namespace {

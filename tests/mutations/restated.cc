@@ -6,7 +6,7 @@
 #include <numbers>
 #include <optional>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "tests/mutations/field_defaults.h"
 
 namespace strata::testing {

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "common/status.h"
-#include "coordinator/tokenizer/tokenizer.h"
-#include "coordinator/tokenizer/tokenizer_config.h"
 #include "tests/cost.h"
 #include "tests/golden.h"
 #include "tests/mutations/loaded.h"
 #include "tests/mutations/mutate_json.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 namespace strata::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "strata/v1/shard.pb.h"
 
 namespace strata::sim {

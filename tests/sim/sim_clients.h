@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "coordinator/engine/session.h"
 #include "tests/sim/cluster.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/digest.h"
-#include "common/gpt_oss_experts.h"
+#include "common/model/gpt_oss_experts.h"
 #include "common/status.h"
 
 namespace strata {

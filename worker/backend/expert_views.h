@@ -1,5 +1,5 @@
-// Experts that are stored fused, or under other names (common/gpt_oss_experts.h), as backends read
-// experts. No bytes are copied: fused experts that lie inputs first are the source's to make
+// Experts that are stored fused, or under other names (common/model/gpt_oss_experts.h), as backends
+// read experts. No bytes are copied: fused experts that lie inputs first are the source's to make
 // (worker/backend/gpt_oss_tensors.h).
 #ifndef STRATA_WORKER_BACKEND_EXPERT_VIEWS_H_
 #define STRATA_WORKER_BACKEND_EXPERT_VIEWS_H_
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "worker/backend/backend.h"
 
 namespace strata {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/block_formats.h"
 #include "common/digest.h"
-#include "common/gpt_oss_experts.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
 #include "common/status.h"
 
 namespace strata {

@@ -1,6 +1,6 @@
 // The experts of gpt-oss, and those of other mixtures that are fused inputs first
-// (common/gpt_oss_experts.h), as backends read experts: each a gate, an up and a down matrix of its
-// own, in rows of floats or of blocks of MXFP4, and gpt-oss' biases.
+// (common/model/gpt_oss_experts.h), as backends read experts: each a gate, an up and a down matrix
+// of its own, in rows of floats or of blocks of MXFP4, and gpt-oss' biases.
 #ifndef STRATA_WORKER_BACKEND_GPT_OSS_TENSORS_H_
 #define STRATA_WORKER_BACKEND_GPT_OSS_TENSORS_H_
 
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "common/mutex.h"
 #include "worker/backend/backend.h"
 

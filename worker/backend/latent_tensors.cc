@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/digest.h"
-#include "common/half.h"
+#include "common/model/half.h"
 #include "common/status.h"
 
 namespace strata {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "common/mutex.h"
 #include "worker/backend/backend.h"
 

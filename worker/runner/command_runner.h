@@ -3,7 +3,7 @@
 #define STRATA_WORKER_RUNNER_COMMAND_RUNNER_H_
 
 #include "absl/status/status.h"
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "strata/v1/shard.pb.h"
 #include "worker/runner/sequence_table.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/row_digest.h"
+#include "common/model/row_digest.h"
 #include "common/status.h"
 
 namespace strata {

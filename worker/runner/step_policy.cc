@@ -1,6 +1,6 @@
 #include "worker/runner/step_policy.h"
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 
 namespace strata::step_policy {
 

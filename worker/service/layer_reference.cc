@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/limits.h"
-#include "common/row_digest.h"
+#include "common/model/row_digest.h"
 #include "common/status.h"
 
 namespace strata {

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
-#include "common/block_formats.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/gpt_oss_experts.h"
 #include "common/limits.h"
-#include "common/quantized_weights.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
+#include "common/model/quantized_weights.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/weights/packed_files.h"

@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/block_formats.h"
 #include "common/check.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 
 namespace strata {

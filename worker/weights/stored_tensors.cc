@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/block_formats.h"
 #include "common/digest.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 #include "common/units.h"
 

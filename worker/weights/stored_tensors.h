@@ -1,6 +1,6 @@
-// Weights that a tool quantized (common/stored_matrix.h), as backends read weights: each matrix as
-// MLX's words of 4 or 8 bits, scales and biases, or as blocks, where these say the same, else as
-// float32.
+// Weights that a tool quantized (common/model/stored_matrix.h), as backends read weights: each
+// matrix as MLX's words of 4 or 8 bits, scales and biases, or as blocks, where these say the same,
+// else as float32.
 #ifndef STRATA_WORKER_WEIGHTS_STORED_TENSORS_H_
 #define STRATA_WORKER_WEIGHTS_STORED_TENSORS_H_
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/block_formats.h"
+#include "common/model/block_formats.h"
 #include "common/status.h"
 #include "tests/common/checkpoint/gguf_testing.h"
 #include "tests/common/checkpoint/made_checkpoint.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 
 namespace strata::testing {
 

@@ -1,7 +1,7 @@
 #include "tests/common/checkpoint/made_gguf.h"
 
-#include "common/block_formats.h"
 #include "common/checkpoint/gguf.h"
+#include "common/model/block_formats.h"
 
 namespace strata::testing {
 namespace {

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "coordinator/tokenizer/tokenizer.h"
 #include "strata/v1/inference.pb.h"
-#include "tests/coordinator/tokenizer/small_tokenizer.h"
+#include "tests/text/tokenizer/small_tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace strata::testing {
 

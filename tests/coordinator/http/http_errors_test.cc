@@ -217,10 +217,10 @@ constexpr const char* kRooms[] = {
     "coordinator/service/model_runtime.cc",
     "coordinator/service/request.cc",
     "coordinator/service/text_stream.cc",
-    "coordinator/template/chat_template.cc",
-    "coordinator/tokenizer/pipeline_tokenizer.cc",
-    "coordinator/tokenizer/pre_tokenized.cc",
-    "coordinator/tokenizer/word_models.cc",
+    "text/template/chat_template.cc",
+    "text/tokenizer/pipeline_tokenizer.cc",
+    "text/tokenizer/pre_tokenized.cc",
+    "text/tokenizer/word_models.cc",
 };
 constexpr const char* kOfOthers[] = {
     "BAD_FLAG",  "BAD_KEY_NAME",   "CANNOT_LISTEN",     "KEY_NOT_FOUND",

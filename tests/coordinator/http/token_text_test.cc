@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/status.h"
-#include "coordinator/tokenizer/sentencepiece.h"
-#include "coordinator/tokenizer/tokenizer.h"
 #include "tests/golden.h"
+#include "text/tokenizer/sentencepiece.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace strata {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/planner/planner.h"
-#include "worker/backend/cpu/cpu_shard.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
+#include "worker/backend/cpu/shard/cpu_shard.h"
 
 namespace strata {
 namespace {

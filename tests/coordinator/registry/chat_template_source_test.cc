@@ -6,11 +6,11 @@
 #include <filesystem>
 
 #include "common/status.h"
-#include "coordinator/template/chat_template.h"
-#include "coordinator/template/template_jsonl.h"
 #include "nlohmann/json.hpp"
 #include "tests/common/checkpoint/made_checkpoint.h"
 #include "tests/golden.h"
+#include "text/template/chat_template.h"
+#include "text/template/template_jsonl.h"
 
 namespace strata {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/backend/cpu/aligned_buffer.h"
+#include "worker/backend/cpu/threads/aligned_buffer.h"
 
 #include <gtest/gtest.h>
 

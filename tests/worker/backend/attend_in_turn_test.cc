@@ -1,4 +1,4 @@
-#include "worker/backend/cpu/attend_in_turn.h"
+#include "worker/backend/cpu/shard/attend_in_turn.h"
 
 #include <gtest/gtest.h>
 

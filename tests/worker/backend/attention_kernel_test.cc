@@ -12,8 +12,8 @@
 
 #include "common/numerics/math.h"
 #include "tests/worker/backend/tables.h"
-#include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/kernels/convert.h"
+#include "worker/backend/cpu/kernels/kernels.h"
 
 namespace strata::cpu {
 namespace {

@@ -21,7 +21,7 @@
 #include "tests/eventually.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/made_up_model.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {
 namespace {

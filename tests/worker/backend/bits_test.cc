@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "common/digest.h"
-#include "common/numerics_class.h"
+#include "common/model/numerics_class.h"
 #include "nlohmann/json.hpp"
 #include "tests/golden.h"
 #include "tests/worker/backend/block_model.h"
@@ -19,7 +19,7 @@
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/golden_model.h"
 #include "tests/worker/backend/made_up_model.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/block_formats.h"
+#include "common/model/block_formats.h"
 #include "common/random.h"
-#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/kernels/convert.h"
 
 namespace strata::testing {
 namespace {

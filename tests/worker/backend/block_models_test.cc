@@ -7,7 +7,7 @@
 #include "tests/worker/backend/block_model.h"
 #include "tests/worker/backend/cpu_backend.h"
 #include "tests/worker/backend/forward.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <bit>
 
-#include "common/block_formats.h"
+#include "common/model/block_formats.h"
 #include "tests/worker/backend/random_blocks.h"
-#include "worker/backend/cpu/choose_kernels.h"
-#include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/kernels/choose_kernels.h"
+#include "worker/backend/cpu/kernels/convert.h"
+#include "worker/backend/cpu/weights/packed_matrix.h"
 
 namespace strata::cpu {
 namespace {

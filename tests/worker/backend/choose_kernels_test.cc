@@ -1,4 +1,4 @@
-#include "worker/backend/cpu/choose_kernels.h"
+#include "worker/backend/cpu/kernels/choose_kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::cpu {
 namespace {

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/block_formats.h"
-#include "common/code_books.h"
+#include "common/model/block_formats.h"
+#include "common/model/code_books.h"
 #include "tests/worker/backend/random_blocks.h"
 #include "tests/worker/backend/row_blocks.h"
 #include "tests/worker/backend/tables.h"
-#include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/weights/packed_matrix.h"
 
 namespace strata::cpu {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/worker/backend/cpu_backend.h"
 #include "tests/worker/backend/golden_model.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {
 namespace {

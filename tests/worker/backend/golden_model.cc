@@ -6,8 +6,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "common/block_formats.h"
-#include "common/gpt_oss_experts.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
 #include "nlohmann/json.hpp"
 #include "tests/golden.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/block_formats.h"
-#include "common/gpt_oss_experts.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
 
 namespace strata {
 namespace {

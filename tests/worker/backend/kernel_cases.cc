@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "tests/worker/backend/row_blocks.h"
-#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/kernels/convert.h"
 
 namespace strata::cpu {
 namespace {

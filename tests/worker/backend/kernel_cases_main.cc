@@ -8,8 +8,8 @@
 
 #include "tests/worker/backend/kernel_cases.h"
 #include "tests/worker/backend/tables.h"
-#include "worker/backend/cpu/float_environment.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
+#include "worker/backend/cpu/threads/float_environment.h"
 
 namespace strata::cpu {
 namespace {

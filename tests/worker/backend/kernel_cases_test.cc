@@ -12,7 +12,7 @@
 #include "tests/worker/backend/stand_ins.h"
 #include "tests/worker/backend/tables.h"
 #include "tests/worker/backend/tile_emulator.h"
-#include "worker/backend/cpu/isa.h"
+#include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::cpu {
 namespace {

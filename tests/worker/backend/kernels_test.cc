@@ -1,5 +1,5 @@
 // Every table of kernels that this machine runs gives, bit for bit, what kernels.h says.
-#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/kernels/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 #include "common/numerics/math.h"
 #include "tests/worker/backend/row_blocks.h"
 #include "tests/worker/backend/tables.h"
-#include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/kernels/convert.h"
+#include "worker/backend/cpu/weights/packed_matrix.h"
 
 namespace strata::cpu {
 namespace {

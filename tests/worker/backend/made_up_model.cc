@@ -9,7 +9,7 @@
 
 #include "common/check.h"
 #include "common/checkpoint/checkpoint.h"
-#include "worker/backend/cpu/convert.h"
+#include "worker/backend/cpu/kernels/convert.h"
 
 namespace strata::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model_spec.h"
+#include "common/model/model_spec.h"
 #include "worker/backend/backend.h"
 
 namespace strata::testing {

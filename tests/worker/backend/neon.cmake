@@ -18,20 +18,20 @@ foreach(source
     common/check.cc
     tests/worker/backend/kernel_cases.cc
     tests/worker/backend/kernel_cases_main.cc
-    worker/backend/cpu/cpu_features.cc
-    worker/backend/cpu/isa.cc
-    worker/backend/cpu/kernels_amx.cc
-    worker/backend/cpu/kernels_avx2.cc
-    worker/backend/cpu/kernels_avx2_intel.cc
-    worker/backend/cpu/kernels_avx512.cc
-    worker/backend/cpu/kernels_avx512vnni.cc
-    worker/backend/cpu/kernels_avx512vnni_intel.cc
-    worker/backend/cpu/kernels_avx512vnni_zen4.cc
-    worker/backend/cpu/kernels_avxvnni.cc
-    worker/backend/cpu/kernels_neon.cc
-    worker/backend/cpu/kernels_neondot.cc
-    worker/backend/cpu/kernels_scalar.cc
-    worker/backend/cpu/kernels_scalar_fma.cc)
+    worker/backend/cpu/kernels/cpu_features.cc
+    worker/backend/cpu/kernels/isa.cc
+    worker/backend/cpu/kernels/isa/kernels_amx.cc
+    worker/backend/cpu/kernels/isa/kernels_avx2.cc
+    worker/backend/cpu/kernels/isa/kernels_avx2_intel.cc
+    worker/backend/cpu/kernels/isa/kernels_avx512.cc
+    worker/backend/cpu/kernels/isa/kernels_avx512vnni.cc
+    worker/backend/cpu/kernels/isa/kernels_avx512vnni_intel.cc
+    worker/backend/cpu/kernels/isa/kernels_avx512vnni_zen4.cc
+    worker/backend/cpu/kernels/isa/kernels_avxvnni.cc
+    worker/backend/cpu/kernels/isa/kernels_neon.cc
+    worker/backend/cpu/kernels/isa/kernels_neondot.cc
+    worker/backend/cpu/kernels/isa/kernels_scalar.cc
+    worker/backend/cpu/kernels/isa/kernels_scalar_fma.cc)
   cmake_path(GET source STEM name)
   set(object ${arm}/${name}.o)
   add_custom_command(OUTPUT ${object}

@@ -15,8 +15,8 @@
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/golden_model.h"
 #include "tests/worker/backend/made_up_model.h"
-#include "worker/backend/cpu/choose_kernels.h"
-#include "worker/backend/cpu/cpu_weights.h"
+#include "worker/backend/cpu/kernels/choose_kernels.h"
+#include "worker/backend/cpu/weights/cpu_weights.h"
 #include "worker/weights/packed_files.h"
 #include "worker/weights/weight_cache.h"
 

@@ -1,4 +1,4 @@
-#include "worker/backend/cpu/page_mover.h"
+#include "worker/backend/cpu/threads/page_mover.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include "common/platform/platform.h"
 #include "common/random.h"
 #include "tests/can_map.h"
-#include "worker/backend/cpu/page_buffer.h"
+#include "worker/backend/cpu/weights/page_buffer.h"
 
 namespace strata::cpu {
 namespace {

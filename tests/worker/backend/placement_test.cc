@@ -1,5 +1,5 @@
 // Threads on cores of machines that nobody here has.
-#include "worker/backend/cpu/placement.h"
+#include "worker/backend/cpu/threads/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "worker/backend/cpu/thread_pool.h"
+#include "worker/backend/cpu/threads/thread_pool.h"
 
 namespace strata::cpu {
 namespace {

@@ -9,14 +9,14 @@
 #include <optional>
 #include <utility>
 
-#include "common/block_formats.h"
+#include "common/model/block_formats.h"
 #include "tests/worker/backend/row_blocks.h"
 #include "tests/worker/backend/tables.h"
-#include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/kernels.h"
-#include "worker/backend/cpu/packed_matrix.h"
-#include "worker/backend/cpu/quantize.h"
-#include "worker/backend/cpu/thread_pool.h"
+#include "worker/backend/cpu/kernels/convert.h"
+#include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/threads/thread_pool.h"
+#include "worker/backend/cpu/weights/packed_matrix.h"
+#include "worker/backend/cpu/weights/quantize.h"
 
 namespace strata::cpu {
 namespace {

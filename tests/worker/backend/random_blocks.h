@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/block_formats.h"
+#include "common/model/block_formats.h"
 #include "common/random.h"
 
 namespace strata::cpu {

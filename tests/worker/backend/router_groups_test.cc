@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "worker/backend/cpu/router.h"
+#include "worker/backend/cpu/shard/router.h"
 
 namespace strata::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // Which experts a row gets, what they count, and how rows are arranged by expert.
-#include "worker/backend/cpu/router.h"
+#include "worker/backend/cpu/shard/router.h"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/numerics/math.h"
-#include "worker/backend/cpu/expert_rows.h"
+#include "worker/backend/cpu/shard/expert_rows.h"
 
 namespace strata::cpu {
 namespace {

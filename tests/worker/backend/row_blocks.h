@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/kernels/kernels.h"
 
 namespace strata::cpu {
 

@@ -9,8 +9,8 @@
 #include "common/check.h"
 #include "common/numerics/exp_constants.h"
 #include "tests/worker/backend/tiles.h"
-#include "worker/backend/cpu/convert.h"
-#include "worker/backend/cpu/tiling.h"
+#include "worker/backend/cpu/kernels/convert.h"
+#include "worker/backend/cpu/kernels/tiling.h"
 
 namespace strata::cpu {
 
@@ -20,7 +20,7 @@ constexpr Tiling kTiling = kAvx2Tiling;
 constexpr DotOperands kDotOperands = DotOperands::kFlipped;
 #include "tests/worker/backend/stand_in-inl.h"
 // After the loops, of which it is one.
-#include "worker/backend/cpu/quant_flipped-inl.h"
+#include "worker/backend/cpu/kernels/quant_flipped-inl.h"
 constexpr Kernels kTable = MakeTable("avx2");
 }  // namespace
 }  // namespace stand_in_avx2
@@ -86,8 +86,8 @@ constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 #include "tests/worker/backend/stand_in-inl.h"
 // After the table, which the last of them changes.
 #include "tests/worker/backend/int_tile_scalar-inl.h"
-#include "worker/backend/cpu/quant_tiles-inl.h"
-#include "worker/backend/cpu/tile_table-inl.h"
+#include "worker/backend/cpu/kernels/quant_tiles-inl.h"
+#include "worker/backend/cpu/kernels/tile_table-inl.h"
 constexpr Kernels kTable = MakeTileTable("amx");
 }  // namespace
 }  // namespace stand_in_amx

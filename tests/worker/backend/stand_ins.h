@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/kernels/kernels.h"
 
 namespace strata::cpu {
 

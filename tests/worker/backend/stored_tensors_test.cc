@@ -10,14 +10,14 @@
 #include <cstring>
 #include <set>
 
-#include "common/block_formats.h"
 #include "common/digest.h"
+#include "common/model/block_formats.h"
+#include "common/model/stored_matrix.h"
 #include "common/status.h"
-#include "common/stored_matrix.h"
 #include "tests/golden.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/golden_model.h"
-#include "worker/backend/cpu/packed_matrix.h"
+#include "worker/backend/cpu/weights/packed_matrix.h"
 
 namespace strata::testing {
 namespace {

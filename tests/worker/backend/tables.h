@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/backend/cpu/isa.h"
-#include "worker/backend/cpu/kernels.h"
+#include "worker/backend/cpu/kernels/isa.h"
+#include "worker/backend/cpu/kernels/kernels.h"
 
 namespace strata::cpu {
 

@@ -1,4 +1,4 @@
-#include "worker/backend/cpu/thread_pool.h"
+#include "worker/backend/cpu/threads/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 #include "common/platform/platform.h"
 #include "tests/eventually.h"
-#include "worker/backend/cpu/float_environment.h"
+#include "worker/backend/cpu/threads/float_environment.h"
 
 namespace strata::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // Items that ask what every layer made of their rows.
-#include "common/row_digest.h"
+#include "common/model/row_digest.h"
 #include "tests/worker/runner/chain.h"
 
 namespace strata {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "worker/backend/backend.h"
-#include "worker/backend/cpu/aligned_buffer.h"
-#include "worker/backend/cpu/kernels.h"
-#include "worker/backend/cpu/thread_pool.h"
+#include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/threads/aligned_buffer.h"
+#include "worker/backend/cpu/threads/thread_pool.h"
 
 namespace strata::cpu {
 

@@ -1,0 +1,58 @@
+// The kernels for NEON, which every 64-bit ARM processor has.
+#include "worker/backend/cpu/kernels/kernels.h"
+
+#if defined(__aarch64__)
+
+#include <arm_neon.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+// Only this target, whatever the compiler's flags allow: cpu/isa.cc chooses at run time.
+#define HWY_COMPILE_ONLY_STATIC
+#define HWY_BASELINE_TARGETS HWY_NEON
+// Or Highway would ask for the AES extension too, which not every processor has.
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#include "common/check.h"
+#include "common/numerics/exp_constants.h"
+#include "hwy/highway.h"
+#include "worker/backend/cpu/kernels/convert.h"
+#include "worker/backend/cpu/kernels/tiling.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::cpu {
+namespace neon {
+namespace {
+constexpr Tiling kTiling = kNeonTiling;
+#include "worker/backend/cpu/kernels/isa/lanes_hwy-inl.h"
+// After the lanes, which they are written with.
+#include "worker/backend/cpu/kernels/loops_before_dots-inl.h"
+// In this order.
+#include "worker/backend/cpu/kernels/isa/int_dot_neon_lines-inl.h"
+// The one that differs.
+#include "worker/backend/cpu/kernels/isa/int_dot_neon-inl.h"
+#include "worker/backend/cpu/kernels/isa/int_line_bytes-inl.h"
+// After the dot products, which they are written with.
+#include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
+}  // namespace
+}  // namespace neon
+}  // namespace strata::cpu
+HWY_AFTER_NAMESPACE();
+
+namespace strata::cpu {
+
+const Kernels* NeonKernels() {
+  static constexpr Kernels kTable = neon::MakeTable("neon");
+  return &kTable;
+}
+
+}  // namespace strata::cpu
+
+#else
+
+namespace strata::cpu {
+const Kernels* NeonKernels() { return nullptr; }
+}  // namespace strata::cpu
+
+#endif
