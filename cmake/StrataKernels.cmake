@@ -31,6 +31,29 @@ function(strata_native_kernels out)
   set(${out} ${STRATA_NATIVE_KERNELS} PARENT_SCOPE)
 endfunction()
 
+# The parts in which a table is compiled, as parts.h numbers them.
+set(STRATA_KERNEL_PARTS table floats ints supers codes wide)
+
+# strata_kernel_parts(OUT FILE) sets OUT to the sources of the table in isa/FILE.cc: itself, which
+# has the first part, and one for each other part.
+function(strata_kernel_parts out file)
+  set_source_files_properties(isa/${file}.cc PROPERTIES COMPILE_DEFINITIONS STRATA_KERNELS_PART=1)
+  set(sources isa/${file}.cc)
+  set(part 0)
+  foreach(name IN LISTS STRATA_KERNEL_PARTS)
+    math(EXPR part "${part} + 1")
+    if(part GREATER 1)
+      file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${file}_${name}.cc @ONLY CONTENT
+"// Made by CMake: a part of a table.
+#define STRATA_KERNELS_PART @part@
+#include \"worker/backend/cpu/kernels/isa/@file@.cc\"
+")
+      list(APPEND sources ${CMAKE_CURRENT_BINARY_DIR}/${file}_${name}.cc)
+    endif()
+  endforeach()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
 # strata_kernels(OUT FILE FUNCTION ...) sets OUT to the sources of the tables that are compiled, of
 # all that are given by their file in isa/, without its ending, and the function that returns it. The
 # functions of the others return null.
@@ -46,7 +69,8 @@ function(strata_kernels out)
   while(tables)
     list(POP_FRONT tables file function)
     if(STRATA_KERNELS STREQUAL "all" OR file STREQUAL "kernels_scalar" OR file STREQUAL native)
-      list(APPEND sources isa/${file}.cc)
+      strata_kernel_parts(parts ${file})
+      list(APPEND sources ${parts})
     else()
       string(APPEND absent "const Kernels* ${function}() { return nullptr; }\n")
     endif()

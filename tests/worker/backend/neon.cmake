@@ -33,16 +33,28 @@ foreach(source
     worker/backend/cpu/kernels/isa/kernels_scalar.cc
     worker/backend/cpu/kernels/isa/kernels_scalar_fma.cc)
   cmake_path(GET source STEM name)
-  set(object ${arm}/${name}.o)
-  add_custom_command(OUTPUT ${object}
-    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${STRATA_AARCH64_CXX} -std=c++20 -O2 -ffp-contract=off
-            -Wall -Wextra -Wno-unused-parameter -I${CMAKE_SOURCE_DIR} -isystem ${arm}/include
-            -MD -MT ${object} -MF ${object}.d -c ${CMAKE_SOURCE_DIR}/${source} -o ${object}
-    DEPENDS ${CMAKE_SOURCE_DIR}/${source}
-    DEPFILE ${object}.d
-    COMMENT "Building for aarch64: ${source}"
-    VERBATIM)
-  list(APPEND objects ${object})
+  set(parts 0)
+  # A table is compiled in parts; what is no table has one.
+  if(name MATCHES "^kernels_(scalar|neon)")
+    list(LENGTH STRATA_KERNEL_PARTS count)
+    set(parts RANGE 1 ${count})
+  endif()
+  foreach(part ${parts})
+    set(object ${arm}/${name}.${part}.o)
+    set(definition "")
+    if(part GREATER 0)
+      set(definition -DSTRATA_KERNELS_PART=${part})
+    endif()
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${STRATA_AARCH64_CXX} -std=c++20 -O2 -ffp-contract=off
+              -Wall -Wextra -Wno-unused-parameter -I${CMAKE_SOURCE_DIR} -isystem ${arm}/include ${definition}
+              -MD -MT ${object} -MF ${object}.d -c ${CMAKE_SOURCE_DIR}/${source} -o ${object}
+      DEPENDS ${CMAKE_SOURCE_DIR}/${source}
+      DEPFILE ${object}.d
+      COMMENT "Building for aarch64: ${source} ${definition}"
+      VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
 endforeach()
 add_custom_command(OUTPUT ${arm}/kernel_cases
   COMMAND ${STRATA_AARCH64_CXX} -static ${objects} -o ${arm}/kernel_cases

@@ -360,18 +360,3 @@ struct CodeDequantProduct {
     }
   }
 };
-
-void MultiplyCodes(const MatmulArgs& args, size_t first, size_t end) {
-  const CodeBook& book = BookOf(args.weights.format);
-  if (!args.int8) {
-    MultiplyRows<CodeDequantProduct>(args, first, end);
-  } else if (book.scales == CodeScales::kFloat8Halves) {
-    MultiplyRows<CodeProduct<HalvesOfCodes>>(args, first, end);
-  } else if (book.two) {
-    MultiplyRows<CodeProduct<TwoOfCodes>>(args, first, end);
-  } else if (book.narrow) {
-    MultiplyRows<CodeProduct<NarrowCodes>>(args, first, end);
-  } else {
-    MultiplyRows<CodeProduct<WideCodes>>(args, first, end);
-  }
-}

@@ -407,6 +407,9 @@ void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t
 // any, in quant_tiles-inl.h.
 template <typename Args>
 bool MultiplyTiles(const Args& args, size_t first, size_t end);
+// After them.
+template <typename Args>
+void EndTiles(const Args& args);
 
 // The same by tables of flipped weights. Defined where Tiling::table_rows says that there are any,
 // in quant_flipped-inl.h.

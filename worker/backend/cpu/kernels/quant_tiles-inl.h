@@ -354,6 +354,16 @@ bool MultiplyTiles(const Args& args, size_t first, size_t end) {
   return true;
 }
 
+// Tiles left in use would be kept at every switch of threads, and keep the core from its deep
+// sleep.
+template <typename Args>
+void EndTiles(const Args&) {
+  if (configured_rows != 0) {
+    ReleaseTiles();
+    configured_rows = 0;
+  }
+}
+
 // As RunDots: a tile's product counts for that of each of its rows and words.
 float RunTileDots(size_t count) {
   constexpr int kRows = 16;

@@ -300,29 +300,3 @@ void MultiplyRows(const MatmulArgs& args, size_t first, size_t end) {
     Multiply<Product>(args, first, end);
   }
 }
-
-template <template <typename> typename Product, template <typename> typename SuperProduct>
-void MultiplyQuantized(const MatmulArgs& args, size_t first, size_t end) {
-  switch (args.weights.format) {
-    case WeightFormat::kInt8:
-      MultiplyRows<Product<Int8Format>>(args, first, end);
-      return;
-    case WeightFormat::kAffine8:
-      MultiplyRows<Product<Affine8Format>>(args, first, end);
-      return;
-    case WeightFormat::kAffine4:
-      MultiplyRows<Product<Affine4Format>>(args, first, end);
-      return;
-    case WeightFormat::kSuper4:
-      MultiplyRows<SuperProduct<Super4Format>>(args, first, end);
-      return;
-    case WeightFormat::kSuper5:
-      MultiplyRows<SuperProduct<Super5Format>>(args, first, end);
-      return;
-    case WeightFormat::kSuper6:
-      MultiplyRows<SuperProduct<Super6Format>>(args, first, end);
-      return;
-    default:
-      STRATA_CHECK(false);
-  }
-}

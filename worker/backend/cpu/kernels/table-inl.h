@@ -1,34 +1,18 @@
-// The table of an instruction set. Included after all loops but those of matrix tiles and tables.
+// The table of an instruction set. Included after all loops but those of matrix tiles and tables,
+// and after part_functions-inl.h, in the namespace around.
 
 void Matmul(const MatmulArgs& args, size_t first, size_t end) {
-  if (IsCodes(args.weights.format)) {
+  const WeightFormat format = args.weights.format;
+  if (format < WeightFormat::kInt8) {
+    MultiplyFloats(args, first, end);
+  } else if (!args.int8) {
+    MultiplyWide(args, first, end);
+  } else if (IsSuper(format)) {
+    MultiplySupers(args, first, end);
+  } else if (IsCodes(format)) {
     MultiplyCodes(args, first, end);
-    return;
-  }
-  if (args.weights.format == WeightFormat::kSuper2) {
-    if (args.int8) {
-      MultiplyRows<Super2Product>(args, first, end);
-    } else {
-      MultiplyRows<Super2DequantProduct>(args, first, end);
-    }
-    return;
-  }
-  if (args.int8) {
-    MultiplyQuantized<QuantProduct, SuperProduct>(args, first, end);
-    return;
-  }
-  switch (args.weights.format) {
-    case WeightFormat::kF32:
-      Multiply<FloatProduct<float>>(args, first, end);
-      return;
-    case WeightFormat::kF16:
-      Multiply<FloatProduct<F16>>(args, first, end);
-      return;
-    case WeightFormat::kBF16:
-      Multiply<FloatProduct<BF16>>(args, first, end);
-      return;
-    default:
-      MultiplyQuantized<DequantProduct, SuperDequantProduct>(args, first, end);
+  } else {
+    MultiplyInts(args, first, end);
   }
 }
 

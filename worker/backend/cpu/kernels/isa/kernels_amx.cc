@@ -1,6 +1,7 @@
 // The kernels for AMX (int8 tiles) beside AVX-512 with VNNI: tiles take the products of many rows
 // of int8 activations, and all else is as without them.
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 #if defined(__x86_64__)
 
@@ -28,6 +29,7 @@
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni,amx-tile,amx-int8");
 namespace strata::cpu {
 namespace amx {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 namespace {
 constexpr Tiling kTiling = kAmxTiling;
 #include "worker/backend/cpu/kernels/isa/lanes_hwy-inl.h"
@@ -43,10 +45,12 @@ constexpr Tiling kTiling = kAmxTiling;
 #include "worker/backend/cpu/kernels/quant_tiles-inl.h"
 #include "worker/backend/cpu/kernels/tile_table-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace amx
 }  // namespace strata::cpu
 HWY_AFTER_NAMESPACE();
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* AmxKernels() {
@@ -55,11 +59,14 @@ const Kernels* AmxKernels() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* AmxKernels() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif

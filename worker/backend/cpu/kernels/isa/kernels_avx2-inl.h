@@ -2,6 +2,7 @@
 // function that gives its table (STRATA_AVX2_KERNELS), a namespace (STRATA_AVX2_NAMESPACE) and its
 // tiling (STRATA_AVX2_TILING), and includes this.
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 #if defined(__x86_64__)
 
@@ -23,6 +24,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::cpu {
 namespace STRATA_AVX2_NAMESPACE {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 // A source file's own. NOLINTNEXTLINE(google-build-namespaces)
 namespace {
 constexpr Tiling kTiling = STRATA_AVX2_TILING;
@@ -39,10 +41,12 @@ constexpr Tiling kTiling = STRATA_AVX2_TILING;
 // After the loops, of which it is one.
 #include "worker/backend/cpu/kernels/quant_flipped-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace STRATA_AVX2_NAMESPACE
 }  // namespace strata::cpu
 HWY_AFTER_NAMESPACE();
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* STRATA_AVX2_KERNELS() {
@@ -51,11 +55,14 @@ const Kernels* STRATA_AVX2_KERNELS() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* STRATA_AVX2_KERNELS() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif

@@ -1,5 +1,6 @@
 // The kernels for AVX-512 (F, VL, DQ, BW).
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 #if defined(__x86_64__)
 
@@ -26,6 +27,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::cpu {
 namespace avx512 {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 namespace {
 constexpr Tiling kTiling = kAvx512Tiling;
 #include "worker/backend/cpu/kernels/isa/lanes_hwy-inl.h"
@@ -37,10 +39,12 @@ constexpr Tiling kTiling = kAvx512Tiling;
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace avx512
 }  // namespace strata::cpu
 HWY_AFTER_NAMESPACE();
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* Avx512Kernels() {
@@ -49,11 +53,14 @@ const Kernels* Avx512Kernels() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* Avx512Kernels() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif

@@ -2,6 +2,7 @@
 // names the function that gives its table (STRATA_VNNI_KERNELS), a namespace
 // (STRATA_VNNI_NAMESPACE) and its tiling (STRATA_VNNI_TILING), and includes this.
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 #if defined(__x86_64__)
 
@@ -28,6 +29,7 @@
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni");
 namespace strata::cpu {
 namespace STRATA_VNNI_NAMESPACE {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 // A source file's own. NOLINTNEXTLINE(google-build-namespaces)
 namespace {
 constexpr Tiling kTiling = STRATA_VNNI_TILING;
@@ -40,10 +42,12 @@ constexpr Tiling kTiling = STRATA_VNNI_TILING;
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace STRATA_VNNI_NAMESPACE
 }  // namespace strata::cpu
 HWY_AFTER_NAMESPACE();
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* STRATA_VNNI_KERNELS() {
@@ -52,11 +56,14 @@ const Kernels* STRATA_VNNI_KERNELS() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* STRATA_VNNI_KERNELS() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif

@@ -1,6 +1,7 @@
 // The kernels for AVX2 with FMA, F16C and VNNI in vectors of 256 bits (AVX-VNNI), which Intel's
 // processors since Alder Lake have that have no AVX-512.
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 #if defined(__x86_64__)
 
@@ -22,6 +23,7 @@
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avxvnni");
 namespace strata::cpu {
 namespace avxvnni {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 namespace {
 constexpr Tiling kTiling = kAvxVnniTiling;
 #include "worker/backend/cpu/kernels/isa/lanes_hwy-inl.h"
@@ -35,10 +37,12 @@ constexpr Tiling kTiling = kAvxVnniTiling;
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace avxvnni
 }  // namespace strata::cpu
 HWY_AFTER_NAMESPACE();
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* AvxVnniKernels() {
@@ -47,11 +51,14 @@ const Kernels* AvxVnniKernels() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* AvxVnniKernels() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif

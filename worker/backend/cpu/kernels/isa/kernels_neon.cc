@@ -1,5 +1,6 @@
 // The kernels for NEON, which every 64-bit ARM processor has.
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 #if defined(__aarch64__)
 
@@ -23,6 +24,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::cpu {
 namespace neon {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 namespace {
 constexpr Tiling kTiling = kNeonTiling;
 #include "worker/backend/cpu/kernels/isa/lanes_hwy-inl.h"
@@ -36,10 +38,12 @@ constexpr Tiling kTiling = kNeonTiling;
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace neon
 }  // namespace strata::cpu
 HWY_AFTER_NAMESPACE();
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* NeonKernels() {
@@ -48,11 +52,14 @@ const Kernels* NeonKernels() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* NeonKernels() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif

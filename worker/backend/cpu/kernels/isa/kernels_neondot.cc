@@ -1,5 +1,6 @@
 // The kernels for NEON with the dot product extension.
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 // Clang's intrinsics need its flags to allow the extension, as Apple's do.
 #if defined(__aarch64__) && (defined(__ARM_FEATURE_DOTPROD) || !defined(__clang__))
@@ -27,6 +28,7 @@ HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+dotprod")
 #endif
 namespace strata::cpu {
 namespace neondot {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 namespace {
 constexpr Tiling kTiling = kNeonTiling;
 #include "worker/backend/cpu/kernels/isa/lanes_hwy-inl.h"
@@ -40,12 +42,14 @@ constexpr Tiling kTiling = kNeonTiling;
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace neondot
 }  // namespace strata::cpu
 #if defined(STRATA_PUSHED_DOTPROD)
 HWY_POP_ATTRIBUTES
 #endif
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* NeonDotKernels() {
@@ -54,11 +58,14 @@ const Kernels* NeonDotKernels() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* NeonDotKernels() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif

@@ -9,10 +9,12 @@
 #include "common/numerics/exp_constants.h"
 #include "worker/backend/cpu/kernels/convert.h"
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 #include "worker/backend/cpu/kernels/tiling.h"
 
 namespace strata::cpu {
 namespace scalar {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 namespace {
 constexpr Tiling kTiling = kScalarTiling;
 constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
@@ -25,7 +27,12 @@ constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace scalar
+}  // namespace strata::cpu
+
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
+namespace strata::cpu {
 
 const Kernels* ScalarKernels() {
   static constexpr Kernels kTable = scalar::MakeTable("scalar");
@@ -33,3 +40,4 @@ const Kernels* ScalarKernels() {
 }
 
 }  // namespace strata::cpu
+#endif

@@ -1,6 +1,7 @@
 // The scalar kernels for an x86-64 machine with an fma instruction, where std::fma is otherwise a
 // call. Elsewhere fma is part of the base instructions, and kernels_scalar.cc is enough.
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/cpu/kernels/parts.h"
 
 #if defined(__x86_64__)
 
@@ -19,6 +20,7 @@
 HWY_PUSH_ATTRIBUTES("fma")
 namespace strata::cpu {
 namespace scalar_fma {
+#include "worker/backend/cpu/kernels/part_functions-inl.h"
 namespace {
 constexpr Tiling kTiling = kScalarTiling;
 constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
@@ -31,10 +33,12 @@ constexpr DotOperands kDotOperands = DotOperands::kUnsigned;
 // After the dot products, which they are written with.
 #include "worker/backend/cpu/kernels/loops_after_dots-inl.h"
 }  // namespace
+#include "worker/backend/cpu/kernels/parts-inl.h"
 }  // namespace scalar_fma
 }  // namespace strata::cpu
 HWY_POP_ATTRIBUTES
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 
 const Kernels* ScalarFmaKernels() {
@@ -43,11 +47,14 @@ const Kernels* ScalarFmaKernels() {
 }
 
 }  // namespace strata::cpu
+#endif
 
 #else
 
+#if STRATA_HAS_PART(STRATA_PART_TABLE)
 namespace strata::cpu {
 const Kernels* ScalarFmaKernels() { return nullptr; }
 }  // namespace strata::cpu
+#endif
 
 #endif
