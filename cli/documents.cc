@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/limits.h"
+#include "common/plan.h"
 #include "strata/v1/admin.pb.h"
 
 namespace strata::cli {
@@ -217,10 +218,10 @@ std::string GoalName(const v1::Plan& plan) {
   return Word(v1::PlanGoal_Name(plan.goal()), "PLAN_GOAL_", "latency");
 }
 
-uint64_t StageKvTokens(const v1::Plan& plan, int stage) {
+uint64_t StageKvTokens(const v1::PlanStage& stage) {
   // A group that sees a window needs fewer pages for as many tokens: the largest one counts.
   uint64_t pages = 0;
-  for (const uint64_t group : plan.pipelines(0).stages(stage).kv_pages()) {
+  for (const uint64_t group : stage.kv_pages()) {
     pages = std::max(pages, group);
   }
   return pages * kPageTokens;
@@ -229,17 +230,16 @@ uint64_t StageKvTokens(const v1::Plan& plan, int stage) {
 Json PlanDocument(const v1::Plan& plan) {
   Json stages = Json::array();
   uint64_t kv_tokens = 0;
-  if (plan.pipelines_size() > 0) {
-    const v1::PlanPipeline& pipeline = plan.pipelines(0);
-    kv_tokens = pipeline.kv_tokens();
-    for (int i = 0; i < pipeline.stages_size(); ++i) {
-      const v1::PlanStage& stage = pipeline.stages(i);
-      stages.push_back({{"node", stage.ranks_size() > 0 ? stage.ranks(0).node() : ""},
+  if (const v1::PlanPipeline* pipeline = FindPipeline(plan)) {
+    kv_tokens = pipeline->kv_tokens();
+    for (const v1::PlanStage& stage : pipeline->stages()) {
+      const v1::PlanRank* rank = FindRank(stage);
+      stages.push_back({{"node", rank != nullptr ? rank->node() : ""},
                         {"first_layer", stage.first_layer()},
                         {"last_layer", stage.last_layer()},
                         {"weight_bytes", stage.weight_bytes()},
                         {"kv_bytes", stage.kv_bytes()},
-                        {"kv_tokens", StageKvTokens(plan, i)},
+                        {"kv_tokens", StageKvTokens(stage)},
                         {"predicted_ms", stage.predicted_ms()}});
     }
   }

@@ -8,6 +8,7 @@
 namespace strata::v1 {
 class KvUse;
 class ModelCheck;
+class PlanStage;
 class Problem;
 class Session;
 }  // namespace strata::v1
@@ -36,7 +37,7 @@ Json StatusDocument(const v1::GetStatusResponse& status);
 // "latency", ...
 std::string GoalName(const v1::Plan& plan);
 // KV tokens that a stage's pages hold.
-uint64_t StageKvTokens(const v1::Plan& plan, int stage);
+uint64_t StageKvTokens(const v1::PlanStage& stage);
 
 }  // namespace strata::cli
 

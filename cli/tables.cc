@@ -8,6 +8,7 @@
 
 #include "cli/documents.h"
 #include "cli/output.h"
+#include "common/plan.h"
 #include "common/printable.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
@@ -36,6 +37,11 @@ std::string KeyOf(const v1::Session& session) {
   if (session.key().empty()) return "-";
   return session.key_name().empty() ? session.key()
                                     : session.key_name() + " (" + session.key() + ")";
+}
+
+std::string NodeOf(const v1::PlanStage& stage) {
+  const v1::PlanRank* rank = FindRank(stage);
+  return rank != nullptr ? rank->node() : "?";
 }
 
 }  // namespace
@@ -108,11 +114,10 @@ void PrintKv(const google::protobuf::RepeatedPtrField<v1::KvUse>& uses, const st
 
 std::string Placement(const v1::Plan& plan) {
   std::string text;
-  if (plan.pipelines_size() > 0) {
-    for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+  if (const v1::PlanPipeline* pipeline = FindPipeline(plan)) {
+    for (const v1::PlanStage& stage : pipeline->stages()) {
       text += text.empty() ? "" : ", ";
-      text += (stage.ranks_size() > 0 ? stage.ranks(0).node() : "?") + " (" +
-              Layers(stage.first_layer(), stage.last_layer()) + ")";
+      text += NodeOf(stage) + " (" + Layers(stage.first_layer(), stage.last_layer()) + ")";
     }
   }
   return text.empty() ? "-" : text;
@@ -134,14 +139,14 @@ std::string SchedulingText(const v1::Scheduling& scheduling) {
 void PrintPlan(const v1::Plan& plan, std::ostream* out) {
   Table table({">STAGE", "NODE", "LAYERS", ">WEIGHTS", ">KV", ">KV TOKENS", ">MS/TOKEN"});
   uint64_t kv_tokens = 0;
-  if (plan.pipelines_size() > 0) {
-    kv_tokens = plan.pipelines(0).kv_tokens();
-    for (int i = 0; i < plan.pipelines(0).stages_size(); ++i) {
-      const v1::PlanStage& stage = plan.pipelines(0).stages(i);
-      table.AddRow({std::to_string(i), stage.ranks_size() > 0 ? stage.ranks(0).node() : "?",
+  if (const v1::PlanPipeline* pipeline = FindPipeline(plan)) {
+    kv_tokens = pipeline->kv_tokens();
+    for (int i = 0; i < pipeline->stages_size(); ++i) {
+      const v1::PlanStage& stage = pipeline->stages(i);
+      table.AddRow({std::to_string(i), NodeOf(stage),
                     std::to_string(stage.first_layer()) + "-" + std::to_string(stage.last_layer()),
                     FormatSize(stage.weight_bytes()), FormatSize(stage.kv_bytes()),
-                    std::to_string(StageKvTokens(plan, i)), Rounded(stage.predicted_ms())});
+                    std::to_string(StageKvTokens(stage)), Rounded(stage.predicted_ms())});
     }
   }
   table.Print(out);

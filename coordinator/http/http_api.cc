@@ -10,6 +10,7 @@
 #include "common/app/log.h"
 #include "common/check.h"
 #include "common/limits.h"
+#include "common/plan.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/http/json_body.h"
@@ -61,8 +62,8 @@ bool IsLoaded(const v1::Model& model) { return model.has_plan(); }
 
 uint64_t LongestRequest(const v1::Model& model) {
   uint64_t longest = model.options().context();
-  if (model.plan().pipelines_size() > 0) {
-    longest = std::min(longest, model.plan().pipelines(0).kv_tokens());
+  if (const v1::PlanPipeline* pipeline = FindPipeline(model.plan())) {
+    longest = std::min(longest, pipeline->kv_tokens());
   }
   return longest;
 }

@@ -6,6 +6,7 @@
 
 #include "common/app/log.h"
 #include "common/limits.h"
+#include "common/plan.h"
 #include "common/rpc/link.h"
 #include "common/status.h"
 #include "coordinator/service/errors.h"
@@ -302,8 +303,8 @@ void Coordinator::MeasureDoubtfulLinks() {
     }
     const bool doubtful = std::exchange(seen, deployment->plan().epoch()) != 0;
     const NodeRecord* from = nullptr;  // The coordinator.
-    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
-      const NodeRecord* to = cluster_.Find(stage.ranks(0).node());
+    for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
+      const NodeRecord* to = cluster_.Find(OnlyRank(stage).node());
       if (!doubtful || to == nullptr || !to->alive) {
         break;
       }

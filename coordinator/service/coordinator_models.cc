@@ -4,6 +4,7 @@
 
 #include "common/app/log.h"
 #include "common/limits.h"
+#include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/engine/step_timing.h"
 #include "coordinator/planner/planner.h"
@@ -21,12 +22,12 @@ constexpr unsigned kEpochTermShift = 32;
 
 // Whether two plans put the same layers on the same nodes with the same KV.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
-  const auto& x = a.pipelines(0).stages();
-  const auto& y = b.pipelines(0).stages();
+  const auto& x = OnlyPipeline(a).stages();
+  const auto& y = OnlyPipeline(b).stages();
   return a.numerics_class().name() == b.numerics_class().name() &&
          std::equal(x.begin(), x.end(), y.begin(), y.end(),
                     [](const v1::PlanStage& s, const v1::PlanStage& t) {
-                      return s.ranks(0).node() == t.ranks(0).node() &&
+                      return OnlyRank(s).node() == OnlyRank(t).node() &&
                              s.first_layer() == t.first_layer() &&
                              s.last_layer() == t.last_layer() &&
                              std::equal(s.kv_pages().begin(), s.kv_pages().end(),
@@ -38,7 +39,7 @@ bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
 std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
                        nanoseconds step_timeout) {
   std::vector<double> predicted_ms;
-  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
     predicted_ms.push_back(stage.predicted_ms());
   }
   const StepTiming timing(predicted_ms, step_timeout, options.max_batch_tokens());
@@ -51,9 +52,9 @@ std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
 // A node of the plan whose disk cannot take its stage's weights, even if they are all that is
 // cached there; "": there is none.
 std::string NodeWithoutDisk(const PlannerCluster& cluster, const v1::Plan& plan) {
-  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
     for (const PlannerNode& node : cluster.nodes) {
-      if (node.name == stage.ranks(0).node() && node.cache_bytes < stage.weight_bytes()) {
+      if (node.name == OnlyRank(stage).node() && node.cache_bytes < stage.weight_bytes()) {
         return node.name;
       }
     }
@@ -89,6 +90,9 @@ absl::Status Coordinator::Start() {
   ASSIGN_OR_RETURN(const auto deployments, store_->ListDeployments());
   for (const StoredDeployment& stored : deployments) {
     auto model = models_->Get(stored.model);
+    if (absl::Status shape = CheckPlanShape(stored.plan); model.ok() && !shape.ok()) {
+      model = std::move(shape);
+    }
     if (!model.ok()) {
       LogError({{"model", stored.model}, {"deployment", stored.id}},
                strata::Describe(model.status()));
@@ -139,13 +143,13 @@ void Coordinator::Reconcile() {
     }
     std::map<std::string, uint64_t> incarnations;
     std::vector<std::string> missing;
-    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
-      const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
+    for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
+      const NodeRecord* node = cluster_.Find(OnlyRank(stage).node());
       if (node == nullptr || !node->alive || node->leaving()) {
-        missing.push_back(stage.ranks(0).node());
+        missing.push_back(OnlyRank(stage).node());
       }
       if (node != nullptr) {
-        incarnations[stage.ranks(0).node()] = node->info.incarnation();
+        incarnations[OnlyRank(stage).node()] = node->info.incarnation();
       }
     }
     if (missing.empty()) {
@@ -277,13 +281,13 @@ absl::Status Coordinator::CheckStillFits(const ModelRuntime& model, const v1::Lo
                                          const v1::Plan& plan) const {
   const Deployment* old = DeploymentOf(model.name);
   const PlannerCluster now = cluster_.Snapshot(old != nullptr ? old->id() : 0);
-  const auto& stages = plan.pipelines(0).stages();
+  const auto& stages = OnlyPipeline(plan).stages();
   for (int i = 0; i < stages.size(); ++i) {
     const uint64_t needs = stages[i].weight_bytes() + stages[i].kv_bytes() +
                            StageOverheadBytes(model.spec(), options.max_batch_tokens(),
                                               i + 1 == stages.size(), options.context());
     for (const PlannerNode& node : now.nodes) {
-      if (node.name == stages[i].ranks(0).node() && node.free_bytes < needs) {
+      if (node.name == OnlyRank(stages[i]).node() && node.free_bytes < needs) {
         return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
                      "another load took memory of node '" + node.name +
                          "' while this one was being placed")
@@ -308,12 +312,12 @@ absl::StatusOr<Coordinator::Placeable> Coordinator::CheckPlace(
                  "model '" + model->name + "' was registered anew while it was being placed")
         .Hint("try again");
   }
-  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
-    const NodeRecord* node = cluster_.Find(stage.ranks(0).node());
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    const NodeRecord* node = cluster_.Find(OnlyRank(stage).node());
     if (node == nullptr || !node->alive ||
-        node->info.incarnation() != stage.ranks(0).incarnation()) {
+        node->info.incarnation() != OnlyRank(stage).incarnation()) {
       return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
-                   "node '" + stage.ranks(0).node() + "' left while the model was being placed")
+                   "node '" + OnlyRank(stage).node() + "' left while the model was being placed")
           .Hint("try again");
     }
   }
@@ -472,9 +476,9 @@ absl::StatusOr<v1::LoadOptions> Coordinator::ResizedOptions(const std::string& n
     v1::LoadOptions options = deployment->load_options();
     options.set_kv_tokens(kv_tokens);
     options.clear_layers();
-    for (const v1::PlanStage& stage : deployment->plan().pipelines(0).stages()) {
+    for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
       auto* pin = options.add_layers();
-      pin->set_node(stage.ranks(0).node());
+      pin->set_node(OnlyRank(stage).node());
       pin->set_first_layer(stage.first_layer());
       pin->set_last_layer(stage.last_layer());
     }
@@ -567,7 +571,7 @@ void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool pl
     return;
   }
   const ModelRuntime& model = *owner->model();
-  const auto& stages = plan.pipelines(0).stages();
+  const auto& stages = OnlyPipeline(plan).stages();
   for (int i = 0; i < stages.size(); ++i) {
     const v1::PlanStage& stage = stages[i];
     NodeRecord::Placement placement;
@@ -577,7 +581,7 @@ void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool pl
     placement.what = model.name + " layers " + std::to_string(stage.first_layer()) + "-" +
                      std::to_string(stage.last_layer());
     placement.ready = ready;
-    cluster_.SetPlacement(stage.ranks(0).node(), deployment, std::move(placement));
+    cluster_.SetPlacement(OnlyRank(stage).node(), deployment, std::move(placement));
   }
 }
 

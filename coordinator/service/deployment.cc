@@ -5,6 +5,7 @@
 
 #include "common/app/log.h"
 #include "common/limits.h"
+#include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/service/errors.h"
 #include "coordinator/service/layer_check.h"
@@ -18,9 +19,9 @@ constexpr uint64_t kEpochsAhead = 1000;
 
 std::vector<EngineStage> EngineStages(const v1::Plan& plan) {
   std::vector<EngineStage> stages;
-  for (const v1::PlanStage& stage : plan.pipelines(0).stages()) {
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
     EngineStage& out = stages.emplace_back();
-    out.node = stage.ranks(0).node();
+    out.node = OnlyRank(stage).node();
     out.kv_pages.assign(stage.kv_pages().begin(), stage.kv_pages().end());
     out.predicted_ms = stage.predicted_ms();
     out.layers = stage.last_layer() - stage.first_layer() + 1;
@@ -66,13 +67,13 @@ Deployment::~Deployment() {
 }
 
 const v1::PlanRank& Deployment::RankOf(int stage) const {
-  return plan_.pipelines(0).stages(stage).ranks(0);
+  return OnlyRank(OnlyPipeline(plan_).stages(stage));
 }
 
 bool Deployment::Uses(const std::string& node) const {
-  const auto& stages = plan_.pipelines(0).stages();
+  const auto& stages = OnlyPipeline(plan_).stages();
   return std::any_of(stages.begin(), stages.end(),
-                     [&](const v1::PlanStage& stage) { return stage.ranks(0).node() == node; });
+                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
 }
 
 void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
@@ -82,8 +83,8 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
                    .Hint("send the request again in a moment"));
   }
   plan_.set_epoch(NextEpoch());
-  for (v1::PlanStage& stage : *plan_.mutable_pipelines(0)->mutable_stages()) {
-    v1::PlanRank* rank = stage.mutable_ranks(0);
+  for (v1::PlanStage& stage : *OnlyPipeline(&plan_)->mutable_stages()) {
+    v1::PlanRank* rank = OnlyRank(&stage);
     const auto it = incarnations.find(rank->node());
     rank->set_incarnation(it == incarnations.end() ? 0 : it->second);
   }
@@ -99,7 +100,7 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
     LogInfo({{"model", model_->name},
              {"deployment", id_},
              {"epoch", plan_.epoch()},
-             {"stages", static_cast<uint32_t>(plan_.pipelines(0).stages_size())}},
+             {"stages", static_cast<uint32_t>(OnlyPipeline(plan_).stages_size())}},
             "the model loads");
   }
 }
@@ -155,7 +156,7 @@ bool Deployment::SendLoads() {
   all_loaded_ = false;
   last_fault_ = absl::OkStatus();
   host_->OnPlacement(id_, plan_, true, false);
-  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
+  for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
     v1::CoordinatorMessage message;
     *message.mutable_load() = MakeLoad(i);
     const v1::PlanRank& rank = RankOf(i);
@@ -208,7 +209,7 @@ v1::Load Deployment::MakeLayerLoad(uint32_t layer, uint32_t tokens) const {
 }
 
 v1::Load Deployment::MakeLoad(int index) const {
-  const v1::PlanPipeline& pipeline = plan_.pipelines(0);
+  const v1::PlanPipeline& pipeline = OnlyPipeline(plan_);
   const v1::PlanStage& stage = pipeline.stages(index);
   const bool last = index + 1 == pipeline.stages_size();
   v1::Load load = LoadOfLayers(stage.first_layer(), stage.last_layer());
@@ -239,7 +240,7 @@ void Deployment::Unload(const absl::Status& why) {
 }
 
 void Deployment::TellWorkersToUnload() {
-  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
+  for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
     v1::CoordinatorMessage message;
     message.mutable_unload()->set_deployment(id_);
     host_->SendToNode(RankOf(i).node(), RankOf(i).incarnation(), std::move(message));
@@ -422,9 +423,9 @@ void Deployment::LoadFailed(const absl::Status& why) {
 }
 
 bool Deployment::AllReady() const {
-  const auto& stages = plan_.pipelines(0).stages();
+  const auto& stages = OnlyPipeline(plan_).stages();
   return std::all_of(stages.begin(), stages.end(), [&](const v1::PlanStage& stage) {
-    const auto it = progress_.find(stage.ranks(0).node());
+    const auto it = progress_.find(OnlyRank(stage).node());
     return it != progress_.end() && it->second.ready;
   });
 }
@@ -443,8 +444,8 @@ absl::Status Deployment::Resize(const v1::Plan& plan, const v1::LoadOptions& opt
   Placing resized{plan, options};
   resized.plan.set_epoch(NextEpoch());
   RETURN_IF_ERROR(UseEpoch(resized.plan.epoch()));
-  for (int i = 0; i < plan.pipelines(0).stages_size(); ++i) {
-    v1::PlanRank* rank = resized.plan.mutable_pipelines(0)->mutable_stages(i)->mutable_ranks(0);
+  for (int i = 0; i < OnlyPipeline(plan).stages_size(); ++i) {
+    v1::PlanRank* rank = OnlyRank(OnlyPipeline(&resized.plan)->mutable_stages(i));
     rank->set_incarnation(RankOf(i).incarnation());
   }
   resize_problem_ = absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/app/log.h"
+#include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/service/deployment.h"
 
@@ -19,7 +20,7 @@ void Deployment::SendFence(uint64_t epoch) {
     }
   }
   unfenced_.clear();
-  for (int i = 0; i < plan_.pipelines(0).stages_size(); ++i) {
+  for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
     unfenced_.insert(RankOf(i).node());
     v1::CoordinatorMessage message;
     message.mutable_fence()->set_deployment(id_);
@@ -67,7 +68,7 @@ void Deployment::OpenFirstLink(uint64_t epoch) {
   request.open.set_epoch(epoch);
   request.open.set_to_stage(0);
   request.open_timeout = std::chrono::duration_cast<milliseconds>(options_.step_timeout / 2);
-  request.max_queued_frames = static_cast<uint32_t>(plan_.pipelines(0).stages_size()) + 2;
+  request.max_queued_frames = static_cast<uint32_t>(OnlyPipeline(plan_).stages_size()) + 2;
   host_->OpenLink(
       std::move(request),
       [this, epoch, alive = alive_](absl::StatusOr<std::unique_ptr<StepLink>> link) {
@@ -128,7 +129,7 @@ void Deployment::OnLinkFault(const std::string& node, const v1::LinkFault& fault
 }
 
 std::optional<uint64_t> Deployment::AcceptResults(const v1::LinkOpen& open) {
-  const int last = plan_.pipelines(0).stages_size() - 1;
+  const int last = OnlyPipeline(plan_).stages_size() - 1;
   if (engine_ == nullptr || open.epoch() != fence_epoch_ ||
       open.to_stage() != static_cast<uint32_t>(last + 1) ||
       open.from_node() != RankOf(last).node() ||

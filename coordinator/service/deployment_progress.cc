@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/app/log.h"
+#include "common/plan.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/service/deployment.h"
@@ -32,9 +33,9 @@ const char* PhaseName(v1::LoadProgress::Phase phase) {
 
 std::vector<v1::LoadModelProgress::Worker> Deployment::Progress() const {
   std::vector<v1::LoadModelProgress::Worker> workers;
-  for (const v1::PlanStage& stage : plan_.pipelines(0).stages()) {
+  for (const v1::PlanStage& stage : OnlyPipeline(plan_).stages()) {
     v1::LoadModelProgress::Worker& worker = workers.emplace_back();
-    worker.set_node(stage.ranks(0).node());
+    worker.set_node(OnlyRank(stage).node());
     const auto it = progress_.find(worker.node());
     const v1::LoadProgress progress =
         it == progress_.end() ? v1::LoadProgress() : it->second.progress;
@@ -52,14 +53,14 @@ std::vector<v1::LoadModelProgress::Worker> Deployment::Progress() const {
 }
 
 TimePoint Deployment::SilentSince(const v1::PlanStage& stage) const {
-  const auto it = progress_.find(stage.ranks(0).node());
+  const auto it = progress_.find(OnlyRank(stage).node());
   return it == progress_.end() ? load_sent_ : it->second.advanced;
 }
 
 const v1::PlanStage* Deployment::SlowestToLoad() const {
   const v1::PlanStage* slowest = nullptr;
-  for (const v1::PlanStage& stage : plan_.pipelines(0).stages()) {
-    const auto it = progress_.find(stage.ranks(0).node());
+  for (const v1::PlanStage& stage : OnlyPipeline(plan_).stages()) {
+    const auto it = progress_.find(OnlyRank(stage).node());
     const bool ready = it != progress_.end() && it->second.ready;
     if (!ready && (slowest == nullptr || SilentSince(stage) < SilentSince(*slowest))) {
       slowest = &stage;
@@ -69,7 +70,7 @@ const v1::PlanStage* Deployment::SlowestToLoad() const {
 }
 
 Waiting Deployment::LoadWait(const v1::PlanStage& stage) const {
-  const std::string& node = stage.ranks(0).node();
+  const std::string& node = OnlyRank(stage).node();
   const auto it = progress_.find(node);
   std::string how = "has said nothing yet";
   if (it != progress_.end()) {
@@ -100,8 +101,8 @@ std::vector<Waiting> Deployment::Waits() const {
   wait.model = model_->name;
   wait.since = state_since_;
   if (loads()) {
-    for (const v1::PlanStage& stage : plan_.pipelines(0).stages()) {
-      const auto it = progress_.find(stage.ranks(0).node());
+    for (const v1::PlanStage& stage : OnlyPipeline(plan_).stages()) {
+      const auto it = progress_.find(OnlyRank(stage).node());
       if (it == progress_.end() || !it->second.ready) {
         waits.push_back(LoadWait(stage));
       }

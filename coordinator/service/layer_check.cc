@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "common/fingerprint.h"
+#include "common/plan.h"
 #include "common/status.h"
 
 namespace strata {
@@ -26,9 +27,9 @@ bool IsSpecial(const ModelRuntime& model, uint32_t id) {
 }
 
 bool HasStage(const v1::Plan& plan, const std::string& node) {
-  const auto& stages = plan.pipelines(0).stages();
+  const auto& stages = OnlyPipeline(plan).stages();
   return std::any_of(stages.begin(), stages.end(),
-                     [&](const v1::PlanStage& stage) { return stage.ranks(0).node() == node; });
+                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
 }
 
 absl::Status BadResult(uint32_t layer, const std::string& what) {
@@ -133,13 +134,13 @@ void CompareLayers(const std::string& model, const v1::Plan& plan, const LayerTa
   check->set_position(static_cast<uint32_t>(
       std::mismatch(differs->begin(), differs->end(), right->begin(), right->end()).first -
       differs->begin()));
-  const auto& all = plan.pipelines(0).stages();
+  const auto& all = OnlyPipeline(plan).stages();
   int stage = 0;
   while (stage + 1 < all.size() && all[stage].last_layer() < check->layer()) {
     ++stage;
   }
   check->set_stage(static_cast<uint32_t>(stage));
-  check->set_node(all[stage].ranks(0).node());
+  check->set_node(OnlyRank(all[stage]).node());
   check->set_hint(HintOf(model, *check));
 }
 
