@@ -18,7 +18,7 @@
 #include "common/platform/platform.h"
 #include "common/random.h"
 #include "tests/can_map.h"
-#include "worker/backend/cpu/weights/page_buffer.h"
+#include "worker/backend/cpu/threads/page_buffer.h"
 
 namespace strata::cpu {
 namespace {

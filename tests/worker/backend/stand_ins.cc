@@ -10,6 +10,7 @@
 #include "common/numerics/exp_constants.h"
 #include "tests/worker/backend/tiles.h"
 #include "worker/backend/cpu/kernels/convert.h"
+#include "worker/backend/cpu/kernels/parts.h"
 #include "worker/backend/cpu/kernels/tiling.h"
 
 namespace strata::cpu {

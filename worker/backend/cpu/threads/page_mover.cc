@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "worker/backend/cpu/weights/page_buffer.h"
+#include "worker/backend/cpu/threads/page_buffer.h"
 
 namespace strata::cpu {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/threads/page_buffer.h"
 #include "worker/backend/cpu/threads/placement.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
 #include "worker/backend/cpu/weights/packed_matrix.h"
-#include "worker/backend/cpu/weights/page_buffer.h"
 
 namespace strata::cpu {
 

@@ -12,7 +12,7 @@
 namespace strata::cpu {
 namespace {
 
-WeightFormat FormatOf(Dtype dtype) {
+WeightFormat FloatFormatOf(Dtype dtype) {
   return dtype == Dtype::kF16    ? WeightFormat::kF16
          : dtype == Dtype::kBF16 ? WeightFormat::kBF16
                                  : WeightFormat::kF32;
@@ -101,7 +101,7 @@ bool PackedMatrix::CanPack(Dtype dtype) {
 }
 
 PanelView PackedMatrix::FloatShape(Dtype dtype, size_t outputs, size_t inputs) {
-  return {.format = FormatOf(dtype),
+  return {.format = FloatFormatOf(dtype),
           .panel_bytes = PanelBytes(dtype, inputs),
           .outputs = outputs,
           .inputs = inputs};

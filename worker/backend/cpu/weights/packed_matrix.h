@@ -11,8 +11,8 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/kernels/kernels.h"
 #include "worker/backend/cpu/threads/aligned_buffer.h"
+#include "worker/backend/cpu/threads/page_buffer.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
-#include "worker/backend/cpu/weights/page_buffer.h"
 
 namespace strata::cpu {
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kMostGroup = 128;
 
-WeightFormat FormatOf(Dtype dtype) {
+WeightFormat BlockFormatOf(Dtype dtype) {
   using Kind = BlockPanels::Kind;
   switch (PanelsOf(dtype).kind) {
     case Kind::kCodes:
@@ -260,7 +260,7 @@ absl::Status PackedMatrix::PackAffine(const AffineTensor& tensor, ThreadPool* po
 
 PanelView PackedMatrix::BlockShape(Dtype dtype, size_t outputs, size_t inputs) {
   const BlockPanels panels = PanelsOf(dtype);
-  PanelView view{.format = FormatOf(dtype),
+  PanelView view{.format = BlockFormatOf(dtype),
                  .scale_dtype = panels.scales,
                  .group = static_cast<uint32_t>(panels.super() ? kSuperBlock : kBlockPart),
                  .outputs = outputs,

@@ -1,6 +1,6 @@
 // Memory for weights, in whole pages that a file's may take the place of.
-#ifndef STRATA_WORKER_BACKEND_CPU_WEIGHTS_PAGE_BUFFER_H_
-#define STRATA_WORKER_BACKEND_CPU_WEIGHTS_PAGE_BUFFER_H_
+#ifndef STRATA_WORKER_BACKEND_CPU_THREADS_PAGE_BUFFER_H_
+#define STRATA_WORKER_BACKEND_CPU_THREADS_PAGE_BUFFER_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -59,4 +59,4 @@ class PageBuffer {
 
 }  // namespace strata::cpu
 
-#endif  // STRATA_WORKER_BACKEND_CPU_WEIGHTS_PAGE_BUFFER_H_
+#endif  // STRATA_WORKER_BACKEND_CPU_THREADS_PAGE_BUFFER_H_
