@@ -16,7 +16,7 @@ function(strata_native_kernels out)
       set(include "")
     endif()
     try_run(ran compiled ${CMAKE_BINARY_DIR}/native_kernels
-      ${CMAKE_SOURCE_DIR}/worker/backend/cpu/native_kernels.cc
+      ${CMAKE_SOURCE_DIR}/worker/backend/cpu/kernels/native_kernels.cc
       CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${CMAKE_SOURCE_DIR};${include}"
       LINK_LIBRARIES ${HWY_LINK_LIBRARIES}
       CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON
