@@ -53,9 +53,9 @@ std::string_view PipelineStateName(PipelineState state) {
   return "";
 }
 
-Engine::Impl::Impl(EngineConfig config, GenerationCounter* generations, EngineHost* host)
+Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, EngineHost* host)
     : config_(std::move(config)),
-      generations_(generations),
+      sequence_numbers_(sequence_numbers),
       host_(host),
       roots_({FingerprintRoot(config_.deployment, config_.weights_digest, config_.numerics_class,
                               /*adapter_digest=*/"", /*rotary_variant=*/0),
@@ -226,7 +226,7 @@ void Engine::Impl::EndSession(Session& session) {
     if (session.claim.has_value()) {
       ledger_.Free(*session.claim);  // Nothing was ever sent under it.
     }
-    Disinherit(session);
+    CancelHandover(session);
   }
   if (session.request.deadline.has_value()) {
     deadlines_.erase({*session.request.deadline, session.id});
@@ -371,8 +371,8 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   return snapshot;
 }
 
-Engine::Engine(EngineConfig config, GenerationCounter* generations, EngineHost* host)
-    : impl_(std::make_unique<Impl>(std::move(config), generations, host)) {}
+Engine::Engine(EngineConfig config, SequenceNumbers* sequence_numbers, EngineHost* host)
+    : impl_(std::make_unique<Impl>(std::move(config), sequence_numbers, host)) {}
 Engine::~Engine() = default;
 
 void Engine::Start(TimePoint now) { impl_->Start(now); }

@@ -16,8 +16,8 @@
 #include "common/clock.h"
 #include "common/frame.h"
 #include "common/model/model_spec.h"
-#include "coordinator/engine/generation_counter.h"
 #include "coordinator/engine/kv_ledger.h"
+#include "coordinator/engine/sequence_numbers.h"
 #include "coordinator/engine/session.h"
 #include "coordinator/engine/step_meter.h"
 
@@ -168,8 +168,8 @@ struct EngineSnapshot {
 // One thread at a time. Sinks and host are called from inside the calls below.
 class Engine {
  public:
-  // `generations` and `host` outlive the engine.
-  Engine(EngineConfig config, GenerationCounter* generations, EngineHost* host);
+  // `sequence_numbers` and `host` outlive the engine.
+  Engine(EngineConfig config, SequenceNumbers* sequence_numbers, EngineHost* host);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -211,7 +211,7 @@ void Engine::Impl::CommitResync(const SentStep& sent, const v1::StepResult& head
     // A stage that started anew, say. What the others still have of it goes with its Release.
     sequence.poisoned = true;
     ledger_.SetHeld(generation, 0, sequence.sent);
-    Disown(generation, &sequence);
+    DropFromCache(generation, &sequence);
     if (Session* session = Find(sequence.session); session != nullptr) {
       ++counters_.rebuilds;
       Replay(*session);

@@ -59,7 +59,7 @@ struct PrefixHit {
 
 class Engine::Impl {
  public:
-  Impl(EngineConfig config, GenerationCounter* generations, EngineHost* host);
+  Impl(EngineConfig config, SequenceNumbers* sequence_numbers, EngineHost* host);
 
   void Start(TimePoint now);
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink, TimePoint now);
@@ -182,7 +182,7 @@ class Engine::Impl {
     bool release_wanted = false;
     // Once detached: what its Release frees, and the replaying session that takes it over.
     std::optional<KvLedger::ClaimId> claim;
-    uint64_t heir = 0;
+    uint64_t successor = 0;
     // Its name in the prefix cache, if it is there. Kept: its session ended, and the first `keep`
     // of `tokens` stay, with the fingerprints in `chain`; what is beyond is to be cut off, and
     // waits for that in `tails` (claim, and the step with its Truncate; 0: not sent).
@@ -239,12 +239,12 @@ class Engine::Impl {
   // Back to the queue: keeps its tokens, and gives up what it has on the stages. One that waits for
   // its reader comes to the queue only once that reads again; of too many such the oldest fails.
   void Preempt(Session& session);
-  // The session's sequence is given up; its claim goes on to `heir` (or nobody, 0) on Release.
-  void Detach(Session& session, uint64_t heir);
+  // The session's sequence is given up; its claim goes on to `successor` (or nobody, 0) on Release.
+  void Detach(Session& session, uint64_t successor);
   void Replay(Session& session);
   // The claim that waits for it until its old sequence is released is nobody's.
-  void Disinherit(const Session& session);
-  // A released sequence's pages return to the ledger, and its claim goes to its heir.
+  void CancelHandover(const Session& session);
+  // A released sequence's pages return to the ledger, and its claim goes to its successor.
   void GiveBack(uint64_t generation, Sequence* sequence);
   // No stage holds the sequence any more.
   void Released(uint64_t generation);
@@ -287,7 +287,7 @@ class Engine::Impl {
   void CutTo(Sequence* sequence, uint32_t pages);
   void Apply(const std::vector<PrefixCache::Cut>& cuts);
   // The sequence is out of the cache; a kept one is to be released.
-  void Disown(uint64_t generation, Sequence* sequence);
+  void DropFromCache(uint64_t generation, Sequence* sequence);
   // Pages that sessions are to begin on, by their names in the prefix cache.
   using WantedPrefixes = std::unordered_map<uint64_t, uint32_t>;
   // Cached pages become free, as many as there are of those that are asked, but not the wanted
@@ -372,7 +372,7 @@ class Engine::Impl {
   void BeginOutage(TimePoint since, TimePoint now);
 
   EngineConfig config_;  // Only Suspend changes it: the stages' grants.
-  GenerationCounter* const generations_;
+  SequenceNumbers* const sequence_numbers_;
   EngineHost* const host_;
   const std::array<Fingerprint, 2> roots_;  // By rotary variant.
   const bool caches_prefixes_;

@@ -316,7 +316,7 @@ void Engine::Impl::Preempt(Session& session) {
     ledger_.Free(*session.claim);  // Nothing was sent under it.
     session.claim.reset();
   } else {
-    Disinherit(session);
+    CancelHandover(session);
   }
   session.ForgetSequence(RootOf(session.request));
   running_.erase(session.rank());
@@ -336,24 +336,24 @@ void Engine::Impl::Preempt(Session& session) {
                   .Hint("read the answer as it comes"));
 }
 
-void Engine::Impl::Detach(Session& session, uint64_t heir) {
+void Engine::Impl::Detach(Session& session, uint64_t successor) {
   Sequence& sequence = sequences_.at(session.generation);
-  Disown(session.generation, &sequence);
+  DropFromCache(session.generation, &sequence);
   sequence.session = 0;
   sequence.release_wanted = true;
   sequence.claim = session.claim;
-  sequence.heir = heir;
-  if (heir == 0) {
+  sequence.successor = successor;
+  if (successor == 0) {
     ledger_.Fence(*session.claim);
   }
   session.claim.reset();
   session.generation = 0;
 }
 
-void Engine::Impl::Disinherit(const Session& session) {
+void Engine::Impl::CancelHandover(const Session& session) {
   for (auto& [generation, sequence] : sequences_) {
-    if (sequence.heir == session.id) {
-      sequence.heir = 0;
+    if (sequence.successor == session.id) {
+      sequence.successor = 0;
       if (sequence.claim.has_value()) {
         ledger_.Fence(*sequence.claim);
       }
@@ -371,10 +371,10 @@ void Engine::Impl::GiveBack(uint64_t generation, Sequence* sequence) {
   ledger_.DropHeld(generation);
   FreeTails(sequence, 0);
   const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
-  Session* heir = Find(sequence->heir);
-  if (claim.has_value() && heir != nullptr) {
+  Session* successor = Find(sequence->successor);
+  if (claim.has_value() && successor != nullptr) {
     ledger_.Unshare(*claim);  // It begins anew, and may have to compute all of it.
-    heir->claim = claim;
+    successor->claim = claim;
   } else if (claim.has_value()) {
     ledger_.Free(*claim);
   }

@@ -163,7 +163,7 @@ void Engine::Impl::Unbegin(Session& session) {
 }
 
 void Engine::Impl::NewSequence(Session& session) {
-  session.generation = generations_->Next();
+  session.generation = sequence_numbers_->Next();
   Sequence& sequence = sequences_[session.generation];
   sequence.request_id = session.request.request_id;
   sequence.session = session.id;
@@ -222,7 +222,7 @@ void Engine::Impl::CommitFork(const SentCommand& fork, const v1::CommandResult& 
   sequence.poisoned = true;
   ledger_.SetHeld(fork.generation, 0, sequence.sent);
   if (const auto source = sequences_.find(fork.source); source != sequences_.end()) {
-    Disown(fork.source, &source->second);
+    DropFromCache(fork.source, &source->second);
   }
   if (session != nullptr) {
     ++counters_.replays;
@@ -244,7 +244,7 @@ void Engine::Impl::CommitCut(const SentCommand& cut, const v1::CommandResult& re
   if (result.has_error()) {
     sequence.poisoned = true;
     ledger_.SetHeld(cut.generation, 0, sequence.sent);
-    Disown(cut.generation, &sequence);
+    DropFromCache(cut.generation, &sequence);
     return;  // What it had goes with its Release.
   }
   sequence.committed = sequence.sent = cut.length;
@@ -298,12 +298,12 @@ void Engine::Impl::Apply(const std::vector<PrefixCache::Cut>& cuts) {
     if (cut.pages > 0) {
       CutTo(&sequence, cut.pages);
     } else {
-      Disown(generation, &sequence);
+      DropFromCache(generation, &sequence);
     }
   }
 }
 
-void Engine::Impl::Disown(uint64_t generation, Sequence* sequence) {
+void Engine::Impl::DropFromCache(uint64_t generation, Sequence* sequence) {
   if (sequence->holder != 0) {
     prefix_.Remove(sequence->holder);
     holders_.erase(sequence->holder);

@@ -10,7 +10,8 @@
 namespace strata {
 namespace {
 
-uint32_t Less(uint32_t a, uint32_t b) { return a - std::min(a, b); }
+// 0 where `b` is larger.
+uint32_t SaturatingSub(uint32_t a, uint32_t b) { return a - std::min(a, b); }
 
 uint32_t CeilDivide(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
@@ -35,11 +36,11 @@ struct Room {
   }
 };
 
-// Gives out sessions that have prompts to compute: by priority, then the tenant that was served
-// least, then by age.
-class Turns {
+// The order in which sessions that have prompts to compute are given rows: by priority, then the
+// tenant that was served least, then by age.
+class PrefillOrder {
  public:
-  explicit Turns(const SchedulerSnapshot& snapshot) : served_(snapshot.served) {
+  explicit PrefillOrder(const SchedulerSnapshot& snapshot) : served_(snapshot.served) {
     for (auto it = snapshot.ready.rbegin(); it != snapshot.ready.rend(); ++it) {
       if (!it->decoding) {
         waiting_[-int64_t{it->priority}][it->tenant].push_back(&*it);  // The next one is the last.
@@ -143,8 +144,8 @@ class StepFiller {
  private:
   // Those under way are in the step too.
   void LeaveRoomForWaves() {
-    room_.items = Less(room_.items, snapshot_.wave_items);
-    room_.rows = Less(room_.rows, snapshot_.wave_rows);
+    room_.items = SaturatingSub(room_.items, snapshot_.wave_items);
+    room_.rows = SaturatingSub(room_.rows, snapshot_.wave_rows);
   }
 
   // What is kept free of decode items while prompts wait. Where there is room for one only, it is
@@ -176,8 +177,9 @@ class StepFiller {
     }
   }
 
-  // Those that go into one of so many even steps: dealt by their cost, there and back.
-  void Deal(size_t steps) {
+  // Keeps the sessions that go into one of so many even steps. They are handed out by their cost,
+  // from the first step to the last and back again.
+  void KeepEvenShare(size_t steps) {
     std::vector<const ReadySession*> by_cost = decode_;
     std::stable_sort(
         by_cost.begin(), by_cost.end(),
@@ -237,7 +239,7 @@ class StepFiller {
     const size_t most = share_ * steps;
     if (steps > 1) {
       decode_.resize(std::min(decode_.size(), most));
-      Deal(steps);
+      KeepEvenShare(steps);
     } else if (decode_.size() > most) {
       decode_.resize(most);
     } else if (decode_.size() > 1 && pace_.batches > 1 && snapshot_.decoding > decode_.size()) {
@@ -269,10 +271,10 @@ class StepFiller {
       limit_ms_ = std::min(limit_ms_, SlowestMs(snapshot_, work_) + SlowestMs(snapshot_, even));
       allowance *= 2;
     }
-    Turns turns(snapshot_);
+    PrefillOrder order(snapshot_);
     uint32_t taken = 0;
     while (taken < allowance) {
-      const ReadySession* session = turns.Next();
+      const ReadySession* session = order.Next();
       if (session == nullptr) {
         return;
       }
@@ -282,7 +284,7 @@ class StepFiller {
           std::max(least, RowsInTime(snapshot_, work_, session->position, wanted, limit_ms_));
       if (rows > 0) {
         Take(*session, rows);
-        turns.Serve(*session, rows);
+        order.Serve(*session, rows);
         taken += rows;
       }
       if (rows < wanted) {

@@ -160,7 +160,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   uint64_t coordinator_incarnation() const override { return incarnation_; }
   void RecordLater(uint64_t deployment) override;
   void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) override;
-  GenerationCounter* generations() override { return &generations_; }
+  SequenceNumbers* sequence_numbers() override { return &sequence_numbers_; }
 
  private:
   class ResultsSink;
@@ -266,7 +266,7 @@ class Coordinator : public MembershipHandler, public LinkHandler, public Deploym
   const std::string cluster_id_;
   const uint64_t incarnation_;
   const TimePoint started_;
-  GenerationCounter generations_;
+  SequenceNumbers sequence_numbers_;
   Metrics metrics_;
   WaitBoard wait_board_;
   std::atomic<bool> healthy_ = false;

@@ -507,7 +507,7 @@ void Deployment::StartEngine() {
   config.prefix_cache = options_.prefix_cache;
   config.step_timeout = options_.step_timeout;
   config.recovery_timeout = options_.recovery_timeout;
-  engine_ = std::make_unique<Engine>(std::move(config), host_->generations(), this);
+  engine_ = std::make_unique<Engine>(std::move(config), host_->sequence_numbers(), this);
   state_since_ = host_->Now();
   engine_->Start(host_->Now());
 }

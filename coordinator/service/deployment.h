@@ -69,7 +69,7 @@ class DeploymentHost {
   virtual void RecordLater(uint64_t deployment) = 0;
   // Its placements changed: for `node list` and the memory that other plans may use.
   virtual void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) = 0;
-  virtual GenerationCounter* generations() = 0;
+  virtual SequenceNumbers* sequence_numbers() = 0;
 };
 
 // Rotary tables in the blob store.

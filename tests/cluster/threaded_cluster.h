@@ -76,7 +76,7 @@ class ThreadedCluster : public DeploymentHost {
   uint64_t coordinator_incarnation() const override { return 1; }
   void RecordLater(uint64_t) override;
   void OnPlacement(uint64_t, const v1::Plan&, bool, bool) override {}
-  GenerationCounter* generations() override { return &generations_; }
+  SequenceNumbers* sequence_numbers() override { return &sequence_numbers_; }
 
  private:
   class Worker;
@@ -88,7 +88,7 @@ class ThreadedCluster : public DeploymentHost {
   const ModelSpec model_spec_;
   const uint32_t stages_;
   const SystemClock clock_;
-  GenerationCounter generations_{1};
+  SequenceNumbers sequence_numbers_{1};
   Mutex compute_;
   LocalDialer dialer_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -98,7 +98,7 @@ class Pipeline : public EngineHost {
   uint32_t to_come_;
   uint32_t arrived_ = 0;
   Random random_;
-  GenerationCounter generations_;
+  SequenceNumbers sequence_numbers_;
   std::unique_ptr<Engine> engine_;
   uint64_t fence_ = 0;
   std::array<TimePoint, kScaleStages> free_at_{};
@@ -158,7 +158,11 @@ class Scale {
 };
 
 Pipeline::Pipeline(Scale* scale, uint32_t number, uint32_t requests, uint64_t seed)
-    : scale_(scale), number_(number), to_come_(requests), random_(seed), generations_(number + 1) {
+    : scale_(scale),
+      number_(number),
+      to_come_(requests),
+      random_(seed),
+      sequence_numbers_(number + 1) {
   EngineConfig config;
   config.deployment = number + 1;
   for (uint32_t s = 0; s < kScaleStages; ++s) {
@@ -169,7 +173,7 @@ Pipeline::Pipeline(Scale* scale, uint32_t number, uint32_t requests, uint64_t se
   config.context = 4096;
   config.max_queued_requests = 1u << 20;
   config.prefix_cache = false;  // No two prompts begin alike.
-  engine_ = std::make_unique<Engine>(std::move(config), &generations_, this);
+  engine_ = std::make_unique<Engine>(std::move(config), &sequence_numbers_, this);
 }
 
 void Pipeline::Start() {

@@ -34,11 +34,12 @@ void SimCoordinator::Start() {
   life_ = ++cluster_->incarnations;
   ++store_.term;
   world().Tell([&] { return "the coordinator starts, term " + std::to_string(store_.term); });
-  generations_ = std::make_unique<GenerationCounter>(store_.term);
+  sequence_numbers_ = std::make_unique<SequenceNumbers>(store_.term);
   const nanoseconds lease = world().scenario.lease;
   state_ = std::make_unique<ClusterState>(ClusterOptions{lease, lease / 5});
   if (store_.wanted) {
-    deployment_ = std::make_unique<SimDeployment>(cluster_, &store_, generations_.get(), life_);
+    deployment_ =
+        std::make_unique<SimDeployment>(cluster_, &store_, sequence_numbers_.get(), life_);
   }
   ExpireLeases();
 }
@@ -67,7 +68,7 @@ void SimCoordinator::LoadModel(const SimPlan& plan) {
   store_.wanted = true;
   store_.plan = plan;
   store_.kv_pages = world().scenario.kv_pages;
-  deployment_ = std::make_unique<SimDeployment>(cluster_, &store_, generations_.get(), life_);
+  deployment_ = std::make_unique<SimDeployment>(cluster_, &store_, sequence_numbers_.get(), life_);
   LoadIfPossible();
 }
 

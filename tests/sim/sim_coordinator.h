@@ -70,7 +70,7 @@ class SimCoordinator {
   SimStore store_;
   bool up_ = false;
   uint64_t life_ = 0;
-  std::unique_ptr<GenerationCounter> generations_;
+  std::unique_ptr<SequenceNumbers> sequence_numbers_;
   std::unique_ptr<ClusterState> state_;
   std::map<Machine, uint64_t> streams_;  // Incarnations of live control streams.
   std::unique_ptr<SimDeployment> deployment_;

@@ -44,11 +44,11 @@ SimPlan DrawPlan(const Scenario& scenario, Random* random) {
   return plan;
 }
 
-SimDeployment::SimDeployment(Cluster* cluster, SimStore* store, GenerationCounter* generations,
+SimDeployment::SimDeployment(Cluster* cluster, SimStore* store, SequenceNumbers* sequence_numbers,
                              uint64_t life)
     : cluster_(cluster),
       store_(store),
-      generations_(generations),
+      sequence_numbers_(sequence_numbers),
       life_(life),
       meddler_(cluster->world, FingerprintRoot(store->deployment, kWeightsDigest, kNumericsClass,
                                                /*adapter_digest=*/"", /*rotary_variant=*/0)) {}
@@ -231,7 +231,7 @@ void SimDeployment::StartEngine() {
   if (scenario.waves) {
     config.inter_token_target = nanoseconds(1);
   }
-  engine_ = std::make_unique<Engine>(std::move(config), generations_, this);
+  engine_ = std::make_unique<Engine>(std::move(config), sequence_numbers_, this);
   seen_ = EngineCounters();
   was_down_ = false;
   wake_.reset();

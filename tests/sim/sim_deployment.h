@@ -40,7 +40,8 @@ struct SimStore {
 class SimDeployment : public EngineHost {
  public:
   // All outlives it. `life` is the coordinator's.
-  SimDeployment(Cluster* cluster, SimStore* store, GenerationCounter* generations, uint64_t life);
+  SimDeployment(Cluster* cluster, SimStore* store, SequenceNumbers* sequence_numbers,
+                uint64_t life);
   ~SimDeployment() override;
 
   // Begins (again) on its machines, whose incarnations are these.
@@ -101,7 +102,7 @@ class SimDeployment : public EngineHost {
 
   Cluster* const cluster_;
   SimStore* const store_;
-  GenerationCounter* const generations_;
+  SequenceNumbers* const sequence_numbers_;
   const uint64_t life_;
   State state_ = State::kWaiting;
   bool awaiting_ = false;  // The engine's sessions wait for a lost machine.

@@ -91,12 +91,12 @@ SimCluster::SimCluster(EngineConfig config, const StageFactory& factory)
                        : [](const EngineConfig& config, uint32_t s) -> std::unique_ptr<SimStage> {
         return std::make_unique<FakeStage>(config, s);
       }),
-      generations_(1) {
+      sequence_numbers_(1) {
   for (uint32_t s = 0; s < config_.stages.size(); ++s) {
     stages_.push_back(factory_(config_, s));
   }
   links.resize(stages_.size());
-  engine_ = std::make_unique<Engine>(config_, &generations_, this);
+  engine_ = std::make_unique<Engine>(config_, &sequence_numbers_, this);
 }
 
 void SimCluster::Suspend(uint64_t pages) {

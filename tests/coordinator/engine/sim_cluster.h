@@ -168,7 +168,7 @@ class SimCluster : public EngineHost {
  private:
   EngineConfig config_;
   const StageFactory factory_;
-  GenerationCounter generations_;
+  SequenceNumbers sequence_numbers_;
   std::vector<std::unique_ptr<SimStage>> stages_;
   std::unique_ptr<Engine> engine_;
   TimePoint now_ = std::chrono::seconds(1000);

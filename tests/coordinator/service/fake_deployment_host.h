@@ -42,7 +42,7 @@ class FakeDeploymentHost : public DeploymentHost {
   void OnPlacement(uint64_t, const v1::Plan&, bool placed, bool ready) override {
     placements.push_back({placed, ready});
   }
-  GenerationCounter* generations() override { return &counter; }
+  SequenceNumbers* sequence_numbers() override { return &counter; }
 
   // The link dialled last opens; its frames go to `frames`.
   void OpenLast() {
@@ -76,7 +76,7 @@ class FakeDeploymentHost : public DeploymentHost {
   int records_asked = 0;
   std::string unreachable;
   TimePoint now = std::chrono::seconds(1000);
-  GenerationCounter counter{1};
+  SequenceNumbers counter{1};
 
  private:
   struct LoadOf {
