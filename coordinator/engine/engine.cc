@@ -68,18 +68,18 @@ Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, Engin
       ledger_(NewLedger(config_, config_.stages)),
       waves_(LayersOf(config_.stages)),
       timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens),
-      meter_(config_.stages.size()) {
+      meter_(config_.stages.size()),
+      fence_(config_.epoch, config_.step_timeout, config_.recovery_timeout) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
   STRATA_CHECK(config_.max_batch_tokens > 0 && config_.max_batch_items > 0);
   STRATA_CHECK(config_.max_sessions > 0 && config_.step_timeout.count() > 0);
-  epoch_ = config_.epoch;
 }
 
 absl::Status Engine::Impl::Check(const SessionRequest& request, TimePoint now) const {
   if (!not_admitting_.ok()) {
     return not_admitting_;
   }
-  if (down_) {
+  if (fence_.down()) {
     return DownStatus();
   }
   if (!IsRequestId(request.request_id)) {
@@ -194,7 +194,7 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
 }
 
 void Engine::Impl::Pump(TimePoint now) {
-  if (phase_ != Phase::kRunning) {
+  if (!fence_.running()) {
     return;
   }
   now_ = now;
@@ -237,6 +237,7 @@ void Engine::Impl::EndSession(Session& session) {
   LeaveShares(session);
   embedding_bytes_ -= BytesOf(session.request.embeddings);
   by_key_.erase(session.request.key);
+  suspects_.Forget(session.id);
   sessions_.erase(session.id);
 }
 
@@ -311,22 +312,15 @@ void Engine::Impl::FailAll(const absl::Status& why, TimePoint now) {
 
 void Engine::Impl::Stop(const absl::Status& why, TimePoint now) {
   StopAdmitting(why);
-  phase_ = Phase::kStopped;
+  fence_.Stop();
   in_flight_.clear();
   FailAll(why, now);
 }
 
 EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
-  static constexpr PipelineState kStates[] = {PipelineState::kNew,     PipelineState::kFencing,
-                                              PipelineState::kResync,  PipelineState::kRunning,
-                                              PipelineState::kBackoff, PipelineState::kSuspended,
-                                              PipelineState::kStopped};
   EngineSnapshot snapshot;
-  snapshot.state = kStates[static_cast<size_t>(phase_)];
-  if (down_ && phase_ != Phase::kStopped) {
-    snapshot.state = PipelineState::kDown;
-  }
-  snapshot.epoch = epoch_;
+  snapshot.state = fence_.state();
+  snapshot.epoch = fence_.epoch();
   snapshot.steps_in_flight = static_cast<uint32_t>(in_flight_.size());
   snapshot.kv_tokens = ledger_.capacity_tokens();
   if (snapshot.kv_tokens == kMaxContextTokens) {
@@ -357,16 +351,14 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
                                  session.times});
   }
   snapshot.kv = ledger_.Snapshot();
-  if (phase_ != Phase::kRunning && phase_ != Phase::kNew && !last_fault_.ok()) {
-    snapshot.problems.push_back({Describe(last_fault_), DetailOf(DownStatus()).hint()});
+  if (!fence_.running() && !fence_.last_fault().ok()) {
+    snapshot.problems.push_back({Describe(fence_.last_fault()), DetailOf(DownStatus()).hint()});
   }
   if (quarantine_.has_value()) {
     snapshot.problems.push_back(*quarantine_);
   }
   snapshot.counters = counters_;
-  for (const EngineStage& stage : config_.stages) {
-    snapshot.nodes.push_back(stage.node);
-  }
+  snapshot.nodes = Nodes();
   snapshot.pipeline = meter_.counters();
   return snapshot;
 }

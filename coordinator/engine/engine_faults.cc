@@ -1,4 +1,4 @@
-// Faults, fences, resynchronisation, and everything that time brings.
+// Faults, resynchronisation, and everything that time brings.
 #include <algorithm>
 
 #include "common/check.h"
@@ -7,32 +7,19 @@
 #include "coordinator/engine/engine_impl.h"
 
 namespace strata {
-namespace {
-
-constexpr nanoseconds kFirstBackoff = milliseconds(50);
-constexpr nanoseconds kMostBackoff = std::chrono::seconds(5);
-
-// Before the fence that answers the n-th fault in a row.
-nanoseconds Backoff(int faults_in_a_row) {
-  if (faults_in_a_row <= 1) {
-    return nanoseconds(0);
-  }
-  return std::min(kMostBackoff, kFirstBackoff * (1 << std::min(faults_in_a_row - 2, 10)));
+void Engine::Impl::Start(TimePoint now) {
+  fence_.Start(now);
+  SendFence();
 }
 
-}  // namespace
-
-void Engine::Impl::Start(TimePoint now) {
-  STRATA_CHECK(phase_ == Phase::kNew);
-  BeginOutage(now, now);
-  phase_ = Phase::kFencing;
-  fence_sent_ = now;
-  host_->SendFence(epoch_);
+void Engine::Impl::SendFence() {
+  next_step_ = 1;
+  committed_step_ = 0;
+  host_->SendFence(fence_.epoch());
 }
 
 void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now) {
-  if (epoch != epoch_ || phase_ == Phase::kNew || phase_ == Phase::kBackoff ||
-      phase_ == Phase::kSuspended || phase_ == Phase::kStopped) {
+  if (!fence_.HeedsLinkFault(epoch)) {
     return;
   }
   // Even a link that was closed in good order is one that frames can no longer travel on.
@@ -44,26 +31,13 @@ void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimeP
 
 void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   ++counters_.faults;
-  ++faults_in_a_row_;
-  last_fault_ = status;
-  BeginOutage(in_flight_.empty() ? now : last_activity_, now);
+  fence_.NoteFault(status, LastSign(now), now);
   AbandonStepsInFlight();
-  if (faults_in_a_row_ > kMaxFaultsWithoutProgress && !down_) {
+  if (fence_.FaultsGoOn()) {
     GoDown(DownStatus());
   }
-  const nanoseconds wait = Backoff(faults_in_a_row_);
-  if (wait.count() > 0) {
-    phase_ = Phase::kBackoff;
-    backoff_until_ = now + wait;
-  } else {
-    BeginFence(now);
-  }
-}
-
-// Faults that follow before a step is committed belong to the same outage.
-void Engine::Impl::BeginOutage(TimePoint since, TimePoint now) {
-  if (!gives_up_at_.has_value()) {
-    gives_up_at_ = std::max(now, since + config_.step_timeout) + config_.recovery_timeout;
+  if (fence_.Recover(now)) {
+    SendFence();
   }
 }
 
@@ -88,80 +62,59 @@ void Engine::Impl::AbandonStepsInFlight() {
   }
 }
 
-void Engine::Impl::BeginFence(TimePoint now) {
-  ++epoch_;
-  next_step_ = 1;
-  committed_step_ = 0;
-  phase_ = Phase::kFencing;
-  fence_sent_ = now;
-  host_->SendFence(epoch_);
+void Engine::Impl::NoteSuspects() {
+  std::map<uint64_t, uint32_t> lost;  // Sessions, and how far their steps went.
+  for (const SentStep& step : in_flight_) {
+    for (const SentItem& item : step.items) {
+      if (Find(item.session) != nullptr) {
+        uint32_t& end = lost[item.session];
+        end = std::max(end, item.position + item.rows);
+      }
+    }
+  }
+  suspects_.NoteLost(lost);
 }
 
-std::string Engine::Impl::NodeList(const std::vector<std::string>& nodes) const {
-  std::string list;
-  for (const std::string& node : nodes) {
-    list += (list.empty() ? "\"" : ", \"") + node + "\"";
+void Engine::Impl::FailOffenders(const absl::Status& cause) {
+  for (const uint64_t id : suspects_.Offenders()) {
+    ++counters_.offenders;
+    Session& session = sessions_.at(id);
+    FailSession(session,
+                BreaksStage(session.request.request_id, suspects_.Faults(id), Nodes(), cause));
   }
-  return list;
+}
+
+std::vector<std::string> Engine::Impl::Nodes() const {
+  std::vector<std::string> nodes;
+  for (const EngineStage& stage : config_.stages) {
+    nodes.push_back(stage.node);
+  }
+  return nodes;
 }
 
 absl::Status Engine::Impl::DownStatus() const {
-  std::vector<std::string> missing;
-  if (phase_ == Phase::kFencing) {
-    missing = host_->UnfencedNodes();
-  }
-  const v1::ErrorDetail cause = DetailOf(last_fault_);
-  std::string message = "the pipeline is down";
-  if (!missing.empty()) {
-    message += (missing.size() == 1 ? ": node " : ": nodes ") + NodeList(missing) +
-               (missing.size() == 1 ? " does" : " do") + " not answer";
-  }
-  if (!last_fault_.ok()) {
-    message += (missing.empty() ? ": " : "; ") + cause.message();
-  }
-  return Error(absl::StatusCode::kUnavailable, "PIPELINE_DOWN", message)
-      .Node(!missing.empty() ? missing.front() : cause.node())
-      .Hint(
-          (missing.empty() ? std::string("`strata node list` says which nodes cannot be reached")
-                           : "see the log of strata-worker on " + missing.front()) +
-          "; the pipeline recovers by itself when its nodes are back: then send the request again");
+  return fence_.DownStatus(fence_.fencing() ? host_->UnfencedNodes() : std::vector<std::string>());
 }
 
 void Engine::Impl::GoDown(const absl::Status& why) {
-  down_ = true;
+  fence_.GoDown();
   while (!sessions_.empty()) {
     FailSession(sessions_.begin()->second, why);
   }
 }
 
-void Engine::Impl::FenceTimedOut(TimePoint now) {
-  ++counters_.fences_failed;
-  const std::vector<std::string> missing = host_->UnfencedNodes();
-  last_fault_ =
-      Error(absl::StatusCode::kUnavailable, "FENCE_TIMEOUT",
-            "the fence of epoch " + std::to_string(epoch_) + " was not acknowledged in time by " +
-                (missing.empty() ? "every node" : NodeList(missing)))
-          .Node(missing.empty() ? "" : missing.front());
-  // Again, more and more rarely: the worker may only have been away.
-  ++faults_in_a_row_;
-  phase_ = Phase::kBackoff;
-  backoff_until_ = now + std::max(kFirstBackoff, Backoff(faults_in_a_row_));
-}
-
 void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
-  if (phase_ != Phase::kFencing || epoch != epoch_) {
-    return;  // Of a fence that was given up.
+  if (fence_.OnFenced(epoch)) {
+    SendResync(now);
   }
-  SendResync(now);
 }
 
 // The epoch's first frame: cuts every live sequence to what was committed, and every kept one to
-// what is cached of it; what it does not name
-// is released. Nothing else goes before its result says what the stages really had.
+// what is cached of it; what it does not name is released. Nothing else goes before its result says
+// what the stages really had.
 void Engine::Impl::SendResync(TimePoint now) {
-  phase_ = Phase::kResync;
   lengths_.clear();
-  FailOffender(last_fault_);
+  FailOffenders(fence_.last_fault());
   StepMessage message;
   SentStep sent;
   v1::StepFrame* frame = BeginFrame(&message, &sent);
@@ -233,7 +186,7 @@ void Engine::Impl::ExpireDeadlines(TimePoint now) {
 }
 
 std::optional<TimePoint> Engine::Impl::NextWake() const {
-  std::optional<TimePoint> wake;
+  std::optional<TimePoint> wake = fence_.NextWake();
   auto at = [&wake](TimePoint time) { wake = std::min(wake.value_or(time), time); };
   if (!deadlines_.empty()) {
     at(deadlines_.begin()->first);
@@ -241,16 +194,7 @@ std::optional<TimePoint> Engine::Impl::NextWake() const {
   if (!in_flight_.empty()) {
     at(last_activity_ + config_.step_timeout);
   }
-  if (phase_ == Phase::kFencing) {
-    at(fence_sent_ + config_.step_timeout);
-  }
-  if (phase_ == Phase::kBackoff) {
-    at(backoff_until_);
-  }
-  if (!down_ && gives_up_at_.has_value()) {
-    at(*gives_up_at_);
-  }
-  if (phase_ == Phase::kRunning && (!queue_.empty() || !has_room_)) {
+  if (fence_.running() && (!queue_.empty() || !has_room_)) {
     for (const auto& [rank, session] : running_) {
       const TimePoint gives_way = session->paused_since + kReaderPatience;
       if (session->waits_for_reader() && gives_way > now_) at(gives_way);
@@ -262,25 +206,23 @@ std::optional<TimePoint> Engine::Impl::NextWake() const {
 void Engine::Impl::Tick(TimePoint now) {
   ExpireDeadlines(now);
   if (!in_flight_.empty() && now >= last_activity_ + config_.step_timeout) {
-    std::vector<std::string> nodes;
-    for (const EngineStage& stage : config_.stages) {
-      nodes.push_back(stage.node);
-    }
     Fault(Error(absl::StatusCode::kUnavailable, "STEP_TIMEOUT",
                 "step " + std::to_string(in_flight_.front().step) +
-                    " gave no result within the step timeout (nodes " + NodeList(nodes) + ")")
+                    " gave no result within the step timeout (nodes " + QuotedNames(Nodes()) + ")")
               .Limit("step_timeout_ms=" +
                      std::to_string(static_cast<uint64_t>(ToMs(config_.step_timeout)))),
           now);
   }
-  if (phase_ == Phase::kFencing && now >= fence_sent_ + config_.step_timeout) {
-    FenceTimedOut(now);
+  if (fence_.FenceTimedOut(now)) {
+    ++counters_.fences_failed;
+    fence_.GiveUpFence(host_->UnfencedNodes(), now);
   }
-  if (!down_ && gives_up_at_.has_value() && now >= *gives_up_at_) {
-    GoDown(stages_lost_.ok() ? DownStatus() : stages_lost_);
+  if (fence_.OutageTooLong(now)) {
+    GoDown(fence_.stages_lost().ok() ? DownStatus() : fence_.stages_lost());
   }
-  if (phase_ == Phase::kBackoff && now >= backoff_until_) {
-    BeginFence(now);
+  if (fence_.BackoffOver(now)) {
+    fence_.BeginFence(now);
+    SendFence();
   }
   Pump(now);
 }

@@ -1,9 +1,9 @@
 // The engine's inside; only its own sources include it. engine.cc holds sessions, engine_memory.cc
 // admission and everything else about KV memory, engine_prefix.cc the use of cached prefixes,
 // engine_shares.cc whose turn it is, engine_steps.cc what is sent and committed, engine_items.cc
-// what a step consists of, engine_faults.cc fences, resynchronisation and time, engine_suspects.cc
-// the search for a session that breaks a stage, engine_move.cc what happens when the stages are
-// loaded anew.
+// what a step consists of, engine_faults.cc faults, resynchronisation and time, engine_move.cc
+// what happens when the stages are loaded anew. fence.h owns the pipeline's state, suspect_search.h
+// the search for a session that breaks a stage.
 #ifndef STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 #define STRATA_COORDINATOR_ENGINE_ENGINE_IMPL_H_
 
@@ -23,20 +23,18 @@
 #include "common/fingerprint.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fair_shares.h"
+#include "coordinator/engine/fence.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/layer_waves.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
 #include "coordinator/engine/step_meter.h"
 #include "coordinator/engine/step_timing.h"
+#include "coordinator/engine/suspect_search.h"
 #include "coordinator/prefix/prefix_cache.h"
 #include "coordinator/prefix/prefix_chain.h"
 
 namespace strata {
-
-// Faults in a row, without progress, that a session which is alone at the last of them (or an idle
-// pipeline) survives.
-inline constexpr int kMaxFaultsWithoutProgress = 3;
 
 // A reader that was behind for less keeps its memory while others wait for some: most read on.
 inline constexpr nanoseconds kReaderPatience = milliseconds(500);
@@ -78,15 +76,13 @@ class Engine::Impl {
   void Resume(uint64_t epoch, TimePoint now);
   size_t live_sessions() const { return sessions_.size(); }
   bool IsLive(std::string_view key) const { return by_key_.contains(std::string(key)); }
-  bool down() const { return down_; }
-  uint64_t epoch() const { return epoch_; }
+  bool down() const { return fence_.down(); }
+  uint64_t epoch() const { return fence_.epoch(); }
   std::optional<TimePoint> NextWake() const;
   void Tick(TimePoint now);
   EngineSnapshot Snapshot(TimePoint now) const;
 
  private:
-  enum class Phase { kNew, kFencing, kResync, kRunning, kBackoff, kSuspended, kStopped };
-
   // Smaller is more important: by priority, then by age. It never changes, so sessions that take
   // memory from less important ones cannot do so in a circle.
   using Rank = std::pair<int64_t, uint64_t>;
@@ -122,13 +118,6 @@ class Engine::Impl {
     StepTimes times;
     uint32_t preemptions = 0;
     int replays = 0;
-    // In a row, each with a step of this session in flight. Until it has this many tokens again it
-    // may be the one that broke them (0: it is not); `on_trial`: it is computed now, with none but
-    // others on trial. `offends`: it did, and is to fail.
-    int faults = 0;
-    uint32_t suspect_until = 0;
-    bool on_trial = false;
-    bool offends = false;
     bool replaying = false;  // Tokens it already had are computed again.
     bool paused = false;     // By SetPaused.
     TimePoint paused_since{0};
@@ -158,12 +147,6 @@ class Engine::Impl {
     // What it must have room for to start: all that is known, and one token of growth.
     uint32_t first_claim() const { return request.guaranteed ? most_tokens() : known() + 1; }
     Rank rank() const { return {-int64_t{request.priority}, id}; }
-    // It is no suspect.
-    void Clear() {
-      faults = 0;
-      suspect_until = 0;
-      on_trial = offends = false;
-    }
     // Nothing of it is on the stages any more.
     void ForgetSequence(Fingerprint root) {
       generation = 0;
@@ -346,30 +329,24 @@ class Engine::Impl {
                        const std::vector<EngineStage>& stages) const;
   void ForgetSequences();
 
-  // engine_suspects.cc
-  // The steps in flight are lost: those they carried are the suspects now.
-  void NoteSuspects();
-  // Fails the session that was found to break a stage, if there is one. `cause`: its last fault.
-  void FailOffender(const absl::Status& cause);
-  absl::Status BreaksStage(const Session& session, const v1::ErrorDetail& cause) const;
-  // Leaves in `view` what may be computed while there are suspects.
-  void TrySuspectsApart(SchedulerSnapshot* view);
-  // Whether the steps in flight carry a session that is on trial.
-  bool TrialUnderWay();
-
   // engine_faults.cc
   void Fault(const absl::Status& status, TimePoint now);
   void AbandonStepsInFlight();
-  void BeginFence(TimePoint now);
-  void FenceTimedOut(TimePoint now);
+  // The steps in flight are lost: those they carried are the suspects now.
+  void NoteSuspects();
+  // Fails the session that was found to break a stage, if there is one. `cause`: its last fault.
+  void FailOffenders(const absl::Status& cause);
+  // Of the epoch that has just begun.
+  void SendFence();
   void GoDown(const absl::Status& why);
   void SendResync(TimePoint now);
   void CommitResync(const SentStep& sent, const v1::StepResult& header);
   void ExpireDeadlines(TimePoint now);
   absl::Status DownStatus() const;
-  std::string NodeList(const std::vector<std::string>& nodes) const;
-  // Steps cannot be sent from now on; `since`: the last sign of life.
-  void BeginOutage(TimePoint since, TimePoint now);
+  // The last sign of life.
+  TimePoint LastSign(TimePoint now) const { return in_flight_.empty() ? now : last_activity_; }
+  // Names, by stage.
+  std::vector<std::string> Nodes() const;
 
   EngineConfig config_;  // Only Suspend changes it: the stages' grants.
   SequenceNumbers* const sequence_numbers_;
@@ -394,8 +371,8 @@ class Engine::Impl {
   StepMeter meter_;
   StepTimes step_times_;  // Of the step that is being committed.
 
-  Phase phase_ = Phase::kNew;
-  bool down_ = false;
+  Fence fence_;
+  SuspectSearch suspects_;
   absl::Status not_admitting_;  // Ok: admitting.
 
   // Sessions by id. Each is queued, running or parked.
@@ -414,20 +391,13 @@ class Engine::Impl {
   uint64_t embedding_bytes_ = 0;            // Of all sessions.
   std::map<uint64_t, Sequence> sequences_;  // By generation.
 
-  uint64_t epoch_ = 0;
   uint64_t next_step_ = 1;
   uint64_t committed_step_ = 0;
   uint64_t last_decode_step_ = 0;  // The newest with decode items, and with parts of prompts.
   uint64_t last_prefill_step_ = 0;
   bool together_ = false;  // The newest with decode items had all there were.
   std::deque<SentStep> in_flight_;
-  TimePoint last_activity_{0};  // Last result, or dispatch into an idle pipeline.
-  TimePoint fence_sent_{0};
-  std::optional<TimePoint> gives_up_at_;  // While no step can be sent: when the sessions fail.
-  TimePoint backoff_until_{0};
-  int faults_in_a_row_ = 0;
-  absl::Status last_fault_;
-  absl::Status stages_lost_;                 // Why they were, until Resume.
+  TimePoint last_activity_{0};               // Last result, or dispatch into an idle pipeline.
   std::optional<EngineProblem> quarantine_;  // The newest ledger mismatch.
   EngineCounters counters_;
 };

@@ -129,7 +129,7 @@ absl::Status Engine::Impl::NeverFits(const std::string& request_id, const std::s
 }
 
 bool Engine::Impl::CanStartMore() const {
-  return phase_ == Phase::kRunning && running_.size() < config_.max_sessions;
+  return fence_.running() && running_.size() < config_.max_sessions;
 }
 
 KvSpare Engine::Impl::Spare() const {
@@ -145,7 +145,7 @@ KvSpare Engine::Impl::Spare() const {
 void Engine::Impl::Admit(TimePoint now) {
   while (!queue_.empty()) {
     if (!CanStartMore()) {
-      Session* unread = phase_ == Phase::kRunning ? LongestUnread() : nullptr;
+      Session* unread = fence_.running() ? LongestUnread() : nullptr;
       if (unread == nullptr) {
         break;
       }

@@ -95,10 +95,8 @@ void Engine::Impl::ForgetSequences() {
 }
 
 void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
-  STRATA_CHECK(phase_ != Phase::kStopped && stages.size() == config_.stages.size());
-  phase_ = Phase::kSuspended;
-  gives_up_at_.reset();
-  stages_lost_ = absl::OkStatus();
+  STRATA_CHECK(stages.size() == config_.stages.size());
+  fence_.Suspend();
   config_.stages = std::move(stages);
   ForgetSequences();
   std::vector<uint64_t> never_fit;
@@ -117,28 +115,17 @@ void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
 }
 
 void Engine::Impl::LoseStages(const absl::Status& why, TimePoint now) {
-  const TimePoint since = in_flight_.empty() ? now : last_activity_;
+  const TimePoint since = LastSign(now);
   NoteSuspects();
   Suspend(config_.stages, now);
-  FailOffender(why);
-  last_fault_ = stages_lost_ = why;
-  BeginOutage(since, now);
+  FailOffenders(why);
+  fence_.LoseStages(why, since, now);
 }
 
 void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {
-  STRATA_CHECK(phase_ == Phase::kSuspended && epoch > epoch_);
-  epoch_ = epoch;
-  next_step_ = 1;
-  committed_step_ = 0;
-  faults_in_a_row_ = 0;
-  down_ = false;
-  last_fault_ = stages_lost_ = absl::OkStatus();
+  fence_.Resume(epoch, now);
   quarantine_.reset();
-  gives_up_at_.reset();
-  BeginOutage(now, now);
-  phase_ = Phase::kFencing;
-  fence_sent_ = now;
-  host_->SendFence(epoch_);
+  SendFence();
 }
 
 }  // namespace strata

@@ -267,7 +267,7 @@ bool Engine::Impl::KeepSequence(Session& session) {
   const uint64_t generation = session.generation;
   Sequence& sequence = sequences_.at(generation);
   if (session.request.digest_layers || session.holder == 0 || sequence.poisoned ||
-      phase_ != Phase::kRunning || session.sent != session.committed ||
+      !fence_.running() || session.sent != session.committed ||
       prefix_.PagesOf(session.holder) == 0) {
     return false;
   }

@@ -107,7 +107,7 @@ SchedulerSnapshot Engine::Impl::SchedulerView() const {
 v1::StepFrame* Engine::Impl::BeginFrame(StepMessage* message, SentStep* sent) {
   v1::StepFrame* frame = &message->header;
   frame->set_deployment(config_.deployment);
-  frame->set_epoch(epoch_);
+  frame->set_epoch(fence_.epoch());
   frame->set_step(next_step_);
   frame->set_committed_step(committed_step_);
   sent->step = next_step_++;
@@ -121,7 +121,7 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
     return session == nullptr || session->generation != item.generation;
   });
   SchedulerSnapshot view = SchedulerView();
-  TrySuspectsApart(&view);
+  suspects_.TryApart(in_flight_, &view);
   ShareRows(&view);
   const ScheduledStep plan = ScheduleStep(view);
   std::vector<uint64_t> releases;
@@ -180,17 +180,17 @@ void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
 // NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Engine::Impl::OnResult(ResultMessage result, TimePoint now) {
   const v1::StepResult& header = result.header;
-  const bool expecting = phase_ == Phase::kRunning || phase_ == Phase::kResync;
-  if (!expecting || header.deployment() != config_.deployment || header.epoch() < epoch_ ||
-      (header.epoch() == epoch_ && header.step() <= committed_step_)) {
+  const uint64_t epoch = fence_.epoch();
+  if (!fence_.expects_results() || header.deployment() != config_.deployment ||
+      header.epoch() < epoch || (header.epoch() == epoch && header.step() <= committed_step_)) {
     ++counters_.results_discarded;
     return;
   }
-  if (header.epoch() != epoch_ || in_flight_.empty() || header.step() != in_flight_.front().step) {
+  if (header.epoch() != epoch || in_flight_.empty() || header.step() != in_flight_.front().step) {
     Fault(Error(absl::StatusCode::kDataLoss, "BAD_RESULT",
                 "a result of epoch " + std::to_string(header.epoch()) + ", step " +
                     std::to_string(header.step()) + " came where step " +
-                    std::to_string(committed_step_ + 1) + " of epoch " + std::to_string(epoch_) +
+                    std::to_string(committed_step_ + 1) + " of epoch " + std::to_string(epoch) +
                     " was expected"),
           now);
     return;
@@ -249,10 +249,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
     Fault(status, now);
     return;
   }
-  faults_in_a_row_ = 0;
-  gives_up_at_.reset();
-  down_ = false;
-  phase_ = Phase::kRunning;
+  fence_.OnCommitted();
 }
 
 absl::Status Engine::Impl::CommitCommands(const SentStep& sent, const v1::StepResult& header) {
@@ -332,9 +329,7 @@ void Engine::Impl::CommitTokens(Session& session, const SentItem& sent, const v1
         FingerprintLink(session.committed_fingerprint, session.LinkAt(session.committed));
     ++session.committed;
   }
-  if (session.committed >= session.suspect_until) {
-    session.Clear();
-  }
+  suspects_.NoteCommitted(session.id, session.committed);
   Publish(session, session.committed);
   DeliverRows(session, sent, item, logits);
   if (sent.sample) {

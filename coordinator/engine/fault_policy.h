@@ -5,6 +5,14 @@
 
 #include <cstddef>
 
+namespace strata {
+
+// Faults in a row, without progress, that a session which is alone at the last of them (or an idle
+// pipeline) survives.
+inline constexpr int kMaxFaultsWithoutProgress = 3;
+
+}  // namespace strata
+
 namespace strata::fault_policy {
 
 // Whether sessions whose steps were lost are computed apart from the others, in halves.
