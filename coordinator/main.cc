@@ -83,7 +83,7 @@ struct ServeFlags {
   nanoseconds retry_load = LoadRetryOptions().first;
   nanoseconds retry_load_at_most = LoadRetryOptions().most;
   nanoseconds check_timeout = CoordinatorOptions().check_timeout;
-  nanoseconds upload_timeout = AdminOptions().upload_timeout;
+  nanoseconds upload_timeout = ModelIntakeOptions().upload_timeout;
   nanoseconds forget_nodes_after = ClusterOptions().forget_after;
   uint64_t min_free_disk = ClusterOptions().least_free_disk_bytes;
   HttpOptions http;
@@ -259,8 +259,8 @@ CoordinatorOptions OptionsOf(const ServeFlags& f, bool off_loopback) {
   options.deployment.prefix_cache = f.prefix_cache == "on";
   options.deployment.inter_token_target = f.inter_token_target;
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
-  options.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
-  options.max_model_context = f.default_context;
+  options.load.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
+  options.load.max_model_context = f.default_context;
   options.measure_again = f.measure_again;
   options.max_waiting_calls = f.max_waiting_calls;
   options.log_requests = f.log_requests == "on";
@@ -332,13 +332,13 @@ absl::Status Serve(const ServeFlags& f) {
 
   CoordinatorOptions options = OptionsOf(f, off_loopback);
   options.outside_problems = [&disk] { return disk.Problems(); };
-  Coordinator coordinator(std::move(options), &transport, &clock, &store, &models, term,
-                          cluster_id);
-  MembershipService membership(MembershipOptionsOf(f), &coordinator, &blobs, &transport);
+  Coordinator coordinator(options, &transport, &clock, &store, &models, term, cluster_id);
+  MembershipService membership(MembershipOptionsOf(f), coordinator.membership(), &blobs,
+                               &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
-  LinkService links(&coordinator, link_options);
+  LinkService links(coordinator.links(), link_options);
   const auto texts = NewTextThreads(f.max_waiting_calls);
   InferenceServiceImpl inference(&coordinator, {.max_unread_bytes = f.max_unread, .texts = texts});
   RETURN_IF_ERROR(coordinator.Start());
@@ -359,13 +359,13 @@ absl::Status Serve(const ServeFlags& f) {
       }));
   AdminOptions admin_options;
   admin_options.http_address = http->address();
-  admin_options.models_dir = models_dir;
+  admin_options.intake.models_dir = models_dir;
   const char* endpoint = std::getenv("HF_ENDPOINT");
   const char* token = std::getenv("HF_TOKEN");
-  admin_options.hub_endpoint = endpoint != nullptr ? endpoint : "";
-  admin_options.hub_token = token != nullptr ? token : "";
-  admin_options.max_upload_bytes = f.max_upload;
-  admin_options.upload_timeout = f.upload_timeout;
+  admin_options.intake.hub_endpoint = endpoint != nullptr ? endpoint : "";
+  admin_options.intake.hub_token = token != nullptr ? token : "";
+  admin_options.intake.max_upload_bytes = f.max_upload;
+  admin_options.intake.upload_timeout = f.upload_timeout;
   admin_options.max_long_calls = f.max_long_calls;
   admin_options.max_waiting_calls = f.max_waiting_calls;
   AdminServiceImpl admin(&coordinator, admin_options);

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "common/status.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/request_draws.h"
 
 namespace strata {
 namespace {
@@ -33,19 +35,19 @@ class CoordinatorBackend : public HttpBackend {
   std::string DrawRequestId() override { return strata::DrawRequestId(); }
   uint64_t DrawSeed() override { return strata::DrawSeed(); }
   absl::StatusOr<std::vector<v1::Model>> ListModels() override {
-    return coordinator_->ListModels();
+    return coordinator_->report()->ListModels();
   }
   absl::StatusOr<v1::Model> GetModel(const std::string& name) override {
-    return coordinator_->GetModel(name);
+    return coordinator_->report()->GetModel(name);
   }
   absl::StatusOr<std::shared_ptr<const ModelRuntime>> GetRuntime(const std::string& name) override {
     return coordinator_->models()->Get(name);
   }
   absl::StatusOr<PromptLimit> LongestPrompt(const std::string& model) override {
-    return coordinator_->LongestPrompt(model);
+    return coordinator_->requests()->LongestPrompt(model);
   }
   absl::StatusOr<std::string> MetricsText() override {
-    ASSIGN_OR_RETURN(const auto models, coordinator_->SnapshotModels());
+    ASSIGN_OR_RETURN(const auto models, coordinator_->report()->SnapshotModels());
     std::set<std::string> known;
     for (const auto& model : coordinator_->models()->List()) {
       known.insert(model->name);

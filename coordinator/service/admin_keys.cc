@@ -42,8 +42,8 @@ grpc::Status AdminServiceImpl::ListSessions(CallContext* context, const v1::List
   if (!caller.ok()) {
     return ToGrpc(caller.status());
   }
-  auto sessions = *caller == nullptr ? coordinator_->ListSessions()
-                                     : coordinator_->ListSessions((*caller)->id());
+  auto sessions = *caller == nullptr ? coordinator_->requests()->List()
+                                     : coordinator_->requests()->List((*caller)->id());
   if (!sessions.ok()) {
     return ToGrpc(sessions.status());
   }
@@ -60,13 +60,13 @@ grpc::Status AdminServiceImpl::CancelSession(CallContext* context,
   if (!caller.ok()) {
     return ToGrpc(caller.status());
   }
-  Coordinator::OfKey key;
+  LiveRequests::OfKey key;
   if (*caller != nullptr) {
     key = (*caller)->id();  // Whatever the request says.
   } else if (request->has_key()) {
     key = request->key();
   }
-  return ToGrpc(coordinator_->CancelSession(request->request_id(), key));
+  return ToGrpc(coordinator_->requests()->CancelById(request->request_id(), key));
 }
 
 grpc::Status AdminServiceImpl::CreateKey(CallContext*, const v1::CreateKeyRequest* request,
@@ -103,7 +103,7 @@ grpc::Status AdminServiceImpl::RevokeKey(CallContext*, const v1::RevokeKeyReques
   }
   *response->mutable_key() = KeyMessage(*revoked);
   if (request->cancel()) {
-    const auto cancelled = coordinator_->CancelSessionsOf(request->id());
+    const auto cancelled = coordinator_->requests()->CancelAllOf(request->id());
     if (!cancelled.ok()) {
       return ToGrpc(cancelled.status());
     }

@@ -6,29 +6,21 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 
-#include "common/mutex.h"
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/call_threads.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "coordinator/service/coordinator.h"
+#include "coordinator/service/model_intake.h"
 #include "strata/v1/admin.grpc.pb.h"
 
 namespace strata {
 
 struct AdminOptions {
   std::string http_address;  // Shown by status.
-  std::string models_dir;    // Where uploaded and pulled models go.
-  std::string hub_endpoint;  // For pulls without one of their own.
-  std::string hub_token;
-  uint64_t max_upload_bytes = uint64_t{1} << 42;
-  // An upload that sends nothing for so long is ended.
-  nanoseconds upload_timeout = std::chrono::minutes(2);
-  // Adding, uploading and pulling that gets no further for so long is a problem for `status`.
-  nanoseconds late = std::chrono::minutes(2);
+  ModelIntakeOptions intake;
   // Calls at once that may take long: adding, removing, loading and resizing models; one more is
   // refused. The others have threads of their own.
   size_t max_long_calls = 64;
@@ -47,7 +39,10 @@ class AdminServiceImpl final : public IoService {
   void Serve(IoLoop* loop) override;
 
   // Ends streams that wait.
-  void Shutdown() { stopping_ = true; }
+  void Shutdown() {
+    stopping_ = true;
+    intake_.Stop();
+  }
 
  private:
   // KeyRing::AuthenticateOperator of a call.
@@ -101,17 +96,11 @@ class AdminServiceImpl final : public IoService {
   grpc::Status ListKeys(CallContext*, const v1::ListKeysRequest*, v1::ListKeysResponse* response);
   grpc::Status RevokeKey(CallContext*, const v1::RevokeKeyRequest* request,
                          v1::RevokeKeyResponse* response);
-  grpc::Status TakeUpload(CallContext* context, const std::string& name,
-                          CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream);
-  // Registers the folder `path` and reports through `send`, which is false once nobody listens.
-  absl::Status Register(const std::string& path, const std::string& name, const std::string& origin,
-                        const std::function<bool(const v1::ModelProgress&)>& send);
 
   Coordinator* const coordinator_;
   const AdminOptions options_;
   std::atomic<bool> stopping_ = false;
-  Mutex mutex_;
-  std::set<std::string> uploading_ STRATA_GUARDED_BY(mutex_);  // Names.
+  ModelIntake intake_;
   std::unique_ptr<v1::AdminService::AsyncService> service_;
   CallThreads quick_;  // Last: what they run uses the others.
   CallThreads changes_;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <random>
 #include <utility>
 
 #include "common/status.h"
 #include "coordinator/metrics/metrics.h"
+#include "coordinator/service/request_draws.h"
 #include "coordinator/service/request_log.h"
 #include "coordinator/service/text_stream.h"
 
@@ -24,22 +24,6 @@ RequestContext NewContext(uint32_t default_max_tokens) {
 }
 
 }  // namespace
-
-uint64_t DrawSeed() {
-  thread_local std::random_device device;
-  // 53 bits, so that every JSON reader keeps them.
-  return (uint64_t{device()} << 32 | device()) >> 11;
-}
-
-std::string DrawRequestId() {
-  thread_local std::random_device device;
-  static constexpr char kAlphabet[] = "0123456789abcdefghijkmnpqrstuvwxyz";
-  std::string id = "req-";
-  for (int i = 0; i < 20; ++i) {
-    id += kAlphabet[device() % (sizeof(kAlphabet) - 1)];
-  }
-  return id;
-}
 
 // Turns what the engine says into messages. On the loop.
 class Generation::Sink final : public SessionSink {
@@ -59,7 +43,7 @@ class Generation::Sink final : public SessionSink {
                                            : model_->tokenizer->NewStream(*request.prompt, true),
               request.stops, request.session.params.min_tokens()) {}
 
-  void SetServing(const Coordinator::Serving& serving) {
+  void SetServing(const Serving& serving) {
     numerics_class_ = serving.numerics_class;
     plan_epoch_ = serving.plan_epoch;
     log_.SetServing(serving.deployment, serving.plan_epoch);
@@ -194,14 +178,14 @@ class Generation::Sink final : public SessionSink {
 void Generation::Cancel() {
   cancelled_ = true;  // Before the loop looks: whoever submits later sees it.
   coordinator_->PostToLoop([self = shared_from_this()] {
-    if (self->live_) self->coordinator_->CancelRequest(self->key_, absl::OkStatus());
+    if (self->live_) self->coordinator_->requests()->Cancel(self->key_, absl::OkStatus());
   });
 }
 
 void Generation::ReaderChanged() {
   // Asked on the loop: whoever is told last knows it as it is.
   coordinator_->PostToLoop([self = shared_from_this()] {
-    if (self->live_) self->coordinator_->PauseRequest(self->key_, self->receiver_->Behind());
+    if (self->live_) self->coordinator_->requests()->Pause(self->key_, self->receiver_->Behind());
   });
 }
 
@@ -233,7 +217,9 @@ void Generation::Run(const v1::GenerateRequest& request) {
   auto model = coordinator_->models()->Get(request.model());
   RequestContext context = NewContext(default_max_tokens_);
   context.prompt = prompt.get();
-  context.limit = [this, &request] { return coordinator_->LongestPrompt(request.model()); };
+  context.limit = [this, &request] {
+    return coordinator_->requests()->LongestPrompt(request.model());
+  };
   const absl::Status wanted = model.ok()
                                   ? CheckMayRun(request, deadline_, use_.get(), coordinator_->Now())
                                   : model.status();
@@ -257,8 +243,8 @@ void Generation::Run(const v1::GenerateRequest& request) {
   auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
   times_.prepared = coordinator_->Now();
-  const absl::Status taken =
-      coordinator_->WithEngine(request.model(), [this, sink, shared](const auto& serving) {
+  const absl::Status taken = coordinator_->requests()->WithEngine(
+      request.model(), [this, sink, shared](const auto& serving) {
         times_.on_loop = coordinator_->Now();
         const absl::Status status = Submit(serving, shared.get(), sink);
         sink->OnDecided(times_, status.ok());
@@ -272,19 +258,19 @@ void Generation::Run(const v1::GenerateRequest& request) {
   }
 }
 
-absl::Status Generation::Submit(const Coordinator::Serving& serving, ResolvedRequest* request,
+absl::Status Generation::Submit(const Serving& serving, ResolvedRequest* request,
                                 const std::shared_ptr<Sink>& sink) {
   RETURN_IF_ERROR(serving.problem);
   live_ = true;
   if (cancelled_) {
     return absl::CancelledError();
   }
-  RETURN_IF_ERROR(coordinator_->ClaimId(request->session, request->replace));
+  RETURN_IF_ERROR(coordinator_->requests()->ClaimId(request->session, request->replace));
   sink->SetServing(serving);
   // The session's own, to which its answer is added: no earlier than it may be refused or run.
   request->session.prompt = *request->prompt;
   RETURN_IF_ERROR(serving.engine->Submit(std::move(request->session), sink, coordinator_->Now()));
-  if (live_ && receiver_->Behind()) coordinator_->PauseRequest(key_, true);
+  if (live_ && receiver_->Behind()) coordinator_->requests()->Pause(key_, true);
   return absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@
 #include "coordinator/keys/caller.h"
 #include "coordinator/metrics/metrics.h"
 #include "coordinator/service/coordinator.h"
+#include "coordinator/service/live_requests.h"
 #include "coordinator/service/request.h"
 #include "strata/v1/inference.pb.h"
 
@@ -74,7 +75,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   class Sink;
 
   // On the event loop. The status of a request that did not get as far as the engine.
-  absl::Status Submit(const Coordinator::Serving& serving, ResolvedRequest* request,
+  absl::Status Submit(const Serving& serving, ResolvedRequest* request,
                       const std::shared_ptr<Sink>& sink);
 
   // Admits what was resolved, or RESOURCE_EXHAUSTED as KeyUse::Admit says it.
@@ -97,10 +98,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // event loop.
   bool live_ = false;
 };
-
-// Drawn for a request that names none.
-uint64_t DrawSeed();
-std::string DrawRequestId();
 
 }  // namespace strata
 

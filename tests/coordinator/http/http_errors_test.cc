@@ -208,7 +208,7 @@ constexpr const char* kRooms[] = {
     "coordinator/engine",
     "coordinator/http",
     "coordinator/keys",
-    "coordinator/service/coordinator.cc",
+    "coordinator/service/live_requests.cc",
     "coordinator/service/deployment.cc",
     "coordinator/service/errors.h",
     "coordinator/service/event_loop.cc",
@@ -223,8 +223,9 @@ constexpr const char* kRooms[] = {
     "text/tokenizer/word_models.cc",
 };
 constexpr const char* kOfOthers[] = {
-    "BAD_FLAG",  "BAD_KEY_NAME",   "CANNOT_LISTEN",     "KEY_NOT_FOUND",
-    "KV_IN_USE", "LAST_ADMIN_KEY", "LINK_NOT_EXPECTED", "NOT_READY",
+    "BAD_FLAG",          "BAD_KEY_NAME",      "CANNOT_LISTEN",     "KEY_NOT_FOUND",
+    "KV_IN_USE",         "LAST_ADMIN_KEY",    "LINK_NOT_EXPECTED", "NOT_READY",
+    "SESSION_AMBIGUOUS", "SESSION_NOT_FOUND",
 };
 
 TEST(HttpErrors, TheDocsKnowEveryReasonThatARequestMayBeTold) {

@@ -46,13 +46,13 @@ TEST_F(CoordinatorStoreTest, WhatTheStoreCannotKeepIsReportedAndChangesNothing) 
   AddModel("n");
   a->Take();
   store_.full = true;
-  EXPECT_EQ(ReasonOf(coordinator_->SetDraining("a", true).status()), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->nodes()->SetDraining("a", true).status()), "STORE_FULL");
   EXPECT_EQ(NodeState("a"), "serving");
-  EXPECT_EQ(ReasonOf(coordinator_->LoadModel("n", {}).status()), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Load("n", {}).status()), "STORE_FULL");
   EXPECT_EQ(StateOf("n"), "registered");
-  EXPECT_EQ(ReasonOf(coordinator_->UnloadModel("m", true)), "STORE_FULL");
-  EXPECT_EQ(ReasonOf(coordinator_->RemoveModel("m", true)), "STORE_FULL");
-  EXPECT_EQ(ReasonOf(coordinator_->RemoveModel("n", true)), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Unload("m", true)), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Remove("m", true)), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Remove("n", true)), "STORE_FULL");
   EXPECT_EQ(StateOf("m"), "ready");
   EXPECT_EQ(StateOf("n"), "registered");
   for (const v1::CoordinatorMessage& message : a->Take()) {
@@ -60,7 +60,7 @@ TEST_F(CoordinatorStoreTest, WhatTheStoreCannotKeepIsReportedAndChangesNothing) 
     EXPECT_NE(message.unload().deployment(), a->last_load().deployment());
   }
   store_.full = false;
-  EXPECT_TRUE(coordinator_->UnloadModel("m", true).ok());
+  EXPECT_TRUE(coordinator_->loads()->Unload("m", true).ok());
   EXPECT_THAT(a->Take(Kind::kUnload), SizeIs(1));
 }
 
@@ -71,7 +71,7 @@ TEST_F(CoordinatorStoreTest, ADiskThatHangsHoldsUpNoNodeAndNoRequest) {
   TestWorker b(coordinator_.get(), "b", 2);
   store_.hangs = true;
   ASSERT_TRUE(b.Join().ok());
-  std::thread load([&] { EXPECT_TRUE(coordinator_->LoadModel("n", {}).ok()); });
+  std::thread load([&] { EXPECT_TRUE(coordinator_->loads()->Load("n", {}).ok()); });
   EXPECT_TRUE(AChangeWaits());
   a->Take();
   a->SayHeartbeat();
@@ -81,7 +81,7 @@ TEST_F(CoordinatorStoreTest, ADiskThatHangsHoldsUpNoNodeAndNoRequest) {
   EXPECT_EQ(StateOf("n"), "registered");
   v1::WorkerMessage fault;
   fault.mutable_link_fault()->set_deployment(a->last_load().deployment());
-  fault.mutable_link_fault()->set_epoch(coordinator_->GetModel("m")->plan().epoch());
+  fault.mutable_link_fault()->set_epoch(coordinator_->report()->GetModel("m")->plan().epoch());
   *fault.mutable_link_fault()->mutable_error() =
       Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "it broke").Detail();
   a->Say(fault);
@@ -98,9 +98,9 @@ TEST_F(CoordinatorStoreTest,
   const auto a = ServeM();
   const auto reason = [&] {
     auto asked = std::make_shared<std::promise<std::string>>();
-    EXPECT_TRUE(coordinator_
+    EXPECT_TRUE(coordinator_->requests()
                     ->WithEngine("m",
-                                 [asked](const Coordinator::Serving& serving) {
+                                 [asked](const Serving& serving) {
                                    asked->set_value(ReasonOf(serving.problem));
                                  })
                     .ok());
@@ -109,7 +109,7 @@ TEST_F(CoordinatorStoreTest,
   store_.full = true;
   store_.hangs = true;
   absl::Status unloaded;
-  std::thread unload([&] { unloaded = coordinator_->UnloadModel("m", false); });
+  std::thread unload([&] { unloaded = coordinator_->loads()->Unload("m", false); });
   EXPECT_TRUE(AChangeWaits());
   EXPECT_EQ(reason(), "MODEL_LOADING");
   store_.hangs = false;
@@ -124,7 +124,7 @@ TEST_F(CoordinatorStoreTest, AChangeThatWaitsForTheDiskWhileTheCoordinatorStopsE
   TestWorker b(coordinator_.get(), "b", 2);
   store_.hangs = true;
   absl::Status unloaded;
-  std::thread unload([&] { unloaded = coordinator_->UnloadModel("m", true); });
+  std::thread unload([&] { unloaded = coordinator_->loads()->Unload("m", true); });
   EXPECT_TRUE(AChangeWaits());
   ASSERT_TRUE(b.Join().ok());  // Its record waits for the unload's, and the end for the record.
   std::thread stop([&] { coordinator_->Shutdown(seconds(0)); });
@@ -146,7 +146,7 @@ TEST_F(CoordinatorStoreTest, ANodeThatJoinsAgainWhileItIsBeingRemovedStays) {
   ASSERT_TRUE(Eventually([&] { return NodeState("a") == "lost"; }));
   store_.hangs = true;
   absl::Status removed;
-  std::thread remove([&] { removed = coordinator_->RemoveNode("a", false); });
+  std::thread remove([&] { removed = coordinator_->nodes()->Remove("a", false); });
   EXPECT_TRUE(AChangeWaits());
   ASSERT_TRUE(again.Join().ok());
   store_.hangs = false;
@@ -159,21 +159,21 @@ TEST_F(CoordinatorStoreTest, ANodeThatJoinsAgainWhileItIsBeingRemovedStays) {
 TEST_F(CoordinatorStoreTest, AResizeThatTheStoreRefusesChangesNothing) {
   const auto a = ServeM();
   a->Take();
-  const uint64_t tokens = coordinator_->GetModel("m")->options().kv_tokens();
+  const uint64_t tokens = coordinator_->report()->GetModel("m")->options().kv_tokens();
   store_.full = true;
-  const auto resized = coordinator_->ResizeModel("m", 2 * tokens, [] { return false; });
+  const auto resized = coordinator_->loads()->Resize("m", 2 * tokens, [] { return false; });
   EXPECT_EQ(ReasonOf(resized.status()), "STORE_FULL");
   EXPECT_EQ(StateOf("m"), "ready");
-  EXPECT_EQ(coordinator_->GetModel("m")->options().kv_tokens(), tokens);
+  EXPECT_EQ(coordinator_->report()->GetModel("m")->options().kv_tokens(), tokens);
   EXPECT_THAT(a->Take(Kind::kLoad), IsEmpty());
 }
 
 TEST_F(CoordinatorStoreTest, AModelThatIsBeingUnloadedIsNotResized) {
   const auto a = ServeM();
   store_.hangs = true;
-  std::thread unload([&] { EXPECT_TRUE(coordinator_->UnloadModel("m", false).ok()); });
+  std::thread unload([&] { EXPECT_TRUE(coordinator_->loads()->Unload("m", false).ok()); });
   EXPECT_TRUE(AChangeWaits());
-  const auto resized = coordinator_->ResizeModel("m", 4096, [] { return false; });
+  const auto resized = coordinator_->loads()->Resize("m", 4096, [] { return false; });
   EXPECT_EQ(ReasonOf(resized.status()), "MODEL_LOADING");
   store_.hangs = false;
   unload.join();
@@ -183,7 +183,7 @@ TEST_F(CoordinatorStoreTest, AModelThatIsBeingUnloadedIsNotResized) {
 TEST_F(CoordinatorStoreTest, EpochsAfterARestartAreAboveAllThatMayHaveBeenUsed) {
   const auto a = ServeM();
   const uint64_t recorded = store_.ListDeployments()->front().plan.epoch();
-  EXPECT_GT(recorded, coordinator_->GetModel("m")->plan().epoch());
+  EXPECT_GT(recorded, coordinator_->report()->GetModel("m")->plan().epoch());
   Start();
   // Its term says so: the store need not be told first.
   TestWorker again(coordinator_.get(), "a", 2);
@@ -198,11 +198,11 @@ TEST_F(CoordinatorStoreTest, PlacingAnewReplacesTheRecordOrLeavesEverything) {
   other.set_context(512);
   const uint64_t id = store_.ListDeployments()->front().id;
   store_.full = true;
-  EXPECT_EQ(ReasonOf(coordinator_->LoadModel("m", other).status()), "STORE_FULL");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Load("m", other).status()), "STORE_FULL");
   EXPECT_EQ(StateOf("m"), "ready");
   EXPECT_EQ(store_.ListDeployments()->front().id, id);
   store_.full = false;
-  ASSERT_TRUE(coordinator_->LoadModel("m", other).ok());
+  ASSERT_TRUE(coordinator_->loads()->Load("m", other).ok());
   ASSERT_THAT(*store_.ListDeployments(), SizeIs(1));
   EXPECT_GT(store_.ListDeployments()->front().id, id);
   a->ObeyLoads();

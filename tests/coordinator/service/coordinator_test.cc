@@ -32,20 +32,20 @@ TEST_F(CoordinatorTest, ADrainedNodeTakesNoNewModelAndStaysDrainedOverRestarts) 
   AddModel("m");
   TestWorker a(coordinator_.get(), "a", 1);
   ASSERT_TRUE(a.Join().ok());
-  ASSERT_TRUE(coordinator_->PlanModel("m", {}).ok());
-  const auto drained = coordinator_->SetDraining("a", true);
+  ASSERT_TRUE(coordinator_->loads()->Plan("m", {}).ok());
+  const auto drained = coordinator_->nodes()->SetDraining("a", true);
   ASSERT_TRUE(drained.ok()) << drained.status();
   EXPECT_EQ(drained->state(), "draining");
-  EXPECT_EQ(ReasonOf(coordinator_->PlanModel("m", {}).status()), "NO_NODES");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Plan("m", {}).status()), "NO_NODES");
 
   Start();
   EXPECT_EQ(NodeState("a"), "lost");
   TestWorker again(coordinator_.get(), "a", 2);
   ASSERT_TRUE(again.Join().ok());
   EXPECT_EQ(NodeState("a"), "draining");
-  EXPECT_EQ(ReasonOf(coordinator_->PlanModel("m", {}).status()), "NO_NODES");
-  ASSERT_TRUE(coordinator_->SetDraining("a", false).ok());
-  EXPECT_TRUE(coordinator_->PlanModel("m", {}).ok());
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Plan("m", {}).status()), "NO_NODES");
+  ASSERT_TRUE(coordinator_->nodes()->SetDraining("a", false).ok());
+  EXPECT_TRUE(coordinator_->loads()->Plan("m", {}).ok());
 }
 
 TEST_F(CoordinatorTest, ADrainedNodeGoesOnServingWhatItHolds) {
@@ -54,7 +54,7 @@ TEST_F(CoordinatorTest, ADrainedNodeGoesOnServingWhatItHolds) {
   TestWorker a(coordinator_.get(), "a", 1);
   ASSERT_TRUE(a.Join().ok());
   LoadOn(&a, "m");
-  ASSERT_TRUE(coordinator_->SetDraining("a", true).ok());
+  ASSERT_TRUE(coordinator_->nodes()->SetDraining("a", true).ok());
   EXPECT_EQ(StateOf("m"), "ready");
   EXPECT_THAT(a.Take(Kind::kUnload), IsEmpty());
 }
@@ -73,7 +73,7 @@ TEST_F(CoordinatorTest, AnUnreachablePeerIsMeasuredAgainAndHealsByItself) {
   b.SayMeasured("a", 1, "");
   EXPECT_EQ(NodeState("b"), "unreachable");
   EXPECT_EQ(NodeState("a"), "ready");
-  ASSERT_THAT(coordinator_->GetStatus()->problems(), SizeIs(1));
+  ASSERT_THAT(coordinator_->report()->Status()->problems(), SizeIs(1));
 
   const auto asked_after = [&](milliseconds time) {
     clock_.Advance(time);
@@ -87,7 +87,7 @@ TEST_F(CoordinatorTest, AnUnreachablePeerIsMeasuredAgainAndHealsByItself) {
   EXPECT_EQ(asked_after(seconds(4)), 1u);
   a.SayMeasured("b", 2, "");
   EXPECT_EQ(NodeState("b"), "ready");
-  EXPECT_THAT(coordinator_->GetStatus()->problems(), IsEmpty());
+  EXPECT_THAT(coordinator_->report()->Status()->problems(), IsEmpty());
   EXPECT_EQ(asked_after(seconds(8)), 0u);
 }
 
@@ -97,21 +97,21 @@ TEST_F(CoordinatorTest, ANodeIsRemovedOnlyWhenItIsGoneAndHoldsNothing) {
   TestWorker a(coordinator_.get(), "a", 1);
   ASSERT_TRUE(a.Join().ok());
   LoadOn(&a, "m");
-  EXPECT_EQ(ReasonOf(coordinator_->RemoveNode("a", false)), "NODE_IN_USE");
+  EXPECT_EQ(ReasonOf(coordinator_->nodes()->Remove("a", false)), "NODE_IN_USE");
   // Forced, it is still alive: nothing is unloaded for that.
-  EXPECT_EQ(ReasonOf(coordinator_->RemoveNode("a", true)), "NODE_ALIVE");
+  EXPECT_EQ(ReasonOf(coordinator_->nodes()->Remove("a", true)), "NODE_ALIVE");
   EXPECT_EQ(StateOf("m"), "ready");
   a.Leave();
   ASSERT_TRUE(Eventually([&] { return NodeState("a") == "lost"; }));
-  const absl::Status refused = coordinator_->RemoveNode("a", false);
+  const absl::Status refused = coordinator_->nodes()->Remove("a", false);
   EXPECT_EQ(ReasonOf(refused), "NODE_IN_USE");
   EXPECT_THAT(DetailOf(refused).hint(), HasSubstr("model unload m"));
-  EXPECT_TRUE(coordinator_->RemoveNode("a", true).ok());
+  EXPECT_TRUE(coordinator_->nodes()->Remove("a", true).ok());
   EXPECT_EQ(StateOf("m"), "registered");
-  EXPECT_THAT(*coordinator_->ListNodes(), IsEmpty());
+  EXPECT_THAT(*coordinator_->nodes()->List(), IsEmpty());
   EXPECT_THAT(*store_.ListNodes(), IsEmpty());
   EXPECT_THAT(*store_.ListDeployments(), IsEmpty());
-  EXPECT_EQ(ReasonOf(coordinator_->RemoveNode("a", true)), "NODE_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(coordinator_->nodes()->Remove("a", true)), "NODE_NOT_FOUND");
 }
 
 TEST_F(CoordinatorTest, NodesThatLeftAreForgottenInTimeUnlessAModelHasLayersOnThem) {
@@ -137,9 +137,9 @@ TEST_F(CoordinatorTest, NodesThatLeftAreForgottenInTimeUnlessAModelHasLayersOnTh
     clock_.Advance(seconds(1));
     return store_.ListNodes()->size() == 1;
   })) << "the store is told once it can be";
-  EXPECT_THAT(*coordinator_->RemoveGoneNodes(), IsEmpty());
-  EXPECT_TRUE(coordinator_->UnloadModel("m", true).ok());
-  EXPECT_THAT(*coordinator_->RemoveGoneNodes(), ::testing::ElementsAre("a"));
+  EXPECT_THAT(*coordinator_->nodes()->RemoveGone(), IsEmpty());
+  EXPECT_TRUE(coordinator_->loads()->Unload("m", true).ok());
+  EXPECT_THAT(*coordinator_->nodes()->RemoveGone(), ::testing::ElementsAre("a"));
   EXPECT_THAT(*store_.ListNodes(), IsEmpty());
 }
 
@@ -152,7 +152,7 @@ TEST_F(CoordinatorTest, AFailedLoadIsTriedAgainByItselfAndStatusSaysSoUntilItWor
   ASSERT_TRUE(a.Join().ok());
   v1::LoadOptions load;
   load.set_context(256);
-  ASSERT_TRUE(coordinator_->LoadModel("m", load).ok());
+  ASSERT_TRUE(coordinator_->loads()->Load("m", load).ok());
   const auto fail = [&] {
     std::vector<v1::CoordinatorMessage> loads;
     EXPECT_TRUE(Eventually([&] {
@@ -169,24 +169,24 @@ TEST_F(CoordinatorTest, AFailedLoadIsTriedAgainByItselfAndStatusSaysSoUntilItWor
   };
   fail();
   EXPECT_EQ(StateOf("m"), "failed");
-  EXPECT_THAT(std::string(coordinator_->LoadStatus("m").status().ToString()),
+  EXPECT_THAT(std::string(coordinator_->loads()->Progress("m").status().ToString()),
               HasSubstr("no space left"));
-  ASSERT_EQ(coordinator_->GetStatus()->problems_size(), 1);
-  EXPECT_THAT(coordinator_->GetStatus()->problems(0).what(),
+  ASSERT_EQ(coordinator_->report()->Status()->problems_size(), 1);
+  EXPECT_THAT(coordinator_->report()->Status()->problems(0).what(),
               HasSubstr("loaded again by itself in 5.0 s (1 try so far)"));
-  EXPECT_EQ(coordinator_->GetModel("m")->retry().failed(), 1u);
+  EXPECT_EQ(coordinator_->report()->GetModel("m")->retry().failed(), 1u);
   clock_.Advance(seconds(5));
   fail();
   clock_.Advance(seconds(10));
   ASSERT_TRUE(Eventually([&] { return StateOf("m") == "loading"; }));
-  EXPECT_THAT(coordinator_->GetStatus()->problems(0).what(),
+  EXPECT_THAT(coordinator_->report()->Status()->problems(0).what(),
               HasSubstr("is loading again after it failed (2 tries so far)"));
-  ASSERT_EQ(coordinator_->GetStatus()->waits_size(), 1);
-  EXPECT_EQ(coordinator_->GetStatus()->waits(0).node(), "a");
+  ASSERT_EQ(coordinator_->report()->Status()->waits_size(), 1);
+  EXPECT_EQ(coordinator_->report()->Status()->waits(0).node(), "a");
   a.ObeyLoads();
   ASSERT_TRUE(Eventually([&] { return StateOf("m") == "ready"; }));
-  EXPECT_THAT(coordinator_->GetStatus()->problems(), IsEmpty());
-  EXPECT_THAT(coordinator_->GetStatus()->waits(), IsEmpty());
+  EXPECT_THAT(coordinator_->report()->Status()->problems(), IsEmpty());
+  EXPECT_THAT(coordinator_->report()->Status()->waits(), IsEmpty());
 }
 
 TEST_F(CoordinatorTest, AStallOfTheProcessLosesNoNodeWhoseHeartbeatsAreOnTheirWay) {
@@ -216,13 +216,13 @@ TEST_F(CoordinatorTest, ALoadGoesOnThoughNobodyAsksForItsProgress) {
   AddModel("m");
   TestWorker a(coordinator_.get(), "a", 1);
   ASSERT_TRUE(a.Join().ok());
-  ASSERT_TRUE(coordinator_->LoadModel("m", {}).ok());
+  ASSERT_TRUE(coordinator_->loads()->Load("m", {}).ok());
   EXPECT_EQ(StateOf("m"), "loading");
   EXPECT_FALSE(coordinator_->Healthy());
   a.ObeyLoads();
   EXPECT_TRUE(Eventually([&] { return coordinator_->Healthy(); }));
   EXPECT_EQ(StateOf("m"), "ready");
-  EXPECT_TRUE(coordinator_->LoadStatus("m")->ready());
+  EXPECT_TRUE(coordinator_->loads()->Progress("m")->ready());
 }
 
 TEST_F(CoordinatorTest, AModelWaitsForItsNodesAndLoadsAgainWhenTheyJoin) {
@@ -236,8 +236,8 @@ TEST_F(CoordinatorTest, AModelWaitsForItsNodesAndLoadsAgainWhenTheyJoin) {
     epoch = a.last_load().epoch();
     a.Leave();
     EXPECT_TRUE(Eventually([&] { return StateOf("m") == "waiting"; }));
-    EXPECT_THAT(coordinator_->GetModel("m")->problem(), HasSubstr("'a'"));
-    EXPECT_EQ(coordinator_->LoadStatus("m").status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(coordinator_->report()->GetModel("m")->problem(), HasSubstr("'a'"));
+    EXPECT_EQ(coordinator_->loads()->Progress("m").status().code(), absl::StatusCode::kUnavailable);
   }
   {
     // Another node is no substitute.
@@ -266,7 +266,7 @@ TEST_F(CoordinatorTest, ARestartLoadsWhatWasLoadedOnceItsNodesAreBack) {
   }
   Start();
   EXPECT_EQ(StateOf("m"), "waiting");
-  EXPECT_THAT(coordinator_->GetModel("m")->problem(), HasSubstr("waits for 'a'"));
+  EXPECT_THAT(coordinator_->report()->GetModel("m")->problem(), HasSubstr("waits for 'a'"));
   TestWorker a(coordinator_.get(), "a", 2);
   ASSERT_TRUE(a.Join().ok());
   a.ObeyLoads();
@@ -280,11 +280,11 @@ TEST_F(CoordinatorTest, ALoadedModelIsRemovedOnlyByForce) {
   TestWorker a(coordinator_.get(), "a", 1);
   ASSERT_TRUE(a.Join().ok());
   LoadOn(&a, "m");
-  EXPECT_EQ(ReasonOf(coordinator_->RemoveModel("m", false)), "MODEL_IN_USE");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Remove("m", false)), "MODEL_IN_USE");
   EXPECT_EQ(StateOf("m"), "ready");
-  EXPECT_TRUE(coordinator_->RemoveModel("m", true).ok());
+  EXPECT_TRUE(coordinator_->loads()->Remove("m", true).ok());
   EXPECT_THAT(a.Take(Kind::kUnload), SizeIs(1));
-  EXPECT_EQ(ReasonOf(coordinator_->LoadModel("m", {}).status()), "MODEL_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(coordinator_->loads()->Load("m", {}).status()), "MODEL_NOT_FOUND");
   EXPECT_THAT(*store_.ListDeployments(), IsEmpty());
 }
 
@@ -300,9 +300,9 @@ TEST_F(CoordinatorTest, OfALoadAndARemovalOfOneModelExactlyOneSucceeds) {
     coordinator_->PostToLoop([gate = go_on.get_future().share()] { gate.wait(); });
     absl::Status loaded;
     absl::Status removed;
-    std::thread load([&] { loaded = coordinator_->LoadModel("m", {}).status(); });
+    std::thread load([&] { loaded = coordinator_->loads()->Load("m", {}).status(); });
     std::this_thread::sleep_for(milliseconds(10));
-    std::thread remove([&] { removed = coordinator_->RemoveModel("m", false); });
+    std::thread remove([&] { removed = coordinator_->loads()->Remove("m", false); });
     std::this_thread::sleep_for(milliseconds(10));
     go_on.set_value();
     load.join();
@@ -311,7 +311,7 @@ TEST_F(CoordinatorTest, OfALoadAndARemovalOfOneModelExactlyOneSucceeds) {
     EXPECT_EQ(StateOf("m"), loaded.ok() ? "loading" : "MODEL_NOT_FOUND");
     EXPECT_THAT(*store_.ListDeployments(), SizeIs(loaded.ok() ? 1 : 0));
     if (loaded.ok()) {
-      ASSERT_TRUE(coordinator_->RemoveModel("m", true).ok());
+      ASSERT_TRUE(coordinator_->loads()->Remove("m", true).ok());
     }
   }
 }
@@ -326,9 +326,9 @@ TEST_F(CoordinatorTest, RotaryTablesAreOfferedAsLongAsADeploymentUsesThem) {
   const std::string sha256 = a.last_load().rotary_sha256();
   LoadOn(&a, "n");
   EXPECT_EQ(a.last_load().rotary_sha256(), sha256);
-  ASSERT_TRUE(coordinator_->UnloadModel("m", false).ok());
+  ASSERT_TRUE(coordinator_->loads()->Unload("m", false).ok());
   EXPECT_TRUE(blobs_.Find(sha256).ok());
-  ASSERT_TRUE(coordinator_->UnloadModel("n", false).ok());
+  ASSERT_TRUE(coordinator_->loads()->Unload("n", false).ok());
   EXPECT_EQ(ReasonOf(blobs_.Find(sha256).status()), "NO_BLOB");
 }
 
@@ -356,14 +356,14 @@ TEST_F(CoordinatorTest, ARequestIdIsInFlightOnceOverAllModels) {
   const auto submit = [&](const std::string& model, bool replace,
                           const std::shared_ptr<RecordingSink>& sink) {
     std::promise<absl::Status> done;
-    EXPECT_TRUE(coordinator_
+    EXPECT_TRUE(coordinator_->requests()
                     ->WithEngine(model,
-                                 [&](const Coordinator::Serving& serving) {
+                                 [&](const Serving& serving) {
                                    absl::Status status = serving.problem;
                                    SessionRequest request;
                                    request.key = request.request_id = "id";
                                    if (status.ok()) {
-                                     status = coordinator_->ClaimId(request, replace);
+                                     status = coordinator_->requests()->ClaimId(request, replace);
                                    }
                                    request.prompt = {1, 2, 3};
                                    request.params.mutable_sampling()->set_temperature(0);
@@ -392,10 +392,10 @@ TEST_F(CoordinatorTest, ARequestIdIsInFlightOnceOverAllModels) {
   EXPECT_EQ(ends(first), "");
   EXPECT_TRUE(submit("n", true, second).ok());
   EXPECT_EQ(ends(first), "REPLACED");
-  EXPECT_THAT(*coordinator_->ListSessions(), SizeIs(1));
-  EXPECT_TRUE(coordinator_->CancelSession("id").ok());
+  EXPECT_THAT(*coordinator_->requests()->List(), SizeIs(1));
+  EXPECT_TRUE(coordinator_->requests()->CancelById("id").ok());
   EXPECT_EQ(ends(second), "cancelled");
-  EXPECT_EQ(ReasonOf(coordinator_->CancelSession("id")), "SESSION_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(coordinator_->requests()->CancelById("id")), "SESSION_NOT_FOUND");
   EXPECT_TRUE(submit("m", false, third).ok());
 }
 
@@ -409,18 +409,18 @@ TEST_F(CoordinatorTest, CallsBeyondTheLimitAreRefusedWhileMembersAreHeard) {
   coordinator_->PostToLoop([gate = go_on.get_future().share()] { gate.wait(); });
   int answered = 0;
   const auto ask = [&] {
-    return coordinator_->WithEngine("m", [&](const Coordinator::Serving&) { ++answered; });
+    return coordinator_->requests()->WithEngine("m", [&](const Serving&) { ++answered; });
   };
   EXPECT_TRUE(ask().ok());
   EXPECT_TRUE(ask().ok());
   EXPECT_EQ(ReasonOf(ask()), "OVERLOADED");
-  EXPECT_EQ(coordinator_->ListNodes().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(coordinator_->nodes()->List().status().code(), absl::StatusCode::kResourceExhausted);
   // Waits for its turn, and gets it.
   std::thread heartbeat([&] { a.SayHeartbeat(); });
   go_on.set_value();
   heartbeat.join();
   EXPECT_THAT(a.Take(Kind::kLeaseRenewed), SizeIs(1));
-  EXPECT_THAT(*coordinator_->ListNodes(), SizeIs(1));
+  EXPECT_THAT(*coordinator_->nodes()->List(), SizeIs(1));
   EXPECT_EQ(answered, 2);
 }
 
@@ -431,15 +431,15 @@ TEST_F(CoordinatorTest, EveryCallSaysThatTheCoordinatorIsStopping) {
   const auto says = [](const absl::Status& status) {
     return status.code() == absl::StatusCode::kUnavailable ? ReasonOf(status) : "not UNAVAILABLE";
   };
-  EXPECT_EQ(says(coordinator_->GetStatus().status()), "STOPPING");
-  EXPECT_EQ(says(coordinator_->ListNodes().status()), "STOPPING");
-  EXPECT_EQ(says(coordinator_->ListModels().status()), "STOPPING");
-  EXPECT_EQ(says(coordinator_->ListSessions().status()), "STOPPING");
-  EXPECT_EQ(says(coordinator_->GetModel("m").status()), "STOPPING");
-  EXPECT_EQ(says(coordinator_->LoadModel("m", {}).status()), "STOPPING");
-  EXPECT_EQ(says(coordinator_->RemoveModel("m", true)), "STOPPING");
-  EXPECT_EQ(says(coordinator_->CancelSession("x")), "STOPPING");
-  EXPECT_EQ(says(coordinator_->WithEngine("m", [](const Coordinator::Serving&) {})), "STOPPING");
+  EXPECT_EQ(says(coordinator_->report()->Status().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->nodes()->List().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->report()->ListModels().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->requests()->List().status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->report()->GetModel("m").status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->loads()->Load("m", {}).status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->loads()->Remove("m", true)), "STOPPING");
+  EXPECT_EQ(says(coordinator_->requests()->CancelById("x")), "STOPPING");
+  EXPECT_EQ(says(coordinator_->requests()->WithEngine("m", [](const Serving&) {})), "STOPPING");
 }
 
 }  // namespace

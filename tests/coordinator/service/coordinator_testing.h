@@ -151,16 +151,17 @@ class TestWorker : private LinkHandler {
 
   absl::Status Join() {
     channel_ = std::make_shared<NodeChannel>();
-    return coordinator_
+    return coordinator_->membership()
         ->Join(NodeNamed(name_, incarnation_, server_->address()), {0.1, 1e9}, channel_)
         .status();
   }
   // Its control stream ends.
-  void Leave() { coordinator_->OnLeave(name_, incarnation_, channel_); }
+  void Leave() { coordinator_->membership()->OnLeave(name_, incarnation_, channel_); }
 
   void Say(v1::WorkerMessage message) {
     std::promise<void> done;
-    coordinator_->OnMessage(name_, incarnation_, std::move(message), [&] { done.set_value(); });
+    coordinator_->membership()->OnMessage(name_, incarnation_, std::move(message),
+                                          [&] { done.set_value(); });
     done.get_future().wait();
   }
   void SayHeartbeat() {
@@ -264,7 +265,7 @@ class CoordinatorTest : public ::testing::Test {
     ASSERT_TRUE(models_->Restore().ok());
     coordinator_ = std::make_unique<Coordinator>(options, &transport_, &clock_, &store_,
                                                  models_.get(), *store_.RaiseTerm(), "c");
-    coordinator_->OnServing(&link_loop_);
+    coordinator_->membership()->OnServing(&link_loop_);
     ASSERT_TRUE(coordinator_->Start().ok());
   }
 
@@ -279,18 +280,18 @@ class CoordinatorTest : public ::testing::Test {
     v1::LoadOptions options;
     options.add_nodes(worker->name());
     options.set_context(256);
-    const auto plan = coordinator_->LoadModel(name, options);
+    const auto plan = coordinator_->loads()->Load(name, options);
     ASSERT_TRUE(plan.ok()) << plan.status();
     worker->ObeyLoads();
     ASSERT_TRUE(Eventually([&] { return StateOf(name) == "ready"; })) << StateOf(name);
   }
 
   std::string StateOf(const std::string& model) {
-    const auto described = coordinator_->GetModel(model);
+    const auto described = coordinator_->report()->GetModel(model);
     return described.ok() ? described->state() : ReasonOf(described.status());
   }
   std::string NodeState(const std::string& node) {
-    const auto described = coordinator_->GetNode(node);
+    const auto described = coordinator_->nodes()->Get(node);
     return described.ok() ? described->state() : ReasonOf(described.status());
   }
 

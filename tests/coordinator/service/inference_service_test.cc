@@ -139,7 +139,7 @@ class InferenceServiceTest : public CoordinatorTest {
   // Ids of the requests in flight.
   std::vector<std::string> InFlight() {
     std::vector<std::string> ids;
-    const auto sessions = coordinator_->ListSessions();
+    const auto sessions = coordinator_->requests()->List();
     EXPECT_TRUE(sessions.ok()) << sessions.status();
     for (const v1::Session& session : *sessions) ids.push_back(session.request_id());
     return ids;
@@ -248,7 +248,7 @@ TEST_F(InferenceServiceTest, ALateCancelDoesNotEndTheNextRequestOfTheSameId) {
   }
   Tick();
   EXPECT_TRUE(RunsAlone("x"));
-  coordinator_->CancelSession("x").IgnoreError();
+  coordinator_->requests()->CancelById("x").IgnoreError();
   EXPECT_TRUE(second->End().ok());  // "cancelled" is how it finished, not an error.
 }
 
@@ -386,7 +386,7 @@ TEST_F(InferenceServiceTest, TheSameIdOfTwoKeysIsTwoRequests) {
   const auto first = GenerateAs(a.secret, Request("x"));
   const auto other = GenerateAs(b.secret, Request("x"));
   ASSERT_TRUE(Eventually([&] { return SessionsSeenBy("") == both; }));
-  EXPECT_EQ(coordinator_->ListSessions(a.key.id)->at(0).key_name(), "alice");
+  EXPECT_EQ(coordinator_->requests()->List(a.key.id)->at(0).key_name(), "alice");
   EXPECT_THAT(SessionsSeenBy(a.secret), ::testing::ElementsAre(of_a));
   EXPECT_THAT(SessionsSeenBy(b.secret), ::testing::ElementsAre(of_b));
 
@@ -407,7 +407,7 @@ TEST_F(InferenceServiceTest, TheSameIdOfTwoKeysIsTwoRequests) {
   EXPECT_THAT(SessionsSeenBy(""), ::testing::ElementsAre(of_a));
   const auto again = GenerateAs(b.secret, Request("x"));
   ASSERT_TRUE(Eventually([&] { return SessionsSeenBy("") == both; }));
-  EXPECT_TRUE(coordinator_->CancelSession("x", a.key.id).ok());
+  EXPECT_TRUE(coordinator_->requests()->CancelById("x", a.key.id).ok());
   EXPECT_TRUE(second->End().ok());
   EXPECT_THAT(SessionsSeenBy(""), ::testing::ElementsAre(of_b));
 }

@@ -20,14 +20,14 @@ class ModelCheckTest : public CoordinatorTest {
     request.set_name(model);
     request.set_node(node);
     request.set_tokens(tokens);
-    return coordinator_->CheckModel(
+    return coordinator_->checks()->Check(
         request, [this](const v1::CheckModelProgress& progress) { said_.push_back(progress); },
         gone);
   }
   std::string Reason(const absl::StatusOr<v1::ModelCheck>& check) {
     return ReasonOf(check.status());
   }
-  size_t Requests() { return coordinator_->ListSessions()->size(); }
+  size_t Requests() { return coordinator_->requests()->List()->size(); }
 
   std::vector<v1::CheckModelProgress> said_;
 };
@@ -48,7 +48,7 @@ TEST_F(ModelCheckTest, WhatCannotBeCheckedIsRefusedBeforeAnythingIsComputed) {
   ASSERT_TRUE(Eventually([&] { return NodeState("b") == "lost"; }));
   EXPECT_EQ(Reason(Check("m", "b")), "NODE_NOT_READY");
   EXPECT_EQ(Reason(Check("m", "a", 256)), "CONTEXT_EXCEEDED");
-  ASSERT_TRUE(coordinator_->SetDraining("a", true).ok());
+  ASSERT_TRUE(coordinator_->nodes()->SetDraining("a", true).ok());
   EXPECT_EQ(Reason(Check("m")), "NO_NODES");
   EXPECT_EQ(Requests(), 0u);
 }
@@ -62,7 +62,7 @@ TEST_F(ModelCheckTest, ItIsARequestWhileItWaitsForTheStagesAndGoesWithItsCall) {
   int asked = 0;
   const auto check = Check("m", "", 0, [&] {
     EXPECT_EQ(Requests(), 1u);
-    const v1::Session session = coordinator_->ListSessions()->at(0);
+    const v1::Session session = coordinator_->requests()->List()->at(0);
     EXPECT_EQ(session.request_id().substr(0, 6), "check-");
     EXPECT_EQ(session.prompt_tokens(), 24u);
     return ++asked == 3;
@@ -82,13 +82,13 @@ TEST_F(ModelCheckTest, WhatEndsItsRequestEndsIt) {
   ASSERT_TRUE(a.Join().ok());
   LoadOn(&a, "m");
   const auto cancelled = Check("m", "", 0, [&] {
-    const std::string id = coordinator_->ListSessions()->at(0).request_id();
-    EXPECT_TRUE(coordinator_->CancelSession(id).ok());
+    const std::string id = coordinator_->requests()->List()->at(0).request_id();
+    EXPECT_TRUE(coordinator_->requests()->CancelById(id).ok());
     return false;
   });
   EXPECT_EQ(Reason(cancelled), "CANCELLED");
   const auto unloaded = Check("m", "", 0, [&] {
-    EXPECT_TRUE(coordinator_->UnloadModel("m", /*force=*/true).ok());
+    EXPECT_TRUE(coordinator_->loads()->Unload("m", /*force=*/true).ok());
     return false;
   });
   EXPECT_EQ(Reason(unloaded), "UNLOADED");

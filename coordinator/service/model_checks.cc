@@ -1,18 +1,20 @@
-// `strata model check`: the part of Coordinator that compares a model's stages with its layers
-// alone.
+#include "coordinator/service/model_checks.h"
+
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/app/log.h"
 #include "common/model/row_digest.h"
+#include "common/mutex.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/keys/caller.h"
-#include "coordinator/service/coordinator.h"
 #include "coordinator/service/errors.h"
-#include "coordinator/service/generation.h"
 #include "coordinator/service/layer_check.h"
+#include "coordinator/service/request_draws.h"
 
 namespace strata {
 
@@ -36,7 +38,7 @@ absl::Status NodeLostFor(const std::string& node) {
 }  // namespace
 
 // One check under way: the thread of its call waits for what the loop hears.
-struct Coordinator::LayerCheck {
+struct ModelChecks::UnderWay {
   // Set once.
   uint64_t id = 0;
   std::string request_key;
@@ -57,9 +59,9 @@ struct Coordinator::LayerCheck {
 };
 
 // Gathers what the stages' layers made of the sequence.
-class Coordinator::LayerCheckSink final : public SessionSink {
+class ModelChecks::StagesSink final : public SessionSink {
  public:
-  explicit LayerCheckSink(std::shared_ptr<LayerCheck> check) : check_(std::move(check)) {}
+  explicit StagesSink(std::shared_ptr<UnderWay> check) : check_(std::move(check)) {}
 
   void OnStarted(const StartedInfo&) override {}
   void OnRows(const RowsInfo& rows) override {
@@ -84,12 +86,12 @@ class Coordinator::LayerCheckSink final : public SessionSink {
     check_->changed.NotifyAll();
   }
 
-  const std::shared_ptr<LayerCheck> check_;
+  const std::shared_ptr<UnderWay> check_;
 };
 
-absl::StatusOr<v1::ModelCheck> Coordinator::CheckModel(const v1::CheckModelRequest& request,
-                                                       const CheckProgressFn& progress,
-                                                       const std::function<bool()>& gone) {
+absl::StatusOr<v1::ModelCheck> ModelChecks::Check(const v1::CheckModelRequest& request,
+                                                  const ProgressFn& progress,
+                                                  const std::function<bool()>& gone) {
   if (request.tokens() > kMaxCheckTokens) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_TOKENS",
                  "a check has 1 to " + std::to_string(kMaxCheckTokens) + " tokens, not " +
@@ -99,29 +101,29 @@ absl::StatusOr<v1::ModelCheck> Coordinator::CheckModel(const v1::CheckModelReque
   ASSIGN_OR_RETURN(const auto model, models_->Get(request.name()));
   // What takes longer than the loop should stand.
   ASSIGN_OR_RETURN(const v1::LoadOptions options,
-                   loop_.Ask([&]() -> absl::StatusOr<v1::LoadOptions> {
-                     const Serving serving = ServingOf(request.name());
+                   loop_->Ask([&]() -> absl::StatusOr<v1::LoadOptions> {
+                     const Serving serving = requests_->ServingOf(request.name());
                      RETURN_IF_ERROR(serving.problem);
-                     return FindDeployment(serving.deployment)->load_options();
+                     return deployments_->Find(serving.deployment)->load_options();
                    }));
-  auto check = std::make_shared<LayerCheck>();
+  auto check = std::make_shared<UnderWay>();
   const uint32_t most = std::min(kDefaultCheckTokens, std::max(options.context(), 2u) - 1);
   check->tokens = CheckTokens(*model, request.tokens() != 0 ? request.tokens() : most);
   check->layers = static_cast<uint32_t>(model->spec().layers.size());
   const uint64_t bytes = LargestLayerBytes(*model, options);
-  RETURN_IF_ERROR(loop_.Ask([&] { return BeginCheck(request, bytes, check); }));
+  RETURN_IF_ERROR(loop_->Ask([&] { return Begin(request, bytes, check); }));
   v1::CheckModelProgress said;
   said.set_phase("stages");
   said.set_layers_total(check->layers + 1);
   progress(said);
-  absl::StatusOr<v1::ModelCheck> result = RunCheck(request.name(), check, &said, progress, gone);
+  absl::StatusOr<v1::ModelCheck> result = Run(check, &said, progress, gone);
   const std::string key = check->request_key;
-  loop_.Call([&] {
-    CancelRequest(key, CheckEnded());
+  loop_->Call([&] {
+    requests_->Cancel(key, CheckEnded());
     if (!result.ok()) {
       v1::CoordinatorMessage end;
       end.mutable_compute_layers()->set_check(check->id);
-      SendToNode(check->node, check->incarnation, std::move(end));
+      streams_->Send(check->node, check->incarnation, std::move(end));
     }
     checks_.erase(check->id);
     return true;
@@ -129,14 +131,14 @@ absl::StatusOr<v1::ModelCheck> Coordinator::CheckModel(const v1::CheckModelReque
   return result;
 }
 
-absl::Status Coordinator::BeginCheck(const v1::CheckModelRequest& request, uint64_t bytes,
-                                     const std::shared_ptr<LayerCheck>& check) {
-  const Serving serving = ServingOf(request.name());
+absl::Status ModelChecks::Begin(const v1::CheckModelRequest& request, uint64_t bytes,
+                                const std::shared_ptr<UnderWay>& check) {
+  const Serving serving = requests_->ServingOf(request.name());
   RETURN_IF_ERROR(serving.problem);
   check->deployment = serving.deployment;
   check->model = request.name();
-  check->plan = FindDeployment(serving.deployment)->plan();
-  RETURN_IF_ERROR(ChooseCheckNode(request.node(), bytes, check.get()));
+  check->plan = deployments_->Find(serving.deployment)->plan();
+  RETURN_IF_ERROR(ChooseNode(request.node(), bytes, check.get()));
   SessionRequest session;
   session.request_id = "check-" + DrawRequestId();
   session.key = check->request_key = ScopedId(nullptr, session.request_id);
@@ -147,17 +149,17 @@ absl::Status Coordinator::BeginCheck(const v1::CheckModelRequest& request, uint6
   session.digest_layers = true;
   *session.params.mutable_sampling() = PlainSampling(0, 0);
   session.deadline = clock_->Now() + kStagesWithin;
-  RETURN_IF_ERROR(serving.engine->Submit(std::move(session),
-                                         std::make_shared<LayerCheckSink>(check), clock_->Now()));
-  check->id = ++newest_check_;
+  RETURN_IF_ERROR(serving.engine->Submit(std::move(session), std::make_shared<StagesSink>(check),
+                                         clock_->Now()));
+  check->id = ++newest_;
   checks_[check->id] = check;
   return absl::OkStatus();
 }
 
-absl::Status Coordinator::ChooseCheckNode(const std::string& name, uint64_t bytes,
-                                          LayerCheck* check) {
+absl::Status ModelChecks::ChooseNode(const std::string& name, uint64_t bytes,
+                                     UnderWay* check) const {
   if (name.empty()) {
-    const PlannerCluster cluster = cluster_.Snapshot(0);
+    const PlannerCluster cluster = cluster_->Snapshot(0);
     const PlannerNode* node = ChooseReference(cluster.nodes, check->plan, bytes);
     if (node == nullptr) {
       return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES",
@@ -169,7 +171,7 @@ absl::Status Coordinator::ChooseCheckNode(const std::string& name, uint64_t byte
     check->incarnation = node->incarnation;
     return absl::OkStatus();
   }
-  const NodeRecord* node = cluster_.Find(name);
+  const NodeRecord* node = cluster_->Find(name);
   if (node == nullptr) {
     return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND", "there is no node '" + name + "'")
         .Hint("see `strata node list`");
@@ -185,26 +187,29 @@ absl::Status Coordinator::ChooseCheckNode(const std::string& name, uint64_t byte
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::ModelCheck> Coordinator::RunCheck(const std::string& model,
-                                                     const std::shared_ptr<LayerCheck>& check,
-                                                     v1::CheckModelProgress* said,
-                                                     const CheckProgressFn& progress,
-                                                     const std::function<bool()>& gone) {
+absl::Status ModelChecks::AwaitStages(UnderWay& check, const std::function<bool()>& gone) {
   std::optional<absl::Status> ended;
   while (!ended.has_value()) {
     if (gone()) {
       return CheckEnded();
     }
-    MutexLock lock(&check->mutex);
-    if (!check->stages_ended.has_value()) {
-      check->changed.WaitFor(&check->mutex, kCheckAgain);
+    MutexLock lock(&check.mutex);
+    if (!check.stages_ended.has_value()) {
+      check.changed.WaitFor(&check.mutex, kCheckAgain);
     }
-    ended = check->stages_ended;
+    ended = check.stages_ended;
   }
-  if (!ended->ok()) {
-    return absl::IsCancelled(*ended) ? *ended
-                                     : Annotate(*ended, "the stages did not compute the check");
-  }
+  return ended->ok() || absl::IsCancelled(*ended)
+             ? *ended
+             : Annotate(*ended, "the stages did not compute the check");
+}
+
+absl::StatusOr<v1::ModelCheck> ModelChecks::Run(const std::shared_ptr<UnderWay>& check,
+                                                v1::CheckModelProgress* said,
+                                                const ProgressFn& progress,
+                                                const std::function<bool()>& gone) {
+  RETURN_IF_ERROR(AwaitStages(*check, gone));
+  const std::string& model = check->model;
   said->set_phase("layers");
   progress(*said);
   LayerTable reference;
@@ -237,10 +242,9 @@ absl::StatusOr<v1::ModelCheck> Coordinator::RunCheck(const std::string& model,
   return result;
 }
 
-absl::StatusOr<v1::LayersComputed> Coordinator::ComputeLayer(LayerCheck& check, uint32_t layer,
-                                                             const std::function<bool()>& gone) {
-  const auto sent = loop_.Call([&]() -> absl::Status {
-    const Deployment* deployment = FindDeployment(check.deployment);
+absl::Status ModelChecks::SendLayer(const UnderWay& check, uint32_t layer) {
+  const auto sent = loop_->Call([&]() -> absl::Status {
+    const Deployment* deployment = deployments_->Find(check.deployment);
     if (deployment == nullptr) {
       return Error(absl::StatusCode::kAborted, "UNLOADED",
                    "the model was unloaded, or placed anew, while it was checked");
@@ -253,29 +257,35 @@ absl::StatusOr<v1::LayersComputed> Coordinator::ComputeLayer(LayerCheck& check, 
     if (layer == 0) {
       compute->mutable_token_ids()->Add(check.tokens.begin(), check.tokens.end());
     }
-    return SendToNode(check.node, check.incarnation, std::move(message)) ? absl::OkStatus()
-                                                                         : NodeLostFor(check.node);
+    return streams_->Send(check.node, check.incarnation, std::move(message))
+               ? absl::OkStatus()
+               : NodeLostFor(check.node);
   });
-  RETURN_IF_ERROR(sent.value_or(Stopping()));
+  return sent.value_or(Stopping());
+}
+
+absl::StatusOr<v1::LayersComputed> ModelChecks::ComputeLayer(UnderWay& check, uint32_t layer,
+                                                             const std::function<bool()>& gone) {
+  RETURN_IF_ERROR(SendLayer(check, layer));
   const Waiting wait{.what = "node " + check.node + " to compute layer " + std::to_string(layer) +
                              " of the check of model " + check.model,
                      .node = check.node,
                      .model = check.model,
-                     .limit = options_.check_timeout,
+                     .limit = timeout_,
                      .hint = "see the log of strata-worker on " + check.node +
                              " and start it again, or check with another --node"};
-  const auto shown = wait_board_.Begin(wait);
+  const auto shown = wait_board_->Begin(wait);
   const TimePoint began = clock_->Now();
   std::optional<v1::LayersComputed> computed;
   while (!computed.has_value()) {
     if (gone()) {
       return CheckEnded();
     }
-    if (const nanoseconds waited = clock_->Now() - began; waited >= options_.check_timeout) {
+    if (const nanoseconds waited = clock_->Now() - began; waited >= timeout_) {
       return Error(absl::StatusCode::kDeadlineExceeded, "CHECK_TIMEOUT",
                    "waited " + FormatDuration(waited) + " in vain for " + wait.what)
           .Node(check.node)
-          .Limit("check_timeout=" + FormatDuration(options_.check_timeout))
+          .Limit("check_timeout=" + FormatDuration(timeout_))
           .Hint(wait.hint);
     }
     MutexLock lock(&check.mutex);
@@ -296,7 +306,7 @@ absl::StatusOr<v1::LayersComputed> Coordinator::ComputeLayer(LayerCheck& check, 
   return *std::move(computed);
 }
 
-void Coordinator::OnLayersComputed(const std::string& node, uint64_t incarnation,
+void ModelChecks::OnLayersComputed(const std::string& node, uint64_t incarnation,
                                    const v1::LayersComputed& computed) {
   const auto it = checks_.find(computed.check());
   if (it == checks_.end() || it->second->node != node || it->second->incarnation != incarnation) {
@@ -307,7 +317,7 @@ void Coordinator::OnLayersComputed(const std::string& node, uint64_t incarnation
   it->second->changed.NotifyAll();
 }
 
-void Coordinator::LoseChecksOn(const std::string& node) {
+void ModelChecks::OnNodeLost(const std::string& node) {
   for (const auto& [id, check] : checks_) {
     if (check->node == node) {
       MutexLock lock(&check->mutex);
