@@ -1,20 +1,31 @@
-// Faults, resynchronisation, and everything that time brings.
+// Faults, resynchronisation, everything that time brings, and what becomes of sessions when the
+// stages are loaded anew.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "common/check.h"
-#include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/engine/engine_impl.h"
 
 namespace strata {
+
+std::vector<std::string> NodesOf(const std::vector<EngineStage>& stages) {
+  std::vector<std::string> nodes;
+  nodes.reserve(stages.size());
+  for (const EngineStage& stage : stages) {
+    nodes.push_back(stage.node);
+  }
+  return nodes;
+}
+
 void Engine::Impl::Start(TimePoint now) {
   fence_.Start(now);
   SendFence();
 }
 
 void Engine::Impl::SendFence() {
-  next_step_ = 1;
-  committed_step_ = 0;
+  in_flight_.BeginEpoch();
   host_->SendFence(fence_.epoch());
 }
 
@@ -31,8 +42,13 @@ void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimeP
 
 void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   ++counters_.faults;
-  fence_.NoteFault(status, LastSign(now), now);
-  AbandonStepsInFlight();
+  fence_.NoteFault(status, in_flight_.LastSign(now), now);
+  NoteSuspects();
+  in_flight_.Clear();
+  builder_.DropWaves();
+  for (auto& [id, session] : sessions_.all()) {
+    book_.Rewind(session);
+  }
   if (fence_.FaultsGoOn()) {
     GoDown(DownStatus());
   }
@@ -41,55 +57,19 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   }
 }
 
-// Sessions go back to what was committed. Those that have nothing committed begin anew.
-void Engine::Impl::AbandonStepsInFlight() {
-  NoteSuspects();
-  in_flight_.clear();
-  waves_.Clear();
-  for (auto& [id, session] : sessions_) {
-    if (session.generation == 0) {
-      Unbegin(session);
-      session.ForgetSequence(RootOf(session.request));
-      continue;
-    }
-    session.sent = session.committed;
-    session.sent_fingerprint = session.committed_fingerprint;
-    if (session.committed == 0) {
-      const bool replaying = session.replaying;
-      Replay(session);
-      session.replaying = replaying;
-    }
-  }
-}
-
 void Engine::Impl::NoteSuspects() {
-  std::map<uint64_t, uint32_t> lost;  // Sessions, and how far their steps went.
-  for (const SentStep& step : in_flight_) {
-    for (const SentItem& item : step.items) {
-      if (Find(item.session) != nullptr) {
-        uint32_t& end = lost[item.session];
-        end = std::max(end, item.position + item.rows);
-      }
-    }
-  }
+  std::map<uint64_t, uint32_t> lost = in_flight_.Reach();
+  std::erase_if(lost, [this](const auto& entry) { return !sessions_.Find(entry.first); });
   suspects_.NoteLost(lost);
 }
 
 void Engine::Impl::FailOffenders(const absl::Status& cause) {
   for (const uint64_t id : suspects_.Offenders()) {
     ++counters_.offenders;
-    Session& session = sessions_.at(id);
-    FailSession(session,
-                BreaksStage(session.request.request_id, suspects_.Faults(id), Nodes(), cause));
+    LiveSession& session = sessions_.At(id);
+    ends_.Fail(session, BreaksStage(session.request.request_id, suspects_.Faults(id),
+                                    NodesOf(config_.stages), cause));
   }
-}
-
-std::vector<std::string> Engine::Impl::Nodes() const {
-  std::vector<std::string> nodes;
-  for (const EngineStage& stage : config_.stages) {
-    nodes.push_back(stage.node);
-  }
-  return nodes;
 }
 
 absl::Status Engine::Impl::DownStatus() const {
@@ -98,9 +78,7 @@ absl::Status Engine::Impl::DownStatus() const {
 
 void Engine::Impl::GoDown(const absl::Status& why) {
   fence_.GoDown();
-  while (!sessions_.empty()) {
-    FailSession(sessions_.begin()->second, why);
-  }
+  ends_.FailAll(why);
 }
 
 void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
@@ -109,106 +87,36 @@ void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
   }
 }
 
-// The epoch's first frame: cuts every live sequence to what was committed, and every kept one to
-// what is cached of it; what it does not name is released. Nothing else goes before its result says
-// what the stages really had.
 void Engine::Impl::SendResync(TimePoint now) {
-  lengths_.clear();
   FailOffenders(fence_.last_fault());
-  StepMessage message;
-  SentStep sent;
-  v1::StepFrame* frame = BeginFrame(&message, &sent);
-  frame->set_resync(true);
+  SentStep sent = in_flight_.Begin();
+  StepMessage message = NewMessage(sent);
+  message.header.set_resync(true);
   sent.resync = true;
-  for (auto& [generation, sequence] : sequences_) {
-    if (sequence.kept) {
-      sequence.cut_wanted = false;
-      AddTruncate(generation, sequence, sequence.keep,
-                  sequence.chain->FingerprintAt(sequence.keep / kPageTokens), frame, &sent);
-    } else if (sequence.session == 0) {
-      sequence.release_wanted = false;
-    } else {
-      const Session& session = sessions_.at(sequence.session);
-      AddTruncate(generation, sequence, session.committed, session.committed_fingerprint, frame,
-                  &sent);
-    }
-  }
+  book_.AddResync(&message.header, &sent);
   Dispatch(std::move(message), std::move(sent), now);
-}
-
-void Engine::Impl::CommitResync(const SentStep& sent, const v1::StepResult& header) {
-  std::set<uint64_t> named;
-  for (const SentCommand& command : sent.commands) {
-    named.insert(command.generation);
-  }
-  std::vector<uint64_t> released;
-  for (const auto& [generation, sequence] : sequences_) {
-    if (!named.contains(generation)) {
-      released.push_back(generation);
-    }
-  }
-  for (uint64_t generation : released) {
-    Released(generation);
-  }
-  for (size_t i = 0; i < sent.commands.size(); ++i) {
-    const uint64_t generation = sent.commands[i].generation;
-    Sequence& sequence = sequences_.at(generation);
-    const v1::CommandResult& result = header.commands(static_cast<int>(i));
-    if (!result.has_error()) {
-      sequence.sent = sequence.committed = sent.commands[i].length;
-      ledger_.SetHeld(generation, sequence.committed, sequence.committed);
-      ledger_.SetRetained(generation, sequence.committed);
-      FreeTails(&sequence, 0);
-      continue;
-    }
-    // A stage that started anew, say. What the others still have of it goes with its Release.
-    sequence.poisoned = true;
-    ledger_.SetHeld(generation, 0, sequence.sent);
-    DropFromCache(generation, &sequence);
-    if (Session* session = Find(sequence.session); session != nullptr) {
-      ++counters_.rebuilds;
-      Replay(*session);
-    }
-  }
-}
-
-void Engine::Impl::ExpireDeadlines(TimePoint now) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    Session& session = sessions_.at(deadlines_.begin()->second);
-    const std::string where =
-        session.started.has_value()
-            ? "after " + std::to_string(session.generated()) + " generated tokens"
-            : "while the request was queued";
-    FailSession(session, Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
-                               "the deadline passed " + where)
-                             .Hint("allow more time, or ask for fewer tokens"));
-  }
 }
 
 std::optional<TimePoint> Engine::Impl::NextWake() const {
   std::optional<TimePoint> wake = fence_.NextWake();
-  auto at = [&wake](TimePoint time) { wake = std::min(wake.value_or(time), time); };
-  if (!deadlines_.empty()) {
-    at(deadlines_.begin()->first);
-  }
-  if (!in_flight_.empty()) {
-    at(last_activity_ + config_.step_timeout);
-  }
-  if (fence_.running() && (!queue_.empty() || !has_room_)) {
-    for (const auto& [rank, session] : running_) {
-      const TimePoint gives_way = session->paused_since + kReaderPatience;
-      if (session->waits_for_reader() && gives_way > now_) at(gives_way);
+  auto at = [&wake](const std::optional<TimePoint>& time) {
+    if (time.has_value()) {
+      wake = std::min(wake.value_or(*time), *time);
     }
-  }
+  };
+  at(sessions_.NextDeadline());
+  at(in_flight_.GivenUpAt(config_.step_timeout));
+  at(admission_.NextWake());
   return wake;
 }
 
 void Engine::Impl::Tick(TimePoint now) {
-  ExpireDeadlines(now);
-  if (!in_flight_.empty() && now >= last_activity_ + config_.step_timeout) {
+  ends_.ExpireDeadlines(now);
+  if (const auto end = in_flight_.GivenUpAt(config_.step_timeout); end.has_value() && now >= *end) {
     Fault(Error(absl::StatusCode::kUnavailable, "STEP_TIMEOUT",
-                "step " + std::to_string(in_flight_.front().step) +
-                    " gave no result within the step timeout (nodes " + QuotedNames(Nodes()) + ")")
+                "step " + std::to_string(in_flight_.oldest().step) +
+                    " gave no result within the step timeout (nodes " +
+                    QuotedNames(NodesOf(config_.stages)) + ")")
               .Limit("step_timeout_ms=" +
                      std::to_string(static_cast<uint64_t>(ToMs(config_.step_timeout)))),
           now);
@@ -225,6 +133,55 @@ void Engine::Impl::Tick(TimePoint now) {
     SendFence();
   }
   Pump(now);
+}
+
+absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) const {
+  KvLedger ledger = NewLedger(config_, stages);
+  for (const auto& [id, session] : sessions_.all()) {
+    const bool fits = session.request.guaranteed && sessions_.running().contains(session.rank())
+                          ? ledger.Reserve(session.most_tokens()).has_value()
+                          : session.most_tokens() <= ledger.capacity_tokens();
+    if (!fits) {
+      return limits_.KvInUse(session, ledger, stages);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
+  STRATA_CHECK(stages.size() == config_.stages.size());
+  fence_.Suspend();
+  config_.stages = std::move(stages);
+  // No stage has anything any more, so there is nothing to release either.
+  in_flight_.Clear();
+  builder_.RenewWaves();
+  book_.ForgetAll(&sessions_.all());
+  admission_.ReserveAnew();
+  std::vector<uint64_t> never_fit;
+  for (const auto& [id, session] : sessions_.all()) {
+    if (session.most_tokens() > book_.ledger().capacity_tokens()) {
+      never_fit.push_back(id);
+    }
+  }
+  for (const uint64_t id : never_fit) {
+    LiveSession& session = sessions_.At(id);
+    ends_.Fail(session, limits_.NeverFits(session));
+  }
+  ends_.ExpireDeadlines(now);
+}
+
+void Engine::Impl::LoseStages(const absl::Status& why, TimePoint now) {
+  const TimePoint since = in_flight_.LastSign(now);
+  NoteSuspects();
+  Suspend(config_.stages, now);
+  FailOffenders(why);
+  fence_.LoseStages(why, since, now);
+}
+
+void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {
+  fence_.Resume(epoch, now);
+  quarantine_.reset();
+  SendFence();
 }
 
 }  // namespace strata

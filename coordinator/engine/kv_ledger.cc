@@ -285,38 +285,38 @@ void KvLedger::Free(ClaimId claim) {
   claims_.erase(claim);
 }
 
-void KvLedger::SetHeld(uint64_t generation, uint32_t least, uint32_t most) {
+void KvLedger::SetHeld(uint64_t sequence, uint32_t least, uint32_t most) {
   STRATA_CHECK(least <= most);
-  const auto part = part_shared_.find(generation);
+  const auto part = part_shared_.find(sequence);
   for (PageBook* book : {&held_least_, &held_most_}) {
     const uint32_t length = book == &held_least_ ? least : most;
-    if (!book->Has(generation)) {
-      book->Add(generation, PageUse::kLive);
+    if (!book->Has(sequence)) {
+      book->Add(sequence, PageUse::kLive);
     }
     // A stage may have written to it, and then have been told to take that back.
     if (part != part_shared_.end() && (book == &held_most_ || length > part->second)) {
-      book->Unshare(generation, part->second / kPageTokens);
+      book->Unshare(sequence, part->second / kPageTokens);
     }
-    book->Resize(generation, HeldPages(length));
+    book->Resize(sequence, HeldPages(length));
   }
   if (part != part_shared_.end() && least > part->second) {
     part_shared_.erase(part);
   }
   if (!windows_.empty()) {
-    HoldWindows(generation, {least, most, window_held_[generation].retained});
+    HoldWindows(sequence, {least, most, window_held_[sequence].retained});
   }
 }
 
-void KvLedger::SetRetained(uint64_t generation, uint32_t length) {
-  const auto found = window_held_.find(generation);
+void KvLedger::SetRetained(uint64_t sequence, uint32_t length) {
+  const auto found = window_held_.find(sequence);
   if (found != window_held_.end()) {
     const WindowHeld& held = found->second;
-    HoldWindows(generation, {held.least, held.most, std::max(held.retained, length)});
+    HoldWindows(sequence, {held.least, held.most, std::max(held.retained, length)});
   }
 }
 
-void KvLedger::HoldWindows(uint64_t generation, const WindowHeld& held) {
-  WindowHeld& now = window_held_[generation];
+void KvLedger::HoldWindows(uint64_t sequence, const WindowHeld& held) {
+  WindowHeld& now = window_held_[sequence];
   CountHeld(now, false);
   now = held;
   CountHeld(now, true);
@@ -346,14 +346,14 @@ void KvLedger::HoldFork(uint64_t source, uint64_t destination, uint32_t length, 
   }
 }
 
-void KvLedger::DropHeld(uint64_t generation) {
-  part_shared_.erase(generation);
+void KvLedger::DropHeld(uint64_t sequence) {
+  part_shared_.erase(sequence);
   for (PageBook* book : {&held_least_, &held_most_}) {
-    if (book->Has(generation)) {
-      book->Drop(generation);
+    if (book->Has(sequence)) {
+      book->Drop(sequence);
     }
   }
-  if (const auto found = window_held_.find(generation); found != window_held_.end()) {
+  if (const auto found = window_held_.find(sequence); found != window_held_.end()) {
     CountHeld(found->second, false);
     window_held_.erase(found);
   }

@@ -111,13 +111,13 @@ class KvLedger {
   // The Release is committed, or nothing was ever sent.
   void Free(ClaimId claim);
 
-  // After the newest committed step, the sequence of `generation` has from `least` to `most`
-  // tokens on every stage: equal but for sequences with a rejected item, which no stage before the
-  // rejecting one took back.
-  void SetHeld(uint64_t generation, uint32_t least, uint32_t most);
+  // After the newest committed step, the sequence has from `least` to `most` tokens on every stage:
+  // equal but for sequences with a rejected item, which no stage before the rejecting one took
+  // back. Sequences go by their numbers.
+  void SetHeld(uint64_t sequence, uint32_t least, uint32_t most);
   // The stages know that `length` tokens of it are committed, and free what is behind a window.
-  void SetRetained(uint64_t generation, uint32_t length);
-  void DropHeld(uint64_t generation);
+  void SetRetained(uint64_t sequence, uint32_t length);
+  void DropHeld(uint64_t sequence);
   // A Fork is committed: `destination` has the first `length` tokens of `source`, in the same
   // pages; on every stage, or on some that nobody can tell (`everywhere` false). A page that they
   // fill in part is copied when either writes to it first, which is `destination`: the source's is
@@ -172,7 +172,7 @@ class KvLedger {
   void Book(std::initializer_list<ClaimId> claims, const Change& change);
   void CountWindows(std::initializer_list<ClaimId> claims, bool add);
   void CountHeld(const WindowHeld& held, bool add);
-  void HoldWindows(uint64_t generation, const WindowHeld& held);
+  void HoldWindows(uint64_t sequence, const WindowHeld& held);
   uint32_t Begin(ClaimId claim, const KvPrefix& prefix);
   void SetUse(ClaimId claim, PageUse use);
   std::vector<KvStage> stages_;
@@ -181,15 +181,15 @@ class KvLedger {
   std::unordered_map<ClaimId, Claim> claims_;
   PageBook claimed_;  // Their pages, by claim: every component needs as many.
   size_t cached_claims_ = 0;
-  // What sequences hold at least and at most, by generation. Forks share pages, so that counting
+  // What sequences hold at least and at most, by their numbers. Forks share pages, so that counting
   // tokens is not enough.
   PageBook held_least_;
   PageBook held_most_;
-  // Generation: its length when it was forked, while it may share the page that this fills in part.
+  // By number: its length when it was forked, while it may share the page that this fills in part.
   std::unordered_map<uint64_t, uint32_t> part_shared_;
   ClaimId next_claim_ = 1;
   std::vector<WindowGroup> windows_;
-  std::unordered_map<uint64_t, WindowHeld> window_held_;  // By generation.
+  std::unordered_map<uint64_t, WindowHeld> window_held_;  // By the sequence's number.
   uint64_t capacity_tokens_ = 0;
   uint32_t limiting_stage_ = 0;
 };

@@ -38,11 +38,10 @@ uint32_t LayerWaves::items() const {
   return static_cast<uint32_t>(items);
 }
 
-bool LayerWaves::Has(uint64_t generation) const {
-  return std::any_of(waves_.begin(), waves_.end(), [generation](const Wave& wave) {
-    return std::any_of(wave.items.begin(), wave.items.end(), [generation](const WaveItem& item) {
-      return item.generation == generation;
-    });
+bool LayerWaves::Has(uint64_t sequence) const {
+  return std::any_of(waves_.begin(), waves_.end(), [sequence](const Wave& wave) {
+    return std::any_of(wave.items.begin(), wave.items.end(),
+                       [sequence](const WaveItem& item) { return item.sequence == sequence; });
   });
 }
 

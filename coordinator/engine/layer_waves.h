@@ -17,7 +17,7 @@ namespace strata {
 // Tokens of one session.
 struct WaveItem {
   uint64_t session = 0;
-  uint64_t generation = 0;  // Of its sequence.
+  uint64_t sequence = 0;  // The number of its sequence.
   uint32_t position = 0;
   uint32_t rows = 0;
   Fingerprint fingerprint = 0;  // Of what is before them.
@@ -47,7 +47,7 @@ class LayerWaves {
   uint32_t rows() const;
   uint32_t items() const;
   // Whether tokens of this sequence are in one.
-  bool Has(uint64_t generation) const;
+  bool Has(uint64_t sequence) const;
 
   // A wave begins with the next step: its first slice. Each stage's layers are cut into so many
   // slices, or into as many as it has layers.

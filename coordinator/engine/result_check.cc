@@ -50,7 +50,7 @@ std::string CheckDigests(const SentItem& sent, uint32_t layers, const v1::ItemRe
 std::string CheckItem(const SentItem& sent, const ResultShape& shape, const v1::ItemResult& item) {
   const uint32_t vocab = shape.vocab;
   if (item.sequence().request_id() != sent.request_id ||
-      item.sequence().generation() != sent.generation) {
+      item.sequence().generation() != sent.sequence) {
     return "a name that was not sent";
   }
   const bool ok = !item.has_error();

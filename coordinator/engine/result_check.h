@@ -17,8 +17,8 @@ namespace strata {
 
 // What the engine remembers of an item in flight.
 struct SentItem {
-  uint64_t session = 0;     // The engine's own number.
-  uint64_t generation = 0;  // Of its sequence.
+  uint64_t session = 0;   // The engine's own number.
+  uint64_t sequence = 0;  // The number of its sequence.
   std::string request_id;
   uint32_t position = 0;
   uint32_t rows = 0;
@@ -40,9 +40,9 @@ enum class CommandKind { kFork, kTruncate, kRelease };
 // Of a command.
 struct SentCommand {
   CommandKind kind = CommandKind::kRelease;
-  uint64_t generation = 0;  // Of the sequence; of the new one for a Fork.
-  uint64_t source = 0;      // Of a Fork.
-  uint32_t length = 0;      // Of a Fork or Truncate, with the fingerprint there.
+  uint64_t sequence = 0;  // The number of the sequence; of the new one for a Fork.
+  uint64_t source = 0;    // Of a Fork.
+  uint32_t length = 0;    // Of a Fork or Truncate, with the fingerprint there.
   Fingerprint fingerprint = 0;
 };
 

@@ -1,0 +1,174 @@
+#include "coordinator/engine/sequence_book.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "common/limits.h"
+
+namespace strata {
+namespace {
+
+std::array<Fingerprint, 2> RootsOf(const EngineConfig& config) {
+  const auto root = [&config](uint32_t rotary_variant) {
+    return FingerprintRoot(config.deployment, config.weights_digest, config.numerics_class,
+                           /*adapter_digest=*/"", rotary_variant);
+  };
+  return {root(0), root(1)};
+}
+
+}  // namespace
+
+KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages) {
+  std::vector<KvStage> grants;
+  grants.reserve(stages.size());
+  for (const EngineStage& stage : stages) {
+    grants.push_back({stage.node, stage.kv_pages});
+  }
+  return {std::move(grants), config.kv_groups,
+          KvRowsInFlight(stages.size(), config.max_batch_tokens)};
+}
+
+SequenceBook::SequenceBook(const EngineConfig& config, SequenceNumbers* numbers,
+                           EngineCounters* counters)
+    : config_(config),
+      numbers_(numbers),
+      counters_(counters),
+      roots_(RootsOf(config)),
+      has_windows_(
+          std::any_of(config.kv_groups.begin(), config.kv_groups.end(),
+                      [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; })),
+      ledger_(NewLedger(config, config.stages)),
+      prefixes_(config, roots_, &ledger_, counters) {}
+
+void SequenceBook::Open(LiveSession& session) { Renew(session); }
+
+void SequenceBook::Close(LiveSession& session, bool may_keep) {
+  if (session.kv.sequence() == 0) {
+    Unbegin(session);
+    if (session.kv.claim().has_value()) {
+      ledger_.Free(*session.kv.claim());  // Nothing was ever sent under it.
+    }
+    CancelHandover(session);
+  } else if (!may_keep || !prefixes_.Keep(session)) {
+    Detach(session, nullptr);
+  }
+}
+
+void SequenceBook::Renew(LiveSession& session) {
+  session.kv.unnamed_ = std::make_unique<KvSequence>();
+  session.kv.current_ = session.kv.unnamed_.get();
+  session.kv.current_->session = &session;
+  session.kv.current_->sent_fingerprint = session.kv.current_->committed_fingerprint =
+      roots_[session.request.params.rotary_variant()];
+}
+
+void SequenceBook::Name(LiveSession& session) {
+  session.kv.current_->number = numbers_->Next();
+  session.kv.current_->request_id = session.request.request_id;
+  sequences_[session.kv.current_->number] = std::move(session.kv.unnamed_);
+}
+
+bool SequenceBook::Reserve(LiveSession& session, const KvSpare& spare, const KvPrefix& shared) {
+  KvSequence& sequence = *session.kv.current_;
+  sequence.claim = ledger_.Reserve(session.first_claim(), spare, shared);
+  return sequence.claim.has_value();
+}
+
+bool SequenceBook::Grow(LiveSession& session) {
+  return ledger_.Grow(*session.kv.claim(), session.known());
+}
+
+void SequenceBook::Unbegin(LiveSession& session) {
+  KvSequence& sequence = *session.kv.current_;
+  prefixes_.Drop(&sequence);
+  sequence.fork_source = 0;
+  sequence.sent = 0;
+  sequence.sent_fingerprint = sequence.committed_fingerprint;
+  session.kv.awaited_holder_ = 0;
+  if (sequence.claim.has_value()) {
+    ledger_.Unshare(*sequence.claim);
+  }
+}
+
+void SequenceBook::GiveUp(LiveSession& session) {
+  session.kv.replaying_ = session.kv.replaying_ || session.kv.committed() > 0;
+  if (session.kv.sequence() != 0) {
+    Detach(session, nullptr);
+    return;
+  }
+  if (session.kv.claim().has_value()) {
+    Unbegin(session);
+    ledger_.Free(*session.kv.claim());  // Nothing was sent under it.
+  } else {
+    CancelHandover(session);
+  }
+  Renew(session);
+}
+
+void SequenceBook::Replay(LiveSession& session) {
+  Detach(session, &session);
+  session.kv.replaying_ = true;
+}
+
+void SequenceBook::Rewind(LiveSession& session) {
+  KvSequence& sequence = *session.kv.current_;
+  if (sequence.number == 0) {
+    Unbegin(session);
+  } else if (sequence.committed > 0) {
+    sequence.sent = sequence.committed;
+    sequence.sent_fingerprint = sequence.committed_fingerprint;
+  } else {
+    Detach(session, &session);  // It goes on as what it was, computed for the first time or again.
+  }
+}
+
+void SequenceBook::ForgetAll(std::map<uint64_t, LiveSession>* sessions) {
+  for (auto& [id, session] : *sessions) {
+    session.kv.replaying_ = session.kv.replaying_ || session.kv.committed() > 0;
+    session.kv.awaited_holder_ = 0;
+    Renew(session);
+  }
+  sequences_.clear();
+  prefixes_.Clear();
+  lengths_.clear();
+  ledger_ = NewLedger(config_, config_.stages);
+}
+
+void SequenceBook::Detach(LiveSession& session, LiveSession* successor) {
+  KvSequence& sequence = *session.kv.current_;
+  prefixes_.Drop(&sequence);
+  sequence.session = nullptr;
+  sequence.release_wanted = true;
+  sequence.successor = successor;
+  if (successor == nullptr) {
+    ledger_.Fence(*sequence.claim);
+  }
+  Renew(session);
+}
+
+void SequenceBook::CancelHandover(const LiveSession& session) {
+  for (const auto& [number, sequence] : sequences_) {
+    if (sequence->successor == &session) {
+      sequence->successor = nullptr;
+      if (sequence->claim.has_value()) {
+        ledger_.Fence(*sequence->claim);
+      }
+    }
+  }
+}
+
+void SequenceBook::GiveBack(KvSequence* sequence) {
+  ledger_.DropHeld(sequence->number);
+  prefixes_.FreeTails(sequence, 0);
+  const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
+  LiveSession* const successor = std::exchange(sequence->successor, nullptr);
+  if (claim.has_value() && successor != nullptr) {
+    ledger_.Unshare(*claim);  // It begins anew, and may have to compute all of it.
+    successor->kv.current_->claim = claim;
+  } else if (claim.has_value()) {
+    ledger_.Free(*claim);
+  }
+}
+
+}  // namespace strata

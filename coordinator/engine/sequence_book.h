@@ -1,0 +1,134 @@
+// The book of sequences: what each session has of KV memory, what the stages were sent of it and
+// what they have committed, and which sequences stay for the sake of their prefixes. Nothing else
+// writes any of that. It fills the commands of steps and reads their results; when, the engine
+// says.
+#ifndef STRATA_COORDINATOR_ENGINE_SEQUENCE_BOOK_H_
+#define STRATA_COORDINATOR_ENGINE_SEQUENCE_BOOK_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/fingerprint.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/kv_ledger.h"
+#include "coordinator/engine/layer_waves.h"
+#include "coordinator/engine/live_session.h"
+#include "coordinator/engine/prefix_sharing.h"
+#include "coordinator/engine/result_check.h"
+
+namespace strata {
+
+// Of these stages' grants.
+KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages);
+
+// Sessions that are passed are open: Open was called for them, and Close was not. One thread.
+class SequenceBook {
+ public:
+  // All outlive the book. Of `counters` it counts item errors, replays, rebuilds and all of the
+  // prefix cache.
+  SequenceBook(const EngineConfig& config, SequenceNumbers* numbers, EngineCounters* counters);
+
+  const KvLedger& ledger() const { return ledger_; }
+  const PrefixSharing& prefixes() const { return prefixes_; }
+  PrefixSharing& prefixes() { return prefixes_; }
+
+  // A session begins, without a claim.
+  void Open(LiveSession& session);
+  // It ends. Where `may_keep` its sequence stays, if it is of use; else it is released.
+  void Close(LiveSession& session, bool may_keep);
+
+  // A claim for a session that has none, to begin on `shared`: see KvLedger::Reserve.
+  bool Reserve(LiveSession& session, const KvSpare& spare, const KvPrefix& shared = {});
+  // Has its claim cover all that is known of it, or changes nothing: false.
+  bool Grow(LiveSession& session);
+  // The session gives up all that it has on the stages, and its claim.
+  void GiveUp(LiveSession& session);
+  // It is computed anew, under another number; its claim waits for the old one's Release.
+  void Replay(LiveSession& session);
+  // The steps in flight are lost: the session goes back to what was committed, or begins anew.
+  void Rewind(LiveSession& session);
+  // No stage has anything any more of `sessions`, all that are open, nor have they claims;
+  // config.stages are the new grants.
+  void ForgetAll(std::map<uint64_t, LiveSession>* sessions);
+  // It has all the tokens again that it had.
+  void CaughtUp(LiveSession& session) { session.kv.replaying_ = false; }
+
+  // Whether a step is of use for its commands alone.
+  bool WantsCommands() const;
+  // The sequence of a session that begins on another's pages: before the other commands, since what
+  // it copies may be released or cut by the same step.
+  void AddFork(LiveSession& session, v1::StepFrame* frame, SentStep* sent);
+  // Cuts and Releases that are due.
+  void AddCommands(v1::StepFrame* frame, SentStep* sent);
+  // For an epoch's first frame: cuts every live sequence to what was committed, and every kept one
+  // to what is cached of it; what it does not name is released.
+  void AddResync(v1::StepFrame* frame, SentStep* sent);
+  // The session's next `rows` tokens are sent from now on. It has a claim that covers them.
+  WaveItem Send(LiveSession& session, uint32_t rows);
+
+  // Results, in the order of the steps. `step`: the number of the step.
+  void CommitFork(const SentCommand& fork, const v1::CommandResult& result);
+  void CommitCut(const SentCommand& cut, const v1::CommandResult& result, uint64_t step);
+  // No stage holds the sequence any more.
+  void CommitRelease(uint64_t number);
+  void CommitResync(const SentStep& sent, const v1::StepResult& header);
+  enum class ItemEnd {
+    kIgnored,    // On what a rejected item left.
+    kRejected,   // The first of its sequence.
+    kPart,       // Some of the layers.
+    kCommitted,  // Its tokens.
+  };
+  struct ItemOutcome {
+    ItemEnd end = ItemEnd::kIgnored;
+    uint64_t session = 0;  // That it was for; 0: it ended, or has another sequence.
+  };
+  ItemOutcome CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item);
+  // The stages know of this step's commit: they freed what is behind windows by then.
+  void RetainWindows(uint64_t committed_step);
+  // Of a sequence whose Release is not committed.
+  const std::string& RequestIdOf(uint64_t number) const {
+    return sequences_.at(number)->request_id;
+  }
+
+ private:
+  // With window groups: how long steps left sequences, until the stages know them to be committed
+  // and free what is behind the windows; in the order of the steps.
+  struct LengthAfter {
+    uint64_t step = 0;
+    uint64_t sequence = 0;
+    uint32_t length = 0;
+  };
+
+  // Its next sequence, with nothing sent and no claim.
+  void Renew(LiveSession& session);
+  void Name(LiveSession& session);
+  // A sequence without a number is where it was before Begin.
+  void Unbegin(LiveSession& session);
+  // The session's sequence is given up; its claim goes on to `successor` (or nobody) on Release.
+  void Detach(LiveSession& session, LiveSession* successor);
+  // The claim that waits for it until its old sequence is released is nobody's.
+  void CancelHandover(const LiveSession& session);
+  // A stage has not what it was told to have: nothing more of it is committed.
+  void Poison(KvSequence* sequence, uint32_t least);
+  // A released sequence's pages return to the ledger, and its claim goes to its successor.
+  void GiveBack(KvSequence* sequence);
+
+  const EngineConfig& config_;
+  SequenceNumbers* const numbers_;
+  EngineCounters* const counters_;
+  const std::array<Fingerprint, 2> roots_;  // Of no tokens, by rotary variant.
+  const bool has_windows_;
+  KvLedger ledger_;
+  PrefixSharing prefixes_;
+  std::map<uint64_t, std::unique_ptr<KvSequence>> sequences_;  // That have a number, by it.
+  std::deque<LengthAfter> lengths_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_SEQUENCE_BOOK_H_

@@ -1,0 +1,268 @@
+#include "coordinator/engine/step_builder.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/limits.h"
+
+namespace strata {
+namespace {
+
+// Logits of one step that travel back; far below what a frame may carry.
+constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
+
+uint32_t MaxLogitsRows(uint32_t vocab) {
+  return static_cast<uint32_t>(std::max<size_t>(1, kMaxLogitsBytes / (sizeof(float) * vocab)));
+}
+
+// Positions at the end of a session with digests that are computed one by one, as those of an
+// answer are.
+constexpr uint32_t kSingleRows = 4;
+
+// Rows of a session with `known` tokens, `sent` of which were sent, that a step may have when
+// layers are digested: parts of several sizes must give the same bits.
+uint32_t MostDigestedRows(uint32_t known, uint32_t sent) {
+  const uint32_t pending = known - sent;
+  return pending <= kSingleRows ? 1
+                                : std::min(pending - kSingleRows, (known - kSingleRows + 1) / 2);
+}
+
+// Of each; empty where one is not known.
+std::vector<uint32_t> LayersOf(const std::vector<EngineStage>& stages) {
+  std::vector<uint32_t> layers;
+  for (const EngineStage& stage : stages) {
+    if (stage.layers == 0) {
+      return {};
+    }
+    layers.push_back(stage.layers);
+  }
+  return layers;
+}
+
+// What the stages need to compute the item's first layers.
+void BeginOnStages(const LiveSession& session, v1::StepItem* item) {
+  if (item->position() == 0) {
+    *item->mutable_params() = session.request.params;
+  }
+  for (const InputEmbedding& embedding :
+       EmbeddingsWithin(session.request.embeddings, item->position(),
+                        static_cast<uint32_t>(item->token_ids_size()))) {
+    v1::EmbeddingRow* row = item->add_embedding_rows();
+    row->set_position(embedding.position);
+    row->set_values(embedding.values);
+    row->set_digest(embedding.link);
+  }
+}
+
+// What the last layer's rows are for.
+void SetWanted(const LiveSession& session, v1::StepItem* item, SentItem* sent) {
+  const uint32_t end = sent->position + sent->rows;
+  sent->sample = end == session.known();
+  sent->top_logprobs = session.request.params.top_logprobs();
+  sent->prompt_top_logprobs = session.request.params.prompt_top_logprobs();
+  sent->digest_layers = session.request.digest_layers;
+  item->set_sample(sent->sample);
+  item->set_digest_layers(sent->digest_layers);
+  const uint32_t first = std::max(sent->position, session.next_row);
+  sent->first_wanted = first - sent->position;
+  const bool logits = session.request.return_logits && first < end;
+  const bool logprobs =
+      session.request.prompt_logprobs && first + 1 < session.prompt_tokens && first < end;
+  sent->rows_wanted = logits && logprobs ? v1::ROWS_WANTED_LOGITS_AND_LOGPROBS
+                      : logits           ? v1::ROWS_WANTED_LOGITS
+                      : logprobs         ? v1::ROWS_WANTED_LOGPROBS
+                                         : v1::ROWS_WANTED_NONE;
+  if (logits) {
+    sent->payload_rows = end - first;
+  }
+  if (logprobs) {
+    sent->row_logprobs = std::min(end, session.prompt_tokens - 1) - first;
+    if (end < session.known()) {
+      item->set_following_id(session.tokens[end]);
+    }
+  }
+  item->set_rows_wanted(sent->rows_wanted);
+  item->set_rows_from(sent->rows_wanted == v1::ROWS_WANTED_NONE ? 0 : sent->first_wanted);
+}
+
+}  // namespace
+
+StepBuilder::StepBuilder(const EngineConfig& config, const StepTiming& timing,
+                         SessionQueue* sessions, SequenceBook* book, EngineCounters* counters)
+    : config_(config),
+      timing_(timing),
+      sessions_(sessions),
+      book_(book),
+      counters_(counters),
+      waves_(LayersOf(config.stages)) {}
+
+void StepBuilder::RenewWaves() { waves_ = LayerWaves(LayersOf(config_.stages)); }
+
+void StepBuilder::DropGoneWaves() {
+  waves_.Drop([this](const WaveItem& item) {
+    const LiveSession* session = sessions_->Find(item.session);
+    return session == nullptr || session->kv.sequence() != item.sequence;
+  });
+}
+
+SchedulerSnapshot StepBuilder::View(size_t steps_in_flight) const {
+  SchedulerSnapshot view;
+  view.stages = static_cast<uint32_t>(config_.stages.size());
+  view.steps_in_flight = static_cast<uint32_t>(steps_in_flight);
+  view.token_budget = timing_.TokenBudget();
+  view.costs = timing_.Costs();
+  view.costs_alone = timing_.CostsAlone();
+  view.together = together_;
+  view.hop_ms = timing_.HopMs();
+  view.most_step_ms = timing_.target_ms();
+  view.inter_token_ms = ToMs(config_.inter_token_target);
+  view.last_decode_step = last_decode_step_;
+  view.last_prefill_step = last_prefill_step_;
+  view.max_items = config_.max_batch_items;
+  view.max_logits_rows = MaxLogitsRows(config_.vocab);
+  view.layers = waves_.layers();
+  view.max_wave_rows = config_.max_batch_tokens / static_cast<uint32_t>(config_.stages.size());
+  view.wave_rows = waves_.rows();
+  view.wave_items = waves_.items();
+  view.wave_slices = waves_.slices();
+  view.wave_may_begin = waves_.may_begin();
+  for (const auto& [rank, running] : sessions_->running()) {
+    const LiveSession& session = *running;
+    const SessionKv& kv = session.kv;
+    if (!HasRoom(book_->ledger(), session)) {
+      continue;  // It waits for pages.
+    }
+    if (book_->prefixes().CachesPrefixOf(session) && !kv.begun()) {
+      continue;  // It waits for what another one computes.
+    }
+    if (session.waits_for_reader()) {
+      continue;  // Not among those that decode: others' micro-batches are not to wait for it.
+    }
+    const bool in_wave = kv.sequence() != 0 && waves_.Has(kv.sequence());
+    if (in_wave && session.decoding()) {
+      continue;  // It computes again what it had: its last token waits for what is in the wave.
+    }
+    // What computes the last of its tokens again is under way with a prompt's step.
+    const bool decodes = session.decoding() && !(kv.replaying() && kv.sent() == session.known());
+    view.decoding += decodes ? 1 : 0;
+    view.decoding_attended += decodes ? session.known() : 0;
+    if (kv.sent() < session.known()) {
+      view.ready.push_back({.id = session.id,
+                            .pending = session.request.digest_layers
+                                           ? MostDigestedRows(session.known(), kv.sent())
+                                           : session.known() - kv.sent(),
+                            .position = kv.sent(),
+                            .decoding = session.decoding(),
+                            .wants_logits = session.request.return_logits,
+                            .last_step = session.last_step,
+                            .priority = session.request.priority,
+                            .tenant = session.prefill_tenant,
+                            .spreads = !session.request.digest_layers});
+    }
+  }
+  return view;
+}
+
+void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::StepFrame* frame,
+                           SentStep* sent) {
+  // Before what may be behind them.
+  if (plan.waves != WaveMove::kNone) {
+    for (const WaveSlice& slice : waves_.Next(plan.waves == WaveMove::kFinish)) {
+      AddSlice(slice, frame, sent);
+    }
+  }
+  uint64_t embedding_bytes = 0;
+  uint32_t decode_items = 0;
+  std::vector<WaveItem> wave;
+  for (const ScheduledItem& item : plan.items) {
+    LiveSession& session = sessions_->At(item.id);
+    decode_items += session.decoding() ? 1 : 0;
+    // What a frame's header has no room for comes with the next step.
+    embedding_bytes +=
+        BytesOf(EmbeddingsWithin(session.request.embeddings, session.kv.sent(), item.tokens));
+    if (embedding_bytes > kMaxStepEmbeddingBytes && (frame->items_size() > 0 || !wave.empty())) {
+      break;
+    }
+    const WaveItem tokens = Send(session, item.tokens);
+    sent->rows_begun += tokens.rows;
+    if (plan.slices > 0) {
+      wave.push_back(tokens);
+    } else {
+      AddItem(session, tokens, {}, frame, sent);
+      sent->work.rows += tokens.rows;
+      sent->work.attended += Attended(tokens.position, tokens.rows);
+    }
+  }
+  if (!wave.empty()) {
+    AddSlice(waves_.Begin(std::move(wave), plan.slices), frame, sent);
+  }
+  uint32_t rows = 0;
+  for (const v1::StepItem& item : frame->items()) {
+    rows += static_cast<uint32_t>(item.token_ids_size());
+  }
+  frame->set_rows(rows);
+  if (decode_items > 0) {
+    together_ = decode_items == decoding;
+  }
+}
+
+WaveItem StepBuilder::Send(LiveSession& session, uint32_t rows) {
+  session.last_step = counters_->steps_sent + 1;  // Step numbers begin anew with each epoch.
+  if (session.decoding()) {
+    last_decode_step_ = session.last_step;
+  } else {
+    last_prefill_step_ = session.last_step;
+    sessions_->ServePrefill(session, rows);
+  }
+  return book_->Send(session, rows);
+}
+
+void StepBuilder::AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent) {
+  StepWork work;
+  bool heads = false;
+  for (const WaveItem& tokens : slice.items) {
+    AddItem(sessions_->At(tokens.session), tokens, {slice.from_layer, slice.end_layer}, frame,
+            sent);
+    const SentItem& item = sent->items.back();
+    heads |= item.sample || item.rows_wanted != v1::ROWS_WANTED_NONE;
+    work.rows += tokens.rows;
+    work.attended += Attended(tokens.position, tokens.rows);
+  }
+  last_prefill_step_ = counters_->steps_sent + 1;
+  ++counters_->slices_sent;
+  for (SliceWork& part : waves_.WorkOf(slice, work)) {
+    part.heads = heads && part.stage + 1 == config_.stages.size();
+    sent->slices.push_back(part);
+  }
+}
+
+void StepBuilder::AddItem(const LiveSession& session, const WaveItem& tokens,
+                          const LayerRange& layers, v1::StepFrame* frame, SentStep* sent) {
+  v1::StepItem* item = frame->add_items();
+  item->mutable_sequence()->set_request_id(session.request.request_id);
+  item->mutable_sequence()->set_generation(tokens.sequence);
+  item->set_position(tokens.position);
+  item->set_fingerprint(tokens.fingerprint);
+  item->set_from_layer(layers.from);
+  item->set_end_layer(layers.end);
+  const auto begin = session.tokens.begin() + tokens.position;
+  item->mutable_token_ids()->Add(begin, begin + tokens.rows);
+  SentItem record;
+  record.session = session.id;
+  record.sequence = tokens.sequence;
+  record.request_id = session.request.request_id;
+  record.position = tokens.position;
+  record.rows = tokens.rows;
+  record.first_slice = layers.from == 0;
+  record.last_slice = layers.end == 0;
+  if (record.first_slice) {
+    BeginOnStages(session, item);
+  }
+  if (record.last_slice) {
+    SetWanted(session, item, &record);
+  }
+  sent->items.push_back(std::move(record));
+}
+
+}  // namespace strata

@@ -1,0 +1,64 @@
+// What a step is made of: the scheduler's view of the sessions, and the items of what it plans, as
+// a whole or as slices of waves (layer_waves.h).
+#ifndef STRATA_COORDINATOR_ENGINE_STEP_BUILDER_H_
+#define STRATA_COORDINATOR_ENGINE_STEP_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/layer_waves.h"
+#include "coordinator/engine/live_session.h"
+#include "coordinator/engine/result_check.h"
+#include "coordinator/engine/scheduler.h"
+#include "coordinator/engine/sequence_book.h"
+#include "coordinator/engine/session_queue.h"
+#include "coordinator/engine/step_timing.h"
+
+namespace strata {
+
+// One thread.
+class StepBuilder {
+ public:
+  // All outlive this. Of `counters` it counts slices, and reads the steps that were sent.
+  StepBuilder(const EngineConfig& config, const StepTiming& timing, SessionQueue* sessions,
+              SequenceBook* book, EngineCounters* counters);
+
+  SchedulerSnapshot View(size_t steps_in_flight) const;
+  // What the plan says: the sessions' tokens are sent from now on. `decoding`: sessions that
+  // decode, of the plan's view.
+  void AddItems(const ScheduledStep& plan, uint32_t decoding, v1::StepFrame* frame, SentStep* sent);
+
+  // Waves of sequences that do not work for their sessions any more do not go on.
+  void DropGoneWaves();
+  // The steps in flight are lost.
+  void DropWaves() { waves_.Clear(); }
+  // The stages have other layers.
+  void RenewWaves();
+
+ private:
+  // Of a model's layers [from, end); end 0: to the last one, and what is wanted of the rows.
+  struct LayerRange {
+    uint32_t from = 0;
+    uint32_t end = 0;
+  };
+
+  WaveItem Send(LiveSession& session, uint32_t rows);
+  void AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent);
+  static void AddItem(const LiveSession& session, const WaveItem& tokens, const LayerRange& layers,
+                      v1::StepFrame* frame, SentStep* sent);
+
+  const EngineConfig& config_;
+  const StepTiming& timing_;
+  SessionQueue* const sessions_;
+  SequenceBook* const book_;
+  EngineCounters* const counters_;
+  LayerWaves waves_;
+  uint64_t last_decode_step_ = 0;  // The newest with decode items, and with parts of prompts.
+  uint64_t last_prefill_step_ = 0;
+  bool together_ = false;  // The newest with decode items had all there were.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_STEP_BUILDER_H_

@@ -1,0 +1,56 @@
+// What results mean for sessions: their tokens are committed and delivered, and what was rejected
+// is computed again or ends them.
+#ifndef STRATA_COORDINATOR_ENGINE_STEP_RESULTS_H_
+#define STRATA_COORDINATOR_ENGINE_STEP_RESULTS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/live_session.h"
+#include "coordinator/engine/result_check.h"
+#include "coordinator/engine/sequence_book.h"
+#include "coordinator/engine/session_ends.h"
+#include "coordinator/engine/session_queue.h"
+#include "coordinator/engine/step_meter.h"
+#include "coordinator/engine/suspect_search.h"
+
+namespace strata {
+
+// One thread. What is passed went through CheckResult.
+class StepResults {
+ public:
+  // All outlive this. It counts replays and generated tokens.
+  StepResults(const EngineConfig& config, SessionQueue* sessions, SequenceBook* book,
+              SuspectSearch* suspects, SessionEnds* ends, EngineCounters* counters);
+
+  // Of a step that is no resynchronisation. An error: a stage could not do what it always can.
+  absl::Status CommitCommands(const SentStep& sent, const v1::StepResult& header);
+  // `times`: where the step's time went.
+  void CommitItems(const SentStep& sent, const ResultMessage& result, const StepTimes& times,
+                   TimePoint now);
+
+ private:
+  void CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
+                  std::span<const float> logits, const StepTimes& times, TimePoint now);
+  void OnItemError(LiveSession& session, const SentItem& sent, const v1::ItemResult& item);
+  static void DeliverRows(LiveSession& session, const SentItem& sent, const v1::ItemResult& item,
+                          std::span<const float> logits);
+  void DeliverToken(LiveSession& session, const v1::TokenLogprob& token, TimePoint now);
+  absl::Status ItemStatus(const std::string& request_id, uint32_t stage,
+                          const v1::ErrorDetail& error) const;
+
+  const EngineConfig& config_;
+  SessionQueue* const sessions_;
+  SequenceBook* const book_;
+  SuspectSearch* const suspects_;
+  SessionEnds* const ends_;
+  EngineCounters* const counters_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_STEP_RESULTS_H_
