@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/footprint/footprint.h"
 #include "common/limits.h"
 
 namespace strata {
@@ -26,8 +27,9 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
       sessions_(sessions),
       embed_bytes_(model.embed_bytes),
       head_bytes_(model.head_bytes),
-      overhead_bytes_(StageOverheadBytes(model.spec, max_batch_tokens, false, context)),
-      head_overhead_bytes_(StageOverheadBytes(model.spec, max_batch_tokens, true, context)) {
+      overhead_bytes_(CpuFootprint().BufferBytes(model.spec, max_batch_tokens, false, context)),
+      head_overhead_bytes_(
+          CpuFootprint().BufferBytes(model.spec, max_batch_tokens, true, context)) {
   STRATA_CHECK(layers_ > 0 && model.layer_bytes.size() == layers_ &&
                model.layer_flops.size() == layers_);
   STRATA_CHECK(model.layer_read_bytes.empty() || model.layer_read_bytes.size() == layers_);
@@ -39,7 +41,9 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
   const AttentionSpec& first = model.spec.layers[0].attention;
   for (uint32_t l = 0; l < layers_; ++l) {
     const AttentionSpec& a = model.spec.layers[l].attention;
-    const uint64_t page = a.KvNumbers() * model.kv_element_bytes * kPageTokens;
+    const uint64_t page =
+        CpuFootprint().PageBytes(model.spec, l, l, a.kv_group,
+                                 model.kv_element_bytes == 4 ? v1::KV_DTYPE_F32 : v1::KV_DTYPE_F16);
     weight_bytes_.push_back(weight_bytes_.back() + model.layer_bytes[l]);
     all_page_bytes_ += page;
     for (uint32_t group = 0; group < groups_.size(); ++group) {

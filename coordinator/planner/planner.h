@@ -67,10 +67,6 @@ struct PlannerRequest {
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
                                   const PlannerRequest& request);
 
-// Memory of a stage besides weights and KV: activations, scratch and queues, in bytes.
-uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
-                            uint32_t context);
-
 }  // namespace strata
 
 #endif  // STRATA_COORDINATOR_PLANNER_PLANNER_H_

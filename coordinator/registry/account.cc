@@ -5,9 +5,8 @@
 #include <set>
 
 #include "common/checkpoint/checkpoint.h"
-#include "common/model/block_formats.h"
+#include "common/footprint/footprint.h"
 #include "common/model/gpt_oss_experts.h"
-#include "common/model/quantized_weights.h"
 #include "coordinator/registry/manifest.h"
 
 namespace strata {
@@ -31,29 +30,17 @@ class Sum {
     const MatrixShape shape =
         what.matrix ? MatrixShape{what.matrix->matrices, what.matrix->outputs, what.matrix->inputs}
                     : MatrixShapeOf(name, what.shape, what.inputs_first);
-    const bool matrix = shape.matrices != 0;
-    uint64_t bytes = tensor->bytes;
-    std::string format = StoredFormat(manifest_.spec, what, dtype);
-    const bool floats = matrix && !KeepsIntegers(what, dtype) && !StaysAsStored(name);
-    if (matrix && IsBlocks(dtype)) {
-      const uint64_t weights = shape.matrices * shape.outputs * shape.inputs;
-      bytes = StaysAsStored(name)
-                  ? weights * sizeof(float)
-                  : shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
-    }
-    if (what.matrix.has_value()) {
-      bytes = what.matrix->KeptBytes();
-    }
-    if (floats && quantize_ == v1::QUANTIZE_INT8) {
-      bytes = shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 8);
-      format = "int8";
-    } else if (floats && quantize_ == v1::QUANTIZE_INT4) {
-      bytes = shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 4);
-      format = "int4";
-    }
+    const bool matrix = shape.matrices != 0 && !StaysAsStored(name);
+    const uint64_t bytes =
+        CpuFootprint().WeightBytes(what, tensor->dtype, tensor->bytes, quantize_);
+    const bool quantizes = quantize_ == v1::QUANTIZE_INT8 || quantize_ == v1::QUANTIZE_INT4;
+    const std::string format = !quantizes || KeepsIntegers(what, dtype)
+                                   ? StoredFormat(manifest_.spec, what, dtype)
+                               : quantize_ == v1::QUANTIZE_INT8 ? "int8"
+                                                                : "int4";
     bytes_ += bytes;
     expert_bytes_ += IsOfExperts(name) ? bytes : 0;
-    if (matrix && !StaysAsStored(name)) {
+    if (matrix) {
       matrices_[format] += bytes;
     }
   }
@@ -86,8 +73,7 @@ std::string FormatOf(const std::map<std::string, uint64_t>& bytes) {
 WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantize) {
   const ModelSpec& spec = manifest.spec;
   WeightAccount account;
-  // Layers in the format asked for; embedding and head never below int8.
-  const v1::Quantize ends = quantize == v1::QUANTIZE_INT4 ? v1::QUANTIZE_INT8 : quantize;
+  const v1::Quantize ends = QuantizeOf(quantize, /*in_layer=*/false);
   const TensorExists exists = manifest.Exists();
   const auto last = static_cast<uint32_t>(spec.layers.size()) - 1;
   std::set<std::string> in_layers;

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "common/fingerprint.h"
+#include "common/footprint/footprint.h"
 #include "common/plan.h"
 #include "common/status.h"
 
@@ -78,10 +79,10 @@ uint64_t LargestLayerBytes(const ModelRuntime& model, const v1::LoadOptions& opt
   uint64_t largest = 0;
   for (size_t i = 0; i < layers; ++i) {
     const bool heads = i + 1 == layers;
-    largest = std::max(
-        largest, planned.layer_bytes[i] + (i == 0 ? planned.embed_bytes : 0) +
-                     (heads ? planned.head_bytes : 0) +
-                     StageOverheadBytes(planned.spec, kReferenceRows, heads, options.context()));
+    largest = std::max(largest, planned.layer_bytes[i] + (i == 0 ? planned.embed_bytes : 0) +
+                                    (heads ? planned.head_bytes : 0) +
+                                    CpuFootprint().BufferBytes(planned.spec, kReferenceRows, heads,
+                                                               options.context()));
   }
   return largest;
 }

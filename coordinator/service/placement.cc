@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/footprint/footprint.h"
 #include "common/limits.h"
 #include "common/plan.h"
 #include "common/status.h"
@@ -170,8 +171,8 @@ std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& o
   std::vector<uint64_t> bytes;
   for (int i = 0; i < stages.size(); ++i) {
     bytes.push_back(stages[i].weight_bytes() + stages[i].kv_bytes() +
-                    StageOverheadBytes(spec, options.max_batch_tokens(), i + 1 == stages.size(),
-                                       options.context()));
+                    CpuFootprint().BufferBytes(spec, options.max_batch_tokens(),
+                                               i + 1 == stages.size(), options.context()));
   }
   return bytes;
 }

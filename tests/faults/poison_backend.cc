@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "common/status.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/cpu_device.h"
 
 namespace strata {
 namespace {
@@ -175,10 +176,8 @@ class PoisonBackend : public Backend {
   explicit PoisonBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
   std::string name() const override { return backend_->name(); }
-  std::string isa() const override { return backend_->isa(); }
   std::string numerics() const override { return backend_->numerics(); }
-  uint32_t threads() const override { return backend_->threads(); }
-  ThreadPlaces places() const override { return backend_->places(); }
+  DeviceFacts facts() const override { return backend_->facts(); }
   absl::Status Supports(const StageSpec& spec) const override { return backend_->Supports(spec); }
   absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
                                               PackedStore* packed,
@@ -189,9 +188,7 @@ class PoisonBackend : public Backend {
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);
   }
-  std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) override {
-    return backend_->NewReadProbe(bytes);
-  }
+  CpuDevice* cpu() override { return backend_->cpu(); }
 
  private:
   const std::unique_ptr<Backend> backend_;

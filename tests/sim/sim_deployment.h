@@ -15,7 +15,7 @@
 #include "coordinator/engine/engine.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/meddler.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/stage.h"
 
 namespace strata::sim {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/model/model_spec.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/tensor_source.h"
 
 namespace strata {
 

@@ -13,7 +13,7 @@
 
 #include "common/model/model_spec.h"
 #include "common/mutex.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/tensor_source.h"
 
 namespace strata {
 

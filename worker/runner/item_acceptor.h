@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/stage.h"
 #include "worker/runner/item_slice.h"
 #include "worker/runner/sequence_table.h"
 #include "worker/runner/stage_compute.h"

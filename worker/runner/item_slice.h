@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "strata/v1/shard.pb.h"
-#include "worker/backend/backend.h"
 
 namespace strata {
 

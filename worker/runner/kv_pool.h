@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "worker/backend/backend.h"
+#include "worker/backend/stage.h"
 
 namespace strata {
 

@@ -17,7 +17,8 @@
 #include "common/fingerprint.h"
 #include "common/limits.h"
 #include "strata/v1/shard.pb.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/shard.h"
+#include "worker/backend/stage.h"
 #include "worker/runner/kv_pool.h"
 
 namespace strata {

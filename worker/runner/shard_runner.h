@@ -13,7 +13,8 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/frame.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/shard.h"
+#include "worker/backend/stage.h"
 
 namespace strata {
 

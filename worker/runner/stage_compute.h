@@ -9,7 +9,8 @@
 
 #include "absl/status/status.h"
 #include "common/frame.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/shard.h"
+#include "worker/backend/stage.h"
 #include "worker/runner/item_slice.h"
 #include "worker/runner/sequence_table.h"
 

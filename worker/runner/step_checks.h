@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/frame.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/stage.h"
 
 namespace strata {
 

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/cpu_device.h"
 #include "worker/runner/shard_runner.h"
 #include "worker/service/bench_weights.h"
 #include "worker/service/worker_options.h"
@@ -265,8 +266,8 @@ double MedianOf(std::vector<double>* values) {
   return *middle;
 }
 
-// Memory is read between steps: what it gives changes from one second to the next, most of all
-// where others share it.
+// With a `probe` memory is read between steps: what it gives changes from one second to the next,
+// most of all where others share it.
 absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& subject,
                                                 const Driver::Sequence& prompt, uint32_t batch,
                                                 uint64_t generate, ReadProbe* probe) {
@@ -284,7 +285,7 @@ absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& s
   std::vector<double> rates;  // Bytes that a step must read, over its seconds.
   double total_s = 0;
   for (uint64_t i = 1; i < std::max<uint64_t>(generate, 2); ++i) {
-    if (i % kProbeEverySteps == 1) {
+    if (probe != nullptr && i % kProbeEverySteps == 1) {
       probe->Read();
     }
     ASSIGN_OR_RETURN(const double step_s, driver->Step(pointers, 1));
@@ -330,12 +331,15 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   BenchReport report;
   report.what = subject.what;
   report.backend = backend->name();
-  report.isa = backend->isa();
-  report.threads = backend->threads();
-  const ThreadPlaces places = backend->places();
-  report.pinned_cores = places.pinned_cores;
-  report.memory_nodes = places.memory_nodes;
-  report.places = places.text;
+  const DeviceFacts facts = backend->facts();
+  report.isa = facts.kind;
+  report.threads = facts.threads;
+  report.places = facts.placed;
+  CpuDevice* const cpu = backend->cpu();
+  if (cpu != nullptr) {
+    report.pinned_cores = cpu->places().pinned_cores;
+    report.memory_nodes = cpu->places().memory_nodes;
+  }
   const TimePoint begin = clock.Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<Shard> shard,
                    backend->Load(subject.spec, StoredTensors(subject.tensors, *subject.weights),
@@ -357,7 +361,8 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   }
   report.prompt_tokens_per_s = static_cast<double>(options.prompt) / prompt_s;
 
-  const std::unique_ptr<ReadProbe> probe = backend->NewReadProbe(kProbeBytes);
+  const std::unique_ptr<ReadProbe> probe =
+      cpu != nullptr ? cpu->NewReadProbe(kProbeBytes) : nullptr;
   ASSIGN_OR_RETURN(const BenchReport::Batch one,
                    MeasureBatch(&driver, subject, prompt, 1, options.generate, probe.get()));
   for (const uint32_t batch : options.batch) {
@@ -369,7 +374,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
                      MeasureBatch(&driver, subject, prompt, batch, options.generate, probe.get()));
   }
   // Without memory to measure with there is no share to speak of.
-  const double bandwidth = probe->MedianBytesPerSecond();
+  const double bandwidth = probe != nullptr ? probe->MedianBytesPerSecond() : 0;
   const auto share = [bandwidth](const BenchReport::Batch& batch) {
     return bandwidth == 0 ? 0 : batch.read_bytes_per_s / bandwidth;
   };

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/mapped_file.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/tensor_source.h"
 
 namespace strata {
 

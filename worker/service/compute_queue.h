@@ -17,7 +17,7 @@
 #include "common/frame.h"
 #include "common/mutex.h"
 #include "common/rpc/link_service.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/shard.h"
 #include "worker/runner/shard_runner.h"
 #include "worker/service/step_cost.h"
 

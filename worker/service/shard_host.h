@@ -13,7 +13,7 @@
 #include "common/mutex.h"
 #include "common/rpc/link_service.h"
 #include "strata/v1/membership.pb.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/shard.h"
 #include "worker/runner/shard_runner.h"
 #include "worker/service/frame_link.h"
 #include "worker/service/worker_report.h"

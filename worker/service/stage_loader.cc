@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/footprint/footprint.h"
 #include "common/limits.h"
-#include "common/model/block_formats.h"
 #include "common/model/gpt_oss_experts.h"
-#include "common/model/quantized_weights.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/weights/packed_files.h"
@@ -131,29 +130,6 @@ absl::Status CheckOptions(const v1::Load& load) {
   return absl::OkStatus();
 }
 
-// What a tensor takes once it is packed.
-uint64_t PackedBytes(v1::Quantize quantize, const StageTensor& need, const BlobTensor& tensor) {
-  const bool in_layer = tensor.name.find("layers.") != std::string::npos;
-  const bool quantizes = (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4) &&
-                         !StaysAsStored(tensor.name);
-  const uint32_t bits = !quantizes ? 0 : quantize == v1::QUANTIZE_INT4 && in_layer ? 4 : 8;
-  if (need.part || IsMxfp4Scales(tensor.name)) {
-    return 0;
-  }
-  if (need.matrix.has_value()) {
-    return need.matrix->KeptBytes(bits);
-  }
-  const Dtype dtype = LoadedDtype(tensor.name, tensor.dtype);
-  const MatrixShape shape = MatrixShapeOf(tensor.name, need.shape, need.inputs_first);
-  if (shape.matrices != 0 && IsBlocks(dtype)) {
-    return shape.matrices * BlockMatrixBytes(dtype, shape.outputs, shape.inputs);
-  }
-  if (shape.matrices == 0 || dtype == Dtype::kU32 || !quantizes) {
-    return tensor.blob.bytes;
-  }
-  return shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, bits);
-}
-
 // Every tensor that the stage needs is there, with its shape; adds what each is for, and what all
 // take.
 absl::Status CheckTensors(StageRequest* request) {
@@ -174,7 +150,9 @@ absl::Status CheckTensors(StageRequest* request) {
     if (!need.Fits(it->second->shape)) {
       return BadLoad("tensor " + need.name + " has another shape than config.json says");
     }
-    request->weight_bytes += PackedBytes(spec.quantize, need, *it->second);
+    const bool in_layer = need.name.find("layers.") != std::string::npos;
+    request->weight_bytes += CpuFootprint().WeightBytes(
+        need, it->second->dtype, it->second->blob.bytes, QuantizeOf(spec.quantize, in_layer));
   }
   return absl::OkStatus();
 }
@@ -211,11 +189,9 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
       load.activations() == v1::ACTIVATIONS_INT8 ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32;
   spec.max_batch_tokens = load.max_batch_tokens();
   spec.max_batch_items = load.max_batch_items();
-  const uint32_t kv_element_bytes = spec.kv_dtype == v1::KV_DTYPE_F32 ? 4 : 2;
   for (uint32_t group = 0; group < spec.kv_pages.size(); ++group) {
-    const uint64_t page_bytes =
-        kPageTokens *
-        KvBytesPerToken(spec.model, spec.first_layer, spec.last_layer, group, kv_element_bytes);
+    const uint64_t page_bytes = CpuFootprint().PageBytes(spec.model, spec.first_layer,
+                                                         spec.last_layer, group, spec.kv_dtype);
     if (page_bytes != 0 && spec.kv_pages[group] > (uint64_t{1} << 50) / page_bytes) {
       return BadLoad("more KV pages than any machine has");
     }

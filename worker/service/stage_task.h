@@ -10,7 +10,8 @@
 
 #include "common/mutex.h"
 #include "strata/v1/membership.pb.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/shard.h"
+#include "worker/backend/stage.h"
 #include "worker/service/outbox.h"
 #include "worker/service/shard_host.h"
 #include "worker/service/stage_loader.h"

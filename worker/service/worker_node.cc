@@ -94,9 +94,9 @@ v1::NodeInfo WorkerNode::Info() const {
   info.set_address(options_.address);
   info.set_version(options_.version);
   info.set_backend(parts_.backend->name());
-  info.set_isa(parts_.backend->isa());
+  info.set_isa(parts_.backend->facts().kind);
   info.set_device(parts_.backend->name());
-  info.set_threads(parts_.backend->threads());
+  info.set_threads(parts_.backend->facts().threads);
   info.set_memory_bytes(options_.memory_bytes);
   info.set_fixed_bytes(options_.fixed_bytes);
   info.set_read_bytes_per_s(options_.speed.read_bytes_per_s);
@@ -111,9 +111,9 @@ WorkerReport WorkerNode::Report() const {
   report.node = options_.name;
   report.version = options_.version;
   report.backend = parts_.backend->name();
-  report.isa = parts_.backend->isa();
+  report.isa = parts_.backend->facts().kind;
   report.platform = PlatformName();
-  report.threads = parts_.backend->threads();
+  report.threads = parts_.backend->facts().threads;
   report.memory_limit_bytes = options_.memory_bytes;
   report.resident_bytes = ResidentMemoryBytes();
   report.heap_bytes = HeapBytes();

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/tensor_source.h"
 #include "worker/weights/blob_fetcher.h"
 
 namespace strata {

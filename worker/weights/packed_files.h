@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/backend/backend.h"
+#include "worker/backend/packed_store.h"
 #include "worker/weights/weight_cache.h"
 
 namespace strata {

@@ -14,7 +14,7 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/mutex.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/tensor_source.h"
 
 namespace strata {
 

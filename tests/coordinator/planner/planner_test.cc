@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/footprint/footprint.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "gmock/gmock.h"
@@ -286,23 +287,23 @@ TEST(MakePlan, AMixturesTimeIsThatOfTheExpertsATokenReads) {
 
 TEST(StageOverhead, CountsTheRowsOfAllExpertsOfARow) {
   ModelSpec spec = Small().spec;
-  const uint64_t dense = StageOverheadBytes(spec, 256, false, 4096);
+  const uint64_t dense = CpuFootprint().BufferBytes(spec, 256, false, 4096);
   for (LayerSpec& layer : spec.layers) {
     layer.mlp.experts = 16;
     layer.mlp.router.used = 4;
   }
   // Of four in place of one: inputs of products, gate, up, and what experts give.
-  EXPECT_GE(StageOverheadBytes(spec, 256, false, 4096) - dense,
+  EXPECT_GE(CpuFootprint().BufferBytes(spec, 256, false, 4096) - dense,
             uint64_t{4} * 256 * (3 * 2816 + 3 * 2 * 2816 + 4 * 1024));
 }
 
 TEST(StageOverhead, GrowsWithBatchHeadAndContext) {
   const ModelSpec spec = Small().spec;
-  const uint64_t base = StageOverheadBytes(spec, 256, false, 4096);
-  EXPECT_GT(StageOverheadBytes(spec, 512, false, 4096), base);
-  EXPECT_GT(StageOverheadBytes(spec, 256, false, 8192), base);
+  const uint64_t base = CpuFootprint().BufferBytes(spec, 256, false, 4096);
+  EXPECT_GT(CpuFootprint().BufferBytes(spec, 512, false, 4096), base);
+  EXPECT_GT(CpuFootprint().BufferBytes(spec, 256, false, 8192), base);
   // Logits of the most rows, and the frame that carries them.
-  EXPECT_GE(StageOverheadBytes(spec, 256, true, 4096), base + uint64_t{2} * 4 * 256 * 8000);
+  EXPECT_GE(CpuFootprint().BufferBytes(spec, 256, true, 4096), base + uint64_t{2} * 4 * 256 * 8000);
   // At least residual stream, norm, q, k, v, attention, gate and up of every row.
   EXPECT_GE(base, uint64_t{4} * 256 * (4 * 1024 + 2 * 256 + 2 * 2816));
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "common/footprint/footprint.h"
 #include "gtest/gtest.h"
 
 namespace strata::testing {
@@ -50,8 +51,8 @@ double StageMs(const PlannerCluster& cluster, const PlannerModel& model,
 // Bytes of a stage without KV.
 uint64_t FixedBytes(const PlannerModel& model, const PlannerRequest& request, const Stage& stage) {
   const bool heads = stage.end == model.spec.layers.size();
-  uint64_t bytes = StageOverheadBytes(model.spec, request.options.max_batch_tokens(), heads,
-                                      request.options.context()) +
+  uint64_t bytes = CpuFootprint().BufferBytes(model.spec, request.options.max_batch_tokens(), heads,
+                                              request.options.context()) +
                    (stage.begin == 0 ? model.embed_bytes : 0) + (heads ? model.head_bytes : 0);
   for (uint32_t l = stage.begin; l < stage.end; ++l) {
     bytes += model.layer_bytes[l];
@@ -301,7 +302,7 @@ RandomCase MakeRandomCase(std::mt19937_64* random, uint32_t nodes, uint32_t laye
   }
   c.request = MakeRequest(goal, static_cast<uint64_t>(between(1, 9000)),
                           1 + static_cast<uint32_t>(between(0, 4)));
-  const uint64_t overhead = StageOverheadBytes(c.model.spec, 256, true, 4096);
+  const uint64_t overhead = CpuFootprint().BufferBytes(c.model.spec, 256, true, 4096);
   const double whole = static_cast<double>(c.model.layer_bytes[0]) * layers * 1.5;
   std::vector<PlannerNode> members;
   for (uint32_t i = 0; i < nodes; ++i) {

@@ -21,6 +21,7 @@
 #include "tests/eventually.h"
 #include "tests/worker/backend/forward.h"
 #include "tests/worker/backend/made_up_model.h"
+#include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {
@@ -59,13 +60,13 @@ TEST(BackendTest, SaysWhatItIs) {
   const auto backend = Cpu(3);
   EXPECT_EQ(backend->name(), "cpu");
   EXPECT_EQ(backend->numerics(), "cpu-2");
-  EXPECT_EQ(backend->threads(), 3u);
-  EXPECT_EQ(backend->isa(), cpu::MachineKernels().back()->isa);
-  EXPECT_GE(Cpu(0)->threads(), 1u);
+  EXPECT_EQ(backend->facts().threads, 3u);
+  EXPECT_EQ(backend->facts().kind, cpu::MachineKernels().back()->isa);
+  EXPECT_GE(Cpu(0)->facts().threads, 1u);
 }
 
 TEST(BackendTest, SaysWhereItsThreadsAre) {
-  EXPECT_EQ(Cpu(2)->places().text, "not pinned: --pin off");
+  EXPECT_EQ(Cpu(2)->facts().placed, "not pinned: --pin off");
   const size_t cores = UsableTopology().cores.size();
   const auto on = MakeCpuBackend({.threads = 2, .pin = "on"});
   if (cores < 2) {
@@ -73,9 +74,9 @@ TEST(BackendTest, SaysWhereItsThreadsAre) {
     return;
   }
   ASSERT_TRUE(on.ok()) << on.status();
-  EXPECT_EQ((*on)->places().pinned_cores.size(), 1u);  // The first thread is the caller.
-  EXPECT_EQ((*on)->places().memory_nodes, 1u);
-  EXPECT_THAT((*on)->places().text, ::testing::StartsWith("pinned to core "));
+  EXPECT_EQ((*on)->cpu()->places().pinned_cores.size(), 1u);  // The first thread is the caller.
+  EXPECT_EQ((*on)->cpu()->places().memory_nodes, 1u);
+  EXPECT_THAT((*on)->cpu()->places().text, ::testing::StartsWith("pinned to core "));
   const auto more = MakeCpuBackend({.threads = static_cast<uint32_t>(cores + 1), .pin = "on"});
   EXPECT_THAT(Describe(more.status()), HasSubstr("--threads"));
 }
@@ -97,7 +98,7 @@ TEST(BackendTest, AForcedInstructionSetIsUsedOrRefused) {
   for (const std::string& isa : cpu::MachineIsas()) {
     const auto backend = MakeCpuBackend({.threads = 1, .isa = isa});
     ASSERT_TRUE(backend.ok()) << backend.status();
-    EXPECT_EQ((*backend)->isa(), isa);
+    EXPECT_EQ((*backend)->facts().kind, isa);
   }
   const auto machine = cpu::MachineIsas();
   for (const std::string isa :
@@ -496,7 +497,7 @@ TEST(BackendTest, MeasuresTheMachine) {
 
 TEST(BackendTest, AReadProbeMeasuresWhenItReads) {
   const std::unique_ptr<Backend> backend = Cpu(2);
-  const std::unique_ptr<ReadProbe> probe = backend->NewReadProbe(uint64_t{64} << 20);
+  const std::unique_ptr<ReadProbe> probe = backend->cpu()->NewReadProbe(uint64_t{64} << 20);
   EXPECT_EQ(probe->MedianBytesPerSecond(), 0);
   probe->Read();
   EXPECT_GT(probe->MedianBytesPerSecond(), 0);

@@ -10,9 +10,9 @@ std::unique_ptr<Backend> CpuBackendOn(const std::string& isa, uint32_t threads) 
   auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
   EXPECT_TRUE(backend.ok()) << backend.status();
   if (!isa.empty()) {
-    EXPECT_EQ((*backend)->isa(), isa) << "this build has no kernels for " << isa;
+    EXPECT_EQ((*backend)->facts().kind, isa) << "this build has no kernels for " << isa;
   }
-  ::testing::Test::RecordProperty("ran_" + (*backend)->isa(), 1);
+  ::testing::Test::RecordProperty("ran_" + (*backend)->facts().kind, 1);
   return *std::move(backend);
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/tensor_source.h"
 #include "worker/weights/stored_tensors.h"
 
 namespace strata::testing {

@@ -20,7 +20,8 @@
 #include "absl/status/status.h"
 #include "common/fingerprint.h"
 #include "common/limits.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/shard.h"
+#include "worker/backend/stage.h"
 
 namespace strata::testing {
 

@@ -40,9 +40,8 @@ class WatchedBackend : public Backend {
       : backend_(std::move(backend)), watch_(std::move(watch)) {}
 
   std::string name() const override { return backend_->name(); }
-  std::string isa() const override { return backend_->isa(); }
   std::string numerics() const override { return backend_->numerics(); }
-  uint32_t threads() const override { return backend_->threads(); }
+  DeviceFacts facts() const override { return backend_->facts(); }
   absl::Status Supports(const StageSpec& spec) const override { return backend_->Supports(spec); }
   absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
                                               PackedStore* packed,
@@ -55,9 +54,7 @@ class WatchedBackend : public Backend {
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);
   }
-  std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) override {
-    return backend_->NewReadProbe(bytes);
-  }
+  CpuDevice* cpu() override { return backend_->cpu(); }
 
  private:
   const std::unique_ptr<Backend> backend_;

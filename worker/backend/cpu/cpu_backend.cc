@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/shard/cpu_shard.h"
@@ -131,7 +132,7 @@ absl::Status SupportsFormats(const StageSpec& spec) {
   return absl::OkStatus();
 }
 
-class CpuBackend : public Backend {
+class CpuBackend : public Backend, public CpuDevice {
  public:
   CpuBackend(const Kernels* kernels, std::shared_ptr<ThreadPool> pool, const Placement& placement,
              bool one_node, const BackendOptions& options)
@@ -150,9 +151,11 @@ class CpuBackend : public Backend {
   }
 
   std::string name() const override { return "cpu"; }
-  std::string isa() const override { return kernels_->isa; }
   std::string numerics() const override { return kNumerics; }
-  uint32_t threads() const override { return pool_->threads(); }
+  DeviceFacts facts() const override {
+    return {.kind = kernels_->isa, .threads = pool_->threads(), .placed = places_.text};
+  }
+  CpuDevice* cpu() override { return this; }
   ThreadPlaces places() const override { return places_; }
 
   absl::Status Supports(const StageSpec& spec) const override {

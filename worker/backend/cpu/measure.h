@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/cpu/kernels/kernels.h"
 #include "worker/backend/cpu/threads/aligned_buffer.h"
 #include "worker/backend/cpu/threads/thread_pool.h"

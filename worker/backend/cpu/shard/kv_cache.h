@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "common/limits.h"
-#include "worker/backend/backend.h"
 #include "worker/backend/cpu/kernels/kernels.h"
 #include "worker/backend/cpu/threads/aligned_buffer.h"
+#include "worker/backend/stage.h"
 
 namespace strata::cpu {
 

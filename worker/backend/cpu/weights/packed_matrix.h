@@ -8,11 +8,11 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "worker/backend/backend.h"
 #include "worker/backend/cpu/kernels/kernels.h"
 #include "worker/backend/cpu/threads/aligned_buffer.h"
 #include "worker/backend/cpu/threads/page_buffer.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
+#include "worker/backend/tensor_source.h"
 
 namespace strata::cpu {
 

@@ -1,7 +1,7 @@
 // What a stage is planned to take besides weights and KV holds what the CPU's shards take.
 #include <gtest/gtest.h>
 
-#include "coordinator/planner/planner.h"
+#include "common/footprint/footprint.h"
 #include "worker/backend/cpu/kernels/isa.h"
 #include "worker/backend/cpu/shard/cpu_shard.h"
 
@@ -23,7 +23,7 @@ ModelSpec Model(uint32_t hidden, uint32_t heads, const MlpSpec& mlp) {
   return model;
 }
 
-TEST(StageOverheadTest, HoldsTheBuffersOfAShardOfUpTo64Threads) {
+TEST(CpuFootprint, HoldsTheBuffersOfAShardOfUpTo64Threads) {
   MlpSpec wide;
   wide.ffn = 14336;
   MlpSpec narrow;
@@ -37,7 +37,7 @@ TEST(StageOverheadTest, HoldsTheBuffersOfAShardOfUpTo64Threads) {
   for (const ModelSpec& model : {Model(4096, 32, wide), Model(1024, 64, narrow),
                                  Model(2048, 32, mixture), Model(2048, 16, shared)}) {
     for (const uint32_t rows : {1u, 4u, 16u, 512u}) {
-      const uint64_t planned = StageOverheadBytes(model, rows, false, 4096);
+      const uint64_t planned = CpuFootprint().BufferBytes(model, rows, false, 4096);
       for (const v1::Activations activations : {v1::ACTIVATIONS_INT8, v1::ACTIVATIONS_F32}) {
         StageSpec spec;
         spec.model = model;

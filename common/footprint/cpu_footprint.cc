@@ -1,7 +1,10 @@
 #include <algorithm>
 
+#include "common/footprint/footprint.h"
 #include "common/limits.h"
-#include "coordinator/planner/planner.h"
+#include "common/model/block_formats.h"
+#include "common/model/gpt_oss_experts.h"
+#include "common/model/quantized_weights.h"
 
 namespace strata {
 namespace {
@@ -25,10 +28,53 @@ constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
 // Code, connections, protocol state, page tables.
 constexpr uint64_t kProcessBytes = uint64_t{8} << 20;
 
-}  // namespace
+class OfCpu : public Footprint {
+ public:
+  uint64_t WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes,
+                       v1::Quantize quantize) const override;
+  uint64_t PageBytes(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
+                     uint32_t group, v1::KvDtype dtype) const override;
+  uint64_t BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                       uint32_t context) const override;
+};
 
-uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
-                            uint32_t context) {
+uint64_t OfCpu::WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes,
+                            v1::Quantize quantize) const {
+  if (tensor.part || IsMxfp4Scales(tensor.name)) {
+    return 0;
+  }
+  const Dtype loaded = LoadedDtype(tensor.name, dtype);
+  const MatrixShape shape =
+      tensor.matrix
+          ? MatrixShape{tensor.matrix->matrices, tensor.matrix->outputs, tensor.matrix->inputs}
+          : MatrixShapeOf(tensor.name, tensor.shape, tensor.inputs_first);
+  const bool matrix = shape.matrices != 0;
+  const bool floats = matrix && !KeepsIntegers(tensor, loaded) && !StaysAsStored(tensor.name);
+  if (floats && quantize == v1::QUANTIZE_INT8) {
+    return shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 8);
+  }
+  if (floats && quantize == v1::QUANTIZE_INT4) {
+    return shape.matrices * QuantizedMatrixBytes(shape.outputs, shape.inputs, 4);
+  }
+  if (tensor.matrix.has_value()) {
+    return tensor.matrix->KeptBytes();
+  }
+  if (!matrix || !IsBlocks(loaded)) {
+    return stored_bytes;
+  }
+  return StaysAsStored(tensor.name)
+             ? shape.matrices * shape.outputs * shape.inputs * sizeof(float)
+             : shape.matrices * BlockMatrixBytes(loaded, shape.outputs, shape.inputs);
+}
+
+uint64_t OfCpu::PageBytes(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
+                          uint32_t group, v1::KvDtype dtype) const {
+  return kPageTokens *
+         KvBytesPerToken(spec, first_layer, last_layer, group, dtype == v1::KV_DTYPE_F32 ? 4 : 2);
+}
+
+uint64_t OfCpu::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                            uint32_t context) const {
   uint64_t queries = 0;
   uint64_t keys = 0;
   uint64_t head_dim = 0;
@@ -87,6 +133,17 @@ uint64_t StageOverheadBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
   }
   return kProcessBytes +
          sizeof(float) * (activations + frames + own + attention + partial + rotary + logits);
+}
+
+}  // namespace
+
+const Footprint& CpuFootprint() {
+  static const OfCpu kFootprint;
+  return kFootprint;
+}
+
+v1::Quantize QuantizeOf(v1::Quantize quantize, bool in_layer) {
+  return !in_layer && quantize == v1::QUANTIZE_INT4 ? v1::QUANTIZE_INT8 : quantize;
 }
 
 }  // namespace strata

@@ -1,0 +1,43 @@
+// What a stage takes of a device's memory, by kind of backend. The coordinator plans by it and
+// workers admit by it, so it stands here once. Pure; any thread.
+#ifndef STRATA_COMMON_FOOTPRINT_FOOTPRINT_H_
+#define STRATA_COMMON_FOOTPRINT_FOOTPRINT_H_
+
+#include <cstdint>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/model/dtype.h"
+#include "common/model/model_spec.h"
+#include "strata/v1/types.pb.h"
+
+namespace strata {
+
+class Footprint {
+ public:
+  virtual ~Footprint() = default;
+
+  // Bytes of one of TensorsOf's tensors once it is loaded, of which a checkpoint stores
+  // `stored_bytes` as `dtype`. `quantize` is what is made of a matrix of floats, see QuantizeOf.
+  // What belongs to a matrix counts with the first of its tensors, and is 0 by itself.
+  virtual uint64_t WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes,
+                               v1::Quantize quantize) const = 0;
+
+  // A page of KV of all the group's layers in [first_layer, last_layer].
+  virtual uint64_t PageBytes(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer,
+                             uint32_t group, v1::KvDtype dtype) const = 0;
+
+  // The most that a stage takes besides weights and KV, whatever its layers are: activations,
+  // scratch and queues. `heads`: it is the last one.
+  virtual uint64_t BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                               uint32_t context) const = 0;
+};
+
+const Footprint& CpuFootprint();
+
+// What --quantize makes of a matrix: embedding and head, which are no layer's, are never below
+// int8.
+v1::Quantize QuantizeOf(v1::Quantize quantize, bool in_layer);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_FOOTPRINT_FOOTPRINT_H_
