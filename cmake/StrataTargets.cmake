@@ -29,6 +29,20 @@ if(STRATA_SANITIZE)
   math(EXPR STRATA_TEST_HANGS_S "${STRATA_TEST_HANGS_S} * 4")
 endif()
 
+# The tests of text, common and the cores, which `./dev test` runs under address sanitizer too.
+add_custom_target(core_tests)
+set(STRATA_CORE_TESTS "^tests/(text|common|coordinator/(cluster|engine|planner|prefix)|worker/(runner|sampler))(/|$)")
+
+# strata_core_label(OUT NAME) sets OUT to `core` if the test NAME of this folder is one of them.
+function(strata_core_label out name)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  set(${out} "" PARENT_SCOPE)
+  if(folder MATCHES "${STRATA_CORE_TESTS}")
+    add_dependencies(core_tests ${name})
+    set(${out} core PARENT_SCOPE)
+  endif()
+endfunction()
+
 # strata_test(NAME SOURCES a_test.cc [APART b_test.cc] [DEPS x y] [LABELS l] [COST seconds])
 # A GoogleTest binary that ctest runs. STRATA_SHARED in its environment is the folder that holds
 # golden/ and models/; STRATA_SOURCE is the top of the tree. ctest begins with those of the highest
@@ -49,9 +63,10 @@ function(strata_test name)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  strata_core_label(core ${name})
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${STRATA_TEST_HANGS_S}
     COST ${ARG_COST}
-    LABELS "unit;${ARG_LABELS}"
+    LABELS "unit;${core};${ARG_LABELS}"
     ENVIRONMENT "STRATA_SOURCE=${CMAKE_SOURCE_DIR};STRATA_BIN=${CMAKE_BINARY_DIR}/bin")
 endfunction()

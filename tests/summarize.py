@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Adds up the results of a test run and prints the closing line.
 
-    summarize.py FOLDER [--integration]      # GoogleTest's and pytest's XML, and ctest.junit
-    summarize.py FOLDER --again              # pytest's names of what failed, if a few did
+    summarize.py FOLDER [--integration] [--asan]    # GoogleTest's and pytest's XML, and ctest.junit
+    summarize.py FOLDER --again                     # pytest's names of what failed, if a few did
 
-A test binary that died before it could write its results counts as one failure. Tests on real
+--asan adds the results in FOLDER/asan. A test binary that died before it could write its results counts as one failure. Tests on real
 processes that failed and are run a second time (again.xml) count by that run, and are named.
 """
 import pathlib
@@ -42,12 +42,8 @@ def failed_on_processes(folder):
             if case.find("failure") is not None or case.find("error") is not None]
 
 
-def main(folder, *flags):
-    folder = pathlib.Path(folder)
-    if "--again" in flags:
-        names = failed_on_processes(folder)
-        print("\n".join(names if len(names) <= FEW else []))
-        return 0
+def results_of(folder, flags):
+    """(passed, failed, skipped, names of what failed) of one folder's files."""
     passed = failed = skipped = 0
     names = []
     written = set()
@@ -87,6 +83,20 @@ def main(folder, *flags):
     if "--integration" in flags and "integration" not in written:
         failed += 1
         names.append("the tests on real processes were not run")
+    return passed, failed, skipped, names
+
+
+def main(folder, *flags):
+    folder = pathlib.Path(folder)
+    if "--again" in flags:
+        names = failed_on_processes(folder)
+        print("\n".join(names if len(names) <= FEW else []))
+        return 0
+    passed, failed, skipped, names = results_of(folder, flags)
+    if "--asan" in flags:
+        p, f, s, n = results_of(folder / "asan", ())
+        passed, failed, skipped = passed + p, failed + f, skipped + s
+        names += [f"{name} (under address sanitizer)" for name in n]
     for name in names:
         print(f"FAILED {name}", file=sys.stderr)
     line = f"{passed} passed, {failed} failed"
