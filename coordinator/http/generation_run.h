@@ -14,7 +14,7 @@
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/metrics/metrics.h"
-#include "coordinator/service/request.h"
+#include "coordinator/service/request/request.h"
 #include "strata/v1/inference.pb.h"
 
 namespace strata {

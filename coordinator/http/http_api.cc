@@ -15,7 +15,7 @@
 #include "common/units.h"
 #include "coordinator/http/json_body.h"
 #include "coordinator/metrics/metrics.h"
-#include "coordinator/service/text_threads.h"
+#include "coordinator/service/request/text_threads.h"
 
 namespace strata {
 namespace {

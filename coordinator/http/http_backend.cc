@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/status.h"
-#include "coordinator/service/coordinator.h"
-#include "coordinator/service/request_draws.h"
+#include "coordinator/service/process/coordinator.h"
+#include "coordinator/service/request/request_draws.h"
 
 namespace strata {
 namespace {

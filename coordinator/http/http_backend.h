@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "coordinator/keys/caller.h"
-#include "coordinator/service/generation.h"
-#include "coordinator/service/model_runtime.h"
+#include "coordinator/service/process/generation.h"
+#include "coordinator/service/request/model_runtime.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/inference.pb.h"
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "common/status.h"
+#include "coordinator/service/request/model_runtime.h"
 #include "tests/worker/runner/chain.h"
 #include "tests/worker/runner/hash_shard.h"
 

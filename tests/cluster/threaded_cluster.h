@@ -14,8 +14,8 @@
 
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "coordinator/service/deployment.h"
-#include "coordinator/service/event_loop.h"
+#include "coordinator/deployment/deployment.h"
+#include "coordinator/service/loop/event_loop.h"
 #include "tests/worker/service/local_links.h"
 #include "worker/service/shard_host.h"
 

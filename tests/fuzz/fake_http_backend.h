@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coordinator/http/http_backend.h"
-#include "coordinator/service/request.h"
+#include "coordinator/service/request/request.h"
 
 namespace strata::fuzz {
 

@@ -14,8 +14,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "common/status.h"
+#include "coordinator/deployment/errors.h"
 #include "coordinator/http/json_body.h"
-#include "coordinator/service/errors.h"
 #include "tests/golden.h"
 
 namespace strata {
@@ -208,15 +208,17 @@ constexpr const char* kRooms[] = {
     "coordinator/engine",
     "coordinator/http",
     "coordinator/keys",
-    "coordinator/service/live_requests.cc",
-    "coordinator/service/deployment.cc",
-    "coordinator/service/errors.h",
-    "coordinator/service/event_loop.cc",
-    "coordinator/service/generation.cc",
-    "coordinator/service/inference_service.cc",
-    "coordinator/service/model_runtime.cc",
-    "coordinator/service/request.cc",
-    "coordinator/service/text_stream.cc",
+    "coordinator/deployment/deployment.cc",
+    "coordinator/deployment/errors.h",
+    "coordinator/deployment/recorded_epochs.cc",
+    "coordinator/service/calls/inference_service.cc",
+    "coordinator/service/loop/errors.h",
+    "coordinator/service/loop/event_loop.cc",
+    "coordinator/service/process/generation.cc",
+    "coordinator/service/request/model_runtime.cc",
+    "coordinator/service/request/request.cc",
+    "coordinator/service/request/text_stream.cc",
+    "coordinator/service/running/live_requests.cc",
     "text/template/chat_template.cc",
     "text/tokenizer/pipeline_tokenizer.cc",
     "text/tokenizer/pre_tokenized.cc",

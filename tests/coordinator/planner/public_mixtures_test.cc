@@ -9,7 +9,7 @@
 
 #include "coordinator/planner/planner.h"
 #include "coordinator/registry/manifest.h"
-#include "coordinator/service/model_runtime.h"
+#include "coordinator/service/request/model_runtime.h"
 #include "tests/coordinator/planner/public_model.h"
 
 namespace strata {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/service/model_runtime.h"
+#include "coordinator/service/request/model_runtime.h"
 
 namespace strata::testing {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "coordinator/service/coordinator.h"
+#include "coordinator/service/process/coordinator.h"
 #include "tests/coordinator/service/coordinator_testing.h"
 
 namespace strata {

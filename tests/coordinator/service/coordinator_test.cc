@@ -1,4 +1,4 @@
-#include "coordinator/service/coordinator.h"
+#include "coordinator/service/process/coordinator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

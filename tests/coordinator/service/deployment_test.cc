@@ -1,9 +1,12 @@
-#include "coordinator/service/deployment.h"
+#include "coordinator/deployment/deployment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/status.h"
 #include "tests/coordinator/service/fake_deployment_host.h"
@@ -17,17 +20,26 @@ using ::testing::HasSubstr;
 constexpr uint64_t kId = 5;
 const nanoseconds kLoadTimeout = DeploymentOptions().load_timeout;
 
-std::shared_ptr<const ModelRuntime> MakeModel() {
-  auto manifest = std::make_shared<ModelManifest>();
-  manifest->weights_digest = "digest";
-  manifest->spec.vocab = 97;
-  manifest->spec.kv_groups = {KvGroupSpec{}};
-  manifest->spec.layers.resize(4);
-  auto model = std::make_shared<ModelRuntime>();
-  model->name = "m";
-  model->manifest = manifest;
-  return model;
-}
+struct TestModel : DeployedModel {
+  TestModel() {
+    name = "m";
+    model_spec.vocab = 97;
+    model_spec.kv_groups = {KvGroupSpec{}};
+    model_spec.layers.resize(4);
+  }
+  const ModelSpec& spec() const override { return model_spec; }
+  const std::string& config_json() const override { return config; }
+  const std::string& weights_digest() const override { return digest; }
+  std::vector<v1::TensorBlob> StageTensors(uint32_t, uint32_t, bool, bool) const override {
+    return {};
+  }
+
+  ModelSpec model_spec;
+  std::string config = "{}";
+  std::string digest = "digest";
+};
+
+std::shared_ptr<const DeployedModel> MakeModel() { return std::make_shared<TestModel>(); }
 
 v1::Plan MakePlan(uint64_t pages) {
   v1::Plan plan;

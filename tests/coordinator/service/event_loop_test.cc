@@ -1,4 +1,4 @@
-#include "coordinator/service/event_loop.h"
+#include "coordinator/service/loop/event_loop.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/service/deployment.h"
+#include "coordinator/deployment/deployment.h"
 
 namespace strata {
 

@@ -1,4 +1,4 @@
-#include "coordinator/service/inference_service.h"
+#include "coordinator/service/calls/inference_service.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/channel.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/rpc/status.h"
-#include "coordinator/service/admin_service.h"
+#include "coordinator/service/calls/admin_service.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "strata/v1/inference.grpc.pb.h"
 #include "tests/coordinator/service/coordinator_testing.h"

@@ -1,4 +1,4 @@
-#include "coordinator/service/layer_check.h"
+#include "coordinator/service/running/layer_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 #include "coordinator/registry/blob_store.h"
-#include "coordinator/service/models.h"
+#include "coordinator/service/models/models.h"
 #include "coordinator/store/state_store.h"
 #include "tests/golden.h"
 

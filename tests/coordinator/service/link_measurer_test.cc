@@ -1,4 +1,4 @@
-#include "coordinator/service/link_measurer.h"
+#include "coordinator/service/nodes/link_measurer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

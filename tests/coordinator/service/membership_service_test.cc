@@ -1,4 +1,4 @@
-#include "coordinator/service/membership_service.h"
+#include "coordinator/service/calls/membership_service.h"
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service/model_facts.h"
+#include "coordinator/service/request/model_facts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service/models.h"
+#include "coordinator/service/models/models.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

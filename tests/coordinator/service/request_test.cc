@@ -1,4 +1,4 @@
-#include "coordinator/service/request.h"
+#include "coordinator/service/request/request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service/text_stream.h"
+#include "coordinator/service/request/text_stream.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "coordinator/service/worker_claims.h"
+#include "coordinator/service/nodes/worker_claims.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,38 @@
+// What deployments are made with, besides model and plan.
+#ifndef STRATA_COORDINATOR_DEPLOYMENT_DEPLOYMENT_OPTIONS_H_
+#define STRATA_COORDINATOR_DEPLOYMENT_DEPLOYMENT_OPTIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/clock.h"
+#include "coordinator/deployment/load_retry.h"
+
+namespace strata {
+
+// Rotary tables in the blob store.
+struct RotaryBlob {
+  std::string sha256;
+  uint64_t bytes = 0;
+  std::shared_ptr<const std::string> keep;  // The store offers them as long as somebody has this.
+};
+
+struct DeploymentOptions {
+  nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds recovery_timeout = milliseconds(800);
+  uint32_t max_queued_requests = 256;
+  uint64_t max_input_embedding_bytes = uint64_t{256} << 20;  // EngineConfig's.
+  uint32_t max_batch_items = 256;
+  uint32_t max_sessions = 1024;                       // Running at once.
+  double kv_watermark = 0.05;                         // EngineConfig::kv_watermark.
+  nanoseconds inter_token_target = milliseconds(20);  // EngineConfig::inter_token_target.
+  bool prefix_cache = true;
+  // A worker that loads, or resizes, and gets no further for so long has failed at it; 0: never.
+  nanoseconds load_timeout = std::chrono::minutes(5);
+  LoadRetryOptions retry;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_DEPLOYMENT_DEPLOYMENT_OPTIONS_H_

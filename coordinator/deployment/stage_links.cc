@@ -1,0 +1,128 @@
+#include "coordinator/deployment/stage_links.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/app/log.h"
+#include "common/plan.h"
+#include "common/status.h"
+
+namespace strata {
+
+void StageLinks::SkipTo(uint64_t epoch) { epoch_ = std::max(epoch_, epoch); }
+
+void StageLinks::Drop() {
+  first_.reset();
+  unfenced_.clear();
+}
+
+void StageLinks::Begin(uint64_t epoch) {
+  epoch_ = epoch;
+  first_.reset();
+}
+
+void StageLinks::Fence(const v1::Plan& plan) {
+  unfenced_.clear();
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    const v1::PlanRank& rank = OnlyRank(stage);
+    unfenced_.insert(rank.node());
+    v1::CoordinatorMessage message;
+    message.mutable_fence()->set_deployment(deployment_);
+    message.mutable_fence()->set_epoch(epoch_);
+    host_->SendToNode(rank.node(), rank.incarnation(), std::move(message));
+  }
+  LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch_}}, "fence");
+}
+
+std::vector<std::string> StageLinks::Unfenced(const v1::Plan& plan) const {
+  if (unfenced_.empty() && first_ == nullptr) {
+    return {OnlyRank(OnlyPipeline(plan).stages(0)).node()};  // Is being dialled.
+  }
+  return {unfenced_.begin(), unfenced_.end()};
+}
+
+void StageLinks::OnFenceAck(const std::string& node, const v1::FenceAck& ack,
+                            const v1::Plan& plan) {
+  if (ack.has_error()) {
+    // Also of an older epoch: why that one could not be linked.
+    last_fault_ = StatusOf(ack.error());
+  }
+  if (ack.epoch() != epoch_) {
+    return;
+  }
+  if (ack.has_error()) {
+    events_.fault(ack.epoch(), StatusOf(ack.error()));
+    return;
+  }
+  if (unfenced_.erase(node) > 0 && unfenced_.empty()) {
+    OpenFirst(ack.epoch(), plan);
+  }
+}
+
+void StageLinks::OpenFirst(uint64_t epoch, const v1::Plan& plan) {
+  const v1::PlanPipeline& pipeline = OnlyPipeline(plan);
+  const v1::PlanRank& rank = OnlyRank(pipeline.stages(0));
+  StepLinkRequest request;
+  request.address = host_->AddressOf(rank.node());
+  request.open.set_from_incarnation(host_->coordinator_incarnation());
+  request.open.set_to_node(rank.node());
+  request.open.set_to_incarnation(rank.incarnation());
+  request.open.set_deployment(deployment_);
+  request.open.set_epoch(epoch);
+  request.open.set_to_stage(0);
+  request.open_timeout = std::chrono::duration_cast<milliseconds>(open_timeout_);
+  request.max_queued_frames = static_cast<uint32_t>(pipeline.stages_size()) + 2;
+  host_->OpenLink(
+      std::move(request),
+      [this, epoch, alive = alive_](absl::StatusOr<std::unique_ptr<StepLink>> link) {
+        if (*alive) {
+          OnFirst(epoch, std::move(link));
+        }
+      },
+      [this, epoch, alive = alive_](const absl::Status& status) {
+        if (*alive) {
+          events_.fault(epoch, status);
+        }
+      });
+}
+
+void StageLinks::OnFirst(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link) {
+  if (!events_.wanted() || epoch != epoch_) {
+    return;
+  }
+  if (!link.ok()) {
+    last_fault_ = link.status();
+    events_.fault(epoch, link.status());
+    return;
+  }
+  first_ = *std::move(link);
+  first_epoch_ = epoch;
+  events_.linked(epoch);
+}
+
+void StageLinks::Send(StepMessage step) {
+  if (first_ != nullptr && first_epoch_ == step.header.epoch()) {
+    first_->Send(std::move(step));
+  }
+}
+
+std::optional<uint64_t> StageLinks::AcceptResults(const v1::LinkOpen& open, const v1::Plan& plan) {
+  const v1::PlanPipeline& pipeline = OnlyPipeline(plan);
+  const int last = pipeline.stages_size() - 1;
+  const v1::PlanRank& rank = OnlyRank(pipeline.stages(last));
+  if (open.epoch() != epoch_ || open.to_stage() != static_cast<uint32_t>(last + 1) ||
+      open.from_node() != rank.node() || open.from_incarnation() != rank.incarnation()) {
+    return std::nullopt;
+  }
+  results_epoch_ = open.epoch();
+  return ++results_;
+}
+
+void StageLinks::OnResultsClosed(uint64_t link, const absl::Status& status) {
+  if (link == results_) {
+    events_.fault(results_epoch_, status);
+  }
+}
+
+}  // namespace strata

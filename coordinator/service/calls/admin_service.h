@@ -1,0 +1,112 @@
+// What the admin CLI calls.
+#ifndef STRATA_COORDINATOR_SERVICE_CALLS_ADMIN_SERVICE_H_
+#define STRATA_COORDINATOR_SERVICE_CALLS_ADMIN_SERVICE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
+#include "coordinator/service/calls/model_intake.h"
+#include "coordinator/service/process/coordinator.h"
+#include "strata/v1/admin.grpc.pb.h"
+
+namespace strata {
+
+struct AdminOptions {
+  std::string http_address;  // Shown by status.
+  ModelIntakeOptions intake;
+  // Calls at once that may take long: adding, removing, loading and resizing models; one more is
+  // refused. The others have threads of their own.
+  size_t max_long_calls = 64;
+  // Of the others, those that may wait for a thread; one more is refused.
+  size_t max_waiting_calls = 4096;
+};
+
+// Any thread.
+class AdminServiceImpl final : public IoService {
+ public:
+  // `coordinator` outlives the service.
+  AdminServiceImpl(Coordinator* coordinator, AdminOptions options);
+  ~AdminServiceImpl() override = default;  // The server has ended.
+
+  grpc::Service* NewService() override;
+  void Serve(IoLoop* loop) override;
+
+  // Ends streams that wait.
+  void Shutdown() {
+    stopping_ = true;
+    intake_.Stop();
+  }
+
+ private:
+  // KeyRing::AuthenticateOperator of a call.
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(CallContext* context, OperatorCall call);
+  // The handler `method`, for those who may make such a call.
+  template <typename Method>
+  auto Guarded(Method method, OperatorCall call = OperatorCall::kAny) {
+    return [this, method, call](CallContext* context, auto... rest) -> grpc::Status {
+      const absl::Status may = Authenticate(context, call).status();
+      return may.ok() ? std::invoke(method, this, context, rest...) : ToGrpc(may);
+    };
+  }
+
+  // Handlers, which wait.
+  grpc::Status GetStatus(CallContext*, const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* response);
+  grpc::Status ListNodes(CallContext*, const v1::ListNodesRequest*,
+                         v1::ListNodesResponse* response);
+  grpc::Status GetNode(CallContext*, const v1::GetNodeRequest* request, v1::Node* response);
+  grpc::Status DrainNode(CallContext*, const v1::DrainNodeRequest* request, v1::Node* response);
+  grpc::Status ResumeNode(CallContext*, const v1::ResumeNodeRequest* request, v1::Node* response);
+  grpc::Status RemoveNode(CallContext*, const v1::RemoveNodeRequest* request,
+                          v1::RemoveNodeResponse* response);
+  grpc::Status AddModel(CallContext* context, const v1::AddModelRequest* request,
+                        CallWriter<v1::ModelProgress>* writer);
+  grpc::Status UploadModel(CallContext* context,
+                           CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream);
+  grpc::Status PullModel(CallContext* context, const v1::PullModelRequest* request,
+                         CallWriter<v1::ModelProgress>* writer);
+  grpc::Status ListModels(CallContext*, const v1::ListModelsRequest*,
+                          v1::ListModelsResponse* response);
+  grpc::Status GetModel(CallContext*, const v1::GetModelRequest* request, v1::Model* response);
+  grpc::Status RemoveModel(CallContext*, const v1::RemoveModelRequest* request,
+                           v1::RemoveModelResponse*);
+  grpc::Status PlanModel(CallContext*, const v1::PlanModelRequest* request,
+                         v1::PlanModelResponse* response);
+  grpc::Status LoadModel(CallContext* context, const v1::LoadModelRequest* request,
+                         CallWriter<v1::LoadModelProgress>* writer);
+  grpc::Status UnloadModel(CallContext*, const v1::UnloadModelRequest* request,
+                           v1::UnloadModelResponse*);
+  grpc::Status ResizeModel(CallContext*, const v1::ResizeModelRequest* request,
+                           v1::ResizeModelResponse* response);
+  grpc::Status CheckModel(CallContext* context, const v1::CheckModelRequest* request,
+                          CallWriter<v1::CheckModelProgress>* writer);
+  grpc::Status ListSessions(CallContext* context, const v1::ListSessionsRequest*,
+                            v1::ListSessionsResponse* response);
+  grpc::Status CancelSession(CallContext* context, const v1::CancelSessionRequest* request,
+                             v1::CancelSessionResponse*);
+  grpc::Status CreateKey(CallContext*, const v1::CreateKeyRequest* request,
+                         v1::CreateKeyResponse* response);
+  grpc::Status ListKeys(CallContext*, const v1::ListKeysRequest*, v1::ListKeysResponse* response);
+  grpc::Status RevokeKey(CallContext*, const v1::RevokeKeyRequest* request,
+                         v1::RevokeKeyResponse* response);
+
+  Coordinator* const coordinator_;
+  const AdminOptions options_;
+  std::atomic<bool> stopping_ = false;
+  ModelIntake intake_;
+  std::unique_ptr<v1::AdminService::AsyncService> service_;
+  CallThreads quick_;  // Last: what they run uses the others.
+  CallThreads changes_;
+  CallThreads long_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_CALLS_ADMIN_SERVICE_H_

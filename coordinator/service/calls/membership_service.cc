@@ -1,0 +1,383 @@
+#include "coordinator/service/calls/membership_service.h"
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/async_stream.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "common/app/log.h"
+#include "common/limits.h"
+#include "common/mutex.h"
+#include "common/rpc/address.h"
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
+#include "common/rpc/io_loop.h"
+#include "common/rpc/status.h"
+#include "common/status.h"
+#include "coordinator/registry/blob_store.h"
+#include "coordinator/service/loop/errors.h"
+#include "coordinator/service/nodes/worker_claims.h"
+#include "strata/v1/membership.grpc.pb.h"
+
+namespace strata {
+namespace {
+
+absl::Status BadInfo(const std::string& what) {
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_NODE_INFO", what);
+}
+
+}  // namespace
+
+class MembershipService::Impl {
+ public:
+  Impl(MembershipOptions options, MembershipHandler* handler, const BlobStore* blobs,
+       const Transport* transport)
+      : options_(options),
+        handler_(handler),
+        blobs_(blobs),
+        transport_(transport),
+        transfers_(
+            {.threads = options.max_transfers,
+             .waiting = options.max_waiting_transfers,
+             .name = "transfers",
+             .hint = "it is tried again; --max-transfers of strata-coordinator is the limit"}),
+        reaper_([this] { ReapLoop(); }) {}
+
+  ~Impl() {
+    Shutdown();
+    reaper_.join();
+  }
+
+  grpc::Service* NewService() {
+    service_ = std::make_unique<AsyncService>();
+    return service_.get();
+  }
+
+  void Serve(IoLoop* loop) {
+    handler_->OnServing(loop);
+    ControlCall::Await(this, loop);
+    BlockingMethods(service_.get(), loop, &transfers_)
+        .Serve(&AsyncService::RequestFetchBlob, std::bind_front(&Impl::FetchBlob, this));
+  }
+
+  void Shutdown() {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    for (ControlCall* call : calls_) {
+      call->Cancel();
+    }
+    changed_.NotifyAll();
+  }
+
+ private:
+  using AsyncService = v1::MembershipService::AsyncService;
+
+  // One control stream, from when the server may take it. Holds itself until it has ended.
+  class ControlCall : public IoCall, public std::enable_shared_from_this<ControlCall> {
+   public:
+    static void Await(Impl* service, IoLoop* loop) {
+      auto call = std::make_shared<ControlCall>(service, loop);
+      call->self_ = call;
+      (void)call->Begin();
+      service->service_->RequestControl(&call->context_, &call->stream_, loop->queue(),
+                                        loop->server_queue(), call->accepted_.tag());
+    }
+
+    ControlCall(Impl* service, IoLoop* loop) : IoCall(loop, Side::kServer), service_(service) {}
+
+    void Cancel() { context_.TryCancel(); }
+
+    // Guarded by the service's mutex.
+    std::chrono::steady_clock::time_point since;
+    bool registered = false;  // Register, or something else, came in time.
+    bool late = false;        // It did not: the stream was cancelled.
+    bool member = false;
+
+   private:
+    void OnAccepted(bool ok) {
+      if (!ok) {
+        End();  // The server ends.
+        return;
+      }
+      Await(service_, loop());
+      peer_ = context_.peer();  // Not known once the stream is cancelled.
+      if (absl::Status status = service_->Enter(this); !status.ok()) {
+        Finish(status);
+        return;
+      }
+      Read();
+    }
+
+    void Read() {
+      if (Begin()) {
+        stream_.Read(&message_, read_.tag());
+      }
+    }
+
+    void OnRead(bool ok) {
+      if (joined_) {
+        if (ok) {
+          service_->handler_->OnMessage(info_.name(), info_.incarnation(), std::move(message_),
+                                        [self = shared_from_this()] { self->Read(); });
+        } else {
+          channel_->Close();
+          service_->handler_->OnLeave(info_.name(), info_.incarnation(), channel_);
+          Leave(absl::OkStatus());
+        }
+        return;
+      }
+      absl::Status status = service_->Heard(this, peer_);
+      if (status.ok() && (!ok || !message_.has_register_())) {
+        status = BadInfo("a control stream begins with Register");
+      }
+      if (!status.ok()) {
+        Leave(status);
+        return;
+      }
+      info_ = message_.register_();
+      joining_ = std::thread([this] { Join(); });  // It waits, which the loop must not.
+    }
+
+    void Join() {
+      channel_ = std::make_shared<NodeChannel>([weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->WriteNext();
+      });
+      const auto registered = service_->Admit(this, info_, peer_, channel_);
+      if (!registered.ok()) {
+        LogWarn({{"node", info_.name()}}, "a node was refused: " + Describe(registered.status()));
+        Leave(registered.status());
+        return;
+      }
+      *sending_.mutable_registered() = *registered;
+      joined_ = true;
+      Read();
+      (void)Begin();
+      stream_.Write(sending_, written_.tag());
+    }
+
+    // The next message to the worker, unless one is being written. Any thread.
+    void WriteNext() {
+      MutexLock lock(&write_mutex_);
+      if (writing_) {
+        return;
+      }
+      if (channel_->closed()) {
+        context_.TryCancel();
+        return;
+      }
+      if (auto next = channel_->TryNext()) {
+        sending_ = *std::move(next);
+        writing_ = Begin();
+        if (writing_) stream_.Write(sending_, written_.tag());
+      }
+    }
+
+    void OnWritten(bool ok) {
+      bool finish = false;
+      {
+        MutexLock lock(&write_mutex_);
+        writing_ = false;
+        finish = leaving_;
+      }
+      if (finish) {
+        Finish(status_);
+      } else if (ok) {
+        WriteNext();
+      } else {
+        channel_->Close();  // A read that fails follows.
+      }
+    }
+
+    // No read is under way, nor comes.
+    void Leave(const absl::Status& status) {
+      service_->Exit(this);
+      {
+        MutexLock lock(&write_mutex_);
+        status_ = status;
+        leaving_ = true;
+        if (joined_ && writing_) {
+          return;  // The write's end goes on.
+        }
+        writing_ = true;  // No more writes.
+      }
+      Finish(status);
+    }
+
+    void Finish(const absl::Status& status) { stream_.Finish(ToGrpc(status), finished_.tag()); }
+
+    void OnEnd() override {
+      if (joining_.joinable()) {
+        joining_.join();
+      }
+      self_ = nullptr;  // May delete this.
+    }
+
+    Impl* const service_;
+    std::shared_ptr<ControlCall> self_;
+    grpc::ServerContext context_;
+    grpc::ServerAsyncReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage> stream_{&context_};
+    std::string peer_;
+    v1::WorkerMessage message_;  // Being read.
+    v1::NodeInfo info_;          // Once registered.
+    std::shared_ptr<NodeChannel> channel_;
+    std::thread joining_;
+    bool joined_ = false;  // Before the read that may bring its first message.
+    Mutex write_mutex_;
+    bool writing_ STRATA_GUARDED_BY(write_mutex_) = true;  // Of `sending_`; first Registered.
+    bool leaving_ STRATA_GUARDED_BY(write_mutex_) = false;
+    v1::CoordinatorMessage sending_;
+    absl::Status status_;  // Once leaving.
+    Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
+    Op read_{this, [this](bool ok) { OnRead(ok); }};
+    Op written_{this, [this](bool ok) { OnWritten(ok); }};
+    Op finished_{this, [](bool) {}};
+  };
+
+  grpc::Status FetchBlob(CallContext* context, const v1::FetchBlobRequest* request,
+                         CallWriter<v1::FetchBlobChunk>* writer);
+
+  absl::StatusOr<LinkSpeed> DialBack(const v1::NodeInfo& info, const std::string& peer) {
+    auto speed = MeasureLink(*transport_, info.address(), info.name(), info.incarnation(),
+                             options_.dial_back_timeout);
+    if (speed.ok()) {
+      return speed;
+    }
+    const v1::ErrorDetail cause = DetailOf(speed.status());
+    const auto of = cause.facts().find("cause");
+    const bool tls = of != cause.facts().end() && of->second.find("TLS") != std::string::npos;
+    return Error(absl::StatusCode::kFailedPrecondition, "ADVERTISED_ADDRESS",
+                 "the coordinator cannot reach node '" + info.name() + "' at " + info.address() +
+                     " (it called from " + peer + "): " + std::string(speed.status().message()))
+        .Node(info.name())
+        .Hint(tls ? cause.hint()
+                  : "open that port in the firewall of '" + info.name() +
+                        "', or start its worker with --advertise HOST:PORT that the coordinator "
+                        "can dial");
+  }
+
+  absl::StatusOr<v1::Registered> Admit(ControlCall* call, const v1::NodeInfo& info,
+                                       const std::string& peer,
+                                       std::shared_ptr<NodeChannel> channel) {
+    RETURN_IF_ERROR(CheckNodeInfo(info));
+    RETURN_IF_ERROR(handler_->MayJoin(info));
+    ASSIGN_OR_RETURN(const LinkSpeed speed, DialBack(info, peer));
+    ASSIGN_OR_RETURN(v1::Registered registered, handler_->Join(info, speed, std::move(channel)));
+    MutexLock lock(&mutex_);
+    call->member = true;
+    --joining_;
+    return registered;
+  }
+
+  absl::Status Enter(ControlCall* call) {
+    MutexLock lock(&mutex_);
+    if (stopping_) {
+      return Stopping();
+    }
+    if (joining_ >= options_.max_joining) {
+      return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOINING",
+                   std::to_string(joining_) + " workers are joining already")
+          .Limit("joining=" + std::to_string(options_.max_joining))
+          .Hint("it is tried again in a moment; --max-joining of strata-coordinator is the limit");
+    }
+    ++joining_;
+    call->since = std::chrono::steady_clock::now();
+    calls_.insert(call);
+    changed_.NotifyAll();
+    return absl::OkStatus();
+  }
+
+  // The first message came, or the stream ended.
+  absl::Status Heard(ControlCall* call, const std::string& peer) {
+    MutexLock lock(&mutex_);
+    call->registered = true;
+    if (!call->late) {
+      return absl::OkStatus();
+    }
+    LogWarn({{"address", peer}}, "a control stream did not register in time");
+    return Error(absl::StatusCode::kDeadlineExceeded, "REGISTER_TIMEOUT",
+                 "the control stream did not register in time")
+        .Limit("register_timeout_ms=" + std::to_string(options_.register_timeout.count()));
+  }
+
+  void Exit(ControlCall* call) {
+    MutexLock lock(&mutex_);
+    if (!call->member) --joining_;
+    calls_.erase(call);
+  }
+
+  // Cancels what never says Register.
+  void ReapLoop() {
+    const auto look_every = std::max(options_.register_timeout / 4, std::chrono::milliseconds(20));
+    MutexLock lock(&mutex_);
+    while (!stopping_) {
+      if (joining_ == 0) {
+        changed_.Wait(&mutex_);
+        continue;
+      }
+      changed_.WaitFor(&mutex_, look_every);
+      const auto now = std::chrono::steady_clock::now();
+      for (ControlCall* call : calls_) {
+        if (!call->registered && !call->late && now - call->since > options_.register_timeout) {
+          call->late = true;
+          call->Cancel();
+        }
+      }
+    }
+  }
+
+  const MembershipOptions options_;
+  MembershipHandler* const handler_;
+  const BlobStore* const blobs_;
+  const Transport* const transport_;
+  std::unique_ptr<AsyncService> service_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  std::set<ControlCall*> calls_ STRATA_GUARDED_BY(mutex_);
+  uint32_t joining_ STRATA_GUARDED_BY(mutex_) = 0;  // Those of `calls_` that are no members.
+  CallThreads transfers_;
+  std::thread reaper_;  // Last: it uses the others.
+};
+
+grpc::Status MembershipService::Impl::FetchBlob(CallContext* /*context*/,
+                                                const v1::FetchBlobRequest* request,
+                                                CallWriter<v1::FetchBlobChunk>* writer) {
+  const auto blob = blobs_->Find(request->sha256());
+  if (!blob.ok()) {
+    return ToGrpc(blob.status());
+  }
+  if (request->offset() > blob->bytes) {
+    return ToGrpc(Error(absl::StatusCode::kOutOfRange, "BAD_OFFSET",
+                        "offset " + std::to_string(request->offset()) + " in a blob of " +
+                            std::to_string(blob->bytes) + " bytes"));
+  }
+  v1::FetchBlobChunk chunk;
+  for (uint64_t offset = request->offset(); offset < blob->bytes;) {
+    const uint64_t n = std::min<uint64_t>(kBlobChunkBytes, blob->bytes - offset);
+    const absl::Status read = blobs_->Read(*blob, offset, n, chunk.mutable_data());
+    if (!read.ok()) {
+      return ToGrpc(read);
+    }
+    if (!writer->Write(chunk)) {
+      return grpc::Status::OK;  // The worker went away.
+    }
+    offset += n;
+  }
+  return grpc::Status::OK;
+}
+
+MembershipService::MembershipService(MembershipOptions options, MembershipHandler* handler,
+                                     const BlobStore* blobs, const Transport* transport)
+    : impl_(std::make_unique<Impl>(options, handler, blobs, transport)) {}
+MembershipService::~MembershipService() = default;
+grpc::Service* MembershipService::NewService() { return impl_->NewService(); }
+void MembershipService::Serve(IoLoop* loop) { impl_->Serve(loop); }
+void MembershipService::Shutdown() { impl_->Shutdown(); }
+
+}  // namespace strata

@@ -1,0 +1,199 @@
+#include "coordinator/service/models/placement.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/footprint/footprint.h"
+#include "common/limits.h"
+#include "common/plan.h"
+#include "common/status.h"
+#include "coordinator/cluster/problem_list.h"
+#include "coordinator/engine/step_timing.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kDefaultSessions = 4;
+
+// How large steps are at first, a sentence.
+std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
+                       nanoseconds step_timeout) {
+  std::vector<double> predicted_ms;
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    predicted_ms.push_back(stage.predicted_ms());
+  }
+  const StepTiming timing(predicted_ms, step_timeout, options.max_batch_tokens());
+  return "a step has " + std::to_string(timing.TokenBudget()) +
+         " rows at most to begin with, by the predicted speed, and never more than " +
+         std::to_string(options.max_batch_tokens()) +
+         " (--max-batch-tokens); then it follows what steps take";
+}
+
+// A node of the plan whose disk cannot take its stage's weights, even if they are all that is
+// cached there; "": there is none.
+std::string NodeWithoutDisk(const PlannerCluster& cluster, const v1::Plan& plan) {
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    for (const PlannerNode& node : cluster.nodes) {
+      if (node.name == OnlyRank(stage).node() && node.cache_bytes < stage.weight_bytes()) {
+        return node.name;
+      }
+    }
+  }
+  return "";
+}
+
+void DropNode(const std::string& name, PlannerCluster* cluster) {
+  const auto it = std::find_if(cluster->nodes.begin(), cluster->nodes.end(),
+                               [&](const PlannerNode& node) { return node.name == name; });
+  const auto index = it - cluster->nodes.begin();
+  cluster->nodes.erase(it);
+  cluster->links.erase(cluster->links.begin() + index);
+  for (auto& row : cluster->links) {
+    row.erase(row.begin() + index);
+  }
+}
+
+absl::StatusOr<v1::Plan> NoDisk(const std::string& model) {
+  return Error(absl::StatusCode::kResourceExhausted, "NO_DISK",
+               "there is no other node to place model '" + model + "' on")
+      .Hint("free space on the disk of their --data-dir, or add a worker");
+}
+
+// Weight and activation formats: what is asked for, or the defaults.
+absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options) {
+  const StoredKinds kinds = StoredKindsOf(*model.manifest);
+  const bool quantizes =
+      options->quantize() == v1::QUANTIZE_INT8 || options->quantize() == v1::QUANTIZE_INT4;
+  if (!kinds.quantizable && quantizes) {
+    return Error(absl::StatusCode::kInvalidArgument, "ALREADY_QUANTIZED",
+                 "model '" + model.name + "' is stored quantized, and cannot be quantized again")
+        .Hint("load it as stored: --quantize none");
+  }
+  if (options->activations() == v1::ACTIVATIONS_INT8 && !kinds.integers && !quantizes) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_ACTIVATIONS",
+                 "--activations int8 needs quantized weights, and those of model '" + model.name +
+                     "' are floats")
+        .Hint("add --quantize int8, or leave --activations out");
+  }
+  if (!quantizes) options->set_quantize(v1::QUANTIZE_NONE);
+  if (options->activations() == v1::ACTIVATIONS_UNSPECIFIED) {
+    options->set_activations(kinds.integers || quantizes ? v1::ACTIVATIONS_INT8
+                                                         : v1::ACTIVATIONS_F32);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
+                                                    const LoadDefaults& defaults,
+                                                    v1::LoadOptions options) {
+  const uint32_t most = model.spec().context;
+  if (options.context() > most) {
+    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
+                 "a context of " + std::to_string(options.context()) + " tokens, but model '" +
+                     model.name + "' was made for " + std::to_string(most))
+        .Limit("context=" + std::to_string(most))
+        .Hint("choose --context " + std::to_string(most) +
+              " or less; where the model's authors extend it by YaRN, write the rope_scaling that "
+              "they give into config.json, and add the model again");
+  }
+  RETURN_IF_ERROR(CompleteFormats(model, &options));
+  if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
+    return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
+                 "--kv-dtype bf16 is not supported yet")
+        .Hint("use --kv-dtype f16 or f32");
+  }
+  if (options.goal() == v1::PLAN_GOAL_UNSPECIFIED) options.set_goal(v1::PLAN_GOAL_LATENCY);
+  if (options.context() == 0) {
+    options.set_context(
+        static_cast<uint32_t>(std::min<uint64_t>(most, defaults.max_model_context)));
+  }
+  if (options.sessions() == 0) options.set_sessions(kDefaultSessions);
+  if (options.kv_tokens() == 0) {
+    options.set_kv_tokens(uint64_t{options.context()} * options.sessions());
+  }
+  if (options.kv_dtype() == v1::KV_DTYPE_UNSPECIFIED) options.set_kv_dtype(v1::KV_DTYPE_F16);
+  if (options.max_batch_tokens() == 0) options.set_max_batch_tokens(defaults.max_batch_tokens);
+  return options;
+}
+
+absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::LoadOptions& options,
+                                         PlannerCluster cluster, nanoseconds step_timeout) {
+  if (cluster.nodes.empty()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES",
+                 "there is no live worker to place model '" + model.name + "' on")
+        .Hint("start one: strata-worker --coordinator HOST:PORT");
+  }
+  PlannerRequest request;
+  request.options = options;
+  const PlannerModel planned = model.ForPlanner(options);
+  ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(cluster, planned, request));
+  // Who named the nodes hears from them what is wrong with their disks.
+  const bool chosen = !options.layers().empty() || !options.nodes().empty();
+  std::vector<std::string> full;
+  for (std::string node = chosen ? "" : NodeWithoutDisk(cluster, plan); !node.empty();
+       node = NodeWithoutDisk(cluster, plan)) {
+    full.push_back(node);
+    DropNode(node, &cluster);
+    auto other = cluster.nodes.empty() ? NoDisk(model.name) : MakePlan(cluster, planned, request);
+    if (!other.ok()) {
+      return Annotate(other.status(),
+                      "without " + SomeOf(full) + ", whose disk has no room for its weights");
+    }
+    plan = *std::move(other);
+  }
+  if (!full.empty()) {
+    plan.add_why("without " + SomeOf(full) + ": no room for its weights on the disk of --data-dir");
+  }
+  plan.add_why(FirstSteps(plan, options, step_timeout));
+  return plan;
+}
+
+bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
+  const auto& x = OnlyPipeline(a).stages();
+  const auto& y = OnlyPipeline(b).stages();
+  return a.numerics_class().name() == b.numerics_class().name() &&
+         std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                    [](const v1::PlanStage& s, const v1::PlanStage& t) {
+                      return OnlyRank(s).node() == OnlyRank(t).node() &&
+                             s.first_layer() == t.first_layer() &&
+                             s.last_layer() == t.last_layer() &&
+                             std::equal(s.kv_pages().begin(), s.kv_pages().end(),
+                                        t.kv_pages().begin(), t.kv_pages().end());
+                    });
+}
+
+std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& options,
+                                 const v1::Plan& plan) {
+  const auto& stages = OnlyPipeline(plan).stages();
+  std::vector<uint64_t> bytes;
+  for (int i = 0; i < stages.size(); ++i) {
+    bytes.push_back(stages[i].weight_bytes() + stages[i].kv_bytes() +
+                    CpuFootprint().BufferBytes(spec, options.max_batch_tokens(),
+                                               i + 1 == stages.size(), options.context()));
+  }
+  return bytes;
+}
+
+absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
+                            const v1::Plan& plan, const PlannerCluster& cluster) {
+  const auto& stages = OnlyPipeline(plan).stages();
+  const std::vector<uint64_t> needs = StageBytes(model.spec(), options, plan);
+  for (int i = 0; i < stages.size(); ++i) {
+    for (const PlannerNode& node : cluster.nodes) {
+      if (node.name == OnlyRank(stages[i]).node() && node.free_bytes < needs[i]) {
+        return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
+                     "another load took memory of node '" + node.name +
+                         "' while this one was being placed")
+            .Node(node.name)
+            .Limit("free_bytes=" + std::to_string(node.free_bytes))
+            .Hint("try again");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata

@@ -1,0 +1,52 @@
+// Placing a model: its load options completed, its plan chosen, and whether the plan still holds.
+// Pure functions over a snapshot of the cluster; any thread.
+#ifndef STRATA_COORDINATOR_SERVICE_MODELS_PLACEMENT_H_
+#define STRATA_COORDINATOR_SERVICE_MODELS_PLACEMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "coordinator/planner/planner.h"
+#include "coordinator/service/request/model_runtime.h"
+#include "strata/v1/admin.pb.h"
+
+namespace strata {
+
+// What a load has that does not say otherwise.
+struct LoadDefaults {
+  uint32_t max_batch_tokens = 512;
+  uint64_t max_model_context = 8192;  // Tokens; less where the model has less.
+};
+
+// The options of a load with nothing left unset. INVALID_ARGUMENT (CONTEXT_EXCEEDED,
+// ALREADY_QUANTIZED, BAD_ACTIVATIONS) or UNIMPLEMENTED (NOT_SUPPORTED) for what the model cannot
+// have.
+absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
+                                                    const LoadDefaults& defaults,
+                                                    v1::LoadOptions options);
+
+// The best plan for complete options on these nodes, with sentences that say why. Nodes whose disk
+// cannot take a stage's weights are left out, unless the options name the nodes. Takes as long as
+// MakePlan. Errors: FAILED_PRECONDITION (NO_NODES), RESOURCE_EXHAUSTED (NO_DISK), MakePlan's.
+absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::LoadOptions& options,
+                                         PlannerCluster cluster, nanoseconds step_timeout);
+
+// Whether two plans put the same layers on the same nodes with the same KV and numerics.
+bool SamePlacement(const v1::Plan& a, const v1::Plan& b);
+
+// Bytes that each stage of the plan takes of its node's memory: weights, KV and what it computes
+// with.
+std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& options,
+                                 const v1::Plan& plan);
+
+// Whether the plan's nodes have the memory for it in a newer snapshot: another load may have taken
+// it since. ABORTED (CLUSTER_CHANGED).
+absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
+                            const v1::Plan& plan, const PlannerCluster& cluster);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_MODELS_PLACEMENT_H_

@@ -1,0 +1,277 @@
+#include "coordinator/service/process/generation.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/metrics/metrics.h"
+#include "coordinator/service/process/request_log.h"
+#include "coordinator/service/request/request_draws.h"
+#include "coordinator/service/request/text_stream.h"
+
+namespace strata {
+namespace {
+
+// Tokens of an answer are charged when there are so many new ones, and at its end.
+constexpr uint64_t kChargeEvery = 16;
+// Logits travel in messages of about this size.
+constexpr size_t kRowsMessageBytes = size_t{1} << 20;
+
+RequestContext NewContext(uint32_t default_max_tokens) {
+  return {DrawSeed(), DrawRequestId(), static_cast<int64_t>(std::time(nullptr)),
+          default_max_tokens};
+}
+
+}  // namespace
+
+// Turns what the engine says into messages. On the loop.
+class Generation::Sink final : public SessionSink {
+ public:
+  Sink(std::shared_ptr<Generation> generation, std::shared_ptr<const ModelRuntime> model,
+       const ResolvedRequest& request)
+      : generation_(std::move(generation)),
+        receiver_(generation_->receiver_),
+        model_(std::move(model)),
+        request_id_(request.session.request_id),
+        seed_(request.session.params.sampling().seed()),
+        wants_logprobs_(request.session.params.logprobs()),
+        charged_prompt_(generation_->charge_prompt_ ? request.prompt->size() : 0),
+        metrics_(generation_->coordinator_->metrics(), model_->name),
+        log_(request_id_, model_->name, generation_->coordinator_->log_requests()),
+        text_(model_->tokenizer == nullptr ? nullptr
+                                           : model_->tokenizer->NewStream(*request.prompt, true),
+              request.stops, request.session.params.min_tokens()) {}
+
+  void SetServing(const Serving& serving) {
+    numerics_class_ = serving.numerics_class;
+    plan_epoch_ = serving.plan_epoch;
+    log_.SetServing(serving.deployment, serving.plan_epoch);
+  }
+
+  // It runs, waits, or is refused by the engine.
+  void OnDecided(const AdmissionTimes& times, bool accepted) {
+    const TimePoint now = generation_->coordinator_->Now();
+    metrics_.OnDecided(times, now);
+    if (accepted) log_.Accepted(now - times.arrived);
+  }
+
+  // It did not get as far as the engine.
+  void OnRefused(const absl::Status& status) {
+    metrics_.OnRefused(status);
+    log_.Refused(status);
+    if (generation_->use_ != nullptr) generation_->use_->GiveBack(charged_prompt_);
+    generation_->End(status);
+  }
+
+  void OnStarted(const StartedInfo& info) override {
+    started_at_ = generation_->coordinator_->Now();
+    metrics_.OnStarted(info, started_at_);
+    log_.Started(info);
+    v1::GenerateResponse response;
+    response.set_request_id(request_id_);
+    v1::Started* started = response.mutable_started();
+    started->set_seed(seed_);
+    started->set_numerics_class(numerics_class_);
+    started->set_plan_epoch(plan_epoch_);
+    started->set_prompt_tokens(info.prompt_tokens);
+    started->set_max_tokens(info.max_tokens);
+    receiver_->OnMessage(std::move(response));
+  }
+
+  void OnRows(const RowsInfo& rows) override {
+    if (!rows.prompt_logprobs.empty()) {
+      v1::GenerateResponse response;
+      for (const v1::TokenLogprob* logprob : rows.prompt_logprobs) {
+        *response.add_prompt_logprobs() = *logprob;
+        if (response.ByteSizeLong() > kRowsMessageBytes) {
+          receiver_->OnMessage(std::exchange(response, {}));
+        }
+      }
+      receiver_->OnMessage(std::move(response));
+    }
+    const size_t vocab = model_->spec().vocab;
+    const size_t count = rows.logits.size() / vocab;
+    const size_t at_once = std::max<size_t>(1, kRowsMessageBytes / (vocab * sizeof(float)));
+    for (size_t row = 0; row < count; row += at_once) {
+      const size_t n = std::min(at_once, count - row);
+      v1::GenerateResponse response;
+      v1::FloatRows* out = response.mutable_logits();
+      out->set_rows(static_cast<uint32_t>(n));
+      out->set_columns(static_cast<uint32_t>(vocab));
+      out->set_values(reinterpret_cast<const char*>(rows.logits.data() + row * vocab),
+                      n * vocab * sizeof(float));
+      receiver_->OnMessage(std::move(response));
+    }
+  }
+
+  Verdict OnToken(const TokenInfo& token) override {
+    const TimePoint now = generation_->coordinator_->Now();
+    metrics_.OnToken(now);
+    if (token.index == 0) log_.FirstToken(now - started_at_);
+    v1::GenerateResponse response;
+    response.add_token_ids(token.token.token_id());
+    if (++uncharged_ == kChargeEvery) Charge();
+    if (!token.is_stop_id) {
+      response.set_text(text_.Add(token.token.token_id()));
+    }
+    if (wants_logprobs_) {
+      *response.add_logprobs() = token.token;
+    }
+    receiver_->OnMessage(std::move(response));
+    return text_.stopped() ? Verdict::kStop : Verdict::kContinue;
+  }
+
+  void OnDone(const FinishInfo& info) override {
+    metrics_.OnDone(info);
+    log_.Done(info);
+    generation_->live_ = false;
+    Charge();
+    v1::GenerateResponse response;
+    response.set_text(text_.Finish());
+    v1::Finish* finish = response.mutable_finish();
+    finish->set_reason(info.reason);
+    finish->set_prompt_tokens(info.prompt_tokens);
+    finish->set_completion_tokens(info.completion_tokens);
+    finish->set_cached_tokens(info.cached_tokens);
+    finish->set_queue_ms(ToMs(info.queued));
+    finish->set_ttft_ms(ToMs(info.first_token));
+    finish->set_total_ms(ToMs(info.total));
+    receiver_->OnMessage(std::move(response));
+    generation_->End(absl::OkStatus());
+  }
+
+  void OnFailed(const absl::Status& status) override {
+    metrics_.OnFailed(status);
+    log_.Failed(status);
+    generation_->live_ = false;
+    Charge();
+    v1::ErrorDetail detail = DetailOf(status);
+    detail.set_request_id(request_id_);
+    generation_->End(StatusOf(detail));
+  }
+
+ private:
+  void Charge() {
+    if (generation_->use_ != nullptr && uncharged_ > 0) {
+      generation_->use_->Generated(uncharged_, generation_->coordinator_->Now());
+    }
+    uncharged_ = 0;
+  }
+
+  const std::shared_ptr<Generation> generation_;
+  GenerationReceiver* const receiver_;  // Lives until OnEnd.
+  const std::shared_ptr<const ModelRuntime> model_;
+  const std::string request_id_;
+  const uint64_t seed_;
+  const bool wants_logprobs_;
+  const uint64_t charged_prompt_;  // Tokens of it that were.
+  uint64_t uncharged_ = 0;
+  RequestMetrics metrics_;
+  RequestLog log_;
+  TextStream text_;
+  TimePoint started_at_{0};
+  std::string numerics_class_;
+  uint64_t plan_epoch_ = 0;
+};
+
+void Generation::Cancel() {
+  cancelled_ = true;  // Before the loop looks: whoever submits later sees it.
+  coordinator_->PostToLoop([self = shared_from_this()] {
+    if (self->live_) self->coordinator_->requests()->Cancel(self->key_, absl::OkStatus());
+  });
+}
+
+void Generation::ReaderChanged() {
+  // Asked on the loop: whoever is told last knows it as it is.
+  coordinator_->PostToLoop([self = shared_from_this()] {
+    if (self->live_) self->coordinator_->requests()->Pause(self->key_, self->receiver_->Behind());
+  });
+}
+
+void Generation::End(const absl::Status& status) {
+  use_.reset();
+  receiver_->OnEnd(status);
+}
+
+absl::Status Generation::Admit(ResolvedRequest* request) {
+  SessionRequest& session = request->session;
+  const Caller* caller = nullptr;
+  if (use_ != nullptr) {
+    RETURN_IF_ERROR(use_->Admit(session.request_id, request->replace,
+                                charge_prompt_ ? request->prompt->size() : 0, coordinator_->Now()));
+    caller = use_->caller();
+  }
+  session.key = key_ = ScopedId(caller, session.request_id);
+  if (caller != nullptr) session.cache_salt = caller->id();
+  return absl::OkStatus();
+}
+
+void Generation::Run(const v1::GenerateRequest& request) {
+  if (times_.taken.count() == 0) times_.taken = coordinator_->Now();
+  const std::shared_ptr<SharedPrompt> prompt = std::exchange(prompt_, nullptr);
+  if (cancelled_) {
+    End(absl::CancelledError());
+    return;
+  }
+  auto model = coordinator_->models()->Get(request.model());
+  RequestContext context = NewContext(default_max_tokens_);
+  context.prompt = prompt.get();
+  context.limit = [this, &request] {
+    return coordinator_->requests()->LongestPrompt(request.model());
+  };
+  const absl::Status wanted = model.ok()
+                                  ? CheckMayRun(request, deadline_, use_.get(), coordinator_->Now())
+                                  : model.status();
+  auto resolved = wanted.ok() ? ResolveRequest(request, **model, context)
+                              : absl::StatusOr<ResolvedRequest>(wanted);
+  const absl::Status admitted = resolved.ok() ? Admit(&*resolved) : resolved.status();
+  if (!admitted.ok()) {
+    if (model.ok()) {
+      RequestMetrics metrics(coordinator_->metrics(), (*model)->name);
+      metrics.OnDecided(times_, coordinator_->Now());
+      metrics.OnRefused(admitted);
+    }
+    const std::string& id =
+        request.request_id().empty() ? context.drawn_request_id : request.request_id();
+    RequestLog(id, model.ok() ? (*model)->name : "", coordinator_->log_requests())
+        .Refused(admitted);
+    End(admitted);
+    return;
+  }
+  resolved->session.deadline = deadline_;
+  auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
+  auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
+  times_.prepared = coordinator_->Now();
+  const absl::Status taken = coordinator_->requests()->WithEngine(
+      request.model(), [this, sink, shared](const auto& serving) {
+        times_.on_loop = coordinator_->Now();
+        const absl::Status status = Submit(serving, shared.get(), sink);
+        sink->OnDecided(times_, status.ok());
+        if (!status.ok()) {
+          live_ = false;
+          sink->OnRefused(status);
+        }
+      });
+  if (!taken.ok()) {
+    sink->OnRefused(taken);
+  }
+}
+
+absl::Status Generation::Submit(const Serving& serving, ResolvedRequest* request,
+                                const std::shared_ptr<Sink>& sink) {
+  RETURN_IF_ERROR(serving.problem);
+  live_ = true;
+  if (cancelled_) {
+    return absl::CancelledError();
+  }
+  RETURN_IF_ERROR(coordinator_->requests()->ClaimId(request->session, request->replace));
+  sink->SetServing(serving);
+  // The session's own, to which its answer is added: no earlier than it may be refused or run.
+  request->session.prompt = *request->prompt;
+  RETURN_IF_ERROR(serving.engine->Submit(std::move(request->session), sink, coordinator_->Now()));
+  if (live_ && receiver_->Behind()) coordinator_->requests()->Pause(key_, true);
+  return absl::OkStatus();
+}
+
+}  // namespace strata

@@ -1,0 +1,46 @@
+// A generated answer's text: ids in, text out, cut at stop strings. What might be the beginning of
+// a stop string is held back. A stop string that is complete within the first min_tokens ids is
+// text like any other.
+#ifndef STRATA_COORDINATOR_SERVICE_REQUEST_TEXT_STREAM_H_
+#define STRATA_COORDINATOR_SERVICE_REQUEST_TEXT_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/tokenizer/tokenizer.h"
+
+namespace strata {
+
+class TextStream {
+ public:
+  // `stream` may be null (a model without tokenizer): then there is no text and no stop string.
+  TextStream(std::unique_ptr<Tokenizer::Stream> stream, std::vector<std::string> stops,
+             uint32_t min_tokens = 0)
+      : stream_(std::move(stream)), stops_(std::move(stops)), barred_ids_(min_tokens) {}
+
+  // Text that can be said after one more id. After a stop string was found it is all that comes
+  // before it, and stopped() is true.
+  std::string Add(uint32_t id);
+  // What is left at the end.
+  std::string Finish();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::string Take(const std::string& text, bool at_end);
+  // Where the first stop string begins in held_, or npos.
+  size_t FindStop() const;
+
+  std::unique_ptr<Tokenizer::Stream> stream_;
+  const std::vector<std::string> stops_;
+  uint32_t barred_ids_;  // So many more may complete no stop string.
+  std::string held_;
+  size_t barred_ = 0;  // Bytes of held_ that are those ids'.
+  bool stopped_ = false;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_REQUEST_TEXT_STREAM_H_

@@ -1,0 +1,148 @@
+#include "coordinator/service/running/layer_check.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "common/fingerprint.h"
+#include "common/footprint/footprint.h"
+#include "common/plan.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+// Of a token: how often another one is looked for.
+constexpr uint32_t kTries = 64;
+
+bool IsSpecial(const ModelRuntime& model, uint32_t id) {
+  const std::vector<uint32_t>& eos = model.spec().eos_ids;
+  if (std::find(eos.begin(), eos.end(), id) != eos.end() || model.spec().bos_id == id) {
+    return true;
+  }
+  if (model.tokenizer == nullptr) {
+    return false;
+  }
+  const std::vector<uint32_t> ids = {id};
+  return id >= model.tokenizer->vocab_size() ||
+         model.tokenizer->Decode(ids, true) != model.tokenizer->Decode(ids, false);
+}
+
+bool HasStage(const v1::Plan& plan, const std::string& node) {
+  const auto& stages = OnlyPipeline(plan).stages();
+  return std::any_of(stages.begin(), stages.end(),
+                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
+}
+
+absl::Status BadResult(uint32_t layer, const std::string& what) {
+  return Error(absl::StatusCode::kDataLoss, "BAD_RESULT",
+               "the answer about layer " + std::to_string(layer) + " has " + what)
+      .Hint("run the check again, with another --node");
+}
+
+// What to do about a layer that differs between two nodes.
+std::string HintOf(const std::string& model, const v1::ModelCheck& check) {
+  const std::string& suspect = check.node();
+  if (suspect == check.reference_node()) {
+    return "the two differ on one node: test the memory of '" + suspect +
+           "', and run the check with another --node; `strata node drain " + suspect +
+           "` and `strata model load " + model + "` place the model elsewhere";
+  }
+  return "one of the two nodes computes wrongly: run the check again with a third --node; if it "
+         "names '" +
+         suspect + "' again, `strata node drain " + suspect + "`, `strata model load " + model +
+         "`, and test the memory of '" + suspect + "', else that of '" + check.reference_node() +
+         "'";
+}
+
+}  // namespace
+
+std::vector<uint32_t> CheckTokens(const ModelRuntime& model, uint32_t count) {
+  const uint32_t vocab = model.spec().vocab;
+  std::vector<uint32_t> ids;
+  uint64_t drawn = 0;
+  while (ids.size() < count) {
+    uint32_t id = 0;
+    for (uint32_t i = 0; i < kTries; ++i) {
+      id = static_cast<uint32_t>(Mix64(++drawn) % vocab);
+      if (!IsSpecial(model, id)) {
+        break;
+      }
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+uint64_t LargestLayerBytes(const ModelRuntime& model, const v1::LoadOptions& options) {
+  const PlannerModel planned = model.ForPlanner(options);
+  const size_t layers = planned.layer_bytes.size();
+  uint64_t largest = 0;
+  for (size_t i = 0; i < layers; ++i) {
+    const bool heads = i + 1 == layers;
+    largest = std::max(largest, planned.layer_bytes[i] + (i == 0 ? planned.embed_bytes : 0) +
+                                    (heads ? planned.head_bytes : 0) +
+                                    CpuFootprint().BufferBytes(planned.spec, kReferenceRows, heads,
+                                                               options.context()));
+  }
+  return largest;
+}
+
+const PlannerNode* ChooseReference(const std::vector<PlannerNode>& nodes, const v1::Plan& plan,
+                                   uint64_t bytes) {
+  const std::string& numerics_class = plan.numerics_class().name();
+  const std::string numerics = numerics_class.substr(0, numerics_class.find('/'));
+  const auto worth = [&](const PlannerNode& node) {
+    return std::tuple(node.free_bytes >= bytes, node.disk_free_bytes >= bytes,
+                      !HasStage(plan, node.name), node.free_bytes);
+  };
+  const PlannerNode* best = nullptr;
+  for (const PlannerNode& node : nodes) {
+    if (node.numerics == numerics && (best == nullptr || worth(node) > worth(*best))) {
+      best = &node;
+    }
+  }
+  return best;
+}
+
+absl::Status AddComputed(const v1::LayersComputed& computed, uint32_t layer, uint32_t layers,
+                         uint32_t tokens, LayerTable* table) {
+  const bool last = layer + 1 == layers;
+  if (computed.layers_size() != 1 || computed.layers(0).layer() != layer ||
+      computed.layers(0).rows_size() != static_cast<int>(tokens)) {
+    return BadResult(layer, "not a digest of each of the " + std::to_string(tokens) + " rows");
+  }
+  if (computed.done() != last || computed.logits_size() != static_cast<int>(last ? tokens : 0)) {
+    return BadResult(layer, "logits where none are due, or none where they are");
+  }
+  table->emplace_back(computed.layers(0).rows().begin(), computed.layers(0).rows().end());
+  if (last) {
+    table->emplace_back(computed.logits().begin(), computed.logits().end());
+  }
+  return absl::OkStatus();
+}
+
+void CompareLayers(const std::string& model, const v1::Plan& plan, const LayerTable& stages,
+                   const LayerTable& reference, v1::ModelCheck* check) {
+  const auto [differs, right] =
+      std::mismatch(stages.begin(), stages.end(), reference.begin(), reference.end());
+  check->set_equal(differs == stages.end());
+  check->set_layers(static_cast<uint32_t>(reference.size()) - 1);
+  check->set_tokens(static_cast<uint32_t>(reference.front().size()));
+  if (check->equal()) {
+    return;
+  }
+  check->set_layer(static_cast<uint32_t>(differs - stages.begin()));
+  check->set_position(static_cast<uint32_t>(
+      std::mismatch(differs->begin(), differs->end(), right->begin(), right->end()).first -
+      differs->begin()));
+  const auto& all = OnlyPipeline(plan).stages();
+  int stage = 0;
+  while (stage + 1 < all.size() && all[stage].last_layer() < check->layer()) {
+    ++stage;
+  }
+  check->set_stage(static_cast<uint32_t>(stage));
+  check->set_node(OnlyRank(all[stage]).node());
+  check->set_hint(HintOf(model, *check));
+}
+
+}  // namespace strata
