@@ -51,6 +51,44 @@ class Reporter : public ShardHostEvents {
 StageTask::StageTask(v1::Load load, std::shared_ptr<Outbox> out)
     : load(std::move(load)), out(std::move(out)) {}
 
+absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurroundings& around) {
+  LoadedStage stage;
+  {
+    MutexLock lock(&mutex);
+    stage.shard = std::move(shard);
+    stage.pin = std::move(pin);
+  }
+  if (stage.shard != nullptr) {
+    auto spec = ResizeStage(load, context, stage.shard.get());
+    if (!spec.ok()) {
+      // Kept: the next Load may be the one before it again.
+      MutexLock lock(&mutex);
+      shard = std::move(stage.shard);
+      pin = std::move(stage.pin);
+      return spec.status();
+    }
+    stage.spec = *std::move(spec);
+  } else {
+    ASSIGN_OR_RETURN(stage, LoadStage(load, context, &counters, &cancel));
+  }
+  // Checked before: it does not fail.
+  ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, context.backend->numerics()));
+  ShardHostConfig config = HostConfigOf(load, std::move(stage.spec));
+  config.weight_bytes = request.weight_bytes;
+  config.runner.node = around.node;
+  config.incarnation = around.incarnation;
+  if (config.next_node.empty()) {
+    config.next_address = around.coordinator;
+  }
+  auto hosted = std::make_shared<ShardHost>(std::move(config), std::move(stage.shard), around.clock,
+                                            around.compute, around.dialer,
+                                            MakeStageEvents(out, around.give_up));
+  MutexLock lock(&mutex);
+  host = std::move(hosted);
+  pin = std::move(stage.pin);
+  return absl::OkStatus();
+}
+
 void StageTask::Report() {
   MutexLock lock(&mutex);
   if (ended) {

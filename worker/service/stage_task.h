@@ -8,20 +8,38 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/shard.h"
 #include "worker/backend/stage.h"
+#include "worker/service/frame_link.h"
 #include "worker/service/outbox.h"
 #include "worker/service/shard_host.h"
 #include "worker/service/stage_loader.h"
 
 namespace strata {
 
+// What a stage runs on. Nothing is owned; all outlives the stage.
+struct StageSurroundings {
+  std::string node;
+  std::string coordinator;   // host:port; where a last stage sends results.
+  uint64_t incarnation = 0;  // The node's.
+  const Clock* clock = nullptr;
+  Mutex* compute = nullptr;  // Held by the stage that computes.
+  LinkDialer* dialer = nullptr;
+  std::function<void()> give_up;  // A step hangs: ends the process.
+};
+
 // Any thread; what is guarded is WorkerNode's to set.
 struct StageTask {
   StageTask(v1::Load load, std::shared_ptr<Outbox> out);
 
+  // Loads the stage, or resizes the one that was here before, and hosts it; on `thread`. What was
+  // here before is kept when it cannot be resized. Errors: LoadStage's, ResizeStage's.
+  absl::Status LoadAndHost(const LoadContext& context, const StageSurroundings& around)
+      STRATA_EXCLUDES(mutex);
   // Tells how far loading is; nothing once it has ended, and nothing twice.
   void Report() STRATA_EXCLUDES(mutex);
   v1::LoadProgress Progress() const;

@@ -343,7 +343,16 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
     }
   }
   const TimePoint begin = parts_.clock->Now();
-  absl::Status status = LoadAndHost(task.get());
+  LoadContext context =
+      ContextOf([this, task](uint64_t bytes) { return Reserve(task.get(), bytes); });
+  context.keep_packed = options_.keep_packed;
+  const absl::Status status = task->LoadAndHost(context, {.node = options_.name,
+                                                          .coordinator = options_.coordinator,
+                                                          .incarnation = identity().incarnation,
+                                                          .clock = parts_.clock,
+                                                          .compute = &compute_,
+                                                          .dialer = parts_.dialer,
+                                                          .give_up = parts_.give_up});
   const auto took_ms = static_cast<uint64_t>(ToMs(parts_.clock->Now() - begin));
   const v1::Load& load = task->load;
   if (status.ok()) {
@@ -377,47 +386,6 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
     task->reserved_bytes = task->shard != nullptr ? task->shard->MemoryBytes() : 0;
   }
   task->Send(progress);
-}
-
-absl::Status WorkerNode::LoadAndHost(StageTask* task) {
-  const v1::Load& load = task->load;
-  LoadContext context = ContextOf([this, task](uint64_t bytes) { return Reserve(task, bytes); });
-  context.keep_packed = options_.keep_packed;
-  LoadedStage stage;
-  {
-    MutexLock lock(&task->mutex);
-    stage.shard = std::move(task->shard);
-    stage.pin = std::move(task->pin);
-  }
-  if (stage.shard != nullptr) {
-    auto spec = ResizeStage(load, context, stage.shard.get());
-    if (!spec.ok()) {
-      // Kept: the next Load may be the one before it again.
-      MutexLock lock(&task->mutex);
-      task->shard = std::move(stage.shard);
-      task->pin = std::move(stage.pin);
-      return spec.status();
-    }
-    stage.spec = *std::move(spec);
-  } else {
-    ASSIGN_OR_RETURN(stage, LoadStage(load, context, &task->counters, &task->cancel));
-  }
-  // Checked before: it does not fail.
-  ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, parts_.backend->numerics()));
-  ShardHostConfig config = HostConfigOf(load, std::move(stage.spec));
-  config.weight_bytes = request.weight_bytes;
-  config.runner.node = options_.name;
-  config.incarnation = identity().incarnation;
-  if (config.next_node.empty()) {
-    config.next_address = options_.coordinator;
-  }
-  auto host = std::make_shared<ShardHost>(std::move(config), std::move(stage.shard), parts_.clock,
-                                          &compute_, parts_.dialer,
-                                          MakeStageEvents(task->out, parts_.give_up));
-  MutexLock lock(&task->mutex);
-  task->host = std::move(host);
-  task->pin = std::move(stage.pin);
-  return absl::OkStatus();
 }
 
 void WorkerNode::Retire(std::shared_ptr<StageTask> task, bool answer) {

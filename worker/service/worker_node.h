@@ -97,7 +97,6 @@ class WorkerNode : public LinkHandler {
   void OnUnload(uint64_t deployment);
   void OnFence(const v1::Fence& fence);
   void RunLoad(const std::shared_ptr<StageTask>& task);
-  absl::Status LoadAndHost(StageTask* task);
   std::shared_ptr<StageTask> TakeRetired(bool* answer) STRATA_REQUIRES(mutex_);
   LoadContext ContextOf(std::function<uint64_t(uint64_t bytes)> reserve_memory) const;
   // What is free of --memory for a stage, or, with null, for reference_.
