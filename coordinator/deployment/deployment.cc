@@ -26,22 +26,6 @@ std::vector<EngineStage> EngineStages(const v1::Plan& plan) {
 
 }  // namespace
 
-const char* DeploymentStateName(DeploymentState state) {
-  switch (state) {
-    case DeploymentState::kLoading:
-      return "loading";
-    case DeploymentState::kReady:
-      return "ready";
-    case DeploymentState::kResizing:
-      return "resizing";
-    case DeploymentState::kWaiting:
-      return "waiting";
-    case DeploymentState::kFailed:
-      return "failed";
-  }
-  return "?";
-}
-
 Deployment::Deployment(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
                        v1::LoadOptions load_options, RotaryBlob rotary, DeploymentOptions options,
                        DeploymentHost* host)
@@ -57,7 +41,7 @@ Deployment::Deployment(uint64_t id, std::shared_ptr<const DeployedModel> model, 
       state_since_(host->Now()),
       retry_(options_.retry),
       links_(id_, model_->name, options_.step_timeout / 2, host,
-             {.wanted = [this] { return engine_ != nullptr && !awaiting_; },
+             {.wanted = [this] { return engine_ != nullptr && !HoldsRequests(phase_); },
               .linked = [this](uint64_t epoch) { OnLinked(epoch); },
               .fault = [this](uint64_t epoch, const absl::Status& why) { OnFault(epoch, why); }}) {}
 
@@ -77,7 +61,7 @@ bool Deployment::Uses(const std::string& node) const {
 }
 
 void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
-  if (!awaiting_) {
+  if (!HoldsRequests(phase_)) {
     StopEngine(Error(absl::StatusCode::kUnavailable, "RELOADING",
                      "model '" + model_->name + "' is being loaded again")
                    .Hint("send the request again in a moment"));
@@ -90,10 +74,10 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
   }
   problem_ = absl::OkStatus();
   leaving_ = false;
-  state_ = DeploymentState::kLoading;
+  Move(DeploymentEvent::kLoad);
   retry_.Begin();
   if (absl::Status status = epochs_.Use(plan_.epoch()); !status.ok()) {
-    Fail(DeploymentState::kFailed, status);
+    GiveUp(DeploymentEvent::kFail, status);
     return;
   }
   if (SendLoads()) {
@@ -128,7 +112,6 @@ void Deployment::OnRecorded(uint64_t epoch, const absl::Status& status) {
 
 bool Deployment::SendLoads() {
   loading_.Begin(host_->Now());
-  all_loaded_ = false;
   links_.ForgetFault();
   host_->OnPlacement(id_, plan_, true, false);
   for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
@@ -169,7 +152,7 @@ void Deployment::Unload(const absl::Status& why) {
   StopEngine(why);
   TellWorkersToUnload();
   host_->OnPlacement(id_, plan_, false, false);
-  state_ = DeploymentState::kWaiting;
+  Move(DeploymentEvent::kWait);
 }
 
 void Deployment::TellWorkersToUnload() {
@@ -181,7 +164,7 @@ void Deployment::TellWorkersToUnload() {
 }
 
 void Deployment::StopEngine(const absl::Status& why) {
-  awaiting_ = false;
+  Move(DeploymentEvent::kRequestsEnd);
   links_.Drop();
   if (engine_ != nullptr) {
     engine_->Stop(why, host_->Now());
@@ -190,7 +173,7 @@ void Deployment::StopEngine(const absl::Status& why) {
   }
 }
 
-void Deployment::Fail(DeploymentState state, const absl::Status& why) {
+void Deployment::GiveUp(DeploymentEvent event, const absl::Status& why) {
   LogError({{"model", model_->name}, {"deployment", id_}, {"epoch", plan_.epoch()}}, Describe(why));
   const bool was_loaded = engine_ != nullptr;  // What links refuse, a new load may mend.
   StopEngine(NotServed(model_->name, why));
@@ -204,10 +187,10 @@ void Deployment::Fail(DeploymentState state, const absl::Status& why) {
     resize_problem_ = why;
     host_->RecordLater(id_);
   }
-  state_ = state;
+  Move(event);
   state_since_ = host_->Now();
   problem_ = why;
-  if (state == DeploymentState::kFailed) {
+  if (event == DeploymentEvent::kFail) {
     retry_.Failed(why, was_loaded || MayGoByItself(why), host_->Now());
   }
   TellWorkersToUnload();
@@ -215,7 +198,7 @@ void Deployment::Fail(DeploymentState state, const absl::Status& why) {
 }
 
 void Deployment::OnNodeLost(const std::string& node) {
-  if (!Uses(node) || state_ == DeploymentState::kWaiting || state_ == DeploymentState::kFailed) {
+  if (!Uses(node) || state() == DeploymentState::kWaiting || state() == DeploymentState::kFailed) {
     return;
   }
   const absl::Status why =
@@ -224,20 +207,21 @@ void Deployment::OnNodeLost(const std::string& node) {
           .Node(node)
           .Hint("start its worker again, or place the model anew with `strata model load " +
                 model_->name + "`; then send the request again");
-  const bool may_wait = engine_ != nullptr && !leaving_ && state_ != DeploymentState::kResizing;
+  const bool may_wait = engine_ != nullptr && !leaving_ && phase_ != DeploymentPhase::kResizing;
   if (may_wait && engine_->live_sessions() > 0) {
     AwaitNode(why);
   } else {
-    Fail(DeploymentState::kWaiting, why);
+    GiveUp(DeploymentEvent::kWait, why);
   }
 }
 
 void Deployment::AwaitNode(const absl::Status& why) {
   LogError({{"model", model_->name}, {"deployment", id_}, {"epoch", plan_.epoch()}}, Describe(why));
-  if (!awaiting_) {
+  const bool holds_requests = HoldsRequests(phase_);
+  Move(DeploymentEvent::kAwaitNode);
+  if (!holds_requests) {
     links_.Drop();
     links_.SkipTo(engine_->epoch());
-    awaiting_ = true;
     engine_->LoseStages(why, host_->Now());
     LogInfo({{"model", model_->name},
              {"deployment", id_},
@@ -245,7 +229,6 @@ void Deployment::AwaitNode(const absl::Status& why) {
              {"requests", engine_->live_sessions()}},
             "requests wait for the node");
   }
-  state_ = DeploymentState::kWaiting;
   state_since_ = host_->Now();
   problem_ = why;
   TellWorkersToUnload();
@@ -253,8 +236,8 @@ void Deployment::AwaitNode(const absl::Status& why) {
 }
 
 void Deployment::OnNodeLeaving(const std::string& node) {
-  if (!Uses(node) || leaving_ || state_ == DeploymentState::kWaiting ||
-      state_ == DeploymentState::kFailed) {
+  if (!Uses(node) || leaving_ || state() == DeploymentState::kWaiting ||
+      state() == DeploymentState::kFailed) {
     return;
   }
   const absl::Status why =
@@ -265,7 +248,7 @@ void Deployment::OnNodeLeaving(const std::string& node) {
           .Hint("start its worker again, or place the model anew with `strata model load " +
                 model_->name + "`; then send the request again");
   if (engine_ == nullptr) {
-    Fail(DeploymentState::kWaiting, why);
+    GiveUp(DeploymentEvent::kWait, why);
     return;
   }
   LogInfo({{"model", model_->name},
@@ -278,8 +261,8 @@ void Deployment::OnNodeLeaving(const std::string& node) {
 }
 
 void Deployment::OnNodeJoined(const std::string& node) {
-  if (Uses(node) && state_ == DeploymentState::kFailed) {
-    state_ = DeploymentState::kWaiting;
+  if (Uses(node) && phase_ == DeploymentPhase::kFailed) {
+    Move(DeploymentEvent::kWait);
     state_since_ = host_->Now();
   }
 }
@@ -298,7 +281,7 @@ void Deployment::SetWaitingFor(const std::vector<std::string>& nodes) {
 }
 
 void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress& progress) {
-  if (!loads() || progress.epoch() != plan_.epoch() || !Uses(node)) {
+  if (!Loads(phase_) || progress.epoch() != plan_.epoch() || !Uses(node)) {
     return;
   }
   loading_.OnProgress(node, progress, host_->Now());
@@ -308,22 +291,21 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
     LoadFailed(Annotate(StatusOf(detail), "node '" + node + "' cannot load its layers"));
     return;
   }
-  all_loaded_ = loading_.AllReady(plan_);
-  if (!all_loaded_) {
+  if (!loading_.AllReady(plan_)) {
     return;
   }
-  if (awaiting_) {
-    awaiting_ = false;
+  const DeploymentPhase before = phase_;
+  Move(DeploymentEvent::kLoaded);
+  if (before == DeploymentPhase::kReloading) {
     LogInfo({{"model", model_->name},
              {"deployment", id_},
              {"epoch", plan_.epoch()},
              {"requests", engine_->live_sessions()}},
             "requests go on");
     engine_->Resume(plan_.epoch(), host_->Now());
-  } else if (state_ == DeploymentState::kLoading) {
+  } else if (before == DeploymentPhase::kLoading) {
     StartEngine();
   } else {
-    state_ = DeploymentState::kReady;
     before_resize_.reset();
     host_->OnPlacement(id_, plan_, true, true);
     const EngineSnapshot snapshot = engine_->Snapshot(host_->Now());
@@ -341,14 +323,14 @@ void Deployment::LoadFailed(const absl::Status& why) {
   if (before_resize_.has_value()) {
     UndoResize(why);
   } else {
-    Fail(DeploymentState::kFailed, why);
+    GiveUp(DeploymentEvent::kFail, why);
   }
 }
 
 absl::Status Deployment::CheckResize(const v1::Plan& plan) const {
-  if (state_ != DeploymentState::kReady || engine_ == nullptr) {
+  if (phase_ != DeploymentPhase::kReady || engine_ == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
-                 "model '" + model_->name + "' is " + DeploymentStateName(state_))
+                 "model '" + model_->name + "' is " + DeploymentStateName(state()))
         .Hint("try again once it is ready; see `strata model show " + model_->name + "`");
   }
   return engine_->CheckFits(EngineStages(plan));
@@ -378,7 +360,7 @@ void Deployment::LoadResized(Placing placing) {
   links_.Drop();
   plan_ = std::move(placing.plan);
   load_options_ = std::move(placing.options);
-  state_ = DeploymentState::kResizing;
+  Move(DeploymentEvent::kResize);
   engine_->Suspend(EngineStages(plan_), host_->Now());
   SendLoads();
 }
@@ -389,7 +371,7 @@ void Deployment::UndoResize(const absl::Status& why) {
   Placing before = *before_resize_;
   before.plan.set_epoch(NextEpoch());
   if (absl::Status status = epochs_.Use(before.plan.epoch()); !status.ok()) {
-    Fail(DeploymentState::kFailed, status);
+    GiveUp(DeploymentEvent::kFail, status);
     return;
   }
   before_resize_.reset();
@@ -432,22 +414,22 @@ void Deployment::Tick(TimePoint now) {
   if (engine_ != nullptr) {
     engine_->Tick(now);
   }
-  if (awaiting_ && (engine_->down() || engine_->live_sessions() == 0)) {
+  if (HoldsRequests(phase_) && (engine_->down() || engine_->live_sessions() == 0)) {
     StopEngine(problem_.ok() ? absl::UnavailableError("nobody waits any more") : problem_);
   }
   if (!epoch_problem_.ok()) {
-    Fail(DeploymentState::kFailed, std::exchange(epoch_problem_, absl::OkStatus()));
+    GiveUp(DeploymentEvent::kFail, std::exchange(epoch_problem_, absl::OkStatus()));
   } else if (leaving_ && engine_ != nullptr && engine_->live_sessions() == 0) {
-    Fail(DeploymentState::kWaiting, absl::Status(problem_));
-  } else if (state_ == DeploymentState::kLoading && engine_ != nullptr && engine_->down()) {
+    GiveUp(DeploymentEvent::kWait, absl::Status(problem_));
+  } else if (phase_ == DeploymentPhase::kLinking && engine_->down()) {
     // Loaded, but its stages cannot be linked.
-    Fail(DeploymentState::kFailed,
-         links_.last_fault().ok()
-             ? absl::Status(
-                   Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
-                         "the stages of model '" + model_->name + "' could not be linked in time")
-                       .Hint("`strata node list` names nodes that cannot be reached"))
-             : links_.last_fault());
+    GiveUp(DeploymentEvent::kFail,
+           links_.last_fault().ok()
+               ? absl::Status(
+                     Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
+                           "the stages of model '" + model_->name + "' could not be linked in time")
+                         .Hint("`strata node list` names nodes that cannot be reached"))
+               : links_.last_fault());
   }
 }
 

@@ -15,6 +15,7 @@
 #include "coordinator/deployment/deployed_model.h"
 #include "coordinator/deployment/deployment_host.h"
 #include "coordinator/deployment/deployment_options.h"
+#include "coordinator/deployment/deployment_phase.h"
 #include "coordinator/deployment/load_messages.h"
 #include "coordinator/deployment/load_retry.h"
 #include "coordinator/deployment/load_watch.h"
@@ -28,15 +29,6 @@
 
 namespace strata {
 
-enum class DeploymentState {
-  kLoading,   // Workers fetch and pack.
-  kReady,     // The engine runs.
-  kResizing,  // As loading, while the engine is suspended: requests wait.
-  kWaiting,   // A worker is gone; loads again once it is back. Requests that ran wait for a while.
-  kFailed,    // Loading failed for another reason; `problem` says which.
-};
-const char* DeploymentStateName(DeploymentState state);
-
 class Deployment : public EngineHost {
  public:
   // `plan` names nodes by name; incarnations are filled in by Load. `options` are complete.
@@ -49,7 +41,7 @@ class Deployment : public EngineHost {
   const std::shared_ptr<const DeployedModel>& model() const { return model_; }
   const v1::Plan& plan() const { return plan_; }
   const v1::LoadOptions& load_options() const { return load_options_; }
-  DeploymentState state() const { return state_; }
+  DeploymentState state() const { return StateOf(phase_); }
   const absl::Status& problem() const { return problem_; }
   // Null unless ready, or requests wait for a worker's return.
   Engine* engine() { return engine_.get(); }
@@ -94,7 +86,7 @@ class Deployment : public EngineHost {
   // The engine is there and takes requests, if only to queue them.
   bool serves() const {
     return engine_ != nullptr && !leaving_ && !held_ &&
-           (state_ == DeploymentState::kReady || state_ == DeploymentState::kResizing);
+           (phase_ == DeploymentPhase::kReady || phase_ == DeploymentPhase::kResizing);
   }
 
   // Events.
@@ -135,10 +127,7 @@ class Deployment : public EngineHost {
   v1::Load MakeLoad(int stage) const;
   // False when a node has no control stream: the deployment has failed by it.
   bool SendLoads();
-  bool loads() const {
-    return !all_loaded_ &&
-           (state_ == DeploymentState::kLoading || state_ == DeploymentState::kResizing);
-  }
+  void Move(DeploymentEvent event) { phase_ = NextPhase(phase_, event); }
   void LoadFailed(const absl::Status& why);
   // Gives up a load whose worker is silent for too long.
   void EndLateLoad(TimePoint now);
@@ -150,7 +139,8 @@ class Deployment : public EngineHost {
   void OnFault(uint64_t epoch, const absl::Status& why);
   // A node is gone: requests that ran wait for it, as long as the engine lets them.
   void AwaitNode(const absl::Status& why);
-  void Fail(DeploymentState state, const absl::Status& why);
+  // `event`: kWait or kFail.
+  void GiveUp(DeploymentEvent event, const absl::Status& why);
   void TellWorkersToUnload();
   void StopEngine(const absl::Status& why);
 
@@ -162,15 +152,13 @@ class Deployment : public EngineHost {
   const DeploymentOptions options_;
   DeploymentHost* const host_;
 
-  DeploymentState state_ = DeploymentState::kWaiting;
+  DeploymentPhase phase_ = DeploymentPhase::kWaiting;
   absl::Status problem_;
   RecordedEpochs epochs_;
   absl::Status epoch_problem_;  // Why an epoch could not be used.
   absl::Status resize_problem_;
   std::optional<Placing> before_resize_;  // While resizing: what it goes back to.
-  bool all_loaded_ = false;               // Every worker said so, for the plan's last load.
   bool leaving_ = false;                  // A node is: no new sessions.
-  bool awaiting_ = false;                 // The engine's sessions wait for a lost node.
   bool held_ = false;
   LoadWatch loading_;
   TimePoint state_since_{};  // Of kWaiting, and of linking.

@@ -28,8 +28,9 @@ void Deployment::OnFenceAck(const std::string& node, const v1::FenceAck& ack) {
 }
 
 void Deployment::OnLinked(uint64_t epoch) {
-  if (state_ == DeploymentState::kLoading) {
-    state_ = DeploymentState::kReady;
+  const DeploymentPhase before = phase_;
+  Move(DeploymentEvent::kLinked);
+  if (before == DeploymentPhase::kLinking) {
     retry_.Forget();
     host_->OnPlacement(id_, plan_, true, true);
     const EngineSnapshot snapshot = engine_->Snapshot(host_->Now());

@@ -13,7 +13,7 @@
 
 namespace strata {
 std::vector<v1::LoadModelProgress::Worker> Deployment::Progress() const {
-  return loading_.Describe(plan_, loads(), host_->Now());
+  return loading_.Describe(plan_, Loads(phase_), host_->Now());
 }
 
 std::vector<Waiting> Deployment::Waits() const {
@@ -21,13 +21,13 @@ std::vector<Waiting> Deployment::Waits() const {
   Waiting wait;
   wait.model = model_->name;
   wait.since = state_since_;
-  if (loads()) {
+  if (Loads(phase_)) {
     for (const v1::PlanStage& stage : OnlyPipeline(plan_).stages()) {
       if (!loading_.Ready(stage)) {
         waits.push_back(loading_.WaitFor(stage, model_->name));
       }
     }
-  } else if (state_ == DeploymentState::kLoading && engine_ != nullptr) {
+  } else if (phase_ == DeploymentPhase::kLinking) {
     for (const std::string& node : UnfencedNodes()) {
       wait.what = "node " + node + " to link its stage of model " + model_->name;
       wait.node = node;
@@ -36,7 +36,7 @@ std::vector<Waiting> Deployment::Waits() const {
                   "` for its links";
       waits.push_back(wait);
     }
-  } else if (state_ == DeploymentState::kWaiting && !problem_.ok()) {
+  } else if (state() == DeploymentState::kWaiting && !problem_.ok()) {
     wait.node = DetailOf(problem_).node();
     wait.what = (wait.node.empty() ? "the nodes" : "node " + wait.node) + " of model " +
                 model_->name + " to come back";
@@ -46,12 +46,12 @@ std::vector<Waiting> Deployment::Waits() const {
 }
 
 bool Deployment::BeginRetry(TimePoint now) {
-  if (state_ != DeploymentState::kFailed || !retry_.due().has_value() || now < *retry_.due()) {
+  if (phase_ != DeploymentPhase::kFailed || !retry_.due().has_value() || now < *retry_.due()) {
     return false;
   }
   LogInfo({{"model", model_->name}, {"deployment", id_}, {"failed", retry_.failed()}},
           "the model is loaded again: what made it fail may have gone");
-  state_ = DeploymentState::kWaiting;
+  Move(DeploymentEvent::kWait);
   state_since_ = now;
   retry_.Begin();
   return true;
@@ -60,17 +60,17 @@ bool Deployment::BeginRetry(TimePoint now) {
 std::optional<TimePoint> Deployment::NextWake() const {
   std::optional<TimePoint> wake = engine_ != nullptr ? engine_->NextWake() : std::nullopt;
   const auto at = [&wake](TimePoint time) { wake = std::min(wake.value_or(time), time); };
-  if (loads() && options_.load_timeout > nanoseconds(0)) {
+  if (Loads(phase_) && options_.load_timeout > nanoseconds(0)) {
     at(loading_.SilentSince(*loading_.Slowest(plan_)) + options_.load_timeout);
   }
-  if (state_ == DeploymentState::kFailed && retry_.due().has_value()) {
+  if (phase_ == DeploymentPhase::kFailed && retry_.due().has_value()) {
     at(*retry_.due());
   }
   return wake;
 }
 
 void Deployment::EndLateLoad(TimePoint now) {
-  if (!loads() || options_.load_timeout <= nanoseconds(0)) {
+  if (!Loads(phase_) || options_.load_timeout <= nanoseconds(0)) {
     return;
   }
   const Waiting wait = loading_.WaitFor(*loading_.Slowest(plan_), model_->name);

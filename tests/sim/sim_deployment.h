@@ -1,5 +1,5 @@
 // A model under a plan: loads it on its workers, fences and links them, and runs the real engine
-// over them. It does as coordinator/service/deployment does, and watches the engine after every
+// over them. It does as coordinator/deployment does, and watches the engine after every
 // call.
 #ifndef STRATA_TESTS_SIM_SIM_DEPLOYMENT_H_
 #define STRATA_TESTS_SIM_SIM_DEPLOYMENT_H_
