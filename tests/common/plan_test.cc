@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "common/status.h"
+#include "tests/golden.h"
 
 namespace strata {
 namespace {
@@ -54,6 +56,25 @@ TEST(Plan, OfAnotherProcessMayBeEmpty) {
   const v1::Plan plan = PlanOn("a");
   ASSERT_NE(FindPipeline(plan), nullptr);
   EXPECT_EQ(FindRank(FindPipeline(plan)->stages(0))->node(), "a");
+}
+
+TEST(Plan, IsReadThroughTheseFunctionsAlone) {
+  size_t read = 0;
+  for (const char* top : {"cli", "common", "coordinator", "sdk/cpp", "worker"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(testing::SourcePath(top))) {
+      const std::filesystem::path& path = entry.path();
+      const bool source = path.extension() == ".cc" || path.extension() == ".h";
+      if (!source || path.stem() == "plan") continue;
+      ++read;
+      const std::string text = testing::ReadFileOrFail(path);
+      for (const char* by_number : {"pipelines(0)", "ranks(0)"}) {
+        EXPECT_EQ(text.find(by_number), std::string::npos)
+            << path << " says " << by_number << ": see common/plan.h";
+      }
+    }
+  }
+  EXPECT_GT(read, 300u);
 }
 
 }  // namespace
