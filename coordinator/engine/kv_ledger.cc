@@ -18,13 +18,7 @@ uint32_t HeldPages(uint32_t length) {
   return static_cast<uint32_t>((uint64_t{length} + kPageTokens - 1) / kPageTokens);
 }
 
-// Pages of `length` tokens, less those that were freed once `committed` were known to be.
-uint64_t WindowPages(uint32_t window, uint32_t length, uint32_t committed) {
-  const uint32_t pages = HeldPages(length);
-  return pages - std::min(pages, FirstSeen(committed, window) / kPageTokens);
-}
-
-// Of them, what a claim takes.
+// What a claim takes of the pages of `length` tokens.
 uint32_t Claimed(uint32_t length) {
   return static_cast<uint32_t>(ledger_policy::PagesToReserve(HeldPages(length)));
 }
@@ -33,13 +27,7 @@ uint32_t Claimed(uint32_t length) {
 
 KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups,
                    uint64_t rows_in_flight)
-    : stages_(std::move(stages)), groups_(std::move(groups)) {
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (groups_[g].kind == KvKind::kWindow) {
-      const uint64_t most = MostKvPages(groups_[g], kMaxContextTokens, rows_in_flight);
-      windows_.push_back({.index = g, .most_of_one = most});
-    }
-  }
+    : stages_(std::move(stages)), groups_(std::move(groups)), windows_(groups_, rows_in_flight) {
   uint64_t least = std::numeric_limits<uint64_t>::max();
   for (uint32_t s = 0; s < stages_.size(); ++s) {
     STRATA_CHECK(stages_[s].pages.size() == groups_.size());
@@ -49,8 +37,7 @@ KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups,
       component.group = g;
       component.total = component.free = stages_[s].pages[g];
       components_.push_back(component);
-      const WindowGroup* window = FindWindow(g);
-      const uint64_t tokens = window != nullptr && component.total >= window->most_of_one
+      const uint64_t tokens = windows_.Has(g) && component.total >= windows_.MostOfOne(g)
                                   ? kMaxContextTokens
                                   : component.total * kPageTokens;
       if (component.total > 0 && tokens < least) {
@@ -62,29 +49,19 @@ KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups,
   capacity_tokens_ = least == std::numeric_limits<uint64_t>::max() ? 0 : least;
 }
 
-const KvLedger::WindowGroup* KvLedger::FindWindow(uint32_t group) const {
-  const auto found = std::find_if(windows_.begin(), windows_.end(),
-                                  [group](const WindowGroup& w) { return w.index == group; });
-  return found == windows_.end() ? nullptr : &*found;
-}
-
-uint64_t KvLedger::InGroup(uint32_t group, uint64_t pages) const {
-  const WindowGroup* window = FindWindow(group);
-  return window == nullptr ? pages : std::min(pages, window->most_of_one);
-}
-
 KvPages KvLedger::Everywhere(uint64_t pages) const {
   KvPages everywhere;
   everywhere.reserve(components_.size());
   for (const Component& component : components_) {
-    everywhere.push_back(component.total == 0 ? 0 : InGroup(component.group, pages));
+    const uint64_t most =
+        windows_.Has(component.group) ? windows_.MostOfOne(component.group) : pages;
+    everywhere.push_back(component.total == 0 ? 0 : std::min(pages, most));
   }
   return everywhere;
 }
 
 uint64_t KvLedger::ClaimedPages(uint32_t group, PageUse use) const {
-  const WindowGroup* window = FindWindow(group);
-  return window == nullptr ? claimed_.pages(use) : window->claimed[static_cast<size_t>(use)];
+  return windows_.Has(group) ? windows_.Claimed(group, use) : claimed_.pages(use);
 }
 
 uint64_t KvLedger::ClaimedPages(uint32_t group) const {
@@ -92,23 +69,19 @@ uint64_t KvLedger::ClaimedPages(uint32_t group) const {
          ClaimedPages(group, PageUse::kFenced);
 }
 
-void KvLedger::CountWindows(std::initializer_list<ClaimId> claims, bool add) {
-  for (WindowGroup& window : windows_) {
-    for (const ClaimId claim : claims) {
-      if (claimed_.Has(claim)) {
-        const uint64_t pages = InGroup(window.index, claimed_.size(claim));
-        uint64_t& count = window.claimed[static_cast<size_t>(claimed_.use(claim))];
-        count = add ? count + pages : count - pages;
-      }
-    }
-  }
-}
-
 template <typename Change>
 void KvLedger::Book(std::initializer_list<ClaimId> claims, const Change& change) {
-  CountWindows(claims, false);
+  for (const ClaimId claim : claims) {
+    if (claimed_.Has(claim)) {
+      windows_.RemoveClaim(claimed_.use(claim), claimed_.size(claim));
+    }
+  }
   change();
-  CountWindows(claims, true);
+  for (const ClaimId claim : claims) {
+    if (claimed_.Has(claim)) {
+      windows_.AddClaim(claimed_.use(claim), claimed_.size(claim));
+    }
+  }
   for (Component& component : components_) {
     if (component.total > 0) {
       const uint64_t claimed = ClaimedPages(component.group);
@@ -302,36 +275,7 @@ void KvLedger::SetHeld(uint64_t sequence, uint32_t least, uint32_t most) {
   if (part != part_shared_.end() && least > part->second) {
     part_shared_.erase(part);
   }
-  if (!windows_.empty()) {
-    HoldWindows(sequence, {least, most, window_held_[sequence].retained});
-  }
-}
-
-void KvLedger::SetRetained(uint64_t sequence, uint32_t length) {
-  const auto found = window_held_.find(sequence);
-  if (found != window_held_.end()) {
-    const WindowHeld& held = found->second;
-    HoldWindows(sequence, {held.least, held.most, std::max(held.retained, length)});
-  }
-}
-
-void KvLedger::HoldWindows(uint64_t sequence, const WindowHeld& held) {
-  WindowHeld& now = window_held_[sequence];
-  CountHeld(now, false);
-  now = held;
-  CountHeld(now, true);
-}
-
-void KvLedger::CountHeld(const WindowHeld& held, bool add) {
-  for (WindowGroup& group : windows_) {
-    const uint32_t window = groups_[group.index].window;
-    // A stage may take for committed what another one rejected.
-    const uint32_t known = held.least == held.most ? held.retained : held.most;
-    const uint64_t least = WindowPages(window, held.least, known);
-    const uint64_t most = WindowPages(window, held.most, held.retained);
-    group.held_least = add ? group.held_least + least : group.held_least - least;
-    group.held_most = add ? group.held_most + most : group.held_most - most;
-  }
+  windows_.SetHeld(sequence, least, most);
 }
 
 void KvLedger::HoldFork(uint64_t source, uint64_t destination, uint32_t length, bool everywhere) {
@@ -353,10 +297,7 @@ void KvLedger::DropHeld(uint64_t sequence) {
       book->Drop(sequence);
     }
   }
-  if (const auto found = window_held_.find(sequence); found != window_held_.end()) {
-    CountHeld(found->second, false);
-    window_held_.erase(found);
-  }
+  windows_.DropHeld(sequence);
 }
 
 absl::Status KvLedger::Compare(
@@ -368,9 +309,9 @@ absl::Status KvLedger::Compare(
     const uint64_t free = reported[stage].free_pages(group);
     // Held pages come from claims that fit, but a range's upper end is only a bound.
     const bool used = component.total > 0;
-    const WindowGroup* window = FindWindow(component.group);
-    const uint64_t pages_most = window == nullptr ? held_most_.pages() : window->held_most;
-    const uint64_t pages_least = window == nullptr ? held_least_.pages() : window->held_least;
+    const uint32_t g = component.group;
+    const uint64_t pages_most = windows_.Has(g) ? windows_.HeldMost(g) : held_most_.pages();
+    const uint64_t pages_least = windows_.Has(g) ? windows_.HeldLeast(g) : held_least_.pages();
     const uint64_t held_most = used ? std::min(pages_most, component.total) : 0;
     const uint64_t least = component.total - held_most;
     const uint64_t most = component.total - (used ? pages_least : 0);

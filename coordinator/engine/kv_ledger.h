@@ -2,7 +2,6 @@
 #ifndef STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
 #define STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "common/model/model_spec.h"
+#include "coordinator/engine/window_pages.h"
 #include "coordinator/prefix/page_book.h"
 #include "strata/v1/shard.pb.h"
 
@@ -116,7 +116,7 @@ class KvLedger {
   // back. Sequences go by their numbers.
   void SetHeld(uint64_t sequence, uint32_t least, uint32_t most);
   // The stages know that `length` tokens of it are committed, and free what is behind a window.
-  void SetRetained(uint64_t sequence, uint32_t length);
+  void SetRetained(uint64_t sequence, uint32_t length) { windows_.SetRetained(sequence, length); }
   void DropHeld(uint64_t sequence);
   // A Fork is committed: `destination` has the first `length` tokens of `source`, in the same
   // pages; on every stage, or on some that nobody can tell (`everywhere` false). A page that they
@@ -145,38 +145,20 @@ class KvLedger {
     uint32_t charged = 0;  // The length that its pages are counted for.
   };
 
-  // Tokens of a sequence with window groups, see SetHeld and SetRetained.
-  struct WindowHeld {
-    uint32_t least = 0;
-    uint32_t most = 0;
-    uint32_t retained = 0;
-  };
-  struct WindowGroup {
-    uint32_t index = 0;        // Of the group.
-    uint64_t most_of_one = 0;  // Pages of one sequence.
-    std::array<uint64_t, kPageUses> claimed{};
-    uint64_t held_least = 0;
-    uint64_t held_most = 0;
-  };
-
   // What `pages` of a sequence in a full group are in every component that is used.
   KvPages Everywhere(uint64_t pages) const;
-  // What a component with this group has of them.
-  uint64_t InGroup(uint32_t group, uint64_t pages) const;
-  const WindowGroup* FindWindow(uint32_t group) const;
   // Claimed pages of a component of this group.
   uint64_t ClaimedPages(uint32_t group, PageUse use) const;
   uint64_t ClaimedPages(uint32_t group) const;
   // Runs `change`, which changes only these claims, on the claims' book; sets what is free then.
   template <typename Change>
   void Book(std::initializer_list<ClaimId> claims, const Change& change);
-  void CountWindows(std::initializer_list<ClaimId> claims, bool add);
-  void CountHeld(const WindowHeld& held, bool add);
-  void HoldWindows(uint64_t sequence, const WindowHeld& held);
   uint32_t Begin(ClaimId claim, const KvPrefix& prefix);
   void SetUse(ClaimId claim, PageUse use);
+
   std::vector<KvStage> stages_;
   std::vector<KvGroupSpec> groups_;
+  WindowPages windows_;
   std::vector<Component> components_;  // By stage, then group.
   std::unordered_map<ClaimId, Claim> claims_;
   PageBook claimed_;  // Their pages, by claim: every component needs as many.
@@ -188,8 +170,6 @@ class KvLedger {
   // By number: its length when it was forked, while it may share the page that this fills in part.
   std::unordered_map<uint64_t, uint32_t> part_shared_;
   ClaimId next_claim_ = 1;
-  std::vector<WindowGroup> windows_;
-  std::unordered_map<uint64_t, WindowHeld> window_held_;  // By the sequence's number.
   uint64_t capacity_tokens_ = 0;
   uint32_t limiting_stage_ = 0;
 };

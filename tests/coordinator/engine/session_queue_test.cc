@@ -77,12 +77,12 @@ TEST_F(SessionQueueTest, TheHighestPriorityStartsFirstAndOfItWhoseTenantWasServe
   sessions_.Run(first);
   sessions_.Charge(first);
   LiveSession& second = Add("a2", "a");
+  Add("a3", "a");
   LiveSession& other = Add("b1", "b");
   EXPECT_EQ(&sessions_.Next(), &second) << "the other tenant begins level with who waits";
   sessions_.Run(second);
   sessions_.Charge(second);
-  Add("a3", "a");
-  EXPECT_EQ(&sessions_.Next(), &other);
+  EXPECT_EQ(&sessions_.Next(), &other) << "its tenant was served less, though it came later";
   LiveSession& urgent = Add("a4", "a", 1);
   EXPECT_EQ(&sessions_.Next(), &urgent);
 }
