@@ -164,13 +164,15 @@ double CoresOf(const std::string& text) {
 // What the files of a cgroup's memory are called.
 struct MemoryFiles {
   const char* most;
+  const char* high;  // Above this the system makes whoever allocates wait, and takes back.
   const char* current;
   // Lines of memory.stat: pages of files, those of cgroups below included.
   const char* inactive;
   const char* active;
 };
-constexpr MemoryFiles kVersion2{"/memory.max", "/memory.current", "inactive_file", "active_file"};
-constexpr MemoryFiles kVersion1{"/memory.limit_in_bytes", "/memory.usage_in_bytes",
+constexpr MemoryFiles kVersion2{"/memory.max", "/memory.high", "/memory.current", "inactive_file",
+                                "active_file"};
+constexpr MemoryFiles kVersion1{"/memory.limit_in_bytes", "", "/memory.usage_in_bytes",
                                 "total_inactive_file", "total_active_file"};
 // Version 1 writes the largest number of whole pages where there is no limit.
 constexpr uint64_t kLimitsNothing = uint64_t{1} << 60;
@@ -184,7 +186,9 @@ uint64_t AvailableMemoryBytes() {
 uint64_t QuotaMemoryBytes(const std::string& root) {
   uint64_t available = kNoLimit;
   const auto look = [&](const std::string& folder, const MemoryFiles& files) {
-    const uint64_t most = NumberOr(FirstLine(folder + files.most), kNoLimit);
+    const uint64_t most = std::min(
+        NumberOr(FirstLine(folder + files.most), kNoLimit),
+        *files.high == '\0' ? kNoLimit : NumberOr(FirstLine(folder + files.high), kNoLimit));
     if (most >= kLimitsNothing) {
       return;
     }

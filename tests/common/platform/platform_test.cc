@@ -142,6 +142,9 @@ class Cgroups {
         .Write(folder + "current", current)
         .Write(folder + "stat", stat);
   }
+  Cgroups& High(const std::string& cgroup, const std::string& bytes) {
+    return Write("sys/fs/cgroup/" + cgroup + "/memory.high", bytes);
+  }
   Cgroups& Memory1(const std::string& cgroup, const std::string& most, const std::string& current,
                    const std::string& stat = "") {
     const std::string folder = "sys/fs/cgroup/" + cgroup + "/memory.";
@@ -181,6 +184,18 @@ TEST(Platform, MemoryOfACgroupIsWhatItsLimitLeavesBesidePagesOfFiles) {
   Cgroups(of_this).Memory("a/b", "1000", "300").Memory("a", "max", "300").ExpectMemory(700);
   Cgroups("0::/a").Memory("a", "max", "300").ExpectMemory(kNone);
   Cgroups("0::/a").ExpectMemory(kNone);
+}
+
+TEST(Platform, MemoryAboveWhichTheSystemHoldsACgroupUpIsALimitToo) {
+  const std::string of_this = "0::/a/b";
+  Cgroups(of_this).Memory("a/b", "1000", "300").High("a/b", "500").ExpectMemory(200);
+  Cgroups(of_this).Memory("a/b", "max", "300").High("a/b", "500").ExpectMemory(200);
+  Cgroups(of_this).Memory("a/b", "1000", "300").High("a/b", "max").ExpectMemory(700);
+  Cgroups(of_this)
+      .Memory("a/b", "max", "300")
+      .Memory("a", "max", "400")
+      .High("a", "600")
+      .ExpectMemory(200);
 }
 
 TEST(Platform, MemoryOfACgroupOfVersion1IsLimitedAsThatOfVersion2) {
