@@ -50,7 +50,10 @@ FairCalls::Kind::Kind(size_t threads)
           .threads = threads, .waiting = std::numeric_limits<size_t>::max() - threads})) {}
 
 FairCalls::FairCalls(const FairCallsOptions& options)
-    : options_(options), small_(options.threads), large_(options.large_threads) {}
+    : options_(options),
+      bytes_(options.most_bytes),
+      small_(options.threads),
+      large_(options.large_threads) {}
 
 absl::Status FairCalls::Run(const std::string& key, uint64_t bytes, std::function<void()> task) {
   const bool is_large = bytes >= options_.large_bytes;
@@ -66,8 +69,20 @@ absl::Status FairCalls::Run(const std::string& key, uint64_t bytes, std::functio
         .Limit(options_.name + "=" + std::to_string(most))
         .Hint(options_.hint);
   }
+  if (!bytes_.Take(key, bytes)) {
+    const uint64_t own = key.empty() ? 0 : bytes_.HeldBy(key);
+    return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_CALLS",
+                 "texts of " + std::to_string(bytes_.held()) + " bytes wait already" +
+                     (own > 0 ? ", " + std::to_string(own) + " of them those of this API key" : ""))
+        .Limit(options_.bytes_name + "=" + std::to_string(bytes_.most()))
+        .Hint(options_.bytes_hint);
+  }
   ++calls_;
-  kind.queue.Push(key, bytes, std::move(task));
+  kind.queue.Push(key, bytes, [this, key, bytes, run = std::move(task)]() mutable {
+    run();
+    run = nullptr;  // What it holds ends before others may hold as much.
+    bytes_.Give(key, bytes);
+  });
   // A thread takes whichever is next when it is free.
   return kind.threads->Run([this, &kind, is_large] {
     thread_local bool gives_way = false;

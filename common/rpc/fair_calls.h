@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/byte_shares.h"
 #include "common/mutex.h"
 #include "common/rpc/call_threads.h"
 
@@ -24,6 +25,10 @@ struct FairCallsOptions {
   size_t waiting = 4096;                       // Calls of either kind that may wait.
   std::string name = "waiting_calls";          // As CallThreadsOptions.
   std::string hint = "try again in a moment";
+  // What calls that run and wait may read together; of each key as ByteShares has it.
+  uint64_t most_bytes = uint64_t{1} << 30;
+  std::string bytes_name = "waiting_texts";
+  std::string bytes_hint = "try again in a moment";
 };
 
 // Which of the waiting calls is next: the oldest of the key that was served least, in bytes, of
@@ -59,8 +64,8 @@ class FairCalls {
   FairCalls& operator=(const FairCalls&) = delete;
 
   // Has a thread run `task`, which reads so many bytes for `key`, and does not wait for it.
-  // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) when as many run and wait as may, UNAVAILABLE (STOPPING)
-  // after Stop.
+  // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) when as many run and wait as may, or as many bytes of them,
+  // UNAVAILABLE (STOPPING) after Stop.
   absl::Status Run(const std::string& key, uint64_t bytes, std::function<void()> task);
   // Waits until all that was taken has run, and takes nothing more. What tasks use outlives this.
   void Stop();
@@ -73,6 +78,7 @@ class FairCalls {
   };
 
   const FairCallsOptions options_;
+  ByteShares bytes_;  // Of those that run or wait.
   Mutex mutex_;
   bool stopped_ STRATA_GUARDED_BY(mutex_) = false;
   size_t calls_ STRATA_GUARDED_BY(mutex_) = 0;  // That run or wait.

@@ -4,6 +4,7 @@
 
 #include "common/mutex.h"
 #include "common/status.h"
+#include "coordinator/service/text_threads.h"
 
 namespace strata {
 namespace {
@@ -32,7 +33,8 @@ class Run : public std::enable_shared_from_this<Run> {
   Run(RunOptions options, std::unique_ptr<HttpAnswer> answer,
       std::shared_ptr<HttpResponder> responder)
       : options_(std::move(options)), answer_(std::move(answer)), responder_(std::move(responder)) {
-    if (options_.memory != nullptr) memory_ = std::make_shared<HttpMemory::Part>(options_.memory);
+    if (options_.memory != nullptr)
+      memory_ = std::make_shared<HttpMemory::Part>(options_.memory, KeyOf(options_.caller.get()));
   }
 
   void Start(HttpBackend* backend, std::vector<ChoiceRequest> requests);

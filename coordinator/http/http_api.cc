@@ -152,6 +152,11 @@ std::optional<HttpResponse> HttpApi::CheckHead(const HttpRequest& head) const {
   return refusal;
 }
 
+std::string HttpApi::OwnerOf(const HttpRequest& head) const {
+  const auto caller = Authenticate(head);
+  return caller.ok() ? KeyOf(caller->get()) : "";
+}
+
 void HttpApi::ServePreflight(const HttpRequest& request, HttpResponder* responder) const {
   const auto answer = web_.Preflight(request, MethodsOf(RouteOf(request.path)));
   responder->Answer(answer.ok() ? *answer : ErrorAnswer(answer.status(), ShapeOf(request.path)));

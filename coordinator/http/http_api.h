@@ -46,6 +46,8 @@ class HttpApi {
   // HttpOptions::check_head: refuses what has no key, or, where none is needed, what a foreign web
   // page sends, before its body is read.
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) const;
+  // HttpOptions::owner_of: the id of its API key, or "".
+  std::string OwnerOf(const HttpRequest& head) const;
   // HttpServer's handler.
   void Serve(HttpRequest request, std::shared_ptr<HttpResponder> responder);
 

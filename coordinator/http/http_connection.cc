@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/status.h"
 #include "coordinator/http/http_head.h"
 
 namespace strata {
@@ -172,15 +173,14 @@ std::optional<HttpResponse> HttpConnection::HoldBody() {
   if (options.memory == nullptr || bytes == 0) {
     return std::nullopt;
   }
-  held_ = std::make_shared<HttpMemory::Part>(options.memory);
-  if (held_->Resize(bytes).ok()) {
+  held_ = std::make_shared<HttpMemory::Part>(
+      options.memory, options.owner_of == nullptr ? "" : options.owner_of(head_));
+  const absl::Status room = held_->Resize(bytes);
+  if (room.ok()) {
     return std::nullopt;
   }
   held_.reset();
-  HttpResponse full = ListenerError(429, "http_memory_full",
-                                    "bodies and answers of other HTTP requests hold all that "
-                                    "--max-http-memory of strata-coordinator lets them: send it "
-                                    "again later");
+  HttpResponse full = ListenerError(429, "http_memory_full", Describe(room));
   full.headers.emplace_back("Retry-After", "1");
   return full;
 }

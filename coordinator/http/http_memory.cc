@@ -7,22 +7,18 @@
 namespace strata {
 
 absl::Status HttpMemory::Part::Resize(uint64_t bytes) {
+  ByteShares& shares = memory_->shares_;
   if (bytes <= bytes_) {
-    memory_->held_ -= bytes_ - bytes;
-    bytes_ = bytes;
-    return absl::OkStatus();
+    shares.Give(owner_, bytes_ - bytes);
+  } else if (!shares.Take(owner_, bytes - bytes_)) {
+    const uint64_t own = owner_.empty() ? 0 : shares.HeldBy(owner_);
+    return Error(absl::StatusCode::kResourceExhausted, "HTTP_MEMORY_FULL",
+                 "bodies and answers of HTTP requests hold " + std::to_string(shares.held()) +
+                     " bytes already" +
+                     (own > 0 ? ", " + std::to_string(own) + " of them those of this API key" : ""))
+        .Limit("max_http_memory=" + std::to_string(shares.most()))
+        .Hint("send it again later, or raise --max-http-memory of strata-coordinator");
   }
-  const uint64_t more = bytes - bytes_;
-  uint64_t held = memory_->held_;
-  do {
-    if (held > memory_->most_ || more > memory_->most_ - held) {
-      return Error(absl::StatusCode::kResourceExhausted, "HTTP_MEMORY_FULL",
-                   "bodies and answers of HTTP requests hold " + std::to_string(held) +
-                       " bytes already")
-          .Limit("max_http_memory=" + std::to_string(memory_->most_))
-          .Hint("send it again later, or raise --max-http-memory of strata-coordinator");
-    }
-  } while (!memory_->held_.compare_exchange_weak(held, held + more));
   bytes_ = bytes;
   return absl::OkStatus();
 }

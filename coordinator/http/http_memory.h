@@ -2,27 +2,30 @@
 #ifndef STRATA_COORDINATOR_HTTP_HTTP_MEMORY_H_
 #define STRATA_COORDINATOR_HTTP_HTTP_MEMORY_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/byte_shares.h"
 
 namespace strata {
 
 // Any thread.
 class HttpMemory {
  public:
-  explicit HttpMemory(uint64_t most) : most_(most) {}
+  explicit HttpMemory(uint64_t most) : shares_(most) {}
 
-  uint64_t held() const { return held_; }
+  uint64_t held() const { return shares_.held(); }
 
-  // What one body or answer holds of it; given back with it. One call at a time.
+  // What one body or answer of `owner` (ByteShares) holds of it; given back with it. One call at a
+  // time.
   class Part {
    public:
-    explicit Part(std::shared_ptr<HttpMemory> memory) : memory_(std::move(memory)) {}
-    ~Part() { memory_->held_ -= bytes_; }
+    explicit Part(std::shared_ptr<HttpMemory> memory, std::string owner = "")
+        : memory_(std::move(memory)), owner_(std::move(owner)) {}
+    ~Part() { memory_->shares_.Give(owner_, bytes_); }
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 
@@ -32,12 +35,12 @@ class HttpMemory {
 
    private:
     const std::shared_ptr<HttpMemory> memory_;
+    const std::string owner_;
     uint64_t bytes_ = 0;
   };
 
  private:
-  const uint64_t most_;
-  std::atomic<uint64_t> held_ = 0;
+  ByteShares shares_;
 };
 
 }  // namespace strata

@@ -65,6 +65,9 @@ struct HttpOptions {
   // Of which bodies hold their part, by their length or what they may have, from before they are
   // read until their requests are on their way. Null: they do not count.
   std::shared_ptr<HttpMemory> memory = nullptr;
+  // Whose a request's body is, of what check_head lets pass, on the server's thread. Null:
+  // nobody's.
+  std::function<std::string(const HttpRequest& head)> owner_of = nullptr;
   // Asked about each request before its body is read, on the server's thread: what it is refused
   // with, if it is. The connection ends with that. Null: nothing is refused.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head = nullptr;

@@ -102,5 +102,31 @@ TEST(FairCalls, OneMoreThanMayRunAndWaitIsRefusedAndAllAfterTheEnd) {
   EXPECT_EQ(ReasonOf(calls.Run("b", 1, [] {})), "STOPPING");
 }
 
+TEST(FairCalls, TextsOfMoreBytesThanMayWaitAreRefusedAndAKeyLeavesOthersTheirShare) {
+  std::promise<void> open;
+  const std::shared_future<void> opened(open.get_future());
+  FairCalls calls({.threads = 1,
+                   .large_threads = 1,
+                   .large_bytes = 10,
+                   .waiting = 100,
+                   .most_bytes = 1000,
+                   .bytes_name = "texts",
+                   .bytes_hint = "less"});
+  const auto wait = [&] { opened.wait(); };
+  ASSERT_TRUE(calls.Run("a", 300, wait).ok());
+  ASSERT_TRUE(calls.Run("a", 200, wait).ok());
+  const absl::Status refused = calls.Run("a", 1, wait);
+  EXPECT_EQ(ReasonOf(refused), "TOO_MANY_CALLS");
+  EXPECT_EQ(DetailOf(refused).limit(), "texts=1000");
+  EXPECT_EQ(DetailOf(refused).hint(), "less");
+  EXPECT_TRUE(calls.Run("a", 0, wait).ok()) << "what reads no text has its place";
+  ASSERT_TRUE(calls.Run("b", 500, wait).ok());
+  EXPECT_EQ(ReasonOf(calls.Run("c", 1, wait)), "TOO_MANY_CALLS");
+  open.set_value();
+  // What has run holds nothing.
+  EXPECT_TRUE(Eventually([&] { return calls.Run("a", 1000, [] {}).ok(); }));
+  calls.Stop();
+}
+
 }  // namespace
 }  // namespace strata

@@ -210,6 +210,49 @@ TEST(HttpServer, WhatItsHeaderIsRefusedForIsSaidWithoutItsBody) {
   EXPECT_NE(known.ReadUntil("POST /a b").find("HTTP/1.1 200"), std::string::npos);
 }
 
+TEST(HttpServer, BodiesOfOneKeyDoNotFillWhatAllShare) {
+  HttpOptions options;
+  options.max_body_bytes = 600;
+  options.memory = std::make_shared<HttpMemory>(1000);
+  options.owner_of = [](const HttpRequest& head) {
+    const std::string* key = head.Header("Key");
+    return key == nullptr ? "" : *key;
+  };
+  Mutex mutex;
+  std::vector<std::pair<HttpRequest, std::shared_ptr<HttpResponder>>> taken;
+  const auto requests = [&] {
+    MutexLock lock(&mutex);
+    return taken.size();
+  };
+  auto server = HttpServer::Start("127.0.0.1:0", options, [&](HttpRequest request, auto responder) {
+    MutexLock lock(&mutex);
+    taken.emplace_back(std::move(request), std::move(responder));
+  });
+  ASSERT_TRUE(server.ok());
+  const auto post = [](const std::string& key, size_t bytes) {
+    return "POST /a HTTP/1.1\r\nHost: x\r\nKey: " + key +
+           "\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" + std::string(bytes, 'x');
+  };
+  std::vector<std::unique_ptr<RawClient>> clients;
+  const auto send = [&](const std::string& key, size_t bytes) {
+    clients.push_back(std::make_unique<RawClient>((*server)->address()));
+    clients.back()->Send(post(key, bytes));
+  };
+  send("greedy", 300);
+  ASSERT_TRUE(Eventually([&] { return requests() == 1; }));
+  send("greedy", 200);
+  ASSERT_TRUE(Eventually([&] { return requests() == 2; }));
+  send("greedy", 100);
+  const std::string refused = clients.back()->ReadUntil("}}");
+  EXPECT_EQ(refused.substr(0, 12), "HTTP/1.1 429");
+  EXPECT_NE(refused.find("500 of them those of this API key"), std::string::npos) << refused;
+  // There is room for another.
+  send("other", 400);
+  ASSERT_TRUE(Eventually([&] { return requests() == 3; }));
+  MutexLock lock(&mutex);
+  taken.clear();
+}
+
 TEST(HttpServer, BodiesAndAnswersThatAreHeldShareOneLimit) {
   HttpOptions options;
   options.max_body_bytes = 600;
