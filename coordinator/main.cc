@@ -75,6 +75,8 @@ struct ServeFlags {
   uint64_t max_long_calls = 64;
   uint64_t max_transfers = 128;
   uint64_t max_unread = uint64_t{256} << 20;
+  nanoseconds grpc_send_timeout = InferenceOptions().send_timeout;
+  uint64_t max_waiting_texts = FairCallsOptions().most_bytes;
   nanoseconds register_timeout = std::chrono::seconds(10);
   nanoseconds dial_back_timeout = std::chrono::seconds(3);
   nanoseconds measure_again = std::chrono::seconds(5);
@@ -84,6 +86,7 @@ struct ServeFlags {
   nanoseconds retry_load_at_most = LoadRetryOptions().most;
   nanoseconds check_timeout = CoordinatorOptions().check_timeout;
   nanoseconds upload_timeout = ModelIntakeOptions().upload_timeout;
+  nanoseconds add_timeout = ModelIntakeOptions().add_timeout;
   nanoseconds forget_nodes_after = ClusterOptions().forget_after;
   uint64_t min_free_disk = ClusterOptions().least_free_disk_bytes;
   HttpOptions http;
@@ -173,6 +176,10 @@ void Register(Flags* flags, ServeFlags* f) {
       kShortest);
   flags->Duration("upload-timeout", &f->upload_timeout,
                   "A `model add --upload` that sends nothing for this long is ended", kShortest);
+  flags->Duration("add-timeout", &f->add_timeout,
+                  "A `model add` whose files give nothing for this long, as on a disk that hangs, "
+                  "is ended",
+                  kShortest);
   flags->Duration(
       "forget-nodes-after", &f->forget_nodes_after,
       "A worker that left is forgotten after this long, unless a model has layers on it "
@@ -192,6 +199,12 @@ void Register(Flags* flags, ServeFlags* f) {
       "max-unread", &f->max_unread,
       "Most bytes of one gRPC answer that wait for a client that does not read; from 1 MiB of "
       "it on, or a quarter, its answer is not computed further and gives way to others");
+  flags->Duration("grpc-send-timeout", &f->grpc_send_timeout,
+                  "A gRPC client that takes nothing of its answer for this long is cut off",
+                  kShortest);
+  flags->Size("max-waiting-texts", &f->max_waiting_texts,
+              "Most bytes of requests that wait for a thread to tokenize their texts, of gRPC and "
+              "HTTP together; more are refused. One API key has no more than it leaves to others");
   flags->Number("max-http-connections", &f->http.max_connections,
                 "Most HTTP connections; one more is answered 503", 1, kMostOfAnything);
   flags->Size("max-http-header", &f->http.max_header_bytes,
@@ -205,7 +218,8 @@ void Register(Flags* flags, ServeFlags* f) {
               "Most bytes of an HTTP answer that is no stream, about, while it is being made");
   flags->Size("max-http-memory", &f->max_http_memory,
               "Most bytes, about, that the bodies of HTTP requests and answers that are no streams "
-              "hold together; more are answered 429");
+              "hold together; more are answered 429. One API key's hold no more than they leave to "
+              "others");
   flags->Duration("http-timeout", &f->http.timeout,
                   "An HTTP connection is closed that is idle, or sends a header, for this long",
                   kShortest);
@@ -339,8 +353,10 @@ absl::Status Serve(const ServeFlags& f) {
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
   LinkService links(coordinator.links(), link_options);
-  const auto texts = NewTextThreads(f.max_waiting_calls);
-  InferenceServiceImpl inference(&coordinator, {.max_unread_bytes = f.max_unread, .texts = texts});
+  const auto texts = NewTextThreads(f.max_waiting_calls, f.max_waiting_texts);
+  InferenceServiceImpl inference(
+      &coordinator,
+      {.max_unread_bytes = f.max_unread, .send_timeout = f.grpc_send_timeout, .texts = texts});
   RETURN_IF_ERROR(coordinator.Start());
   const auto http_backend = MakeHttpBackend(&coordinator);
   const auto http_memory = std::make_shared<HttpMemory>(f.max_http_memory);
@@ -350,6 +366,7 @@ absl::Status Serve(const ServeFlags& f) {
       {.texts = texts, .max_answer_bytes = f.max_http_answer, .memory = http_memory, .web = web});
   HttpOptions http_options = f.http;
   http_options.memory = http_memory;
+  http_options.owner_of = [&](const HttpRequest& head) { return http_api.OwnerOf(head); };
   http_options.check_head = [&](const HttpRequest& head) { return http_api.CheckHead(head); };
   ASSIGN_OR_RETURN(
       const auto http,
@@ -366,6 +383,7 @@ absl::Status Serve(const ServeFlags& f) {
   admin_options.intake.hub_token = token != nullptr ? token : "";
   admin_options.intake.max_upload_bytes = f.max_upload;
   admin_options.intake.upload_timeout = f.upload_timeout;
+  admin_options.intake.add_timeout = f.add_timeout;
   admin_options.max_long_calls = f.max_long_calls;
   admin_options.max_waiting_calls = f.max_waiting_calls;
   AdminServiceImpl admin(&coordinator, admin_options);

@@ -29,6 +29,23 @@ void BlockingCall::OnAccepted(bool ok) {
   }
 }
 
+void BlockingCall::EndWith(const grpc::Status& status) {
+  if (finishes_.exchange(true)) {
+    return;
+  }
+  cancelled_ = true;
+  (void)Begin();  // For the handler, which has not returned.
+  Finish(status);
+}
+
+bool BlockingCall::MayFinish() {
+  if (!finishes_.exchange(true)) {
+    return true;
+  }
+  End();  // EndWith's.
+  return false;
+}
+
 void BlockingCall::Waited::Set(bool ok) {
   MutexLock lock(&mutex_);
   ok_ = ok;

@@ -27,8 +27,9 @@ class CallContext {
   // Nobody waits for the answer any more: the client went away, its deadline passed, or the server
   // has waited long enough for the handler to end.
   bool IsCancelled() const { return cancelled_; }
-  // Ends the call from this end: what the handler reads or writes fails.
-  void Cancel() { grpc_.TryCancel(); }
+  // Ends the call from this end: its client is told `status`, what the handler reads or writes
+  // fails, and what it returns is told to nobody. Once.
+  virtual void EndWith(const grpc::Status& status) = 0;
   // Metadata, deadline, peer.
   const grpc::ServerContext& grpc() const { return grpc_; }
 
@@ -108,14 +109,21 @@ class BlockingCall : public IoCall, public CallContext {
   // Finishes without an answer. Any thread.
   virtual void Finish(const grpc::Status& status) = 0;
 
+  // Whether the handler's end is to finish the call; not where EndWith has. Once, at its end.
+  bool MayFinish();
+
  private:
   void OnAccepted(bool ok);
+  void EndWith(const grpc::Status& status) final;
   void OnEnd() final { delete this; }
 
   const CallRunner runner_;
+  std::atomic<bool> finishes_ = false;  // Whoever sets it.
   Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
   // The client went away, or has its answer.
-  Op gone_{this, [this](bool) { cancelled_ = grpc_.IsCancelled(); }};
+  Op gone_{this, [this](bool) {
+             if (grpc_.IsCancelled()) cancelled_ = true;
+           }};
   Op finished_{this, [](bool) {}};
 };
 
@@ -146,6 +154,9 @@ class BlockingUnaryCall final : public BlockingCall {
   void AwaitNext() override { new BlockingUnaryCall(method_); }
   void Handle() override {
     const grpc::Status status = method_->handler(this, &request_, &response_);
+    if (!MayFinish()) {
+      return;
+    }
     if (status.ok()) {
       writer_.Finish(response_, status, finished());
     } else {
@@ -175,7 +186,10 @@ class BlockingServerStream final : public BlockingCall, private CallWriter<Respo
  private:
   size_t RequestBytes() const override { return request_.ByteSizeLong(); }
   void AwaitNext() override { new BlockingServerStream(method_); }
-  void Handle() override { Finish(method_->handler(this, &request_, this)); }
+  void Handle() override {
+    const grpc::Status status = method_->handler(this, &request_, this);
+    if (MayFinish()) Finish(status);
+  }
   void Finish(const grpc::Status& status) override { writer_.Finish(status, finished()); }
   bool Write(const Response& response) override {
     return written_.Run([&](void* tag) { writer_.Write(response, tag); });
@@ -200,7 +214,10 @@ class BlockingBidiStream final : public BlockingCall, private CallStream<Respons
 
  private:
   void AwaitNext() override { new BlockingBidiStream(method_); }
-  void Handle() override { Finish(method_->handler(this, this)); }
+  void Handle() override {
+    const grpc::Status status = method_->handler(this, this);
+    if (MayFinish()) Finish(status);
+  }
   void Finish(const grpc::Status& status) override { stream_.Finish(status, finished()); }
   bool Read(Request* request) override {
     return read_.Run([&](void* tag) { stream_.Read(request, tag); });

@@ -94,10 +94,11 @@ class IoCall {
   // To be called before an operation starts, but the last one. False once the call has ended: then
   // it must not start. Any thread.
   bool Begin();
-  // The reference of its own is not needed: no last operation comes. The loop's thread.
+  // One reference is not needed any more: of its own where no last operation comes, or of Begin
+  // where none was started. May delete the call.
   void End();
 
-  // Everything has ended. On the loop's thread; may delete the call.
+  // Everything has ended. On the loop's thread, or that of the last End; may delete the call.
   virtual void OnEnd() = 0;
 
  private:

@@ -4,7 +4,7 @@
 
 #include "common/mutex.h"
 #include "common/status.h"
-#include "coordinator/service/text_threads.h"
+#include "coordinator/service/request/text_threads.h"
 
 namespace strata {
 namespace {

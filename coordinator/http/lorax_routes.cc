@@ -22,8 +22,10 @@ absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const ModelRuntime& model,
   if (request.chat) {
     ASSIGN_OR_RETURN(text, model.RenderChat(request.request.chat(), std::time(nullptr)));
   }
-  if (request.truncate > 0) limit = nullptr;  // Of what is left of it.
-  ASSIGN_OR_RETURN(std::vector<uint32_t> ids, model.EncodePrompt(text, !request.chat, limit));
+  // What is left of it has to fit, not all of it.
+  ASSIGN_OR_RETURN(std::vector<uint32_t> ids, request.truncate > 0
+                                                  ? model.EncodeAny(text, !request.chat)
+                                                  : model.EncodePrompt(text, !request.chat, limit));
   if (request.truncate == 0 || ids.size() <= request.truncate) {
     return ids;
   }

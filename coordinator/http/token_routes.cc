@@ -66,9 +66,9 @@ absl::Status HttpApi::Tokenize(Call* call) {
   std::vector<uint32_t> ids;
   if (is_chat) {
     ASSIGN_OR_RETURN(const std::string text, model->RenderChat(chat, std::time(nullptr)));
-    ASSIGN_OR_RETURN(ids, model->Encode(text, false));
+    ASSIGN_OR_RETURN(ids, model->EncodeAny(text, false));
   } else {
-    ASSIGN_OR_RETURN(ids, model->Encode(prompt.has_value() ? *prompt : *inputs, special));
+    ASSIGN_OR_RETURN(ids, model->EncodeAny(prompt.has_value() ? *prompt : *inputs, special));
   }
   if (!is_chat && !prompt.has_value()) {
     AnswerJson(LoraxTokens(ids, model->tokenizer.get()), call->responder.get());

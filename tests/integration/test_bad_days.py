@@ -5,11 +5,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 
 import pytest
 
 from cluster import GIVE_UP_S, RECALL, Cluster, wait_until
+from checkpoints import make_checkpoint
 from small_disk import full, mounted
+from test_detaching import LARGE
 
 ASK = ["generate", "recall", "--token-ids", "1,2,3", "--max-tokens", 12, "--temperature", 0]
 
@@ -208,6 +211,20 @@ def test_a_model_whose_files_were_touched_loads_as_before(tmp_path):
             cluster.run(*command)
         cluster.load("mine", context=512)
         all_is_well(cluster)
+
+
+def test_an_upload_that_is_ended_says_why(tmp_path):
+    make_checkpoint(tmp_path / "large", **LARGE, sparse=True)
+    with Cluster(tmp_path / "cluster", upload_timeout="1s") as cluster:
+        upload = cluster.popen("model", "add", tmp_path / "large", "--upload")
+        wait_until((cluster.data_dir / "models" / "large.uploading").exists, "it has begun")
+        upload.send_signal(signal.SIGSTOP)
+        cluster.coordinator.wait_for("sent nothing for .* and was ended")
+        upload.send_signal(signal.SIGCONT)
+        _, err = upload.communicate(timeout=GIVE_UP_S)
+        assert upload.returncode == 1
+        assert "sent nothing for" in err and "--upload-timeout" in err, err
+        assert not cluster.json("model", "list")["models"]
 
 
 def test_nodes_that_left_are_forgotten_unless_a_model_has_layers_on_them(tmp_path):

@@ -1,5 +1,6 @@
 """Clients that read their streams slowly: their answers wait for them, and nobody else does."""
 
+import contextlib
 import json
 import socket
 import time
@@ -163,35 +164,43 @@ def test_eight_clients_that_never_read_starve_nobody_and_read_on_later(small):
     small.nothing_is_left()
 
 
-def test_grpc_clients_that_never_read_starve_nobody_and_read_on_later(tmp_path):
-    home = python_sdk.environment()
-    python_sdk.import_from(home)
+@contextlib.contextmanager
+def grpc_readers(folder, **flags):
+    """(cluster, what asks for a long answer) for gRPC's clients, whose channels hold 64 KiB for who
+    does not read: the SDK's own hold some megabytes."""
+    python_sdk.import_from(python_sdk.environment())
     import grpc
     from strata.v1 import inference_pb2, inference_pb2_grpc
 
-    def ask(stub):
-        request = inference_pb2.GenerateRequest(model="recall", max_tokens=100, ignore_eos=True,
-                                                logprobs=100, return_logits=True)
-        request.tokens.ids.extend([1] * 8)
-        request.sampling.seed = 3
-        request.sampling.temperature = 1
-        return stub.Generate(request)
-
-    def tokens(answer):
-        return [token for message in answer for token in message.token_ids]
-
-    # The SDK's own channels hold some megabytes for who does not read; this one 64 KiB.
-    with (Cluster(tmp_path, max_unread="256KiB") as c,
+    with (Cluster(folder, max_unread="256KiB", **flags) as c,
           grpc.insecure_channel(c.address, options=[("grpc.http2.bdp_probe", 0)]) as channel):
         c.run("model", "add", RECALL, "--name", "recall")
         c.start_workers(2)
         c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, kv_tokens=512)
+        stub = inference_pb2_grpc.InferenceServiceStub(channel)
+
+        def ask():
+            request = inference_pb2.GenerateRequest(model="recall", max_tokens=100, ignore_eos=True,
+                                                    logprobs=100, return_logits=True)
+            request.tokens.ids.extend([1] * 8)
+            request.sampling.seed = 3
+            request.sampling.temperature = 1
+            return stub.Generate(request)
+
+        yield c, ask
+
+
+def tokens(answer):
+    return [token for message in answer for token in message.token_ids]
+
+
+def test_grpc_clients_that_never_read_starve_nobody_and_read_on_later(tmp_path):
+    with grpc_readers(tmp_path, grpc_send_timeout=NEVER) as (c, ask):
         wanting = {**LARGE, "n": 1, "stream": False, "logprobs": None}
         expected = post(c, "/v1/completions", wanting)
-        stub = inference_pb2_grpc.InferenceServiceStub(channel)
-        whole = tokens(ask(stub))
+        whole = tokens(ask())
         assert len(whole) == 100
-        answers = [ask(stub) for _ in range(EIGHT)]
+        answers = [ask() for _ in range(EIGHT)]
         for answer in answers:
             next(answer)  # That it has started.
         wait_until(lambda: none_goes_on(c), "none of them goes on")
@@ -202,3 +211,20 @@ def test_grpc_clients_that_never_read_starve_nobody_and_read_on_later(tmp_path):
         for answer in answers:
             assert tokens(answer) == whole
         c.nothing_is_left()
+
+
+def test_a_grpc_client_that_never_reads_is_cut_off_after_a_time_and_told_why(tmp_path):
+    with grpc_readers(tmp_path, grpc_send_timeout="3s") as (c, ask):
+        answers = [ask() for _ in range(2)]
+        for answer in answers:
+            next(answer)
+        wait_until(lambda: states(c) == [], "both are cut off")
+        for answer in answers:
+            with pytest.raises(Exception) as ended:
+                tokens(answer)
+            # After the same time again the call is ended at all.
+            assert ("SLOW_READER" in str(ended.value.trailing_metadata()) or
+                    "CANCELLED" in str(ended.value.code())), ended.value
+        c.nothing_is_left()
+        # Who reads is not.
+        assert len(tokens(ask())) == 100

@@ -153,7 +153,7 @@ grpc::Status AdminServiceImpl::UploadModel(
     CallContext* context, CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream) {
   return ToGrpc(intake_.Upload(
       {.read = [stream](v1::UploadModelRequest* message) { return stream->Read(message); },
-       .cancel = [context] { context->Cancel(); }},
+       .end = [context](const absl::Status& why) { context->EndWith(ToGrpc(why)); }},
       [stream](const v1::ModelProgress& progress) { return stream->Write(progress); }));
 }
 

@@ -40,8 +40,12 @@ class InferenceServiceImpl::GenerateCall final
       public GenerationReceiver {
  public:
   GenerateCall(InferenceServiceImpl* service, IoLoop* loop)
-      : IoAnswers(loop, service->options_.max_unread_bytes,
-                  std::min(service->options_.max_unread_bytes / 4, kBehindBytes)),
+      : IoAnswers(loop,
+                  {.most_unread_bytes = service->options_.max_unread_bytes,
+                   .behind_bytes = std::min(service->options_.max_unread_bytes / 4, kBehindBytes),
+                   .timeout = service->options_.send_timeout,
+                   .hint = "read answers as they come, or raise --max-unread and "
+                           "--grpc-send-timeout of strata-coordinator"}),
         service_(service) {
     Await([&](auto* context, auto* request, auto* writer, void* tag) {
       service_->service_->RequestGenerate(context, request, writer, loop->queue(),
@@ -121,10 +125,10 @@ absl::Status InferenceServiceImpl::Tokenize(const v1::TokenizeRequest& request,
   std::vector<uint32_t> ids;
   if (request.has_chat()) {
     ASSIGN_OR_RETURN(std::string prompt, model->RenderChat(request.chat(), std::time(nullptr)));
-    ASSIGN_OR_RETURN(ids, model->Encode(prompt, false));
+    ASSIGN_OR_RETURN(ids, model->EncodeAny(prompt, false));
     response->set_prompt(std::move(prompt));
   } else {
-    ASSIGN_OR_RETURN(ids, model->Encode(request.text(), request.add_special_tokens()));
+    ASSIGN_OR_RETURN(ids, model->EncodeAny(request.text(), request.add_special_tokens()));
   }
   response->mutable_ids()->Add(ids.begin(), ids.end());
   return absl::OkStatus();

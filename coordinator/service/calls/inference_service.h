@@ -2,6 +2,7 @@
 #ifndef STRATA_COORDINATOR_SERVICE_CALLS_INFERENCE_SERVICE_H_
 #define STRATA_COORDINATOR_SERVICE_CALLS_INFERENCE_SERVICE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 
@@ -15,6 +16,8 @@ namespace strata {
 struct InferenceOptions {
   // Bytes of one answer that may wait for a client that does not read; then it is cut off.
   size_t max_unread_bytes = size_t{256} << 20;
+  // Likewise a client that takes nothing of its answer for so long. 0: never.
+  nanoseconds send_timeout = std::chrono::seconds(120);
   // On which texts are rendered and tokenized; null: on threads of its own, for which so many calls
   // may wait.
   std::shared_ptr<FairCalls> texts = nullptr;

@@ -41,6 +41,11 @@ std::string Share(uint64_t done, uint64_t total) {
   return total == 0 ? "" : " (" + std::to_string(100 * std::min(done, total) / total) + " %)";
 }
 
+std::string LimitOf(const std::string& name, nanoseconds limit) {
+  return name + "=" +
+         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
+}
+
 // A file name without folders, as uploads may have.
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name.size() <= 255 && name[0] != '.' &&
@@ -101,28 +106,40 @@ class UploadWatch {
 
 absl::Status ModelIntake::Add(const std::string& path, const std::string& name,
                               const std::string& origin, const SendFn& send) {
-  Throttle throttle;
   const std::string reading = "the files of " + path + " to be read";
   const auto wait = wait_board_->Begin({.what = reading,
                                         .node = "",
                                         .model = name,
-                                        .late = options_.late,
+                                        .limit = options_.add_timeout,
                                         .hint = "see to the disk that it is on"});
+  Throttle throttle;
   v1::ModelProgress progress;
   progress.set_phase("digesting");
-  const auto model =
-      models_->Add(path, name, origin, [&](uint64_t done_bytes, uint64_t total_bytes) {
+  // The task's too, which may outlive this.
+  const auto model = std::make_shared<std::shared_ptr<const ModelRuntime>>();
+  RETURN_IF_ERROR(reading_.Run(
+      options_.add_timeout,
+      [this, path, name, origin, model](const WatchedTasks::Report& report) -> absl::Status {
+        // A client that goes away detaches: the work goes on.
+        ASSIGN_OR_RETURN(*model,
+                         models_->Add(path, name, origin, [&](uint64_t done, uint64_t total) {
+                           return report(done, total) && !stopping_;
+                         }));
+        return absl::OkStatus();
+      },
+      [&](uint64_t done_bytes, uint64_t total_bytes) {
         if (throttle.Due()) {
           wait->Progress(reading + Share(done_bytes, total_bytes));
           progress.set_done_bytes(done_bytes);
           progress.set_total_bytes(total_bytes);
           send(progress);
         }
-        // A client that goes away detaches: the work
-        // goes on.
-        return !stopping_;
-      });
-  RETURN_IF_ERROR(model.status());
+      },
+      Error(absl::StatusCode::kUnavailable, "DISK_HANGS",
+            path + " gave nothing to read for " + FormatDuration(options_.add_timeout))
+          .Limit(LimitOf("add_timeout_ms", options_.add_timeout))
+          .Hint("see to the disk that it is on and add it again, or raise --add-timeout of "
+                "strata-coordinator")));
   progress.set_phase("done");
   progress.set_done_bytes(progress.total_bytes());
   ASSIGN_OR_RETURN(*progress.mutable_model(), report_->GetModel((*model)->name));
@@ -184,7 +201,13 @@ absl::Status ModelIntake::TakeUpload(const std::string& name, const UploadStream
   uint64_t left = 0;
   uint64_t total = 0;
   bool done = false;
-  UploadWatch watch(options_.upload_timeout, stream.cancel);
+  const absl::Status silent =
+      Error(absl::StatusCode::kAborted, "UPLOAD_BROKEN",
+            "the upload of model '" + name + "' sent nothing for " +
+                FormatDuration(options_.upload_timeout) + " and was ended")
+          .Limit(LimitOf("upload_timeout_ms", options_.upload_timeout))
+          .Hint("start it again, or raise --upload-timeout of strata-coordinator");
+  UploadWatch watch(options_.upload_timeout, [&] { stream.end(silent); });
   const std::string uploading = "the client that uploads model " + name;
   auto wait = wait_board_->Begin(
       {.what = uploading,
@@ -254,8 +277,7 @@ absl::Status ModelIntake::TakeUpload(const std::string& name, const UploadStream
   }
   wait = nullptr;
   if (watch.ended()) {
-    LogWarn({{"model", name}}, "an upload sent nothing for " +
-                                   FormatDuration(options_.upload_timeout) + " and was ended");
+    LogWarn({{"model", name}}, Describe(silent));
   }
   if (!done || left != 0) {
     return fail(Error(absl::StatusCode::kAborted, "UPLOAD_BROKEN", "the upload broke off")

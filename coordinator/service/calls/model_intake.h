@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/deployment/waits.h"
+#include "coordinator/service/calls/watched_tasks.h"
 #include "coordinator/service/models/models.h"
 #include "coordinator/service/process/status_report.h"
 #include "strata/v1/admin.pb.h"
@@ -27,7 +28,9 @@ struct ModelIntakeOptions {
   uint64_t max_upload_bytes = uint64_t{1} << 42;
   // An upload that sends nothing for so long is ended.
   nanoseconds upload_timeout = std::chrono::minutes(2);
-  // Adding, uploading and pulling that gets no further for so long is a problem for `status`.
+  // What is added, uploaded or pulled and gives nothing to digest for so long is refused.
+  nanoseconds add_timeout = std::chrono::minutes(2);
+  // Pulling that gets no further for so long is a problem for `status`.
   nanoseconds late = std::chrono::minutes(2);
 };
 
@@ -46,10 +49,11 @@ class ModelIntake {
   // The folder `path`; Models::Add says what name, origin and errors are.
   absl::Status Add(const std::string& path, const std::string& name, const std::string& origin,
                    const SendFn& send);
-  // What a client sends. `cancel` has a waiting `read` return false; any thread.
+  // What a client sends. `end` tells it why there is no more, and has a waiting `read` return false;
+  // any thread, until Upload returns. Then nothing that Upload returns is told to it.
   struct UploadStream {
     std::function<bool(v1::UploadModelRequest* message)> read;
-    std::function<void()> cancel;
+    std::function<void(const absl::Status& why)> end;
   };
   absl::Status Upload(const UploadStream& stream, const SendFn& send);
   absl::Status Pull(const v1::PullModelRequest& request, const SendFn& send);
@@ -67,6 +71,7 @@ class ModelIntake {
   std::atomic<bool> stopping_ = false;
   Mutex mutex_;
   std::set<std::string> uploading_ STRATA_GUARDED_BY(mutex_);  // Names.
+  WatchedTasks reading_;  // Of files that are digested. Last: they use the others.
 };
 
 }  // namespace strata

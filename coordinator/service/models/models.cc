@@ -131,6 +131,12 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> Models::Add(
   ASSIGN_OR_RETURN(
       auto runtime,
       MakeModelRuntime(name, std::make_shared<const ModelManifest>(std::move(manifest))));
+  // Whoever waited for the files may have given up: then nothing is registered.
+  uint64_t bytes = 0;
+  for (const ManifestFile& file : runtime->manifest->files) bytes += file.identity.bytes;
+  if (progress != nullptr && !progress(bytes, bytes)) {
+    return Error(absl::StatusCode::kCancelled, "CANCELLED", "nobody waits for it any more");
+  }
   MutexLock changing(&changes_);
   if (const auto old = Get(name);
       old.ok() && (*old)->manifest->weights_digest != runtime->manifest->weights_digest) {

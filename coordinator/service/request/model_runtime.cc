@@ -71,6 +71,20 @@ absl::StatusOr<std::vector<uint32_t>> ModelRuntime::Encode(const std::string& te
   return tokenizer->Encode(text, add_special_tokens);
 }
 
+absl::StatusOr<std::vector<uint32_t>> ModelRuntime::EncodeAny(const std::string& text,
+                                                              bool add_special_tokens) const {
+  const size_t per_id = tokenizer == nullptr ? 0 : tokenizer->max_bytes_per_id();
+  if (per_id > 0 && text.size() > kShortTextBytes && text.size() / per_id > spec().context) {
+    return Error(absl::StatusCode::kInvalidArgument, "CONTEXT_EXCEEDED",
+                 "a text of " + std::to_string(text.size()) + " bytes has more tokens than the " +
+                     std::to_string(spec().context) + " of model '" + name + "'")
+        .Limit("context_tokens=" + std::to_string(spec().context))
+        .Hint("send its parts, one after another")
+        .Fact("limit_tokens", spec().context);
+  }
+  return Encode(text, add_special_tokens);
+}
+
 namespace {
 
 // Of GGUF files, and from before others were read: these two, "" where there is none.
@@ -215,7 +229,10 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
   runtime->template_problem =
       Error(absl::StatusCode::kFailedPrecondition, "NO_CHAT_TEMPLATE",
             "model '" + runtime->name + "' has no chat template")
-          .Hint("`strata generate " + runtime->name + " PROMPT` takes a whole prompt");
+          .Hint(runtime->tokenizer != nullptr
+                    ? "`strata generate " + runtime->name + " PROMPT` takes a whole prompt"
+                    : "it has no tokenizer either: `strata generate " + runtime->name +
+                          " --token-ids IDS` takes token ids");
   if (!m.chat_template.empty()) {
     auto parsed = ParseChatTemplate(m.chat_template);
     if (parsed.ok()) {

@@ -48,6 +48,10 @@ struct ModelRuntime : DeployedModel {
   absl::StatusOr<std::vector<uint32_t>> EncodePrompt(const std::string& text,
                                                      bool add_special_tokens,
                                                      const LimitFn& limit) const;
+  // The same of a text that need not be served: refused (CONTEXT_EXCEEDED) where its bytes alone
+  // say that it has more ids than the model has context.
+  absl::StatusOr<std::vector<uint32_t>> EncodeAny(const std::string& text,
+                                                  bool add_special_tokens) const;
   // The prompt that the chat template makes of messages. FAILED_PRECONDITION (NO_CHAT_TEMPLATE).
   absl::StatusOr<std::string> RenderChat(const v1::ChatInput& chat, int64_t now) const;
   // What the planner needs, for these options.

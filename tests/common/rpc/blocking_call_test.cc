@@ -110,6 +110,33 @@ TEST_F(BlockingCallTest, AnAnswerAndATypedErrorComeBack) {
   EXPECT_EQ(DetailOf(bad).hint(), "look");
 }
 
+TEST_F(BlockingCallTest, ACallThatIsEndedFromElsewhereSaysWhyAndItsHandlerIsWoken) {
+  Serve();
+  std::promise<CallContext*> reads;
+  std::promise<void> ended;
+  service_->both = [&](CallContext* context, Upload* stream) {
+    v1::UploadModelRequest message;
+    EXPECT_TRUE(stream->Read(&message));
+    reads.set_value(context);
+    EXPECT_FALSE(stream->Read(&message)) << "it waits for what never comes";
+    ended.get_future().wait();
+    return grpc::Status(grpc::StatusCode::INTERNAL, "is told to nobody");
+  };
+  grpc::ClientContext context;
+  const auto stream = stub_->UploadModel(&context);
+  ASSERT_TRUE(stream->Write(v1::UploadModelRequest()));
+  reads.get_future().get()->EndWith(
+      ToGrpc(Error(absl::StatusCode::kAborted, "TOO_SLOW", "too slow").Hint("hurry")));
+  v1::ModelProgress progress;
+  EXPECT_FALSE(stream->Read(&progress));
+  const absl::Status why = FromGrpc(stream->Finish());
+  EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ReasonOf(why), "TOO_SLOW");
+  EXPECT_EQ(DetailOf(why).hint(), "hurry");
+  ended.set_value();
+  server_->Shutdown(milliseconds(1000));  // Waits for what is left of the call.
+}
+
 TEST_F(BlockingCallTest, ManyWaitAtOnceAndTheLoopServesOthersMeanwhile) {
   Serve({.threads = 16});
   std::promise<void> go_on;
@@ -223,21 +250,21 @@ TEST_F(BlockingCallTest, BothEndsReadAndWriteAtTheSameTime) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
-TEST_F(BlockingCallTest, AHandlerThatReadsIsWokenWhenTheClientGoesAndMayCancelItself) {
+TEST_F(BlockingCallTest, AHandlerThatReadsIsWokenWhenTheClientGoesAndMayEndTheCallItself) {
   Serve();
   service_->both = [&](CallContext* context, Upload* stream) {
     v1::UploadModelRequest message;
     EXPECT_TRUE(stream->Read(&message));
     ++begun_;
-    if (message.data() == "cancel") {
-      context->Cancel();
+    if (message.data() == "end") {
+      context->EndWith({grpc::StatusCode::ABORTED, "ended"});
     }
     EXPECT_FALSE(stream->Read(&message));
     EXPECT_TRUE(Eventually([&] { return context->IsCancelled(); }));
     ++ended_;
     return grpc::Status::OK;
   };
-  for (const char* word : {"go", "cancel"}) {
+  for (const char* word : {"go", "end"}) {
     begun_ = ended_ = 0;
     grpc::ClientContext context;
     const auto stream = stub_->UploadModel(&context);
@@ -248,7 +275,8 @@ TEST_F(BlockingCallTest, AHandlerThatReadsIsWokenWhenTheClientGoesAndMayCancelIt
     if (message.data() == "go") {
       context.TryCancel();
     }
-    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED) << word;
+    EXPECT_EQ(stream->Finish().error_code(),
+              message.data() == "go" ? grpc::StatusCode::CANCELLED : grpc::StatusCode::ABORTED);
     EXPECT_TRUE(Eventually([&] { return ended_ == 1; })) << word;
   }
 }

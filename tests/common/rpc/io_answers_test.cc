@@ -6,13 +6,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/rpc/status.h"
 #include "common/rpc/transport.h"
+#include "common/status.h"
 #include "strata/v1/admin.grpc.pb.h"
 #include "tests/eventually.h"
 
@@ -27,7 +30,11 @@ class TestService : public IoService {
   class Call : public IoAnswers<v1::LoadModelRequest, v1::LoadModelProgress> {
    public:
     Call(TestService* service, IoLoop* loop)
-        : IoAnswers(loop, 4 << 20, 1 << 20), service_(service) {
+        : IoAnswers(loop, {.most_unread_bytes = 4 << 20,
+                           .behind_bytes = 1 << 20,
+                           .timeout = service->timeout,
+                           .hint = "read"}),
+          service_(service) {
       Await([&](auto* context, auto* request, auto* writer, void* tag) {
         service_->service_->RequestLoadModel(context, request, writer, loop->queue(),
                                              loop->server_queue(), tag);
@@ -66,6 +73,8 @@ class TestService : public IoService {
     return call;
   }
 
+  // Of calls that are accepted after the next one.
+  std::atomic<std::chrono::nanoseconds> timeout = std::chrono::nanoseconds(0);
   std::atomic<int> cancelled = 0;
   std::atomic<int> gone = 0;
   std::atomic<int> readers = 0;  // How often one's Behind changed.
@@ -100,6 +109,16 @@ class IoAnswersTest : public testing::Test {
   };
   std::unique_ptr<Client> Start(const std::string& model = "m") {
     return std::make_unique<Client>(stub_.get(), model);
+  }
+
+  // The next call's client may take nothing for so long.
+  void LetNextCallWait(milliseconds timeout) {
+    service_.timeout = timeout;
+    const auto client = Start();
+    service_.Accepted()->Close(grpc::Status::OK);
+    EXPECT_EQ(client->Next(), -1);
+    EXPECT_TRUE(client->reader->Finish().ok());
+    EXPECT_TRUE(Eventually([&] { return service_.gone == 1; }));
   }
 
   static v1::LoadModelProgress Answer(uint64_t epoch, size_t bytes = 0) {
@@ -173,13 +192,20 @@ TEST_F(IoAnswersTest, AClientThatDoesNotReadIsCutOffAndTheOthersAreNot) {
     slept_on->Push(Answer(pushed++, 1 << 20));
   }
   EXPECT_GE(pushed, 4u);
-  EXPECT_TRUE(Eventually([&] { return service_.cancelled == 1; }));
+  EXPECT_EQ(service_.cancelled, 1);
   slept_on->Push(Answer(0));  // Does nothing.
   slept_on->Close(grpc::Status::OK);
-  EXPECT_TRUE(Eventually([&] { return service_.gone == 1; }));
-  while (sleeper->Next() >= 0) {
+  // It reads on, and is told why there is no more.
+  int64_t read_on = 0;
+  while (sleeper->Next() == read_on) {
+    ++read_on;
   }
-  EXPECT_EQ(sleeper->reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_LT(read_on, static_cast<int64_t>(pushed)) << "what waited is gone";
+  const absl::Status why = FromGrpc(sleeper->reader->Finish());
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(why), "SLOW_READER");
+  EXPECT_EQ(DetailOf(why).hint(), "read");
+  EXPECT_TRUE(Eventually([&] { return service_.gone == 1; }));
 
   read->Push(Answer(7));
   EXPECT_EQ(reader->Next(), 7);
@@ -187,6 +213,61 @@ TEST_F(IoAnswersTest, AClientThatDoesNotReadIsCutOffAndTheOthersAreNot) {
   EXPECT_EQ(reader->Next(), -1);
   EXPECT_TRUE(reader->reader->Finish().ok());
   EXPECT_EQ(service_.cancelled, 1);
+}
+
+// Fills what is on the way to a client that does not read, and a little more.
+void FillUp(const std::function<void()>& push, const std::atomic<int>& ended) {
+  for (int i = 0; i < 64 && ended == 0; ++i) {
+    push();
+  }
+}
+
+TEST_F(IoAnswersTest, AClientThatTakesNothingForTooLongIsToldSoIfItReadsOn) {
+  LetNextCallWait(milliseconds(500));
+  const auto client = Start();
+  TestService::Call* const call = service_.Accepted();
+  // Few bytes, far fewer than may wait, once the client's own buffer is full.
+  FillUp([&] { call->Push(Answer(0, 64 * 1024)); }, service_.cancelled);
+  EXPECT_TRUE(Eventually([&] { return service_.cancelled == 1; }));
+  call->Push(Answer(1));  // Does nothing.
+  call->Close({grpc::StatusCode::CANCELLED, "as its generation ends"});
+  while (client->Next() >= 0) {
+  }
+  // Unless it was so late that the call was ended at all.
+  const absl::Status why = FromGrpc(client->reader->Finish());
+  if (why.code() != absl::StatusCode::kCancelled) {
+    EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ReasonOf(why), "SLOW_READER");
+  }
+  EXPECT_TRUE(Eventually([&] { return service_.gone == 2; }));
+}
+
+TEST_F(IoAnswersTest, TheCallOfAClientThatNeverReadsOnEnds) {
+  LetNextCallWait(milliseconds(20));
+  const auto client = Start();
+  TestService::Call* const call = service_.Accepted();
+  FillUp([&] { call->Push(Answer(0, 128 * 1024)); }, service_.cancelled);
+  // Also where all was said before.
+  call->Close(grpc::Status::OK);
+  EXPECT_TRUE(Eventually([&] { return service_.gone == 2; }));
+  while (client->Next() >= 0) {
+  }
+  EXPECT_FALSE(client->reader->Finish().ok());
+}
+
+TEST_F(IoAnswersTest, NobodyIsCutOffWhileNothingWaits) {
+  LetNextCallWait(milliseconds(5));
+  const auto client = Start();
+  TestService::Call* const call = service_.Accepted();
+  for (int64_t i = 0; i < 20; ++i) {
+    call->Push(Answer(static_cast<uint64_t>(i)));
+    EXPECT_EQ(client->Next(), i);
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  call->Close(grpc::Status::OK);
+  EXPECT_EQ(client->Next(), -1);
+  EXPECT_TRUE(client->reader->Finish().ok());
+  EXPECT_EQ(service_.cancelled, 0);
 }
 
 TEST_F(IoAnswersTest, AReaderIsBehindUntilItReadsOn) {

@@ -60,7 +60,8 @@ class TestBackend : public fuzz::FakeHttpBackend {
   TestBackend() {
     auto model = std::make_shared<ModelRuntime>();
     model->name = kModel;
-    model->manifest = (*FakeHttpBackend::GetRuntime(kModel))->manifest;
+    manifest = std::make_shared<ModelManifest>(*(*FakeHttpBackend::GetRuntime(kModel))->manifest);
+    model->manifest = manifest;
     model->tokenizer = std::make_unique<CountingTokenizer>(&encoded);
     model_ = std::move(model);
   }
@@ -78,6 +79,7 @@ class TestBackend : public fuzz::FakeHttpBackend {
 
   TimePoint now = seconds(1000);
   uint64_t longest = 100;  // Tokens of a prompt.
+  std::shared_ptr<ModelManifest> manifest;
   std::shared_ptr<Caller> caller;
   int encoded = 0;  // Texts that became token ids.
 
@@ -168,9 +170,18 @@ TEST_F(HttpRoutes, ATextThatCanNeverFitIsRefusedByItsBytesOrItsFirstTokenTooMany
     backend_.longest = 6000;
     EXPECT_NE(Serve(one, {}, seconds(0)), one.late) << one.path;
   }
-  // Of one that is cut there may be any.
+  // Of one that is cut, or need not be served, there may be what the model's context could hold.
   backend_.longest = 100;
-  EXPECT_NE(Serve({"/generate", cut.c_str(), 422}, {}, seconds(0)), 422);
+  const std::string plain = body + R"("add_special_tokens":true})";
+  for (const Texts& one :
+       {Texts{"/generate", cut.c_str(), 422}, {"/tokenize", plain.c_str(), 422}}) {
+    backend_.manifest->spec.context = static_cast<uint32_t>(text.size() / 4);
+    EXPECT_NE(Serve(one, {}, seconds(0)), one.late) << one.path;
+    EXPECT_GT(backend_.encoded, 0) << one.path;
+    backend_.manifest->spec.context = static_cast<uint32_t>(text.size() / 4 - 1);
+    EXPECT_EQ(Serve(one, {}, seconds(0)), one.late) << one.path;
+    EXPECT_EQ(backend_.encoded, 0) << one.path;
+  }
 }
 
 TEST_F(HttpRoutes, WhatAKeyMayNotAskForCostsNoTokenizing) {
