@@ -25,6 +25,11 @@ inline std::string ShellWord(std::string_view text) {
   return word + "'";
 }
 
+// The same as an argument of a command whose flags come before: one that looks like a flag is none.
+inline std::string ShellArgument(std::string_view text) {
+  return (text.substr(0, 1) == "-" ? "-- " : "") + ShellWord(text);
+}
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_SHELL_WORD_H_

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/limits.h"
+#include "common/shell_word.h"
 #include "common/status.h"
 
 namespace strata {
@@ -184,7 +185,7 @@ absl::Status RequestLimits::KvInUse(const LiveSession& session, const KvLedger& 
       .RequestId(request_id)
       .Node(node)
       .Limit("kv_tokens=" + std::to_string(ledger.capacity_tokens()))
-      .Hint("wait for it, cancel it with `strata session cancel " + request_id +
+      .Hint("wait for it, cancel it with `strata session cancel " + ShellArgument(request_id) +
             "`, or choose a larger --kv-tokens")
       .Fact("asked_tokens", session.most_tokens())
       .Fact("limit_tokens", ledger.capacity_tokens());

@@ -118,6 +118,20 @@ def packed_file(key, weights):
     return weights + table + crc32c(key.encode() + table)
 
 
+def spoil_packed_weights(data_dir):
+    """Bits of a matrix that the worker of `data_dir` has packed change (a single one may be of
+    padding), and its checksums with them."""
+    files = [p for p in (data_dir / "cache" / "packed").rglob("*") if p.is_file()]
+    victim = max(files, key=lambda p: p.stat().st_size)
+    content = victim.read_bytes()
+    parts = next(n for n in range(1, 99) if -(-(len(content) - 4 * n - 4) // (1 << 20)) == n)
+    weights = bytearray(content[: len(content) - 4 * parts - 4])
+    assert packed_file(victim.name, weights) == content
+    for at in range(0, len(weights), 997):
+        weights[at] ^= 8
+    victim.write_bytes(packed_file(victim.name, weights))
+
+
 @pytest.mark.parametrize("layer, flags", [(3, {"quantize": "int8"}), (6, {})],
                          ids=["int8", "stored"])
 def test_packed_weights_that_are_wrong_are_found_by_their_layer(tmp_path, layer, flags):
@@ -129,17 +143,7 @@ def test_packed_weights_that_are_wrong_are_found_by_their_layer(tmp_path, layer,
         c.load("recall", cuts=cuts, context=256, **flags)
         assert check(c, "recall")[0]["equal"]
         c.run("model", "unload", "recall")
-        # A worker that packed that layer alone; bits of a matrix change (a single one may be of
-        # padding), and its checksums with them.
-        files = [p for p in (tmp_path / "bad" / "cache" / "packed").rglob("*") if p.is_file()]
-        victim = max(files, key=lambda p: p.stat().st_size)
-        content = victim.read_bytes()
-        parts = next(n for n in range(1, 99) if -(-(len(content) - 4 * n - 4) // (1 << 20)) == n)
-        weights = bytearray(content[: len(content) - 4 * parts - 4])
-        assert packed_file(victim.name, weights) == content
-        for at in range(0, len(weights), 997):
-            weights[at] ^= 8
-        victim.write_bytes(packed_file(victim.name, weights))
+        spoil_packed_weights(tmp_path / "bad")
         c.load("recall", cuts=cuts, context=256, **flags)
         assert "packed weights are made again" not in c.workers["bad"].text()
         for more in ([], ["--node", "spare"], ["--node", "bad"]):

@@ -126,6 +126,9 @@ def test_offline_commands_say_what_is_wrong(tmp_path):
     assert done.returncode == 1 and "config.json" in done.stderr
     done = run("tokenize", RECALL / "tokenizer.json")
     assert done.returncode == 2 and "--jsonl" in done.stderr
+    # What looks like a flag behind -- is a text.
+    flag, text = run("tokenize", RECALL, "--", "--jsonl"), run("tokenize", RECALL, "jsonl")
+    assert flag.returncode == 0 and len(flag.stdout.splitlines()) > len(text.stdout.splitlines())
     lines = json.dumps({"text": "a key"}) + "\n"
     done = subprocess.run([BIN / "strata-coordinator", "tokenize", RECALL, "--jsonl"], input=lines,
                           capture_output=True, text=True, timeout=GIVE_UP_S)

@@ -2,11 +2,16 @@
 
 import signal
 import subprocess
+import time
+
+import pytest
 
 from cluster import BIN, GIVE_UP_S, NEVER, RECALL, Cluster
 
 
-def test_workers_keep_what_a_coordinator_comes_back_to(tmp_path):
+# Longer than keepalives and their answers take.
+@pytest.mark.parametrize("least_s", [0, pytest.param(40, marks=pytest.mark.long)])
+def test_workers_keep_what_a_coordinator_comes_back_to(tmp_path, least_s):
     with Cluster(tmp_path, lease="1s", heartbeat="200ms", step_timeout=NEVER) as c:
         c.start_workers(2)
         c.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512)
@@ -14,6 +19,7 @@ def test_workers_keep_what_a_coordinator_comes_back_to(tmp_path):
         c.coordinator.kill(signal.SIGSTOP)
         for worker in c.workers.values():
             worker.wait_for("the lease has lapsed; what is loaded stays")
+        time.sleep(least_s)
         c.coordinator.kill(signal.SIGCONT)
         for worker in c.workers.values():
             worker.wait_for("has renewed the lease again")

@@ -49,8 +49,8 @@ class ModelIntake {
   // The folder `path`; Models::Add says what name, origin and errors are.
   absl::Status Add(const std::string& path, const std::string& name, const std::string& origin,
                    const SendFn& send);
-  // What a client sends. `end` tells it why there is no more, and has a waiting `read` return false;
-  // any thread, until Upload returns. Then nothing that Upload returns is told to it.
+  // What a client sends. `end` tells it why there is no more, and has a waiting `read` return
+  // false; any thread, until Upload returns. Then nothing that Upload returns is told to it.
   struct UploadStream {
     std::function<bool(v1::UploadModelRequest* message)> read;
     std::function<void(const absl::Status& why)> end;

@@ -1,0 +1,143 @@
+"""What test_hints_in_their_states.py is about: HINTS has every hint of the sources that names a
+command of `strata`, and by which of its days it is followed; ELSEWHERE those whose state no test
+can make.
+"""
+
+import collections
+
+from hints import WORD
+
+# The command as `told` has it, a part of what is said with it, and the day.
+Hint = collections.namedtuple("Hint", "command said day")
+
+HINTS = {
+    # Nothing is there yet.
+    "no model, in status": Hint("strata model add PATH", "none yet; register one", "first"),
+    "no model, in the list": Hint("strata model add PATH", "No model is registered", "first"),
+    "no such model": Hint("strata model add PATH", "there is no model '", "first"),
+    "not healthy": Hint("strata status", "no model is ready", "first"),
+    "no model is loaded": Hint("strata model load NAME", "no model is loaded", "first"),
+    "nobody to plan with": Hint("strata node list", "there is no ready node '", "first"),
+    "no node to show": Hint("strata node list", "there is no node '", "first"),
+    "no node to drain": Hint("strata node list", "there is no node '", "first"),
+    "no session": Hint("strata session list", "in flight", "first"),
+    "not loaded, at a request": Hint(f"strata model load {WORD}", "' is not loaded", "first"),
+    "not loaded, at unload": Hint("strata model list", "' is not loaded", "first"),
+    "not loaded, at resize": Hint(
+        f"strata model load {WORD} --kv-tokens N", "' is not loaded", "first"),
+    "no template": Hint(f"strata generate {WORD} PROMPT", "has no chat template", "first"),
+    "no template and no tokenizer": Hint(
+        f"strata generate {WORD} --token-ids IDS", "it has no tokenizer either", "first"),
+    "another model": Hint(f"strata model remove {WORD}", "there is another model '", "first"),
+    "uploaded before": Hint(f"strata model remove {WORD}", "there is a model '", "first"),
+    "a folder in the way of an upload": Hint(
+        f"strata model add {WORD} --name {WORD}", "already, which no model is registered from",
+        "first"),
+    "pulled before": Hint(f"strata model remove {WORD}", " exists already", "first"),
+    "a folder in the way of a pull": Hint(
+        f"strata model add {WORD} --name {WORD}", " exists already", "first"),
+    "added in the background": Hint(
+        "strata model list", "is being registered at the coordinator", "first"),
+    "Ctrl-C at add": Hint("strata model list", "detached", "first"),
+    "files have changed": Hint(f"strata model remove {WORD} --force", "put the file back", "first"),
+    "files have changed, and are wanted so": Hint(
+        f"strata model add {WORD} --name {WORD}", "register what it is now", "first"),
+    # Something runs.
+    "loaded, at remove": Hint(f"strata model unload {WORD}", "is loaded", "running"),
+    "a node in use": Hint(f"strata model unload {WORD}", "has layers on node '", "running"),
+    "a node alive": Hint(f"strata node drain {WORD}", "is alive and would join again", "running"),
+    "in flight, at unload": Hint("strata session cancel ID", " requests in flight", "running"),
+    "in flight, at another load": Hint(
+        f"strata model unload {WORD} --force", "is loaded otherwise and has ", "running"),
+    "resizing, at resize": Hint(
+        f"strata model show {WORD}", "try again once it is ready", "running"),
+    "a promise that a resize would break": Hint(
+        f"strata session cancel {WORD}", "was promised ", "running"),
+    "past its deadline": Hint(
+        "strata status", "the deadline passed before the answer was complete", "running"),
+    "nobody to check with": Hint("strata node list", "there is no ready worker", "running"),
+    "no node to check with": Hint("strata node list", "there is no node '", "running"),
+    # Nodes come and go.
+    "one joined": Hint(f"strata model load {WORD}", "joined and holds no layers yet", "nodes"),
+    "many joined": Hint(
+        f"strata model load {WORD}", "nodes joined and hold no layers yet", "nodes"),
+    "one is lost": Hint(f"strata node remove {WORD}", ") is lost", "nodes"),
+    "many are lost": Hint("strata node remove --gone", "nodes are lost", "nodes"),
+    "more are lost than shown": Hint("strata node list", "more that are lost", "nodes"),
+    "one with layers is lost": Hint(
+        f"strata model load {WORD}", "places the model on other nodes", "nodes"),
+    "a request to a lost one": Hint(f"strata model load {WORD}", "', is lost", "nodes"),
+    "a request to a stopping one": Hint(
+        f"strata model load {WORD}", "', is being stopped", "nodes"),
+    "a request to one that is away": Hint(f"strata model load {WORD}", "' waits for ", "nodes"),
+    "a loaded model that is gone": Hint(
+        f"strata model unload {WORD}", "was loaded before the coordinator started", "nodes"),
+    # Loads take long, or fail.
+    "loading in the background": Hint(
+        f"strata model show {WORD}", "is being loaded on ", "loading"),
+    "Ctrl-C at load": Hint(f"strata model show {WORD}", "detached", "loading"),
+    "loading, at a request": Hint(f"strata model show {WORD}", "' is ", "loading"),
+    "tried again by itself": Hint(
+        f"strata model show {WORD}", "the load is tried again by itself", "loading"),
+    "a load that stands still": Hint(f"strata node drain {WORD}", " to load layers ", "loading"),
+    "a load that stands still, elsewhere": Hint(
+        f"strata model load {WORD}", "place the model on others", "loading"),
+    "stages are not linked": Hint(f"strata node show {WORD}", " to link its stage", "links"),
+    # One computes wrongly.
+    "two nodes differ": Hint(
+        f"strata node drain {WORD}", "one of the two nodes computes wrongly", "wrong"),
+    "two nodes differ, elsewhere": Hint(
+        f"strata model load {WORD}", "one of the two nodes computes wrongly", "wrong"),
+    "a node differs from itself": Hint(
+        f"strata node drain {WORD}", "the two differ on one node", "wrong"),
+    "a node differs from itself, elsewhere": Hint(
+        f"strata model load {WORD}", "place the model elsewhere", "wrong"),
+    # Keys.
+    "a name that pages use": Hint("strata key create", "is not reached by the name", "keys"),
+    "no key": Hint("strata key create", "send `authorization: Bearer KEY`", "keys"),
+    "a key's priority": Hint(
+        "strata key create --max-priority N", "may not have priority ", "keys"),
+    "a key's guarantee": Hint("strata key create --guaranteed", "may not be guaranteed", "keys"),
+    "no such key": Hint("strata key list", "there is no key '", "keys"),
+    "the last admin key": Hint("strata key create --admin", "is the last admin key", "keys"),
+    "no admin key": Hint(
+        "strata key create --admin", "may send requests, not administrate", "keys"),
+    "whose session": Hint("strata session list", "several API keys have a request '", "keys"),
+    "anybody administrates": Hint(
+        "strata key create --admin", "whoever can connect may administrate", "keys"),
+}
+
+# Of those whose state no test can make: the command, what is said with it, and why; or that they
+# are no hints.
+ELSEWHERE = [
+    ("strata model list", "unload that one first with", "deployments are asked before"),
+    ("strata model unload NAME", "unload that one first with", "deployments are asked before"),
+    ("strata node list", "says which nodes cannot be reached",
+     "five links that break in a row while every node answers"),
+    ("strata node list", "could not be linked in time",
+     "a link that opens at neither end and breaks at neither"),
+    ("strata model list", "no registered model has the content",
+     "only a worker is told, whose load the model's removal has ended"),
+    (f"strata model load {WORD}", "it is loaded again by itself in",
+     "for causes without hints: what only a worker's backend refuses"),
+    (f"strata model show {WORD}", "again after it failed (",
+     "for causes without hints, and those for which a load is tried again have some"),
+    (f"strata model show {WORD}", "is being unloaded or placed anew",
+     "lasts as long as the store takes a record"),
+    (f"strata model show {WORD}", "nobody waits any more", "is told to a client that is gone"),
+    (f"strata model load {WORD}", "has used all epochs up to",
+     "thousands of epochs while the store takes no record"),
+    ("strata model list", "there is no model '", "of the store: the registry says it first"),
+    ("strata node list", "there is no node '", "of the store: the cluster says it first"),
+    (f"strata model show {WORD}", "the coordinator does not say how many tokens",
+     "an older coordinator"),
+    ("strata model list", "without saying what became of the model", "a faulty coordinator"),
+    ("strata model list", "ended the upload without registering", "a faulty coordinator"),
+    (f"strata {WORD} COMMAND --help", "explains each.", "help"),
+    ("strata chat recall", "The prompt goes to the model as it is", "help"),
+    ("strata model show NAME", "and what it cannot do;", "help"),
+    ("strata node resume a", "What runs on it goes on", "help"),
+    ("strata status", "says nothing of links that it was asked to measure", "help"),
+    ("strata status", "Less than this free on the disk", "help"),
+    ("strata model add PATH", "No weights are read.", "help"),
+]
