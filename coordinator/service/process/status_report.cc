@@ -148,8 +148,7 @@ void StatusReport::AddDeploymentProblems(ProblemList* problems) const {
   }
   for (const auto& [name, lost] : of_.deployments->not_restored()) {
     const v1::ErrorDetail detail = DetailOf(lost.why);
-    problems->Add("model " + name +
-                      " was loaded before the coordinator started, and is not now: " +
+    problems->Add("model " + name + " was loaded before the coordinator started, and is not now: " +
                       detail.message(),
                   (detail.hint().empty() ? "" : detail.hint() + ", or ") +
                       "forget it with `strata model unload " + name + "`");
