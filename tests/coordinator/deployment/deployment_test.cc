@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "tests/coordinator/service/fake_deployment_host.h"
+#include "tests/coordinator/deployment/fake_deployment_host.h"
 
 namespace strata {
 namespace {

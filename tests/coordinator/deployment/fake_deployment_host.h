@@ -1,6 +1,6 @@
 // A DeploymentHost that records what it is asked for: two nodes without a network.
-#ifndef STRATA_TESTS_COORDINATOR_SERVICE_FAKE_DEPLOYMENT_HOST_H_
-#define STRATA_TESTS_COORDINATOR_SERVICE_FAKE_DEPLOYMENT_HOST_H_
+#ifndef STRATA_TESTS_COORDINATOR_DEPLOYMENT_FAKE_DEPLOYMENT_HOST_H_
+#define STRATA_TESTS_COORDINATOR_DEPLOYMENT_FAKE_DEPLOYMENT_HOST_H_
 
 #include <deque>
 #include <functional>
@@ -104,4 +104,4 @@ class FakeDeploymentHost : public DeploymentHost {
 
 }  // namespace strata
 
-#endif  // STRATA_TESTS_COORDINATOR_SERVICE_FAKE_DEPLOYMENT_HOST_H_
+#endif  // STRATA_TESTS_COORDINATOR_DEPLOYMENT_FAKE_DEPLOYMENT_HOST_H_
