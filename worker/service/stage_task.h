@@ -62,7 +62,7 @@ struct StageTask {
   // The weights of a stage that was loaded here before, until `host` has them.
   std::unique_ptr<Shard> shard STRATA_GUARDED_BY(mutex);
   // Once retired: who wants its weights.
-  std::shared_ptr<StageTask> heir STRATA_GUARDED_BY(mutex);
+  std::shared_ptr<StageTask> successor STRATA_GUARDED_BY(mutex);
 };
 
 // What the load says of the stage's host; the rest is the worker's to fill.

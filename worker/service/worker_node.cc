@@ -205,7 +205,7 @@ void WorkerNode::OnLoad(const v1::Load& load) {
   if (const auto old = tasks_.find(load.deployment()); old != tasks_.end()) {
     if (SameButForKv(old->second->load, load)) {
       MutexLock old_lock(&old->second->mutex);
-      old->second->heir = task;
+      old->second->successor = task;
     }
     Retire(std::move(old->second), /*answer=*/false);
     tasks_.erase(old);
@@ -430,22 +430,22 @@ void WorkerNode::ReapLoop() {
       discarded = host->stats().frames_discarded;
     }
     std::unique_ptr<CachePin> pin;
-    std::shared_ptr<StageTask> heir;
+    std::shared_ptr<StageTask> successor;
     {
       MutexLock lock(&task->mutex);
       task->host = nullptr;
       pin = std::move(task->pin);
       shard = shard != nullptr ? std::move(shard) : std::move(task->shard);
-      heir = std::move(task->heir);
+      successor = std::move(task->successor);
     }
-    if (heir != nullptr && shard != nullptr) {
-      MutexLock lock(&heir->mutex);
-      heir->shard = std::move(shard);  // It waits until retiring_ is 0.
-      heir->pin = std::move(pin);
+    if (successor != nullptr && shard != nullptr) {
+      MutexLock lock(&successor->mutex);
+      successor->shard = std::move(shard);  // It waits until retiring_ is 0.
+      successor->pin = std::move(pin);
     }
     shard = nullptr;
     pin = nullptr;
-    heir = nullptr;
+    successor = nullptr;
     if (answer) {
       v1::WorkerMessage message;
       message.mutable_unload_done()->set_deployment(task->load.deployment());

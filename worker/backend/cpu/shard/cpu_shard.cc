@@ -67,7 +67,7 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
     keys = std::max(keys, RoundUp(a.kv_heads * key_dim, kLanes));
     values = std::max(values, kept ? 0 : RoundUp(a.kv_heads * value_dim, kLanes));
     query_rank = std::max(query_rank, RoundUp(latent.query_rank, kLanes));
-    met = std::max(met, kept ? RoundUp(a.heads * key_dim, kLanes) : 0);
+    absorbed = std::max(absorbed, kept ? RoundUp(a.heads * key_dim, kLanes) : 0);
     summed = std::max(summed, kept ? RoundUp(a.heads * value_dim, kLanes) : 0);
     const size_t attended = std::max<size_t>(heads, latent.query_rank);
     packs(attended, 1);
@@ -104,8 +104,8 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
 }
 
 uint64_t ScratchSizes::Bytes() const {
-  const uint64_t row = hidden + branch + packed + 2 * queries + keys + values + query_rank + met +
-                       summed + 2 * within + 2 * experts + most_used * hidden;
+  const uint64_t row = hidden + branch + packed + 2 * queries + keys + values + query_rank +
+                       absorbed + summed + 2 * within + 2 * experts + most_used * hidden;
   return sizeof(float) * (rows * row + Normed() + threads * attend + partial + rotary) + Int8() +
          gated_rows * gated;
 }
@@ -168,7 +168,7 @@ absl::Status CpuShard::Allocate() {
   RETURN_IF_ERROR(floats(&k_, rows * sizes_.keys));
   RETURN_IF_ERROR(floats(&v_, rows * sizes_.values));
   RETURN_IF_ERROR(floats(&query_latent_, rows * sizes_.query_rank));
-  RETURN_IF_ERROR(floats(&met_, rows * sizes_.met));
+  RETURN_IF_ERROR(floats(&absorbed_, rows * sizes_.absorbed));
   RETURN_IF_ERROR(floats(&summed_, rows * sizes_.summed));
   RETURN_IF_ERROR(floats(&attended_, rows * sizes_.queries));
   if (sizes_.gated > 0) {
@@ -210,9 +210,9 @@ absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
 uint64_t CpuShard::MemoryBytes() const {
   uint64_t bytes = weights_.Bytes() + kv_.bytes() + expert_rows_.bytes();
   for (const AlignedBuffer* buffer :
-       {&rotary_, &residual_, &normed_, &gated_,       &branch_,       &packed_, &int8_,
-        &q_,      &k_,        &v_,      &attended_,    &query_latent_, &met_,    &summed_,
-        &gate_,   &up_,       &router_, &router_keys_, &expert_out_,   &attend_, &partial_}) {
+       {&rotary_, &residual_, &normed_, &gated_,       &branch_,       &packed_,   &int8_,
+        &q_,      &k_,        &v_,      &attended_,    &query_latent_, &absorbed_, &summed_,
+        &gate_,   &up_,       &router_, &router_keys_, &expert_out_,   &attend_,   &partial_}) {
     bytes += buffer->bytes();
   }
   return bytes;

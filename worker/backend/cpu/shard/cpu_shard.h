@@ -40,10 +40,11 @@ struct ScratchSizes {
   size_t queries = 0;  // A row of all query heads, of the layer with the most, or of their values.
   size_t keys = 0;     // A row of all KV heads, or of what latent layers keep.
   size_t values = 0;   // The same of values.
-  // With latent vectors: rows of the vector that queries come out of, of all heads' queries as they
-  // meet what is kept, and of what they sum.
+  // With latent vectors: rows of the vector that queries come out of, of all heads' queries with
+  // the keys' up-projection absorbed, so that they are scored with what is kept, and of what they
+  // sum.
   size_t query_rank = 0;
-  size_t met = 0;
+  size_t absorbed = 0;
   size_t summed = 0;
   size_t ffn = 0;
   // Of each row: the inputs of a matrix, or of all experts of the row, as floats and quantized
@@ -210,7 +211,7 @@ class CpuShard : public Shard {
   // Of them those with latent vectors (cpu_shard_latent.cc).
   void AppendLatents(uint32_t layer);
   void AttendLatents(uint32_t layer);
-  void MeetLatents(uint32_t layer, const BatchItem& item, uint32_t row);
+  void KeepLatents(uint32_t layer, const BatchItem& item, uint32_t row);
   // Where the heads of a row begin, and one after another.
   struct HeadRows {
     float* at = nullptr;
@@ -260,10 +261,10 @@ class CpuShard : public Shard {
   AlignedBuffer gated_;                       // Quantized rows of one block, of what gate_ holds.
   std::vector<std::atomic<uint8_t>> halves_;  // Of QuantizeGated: by block of 32.
   AlignedBuffer q_, k_, v_;
-  AlignedBuffer attended_;                     // [rows][sizes_.queries]
-  AlignedBuffer query_latent_, met_, summed_;  // [rows][sizes_.query_rank, .met, .summed]
-  AlignedBuffer gate_, up_;                    // [rows][sizes_.ffn], or [places][sizes_.expert_ffn]
-  AlignedBuffer router_, router_keys_;         // [rows][sizes_.experts]
+  AlignedBuffer attended_;                          // [rows][sizes_.queries]
+  AlignedBuffer query_latent_, absorbed_, summed_;  // [rows][sizes_.query_rank, .absorbed, .summed]
+  AlignedBuffer gate_, up_;             // [rows][sizes_.ffn], or [places][sizes_.expert_ffn]
+  AlignedBuffer router_, router_keys_;  // [rows][sizes_.experts]
   ExpertRows expert_rows_;
   AlignedBuffer expert_out_;         // [places][sizes_.hidden]
   AlignedBuffer attend_;             // [threads][sizes_.attend]

@@ -101,7 +101,7 @@ void CpuShard::KeepRows(std::span<const uint32_t> rows) {
     }
     for (const auto& [buffer, width] :
          {std::pair(&residual_, sizes_.hidden), std::pair(&q_, sizes_.queries),
-          std::pair(&met_, sizes_.met)}) {
+          std::pair(&absorbed_, sizes_.absorbed)}) {
       float* const values = buffer->as<float>();
       std::memmove(values + to * width, values + row * width, width * sizeof(float));
     }
@@ -178,7 +178,7 @@ void CpuShard::RotateAndAppend(uint32_t layer) {
             ++item;
           }
           if (attention.latent.rank != 0) {
-            MeetLatents(layer, *item, row);
+            KeepLatents(layer, *item, row);
           } else {
             AppendHeads(layer, *item, row, {0, attention.kv_heads});
           }
@@ -202,12 +202,12 @@ AttendArgs CpuShard::Tile(uint32_t layer, const BatchItem& item, uint32_t first,
   const bool kept = latent.rank != 0;
   const uint32_t head_dim = kept ? latent.kept() : attention.head_dim;
   const uint32_t value_dim = kept ? latent.rank : attention.head_dim;
-  const size_t q_stride = kept ? sizes_.met : sizes_.queries;
+  const size_t q_stride = kept ? sizes_.absorbed : sizes_.queries;
   const size_t out_stride = kept ? sizes_.summed : sizes_.queries;
   const size_t row = size_t{item.first_row} + first;
   const size_t head = size_t{part} * group;
   return AttendArgs{
-      .q = (kept ? met_ : q_).as<float>() + row * q_stride + head * head_dim,
+      .q = (kept ? absorbed_ : q_).as<float>() + row * q_stride + head * head_dim,
       .q_stride = q_stride,
       .rows = rows,
       .group = group,

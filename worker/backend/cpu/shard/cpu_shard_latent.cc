@@ -35,9 +35,9 @@ void CpuShard::MultiplyHeads(const std::vector<Linear>& weights, HeadRows in, He
   });
 }
 
-// What is kept of a row goes to its page, and the rotated dimensions of its queries to where they
-// are met.
-void CpuShard::MeetLatents(uint32_t layer, const BatchItem& item, uint32_t row) {
+// What is kept of a row goes to its page, and the rotated dimensions of its queries behind those
+// that are absorbed.
+void CpuShard::KeepLatents(uint32_t layer, const BatchItem& item, uint32_t row) {
   const AttentionSpec& attention = spec_.model.layers[layer].attention;
   const LatentSpec& latent = attention.latent;
   const uint32_t local = layer - spec_.first_layer;
@@ -48,9 +48,9 @@ void CpuShard::MeetLatents(uint32_t layer, const BatchItem& item, uint32_t row) 
       rotary_.as<float>() + rotary_at_[local][item.rotary_variant] + size_t{position} * half;
   const float* const sines = cosines + size_t{spec_.context} * half;
   const float* const q = q_.as<float>() + row * sizes_.queries;
-  float* const met = met_.as<float>() + row * sizes_.met;
+  float* const absorbed = absorbed_.as<float>() + row * sizes_.absorbed;
   for (size_t head = 0; head < attention.heads; ++head) {
-    float* const to = met + head * latent.kept() + latent.rank;
+    float* const to = absorbed + head * latent.kept() + latent.rank;
     std::memcpy(to, q + head * attention.head_dim + latent.nope_dim,
                 latent.rope_dim * sizeof(float));
     RotateNeighbours(cosines, sines, half, to);
@@ -106,7 +106,7 @@ void CpuShard::AttendLatents(uint32_t layer) {
   const LatentSpec& latent = attention.latent;
   const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
   MultiplyHeads(weights.key_heads, {q_.as<float>(), sizes_.queries, attention.head_dim},
-                {met_.as<float>(), sizes_.met, latent.kept()});
+                {absorbed_.as<float>(), sizes_.absorbed, latent.kept()});
   Attend(layer, /*append=*/false);
   MultiplyHeads(weights.value_heads, {summed_.as<float>(), sizes_.summed, latent.rank},
                 {attended_.as<float>(), sizes_.queries, latent.value_dim});
