@@ -11,7 +11,7 @@ namespace {
 constexpr nanoseconds kStepTimeout = std::chrono::seconds(10);
 constexpr nanoseconds kRecoveryTimeout = milliseconds(800);
 
-TimePoint At(int64_t ms) { return TimePoint{0} + milliseconds(ms); }
+TimePoint AtMs(int64_t ms) { return TimePoint{0} + milliseconds(ms); }
 
 absl::Status Broken() {
   return Error(absl::StatusCode::kUnavailable, "LINK_CLOSED", "a link broke");
@@ -20,7 +20,7 @@ absl::Status Broken() {
 class FenceTest : public ::testing::Test {
  protected:
   void Run() {
-    fence_.Start(At(0));
+    fence_.Start(AtMs(0));
     ASSERT_TRUE(fence_.OnFenced(7));
     fence_.OnCommitted();
     ASSERT_EQ(fence_.state(), PipelineState::kRunning);
@@ -32,7 +32,7 @@ class FenceTest : public ::testing::Test {
 TEST_F(FenceTest, RunsOnceItsFirstStepIsCommitted) {
   EXPECT_EQ(fence_.state(), PipelineState::kNew);
   EXPECT_EQ(fence_.NextWake(), std::nullopt);
-  fence_.Start(At(0));
+  fence_.Start(AtMs(0));
   EXPECT_EQ(fence_.state(), PipelineState::kFencing);
   EXPECT_FALSE(fence_.OnFenced(6)) << "of another epoch";
   EXPECT_TRUE(fence_.OnFenced(7));
@@ -49,58 +49,58 @@ TEST_F(FenceTest, TheFirstFaultIsFencedAtOnceAndLaterOnesAfterABackoff) {
   Run();
   EXPECT_TRUE(fence_.HeedsLinkFault(7));
   EXPECT_FALSE(fence_.HeedsLinkFault(6));
-  fence_.NoteFault(Broken(), At(100), At(100));
-  EXPECT_TRUE(fence_.Recover(At(100)));
+  fence_.NoteFault(Broken(), AtMs(100), AtMs(100));
+  EXPECT_TRUE(fence_.Recover(AtMs(100)));
   EXPECT_EQ(fence_.epoch(), 8u);
   EXPECT_TRUE(fence_.fencing());
-  fence_.NoteFault(Broken(), At(200), At(200));
-  EXPECT_FALSE(fence_.Recover(At(200)));
+  fence_.NoteFault(Broken(), AtMs(200), AtMs(200));
+  EXPECT_FALSE(fence_.Recover(AtMs(200)));
   EXPECT_EQ(fence_.state(), PipelineState::kBackoff);
   EXPECT_EQ(fence_.epoch(), 8u) << "the next one begins with its fence";
   EXPECT_FALSE(fence_.HeedsLinkFault(8));
-  EXPECT_FALSE(fence_.BackoffOver(At(249)));
-  EXPECT_TRUE(fence_.BackoffOver(At(250)));
-  EXPECT_EQ(fence_.NextWake(), At(250));
-  fence_.BeginFence(At(250));
+  EXPECT_FALSE(fence_.BackoffOver(AtMs(249)));
+  EXPECT_TRUE(fence_.BackoffOver(AtMs(250)));
+  EXPECT_EQ(fence_.NextWake(), AtMs(250));
+  fence_.BeginFence(AtMs(250));
   EXPECT_EQ(fence_.epoch(), 9u);
   EXPECT_TRUE(fence_.OnFenced(9));
   fence_.OnCommitted();
-  fence_.NoteFault(Broken(), At(300), At(300));
-  EXPECT_TRUE(fence_.Recover(At(300))) << "progress ends the row of faults";
+  fence_.NoteFault(Broken(), AtMs(300), AtMs(300));
+  EXPECT_TRUE(fence_.Recover(AtMs(300))) << "progress ends the row of faults";
 }
 
 TEST_F(FenceTest, AFenceThatIsNotAcknowledgedIsGivenUp) {
-  fence_.Start(At(0));
-  EXPECT_FALSE(fence_.FenceTimedOut(At(9999)));
-  EXPECT_TRUE(fence_.FenceTimedOut(At(10000)));
-  fence_.GiveUpFence({"b"}, At(10000));
+  fence_.Start(AtMs(0));
+  EXPECT_FALSE(fence_.FenceTimedOut(AtMs(9999)));
+  EXPECT_TRUE(fence_.FenceTimedOut(AtMs(10000)));
+  fence_.GiveUpFence({"b"}, AtMs(10000));
   EXPECT_EQ(fence_.state(), PipelineState::kBackoff);
   EXPECT_EQ(DetailOf(fence_.last_fault()).reason(), "FENCE_TIMEOUT");
   EXPECT_EQ(DetailOf(fence_.last_fault()).node(), "b");
-  EXPECT_FALSE(fence_.BackoffOver(At(10049)));
-  EXPECT_TRUE(fence_.BackoffOver(At(10050))) << "never at once";
+  EXPECT_FALSE(fence_.BackoffOver(AtMs(10049)));
+  EXPECT_TRUE(fence_.BackoffOver(AtMs(10050))) << "never at once";
 }
 
 TEST_F(FenceTest, AnOutageIsCountedFromTheLastSignOfLife) {
   Run();
-  fence_.NoteFault(Broken(), At(1000), At(2000));
-  fence_.Recover(At(2000));
-  fence_.NoteFault(Broken(), At(9000), At(9000));
-  EXPECT_FALSE(fence_.OutageTooLong(At(11799))) << "later faults do not lengthen it";
-  EXPECT_TRUE(fence_.OutageTooLong(At(11800)));
+  fence_.NoteFault(Broken(), AtMs(1000), AtMs(2000));
+  fence_.Recover(AtMs(2000));
+  fence_.NoteFault(Broken(), AtMs(9000), AtMs(9000));
+  EXPECT_FALSE(fence_.OutageTooLong(AtMs(11799))) << "later faults do not lengthen it";
+  EXPECT_TRUE(fence_.OutageTooLong(AtMs(11800)));
   fence_.GoDown();
   EXPECT_EQ(fence_.state(), PipelineState::kDown);
-  EXPECT_FALSE(fence_.OutageTooLong(At(20000))) << "once";
+  EXPECT_FALSE(fence_.OutageTooLong(AtMs(20000))) << "once";
 }
 
 TEST_F(FenceTest, FaultsThatGoOnAreToldOnce) {
   Run();
   for (int i = 0; i < kMaxFaultsWithoutProgress; ++i) {
-    fence_.NoteFault(Broken(), At(i), At(i));
+    fence_.NoteFault(Broken(), AtMs(i), AtMs(i));
     EXPECT_FALSE(fence_.FaultsGoOn());
-    fence_.Recover(At(i));
+    fence_.Recover(AtMs(i));
   }
-  fence_.NoteFault(Broken(), At(9), At(9));
+  fence_.NoteFault(Broken(), AtMs(9), AtMs(9));
   EXPECT_TRUE(fence_.FaultsGoOn());
   fence_.GoDown();
   EXPECT_FALSE(fence_.FaultsGoOn());
@@ -110,25 +110,25 @@ TEST_F(FenceTest, LostStagesAreWaitedForLikeAnyOutage) {
   Run();
   fence_.Suspend();
   EXPECT_EQ(fence_.NextWake(), std::nullopt) << "a load takes as long as it takes";
-  fence_.LoseStages(Broken(), At(0), At(0));
-  EXPECT_EQ(fence_.NextWake(), At(10800));
+  fence_.LoseStages(Broken(), AtMs(0), AtMs(0));
+  EXPECT_EQ(fence_.NextWake(), AtMs(10800));
   EXPECT_FALSE(fence_.stages_lost().ok());
-  fence_.Resume(20, At(5000));
+  fence_.Resume(20, AtMs(5000));
   EXPECT_EQ(fence_.epoch(), 20u);
   EXPECT_TRUE(fence_.fencing());
   EXPECT_TRUE(fence_.stages_lost().ok() && fence_.last_fault().ok());
-  EXPECT_FALSE(fence_.OutageTooLong(At(15799)));
-  EXPECT_TRUE(fence_.OutageTooLong(At(15800))) << "a new one, until its first step";
+  EXPECT_FALSE(fence_.OutageTooLong(AtMs(15799)));
+  EXPECT_TRUE(fence_.OutageTooLong(AtMs(15800))) << "a new one, until its first step";
 }
 
 TEST_F(FenceTest, WhatIsDownStaysSoUntilItIsResumedOrCommits) {
   Run();
-  fence_.NoteFault(Broken(), At(0), At(0));
+  fence_.NoteFault(Broken(), AtMs(0), AtMs(0));
   fence_.GoDown();
-  fence_.Recover(At(0));
+  fence_.Recover(AtMs(0));
   fence_.Suspend();
   EXPECT_TRUE(fence_.down());
-  fence_.Resume(9, At(1));
+  fence_.Resume(9, AtMs(1));
   EXPECT_FALSE(fence_.down());
   fence_.GoDown();
   EXPECT_TRUE(fence_.OnFenced(9));
@@ -141,7 +141,7 @@ TEST_F(FenceTest, WhatIsDownStaysSoUntilItIsResumedOrCommits) {
 
 TEST_F(FenceTest, WhoIsRefusedIsToldWhatIsMissing) {
   Run();
-  fence_.NoteFault(Broken(), At(0), At(0));
+  fence_.NoteFault(Broken(), AtMs(0), AtMs(0));
   EXPECT_EQ(DetailOf(fence_.DownStatus({})).message(), "the pipeline is down: a link broke");
   const v1::ErrorDetail missing = DetailOf(fence_.DownStatus({"a", "b"}));
   EXPECT_EQ(missing.message(),
