@@ -43,7 +43,7 @@ class FakeCoordinator : public IoService, public LinkHandler {
     {
       MutexLock lock(&mutex_);
       for (CallContext* context : contexts_) {
-        context->Cancel();
+        context->EndWith(grpc::Status(grpc::StatusCode::CANCELLED, "the coordinator ends"));
       }
     }
     links_.Shutdown();
