@@ -166,7 +166,9 @@ TEST(ExpF64, OfManyHasTheBitsOfEach) {
     std::vector<double> in_place(x.begin(), x.begin() + static_cast<ptrdiff_t>(count));
     ExpsF64(in_place.data(), count, in_place.data());
     out.pop_back();
-    EXPECT_EQ(std::memcmp(in_place.data(), out.data(), count * sizeof(double)), 0);
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(std::bit_cast<uint64_t>(in_place[i]), std::bit_cast<uint64_t>(out[i])) << x[i];
+    }
   }
 }
 
