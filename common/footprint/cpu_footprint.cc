@@ -3,7 +3,6 @@
 #include "common/footprint/footprint.h"
 #include "common/limits.h"
 #include "common/model/block_formats.h"
-#include "common/model/gpt_oss_experts.h"
 #include "common/model/quantized_weights.h"
 
 namespace strata {
@@ -44,10 +43,7 @@ uint64_t OfCpu::WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t sto
     return 0;
   }
   const Dtype loaded = LoadedDtype(tensor.name, dtype);
-  const MatrixShape shape =
-      tensor.matrix
-          ? MatrixShape{tensor.matrix->matrices, tensor.matrix->outputs, tensor.matrix->inputs}
-          : MatrixShapeOf(tensor.name, tensor.shape, tensor.inputs_first);
+  const MatrixShape shape = LoadedShape(tensor);
   const bool matrix = shape.matrices != 0;
   const bool floats = matrix && !KeepsIntegers(tensor, loaded) && !StaysAsStored(tensor.name);
   if (floats && quantize == v1::QUANTIZE_INT8) {
@@ -144,6 +140,21 @@ const Footprint& CpuFootprint() {
 
 v1::Quantize QuantizeOf(v1::Quantize quantize, bool in_layer) {
   return !in_layer && quantize == v1::QUANTIZE_INT4 ? v1::QUANTIZE_INT8 : quantize;
+}
+
+MatrixShape LoadedShape(const StageTensor& tensor) {
+  return tensor.matrix
+             ? MatrixShape{tensor.matrix->matrices, tensor.matrix->outputs, tensor.matrix->inputs}
+             : MatrixShapeOf(tensor.name, tensor.shape, tensor.inputs_first);
+}
+
+std::string LoadedFormat(const ModelSpec& spec, const StageTensor& tensor, Dtype dtype,
+                         v1::Quantize quantize) {
+  if (!KeepsIntegers(tensor, dtype)) {
+    if (quantize == v1::QUANTIZE_INT8) return "int8";
+    if (quantize == v1::QUANTIZE_INT4) return "int4";
+  }
+  return StoredFormat(spec, tensor, dtype);
 }
 
 }  // namespace strata

@@ -4,9 +4,11 @@
 #define STRATA_COMMON_FOOTPRINT_FOOTPRINT_H_
 
 #include <cstdint>
+#include <string>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/model/dtype.h"
+#include "common/model/gpt_oss_experts.h"
 #include "common/model/model_spec.h"
 #include "strata/v1/types.pb.h"
 
@@ -37,6 +39,14 @@ const Footprint& CpuFootprint();
 // What --quantize makes of a matrix: embedding and head, which are no layer's, are never below
 // int8.
 v1::Quantize QuantizeOf(v1::Quantize quantize, bool in_layer);
+
+// The matrices that a tensor, with those that belong to it, holds; none: it is no matrix.
+MatrixShape LoadedShape(const StageTensor& tensor);
+
+// How such a matrix is kept once it is loaded, for a numerics class: as StoredFormat, or "int8" or
+// "int4" where it is floats and `quantize` says so. `dtype`: LoadedDtype's.
+std::string LoadedFormat(const ModelSpec& spec, const StageTensor& tensor, Dtype dtype,
+                         v1::Quantize quantize);
 
 }  // namespace strata
 

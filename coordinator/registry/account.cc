@@ -26,22 +26,13 @@ class Sum {
     if (tensor == nullptr || what.part || IsMxfp4Scales(name)) {
       return;
     }
-    const Dtype dtype = LoadedDtype(name, tensor->dtype);
-    const MatrixShape shape =
-        what.matrix ? MatrixShape{what.matrix->matrices, what.matrix->outputs, what.matrix->inputs}
-                    : MatrixShapeOf(name, what.shape, what.inputs_first);
-    const bool matrix = shape.matrices != 0 && !StaysAsStored(name);
     const uint64_t bytes =
         CpuFootprint().WeightBytes(what, tensor->dtype, tensor->bytes, quantize_);
-    const bool quantizes = quantize_ == v1::QUANTIZE_INT8 || quantize_ == v1::QUANTIZE_INT4;
-    const std::string format = !quantizes || KeepsIntegers(what, dtype)
-                                   ? StoredFormat(manifest_.spec, what, dtype)
-                               : quantize_ == v1::QUANTIZE_INT8 ? "int8"
-                                                                : "int4";
     bytes_ += bytes;
     expert_bytes_ += IsOfExperts(name) ? bytes : 0;
-    if (matrix) {
-      matrices_[format] += bytes;
+    if (LoadedShape(what).matrices != 0 && !StaysAsStored(name)) {
+      const Dtype dtype = LoadedDtype(name, tensor->dtype);
+      matrices_[LoadedFormat(manifest_.spec, what, dtype, quantize_)] += bytes;
     }
   }
   uint64_t bytes() const { return bytes_; }

@@ -60,7 +60,7 @@ bool IsHead(const ModelSpec& spec, const std::string& tensor) {
 // have, or "".
 std::string OtherFormat(const StageRequest& request, bool head, const std::string& all) {
   const ModelSpec& spec = request.spec.model;
-  const v1::Quantize quantize = request.spec.quantize;
+  const v1::Quantize quantize = QuantizeOf(request.spec.quantize, /*in_layer=*/!head);
   std::map<std::string_view, Dtype> dtypes;
   for (const BlobTensor& tensor : request.tensors) {
     dtypes[tensor.name] = LoadedDtype(tensor.name, tensor.dtype);
@@ -68,17 +68,10 @@ std::string OtherFormat(const StageRequest& request, bool head, const std::strin
   for (const StageTensor& need : request.needs) {
     const bool wanted =
         head ? IsHead(spec, need.name) : need.name.find("layers.") != std::string::npos;
-    const bool matrix = need.matrix.has_value() ||
-                        MatrixShapeOf(need.name, need.shape, need.inputs_first).matrices != 0;
-    if (!wanted || !matrix || need.part || StaysAsStored(need.name)) {
+    if (!wanted || LoadedShape(need).matrices == 0 || need.part || StaysAsStored(need.name)) {
       continue;
     }
-    const Dtype dtype = dtypes.at(need.name);
-    const bool floats = !KeepsIntegers(need, dtype);
-    std::string name = StoredFormat(spec, need, dtype);
-    if (floats && (quantize == v1::QUANTIZE_INT8 || quantize == v1::QUANTIZE_INT4)) {
-      name = quantize == v1::QUANTIZE_INT8 || head ? "int8" : "int4";
-    }
+    std::string name = LoadedFormat(spec, need, dtypes.at(need.name), quantize);
     if (("+" + all + "+").find("+" + name + "+") == std::string::npos) {
       return name;
     }
