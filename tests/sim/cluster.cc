@@ -1,5 +1,7 @@
 #include "tests/sim/cluster.h"
 
+#include <string>
+
 #include "common/fingerprint.h"
 
 namespace strata::sim {
@@ -54,6 +56,15 @@ std::string Show(const v1::StepResult& result) {
     comma = ", ";
   }
   return text + "]";
+}
+
+std::string NodeName(Machine machine) {
+  return machine == kCoordinatorMachine ? "" : "worker-" + std::to_string(machine);
+}
+
+Machine MachineOf(const std::string& node) {
+  return node.empty() ? kCoordinatorMachine
+                      : static_cast<Machine>(std::stoi(node.substr(node.find('-') + 1)));
 }
 
 uint64_t ChannelOf(uint64_t deployment, uint64_t epoch) { return Mix64(Mix64(deployment) + epoch); }

@@ -34,6 +34,10 @@ inline constexpr char kNumericsClass[] = "hash-1";
 std::string Show(const v1::StepFrame& frame);
 std::string Show(const v1::StepResult& result);
 
+// Workers are named by their machines, and have their names for addresses; "" is the coordinator.
+std::string NodeName(Machine machine);
+Machine MachineOf(const std::string& node);
+
 // Frames of one deployment and epoch arrive in order.
 uint64_t ChannelOf(uint64_t deployment, uint64_t epoch);
 

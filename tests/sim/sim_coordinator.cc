@@ -27,6 +27,18 @@ void SimCoordinator::Send(Machine machine, const std::function<void()>& arrives)
   cluster_->network->SendControl(kCoordinatorMachine, machine, arrives);
 }
 
+void SimCoordinator::Say(Machine machine, uint64_t incarnation, v1::CoordinatorMessage message) {
+  SimWorker* worker = cluster_->worker(machine);
+  Send(machine, [worker, incarnation, message = std::move(message)] {
+    worker->OnMessage(incarnation, message);
+  });
+}
+
+void SimCoordinator::EndStream(Machine machine, uint64_t incarnation, const absl::Status& why) {
+  SimWorker* worker = cluster_->worker(machine);
+  Send(machine, [worker, incarnation, why] { worker->OnStreamEnded(incarnation, why); });
+}
+
 // ---- Lives.
 
 void SimCoordinator::Start() {
@@ -49,8 +61,7 @@ void SimCoordinator::Stop(bool silent) {
   deployment_ = nullptr;
   if (!silent) {
     for (const auto& [machine, incarnation] : streams_) {
-      SimWorker* worker = cluster_->worker(machine);
-      Send(machine, [worker, to = incarnation] { worker->OnStreamEnded(to); });
+      EndStream(machine, incarnation, absl::UnavailableError("its control stream broke"));
     }
   }
   streams_.clear();
@@ -108,32 +119,65 @@ bool SimCoordinator::Cancel(const std::string& key, const absl::Status& why) {
 
 // ---- Membership.
 
-void SimCoordinator::OnRegister(Machine machine, uint64_t incarnation) {
-  if (!up_) {
+void SimCoordinator::OnMessage(Machine machine, uint64_t incarnation,
+                               const v1::WorkerMessage& message) {
+  if (up_ && message.has_register_()) {
+    OnRegister(machine, message.register_());
+  }
+  if (!Knows(machine, incarnation)) {
     return;
   }
-  SimWorker* worker = cluster_->worker(machine);
-  v1::NodeInfo info;
-  info.set_name(cluster_->worker(machine)->name());
-  info.set_incarnation(incarnation);
+  switch (message.kind_case()) {
+    case v1::WorkerMessage::kHeartbeat:
+      OnHeartbeat(machine, incarnation, message.heartbeat());
+      break;
+    case v1::WorkerMessage::kLoadProgress:
+      if (Serves(message.load_progress().deployment())) {
+        deployment_->OnLoadProgress(machine, message.load_progress());
+      }
+      break;
+    case v1::WorkerMessage::kFenceAck:
+      if (Serves(message.fence_ack().deployment())) {
+        deployment_->OnFenceAck(machine, message.fence_ack());
+      }
+      break;
+    case v1::WorkerMessage::kLinkFault:
+      if (Serves(message.link_fault().deployment())) {
+        deployment_->OnLinkFault(message.link_fault().epoch(),
+                                 StatusOf(message.link_fault().error()));
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+void SimCoordinator::OnRegister(Machine machine, const v1::NodeInfo& info) {
+  const uint64_t incarnation = info.incarnation();
   if (const absl::Status status = state_->Join(info, world().now()); !status.ok()) {
     world().Count(Rule::kNameTaken);
-    Send(machine, [worker, incarnation] { worker->OnRefused(incarnation); });
+    EndStream(machine, incarnation, absl::AlreadyExistsError("its registration was refused"));
     return;
   }
   streams_[machine] = incarnation;
-  Send(machine,
-       [worker, incarnation, term = store_.term] { worker->OnRegistered(incarnation, term); });
+  v1::CoordinatorMessage message;
+  message.mutable_registered()->set_term(store_.term);
+  message.mutable_registered()->set_lease_ms(static_cast<uint32_t>(ToMs(state_->options().lease)));
+  message.mutable_registered()->set_heartbeat_ms(
+      static_cast<uint32_t>(ToMs(state_->options().heartbeat)));
+  Say(machine, incarnation, std::move(message));
   LoadIfPossible();
 }
 
-void SimCoordinator::OnHeartbeat(Machine machine, uint64_t incarnation, uint64_t term) {
-  if (!Knows(machine, incarnation) || term != store_.term) {
+void SimCoordinator::OnHeartbeat(Machine machine, uint64_t incarnation,
+                                 const v1::Heartbeat& heartbeat) {
+  if (heartbeat.term() != store_.term) {
     return;
   }
-  state_->Heartbeat(cluster_->worker(machine)->name(), incarnation, v1::Heartbeat(), world().now());
-  SimWorker* worker = cluster_->worker(machine);
-  Send(machine, [worker, incarnation, term] { worker->OnLeaseRenewed(incarnation, term); });
+  state_->Heartbeat(NodeName(machine), incarnation, heartbeat, world().now());
+  v1::CoordinatorMessage renewed;
+  renewed.mutable_lease_renewed()->set_term(store_.term);
+  Say(machine, incarnation, std::move(renewed));
 }
 
 void SimCoordinator::OnWhoAnswers(Machine machine, uint64_t incarnation) {
@@ -158,9 +202,7 @@ void SimCoordinator::ExpireLeases() {
       const auto machine = static_cast<Machine>(&worker - cluster_->workers.data());
       if (worker->name() == name && streams_.contains(machine)) {
         world().Count(Rule::kHeartbeatLapsed);
-        Send(machine, [to = worker.get(), incarnation = streams_[machine]] {
-          to->OnStreamEnded(incarnation);
-        });
+        EndStream(machine, streams_[machine], absl::UnavailableError("its control stream broke"));
         Lose(machine);
       }
     }
@@ -193,33 +235,11 @@ void SimCoordinator::LoadIfPossible() {
   deployment_->Load(streams_);
 }
 
-void SimCoordinator::OnLoaded(Machine machine, uint64_t incarnation, uint64_t deployment,
-                              uint64_t epoch) {
-  if (Knows(machine, incarnation) && Serves(deployment)) {
-    deployment_->OnLoaded(machine, epoch);
-  }
-}
-
-void SimCoordinator::OnFenceAck(Machine machine, uint64_t incarnation, uint64_t deployment,
-                                uint64_t epoch, const absl::Status& status) {
-  if (Knows(machine, incarnation) && Serves(deployment)) {
-    deployment_->OnFenceAck(machine, epoch, status);
-  }
-}
-
-void SimCoordinator::OnLinkFault(Machine machine, uint64_t incarnation, uint64_t deployment,
-                                 uint64_t epoch, const absl::Status& status) {
-  if (Knows(machine, incarnation) && Serves(deployment)) {
-    deployment_->OnLinkFault(epoch, status);
-  }
-}
-
 // ---- Results.
 
-void SimCoordinator::OnLinkOpen(uint64_t life, uint64_t deployment, uint64_t epoch,
-                                const std::function<void(bool)>& answer) {
-  if (up_ && life == life_) {
-    answer(Serves(deployment) && deployment_->AcceptsResults(epoch));
+void SimCoordinator::OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer) {
+  if (up_ && open.to_incarnation() == life_) {
+    answer(Serves(open.deployment()) && deployment_->AcceptsResults(open));
   }
 }
 

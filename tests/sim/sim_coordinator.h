@@ -13,6 +13,8 @@
 #include "absl/status/status.h"
 #include "coordinator/cluster/cluster_state.h"
 #include "coordinator/engine/engine.h"
+#include "strata/v1/membership.pb.h"
+#include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/sim_deployment.h"
 
@@ -42,18 +44,11 @@ class SimCoordinator {
   bool Cancel(const std::string& key, const absl::Status& why);
 
   // Messages that arrive. Those of a worker's life that has ended are ignored.
-  void OnRegister(Machine machine, uint64_t incarnation);
-  void OnHeartbeat(Machine machine, uint64_t incarnation, uint64_t term);
+  void OnMessage(Machine machine, uint64_t incarnation, const v1::WorkerMessage& message);
   void OnStreamEnded(Machine machine, uint64_t incarnation);
   void OnWhoAnswers(Machine machine, uint64_t incarnation);
-  void OnLoaded(Machine machine, uint64_t incarnation, uint64_t deployment, uint64_t epoch);
-  void OnFenceAck(Machine machine, uint64_t incarnation, uint64_t deployment, uint64_t epoch,
-                  const absl::Status& status);
-  void OnLinkFault(Machine machine, uint64_t incarnation, uint64_t deployment, uint64_t epoch,
-                   const absl::Status& status);
   // To one life of the coordinator.
-  void OnLinkOpen(uint64_t life, uint64_t deployment, uint64_t epoch,
-                  const std::function<void(bool)>& answer);
+  void OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer);
   void OnResult(uint64_t life, const std::shared_ptr<const ResultMessage>& result);
   void OnGarbledResult(uint64_t life, uint64_t deployment, uint64_t epoch);
 
@@ -62,6 +57,11 @@ class SimCoordinator {
   bool Knows(Machine machine, uint64_t incarnation) const;
   bool Serves(uint64_t deployment) const;
   void Send(Machine machine, const std::function<void()>& arrives);
+  // On the control stream of this life.
+  void Say(Machine machine, uint64_t incarnation, v1::CoordinatorMessage message);
+  void EndStream(Machine machine, uint64_t incarnation, const absl::Status& why);
+  void OnRegister(Machine machine, const v1::NodeInfo& info);
+  void OnHeartbeat(Machine machine, uint64_t incarnation, const v1::Heartbeat& heartbeat);
   void ExpireLeases();
   void Lose(Machine machine);
   void LoadIfPossible();

@@ -60,19 +60,39 @@ bool SimDeployment::Uses(Machine machine) const {
   return std::find(machines.begin(), machines.end(), machine) != machines.end();
 }
 
-StageSpec SimDeployment::SpecOf(uint32_t stage) const {
+v1::Load SimDeployment::LoadOf(uint32_t stage) const {
   const Scenario& scenario = world().scenario;
-  StageSpec spec;
-  spec.model = ExactModelSpec(scenario.layers);
-  spec.first_layer = store_->plan.first_layers[stage];
-  spec.last_layer = store_->plan.first_layers[stage + 1] - 1;
-  spec.embeds = stage == 0;
-  spec.heads = stage + 1 == stage_count();
-  spec.context = scenario.context;
-  spec.kv_pages = {store_->kv_pages};
-  spec.max_batch_tokens = scenario.max_batch_tokens + kMeddledRows;
-  spec.max_batch_items = scenario.max_batch_items + kMeddledItems;
-  return spec;
+  v1::Load load;
+  load.set_deployment(id());
+  load.set_epoch(store_->epoch);
+  load.set_weights_digest(kWeightsDigest);
+  load.set_numerics_class(kNumericsClass);
+  load.set_stage(stage);
+  load.set_stage_count(stage_count());
+  load.set_first_layer(store_->plan.first_layers[stage]);
+  load.set_last_layer(store_->plan.first_layers[stage + 1] - 1);
+  load.set_context(scenario.context);
+  load.add_kv_pages(store_->kv_pages);
+  load.set_max_batch_tokens(scenario.max_batch_tokens);
+  load.set_max_batch_items(scenario.max_batch_items);
+  load.set_next_incarnation(life_);
+  if (stage + 1 < stage_count()) {
+    const Machine next = store_->plan.machines[stage + 1];
+    load.set_next_node(NodeName(next));
+    load.set_next_address(NodeName(next));
+    load.set_next_incarnation(incarnations_.at(next));
+  }
+  load.set_step_timeout_ms(static_cast<uint32_t>(ToMs(scenario.step_timeout / 2)));
+  return load;
+}
+
+void SimDeployment::Say(Machine machine, v1::CoordinatorMessage message) {
+  SimWorker* worker = cluster_->worker(machine);
+  cluster_->network->SendControl(
+      kCoordinatorMachine, machine,
+      [worker, to = incarnations_.at(machine), message = std::move(message)] {
+        worker->OnMessage(to, message);
+      });
 }
 
 void SimDeployment::Load(const std::map<Machine, uint64_t>& incarnations) {
@@ -126,16 +146,9 @@ void SimDeployment::SendLoads() {
            std::to_string(store_->epoch);
   });
   for (uint32_t s = 0; s < stage_count(); ++s) {
-    const Machine machine = store_->plan.machines[s];
-    StageLoad load{id(), store_->epoch, s, stage_count(), SpecOf(s), kCoordinatorMachine, life_};
-    if (s + 1 < stage_count()) {
-      load.next = store_->plan.machines[s + 1];
-      load.next_incarnation = incarnations_.at(load.next);
-    }
-    SimWorker* worker = cluster_->worker(machine);
-    cluster_->network->SendControl(
-        kCoordinatorMachine, machine,
-        [worker, to = incarnations_.at(machine), load] { worker->OnLoad(to, load); });
+    v1::CoordinatorMessage message;
+    *message.mutable_load() = LoadOf(s);
+    Say(store_->plan.machines[s], std::move(message));
   }
 }
 
@@ -148,10 +161,9 @@ void SimDeployment::TellWorkersToUnload() {
   state_ = State::kWaiting;
   for (const auto& [machine, incarnation] : incarnations_) {
     if (Uses(machine)) {
-      SimWorker* worker = cluster_->worker(machine);
-      cluster_->network->SendControl(
-          kCoordinatorMachine, machine,
-          [worker, to = incarnation, id = id()] { worker->OnUnload(to, id); });
+      v1::CoordinatorMessage message;
+      message.mutable_unload()->set_deployment(id());
+      Say(machine, std::move(message));
     }
   }
 }
@@ -184,9 +196,10 @@ void SimDeployment::OnNodeLost(Machine machine) {
   Watch();
 }
 
-void SimDeployment::OnLoaded(Machine machine, uint64_t epoch) {
+void SimDeployment::OnLoadProgress(Machine machine, const v1::LoadProgress& progress) {
   const bool loading = state_ == State::kLoading || state_ == State::kResizing;
-  if (!loading || loading_.empty() || epoch != store_->epoch) {
+  if (!loading || loading_.empty() || progress.epoch() != store_->epoch ||
+      progress.phase() != v1::LoadProgress::PHASE_READY) {
     return;
   }
   loading_.erase(machine);
@@ -205,7 +218,7 @@ void SimDeployment::OnLoaded(Machine machine, uint64_t epoch) {
   if (engine_->live_sessions() > 0) {
     world().Count(Rule::kResumed);
   }
-  engine_->Resume(epoch, world().now());
+  engine_->Resume(progress.epoch(), world().now());
   Watch();
 }
 
@@ -274,11 +287,10 @@ void SimDeployment::SendFence(uint64_t epoch) {
   unfenced_ = {store_->plan.machines.begin(), store_->plan.machines.end()};
   world().Tell([&] { return "the coordinator fences: epoch " + std::to_string(epoch); });
   for (Machine machine : store_->plan.machines) {
-    SimWorker* worker = cluster_->worker(machine);
-    cluster_->network->SendControl(kCoordinatorMachine, machine,
-                                   [worker, to = incarnations_.at(machine), id = id(), epoch] {
-                                     worker->OnFence(to, id, epoch);
-                                   });
+    v1::CoordinatorMessage message;
+    message.mutable_fence()->set_deployment(id());
+    message.mutable_fence()->set_epoch(epoch);
+    Say(machine, std::move(message));
   }
 }
 
@@ -290,12 +302,13 @@ std::vector<std::string> SimDeployment::UnfencedNodes() const {
   return nodes;
 }
 
-void SimDeployment::OnFenceAck(Machine machine, uint64_t epoch, const absl::Status& status) {
+void SimDeployment::OnFenceAck(Machine machine, const v1::FenceAck& ack) {
+  const uint64_t epoch = ack.epoch();
   if (engine_ == nullptr || epoch != fence_epoch_) {
     return;
   }
-  if (!status.ok()) {
-    OnLinkFault(epoch, status);
+  if (ack.has_error()) {
+    OnLinkFault(epoch, StatusOf(ack.error()));
     return;
   }
   if (unfenced_.erase(machine) > 0 && unfenced_.empty()) {
@@ -322,9 +335,14 @@ void SimDeployment::OpenFirstLink(uint64_t epoch, TimePoint deadline) {
       }
     });
   };
+  v1::LinkOpen open;
+  open.set_from_incarnation(life_);
+  open.set_to_node(NodeName(machine));
+  open.set_to_incarnation(incarnations_.at(machine));
+  open.set_deployment(id());
+  open.set_epoch(epoch);
   cluster_->network->SendControl(kCoordinatorMachine, machine,
-                                 [worker, to = incarnations_.at(machine), id = id(), epoch,
-                                  answer] { worker->OnLinkOpen(to, id, epoch, answer); });
+                                 [worker, open, answer] { worker->OnLinkOpen(open, answer); });
 }
 
 void SimDeployment::OnFirstLink(uint64_t epoch, bool accepted, TimePoint deadline) {
@@ -377,8 +395,8 @@ void SimDeployment::SendStep(StepMessage step) {
   cluster_->network->SendFrame(sent);
 }
 
-bool SimDeployment::AcceptsResults(uint64_t epoch) const {
-  return engine_ != nullptr && epoch == fence_epoch_;
+bool SimDeployment::AcceptsResults(const v1::LinkOpen& open) const {
+  return engine_ != nullptr && open.epoch() == fence_epoch_;
 }
 
 void SimDeployment::OnResult(const ResultMessage& result) {

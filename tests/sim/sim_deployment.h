@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
+#include "strata/v1/membership.pb.h"
+#include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/meddler.h"
-#include "worker/backend/stage.h"
 
 namespace strata::sim {
 
@@ -65,10 +66,10 @@ class SimDeployment : public EngineHost {
   bool Cancel(const std::string& key, const absl::Status& why);
 
   void OnNodeLost(Machine machine);
-  void OnLoaded(Machine machine, uint64_t epoch);
-  void OnFenceAck(Machine machine, uint64_t epoch, const absl::Status& status);
+  void OnLoadProgress(Machine machine, const v1::LoadProgress& progress);
+  void OnFenceAck(Machine machine, const v1::FenceAck& ack);
   void OnLinkFault(uint64_t epoch, const absl::Status& status);
-  bool AcceptsResults(uint64_t epoch) const;
+  bool AcceptsResults(const v1::LinkOpen& open) const;
   void OnResult(const ResultMessage& result);
   void Arm(const Fault& fault) { meddler_.Arm(fault); }
 
@@ -83,7 +84,8 @@ class SimDeployment : public EngineHost {
   World& world() const { return *cluster_->world; }
   uint32_t stage_count() const { return static_cast<uint32_t>(store_->plan.machines.size()); }
   bool Uses(Machine machine) const;
-  StageSpec SpecOf(uint32_t stage) const;
+  v1::Load LoadOf(uint32_t stage) const;
+  void Say(Machine machine, v1::CoordinatorMessage message);
   std::vector<EngineStage> EngineStages(uint64_t kv_pages) const;
   void SendLoads();
   void StartEngine();

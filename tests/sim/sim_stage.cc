@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "common/status.h"
+#include "tests/sim/exact_model.h"
+#include "tests/sim/meddler.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_worker.h"
 #include "tests/worker/runner/slice_cost.h"
@@ -25,27 +27,60 @@ bool HasPoison(const v1::StepFrame& frame) {
   });
 }
 
+StageSpec SpecOf(const Scenario& scenario, const v1::Load& load) {
+  StageSpec spec;
+  spec.model = ExactModelSpec(scenario.layers);
+  spec.first_layer = load.first_layer();
+  spec.last_layer = load.last_layer();
+  spec.embeds = load.first_layer() == 0;
+  spec.heads = load.last_layer() + 1 == scenario.layers;
+  spec.context = load.context();
+  spec.kv_pages.assign(load.kv_pages().begin(), load.kv_pages().end());
+  spec.max_batch_tokens = load.max_batch_tokens() + kMeddledRows;
+  spec.max_batch_items = load.max_batch_items() + kMeddledItems;
+  return spec;
+}
+
 }  // namespace
 
 void WorkerLife::TellCoordinator(std::function<void()> arrives) const {
   cluster->network->SendControl(machine, kCoordinatorMachine, std::move(arrives));
 }
 
-void WorkerLife::AcknowledgeFence(uint64_t deployment, uint64_t epoch,
-                                  const absl::Status& status) const {
-  TellCoordinator(
-      [cluster = cluster, machine = machine, incarnation = incarnation, deployment, epoch, status] {
-        cluster->coordinator->OnFenceAck(machine, incarnation, deployment, epoch, status);
-      });
+void WorkerLife::Say(v1::WorkerMessage message) const {
+  TellCoordinator([cluster = cluster, machine = machine, incarnation = incarnation,
+                   message = std::move(message)] {
+    cluster->coordinator->OnMessage(machine, incarnation, message);
+  });
 }
 
-SimStage::SimStage(const WorkerLife& life, const StageLoad& load, ReachFn reach)
+void WorkerLife::EndStream() const {
+  TellCoordinator([cluster = cluster, machine = machine, incarnation = incarnation] {
+    cluster->coordinator->OnStreamEnded(machine, incarnation);
+  });
+}
+
+void WorkerLife::AcknowledgeFence(uint64_t deployment, uint64_t epoch,
+                                  const absl::Status& status) const {
+  v1::WorkerMessage message;
+  message.mutable_fence_ack()->set_deployment(deployment);
+  message.mutable_fence_ack()->set_epoch(epoch);
+  if (!status.ok()) {
+    *message.mutable_fence_ack()->mutable_error() = DetailOf(status);
+  }
+  Say(std::move(message));
+}
+
+SimStage::SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach)
     : life_(life),
       load_(load),
+      spec_(SpecOf(life.cluster->world->scenario, load)),
+      next_(MachineOf(load.next_node())),
       reach_(std::move(reach)),
-      shard_(load.spec),
-      runner_(ShardRunnerConfig{life.name, load.deployment, load.epoch, load.stage,
-                                load.stage_count, load.spec, kWeightsDigest, kNumericsClass},
+      shard_(spec_),
+      runner_(ShardRunnerConfig{life.name, load.deployment(), load.epoch(), load.stage(),
+                                load.stage_count(), spec_, load.weights_digest(),
+                                load.numerics_class()},
               &shard_, &clock_),
       table_(runner_.sequences_for_test()) {}
 
@@ -61,12 +96,12 @@ void SimStage::Fence(uint64_t epoch) {
     queue_.clear();
   }
   if (const absl::Status status = runner_.Fence(epoch); !status.ok()) {
-    life_.AcknowledgeFence(load_.deployment, epoch, status);
+    life_.AcknowledgeFence(load_.deployment(), epoch, status);
     return;
   }
   epoch_ = std::max(epoch_, epoch);
   if (onward_epoch_ == epoch) {
-    life_.AcknowledgeFence(load_.deployment, epoch, absl::OkStatus());
+    life_.AcknowledgeFence(load_.deployment(), epoch, absl::OkStatus());
     return;
   }
   onward_epoch_ = 0;
@@ -79,13 +114,13 @@ void SimStage::Dial(uint64_t epoch, TimePoint deadline) {
     return;
   }
   if (world().now() >= deadline) {
-    life_.AcknowledgeFence(load_.deployment, epoch,
+    life_.AcknowledgeFence(load_.deployment(), epoch,
                            Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED",
                                  "the link to the next stage could not be opened")
                                .Node(life_.name));
     return;
   }
-  const Machine next = load_.next;
+  const Machine next = next_;
   auto answer = [network = life_.cluster->network, machine = life_.machine, reach = reach_, next,
                  epoch, deadline](bool accepted) {
     network->SendControl(next, machine, [reach, epoch, deadline, accepted] {
@@ -94,16 +129,22 @@ void SimStage::Dial(uint64_t epoch, TimePoint deadline) {
       });
     });
   };
-  life_.cluster->network->SendControl(
-      life_.machine, next,
-      [cluster = life_.cluster, next, incarnation = load_.next_incarnation,
-       deployment = load_.deployment, epoch, answer] {
-        if (next == kCoordinatorMachine) {
-          cluster->coordinator->OnLinkOpen(incarnation, deployment, epoch, answer);
-        } else {
-          cluster->worker(next)->OnLinkOpen(incarnation, deployment, epoch, answer);
-        }
-      });
+  v1::LinkOpen open;
+  open.set_from_node(life_.name);
+  open.set_from_incarnation(life_.incarnation);
+  open.set_to_node(load_.next_node());
+  open.set_to_incarnation(load_.next_incarnation());
+  open.set_deployment(load_.deployment());
+  open.set_epoch(epoch);
+  open.set_to_stage(load_.stage() + 1);
+  life_.cluster->network->SendControl(life_.machine, next,
+                                      [cluster = life_.cluster, next, open, answer] {
+                                        if (next == kCoordinatorMachine) {
+                                          cluster->coordinator->OnLinkOpen(open, answer);
+                                        } else {
+                                          cluster->worker(next)->OnLinkOpen(open, answer);
+                                        }
+                                      });
   After(kDialTry, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
 }
 
@@ -116,7 +157,7 @@ void SimStage::OnDialed(uint64_t epoch, bool accepted, TimePoint deadline) {
     return;
   }
   onward_epoch_ = epoch;
-  life_.AcknowledgeFence(load_.deployment, epoch, absl::OkStatus());
+  life_.AcknowledgeFence(load_.deployment(), epoch, absl::OkStatus());
 }
 
 void SimStage::Report(uint64_t epoch, const absl::Status& status) {
@@ -124,11 +165,12 @@ void SimStage::Report(uint64_t epoch, const absl::Status& status) {
     return;  // One fault ends an epoch.
   }
   faulted_ = epoch;
-  life_.TellCoordinator([cluster = life_.cluster, machine = life_.machine,
-                         incarnation = life_.incarnation, deployment = load_.deployment, epoch,
-                         status] {
-    cluster->coordinator->OnLinkFault(machine, incarnation, deployment, epoch, status);
-  });
+  v1::WorkerMessage message;
+  message.mutable_link_fault()->set_deployment(load_.deployment());
+  message.mutable_link_fault()->set_epoch(epoch);
+  message.mutable_link_fault()->set_stage(load_.stage());
+  *message.mutable_link_fault()->mutable_error() = DetailOf(status);
+  life_.Say(std::move(message));
 }
 
 // ---- Steps.
@@ -157,8 +199,7 @@ nanoseconds SimStage::TimeOf(const v1::StepFrame& frame) const {
   if (!world().scenario.waves) {
     return std::chrono::microseconds((100 + 10 * frame.rows()) * speed);
   }
-  const testing::SliceCost cost =
-      testing::CostOf(frame, {load_.spec.first_layer, load_.spec.last_layer});
+  const testing::SliceCost cost = testing::CostOf(frame, {spec_.first_layer, spec_.last_layer});
   return std::chrono::microseconds(100 +
                                    static_cast<int64_t>(3000 * cost.layers + 1500 * cost.rows));
 }
@@ -214,11 +255,11 @@ void SimStage::SendOn(ShardRunner::Output output) {
     return;
   }
   Network::Frame sent;
-  sent.link = last ? world().scenario.stages : load_.stage + 1;
-  sent.channel = ChannelOf(load_.deployment, epoch);
+  sent.link = last ? world().scenario.stages : load_.stage() + 1;
+  sent.channel = ChannelOf(load_.deployment(), epoch);
   sent.from = life_.machine;
-  sent.to = load_.next;
-  const uint64_t to = load_.next_incarnation;
+  sent.to = next_;
+  const uint64_t to = load_.next_incarnation();
   if (last) {
     auto result = std::make_shared<const ResultMessage>(std::get<ResultMessage>(std::move(output)));
     world().Tell(
@@ -226,18 +267,18 @@ void SimStage::SendOn(ShardRunner::Output output) {
     sent.arrives = [cluster = life_.cluster, to, result] {
       cluster->coordinator->OnResult(to, result);
     };
-    sent.garbled = [cluster = life_.cluster, to, deployment = load_.deployment, epoch] {
+    sent.garbled = [cluster = life_.cluster, to, deployment = load_.deployment(), epoch] {
       cluster->coordinator->OnGarbledResult(to, deployment, epoch);
     };
   } else {
     auto frame = std::make_shared<const StepMessage>(std::get<StepMessage>(std::move(output)));
-    SimWorker* next = life_.cluster->worker(load_.next);
+    SimWorker* next = life_.cluster->worker(next_);
     world().Tell([&] {
       sent.what = Show(frame->header);
       return life_.name + " sends " + sent.what + " on to " + next->name();
     });
     sent.arrives = [next, to, frame] { next->OnFrame(to, frame); };
-    sent.garbled = [next, to, deployment = load_.deployment, epoch] {
+    sent.garbled = [next, to, deployment = load_.deployment(), epoch] {
       next->OnGarbledFrame(to, deployment, epoch);
     };
   }
@@ -250,7 +291,7 @@ void SimStage::CountErrors(const ShardRunner::Output& output) {
   const bool last = std::holds_alternative<ResultMessage>(output);
   auto count = [&](const auto& entries) {
     for (const auto& entry : entries) {
-      if (entry.has_error() && entry.error_stage() == load_.stage) {
+      if (entry.has_error() && entry.error_stage() == load_.stage()) {
         CountError(entry.error());
       }
     }
@@ -309,11 +350,11 @@ void SimStage::FailBackend() {
 }
 
 void SimStage::Poison(uint64_t random) {
-  const auto layers = load_.spec.last_layer - load_.spec.first_layer + 1;
+  const auto layers = spec_.last_layer - spec_.first_layer + 1;
   world().Tell([&] {
     return "FAULT: " + life_.name + " computes NaN for token " + std::to_string(kPoisonToken);
   });
-  shard_.PoisonToken(kPoisonToken, load_.spec.first_layer + static_cast<uint32_t>(random % layers));
+  shard_.PoisonToken(kPoisonToken, spec_.first_layer + static_cast<uint32_t>(random % layers));
 }
 
 uint64_t SimStage::pages_in_use() const {

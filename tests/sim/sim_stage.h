@@ -13,22 +13,12 @@
 
 #include "absl/status/status.h"
 #include "common/frame.h"
+#include "strata/v1/membership.pb.h"
 #include "tests/sim/cluster.h"
 #include "tests/worker/runner/hash_shard.h"
 #include "worker/runner/shard_runner.h"
 
 namespace strata::sim {
-
-// What a Load says.
-struct StageLoad {
-  uint64_t deployment = 0;
-  uint64_t epoch = 0;
-  uint32_t stage = 0;
-  uint32_t stage_count = 1;
-  StageSpec spec;
-  Machine next = kCoordinatorMachine;
-  uint64_t next_incarnation = 0;  // Of `next`; the coordinator's life for results.
-};
 
 // One life of a worker, which its stages do not outlive.
 struct WorkerLife {
@@ -38,6 +28,9 @@ struct WorkerLife {
   uint64_t incarnation = 0;
 
   void TellCoordinator(std::function<void()> arrives) const;
+  // On the control stream, and the stream's end.
+  void Say(v1::WorkerMessage message) const;
+  void EndStream() const;
   void AcknowledgeFence(uint64_t deployment, uint64_t epoch, const absl::Status& status) const;
 };
 
@@ -47,7 +40,7 @@ class SimStage {
   // or never if it has none then, or another life.
   using ReachFn = std::function<void(const std::function<void(SimStage*)>& what)>;
 
-  SimStage(const WorkerLife& life, const StageLoad& load, ReachFn reach);
+  SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach);
   SimStage(const SimStage&) = delete;
   SimStage& operator=(const SimStage&) = delete;
 
@@ -88,7 +81,9 @@ class SimStage {
   void CountError(const v1::ErrorDetail& error);
 
   const WorkerLife life_;
-  const StageLoad load_;
+  const v1::Load load_;
+  const StageSpec spec_;
+  const Machine next_;
   const ReachFn reach_;
   StepClock clock_;
   testing::HashShard shard_;

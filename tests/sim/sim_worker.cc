@@ -18,7 +18,7 @@ constexpr nanoseconds kRestart = milliseconds(30);
 }  // namespace
 
 SimWorker::SimWorker(Cluster* cluster, Machine machine)
-    : cluster_(cluster), machine_(machine), name_("worker-" + std::to_string(machine)) {}
+    : cluster_(cluster), machine_(machine), name_(NodeName(machine)) {}
 
 void SimWorker::Reach(uint64_t incarnation, const std::function<void()>& what) {
   if (!up_ || incarnation != incarnation_) {
@@ -33,10 +33,6 @@ void SimWorker::Reach(uint64_t incarnation, const std::function<void()>& what) {
 
 void SimWorker::After(nanoseconds delay, const std::function<void()>& what) {
   world().After(delay, [this, incarnation = incarnation_, what] { Reach(incarnation, what); });
-}
-
-void SimWorker::Say(std::function<void()> arrives) const {
-  life().TellCoordinator(std::move(arrives));
 }
 
 SimStage* SimWorker::Find(uint64_t deployment) {
@@ -58,9 +54,7 @@ void SimWorker::Stop(bool silent) {
   loading_.clear();
   stages_.clear();
   if (!silent) {
-    Say([cluster = cluster_, machine = machine_, incarnation = incarnation_] {
-      cluster->coordinator->OnStreamEnded(machine, incarnation);
-    });
+    life().EndStream();
   }
 }
 
@@ -68,16 +62,19 @@ void SimWorker::Stall(TimePoint until) { stalled_until_ = std::max(stalled_until
 
 void SimWorker::BreakControlStream() {
   if (up_ && registered_) {
-    OnStreamEnded(incarnation_);
+    OnStreamEnded(incarnation_, absl::UnavailableError("its control stream broke"));
   }
 }
 
 void SimWorker::Register() {
   incarnation_ = ++cluster_->incarnations;
   registered_ = false;
-  Say([cluster = cluster_, machine = machine_, incarnation = incarnation_] {
-    cluster->coordinator->OnRegister(machine, incarnation);
-  });
+  v1::WorkerMessage message;
+  message.mutable_register_()->set_name(name_);
+  message.mutable_register_()->set_incarnation(incarnation_);
+  message.mutable_register_()->set_address(name_);
+  message.mutable_register_()->set_numerics(kNumericsClass);
+  Say(std::move(message));
   After(kRegisterTimeout, [this] {
     if (!registered_) {
       EndLife("its registration was not answered");
@@ -85,29 +82,47 @@ void SimWorker::Register() {
   });
 }
 
-void SimWorker::OnRegistered(uint64_t incarnation, uint64_t term) {
-  Reach(incarnation, [this, term] {
-    world().Tell(
-        [&] { return name_ + " has joined the coordinator of term " + std::to_string(term); });
-    registered_ = true;
-    term_ = term;
-    answers_since_ = std::nullopt;
-    lease_end_ = world().now() + world().scenario.lease;
-    Beat();
-  });
-}
-
-void SimWorker::OnRefused(uint64_t incarnation) {
-  Reach(incarnation, [this] { EndLife("its registration was refused"); });
-}
-
-void SimWorker::OnLeaseRenewed(uint64_t incarnation, uint64_t term) {
-  Reach(incarnation, [this, term] {
-    if (term == term_) {
-      lease_end_ = world().now() + world().scenario.lease;
-      answers_since_ = std::nullopt;
+void SimWorker::OnMessage(uint64_t incarnation, const v1::CoordinatorMessage& message) {
+  Reach(incarnation, [this, message] {
+    switch (message.kind_case()) {
+      case v1::CoordinatorMessage::kRegistered:
+        OnRegistered(message.registered());
+        break;
+      case v1::CoordinatorMessage::kLeaseRenewed:
+        OnLeaseRenewed(message.lease_renewed().term());
+        break;
+      case v1::CoordinatorMessage::kLoad:
+        OnLoad(message.load());
+        break;
+      case v1::CoordinatorMessage::kUnload:
+        OnUnload(message.unload().deployment());
+        break;
+      case v1::CoordinatorMessage::kFence:
+        OnFence(message.fence());
+        break;
+      default:
+        break;
     }
   });
+}
+
+void SimWorker::OnRegistered(const v1::Registered& registered) {
+  term_ = registered.term();
+  world().Tell(
+      [&] { return name_ + " has joined the coordinator of term " + std::to_string(term_); });
+  registered_ = true;
+  answers_since_ = std::nullopt;
+  lease_ = milliseconds(registered.lease_ms());
+  heartbeat_ = milliseconds(registered.heartbeat_ms());
+  lease_end_ = world().now() + lease_;
+  Beat();
+}
+
+void SimWorker::OnLeaseRenewed(uint64_t term) {
+  if (term == term_) {
+    lease_end_ = world().now() + lease_;
+    answers_since_ = std::nullopt;
+  }
 }
 
 void SimWorker::OnCoordinatorAnswers(uint64_t incarnation, uint64_t term) {
@@ -118,14 +133,14 @@ void SimWorker::OnCoordinatorAnswers(uint64_t incarnation, uint64_t term) {
     answers_since_ = answers_since_.value_or(world().now());
     const auto who =
         term == term_ ? lease_policy::Coordinator::kSame : lease_policy::Coordinator::kAnother;
-    if (lease_policy::EndsLife(who, world().now() - *answers_since_, world().scenario.lease)) {
+    if (lease_policy::EndsLife(who, world().now() - *answers_since_, lease_)) {
       EndLife("its lease lapsed, and the coordinator of term " + std::to_string(term) + " answers");
     }
   });
 }
 
-void SimWorker::OnStreamEnded(uint64_t incarnation) {
-  Reach(incarnation, [this] { EndLife("its control stream broke"); });
+void SimWorker::OnStreamEnded(uint64_t incarnation, const absl::Status& why) {
+  Reach(incarnation, [this, why] { EndLife(std::string(why.message())); });
 }
 
 void SimWorker::Beat() {
@@ -133,17 +148,16 @@ void SimWorker::Beat() {
     world().Count(Rule::kLeaseLapsed);
     AskWhoAnswers();
   }
-  Say([cluster = cluster_, machine = machine_, incarnation = incarnation_, term = term_] {
-    cluster->coordinator->OnHeartbeat(machine, incarnation, term);
-  });
+  v1::WorkerMessage message;
+  message.mutable_heartbeat()->set_term(term_);
+  Say(std::move(message));
   const nanoseconds left = lease_end_ - world().now();
-  const nanoseconds period = world().scenario.lease / 5;
-  After(left > nanoseconds(0) ? std::min(period, left) : period, [this] { Beat(); });
+  After(left > nanoseconds(0) ? std::min(heartbeat_, left) : heartbeat_, [this] { Beat(); });
 }
 
 // On a connection of its own, so that who answers is who listens there now.
 void SimWorker::AskWhoAnswers() {
-  Say([cluster = cluster_, machine = machine_, incarnation = incarnation_] {
+  life().TellCoordinator([cluster = cluster_, machine = machine_, incarnation = incarnation_] {
     cluster->coordinator->OnWhoAnswers(machine, incarnation);
   });
 }
@@ -151,9 +165,7 @@ void SimWorker::AskWhoAnswers() {
 // Drops every sequence and stage, and registers anew.
 void SimWorker::EndLife(const std::string& why) {
   world().Tell([&] { return name_ + " drops what it holds and registers anew: " + why; });
-  Say([cluster = cluster_, machine = machine_, incarnation = incarnation_] {
-    cluster->coordinator->OnStreamEnded(machine, incarnation);
-  });
+  life().EndStream();
   registered_ = false;
   loading_.clear();
   stages_.clear();
@@ -163,67 +175,64 @@ void SimWorker::EndLife(const std::string& why) {
 
 // ---- Stages.
 
-void SimWorker::OnLoad(uint64_t incarnation, const StageLoad& load) {
-  Reach(incarnation, [this, load] {
-    stages_.erase(load.deployment);
-    loading_[load.deployment] = load.epoch;
-    const nanoseconds takes = milliseconds(world().random.Between(5, 60));
-    After(takes, [this, load] {
-      const auto loading = loading_.find(load.deployment);
-      if (loading == loading_.end() || loading->second != load.epoch) {
-        return;  // Unloaded meanwhile, or told to load anew.
-      }
+void SimWorker::OnLoad(const v1::Load& load) {
+  stages_.erase(load.deployment());
+  loading_[load.deployment()] = load.epoch();
+  const nanoseconds takes = milliseconds(world().random.Between(5, 60));
+  After(takes, [this, load] {
+    const auto loading = loading_.find(load.deployment());
+    if (loading != loading_.end() && loading->second == load.epoch()) {
       loading_.erase(loading);
-      stages_.try_emplace(
-          load.deployment, life(), load,
-          [this, incarnation = incarnation_, deployment = load.deployment](const auto& what) {
-            Reach(incarnation, [this, deployment, what] {
-              if (SimStage* stage = Find(deployment); stage != nullptr) {
-                what(stage);
-              }
-            });
-          });
-      if (poison_ == FaultKind::kPoisonDevice) {
-        stages_.at(load.deployment).FailAtPoison();
+      OnLoaded(load);
+    }  // Else it was unloaded meanwhile, or told to load anew.
+  });
+}
+
+void SimWorker::OnLoaded(const v1::Load& load) {
+  const auto reach = [this, incarnation = incarnation_,
+                      deployment = load.deployment()](const auto& what) {
+    Reach(incarnation, [this, deployment, what] {
+      if (SimStage* stage = Find(deployment); stage != nullptr) {
+        what(stage);
       }
-      world().Tell([&] {
-        return name_ + " has loaded stage " + std::to_string(load.stage) + " of deployment " +
-               std::to_string(load.deployment);
-      });
-      Say([cluster = cluster_, machine = machine_, incarnation = incarnation_,
-           deployment = load.deployment, epoch = load.epoch] {
-        cluster->coordinator->OnLoaded(machine, incarnation, deployment, epoch);
-      });
     });
+  };
+  stages_.try_emplace(load.deployment(), life(), load, reach);
+  if (poison_ == FaultKind::kPoisonDevice) {
+    stages_.at(load.deployment()).FailAtPoison();
+  }
+  world().Tell([&] {
+    return name_ + " has loaded stage " + std::to_string(load.stage()) + " of deployment " +
+           std::to_string(load.deployment());
   });
+  v1::WorkerMessage message;
+  message.mutable_load_progress()->set_deployment(load.deployment());
+  message.mutable_load_progress()->set_epoch(load.epoch());
+  message.mutable_load_progress()->set_phase(v1::LoadProgress::PHASE_READY);
+  Say(std::move(message));
 }
 
-void SimWorker::OnUnload(uint64_t incarnation, uint64_t deployment) {
-  Reach(incarnation, [this, deployment] {
-    loading_.erase(deployment);
-    if (stages_.erase(deployment) > 0) {
-      world().Tell([&] { return name_ + " unloads deployment " + std::to_string(deployment); });
-    }
-  });
+void SimWorker::OnUnload(uint64_t deployment) {
+  loading_.erase(deployment);
+  if (stages_.erase(deployment) > 0) {
+    world().Tell([&] { return name_ + " unloads deployment " + std::to_string(deployment); });
+  }
 }
 
-void SimWorker::OnFence(uint64_t incarnation, uint64_t deployment, uint64_t epoch) {
-  Reach(incarnation, [this, deployment, epoch] {
-    if (SimStage* stage = Find(deployment); stage != nullptr) {
-      stage->Fence(epoch);
-    } else {
-      life().AcknowledgeFence(
-          deployment, epoch,
-          Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT", "not loaded here").Node(name_));
-    }
-  });
+void SimWorker::OnFence(const v1::Fence& fence) {
+  if (SimStage* stage = Find(fence.deployment()); stage != nullptr) {
+    stage->Fence(fence.epoch());
+  } else {
+    life().AcknowledgeFence(
+        fence.deployment(), fence.epoch(),
+        Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT", "not loaded here").Node(name_));
+  }
 }
 
-void SimWorker::OnLinkOpen(uint64_t incarnation, uint64_t deployment, uint64_t epoch,
-                           const std::function<void(bool)>& answer) {
-  Reach(incarnation, [this, deployment, epoch, answer] {
-    const SimStage* stage = Find(deployment);
-    answer(stage != nullptr && stage->epoch() == epoch);
+void SimWorker::OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer) {
+  Reach(open.to_incarnation(), [this, open, answer] {
+    const SimStage* stage = Find(open.deployment());
+    answer(stage != nullptr && stage->epoch() == open.epoch());
   });
 }
 

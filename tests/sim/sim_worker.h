@@ -9,8 +9,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "common/frame.h"
+#include "strata/v1/membership.pb.h"
+#include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/sim_stage.h"
 
@@ -43,18 +47,13 @@ class SimWorker {
   // From now on it fails at kPoisonToken, in this life and all others.
   bool Poison(FaultKind kind);
 
-  // Messages that arrive, each for one incarnation.
-  void OnRegistered(uint64_t incarnation, uint64_t term);
-  void OnRefused(uint64_t incarnation);
-  void OnLeaseRenewed(uint64_t incarnation, uint64_t term);
+  // What arrives, each for one incarnation. On the control stream, and its end:
+  void OnMessage(uint64_t incarnation, const v1::CoordinatorMessage& message);
+  void OnStreamEnded(uint64_t incarnation, const absl::Status& why);
+  // To AskWhoAnswers.
   void OnCoordinatorAnswers(uint64_t incarnation, uint64_t term);
-  void OnStreamEnded(uint64_t incarnation);
-  void OnLoad(uint64_t incarnation, const StageLoad& load);
-  void OnUnload(uint64_t incarnation, uint64_t deployment);
-  void OnFence(uint64_t incarnation, uint64_t deployment, uint64_t epoch);
-  // The stage before wants to open its link of `epoch`; `answer` is told whether it may.
-  void OnLinkOpen(uint64_t incarnation, uint64_t deployment, uint64_t epoch,
-                  const std::function<void(bool)>& answer);
+  // The stage before, or the coordinator, wants to open its link; `answer` is told whether it may.
+  void OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer);
   void OnFrame(uint64_t incarnation, const std::shared_ptr<const StepMessage>& frame);
   void OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64_t epoch);
 
@@ -69,8 +68,16 @@ class SimWorker {
   void After(nanoseconds delay, const std::function<void()>& what);
   WorkerLife life() const { return {cluster_, machine_, name_, incarnation_}; }
   // To the coordinator, from this life.
-  void Say(std::function<void()> arrives) const;
+  void Say(v1::WorkerMessage message) const { life().Say(std::move(message)); }
   SimStage* Find(uint64_t deployment);
+
+  // Each in the life that the message was for.
+  void OnRegistered(const v1::Registered& registered);
+  void OnLeaseRenewed(uint64_t term);
+  void OnLoad(const v1::Load& load);
+  void OnLoaded(const v1::Load& load);
+  void OnUnload(uint64_t deployment);
+  void OnFence(const v1::Fence& fence);
 
   void Register();
   void EndLife(const std::string& why);
@@ -85,6 +92,8 @@ class SimWorker {
   TimePoint stalled_until_{0};
   bool registered_ = false;
   uint64_t term_ = 0;
+  nanoseconds lease_{0};  // As it was told; and how often to speak.
+  nanoseconds heartbeat_{0};
   TimePoint lease_end_{0};
   std::optional<TimePoint> answers_since_;  // Since the lease lapsed.
   std::optional<FaultKind> poison_;
