@@ -228,7 +228,7 @@ void ExpectListOfNames(FieldReader* reader, const char* name) {
 absl::Status UnsupportedQuantization(const std::string& what) {
   return UnsupportedModel(what).Hint(
       "use a checkpoint in F32, F16 or BF16, or one in a quantized format that "
-      "docs/ARCHITECTURE.md names under \"Weights\"");
+      "docs/internals/weights.md names");
 }
 
 absl::Status ReadQuantizationBlock(const json& value, const std::string& name,

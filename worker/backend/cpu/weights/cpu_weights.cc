@@ -347,7 +347,7 @@ absl::Status WeightLoader::CheckFloats(Slot* slot) {
                               ", which the cpu backend does not support yet"))
         .Hint(
             "use a checkpoint in F32, F16 or BF16, one in a quantized format that "
-            "docs/ARCHITECTURE.md names under \"Weights\", or a GGUF file");
+            "docs/internals/weights.md names, or a GGUF file");
   }
   RETURN_IF_ERROR(CheckBytes(slot->name, tensor));
   slot->blocks = slot->is_matrix() && IsBlocks(tensor.dtype) && !slot->as_stored;
