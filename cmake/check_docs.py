@@ -18,7 +18,7 @@ PATH = re.compile(r"`((?:%s|bench|deploy|docs|examples|findings|tests)/[\w./-]*[
 
 def text_of(path):
     """The page without its blocks of code."""
-    return re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S)
+    return re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.M | re.S)
 
 
 def slug(heading):

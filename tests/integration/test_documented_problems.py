@@ -1,0 +1,59 @@
+"""docs/OPERATIONS.md has every problem of `strata status` and every alert, with what to do; alerts are of metrics that
+it lists."""
+
+import re
+
+from cluster import SOURCE
+
+PAGE = (SOURCE / "docs/OPERATIONS.md").read_text()
+RULES = (SOURCE / "deploy/prometheus/strata.rules.yml").read_text()
+# Where problems are made, and the calls that make them.
+PROBLEMS = ("coordinator/cluster/cluster_state.cc", "coordinator/service/process/status_report.cc",
+            "coordinator/store/disk_watch.cc")
+MADE = re.compile(r'\b(?:problems(?:->|\.)Add|add)\(\s*"([^"]*)"|AddOne\(\s*\{\s*"([^"]*)"')
+
+
+def section(title):
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(title):
+    """The first cells of a section's first table."""
+    table = re.search(r"^\|.*\n\|---.*\n((?:\|.*\n)+)", section(title), re.M).group(1)
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+def problems_in(source):
+    """The first words of each problem that a source makes."""
+    return ["".join(found).strip() for found in MADE.findall(source)]
+
+
+def is_listed(problem):
+    """Whether a row has the words, which stand for a name behind them where they end so."""
+    plain = re.sub(r"[`«»]", "", section("What strata status says"))
+    return problem in plain
+
+
+def test_every_problem_is_in_the_table():
+    made = [p for path in PROBLEMS for p in problems_in((SOURCE / path).read_text())]
+    assert len(made) >= 15, made
+    missing = [p for p in made if not is_listed(p)]
+    assert not missing, f"add to «What strata status says» of docs/OPERATIONS.md: {missing}"
+
+
+def test_a_problem_that_is_new_is_missing():
+    made = problems_in('problems.Add("the moon of node " + name + " is full", "wait");')
+    assert made == ["the moon of node"] and not is_listed(made[0])
+
+
+def test_every_alert_is_in_the_table_and_the_other_way_round():
+    alerts = re.findall(r"- alert: (\w+)", RULES)
+    assert len(set(alerts)) == len(alerts) > 5
+    assert [cells[0].strip("`") for cells in rows("Alerts")] == alerts
+    assert all(len(cells) == 3 and cells[2].rstrip("| ") for cells in rows("Alerts"))
+
+
+def test_alerts_are_of_metrics_that_the_page_lists():
+    asked = set(re.findall(r"strata_[a-z_]+", "\n".join(re.findall(r"expr: (.*)", RULES))))
+    listed = set(re.findall(r"`(strata_[a-z_]+)`", section("Metrics") + section("Metrics of a worker")))
+    assert asked and {re.sub(r"_bucket$", "", name) for name in asked} <= listed
