@@ -100,12 +100,14 @@ absl::Status Verdict(int code, X509* cert, const std::string& whose,
   switch (code) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
       return Error(kCode, "TLS_EXPIRED", named + " expired on " + Date(Times(cert).not_after_s))
-          .Hint("make a new one (README, TLS), and restart what uses it");
+          .Hint("make a new one (docs/OPERATIONS.md, TLS), and restart what uses it");
     case X509_V_ERR_CERT_NOT_YET_VALID:
       return Error(kCode, "TLS_NOT_YET_VALID",
                    named + " is valid only from " + Date(Times(cert).not_before_s) +
                        "; the clock here says " + Date(std::time(nullptr)))
-          .Hint("set the clocks of both machines, or make a new certificate (README, TLS)");
+          .Hint(
+              "set the clocks of both machines, or make a new certificate (docs/OPERATIONS.md, "
+              "TLS)");
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
@@ -117,7 +119,8 @@ absl::Status Verdict(int code, X509* cert, const std::string& whose,
                    whose + " is not of the CA in --tls-dir (" + Subject(cert) + " is of " +
                        Issuer(cert) + ", ca.pem is " + authorities + ")")
           .Hint(
-              "one CA makes the certificates of all machines (README, TLS), and each has its "
+              "one CA makes the certificates of all machines (docs/OPERATIONS.md, TLS), and each "
+              "has its "
               "ca.pem");
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
@@ -125,14 +128,14 @@ absl::Status Verdict(int code, X509* cert, const std::string& whose,
                    whose + " does not have this address (it has " + Names(cert) + ")")
           .Hint(
               "use an address that it has, or make one with subjectAltName=IP:... or DNS:... of "
-              "this address (README, TLS)");
+              "this address (docs/OPERATIONS.md, TLS)");
     case X509_V_ERR_INVALID_PURPOSE:
       return Error(kCode, "TLS_WRONG_PURPOSE", named + " is not made for this end of a connection")
           .Hint("leave extendedKeyUsage out, or give it serverAuth and clientAuth");
     default:
       return Error(kCode, "TLS_REFUSED",
                    named + " cannot be used: " + X509_verify_cert_error_string(code))
-          .Hint("make a new one (README, TLS)");
+          .Hint("make a new one (docs/OPERATIONS.md, TLS)");
   }
 }
 

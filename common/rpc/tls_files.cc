@@ -147,7 +147,8 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& dir, int64_t now_s) {
                  dir + "/key.pem is not the key of the certificate in " + dir + "/cert.pem (" +
                      openssl::Subject(certs.front().get()) + ")")
         .Hint(
-            "put the key there that was made with this certificate, or make both anew (README, "
+            "put the key there that was made with this certificate, or make both anew "
+            "(docs/OPERATIONS.md, "
             "TLS)");
   }
   RETURN_IF_ERROR(CheckTimes(certs.front().get(), dir + "/cert.pem", now_s));

@@ -346,9 +346,9 @@ def recall_cases():
     return json.loads((RECALL / "cases.json").read_text())
 
 
-def readme_commands():
-    """README's two blocks of commands for TLS: the authority's, once, and a machine's."""
-    blocks = re.findall(r"^```\n(.*?)^```", (SOURCE / "README.md").read_text(), re.M | re.S)
+def tls_commands():
+    """The two blocks of commands for TLS in docs/OPERATIONS.md: the authority's, once, and a machine's."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", (SOURCE / "docs/OPERATIONS.md").read_text(), re.M | re.S)
     found = [b for b in blocks if "openssl" in b]
     assert len(found) == 2
     return found

@@ -583,7 +583,7 @@ def test_each_fault_of_a_certificate_is_told_apart(strata, authority, identity, 
             with strata.Client(c.address, tls_dir=made) as client:
                 with pytest.raises(strata.UnavailableError) as caught:
                     client.models()
-            assert said in str(caught.value) and "README" in str(caught.value) or (
+            assert said in str(caught.value) and "OPERATIONS.md" in str(caught.value) or (
                 "its log" in str(caught.value))
 
 

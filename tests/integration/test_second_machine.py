@@ -1,4 +1,4 @@
-"""README's «Add a second machine», as written, on three hosts: network namespaces with host names of
+"""«Add a machine» of docs/OPERATIONS.md, as written, on three hosts: network namespaces with host names of
 their own, joined by a bridge in a fourth."""
 
 import json
@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, GIVE_UP_S, RECALL, Process, readme_commands, shell, stop, wait_until
+from cluster import BIN, GIVE_UP_S, RECALL, Process, tls_commands, shell, stop, wait_until
 
 HOSTS = {"a": "10.77.0.1", "b": "10.77.0.2", "c": "10.77.0.3"}
 
@@ -98,7 +98,7 @@ def start_coordinator(hosts):
 WORKER = "strata-worker --coordinator 10.77.0.1:7070 --insecure"
 
 
-def test_the_readmes_commands_join_three_machines(hosts):
+def test_the_documented_commands_join_three_machines(hosts):
     start_coordinator(hosts)
     for host in ("b", "c"):
         hosts.start(host, WORKER)
@@ -114,8 +114,8 @@ def test_the_readmes_commands_join_three_machines(hosts):
     assert any("--insecure" in p["what"] for p in status["problems"])
 
 
-def test_the_readmes_commands_join_machines_with_tls(hosts, tmp_path):
-    authority, machine = readme_commands()
+def test_the_documented_commands_join_machines_with_tls(hosts, tmp_path):
+    authority, machine = tls_commands()
     shell(tmp_path, authority)
     for host in ("a", "b"):
         shell(tmp_path, machine.replace("10.77.0.2", HOSTS[host]))

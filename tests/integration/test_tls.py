@@ -1,4 +1,4 @@
-"""Mutual TLS with the files that README says how to make."""
+"""Mutual TLS with the files that docs/OPERATIONS.md says how to make."""
 
 import datetime
 import re
@@ -7,18 +7,18 @@ import subprocess
 
 import pytest
 
-from cluster import BIN, GIVE_UP_S, RECALL, Cluster, Process, readme_commands, shell, stop
+from cluster import BIN, GIVE_UP_S, RECALL, Cluster, Process, tls_commands, shell, stop
 
 
 def make_authority(folder):
     folder.mkdir()
-    shell(folder, readme_commands()[0])
+    shell(folder, tls_commands()[0])
     return folder
 
 
 def make_identity(authority, name, address):
     """A folder for --tls-dir, of a machine that others reach at `address`."""
-    command = readme_commands()[1]
+    command = tls_commands()[1]
     assert "10.77.0.2" in command
     shell(authority, command.replace("10.77.0.2", address))
     folder = authority / name

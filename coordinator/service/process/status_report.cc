@@ -174,7 +174,8 @@ void StatusReport::AddCertificates(ProblemList* problems) const {
   if (const TlsFiles* own = of_.transport->tls(); own != nullptr) {
     if (const std::string ends = EndsSoon(own->ends_first, now_s); !ends.empty()) {
       problems->Add("the coordinator's " + own->ends_first_file + " " + ends,
-                    "make a new one in " + own->dir + " (README, TLS) and restart the coordinator");
+                    "make a new one in " + own->dir +
+                        " (docs/OPERATIONS.md, TLS) and restart the coordinator");
     }
   }
   for (const auto& [name, node] : of_.cluster->nodes()) {
@@ -184,7 +185,7 @@ void StatusReport::AddCertificates(ProblemList* problems) const {
     }
     if (const std::string ends = EndsSoon(*certificate, now_s); !ends.empty()) {
       problems->Add("the certificate of node " + name + " " + ends,
-                    "make a new one for it (README, TLS) and restart its worker");
+                    "make a new one for it (docs/OPERATIONS.md, TLS) and restart its worker");
     }
   }
 }

@@ -11,7 +11,7 @@ import grpc
 from strata.errors import make_error
 
 _FOLDER = "tls_dir (or STRATA_TLS_DIR) is a folder with ca.pem, cert.pem and key.pem"
-_ANEW = "make a new one (README, TLS)"
+_ANEW = "make a new one (docs/OPERATIONS.md, TLS)"
 _PROBE_S = 1.0
 # OpenSSL's X509_V_ERR_...
 _NOT_YET_VALID, _EXPIRED, _WRONG_NAME, _WRONG_ADDRESS = 9, 10, 62, 64
@@ -82,7 +82,7 @@ class TlsFiles:
                     grpc.StatusCode.INVALID_ARGUMENT, "TLS_KEY_MISMATCH",
                     f"{self.folder / 'key.pem'} is not the key of the certificate in "
                     f"{self.folder / 'cert.pem'}",
-                    hint="put the key there that was made with it, or make both anew (README, "
+                    hint="put the key there that was made with it, or make both anew (docs/OPERATIONS.md, "
                     "TLS)") from None
             raise _bad(self.folder / "cert.pem",
                        "or key.pem beside it is not what its name says") from None
@@ -125,10 +125,10 @@ def _of_certificate(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
         return "its certificate is not yet valid", "set the clocks of both machines"
     if code in (_WRONG_NAME, _WRONG_ADDRESS):
         return ("its certificate does not have this address",
-                "use an address that it has, or make one that has this address (README, TLS)")
+                "use an address that it has, or make one that has this address (docs/OPERATIONS.md, TLS)")
     if code in _OTHER_AUTHORITY:
         return ("its certificate is not of the CA in tls_dir",
-                "one CA makes the certificates of all machines (README, TLS)")
+                "one CA makes the certificates of all machines (docs/OPERATIONS.md, TLS)")
     return f"its certificate cannot be used: {error.verify_message}", _ANEW
 
 
