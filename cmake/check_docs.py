@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What documents point to exists: links between pages and their anchors, pages in the index, sources that pages
-name, constants of TUNING.md, and pages with sections that sources name. check_docs.py [ROOT]"""
+name, constants of TUNING.md, scripts of findings/, and pages with sections that sources name. check_docs.py [ROOT]"""
 
 import pathlib
 import re
@@ -95,9 +95,21 @@ def constants_gone(root):
                 yield f"docs/TUNING.md: {file} has no {name}"
 
 
+def findings_unlisted(root):
+    """Scripts of findings/ that their table lacks, and packages that are not pinned."""
+    listed = (root / "findings/README.md").read_text() if (root / "findings").exists() else ""
+    for script in sorted(root.glob("findings/*.sh")):
+        if f"`{script.stem}`" not in listed:
+            yield f"{script.relative_to(root)} is not in findings/README.md"
+        installed = re.search(r"pip\" install((?: |\\\n)[^\n]*(?:\n +\S.*)?)", script.read_text())
+        packages = [p for p in re.findall(r"[^\s\\]+", installed.group(1)) if not p.startswith("-")] if installed else []
+        if not packages or any("==" not in package for package in packages):
+            yield f"{script.relative_to(root)} does not pin what it installs"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
-    found = [*complaints(root), *constants_gone(root)]
+    found = [*complaints(root), *constants_gone(root), *findings_unlisted(root)]
     for complaint in found:
         print(complaint, file=sys.stderr)
     return 1 if found else 0

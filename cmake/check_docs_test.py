@@ -18,7 +18,8 @@ def found(**changed):
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        return [*check_docs.complaints(root), *check_docs.constants_gone(root)]
+        return [*check_docs.complaints(root), *check_docs.constants_gone(root),
+                *check_docs.findings_unlisted(root)]
 
 
 class CheckDocs(unittest.TestCase):
@@ -48,6 +49,12 @@ class CheckDocs(unittest.TestCase):
         self.assertEqual(found(docs__README_md="[a](A.md) [t](TUNING.md)\n", common__a_h="int kOne = 1;\n",
                                docs__TUNING_md="| `kOne`, `kTwo` | `common/a.h` | it |\n"),
                          ["docs/TUNING.md: common/a.h has no kTwo"])
+
+    def test_a_finding_that_is_not_listed_or_pins_nothing_is_found(self):
+        pinned = '"$folder/venv/bin/pip" install -q \\\n  one==1.0 "two[x]==2"\n"$folder/venv/bin/python"\n'
+        self.assertEqual(found(**{"findings/README.md": "`a`\n", "findings/a.sh": pinned}), [])
+        self.assertEqual(found(**{"findings/README.md": "\n", "findings/a.sh": pinned.replace("==1.0", "")}),
+                         ["findings/a.sh is not in findings/README.md", "findings/a.sh does not pin what it installs"])
 
 
 if __name__ == "__main__":
