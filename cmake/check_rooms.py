@@ -12,7 +12,8 @@ import re
 import sys
 
 TABLE = "docs/ROOMS.md"
-TOPS = ("cli", "common", "coordinator", "sdk/cpp", "text", "worker")
+TOPS = ("cli", "common", "coordinator", "sdk/cpp", "tests/worker/backend/conformance", "tests/worker/backend/models", "text",
+        "worker")
 ROW = re.compile(r"^\| `([\w/]+)` \|(.*)\|(.*)\|(.*)\|$", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
@@ -24,6 +25,7 @@ LIBRARIES = [(re.compile(pattern), name) for pattern, name in (
     (r"^boost/", "Boost"),
     (r"^CLI/", "CLI11"),
     (r"^curl/", "curl"),
+    (r"^g(mock|test)/", "GoogleTest"),
     (r"^hwy/", "Highway"),
     (r"^nlohmann/", "JSON"),
     (r"^openssl/", "OpenSSL"),

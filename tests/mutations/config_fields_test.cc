@@ -14,7 +14,7 @@
 #include "tests/common/checkpoint/made_checkpoint.h"
 #include "tests/golden.h"
 #include "tests/mutations/loaded.h"
-#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/models/golden_model.h"
 
 namespace strata::testing {
 namespace {

@@ -16,7 +16,7 @@
 #include "tests/mutations/loaded.h"
 #include "tests/mutations/mutate_json.h"
 #include "tests/mutations/restated.h"
-#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/models/golden_model.h"
 
 namespace strata::testing {
 namespace {

@@ -23,7 +23,7 @@
 #include "tests/mutations/gguf_tokens.h"
 #include "tests/mutations/loaded.h"
 #include "tests/mutations/remade_gguf.h"
-#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/models/golden_model.h"
 #include "text/tokenizer/gguf_tokenizer.h"
 
 namespace strata::testing {

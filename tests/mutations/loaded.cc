@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "common/status.h"
-#include "tests/worker/backend/forward.h"
+#include "tests/worker/backend/models/forward.h"
 
 namespace strata::testing {
 namespace {

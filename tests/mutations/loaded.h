@@ -11,7 +11,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "tests/common/checkpoint/made_checkpoint.h"
 #include "tests/cost.h"
-#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/models/golden_model.h"
 #include "worker/backend/backend.h"
 
 namespace strata::testing {

@@ -1,4 +1,5 @@
-// What a backend accepts, refuses and says; and that a step takes no memory.
+// What the CPU backend refuses and says of itself; and that a step takes no memory. What any
+// backend does is in conformance.
 #include "worker/backend/backend.h"
 
 #include <gmock/gmock.h>
@@ -6,21 +7,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/checkpoint.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "tests/counting_allocator.h"
 #include "tests/eventually.h"
-#include "tests/worker/backend/forward.h"
-#include "tests/worker/backend/made_up_model.h"
+#include "tests/worker/backend/models/made_up_model.h"
+#include "tests/worker/backend/models/made_up_stage.h"
 #include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/cpu/kernels/isa.h"
 
@@ -33,27 +31,6 @@ std::unique_ptr<Backend> Cpu(uint32_t threads = 2) {
   auto backend = MakeBackend("cpu", {.threads = threads});
   EXPECT_TRUE(backend.ok()) << backend.status();
   return *std::move(backend);
-}
-
-struct Stage {
-  std::vector<float> rotary;
-  StageSpec spec;
-};
-
-Stage WholeModel(const MadeUpModel& model) {
-  Stage stage;
-  StageSpec& spec = stage.spec;
-  spec.model = model.spec();
-  spec.last_layer = static_cast<uint32_t>(spec.model.layers.size()) - 1;
-  spec.embeds = true;
-  spec.heads = true;
-  spec.context = 256;
-  spec.kv_pages = {64};
-  spec.max_batch_tokens = 32;
-  spec.max_batch_items = 4;
-  stage.rotary = MakeRotaryTables(spec.model, spec.context);
-  spec.rotary = stage.rotary;
-  return stage;
 }
 
 TEST(BackendTest, SaysWhatItIs) {
@@ -115,7 +92,7 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
   const MadeUpModel model({});
   const auto backend = Cpu();
   const auto refusal = [&](auto edit) {
-    Stage stage = WholeModel(model);
+    MadeUpStage stage = WholeModel(model);
     edit(stage.spec);
     const absl::Status status = backend->Supports(stage.spec);
     EXPECT_EQ(backend->Load(stage.spec, model, nullptr, nullptr).status().code(), status.code());
@@ -154,90 +131,6 @@ TEST(BackendTest, RefusesByNameWhatItCannotCompute) {
   expect("bf16", [](StageSpec& s) { s.kv_dtype = v1::KV_DTYPE_BF16; });
 }
 
-TEST(BackendTest, RefusesStagesThatContradictThemselves) {
-  const MadeUpModel model({});
-  const auto backend = Cpu();
-  const auto expect = [&](auto edit) {
-    Stage stage = WholeModel(model);
-    edit(stage.spec);
-    EXPECT_EQ(backend->Supports(stage.spec).code(), absl::StatusCode::kInvalidArgument);
-  };
-  expect([](StageSpec& s) { s.last_layer = 2; });
-  expect([](StageSpec& s) { s.first_layer = 2; });
-  expect([](StageSpec& s) { s.context = 0; });
-  expect([](StageSpec& s) { s.max_batch_tokens = 0; });
-  expect([](StageSpec& s) { s.kv_pages = {}; });
-  expect([](StageSpec& s) { s.kv_pages = {uint64_t{1} << 40}; });
-  expect([](StageSpec& s) { s.rotary = s.rotary.first(s.rotary.size() - 1); });
-  expect([](StageSpec& s) { s.model.layers[1].attention.rope.theta = 5e5; });  // A second table.
-  expect([](StageSpec& s) { s.model.layers[0].attention.kv_heads = 4; });
-  expect([](StageSpec& s) { s.model.layers[0].attention.rope.rotary_dim = 26; });
-  expect([](StageSpec& s) { s.model.layers[0].attention.kv_group = 1; });
-  expect([](StageSpec& s) { s.model.layers[0].attention.query_growth = 0.1f; });  // Every 0.
-  expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 0}; });
-  expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kFull, 16}; });
-  expect([](StageSpec& s) { s.model.layers[0].mlp.activation = ActivationKind::kClampedSilu; });
-  expect([](StageSpec& s) { s.model.layers[0].mlp.experts = 8; });  // Of which none is used.
-  expect([](StageSpec& s) {
-    s.model.layers[0].mlp.experts = 8;
-    s.model.layers[0].mlp.router.used = 9;
-  });
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = -1; });
-  expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = kNan; });
-  expect([](StageSpec& s) { s.model.final_soft_cap = -1; });
-  expect([](StageSpec& s) { s.model.final_soft_cap = INFINITY; });
-}
-
-TEST(BackendTest, ChecksTensorsBeforeItPacks) {
-  const std::string name = "model.layers.1.mlp.down_proj.weight";
-  const auto backend = Cpu();
-  const auto load = [&](auto edit) {
-    MadeUpModel model({});
-    edit(model);
-    bool packing = false;
-    const Stage stage = WholeModel(model);
-    const absl::Status status =
-        backend->Load(stage.spec, model, nullptr, [&](uint64_t, uint64_t) { packing = true; })
-            .status();
-    EXPECT_FALSE(packing);
-    EXPECT_THAT(status.message(), HasSubstr(name));
-    return status.code();
-  };
-  EXPECT_EQ(load([&](MadeUpModel& m) { m.Remove(name); }), absl::StatusCode::kNotFound);
-  EXPECT_EQ(load([&](MadeUpModel& m) {
-              m.Edit(name).shape = {50, 40};
-            }),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(load([&](MadeUpModel& m) { m.Edit(name).bytes -= 2; }),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(load([&](MadeUpModel& m) { m.Edit(name).dtype = Dtype::kI8; }),
-            absl::StatusCode::kUnimplemented);
-}
-
-TEST(BackendTest, ReportsProgressToTheEnd) {
-  const MadeUpModel model({});
-  const Stage stage = WholeModel(model);
-  uint64_t last = 0;
-  uint64_t total = 0;
-  uint64_t calls = 0;
-  const auto shard = Cpu()->Load(stage.spec, model, nullptr, [&](uint64_t done, uint64_t all) {
-    EXPECT_GE(done, last);
-    EXPECT_TRUE(calls == 0 || all == total);
-    last = done;
-    total = all;
-    ++calls;
-  });
-  ASSERT_TRUE(shard.ok()) << shard.status();
-  EXPECT_EQ(last, total);
-  EXPECT_GT(calls, 10u);
-  uint64_t stored = 0;
-  for (const StageTensor& tensor : TensorsOf(model.spec(), 0, 1, true, true)) {
-    stored += model.Find(tensor.name)->bytes;
-  }
-  EXPECT_EQ(total, stored);
-}
-
 #if defined(__linux__)
 // Of this process's threads with that name.
 std::vector<int> NicenessOf(const std::string& name) {
@@ -258,7 +151,7 @@ TEST(BackendTest, LoadingGivesWayToComputing) {
     GTEST_SKIP() << "this platform library tells threads apart by nothing";
   }
   const MadeUpModel model({});
-  const Stage stage = WholeModel(model);
+  const MadeUpStage stage = WholeModel(model);
   const int own = getpriority(PRIO_PROCESS, 0);
   const auto backend = Cpu(3);
   const std::vector<int> computing = {own, own};  // And whoever computes a step.
@@ -280,19 +173,10 @@ TEST(BackendTest, LoadingGivesWayToComputing) {
 }
 #endif
 
-TEST(BackendTest, MemoryThatIsNotThereIsRefusedAtLoad) {
-  const MadeUpModel model({});
-  Stage stage = WholeModel(model);
-  stage.spec.kv_pages = {std::numeric_limits<uint32_t>::max()};
-  const auto shard = Cpu()->Load(stage.spec, model, nullptr, nullptr);
-  EXPECT_EQ(shard.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReasonOf(shard.status()), "MEMORY_EXHAUSTED");
-}
-
 TEST(BackendTest, CountsItsMemory) {
   const MadeUpModel model({});
   const auto backend = Cpu();
-  Stage stage = WholeModel(model);
+  MadeUpStage stage = WholeModel(model);
   const auto bytes = [&] {
     return (*backend->Load(stage.spec, model, nullptr, nullptr))->MemoryBytes();
   };
@@ -305,7 +189,7 @@ TEST(BackendTest, CountsItsMemory) {
 
 TEST(BackendTest, ReadsEveryMatrixAndNormOnceAStep) {
   const MadeUpModel model({});
-  const Stage stage = WholeModel(model);
+  const MadeUpStage stage = WholeModel(model);
   // Outputs in panels of 16, inputs of 2 bytes: of queries, keys, values; what goes out; gate, up;
   // down. Norms and the head's one are floats.
   const uint64_t layer =
@@ -317,7 +201,7 @@ TEST(BackendTest, ReadsEveryMatrixAndNormOnceAStep) {
 TEST(BackendTest, CountsAllExpertsButReadsOnlyThoseOfARow) {
   const auto load = [](uint32_t experts, uint32_t used, uint32_t rows) {
     const MadeUpModel model({.experts = experts, .router = {.used = used}});
-    Stage stage = WholeModel(model);
+    MadeUpStage stage = WholeModel(model);
     stage.spec.max_batch_tokens = rows;
     return *Cpu()->Load(stage.spec, model, nullptr, nullptr);
   };
@@ -336,110 +220,6 @@ TEST(BackendTest, CountsAllExpertsButReadsOnlyThoseOfARow) {
   };
   const uint64_t place = sizeof(float) * (50 + 2 * 64 + 48);
   EXPECT_GE(scratch(6) - scratch(3), 32 * 3 * place);
-}
-
-TEST(BackendTest, BatchesThatDoNotFitAreErrors) {
-  const MadeUpModel model({});
-  const Stage stage = WholeModel(model);
-  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
-  std::vector<uint32_t> ids(33, 1);
-  std::vector<PageId> pages = {0, 1, 2};
-  const std::vector<PageTableView> tables = {{0, pages}};
-  const auto begin = [&](BatchItem item, uint32_t rows) {
-    const std::vector<BatchItem> items = {item};
-    return shard->Begin({rows, std::span(ids).first(rows), items});
-  };
-  EXPECT_TRUE(begin({0, 32, 16, tables}, 32).ok());
-  EXPECT_FALSE(begin({0, 33, 0, tables}, 33).ok());   // Too many rows.
-  EXPECT_FALSE(begin({1, 4, 0, tables}, 4).ok());     // A hole.
-  EXPECT_FALSE(begin({0, 4, 0, tables}, 5).ok());     // Rows without an item.
-  EXPECT_FALSE(begin({0, 32, 17, tables}, 32).ok());  // One page too few.
-  EXPECT_FALSE(begin({0, 1, 256, tables}, 1).ok());   // Past the context.
-  pages[1] = 64;
-  EXPECT_FALSE(begin({0, 17, 0, tables}, 17).ok());  // No such page.
-  EXPECT_FALSE(shard->CopyPage(0, 0, 64).ok());
-  EXPECT_FALSE(shard->Attention(2).ok());
-  pages[1] = 1;
-  const std::vector<BatchItem> items = {{0, 4, 0, tables}};
-  const auto attention_of = [&](uint32_t layer, const std::vector<uint32_t>& rows) {
-    EXPECT_TRUE(shard->Begin({4, std::span(ids).first(4), items}).ok() && shard->Embed().ok());
-    return shard->AttentionOfSome(layer, rows);
-  };
-  EXPECT_TRUE(attention_of(1, {1, 2}).ok());
-  EXPECT_TRUE(attention_of(1, {}).ok());
-  EXPECT_FALSE(attention_of(0, {1, 2}).ok());  // Not the last layer.
-  EXPECT_FALSE(attention_of(1, {3, 4}).ok());  // No such row.
-  EXPECT_FALSE(attention_of(1, {2, 1}).ok());  // Not in order.
-  EXPECT_FALSE(attention_of(1, {0, 3}).ok());  // A gap.
-}
-
-TEST(BackendTest, PagesBehindAWindowNeedNotBeThere) {
-  const MadeUpModel model({.windows = {20, 0}});
-  Stage stage = WholeModel(model);
-  stage.spec.kv_pages = {64, 64};
-  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
-  const std::vector<uint32_t> ids(32, 1);
-  // Positions 68 and on, which see 49 and on: page 3.
-  const auto begin = [&](PageTableView window, PageTableView full, uint32_t rows) {
-    const std::vector<PageTableView> tables = {window, full};
-    const std::vector<BatchItem> items = {{0, rows, 68, tables}};
-    return shard->Begin({rows, std::span(ids).first(rows), items});
-  };
-  const std::vector<PageId> all = {10, 11, 12, 13, 14, 15, 16};
-  const std::span<const PageId> pages(all);
-  EXPECT_TRUE(begin({0, pages}, {0, pages}, 32).ok());
-  EXPECT_TRUE(begin({3, pages.first(4)}, {0, pages}, 32).ok());
-  EXPECT_TRUE(begin({3, pages.first(2)}, {0, pages}, 12).ok());
-  EXPECT_FALSE(begin({4, pages.first(4)}, {0, pages}, 32).ok());  // Not where it begins.
-  EXPECT_FALSE(begin({3, pages.first(3)}, {0, pages}, 32).ok());  // Nor where it ends.
-  EXPECT_FALSE(begin({200, pages.first(3)}, {0, pages}, 32).ok());
-  EXPECT_FALSE(begin({3, pages.first(4)}, {1, pages.subspan(1)}, 32).ok());  // The other sees all.
-  std::vector<PageId> gone = {1000, 1000, 1000, 13, 14, 15, 16};
-  EXPECT_TRUE(begin({0, gone}, {0, pages}, 32).ok());
-  EXPECT_FALSE(begin({0, pages}, {0, gone}, 32).ok());
-  gone[4] = 64;
-  EXPECT_FALSE(begin({0, gone}, {0, pages}, 32).ok());
-}
-
-TEST(BackendTest, ResizedKvHasItsNewPagesAndNoOthers) {
-  const MadeUpModel model({});
-  const Stage stage = WholeModel(model);
-  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
-  const uint64_t bytes = shard->MemoryBytes();
-  const std::vector<uint32_t> ids(4, 1);
-  const auto begin = [&](PageId page) {
-    const std::vector<PageId> pages = {page};
-    const std::vector<PageTableView> tables = {{0, pages}};
-    const std::vector<BatchItem> items = {{0, 4, 0, tables}};
-    return shard->Begin({4, ids, items});
-  };
-  EXPECT_TRUE(begin(63).ok());
-  const std::vector<uint64_t> more = {128};
-  ASSERT_TRUE(shard->ResizeKv(more).ok());
-  EXPECT_GT(shard->MemoryBytes(), bytes);
-  EXPECT_TRUE(begin(127).ok());
-  const std::vector<uint64_t> impossible = {uint64_t{1} << 40};
-  EXPECT_TRUE(absl::IsResourceExhausted(shard->ResizeKv(impossible)));
-  EXPECT_FALSE(begin(0).ok());
-  EXPECT_LT(shard->MemoryBytes(), bytes);
-  const std::vector<uint64_t> as_before = {64};
-  ASSERT_TRUE(shard->ResizeKv(as_before).ok());
-  EXPECT_EQ(shard->MemoryBytes(), bytes);
-  EXPECT_TRUE(begin(63).ok());
-  EXPECT_FALSE(begin(64).ok());
-}
-
-// What a page of latent vectors takes is what the planner counts.
-TEST(BackendTest, PagesOfLatentVectorsHoldThemAndTheRotatedKeyOnce) {
-  const MadeUpModel model({.latent = {.rank = 16, .nope_dim = 10, .rope_dim = 8, .value_dim = 9}});
-  EXPECT_EQ(KvBytesPerToken(model.spec(), 0, 1, 0, 2), 2u * (16 + 8) * 2);
-  const Stage stage = WholeModel(model);
-  const auto shard = *Cpu()->Load(stage.spec, model, nullptr, nullptr);
-  const auto bytes = [&](uint64_t pages) {
-    EXPECT_TRUE(shard->ResizeKv(std::vector<uint64_t>{pages}).ok());
-    return shard->MemoryBytes();
-  };
-  EXPECT_EQ(bytes(128) - bytes(64), 64u * 16 * KvBytesPerToken(model.spec(), 0, 1, 0, 2));
 }
 
 class StepTest : public ::testing::TestWithParam<MadeUpShape> {};
@@ -462,7 +242,7 @@ TEST_P(StepTest, AllocatesNothing) {
     GTEST_SKIP() << "not with a sanitizer";
   }
   const MadeUpModel model(GetParam());
-  const Stage stage = WholeModel(model);
+  const MadeUpStage stage = WholeModel(model);
   const auto backend = Cpu(3);
   const auto shard = *backend->Load(stage.spec, model, nullptr, nullptr);
   const std::vector<uint32_t> ids(20, 3);
@@ -485,14 +265,6 @@ TEST_P(StepTest, AllocatesNothing) {
        shard->AttentionOfSome(1, wanted).ok() && shard->Mlp(1).ok();
   EXPECT_EQ(Allocations(), before);
   EXPECT_TRUE(ok);
-}
-
-TEST(BackendTest, MeasuresTheMachine) {
-  const DeviceSpeed speed = Cpu(0)->MeasureSpeed(0.1, uint64_t{64} << 20);
-  EXPECT_GT(speed.read_bytes_per_s, 0);
-  EXPECT_LT(speed.read_bytes_per_s, 1e14);
-  EXPECT_GT(speed.flops_per_s, 0);
-  EXPECT_LT(speed.flops_per_s, 1e16);
 }
 
 TEST(BackendTest, AReadProbeMeasuresWhenItReads) {

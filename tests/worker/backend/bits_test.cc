@@ -8,37 +8,21 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <string_view>
 
-#include "common/digest.h"
 #include "common/model/numerics_class.h"
 #include "nlohmann/json.hpp"
-#include "tests/golden.h"
-#include "tests/worker/backend/block_model.h"
 #include "tests/worker/backend/cpu_backend.h"
-#include "tests/worker/backend/forward.h"
-#include "tests/worker/backend/golden_model.h"
-#include "tests/worker/backend/made_up_model.h"
+#include "tests/worker/backend/models/block_model.h"
+#include "tests/worker/backend/models/forward.h"
+#include "tests/worker/backend/models/golden_digests.h"
+#include "tests/worker/backend/models/golden_model.h"
+#include "tests/worker/backend/models/made_up_model.h"
 #include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {
 namespace {
 
-using Bits = std::map<std::string, std::map<std::string, std::string>>;
-
-std::string WeightsName(const GoldenModel& model, const GoldenFormat& format) {
-  return format.quantize == v1::QUANTIZE_INT8   ? "int8"
-         : format.quantize == v1::QUANTIZE_INT4 ? "int4"
-                                                : model.weights_dtype;
-}
-std::string HeadName(const GoldenModel& model, const GoldenFormat& format) {
-  return format.quantize == v1::QUANTIZE_NONE ? model.head_dtype : "int8";
-}
-
-std::string DigestOf(const std::vector<float>& logits) {
-  return Sha256Hex(std::string_view(reinterpret_cast<const char*>(logits.data()),
-                                    logits.size() * sizeof(float)));
-}
+using Bits = GoldenDigests;
 
 void AddModel(const std::string& isa, const GoldenModel& model, const GoldenFormat& format,
               v1::KvDtype kv, Bits* bits) {
@@ -50,10 +34,7 @@ void AddModel(const std::string& isa, const GoldenModel& model, const GoldenForm
   options.context = std::min(options.context, model.spec.context);
   auto forward = ForwardModel::Load(backend.get(), model.spec, model.weights, options);
   ASSERT_TRUE(forward.ok()) << forward.status();
-  const std::string name =
-      NumericsClassName(backend->numerics(), WeightsName(model, format), HeadName(model, format),
-                        format.activations == v1::ACTIVATIONS_INT8 ? "int8" : "f32",
-                        kv == v1::KV_DTYPE_F32 ? "f32" : "f16");
+  const std::string name = ClassOf(backend->numerics(), model, format, kv);
   for (const GoldenCase& one : model.cases) {
     const auto rows = (*forward)->Run(one.AllIds(), 0, one.rotary_variant, one.embeddings);
     ASSERT_TRUE(rows.ok()) << rows.status();
@@ -141,13 +122,11 @@ Bits Compute(const std::string& isa) {
 }
 
 TEST(BitsTest, EveryInstructionSetReproducesTheGoldenLogits) {
-  const std::string path = GoldenPath("bits.json");
   if (std::getenv("STRATA_UPDATE_BITS") != nullptr) {
-    std::ofstream(path) << nlohmann::json(Compute("scalar")).dump(1) << "\n";
+    std::ofstream(GoldenDigestsPath()) << nlohmann::json(Compute("scalar")).dump(1) << "\n";
   }
-  const auto file = nlohmann::json::parse(ReadFileOrFail(path), nullptr, false);
-  ASSERT_TRUE(file.is_object());
-  const Bits expected = file.get<Bits>();
+  const Bits expected = ReadGoldenDigests();
+  ASSERT_FALSE(expected.empty());
   for (const std::string& isa : cpu::MachineIsas()) {
     EXPECT_EQ(Compute(isa), expected) << isa;
   }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "tests/worker/backend/block_model.h"
 #include "tests/worker/backend/cpu_backend.h"
-#include "tests/worker/backend/forward.h"
+#include "tests/worker/backend/models/block_model.h"
+#include "tests/worker/backend/models/forward.h"
 #include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {

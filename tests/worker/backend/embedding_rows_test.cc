@@ -6,7 +6,7 @@
 #include <cmath>
 #include <variant>
 
-#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/models/golden_model.h"
 #include "tests/worker/runner/chain.h"
 #include "worker/backend/backend.h"
 

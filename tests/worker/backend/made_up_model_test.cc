@@ -1,32 +1,21 @@
-// Shapes without a golden file: tails everywhere, biases, one-plus norms, partial rotation,
-// windows, soft-caps, GELU, latent vectors, mixtures of experts, and sequences of several attention
-// spans.
-#include "tests/worker/backend/made_up_model.h"
+// Made-up models on the CPU have the same bits on every instruction set, any number of threads, and
+// in sequences of several attention spans.
+#include "tests/worker/backend/models/made_up_model.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "tests/worker/backend/cpu_backend.h"
-#include "tests/worker/backend/forward.h"
+#include "tests/worker/backend/models/forward.h"
+#include "tests/worker/backend/models/golden_runs.h"
 #include "worker/backend/cpu/kernels/isa.h"
 
 namespace strata::testing {
 namespace {
-
-std::vector<uint32_t> SomeIds(uint32_t count, uint32_t vocab) {
-  std::vector<uint32_t> ids(count);
-  uint32_t state = 7;
-  for (uint32_t& id : ids) {
-    state = state * 1664525u + 1013904223u;
-    id = (state >> 16) % vocab;
-  }
-  return ids;
-}
 
 struct Machine {
   std::unique_ptr<Backend> backend;
@@ -43,111 +32,10 @@ Machine LoadOn(const MadeUpModel& model, const std::string& isa, uint32_t thread
   return machine;
 }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && !a.empty() &&
-         std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-std::vector<MadeUpShape> Shapes() {
-  return {
-      {},
-      {.biases = true, .dtype = Dtype::kF16, .seed = 2},
-      {.hidden = 17,
-       .heads = 3,
-       .kv_heads = 3,
-       .head_dim = 10,
-       .rotary_dim = 4,
-       .ffn = 33,
-       .vocab = 5,
-       .tied = true,
-       .dtype = Dtype::kF32,
-       .seed = 3},
-      {.layers = 3,
-       .hidden = 64,
-       .heads = 8,
-       .kv_heads = 1,
-       .head_dim = 16,
-       .rotary_dim = 16,
-       .ffn = 1,
-       .vocab = 64,
-       .tied = true,
-       .norm = NormKind::kRmsOnePlus,
-       .seed = 4},
-      {.layers = 1,
-       .hidden = 1,
-       .heads = 1,
-       .kv_heads = 1,
-       .head_dim = 2,
-       .rotary_dim = 2,
-       .ffn = 1,
-       .vocab = 1,
-       .seed = 5},
-      {.layers = 4,
-       .norm = NormKind::kRmsOnePlus,
-       .seed = 6,
-       .windows = {20, 0},
-       .soft_cap = 1.5f,
-       .final_soft_cap = 3.0f,
-       .activation = ActivationKind::kGeluTanh},
-      {.layers = 5,
-       .hidden = 30,
-       .heads = 5,
-       .kv_heads = 1,
-       .head_dim = 10,
-       .rotary_dim = 10,
-       .dtype = Dtype::kF16,
-       .seed = 7,
-       .windows = {1, 15, 16, 17, 1000}},
-      {.layers = 3, .seed = 8, .experts = 19, .router = {.used = 5}},
-      {.hidden = 33,
-       .ffn = 17,
-       .norm = NormKind::kRmsOnePlus,
-       .dtype = Dtype::kF32,
-       .seed = 9,
-       .experts = 3,
-       .router = {.used = 3, .renormalize = true}},
-      {.layers = 4,
-       .biases = true,
-       .seed = 12,
-       .windows = {18, 0},
-       .activation = ActivationKind::kClampedSilu,
-       .sinks = true,
-       .experts = 7,
-       .router = {.used = 3, .scores = RouterScores::kSoftmaxOfChosen}},
-      {.seed = 10,
-       .activation = ActivationKind::kGeluTanh,
-       .experts = 40,
-       .router = {.used = 1, .scores = RouterScores::kSoftmaxOfChosen}},
-      {.heads = 5,
-       .seed = 8,
-       .latent = {.rank = 16, .nope_dim = 10, .rope_dim = 6, .value_dim = 9}},
-      {.layers = 3,
-       .hidden = 48,
-       .heads = 32,
-       .dtype = Dtype::kF16,
-       .seed = 9,
-       .latent = {.rank = 32, .query_rank = 20, .nope_dim = 24, .rope_dim = 8, .value_dim = 20}},
-  };
-}
-
 class MadeUpModelTest : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(MadeUpModelTest, LogitsAreThoseOfAPlainProgram) {
-  const MadeUpModel model(Shapes()[GetParam()]);
-  const std::vector<uint32_t> ids = SomeIds(70, model.spec().vocab);
-  const std::vector<double> expected = model.PlainLogits(ids);
-  const Machine machine = LoadOn(model, "", 2, {});
-  const auto rows = machine.model->Run(ids, 31);
-  ASSERT_TRUE(rows.ok()) << rows.status();
-  const std::vector<float> got = LogitsOf(*rows);
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], expected[i], 5e-5 * std::max(1.0, std::abs(expected[i]))) << i;
-  }
-}
-
 TEST_P(MadeUpModelTest, NothingChangesABit) {
-  const MadeUpModel model(Shapes()[GetParam()]);
+  const MadeUpModel model(MadeUpShapes()[GetParam()]);
   const std::vector<uint32_t> ids = SomeIds(90, model.spec().vocab);
   for (const v1::KvDtype kv : {v1::KV_DTYPE_F16, v1::KV_DTYPE_F32}) {
     std::vector<float> first;
@@ -173,7 +61,7 @@ TEST_P(MadeUpModelTest, NothingChangesABit) {
 }
 
 TEST_P(MadeUpModelTest, RowsWithoutLogitsChangeNoBit) {
-  const MadeUpModel model(Shapes()[GetParam()]);
+  const MadeUpModel model(MadeUpShapes()[GetParam()]);
   const std::vector<uint32_t> ids = SomeIds(90, model.spec().vocab);
   for (const std::string& isa : cpu::MachineIsas()) {
     const Machine machine = LoadOn(model, isa, 3, {});
@@ -189,7 +77,8 @@ TEST_P(MadeUpModelTest, RowsWithoutLogitsChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, MadeUpModelTest, ::testing::Range(size_t{0}, Shapes().size()));
+INSTANTIATE_TEST_SUITE_P(Shapes, MadeUpModelTest,
+                         ::testing::Range(size_t{0}, MadeUpShapes().size()));
 
 // Quantized when it is loaded. Rows of several groups, the last of which is not whole, and prompts
 // of many blocks of rows.

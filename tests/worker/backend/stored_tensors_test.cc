@@ -15,8 +15,8 @@
 #include "common/model/stored_matrix.h"
 #include "common/status.h"
 #include "tests/golden.h"
-#include "tests/worker/backend/forward.h"
-#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/models/forward.h"
+#include "tests/worker/backend/models/golden_model.h"
 #include "worker/backend/cpu/weights/packed_matrix.h"
 
 namespace strata::testing {

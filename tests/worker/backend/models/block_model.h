@@ -1,6 +1,6 @@
 // A made-up model whose matrices are random blocks.
-#ifndef STRATA_TESTS_WORKER_BACKEND_BLOCK_MODEL_H_
-#define STRATA_TESTS_WORKER_BACKEND_BLOCK_MODEL_H_
+#ifndef STRATA_TESTS_WORKER_BACKEND_MODELS_BLOCK_MODEL_H_
+#define STRATA_TESTS_WORKER_BACKEND_MODELS_BLOCK_MODEL_H_
 
 #include <cstddef>
 #include <map>
@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/checkpoint/checkpoint.h"
-#include "tests/worker/backend/made_up_model.h"
+#include "tests/worker/backend/models/made_up_model.h"
 
 namespace strata::testing {
 
@@ -44,4 +44,4 @@ class BlockModel : public TensorSource {
 
 }  // namespace strata::testing
 
-#endif  // STRATA_TESTS_WORKER_BACKEND_BLOCK_MODEL_H_
+#endif  // STRATA_TESTS_WORKER_BACKEND_MODELS_BLOCK_MODEL_H_

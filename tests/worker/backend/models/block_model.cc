@@ -1,11 +1,11 @@
-#include "tests/worker/backend/block_model.h"
+#include "tests/worker/backend/models/block_model.h"
 
 #include <cstring>
 #include <numeric>
 
 #include "common/model/block_formats.h"
 #include "common/random.h"
-#include "worker/backend/cpu/kernels/convert.h"
+#include "tests/worker/backend/models/half_bits.h"
 
 namespace strata::testing {
 namespace {
@@ -33,7 +33,7 @@ constexpr size_t kHeadDim = 32;
 
 void PutScales(const BlockCase& one, char* block) {
   for (const auto& [at, scale] : one.scales) {
-    const cpu::F16 half = cpu::ToF16(scale);
+    const uint16_t half = HalfBitsOf(scale);
     std::memcpy(block + at, &half, sizeof(half));
   }
   for (const auto& [at, scale] : one.floats) {

@@ -1,4 +1,4 @@
-#include "tests/worker/backend/made_up_model.h"
+#include "tests/worker/backend/models/made_up_model.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,8 @@
 
 #include "common/check.h"
 #include "common/checkpoint/checkpoint.h"
-#include "worker/backend/cpu/kernels/convert.h"
+#include "common/model/half.h"
+#include "tests/worker/backend/models/half_bits.h"
 
 namespace strata::testing {
 namespace {
@@ -116,9 +117,10 @@ void MadeUpModel::Add(const std::string& name, std::vector<uint64_t> shape, Dtyp
       tensor.bytes.append(reinterpret_cast<const char*>(&x), sizeof(x));
     } else {
       const uint16_t bits = dtype == Dtype::kF16
-                                ? cpu::ToF16(x).bits
+                                ? HalfBitsOf(x)
                                 : static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
-      x = dtype == Dtype::kF16 ? cpu::ToF32(cpu::F16{bits}) : cpu::ToF32(cpu::BF16{bits});
+      const auto* const stored = reinterpret_cast<const uint8_t*>(&bits);
+      x = dtype == Dtype::kF16 ? HalfAt(stored) : Bfloat16At(stored);
       tensor.bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
     }
     tensor.values.push_back(x);
@@ -371,6 +373,98 @@ std::vector<double> MadeUpModel::PlainLogits(std::span<const uint32_t> ids) cons
     }
   }
   return all;
+}
+
+std::vector<MadeUpShape> MadeUpShapes() {
+  return {
+      {},
+      {.biases = true, .dtype = Dtype::kF16, .seed = 2},
+      {.hidden = 17,
+       .heads = 3,
+       .kv_heads = 3,
+       .head_dim = 10,
+       .rotary_dim = 4,
+       .ffn = 33,
+       .vocab = 5,
+       .tied = true,
+       .dtype = Dtype::kF32,
+       .seed = 3},
+      {.layers = 3,
+       .hidden = 64,
+       .heads = 8,
+       .kv_heads = 1,
+       .head_dim = 16,
+       .rotary_dim = 16,
+       .ffn = 1,
+       .vocab = 64,
+       .tied = true,
+       .norm = NormKind::kRmsOnePlus,
+       .seed = 4},
+      {.layers = 1,
+       .hidden = 1,
+       .heads = 1,
+       .kv_heads = 1,
+       .head_dim = 2,
+       .rotary_dim = 2,
+       .ffn = 1,
+       .vocab = 1,
+       .seed = 5},
+      {.layers = 4,
+       .norm = NormKind::kRmsOnePlus,
+       .seed = 6,
+       .windows = {20, 0},
+       .soft_cap = 1.5f,
+       .final_soft_cap = 3.0f,
+       .activation = ActivationKind::kGeluTanh},
+      {.layers = 5,
+       .hidden = 30,
+       .heads = 5,
+       .kv_heads = 1,
+       .head_dim = 10,
+       .rotary_dim = 10,
+       .dtype = Dtype::kF16,
+       .seed = 7,
+       .windows = {1, 15, 16, 17, 1000}},
+      {.layers = 3, .seed = 8, .experts = 19, .router = {.used = 5}},
+      {.hidden = 33,
+       .ffn = 17,
+       .norm = NormKind::kRmsOnePlus,
+       .dtype = Dtype::kF32,
+       .seed = 9,
+       .experts = 3,
+       .router = {.used = 3, .renormalize = true}},
+      {.layers = 4,
+       .biases = true,
+       .seed = 12,
+       .windows = {18, 0},
+       .activation = ActivationKind::kClampedSilu,
+       .sinks = true,
+       .experts = 7,
+       .router = {.used = 3, .scores = RouterScores::kSoftmaxOfChosen}},
+      {.seed = 10,
+       .activation = ActivationKind::kGeluTanh,
+       .experts = 40,
+       .router = {.used = 1, .scores = RouterScores::kSoftmaxOfChosen}},
+      {.heads = 5,
+       .seed = 8,
+       .latent = {.rank = 16, .nope_dim = 10, .rope_dim = 6, .value_dim = 9}},
+      {.layers = 3,
+       .hidden = 48,
+       .heads = 32,
+       .dtype = Dtype::kF16,
+       .seed = 9,
+       .latent = {.rank = 32, .query_rank = 20, .nope_dim = 24, .rope_dim = 8, .value_dim = 20}},
+  };
+}
+
+std::vector<uint32_t> SomeIds(uint32_t count, uint32_t vocab) {
+  std::vector<uint32_t> ids(count);
+  uint32_t state = 7;
+  for (uint32_t& id : ids) {
+    state = state * 1664525u + 1013904223u;
+    id = (state >> 16) % vocab;
+  }
+  return ids;
 }
 
 }  // namespace strata::testing

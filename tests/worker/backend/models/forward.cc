@@ -1,4 +1,4 @@
-#include "tests/worker/backend/forward.h"
+#include "tests/worker/backend/models/forward.h"
 
 #include <algorithm>
 #include <limits>
@@ -73,11 +73,25 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> ForwardModel::Load(Backend* backen
                      backend->Load(spec, weights, options.packed, nullptr));
     forward->shards_.push_back(std::move(shard));
   }
-  for (size_t group = 0; group < model.kv_groups.size(); ++group) {
-    forward->free_.push_back(ScatteredPages(options.kv_tokens / kPageTokens));
-  }
+  forward->FreeAllPages();
   RETURN_IF_ERROR(forward->MakePoison());
   return forward;
+}
+
+void ForwardModel::FreeAllPages() {
+  free_.assign(model_.kv_groups.size(), ScatteredPages(options_.kv_tokens / kPageTokens));
+}
+
+absl::Status ForwardModel::ResizeKv(uint32_t kv_tokens) {
+  options_.kv_tokens = kv_tokens;
+  sequences_.clear();
+  poison_.clear();
+  FreeAllPages();
+  const std::vector<uint64_t> pages(model_.kv_groups.size(), kv_tokens / kPageTokens);
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    RETURN_IF_ERROR(shard->ResizeKv(pages));
+  }
+  return MakePoison();
 }
 
 absl::Status ForwardModel::MakePoison() {

@@ -1,8 +1,8 @@
 // Computes a model on a backend in one process, without coordinator or runner: any cut into
 // stages, any chunking, any mixture of sequences in a batch. Knows only the seam
 // (worker/backend/backend.h), so that it runs every backend.
-#ifndef STRATA_TESTS_WORKER_BACKEND_FORWARD_H_
-#define STRATA_TESTS_WORKER_BACKEND_FORWARD_H_
+#ifndef STRATA_TESTS_WORKER_BACKEND_MODELS_FORWARD_H_
+#define STRATA_TESTS_WORKER_BACKEND_MODELS_FORWARD_H_
 
 #include <cstdint>
 #include <map>
@@ -76,6 +76,9 @@ class ForwardModel {
                                              uint32_t rotary_variant = 0,
                                              const InputEmbeddings& embeddings = {});
 
+  // Gives up all KV, and with it all sequences, for pages of so many tokens.
+  absl::Status ResizeKv(uint32_t kv_tokens);
+
   uint64_t MemoryBytes() const;
   const std::vector<std::unique_ptr<Shard>>& shards() const { return shards_; }
 
@@ -90,6 +93,8 @@ class ForwardModel {
     InputEmbeddings embeddings;
     std::vector<Table> tables;  // By KV group.
   };
+  // Makes all pages free ones.
+  void FreeAllPages();
   absl::Status Grow(Sequence* sequence, uint32_t length);
   // Takes a page of each group for NaN, where there are windows.
   absl::Status MakePoison();
@@ -110,4 +115,4 @@ std::vector<float> LogitsOf(const std::vector<RowResult>& rows);
 
 }  // namespace strata::testing
 
-#endif  // STRATA_TESTS_WORKER_BACKEND_FORWARD_H_
+#endif  // STRATA_TESTS_WORKER_BACKEND_MODELS_FORWARD_H_

@@ -1,6 +1,6 @@
 // The models of tests/golden/models and models/recall, with what they must give.
-#ifndef STRATA_TESTS_WORKER_BACKEND_GOLDEN_MODEL_H_
-#define STRATA_TESTS_WORKER_BACKEND_GOLDEN_MODEL_H_
+#ifndef STRATA_TESTS_WORKER_BACKEND_MODELS_GOLDEN_MODEL_H_
+#define STRATA_TESTS_WORKER_BACKEND_MODELS_GOLDEN_MODEL_H_
 
 #include <cstdint>
 #include <map>
@@ -80,4 +80,4 @@ std::vector<GoldenFormat> GoldenFormats();
 
 }  // namespace strata::testing
 
-#endif  // STRATA_TESTS_WORKER_BACKEND_GOLDEN_MODEL_H_
+#endif  // STRATA_TESTS_WORKER_BACKEND_MODELS_GOLDEN_MODEL_H_

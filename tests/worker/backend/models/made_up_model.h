@@ -1,7 +1,7 @@
 // Models that no file describes: any shape, random weights, and a plain program in double that
 // says what they give.
-#ifndef STRATA_TESTS_WORKER_BACKEND_MADE_UP_MODEL_H_
-#define STRATA_TESTS_WORKER_BACKEND_MADE_UP_MODEL_H_
+#ifndef STRATA_TESTS_WORKER_BACKEND_MODELS_MADE_UP_MODEL_H_
+#define STRATA_TESTS_WORKER_BACKEND_MODELS_MADE_UP_MODEL_H_
 
 #include <cstdint>
 #include <map>
@@ -83,6 +83,13 @@ class MadeUpModel : public TensorSource {
   std::map<std::string, Tensor> tensors_;
 };
 
+// Shapes without a golden file: tails everywhere, biases, one-plus norms, partial rotation,
+// windows, soft-caps, GELU, latent vectors and mixtures of experts.
+std::vector<MadeUpShape> MadeUpShapes();
+
+// Token ids without a pattern.
+std::vector<uint32_t> SomeIds(uint32_t count, uint32_t vocab);
+
 }  // namespace strata::testing
 
-#endif  // STRATA_TESTS_WORKER_BACKEND_MADE_UP_MODEL_H_
+#endif  // STRATA_TESTS_WORKER_BACKEND_MODELS_MADE_UP_MODEL_H_

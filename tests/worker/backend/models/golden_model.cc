@@ -1,4 +1,4 @@
-#include "tests/worker/backend/golden_model.h"
+#include "tests/worker/backend/models/golden_model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,164 @@
+// What a stage, a batch and KV have to be, and that what they are not is an error: no reason to
+// compute something else.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "tests/worker/backend/conformance/conforming_backends.h"
+
+namespace strata::testing {
+namespace {
+
+class StageConformance : public BackendConformance {};
+
+TEST_P(StageConformance, SaysWhatItIs) {
+  EXPECT_EQ(backend_->name(), GetParam().name);
+  // Its numerics version follows its name, in each class of the model's formats.
+  EXPECT_TRUE(backend_->numerics().starts_with(GetParam().name + "-")) << backend_->numerics();
+}
+
+TEST_P(StageConformance, RefusesStagesThatContradictThemselves) {
+  const MadeUpModel model({});
+  const auto expect = [&](auto edit) {
+    MadeUpStage stage = WholeModel(model);
+    edit(stage.spec);
+    EXPECT_EQ(backend_->Supports(stage.spec).code(), absl::StatusCode::kInvalidArgument);
+  };
+  expect([](StageSpec& s) { s.last_layer = 2; });
+  expect([](StageSpec& s) { s.first_layer = 2; });
+  expect([](StageSpec& s) { s.context = 0; });
+  expect([](StageSpec& s) { s.max_batch_tokens = 0; });
+  expect([](StageSpec& s) { s.kv_pages = {}; });
+  expect([](StageSpec& s) { s.kv_pages = {uint64_t{1} << 40}; });
+  expect([](StageSpec& s) { s.rotary = s.rotary.first(s.rotary.size() - 1); });
+  expect([](StageSpec& s) { s.model.layers[1].attention.rope.theta = 5e5; });  // A second table.
+  expect([](StageSpec& s) { s.model.layers[0].attention.kv_heads = 4; });
+  expect([](StageSpec& s) { s.model.layers[0].attention.rope.rotary_dim = 26; });
+  expect([](StageSpec& s) { s.model.layers[0].attention.kv_group = 1; });
+  expect([](StageSpec& s) { s.model.layers[0].attention.query_growth = 0.1f; });  // Every 0.
+  expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kWindow, 0}; });
+  expect([](StageSpec& s) { s.model.kv_groups[0] = {KvKind::kFull, 16}; });
+  expect([](StageSpec& s) { s.model.layers[0].mlp.activation = ActivationKind::kClampedSilu; });
+  expect([](StageSpec& s) { s.model.layers[0].mlp.experts = 8; });  // Of which none is used.
+  expect([](StageSpec& s) {
+    s.model.layers[0].mlp.experts = 8;
+    s.model.layers[0].mlp.router.used = 9;
+  });
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = -1; });
+  expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = kNan; });
+  expect([](StageSpec& s) { s.model.final_soft_cap = -1; });
+  expect([](StageSpec& s) { s.model.final_soft_cap = INFINITY; });
+}
+
+TEST_P(StageConformance, BatchesThatDoNotFitAreErrors) {
+  const MadeUpModel model({});
+  const MadeUpStage stage = WholeModel(model);
+  const auto shard = *backend_->Load(stage.spec, model, nullptr, nullptr);
+  std::vector<uint32_t> ids(33, 1);
+  std::vector<PageId> pages = {0, 1, 2};
+  const std::vector<PageTableView> tables = {{0, pages}};
+  const auto begin = [&](BatchItem item, uint32_t rows) {
+    const std::vector<BatchItem> items = {item};
+    return shard->Begin({rows, std::span(ids).first(rows), items});
+  };
+  EXPECT_TRUE(begin({0, 32, 16, tables}, 32).ok());
+  EXPECT_FALSE(begin({0, 33, 0, tables}, 33).ok());   // Too many rows.
+  EXPECT_FALSE(begin({1, 4, 0, tables}, 4).ok());     // A hole.
+  EXPECT_FALSE(begin({0, 4, 0, tables}, 5).ok());     // Rows without an item.
+  EXPECT_FALSE(begin({0, 32, 17, tables}, 32).ok());  // One page too few.
+  EXPECT_FALSE(begin({0, 1, 256, tables}, 1).ok());   // Past the context.
+  pages[1] = 64;
+  EXPECT_FALSE(begin({0, 17, 0, tables}, 17).ok());  // No such page.
+  EXPECT_FALSE(shard->CopyPage(0, 0, 64).ok());
+  EXPECT_FALSE(shard->Attention(2).ok());
+  pages[1] = 1;
+  const std::vector<BatchItem> items = {{0, 4, 0, tables}};
+  const auto attention_of = [&](uint32_t layer, const std::vector<uint32_t>& rows) {
+    EXPECT_TRUE(shard->Begin({4, std::span(ids).first(4), items}).ok() && shard->Embed().ok());
+    return shard->AttentionOfSome(layer, rows);
+  };
+  EXPECT_TRUE(attention_of(1, {1, 2}).ok());
+  EXPECT_TRUE(attention_of(1, {}).ok());
+  EXPECT_FALSE(attention_of(0, {1, 2}).ok());  // Not the last layer.
+  EXPECT_FALSE(attention_of(1, {3, 4}).ok());  // No such row.
+  EXPECT_FALSE(attention_of(1, {2, 1}).ok());  // Not in order.
+  EXPECT_FALSE(attention_of(1, {0, 3}).ok());  // A gap.
+}
+
+TEST_P(StageConformance, PagesBehindAWindowNeedNotBeThere) {
+  const MadeUpModel model({.windows = {20, 0}});
+  MadeUpStage stage = WholeModel(model);
+  stage.spec.kv_pages = {64, 64};
+  const std::unique_ptr<Shard> shard = LoadOrRefuse(model, stage);
+  if (shard == nullptr) {
+    GTEST_SKIP() << "refused";
+  }
+  const std::vector<uint32_t> ids(32, 1);
+  // Positions 68 and on, which see 49 and on: page 3.
+  const auto begin = [&](PageTableView window, PageTableView full, uint32_t rows) {
+    const std::vector<PageTableView> tables = {window, full};
+    const std::vector<BatchItem> items = {{0, rows, 68, tables}};
+    return shard->Begin({rows, std::span(ids).first(rows), items});
+  };
+  const std::vector<PageId> all = {10, 11, 12, 13, 14, 15, 16};
+  const std::span<const PageId> pages(all);
+  EXPECT_TRUE(begin({0, pages}, {0, pages}, 32).ok());
+  EXPECT_TRUE(begin({3, pages.first(4)}, {0, pages}, 32).ok());
+  EXPECT_TRUE(begin({3, pages.first(2)}, {0, pages}, 12).ok());
+  EXPECT_FALSE(begin({4, pages.first(4)}, {0, pages}, 32).ok());  // Not where it begins.
+  EXPECT_FALSE(begin({3, pages.first(3)}, {0, pages}, 32).ok());  // Nor where it ends.
+  EXPECT_FALSE(begin({200, pages.first(3)}, {0, pages}, 32).ok());
+  EXPECT_FALSE(begin({3, pages.first(4)}, {1, pages.subspan(1)}, 32).ok());  // The other sees all.
+  std::vector<PageId> gone = {1000, 1000, 1000, 13, 14, 15, 16};
+  EXPECT_TRUE(begin({0, gone}, {0, pages}, 32).ok());
+  EXPECT_FALSE(begin({0, pages}, {0, gone}, 32).ok());
+  gone[4] = 64;
+  EXPECT_FALSE(begin({0, gone}, {0, pages}, 32).ok());
+}
+
+TEST_P(StageConformance, ResizedKvHasItsNewPagesAndNoOthers) {
+  const MadeUpModel model({});
+  const MadeUpStage stage = WholeModel(model);
+  const auto shard = *backend_->Load(stage.spec, model, nullptr, nullptr);
+  const uint64_t bytes = shard->MemoryBytes();
+  const std::vector<uint32_t> ids(4, 1);
+  const auto begin = [&](PageId page) {
+    const std::vector<PageId> pages = {page};
+    const std::vector<PageTableView> tables = {{0, pages}};
+    const std::vector<BatchItem> items = {{0, 4, 0, tables}};
+    return shard->Begin({4, ids, items});
+  };
+  EXPECT_TRUE(begin(63).ok());
+  const std::vector<uint64_t> more = {128};
+  ASSERT_TRUE(shard->ResizeKv(more).ok());
+  EXPECT_GT(shard->MemoryBytes(), bytes);
+  EXPECT_TRUE(begin(127).ok());
+  const std::vector<uint64_t> impossible = {uint64_t{1} << 40};
+  EXPECT_TRUE(absl::IsResourceExhausted(shard->ResizeKv(impossible)));
+  EXPECT_FALSE(begin(0).ok());
+  EXPECT_LT(shard->MemoryBytes(), bytes);
+  const std::vector<uint64_t> as_before = {64};
+  ASSERT_TRUE(shard->ResizeKv(as_before).ok());
+  EXPECT_EQ(shard->MemoryBytes(), bytes);
+  EXPECT_TRUE(begin(63).ok());
+  EXPECT_FALSE(begin(64).ok());
+}
+
+TEST_P(StageConformance, MeasuresTheMachine) {
+  const DeviceSpeed speed = backend_->MeasureSpeed(0.1, uint64_t{64} << 20);
+  EXPECT_GT(speed.read_bytes_per_s, 0);
+  EXPECT_LT(speed.read_bytes_per_s, 1e14);
+  EXPECT_GT(speed.flops_per_s, 0);
+  EXPECT_LT(speed.flops_per_s, 1e16);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, StageConformance, ::testing::ValuesIn(ConformingBackends()),
+                         KindName);
+
+}  // namespace
+}  // namespace strata::testing
