@@ -1,6 +1,6 @@
-// In place of worker/backend/make_backend.cc: a CPU backend that some token ids are poison to, or
-// that computes wrongly, in the way that STRATA_POISON says, as "KIND:N" separated by commas. Only
-// tests build and start it: no shipped binary has such a switch.
+// In place of worker/backend/kinds/make_backend.cc: a CPU backend that some token ids are poison
+// to, or that computes wrongly, in the way that STRATA_POISON says, as "KIND:N" separated by
+// commas. Only tests build and start it: no shipped binary has such a switch.
 //   nan:ID     what a row of ID comes to is no number: an item's error
 //   fail:ID    every step with a row of ID fails as a whole, where the row goes through an MLP here
 //   crash:ID   the process is gone by SIGSEGV at a step with a row of ID
@@ -22,8 +22,7 @@
 
 #include "absl/status/status.h"
 #include "common/status.h"
-#include "worker/backend/backend.h"
-#include "worker/backend/cpu/cpu_device.h"
+#include "worker/backend/kinds/make_backend.h"
 
 namespace strata {
 namespace {
@@ -188,7 +187,6 @@ class PoisonBackend : public Backend {
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);
   }
-  CpuDevice* cpu() override { return backend_->cpu(); }
 
  private:
   const std::unique_ptr<Backend> backend_;
@@ -197,8 +195,8 @@ class PoisonBackend : public Backend {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
-                                                     const BackendOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeCpuBackend(options));
+                                                     const KindOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeCpuBackend(options.cpu, options.any));
   return std::make_unique<PoisonBackend>(std::move(backend));
 }
 

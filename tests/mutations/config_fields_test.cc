@@ -15,6 +15,7 @@
 #include "tests/golden.h"
 #include "tests/mutations/loaded.h"
 #include "tests/worker/backend/models/golden_model.h"
+#include "worker/backend/kinds/make_backend.h"
 
 namespace strata::testing {
 namespace {
@@ -33,7 +34,7 @@ const Json& AllFields() {
 class ConfigFieldsTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    backend_ = *MakeBackend("cpu", {.threads = 1});
+    backend_ = *MakeBackend("cpu", {.cpu = {.threads = 1}});
     const std::string folder = GoldenPath("models/" + GetParam());
     LinkAllButConfig(folder, folder_);
     document_ = Json::parse(ReadFileOrFail(folder + "/config.json"));

@@ -17,6 +17,7 @@
 #include "tests/mutations/mutate_json.h"
 #include "tests/mutations/restated.h"
 #include "tests/worker/backend/models/golden_model.h"
+#include "worker/backend/kinds/make_backend.h"
 
 namespace strata::testing {
 namespace {
@@ -30,7 +31,7 @@ using Json = nlohmann::ordered_json;
 class ConfigMutationTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    backend_ = *MakeBackend("cpu", {.threads = 1});
+    backend_ = *MakeBackend("cpu", {.cpu = {.threads = 1}});
     const std::string folder = GoldenPath("models/" + GetParam());
     LinkAllButConfig(folder, folder_);
     document_ = Json::parse(ReadFileOrFail(folder + "/config.json"));

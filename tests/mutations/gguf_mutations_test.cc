@@ -25,6 +25,7 @@
 #include "tests/mutations/remade_gguf.h"
 #include "tests/worker/backend/models/golden_model.h"
 #include "text/tokenizer/gguf_tokenizer.h"
+#include "worker/backend/kinds/make_backend.h"
 
 namespace strata::testing {
 namespace {
@@ -74,7 +75,7 @@ void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; 
 class GgufMutationTest : public ::testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
-    backend_ = *MakeBackend("cpu", {.threads = 1});
+    backend_ = *MakeBackend("cpu", {.cpu = {.threads = 1}});
     const std::string file = ReadFileOrFail(GoldenPath(GetParam().model + ".gguf"));
     parts_ = GetParam().remake ? GetParam().remake(file) : std::vector<std::string>{file};
     WriteParts();

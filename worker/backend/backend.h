@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,8 +37,6 @@ struct DeviceFacts {
   std::string placed;    // Where these are; "": there is nothing to say.
 };
 
-class CpuDevice;
-
 // A kind of device. Any thread; shards of one backend may compute at the same time only if they
 // share no threads: the worker runs one step at a time.
 class Backend {
@@ -62,28 +59,14 @@ class Backend {
   // Takes about `seconds`, and `bytes` of memory for that long, less where it is short: what the
   // caches do not hold.
   virtual DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) = 0;
-  // What only a CPU has (cpu/cpu_device.h), for who measures it; null: the device is none.
-  virtual CpuDevice* cpu() { return nullptr; }
 };
 
+// What a backend of any kind is opened with; what only one kind has is in its folder.
 struct BackendOptions {
-  uint32_t threads = 0;     // 0: the cores this process may use.
-  std::string isa = {};     // "": the best; else as STRATA_CPU_ISA.
-  std::string pin = "off";  // Threads to cores: "auto", "on" or "off"; cpu/placement.h.
   // Get lines for those who look closely, and of what makes it slow. Any thread; may be null.
   std::function<void(const std::string&)> debug_log = nullptr;
   std::function<void(const std::string&)> warning_log = nullptr;
 };
-
-// "auto", "cpu", "cuda" or "mlx". A backend that this build lacks is UNIMPLEMENTED and says how to
-// get it; an instruction set that the machine lacks is INVALID_ARGUMENT.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
-                                                     const BackendOptions& options);
-
-// One per backend; linked from its folder, or from a file that says it is absent.
-absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options);
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
-absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options);
 
 }  // namespace strata
 

@@ -13,8 +13,8 @@
 #include "common/sampling_params.h"
 #include "common/status.h"
 #include "common/units.h"
-#include "worker/backend/backend.h"
 #include "worker/backend/cpu/cpu_device.h"
+#include "worker/backend/kinds/make_backend.h"
 #include "worker/runner/shard_runner.h"
 #include "worker/service/bench_weights.h"
 #include "worker/service/worker_options.h"
@@ -320,12 +320,10 @@ absl::Status CheckBenchOptions(const BenchOptions& options) {
 
 absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   RETURN_IF_ERROR(CheckBenchOptions(options));
-  BackendOptions backend_options;
-  backend_options.threads = static_cast<uint32_t>(options.threads);
-  backend_options.isa = options.isa;
-  backend_options.pin = options.pin;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   MakeBackend(options.backend, backend_options));
+  KindOptions kinds;
+  kinds.cpu = {
+      .threads = static_cast<uint32_t>(options.threads), .isa = options.isa, .pin = options.pin};
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend, kinds));
   ASSIGN_OR_RETURN(Subject subject, MakeSubject(options));
   const SystemClock clock;
   BenchReport report;
@@ -335,7 +333,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   report.isa = facts.kind;
   report.threads = facts.threads;
   report.places = facts.placed;
-  CpuDevice* const cpu = backend->cpu();
+  CpuDevice* const cpu = CpuDeviceOf(backend.get());
   if (cpu != nullptr) {
     report.pinned_cores = cpu->places().pinned_cores;
     report.memory_nodes = cpu->places().memory_nodes;

@@ -16,6 +16,7 @@
 #include "common/rpc/link_service.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "worker/backend/kinds/make_backend.h"
 #include "worker/service/control_client.h"
 #include "worker/service/grpc_blob_client.h"
 #include "worker/service/grpc_link_dialer.h"
@@ -172,14 +173,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
   RETURN_IF_ERROR(transport.CheckServes(""));
   RETURN_IF_ERROR(transport.CheckAddress(options.coordinator, "--coordinator"));
   RETURN_IF_ERROR(CheckMetricsAddress(options));
-  BackendOptions backend_options;
-  backend_options.threads = static_cast<uint32_t>(options.threads);
-  backend_options.isa = options.isa;
-  backend_options.pin = options.pin;
-  backend_options.debug_log = [](const std::string& line) { LogDebug({}, line); };
-  backend_options.warning_log = [](const std::string& line) { LogWarn({}, line); };
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   MakeBackend(options.backend, backend_options));
+  KindOptions kinds;
+  kinds.cpu = {
+      .threads = static_cast<uint32_t>(options.threads), .isa = options.isa, .pin = options.pin};
+  kinds.any.debug_log = [](const std::string& line) { LogDebug({}, line); };
+  kinds.any.warning_log = [](const std::string& line) { LogWarn({}, line); };
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend, kinds));
   ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,
                    DirectoryLock::Acquire(options.data_dir));
   ASSIGN_OR_RETURN(const std::unique_ptr<WeightCache> cache,

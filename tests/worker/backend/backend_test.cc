@@ -19,8 +19,10 @@
 #include "tests/eventually.h"
 #include "tests/worker/backend/models/made_up_model.h"
 #include "tests/worker/backend/models/made_up_stage.h"
+#include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/cpu/kernels/isa.h"
+#include "worker/backend/kinds/make_backend.h"
 
 namespace strata::testing {
 namespace {
@@ -28,7 +30,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::unique_ptr<Backend> Cpu(uint32_t threads = 2) {
-  auto backend = MakeBackend("cpu", {.threads = threads});
+  auto backend = MakeBackend("cpu", {.cpu = {.threads = threads}});
   EXPECT_TRUE(backend.ok()) << backend.status();
   return *std::move(backend);
 }
@@ -51,9 +53,10 @@ TEST(BackendTest, SaysWhereItsThreadsAre) {
     return;
   }
   ASSERT_TRUE(on.ok()) << on.status();
-  EXPECT_EQ((*on)->cpu()->places().pinned_cores.size(), 1u);  // The first thread is the caller.
-  EXPECT_EQ((*on)->cpu()->places().memory_nodes, 1u);
-  EXPECT_THAT((*on)->cpu()->places().text, ::testing::StartsWith("pinned to core "));
+  EXPECT_EQ(CpuDeviceOf(on->get())->places().pinned_cores.size(),
+            1u);  // The first thread is the caller.
+  EXPECT_EQ(CpuDeviceOf(on->get())->places().memory_nodes, 1u);
+  EXPECT_THAT(CpuDeviceOf(on->get())->places().text, ::testing::StartsWith("pinned to core "));
   const auto more = MakeCpuBackend({.threads = static_cast<uint32_t>(cores + 1), .pin = "on"});
   EXPECT_THAT(Describe(more.status()), HasSubstr("--threads"));
 }
@@ -269,7 +272,8 @@ TEST_P(StepTest, AllocatesNothing) {
 
 TEST(BackendTest, AReadProbeMeasuresWhenItReads) {
   const std::unique_ptr<Backend> backend = Cpu(2);
-  const std::unique_ptr<ReadProbe> probe = backend->cpu()->NewReadProbe(uint64_t{64} << 20);
+  const std::unique_ptr<ReadProbe> probe =
+      CpuDeviceOf(backend.get())->NewReadProbe(uint64_t{64} << 20);
   EXPECT_EQ(probe->MedianBytesPerSecond(), 0);
   probe->Read();
   EXPECT_GT(probe->MedianBytesPerSecond(), 0);

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "worker/backend/cpu/cpu_backend.h"
+
 namespace strata::testing {
 
 std::unique_ptr<Backend> CpuBackendOn(const std::string& isa, uint32_t threads) {

@@ -8,7 +8,7 @@
 
 #include "tests/worker/backend/models/golden_model.h"
 #include "tests/worker/runner/chain.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/cpu/cpu_backend.h"
 
 namespace strata::testing {
 namespace {

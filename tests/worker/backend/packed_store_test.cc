@@ -17,6 +17,7 @@
 #include "tests/worker/backend/models/golden_model.h"
 #include "tests/worker/backend/models/made_up_model.h"
 #include "tests/worker/backend/models/memory_store.h"
+#include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/weights/cpu_weights.h"
 #include "worker/weights/packed_files.h"

@@ -17,6 +17,7 @@
 #include "tests/golden.h"
 #include "tests/worker/backend/models/forward.h"
 #include "tests/worker/backend/models/golden_model.h"
+#include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/weights/packed_matrix.h"
 
 namespace strata::testing {

@@ -20,6 +20,7 @@
 #include "tests/golden.h"
 #include "tests/worker/runner/chain.h"
 #include "tests/worker/service/fake_coordinator.h"
+#include "worker/backend/cpu/cpu_backend.h"
 #include "worker/service/bench_weights.h"
 #include "worker/service/control_client.h"
 #include "worker/service/grpc_blob_client.h"
@@ -54,7 +55,6 @@ class WatchedBackend : public Backend {
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);
   }
-  CpuDevice* cpu() override { return backend_->cpu(); }
 
  private:
   const std::unique_ptr<Backend> backend_;
@@ -75,9 +75,7 @@ class Worker {
         std::make_unique<LinkService>(&handler_, LinkServiceOptions{.open_timeout = kGiveUpAfter});
     server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_.get()});
     dialer_ = std::make_unique<GrpcLinkDialer>(server_->loop(), transport_);
-    BackendOptions backend;
-    backend.threads = 1;
-    backend_ = *MakeCpuBackend(backend);
+    backend_ = *MakeCpuBackend({.threads = 1});
     if (watch != nullptr) {
       backend_ = std::make_unique<WatchedBackend>(std::move(backend_), std::move(watch));
     }

@@ -1,4 +1,5 @@
-// The CPU backend: the reference and the default.
+#include "worker/backend/cpu/cpu_backend.h"
+
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -13,7 +14,6 @@
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
-#include "worker/backend/backend.h"
 #include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/measure.h"
@@ -155,7 +155,6 @@ class CpuBackend : public Backend, public CpuDevice {
   DeviceFacts facts() const override {
     return {.kind = kernels_->isa, .threads = pool_->threads(), .placed = places_.text};
   }
-  CpuDevice* cpu() override { return this; }
   ThreadPlaces places() const override { return places_; }
 
   absl::Status Supports(const StageSpec& spec) const override {
@@ -248,22 +247,24 @@ class CpuBackend : public Backend, public CpuDevice {
 
 namespace strata {
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options) {
-  if (options.threads > cpu::kMaxThreads) {
+CpuDevice* CpuDeviceOf(Backend* backend) { return dynamic_cast<CpuDevice*>(backend); }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const CpuOptions& cpu,
+                                                        const BackendOptions& options) {
+  if (cpu.threads > cpu::kMaxThreads) {
     return Error(absl::StatusCode::kInvalidArgument, "THREADS_INVALID",
-                 absl::StrCat(options.threads, " threads are more than the ", cpu::kMaxThreads,
+                 absl::StrCat(cpu.threads, " threads are more than the ", cpu::kMaxThreads,
                               " that are supported"))
         .Hint("lower --threads");
   }
-  ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(options.isa));
+  ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(cpu.isa));
   const uint32_t cores = UsableCores();
-  const uint32_t threads = options.threads == 0 ? cores : options.threads;
+  const uint32_t threads = cpu.threads == 0 ? cores : cpu.threads;
   const Topology topology = UsableTopology();
-  ASSIGN_OR_RETURN(cpu::Placement placement,
-                   cpu::PlaceThreads(options.pin, threads, cores, topology));
+  ASSIGN_OR_RETURN(cpu::Placement placement, cpu::PlaceThreads(cpu.pin, threads, cores, topology));
   auto pool = std::make_shared<cpu::ThreadPool>(threads, cores);
   if (!placement.threads.empty() && !pool->Pin(placement.cores())) {
-    if (options.pin == "on") {
+    if (cpu.pin == "on") {
       return Error(absl::StatusCode::kFailedPrecondition, "PIN",
                    "the system does not allow threads to be pinned")
           .Hint("leave out --pin on");

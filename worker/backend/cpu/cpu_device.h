@@ -1,4 +1,4 @@
-// What only a CPU has, behind Backend::cpu: where its threads are, and what reading memory gives.
+// What only a CPU has beside the seam: where its threads are, and what reading memory gives.
 #ifndef STRATA_WORKER_BACKEND_CPU_CPU_DEVICE_H_
 #define STRATA_WORKER_BACKEND_CPU_CPU_DEVICE_H_
 
@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "worker/backend/backend.h"
 
 namespace strata {
 
@@ -34,6 +36,9 @@ class CpuDevice {
   // Over `bytes` of memory, which it holds while it lives; not longer than the backend.
   virtual std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) = 0;
 };
+
+// For who measures a CPU; null: the backend is of another kind.
+CpuDevice* CpuDeviceOf(Backend* backend);
 
 }  // namespace strata
 

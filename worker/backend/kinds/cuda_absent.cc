@@ -1,6 +1,6 @@
 // In place of worker/backend/cuda where the build lacks it.
 #include "common/status.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/optional_backends.h"
 
 namespace strata {
 

@@ -1,0 +1,18 @@
+// Backends that a build may lack: each is linked from its own folder, or from a file of
+// worker/backend/kinds that says it is absent (UNIMPLEMENTED, BACKEND_ABSENT).
+#ifndef STRATA_WORKER_BACKEND_OPTIONAL_BACKENDS_H_
+#define STRATA_WORKER_BACKEND_OPTIONAL_BACKENDS_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "worker/backend/backend.h"
+
+namespace strata {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
+absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options);
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_BACKEND_OPTIONAL_BACKENDS_H_
