@@ -3,7 +3,7 @@
 
 #include "common/footprint/footprint.h"
 #include "worker/backend/cpu/kernels/isa.h"
-#include "worker/backend/cpu/shard/cpu_shard.h"
+#include "worker/backend/cpu/shard/scratch_sizes.h"
 
 namespace strata {
 namespace {

@@ -108,7 +108,7 @@ class WeightLoader {
     bool transposed = false;  // Panels of the transposed rows; as_stored.
     RowOrder order = {};      // Of a matrix, or of a vector in the same order.
     bool stacked = false;     // One of a stack, which keeps it.
-    // The product that these panels are computed in, as CpuShard::Multiply does; null: none, so
+    // The product that these panels are computed in, as Products::Multiply does; null: none, so
     // that no thread has a part of them.
     const Linear* product = nullptr;
     // Of a tensor that is shared: its rows before these and in all. 0: all rows are these.

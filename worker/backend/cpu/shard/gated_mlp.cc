@@ -1,50 +1,44 @@
-// The MLP branch of a loaded stage, where it is dense; cpu_shard_experts.cc has mixtures.
+#include "worker/backend/cpu/shard/gated_mlp.h"
+
 #include <algorithm>
 #include <array>
 
-#include "worker/backend/cpu/shard/cpu_shard.h"
-
 namespace strata::cpu {
 
-absl::Status CpuShard::Mlp(uint32_t layer) {
-  RETURN_IF_ERROR(CheckLayer(layer));
-  const LayerSpec& spec = spec_.model.layers[layer];
-  const LayerWeights& weights = weights_.layers[layer - spec_.first_layer];
-  if (batch_.rows == 0) {
-    return absl::OkStatus();
+absl::Status GatedMlp::Allocate() {
+  const ScratchSizes& sizes = stage_.sizes;
+  if (sizes.gated > 0) {
+    RETURN_IF_ERROR(gated_.Allocate(sizes.gated_rows * sizes.gated, "buffers"));
+    halves_ = std::vector<std::atomic<uint8_t>>(sizes.ffn / kQuantBlock + 1);
   }
-  if (spec.mlp.experts != 0) {
-    MixtureMlp(spec, weights);
-  } else {
-    DenseMlp(spec, weights);
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(gate_.Allocate(sizes.rows * sizes.within * sizeof(float), "buffers"));
+  return up_.Allocate(sizes.rows * sizes.within * sizeof(float), "buffers");
 }
 
-void CpuShard::Activate(const MlpSpec& mlp, float* gate, const float* up, size_t count) const {
+void GatedMlp::Activate(const MlpSpec& mlp, float* gate, const float* up, size_t count) const {
   switch (mlp.activation) {
     case ActivationKind::kSilu:
-      return kernels_->swiglu(gate, up, count, gate);
+      return stage_.kernels->swiglu(gate, up, count, gate);
     case ActivationKind::kGeluTanh:
-      return kernels_->geglu(gate, up, count, gate);
+      return stage_.kernels->geglu(gate, up, count, gate);
     case ActivationKind::kClampedSilu:
-      return kernels_->clamped_swiglu(gate, up, count, mlp.clamp, mlp.gain, gate);
+      return stage_.kernels->clamped_swiglu(gate, up, count, mlp.clamp, mlp.gain, gate);
   }
 }
 
-void CpuShard::DenseMlp(const LayerSpec& spec, const LayerWeights& weights) {
-  const Inputs down =
-      MultiplyGated(BranchInputs(spec, weights.mlp_norm, {&weights.gate, &weights.up}), spec.mlp,
-                    weights, spec.mlp.ffn);
-  FinishBranch(down, weights.down, spec, weights.after_mlp_norm);
+void GatedMlp::Compute(const LayerSpec& spec, const LayerWeights& weights) {
+  const Products::Inputs down =
+      MultiplyGated(residual_.BranchInputs(spec, weights.mlp_norm, {&weights.gate, &weights.up}),
+                    spec.mlp, weights, spec.mlp.ffn);
+  residual_.FinishBranch(down, weights.down, spec, weights.after_mlp_norm);
 }
 
-void CpuShard::QuantizeGated(const Inputs& down, size_t first, size_t end) {
+void GatedMlp::QuantizeGated(const Products::Inputs& down, size_t first, size_t end) {
   constexpr size_t kPanels = kQuantBlock / kLanes;  // Of a block.
   static_assert(kPanels == 2);
   const auto quantize = [&](size_t begin_block, size_t end_block) {
-    kernels_->quantize_part(down.x, down.stride, batch_.rows, down.inputs, begin_block, end_block,
-                            down.quantized);
+    stage_.kernels->quantize_part(down.x, down.stride, stage_.batch.rows, down.inputs, begin_block,
+                                  end_block, down.quantized);
   };
   const auto meet = [&](size_t block) {
     if (halves_[block].fetch_add(1, std::memory_order_acq_rel) == 1) {
@@ -66,20 +60,20 @@ void CpuShard::QuantizeGated(const Inputs& down, size_t first, size_t end) {
   }
 }
 
-CpuShard::Inputs CpuShard::MultiplyGated(const Inputs& inputs, const MlpSpec& mlp,
+Products::Inputs GatedMlp::MultiplyGated(const Products::Inputs& inputs, const MlpSpec& mlp,
                                          const LayerWeights& weights, uint32_t ffn) {
-  const uint32_t rows = batch_.rows;
-  const size_t stride = sizes_.ffn;
+  const uint32_t rows = stage_.batch.rows;
+  const size_t stride = stage_.sizes.ffn;
   const std::array<MatmulArgs, 2> products = {
-      Product(weights.gate, rows, gate_.as<float>(), stride, false),
-      Product(weights.up, rows, up_.as<float>(), stride, false)};
-  Inputs down = Rows(gate_.as<float>(), stride, ffn, {&weights.down});
-  down.quantized = down.int8 && OneBlock() ? gated_.as() : nullptr;
+      products_.Product(weights.gate, rows, gate_.as<float>(), stride, false),
+      products_.Product(weights.up, rows, up_.as<float>(), stride, false)};
+  Products::Inputs down = products_.Rows(gate_.as<float>(), stride, ffn, {&weights.down});
+  down.quantized = down.int8 && products_.OneBlock() ? gated_.as() : nullptr;
   const size_t panels = weights.gate.weight.view().panels();
-  const size_t at_once = PanelsAtOnce(rows);
-  PackForAll(inputs);
+  const size_t at_once = products_.PanelsAtOnce(rows);
+  products_.PackForAll(inputs);
   const auto body = [&](uint32_t thread, ThreadPool::Pieces pieces) {
-    const PackedRows packed = PackOwn(inputs, thread);
+    const Products::PackedRows packed = products_.PackOwn(inputs, thread);
     // What is computed and not quantized yet: sixteen blocks take no longer than one.
     ThreadPool::Piece computed;
     const auto quantize = [&] {
@@ -91,7 +85,7 @@ CpuShard::Inputs CpuShard::MultiplyGated(const Inputs& inputs, const MlpSpec& ml
       const size_t begin = piece.begin * at_once;
       const size_t end = std::min(piece.end * at_once, panels);
       for (const MatmulArgs& product : products) {
-        kernels_->matmul(WithRows(product, packed), begin, end);
+        stage_.kernels->matmul(Products::WithRows(product, packed), begin, end);
       }
       const size_t first = begin * kLanes;
       const size_t count = std::min<size_t>(end * kLanes, ffn) - first;
@@ -108,7 +102,7 @@ CpuShard::Inputs CpuShard::MultiplyGated(const Inputs& inputs, const MlpSpec& ml
     }
     quantize();
   };
-  pool_->Share((panels + at_once - 1) / at_once, body);
+  stage_.pool->Share((panels + at_once - 1) / at_once, body);
   return down;
 }
 
