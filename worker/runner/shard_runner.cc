@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/fingerprint.h"
-#include "common/model/row_digest.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "worker/runner/command_runner.h"
@@ -19,24 +18,11 @@
 #include "worker/runner/sequence_table.h"
 #include "worker/runner/stage_compute.h"
 #include "worker/runner/step_checks.h"
+#include "worker/runner/step_computer.h"
 #include "worker/runner/step_policy.h"
 
 namespace strata {
 namespace {
-
-// A backend that failed at so many runs alone, and computed none of the step, is not asked for the
-// others any more: it is the device that fails, not a request.
-constexpr size_t kMostFailedAlone = 4;
-
-absl::Status NonFiniteActivations() {
-  return Error(absl::StatusCode::kInternal, "NON_FINITE",
-               "the activations that the stage computed are not finite");
-}
-
-absl::Status BackendFailed(const absl::Status& status) {
-  return Error(absl::StatusCode::kInternal, "BACKEND_FAILED",
-               absl::StrCat("the backend failed: ", status.message()));
-}
 
 std::vector<Fingerprint> Roots(const ShardRunnerConfig& config) {
   std::vector<Fingerprint> roots;
@@ -45,18 +31,6 @@ std::vector<Fingerprint> Roots(const ShardRunnerConfig& config) {
                                     /*adapter_digest=*/"", variant));
   }
   return roots;
-}
-
-// How many of the runs, from the first on, are of one slice and of different sequences: those are
-// computed at once.
-size_t RunsOfOneSlice(std::span<const ItemRun> runs) {
-  std::set<const Sequence*> sequences;
-  size_t count = 0;
-  while (count < runs.size() && runs[count].slice == runs.front().slice &&
-         sequences.insert(runs[count].sequence).second) {
-    ++count;
-  }
-  return count;
 }
 
 // Later stages go by the rows' digests.
@@ -80,8 +54,8 @@ class ShardRunner::Impl {
         stage_{config_.spec.first_layer, config_.spec.last_layer},
         table_(config_.spec, Roots(config_), &pool_, shard),
         acceptor_(&config_.spec, &table_),
-        compute_(&config_.spec, shard),
-        result_(config_.spec.heads ? config_.spec.model.vocab : 0) {
+        result_(config_.spec.heads ? config_.spec.model.vocab : 0),
+        computer_(&config_.spec, &table_, shard, &result_, [this] { CountBackendFailure(); }) {
     STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
     STRATA_CHECK(config_.spec.heads == (config_.stage + 1 == config_.stage_count));
     MutexLock lock(&mutex_);
@@ -103,20 +77,10 @@ class ShardRunner::Impl {
   void RunCommands(v1::StepFrame* frame);
   // Checks every item, and takes ids and pages of those that pass.
   std::vector<ItemRun> AcceptItems(StepMessage* frame);
-  // Computes, leaves what is to be sent on in the frame's payload (or result_), and each run's
-  // status.
-  void Compute(StepMessage* frame, std::span<ItemRun> runs);
-  // Of what Compute does, these runs, of the same slice: at once, or, where the backend fails at
-  // that, by halves down to the run that it fails at. `tried` is 1 for a run that it failed at
-  // alone.
-  void ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, int tried);
-  absl::Status ComputeOnce(StepMessage* frame, std::span<ItemRun> runs);
   void CountBackendFailure() {
     MutexLock lock(&mutex_);
     ++stats_.backend_failures;
   }
-  absl::Status ComputeHidden(StepMessage* frame, std::span<ItemRun> runs);
-  absl::Status ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs);
   void Settle(v1::StepFrame* frame, std::span<ItemRun> runs);
   void FinishRun(uint64_t step, ItemRun* run);
   v1::ErrorDetail Detail(const absl::Status& status, const std::string& request_id) const;
@@ -133,13 +97,9 @@ class ShardRunner::Impl {
   const StageLayers stage_;
   SequenceTable table_;
   ItemAcceptor acceptor_;
-  StageCompute compute_;
   ResultBuilder result_;
-  // Of the frame at hand.
-  std::vector<float> activations_;
-  size_t failed_alone_ = 0;    // Runs that the backend failed at alone.
-  bool any_computed_ = false;  // It did not fail at all of them.
-  absl::Status last_failure_;
+  StepComputer computer_;
+  std::vector<float> activations_;  // Of the frame at hand.
 
   mutable Mutex mutex_;
   RunnerStats stats_ STRATA_GUARDED_BY(mutex_);
@@ -204,7 +164,7 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
   }
   RunCommands(&frame.header);
   std::vector<ItemRun> runs = AcceptItems(&frame);
-  Compute(&frame, runs);
+  computer_.Compute(&frame, runs);
   Settle(&frame.header, runs);
   const auto computed =
       std::count_if(runs.begin(), runs.end(), [](const ItemRun& run) { return run.status.ok(); });
@@ -277,111 +237,6 @@ std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
   }
   frame->payload.assign(config_.spec.heads ? 0 : payload_row * hidden, 0.0f);
   return runs;
-}
-
-void ShardRunner::Impl::Compute(StepMessage* frame, std::span<ItemRun> runs) {
-  if (config_.spec.heads) {
-    result_.Begin(frame->header.items_size());
-  }
-  failed_alone_ = 0;
-  any_computed_ = false;
-  while (!runs.empty()) {
-    const size_t count = RunsOfOneSlice(runs);
-    if (stage_.Has(runs.front().slice)) {
-      ComputeOrSplit(frame, runs.first(count), 0);
-    }
-    runs = runs.subspan(count);
-  }
-}
-
-// Other rows of a batch change no result, so what is computed again comes out as it would have.
-void ShardRunner::Impl::ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, int tried) {
-  const bool dead = failed_alone_ >= kMostFailedAlone && !any_computed_;
-  const absl::Status status = dead ? last_failure_ : ComputeOnce(frame, runs);
-  if (status.ok()) {
-    any_computed_ = true;
-    return;
-  }
-  last_failure_ = status;
-  // What was read before it failed is not to be believed either.
-  for (ItemRun& run : runs) {
-    run.status = BackendFailed(status);
-    if (config_.spec.heads) {
-      result_.Drop(run.index);
-    }
-  }
-  if (dead || (runs.size() == 1 && tried > 0)) {
-    failed_alone_ += dead ? 0 : 1;
-    return;
-  }
-  CountBackendFailure();
-  if (runs.size() == 1) {
-    ComputeOrSplit(frame, runs, 1);
-    return;
-  }
-  const size_t half = (runs.size() + 1) / 2;
-  ComputeOrSplit(frame, runs.first(half), 0);
-  ComputeOrSplit(frame, runs.subspan(half), 0);
-}
-
-absl::Status ShardRunner::Impl::ComputeOnce(StepMessage* frame, std::span<ItemRun> runs) {
-  for (ItemRun& run : runs) {
-    run.status = absl::OkStatus();
-  }
-  // Not before: where what a sequence keeps lies may change while items are accepted.
-  for (ItemRun& run : runs) {
-    if (stage_.Kept(run.slice)) {
-      run.input = run.sequence->UnfinishedAt(run.old_length)->parked;
-    }
-  }
-  RETURN_IF_ERROR(compute_.Forward(frame->header, table_, runs));
-  return compute_.ToTheHead(runs.front().slice) ? ComputeLogits(frame->header, runs)
-                                                : ComputeHidden(frame, runs);
-}
-
-absl::Status ShardRunner::Impl::ComputeHidden(StepMessage* frame, std::span<ItemRun> runs) {
-  return compute_.ReadResidual(runs, [&](ItemRun& run, std::span<const float> values) {
-    if (!AllFinite(values)) {
-      run.status = NonFiniteActivations();
-      return;
-    }
-    if (stage_.Keeps(run.slice)) {
-      run.parked.assign(values.begin(), values.end());
-      return;
-    }
-    std::copy(values.begin(), values.end(),
-              frame->payload.begin() +
-                  static_cast<ptrdiff_t>(size_t{run.payload_row} * config_.spec.model.hidden));
-  });
-}
-
-absl::Status ShardRunner::Impl::ComputeLogits(const v1::StepFrame& frame, std::span<ItemRun> runs) {
-  for (ItemRun& run : runs) {
-    if (frame.items(run.index).digest_layers()) {
-      run.digests.emplace_back().set_layer(config_.spec.last_layer + 1);
-    }
-  }
-  if (!compute_.logits_wanted()) {
-    RETURN_IF_ERROR(compute_.ReadResidual(runs, [](ItemRun& run, std::span<const float> values) {
-      if (!AllFinite(values)) {
-        run.status = NonFiniteActivations();
-      }
-    }));
-    return compute_.AppendLast();
-  }
-  // Rows that nobody wants are not looked at here: every later row of the sequence sees their keys
-  // and values, so that what is not finite in them shows in the first logits that are wanted.
-  return compute_.ReadLogits([&](ItemRun& run, uint32_t row, std::span<const float> logits) {
-    if (frame.items(run.index).digest_layers()) {
-      run.digests.back().add_rows(RowDigest(logits));
-    }
-    if (run.status.ok()) {
-      run.status = result_.AddRow(run.index, frame.items(run.index), *run.sequence, row, logits);
-      if (!run.status.ok()) {
-        result_.Drop(run.index);
-      }
-    }
-  });
 }
 
 void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {
