@@ -89,7 +89,7 @@ class Flags::Impl {
     } catch (const CLI::ParseError& error) {
       return Refuse(error.what());
     }
-    std::map<std::string, std::string> file;
+    std::map<std::string, FileValue> file;
     if (!config_path_.empty()) {
       if (auto refused = ReadFile(&file); refused.has_value()) {
         return refused;
@@ -105,8 +105,8 @@ class Flags::Impl {
         value = set;
         where = env;
       } else if (auto it = file.find(name); it != file.end()) {
-        value = it->second;
-        where = config_path_ + ": " + name;
+        value = it->second.text;
+        where = it->second.where + name;
       } else {
         continue;
       }
@@ -133,6 +133,11 @@ class Flags::Impl {
     CLI::Option* option = nullptr;
   };
 
+  struct FileValue {
+    std::string text;
+    std::string where;  // "FILE:LINE: "
+  };
+
   // To --help or --version.
   int Answer(const CLI::Success& asked) const {
     if (dynamic_cast<const CLI::CallForVersion*>(&asked) != nullptr) {
@@ -143,7 +148,7 @@ class Flags::Impl {
     return 0;
   }
 
-  std::optional<int> ReadFile(std::map<std::string, std::string>* values) {
+  std::optional<int> ReadFile(std::map<std::string, FileValue>* values) {
     // Not a folder, and nothing without end; a pipe of the shell will do.
     std::FILE* file = std::fopen(config_path_.c_str(), "rb");
     std::string content(kMaxConfigFileBytes + 1, '\0');
@@ -163,20 +168,27 @@ class Flags::Impl {
     }
     const toml::parse_result result = toml::parse(content, config_path_);
     if (!result) {
-      return Refuse(config_path_ + ": " + std::string(result.error().description()));
+      return Refuse(LineOf(result.error().source()) + std::string(result.error().description()));
     }
     for (const auto& [key, node] : result.table()) {
       const std::string name(key.str());
       if (entries_.find(name) == entries_.end()) {
-        return Refuse(config_path_ + ": there is no flag '" + name + "'");
+        return Refuse(LineOf(key.source()) + "there is no flag '" + Printable(name, kShownBytes) +
+                      "'");
       }
+      const std::string where = LineOf(node.source());
       auto text = TomlText(node);
       if (!text.has_value()) {
-        return Refuse(config_path_ + ": " + name + " must be a text, a number or a boolean");
+        return Refuse(where + name + " must be a text, a number or a boolean");
       }
-      (*values)[name] = *std::move(text);
+      (*values)[name] = {*std::move(text), where};
     }
     return std::nullopt;
+  }
+
+  // "FILE:LINE: " of a part of the configuration.
+  std::string LineOf(const toml::source_region& region) const {
+    return config_path_ + ":" + std::to_string(region.begin.line) + ": ";
   }
 
   int Refuse(std::string what) const {

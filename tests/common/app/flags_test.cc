@@ -92,6 +92,20 @@ TEST_F(FlagsTest, UnknownKeysInTheFileAreRefusedByName) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("'nmae'"));
 }
 
+TEST_F(FlagsTest, WhatIsWrongInTheFileIsRefusedWithItsLine) {
+  for (const auto& [text, said] : std::vector<std::pair<std::string, std::string>>{
+           {"# one\nname = \"a\"\nnmae = \"x\"\n", ":3: there is no flag 'nmae'"},
+           {"\n[memory]\nx = 1\n", ":2: memory must be a text"},
+           {"name = \"a\"\n\nwait = 5\n", ":3: wait"},
+           {"name = \"a\"\nmemory = 1GiB\n", ":2: "},
+           {"name = \"a\"\nname = \"b\"\n", ":2: "}}) {
+    const std::string file = File(text);
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse({"--config", file.c_str()}), 2);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr(file + said));
+  }
+}
+
 TEST_F(FlagsTest, HelpNamesEveryFlagItsDefaultAndVariable) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(Parse({"--help"}), 0);
