@@ -14,6 +14,8 @@ HINTS = {
     # Nothing is there yet.
     "no model, in status": Hint("strata model add PATH", "none yet; register one", "first"),
     "no model, in the list": Hint("strata model add PATH", "No model is registered", "first"),
+    "a path that the coordinator cannot read": Hint(
+        f"strata model add {WORD} --upload", "cannot read", "first"),
     "no such model": Hint("strata model add PATH", "there is no model '", "first"),
     "not healthy": Hint("strata status", "no model is ready", "first"),
     "no model is loaded": Hint("strata model load NAME", "no model is loaded", "first"),

@@ -115,6 +115,10 @@ def test_first_steps(tmp_path):
         out, _, _ = c.run("model", "list")
         today.follow("no model, in the list", out, PATH=RECALL)
         c.run("model", "remove", "recall")
+        elsewhere = tmp_path / "only on this machine"
+        today.follow("a path that the coordinator cannot read",
+                     today.fails("model", "add", elsewhere), **{str(elsewhere): RECALL})
+        c.run("model", "remove", "recall")
         today.follow("no such model", today.fails("model", "load", "recall"), PATH=RECALL)
 
         def asked(path, body=None):

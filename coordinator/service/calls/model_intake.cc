@@ -54,6 +54,39 @@ bool IsPlainFileName(const std::string& name) {
          });
 }
 
+// Whether this process may read the folder or file, and the files in it. A service's sandbox hides
+// folders that its user's shell shows.
+absl::Status CheckReadable(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::string unread = path;
+  if (const fs::file_status status = fs::status(path, error); fs::is_directory(status)) {
+    fs::directory_iterator entries(path, error);
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+      std::error_code gone;
+      if (entries->is_regular_file(gone) && !std::ifstream(entries->path())) {
+        unread = entries->path().string();
+        error = std::make_error_code(std::errc::permission_denied);
+        break;
+      }
+    }
+  } else if (fs::is_regular_file(status) && !std::ifstream(path)) {
+    error = std::make_error_code(std::errc::permission_denied);
+  } else if (!fs::exists(status) && !error) {
+    error = std::make_error_code(std::errc::no_such_file_or_directory);
+  }
+  if (!error) {
+    return absl::OkStatus();
+  }
+  const bool denied = error == std::errc::permission_denied;
+  return Error(denied ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kNotFound,
+               "CANNOT_READ_PATH",
+               "the coordinator, on its machine, cannot read " + unread + ": " + error.message())
+      .Hint("`strata model add " + ShellWord(path) +
+            " --upload` sends the files from here; or put them where its service reads, such as "
+            "/var/lib/strata/models (not under /home)");
+}
+
 // Ends an upload whose client sends nothing for too long.
 class UploadWatch {
  public:
@@ -120,6 +153,9 @@ absl::Status ModelIntake::Add(const std::string& path, const std::string& name,
   RETURN_IF_ERROR(reading_.Run(
       options_.add_timeout,
       [this, path, name, origin, model](const WatchedTasks::Report& report) -> absl::Status {
+        if (origin == "path") {
+          RETURN_IF_ERROR(CheckReadable(path));
+        }
         // A client that goes away detaches: the work goes on.
         ASSIGN_OR_RETURN(*model,
                          models_->Add(path, name, origin, [&](uint64_t done, uint64_t total) {
