@@ -12,6 +12,9 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc) # libutf8proc-d
 pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)      # libsqlite3-dev
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)         # libcurl4-openssl-dev
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)           # libhwy-dev
+if(STRATA_PLATFORM STREQUAL "linux")
+  pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd)  # libsystemd-dev
+endif()
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 

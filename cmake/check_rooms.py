@@ -33,6 +33,7 @@ LIBRARIES = [(re.compile(pattern), name) for pattern, name in (
     (r"^prometheus/", "Prometheus"),
     (r"^spdlog/", "spdlog"),
     (r"^sqlite3\.h$", "SQLite"),
+    (r"^systemd/", "systemd"),
     (r"^toml\+\+/", "toml++"),
     (r"^utf8proc\.h$", "utf8proc"),
     (r"^(arm_neon|cpuid|immintrin|nmmintrin|xmmintrin)\.h$", "processor"),

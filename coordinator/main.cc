@@ -8,13 +8,17 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/app/flags.h"
 #include "common/app/log.h"
+#include "common/app/service_manager.h"
+#include "common/app/service_reporter.h"
 #include "common/app/signals.h"
 #include "common/clock.h"
 #include "common/platform/platform.h"
 #include "common/rpc/io_loop.h"
+#include "common/rpc/io_ping.h"
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "common/status.h"
@@ -96,7 +100,7 @@ struct ServeFlags {
   uint64_t max_http_answer = HttpApiOptions().max_answer_bytes;
   uint64_t max_upload = uint64_t{4} << 40;
   std::string log_level = "info";
-  std::string log_format = "text";
+  std::string log_format = "auto";
   std::string log_requests = "on";
 };
 
@@ -244,7 +248,8 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Size("max-upload", &f->max_upload, "Most bytes of one `model add --upload`");
   flags->Choice("log-level", &f->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                 "Least severe lines that are logged");
-  flags->Choice("log-format", &f->log_format, {"text", "json"}, "Format of log lines");
+  flags->Choice("log-format", &f->log_format, {"auto", "text", "json"},
+                "Format of log lines; auto: text, and fields of its journal under systemd");
   flags->Choice("log-requests", &f->log_requests, {"on", "off"},
                 "Log the end of each request at level info; off: at level debug");
 }
@@ -310,6 +315,24 @@ void MakeRoomForConnections(uint64_t http_connections) {
             "raise its hard limit (ulimit -Hn, LimitNOFILE), or lower the flag");
   }
 }
+
+// Those that all requests go through: the event loop, and gRPC's and HTTP's.
+std::vector<ServiceReporter::Watched> WatchedThreads(Coordinator* coordinator, IoLoop* grpc_loop,
+                                                     HttpServer* http) {
+  using Answer = std::function<void(const std::string& status)>;
+  return {{"the event loop",
+           [coordinator](const Answer& answer) {
+             coordinator->PostToLoop(
+                 [coordinator, answer] { answer(coordinator->report()->Summary()); });
+           }},
+          {"the thread of gRPC",
+           [grpc_loop](const Answer& answer) { PingIoLoop(grpc_loop, [answer] { answer(""); }); }},
+          {"the thread of HTTP",
+           [http](const Answer& answer) { http->Post([answer] { answer(""); }); }}};
+}
+
+// What ends the process takes beside the requests in flight.
+constexpr nanoseconds kStopTime = std::chrono::seconds(15);
 
 absl::Status Serve(const ServeFlags& f) {
   MakeRoomForConnections(f.http.max_connections);
@@ -394,11 +417,22 @@ absl::Status Serve(const ServeFlags& f) {
   if (f.security.insecure && off_loopback) {
     LogWarn({}, "--insecure: traffic is neither encrypted nor authenticated");
   }
+  const ServiceManager manager = ServiceManagerOfProcess();
+  ServiceReporter reporter(manager, WatchedThreads(&coordinator, server->loop(), http.get()));
+  if (manager.present()) {
+    manager.notify("READY=1\n" + StatusLine("listening on " + server->address()));
+  }
+  reporter.Start();
   while (!WaitForStopSignal(std::chrono::seconds(3600))) {
   }
   LogInfo({{"drain_timeout_ms", ToMs(f.drain_timeout)}}, "stopping once requests in flight ended");
+  if (manager.present()) {
+    manager.notify(
+        StoppingLines("stopping once requests in flight ended", f.drain_timeout + kStopTime));
+  }
   server->SetServing(false);
   coordinator.Shutdown(f.drain_timeout);
+  reporter.Stop();
   admin.Shutdown();
   membership.Shutdown();
   links.Shutdown();

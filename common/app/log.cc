@@ -5,9 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "common/app/service_manager.h"
 #include "common/printable.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -87,30 +90,89 @@ std::string Quoted(std::string_view text) {
   return plain ? std::string(text) : Printable(Dump(std::string(text)));
 }
 
-// " name=value" for each field.
+std::string ValueText(const LogField& field) {
+  if (const auto* text = std::get_if<std::string_view>(&field.value)) {
+    return std::string(*text);
+  }
+  if (const auto* count = std::get_if<uint64_t>(&field.value)) {
+    return std::to_string(*count);
+  }
+  return Number(std::get<double>(field.value));
+}
+
+// " name=value" for each field of the line.
+std::string FieldsText() {
+  std::string text;
+  if (fields_of_line == nullptr) {
+    return text;
+  }
+  for (const LogField& field : *fields_of_line) {
+    if (IsEmpty(field)) continue;
+    text.append(" ").append(field.name).append("=");
+    const auto* value = std::get_if<std::string_view>(&field.value);
+    text += value != nullptr ? Quoted(*value) : ValueText(field);
+  }
+  return text;
+}
+
 class FieldsFlag : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& /*message*/, const std::tm& /*time*/,
               spdlog::memory_buf_t& out) override {
-    if (fields_of_line == nullptr) {
-      return;
-    }
-    std::string text;
-    for (const LogField& field : *fields_of_line) {
-      if (IsEmpty(field)) continue;
-      text.append(" ").append(field.name).append("=");
-      if (const auto* value = std::get_if<std::string_view>(&field.value)) {
-        text += Quoted(*value);
-      } else if (const auto* count = std::get_if<uint64_t>(&field.value)) {
-        text += std::to_string(*count);
-      } else {
-        text += Number(std::get<double>(field.value));
-      }
-    }
+    const std::string text = FieldsText();
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
     return std::make_unique<FieldsFlag>();
+  }
+};
+
+// Severities as syslog counts them.
+int PriorityOf(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::critical:
+    case spdlog::level::err:
+      return 3;
+    case spdlog::level::warn:
+      return 4;
+    case spdlog::level::info:
+      return 6;
+    default:
+      return 7;
+  }
+}
+
+// systemd's journal has times and severities of its own, and indexes fields: STRATA_REQUEST_ID=...
+class JournalSink : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    std::vector<std::pair<std::string, std::string>> fields;
+    bool names_node = false;
+    if (fields_of_line != nullptr) {
+      for (const LogField& field : *fields_of_line) {
+        if (IsEmpty(field)) continue;
+        names_node = names_node || field.name == "node";
+        fields.emplace_back(JournalName(field.name), ValueText(field));
+      }
+    }
+    if (!names_node && !LogNode().empty()) {
+      fields.emplace_back(JournalName("node"), LogNode());
+    }
+    SendToJournal(PriorityOf(message.level),
+                  std::string(message.payload.data(), message.payload.size()) + FieldsText(),
+                  fields);
+  }
+  void flush() override {}
+  void set_pattern(const std::string& /*pattern*/) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
+
+ private:
+  static std::string JournalName(std::string_view name) {
+    std::string out = "STRATA_";
+    for (const char c : name) {
+      out += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+    return out;
   }
 };
 
@@ -138,9 +200,15 @@ absl::Status SetUpLogging(const std::string& level, const std::string& format) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAG",
                  "--log-level '" + level + "' is none of trace, debug, info, warn, error, off");
   }
-  if (format != "text" && format != "json") {
+  if (format != "auto" && format != "text" && format != "json") {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAG",
-                 "--log-format '" + format + "' is neither text nor json");
+                 "--log-format '" + format + "' is none of auto, text, json");
+  }
+  if (format == "auto" && StderrIsJournal()) {
+    auto journal = std::make_shared<spdlog::logger>("strata", std::make_shared<JournalSink>());
+    journal->set_level(parsed);
+    spdlog::set_default_logger(std::move(journal));
+    return absl::OkStatus();
   }
   auto logger = std::make_shared<spdlog::logger>(
       "strata", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());

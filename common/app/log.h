@@ -1,5 +1,5 @@
-// Logs go to stderr: a message for people, and fields that say what it is about, so that one
-// request can be followed through all processes by its id.
+// Logs go to stderr, or to systemd's journal behind it: a message for people, and fields that say
+// what it is about, so that one request can be followed through all processes by its id.
 #ifndef STRATA_COMMON_APP_LOG_H_
 #define STRATA_COMMON_APP_LOG_H_
 
@@ -30,8 +30,9 @@ struct LogField {
   std::variant<std::string_view, uint64_t, double> value;  // "": the field is left out.
 };
 
-// `level`: trace, debug, info, warn, error or off; `format`: text (the message, then name=value) or
-// json (one object a line).
+// `level`: trace, debug, info, warn, error or off; `format`: text (the message, then name=value),
+// json (one object a line), or auto: text, and where stderr leads to systemd's journal a line of it
+// with the fields as STRATA_NAME.
 absl::Status SetUpLogging(const std::string& level, const std::string& format);
 
 // From now on JSON lines that name no other have the field `node` with this value. Before threads

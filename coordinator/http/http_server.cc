@@ -91,6 +91,8 @@ class BeastServer : public HttpServer {
 
   std::string address() const override { return address_; }
 
+  void Post(std::function<void()> task) override { asio::post(shared_->io, std::move(task)); }
+
   void Shutdown(std::chrono::nanoseconds timeout) override {
     asio::post(shared_->io, [this] {
       shared_->stopping = true;

@@ -138,6 +138,8 @@ class HttpServer {
                                                            Handler handler);
   virtual ~HttpServer() = default;
   virtual std::string address() const = 0;  // As bound.
+  // Runs `task` on the server's thread, soon. Any thread.
+  virtual void Post(std::function<void()> task) = 0;
   // Takes no new connections, and waits up to `timeout` until what is being answered is sent.
   virtual void Shutdown(std::chrono::nanoseconds timeout) = 0;
 };

@@ -72,7 +72,8 @@ class ControlClient::Impl {
         // Whether a coordinator that says nothing is gone, the lease finds out (KeepLease).
         channel_(
             transport.MakeChannel(coordinator_, kMaxControlBytes, Transport::Patience::kPatient)),
-        stub_(v1::MembershipService::NewStub(channel_)) {}
+        stub_(v1::MembershipService::NewStub(channel_)),
+        standing_{false, "looking for the coordinator at " + coordinator_} {}
 
   absl::Status Run() {
     milliseconds backoff = kFirstBackoff;
@@ -89,6 +90,7 @@ class ControlClient::Impl {
       } else if (!ever_registered && IsRefusal(status)) {
         return status;
       }
+      SetStanding(false, "cannot join, trying on: " + Describe(status));
       LogOnce(registered, status);
       Sleep(backoff);
       backoff = std::min(backoff * 2, kMaxBackoff);
@@ -102,6 +104,11 @@ class ControlClient::Impl {
     changed_.NotifyAll();
   }
 
+  Standing standing() const {
+    MutexLock lock(&mutex_);
+    return standing_;
+  }
+
   void Stop() {
     MutexLock lock(&mutex_);
     stopping_ = true;
@@ -112,6 +119,11 @@ class ControlClient::Impl {
   bool stopping() {
     MutexLock lock(&mutex_);
     return stopping_;
+  }
+
+  void SetStanding(bool joined, std::string what) {
+    MutexLock lock(&mutex_);
+    standing_ = {joined, std::move(what)};
   }
 
   void Sleep(milliseconds duration) {
@@ -172,6 +184,7 @@ class ControlClient::Impl {
     absl::Status lapsed;
     if (joined) {
       *registered = true;
+      SetStanding(true, "joined " + coordinator_ + " as " + hello.register_().name());
       LogInfo({{"coordinator", coordinator_},
                {"node", hello.register_().name()},
                {"incarnation", hello.register_().incarnation()}},
@@ -355,13 +368,15 @@ class ControlClient::Impl {
   const std::unique_ptr<v1::MembershipService::Stub> stub_;
   std::string last_reason_;  // Of Run's thread.
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
+  Standing standing_ STRATA_GUARDED_BY(mutex_);
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   bool beat_ STRATA_GUARDED_BY(mutex_) = false;
   LifeState life_ STRATA_GUARDED_BY(mutex_);
 };
 
+ControlClient::Standing ControlClient::standing() const { return impl_->standing(); }
 ControlClient::ControlClient(IoLoop* loop, const Transport& transport, std::string coordinator,
                              WorkerNode* node)
     : impl_(std::make_unique<Impl>(loop, transport, std::move(coordinator), node)) {}

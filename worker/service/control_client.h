@@ -28,6 +28,14 @@ class ControlClient {
   // lead here, ....
   absl::Status Run();
 
+  // Whether it belongs to the cluster now, and in words: what it joined, or why it has not. Any
+  // thread.
+  struct Standing {
+    bool joined = false;
+    std::string what;
+  };
+  Standing standing() const;
+
   // Any thread; these do not wait. Beat: sends a heartbeat at once, if registered.
   void Beat();
   void Stop();

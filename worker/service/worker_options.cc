@@ -43,7 +43,8 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   flags.Text("advertise", &options->advertise,
              "Address that coordinator and peers dial, HOST:PORT. Default: as --listen");
   flags.Text("data-dir", &options->data_dir,
-             "Folder for cached weights. Default: strata/worker-NAME in the XDG data home");
+             "Folder for cached weights. Default: as systemd says (STATE_DIRECTORY), else "
+             "strata/worker-NAME in the XDG data home");
   flags.Text("name", &options->name, "Name of this node in the cluster. Default: the host's name");
   flags.Size("memory", &options->memory_bytes,
              "The most that the process uses in all: weights, KV, buffers",
@@ -75,7 +76,8 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
                  "Longest wait for requests in flight at SIGTERM");
   flags.Choice("log-level", &options->log_level, {"trace", "debug", "info", "warn", "error", "off"},
                "What is logged");
-  flags.Choice("log-format", &options->log_format, {"text", "json"}, "How it is logged");
+  flags.Choice("log-format", &options->log_format, {"auto", "text", "json"},
+               "How it is logged; auto: text, and fields of its journal under systemd");
   if (const std::optional<int> exit = flags.Parse(argc, argv, get_env)) {
     return exit;
   }

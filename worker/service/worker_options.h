@@ -32,7 +32,7 @@ struct WorkerOptions {
   uint64_t max_links = 256;
   nanoseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
-  std::string log_format = "text";
+  std::string log_format = "auto";
   std::string isa;  // STRATA_CPU_ISA.
 };
 

@@ -6,12 +6,16 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/app/flags.h"
 #include "common/app/log.h"
+#include "common/app/service_manager.h"
+#include "common/app/service_reporter.h"
 #include "common/app/signals.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
+#include "common/rpc/io_ping.h"
 #include "common/rpc/link.h"
 #include "common/rpc/link_service.h"
 #include "common/status.h"
@@ -137,16 +141,53 @@ v1::PeerMeasured Measure(const Transport& transport, const v1::MeasurePeer& peer
   return measured;
 }
 
+// What ends the process takes beside the requests in flight.
+constexpr nanoseconds kStopTime = std::chrono::seconds(15);
+
+// One line for people.
+std::string Summary(const ControlClient& control, const WorkerReport& report) {
+  std::string what = control.standing().what;
+  for (const StageReport& stage : report.stages) {
+    what += "; " + stage.model + " stage " + std::to_string(stage.stage) + ", " +
+            FormatSize(stage.memory_bytes);
+  }
+  return what + (report.stages.empty() ? "; holds no layers" : "");
+}
+
+// Those that steps and heartbeats go through.
+std::vector<ServiceReporter::Watched> WatchedThreads(const ControlClient* control, IoLoop* loop,
+                                                     const WorkerNode* node) {
+  using Answer = std::function<void(const std::string& status)>;
+  return {{"the thread of gRPC",
+           [loop](const Answer& answer) { PingIoLoop(loop, [answer] { answer(""); }); }},
+          // It waits for the node's lock, which everything that is said to the worker takes.
+          {"the node",
+           [control, node](const Answer& answer) { answer(Summary(*control, node->Report())); }}};
+}
+
 // Joins, and stays until a refusal that is final, or a stop signal and the end of what was loaded,
 // for which it waits up to `drain_timeout`.
-absl::Status Serve(ControlClient* control, WorkerNode* node, nanoseconds drain_timeout) {
+absl::Status Serve(ControlClient* control, IoLoop* loop, WorkerNode* node,
+                   nanoseconds drain_timeout) {
+  const ServiceManager manager = ServiceManagerOfProcess();
+  ServiceReporter reporter(manager, WatchedThreads(control, loop, node));
   std::atomic<bool> ended = false;
   absl::Status status;
   std::thread thread([&] {
     status = control->Run();
     ended = true;
   });
+  reporter.Start();
+  bool ready = !manager.present();
   while (!ended && !WaitForStopSignal(milliseconds(100))) {
+    if (!ready && control->standing().joined) {
+      ready = true;
+      manager.notify("READY=1\n" + StatusLine(control->standing().what));
+    }
+  }
+  if (manager.present()) {
+    manager.notify(
+        StoppingLines("stopping once requests in flight ended", drain_timeout + kStopTime));
   }
   if (!ended && !node->Empty()) {
     LogInfo({{"drain_timeout_ms", ToMs(drain_timeout)}}, "stopping once requests in flight ended");
@@ -159,6 +200,7 @@ absl::Status Serve(ControlClient* control, WorkerNode* node, nanoseconds drain_t
   }
   control->Stop();
   thread.join();
+  reporter.Stop();
   return status;
 }
 
@@ -245,7 +287,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
     status = metrics.status();
     if (status.ok()) {
       ControlClient control(server->loop(), transport, options.coordinator, &node);
-      status = Serve(&control, &node, options.drain_timeout);
+      status = Serve(&control, server->loop(), &node, options.drain_timeout);
     }
     server->SetServing(false);
     links.Shutdown();

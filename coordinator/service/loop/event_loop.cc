@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/platform/platform.h"
 #include "common/status.h"
 #include "coordinator/service/loop/errors.h"
 
@@ -22,7 +23,10 @@ void EventLoop::Start() {
     MutexLock lock(&mutex_);
     running_ = true;
   }
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::thread([this] {
+    NameThread("event loop");
+    Run();
+  });
 }
 
 void EventLoop::Stop() {

@@ -90,6 +90,21 @@ absl::StatusOr<std::vector<ModelSnapshot>> StatusReport::SnapshotModels() {
   return *std::move(snapshots);
 }
 
+std::string StatusReport::Summary() const {
+  if (of_.deployments->stopping()) {
+    return "stopping; requests in flight: " + std::to_string(of_.deployments->live_requests());
+  }
+  size_t nodes = 0;
+  for (const auto& [name, node] : of_.cluster->nodes()) nodes += node.alive ? 1 : 0;
+  std::string models;
+  for (const auto& [id, deployment] : of_.deployments->all()) {
+    models += (models.empty() ? "" : ", ") + deployment->model()->name + " " +
+              DeploymentStateName(deployment->state());
+  }
+  return (models.empty() ? "no model is loaded" : models) + "; nodes: " + std::to_string(nodes) +
+         "; requests in flight: " + std::to_string(of_.deployments->live_requests());
+}
+
 std::vector<Waiting> StatusReport::Waits() const {
   std::vector<Waiting> waits;
   for (const auto& [id, deployment] : of_.deployments->all()) {

@@ -61,8 +61,12 @@ class StatusReport {
   // What a scrape asks of the engines; its text is made elsewhere. Never OVERLOADED.
   absl::StatusOr<std::vector<ModelSnapshot>> SnapshotModels();
 
- private:
   // On the loop, from here.
+
+  // One line for people: models, nodes and requests.
+  std::string Summary() const;
+
+ private:
   v1::Model DescribeModel(const ModelRuntime& model) const;
   std::vector<v1::Model> DescribeModels() const;
   void AddUse(const Deployment& deployment, v1::GetStatusResponse* out) const;
