@@ -39,6 +39,9 @@ class Command:
             yield from child.walk()
 
 
+# Commands of the services' programs, which their --help names in its last lines only.
+BESIDE = {"strata-coordinator": ("tokenize", "detokenize", "template", "new-admin-key"), "strata-worker": ("bench",)}
+
 SECTION = re.compile(r"^([A-Z].*):$")
 
 
@@ -89,9 +92,19 @@ def parse(path, text):
     return Command(path, " ".join(about).strip(), usage, sections, [], "\n".join(footer).strip()), children
 
 
+def plain(path, text):
+    """A command whose help is prose: its usage, its flags, and all of it as it stands."""
+    usage = next(line for line in text.splitlines() if line.startswith(" ".join(path)))
+    options = [o for o in map(entry, re.findall(r"^  --.*$", text, re.M)) if o]
+    return Command(path, "", usage, [("Options", options)], [], text.strip())
+
+
 def read(binary, name, *words, env=None):
     """The command NAME WORDS... of the program and all below it."""
     done = subprocess.run([binary, *words, "--help"], capture_output=True, text=True, check=True, env=env)
+    if "\nUsage: " not in "\n" + done.stdout:
+        return plain((name, *words), done.stdout)
     command, children = parse((name, *words), done.stdout)
-    command.children = [read(binary, name, *words, child, env=env) for child, _ in children]
+    names = [child for child, _ in children] + list(() if words else BESIDE.get(name, ()))
+    command.children = [read(binary, name, *words, child, env=env) for child in names]
     return command
