@@ -22,17 +22,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/limits.h"
 #include "common/model/block_formats.h"
-#include "common/model/window.h"
 #include "common/sampling_params.h"
+#include "tests/bench/bench_machine.h"
 #include "tests/worker/backend/row_blocks.h"
-#include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/kernels/kernels.h"
-#include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/shard/rotate.h"
 #include "worker/backend/cpu/threads/aligned_buffer.h"
-#include "worker/backend/cpu/threads/thread_pool.h"
 #include "worker/backend/cpu/weights/packed_matrix.h"
 #include "worker/sampler/sampler.h"
 
@@ -42,71 +38,6 @@ namespace {
 constexpr size_t kInputs = 2048;
 constexpr size_t kMatrixBytes = size_t{1} << 30;  // Of few rows' weights: no cache holds them.
 constexpr size_t kOutputs = 5632;                 // Of a matrix.
-
-struct Machine {
-  const Kernels* kernels = nullptr;
-  double read_bytes_per_s = 0;
-  double cache_bytes_per_s = 0;  // Of the first one.
-  double float_ops_per_s = 0;    // A multiplication and an addition are two.
-  double int8_ops_per_s = 0;
-};
-
-double Seconds(const std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// The best of a few short runs of `run(count)`, in `ops` a count.
-template <typename Run>
-double BestOps(double ops, const Run& run, size_t count = size_t{1} << 18) {
-  double best = 0;
-  for (int i = 0; i < 20; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    benchmark::DoNotOptimize(run(count));
-    best = std::max(best, ops * static_cast<double>(count) / Seconds(start));
-  }
-  return best;
-}
-
-const Machine& ThisMachine() {
-  static const Machine machine = [] {
-    Machine m;
-    const char* const isa = std::getenv("STRATA_CPU_ISA");
-    const auto kernels = ChooseKernels(isa == nullptr ? "" : isa);
-    if (!kernels.ok()) {
-      std::fprintf(stderr, "%s\n", std::string(kernels.status().message()).c_str());
-      std::exit(2);
-    }
-    m.kernels = *kernels;
-    ThreadPool pool(1, 1);
-    m.read_bytes_per_s = BestReadBandwidth(*m.kernels, &pool, size_t{1} << 30, 2.0);
-    const std::vector<uint8_t> cached(size_t{16} << 10, 1);
-    const auto read_cached = [&](size_t count) {
-      for (size_t i = 0; i < count; ++i) {
-        benchmark::DoNotOptimize(m.kernels->read_all(cached.data(), cached.size(), 0));
-      }
-      return 0;
-    };
-    m.cache_bytes_per_s = BestOps(static_cast<double>(cached.size()), read_cached, 4096);
-    m.float_ops_per_s = BestOps(2.0 * 8 * kLanes, m.kernels->run_fmas);
-    m.int8_ops_per_s = BestOps(2.0 * 8 * kLanes * 4, m.kernels->run_dots);
-    return m;
-  }();
-  return machine;
-}
-
-// A linear congruential generator, whose high bits are the random ones.
-void Advance(uint64_t* state) { *state = *state * 6364136223846793005u + 1442695040888963407u; }
-
-// Random numbers of some format: halves of +-1.x/128, or what else is made of them.
-std::vector<uint16_t> RandomHalves(size_t count) {
-  std::vector<uint16_t> halves(count);
-  uint64_t state = 1;
-  for (uint16_t& half : halves) {
-    Advance(&state);
-    half = static_cast<uint16_t>(0x3c00 + (state >> 56) + ((state >> 40) & 0x8000));
-  }
-  return halves;
-}
 
 template <typename T>
 TensorView ViewOf(Dtype dtype, std::vector<uint64_t> shape, const std::vector<T>& values) {
@@ -230,19 +161,6 @@ void Matmul(benchmark::State& state, WeightFormat format, bool floats = false) {
 
 // ---- What lies in a cache.
 
-// `bytes`: what a run reads and writes.
-template <typename Run>
-void TimeCached(benchmark::State& state, double bytes, const Run& run) {
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) {
-    run();
-    benchmark::ClobberMemory();
-  }
-  const double per_s = bytes * static_cast<double>(state.iterations()) / Seconds(start);
-  state.counters["GB/s"] = per_s / 1e9;
-  state.counters["of cache"] = per_s / ThisMachine().cache_bytes_per_s;
-}
-
 // A block of rows for a product, the most that there is if `rows` are more.
 void PackBlock(benchmark::State& state, bool int8) {
   const Kernels& kernels = *ThisMachine().kernels;
@@ -364,210 +282,6 @@ void TopLogprobs(benchmark::State& state) {
   ReportBytes(state, static_cast<double>(vocab * sizeof(float)), start);
 }
 
-// ---- Attention.
-
-AlignedBuffer Memory(size_t bytes) {
-  AlignedBuffer buffer;
-  const absl::Status status = buffer.Allocate(bytes, "a benchmark");
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-    std::exit(1);
-  }
-  return buffer;
-}
-
-// Of a layer, whose pages are f16.
-struct AttentionShape {
-  uint32_t kv_heads = 4;
-  uint32_t group = 8;  // Query heads a KV head.
-  uint32_t head_dim = 64;
-  uint32_t latent_values = 0;  // As in AttendArgs.
-  float soft_cap = 0;
-
-  uint32_t value_dim() const { return latent_values != 0 ? latent_values : head_dim; }
-  // Of a KV head's part of a page: its keys, and all of it.
-  size_t key_bytes() const { return size_t{head_dim} * kPageTokens * sizeof(uint16_t); }
-  size_t head_bytes() const { return (latent_values != 0 ? 1 : 2) * key_bytes(); }
-};
-constexpr AttentionShape kPlain;
-constexpr AttentionShape kCapped{.soft_cap = 50.0f};
-// DeepSeek's.
-constexpr AttentionShape kLatent{
-    .kv_heads = 1, .group = kLatentQueries, .head_dim = 512 + 64, .latent_values = 512};
-
-// The query heads of a group with each KV head of layer after layer, more than the caches hold:
-// state.range(0) rows, the last of which sees state.range(1) keys, or the last state.range(2) of
-// them (0: all).
-class Attention {
- public:
-  Attention(const AttentionShape& shape, const benchmark::State& state)
-      : shape_(shape),
-        context_(static_cast<uint32_t>(state.range(1))),
-        layer_bytes_(context_ / kPageTokens * shape.kv_heads * shape.head_bytes()),
-        layers_(std::max<size_t>(1, (size_t{192} << 20) / layer_bytes_)),
-        kv_(Memory(layer_bytes_ * layers_)),
-        pages_(context_ / kPageTokens),
-        scratch_(Memory(AttendScratchFloats(shape.head_dim, shape.latent_values) * sizeof(float))) {
-    uint16_t* const halves = kv_.as<uint16_t>();
-    for (size_t i = 0; i < layer_bytes_ * layers_ / sizeof(uint16_t); ++i) {
-      halves[i] = static_cast<uint16_t>(0x3000 + i % 1021);  // 0.125 and up.
-    }
-    std::iota(pages_.begin(), pages_.end(), 0);
-    const auto rows = static_cast<uint32_t>(state.range(0));
-    const size_t width = size_t{shape.group} * shape.head_dim;
-    const size_t out_width = size_t{shape.group} * shape.value_dim();
-    q_.resize(rows * width);
-    for (size_t i = 0; i < q_.size(); ++i) {
-      q_[i] = static_cast<float>(i % 17) / 64.0f - 0.125f;
-    }
-    out_.resize(rows * out_width);
-    args = {.q = q_.data(),
-            .q_stride = width,
-            .rows = rows,
-            .group = shape.group,
-            .position = context_ - rows,
-            .window = static_cast<uint32_t>(state.range(2)),
-            .head_dim = shape.head_dim,
-            .scale = 0.125f,
-            .soft_cap = shape.soft_cap,
-            .latent_values = shape.latent_values,
-            .page_bytes = shape.head_bytes(),
-            .value_bytes = shape.latent_values != 0 ? 0 : shape.key_bytes(),
-            .pages = pages_.data(),
-            .out = out_.data(),
-            .out_stride = out_width,
-            .scratch = scratch_.as<float>()};
-  }
-
-  // `run` takes `args`, whose KV head is another one each time.
-  template <typename Run>
-  void Time(benchmark::State& state, const Run& run) {
-    const Machine& machine = ThisMachine();
-    size_t unit = 0;
-    const auto start = std::chrono::steady_clock::now();
-    for (auto _ : state) {
-      args.kv = HeadAt(unit);
-      args.turn = TurnOf(unit);
-      next_ = args;
-      next_.kv = HeadAt(++unit);
-      next_.turn = TurnOf(unit);
-      next_.next = nullptr;
-      args.next = &next_;
-      args.asked = &asked_;
-      run();
-      benchmark::ClobberMemory();
-    }
-    const double seconds = Seconds(start) / static_cast<double>(state.iterations());
-    double keys = 0;  // That all queries see, together.
-    for (uint32_t row = 0; row < args.rows; ++row) {
-      const uint32_t position = args.position + row;
-      keys += shape_.group * (position + 1.0 - FirstSeen(position, args.window));
-    }
-    const uint32_t pages =
-        context_ / kPageTokens - FirstSeen(args.position, args.window) / kPageTokens;
-    const double ops = 2.0 * keys * (shape_.head_dim + shape_.value_dim()) / seconds;
-    const double bytes = static_cast<double>(shape_.head_bytes() * pages) / seconds;
-    state.counters["GB/s"] = bytes / 1e9;
-    state.counters["Gop/s"] = ops / 1e9;
-    state.counters["of bandwidth"] = bytes / machine.read_bytes_per_s;
-    state.counters["of peak"] = ops / machine.float_ops_per_s;
-  }
-
-  AttendArgs args;
-
- private:
-  // With room for the spans of a unit.
-  static uint32_t TurnOf(size_t unit) { return static_cast<uint32_t>(unit * 64 + 1); }
-  const uint8_t* HeadAt(size_t unit) const {
-    return kv_.as<uint8_t>() + unit % (layers_ * shape_.kv_heads) * pages_.size() * args.page_bytes;
-  }
-
-  const AttentionShape shape_;
-  const uint32_t context_;
-  const size_t layer_bytes_;
-  const size_t layers_;
-  const AlignedBuffer kv_;
-  std::vector<uint32_t> pages_;
-  AttendArgs next_;  // What is attended after `args`.
-  AskedPages asked_;
-  std::vector<float> q_, out_;
-  const AlignedBuffer scratch_;
-};
-
-void Attend(benchmark::State& state, const AttentionShape& shape) {
-  const Kernels& kernels = *ThisMachine().kernels;
-  Attention attention(shape, state);
-  attention.Time(state, [&] { kernels.attend(attention.args); });
-}
-
-size_t PartialsOf(const AttentionShape& shape, uint32_t queries, uint32_t spans) {
-  return size_t{queries} * spans * PartialFloats(shape.value_dim());
-}
-
-// As threads share it, a span each and then the merging, but by one.
-void AttendBySpans(benchmark::State& state, const AttentionShape& shape) {
-  const Kernels& kernels = *ThisMachine().kernels;
-  Attention attention(shape, state);
-  AttendArgs& args = attention.args;
-  const uint32_t end = SpansOf(args.position + args.rows);
-  const uint32_t first = FirstSeen(args.position, args.window) / kSpanKeys;
-  std::vector<float> partial(PartialsOf(shape, args.rows * args.group, end));
-  args.partial = partial.data();
-  args.partial_spans = end;
-  args.first_span = first;
-  args.end_span = first + 1;
-  attention.Time(state, [&] {
-    const AttendArgs* const other = args.next;
-    for (uint32_t span = first; span < end; ++span) {
-      AttendArgs then = args;
-      then.first_span = span + 1;
-      then.end_span = span + 2;
-      then.turn = args.turn + 1;
-      then.next = other;
-      args.first_span = span;
-      args.end_span = span + 1;
-      args.next = span + 1 < end ? &then : other;
-      kernels.attend(args);
-      ++args.turn;
-    }
-    args.first_span = first;
-    args.end_span = first + 1;
-    kernels.merge_spans(args);
-  });
-}
-
-// Of one row. The spans are merged into the first, whose sums grow turn by turn, and stay finite.
-void MergeSpans(benchmark::State& state, const AttentionShape& shape) {
-  const Kernels& kernels = *ThisMachine().kernels;
-  const auto context = static_cast<uint32_t>(state.range(0));
-  std::vector<float> partial(PartialsOf(shape, shape.group, SpansOf(context)), 1.0f);
-  std::vector<float> out(size_t{shape.group} * shape.value_dim());
-  const AttendArgs args{.rows = 1,
-                        .group = shape.group,
-                        .position = context - 1,
-                        .head_dim = shape.head_dim,
-                        .latent_values = shape.latent_values,
-                        .out = out.data(),
-                        .out_stride = out.size(),
-                        .partial = partial.data(),
-                        .partial_spans = SpansOf(context)};
-  TimeCached(state, static_cast<double>((partial.size() + out.size()) * sizeof(float)),
-             [&] { kernels.merge_spans(args); });
-}
-
-// One position of one KV head.
-void AppendKv(benchmark::State& state) {
-  constexpr uint32_t kHeadDim = kPlain.head_dim;
-  const Kernels& kernels = *ThisMachine().kernels;
-  const std::vector<float> k(kHeadDim, 0.5f), v(kHeadDim, 0.25f);
-  std::vector<uint8_t> page(kPlain.head_bytes());
-  uint32_t slot = 0;
-  TimeCached(state, 2.0 * kHeadDim * (sizeof(float) + sizeof(uint16_t)), [&] {
-    kernels.append_kv(k.data(), v.data(), kHeadDim, slot, true, page.data(), kPlain.key_bytes());
-    slot = (slot + 1) % kPageTokens;
-  });
-}
-
 void EveryRowCount(benchmark::internal::Benchmark* matmul) {
   for (const int rows : {1, 2, 4, 8, 16, 64, 512}) {
     matmul->Arg(rows);
@@ -580,16 +294,6 @@ void SomeRowCounts(benchmark::internal::Benchmark* matmul) {
     matmul->Arg(rows);
   }
   matmul->Unit(benchmark::kMillisecond);
-}
-
-void OneRow(benchmark::internal::Benchmark* attend) {
-  attend->ArgNames({"rows", "context", "window"})
-      ->Args({1, 8192, 0})
-      ->Unit(benchmark::kMicrosecond);
-}
-
-void Contexts(benchmark::internal::Benchmark* attend) {
-  attend->Apply(OneRow)->Args({32, 8192, 0});
 }
 
 void Vocabularies(benchmark::internal::Benchmark* sample) {
@@ -608,20 +312,6 @@ BENCHMARK_CAPTURE(Matmul, super6, WeightFormat::kSuper6)->Apply(SomeRowCounts);
 BENCHMARK_CAPTURE(Matmul, int8_by_floats, WeightFormat::kInt8, true)->Apply(SomeRowCounts);
 BENCHMARK_CAPTURE(Matmul, int4_by_floats, WeightFormat::kAffine4, true)->Apply(SomeRowCounts);
 BENCHMARK_CAPTURE(Matmul, super4_by_floats, WeightFormat::kSuper4, true)->Apply(SomeRowCounts);
-BENCHMARK_CAPTURE(Attend, plain, kPlain)
-    ->Apply(Contexts)
-    ->Args({1, 512, 0})
-    ->Args({4, 512, 0})
-    ->Args({512, 512, 0})
-    ->Args({1, 8192, 1024})
-    ->Args({32, 8192, 1024});
-BENCHMARK_CAPTURE(Attend, capped, kCapped)->Apply(Contexts)->Args({1, 8192, 1024});
-BENCHMARK_CAPTURE(Attend, latent, kLatent)->Apply(Contexts)->Args({1, 512, 0});
-BENCHMARK_CAPTURE(AttendBySpans, plain, kPlain)->Apply(OneRow);
-BENCHMARK_CAPTURE(AttendBySpans, latent, kLatent)->Apply(OneRow);
-BENCHMARK_CAPTURE(MergeSpans, plain, kPlain)->ArgName("context")->Arg(8192);
-BENCHMARK_CAPTURE(MergeSpans, latent, kLatent)->ArgName("context")->Arg(8192);
-BENCHMARK(AppendKv);
 BENCHMARK(QuantizeRows)->Arg(1)->Arg(12);
 BENCHMARK(QuantizePart)->Arg(1)->Arg(8);
 BENCHMARK(PackRows)->Arg(1)->Arg(12);
