@@ -5,7 +5,7 @@ import re
 import pytest
 
 import test_dashboard as dashboard
-from cluster import RECALL, Cluster, cut, recall_cases, wait_until
+from cluster import RECALL, SOURCE, Cluster, cut, recall_cases, wait_until
 from http_client import begin, post, request
 from metrics_text import scrape, scrape_text, total
 
@@ -34,6 +34,27 @@ def test_each_name_that_the_dashboard_asks_for_is_there(cluster):
             assert total(samples, own, model="recall") >= 0
     for stem in dashboard.HISTOGRAMS:
         assert {f"vllm:{stem}_{part}" for part in ["bucket", "sum", "count"]} <= names
+
+
+def families(address):
+    names = set(re.findall(r"^# TYPE (\S+)", scrape_text(address)[0], re.M))
+    return {name for name in names if not name.startswith("exposer_")}
+
+
+def test_the_documents_have_each_metric(cluster):
+    page = (SOURCE / "docs/OPERATIONS.md").read_text()
+    sections = {title: re.search(rf"^## {title}$(.*?)^## ", page, re.M | re.S)[1]
+                for title in ("Metrics", "Metrics of a worker")}
+    name = r"`((?:strata_|vllm:)[a-z0-9_]+)`"
+    # Of a worker's the first cells: others say what is like the coordinator's.
+    cells = "".join(re.findall(r"^\| (`.*?) \|", sections["Metrics of a worker"], re.M))
+    worker = cluster.workers["w0"].wait_for(r"^metrics listening on (\S+)").group(1)
+    for title, documented, told in (
+            ("Metrics", re.findall(name, sections["Metrics"]), families(cluster.http)),
+            ("Metrics of a worker", re.findall(name, cells), families(worker))):
+        assert set(documented) == told, (
+            f"docs/OPERATIONS.md, {title}: it lacks {sorted(told - set(documented))}, "
+            f"and has what is not told: {sorted(set(documented) - told)}")
 
 
 def test_requests_are_counted_and_timed_as_their_answers_say(cluster):
