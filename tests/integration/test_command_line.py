@@ -40,7 +40,20 @@ def test_the_documents_have_each_flag_with_its_default(binary):
         if row.startswith("| `--"):
             name, default = (cell.strip(" `") for cell in row.split("|")[1:3])
             documented[name] = default
-    assert documented == flags
+    wrong = [f"| `{name}` | `{flags[name]}` |" if name in flags else f"no row {name}"
+             for name in sorted(flags.keys() | documented.keys()) if flags.get(name) != documented.get(name)]
+    assert not wrong, f"docs/OPERATIONS.md, Flags, {binary}: it should have " + ", ".join(wrong)
+
+
+def test_the_documents_have_each_call_of_the_protocol():
+    called = set()
+    for name in ("admin", "inference"):
+        called |= set(re.findall(r"^ *rpc (\w+)\(", (SOURCE / f"proto/strata/v1/{name}.proto").read_text(), re.M))
+    section = re.search(r"^## gRPC$(.*?)^##", (SOURCE / "docs/API.md").read_text(), re.M | re.S)[1]
+    rows = " ".join(row.split("|")[1] for row in section.splitlines() if row.startswith("| `"))
+    documented = set(re.findall(r"`(\w+)", rows))
+    assert documented == called, (f"docs/API.md, gRPC: rows lack {sorted(called - documented)}, "
+                                  f"and have too much: {sorted(documented - called)}")
 
 
 def test_a_second_process_is_told_who_holds_the_data_directory(tmp_path):
