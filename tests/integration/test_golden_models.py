@@ -3,12 +3,13 @@
 import concurrent.futures
 import hashlib
 import json
+import re
 import struct
 
 import numpy as np
 import pytest
 
-from cluster import GOLDEN, Cluster, cut, golden_cases, served_cases
+from cluster import GOLDEN, SOURCE, Cluster, cut, golden_cases, served_cases
 
 REFERENCES = {name: {} for name in (
     "llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3", "smollm3", "granite",
@@ -57,6 +58,31 @@ STORED = {"gpt-oss-mxfp4": "bf16+mxfp4", "phi3-awq": "awq4g32+bf16", "qwen2-gptq
 WORKERS = [f"w{i}" for i in range(7)]
 LLAMA_LAYERS = 3
 TOLERANCE = 5e-4  # tests/golden/README.md
+
+
+# Rows that no golden model has, and what reads them.
+NO_GOLDEN = {"gemma3": "gemma3_text within a model with eyes: tests/common/checkpoint/dense_families_test.cc"}
+
+
+def test_each_family_has_a_golden_model_that_is_run():
+    table = (SOURCE / "common/checkpoint/family_table.cc").read_text().split("{.model_type = ")[1:]
+    rows = {row.split('"')[1]: row for row in table}
+    assert len(rows) > 20
+    configs = [json.loads((GOLDEN / "models" / name / "config.json").read_text()) for name in REFERENCES]
+    kinds = {kind for config in configs
+             for kind in (config["model_type"], config.get("text_config", {}).get("model_type"))}
+    # What such a model's text is where it does not say so.
+    kinds |= {kind for row in rows if row in kinds for kind in re.findall(r'\.text_type = "(\w+)"', rows[row])}
+    missing = sorted(rows.keys() - kinds - NO_GOLDEN.keys())
+    assert not missing, (f"family_table.cc has {missing}, and no model of REFERENCES here has that model_type: "
+                         "tests/golden/make_models.py makes one (docs/HACKING.md, Add a model family)")
+
+
+def test_each_golden_model_is_computed_on_every_instruction_set():
+    listed = (SOURCE / "tests/worker/backend/models/golden_model.cc").read_text().split("GoldenModelNames() {")[1].split("};")[0]
+    made = {path.name for path in (GOLDEN / "models").iterdir()}
+    missing = sorted(made - set(re.findall(r'"([^"]+)"', listed)))
+    assert not missing, f"GoldenModelNames in tests/worker/backend/models/golden_model.cc lacks {missing}"
 
 
 @pytest.fixture(scope="module")
