@@ -108,7 +108,7 @@ def test_json_is_one_document_for_every_command(tmp_path):
                  "key create", "key list"]
         fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0",
                  "key revoke": "some-id"}
-        assert set(order) | set(fails) == set(NAMES), "a new command: give it a place here"
+        assert set(order) | set(fails) == set(NAMES), "a new command: give it a place in `order` or `fails`"
         for name in order:
             path = tuple(name.split())
             arguments = complete(path)

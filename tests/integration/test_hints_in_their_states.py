@@ -30,7 +30,11 @@ def test_every_hint_is_followed_in_its_state_or_has_a_reason_why_not():
     cases = [*((hint.command, hint.said) for hint in HINTS.values()),
              *((command, words) for command, words, _ in ELSEWHERE)]
     followed = collections.Counter(command for command, _ in cases)
-    assert followed == said, "a hint without a case here, or a case without a hint"
+    where = {command: source for command, source in told()}
+    wrong = [f"`{command}`, said {said[command]} times (as in {where.get(command)}), has {followed[command]} cases"
+             for command in sorted(said | followed) if said[command] != followed[command]]
+    assert not wrong, ("hint_cases.py: a hint is a row of HINTS, followed in the test of its day, or of ELSEWHERE: "
+                       + "; ".join(wrong))
     sources = collections.defaultdict(str)
     for command, where in set(told()):
         # Without what is between joined literals.
