@@ -45,15 +45,28 @@ def test_the_documents_have_each_flag_with_its_default(binary):
     assert not wrong, f"docs/OPERATIONS.md, Flags, {binary}: it should have " + ", ".join(wrong)
 
 
+CALLS = {name: set(re.findall(r"^ *rpc (\w+)\(", (SOURCE / f"proto/strata/v1/{name}.proto").read_text(), re.M))
+         for name in ("admin", "inference")}
+
+
 def test_the_documents_have_each_call_of_the_protocol():
-    called = set()
-    for name in ("admin", "inference"):
-        called |= set(re.findall(r"^ *rpc (\w+)\(", (SOURCE / f"proto/strata/v1/{name}.proto").read_text(), re.M))
+    called = CALLS["admin"] | CALLS["inference"]
     section = re.search(r"^## gRPC$(.*?)^##", (SOURCE / "docs/API.md").read_text(), re.M | re.S)[1]
     rows = " ".join(row.split("|")[1] for row in section.splitlines() if row.startswith("| `"))
     documented = set(re.findall(r"`(\w+)", rows))
     assert documented == called, (f"docs/API.md, gRPC: rows lack {sorted(called - documented)}, "
                                   f"and have too much: {sorted(documented - called)}")
+
+
+@pytest.mark.parametrize("service", CALLS)
+def test_each_call_of_the_protocol_is_served_and_can_be_called(service):
+    # A service compiles without them, and a client waits.
+    for source in (f"coordinator/service/calls/{service}_service.cc", f"tests/sdk/fake_{service}.cc"):
+        missing = CALLS[service] - set(re.findall(r"\bRequest(\w+)", (SOURCE / source).read_text()))
+        assert not missing, f"{source}: Serve lacks {sorted(missing)}"
+    sdk = "".join(path.read_text() for path in (SOURCE / "sdk/cpp").glob("*.cc"))
+    missing = [call for call in sorted(CALLS[service]) if not re.search(rf"\b(?:Async)?{call}\b", sdk)]
+    assert not missing, f"sdk/cpp does not call {missing}"
 
 
 def test_a_second_process_is_told_who_holds_the_data_directory(tmp_path):
