@@ -89,7 +89,8 @@ class ConfigMutationTest : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(after.is_object());
     // What was loaded is what the configuration says, and nothing else changed with it.
     const Facts loaded = FactsOf(opened->spec);
-    EXPECT_EQ(Disagreement(loaded, Restated(document_, after, facts_)), "");
+    EXPECT_EQ(Disagreement(loaded, Restated(document_, after, facts_)), "")
+        << "by restated.cc, whose defaults are in field_defaults.cc";
     const auto logits = Load(opened->spec);
     if (!logits.ok()) {
       CheckSaid(logits.status(), mutation, after);

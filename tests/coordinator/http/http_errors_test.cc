@@ -258,7 +258,8 @@ TEST(HttpErrors, TheDocsKnowEveryReasonThatARequestMayBeTold) {
                                   std::erase(code, '_');
                                   return absl::EqualsIgnoreCase(code, std::string((*it)[1]));
                                 }))
-            << file << ": docs/API.md does not have " << reason << " with this code";
+            << file << ": docs/API.md does not have " << reason
+            << " with this code; or is it a row of kOfOthers here, that no request is told?";
       }
     }
   }
