@@ -5,7 +5,7 @@
 
 #include "common/status.h"
 #include "tests/sim/sim_coordinator.h"
-#include "worker/service/lease_policy.h"
+#include "worker/node/lease_policy.h"
 
 namespace strata::sim {
 namespace {

@@ -3,8 +3,6 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
-#include <algorithm>
-#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -16,25 +14,16 @@
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
 #include "strata/v1/shard.grpc.pb.h"
+#include "worker/node/membership.h"
 #include "worker/service/control_stream.h"
-#include "worker/service/lease_policy.h"
 
 namespace strata {
 namespace {
 
-using Time = std::chrono::steady_clock::time_point;
-
-constexpr Time kNever = Time::max();
 constexpr milliseconds kConnectTry{500};
 constexpr milliseconds kProbeTimeout{1000};
-constexpr milliseconds kLookEvery{1000};
-// The coordinator dials back before it answers.
-constexpr milliseconds kRegisterTimeout{20'000};
-constexpr milliseconds kFirstBackoff{200};
-constexpr milliseconds kMaxBackoff{5000};
-constexpr milliseconds kShortestBeat{20};
 
-Time Now() { return std::chrono::steady_clock::now(); }
+TimePoint Now() { return SystemClock().Now(); }
 
 uint64_t RandomIncarnation() {
   std::random_device device;
@@ -43,21 +32,6 @@ uint64_t RandomIncarnation() {
     value = (uint64_t{device()} << 32) | device();
   }
   return value;
-}
-
-// Whether the coordinator's answer stays the same until somebody changes something.
-bool IsRefusal(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kUnimplemented:
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace
@@ -69,38 +43,37 @@ class ControlClient::Impl {
         coordinator_(std::move(coordinator)),
         node_(node),
         transport_(transport),
-        // Whether a coordinator that says nothing is gone, the lease finds out (KeepLease).
+        // Whether a coordinator that says nothing is gone, the lease finds out.
         channel_(
             transport.MakeChannel(coordinator_, kMaxControlBytes, Transport::Patience::kPatient)),
         stub_(v1::MembershipService::NewStub(channel_)),
-        standing_{false, "looking for the coordinator at " + coordinator_} {}
+        standing_{false, "looking for the coordinator at " + coordinator_},
+        membership_(coordinator_) {}
 
   absl::Status Run() {
-    milliseconds backoff = kFirstBackoff;
-    bool ever_registered = false;
     while (!stopping()) {
       bool registered = false;
       const absl::Status status = Connect() ? Live(&registered) : Unreachable();
       if (stopping()) {
         break;
       }
-      if (registered) {
-        ever_registered = true;
-        backoff = kFirstBackoff;
-      } else if (!ever_registered && IsRefusal(status)) {
-        return status;
+      {
+        MutexLock lock(&mutex_);
+        if (membership_.IsFinal(status)) {
+          return status;
+        }
       }
       SetStanding(false, "cannot join, trying on: " + Describe(status));
       LogOnce(registered, status);
-      Sleep(backoff);
-      backoff = std::min(backoff * 2, kMaxBackoff);
+      // Apart from the coordinator this is the only act.
+      NextAct();
     }
     return absl::OkStatus();
   }
 
   void Beat() {
     MutexLock lock(&mutex_);
-    beat_ = true;
+    membership_.BeatSoon();
     changed_.NotifyAll();
   }
 
@@ -126,12 +99,18 @@ class ControlClient::Impl {
     standing_ = {joined, std::move(what)};
   }
 
-  void Sleep(milliseconds duration) {
-    const Time deadline = Now() + duration;
+  // Waits for it. kEndLife too once the client stops.
+  MembershipStep NextAct() {
     MutexLock lock(&mutex_);
-    while (!stopping_ && Now() < deadline) {
-      changed_.WaitFor(&mutex_, deadline - Now());
+    while (!stopping_) {
+      const TimePoint now = Now();
+      const MembershipStep step = membership_.Next(now);
+      if (step.act != MembershipAct::kWait) {
+        return step;
+      }
+      changed_.WaitFor(&mutex_, step.until - now);
     }
+    return {.act = MembershipAct::kEndLife};
   }
 
   bool Connect() {
@@ -143,7 +122,11 @@ class ControlClient::Impl {
     return false;
   }
 
-  absl::Status Unreachable() const {
+  absl::Status Unreachable() {
+    {
+      MutexLock lock(&mutex_);
+      membership_.OnUnreachable(Now());
+    }
     const absl::Status why = transport_.Probe(coordinator_, kProbeTimeout);
     const v1::ErrorDetail cause = DetailOf(why);
     return Error(absl::StatusCode::kUnavailable,
@@ -171,8 +154,7 @@ class ControlClient::Impl {
     const std::shared_ptr<Outbox> outbox = node_->BeginLife(RandomIncarnation());
     {
       MutexLock lock(&mutex_);
-      life_ = LifeState();
-      life_.lease_end = Now() + kRegisterTimeout;
+      membership_.BeginLife(Now());
     }
     v1::WorkerMessage hello;
     *hello.mutable_register_() = node_->Info();
@@ -180,56 +162,70 @@ class ControlClient::Impl {
         loop_, stub_.get(), hello,
         [this](const v1::CoordinatorMessage& message) { OnMessage(message); },
         [this] { OnEnded(); });
-    const bool joined = WaitRegistered();
-    absl::Status lapsed;
-    if (joined) {
-      *registered = true;
-      SetStanding(true, "joined " + coordinator_ + " as " + hello.register_().name());
-      LogInfo({{"coordinator", coordinator_},
-               {"node", hello.register_().name()},
-               {"incarnation", hello.register_().incarnation()}},
-              "joined the cluster");
-      std::thread writer([&] {
-        while (const auto message = outbox->Next()) {
-          if (!stream.Write(*message)) {
-            break;
-          }
-        }
-        stream.Cancel();  // Nothing goes out any more; nothing need come in.
-      });
-      lapsed = KeepLease(outbox.get());
-      node_->EndLife();  // Closes the outbox, and so ends the writer.
+    std::thread writer;  // Once it is registered.
+    for (MembershipStep step = NextAct(); step.act != MembershipAct::kEndLife; step = NextAct()) {
+      if (!writer.joinable()) {
+        SetStanding(true, "joined " + coordinator_ + " as " + hello.register_().name());
+        LogInfo({{"coordinator", coordinator_},
+                 {"node", hello.register_().name()},
+                 {"incarnation", hello.register_().incarnation()}},
+                "joined the cluster");
+        writer = std::thread([&] { WriteAll(outbox.get(), &stream); });
+      }
+      Do(step, outbox.get());
+    }
+    node_->EndLife();  // Closes the outbox, and so ends the writer.
+    if (writer.joinable()) {
       writer.join();
-    } else {
-      node_->EndLife();
-      MutexLock lock(&mutex_);
-      if (!life_.ended) {
-        lapsed = Error(absl::StatusCode::kDeadlineExceeded, "REGISTER_TIMEOUT",
-                       "the coordinator at " + coordinator_ + " did not answer the registration");
-        stream.Cancel();
+    }
+    stream.Cancel();
+    const absl::Status status = stream.Wait();
+    MutexLock lock(&mutex_);
+    *registered = membership_.registered();
+    return membership_.EndLife(status, Now());
+  }
+
+  static void WriteAll(Outbox* outbox, ControlStream* stream) {
+    while (const auto message = outbox->Next()) {
+      if (!stream->Write(*message)) {
+        break;
       }
     }
-    const absl::Status status = stream.Wait();
-    if (!lapsed.ok()) {
-      return lapsed;
+    stream->Cancel();  // Nothing goes out any more; nothing need come in.
+  }
+
+  // Of a life that is registered.
+  void Do(const MembershipStep& step, Outbox* outbox) {
+    switch (step.act) {
+      case MembershipAct::kSendHeartbeat: {
+        v1::WorkerMessage message;
+        *message.mutable_heartbeat() = node_->MakeHeartbeat(step.term);
+        outbox->Send(std::move(message));
+        return;
+      }
+      case MembershipAct::kAskWhoAnswers: {
+        const uint64_t found = WhoAnswers();
+        MutexLock lock(&mutex_);
+        membership_.OnAnswer(found, Now());
+        return;
+      }
+      case MembershipAct::kTellLapsed:
+        LogWarn({{"coordinator", coordinator_}},
+                "the lease has lapsed; what is loaded stays until a coordinator answers that is "
+                "another one, or has forgotten this worker");
+        return;
+      case MembershipAct::kTellRenewed:
+        LogInfo({{"coordinator", coordinator_}}, "the coordinator has renewed the lease again");
+        return;
+      default:
+        return;
     }
-    return status.ok()   ? Error(absl::StatusCode::kUnavailable, "STREAM_ENDED",
-                                 "it ended the control stream")
-           : *registered ? Annotate(status, "the control stream broke")
-                         : status;
   }
 
   void OnMessage(const v1::CoordinatorMessage& message) {
     {
       MutexLock lock(&mutex_);
-      if (message.has_registered()) {
-        life_.registered = true;
-        life_.terms = message.registered();
-        life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
-      } else if (message.has_lease_renewed() &&
-                 message.lease_renewed().term() == life_.terms.term()) {
-        life_.lease_end = Now() + milliseconds(life_.terms.lease_ms());
-      }
+      membership_.OnMessage(message, Now());
       changed_.NotifyAll();
     }
     node_->OnMessage(message);
@@ -237,16 +233,8 @@ class ControlClient::Impl {
 
   void OnEnded() {
     MutexLock lock(&mutex_);
-    life_.ended = true;
+    membership_.OnStreamEnded();
     changed_.NotifyAll();
-  }
-
-  bool WaitRegistered() {
-    MutexLock lock(&mutex_);
-    while (!life_.registered && !life_.ended && !stopping_ && Now() < life_.lease_end) {
-      changed_.WaitFor(&mutex_, life_.lease_end - Now());
-    }
-    return life_.registered && !stopping_;
   }
 
   // The incarnation of the process that answers at the coordinator's address now, by a connection
@@ -261,105 +249,6 @@ class ControlClient::Impl {
     return status.ok() && response.node().empty() ? response.incarnation() : 0;
   }
 
-  // The lease has lapsed: an error once that ends the life. `same`: who it is of; 0: not known, so
-  // that whoever answers may be another one. `answers_since`: since that one answers again;
-  // kNever: it does not.
-  absl::Status AfterLapse(uint64_t same, Time* answers_since) {
-    using lease_policy::Coordinator;
-    const uint64_t found = WhoAnswers();
-    const Coordinator who = found == 0      ? Coordinator::kNobody
-                            : found == same ? Coordinator::kSame
-                                            : Coordinator::kAnother;
-    MutexLock lock(&mutex_);
-    const Time now = Now();
-    if (now < life_.lease_end) {
-      return absl::OkStatus();  // It was renewed meanwhile.
-    }
-    if (who != Coordinator::kSame) {
-      *answers_since = kNever;
-    } else if (*answers_since == kNever) {
-      *answers_since = now;
-    }
-    const auto since = *answers_since != kNever ? now - *answers_since : Time::duration(0);
-    if (!lease_policy::EndsLife(who, since, milliseconds(life_.terms.lease_ms()))) {
-      return absl::OkStatus();
-    }
-    return Error(absl::StatusCode::kUnavailable, "LEASE_LAPSED",
-                 who == Coordinator::kAnother
-                     ? "another coordinator answers at " + coordinator_ +
-                           ", so that the lease of the one before is over"
-                     : "the coordinator did not renew the lease for " +
-                           std::to_string(life_.terms.lease_ms()) + " ms and longer");
-  }
-
-  // Heartbeats until the stream ends, a lapsed lease ends the life (then an error) or Stop.
-  absl::Status KeepLease(Outbox* outbox) {
-    uint64_t same = 0;
-    bool said = false;
-    Time answers_since = kNever;
-    Time next_beat = Now();
-    Time next_look{};  // Who answers.
-    while (true) {
-      uint64_t term = 0;
-      {
-        MutexLock lock(&mutex_);
-        while (!life_.ended && !stopping_ && !beat_ && Now() < next_beat &&
-               Now() < std::max(life_.lease_end, next_look)) {
-          changed_.WaitFor(&mutex_,
-                           std::min(next_beat, std::max(life_.lease_end, next_look)) - Now());
-        }
-        if (life_.ended || stopping_) {
-          return absl::OkStatus();
-        }
-      }
-      if (Lapsed() && Now() >= next_look) {
-        if (!std::exchange(said, true)) {
-          LogWarn({{"coordinator", coordinator_}},
-                  "the lease has lapsed; what is loaded stays until a coordinator answers that is "
-                  "another one, or has forgotten this worker");
-        }
-        RETURN_IF_ERROR(AfterLapse(same, &answers_since));
-        next_look = Now() + kLookEvery;
-      } else if (!Lapsed() && std::exchange(said, false)) {
-        answers_since = kNever;
-        LogInfo({{"coordinator", coordinator_}}, "the coordinator has renewed the lease again");
-      }
-      if (Now() < next_beat && !Asked()) {
-        continue;
-      }
-      if (same == 0 && !Lapsed()) {
-        same = WhoAnswers();
-      }
-      {
-        MutexLock lock(&mutex_);
-        beat_ = false;
-        term = life_.terms.term();
-        next_beat = Now() + std::max(kShortestBeat, milliseconds(life_.terms.heartbeat_ms()));
-      }
-      v1::WorkerMessage message;
-      *message.mutable_heartbeat() = node_->MakeHeartbeat(term);
-      outbox->Send(std::move(message));
-    }
-  }
-
-  bool Lapsed() {
-    MutexLock lock(&mutex_);
-    return lease_policy::HasLapsed(Now().time_since_epoch(), life_.lease_end.time_since_epoch());
-  }
-
-  // For a heartbeat out of turn.
-  bool Asked() {
-    MutexLock lock(&mutex_);
-    return beat_;
-  }
-
-  struct LifeState {
-    bool registered = false;
-    bool ended = false;
-    v1::Registered terms;
-    Time lease_end{};
-  };
-
   IoLoop* const loop_;
   const std::string coordinator_;
   WorkerNode* const node_;
@@ -372,8 +261,7 @@ class ControlClient::Impl {
   CondVar changed_;
   Standing standing_ STRATA_GUARDED_BY(mutex_);
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
-  bool beat_ STRATA_GUARDED_BY(mutex_) = false;
-  LifeState life_ STRATA_GUARDED_BY(mutex_);
+  Membership membership_ STRATA_GUARDED_BY(mutex_);
 };
 
 ControlClient::Standing ControlClient::standing() const { return impl_->standing(); }

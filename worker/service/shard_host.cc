@@ -1,41 +1,46 @@
 #include "worker/service/shard_host.h"
 
-#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
 
 #include "common/status.h"
+#include "worker/node/stage_epochs.h"
+#include "worker/node/step_watch.h"
 #include "worker/service/compute_queue.h"
 #include "worker/service/step_log.h"
 
 namespace strata {
 namespace {
 
-constexpr milliseconds kFenceOnItsWay{1000};
-// One try to open a link; a newer fence or Stop is noticed between tries.
-constexpr milliseconds kDialTry{1500};
-constexpr milliseconds kDialPause{50};
-
-// Whether the next stage may accept later what it refused now.
-bool MayAcceptLater(const absl::Status& status) {
-  const std::string reason = ReasonOf(status);
-  return reason != "WRONG_NODE" && reason != "WRONG_STAGE" && reason != "STALE_EPOCH";
+StagePlace PlaceOf(const ShardHostConfig& config) {
+  return {.node = config.runner.node,
+          .incarnation = config.incarnation,
+          .deployment = config.runner.deployment,
+          .pipeline = config.pipeline,
+          .stage = config.runner.stage,
+          .max_in_flight = config.max_in_flight,
+          .next_node = config.next_node,
+          .next_incarnation = config.next_incarnation,
+          .step_timeout = config.step_timeout};
 }
 
 }  // namespace
 
+// Does with links and threads what StageEpochs decides.
 class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
  public:
   Impl(ShardHostConfig config, std::unique_ptr<Shard> shard, const Clock* clock, Mutex* compute,
        LinkDialer* dialer, std::shared_ptr<ShardHostEvents> events)
       : config_(std::move(config)),
         place_{config_.model, config_.runner.deployment, config_.runner.stage},
+        clock_(clock),
         dialer_(dialer),
         events_(std::move(events)),
-        // One place more than the steps in flight.
-        queue_(config_.runner, config_.max_in_flight + size_t{1}, std::move(shard), clock, compute,
+        epochs_(PlaceOf(config_)),
+        watch_(config_.step_timeout),
+        queue_(config_.runner, epochs_.max_waiting(), std::move(shard), clock, compute,
                [this](ComputeQueue::Frame frame) { Deliver(std::move(frame)); }) {}
 
   void Start() {
@@ -44,8 +49,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
 
   void Fence(uint64_t epoch) {
     MutexLock lock(&mutex_);
-    wanted_epoch_ = std::max(wanted_epoch_, epoch);
-    asked_epoch_ = std::max(asked_epoch_.value_or(0), epoch);
+    epochs_.Fence(epoch);
     changed_.NotifyAll();
   }
 
@@ -54,11 +58,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   std::unique_ptr<Shard> Stop();
 
   void Watch(nanoseconds passed) {
-    const uint64_t step = queue_.step_at_hand();
-    watched_for_ = step != 0 && step == watched_step_ ? watched_for_ + passed : nanoseconds(0);
-    watched_step_ = step;
-    if (watched_for_ >= config_.step_timeout) {
-      watched_for_ = nanoseconds(0);
+    if (watch_.Hangs(queue_.step_at_hand(), passed)) {
       events_->OnStepHangs();
     }
   }
@@ -69,42 +69,42 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
 
  private:
   class Sink;
+  // What a fence does next, with the links that it ends.
+  struct FenceWork {
+    FenceStep step;
+    std::shared_ptr<InboundLink> inbound;
+    std::shared_ptr<FrameLink> onward;
+  };
 
   void Deliver(ComputeQueue::Frame frame);
   void LinkLoop();
-  void RunFence(uint64_t epoch);
-  absl::Status OpenOnward(uint64_t epoch);
-  bool Superseded(uint64_t epoch);
-  uint64_t LoadedEpoch() const {
-    MutexLock lock(&mutex_);
-    return epoch_;
+  std::optional<FenceWork> NextWork();
+  void Begin(FenceWork work);
+  void Dial(const FenceStep& step);
+  absl::Status Take(StepMessage message, LinkId id, const std::shared_ptr<InboundLink>& link);
+  void OnInboundClosed(LinkId link, const absl::Status& status);
+  // As StageEpochs::Fault, and tells it.
+  void Fault(uint64_t epoch, uint64_t step, const absl::Status& status);
+  void Tell(const std::optional<v1::LinkFault>& fault) {
+    if (fault.has_value()) {
+      events_->OnLinkFault(*fault);
+    }
   }
-  absl::Status Take(StepMessage message, const std::shared_ptr<InboundLink>& link);
-  void OnInboundClosed(const InboundLink* link, const absl::Status& status);
-  void Report(uint64_t epoch, uint64_t step, const absl::Status& status);
-  absl::Status Refuse(std::string_view reason, const std::string& what) const;
 
   const ShardHostConfig config_;
   const StepPlace place_;
+  const Clock* const clock_;
   LinkDialer* const dialer_;
   const std::shared_ptr<ShardHostEvents> events_;
 
   mutable Mutex mutex_;
-  CondVar changed_;  // Epochs and stopping_.
-  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
-  uint64_t wanted_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest asked for.
-  std::optional<uint64_t> asked_epoch_ STRATA_GUARDED_BY(mutex_);
-  uint64_t epoch_ STRATA_GUARDED_BY(mutex_) = 0;    // Whose frames are taken; 0 before a fence.
-  uint64_t faulted_ STRATA_GUARDED_BY(mutex_) = 0;  // Newest epoch whose fault was reported.
-  std::shared_ptr<InboundLink> inbound_ STRATA_GUARDED_BY(mutex_);
-  uint64_t onward_epoch_ STRATA_GUARDED_BY(mutex_) = 0;  // Of onward_, when it is open.
+  CondVar changed_;  // epochs_.
+  StageEpochs epochs_ STRATA_GUARDED_BY(mutex_);
+  std::shared_ptr<InboundLink> inbound_ STRATA_GUARDED_BY(mutex_);  // That of epochs_.inbound().
   // Used by the thread that computes while it sends; replaced by the link thread.
   std::shared_ptr<FrameLink> onward_ STRATA_GUARDED_BY(mutex_);
 
-  // Of Watch's thread.
-  uint64_t watched_step_ = 0;
-  nanoseconds watched_for_{0};
-
+  StepWatch watch_;  // Of Watch's thread.
   ComputeQueue queue_;
   std::thread link_thread_;
 };
@@ -112,120 +112,88 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
 // Holds the host's insides, not the host: a link may end after it.
 class ShardHost::Impl::Sink : public LinkSink {
  public:
-  Sink(std::shared_ptr<Impl> host, std::shared_ptr<InboundLink> link)
-      : host_(std::move(host)), link_(std::move(link)) {}
+  Sink(std::shared_ptr<Impl> host, LinkId id, std::shared_ptr<InboundLink> link)
+      : host_(std::move(host)), id_(id), link_(std::move(link)) {}
   absl::Status OnStep(StepMessage message) override {
-    return host_->Take(std::move(message), link_);
+    return host_->Take(std::move(message), id_, link_);
   }
-  void OnClosed(const absl::Status& status) override {
-    host_->OnInboundClosed(link_.get(), status);
-  }
+  void OnClosed(const absl::Status& status) override { host_->OnInboundClosed(id_, status); }
 
  private:
   const std::shared_ptr<Impl> host_;
+  const LinkId id_;
   const std::shared_ptr<InboundLink> link_;
 };
 
-absl::Status ShardHost::Impl::Refuse(std::string_view reason, const std::string& what) const {
-  return Error(absl::StatusCode::kFailedPrecondition, reason, what)
-      .Node(config_.runner.node)
-      .Fact("deployment", config_.runner.deployment)
-      .Fact("stage", config_.runner.stage);
-}
-
 absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::Impl::AcceptLink(
     const v1::LinkOpen& open, std::shared_ptr<InboundLink> link) {
-  if (open.to_stage() != config_.runner.stage || open.pipeline() != config_.pipeline ||
-      open.from_node().empty() != (config_.runner.stage == 0)) {
-    return Refuse("WRONG_STAGE", "a link to stage " + std::to_string(open.to_stage()) +
-                                     " came to stage " + std::to_string(config_.runner.stage) +
-                                     " of deployment " + std::to_string(config_.runner.deployment));
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kFenceOnItsWay;
+  const TimePoint since = clock_->Now();
+  LinkVerdict verdict;
   std::shared_ptr<InboundLink> replaced;
   {
     MutexLock lock(&mutex_);
-    while (epoch_ < open.epoch() && !stopping_) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= nanoseconds(0)) {
-        return Refuse("EPOCH_NOT_LOADED", "a link of epoch " + std::to_string(open.epoch()) +
-                                              " came while epoch " + std::to_string(epoch_) +
-                                              " is loaded");
+    while (true) {
+      const TimePoint now = clock_->Now();
+      verdict = epochs_.Accept(open, since, now);
+      if (!verdict.waits) {
+        break;
       }
-      changed_.WaitFor(&mutex_, left);
+      changed_.WaitFor(&mutex_, epochs_.AcceptsUntil(since) - now);
     }
-    if (stopping_) {
-      return Refuse("UNLOADED", "the stage is being unloaded");
-    }
-    if (epoch_ > open.epoch()) {
-      return Refuse("STALE_EPOCH", "a link of epoch " + std::to_string(open.epoch()) +
-                                       " came after the fence of epoch " + std::to_string(epoch_));
-    }
-    // A second link of an epoch is the first one's sender trying again.
+    RETURN_IF_ERROR(verdict.status);
     replaced = std::exchange(inbound_, link);
   }
-  if (replaced != nullptr) {
-    replaced->Break(Refuse("LINK_REPLACED", "the sender opened the link again"));
+  if (verdict.replaced != 0) {
+    replaced->Break(verdict.why);
   }
-  return std::make_shared<Sink>(shared_from_this(), std::move(link));
+  return std::make_shared<Sink>(shared_from_this(), verdict.link, std::move(link));
 }
 
-absl::Status ShardHost::Impl::Take(StepMessage message, const std::shared_ptr<InboundLink>& link) {
+absl::Status ShardHost::Impl::Take(StepMessage message, LinkId id,
+                                   const std::shared_ptr<InboundLink>& link) {
   {
     MutexLock lock(&mutex_);
-    if (inbound_ != link || stopping_) {
-      return Refuse("LINK_REPLACED", "the link was ended by a fence");
-    }
+    RETURN_IF_ERROR(epochs_.MayTake(id));
   }
   LogSequences(place_, message);
   // What a fence overtakes here the runner discards.
   if (!queue_.Add({.message = std::move(message), .link = link})) {
-    return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_STEPS",
-                 "more steps came than may be in flight")
-        .Node(config_.runner.node)
-        .Limit("steps_in_flight=" + std::to_string(config_.max_in_flight))
-        .Fact("deployment", config_.runner.deployment)
-        .Fact("stage", config_.runner.stage);
+    MutexLock lock(&mutex_);
+    return epochs_.TooManySteps();
   }
   return absl::OkStatus();
 }
 
-void ShardHost::Impl::OnInboundClosed(const InboundLink* link, const absl::Status& status) {
-  uint64_t epoch = 0;
+void ShardHost::Impl::OnInboundClosed(LinkId link, const absl::Status& status) {
+  std::optional<v1::LinkFault> fault;
   {
     MutexLock lock(&mutex_);
-    if (inbound_.get() != link) {
-      return;  // Ended by us.
+    if (epochs_.inbound() == link) {
+      inbound_ = nullptr;
     }
-    inbound_ = nullptr;
-    epoch = epoch_;
-    changed_.NotifyAll();
+    fault = epochs_.OnInboundClosed(link, status);
   }
-  Report(epoch, 0, status);
+  Tell(fault);
 }
 
-void ShardHost::Impl::Report(uint64_t epoch, uint64_t step, const absl::Status& status) {
+void ShardHost::Impl::Fault(uint64_t epoch, uint64_t step, const absl::Status& status) {
+  std::optional<v1::LinkFault> fault;
   {
     MutexLock lock(&mutex_);
-    if (stopping_ || epoch < wanted_epoch_ || faulted_ >= epoch) {
-      return;  // One fault ends an epoch.
-    }
-    faulted_ = epoch;
+    fault = epochs_.Fault(epoch, step, status);
   }
-  v1::LinkFault fault;
-  fault.set_deployment(config_.runner.deployment);
-  fault.set_epoch(epoch);
-  fault.set_step(step);
-  fault.set_stage(config_.runner.stage);
-  *fault.mutable_error() = DetailOf(status);
-  events_->OnLinkFault(fault);
+  Tell(fault);
 }
 
 void ShardHost::Impl::Deliver(ComputeQueue::Frame frame) {
   absl::StatusOr<ShardRunner::Output>& output = frame.output;
   if (!output.ok()) {
-    // A frame may name any epoch; the fault is one of the epoch that is loaded.
-    Report(std::min(frame.epoch, LoadedEpoch()), frame.step, output.status());
+    std::optional<v1::LinkFault> fault;
+    {
+      MutexLock lock(&mutex_);
+      fault = epochs_.OnStepFailed(frame.epoch, frame.step, output.status());
+    }
+    Tell(fault);
     frame.link->Break(output.status());
     return;
   }
@@ -234,22 +202,21 @@ void ShardHost::Impl::Deliver(ComputeQueue::Frame frame) {
   }
   LogRejected(place_, frame.epoch, frame.step, *output);
   std::shared_ptr<FrameLink> onward;
+  absl::Status sent;
   {
     MutexLock lock(&mutex_);
-    if (onward_epoch_ == frame.epoch) {
-      onward = onward_;
-    }
+    sent = epochs_.MaySend(frame.epoch);
+    onward = onward_;
   }
-  absl::Status sent;
-  if (onward == nullptr) {
-    sent = Refuse("LINK_NOT_OPEN", "a step was computed while the link onward was not open");
+  if (!sent.ok()) {
+    // Told below.
   } else if (auto* message = std::get_if<StepMessage>(&*output)) {
     sent = onward->Send(std::move(*message));
   } else {
     sent = onward->Send(std::move(std::get<ResultMessage>(*output)));
   }
   if (!sent.ok()) {
-    Report(frame.epoch, frame.step, sent);
+    Fault(frame.epoch, frame.step, sent);
   }
 }
 
@@ -268,130 +235,94 @@ StageReport ShardHost::Impl::Describe() const {
   return report;
 }
 
-bool ShardHost::Impl::Superseded(uint64_t epoch) {
-  MutexLock lock(&mutex_);
-  return stopping_ || wanted_epoch_ > epoch;
-}
+// ---- Fences.
 
 void ShardHost::Impl::LinkLoop() {
-  while (true) {
-    uint64_t epoch = 0;
-    {
-      MutexLock lock(&mutex_);
-      while (!asked_epoch_.has_value() && !stopping_) {
-        changed_.Wait(&mutex_);
-      }
-      if (stopping_) {
-        return;
-      }
-      epoch = *asked_epoch_;
-      asked_epoch_.reset();
+  while (std::optional<FenceWork> work = NextWork()) {
+    switch (work->step.act) {
+      case FenceAct::kBegin:
+        Begin(*std::move(work));
+        break;
+      case FenceAct::kDial:
+        Dial(work->step);
+        break;
+      case FenceAct::kAcknowledge:
+        events_->OnFenceAck(work->step.ack);
+        break;
+      case FenceAct::kWait:
+        break;
     }
-    RunFence(epoch);
   }
 }
 
-void ShardHost::Impl::RunFence(uint64_t epoch) {
-  std::shared_ptr<InboundLink> inbound;
-  std::shared_ptr<FrameLink> onward;
-  bool opens = false;
-  {
-    MutexLock lock(&mutex_);
-    if (epoch > epoch_) {
-      inbound = std::move(inbound_);
-      inbound_ = nullptr;
-      queue_.Clear();
+// Waits for it; nullopt once the host stops.
+std::optional<ShardHost::Impl::FenceWork> ShardHost::Impl::NextWork() {
+  MutexLock lock(&mutex_);
+  while (!epochs_.stopping()) {
+    const TimePoint now = clock_->Now();
+    FenceWork work;
+    work.step = epochs_.Next(now);
+    if (work.step.ended != 0) {
+      work.inbound = std::exchange(inbound_, nullptr);
     }
-    // The same fence again finds its link open.
-    opens = epoch >= epoch_ && onward_epoch_ != epoch;
-    if (opens) {
-      onward = std::move(onward_);
-      onward_ = nullptr;
-      onward_epoch_ = 0;
+    if (work.step.closes) {
+      work.onward = std::exchange(onward_, nullptr);
     }
-    changed_.NotifyAll();
-  }
-  if (inbound != nullptr) {
-    inbound->Break(
-        Refuse("FENCED", "the link was ended by the fence of epoch " + std::to_string(epoch)));
-  }
-  onward = nullptr;  // Closes it.
-  absl::Status status = queue_.Fence(epoch);
-  if (status.ok()) {
-    {
-      MutexLock lock(&mutex_);
-      epoch_ = std::max(epoch_, epoch);
-      changed_.NotifyAll();
+    if (work.step.act != FenceAct::kWait) {
+      return work;
     }
-    if (opens) {
-      status = OpenOnward(epoch);
+    if (work.step.until == TimePoint::max()) {
+      changed_.Wait(&mutex_);
+    } else {
+      changed_.WaitFor(&mutex_, work.step.until - now);
     }
   }
-  if (Superseded(epoch)) {
-    return;  // Nobody waits for this one any more.
-  }
-  v1::FenceAck ack;
-  ack.set_deployment(config_.runner.deployment);
-  ack.set_epoch(epoch);
-  if (!status.ok()) {
-    *ack.mutable_error() = DetailOf(status);
-  }
-  events_->OnFenceAck(ack);
+  return std::nullopt;
 }
 
-absl::Status ShardHost::Impl::OpenOnward(uint64_t epoch) {
-  v1::LinkOpen open;
-  open.set_from_node(config_.runner.node);
-  open.set_from_incarnation(config_.incarnation);
-  open.set_to_node(config_.next_node);
-  open.set_to_incarnation(config_.next_incarnation);
-  open.set_deployment(config_.runner.deployment);
-  open.set_epoch(epoch);
-  open.set_pipeline(config_.pipeline);
-  open.set_to_stage(config_.runner.stage + 1);
-  const auto deadline = std::chrono::steady_clock::now() + config_.step_timeout;
-  absl::Status status;
-  while (!Superseded(epoch)) {
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left <= milliseconds(0)) {
-      return status;
-    }
-    auto link = dialer_->Dial(config_.next_address, open, config_.max_in_flight + 1,
-                              std::max(milliseconds(1), std::min(left, kDialTry)),
-                              [weak = weak_from_this(), epoch](const absl::Status& broken) {
-                                if (auto self = weak.lock()) {
-                                  self->Report(epoch, 0, broken);
-                                }
-                              });
-    if (link.ok()) {
-      MutexLock lock(&mutex_);
-      onward_ = *std::move(link);
-      onward_epoch_ = epoch;
-      return absl::OkStatus();
-    }
-    status = link.status();
-    if (!MayAcceptLater(status)) {
-      return status;
-    }
-    std::this_thread::sleep_for(kDialPause);
+void ShardHost::Impl::Begin(FenceWork work) {
+  if (work.step.clears) {
+    queue_.Clear();
   }
-  return Refuse("FENCED", "a newer fence came");
+  if (work.inbound != nullptr) {
+    work.inbound->Break(work.step.why);
+  }
+  work.onward = nullptr;  // Closes it.
+  const absl::Status status = queue_.Fence(work.step.epoch);
+  MutexLock lock(&mutex_);
+  epochs_.OnBegun(status, clock_->Now());
+  changed_.NotifyAll();
+}
+
+void ShardHost::Impl::Dial(const FenceStep& step) {
+  auto link = dialer_->Dial(config_.next_address, step.open, config_.max_in_flight + 1,
+                            std::chrono::ceil<milliseconds>(step.timeout),
+                            [weak = weak_from_this(), epoch = step.epoch](const auto& broken) {
+                              if (auto self = weak.lock()) {
+                                self->Fault(epoch, 0, broken);
+                              }
+                            });
+  MutexLock lock(&mutex_);
+  if (link.ok()) {
+    onward_ = *std::move(link);
+  }
+  epochs_.OnDialed(link.status(), clock_->Now());
 }
 
 std::unique_ptr<Shard> ShardHost::Impl::Stop() {
   std::shared_ptr<InboundLink> inbound;
   std::shared_ptr<FrameLink> onward;
+  absl::Status why;
   {
     MutexLock lock(&mutex_);
-    stopping_ = true;
-    inbound = std::move(inbound_);
-    inbound_ = nullptr;
+    epochs_.Stop();
+    why = epochs_.Unloaded();
+    inbound = std::exchange(inbound_, nullptr);
     queue_.Clear();
     changed_.NotifyAll();
   }
   if (inbound != nullptr) {
-    inbound->Break(Refuse("UNLOADED", "the stage is being unloaded"));
+    inbound->Break(why);
   }
   // A fence uses the queue until its thread is gone.
   if (link_thread_.joinable()) {
@@ -400,8 +331,7 @@ std::unique_ptr<Shard> ShardHost::Impl::Stop() {
   std::unique_ptr<Shard> shard = queue_.Stop();
   {
     MutexLock lock(&mutex_);
-    onward = std::move(onward_);
-    onward_ = nullptr;
+    onward = std::exchange(onward_, nullptr);
   }
   onward = nullptr;  // Closes it, without mutex_: its callback may want that.
   return shard;

@@ -273,19 +273,6 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   return stage;
 }
 
-bool SameButForKv(const v1::Load& a, const v1::Load& b) {
-  const auto rest = [](v1::Load load) {
-    load.clear_epoch();
-    load.clear_kv_pages();
-    load.clear_next_node();
-    load.clear_next_incarnation();
-    load.clear_next_address();
-    load.clear_step_timeout_ms();
-    return load.SerializeAsString();
-  };
-  return rest(a) == rest(b);
-}
-
 absl::StatusOr<StageSpec> ResizeStage(const v1::Load& load, const LoadContext& context,
                                       Shard* shard) {
   const auto resize = [&]() -> absl::StatusOr<StageSpec> {

@@ -72,9 +72,6 @@ struct LoadContext {
 absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
                                       LoadCounters* counters, Cancellation* cancel);
 
-// Whether the two ask for the same weights in the same form, and for other KV at most.
-bool SameButForKv(const v1::Load& a, const v1::Load& b);
-
 // What LoadStage does, for a shard whose own Load was SameButForKv: it keeps its weights, and loses
 // all KV. Errors: those of CheckLoad, RESOURCE_EXHAUSTED; the shard has no pages after one, and may
 // be resized again.

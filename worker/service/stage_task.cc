@@ -48,8 +48,8 @@ class Reporter : public ShardHostEvents {
 
 }  // namespace
 
-StageTask::StageTask(v1::Load load, std::shared_ptr<Outbox> out)
-    : load(std::move(load)), out(std::move(out)) {}
+StageTask::StageTask(StageId id, v1::Load load, uint64_t incarnation, std::shared_ptr<Outbox> out)
+    : id(id), load(std::move(load)), incarnation(incarnation), out(std::move(out)) {}
 
 absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurroundings& around) {
   LoadedStage stage;
@@ -76,7 +76,7 @@ absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurro
   ShardHostConfig config = HostConfigOf(load, std::move(stage.spec));
   config.weight_bytes = request.weight_bytes;
   config.runner.node = around.node;
-  config.incarnation = around.incarnation;
+  config.incarnation = incarnation;
   if (config.next_node.empty()) {
     config.next_address = around.coordinator;
   }
@@ -87,19 +87,6 @@ absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurro
   host = std::move(hosted);
   pin = std::move(stage.pin);
   return absl::OkStatus();
-}
-
-void StageTask::Report() {
-  MutexLock lock(&mutex);
-  if (ended) {
-    return;
-  }
-  v1::LoadProgress progress = Progress();
-  std::string text = progress.SerializeAsString();
-  if (text != reported) {
-    reported = std::move(text);
-    Send(progress);
-  }
 }
 
 v1::LoadProgress StageTask::Progress() const {
@@ -114,10 +101,12 @@ v1::LoadProgress StageTask::Progress() const {
   return progress;
 }
 
-void StageTask::Send(const v1::LoadProgress& progress) {
-  v1::WorkerMessage message;
-  *message.mutable_load_progress() = progress;
-  out->Send(std::move(message));
+uint64_t StageTask::Bytes() {
+  MutexLock lock(&mutex);
+  if (host != nullptr) {
+    return host->memory_bytes();
+  }
+  return shard != nullptr ? shard->MemoryBytes() : 0;
 }
 
 std::shared_ptr<ShardHost> StageTask::Host() {

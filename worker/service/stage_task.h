@@ -14,6 +14,7 @@
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/shard.h"
 #include "worker/backend/stage.h"
+#include "worker/node/node_stages.h"
 #include "worker/service/frame_link.h"
 #include "worker/service/outbox.h"
 #include "worker/service/shard_host.h"
@@ -24,8 +25,7 @@ namespace strata {
 // What a stage runs on. Nothing is owned; all outlives the stage.
 struct StageSurroundings {
   std::string node;
-  std::string coordinator;   // host:port; where a last stage sends results.
-  uint64_t incarnation = 0;  // The node's.
+  std::string coordinator;  // host:port; where a last stage sends results.
   const Clock* clock = nullptr;
   Mutex* compute = nullptr;  // Held by the stage that computes.
   LinkDialer* dialer = nullptr;
@@ -34,29 +34,29 @@ struct StageSurroundings {
 
 // Any thread; what is guarded is WorkerNode's to set.
 struct StageTask {
-  StageTask(v1::Load load, std::shared_ptr<Outbox> out);
+  StageTask(StageId id, v1::Load load, uint64_t incarnation, std::shared_ptr<Outbox> out);
 
   // Loads the stage, or resizes the one that was here before, and hosts it; on `thread`. What was
   // here before is kept when it cannot be resized. Errors: LoadStage's, ResizeStage's.
   absl::Status LoadAndHost(const LoadContext& context, const StageSurroundings& around)
       STRATA_EXCLUDES(mutex);
-  // Tells how far loading is; nothing once it has ended, and nothing twice.
-  void Report() STRATA_EXCLUDES(mutex);
+  // How far loading is.
   v1::LoadProgress Progress() const;
-  void Send(const v1::LoadProgress& progress);
+  // What it takes of memory, once loading has ended.
+  uint64_t Bytes() STRATA_EXCLUDES(mutex);
   // Null until loading has ended well.
   std::shared_ptr<ShardHost> Host() STRATA_EXCLUDES(mutex);
 
+  const StageId id;
   const v1::Load load;
+  const uint64_t incarnation;  // The node's.
   const std::shared_ptr<Outbox> out;
   Cancellation cancel;
   LoadCounters counters;
-  std::thread thread;
+  std::thread thread;  // Once loading began.
 
   Mutex mutex;
   bool ended STRATA_GUARDED_BY(mutex) = false;  // Loading has.
-  std::string reported STRATA_GUARDED_BY(mutex);
-  uint64_t reserved_bytes STRATA_GUARDED_BY(mutex) = 0;
   std::unique_ptr<CachePin> pin STRATA_GUARDED_BY(mutex);
   std::shared_ptr<ShardHost> host STRATA_GUARDED_BY(mutex);
   // The weights of a stage that was loaded here before, until `host` has them.

@@ -33,6 +33,7 @@ WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
       parts_(parts),
       disk_(parts.cache->directory(), kLookAtDiskEvery),
       measurer_(parts.measure),
+      stages_(options_.name, this),
       reference_(LayerReference::Parts{
           .node = options_.name,
           .context = ContextOf([this](uint64_t bytes) { return ReserveForReference(bytes); }),
@@ -54,7 +55,7 @@ WorkerNode::~WorkerNode() {
 
 std::shared_ptr<Outbox> WorkerNode::BeginLife(uint64_t incarnation) {
   MutexLock lock(&mutex_);
-  incarnation_ = incarnation;
+  stages_.BeginLife(incarnation);
   outbox_ = std::make_shared<Outbox>();
   return outbox_;
 }
@@ -67,16 +68,12 @@ void WorkerNode::EndLife() {
   }
   measurer_.Clear();
   reference_.End(absl::OkStatus());  // Who would hear of it is gone.
-  while (!tasks_.empty()) {
-    std::shared_ptr<StageTask> task = tasks_.begin()->second;
-    tasks_.erase(tasks_.begin());
-    Retire(std::move(task), /*answer=*/false);
-  }
+  stages_.EndLife();
 }
 
 void WorkerNode::Leave() {
   MutexLock lock(&mutex_);
-  leaving_ = true;
+  stages_.Leave();
   reference_.End(Error(absl::StatusCode::kUnavailable, "NODE_STOPPED",
                        "node '" + options_.name + "' is being stopped")
                      .Hint("run the check again, with another worker"));
@@ -84,7 +81,7 @@ void WorkerNode::Leave() {
 
 bool WorkerNode::Empty() const {
   MutexLock lock(&mutex_);
-  return tasks_.empty() && retiring_ == 0 && !reference_.busy();
+  return stages_.Empty() && !reference_.busy();
 }
 
 v1::NodeInfo WorkerNode::Info() const {
@@ -123,9 +120,7 @@ WorkerReport WorkerNode::Report() const {
   {
     MutexLock lock(&mutex_);
     report.joined = outbox_ != nullptr;
-    for (const auto& [id, task] : tasks_) {
-      tasks.push_back(task);
-    }
+    tasks = Placed();
   }
   // The newest deployment of a model first: series are one a model and stage.
   std::set<std::pair<std::string, uint32_t>> seen;
@@ -140,126 +135,91 @@ WorkerReport WorkerNode::Report() const {
 
 v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
   v1::Heartbeat heartbeat;
-  heartbeat.set_term(term);
+  std::vector<std::shared_ptr<StageTask>> tasks;
+  {
+    MutexLock lock(&mutex_);
+    heartbeat = stages_.Heartbeat(term);
+    tasks = Placed();
+  }
   heartbeat.set_used_bytes(ResidentMemoryBytes());
   heartbeat.set_cache_bytes(parts_.cache->bytes());
   heartbeat.set_fetched_bytes(parts_.fetcher->fetched_bytes());
   if (const std::optional<uint64_t> free_bytes = disk_.free_bytes()) {
     heartbeat.set_disk_free_bytes(*free_bytes);
   }
-  std::vector<std::shared_ptr<StageTask>> tasks;
-  uint64_t discarded = 0;
-  {
-    MutexLock lock(&mutex_);
-    for (const auto& [id, task] : tasks_) {
-      tasks.push_back(task);
-    }
-    discarded = frames_discarded_;
-    heartbeat.set_leaving(leaving_);
-  }
-  uint64_t sequences = 0;
   for (const auto& task : tasks) {
     if (const auto host = task->Host()) {
       const RunnerStats stats = host->stats();
-      sequences += stats.sequences;
-      discarded += stats.frames_discarded;
+      heartbeat.set_sequences(heartbeat.sequences() + stats.sequences);
+      heartbeat.set_frames_discarded(heartbeat.frames_discarded() + stats.frames_discarded);
     }
   }
-  heartbeat.set_sequences(sequences);
-  heartbeat.set_frames_discarded(discarded);
   return heartbeat;
 }
 
 void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
   if (message.has_load()) {
-    OnLoad(message.load());
-  } else if (message.has_unload()) {
-    OnUnload(message.unload().deployment());
-  } else if (message.has_fence()) {
-    OnFence(message.fence());
-  } else if (message.has_measure_peer()) {
-    MutexLock lock(&mutex_);
-    if (outbox_ != nullptr) {
-      measurer_.Add(message.measure_peer(), outbox_);
-    }
+    const v1::Load& load = message.load();
+    LogInfo({{"model", load.model()},
+             {"deployment", load.deployment()},
+             {"epoch", load.epoch()},
+             {"stage", load.stage()},
+             {"layers", LayersOf(load)}},
+            "loading layers");
+  }
+  MutexLock lock(&mutex_);
+  if (stages_.OnMessage(message) || outbox_ == nullptr) {
+    return;
+  }
+  if (message.has_measure_peer()) {
+    measurer_.Add(message.measure_peer(), outbox_);
   } else if (message.has_compute_layers()) {
-    MutexLock lock(&mutex_);
-    if (outbox_ != nullptr) {
-      reference_.OnMessage(message.compute_layers(), outbox_);
-    }
+    reference_.OnMessage(message.compute_layers(), outbox_);
   }
 }
 
-void WorkerNode::OnLoad(const v1::Load& load) {
-  LogInfo({{"model", load.model()},
-           {"deployment", load.deployment()},
-           {"epoch", load.epoch()},
-           {"stage", load.stage()},
-           {"layers", LayersOf(load)}},
-          "loading layers");
-  MutexLock lock(&mutex_);
-  if (outbox_ == nullptr) {
-    return;
+// ---- What NodeStages asks for.
+
+void WorkerNode::Say(v1::WorkerMessage message) { outbox_->Send(std::move(message)); }
+
+void WorkerNode::Add(StageId stage, const v1::Load& load, StageId before) {
+  auto task = std::make_shared<StageTask>(stage, load, stages_.incarnation(), outbox_);
+  if (before != 0) {
+    StageTask& old = *tasks_.at(before);
+    MutexLock old_lock(&old.mutex);
+    old.successor = task;
   }
-  auto task = std::make_shared<StageTask>(load, outbox_);
-  if (const auto old = tasks_.find(load.deployment()); old != tasks_.end()) {
-    if (SameButForKv(old->second->load, load)) {
-      MutexLock old_lock(&old->second->mutex);
-      old->second->successor = task;
-    }
-    Retire(std::move(old->second), /*answer=*/false);
-    tasks_.erase(old);
-  }
-  tasks_[load.deployment()] = task;
+  tasks_[stage] = std::move(task);
+}
+
+void WorkerNode::BeginLoad(StageId stage) {
+  const std::shared_ptr<StageTask>& task = tasks_.at(stage);
   task->thread = std::thread([this, task] { RunLoad(task); });
 }
 
-void WorkerNode::OnUnload(uint64_t deployment) {
-  MutexLock lock(&mutex_);
-  const auto it = tasks_.find(deployment);
-  if (it != tasks_.end()) {
-    Retire(std::move(it->second), /*answer=*/true);
-    tasks_.erase(it);
-  } else if (outbox_ != nullptr) {
-    v1::WorkerMessage message;
-    message.mutable_unload_done()->set_deployment(deployment);
-    outbox_->Send(std::move(message));
-  }
+void WorkerNode::TakeOff(StageId stage) {
+  const auto task = tasks_.find(stage);
+  task->second->cancel.Cancel();
+  retired_.push_back(std::move(task->second));
+  tasks_.erase(task);
+  changed_.NotifyAll();
 }
 
-std::shared_ptr<ShardHost> WorkerNode::HostOf(uint64_t deployment) const {
-  const auto it = tasks_.find(deployment);
-  return it == tasks_.end() ? nullptr : it->second->Host();
+void WorkerNode::Fence(StageId stage, uint64_t epoch) { tasks_.at(stage)->Host()->Fence(epoch); }
+
+std::vector<std::shared_ptr<StageTask>> WorkerNode::Placed() const {
+  std::vector<std::shared_ptr<StageTask>> tasks;
+  for (const auto& [deployment, id] : stages_.placed()) {
+    tasks.push_back(tasks_.at(id));
+  }
+  return tasks;
 }
 
-absl::Status WorkerNode::NotLoaded(uint64_t deployment) const {
-  return Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT",
-               "deployment " + std::to_string(deployment) + " is not loaded here")
-      .Node(options_.name);
-}
-
-void WorkerNode::OnFence(const v1::Fence& fence) {
-  std::shared_ptr<ShardHost> host;
-  std::shared_ptr<Outbox> out;
-  {
-    MutexLock lock(&mutex_);
-    out = outbox_;
-    host = HostOf(fence.deployment());
-  }
-  if (host != nullptr) {
-    host->Fence(fence.epoch());
-  } else if (out != nullptr) {
-    v1::WorkerMessage message;
-    message.mutable_fence_ack()->set_deployment(fence.deployment());
-    message.mutable_fence_ack()->set_epoch(fence.epoch());
-    *message.mutable_fence_ack()->mutable_error() = DetailOf(NotLoaded(fence.deployment()));
-    out->Send(std::move(message));
-  }
-}
+// ---- Links.
 
 LinkHandler::Identity WorkerNode::identity() const {
   MutexLock lock(&mutex_);
-  return {options_.name, incarnation_};
+  return {options_.name, stages_.incarnation()};
 }
 
 absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen& open,
@@ -268,10 +228,8 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
   std::shared_ptr<ShardHost> host;
   {
     MutexLock lock(&mutex_);
-    host = HostOf(open.deployment());
-  }
-  if (host == nullptr) {
-    return NotLoaded(open.deployment());
+    ASSIGN_OR_RETURN(const StageId stage, stages_.Reaches(open));
+    host = tasks_.at(stage)->Host();
   }
   LogDebug({{"from", open.from_node()},
             {"address", peer},
@@ -282,20 +240,17 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
   return host->AcceptLink(open, std::move(link));
 }
 
-uint64_t WorkerNode::FreeFor(const StageTask* task) const {
-  uint64_t used = options_.fixed_bytes + (task != nullptr ? reference_bytes_ : 0);
-  for (const auto& [id, other] : tasks_) {
-    if (other.get() != task) {
-      MutexLock other_lock(&other->mutex);
-      used += other->host != nullptr ? other->host->memory_bytes() : other->reserved_bytes;
-    }
-  }
+// ---- Loading and taking off.
+
+uint64_t WorkerNode::FreeFor(StageId stage) const {
+  const uint64_t used =
+      options_.fixed_bytes + (stage != 0 ? reference_bytes_ : 0) + stages_.BytesBeside(stage);
   return options_.memory_bytes > used ? options_.memory_bytes - used : 0;
 }
 
 uint64_t WorkerNode::Reserve(StageTask* task, uint64_t bytes) {
   MutexLock lock(&mutex_);
-  uint64_t free = FreeFor(task);
+  uint64_t free = FreeFor(task->id);
   if (bytes > free && bytes <= free + reference_bytes_) {
     reference_.End(Error(absl::StatusCode::kAborted, "CHECK_GAVE_WAY",
                          "node '" + options_.name + "' needed the memory to load a model")
@@ -303,18 +258,17 @@ uint64_t WorkerNode::Reserve(StageTask* task, uint64_t bytes) {
     while (reference_bytes_ > 0 && !task->cancel.cancelled()) {
       changed_.WaitFor(&mutex_, kTick);
     }
-    free = FreeFor(task);
+    free = FreeFor(task->id);
   }
   if (bytes <= free) {
-    MutexLock task_lock(&task->mutex);
-    task->reserved_bytes = bytes;
+    stages_.SetBytes(task->id, bytes);
   }
   return free;
 }
 
 uint64_t WorkerNode::ReserveForReference(uint64_t bytes) {
   MutexLock lock(&mutex_);
-  const uint64_t free = FreeFor(nullptr);
+  const uint64_t free = FreeFor(0);
   if (bytes <= free) {
     reference_bytes_ = bytes;
     changed_.NotifyAll();
@@ -335,20 +289,12 @@ LoadContext WorkerNode::ContextOf(std::function<uint64_t(uint64_t bytes)> reserv
 }
 
 void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
-  {
-    // What is being taken off frees its memory first.
-    MutexLock lock(&mutex_);
-    while (retiring_ > 0 && !task->cancel.cancelled()) {
-      changed_.WaitFor(&mutex_, kTick);
-    }
-  }
   const TimePoint begin = parts_.clock->Now();
   LoadContext context =
       ContextOf([this, task](uint64_t bytes) { return Reserve(task.get(), bytes); });
   context.keep_packed = options_.keep_packed;
   const absl::Status status = task->LoadAndHost(context, {.node = options_.name,
                                                           .coordinator = options_.coordinator,
-                                                          .incarnation = identity().incarnation,
                                                           .clock = parts_.clock,
                                                           .compute = &compute_,
                                                           .dialer = parts_.dialer,
@@ -373,37 +319,22 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
               {"layers", LayersOf(load)}},
              "layers cannot be loaded: " + Describe(status));
   }
-  MutexLock lock(&task->mutex);
-  task->ended = true;
-  v1::LoadProgress progress = task->Progress();
-  if (status.ok()) {
-    progress.set_phase(v1::LoadProgress::PHASE_READY);
-  } else {
-    v1::ErrorDetail detail = DetailOf(status);
-    detail.set_node(options_.name);
-    *progress.mutable_error() = detail;
-    progress.set_phase(v1::LoadProgress::PHASE_FAILED);
-    task->reserved_bytes = task->shard != nullptr ? task->shard->MemoryBytes() : 0;
+  {
+    MutexLock lock(&task->mutex);
+    task->ended = true;
   }
-  task->Send(progress);
-}
-
-void WorkerNode::Retire(std::shared_ptr<StageTask> task, bool answer) {
-  task->cancel.Cancel();
-  ++retiring_;
-  retired_.emplace_back(std::move(task), answer);
-  changed_.NotifyAll();
+  MutexLock lock(&mutex_);
+  stages_.OnLoaded(task->id, task->Progress(), status, task->Bytes());
 }
 
 // One that has nothing to wait for, if there is any: packing cannot be interrupted.
-std::shared_ptr<StageTask> WorkerNode::TakeRetired(bool* answer) {
-  const auto ended = std::find_if(retired_.begin(), retired_.end(), [](const auto& retired) {
-    MutexLock lock(&retired.first->mutex);
-    return retired.first->ended;
+std::shared_ptr<StageTask> WorkerNode::TakeRetired() {
+  const auto ended = std::find_if(retired_.begin(), retired_.end(), [](const auto& task) {
+    MutexLock lock(&task->mutex);
+    return task->ended || !task->thread.joinable();
   });
   const auto it = ended == retired_.end() ? retired_.begin() : ended;
-  std::shared_ptr<StageTask> task = std::move(it->first);
-  *answer = it->second;
+  std::shared_ptr<StageTask> task = std::move(*it);
   retired_.erase(it);
   return task;
 }
@@ -411,7 +342,6 @@ std::shared_ptr<StageTask> WorkerNode::TakeRetired(bool* answer) {
 void WorkerNode::ReapLoop() {
   while (true) {
     std::shared_ptr<StageTask> task;
-    bool answer = false;
     {
       MutexLock lock(&mutex_);
       while (retired_.empty() && !stopping_) {
@@ -420,9 +350,11 @@ void WorkerNode::ReapLoop() {
       if (retired_.empty()) {
         return;
       }
-      task = TakeRetired(&answer);
+      task = TakeRetired();
     }
-    task->thread.join();
+    if (task->thread.joinable()) {
+      task->thread.join();
+    }
     uint64_t discarded = 0;
     std::unique_ptr<Shard> shard;
     if (const std::shared_ptr<ShardHost> host = task->Host()) {
@@ -440,20 +372,14 @@ void WorkerNode::ReapLoop() {
     }
     if (successor != nullptr && shard != nullptr) {
       MutexLock lock(&successor->mutex);
-      successor->shard = std::move(shard);  // It waits until retiring_ is 0.
+      successor->shard = std::move(shard);  // It begins once this one is gone.
       successor->pin = std::move(pin);
     }
     shard = nullptr;
     pin = nullptr;
     successor = nullptr;
-    if (answer) {
-      v1::WorkerMessage message;
-      message.mutable_unload_done()->set_deployment(task->load.deployment());
-      task->out->Send(std::move(message));
-    }
     MutexLock lock(&mutex_);
-    frames_discarded_ += discarded;
-    --retiring_;
+    stages_.OnGone(task->id, discarded);
     changed_.NotifyAll();
   }
 }
@@ -468,16 +394,17 @@ void WorkerNode::TickLoop() {
         return;
       }
       changed_.WaitFor(&mutex_, kTick);
-      tasks.clear();
-      for (const auto& [id, task] : tasks_) {
-        tasks.push_back(task);
-      }
+      tasks = Placed();
     }
     const auto now = std::chrono::steady_clock::now();
     const nanoseconds passed = std::min<nanoseconds>(now - last, kMostTick);
     last = now;
     for (const auto& task : tasks) {
-      task->Report();
+      {
+        const v1::LoadProgress progress = task->Progress();
+        MutexLock lock(&mutex_);
+        stages_.OnProgress(task->id, progress);
+      }
       if (const std::shared_ptr<ShardHost> host = task->Host()) {
         host->Watch(passed);
       }

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +20,7 @@
 #include "common/rpc/link_service.h"
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
+#include "worker/node/node_stages.h"
 #include "worker/service/frame_link.h"
 #include "worker/service/layer_reference.h"
 #include "worker/service/outbox.h"
@@ -58,8 +59,8 @@ struct WorkerNodeParts {
   std::function<void()> give_up;
 };
 
-// Any thread.
-class WorkerNode : public LinkHandler {
+// Does with threads what NodeStages decides. Any thread.
+class WorkerNode : public LinkHandler, private NodeHost {
  public:
   WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts);
   ~WorkerNode() override;  // Ends the life; waits for its threads.
@@ -89,22 +90,22 @@ class WorkerNode : public LinkHandler {
                                                    std::shared_ptr<InboundLink> link) override;
 
  private:
-  // The stage of a deployment; null while it is not loaded.
-  std::shared_ptr<ShardHost> HostOf(uint64_t deployment) const STRATA_REQUIRES(mutex_);
-  // NOT_FOUND (NO_DEPLOYMENT).
-  absl::Status NotLoaded(uint64_t deployment) const;
-  void OnLoad(const v1::Load& load);
-  void OnUnload(uint64_t deployment);
-  void OnFence(const v1::Fence& fence);
+  // NodeHost.
+  void Say(v1::WorkerMessage message) override STRATA_REQUIRES(mutex_);
+  void Add(StageId stage, const v1::Load& load, StageId before) override STRATA_REQUIRES(mutex_);
+  void BeginLoad(StageId stage) override STRATA_REQUIRES(mutex_);
+  void TakeOff(StageId stage) override STRATA_REQUIRES(mutex_);
+  void Fence(StageId stage, uint64_t epoch) override STRATA_REQUIRES(mutex_);
+
   void RunLoad(const std::shared_ptr<StageTask>& task);
-  std::shared_ptr<StageTask> TakeRetired(bool* answer) STRATA_REQUIRES(mutex_);
+  std::shared_ptr<StageTask> TakeRetired() STRATA_REQUIRES(mutex_);
+  std::vector<std::shared_ptr<StageTask>> Placed() const STRATA_REQUIRES(mutex_);
   LoadContext ContextOf(std::function<uint64_t(uint64_t bytes)> reserve_memory) const;
-  // What is free of --memory for a stage, or, with null, for reference_.
-  uint64_t FreeFor(const StageTask* task) const STRATA_REQUIRES(mutex_);
+  // What is free of --memory for a stage, or, with 0, for reference_.
+  uint64_t FreeFor(StageId stage) const STRATA_REQUIRES(mutex_);
   // LoadContext::reserve_memory. A check gives way to a stage.
   uint64_t Reserve(StageTask* task, uint64_t bytes);
   uint64_t ReserveForReference(uint64_t bytes);
-  void Retire(std::shared_ptr<StageTask> task, bool answer) STRATA_REQUIRES(mutex_);
   void ReapLoop();
   void TickLoop();
 
@@ -118,15 +119,12 @@ class WorkerNode : public LinkHandler {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
-  bool leaving_ STRATA_GUARDED_BY(mutex_) = false;
-  uint64_t incarnation_ STRATA_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Outbox> outbox_ STRATA_GUARDED_BY(mutex_);  // Null between lives.
-  std::map<uint64_t, std::shared_ptr<StageTask>> tasks_
-      STRATA_GUARDED_BY(mutex_);  // By deployment.
-  std::deque<std::pair<std::shared_ptr<StageTask>, bool>> retired_ STRATA_GUARDED_BY(mutex_);
-  uint64_t retiring_ STRATA_GUARDED_BY(mutex_) = 0;          // Retired and not yet gone.
-  uint64_t frames_discarded_ STRATA_GUARDED_BY(mutex_) = 0;  // Of stages that are gone.
-  uint64_t reference_bytes_ STRATA_GUARDED_BY(mutex_) = 0;   // Set aside for reference_.
+  NodeStages stages_ STRATA_GUARDED_BY(mutex_);
+  // Those that are not retired.
+  std::map<StageId, std::shared_ptr<StageTask>> tasks_ STRATA_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<StageTask>> retired_ STRATA_GUARDED_BY(mutex_);
+  uint64_t reference_bytes_ STRATA_GUARDED_BY(mutex_) = 0;  // Set aside for reference_.
 
   LayerReference reference_;
   std::thread reaper_;

@@ -1,6 +1,6 @@
 // A worker that waits for its coordinator for ever.
 #define HasLapsed GuardedHasLapsed
-#include "worker/service/lease_policy.cc"
+#include "worker/node/lease_policy.cc"
 #undef HasLapsed
 
 namespace strata::lease_policy {

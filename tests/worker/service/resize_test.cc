@@ -1,6 +1,6 @@
 // A Load that differs from the one before in its KV only.
 #include "tests/worker/service/worker_node_fixture.h"
-#include "worker/service/stage_loader.h"
+#include "worker/node/same_load.h"
 
 namespace strata {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/service/lease_policy.h"
+#include "worker/node/lease_policy.h"
 
 namespace strata::lease_policy {
 

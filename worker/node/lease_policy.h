@@ -1,7 +1,7 @@
 // The lease's decisions, in a translation unit of their own as worker/runner/step_policy.h: a test
 // links others.
-#ifndef STRATA_WORKER_SERVICE_LEASE_POLICY_H_
-#define STRATA_WORKER_SERVICE_LEASE_POLICY_H_
+#ifndef STRATA_WORKER_NODE_LEASE_POLICY_H_
+#define STRATA_WORKER_NODE_LEASE_POLICY_H_
 
 #include "common/clock.h"
 
@@ -27,4 +27,4 @@ bool EndsLife(Coordinator answers, nanoseconds answers_since, nanoseconds lease)
 
 }  // namespace strata::lease_policy
 
-#endif  // STRATA_WORKER_SERVICE_LEASE_POLICY_H_
+#endif  // STRATA_WORKER_NODE_LEASE_POLICY_H_

@@ -1,0 +1,225 @@
+#include "worker/node/node_stages.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+class FakeHost : public NodeHost {
+ public:
+  void Say(v1::WorkerMessage message) override { said.push_back(std::move(message)); }
+  void Add(StageId stage, const v1::Load&, StageId before) override {
+    added.push_back({stage, before});
+  }
+  void BeginLoad(StageId stage) override { begun.push_back(stage); }
+  void TakeOff(StageId stage) override { taken_off.push_back(stage); }
+  void Fence(StageId stage, uint64_t epoch) override { fenced.push_back({stage, epoch}); }
+
+  v1::WorkerMessage Take() {
+    EXPECT_FALSE(said.empty());
+    if (said.empty()) {
+      return {};
+    }
+    v1::WorkerMessage message = said.front();
+    said.erase(said.begin());
+    return message;
+  }
+
+  std::vector<v1::WorkerMessage> said;
+  std::vector<std::pair<StageId, StageId>> added;
+  std::vector<StageId> begun;
+  std::vector<StageId> taken_off;
+  std::vector<std::pair<StageId, uint64_t>> fenced;
+};
+
+class NodeStagesTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kDeployment = 5;
+
+  void SetUp() override { stages_.BeginLife(1); }
+
+  static v1::CoordinatorMessage LoadOf(uint64_t deployment, uint64_t epoch, uint64_t pages = 8,
+                                       const std::string& digest = "weights") {
+    v1::CoordinatorMessage message;
+    message.mutable_load()->set_deployment(deployment);
+    message.mutable_load()->set_epoch(epoch);
+    message.mutable_load()->set_weights_digest(digest);
+    message.mutable_load()->add_kv_pages(pages);
+    return message;
+  }
+  StageId Load(const v1::CoordinatorMessage& message) {
+    EXPECT_TRUE(stages_.OnMessage(message));
+    return host_.added.back().first;
+  }
+  void Unload(uint64_t deployment) {
+    v1::CoordinatorMessage message;
+    message.mutable_unload()->set_deployment(deployment);
+    EXPECT_TRUE(stages_.OnMessage(message));
+  }
+  void Fence(uint64_t deployment, uint64_t epoch) {
+    v1::CoordinatorMessage message;
+    message.mutable_fence()->set_deployment(deployment);
+    message.mutable_fence()->set_epoch(epoch);
+    EXPECT_TRUE(stages_.OnMessage(message));
+  }
+  void Loaded(StageId stage, uint64_t bytes = 0) {
+    stages_.OnLoaded(stage, Progress(1), absl::OkStatus(), bytes);
+  }
+  static v1::LoadProgress Progress(uint64_t done_bytes) {
+    v1::LoadProgress progress;
+    progress.set_deployment(kDeployment);
+    progress.set_done_bytes(done_bytes);
+    return progress;
+  }
+  static v1::LinkOpen Open(uint64_t deployment) {
+    v1::LinkOpen open;
+    open.set_deployment(deployment);
+    return open;
+  }
+
+  FakeHost host_;
+  NodeStages stages_{"w1", &host_};
+};
+
+TEST_F(NodeStagesTest, AStageIsReachedFromTheEndOfItsLoadToItsUnload) {
+  const StageId stage = Load(LoadOf(kDeployment, 3));
+  EXPECT_EQ(host_.begun, std::vector<StageId>{stage});
+  EXPECT_EQ(ReasonOf(stages_.Reaches(Open(kDeployment)).status()), "NO_DEPLOYMENT");
+  Loaded(stage);
+  EXPECT_EQ(host_.Take().load_progress().phase(), v1::LoadProgress::PHASE_READY);
+  EXPECT_EQ(stages_.Reaches(Open(kDeployment)).value(), stage);
+  Fence(kDeployment, 3);
+  EXPECT_EQ(host_.fenced, (std::vector<std::pair<StageId, uint64_t>>{{stage, 3}}));
+  Unload(kDeployment);
+  EXPECT_EQ(host_.taken_off, std::vector<StageId>{stage});
+  EXPECT_TRUE(stages_.Retired(stage));
+  EXPECT_FALSE(stages_.Reaches(Open(kDeployment)).ok());
+  EXPECT_TRUE(host_.said.empty()) << "it is not gone yet";
+  EXPECT_FALSE(stages_.Empty());
+  stages_.OnGone(stage, 7);
+  EXPECT_EQ(host_.Take().unload_done().deployment(), kDeployment);
+  EXPECT_TRUE(stages_.Empty());
+  EXPECT_EQ(stages_.Heartbeat(2).frames_discarded(), 7u);
+}
+
+TEST_F(NodeStagesTest, FencesAndUnloadsOfWhatIsNotHereAreAnswered) {
+  Fence(9, 4);
+  const v1::FenceAck ack = host_.Take().fence_ack();
+  EXPECT_EQ(ack.deployment(), 9u);
+  EXPECT_EQ(ack.epoch(), 4u);
+  EXPECT_EQ(ack.error().reason(), "NO_DEPLOYMENT");
+  EXPECT_EQ(ack.error().node(), "w1");
+  Unload(9);
+  EXPECT_EQ(host_.Take().unload_done().deployment(), 9u);
+}
+
+TEST_F(NodeStagesTest, AFenceWhileItLoadsIsRefused) {
+  Load(LoadOf(kDeployment, 3));
+  Fence(kDeployment, 3);
+  EXPECT_EQ(host_.Take().fence_ack().error().reason(), "NO_DEPLOYMENT");
+}
+
+TEST_F(NodeStagesTest, ALoadBeginsOnceWhatIsTakenOffIsGone) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old);
+  const StageId other = Load(LoadOf(kDeployment + 1, 3));
+  Loaded(other);
+  host_.begun.clear();
+  const StageId stage = Load(LoadOf(kDeployment, 4, 8, "other weights"));
+  Unload(kDeployment + 1);
+  EXPECT_EQ(host_.added.back(), std::make_pair(stage, StageId{0})) << "other weights";
+  stages_.OnGone(old, 0);
+  EXPECT_TRUE(host_.begun.empty());
+  stages_.OnGone(other, 0);
+  EXPECT_EQ(host_.begun, std::vector<StageId>{stage});
+}
+
+TEST_F(NodeStagesTest, OtherKvTakesTheWeightsOver) {
+  const StageId old = Load(LoadOf(kDeployment, 3, 8));
+  Loaded(old);
+  const StageId stage = Load(LoadOf(kDeployment, 4, 16));
+  EXPECT_EQ(host_.added.back(), std::make_pair(stage, old));
+  EXPECT_EQ(host_.taken_off, std::vector<StageId>{old});
+}
+
+TEST_F(NodeStagesTest, ALoadThatNeverBeganFailsWhenAnotherComes) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old);
+  host_.said.clear();
+  Load(LoadOf(kDeployment, 4));
+  const StageId newest = Load(LoadOf(kDeployment, 5));
+  const v1::LoadProgress failed = host_.Take().load_progress();
+  EXPECT_EQ(failed.phase(), v1::LoadProgress::PHASE_FAILED);
+  EXPECT_EQ(failed.epoch(), 4u);
+  EXPECT_EQ(failed.error().reason(), "CANCELLED");
+  host_.begun.clear();
+  for (const StageId gone : std::vector<StageId>(host_.taken_off)) {
+    stages_.OnGone(gone, 0);
+  }
+  EXPECT_EQ(host_.begun, std::vector<StageId>{newest});
+  EXPECT_TRUE(host_.said.empty()) << "nobody asked for the old ones to be unloaded";
+}
+
+TEST_F(NodeStagesTest, ProgressIsToldOnceAndNotAfterTheEnd) {
+  const StageId stage = Load(LoadOf(kDeployment, 3));
+  stages_.OnProgress(stage, Progress(1));
+  stages_.OnProgress(stage, Progress(1));
+  stages_.OnProgress(stage, Progress(2));
+  EXPECT_EQ(host_.said.size(), 2u);
+  stages_.OnLoaded(stage, Progress(3),
+                   Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT", "full"), 0);
+  stages_.OnProgress(stage, Progress(4));
+  ASSERT_EQ(host_.said.size(), 3u);
+  const v1::LoadProgress& failed = host_.said.back().load_progress();
+  EXPECT_EQ(failed.phase(), v1::LoadProgress::PHASE_FAILED);
+  EXPECT_EQ(failed.error().reason(), "MEMORY_LIMIT");
+  EXPECT_EQ(failed.error().node(), "w1");
+  EXPECT_EQ(stages_.Loaded(kDeployment), 0u);
+}
+
+TEST_F(NodeStagesTest, TheEndOfALifeTakesAllOffAndSaysNothing) {
+  const StageId loaded = Load(LoadOf(kDeployment, 3));
+  Loaded(loaded);
+  const StageId loading = Load(LoadOf(kDeployment + 1, 3));
+  Unload(kDeployment);
+  host_.said.clear();
+  stages_.EndLife();
+  EXPECT_EQ(std::set<StageId>(host_.taken_off.begin(), host_.taken_off.end()),
+            (std::set<StageId>{loaded, loading}));
+  EXPECT_TRUE(stages_.OnMessage(LoadOf(kDeployment, 4))) << "ignored between lives";
+  stages_.BeginLife(2);
+  stages_.OnLoaded(loading, Progress(3), absl::CancelledError(), 0);
+  stages_.OnGone(loading, 0);
+  stages_.OnGone(loaded, 0);
+  EXPECT_TRUE(host_.said.empty()) << "of the life before";
+  EXPECT_EQ(host_.added.size(), 2u);
+  EXPECT_EQ(stages_.incarnation(), 2u);
+}
+
+TEST_F(NodeStagesTest, MemoryIsOfWhatIsPlaced) {
+  const StageId a = Load(LoadOf(kDeployment, 3));
+  Loaded(a, 100);
+  const StageId b = Load(LoadOf(kDeployment + 1, 3));
+  stages_.SetBytes(b, 30);
+  EXPECT_EQ(stages_.BytesBeside(0), 130u);
+  EXPECT_EQ(stages_.BytesBeside(b), 100u);
+  stages_.OnLoaded(b, Progress(1), absl::UnavailableError("gone"), 0);
+  EXPECT_EQ(stages_.BytesBeside(0), 100u);
+  Unload(kDeployment);
+  EXPECT_EQ(stages_.BytesBeside(0), 0u);
+}
+
+TEST_F(NodeStagesTest, HeartbeatsSayThatItLeaves) {
+  EXPECT_FALSE(stages_.Heartbeat(4).leaving());
+  stages_.Leave();
+  EXPECT_TRUE(stages_.Heartbeat(4).leaving());
+  EXPECT_EQ(stages_.Heartbeat(4).term(), 4u);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,264 @@
+#include "worker/node/stage_epochs.h"
+
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+class StageEpochsTest : public ::testing::Test {
+ protected:
+  using Act = FenceAct;
+
+  static constexpr uint64_t kDeployment = 5;
+  static constexpr nanoseconds kStepTimeout = milliseconds(3000);
+
+  static StagePlace Place() {
+    return {.node = "w1",
+            .incarnation = 11,
+            .deployment = kDeployment,
+            .stage = 1,
+            .max_in_flight = 3,
+            .next_node = "w2",
+            .next_incarnation = 12,
+            .step_timeout = kStepTimeout};
+  }
+  static v1::LinkOpen Open(uint64_t epoch) {
+    v1::LinkOpen open;
+    open.set_from_node("w0");
+    open.set_deployment(kDeployment);
+    open.set_epoch(epoch);
+    open.set_to_stage(1);
+    return open;
+  }
+  static absl::Status Refusal(std::string_view reason) {
+    return Error(absl::StatusCode::kFailedPrecondition, reason, "no");
+  }
+
+  FenceStep Next() { return epochs_.Next(now_); }
+
+  // Fences and opens the link onward. The acknowledgement.
+  v1::FenceAck Fence(uint64_t epoch) {
+    epochs_.Fence(epoch);
+    EXPECT_EQ(Next().act, Act::kBegin);
+    epochs_.OnBegun(absl::OkStatus(), now_);
+    const FenceStep dial = Next();
+    EXPECT_EQ(dial.act, Act::kDial);
+    EXPECT_EQ(dial.open.epoch(), epoch);
+    epochs_.OnDialed(absl::OkStatus(), now_);
+    const FenceStep done = Next();
+    EXPECT_EQ(done.act, Act::kAcknowledge);
+    return done.ack;
+  }
+
+  LinkId Accept(uint64_t epoch) {
+    const LinkVerdict verdict = epochs_.Accept(Open(epoch), now_, now_);
+    EXPECT_FALSE(verdict.waits);
+    EXPECT_TRUE(verdict.status.ok()) << verdict.status;
+    return verdict.link;
+  }
+  std::string Refused(const v1::LinkOpen& open) {
+    return ReasonOf(epochs_.Accept(open, now_ - milliseconds(1000), now_).status);
+  }
+
+  TimePoint now_ = milliseconds(5000);
+  StageEpochs epochs_{Place()};
+};
+
+TEST_F(StageEpochsTest, AFenceEndsTheOldLinksAndOpensTheOneOnward) {
+  EXPECT_FALSE(Fence(3).has_error());
+  const LinkId link = Accept(3);
+  epochs_.Fence(4);
+  const FenceStep begin = Next();
+  ASSERT_EQ(begin.act, Act::kBegin);
+  EXPECT_EQ(begin.epoch, 4u);
+  EXPECT_EQ(begin.ended, link);
+  EXPECT_EQ(ReasonOf(begin.why), "FENCED");
+  EXPECT_TRUE(begin.clears);
+  EXPECT_TRUE(begin.closes);
+  EXPECT_EQ(Next().act, Act::kWait) << "the runner is not fenced yet";
+  EXPECT_EQ(ReasonOf(epochs_.MayTake(link)), "LINK_REPLACED");
+  EXPECT_EQ(ReasonOf(epochs_.MaySend(3)), "LINK_NOT_OPEN");
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(epochs_.epoch(), 4u);
+  const FenceStep dial = Next();
+  ASSERT_EQ(dial.act, Act::kDial);
+  EXPECT_EQ(dial.open.from_node(), "w1");
+  EXPECT_EQ(dial.open.from_incarnation(), 11u);
+  EXPECT_EQ(dial.open.to_node(), "w2");
+  EXPECT_EQ(dial.open.to_incarnation(), 12u);
+  EXPECT_EQ(dial.open.deployment(), kDeployment);
+  EXPECT_EQ(dial.open.epoch(), 4u);
+  EXPECT_EQ(dial.open.to_stage(), 2u);
+  EXPECT_EQ(ReasonOf(epochs_.MaySend(4)), "LINK_NOT_OPEN");
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  EXPECT_TRUE(epochs_.MaySend(4).ok());
+  const FenceStep done = Next();
+  ASSERT_EQ(done.act, Act::kAcknowledge);
+  EXPECT_EQ(done.ack.epoch(), 4u);
+  EXPECT_FALSE(done.ack.has_error());
+  EXPECT_EQ(Next().act, Act::kWait);
+}
+
+TEST_F(StageEpochsTest, TheSameFenceAgainKeepsTheLinks) {
+  Fence(3);
+  const LinkId link = Accept(3);
+  epochs_.Fence(3);
+  const FenceStep begin = Next();
+  ASSERT_EQ(begin.act, Act::kBegin);
+  EXPECT_EQ(begin.ended, 0u);
+  EXPECT_FALSE(begin.clears);
+  EXPECT_FALSE(begin.closes);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().act, Act::kAcknowledge);
+  EXPECT_TRUE(epochs_.MayTake(link).ok());
+  EXPECT_TRUE(epochs_.MaySend(3).ok());
+}
+
+TEST_F(StageEpochsTest, WhatTheRunnerSaysOfAnOldFenceIsAcknowledged) {
+  epochs_.Fence(3);
+  ASSERT_EQ(Next().act, Act::kBegin);
+  epochs_.OnBegun(Refusal("STALE_EPOCH"), now_);
+  const FenceStep done = Next();
+  ASSERT_EQ(done.act, Act::kAcknowledge);
+  EXPECT_EQ(done.ack.error().reason(), "STALE_EPOCH");
+  EXPECT_EQ(epochs_.epoch(), 0u);
+}
+
+TEST_F(StageEpochsTest, TheNextStageIsDialledUntilTheStepTimeout) {
+  const TimePoint began = now_;
+  epochs_.Fence(3);
+  ASSERT_EQ(Next().act, Act::kBegin);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  int tries = 0;
+  FenceStep step = Next();
+  while (step.act != Act::kAcknowledge) {
+    if (step.act == Act::kDial) {
+      ++tries;
+      EXPECT_LE(now_ + step.timeout, began + kStepTimeout + milliseconds(1));
+      now_ += milliseconds(700);
+      epochs_.OnDialed(Refusal("EPOCH_NOT_LOADED"), now_);
+    } else {
+      ASSERT_EQ(step.act, Act::kWait);
+      ASSERT_EQ(step.until, now_ + milliseconds(50));
+      now_ = step.until;
+    }
+    step = Next();
+  }
+  EXPECT_EQ(tries, 4);
+  EXPECT_EQ(step.ack.error().reason(), "EPOCH_NOT_LOADED");
+}
+
+TEST_F(StageEpochsTest, ARefusalThatStaysIsAcknowledgedAtOnce) {
+  for (const std::string_view reason : {"WRONG_NODE", "WRONG_STAGE", "STALE_EPOCH"}) {
+    StageEpochs epochs(Place());
+    epochs.Fence(3);
+    ASSERT_EQ(epochs.Next(now_).act, Act::kBegin);
+    epochs.OnBegun(absl::OkStatus(), now_);
+    ASSERT_EQ(epochs.Next(now_).act, Act::kDial);
+    epochs.OnDialed(Refusal(reason), now_);
+    EXPECT_EQ(epochs.Next(now_).ack.error().reason(), reason);
+  }
+}
+
+TEST_F(StageEpochsTest, ANewerFenceReplacesOneThatStillDials) {
+  epochs_.Fence(3);
+  ASSERT_EQ(Next().act, Act::kBegin);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  ASSERT_EQ(Next().act, Act::kDial);
+  epochs_.Fence(4);
+  EXPECT_EQ(Next().act, Act::kWait) << "one fence is at work at a time";
+  epochs_.OnDialed(Refusal("EPOCH_NOT_LOADED"), now_);
+  const FenceStep begin = Next();
+  ASSERT_EQ(begin.act, Act::kBegin) << "nobody waits for an acknowledgement of epoch 3";
+  EXPECT_EQ(begin.epoch, 4u);
+}
+
+TEST_F(StageEpochsTest, ALinkWaitsALittleForTheFenceOfItsEpoch) {
+  Fence(3);
+  const TimePoint since = now_;
+  EXPECT_TRUE(epochs_.Accept(Open(4), since, now_).waits);
+  now_ = epochs_.AcceptsUntil(since);
+  LinkVerdict late = epochs_.Accept(Open(4), since, now_);
+  EXPECT_FALSE(late.waits);
+  EXPECT_EQ(ReasonOf(late.status), "EPOCH_NOT_LOADED");
+  Fence(4);
+  EXPECT_TRUE(epochs_.Accept(Open(4), since, now_).status.ok());
+}
+
+TEST_F(StageEpochsTest, LinksOfOtherStagesAndEpochsAreRefused) {
+  Fence(4);
+  EXPECT_EQ(Refused(Open(3)), "STALE_EPOCH");
+  EXPECT_EQ(Refused(Open(5)), "EPOCH_NOT_LOADED");
+  v1::LinkOpen open = Open(4);
+  open.set_to_stage(2);
+  EXPECT_EQ(Refused(open), "WRONG_STAGE");
+  open = Open(4);
+  open.set_pipeline(1);
+  EXPECT_EQ(Refused(open), "WRONG_STAGE");
+  open = Open(4);
+  open.clear_from_node();
+  EXPECT_EQ(Refused(open), "WRONG_STAGE");
+}
+
+TEST_F(StageEpochsTest, ALinkThatIsOpenedAgainReplacesTheFirst) {
+  Fence(3);
+  const LinkId first = Accept(3);
+  const LinkVerdict again = epochs_.Accept(Open(3), now_, now_);
+  EXPECT_EQ(again.replaced, first);
+  EXPECT_EQ(ReasonOf(again.why), "LINK_REPLACED");
+  EXPECT_FALSE(epochs_.MayTake(first).ok());
+  EXPECT_TRUE(epochs_.MayTake(again.link).ok());
+  EXPECT_FALSE(epochs_.OnInboundClosed(first, absl::CancelledError()).has_value());
+}
+
+TEST_F(StageEpochsTest, OneFaultEndsAnEpoch) {
+  Fence(3);
+  const LinkId link = Accept(3);
+  const auto fault = epochs_.OnStepFailed(3, 9, Refusal("STEP_GAP"));
+  ASSERT_TRUE(fault.has_value());
+  EXPECT_EQ(fault->deployment(), kDeployment);
+  EXPECT_EQ(fault->epoch(), 3u);
+  EXPECT_EQ(fault->step(), 9u);
+  EXPECT_EQ(fault->stage(), 1u);
+  EXPECT_EQ(fault->error().reason(), "STEP_GAP");
+  EXPECT_FALSE(epochs_.OnInboundClosed(link, absl::CancelledError()).has_value());
+  EXPECT_FALSE(epochs_.Fault(3, 0, absl::CancelledError()).has_value());
+  EXPECT_FALSE(epochs_.MayTake(link).ok()) << "the link is closed";
+  // The next epoch has one of its own.
+  Fence(4);
+  EXPECT_TRUE(epochs_.OnInboundClosed(Accept(4), absl::CancelledError()).has_value());
+}
+
+TEST_F(StageEpochsTest, FaultsOfEpochsThatAreFencedOffAreNotTold) {
+  Fence(3);
+  epochs_.Fence(4);
+  EXPECT_FALSE(epochs_.Fault(3, 1, absl::UnavailableError("broken")).has_value());
+}
+
+TEST_F(StageEpochsTest, AFrameThatNamesANewerEpochIsAFaultOfTheLoadedOne) {
+  Fence(3);
+  const auto fault = epochs_.OnStepFailed(900, 1, Refusal("EPOCH_NOT_LOADED"));
+  ASSERT_TRUE(fault.has_value());
+  EXPECT_EQ(fault->epoch(), 3u);
+}
+
+TEST_F(StageEpochsTest, AStageThatIsUnloadedTakesAndTellsNothingMore) {
+  Fence(3);
+  const LinkId link = Accept(3);
+  epochs_.Fence(4);
+  EXPECT_EQ(epochs_.Stop(), link);
+  EXPECT_EQ(Next().act, Act::kWait);
+  EXPECT_FALSE(epochs_.MayTake(link).ok());
+  EXPECT_EQ(Refused(Open(4)), "UNLOADED");
+  EXPECT_FALSE(epochs_.Fault(4, 1, absl::UnavailableError("broken")).has_value());
+}
+
+TEST_F(StageEpochsTest, OneFrameMoreThanStepsInFlightMayWait) {
+  EXPECT_EQ(epochs_.max_waiting(), 4u);
+  EXPECT_EQ(DetailOf(epochs_.TooManySteps()).limit(), "steps_in_flight=3");
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,238 @@
+#include "worker/node/node_stages.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "worker/node/same_load.h"
+
+namespace strata {
+
+NodeStages::NodeStages(std::string node, NodeHost* host) : node_(std::move(node)), host_(host) {}
+
+// ---- Lives.
+
+void NodeStages::BeginLife(uint64_t incarnation) {
+  incarnation_ = incarnation;
+  alive_ = true;
+}
+
+void NodeStages::EndLife() {
+  alive_ = false;
+  while (!placed_.empty()) {
+    const StageId id = placed_.begin()->second;
+    placed_.erase(placed_.begin());
+    Retire(id, /*answers=*/false);
+  }
+}
+
+v1::Heartbeat NodeStages::Heartbeat(uint64_t term) const {
+  v1::Heartbeat heartbeat;
+  heartbeat.set_term(term);
+  heartbeat.set_leaving(leaving_);
+  heartbeat.set_frames_discarded(frames_discarded_);
+  return heartbeat;
+}
+
+void NodeStages::Say(const Stage& stage, v1::WorkerMessage message) {
+  if (alive_ && stage.incarnation == incarnation_) {
+    host_->Say(std::move(message));
+  }
+}
+
+// ---- What the coordinator says.
+
+bool NodeStages::OnMessage(const v1::CoordinatorMessage& message) {
+  if (!message.has_load() && !message.has_unload() && !message.has_fence()) {
+    return false;
+  }
+  if (!alive_) {
+    return true;
+  }
+  if (message.has_load()) {
+    OnLoad(message.load());
+  } else if (message.has_unload()) {
+    OnUnload(message.unload().deployment());
+  } else {
+    OnFence(message.fence());
+  }
+  return true;
+}
+
+void NodeStages::OnLoad(const v1::Load& load) {
+  const StageId id = ++newest_;
+  Stage& stage = stages_[id];
+  stage.load = load;
+  stage.incarnation = incarnation_;
+  const auto [placed, first] = placed_.try_emplace(load.deployment(), id);
+  const StageId old = first ? 0 : std::exchange(placed->second, id);
+  const bool same = old != 0 && SameButForKv(stages_.at(old).load, load);
+  host_->Add(id, load, same ? old : 0);
+  if (old != 0) {
+    Retire(old, /*answers=*/false);
+  }
+  BeginWaiting();
+}
+
+void NodeStages::OnUnload(uint64_t deployment) {
+  const auto placed = placed_.find(deployment);
+  if (placed == placed_.end()) {
+    SayUnloaded(deployment);
+    return;
+  }
+  const StageId id = placed->second;
+  placed_.erase(placed);
+  Retire(id, /*answers=*/true);
+}
+
+void NodeStages::OnFence(const v1::Fence& fence) {
+  if (const StageId id = Loaded(fence.deployment()); id != 0) {
+    host_->Fence(id, fence.epoch());
+    return;
+  }
+  v1::WorkerMessage message;
+  message.mutable_fence_ack()->set_deployment(fence.deployment());
+  message.mutable_fence_ack()->set_epoch(fence.epoch());
+  *message.mutable_fence_ack()->mutable_error() = DetailOf(NotLoaded(fence.deployment()));
+  host_->Say(std::move(message));
+}
+
+void NodeStages::SayUnloaded(uint64_t deployment) {
+  v1::WorkerMessage message;
+  message.mutable_unload_done()->set_deployment(deployment);
+  host_->Say(std::move(message));
+}
+
+// ---- Loading and taking off.
+
+void NodeStages::BeginWaiting() {
+  if (retiring_ > 0) {
+    return;
+  }
+  for (const auto& [deployment, id] : placed_) {
+    Stage& stage = stages_.at(id);
+    if (stage.state == State::kWaiting) {
+      stage.state = State::kLoading;
+      host_->BeginLoad(id);
+    }
+  }
+}
+
+void NodeStages::Retire(StageId id, bool answers) {
+  Stage& stage = stages_.at(id);
+  stage.retired = true;
+  stage.answers = answers;
+  ++retiring_;
+  if (stage.state == State::kWaiting) {
+    stage.state = State::kFailed;
+    v1::LoadProgress progress;
+    progress.set_deployment(stage.load.deployment());
+    progress.set_epoch(stage.load.epoch());
+    SayFailed(id, Error(absl::StatusCode::kCancelled, "CANCELLED", "loading was cancelled"),
+              std::move(progress));
+  }
+  host_->TakeOff(id);
+}
+
+void NodeStages::OnProgress(StageId stage, const v1::LoadProgress& progress) {
+  const auto it = stages_.find(stage);
+  if (it == stages_.end() || it->second.state != State::kLoading) {
+    return;
+  }
+  std::string text = progress.SerializeAsString();
+  if (text == it->second.reported) {
+    return;
+  }
+  it->second.reported = std::move(text);
+  v1::WorkerMessage message;
+  *message.mutable_load_progress() = progress;
+  Say(it->second, std::move(message));
+}
+
+void NodeStages::OnLoaded(StageId stage, v1::LoadProgress progress, const absl::Status& status,
+                          uint64_t bytes) {
+  const auto it = stages_.find(stage);
+  if (it == stages_.end() || it->second.state != State::kLoading) {
+    return;
+  }
+  it->second.bytes = bytes;
+  it->second.state = status.ok() ? State::kLoaded : State::kFailed;
+  if (!status.ok()) {
+    SayFailed(stage, status, std::move(progress));
+    return;
+  }
+  progress.set_phase(v1::LoadProgress::PHASE_READY);
+  v1::WorkerMessage message;
+  *message.mutable_load_progress() = std::move(progress);
+  Say(it->second, std::move(message));
+}
+
+void NodeStages::SayFailed(StageId id, const absl::Status& status, v1::LoadProgress progress) {
+  v1::ErrorDetail detail = DetailOf(status);
+  detail.set_node(node_);
+  *progress.mutable_error() = std::move(detail);
+  progress.set_phase(v1::LoadProgress::PHASE_FAILED);
+  v1::WorkerMessage message;
+  *message.mutable_load_progress() = std::move(progress);
+  Say(stages_.at(id), std::move(message));
+}
+
+void NodeStages::OnGone(StageId stage, uint64_t frames_discarded) {
+  const auto it = stages_.find(stage);
+  if (it == stages_.end() || !it->second.retired) {
+    return;
+  }
+  const Stage gone = std::move(it->second);
+  stages_.erase(it);
+  frames_discarded_ += frames_discarded;
+  --retiring_;
+  if (gone.answers && alive_ && gone.incarnation == incarnation_) {
+    SayUnloaded(gone.load.deployment());
+  }
+  BeginWaiting();
+}
+
+// ---- What stands.
+
+absl::Status NodeStages::NotLoaded(uint64_t deployment) const {
+  return Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT",
+               "deployment " + std::to_string(deployment) + " is not loaded here")
+      .Node(node_);
+}
+
+StageId NodeStages::Loaded(uint64_t deployment) const {
+  const auto placed = placed_.find(deployment);
+  if (placed == placed_.end() || stages_.at(placed->second).state != State::kLoaded) {
+    return 0;
+  }
+  return placed->second;
+}
+
+absl::StatusOr<StageId> NodeStages::Reaches(const v1::LinkOpen& open) const {
+  const StageId id = Loaded(open.deployment());
+  if (id == 0) {
+    return NotLoaded(open.deployment());
+  }
+  return id;
+}
+
+bool NodeStages::Retired(StageId stage) const {
+  const auto it = stages_.find(stage);
+  return it == stages_.end() || it->second.retired;
+}
+
+void NodeStages::SetBytes(StageId stage, uint64_t bytes) {
+  if (const auto it = stages_.find(stage); it != stages_.end()) {
+    it->second.bytes = bytes;
+  }
+}
+
+uint64_t NodeStages::BytesBeside(StageId stage) const {
+  uint64_t bytes = 0;
+  for (const auto& [deployment, id] : placed_) {
+    bytes += id == stage ? 0 : stages_.at(id).bytes;
+  }
+  return bytes;
+}
+
+}  // namespace strata

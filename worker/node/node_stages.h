@@ -1,0 +1,119 @@
+// The stages of a worker: which deployments' are being loaded, stand, or are being taken off.
+#ifndef STRATA_WORKER_NODE_NODE_STAGES_H_
+#define STRATA_WORKER_NODE_NODE_STAGES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "strata/v1/membership.pb.h"
+#include "strata/v1/shard.pb.h"
+
+namespace strata {
+
+// A stage from its Load to its end; never given twice. 0: none.
+using StageId = uint64_t;
+
+// What stages need of the process around them. Calls come from inside NodeStages, must not wait,
+// and must not call it.
+class NodeHost {
+ public:
+  virtual ~NodeHost() = default;
+  // To the coordinator, in the life that is going on.
+  virtual void Say(v1::WorkerMessage message) = 0;
+  // A Load came; BeginLoad or TakeOff follows. `before`: the stage whose weights it takes over once
+  // that is gone; 0: it has to load them.
+  virtual void Add(StageId stage, const v1::Load& load, StageId before) = 0;
+  // Loads it; NodeStages::OnLoaded follows, later.
+  virtual void BeginLoad(StageId stage) = 0;
+  // Ends loading and computing, and frees what it has; NodeStages::OnGone follows, later.
+  virtual void TakeOff(StageId stage) = 0;
+  virtual void Fence(StageId stage, uint64_t epoch) = 0;
+};
+
+// One thread at a time.
+class NodeStages {
+ public:
+  // `host` outlives it.
+  NodeStages(std::string node, NodeHost* host);
+
+  // A life under `incarnation`. The one before has ended.
+  void BeginLife(uint64_t incarnation);
+  // Takes every stage off. What they have to say is for nobody.
+  void EndLife();
+  bool alive() const { return alive_; }
+  // Of the newest life.
+  uint64_t incarnation() const { return incarnation_; }
+
+  // Heartbeats ask from now on for what is loaded to be taken off, once requests have ended.
+  void Leave() { leaving_ = true; }
+  // With what stages that are gone discarded. Loaded ones are the host's to add.
+  v1::Heartbeat Heartbeat(uint64_t term) const;
+  // Whether nothing is loaded, being loaded, or being taken off.
+  bool Empty() const { return placed_.empty() && retiring_ == 0; }
+
+  // Load, Unload and Fence; false for others. Ignored between lives.
+  bool OnMessage(const v1::CoordinatorMessage& message);
+
+  // `progress`: how far loading is; nothing is said once it has ended, and nothing twice.
+  void OnProgress(StageId stage, const v1::LoadProgress& progress);
+  // Loading has ended with `status`. `bytes`: what the stage takes from now on.
+  void OnLoaded(StageId stage, v1::LoadProgress progress, const absl::Status& status,
+                uint64_t bytes);
+  // It is taken off. `frames_discarded`: while it was here.
+  void OnGone(StageId stage, uint64_t frames_discarded);
+
+  // Whom a link that comes in reaches: NOT_FOUND (NO_DEPLOYMENT).
+  absl::StatusOr<StageId> Reaches(const v1::LinkOpen& open) const;
+  // The loaded stage of a deployment, or 0.
+  StageId Loaded(uint64_t deployment) const;
+  // Those that are being loaded or stand, by deployment.
+  const std::map<uint64_t, StageId>& placed() const { return placed_; }
+  // Nobody waits for it any more.
+  bool Retired(StageId stage) const;
+
+  // Memory that a stage has set aside or takes.
+  void SetBytes(StageId stage, uint64_t bytes);
+  // Of all that are placed but this one.
+  uint64_t BytesBeside(StageId stage) const;
+
+ private:
+  enum class State { kWaiting, kLoading, kLoaded, kFailed };
+  struct Stage {
+    v1::Load load;
+    uint64_t incarnation = 0;  // Of the life that it is of.
+    State state = State::kWaiting;
+    bool retired = false;
+    bool answers = false;  // UnloadDone, once it is gone.
+    std::string reported;
+    uint64_t bytes = 0;
+  };
+
+  void OnLoad(const v1::Load& load);
+  void OnUnload(uint64_t deployment);
+  void OnFence(const v1::Fence& fence);
+  void Retire(StageId id, bool answers);
+  // What is being taken off frees its memory first.
+  void BeginWaiting();
+  void Say(const Stage& stage, v1::WorkerMessage message);
+  void SayUnloaded(uint64_t deployment);
+  void SayFailed(StageId id, const absl::Status& status, v1::LoadProgress progress);
+  absl::Status NotLoaded(uint64_t deployment) const;
+
+  const std::string node_;
+  NodeHost* const host_;
+  bool alive_ = false;
+  bool leaving_ = false;
+  uint64_t incarnation_ = 0;
+  StageId newest_ = 0;
+  std::map<StageId, Stage> stages_;
+  std::map<uint64_t, StageId> placed_;  // By deployment.
+  uint64_t retiring_ = 0;
+  uint64_t frames_discarded_ = 0;  // Of stages that are gone.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_WORKER_NODE_NODE_STAGES_H_
