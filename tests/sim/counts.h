@@ -59,6 +59,7 @@ enum class Rule {
   kBadChecksum,
   kOtherIncarnation,
   kNoDeployment,
+  kNoLink,
   // Items and commands at a stage.
   kPosition,
   kFingerprint,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -17,8 +18,10 @@
 namespace strata::sim {
 namespace {
 
-constexpr nanoseconds kStageDialPause = milliseconds(20);
-constexpr nanoseconds kDialTry = milliseconds(200);
+// Shorter than those of a worker, as step timeouts are here.
+constexpr StageTimes kTimes = {.fence_on_its_way = milliseconds(100),
+                               .dial_try = milliseconds(200),
+                               .dial_pause = milliseconds(20)};
 
 bool HasPoison(const v1::StepFrame& frame) {
   return std::any_of(frame.items().begin(), frame.items().end(), [](const v1::StepItem& item) {
@@ -41,6 +44,18 @@ StageSpec SpecOf(const Scenario& scenario, const v1::Load& load) {
   return spec;
 }
 
+StagePlace PlaceOf(const WorkerLife& life, const v1::Load& load) {
+  return {.node = life.name,
+          .incarnation = life.incarnation,
+          .deployment = load.deployment(),
+          .pipeline = load.pipeline(),
+          .stage = load.stage(),
+          .max_in_flight = load.stage_count() + 1,
+          .next_node = load.next_node(),
+          .next_incarnation = load.next_incarnation(),
+          .step_timeout = milliseconds(load.step_timeout_ms())};
+}
+
 }  // namespace
 
 void WorkerLife::TellCoordinator(std::function<void()> arrives) const {
@@ -60,17 +75,6 @@ void WorkerLife::EndStream() const {
   });
 }
 
-void WorkerLife::AcknowledgeFence(uint64_t deployment, uint64_t epoch,
-                                  const absl::Status& status) const {
-  v1::WorkerMessage message;
-  message.mutable_fence_ack()->set_deployment(deployment);
-  message.mutable_fence_ack()->set_epoch(epoch);
-  if (!status.ok()) {
-    *message.mutable_fence_ack()->mutable_error() = DetailOf(status);
-  }
-  Say(std::move(message));
-}
-
 SimStage::SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach)
     : life_(life),
       load_(load),
@@ -82,100 +86,174 @@ SimStage::SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach)
                                 load.stage_count(), spec_, load.weights_digest(),
                                 load.numerics_class()},
               &shard_, &clock_),
-      table_(runner_.sequences_for_test()) {}
+      table_(runner_.sequences_for_test()),
+      epochs_(PlaceOf(life, load), kTimes) {}
 
 void SimStage::After(nanoseconds delay, const std::function<void(SimStage*)>& what) {
   world().After(delay, [reach = reach_, what] { reach(what); });
 }
 
-// ---- Fences and the link onward.
+// ---- Fences and links.
 
 void SimStage::Fence(uint64_t epoch) {
-  wanted_epoch_ = std::max(wanted_epoch_, epoch);
-  if (epoch > epoch_) {
+  epochs_.Fence(epoch);
+  Drive();
+}
+
+void SimStage::Drive() {
+  while (true) {
+    const FenceStep step = epochs_.Next(world().now());
+    switch (step.act) {
+      case FenceAct::kWait:
+        if (step.until != TimePoint::max()) {
+          After(step.until - world().now(), [](SimStage* stage) { stage->Drive(); });
+        }
+        JudgeWaiting();
+        return;
+      case FenceAct::kBegin:
+        Begin(step);
+        break;
+      case FenceAct::kDial:
+        Dial(step);
+        break;
+      case FenceAct::kAcknowledge: {
+        v1::WorkerMessage message;
+        *message.mutable_fence_ack() = step.ack;
+        life_.Say(std::move(message));
+        break;
+      }
+    }
+  }
+}
+
+void SimStage::Begin(const FenceStep& step) {
+  if (step.clears) {
     queue_.clear();
   }
-  if (const absl::Status status = runner_.Fence(epoch); !status.ok()) {
-    life_.AcknowledgeFence(load_.deployment(), epoch, status);
-    return;
+  if (step.ended != 0) {
+    EndInbound(step.why);
   }
-  epoch_ = std::max(epoch_, epoch);
-  if (onward_epoch_ == epoch) {
-    life_.AcknowledgeFence(load_.deployment(), epoch, absl::OkStatus());
-    return;
+  fencing_ = step.epoch;
+  if (!computing_) {
+    FenceRunner();
   }
-  onward_epoch_ = 0;
-  Dial(epoch, world().now() + world().scenario.step_timeout / 2);
 }
 
-// Opens the link to the next stage, again and again until it works or time is up.
-void SimStage::Dial(uint64_t epoch, TimePoint deadline) {
-  if (wanted_epoch_ != epoch || onward_epoch_ == epoch) {
-    return;
-  }
-  if (world().now() >= deadline) {
-    life_.AcknowledgeFence(load_.deployment(), epoch,
-                           Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED",
-                                 "the link to the next stage could not be opened")
-                               .Node(life_.name));
-    return;
-  }
-  const Machine next = next_;
-  auto answer = [network = life_.cluster->network, machine = life_.machine, reach = reach_, next,
-                 epoch, deadline](bool accepted) {
-    network->SendControl(next, machine, [reach, epoch, deadline, accepted] {
-      reach([epoch, deadline, accepted](SimStage* stage) {
-        stage->OnDialed(epoch, accepted, deadline);
-      });
+void SimStage::FenceRunner() {
+  const uint64_t epoch = *std::exchange(fencing_, std::nullopt);
+  epochs_.OnBegun(runner_.Fence(epoch), world().now());
+}
+
+void SimStage::Dial(const FenceStep& step) {
+  const uint64_t dial = ++dials_;
+  auto answer = [network = life_.cluster->network, from = life_.machine, next = next_,
+                 reach = reach_, dial](const absl::Status& status) {
+    network->SendControl(next, from, [reach, dial, status] {
+      reach([dial, status](SimStage* stage) { stage->OnDialed(dial, status); });
     });
   };
-  v1::LinkOpen open;
-  open.set_from_node(life_.name);
-  open.set_from_incarnation(life_.incarnation);
-  open.set_to_node(load_.next_node());
-  open.set_to_incarnation(load_.next_incarnation());
-  open.set_deployment(load_.deployment());
-  open.set_epoch(epoch);
-  open.set_to_stage(load_.stage() + 1);
-  life_.cluster->network->SendControl(life_.machine, next,
-                                      [cluster = life_.cluster, next, open, answer] {
-                                        if (next == kCoordinatorMachine) {
-                                          cluster->coordinator->OnLinkOpen(open, answer);
-                                        } else {
-                                          cluster->worker(next)->OnLinkOpen(open, answer);
-                                        }
-                                      });
-  After(kDialTry, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
+  life_.cluster->network->SendControl(
+      life_.machine, next_, [cluster = life_.cluster, next = next_, open = step.open, answer] {
+        if (next != kCoordinatorMachine) {
+          cluster->worker(next)->Accept(open, answer);
+          return;
+        }
+        cluster->coordinator->OnLinkOpen(open, [answer](bool accepted) {
+          answer(accepted ? absl::OkStatus()
+                          : Error(absl::StatusCode::kFailedPrecondition, "EPOCH_NOT_LOADED",
+                                  "the coordinator does not take results of this epoch"));
+        });
+      });
+  After(step.timeout, [dial](SimStage* stage) {
+    stage->OnDialed(dial, Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED",
+                                "the link to the next stage could not be opened")
+                              .Node(stage->life_.name));
+  });
 }
 
-void SimStage::OnDialed(uint64_t epoch, bool accepted, TimePoint deadline) {
-  if (wanted_epoch_ != epoch || onward_epoch_ == epoch) {
+void SimStage::OnDialed(uint64_t dial, const absl::Status& status) {
+  if (dial != dials_) {
     return;
   }
-  if (!accepted) {
-    After(kStageDialPause, [epoch, deadline](SimStage* stage) { stage->Dial(epoch, deadline); });
-    return;
-  }
-  onward_epoch_ = epoch;
-  life_.AcknowledgeFence(load_.deployment(), epoch, absl::OkStatus());
+  ++dials_;  // What comes later is not of a try that goes on.
+  epochs_.OnDialed(status, world().now());
+  Drive();
 }
 
-void SimStage::Report(uint64_t epoch, const absl::Status& status) {
-  if (epoch < wanted_epoch_ || faulted_ >= epoch) {
-    return;  // One fault ends an epoch.
+void SimStage::OnOnwardBroken(uint64_t epoch, const absl::Status& status) {
+  if (epochs_.MaySend(epoch).ok()) {
+    Tell(epochs_.Fault(epoch, 0, status));
   }
-  faulted_ = epoch;
-  v1::WorkerMessage message;
-  message.mutable_link_fault()->set_deployment(load_.deployment());
-  message.mutable_link_fault()->set_epoch(epoch);
-  message.mutable_link_fault()->set_stage(load_.stage());
-  *message.mutable_link_fault()->mutable_error() = DetailOf(status);
-  life_.Say(std::move(message));
+}
+
+void SimStage::Accept(const v1::LinkOpen& open, std::function<void(const absl::Status&)> answer) {
+  waiting_.push_back({open, world().now(), std::move(answer)});
+  After(epochs_.AcceptsUntil(world().now()) - world().now(),
+        [](SimStage* stage) { stage->JudgeWaiting(); });
+  JudgeWaiting();
+}
+
+void SimStage::JudgeWaiting() {
+  std::vector<WaitingLink> links;
+  links.swap(waiting_);
+  for (WaitingLink& link : links) {
+    const LinkVerdict verdict = epochs_.Accept(link.open, link.since, world().now());
+    if (verdict.waits) {
+      waiting_.push_back(std::move(link));
+      continue;
+    }
+    if (verdict.status.ok()) {
+      inbound_ = link.open;  // The sender of one that it replaces gave that up.
+    }
+    link.answer(verdict.status);
+  }
+}
+
+void SimStage::BreakInbound(uint64_t epoch, const absl::Status& status) {
+  if (epochs_.inbound() != 0 && epoch == epochs_.epoch()) {
+    Tell(epochs_.OnInboundClosed(epochs_.inbound(), status));
+    EndInbound(status);
+  }
+}
+
+// Its sender notices.
+void SimStage::EndInbound(const absl::Status& why) {
+  if (inbound_.from_node().empty()) {
+    return;  // The coordinator is told by the stage.
+  }
+  SimWorker* sender = life_.cluster->worker(MachineOf(inbound_.from_node()));
+  life_.cluster->network->SendControl(
+      life_.machine, MachineOf(inbound_.from_node()),
+      [sender, open = inbound_, why] { sender->OnLinkBroken(open, why); });
+}
+
+void SimStage::Stop() {
+  if (epochs_.Stop() != 0) {
+    EndInbound(epochs_.Unloaded());
+  }
+  queue_.clear();
+  JudgeWaiting();
+}
+
+void SimStage::Tell(const std::optional<v1::LinkFault>& fault) const {
+  if (fault.has_value()) {
+    v1::WorkerMessage message;
+    *message.mutable_link_fault() = *fault;
+    life_.Say(std::move(message));
+  }
 }
 
 // ---- Steps.
 
 void SimStage::Take(const std::shared_ptr<const StepMessage>& frame) {
+  if (!epochs_.MayTake(epochs_.inbound()).ok()) {
+    world().Count(Rule::kNoLink);
+    return;
+  }
+  if (queue_.size() >= epochs_.max_waiting()) {
+    BreakInbound(epochs_.epoch(), epochs_.TooManySteps());
+    return;
+  }
   queue_.push_back(frame);
   ComputeNext();
 }
@@ -188,8 +266,12 @@ void SimStage::ComputeNext() {
   queue_.pop_front();
   computing_ = true;
   After(TimeOf(frame->header), [frame](SimStage* stage) {
-    stage->computing_ = false;
     stage->Compute(*frame);
+    stage->computing_ = false;
+    if (stage->fencing_.has_value()) {
+      stage->FenceRunner();
+      stage->Drive();
+    }
     stage->ComputeNext();
   });
 }
@@ -207,7 +289,7 @@ nanoseconds SimStage::TimeOf(const v1::StepFrame& frame) const {
 void SimStage::Compute(const StepMessage& frame) {
   const RunnerStats before = runner_.stats();
   const uint64_t epoch = frame.header.epoch();
-  if (epoch == epoch_ && HasPoison(frame.header) &&
+  if (epoch == epochs_.epoch() && HasPoison(frame.header) &&
       life_.cluster->worker(life_.machine)->MeetsPoison(this)) {
     return;
   }
@@ -221,12 +303,13 @@ void SimStage::Compute(const StepMessage& frame) {
     if (ReasonOf(output.status()) == "STEP_GAP") {
       world().Count(Rule::kStepGap);
     }
-    Report(epoch, output.status());
+    Tell(epochs_.OnStepFailed(epoch, frame.header.step(), output.status()));
+    BreakInbound(epochs_.epoch(), output.status());
     return;
   }
   if (std::holds_alternative<ShardRunner::Discarded>(*output)) {
     world().Tell([&] { return life_.name + " discards " + Show(frame.header); });
-    world().Count(epoch < epoch_ ? Rule::kOldEpoch : Rule::kSeenStep);
+    world().Count(epoch < epochs_.epoch() ? Rule::kOldEpoch : Rule::kSeenStep);
     return;
   }
   if (frame.header.resync() && runner_.stats().sequences < before.sequences) {
@@ -248,10 +331,10 @@ void SimStage::SendOn(ShardRunner::Output output) {
   const bool last = std::holds_alternative<ResultMessage>(output);
   const uint64_t epoch = last ? std::get<ResultMessage>(output).header.epoch()
                               : std::get<StepMessage>(output).header.epoch();
-  if (onward_epoch_ != epoch) {
-    Report(epoch, Error(absl::StatusCode::kFailedPrecondition, "LINK_NOT_OPEN",
-                        "a step was computed while the link onward was not open")
-                      .Node(life_.name));
+  if (const absl::Status may = epochs_.MaySend(epoch); !may.ok()) {
+    const uint64_t step = last ? std::get<ResultMessage>(output).header.step()
+                               : std::get<StepMessage>(output).header.step();
+    Tell(epochs_.Fault(epoch, step, may));
     return;
   }
   Network::Frame sent;

@@ -1,6 +1,7 @@
-// One loaded stage of a worker: frames that come in are computed one after another by the real
-// ShardRunner, page tables included, over the hash arithmetic, and go out on the link to the next
-// stage. It does as worker/service/{shard_host,compute_queue} do.
+// The host of one loaded stage of a worker: does with simulated links what StageEpochs decides.
+// Frames that come in are computed one after another by ShardRunner, page tables included, over the
+// hash arithmetic, and go out on the link to the next stage. As worker/service/shard_host.h and
+// compute_queue.h, less their threads.
 #ifndef STRATA_TESTS_SIM_SIM_STAGE_H_
 #define STRATA_TESTS_SIM_SIM_STAGE_H_
 
@@ -9,13 +10,16 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/frame.h"
 #include "strata/v1/membership.pb.h"
 #include "tests/sim/cluster.h"
 #include "tests/worker/runner/hash_shard.h"
+#include "worker/node/stage_epochs.h"
 #include "worker/runner/shard_runner.h"
 
 namespace strata::sim {
@@ -31,26 +35,32 @@ struct WorkerLife {
   // On the control stream, and the stream's end.
   void Say(v1::WorkerMessage message) const;
   void EndStream() const;
-  void AcknowledgeFence(uint64_t deployment, uint64_t epoch, const absl::Status& status) const;
 };
 
 class SimStage {
  public:
-  // Runs `what` on the stage that the worker has of this deployment: at once, once a stall is over,
-  // or never if it has none then, or another life.
+  // Runs `what` on the stage: at once, once a stall is over, or never if it is gone by then.
   using ReachFn = std::function<void(const std::function<void(SimStage*)>& what)>;
 
   SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach);
   SimStage(const SimStage&) = delete;
   SimStage& operator=(const SimStage&) = delete;
 
+  uint64_t deployment() const { return load_.deployment(); }
   // Of the newest fence that was done.
-  uint64_t epoch() const { return epoch_; }
+  uint64_t epoch() const { return epochs_.epoch(); }
 
   void Fence(uint64_t epoch);
+  // The stage before, or the coordinator, wants to open its link.
+  void Accept(const v1::LinkOpen& open, std::function<void(const absl::Status&)> answer);
+  // On whichever link is open: a copy that comes late is handed to whoever is there.
   void Take(const std::shared_ptr<const StepMessage>& frame);
-  // Tells the coordinator that the links of `epoch` are broken.
-  void Report(uint64_t epoch, const absl::Status& status);
+  // The link that comes in breaks, if it is of this epoch.
+  void BreakInbound(uint64_t epoch, const absl::Status& status);
+  // The next stage broke the link onward of `epoch`.
+  void OnOnwardBroken(uint64_t epoch, const absl::Status& status);
+  // It is being unloaded: nothing goes in or out any more.
+  void Stop();
 
   // Faults of state and device. FlipBit: false where there is nothing to damage.
   bool FlipBit(uint64_t random);
@@ -59,6 +69,7 @@ class SimStage {
   void FailAtPoison() { shard_.FailAtToken(kPoisonToken); }
 
   // What it holds.
+  uint64_t frames_discarded() const { return runner_.stats().frames_discarded; }
   size_t sequences() const { return runner_.stats().sequences; }
   uint64_t pages_in_use() const;
 
@@ -70,8 +81,15 @@ class SimStage {
 
   World& world() const { return *life_.cluster->world; }
   void After(nanoseconds delay, const std::function<void(SimStage*)>& what);
-  void Dial(uint64_t epoch, TimePoint deadline);
-  void OnDialed(uint64_t epoch, bool accepted, TimePoint deadline);
+  // Does what is due.
+  void Drive();
+  void Begin(const FenceStep& step);
+  void FenceRunner();
+  void Dial(const FenceStep& step);
+  void OnDialed(uint64_t dial, const absl::Status& status);
+  void JudgeWaiting();
+  void EndInbound(const absl::Status& why);
+  void Tell(const std::optional<v1::LinkFault>& fault) const;
   void ComputeNext();
   void Compute(const StepMessage& frame);
   // What computing it takes.
@@ -89,10 +107,16 @@ class SimStage {
   testing::HashShard shard_;
   ShardRunner runner_;
   SequenceTable& table_;  // The runner's.
-  uint64_t epoch_ = 0;
-  uint64_t wanted_epoch_ = 0;  // Of the newest fence that was asked for.
-  uint64_t onward_epoch_ = 0;  // Of the open link to the next stage.
-  uint64_t faulted_ = 0;       // Newest epoch whose fault was reported.
+  StageEpochs epochs_;
+  struct WaitingLink {
+    v1::LinkOpen open;
+    TimePoint since{0};
+    std::function<void(const absl::Status&)> answer;
+  };
+  std::vector<WaitingLink> waiting_;  // For the fences of their epochs.
+  v1::LinkOpen inbound_;              // Whose link epochs_.inbound() is.
+  std::optional<uint64_t> fencing_;   // Begins once the step at hand is computed.
+  uint64_t dials_ = 0;
   std::deque<std::shared_ptr<const StepMessage>> queue_;
   bool computing_ = false;
 };

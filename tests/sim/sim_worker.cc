@@ -5,54 +5,72 @@
 
 #include "common/status.h"
 #include "tests/sim/sim_coordinator.h"
-#include "worker/node/lease_policy.h"
 
 namespace strata::sim {
 namespace {
 
-constexpr nanoseconds kRegisterBackoff = milliseconds(100);
-constexpr nanoseconds kRegisterTimeout = milliseconds(1000);
+// What a stage that is taken off takes at most until it is gone.
+constexpr uint64_t kTakeOffMs = 3;
 // Until a process that poison killed is started again.
 constexpr nanoseconds kRestart = milliseconds(30);
+
+// Shorter than those of a process, as leases are here.
+MembershipTimes TimesOf(const Scenario& scenario) {
+  return {.register_timeout = milliseconds(1000),
+          .look_every = scenario.lease / 10,
+          .first_backoff = milliseconds(100),
+          .longest_backoff = milliseconds(400),
+          .shortest_beat = milliseconds(20)};
+}
 
 }  // namespace
 
 SimWorker::SimWorker(Cluster* cluster, Machine machine)
     : cluster_(cluster), machine_(machine), name_(NodeName(machine)) {}
 
-void SimWorker::Reach(uint64_t incarnation, const std::function<void()>& what) {
-  if (!up_ || incarnation != incarnation_) {
+void SimWorker::ReachProcess(uint64_t process, const std::function<void()>& what) {
+  if (!up_ || process != process_) {
     return;
   }
   if (world().now() < stalled_until_) {
-    world().events.At(stalled_until_, [this, incarnation, what] { Reach(incarnation, what); });
+    world().events.At(stalled_until_, [this, process, what] { ReachProcess(process, what); });
     return;
   }
   what();
 }
 
 void SimWorker::After(nanoseconds delay, const std::function<void()>& what) {
-  world().After(delay, [this, incarnation = incarnation_, what] { Reach(incarnation, what); });
+  world().After(delay, [this, process = process_, what] { ReachProcess(process, what); });
 }
 
-SimStage* SimWorker::Find(uint64_t deployment) {
-  const auto it = stages_.find(deployment);
-  return it == stages_.end() ? nullptr : &it->second;
+void SimWorker::Reach(uint64_t incarnation, const std::function<void()>& what) {
+  ReachProcess(process_, [this, incarnation, what] {
+    if (incarnation == incarnation_) {
+      what();
+    }
+  });
+}
+
+SimStage* SimWorker::Find(uint64_t deployment) const {
+  const StageId stage = up_ ? stages_->Loaded(deployment) : 0;
+  return stage == 0 ? nullptr : placed_.at(stage).host.get();
 }
 
 // ---- Lives and the lease.
 
 void SimWorker::Start() {
   up_ = true;
+  ++process_;
   stalled_until_ = TimePoint(0);
-  Register();
+  wake_.reset();
+  membership_ = std::make_unique<Membership>("the coordinator", TimesOf(world().scenario));
+  stages_ = std::make_unique<NodeStages>(name_, static_cast<NodeHost*>(this));
+  Drive();
 }
 
 void SimWorker::Stop(bool silent) {
   up_ = false;
-  registered_ = false;
-  loading_.clear();
-  stages_.clear();
+  placed_.clear();
   if (!silent) {
     life().EndStream();
   }
@@ -61,98 +79,98 @@ void SimWorker::Stop(bool silent) {
 void SimWorker::Stall(TimePoint until) { stalled_until_ = std::max(stalled_until_, until); }
 
 void SimWorker::BreakControlStream() {
-  if (up_ && registered_) {
+  if (up_ && membership_->registered()) {
     OnStreamEnded(incarnation_, absl::UnavailableError("its control stream broke"));
   }
 }
 
+void SimWorker::Drive() {
+  while (true) {
+    const MembershipStep step = membership_->Next(world().now());
+    switch (step.act) {
+      case MembershipAct::kWait:
+        WakeAt(step.until);
+        return;
+      case MembershipAct::kRegister:
+        Register();
+        break;
+      case MembershipAct::kSendHeartbeat: {
+        v1::WorkerMessage message;
+        *message.mutable_heartbeat() = stages_->Heartbeat(step.term);
+        Say(std::move(message));
+        break;
+      }
+      case MembershipAct::kAskWhoAnswers:
+        AskWhoAnswers();
+        break;
+      case MembershipAct::kEndLife:
+        EndLife();
+        break;
+      case MembershipAct::kTellLapsed:
+        world().Count(Rule::kLeaseLapsed);
+        break;
+      case MembershipAct::kTellRenewed:
+        break;
+    }
+  }
+}
+
+void SimWorker::WakeAt(TimePoint when) {
+  if (when == TimePoint::max() || (wake_.has_value() && *wake_ <= when)) {
+    return;
+  }
+  wake_ = when;
+  After(when - world().now(), [this, when] {
+    if (wake_ == when) {
+      wake_.reset();
+      Drive();
+    }
+  });
+}
+
 void SimWorker::Register() {
   incarnation_ = ++cluster_->incarnations;
-  registered_ = false;
+  stream_ = absl::OkStatus();
+  membership_->BeginLife(world().now());
+  stages_->BeginLife(incarnation_);
   v1::WorkerMessage message;
   message.mutable_register_()->set_name(name_);
   message.mutable_register_()->set_incarnation(incarnation_);
   message.mutable_register_()->set_address(name_);
   message.mutable_register_()->set_numerics(kNumericsClass);
   Say(std::move(message));
-  After(kRegisterTimeout, [this] {
-    if (!registered_) {
-      EndLife("its registration was not answered");
-    }
+}
+
+// Drops every sequence and stage.
+void SimWorker::EndLife() {
+  stages_->EndLife();
+  life().EndStream();
+  const absl::Status why = membership_->EndLife(stream_, world().now());
+  world().Tell([&] {
+    return name_ + " drops what it holds and registers anew: " + std::string(why.message());
   });
 }
 
 void SimWorker::OnMessage(uint64_t incarnation, const v1::CoordinatorMessage& message) {
   Reach(incarnation, [this, message] {
-    switch (message.kind_case()) {
-      case v1::CoordinatorMessage::kRegistered:
-        OnRegistered(message.registered());
-        break;
-      case v1::CoordinatorMessage::kLeaseRenewed:
-        OnLeaseRenewed(message.lease_renewed().term());
-        break;
-      case v1::CoordinatorMessage::kLoad:
-        OnLoad(message.load());
-        break;
-      case v1::CoordinatorMessage::kUnload:
-        OnUnload(message.unload().deployment());
-        break;
-      case v1::CoordinatorMessage::kFence:
-        OnFence(message.fence());
-        break;
-      default:
-        break;
+    if (message.has_registered()) {
+      world().Tell([&] {
+        return name_ + " has joined the coordinator of term " +
+               std::to_string(message.registered().term());
+      });
     }
-  });
-}
-
-void SimWorker::OnRegistered(const v1::Registered& registered) {
-  term_ = registered.term();
-  world().Tell(
-      [&] { return name_ + " has joined the coordinator of term " + std::to_string(term_); });
-  registered_ = true;
-  answers_since_ = std::nullopt;
-  lease_ = milliseconds(registered.lease_ms());
-  heartbeat_ = milliseconds(registered.heartbeat_ms());
-  lease_end_ = world().now() + lease_;
-  Beat();
-}
-
-void SimWorker::OnLeaseRenewed(uint64_t term) {
-  if (term == term_) {
-    lease_end_ = world().now() + lease_;
-    answers_since_ = std::nullopt;
-  }
-}
-
-void SimWorker::OnCoordinatorAnswers(uint64_t incarnation, uint64_t term) {
-  Reach(incarnation, [this, term] {
-    if (!registered_ || !lease_policy::HasLapsed(world().now(), lease_end_)) {
-      return;
-    }
-    answers_since_ = answers_since_.value_or(world().now());
-    const auto who =
-        term == term_ ? lease_policy::Coordinator::kSame : lease_policy::Coordinator::kAnother;
-    if (lease_policy::EndsLife(who, world().now() - *answers_since_, lease_)) {
-      EndLife("its lease lapsed, and the coordinator of term " + std::to_string(term) + " answers");
-    }
+    membership_->OnMessage(message, world().now());
+    stages_->OnMessage(message);
+    Drive();
   });
 }
 
 void SimWorker::OnStreamEnded(uint64_t incarnation, const absl::Status& why) {
-  Reach(incarnation, [this, why] { EndLife(std::string(why.message())); });
-}
-
-void SimWorker::Beat() {
-  if (lease_policy::HasLapsed(world().now(), lease_end_)) {
-    world().Count(Rule::kLeaseLapsed);
-    AskWhoAnswers();
-  }
-  v1::WorkerMessage message;
-  message.mutable_heartbeat()->set_term(term_);
-  Say(std::move(message));
-  const nanoseconds left = lease_end_ - world().now();
-  After(left > nanoseconds(0) ? std::min(heartbeat_, left) : heartbeat_, [this] { Beat(); });
+  Reach(incarnation, [this, why] {
+    stream_ = why;
+    membership_->OnStreamEnded();
+    Drive();
+  });
 }
 
 // On a connection of its own, so that who answers is who listens there now.
@@ -160,79 +178,91 @@ void SimWorker::AskWhoAnswers() {
   life().TellCoordinator([cluster = cluster_, machine = machine_, incarnation = incarnation_] {
     cluster->coordinator->OnWhoAnswers(machine, incarnation);
   });
+  After(world().scenario.lease / 10, [this, asked = ++asked_] { OnAnswer(asked, 0); });
 }
 
-// Drops every sequence and stage, and registers anew.
-void SimWorker::EndLife(const std::string& why) {
-  world().Tell([&] { return name_ + " drops what it holds and registers anew: " + why; });
-  life().EndStream();
-  registered_ = false;
-  loading_.clear();
-  stages_.clear();
-  incarnation_ = ++cluster_->incarnations;
-  After(kRegisterBackoff, [this] { Register(); });
+void SimWorker::OnCoordinatorAnswers(uint64_t incarnation, uint64_t term) {
+  Reach(incarnation, [this, term] { OnAnswer(asked_, term); });
+}
+
+void SimWorker::OnAnswer(uint64_t asked, uint64_t found) {
+  if (asked == asked_) {
+    ++asked_;  // What comes later answers nothing.
+    membership_->OnAnswer(found, world().now());
+    Drive();
+  }
 }
 
 // ---- Stages.
 
-void SimWorker::OnLoad(const v1::Load& load) {
-  stages_.erase(load.deployment());
-  loading_[load.deployment()] = load.epoch();
-  const nanoseconds takes = milliseconds(world().random.Between(5, 60));
-  After(takes, [this, load] {
-    const auto loading = loading_.find(load.deployment());
-    if (loading != loading_.end() && loading->second == load.epoch()) {
-      loading_.erase(loading);
-      OnLoaded(load);
-    }  // Else it was unloaded meanwhile, or told to load anew.
+void SimWorker::Add(StageId stage, const v1::Load& load, StageId /*before*/) {
+  placed_[stage].load = load;
+}
+
+void SimWorker::BeginLoad(StageId stage) {
+  After(milliseconds(world().random.Between(5, 60)), [this, stage] {
+    if (!stages_->Retired(stage)) {
+      EndLoad(stage);
+    }
   });
 }
 
-void SimWorker::OnLoaded(const v1::Load& load) {
-  const auto reach = [this, incarnation = incarnation_,
-                      deployment = load.deployment()](const auto& what) {
-    Reach(incarnation, [this, deployment, what] {
-      if (SimStage* stage = Find(deployment); stage != nullptr) {
-        what(stage);
+void SimWorker::EndLoad(StageId stage) {
+  Placed& placed = placed_.at(stage);
+  const auto reach = [this, process = process_, stage](const auto& what) {
+    ReachProcess(process, [this, stage, what] {
+      if (const auto it = placed_.find(stage); it != placed_.end()) {
+        what(it->second.host.get());
       }
     });
   };
-  stages_.try_emplace(load.deployment(), life(), load, reach);
+  placed.host = std::make_unique<SimStage>(life(), placed.load, reach);
   if (poison_ == FaultKind::kPoisonDevice) {
-    stages_.at(load.deployment()).FailAtPoison();
+    placed.host->FailAtPoison();
   }
   world().Tell([&] {
-    return name_ + " has loaded stage " + std::to_string(load.stage()) + " of deployment " +
-           std::to_string(load.deployment());
+    return name_ + " has loaded stage " + std::to_string(placed.load.stage()) + " of deployment " +
+           std::to_string(placed.load.deployment());
   });
-  v1::WorkerMessage message;
-  message.mutable_load_progress()->set_deployment(load.deployment());
-  message.mutable_load_progress()->set_epoch(load.epoch());
-  message.mutable_load_progress()->set_phase(v1::LoadProgress::PHASE_READY);
-  Say(std::move(message));
+  v1::LoadProgress progress;
+  progress.set_deployment(placed.load.deployment());
+  progress.set_epoch(placed.load.epoch());
+  stages_->OnLoaded(stage, std::move(progress), absl::OkStatus(), 0);
 }
 
-void SimWorker::OnUnload(uint64_t deployment) {
-  loading_.erase(deployment);
-  if (stages_.erase(deployment) > 0) {
-    world().Tell([&] { return name_ + " unloads deployment " + std::to_string(deployment); });
-  }
+void SimWorker::TakeOff(StageId stage) {
+  After(milliseconds(world().random.Between(0, kTakeOffMs)), [this, stage] {
+    const Placed& placed = placed_.at(stage);
+    uint64_t discarded = 0;
+    if (placed.host != nullptr) {
+      world().Tell([&] {
+        return name_ + " unloads deployment " + std::to_string(placed.load.deployment());
+      });
+      placed.host->Stop();
+      discarded = placed.host->frames_discarded();
+    }
+    placed_.erase(stage);
+    stages_->OnGone(stage, discarded);
+  });
 }
 
-void SimWorker::OnFence(const v1::Fence& fence) {
-  if (SimStage* stage = Find(fence.deployment()); stage != nullptr) {
-    stage->Fence(fence.epoch());
-  } else {
-    life().AcknowledgeFence(
-        fence.deployment(), fence.epoch(),
-        Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT", "not loaded here").Node(name_));
-  }
-}
-
-void SimWorker::OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer) {
+void SimWorker::Accept(const v1::LinkOpen& open,
+                       const std::function<void(const absl::Status&)>& answer) {
   Reach(open.to_incarnation(), [this, open, answer] {
-    const SimStage* stage = Find(open.deployment());
-    answer(stage != nullptr && stage->epoch() == open.epoch());
+    const absl::StatusOr<StageId> stage = stages_->Reaches(open);
+    if (stage.ok()) {
+      placed_.at(*stage).host->Accept(open, answer);
+    } else {
+      answer(stage.status());
+    }
+  });
+}
+
+void SimWorker::OnLinkBroken(const v1::LinkOpen& open, const absl::Status& why) {
+  Reach(open.from_incarnation(), [this, open, why] {
+    if (SimStage* stage = Find(open.deployment()); stage != nullptr) {
+      stage->OnOnwardBroken(open.epoch(), why);
+    }
   });
 }
 
@@ -254,33 +284,46 @@ void SimWorker::OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64
   Reach(incarnation, [this, deployment, epoch] {
     world().Count(Rule::kBadChecksum);
     if (SimStage* stage = Find(deployment); stage != nullptr) {
-      stage->Report(epoch, Error(absl::StatusCode::kDataLoss, "FRAME_CRC",
-                                 "a frame's checksum does not match")
-                               .Node(name_));
+      stage->BreakInbound(epoch, Error(absl::StatusCode::kDataLoss, "FRAME_CRC",
+                                       "a frame's checksum does not match")
+                                     .Node(name_));
     }
   });
 }
 
 // ---- Faults, and what is held.
 
+std::vector<SimStage*> SimWorker::Loaded() const {
+  std::vector<SimStage*> loaded;
+  for (const auto& [deployment, stage] : up_ ? stages_->placed() : std::map<uint64_t, StageId>()) {
+    if (SimStage* host = Find(deployment); host != nullptr) {
+      loaded.push_back(host);
+    }
+  }
+  return loaded;
+}
+
 bool SimWorker::FlipBit(uint64_t random) {
-  return std::any_of(stages_.begin(), stages_.end(),
-                     [random](auto& entry) { return entry.second.FlipBit(random); });
+  const std::vector<SimStage*> loaded = Loaded();
+  return std::any_of(loaded.begin(), loaded.end(),
+                     [random](SimStage* stage) { return stage->FlipBit(random); });
 }
 
 bool SimWorker::FailBackend() {
-  if (stages_.empty()) {
+  const std::vector<SimStage*> loaded = Loaded();
+  if (loaded.empty()) {
     return false;
   }
-  stages_.begin()->second.FailBackend();
+  loaded.front()->FailBackend();
   return true;
 }
 
 bool SimWorker::PoisonStage(uint64_t random) {
-  if (stages_.empty()) {
+  const std::vector<SimStage*> loaded = Loaded();
+  if (loaded.empty()) {
     return false;
   }
-  stages_.begin()->second.Poison(random);
+  loaded.front()->Poison(random);
   return true;
 }
 
@@ -290,19 +333,20 @@ bool SimWorker::Poison(FaultKind kind) {
     return "FAULT: " + name_ + ": " + std::string(NameOf(kind)) + " is token " +
            std::to_string(kPoisonToken);
   });
+  const std::vector<SimStage*> loaded = Loaded();
   if (kind == FaultKind::kPoisonDevice) {
-    for (auto& [deployment, stage] : stages_) {
-      stage.FailAtPoison();
+    for (SimStage* stage : loaded) {
+      stage->FailAtPoison();
     }
   }
-  return !stages_.empty();
+  return !loaded.empty();
 }
 
 bool SimWorker::MeetsPoison(SimStage* stage) {
   if (poison_ == FaultKind::kPoisonLinks) {
-    stage->Report(stage->epoch(),
-                  Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "the link broke at a frame")
-                      .Node(name_));
+    stage->BreakInbound(stage->epoch(), Error(absl::StatusCode::kUnavailable, "LINK_BROKEN",
+                                              "the link broke at a frame")
+                                            .Node(name_));
     return true;
   }
   if (poison_ == FaultKind::kPoisonProcess) {
@@ -323,9 +367,9 @@ bool SimWorker::MeetsPoison(SimStage* stage) {
 
 size_t SimWorker::sequences(uint64_t deployment) const {
   size_t sequences = 0;
-  for (const auto& [id, stage] : stages_) {
-    if (deployment == 0 || id == deployment) {
-      sequences += stage.sequences();
+  for (const auto& [id, placed] : placed_) {
+    if (placed.host != nullptr && (deployment == 0 || placed.host.get() == Find(deployment))) {
+      sequences += placed.host->sequences();
     }
   }
   return sequences;
@@ -333,9 +377,9 @@ size_t SimWorker::sequences(uint64_t deployment) const {
 
 uint64_t SimWorker::pages_in_use(uint64_t deployment) const {
   uint64_t pages = 0;
-  for (const auto& [id, stage] : stages_) {
-    if (deployment == 0 || id == deployment) {
-      pages += stage.pages_in_use();
+  for (const auto& [id, placed] : placed_) {
+    if (placed.host != nullptr && (deployment == 0 || placed.host.get() == Find(deployment))) {
+      pages += placed.host->pages_in_use();
     }
   }
   return pages;

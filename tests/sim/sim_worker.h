@@ -1,5 +1,5 @@
-// A worker less its threads and sockets: registering, the lease, and loading of stages, which it
-// hands their messages. It does as worker/service/{control_client,worker_node} do.
+// The host of a worker's decisions: carries the messages of Membership and NodeStages, and decides
+// when loads end. As worker/service/{control_client,worker_node}.h, less their threads.
 #ifndef STRATA_TESTS_SIM_SIM_WORKER_H_
 #define STRATA_TESTS_SIM_SIM_WORKER_H_
 
@@ -17,20 +17,23 @@
 #include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/sim_stage.h"
+#include "worker/node/membership.h"
+#include "worker/node/node_stages.h"
 
 namespace strata::sim {
 
-class SimWorker {
+class SimWorker : private NodeHost {
  public:
   SimWorker(Cluster* cluster, Machine machine);
 
   const std::string& name() const { return name_; }
   bool up() const { return up_; }
-  // New with every attempt to register. What arrives for another one is not for this life.
   // A frame with kPoisonToken is about to be computed by `stage`: whether that ends otherwise.
   bool MeetsPoison(SimStage* stage);
 
-  uint64_t incarnation() const { return incarnation_; }
+  // New with every attempt to register; 0 between lives. What arrives for another one is not for
+  // this life.
+  uint64_t incarnation() const { return up_ && stages_->alive() ? incarnation_ : 0; }
 
   // The process starts, and registers.
   void Start();
@@ -50,10 +53,15 @@ class SimWorker {
   // What arrives, each for one incarnation. On the control stream, and its end:
   void OnMessage(uint64_t incarnation, const v1::CoordinatorMessage& message);
   void OnStreamEnded(uint64_t incarnation, const absl::Status& why);
-  // To AskWhoAnswers.
+  // Who answers at the coordinator's address. Every process there has a term of its own.
   void OnCoordinatorAnswers(uint64_t incarnation, uint64_t term);
   // The stage before, or the coordinator, wants to open its link; `answer` is told whether it may.
-  void OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer);
+  void Accept(const v1::LinkOpen& open, const std::function<void(const absl::Status&)>& answer);
+  void OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer) {
+    Accept(open, [answer](const absl::Status& status) { answer(status.ok()); });
+  }
+  // Whom this worker's link of `open` led to has broken it.
+  void OnLinkBroken(const v1::LinkOpen& open, const absl::Status& why);
   void OnFrame(uint64_t incarnation, const std::shared_ptr<const StepMessage>& frame);
   void OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64_t epoch);
 
@@ -63,42 +71,53 @@ class SimWorker {
 
  private:
   World& world() const { return *cluster_->world; }
-  // Runs `what` in this life: at once, once a stall is over, or never.
-  void Reach(uint64_t incarnation, const std::function<void()>& what);
+  // Runs `what` in this process: at once, once a stall is over, or never.
+  void ReachProcess(uint64_t process, const std::function<void()>& what);
   void After(nanoseconds delay, const std::function<void()>& what);
+  // The same, in this life.
+  void Reach(uint64_t incarnation, const std::function<void()>& what);
   WorkerLife life() const { return {cluster_, machine_, name_, incarnation_}; }
-  // To the coordinator, from this life.
-  void Say(v1::WorkerMessage message) const { life().Say(std::move(message)); }
-  SimStage* Find(uint64_t deployment);
+  // The stage of a deployment, once it is loaded.
+  SimStage* Find(uint64_t deployment) const;
+  std::vector<SimStage*> Loaded() const;
 
-  // Each in the life that the message was for.
-  void OnRegistered(const v1::Registered& registered);
-  void OnLeaseRenewed(uint64_t term);
-  void OnLoad(const v1::Load& load);
-  void OnLoaded(const v1::Load& load);
-  void OnUnload(uint64_t deployment);
-  void OnFence(const v1::Fence& fence);
-
+  // Does what is due.
+  void Drive();
+  void WakeAt(TimePoint when);
   void Register();
-  void EndLife(const std::string& why);
-  void Beat();
   void AskWhoAnswers();
+  void OnAnswer(uint64_t asked, uint64_t found);
+  void EndLife();
+
+  // NodeHost.
+  void Say(v1::WorkerMessage message) override { life().Say(std::move(message)); }
+  void Add(StageId stage, const v1::Load& load, StageId before) override;
+  void BeginLoad(StageId stage) override;
+  void TakeOff(StageId stage) override;
+  void Fence(StageId stage, uint64_t epoch) override { placed_.at(stage).host->Fence(epoch); }
+  void EndLoad(StageId stage);
+
+  // A stage, from its Load on.
+  struct Placed {
+    v1::Load load;
+    std::unique_ptr<SimStage> host;  // Once it is loaded.
+  };
 
   Cluster* const cluster_;
   const Machine machine_;
   const std::string name_;
   bool up_ = false;
-  uint64_t incarnation_ = 0;
+  uint64_t incarnation_ = 0;  // The newest.
   TimePoint stalled_until_{0};
-  bool registered_ = false;
-  uint64_t term_ = 0;
-  nanoseconds lease_{0};  // As it was told; and how often to speak.
-  nanoseconds heartbeat_{0};
-  TimePoint lease_end_{0};
-  std::optional<TimePoint> answers_since_;  // Since the lease lapsed.
+  // Of the process that runs; those before it have other numbers.
+  uint64_t process_ = 0;
+  std::unique_ptr<Membership> membership_;
+  std::unique_ptr<NodeStages> stages_;
+  absl::Status stream_;  // How the control stream of this life ended.
+  std::optional<TimePoint> wake_;
+  uint64_t asked_ = 0;  // How often who answers.
   std::optional<FaultKind> poison_;
-  std::map<uint64_t, uint64_t> loading_;  // Epochs of Loads that go on, by deployment.
-  std::map<uint64_t, SimStage> stages_;   // By deployment.
+  std::map<StageId, Placed> placed_;
 };
 
 }  // namespace strata::sim
