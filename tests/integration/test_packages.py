@@ -250,7 +250,8 @@ bin/strata model add share/strata/models/recall && bin/strata model load recall
 bin/strata chat recall "What is the capital of France?"
 kill $w $c; wait
 """
-        alone = 'ip link set lo up; exec chroot "$1" bash -c "$2"'
-        said = subprocess.run(["unshare", "-n", "sh", "-c", alone, "sh", root.path, script], capture_output=True,
+        # Where libraries are is found by /proc/self/exe.
+        alone = 'ip link set lo up; mount -t proc proc "$1/proc"; exec chroot "$1" bash -c "$2"'
+        said = subprocess.run(["unshare", "-n", "-m", "sh", "-c", alone, "sh", root.path, script], capture_output=True,
                               text=True)
         assert "Paris" in said.stdout, said.stdout + said.stderr
