@@ -31,7 +31,7 @@ endif()
 
 # The tests of text, common and the cores, which `./dev test` runs under address sanitizer too.
 add_custom_target(core_tests)
-set(STRATA_CORE_TESTS "^tests/(text|common|coordinator/(cluster|deployment|engine|planner|prefix)|worker/(node|runner|sampler))(/|$)")
+set(STRATA_CORE_TESTS "^tests/(text|common|coordinator/(cluster|deployment|engine|members|planner|prefix)|worker/(node|runner|sampler))(/|$)")
 
 # strata_core_label(OUT NAME) sets OUT to `core` if the test NAME of this folder is one of them.
 function(strata_core_label out name)

@@ -11,7 +11,16 @@ namespace {
 // for: a disk may be slow for as many fences.
 constexpr uint64_t kEpochsAhead = 1000;
 
+// Epochs of a term begin at it times 2^this.
+constexpr unsigned kEpochTermShift = 32;
+
 }  // namespace
+
+uint64_t FirstEpochOfTerm(uint64_t term, uint64_t stored) {
+  return std::max(stored, term << kEpochTermShift);
+}
+
+uint64_t LastEpochOfTerm(uint64_t term) { return ((term + 1) << kEpochTermShift) - 1; }
 
 uint64_t RecordedEpochs::Ahead(uint64_t next) { return next + kEpochsAhead; }
 

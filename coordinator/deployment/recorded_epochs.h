@@ -13,6 +13,11 @@
 
 namespace strata {
 
+// Epochs of deployments that a process takes up from the store are of its term: terms are durable
+// whatever the store can write, so no earlier process has used them. `stored`: the record's.
+uint64_t FirstEpochOfTerm(uint64_t term, uint64_t stored);
+uint64_t LastEpochOfTerm(uint64_t term);
+
 // A core: one thread. Nothing waits.
 class RecordedEpochs {
  public:

@@ -67,12 +67,15 @@ class SimClients::Sink : public SessionSink {
 
   void OnFailed(const absl::Status& status) override {
     if (live()) {
-      clients_->OnAttemptFailed(client_, status);
+      clients_->OnAttemptFailed(client_, status, /*accepted=*/true);
     }
   }
 
  private:
-  bool live() const { return !client_->ended && client_->attempt == attempt_; }
+  // What a process says in its end reaches nobody.
+  bool live() const {
+    return clients_->cluster_->coordinator->up() && !client_->ended && client_->attempt == attempt_;
+  }
 
   SimClients* const clients_;
   const std::shared_ptr<Client> client_;
@@ -135,7 +138,7 @@ void SimClients::Submit(const std::shared_ptr<Client>& client) {
   const absl::Status status =
       cluster_->coordinator->Submit(std::move(request), std::make_shared<Sink>(this, client));
   if (!status.ok()) {
-    OnAttemptFailed(client, status);
+    OnAttemptFailed(client, status, /*accepted=*/false);
   }
 }
 
@@ -160,20 +163,24 @@ void SimClients::OnCoordinatorLost(uint64_t life, nanoseconds notice) {
     }
     world().After(notice, [this, client, life, attempt = client->attempt] {
       if (!client->ended && client->attempt == attempt && client->coordinator_life == life) {
-        OnAttemptFailed(client, Error(absl::StatusCode::kUnavailable, "COORDINATOR_LOST",
-                                      "the connection to the coordinator broke"));
+        OnAttemptFailed(client,
+                        Error(absl::StatusCode::kUnavailable, "COORDINATOR_LOST",
+                              "the connection to the coordinator broke"),
+                        /*accepted=*/true);
       }
     });
   }
 }
 
-void SimClients::OnAttemptFailed(const std::shared_ptr<Client>& client,
-                                 const absl::Status& status) {
+void SimClients::OnAttemptFailed(const std::shared_ptr<Client>& client, const absl::Status& status,
+                                 bool accepted) {
   client->coordinator_life = 0;
   CheckTokens(*client);
-  CheckError(*client, status);
+  CheckError(*client, status, accepted);
   const ClientRequest& request = client->request;
-  if (!absl::IsUnavailable(status) || request.retries == 0) {
+  // A model that is not loaded may be loaded again.
+  const bool passes = absl::IsUnavailable(status) || ReasonOf(status) == "MODEL_NOT_LOADED";
+  if (!passes || request.retries == 0) {
     End(client, "fails: " + ReasonOf(status));
     return;
   }
@@ -227,7 +234,7 @@ void SimClients::CheckTokens(const Client& client) {
 }
 
 // A typed error that this request may have come to.
-void SimClients::CheckError(const Client& client, const absl::Status& status) {
+void SimClients::CheckError(const Client& client, const absl::Status& status, bool accepted) {
   static const std::map<std::string, std::optional<Rule>> kReasons = {
       {"REQUEST_IN_FLIGHT", Rule::kInFlight},
       {"REPLACED", std::nullopt},
@@ -246,7 +253,9 @@ void SimClients::CheckError(const Client& client, const absl::Status& status) {
       {"LINKS_NOT_OPENED", std::nullopt},
       {"UNLOADED", std::nullopt},
       {"RELOADING", std::nullopt},
-      {"MODEL_NOT_READY", std::nullopt},
+      {"MODEL_NOT_LOADED", std::nullopt},
+      {"MODEL_LOADING", std::nullopt},
+      {"WAITING_FOR_NODES", std::nullopt},
       {"COORDINATOR_LOST", std::nullopt}};
   const auto reason = kReasons.find(ReasonOf(status));
   if (reason == kReasons.end() || status.message().empty()) {
@@ -267,7 +276,10 @@ void SimClients::CheckError(const Client& client, const absl::Status& status) {
     return std::find(tokens.begin(), tokens.end(), kPoisonToken) != tokens.end();
   };
   const bool poison = has_poison(request.prompt) || has_poison(client.tokens);
-  if (world().scenario.poison_only && !poison && kFaultReasons.contains(reason->first)) {
+  // A model whose node is lost refuses whom it would have to let wait.
+  const bool fault =
+      kFaultReasons.contains(reason->first) && (accepted || reason->first != "NODE_LOST");
+  if (world().scenario.poison_only && !poison && fault) {
     world().Fail(client.Name() +
                  " failed with what another one brought about: " + Describe(status));
   }

@@ -37,12 +37,14 @@ class SimClients {
   World& world() const { return *cluster_->world; }
   void Submit(const std::shared_ptr<Client>& client);
   void Cancel(const std::shared_ptr<Client>& client);
-  void OnAttemptFailed(const std::shared_ptr<Client>& client, const absl::Status& status);
+  // `accepted`: it ran, or waited to.
+  void OnAttemptFailed(const std::shared_ptr<Client>& client, const absl::Status& status,
+                       bool accepted);
   void OnDone(const std::shared_ptr<Client>& client, const FinishInfo& info);
   void End(const std::shared_ptr<Client>& client, const std::string& how);
   // What was told so far must begin the answer.
   void CheckTokens(const Client& client);
-  void CheckError(const Client& client, const absl::Status& status);
+  void CheckError(const Client& client, const absl::Status& status, bool accepted);
 
   Cluster* const cluster_;
   const ModelSpec model_;

@@ -1,259 +1,386 @@
 #include "tests/sim/sim_coordinator.h"
 
+#include <chrono>
+#include <set>
 #include <utility>
+#include <vector>
 
+#include "common/check.h"
+#include "common/plan.h"
 #include "common/status.h"
+#include "coordinator/deployment/recorded_epochs.h"
+#include "coordinator/deployment/serving.h"
+#include "coordinator/members/control_streams.h"
+#include "coordinator/members/members.h"
+#include "coordinator/members/node_channel.h"
+#include "tests/sim/deployment_watch.h"
+#include "tests/sim/sim_model.h"
+#include "tests/sim/sim_step_links.h"
 #include "tests/sim/sim_worker.h"
 
 namespace strata::sim {
 namespace {
 
-absl::Status NotServing(std::string_view reason, std::string_view message) {
-  return Error(absl::StatusCode::kUnavailable, reason, message).Hint("send it again in a moment");
+// As the event loop has it: timers are looked at as often as this at least.
+constexpr nanoseconds kLongestWait = milliseconds(100);
+
+std::string Show(const v1::CoordinatorMessage& message) {
+  if (message.has_load()) {
+    return "loads stage " + std::to_string(message.load().stage()) + " of deployment " +
+           std::to_string(message.load().deployment()) + ", epoch " +
+           std::to_string(message.load().epoch()) + ", on ";
+  }
+  if (message.has_unload()) {
+    return "unloads deployment " + std::to_string(message.unload().deployment()) + " from ";
+  }
+  return message.has_fence() ? "fences epoch " + std::to_string(message.fence().epoch()) + " at "
+                             : "speaks to ";
 }
 
 }  // namespace
 
-bool SimCoordinator::Knows(Machine machine, uint64_t incarnation) const {
-  const auto stream = streams_.find(machine);
-  return up_ && stream != streams_.end() && stream->second == incarnation;
+// What a process has, and loses with its end.
+struct SimCoordinator::Life {
+  Life(SimCoordinator* process, uint64_t term, nanoseconds lease)
+      : term(term),
+        sequence_numbers(term),
+        cluster({.lease = lease, .heartbeat = lease / 5}),
+        links(process->cluster_, &deployments,
+              [process, incarnation = process->incarnation_](const auto& what) {
+                process->Turn(incarnation, what);
+              }),
+        members(term, &cluster, &deployments, &streams,
+                [process](const std::string& node) { process->OnLost(node); }) {}
+
+  const uint64_t term;
+  SequenceNumbers sequence_numbers;
+  ClusterState cluster;
+  ControlStreams streams;
+  std::map<std::string, std::shared_ptr<NodeChannel>> channels;  // Of the streams, by node.
+  Deployments deployments;
+  SimStepLinks links;
+  Members members;
+  std::map<uint64_t, DeploymentWatch> watches;  // By deployment.
+  std::set<uint64_t> unrecorded;                // Deployments whose record is asked for.
+  std::optional<TimePoint> wake;
+  bool expiring = false;
+};
+
+SimCoordinator::SimCoordinator(Cluster* cluster)
+    : cluster_(cluster),
+      model_(MakeSimModel(cluster->world->scenario)),
+      store_(MakeMemoryStore("simulated")) {}
+
+SimCoordinator::~SimCoordinator() = default;
+
+Deployment* SimCoordinator::Model() const {
+  return up() ? life_->deployments.OfModel(model_->name) : nullptr;
 }
 
-bool SimCoordinator::Serves(uint64_t deployment) const {
-  return up_ && deployment_ != nullptr && store_.deployment == deployment;
-}
-
-void SimCoordinator::Send(Machine machine, const std::function<void()>& arrives) {
-  cluster_->network->SendControl(kCoordinatorMachine, machine, arrives);
-}
-
-void SimCoordinator::Say(Machine machine, uint64_t incarnation, v1::CoordinatorMessage message) {
-  SimWorker* worker = cluster_->worker(machine);
-  Send(machine, [worker, incarnation, message = std::move(message)] {
-    worker->OnMessage(incarnation, message);
-  });
-}
-
-void SimCoordinator::EndStream(Machine machine, uint64_t incarnation, const absl::Status& why) {
-  SimWorker* worker = cluster_->worker(machine);
-  Send(machine, [worker, incarnation, why] { worker->OnStreamEnded(incarnation, why); });
-}
+const Deployment* SimCoordinator::deployment() const { return Model(); }
 
 // ---- Lives.
 
 void SimCoordinator::Start() {
-  up_ = true;
-  life_ = ++cluster_->incarnations;
-  ++store_.term;
-  world().Tell([&] { return "the coordinator starts, term " + std::to_string(store_.term); });
-  sequence_numbers_ = std::make_unique<SequenceNumbers>(store_.term);
-  const nanoseconds lease = world().scenario.lease;
-  state_ = std::make_unique<ClusterState>(ClusterOptions{lease, lease / 5});
-  if (store_.wanted) {
-    deployment_ =
-        std::make_unique<SimDeployment>(cluster_, &store_, sequence_numbers_.get(), life_);
+  incarnation_ = ++cluster_->incarnations;
+  life_ = std::make_unique<Life>(this, store_->RaiseTerm().value(), world().scenario.lease);
+  world().Tell([&] { return "the coordinator starts, term " + std::to_string(life_->term); });
+  Restore();
+  TickAgain();
+}
+
+void SimCoordinator::Restore() {
+  const std::vector<StoredNode> nodes = store_->ListNodes().value();
+  for (const StoredNode& node : nodes) {
+    life_->cluster.Restore(node.info, node.draining, Now());
   }
-  ExpireLeases();
+  const std::vector<StoredDeployment> deployments = store_->ListDeployments().value();
+  for (const StoredDeployment& stored : deployments) {
+    v1::Plan plan = stored.plan;
+    plan.set_epoch(FirstEpochOfTerm(life_->term, plan.epoch()));
+    std::unique_ptr<Deployment> deployment =
+        MakeDeployment(stored.id, std::move(plan), stored.options);
+    deployment->OnRecorded(LastEpochOfTerm(life_->term), absl::OkStatus());
+    life_->deployments.Add(std::move(deployment));
+  }
+  life_->deployments.LoadWhatWaits(life_->cluster);
+}
+
+std::unique_ptr<Deployment> SimCoordinator::MakeDeployment(uint64_t id, v1::Plan plan,
+                                                           const v1::LoadOptions& options) {
+  DeploymentHost* const host = this;
+  return std::make_unique<Deployment>(id, model_, std::move(plan), options, RotaryBlob(),
+                                      DeploymentOptionsOf(world().scenario), host);
 }
 
 void SimCoordinator::Stop(bool silent) {
-  up_ = false;
-  deployment_ = nullptr;
+  std::unique_ptr<Life> ended = std::move(life_);  // From here on nobody hears of it.
   if (!silent) {
-    for (const auto& [machine, incarnation] : streams_) {
-      EndStream(machine, incarnation, absl::UnavailableError("its control stream broke"));
-    }
-  }
-  streams_.clear();
-}
-
-// ---- The operator and clients.
-
-void SimCoordinator::LoadModel(const SimPlan& plan) {
-  if (!up_) {
-    return;
-  }
-  UnloadModel();
-  ++store_.deployment;
-  store_.epoch = 0;
-  store_.wanted = true;
-  store_.plan = plan;
-  store_.kv_pages = world().scenario.kv_pages;
-  deployment_ = std::make_unique<SimDeployment>(cluster_, &store_, sequence_numbers_.get(), life_);
-  LoadIfPossible();
-}
-
-void SimCoordinator::UnloadModel() {
-  if (up_ && deployment_ != nullptr) {
-    world().Tell([&] { return "the operator unloads the model"; });
-    deployment_->Unload(
-        Error(absl::StatusCode::kUnavailable, "UNLOADED", "the model was taken off its workers"));
-    deployment_ = nullptr;
-    store_.wanted = false;
+    ended->streams.CloseAll();
   }
 }
 
-bool SimCoordinator::ResizeModel(uint64_t kv_pages) {
-  return up_ && deployment_ != nullptr && deployment_->Resize(kv_pages);
-}
+// ---- Time, and the event loop.
 
-void SimCoordinator::Arm(const Fault& fault) {
-  if (deployment_ != nullptr) {
-    deployment_->Arm(fault);
-  }
-}
-
-absl::Status SimCoordinator::Submit(SessionRequest request, std::shared_ptr<SessionSink> sink) {
-  if (!up_) {
-    return NotServing("COORDINATOR_LOST", "the coordinator does not answer");
-  }
-  if (deployment_ == nullptr || !deployment_->ready()) {
-    return NotServing("MODEL_NOT_READY", "the model is not loaded");
-  }
-  return deployment_->Submit(std::move(request), std::move(sink));
-}
-
-bool SimCoordinator::Cancel(const std::string& key, const absl::Status& why) {
-  return up_ && deployment_ != nullptr && deployment_->Cancel(key, why);
-}
-
-// ---- Membership.
-
-void SimCoordinator::OnMessage(Machine machine, uint64_t incarnation,
-                               const v1::WorkerMessage& message) {
-  if (up_ && message.has_register_()) {
-    OnRegister(machine, message.register_());
-  }
-  if (!Knows(machine, incarnation)) {
-    return;
-  }
-  switch (message.kind_case()) {
-    case v1::WorkerMessage::kHeartbeat:
-      OnHeartbeat(machine, incarnation, message.heartbeat());
-      break;
-    case v1::WorkerMessage::kLoadProgress:
-      if (Serves(message.load_progress().deployment())) {
-        deployment_->OnLoadProgress(machine, message.load_progress());
-      }
-      break;
-    case v1::WorkerMessage::kFenceAck:
-      if (Serves(message.fence_ack().deployment())) {
-        deployment_->OnFenceAck(machine, message.fence_ack());
-      }
-      break;
-    case v1::WorkerMessage::kLinkFault:
-      if (Serves(message.link_fault().deployment())) {
-        deployment_->OnLinkFault(message.link_fault().epoch(),
-                                 StatusOf(message.link_fault().error()));
-      }
-      break;
-    default:
-      break;
+void SimCoordinator::Turn(uint64_t incarnation, const std::function<void()>& what) {
+  if (up() && incarnation == incarnation_) {
+    what();
+    Tick(/*by_time=*/false);
   }
 }
 
-void SimCoordinator::OnRegister(Machine machine, const v1::NodeInfo& info) {
-  const uint64_t incarnation = info.incarnation();
-  if (const absl::Status status = state_->Join(info, world().now()); !status.ok()) {
-    world().Count(Rule::kNameTaken);
-    EndStream(machine, incarnation, absl::AlreadyExistsError("its registration was refused"));
-    return;
-  }
-  streams_[machine] = incarnation;
-  v1::CoordinatorMessage message;
-  message.mutable_registered()->set_term(store_.term);
-  message.mutable_registered()->set_lease_ms(static_cast<uint32_t>(ToMs(state_->options().lease)));
-  message.mutable_registered()->set_heartbeat_ms(
-      static_cast<uint32_t>(ToMs(state_->options().heartbeat)));
-  Say(machine, incarnation, std::move(message));
-  LoadIfPossible();
-}
-
-void SimCoordinator::OnHeartbeat(Machine machine, uint64_t incarnation,
-                                 const v1::Heartbeat& heartbeat) {
-  if (heartbeat.term() != store_.term) {
-    return;
-  }
-  state_->Heartbeat(NodeName(machine), incarnation, heartbeat, world().now());
-  v1::CoordinatorMessage renewed;
-  renewed.mutable_lease_renewed()->set_term(store_.term);
-  Say(machine, incarnation, std::move(renewed));
-}
-
-void SimCoordinator::OnWhoAnswers(Machine machine, uint64_t incarnation) {
-  if (up_) {
-    SimWorker* worker = cluster_->worker(machine);
-    Send(machine, [worker, incarnation, term = store_.term] {
-      worker->OnCoordinatorAnswers(incarnation, term);
-    });
-  }
-}
-
-void SimCoordinator::OnStreamEnded(Machine machine, uint64_t incarnation) {
-  if (Knows(machine, incarnation)) {
-    state_->Leave(cluster_->worker(machine)->name(), incarnation);
-    Lose(machine);
-  }
-}
-
-void SimCoordinator::ExpireLeases() {
-  for (const std::string& name : state_->Expire(world().now())) {
-    for (const auto& worker : cluster_->workers) {
-      const auto machine = static_cast<Machine>(&worker - cluster_->workers.data());
-      if (worker->name() == name && streams_.contains(machine)) {
-        world().Count(Rule::kHeartbeatLapsed);
-        EndStream(machine, streams_[machine], absl::UnavailableError("its control stream broke"));
-        Lose(machine);
-      }
-    }
-  }
-  world().After(world().scenario.lease / 10, [this, life = life_] {
-    if (up_ && life == life_) {
-      ExpireLeases();
-      LoadIfPossible();
+void SimCoordinator::TickAgain() {
+  Tick(/*by_time=*/true);
+  world().After(kLongestWait, [this, incarnation = incarnation_] {
+    if (up() && incarnation == incarnation_) {
+      TickAgain();
     }
   });
 }
 
-void SimCoordinator::Lose(Machine machine) {
-  world().Tell([&] { return "the coordinator has lost " + cluster_->worker(machine)->name(); });
-  streams_.erase(machine);
-  if (deployment_ != nullptr) {
-    deployment_->OnNodeLost(machine);
+void SimCoordinator::Tick(bool by_time) {
+  life_->expiring = true;
+  life_->members.Expire(Now());
+  life_->expiring = false;
+  if (life_->deployments.Tick(Now(), /*reading=*/false)) {
+    life_->deployments.LoadWhatWaits(life_->cluster);
+  }
+  Look(by_time);
+  ScheduleWake();
+}
+
+void SimCoordinator::Look(bool by_time) {
+  std::erase_if(life_->watches, [this](const auto& watch) {
+    return life_->deployments.Find(watch.first) == nullptr;
+  });
+  for (const auto& [id, deployment] : life_->deployments.all()) {
+    life_->watches.try_emplace(id, cluster_, deployment.get()).first->second.Look(by_time);
   }
 }
 
-void SimCoordinator::LoadIfPossible() {
-  if (deployment_ == nullptr || deployment_->loaded()) {
+void SimCoordinator::ScheduleWake() {
+  const std::optional<TimePoint> wake = life_->deployments.NextWake();
+  if (!wake.has_value() || (life_->wake.has_value() && *life_->wake <= *wake)) {
     return;
   }
-  for (const Machine machine : store_.plan.machines) {
-    if (!streams_.contains(machine)) {
-      return;
+  life_->wake = wake;
+  world().events.At(*wake, [this, incarnation = incarnation_, at = *wake] {
+    if (up() && incarnation == incarnation_ && life_->wake == at) {
+      life_->wake.reset();
+      Tick(/*by_time=*/true);
     }
-  }
-  deployment_->Load(streams_);
+  });
 }
 
-// ---- Results.
+// ---- The operator and clients.
+
+void SimCoordinator::LoadModel(const v1::Plan& plan) {
+  if (!up()) {
+    return;
+  }
+  UnloadModel();
+  Turn(incarnation_, [&] {
+    const uint64_t pages = world().scenario.kv_pages;
+    std::unique_ptr<Deployment> deployment =
+        MakeDeployment(store_->NextDeploymentId().value(), WithPages(plan, pages),
+                       LoadOptionsOf(world().scenario, pages));
+    const StoredDeployment stored = deployment->Record();
+    STRATA_CHECK(store_->SaveDeployment(stored).ok());
+    deployment->OnRecorded(stored.plan.epoch(), absl::OkStatus());
+    life_->deployments.Add(std::move(deployment));
+    life_->deployments.LoadWhatWaits(life_->cluster);
+  });
+}
+
+void SimCoordinator::UnloadModel() {
+  const Deployment* deployment = Model();
+  if (deployment == nullptr) {
+    return;
+  }
+  world().Tell([&] { return "the operator unloads the model"; });
+  Turn(incarnation_, [&, id = deployment->id()] {
+    STRATA_CHECK(store_->RemoveDeployment(id).ok());
+    life_->deployments.Unload(id, Error(absl::StatusCode::kUnavailable, "UNLOADED",
+                                        "the model was taken off its workers"));
+  });
+}
+
+bool SimCoordinator::ResizeModel(uint64_t kv_pages) {
+  Deployment* deployment = Model();
+  if (deployment == nullptr) {
+    return false;
+  }
+  absl::Status status;
+  Turn(incarnation_, [&] {
+    const v1::Plan plan = WithPages(deployment->plan(), kv_pages);
+    const v1::LoadOptions options = LoadOptionsOf(world().scenario, kv_pages);
+    status = deployment->CheckResize(plan);
+    if (status.ok()) {
+      const StoredDeployment stored = deployment->RecordOf(plan, options);
+      STRATA_CHECK(store_->SaveDeployment(stored).ok());
+      deployment->OnRecorded(stored.plan.epoch(), absl::OkStatus());
+      status = deployment->Resize(plan, options);
+    }
+  });
+  if (ReasonOf(status) == "KV_IN_USE") {
+    world().Tell([&] { return "refused: " + std::string(status.message()); });
+    world().Count(Rule::kResizeRefused);
+  }
+  return status.ok();
+}
+
+void SimCoordinator::Arm(const Fault& fault) {
+  if (const Deployment* deployment = Model()) {
+    life_->links.Arm(fault, deployment->id());
+  }
+}
+
+absl::Status SimCoordinator::Submit(SessionRequest request, std::shared_ptr<SessionSink> sink) {
+  absl::Status status =
+      Error(absl::StatusCode::kUnavailable, "COORDINATOR_LOST", "the coordinator does not answer")
+          .Hint("send it again in a moment");
+  Turn(incarnation_, [&] {
+    const Serving serving = ServingOf(life_->deployments, model_->name);
+    status = serving.engine == nullptr
+                 ? serving.problem
+                 : serving.engine->Submit(std::move(request), std::move(sink), Now());
+  });
+  return status;
+}
+
+bool SimCoordinator::Cancel(const std::string& key, const absl::Status& why) {
+  bool found = false;
+  Turn(incarnation_, [&] {
+    Deployment* deployment = life_->deployments.WithRequest(key);
+    found = deployment != nullptr && deployment->engine()->Cancel(key, why, Now());
+  });
+  return found;
+}
+
+// ---- Members.
+
+// What is said into it travels as soon as it is said.
+std::shared_ptr<NodeChannel> SimCoordinator::OpenChannel(Machine machine, uint64_t incarnation) {
+  auto self = std::make_shared<std::weak_ptr<NodeChannel>>();
+  auto channel = std::make_shared<NodeChannel>([cluster = cluster_, machine, incarnation, self] {
+    const std::shared_ptr<NodeChannel> channel = self->lock();
+    SimWorker* worker = cluster->worker(machine);
+    while (auto message = channel->TryNext()) {
+      cluster->world->Tell([&] { return "the coordinator " + Show(*message) + worker->name(); });
+      cluster->network->SendControl(kCoordinatorMachine, machine,
+                                    [worker, incarnation, message = *std::move(message)] {
+                                      worker->OnMessage(incarnation, message);
+                                    });
+    }
+    if (channel->closed()) {
+      cluster->network->SendControl(kCoordinatorMachine, machine, [worker, incarnation] {
+        worker->OnStreamEnded(incarnation, absl::UnavailableError("its control stream ended"));
+      });
+    }
+  });
+  *self = channel;
+  return channel;
+}
+
+void SimCoordinator::OnMessage(Machine machine, uint64_t incarnation,
+                               const v1::WorkerMessage& message) {
+  Turn(incarnation_, [&] {
+    if (message.has_register_()) {
+      OnRegister(machine, message.register_());
+    } else if (life_->streams.Speaks(NodeName(machine), incarnation)) {
+      life_->members.OnMessage(NodeName(machine), incarnation, message, Now());
+    }
+  });
+}
+
+void SimCoordinator::OnRegister(Machine machine, const v1::NodeInfo& info) {
+  const std::shared_ptr<NodeChannel> channel = OpenChannel(machine, info.incarnation());
+  if (!life_->members.Join(info, channel, Now()).ok()) {
+    world().Count(Rule::kNameTaken);
+    channel->Close();
+    return;
+  }
+  life_->channels[info.name()] = channel;
+  STRATA_CHECK(store_->SaveNode(info.name(), info, /*draining=*/false).ok());
+  v1::CoordinatorMessage welcome;
+  *welcome.mutable_registered() = life_->members.Welcome();
+  channel->Send(std::move(welcome));
+  life_->members.OnJoined(info.name());
+}
+
+void SimCoordinator::OnStreamEnded(Machine machine, uint64_t incarnation) {
+  Turn(incarnation_, [&] {
+    const std::string node = NodeName(machine);
+    if (life_->streams.Speaks(node, incarnation)) {
+      life_->members.OnStreamEnded(node, incarnation, life_->channels[node]);
+    }
+  });
+}
+
+void SimCoordinator::OnWhoAnswers(Machine machine, uint64_t incarnation) {
+  if (up()) {
+    SimWorker* worker = cluster_->worker(machine);
+    cluster_->network->SendControl(kCoordinatorMachine, machine,
+                                   [worker, incarnation, term = life_->term] {
+                                     worker->OnCoordinatorAnswers(incarnation, term);
+                                   });
+  }
+}
+
+void SimCoordinator::OnLost(const std::string& node) {
+  world().Tell([&] { return "the coordinator has lost " + node; });
+  if (life_->expiring) {
+    world().Count(Rule::kHeartbeatLapsed);
+  }
+}
+
+// ---- Links of steps.
 
 void SimCoordinator::OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer) {
-  if (up_ && open.to_incarnation() == life_) {
-    answer(Serves(open.deployment()) && deployment_->AcceptsResults(open));
-  }
+  Turn(open.to_incarnation(), [&] { answer(life_->links.Accept(open)); });
 }
 
-void SimCoordinator::OnResult(uint64_t life, const std::shared_ptr<const ResultMessage>& result) {
-  if (up_ && life == life_ && Serves(result->header.deployment())) {
-    deployment_->OnResult(*result);
-  }
+void SimCoordinator::OnResult(uint64_t incarnation,
+                              const std::shared_ptr<const ResultMessage>& result) {
+  Turn(incarnation, [&] { life_->links.OnResult(*result); });
 }
 
-void SimCoordinator::OnGarbledResult(uint64_t life, uint64_t deployment, uint64_t epoch) {
-  if (up_ && life == life_ && Serves(deployment)) {
-    world().Count(Rule::kBadChecksum);
-    deployment_->OnLinkFault(epoch, Error(absl::StatusCode::kDataLoss, "FRAME_CRC",
-                                          "a result's checksum does not match"));
+void SimCoordinator::OnGarbledResult(uint64_t incarnation, uint64_t deployment, uint64_t epoch) {
+  Turn(incarnation, [&] { life_->links.OnGarbledResult(deployment, epoch); });
+}
+
+// ---- DeploymentHost.
+
+bool SimCoordinator::SendToNode(const std::string& node, uint64_t incarnation,
+                                v1::CoordinatorMessage message) {
+  return life_->streams.Send(node, incarnation, std::move(message));
+}
+
+void SimCoordinator::OpenLink(
+    StepLinkRequest request,
+    std::function<void(absl::StatusOr<std::unique_ptr<StepLink>> link)> on_opened,
+    std::function<void(const absl::Status& status)> /*on_broken*/) {
+  life_->links.Open(std::move(request), std::move(on_opened));
+}
+
+SequenceNumbers* SimCoordinator::sequence_numbers() { return &life_->sequence_numbers; }
+
+// A disk takes its time, and a process that ends meanwhile has recorded nothing.
+void SimCoordinator::RecordLater(uint64_t deployment) {
+  if (!life_->unrecorded.insert(deployment).second) {
+    return;
+  }
+  const nanoseconds takes = milliseconds(world().random.Between(1, 20));
+  world().After(takes, [this, incarnation = incarnation_, deployment] {
+    Turn(incarnation, [&] { Record(deployment); });
+  });
+}
+
+void SimCoordinator::Record(uint64_t id) {
+  life_->unrecorded.erase(id);
+  if (Deployment* deployment = life_->deployments.Find(id)) {
+    const StoredDeployment stored = deployment->Record();
+    deployment->OnRecorded(stored.plan.epoch(), store_->SaveDeployment(stored));
   }
 }
 

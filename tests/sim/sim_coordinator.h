@@ -1,32 +1,36 @@
-// The coordinator's process: terms, membership and leases (the real ClusterState), the deployment
-// of the one model, and what clients and the operator ask of it. As coordinator/service/coordinator
-// does it, less its threads and services.
+// The coordinator's process, less its threads, sockets and disk: around the shipped cores of
+// members and deployments it carries messages over the simulated network, lets time pass, and does
+// what clients and an operator ask for.
 #ifndef STRATA_TESTS_SIM_SIM_COORDINATOR_H_
 #define STRATA_TESTS_SIM_SIM_COORDINATOR_H_
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
-#include "coordinator/cluster/cluster_state.h"
+#include "coordinator/deployment/deployment_host.h"
+#include "coordinator/deployment/deployments.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/members/node_channel.h"
+#include "coordinator/store/state_store.h"
 #include "strata/v1/membership.pb.h"
 #include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
-#include "tests/sim/sim_deployment.h"
 
 namespace strata::sim {
 
-class SimCoordinator {
+class SimCoordinator : private DeploymentHost {
  public:
-  explicit SimCoordinator(Cluster* cluster) : cluster_(cluster) {}
+  explicit SimCoordinator(Cluster* cluster);
+  ~SimCoordinator() override;
 
-  bool up() const { return up_; }
-  uint64_t life() const { return life_; }
-  SimDeployment* deployment() const { return deployment_.get(); }
+  bool up() const { return life_ != nullptr; }
+  // The newest one's incarnation.
+  uint64_t life() const { return incarnation_; }
+  // Null while there is none.
+  const Deployment* deployment() const;
 
   // The process starts, in a new term, and loads what was loaded.
   void Start();
@@ -34,7 +38,7 @@ class SimCoordinator {
   void Stop(bool silent);
 
   // The operator.
-  void LoadModel(const SimPlan& plan);  // As a new deployment; replaces one that is loaded.
+  void LoadModel(const v1::Plan& plan);  // As a new deployment; replaces one that is loaded.
   void UnloadModel();
   bool ResizeModel(uint64_t kv_pages);
   void Arm(const Fault& fault);  // Of the kinds that a Meddler knows.
@@ -49,31 +53,47 @@ class SimCoordinator {
   void OnWhoAnswers(Machine machine, uint64_t incarnation);
   // To one life of the coordinator.
   void OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer);
-  void OnResult(uint64_t life, const std::shared_ptr<const ResultMessage>& result);
-  void OnGarbledResult(uint64_t life, uint64_t deployment, uint64_t epoch);
+  void OnResult(uint64_t incarnation, const std::shared_ptr<const ResultMessage>& result);
+  void OnGarbledResult(uint64_t incarnation, uint64_t deployment, uint64_t epoch);
 
  private:
+  struct Life;
+
+  // DeploymentHost.
+  bool SendToNode(const std::string& node, uint64_t incarnation,
+                  v1::CoordinatorMessage message) override;
+  TimePoint Now() const override { return world().now(); }
+  void OpenLink(StepLinkRequest request,
+                std::function<void(absl::StatusOr<std::unique_ptr<StepLink>> link)> on_opened,
+                std::function<void(const absl::Status& status)> on_broken) override;
+  std::string AddressOf(const std::string& node) const override { return node; }
+  uint64_t coordinator_incarnation() const override { return incarnation_; }
+  void RecordLater(uint64_t deployment) override;
+  void OnPlacement(uint64_t, const v1::Plan&, bool, bool) override {}
+  SequenceNumbers* sequence_numbers() override;
+
   World& world() const { return *cluster_->world; }
-  bool Knows(Machine machine, uint64_t incarnation) const;
-  bool Serves(uint64_t deployment) const;
-  void Send(Machine machine, const std::function<void()>& arrives);
-  // On the control stream of this life.
-  void Say(Machine machine, uint64_t incarnation, v1::CoordinatorMessage message);
-  void EndStream(Machine machine, uint64_t incarnation, const absl::Status& why);
+  // Runs `what` and then what the event loop runs after everything, unless this life has ended.
+  void Turn(uint64_t incarnation, const std::function<void()>& what);
+  void TickAgain();
+  void Tick(bool by_time);
+  void Look(bool by_time);
+  void ScheduleWake();
+
+  std::shared_ptr<NodeChannel> OpenChannel(Machine machine, uint64_t incarnation);
   void OnRegister(Machine machine, const v1::NodeInfo& info);
-  void OnHeartbeat(Machine machine, uint64_t incarnation, const v1::Heartbeat& heartbeat);
-  void ExpireLeases();
-  void Lose(Machine machine);
-  void LoadIfPossible();
+  void OnLost(const std::string& node);
+  void Restore();
+  void Record(uint64_t deployment);
+  Deployment* Model() const;
+  std::unique_ptr<Deployment> MakeDeployment(uint64_t id, v1::Plan plan,
+                                             const v1::LoadOptions& options);
 
   Cluster* const cluster_;
-  SimStore store_;
-  bool up_ = false;
-  uint64_t life_ = 0;
-  std::unique_ptr<SequenceNumbers> sequence_numbers_;
-  std::unique_ptr<ClusterState> state_;
-  std::map<Machine, uint64_t> streams_;  // Incarnations of live control streams.
-  std::unique_ptr<SimDeployment> deployment_;
+  const std::shared_ptr<const DeployedModel> model_;
+  const std::unique_ptr<StateStore> store_;  // Survives the process.
+  uint64_t incarnation_ = 0;
+  std::unique_ptr<Life> life_;
 };
 
 }  // namespace strata::sim

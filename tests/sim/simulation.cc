@@ -5,10 +5,14 @@
 #include <memory>
 #include <utility>
 
+#include "common/app/log.h"
+#include "common/check.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/deployment_watch.h"
 #include "tests/sim/exact_model.h"
 #include "tests/sim/sim_clients.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_model.h"
 #include "tests/sim/sim_worker.h"
 
 namespace strata::sim {
@@ -20,8 +24,6 @@ constexpr nanoseconds kPatience = std::chrono::seconds(60);
 constexpr nanoseconds kLateFrames = std::chrono::seconds(7);
 // Until a client notices a coordinator whose machine is gone.
 constexpr nanoseconds kKeepalive = std::chrono::seconds(2);
-// Between two looks at a cluster in which nothing moves.
-constexpr nanoseconds kWatchPause = milliseconds(150);
 constexpr nanoseconds kProbePause = milliseconds(400);
 
 class Simulation {
@@ -29,10 +31,9 @@ class Simulation {
   Simulation(const Scenario& scenario, bool tell)
       : world_(&scenario, tell),
         network_(&world_, scenario.stages + 1),
+        cluster_{&world_, &network_, {}, nullptr},
         coordinator_(&cluster_),
         clients_(&cluster_, ExactModelSpec(scenario.layers)) {
-    cluster_.world = &world_;
-    cluster_.network = &network_;
     cluster_.coordinator = &coordinator_;
     for (uint32_t i = 0; i < scenario.workers; ++i) {
       cluster_.workers.push_back(std::make_unique<SimWorker>(&cluster_, static_cast<Machine>(i)));
@@ -48,7 +49,8 @@ class Simulation {
     RunUntil(world_.now() + kLateFrames, [] { return false; });
     WaitFor(
         [this] {
-          return coordinator_.deployment() != nullptr && coordinator_.deployment()->Idle();
+          const Deployment* deployment = coordinator_.deployment();
+          return deployment != nullptr && IsIdle(*deployment, world_.now());
         },
         [] { return std::string("the ledger never got all pages back"); });
     CheckEmpty();
@@ -63,10 +65,9 @@ class Simulation {
     }
     coordinator_.LoadModel(DrawPlan(world_.scenario, &world_.random));
     // Time is counted from when the model is ready.
-    WaitFor([this] { return coordinator_.deployment()->ready(); },
+    WaitFor([this] { return coordinator_.deployment()->serves(); },
             [] { return std::string("the model was never loaded"); });
     const TimePoint start = world_.now();
-    WatchAgain();
     for (ClientRequest request : world_.scenario.requests) {
       request.at += start;
       script_end_ = std::max(script_end_, request.at);
@@ -76,15 +77,6 @@ class Simulation {
       script_end_ = std::max(script_end_, start + fault.at + fault.lasts);
       world_.events.At(start + fault.at, [this, fault] { Strike(fault); });
     }
-  }
-
-  void WatchAgain() {
-    world_.After(kWatchPause, [this] {
-      if (coordinator_.deployment() != nullptr) {
-        coordinator_.deployment()->Watch();
-      }
-      WatchAgain();
-    });
   }
 
   bool Quiet() const { return world_.now() >= script_end_ && clients_.waiting() == 0; }
@@ -138,11 +130,11 @@ class Simulation {
 
   // What the prefix cache of the deployment keeps was compared when it became idle.
   void CheckEmpty() {
-    const SimDeployment* deployment = coordinator_.deployment();
+    const Deployment* deployment = coordinator_.deployment();
     for (const auto& worker : cluster_.workers) {
       uint64_t sequences = worker->sequences(0);
       uint64_t pages = worker->pages_in_use(0);
-      if (deployment != nullptr && deployment->Idle()) {
+      if (deployment != nullptr && IsIdle(*deployment, world_.now())) {
         sequences -= worker->sequences(deployment->id());
         pages -= worker->pages_in_use(deployment->id());
       }
@@ -164,7 +156,7 @@ class Simulation {
   void StopWorker(SimWorker* worker, const Fault& fault);
   void StopCoordinator(const Fault& fault);
   void LoadAnew(const Fault& fault);
-  void LoadWhenUp(const SimPlan& plan, nanoseconds after);
+  void LoadWhenUp(const v1::Plan& plan, nanoseconds after);
   void Count(const Fault& fault, bool struck) {
     if (struck) {
       world_.Count(fault.kind);
@@ -304,7 +296,7 @@ void Simulation::LoadAnew(const Fault& fault) {
     return;
   }
   Count(fault, true);
-  const SimPlan plan = DrawPlan(world_.scenario, &random);
+  const v1::Plan plan = DrawPlan(world_.scenario, &random);
   if (fault.kind == FaultKind::kReplan) {
     world_.Tell(
         [] { return std::string("FAULT: the operator loads the model under another plan"); });
@@ -316,7 +308,7 @@ void Simulation::LoadAnew(const Fault& fault) {
   LoadWhenUp(plan, fault.lasts);
 }
 
-void Simulation::LoadWhenUp(const SimPlan& plan, nanoseconds after) {
+void Simulation::LoadWhenUp(const v1::Plan& plan, nanoseconds after) {
   world_.After(after, [this, plan] {
     if (!coordinator_.up()) {
       LoadWhenUp(plan, kProbePause);
@@ -328,6 +320,11 @@ void Simulation::LoadWhenUp(const SimPlan& plan, nanoseconds after) {
 
 }  // namespace
 
-Outcome Simulate(const Scenario& scenario, bool tell) { return Simulation(scenario, tell).Run(); }
+Outcome Simulate(const Scenario& scenario, bool tell) {
+  // What is worth knowing is in the story.
+  static const bool silent = SetUpLogging("off", "text").ok();
+  STRATA_CHECK(silent);
+  return Simulation(scenario, tell).Run();
+}
 
 }  // namespace strata::sim

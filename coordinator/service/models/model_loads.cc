@@ -8,15 +8,13 @@
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/deployment/errors.h"
+#include "coordinator/deployment/recorded_epochs.h"
 #include "coordinator/service/loop/errors.h"
 
 namespace strata {
 namespace {
 
 constexpr milliseconds kLookAgain{20};
-// Epochs of deployments that a process takes up from the store begin at its term times 2^this:
-// terms are durable whatever the store can write, so no earlier process has used them.
-constexpr unsigned kEpochTermShift = 32;
 
 absl::Status UnloadedMeanwhile(const std::string& model) {
   return Error(absl::StatusCode::kAborted, "UNLOADED",
@@ -60,10 +58,10 @@ absl::Status ModelLoads::Restore(uint64_t term) {
     }
     // No epoch of an earlier process is used again, even if the store could not be told of it.
     v1::Plan plan = stored.plan;
-    plan.set_epoch(std::max(plan.epoch(), term << kEpochTermShift));
+    plan.set_epoch(FirstEpochOfTerm(term, plan.epoch()));
     auto deployment = std::make_unique<Deployment>(
         stored.id, *model, std::move(plan), stored.options, *rotary, options_.deployment, host_);
-    deployment->OnRecorded(((term + 1) << kEpochTermShift) - 1, absl::OkStatus());
+    deployment->OnRecorded(LastEpochOfTerm(term), absl::OkStatus());
     deployments_->Add(std::move(deployment));
     LogInfo({{"model", stored.model}, {"deployment", stored.id}},
             "the model loads again once its workers are back");

@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "coordinator/cluster/cluster_state.h"
 #include "coordinator/deployment/deployments.h"
-#include "coordinator/service/nodes/control_streams.h"
+#include "coordinator/members/control_streams.h"
 #include "strata/v1/membership.pb.h"
 
 namespace strata {

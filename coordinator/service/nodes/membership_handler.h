@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/rpc/link.h"
-#include "coordinator/service/nodes/node_channel.h"
+#include "coordinator/members/node_channel.h"
 #include "strata/v1/membership.pb.h"
 
 namespace strata {

@@ -24,11 +24,7 @@ absl::StatusOr<v1::Registered> Membership::Join(const v1::NodeInfo& info, const 
                                                 std::shared_ptr<NodeChannel> channel) {
   const auto status = loop_->Call([&] { return Admit(info, speed, channel); });
   RETURN_IF_ERROR(status.value_or(Stopping()));
-  const ClusterOptions& options = to_.cluster->options();
-  v1::Registered registered;
-  registered.set_term(term_);
-  registered.set_lease_ms(static_cast<uint32_t>(ToMs(options.lease)));
-  registered.set_heartbeat_ms(static_cast<uint32_t>(ToMs(options.heartbeat)));
+  v1::Registered registered = members_.Welcome();
   registered.set_cluster_id(cluster_id_);
   return registered;
 }
@@ -38,14 +34,8 @@ absl::Status Membership::Admit(const v1::NodeInfo& info, const LinkSpeed& speed,
   if (to_.deployments->stopping()) {
     return Stopping();
   }
-  // The same incarnation on a new stream: the old one is as good as gone.
-  if (to_.streams->Speaks(info.name(), info.incarnation()) &&
-      to_.cluster->Leave(info.name(), info.incarnation())) {
-    Lose(info.name(), "its control stream was replaced by a new one");
-  }
   const TimePoint now = clock_->Now();
-  RETURN_IF_ERROR(to_.cluster->Join(info, now));
-  to_.streams->Open(info.name(), info.incarnation(), channel);
+  RETURN_IF_ERROR(members_.Join(info, channel, now));
   to_.cluster->SetLink(info.name(), "", {speed.latency_ms, speed.bytes_per_s, {}, 0}, now);
   certificates_[info.name()] = speed.certificate;
   to_.records->SaveNode(info.name());
@@ -57,32 +47,18 @@ absl::Status Membership::Admit(const v1::NodeInfo& info, const LinkSpeed& speed,
            {"incarnation", info.incarnation()}},
           "a node joined");
   to_.measurer->OnJoined(info.name(), now);
-  to_.deployments->OnNodeJoined(info.name());
-  to_.deployments->LoadWhatWaits(*to_.cluster);
+  members_.OnJoined(info.name());
   return absl::OkStatus();
 }
 
 void Membership::OnLeave(const std::string& node, uint64_t incarnation,
                          std::shared_ptr<NodeChannel> channel) {
-  loop_->Post([this, node, incarnation, channel] {
-    if (to_.streams->OnEnded(node, channel) && to_.cluster->Leave(node, incarnation)) {
-      Lose(node, "its control stream ended");
-    }
-  });
-}
-
-void Membership::Lose(const std::string& node, const std::string& why) {
-  LogWarn({{"node", node}}, "a node is lost: " + why);
-  to_.streams->Close(node);
-  to_.deployments->OnNodeLost(node);
-  to_.checks->OnNodeLost(node);
+  loop_->Post(
+      [this, node, incarnation, channel] { members_.OnStreamEnded(node, incarnation, channel); });
 }
 
 void Membership::Tick(TimePoint now) {
-  for (const std::string& node : to_.cluster->Expire(now)) {
-    Lose(node, "its lease lapsed: no heartbeat for " +
-                   std::to_string(ToMs(to_.cluster->options().lease)) + " ms");
-  }
+  members_.Expire(now);
   if (now - last_forgot_ > kForgetEvery) {
     last_forgot_ = now;
     ForgetLongGone(now);
@@ -123,46 +99,16 @@ void Membership::OnMessage(const std::string& node, uint64_t incarnation, v1::Wo
   }
 }
 
-void Membership::OnHeartbeat(const std::string& node, uint64_t incarnation,
-                             const v1::Heartbeat& heartbeat) {
-  to_.cluster->Heartbeat(node, incarnation, heartbeat, clock_->Now());
-  v1::CoordinatorMessage renewed;
-  renewed.mutable_lease_renewed()->set_term(term_);
-  to_.streams->Send(node, incarnation, std::move(renewed));
-  if (heartbeat.leaving()) {
-    to_.deployments->OnNodeLeaving(node);
-  }
-}
-
 void Membership::Handle(const std::string& node, uint64_t incarnation,
                         const v1::WorkerMessage& message) {
-  switch (message.kind_case()) {
-    case v1::WorkerMessage::kHeartbeat:
-      OnHeartbeat(node, incarnation, message.heartbeat());
-      break;
-    case v1::WorkerMessage::kLoadProgress:
-      if (Deployment* d = to_.deployments->Find(message.load_progress().deployment())) {
-        d->OnLoadProgress(node, message.load_progress());
-      }
-      break;
-    case v1::WorkerMessage::kFenceAck:
-      if (Deployment* d = to_.deployments->Find(message.fence_ack().deployment())) {
-        d->OnFenceAck(node, message.fence_ack());
-      }
-      break;
-    case v1::WorkerMessage::kLinkFault:
-      if (Deployment* d = to_.deployments->Find(message.link_fault().deployment())) {
-        d->OnLinkFault(node, message.link_fault());
-      }
-      break;
-    case v1::WorkerMessage::kPeerMeasured:
-      to_.measurer->OnMeasured(node, message.peer_measured(), clock_->Now());
-      break;
-    case v1::WorkerMessage::kLayersComputed:
-      to_.checks->OnLayersComputed(node, incarnation, message.layers_computed());
-      break;
-    default:
-      break;
+  const TimePoint now = clock_->Now();
+  if (members_.OnMessage(node, incarnation, message, now)) {
+    return;
+  }
+  if (message.has_peer_measured()) {
+    to_.measurer->OnMeasured(node, message.peer_measured(), now);
+  } else if (message.has_layers_computed()) {
+    to_.checks->OnLayersComputed(node, incarnation, message.layers_computed());
   }
 }
 

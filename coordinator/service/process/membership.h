@@ -1,5 +1,5 @@
-// Who is a member of the cluster: workers join, speak, fall silent and leave, and everything in the
-// process that has to do with a node hears of it from here.
+// Members of the cluster as the process has them: moves what workers say to the event loop, and
+// tells everything in the process that has to do with a node.
 #ifndef STRATA_COORDINATOR_SERVICE_PROCESS_MEMBERSHIP_H_
 #define STRATA_COORDINATOR_SERVICE_PROCESS_MEMBERSHIP_H_
 
@@ -16,9 +16,10 @@
 #include "common/rpc/transport.h"
 #include "coordinator/cluster/cluster_state.h"
 #include "coordinator/deployment/deployments.h"
+#include "coordinator/members/control_streams.h"
+#include "coordinator/members/members.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "coordinator/service/models/record_writer.h"
-#include "coordinator/service/nodes/control_streams.h"
 #include "coordinator/service/nodes/link_measurer.h"
 #include "coordinator/service/nodes/membership_handler.h"
 #include "coordinator/service/nodes/step_links.h"
@@ -41,7 +42,12 @@ class Membership : public MembershipHandler {
   };
   Membership(uint64_t term, std::string cluster_id, const Clock* clock, EventLoop* loop,
              const Parts& parts)
-      : term_(term), cluster_id_(std::move(cluster_id)), clock_(clock), loop_(loop), to_(parts) {}
+      : cluster_id_(std::move(cluster_id)),
+        clock_(clock),
+        loop_(loop),
+        to_(parts),
+        members_(term, parts.cluster, parts.deployments, parts.streams,
+                 [this](const std::string& node) { to_.checks->OnNodeLost(node); }) {}
 
   // MembershipHandler: any thread but the loop's.
   void OnServing(IoLoop* loop) override { to_.step_links->OnServing(loop); }
@@ -62,18 +68,16 @@ class Membership : public MembershipHandler {
   // On the loop.
   absl::Status Admit(const v1::NodeInfo& info, const LinkSpeed& speed,
                      const std::shared_ptr<NodeChannel>& channel);
-  void Lose(const std::string& node, const std::string& why);
   void ForgetLongGone(TimePoint now);
   void Handle(const std::string& node, uint64_t incarnation, const v1::WorkerMessage& message);
-  void OnHeartbeat(const std::string& node, uint64_t incarnation, const v1::Heartbeat& heartbeat);
 
-  const uint64_t term_;
   const std::string cluster_id_;
   const Clock* const clock_;
   EventLoop* const loop_;
   const Parts to_;
 
   // On the loop.
+  Members members_;
   std::map<std::string, CertificateTimes> certificates_;  // Of workers, by name; as they joined.
   TimePoint last_forgot_{};
 };

@@ -13,21 +13,13 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "coordinator/deployment/deployments.h"
+#include "coordinator/deployment/serving.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/keys/key_ring.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "strata/v1/admin.pb.h"
 
 namespace strata {
-
-// The engine that serves a model now.
-struct Serving {
-  Engine* engine = nullptr;
-  uint64_t deployment = 0;
-  std::string numerics_class;
-  uint64_t plan_epoch = 0;
-  absl::Status problem;  // Why engine is null.
-};
 
 class LiveRequests {
  public:

@@ -51,5 +51,14 @@ TEST_F(RecordedEpochsTest, ARecordThatFailedIsAskedForAgainAndSaysWhyAtTheEnd) {
   EXPECT_EQ(epochs_.Left(covered + 2), 0u);
 }
 
+TEST(EpochsOfATerm, AreAboveThoseOfEveryEarlierTermWhateverWasRecorded) {
+  for (const uint64_t term : {1u, 2u, 1000u}) {
+    EXPECT_GT(FirstEpochOfTerm(term + 1, 0), LastEpochOfTerm(term));
+    EXPECT_LT(FirstEpochOfTerm(term, 0), LastEpochOfTerm(term));
+    const uint64_t stored = FirstEpochOfTerm(term, 0) + 5000;
+    EXPECT_EQ(FirstEpochOfTerm(term, stored), stored) << "a record is never gone below";
+  }
+}
+
 }  // namespace
 }  // namespace strata

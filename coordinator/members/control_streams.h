@@ -1,14 +1,14 @@
 // The control streams of workers that are members: which incarnation of a node is spoken to, and by
 // which channel.
-#ifndef STRATA_COORDINATOR_SERVICE_NODES_CONTROL_STREAMS_H_
-#define STRATA_COORDINATOR_SERVICE_NODES_CONTROL_STREAMS_H_
+#ifndef STRATA_COORDINATOR_MEMBERS_CONTROL_STREAMS_H_
+#define STRATA_COORDINATOR_MEMBERS_CONTROL_STREAMS_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 
-#include "coordinator/service/nodes/node_channel.h"
+#include "coordinator/members/node_channel.h"
 #include "strata/v1/membership.pb.h"
 
 namespace strata {
@@ -43,4 +43,4 @@ class ControlStreams {
 
 }  // namespace strata
 
-#endif  // STRATA_COORDINATOR_SERVICE_NODES_CONTROL_STREAMS_H_
+#endif  // STRATA_COORDINATOR_MEMBERS_CONTROL_STREAMS_H_

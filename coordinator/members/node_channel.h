@@ -1,6 +1,6 @@
 // Messages on their way to one worker: filled by the loop, emptied by the control stream.
-#ifndef STRATA_COORDINATOR_SERVICE_NODES_NODE_CHANNEL_H_
-#define STRATA_COORDINATOR_SERVICE_NODES_NODE_CHANNEL_H_
+#ifndef STRATA_COORDINATOR_MEMBERS_NODE_CHANNEL_H_
+#define STRATA_COORDINATOR_MEMBERS_NODE_CHANNEL_H_
 
 #include <deque>
 #include <functional>
@@ -71,4 +71,4 @@ class NodeChannel {
 
 }  // namespace strata
 
-#endif  // STRATA_COORDINATOR_SERVICE_NODES_NODE_CHANNEL_H_
+#endif  // STRATA_COORDINATOR_MEMBERS_NODE_CHANNEL_H_

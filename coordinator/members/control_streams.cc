@@ -1,4 +1,4 @@
-#include "coordinator/service/nodes/control_streams.h"
+#include "coordinator/members/control_streams.h"
 
 #include <utility>
 
