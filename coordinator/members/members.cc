@@ -77,12 +77,12 @@ bool Members::OnMessage(const std::string& node, uint64_t incarnation,
       return true;
     case v1::WorkerMessage::kFenceAck:
       if (Deployment* d = deployments_->Find(message.fence_ack().deployment())) {
-        d->OnFenceAck(node, message.fence_ack());
+        d->pipeline()->OnFenceAck(node, message.fence_ack());
       }
       return true;
     case v1::WorkerMessage::kLinkFault:
       if (Deployment* d = deployments_->Find(message.link_fault().deployment())) {
-        d->OnLinkFault(node, message.link_fault());
+        d->pipeline()->OnLinkFault(node, message.link_fault());
       }
       return true;
     default:

@@ -84,7 +84,7 @@ Meddler& SimStepLinks::MeddlerOf(uint64_t deployment) {
 bool SimStepLinks::Accept(const v1::LinkOpen& open) {
   Deployment* deployment = deployments_->Find(open.deployment());
   const std::optional<uint64_t> link =
-      deployment != nullptr ? deployment->AcceptResults(open) : std::nullopt;
+      deployment != nullptr ? deployment->pipeline()->AcceptResults(open) : std::nullopt;
   if (link.has_value()) {
     results_[{open.deployment(), open.epoch()}] = *link;
   }
@@ -101,14 +101,14 @@ void SimStepLinks::OnResult(const ResultMessage& result) {
   if (Deployment* deployment = deployments_->Find(id)) {
     ResultMessage restored = result;
     MeddlerOf(id).OnResult(&restored);
-    deployment->OnResult(ResultsLink(id, result.header.epoch()), std::move(restored));
+    deployment->pipeline()->OnResult(ResultsLink(id, result.header.epoch()), std::move(restored));
   }
 }
 
 void SimStepLinks::OnGarbledResult(uint64_t deployment, uint64_t epoch) {
   world().Count(Rule::kBadChecksum);
   if (Deployment* of = deployments_->Find(deployment)) {
-    of->OnResultsClosed(
+    of->pipeline()->OnResultsClosed(
         ResultsLink(deployment, epoch),
         Error(absl::StatusCode::kDataLoss, "FRAME_CRC", "a result's checksum does not match"));
   }

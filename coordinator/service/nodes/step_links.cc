@@ -60,7 +60,7 @@ class StepLinks::ResultsSink : public LinkSink {
     const bool posted = links_->loop_->RunOrPost(
         [all = links_->deployments_, id = deployment_, link = link_, shared] {
           if (Deployment* deployment = all->Find(id)) {
-            deployment->OnResult(link, std::move(*shared));
+            deployment->pipeline()->OnResult(link, std::move(*shared));
           }
         });
     return posted ? absl::OkStatus() : Stopping();
@@ -69,7 +69,7 @@ class StepLinks::ResultsSink : public LinkSink {
   void OnClosed(const absl::Status& status) override {
     links_->loop_->Post([all = links_->deployments_, id = deployment_, link = link_, status] {
       if (Deployment* deployment = all->Find(id)) {
-        deployment->OnResultsClosed(link, status);
+        deployment->pipeline()->OnResultsClosed(link, status);
       }
     });
   }
@@ -87,7 +87,8 @@ absl::StatusOr<std::shared_ptr<LinkSink>> StepLinks::OnOpen(const v1::LinkOpen& 
       loop_
           ->Call([&] {
             Deployment* deployment = deployments_->Find(open.deployment());
-            return deployment != nullptr ? deployment->AcceptResults(open) : std::nullopt;
+            return deployment != nullptr ? deployment->pipeline()->AcceptResults(open)
+                                         : std::nullopt;
           })
           .value_or(std::nullopt);
   if (!accepted.has_value()) {

@@ -110,7 +110,7 @@ class DeploymentTest : public ::testing::Test {
     v1::FenceAck ack;
     ack.set_deployment(kId);
     ack.set_epoch(epoch);
-    deployment_.OnFenceAck(node, ack);
+    deployment_.pipeline()->OnFenceAck(node, ack);
   }
   void BothAckAndLink() {
     const uint64_t epoch = deployment_.plan().epoch();
@@ -131,7 +131,7 @@ class DeploymentTest : public ::testing::Test {
       stage->add_total_pages(pages);
       stage->add_free_pages(pages);
     }
-    deployment_.OnResult(link, std::move(result));
+    deployment_.pipeline()->OnResult(link, std::move(result));
   }
   uint64_t OpenResults(uint64_t incarnation = 12) {
     v1::LinkOpen open;
@@ -139,7 +139,7 @@ class DeploymentTest : public ::testing::Test {
     open.set_from_incarnation(incarnation);
     open.set_epoch(deployment_.plan().epoch());
     open.set_to_stage(2);
-    return deployment_.AcceptResults(open).value_or(0);
+    return deployment_.pipeline()->AcceptResults(open).value_or(0);
   }
   void MakeReady() {
     Load();
@@ -180,7 +180,7 @@ TEST_F(DeploymentTest, LoadsFencesLinksAndIsReady) {
   EXPECT_EQ(host_.TakeFences("a").size(), 1u);
   Ack("a", 1);
   EXPECT_EQ(host_.dialled.size(), 0u) << "b has not answered";
-  EXPECT_EQ(deployment_.UnfencedNodes(), std::vector<std::string>{"b"});
+  EXPECT_EQ(deployment_.pipeline()->UnfencedNodes(), std::vector<std::string>{"b"});
   Ack("b", 1);
   ASSERT_EQ(host_.dialled.size(), 1u);
   EXPECT_EQ(host_.dialled[0].request.address, "a:1");
@@ -390,18 +390,18 @@ TEST_F(DeploymentTest, FencesNeedNoDiskUntilTheRecordedEpochsAreUsed) {
   uint64_t epoch = deployment_.plan().epoch();
   while (host_.records_asked == 0) {
     ASSERT_LT(epoch, recorded);
-    deployment_.SendFence(++epoch);
+    deployment_.pipeline()->SendFence(++epoch);
     ASSERT_EQ(host_.TakeFences("a").size(), 1u);
   }
   EXPECT_LT(epoch, recorded - 100) << "while there is time";
   while (epoch < recorded) {
-    deployment_.SendFence(++epoch);
+    deployment_.pipeline()->SendFence(++epoch);
     ASSERT_EQ(host_.TakeFences("a").size(), 1u);
   }
   EXPECT_EQ(host_.records_asked, 1) << "it has not been answered";
   deployment_.Tick(host_.Now());
   EXPECT_EQ(deployment_.state(), DeploymentState::kReady);
-  deployment_.SendFence(++epoch);
+  deployment_.pipeline()->SendFence(++epoch);
   EXPECT_TRUE(host_.TakeFences("a").empty());
   deployment_.Tick(host_.Now());
   EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
@@ -412,7 +412,7 @@ TEST_F(DeploymentTest, ARecordInTimeGivesNewEpochs) {
   MakeReady();
   uint64_t epoch = deployment_.plan().epoch();
   for (int i = 0; i < 3000; ++i) {
-    deployment_.SendFence(++epoch);
+    deployment_.pipeline()->SendFence(++epoch);
     if (std::exchange(host_.records_asked, 0) != 0) Record();
   }
   EXPECT_EQ(host_.TakeFences("a").size(), 3000u);
@@ -425,11 +425,11 @@ TEST_F(DeploymentTest, ARecordThatFailedIsAskedForAgainAtTheNextEpoch) {
   EXPECT_EQ(host_.records_asked, 0);
   deployment_.OnRecorded(0, Error(absl::StatusCode::kResourceExhausted, "STORE_FULL", "full"));
   const uint64_t epoch = deployment_.plan().epoch();
-  deployment_.SendFence(epoch + 1);
+  deployment_.pipeline()->SendFence(epoch + 1);
   EXPECT_EQ(host_.records_asked, 1);
   EXPECT_EQ(host_.TakeFences("a").size(), 1u) << "there are epochs left";
   Record();
-  deployment_.SendFence(epoch + 2);
+  deployment_.pipeline()->SendFence(epoch + 2);
   EXPECT_EQ(host_.records_asked, 1);
 }
 
@@ -509,9 +509,9 @@ TEST_F(DeploymentTest, OnlyTheNewestResultsLinkCounts) {
   ASSERT_NE(older, 0u);
   ASSERT_NE(newer, 0u);
   const uint64_t faults = deployment_.engine()->Snapshot(host_.now).counters.faults;
-  deployment_.OnResultsClosed(older, absl::UnavailableError("gone"));
+  deployment_.pipeline()->OnResultsClosed(older, absl::UnavailableError("gone"));
   EXPECT_EQ(deployment_.engine()->Snapshot(host_.now).counters.faults, faults);
-  deployment_.OnResultsClosed(newer, absl::UnavailableError("gone"));
+  deployment_.pipeline()->OnResultsClosed(newer, absl::UnavailableError("gone"));
   EXPECT_EQ(deployment_.engine()->Snapshot(host_.now).counters.faults, faults + 1);
 }
 
@@ -522,16 +522,16 @@ TEST_F(DeploymentTest, ResultsOfAnotherNodeLifeOrEpochAreNotAccepted) {
   open.set_from_incarnation(12);
   open.set_epoch(deployment_.plan().epoch());
   open.set_to_stage(2);
-  EXPECT_TRUE(deployment_.AcceptResults(open).has_value());
+  EXPECT_TRUE(deployment_.pipeline()->AcceptResults(open).has_value());
   v1::LinkOpen other = open;
   other.set_from_node("a");
-  EXPECT_FALSE(deployment_.AcceptResults(other).has_value());
+  EXPECT_FALSE(deployment_.pipeline()->AcceptResults(other).has_value());
   other = open;
   other.set_from_incarnation(11);
-  EXPECT_FALSE(deployment_.AcceptResults(other).has_value());
+  EXPECT_FALSE(deployment_.pipeline()->AcceptResults(other).has_value());
   other = open;
   other.set_epoch(open.epoch() + 1);
-  EXPECT_FALSE(deployment_.AcceptResults(other).has_value());
+  EXPECT_FALSE(deployment_.pipeline()->AcceptResults(other).has_value());
 }
 
 TEST_F(DeploymentTest, AResizeKeepsItsSessionsWaiting) {

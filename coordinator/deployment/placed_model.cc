@@ -1,0 +1,128 @@
+#include "coordinator/deployment/placed_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/app/log.h"
+#include "common/plan.h"
+#include "common/status.h"
+
+namespace strata {
+
+PlacedModel::PlacedModel(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
+                         v1::LoadOptions load_options, RotaryBlob rotary,
+                         std::function<void()> record_later)
+    : id_(id),
+      model_(std::move(model)),
+      plan_(std::move(plan)),
+      load_options_(std::move(load_options)),
+      rotary_(std::move(rotary)),
+      record_later_(std::move(record_later)),
+      epochs_(model_->name, record_later_) {}
+
+const v1::PlanRank& PlacedModel::RankOf(int stage) const {
+  return OnlyRank(OnlyPipeline(plan_).stages(stage));
+}
+
+bool PlacedModel::Uses(const std::string& node) const {
+  const auto& stages = OnlyPipeline(plan_).stages();
+  return std::any_of(stages.begin(), stages.end(),
+                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
+}
+
+LoadSubject PlacedModel::Subject() const {
+  return {.deployment = id_,
+          .model = model_.get(),
+          .plan = &plan_,
+          .options = &load_options_,
+          .rotary = &rotary_};
+}
+
+v1::Load PlacedModel::MakeLayerLoad(uint32_t layer, uint32_t tokens, uint32_t rows) const {
+  return strata::MakeLayerLoad(Subject(), layer, tokens, rows);
+}
+
+// ---- The record, and epochs.
+
+StoredDeployment PlacedModel::RecordOf(const v1::Plan& plan, const v1::LoadOptions& options) const {
+  StoredDeployment stored;
+  stored.id = id_;
+  stored.model = model_->name;
+  stored.options = options;
+  stored.plan = plan;
+  stored.plan.set_epoch(RecordedEpochs::Ahead(NextEpoch()));
+  return stored;
+}
+
+void PlacedModel::OnRecorded(uint64_t epoch, const absl::Status& status) {
+  epochs_.OnRecorded(epoch, status);
+  if (!status.ok()) {
+    LogError(
+        {{"model", model_->name}, {"deployment", id_}, {"epochs_left", epochs_.Left(NextEpoch())}},
+        "the model's plan cannot be recorded: " + Describe(status));
+  }
+}
+
+uint64_t PlacedModel::NextEpoch() const { return std::max(plan_.epoch(), skipped_) + 1; }
+
+absl::Status PlacedModel::Renew(const std::map<std::string, uint64_t>& incarnations) {
+  for (v1::PlanStage& stage : *OnlyPipeline(&plan_)->mutable_stages()) {
+    v1::PlanRank* rank = OnlyRank(&stage);
+    const auto it = incarnations.find(rank->node());
+    rank->set_incarnation(it == incarnations.end() ? 0 : it->second);
+  }
+  return UseEpoch(NextEpoch());
+}
+
+absl::Status PlacedModel::UseEpoch(uint64_t epoch) {
+  plan_.set_epoch(epoch);
+  return epochs_.Use(epoch);
+}
+
+void PlacedModel::SkipTo(uint64_t epoch) { skipped_ = std::max(skipped_, epoch); }
+
+// ---- Changes of KV.
+
+absl::Status PlacedModel::BeginChange(const v1::Plan& plan, const v1::LoadOptions& options) {
+  v1::Plan changed = plan;
+  changed.set_epoch(NextEpoch());
+  RETURN_IF_ERROR(epochs_.Use(changed.epoch()));
+  for (int i = 0; i < OnlyPipeline(plan).stages_size(); ++i) {
+    v1::PlanRank* rank = OnlyRank(OnlyPipeline(&changed)->mutable_stages(i));
+    rank->set_incarnation(RankOf(i).incarnation());
+  }
+  LogInfo({{"model", model_->name},
+           {"deployment", id_},
+           {"kv_tokens", options.kv_tokens()},
+           {"kv_tokens_before", load_options_.kv_tokens()}},
+          "the model's KV is resized");
+  resize_problem_ = absl::OkStatus();
+  before_change_ =
+      Placing{std::exchange(plan_, std::move(changed)), std::exchange(load_options_, options)};
+  return absl::OkStatus();
+}
+
+absl::Status PlacedModel::UndoChange(const absl::Status& why) {
+  LogError({{"model", model_->name}, {"deployment", id_}},
+           "the model keeps its KV: " + Describe(why));
+  const uint64_t epoch = NextEpoch();
+  RETURN_IF_ERROR(epochs_.Use(epoch));
+  DropChange(why);
+  plan_.set_epoch(epoch);
+  return absl::OkStatus();
+}
+
+void PlacedModel::DropChange(const absl::Status& why) {
+  if (!before_change_.has_value()) {
+    return;
+  }
+  const uint64_t epoch = plan_.epoch();
+  plan_ = std::move(before_change_->plan);
+  plan_.set_epoch(epoch);
+  load_options_ = std::move(before_change_->options);
+  before_change_.reset();
+  resize_problem_ = why;
+  record_later_();
+}
+
+}  // namespace strata

@@ -1,0 +1,98 @@
+// A model under a plan: which nodes have which of its layers, in which epoch and with how much KV,
+// and what of that is to be found after a restart.
+#ifndef STRATA_COORDINATOR_DEPLOYMENT_PLACED_MODEL_H_
+#define STRATA_COORDINATOR_DEPLOYMENT_PLACED_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/deployment/deployed_model.h"
+#include "coordinator/deployment/deployment_options.h"
+#include "coordinator/deployment/load_messages.h"
+#include "coordinator/deployment/recorded_epochs.h"
+#include "coordinator/store/state_store.h"
+#include "strata/v1/membership.pb.h"
+#include "strata/v1/types.pb.h"
+
+namespace strata {
+
+// A core: one thread. Only the deployment that is this model placed changes it.
+class PlacedModel {
+ public:
+  uint64_t id() const { return id_; }
+  const std::shared_ptr<const DeployedModel>& model() const { return model_; }
+  const v1::Plan& plan() const { return plan_; }
+  const v1::LoadOptions& load_options() const { return load_options_; }
+  bool Uses(const std::string& node) const;
+  const v1::PlanRank& RankOf(int stage) const;
+  // What its workers are told to load.
+  LoadSubject Subject() const;
+  // Of a stage with one layer alone and KV for one sequence of so many tokens, `rows` at once, as
+  // ComputeLayers has it: weights and numerics are the placed model's.
+  v1::Load MakeLayerLoad(uint32_t layer, uint32_t tokens, uint32_t rows) const;
+
+  // What is to be found after a restart. Its epoch is above all that may be used until the next
+  // record is there, so that a fence need not wait for a disk: see OnRecorded.
+  StoredDeployment Record() const { return RecordOf(plan_, load_options_); }
+  // The same for what a change of KV would make of it.
+  StoredDeployment RecordOf(const v1::Plan& plan, const v1::LoadOptions& options) const;
+  // A record with this epoch is in the store; or could not be put there.
+  void OnRecorded(uint64_t epoch, const absl::Status& status);
+
+  // Why the last change of KV was undone; ok while it is under way and when it succeeded.
+  const absl::Status& resize_problem() const { return resize_problem_; }
+
+ protected:
+  // `plan` names nodes by name; incarnations are filled in by Renew. `record_later` is
+  // RecordedEpochs'.
+  PlacedModel(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
+              v1::LoadOptions load_options, RotaryBlob rotary, std::function<void()> record_later);
+  ~PlacedModel() = default;
+  PlacedModel(const PlacedModel&) = delete;
+  PlacedModel& operator=(const PlacedModel&) = delete;
+
+  // Epochs. All of them: why the epoch may not be used, though it is the plan's now.
+  // A new one, on nodes whose incarnations are these, by name.
+  absl::Status Renew(const std::map<std::string, uint64_t>& incarnations);
+  absl::Status UseEpoch(uint64_t epoch);
+  // No epoch up to this one is used again.
+  void SkipTo(uint64_t epoch);
+
+  // A change of KV on the same nodes and layers, in a new epoch: begun, kept, undone in another
+  // epoch, or given up where it is. Begin and undo may fail for want of an epoch, and then change
+  // nothing.
+  absl::Status BeginChange(const v1::Plan& plan, const v1::LoadOptions& options);
+  bool changes() const { return before_change_.has_value(); }
+  void KeepChange() { before_change_.reset(); }
+  absl::Status UndoChange(const absl::Status& why);
+  void DropChange(const absl::Status& why);
+
+ private:
+  // What a load places.
+  struct Placing {
+    v1::Plan plan;
+    v1::LoadOptions options;
+  };
+
+  uint64_t NextEpoch() const;
+
+  const uint64_t id_;
+  const std::shared_ptr<const DeployedModel> model_;
+  v1::Plan plan_;
+  v1::LoadOptions load_options_;
+  const RotaryBlob rotary_;
+  const std::function<void()> record_later_;
+  RecordedEpochs epochs_;
+  uint64_t skipped_ = 0;                  // Epochs up to this one.
+  std::optional<Placing> before_change_;  // While it changes: what it goes back to.
+  absl::Status resize_problem_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_DEPLOYMENT_PLACED_MODEL_H_
