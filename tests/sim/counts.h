@@ -46,10 +46,14 @@ enum class FaultKind {
   kPoisonDevice,
   kPoisonLinks,
   kPoisonProcess,
+  // Of loads: a worker says that it cannot load its stage; one is told to stop, and stops later.
+  kFailLoad,
+  kLeaveWorker,
 };
-inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kPoisonProcess) + 1;
-// Those that may strike at any time; poison is for scenarios of its own.
+inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kLeaveWorker) + 1;
+// Those that may strike at any time; poison and loads are for scenarios of their own.
 inline constexpr size_t kDrawnFaultKinds = static_cast<size_t>(FaultKind::kStaleItem) + 1;
+inline constexpr size_t kPoisonFaultKinds = 3;
 
 enum class Rule {
   // Frames.
@@ -89,11 +93,14 @@ enum class Rule {
   kCommitWaited,
   kResumed,
   kResizeRefused,
+  kResizeUndone,
+  kLoadFailed,
   // Membership.
   kLeaseLapsed,
   kHeartbeatLapsed,
   kNodeLost,
   kAwaited,
+  kNodeLeft,
   kNameTaken,
   // Clients.
   kAnswered,

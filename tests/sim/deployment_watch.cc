@@ -71,10 +71,19 @@ void DeploymentWatch::CountState() {
   }
   awaiting_ = held && (state_ == DeploymentState::kWaiting ||
                        (awaiting_ && state_ == DeploymentState::kLoading));
-  if (before != state_ && state_ == DeploymentState::kWaiting &&
-      ReasonOf(deployment_->problem()) == "NODE_LOST") {
-    world().Count(Rule::kNodeLost);
+  const std::string reason = ReasonOf(deployment_->problem());
+  if (before != state_ && state_ == DeploymentState::kWaiting) {
+    if (reason == "NODE_LOST") world().Count(Rule::kNodeLost);
+    if (reason == "NODE_STOPPED") world().Count(Rule::kNodeLeft);
   }
+  if (before != state_ && state_ == DeploymentState::kFailed) {
+    world().Count(Rule::kLoadFailed);
+  }
+  const bool undone = !deployment_->resize_problem().ok();
+  if (undone && !std::exchange(undone_, undone)) {
+    world().Count(Rule::kResizeUndone);
+  }
+  undone_ = undone;
   if (before != state_) {
     world().Tell([&] {
       const std::string why =

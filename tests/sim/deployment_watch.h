@@ -32,6 +32,7 @@ class DeploymentWatch {
   Cluster* const cluster_;
   const Deployment* const deployment_;
   DeploymentState state_ = DeploymentState::kWaiting;  // When it was looked at last.
+  bool undone_ = false;                                // Its newest resize.
   bool awaiting_ = false;                              // Sessions waited for a lost node.
   EngineCounters seen_;
   PipelineState pipeline_ = PipelineState::kNew;

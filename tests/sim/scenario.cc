@@ -1,6 +1,7 @@
 #include "tests/sim/scenario.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "common/limits.h"
@@ -137,9 +138,8 @@ void PrependStoppedSender(Scenario* scenario, Random* random) {
 // Requests of which one or two are poison to a machine, and no other fault.
 void PoisonOnly(Scenario* scenario, Random* random) {
   Fault fault;
-  fault.kind = static_cast<FaultKind>(
-      kDrawnFaultKinds +
-      random->Below(static_cast<uint32_t>(kFaultKinds) - static_cast<uint32_t>(kDrawnFaultKinds)));
+  fault.kind = static_cast<FaultKind>(kDrawnFaultKinds +
+                                      random->Below(static_cast<uint32_t>(kPoisonFaultKinds)));
   fault.target = random->Below(1 << 16);
   scenario->faults = {fault};
   scenario->poison_only = true;
@@ -157,6 +157,26 @@ void PoisonOnly(Scenario* scenario, Random* random) {
     std::vector<uint32_t>& prompt =
         scenario->requests[random->Below(scenario->requests.size())].prompt;
     prompt[random->Below(prompt.size())] = kPoisonToken;
+  }
+}
+
+// Beside its other faults: loads that fail, and workers that are told to stop.
+void FailLoads(Scenario* scenario, nanoseconds horizon, Random* random) {
+  constexpr FaultKind kLoads[] = {FaultKind::kResize, FaultKind::kReplan, FaultKind::kUnloadAndLoad,
+                                  FaultKind::kCrashWorker};
+  for (uint32_t i = random->Between(1, 4); i > 0; --i) {
+    Fault fault = DrawFault(horizon, random);
+    fault.kind = FaultKind::kLeaveWorker;
+    if (!random->OneIn(3)) {
+      fault.kind = FaultKind::kFailLoad;
+      scenario->faults.push_back(fault);
+      if (random->OneIn(3)) {  // What is done about it fails too.
+        scenario->faults.push_back(fault);
+      }
+      fault.kind = kLoads[random->Below(std::size(kLoads))];
+      fault.random = random->Next();
+    }
+    scenario->faults.push_back(fault);
   }
 }
 
@@ -256,6 +276,10 @@ Scenario MakeScenario(uint64_t seed) {
   if (seed % 8 == 2) {
     Random waves(Mix64(seed));
     SpreadPrompts(&scenario, &waves);
+  }
+  if (seed % 8 == 3) {
+    Random loads(Mix64(seed));
+    FailLoads(&scenario, horizon, &loads);
   }
   if (seed % 8 == 1) {
     Random poison(Mix64(seed));

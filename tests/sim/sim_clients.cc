@@ -256,6 +256,8 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
       {"MODEL_NOT_LOADED", std::nullopt},
       {"MODEL_LOADING", std::nullopt},
       {"WAITING_FOR_NODES", std::nullopt},
+      {"MEMORY_LIMIT", std::nullopt},
+      {"NODE_STOPPED", std::nullopt},
       {"COORDINATOR_LOST", std::nullopt}};
   const auto reason = kReasons.find(ReasonOf(status));
   if (reason == kReasons.end() || status.message().empty()) {

@@ -230,7 +230,9 @@ bool SimCoordinator::ResizeModel(uint64_t kv_pages) {
 }
 
 void SimCoordinator::Arm(const Fault& fault) {
-  if (const Deployment* deployment = Model()) {
+  if (fault.kind == FaultKind::kFailLoad) {
+    ++loads_to_fail_;
+  } else if (const Deployment* deployment = Model()) {
     life_->links.Arm(fault, deployment->id());
   }
 }
@@ -288,9 +290,28 @@ void SimCoordinator::OnMessage(Machine machine, uint64_t incarnation,
     if (message.has_register_()) {
       OnRegister(machine, message.register_());
     } else if (life_->streams.Speaks(NodeName(machine), incarnation)) {
-      life_->members.OnMessage(NodeName(machine), incarnation, message, Now());
+      life_->members.OnMessage(NodeName(machine), incarnation, Heard(machine, incarnation, message),
+                               Now());
     }
   });
+}
+
+v1::WorkerMessage SimCoordinator::Heard(Machine machine, uint64_t incarnation,
+                                        v1::WorkerMessage message) {
+  const auto leaving = leaving_.find(machine);
+  if (message.has_heartbeat() && leaving != leaving_.end() && leaving->second == incarnation) {
+    message.mutable_heartbeat()->set_leaving(true);
+  }
+  if (message.has_load_progress() && loads_to_fail_ > 0 &&
+      message.load_progress().phase() == v1::LoadProgress::PHASE_READY) {
+    --loads_to_fail_;
+    world().Count(FaultKind::kFailLoad);
+    world().Tell([&] { return "FAULT: " + NodeName(machine) + " cannot load its stage"; });
+    message.mutable_load_progress()->set_phase(v1::LoadProgress::PHASE_FAILED);
+    *message.mutable_load_progress()->mutable_error() =
+        Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT", "no room").Detail();
+  }
+  return message;
 }
 
 void SimCoordinator::OnRegister(Machine machine, const v1::NodeInfo& info) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -41,7 +42,11 @@ class SimCoordinator : private DeploymentHost {
   void LoadModel(const v1::Plan& plan);  // As a new deployment; replaces one that is loaded.
   void UnloadModel();
   bool ResizeModel(uint64_t kv_pages);
-  void Arm(const Fault& fault);  // Of the kinds that a Meddler knows.
+  // Of the kinds that a Meddler knows; or kFailLoad: the next worker that says to have loaded is
+  // heard to say that it cannot.
+  void Arm(const Fault& fault);
+  // What this life of a worker says from now on, it says as one that was told to stop.
+  void SetLeaving(Machine machine, uint64_t incarnation) { leaving_[machine] = incarnation; }
 
   // Clients. UNAVAILABLE where nobody is there to serve.
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink);
@@ -83,6 +88,8 @@ class SimCoordinator : private DeploymentHost {
   std::shared_ptr<NodeChannel> OpenChannel(Machine machine, uint64_t incarnation);
   void OnRegister(Machine machine, const v1::NodeInfo& info);
   void OnLost(const std::string& node);
+  // What the worker is heard to say.
+  v1::WorkerMessage Heard(Machine machine, uint64_t incarnation, v1::WorkerMessage message);
   void Restore();
   void Record(uint64_t deployment);
   Deployment* Model() const;
@@ -94,6 +101,8 @@ class SimCoordinator : private DeploymentHost {
   const std::unique_ptr<StateStore> store_;  // Survives the process.
   uint64_t incarnation_ = 0;
   std::unique_ptr<Life> life_;
+  int loads_to_fail_ = 0;
+  std::map<Machine, uint64_t> leaving_;  // Incarnations.
 };
 
 }  // namespace strata::sim

@@ -154,6 +154,8 @@ class Simulation {
   void FlipBit(const Fault& fault);
   void StrikeProcess(const Fault& fault);
   void StopWorker(SimWorker* worker, const Fault& fault);
+  // It is told to stop, and stops when the fault has lasted.
+  void Leave(SimWorker* worker, Machine machine, const Fault& fault);
   void StopCoordinator(const Fault& fault);
   void LoadAnew(const Fault& fault);
   void LoadWhenUp(const v1::Plan& plan, nanoseconds after);
@@ -185,6 +187,7 @@ void Simulation::Strike(const Fault& fault) {
     case FaultKind::kForkWrongSource:
     case FaultKind::kRepeatItem:
     case FaultKind::kStaleItem:
+    case FaultKind::kFailLoad:
       coordinator_.Arm(fault);
       return;
     case FaultKind::kFlipBit:
@@ -248,6 +251,9 @@ void Simulation::StrikeProcess(const Fault& fault) {
     case FaultKind::kPowerOffWorker:
       StopWorker(worker, fault);
       return;
+    case FaultKind::kLeaveWorker:
+      Leave(worker, machine, fault);
+      return;
     case FaultKind::kCrashCoordinator:
     case FaultKind::kPowerOffCoordinator:
       StopCoordinator(fault);
@@ -267,6 +273,26 @@ void Simulation::StopWorker(SimWorker* worker, const Fault& fault) {
   world_.After(fault.lasts, [this, worker] {
     world_.Tell([&] { return worker->name() + " starts again"; });
     worker->Start();
+  });
+}
+
+void Simulation::Leave(SimWorker* worker, Machine machine, const Fault& fault) {
+  if (!worker->up()) {
+    return;
+  }
+  Count(fault, true);
+  world_.Tell([&] { return "FAULT: " + worker->name() + " is told to stop"; });
+  const uint64_t incarnation = worker->incarnation();
+  coordinator_.SetLeaving(machine, incarnation);
+  world_.After(fault.lasts, [this, worker, incarnation, fault] {
+    if (worker->incarnation() == incarnation && worker->up()) {
+      worker->Stop(/*silent=*/false);
+      world_.After(milliseconds(50), [worker] {
+        if (!worker->up()) {
+          worker->Start();
+        }
+      });
+    }
   });
 }
 
