@@ -40,9 +40,6 @@ inline constexpr uint32_t kMaxLayers = 4096;
 inline constexpr uint32_t kMaxHiddenSize = 1u << 18;
 inline constexpr uint32_t kMaxVocabSize = 1u << 24;
 
-// A generation is (coordinator term << kGenerationTermShift) | counter.
-inline constexpr int kGenerationTermShift = 40;
-
 }  // namespace strata
 
 #endif  // STRATA_COMMON_LIMITS_H_

@@ -56,10 +56,10 @@ struct Checkpoint {
 
 // Opens and validates a folder, or a .gguf file (of one that is split: any part), or a folder that
 // has one model as such and no safetensors: the configuration, the headers of all weight files, the
-// index, and
-// names, dtypes and shapes of the tensors that the model needs. Symlinks are followed. Missing
-// tensors are an error that names them (at most ten); so are tensors of a layer that would change
-// its result but that the configuration does not know. Any other unexpected tensor is a note.
+// index, and names, dtypes and shapes of the tensors that the model needs. Symlinks are followed.
+// Missing tensors are an error that names them (at most ten); so are tensors of a layer that would
+// change its result but that the configuration does not know. Any other unexpected tensor is a
+// note.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path);
 
 // Which tensors a stage needs. `name` is as in the checkpoint, prefix and all.
@@ -73,7 +73,8 @@ struct StageTensor {
   std::optional<StoredMatrix> matrix = {};
   bool part = false;
   bool inputs_first = false;  // See MatrixShapeOf.
-  bool turns = false;         // Its last two dimensions may lie the other way round.
+  // Whether its last two dimensions may lie the other way round.
+  bool may_be_transposed = false;
   bool any_shape = false;
   // Whether a tensor of this shape is it; a single number has any number of dimensions.
   bool Fits(std::span<const uint64_t> other) const;

@@ -51,7 +51,7 @@ class TensorList {
       AddStored(matrix);
     }
     for (size_t i = first; i < tensors_.size(); ++i) {
-      tensors_[i].turns = true;
+      tensors_[i].may_be_transposed = true;
     }
   }
   // The same of all experts, and their biases, [experts, out].
@@ -320,7 +320,7 @@ bool StageTensor::Fits(std::span<const uint64_t> other) const {
   const auto one = [](std::span<const uint64_t> dimensions) {
     return std::all_of(dimensions.begin(), dimensions.end(), [](uint64_t n) { return n == 1; });
   };
-  if (turns && shape.size() == 3 && other.size() == 3 && other[0] == shape[0] &&
+  if (may_be_transposed && shape.size() == 3 && other.size() == 3 && other[0] == shape[0] &&
       other[1] == shape[2] && other[2] == shape[1]) {
     return true;
   }

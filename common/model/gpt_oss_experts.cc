@@ -31,8 +31,9 @@ FusedPaths FusedExpertPaths(ExpertNames names, std::string_view layer) {
                                              : CorrectionName(names, layer)};
 }
 
-FusedTurns TurnsOfFused(uint64_t hidden, uint64_t ffn, const std::vector<uint64_t>& gate_up,
-                        const std::vector<uint64_t>& down) {
+FusedInputsFirst FusedInputsFirstOf(uint64_t hidden, uint64_t ffn,
+                                    const std::vector<uint64_t>& gate_up,
+                                    const std::vector<uint64_t>& down) {
   const auto lies = [](const std::vector<uint64_t>& shape, uint64_t rows, uint64_t columns) {
     return shape.size() == 3 && shape[1] == rows && shape[2] == columns;
   };

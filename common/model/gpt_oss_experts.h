@@ -51,12 +51,13 @@ FusedPaths FusedExpertPaths(ExpertNames names, std::string_view layer);
 
 // Which of the two tensors of fused experts lie inputs first, by their shapes. One whose shape fits
 // either way does not: so transformers 5 reads it, and so it writes it.
-struct FusedTurns {
+struct FusedInputsFirst {
   bool gate_up = false;
   bool down = false;
 };
-FusedTurns TurnsOfFused(uint64_t hidden, uint64_t ffn, const std::vector<uint64_t>& gate_up,
-                        const std::vector<uint64_t>& down);
+FusedInputsFirst FusedInputsFirstOf(uint64_t hidden, uint64_t ffn,
+                                    const std::vector<uint64_t>& gate_up,
+                                    const std::vector<uint64_t>& down);
 // "mlp.experts.{gate,up,down}_proj", as MLX stacks gpt-oss' experts.
 ExpertPaths MlxGptOssPaths(std::string_view layer);
 

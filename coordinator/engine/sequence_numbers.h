@@ -7,17 +7,19 @@
 #include <cstdint>
 
 #include "common/check.h"
-#include "common/limits.h"
 
 namespace strata {
 
-// (coordinator term << 40) | n, n from 1: ever larger, also over restarts, since the state store
-// raises the term at every start. One object for all deployments of a coordinator. Any thread.
+// (coordinator term << kTermShift) | n, n from 1: ever larger, also over restarts, since the state
+// store raises the term at every start. One object for all deployments of a coordinator. Any
+// thread.
 class SequenceNumbers {
  public:
+  static constexpr int kTermShift = 40;
+
   // `term` < 2^24.
-  explicit SequenceNumbers(uint64_t term) : next_((term << kGenerationTermShift) + 1) {
-    STRATA_CHECK(term < (uint64_t{1} << (64 - kGenerationTermShift)));
+  explicit SequenceNumbers(uint64_t term) : next_((term << kTermShift) + 1) {
+    STRATA_CHECK(term < (uint64_t{1} << (64 - kTermShift)));
   }
 
   uint64_t Next() { return next_.fetch_add(1, std::memory_order_relaxed); }

@@ -106,7 +106,7 @@ class Attention {
       next_.turn = TurnOf(unit);
       next_.next = nullptr;
       args.next = &next_;
-      args.asked = &asked_;
+      args.prefetched = &prefetched_;
       run();
       benchmark::ClobberMemory();
     }
@@ -142,7 +142,7 @@ class Attention {
   const AlignedBuffer kv_;
   std::vector<uint32_t> pages_;
   AttendArgs next_;  // What is attended after `args`.
-  AskedPages asked_;
+  PrefetchedPages prefetched_;
   std::vector<float> q_, out_;
   const AlignedBuffer scratch_;
 };

@@ -7,8 +7,8 @@
 
 namespace strata {
 
-Sequence* SequenceTable::Find(std::string_view request_id, uint64_t generation) {
-  const auto found = sequences_.find(Key(request_id, generation));
+Sequence* SequenceTable::Find(std::string_view request_id, uint64_t number) {
+  const auto found = sequences_.find(Key(request_id, number));
   if (found != sequences_.end()) {
     return found->second.get();
   }
@@ -28,7 +28,7 @@ void SequenceTable::Release(Sequence* sequence) {
     table.pages.clear();  // Else the count of free pages alone would give it away.
   }
   if (!sequence->request_id.starts_with("stale")) {
-    sequences_.erase(Key(sequence->request_id, sequence->generation));
+    sequences_.erase(Key(sequence->request_id, sequence->number));
   }
 }
 

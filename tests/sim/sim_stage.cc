@@ -407,7 +407,7 @@ void SimStage::CountError(const v1::ErrorDetail& error) {
 bool SimStage::FlipBit(uint64_t random) {
   std::vector<std::pair<std::string, uint64_t>> names;
   table_.ReleaseIf([&names](const Sequence& sequence) {
-    names.emplace_back(sequence.request_id, sequence.generation);
+    names.emplace_back(sequence.request_id, sequence.number);
     return false;
   });
   if (names.empty()) {

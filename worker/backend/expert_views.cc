@@ -36,16 +36,17 @@ void ExpertViews::AddFused(const ModelSpec& spec, const MlpSpec& mlp, const std:
     const auto info = source_.Describe(name);
     return info.ok() ? info->shape : std::vector<uint64_t>();
   };
-  const FusedTurns turns = TurnsOfFused(hidden, ffn, shape(stored.gate_up), shape(stored.down));
+  const FusedInputsFirst inputs_first =
+      FusedInputsFirstOf(hidden, ffn, shape(stored.gate_up), shape(stored.down));
   for (uint32_t e = 0; e < mlp.experts; ++e) {
     const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, layer, e);
     const uint64_t both = mlp.experts * 2 * ffn;
     const uint64_t at = e * 2 * ffn;
-    if (!turns.gate_up) {
+    if (!inputs_first.gate_up) {
       views_[paths.gate + ".weight"] = {stored.gate_up, mlp.experts, both, at, ffn, hidden};
       views_[paths.up + ".weight"] = {stored.gate_up, mlp.experts, both, at + ffn, ffn, hidden};
     }
-    if (!turns.down) {
+    if (!inputs_first.down) {
       views_[paths.down + ".weight"] = {stored.down, mlp.experts, mlp.experts * hidden,
                                         e * hidden,  hidden,      ffn};
     }

@@ -64,7 +64,8 @@ void GptOssTensors::AddTurned(const MlpSpec& mlp, uint64_t hidden, const std::st
   if (!gate_up.ok() || !down.ok()) {
     return;
   }
-  const FusedTurns turns = TurnsOfFused(hidden, mlp.ffn, gate_up->shape, down->shape);
+  const FusedInputsFirst inputs_first =
+      FusedInputsFirstOf(hidden, mlp.ffn, gate_up->shape, down->shape);
   const uint64_t ffn = mlp.ffn;
   for (uint32_t e = 0; e < mlp.experts; ++e) {
     const ExpertPaths paths = ExpertPathsOf(mlp.expert_names, layer, e);
@@ -72,12 +73,12 @@ void GptOssTensors::AddTurned(const MlpSpec& mlp, uint64_t hidden, const std::st
     made.columns = 2 * ffn;
     made.outputs = ffn;
     made.inputs = hidden;
-    if (turns.gate_up) {
+    if (inputs_first.gate_up) {
       made_[paths.gate + ".weight"] = made;
       made.first = ffn;
       made_[paths.up + ".weight"] = made;
     }
-    if (turns.down) {
+    if (inputs_first.down) {
       made_[paths.down + ".weight"] = {.stored = stored.down,
                                        .expert = e,
                                        .experts = mlp.experts,

@@ -34,7 +34,7 @@ absl::Status RunFork(const v1::ForkCommand& fork, const ModelSpec& model, uint64
   if (source == nullptr) {
     return SequenceNotFound(fork.source());
   }
-  RETURN_IF_ERROR(CheckGeneration(fork.destination(), *table));
+  RETURN_IF_ERROR(CheckNumberIsNew(fork.destination(), *table));
   RETURN_IF_ERROR(CheckState(*source, *table,
                              step_policy::LengthIsHeld(fork.length(), source->computed_length()),
                              fork.length(), fork.fingerprint()));

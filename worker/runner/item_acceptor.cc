@@ -92,7 +92,7 @@ absl::Status ItemAcceptor::BeginItem(const v1::StepItem& item, ItemRun* run) {
     if (!step_policy::PositionBegins(item.position())) {
       return SequenceNotFound(name);
     }
-    RETURN_IF_ERROR(CheckGeneration(name, table_));
+    RETURN_IF_ERROR(CheckNumberIsNew(name, table_));
     RETURN_IF_ERROR(
         CheckFingerprint(name, 0, item.fingerprint(), table_.root(item.params().rotary_variant())));
     RETURN_IF_ERROR(CheckParams(item.params(), spec_.model));

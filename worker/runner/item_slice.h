@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/status/status.h"
+#include "common/model/model_spec.h"
 #include "strata/v1/shard.pb.h"
 
 namespace strata {

@@ -20,7 +20,7 @@ std::string Hex(Fingerprint fingerprint) { return absl::StrFormat("%016x", finge
 v1::SequenceName NameOf(const Sequence& sequence) {
   v1::SequenceName name;
   name.set_request_id(sequence.request_id);
-  name.set_generation(sequence.generation);
+  name.set_generation(sequence.number);
   return name;
 }
 
@@ -49,14 +49,14 @@ absl::Status SequenceNotFound(const v1::SequenceName& name) {
       .Hint("resend from 0");
 }
 
-absl::Status CheckGeneration(const v1::SequenceName& name, const SequenceTable& table) {
-  if (!step_policy::GenerationIsNew(name.generation(), table.newest_generation())) {
+absl::Status CheckNumberIsNew(const v1::SequenceName& name, const SequenceTable& table) {
+  if (!step_policy::NumberIsNew(name.generation(), table.newest_number())) {
     return Error(absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
                  Show(name) + " is not newer than generation " +
-                     std::to_string(table.newest_generation()) + ", the newest created here")
+                     std::to_string(table.newest_number()) + ", the newest created here")
         .Hint("resend from 0 under a new generation")
         .Fact("generation", name.generation())
-        .Fact("newest_generation", table.newest_generation());
+        .Fact("newest_generation", table.newest_number());
   }
   return absl::OkStatus();
 }

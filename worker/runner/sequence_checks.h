@@ -18,7 +18,7 @@ absl::Status SequenceNotFound(const v1::SequenceName& name);
 
 // FAILED_PRECONDITION (STALE_GENERATION) unless the name's generation is newer than any that was
 // created here.
-absl::Status CheckGeneration(const v1::SequenceName& name, const SequenceTable& table);
+absl::Status CheckNumberIsNew(const v1::SequenceName& name, const SequenceTable& table);
 
 // FAILED_PRECONDITION (POSITION_MISMATCH) if `matches` is false, and as CheckFingerprint for the
 // fingerprint held at `length`.

@@ -4,14 +4,14 @@
 
 namespace strata {
 
-Sequence* SequenceTable::Find(std::string_view request_id, uint64_t generation) {
-  const auto found = sequences_.find(Key(request_id, generation));
+Sequence* SequenceTable::Find(std::string_view request_id, uint64_t number) {
+  const auto found = sequences_.find(Key(request_id, number));
   return found == sequences_.end() ? nullptr : found->second.get();
 }
 
 void SequenceTable::Release(Sequence* sequence) {
   ReleasePages(sequence);
-  sequences_.erase(Key(sequence->request_id, sequence->generation));
+  sequences_.erase(Key(sequence->request_id, sequence->number));
 }
 
 }  // namespace strata

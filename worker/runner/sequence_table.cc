@@ -51,19 +51,19 @@ SequenceTable::SequenceTable(const StageSpec& spec, std::vector<Fingerprint> roo
 
 SequenceTable::~SequenceTable() = default;
 
-Sequence* SequenceTable::Create(std::string_view request_id, uint64_t generation,
+Sequence* SequenceTable::Create(std::string_view request_id, uint64_t number,
                                 const v1::SequenceParams& params) {
-  auto [entry, created] = sequences_.try_emplace(Key(request_id, generation));
+  auto [entry, created] = sequences_.try_emplace(Key(request_id, number));
   STRATA_CHECK(created);
   entry->second = std::make_unique<Sequence>();
   Sequence* sequence = entry->second.get();
   sequence->request_id = std::string(request_id);
-  sequence->generation = generation;
+  sequence->number = number;
   sequence->params = params;
   sequence->fingerprint = root(params.rotary_variant());
   sequence->page_fingerprints = {sequence->fingerprint};
   sequence->tables.resize(groups_.size());
-  newest_generation_ = std::max(newest_generation_, generation);
+  newest_number_ = std::max(newest_number_, number);
   return sequence;
 }
 
@@ -189,11 +189,10 @@ void SequenceTable::Truncate(Sequence* sequence, uint32_t length) {
   }
 }
 
-Sequence* SequenceTable::Fork(const Sequence& source, std::string_view request_id,
-                              uint64_t generation, uint32_t length,
-                              const v1::SequenceParams& params) {
+Sequence* SequenceTable::Fork(const Sequence& source, std::string_view request_id, uint64_t number,
+                              uint32_t length, const v1::SequenceParams& params) {
   STRATA_CHECK(length <= source.length());
-  Sequence* fork = Create(request_id, generation, params);
+  Sequence* fork = Create(request_id, number, params);
   fork->ids.assign(source.ids.begin(), source.ids.begin() + length);
   fork->embedded.insert(source.embedded.begin(), source.embedded.lower_bound(length));
   fork->fingerprint = FingerprintAt(source, length);

@@ -40,10 +40,11 @@ struct UnfinishedItem {
   std::vector<float> parked;
 };
 
-// One request's state, named (request id, generation). Only SequenceTable changes it.
+// One request's state, named (request id, number: what the protocol calls its generation). Only
+// SequenceTable changes it.
 struct Sequence {
   std::string request_id;
-  uint64_t generation = 0;
+  uint64_t number = 0;
   v1::SequenceParams params;
   std::vector<uint32_t> ids;  // Tokens whose KV is held, from position 0.
   // Where rows of input embeddings took the place of tokens' embeddings: EmbeddingLink by position.
@@ -79,19 +80,18 @@ class SequenceTable {
   SequenceTable& operator=(const SequenceTable&) = delete;
 
   // Null when there is none. What this table gives is good until the sequence is released.
-  Sequence* Find(std::string_view request_id, uint64_t generation);
+  Sequence* Find(std::string_view request_id, uint64_t number);
   size_t size() const { return sequences_.size(); }
   const KvPool& pool() const { return *pool_; }
   // The newest generation that ever was created here.
-  uint64_t newest_generation() const { return newest_generation_; }
+  uint64_t newest_number() const { return newest_number_; }
   // For a variant that there is not, that of the first.
   Fingerprint root(uint32_t rotary_variant) const {
     return roots_[rotary_variant < roots_.size() ? rotary_variant : 0];
   }
 
   // A new sequence without tokens, of a rotary variant that there is; the name must not exist.
-  Sequence* Create(std::string_view request_id, uint64_t generation,
-                   const v1::SequenceParams& params);
+  Sequence* Create(std::string_view request_id, uint64_t number, const v1::SequenceParams& params);
 
   // Whether `tokens` more fit; `sequence` null: one that is yet to be created. RESOURCE_EXHAUSTED
   // (KV_PAGES) says how many pages were asked of which group and how many are free.
@@ -117,7 +117,7 @@ class SequenceTable {
   void Truncate(Sequence* sequence, uint32_t length);
   // A new sequence of the first `length` tokens of `source`, which has them, its pages shared; the
   // name must not exist.
-  Sequence* Fork(const Sequence& source, std::string_view request_id, uint64_t generation,
+  Sequence* Fork(const Sequence& source, std::string_view request_id, uint64_t number,
                  uint32_t length, const v1::SequenceParams& params);
   // Forgets the sequence and gives up its pages.
   void Release(Sequence* sequence);
@@ -158,7 +158,7 @@ class SequenceTable {
   Shard* const shard_;
   std::vector<GroupUse> groups_;
   std::map<Key, std::unique_ptr<Sequence>> sequences_;
-  uint64_t newest_generation_ = 0;
+  uint64_t newest_number_ = 0;
 };
 
 }  // namespace strata

@@ -184,7 +184,7 @@ void ShardRunner::Impl::ReleaseUnnamed(const v1::StepFrame& frame) {
     named.emplace(name.request_id(), name.generation());
   }
   table_.ReleaseIf([&named](const Sequence& sequence) {
-    return !step_policy::SurvivesResync(named.contains({sequence.request_id, sequence.generation}));
+    return !step_policy::SurvivesResync(named.contains({sequence.request_id, sequence.number}));
   });
   table_.ForgetSteps();
 }

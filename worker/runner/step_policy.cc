@@ -18,7 +18,7 @@ bool LengthIsHeld(uint32_t length, uint32_t present) { return length <= present;
 
 bool FingerprintMatches(Fingerprint named, Fingerprint held) { return named == held; }
 
-bool GenerationIsNew(uint64_t generation, uint64_t newest) { return generation > newest; }
+bool NumberIsNew(uint64_t number, uint64_t newest) { return number > newest; }
 
 bool PositionBegins(uint32_t position) { return position == 0; }
 

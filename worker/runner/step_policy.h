@@ -24,8 +24,8 @@ bool PositionMatches(uint32_t position, uint32_t length);
 bool LengthIsHeld(uint32_t length, uint32_t present);
 bool FingerprintMatches(Fingerprint named, Fingerprint held);
 
-// Whether a name may be created: `newest` is the newest generation ever created.
-bool GenerationIsNew(uint64_t generation, uint64_t newest);
+// Whether a name may be created: `newest` is the newest number ever created.
+bool NumberIsNew(uint64_t number, uint64_t newest);
 // A sequence begins at its first token.
 bool PositionBegins(uint32_t position);
 

@@ -32,7 +32,7 @@ absl::Status ReleaseParts(const TensorSource& source, const StoredMatrix& matrix
 StoredMatrix AsItLies(const StageTensor& tensor, const TensorSource& source) {
   StoredMatrix matrix = *tensor.matrix;
   const auto info = source.Describe(matrix.codes.name);
-  if (!tensor.turns || !info.ok() || info->shape == matrix.codes.shape) {
+  if (!tensor.may_be_transposed || !info.ok() || info->shape == matrix.codes.shape) {
     return matrix;
   }
   std::swap(matrix.outputs, matrix.inputs);

@@ -222,7 +222,7 @@ TEST(TensorsOf, FusedExpertsOfEightBitFloatsHaveAScaleForEachSquareBlock) {
   const StageTensor blocks = first({8, 8});
   ASSERT_TRUE(blocks.matrix.has_value());
   EXPECT_THAT(blocks.matrix->scales.shape, ElementsAre(mlp.experts, mlp.ffn / 4, spec.hidden / 8));
-  EXPECT_TRUE(blocks.turns);
+  EXPECT_TRUE(blocks.may_be_transposed);
   EXPECT_FALSE(first({8, 16}).matrix.has_value()) << "not square";
   EXPECT_FALSE(first({2 * mlp.ffn, 2 * mlp.ffn}).matrix.has_value()) << "of gate and up both";
 }

@@ -1,10 +1,10 @@
 // A worker that creates a sequence under any generation.
-#define GenerationIsNew GuardedGenerationIsNew
+#define NumberIsNew GuardedNumberIsNew
 #include "worker/runner/step_policy.cc"
-#undef GenerationIsNew
+#undef NumberIsNew
 
 namespace strata::step_policy {
 
-bool GenerationIsNew(uint64_t generation, uint64_t newest) { return true; }
+bool NumberIsNew(uint64_t number, uint64_t newest) { return true; }
 
 }  // namespace strata::step_policy

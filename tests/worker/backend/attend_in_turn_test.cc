@@ -26,11 +26,12 @@ struct TurnLog {
 };
 
 // Units are told apart by `position`.
-TurnLog RunLogged(const std::vector<bool>& has_work, size_t begin, size_t end, AskedPages* asked) {
+TurnLog RunLogged(const std::vector<bool>& has_work, size_t begin, size_t end,
+                  PrefetchedPages* prefetched) {
   TurnLog log;
   log.asked_of.resize(has_work.size());
   AttendInTurn(
-      begin, end, has_work.size(), asked,
+      begin, end, has_work.size(), prefetched,
       [&](uint32_t unit) {
         ++log.asked_of[unit];
         AttendArgs args;
@@ -43,13 +44,13 @@ TurnLog RunLogged(const std::vector<bool>& has_work, size_t begin, size_t end, A
       },
       [&](const AttendArgs& args) {
         EXPECT_EQ(args.turn, args.position + 1);
-        EXPECT_EQ(args.asked, asked);
+        EXPECT_EQ(args.prefetched, prefetched);
         LoggedCall call{args.position, {}};
         for (const AttendArgs* next = args.next; next != nullptr; next = next->next) {
           call.following.push_back(next->position);
         }
         log.calls.push_back(call);
-        asked->turn = args.turn;  // As kernels do.
+        prefetched->turn = args.turn;  // As kernels do.
       });
   return log;
 }
@@ -84,8 +85,8 @@ TEST(AttendInTurn, EachUnitWithWorkIsAttendedOnceInOrderAndKnowsTheThreeBehindIt
     }
     const size_t begin = random() % count;
     const size_t end = begin + random() % (count - begin + 1);
-    AskedPages asked;
-    const TurnLog log = RunLogged(has_work, begin, end, &asked);
+    PrefetchedPages prefetched;
+    const TurnLog log = RunLogged(has_work, begin, end, &prefetched);
     // The unit behind the end is known too: the thread most likely comes to it next.
     const std::vector<LoggedCall> expected =
         Expected(has_work, begin, end, std::min(end + 1, count));
@@ -102,28 +103,28 @@ TEST(AttendInTurn, EachUnitWithWorkIsAttendedOnceInOrderAndKnowsTheThreeBehindIt
 
 TEST(AttendInTurn, AThreadThatGoesOnKeepsWhatItAskedFor) {
   const std::vector<bool> all(8, true);
-  AskedPages asked;
-  RunLogged(all, 0, 3, &asked);
-  asked.page = 5;
-  asked.ahead = 7;
-  RunLogged(all, 3, 3, &asked);  // No units: nothing is touched.
-  EXPECT_EQ(asked.page, 5u);
-  EXPECT_EQ(asked.ahead, 7);
-  const TurnLog log = RunLogged(all, 3, 5, &asked);
-  EXPECT_EQ(asked.ahead, 7);
+  PrefetchedPages prefetched;
+  RunLogged(all, 0, 3, &prefetched);
+  prefetched.page = 5;
+  prefetched.ahead = 7;
+  RunLogged(all, 3, 3, &prefetched);  // No units: nothing is touched.
+  EXPECT_EQ(prefetched.page, 5u);
+  EXPECT_EQ(prefetched.ahead, 7);
+  const TurnLog log = RunLogged(all, 3, 5, &prefetched);
+  EXPECT_EQ(prefetched.ahead, 7);
   EXPECT_EQ(log.calls, Expected(all, 3, 5, 6));
 }
 
 TEST(AttendInTurn, AThreadThatHelpsAnotherForgetsWhatItAskedForAndLooksNotBehindTheEnd) {
   const std::vector<bool> all(8, true);
-  AskedPages asked;
-  RunLogged(all, 5, 7, &asked);
-  ASSERT_EQ(asked.turn, 7u);
-  asked.page = 5;
-  asked.ahead = 7;
-  const TurnLog log = RunLogged(all, 2, 4, &asked);
-  EXPECT_EQ(asked.page, 0u);
-  EXPECT_EQ(asked.ahead, 0);
+  PrefetchedPages prefetched;
+  RunLogged(all, 5, 7, &prefetched);
+  ASSERT_EQ(prefetched.turn, 7u);
+  prefetched.page = 5;
+  prefetched.ahead = 7;
+  const TurnLog log = RunLogged(all, 2, 4, &prefetched);
+  EXPECT_EQ(prefetched.page, 0u);
+  EXPECT_EQ(prefetched.ahead, 0);
   EXPECT_EQ(log.calls, Expected(all, 2, 4, 4));
 }
 

@@ -386,7 +386,7 @@ TEST(AttentionTileTest, NoTileChangesABitOfAWindow) {
   }
 }
 
-// Pages of calls of one thread are asked for at one pace, whatever each of them has.
+// Pages of calls of one thread are prefetched at one pace, whatever each of them has.
 TEST(AttentionCallsTest, CallsInTurnAskAheadForThoseToComeAndKeepTheirBits) {
   // The fewest pages that are on their way, as far as there are any, and some for rounding.
   constexpr int kFewest = 24;
@@ -396,7 +396,7 @@ TEST(AttentionCallsTest, CallsInTurnAskAheadForThoseToComeAndKeepTheirBits) {
   const size_t width = size_t{f.group} * f.value_dim();
   const std::vector<float> plain = PlainAttention(f);
   for (const Kernels* kernels : RunnableTables()) {
-    AskedPages asked;
+    PrefetchedPages prefetched;
     std::vector<std::vector<float>> out(rows.size(), std::vector<float>(width, kNan));
     std::vector<float> scratch(AttendScratchFloats(f.head_dim), kNan);
     std::vector<AttendArgs> calls;
@@ -404,7 +404,7 @@ TEST(AttentionCallsTest, CallsInTurnAskAheadForThoseToComeAndKeepTheirBits) {
     for (size_t i = 0; i < rows.size(); ++i) {
       calls.push_back(ArgsOf(f, rows[i], rows[i] + 1, f.memory, out[i].data(), scratch.data()));
       calls[i].turn = static_cast<uint32_t>(10 * (i + 1));
-      calls[i].asked = &asked;
+      calls[i].prefetched = &prefetched;
       pages_before.push_back(pages_before[i] + static_cast<int>(rows[i] / 16 + 1));
     }
     for (size_t i = 0; i + 1 < calls.size(); ++i) {
@@ -416,10 +416,10 @@ TEST(AttentionCallsTest, CallsInTurnAskAheadForThoseToComeAndKeepTheirBits) {
                 0)
           << kernels->isa << " row " << rows[i];
       const int left = pages_before.back() - pages_before[i + 1];
-      EXPECT_GE(asked.ahead, std::min(kFewest, left)) << kernels->isa << " row " << rows[i];
-      EXPECT_LE(asked.ahead, std::min(kMost, left)) << kernels->isa << " row " << rows[i];
-      EXPECT_EQ(asked.ahead, pages_before[asked.turn / 10 - 1] + static_cast<int>(asked.page) -
-                                 pages_before[i + 1])
+      EXPECT_GE(prefetched.ahead, std::min(kFewest, left)) << kernels->isa << " row " << rows[i];
+      EXPECT_LE(prefetched.ahead, std::min(kMost, left)) << kernels->isa << " row " << rows[i];
+      EXPECT_EQ(prefetched.ahead, pages_before[prefetched.turn / 10 - 1] +
+                                      static_cast<int>(prefetched.page) - pages_before[i + 1])
           << kernels->isa << " row " << rows[i];
     }
   }

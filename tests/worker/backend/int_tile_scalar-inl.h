@@ -26,7 +26,7 @@ void TileDotSigned() {
   tiles.DotSigned(C, A, B);
 }
 
-inline DotWeights LessHalf(DotWeights weights) {
+inline DotWeights Minus128(DotWeights weights) {
   uint8_t bytes[sizeof(weights)];
   std::memcpy(bytes, &weights, sizeof(bytes));
   for (uint8_t& byte : bytes) {

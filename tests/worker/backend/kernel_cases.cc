@@ -572,12 +572,12 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
                   .scratch = scratch.data()};
   Digest digest;
   const std::vector<float> sinks = random->Floats(in_turn ? group : 0, 3);
-  AskedPages asked;
+  PrefetchedPages prefetched;
   std::vector<float> next_out(in_turn ? out.size() : 0, kNan);
   AttendArgs next;
   if (in_turn) {
     args.sinks = sinks.data();
-    args.asked = &asked;
+    args.prefetched = &prefetched;
     next = args;
     next.turn = args.turn + 1;
     next.out = next_out.data();
@@ -588,7 +588,7 @@ void Runner::Attend(uint32_t head_dim, uint32_t group, uint32_t keys, uint32_t r
   if (in_turn) {
     kernels_.attend(next);
     digest.Add(next_out);
-    args.asked = nullptr;
+    args.prefetched = nullptr;
     args.next = nullptr;
   }
   const uint32_t spans = SpansOf(keys);

@@ -55,8 +55,8 @@ class SequenceTableTest : public ::testing::Test {
                                              pool_.get(), shard_.get());
   }
 
-  Sequence* CreateWith(uint64_t generation, std::span<const uint32_t> ids) {
-    Sequence* sequence = table_->Create("a", generation, Greedy());
+  Sequence* CreateWith(uint64_t number, std::span<const uint32_t> ids) {
+    Sequence* sequence = table_->Create("a", number, Greedy());
     EXPECT_TRUE(table_->CheckPages(sequence, static_cast<uint32_t>(ids.size())).ok());
     EXPECT_TRUE(table_->Append(sequence, ids).ok());
     return sequence;
@@ -129,7 +129,7 @@ TEST_F(SequenceTableTest, CommitsMoveTheCommittedLengthInOrder) {
 TEST_F(SequenceTableTest, ReleaseFreesEverythingAndTheNewestGenerationStays) {
   CreateWith(5, Prompt(40, 1));
   Sequence* other = CreateWith(9, Prompt(10, 2));
-  EXPECT_EQ(table_->newest_generation(), 9u);
+  EXPECT_EQ(table_->newest_number(), 9u);
   table_->Release(other);
   EXPECT_EQ(table_->Find("a", 9), nullptr);
   EXPECT_NE(table_->Find("a", 5), nullptr);
@@ -137,7 +137,7 @@ TEST_F(SequenceTableTest, ReleaseFreesEverythingAndTheNewestGenerationStays) {
   EXPECT_EQ(table_->size(), 0u);
   EXPECT_EQ(pool_->free(0), 8u);
   EXPECT_EQ(pool_->free(1), 8u);
-  EXPECT_EQ(table_->newest_generation(), 9u);
+  EXPECT_EQ(table_->newest_number(), 9u);
 }
 
 }  // namespace

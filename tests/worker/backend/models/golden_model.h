@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
+#include "strata/v1/types.pb.h"
 #include "worker/backend/tensor_source.h"
 #include "worker/weights/stored_tensors.h"
 
@@ -75,6 +77,8 @@ struct GoldenFormat {
   // Whether the reference's numbers are to be met.
   bool IsReference() const;
 };
+// As a test's parameter.
+inline void PrintTo(const GoldenFormat& format, std::ostream* out) { *out << format.Name(); }
 // Every model as its reference has it, and what quantizing makes of some.
 std::vector<GoldenFormat> GoldenFormats();
 

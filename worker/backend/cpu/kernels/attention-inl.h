@@ -28,7 +28,7 @@ STRATA_INLINE const T* ValuesOf(const AttendArgs& args, uint32_t page) {
 }
 
 // Scores of Q queries with the keys of the pages [first, end), to `scores`. Meanwhile half of as
-// many pages is asked for, `kHalves` times.
+// many pages is prefetched, `kHalves` times.
 template <typename T, int Q, int P, int kHalves>
 void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t end, float* scores,
                 PagesAhead<T>* ahead) {
@@ -45,7 +45,7 @@ void ScorePages(const AttendArgs& args, const float* q, uint32_t first, uint32_t
     Clear(acc);
     for (uint32_t d = 0; d < args.head_dim; ++d) {
       if (kHalves > 0 && (kLines > 0 || d % 2 == 0)) {
-        ahead->Ask(kLines > 0 ? kLines : 1);
+        ahead->Prefetch(kLines > 0 ? kLines : 1);
       }
       // Keys stay in registers, and not queries, which are more.
       Lanes k[P];
@@ -85,9 +85,9 @@ STRATA_INLINE void CapScores(const AttendArgs& args, uint32_t queries, KeyRange 
 }
 
 // Adds the keys `in_page` of each of the pages [page, end) to the sums of Q queries, D * 16
-// dimensions of them from `dim` on; `weighed` begins with the first page. `kAsk`: the other half of
-// what is ahead is asked for meanwhile.
-template <typename T, int Q, int D, bool kAsk>
+// dimensions of them from `dim` on; `weighed` begins with the first page. `kPrefetch`: the other
+// half of what is ahead is prefetched meanwhile.
+template <typename T, int Q, int D, bool kPrefetch>
 STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
                              WeighedPages weighed, float* sums, size_t dim, PagesAhead<T>* ahead) {
   const size_t values_stride =
@@ -111,12 +111,12 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
         acc[i][d] = Mul(acc[i][d], factor);
       }
     }
-    const uint8_t* lines = kAsk ? ahead->Take(D * 4 * sizeof(T)) : nullptr;
+    const uint8_t* lines = kPrefetch ? ahead->Take(D * 4 * sizeof(T)) : nullptr;
     for (size_t j = in_page.from; j < in_page.end; ++j) {
       STRATA_UNROLL
       for (size_t d = 0; d < D; ++d) {
-        if (kAsk && (j * D + d) % (4 / sizeof(T)) == 0) {
-          PagesAhead<T>::Ask(lines);
+        if (kPrefetch && (j * D + d) % (4 / sizeof(T)) == 0) {
+          PagesAhead<T>::Prefetch(lines);
           lines += 64;
         }
         const Lanes v = Load(values + j * values_stride + d * 16);
@@ -136,14 +136,14 @@ STRATA_INLINE void AddValues(const AttendArgs& args, uint32_t page, uint32_t end
   }
 }
 
-template <typename T, int Q, int D, bool kAsk = false>
+template <typename T, int Q, int D, bool kPrefetch = false>
 void AddPages(const AttendArgs& args, uint32_t page, uint32_t end, KeyRange in_page,
               WeighedPages weighed, float* sums, size_t dim = 0, PagesAhead<T>* ahead = nullptr) {
   for (; dim + D * 16 <= PaddedHeadDim(ValueDim(args)); dim += D * 16) {
-    AddValues<T, Q, D, kAsk>(args, page, end, in_page, weighed, sums, dim, ahead);
+    AddValues<T, Q, D, kPrefetch>(args, page, end, in_page, weighed, sums, dim, ahead);
   }
   if constexpr (D > 1) {
-    AddPages<T, Q, D / 2, kAsk>(args, page, end, in_page, weighed, sums, dim, ahead);
+    AddPages<T, Q, D / 2, kPrefetch>(args, page, end, in_page, weighed, sums, dim, ahead);
   }
 }
 
@@ -279,9 +279,9 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
       }
     }
   });
-  PagesAhead<T> asks(args, first == 0);
+  PagesAhead<T> prefetches(args, first == 0);
   AttendSpans(args, state, first, queries, [&](uint32_t span) {
-    PagesAhead<T>* ahead = &asks;  // Only the first block that sees any of the span asks.
+    PagesAhead<T>* ahead = &prefetches;  // Only the first block that sees any of the span asks.
     ByBlocks(queries, [&](auto block, int from) {
       constexpr int kQueries = block.kQueries;
       if (state.seen[from + kQueries - 1].end <= span * kSpanKeys ||
@@ -293,7 +293,7 @@ void AttendTile(const AttendArgs& args, uint32_t first, int queries) {
       TakeSpan(args, state, first, from, kQueries, span);
       ahead = nullptr;
     });
-    asks.Attended(span);
+    prefetches.Attended(span);
   });
 }
 

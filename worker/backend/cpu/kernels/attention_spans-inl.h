@@ -1,5 +1,5 @@
 // What attention keeps of a tile of queries, how spans become answers, and how keys and values are
-// asked for. Included before attention-inl.h, which says what is computed.
+// prefetched. Included before attention-inl.h, which says what is computed.
 
 constexpr uint32_t kSpanPages = kSpanKeys / 16;
 constexpr int kQueryBlock = kTiling.register_lanes >= 8 ? 8 : 4;
@@ -210,9 +210,9 @@ STRATA_INLINE KeyRange SpansTaken(const AttendArgs& args, KeyRange seen) {
   return spans;
 }
 
-// Asks for pages while others are computed, as many as these: to the second cache, as they are more
-// than the first one holds; a few lines at a time, as a processor waits for what it asks for in a
-// burst; in the order of memory, in which hardware helps; and from call to call, as a span may
+// Prefetches pages while others are computed, as many as these: to the second cache, as they are
+// more than the first one holds; a few lines at a time, as a processor waits for what it prefetches
+// in a burst; in the order of memory, in which hardware helps; and from call to call, as a span may
 // have few pages and the next one many.
 template <typename T>
 class PagesAhead {
@@ -222,24 +222,24 @@ class PagesAhead {
   PagesAhead(const AttendArgs& args, bool first_tile)
       : args_(args),
         call_(&args),
-        asked_(first_tile && args.asked != nullptr ? args.asked : &own_),
+        prefetched_(first_tile && args.prefetched != nullptr ? args.prefetched : &own_),
         chained_(first_tile) {
-    if (asked_->turn < args.turn) {
+    if (prefetched_->turn < args.turn) {
       const KeyRange pages = PagesOf(args);
       const uint32_t here = first_tile ? 0 : kLead;
       const uint32_t left = pages.end - pages.from;
-      *asked_ = {.turn = args.turn,
-                 .page = pages.from + (here < left ? here : left),
-                 .ahead = static_cast<int>(here)};
+      *prefetched_ = {.turn = args.turn,
+                      .page = pages.from + (here < left ? here : left),
+                      .ahead = static_cast<int>(here)};
     }
     Find();
-    AskUntilAhead(kFirst);
+    PrefetchUntilAhead(kFirst);
   }
-  ~PagesAhead() { AskForRest(); }
+  ~PagesAhead() { PrefetchRest(); }
   PagesAhead(const PagesAhead&) = delete;
   PagesAhead& operator=(const PagesAhead&) = delete;
 
-  // Where the next `lines` lines are. When all were asked for it stays behind the last.
+  // Where the next `lines` lines are. When all were prefetched it stays behind the last.
   STRATA_INLINE const uint8_t* Take(int lines) {
     if (left_ <= 0) {
       BeginPage();
@@ -251,28 +251,29 @@ class PagesAhead {
     }
     return from;
   }
-  STRATA_INLINE void Ask(int lines) {
+  STRATA_INLINE void Prefetch(int lines) {
     const uint8_t* const from = Take(lines);
     STRATA_UNROLL
     for (int line = 0; line < lines; ++line) {
-      Ask(from + line * 64);
+      Prefetch(from + line * 64);
     }
   }
-  static STRATA_INLINE void Ask(const uint8_t* line) { __builtin_prefetch(line, 0, 2); }
+  static STRATA_INLINE void Prefetch(const uint8_t* line) { __builtin_prefetch(line, 0, 2); }
 
   // The pages of `span` were computed.
   void Attended(uint32_t span) {
     const KeyRange keys = KeysInSpan(SeenByAny(args_), span);
-    asked_->ahead -= static_cast<int>((keys.end + 15) / 16 - keys.from / 16);
-    AskUntilAhead(kLead);
+    prefetched_->ahead -= static_cast<int>((keys.end + 15) / 16 - keys.from / 16);
+    PrefetchUntilAhead(kLead);
   }
 
-  // Whether more pages than usual are to be asked for in the next span, as at a thread's first one:
-  // waiting for all that should be on their way would take longer than it takes to compute them.
-  bool IsBehind() const { return asked_->ahead < kLead / 2; }
+  // Whether more pages than usual are to be prefetched in the next span, as at a thread's first
+  // one: waiting for all that should be on their way would take longer than it takes to compute
+  // them.
+  bool IsBehind() const { return prefetched_->ahead < kLead / 2; }
 
  private:
-  // While a span's keys are scored half as many pages are asked for; more than half a span has to
+  // While a span's keys are scored half as many pages are prefetched; more than half a span has to
   // be on its way before.
   static constexpr int kLead = 24;
   static constexpr int kFirst = 4;  // Before a thread's first span.
@@ -286,54 +287,54 @@ class PagesAhead {
     return {from > seen.from / 16 ? from : seen.from / 16,
             end < (seen.end + 15) / 16 ? end : (seen.end + 15) / 16};
   }
-  // The call whose pages are asked for next.
+  // The call whose pages are prefetched next.
   void Find() {
-    while (call_ != nullptr && call_->turn < asked_->turn) {
+    while (call_ != nullptr && call_->turn < prefetched_->turn) {
       call_ = call_->next;
     }
     end_ = call_ != nullptr ? PagesOf(*call_).end : 0;
   }
   void BeginPage() {
-    while (call_ != nullptr && asked_->page >= end_) {
+    while (call_ != nullptr && prefetched_->page >= end_) {
       const AttendArgs* const next = chained_ ? call_->next : nullptr;
       if (next == nullptr) {
         return;
       }
       call_ = next;
       const KeyRange pages = PagesOf(*next);
-      asked_->turn = next->turn;
-      asked_->page = pages.from;
+      prefetched_->turn = next->turn;
+      prefetched_->page = pages.from;
       end_ = pages.end;
     }
     if (call_ == nullptr) {
       return;
     }
-    at_ = call_->kv + call_->pages[asked_->page - call_->first_page] * call_->page_bytes;
+    at_ = call_->kv + call_->pages[prefetched_->page - call_->first_page] * call_->page_bytes;
     left_ = static_cast<int>(
         (call_->value_bytes + 16 * PaddedHeadDim(call_->head_dim) * sizeof(T)) / 64);
-    ++asked_->page;
-    ++asked_->ahead;
+    ++prefetched_->page;
+    ++prefetched_->ahead;
   }
-  void AskForRest() {
+  void PrefetchRest() {
     while (left_ > 0) {
-      Ask(1);
+      Prefetch(1);
     }
   }
-  void AskUntilAhead(int lead) {
-    AskForRest();
-    while (asked_->ahead < lead) {
+  void PrefetchUntilAhead(int lead) {
+    PrefetchRest();
+    while (prefetched_->ahead < lead) {
       BeginPage();
       if (left_ <= 0) {
         return;
       }
-      AskForRest();
+      PrefetchRest();
     }
   }
 
   const AttendArgs& args_;
   const AttendArgs* call_;
-  AskedPages own_;
-  AskedPages* const asked_;
+  PrefetchedPages own_;
+  PrefetchedPages* const prefetched_;
   const bool chained_;
   uint32_t end_ = 0;  // Of the call's pages.
   const uint8_t* at_ = args_.kv;

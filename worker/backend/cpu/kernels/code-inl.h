@@ -54,8 +54,8 @@ STRATA_INLINE int32_t CodesBeginHalf(const QuantRows& x, size_t half, size_t at)
   }
 }
 
-// P panels, `stride` bytes from one to the next. kAhead: the lines so many bytes ahead are asked
-// for, and `beyond` further those of all panels but the last; 0: none are.
+// P panels, `stride` bytes from one to the next. kAhead: the lines so many bytes ahead are
+// prefetched, and `beyond` further those of all panels but the last; 0: none are.
 template <int P, size_t kAhead>
 struct CodeLines {
   const uint8_t* at;
@@ -67,8 +67,8 @@ struct CodeLines {
                           Weights* high) const {
     const uint8_t* const from = at + panel * stride + line * 64;
     if constexpr (kAhead != 0) {
-      AskByLine(from);
-      AskForWeights(from + kAhead + (panel < P - 1 ? beyond : 0));
+      PrefetchByLine(from);
+      PrefetchWeights(from + kAhead + (panel < P - 1 ? beyond : 0));
     }
     LoadDotCodes(from, table, low, high);
   }
@@ -200,7 +200,7 @@ STRATA_INLINE void AddCodes(const CodeTables& tables, CodeScales scales, const L
   Lanes sums[P][R];
   each([&](int p, int r) { sums[p][r] = DotFloats(dots[p][r]); });
   if constexpr (F::kTwo) {
-    // What was asked for is there.
+    // What was prefetched is there.
     const CodeLines<P, 0> again{lines.at, lines.stride, 0};
     each([&](int p, int r) { dots[p][r] = DotBegin(CodesBegin<F>(x, at + r)); });
     DotCodes<F, R, P, 0, 4>(again, tables.low, x, word, dots);
@@ -225,7 +225,7 @@ constexpr size_t kCodeBlocks = kCodeGroup / kQuantBlock;
 template <typename F, int R, int P>
 void CodeTile(const MatmulArgs& args, const CodeTables& tables, const uint8_t* panel,
               const QuantRows& x, size_t output, float* out) {
-  constexpr size_t kAhead = AskedAhead<R>(4);
+  constexpr size_t kAhead = PrefetchDistance<R>(4);
   const CodeBook& book = BookOf(args.weights.format);
   const CodeScales scales = book.scales;
   const size_t head_bytes = CodeHeadBytes(scales);
@@ -241,7 +241,7 @@ void CodeTile(const MatmulArgs& args, const CodeTables& tables, const uint8_t* p
     const size_t beyond = at + kAhead < panel_end ? 0 : P * stride;
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
-      AskForScales<kAhead>(head + p * stride + (p < P - 1 ? beyond : 0), head_bytes);
+      PrefetchScales<kAhead>(head + p * stride + (p < P - 1 ? beyond : 0), head_bytes);
     }
     at += head_bytes;
     const size_t count = blocks - first < kCodeBlocks ? blocks - first : kCodeBlocks;
@@ -283,7 +283,7 @@ struct CodeProduct {
     const auto panel = [&args](size_t at) {
       return args.weights.data + at * args.weights.panel_bytes;
     };
-    if constexpr (kTiling.asking.quant_panels == 2 && R <= kTwoCodePanels) {
+    if constexpr (kTiling.prefetching.quant_panels == 2 && R <= kTwoCodePanels) {
       for (; first + 2 <= end; first += 2) {
         CodeTile<F, R, 2>(args, tables, panel(first), x, first * kLanes, out);
       }

@@ -142,9 +142,9 @@ STRATA_INLINE void AddInput(const W* weights, size_t stride, const float* x, Lan
   }
 }
 
-// Asks for a line of weights, see Asking.
-STRATA_INLINE void AskForWeights(const void* line) {
-  if constexpr (kTiling.asking.second_cache) {
+// Prefetches a line of weights, see Prefetching.
+STRATA_INLINE void PrefetchWeights(const void* line) {
+  if constexpr (kTiling.prefetching.second_cache) {
     __builtin_prefetch(line, 0, 2);
   } else {
     __builtin_prefetch(line);
@@ -164,17 +164,17 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
   Clear(acc);
   const size_t inputs = args.weights.inputs;
   size_t k = 0;
-  if constexpr (R > kTiling.asking.unasked_rows_float && R <= kFewRows) {
+  if constexpr (R > kTiling.prefetching.unprefetched_rows_float && R <= kFewRows) {
     constexpr size_t kInputBytes = kLanes * sizeof(W);
     constexpr size_t kLineInputs = kInputBytes < 64 ? 64 / kInputBytes : 1;
     for (; k + kLineInputs <= inputs; k += kLineInputs) {
       // At a panel's end the beginning of the one that is P behind it.
-      const size_t ahead = k + kTiling.asking.float_bytes / kInputBytes;
-      const W* const asked =
+      const size_t ahead = k + kTiling.prefetching.float_bytes / kInputBytes;
+      const W* const prefetched =
           weights + (ahead < inputs ? ahead * kLanes : P * stride + (ahead - inputs) * kLanes);
       STRATA_UNROLL
       for (int p = 0; p < P; ++p) {
-        AskForWeights(asked + p * stride);
+        PrefetchWeights(prefetched + p * stride);
       }
       STRATA_UNROLL
       for (size_t i = 0; i < kLineInputs; ++i) {
@@ -192,7 +192,8 @@ void MatmulTile(const MatmulArgs& args, const W* weights, size_t stride, const f
 template <int R>
 constexpr int PanelsAtOnce() {
   constexpr int kFit = kTiling.register_lanes / R >= 2 ? 2 : 1;
-  return R <= kFewRows && kTiling.asking.float_panels < kFit ? kTiling.asking.float_panels : kFit;
+  return R <= kFewRows && kTiling.prefetching.float_panels < kFit ? kTiling.prefetching.float_panels
+                                                                  : kFit;
 }
 
 template <typename W, int R, int P, int kBlock>
@@ -225,23 +226,23 @@ void MultiplyBlock(const Args& args, RowBlock block, size_t first, size_t end) {
 // Few panels at a time, so that they stay in cache for all the blocks of rows.
 constexpr size_t kPanelsInCache = 4;
 
-// So few rows' outputs are asked for, of so many panels together. Each row's are a stream of their
+// So few rows' outputs are prefetched, of so many panels together. Each row's are a stream of their
 // own, far from the others'; where every panel begins all of them again, hardware takes that for so
 // many streams to read ahead in, and the weights wait for it.
-constexpr uint32_t kAskedRows = 16;
-constexpr size_t kPanelsAsked = 32;
+constexpr uint32_t kPrefetchedRows = 16;
+constexpr size_t kPanelsPrefetched = 32;
 
-// What asks for the outputs of the panels [first, end) as their products come to them.
-class OutputAsker {
+// What prefetches the outputs of the panels [first, end) as their products come to them.
+class OutputPrefetcher {
  public:
-  OutputAsker(const MatmulArgs& args, size_t first, size_t end)
-      : args_(args), next_(args.rows <= kAskedRows ? first : end), end_(end) {}
+  OutputPrefetcher(const MatmulArgs& args, size_t first, size_t end)
+      : args_(args), next_(args.rows <= kPrefetchedRows ? first : end), end_(end) {}
 
   STRATA_INLINE void At(size_t panel) {
     if (panel < next_ || next_ == end_) {
       return;
     }
-    const size_t last = next_ + kPanelsAsked < end_ ? next_ + kPanelsAsked : end_;
+    const size_t last = next_ + kPanelsPrefetched < end_ ? next_ + kPanelsPrefetched : end_;
     for (uint32_t r = 0; r < args_.rows; ++r) {
       const float* const out = args_.out + r * args_.out_stride;
       for (size_t p = next_; p < last; ++p) {
@@ -257,19 +258,19 @@ class OutputAsker {
   const size_t end_;
 };
 
-// Whether a product's blocks ask in turn (Asking::in_turn).
+// Whether a product's blocks prefetch in turn (Prefetching::in_turn).
 template <typename Product>
-constexpr bool kAsksInTurn = false;
+constexpr bool kPrefetchesInTurn = false;
 
-// What a block of rows asks for then: with what it reads at `from` + n bytes, `ask` + n /
-// kAskingInTurn. Null: nothing.
+// What a block of rows prefetches then: with what it reads at `from` + n bytes, `prefetch` + n /
+// kPrefetchingInTurn. Null: nothing.
 struct InTurnArgs : MatmulArgs {
   explicit InTurnArgs(const MatmulArgs& args) : MatmulArgs(args) {}
   const uint8_t* from = nullptr;
-  const uint8_t* ask = nullptr;
-  bool cached = false;  // Other blocks have just read the panels: they are not asked for.
+  const uint8_t* prefetch = nullptr;
+  bool cached = false;  // Other blocks have just read the panels: they are not prefetched.
 };
-constexpr uint32_t kAskingInTurn = 2;
+constexpr uint32_t kPrefetchingInTurn = 2;
 // So many blocks take long for each panel, and memory hardly shows: where more panels stay in cache
 // for all of them, the blocks' own activations are read less often.
 constexpr uint32_t kManyBlocks = 12;
@@ -278,12 +279,12 @@ constexpr size_t kMostInCache = 2 * kPanelsInCache;
 template <typename Product>
 constexpr size_t kManyBlocksBytes = 0;
 
-// The panels that stay in cache for several blocks of rows, those that are asked for in turn among
+// The panels that stay in cache for several blocks of rows, those that are prefetched in turn among
 // them.
 template <typename Product>
 STRATA_INLINE size_t PanelsForBlocks(uint32_t blocks, size_t panel_bytes) {
   if (blocks < kManyBlocks) {
-    return kAsksInTurn<Product> ? kPanelsInCache / 2 : kPanelsInCache;
+    return kPrefetchesInTurn<Product> ? kPanelsInCache / 2 : kPanelsInCache;
   }
   const size_t fit = kManyBlocksBytes<Product> / panel_bytes;
   return fit < kPanelsInCache ? kPanelsInCache : fit < kMostInCache ? fit : kMostInCache;
@@ -294,18 +295,20 @@ template <typename Product>
 void Multiply(const MatmulArgs& args, size_t first, size_t end) {
   const uint32_t blocks = RowBlocks(args.rows, kBlockRows);
   const size_t at_once =
-      blocks == 1 ? kPanelsAsked : PanelsForBlocks<Product>(blocks, args.weights.panel_bytes);
+      blocks == 1 ? kPanelsPrefetched : PanelsForBlocks<Product>(blocks, args.weights.panel_bytes);
   InTurnArgs in_turn(args);
-  for (OutputAsker outputs(args, first, end); first < end; first += at_once) {
+  for (OutputPrefetcher outputs(args, first, end); first < end; first += at_once) {
     outputs.At(first);
     const size_t last = first + at_once < end ? first + at_once : end;
     const size_t bytes = (last - first) * args.weights.panel_bytes;
     in_turn.from = args.weights.data + first * args.weights.panel_bytes;
     for (uint32_t block = 0; block < blocks; ++block) {
       // The same thread's next panels, more often than not, where these are the last of its own.
-      const bool asks = blocks > 1 && block < kAskingInTurn && last < args.weights.panels();
-      in_turn.ask = asks ? in_turn.from + bytes + block * bytes / kAskingInTurn : nullptr;
-      in_turn.cached = block >= kAskingInTurn;
+      const bool prefetches =
+          blocks > 1 && block < kPrefetchingInTurn && last < args.weights.panels();
+      in_turn.prefetch =
+          prefetches ? in_turn.from + bytes + block * bytes / kPrefetchingInTurn : nullptr;
+      in_turn.cached = block >= kPrefetchingInTurn;
       MultiplyBlock<Product>(in_turn, RowBlockAt(args.rows, blocks, block), first, last);
     }
   }

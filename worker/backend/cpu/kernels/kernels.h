@@ -11,7 +11,7 @@
 // - Gated products: x / (1 + exp(e)) * up. SiLU: e = -x. GELU by tanh, since (1 + tanh u) / 2 = 1 /
 //   (1 + exp(-2 u)): e = x * fma(x * x, kGeluCubic, kGeluLinear).
 //   Clamped: x / (1 + exp(-gain * x)) * (up + 1), x = gate, `limit` at most, up within +-limit.
-// - Mixtures of experts: see router.h and cpu_shard_experts.cc.
+// - Mixtures of experts: see router.h and mixture_mlp.h.
 // - Product of quantized weights and int8 activations: a row is cut into blocks of 32 inputs, the
 //   last padded with zeros. a = max|x|; d = a / 127 and q = rne(x * (127 / a)), all 0 where a <
 //   2^-100, d = NaN where a is no number. With the weights w = s * (u - zero) + b of a group:
@@ -166,12 +166,12 @@ struct MatmulArgs {
   bool add = false;  // To what `out` holds.
 };
 
-// How far one thread has asked for the pages of its calls. On a line of its own, since it is
+// How far one thread has prefetched the pages of its calls. On a line of its own, since it is
 // written for each page.
-struct alignas(64) AskedPages {
-  uint32_t turn = 0;  // Of the call that it asks for; 0: none yet.
-  uint32_t page = 0;  // The first of its pages that it has not asked for.
-  int ahead = 0;      // Pages that were asked for and not computed yet.
+struct alignas(64) PrefetchedPages {
+  uint32_t turn = 0;  // Of the call that it prefetches; 0: none yet.
+  uint32_t page = 0;  // The first of its pages that it has not prefetched.
+  int ahead = 0;      // Pages that were prefetched and not computed yet.
 };
 
 // A tile of queries of one sequence and one KV head, in one layer.
@@ -209,11 +209,11 @@ struct AttendArgs {
   uint32_t first_span = 0;
   uint32_t end_span = 0;
   // Where one thread's calls follow each other: this one's turn, the call after it, if it is known,
-  // and which of their pages were asked for; or null. Pages are asked for while those before them
+  // and which of their pages were prefetched; or null. Pages are prefetched while those before them
   // are computed, whichever call they are of.
   uint32_t turn = 1;
   const AttendArgs* next = nullptr;  // Of a later turn.
-  AskedPages* asked = nullptr;
+  PrefetchedPages* prefetched = nullptr;
 };
 
 inline constexpr size_t ValueDim(const AttendArgs& args) {

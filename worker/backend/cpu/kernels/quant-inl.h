@@ -57,99 +57,100 @@ STRATA_INLINE int32_t BlockBegin(const QuantRows& x, size_t at) {
   return begin;
 }
 
-// How far ahead R rows ask for weights of that many bits; 0: not at all.
+// How far ahead R rows prefetch weights of that many bits; 0: not at all.
 template <int R>
-constexpr size_t AskedAhead(int bits) {
-  const int unasked = bits == 4 ? kTiling.asking.unasked_rows_4 : kTiling.asking.unasked_rows_8;
-  const int ahead = bits == 4 ? kTiling.asking.bytes_4 : kTiling.asking.bytes;
-  return R > unasked ? ahead : 0;
+constexpr size_t PrefetchDistance(int bits) {
+  const int unprefetched =
+      bits == 4 ? kTiling.prefetching.unprefetched_rows_4 : kTiling.prefetching.unprefetched_rows_8;
+  const int ahead = bits == 4 ? kTiling.prefetching.bytes_4 : kTiling.prefetching.bytes;
+  return R > unprefetched ? ahead : 0;
 }
 
-// What each line of integers asks for, see Asking::line_bytes.
+// What each line of integers prefetches, see Prefetching::line_bytes.
 template <bool kCached = false>
-STRATA_INLINE void AskByLine(const uint8_t* line) {
-  if constexpr (kTiling.asking.line_bytes != 0 && !kCached) {
+STRATA_INLINE void PrefetchByLine(const uint8_t* line) {
+  if constexpr (kTiling.prefetching.line_bytes != 0 && !kCached) {
     // Beyond the last panel too, so it is no pointer into it.
     __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(line) +
-                                                     kTiling.asking.line_bytes));
+                                                     kTiling.prefetching.line_bytes));
   }
 }
 
-// What stands between the lines of integers is asked for too: where hardware was not left to follow
-// the stream, each line left out is waited for.
+// What stands between the lines of integers is prefetched too: where hardware was not left to
+// follow the stream, each line left out is waited for.
 template <size_t kAhead>
-STRATA_INLINE void AskForScales(const uint8_t* scales, size_t bytes) {
+STRATA_INLINE void PrefetchScales(const uint8_t* scales, size_t bytes) {
   if constexpr (kAhead != 0) {
     for (size_t at = 0; at < bytes; at += 64) {
-      AskForWeights(scales + kAhead + at);
+      PrefetchWeights(scales + kAhead + at);
     }
   }
 }
 
-// Whether N of R rows, which are half of them (see QuantTiles), ask for the next pair of panels.
+// Whether N of R rows, which are half of them (see QuantTiles), prefetch the next pair of panels.
 template <int R, int N>
-constexpr bool kAsksForPair = (N != R) && kTiling.asking.pairs;
+constexpr bool kPrefetchesPair = (N != R) && kTiling.prefetching.pairs;
 
-// How far ahead rows from `kFrom` on ask for the weights that they read themselves. kCached, here
+// How far ahead rows from `kFrom` on prefetch the weights that they read themselves. kCached, here
 // and below: InTurnArgs::cached.
 template <int R, int kFrom, int N, bool kCached>
 constexpr size_t AheadOfRows(int bits) {
-  return kFrom != 0 || kCached || kAsksForPair<R, N> ? 0 : AskedAhead<R>(bits);
+  return kFrom != 0 || kCached || kPrefetchesPair<R, N> ? 0 : PrefetchDistance<R>(bits);
 }
 
-// Of how many lines of each of P panels that N of R rows read one may ask for one of the next
+// Of how many lines of each of P panels that N of R rows read one may prefetch one of the next
 // panels; 0: none does. In turn ask as many rows as the smaller of two blocks may have, or more.
 template <int R, int N, int P, bool kCached>
-constexpr size_t AskingLines() {
+constexpr size_t PrefetchingLines() {
   constexpr bool kInTurn =
-      kTiling.asking.in_turn && !kCached && R >= (kTiling.alone_rows() + 1) / 2;
-  static_assert(!kInTurn || kAskingInTurn % P == 0);
-  return kAsksForPair<R, N> ? 1 : kInTurn ? kAskingInTurn / P : 0;
+      kTiling.prefetching.in_turn && !kCached && R >= (kTiling.alone_rows() + 1) / 2;
+  static_assert(!kInTurn || kPrefetchingInTurn % P == 0);
+  return kPrefetchesPair<R, N> ? 1 : kInTurn ? kPrefetchingInTurn / P : 0;
 }
 
-// Which of the lines from one on are asked for in turn, a bit each: of each page every third, the
+// Which of the lines from one on are prefetched in turn, a bit each: of each page every third, the
 // first among them. Hardware fetches the others itself; all of them keep as many of the first
 // cache's buffers busy, which what is read here waits for. Of every second, or of three in eight,
 // it does not, see docs/TUNING.md.
-STRATA_INLINE uint64_t AskedInTurn(const uint8_t* line) {
+STRATA_INLINE uint64_t PrefetchedInTurn(const uint8_t* line) {
   constexpr uint64_t kEveryThird = 0x9249249249249249;  // Of a page's 64.
   const uint64_t at = reinterpret_cast<uintptr_t>(line) / 64 % 64;
   return kEveryThird >> at | kEveryThird << (64 - at) % 64;
 }
 
-// Asks for the next panels, by a few lines in a row that are read here.
+// Prefetches the next panels, by a few lines in a row that are read here.
 template <int R, int N, int P, bool kCached>
-class NextAsker {
+class NextPrefetcher {
  public:
-  // `ask`: where what the first of the lines asks for belongs.
-  STRATA_INLINE explicit NextAsker(const uint8_t* ask)
-      : ask_(ask),
-        due_(kLines == 0          ? 0
-             : kAsksForPair<R, N> ? ~uint64_t{0}
-                                  : AskedInTurn(ask)) {}
+  // `prefetch`: where what the first of the lines prefetches belongs.
+  STRATA_INLINE explicit NextPrefetcher(const uint8_t* prefetch)
+      : prefetch_(prefetch),
+        due_(kLines == 0             ? 0
+             : kPrefetchesPair<R, N> ? ~uint64_t{0}
+                                     : PrefetchedInTurn(prefetch)) {}
 
   // By the line that is `at` bytes behind the first.
   STRATA_INLINE void By(size_t at) const {
     if constexpr (kLines != 0) {
       if (at % (kLines * 64) == 0 && (due_ >> at / kLines / 64 & 1) != 0) {
-        __builtin_prefetch(ask_ + at / kLines, 0, 2);  // More than the first cache holds.
+        __builtin_prefetch(prefetch_ + at / kLines, 0, 2);  // More than the first cache holds.
       }
     }
   }
 
  private:
-  static constexpr size_t kLines = AskingLines<R, N, P, kCached>();
-  const uint8_t* ask_;
+  static constexpr size_t kLines = PrefetchingLines<R, N, P, kCached>();
+  const uint8_t* prefetch_;
   uint64_t due_;
 };
 
 // One block of 32 inputs of P panels, `stride` bytes from one to the next, and N rows of R from
-// `kFrom` on, added to `dots`. `beyond`: what all panels but the last ask for is so much further
-// away. `ask`: see NextAsker.
+// `kFrom` on, added to `dots`. `beyond`: what all panels but the last prefetch is so much further
+// away. `prefetch`: see NextPrefetcher.
 template <typename F, int R, int kFrom, int N, int P, bool kCached>
 STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, size_t beyond,
-                            const DotWord* words, const uint8_t* ask, DotSum (&dots)[P][N]) {
-  const NextAsker<R, N, P, kCached> next(ask);
+                            const DotWord* words, const uint8_t* prefetch, DotSum (&dots)[P][N]) {
+  const NextPrefetcher<R, N, P, kCached> next(prefetch);
   STRATA_UNROLL
   for (int line = 0; line < 8; ++line) {
     next.By(line * 64);
@@ -157,9 +158,10 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, size_t beyond,
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      AskByLine<kCached>(at);
+      PrefetchByLine<kCached>(at);
       if constexpr (AheadOfRows<R, kFrom, N, kCached>(F::kBits) != 0) {
-        AskForWeights(at + AheadOfRows<R, kFrom, N, kCached>(F::kBits) + (p < P - 1 ? beyond : 0));
+        PrefetchWeights(at + AheadOfRows<R, kFrom, N, kCached>(F::kBits) +
+                        (p < P - 1 ? beyond : 0));
       }
       weights[p] = LoadDotWeights(at);
     }
@@ -176,7 +178,7 @@ STRATA_INLINE void DotBlock(const uint8_t* lines, size_t stride, size_t beyond,
 // The same of weights of 4 bits.
 template <typename F, int R, int kFrom, int N, int P, bool kCached>
 STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, size_t beyond,
-                                  const NarrowWord* words, const uint8_t* ask,
+                                  const NarrowWord* words, const uint8_t* prefetch,
                                   DotSum (&dots)[P][N]) {
   static_assert(NarrowLines(4) == 4);
   NarrowSum sums[P][N];
@@ -187,7 +189,7 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, size_t be
       sums[p][r] = NarrowBegin(dots[p][r]);
     }
   }
-  const NextAsker<R, N, P, kCached> next(ask);
+  const NextPrefetcher<R, N, P, kCached> next(prefetch);
   STRATA_UNROLL
   for (int line = 0; line < 4; ++line) {
     next.By(line * 64);
@@ -196,9 +198,10 @@ STRATA_INLINE void DotNibbleBlock(const uint8_t* lines, size_t stride, size_t be
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
       const uint8_t* const at = lines + p * stride + line * 64;
-      AskByLine<kCached>(at);
+      PrefetchByLine<kCached>(at);
       if constexpr (AheadOfRows<R, kFrom, N, kCached>(F::kBits) != 0) {
-        AskForWeights(at + AheadOfRows<R, kFrom, N, kCached>(F::kBits) + (p < P - 1 ? beyond : 0));
+        PrefetchWeights(at + AheadOfRows<R, kFrom, N, kCached>(F::kBits) +
+                        (p < P - 1 ? beyond : 0));
       }
       LoadDotNibbles(at, &low[p], &high[p]);
     }
@@ -233,7 +236,7 @@ STRATA_INLINE Lanes AddBlock(const QuantRows& x, size_t at, const DotSum& sum, L
 // to `part`.
 template <typename F, int R, int kFrom, int N, int P, bool kCached>
 STRATA_INLINE void AddProducts(const QuantRows& x, size_t block, const uint8_t* lines,
-                               size_t stride, size_t beyond, const uint8_t* ask,
+                               size_t stride, size_t beyond, const uint8_t* prefetch,
                                Lanes (&part)[P][N]) {
   DotSum dots[P][N];
   STRATA_UNROLL
@@ -245,10 +248,10 @@ STRATA_INLINE void AddProducts(const QuantRows& x, size_t block, const uint8_t* 
   }
   const size_t word = block * kQuantWords * R;
   if constexpr (F::kBits == 8) {
-    DotBlock<F, R, kFrom, N, P, kCached>(lines, stride, beyond, x.words + word, ask, dots);
+    DotBlock<F, R, kFrom, N, P, kCached>(lines, stride, beyond, x.words + word, prefetch, dots);
   } else {
-    DotNibbleBlock<F, R, kFrom, N, P, kCached>(lines, stride, beyond, x.narrow_words + word, ask,
-                                               dots);
+    DotNibbleBlock<F, R, kFrom, N, P, kCached>(lines, stride, beyond, x.narrow_words + word,
+                                               prefetch, dots);
   }
   STRATA_UNROLL
   for (int r = 0; r < N; ++r) {
@@ -276,7 +279,7 @@ STRATA_INLINE Lanes AddGroup(const QuantRows& x, size_t r, size_t first, size_t 
 }
 
 // The rows [kFrom, kFrom + N) of R, and P panels. With few rows as many as streams of memory are
-// read best, see Asking: blocks do not wait for each other, and so many are on their way at once.
+// read best (see Prefetching): blocks do not wait for each other, so that as many are on their way.
 template <typename F, int R, int kFrom, int N, int P, bool kCached>
 void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x, size_t output,
                float* out) {
@@ -284,17 +287,17 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
   const uint8_t* const panel_end = panel + stride;
   const size_t scale_bytes = ScaleBytes(args);
   const size_t head_bytes = (F::kAffine ? 2 : 1) * scale_bytes;
-  // Of the next panels; where there is nothing to ask for, what is read here.
-  const uint8_t* ask = panel;
-  if constexpr (kAsksForPair<R, N>) {
-    ask += (kFrom == 0 ? P : P + 1) * stride;  // Each half asks for one of the next two.
-  } else if (args.ask != nullptr) {
-    ask = args.ask + (panel - args.from) / kAskingInTurn;
+  // Of the next panels; where there is nothing to prefetch, what is read here.
+  const uint8_t* prefetch = panel;
+  if constexpr (kPrefetchesPair<R, N>) {
+    prefetch += (kFrom == 0 ? P : P + 1) * stride;  // Each half prefetches one of the next two.
+  } else if (args.prefetch != nullptr) {
+    prefetch = args.prefetch + (panel - args.from) / kPrefetchingInTurn;
   }
   const auto advance = [&](size_t bytes) {
     panel += bytes;
-    if constexpr (AskingLines<R, N, P, kCached>() != 0) {
-      ask += bytes / AskingLines<R, N, P, kCached>();
+    if constexpr (PrefetchingLines<R, N, P, kCached>() != 0) {
+      prefetch += bytes / PrefetchingLines<R, N, P, kCached>();
     }
   };
   constexpr size_t kBlockBytes = kQuantBlock * kLanes * F::kBits / 8;
@@ -305,15 +308,15 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
   for (size_t first = 0; first < blocks; first += group_blocks) {
     const uint8_t* const scales = panel;
     // At a panel's end what is ahead is the beginning of the one behind it. Unless it is the last
-    // of the P that one is being read itself, and those of the next P are to be asked for.
+    // of the P that one is being read itself, and those of the next P are to be prefetched.
     const size_t beyond =
         panel + AheadOfRows<R, kFrom, N, kCached>(F::kBits) < panel_end ? 0 : P * stride;
     STRATA_UNROLL
     for (int p = 0; p < P; ++p) {
-      AskForScales<AheadOfRows<R, kFrom, N, kCached>(F::kBits)>(
+      PrefetchScales<AheadOfRows<R, kFrom, N, kCached>(F::kBits)>(
           scales + p * stride + (p < P - 1 ? beyond : 0), head_bytes);
     }
-    const NextAsker<R, N, P, kCached> next(ask);
+    const NextPrefetcher<R, N, P, kCached> next(prefetch);
     for (size_t at = 0; at < head_bytes; at += 64) {
       next.By(at);
     }
@@ -324,14 +327,14 @@ void QuantTile(const InTurnArgs& args, const uint8_t* panel, const QuantRows& x,
     size_t block = first;
     // One or two rows are bound by memory, not by instructions.
     if (kTiling.pairs_of_blocks && N > 2 && end - first == 2) {
-      AddProducts<F, R, kFrom, N, P, kCached>(x, block, panel, stride, beyond, ask, part);
+      AddProducts<F, R, kFrom, N, P, kCached>(x, block, panel, stride, beyond, prefetch, part);
       advance(kBlockBytes);
-      AddProducts<F, R, kFrom, N, P, kCached>(x, block + 1, panel, stride, beyond, ask, part);
+      AddProducts<F, R, kFrom, N, P, kCached>(x, block + 1, panel, stride, beyond, prefetch, part);
       advance(kBlockBytes);
       block = end;
     }
     for (; block < end; ++block) {
-      AddProducts<F, R, kFrom, N, P, kCached>(x, block, panel, stride, beyond, ask, part);
+      AddProducts<F, R, kFrom, N, P, kCached>(x, block, panel, stride, beyond, prefetch, part);
       advance(kBlockBytes);
     }
     STRATA_UNROLL
@@ -382,7 +385,7 @@ void QuantTiles(const InTurnArgs& args, const QuantRows& x, size_t first, size_t
       QuantTile<F, R, kHalf, R - kHalf, 2, kCached>(args, panel, x, first * kLanes, out);
     }
   }
-  if constexpr (kTiling.asking.quant_panels == 2 && R <= kFewRows &&
+  if constexpr (kTiling.prefetching.quant_panels == 2 && R <= kFewRows &&
                 2 * R <= kTiling.register_lanes) {
     for (; first + 2 <= end; first += 2) {
       QuantTile<F, R, 0, R, 2, kCached>(args, args.weights.data + first * stride, x, first * kLanes,
@@ -432,7 +435,7 @@ struct QuantProduct {
     const size_t inputs = args.weights.inputs;
     const QuantRows x =
         QuantRowsAt(args.packed + row * QuantizedRowBytes(inputs), R, QuantBlocks(inputs));
-    if constexpr (kTiling.asking.in_turn) {
+    if constexpr (kTiling.prefetching.in_turn) {
       if (args.cached) {
         QuantTiles<F, R, true>(args, x, first, end, out);
         return;
@@ -442,7 +445,7 @@ struct QuantProduct {
   }
 };
 template <typename F>
-constexpr bool kAsksInTurn<QuantProduct<F>> = kTiling.asking.in_turn;
+constexpr bool kPrefetchesInTurn<QuantProduct<F>> = kTiling.prefetching.in_turn;
 template <typename F>
 constexpr size_t kManyBlocksBytes<QuantProduct<F>> = kTiling.many_blocks_bytes;
 

@@ -7,7 +7,7 @@
 //   with
 //                             signed bytes in A, unsigned ones in B and int32 in C
 //   TileDotSigned<C, A, B>()  the same, signed bytes in B too
-//   LessHalf(weights)         each of 64 unsigned bytes less 128, as a signed one
+//   Minus128(weights)         each of 64 unsigned bytes less 128, as a signed one
 // A block's A are the rows' words, its B the lines of a panel, widened to bytes that need no
 // correction; its C the sums of 16 outputs a row. They go through memory, where the chains of
 // floats take them up.
@@ -57,9 +57,9 @@ constexpr size_t kTileBlocks = 256;
 // Those kept where no other rows come, so that they stay in the first cache; a power of two.
 constexpr size_t kFewTileBlocks = 8;
 
-// The most blocks of rows that ask for the weights of the next pair of panels. A single block asks
+// The most blocks of rows that prefetch the weights of the next pair of panels. A single block asks
 // as near as few rows do.
-constexpr uint32_t kAskingBlocks = 8;
+constexpr uint32_t kPrefetchingBlocks = 8;
 
 // The lines of one block as bytes for a tile.
 template <int kBits, bool kLess>
@@ -76,7 +76,7 @@ STRATA_INLINE void WidenLines(const uint8_t* from, uint8_t* to) {
     } else {
       low = LoadDotWeights(from + line * 64);
       if constexpr (kLess) {
-        low = LessHalf(low);
+        low = Minus128(low);
       }
       std::memcpy(to + line * 64, &low, sizeof(low));
     }
@@ -114,9 +114,9 @@ struct TileArgs : MatmulArgs {
   size_t panel = 0;     // The pair's first;
   size_t stride = 0;    // bytes to the second, or 0: it is the same, and counts once.
   bool widen = false;   // Else all blocks are there already.
-  // Lines of each of two panels that a block of inputs asks for, of the first from `ask` on.
-  const uint8_t* ask = nullptr;
-  size_t ask_lines = 0;
+  // Lines of each of two panels that a block of inputs prefetches, of the first from `prefetch` on.
+  const uint8_t* prefetch = nullptr;
+  size_t prefetch_lines = 0;
 };
 
 // Widens the blocks [first, end) of a pair of panels one after another; first is that of a group.
@@ -238,9 +238,9 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
   if (widen) {
     widener.Next();
   }
-  const uint8_t* ask = args.ask + first * args.ask_lines * 64;
-  const size_t ask_lines = args.ask_lines;
-  const size_t ask_stride = args.stride;
+  const uint8_t* prefetch = args.prefetch + first * args.prefetch_lines * 64;
+  const size_t prefetch_lines = args.prefetch_lines;
+  const size_t prefetch_stride = args.stride;
   const DotWord* const words = x.words;
   const float* const scales = x.scales;
   const uint8_t* group = args.PanelsFrom(first);
@@ -262,9 +262,9 @@ void AddTiles(const TileArgs& args, const QuantRows& x, size_t first, size_t end
     if (widen) {
       widener.Next();
     }
-    for (size_t i = 0; i < ask_lines; ++i, ask += 64) {
-      __builtin_prefetch(ask, 0, 2);
-      __builtin_prefetch(ask + ask_stride, 0, 2);
+    for (size_t i = 0; i < prefetch_lines; ++i, prefetch += 64) {
+      __builtin_prefetch(prefetch, 0, 2);
+      __builtin_prefetch(prefetch + prefetch_stride, 0, 2);
     }
     sums[kSet].template Link<0>(row_scales, part);
     sums[1 - kSet].template Store<1 - kSet, 0>();
@@ -331,22 +331,23 @@ bool MultiplyTiles(const Args& args, size_t first, size_t end) {
   }
   alignas(64) uint8_t widened[kTileBlocks * kTilePanels * kTileBytes];
   TileArgs tiles(args, widened, row_blocks == 1 ? kFewTileBlocks : kTileBlocks);
-  // The next pair is asked for bit by bit, by the first of the blocks of rows.
-  const uint32_t asking = row_blocks < kAskingBlocks ? row_blocks : kAskingBlocks;
-  const size_t asked_lines = args.weights.panel_bytes / asking / 64;
-  for (OutputAsker outputs(args, first, end); first < end; first += kTilePanels) {
+  // The next pair is prefetched bit by bit, by the first of the blocks of rows.
+  const uint32_t prefetching = row_blocks < kPrefetchingBlocks ? row_blocks : kPrefetchingBlocks;
+  const size_t prefetched_lines = args.weights.panel_bytes / prefetching / 64;
+  for (OutputPrefetcher outputs(args, first, end); first < end; first += kTilePanels) {
     outputs.At(first);
     const size_t last = first + kTilePanels < end ? first + kTilePanels : end;
     tiles.panel = first;
     tiles.stride = last - first == kTilePanels ? args.weights.panel_bytes : 0;
-    const uint8_t* const ask =
+    const uint8_t* const prefetch =
         row_blocks == 1
-            ? args.weights.data + first * args.weights.panel_bytes + kTiling.asking.bytes
+            ? args.weights.data + first * args.weights.panel_bytes + kTiling.prefetching.bytes
             : args.weights.data + last * args.weights.panel_bytes;
     const bool more = row_blocks == 1 || last < args.weights.panels();
     for (uint32_t block = 0; block < row_blocks; ++block) {
-      tiles.ask = ask + block * asked_lines * 64;
-      tiles.ask_lines = block < asking && more ? (asked_lines + blocks - 1) / blocks : 0;
+      tiles.prefetch = prefetch + block * prefetched_lines * 64;
+      tiles.prefetch_lines =
+          block < prefetching && more ? (prefetched_lines + blocks - 1) / blocks : 0;
       tiles.widen = block == 0 || blocks > kTileBlocks;
       MultiplyBlock<TileProduct>(tiles, RowBlockAt(args.rows, row_blocks, block), first, last);
     }

@@ -31,15 +31,15 @@ template <typename F>
 constexpr int kIntegerBits = F::kBits < 4 ? 4 + F::kBits : F::kBits;
 
 // The integers of the words 2 * kLine (`low`) and 2 * kLine + 1 of a block: a line of 4 bits, with
-// their higher bits. The line so many bytes ahead is asked for; 0: none is.
+// their higher bits. The line so many bytes ahead is prefetched; 0: none is.
 template <typename F, int kLine, size_t kAhead, typename Weights>
 STRATA_INLINE void LoadSuperLine(const uint8_t* lines, Weights* low, Weights* high) {
   constexpr int kHighBits = kHighBitsOf<F>;
   if constexpr (kNibbleLines<F> != 0) {
     if constexpr (kAhead != 0) {
-      AskForWeights(lines + kLine * 64 + kAhead);
+      PrefetchWeights(lines + kLine * 64 + kAhead);
     }
-    AskByLine(lines + kLine * 64);
+    PrefetchByLine(lines + kLine * 64);
     LoadDotNibbles(lines + kLine * 64, low, high);
   } else {
     *low = Weights{};
@@ -50,9 +50,9 @@ STRATA_INLINE void LoadSuperLine(const uint8_t* lines, Weights* low, Weights* hi
     const uint8_t* const bits = lines + (kNibbleLines<F> + kAt / 8) * 64;
     if constexpr (kAt % 8 == 0) {
       if constexpr (kAhead != 0) {
-        AskForWeights(bits + kAhead);
+        PrefetchWeights(bits + kAhead);
       }
-      AskByLine(bits);
+      PrefetchByLine(bits);
     }
     *low = WithHighBits<kHighBits, kAt % 8>(*low, bits);
     *high = WithHighBits<kHighBits, kAt % 8 + kHighBits>(*high, bits);
@@ -65,7 +65,7 @@ STRATA_INLINE void NarrowSteps(const uint8_t* lines, const NarrowWord* words, si
                                NarrowSum (&sums)[R]) {
   NarrowWeights low;
   NarrowWeights high;
-  LoadSuperLine<F, kLine, AskedAhead<R>(8)>(lines, &low, &high);
+  LoadSuperLine<F, kLine, PrefetchDistance<R>(8)>(lines, &low, &high);
   STRATA_UNROLL
   for (int r = 0; r < R; ++r) {
     sums[r] = DotStep(sums[r], low, words + DotWordAt(2 * kLine, r, rows));
@@ -115,7 +115,7 @@ STRATA_INLINE Lanes LoadHalfScale(const uint8_t* head, size_t half) {
 template <typename F, int R>
 STRATA_INLINE void AddSuperBlock(const uint8_t* head, const QuantRows& x, size_t first,
                                  Lanes (&acc)[R]) {
-  AskForScales<AskedAhead<R>(8)>(head, kSuperHeadBytes);
+  PrefetchScales<PrefetchDistance<R>(8)>(head, kSuperHeadBytes);
   const uint8_t* lines = head + kSuperHeadBytes;
   for (size_t i = 0; i < kSuperBlocks; ++i) {
     const size_t at = (first + i) * R;
@@ -142,7 +142,7 @@ template <int R>
 STRATA_INLINE void AddSuper6(const uint8_t* head, const QuantRows& x, size_t first,
                              Lanes (&acc)[R]) {
   using F = Super6Format;
-  AskForScales<AskedAhead<R>(8)>(head, kSuperHeadBytes);
+  PrefetchScales<PrefetchDistance<R>(8)>(head, kSuperHeadBytes);
   const uint8_t* lines = head + kSuperHeadBytes;
   Lanes part[R];
   Clear(part);

@@ -11,7 +11,7 @@ struct Super2Format {
 template <int N>
 STRATA_INLINE void AddSuper2(const uint8_t* head, const QuantRows& x, size_t rows, size_t from,
                              size_t first, Lanes (&acc)[N]) {
-  AskForScales<AskedAhead<N>(8)>(head, kSuperHeadBytes);
+  PrefetchScales<PrefetchDistance<N>(8)>(head, kSuperHeadBytes);
   const uint8_t* lines = head + kSuperHeadBytes;
   Lanes part[N];
   Lanes minus[N];

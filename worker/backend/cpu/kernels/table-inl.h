@@ -19,7 +19,7 @@ void Matmul(const MatmulArgs& args, size_t first, size_t end) {
 constexpr Kernels MakeTable(const char* isa) {
   return Kernels{.isa = isa,
                  .block_rows = kBlockRows,
-                 .few_rows_panels = kTiling.asking.quant_panels,
+                 .few_rows_panels = kTiling.prefetching.quant_panels,
                  .matmul = Matmul,
                  .pack_rows = PackRows,
                  .quantize_rows = QuantizeRows,

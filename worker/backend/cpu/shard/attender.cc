@@ -20,7 +20,7 @@ absl::Status Attender::Allocate() {
   RETURN_IF_ERROR(scratch_.Allocate(sizes.threads * sizes.attend * sizeof(float), "buffers"));
   RETURN_IF_ERROR(partial_.Allocate(sizes.partial * sizeof(float), "buffers"));
   tile_ends_.reserve(stage_.spec.max_batch_items);
-  asked_.resize(sizes.threads);
+  prefetched_.resize(sizes.threads);
   return absl::OkStatus();
 }
 
@@ -96,7 +96,7 @@ void Attender::AppendAndAttend(uint32_t layer, const QueryRows& rows,
     tile_ends_.push_back(tiles);
   }
   const size_t units = size_t{tiles} * parts;
-  std::fill(asked_.begin(), asked_.end(), AskedPages{});
+  std::fill(prefetched_.begin(), prefetched_.end(), PrefetchedPages{});
   stage_.pool->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
     const auto args_of = [&](uint32_t unit) {
       const uint32_t tile = unit % tiles;
@@ -113,7 +113,7 @@ void Attender::AppendAndAttend(uint32_t layer, const QueryRows& rows,
       // Where there is anything to append each tile is a row, and each row an item.
       append(unit % tiles, unit / tiles);
     };
-    AttendInTurn(begin, end, units, &asked_[thread], args_of, before, stage_.kernels->attend);
+    AttendInTurn(begin, end, units, &prefetched_[thread], args_of, before, stage_.kernels->attend);
   });
 }
 
@@ -143,7 +143,7 @@ void Attender::AttendBySpans(uint32_t layer, const QueryRows& rows) {
     most = std::max(most, SpansOf(item.position + 1) - first_span(item.position));
   }
   const size_t units = size_t{pairs} * most;
-  std::fill(asked_.begin(), asked_.end(), AskedPages{});
+  std::fill(prefetched_.begin(), prefetched_.end(), PrefetchedPages{});
   stage_.pool->Split(units, [&](uint32_t thread, size_t begin, size_t end) {
     const auto args_of = [&](uint32_t unit) {
       AttendArgs args = tile(unit / most, thread);
@@ -153,7 +153,7 @@ void Attender::AttendBySpans(uint32_t layer, const QueryRows& rows) {
       return seen ? std::make_optional(args) : std::nullopt;
     };
     const auto before = [](uint32_t) {};
-    AttendInTurn(begin, end, units, &asked_[thread], args_of, before, stage_.kernels->attend);
+    AttendInTurn(begin, end, units, &prefetched_[thread], args_of, before, stage_.kernels->attend);
   });
   stage_.pool->Split(pairs, [&](uint32_t thread, size_t begin, size_t end) {
     for (uint32_t pair = static_cast<uint32_t>(begin); pair < end; ++pair) {

@@ -52,10 +52,10 @@ class Attender {
   }
 
   const StageState& stage_;
-  AlignedBuffer scratch_;            // [threads][sizes.attend]
-  AlignedBuffer partial_;            // [items][query heads][spans][PartialFloats]
-  std::vector<uint32_t> tile_ends_;  // Of each item, counted over the items before it too.
-  std::vector<AskedPages> asked_;    // By thread: of the attention's units in turn.
+  AlignedBuffer scratch_;                    // [threads][sizes.attend]
+  AlignedBuffer partial_;                    // [items][query heads][spans][PartialFloats]
+  std::vector<uint32_t> tile_ends_;          // Of each item, counted over the items before it too.
+  std::vector<PrefetchedPages> prefetched_;  // By thread: of the attention's units in turn.
 };
 
 }  // namespace strata::cpu

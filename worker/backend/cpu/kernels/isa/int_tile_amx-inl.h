@@ -27,6 +27,6 @@ STRATA_INLINE void TileDotSigned() {
   asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(C), "i"(A), "i"(B));
 }
 
-STRATA_INLINE DotWeights LessHalf(const DotWeights& weights) {
+STRATA_INLINE DotWeights Minus128(const DotWeights& weights) {
   return _mm512_xor_si512(weights, _mm512_set1_epi8(-128));
 }
