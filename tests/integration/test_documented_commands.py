@@ -37,8 +37,13 @@ declare -A running
 # eventually COMMAND...: until it succeeds.
 eventually() {
   for _ in $(seq "$TRIES"); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
-  echo "in vain: $*; logs:"; cat ./*.log; return 1
+  echo "in vain: $*; nodes and logs:"; strata node list || true; strata status || true; cat ./*.log; return 1
 }
+# Who types is slower than workers that join again, and than the coordinator that sees one go.
+all_joined() {
+  [ "$(strata node list --json | tr -d ' \n' | grep -oE '"state":"(ready|serving|draining)"' | wc -l)" -ge $((${#running[@]} - 1)) ]
+}
+gone() { ! strata node show "$1" --json | tr -d ' \n' | grep -qE '"state":"(ready|serving|draining)"'; }
 # serve NAME COMMAND...: returns when the coordinator listens or the worker has joined.
 serve() {
   local name=$1 said='^listening on'
@@ -50,6 +55,7 @@ serve() {
   "$@" >"$name.log" 2>&1 </dev/null &
   running[$name]=$!
   eventually grep "$said" "$name.log"
+  [ "$name" != strata-coordinator ] || eventually all_joined
 }
 systemctl() {
   local unit=$2
@@ -65,7 +71,8 @@ systemctl() {
     stop)
       kill "${running[$unit]}"
       wait "${running[$unit]}"
-      unset "running[$unit]" ;;
+      unset "running[$unit]"
+      case $unit in strata-worker@*) eventually gone "${unit#*@}" ;; esac ;;
     restart) systemctl stop "$unit"; systemctl start "$unit" ;;
     *) echo "no verb $1"; return 1 ;;
   esac
@@ -109,7 +116,7 @@ def type_all(tmp_path, commands):
     (tmp_path / "typed.sh").write_text(script(commands))
     done = subprocess.run(["unshare", "-rnmpf", "--mount-proc", "bash", "typed.sh"], cwd=tmp_path,
                           capture_output=True, text=True, timeout=GIVE_UP_S,
-                          env={**os.environ, "BIN": str(BIN), "SOURCE": str(SOURCE), "TRIES": str(GIVE_UP_S * 2)})
+                          env={**os.environ, "BIN": str(BIN), "SOURCE": str(SOURCE), "TRIES": str(GIVE_UP_S // 2)})
     said = done.stdout + done.stderr
     assert done.returncode == 0 and "THE-END" in said, said
     return said
