@@ -24,6 +24,7 @@ LIBRARIES = [(re.compile(pattern), name) for pattern, name in (
     (r"^grpc(pp)?/", "gRPC"),
     (r"^boost/", "Boost"),
     (r"^CLI/", "CLI11"),
+    (r"^cuda_runtime(_api)?\.h$", "CUDA"),
     (r"^curl/", "curl"),
     (r"^g(mock|test)/", "GoogleTest"),
     (r"^hwy/", "Highway"),
@@ -37,7 +38,7 @@ LIBRARIES = [(re.compile(pattern), name) for pattern, name in (
     (r"^toml\+\+/", "toml++"),
     (r"^utf8proc\.h$", "utf8proc"),
     (r"^(arm_neon|cpuid|immintrin|nmmintrin|xmmintrin)\.h$", "processor"),
-    (r"^(arpa|asm|linux|net|netinet|sys)/|^(dirent|fcntl|malloc|netdb|poll|pthread|sched|signal|unistd)\.h$",
+    (r"^(arpa|asm|linux|net|netinet|sys)/|^(dirent|fcntl|malloc|netdb|poll|pthread|sched|signal|ucontext|unistd)\.h$",
      "system"),
     (r"^absl/|^[a-z_]+$", ""),
 )]

@@ -4,23 +4,8 @@
 
 #include "common/status.h"
 #include "tests/worker/backend/models/golden_runs.h"
-#include "worker/backend/kinds/make_backend.h"
 
 namespace strata::testing {
-namespace {
-
-// A new kind of backend is one line here.
-std::vector<BackendKind> AllKinds() {
-  const auto named = [](std::string name) {
-    return [name = std::move(name)] { return MakeBackend(name, {.cpu = {.threads = 2}}); };
-  };
-  return {{"cpu", named("cpu"), &CpuFootprint()},
-          {"cuda", named("cuda"), nullptr},
-          {"mlx", named("mlx"), nullptr}};
-}
-
-}  // namespace
-
 void PrintTo(const BackendKind& kind, std::ostream* out) { *out << kind.name; }
 
 const std::vector<BackendKind>& ConformingBackends() {

@@ -30,6 +30,9 @@ struct BackendKind {
 };
 void PrintTo(const BackendKind& kind, std::ostream* out);
 
+// Of the program that is linked: all that MakeBackend knows (kinds.cc), or the CUDA backend on an
+// emulated device (../cuda/emulated_kind.cc).
+std::vector<BackendKind> AllKinds();
 // Those that this build has; those that are absent are left out.
 const std::vector<BackendKind>& ConformingBackends();
 std::string KindName(const ::testing::TestParamInfo<BackendKind>& info);

@@ -120,6 +120,7 @@ class RowMatrix {
   // All rows.
   std::span<const uint8_t> packed() const { return {data_.as(), rows_ * Bytes(dtype_, 1, width_)}; }
   bool empty() const { return data_.bytes() == 0; }
+  Dtype dtype() const { return dtype_; }
   size_t bytes() const { return data_.bytes(); }
   void ReadRow(const Kernels& kernels, size_t row, float* out) const;
 

@@ -1,0 +1,275 @@
+#include "worker/backend/cuda/shard/cuda_shard.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/backend/cuda/shard/misuse.h"
+
+namespace strata::cuda {
+namespace {
+
+float PlusOf(NormKind norm) { return norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f; }
+
+}  // namespace
+
+CudaShard::CudaShard(const StageSpec& spec, std::shared_ptr<Device> device)
+    : spec_(spec), device_(std::move(device)), stream_(device_->stream()) {}
+
+absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& spec,
+                                                             const cpu::StageWeights& weights,
+                                                             std::shared_ptr<Device> device) {
+  std::unique_ptr<CudaShard> shard(new CudaShard(spec, std::move(device)));
+  Device* const on = shard->device_.get();
+  RETURN_IF_ERROR(shard->weights_.Upload(on, weights));
+  shard->step_read_bytes_ = weights.StepReadBytes();
+  RETURN_IF_ERROR(shard->scratch_.Allocate(on, spec));
+  RETURN_IF_ERROR(shard->batch_.Allocate(on, spec));
+  RETURN_IF_ERROR(shard->rotary_.Allocate(on, spec.rotary.size_bytes(), "rotary tables"));
+  RETURN_IF_ERROR(on->CopyIn(shard->rotary_.as(), spec.rotary.data(), spec.rotary.size_bytes()));
+  shard->spec_.rotary = {};  // The caller's.
+  RETURN_IF_ERROR(shard->kv_.Allocate(on, spec));
+  return shard;
+}
+
+absl::Status CudaShard::Begin(const Batch& batch) {
+  head_rows_ = 0;
+  return batch_.Begin(device_.get(), spec_, batch);
+}
+
+absl::Status CudaShard::Embed() {
+  const std::span<const uint32_t> ids = batch_.token_ids();
+  if (!spec_.embeds || ids.size() != batch_.rows()) {
+    return Misuse("nothing to embed with");
+  }
+  for (const uint32_t id : ids) {
+    if (id >= spec_.model.vocab) {
+      return Misuse(absl::StrCat("token ", id, " is not in the vocabulary"));
+    }
+  }
+  if (ids.empty()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(batch_.Take(device_.get(), ids));
+  Embedding embedding = weights_.embedding();
+  embedding.width = spec_.model.hidden;
+  embedding.scale = spec_.model.embedding_scale;
+  cuda::Embed(stream_, embedding, batch_.taken(), batch_.rows(), scratch_.residual(),
+              scratch_.sizes().hidden);
+  return device_->LaunchStatus();
+}
+
+absl::Status CudaShard::EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) {
+  const size_t hidden = spec_.model.hidden;
+  if (!spec_.embeds || values.size() != rows.size() * hidden) {
+    return Misuse("input embeddings of another size than their rows, or nothing is embedded here");
+  }
+  const float scale = spec_.model.input_embedding_scale;
+  std::vector<float> scaled(hidden);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= batch_.rows()) {
+      return Misuse("an input embedding for a row that the batch does not have");
+    }
+    std::transform(values.begin() + i * hidden, values.begin() + (i + 1) * hidden, scaled.begin(),
+                   [scale](float x) { return scale == 1 ? x : x * scale; });
+    RETURN_IF_ERROR(device_->CopyIn(scratch_.residual() + rows[i] * scratch_.sizes().hidden,
+                                    scaled.data(), hidden * sizeof(float)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaShard::SetResidual(std::span<const float> values) {
+  const size_t hidden = spec_.model.hidden;
+  if (values.size() != batch_.rows() * hidden) {
+    return Misuse("a residual stream of another size than the batch's");
+  }
+  for (size_t row = 0; row < batch_.rows(); ++row) {
+    RETURN_IF_ERROR(device_->CopyIn(scratch_.residual() + row * scratch_.sizes().hidden,
+                                    values.data() + row * hidden, hidden * sizeof(float)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaShard::ReadResidual(std::span<float> out) {
+  const size_t hidden = spec_.model.hidden;
+  if (out.size() != batch_.rows() * hidden) {
+    return Misuse("a residual stream of another size than the batch's");
+  }
+  for (size_t row = 0; row < batch_.rows(); ++row) {
+    RETURN_IF_ERROR(device_->CopyOut(out.data() + row * hidden,
+                                     scratch_.residual() + row * scratch_.sizes().hidden,
+                                     hidden * sizeof(float)));
+  }
+  return device_->LaunchStatus();
+}
+
+absl::Status CudaShard::Head(std::span<const uint32_t> rows) {
+  if (!spec_.heads || rows.size() > batch_.rows()) {
+    return Misuse("no head here, or more rows than the batch has");
+  }
+  for (const uint32_t row : rows) {
+    if (row >= batch_.rows()) {
+      return Misuse("a row that the batch does not have");
+    }
+  }
+  head_rows_ = static_cast<uint32_t>(rows.size());
+  if (head_rows_ == 0) {
+    return absl::OkStatus();
+  }
+  const size_t stride = scratch_.sizes().hidden;
+  RETURN_IF_ERROR(batch_.Take(device_.get(), rows));
+  TakeRows(stream_, scratch_.residual(), stride, batch_.taken(), head_rows_, spec_.model.hidden,
+           scratch_.head(), stride);
+  NormRows(stream_, {.x = scratch_.head(),
+                     .x_stride = stride,
+                     .rows = head_rows_,
+                     .width = spec_.model.hidden,
+                     .weight = weights_.final_norm().data,
+                     .eps = spec_.model.final_norm_eps,
+                     .plus = PlusOf(spec_.model.final_norm),
+                     .out = scratch_.head(),
+                     .out_stride = stride});
+  return device_->LaunchStatus();
+}
+
+absl::Status CudaShard::ReadLogits(std::span<float> out) {
+  const size_t vocab = spec_.model.vocab;
+  if (out.size() != head_rows_ * vocab) {
+    return Misuse("logits of another size than Head's rows");
+  }
+  const size_t stride = scratch_.sizes().hidden;
+  for (uint32_t first = 0; first < head_rows_; first += kLogitRows) {
+    const uint32_t rows = std::min(kLogitRows, head_rows_ - first);
+    const Inputs inputs =
+        Prepare(scratch_.head() + first * stride, stride, rows, {&weights_.head()});
+    Product product = ProductOf(weights_.head(), inputs, scratch_.logits(), vocab);
+    const QuantizedRows quantized = scratch_.quantized(weights_.head().inputs);
+    product.quantized = inputs.quantized ? &quantized : nullptr;
+    product.rows = rows;
+    Multiply(stream_, product);
+    if (spec_.model.logits_divisor != 1 || spec_.model.final_soft_cap != 0) {
+      CapRows(stream_, scratch_.logits(), vocab, rows, static_cast<uint32_t>(vocab),
+              spec_.model.logits_divisor, spec_.model.final_soft_cap);
+    }
+    RETURN_IF_ERROR(device_->CopyOut(out.data() + first * vocab, scratch_.logits(),
+                                     rows * vocab * sizeof(float)));
+  }
+  return device_->LaunchStatus();
+}
+
+absl::Status CudaShard::CopyPage(uint32_t group, PageId from, PageId to) {
+  if (group >= spec_.kv_pages.size() || from >= spec_.kv_pages[group] ||
+      to >= spec_.kv_pages[group]) {
+    return Misuse("a page that does not exist");
+  }
+  return from == to ? absl::OkStatus() : kv_.CopyPage(device_.get(), group, from, to);
+}
+
+absl::Status CudaShard::ResizeKv(std::span<const uint64_t> pages) {
+  if (pages.size() != spec_.kv_pages.size()) {
+    return Misuse("KV pages for another number of groups");
+  }
+  batch_.Clear();
+  spec_.kv_pages.assign(pages.begin(), pages.end());
+  const absl::Status status = kv_.Allocate(device_.get(), spec_);
+  if (!status.ok()) {
+    spec_.kv_pages.assign(pages.size(), 0);
+  }
+  return status;
+}
+
+uint64_t CudaShard::MemoryBytes() const {
+  return weights_.bytes() + scratch_.bytes() + rotary_.bytes() + kv_.bytes() + batch_.bytes();
+}
+
+bool CudaShard::TakesInt8(const Matrix& matrix) const {
+  return spec_.activations == v1::ACTIVATIONS_INT8 && matrix.group != 0;
+}
+
+CudaShard::Inputs CudaShard::Prepare(const float* x, size_t stride, uint32_t rows, Users users) {
+  Inputs inputs = {.x = x, .stride = stride};
+  for (const Matrix* user : users) {
+    if (TakesInt8(*user) && !inputs.quantized) {
+      inputs.quantized = true;
+      Quantize(stream_, x, stride, rows, user->inputs, scratch_.quantized(user->inputs));
+    }
+  }
+  return inputs;
+}
+
+CudaShard::Inputs CudaShard::BranchInputs(const LayerSpec& spec, const DeviceVector& before,
+                                          Users users) {
+  const size_t stride = scratch_.sizes().hidden;
+  const float* x = scratch_.residual();
+  if (!before.empty()) {
+    NormRows(stream_, {.x = x,
+                       .x_stride = stride,
+                       .rows = batch_.rows(),
+                       .width = before.width,
+                       .weight = before.data,
+                       .eps = spec.norm_eps,
+                       .plus = PlusOf(spec.norm),
+                       .out = scratch_.normed(),
+                       .out_stride = stride});
+    x = scratch_.normed();
+  }
+  return Prepare(x, stride, batch_.rows(), users);
+}
+
+void CudaShard::NormBy(const DeviceVector& weight, const LayerSpec& spec, float* x, size_t stride) {
+  NormRows(stream_, {.x = x,
+                     .x_stride = stride,
+                     .rows = batch_.rows(),
+                     .width = weight.width,
+                     .weight = weight.data,
+                     .eps = spec.norm_eps,
+                     .plus = PlusOf(spec.norm),
+                     .out = x,
+                     .out_stride = stride});
+}
+
+Product CudaShard::ProductOf(const Matrix& matrix, const Inputs& inputs, float* out,
+                             size_t stride) const {
+  return {.matrix = matrix,
+          .rows = batch_.rows(),
+          .x = inputs.x,
+          .x_stride = inputs.stride,
+          .out = out,
+          .out_stride = stride};
+}
+
+void CudaShard::MultiplyRows(const Matrix& matrix, const Inputs& inputs, float* out,
+                             size_t stride) {
+  Product product = ProductOf(matrix, inputs, out, stride);
+  const QuantizedRows quantized = scratch_.quantized(matrix.inputs);
+  product.quantized = TakesInt8(matrix) ? &quantized : nullptr;
+  Multiply(stream_, product);
+}
+
+void CudaShard::FinishBranch(const Inputs& inputs, const Matrix& matrix, const LayerSpec& spec,
+                             const DeviceVector& after) {
+  const size_t stride = scratch_.sizes().hidden;
+  if (!after.empty() || spec.branch_scale != 1) {
+    MultiplyRows(matrix, inputs, scratch_.branch(), stride);
+    AddBranch(spec, after);
+    return;
+  }
+  Product product = ProductOf(matrix, inputs, scratch_.residual(), stride);
+  const QuantizedRows quantized = scratch_.quantized(matrix.inputs);
+  product.quantized = TakesInt8(matrix) ? &quantized : nullptr;
+  product.add = true;
+  Multiply(stream_, product);
+}
+
+void CudaShard::AddBranch(const LayerSpec& spec, const DeviceVector& after) {
+  const size_t stride = scratch_.sizes().hidden;
+  if (!after.empty()) {
+    NormBy(after, spec, scratch_.branch(), stride);
+  }
+  AddRows(stream_, scratch_.branch(), stride, spec.branch_scale, scratch_.residual(), stride,
+          batch_.rows(), spec_.model.hidden);
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,103 @@
+// A loaded stage on a device: each named step of a layer is some launches on its stream.
+#ifndef STRATA_WORKER_BACKEND_CUDA_SHARD_CUDA_SHARD_H_
+#define STRATA_WORKER_BACKEND_CUDA_SHARD_CUDA_SHARD_H_
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/backend/cuda/device/device.h"
+#include "worker/backend/cuda/kernels/kernels.h"
+#include "worker/backend/cuda/shard/batch_on_device.h"
+#include "worker/backend/cuda/shard/device_kv.h"
+#include "worker/backend/cuda/shard/device_scratch.h"
+#include "worker/backend/cuda/shard/device_weights.h"
+#include "worker/backend/shard.h"
+
+namespace strata::cuda {
+
+// Launches return before their work is done; the Read...s wait.
+class CudaShard : public Shard {
+ public:
+  // Uploads the weights; `device` outlives the shard. `spec` was found supported.
+  static absl::StatusOr<std::unique_ptr<CudaShard>> Create(const StageSpec& spec,
+                                                           const cpu::StageWeights& weights,
+                                                           std::shared_ptr<Device> device);
+
+  absl::Status Begin(const Batch& batch) override;
+  absl::Status Embed() override;
+  absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override;
+  absl::Status SetResidual(std::span<const float> values) override;
+  absl::Status Attention(uint32_t layer) override;
+  absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) override;
+  absl::Status Mlp(uint32_t layer) override;
+  absl::Status ReadResidual(std::span<float> out) override;
+  absl::Status Head(std::span<const uint32_t> rows) override;
+  absl::Status ReadLogits(std::span<float> out) override;
+  absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
+  absl::Status ResizeKv(std::span<const uint64_t> pages) override;
+  uint64_t MemoryBytes() const override;
+  uint64_t StepReadBytes() const override { return step_read_bytes_; }
+
+ private:
+  CudaShard(const StageSpec& spec, std::shared_ptr<Device> device);
+
+  // Rows of activations, normed or not, quantized where one of those who multiply them wants it.
+  struct Inputs {
+    const float* x = nullptr;
+    size_t stride = 0;
+    bool quantized = false;  // To scratch_'s quantized rows.
+  };
+  using Users = std::initializer_list<const Matrix*>;
+  bool TakesInt8(const Matrix& matrix) const;
+  Inputs Prepare(const float* x, size_t stride, uint32_t rows, Users users);
+  // Of the residual stream, normed by `before` unless it is empty.
+  Inputs BranchInputs(const LayerSpec& spec, const DeviceVector& before, Users users);
+  void NormBy(const DeviceVector& weight, const LayerSpec& spec, float* x, size_t stride);
+  Product ProductOf(const Matrix& matrix, const Inputs& inputs, float* out, size_t stride) const;
+  void MultiplyRows(const Matrix& matrix, const Inputs& inputs, float* out, size_t stride);
+  // Adds a branch's last product to the residual stream, normed and multiplied as the layer says;
+  // the second of what scratch_'s branch holds.
+  void FinishBranch(const Inputs& inputs, const Matrix& matrix, const LayerSpec& spec,
+                    const DeviceVector& after);
+  void AddBranch(const LayerSpec& spec, const DeviceVector& after);
+
+  // Attention's parts. Without `queries` only keys and values are wanted.
+  void AppendRows(uint32_t layer, bool queries);
+  void AppendLatents(uint32_t layer);
+  absl::Status KeepRows(std::span<const uint32_t> rows);
+  void FinishAttention(uint32_t layer);
+  void RotateHeads(uint32_t layer, float* x, size_t stride, uint32_t heads, uint32_t head_stride);
+  strata::cuda::Attention AttentionOf(uint32_t layer) const;
+  void AttendLatents(uint32_t layer);
+
+  void GateRows(const MlpSpec& mlp, uint32_t rows, size_t stride, uint32_t width);
+  void GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights, const Inputs& inputs,
+                     uint32_t width);
+  void MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights);
+  void MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights, const Inputs& normed);
+
+  const DeviceLayer& WeightsOf(uint32_t layer) const {
+    return weights_.layer(layer - spec_.first_layer);
+  }
+
+  StageSpec spec_;  // Only ResizeKv changes it: kv_pages.
+  const std::shared_ptr<Device> device_;
+  const Stream stream_;
+  DeviceWeights weights_;
+  uint64_t step_read_bytes_ = 0;
+  DeviceScratch scratch_;
+  DeviceBuffer rotary_;  // See RopesOf.
+  DeviceKv kv_;
+  BatchOnDevice batch_;
+  uint32_t head_rows_ = 0;
+};
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_WORKER_BACKEND_CUDA_SHARD_CUDA_SHARD_H_

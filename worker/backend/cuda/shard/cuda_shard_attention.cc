@@ -1,0 +1,260 @@
+// Attention of a loaded stage on a device.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/backend/cuda/shard/cuda_shard.h"
+#include "worker/backend/cuda/shard/misuse.h"
+
+namespace strata::cuda {
+
+absl::Status CudaShard::Attention(uint32_t layer) {
+  if (layer < spec_.first_layer || layer > spec_.last_layer) {
+    return Misuse(absl::StrCat("layer ", layer, " is not of this stage"));
+  }
+  if (batch_.rows() == 0) {
+    return absl::OkStatus();
+  }
+  AppendRows(layer, /*queries=*/true);
+  FinishAttention(layer);
+  return device_->LaunchStatus();
+}
+
+absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) {
+  if (!spec_.heads || layer != spec_.last_layer) {
+    return Misuse("rows are left out before the last layer");
+  }
+  RETURN_IF_ERROR(batch_.CheckKept(rows));
+  if (batch_.rows() == 0) {
+    return absl::OkStatus();
+  }
+  AppendRows(layer, /*queries=*/!rows.empty());
+  RETURN_IF_ERROR(KeepRows(rows));
+  if (batch_.rows() > 0) {
+    FinishAttention(layer);
+  }
+  return device_->LaunchStatus();
+}
+
+absl::Status CudaShard::KeepRows(std::span<const uint32_t> rows) {
+  RETURN_IF_ERROR(batch_.Keep(device_.get(), rows));
+  const RowSizes& sizes = scratch_.sizes();
+  const auto keep = [&](float* x, size_t width) {
+    if (width > 0 && !rows.empty()) {
+      TakeRows(stream_, x, width, batch_.taken(), static_cast<uint32_t>(rows.size()),
+               static_cast<uint32_t>(width), x, width);
+    }
+  };
+  keep(scratch_.residual(), sizes.hidden);
+  keep(scratch_.q(), sizes.queries);
+  keep(scratch_.absorbed(), sizes.absorbed);
+  return absl::OkStatus();
+}
+
+void CudaShard::RotateHeads(uint32_t layer, float* x, size_t stride, uint32_t heads,
+                            uint32_t head_stride) {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const uint32_t half = attention.rope.rotary_dim / 2;
+  Rotation rotation = {
+      .x = x,
+      .stride = stride,
+      .rows = batch_.rows(),
+      .heads = heads,
+      .head_stride = head_stride,
+      .half = half,
+      .neighbours = attention.rotates_neighbours || attention.latent.rank != 0,
+      .places = batch_.places(),
+      .sines = size_t{spec_.context} * half,
+  };
+  for (uint32_t variant = 0; variant < 2; ++variant) {
+    rotation.cosines[variant] =
+        rotary_.as<float>() + RotaryOffset(spec_.model, layer, variant, spec_.context);
+  }
+  Rotate(stream_, rotation);
+}
+
+void CudaShard::AppendRows(uint32_t layer, bool queries) {
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const AttentionSpec& attention = spec.attention;
+  if (attention.latent.rank != 0) {
+    AppendLatents(layer);
+    return;
+  }
+  const DeviceLayer& weights = WeightsOf(layer);
+  const RowSizes& sizes = scratch_.sizes();
+  const Inputs inputs =
+      BranchInputs(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
+  if (queries) {
+    MultiplyRows(weights.q, inputs, scratch_.q(), sizes.queries);
+  }
+  MultiplyRows(weights.k, inputs, scratch_.k(), sizes.keys);
+  MultiplyRows(weights.v, inputs, scratch_.v(), sizes.values);
+  // Queries and keys alike; of `heads` heads.
+  const auto turn = [&](float* x, size_t stride, uint32_t heads, const DeviceVector& norm) {
+    const uint32_t width = heads * attention.head_dim;
+    if (attention.qk_norm != QkNorm::kNone) {
+      NormRows(stream_, {.x = x,
+                         .x_stride = stride,
+                         .rows = batch_.rows(),
+                         .parts = width / norm.width,
+                         .width = norm.width,
+                         .weight = norm.data,
+                         .eps = spec.norm_eps,
+                         .plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f,
+                         .out = x,
+                         .out_stride = stride});
+    }
+    if (attention.rotates) {
+      RotateHeads(layer, x, stride, heads, attention.head_dim);
+    }
+  };
+  if (queries) {
+    turn(scratch_.q(), sizes.queries, attention.heads, weights.q_norm);
+    if (attention.query_growth != 0) {
+      Grow(stream_, scratch_.q(), sizes.queries, batch_.rows(),
+           attention.heads * attention.head_dim, batch_.places());
+    }
+  }
+  turn(scratch_.k(), sizes.keys, attention.kv_heads, weights.k_norm);
+  AppendKv(stream_, {.k = scratch_.k(),
+                     .k_stride = sizes.keys,
+                     .v = scratch_.v(),
+                     .v_stride = sizes.values,
+                     .rows = batch_.rows(),
+                     .kv_heads = attention.kv_heads,
+                     .head_dim = attention.head_dim,
+                     .kv = kv_.pages(layer - spec_.first_layer),
+                     .places = batch_.places(),
+                     .tables = batch_.tables(attention.kv_group),
+                     .pages = batch_.pages()});
+}
+
+cuda::Attention CudaShard::AttentionOf(uint32_t layer) const {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const uint32_t rank = attention.latent.rank;
+  const RowSizes& sizes = scratch_.sizes();
+  const uint32_t window = spec_.model.kv_groups[attention.kv_group].window;
+  cuda::Attention args = {.q = rank != 0 ? scratch_.absorbed() : scratch_.q(),
+                          .q_stride = rank != 0 ? sizes.absorbed : sizes.queries,
+                          .rows = batch_.rows(),
+                          .heads = attention.heads,
+                          .kv_heads = attention.kv_heads,
+                          .head_dim = rank != 0 ? attention.latent.kept() : attention.head_dim,
+                          .latent_values = rank,
+                          .window = window,
+                          .scale = attention.scale,
+                          .soft_cap = attention.soft_cap,
+                          .sinks = attention.sinks ? WeightsOf(layer).sinks.data : nullptr,
+                          .kv = kv_.pages(layer - spec_.first_layer),
+                          .places = batch_.places(),
+                          .tables = batch_.tables(attention.kv_group),
+                          .pages = batch_.pages(),
+                          .out = rank != 0 ? scratch_.summed() : scratch_.attended(),
+                          .out_stride = rank != 0 ? sizes.summed : sizes.queries};
+  // A window may begin anywhere in its first span.
+  const uint32_t keys =
+      window == 0 ? batch_.most_keys() : std::min(batch_.most_keys(), window + kSpanKeys);
+  const uint32_t spans = cpu::SpansOf(keys);
+  if (spans > 1 && batch_.single_rows() && args.rows * args.heads <= kQueriesBySpans) {
+    args.partial = scratch_.partial();
+    args.spans = spans;
+  }
+  return args;
+}
+
+void CudaShard::FinishAttention(uint32_t layer) {
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const DeviceLayer& weights = WeightsOf(layer);
+  if (spec.attention.latent.rank != 0) {
+    AttendLatents(layer);
+  } else {
+    Attend(stream_, AttentionOf(layer));
+  }
+  const Inputs inputs =
+      Prepare(scratch_.attended(), scratch_.sizes().queries, batch_.rows(), {&weights.o});
+  FinishBranch(inputs, weights.o, spec, weights.after_attention_norm);
+}
+
+void CudaShard::AppendLatents(uint32_t layer) {
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const AttentionSpec& attention = spec.attention;
+  const LatentSpec& latent = attention.latent;
+  const DeviceLayer& weights = WeightsOf(layer);
+  const RowSizes& sizes = scratch_.sizes();
+  const bool ranked = latent.query_rank != 0;
+  const Matrix& first = ranked ? weights.query_latent : weights.q;
+  const auto norm = [&](float* x, size_t stride, const DeviceVector& weight) {
+    NormRows(stream_, {.x = x,
+                       .x_stride = stride,
+                       .rows = batch_.rows(),
+                       .width = weight.width,
+                       .weight = weight.data,
+                       .eps = latent.norm_eps,
+                       .out = x,
+                       .out_stride = stride});
+  };
+  const Inputs inputs = BranchInputs(spec, weights.attention_norm, {&first, &weights.kv_latent});
+  MultiplyRows(first, inputs, ranked ? scratch_.query_latent() : scratch_.q(),
+               ranked ? sizes.query_rank : sizes.queries);
+  MultiplyRows(weights.kv_latent, inputs, scratch_.k(), sizes.keys);
+  if (ranked) {
+    norm(scratch_.query_latent(), sizes.query_rank, weights.query_latent_norm);
+    const Inputs of_queries =
+        Prepare(scratch_.query_latent(), sizes.query_rank, batch_.rows(), {&weights.q});
+    MultiplyRows(weights.q, of_queries, scratch_.q(), sizes.queries);
+  }
+  // The rotated dimensions of queries go behind those that are absorbed.
+  RotateHeads(layer, scratch_.q() + latent.nope_dim, sizes.queries, attention.heads,
+              attention.head_dim);
+  CopyHeads(stream_, {.from = scratch_.q() + latent.nope_dim,
+                      .from_stride = sizes.queries,
+                      .from_head = attention.head_dim,
+                      .to = scratch_.absorbed() + latent.rank,
+                      .to_stride = sizes.absorbed,
+                      .to_head = latent.kept(),
+                      .rows = batch_.rows(),
+                      .heads = attention.heads,
+                      .width = latent.rope_dim});
+  norm(scratch_.k(), sizes.keys, weights.kv_latent_norm);
+  RotateHeads(layer, scratch_.k() + latent.rank, sizes.keys, 1, latent.rope_dim);
+  AppendKv(stream_, {.k = scratch_.k(),
+                     .k_stride = sizes.keys,
+                     .rows = batch_.rows(),
+                     .kv_heads = 1,
+                     .head_dim = latent.kept(),
+                     .latent = true,
+                     .kv = kv_.pages(layer - spec_.first_layer),
+                     .places = batch_.places(),
+                     .tables = batch_.tables(attention.kv_group),
+                     .pages = batch_.pages()});
+}
+
+void CudaShard::AttendLatents(uint32_t layer) {
+  const AttentionSpec& attention = spec_.model.layers[layer].attention;
+  const LatentSpec& latent = attention.latent;
+  const DeviceLayer& weights = WeightsOf(layer);
+  const RowSizes& sizes = scratch_.sizes();
+  Multiply(stream_, {.matrix = weights.key_heads.first,
+                     .matrices = weights.key_heads.all,
+                     .parts = attention.heads,
+                     .x_step = attention.head_dim,
+                     .out_step = latent.kept(),
+                     .rows = batch_.rows(),
+                     .x = scratch_.q(),
+                     .x_stride = sizes.queries,
+                     .out = scratch_.absorbed(),
+                     .out_stride = sizes.absorbed});
+  Attend(stream_, AttentionOf(layer));
+  Multiply(stream_, {.matrix = weights.value_heads.first,
+                     .matrices = weights.value_heads.all,
+                     .parts = attention.heads,
+                     .x_step = latent.rank,
+                     .out_step = latent.value_dim,
+                     .rows = batch_.rows(),
+                     .x = scratch_.summed(),
+                     .x_stride = sizes.summed,
+                     .out = scratch_.attended(),
+                     .out_stride = sizes.queries});
+}
+
+}  // namespace strata::cuda

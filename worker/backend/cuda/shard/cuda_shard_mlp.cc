@@ -1,0 +1,119 @@
+// The MLP branch of a loaded stage on a device, dense or a mixture of experts.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/backend/cuda/shard/cuda_shard.h"
+#include "worker/backend/cuda/shard/misuse.h"
+
+namespace strata::cuda {
+
+absl::Status CudaShard::Mlp(uint32_t layer) {
+  if (layer < spec_.first_layer || layer > spec_.last_layer) {
+    return Misuse(absl::StrCat("layer ", layer, " is not of this stage"));
+  }
+  if (batch_.rows() == 0) {
+    return absl::OkStatus();
+  }
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const DeviceLayer& weights = WeightsOf(layer);
+  if (spec.mlp.experts != 0) {
+    MixtureMlp(spec, weights);
+    return device_->LaunchStatus();
+  }
+  const Inputs inputs = BranchInputs(spec, weights.mlp_norm, {&weights.gate, &weights.up});
+  GatedProducts(spec.mlp, weights, inputs, spec.mlp.ffn);
+  const Inputs gated =
+      Prepare(scratch_.gate(), scratch_.sizes().within, batch_.rows(), {&weights.down});
+  FinishBranch(gated, weights.down, spec, weights.after_mlp_norm);
+  return device_->LaunchStatus();
+}
+
+void CudaShard::GateRows(const MlpSpec& mlp, uint32_t rows, size_t stride, uint32_t width) {
+  const Gating gating = mlp.activation == ActivationKind::kSilu       ? Gating::kSilu
+                        : mlp.activation == ActivationKind::kGeluTanh ? Gating::kGelu
+                                                                      : Gating::kClampedSilu;
+  Gate(stream_, gating, mlp.clamp, mlp.gain, scratch_.gate(), scratch_.up(), rows, stride, width);
+}
+
+void CudaShard::GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights, const Inputs& inputs,
+                              uint32_t width) {
+  const size_t stride = scratch_.sizes().within;
+  MultiplyRows(weights.gate, inputs, scratch_.gate(), stride);
+  MultiplyRows(weights.up, inputs, scratch_.up(), stride);
+  GateRows(mlp, batch_.rows(), stride, width);
+}
+
+void CudaShard::MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights) {
+  const MlpSpec& mlp = spec.mlp;
+  const RouterSpec& router = mlp.router;
+  const RowSizes& sizes = scratch_.sizes();
+  const uint32_t rows = batch_.rows();
+  const Matrix& gate = weights.expert_gate.first;
+  const Matrix& up = weights.expert_up.first;
+  const Inputs normed = BranchInputs(spec, weights.mlp_norm, {&weights.router, &gate, &up});
+  MultiplyRows(weights.router, normed, scratch_.router(), sizes.experts);
+  Route(stream_, {.logits = scratch_.router(),
+                  .scratch = scratch_.router_keys(),
+                  .stride = sizes.experts,
+                  .rows = rows,
+                  .experts = mlp.experts,
+                  .used = router.used,
+                  .sigmoid = router.scores == RouterScores::kSigmoid,
+                  .softmax = router.scores == RouterScores::kSoftmax,
+                  .softmax_of_chosen = router.scores == RouterScores::kSoftmaxOfChosen,
+                  .renormalize = router.renormalize,
+                  .corrections = router.corrected ? weights.corrections.data : nullptr,
+                  .groups = router.groups,
+                  .groups_used = router.groups_used,
+                  .group_best = router.group_best,
+                  .scale = router.scale,
+                  .chosen = scratch_.chosen(),
+                  .weights = scratch_.weights()});
+  MultiplyByExperts(spec, weights, normed);
+  if (mlp.shared_ffn != 0) {
+    const Inputs inputs = Prepare(normed.x, normed.stride, rows, {&weights.gate, &weights.up});
+    GatedProducts(mlp, weights, inputs, mlp.shared_ffn);
+    const Inputs gated = Prepare(scratch_.gate(), sizes.within, rows, {&weights.down});
+    MultiplyRows(weights.down, gated, scratch_.branch(), sizes.hidden);
+  }
+  AddExperts(stream_, scratch_.expert_out(), sizes.hidden, scratch_.places(), scratch_.weights(),
+             router.used, rows, spec_.model.hidden, mlp.shared_ffn == 0, scratch_.branch(),
+             sizes.hidden);
+  AddBranch(spec, weights.after_mlp_norm);
+}
+
+void CudaShard::MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights,
+                                  const Inputs& normed) {
+  const MlpSpec& mlp = spec.mlp;
+  const uint32_t places = batch_.rows() * mlp.router.used;
+  const uint32_t groups = std::min(places, mlp.experts);
+  Arrange(stream_, {.chosen = scratch_.chosen(),
+                    .rows = batch_.rows(),
+                    .used = mlp.router.used,
+                    .experts = mlp.experts,
+                    .counts = scratch_.counts(),
+                    .groups = scratch_.groups(),
+                    .most_groups = groups,
+                    .row_at = scratch_.row_at(),
+                    .places = scratch_.places()});
+  const size_t stride = (size_t{mlp.ffn} + kLanes - 1) / kLanes * kLanes;
+  const auto multiply = [&](const DeviceMatrices& matrices, const Inputs& inputs, bool by_place,
+                            float* out, size_t out_stride) {
+    Product product = ProductOf(matrices.first, inputs, out, out_stride);
+    const QuantizedRows quantized = scratch_.quantized(matrices.first.inputs);
+    product.quantized = TakesInt8(matrices.first) ? &quantized : nullptr;
+    product.matrices = matrices.all;
+    product.parts = groups;
+    product.groups = scratch_.groups();
+    product.row_at = by_place ? nullptr : scratch_.row_at();
+    Multiply(stream_, product);
+  };
+  multiply(weights.expert_gate, normed, false, scratch_.gate(), stride);
+  multiply(weights.expert_up, normed, false, scratch_.up(), stride);
+  GateRows(mlp, places, stride, mlp.ffn);
+  const Inputs gated = Prepare(scratch_.gate(), stride, places, {&weights.expert_down.first});
+  multiply(weights.expert_down, gated, true, scratch_.expert_out(), scratch_.sizes().hidden);
+}
+
+}  // namespace strata::cuda

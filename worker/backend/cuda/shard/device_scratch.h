@@ -1,0 +1,79 @@
+// What the steps of a stage keep on the device between their launches.
+#ifndef STRATA_WORKER_BACKEND_CUDA_SHARD_DEVICE_SCRATCH_H_
+#define STRATA_WORKER_BACKEND_CUDA_SHARD_DEVICE_SCRATCH_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "worker/backend/cuda/device/device.h"
+#include "worker/backend/cuda/kernels/kernels.h"
+#include "worker/backend/stage.h"
+
+namespace strata::cuda {
+
+// Rows of logits that are computed, and copied to the host, at once.
+inline constexpr uint32_t kLogitRows = 64;
+// With up to so many queries, of a row and a head each, spans of keys are computed apart.
+inline constexpr uint32_t kQueriesBySpans = 512;
+
+// Floats of a row of each buffer; 0: no layer needs it.
+struct RowSizes {
+  explicit RowSizes(const StageSpec& spec);
+  size_t hidden = 0;
+  size_t queries = 0;  // Of all query heads, or of their values.
+  size_t keys = 0;     // Of all KV heads, or of what latent layers keep.
+  size_t values = 0;
+  size_t query_rank = 0;  // Of latent vectors, as in the CPU's ScratchSizes.
+  size_t absorbed = 0;
+  size_t summed = 0;
+  size_t within = 0;        // Between the matrices of the MLP, of all experts of a row.
+  size_t experts = 0;       // The router's logits.
+  size_t used = 0;          // Experts of a row.
+  size_t quant_inputs = 0;  // Quantized inputs of a row, of all its experts.
+  size_t partial = 0;       // Of a query: all its spans.
+};
+
+class DeviceScratch {
+ public:
+  absl::Status Allocate(Device* device, const StageSpec& spec);
+  uint64_t bytes() const;
+  const RowSizes& sizes() const { return sizes_; }
+
+  float* residual() const { return residual_.as<float>(); }
+  float* normed() const { return normed_.as<float>(); }
+  float* branch() const { return branch_.as<float>(); }
+  float* q() const { return q_.as<float>(); }
+  float* k() const { return k_.as<float>(); }
+  float* v() const { return v_.as<float>(); }
+  float* attended() const { return attended_.as<float>(); }
+  float* query_latent() const { return query_latent_.as<float>(); }
+  float* absorbed() const { return absorbed_.as<float>(); }
+  float* summed() const { return summed_.as<float>(); }
+  float* gate() const { return gate_.as<float>(); }
+  float* up() const { return up_.as<float>(); }
+  float* router() const { return router_.as<float>(); }
+  float* router_keys() const { return router_keys_.as<float>(); }
+  float* expert_out() const { return expert_out_.as<float>(); }
+  float* partial() const { return partial_.as<float>(); }
+  float* head() const { return head_.as<float>(); }
+  float* logits() const { return logits_.as<float>(); }
+  uint32_t* chosen() const { return chosen_.as<uint32_t>(); }
+  float* weights() const { return weights_.as<float>(); }
+  uint32_t* places() const { return places_.as<uint32_t>(); }
+  uint32_t* row_at() const { return row_at_.as<uint32_t>(); }
+  uint32_t* counts() const { return counts_.as<uint32_t>(); }
+  ExpertGroup* groups() const { return groups_.as<ExpertGroup>(); }
+  // Of rows of so many inputs.
+  QuantizedRows quantized(uint32_t inputs) const;
+
+ private:
+  RowSizes sizes_{StageSpec{}};
+  size_t quant_blocks_ = 0;  // Of all rows.
+  DeviceBuffer residual_, normed_, branch_, q_, k_, v_, attended_, query_latent_, absorbed_,
+      summed_, gate_, up_, router_, router_keys_, expert_out_, partial_, head_, logits_, chosen_,
+      weights_, places_, row_at_, counts_, groups_, quantized_, quant_numbers_;
+};
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_WORKER_BACKEND_CUDA_SHARD_DEVICE_SCRATCH_H_
