@@ -251,6 +251,9 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
       {"PIPELINE_DOWN", std::nullopt},
       {"NODE_LOST", std::nullopt},
       {"LINKS_NOT_OPENED", std::nullopt},
+      {"LINK_NOT_OPENED", std::nullopt},
+      {"LINK_NOT_EXPECTED", std::nullopt},
+      {"NO_DEPLOYMENT", std::nullopt},
       {"UNLOADED", std::nullopt},
       {"RELOADING", std::nullopt},
       {"MODEL_NOT_LOADED", std::nullopt},
@@ -269,9 +272,9 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
   }
   // By faults, and not by what clients ask for and when.
   static const std::set<std::string> kFaultReasons = {
-      "NON_FINITE",           "BACKEND_FAILED",    "SEQUENCE_NOT_FOUND",
-      "FINGERPRINT_MISMATCH", "POSITION_MISMATCH", "REQUEST_BREAKS_STAGE",
-      "PIPELINE_DOWN",        "NODE_LOST",         "LINKS_NOT_OPENED"};
+      "NON_FINITE",        "BACKEND_FAILED",       "SEQUENCE_NOT_FOUND", "FINGERPRINT_MISMATCH",
+      "POSITION_MISMATCH", "REQUEST_BREAKS_STAGE", "PIPELINE_DOWN",      "NODE_LOST",
+      "LINKS_NOT_OPENED",  "LINK_NOT_OPENED",      "LINK_NOT_EXPECTED",  "NO_DEPLOYMENT"};
   const ClientRequest& request = client.request;
   // What was generated is computed too.
   const auto has_poison = [](const std::vector<uint32_t>& tokens) {
