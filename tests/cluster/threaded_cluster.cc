@@ -116,12 +116,13 @@ class ThreadedCluster::Worker {
         : cluster_(cluster), node_(std::move(node)) {}
     void OnFenceAck(const v1::FenceAck& ack) override {
       cluster_->loop_.Post(
-          [c = cluster_, node = node_, ack] { c->deployment_->OnFenceAck(node, ack); });
+          [c = cluster_, node = node_, ack] { c->deployment_->pipeline()->OnFenceAck(node, ack); });
     }
     void OnStepHangs() override { ADD_FAILURE() << "a step hangs"; }
     void OnLinkFault(const v1::LinkFault& fault) override {
-      cluster_->loop_.Post(
-          [c = cluster_, node = node_, fault] { c->deployment_->OnLinkFault(node, fault); });
+      cluster_->loop_.Post([c = cluster_, node = node_, fault] {
+        c->deployment_->pipeline()->OnLinkFault(node, fault);
+      });
     }
 
    private:
@@ -226,13 +227,14 @@ class ThreadedCluster::ResultsSink : public LinkSink {
   absl::Status OnResult(ResultMessage result) override {
     auto shared = std::make_shared<ResultMessage>(std::move(result));
     cluster_->loop_.Post([c = cluster_, link = link_, shared] {
-      c->deployment_->OnResult(link, std::move(*shared));
+      c->deployment_->pipeline()->OnResult(link, std::move(*shared));
     });
     return absl::OkStatus();
   }
   void OnClosed(const absl::Status& status) override {
-    cluster_->loop_.Post(
-        [c = cluster_, link = link_, status] { c->deployment_->OnResultsClosed(link, status); });
+    cluster_->loop_.Post([c = cluster_, link = link_, status] {
+      c->deployment_->pipeline()->OnResultsClosed(link, status);
+    });
   }
 
  private:
@@ -250,17 +252,17 @@ ThreadedCluster::ThreadedCluster(uint32_t stages, uint64_t pages, DeploymentOpti
             return deployment_->NextWake();
           },
           kMaxCalls) {
-  dialer_.Listen(
-      "coordinator",
-      [this](const v1::LinkOpen& open,
-             std::shared_ptr<InboundLink>) -> absl::StatusOr<std::shared_ptr<LinkSink>> {
-        const std::optional<uint64_t> link =
-            loop_.Call([&] { return deployment_->AcceptResults(open); }).value_or(std::nullopt);
-        if (!link.has_value()) {
-          return Error(absl::StatusCode::kFailedPrecondition, "LINK_NOT_EXPECTED", "");
-        }
-        return std::make_shared<ResultsSink>(this, *link);
-      });
+  dialer_.Listen("coordinator",
+                 [this](const v1::LinkOpen& open,
+                        std::shared_ptr<InboundLink>) -> absl::StatusOr<std::shared_ptr<LinkSink>> {
+                   const std::optional<uint64_t> link =
+                       loop_.Call([&] { return deployment_->pipeline()->AcceptResults(open); })
+                           .value_or(std::nullopt);
+                   if (!link.has_value()) {
+                     return Error(absl::StatusCode::kFailedPrecondition, "LINK_NOT_EXPECTED", "");
+                   }
+                   return std::make_shared<ResultsSink>(this, *link);
+                 });
   v1::LoadOptions load;
   load.set_context(kContext);
   load.set_max_batch_tokens(64);
