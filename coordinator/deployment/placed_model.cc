@@ -84,7 +84,9 @@ void PlacedModel::SkipTo(uint64_t epoch) { skipped_ = std::max(skipped_, epoch);
 // ---- Changes of KV.
 
 absl::Status PlacedModel::BeginChange(const v1::Plan& plan, const v1::LoadOptions& options) {
+  // Copies: what is given may be what stands, and is moved from below.
   v1::Plan changed = plan;
+  v1::LoadOptions changed_options = options;
   changed.set_epoch(NextEpoch());
   RETURN_IF_ERROR(epochs_.Use(changed.epoch()));
   for (int i = 0; i < OnlyPipeline(plan).stages_size(); ++i) {
@@ -97,8 +99,8 @@ absl::Status PlacedModel::BeginChange(const v1::Plan& plan, const v1::LoadOption
            {"kv_tokens_before", load_options_.kv_tokens()}},
           "the model's KV is resized");
   resize_problem_ = absl::OkStatus();
-  before_change_ =
-      Placing{std::exchange(plan_, std::move(changed)), std::exchange(load_options_, options)};
+  before_change_ = Placing{std::exchange(plan_, std::move(changed)),
+                           std::exchange(load_options_, std::move(changed_options))};
   return absl::OkStatus();
 }
 

@@ -24,7 +24,7 @@ namespace {
 // As the event loop has it: timers are looked at as often as this at least.
 constexpr nanoseconds kLongestWait = milliseconds(100);
 
-std::string Show(const v1::CoordinatorMessage& message) {
+std::string ShowToWorker(const v1::CoordinatorMessage& message) {
   if (message.has_load()) {
     return "loads stage " + std::to_string(message.load().stage()) + " of deployment " +
            std::to_string(message.load().deployment()) + ", epoch " +
@@ -268,7 +268,8 @@ std::shared_ptr<NodeChannel> SimCoordinator::OpenChannel(Machine machine, uint64
     const std::shared_ptr<NodeChannel> channel = self->lock();
     SimWorker* worker = cluster->worker(machine);
     while (auto message = channel->TryNext()) {
-      cluster->world->Tell([&] { return "the coordinator " + Show(*message) + worker->name(); });
+      cluster->world->Tell(
+          [&] { return "the coordinator " + ShowToWorker(*message) + worker->name(); });
       cluster->network->SendControl(kCoordinatorMachine, machine,
                                     [worker, incarnation, message = *std::move(message)] {
                                       worker->OnMessage(incarnation, message);

@@ -267,6 +267,15 @@ TEST_F(DeploymentTest, AResizeThatAWorkerNeverAnswersIsUndoneAndAnUndoingThatItD
   EXPECT_EQ(deployment_.state(), DeploymentState::kFailed);
 }
 
+TEST_F(DeploymentTest, AResizeMayBeGivenTheOptionsThatStand) {
+  MakeReady();
+  const uint32_t tokens = deployment_.load_options().max_batch_tokens();
+  ASSERT_GT(tokens, 0u);
+  ASSERT_TRUE(deployment_.Resize(MakePlan(64), deployment_.load_options()).ok());
+  EXPECT_EQ(deployment_.load_options().max_batch_tokens(), tokens);
+  EXPECT_EQ(deployment_.load_options().kv_tokens(), 512u);
+}
+
 TEST_F(DeploymentTest, AFailedLoadIsDueAgainLaterAndLaterUntilTheModelIsReady) {
   nanoseconds before(0);
   for (uint32_t failed = 1; failed <= 20; ++failed) {
