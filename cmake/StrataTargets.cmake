@@ -70,3 +70,18 @@ function(strata_test name)
     LABELS "unit;${core};${ARG_LABELS}"
     ENVIRONMENT "STRATA_SOURCE=${CMAKE_SOURCE_DIR};STRATA_BIN=${CMAKE_BINARY_DIR}/bin")
 endfunction()
+
+# strata_test_some(NAME FILTER) has a GoogleTest binary of strata_test run what the filter takes, and
+# all of it as NAME_all, which is long. The filter may be a list.
+function(strata_test_some name)
+  if(NOT STRATA_TESTS)
+    return()
+  endif()
+  list(JOIN ARGN : filter)
+  get_test_property(${name} ENVIRONMENT environment)
+  get_test_property(${name} TIMEOUT timeout)
+  add_test(NAME ${name}_all COMMAND ${name})
+  set_tests_properties(${name}_all PROPERTIES
+    TIMEOUT ${timeout} LABELS "unit;long" ENVIRONMENT "${environment}")
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=${filter}")
+endfunction()
