@@ -16,7 +16,7 @@ ggml-rpc-server and llama-server (docs/PERFORMANCE.md says how). Rows, to choose
               cache: medians of --rounds
     texts     a small request of one key beside 60 texts of 4 MB of two others that can never fit, on
               the bundled model: its first token against the same alone, medians of 20; and beside 12
-              texts that are tokenized whole, medians of 5. --models is not needed
+              such texts to /tokenize, medians of 5. --models is not needed
 """
 import argparse
 import contextlib
