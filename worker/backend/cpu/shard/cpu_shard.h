@@ -20,6 +20,7 @@
 #include "worker/backend/cpu/threads/page_mover.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
 #include "worker/backend/cpu/weights/cpu_weights.h"
+#include "worker/backend/shard_calls.h"
 
 namespace strata::cpu {
 
@@ -60,16 +61,12 @@ class CpuShard : public Shard {
  private:
   CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool);
   absl::Status Allocate();
-  absl::Status CheckItem(const BatchItem& item, uint32_t first_row) const;
-  absl::Status CheckLayer(uint32_t layer) const;
-  absl::Status CheckKept(uint32_t layer, std::span<const uint32_t> rows) const;
 
   // Makes these the batch's only rows.
   void KeepRows(std::span<const uint32_t> rows);
 
   StageState stage_;
-  std::vector<uint32_t> groups_;  // KV groups of the stage's layers.
-  const uint32_t rotary_variants_;
+  const ShardCalls calls_;
   std::unique_ptr<PageMover> mover_;  // Of the stage's weights; null where nothing is mapped.
   // The steps, each with what it computes in.
   Products products_;

@@ -13,8 +13,8 @@ absl::Status MixtureMlp::Allocate() {
   const size_t rows = sizes.rows;
   RETURN_IF_ERROR(router_.Allocate(rows * sizes.experts * sizeof(float), "buffers"));
   RETURN_IF_ERROR(router_keys_.Allocate(rows * sizes.experts * sizeof(float), "buffers"));
-  expert_rows_.Reserve(rows, sizes.most_used, sizes.experts);
-  return expert_out_.Allocate(rows * sizes.most_used * sizes.hidden * sizeof(float), "buffers");
+  expert_rows_.Reserve(rows, sizes.used, sizes.experts);
+  return expert_out_.Allocate(rows * sizes.used * sizes.hidden * sizeof(float), "buffers");
 }
 
 void MixtureMlp::Route(const LayerSpec& spec, const LayerWeights& weights) {

@@ -15,11 +15,12 @@ constexpr uint32_t kOwnRows = 8;
 }  // namespace
 
 ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads)
-    : rows(spec.max_batch_tokens),
+    : RowWidths(spec),
+      rows(spec.max_batch_tokens),
       own_rows(std::min({spec.max_batch_tokens, kernels.block_rows.alone, kOwnRows})),
       gated_rows(std::min(spec.max_batch_tokens, kernels.block_rows.alone)),
       threads(threads) {
-  hidden = RoundUp(spec.model.hidden, kLanes);
+  static_assert(kRowFloats % kLanes == 0, "a row is whole vectors");
   const auto packs = [&](size_t inputs, size_t times) {
     packed = std::max(packed, times * inputs);
     if (spec.activations == v1::ACTIVATIONS_INT8) {
@@ -30,31 +31,20 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
   for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
     const LayerSpec& layer = spec.model.layers[i];
     const AttentionSpec& a = layer.attention;
-    const size_t heads = std::max<size_t>(size_t{a.heads} * a.head_dim, a.OutputInputs());
     const LatentSpec& latent = a.latent;
     const bool kept = latent.rank != 0;
     const size_t key_dim = kept ? latent.kept() : a.head_dim;
     const size_t value_dim = kept ? latent.rank : a.head_dim;
-    queries = std::max(queries, RoundUp(heads, kLanes));
-    keys = std::max(keys, RoundUp(a.kv_heads * key_dim, kLanes));
-    values = std::max(values, kept ? 0 : RoundUp(a.kv_heads * value_dim, kLanes));
-    query_rank = std::max(query_rank, RoundUp(latent.query_rank, kLanes));
-    absorbed = std::max(absorbed, kept ? RoundUp(a.heads * key_dim, kLanes) : 0);
-    summed = std::max(summed, kept ? RoundUp(a.heads * value_dim, kLanes) : 0);
-    const size_t attended = std::max<size_t>(heads, latent.query_rank);
+    const size_t attended = AttentionInputs(a);
     packs(attended, 1);
     if (layer.norm_places != NormPlaces::kBefore || layer.branch_scale != 1 ||
         layer.mlp.experts != 0) {
       branch = hidden;
     }
     if (layer.mlp.experts != 0) {
-      experts = std::max(experts, RoundUp(layer.mlp.experts, kLanes));
-      expert_ffn = std::max(expert_ffn, RoundUp(layer.mlp.ffn, kLanes));
-      most_used = std::max<size_t>(most_used, layer.mlp.router.used);
       packs(std::max(spec.model.hidden, layer.mlp.ffn), layer.mlp.router.used);
     }
-    const uint32_t dense = layer.mlp.experts != 0 ? layer.mlp.shared_ffn : layer.mlp.ffn;
-    ffn = std::max(ffn, RoundUp(dense, kLanes));
+    const uint32_t dense = DenseWidth(layer.mlp);
     packs(dense, 1);
     if (spec.activations == v1::ACTIVATIONS_INT8) {
       const size_t own = std::max<size_t>(spec.model.hidden, attended);
@@ -71,13 +61,13 @@ ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32
                                           MostItemsBySpans(threads, a.heads / cpu::HeadsAtOnce(a)));
     partial = std::max(partial, items * a.heads * SpansOf(spec.context) * PartialFloats(value_dim));
   }
-  within = std::max(ffn, most_used * expert_ffn);
+  within = Within();
   rotary = spec.rotary.size();
 }
 
 uint64_t ScratchSizes::Bytes() const {
   const uint64_t row = hidden + branch + packed + 2 * queries + keys + values + query_rank +
-                       absorbed + summed + 2 * within + 2 * experts + most_used * hidden;
+                       absorbed + summed + 2 * within + 2 * experts + used * hidden;
   return sizeof(float) * (rows * row + Normed() + threads * attend + partial + rotary) + Int8() +
          gated_rows * gated;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "worker/backend/cpu/kernels/kernels.h"
+#include "worker/backend/row_widths.h"
 #include "worker/backend/stage.h"
 
 namespace strata::cpu {
@@ -17,23 +18,12 @@ constexpr size_t MostItemsBySpans(uint32_t threads, size_t parts) {
 }
 
 // Sizes of a stage's buffers, in floats.
-struct ScratchSizes {
+struct ScratchSizes : RowWidths {
   ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
   uint64_t Bytes() const;
   // Of all rows, and behind them of each thread but the first its own.
   size_t Normed() const { return (rows + (threads - 1) * own_rows) * hidden; }
   size_t Int8() const { return rows * int8 + (threads - 1) * own_rows * own_int8; }
-  size_t hidden = 0;   // A row of the residual stream.
-  size_t queries = 0;  // A row of all query heads, of the layer with the most, or of their values.
-  size_t keys = 0;     // A row of all KV heads, or of what latent layers keep.
-  size_t values = 0;   // The same of values.
-  // With latent vectors: rows of the vector that queries come out of, of all heads' queries with
-  // the keys' up-projection absorbed, so that they are scored with what is kept, and of what they
-  // sum.
-  size_t query_rank = 0;
-  size_t absorbed = 0;
-  size_t summed = 0;
-  size_t ffn = 0;
   // Of each row: the inputs of a matrix, or of all experts of the row, as floats and quantized
   // (bytes); and what is between the matrices of the MLP, likewise.
   size_t packed = 0;
@@ -50,10 +40,7 @@ struct ScratchSizes {
   size_t gated_rows = 0;  // The most of one block.
   size_t threads = 0;
   size_t rotary = 0;
-  size_t experts = 0;     // A row of the router's logits.
-  size_t expert_ffn = 0;  // A row of what an expert has within.
-  size_t most_used = 0;   // Experts of a row, in the layer with the most; 0: none has any.
-  size_t branch = 0;      // A row of a branch, where it does not go to the residual stream at once.
+  size_t branch = 0;  // A row of a branch, where it does not go to the residual stream at once.
 };
 
 }  // namespace strata::cpu

@@ -1,4 +1,4 @@
-// The batch that a shard computes: checked, and on the device what its kernels ask of rows.
+// The batch that a shard computes: on the device, what its kernels ask of rows.
 #ifndef STRATA_WORKER_BACKEND_CUDA_SHARD_BATCH_ON_DEVICE_H_
 #define STRATA_WORKER_BACKEND_CUDA_SHARD_BATCH_ON_DEVICE_H_
 
@@ -15,14 +15,12 @@ namespace strata::cuda {
 
 class BatchOnDevice {
  public:
-  // Room for what `spec` allows: nothing is allocated after it.
-  absl::Status Allocate(Device* device, const StageSpec& spec);
-  // INTERNAL (SHARD_MISUSE), and no batch, where it is not one that the stage was loaded for.
-  absl::Status Begin(Device* device, const StageSpec& spec, const Batch& batch);
+  // Room for what `spec` allows, with page tables of these KV groups: nothing is allocated after it.
+  absl::Status Allocate(Device* device, const StageSpec& spec,
+                        std::span<const uint32_t> used_groups);
+  // `batch` was checked (ShardCalls).
+  absl::Status Begin(Device* device, const Batch& batch);
   void Clear();
-  // Misuse, and nothing else, where rows are none of the batch's, do not ascend, or are not of each
-  // item one behind another.
-  absl::Status CheckKept(std::span<const uint32_t> rows) const;
   // Only these rows, which were checked, are left, counted from 0 from then on. Their numbers are
   // `taken()` on the device.
   absl::Status Keep(Device* device, std::span<const uint32_t> rows);
@@ -31,6 +29,8 @@ class BatchOnDevice {
 
   uint32_t rows() const { return rows_; }
   std::span<const uint32_t> token_ids() const { return token_ids_; }
+  // None once rows were left out.
+  std::span<const BatchItem> items() const { return items_; }
   // All of one row each.
   bool single_rows() const { return single_rows_; }
   // Keys that the row with the most sees, its own among them, without a window.
@@ -46,20 +46,18 @@ class BatchOnDevice {
   uint64_t bytes() const;
 
  private:
-  absl::Status Check(const StageSpec& spec, const Batch& batch) const;
   absl::Status UploadRows(Device* device);
 
   uint32_t most_rows_ = 0;
   uint32_t groups_ = 0;
-  std::vector<bool> used_groups_;  // By the stage's layers.
-  uint32_t rotary_variants_ = 1;
+  std::vector<uint32_t> used_groups_;  // By the stage's layers.
   float query_growth_ = 0;  // Of the layers that have any.
   uint32_t query_growth_every_ = 0;
   uint32_t rows_ = 0;
   std::span<const uint32_t> token_ids_;
+  std::span<const BatchItem> items_;
   bool single_rows_ = true;
   uint32_t most_keys_ = 0;
-  std::vector<uint32_t> host_items_;  // By row: of which item it is.
   std::vector<RowPlace> host_places_;
   std::vector<RowPages> host_tables_;  // [groups][most_rows]
   std::vector<uint32_t> host_pages_;

@@ -1,12 +1,9 @@
 #include "worker/backend/cuda/shard/cuda_shard.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "worker/backend/cuda/shard/misuse.h"
 
 namespace strata::cuda {
 namespace {
@@ -16,7 +13,7 @@ float PlusOf(NormKind norm) { return norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f
 }  // namespace
 
 CudaShard::CudaShard(const StageSpec& spec, std::shared_ptr<Device> device)
-    : spec_(spec), device_(std::move(device)), stream_(device_->stream()) {}
+    : spec_(spec), calls_(&spec_), device_(std::move(device)), stream_(device_->stream()) {}
 
 absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& spec,
                                                              const cpu::StageWeights& weights,
@@ -26,7 +23,7 @@ absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& sp
   RETURN_IF_ERROR(shard->weights_.Upload(on, weights));
   shard->step_read_bytes_ = weights.StepReadBytes();
   RETURN_IF_ERROR(shard->scratch_.Allocate(on, spec));
-  RETURN_IF_ERROR(shard->batch_.Allocate(on, spec));
+  RETURN_IF_ERROR(shard->batch_.Allocate(on, spec, shard->calls_.groups()));
   RETURN_IF_ERROR(shard->rotary_.Allocate(on, spec.rotary.size_bytes(), "rotary tables"));
   RETURN_IF_ERROR(on->CopyIn(shard->rotary_.as(), spec.rotary.data(), spec.rotary.size_bytes()));
   shard->spec_.rotary = {};  // The caller's.
@@ -36,19 +33,14 @@ absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& sp
 
 absl::Status CudaShard::Begin(const Batch& batch) {
   head_rows_ = 0;
-  return batch_.Begin(device_.get(), spec_, batch);
+  batch_.Clear();
+  RETURN_IF_ERROR(calls_.Begin(batch));
+  return batch_.Begin(device_.get(), batch);
 }
 
 absl::Status CudaShard::Embed() {
   const std::span<const uint32_t> ids = batch_.token_ids();
-  if (!spec_.embeds || ids.size() != batch_.rows()) {
-    return Misuse("nothing to embed with");
-  }
-  for (const uint32_t id : ids) {
-    if (id >= spec_.model.vocab) {
-      return Misuse(absl::StrCat("token ", id, " is not in the vocabulary"));
-    }
-  }
+  RETURN_IF_ERROR(calls_.Embed(ids, batch_.rows()));
   if (ids.empty()) {
     return absl::OkStatus();
   }
@@ -63,15 +55,10 @@ absl::Status CudaShard::Embed() {
 
 absl::Status CudaShard::EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) {
   const size_t hidden = spec_.model.hidden;
-  if (!spec_.embeds || values.size() != rows.size() * hidden) {
-    return Misuse("input embeddings of another size than their rows, or nothing is embedded here");
-  }
+  RETURN_IF_ERROR(calls_.EmbedInputs(rows, values.size(), batch_.rows()));
   const float scale = spec_.model.input_embedding_scale;
   std::vector<float> scaled(hidden);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] >= batch_.rows()) {
-      return Misuse("an input embedding for a row that the batch does not have");
-    }
     std::transform(values.begin() + i * hidden, values.begin() + (i + 1) * hidden, scaled.begin(),
                    [scale](float x) { return scale == 1 ? x : x * scale; });
     RETURN_IF_ERROR(device_->CopyIn(scratch_.residual() + rows[i] * scratch_.sizes().hidden,
@@ -81,39 +68,34 @@ absl::Status CudaShard::EmbedInputs(std::span<const uint32_t> rows, std::span<co
 }
 
 absl::Status CudaShard::SetResidual(std::span<const float> values) {
+  RETURN_IF_ERROR(calls_.Residual(values.size(), batch_.rows()));
   const size_t hidden = spec_.model.hidden;
-  if (values.size() != batch_.rows() * hidden) {
-    return Misuse("a residual stream of another size than the batch's");
-  }
-  for (size_t row = 0; row < batch_.rows(); ++row) {
-    RETURN_IF_ERROR(device_->CopyIn(scratch_.residual() + row * scratch_.sizes().hidden,
-                                    values.data() + row * hidden, hidden * sizeof(float)));
+  const size_t stride = scratch_.sizes().hidden;
+  // All rows at once where they lie on the device as they do here.
+  const size_t rows = stride == hidden ? 1 : batch_.rows();
+  const size_t floats = stride == hidden ? values.size() : hidden;
+  for (size_t row = 0; row < rows; ++row) {
+    RETURN_IF_ERROR(device_->CopyIn(scratch_.residual() + row * stride,
+                                    values.data() + row * hidden, floats * sizeof(float)));
   }
   return absl::OkStatus();
 }
 
 absl::Status CudaShard::ReadResidual(std::span<float> out) {
+  RETURN_IF_ERROR(calls_.Residual(out.size(), batch_.rows()));
   const size_t hidden = spec_.model.hidden;
-  if (out.size() != batch_.rows() * hidden) {
-    return Misuse("a residual stream of another size than the batch's");
-  }
-  for (size_t row = 0; row < batch_.rows(); ++row) {
-    RETURN_IF_ERROR(device_->CopyOut(out.data() + row * hidden,
-                                     scratch_.residual() + row * scratch_.sizes().hidden,
-                                     hidden * sizeof(float)));
+  const size_t stride = scratch_.sizes().hidden;
+  const size_t rows = stride == hidden ? 1 : batch_.rows();
+  const size_t floats = stride == hidden ? out.size() : hidden;
+  for (size_t row = 0; row < rows; ++row) {
+    RETURN_IF_ERROR(device_->CopyOut(out.data() + row * hidden, scratch_.residual() + row * stride,
+                                     floats * sizeof(float)));
   }
   return device_->LaunchStatus();
 }
 
 absl::Status CudaShard::Head(std::span<const uint32_t> rows) {
-  if (!spec_.heads || rows.size() > batch_.rows()) {
-    return Misuse("no head here, or more rows than the batch has");
-  }
-  for (const uint32_t row : rows) {
-    if (row >= batch_.rows()) {
-      return Misuse("a row that the batch does not have");
-    }
-  }
+  RETURN_IF_ERROR(calls_.Head(rows, batch_.rows()));
   head_rows_ = static_cast<uint32_t>(rows.size());
   if (head_rows_ == 0) {
     return absl::OkStatus();
@@ -136,9 +118,7 @@ absl::Status CudaShard::Head(std::span<const uint32_t> rows) {
 
 absl::Status CudaShard::ReadLogits(std::span<float> out) {
   const size_t vocab = spec_.model.vocab;
-  if (out.size() != head_rows_ * vocab) {
-    return Misuse("logits of another size than Head's rows");
-  }
+  RETURN_IF_ERROR(calls_.Logits(out.size(), head_rows_));
   const size_t stride = scratch_.sizes().hidden;
   for (uint32_t first = 0; first < head_rows_; first += kLogitRows) {
     const uint32_t rows = std::min(kLogitRows, head_rows_ - first);
@@ -160,17 +140,12 @@ absl::Status CudaShard::ReadLogits(std::span<float> out) {
 }
 
 absl::Status CudaShard::CopyPage(uint32_t group, PageId from, PageId to) {
-  if (group >= spec_.kv_pages.size() || from >= spec_.kv_pages[group] ||
-      to >= spec_.kv_pages[group]) {
-    return Misuse("a page that does not exist");
-  }
+  RETURN_IF_ERROR(calls_.CopyPage(group, from, to));
   return from == to ? absl::OkStatus() : kv_.CopyPage(device_.get(), group, from, to);
 }
 
 absl::Status CudaShard::ResizeKv(std::span<const uint64_t> pages) {
-  if (pages.size() != spec_.kv_pages.size()) {
-    return Misuse("KV pages for another number of groups");
-  }
+  RETURN_IF_ERROR(calls_.ResizeKv(pages));
   batch_.Clear();
   spec_.kv_pages.assign(pages.begin(), pages.end());
   const absl::Status status = kv_.Allocate(device_.get(), spec_);

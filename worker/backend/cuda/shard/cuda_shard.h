@@ -18,6 +18,7 @@
 #include "worker/backend/cuda/shard/device_scratch.h"
 #include "worker/backend/cuda/shard/device_weights.h"
 #include "worker/backend/shard.h"
+#include "worker/backend/shard_calls.h"
 
 namespace strata::cuda {
 
@@ -87,6 +88,7 @@ class CudaShard : public Shard {
   }
 
   StageSpec spec_;  // Only ResizeKv changes it: kv_pages.
+  const ShardCalls calls_;
   const std::shared_ptr<Device> device_;
   const Stream stream_;
   DeviceWeights weights_;

@@ -1,17 +1,11 @@
 // Attention of a loaded stage on a device.
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/backend/cuda/shard/cuda_shard.h"
-#include "worker/backend/cuda/shard/misuse.h"
 
 namespace strata::cuda {
 
 absl::Status CudaShard::Attention(uint32_t layer) {
-  if (layer < spec_.first_layer || layer > spec_.last_layer) {
-    return Misuse(absl::StrCat("layer ", layer, " is not of this stage"));
-  }
+  RETURN_IF_ERROR(calls_.Layer(layer));
   if (batch_.rows() == 0) {
     return absl::OkStatus();
   }
@@ -21,10 +15,7 @@ absl::Status CudaShard::Attention(uint32_t layer) {
 }
 
 absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) {
-  if (!spec_.heads || layer != spec_.last_layer) {
-    return Misuse("rows are left out before the last layer");
-  }
-  RETURN_IF_ERROR(batch_.CheckKept(rows));
+  RETURN_IF_ERROR(calls_.AttentionOfSome(layer, rows, batch_.items()));
   if (batch_.rows() == 0) {
     return absl::OkStatus();
   }

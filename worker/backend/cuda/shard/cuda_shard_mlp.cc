@@ -1,17 +1,13 @@
 // The MLP branch of a loaded stage on a device, dense or a mixture of experts.
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/backend/cuda/shard/cuda_shard.h"
-#include "worker/backend/cuda/shard/misuse.h"
 
 namespace strata::cuda {
 
 absl::Status CudaShard::Mlp(uint32_t layer) {
-  if (layer < spec_.first_layer || layer > spec_.last_layer) {
-    return Misuse(absl::StrCat("layer ", layer, " is not of this stage"));
-  }
+  RETURN_IF_ERROR(calls_.Layer(layer));
   if (batch_.rows() == 0) {
     return absl::OkStatus();
   }

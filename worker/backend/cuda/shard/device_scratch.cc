@@ -7,40 +7,23 @@
 
 namespace strata::cuda {
 
-RowSizes::RowSizes(const StageSpec& spec) {
-  const auto most = [](size_t* size, size_t floats) {
-    *size = std::max(*size, cpu::RoundUp(floats, kLanes));
-  };
+RowSizes::RowSizes(const StageSpec& spec) : RowWidths(spec), within(Within()) {
+  static_assert(kRowFloats % kLanes == 0, "a row is whole panels");
   const auto quantizes = [&](size_t inputs, size_t times) {
     quant_inputs = std::max(quant_inputs, times * cpu::RoundUp(inputs, cpu::kQuantBlock));
   };
-  most(&hidden, spec.model.hidden);
   quantizes(spec.model.hidden, 1);
-  for (uint32_t i = spec.first_layer; i <= spec.last_layer && i < spec.model.layers.size(); ++i) {
-    const LayerSpec& layer = spec.model.layers[i];
-    const AttentionSpec& a = layer.attention;
-    const LatentSpec& latent = a.latent;
-    const bool kept = latent.rank != 0;
-    const size_t heads = std::max<size_t>(size_t{a.heads} * a.head_dim, a.OutputInputs());
-    most(&queries, heads);
-    most(&keys, size_t{a.kv_heads} * (kept ? latent.kept() : a.head_dim));
-    most(&values, kept ? 0 : size_t{a.kv_heads} * a.head_dim);
-    most(&query_rank, latent.query_rank);
-    most(&absorbed, kept ? size_t{a.heads} * latent.kept() : 0);
-    most(&summed, kept ? size_t{a.heads} * latent.rank : 0);
-    quantizes(std::max<size_t>(heads, latent.query_rank), 1);
-    partial = std::max(
-        partial, cpu::SpansOf(spec.context) * cpu::PartialFloats(kept ? latent.rank : a.head_dim));
-    const MlpSpec& mlp = layer.mlp;
+  for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
+    const AttentionSpec& attention = spec.model.layers[i].attention;
+    const MlpSpec& mlp = spec.model.layers[i].mlp;
+    const uint32_t rank = attention.latent.rank;
+    quantizes(AttentionInputs(attention), 1);
+    partial = std::max(partial, cpu::SpansOf(spec.context) *
+                                    cpu::PartialFloats(rank != 0 ? rank : attention.head_dim));
+    quantizes(DenseWidth(mlp), 1);
     if (mlp.experts != 0) {
-      most(&experts, mlp.experts);
-      used = std::max<size_t>(used, mlp.router.used);
-      within = std::max(within, mlp.router.used * cpu::RoundUp(mlp.ffn, kLanes));
       quantizes(mlp.ffn, mlp.router.used);
     }
-    const uint32_t dense = mlp.experts != 0 ? mlp.shared_ffn : mlp.ffn;
-    most(&within, dense);
-    quantizes(dense, 1);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernels/kernels.h"
+#include "worker/backend/row_widths.h"
 #include "worker/backend/stage.h"
 
 namespace strata::cuda {
@@ -17,18 +18,10 @@ inline constexpr uint32_t kLogitRows = 64;
 inline constexpr uint32_t kQueriesBySpans = 512;
 
 // Floats of a row of each buffer; 0: no layer needs it.
-struct RowSizes {
+struct RowSizes : RowWidths {
+  RowSizes() = default;
   explicit RowSizes(const StageSpec& spec);
-  size_t hidden = 0;
-  size_t queries = 0;  // Of all query heads, or of their values.
-  size_t keys = 0;     // Of all KV heads, or of what latent layers keep.
-  size_t values = 0;
-  size_t query_rank = 0;  // Of latent vectors, as in the CPU's ScratchSizes.
-  size_t absorbed = 0;
-  size_t summed = 0;
-  size_t within = 0;        // Between the matrices of the MLP, of all experts of a row.
-  size_t experts = 0;       // The router's logits.
-  size_t used = 0;          // Experts of a row.
+  size_t within = 0;        // RowWidths::Within.
   size_t quant_inputs = 0;  // Quantized inputs of a row, of all its experts.
   size_t partial = 0;       // Of a query: all its spans.
 };
@@ -67,7 +60,7 @@ class DeviceScratch {
   QuantizedRows quantized(uint32_t inputs) const;
 
  private:
-  RowSizes sizes_{StageSpec{}};
+  RowSizes sizes_;
   size_t quant_blocks_ = 0;  // Of all rows.
   DeviceBuffer residual_, normed_, branch_, q_, k_, v_, attended_, query_latent_, absorbed_,
       summed_, gate_, up_, router_, router_keys_, expert_out_, partial_, head_, logits_, chosen_,
