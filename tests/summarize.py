@@ -14,11 +14,22 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 
+def cases_of(path):
+    """The test cases of a result file; None where it was not written to its end, as on a full disk."""
+    try:
+        return list(ElementTree.parse(path).getroot().iter("testcase"))
+    except ElementTree.ParseError:
+        return None
+
+
 def count(path):
     """(passed, failed, skipped, names of what failed) of one result file."""
     passed = failed = skipped = 0
     names = []
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
+    cases = cases_of(path)
+    if cases is None:
+        return 0, 1, 0, [f"{path.name} (was not written to its end)"]
+    for case in cases:
         name = f"{case.get('classname', '')}.{case.get('name', '')}"
         if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
@@ -40,14 +51,14 @@ def failed_on_processes(folder):
     if not path.exists():
         return []
     return [f"{case.get('classname').replace('.', '/')}.py::{case.get('name')}"
-            for case in ElementTree.parse(path).getroot().iter("testcase")
+            for case in cases_of(path) or []
             if case.find("failure") is not None or case.find("error") is not None]
 
 
 def programs(folder):
     """What ctest says of each program: {name: case}."""
     path = folder / "ctest.junit"
-    return {case.get("name"): case for case in ElementTree.parse(path).getroot().iter("testcase")} if path.exists() else {}
+    return {case.get("name"): case for case in (cases_of(path) or [] if path.exists() else [])}
 
 
 def few_programs_failed(folder):
