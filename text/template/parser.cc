@@ -6,66 +6,71 @@
 #include "text/template/expression_parser.h"
 #include "text/template/failure.h"
 #include "text/template/lexer.h"
+#include "text/template/nesting.h"
+#include "text/template/program_builder.h"
+#include "text/template/token_reader.h"
+#include "text/template/unknown_names.h"
 
 namespace strata::jinja {
 namespace {
 
-class Parser : public ExpressionParser {
+class Parser {
  public:
   Parser(std::string_view source, const TemplateLimits& limits, Program* program)
-      : ExpressionParser(Tokenize(source, limits.max_tokens), limits, program) {}
+      : tokens_(Tokenize(source, limits.max_tokens)),
+        nodes_(tokens_, limits, program),
+        nesting_(limits.max_depth, tokens_),
+        expressions_(tokens_, nodes_, nesting_, unknown_) {}
 
   void Run() {
-    program_->body = ParseBlock({}, "").first;
-    if (!unknown_.empty()) {
-      FailSyntax(unknown_[0].first, unknown_[0].second);
-    }
+    nodes_.SetBody(ParseBlock({}, "").first);
+    unknown_.Check();
   }
 
  private:
   // Statements up to a tag that is one of `ends`, whose name is taken and returned; without ends,
   // up to the end of the template. `tag` is the tag that they belong to.
-  std::pair<Block, std::string> ParseBlock(const EndNames& ends, std::string_view tag) {
-    const Deeper deeper(this);
+  std::pair<Block, std::string> ParseBlock(const TokenReader::Names& ends, std::string_view tag) {
+    const Nesting::Level level(nesting_);
     Block block;
     while (true) {
-      switch (Current().type) {
+      switch (tokens_.Current().type) {
         case Token::Type::kText: {
-          Statement* text = NewStatement(Statement::Kind::kText);
-          text->text = Take().text;
+          Statement* text = nodes_.NewStatement(Statement::Kind::kText);
+          text->text = tokens_.Take().text;
           block.push_back(text);
           break;
         }
         case Token::Type::kVariableBegin: {
-          Take();
-          Statement* print = NewStatement(Statement::Kind::kPrint);
-          print->expression = ParseTuple(true);
-          Expect(Token::Type::kVariableEnd);
+          tokens_.Take();
+          Statement* print = nodes_.NewStatement(Statement::Kind::kPrint);
+          print->expression = expressions_.ParseTuple(true);
+          tokens_.Expect(Token::Type::kVariableEnd);
           block.push_back(print);
           break;
         }
         case Token::Type::kBlockBegin: {
-          Take();
-          if (Current().type != Token::Type::kName) {
-            FailSyntax("tag name expected", Current().line);
+          tokens_.Take();
+          if (tokens_.Current().type != Token::Type::kName) {
+            FailSyntax("tag name expected", tokens_.line());
           }
-          if (std::find(ends.begin(), ends.end(), Current().text) != ends.end()) {
-            return {std::move(block), Take().text};
+          if (std::find(ends.begin(), ends.end(), tokens_.Current().text) != ends.end()) {
+            return {std::move(block), tokens_.Take().text};
           }
           block.push_back(ParseStatement(ends, tag));
-          Expect(Token::Type::kBlockEnd);
+          tokens_.Expect(Token::Type::kBlockEnd);
           break;
         }
         default:
           if (!ends.empty()) {
-            FailSyntax("Unexpected end of template: " + Wanted(ends, tag), Current().line);
+            FailSyntax("Unexpected end of template: " + Wanted(ends, tag), tokens_.line());
           }
           return {std::move(block), ""};
       }
     }
   }
 
-  static std::string Wanted(const EndNames& ends, std::string_view tag) {
+  static std::string Wanted(const TokenReader::Names& ends, std::string_view tag) {
     std::string wanted = "'" + std::string(tag) + "' needs ";
     for (size_t i = 0; i < ends.size(); ++i) {
       wanted += (i > 0 ? " or '" : "'") + std::string(ends[i]) + "'";
@@ -73,36 +78,15 @@ class Parser : public ExpressionParser {
     return wanted;
   }
 
-  Statement* NewStatement(Statement::Kind kind) {
-    Statement& statement = program_->statements.emplace_back();
-    statement.kind = kind;
-    statement.line = Current().line;
-    return &statement;
-  }
-
   // The rest of a tag that opens a block, and the block up to `end`, past its name.
   Block ParseBody(std::string_view tag, std::string_view end) {
-    Expect(Token::Type::kBlockEnd);
-    const Softness hard(this, false);
+    tokens_.Expect(Token::Type::kBlockEnd);
+    const UnknownNames::Tolerance strict(unknown_, false);
     return ParseBlock({end}, tag).first;
   }
 
-  // Sets soft_ while it lives.
-  class Softness {
-   public:
-    Softness(Parser* parser, bool soft)
-        : parser_(parser), outer_(std::exchange(parser->soft_, soft)) {}
-    ~Softness() { parser_->soft_ = outer_; }
-    Softness(const Softness&) = delete;
-    Softness& operator=(const Softness&) = delete;
-
-   private:
-    Parser* const parser_;
-    const bool outer_;
-  };
-
   // A tag, its name in front; leaves its last "%}".
-  Statement* ParseStatement(const EndNames& ends, std::string_view tag) {
+  Statement* ParseStatement(const TokenReader::Names& ends, std::string_view tag) {
     using Parse = Statement* (Parser::*)();
     static constexpr std::pair<std::string_view, Parse> kTags[] = {
         {"if", &Parser::ParseIf},
@@ -123,46 +107,46 @@ class Parser : public ExpressionParser {
         {"from", &Parser::ParseUnsupported},
         {"extends", &Parser::ParseUnsupported}};
     for (const auto& [name, parse] : kTags) {
-      if (IsName(name)) {
+      if (tokens_.IsName(name)) {
         return (this->*parse)();
       }
     }
-    FailSyntax(
-        "unknown tag '" + Current().text + "'" + (ends.empty() ? "" : ": " + Wanted(ends, tag)),
-        Current().line);
+    FailSyntax("unknown tag '" + tokens_.Current().text + "'" +
+                   (ends.empty() ? "" : ": " + Wanted(ends, tag)),
+               tokens_.line());
   }
 
   Statement* ParseIf() {
-    Statement* node = NewStatement(Statement::Kind::kIf);
-    Take();
-    const Softness soft(this, true);
+    Statement* node = nodes_.NewStatement(Statement::Kind::kIf);
+    tokens_.Take();
+    const UnknownNames::Tolerance tolerant(unknown_, true);
     std::string end = "elif";
     while (end == "elif") {
-      Expression* condition = ParseTuple(false);
-      Expect(Token::Type::kBlockEnd);
+      Expression* condition = expressions_.ParseTuple(false);
+      tokens_.Expect(Token::Type::kBlockEnd);
       auto [body, next] = ParseBlock({"elif", "else", "endif"}, "if");
       node->branches.emplace_back(condition, std::move(body));
       end = next;
     }
     if (end == "else") {
-      Expect(Token::Type::kBlockEnd);
+      tokens_.Expect(Token::Type::kBlockEnd);
       node->otherwise = ParseBlock({"endif"}, "if").first;
     }
     return node;
   }
 
   Statement* ParseFor() {
-    Statement* node = NewStatement(Statement::Kind::kFor);
-    Take();
-    node->target = ParseTarget({"in"}, /*with_members=*/false);
-    ExpectName("in");
-    node->expression = ParseTuple(false, {"recursive"});
-    const Softness hard(this, false);
-    if (SkipName("if")) {
-      node->condition = ParseExpression();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kFor);
+    tokens_.Take();
+    node->target = expressions_.ParseTarget({"in"}, /*with_members=*/false);
+    tokens_.ExpectName("in");
+    node->expression = expressions_.ParseTuple(false, {"recursive"});
+    const UnknownNames::Tolerance strict(unknown_, false);
+    if (tokens_.SkipName("if")) {
+      node->condition = expressions_.ParseExpression();
     }
-    node->recursive = SkipName("recursive");
-    Expect(Token::Type::kBlockEnd);
+    node->recursive = tokens_.SkipName("recursive");
+    tokens_.Expect(Token::Type::kBlockEnd);
     ++loops_;
     auto [body, end] = ParseBlock({"endfor", "else"}, "for");
     --loops_;
@@ -174,16 +158,16 @@ class Parser : public ExpressionParser {
   }
 
   Statement* ParseSet() {
-    Statement* node = NewStatement(Statement::Kind::kSet);
-    Take();
-    node->target = ParseTarget({}, /*with_members=*/true);
-    if (SkipOperator("=")) {
-      node->expression = ParseTuple(true);
+    Statement* node = nodes_.NewStatement(Statement::Kind::kSet);
+    tokens_.Take();
+    node->target = expressions_.ParseTarget({}, /*with_members=*/true);
+    if (tokens_.SkipOperator("=")) {
+      node->expression = expressions_.ParseTuple(true);
       return node;
     }
     node->kind = Statement::Kind::kSetBlock;
-    if (SkipOperator("|")) {
-      node->expression = ParseFilterChain();
+    if (tokens_.SkipOperator("|")) {
+      node->expression = expressions_.ParseFilterChain();
     }
     node->body = ParseBody("set", "endset");
     return node;
@@ -191,26 +175,26 @@ class Parser : public ExpressionParser {
 
   // (a, b=1) of a macro or call block.
   void ParseSignature(MacroNode* macro) {
-    ExpectOperator("(");
-    while (!IsOperator(")")) {
+    tokens_.ExpectOperator("(");
+    while (!tokens_.IsOperator(")")) {
       if (!macro->parameters.empty()) {
-        ExpectOperator(",");
+        tokens_.ExpectOperator(",");
       }
       const std::string name = ParsePlainName();
       macro->parameters.push_back(name);
-      macro->parameter_ids.push_back(NameId(name));
-      if (SkipOperator("=")) {
-        macro->defaults.push_back(ParseExpression());
+      macro->parameter_ids.push_back(nodes_.NameId(name));
+      if (tokens_.SkipOperator("=")) {
+        macro->defaults.push_back(expressions_.ParseExpression());
       } else if (!macro->defaults.empty()) {
-        FailSyntax("non-default argument follows default argument", Current().line);
+        FailSyntax("non-default argument follows default argument", tokens_.line());
       }
     }
-    ExpectOperator(")");
+    tokens_.ExpectOperator(")");
   }
 
   std::string ParsePlainName() {
-    const int line = Current().line;
-    const std::string name = ExpectAnyName();
+    const int line = tokens_.line();
+    const std::string name = tokens_.ExpectAnyName();
     for (const char* constant : {"true", "True", "false", "False", "none", "None"}) {
       if (name == constant) {
         FailSyntax("can't assign to '" + name + "'", line);
@@ -222,34 +206,34 @@ class Parser : public ExpressionParser {
   // The body of something that is called: break and continue do not leave it.
   void ParseMacroBody(MacroNode* macro, std::string_view tag, std::string_view end) {
     const int loops = std::exchange(loops_, 0);
-    open_macros_.push_back(macro);
+    nodes_.OpenMacro(macro);
     macro->body = ParseBody(tag, end);
-    open_macros_.pop_back();
+    nodes_.CloseMacro();
     loops_ = loops;
   }
 
   Statement* ParseMacro() {
-    Statement* node = NewStatement(Statement::Kind::kMacro);
-    Take();
-    node->macro = &program_->macros.emplace_back();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kMacro);
+    tokens_.Take();
+    node->macro = nodes_.NewMacro();
     node->macro->name = ParsePlainName();
-    node->macro->name_id = NameId(node->macro->name);
-    open_macros_.push_back(node->macro);  // Defaults may name what the caller passed.
+    node->macro->name_id = nodes_.NameId(node->macro->name);
+    nodes_.OpenMacro(node->macro);  // Defaults may name what the caller passed.
     ParseSignature(node->macro);
-    open_macros_.pop_back();
+    nodes_.CloseMacro();
     ParseMacroBody(node->macro, "macro", "endmacro");
     return node;
   }
 
   Statement* ParseCallBlock() {
-    Statement* node = NewStatement(Statement::Kind::kCall);
-    Take();
-    node->macro = &program_->macros.emplace_back();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kCall);
+    tokens_.Take();
+    node->macro = nodes_.NewMacro();
     node->macro->name = "caller";
-    if (IsOperator("(")) {
+    if (tokens_.IsOperator("(")) {
       ParseSignature(node->macro);
     }
-    node->expression = ParseExpression();
+    node->expression = expressions_.ParseExpression();
     if (node->expression->kind != Expression::Kind::kCall) {
       FailSyntax("expected call", node->line);
     }
@@ -258,31 +242,31 @@ class Parser : public ExpressionParser {
   }
 
   Statement* ParseFilterBlock() {
-    Statement* node = NewStatement(Statement::Kind::kFilter);
-    Take();
-    node->expression = ParseFilterChain();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kFilter);
+    tokens_.Take();
+    node->expression = expressions_.ParseFilterChain();
     node->body = ParseBody("filter", "endfilter");
     return node;
   }
 
   Statement* ParseWith() {
-    Statement* node = NewStatement(Statement::Kind::kWith);
-    Take();
-    while (Current().type != Token::Type::kBlockEnd) {
+    Statement* node = nodes_.NewStatement(Statement::Kind::kWith);
+    tokens_.Take();
+    while (tokens_.Current().type != Token::Type::kBlockEnd) {
       if (!node->bindings.empty()) {
-        ExpectOperator(",");
+        tokens_.ExpectOperator(",");
       }
-      Expression* target = ParseTarget({}, /*with_members=*/false);
-      ExpectOperator("=");
-      node->bindings.emplace_back(target, ParseExpression());
+      Expression* target = expressions_.ParseTarget({}, /*with_members=*/false);
+      tokens_.ExpectOperator("=");
+      node->bindings.emplace_back(target, expressions_.ParseExpression());
     }
     node->body = ParseBody("with", "endwith");
     return node;
   }
 
   Statement* ParseGeneration() {
-    Statement* node = NewStatement(Statement::Kind::kScope);
-    Take();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kScope);
+    tokens_.Take();
     const int loops = std::exchange(loops_, 0);
     node->body = ParseBody("generation", "endgeneration");
     loops_ = loops;
@@ -290,34 +274,34 @@ class Parser : public ExpressionParser {
   }
 
   Statement* ParseNamedBlock() {
-    Statement* node = NewStatement(Statement::Kind::kBlock);
-    Take();
-    node->text = ExpectAnyName();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kBlock);
+    tokens_.Take();
+    node->text = tokens_.ExpectAnyName();
     if (!block_names_.insert(node->text).second) {
       FailSyntax("block '" + node->text + "' defined twice", node->line);
     }
-    while (IsName("scoped") || IsName("required")) {
-      Take();
+    while (tokens_.IsName("scoped") || tokens_.IsName("required")) {
+      tokens_.Take();
     }
     const int loops = std::exchange(loops_, 0);
     node->body = ParseBody("block", "endblock");
     loops_ = loops;
-    SkipName(node->text);
+    tokens_.SkipName(node->text);
     return node;
   }
 
   Statement* ParseAutoescape() {
-    Statement* node = NewStatement(Statement::Kind::kAutoescape);
-    Take();
-    node->expression = ParseExpression();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kAutoescape);
+    tokens_.Take();
+    node->expression = expressions_.ParseExpression();
     node->body = ParseBody("autoescape", "endautoescape");
     return node;
   }
 
   Statement* ParsePrint() {
-    Statement* node = NewStatement(Statement::Kind::kPrint);
-    Take();
-    node->expression = ParseTuple(true);
+    Statement* node = nodes_.NewStatement(Statement::Kind::kPrint);
+    tokens_.Take();
+    node->expression = expressions_.ParseTuple(true);
     return node;
   }
 
@@ -325,8 +309,8 @@ class Parser : public ExpressionParser {
   Statement* ParseContinue() { return ParseLoopControl(Statement::Kind::kContinue); }
 
   Statement* ParseLoopControl(Statement::Kind kind) {
-    Statement* node = NewStatement(kind);
-    const std::string name = Take().text;
+    Statement* node = nodes_.NewStatement(kind);
+    const std::string name = tokens_.Take().text;
     if (loops_ == 0) {
       FailSyntax("'" + name + "' outside loop", node->line);
     }
@@ -335,14 +319,20 @@ class Parser : public ExpressionParser {
 
   // Other templates: there are none. An error only where it is reached.
   Statement* ParseUnsupported() {
-    Statement* node = NewStatement(Statement::Kind::kUnsupported);
-    node->text = "there are no other templates to " + Take().text;
-    while (Current().type != Token::Type::kBlockEnd && Current().type != Token::Type::kEnd) {
-      Take();
+    Statement* node = nodes_.NewStatement(Statement::Kind::kUnsupported);
+    node->text = "there are no other templates to " + tokens_.Take().text;
+    while (tokens_.Current().type != Token::Type::kBlockEnd &&
+           tokens_.Current().type != Token::Type::kEnd) {
+      tokens_.Take();
     }
     return node;
   }
 
+  TokenReader tokens_;
+  ProgramBuilder nodes_;
+  Nesting nesting_;
+  UnknownNames unknown_;
+  ExpressionParser expressions_;
   int loops_ = 0;  // That a break here would be inside of.
   std::unordered_set<std::string> block_names_;
 };

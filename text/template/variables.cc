@@ -1,40 +1,20 @@
-// The caller's variables, from JSON.
+#include "text/template/variables.h"
+
 #include <algorithm>
 
 #include "nlohmann/json.hpp"
-#include "text/template/evaluator.h"
+#include "text/template/failure.h"
 #include "text/template/integer.h"
 #include "text/template/template_jsonl.h"
 
 namespace strata::jinja {
-
-void Evaluator::DefineVariables(const nlohmann::ordered_json& variables) {
-  const auto define = [this](const std::string& name, const auto& make) {
-    const auto found = program_.name_ids.find(name);
-    if (found != program_.name_ids.end()) {  // Others cannot be seen by the template.
-      root_->Set(found->second, make());
-    }
-  };
-  define("messages", [] {
-    return Value(Kind::kList, std::make_shared<ListObject>(nullptr, std::vector<Value>()));
-  });
-  define("tools", [] { return Value::None(); });
-  define("documents", [] { return Value::None(); });
-  define("add_generation_prompt", [] { return Value::Bool(false); });
-  if (!variables.is_object()) {
-    Fail("the variables must be a JSON object");
-  }
-  for (const auto& [name, value] : variables.items()) {
-    define(name, [&json = value, this] { return FromJson(json, 1); });
-  }
-}
+namespace {
 
 // These values belong to the caller's input, so no budget of the template counts them.
-Value Evaluator::FromJson(const nlohmann::ordered_json& json, int depth) {
+Value FromJson(const nlohmann::ordered_json& json, const TemplateLimits& limits, int depth) {
   using Type = nlohmann::ordered_json::value_t;
-  if (depth > limits().max_depth / 2) {
-    FailLimit("the variables nest deeper than " + std::to_string(limits().max_depth / 2) +
-              " levels");
+  if (depth > limits.max_depth / 2) {
+    FailLimit("the variables nest deeper than " + std::to_string(limits.max_depth / 2) + " levels");
   }
   switch (json.type()) {
     case Type::boolean:
@@ -63,7 +43,7 @@ Value Evaluator::FromJson(const nlohmann::ordered_json& json, int depth) {
       std::vector<Value> items;
       items.reserve(json.size());
       for (const auto& item : json) {
-        items.push_back(FromJson(item, depth + 1));
+        items.push_back(FromJson(item, limits, depth + 1));
       }
       int below = 0;
       for (const Value& item : items) {
@@ -78,7 +58,7 @@ Value Evaluator::FromJson(const nlohmann::ordered_json& json, int depth) {
       entries.reserve(json.size());
       int below = 0;
       for (const auto& [key, value] : json.items()) {
-        entries.emplace_back(Value::Constant(key), FromJson(value, depth + 1));
+        entries.emplace_back(Value::Constant(key), FromJson(value, limits, depth + 1));
         below = std::max(below, entries.back().second.depth());
       }
       auto dict = std::make_shared<DictObject>(nullptr, std::move(entries));
@@ -92,6 +72,30 @@ Value Evaluator::FromJson(const nlohmann::ordered_json& json, int depth) {
     }
     default:
       return Value::None();
+  }
+}
+
+}  // namespace
+
+void DefineVariables(const nlohmann::ordered_json& variables, const Program& program,
+                     const TemplateLimits& limits, Scope* root) {
+  const auto define = [&](const std::string& name, const auto& make) {
+    const auto found = program.name_ids.find(name);
+    if (found != program.name_ids.end()) {  // Others cannot be seen by the template.
+      root->Set(found->second, make());
+    }
+  };
+  define("messages", [] {
+    return Value(Kind::kList, std::make_shared<ListObject>(nullptr, std::vector<Value>()));
+  });
+  define("tools", [] { return Value::None(); });
+  define("documents", [] { return Value::None(); });
+  define("add_generation_prompt", [] { return Value::Bool(false); });
+  if (!variables.is_object()) {
+    Fail("the variables must be a JSON object");
+  }
+  for (const auto& [name, value] : variables.items()) {
+    define(name, [&json = value, &limits] { return FromJson(json, limits, 1); });
   }
 }
 

@@ -1,39 +1,42 @@
-// The evaluator's expressions.
+#include "text/template/expression_evaluator.h"
+
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "text/template/builtins.h"
 #include "text/template/escape.h"
-#include "text/template/evaluator.h"
+#include "text/template/loop_object.h"
+#include "text/template/macro_object.h"
 #include "text/template/operators.h"
-#include "text/template/parser.h"
 #include "text/template/printing.h"
 
 namespace strata::jinja {
 
-Value Evaluator::Eval(const Expression& node) {
-  Step();
+Value ExpressionEvaluator::Eval(const Expression& node) {
+  runtime_.Step();
   if (node.kind == Expression::Kind::kConstant) {
     return node.value;
   }
   if (node.kind == Expression::Kind::kName) {
-    return EvalName(node.name);
+    return scopes_.Find(node.name);
   }
-  const Deeper deeper(*this);
+  const Runtime::Deeper deeper(runtime_);
   return EvalDispatch(node);
 }
 
-Value Evaluator::EvalDispatch(const Expression& node) {
+Value ExpressionEvaluator::EvalDispatch(const Expression& node) {
   switch (node.kind) {
     case Expression::Kind::kList:
-      return List(EvalAll(node.operands));
+      return runtime_.List(EvalAll(node.operands));
     case Expression::Kind::kTuple:
-      return Tuple(EvalAll(node.operands));
+      return runtime_.Tuple(EvalAll(node.operands));
     case Expression::Kind::kDict:
       return EvalDict(node);
     case Expression::Kind::kNegate:
-      return Negate(*this, Eval(*node.operands[0]));
+      return Negate(runtime_, Eval(*node.operands[0]));
     case Expression::Kind::kPositive:
-      return Positive(*this, Eval(*node.operands[0]));
+      return Positive(runtime_, Eval(*node.operands[0]));
     case Expression::Kind::kNot:
       return Value::Bool(!Truth(Eval(*node.operands[0])));
     case Expression::Kind::kBinary:
@@ -64,25 +67,7 @@ Value Evaluator::EvalDispatch(const Expression& node) {
   }
 }
 
-Value Evaluator::EvalName(int name) {
-  for (Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get()) {
-    Step(scope->variables.size() / 16);
-    if (const Value* found = scope->Find(name)) {
-      return *found;
-    }
-  }
-  std::optional<Value>& global = globals_[static_cast<size_t>(name)];
-  if (!global) {
-    const std::string& text = program_.names[static_cast<size_t>(name)];
-    global = FindGlobal(text);
-    if (global->IsUndefined()) {
-      global = Value::Undefined("'" + text + "' is undefined");
-    }
-  }
-  return *global;
-}
-
-std::vector<Value> Evaluator::EvalAll(const std::vector<Expression*>& nodes) {
+std::vector<Value> ExpressionEvaluator::EvalAll(const std::vector<Expression*>& nodes) {
   std::vector<Value> values;
   values.reserve(nodes.size());
   for (const Expression* node : nodes) {
@@ -91,20 +76,20 @@ std::vector<Value> Evaluator::EvalAll(const std::vector<Expression*>& nodes) {
   return values;
 }
 
-Value Evaluator::EvalDict(const Expression& node) {
+Value ExpressionEvaluator::EvalDict(const Expression& node) {
   DictObject::Entries entries;
   entries.reserve(node.operands.size() / 2);
   for (size_t i = 0; i + 1 < node.operands.size(); i += 2) {
     Value key = Eval(*node.operands[i]);
     entries.emplace_back(std::move(key), Eval(*node.operands[i + 1]));
   }
-  return Dict(std::move(entries));
+  return runtime_.Dict(std::move(entries));
 }
 
-Value Evaluator::EvalBinary(const Expression& node) {
+Value ExpressionEvaluator::EvalBinary(const Expression& node) {
   if (node.operands[0]->kind != Expression::Kind::kBinary) {
     const Value left = Eval(*node.operands[0]);
-    return Binary(*this, node.op, left, Eval(*node.operands[1]));
+    return Binary(runtime_, node.op, left, Eval(*node.operands[1]));
   }
   // A chain that leans to the left: from the bottom up, without recursion.
   std::vector<const Expression*> chain;
@@ -114,13 +99,13 @@ Value Evaluator::EvalBinary(const Expression& node) {
   }
   Value left = Eval(*bottom);
   for (auto link = chain.rbegin(); link != chain.rend(); ++link) {
-    Step();
-    left = Binary(*this, (*link)->op, left, Eval(*(*link)->operands[1]));
+    runtime_.Step();
+    left = Binary(runtime_, (*link)->op, left, Eval(*(*link)->operands[1]));
   }
   return left;
 }
 
-Value Evaluator::EvalLogical(const Expression& node) {
+Value ExpressionEvaluator::EvalLogical(const Expression& node) {
   const bool stops_at = node.kind == Expression::Kind::kOr;
   std::vector<const Expression*> chain;
   const Expression* bottom = &node;
@@ -137,36 +122,36 @@ Value Evaluator::EvalLogical(const Expression& node) {
   return left;
 }
 
-Value Evaluator::EvalConcat(const Expression& node) {
+Value ExpressionEvaluator::EvalConcat(const Expression& node) {
   const std::vector<Value> values = EvalAll(node.operands);
   std::string text;
-  if (!autoescape()) {
+  if (!runtime_.autoescape()) {
     size_t bytes = 0;
     for (const Value& value : values) {
       bytes += value.IsString() ? value.text().size() : 0;
     }
-    CheckBytes(bytes);
+    runtime_.CheckBytes(bytes);
     text.reserve(bytes);
     for (const Value& value : values) {
-      AppendString(*this, value, &text);
+      AppendString(runtime_, value, &text);
     }
-    return String(std::move(text));
+    return runtime_.String(std::move(text));
   }
   const bool safe = std::any_of(values.begin(), values.end(),
                                 [](const Value& v) { return v.IsString() && v.safe(); });
   for (const Value& value : values) {
-    const std::string part = ToString(*this, value);
-    text += safe && !(value.IsString() && value.safe()) ? Escaped(*this, part) : part;
-    CheckBytes(text.size());
+    const std::string part = ToString(runtime_, value);
+    text += safe && !(value.IsString() && value.safe()) ? Escaped(runtime_, part) : part;
+    runtime_.CheckBytes(text.size());
   }
-  return String(std::move(text), safe);
+  return runtime_.String(std::move(text), safe);
 }
 
-Value Evaluator::EvalCompare(const Expression& node) {
+Value ExpressionEvaluator::EvalCompare(const Expression& node) {
   Value left = Eval(*node.operands[0]);
   for (size_t i = 0; i < node.operators.size(); ++i) {
     Value right = Eval(*node.operands[i + 1]);
-    if (!Compare(*this, node.operators[i], left, right)) {
+    if (!Compare(runtime_, node.operators[i], left, right)) {
       return Value::Bool(false);
     }
     left = std::move(right);
@@ -174,7 +159,7 @@ Value Evaluator::EvalCompare(const Expression& node) {
   return Value::Bool(true);
 }
 
-Value Evaluator::EvalConditional(const Expression& node) {
+Value ExpressionEvaluator::EvalConditional(const Expression& node) {
   if (Truth(Eval(*node.operands[0]))) {
     return Eval(*node.operands[1]);
   }
@@ -185,33 +170,33 @@ Value Evaluator::EvalConditional(const Expression& node) {
       "the inline if-expression evaluated to false and no else section was defined");
 }
 
-Value Evaluator::EvalItem(const Expression& node) {
+Value ExpressionEvaluator::EvalItem(const Expression& node) {
   const Value object = Eval(*node.operands[0]);
   const Value key = Eval(*node.operands[1]);
   if ((object.Is(Kind::kLoop) || object.Is(Kind::kMacro)) && key.IsString()) {
     return Attribute(object, key.text());
   }
-  return GetItem(*this, object, key);
+  return GetItem(runtime_, object, key);
 }
 
-Value Evaluator::EvalSlice(const Expression& node) {
+Value ExpressionEvaluator::EvalSlice(const Expression& node) {
   const Value object = Eval(*node.operands[0]);
   Value bounds[3];
   for (size_t i = 0; i < 3; ++i) {
     const Expression* bound = node.operands[i + 1];
     bounds[i] = bound == nullptr ? Value::None() : Eval(*bound);
   }
-  return GetSlice(*this, object, bounds[0], bounds[1], bounds[2]);
+  return GetSlice(runtime_, object, bounds[0], bounds[1], bounds[2]);
 }
 
-Arguments Evaluator::EvalArguments(const ArgumentNodes* nodes) {
+Arguments ExpressionEvaluator::EvalArguments(const ArgumentNodes* nodes) {
   Arguments arguments;
   if (nodes == nullptr) {
     return arguments;
   }
   arguments.positional = EvalAll(nodes->positional);
   if (nodes->star != nullptr) {
-    const Items items(*this, Eval(*nodes->star));
+    const Items items(runtime_, Eval(*nodes->star));
     for (size_t i = 0; i < items.size(); ++i) {
       arguments.positional.push_back(items[i]);
     }
@@ -232,7 +217,7 @@ Arguments Evaluator::EvalArguments(const ArgumentNodes* nodes) {
     }
   }
   for (size_t i = 0; i < arguments.named.size(); ++i) {
-    Step(i);
+    runtime_.Step(i);
     for (size_t j = 0; j < i; ++j) {
       if (arguments.named[i].first == arguments.named[j].first) {
         Fail("got multiple values for keyword argument '" + arguments.named[i].first + "'");
@@ -242,7 +227,7 @@ Arguments Evaluator::EvalArguments(const ArgumentNodes* nodes) {
   return arguments;
 }
 
-Value Evaluator::EvalFilter(const Expression& node) {
+Value ExpressionEvaluator::EvalFilter(const Expression& node) {
   const Value input =
       node.operands[0] == nullptr ? std::exchange(block_input_, Value()) : Eval(*node.operands[0]);
   if (node.filter == nullptr) {
@@ -250,25 +235,41 @@ Value Evaluator::EvalFilter(const Expression& node) {
   }
   Arguments arguments = EvalArguments(node.arguments);
   line_ = node.line;
-  Step(4);
-  return node.filter(*this, input, arguments);
+  runtime_.Step(4);
+  return node.filter(runtime_, input, arguments);
 }
 
-Value Evaluator::EvalTest(const Expression& node) {
+Value ExpressionEvaluator::EvalTest(const Expression& node) {
   const Value input = Eval(*node.operands[0]);
   if (node.test == nullptr) {
     Fail("No test named '" + node.value.text() + "'.");
   }
   Arguments arguments = EvalArguments(node.arguments);
   line_ = node.line;
-  return Value::Bool(node.test(*this, input, arguments));
+  return Value::Bool(node.test(runtime_, input, arguments));
 }
 
-Value Evaluator::EvalCall(const Expression& node) {
+Value ExpressionEvaluator::EvalCall(const Expression& node) {
   const Value callee = Eval(*node.operands[0]);
   Arguments arguments = EvalArguments(node.arguments);
   line_ = node.line;
-  return Call(callee, arguments);
+  return runtime_.Call(callee, arguments);
+}
+
+Value ExpressionEvaluator::EvalFilters(const Expression& chain, Value input) {
+  block_input_ = std::move(input);
+  return Eval(chain);
+}
+
+// The class of a value's attribute decides who answers; the rest is in attributes.cc.
+Value ExpressionEvaluator::Attribute(const Value& object, std::string_view name) {
+  if (object.Is(Kind::kLoop)) {
+    return object.As<LoopObject>().Attribute(object, name);
+  }
+  if (object.Is(Kind::kMacro)) {
+    return object.As<MacroObject>().Attribute(runtime_, name);
+  }
+  return GetAttribute(runtime_, object, name);
 }
 
 }  // namespace strata::jinja
