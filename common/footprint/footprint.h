@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/model/dtype.h"
@@ -34,7 +35,12 @@ class Footprint {
                                uint32_t context) const = 0;
 };
 
+// Weights and pages of KV take the same on all kinds that there are; buffers do not.
 const Footprint& CpuFootprint();
+const Footprint& CudaFootprint();
+// By a device's name, as nodes have it: "cpu", or "cuda" with or without ":" and a number. Of an
+// unknown one the CPU's.
+const Footprint& FootprintOf(std::string_view device);
 
 // What --quantize makes of a matrix: embedding and head, which are no layer's, are never below
 // int8.

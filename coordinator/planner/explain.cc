@@ -82,7 +82,7 @@ class Writer {
       if (e_.goal == v1::PLAN_GOAL_CAPACITY) {
         out_.push_back(absl::StrCat(
             "Node ", node.name, " limits: of its ", FormatSize(node.free_bytes), ", ",
-            FormatSize(problem_.StageBytes(stage.begin, stage.end)), " are taken by ",
+            FormatSize(problem_.StageBytes(limiting, stage.begin, stage.end)), " are taken by ",
             Layers(stage), ", their KV and buffers; one more page on every stage would not fit."));
         return;
       }

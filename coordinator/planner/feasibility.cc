@@ -326,7 +326,7 @@ std::optional<SlowestBound> SmallestSlowest(PlacementProblem problem) {
 }
 
 uint64_t MissingBytes(const PlacementProblem& problem, size_t node) {
-  uint64_t high = problem.StageBytes(0, problem.layers());
+  uint64_t high = problem.StageBytes(node, 0, problem.layers());
   uint64_t low = 0;
   while (low < high) {
     const uint64_t middle = low + (high - low) / 2;

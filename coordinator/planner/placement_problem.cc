@@ -26,16 +26,17 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
       max_batch_tokens_(max_batch_tokens),
       sessions_(sessions),
       embed_bytes_(model.embed_bytes),
-      head_bytes_(model.head_bytes),
-      overhead_bytes_(CpuFootprint().BufferBytes(model.spec, max_batch_tokens, false, context)),
-      head_overhead_bytes_(
-          CpuFootprint().BufferBytes(model.spec, max_batch_tokens, true, context)) {
+      head_bytes_(model.head_bytes) {
   STRATA_CHECK(layers_ > 0 && model.layer_bytes.size() == layers_ &&
                model.layer_flops.size() == layers_);
   STRATA_CHECK(model.layer_read_bytes.empty() || model.layer_read_bytes.size() == layers_);
   STRATA_CHECK(cluster.links.size() == cluster.nodes.size() + 1);
   for (const size_t member : members) {
     nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
+    const Footprint& footprint = FootprintOf(nodes_.back()->device);
+    overhead_bytes_.push_back(footprint.BufferBytes(model.spec, max_batch_tokens, false, context));
+    head_overhead_bytes_.push_back(
+        footprint.BufferBytes(model.spec, max_batch_tokens, true, context));
   }
   weight_bytes_.push_back(0);
   const AttentionSpec& first = model.spec.layers[0].attention;
@@ -132,14 +133,14 @@ uint64_t PlacementProblem::KvBytes(uint32_t begin, uint32_t end, uint64_t pages,
   return bytes;
 }
 
-uint64_t PlacementProblem::StageBytes(uint32_t begin, uint32_t end) const {
+uint64_t PlacementProblem::StageBytes(size_t node, uint32_t begin, uint32_t end) const {
   return WeightBytes(begin, end) + KvBytes(begin, end, pages) +
-         (end == layers_ ? head_overhead_bytes_ : overhead_bytes_);
+         (end == layers_ ? head_overhead_bytes_ : overhead_bytes_)[node];
 }
 
 uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
   const uint64_t fixed = (first ? embed_bytes_ : 0) + (last ? head_bytes_ : 0) +
-                         (last ? head_overhead_bytes_ : overhead_bytes_);
+                         (last ? head_overhead_bytes_ : overhead_bytes_)[node];
   const uint64_t free = nodes_[node]->free_bytes;
   if (free < fixed) {
     return 0;
@@ -189,7 +190,7 @@ double PlacementProblem::SlowestMs(const std::vector<PlacedStage>& stages) const
 }
 
 uint64_t PlacementProblem::PagesThatFit(size_t node, uint32_t begin, uint32_t end) const {
-  const uint64_t fixed = StageBytes(begin, end) - KvBytes(begin, end, pages);
+  const uint64_t fixed = StageBytes(node, begin, end) - KvBytes(begin, end, pages);
   const uint64_t free = nodes_[node]->free_bytes;
   if (free < fixed) {
     return 0;

@@ -52,8 +52,8 @@ class PlacementProblem {
 
   // Time of one token in layers [begin, end), with embedding and head where they are.
   double StageMs(size_t node, uint32_t begin, uint32_t end) const;
-  // Weights, KV and overhead of a stage on whatever node.
-  uint64_t StageBytes(uint32_t begin, uint32_t end) const;
+  // Weights, KV and overhead of a stage on a node.
+  uint64_t StageBytes(size_t node, uint32_t begin, uint32_t end) const;
   uint64_t WeightBytes(uint32_t begin, uint32_t end) const;
   const std::vector<KvGroupSpec>& groups() const { return groups_; }
   // Pages of a group where full ones get `pages`; `stages`: of the plan, 0: as many as there may
@@ -63,7 +63,7 @@ class PlacementProblem {
   uint64_t KvBytes(uint32_t begin, uint32_t end, uint64_t pages, size_t stages = 0) const;
   // Whether the stage fits the node's memory and slowest_ms.
   bool Allowed(size_t node, uint32_t begin, uint32_t end) const {
-    return StageBytes(begin, end) <= nodes_[node]->free_bytes &&
+    return StageBytes(node, begin, end) <= nodes_[node]->free_bytes &&
            StageMs(node, begin, end) <= slowest_ms;
   }
 
@@ -121,8 +121,8 @@ class PlacementProblem {
   uint32_t sessions_ = 1;
   uint64_t embed_bytes_ = 0;
   uint64_t head_bytes_ = 0;
-  uint64_t overhead_bytes_ = 0;       // Of a stage without head.
-  uint64_t head_overhead_bytes_ = 0;  // Of one with it.
+  std::vector<uint64_t> overhead_bytes_;       // By node: of a stage without head there,
+  std::vector<uint64_t> head_overhead_bytes_;  // and of one with it.
   std::vector<double> hop_ms_;        // [from][to], the coordinator last.
   std::vector<double> transfer_ms_;
 };

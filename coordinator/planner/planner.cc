@@ -166,8 +166,8 @@ class Planner {
     const uint64_t kv = problem.KvBytes(0, layers, wanted_pages_);
     bool exact = true;
     const auto pages = MostPages(problem, 1 + sessions_, &exact);
-    const uint64_t buffers =
-        problem.StageBytes(0, layers) - weights - problem.KvBytes(0, layers, problem.pages);
+    const uint64_t buffers = problem.StageBytes(largest, 0, layers) - weights -
+                             problem.KvBytes(0, layers, problem.pages);
     std::string hint = absl::StrCat("add a node, or free memory on one: ",
                                     WhyNoKvFits(problem, weights, buffers, free));
     if (pages) {
@@ -278,7 +278,7 @@ class Planner {
     RETURN_IF_ERROR(CheckTarget(problem));
     for (const PlacedStage& stage : stages) {
       const PlannerNode& node = problem.node(stage.node);
-      const uint64_t needed = problem.StageBytes(stage.begin, stage.end);
+      const uint64_t needed = problem.StageBytes(stage.node, stage.begin, stage.end);
       if (needed > node.free_bytes) {
         return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
                      absl::StrCat("layers ", stage.begin, "-", stage.end - 1, " with ",

@@ -194,7 +194,7 @@ def test_worker_bench_makes_up_the_weights_of_a_shape():
     assert 0.4 < (taken["int8"] - taken["int4"]) / layer < 0.55
 
 
-@pytest.mark.parametrize("shape, layers, count", [("tiny11", "20-22", 22), ("l321b", "15-16", 16)])
+@pytest.mark.parametrize("shape, layers, count", [("tiny11", "20-22", 22), ("l321b", "15-16", 16), ("l318b", "31-32", 32)])
 def test_worker_bench_of_layers_that_are_not_there_is_wrong_use(shape, layers, count):
     done = run("strata-worker", "bench", "--shape", shape, "--layers", layers)
     assert done.returncode == 2 and layers in done.stderr and f"{count} layers" in done.stderr

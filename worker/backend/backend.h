@@ -35,6 +35,9 @@ struct DeviceFacts {
   std::string kind;
   uint32_t threads = 0;  // Of the host, that compute.
   std::string placed;    // Where these are; "": there is nothing to say.
+  // Of a device with memory of its own, what was free of it when the backend was made; 0: stages
+  // are in the host's.
+  uint64_t memory_bytes = 0;
 };
 
 // A kind of device. Any thread; shards of one backend may compute at the same time only if they

@@ -38,7 +38,8 @@ absl::StatusOr<ModelSpec> ShapeSpec(std::string_view shape) {
     bool tied;
   };
   for (const Shape& s : {Shape{"tiny11", 22, 2048, 5632, 32, 4, 32000, false},
-                         Shape{"l321b", 16, 2048, 8192, 32, 8, 128256, true}}) {
+                         Shape{"l321b", 16, 2048, 8192, 32, 8, 128256, true},
+                         Shape{"l318b", 32, 4096, 14336, 32, 8, 128256, false}}) {
     if (shape == s.name) {
       const auto field = [](const char* key, int value) {
         return std::string("\"") + key + "\":" + std::to_string(value) + ",";
@@ -56,7 +57,7 @@ absl::StatusOr<ModelSpec> ShapeSpec(std::string_view shape) {
   }
   return Error(absl::StatusCode::kInvalidArgument, "BAD_SHAPE",
                "there is no shape \"" + std::string(shape) + "\"")
-      .Hint("choose tiny11 or l321b, or measure a checkpoint with --model PATH");
+      .Hint("choose tiny11, l321b or l318b, or measure a checkpoint with --model PATH");
 }
 
 RandomWeights::RandomWeights(const std::vector<StageTensor>& tensors) {

@@ -15,7 +15,7 @@
 
 namespace strata {
 
-// "tiny11" or "l321b"; INVALID_ARGUMENT names those there are.
+// "tiny11", "l321b" or "l318b"; INVALID_ARGUMENT names those there are.
 absl::StatusOr<ModelSpec> ShapeSpec(std::string_view shape);
 
 // bfloat16 matrices of small random numbers, norms of ones. Immutable; any thread.

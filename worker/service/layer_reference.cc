@@ -70,7 +70,7 @@ absl::StatusOr<v1::LayersComputed> LayerRows::Compute(const v1::Load& load, Load
                     " is the next");
   }
   // What can be refused is before anything is fetched.
-  ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, context.backend->numerics()));
+  ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, *context.backend));
   const ModelSpec& model = request.spec.model;
   const uint64_t tokens = ids_.size();
   for (const uint32_t id : ids_) {

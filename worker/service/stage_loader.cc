@@ -125,7 +125,7 @@ absl::Status CheckOptions(const v1::Load& load) {
 
 // Every tensor that the stage needs is there, with its shape; adds what each is for, and what all
 // take.
-absl::Status CheckTensors(StageRequest* request) {
+absl::Status CheckTensors(const Footprint& footprint, StageRequest* request) {
   const StageSpec& spec = request->spec;
   std::map<std::string_view, const BlobTensor*> by_name;
   for (const BlobTensor& tensor : request->tensors) {
@@ -144,15 +144,16 @@ absl::Status CheckTensors(StageRequest* request) {
       return BadLoad("tensor " + need.name + " has another shape than config.json says");
     }
     const bool in_layer = need.name.find("layers.") != std::string::npos;
-    request->weight_bytes += CpuFootprint().WeightBytes(
-        need, it->second->dtype, it->second->blob.bytes, QuantizeOf(spec.quantize, in_layer));
+    request->weight_bytes += footprint.WeightBytes(need, it->second->dtype, it->second->blob.bytes,
+                                                   QuantizeOf(spec.quantize, in_layer));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& numerics) {
+absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& backend) {
+  const Footprint& footprint = FootprintOf(backend.name());
   RETURN_IF_ERROR(CheckOptions(load));
   ASSIGN_OR_RETURN(const std::string kv, KvName(load.kv_dtype()));
   StageRequest request;
@@ -183,8 +184,8 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
   spec.max_batch_tokens = load.max_batch_tokens();
   spec.max_batch_items = load.max_batch_items();
   for (uint32_t group = 0; group < spec.kv_pages.size(); ++group) {
-    const uint64_t page_bytes = CpuFootprint().PageBytes(spec.model, spec.first_layer,
-                                                         spec.last_layer, group, spec.kv_dtype);
+    const uint64_t page_bytes =
+        footprint.PageBytes(spec.model, spec.first_layer, spec.last_layer, group, spec.kv_dtype);
     if (page_bytes != 0 && spec.kv_pages[group] > (uint64_t{1} << 50) / page_bytes) {
       return BadLoad("more KV pages than any machine has");
     }
@@ -196,14 +197,14 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& 
                                                        blob.sha256(), blob.bytes()));
     request.tensors.push_back(std::move(tensor));
   }
-  RETURN_IF_ERROR(CheckTensors(&request));
+  RETURN_IF_ERROR(CheckTensors(footprint, &request));
   request.rotary = {load.rotary_sha256(), load.rotary_bytes()};
   const uint64_t rotary_bytes = RotaryFloats(spec.model, spec.context) * sizeof(float);
   if (request.rotary.bytes != rotary_bytes) {
     return BadLoad("rotary tables of " + std::to_string(request.rotary.bytes) + " bytes, not " +
                    std::to_string(rotary_bytes));
   }
-  RETURN_IF_ERROR(CheckNumericsClass(load, request, numerics, kv));
+  RETURN_IF_ERROR(CheckNumericsClass(load, request, backend.numerics(), kv));
   return request;
 }
 
@@ -228,7 +229,7 @@ absl::Status ReserveMemory(const v1::Load& load, uint64_t needs, const std::stri
 
 absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
                                       LoadCounters* counters, Cancellation* cancel) {
-  ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, context.backend->numerics()));
+  ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, *context.backend));
   RETURN_IF_ERROR(ReserveMemory(load, request.weight_bytes + request.kv_bytes,
                                 FormatSize(request.weight_bytes) + " for weights and " +
                                     FormatSize(request.kv_bytes) + " for KV",
@@ -276,7 +277,7 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
 absl::StatusOr<StageSpec> ResizeStage(const v1::Load& load, const LoadContext& context,
                                       Shard* shard) {
   const auto resize = [&]() -> absl::StatusOr<StageSpec> {
-    ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, context.backend->numerics()));
+    ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, *context.backend));
     const std::string what = FormatSize(request.kv_bytes) + " for KV beside their weights";
     RETURN_IF_ERROR(ReserveMemory(load, request.weight_bytes + request.kv_bytes, what, context));
     RETURN_IF_ERROR(shard->ResizeKv(request.spec.kv_pages));

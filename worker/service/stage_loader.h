@@ -33,8 +33,8 @@ struct StageRequest {
 // Looks at everything that a Load says, before a byte is fetched. INVALID_ARGUMENT (BAD_LOAD, or
 // as MakeBlobTensor and ParseModelConfig) for what contradicts itself, UNIMPLEMENTED (by name) for
 // what is not there yet, FAILED_PRECONDITION (NUMERICS_CLASS) when this worker would compute
-// another class than `load` names. `numerics` is Backend::numerics().
-absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const std::string& numerics);
+// another class than `load` names.
+absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& backend);
 
 // How far a load is: written by its threads, read by whoever reports it.
 struct LoadCounters {

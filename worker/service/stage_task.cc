@@ -72,7 +72,7 @@ absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurro
     ASSIGN_OR_RETURN(stage, LoadStage(load, context, &counters, &cancel));
   }
   // Checked before: it does not fail.
-  ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, context.backend->numerics()));
+  ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, *context.backend));
   ShardHostConfig config = HostConfigOf(load, std::move(stage.spec));
   config.weight_bytes = request.weight_bytes;
   config.runner.node = around.node;

@@ -21,6 +21,16 @@ uint64_t MeasuredBytes(uint64_t wanted, uint64_t memory_bytes, uint64_t resident
   return std::min(wanted, std::max(free / 2, kFewest));
 }
 
+MemoryBudget BudgetOf(const WorkerOptions& options, uint64_t device_bytes, uint64_t resident_bytes,
+                      uint64_t buffer_bytes) {
+  if (device_bytes == 0) {
+    return {options.memory_bytes, resident_bytes + buffer_bytes};
+  }
+  return {
+      options.memory_given ? std::min(options.memory_bytes, device_bytes) : device_bytes / 10 * 9,
+      0};
+}
+
 namespace {
 
 absl::Status WrongUse(const std::string& what, const std::string& hint) {
@@ -46,9 +56,11 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "Folder for cached weights. Default: as systemd says (STATE_DIRECTORY), else "
              "strata/worker-NAME in the XDG data home");
   flags.Text("name", &options->name, "Name of this node in the cluster. Default: the host's name");
-  flags.Size("memory", &options->memory_bytes,
-             "The most that the process uses in all: weights, KV, buffers",
-             "80 % of the available memory", kLeastMemoryBytes);
+  flags.Size(
+      "memory", &options->memory_bytes,
+      "The most that the process uses in all: weights, KV, buffers; with a GPU, of the GPU's "
+      "memory",
+      "80 % of the available memory, 90 % of a GPU's", kLeastMemoryBytes);
   flags.Size("cache-limit", &options->cache_limit_bytes,
              "The most that cached weights take on disk, packed ones included", "no limit");
   flags.Choice("packed-cache", &options->packed_cache, {"on", "off"},
@@ -119,6 +131,7 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
   }
   if (options->memory_bytes == 0) {
     options->memory_bytes = AvailableMemoryBytes() / 5 * 4;
+    options->memory_given = false;
   }
   if (options->memory_bytes == 0) {
     return WrongUse("the available memory cannot be told", "say how much to use with --memory");

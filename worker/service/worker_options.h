@@ -21,6 +21,7 @@ struct WorkerOptions {
   std::string data_dir;
   std::string name;
   uint64_t memory_bytes = 0;
+  bool memory_given = true;        // Else of the default, which is for the host's memory.
   uint64_t cache_limit_bytes = 0;  // 0: none.
   std::string packed_cache = "on";
   uint64_t threads = 0;  // 0: the usable cores.
@@ -42,6 +43,17 @@ inline constexpr uint64_t kLeastMemoryBytes = uint64_t{96} << 20;
 // How many bytes of memory are read to measure how fast that goes: `wanted`, less where --memory
 // leaves less beside what the process has.
 uint64_t MeasuredBytes(uint64_t wanted, uint64_t memory_bytes, uint64_t resident_bytes);
+
+// What stages may take, and what of it is taken with nothing loaded.
+struct MemoryBudget {
+  uint64_t bytes = 0;
+  uint64_t fixed_bytes = 0;
+};
+// Of the memory of a device that has its own (`device_bytes`; 0: it has none): --memory where it
+// was given, else nine tenths of it. Or of the host's, where the process has `resident_bytes` and
+// will take `buffer_bytes`.
+MemoryBudget BudgetOf(const WorkerOptions& options, uint64_t device_bytes, uint64_t resident_bytes,
+                      uint64_t buffer_bytes);
 
 // Of --pin, which strata-worker bench has too.
 extern const char kPinHelp[];

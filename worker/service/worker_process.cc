@@ -245,14 +245,16 @@ absl::Status RunWorker(const WorkerOptions& options) {
   }
   node_options.coordinator = options.coordinator;
   node_options.version = kVersion;
-  node_options.memory_bytes = options.memory_bytes;
   node_options.keep_packed = options.packed_cache == "on";
   node_options.speed = backend->MeasureSpeed(
       kMeasureSeconds, MeasuredBytes(kMeasureBytes, options.memory_bytes, ResidentMemoryBytes()));
-  node_options.fixed_bytes = ResidentMemoryBytes() + kBufferBytes;
-  if (node_options.fixed_bytes >= options.memory_bytes) {
+  const MemoryBudget memory =
+      BudgetOf(options, backend->facts().memory_bytes, ResidentMemoryBytes(), kBufferBytes);
+  node_options.memory_bytes = memory.bytes;
+  node_options.fixed_bytes = memory.fixed_bytes;
+  if (node_options.fixed_bytes >= node_options.memory_bytes) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS",
-                 "--memory " + FormatSize(options.memory_bytes) +
+                 "--memory " + FormatSize(node_options.memory_bytes) +
                      " leaves nothing for models: the worker itself and its buffers take " +
                      FormatSize(node_options.fixed_bytes))
         .Hint("give it more memory, or fewer --threads");
@@ -265,7 +267,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
            {"threads", backend->facts().threads},
            {"placed", backend->facts().placed},
            {"large_pages", large_pages.empty() ? "not known" : large_pages},
-           {"memory", FormatSize(options.memory_bytes)},
+           {"memory", FormatSize(node_options.memory_bytes)},
            {"reads_per_s", FormatSize(static_cast<uint64_t>(node_options.speed.read_bytes_per_s))},
            {"data_dir", options.data_dir}},
           "the worker starts");

@@ -171,8 +171,9 @@ std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& o
   std::vector<uint64_t> bytes;
   for (int i = 0; i < stages.size(); ++i) {
     bytes.push_back(stages[i].weight_bytes() + stages[i].kv_bytes() +
-                    CpuFootprint().BufferBytes(spec, options.max_batch_tokens(),
-                                               i + 1 == stages.size(), options.context()));
+                    FootprintOf(OnlyRank(stages[i]).device())
+                        .BufferBytes(spec, options.max_batch_tokens(), i + 1 == stages.size(),
+                                     options.context()));
   }
   return bytes;
 }

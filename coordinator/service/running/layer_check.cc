@@ -79,10 +79,14 @@ uint64_t LargestLayerBytes(const ModelRuntime& model, const v1::LoadOptions& opt
   uint64_t largest = 0;
   for (size_t i = 0; i < layers; ++i) {
     const bool heads = i + 1 == layers;
+    // On whatever node.
+    uint64_t buffers = 0;
+    for (const Footprint* footprint : {&CpuFootprint(), &CudaFootprint()}) {
+      buffers = std::max(
+          buffers, footprint->BufferBytes(planned.spec, kReferenceRows, heads, options.context()));
+    }
     largest = std::max(largest, planned.layer_bytes[i] + (i == 0 ? planned.embed_bytes : 0) +
-                                    (heads ? planned.head_bytes : 0) +
-                                    CpuFootprint().BufferBytes(planned.spec, kReferenceRows, heads,
-                                                               options.context()));
+                                    (heads ? planned.head_bytes : 0) + buffers);
   }
   return largest;
 }

@@ -21,6 +21,7 @@ struct NamedShape {
 constexpr NamedShape kShapes[] = {
     {"tiny11", 22, 2048, 5632, 32, 4, 32000, false, 1'100'048'384},
     {"l321b", 16, 2048, 8192, 32, 8, 128256, true, 1'235'814'400},
+    {"l318b", 32, 4096, 14336, 32, 8, 128256, false, 8'030'261'248},
 };
 
 TEST(BenchWeightsTest, ShapesHaveTheSizesThatTheyAreKnownFor) {

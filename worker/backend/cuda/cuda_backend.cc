@@ -1,5 +1,6 @@
 #include "worker/backend/cuda/cuda_backend.h"
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
 #include "worker/backend/cpu/weights/cpu_weights.h"
+#include "worker/backend/cuda/measure.h"
 #include "worker/backend/cuda/shard/cuda_shard.h"
 #include "worker/backend/expert_views.h"
 #include "worker/backend/gpt_oss_tensors.h"
@@ -29,14 +31,17 @@ absl::Status Unsupported(const std::string& what) {
 class CudaBackend : public Backend {
  public:
   CudaBackend(std::shared_ptr<Device> device, std::unique_ptr<Backend> host,
-              const cpu::Kernels* kernels, uint32_t threads)
-      : device_(std::move(device)), host_(std::move(host)), kernels_(kernels), threads_(threads) {}
+              const cpu::Kernels* kernels, DeviceFacts facts,
+              std::function<void(const std::string&)> warning_log)
+      : device_(std::move(device)),
+        host_(std::move(host)),
+        kernels_(kernels),
+        facts_(std::move(facts)),
+        warning_log_(std::move(warning_log)) {}
 
   std::string name() const override { return "cuda"; }
   std::string numerics() const override { return host_->numerics(); }
-  DeviceFacts facts() const override {
-    return {.kind = device_->name(), .threads = threads_, .placed = ""};
-  }
+  DeviceFacts facts() const override { return facts_; }
 
   absl::Status Supports(const StageSpec& spec) const override {
     RETURN_IF_ERROR(host_->Supports(spec));
@@ -61,7 +66,7 @@ class CudaBackend : public Backend {
                                               PackedStore* packed,
                                               const LoadProgressFn& progress) override {
     RETURN_IF_ERROR(Supports(spec));
-    cpu::ThreadPool loading(threads_, 0, cpu::ThreadUse::kLoad);
+    cpu::ThreadPool loading(facts_.threads, 0, cpu::ThreadUse::kLoad);
     const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
     const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
     const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
@@ -73,14 +78,19 @@ class CudaBackend : public Backend {
   }
 
   DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
-    return host_->MeasureSpeed(seconds, bytes);
+    const absl::StatusOr<DeviceSpeed> speed = MeasureDevice(device_.get(), seconds, bytes);
+    if (!speed.ok() && warning_log_) {
+      warning_log_("the device's speed cannot be measured: " + Describe(speed.status()));
+    }
+    return speed.ok() ? *speed : DeviceSpeed();
   }
 
  private:
   const std::shared_ptr<Device> device_;
   const std::unique_ptr<Backend> host_;
   const cpu::Kernels* const kernels_;  // Packs weights.
-  const uint32_t threads_;
+  const DeviceFacts facts_;
+  const std::function<void(const std::string&)> warning_log_;  // May be null.
 };
 
 }  // namespace
@@ -89,7 +99,13 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackendOn(std::shared_ptr<Device> d
                                                        const BackendOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> host, MakeCpuBackend({}, options));
   ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(""));
-  return std::make_unique<CudaBackend>(std::move(device), std::move(host), kernels, UsableCores());
+  ASSIGN_OR_RETURN(const DeviceMemory memory, device->Memory());
+  DeviceFacts facts = {.kind = device->name(),
+                       .threads = UsableCores(),
+                       .placed = "",
+                       .memory_bytes = memory.free_bytes};
+  return std::make_unique<CudaBackend>(std::move(device), std::move(host), kernels,
+                                       std::move(facts), options.warning_log);
 }
 
 }  // namespace strata::cuda

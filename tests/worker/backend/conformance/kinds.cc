@@ -13,7 +13,7 @@ std::vector<BackendKind> AllKinds() {
     return [name = std::move(name)] { return MakeBackend(name, {.cpu = {.threads = 2}}); };
   };
   return {{"cpu", named("cpu"), &CpuFootprint()},
-          {"cuda", named("cuda"), nullptr},
+          {"cuda", named("cuda"), &CudaFootprint()},
           {"mlx", named("mlx"), nullptr}};
 }
 

@@ -12,7 +12,7 @@ namespace strata::testing {
 std::vector<BackendKind> AllKinds() {
   constexpr uint64_t kDeviceBytes = uint64_t{4} << 30;
   return {{"cuda", [] { return cuda::MakeBackendOn(cuda::MakeEmulatedDevice(kDeviceBytes)); },
-           nullptr}};
+           &CudaFootprint()}};
 }
 
 }  // namespace strata::testing

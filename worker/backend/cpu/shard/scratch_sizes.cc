@@ -15,7 +15,7 @@ constexpr uint32_t kOwnRows = 8;
 }  // namespace
 
 ScratchSizes::ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads)
-    : RowWidths(spec),
+    : RowWidths(spec.model, spec.first_layer, spec.last_layer),
       rows(spec.max_batch_tokens),
       own_rows(std::min({spec.max_batch_tokens, kernels.block_rows.alone, kOwnRows})),
       gated_rows(std::min(spec.max_batch_tokens, kernels.block_rows.alone)),

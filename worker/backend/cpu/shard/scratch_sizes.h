@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/model/row_widths.h"
 #include "worker/backend/cpu/kernels/kernels.h"
-#include "worker/backend/row_widths.h"
 #include "worker/backend/stage.h"
 
 namespace strata::cpu {

@@ -7,7 +7,7 @@
 namespace strata::cuda {
 
 absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes) {
-  return Error(absl::StatusCode::kResourceExhausted, "DEVICE_MEMORY_EXHAUSTED",
+  return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
                absl::StrCat(what, " need ", FormatSize(bytes), " of the device's memory, where ",
                             FormatSize(free_bytes), " are free"))
       .Limit(absl::StrCat("free=", FormatSize(free_bytes)))

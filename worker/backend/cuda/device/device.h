@@ -20,7 +20,7 @@ struct DeviceMemory {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
 };
-// RESOURCE_EXHAUSTED (DEVICE_MEMORY_EXHAUSTED): says what for, how much, and what there is.
+// RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED): says what for, how much, and what there is.
 absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes);
 
 // One thread at a time.

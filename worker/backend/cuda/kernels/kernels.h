@@ -260,6 +260,13 @@ void AddExperts(Stream stream, const float* from, size_t from_stride, const uint
                 const float* weights, uint32_t used, uint32_t rows, uint32_t width, bool clear,
                 float* to, size_t to_stride);
 
+// For measuring (measuring.cc), by `blocks` blocks. Reads all words; `out` is written in no case,
+// but for all that a compiler knows.
+void ReadWords(Stream stream, uint32_t blocks, const uint64_t* words, size_t count, uint32_t* out);
+// Every thread computes kFmaChains chains of `rounds` float32 fmas. Returns how many these are.
+inline constexpr uint32_t kFmaChains = 8;
+uint64_t RunFmas(Stream stream, uint32_t blocks, uint32_t rounds, float* out);
+
 }  // namespace strata::cuda
 
 #endif  // STRATA_WORKER_BACKEND_CUDA_KERNELS_KERNELS_H_

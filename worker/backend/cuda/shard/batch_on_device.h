@@ -15,7 +15,8 @@ namespace strata::cuda {
 
 class BatchOnDevice {
  public:
-  // Room for what `spec` allows, with page tables of these KV groups: nothing is allocated after it.
+  // Room for what `spec` allows, with page tables of these KV groups: nothing is allocated after
+  // it.
   absl::Status Allocate(Device* device, const StageSpec& spec,
                         std::span<const uint32_t> used_groups);
   // `batch` was checked (ShardCalls).
@@ -51,7 +52,7 @@ class BatchOnDevice {
   uint32_t most_rows_ = 0;
   uint32_t groups_ = 0;
   std::vector<uint32_t> used_groups_;  // By the stage's layers.
-  float query_growth_ = 0;  // Of the layers that have any.
+  float query_growth_ = 0;             // Of the layers that have any.
   uint32_t query_growth_every_ = 0;
   uint32_t rows_ = 0;
   std::span<const uint32_t> token_ids_;

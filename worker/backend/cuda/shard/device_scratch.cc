@@ -7,7 +7,8 @@
 
 namespace strata::cuda {
 
-RowSizes::RowSizes(const StageSpec& spec) : RowWidths(spec), within(Within()) {
+RowSizes::RowSizes(const StageSpec& spec)
+    : RowWidths(spec.model, spec.first_layer, spec.last_layer), within(Within()) {
   static_assert(kRowFloats % kLanes == 0, "a row is whole panels");
   const auto quantizes = [&](size_t inputs, size_t times) {
     quant_inputs = std::max(quant_inputs, times * cpu::RoundUp(inputs, cpu::kQuantBlock));

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "common/model/row_widths.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernels/kernels.h"
-#include "worker/backend/row_widths.h"
 #include "worker/backend/stage.h"
 
 namespace strata::cuda {

@@ -1,4 +1,4 @@
-#include "worker/backend/row_widths.h"
+#include "common/model/row_widths.h"
 
 namespace strata {
 namespace {
@@ -16,14 +16,14 @@ size_t AttentionInputs(const AttentionSpec& attention) {
 
 uint32_t DenseWidth(const MlpSpec& mlp) { return mlp.experts != 0 ? mlp.shared_ffn : mlp.ffn; }
 
-RowWidths::RowWidths(const StageSpec& spec) {
+RowWidths::RowWidths(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer) {
   const auto most = [](size_t* width, size_t floats) {
     *width = std::max(*width, (floats + kRowFloats - 1) / kRowFloats * kRowFloats);
   };
-  most(&hidden, spec.model.hidden);
-  for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
-    const AttentionSpec& attention = spec.model.layers[i].attention;
-    const MlpSpec& mlp = spec.model.layers[i].mlp;
+  most(&hidden, spec.hidden);
+  for (uint32_t i = first_layer; i <= last_layer; ++i) {
+    const AttentionSpec& attention = spec.layers[i].attention;
+    const MlpSpec& mlp = spec.layers[i].mlp;
     const LatentSpec& latent = attention.latent;
     most(&queries, HeadsWidth(attention));
     if (latent.rank != 0) {

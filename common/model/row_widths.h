@@ -1,21 +1,24 @@
 // How wide the rows are that the steps of a stage compute in, on any device.
-#ifndef STRATA_WORKER_BACKEND_ROW_WIDTHS_H_
-#define STRATA_WORKER_BACKEND_ROW_WIDTHS_H_
+#ifndef STRATA_COMMON_MODEL_ROW_WIDTHS_H_
+#define STRATA_COMMON_MODEL_ROW_WIDTHS_H_
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
-#include "worker/backend/stage.h"
+#include "common/model/model_spec.h"
 
 namespace strata {
 
 // Rows begin so many floats apart, or a multiple of it.
 inline constexpr size_t kRowFloats = 16;
 
-// In floats, of the layer that needs the most, in whole kRowFloats; 0: no layer needs it.
+// In floats, of the layer that needs the most, in whole kRowFloats; 0: no layer needs it. By it
+// backends allocate and the planner counts.
 struct RowWidths {
   RowWidths() = default;
-  explicit RowWidths(const StageSpec& spec);
+  // Of the layers [first_layer, last_layer].
+  RowWidths(const ModelSpec& spec, uint32_t first_layer, uint32_t last_layer);
   // Between the matrices of the MLP, of all experts of a row.
   size_t Within() const { return std::max(ffn, used * expert_ffn); }
 
@@ -41,4 +44,4 @@ uint32_t DenseWidth(const MlpSpec& mlp);
 
 }  // namespace strata
 
-#endif  // STRATA_WORKER_BACKEND_ROW_WIDTHS_H_
+#endif  // STRATA_COMMON_MODEL_ROW_WIDTHS_H_
