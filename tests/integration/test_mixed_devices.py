@@ -1,0 +1,109 @@
+"""Stages on CPUs and on GPUs in one pipeline: both backends are of one numerics class.
+
+The GPUs are emulated: strata-worker-emulated (tests/worker/backend/cuda) is a worker whose --backend cuda runs the CUDA
+backend's own kernels on the host. It computes slowly, so that answers are short here.
+"""
+
+import json
+
+import pytest
+
+from cluster import BIN, GIVE_UP_S, NEVER, RECALL, Cluster, recall_cases, wait_until
+
+EMULATED = BIN.parent / "tests" / "strata-worker-emulated"
+DEVICE_BYTES = 256 << 20
+LAYERS = 8  # Of recall.
+TOKENS = 12
+
+
+def start(cluster, name, kind, **options):
+    if kind == "cuda":
+        cluster.start_worker(name, "--backend", "cuda", binary=EMULATED, **options)
+    else:
+        cluster.start_worker(name, **options)
+
+
+def arguments(prompt, tokens, request_id):
+    return ["generate", "recall", "--token-ids", ",".join(map(str, prompt)), "--max-tokens", tokens, "--temperature", 0,
+            "--ignore-eos", "--logprobs", 3, "--request-id", request_id, "--json"]
+
+
+def essence(answer):
+    return answer["token_ids"], answer["logprobs"]
+
+
+PROMPTS = [case["prompt_ids"][:40] for case in recall_cases()[:2]]
+
+
+def answers(cluster, name):
+    return [essence(cluster.json(*arguments(prompt, TOKENS, f"{name}-{i}"))) for i, prompt in enumerate(PROMPTS)]
+
+
+@pytest.mark.parametrize("quantize", ["none", "int8", "int4"])
+def test_a_pipeline_of_both_answers_as_the_cpu_alone(tmp_path, quantize):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        start(c, "host", "cpu")
+        start(c, "gpu", "cuda")
+        assert (c.node("host")["backend"], c.node("gpu")["backend"]) == ("cpu", "cuda")
+        c.run("model", "add", RECALL)
+        placed = {"alone": [("host", 0, 7)], "before": [("gpu", 0, 3), ("host", 4, 7)],
+                  "behind": [("host", 0, 4), ("gpu", 5, 7)], "all": [("gpu", 0, 7)]}
+        said = {}
+        for name, cuts in placed.items():
+            c.load("recall", cuts=cuts, context=256, quantize=quantize)
+            said[name] = answers(c, name)
+        assert all(said[name] == said["alone"] for name in placed), said
+
+
+def test_a_plan_leaves_room_on_the_device_and_mixes_both(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        start(c, "host", "cpu")
+        start(c, "gpu", "cuda")
+        # The device's memory is what counts there, though --memory says more.
+        assert int(c.node("gpu")["memory_bytes"]) == DEVICE_BYTES, c.node("gpu")
+        c.run("model", "add", RECALL)
+        c.load("recall", context=256, goal="capacity")
+        stages = c.json("model", "show", "recall")["plan"]["stages"]
+        assert {stage["node"] for stage in stages} == {"host", "gpu"}
+        assert answers(c, "planned")
+
+
+@pytest.mark.parametrize("first, then", [("cuda", "cpu"), ("cpu", "cuda")])
+def test_an_answer_goes_on_where_a_worker_of_the_other_kind_takes_a_lost_ones_place(tmp_path, first, then):
+    with Cluster(tmp_path, step_timeout=NEVER, recovery_timeout="10ms") as c:
+        start(c, "stays", then)
+        start(c, "goes", first)
+        cuts = [("stays", 0, 3), ("goes", 4, 7)]
+        c.load("recall", RECALL, cuts=cuts, context=256)
+        right = essence(c.json(*arguments(PROMPTS[0], 30, "alone")))
+        running = c.popen(*arguments(PROMPTS[0], 30, "moved"))
+        wait_until(lambda: any(s["generated_tokens"] > 3 for s in c.json("session", "list")["sessions"]),
+                   "it generates")
+        c.workers["goes"].kill()
+        start(c, "goes", then, wait=False)
+        out, err = running.communicate(timeout=GIVE_UP_S)
+        assert running.returncode == 0, err
+        assert essence(json.loads(out)) == right
+        assert c.node("goes")["backend"] == then
+
+
+def test_a_check_finds_no_difference_between_both_and_names_a_flipped_bit_of_the_device(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        start(c, "host", "cpu")
+        start(c, "gpu", "cuda")
+        # The query projection of the stage's second layer: a layer has nine tensors, norms among them.
+        start(c, "worn", "cuda", env={"STRATA_DEVICE_FLIP": str(9 + 1)})
+        c.run("model", "add", RECALL)
+
+        def check(node, *flags):
+            c.load("recall", cuts=[(node, 0, LAYERS - 1)], context=256)
+            out, err, status = c.run("model", "check", "recall", "--json", "--tokens", "8", *flags, check=False)
+            assert out, err
+            assert status == (0 if json.loads(out)["equal"] else 1), err
+            return json.loads(out)
+
+        assert check("gpu", "--node", "host")["equal"]
+        assert check("host", "--node", "gpu")["equal"]
+        said = check("worn", "--node", "host")
+        assert not said["equal"]
+        assert (said["layer"], said["node"]) == (1, "worn"), said
