@@ -55,10 +55,10 @@ std::string_view PipelineStateName(PipelineState state) {
 
 Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, EngineHost* host)
     : config_(std::move(config)),
-      host_(host),
       timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens),
       meter_(config_.stages.size()),
       fence_(config_.epoch, config_.step_timeout, config_.recovery_timeout),
+      sender_(config_, fence_, &in_flight_, &meter_, host, &counters_),
       book_(config_, sequence_numbers, &counters_),
       ends_(fence_, &sessions_, &book_, &suspects_, &counters_),
       limits_(config_, book_.ledger()),

@@ -21,12 +21,7 @@ std::vector<std::string> NodesOf(const std::vector<EngineStage>& stages) {
 
 void Engine::Impl::Start(TimePoint now) {
   fence_.Start(now);
-  SendFence();
-}
-
-void Engine::Impl::SendFence() {
-  in_flight_.BeginEpoch();
-  host_->SendFence(fence_.epoch());
+  sender_.SendFence();
 }
 
 void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now) {
@@ -53,7 +48,7 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
     GoDown(DownStatus());
   }
   if (fence_.Recover(now)) {
-    SendFence();
+    sender_.SendFence();
   }
 }
 
@@ -63,17 +58,8 @@ void Engine::Impl::NoteSuspects() {
   suspects_.NoteLost(lost);
 }
 
-void Engine::Impl::FailOffenders(const absl::Status& cause) {
-  for (const uint64_t id : suspects_.Offenders()) {
-    ++counters_.offenders;
-    LiveSession& session = sessions_.At(id);
-    ends_.Fail(session, BreaksStage(session.request.request_id, suspects_.Faults(id),
-                                    NodesOf(config_.stages), cause));
-  }
-}
-
 absl::Status Engine::Impl::DownStatus() const {
-  return fence_.DownStatus(fence_.fencing() ? host_->UnfencedNodes() : std::vector<std::string>());
+  return fence_.DownStatus(sender_.UnfencedNodes());
 }
 
 void Engine::Impl::GoDown(const absl::Status& why) {
@@ -88,13 +74,12 @@ void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
 }
 
 void Engine::Impl::SendResync(TimePoint now) {
-  FailOffenders(fence_.last_fault());
-  SentStep sent = in_flight_.Begin();
-  StepMessage message = NewMessage(sent);
-  message.header.set_resync(true);
-  sent.resync = true;
-  book_.AddResync(&message.header, &sent);
-  Dispatch(std::move(message), std::move(sent), now);
+  ends_.FailOffenders(NodesOf(config_.stages), fence_.last_fault());
+  OutgoingStep step = sender_.Begin();
+  step.message.header.set_resync(true);
+  step.sent.resync = true;
+  book_.AddResync(&step.message.header, &step.sent);
+  sender_.Send(std::move(step), now);
 }
 
 std::optional<TimePoint> Engine::Impl::NextWake() const {
@@ -123,14 +108,14 @@ void Engine::Impl::Tick(TimePoint now) {
   }
   if (fence_.FenceTimedOut(now)) {
     ++counters_.fences_failed;
-    fence_.GiveUpFence(host_->UnfencedNodes(), now);
+    fence_.GiveUpFence(sender_.UnfencedNodes(), now);
   }
   if (fence_.OutageTooLong(now)) {
     GoDown(fence_.stages_lost().ok() ? DownStatus() : fence_.stages_lost());
   }
   if (fence_.BackoffOver(now)) {
     fence_.BeginFence(now);
-    SendFence();
+    sender_.SendFence();
   }
   Pump(now);
 }
@@ -174,14 +159,14 @@ void Engine::Impl::LoseStages(const absl::Status& why, TimePoint now) {
   const TimePoint since = in_flight_.LastSign(now);
   NoteSuspects();
   Suspend(config_.stages, now);
-  FailOffenders(why);
+  ends_.FailOffenders(NodesOf(config_.stages), why);
   fence_.LoseStages(why, since, now);
 }
 
 void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {
   fence_.Resume(epoch, now);
   quarantine_.reset();
-  SendFence();
+  sender_.SendFence();
 }
 
 }  // namespace strata

@@ -4,6 +4,7 @@
 //   SequenceBook   sequences, claims and prefixes: what is sent and committed
 //   Fence          whether steps may be sent: epoch, faults, outages
 //   StepsInFlight  the epoch's steps, and the pipeline's last sign of life
+//   StepSender     what goes to the stages
 //   SuspectSearch  the search for a session that breaks a stage
 //   Admission      who gets KV memory, and who gives it up
 //   StepBuilder    what a step is made of
@@ -33,6 +34,7 @@
 #include "coordinator/engine/step_builder.h"
 #include "coordinator/engine/step_meter.h"
 #include "coordinator/engine/step_results.h"
+#include "coordinator/engine/step_sender.h"
 #include "coordinator/engine/step_timing.h"
 #include "coordinator/engine/steps_in_flight.h"
 #include "coordinator/engine/suspect_search.h"
@@ -73,18 +75,11 @@ class Engine::Impl {
   void Pump(TimePoint now);
 
   bool SendNextStep(TimePoint now);
-  // An empty step of the epoch.
-  StepMessage NewMessage(const SentStep& sent) const;
-  void Dispatch(StepMessage message, SentStep sent, TimePoint now);
   void Commit(const SentStep& sent, const ResultMessage& result, TimePoint now);
 
   void Fault(const absl::Status& status, TimePoint now);
   // The steps in flight are lost: those they carried are the suspects now.
   void NoteSuspects();
-  // Fails the session that was found to break a stage, if there is one. `cause`: its last fault.
-  void FailOffenders(const absl::Status& cause);
-  // Of the epoch that has just begun.
-  void SendFence();
   // The epoch's first frame: cuts every live sequence to what was committed, and every kept one to
   // what is cached of it; what it does not name is released. Nothing else goes before its result
   // says what the stages really had.
@@ -93,13 +88,13 @@ class Engine::Impl {
   absl::Status DownStatus() const;
 
   EngineConfig config_;  // Only Suspend changes it: the stages' grants.
-  EngineHost* const host_;
   EngineCounters counters_;
   StepTiming timing_;
   StepMeter meter_;
 
   Fence fence_;
   StepsInFlight in_flight_;
+  StepSender sender_;
   SessionQueue sessions_;
   SequenceBook book_;
   SuspectSearch suspects_;

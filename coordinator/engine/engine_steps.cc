@@ -1,20 +1,10 @@
 // What is sent, and what comes back.
 #include <utility>
 
-#include "common/check.h"
 #include "common/status.h"
 #include "coordinator/engine/engine_impl.h"
 
 namespace strata {
-
-StepMessage Engine::Impl::NewMessage(const SentStep& sent) const {
-  StepMessage message;
-  message.header.set_deployment(config_.deployment);
-  message.header.set_epoch(fence_.epoch());
-  message.header.set_step(sent.step);
-  message.header.set_committed_step(sent.committed_step);
-  return message;
-}
 
 bool Engine::Impl::SendNextStep(TimePoint now) {
   builder_.DropGoneWaves();
@@ -27,29 +17,18 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
   if (plan.empty() && (!in_flight_.empty() || !book_.WantsCommands())) {
     return false;
   }
-  SentStep sent = in_flight_.Begin();
-  StepMessage message = NewMessage(sent);
-  v1::StepFrame* const frame = &message.header;
+  OutgoingStep step = sender_.Begin();
+  v1::StepFrame* const frame = &step.message.header;
   // Forks first: what they copy may be released or cut by the same step.
   for (const auto& [rank, session] : sessions_.running()) {
     if (session->kv.to_be_forked()) {
-      book_.AddFork(*session, frame, &sent);
+      book_.AddFork(*session, frame, &step.sent);
     }
   }
-  book_.AddCommands(frame, &sent);
-  builder_.AddItems(plan, view.decoding, frame, &sent);
-  Dispatch(std::move(message), std::move(sent), now);
+  book_.AddCommands(frame, &step.sent);
+  builder_.AddItems(plan, view.decoding, frame, &step.sent);
+  sender_.Send(std::move(step), now);
   return true;
-}
-
-void Engine::Impl::Dispatch(StepMessage message, SentStep sent, TimePoint now) {
-  STRATA_CHECK(in_flight_.size() <= config_.stages.size());
-  if (in_flight_.empty()) {
-    meter_.Begin(now);
-  }
-  in_flight_.Add(std::move(sent), now);
-  ++counters_.steps_sent;
-  host_->SendStep(std::move(message));
 }
 
 // By value: a result is the engine's once it arrived, whatever becomes of it.

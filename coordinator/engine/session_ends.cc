@@ -50,6 +50,15 @@ void SessionEnds::FailAll(const absl::Status& why) {
   }
 }
 
+void SessionEnds::FailOffenders(const std::vector<std::string>& nodes, const absl::Status& cause) {
+  for (const uint64_t id : suspects_->Offenders()) {
+    ++counters_->offenders;
+    LiveSession& session = sessions_->At(id);
+    Fail(session,
+         BreaksStage(session.request.request_id, suspects_->Faults(id), nodes, cause));
+  }
+}
+
 void SessionEnds::ExpireDeadlines(TimePoint now) {
   while (LiveSession* session = sessions_->Expired(now)) {
     const std::string where =

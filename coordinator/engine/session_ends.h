@@ -2,6 +2,9 @@
 #ifndef STRATA_COORDINATOR_ENGINE_SESSION_ENDS_H_
 #define STRATA_COORDINATOR_ENGINE_SESSION_ENDS_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "coordinator/engine/engine.h"
@@ -15,7 +18,7 @@ namespace strata {
 // One thread. A session that ended does not exist any more.
 class SessionEnds {
  public:
-  // All outlive this. It counts sessions that are done and that failed.
+  // All outlive this. It counts sessions that are done, that failed, and that broke a stage.
   SessionEnds(const Fence& fence, SessionQueue* sessions, SequenceBook* book,
               SuspectSearch* suspects, EngineCounters* counters);
 
@@ -24,6 +27,8 @@ class SessionEnds {
   // OnFailed, with `why` and its request's id.
   void Fail(LiveSession& session, const absl::Status& why);
   void FailAll(const absl::Status& why);
+  // Those that were found to break a stage. `nodes`: by stage; `cause`: the last fault.
+  void FailOffenders(const std::vector<std::string>& nodes, const absl::Status& cause);
   // Those whose deadline has passed.
   void ExpireDeadlines(TimePoint now);
 
