@@ -58,9 +58,7 @@ void Engine::Impl::NoteSuspects() {
   suspects_.NoteLost(lost);
 }
 
-absl::Status Engine::Impl::DownStatus() const {
-  return fence_.DownStatus(sender_.UnfencedNodes());
-}
+absl::Status Engine::Impl::DownStatus() const { return fence_.DownStatus(sender_.UnfencedNodes()); }
 
 void Engine::Impl::GoDown(const absl::Status& why) {
   fence_.GoDown();

@@ -84,7 +84,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
   if (sent.first) {
     timing_.ObserveRoundTrip(ToMs(now - sent.sent), compute_ms);
   }
-  if (absl::Status kv = book_.ledger().Compare(header.stages()); !kv.ok()) {
+  if (absl::Status kv = book_.held().Compare(header.stages()); !kv.ok()) {
     ++counters_.ledger_mismatches;
     quarantine_ = EngineProblem{Describe(kv),
                                 "every sequence was resynchronised; if it comes again, unload and "

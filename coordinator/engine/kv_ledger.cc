@@ -3,39 +3,32 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "common/check.h"
 #include "common/limits.h"
-#include "common/status.h"
 #include "coordinator/engine/ledger_policy.h"
 
 namespace strata {
 namespace {
 
-// Pages of a sequence in each full group that a stage uses.
-uint32_t HeldPages(uint32_t length) {
-  return static_cast<uint32_t>((uint64_t{length} + kPageTokens - 1) / kPageTokens);
-}
-
 // What a claim takes of the pages of `length` tokens.
 uint32_t Claimed(uint32_t length) {
-  return static_cast<uint32_t>(ledger_policy::PagesToReserve(HeldPages(length)));
+  return static_cast<uint32_t>(ledger_policy::PagesToReserve(FullGroupPages(length)));
 }
 
 }  // namespace
 
-KvLedger::KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups,
+KvLedger::KvLedger(const std::vector<KvStage>& stages, const std::vector<KvGroupSpec>& groups,
                    uint64_t rows_in_flight)
-    : stages_(std::move(stages)), groups_(std::move(groups)), windows_(groups_, rows_in_flight) {
+    : windows_(groups, rows_in_flight) {
   uint64_t least = std::numeric_limits<uint64_t>::max();
-  for (uint32_t s = 0; s < stages_.size(); ++s) {
-    STRATA_CHECK(stages_[s].pages.size() == groups_.size());
-    for (uint32_t g = 0; g < groups_.size(); ++g) {
+  for (uint32_t s = 0; s < stages.size(); ++s) {
+    STRATA_CHECK(stages[s].pages.size() == groups.size());
+    for (uint32_t g = 0; g < groups.size(); ++g) {
       Component component;
       component.stage = s;
       component.group = g;
-      component.total = component.free = stages_[s].pages[g];
+      component.total = component.free = stages[s].pages[g];
       components_.push_back(component);
       const uint64_t tokens = windows_.Has(g) && component.total >= windows_.MostOfOne(g)
                                   ? kMaxContextTokens
@@ -92,7 +85,8 @@ void KvLedger::Book(std::initializer_list<ClaimId> claims, const Change& change)
 }
 
 KvPages KvLedger::Asked(uint32_t length, const KvSpare& spare, const KvPrefix& prefix) const {
-  KvPages pages = Everywhere(HeldPages(length) - std::min(HeldPages(length), prefix.pages));
+  KvPages pages =
+      Everywhere(FullGroupPages(length) - std::min(FullGroupPages(length), prefix.pages));
   for (size_t i = 0; i < pages.size(); ++i) {
     const double most = std::ceil(spare.most_share * static_cast<double>(components_[i].total));
     pages[i] += std::min(spare.pages, static_cast<uint64_t>(most));
@@ -256,83 +250,6 @@ void KvLedger::Free(ClaimId claim) {
   cached_claims_ -= claimed_.use(claim) == PageUse::kCached ? 1 : 0;
   Book({claim}, [&] { claimed_.Drop(claim); });
   claims_.erase(claim);
-}
-
-void KvLedger::SetHeld(uint64_t sequence, uint32_t least, uint32_t most) {
-  STRATA_CHECK(least <= most);
-  const auto part = part_shared_.find(sequence);
-  for (PageBook* book : {&held_least_, &held_most_}) {
-    const uint32_t length = book == &held_least_ ? least : most;
-    if (!book->Has(sequence)) {
-      book->Add(sequence, PageUse::kLive);
-    }
-    // A stage may have written to it, and then have been told to take that back.
-    if (part != part_shared_.end() && (book == &held_most_ || length > part->second)) {
-      book->Unshare(sequence, part->second / kPageTokens);
-    }
-    book->Resize(sequence, HeldPages(length));
-  }
-  if (part != part_shared_.end() && least > part->second) {
-    part_shared_.erase(part);
-  }
-  windows_.SetHeld(sequence, least, most);
-}
-
-void KvLedger::HoldFork(uint64_t source, uint64_t destination, uint32_t length, bool everywhere) {
-  if (length % kPageTokens > 0) {
-    part_shared_[destination] = length;
-  }
-  for (PageBook* book : {&held_least_, &held_most_}) {
-    book->Add(destination, PageUse::kLive);
-    if (book->Has(source) && (everywhere || book == &held_most_)) {
-      book->Share(source, destination, std::min(book->size(source), HeldPages(length)));
-    }
-  }
-}
-
-void KvLedger::DropHeld(uint64_t sequence) {
-  part_shared_.erase(sequence);
-  for (PageBook* book : {&held_least_, &held_most_}) {
-    if (book->Has(sequence)) {
-      book->Drop(sequence);
-    }
-  }
-  windows_.DropHeld(sequence);
-}
-
-absl::Status KvLedger::Compare(
-    const google::protobuf::RepeatedPtrField<v1::StageKv>& reported) const {
-  for (const Component& component : components_) {
-    const auto stage = static_cast<int>(component.stage);
-    const auto group = static_cast<int>(component.group);
-    const uint64_t total = reported[stage].total_pages(group);
-    const uint64_t free = reported[stage].free_pages(group);
-    // Held pages come from claims that fit, but a range's upper end is only a bound.
-    const bool used = component.total > 0;
-    const uint32_t g = component.group;
-    const uint64_t pages_most = windows_.Has(g) ? windows_.HeldMost(g) : held_most_.pages();
-    const uint64_t pages_least = windows_.Has(g) ? windows_.HeldLeast(g) : held_least_.pages();
-    const uint64_t held_most = used ? std::min(pages_most, component.total) : 0;
-    const uint64_t least = component.total - held_most;
-    const uint64_t most = component.total - (used ? pages_least : 0);
-    if (total == component.total && free >= least && free <= most) {
-      continue;
-    }
-    std::string expected = std::to_string(least);
-    if (most != least) {
-      expected += " to " + std::to_string(most);
-    }
-    return Error(absl::StatusCode::kDataLoss, "KV_MISMATCH",
-                 "stage " + std::to_string(stage) + " on node \"" + stages_[stage].node +
-                     "\" reports " + std::to_string(free) + " free of " + std::to_string(total) +
-                     " KV pages (" + KvGroupName(groups_[group]) + "), the ledger expects " +
-                     expected + " of " + std::to_string(component.total))
-        .Node(stages_[stage].node)
-        .Fact("stage", component.stage)
-        .Fact("reported_free", free)
-        .Fact("expected_free", least);
-  }
-  return absl::OkStatus();
 }
 
 std::vector<KvSnapshot> KvLedger::Snapshot() const {

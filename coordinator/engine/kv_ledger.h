@@ -1,19 +1,18 @@
-// The one accountant of a pipeline's KV memory: a vector over (stage, KV group), in pages.
+// The one accountant of what is promised of a pipeline's KV memory: a vector over (stage, KV
+// group), in pages.
 #ifndef STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
 #define STRATA_COORDINATOR_ENGINE_KV_LEDGER_H_
 
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/model/model_spec.h"
+#include "coordinator/engine/kv_stage.h"
 #include "coordinator/engine/window_pages.h"
 #include "coordinator/prefix/page_book.h"
-#include "strata/v1/shard.pb.h"
 
 namespace strata {
 
@@ -26,12 +25,6 @@ struct KvSnapshot {
   uint64_t live = 0;    // Promised to running sessions.
   uint64_t cached = 0;  // Held by cached prefixes.
   uint64_t fenced = 0;  // Released, but the step with the Release is not committed yet.
-};
-
-// One stage's grant.
-struct KvStage {
-  std::string node;             // Named in errors.
-  std::vector<uint64_t> pages;  // By KV group; 0 where no layer of the stage uses the group.
 };
 
 // Pages by component: stage, then KV group.
@@ -50,20 +43,19 @@ struct KvPrefix {
   uint32_t pages = 0;
 };
 
-// Two books. Claims are promises: what a session sends to the stages is within its claim, which is
-// why what was admitted never fails for memory. A page that several claims share counts once, for
-// the first of live, cached and fenced that any of them is, and until the last of them gives it up;
-// who shares pages here must share them on the stages too. Held pages are what the stages' pools
-// must have handed out after the newest committed step; they are compared with what the stages
-// report. Of a window group a sequence has the newest pages alone: a claim covers what it may come
-// to have at once. Who has window groups shares no pages. One thread.
+// Claims are promises: what a session sends to the stages is within its claim, which is why what
+// was admitted never fails for memory. A page that several claims share counts once, for the first
+// of live, cached and fenced that any of them is, and until the last of them gives it up; who
+// shares pages here must share them on the stages too. A claim covers what its sequence may come to
+// have at once, of a window group the newest pages. Who has window groups shares no pages. What the
+// stages really hold is HeldKv's (held_kv.h). One thread.
 class KvLedger {
  public:
   using ClaimId = uint64_t;
 
   // `rows_in_flight`: the most tokens of a sequence that are sent and that a stage does not know to
   // be committed.
-  KvLedger(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups,
+  KvLedger(const std::vector<KvStage>& stages, const std::vector<KvGroupSpec>& groups,
            uint64_t rows_in_flight = 0);
 
   // The longest sequence that the empty pool holds, in tokens: the minimum over the components;
@@ -111,24 +103,6 @@ class KvLedger {
   // The Release is committed, or nothing was ever sent.
   void Free(ClaimId claim);
 
-  // After the newest committed step, the sequence has from `least` to `most` tokens on every stage:
-  // equal but for sequences with a rejected item, which no stage before the rejecting one took
-  // back. Sequences go by their numbers.
-  void SetHeld(uint64_t sequence, uint32_t least, uint32_t most);
-  // The stages know that `length` tokens of it are committed, and free what is behind a window.
-  void SetRetained(uint64_t sequence, uint32_t length) { windows_.SetRetained(sequence, length); }
-  void DropHeld(uint64_t sequence);
-  // A Fork is committed: `destination` has the first `length` tokens of `source`, in the same
-  // pages; on every stage, or on some that nobody can tell (`everywhere` false). A page that they
-  // fill in part is copied when either writes to it first, which is `destination`: the source's is
-  // full.
-  void HoldFork(uint64_t source, uint64_t destination, uint32_t length, bool everywhere);
-
-  // Whether the stages' counts after the newest committed step are the expected ones. `reported`
-  // has one entry a stage, in order, with one count a group. DATA_LOSS, reason KV_MISMATCH, names
-  // stage, group and both numbers.
-  absl::Status Compare(const google::protobuf::RepeatedPtrField<v1::StageKv>& reported) const;
-
   std::vector<KvSnapshot> Snapshot() const;
   // Claims that are not cached.
   size_t claims() const { return claims_.size() - cached_claims_; }
@@ -156,19 +130,11 @@ class KvLedger {
   uint32_t Begin(ClaimId claim, const KvPrefix& prefix);
   void SetUse(ClaimId claim, PageUse use);
 
-  std::vector<KvStage> stages_;
-  std::vector<KvGroupSpec> groups_;
-  WindowPages windows_;
+  ClaimedWindowPages windows_;
   std::vector<Component> components_;  // By stage, then group.
   std::unordered_map<ClaimId, Claim> claims_;
   PageBook claimed_;  // Their pages, by claim: every component needs as many.
   size_t cached_claims_ = 0;
-  // What sequences hold at least and at most, by their numbers. Forks share pages, so that counting
-  // tokens is not enough.
-  PageBook held_least_;
-  PageBook held_most_;
-  // By number: its length when it was forked, while it may share the page that this fills in part.
-  std::unordered_map<uint64_t, uint32_t> part_shared_;
   ClaimId next_claim_ = 1;
   uint64_t capacity_tokens_ = 0;
   uint32_t limiting_stage_ = 0;

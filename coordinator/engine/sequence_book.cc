@@ -1,9 +1,7 @@
 #include "coordinator/engine/sequence_book.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "common/check.h"
 #include "common/limits.h"
 
 namespace strata {
@@ -17,15 +15,19 @@ std::array<Fingerprint, 2> RootsOf(const EngineConfig& config) {
   return {root(0), root(1)};
 }
 
-}  // namespace
-
-KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages) {
+std::vector<KvStage> GrantsOf(const std::vector<EngineStage>& stages) {
   std::vector<KvStage> grants;
   grants.reserve(stages.size());
   for (const EngineStage& stage : stages) {
     grants.push_back({stage.node, stage.kv_pages});
   }
-  return {std::move(grants), config.kv_groups,
+  return grants;
+}
+
+}  // namespace
+
+KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& stages) {
+  return {GrantsOf(stages), config.kv_groups,
           KvRowsInFlight(stages.size(), config.max_batch_tokens)};
 }
 
@@ -35,10 +37,8 @@ SequenceBook::SequenceBook(const EngineConfig& config, SequenceNumbers* numbers,
       numbers_(numbers),
       counters_(counters),
       roots_(RootsOf(config)),
-      has_windows_(
-          std::any_of(config.kv_groups.begin(), config.kv_groups.end(),
-                      [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; })),
       ledger_(NewLedger(config, config.stages)),
+      held_(GrantsOf(config.stages), config.kv_groups),
       prefixes_(config, roots_, &ledger_, counters) {}
 
 void SequenceBook::Open(LiveSession& session) { Renew(session); }
@@ -131,8 +131,8 @@ void SequenceBook::ForgetAll(std::map<uint64_t, LiveSession>* sessions) {
   }
   sequences_.clear();
   prefixes_.Clear();
-  lengths_.clear();
   ledger_ = NewLedger(config_, config_.stages);
+  held_ = HeldKv(GrantsOf(config_.stages), config_.kv_groups);
 }
 
 void SequenceBook::Detach(LiveSession& session, LiveSession* successor) {
@@ -159,7 +159,7 @@ void SequenceBook::CancelHandover(const LiveSession& session) {
 }
 
 void SequenceBook::GiveBack(KvSequence* sequence) {
-  ledger_.DropHeld(sequence->number);
+  held_.DropHeld(sequence->number);
   prefixes_.FreeTails(sequence, 0);
   const std::optional<KvLedger::ClaimId> claim = std::exchange(sequence->claim, std::nullopt);
   LiveSession* const successor = std::exchange(sequence->successor, nullptr);

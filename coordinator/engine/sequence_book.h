@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "common/fingerprint.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/held_kv.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/layer_waves.h"
 #include "coordinator/engine/live_session.h"
@@ -34,6 +34,7 @@ class SequenceBook {
   SequenceBook(const EngineConfig& config, SequenceNumbers* numbers, EngineCounters* counters);
 
   const KvLedger& ledger() const { return ledger_; }
+  const HeldKv& held() const { return held_; }
   const PrefixSharing& prefixes() const { return prefixes_; }
   PrefixSharing& prefixes() { return prefixes_; }
 
@@ -89,21 +90,13 @@ class SequenceBook {
   };
   ItemOutcome CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item);
   // The stages know of this step's commit: they freed what is behind windows by then.
-  void RetainWindows(uint64_t committed_step);
+  void RetainWindows(uint64_t committed_step) { held_.RetainCommitted(committed_step); }
   // Of a sequence whose Release is not committed.
   const std::string& RequestIdOf(uint64_t number) const {
     return sequences_.at(number)->request_id;
   }
 
  private:
-  // With window groups: how long steps left sequences, until the stages know them to be committed
-  // and free what is behind the windows; in the order of the steps.
-  struct LengthAfter {
-    uint64_t step = 0;
-    uint64_t sequence = 0;
-    uint32_t length = 0;
-  };
-
   // Its next sequence, with nothing sent and no claim.
   void Renew(LiveSession& session);
   void Name(LiveSession& session);
@@ -122,11 +115,10 @@ class SequenceBook {
   SequenceNumbers* const numbers_;
   EngineCounters* const counters_;
   const std::array<Fingerprint, 2> roots_;  // Of no tokens, by rotary variant.
-  const bool has_windows_;
   KvLedger ledger_;
+  HeldKv held_;
   PrefixSharing prefixes_;
   std::map<uint64_t, std::unique_ptr<KvSequence>> sequences_;  // That have a number, by it.
-  std::deque<LengthAfter> lengths_;
 };
 
 }  // namespace strata

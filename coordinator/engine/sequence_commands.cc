@@ -87,7 +87,7 @@ void SequenceBook::AddCommands(v1::StepFrame* frame, SentStep* sent) {
 }
 
 void SequenceBook::AddResync(v1::StepFrame* frame, SentStep* sent) {
-  lengths_.clear();
+  held_.ForgetCommitted();
   for (const auto& [number, sequence] : sequences_) {
     if (sequence->kept) {
       sequence->cut_wanted = false;
@@ -123,12 +123,12 @@ WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows) {
 
 void SequenceBook::Poison(KvSequence* sequence, uint32_t least) {
   sequence->poisoned = true;
-  ledger_.SetHeld(sequence->number, least, sequence->reached);
+  held_.SetHeld(sequence->number, least, sequence->reached);
 }
 
 void SequenceBook::CommitFork(const SentCommand& fork, const v1::CommandResult& result) {
   KvSequence& sequence = *sequences_.at(fork.sequence);
-  ledger_.HoldFork(fork.source, fork.sequence, fork.length, !result.has_error());
+  held_.HoldFork(fork.source, fork.sequence, fork.length, !result.has_error());
   if (!result.has_error()) {
     sequence.committed = fork.length;
     sequence.committed_fingerprint = fork.fingerprint;
@@ -160,7 +160,7 @@ void SequenceBook::CommitCut(const SentCommand& cut, const v1::CommandResult& re
   }
   sequence.committed = sequence.sent = sequence.reached = cut.length;
   // After one that was refused nobody can tell what is shared with a Fork of it.
-  ledger_.SetHeld(cut.sequence, sequence.poisoned ? 0 : cut.length, cut.length);
+  held_.SetHeld(cut.sequence, sequence.poisoned ? 0 : cut.length, cut.length);
   prefixes_.FreeTails(&sequence, step);
 }
 
@@ -189,8 +189,8 @@ void SequenceBook::CommitResync(const SentStep& sent, const v1::StepResult& head
     KvSequence& sequence = *sequences_.at(sent.commands[i].sequence);
     if (!header.commands(static_cast<int>(i)).has_error()) {
       sequence.reached = sequence.committed = sent.commands[i].length;
-      ledger_.SetHeld(sequence.number, sequence.committed, sequence.committed);
-      ledger_.SetRetained(sequence.number, sequence.committed);
+      held_.SetHeld(sequence.number, sequence.committed, sequence.committed);
+      held_.SetRetained(sequence.number, sequence.committed);
       prefixes_.FreeTails(&sequence, 0);
       continue;
     }
@@ -222,7 +222,7 @@ SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_
   }
   const uint32_t end = sent.position + sent.rows;
   if (sent.first_slice) {
-    ledger_.SetHeld(sent.sequence, end, end);
+    held_.SetHeld(sent.sequence, end, end);
   }
   if (!sent.last_slice) {
     return {ItemEnd::kPart, session};
@@ -235,20 +235,11 @@ SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_
     }
   }
   sequence.committed = end;
-  if (has_windows_) {
-    lengths_.push_back({step, sent.sequence, end});
-  }
+  held_.NoteCommitted(step, sent.sequence, end);
   if (sequence.session != nullptr) {
     prefixes_.Publish(*sequence.session, end);
   }
   return {ItemEnd::kCommitted, session};
-}
-
-void SequenceBook::RetainWindows(uint64_t committed_step) {
-  while (!lengths_.empty() && lengths_.front().step <= committed_step) {
-    ledger_.SetRetained(lengths_.front().sequence, lengths_.front().length);
-    lengths_.pop_front();
-  }
 }
 
 }  // namespace strata

@@ -54,8 +54,7 @@ void SessionEnds::FailOffenders(const std::vector<std::string>& nodes, const abs
   for (const uint64_t id : suspects_->Offenders()) {
     ++counters_->offenders;
     LiveSession& session = sessions_->At(id);
-    Fail(session,
-         BreaksStage(session.request.request_id, suspects_->Faults(id), nodes, cause));
+    Fail(session, BreaksStage(session.request.request_id, suspects_->Faults(id), nodes, cause));
   }
 }
 

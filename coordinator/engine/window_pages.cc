@@ -4,52 +4,72 @@
 
 #include "common/limits.h"
 #include "common/model/window.h"
+#include "coordinator/engine/kv_stage.h"
 
 namespace strata {
 namespace {
 
 // Pages of `length` tokens, less those that were freed once `committed` were known to be.
 uint64_t PagesInWindow(uint32_t window, uint32_t length, uint32_t committed) {
-  const auto pages = static_cast<uint32_t>((uint64_t{length} + kPageTokens - 1) / kPageTokens);
+  const uint32_t pages = FullGroupPages(length);
   return pages - std::min(pages, FirstSeen(committed, window) / kPageTokens);
+}
+
+// The window group of this index; null: it is none.
+template <typename Group>
+const Group* FindGroup(const std::vector<Group>& groups, uint32_t index) {
+  const auto found = std::find_if(groups.begin(), groups.end(),
+                                  [index](const Group& group) { return group.index == index; });
+  return found == groups.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
-WindowPages::WindowPages(const std::vector<KvGroupSpec>& groups, uint64_t rows_in_flight) {
+ClaimedWindowPages::ClaimedWindowPages(const std::vector<KvGroupSpec>& groups,
+                                       uint64_t rows_in_flight) {
   for (uint32_t g = 0; g < groups.size(); ++g) {
     if (groups[g].kind == KvKind::kWindow) {
       const uint64_t most = MostKvPages(groups[g], kMaxContextTokens, rows_in_flight);
-      groups_.push_back({.index = g, .window = groups[g].window, .most_of_one = most});
+      groups_.push_back({.index = g, .most_of_one = most});
     }
   }
 }
 
-const WindowPages::Group* WindowPages::Find(uint32_t group) const {
-  const auto found = std::find_if(groups_.begin(), groups_.end(),
-                                  [group](const Group& g) { return g.index == group; });
-  return found == groups_.end() ? nullptr : &*found;
+const ClaimedWindowPages::Group* ClaimedWindowPages::Find(uint32_t group) const {
+  return FindGroup(groups_, group);
 }
 
-void WindowPages::AddClaim(PageUse use, uint64_t pages) {
+void ClaimedWindowPages::AddClaim(PageUse use, uint64_t pages) {
   for (Group& group : groups_) {
     group.claimed[static_cast<size_t>(use)] += std::min(pages, group.most_of_one);
   }
 }
 
-void WindowPages::RemoveClaim(PageUse use, uint64_t pages) {
+void ClaimedWindowPages::RemoveClaim(PageUse use, uint64_t pages) {
   for (Group& group : groups_) {
     group.claimed[static_cast<size_t>(use)] -= std::min(pages, group.most_of_one);
   }
 }
 
-void WindowPages::SetHeld(uint64_t sequence, uint32_t least, uint32_t most) {
+HeldWindowPages::HeldWindowPages(const std::vector<KvGroupSpec>& groups) {
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].kind == KvKind::kWindow) {
+      groups_.push_back({.index = g, .window = groups[g].window});
+    }
+  }
+}
+
+const HeldWindowPages::Group* HeldWindowPages::Find(uint32_t group) const {
+  return FindGroup(groups_, group);
+}
+
+void HeldWindowPages::SetHeld(uint64_t sequence, uint32_t least, uint32_t most) {
   if (!groups_.empty()) {
     Hold(sequence, {least, most, held_[sequence].retained});
   }
 }
 
-void WindowPages::SetRetained(uint64_t sequence, uint32_t length) {
+void HeldWindowPages::SetRetained(uint64_t sequence, uint32_t length) {
   const auto found = held_.find(sequence);
   if (found != held_.end()) {
     const Held& held = found->second;
@@ -57,28 +77,28 @@ void WindowPages::SetRetained(uint64_t sequence, uint32_t length) {
   }
 }
 
-void WindowPages::DropHeld(uint64_t sequence) {
+void HeldWindowPages::DropHeld(uint64_t sequence) {
   if (const auto found = held_.find(sequence); found != held_.end()) {
     Count(found->second, false);
     held_.erase(found);
   }
 }
 
-void WindowPages::Hold(uint64_t sequence, const Held& held) {
+void HeldWindowPages::Hold(uint64_t sequence, const Held& held) {
   Held& now = held_[sequence];
   Count(now, false);
   now = held;
   Count(now, true);
 }
 
-void WindowPages::Count(const Held& held, bool add) {
+void HeldWindowPages::Count(const Held& held, bool add) {
   for (Group& group : groups_) {
     // A stage may take for committed what another one rejected.
     const uint32_t known = held.least == held.most ? held.retained : held.most;
     const uint64_t least = PagesInWindow(group.window, held.least, known);
     const uint64_t most = PagesInWindow(group.window, held.most, held.retained);
-    group.held_least = add ? group.held_least + least : group.held_least - least;
-    group.held_most = add ? group.held_most + most : group.held_most - most;
+    group.least = add ? group.least + least : group.least - least;
+    group.most = add ? group.most + most : group.most - most;
   }
 }
 

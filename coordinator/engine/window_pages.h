@@ -1,5 +1,5 @@
-// The ledger's account of window groups, of which a sequence has the newest pages alone: what
-// claims take of them, and what sequences hold. Part of KvLedger.
+// The accounts of window groups, of which a sequence has the newest pages alone: what claims take
+// of them (part of KvLedger), and what sequences hold (part of HeldKv).
 #ifndef STRATA_COORDINATOR_ENGINE_WINDOW_PAGES_H_
 #define STRATA_COORDINATOR_ENGINE_WINDOW_PAGES_H_
 
@@ -14,12 +14,11 @@
 
 namespace strata {
 
-// A group is named by its index among all KV groups, a sequence by its number. One thread.
-class WindowPages {
+// A group is named by its index among all KV groups. `rows_in_flight`: the most tokens of a
+// sequence that are sent and that a stage does not know to be committed. One thread.
+class ClaimedWindowPages {
  public:
-  // `rows_in_flight`: the most tokens of a sequence that are sent and that a stage does not know to
-  // be committed.
-  WindowPages(const std::vector<KvGroupSpec>& groups, uint64_t rows_in_flight);
+  ClaimedWindowPages(const std::vector<KvGroupSpec>& groups, uint64_t rows_in_flight);
 
   bool empty() const { return groups_.empty(); }
   // Whether it is a window group; the rest is asked of such alone.
@@ -34,12 +33,33 @@ class WindowPages {
     return Find(group)->claimed[static_cast<size_t>(use)];
   }
 
-  // See KvLedger::SetHeld, SetRetained and DropHeld.
+ private:
+  struct Group {
+    uint32_t index = 0;
+    uint64_t most_of_one = 0;
+    std::array<uint64_t, kPageUses> claimed{};
+  };
+
+  const Group* Find(uint32_t group) const;
+
+  std::vector<Group> groups_;
+};
+
+// A group is named by its index among all KV groups, a sequence by its number. One thread.
+class HeldWindowPages {
+ public:
+  explicit HeldWindowPages(const std::vector<KvGroupSpec>& groups);
+
+  bool empty() const { return groups_.empty(); }
+  // Whether it is a window group; the rest is asked of such alone.
+  bool Has(uint32_t group) const { return Find(group) != nullptr; }
+
+  // See HeldKv.
   void SetHeld(uint64_t sequence, uint32_t least, uint32_t most);
   void SetRetained(uint64_t sequence, uint32_t length);
   void DropHeld(uint64_t sequence);
-  uint64_t HeldLeast(uint32_t group) const { return Find(group)->held_least; }
-  uint64_t HeldMost(uint32_t group) const { return Find(group)->held_most; }
+  uint64_t HeldLeast(uint32_t group) const { return Find(group)->least; }
+  uint64_t HeldMost(uint32_t group) const { return Find(group)->most; }
 
  private:
   // Tokens of a sequence.
@@ -48,13 +68,12 @@ class WindowPages {
     uint32_t most = 0;
     uint32_t retained = 0;
   };
+  // Pages of all sequences.
   struct Group {
     uint32_t index = 0;
     uint32_t window = 0;
-    uint64_t most_of_one = 0;
-    std::array<uint64_t, kPageUses> claimed{};
-    uint64_t held_least = 0;
-    uint64_t held_most = 0;
+    uint64_t least = 0;
+    uint64_t most = 0;
   };
 
   const Group* Find(uint32_t group) const;

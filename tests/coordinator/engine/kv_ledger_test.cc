@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/status.h"
+#include "coordinator/engine/held_kv.h"
 
 namespace strata {
 namespace {
@@ -16,7 +17,10 @@ void Report(Reports* reports, uint64_t free, uint64_t total) {
   kv->add_total_pages(total);
 }
 
-KvLedger TwoStages() { return KvLedger({{"a", {10}}, {"b", {6}}}, {KvGroupSpec{}}); }
+template <typename Book = KvLedger>
+Book TwoStages() {
+  return Book({{"a", {10}}, {"b", {6}}}, {KvGroupSpec{}});
+}
 
 TEST(KvLedger, CapacityIsTheLeastOfTheStagesAndNamesIt) {
   const KvLedger ledger = TwoStages();
@@ -72,8 +76,8 @@ TEST(KvLedger, AClaimTakesNoMoreOfAWindowGroupThanItsSequenceCanHave) {
   EXPECT_EQ(ledger.Free(), (KvPages{20, 9}));
 }
 
-TEST(KvLedger, PagesBehindAWindowAreBackOnceTheStagesKnowWhatIsCommitted) {
-  KvLedger ledger = Windowed(20, 9);
+TEST(HeldKv, PagesBehindAWindowAreBackOnceTheStagesKnowWhatIsCommitted) {
+  HeldKv ledger({{"a", {20, 9}}}, {{KvKind::kFull, 0}, {KvKind::kWindow, 32}});
   const auto report = [](uint64_t full, uint64_t window) {
     Reports reports;
     v1::StageKv* kv = reports.Add();
@@ -142,8 +146,8 @@ TEST(KvLedger, FencedPagesAreNeitherFreeNorLive) {
   EXPECT_TRUE(ledger.Fits(96));
 }
 
-TEST(KvLedger, ComparesWhatStagesReport) {
-  KvLedger ledger = TwoStages();
+TEST(HeldKv, ComparesWhatStagesReport) {
+  auto ledger = TwoStages<HeldKv>();
   ledger.SetHeld(1, 20, 20);
   ledger.SetHeld(2, 1, 1);
   Reports good;
@@ -165,8 +169,8 @@ TEST(KvLedger, ComparesWhatStagesReport) {
   EXPECT_FALSE(ledger.Compare(other_total).ok());
 }
 
-TEST(KvLedger, ARejectedItemLeavesARangeUntilItsReleaseIsCommitted) {
-  KvLedger ledger = TwoStages();
+TEST(HeldKv, ARejectedItemLeavesARangeUntilItsReleaseIsCommitted) {
+  auto ledger = TwoStages<HeldKv>();
   ledger.SetHeld(1, 16, 48);
   for (const uint64_t free : {3u, 4u, 5u}) {
     Reports reports;
@@ -200,8 +204,8 @@ TEST(KvLedger, AKeptSequenceIsCachedAndItsTailFencedUntilItIsCutOff) {
   EXPECT_EQ(ledger.Free(), (KvPages{10, 6}));
 }
 
-// What a stage may hold and the ledger agrees: between `least` and `most` pages.
-void ExpectHeld(const KvLedger& ledger, uint64_t least, uint64_t most) {
+// What a stage may hold and its report is as expected: between `least` and `most` pages.
+void ExpectHeld(const HeldKv& ledger, uint64_t least, uint64_t most) {
   for (uint64_t held = 0; held <= 6; ++held) {
     Reports reports;
     Report(&reports, 10 - held, 10);
@@ -210,8 +214,8 @@ void ExpectHeld(const KvLedger& ledger, uint64_t least, uint64_t most) {
   }
 }
 
-TEST(KvLedger, AForksPagesAreHeldOnceAsLongAsEitherHoldsThem) {
-  KvLedger ledger = TwoStages();
+TEST(HeldKv, AForksPagesAreHeldOnceAsLongAsEitherHoldsThem) {
+  auto ledger = TwoStages<HeldKv>();
   ledger.SetHeld(1, 50, 50);
   ledger.HoldFork(1, 2, 32, /*everywhere=*/true);
   ExpectHeld(ledger, 4, 4);
@@ -229,8 +233,8 @@ TEST(KvLedger, AForksPagesAreHeldOnceAsLongAsEitherHoldsThem) {
   ExpectHeld(ledger, 0, 0);
 }
 
-TEST(KvLedger, APageThatAForkFillsInPartIsItsOwnOnceItIsWrittenTo) {
-  KvLedger ledger = TwoStages();
+TEST(HeldKv, APageThatAForkFillsInPartIsItsOwnOnceItIsWrittenTo) {
+  auto ledger = TwoStages<HeldKv>();
   ledger.SetHeld(1, 48, 48);
   ledger.HoldFork(1, 2, 40, /*everywhere=*/true);
   ledger.HoldFork(1, 3, 33, /*everywhere=*/true);

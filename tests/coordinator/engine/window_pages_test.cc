@@ -13,12 +13,10 @@ constexpr uint32_t kWindow = 2 * kPageTokens;
 constexpr uint64_t kRowsInFlight = kPageTokens;
 
 // A full group, and after it one with a window.
-WindowPages OneWindow() {
-  return WindowPages({KvGroupSpec{}, {KvKind::kWindow, kWindow}}, kRowsInFlight);
-}
+std::vector<KvGroupSpec> OneWindow() { return {KvGroupSpec{}, {KvKind::kWindow, kWindow}}; }
 
 TEST(WindowPages, AClaimTakesNoMoreThanTheWindowCanHold) {
-  WindowPages pages = OneWindow();
+  ClaimedWindowPages pages(OneWindow(), kRowsInFlight);
   EXPECT_FALSE(pages.Has(0));
   ASSERT_TRUE(pages.Has(1));
   const uint64_t most = pages.MostOfOne(1);
@@ -31,7 +29,7 @@ TEST(WindowPages, AClaimTakesNoMoreThanTheWindowCanHold) {
 }
 
 TEST(WindowPages, WhatIsBehindTheWindowIsHeldUntilTheStagesKnowOfTheCommit) {
-  WindowPages pages = OneWindow();
+  HeldWindowPages pages(OneWindow());
   pages.SetHeld(7, 10 * kPageTokens, 10 * kPageTokens);
   EXPECT_EQ(pages.HeldLeast(1), 10u);
   EXPECT_EQ(pages.HeldMost(1), 10u);
@@ -45,14 +43,14 @@ TEST(WindowPages, WhatIsBehindTheWindowIsHeldUntilTheStagesKnowOfTheCommit) {
 }
 
 TEST(WindowPages, AStageMayHaveFreedWhatAnotherOneRejected) {
-  WindowPages pages = OneWindow();
+  HeldWindowPages pages(OneWindow());
   pages.SetHeld(7, 4 * kPageTokens, 10 * kPageTokens);
   EXPECT_LT(pages.HeldLeast(1), 4u);
   EXPECT_EQ(pages.HeldMost(1), 10u);
 }
 
 TEST(WindowPages, WithoutWindowsNothingIsCounted) {
-  WindowPages pages({KvGroupSpec{}}, kRowsInFlight);
+  HeldWindowPages pages({KvGroupSpec{}});
   EXPECT_TRUE(pages.empty());
   pages.SetHeld(7, 100, 100);
   pages.SetRetained(7, 100);
