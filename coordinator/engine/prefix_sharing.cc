@@ -128,6 +128,18 @@ void PrefixSharing::Begin(LiveSession& session, const PrefixHit& hit) {
   }
 }
 
+void PrefixSharing::Unbegin(LiveSession& session) {
+  KvSequence& sequence = *session.kv.current_;
+  Drop(&sequence);
+  sequence.fork_source = 0;
+  sequence.sent = 0;
+  sequence.sent_fingerprint = sequence.committed_fingerprint;
+  session.kv.awaited_holder_ = 0;
+  if (sequence.claim.has_value()) {
+    ledger_->Unshare(*sequence.claim);
+  }
+}
+
 void PrefixSharing::BeginIfReady(LiveSession& session) {
   if (!CachesPrefixOf(session) || session.kv.begun() || !HasRoom(*ledger_, session) ||
       Waits(session)) {

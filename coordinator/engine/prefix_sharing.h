@@ -45,6 +45,8 @@ class PrefixSharing {
   // The session begins on `hit`, whose pages its claim shares, and is going to publish the rest of
   // what is known of it: its sequence has a name in the cache.
   void Begin(LiveSession& session, const PrefixHit& hit);
+  // The session's sequence, which has no number, is where it was before Begin, and shares nothing.
+  void Unbegin(LiveSession& session);
   // Where prefixes are cached, a session that has room for what is known of it begins on a cached
   // prefix, or at its first token; not while somebody computes its prefix.
   void BeginIfReady(LiveSession& session);

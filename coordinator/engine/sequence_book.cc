@@ -1,8 +1,11 @@
 #include "coordinator/engine/sequence_book.h"
 
+#include <array>
+#include <optional>
 #include <utility>
 
-#include "common/limits.h"
+#include "common/fingerprint.h"
+#include "common/model/model_spec.h"
 
 namespace strata {
 namespace {
@@ -34,18 +37,17 @@ KvLedger NewLedger(const EngineConfig& config, const std::vector<EngineStage>& s
 SequenceBook::SequenceBook(const EngineConfig& config, SequenceNumbers* numbers,
                            EngineCounters* counters)
     : config_(config),
-      numbers_(numbers),
       counters_(counters),
-      roots_(RootsOf(config)),
       ledger_(NewLedger(config, config.stages)),
       held_(GrantsOf(config.stages), config.kv_groups),
-      prefixes_(config, roots_, &ledger_, counters) {}
+      prefixes_(config, RootsOf(config), &ledger_, counters),
+      sequences_(RootsOf(config), numbers) {}
 
-void SequenceBook::Open(LiveSession& session) { Renew(session); }
+void SequenceBook::Open(LiveSession& session) { sequences_.Renew(session); }
 
 void SequenceBook::Close(LiveSession& session, bool may_keep) {
   if (session.kv.sequence() == 0) {
-    Unbegin(session);
+    prefixes_.Unbegin(session);
     if (session.kv.claim().has_value()) {
       ledger_.Free(*session.kv.claim());  // Nothing was ever sent under it.
     }
@@ -53,20 +55,6 @@ void SequenceBook::Close(LiveSession& session, bool may_keep) {
   } else if (!may_keep || !prefixes_.Keep(session)) {
     Detach(session, nullptr);
   }
-}
-
-void SequenceBook::Renew(LiveSession& session) {
-  session.kv.unnamed_ = std::make_unique<KvSequence>();
-  session.kv.current_ = session.kv.unnamed_.get();
-  session.kv.current_->session = &session;
-  session.kv.current_->sent_fingerprint = session.kv.current_->committed_fingerprint =
-      roots_[session.request.params.rotary_variant()];
-}
-
-void SequenceBook::Name(LiveSession& session) {
-  session.kv.current_->number = numbers_->Next();
-  session.kv.current_->request_id = session.request.request_id;
-  sequences_[session.kv.current_->number] = std::move(session.kv.unnamed_);
 }
 
 bool SequenceBook::Reserve(LiveSession& session, const KvSpare& spare, const KvPrefix& shared) {
@@ -79,18 +67,6 @@ bool SequenceBook::Grow(LiveSession& session) {
   return ledger_.Grow(*session.kv.claim(), session.known());
 }
 
-void SequenceBook::Unbegin(LiveSession& session) {
-  KvSequence& sequence = *session.kv.current_;
-  prefixes_.Drop(&sequence);
-  sequence.fork_source = 0;
-  sequence.sent = 0;
-  sequence.sent_fingerprint = sequence.committed_fingerprint;
-  session.kv.awaited_holder_ = 0;
-  if (sequence.claim.has_value()) {
-    ledger_.Unshare(*sequence.claim);
-  }
-}
-
 void SequenceBook::GiveUp(LiveSession& session) {
   session.kv.replaying_ = session.kv.replaying_ || session.kv.committed() > 0;
   if (session.kv.sequence() != 0) {
@@ -98,12 +74,12 @@ void SequenceBook::GiveUp(LiveSession& session) {
     return;
   }
   if (session.kv.claim().has_value()) {
-    Unbegin(session);
+    prefixes_.Unbegin(session);
     ledger_.Free(*session.kv.claim());  // Nothing was sent under it.
   } else {
     CancelHandover(session);
   }
-  Renew(session);
+  sequences_.Renew(session);
 }
 
 void SequenceBook::Replay(LiveSession& session) {
@@ -114,7 +90,7 @@ void SequenceBook::Replay(LiveSession& session) {
 void SequenceBook::Rewind(LiveSession& session) {
   KvSequence& sequence = *session.kv.current_;
   if (sequence.number == 0) {
-    Unbegin(session);
+    prefixes_.Unbegin(session);
   } else if (sequence.committed > 0) {
     sequence.sent = sequence.committed;
     sequence.sent_fingerprint = sequence.committed_fingerprint;
@@ -127,9 +103,9 @@ void SequenceBook::ForgetAll(std::map<uint64_t, LiveSession>* sessions) {
   for (auto& [id, session] : *sessions) {
     session.kv.replaying_ = session.kv.replaying_ || session.kv.committed() > 0;
     session.kv.awaited_holder_ = 0;
-    Renew(session);
+    sequences_.Renew(session);
   }
-  sequences_.clear();
+  sequences_.Clear();
   prefixes_.Clear();
   ledger_ = NewLedger(config_, config_.stages);
   held_ = HeldKv(GrantsOf(config_.stages), config_.kv_groups);
@@ -144,11 +120,11 @@ void SequenceBook::Detach(LiveSession& session, LiveSession* successor) {
   if (successor == nullptr) {
     ledger_.Fence(*sequence.claim);
   }
-  Renew(session);
+  sequences_.Renew(session);
 }
 
 void SequenceBook::CancelHandover(const LiveSession& session) {
-  for (const auto& [number, sequence] : sequences_) {
+  for (const auto& [number, sequence] : sequences_.all()) {
     if (sequence->successor == &session) {
       sequence->successor = nullptr;
       if (sequence->claim.has_value()) {

@@ -5,19 +5,17 @@
 #ifndef STRATA_COORDINATOR_ENGINE_SEQUENCE_BOOK_H_
 #define STRATA_COORDINATOR_ENGINE_SEQUENCE_BOOK_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "common/fingerprint.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/held_kv.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/layer_waves.h"
 #include "coordinator/engine/live_session.h"
+#include "coordinator/engine/named_sequences.h"
 #include "coordinator/engine/prefix_sharing.h"
 #include "coordinator/engine/result_check.h"
 
@@ -92,16 +90,9 @@ class SequenceBook {
   // The stages know of this step's commit: they freed what is behind windows by then.
   void RetainWindows(uint64_t committed_step) { held_.RetainCommitted(committed_step); }
   // Of a sequence whose Release is not committed.
-  const std::string& RequestIdOf(uint64_t number) const {
-    return sequences_.at(number)->request_id;
-  }
+  const std::string& RequestIdOf(uint64_t number) const { return sequences_.At(number).request_id; }
 
  private:
-  // Its next sequence, with nothing sent and no claim.
-  void Renew(LiveSession& session);
-  void Name(LiveSession& session);
-  // A sequence without a number is where it was before Begin.
-  void Unbegin(LiveSession& session);
   // The session's sequence is given up; its claim goes on to `successor` (or nobody) on Release.
   void Detach(LiveSession& session, LiveSession* successor);
   // The claim that waits for it until its old sequence is released is nobody's.
@@ -112,13 +103,11 @@ class SequenceBook {
   void GiveBack(KvSequence* sequence);
 
   const EngineConfig& config_;
-  SequenceNumbers* const numbers_;
   EngineCounters* const counters_;
-  const std::array<Fingerprint, 2> roots_;  // Of no tokens, by rotary variant.
   KvLedger ledger_;
   HeldKv held_;
   PrefixSharing prefixes_;
-  std::map<uint64_t, std::unique_ptr<KvSequence>> sequences_;  // That have a number, by it.
+  NamedSequences sequences_;
 };
 
 }  // namespace strata

@@ -40,18 +40,18 @@ void AddCut(const KvSequence& sequence, v1::StepFrame* frame, SentStep* sent) {
 }  // namespace
 
 bool SequenceBook::WantsCommands() const {
-  return std::any_of(sequences_.begin(), sequences_.end(), [](const auto& entry) {
+  return std::any_of(sequences_.all().begin(), sequences_.all().end(), [](const auto& entry) {
     return entry.second->release_wanted || entry.second->cut_wanted;
   });
 }
 
 void SequenceBook::AddFork(LiveSession& session, v1::StepFrame* frame, SentStep* sent) {
-  Name(session);
+  sequences_.Name(session);
   KvSequence& sequence = *session.kv.current_;
   sequence.reached = sequence.sent;
   const uint64_t source = std::exchange(sequence.fork_source, 0);
   v1::ForkCommand* fork = frame->add_commands()->mutable_fork();
-  SetName(*sequences_.at(source), fork->mutable_source());
+  SetName(sequences_.At(source), fork->mutable_source());
   SetName(sequence, fork->mutable_destination());
   fork->set_length(sequence.sent);
   fork->set_fingerprint(sequence.sent_fingerprint);
@@ -64,7 +64,7 @@ void SequenceBook::AddFork(LiveSession& session, v1::StepFrame* frame, SentStep*
 }
 
 void SequenceBook::AddCommands(v1::StepFrame* frame, SentStep* sent) {
-  for (const auto& [number, sequence] : sequences_) {
+  for (const auto& [number, sequence] : sequences_.all()) {
     if (std::exchange(sequence->cut_wanted, false)) {
       AddCut(*sequence, frame, sent);
       for (auto& [claim, step] : sequence->tails) {
@@ -73,7 +73,7 @@ void SequenceBook::AddCommands(v1::StepFrame* frame, SentStep* sent) {
     }
   }
   size_t releases = 0;
-  for (const auto& [number, sequence] : sequences_) {
+  for (const auto& [number, sequence] : sequences_.all()) {
     if (sequence->release_wanted && releases < kMaxReleases) {
       ++releases;
       sequence->release_wanted = false;
@@ -88,7 +88,7 @@ void SequenceBook::AddCommands(v1::StepFrame* frame, SentStep* sent) {
 
 void SequenceBook::AddResync(v1::StepFrame* frame, SentStep* sent) {
   held_.ForgetCommitted();
-  for (const auto& [number, sequence] : sequences_) {
+  for (const auto& [number, sequence] : sequences_.all()) {
     if (sequence->kept) {
       sequence->cut_wanted = false;
       AddCut(*sequence, frame, sent);
@@ -106,7 +106,7 @@ WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows) {
   STRATA_CHECK(sequence.sent + rows <= ledger_.Covers(*sequence.claim));
   if (sequence.number == 0) {
     STRATA_CHECK(sequence.sent == 0 && sequence.committed == 0);
-    Name(session);
+    sequences_.Name(session);
   }
   const WaveItem tokens{session.id, sequence.number, sequence.sent, rows,
                         sequence.sent_fingerprint};
@@ -127,7 +127,7 @@ void SequenceBook::Poison(KvSequence* sequence, uint32_t least) {
 }
 
 void SequenceBook::CommitFork(const SentCommand& fork, const v1::CommandResult& result) {
-  KvSequence& sequence = *sequences_.at(fork.sequence);
+  KvSequence& sequence = sequences_.At(fork.sequence);
   held_.HoldFork(fork.source, fork.sequence, fork.length, !result.has_error());
   if (!result.has_error()) {
     sequence.committed = fork.length;
@@ -141,8 +141,8 @@ void SequenceBook::CommitFork(const SentCommand& fork, const v1::CommandResult& 
   // A stage's record of the source is not what it was: nobody else shall begin on it.
   ++counters_->prefix_forks_failed;
   Poison(&sequence, 0);
-  if (const auto source = sequences_.find(fork.source); source != sequences_.end()) {
-    prefixes_.Drop(source->second.get());
+  if (KvSequence* const source = sequences_.Find(fork.source); source != nullptr) {
+    prefixes_.Drop(source);
   }
   if (sequence.session != nullptr) {
     ++counters_->replays;
@@ -152,7 +152,7 @@ void SequenceBook::CommitFork(const SentCommand& fork, const v1::CommandResult& 
 
 void SequenceBook::CommitCut(const SentCommand& cut, const v1::CommandResult& result,
                              uint64_t step) {
-  KvSequence& sequence = *sequences_.at(cut.sequence);
+  KvSequence& sequence = sequences_.At(cut.sequence);
   if (result.has_error()) {
     Poison(&sequence, 0);
     prefixes_.Drop(&sequence);
@@ -165,10 +165,8 @@ void SequenceBook::CommitCut(const SentCommand& cut, const v1::CommandResult& re
 }
 
 void SequenceBook::CommitRelease(uint64_t number) {
-  const auto it = sequences_.find(number);
-  STRATA_CHECK(it != sequences_.end() && it->second->session == nullptr);
-  GiveBack(it->second.get());
-  sequences_.erase(it);
+  GiveBack(&sequences_.At(number));
+  sequences_.Erase(number);
 }
 
 void SequenceBook::CommitResync(const SentStep& sent, const v1::StepResult& header) {
@@ -177,7 +175,7 @@ void SequenceBook::CommitResync(const SentStep& sent, const v1::StepResult& head
     named.insert(command.sequence);
   }
   std::vector<uint64_t> released;
-  for (const auto& [number, sequence] : sequences_) {
+  for (const auto& [number, sequence] : sequences_.all()) {
     if (!named.contains(number)) {
       released.push_back(number);
     }
@@ -186,7 +184,7 @@ void SequenceBook::CommitResync(const SentStep& sent, const v1::StepResult& head
     CommitRelease(number);
   }
   for (size_t i = 0; i < sent.commands.size(); ++i) {
-    KvSequence& sequence = *sequences_.at(sent.commands[i].sequence);
+    KvSequence& sequence = sequences_.At(sent.commands[i].sequence);
     if (!header.commands(static_cast<int>(i)).has_error()) {
       sequence.reached = sequence.committed = sent.commands[i].length;
       held_.SetHeld(sequence.number, sequence.committed, sequence.committed);
@@ -207,7 +205,7 @@ void SequenceBook::CommitResync(const SentStep& sent, const v1::StepResult& head
 SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_t step,
                                                    const v1::ItemResult& item) {
   // It exists: its Release comes in a later step than its items.
-  KvSequence& sequence = *sequences_.at(sent.sequence);
+  KvSequence& sequence = sequences_.At(sent.sequence);
   const uint64_t session = sequence.session == nullptr ? 0 : sequence.session->id;
   if (item.has_error()) {
     ++counters_->item_errors;

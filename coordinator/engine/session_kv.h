@@ -78,6 +78,7 @@ class SessionKv {
   uint32_t cached_tokens() const { return cached_tokens_.value_or(0); }
 
  private:
+  friend class NamedSequences;
   friend class SequenceBook;
   friend class PrefixSharing;
 
