@@ -1,40 +1,13 @@
 #include "coordinator/prefix/prefix_cache.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/check.h"
 
 namespace strata {
 
-struct PrefixCache::Node {
-  PrefixKey key;
-  Node* parent = nullptr;  // Null at the first page.
-  uint32_t pages = 0;      // Up to and with this one.
-  // Children are a doubly linked list.
-  Node* first_child = nullptr;
-  Node* next = nullptr;
-  Node* previous = nullptr;
-  std::vector<uint64_t> here;  // Sequences that stand here.
-  uint64_t kept_here = 0;      // The kept one of them; a second one would say nothing new.
-  uint32_t kept_below = 0;     // Kept sequences here and below.
-  uint64_t used = 0;
-};
-
-PrefixCache::PrefixCache(Limits limits) : limits_(limits) {}
+PrefixCache::PrefixCache(Limits limits) : limits_(limits), coming_(limits.nodes) {}
 PrefixCache::PrefixCache() : PrefixCache(Limits{}) {}
-PrefixCache::~PrefixCache() = default;
-
-size_t PrefixCache::KeyHash::operator()(const PrefixKey& key) const {
-  size_t hash = 0;
-  std::memcpy(&hash, key.data(), sizeof(hash));
-  return hash;
-}
-
-PrefixCache::Node* PrefixCache::FindNode(const PrefixKey& key) const {
-  const auto it = nodes_.find(key);
-  return it == nodes_.end() ? nullptr : it->second.get();
-}
 
 uint64_t PrefixCache::SequenceAtOrBelow(const Node* node) const {
   while (node->here.empty()) {
@@ -46,7 +19,7 @@ uint64_t PrefixCache::SequenceAtOrBelow(const Node* node) const {
 
 std::vector<uint64_t> PrefixCache::Continuations(const PrefixKey& key, size_t most) const {
   std::vector<uint64_t> sequences;
-  const Node* const node = FindNode(key);
+  const Node* const node = tree_.Find(key);
   const Node* child = node == nullptr ? nullptr : node->first_child;
   for (; child != nullptr && sequences.size() < most; child = child->next) {
     ++steps_;
@@ -60,7 +33,7 @@ PrefixCache::Match PrefixCache::Find(std::span<const PrefixKey> keys) const {
   const Node* node = nullptr;
   for (const PrefixKey& key : keys) {
     ++steps_;
-    const Node* next = FindNode(key);
+    const Node* next = tree_.Find(key);
     if (next == nullptr) {
       break;
     }
@@ -73,34 +46,17 @@ PrefixCache::Match PrefixCache::Find(std::span<const PrefixKey> keys) const {
   match.coming = match.pages;
   while (match.coming < keys.size()) {
     ++steps_;
-    const auto it = coming_.find(keys[match.coming]);
-    if (it == coming_.end() || (match.computing != 0 && it->second != match.computing)) {
+    const uint64_t publisher = coming_.PublisherOf(keys[match.coming]);
+    if (publisher == 0 || (match.computing != 0 && publisher != match.computing)) {
       break;
     }
-    match.computing = it->second;
+    match.computing = publisher;
     ++match.coming;
   }
   if (match.computing == 0) {
     match.coming = 0;
   }
   return match;
-}
-
-PrefixCache::Node* PrefixCache::AddChild(Node* parent, const PrefixKey& key) {
-  auto owned = std::make_unique<Node>();
-  Node* node = owned.get();
-  node->key = key;
-  node->parent = parent;
-  node->pages = parent == nullptr ? 1 : parent->pages + 1;
-  if (parent != nullptr) {
-    node->next = parent->first_child;
-    if (node->next != nullptr) {
-      node->next->previous = node;
-    }
-    parent->first_child = node;
-  }
-  nodes_.emplace(key, std::move(owned));
-  return node;
 }
 
 void PrefixCache::StandAt(uint64_t sequence, Node* node) {
@@ -132,19 +88,11 @@ void PrefixCache::SetUsed(Node* node, uint64_t used) {
 void PrefixCache::RemoveIfEmpty(Node* node) {
   while (node != nullptr && node->here.empty() && node->first_child == nullptr) {
     ++steps_;
-    Node* parent = node->parent;
-    if (node->previous != nullptr) {
-      node->previous->next = node->next;
-    } else if (parent != nullptr) {
-      parent->first_child = node->next;
-    }
-    if (node->next != nullptr) {
-      node->next->previous = node->previous;
-    }
+    Node* const parent = node->parent;
     if (parent != nullptr) {
       SetUsed(parent, node->used);  // Who used a page used those before it.
     }
-    nodes_.erase(PrefixKey(node->key));
+    tree_.Remove(node);
     node = parent;
   }
 }
@@ -156,31 +104,19 @@ void PrefixCache::CountKept(Node* node, int change) {
   }
 }
 
-void PrefixCache::DropComing(uint64_t sequence, Sequence* entry) {
-  for (const PrefixKey& key : entry->coming) {
-    ++steps_;
-    const auto it = coming_.find(key);
-    if (it != coming_.end() && it->second == sequence) {
-      coming_.erase(it);
-    }
-  }
-  entry->coming.clear();
-}
-
 void PrefixCache::Begin(uint64_t sequence, std::span<const PrefixKey> keys, uint32_t shared) {
   STRATA_CHECK(shared <= keys.size() && sequence != 0);
-  const auto [it, added] = sequences_.try_emplace(sequence);
+  const bool added = sequences_.try_emplace(sequence).second;
   STRATA_CHECK(added);
   if (shared > 0) {
-    Node* node = FindNode(keys[shared - 1]);
+    Node* node = tree_.Find(keys[shared - 1]);
     STRATA_CHECK(node != nullptr);
     SetUsed(node, ++clock_);
   }
   for (const PrefixKey& key : keys.subspan(shared)) {
     ++steps_;
-    if (FindNode(key) == nullptr && coming_.size() < limits_.nodes &&
-        coming_.try_emplace(key, sequence).second) {
-      it->second.coming.push_back(key);
+    if (tree_.Find(key) == nullptr) {
+      coming_.Announce(sequence, key);
     }
   }
 }
@@ -192,13 +128,13 @@ void PrefixCache::Publish(uint64_t sequence, std::span<const PrefixKey> keys) {
   Node* node = before;
   for (size_t i = node == nullptr ? 0 : node->pages; i < keys.size(); ++i) {
     ++steps_;
-    Node* next = FindNode(keys[i]);
-    if (next == nullptr && nodes_.size() >= limits_.nodes) {
+    Node* next = tree_.Find(keys[i]);
+    if (next == nullptr && tree_.nodes() >= limits_.nodes) {
       break;
     }
-    node = next == nullptr ? AddChild(node, keys[i]) : next;
+    node = next == nullptr ? tree_.Add(node, keys[i]) : next;
     // Published is no longer coming, whoever was to bring it.
-    coming_.erase(keys[i]);
+    coming_.Arrived(keys[i]);
     SetUsed(node, ++clock_);
   }
   if (node != before) {
@@ -212,7 +148,7 @@ void PrefixCache::Publish(uint64_t sequence, std::span<const PrefixKey> keys) {
 void PrefixCache::Forget(uint64_t sequence) {
   const auto it = sequences_.find(sequence);
   Node* const node = it->second.at;
-  DropComing(sequence, &it->second);
+  steps_ += coming_.Withdraw(sequence);
   if (it->second.kept) {
     recent_.erase({it->second.used, sequence});
     node->kept_here = 0;
@@ -234,7 +170,7 @@ void PrefixCache::Remove(uint64_t sequence) {
 std::vector<PrefixCache::Cut> PrefixCache::Keep(uint64_t sequence) {
   Sequence& entry = sequences_.at(sequence);
   STRATA_CHECK(!entry.kept);
-  DropComing(sequence, &entry);
+  steps_ += coming_.Withdraw(sequence);
   Node* const node = entry.at;
   std::vector<Cut> cuts;
   if (node == nullptr || node->kept_below > 0) {
@@ -328,9 +264,9 @@ std::vector<PrefixCache::Cut> PrefixCache::Evict(uint64_t wanted, const ReturnsP
 }
 
 void PrefixCache::Clear() {
-  nodes_.clear();
+  tree_.Clear();
   sequences_.clear();
-  coming_.clear();
+  coming_.Clear();
   recent_.clear();
 }
 

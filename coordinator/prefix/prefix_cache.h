@@ -1,12 +1,11 @@
-// Which sequences of a pipeline hold which prefixes: a radix tree by content with one node a page
-// of tokens. Knows sequences by number and prefixes by key; what it decides, the engine does.
+// Which sequences of a pipeline hold which prefixes, and which of them give way. Knows sequences by
+// number and prefixes by key; what it decides, the engine does.
 #ifndef STRATA_COORDINATOR_PREFIX_PREFIX_CACHE_H_
 #define STRATA_COORDINATOR_PREFIX_PREFIX_CACHE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/prefix/coming_prefixes.h"
 #include "coordinator/prefix/prefix_chain.h"
+#include "coordinator/prefix/prefix_tree.h"
 
 namespace strata {
 
@@ -34,7 +35,6 @@ class PrefixCache {
   PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
-  ~PrefixCache();
 
   struct Match {
     uint32_t pages = 0;   // The longest published prefix.
@@ -83,34 +83,27 @@ class PrefixCache {
   bool IsKept(uint64_t sequence) const;
   // Published pages of the sequence.
   uint32_t PagesOf(uint64_t sequence) const;
-  size_t nodes() const { return nodes_.size(); }
+  size_t nodes() const { return tree_.nodes(); }
   size_t kept() const { return recent_.size(); }
   size_t live() const { return sequences_.size() - recent_.size(); }
   // Pages, prefixes and sequences that all calls so far went over, one by one: their work.
   uint64_t steps() const { return steps_; }
 
  private:
-  struct Node;
-  struct KeyHash {
-    size_t operator()(const PrefixKey& key) const;
-  };
+  using Node = PrefixNode;
   struct Sequence {
     Node* at = nullptr;  // Null: nothing published.
     size_t place = 0;    // In the node's list.
     bool kept = false;
-    uint64_t used = 0;              // While kept: its place in recent_.
-    std::vector<PrefixKey> coming;  // Keys in coming_ that are its own.
+    uint64_t used = 0;  // While kept: its place in recent_.
   };
 
-  Node* FindNode(const PrefixKey& key) const;
   uint64_t SequenceAtOrBelow(const Node* node) const;
-  Node* AddChild(Node* parent, const PrefixKey& key);
   void StandAt(uint64_t sequence, Node* node);
   void Leave(const Sequence& entry);
   void SetUsed(Node* node, uint64_t used);
   void RemoveIfEmpty(Node* node);
   void CountKept(Node* node, int change);
-  void DropComing(uint64_t sequence, Sequence* entry);
   void Forget(uint64_t sequence);
   bool CutLastPage(uint64_t sequence);
   uint64_t LeastRecent() const { return recent_.begin()->second; }
@@ -118,10 +111,10 @@ class PrefixCache {
   const Limits limits_;
   uint64_t clock_ = 0;
   mutable uint64_t steps_ = 0;
-  std::unordered_map<PrefixKey, std::unique_ptr<Node>, KeyHash> nodes_;
+  PrefixTree tree_;  // What is published.
+  ComingPrefixes coming_;
   std::unordered_map<uint64_t, Sequence> sequences_;
-  std::unordered_map<PrefixKey, uint64_t, KeyHash> coming_;  // Key: who is to publish it.
-  std::set<std::pair<uint64_t, uint64_t>> recent_;           // (used, kept sequence).
+  std::set<std::pair<uint64_t, uint64_t>> recent_;  // (used, kept sequence).
 };
 
 }  // namespace strata
