@@ -6,14 +6,14 @@
 #include "common/status.h"
 
 namespace strata::cuda {
-namespace {
-
-float PlusOf(NormKind norm) { return norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f; }
-
-}  // namespace
 
 CudaShard::CudaShard(const StageSpec& spec, std::shared_ptr<Device> device)
-    : spec_(spec), calls_(&spec_), device_(std::move(device)), stream_(device_->stream()) {}
+    : spec_(spec),
+      calls_(&spec_),
+      device_(std::move(device)),
+      stream_(device_->stream()),
+      products_(stream_, spec.activations == v1::ACTIVATIONS_INT8, &scratch_),
+      branch_(stream_, spec.model.hidden, products_, scratch_, batch_) {}
 
 absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& spec,
                                                              const cpu::StageWeights& weights,
@@ -122,13 +122,9 @@ absl::Status CudaShard::ReadLogits(std::span<float> out) {
   const size_t stride = scratch_.sizes().hidden;
   for (uint32_t first = 0; first < head_rows_; first += kLogitRows) {
     const uint32_t rows = std::min(kLogitRows, head_rows_ - first);
-    const Inputs inputs =
-        Prepare(scratch_.head() + first * stride, stride, rows, {&weights_.head()});
-    Product product = ProductOf(weights_.head(), inputs, scratch_.logits(), vocab);
-    const QuantizedRows quantized = scratch_.quantized(weights_.head().inputs);
-    product.quantized = inputs.quantized ? &quantized : nullptr;
-    product.rows = rows;
-    Multiply(stream_, product);
+    const RowInputs inputs =
+        products_.Prepare(scratch_.head() + first * stride, stride, rows, {&weights_.head()});
+    products_.Multiply(weights_.head(), inputs, scratch_.logits(), vocab);
     if (spec_.model.logits_divisor != 1 || spec_.model.final_soft_cap != 0) {
       CapRows(stream_, scratch_.logits(), vocab, rows, static_cast<uint32_t>(vocab),
               spec_.model.logits_divisor, spec_.model.final_soft_cap);
@@ -157,94 +153,6 @@ absl::Status CudaShard::ResizeKv(std::span<const uint64_t> pages) {
 
 uint64_t CudaShard::MemoryBytes() const {
   return weights_.bytes() + scratch_.bytes() + rotary_.bytes() + kv_.bytes() + batch_.bytes();
-}
-
-bool CudaShard::TakesInt8(const Matrix& matrix) const {
-  return spec_.activations == v1::ACTIVATIONS_INT8 && matrix.group != 0;
-}
-
-CudaShard::Inputs CudaShard::Prepare(const float* x, size_t stride, uint32_t rows, Users users) {
-  Inputs inputs = {.x = x, .stride = stride};
-  for (const Matrix* user : users) {
-    if (TakesInt8(*user) && !inputs.quantized) {
-      inputs.quantized = true;
-      Quantize(stream_, x, stride, rows, user->inputs, scratch_.quantized(user->inputs));
-    }
-  }
-  return inputs;
-}
-
-CudaShard::Inputs CudaShard::BranchInputs(const LayerSpec& spec, const DeviceVector& before,
-                                          Users users) {
-  const size_t stride = scratch_.sizes().hidden;
-  const float* x = scratch_.residual();
-  if (!before.empty()) {
-    NormRows(stream_, {.x = x,
-                       .x_stride = stride,
-                       .rows = batch_.rows(),
-                       .width = before.width,
-                       .weight = before.data,
-                       .eps = spec.norm_eps,
-                       .plus = PlusOf(spec.norm),
-                       .out = scratch_.normed(),
-                       .out_stride = stride});
-    x = scratch_.normed();
-  }
-  return Prepare(x, stride, batch_.rows(), users);
-}
-
-void CudaShard::NormBy(const DeviceVector& weight, const LayerSpec& spec, float* x, size_t stride) {
-  NormRows(stream_, {.x = x,
-                     .x_stride = stride,
-                     .rows = batch_.rows(),
-                     .width = weight.width,
-                     .weight = weight.data,
-                     .eps = spec.norm_eps,
-                     .plus = PlusOf(spec.norm),
-                     .out = x,
-                     .out_stride = stride});
-}
-
-Product CudaShard::ProductOf(const Matrix& matrix, const Inputs& inputs, float* out,
-                             size_t stride) const {
-  return {.matrix = matrix,
-          .rows = batch_.rows(),
-          .x = inputs.x,
-          .x_stride = inputs.stride,
-          .out = out,
-          .out_stride = stride};
-}
-
-void CudaShard::MultiplyRows(const Matrix& matrix, const Inputs& inputs, float* out,
-                             size_t stride) {
-  Product product = ProductOf(matrix, inputs, out, stride);
-  const QuantizedRows quantized = scratch_.quantized(matrix.inputs);
-  product.quantized = TakesInt8(matrix) ? &quantized : nullptr;
-  Multiply(stream_, product);
-}
-
-void CudaShard::FinishBranch(const Inputs& inputs, const Matrix& matrix, const LayerSpec& spec,
-                             const DeviceVector& after) {
-  const size_t stride = scratch_.sizes().hidden;
-  if (!after.empty() || spec.branch_scale != 1) {
-    MultiplyRows(matrix, inputs, scratch_.branch(), stride);
-    AddBranch(spec, after);
-    return;
-  }
-  Product product = ProductOf(matrix, inputs, scratch_.residual(), stride);
-  const QuantizedRows quantized = scratch_.quantized(matrix.inputs);
-  product.quantized = TakesInt8(matrix) ? &quantized : nullptr;
-  product.add = true;
-  Multiply(stream_, product);
-}
-
-void CudaShard::AddBranch(const LayerSpec& spec, const DeviceVector& after) {
-  const size_t stride = scratch_.sizes().hidden;
-  if (!after.empty()) {
-    NormBy(after, spec, scratch_.branch(), stride);
-  }
-  AddRows(stream_, scratch_.branch(), stride, spec.branch_scale, scratch_.residual(), stride,
-          batch_.rows(), spec_.model.hidden);
 }
 
 }  // namespace strata::cuda

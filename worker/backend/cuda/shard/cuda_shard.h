@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,6 +16,8 @@
 #include "worker/backend/cuda/shard/device_kv.h"
 #include "worker/backend/cuda/shard/device_scratch.h"
 #include "worker/backend/cuda/shard/device_weights.h"
+#include "worker/backend/cuda/shard/residual_branch.h"
+#include "worker/backend/cuda/shard/row_products.h"
 #include "worker/backend/shard.h"
 #include "worker/backend/shard_calls.h"
 
@@ -48,26 +49,6 @@ class CudaShard : public Shard {
  private:
   CudaShard(const StageSpec& spec, std::shared_ptr<Device> device);
 
-  // Rows of activations, normed or not, quantized where one of those who multiply them wants it.
-  struct Inputs {
-    const float* x = nullptr;
-    size_t stride = 0;
-    bool quantized = false;  // To scratch_'s quantized rows.
-  };
-  using Users = std::initializer_list<const Matrix*>;
-  bool TakesInt8(const Matrix& matrix) const;
-  Inputs Prepare(const float* x, size_t stride, uint32_t rows, Users users);
-  // Of the residual stream, normed by `before` unless it is empty.
-  Inputs BranchInputs(const LayerSpec& spec, const DeviceVector& before, Users users);
-  void NormBy(const DeviceVector& weight, const LayerSpec& spec, float* x, size_t stride);
-  Product ProductOf(const Matrix& matrix, const Inputs& inputs, float* out, size_t stride) const;
-  void MultiplyRows(const Matrix& matrix, const Inputs& inputs, float* out, size_t stride);
-  // Adds a branch's last product to the residual stream, normed and multiplied as the layer says;
-  // the second of what scratch_'s branch holds.
-  void FinishBranch(const Inputs& inputs, const Matrix& matrix, const LayerSpec& spec,
-                    const DeviceVector& after);
-  void AddBranch(const LayerSpec& spec, const DeviceVector& after);
-
   // Attention's parts. Without `queries` only keys and values are wanted.
   void AppendRows(uint32_t layer, bool queries);
   void AppendLatents(uint32_t layer);
@@ -78,10 +59,11 @@ class CudaShard : public Shard {
   void AttendLatents(uint32_t layer);
 
   void GateRows(const MlpSpec& mlp, uint32_t rows, size_t stride, uint32_t width);
-  void GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights, const Inputs& inputs,
+  void GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights, const RowInputs& inputs,
                      uint32_t width);
   void MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights);
-  void MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights, const Inputs& normed);
+  void MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights,
+                         const RowInputs& normed);
 
   const DeviceLayer& WeightsOf(uint32_t layer) const {
     return weights_.layer(layer - spec_.first_layer);
@@ -97,6 +79,8 @@ class CudaShard : public Shard {
   DeviceBuffer rotary_;  // See RopesOf.
   DeviceKv kv_;
   BatchOnDevice batch_;
+  const RowProducts products_;
+  const ResidualBranch branch_;
   uint32_t head_rows_ = 0;
 };
 

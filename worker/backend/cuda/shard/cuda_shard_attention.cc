@@ -73,13 +73,13 @@ void CudaShard::AppendRows(uint32_t layer, bool queries) {
   }
   const DeviceLayer& weights = WeightsOf(layer);
   const RowSizes& sizes = scratch_.sizes();
-  const Inputs inputs =
-      BranchInputs(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
+  const RowInputs inputs =
+      branch_.Begin(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
   if (queries) {
-    MultiplyRows(weights.q, inputs, scratch_.q(), sizes.queries);
+    products_.Multiply(weights.q, inputs, scratch_.q(), sizes.queries);
   }
-  MultiplyRows(weights.k, inputs, scratch_.k(), sizes.keys);
-  MultiplyRows(weights.v, inputs, scratch_.v(), sizes.values);
+  products_.Multiply(weights.k, inputs, scratch_.k(), sizes.keys);
+  products_.Multiply(weights.v, inputs, scratch_.v(), sizes.values);
   // Queries and keys alike; of `heads` heads.
   const auto turn = [&](float* x, size_t stride, uint32_t heads, const DeviceVector& norm) {
     const uint32_t width = heads * attention.head_dim;
@@ -91,7 +91,7 @@ void CudaShard::AppendRows(uint32_t layer, bool queries) {
                          .width = norm.width,
                          .weight = norm.data,
                          .eps = spec.norm_eps,
-                         .plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f,
+                         .plus = PlusOf(spec.norm),
                          .out = x,
                          .out_stride = stride});
     }
@@ -161,9 +161,9 @@ void CudaShard::FinishAttention(uint32_t layer) {
   } else {
     Attend(stream_, AttentionOf(layer));
   }
-  const Inputs inputs =
-      Prepare(scratch_.attended(), scratch_.sizes().queries, batch_.rows(), {&weights.o});
-  FinishBranch(inputs, weights.o, spec, weights.after_attention_norm);
+  const RowInputs inputs =
+      products_.Prepare(scratch_.attended(), scratch_.sizes().queries, batch_.rows(), {&weights.o});
+  branch_.Finish(inputs, weights.o, spec, weights.after_attention_norm);
 }
 
 void CudaShard::AppendLatents(uint32_t layer) {
@@ -184,15 +184,16 @@ void CudaShard::AppendLatents(uint32_t layer) {
                        .out = x,
                        .out_stride = stride});
   };
-  const Inputs inputs = BranchInputs(spec, weights.attention_norm, {&first, &weights.kv_latent});
-  MultiplyRows(first, inputs, ranked ? scratch_.query_latent() : scratch_.q(),
-               ranked ? sizes.query_rank : sizes.queries);
-  MultiplyRows(weights.kv_latent, inputs, scratch_.k(), sizes.keys);
+  const RowInputs inputs =
+      branch_.Begin(spec, weights.attention_norm, {&first, &weights.kv_latent});
+  products_.Multiply(first, inputs, ranked ? scratch_.query_latent() : scratch_.q(),
+                     ranked ? sizes.query_rank : sizes.queries);
+  products_.Multiply(weights.kv_latent, inputs, scratch_.k(), sizes.keys);
   if (ranked) {
     norm(scratch_.query_latent(), sizes.query_rank, weights.query_latent_norm);
-    const Inputs of_queries =
-        Prepare(scratch_.query_latent(), sizes.query_rank, batch_.rows(), {&weights.q});
-    MultiplyRows(weights.q, of_queries, scratch_.q(), sizes.queries);
+    const RowInputs of_queries =
+        products_.Prepare(scratch_.query_latent(), sizes.query_rank, batch_.rows(), {&weights.q});
+    products_.Multiply(weights.q, of_queries, scratch_.q(), sizes.queries);
   }
   // The rotated dimensions of queries go behind those that are absorbed.
   RotateHeads(layer, scratch_.q() + latent.nope_dim, sizes.queries, attention.heads,

@@ -17,11 +17,11 @@ absl::Status CudaShard::Mlp(uint32_t layer) {
     MixtureMlp(spec, weights);
     return device_->LaunchStatus();
   }
-  const Inputs inputs = BranchInputs(spec, weights.mlp_norm, {&weights.gate, &weights.up});
+  const RowInputs inputs = branch_.Begin(spec, weights.mlp_norm, {&weights.gate, &weights.up});
   GatedProducts(spec.mlp, weights, inputs, spec.mlp.ffn);
-  const Inputs gated =
-      Prepare(scratch_.gate(), scratch_.sizes().within, batch_.rows(), {&weights.down});
-  FinishBranch(gated, weights.down, spec, weights.after_mlp_norm);
+  const RowInputs gated =
+      products_.Prepare(scratch_.gate(), scratch_.sizes().within, batch_.rows(), {&weights.down});
+  branch_.Finish(gated, weights.down, spec, weights.after_mlp_norm);
   return device_->LaunchStatus();
 }
 
@@ -32,11 +32,11 @@ void CudaShard::GateRows(const MlpSpec& mlp, uint32_t rows, size_t stride, uint3
   Gate(stream_, gating, mlp.clamp, mlp.gain, scratch_.gate(), scratch_.up(), rows, stride, width);
 }
 
-void CudaShard::GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights, const Inputs& inputs,
-                              uint32_t width) {
+void CudaShard::GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights,
+                              const RowInputs& inputs, uint32_t width) {
   const size_t stride = scratch_.sizes().within;
-  MultiplyRows(weights.gate, inputs, scratch_.gate(), stride);
-  MultiplyRows(weights.up, inputs, scratch_.up(), stride);
+  products_.Multiply(weights.gate, inputs, scratch_.gate(), stride);
+  products_.Multiply(weights.up, inputs, scratch_.up(), stride);
   GateRows(mlp, batch_.rows(), stride, width);
 }
 
@@ -47,8 +47,8 @@ void CudaShard::MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights) {
   const uint32_t rows = batch_.rows();
   const Matrix& gate = weights.expert_gate.first;
   const Matrix& up = weights.expert_up.first;
-  const Inputs normed = BranchInputs(spec, weights.mlp_norm, {&weights.router, &gate, &up});
-  MultiplyRows(weights.router, normed, scratch_.router(), sizes.experts);
+  const RowInputs normed = branch_.Begin(spec, weights.mlp_norm, {&weights.router, &gate, &up});
+  products_.Multiply(weights.router, normed, scratch_.router(), sizes.experts);
   Route(stream_, {.logits = scratch_.router(),
                   .scratch = scratch_.router_keys(),
                   .stride = sizes.experts,
@@ -68,19 +68,20 @@ void CudaShard::MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights) {
                   .weights = scratch_.weights()});
   MultiplyByExperts(spec, weights, normed);
   if (mlp.shared_ffn != 0) {
-    const Inputs inputs = Prepare(normed.x, normed.stride, rows, {&weights.gate, &weights.up});
+    const RowInputs inputs =
+        products_.Prepare(normed.x, normed.stride, rows, {&weights.gate, &weights.up});
     GatedProducts(mlp, weights, inputs, mlp.shared_ffn);
-    const Inputs gated = Prepare(scratch_.gate(), sizes.within, rows, {&weights.down});
-    MultiplyRows(weights.down, gated, scratch_.branch(), sizes.hidden);
+    const RowInputs gated = products_.Prepare(scratch_.gate(), sizes.within, rows, {&weights.down});
+    products_.Multiply(weights.down, gated, scratch_.branch(), sizes.hidden);
   }
   AddExperts(stream_, scratch_.expert_out(), sizes.hidden, scratch_.places(), scratch_.weights(),
              router.used, rows, spec_.model.hidden, mlp.shared_ffn == 0, scratch_.branch(),
              sizes.hidden);
-  AddBranch(spec, weights.after_mlp_norm);
+  branch_.Add(spec, weights.after_mlp_norm);
 }
 
 void CudaShard::MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights,
-                                  const Inputs& normed) {
+                                  const RowInputs& normed) {
   const MlpSpec& mlp = spec.mlp;
   const uint32_t places = batch_.rows() * mlp.router.used;
   const uint32_t groups = std::min(places, mlp.experts);
@@ -94,21 +95,21 @@ void CudaShard::MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weig
                     .row_at = scratch_.row_at(),
                     .places = scratch_.places()});
   const size_t stride = (size_t{mlp.ffn} + kLanes - 1) / kLanes * kLanes;
-  const auto multiply = [&](const DeviceMatrices& matrices, const Inputs& inputs, bool by_place,
+  const auto multiply = [&](const DeviceMatrices& matrices, const RowInputs& inputs, bool by_place,
                             float* out, size_t out_stride) {
-    Product product = ProductOf(matrices.first, inputs, out, out_stride);
-    const QuantizedRows quantized = scratch_.quantized(matrices.first.inputs);
-    product.quantized = TakesInt8(matrices.first) ? &quantized : nullptr;
+    Product product = RowProducts::Of(matrices.first, inputs, out, out_stride);
+    product.rows = batch_.rows();
     product.matrices = matrices.all;
     product.parts = groups;
     product.groups = scratch_.groups();
     product.row_at = by_place ? nullptr : scratch_.row_at();
-    Multiply(stream_, product);
+    products_.Multiply(product);
   };
   multiply(weights.expert_gate, normed, false, scratch_.gate(), stride);
   multiply(weights.expert_up, normed, false, scratch_.up(), stride);
   GateRows(mlp, places, stride, mlp.ffn);
-  const Inputs gated = Prepare(scratch_.gate(), stride, places, {&weights.expert_down.first});
+  const RowInputs gated =
+      products_.Prepare(scratch_.gate(), stride, places, {&weights.expert_down.first});
   multiply(weights.expert_down, gated, true, scratch_.expert_out(), scratch_.sizes().hidden);
 }
 

@@ -1,0 +1,51 @@
+#include "worker/backend/cuda/shard/residual_branch.h"
+
+namespace strata::cuda {
+
+RowInputs ResidualBranch::Begin(const LayerSpec& spec, const DeviceVector& before,
+                                RowProducts::Users users) const {
+  const float* x = scratch_.residual();
+  if (!before.empty()) {
+    Norm(before, spec, x, scratch_.normed());
+    x = scratch_.normed();
+  }
+  return products_.Prepare(x, scratch_.sizes().hidden, batch_.rows(), users);
+}
+
+void ResidualBranch::Finish(const RowInputs& inputs, const Matrix& matrix, const LayerSpec& spec,
+                            const DeviceVector& after) const {
+  const size_t stride = scratch_.sizes().hidden;
+  if (!after.empty() || spec.branch_scale != 1) {
+    products_.Multiply(matrix, inputs, scratch_.branch(), stride);
+    Add(spec, after);
+    return;
+  }
+  Product product = RowProducts::Of(matrix, inputs, scratch_.residual(), stride);
+  product.add = true;
+  products_.Multiply(product);
+}
+
+void ResidualBranch::Add(const LayerSpec& spec, const DeviceVector& after) const {
+  const size_t stride = scratch_.sizes().hidden;
+  if (!after.empty()) {
+    Norm(after, spec, scratch_.branch(), scratch_.branch());
+  }
+  AddRows(stream_, scratch_.branch(), stride, spec.branch_scale, scratch_.residual(), stride,
+          batch_.rows(), hidden_);
+}
+
+void ResidualBranch::Norm(const DeviceVector& weight, const LayerSpec& spec, const float* x,
+                          float* out) const {
+  const size_t stride = scratch_.sizes().hidden;
+  NormRows(stream_, {.x = x,
+                     .x_stride = stride,
+                     .rows = batch_.rows(),
+                     .width = weight.width,
+                     .weight = weight.data,
+                     .eps = spec.norm_eps,
+                     .plus = PlusOf(spec.norm),
+                     .out = out,
+                     .out_stride = stride});
+}
+
+}  // namespace strata::cuda
