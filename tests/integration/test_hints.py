@@ -40,6 +40,6 @@ def test_hints_are_found_where_they_are():
 def test_status_never_says_to_look_at_status():
     # Errors of the coordinator and of workers may become problems of `strata status`.
     # Help says where it is; the CLI, the SDK and HTTP are no part of what it shows.
-    apart = ("cli", "sdk", "coordinator/http", "coordinator/main.cc")
+    apart = ("cli", "sdk", "coordinator/http", "coordinator/serve_flags.cc")
     assert not [where for command, where in told()
                 if command == "strata status" and not where.startswith(apart)]

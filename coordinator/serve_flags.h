@@ -1,0 +1,92 @@
+// The flags of a coordinator that serves: their names, defaults and bounds, which of them do not go
+// together, and what each is to whom it is handed.
+#ifndef STRATA_COORDINATOR_SERVE_FLAGS_H_
+#define STRATA_COORDINATOR_SERVE_FLAGS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/app/flags.h"
+#include "common/clock.h"
+#include "common/rpc/fair_calls.h"
+#include "common/rpc/transport.h"
+#include "coordinator/http/http_api.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/http/web_origins.h"
+#include "coordinator/service/calls/admin_service.h"
+#include "coordinator/service/calls/inference_service.h"
+#include "coordinator/service/calls/membership_service.h"
+#include "coordinator/service/process/coordinator.h"
+
+namespace strata {
+
+// A field's value here is its flag's default.
+struct ServeFlags {
+  std::string listen = "127.0.0.1:7070";
+  std::string http_listen = "127.0.0.1:8080";
+  std::string data_dir;
+  TransportSecurity security;
+  nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds recovery_timeout = milliseconds(800);
+  nanoseconds drain_timeout = std::chrono::seconds(30);
+  nanoseconds lease = std::chrono::seconds(5);
+  nanoseconds heartbeat = std::chrono::seconds(1);
+  uint64_t max_queued_requests = 256;
+  uint64_t max_input_embeddings = DeploymentOptions().max_input_embedding_bytes;
+  uint64_t max_sessions = 1024;
+  uint64_t kv_watermark = 5;
+  nanoseconds inter_token_target = milliseconds(20);
+  std::string prefix_cache = "on";
+  uint64_t max_batch_tokens = 512;
+  uint64_t max_batch_items = 256;
+  uint64_t default_context = 8192;
+  uint64_t max_links = 256;
+  uint64_t max_joining = 256;
+  uint64_t max_waiting_calls = 4096;
+  uint64_t max_long_calls = 64;
+  uint64_t max_transfers = 128;
+  uint64_t max_unread = uint64_t{256} << 20;
+  nanoseconds grpc_send_timeout = InferenceOptions().send_timeout;
+  uint64_t max_waiting_texts = FairCallsOptions().most_bytes;
+  nanoseconds register_timeout = std::chrono::seconds(10);
+  nanoseconds dial_back_timeout = std::chrono::seconds(3);
+  nanoseconds measure_again = std::chrono::seconds(5);
+  nanoseconds measure_timeout = ClusterOptions().measure_timeout;
+  nanoseconds load_timeout = DeploymentOptions().load_timeout;
+  nanoseconds retry_load = LoadRetryOptions().first;
+  nanoseconds retry_load_at_most = LoadRetryOptions().most;
+  nanoseconds check_timeout = CoordinatorOptions().check_timeout;
+  nanoseconds upload_timeout = ModelIntakeOptions().upload_timeout;
+  nanoseconds add_timeout = ModelIntakeOptions().add_timeout;
+  nanoseconds forget_nodes_after = ClusterOptions().forget_after;
+  uint64_t min_free_disk = ClusterOptions().least_free_disk_bytes;
+  HttpOptions http;
+  std::string http_allow_origins;
+  std::string http_allow_hosts;
+  uint64_t max_http_memory = uint64_t{1} << 30;
+  uint64_t max_http_answer = HttpApiOptions().max_answer_bytes;
+  uint64_t max_upload = uint64_t{4} << 40;
+  std::string log_level = "info";
+  std::string log_format = "auto";
+  std::string log_requests = "on";
+};
+
+// Adds a flag for each field of `f`, which outlives `flags`.
+void Register(Flags* flags, ServeFlags* f);
+
+// INVALID_ARGUMENT for values that do not go together, though each is in its bounds. The message is
+// the sentence for people.
+absl::Status Check(const ServeFlags& f);
+
+// `off_loopback`: whether gRPC or HTTP listens where other machines reach it.
+CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback);
+MembershipOptions MembershipOptionsOf(const ServeFlags& f);
+// INVALID_ARGUMENT for an origin or a host name that is none.
+absl::StatusOr<WebOriginOptions> WebOptionsOf(const ServeFlags& f);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVE_FLAGS_H_
