@@ -32,7 +32,7 @@ struct StageSurroundings {
   std::function<void()> give_up;  // A step hangs: ends the process.
 };
 
-// Any thread; what is guarded is WorkerNode's to set.
+// Any thread; what is guarded is WorkerNode's and StageReaper's to set.
 struct StageTask {
   StageTask(StageId id, v1::Load load, uint64_t incarnation, std::shared_ptr<Outbox> out);
 

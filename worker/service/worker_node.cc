@@ -37,8 +37,12 @@ WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
       reference_(LayerReference::Parts{
           .node = options_.name,
           .context = ContextOf([this](uint64_t bytes) { return ReserveForReference(bytes); }),
-          .compute = &compute_}) {
-  reaper_ = std::thread([this] { ReapLoop(); });
+          .compute = &compute_}),
+      reaper_([this](StageId stage, uint64_t frames_discarded) {
+        MutexLock lock(&mutex_);
+        stages_.OnGone(stage, frames_discarded);
+        changed_.NotifyAll();
+      }) {
   ticker_ = std::thread([this] { TickLoop(); });
 }
 
@@ -49,7 +53,6 @@ WorkerNode::~WorkerNode() {
     stopping_ = true;
     changed_.NotifyAll();
   }
-  reaper_.join();
   ticker_.join();
 }
 
@@ -200,7 +203,7 @@ void WorkerNode::BeginLoad(StageId stage) {
 void WorkerNode::TakeOff(StageId stage) {
   const auto task = tasks_.find(stage);
   task->second->cancel.Cancel();
-  retired_.push_back(std::move(task->second));
+  reaper_.Add(std::move(task->second));
   tasks_.erase(task);
   changed_.NotifyAll();
 }
@@ -325,63 +328,6 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
   }
   MutexLock lock(&mutex_);
   stages_.OnLoaded(task->id, task->Progress(), status, task->Bytes());
-}
-
-// One that has nothing to wait for, if there is any: packing cannot be interrupted.
-std::shared_ptr<StageTask> WorkerNode::TakeRetired() {
-  const auto ended = std::find_if(retired_.begin(), retired_.end(), [](const auto& task) {
-    MutexLock lock(&task->mutex);
-    return task->ended || !task->thread.joinable();
-  });
-  const auto it = ended == retired_.end() ? retired_.begin() : ended;
-  std::shared_ptr<StageTask> task = std::move(*it);
-  retired_.erase(it);
-  return task;
-}
-
-void WorkerNode::ReapLoop() {
-  while (true) {
-    std::shared_ptr<StageTask> task;
-    {
-      MutexLock lock(&mutex_);
-      while (retired_.empty() && !stopping_) {
-        changed_.Wait(&mutex_);
-      }
-      if (retired_.empty()) {
-        return;
-      }
-      task = TakeRetired();
-    }
-    if (task->thread.joinable()) {
-      task->thread.join();
-    }
-    uint64_t discarded = 0;
-    std::unique_ptr<Shard> shard;
-    if (const std::shared_ptr<ShardHost> host = task->Host()) {
-      shard = host->Stop();
-      discarded = host->stats().frames_discarded;
-    }
-    std::unique_ptr<CachePin> pin;
-    std::shared_ptr<StageTask> successor;
-    {
-      MutexLock lock(&task->mutex);
-      task->host = nullptr;
-      pin = std::move(task->pin);
-      shard = shard != nullptr ? std::move(shard) : std::move(task->shard);
-      successor = std::move(task->successor);
-    }
-    if (successor != nullptr && shard != nullptr) {
-      MutexLock lock(&successor->mutex);
-      successor->shard = std::move(shard);  // It begins once this one is gone.
-      successor->pin = std::move(pin);
-    }
-    shard = nullptr;
-    pin = nullptr;
-    successor = nullptr;
-    MutexLock lock(&mutex_);
-    stages_.OnGone(task->id, discarded);
-    changed_.NotifyAll();
-  }
 }
 
 void WorkerNode::TickLoop() {

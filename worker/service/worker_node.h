@@ -4,7 +4,6 @@
 #define STRATA_WORKER_SERVICE_WORKER_NODE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,6 +24,7 @@
 #include "worker/service/layer_reference.h"
 #include "worker/service/outbox.h"
 #include "worker/service/peer_measurer.h"
+#include "worker/service/stage_reaper.h"
 #include "worker/service/worker_report.h"
 #include "worker/weights/blob_fetcher.h"
 
@@ -98,7 +98,6 @@ class WorkerNode : public LinkHandler, private NodeHost {
   void Fence(StageId stage, uint64_t epoch) override STRATA_REQUIRES(mutex_);
 
   void RunLoad(const std::shared_ptr<StageTask>& task);
-  std::shared_ptr<StageTask> TakeRetired() STRATA_REQUIRES(mutex_);
   std::vector<std::shared_ptr<StageTask>> Placed() const STRATA_REQUIRES(mutex_);
   LoadContext ContextOf(std::function<uint64_t(uint64_t bytes)> reserve_memory) const;
   // What is free of --memory for a stage, or, with 0, for reference_.
@@ -106,7 +105,6 @@ class WorkerNode : public LinkHandler, private NodeHost {
   // LoadContext::reserve_memory. A check gives way to a stage.
   uint64_t Reserve(StageTask* task, uint64_t bytes);
   uint64_t ReserveForReference(uint64_t bytes);
-  void ReapLoop();
   void TickLoop();
 
   const WorkerNodeOptions options_;
@@ -121,14 +119,13 @@ class WorkerNode : public LinkHandler, private NodeHost {
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Outbox> outbox_ STRATA_GUARDED_BY(mutex_);  // Null between lives.
   NodeStages stages_ STRATA_GUARDED_BY(mutex_);
-  // Those that are not retired.
+  // Those that are not taken off.
   std::map<StageId, std::shared_ptr<StageTask>> tasks_ STRATA_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<StageTask>> retired_ STRATA_GUARDED_BY(mutex_);
   uint64_t reference_bytes_ STRATA_GUARDED_BY(mutex_) = 0;  // Set aside for reference_.
 
   LayerReference reference_;
-  std::thread reaper_;
-  std::thread ticker_;
+  StageReaper reaper_;
+  std::thread ticker_;  // Last: it uses the others.
 };
 
 }  // namespace strata
