@@ -59,6 +59,7 @@ WorkerNode::~WorkerNode() {
 std::shared_ptr<Outbox> WorkerNode::BeginLife(uint64_t incarnation) {
   MutexLock lock(&mutex_);
   stages_.BeginLife(incarnation);
+  joined_ = false;
   outbox_ = std::make_shared<Outbox>();
   return outbox_;
 }
@@ -69,6 +70,7 @@ void WorkerNode::EndLife() {
     outbox_->Close();
     outbox_ = nullptr;
   }
+  joined_ = false;
   measurer_.Clear();
   reference_.End(absl::OkStatus());  // Who would hear of it is gone.
   stages_.EndLife();
@@ -122,7 +124,7 @@ WorkerReport WorkerNode::Report() const {
   std::vector<std::shared_ptr<StageTask>> tasks;
   {
     MutexLock lock(&mutex_);
-    report.joined = outbox_ != nullptr;
+    report.joined = joined_;
     tasks = Placed();
   }
   // The newest deployment of a model first: series are one a model and stage.
@@ -171,6 +173,10 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
             "loading layers");
   }
   MutexLock lock(&mutex_);
+  if (message.has_registered()) {
+    joined_ = outbox_ != nullptr;
+    return;
+  }
   if (stages_.OnMessage(message) || outbox_ == nullptr) {
     return;
   }

@@ -80,7 +80,8 @@ class WorkerNode : public LinkHandler, private NodeHost {
   WorkerReport Report() const;
   v1::Heartbeat MakeHeartbeat(uint64_t term) const;
 
-  // One of Load, Unload, Fence, MeasurePeer and ComputeLayers; others are ignored. Does not wait.
+  // One of Registered, Load, Unload, Fence, MeasurePeer and ComputeLayers; others are ignored. Does
+  // not wait.
   void OnMessage(const v1::CoordinatorMessage& message);
 
   // LinkHandler.
@@ -118,6 +119,8 @@ class WorkerNode : public LinkHandler, private NodeHost {
   CondVar changed_;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Outbox> outbox_ STRATA_GUARDED_BY(mutex_);  // Null between lives.
+  // The coordinator has accepted the registration of this life.
+  bool joined_ STRATA_GUARDED_BY(mutex_) = false;
   NodeStages stages_ STRATA_GUARDED_BY(mutex_);
   // Those that are not taken off.
   std::map<StageId, std::shared_ptr<StageTask>> tasks_ STRATA_GUARDED_BY(mutex_);

@@ -89,6 +89,9 @@ class FakeCoordinator : public IoService, public LinkHandler {
       ++registrations_;
       changed_.NotifyAll();
     }
+    if (!Wait([&] { return answers_; })) {
+      return grpc::Status(grpc::StatusCode::INTERNAL, "the test lets nobody join");
+    }
     stream->Write(Registered(kGiveUpAfter));
     std::thread writer([&] { WriteLoop(context, info, stream); });
     while (stream->Read(&message)) {
@@ -228,6 +231,12 @@ class FakeCoordinator : public IoService, public LinkHandler {
     MutexLock lock(&mutex_);
     renews_ = renews;
   }
+  // Whether registrations are answered; those that wait are, once they are again.
+  void SetAnswers(bool answers) {
+    MutexLock lock(&mutex_);
+    answers_ = answers;
+    changed_.NotifyAll();
+  }
   void SetRefusal(const absl::Status& status) {
     MutexLock lock(&mutex_);
     refuse_ = status;
@@ -297,6 +306,7 @@ class FakeCoordinator : public IoService, public LinkHandler {
   Mutex mutex_;
   CondVar changed_;
   bool renews_ = true;
+  bool answers_ = true;
   absl::Status refuse_;
   int break_transfers_ = 0;
   uint64_t served_bytes_ = 0;

@@ -128,6 +128,7 @@ class Worker {
     return status_;
   }
   uint64_t fetched_bytes() const { return fetcher_.fetched_bytes(); }
+  WorkerReport Report() const { return node_->Report(); }
 
  private:
   struct Handler : public LinkHandler {

@@ -318,6 +318,19 @@ TEST_F(WorkerNodeTest, ARestartedCoordinatorIsJoinedAgain) {
   EXPECT_TRUE(w0.Stop().ok());
 }
 
+TEST_F(WorkerNodeTest, HasJoinedFromTheAnswerToItsRegistrationToTheEndOfItsStream) {
+  auto coordinator = std::make_unique<FakeCoordinator>();
+  coordinator->SetAnswers(false);
+  Worker w0("w0", Dir("w0"), *coordinator);
+  EXPECT_FALSE(w0.Report().joined);
+  ASSERT_TRUE(coordinator->Wait([&] { return coordinator->registrations_ == 1; }));
+  EXPECT_FALSE(w0.Report().joined) << "nobody has answered yet";
+  coordinator->SetAnswers(true);
+  EXPECT_TRUE(Eventually([&] { return w0.Report().joined; }));
+  coordinator = nullptr;
+  EXPECT_TRUE(Eventually([&] { return !w0.Report().joined; }));
+}
+
 TEST_F(WorkerNodeTest, ARefusalOfTheFirstRegistrationIsFinalALaterOneIsNot) {
   FakeCoordinator coordinator;
   const absl::Status taken =
