@@ -63,7 +63,7 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Number("max-joining", &f->max_joining,
                 "Most control streams of workers that have not joined yet", 1, kMostOfAnything);
   flags->Duration("register-timeout", &f->register_timeout,
-                  "A control stream that has not registered for this long is cancelled", kShortest);
+                  "A control stream that has not registered for this long is refused", kShortest);
   flags->Duration("dial-back-timeout", &f->dial_back_timeout,
                   "Longest wait for the address that a joining worker advertises", kShortest);
   flags->Duration("measure-again", &f->measure_again,

@@ -20,6 +20,7 @@
 #include "common/rpc/io_loop.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
+#include "common/units.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/loop/errors.h"
 #include "coordinator/service/nodes/worker_claims.h"
@@ -28,8 +29,20 @@
 namespace strata {
 namespace {
 
+// How long a stream that is refused may take to take its error, before it is cancelled.
+constexpr std::chrono::seconds kTakeRefusal{10};
+
 absl::Status BadInfo(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_NODE_INFO", what);
+}
+
+absl::Status NotRegistered(std::chrono::milliseconds limit) {
+  return Error(absl::StatusCode::kDeadlineExceeded, "NOT_REGISTERED",
+               "the control stream did not register within " + FormatDuration(limit))
+      .Limit("register_timeout_ms=" + std::to_string(limit.count()))
+      .Hint(
+          "a worker sends Register first thing; --register-timeout of strata-coordinator is the "
+          "limit");
 }
 
 }  // namespace
@@ -92,11 +105,16 @@ class MembershipService::Impl {
     ControlCall(Impl* service, IoLoop* loop) : IoCall(loop, Side::kServer), service_(service) {}
 
     void Cancel() { context_.TryCancel(); }
+    // Ends a stream of which nothing was heard yet. The read under way comes back all the same.
+    void Refuse(const absl::Status& why) {
+      LogWarn({{"address", peer_}}, "a control stream was refused: " + Describe(why));
+      Finish(why);
+    }
 
     // Guarded by the service's mutex.
-    std::chrono::steady_clock::time_point since;
-    bool registered = false;  // Register, or something else, came in time.
-    bool late = false;        // It did not: the stream was cancelled.
+    std::chrono::steady_clock::time_point since;  // Its start; once it is refused, that.
+    bool registered = false;                      // Register, or something else, came in time.
+    bool late = false;                            // It did not: the stream was refused.
     bool member = false;
 
    private:
@@ -106,7 +124,7 @@ class MembershipService::Impl {
         return;
       }
       Await(service_, loop());
-      peer_ = context_.peer();  // Not known once the stream is cancelled.
+      peer_ = context_.peer();  // Not known once the stream has ended.
       if (absl::Status status = service_->Enter(this); !status.ok()) {
         Finish(status);
         return;
@@ -132,12 +150,12 @@ class MembershipService::Impl {
         }
         return;
       }
-      absl::Status status = service_->Heard(this, peer_);
-      if (status.ok() && (!ok || !message_.has_register_())) {
-        status = BadInfo("a control stream begins with Register");
+      if (!service_->Heard(this)) {
+        service_->Exit(this);  // Its end is under way.
+        return;
       }
-      if (!status.ok()) {
-        Leave(status);
+      if (!ok || !message_.has_register_()) {
+        Leave(BadInfo("a control stream begins with Register"));
         return;
       }
       info_ = message_.register_();
@@ -292,17 +310,11 @@ class MembershipService::Impl {
     return absl::OkStatus();
   }
 
-  // The first message came, or the stream ended.
-  absl::Status Heard(ControlCall* call, const std::string& peer) {
+  // The first message came, or the stream ended. False if the stream was refused before.
+  bool Heard(ControlCall* call) {
     MutexLock lock(&mutex_);
     call->registered = true;
-    if (!call->late) {
-      return absl::OkStatus();
-    }
-    LogWarn({{"address", peer}}, "a control stream did not register in time");
-    return Error(absl::StatusCode::kDeadlineExceeded, "REGISTER_TIMEOUT",
-                 "the control stream did not register in time")
-        .Limit("register_timeout_ms=" + std::to_string(options_.register_timeout.count()));
+    return !call->late;
   }
 
   void Exit(ControlCall* call) {
@@ -311,7 +323,7 @@ class MembershipService::Impl {
     calls_.erase(call);
   }
 
-  // Cancels what never says Register.
+  // Refuses what never says Register.
   void ReapLoop() {
     const auto look_every = std::max(options_.register_timeout / 4, std::chrono::milliseconds(20));
     MutexLock lock(&mutex_);
@@ -323,9 +335,13 @@ class MembershipService::Impl {
       changed_.WaitFor(&mutex_, look_every);
       const auto now = std::chrono::steady_clock::now();
       for (ControlCall* call : calls_) {
-        if (!call->registered && !call->late && now - call->since > options_.register_timeout) {
+        if (call->registered) continue;
+        if (call->late) {
+          if (now - call->since > kTakeRefusal) call->Cancel();
+        } else if (now - call->since > options_.register_timeout) {
           call->late = true;
-          call->Cancel();
+          call->since = now;
+          call->Refuse(NotRegistered(options_.register_timeout));
         }
       }
     }

@@ -20,8 +20,8 @@ namespace strata {
 class BlobStore;
 
 struct MembershipOptions {
-  // From a control stream's start to its Register, which a worker sends first thing. Cancelled
-  // then.
+  // From a control stream's start to its Register, which a worker sends first thing. It is refused
+  // then: DEADLINE_EXCEEDED (NOT_REGISTERED).
   std::chrono::milliseconds register_timeout{10'000};
   // Control streams that have not joined yet; one more is refused.
   uint32_t max_joining = 256;

@@ -176,14 +176,23 @@ class MembershipServiceTest : public ::testing::Test {
   std::unique_ptr<v1::MembershipService::Stub> stub_;
 };
 
-TEST_F(MembershipServiceTest, AStreamThatNeverRegistersIsCancelled) {
+TEST_F(MembershipServiceTest, AStreamThatNeverRegistersIsToldTheLimitAndMakesRoom) {
   MembershipOptions options = Patient();
   options.register_timeout = milliseconds(50);
+  options.max_joining = 1;
   Serve(options);
-  const auto client = Connect();
-  ASSERT_TRUE(testing::Eventually([&] { return client->ended.load(); }));
-  EXPECT_EQ(client->status.code(), absl::StatusCode::kCancelled);
-  EXPECT_FALSE(client->joined);
+  const auto refusal = [&] {
+    const auto client = Connect();
+    EXPECT_TRUE(testing::Eventually([&] { return client->ended.load(); }));
+    EXPECT_FALSE(client->joined);
+    return client->status;
+  };
+  const absl::Status first = refusal();
+  EXPECT_EQ(first.code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_EQ(ReasonOf(first), "NOT_REGISTERED") << first;
+  EXPECT_EQ(DetailOf(first).limit(), "register_timeout_ms=50");
+  // The coordinator may still be at its end when the client knows of it.
+  EXPECT_TRUE(testing::Eventually([&] { return ReasonOf(refusal()) == "NOT_REGISTERED"; }));
 }
 
 TEST_F(MembershipServiceTest, StreamsBeyondTheLimitAreRefusedAndMembersDoNotCount) {
