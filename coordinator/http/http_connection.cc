@@ -1,4 +1,4 @@
-// Beast is in this translation unit, in http_exchange.cc and in http_server.cc alone.
+// Beast is in this translation unit, answer_framing.cc, http_exchange.cc and http_server.cc alone.
 #include "coordinator/http/http_connection.h"
 
 #include <algorithm>

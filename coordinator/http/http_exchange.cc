@@ -1,8 +1,6 @@
 #include "coordinator/http/http_exchange.h"
 
 #include <boost/asio/post.hpp>
-#include <boost/beast/http/status.hpp>
-#include <cstdio>
 #include <utility>
 
 #include "common/status.h"
@@ -12,19 +10,10 @@ namespace strata {
 namespace {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 
 // A reader is behind with such a part of what may wait for it, until it is no more than the other.
 constexpr uint64_t kBehindPart = 4;
 constexpr uint64_t kDrainedPart = 8;
-
-void AppendHeader(std::string_view name, std::string_view value, std::string* out) {
-  out->append(name).append(": ");
-  for (const char c : value) {
-    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) out->push_back(c);
-  }
-  out->append("\r\n");
-}
 
 }  // namespace
 
@@ -38,31 +27,11 @@ HttpResponse ListenerError(int status, std::string_view code, std::string_view m
   return {status, "application/json", std::move(body), {}};
 }
 
-void HttpExchange::Head(const HttpResponse& response, std::optional<size_t> length) {
-  begun_ = true;
-  close_ = !keep_alive_ || (!length.has_value() && !chunked_);
-  const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
-  waiting_ = "HTTP/1.1 " + std::to_string(response.status) + " ";
-  waiting_.append(reason.data(), reason.size()).append("\r\n");
-  AppendHeader("Content-Type", response.content_type, &waiting_);
-  if (length.has_value()) {
-    AppendHeader("Content-Length", std::to_string(*length), &waiting_);
-  } else if (chunked_) {
-    AppendHeader("Transfer-Encoding", "chunked", &waiting_);
-  }
-  AppendHeader("Connection", close_ ? "close" : "keep-alive", &waiting_);
-  for (const auto& [name, value] : response.headers) {
-    AppendHeader(name, value, &waiting_);
-  }
-  waiting_ += "\r\n";
-}
-
 void HttpExchange::Answer(const HttpResponse& response) {
   Listeners over;
   MutexLock lock(&mutex_);
   over = std::exchange(listeners_, {});
-  Head(response, response.body.size());
-  if (!head_only_) waiting_ += response.body;
+  framing_.Whole(response, &waiting_);
   held_ = response.held;
   ended_ = true;
   Wake();
@@ -70,22 +39,8 @@ void HttpExchange::Answer(const HttpResponse& response) {
 
 void HttpExchange::Begin(const HttpResponse& head) {
   MutexLock lock(&mutex_);
-  Head(head, std::nullopt);
-  Frame(head.body);
+  framing_.Begin(head, &waiting_);
   Wake();
-}
-
-void HttpExchange::Frame(std::string_view piece) {
-  if (piece.empty() || head_only_) {
-    return;
-  }
-  if (!chunked_) {
-    waiting_ += piece;
-    return;
-  }
-  char size[24];
-  const int n = std::snprintf(size, sizeof(size), "%zx\r\n", piece.size());
-  waiting_.append(size, static_cast<size_t>(n)).append(piece).append("\r\n");
 }
 
 absl::Status HttpExchange::Write(std::string_view piece) {
@@ -101,7 +56,7 @@ absl::Status HttpExchange::Write(std::string_view piece) {
         .Limit("unread_bytes=" + std::to_string(shared_->options.max_unread_bytes))
         .Hint("read faster, or raise --max-http-unread of strata-coordinator");
   }
-  Frame(piece);
+  framing_.Piece(piece, &waiting_);
   behind_ |= unread() > shared_->options.max_unread_bytes / kBehindPart;
   Wake();
   return absl::OkStatus();
@@ -116,8 +71,7 @@ void HttpExchange::End(std::string_view piece) {
   Listeners over;
   MutexLock lock(&mutex_);
   over = std::exchange(listeners_, {});
-  Frame(piece);
-  if (chunked_ && !head_only_) waiting_ += "0\r\n\r\n";
+  framing_.End(piece, &waiting_);
   ended_ = true;
   Wake();
 }
@@ -131,10 +85,10 @@ void HttpExchange::Abandon() {
       return;
     }
     over = std::exchange(listeners_, {});
-    begun = begun_;
+    begun = framing_.begun();
     if (begun) {
       ended_ = true;  // Without the last chunk: the client sees that the stream broke off.
-      close_ = true;
+      framing_.Close();
       Wake();
     }
   }
@@ -190,7 +144,7 @@ HttpExchange::Part HttpExchange::Take() {
   Part part;
   part.bytes = std::exchange(waiting_, {});
   part.last = ended_;
-  part.close = ended_ && close_;
+  part.close = ended_ && framing_.closes();
   sending_ += part.bytes.size();
   return part;
 }
@@ -210,8 +164,7 @@ void HttpExchange::Sent(size_t n) {
 
 void HttpExchange::CloseAfter() {
   MutexLock lock(&mutex_);
-  keep_alive_ = false;
-  close_ = true;
+  framing_.Close();
 }
 
 void HttpExchange::ClientGone() {

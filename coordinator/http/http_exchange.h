@@ -5,13 +5,13 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "common/mutex.h"
+#include "coordinator/http/answer_framing.h"
 #include "coordinator/http/http_server.h"
 
 namespace strata {
@@ -34,14 +34,12 @@ struct HttpShared {
 // connection takes it, on the server's thread.
 class HttpExchange {
  public:
-  // `head_only`: for HEAD. Without `chunked` a stream ends with its connection.
+  // `head_only`, `chunked`, `keep_alive`: as AnswerFraming has them.
   HttpExchange(std::shared_ptr<HttpShared> shared, std::weak_ptr<HttpConnection> connection,
                bool head_only, bool chunked, bool keep_alive)
       : shared_(std::move(shared)),
         connection_(std::move(connection)),
-        head_only_(head_only),
-        chunked_(chunked),
-        keep_alive_(keep_alive) {}
+        framing_(head_only, chunked, keep_alive) {}
 
   // HttpResponder's.
   void Answer(const HttpResponse& response);
@@ -78,25 +76,19 @@ class HttpExchange {
     std::function<void()> drained;
   };
 
-  void Head(const HttpResponse& response, std::optional<size_t> length) STRATA_REQUIRES(mutex_);
-  void Frame(std::string_view piece) STRATA_REQUIRES(mutex_);
   size_t unread() const STRATA_REQUIRES(mutex_) { return waiting_.size() + sending_; }
   // Has the connection look for what waits.
   void Wake() STRATA_REQUIRES(mutex_);
 
   const std::shared_ptr<HttpShared> shared_;
   const std::weak_ptr<HttpConnection> connection_;
-  const bool head_only_;
-  const bool chunked_;
 
   Mutex mutex_;
-  bool keep_alive_ STRATA_GUARDED_BY(mutex_);
+  AnswerFraming framing_ STRATA_GUARDED_BY(mutex_);
   std::string waiting_ STRATA_GUARDED_BY(mutex_);
   size_t sending_ STRATA_GUARDED_BY(mutex_) = 0;  // Bytes taken, less those sent.
   bool woken_ STRATA_GUARDED_BY(mutex_) = false;
-  bool begun_ STRATA_GUARDED_BY(mutex_) = false;
   bool ended_ STRATA_GUARDED_BY(mutex_) = false;
-  bool close_ STRATA_GUARDED_BY(mutex_) = false;  // The connection, after the end.
   bool behind_ STRATA_GUARDED_BY(mutex_) = false;
   bool slow_ STRATA_GUARDED_BY(mutex_) = false;
   bool gone_ STRATA_GUARDED_BY(mutex_) = false;
