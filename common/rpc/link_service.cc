@@ -4,6 +4,7 @@
 #include <grpcpp/support/async_stream.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ namespace strata {
 namespace {
 
 constexpr size_t kMaxProbeBytes = 1 << 20;
+// How long a stream that is refused may take to take its error, before it is cancelled.
+constexpr std::chrono::seconds kTakeRefusal{10};
 
 std::string Who(const std::string& node, uint64_t incarnation) {
   return (node.empty() ? "the coordinator" : node) + ", incarnation " + std::to_string(incarnation);
@@ -33,10 +36,18 @@ absl::Status WrongNode(const LinkHandler::Identity& is, const std::string& node,
                             : "check --advertise: the address leads to another process");
 }
 
+absl::Status NotOpened(std::chrono::milliseconds limit) {
+  return Error(absl::StatusCode::kDeadlineExceeded, "LINK_NOT_OPENED",
+               "the stream of a link did not begin with LinkOpen in time")
+      .Limit("open_timeout_ms=" + std::to_string(limit.count()))
+      .Hint("a sender of ours says LinkOpen first thing: look at the network between both ends");
+}
+
 class Inbound : public InboundLink {
  public:
-  explicit Inbound(grpc::ServerContext* context)
-      : since_(std::chrono::steady_clock::now()), context_(context) {}
+  // `refuse` ends the stream with an error, while nothing was heard of it yet.
+  Inbound(grpc::ServerContext* context, std::function<void(const absl::Status&)> refuse)
+      : since_(std::chrono::steady_clock::now()), refuse_(std::move(refuse)), context_(context) {}
 
   void Break(const absl::Status& status) override {
     MutexLock lock(&mutex_);
@@ -59,21 +70,36 @@ class Inbound : public InboundLink {
     return status_;
   }
 
-  void set_opened() {
+  // The first message came, or the stream ended. False if the stream was refused before.
+  bool Heard() {
     MutexLock lock(&mutex_);
-    opened_ = true;
+    heard_ = true;
+    return !refused_;
   }
 
-  bool LateToOpen(std::chrono::milliseconds timeout) {
+  // Refuses a stream of which nothing was heard for `limit`.
+  void RefuseIfLate(std::chrono::milliseconds limit) {
+    const auto now = std::chrono::steady_clock::now();
     MutexLock lock(&mutex_);
-    return !opened_ && std::chrono::steady_clock::now() - since_ > timeout;
+    if (context_ == nullptr || heard_ || now - since_ <= limit) {
+      return;
+    }
+    if (refused_) {
+      if (now - since_ > limit + kTakeRefusal) context_->TryCancel();
+    } else if (status_.ok()) {
+      refused_ = true;
+      status_ = NotOpened(limit);
+      refuse_(status_);
+    }
   }
 
  private:
   const std::chrono::steady_clock::time_point since_;
+  const std::function<void(const absl::Status&)> refuse_;
   Mutex mutex_;
   grpc::ServerContext* context_ STRATA_GUARDED_BY(mutex_);
-  bool opened_ STRATA_GUARDED_BY(mutex_) = false;
+  bool heard_ STRATA_GUARDED_BY(mutex_) = false;
+  bool refused_ STRATA_GUARDED_BY(mutex_) = false;
   absl::Status status_ STRATA_GUARDED_BY(mutex_);
 };
 
@@ -156,7 +182,9 @@ class LinkService::Impl {
         return;
       }
       new Stream(service_, loop());
-      link_ = std::make_shared<Inbound>(&context_);
+      link_ = std::make_shared<Inbound>(&context_, [this](const absl::Status& why) {
+        stream_.Finish(ToGrpc(why), finished_.tag());  // The read comes back all the same.
+      });
       if (absl::Status status = service_->Admit(link_); !status.ok()) {
         stream_.Finish(ToGrpc(status), finished_.tag());
         return;
@@ -178,6 +206,10 @@ class LinkService::Impl {
         }
         return;
       }
+      if (!link_->Heard()) {
+        service_->Forget(link_);  // Its end is under way.
+        return;
+      }
       if (!ok || !part_.has_open()) {
         absl::Status status = link_->broken();
         EndLink(status.ok() ? Error(absl::StatusCode::kInvalidArgument, "BAD_LINK",
@@ -185,7 +217,6 @@ class LinkService::Impl {
                             : status);
         return;
       }
-      link_->set_opened();
       // The handler may wait, which the loop must not.
       opening_ = std::thread([this] { Open(part_.open()); });
     }
@@ -315,10 +346,7 @@ class LinkService::Impl {
       }
       changed_.WaitFor(&mutex_, std::max(options_.open_timeout / 4, std::chrono::milliseconds(20)));
       for (const auto& link : links_) {
-        if (link->LateToOpen(options_.open_timeout)) {
-          link->Break(
-              Error(absl::StatusCode::kDeadlineExceeded, "LINK_NOT_OPENED", "no LinkOpen in time"));
-        }
+        link->RefuseIfLate(options_.open_timeout);
       }
     }
   }

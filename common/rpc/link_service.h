@@ -59,7 +59,7 @@ class LinkHandler {
 struct LinkServiceOptions {
   // Links at the same time; one more is refused.
   uint32_t max_links = 256;
-  // From a stream's start to its LinkOpen.
+  // From a stream's start to its LinkOpen; then it is refused: DEADLINE_EXCEEDED (LINK_NOT_OPENED).
   std::chrono::milliseconds open_timeout{5000};
   // Largest frame accepted.
   size_t max_frame_bytes = kMaxFrameBytes;

@@ -394,7 +394,7 @@ TEST_F(LinkTest, OneLinkTooManyIsRefusedUntilAnotherHasEnded) {
   EXPECT_TRUE(Open(Options()).ok());
 }
 
-TEST_F(LinkTest, AStreamThatNeverOpensIsEnded) {
+TEST_F(LinkTest, AStreamThatNeverOpensIsToldTheLimitAndMakesRoom) {
   Serve({.open_timeout = milliseconds(200)});
   auto stub = v1::ShardService::NewStub(transport_.MakeChannel(server_->address()));
   grpc::ClientContext context;
@@ -402,7 +402,10 @@ TEST_F(LinkTest, AStreamThatNeverOpensIsEnded) {
   auto stream = stub->Link(&context);
   v1::LinkReply reply;
   EXPECT_FALSE(stream->Read(&reply));
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  const absl::Status status = FromGrpc(stream->Finish());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_EQ(ReasonOf(status), "LINK_NOT_OPENED");
+  EXPECT_EQ(DetailOf(status).limit(), "open_timeout_ms=200");
   EXPECT_TRUE(Eventually([this] { return service_->links() == 0; }));
 }
 
