@@ -28,7 +28,7 @@ bool IsDunder(std::string_view name) {
 }
 
 // What object.name is by Python's attributes alone; undefined where there is none.
-Value PlainAttribute(const Value& object, std::string_view name) {
+Value PlainAttribute(Runtime& runtime, const Value& object, std::string_view name) {
   if (!name.empty() && name[0] == '_') {
     return Unsafe(object, name);
   }
@@ -53,7 +53,7 @@ Value PlainAttribute(const Value& object, std::string_view name) {
     default:
       break;
   }
-  return FindMethod(object, name);
+  return FindMethod(runtime, object, name);
 }
 
 // What object[key] is by Python's subscripts alone; undefined where there is none.
@@ -65,7 +65,7 @@ bool Subscript(Runtime& runtime, const Value& object, const Value& key, Value* r
       }
       runtime.StepBytes(key.IsString() ? key.text().size() : 0);
       if (const Value* found = key.IsString() ? object.As<DictObject>().Find(key.text())
-                                              : object.As<DictObject>().Find(key)) {
+                                              : object.As<DictObject>().Find(runtime, key)) {
         *result = *found;
         return true;
       }
@@ -186,7 +186,7 @@ Value GetAttribute(Runtime& runtime, const Value& object, std::string_view name)
   }
   const bool is_private = !name.empty() && name[0] == '_' && !IsDunder(name);
   if (!(object.Is(Kind::kDict) && is_private)) {
-    const Value attribute = PlainAttribute(object, name);
+    const Value attribute = PlainAttribute(runtime, object, name);
     if (!attribute.IsUndefined() || attribute.object() != nullptr) {
       return attribute;  // Or what Python has and the sandbox refuses.
     }
@@ -203,7 +203,7 @@ Value GetAttributeOnly(Runtime& runtime, const Value& object, std::string_view n
   if (object.IsUndefined()) {
     return GetAttribute(runtime, object, name);
   }
-  const Value attribute = PlainAttribute(object, name);
+  const Value attribute = PlainAttribute(runtime, object, name);
   return attribute.IsUndefined() && attribute.object() == nullptr ? Missing(object, name)
                                                                   : attribute;
 }
@@ -217,7 +217,7 @@ Value GetItem(Runtime& runtime, const Value& object, const Value& key) {
     return found;
   }
   if (key.IsString()) {
-    const Value attribute = PlainAttribute(object, key.text());
+    const Value attribute = PlainAttribute(runtime, object, key.text());
     if (!attribute.IsUndefined() || attribute.object() != nullptr) {
       return attribute;
     }

@@ -23,7 +23,7 @@ TestFunction FindTest(std::string_view name);
 Value FindGlobal(std::string_view name);
 // A method of a str, list, tuple, dict, int, float, cycler, loop or `dict` itself; undefined if
 // there is none. One that Python has but the sandbox refuses is undefined with that as its message.
-Value FindMethod(const Value& self, std::string_view name);
+Value FindMethod(Runtime& runtime, const Value& self, std::string_view name);
 
 // Assigns the arguments of a call to parameters by position and name.
 class Parameters {

@@ -23,8 +23,8 @@ bool Contains(Runtime& runtime, const Value& container, const Value& item) {
       return Find(container.text(), item.text()) != std::string::npos;
     case Kind::kDict:
       runtime.StepBytes(item.IsString() ? item.text().size() : 0);
-      HashOf(item);  // Fails for what cannot be a key.
-      return container.As<DictObject>().Find(item) != nullptr;
+      HashOf(runtime, item);  // Fails for what cannot be a key.
+      return container.As<DictObject>().Find(runtime, item) != nullptr;
     case Kind::kNone:
     case Kind::kBool:
     case Kind::kInt:
@@ -51,7 +51,7 @@ bool Contains(Runtime& runtime, const Value& container, const Value& item) {
 
 size_t HashOf(std::string_view text) { return std::hash<std::string_view>()(text); }
 
-size_t HashOf(const Value& v) {
+size_t HashOf(Runtime& runtime, const Value& v) {
   switch (v.kind()) {
     case Kind::kBool:
     case Kind::kInt:
@@ -68,7 +68,8 @@ size_t HashOf(const Value& v) {
     case Kind::kTuple: {
       size_t hash = v.items().size();
       for (const Value& item : v.items()) {
-        hash = hash * 1000003 ^ HashOf(item);
+        runtime.StepBytes(item.IsString() ? item.text().size() : 0);
+        hash = hash * 1000003 ^ HashOf(runtime, item);
       }
       return hash;
     }

@@ -9,7 +9,8 @@ namespace strata::jinja {
 namespace {
 
 Value View(Runtime& runtime, const Value& self, DictViewObject::What what) {
-  return Value(Kind::kDictView, std::make_shared<DictViewObject>(runtime.budget(), self, what));
+  return runtime.Container(Kind::kDictView,
+                           std::make_shared<DictViewObject>(runtime.budget(), self, what), self);
 }
 
 Value DictItems(Runtime& runtime, const Value& self, Arguments& arguments) {
@@ -28,8 +29,8 @@ Value DictValues(Runtime& runtime, const Value& self, Arguments& arguments) {
 Value DictGet(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters parameters("get", arguments, {"key", "default"});
   runtime.StepBytes(parameters.Get(0).IsString() ? parameters.Get(0).text().size() : 0);
-  HashOf(parameters.Get(0));  // Fails for what cannot be a key.
-  const Value* found = self.As<DictObject>().Find(parameters.Get(0));
+  HashOf(runtime, parameters.Get(0));  // Fails for what cannot be a key.
+  const Value* found = self.As<DictObject>().Find(runtime, parameters.Get(0));
   return found != nullptr ? *found : parameters.GetOr(1, Value::None());
 }
 
@@ -128,10 +129,10 @@ constexpr std::string_view kListMutators[] = {"append", "clear",  "extend",  "in
 constexpr std::string_view kDictMutators[] = {"clear", "pop", "popitem", "setdefault", "update"};
 
 template <typename Table>
-Value FindIn(const Table& table, const Value& self, std::string_view name) {
+Value FindIn(Runtime& runtime, const Table& table, const Value& self, std::string_view name) {
   for (const MethodEntry& entry : table) {
     if (entry.name == name) {
-      return Value(Kind::kMethod, std::make_shared<MethodObject>(self, entry.name, entry.call));
+      return runtime.Method(self, entry.name, entry.call);
     }
   }
   return Value();
@@ -144,7 +145,7 @@ bool IsAmong(const Table& names, std::string_view name) {
 
 }  // namespace
 
-Value FindMethod(const Value& self, std::string_view name) {
+Value FindMethod(Runtime& runtime, const Value& self, std::string_view name) {
   const bool refused = (self.Is(Kind::kList) && IsAmong(kListMutators, name)) ||
                        (self.Is(Kind::kDict) && IsAmong(kDictMutators, name));
   if (refused) {
@@ -153,26 +154,27 @@ Value FindMethod(const Value& self, std::string_view name) {
   }
   switch (self.kind()) {
     case Kind::kString: {
-      const Value method = FindIn(kStringMethods, self, name);
-      return method.IsUndefined() ? FindIn(kStringTestMethods, self, name) : method;
+      const Value method = FindIn(runtime, kStringMethods, self, name);
+      return method.IsUndefined() ? FindIn(runtime, kStringTestMethods, self, name) : method;
     }
     case Kind::kDict:
-      return FindIn(kDictMethods, self, name);
+      return FindIn(runtime, kDictMethods, self, name);
     case Kind::kList:
-      return FindIn(kListMethods, self, name);
+      return FindIn(runtime, kListMethods, self, name);
     case Kind::kTuple:
     case Kind::kRange:
-      return FindIn(kTupleMethods, self, name);
+      return FindIn(runtime, kTupleMethods, self, name);
     case Kind::kBool:
     case Kind::kInt:
-      return FindIn(kIntMethods, self, name);
+      return FindIn(runtime, kIntMethods, self, name);
     case Kind::kFloat:
-      return FindIn(kFloatMethods, self, name);
+      return FindIn(runtime, kFloatMethods, self, name);
     case Kind::kCycler:
-      return FindIn(kCyclerMethods, self, name);
+      return FindIn(runtime, kCyclerMethods, self, name);
     case Kind::kFunction:
-      return self.As<FunctionObject>().name == "dict" ? FindIn(kDictTypeMethods, self, name)
-                                                      : Value();
+      return self.As<FunctionObject>().name == "dict"
+                 ? FindIn(runtime, kDictTypeMethods, self, name)
+                 : Value();
     default:
       return Value();
   }

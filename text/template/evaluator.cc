@@ -20,12 +20,6 @@ Evaluator::Evaluator(const Program& program, const TemplateLimits& limits, int64
       statements_(*this, scopes_, output_, expressions_),
       macros_(*this, scopes_, expressions_, statements_) {}
 
-Evaluator::~Evaluator() {
-  // Breaks the cycles.
-  scopes_.Clear();
-  ClearNamespaces();
-}
-
 std::string Evaluator::Render(const nlohmann::ordered_json& variables) {
   try {
     DefineVariables(variables, program_, limits(), scopes_.root().get());

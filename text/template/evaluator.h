@@ -20,7 +20,6 @@ namespace strata::jinja {
 class Evaluator final : public Runtime {
  public:
   Evaluator(const Program& program, const TemplateLimits& limits, int64_t now_s);
-  ~Evaluator() override;
 
   // Throws Failure, its line filled in.
   std::string Render(const nlohmann::ordered_json& variables);

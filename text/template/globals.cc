@@ -130,14 +130,15 @@ Value MakeCycler(Runtime& runtime, Arguments& arguments) {
   if (arguments.positional.empty()) {
     Fail("at least one item has to be provided");
   }
-  return Value(Kind::kCycler,
-               std::make_shared<CyclerObject>(runtime.budget(), std::move(arguments.positional)));
+  auto cycler = std::make_shared<CyclerObject>(runtime.budget(), std::move(arguments.positional));
+  return runtime.Container(Kind::kCycler, cycler, cycler->items);
 }
 
 Value MakeJoiner(Runtime& runtime, Arguments& arguments) {
   const Parameters parameters("joiner", arguments, {"sep"});
-  return Value(Kind::kJoiner, std::make_shared<JoinerObject>(
-                                  runtime.budget(), parameters.GetOr(0, Value::Constant(", "))));
+  const Value separator = parameters.GetOr(0, Value::Constant(", "));
+  return runtime.Container(Kind::kJoiner,
+                           std::make_shared<JoinerObject>(runtime.budget(), separator), separator);
 }
 
 Value Lipsum(Runtime& runtime, Arguments& arguments) {

@@ -8,6 +8,16 @@
 
 namespace strata::jinja {
 
+void LoopObject::Empty() {
+  around_.reset();
+  items_.reset();
+  ahead_.reset();
+  rest_.clear();
+  previous_.reset();
+  current_.reset();
+  watched_.reset();
+}
+
 bool LoopObject::TakeRaw(Value* item) {
   if (length_) {
     if (next_of_rest_ == rest_.size()) {
@@ -16,9 +26,9 @@ bool LoopObject::TakeRaw(Value* item) {
     *item = rest_[next_of_rest_++];
     return true;
   }
-  while (next_ < items_.size()) {
+  while (next_ < items_->size()) {
     runtime_.Step();
-    *item = items_[next_++];
+    *item = (*items_)[next_++];
     if (statement_.condition == nullptr) {
       return true;
     }
@@ -60,7 +70,7 @@ int64_t LoopObject::Length() {
     return *length_;
   }
   if (statement_.condition == nullptr) {
-    return static_cast<int64_t>(items_.size());
+    return static_cast<int64_t>(items_->size());
   }
   std::vector<Value> rest;
   for (Value item; TakeRaw(&item);) {
@@ -111,11 +121,10 @@ Value LoopObject::Attribute(const Value& self, std::string_view name) {
     return next != nullptr ? *next : Value::Undefined("there is no next item");
   }
   if (name == "cycle") {
-    return Value(Kind::kMethod, std::make_shared<MethodObject>(self, "cycle", &LoopObject::Cycle));
+    return runtime_.Method(self, "cycle", &LoopObject::Cycle);
   }
   if (name == "changed") {
-    return Value(Kind::kMethod,
-                 std::make_shared<MethodObject>(self, "changed", &LoopObject::Changed));
+    return runtime_.Method(self, "changed", &LoopObject::Changed);
   }
   return Value::Undefined("'LoopContext object' has no attribute '" + std::string(name) + "'");
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/template/ast.h"
@@ -19,25 +20,26 @@ namespace strata::jinja {
 
 // The iteration of a running for loop. Items are taken one by one, since a condition may depend on
 // what the body of earlier turns did.
-class LoopObject : public Object {
+class LoopObject : public Holder {
  public:
   // `around` is the scope around the loop, where `expressions` evaluates its condition.
   LoopObject(Runtime& runtime, Scopes& scopes, ExpressionEvaluator& expressions,
              const Statement& statement, std::shared_ptr<Scope> around, const Value& iterable,
              int64_t depth0)
-      : Object(runtime.budget(), 256),
+      : Holder(runtime.budget(), 256),
         runtime_(runtime),
         scopes_(scopes),
         expressions_(expressions),
         statement_(statement),
         around_(std::move(around)),
-        items_(runtime, iterable),
+        items_(std::in_place, runtime, iterable),
         depth0_(depth0) {}
 
   const Statement& statement() const { return statement_; }
   const std::shared_ptr<Scope>& around() const { return around_; }
   int64_t depth0() const { return depth0_; }
 
+  void Empty() override;
   // Makes the next item the current one; false at the end.
   bool TakeItem(Value* item);
   // loop.name, where `self` is this object's value.
@@ -56,8 +58,8 @@ class LoopObject : public Object {
   Scopes& scopes_;
   ExpressionEvaluator& expressions_;
   const Statement& statement_;
-  const std::shared_ptr<Scope> around_;
-  Items items_;
+  std::shared_ptr<Scope> around_;
+  std::optional<Items> items_;  // Null once emptied.
   size_t next_ = 0;             // Of items_.
   std::optional<Value> ahead_;  // Taken already, by a look at the next item.
   std::vector<Value> rest_;     // All further items, once the length was asked for.

@@ -13,14 +13,15 @@
 
 namespace strata::jinja {
 
-struct MacroObject : Object {
+struct MacroObject : Holder {
   MacroObject(Budget* budget, const MacroNode* n, std::shared_ptr<Scope> s)
-      : Object(budget, 512), node(n), scope(std::move(s)) {}
+      : Holder(budget, 512), node(n), scope(std::move(s)) {}
+  void Empty() override { scope.reset(); }
   // macro.name
   Value Attribute(Runtime& runtime, std::string_view name) const;
 
   const MacroNode* const node;
-  const std::shared_ptr<Scope> scope;  // Where it was defined.
+  std::shared_ptr<Scope> scope;  // Where it was defined.
 };
 
 }  // namespace strata::jinja

@@ -27,26 +27,27 @@ bool NumbersEqual(const Value& a, const Value& b) {
 
 bool EqualsImpl(Runtime* runtime, const Value& a, const Value& b);
 
-bool ItemsEqual(Runtime* runtime, const std::vector<Value>& a, const std::vector<Value>& b) {
+bool ItemsEqual(Runtime& runtime, const std::vector<Value>& a, const std::vector<Value>& b) {
   return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(), [runtime](const Value& x, const Value& y) {
-           return EqualsImpl(runtime, x, y);
+         std::equal(a.begin(), a.end(), b.begin(), [&runtime](const Value& x, const Value& y) {
+           return EqualsImpl(&runtime, x, y);
          });
 }
 
-bool DictsEqual(Runtime* runtime, const DictObject& a, const DictObject& b) {
+bool DictsEqual(Runtime& runtime, const DictObject& a, const DictObject& b) {
   if (a.entries.size() != b.entries.size()) {
     return false;
   }
   for (const auto& [key, value] : a.entries) {
-    const Value* other = b.Find(key);
-    if (other == nullptr || !EqualsImpl(runtime, value, *other)) {
+    const Value* other = b.Find(runtime, key);
+    if (other == nullptr || !EqualsImpl(&runtime, value, *other)) {
       return false;
     }
   }
   return true;
 }
 
+// Without `runtime`, which only an `a` that is no list, tuple or dict may lack, it takes no steps.
 bool EqualsImpl(Runtime* runtime, const Value& a, const Value& b) {
   std::optional<Runtime::Deeper> deeper;
   if (runtime != nullptr) {
@@ -70,10 +71,10 @@ bool EqualsImpl(Runtime* runtime, const Value& a, const Value& b) {
       return a.text() == b.text();
     case Kind::kList:
     case Kind::kTuple:
-      return ItemsEqual(runtime, a.items(), b.items());
+      return ItemsEqual(*runtime, a.items(), b.items());
     case Kind::kDict:
       return a.object() == b.object() ||
-             DictsEqual(runtime, a.As<DictObject>(), b.As<DictObject>());
+             DictsEqual(*runtime, a.As<DictObject>(), b.As<DictObject>());
     case Kind::kRange: {
       const auto& x = a.As<RangeObject>();
       const auto& y = b.As<RangeObject>();
@@ -271,7 +272,9 @@ bool Truth(const Value& v) {
 
 bool Equals(Runtime& runtime, const Value& a, const Value& b) { return EqualsImpl(&runtime, a, b); }
 
-bool KeyEquals(const Value& a, const Value& b) { return EqualsImpl(nullptr, a, b); }
+bool KeyEquals(Runtime& runtime, const Value& a, const Value& b) {
+  return EqualsImpl(a.Is(Kind::kTuple) ? &runtime : nullptr, a, b);
+}
 
 int Order(Runtime& runtime, const Value& a, const Value& b, std::string_view symbol) {
   runtime.Step();

@@ -31,13 +31,13 @@ enum class Operator : uint8_t {
 
 bool Truth(const Value& v);
 bool Equals(Runtime& runtime, const Value& a, const Value& b);
-// Equality of hashable values, without limits.
-bool KeyEquals(const Value& a, const Value& b);
+// Equality of hashable values, which takes steps for tuples only.
+bool KeyEquals(Runtime& runtime, const Value& a, const Value& b);
 // -1, 0, 1, or 2 where neither is less (NaN); fails for types without an order.
 int Order(Runtime& runtime, const Value& a, const Value& b, std::string_view symbol = "<");
 bool Contains(Runtime& runtime, const Value& container, const Value& item);
-// Equal values have equal hashes. Fails for lists and dicts.
-size_t HashOf(const Value& v);
+// Equal values have equal hashes. Fails for lists and dicts. Takes steps for tuples only.
+size_t HashOf(Runtime& runtime, const Value& v);
 size_t HashOf(std::string_view text);
 
 Value Binary(Runtime& runtime, Operator op, const Value& a, const Value& b);

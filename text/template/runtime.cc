@@ -36,33 +36,43 @@ Value Runtime::String(std::string text, bool safe) {
   return Value(Kind::kString, std::make_shared<StringObject>(&budget_, std::move(text), safe));
 }
 
-void Runtime::SetDepth(Object* object, int below) const {
+Runtime::~Runtime() {
+  for (const auto& holder : holders_) {
+    holder->Empty();
+  }
+}
+
+Value Runtime::Container(Kind kind, std::shared_ptr<Object> object,
+                         std::span<const Value> held) const {
+  int below = 0;
+  for (const Value& value : held) {
+    below = std::max(below, value.depth());
+  }
+  return Nested(kind, std::move(object), below);
+}
+
+Value Runtime::Nested(Kind kind, std::shared_ptr<Object> object, int below) const {
   object->depth = below + 1;
   if (object->depth > limits_.max_depth) {
     FailDepth();
   }
+  return Value(kind, std::move(object));
+}
+
+Value Runtime::Method(const Value& self, std::string_view name, MethodObject::Call call) {
+  return Container(Kind::kMethod, std::make_shared<MethodObject>(&budget_, self, name, call), self);
 }
 
 Value Runtime::Sequence(Kind kind, std::vector<Value> items) {
   Step(1 + items.size() / 4);
-  int below = 0;
-  for (const Value& item : items) {
-    below = std::max(below, item.depth());
-  }
   auto list = std::make_shared<ListObject>(&budget_, std::move(items));
-  SetDepth(list.get(), below);
-  return Value(kind, std::move(list));
+  return Container(kind, list, list->items);
 }
 
 Value Runtime::Iterator(std::vector<Value> items, std::string_view type_name) {
   Step(1 + items.size() / 4);
-  int below = 0;
-  for (const Value& item : items) {
-    below = std::max(below, item.depth());
-  }
   auto iterator = std::make_shared<IteratorObject>(&budget_, std::move(items), type_name);
-  SetDepth(iterator.get(), below);
-  return Value(Kind::kIterator, std::move(iterator));
+  return Container(Kind::kIterator, iterator, iterator->items);
 }
 
 Value Runtime::Group(Value key, Value list) {
@@ -72,25 +82,19 @@ Value Runtime::Group(Value key, Value list) {
 }
 
 Value Runtime::Namespace(NamespaceObject::Members members) {
-  namespaces_.push_back(std::make_shared<NamespaceObject>(&budget_, std::move(members)));
-  return Value(Kind::kNamespace, namespaces_.back());
-}
-
-void Runtime::ClearNamespaces() {
-  for (const auto& names : namespaces_) {
-    names->members.clear();
-  }
+  auto names = std::make_shared<NamespaceObject>(&budget_, std::move(members));
+  Keep(names);
+  return Value(Kind::kNamespace, std::move(names));
 }
 
 Value Runtime::Dict(DictObject::Entries entries) {
   Step(1 + entries.size());
-  int below = 0;
   std::unordered_multimap<size_t, size_t> index;
   size_t kept = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Value& key = entries[i].first;
     StepBytes(key.IsString() ? key.text().size() : 0);
-    const size_t hash = HashOf(key);
+    const size_t hash = HashOf(*this, key);
     auto [begin, end] = index.equal_range(hash);
     const auto same = std::find_if(begin, end, [&](const auto& slot) {
       return Equals(*this, entries[slot.second].first, entries[i].first);
@@ -106,6 +110,7 @@ Value Runtime::Dict(DictObject::Entries entries) {
     ++kept;
   }
   entries.resize(kept);
+  int below = 0;
   for (const auto& [key, value] : entries) {
     below = std::max({below, key.depth(), value.depth()});
   }
@@ -113,8 +118,7 @@ Value Runtime::Dict(DictObject::Entries entries) {
   if (kept > 8) {
     dict->index = std::move(index);
   }
-  SetDepth(dict.get(), below);
-  return Value(Kind::kDict, std::move(dict));
+  return Nested(Kind::kDict, std::move(dict), below);
 }
 
 }  // namespace strata::jinja

@@ -2,9 +2,13 @@
 #ifndef STRATA_TEXT_TEMPLATE_RUNTIME_H_
 #define STRATA_TEXT_TEMPLATE_RUNTIME_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/template/failure.h"
@@ -17,7 +21,7 @@ class Runtime {
  public:
   Runtime(const TemplateLimits& limits, int64_t now_s)
       : limits_(limits), now_s_(now_s), budget_(limits.max_value_bytes) {}
-  virtual ~Runtime() = default;
+  virtual ~Runtime();
 
   // Calls a function, method, macro, loop or the like.
   virtual Value Call(const Value& callee, Arguments& arguments) = 0;
@@ -61,8 +65,44 @@ class Runtime {
   // Later entries of an equal key replace the value of the first.
   Value Dict(DictObject::Entries entries);
   Value Group(Value key, Value list);
-  // Namespaces live until ClearNamespaces, since they may hold each other in cycles.
   Value Namespace(NamespaceObject::Members members);
+  Value Method(const Value& self, std::string_view name, MethodObject::Call call);
+  // A value of an object that holds these values from now on, and no others ever. Fails where it
+  // nests too deep.
+  Value Container(Kind kind, std::shared_ptr<Object> object, std::span<const Value> held) const;
+  // The same for a single one.
+  Value Container(Kind kind, std::shared_ptr<Object> object, const Value& held) const {
+    return Container(kind, std::move(object), std::span(&held, 1));
+  }
+
+  // Keeps a holder until the rendering is done, so that no value that is destroyed takes it along.
+  void Keep(std::shared_ptr<Holder> holder) { holders_.push_back(std::move(holder)); }
+  // Keeps one while this lives, and until the rendering is done if a value refers to it by then.
+  template <typename T>
+  class Kept {
+   public:
+    Kept(Runtime& runtime, std::shared_ptr<T> holder)
+        : runtime_(runtime), holder_(holder.get()), place_(runtime.holders_.size()) {
+      runtime_.Keep(std::move(holder));
+    }
+    ~Kept() {
+      // Those behind it were made while this one lived, and stay.
+      std::vector<std::shared_ptr<Holder>>& holders = runtime_.holders_;
+      if (holders[place_].use_count() == 1) {
+        holders.erase(holders.begin() + static_cast<ptrdiff_t>(place_));
+      }
+    }
+    Kept(const Kept&) = delete;
+    Kept& operator=(const Kept&) = delete;
+
+    T* operator->() const { return holder_; }
+    Value AsValue(Kind kind) const { return Value(kind, runtime_.holders_[place_]); }
+
+   private:
+    Runtime& runtime_;
+    T* const holder_;
+    const size_t place_;
+  };
 
   const TemplateLimits& limits() const { return limits_; }
   uint64_t steps() const { return steps_; }
@@ -91,7 +131,7 @@ class Runtime {
 
  private:
   Value Sequence(Kind kind, std::vector<Value> items);
-  void SetDepth(Object* object, int below) const;
+  Value Nested(Kind kind, std::shared_ptr<Object> object, int below) const;
   [[noreturn]] void FailSteps() const;
   [[noreturn]] void FailDepth() const;
 
@@ -102,12 +142,10 @@ class Runtime {
   bool autoescape_ = false;
 
  protected:
-  void ClearNamespaces();
-
   Budget budget_;
 
  private:
-  std::vector<std::shared_ptr<NamespaceObject>> namespaces_;
+  std::vector<std::shared_ptr<Holder>> holders_;
 };
 
 }  // namespace strata::jinja

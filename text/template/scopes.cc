@@ -78,17 +78,4 @@ void Scopes::AssignMember(const Expression& target, const Value& value) {
   SetMember(object, target.value.text(), value);
 }
 
-void Scopes::KeepCurrent() {
-  if (kept_.empty() || kept_.back() != current_) {
-    kept_.push_back(current_);
-  }
-}
-
-void Scopes::Clear() {
-  for (const auto& scope : kept_) {
-    scope->variables.clear();
-  }
-  root_->variables.clear();
-}
-
 }  // namespace strata::jinja

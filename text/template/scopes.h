@@ -13,7 +13,7 @@
 
 namespace strata::jinja {
 
-// The variables of a block; those around it are its parents'.
+// The variables of a block; those around it are its parents', as many as the source nests.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> p) : parent(std::move(p)) {}
   Value* Find(int name) {
@@ -43,12 +43,6 @@ class Scopes {
   // target = value, in the current scope.
   void Assign(const Expression& target, const Value& value);
 
-  // Keeps the current scope, which a macro was defined in, for Clear: the two may hold each other.
-  void KeepCurrent();
-  // Empties the root and what is kept, one object at a time, so that no chain of them is destroyed
-  // recursively. Nothing can be evaluated any more.
-  void Clear();
-
   // Makes another scope the current one while it lives.
   class Enter {
    public:
@@ -70,7 +64,6 @@ class Scopes {
   const Program& program_;
   const std::shared_ptr<Scope> root_;
   std::shared_ptr<Scope> current_;
-  std::vector<std::shared_ptr<Scope>> kept_;
   std::vector<std::optional<Value>> globals_;  // By number of name, once looked up.
 };
 

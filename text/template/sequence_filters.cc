@@ -125,7 +125,7 @@ Value Unique(Runtime& runtime, const Value& input, Arguments& arguments) {
     std::unordered_multimap<size_t, Value> seen;
     for (Keyed& keyed : KeyedItems(runtime, input, key)) {
       runtime.StepBytes(keyed.key.IsString() ? keyed.key.text().size() : 0);
-      const size_t hash = HashOf(keyed.key);
+      const size_t hash = HashOf(runtime, keyed.key);
       const auto [begin, end] = seen.equal_range(hash);
       const bool known = std::any_of(
           begin, end, [&](const auto& entry) { return Equals(runtime, entry.second, keyed.key); });

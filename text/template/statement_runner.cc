@@ -4,7 +4,6 @@
 
 #include "text/template/builtins.h"
 #include "text/template/failure.h"
-#include "text/template/macro_object.h"
 #include "text/template/operators.h"
 #include "text/template/parser.h"
 
@@ -89,9 +88,10 @@ std::string StatementRunner::Capture(std::shared_ptr<Scope> scope, const Block& 
 StatementRunner::Flow StatementRunner::ExecuteLoop(const Statement& statement,
                                                    const Value& iterable,
                                                    std::shared_ptr<Scope> around, int64_t depth0) {
-  auto loop = std::make_shared<LoopObject>(runtime_, scopes_, expressions_, statement, around,
-                                           iterable, depth0);
-  const Value loop_value(Kind::kLoop, loop);
+  const Runtime::Kept loop(
+      runtime_, std::make_shared<LoopObject>(runtime_, scopes_, expressions_, statement, around,
+                                             iterable, depth0));
+  const Value loop_value = loop.AsValue(Kind::kLoop);
   std::shared_ptr<Scope> turn;
   bool any = false;
   Value item;
@@ -172,22 +172,22 @@ StatementRunner::Flow StatementRunner::ExecuteAutoescape(const Statement& statem
   return flow;
 }
 
-Value StatementRunner::NewMacro(const MacroNode* node) {
-  return Value(Kind::kMacro,
-               std::make_shared<MacroObject>(runtime_.budget(), node, scopes_.current()));
+std::shared_ptr<MacroObject> StatementRunner::NewMacro(const MacroNode* node) {
+  return std::make_shared<MacroObject>(runtime_.budget(), node, scopes_.current());
 }
 
 void StatementRunner::DefineMacro(const Statement& statement) {
-  Value macro = NewMacro(statement.macro);
-  scopes_.KeepCurrent();
-  scopes_.current()->Set(statement.macro->name_id, std::move(macro));
+  auto macro = NewMacro(statement.macro);
+  runtime_.Keep(macro);
+  scopes_.current()->Set(statement.macro->name_id, Value(Kind::kMacro, std::move(macro)));
 }
 
 void StatementRunner::ExecuteCall(const Statement& statement) {
   const Expression& call = *statement.expression;
   const Value callee = expressions_.Eval(*call.operands[0]);
+  const Runtime::Kept caller(runtime_, NewMacro(statement.macro));
   Arguments arguments = expressions_.EvalArguments(call.arguments);
-  arguments.named.emplace_back("caller", NewMacro(statement.macro));
+  arguments.named.emplace_back("caller", caller.AsValue(Kind::kMacro));
   output_.Print(runtime_.Call(callee, arguments));
 }
 

@@ -9,6 +9,7 @@
 #include "text/template/ast.h"
 #include "text/template/expression_evaluator.h"
 #include "text/template/loop_object.h"
+#include "text/template/macro_object.h"
 #include "text/template/output.h"
 #include "text/template/runtime.h"
 #include "text/template/scopes.h"
@@ -47,7 +48,7 @@ class StatementRunner {
   void ExecuteCall(const Statement& statement);
   void DefineMacro(const Statement& statement);
   // A macro over the current scope.
-  Value NewMacro(const MacroNode* node);
+  std::shared_ptr<MacroObject> NewMacro(const MacroNode* node);
 
   Runtime& runtime_;
   Scopes& scopes_;

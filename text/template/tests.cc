@@ -75,7 +75,8 @@ bool SameAs(Runtime& runtime, const Value& input, Arguments& arguments) {
 template <bool kUpper>
 bool IsCase(Runtime& runtime, const Value& input, Arguments& arguments) {
   TakesNothing(kUpper ? "upper" : "lower", arguments);
-  const Value method = FindMethod(StringOf(runtime, input), kUpper ? "isupper" : "islower");
+  const Value method =
+      FindMethod(runtime, StringOf(runtime, input), kUpper ? "isupper" : "islower");
   Arguments none;
   return Truth(runtime.Call(method, none));
 }

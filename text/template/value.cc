@@ -35,18 +35,18 @@ size_t StringObject::Length() const {
   return static_cast<size_t>(length);
 }
 
-const Value* DictObject::Find(const Value& key) const {
+const Value* DictObject::Find(Runtime& runtime, const Value& key) const {
   if (index.empty()) {
     for (const auto& [candidate, value] : entries) {
-      if (KeyEquals(candidate, key)) {
+      if (KeyEquals(runtime, candidate, key)) {
         return &value;
       }
     }
     return nullptr;
   }
-  auto [begin, end] = index.equal_range(HashOf(key));
+  auto [begin, end] = index.equal_range(HashOf(runtime, key));
   for (; begin != end; ++begin) {
-    if (KeyEquals(entries[begin->second].first, key)) {
+    if (KeyEquals(runtime, entries[begin->second].first, key)) {
       return &entries[begin->second].second;
     }
   }

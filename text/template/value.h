@@ -1,6 +1,11 @@
-// The values of a template: Python's, with immutable containers. A container holds no value that
-// was made after it, so only namespaces, cyclers and macros can form cycles; the evaluator empties
-// those when it is done.
+// The values of a template: Python's, with immutable containers. What holds values is of one of two
+// kinds, so that nothing that recurses over values, their destruction first of all, runs out of
+// stack:
+// - Lists, dicts, their views, cyclers, bound methods and the like hold nothing that was made after
+//   them. They count their levels (Object::depth), which have a limit.
+// - Holders (namespaces, loops, macros) change after they were made. Each cycle leads through one,
+//   and so does each chain that is deeper than the limit. The rendering keeps those that values
+//   refer to, and empties them one by one when it is done (Runtime::Keep).
 #ifndef STRATA_TEXT_TEMPLATE_VALUE_H_
 #define STRATA_TEXT_TEMPLATE_VALUE_H_
 
@@ -70,11 +75,20 @@ struct Object {
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
 
-  int depth = 0;  // Containers: levels of containers below, and this one.
+  // Levels of values that hold values: those below, and this one. 0 for Holders and for what holds
+  // none.
+  int depth = 0;
 
  private:
   Budget* const budget_;
   const size_t bytes_;
+};
+
+// What may hold values that were made after it, itself among them.
+struct Holder : Object {
+  using Object::Object;
+  // Lets go of all that it holds; it cannot be used any more.
+  virtual void Empty() = 0;
 };
 
 struct StringObject;
@@ -170,7 +184,7 @@ struct DictObject : Object {
       : Object(budget, sizeof(DictObject) + all.capacity() * 2 * sizeof(Value)),
         entries(std::move(all)) {}
   // Null if there is none. The key must be hashable.
-  const Value* Find(const Value& key) const;
+  const Value* Find(Runtime& runtime, const Value& key) const;
   const Value* Find(std::string_view key) const;
 
   const Entries entries;                          // In order of insertion; keys differ.
@@ -203,10 +217,11 @@ struct IteratorObject : Object {
   const std::string_view type_name;
 };
 
-struct NamespaceObject : Object {
+struct NamespaceObject : Holder {
   using Members = std::vector<std::pair<std::string, Value>>;
   NamespaceObject(Budget* budget, Members all)
-      : Object(budget, 256 + 128 * all.size()), members(std::move(all)) {}
+      : Holder(budget, 256 + 128 * all.size()), members(std::move(all)) {}
+  void Empty() override { members.clear(); }
   Value* Find(std::string_view name);
   Members members;
 };
@@ -214,13 +229,13 @@ struct NamespaceObject : Object {
 struct CyclerObject : Object {
   CyclerObject(Budget* budget, std::vector<Value> values)
       : Object(budget, 128 + values.capacity() * sizeof(Value)), items(std::move(values)) {}
-  std::vector<Value> items;
+  const std::vector<Value> items;
   size_t position = 0;
 };
 
 struct JoinerObject : Object {
   JoinerObject(Budget* budget, Value s) : Object(budget, 128), separator(std::move(s)) {}
-  Value separator;
+  const Value separator;
   bool used = false;
 };
 
@@ -239,8 +254,8 @@ struct FunctionObject : Object {
 
 struct MethodObject : Object {
   using Call = Value (*)(Runtime&, const Value& self, Arguments&);
-  MethodObject(Value s, std::string_view n, Call c)
-      : Object(nullptr, 0), self(std::move(s)), name(n), call(c) {}
+  MethodObject(Budget* budget, Value s, std::string_view n, Call c)
+      : Object(budget, sizeof(MethodObject)), self(std::move(s)), name(n), call(c) {}
   const Value self;
   const std::string_view name;
   const Call call;

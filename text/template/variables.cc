@@ -65,7 +65,7 @@ Value FromJson(const nlohmann::ordered_json& json, const TemplateLimits& limits,
       dict->depth = below + 1;
       if (dict->entries.size() > 8) {
         for (size_t i = 0; i < dict->entries.size(); ++i) {
-          dict->index.emplace(HashOf(dict->entries[i].first), i);
+          dict->index.emplace(HashOf(dict->entries[i].first.text()), i);
         }
       }
       return Value(Kind::kDict, std::move(dict));
