@@ -11,16 +11,14 @@
 namespace strata::jinja {
 namespace {
 
-constexpr size_t kMaxNameInMessage = 100;
-
 Value Unsafe(const Value& object, std::string_view name) {
-  return Value::Undefined("access to attribute '" + std::string(name.substr(0, kMaxNameInMessage)) +
-                          "' of '" + std::string(TypeName(object)) + "' object is unsafe.");
+  return Value::Undefined("access to attribute '" + NameInMessage(name) + "' of '" +
+                          std::string(TypeName(object)) + "' object is unsafe.");
 }
 
 Value Missing(const Value& object, std::string_view name) {
   return Value::Undefined("'" + ObjectTypeName(object) + "' has no attribute '" +
-                          std::string(name.substr(0, kMaxNameInMessage)) + "'");
+                          NameInMessage(name) + "'");
 }
 
 bool IsDunder(std::string_view name) {
@@ -34,7 +32,7 @@ Value PlainAttribute(Runtime& runtime, const Value& object, std::string_view nam
   }
   switch (object.kind()) {
     case Kind::kNamespace:
-      if (Value* member = object.As<NamespaceObject>().Find(name)) {
+      if (Value* member = object.As<NamespaceObject>().Find(runtime, name)) {
         return *member;
       }
       break;
@@ -72,7 +70,7 @@ bool Subscript(Runtime& runtime, const Value& object, const Value& key, Value* r
       return false;
     case Kind::kNamespace:
       if (key.IsString() && !key.text().empty()) {
-        if (Value* member = object.As<NamespaceObject>().Find(key.text())) {
+        if (Value* member = object.As<NamespaceObject>().Find(runtime, key.text())) {
           *result = *member;
           return true;
         }
@@ -277,17 +275,12 @@ Value GetPath(Runtime& runtime, const Value& object, const Value& path) {
   return value;
 }
 
-void SetMember(const Value& names, const std::string& name, const Value& value) {
-  if (!name.empty() && name[0] == '_') {
+void SetMember(Runtime& runtime, const Value& names, const Value& name, const Value& value) {
+  if (name.text().starts_with('_')) {
     Fail("Chat templates cannot store underscore-prefixed attributes on a namespace, but got '" +
-         name + "'. Please rename the attribute.");
+         name.text() + "'. Please rename the attribute.");
   }
-  auto& object = names.As<NamespaceObject>();
-  if (Value* member = object.Find(name)) {
-    *member = value;
-  } else {
-    object.members.emplace_back(name, value);
-  }
+  names.As<NamespaceObject>().Set(runtime, name, value);
 }
 
 }  // namespace strata::jinja

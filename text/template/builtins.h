@@ -63,7 +63,7 @@ Value GetPath(Runtime& runtime, const Value& object, const Value& path);
 Value GetAttributeOnly(Runtime& runtime, const Value& object, std::string_view name);
 
 // namespace.name = value, where the sandbox allows it.
-void SetMember(const Value& names, const std::string& name, const Value& value);
+void SetMember(Runtime& runtime, const Value& names, const Value& name, const Value& value);
 
 // Tables of the files that implement them.
 struct FilterEntry {

@@ -73,10 +73,10 @@ Value MakeNamespace(Runtime& runtime, Arguments& arguments) {
   const auto& entries = names.As<DictObject>().entries;
   NamespaceObject::Members members;
   for (const auto& [key, value] : entries) {
-    const std::string name = ToString(runtime, key);
-    if (!name.empty() && name[0] == '_') {
+    const Value name = StringOf(runtime, key);
+    if (name.text().starts_with('_')) {
       Fail("Chat templates cannot store underscore-prefixed attributes on a namespace, but got '" +
-           name + "'. Please rename the attribute.");
+           name.text() + "'. Please rename the attribute.");
     }
     members.emplace_back(name, value);
   }

@@ -91,15 +91,11 @@ Value LoopObject::Cycle(Runtime& runtime, const Value& self, Arguments& argument
 
 Value LoopObject::Changed(Runtime& runtime, const Value& self, Arguments& arguments) {
   auto& loop = self.As<LoopObject>();
-  const auto same = [&] {
-    return loop.watched_ && loop.watched_->size() == arguments.positional.size() &&
-           std::equal(loop.watched_->begin(), loop.watched_->end(), arguments.positional.begin(),
-                      [&](const Value& a, const Value& b) { return Equals(runtime, a, b); });
-  };
-  if (same()) {
+  const Value values = runtime.Tuple(std::move(arguments.positional));
+  if (loop.watched_ && Equals(runtime, *loop.watched_, values)) {
     return Value::Bool(false);
   }
-  loop.watched_ = std::move(arguments.positional);
+  loop.watched_ = values;
   return Value::Bool(true);
 }
 
@@ -126,7 +122,7 @@ Value LoopObject::Attribute(const Value& self, std::string_view name) {
   if (name == "changed") {
     return runtime_.Method(self, "changed", &LoopObject::Changed);
   }
-  return Value::Undefined("'LoopContext object' has no attribute '" + std::string(name) + "'");
+  return Value::Undefined("'LoopContext object' has no attribute '" + NameInMessage(name) + "'");
 }
 
 }  // namespace strata::jinja

@@ -67,7 +67,7 @@ class LoopObject : public Holder {
   std::optional<int64_t> length_;
   std::optional<Value> previous_;
   std::optional<Value> current_;
-  std::optional<std::vector<Value>> watched_;  // By loop.changed.
+  std::optional<Value> watched_;  // By loop.changed: a tuple.
   int64_t index0_ = -1;
   const int64_t depth0_;
 };

@@ -30,7 +30,8 @@ void MacroCaller::BindParameters(const MacroObject& macro, Arguments& arguments)
     } else if (!take_named(node.parameters[i], &value)) {
       value = i >= first_default
                   ? expressions_.Eval(*node.defaults[i - first_default])
-                  : Value::Undefined("parameter '" + node.parameters[i] + "' was not provided");
+                  : Value::Undefined("parameter '" + NameInMessage(node.parameters[i]) +
+                                     "' was not provided");
     }
     scopes_.current()->Set(node.parameter_ids[i], std::move(value));
   }

@@ -25,7 +25,7 @@ Value MacroObject::Attribute(Runtime& runtime, std::string_view name) const {
   if (name == "caller") {
     return Value::Bool(node->uses_caller);
   }
-  return Value::Undefined("'Macro object' has no attribute '" + std::string(name) + "'");
+  return Value::Undefined("'Macro object' has no attribute '" + NameInMessage(name) + "'");
 }
 
 }  // namespace strata::jinja

@@ -177,7 +177,8 @@ class ReprPrinter {
     out_->append("<Namespace {");
     for (size_t i = 0; i < names.members.size(); ++i) {
       out_->append(i > 0 ? ", " : "");
-      AppendStringRepr(names.members[i].first, out_);
+      runtime_.StepCharacters(names.members[i].first.text().size());
+      AppendStringRepr(names.members[i].first.text(), out_);
       out_->append(": ");
       Print(names.members[i].second);
     }

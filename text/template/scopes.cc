@@ -75,7 +75,7 @@ void Scopes::AssignMember(const Expression& target, const Value& value) {
   if (!object.Is(Kind::kNamespace)) {
     Fail("cannot assign attribute on non-namespace object");
   }
-  SetMember(object, target.value.text(), value);
+  SetMember(runtime_, object, target.value, value);
 }
 
 }  // namespace strata::jinja

@@ -72,13 +72,23 @@ const Value* DictObject::Find(std::string_view key) const {
   return nullptr;
 }
 
-Value* NamespaceObject::Find(std::string_view name) {
+Value* NamespaceObject::Find(Runtime& runtime, std::string_view name) {
+  runtime.Step(members.size() / 16);
   for (auto& [member, value] : members) {
-    if (member == name) {
+    if (member.text() == name) {
       return &value;
     }
   }
   return nullptr;
+}
+
+void NamespaceObject::Set(Runtime& runtime, const Value& name, const Value& value) {
+  if (Value* member = Find(runtime, name.text())) {
+    *member = value;
+  } else {
+    Grow(kBytesOfMember);
+    members.emplace_back(name, value);
+  }
 }
 
 std::string_view TypeName(const Value& v) {
@@ -136,6 +146,12 @@ std::string_view TypeName(const Value& v) {
 
 std::string ObjectTypeName(const Value& v) {
   return v.Is(Kind::kNone) ? "None" : std::string(TypeName(v)) + " object";
+}
+
+std::string NameInMessage(std::string_view name) {
+  constexpr size_t kMaxBytes = 100;
+  return std::string(name.size() <= kMaxBytes ? name
+                                              : name.substr(0, PreviousStart(name, kMaxBytes)));
 }
 
 }  // namespace strata::jinja

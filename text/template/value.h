@@ -79,9 +79,18 @@ struct Object {
   // none.
   int depth = 0;
 
+ protected:
+  // Counts what it takes besides; fails over the limit.
+  void Grow(size_t bytes) {
+    if (budget_ != nullptr) {
+      budget_->Charge(bytes);
+      bytes_ += bytes;
+    }
+  }
+
  private:
   Budget* const budget_;
-  const size_t bytes_;
+  size_t bytes_;
 };
 
 // What may hold values that were made after it, itself among them.
@@ -218,12 +227,18 @@ struct IteratorObject : Object {
 };
 
 struct NamespaceObject : Holder {
-  using Members = std::vector<std::pair<std::string, Value>>;
+  using Members = std::vector<std::pair<Value, Value>>;
   NamespaceObject(Budget* budget, Members all)
-      : Holder(budget, 256 + 128 * all.size()), members(std::move(all)) {}
+      : Holder(budget, 256 + kBytesOfMember * all.size()), members(std::move(all)) {}
   void Empty() override { members.clear(); }
-  Value* Find(std::string_view name);
+  // Null if there is none. Takes steps where there are many.
+  Value* Find(Runtime& runtime, std::string_view name);
+  // `name` is a string.
+  void Set(Runtime& runtime, const Value& name, const Value& value);
   Members members;
+
+ private:
+  static constexpr size_t kBytesOfMember = 128;
 };
 
 struct CyclerObject : Object {
@@ -269,6 +284,8 @@ inline const std::vector<Value>& Value::items() const { return As<ListObject>().
 std::string_view TypeName(const Value& v);
 // "'str object'" as the messages of undefined values name it.
 std::string ObjectTypeName(const Value& v);
+// A name of the template as such messages say it: cut where it is long, since they are not counted.
+std::string NameInMessage(std::string_view name);
 
 }  // namespace strata::jinja
 

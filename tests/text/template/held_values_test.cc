@@ -11,6 +11,7 @@
 
 #include "common/status.h"
 #include "nlohmann/json.hpp"
+#include "tests/cost.h"
 #include "tests/counting_allocator.h"
 #include "text/template/chat_template.h"
 #include "text/template/template_limits.h"
@@ -168,6 +169,61 @@ TEST(HeldValues, WhatHoldsItselfIsFreed) {
     EXPECT_EQ(testing::LiveBytes(), live);
   }
   EXPECT_EQ(testing::CountsAllocations(), testing::LiveBytes() > 0);
+}
+
+// A template may have names of half a megabyte, and make a value of one in a few steps.
+TEST(HeldValues, LongNamesAreNotCopiedIntoEachValue) {
+  const std::string name(50'000, 'n');
+  const std::string begin = "{% set ns = namespace(a=1) %}{% macro hold(" + name +
+                            ") %}{% set ns.a = namespace(a=ns.a, b=" + name +
+                            ") %}{% endmacro %}{% for j in range(2000) %}";
+  for (const std::string& turn : {
+           std::string("{{ hold() }}"),
+           "{% set ns.a = namespace(a=ns.a, b=loop." + name + ") %}",
+           "{% set ns.a = namespace(a=ns.a, b=hold." + name + ") %}",
+           "{% set ns.a = namespace(a=ns.a, b=ns." + name + ") %}",
+           "{% set y = namespace() %}{% set y." + name + " = 1 %}",
+       }) {
+    SCOPED_TRACE(turn.substr(0, 60));
+    testing::Cost cost;
+    const auto output =
+        testing::Measured([&] { return Render(begin + turn + "{% endfor %}ok"); }, &cost);
+    EXPECT_TRUE(output.ok()) << output.status();
+    EXPECT_LT(cost.bytes, uint64_t{16} << 20);
+  }
+}
+
+TEST(HeldValues, WhatALoopWatchesCountsAsMemory) {
+  testing::Cost cost;
+  const auto output = testing::Measured(
+      [] {
+        return Render(
+            "{% set ns = namespace(a=1) %}{% set l = range(10000) | list %}{% for j in range(300) "
+            "%}"
+            "{% for k in [ns.a] %}{% set y = loop.changed(*l) %}{% set ns.a = loop %}{% endfor %}"
+            "{% endfor %}");
+      },
+      &cost);
+  EXPECT_THAT(output.status().message(), HasSubstr("values of the template take more than"));
+  EXPECT_LT(cost.bytes, 3 * TemplateLimits().max_value_bytes);
+}
+
+TEST(HeldValues, NamespacesOfManyMembersTakeStepsAndMemory) {
+  std::string source = "{% set ns = namespace() %}";
+  for (int i = 0; i < 3200; ++i) {
+    source += "{% set ns.n" + std::to_string(i) + " = 1 %}";
+  }
+  const auto use = [](const std::string& text) {
+    TemplateUse used;
+    const auto chat_template = ParseChatTemplate(text);
+    EXPECT_TRUE(chat_template.ok()) << chat_template.status();
+    EXPECT_TRUE((*chat_template)->Render(nlohmann::ordered_json::object(), 0, &used).ok());
+    return used;
+  };
+  const TemplateUse members = use(source);
+  EXPECT_GT(members.value_bytes, 3200u * 100);
+  const TemplateUse reads = use(source + "{% for j in range(100) %}{{ ns.n3199 }}{% endfor %}");
+  EXPECT_GT(reads.steps, members.steps + 100 * 3200 / 16);
 }
 
 }  // namespace
