@@ -114,13 +114,30 @@ const PackedMatrix& MatrixOf(WeightFormat format, size_t outputs) {
   return *(made[{format, outputs}] = std::move(packed));
 }
 
-size_t OutputsFor(WeightFormat format, uint32_t rows) {
-  if (rows > 16) {
-    return kOutputs;
+// Of a weight, without its part of a scale.
+size_t BitsOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return 32;
+    case WeightFormat::kF16:
+    case WeightFormat::kBF16:
+      return 16;
+    case WeightFormat::kInt8:
+    case WeightFormat::kAffine8:
+      return 8;
+    case WeightFormat::kSuper6:
+      return 6;
+    case WeightFormat::kSuper5:
+      return 5;
+    case WeightFormat::kSuper2:
+      return 2;
+    default:
+      return 4;
   }
-  constexpr size_t kBits[] = {32, 16, 16, 8, 8, 4, 4, 5, 6};  // Of a weight, by format.
-  const size_t bits = kBits[static_cast<size_t>(format)];
-  return kMatrixBytes * 8 / bits / kInputs / kLanes * kLanes;
+}
+
+size_t OutputsFor(WeightFormat format, uint32_t rows) {
+  return rows > 16 ? kOutputs : kMatrixBytes * 8 / BitsOf(format) / kInputs / kLanes * kLanes;
 }
 
 // `floats`: quantized weights meet activations that are not.
