@@ -123,7 +123,7 @@ class PlacementProblem {
   uint64_t head_bytes_ = 0;
   std::vector<uint64_t> overhead_bytes_;       // By node: of a stage without head there,
   std::vector<uint64_t> head_overhead_bytes_;  // and of one with it.
-  std::vector<double> hop_ms_;        // [from][to], the coordinator last.
+  std::vector<double> hop_ms_;                 // [from][to], the coordinator last.
   std::vector<double> transfer_ms_;
 };
 

@@ -198,7 +198,8 @@ TEST_F(WorkerNodeTest, ARefusedNumericsClassNamesWhatDiffers) {
     v1::CoordinatorMessage message = LoadOf(&coordinator, 0, stages, 9);
     message.mutable_load()->set_numerics_class(name);
     message.mutable_load()->set_quantize(quantize);
-    const absl::Status status = CheckLoad(message.load(), **MakeCpuBackend({.threads = 1})).status();
+    const absl::Status status =
+        CheckLoad(message.load(), **MakeCpuBackend({.threads = 1})).status();
     EXPECT_EQ(ReasonOf(status), status.ok() ? "" : "NUMERICS_CLASS");
     return std::string(status.message());
   };
