@@ -17,8 +17,9 @@ constexpr uint64_t kQuantBlock = 32;
 constexpr uint64_t kBlockNumbers = 4;
 // Of an expert of a row: which it is, its weight, two places, and a group of three numbers.
 constexpr uint64_t kExpertNumbers = 7;
-// Of a row: its token, two times which row it is, and its place of three numbers.
-constexpr uint64_t kRowNumbers = 6;
+// Of a row: its token, two times which row it is, its place of three numbers, and of the head what
+// is chosen, of two.
+constexpr uint64_t kRowNumbers = 8;
 // What allocations are rounded up by, and what the runtime keeps for launches.
 constexpr uint64_t kRuntimeBytes = uint64_t{16} << 20;
 

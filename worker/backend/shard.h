@@ -10,10 +10,16 @@
 
 namespace strata {
 
+// What temperature 0 chooses of a row of logits (worker/sampler).
+struct RowLargest {
+  uint32_t token_id = 0;  // Of the largest logit; of equals the lowest.
+  bool usable = false;    // All are below +inf, and one is above -inf; else the id is any.
+};
+
 // One loaded stage. A step is, by one thread:
 //   Begin; Embed (and EmbedInputs) or SetResidual; for each layer: Attention or, of the model's
 //   last one, AttentionOfSome; and Mlp; then ReadResidual (after any layer too), or Head and
-//   ReadLogits, once or more with other rows.
+//   ReadLogits (or ReadLargest), once or more with other rows.
 // Every call but the Read...s may return before its work is done (a stream of a device, a lazy
 // graph); calls take effect in order. A failed call leaves KV of the batch's own rows undefined
 // and nothing else. No result depends on the batch's other rows.
@@ -46,6 +52,14 @@ class Shard {
   virtual absl::Status Head(std::span<const uint32_t> rows) = 0;
   // Waits, and copies the logits, float32 [rows of Head, vocab].
   virtual absl::Status ReadLogits(std::span<float> out) = 0;
+
+  // Whether ReadLargest may follow on Head in place of ReadLogits: the device chooses, so that
+  // logits need not leave it.
+  virtual bool FindsLargest() const { return false; }
+  // Waits, and says of each row of Head what is largest; only where FindsLargest.
+  virtual absl::Status ReadLargest(std::span<RowLargest> /*out*/) {
+    return absl::InternalError("this backend leaves the choice to who reads its logits");
+  }
 
   // Copies a page of all the group's layers, between steps: copy-on-write of shared pages.
   virtual absl::Status CopyPage(uint32_t group, PageId from, PageId to) = 0;

@@ -151,6 +151,10 @@ absl::Status ShardCalls::Logits(size_t values, uint32_t head_rows) const {
              : Misuse("logits of another size than Head's rows");
 }
 
+absl::Status ShardCalls::Largest(size_t choices, uint32_t head_rows) const {
+  return choices == head_rows ? absl::OkStatus() : Misuse("choices of other rows than Head's");
+}
+
 absl::Status ShardCalls::CopyPage(uint32_t group, PageId from, PageId to) const {
   const std::vector<uint64_t>& pages = spec_->kv_pages;
   return group < pages.size() && from < pages[group] && to < pages[group]

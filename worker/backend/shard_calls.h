@@ -32,6 +32,7 @@ class ShardCalls {
                                std::span<const BatchItem> items) const;
   absl::Status Head(std::span<const uint32_t> head_rows, uint32_t rows) const;
   absl::Status Logits(size_t values, uint32_t head_rows) const;
+  absl::Status Largest(size_t choices, uint32_t head_rows) const;
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) const;
   absl::Status ResizeKv(std::span<const uint64_t> pages) const;
 

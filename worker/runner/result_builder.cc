@@ -6,6 +6,13 @@
 #include "worker/runner/step_checks.h"
 
 namespace strata {
+namespace {
+
+bool IsLast(const v1::StepItem& item, uint32_t row) {
+  return static_cast<int>(row) + 1 == item.token_ids_size();
+}
+
+}  // namespace
 
 void ResultBuilder::Begin(int items) {
   items_.assign(static_cast<size_t>(items), {});
@@ -15,21 +22,38 @@ void ResultBuilder::Begin(int items) {
 absl::Status ResultBuilder::AddRow(int index, const v1::StepItem& item, const Sequence& sequence,
                                    uint32_t row, std::span<const float> logits) {
   v1::ItemResult* result = &items_[static_cast<size_t>(index)];
-  const bool last = static_cast<int>(row) + 1 == item.token_ids_size();
-  const bool wanted = row >= item.rows_from();
-  if (wanted && WantsLogits(item)) {
+  if (row >= item.rows_from() && WantsLogits(item)) {
     std::vector<float>& payload = payloads_[static_cast<size_t>(index)];
     payload.insert(payload.end(), logits.begin(), logits.end());
     result->set_payload_rows(result->payload_rows() + 1);
   }
-  if (wanted && WantsLogprobs(item) && (!last || item.has_following_id())) {
+  if (WantsRowLogprob(item, row)) {
     RETURN_IF_ERROR(AddLogprob(item, sequence, row, logits, result));
   }
-  if (!last || !item.sample()) {
-    return absl::OkStatus();
-  }
+  return IsLast(item, row) && item.sample() ? AddSample(item, sequence, logits, result)
+                                            : absl::OkStatus();
+}
+
+bool ResultBuilder::WantsRowLogprob(const v1::StepItem& item, uint32_t row) {
+  return row >= item.rows_from() && WantsLogprobs(item) &&
+         (!IsLast(item, row) || item.has_following_id());
+}
+
+bool ResultBuilder::WantsOnlyLargest(const v1::StepItem& item, const Sequence& sequence,
+                                     uint32_t row) const {
+  return IsLast(item, row) && item.sample() && !item.digest_layers() && !WantsLogits(item) &&
+         !WantsRowLogprob(item, row) && !sequence.params.logprobs() &&
+         sampler_.TakesLargest(RequestAfter(item, sequence));
+}
+
+void ResultBuilder::AddLargest(int index, uint32_t token_id) {
+  items_[static_cast<size_t>(index)].add_tokens()->set_token_id(token_id);
+}
+
+// After the item's tokens: of later ones some layers may be computed already.
+SampleRequest ResultBuilder::RequestAfter(const v1::StepItem& item, const Sequence& sequence) {
   const size_t length = item.position() + static_cast<size_t>(item.token_ids_size());
-  return AddSample(sequence, length, logits, result);
+  return SampleRequestOf(sequence.params, std::span(sequence.ids).first(length));
 }
 
 absl::Status ResultBuilder::AddLogprob(const v1::StepItem& item, const Sequence& sequence,
@@ -43,12 +67,10 @@ absl::Status ResultBuilder::AddLogprob(const v1::StepItem& item, const Sequence&
   return absl::OkStatus();
 }
 
-absl::Status ResultBuilder::AddSample(const Sequence& sequence, size_t length,
+absl::Status ResultBuilder::AddSample(const v1::StepItem& item, const Sequence& sequence,
                                       std::span<const float> logits, v1::ItemResult* result) {
   const v1::SequenceParams& params = sequence.params;
-  ASSIGN_OR_RETURN(
-      const uint32_t id,
-      sampler_.Sample(SampleRequestOf(params, std::span(sequence.ids).first(length)), logits));
+  ASSIGN_OR_RETURN(const uint32_t id, sampler_.Sample(RequestAfter(item, sequence), logits));
   if (params.logprobs()) {
     ASSIGN_OR_RETURN(v1::TokenLogprob logprob, sampler_.Logprob(logits, id, params.top_logprobs()));
     *result->add_tokens() = std::move(logprob);

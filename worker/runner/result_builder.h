@@ -24,17 +24,23 @@ class ResultBuilder {
   // to be dropped with Drop.
   absl::Status AddRow(int index, const v1::StepItem& item, const Sequence& sequence, uint32_t row,
                       std::span<const float> logits);
+  // Whether of this row, which is wanted, nothing is but the largest logit's id.
+  bool WantsOnlyLargest(const v1::StepItem& item, const Sequence& sequence, uint32_t row) const;
+  // In place of AddRow for such a row.
+  void AddLargest(int index, uint32_t token_id);
   // Takes back what was added for the item.
   void Drop(int index);
   // The result of `frame`, whose items and commands have their errors.
   ResultMessage Finish(const v1::StepFrame& frame);
 
  private:
+  static bool WantsRowLogprob(const v1::StepItem& item, uint32_t row);
+  // What AddSample is asked after the item.
+  static SampleRequest RequestAfter(const v1::StepItem& item, const Sequence& sequence);
   absl::Status AddLogprob(const v1::StepItem& item, const Sequence& sequence, uint32_t row,
                           std::span<const float> logits, v1::ItemResult* result);
-  // After the first `length` tokens: of later ones some layers may be computed already.
-  absl::Status AddSample(const Sequence& sequence, size_t length, std::span<const float> logits,
-                         v1::ItemResult* result);
+  absl::Status AddSample(const v1::StepItem& item, const Sequence& sequence,
+                         std::span<const float> logits, v1::ItemResult* result);
 
   Sampler sampler_;
   std::vector<v1::ItemResult> items_;

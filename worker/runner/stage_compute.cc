@@ -152,6 +152,41 @@ absl::Status StageCompute::ReadResidual(
   return absl::OkStatus();
 }
 
+absl::Status StageCompute::ReadLargest(const std::function<bool(const ItemRun&, uint32_t)>& only,
+                                       const std::function<void(ItemRun&, uint32_t)>& largest) {
+  if (!shard_.FindsLargest()) {
+    return absl::OkStatus();
+  }
+  std::vector<HeadRow> found;
+  std::vector<HeadRow> left;
+  std::vector<uint32_t> batch_rows;
+  for (const HeadRow& row : wanted_) {
+    if (only(*row.run, row.row)) {
+      found.push_back(row);
+      batch_rows.push_back(row.batch_row);
+    } else {
+      left.push_back(row);
+    }
+  }
+  if (found.empty()) {
+    return absl::OkStatus();
+  }
+  std::vector<RowLargest> of_rows(found.size());
+  RETURN_IF_ERROR(shard_.Head(batch_rows));
+  RETURN_IF_ERROR(shard_.ReadLargest(of_rows));
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (of_rows[i].usable) {
+      largest(*found[i].run, of_rows[i].token_id);
+    } else {
+      left.push_back(found[i]);
+    }
+  }
+  std::sort(left.begin(), left.end(),
+            [](const HeadRow& a, const HeadRow& b) { return a.batch_row < b.batch_row; });
+  wanted_ = std::move(left);
+  return absl::OkStatus();
+}
+
 absl::Status StageCompute::ReadLogits(
     const std::function<void(ItemRun&, uint32_t, std::span<const float>)>& row) {
   const size_t vocab = spec_.model.vocab;

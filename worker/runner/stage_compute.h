@@ -64,6 +64,12 @@ class StageCompute {
   // Whether logits are wanted of the batch of Forward, which went to the head.
   bool logits_wanted() const { return !wanted_.empty(); }
 
+  // Where the device finds the largest logit itself: calls `largest` with each wanted row of which
+  // `only` says that no more is wanted, and its id. Rows that are left, also for not being usable,
+  // are those of ReadLogits.
+  absl::Status ReadLargest(const std::function<bool(const ItemRun&, uint32_t)>& only,
+                           const std::function<void(ItemRun&, uint32_t)>& largest);
+
   // The logits after Forward: calls `row` with each wanted row, in order: the run, the row's index
   // in the item, its logits.
   absl::Status ReadLogits(

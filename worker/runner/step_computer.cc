@@ -131,6 +131,11 @@ absl::Status StepComputer::ComputeLogits(const v1::StepFrame& frame, std::span<I
   }
   // Rows that nobody wants are not looked at here: every later row of the sequence sees their keys
   // and values, so that what is not finite in them shows in the first logits that are wanted.
+  RETURN_IF_ERROR(compute_.ReadLargest(
+      [&](const ItemRun& run, uint32_t row) {
+        return result_.WantsOnlyLargest(frame.items(run.index), *run.sequence, row);
+      },
+      [&](ItemRun& run, uint32_t token_id) { result_.AddLargest(run.index, token_id); }));
   return compute_.ReadLogits([&](ItemRun& run, uint32_t row, std::span<const float> logits) {
     if (frame.items(run.index).digest_layers()) {
       run.digests.back().add_rows(RowDigest(logits));

@@ -81,6 +81,10 @@ absl::StatusOr<uint32_t> Sampler::Sample(const SampleRequest& request,
   return candidates_.back().id;  // The product was rounded up to the whole.
 }
 
+bool Sampler::TakesLargest(const SampleRequest& request) const {
+  return CheckRequest(request).ok() && request.params->temperature() == 0 && !Adjusts(request);
+}
+
 absl::StatusOr<std::vector<TokenProbability>> Sampler::Distribution(const SampleRequest& request,
                                                                     std::span<const float> logits) {
   RETURN_IF_ERROR(Prepare(request, logits));

@@ -72,6 +72,10 @@ class Sampler {
   // and for those of which step 4 leaves none.
   absl::StatusOr<uint32_t> Sample(const SampleRequest& request, std::span<const float> logits);
 
+  // Whether Sample would take the largest of any logits as they are, the lowest id among equals:
+  // valid parameters with temperature 0, and steps 1 to 4 change nothing.
+  bool TakesLargest(const SampleRequest& request) const;
+
   // What Sample draws from, by ascending id. Errors as Sample.
   absl::StatusOr<std::vector<TokenProbability>> Distribution(const SampleRequest& request,
                                                              std::span<const float> logits);

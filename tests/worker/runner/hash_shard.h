@@ -132,6 +132,9 @@ class HashShard : public Shard {
   // part.
   void FailNextRead(uint32_t others = 0) { fail_read_ = others + 1; }
   void FailNextCopy() { fail_copy_ = true; }
+  // As a device that finds the largest logit itself.
+  void FindLargest() { finds_largest_ = true; }
+  uint64_t largest_rows() const { return largest_rows_; }
   uint64_t rows_computed() const { return rows_computed_; }
   uint64_t pages_copied() const { return pages_copied_; }
   uint64_t head_rows() const { return head_rows_computed_; }
@@ -262,6 +265,24 @@ class HashShard : public Shard {
     return absl::OkStatus();
   }
 
+  bool FindsLargest() const override { return finds_largest_; }
+  absl::Status ReadLargest(std::span<RowLargest> out) override {
+    if (absl::Status status = Flush(); !status.ok()) {
+      return status;
+    }
+    for (size_t i = 0; i < head_rows_.size(); ++i) {
+      const HashRow& row = rows_.at(head_rows_[i]);
+      RowLargest largest = {.token_id = 0, .usable = row.finite};
+      for (uint32_t id = 1; id < spec_.model.vocab; ++id) {
+        largest.token_id =
+            HashLogit(row, id) > HashLogit(row, largest.token_id) ? id : largest.token_id;
+      }
+      out[i] = largest;
+    }
+    largest_rows_ += head_rows_.size();
+    return absl::OkStatus();
+  }
+
   absl::Status ResizeKv(std::span<const uint64_t> pages) override {
     spec_.kv_pages.assign(pages.begin(), pages.end());
     MakeKv();
@@ -370,6 +391,8 @@ class HashShard : public Shard {
   bool fail_copy_ = false;
   uint64_t rows_computed_ = 0;
   uint64_t pages_copied_ = 0;
+  bool finds_largest_ = false;
+  uint64_t largest_rows_ = 0;
   uint64_t head_rows_computed_ = 0;
   uint64_t last_mlp_rows_ = 0;
 };

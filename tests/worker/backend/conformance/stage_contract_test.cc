@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -148,6 +151,48 @@ TEST_P(StageConformance, ResizedKvHasItsNewPagesAndNoOthers) {
   EXPECT_EQ(shard->MemoryBytes(), bytes);
   EXPECT_TRUE(begin(63).ok());
   EXPECT_FALSE(begin(64).ok());
+}
+
+TEST_P(StageConformance, TheLargestLogitIsTheFirstOfTheLargest) {
+  const MadeUpModel model({});
+  const MadeUpStage stage = WholeModel(model);
+  const std::unique_ptr<Shard> shard = LoadOrRefuse(model, stage);
+  if (shard == nullptr || !shard->FindsLargest()) {
+    GTEST_SKIP() << "who reads logits finds it";
+  }
+  constexpr uint32_t kRows = 20;
+  const size_t hidden = model.spec().hidden;
+  const size_t vocab = model.spec().vocab;
+  const std::vector<PageId> pages = {0, 1};
+  const std::vector<PageTableView> tables = {{0, pages}};
+  const std::vector<BatchItem> items = {{0, kRows, 0, tables}};
+  const std::vector<uint32_t> ids(kRows, 1);
+  std::vector<float> residual(kRows * hidden);
+  for (size_t i = 0; i < residual.size(); ++i) {
+    residual[i] = static_cast<float>((i * 7919) % 1009) / 504 - 1;
+  }
+  constexpr uint32_t kEqual = 3;  // All its logits are the same.
+  constexpr uint32_t kNan = 5;    // As its logits are.
+  std::fill_n(residual.begin() + kEqual * hidden, hidden, 0.0f);
+  residual[kNan * hidden] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(shard->Begin({kRows, ids, items}).ok());
+  ASSERT_TRUE(shard->SetResidual(residual).ok());
+  std::vector<uint32_t> rows(kRows);
+  std::iota(rows.begin(), rows.end(), 0u);
+  std::vector<float> logits(kRows * vocab);
+  ASSERT_TRUE(shard->Head(rows).ok() && shard->ReadLogits(logits).ok());
+  std::vector<RowLargest> largest(kRows);
+  ASSERT_TRUE(shard->Head(rows).ok() && shard->ReadLargest(largest).ok());
+  for (uint32_t row = 0; row < kRows; ++row) {
+    SCOPED_TRACE(row);
+    EXPECT_EQ(largest[row].usable, row != kNan);
+    const auto begin = logits.begin() + static_cast<ptrdiff_t>(row * vocab);
+    if (row != kNan) {
+      EXPECT_EQ(largest[row].token_id, std::max_element(begin, begin + vocab) - begin);
+    }
+  }
+  EXPECT_EQ(largest[kEqual].token_id, 0u);
+  EXPECT_FALSE(shard->ReadLargest(std::span(largest).first(2)).ok());
 }
 
 TEST_P(StageConformance, MeasuresTheMachine) {

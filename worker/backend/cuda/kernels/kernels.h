@@ -260,6 +260,15 @@ void AddExperts(Stream stream, const float* from, size_t from_stride, const uint
                 const float* weights, uint32_t used, uint32_t rows, uint32_t width, bool clear,
                 float* to, size_t to_stride);
 
+// The largest logit of each row, of equals the one of the lowest id; `usable`: all are below +inf,
+// and one above -inf. Else the id is any.
+struct RowChoice {
+  uint32_t id = 0;
+  uint32_t usable = 0;
+};
+void Choose(Stream stream, const float* logits, size_t stride, uint32_t rows, uint32_t width,
+            RowChoice* choices);
+
 // For measuring (measuring.cc), by `blocks` blocks. Reads all words; `out` is written in no case,
 // but for all that a compiler knows.
 void ReadWords(Stream stream, uint32_t blocks, const uint64_t* words, size_t count, uint32_t* out);

@@ -116,19 +116,41 @@ absl::Status CudaShard::Head(std::span<const uint32_t> rows) {
   return device_->LaunchStatus();
 }
 
+void CudaShard::ComputeLogits(uint32_t first, uint32_t rows) {
+  const uint32_t vocab = spec_.model.vocab;
+  const size_t stride = scratch_.sizes().hidden;
+  const RowInputs inputs =
+      products_.Prepare(scratch_.head() + first * stride, stride, rows, {&weights_.head()});
+  products_.Multiply(weights_.head(), inputs, scratch_.logits(), vocab);
+  if (spec_.model.logits_divisor != 1 || spec_.model.final_soft_cap != 0) {
+    CapRows(stream_, scratch_.logits(), vocab, rows, vocab, spec_.model.logits_divisor,
+            spec_.model.final_soft_cap);
+  }
+}
+
+absl::Status CudaShard::ReadLargest(std::span<RowLargest> out) {
+  RETURN_IF_ERROR(calls_.Largest(out.size(), head_rows_));
+  for (uint32_t first = 0; first < head_rows_; first += kLogitRows) {
+    const uint32_t rows = std::min(kLogitRows, head_rows_ - first);
+    ComputeLogits(first, rows);
+    Choose(stream_, scratch_.logits(), spec_.model.vocab, rows, spec_.model.vocab,
+           scratch_.choices() + first);
+  }
+  std::vector<RowChoice> choices(head_rows_);
+  RETURN_IF_ERROR(
+      device_->CopyOut(choices.data(), scratch_.choices(), choices.size() * sizeof(RowChoice)));
+  std::transform(choices.begin(), choices.end(), out.begin(), [](const RowChoice& choice) {
+    return RowLargest{.token_id = choice.id, .usable = choice.usable != 0};
+  });
+  return device_->LaunchStatus();
+}
+
 absl::Status CudaShard::ReadLogits(std::span<float> out) {
   const size_t vocab = spec_.model.vocab;
   RETURN_IF_ERROR(calls_.Logits(out.size(), head_rows_));
-  const size_t stride = scratch_.sizes().hidden;
   for (uint32_t first = 0; first < head_rows_; first += kLogitRows) {
     const uint32_t rows = std::min(kLogitRows, head_rows_ - first);
-    const RowInputs inputs =
-        products_.Prepare(scratch_.head() + first * stride, stride, rows, {&weights_.head()});
-    products_.Multiply(weights_.head(), inputs, scratch_.logits(), vocab);
-    if (spec_.model.logits_divisor != 1 || spec_.model.final_soft_cap != 0) {
-      CapRows(stream_, scratch_.logits(), vocab, rows, static_cast<uint32_t>(vocab),
-              spec_.model.logits_divisor, spec_.model.final_soft_cap);
-    }
+    ComputeLogits(first, rows);
     RETURN_IF_ERROR(device_->CopyOut(out.data() + first * vocab, scratch_.logits(),
                                      rows * vocab * sizeof(float)));
   }

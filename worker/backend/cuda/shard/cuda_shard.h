@@ -41,6 +41,8 @@ class CudaShard : public Shard {
   absl::Status ReadResidual(std::span<float> out) override;
   absl::Status Head(std::span<const uint32_t> rows) override;
   absl::Status ReadLogits(std::span<float> out) override;
+  bool FindsLargest() const override { return true; }
+  absl::Status ReadLargest(std::span<RowLargest> out) override;
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
   absl::Status ResizeKv(std::span<const uint64_t> pages) override;
   uint64_t MemoryBytes() const override;
@@ -64,6 +66,9 @@ class CudaShard : public Shard {
   void MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights);
   void MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights,
                          const RowInputs& normed);
+
+  // Logits of `rows` of Head's rows from `first` on, at most kLogitRows, to the scratch.
+  void ComputeLogits(uint32_t first, uint32_t rows);
 
   const DeviceLayer& WeightsOf(uint32_t layer) const {
     return weights_.layer(layer - spec_.first_layer);

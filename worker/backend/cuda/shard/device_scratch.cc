@@ -60,6 +60,7 @@ absl::Status DeviceScratch::Allocate(Device* device, const StageSpec& spec) {
     RETURN_IF_ERROR(floats(&head_, rows * sizes_.hidden));
     RETURN_IF_ERROR(
         floats(&logits_, std::min<size_t>(rows, kLogitRows) * size_t{spec.model.vocab}));
+    RETURN_IF_ERROR(choices_.Allocate(device, rows * sizeof(RowChoice), "buffers"));
   }
   if (spec.activations == v1::ACTIVATIONS_INT8) {
     quant_blocks_ = rows * sizes_.quant_inputs / cpu::kQuantBlock;
@@ -83,11 +84,11 @@ QuantizedRows DeviceScratch::quantized(uint32_t inputs) const {
 uint64_t DeviceScratch::bytes() const {
   uint64_t bytes = 0;
   for (const DeviceBuffer* buffer :
-       {&residual_,  &normed_,       &branch_,     &q_,       &k_,      &v_,
-        &attended_,  &query_latent_, &absorbed_,   &summed_,  &gate_,   &up_,
-        &router_,    &router_keys_,  &expert_out_, &partial_, &head_,   &logits_,
-        &chosen_,    &weights_,      &places_,     &row_at_,  &counts_, &groups_,
-        &quantized_, &quant_numbers_}) {
+       {&residual_, &normed_,       &branch_,       &q_,       &k_,      &v_,
+        &attended_, &query_latent_, &absorbed_,     &summed_,  &gate_,   &up_,
+        &router_,   &router_keys_,  &expert_out_,   &partial_, &head_,   &logits_,
+        &choices_,  &chosen_,       &weights_,      &places_,  &row_at_, &counts_,
+        &groups_,   &quantized_,    &quant_numbers_}) {
     bytes += buffer->bytes();
   }
   return bytes;

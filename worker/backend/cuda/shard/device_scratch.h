@@ -50,6 +50,7 @@ class DeviceScratch {
   float* partial() const { return partial_.as<float>(); }
   float* head() const { return head_.as<float>(); }
   float* logits() const { return logits_.as<float>(); }
+  RowChoice* choices() const { return choices_.as<RowChoice>(); }  // Of all rows.
   uint32_t* chosen() const { return chosen_.as<uint32_t>(); }
   float* weights() const { return weights_.as<float>(); }
   uint32_t* places() const { return places_.as<uint32_t>(); }
@@ -63,8 +64,8 @@ class DeviceScratch {
   RowSizes sizes_;
   size_t quant_blocks_ = 0;  // Of all rows.
   DeviceBuffer residual_, normed_, branch_, q_, k_, v_, attended_, query_latent_, absorbed_,
-      summed_, gate_, up_, router_, router_keys_, expert_out_, partial_, head_, logits_, chosen_,
-      weights_, places_, row_at_, counts_, groups_, quantized_, quant_numbers_;
+      summed_, gate_, up_, router_, router_keys_, expert_out_, partial_, head_, logits_, choices_,
+      chosen_, weights_, places_, row_at_, counts_, groups_, quantized_, quant_numbers_;
 };
 
 }  // namespace strata::cuda
