@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,14 +49,18 @@ namespace {
 constexpr size_t kMostThreads = 1024;
 constexpr size_t kMostBlocks = 65535;  // In y and z.
 
+constexpr size_t kWarp = 32;
+
 constexpr size_t kStackBytes = size_t{64} << 10;
 
-enum class Wait { kNone, kBarrier, kDone };
+enum class Wait { kNone, kBarrier, kWarp, kDone };
 
 struct Fiber {
   dim3 index;
   Wait wait = Wait::kNone;
-  int line = 0;  // Of the barrier that it waits at.
+  int line = 0;             // Of the barrier that it waits at.
+  void* brought = nullptr;  // To where its warp meets, and what is done there.
+  void (*together)(void* const* of_lanes) = nullptr;
   std::unique_ptr<char[]> stack;
   void* stack_pointer = nullptr;
   ucontext_t context = {};
@@ -143,6 +148,60 @@ void Shuffle(uint64_t* state) {
   internal::CheckFailed(__FILE__, __LINE__, what.c_str());
 }
 
+// Has warps that wait for themselves go on. Whether there were any.
+bool MeetWarps() {
+  bool met = false;
+  for (size_t first = 0; first < grid.threads; first += kWarp) {
+    const std::span<Fiber> warp(&grid.fibers[first], std::min(kWarp, grid.threads - first));
+    const auto waits = [](const Fiber& fiber) { return fiber.wait == Wait::kWarp; };
+    const auto one = std::find_if(warp.begin(), warp.end(), waits);
+    if (one == warp.end()) {
+      continue;
+    }
+    void* brought[kWarp] = {};
+    for (size_t lane = 0; lane < kWarp; ++lane) {
+      if (lane >= warp.size() || !waits(warp[lane]) || warp[lane].line != one->line) {
+        Refuse(absl::StrCat("a thread of a warp waits in line ", one->line,
+                            ", which another of its threads does not reach"));
+      }
+      brought[lane] = warp[lane].brought;
+    }
+    one->together(brought);
+    for (Fiber& fiber : warp) {
+      fiber.wait = Wait::kNone;
+    }
+    met = true;
+  }
+  return met;
+}
+
+struct MmaLane {
+  int inputs;
+  int* d;
+  const unsigned* a;
+  const unsigned* b;
+};
+
+int ByteOf(unsigned word, int byte) { return static_cast<int8_t>(word >> (8 * byte)); }
+
+// Of a lane `lane`: row lane / 4 and lane / 4 + 8 of a, column lane / 4 of b, of inputs 4 (lane %
+// 4) and the three behind it, and 16 later; of d those rows and columns 2 (lane % 4) and the next.
+void MultiplyFragments(void* const* of_lanes) {
+  const auto lane_at = [&](int lane) { return static_cast<const MmaLane*>(of_lanes[lane]); };
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      int sum = 0;
+      for (int k = 0; k < lane_at(0)->inputs; ++k) {
+        const int word = k / 16;
+        const unsigned a = lane_at(4 * (row % 8) + k % 16 / 4)->a[2 * word + row / 8];
+        const unsigned b = lane_at(4 * column + k % 16 / 4)->b[word];
+        sum += ByteOf(a, k % 4) * ByteOf(b, k % 4);
+      }
+      lane_at(4 * (row % 8) + column / 2)->d[row / 8 * 2 + column % 2] += sum;
+    }
+  }
+}
+
 // Runs every thread of a block to its next barrier, again and again, until all have ended.
 void RunBlock() {
   grid.turns.clear();
@@ -162,6 +221,9 @@ void RunBlock() {
       if (fiber->wait == Wait::kNone) {
         ToFiber(fiber);
       }
+    }
+    if (MeetWarps()) {
+      continue;
     }
     size_t done = 0;
     const Fiber* waiting = nullptr;
@@ -201,6 +263,19 @@ void SyncThreads(int line) {
   grid.current->wait = Wait::kBarrier;
   grid.current->line = line;
   ToHost();
+}
+
+void MeetWarp(int line, void* brought, void (*together)(void* const* of_lanes)) {
+  grid.current->wait = Wait::kWarp;
+  grid.current->line = line;
+  grid.current->brought = brought;
+  grid.current->together = together;
+  ToHost();
+}
+
+void MmaBytes(int line, int inputs, int* d, const unsigned* a, const unsigned* b) {
+  MmaLane lane = {inputs, d, a, b};
+  MeetWarp(line, &lane, MultiplyFragments);
 }
 
 void SetThreadOrder(uint64_t order) { grid.order = order; }

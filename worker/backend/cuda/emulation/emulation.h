@@ -2,8 +2,9 @@
 // host C++, compute the same bits. One block runs at a time, each of its threads as a fiber that
 // runs from one barrier to the next, in an order that is drawn: a kernel that lacks a barrier gives
 // other results in another order. What no GPU would take ends the process, with a sentence:
-// barriers that not all threads reach, launches that are too large. It shows nothing of speed, of
-// memory's order between blocks that run at the same time, nor of tensor cores' arithmetic.
+// barriers that not all threads reach, launches that are too large. Tensor cores' products of
+// integers, which are exact, are loops here. It shows nothing of speed, nor of memory's order
+// between blocks that run at the same time.
 #ifndef STRATA_WORKER_BACKEND_CUDA_EMULATION_EMULATION_H_
 #define STRATA_WORKER_BACKEND_CUDA_EMULATION_EMULATION_H_
 
@@ -45,6 +46,14 @@ dim3 GridSize();
 // another.
 void SyncThreads(int line);
 
+// Waits until all threads of the warp wait here; then `together` is called once, with what each
+// brought, by lane.
+void MeetWarp(int line, void* brought, void (*together)(void* const* of_lanes));
+
+// mma.sync m16n8k32 (`inputs` 32) and m16n8k16 of signed bytes, by a warp: d += a b. What of a, b
+// and d a lane has is as the PTX ISA says ("Matrix Fragments for mma.m16n8k16 / m16n8k32").
+void MmaBytes(int line, int inputs, int* d, const unsigned* a, const unsigned* b);
+
 // In what order the threads of a block run between barriers: 0 in ascending order, 1 in descending
 // order, else shuffled anew each time, with this seed. Of this thread of the host.
 void SetThreadOrder(uint64_t order);
@@ -75,6 +84,10 @@ inline int __dp4a(int a, int b, int c) {
   }
   return c;
 }
+
+#define STRATA_UNROLL
+#define STRATA_MMA_S8_K32(d, a, b) ::strata::cuda_emulation::MmaBytes(__LINE__, 32, d, a, b)
+#define STRATA_MMA_S8_K16(d, a, b) ::strata::cuda_emulation::MmaBytes(__LINE__, 16, d, a, b)
 
 #define STRATA_LAUNCH(kernel, grid, block, stream, ...) \
   ::strata::cuda_emulation::Launch(grid, block, [&] { kernel(__VA_ARGS__); })

@@ -220,6 +220,109 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Many rows by tensor cores: m16n8k32 is a panel's outputs, 8 rows and the 32 inputs of a block, so
+// that its sums are those of BlockSums. A warp has a panel, and chains of up to kManyRows rows; it
+// reads the panel once for all of them.
+constexpr uint32_t kManyThreads = 128;
+constexpr uint32_t kMmaRows = 8;
+constexpr uint32_t kMmaTiles = 8;
+constexpr uint32_t kManyRows = kMmaTiles * kMmaRows;
+
+// What a lane has of a block's integers: words lane % 4 and 4 more, of outputs lane / 4 and 8 more;
+// of books of two numbers both.
+struct Fragments {
+  uint32_t high[4];
+  uint32_t low[4];
+};
+template <FormatClass kClass>
+__device__ inline Fragments LoadFragments(const Codes& codes, const uint8_t* lines, uint32_t lane) {
+  Fragments fragments;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t word = lane % 4 + i / 2 * 4;
+    const uint32_t n = lane / 4 + i % 2 * 8;
+    fragments.high[i] = LoadIntegers<kClass>(lines, word, n, codes.high);
+    fragments.low[i] = kClass == FormatClass::kCodes && codes.two
+                           ? LoadIntegers<kClass>(lines, word, n, codes.low)
+                           : 0;
+  }
+  return fragments;
+}
+
+// BlockSums of the lane's four outputs and rows: `x` are its words of 8 rows.
+template <FormatClass kClass>
+__device__ inline void BlockSumsOfRows(const Codes& codes, const Fragments& fragments,
+                                       const uint32_t (&x)[2], int (&sums)[2][4]) {
+  constexpr bool kHalves = kClass == FormatClass::kSuper2 || kClass == FormatClass::kSuper6 ||
+                           kClass == FormatClass::kCodes;
+  if (kClass == FormatClass::kCodes && codes.two) {
+    STRATA_MMA_S8_K32(sums[0], fragments.high, x);
+    STRATA_MMA_S8_K32(sums[1], fragments.low, x);
+  } else if (kHalves) {
+    STRATA_MMA_S8_K16(sums[0], fragments.high, x);
+    STRATA_MMA_S8_K16(sums[1], fragments.high + 2, x + 1);
+  } else {
+    STRATA_MMA_S8_K32(sums[0], fragments.high, x);
+  }
+}
+
+template <FormatClass kClass>
+__global__ void __launch_bounds__(kManyThreads)
+    MultiplyManyRows(Product product, QuantizedRows x, Codes codes) {
+  const Part part = PartOf(product, blockIdx.y);
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t panel_index = blockIdx.x * (kManyThreads / 32) + threadIdx.x / 32;
+  if (panel_index * kLanes >= part.matrix.outputs) {
+    return;
+  }
+  const uint8_t* const panel = part.matrix.data + panel_index * part.matrix.panel_bytes;
+  const auto row_of = [&](uint32_t place) { return size_t{InputRow(product, part.first + place)}; };
+  for (uint32_t first = 0; first < part.count; first += kManyRows) {
+    Chain<kClass> chains[kMmaTiles][4];
+    for (uint32_t block = 0; block < x.blocks; ++block) {
+      const BlockAt at = FindBlock<kClass>(part.matrix, codes, panel, block);
+      const Fragments fragments = LoadFragments<kClass>(codes, at.lines, lane);
+      STRATA_UNROLL
+      for (uint32_t tile = 0; tile < kMmaTiles; ++tile) {
+        const uint32_t tile_row = first + tile * kMmaRows;
+        if (tile_row >= part.count) {
+          break;
+        }
+        uint32_t words[2] = {0, 0};
+        if (tile_row + lane / 4 < part.count) {
+          const size_t in = row_of(tile_row + lane / 4) * x.blocks + block;
+          const auto* const values =
+              reinterpret_cast<const uint32_t*>(x.values + in * cpu::kQuantBlock);
+          words[0] = values[lane % 4];
+          words[1] = values[lane % 4 + 4];
+        }
+        int sums[2][4] = {};
+        BlockSumsOfRows<kClass>(codes, fragments, words, sums);
+        STRATA_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+          const uint32_t row = tile_row + lane % 4 * 2 + i % 2;
+          if (row < part.count) {
+            const int both[2] = {sums[0][i], sums[1][i]};
+            chains[tile][i].Add(part.matrix, codes, at, block + 1 == x.blocks, x,
+                                row_of(row) * x.blocks + block, both, lane / 4 + i / 2 * 8);
+          }
+        }
+      }
+    }
+    STRATA_UNROLL
+    for (uint32_t tile = 0; tile < kMmaTiles; ++tile) {
+      STRATA_UNROLL
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t row = first + tile * kMmaRows + lane % 4 * 2 + i % 2;
+        const uint32_t n = lane / 4 + i / 2 * 8;
+        if (row < part.count) {
+          StoreOutput(product, part, part.first + row, panel_index * kLanes + n,
+                      chains[tile][i].End(codes, panel, n));
+        }
+      }
+    }
+  }
+}
+
 template <FormatClass kClass>
 __global__ void __launch_bounds__(kThreads) MultiplyFloats(Product product, Codes codes) {
   __shared__ float weights[kChunkInputs][kLanes];
@@ -338,6 +441,14 @@ void Multiply(Stream stream, const Product& product) {
   ByClass(product.matrix.format, [&](auto of) {
     constexpr FormatClass kClass = decltype(of)::kClass;
     if constexpr (kClass != FormatClass::kFloats) {
+      // Experts have few rows each, and how many is known on the device only.
+      if (product.quantized != nullptr && product.groups == nullptr && product.rows >= kMmaRows) {
+        constexpr uint32_t kPanels = kManyThreads / 32;
+        STRATA_LAUNCH(MultiplyManyRows<kClass>,
+                      dim3((panels + kPanels - 1) / kPanels, product.parts), kManyThreads, stream,
+                      product, *product.quantized, codes);
+        return;
+      }
       if (product.quantized != nullptr) {
         STRATA_LAUNCH(MultiplyIntegers<kClass>, grid, kThreads, stream, product, *product.quantized,
                       codes);
