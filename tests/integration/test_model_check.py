@@ -4,6 +4,7 @@ strata-worker-poison with flip:LAYER (tests/faults) is a worker one bit of whose
 """
 
 import json
+import shutil
 import signal
 import struct
 import threading
@@ -223,6 +224,7 @@ def slow_cluster(tmp_path_factory):
         c.start_worker("w0", memory="2GiB")
         c.run("model", "add", folder / "large", "--name", "large")
         yield c
+    shutil.rmtree(folder)  # Gigabytes.
 
 
 @pytest.fixture
