@@ -4,7 +4,6 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-find_program(MOLD_OR_LLD NAMES mold ld.lld)
 add_library(strata_options INTERFACE)
 target_compile_options(strata_options INTERFACE
   -Wall -Wextra -Wno-unused-parameter
@@ -22,14 +21,6 @@ endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(strata_options INTERFACE -Wthread-safety)
 endif()
-if(MOLD_OR_LLD MATCHES "mold$")
-  # Where a program's thread-local zeros happen to end with a page, mold 1.10 (Debian 12) has what is
-  # read-only after relocation begin in a page that is not there, and the program does not start.
-  target_link_options(strata_options INTERFACE -fuse-ld=mold -Wl,-z,norelro)
-elseif(MOLD_OR_LLD MATCHES "lld$")
-  target_link_options(strata_options INTERFACE -fuse-ld=lld)
-endif()
-
 if(STRATA_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "STRATA_FUZZ needs clang: libFuzzer is part of it")
