@@ -1,6 +1,7 @@
 #include "coordinator/planner/placement_problem.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/check.h"
@@ -33,7 +34,14 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
   STRATA_CHECK(cluster.links.size() == cluster.nodes.size() + 1);
   for (const size_t member : members) {
     nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
-    const Footprint& footprint = FootprintOf(nodes_.back()->device);
+    const std::string& device = nodes_.back()->device;
+    if (nodes_.size() > 1 && device == nodes_[nodes_.size() - 2]->device) {
+      // Of one kind, as most are: a plan is searched among many sets of nodes.
+      overhead_bytes_.push_back(overhead_bytes_.back());
+      head_overhead_bytes_.push_back(head_overhead_bytes_.back());
+      continue;
+    }
+    const Footprint& footprint = FootprintOf(device);
     overhead_bytes_.push_back(footprint.BufferBytes(model.spec, max_batch_tokens, false, context));
     head_overhead_bytes_.push_back(
         footprint.BufferBytes(model.spec, max_batch_tokens, true, context));
