@@ -87,7 +87,8 @@ SimStage::SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach)
                                 load.numerics_class()},
               &shard_, &clock_),
       table_(runner_.sequences_for_test()),
-      epochs_(PlaceOf(life, load), kTimes) {}
+      epochs_(PlaceOf(life, load), kTimes),
+      queue_(epochs_.max_waiting()) {}
 
 void SimStage::After(nanoseconds delay, const std::function<void(SimStage*)>& what) {
   world().After(delay, [reach = reach_, what] { reach(what); });
@@ -128,13 +129,13 @@ void SimStage::Drive() {
 
 void SimStage::Begin(const FenceStep& step) {
   if (step.clears) {
-    queue_.clear();
+    queue_.Clear();
   }
   if (step.ended != 0) {
     EndInbound(step.why);
   }
   fencing_ = step.epoch;
-  if (!computing_) {
+  if (!queue_.at_hand()) {
     FenceRunner();
   }
 }
@@ -231,7 +232,7 @@ void SimStage::Stop() {
   if (epochs_.Stop() != 0) {
     EndInbound(epochs_.Unloaded());
   }
-  queue_.clear();
+  queue_.Stop();
   JudgeWaiting();
 }
 
@@ -245,29 +246,26 @@ void SimStage::Tell(const std::optional<v1::LinkFault>& fault) const {
 
 // ---- Steps.
 
-void SimStage::Take(const std::shared_ptr<const StepMessage>& frame) {
+void SimStage::Take(std::shared_ptr<const StepMessage> frame) {
   if (!epochs_.MayTake(epochs_.inbound()).ok()) {
     world().Count(Rule::kNoLink);
     return;
   }
-  if (queue_.size() >= epochs_.max_waiting()) {
+  if (queue_.Add(&frame, /*may_begin=*/false) == Queue::Added::kRefused) {
     BreakInbound(epochs_.epoch(), epochs_.TooManySteps());
     return;
   }
-  queue_.push_back(frame);
   ComputeNext();
 }
 
 void SimStage::ComputeNext() {
-  if (computing_ || queue_.empty()) {
+  const std::optional<std::shared_ptr<const StepMessage>> next = queue_.Next();
+  if (!next.has_value()) {
     return;
   }
-  const std::shared_ptr<const StepMessage> frame = queue_.front();
-  queue_.pop_front();
-  computing_ = true;
-  After(TimeOf(frame->header), [frame](SimStage* stage) {
+  After(TimeOf((*next)->header), [frame = *next](SimStage* stage) {
     stage->Compute(*frame);
-    stage->computing_ = false;
+    stage->queue_.Done();
     if (stage->fencing_.has_value()) {
       stage->FenceRunner();
       stage->Drive();

@@ -1,13 +1,12 @@
 // The host of one loaded stage of a worker: does with simulated links what StageEpochs decides.
-// Frames that come in are computed one after another by ShardRunner, page tables included, over the
-// hash arithmetic, and go out on the link to the next stage. As worker/service/shard_host.h and
-// compute_queue.h, less their threads.
+// Frames that come in are computed by ShardRunner in the order that StepQueue gives, page tables
+// included, over the hash arithmetic, and go out on the link to the next stage. Threads and sockets
+// are all that worker/service/shard_host.h and compute_queue.h have besides.
 #ifndef STRATA_TESTS_SIM_SIM_STAGE_H_
 #define STRATA_TESTS_SIM_SIM_STAGE_H_
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "tests/sim/cluster.h"
 #include "tests/worker/runner/hash_shard.h"
 #include "worker/node/stage_epochs.h"
+#include "worker/node/step_queue.h"
 #include "worker/runner/shard_runner.h"
 
 namespace strata::sim {
@@ -54,7 +54,7 @@ class SimStage {
   // The stage before, or the coordinator, wants to open its link.
   void Accept(const v1::LinkOpen& open, std::function<void(const absl::Status&)> answer);
   // On whichever link is open: a copy that comes late is handed to whoever is there.
-  void Take(const std::shared_ptr<const StepMessage>& frame);
+  void Take(std::shared_ptr<const StepMessage> frame);
   // The link that comes in breaks, if it is of this epoch.
   void BreakInbound(uint64_t epoch, const absl::Status& status);
   // The next stage broke the link onward of `epoch`.
@@ -74,6 +74,7 @@ class SimStage {
   uint64_t pages_in_use() const;
 
  private:
+  using Queue = StepQueue<std::shared_ptr<const StepMessage>>;
   struct StepClock : Clock {
     TimePoint Now() const override { return now += std::chrono::microseconds(100); }
     mutable TimePoint now{0};
@@ -117,8 +118,7 @@ class SimStage {
   v1::LinkOpen inbound_;              // Whose link epochs_.inbound() is.
   std::optional<uint64_t> fencing_;   // Begins once the step at hand is computed.
   uint64_t dials_ = 0;
-  std::deque<std::shared_ptr<const StepMessage>> queue_;
-  bool computing_ = false;
+  Queue queue_;
 };
 
 }  // namespace strata::sim

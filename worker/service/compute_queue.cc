@@ -44,13 +44,13 @@ uint64_t SentBytes(const ShardRunner::Output& output) {
 ComputeQueue::ComputeQueue(ShardRunnerConfig config, size_t max_waiting,
                            std::unique_ptr<Shard> shard, const Clock* clock, Mutex* compute,
                            DoneFn done)
-    : max_waiting_(max_waiting),
-      done_(std::move(done)),
+    : done_(std::move(done)),
       clock_(clock),
       shard_(std::move(shard)),
       memory_bytes_(shard_->MemoryBytes()),
       runner_(std::in_place, std::move(config), shard_.get(), clock),
-      compute_(compute) {
+      compute_(compute),
+      queue_(max_waiting) {
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -60,28 +60,32 @@ bool ComputeQueue::Add(Frame frame) {
   frame.added = clock_->Now();
   {
     MutexLock lock(&mutex_);
-    if (stopping_ || waiting_.size() >= max_waiting_) {
-      return false;
+    const v1::StepFrame& header = frame.message.header;
+    const bool here = !HasSlices(header) && cost_.Within(header.rows(), kShortStep);
+    switch (queue_.Add(&frame, here)) {
+      case StepQueue<Frame>::Added::kRefused:
+        return false;
+      case StepQueue<Frame>::Added::kWaits:
+        changed_.NotifyOne();
+        return true;
+      case StepQueue<Frame>::Added::kAtHand:
+        break;
     }
-    if (busy_ || !waiting_.empty() || HasSlices(frame.message.header) ||
-        !cost_.Within(frame.message.header.rows(), kShortStep)) {
-      waiting_.push_back(std::move(frame));
-      changed_.NotifyOne();
-      return true;
-    }
-    busy_ = true;  // Frames that come now wait, so that the order holds.
   }
-  if (!ComputeHere(&frame)) {
-    MutexLock lock(&mutex_);
-    waiting_.push_front(std::move(frame));  // After a fence the runner discards it.
+  const bool computed = ComputeHere(&frame);
+  MutexLock lock(&mutex_);
+  if (computed) {
+    queue_.Done();
+  } else {
+    queue_.Return(std::move(frame));  // After a fence the runner discards it.
   }
-  Idle();
+  TellIdle();
   return true;
 }
 
 void ComputeQueue::Clear() {
   MutexLock lock(&mutex_);
-  waiting_.clear();
+  queue_.Clear();
 }
 
 uint64_t ComputeQueue::step_at_hand() const {
@@ -97,26 +101,26 @@ absl::Status ComputeQueue::Fence(uint64_t epoch) {
 void ComputeQueue::Loop() {
   NameThread("strata-compute");  // As those of the backend's pool, whose first it is.
   while (true) {
-    Frame frame;
+    std::optional<Frame> frame;
     {
       MutexLock lock(&mutex_);
-      while ((waiting_.empty() || busy_) && !stopping_) {
+      while (!queue_.ready() && !queue_.stopped()) {
         changed_.Wait(&mutex_);
       }
-      if (stopping_) {
+      if (queue_.stopped()) {
         return;
       }
-      frame = std::move(waiting_.front());
-      waiting_.pop_front();
-      busy_ = true;
+      frame = queue_.Next();
     }
     {
       MutexLock runner(&runner_mutex_);
       MutexLock compute(compute_);
-      Step(&frame);
+      Step(&*frame);
     }
-    done_(std::move(frame));
-    Idle();
+    done_(*std::move(frame));
+    MutexLock lock(&mutex_);
+    queue_.Done();
+    TellIdle();
   }
 }
 
@@ -183,10 +187,8 @@ void ComputeQueue::Note(Frame* frame, uint32_t rows, bool computes, nanoseconds 
   }
 }
 
-void ComputeQueue::Idle() {
-  MutexLock lock(&mutex_);
-  busy_ = false;
-  if (!waiting_.empty() || stopping_) {
+void ComputeQueue::TellIdle() {
+  if (queue_.ready() || queue_.stopped()) {
     changed_.NotifyAll();
   }
 }
@@ -194,18 +196,16 @@ void ComputeQueue::Idle() {
 std::unique_ptr<Shard> ComputeQueue::Stop() {
   {
     MutexLock lock(&mutex_);
-    stopping_ = true;
-    waiting_.clear();
+    queue_.Stop();
     changed_.NotifyAll();
   }
   if (thread_.joinable()) {
     thread_.join();
   }
   MutexLock lock(&mutex_);
-  while (busy_) {
+  while (queue_.at_hand()) {
     changed_.Wait(&mutex_);
   }
-  waiting_.clear();
   if (runner_.has_value()) {
     final_stats_ = runner_->stats();
     // A link that ends late holds this object, and must not hold a stage's memory.
@@ -226,7 +226,7 @@ StageWork ComputeQueue::work() const {
 
 size_t ComputeQueue::waiting() const {
   MutexLock lock(&mutex_);
-  return waiting_.size();
+  return queue_.waiting();
 }
 
 }  // namespace strata

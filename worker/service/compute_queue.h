@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "common/mutex.h"
 #include "common/rpc/link_service.h"
 #include "worker/backend/shard.h"
+#include "worker/node/step_queue.h"
 #include "worker/runner/shard_runner.h"
 #include "worker/service/step_cost.h"
 
@@ -87,9 +87,9 @@ class ComputeQueue {
   // Tells the coordinator what the step took besides computing, and counts it.
   void Note(Frame* frame, uint32_t rows, bool computes, nanoseconds waited,
             uint64_t received_bytes);
-  void Idle();
+  // The thread that had a frame at hand has it no more.
+  void TellIdle() STRATA_REQUIRES(mutex_);
 
-  const size_t max_waiting_;
   const DoneFn done_;
   const Clock* const clock_;
   std::unique_ptr<Shard> shard_;  // Until Stop, as runner_.
@@ -100,11 +100,9 @@ class ComputeQueue {
   Mutex* const compute_;
 
   mutable Mutex mutex_;
-  CondVar changed_;                                    // waiting_, busy_ and stopping_.
+  CondVar changed_;                                    // queue_.
   RunnerStats final_stats_ STRATA_GUARDED_BY(mutex_);  // After Stop.
-  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
-  std::deque<Frame> waiting_ STRATA_GUARDED_BY(mutex_);
-  bool busy_ STRATA_GUARDED_BY(mutex_) = false;  // Some thread has a frame in hand.
+  StepQueue<Frame> queue_ STRATA_GUARDED_BY(mutex_);   // At hand: some thread has the frame.
   bool computing_ STRATA_GUARDED_BY(mutex_) = false;
   uint64_t steps_begun_ STRATA_GUARDED_BY(mutex_) = 0;
   StepCost cost_ STRATA_GUARDED_BY(mutex_);
