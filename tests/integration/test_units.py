@@ -25,7 +25,7 @@ def test_units_verify_without_a_word(name, tmp_path):
     unit = tmp_path / name.replace("@.", "@one.")
     unit.write_text(text)
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "strata" in line]
+    said = done.stdout + done.stderr
     assert done.returncode == 0 and not said, said
 
 
