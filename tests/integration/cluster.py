@@ -142,8 +142,9 @@ def stop(processes):
 class Cluster:
     """A coordinator, its workers, and the command line on them."""
 
-    def __init__(self, folder, data_dir=None, tls_dir=None, **flags):
+    def __init__(self, folder, data_dir=None, tls_dir=None, binaries=BIN, **flags):
         self.folder = pathlib.Path(folder)
+        self.binaries = binaries  # Whose coordinator starts next, whose worker and command line.
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data_dir = data_dir or self.folder / "coordinator"
         self.security = ["--tls-dir", tls_dir] if tls_dir else []
@@ -155,7 +156,7 @@ class Cluster:
         self.start_coordinator()
 
     def start_coordinator(self, listen="127.0.0.1:0"):
-        command = [BIN / "strata-coordinator", "--listen", listen, "--http-listen", "127.0.0.1:0",
+        command = [self.binaries / "strata-coordinator", "--listen", listen, "--http-listen", "127.0.0.1:0",
                    "--data-dir", self.data_dir, *self.security]
         for name, value in self.flags.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
@@ -167,7 +168,7 @@ class Cluster:
     def start_worker(self, name, *flags, env=None, wait=True, coordinator=None, drain="1s",
                      data=None, binary=None, threads=1, memory="1GiB"):
         """`wait`: until it has joined."""
-        worker = Process(name, [binary or BIN / "strata-worker",
+        worker = Process(name, [binary or self.binaries / "strata-worker",
                                 "--coordinator", coordinator or self.address,
                                 "--name", name, "--data-dir", self.folder / (data or name),
                                 "--threads", str(threads), "--memory", memory,
@@ -227,7 +228,7 @@ class Cluster:
         wait_until(there, f"node {name} in {states}")
 
     def command(self, *arguments, coordinator=None):
-        return [str(BIN / "strata"), "--coordinator", coordinator or self.address,
+        return [str(self.binaries / "strata"), "--coordinator", coordinator or self.address,
                 *map(str, self.security), *map(str, arguments)]
 
     def run(self, *arguments, stdin=None, timeout_s=GIVE_UP_S, check=True):

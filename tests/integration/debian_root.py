@@ -65,10 +65,11 @@ class Root:
     def __exit__(self, *exception):
         self.close()
 
-    def fetch(self, debs):
-        """Has what the packages depend on where apt finds it without a network."""
-        debs_in = self.path / "debs"
-        debs_in.mkdir(exist_ok=True)
+    def fetch(self, debs, folder="debs", others=()):
+        """Copies packages to /`folder`, and has what they depend on, and `others` by name, where apt finds it without a
+        network."""
+        debs_in = self.path / folder
+        debs_in.mkdir(parents=True, exist_ok=True)
         for deb in debs:
             shutil.copy(deb, debs_in)
         for name in ("etc/resolv.conf", "etc/apt/sources.list.d/debian.sources"):
@@ -77,8 +78,8 @@ class Root:
                 shutil.copy(pathlib.Path("/", name), self.path / name)
         if (self.path / "etc/apt/sources.list.d/debian.sources").exists():
             (self.path / "etc/apt/sources.list").unlink(missing_ok=True)
-        script = ("apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -q -y "
-                  "--no-install-recommends --download-only " + " ".join(f"/debs/{deb.name}" for deb in debs))
+        script = ("apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --download-only "
+                  + " ".join([*(f"/{folder}/{deb.name}" for deb in debs), *others]))
         subprocess.run(["chroot", self.path, "sh", "-ec", script], check=True, stdout=subprocess.DEVNULL)
 
     def boot(self, script):
