@@ -1,4 +1,5 @@
-"""Every command that README.md and docs/OPERATIONS.md show, word for word, in the order of the page.
+"""Every command that README.md and docs/OPERATIONS.md show, word for word, in the order of the page, by programs that
+were just built. (test_pages_in_a_bare_debian.py types them, and docs/INSTALL.md, where packages are installed.)
 
 Blocks of `sh` are typed into one shell a page, in namespaces of its own, so that ports, /var/lib and 10.77.0.1 are
 as the page has them. `systemctl` is a stand-in there that starts and stops processes as the packages' units do. A
@@ -17,9 +18,9 @@ import pytest
 from cluster import BIN, GIVE_UP_S, SOURCE
 from test_every_command import COMMANDS
 
-PAGES = ("README.md", "docs/OPERATIONS.md")
-# Blocks of commands that are not of `sh`, and why.
-NOT_RUN = {"./dev quickstart\n": "it builds all; it is a command of ./dev help (below)"}
+PAGES = ("README.md", "docs/OPERATIONS.md", "docs/INSTALL.md", "docs/GPU.md")
+# Blocks of commands that are not of `sh`, and why. They are commands of ./dev help (below).
+NOT_RUN = {"./dev quickstart\n": "it builds all", "./dev build --cuda\n": "it builds all, with a compiler that it fetches"}
 IS_COMMAND = re.compile(r"^\s*(?:sudo )?(?:strata|\./dev|curl|openssl|systemctl|apt|apt-get|dpkg|export|pip|python3|tar|mkdir|rm)\b")
 SERVES = re.compile(r"^strata-(?:coordinator|worker)(?: --|$)")
 
@@ -86,6 +87,11 @@ def blocks(page, language="sh"):
     return [textwrap.dedent(block) for block in found]
 
 
+def indented(page):
+    """The page's blocks that are set off by four spaces."""
+    return [textwrap.dedent(block) for block in re.findall(r"\n\n((?: {4}\S.*\n)+)", (SOURCE / page).read_text())]
+
+
 def lines(block):
     return block.replace("\\\n", " ").splitlines()
 
@@ -145,12 +151,32 @@ def test_the_operators_commands_do_what_they_say(tmp_path):
 
 def test_every_command_of_these_pages_is_in_a_block_that_is_run():
     for page in PAGES:
-        for block in blocks(page, r"(?!sh\n)\w*"):
+        for block in [*blocks(page, r"(?!sh\n)\w*"), *indented(page)]:
             if any(IS_COMMAND.match(line) for line in lines(block)):
                 assert block in NOT_RUN, f"{page}: make it ```sh, or say in NOT_RUN why not:\n{block}"
-    said = subprocess.run(["bash", SOURCE / "dev", "help"], capture_output=True, text=True, check=True).stdout
     for block in NOT_RUN:
-        assert block.strip() in said
+        assert dev_complaint(block.strip()) is None
+
+
+def dev_complaint(command):
+    """What is wrong with a `./dev …`, or nothing."""
+    said = subprocess.run(["bash", SOURCE / "dev", "help"], capture_output=True, text=True, check=True).stdout
+    names = {"help"} | {name for line in re.findall(r"^\./dev (\w+(?: \| \w+)*)", said, re.M) for name in line.split(" | ")}
+    name, *words = command.split()[1:]
+    takes_more = name in ("bench", "sim")  # Whose programs have flags of their own.
+    gone = [word for word in words if word.startswith("--") and word not in said and not takes_more]
+    return None if name in names and not gone else f"`{command}` is not of ./dev help"
+
+
+def test_commands_of_dev_in_all_pages_are_of_its_help():
+    wrong = []
+    for page in [*pages(), SOURCE / "CONTRIBUTING.md", *SOURCE.glob("deploy/**/README.md")]:
+        for command in re.findall(r"(?:`|^ *)(\./dev [a-z][^`\n#]*)", page.read_text(), re.M):
+            said = dev_complaint(command)
+            if said:
+                wrong.append(f"{page.relative_to(SOURCE)}: {said}")
+    assert not wrong, "\n".join(wrong)
+    assert dev_complaint("./dev bild") and dev_complaint("./dev build --cude") and not dev_complaint("./dev lint")
 
 
 def pages():
