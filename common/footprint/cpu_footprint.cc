@@ -4,6 +4,7 @@
 #include "common/limits.h"
 #include "common/model/block_formats.h"
 #include "common/model/quantized_weights.h"
+#include "common/model/step_limits.h"
 
 namespace strata {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 constexpr uint64_t kThreads = 64;
 // Attention's working set of one thread: a tile of queries with scores over a span of keys.
 constexpr uint64_t kTileQueries = 32;
-constexpr uint64_t kSpanKeys = 512;
 // Rows that each thread norms and quantizes for itself.
 constexpr uint64_t kOwnRows = 8;
 // Rows of a block, quantized once more as the last product of a dense MLP takes them.
@@ -116,8 +116,8 @@ uint64_t OfCpu::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
                                        2 * within + branch + experts + expert_out + latents);
   const uint64_t frames = kFrames * rows * spec.hidden;
   const uint64_t own = kThreads * kOwnRows * (spec.hidden + attended) + kBlockRows * gated;
-  const uint64_t attention = kThreads * kTileQueries * (kSpanKeys + 4 * head_dim);
-  const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;
+  const uint64_t attention = kThreads * kTileQueries * (kAttentionSpanKeys + 4 * head_dim);
+  const uint64_t spans = (uint64_t{context} + kAttentionSpanKeys - 1) / kAttentionSpanKeys;
   const uint64_t partial = kSplitItems * query_heads * spans * (head_dim + 16);
   const uint64_t rotary = 2 * RotaryFloats(spec, context);  // As shipped and as used.
   uint64_t logits = 0;

@@ -3,15 +3,11 @@
 #include "common/footprint/footprint.h"
 #include "common/limits.h"
 #include "common/model/row_widths.h"
+#include "common/model/step_limits.h"
 
 namespace strata {
 namespace {
 
-// As worker/backend/cuda has them: rows of logits at once, and queries whose spans of keys are
-// computed apart.
-constexpr uint64_t kLogitRows = 64;
-constexpr uint64_t kQueriesBySpans = 512;
-constexpr uint64_t kSpanKeys = 512;
 constexpr uint64_t kQuantBlock = 32;
 // Numbers of a quantized block beside its values: two scales and two sums.
 constexpr uint64_t kBlockNumbers = 4;
@@ -59,11 +55,11 @@ uint64_t OfCuda::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, b
                        widths.query_rank + widths.absorbed + widths.summed + 2 * widths.Within() +
                        2 * widths.experts + widths.used * (widths.hidden + kExpertNumbers) +
                        kRowNumbers + quantized * (kQuantBlock / sizeof(float) + kBlockNumbers);
-  const uint64_t spans = (uint64_t{context} + kSpanKeys - 1) / kSpanKeys;
-  const uint64_t partial = kQueriesBySpans * spans * (values + 2 * kRowFloats);
+  const uint64_t spans = (uint64_t{context} + kAttentionSpanKeys - 1) / kAttentionSpanKeys;
+  const uint64_t partial = kDeviceQueriesBySpans * spans * (values + 2 * kRowFloats);
   const uint64_t pages = (uint64_t{context} + kPageTokens - 1) / kPageTokens;
   const uint64_t tables = rows * spec.kv_groups.size() * (pages + 2);
-  const uint64_t logits = heads ? std::min(rows, kLogitRows) * spec.vocab : 0;
+  const uint64_t logits = heads ? std::min<uint64_t>(rows, kDeviceLogitRows) * spec.vocab : 0;
   return kRuntimeBytes + sizeof(float) * (rows * row + partial + tables + widths.experts +
                                           RotaryFloats(spec, context) + logits);
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/model/step_limits.h"
 #include "worker/backend/cpu/kernels/kernels.h"
 
 namespace strata::cuda {
@@ -18,6 +19,7 @@ using Stream = void*;
 using cpu::kLanes;
 using cpu::kSpanKeys;
 using cpu::WeightFormat;
+static_assert(kSpanKeys == kAttentionSpanKeys, "what the planner counts by");
 
 // A matrix [outputs, inputs] in the CPU's panels (PanelView), which a warp reads in whole lines.
 struct Matrix {

@@ -130,8 +130,8 @@ void CudaShard::ComputeLogits(uint32_t first, uint32_t rows) {
 
 absl::Status CudaShard::ReadLargest(std::span<RowLargest> out) {
   RETURN_IF_ERROR(calls_.Largest(out.size(), head_rows_));
-  for (uint32_t first = 0; first < head_rows_; first += kLogitRows) {
-    const uint32_t rows = std::min(kLogitRows, head_rows_ - first);
+  for (uint32_t first = 0; first < head_rows_; first += kDeviceLogitRows) {
+    const uint32_t rows = std::min(kDeviceLogitRows, head_rows_ - first);
     ComputeLogits(first, rows);
     Choose(stream_, scratch_.logits(), spec_.model.vocab, rows, spec_.model.vocab,
            scratch_.choices() + first);
@@ -148,8 +148,8 @@ absl::Status CudaShard::ReadLargest(std::span<RowLargest> out) {
 absl::Status CudaShard::ReadLogits(std::span<float> out) {
   const size_t vocab = spec_.model.vocab;
   RETURN_IF_ERROR(calls_.Logits(out.size(), head_rows_));
-  for (uint32_t first = 0; first < head_rows_; first += kLogitRows) {
-    const uint32_t rows = std::min(kLogitRows, head_rows_ - first);
+  for (uint32_t first = 0; first < head_rows_; first += kDeviceLogitRows) {
+    const uint32_t rows = std::min(kDeviceLogitRows, head_rows_ - first);
     ComputeLogits(first, rows);
     RETURN_IF_ERROR(device_->CopyOut(out.data() + first * vocab, scratch_.logits(),
                                      rows * vocab * sizeof(float)));

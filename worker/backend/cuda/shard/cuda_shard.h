@@ -67,7 +67,7 @@ class CudaShard : public Shard {
   void MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights,
                          const RowInputs& normed);
 
-  // Logits of `rows` of Head's rows from `first` on, at most kLogitRows, to the scratch.
+  // Logits of `rows` of Head's rows from `first` on, at most kDeviceLogitRows, to the scratch.
   void ComputeLogits(uint32_t first, uint32_t rows);
 
   const DeviceLayer& WeightsOf(uint32_t layer) const {

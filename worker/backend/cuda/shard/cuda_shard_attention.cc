@@ -146,7 +146,7 @@ cuda::Attention CudaShard::AttentionOf(uint32_t layer) const {
   const uint32_t keys =
       window == 0 ? batch_.most_keys() : std::min(batch_.most_keys(), window + kSpanKeys);
   const uint32_t spans = cpu::SpansOf(keys);
-  if (spans > 1 && batch_.single_rows() && args.rows * args.heads <= kQueriesBySpans) {
+  if (spans > 1 && batch_.single_rows() && args.rows * args.heads <= kDeviceQueriesBySpans) {
     args.partial = scratch_.partial();
     args.spans = spans;
   }

@@ -49,7 +49,7 @@ absl::Status DeviceScratch::Allocate(Device* device, const StageSpec& spec) {
   RETURN_IF_ERROR(floats(&router_, rows * sizes_.experts));
   RETURN_IF_ERROR(floats(&router_keys_, rows * sizes_.experts));
   RETURN_IF_ERROR(floats(&expert_out_, rows * sizes_.used * sizes_.hidden));
-  RETURN_IF_ERROR(floats(&partial_, kQueriesBySpans * sizes_.partial));
+  RETURN_IF_ERROR(floats(&partial_, kDeviceQueriesBySpans * sizes_.partial));
   RETURN_IF_ERROR(floats(&chosen_, rows * sizes_.used));
   RETURN_IF_ERROR(floats(&weights_, rows * sizes_.used));
   RETURN_IF_ERROR(floats(&places_, rows * sizes_.used));
@@ -59,7 +59,7 @@ absl::Status DeviceScratch::Allocate(Device* device, const StageSpec& spec) {
   if (spec.heads) {
     RETURN_IF_ERROR(floats(&head_, rows * sizes_.hidden));
     RETURN_IF_ERROR(
-        floats(&logits_, std::min<size_t>(rows, kLogitRows) * size_t{spec.model.vocab}));
+        floats(&logits_, std::min<size_t>(rows, kDeviceLogitRows) * size_t{spec.model.vocab}));
     RETURN_IF_ERROR(choices_.Allocate(device, rows * sizeof(RowChoice), "buffers"));
   }
   if (spec.activations == v1::ACTIVATIONS_INT8) {

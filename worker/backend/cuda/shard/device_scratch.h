@@ -6,16 +6,12 @@
 
 #include "absl/status/status.h"
 #include "common/model/row_widths.h"
+#include "common/model/step_limits.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernels/kernels.h"
 #include "worker/backend/stage.h"
 
 namespace strata::cuda {
-
-// Rows of logits that are computed, and copied to the host, at once.
-inline constexpr uint32_t kLogitRows = 64;
-// With up to so many queries, of a row and a head each, spans of keys are computed apart.
-inline constexpr uint32_t kQueriesBySpans = 512;
 
 // Floats of a row of each buffer; 0: no layer needs it.
 struct RowSizes : RowWidths {
