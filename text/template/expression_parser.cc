@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/template/failure.h"
+#include "text/template/tuple_parser.h"
 
 namespace strata::jinja {
 
@@ -168,31 +168,8 @@ Expression* ExpressionParser::ParseUnary(bool with_filter) {
 
 Expression* ExpressionParser::ParseTuple(bool with_conditional, const TokenReader::Names& end_names,
                                          bool in_parentheses) {
-  std::vector<Expression*> items;
-  bool is_tuple = false;
-  while (true) {
-    if (!items.empty()) {
-      tokens_.ExpectOperator(",");
-    }
-    if (tokens_.IsTupleEnd(end_names)) {
-      break;
-    }
-    items.push_back(ParseExpression(with_conditional));
-    if (!tokens_.IsOperator(",")) {
-      break;
-    }
-    is_tuple = true;
-  }
-  if (!is_tuple) {
-    if (!items.empty()) {
-      return items[0];
-    }
-    if (!in_parentheses) {
-      FailSyntax("Expected an expression, got '" + Describe(tokens_.Current()) + "'",
-                 tokens_.line());
-    }
-  }
-  return nodes_.NewExpression(Expression::Kind::kTuple, std::move(items));
+  return ParseTupleOf(tokens_, nodes_, end_names, /*may_be_empty=*/in_parentheses,
+                      [&] { return ParseExpression(with_conditional); });
 }
 
 }  // namespace strata::jinja

@@ -1,9 +1,9 @@
 #include "text/template/target_parser.h"
 
 #include <string>
-#include <vector>
 
 #include "text/template/failure.h"
+#include "text/template/tuple_parser.h"
 
 namespace strata::jinja {
 
@@ -31,26 +31,8 @@ Expression* TargetParser::ParseItem(bool with_members) {
 }
 
 Expression* TargetParser::Parse(const TokenReader::Names& end_names, bool with_members) {
-  std::vector<Expression*> items;
-  bool is_tuple = false;
-  while (true) {
-    if (!items.empty()) {
-      tokens_.ExpectOperator(",");
-    }
-    if (tokens_.IsTupleEnd(end_names)) {
-      break;
-    }
-    items.push_back(ParseItem(with_members));
-    if (!tokens_.IsOperator(",")) {
-      break;
-    }
-    is_tuple = true;
-  }
-  if (items.empty()) {
-    FailSyntax("Expected an expression, got '" + Describe(tokens_.Current()) + "'", tokens_.line());
-  }
-  Expression* target =
-      is_tuple ? nodes_.NewExpression(Expression::Kind::kTuple, std::move(items)) : items[0];
+  Expression* target = ParseTupleOf(tokens_, nodes_, end_names, /*may_be_empty=*/false,
+                                    [&] { return ParseItem(with_members); });
   Check(target);
   return target;
 }
