@@ -1,5 +1,6 @@
 """The Python SDK as users have it: its wheel, built by ./dev, in a virtual environment that is kept
-until something of it changes."""
+until something of it changes; and what its tests stand on: `strata` is the package, `cluster` two workers
+with the model recall."""
 
 import fcntl
 import hashlib
@@ -8,8 +9,11 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+
 from client_environment import blame_the_index
-from cluster import BIN, SOURCE
+from cluster import BIN, NEVER, RECALL, SOURCE, Cluster
 
 CACHE = BIN.parent / "python-sdk"
 # Besides the wheel: what checks its type hints.
@@ -58,3 +62,29 @@ def import_from(home):
     (packages,) = pathlib.Path(home).glob("lib/python3*/site-packages")
     if str(packages) not in sys.path:
         sys.path.insert(0, str(packages))
+
+
+@pytest.fixture(scope="module")
+def home():
+    folder = environment()
+    import_from(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def strata(home):
+    import strata as module
+    return module
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    # A worker is halted for a while.
+    with Cluster(tmp_path_factory.mktemp("sdk"), step_timeout=NEVER, lease=NEVER) as c:
+        c.start_workers(2)
+        c.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512, sessions=12)
+        yield c
+
+
+def floats(values):
+    return [np.float32(v) for v in values]

@@ -15,38 +15,13 @@ import pytest
 
 import python_sdk
 from cluster import GIVE_UP_S, NEVER, RECALL, SOURCE, Cluster, recall_cases
-
-
-@pytest.fixture(scope="module")
-def home():
-    home = python_sdk.environment()
-    python_sdk.import_from(home)
-    return home
-
-
-@pytest.fixture(scope="module")
-def strata(home):
-    import strata as module
-    return module
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    # A worker is halted for a while.
-    with Cluster(tmp_path_factory.mktemp("sdk"), step_timeout=NEVER, lease=NEVER) as c:
-        c.start_workers(2)
-        c.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512, sessions=12)
-        yield c
+from python_sdk import cluster, floats, home, strata  # noqa: F401 (fixtures)
 
 
 @pytest.fixture
 def client(strata, cluster):
     with strata.Client(cluster.address) as c:
         yield c
-
-
-def floats(values):
-    return [np.float32(v) for v in values]
 
 
 # ---- Packaging

@@ -5,35 +5,14 @@ import asyncio
 import shutil
 import threading
 
-import numpy as np
 import pytest
 
-import python_sdk
-from cluster import GIVE_UP_S, NEVER, RECALL, Cluster, wait_until
+from cluster import GIVE_UP_S, RECALL, Cluster, wait_until
+from python_sdk import cluster, floats, home, strata  # noqa: F401 (fixtures)
 from relay import Relay
 from test_tls import authority, identity, strangers, with_times  # noqa: F401 (fixtures)
 
 LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
-
-
-@pytest.fixture(scope="module")
-def strata():
-    python_sdk.import_from(python_sdk.environment())
-    import strata as module
-    return module
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("sdk"), step_timeout=NEVER, lease=NEVER) as c:
-        c.start_workers(2)
-        c.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512, sessions=12)
-        yield c
-
-
-def floats(values):
-    return [np.float32(v) for v in values]
-
 
 # ---- Lost connections
 
@@ -97,26 +76,17 @@ def test_an_asyncio_answer_goes_on_too(strata, tmp_path):
     lose_the_coordinator(strata, tmp_path, ask)
 
 
-def test_without_resuming_a_lost_connection_is_an_error(strata, cluster):
+@pytest.mark.parametrize("resume_timeout, reasons", [
+    (0, ["CONNECTION_LOST"]), (1, ["COORDINATOR_UNREACHABLE", "CONNECTION_LOST"])])
+def test_a_connection_that_stays_lost_is_an_error_once_resuming_gives_up(strata, cluster, resume_timeout, reasons):
     with Relay(cluster.address) as relay:
-        with strata.Client(relay.address, resume_timeout=0) as client:
+        with strata.Client(relay.address, resume_timeout=resume_timeout) as client:
             stream = client.stream("recall", [1, 2, 3], **LONG)
             next(stream)
             relay.cut()
             with pytest.raises(strata.UnavailableError) as caught:
                 list(stream)
-        assert caught.value.reason == "CONNECTION_LOST" and relay.address in str(caught.value)
-
-
-def test_resuming_gives_up_after_its_timeout(strata, cluster):
-    with Relay(cluster.address) as relay:
-        with strata.Client(relay.address, resume_timeout=1) as client:
-            stream = client.stream("recall", [1, 2, 3], **LONG)
-            next(stream)
-            relay.cut()
-            with pytest.raises(strata.UnavailableError) as caught:
-                list(stream)
-        assert caught.value.reason in ("COORDINATOR_UNREACHABLE", "CONNECTION_LOST")
+        assert caught.value.reason in reasons and relay.address in str(caught.value)
 
 
 # ---- TLS

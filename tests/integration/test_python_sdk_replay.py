@@ -7,14 +7,7 @@ from concurrent import futures
 
 import pytest
 
-import python_sdk
-
-
-@pytest.fixture(scope="module")
-def strata():
-    python_sdk.import_from(python_sdk.environment())
-    import strata as module
-    return module
+from python_sdk import home, strata  # noqa: F401 (fixtures)
 
 
 class FakeCoordinator:
