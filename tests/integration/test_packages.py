@@ -123,6 +123,10 @@ ask() { strata chat recall "What is the capital of France?" --temperature 0 --se
 active() { systemctl is-active "$1"; }
 finish() { [ $fail = 0 ] && echo ALL-WELL || { journalctl --no-pager -n 80; systemctl status --no-pager 'strata*'; }; }
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+# Halts a thread as a debugger does, until it is no more: PTRACE_SEIZE, PTRACE_INTERRUPT, and a wait of any thread
+# (__WALL) for its stop and for its end.
+HALT='$t = shift() + 0; $ptrace = `uname -m` =~ /aarch64/ ? 117 : 101; for $request (0x4206, 0x4207) {
+    syscall($ptrace, $request, $t, 0, 0) == 0 or die "FAILED: ptrace: $!" } waitpid($t, 0x40000000) for 1, 2;'
 """
 
 INSTALL = INSIDE + r"""
@@ -148,16 +152,26 @@ strata generate recall "Once" --max-tokens 2 --request-id my-request >/dev/null
 sleep 1
 has "the journal has fields" "$(journalctl -u strata-coordinator -o cat --output-fields=MESSAGE STRATA_REQUEST_ID=my-request)" my-request
 is "who may read the state" "$(stat -c '%U %a' /var/lib/strata/coordinator)" "strata 700"
-# An event loop that a debugger's signal stops.
+# The event loop alone, or the whole process, is stopped by a debugger's signal.
 mkdir -p /run/systemd/system/strata-coordinator.service.d
 printf '[Service]\nWatchdogSec=4s\nTimeoutAbortSec=2s\n' >/run/systemd/system/strata-coordinator.service.d/short.conf
 systemctl daemon-reload; systemctl restart strata-coordinator
 wait_for ask
-kill -STOP "$(systemctl show -p MainPID --value strata-coordinator)"
-wait_for sh -c '[ "$(systemctl show -p NRestarts --value strata-coordinator)" -ge 1 ]'
-wait_for ask
-is "the watchdog restarted it, and the answer is the same" "$(ask)" "$(cat /answer)"
+halt_loop() {
+    loop=$(grep -lx "event loop" /proc/"$1"/task/*/comm | cut -d/ -f5)
+    perl -e "$HALT" "$loop" &
+}
+halt_all() { kill -STOP "$1"; }
+restarted() { [ "$(systemctl show -p NRestarts --value strata-coordinator)" -ge "$1" ]; }
+n=0
+for halt in halt_loop halt_all; do
+    $halt "$(systemctl show -p MainPID --value strata-coordinator)"
+    n=$((n + 1)); wait_for restarted $n
+    wait_for ask
+    is "the watchdog restarted it ($halt), and the answer is the same" "$(ask)" "$(cat /answer)"
+done
 has "the journal says why" "$(journalctl -u strata-coordinator --no-pager)" "Watchdog timeout"
+has "and which thread stood still" "$(journalctl -u strata-coordinator --no-pager)" "no sign of life from the event loop"
 finish
 """
 
