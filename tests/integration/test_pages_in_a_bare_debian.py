@@ -121,6 +121,11 @@ WAY = [
     (OPERATIONS, "API keys"),
     "wait_for ask",
     'is "whose the state is" "$(find /var/lib/strata/coordinator ! -user strata)" ""',
+    (INSTALL, "Remove"),
+    'is "what stays is of a reader\'s own" "$(echo $(find /etc /lib /usr /var/lib -name "*strata*" | sort; ls /etc/strata))" '
+    '"/etc/strata /etc/systemd/system/strata-worker@a.service.d tls"',
+    'is "no account stays" "$(getent passwd strata; getent group strata)" ""',
+    'is "nor a process" "$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep /strata)" ""',
 ]
 
 
@@ -140,7 +145,7 @@ def test_a_new_user_who_types_what_the_pages_say_gets_what_they_promise(packages
 
 # Commands within sentences that are typed elsewhere, or are no more than an example of their kind.
 IN_SENTENCES = {
-    "apt install": "a block of docs/INSTALL.md", "apt remove strata-worker": "test_packages.py", "apt purge": "test_packages.py",
+    "apt install": "a block of docs/INSTALL.md", "apt remove strata-worker": "test_packages.py",
     "dpkg --force-confold -i": "test_packages.py", "bin/strata-coordinator": "test_packages.py, from the tarball",
     "grep ID": "of a log that is a file; `journalctl STRATA_REQUEST_ID=my-request` here",
     "taskset -c 0-7 strata-worker …": "an example of cores of one's own",
