@@ -1,5 +1,5 @@
 """docs/OPERATIONS.md has every problem of `strata status` and every alert, with what to do; alerts are of metrics that
-it lists."""
+it lists. docs/internals/placing.md has every sentence by which a plan leaves a node out."""
 
 import re
 
@@ -44,6 +44,38 @@ def test_every_problem_is_in_the_table():
 def test_a_problem_that_is_new_is_missing():
     made = problems_in('problems.Add("the moon of node " + name + " is full", "wait");')
     assert made == ["the moon of node"] and not is_listed(made[0])
+
+
+# Where a plan says it, and the words that all such sentences have.
+SAYS_LEFT_OUT = ("coordinator/planner/explain.cc", "coordinator/service/models/placement.cc")
+LEFT_OUT = re.compile(r"left out|^without |no room for its weights")
+
+
+def left_out_in(source):
+    """The words of each sentence of a source by which a node is left out, without names and numbers."""
+    said = []
+    for call in re.findall(r"(?:StrCat|add_why)\((.*?)\);", source, re.S):
+        words = re.findall(r'"([^"]*)"', call)
+        if any(LEFT_OUT.search(word) for word in words):
+            said += [word.replace(" is left out: ", "").strip(" ,.:") for word in words if word not in ("Node ", ".", "more node")]
+    return [word for word in said if word]
+
+
+def is_explained(words):
+    page = (SOURCE / "docs/internals/placing.md").read_text()
+    return words in page.split("\n## Why a plan left a node out\n")[1].split("\n## ")[0]
+
+
+def test_every_sentence_that_leaves_a_node_out_is_explained():
+    said = [words for path in SAYS_LEFT_OUT for words in left_out_in((SOURCE / path).read_text())]
+    assert len(said) >= 9, said
+    missing = [words for words in said if not is_explained(words)]
+    assert not missing, f"add to «Why a plan left a node out» of docs/internals/placing.md: {missing}"
+
+
+def test_a_sentence_that_is_new_is_missing():
+    said = left_out_in('return absl::StrCat("Node ", name, " is left out: it is ", colour, ", which is no colour.");')
+    assert said == ["it is", "which is no colour"] and not is_explained(said[1])
 
 
 def test_every_alert_is_in_the_table_and_the_other_way_round():
