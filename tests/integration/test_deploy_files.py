@@ -2,6 +2,7 @@
 
 import plistlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -29,6 +30,11 @@ def test_the_formula_installs_what_the_documents_are_called():
         assert (SOURCE / path).exists(), path
     assert formula.count(" do\n") + len(re.findall(r"^\s*(?:class|def) ", formula, re.M)) == len(
         re.findall(r"^\s*end$", formula, re.M))
+
+
+@pytest.mark.skipif(not shutil.which("ruby"), reason="no ruby")
+def test_the_formula_is_ruby():
+    subprocess.run(["ruby", "-c", DEPLOY / "macos/strata.rb"], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_container_is_made_of_packages_that_there_are():
