@@ -1,0 +1,287 @@
+#include "text/grammar/json_texts.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "text/grammar/escapes.h"
+#include "text/grammar/number_texts.h"
+#include "text/unicode/utf8.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kNoLimit = GrammarExpr::kNoLimit;
+// Expressions within expressions that an automaton's states are written as, before a rule is made.
+constexpr size_t kMaxInlined = 24;
+
+// Where each state goes, by target.
+using Targets = std::map<size_t, CharSet>;
+
+Targets TargetsOf(const Automaton::State& state) {
+  std::map<size_t, std::vector<CharSet::Range>> ranges;
+  for (const Automaton::Edge& edge : state.edges) {
+    ranges[edge.to].push_back({edge.low, edge.high});
+  }
+  Targets targets;
+  for (auto& [to, of_target] : ranges) {
+    CharSet set(std::move(of_target));
+    if (!set.empty()) {
+      targets.emplace(to, std::move(set));
+    }
+  }
+  return targets;
+}
+
+// Writes an automaton's states as rules. A state that has one way in is written there.
+class StateWriter {
+ public:
+  StateWriter(const Automaton& automaton, std::string name, Grammar* grammar,
+              const std::function<GrammarExpr(const CharSet&)>& spelling)
+      : automaton_(automaton),
+        name_(std::move(name)),
+        grammar_(grammar),
+        spelling_(spelling),
+        ways_in_(automaton.states.size()),
+        rules_(automaton.states.size(), kNoLimit) {
+    for (size_t state = 0; state < automaton.states.size(); ++state) {
+      targets_.push_back(TargetsOf(automaton.states[state]));
+      for (const auto& [to, set] : targets_.back()) {
+        ways_in_[to] += to == state ? 0 : 1;
+      }
+    }
+    ++ways_in_[0];
+  }
+
+  GrammarExpr Write() {
+    GrammarExpr start = Refer(0);
+    for (size_t i = 0; i < open_.size(); ++i) {
+      const size_t state = open_[i];
+      grammar_->SetBody(rules_[state], Body(state, 0));
+    }
+    return start;
+  }
+
+ private:
+  GrammarExpr Refer(size_t state) {
+    if (rules_[state] == kNoLimit) {
+      rules_[state] = grammar_->AddRule(name_);
+      open_.push_back(state);
+    }
+    return GrammarExpr::Rule(rules_[state]);
+  }
+
+  GrammarExpr Body(size_t state, size_t depth) {
+    std::vector<GrammarExpr> ways;
+    GrammarExpr loop = GrammarExpr::Literal("");
+    for (const auto& [to, set] : targets_[state]) {
+      if (to == state) {
+        loop = GrammarExpr::Repeat(spelling_(set), 0, kNoLimit);
+        continue;
+      }
+      const bool inlined = ways_in_[to] == 1 && to != 0 && depth < kMaxInlined;
+      GrammarExpr rest = inlined ? Body(to, depth + 1) : Refer(to);
+      ways.push_back(GrammarExpr::Sequence({spelling_(set), std::move(rest)}));
+    }
+    if (automaton_.states[state].accepting) {
+      ways.push_back(GrammarExpr::Literal(""));
+    }
+    return GrammarExpr::Sequence({std::move(loop), GrammarExpr::Choice(std::move(ways))});
+  }
+
+  const Automaton& automaton_;
+  const std::string name_;
+  Grammar* const grammar_;
+  const std::function<GrammarExpr(const CharSet&)>& spelling_;
+  std::vector<Targets> targets_;
+  std::vector<size_t> ways_in_;
+  std::vector<size_t> rules_;
+  std::vector<size_t> open_;
+};
+
+GrammarExpr Text(std::string_view text) { return GrammarExpr::Literal(std::string(text)); }
+
+GrammarExpr Quotes(GrammarExpr content) {
+  return GrammarExpr::Sequence({Text("\""), std::move(content), Text("\"")});
+}
+
+}  // namespace
+
+size_t JsonTexts::NewRule(std::string name, GrammarExpr body) {
+  const size_t rule = grammar_->AddRule(std::move(name));
+  grammar_->SetBody(rule, std::move(body));
+  return rule;
+}
+
+GrammarExpr JsonTexts::Whitespace() {
+  const auto [found, added] = known_.emplace("ws", 0);
+  if (added) {
+    const CharSet blanks({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}});
+    found->second = NewRule(
+        "ws", GrammarExpr::Repeat(GrammarExpr::Class(blanks), 0, budget_->limits().max_whitespace));
+  }
+  return GrammarExpr::Rule(found->second);
+}
+
+GrammarExpr JsonTexts::Comma() {
+  return GrammarExpr::Sequence({Whitespace(), Text(","), Whitespace()});
+}
+
+GrammarExpr JsonTexts::Member(GrammarExpr name, GrammarExpr value) {
+  return GrammarExpr::Sequence(
+      {std::move(name), Whitespace(), Text(":"), Whitespace(), std::move(value)});
+}
+
+GrammarExpr JsonTexts::AnyString() {
+  const auto [found, added] = known_.emplace("string", 0);
+  if (added) {
+    found->second =
+        NewRule("string", Quotes(GrammarExpr::Repeat(Character(CharSet::All()), 0, kNoLimit)));
+  }
+  return GrammarExpr::Rule(found->second);
+}
+
+GrammarExpr JsonTexts::AnyNumber() {
+  const auto [found, added] = known_.emplace("number", 0);
+  if (added) {
+    found->second = NewRule("number", Raw(*NumberTexts(Notation::kAll)));
+  }
+  return GrammarExpr::Rule(found->second);
+}
+
+GrammarExpr JsonTexts::AnyValue() {
+  const auto [found, added] = known_.emplace("value", 0);
+  if (added) {
+    const size_t rule = grammar_->AddRule("value");
+    found->second = rule;
+    const GrammarExpr value = GrammarExpr::Rule(rule);
+    const size_t array = NewRule(
+        "array",
+        GrammarExpr::Sequence(
+            {Text("["), Whitespace(),
+             GrammarExpr::Optional(GrammarExpr::Sequence(
+                 {value, GrammarExpr::Repeat(GrammarExpr::Sequence({Comma(), value}), 0, kNoLimit),
+                  Whitespace()})),
+             Text("]")}));
+    grammar_->SetBody(
+        rule, GrammarExpr::Choice({AnyObject(), GrammarExpr::Rule(array), AnyString(), AnyNumber(),
+                                   Text("true"), Text("false"), Text("null")}));
+  }
+  return GrammarExpr::Rule(known_["value"]);
+}
+
+GrammarExpr JsonTexts::AnyObject() {
+  const auto [found, added] = known_.emplace("object", 0);
+  if (added) {
+    const size_t rule = grammar_->AddRule("object");
+    found->second = rule;
+    const GrammarExpr member = Member(AnyString(), AnyValue());
+    grammar_->SetBody(
+        rule, GrammarExpr::Sequence(
+                  {Text("{"), Whitespace(),
+                   GrammarExpr::Optional(GrammarExpr::Sequence(
+                       {member,
+                        GrammarExpr::Repeat(GrammarExpr::Sequence({Comma(), member}), 0, kNoLimit),
+                        Whitespace()})),
+                   Text("}")}));
+  }
+  return GrammarExpr::Rule(known_["object"]);
+}
+
+GrammarExpr JsonTexts::Literal(std::string_view text) {
+  std::vector<GrammarExpr> characters = {Text("\"")};
+  for (size_t at = 0; at < text.size();) {
+    characters.push_back(UsualWriting(NextChar(text, &at)));
+  }
+  characters.push_back(Text("\""));
+  return GrammarExpr::Sequence(std::move(characters));
+}
+
+GrammarExpr JsonTexts::Character(const CharSet& set) {
+  const auto known = characters_.find(set);
+  if (known != characters_.end()) {
+    return known->second;
+  }
+  const GrammarExpr result =
+      set.empty() ? GrammarExpr::Choice({}) : GrammarExpr::Rule(NewRule("char", EveryWriting(set)));
+  characters_.emplace(set, result);
+  return result;
+}
+
+absl::StatusOr<GrammarExpr> JsonTexts::String(const StringSet& set) {
+  if (set.values()) {
+    std::vector<GrammarExpr> ways;
+    for (const std::string& value : *set.values()) {
+      ways.push_back(Literal(value));
+    }
+    return GrammarExpr::Choice(std::move(ways));
+  }
+  if (set.IsOfLength()) {
+    if (set.max() < set.min()) {
+      return GrammarExpr::Choice({});
+    }
+    if (set.min() == 0 && set.max() == StringSet::kNoLimit) {
+      return AnyString();
+    }
+    return Quotes(GrammarExpr::Repeat(Character(CharSet::All()), set.min(), set.max()));
+  }
+  const Spelling spelling = [this](const CharSet& of) { return Character(of); };
+  if (set.pattern() != nullptr) {
+    return Quotes(FromRegex(*set.pattern(), spelling));
+  }
+  ASSIGN_OR_RETURN(const AutomatonPtr texts, set.ToAutomaton(budget_));
+  return String(texts);
+}
+
+absl::StatusOr<GrammarExpr> JsonTexts::String(const AutomatonPtr& texts) {
+  const Spelling spelling = [this](const CharSet& of) { return Character(of); };
+  ASSIGN_OR_RETURN(GrammarExpr content, FromAutomaton(texts, "text", spelling));
+  return Quotes(std::move(content));
+}
+
+absl::StatusOr<GrammarExpr> JsonTexts::Number(const NumberSet& set) {
+  if (set.texts() == nullptr) {
+    return AnyNumber();
+  }
+  return FromAutomaton(set.texts(), "number",
+                       [](const CharSet& of) { return GrammarExpr::Class(of); });
+}
+
+GrammarExpr JsonTexts::Raw(const RegexNode& pattern) {
+  return FromRegex(pattern, [](const CharSet& of) { return GrammarExpr::Class(of); });
+}
+
+GrammarExpr JsonTexts::FromRegex(const RegexNode& regex, const Spelling& spelling) {
+  std::vector<GrammarExpr> children;
+  for (const RegexPtr& child : regex.children) {
+    children.push_back(FromRegex(*child, spelling));
+  }
+  switch (regex.kind) {
+    case RegexNode::Kind::kSet:
+      return spelling(regex.set);
+    case RegexNode::Kind::kConcat:
+      return GrammarExpr::Sequence(std::move(children));
+    case RegexNode::Kind::kAlternate:
+      return GrammarExpr::Choice(std::move(children));
+    case RegexNode::Kind::kRepeat:
+      return GrammarExpr::Repeat(std::move(children[0]), regex.min, regex.max);
+    case RegexNode::Kind::kBegin:
+    case RegexNode::Kind::kEnd:
+      break;
+  }
+  return GrammarExpr::Literal("");
+}
+
+absl::StatusOr<GrammarExpr> JsonTexts::FromAutomaton(const AutomatonPtr& texts,
+                                                     const std::string& name,
+                                                     const Spelling& spelling) {
+  const auto known = automata_.find(texts);
+  if (known != automata_.end()) {
+    return known->second;
+  }
+  const GrammarExpr result = StateWriter(*texts, name, grammar_, spelling).Write();
+  RETURN_IF_ERROR(grammar_->CheckSize(budget_->limits()));
+  automata_.emplace(texts, result);
+  return result;
+}
+
+}  // namespace strata

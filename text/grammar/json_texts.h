@@ -1,0 +1,68 @@
+// Adds to a grammar how JSON is written. One thread.
+#ifndef STRATA_TEXT_GRAMMAR_JSON_TEXTS_H_
+#define STRATA_TEXT_GRAMMAR_JSON_TEXTS_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "text/grammar/automaton.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/number_set.h"
+#include "text/grammar/string_set.h"
+
+namespace strata {
+
+// Strings are written with every escape that JSON has: a character stands for itself, as \uXXXX or
+// as a pair of them, or by its short escape; half a pair is none. Of names and listed values, the
+// printable characters of ASCII stand for themselves (but " and \, and / may be escaped).
+class JsonTexts {
+ public:
+  // Both must outlive this.
+  JsonTexts(Grammar* grammar, WorkBudget* budget) : grammar_(grammar), budget_(budget) {}
+
+  // Blanks between two tokens, as many as the limits say or none.
+  GrammarExpr Whitespace();
+  // Any value; an object with members in any order.
+  GrammarExpr AnyValue();
+  GrammarExpr AnyObject();
+  // A string with its quotes.
+  absl::StatusOr<GrammarExpr> String(const StringSet& set);
+  absl::StatusOr<GrammarExpr> String(const AutomatonPtr& texts);
+  GrammarExpr Literal(std::string_view text);
+  absl::StatusOr<GrammarExpr> Number(const NumberSet& set);
+  // The texts of `pattern` as they are, not as a string of JSON.
+  static GrammarExpr Raw(const RegexNode& pattern);
+
+  // `name`, blanks, a colon, blanks, `value`.
+  GrammarExpr Member(GrammarExpr name, GrammarExpr value);
+  // A comma with blanks around it.
+  GrammarExpr Comma();
+
+ private:
+  using Spelling = std::function<GrammarExpr(const CharSet&)>;
+
+  size_t NewRule(std::string name, GrammarExpr body);
+  // One character of `set` within a string.
+  GrammarExpr Character(const CharSet& set);
+  GrammarExpr AnyString();
+  GrammarExpr AnyNumber();
+  static GrammarExpr FromRegex(const RegexNode& regex, const Spelling& spelling);
+  absl::StatusOr<GrammarExpr> FromAutomaton(const AutomatonPtr& texts, const std::string& name,
+                                            const Spelling& spelling);
+
+  Grammar* const grammar_;
+  WorkBudget* const budget_;
+  std::map<std::string, size_t> known_;  // Rules that there are once, by name.
+  std::map<CharSet, GrammarExpr> characters_;
+  std::map<std::shared_ptr<const Automaton>, GrammarExpr> automata_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_TEXT_GRAMMAR_JSON_TEXTS_H_
