@@ -33,7 +33,7 @@ int Compare(const Decimal& a, const Decimal& b) {
 }
 
 // Numbers around a few places, as they may be written.
-std::vector<std::string> Texts() {
+std::vector<std::string> WrittenNumbers() {
   std::vector<std::string> texts;
   for (const std::string sign : {"", "-"}) {
     for (const std::string digits : {"0",        "0.0",     "1",      "1.0",
@@ -51,7 +51,7 @@ std::vector<std::string> Texts() {
   return texts;
 }
 
-// What a notation leaves out of Texts.
+// What a notation leaves out of these.
 bool IsScientific(const std::string& text) { return text.find("324") == std::string::npos; }
 bool IsShort(const std::string& text) {
   const size_t point = text.find('.');
@@ -75,7 +75,7 @@ TEST_F(NumberSetTest, BoundsAreComparedExactly) {
       const absl::StatusOr<NumberSet> from = NumberSet::AtLeast(Number(bound), exclusive, &budget);
       const absl::StatusOr<NumberSet> to = NumberSet::AtMost(Number(bound), exclusive, &budget);
       ASSERT_TRUE(from.ok() && to.ok()) << bound << from.status() << to.status();
-      for (const std::string& text : Texts()) {
+      for (const std::string& text : WrittenNumbers()) {
         const int order = Compare(Number(text), Number(bound));
         const bool in_notation = IsScientific(text);
         EXPECT_EQ(from->texts()->Accepts(text),
@@ -92,7 +92,7 @@ TEST_F(NumberSetTest, BoundsAreComparedExactly) {
 TEST_F(NumberSetTest, IntegersAreNumbersWithoutFraction) {
   const absl::StatusOr<NumberSet> integers = NumberSet::Integers(&budget_);
   const absl::StatusOr<NumberSet> others = integers->Complement(&budget_);
-  for (const std::string& text : Texts()) {
+  for (const std::string& text : WrittenNumbers()) {
     const bool integer = Number(text).IsInteger();
     EXPECT_EQ(integers->texts()->Accepts(text), IsShort(text) && integer) << text;
     EXPECT_EQ(others->texts()->Accepts(text), IsShort(text) && !integer) << text;
@@ -102,7 +102,7 @@ TEST_F(NumberSetTest, IntegersAreNumbersWithoutFraction) {
 TEST_F(NumberSetTest, ListedNumbersHaveEveryText) {
   const absl::StatusOr<NumberSet> set =
       NumberSet::OneOf({Number("0.1"), Number("150"), Number("0")}, &budget_);
-  for (const std::string& text : Texts()) {
+  for (const std::string& text : WrittenNumbers()) {
     const Decimal number = Number(text);
     EXPECT_EQ(set->texts()->Accepts(text),
               number == Number("0.1") || number == Number("150") || number == Number("0"))
