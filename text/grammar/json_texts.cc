@@ -1,5 +1,6 @@
 #include "text/grammar/json_texts.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "common/status.h"
@@ -97,6 +98,20 @@ class StateWriter {
   std::vector<size_t> rules_;
   std::vector<size_t> open_;
 };
+
+// The same for automata that are equal state by state, as those are that come about alike.
+std::string StatesAsText(const Automaton& automaton) {
+  std::string text;
+  for (const Automaton::State& state : automaton.states) {
+    text += state.accepting ? '+' : '-';
+    for (const Automaton::Edge& edge : state.edges) {
+      text += std::to_string(static_cast<uint32_t>(edge.low)) + "-" +
+              std::to_string(static_cast<uint32_t>(edge.high)) + ">" + std::to_string(edge.to) +
+              ",";
+    }
+  }
+  return text;
+}
 
 GrammarExpr Text(std::string_view text) { return GrammarExpr::Literal(std::string(text)); }
 
@@ -274,13 +289,14 @@ GrammarExpr JsonTexts::FromRegex(const RegexNode& regex, const Spelling& spellin
 absl::StatusOr<GrammarExpr> JsonTexts::FromAutomaton(const AutomatonPtr& texts,
                                                      const std::string& name,
                                                      const Spelling& spelling) {
-  const auto known = automata_.find(texts);
+  const std::string key = name + StatesAsText(*texts);
+  const auto known = automata_.find(key);
   if (known != automata_.end()) {
     return known->second;
   }
   const GrammarExpr result = StateWriter(*texts, name, grammar_, spelling).Write();
   RETURN_IF_ERROR(grammar_->CheckSize(budget_->limits()));
-  automata_.emplace(texts, result);
+  automata_.emplace(key, result);
   return result;
 }
 

@@ -60,7 +60,8 @@ class JsonTexts {
   WorkBudget* const budget_;
   std::map<std::string, size_t> known_;  // Rules that there are once, by name.
   std::map<CharSet, GrammarExpr> characters_;
-  std::map<std::shared_ptr<const Automaton>, GrammarExpr> automata_;
+  // By what they are written as, and their states as text.
+  std::map<std::string, GrammarExpr> automata_;
 };
 
 }  // namespace strata

@@ -221,8 +221,7 @@ absl::StatusOr<std::optional<Shape>> KeywordReader::Type(const JsonValue& schema
     return AnyOfType(type);
   }
   if (whole) {
-    ASSIGN_OR_RETURN(const NumberSet integers, NumberSet::Integers(budget_));
-    return integers;
+    return NumberSet::Integers();
   }
   return std::nullopt;
 }

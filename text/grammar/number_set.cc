@@ -1,11 +1,13 @@
 #include "text/grammar/number_set.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "text/grammar/number_texts.h"
 
@@ -13,6 +15,23 @@ namespace strata {
 namespace {
 
 constexpr uint64_t kMaxDivisorStates = 1'024;
+// Numbers that are listed in one automaton, before it is joined with others.
+constexpr size_t kListed = 100;
+
+AutomatonPtr Constant(const RegexPtr& texts) {
+  WorkBudget budget{GrammarLimits()};
+  absl::StatusOr<AutomatonPtr> automaton = AutomatonOf(texts, &budget);
+  STRATA_CHECK(automaton.ok());
+  return *std::move(automaton);
+}
+
+// All texts of a notation; the same automaton each time.
+AutomatonPtr AllTexts(Notation notation) {
+  static const auto* const all = new std::array<AutomatonPtr, 4>{
+      Constant(NumberTexts(Notation::kAll)), Constant(NumberTexts(Notation::kScientific)),
+      Constant(NumberTexts(Notation::kShort)), Constant(NumberTexts(Notation::kPlain))};
+  return (*all)[static_cast<size_t>(notation)];
+}
 
 // Numbers without exponent, digit by digit: the remainder of what has been read by `divisor` units
 // of 10^-places, until so many digits behind the point have been read; then only zeros follow.
@@ -116,9 +135,9 @@ class DivisorAutomaton {
 
 }  // namespace
 
-absl::StatusOr<NumberSet> NumberSet::Integers(WorkBudget* budget) {
-  ASSIGN_OR_RETURN(AutomatonPtr texts, AutomatonOf(IntegerTexts(), budget));
-  return NumberSet(Notation::kShort, std::move(texts));
+NumberSet NumberSet::Integers() {
+  static const AutomatonPtr* const texts = new AutomatonPtr(Constant(IntegerTexts()));
+  return NumberSet(Notation::kShort, *texts);
 }
 
 absl::StatusOr<NumberSet> NumberSet::AtLeast(const Decimal& bound, bool exclusive,
@@ -142,11 +161,15 @@ absl::StatusOr<NumberSet> NumberSet::AtMost(const Decimal& bound, bool exclusive
 }
 
 absl::StatusOr<NumberSet> NumberSet::OneOf(const std::vector<Decimal>& values, WorkBudget* budget) {
-  std::vector<RegexPtr> ways;
-  for (const Decimal& value : values) {
-    ways.push_back(TextsOf(value));
+  ASSIGN_OR_RETURN(AutomatonPtr texts, AutomatonOf(RegexAlternate({}), budget));
+  for (size_t begin = 0; begin < values.size(); begin += kListed) {
+    std::vector<RegexPtr> ways;
+    for (size_t i = begin; i < std::min(begin + kListed, values.size()); ++i) {
+      ways.push_back(TextsOf(values[i]));
+    }
+    ASSIGN_OR_RETURN(const AutomatonPtr some, AutomatonOf(RegexAlternate(std::move(ways)), budget));
+    ASSIGN_OR_RETURN(texts, UnionOf(texts, some, budget));
   }
-  ASSIGN_OR_RETURN(AutomatonPtr texts, AutomatonOf(RegexAlternate(std::move(ways)), budget));
   return NumberSet(Notation::kScientific, std::move(texts));
 }
 
@@ -161,20 +184,19 @@ absl::StatusOr<std::optional<NumberSet>> NumberSet::MultiplesOf(const Decimal& d
     return std::nullopt;
   }
   if (*count == 1 && places == 0) {
-    return Integers(budget);
+    return Integers();
   }
   return NumberSet(Notation::kPlain, DivisorAutomaton(*count, places).Build());
 }
 
 absl::StatusOr<AutomatonPtr> NumberSet::In(Notation notation, WorkBudget* budget) const {
   if (texts_ == nullptr) {
-    return AutomatonOf(NumberTexts(notation), budget);
+    return AllTexts(notation);
   }
   if (notation == notation_) {
     return texts_;
   }
-  ASSIGN_OR_RETURN(const AutomatonPtr all, AutomatonOf(NumberTexts(notation), budget));
-  return IntersectionOf(texts_, all, budget);
+  return IntersectionOf(texts_, AllTexts(notation), budget);
 }
 
 absl::StatusOr<NumberSet> NumberSet::Intersection(const NumberSet& other,
@@ -196,8 +218,7 @@ absl::StatusOr<NumberSet> NumberSet::Complement(WorkBudget* budget) const {
   if (texts_ == nullptr) {
     return OneOf({}, budget);
   }
-  ASSIGN_OR_RETURN(const AutomatonPtr all, AutomatonOf(NumberTexts(notation_), budget));
-  ASSIGN_OR_RETURN(AutomatonPtr rest, DifferenceOf(all, texts_, budget));
+  ASSIGN_OR_RETURN(AutomatonPtr rest, DifferenceOf(AllTexts(notation_), texts_, budget));
   return NumberSet(notation_, std::move(rest));
 }
 

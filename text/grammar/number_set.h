@@ -27,7 +27,7 @@ class NumberSet {
  public:
   NumberSet() = default;  // All numbers.
 
-  static absl::StatusOr<NumberSet> Integers(WorkBudget* budget);
+  static NumberSet Integers();
   static absl::StatusOr<NumberSet> AtLeast(const Decimal& bound, bool exclusive,
                                            WorkBudget* budget);
   static absl::StatusOr<NumberSet> AtMost(const Decimal& bound, bool exclusive, WorkBudget* budget);

@@ -90,11 +90,11 @@ TEST_F(NumberSetTest, BoundsAreComparedExactly) {
 }
 
 TEST_F(NumberSetTest, IntegersAreNumbersWithoutFraction) {
-  const absl::StatusOr<NumberSet> integers = NumberSet::Integers(&budget_);
-  const absl::StatusOr<NumberSet> others = integers->Complement(&budget_);
+  const NumberSet integers = NumberSet::Integers();
+  const absl::StatusOr<NumberSet> others = integers.Complement(&budget_);
   for (const std::string& text : WrittenNumbers()) {
     const bool integer = Number(text).IsInteger();
-    EXPECT_EQ(integers->texts()->Accepts(text), IsShort(text) && integer) << text;
+    EXPECT_EQ(integers.texts()->Accepts(text), IsShort(text) && integer) << text;
     EXPECT_EQ(others->texts()->Accepts(text), IsShort(text) && !integer) << text;
   }
 }
@@ -108,6 +108,18 @@ TEST_F(NumberSetTest, ListedNumbersHaveEveryText) {
               number == Number("0.1") || number == Number("150") || number == Number("0"))
         << text;
   }
+}
+
+TEST_F(NumberSetTest, ThousandsMayBeListed) {
+  std::vector<Decimal> listed;
+  for (int i = 0; i < 2'000; ++i) {
+    listed.push_back(Number(std::to_string(i * 3)));
+  }
+  const absl::StatusOr<NumberSet> set = NumberSet::OneOf(listed, &budget_);
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_TRUE(set->texts()->Accepts("5997"));
+  EXPECT_TRUE(set->texts()->Accepts("1.2e1"));
+  EXPECT_FALSE(set->texts()->Accepts("5998"));
 }
 
 TEST_F(NumberSetTest, MultiplesAreExact) {
@@ -129,9 +141,9 @@ TEST_F(NumberSetTest, MultiplesAreExact) {
 }
 
 TEST_F(NumberSetTest, SetsOfSeveralNotationsMeet) {
-  const auto integers = NumberSet::Integers(&budget_);
+  const NumberSet integers = NumberSet::Integers();
   const auto small = NumberSet::AtMost(Number("12.5"), false, &budget_);
-  const auto both = integers->Intersection(*small, &budget_);
+  const auto both = integers.Intersection(*small, &budget_);
   for (const std::string text : {"12", "-3", "1e1", "12.0", "-5e300", "0"}) {
     EXPECT_TRUE(both->texts()->Accepts(text)) << text;
   }
