@@ -37,6 +37,7 @@ LIBRARIES = [(re.compile(pattern), name) for pattern, name in (
     (r"^systemd/", "systemd"),
     (r"^toml\+\+/", "toml++"),
     (r"^utf8proc\.h$", "utf8proc"),
+    (r"^(dlpack|xgrammar)/", "XGrammar"),
     (r"^(arm_neon|cpuid|immintrin|nmmintrin|xmmintrin)\.h$", "processor"),
     (r"^(arpa|asm|linux|net|netinet|sys)/|^(dirent|fcntl|malloc|netdb|poll|pthread|sched|signal|ucontext|unistd)\.h$",
      "system"),
