@@ -1,0 +1,134 @@
+#include "text/masks/mask_compiler.h"
+
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "gtest/gtest.h"
+#include "text/masks/mask_request.h"
+
+namespace strata {
+namespace {
+
+std::string Program() {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "mask_program").string();
+}
+
+std::shared_ptr<const MaskVocabulary> Letters() {
+  std::vector<std::string> tokens;
+  for (char c = ' '; c < 127; ++c) {
+    tokens.emplace_back(1, c);
+  }
+  tokens.emplace_back("");
+  return *MaskVocabulary::Make(tokens, {static_cast<int32_t>(tokens.size() - 1)});
+}
+
+MaskCompilerOptions With(std::vector<std::string> command) {
+  MaskCompilerOptions options;
+  options.command = std::move(command);
+  return options;
+}
+
+TEST(MaskCompiler, CompilesOnceAndKeeps) {
+  MaskCompiler compiler(With({Program(), "60", "0"}));
+  const auto vocabulary = Letters();
+  const auto first = compiler.Compile("root ::= \"a\" [b-d]{2,3}", vocabulary);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = compiler.Compile("root ::= \"a\" [b-d]{2,3}", vocabulary);
+  EXPECT_EQ(*first, *second);
+  EXPECT_EQ(compiler.started(), 1U);
+  EXPECT_EQ(compiler.kept_bytes(), (*first)->bytes());
+  auto matcher = *TokenMatcher::Make(*first);
+  EXPECT_TRUE(*matcher->Accept('a' - ' '));
+  EXPECT_FALSE(*matcher->Accept('a' - ' '));
+  EXPECT_TRUE(*matcher->Accept('d' - ' '));
+}
+
+TEST(MaskCompiler, KeepsNoMoreThanItMay) {
+  const auto vocabulary = Letters();
+  MaskCompiler probe(With({Program(), "60", "0"}));
+  const size_t bytes = (*probe.Compile("root ::= [a]", vocabulary))->bytes();
+  MaskCompilerOptions options = With({Program(), "60", "0"});
+  options.max_kept_bytes = bytes * 2 + bytes / 2;
+  MaskCompiler compiler(options);
+  for (const char* const grammar :
+       {"root ::= [a]", "root ::= [b]", "root ::= [a]", "root ::= [c]", "root ::= [a]"}) {
+    ASSERT_TRUE(compiler.Compile(grammar, vocabulary).ok());
+    EXPECT_LE(compiler.kept_bytes(), options.max_kept_bytes);
+  }
+  EXPECT_EQ(compiler.started(), 3U);
+  ASSERT_TRUE(compiler.Compile("root ::= [b]", vocabulary).ok());
+  EXPECT_EQ(compiler.started(), 4U);
+}
+
+TEST(MaskCompiler, SaysWhatIsWrongWithAGrammar) {
+  MaskCompiler compiler(With({Program(), "60", "0"}));
+  EXPECT_EQ(ReasonOf(compiler.Compile("root ::= nowhere", Letters()).status()), "GRAMMAR_INVALID");
+}
+
+TEST(MaskCompiler, AProcessAtItsLimitsIsARefusedGrammar) {
+  // One that never ends but by its limit of processor time.
+  MaskCompiler slow(With({"/bin/sh", "-c", "ulimit -t 1; while :; do :; done"}));
+  EXPECT_EQ(ReasonOf(slow.Compile("root ::= [a]", Letters()).status()), "GRAMMAR_TOO_EXPENSIVE");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  // Too little for anything.
+  MaskCompiler small(With({Program(), "60", "20000000"}));
+  EXPECT_EQ(
+      ReasonOf(small
+                   .Compile("root ::= [a]", *MaskVocabulary::Make(
+                                                std::vector<std::string>(500'000, "abcdefgh"), {0}))
+                   .status()),
+      "GRAMMAR_TOO_EXPENSIVE");
+#endif
+  MaskCompilerOptions options = With({Program(), "60", "0"});
+  options.max_answer_bytes = 100;
+  MaskCompiler narrow(options);
+  EXPECT_EQ(ReasonOf(narrow.Compile("root ::= [a]", Letters()).status()), "GRAMMAR_TOO_EXPENSIVE");
+}
+
+TEST(MaskCompiler, AProgramThatIsNotThereIsAnError) {
+  MaskCompiler compiler(With({"/nowhere/mask_program"}));
+  EXPECT_EQ(ReasonOf(compiler.Compile("root ::= [a]", Letters()).status()),
+            "GRAMMAR_PROCESS_FAILED");
+}
+
+TEST(MaskCompiler, SeveralThreadsCompileAtOnce) {
+  MaskCompiler compiler(With({Program(), "60", "0"}));
+  const auto vocabulary = Letters();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const auto compiled = compiler.Compile(absl::StrCat("root ::= [a]{", i + 1, "}"), vocabulary);
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      auto matcher = *TokenMatcher::Make(*compiled);
+      for (int j = 0; j < i + 1; ++j) {
+        EXPECT_FALSE(matcher->IsComplete());
+        EXPECT_TRUE(*matcher->Accept('a' - ' '));
+      }
+      EXPECT_TRUE(matcher->IsComplete());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(MaskRequest, IsReadAsItWasWritten) {
+  const MaskRequest request = {
+      .tokens = {"a", "", std::string("\0b", 2)}, .stop_ids = {1, -1}, .ebnf = "root ::= [a]"};
+  const std::string bytes = Encode(request);
+  const std::optional<MaskRequest> read = DecodeMaskRequest(bytes);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->tokens, request.tokens);
+  EXPECT_EQ(read->stop_ids, request.stop_ids);
+  EXPECT_EQ(read->ebnf, request.ebnf);
+  for (size_t cut = 0; cut < bytes.size(); ++cut) {
+    EXPECT_FALSE(DecodeMaskRequest(std::string_view(bytes).substr(0, cut)).has_value()) << cut;
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,94 @@
+#include "text/masks/mask_program.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+
+#include "text/grammar/token_mask.h"
+#include "text/masks/mask_request.h"
+
+namespace strata {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryIsLimited = false;  // Sanitizers reserve more than there is.
+#else
+constexpr bool kMemoryIsLimited = true;
+#endif
+
+// Others come first on the processor.
+constexpr int kNiceness = 5;
+
+bool SetLimit(int resource, uint64_t limit) {
+  const rlimit both = {.rlim_cur = limit, .rlim_max = limit};
+  return limit == 0 || setrlimit(resource, &both) == 0;
+}
+
+bool ReadToEnd(int in, std::string* bytes) {
+  std::array<char, 64 << 10> piece;
+  while (true) {
+    const ssize_t size = read(in, piece.data(), piece.size());
+    if (size < 0 && errno == EINTR) {
+      continue;
+    }
+    if (size <= 0) {
+      return size == 0;
+    }
+    bytes->append(piece.data(), static_cast<size_t>(size));
+  }
+}
+
+bool WriteAll(int out, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t size = write(out, bytes.data(), bytes.size());
+    if (size < 0 && errno == EINTR) {
+      continue;
+    }
+    if (size <= 0) {
+      return false;
+    }
+    bytes.remove_prefix(static_cast<size_t>(size));
+  }
+  return true;
+}
+
+MaskAnswer AnswerTo(const MaskRequest& request) {
+  const auto vocabulary = TokenVocabulary::Make(request.tokens, request.stop_ids);
+  if (!vocabulary.ok()) {
+    return {.ok = false, .text = std::string(vocabulary.status().message())};
+  }
+  const auto compiled = CompiledGrammar::Compile(request.ebnf, *vocabulary);
+  if (!compiled.ok()) {
+    return {.ok = false, .text = std::string(compiled.status().message())};
+  }
+  const auto serialized = (*compiled)->Serialize();
+  if (!serialized.ok()) {
+    return {.ok = false, .text = std::string(serialized.status().message())};
+  }
+  return {.ok = true, .text = *serialized};
+}
+
+}  // namespace
+
+int RunMaskProgram(int in, int out, uint64_t cpu_seconds, uint64_t memory_bytes) {
+  if (!SetLimit(RLIMIT_CPU, cpu_seconds) || !SetLimit(RLIMIT_CORE, 1) ||
+      (kMemoryIsLimited && !SetLimit(RLIMIT_AS, memory_bytes))) {
+    return 2;
+  }
+  (void)!nice(kNiceness);
+  std::string bytes;
+  if (!ReadToEnd(in, &bytes)) {
+    return 2;
+  }
+  const std::optional<MaskRequest> request = DecodeMaskRequest(bytes);
+  if (!request) {
+    return 2;
+  }
+  return WriteAll(out, Encode(AnswerTo(*request))) ? 0 : 2;
+}
+
+}  // namespace strata
