@@ -9,6 +9,9 @@ namespace {
 
 using Kind = GrammarExpr::Kind;
 
+// What XGrammar calls a lookahead assertion.
+constexpr char kBehindValues[] = " (= [\\u0009\\u000A\\u000D ]* [,:\\]}])";
+
 // `special`: which characters of ASCII need a backslash.
 void AppendCharacter(char32_t c, std::string_view special, std::string* out) {
   char escape[16];
@@ -33,7 +36,8 @@ class EbnfWriter {
   std::string Write() {
     for (size_t rule = 0; rule < grammar_.size(); ++rule) {
       out_ += Name(rule) + " ::= ";
-      Append(grammar_.body(rule), false);
+      Append(grammar_.body(rule), grammar_.EndsValue(rule));
+      out_ += grammar_.EndsValue(rule) ? kBehindValues : "";
       out_ += '\n';
     }
     return std::move(out_);

@@ -76,8 +76,9 @@ GrammarExpr Hex(const Ranges& ranges, int digits) {
   return GrammarExpr::Choice(std::move(ways));
 }
 
+// Behind the backslash.
 GrammarExpr UnicodeEscape(const Ranges& ranges) {
-  return GrammarExpr::Sequence({GrammarExpr::Literal("\\u"), Hex(ranges, 4)});
+  return GrammarExpr::Sequence({GrammarExpr::Literal("u"), Hex(ranges, 4)});
 }
 
 // Two escapes for each character beyond 16 bits.
@@ -107,19 +108,28 @@ std::vector<GrammarExpr> PairEscapes(const CharSet& set) {
   }
   std::vector<GrammarExpr> ways;
   for (const auto& [lows, highs] : high_by_low) {
-    ways.push_back(GrammarExpr::Sequence({UnicodeEscape(highs), UnicodeEscape(lows)}));
+    ways.push_back(GrammarExpr::Sequence(
+        {UnicodeEscape(highs), GrammarExpr::Literal("\\"), UnicodeEscape(lows)}));
   }
   return ways;
 }
 
 }  // namespace
 
+CharSet WrittenAsThemselves(const CharSet& set) { return set.Intersection(Unescaped()); }
+
 GrammarExpr EveryWriting(const CharSet& set) {
-  std::vector<GrammarExpr> ways;
-  CharSet plain = set.Intersection(Unescaped());
-  if (!plain.empty()) {
-    ways.push_back(GrammarExpr::Class(std::move(plain)));
+  CharSet plain = WrittenAsThemselves(set);
+  if (plain.empty()) {
+    return GrammarExpr::Sequence({GrammarExpr::Literal("\\"), BehindBackslash(set)});
   }
+  return GrammarExpr::Choice(
+      {GrammarExpr::Class(std::move(plain)),
+       GrammarExpr::Sequence({GrammarExpr::Literal("\\"), BehindBackslash(set)})});
+}
+
+GrammarExpr BehindBackslash(const CharSet& set) {
+  std::vector<GrammarExpr> ways;
   std::vector<CharSet::Range> letters;
   for (const auto& [letter, meaning] : kShortEscapes) {
     if (set.Contains(static_cast<char32_t>(meaning))) {
@@ -127,8 +137,7 @@ GrammarExpr EveryWriting(const CharSet& set) {
     }
   }
   if (!letters.empty()) {
-    ways.push_back(GrammarExpr::Sequence(
-        {GrammarExpr::Literal("\\"), GrammarExpr::Class(CharSet(std::move(letters)))}));
+    ways.push_back(GrammarExpr::Class(CharSet(std::move(letters))));
   }
   Ranges narrow;
   const CharSet of_16_bits = set.Intersection(CharSet::Of(0, 0xFFFF));

@@ -9,6 +9,10 @@ namespace strata {
 
 // Every way of writing one character of `set`.
 GrammarExpr EveryWriting(const CharSet& set);
+// The characters of `set` that may stand for themselves, and every other way of writing one of it,
+// without the backslash that it begins with.
+CharSet WrittenAsThemselves(const CharSet& set);
+GrammarExpr BehindBackslash(const CharSet& set);
 // The usual ways of writing this one: itself where that is printable ASCII and needs no escape;
 // else its short escape, \uXXXX, or, where it may stand as it is, itself.
 GrammarExpr UsualWriting(char32_t character);

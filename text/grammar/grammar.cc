@@ -216,6 +216,9 @@ Grammar Grammar::Pruned() const {
   for (size_t i = 0; i < order.size(); ++i) {
     renumber(renumber, &bodies[i]);
     result.SetBody(result.AddRule(rules_[order[i]].name), std::move(bodies[i]));
+    if (rules_[order[i]].ends_value) {
+      result.SetEndsValue(i);
+    }
   }
   return result;
 }

@@ -53,10 +53,14 @@ class Grammar {
  public:
   // A rule that has no body yet takes nothing. Names are not unique and may be empty.
   size_t AddRule(std::string name) {
-    rules_.push_back({std::move(name), GrammarExpr::Choice({})});
+    rules_.push_back({std::move(name), GrammarExpr::Nothing(), false});
     return rules_.size() - 1;
   }
   void SetBody(size_t rule, GrammarExpr body);
+  // Says that behind the rule, wherever it stands, come blanks and one of `,]}:`, or the end. It
+  // changes nothing that the grammar takes; what makes masks need not try all tokens then.
+  void SetEndsValue(size_t rule) { rules_[rule].ends_value = true; }
+  bool EndsValue(size_t rule) const { return rules_[rule].ends_value; }
 
   // The rule that the whole text follows.
   size_t root() const { return root_; }
@@ -80,6 +84,7 @@ class Grammar {
   struct NamedRule {
     std::string name;
     GrammarExpr body;
+    bool ends_value;
   };
 
   std::vector<NamedRule> rules_;

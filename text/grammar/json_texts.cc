@@ -15,6 +15,10 @@ constexpr size_t kNoLimit = GrammarExpr::kNoLimit;
 // Expressions within expressions that an automaton's states are written as, before a rule is made.
 constexpr size_t kMaxInlined = 24;
 
+// Characters of a string that are counted by a rule each: fast masks, but each rule takes time to
+// compile.
+constexpr size_t kMaxUnrolled = 64;
+
 // Where each state goes, by target.
 using Targets = std::map<size_t, CharSet>;
 
@@ -33,15 +37,24 @@ Targets TargetsOf(const Automaton::State& state) {
   return targets;
 }
 
-// Writes an automaton's states as rules. A state that has one way in is written there.
+// How the characters of an automaton's edge are written.
+struct EdgeWriting {
+  CharSet themselves;
+  GrammarExpr otherwise;  // Every other way; may be nothing.
+};
+
+// Writes an automaton's states as rules: each is what may follow, up to and with `end`. What makes
+// masks reads such rules as one machine, in which a token stays within a rule as far as it is of
+// characters that stand for themselves.
 class StateWriter {
  public:
-  StateWriter(const Automaton& automaton, std::string name, Grammar* grammar,
-              const std::function<GrammarExpr(const CharSet&)>& spelling)
+  StateWriter(const Automaton& automaton, std::string name, std::string end, Grammar* grammar,
+              const std::function<EdgeWriting(const CharSet&)>& writing)
       : automaton_(automaton),
         name_(std::move(name)),
+        end_(std::move(end)),
         grammar_(grammar),
-        spelling_(spelling),
+        writing_(writing),
         ways_in_(automaton.states.size()),
         rules_(automaton.states.size(), kNoLimit) {
     for (size_t state = 0; state < automaton.states.size(); ++state) {
@@ -66,6 +79,7 @@ class StateWriter {
   GrammarExpr Refer(size_t state) {
     if (rules_[state] == kNoLimit) {
       rules_[state] = grammar_->AddRule(name_);
+      grammar_->SetEndsValue(rules_[state]);
       open_.push_back(state);
     }
     return GrammarExpr::Rule(rules_[state]);
@@ -73,26 +87,36 @@ class StateWriter {
 
   GrammarExpr Body(size_t state, size_t depth) {
     std::vector<GrammarExpr> ways;
-    GrammarExpr loop = GrammarExpr::Literal("");
+    GrammarExpr loop = GrammarExpr::EmptyText();
     for (const auto& [to, set] : targets_[state]) {
-      if (to == state) {
-        loop = GrammarExpr::Repeat(spelling_(set), 0, kNoLimit);
+      EdgeWriting writing = writing_(set);
+      const bool escapes = !writing.otherwise.IsNothing();
+      if (escapes) {
+        ways.push_back(GrammarExpr::Sequence({std::move(writing.otherwise), Refer(to)}));
+      }
+      if (writing.themselves.empty()) {
         continue;
       }
-      const bool inlined = ways_in_[to] == 1 && to != 0 && depth < kMaxInlined;
+      GrammarExpr themselves = GrammarExpr::Class(std::move(writing.themselves));
+      if (to == state) {
+        loop = GrammarExpr::Repeat(std::move(themselves), 0, kNoLimit);
+        continue;
+      }
+      const bool inlined = !escapes && ways_in_[to] == 1 && to != 0 && depth < kMaxInlined;
       GrammarExpr rest = inlined ? Body(to, depth + 1) : Refer(to);
-      ways.push_back(GrammarExpr::Sequence({spelling_(set), std::move(rest)}));
+      ways.push_back(GrammarExpr::Sequence({std::move(themselves), std::move(rest)}));
     }
     if (automaton_.states[state].accepting) {
-      ways.push_back(GrammarExpr::Literal(""));
+      ways.push_back(GrammarExpr::Literal(end_));
     }
     return GrammarExpr::Sequence({std::move(loop), GrammarExpr::Choice(std::move(ways))});
   }
 
   const Automaton& automaton_;
   const std::string name_;
+  const std::string end_;
   Grammar* const grammar_;
-  const std::function<GrammarExpr(const CharSet&)>& spelling_;
+  const std::function<EdgeWriting(const CharSet&)>& writing_;
   std::vector<Targets> targets_;
   std::vector<size_t> ways_in_;
   std::vector<size_t> rules_;
@@ -127,6 +151,12 @@ size_t JsonTexts::NewRule(std::string name, GrammarExpr body) {
   return rule;
 }
 
+size_t JsonTexts::NewValue(std::string name, GrammarExpr body) {
+  const size_t rule = NewRule(std::move(name), std::move(body));
+  grammar_->SetEndsValue(rule);
+  return rule;
+}
+
 GrammarExpr JsonTexts::Whitespace() {
   const auto [found, added] = known_.emplace("ws", 0);
   if (added) {
@@ -149,8 +179,43 @@ GrammarExpr JsonTexts::Member(GrammarExpr name, GrammarExpr value) {
 GrammarExpr JsonTexts::AnyString() {
   const auto [found, added] = known_.emplace("string", 0);
   if (added) {
-    found->second =
-        NewRule("string", Quotes(GrammarExpr::Repeat(Character(CharSet::All()), 0, kNoLimit)));
+    found->second = NewValue("string", GrammarExpr::Sequence({Text("\""), AnyRest()}));
+  }
+  return GrammarExpr::Rule(found->second);
+}
+
+GrammarExpr JsonTexts::AnyRest() {
+  // Not as one character after the other: a token of many would begin a rule for each, which takes
+  // what makes masks a thousand times as long.
+  const GrammarExpr themselves =
+      GrammarExpr::Repeat(GrammarExpr::Class(WrittenAsThemselves(CharSet::All())), 0, kNoLimit);
+  return GrammarExpr::Sequence(
+      {themselves,
+       GrammarExpr::Repeat(GrammarExpr::Sequence({Escape(CharSet::All()), themselves}), 0,
+                           kNoLimit),
+       Text("\"")});
+}
+
+GrammarExpr JsonTexts::RestOfLength(size_t min, size_t max) {
+  const auto [found, added] =
+      known_.emplace("rest " + std::to_string(min) + " " + std::to_string(max), 0);
+  if (added) {
+    const size_t rule = grammar_->AddRule("rest");
+    grammar_->SetEndsValue(rule);
+    found->second = rule;
+    std::vector<GrammarExpr> ways;
+    if (min == 0) {
+      ways.push_back(max == kNoLimit ? AnyRest() : Text("\""));
+    }
+    if (max > 0 && (min > 0 || max != kNoLimit)) {
+      const GrammarExpr next =
+          RestOfLength(min == 0 ? 0 : min - 1, max == kNoLimit ? max : max - 1);
+      ways.push_back(
+          GrammarExpr::Sequence({GrammarExpr::Class(WrittenAsThemselves(CharSet::All())), next}));
+      ways.push_back(GrammarExpr::Sequence({Escape(CharSet::All()), next}));
+    }
+    grammar_->SetBody(rule, GrammarExpr::Choice(std::move(ways)));
+    return GrammarExpr::Rule(rule);
   }
   return GrammarExpr::Rule(found->second);
 }
@@ -158,7 +223,7 @@ GrammarExpr JsonTexts::AnyString() {
 GrammarExpr JsonTexts::AnyNumber() {
   const auto [found, added] = known_.emplace("number", 0);
   if (added) {
-    found->second = NewRule("number", Raw(*NumberTexts(Notation::kAll)));
+    found->second = NewValue("number", Raw(*NumberTexts(Notation::kAll)));
   }
   return GrammarExpr::Rule(found->second);
 }
@@ -167,9 +232,10 @@ GrammarExpr JsonTexts::AnyValue() {
   const auto [found, added] = known_.emplace("value", 0);
   if (added) {
     const size_t rule = grammar_->AddRule("value");
+    grammar_->SetEndsValue(rule);
     found->second = rule;
     const GrammarExpr value = GrammarExpr::Rule(rule);
-    const size_t array = NewRule(
+    const size_t array = NewValue(
         "array",
         GrammarExpr::Sequence(
             {Text("["), Whitespace(),
@@ -188,6 +254,7 @@ GrammarExpr JsonTexts::AnyObject() {
   const auto [found, added] = known_.emplace("object", 0);
   if (added) {
     const size_t rule = grammar_->AddRule("object");
+    grammar_->SetEndsValue(rule);
     found->second = rule;
     const GrammarExpr member = Member(AnyString(), AnyValue());
     grammar_->SetBody(
@@ -222,6 +289,20 @@ GrammarExpr JsonTexts::Character(const CharSet& set) {
   return result;
 }
 
+GrammarExpr JsonTexts::Escape(const CharSet& set) {
+  const auto known = escapes_.find(set);
+  if (known != escapes_.end()) {
+    return known->second;
+  }
+  // The backslash itself is no part of the rule, so that it is seen where the string goes on.
+  const GrammarExpr result =
+      set.empty() ? GrammarExpr::Nothing()
+                  : GrammarExpr::Sequence(
+                        {Text("\\"), GrammarExpr::Rule(NewRule("escape", BehindBackslash(set)))});
+  escapes_.emplace(set, result);
+  return result;
+}
+
 absl::StatusOr<GrammarExpr> JsonTexts::String(const StringSet& set) {
   if (set.values()) {
     std::vector<GrammarExpr> ways;
@@ -237,6 +318,9 @@ absl::StatusOr<GrammarExpr> JsonTexts::String(const StringSet& set) {
     if (set.min() == 0 && set.max() == StringSet::kNoLimit) {
       return AnyString();
     }
+    if ((set.max() == StringSet::kNoLimit ? set.min() : set.max()) <= kMaxUnrolled) {
+      return GrammarExpr::Sequence({Text("\""), RestOfLength(set.min(), set.max())});
+    }
     return Quotes(GrammarExpr::Repeat(Character(CharSet::All()), set.min(), set.max()));
   }
   const Spelling spelling = [this](const CharSet& of) { return Character(of); };
@@ -248,17 +332,12 @@ absl::StatusOr<GrammarExpr> JsonTexts::String(const StringSet& set) {
 }
 
 absl::StatusOr<GrammarExpr> JsonTexts::String(const AutomatonPtr& texts) {
-  const Spelling spelling = [this](const CharSet& of) { return Character(of); };
-  ASSIGN_OR_RETURN(GrammarExpr content, FromAutomaton(texts, "text", spelling));
-  return Quotes(std::move(content));
+  ASSIGN_OR_RETURN(GrammarExpr rest, FromAutomaton(texts, /*quoted=*/true));
+  return GrammarExpr::Sequence({Text("\""), std::move(rest)});
 }
 
 absl::StatusOr<GrammarExpr> JsonTexts::Number(const NumberSet& set) {
-  if (set.texts() == nullptr) {
-    return AnyNumber();
-  }
-  return FromAutomaton(set.texts(), "number",
-                       [](const CharSet& of) { return GrammarExpr::Class(of); });
+  return set.texts() == nullptr ? AnyNumber() : FromAutomaton(set.texts(), /*quoted=*/false);
 }
 
 GrammarExpr JsonTexts::Raw(const RegexNode& pattern) {
@@ -286,15 +365,19 @@ GrammarExpr JsonTexts::FromRegex(const RegexNode& regex, const Spelling& spellin
   return GrammarExpr::Literal("");
 }
 
-absl::StatusOr<GrammarExpr> JsonTexts::FromAutomaton(const AutomatonPtr& texts,
-                                                     const std::string& name,
-                                                     const Spelling& spelling) {
-  const std::string key = name + StatesAsText(*texts);
+absl::StatusOr<GrammarExpr> JsonTexts::FromAutomaton(const AutomatonPtr& texts, bool quoted) {
+  const std::string key = (quoted ? "\"" : "") + StatesAsText(*texts);
   const auto known = automata_.find(key);
   if (known != automata_.end()) {
     return known->second;
   }
-  const GrammarExpr result = StateWriter(*texts, name, grammar_, spelling).Write();
+  const std::function<EdgeWriting(const CharSet&)> writing = [&](const CharSet& of) {
+    return quoted ? EdgeWriting{WrittenAsThemselves(of), Escape(of)}
+                  : EdgeWriting{of, GrammarExpr::Nothing()};
+  };
+  const GrammarExpr result =
+      StateWriter(*texts, quoted ? "text" : "number", quoted ? "\"" : "", grammar_, writing)
+          .Write();
   RETURN_IF_ERROR(grammar_->CheckSize(budget_->limits()));
   automata_.emplace(key, result);
   return result;

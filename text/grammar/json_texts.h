@@ -48,18 +48,26 @@ class JsonTexts {
   using Spelling = std::function<GrammarExpr(const CharSet&)>;
 
   size_t NewRule(std::string name, GrammarExpr body);
+  // Of a whole value, or of its end.
+  size_t NewValue(std::string name, GrammarExpr body);
   // One character of `set` within a string.
   GrammarExpr Character(const CharSet& set);
+  // The same, but only the escapes.
+  GrammarExpr Escape(const CharSet& set);
   GrammarExpr AnyString();
+  // What follows within a string, with its last quotation mark: anything, or so many characters.
+  GrammarExpr AnyRest();
+  GrammarExpr RestOfLength(size_t min, size_t max);
   GrammarExpr AnyNumber();
   static GrammarExpr FromRegex(const RegexNode& regex, const Spelling& spelling);
-  absl::StatusOr<GrammarExpr> FromAutomaton(const AutomatonPtr& texts, const std::string& name,
-                                            const Spelling& spelling);
+  // The automaton's texts: within a string and with its last quotation mark, or as they are.
+  absl::StatusOr<GrammarExpr> FromAutomaton(const AutomatonPtr& texts, bool quoted);
 
   Grammar* const grammar_;
   WorkBudget* const budget_;
   std::map<std::string, size_t> known_;  // Rules that there are once, by name.
   std::map<CharSet, GrammarExpr> characters_;
+  std::map<CharSet, GrammarExpr> escapes_;
   // By what they are written as, and their states as text.
   std::map<std::string, GrammarExpr> automata_;
 };

@@ -31,6 +31,7 @@ GrammarExpr SchemaGrammar::Refer(const Goal& goal) {
   const auto [found, added] = rules_.emplace(goal, 0);
   if (added) {
     found->second = grammar_->AddRule("at");
+    grammar_->SetEndsValue(found->second);
     open_.emplace_back(goal, found->second);
   }
   return GrammarExpr::Rule(found->second);

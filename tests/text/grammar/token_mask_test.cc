@@ -55,7 +55,10 @@ TEST_F(TokenMaskTest, AllowsTheTokensThatTheGrammarHas) {
           "abc": {"enum": ["\"", 12, 0.1, null]}, "n": {"type": "integer", "minimum": -11, "maximum": 12}},
           "required": ["abc"], "additionalProperties": false})",
       R"({"type": "array", "items": {"type": "string", "pattern": "^[a-c]+\"?$"}, "maxItems": 3})",
-      R"({"properties": {"abc": {"$ref": "#"}}, "additionalProperties": {"type": "boolean"}})"};
+      R"({"properties": {"abc": {"$ref": "#"}}, "additionalProperties": {"type": "boolean"}})",
+      R"({"type": "string", "minLength": 1})",
+      R"({"type": ["number", "null"], "minimum": -1.5})",
+      R"({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "string", "maxLength": 70}}]})"};
   uint64_t random = 1;
   for (const std::string& schema : schemas) {
     const absl::StatusOr<Grammar> grammar = GrammarOfSchema(schema, {});
