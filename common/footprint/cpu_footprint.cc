@@ -35,6 +35,10 @@ class OfCpu : public Footprint {
                      uint32_t group, v1::KvDtype dtype) const override;
   uint64_t BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
                        uint32_t context) const override;
+  uint64_t HostBytes(const ModelSpec& /*spec*/, uint32_t /*max_batch_tokens*/, bool /*heads*/,
+                     uint32_t /*context*/) const override {
+    return 0;
+  }
 };
 
 uint64_t OfCpu::WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes,

@@ -16,6 +16,11 @@ constexpr uint64_t kExpertNumbers = 7;
 // Of a row: its token, two times which row it is, its place of three numbers, and of the head what
 // is chosen, of two.
 constexpr uint64_t kRowNumbers = 8;
+// Of the host: frames of activations that wait in or behind a stage, logits that are read at a
+// time, and a stage's code, threads and protocol state.
+constexpr uint64_t kHostFrames = 4;
+constexpr uint64_t kHostLogitsBytes = uint64_t{64} << 20;
+constexpr uint64_t kHostProcessBytes = uint64_t{8} << 20;
 // What allocations are rounded up by, and what the runtime keeps for launches.
 constexpr uint64_t kRuntimeBytes = uint64_t{16} << 20;
 
@@ -34,6 +39,8 @@ class OfCuda : public Footprint {
   }
   uint64_t BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
                        uint32_t context) const override;
+  uint64_t HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                     uint32_t context) const override;
 };
 
 uint64_t OfCuda::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
@@ -62,6 +69,23 @@ uint64_t OfCuda::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, b
   const uint64_t logits = heads ? std::min<uint64_t>(rows, kDeviceLogitRows) * spec.vocab : 0;
   return kRuntimeBytes + sizeof(float) * (rows * row + partial + tables + widths.experts +
                                           RotaryFloats(spec, context) + logits);
+}
+
+uint64_t OfCuda::HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                           uint32_t context) const {
+  const uint64_t rows = max_batch_tokens;
+  const uint64_t pages = (uint64_t{context} + kPageTokens - 1) / kPageTokens;
+  // As the stage before sent them, as they are gathered for the device, and as it gave them.
+  const uint64_t residual = (kHostFrames + 3) * rows * spec.hidden;
+  const uint64_t tables = rows * (spec.kv_groups.size() * (pages + 2) + kRowNumbers);
+  uint64_t logits = 0;
+  if (heads) {
+    // As they come from the device, in the result, and in the frame that is sent.
+    const uint64_t row_bytes = sizeof(float) * std::max<uint64_t>(1, spec.vocab);
+    const uint64_t wanted = std::min(rows, std::max<uint64_t>(1, kHostLogitsBytes / row_bytes));
+    logits = 3 * wanted * spec.vocab;
+  }
+  return kHostProcessBytes + sizeof(float) * (residual + tables + logits);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #define STRATA_COMMON_FOOTPRINT_FOOTPRINT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,28 @@ class Footprint {
   // scratch and queues. `heads`: it is the last one.
   virtual uint64_t BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
                                uint32_t context) const = 0;
+
+  // Of a device with memory of its own, the most that a stage takes of the host's besides, once it
+  // is loaded; 0 where they are one.
+  virtual uint64_t HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
+                             uint32_t context) const = 0;
+};
+
+// Of the host's memory, what the weights of a stage take while they are on their way to a device
+// with memory of its own: a layer at a time, with the embedding beside the first and the head
+// beside the last, and what one tensor is made from.
+class StagedWeights {
+ public:
+  // One of the stage's tensors, once for each, with its WeightBytes.
+  void Add(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes, uint64_t weight_bytes);
+  // The most at once.
+  uint64_t MostBytes() const;
+
+ private:
+  std::map<uint64_t, uint64_t> layers_;  // Weights of each.
+  uint64_t embedding_bytes_ = 0;
+  uint64_t head_bytes_ = 0;
+  uint64_t largest_source_ = 0;
 };
 
 // Weights and pages of KV take the same on all kinds that there are; buffers do not.

@@ -12,6 +12,11 @@ namespace {
 constexpr PlannerLink kNoLink{1e9, 1.0};
 // Before a link was measured: a cautious guess of a home network.
 constexpr PlannerLink kUnmeasured{0.5, 1e8};
+// Of a node that has not said how fast it is.
+constexpr double kUnknownReadBytesPerS = 5e9;
+constexpr double kUnknownFlopsPerS = 5e10;
+
+double SpeedOr(double measured, double unknown) { return measured > 0 ? measured : unknown; }
 
 absl::Status NoSuchNode(const std::string& name) {
   return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND", "there is no node '" + name + "'")
@@ -29,6 +34,7 @@ bool IsOfTls(const LinkMeasure& link) {
 
 std::string ClusterState::StateOf(const NodeRecord& node) const {
   if (!node.alive) return "lost";
+  if (node.unfit()) return "unfit";
   if (!node.placements.empty()) {
     const bool ready = std::all_of(node.placements.begin(), node.placements.end(),
                                    [](const auto& p) { return p.second.ready; });
@@ -68,6 +74,9 @@ absl::Status ClusterState::Join(const v1::NodeInfo& info, TimePoint now) {
   node.lease_end = now + options_.lease;
   node.lease_excused = false;
   node.heartbeat = v1::Heartbeat();
+  if (info.has_unfit()) {
+    *node.heartbeat.mutable_unfit() = info.unfit();
+  }
   node.links.clear();
   node.measuring.clear();
   node.placements.clear();
@@ -85,15 +94,19 @@ void ClusterState::Restore(const v1::NodeInfo& info, bool draining, TimePoint no
   node.last_heartbeat = now;
 }
 
-void ClusterState::Heartbeat(const std::string& name, uint64_t incarnation,
+bool ClusterState::Heartbeat(const std::string& name, uint64_t incarnation,
                              const v1::Heartbeat& heartbeat, TimePoint now) {
   const auto it = nodes_.find(name);
-  if (it != nodes_.end() && it->second.alive && it->second.info.incarnation() == incarnation) {
-    it->second.heartbeat = heartbeat;
-    it->second.last_heartbeat = now;
-    it->second.lease_end = now + options_.lease;
-    it->second.lease_excused = false;
+  if (it == nodes_.end() || !it->second.alive || it->second.info.incarnation() != incarnation) {
+    return false;
   }
+  NodeRecord& node = it->second;
+  const bool was_unfit = node.unfit();
+  node.heartbeat = heartbeat;
+  node.last_heartbeat = now;
+  node.lease_end = now + options_.lease;
+  node.lease_excused = false;
+  return node.unfit() && !was_unfit;
 }
 
 bool ClusterState::Leave(const std::string& name, uint64_t incarnation) {
@@ -260,7 +273,7 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
   PlannerCluster cluster;
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {
-    if (!node.alive || node.draining || node.leaving()) {
+    if (!node.alive || node.unfit() || node.draining || node.leaving()) {
       continue;
     }
     uint64_t used = node.info.fixed_bytes();
@@ -271,11 +284,12 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
     planned.name = name;
     planned.incarnation = node.info.incarnation();
     planned.device = node.info.device();
+    planned.device_name = node.info.device_name();
     planned.numerics = node.info.numerics();
     planned.free_bytes =
         node.info.memory_bytes() > used ? node.info.memory_bytes() - used : uint64_t{0};
-    planned.read_bytes_per_s = std::max(1.0, node.info.read_bytes_per_s());
-    planned.flops_per_s = std::max(1.0, node.info.flops_per_s());
+    planned.read_bytes_per_s = SpeedOr(node.info.read_bytes_per_s(), kUnknownReadBytesPerS);
+    planned.flops_per_s = SpeedOr(node.info.flops_per_s(), kUnknownFlopsPerS);
     if (node.heartbeat.has_disk_free_bytes()) {
       planned.cache_bytes = node.heartbeat.disk_free_bytes() + node.heartbeat.cache_bytes();
       planned.disk_free_bytes = node.heartbeat.disk_free_bytes();
@@ -305,7 +319,18 @@ v1::Node ClusterState::Describe(const NodeRecord& node, TimePoint now) const {
   out.set_isa(node.info.isa());
   out.set_incarnation(node.info.incarnation());
   out.set_threads(node.info.threads());
-  out.set_used_bytes(node.heartbeat.used_bytes());
+  if (node.info.host_memory_bytes() != 0) {
+    out.set_used_bytes(node.heartbeat.device_used_bytes());
+    out.set_host_memory_bytes(node.info.host_memory_bytes());
+    out.set_host_used_bytes(node.heartbeat.used_bytes());
+  } else {
+    out.set_used_bytes(node.heartbeat.used_bytes());
+  }
+  out.set_device(node.info.device());
+  out.set_device_name(node.info.device_name());
+  if (node.unfit()) {
+    out.set_unfit(node.heartbeat.unfit().message());
+  }
   out.set_read_bytes_per_s(node.info.read_bytes_per_s());
   out.set_flops_per_s(node.info.flops_per_s());
   out.set_version(node.info.version());
@@ -354,6 +379,16 @@ void ClusterState::AddProblems(const ModelOnFn& model_on, ProblemList* problems)
           name, "node " + name + " (" + address + ") is lost",
           "start strata-worker there again, or `strata node remove " + name + "`");
       continue;
+    }
+    if (node.unfit()) {
+      const v1::ErrorDetail& why = node.heartbeat.unfit();
+      const std::string model = model_on(name);
+      problems->AddOne(
+          {"nodes cannot compute any more", "restart strata-worker on each"}, name,
+          "node " + name + " (" + address + ") cannot compute any more: " + why.message(),
+          why.hint() + (model.empty() ? ""
+                                      : "; `strata model load " + model +
+                                            "` places the model on other nodes"));
     }
     if (node.heartbeat.has_disk_free_bytes() &&
         node.heartbeat.disk_free_bytes() < options_.least_free_disk_bytes) {

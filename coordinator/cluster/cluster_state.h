@@ -33,6 +33,8 @@ struct NodeRecord {
   v1::NodeInfo info;
   bool alive = false;  // Its control stream is open and its lease runs.
   bool leaving() const { return heartbeat.leaving(); }  // Its process was told to stop.
+  // Its device has failed for good: of no use until its process starts anew.
+  bool unfit() const { return heartbeat.has_unfit(); }
   bool draining = false;
   TimePoint last_heartbeat{};  // Of one that never was alive here: when it was restored.
   TimePoint lease_end{};
@@ -71,7 +73,8 @@ class ClusterState {
   absl::Status Join(const v1::NodeInfo& info, TimePoint now);
   // The same check without joining, before anything is dialled.
   absl::Status MayJoin(const v1::NodeInfo& info) const;
-  void Heartbeat(const std::string& name, uint64_t incarnation, const v1::Heartbeat& heartbeat,
+  // Whether the node is unfit since this one.
+  bool Heartbeat(const std::string& name, uint64_t incarnation, const v1::Heartbeat& heartbeat,
                  TimePoint now);
   // The control stream of that incarnation ended. True if the node was alive.
   bool Leave(const std::string& name, uint64_t incarnation);
@@ -107,8 +110,10 @@ class ClusterState {
   // A node that is known from before, not alive: shown as "lost" until it returns.
   void Restore(const v1::NodeInfo& info, bool draining, TimePoint now);
 
-  // Live, not draining nodes with their free memory and links, for planning. `without` is a
-  // deployment whose own memory counts as free (it is being planned again).
+  // Live, fit, not draining nodes with their free memory and links, for planning. One that has not
+  // said how fast it is counts as reading 5 GB/s and computing 50 Gflop/s, which few machines that
+  // serve are slower than. `without` is a deployment whose own memory counts as free (it is being
+  // planned again).
   PlannerCluster Snapshot(uint64_t without_deployment) const;
   // What `node list` shows.
   std::vector<v1::Node> Describe(TimePoint now) const;

@@ -76,7 +76,7 @@ void Deployments::LoadWhatWaits(const ClusterState& cluster) {
     for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
       const std::string& name = OnlyRank(stage).node();
       const NodeRecord* node = cluster.Find(name);
-      if (node == nullptr || !node->alive || node->leaving()) {
+      if (node == nullptr || !node->alive || node->unfit() || node->leaving()) {
         missing.push_back(name);
       }
       if (node != nullptr) {

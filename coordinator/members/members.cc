@@ -55,10 +55,17 @@ void Members::Lose(const std::string& node, const std::string& why) {
 
 void Members::OnHeartbeat(const std::string& node, uint64_t incarnation,
                           const v1::Heartbeat& heartbeat, TimePoint now) {
-  cluster_->Heartbeat(node, incarnation, heartbeat, now);
+  const bool unfit_now = cluster_->Heartbeat(node, incarnation, heartbeat, now);
   v1::CoordinatorMessage renewed;
   renewed.mutable_lease_renewed()->set_term(term_);
   streams_->Send(node, incarnation, std::move(renewed));
+  if (unfit_now) {
+    // Its process answers, and computes nothing: what is said to it frees what it holds.
+    LogWarn({{"node", node}},
+            "a node cannot compute any more, and counts as lost: " + heartbeat.unfit().message());
+    deployments_->OnNodeLost(node);
+    on_lost_(node);
+  }
   if (heartbeat.leaving()) {
     deployments_->OnNodeLeaving(node);
   }

@@ -20,6 +20,7 @@ struct PlannerNode {
   std::string name;
   uint64_t incarnation = 0;
   std::string device = "cpu";
+  std::string device_name;      // For people: "NVIDIA H200"; "": not known.
   std::string numerics;         // "cpu-2"; nodes of different numerics are not mixed in one plan.
   uint64_t free_bytes = 0;      // Memory that weights, KV and buffers may still take.
   double read_bytes_per_s = 0;  // > 0.

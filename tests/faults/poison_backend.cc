@@ -184,7 +184,7 @@ class PoisonBackend : public Backend {
     ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, backend_->Load(spec, weights, packed, progress));
     return std::make_unique<PoisonShard>(std::move(shard), spec.model);
   }
-  DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
+  absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);
   }
 

@@ -124,6 +124,7 @@ ELSEWHERE = [
      "for causes without hints: what only a worker's backend refuses"),
     (f"strata model show {WORD}", "again after it failed (",
      "for causes without hints, and those for which a load is tried again have some"),
+    (f"strata model load {WORD}", "cannot compute any more", "a GPU that fails for good: test_mixed_devices.py types it"),
     (f"strata model show {WORD}", "is being unloaded or placed anew",
      "lasts as long as the store takes a record"),
     (f"strata model show {WORD}", "nobody waits any more", "is told to a client that is gone"),

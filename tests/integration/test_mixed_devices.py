@@ -109,3 +109,78 @@ def test_a_check_finds_no_difference_between_both_and_names_a_flipped_bit_of_the
         said = check("worn", "--node", "host")
         assert not said["equal"]
         assert (said["layer"], said["node"]) == (1, "worn"), said
+
+
+def test_a_gpu_that_falls_off_its_bus_is_unfit_and_its_requests_go_on_once_its_worker_is_restarted(tmp_path):
+    off = tmp_path / "off-the-bus"
+    with Cluster(tmp_path, step_timeout=NEVER, recovery_timeout="10ms") as c:
+        start(c, "host", "cpu")
+        start(c, "gpu", "cuda", env={"STRATA_DEVICE_FAILS": str(off)})
+        c.load("recall", RECALL, cuts=[("host", 0, 3), ("gpu", 4, 7)], context=256)
+        right = essence(c.json(*arguments(PROMPTS[0], 30, "alone")))
+        running = c.popen(*arguments(PROMPTS[0], 30, "held"))
+        wait_until(lambda: any(s["generated_tokens"] > 3 for s in c.json("session", "list")["sessions"]),
+                   "it generates")
+        off.touch()
+        wait_until(lambda: c.node("gpu")["state"] == "unfit", "the worker says what became of its device")
+        assert "off its bus" in c.node("gpu")["unfit"]
+        shown = c.run("node", "show", "gpu")[0]
+        assert "gpu is unfit: " in shown and "off its bus" in shown, shown
+        problems = [p for p in c.json("status")["problems"] if "node gpu " in p["what"]]
+        assert any("cannot compute any more" in p["what"] and "restart" in p["do"]
+                   and "strata model load recall" in p["do"] for p in problems), problems
+        # Nothing new is placed there, and the process stays to be asked.
+        assert {stage["node"] for stage in c.json("plan", "recall", "--context", "256")["stages"]} == {"host"}
+        _, err, status = c.run("plan", "recall", "--nodes", "gpu", check=False)
+        assert status == 1 and "gpu" in err, err
+        assert c.workers["gpu"].process.poll() is None
+        assert running.poll() is None, "the request is no more to blame than the others"
+        off.unlink()
+        c.workers["gpu"].kill()
+        start(c, "gpu", "cuda", wait=False)
+        out, err = running.communicate(timeout=GIVE_UP_S)
+        assert running.returncode == 0, err
+        assert essence(json.loads(out)) == right
+        assert c.node("gpu")["state"] == "serving"
+
+
+def test_a_model_on_a_failed_gpu_is_placed_on_others_by_the_command_that_status_names(tmp_path):
+    off = tmp_path / "off-the-bus"
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        start(c, "host", "cpu")
+        start(c, "gpu", "cuda", env={"STRATA_DEVICE_FAILS": str(off)})
+        c.load("recall", RECALL, cuts=[("gpu", 0, 7)], context=256)
+        right = answers(c, "before")
+        off.touch()  # Nothing computes: the next request meets it.
+        running = c.popen(*arguments(PROMPTS[0], TOKENS, "held"))
+        wait_until(lambda: c.node("gpu")["state"] == "unfit", "the worker says what became of its device")
+        c.run("session", "cancel", "held")
+        running.communicate(timeout=GIVE_UP_S)
+        c.load("recall", context=256)
+        assert answers(c, "after") == right
+
+
+def test_devices_are_shown_with_name_memory_and_speed(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        start(c, "host", "cpu")
+        start(c, "gpu", "cuda")
+        c.load("recall", RECALL, cuts=[("host", 0, 3), ("gpu", 4, 7)], context=256)
+        listed = {node["name"]: node for node in c.json("node", "list")["nodes"]}
+        for node in listed.values():
+            assert node["read_bytes_per_s"] > 0 and node["flops_per_s"] > 0 and node["unfit"] is None, node
+        gpu, host = listed["gpu"], listed["host"]
+        assert (gpu["device"], gpu["isa"], gpu["memory_bytes"]) == ("emulated GPU", "emulated", DEVICE_BYTES)
+        assert gpu["host_memory_bytes"] > 0 and host["host_memory_bytes"] is None
+        wait_until(lambda: c.json("node", "show", "gpu")["used_bytes"] > 0, "a heartbeat says what is used")
+        shown = c.json("node", "show", "gpu")
+        assert shown["used_bytes"] < DEVICE_BYTES and shown["host_used_bytes"] > 0, shown
+        for command in (["node", "list"], ["top", "--once"]):
+            text = c.run(*command)[0]
+            for said in ("cuda/emulated GPU", "cpu/" + host["isa"], "GFLOP/s", "/s "):
+                assert said in text, text
+        plan = c.json("plan", "recall", "--layers", "host:0-3,gpu:4-7", "--context", "256")
+        assert [stage["device"] for stage in plan["stages"]] == ["cpu", "cuda"]
+        assert any("gpu (cuda, emulated GPU) has " in why and "GB/s" in why for why in plan["why"]), plan["why"]
+        assert "cuda" in c.run("plan", "recall", "--context", "256", "--nodes", "gpu")[0]
+        nodes = {node["name"]: node for node in json.loads(c.run("top", "--once", "--json")[0])["nodes"]}
+        assert nodes["gpu"]["device"] == "emulated GPU" and nodes["gpu"]["read_bytes_per_s"] > 0

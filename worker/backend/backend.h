@@ -33,6 +33,7 @@ struct DeviceSpeed {
 struct DeviceFacts {
   // What of its kind computes, as an instruction set: "avx512". "": all are alike.
   std::string kind;
+  std::string name;      // "NVIDIA H200", or a processor's; "": not known.
   uint32_t threads = 0;  // Of the host, that compute.
   std::string placed;    // Where these are; "": there is nothing to say.
   // Of a device with memory of its own, what was free of it when the backend was made; 0: stages
@@ -60,8 +61,12 @@ class Backend {
                                                       PackedStore* packed,
                                                       const LoadProgressFn& progress) = 0;
   // Takes about `seconds`, and `bytes` of memory for that long, less where it is short: what the
-  // caches do not hold.
-  virtual DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) = 0;
+  // caches do not hold. Both speeds are above 0.
+  virtual absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) = 0;
+
+  // UNAVAILABLE (kDeviceFailed) once the device has failed for good: nothing that is loaded
+  // computes any more, and nothing can be loaded. Does not wait.
+  virtual absl::Status Health() const { return absl::OkStatus(); }
 };
 
 // What a backend of any kind is opened with; what only one kind has is in its folder.

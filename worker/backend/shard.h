@@ -10,6 +10,11 @@
 
 namespace strata {
 
+// The reason of an error after which the device is of no use until the process starts anew: it is
+// off the bus, or an error stays with it (Backend::Health). Any call may answer it; no batch is the
+// cause.
+inline constexpr char kDeviceFailed[] = "DEVICE_FAILED";
+
 // What temperature 0 chooses of a row of logits (worker/sampler).
 struct RowLargest {
   uint32_t token_id = 0;  // Of the largest logit; of equals the lowest.

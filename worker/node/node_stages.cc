@@ -227,10 +227,24 @@ void NodeStages::SetBytes(StageId stage, uint64_t bytes) {
   }
 }
 
+void NodeStages::SetHostBytes(StageId stage, uint64_t bytes) {
+  if (const auto it = stages_.find(stage); it != stages_.end()) {
+    it->second.host_bytes = bytes;
+  }
+}
+
 uint64_t NodeStages::BytesBeside(StageId stage) const {
   uint64_t bytes = 0;
   for (const auto& [deployment, id] : placed_) {
     bytes += id == stage ? 0 : stages_.at(id).bytes;
+  }
+  return bytes;
+}
+
+uint64_t NodeStages::HostBytesBeside(StageId stage) const {
+  uint64_t bytes = 0;
+  for (const auto& [deployment, id] : placed_) {
+    bytes += id == stage ? 0 : stages_.at(id).host_bytes;
   }
   return bytes;
 }

@@ -74,10 +74,12 @@ class NodeStages {
   // Nobody waits for it any more.
   bool Retired(StageId stage) const;
 
-  // Memory that a stage has set aside or takes.
+  // Memory that a stage has set aside or takes: of the device, or of the host beside it.
   void SetBytes(StageId stage, uint64_t bytes);
+  void SetHostBytes(StageId stage, uint64_t bytes);
   // Of all that are placed but this one.
   uint64_t BytesBeside(StageId stage) const;
+  uint64_t HostBytesBeside(StageId stage) const;
 
  private:
   enum class State { kWaiting, kLoading, kLoaded, kFailed };
@@ -89,6 +91,7 @@ class NodeStages {
     bool answers = false;  // UnloadDone, once it is gone.
     std::string reported;
     uint64_t bytes = 0;
+    uint64_t host_bytes = 0;
   };
 
   void OnLoad(const v1::Load& load);

@@ -81,6 +81,12 @@ class ShardRunner::Impl {
     MutexLock lock(&mutex_);
     ++stats_.backend_failures;
   }
+  // Remembers it where the device failed for good: then the step does, whoever met it.
+  void NoteDevice(const absl::Status& status) {
+    if (ReasonOf(status) == kDeviceFailed) {
+      device_ = status;
+    }
+  }
   void Settle(v1::StepFrame* frame, std::span<ItemRun> runs);
   void FinishRun(uint64_t step, ItemRun* run);
   v1::ErrorDetail Detail(const absl::Status& status, const std::string& request_id) const;
@@ -99,7 +105,9 @@ class ShardRunner::Impl {
   ItemAcceptor acceptor_;
   ResultBuilder result_;
   StepComputer computer_;
-  std::vector<float> activations_;  // Of the frame at hand.
+  // Of the frame at hand.
+  std::vector<float> activations_;
+  absl::Status device_;
 
   mutable Mutex mutex_;
   RunnerStats stats_ STRATA_GUARDED_BY(mutex_);
@@ -154,7 +162,7 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
   if (absl::Status status = CheckFrame(frame, config_.spec, config_.stage); !status.ok()) {
     return StatusOf(Detail(status, ""));
   }
-  // From here on nothing fails but items and commands, each by itself.
+  // From here on nothing fails but items and commands, each by itself, or the device.
   last_step_ = frame.header.step();
   fenced_ = false;
   if (frame.header.resync()) {
@@ -162,10 +170,15 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
   } else {
     table_.Commit(frame.header.committed_step());
   }
+  device_ = absl::OkStatus();
   RunCommands(&frame.header);
   std::vector<ItemRun> runs = AcceptItems(&frame);
-  computer_.Compute(&frame, runs);
+  NoteDevice(computer_.Compute(&frame, runs));
   Settle(&frame.header, runs);
+  if (!device_.ok()) {
+    CountBackendFailure();
+    return StatusOf(Detail(device_, ""));
+  }
   const auto computed =
       std::count_if(runs.begin(), runs.end(), [](const ItemRun& run) { return run.status.ok(); });
   UpdateStats(frame.header, static_cast<size_t>(computed));
@@ -197,6 +210,7 @@ void ShardRunner::Impl::RunCommands(v1::StepFrame* frame) {
     }
     const absl::Status status =
         RunCommand(command, config_.spec.model, frame->step(), frame->resync(), &table_);
+    NoteDevice(status);
     if (!status.ok() && !command.has_error()) {
       *command.mutable_error() = Detail(status, "");
       command.set_error_stage(config_.stage);
@@ -229,6 +243,7 @@ std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
       continue;
     }
     if (absl::Status status = acceptor_.Accept(*item, &run); !status.ok()) {
+      NoteDevice(status);
       *item->mutable_error() = Detail(status, item->sequence().request_id());
       item->set_error_stage(config_.stage);
     } else {

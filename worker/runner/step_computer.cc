@@ -39,19 +39,26 @@ size_t RunsOfOneSlice(std::span<const ItemRun> runs) {
 
 }  // namespace
 
-void StepComputer::Compute(StepMessage* frame, std::span<ItemRun> runs) {
+absl::Status StepComputer::Compute(StepMessage* frame, std::span<ItemRun> runs) {
   if (spec_.heads) {
     result_.Begin(frame->header.items_size());
   }
   failed_alone_ = 0;
   any_computed_ = false;
-  while (!runs.empty()) {
-    const size_t count = RunsOfOneSlice(runs);
-    if (stage_.Has(runs.front().slice)) {
-      ComputeOrSplit(frame, runs.first(count), 0);
+  device_ = absl::OkStatus();
+  for (std::span<ItemRun> rest = runs; !rest.empty() && device_.ok();) {
+    const size_t count = RunsOfOneSlice(rest);
+    if (stage_.Has(rest.front().slice)) {
+      ComputeOrSplit(frame, rest.first(count), 0);
     }
-    runs = runs.subspan(count);
+    rest = rest.subspan(count);
   }
+  for (ItemRun& run : runs) {
+    if (!device_.ok()) {
+      run.status = device_;
+    }
+  }
+  return device_;
 }
 
 // Other rows of a batch change no result, so what is computed again comes out as it would have.
@@ -63,6 +70,10 @@ void StepComputer::ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, i
     return;
   }
   last_failure_ = status;
+  if (ReasonOf(status) == kDeviceFailed) {
+    device_ = status;
+    return;
+  }
   // What was read before it failed is not to be believed either.
   for (ItemRun& run : runs) {
     run.status = BackendFailed(status);
@@ -81,7 +92,9 @@ void StepComputer::ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, i
   }
   const size_t half = (runs.size() + 1) / 2;
   ComputeOrSplit(frame, runs.first(half), 0);
-  ComputeOrSplit(frame, runs.subspan(half), 0);
+  if (device_.ok()) {
+    ComputeOrSplit(frame, runs.subspan(half), 0);
+  }
 }
 
 absl::Status StepComputer::ComputeOnce(StepMessage* frame, std::span<ItemRun> runs) {

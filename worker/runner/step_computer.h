@@ -32,7 +32,9 @@ class StepComputer {
         on_backend_failure_(std::move(on_backend_failure)) {}
 
   // Leaves what is to be sent on in the frame's payload (or the result), and each run's status.
-  void Compute(StepMessage* frame, std::span<ItemRun> runs);
+  // UNAVAILABLE (kDeviceFailed), and each run's status with it, where the device failed for good:
+  // then no item is to blame, and none is tried again.
+  absl::Status Compute(StepMessage* frame, std::span<ItemRun> runs);
 
  private:
   // Of what Compute does, these runs, of the same slice: at once, or, where the backend fails at
@@ -53,6 +55,7 @@ class StepComputer {
   size_t failed_alone_ = 0;    // Runs that the backend failed at alone.
   bool any_computed_ = false;  // It did not fail at all of them.
   absl::Status last_failure_;
+  absl::Status device_;  // Unless ok: it failed for good.
 };
 
 }  // namespace strata

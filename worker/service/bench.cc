@@ -340,8 +340,10 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
     report.memory_nodes = cpu->places().memory_nodes;
   }
   // A CPU's memory is read between steps; a device's, which nobody else reads, once.
-  const DeviceSpeed speed =
-      cpu != nullptr ? DeviceSpeed() : backend->MeasureSpeed(kMeasureSeconds, kProbeBytes);
+  DeviceSpeed speed;
+  if (cpu == nullptr) {
+    ASSIGN_OR_RETURN(speed, backend->MeasureSpeed(kMeasureSeconds, kProbeBytes));
+  }
   const TimePoint begin = clock.Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<Shard> shard,
                    backend->Load(subject.spec, StoredTensors(subject.tensors, *subject.weights),

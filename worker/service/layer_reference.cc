@@ -24,13 +24,17 @@ absl::Status UnknownCheck() {
 
 // What fits a stage's load does not help here.
 absl::Status ForCheck(const absl::Status& status) {
-  if (ReasonOf(status) != "MEMORY_LIMIT" && ReasonOf(status) != "NUMERICS_CLASS") {
+  const std::string reason = ReasonOf(status);
+  if (reason != "MEMORY_LIMIT" && reason != "HOST_MEMORY_LIMIT" && reason != "NUMERICS_CLASS") {
     return status;
   }
   v1::ErrorDetail detail = DetailOf(status);
-  detail.set_hint(ReasonOf(status) == "MEMORY_LIMIT"
-                      ? "raise --memory of this worker, or have another one compute with --node"
-                      : "have a worker of the same backend and version compute with --node");
+  detail.set_hint(
+      reason == "MEMORY_LIMIT"
+          ? "raise --memory of this worker, or have another one compute with --node"
+      : reason == "HOST_MEMORY_LIMIT"
+          ? "raise --host-memory of this worker, or have another one compute with --node"
+          : "have a worker of the same backend and version compute with --node");
   return StatusOf(detail);
 }
 
@@ -295,6 +299,9 @@ void LayerReference::Loop() {
         computing_ = false;
       }
       // Last: whom the memory is given to may at once ask what has become of the check.
+      if (parts_.context.reserve_host_memory != nullptr) {
+        parts_.context.reserve_host_memory(0);
+      }
       parts_.context.reserve_memory(0);
     }
     if (answers) {

@@ -135,6 +135,7 @@ absl::Status CheckTensors(const Footprint& footprint, StageRequest* request) {
   }
   request->needs = TensorsOf(spec.model, spec.first_layer, spec.last_layer, spec.embeds, spec.heads,
                              [&](const std::string& name) { return by_name.contains(name); });
+  StagedWeights staged;
   for (const StageTensor& need : request->needs) {
     const auto it = by_name.find(need.name);
     if (it == by_name.end()) {
@@ -144,9 +145,14 @@ absl::Status CheckTensors(const Footprint& footprint, StageRequest* request) {
       return BadLoad("tensor " + need.name + " has another shape than config.json says");
     }
     const bool in_layer = need.name.find("layers.") != std::string::npos;
-    request->weight_bytes += footprint.WeightBytes(need, it->second->dtype, it->second->blob.bytes,
-                                                   QuantizeOf(spec.quantize, in_layer));
+    const uint64_t bytes = footprint.WeightBytes(need, it->second->dtype, it->second->blob.bytes,
+                                                 QuantizeOf(spec.quantize, in_layer));
+    request->weight_bytes += bytes;
+    staged.Add(need, it->second->dtype, it->second->blob.bytes, bytes);
   }
+  request->host_bytes =
+      footprint.HostBytes(spec.model, spec.max_batch_tokens, spec.heads, spec.context);
+  request->staged_bytes = request->host_bytes == 0 ? 0 : staged.MostBytes();
   return absl::OkStatus();
 }
 
@@ -225,6 +231,26 @@ absl::Status ReserveMemory(const v1::Load& load, uint64_t needs, const std::stri
       .Hint("raise --memory of this worker, or load with a smaller --kv-tokens");
 }
 
+// The host's, where the device has memory of its own. `staged`: of the weights on their way.
+absl::Status ReserveHost(const v1::Load& load, uint64_t bytes, uint64_t staged,
+                         const LoadContext& context) {
+  if (context.reserve_host_memory == nullptr) {
+    return absl::OkStatus();
+  }
+  const uint64_t free = context.reserve_host_memory(bytes + staged);
+  if (bytes + staged <= free) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kResourceExhausted, "HOST_MEMORY_LIMIT",
+               "layers " + std::to_string(load.first_layer()) + "-" +
+                   std::to_string(load.last_layer()) + " need " + FormatSize(staged) +
+                   " of the host's memory while they are packed for the device, and " +
+                   FormatSize(bytes) + " once loaded, and " + FormatSize(free) +
+                   " of --host-memory are free")
+      .Limit("host_memory_bytes=" + std::to_string(free))
+      .Hint("raise --host-memory of this worker, or give it fewer or other layers with --layers");
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
@@ -234,6 +260,7 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
                                 FormatSize(request.weight_bytes) + " for weights and " +
                                     FormatSize(request.kv_bytes) + " for KV",
                                 context));
+  RETURN_IF_ERROR(ReserveHost(load, request.host_bytes, request.staged_bytes, context));
   const auto fetch = [&](const std::vector<Blob>& blobs) {
     return context.fetcher->Fetch(blobs, context.client, &counters->fetch, cancel, context.log);
   };
@@ -266,6 +293,7 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   // What it really took, scratch and all.
   RETURN_IF_ERROR(ReserveMemory(load, stage.shard->MemoryBytes(),
                                 FormatSize(stage.shard->MemoryBytes()) + " once packed", context));
+  RETURN_IF_ERROR(ReserveHost(load, request.host_bytes, 0, context));
   stage.spec = std::move(request.spec);
   stage.spec.rotary = {};
   if (cancel->cancelled()) {
@@ -280,6 +308,7 @@ absl::StatusOr<StageSpec> ResizeStage(const v1::Load& load, const LoadContext& c
     ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, *context.backend));
     const std::string what = FormatSize(request.kv_bytes) + " for KV beside their weights";
     RETURN_IF_ERROR(ReserveMemory(load, request.weight_bytes + request.kv_bytes, what, context));
+    RETURN_IF_ERROR(ReserveHost(load, request.host_bytes, 0, context));
     RETURN_IF_ERROR(shard->ResizeKv(request.spec.kv_pages));
     RETURN_IF_ERROR(ReserveMemory(load, shard->MemoryBytes(), what, context));
     return std::move(request.spec);

@@ -28,6 +28,10 @@ struct StageRequest {
   Blob rotary;
   uint64_t weight_bytes = 0;  // As packed.
   uint64_t kv_bytes = 0;
+  // Of the host's memory, beside a device's own: while the stage is loaded, and more while its
+  // weights are on their way. 0: it has none.
+  uint64_t host_bytes = 0;
+  uint64_t staged_bytes = 0;
 };
 
 // Looks at everything that a Load says, before a byte is fetched. INVALID_ARGUMENT (BAD_LOAD, or
@@ -64,6 +68,9 @@ struct LoadContext {
   // Sets `bytes` aside in place of what was before, unless more than is free of --memory. Returns
   // what is free for this stage.
   std::function<uint64_t(uint64_t bytes)> reserve_memory;
+  // The same of the host's memory and --host-memory, where the device has memory of its own; else
+  // null.
+  std::function<uint64_t(uint64_t bytes)> reserve_host_memory;
   std::function<void(const std::string&)> log;  // A line that people should know.
 };
 

@@ -12,8 +12,11 @@ constexpr uint32_t kDefaultStepTimeoutMs = 10'000;
 
 class Reporter : public ShardHostEvents {
  public:
-  Reporter(std::shared_ptr<Outbox> out, std::function<void()> give_up)
-      : out_(std::move(out)), give_up_(std::move(give_up)) {}
+  Reporter(std::shared_ptr<Outbox> out, std::function<void()> give_up,
+           std::function<void()> before_fault)
+      : out_(std::move(out)),
+        give_up_(std::move(give_up)),
+        before_fault_(std::move(before_fault)) {}
 
   void OnFenceAck(const v1::FenceAck& ack) override {
     v1::WorkerMessage message;
@@ -31,6 +34,7 @@ class Reporter : public ShardHostEvents {
              {"step", fault.step()},
              {"stage", fault.stage()}},
             "fault: " + Describe(StatusOf(fault.error())));
+    before_fault_();
     v1::WorkerMessage message;
     *message.mutable_link_fault() = fault;
     out_->Send(std::move(message));
@@ -44,6 +48,7 @@ class Reporter : public ShardHostEvents {
  private:
   const std::shared_ptr<Outbox> out_;
   const std::function<void()> give_up_;
+  const std::function<void()> before_fault_;
 };
 
 }  // namespace
@@ -80,9 +85,9 @@ absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurro
   if (config.next_node.empty()) {
     config.next_address = around.coordinator;
   }
-  auto hosted = std::make_shared<ShardHost>(std::move(config), std::move(stage.shard), around.clock,
-                                            around.compute, around.dialer,
-                                            MakeStageEvents(out, around.give_up));
+  auto hosted = std::make_shared<ShardHost>(
+      std::move(config), std::move(stage.shard), around.clock, around.compute, around.dialer,
+      MakeStageEvents(out, around.give_up, around.before_fault));
   MutexLock lock(&mutex);
   host = std::move(hosted);
   pin = std::move(stage.pin);
@@ -135,8 +140,9 @@ ShardHostConfig HostConfigOf(const v1::Load& load, StageSpec spec) {
 }
 
 std::shared_ptr<ShardHostEvents> MakeStageEvents(std::shared_ptr<Outbox> out,
-                                                 std::function<void()> give_up) {
-  return std::make_shared<Reporter>(std::move(out), std::move(give_up));
+                                                 std::function<void()> give_up,
+                                                 std::function<void()> before_fault) {
+  return std::make_shared<Reporter>(std::move(out), std::move(give_up), std::move(before_fault));
 }
 
 }  // namespace strata

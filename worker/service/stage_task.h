@@ -30,6 +30,8 @@ struct StageSurroundings {
   Mutex* compute = nullptr;  // Held by the stage that computes.
   LinkDialer* dialer = nullptr;
   std::function<void()> give_up;  // A step hangs: ends the process.
+  // Called before each fault is told.
+  std::function<void()> before_fault;
 };
 
 // Any thread; what is guarded is WorkerNode's and StageReaper's to set.
@@ -68,9 +70,11 @@ struct StageTask {
 // What the load says of the stage's host; the rest is the worker's to fill.
 ShardHostConfig HostConfigOf(const v1::Load& load, StageSpec spec);
 
-// Stages' events, which go to the outbox of their life; a step that hangs also to `give_up`.
+// Stages' events, which go to the outbox of their life; a step that hangs to `give_up` alone.
+// `before_fault` is called before each fault goes there.
 std::shared_ptr<ShardHostEvents> MakeStageEvents(std::shared_ptr<Outbox> out,
-                                                 std::function<void()> give_up);
+                                                 std::function<void()> give_up,
+                                                 std::function<void()> before_fault);
 
 }  // namespace strata
 

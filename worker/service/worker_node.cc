@@ -34,10 +34,11 @@ WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
       disk_(parts.cache->directory(), kLookAtDiskEvery),
       measurer_(parts.measure),
       stages_(options_.name, this),
-      reference_(LayerReference::Parts{
-          .node = options_.name,
-          .context = ContextOf([this](uint64_t bytes) { return ReserveForReference(bytes); }),
-          .compute = &compute_}),
+      reference_(LayerReference::Parts{.node = options_.name,
+                                       .context = ContextOf([this](Memory memory, uint64_t bytes) {
+                                         return ReserveForReference(memory, bytes);
+                                       }),
+                                       .compute = &compute_}),
       reaper_([this](StageId stage, uint64_t frames_discarded) {
         MutexLock lock(&mutex_);
         stages_.OnGone(stage, frames_discarded);
@@ -60,6 +61,7 @@ std::shared_ptr<Outbox> WorkerNode::BeginLife(uint64_t incarnation) {
   MutexLock lock(&mutex_);
   stages_.BeginLife(incarnation);
   joined_ = false;
+  told_unfit_ = false;
   outbox_ = std::make_shared<Outbox>();
   return outbox_;
 }
@@ -96,11 +98,17 @@ v1::NodeInfo WorkerNode::Info() const {
   info.set_address(options_.address);
   info.set_version(options_.version);
   info.set_backend(parts_.backend->name());
-  info.set_isa(parts_.backend->facts().kind);
+  const DeviceFacts facts = parts_.backend->facts();
+  info.set_isa(facts.kind);
   info.set_device(parts_.backend->name());
-  info.set_threads(parts_.backend->facts().threads);
+  info.set_device_name(facts.name);
+  info.set_threads(facts.threads);
   info.set_memory_bytes(options_.memory_bytes);
   info.set_fixed_bytes(options_.fixed_bytes);
+  info.set_host_memory_bytes(options_.host_memory_bytes);
+  if (const absl::Status health = parts_.backend->Health(); !health.ok()) {
+    *info.mutable_unfit() = DetailOf(health);
+  }
   info.set_read_bytes_per_s(options_.speed.read_bytes_per_s);
   info.set_flops_per_s(options_.speed.flops_per_s);
   info.set_numerics(parts_.backend->numerics());
@@ -144,7 +152,14 @@ v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
   {
     MutexLock lock(&mutex_);
     heartbeat = stages_.Heartbeat(term);
+    if (options_.host_memory_bytes != 0) {
+      heartbeat.set_device_used_bytes(options_.fixed_bytes + stages_.BytesBeside(0) +
+                                      reference_bytes_);
+    }
     tasks = Placed();
+  }
+  if (const absl::Status health = parts_.backend->Health(); !health.ok()) {
+    *heartbeat.mutable_unfit() = DetailOf(health);
   }
   heartbeat.set_used_bytes(ResidentMemoryBytes());
   heartbeat.set_cache_bytes(parts_.cache->bytes());
@@ -175,6 +190,7 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
   MutexLock lock(&mutex_);
   if (message.has_registered()) {
     joined_ = outbox_ != nullptr;
+    term_ = message.registered().term();
     return;
   }
   if (stages_.OnMessage(message) || outbox_ == nullptr) {
@@ -185,6 +201,28 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
   } else if (message.has_compute_layers()) {
     reference_.OnMessage(message.compute_layers(), outbox_);
   }
+}
+
+void WorkerNode::TellUnfit() {
+  const absl::Status health = parts_.backend->Health();
+  if (health.ok()) {
+    return;
+  }
+  std::shared_ptr<Outbox> outbox;
+  uint64_t term = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (told_unfit_ || !joined_ || outbox_ == nullptr) {
+      return;
+    }
+    told_unfit_ = true;
+    outbox = outbox_;
+    term = term_;
+  }
+  LogError({{"node", options_.name}}, "this worker cannot compute any more: " + Describe(health));
+  v1::WorkerMessage message;
+  *message.mutable_heartbeat() = MakeHeartbeat(term);
+  outbox->Send(std::move(message));
 }
 
 // ---- What NodeStages asks for.
@@ -251,63 +289,79 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
 
 // ---- Loading and taking off.
 
-uint64_t WorkerNode::FreeFor(StageId stage) const {
-  const uint64_t used =
-      options_.fixed_bytes + (stage != 0 ? reference_bytes_ : 0) + stages_.BytesBeside(stage);
-  return options_.memory_bytes > used ? options_.memory_bytes - used : 0;
+uint64_t WorkerNode::FreeFor(Memory memory, StageId stage) const {
+  const bool host = memory == Memory::kHost;
+  const uint64_t all = host ? options_.host_memory_bytes : options_.memory_bytes;
+  const uint64_t fixed = host ? options_.host_fixed_bytes : options_.fixed_bytes;
+  const uint64_t reference = host ? reference_host_bytes_ : reference_bytes_;
+  const uint64_t used = fixed + (stage != 0 ? reference : 0) +
+                        (host ? stages_.HostBytesBeside(stage) : stages_.BytesBeside(stage));
+  return all > used ? all - used : 0;
 }
 
-uint64_t WorkerNode::Reserve(StageTask* task, uint64_t bytes) {
+uint64_t WorkerNode::Reserve(Memory memory, StageTask* task, uint64_t bytes) {
   MutexLock lock(&mutex_);
-  uint64_t free = FreeFor(task->id);
-  if (bytes > free && bytes <= free + reference_bytes_) {
+  uint64_t free = FreeFor(memory, task->id);
+  if (bytes > free && bytes <= free + reference_bytes(memory)) {
     reference_.End(Error(absl::StatusCode::kAborted, "CHECK_GAVE_WAY",
                          "node '" + options_.name + "' needed the memory to load a model")
                        .Hint("run the check again, or have another worker compute with --node"));
-    while (reference_bytes_ > 0 && !task->cancel.cancelled()) {
+    while (reference_bytes(memory) > 0 && !task->cancel.cancelled()) {
       changed_.WaitFor(&mutex_, kTick);
     }
-    free = FreeFor(task->id);
+    free = FreeFor(memory, task->id);
   }
-  if (bytes <= free) {
+  if (bytes > free) {
+    return free;
+  }
+  if (memory == Memory::kHost) {
+    stages_.SetHostBytes(task->id, bytes);
+  } else {
     stages_.SetBytes(task->id, bytes);
   }
   return free;
 }
 
-uint64_t WorkerNode::ReserveForReference(uint64_t bytes) {
+uint64_t WorkerNode::ReserveForReference(Memory memory, uint64_t bytes) {
   MutexLock lock(&mutex_);
-  const uint64_t free = FreeFor(0);
+  const uint64_t free = FreeFor(memory, 0);
   if (bytes <= free) {
-    reference_bytes_ = bytes;
+    reference_bytes(memory) = bytes;
     changed_.NotifyAll();
   }
   return free;
 }
 
-LoadContext WorkerNode::ContextOf(std::function<uint64_t(uint64_t bytes)> reserve_memory) const {
+LoadContext WorkerNode::ContextOf(
+    std::function<uint64_t(Memory memory, uint64_t bytes)> reserve) const {
   LoadContext context;
   context.backend = parts_.backend;
   context.cache = parts_.cache;
   context.fetcher = parts_.fetcher;
   context.client = parts_.blobs;
   context.keep_packed = false;
-  context.reserve_memory = std::move(reserve_memory);
+  context.reserve_memory = [reserve](uint64_t bytes) { return reserve(Memory::kDevice, bytes); };
+  if (options_.host_memory_bytes != 0) {
+    context.reserve_host_memory = [reserve](uint64_t bytes) {
+      return reserve(Memory::kHost, bytes);
+    };
+  }
   context.log = [](const std::string& line) { LogWarn({}, line); };
   return context;
 }
 
 void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
   const TimePoint begin = parts_.clock->Now();
-  LoadContext context =
-      ContextOf([this, task](uint64_t bytes) { return Reserve(task.get(), bytes); });
+  LoadContext context = ContextOf(
+      [this, task](Memory memory, uint64_t bytes) { return Reserve(memory, task.get(), bytes); });
   context.keep_packed = options_.keep_packed;
   const absl::Status status = task->LoadAndHost(context, {.node = options_.name,
                                                           .coordinator = options_.coordinator,
                                                           .clock = parts_.clock,
                                                           .compute = &compute_,
                                                           .dialer = parts_.dialer,
-                                                          .give_up = parts_.give_up});
+                                                          .give_up = parts_.give_up,
+                                                          .before_fault = [this] { TellUnfit(); }});
   const auto took_ms = static_cast<uint64_t>(ToMs(parts_.clock->Now() - begin));
   const v1::Load& load = task->load;
   if (status.ok()) {
@@ -332,6 +386,7 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
     MutexLock lock(&task->mutex);
     task->ended = true;
   }
+  TellUnfit();
   MutexLock lock(&mutex_);
   stages_.OnLoaded(task->id, task->Progress(), status, task->Bytes());
 }
@@ -348,6 +403,7 @@ void WorkerNode::TickLoop() {
       changed_.WaitFor(&mutex_, kTick);
       tasks = Placed();
     }
+    TellUnfit();
     const auto now = std::chrono::steady_clock::now();
     const nanoseconds passed = std::min<nanoseconds>(now - last, kMostTick);
     last = now;

@@ -40,7 +40,10 @@ struct WorkerNodeOptions {
   std::string version;
   uint64_t memory_bytes = 0;  // The most the process uses in all.
   uint64_t fixed_bytes = 0;   // Of these, with nothing loaded.
-  bool keep_packed = true;    // Weights, in the cache.
+  // Where memory_bytes are of a device with memory of its own, the same of the host's; else 0.
+  uint64_t host_memory_bytes = 0;
+  uint64_t host_fixed_bytes = 0;
+  bool keep_packed = true;  // Weights, in the cache.
   DeviceSpeed speed;
 };
 
@@ -98,14 +101,23 @@ class WorkerNode : public LinkHandler, private NodeHost {
   void TakeOff(StageId stage) override STRATA_REQUIRES(mutex_);
   void Fence(StageId stage, uint64_t epoch) override STRATA_REQUIRES(mutex_);
 
+  // Memory that stages share: where they compute, or the host's beside a device's own.
+  enum class Memory { kDevice, kHost };
+
   void RunLoad(const std::shared_ptr<StageTask>& task);
+  // Tells the coordinator at once, and once in a life, when the device has failed for good: before
+  // what fails by it is told, so that the device is to blame and no request.
+  void TellUnfit();
   std::vector<std::shared_ptr<StageTask>> Placed() const STRATA_REQUIRES(mutex_);
-  LoadContext ContextOf(std::function<uint64_t(uint64_t bytes)> reserve_memory) const;
-  // What is free of --memory for a stage, or, with 0, for reference_.
-  uint64_t FreeFor(StageId stage) const STRATA_REQUIRES(mutex_);
-  // LoadContext::reserve_memory. A check gives way to a stage.
-  uint64_t Reserve(StageTask* task, uint64_t bytes);
-  uint64_t ReserveForReference(uint64_t bytes);
+  LoadContext ContextOf(std::function<uint64_t(Memory memory, uint64_t bytes)> reserve) const;
+  // What is free of --memory (or --host-memory) for a stage, or, with 0, for reference_.
+  uint64_t FreeFor(Memory memory, StageId stage) const STRATA_REQUIRES(mutex_);
+  // LoadContext::reserve_memory, and reserve_host_memory. A check gives way to a stage.
+  uint64_t Reserve(Memory memory, StageTask* task, uint64_t bytes);
+  uint64_t ReserveForReference(Memory memory, uint64_t bytes);
+  uint64_t& reference_bytes(Memory memory) STRATA_REQUIRES(mutex_) {
+    return memory == Memory::kHost ? reference_host_bytes_ : reference_bytes_;
+  }
   void TickLoop();
 
   const WorkerNodeOptions options_;
@@ -124,7 +136,11 @@ class WorkerNode : public LinkHandler, private NodeHost {
   NodeStages stages_ STRATA_GUARDED_BY(mutex_);
   // Those that are not taken off.
   std::map<StageId, std::shared_ptr<StageTask>> tasks_ STRATA_GUARDED_BY(mutex_);
-  uint64_t reference_bytes_ STRATA_GUARDED_BY(mutex_) = 0;  // Set aside for reference_.
+  // Set aside for reference_.
+  uint64_t reference_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
+  uint64_t reference_host_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
+  uint64_t term_ STRATA_GUARDED_BY(mutex_) = 0;        // The coordinator's, once it has accepted.
+  bool told_unfit_ STRATA_GUARDED_BY(mutex_) = false;  // In this life.
 
   LayerReference reference_;
   StageReaper reaper_;

@@ -28,7 +28,7 @@ MemoryBudget BudgetOf(const WorkerOptions& options, uint64_t device_bytes, uint6
   }
   return {
       options.memory_given ? std::min(options.memory_bytes, device_bytes) : device_bytes / 10 * 9,
-      0};
+      0, options.host_memory_bytes, resident_bytes + buffer_bytes};
 }
 
 namespace {
@@ -61,6 +61,10 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
       "The most that the process uses in all: weights, KV, buffers; with a GPU, of the GPU's "
       "memory",
       "80 % of the available memory, 90 % of a GPU's", kLeastMemoryBytes);
+  flags.Size("host-memory", &options->host_memory_bytes,
+             "With a GPU, the most that the process uses of the host's memory: weights on their "
+             "way to the GPU a layer at a time, buffers. Without one --memory is that",
+             "80 % of the available memory", kLeastMemoryBytes);
   flags.Size("cache-limit", &options->cache_limit_bytes,
              "The most that cached weights take on disk, packed ones included", "no limit");
   flags.Choice("packed-cache", &options->packed_cache, {"on", "off"},
@@ -129,9 +133,13 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
   if (options->data_dir.empty()) {
     options->data_dir = DefaultDataDir("worker-" + options->name, get_env);
   }
+  const uint64_t available = AvailableMemoryBytes() / 5 * 4;
   if (options->memory_bytes == 0) {
-    options->memory_bytes = AvailableMemoryBytes() / 5 * 4;
+    options->memory_bytes = available;
     options->memory_given = false;
+  }
+  if (options->host_memory_bytes == 0) {
+    options->host_memory_bytes = available;
   }
   if (options->memory_bytes == 0) {
     return WrongUse("the available memory cannot be told", "say how much to use with --memory");

@@ -22,6 +22,7 @@ struct WorkerOptions {
   std::string name;
   uint64_t memory_bytes = 0;
   bool memory_given = true;        // Else of the default, which is for the host's memory.
+  uint64_t host_memory_bytes = 0;  // Where memory_bytes are a device's own.
   uint64_t cache_limit_bytes = 0;  // 0: none.
   std::string packed_cache = "on";
   uint64_t threads = 0;  // 0: the usable cores.
@@ -44,14 +45,17 @@ inline constexpr uint64_t kLeastMemoryBytes = uint64_t{96} << 20;
 // leaves less beside what the process has.
 uint64_t MeasuredBytes(uint64_t wanted, uint64_t memory_bytes, uint64_t resident_bytes);
 
-// What stages may take, and what of it is taken with nothing loaded.
+// What stages may take, and what of it is taken with nothing loaded; and the same of the host's
+// memory beside a device's own, 0 where they are one.
 struct MemoryBudget {
   uint64_t bytes = 0;
   uint64_t fixed_bytes = 0;
+  uint64_t host_bytes = 0;
+  uint64_t host_fixed_bytes = 0;
 };
 // Of the memory of a device that has its own (`device_bytes`; 0: it has none): --memory where it
-// was given, else nine tenths of it. Or of the host's, where the process has `resident_bytes` and
-// will take `buffer_bytes`.
+// was given, else nine tenths of it; and --host-memory beside it. Or of the host's. The process has
+// `resident_bytes` of that and will take `buffer_bytes`.
 MemoryBudget BudgetOf(const WorkerOptions& options, uint64_t device_bytes, uint64_t resident_bytes,
                       uint64_t buffer_bytes);
 

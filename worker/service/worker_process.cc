@@ -246,12 +246,23 @@ absl::Status RunWorker(const WorkerOptions& options) {
   node_options.coordinator = options.coordinator;
   node_options.version = kVersion;
   node_options.keep_packed = options.packed_cache == "on";
-  node_options.speed = backend->MeasureSpeed(
-      kMeasureSeconds, MeasuredBytes(kMeasureBytes, options.memory_bytes, ResidentMemoryBytes()));
+  ASSIGN_OR_RETURN(
+      node_options.speed,
+      backend->MeasureSpeed(kMeasureSeconds, MeasuredBytes(kMeasureBytes, options.memory_bytes,
+                                                           ResidentMemoryBytes())));
   const MemoryBudget memory =
       BudgetOf(options, backend->facts().memory_bytes, ResidentMemoryBytes(), kBufferBytes);
   node_options.memory_bytes = memory.bytes;
   node_options.fixed_bytes = memory.fixed_bytes;
+  node_options.host_memory_bytes = memory.host_bytes;
+  node_options.host_fixed_bytes = memory.host_fixed_bytes;
+  if (memory.host_bytes != 0 && memory.host_fixed_bytes >= memory.host_bytes) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS",
+                 "--host-memory " + FormatSize(memory.host_bytes) +
+                     " leaves nothing for models: the worker itself and its buffers take " +
+                     FormatSize(memory.host_fixed_bytes))
+        .Hint("give it more of the host's memory");
+  }
   if (node_options.fixed_bytes >= node_options.memory_bytes) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS",
                  "--memory " + FormatSize(node_options.memory_bytes) +
@@ -264,10 +275,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
            {"address", node_options.address},
            {"backend", backend->name()},
            {"isa", backend->facts().kind},
+           {"device", backend->facts().name},
            {"threads", backend->facts().threads},
            {"placed", backend->facts().placed},
            {"large_pages", large_pages.empty() ? "not known" : large_pages},
            {"memory", FormatSize(node_options.memory_bytes)},
+           {"host_memory", FormatSize(node_options.host_memory_bytes)},
            {"reads_per_s", FormatSize(static_cast<uint64_t>(node_options.speed.read_bytes_per_s))},
            {"data_dir", options.data_dir}},
           "the worker starts");

@@ -114,7 +114,8 @@ absl::StatusOr<ModelLoads::Placeable> ModelLoads::CheckPlace(
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
     const v1::PlanRank& rank = OnlyRank(stage);
     const NodeRecord* node = cluster_->Find(rank.node());
-    if (node == nullptr || !node->alive || node->info.incarnation() != rank.incarnation()) {
+    if (node == nullptr || !node->alive || node->unfit() ||
+        node->info.incarnation() != rank.incarnation()) {
       return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
                    "node '" + rank.node() + "' left while the model was being placed")
           .Hint("try again");

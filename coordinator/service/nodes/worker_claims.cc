@@ -54,14 +54,19 @@ void CleanError(v1::ErrorDetail* error) {
 }
 
 absl::Status CleanHeartbeat(v1::Heartbeat* heartbeat) {
+  if (heartbeat->has_unfit()) {
+    CleanError(heartbeat->mutable_unfit());
+  }
   const bool good = heartbeat->used_bytes() <= kMaxBytes && heartbeat->cache_bytes() <= kMaxBytes &&
-                    heartbeat->fetched_bytes() <= kMaxBytes;
+                    heartbeat->fetched_bytes() <= kMaxBytes &&
+                    heartbeat->device_used_bytes() <= kMaxBytes;
   if (good) {
     return absl::OkStatus();
   }
   heartbeat->clear_used_bytes();
   heartbeat->clear_cache_bytes();
   heartbeat->clear_fetched_bytes();
+  heartbeat->clear_device_used_bytes();
   return BadInfo("a heartbeat with more bytes than any machine has");
 }
 
@@ -90,9 +95,13 @@ absl::Status CheckNodeInfo(const v1::NodeInfo& info) {
   const struct {
     const char* what;
     const std::string& text;
-  } texts[] = {{"version", info.version()},   {"backend", info.backend()},
-               {"isa", info.isa()},           {"device", info.device()},
-               {"numerics", info.numerics()}, {"platform", info.platform()}};
+  } texts[] = {{"version", info.version()},
+               {"backend", info.backend()},
+               {"isa", info.isa()},
+               {"device", info.device()},
+               {"numerics", info.numerics()},
+               {"platform", info.platform()},
+               {"device_name", info.device_name()}};
   for (const auto& [what, text] : texts) {
     if (text.size() > kMaxTextBytes || !IsPrintable(text)) {
       return BadInfo("a node whose " + std::string(what) + " is '" +
@@ -100,9 +109,16 @@ absl::Status CheckNodeInfo(const v1::NodeInfo& info) {
                      std::to_string(kMaxTextBytes) + " printable characters");
     }
   }
+  for (const std::string* text : {&info.unfit().message(), &info.unfit().hint()}) {
+    if (text->size() > kMaxDetailBytes || !IsPrintable(*text)) {
+      return BadInfo("a node that says why it is unfit in other than " +
+                     std::to_string(kMaxDetailBytes) + " printable characters");
+    }
+  }
   if (info.incarnation() == 0) return BadInfo("a node without incarnation");
   if (info.memory_bytes() == 0) return BadInfo("a node without memory");
-  if (info.memory_bytes() > kMaxBytes || info.fixed_bytes() > kMaxBytes) {
+  if (info.memory_bytes() > kMaxBytes || info.fixed_bytes() > kMaxBytes ||
+      info.host_memory_bytes() > kMaxBytes) {
     return BadInfo("a node with more memory than any machine has");
   }
   if (info.threads() > kMaxThreads) {

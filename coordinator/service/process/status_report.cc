@@ -176,7 +176,8 @@ void StatusReport::AddIdleNodes(ProblemList* problems) const {
     if (deployment->engine() != nullptr) loaded = deployment->model()->name;
   }
   for (const auto& [name, node] : of_.cluster->nodes()) {
-    if (!loaded.empty() && node.alive && !node.draining && node.placements.empty()) {
+    if (!loaded.empty() && node.alive && !node.unfit() && !node.draining &&
+        node.placements.empty()) {
       problems->AddOne({"nodes joined and hold no layers yet", "strata model load " + loaded}, name,
                        "node " + name + " joined and holds no layers yet",
                        "strata model load " + loaded);

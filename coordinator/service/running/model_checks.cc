@@ -176,9 +176,10 @@ absl::Status ModelChecks::ChooseNode(const std::string& name, uint64_t bytes,
     return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND", "there is no node '" + name + "'")
         .Hint("see `strata node list`");
   }
-  if (!node->alive || node->leaving()) {
+  if (!node->alive || node->unfit() || node->leaving()) {
+    const char* const what = !node->alive ? "lost" : node->unfit() ? "unfit" : "being stopped";
     return Error(absl::StatusCode::kFailedPrecondition, "NODE_NOT_READY",
-                 "node '" + name + "' is " + (node->alive ? "being stopped" : "lost"))
+                 "node '" + name + "' is " + what)
         .Node(name)
         .Hint("start its strata-worker again, or choose another --node");
   }

@@ -61,5 +61,46 @@ TEST(CpuFootprint, APageHoldsSixteenTokensOfItsGroupsLayers) {
   EXPECT_EQ(CpuFootprint().PageBytes(spec, 2, 2, 1, v1::KV_DTYPE_F32), 0u);
 }
 
+StageTensor Matrix(const std::string& name) { return {.name = name, .shape = {16, 16}}; }
+
+TEST(StagedWeights, AreOneLayersWithTheEmbeddingBesideTheFirstAndTheHeadBesideTheLast) {
+  StagedWeights staged;
+  staged.Add(Matrix("model.embed_tokens.weight"), Dtype::kBF16, 0, 1000);
+  for (const auto& [layer, bytes] : {std::pair(7, 10), std::pair(8, 300), std::pair(9, 20)}) {
+    const std::string name = "model.layers." + std::to_string(layer) + ".";
+    staged.Add(Matrix(name + "mlp.up_proj.weight"), Dtype::kBF16, 0, bytes);
+    staged.Add(Matrix(name + "mlp.down_proj.weight"), Dtype::kBF16, 0, bytes);
+  }
+  staged.Add(Matrix("lm_head.weight"), Dtype::kBF16, 0, 5000);
+  EXPECT_EQ(staged.MostBytes(), 5000u + 2 * 20);
+}
+
+TEST(StagedWeights, HaveTheLargestTensorBesideThem) {
+  StagedWeights staged;
+  staged.Add(Matrix("model.layers.0.mlp.up_proj.weight"), Dtype::kBF16, 70, 100);
+  staged.Add(Matrix("model.layers.1.mlp.up_proj.weight"), Dtype::kBF16, 400, 100);
+  EXPECT_EQ(staged.MostBytes(), 100u + 400);
+}
+
+TEST(StagedWeights, OfATiedHeadComeWithTheLastLayer) {
+  StagedWeights staged;
+  staged.Add(Matrix("model.embed_tokens.weight"), Dtype::kBF16, 0, 1000);
+  staged.Add(Matrix("model.layers.0.mlp.up_proj.weight"), Dtype::kBF16, 0, 1);
+  staged.Add(Matrix("model.layers.1.mlp.up_proj.weight"), Dtype::kBF16, 0, 50);
+  EXPECT_EQ(staged.MostBytes(), 1050u);
+}
+
+TEST(HostBytes, AreOfDevicesWithMemoryOfTheirOwnAndGrowWithWhatStepsPass) {
+  ModelSpec spec;
+  spec.hidden = 1024;
+  spec.vocab = 32000;
+  spec.layers.resize(1);
+  spec.kv_groups.resize(1);
+  EXPECT_EQ(CpuFootprint().HostBytes(spec, 512, true, 2048), 0u);
+  const uint64_t few = CudaFootprint().HostBytes(spec, 8, false, 2048);
+  EXPECT_GT(CudaFootprint().HostBytes(spec, 512, false, 2048), few + 512 * 1024 * sizeof(float));
+  EXPECT_GE(CudaFootprint().HostBytes(spec, 8, true, 2048), few + 8 * 32000 * sizeof(float));
+}
+
 }  // namespace
 }  // namespace strata

@@ -178,6 +178,77 @@ TEST_F(ClusterStateTest, NothingIsPlacedOnANodeThatIsLeaving) {
   EXPECT_EQ(state_.Snapshot(0).nodes.size(), 1u) << "its next life begins anew";
 }
 
+TEST_F(ClusterStateTest, NothingIsPlacedOnANodeWhoseDeviceFailedAndStatusSaysWhatToDo) {
+  ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
+  v1::Heartbeat heartbeat;
+  EXPECT_FALSE(state_.Heartbeat("a", 1, heartbeat, At(0)));
+  heartbeat.mutable_unfit()->set_message("it fell off the bus");
+  heartbeat.mutable_unfit()->set_hint("restart it");
+  EXPECT_FALSE(state_.Heartbeat("a", 9, heartbeat, At(0))) << "another life's";
+  EXPECT_TRUE(state_.Heartbeat("a", 1, heartbeat, At(0)));
+  EXPECT_FALSE(state_.Heartbeat("a", 1, heartbeat, At(1))) << "that is known";
+  EXPECT_EQ(state_.Describe(At(1))[0].state(), "unfit");
+  EXPECT_EQ(state_.Describe(At(1))[0].unfit(), "it fell off the bus");
+  EXPECT_TRUE(state_.Snapshot(0).nodes.empty());
+  used_ = "a";
+  ASSERT_EQ(Problems().size(), 1u);
+  EXPECT_EQ(Problems()[0].what(),
+            "node a (host-a:7071) cannot compute any more: it fell off the bus");
+  EXPECT_EQ(Problems()[0].do_(),
+            "restart it; `strata model load m` places the model on other nodes");
+  // Its process starts anew.
+  EXPECT_TRUE(state_.Leave("a", 1));
+  ASSERT_TRUE(state_.Join(Info("a", 2), At(2)).ok());
+  EXPECT_EQ(state_.Describe(At(2))[0].state(), "ready");
+  EXPECT_TRUE(Problems().empty());
+}
+
+TEST_F(ClusterStateTest, AProcessThatJoinsAnewWithAFailedDeviceIsUnfitAtOnce) {
+  v1::NodeInfo info = Info("a", 1);
+  info.mutable_unfit()->set_message("it fell off the bus");
+  ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  EXPECT_TRUE(state_.Snapshot(0).nodes.empty());
+  EXPECT_EQ(state_.Describe(At(0))[0].state(), "unfit");
+}
+
+TEST_F(ClusterStateTest, ANodeThatSaysNoSpeedIsPlannedWithACautiousOne) {
+  v1::NodeInfo info = Info("a", 1);
+  info.clear_read_bytes_per_s();
+  info.clear_flops_per_s();
+  ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  ASSERT_TRUE(state_.Join(Info("b", 1), At(0)).ok());
+  const PlannerCluster cluster = state_.Snapshot(0);
+  EXPECT_EQ(cluster.nodes[0].read_bytes_per_s, 5e9);
+  EXPECT_EQ(cluster.nodes[0].flops_per_s, 5e10);
+  EXPECT_EQ(cluster.nodes[1].read_bytes_per_s, 1e9);
+  EXPECT_EQ(state_.Describe(At(0))[0].read_bytes_per_s(), 0) << "not known is said";
+}
+
+TEST_F(ClusterStateTest, WhatIsUsedIsOfTheMemoryThatStagesAreIn) {
+  v1::NodeInfo info = Info("a", 1);
+  v1::Heartbeat heartbeat;
+  heartbeat.set_used_bytes(70);
+  heartbeat.set_device_used_bytes(400);
+  ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  state_.Heartbeat("a", 1, heartbeat, At(0));
+  EXPECT_EQ(state_.Describe(At(0))[0].used_bytes(), 70u);
+  EXPECT_EQ(state_.Describe(At(0))[0].host_memory_bytes(), 0u);
+  EXPECT_TRUE(state_.Leave("a", 1));
+  info.set_incarnation(2);
+  info.set_host_memory_bytes(2000);
+  info.set_device("cuda");
+  info.set_device_name("NVIDIA H200");
+  ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  state_.Heartbeat("a", 2, heartbeat, At(0));
+  const v1::Node node = state_.Describe(At(0))[0];
+  EXPECT_EQ(node.used_bytes(), 400u);
+  EXPECT_EQ(node.host_used_bytes(), 70u);
+  EXPECT_EQ(node.host_memory_bytes(), 2000u);
+  EXPECT_EQ(node.device(), "cuda");
+  EXPECT_EQ(node.device_name(), "NVIDIA H200");
+  EXPECT_EQ(state_.Snapshot(0).nodes[0].device_name, "NVIDIA H200");
+}
+
 TEST_F(ClusterStateTest, AMeasureOfAPeersFormerLifeIsDropped) {
   ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
   ASSERT_TRUE(state_.Join(Info("b", 3), At(0)).ok());

@@ -90,6 +90,19 @@ TEST_F(MembersTest, TheSameIncarnationOnANewStreamReplacesTheOldOne) {
   EXPECT_FALSE(Alive());
 }
 
+TEST_F(MembersTest, ANodeWhoseDeviceFailedIsLostOnceThoughItsStreamGoesOn) {
+  const auto channel = Join(1);
+  v1::WorkerMessage heartbeat = Heartbeat();
+  heartbeat.mutable_heartbeat()->mutable_unfit()->set_message("it fell off the bus");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(members_.OnMessage("a", 1, heartbeat, now_));
+  }
+  EXPECT_EQ(lost_, std::vector<std::string>{"a"});
+  EXPECT_FALSE(channel->closed());
+  EXPECT_TRUE(Alive());
+  EXPECT_TRUE(cluster_.Find("a")->unfit());
+}
+
 TEST_F(MembersTest, AnotherIncarnationOfALiveNodeIsRefusedAndLeavesItsStream) {
   const auto channel = Join(1);
   Join(2);

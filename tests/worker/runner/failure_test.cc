@@ -221,6 +221,44 @@ TEST(Failure, ADeviceThatComputesNothingIsNotAskedForEveryItem) {
             ExpectedTokens(chain.options().model, ids, 1)[0]);
 }
 
+// No request is to blame: the step has no results, and is not tried in halves.
+TEST(Failure, ADeviceThatFailsForGoodFailsTheStepAndNoItem) {
+  for (const uint32_t failing : {0u, 1u}) {
+    Chain chain({.stages = 2});
+    Steps steps(&chain);
+    std::vector<v1::StepItem> items;
+    for (uint64_t i = 1; i <= 6; ++i) {
+      items.push_back(Item(Name("r", i), Prompt(3, 1), 0, 3));
+    }
+    chain.shard(failing).FailForGood();
+    StepMessage frame = steps.Frame(items);
+    if (failing == 1) {
+      auto first = chain.runner(0).Step(std::move(frame));
+      ASSERT_TRUE(first.ok()) << first.status();
+      frame = std::get<StepMessage>(*std::move(first));
+    }
+    const auto output = chain.runner(failing).Step(std::move(frame));
+    ASSERT_FALSE(output.ok());
+    EXPECT_EQ(output.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(ReasonOf(output.status()), "DEVICE_FAILED");
+    EXPECT_EQ(DetailOf(output.status()).node(), "node" + std::to_string(failing));
+    EXPECT_EQ(chain.shard(failing).reads_failed_for_good(), 1u);
+    EXPECT_EQ(chain.runner(failing).stats().backend_failures, 1u);
+  }
+}
+
+TEST(Failure, ADeviceThatFailsForGoodAtAPageCopyFailsTheStepToo) {
+  Chain chain;
+  Steps steps(&chain);
+  auto ids = Prompt(20, 1);
+  steps.Run({Item(Name("a", 1), ids, 0, 20)});
+  steps.Run({}, {Fork(Name("a", 1), Name("b", 2), ids)});
+  ids.push_back(3);
+  chain.shard(0).FailForGood();
+  const auto output = chain.runner(0).Step(steps.Frame({Item(Name("b", 2), ids, 20, 21)}));
+  EXPECT_EQ(ReasonOf(output.status()), "DEVICE_FAILED");
+}
+
 TEST(Failure, AFailedPageCopyChangesNothing) {
   Chain chain;
   Steps steps(&chain);

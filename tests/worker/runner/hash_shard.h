@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "common/fingerprint.h"
 #include "common/limits.h"
+#include "common/status.h"
 #include "worker/backend/shard.h"
 #include "worker/backend/stage.h"
 
@@ -132,9 +133,12 @@ class HashShard : public Shard {
   // part.
   void FailNextRead(uint32_t others = 0) { fail_read_ = others + 1; }
   void FailNextCopy() { fail_copy_ = true; }
+  // The next Read or copy fails as a device that is off its bus, and so do all after it.
+  void FailForGood() { failed_for_good_ = true; }
   // As a device that finds the largest logit itself.
   void FindLargest() { finds_largest_ = true; }
   uint64_t largest_rows() const { return largest_rows_; }
+  uint64_t reads_failed_for_good() const { return reads_failed_for_good_; }
   uint64_t rows_computed() const { return rows_computed_; }
   uint64_t pages_copied() const { return pages_copied_; }
   uint64_t head_rows() const { return head_rows_computed_; }
@@ -290,6 +294,9 @@ class HashShard : public Shard {
   }
 
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override {
+    if (failed_for_good_) {
+      return OffTheBus();
+    }
     if (std::exchange(fail_copy_, false)) {
       return absl::InternalError("made to fail");
     }
@@ -321,6 +328,10 @@ class HashShard : public Shard {
     }
   }
 
+  static absl::Status OffTheBus() {
+    return Error(absl::StatusCode::kUnavailable, kDeviceFailed, "off the bus");
+  }
+
   absl::Status Flush() {
     std::vector<std::function<absl::Status()>> pending = std::exchange(pending_, {});
     for (const auto& work : pending) {
@@ -329,6 +340,10 @@ class HashShard : public Shard {
       }
     }
     rows_computed_ += std::exchange(uncounted_rows_, 0);
+    if (failed_for_good_) {
+      ++reads_failed_for_good_;
+      return OffTheBus();
+    }
     const bool fails_at = fail_token_.has_value() && std::find(token_ids_.begin(), token_ids_.end(),
                                                                *fail_token_) != token_ids_.end();
     const bool fails_now = fail_read_ > 0 && --fail_read_ == 0;
@@ -388,6 +403,8 @@ class HashShard : public Shard {
   std::optional<uint32_t> fail_token_;
   uint32_t fail_read_ = 0;  // At the so many'th Read from now.
   bool fail_reads_ = false;
+  bool failed_for_good_ = false;
+  uint64_t reads_failed_for_good_ = 0;
   bool fail_copy_ = false;
   uint64_t rows_computed_ = 0;
   uint64_t pages_copied_ = 0;

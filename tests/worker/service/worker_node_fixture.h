@@ -52,7 +52,7 @@ class WatchedBackend : public Backend {
       watch_(done, total);
     });
   }
-  DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
+  absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);
   }
 
@@ -66,7 +66,8 @@ class Worker {
  public:
   Worker(const std::string& name, const std::string& dir,
          const testing::FakeCoordinator& coordinator, uint64_t memory_bytes = uint64_t{1} << 30,
-         LoadProgressFn watch = nullptr)
+         LoadProgressFn watch = nullptr, std::unique_ptr<Backend> backend = nullptr,
+         uint64_t host_memory_bytes = 0)
       : transport_(coordinator.transport()),
         cache_(*WeightCache::Open(dir, 0)),
         fetcher_(cache_.get(), {}),
@@ -75,7 +76,7 @@ class Worker {
         std::make_unique<LinkService>(&handler_, LinkServiceOptions{.open_timeout = kGiveUpAfter});
     server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_.get()});
     dialer_ = std::make_unique<GrpcLinkDialer>(server_->loop(), transport_);
-    backend_ = *MakeCpuBackend({.threads = 1});
+    backend_ = backend != nullptr ? std::move(backend) : *MakeCpuBackend({.threads = 1});
     if (watch != nullptr) {
       backend_ = std::make_unique<WatchedBackend>(std::move(backend_), std::move(watch));
     }
@@ -105,6 +106,7 @@ class Worker {
     options.coordinator = coordinator.address();
     options.memory_bytes = memory_bytes;
     options.fixed_bytes = 1 << 20;
+    options.host_memory_bytes = host_memory_bytes;
     node_ = std::make_unique<WorkerNode>(options, parts);
     handler_.node = node_.get();
     control_ = std::make_unique<ControlClient>(server_->loop(), transport_, coordinator.address(),

@@ -1,5 +1,6 @@
 #include "worker/service/worker_node.h"
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -145,6 +146,60 @@ TEST_F(WorkerNodeTest, WhatCannotBeLoadedFailsTyped) {
   // Nothing of this is in the way of a good one.
   coordinator.Send("w0", LoadOf(&coordinator, 0, 1, 10));
   EXPECT_EQ(WaitLoaded(&coordinator, "w0").phase(), v1::LoadProgress::PHASE_READY);
+}
+
+// A device with memory of its own that computes as the CPU does, until it fails.
+class DeviceBackend : public WatchedBackend {
+ public:
+  explicit DeviceBackend(const std::atomic<bool>* failed)
+      : WatchedBackend(*MakeCpuBackend({.threads = 1}), [](uint64_t, uint64_t) {}),
+        failed_(failed) {}
+  std::string name() const override { return "cuda"; }
+  absl::Status Health() const override {
+    return *failed_ ? Error(absl::StatusCode::kUnavailable, kDeviceFailed, "off the bus")
+                    : absl::OkStatus();
+  }
+
+ private:
+  const std::atomic<bool>* const failed_;
+};
+
+TEST_F(WorkerNodeTest, AFailedDeviceIsToldAtOnceAndAgainWhenTheWorkerJoinsAnew) {
+  std::atomic<bool> failed = false;
+  FakeCoordinator coordinator;
+  Worker w0("w0", Dir("w0"), coordinator, uint64_t{1} << 30, nullptr,
+            std::make_unique<DeviceBackend>(&failed));
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 1; }));
+  EXPECT_FALSE(coordinator.Node("w0").has_unfit());
+  failed = true;
+  // No heartbeat is due for as long as the test runs.
+  EXPECT_TRUE(Eventually([&] { return coordinator.HeartbeatOf("w0").has_unfit(); }));
+  EXPECT_EQ(coordinator.HeartbeatOf("w0").unfit().reason(), "DEVICE_FAILED");
+  EXPECT_EQ(coordinator.HeartbeatOf("w0").term(), 5u);
+  coordinator.LetLapse("w0");
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ >= 2; }));
+  coordinator.SetRenews(true);
+  EXPECT_EQ(coordinator.Node("w0").unfit().message(), "off the bus");
+}
+
+TEST_F(WorkerNodeTest, ALoadThatTheHostHasNoMemoryForIsRefusedWithTheNumbers) {
+  const std::atomic<bool> failed = false;
+  FakeCoordinator coordinator;
+  constexpr uint64_t kHostBytes = uint64_t{8} << 20;  // What a stage's process state takes alone.
+  Worker small("small", Dir("small"), coordinator, uint64_t{1} << 30, nullptr,
+               std::make_unique<DeviceBackend>(&failed), kHostBytes);
+  Worker large("large", Dir("large"), coordinator, uint64_t{1} << 30, nullptr,
+               std::make_unique<DeviceBackend>(&failed), 64 * kHostBytes);
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 2; }));
+  coordinator.Send("small", LoadOf(&coordinator, 0, 1, 3));
+  const v1::LoadProgress refused = WaitLoaded(&coordinator, "small");
+  EXPECT_EQ(refused.phase(), v1::LoadProgress::PHASE_FAILED);
+  EXPECT_EQ(refused.error().reason(), "HOST_MEMORY_LIMIT") << refused.DebugString();
+  EXPECT_THAT(refused.error().message(), HasSubstr("8.0 MiB of --host-memory are free"));
+  EXPECT_EQ(refused.error().limit(), "host_memory_bytes=" + std::to_string(kHostBytes));
+  EXPECT_EQ(refused.fetched_bytes(), 0u) << "before anything is fetched";
+  coordinator.Send("large", LoadOf(&coordinator, 0, 1, 3));
+  EXPECT_EQ(WaitLoaded(&coordinator, "large").phase(), v1::LoadProgress::PHASE_READY);
 }
 
 TEST_F(WorkerNodeTest, TellsHowFarPackingIs) {

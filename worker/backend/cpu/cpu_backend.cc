@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/platform/platform.h"
+#include "common/platform/processor_name.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/backend/cpu/cpu_device.h"
@@ -153,7 +154,10 @@ class CpuBackend : public Backend, public CpuDevice {
   std::string name() const override { return "cpu"; }
   std::string numerics() const override { return kNumerics; }
   DeviceFacts facts() const override {
-    return {.kind = kernels_->isa, .threads = pool_->threads(), .placed = places_.text};
+    return {.kind = kernels_->isa,
+            .name = ProcessorName(),
+            .threads = pool_->threads(),
+            .placed = places_.text};
   }
   ThreadPlaces places() const override { return places_; }
 
@@ -203,7 +207,7 @@ class CpuBackend : public Backend, public CpuDevice {
     return shard;
   }
 
-  DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
+  absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) override {
     return cpu::MeasureSpeed(*kernels_, pool_.get(), seconds, bytes);
   }
   std::unique_ptr<ReadProbe> NewReadProbe(uint64_t bytes) override {

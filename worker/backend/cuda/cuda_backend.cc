@@ -1,6 +1,5 @@
 #include "worker/backend/cuda/cuda_backend.h"
 
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -10,9 +9,9 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
-#include "worker/backend/cpu/weights/cpu_weights.h"
 #include "worker/backend/cuda/measure.h"
 #include "worker/backend/cuda/shard/cuda_shard.h"
+#include "worker/backend/cuda/shard/upload_weights.h"
 #include "worker/backend/expert_views.h"
 #include "worker/backend/gpt_oss_tensors.h"
 #include "worker/backend/latent_tensors.h"
@@ -31,13 +30,11 @@ absl::Status Unsupported(const std::string& what) {
 class CudaBackend : public Backend {
  public:
   CudaBackend(std::shared_ptr<Device> device, std::unique_ptr<Backend> host,
-              const cpu::Kernels* kernels, DeviceFacts facts,
-              std::function<void(const std::string&)> warning_log)
+              const cpu::Kernels* kernels, DeviceFacts facts)
       : device_(std::move(device)),
         host_(std::move(host)),
         kernels_(kernels),
-        facts_(std::move(facts)),
-        warning_log_(std::move(warning_log)) {}
+        facts_(std::move(facts)) {}
 
   std::string name() const override { return "cuda"; }
   std::string numerics() const override { return host_->numerics(); }
@@ -65,32 +62,28 @@ class CudaBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Shard>> Load(const StageSpec& spec, const TensorSource& weights,
                                               PackedStore* packed,
                                               const LoadProgressFn& progress) override {
+    RETURN_IF_ERROR(device_->Health());
     RETURN_IF_ERROR(Supports(spec));
     cpu::ThreadPool loading(facts_.threads, 0, cpu::ThreadUse::kLoad);
     const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
     const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
     const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
-    cpu::StageWeights on_host;
-    cpu::WeightLoader loader(spec, tensors, packed, nullptr, /*may_map=*/false, &on_host);
-    RETURN_IF_ERROR(loader.Check());
-    RETURN_IF_ERROR(loader.Load(*kernels_, &loading, progress));
-    return CudaShard::Create(spec, on_host, device_);
+    ASSIGN_OR_RETURN(DeviceWeights on_device, UploadWeights(spec, tensors, packed, *kernels_,
+                                                            &loading, progress, device_.get()));
+    return CudaShard::Create(spec, std::move(on_device), device_);
   }
 
-  DeviceSpeed MeasureSpeed(double seconds, uint64_t bytes) override {
-    const absl::StatusOr<DeviceSpeed> speed = MeasureDevice(device_.get(), seconds, bytes);
-    if (!speed.ok() && warning_log_) {
-      warning_log_("the device's speed cannot be measured: " + Describe(speed.status()));
-    }
-    return speed.ok() ? *speed : DeviceSpeed();
+  absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) override {
+    absl::StatusOr<DeviceSpeed> speed = MeasureDevice(device_.get(), seconds, bytes);
+    return speed.ok() ? speed : Annotate(speed.status(), "measuring the device's speed");
   }
+  absl::Status Health() const override { return device_->Health(); }
 
  private:
   const std::shared_ptr<Device> device_;
   const std::unique_ptr<Backend> host_;
   const cpu::Kernels* const kernels_;  // Packs weights.
   const DeviceFacts facts_;
-  const std::function<void(const std::string&)> warning_log_;  // May be null.
 };
 
 }  // namespace
@@ -100,12 +93,13 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackendOn(std::shared_ptr<Device> d
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> host, MakeCpuBackend({}, options));
   ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(""));
   ASSIGN_OR_RETURN(const DeviceMemory memory, device->Memory());
-  DeviceFacts facts = {.kind = device->name(),
+  DeviceFacts facts = {.kind = device->kind(),
+                       .name = device->name(),
                        .threads = UsableCores(),
                        .placed = "",
                        .memory_bytes = memory.free_bytes};
   return std::make_unique<CudaBackend>(std::move(device), std::move(host), kernels,
-                                       std::move(facts), options.warning_log);
+                                       std::move(facts));
 }
 
 }  // namespace strata::cuda

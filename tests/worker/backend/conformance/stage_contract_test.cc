@@ -196,7 +196,9 @@ TEST_P(StageConformance, TheLargestLogitIsTheFirstOfTheLargest) {
 }
 
 TEST_P(StageConformance, MeasuresTheMachine) {
-  const DeviceSpeed speed = backend_->MeasureSpeed(0.1, uint64_t{64} << 20);
+  const auto measured = backend_->MeasureSpeed(0.1, uint64_t{64} << 20);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  const DeviceSpeed& speed = *measured;
   EXPECT_GT(speed.read_bytes_per_s, 0);
   EXPECT_LT(speed.read_bytes_per_s, 1e14);
   EXPECT_GT(speed.flops_per_s, 0);

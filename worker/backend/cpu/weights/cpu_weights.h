@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -90,9 +91,17 @@ class WeightLoader {
   // Checks dtype and shape of every tensor that the stage needs, without its bytes. NOT_FOUND or
   // INVALID_ARGUMENT name the tensor.
   absl::Status Check();
-  // After Check: what the packed weights take.
+  // After Check: what the packed weights take, and what they are made of.
   uint64_t packed_bytes() const { return packed_bytes_; }
+  uint64_t source_bytes() const { return total_bytes_; }
+  // After Check: what they take where each matrix and vector begins on a multiple of `alignment`.
+  uint64_t AlignedBytes(uint64_t alignment) const;
+  // After Check: adds the names of the tensors whose packed form the store lacks.
+  void AddMissing(std::set<std::string>* names) const;
   absl::Status Load(const Kernels& kernels, ThreadPool* pool, const LoadProgressFn& progress);
+  // Of a source that has prepared what is missing.
+  absl::Status LoadPrepared(const Kernels& kernels, ThreadPool* pool,
+                            const LoadProgressFn& progress);
 
  private:
   // One tensor, or some rows of it, and where it goes. A matrix goes to its panels, but to `rows`,
@@ -163,8 +172,6 @@ class WeightLoader {
   absl::StatusOr<TensorView> Describe(const std::string& name, Slot* slot);
   // After its check: what a matrix will be, and whether the store has it.
   void LayOut(Slot* slot);
-  // Makes the bytes of every tensor present that is not kept packed.
-  absl::Status Prepare();
   // Gets memory for all panels but those of stacks, and asks for each part of it to be on the node
   // that reads it.
   absl::Status AllocatePanels();

@@ -85,14 +85,20 @@ absl::Status WeightLoader::AllocatePanels() {
   return absl::OkStatus();
 }
 
-absl::Status WeightLoader::Prepare() {
-  std::set<std::string> names;  // Parts of one tensor name it once.
+uint64_t WeightLoader::AlignedBytes(uint64_t alignment) const {
+  uint64_t bytes = 0;
+  for (const Slot& slot : slots_) {
+    bytes += RoundUp(slot.is_matrix() ? slot.form.bytes : slot.shape[0] * sizeof(float), alignment);
+  }
+  return bytes;
+}
+
+void WeightLoader::AddMissing(std::set<std::string>* names) const {
   for (const Slot& slot : slots_) {
     if (!slot.kept) {
-      names.insert(slot.names.begin(), slot.names.end());
+      names->insert(slot.names.begin(), slot.names.end());
     }
   }
-  return source_.Prepare({names.begin(), names.end()});
 }
 
 bool WeightLoader::MayMap(const PackedForm& form) const {
@@ -196,7 +202,14 @@ absl::Status WeightLoader::MakeSlot(Slot* slot, const Kernels& kernels, ThreadPo
 
 absl::Status WeightLoader::Load(const Kernels& kernels, ThreadPool* pool,
                                 const LoadProgressFn& progress) {
-  RETURN_IF_ERROR(Prepare());
+  std::set<std::string> names;  // Parts of one tensor name it once.
+  AddMissing(&names);
+  RETURN_IF_ERROR(source_.Prepare({names.begin(), names.end()}));
+  return LoadPrepared(kernels, pool, progress);
+}
+
+absl::Status WeightLoader::LoadPrepared(const Kernels& kernels, ThreadPool* pool,
+                                        const LoadProgressFn& progress) {
   RETURN_IF_ERROR(AllocatePanels());
   uint64_t done = 0;
   const auto report = [&] {

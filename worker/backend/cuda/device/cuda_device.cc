@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "worker/backend/shard.h"
 
 namespace strata::cuda {
 namespace {
@@ -15,15 +16,16 @@ namespace {
 // The worker's device; CUDA_VISIBLE_DEVICES says which of the machine's it is.
 constexpr int kDevice = 0;
 
-// An error that stays with the process's use of the device: the worker starts anew.
-absl::Status Failed(cudaError_t error, const std::string& what) {
-  return Error(absl::StatusCode::kUnavailable, "DEVICE_FAILED",
-               absl::StrCat(what, " failed on the device: ", cudaGetErrorString(error)))
-      .Hint("restart the worker; if it fails again, look for the device's errors (Xid) in dmesg");
+std::string Text(cudaError_t error, const std::string& what) {
+  return absl::StrCat(what, " failed on the device: ", cudaGetErrorString(error));
 }
 
-absl::Status StatusOf(cudaError_t error, const std::string& what) {
-  return error == cudaSuccess ? absl::OkStatus() : Failed(error, what);
+// Before there is a stream.
+absl::Status OpenStatus(cudaError_t error, const std::string& what) {
+  return error == cudaSuccess
+             ? absl::OkStatus()
+             : Error(absl::StatusCode::kUnavailable, kDeviceFailed, Text(error, what))
+                   .Hint("nvidia-smi says whether the GPU can be used");
 }
 
 // There is none to use: the build has the backend, the machine lacks what it needs.
@@ -46,12 +48,13 @@ class CudaDevice : public Device {
     }
     auto device = std::make_shared<CudaDevice>();
     cudaDeviceProp properties;
-    RETURN_IF_ERROR(StatusOf(cudaSetDevice(kDevice), "opening"));
+    RETURN_IF_ERROR(OpenStatus(cudaSetDevice(kDevice), "opening"));
     RETURN_IF_ERROR(
-        StatusOf(cudaGetDeviceProperties(&properties, kDevice), "asking for its properties"));
+        OpenStatus(cudaGetDeviceProperties(&properties, kDevice), "asking for its properties"));
     device->name_ = properties.name;
-    RETURN_IF_ERROR(StatusOf(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking),
-                             "making a stream"));
+    device->kind_ = absl::StrCat("sm_", properties.major, properties.minor);
+    RETURN_IF_ERROR(OpenStatus(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking),
+                               "making a stream"));
     return device;
   }
   ~CudaDevice() override {
@@ -61,6 +64,7 @@ class CudaDevice : public Device {
   }
 
   std::string name() const override { return name_; }
+  std::string kind() const override { return kind_; }
   Stream stream() const override { return stream_; }
 
   absl::StatusOr<DeviceMemory> Memory() override {
@@ -100,7 +104,21 @@ class CudaDevice : public Device {
   absl::Status LaunchStatus() override { return StatusOf(cudaGetLastError(), "a launch"); }
 
  private:
+  // An error that stays is what every later call answers.
+  absl::Status StatusOf(cudaError_t error, const std::string& what) {
+    if (error == cudaSuccess) {
+      return absl::OkStatus();
+    }
+    (void)cudaGetLastError();
+    const cudaError_t now = cudaStreamQuery(stream_);
+    if (now == cudaSuccess || now == cudaErrorNotReady) {
+      return Error(absl::StatusCode::kInternal, "DEVICE_CALL_FAILED", Text(error, what));
+    }
+    return FailForGood(Text(error, what));
+  }
+
   std::string name_;
+  std::string kind_;
   cudaStream_t stream_ = nullptr;
 };
 

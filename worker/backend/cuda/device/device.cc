@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "worker/backend/shard.h"
 
 namespace strata::cuda {
 
@@ -12,6 +13,22 @@ absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t f
                             FormatSize(free_bytes), " are free"))
       .Limit(absl::StrCat("free=", FormatSize(free_bytes)))
       .Hint("load fewer layers or fewer KV tokens on this node");
+}
+
+absl::Status Device::Health() const {
+  MutexLock lock(&mutex_);
+  return failed_;
+}
+
+absl::Status Device::FailForGood(const std::string& why) {
+  MutexLock lock(&mutex_);
+  if (failed_.ok()) {
+    failed_ = Error(absl::StatusCode::kUnavailable, kDeviceFailed, why)
+                  .Hint(
+                      "restart its strata-worker; if that does not help, look for the device's "
+                      "errors (Xid) in the log of the kernel (dmesg), and restart the machine");
+  }
+  return failed_;
 }
 
 absl::Status DeviceBuffer::Allocate(Device* device, uint64_t bytes, const std::string& what) {

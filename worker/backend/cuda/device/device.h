@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/mutex.h"
 #include "worker/backend/cuda/kernels/kernels.h"
 
 namespace strata::cuda {
@@ -23,11 +24,12 @@ struct DeviceMemory {
 // RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED): says what for, how much, and what there is.
 absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes);
 
-// One thread at a time.
+// One thread at a time, but for Health.
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;  // "NVIDIA H200"
+  virtual std::string kind() const = 0;  // "sm_90"
   virtual Stream stream() const = 0;
   virtual absl::StatusOr<DeviceMemory> Memory() = 0;
 
@@ -41,9 +43,21 @@ class Device {
   virtual absl::Status CopyOut(void* to, const void* from, uint64_t bytes) = 0;
   // On the stream; the two do not overlap.
   virtual absl::Status CopyWithin(void* to, const void* from, uint64_t bytes) = 0;
-  // What a launch failed with, since this was asked last: UNAVAILABLE (DEVICE_FAILED). Does not
-  // wait.
+  // What a launch failed with, since this was asked last. Does not wait.
   virtual absl::Status LaunchStatus() = 0;
+
+  // Any of these may fail: UNAVAILABLE (DEVICE_FAILED) once the device is of no use any more, as
+  // Health says then; INTERNAL (DEVICE_CALL_FAILED) where the error is the call's alone.
+  // The first failure for good. Any thread; does not wait.
+  absl::Status Health() const;
+
+ protected:
+  // The device is of no use from now on. What Health says.
+  absl::Status FailForGood(const std::string& why);
+
+ private:
+  mutable Mutex mutex_;
+  absl::Status failed_ STRATA_GUARDED_BY(mutex_);
 };
 
 // Memory of a device that outlives it.

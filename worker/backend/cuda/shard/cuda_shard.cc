@@ -7,21 +7,20 @@
 
 namespace strata::cuda {
 
-CudaShard::CudaShard(const StageSpec& spec, std::shared_ptr<Device> device)
+CudaShard::CudaShard(const StageSpec& spec, DeviceWeights weights, std::shared_ptr<Device> device)
     : spec_(spec),
       calls_(&spec_),
       device_(std::move(device)),
       stream_(device_->stream()),
+      weights_(std::move(weights)),
       products_(stream_, spec.activations == v1::ACTIVATIONS_INT8, &scratch_),
       branch_(stream_, spec.model.hidden, products_, scratch_, batch_) {}
 
 absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& spec,
-                                                             const cpu::StageWeights& weights,
+                                                             DeviceWeights weights,
                                                              std::shared_ptr<Device> device) {
-  std::unique_ptr<CudaShard> shard(new CudaShard(spec, std::move(device)));
+  std::unique_ptr<CudaShard> shard(new CudaShard(spec, std::move(weights), std::move(device)));
   Device* const on = shard->device_.get();
-  RETURN_IF_ERROR(shard->weights_.Upload(on, weights));
-  shard->step_read_bytes_ = weights.StepReadBytes();
   RETURN_IF_ERROR(shard->scratch_.Allocate(on, spec));
   RETURN_IF_ERROR(shard->batch_.Allocate(on, spec, shard->calls_.groups()));
   RETURN_IF_ERROR(shard->rotary_.Allocate(on, spec.rotary.size_bytes(), "rotary tables"));

@@ -26,9 +26,9 @@ namespace strata::cuda {
 // Launches return before their work is done; the Read...s wait.
 class CudaShard : public Shard {
  public:
-  // Uploads the weights; `device` outlives the shard. `spec` was found supported.
+  // `weights` are all of the stage's, on `device`. `spec` was found supported.
   static absl::StatusOr<std::unique_ptr<CudaShard>> Create(const StageSpec& spec,
-                                                           const cpu::StageWeights& weights,
+                                                           DeviceWeights weights,
                                                            std::shared_ptr<Device> device);
 
   absl::Status Begin(const Batch& batch) override;
@@ -46,10 +46,10 @@ class CudaShard : public Shard {
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
   absl::Status ResizeKv(std::span<const uint64_t> pages) override;
   uint64_t MemoryBytes() const override;
-  uint64_t StepReadBytes() const override { return step_read_bytes_; }
+  uint64_t StepReadBytes() const override { return weights_.step_read_bytes(); }
 
  private:
-  CudaShard(const StageSpec& spec, std::shared_ptr<Device> device);
+  CudaShard(const StageSpec& spec, DeviceWeights weights, std::shared_ptr<Device> device);
 
   // Attention's parts. Without `queries` only keys and values are wanted.
   void AppendRows(uint32_t layer, bool queries);
@@ -79,7 +79,6 @@ class CudaShard : public Shard {
   const std::shared_ptr<Device> device_;
   const Stream stream_;
   DeviceWeights weights_;
-  uint64_t step_read_bytes_ = 0;
   DeviceScratch scratch_;
   DeviceBuffer rotary_;  // See RopesOf.
   DeviceKv kv_;

@@ -3,31 +3,33 @@
 #include <functional>
 #include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
 
 namespace strata::cuda {
 namespace {
 
-// So that every panel begins on a line of the device's memory.
-constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kAlignment = DeviceWeights::kAlignment;
 
-// Places what it is given one behind another. Counts at first, with no memory; then copies.
+// Copies what it is given one behind another to memory of the device.
 class Placer {
  public:
-  Placer(Device* device, uint8_t* memory) : device_(device), memory_(memory) {}
+  // From `at` on.
+  Placer(Device* device, const DeviceBuffer& memory, uint64_t at)
+      : device_(device), memory_(memory), at_(at) {}
 
-  uint64_t bytes() const { return at_; }
+  uint64_t at() const { return at_; }
   const absl::Status& status() const { return status_; }
 
-  // Null while it counts.
   const uint8_t* Place(const void* data, uint64_t bytes) {
     const uint64_t begin = (at_ + kAlignment - 1) / kAlignment * kAlignment;
-    at_ = begin + bytes;
-    if (memory_ == nullptr || bytes == 0 || !status_.ok()) {
+    if (bytes == 0 || !status_.ok()) {
       return nullptr;
     }
-    status_ = device_->CopyIn(memory_ + begin, data, bytes);
-    return memory_ + begin;
+    at_ = begin + bytes;
+    STRATA_CHECK(at_ <= memory_.bytes());
+    status_ = device_->CopyIn(memory_.as() + begin, data, bytes);
+    return memory_.as() + begin;
   }
   DeviceVector Place(const std::vector<float>& vector) {
     const uint8_t* const data = Place(vector.data(), vector.size() * sizeof(float));
@@ -68,8 +70,8 @@ class Placer {
 
  private:
   Device* const device_;
-  uint8_t* const memory_;
-  uint64_t at_ = 0;
+  const DeviceBuffer& memory_;
+  uint64_t at_;
   absl::Status status_;
 };
 
@@ -110,31 +112,47 @@ DeviceLayer PlaceLayer(const cpu::LayerWeights& from, Placer* placer) {
 
 }  // namespace
 
-absl::Status DeviceWeights::Upload(Device* device, const cpu::StageWeights& weights) {
-  const auto place = [&](Placer* placer) {
-    layers_.clear();
-    for (const cpu::LayerWeights& layer : weights.layers) {
-      layers_.push_back(PlaceLayer(layer, placer));
-    }
-    final_norm_ = placer->Place(weights.final_norm);
-    head_ = placer->Place(weights.head);
-    embedding_ = {};
-    if (!weights.embedding.empty()) {
-      const std::span<const uint8_t> rows = weights.embedding.packed();
-      embedding_.table = placer->Place(rows.data(), rows.size());
-      embedding_.dtype = weights.embedding.dtype();
-    } else if (weights.embedding_panels.bytes() != 0) {
-      embedding_.matrix = placer->Place(weights.embedding_panels);
-    } else {
-      embedding_.matrix = head_;  // Tied.
-    }
+uint64_t DeviceWeights::ListBytes(const LayerSpec& layer) {
+  constexpr uint64_t kExpertLists = 3;
+  constexpr uint64_t kHeadLists = 2;
+  const auto list = [](uint64_t matrices) {
+    return (matrices * sizeof(Matrix) + kAlignment - 1) / kAlignment * kAlignment;
   };
-  Placer counts(device, nullptr);
-  place(&counts);
-  RETURN_IF_ERROR(memory_.Allocate(device, counts.bytes(), "the stage's weights"));
-  Placer copies(device, memory_.as());
-  place(&copies);
-  return copies.status();
+  return kExpertLists * list(layer.mlp.experts) +
+         kHeadLists * list(layer.attention.latent.rank != 0 ? layer.attention.heads : 0);
+}
+
+absl::Status DeviceWeights::Allocate(Device* device, uint64_t bytes) {
+  return memory_.Allocate(device, bytes, "the stage's weights");
+}
+
+absl::Status DeviceWeights::Add(Device* device, const cpu::StageWeights& weights) {
+  Placer placer(device, memory_, used_bytes_);
+  for (const cpu::LayerWeights& layer : weights.layers) {
+    layers_.push_back(PlaceLayer(layer, &placer));
+  }
+  if (!weights.final_norm.empty()) {
+    final_norm_ = placer.Place(weights.final_norm);
+    head_ = placer.Place(weights.head);
+  }
+  if (!weights.embedding.empty()) {
+    const std::span<const uint8_t> rows = weights.embedding.packed();
+    embedding_.table = placer.Place(rows.data(), rows.size());
+    embedding_.dtype = weights.embedding.dtype();
+  } else if (weights.embedding_panels.bytes() != 0) {
+    embedding_.matrix = placer.Place(weights.embedding_panels);
+  }
+  used_bytes_ = placer.at();
+  step_read_bytes_ += weights.StepReadBytes();
+  return placer.status();
+}
+
+Embedding DeviceWeights::embedding() const {
+  Embedding embedding = embedding_;
+  if (embedding.table == nullptr && embedding.matrix.data == nullptr) {
+    embedding.matrix = head_;  // Tied.
+  }
+  return embedding;
 }
 
 }  // namespace strata::cuda

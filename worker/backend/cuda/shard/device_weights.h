@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/model/model_spec.h"
 #include "worker/backend/cpu/weights/cpu_weights.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernels/kernels.h"
@@ -44,17 +45,30 @@ struct DeviceLayer {
 
 class DeviceWeights {
  public:
-  // Copies all; the host's may go afterwards.
-  absl::Status Upload(Device* device, const cpu::StageWeights& weights);
+  // So that every panel begins on a line of the device's memory.
+  static constexpr uint64_t kAlignment = 256;
+  // What a layer takes beside its matrices and vectors: lists of its experts', and heads',
+  // matrices.
+  static uint64_t ListBytes(const LayerSpec& layer);
+
+  // Memory for weights of so many bytes.
+  absl::Status Allocate(Device* device, uint64_t bytes);
+  // Copies the stage's next layers, of which there is one at least, with what is beside them, the
+  // embedding, the last norm and the head. They may go afterwards.
+  absl::Status Add(Device* device, const cpu::StageWeights& weights);
 
   const DeviceLayer& layer(uint32_t local) const { return layers_[local]; }
-  const Embedding& embedding() const { return embedding_; }
+  Embedding embedding() const;
   DeviceVector final_norm() const { return final_norm_; }
   const Matrix& head() const { return head_; }
   uint64_t bytes() const { return memory_.bytes(); }
+  // As StageWeights has it, of all that was added.
+  uint64_t step_read_bytes() const { return step_read_bytes_; }
 
  private:
   DeviceBuffer memory_;
+  uint64_t used_bytes_ = 0;
+  uint64_t step_read_bytes_ = 0;
   std::vector<DeviceLayer> layers_;
   Embedding embedding_;
   DeviceVector final_norm_;
