@@ -36,15 +36,21 @@ std::string Said(const std::string& text) {
 }
 
 void PrintNode(const v1::Node& node, std::ostream& out) {
-  out << Said(node.name()) << " is " << Said(node.state()) << "\n"
+  out << Said(node.name()) << " is " << Said(node.state())
+      << (node.unfit().empty() ? "" : ": " + Printable(node.unfit(), 1024)) << "\n"
       << "  address      " << Said(node.address()) << "\n"
       << "  platform     " << Said(node.platform()) << ", version " << Said(node.version()) << "\n"
       << "  backend      " << Said(node.backend()) << " " << Said(node.isa()) << ", "
       << Counted(node.threads(), "thread") << "\n"
+      << "  device       " << (node.device_name().empty() ? "-" : Said(node.device_name())) << "\n"
       << "  memory       " << FormatSize(node.used_bytes()) << " used of "
-      << FormatSize(node.memory_bytes()) << "\n"
-      << "  measured     " << FormatSize(static_cast<uint64_t>(node.read_bytes_per_s()))
-      << "/s read, " << Rounded(node.flops_per_s() / 1e9) << " GFLOP/s\n"
+      << FormatSize(node.memory_bytes());
+  if (node.host_memory_bytes() != 0) {
+    out << " of the device, " << FormatSize(node.host_used_bytes()) << " of "
+        << FormatSize(node.host_memory_bytes()) << " of the host";
+  }
+  out << "\n"
+      << "  measured     " << ReadsText(node) << " read, " << ComputesText(node) << "\n"
       << "  weight cache " << FormatSize(node.cache_bytes()) << ", "
       << FormatSize(node.fetched_bytes()) << " fetched since start";
   if (node.has_disk_free_bytes()) {

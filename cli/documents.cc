@@ -100,17 +100,24 @@ Json FactsDocument(const v1::ModelFacts& facts) {
 }  // namespace
 
 Json NodeSummary(const v1::Node& node) {
-  return {{"name", node.name()},       {"state", node.state()},
-          {"address", node.address()}, {"memory_bytes", node.memory_bytes()},
-          {"backend", node.backend()}, {"isa", node.isa()}};
+  return {{"name", node.name()},
+          {"state", node.state()},
+          {"address", node.address()},
+          {"memory_bytes", node.memory_bytes()},
+          {"backend", node.backend()},
+          {"isa", node.isa()},
+          {"device", TextOrNull(node.device_name())},
+          {"read_bytes_per_s", node.read_bytes_per_s()},
+          {"flops_per_s", node.flops_per_s()},
+          {"host_memory_bytes", BytesOrNull(node.host_memory_bytes())},
+          {"unfit", TextOrNull(node.unfit())}};
 }
 
 Json NodeDocument(const v1::Node& node) {
   Json document = NodeSummary(node);
   document["used_bytes"] = node.used_bytes();
+  document["host_used_bytes"] = BytesOrNull(node.host_used_bytes());
   document["threads"] = node.threads();
-  document["read_bytes_per_s"] = node.read_bytes_per_s();
-  document["flops_per_s"] = node.flops_per_s();
   document["incarnation"] = node.incarnation();
   document["version"] = node.version();
   document["platform"] = node.platform();
@@ -235,6 +242,7 @@ Json PlanDocument(const v1::Plan& plan) {
     for (const v1::PlanStage& stage : pipeline->stages()) {
       const v1::PlanRank* rank = FindRank(stage);
       stages.push_back({{"node", rank != nullptr ? rank->node() : ""},
+                        {"device", rank != nullptr ? rank->device() : ""},
                         {"first_layer", stage.first_layer()},
                         {"last_layer", stage.last_layer()},
                         {"weight_bytes", stage.weight_bytes()},

@@ -44,6 +44,11 @@ std::string NodeOf(const v1::PlanStage& stage) {
   return rank != nullptr ? rank->node() : "?";
 }
 
+std::string DeviceOf(const v1::PlanStage& stage) {
+  const v1::PlanRank* rank = FindRank(stage);
+  return rank == nullptr || rank->device().empty() ? "-" : rank->device();
+}
+
 }  // namespace
 
 std::string Layers(uint32_t first, uint32_t last) {
@@ -51,16 +56,31 @@ std::string Layers(uint32_t first, uint32_t last) {
                        : "layers " + std::to_string(first) + "-" + std::to_string(last);
 }
 
+std::string DeviceText(const v1::Node& node) {
+  const bool named = node.backend() != "cpu" && !node.device_name().empty();
+  const std::string& what = named ? node.device_name() : node.isa();
+  return node.backend() + (what.empty() ? "" : "/" + what);
+}
+
+std::string ReadsText(const v1::Node& node) {
+  return node.read_bytes_per_s() > 0
+             ? FormatSize(static_cast<uint64_t>(node.read_bytes_per_s())) + "/s"
+             : "-";
+}
+
+std::string ComputesText(const v1::Node& node) {
+  return node.flops_per_s() > 0 ? Rounded(node.flops_per_s() / 1e9) + " GFLOP/s" : "-";
+}
+
 void PrintNodes(const google::protobuf::RepeatedPtrField<v1::Node>& nodes,
                 const std::string& indent, std::ostream* out) {
-  Table table({"NAME", "STATE", "ADDRESS", "BACKEND", ">MEMORY", "HOLDS"});
+  Table table({"NAME", "STATE", "ADDRESS", "BACKEND", ">MEMORY", ">READS", ">COMPUTES", "HOLDS"});
   for (const v1::Node& node : nodes) {
     const std::string memory = node.used_bytes() == 0 ? FormatSize(node.memory_bytes())
                                                       : FormatSize(node.used_bytes()) + " of " +
                                                             FormatSize(node.memory_bytes());
-    table.AddRow({node.name(), node.state(), node.address(),
-                  node.backend() + (node.isa().empty() ? "" : "/" + node.isa()), memory,
-                  Joined(node.models())});
+    table.AddRow({node.name(), node.state(), node.address(), DeviceText(node), memory,
+                  ReadsText(node), ComputesText(node), Joined(node.models())});
   }
   table.Print(out, indent);
 }
@@ -137,13 +157,13 @@ std::string SchedulingText(const v1::Scheduling& scheduling) {
 }
 
 void PrintPlan(const v1::Plan& plan, std::ostream* out) {
-  Table table({">STAGE", "NODE", "LAYERS", ">WEIGHTS", ">KV", ">KV TOKENS", ">MS/TOKEN"});
+  Table table({">STAGE", "NODE", "DEVICE", "LAYERS", ">WEIGHTS", ">KV", ">KV TOKENS", ">MS/TOKEN"});
   uint64_t kv_tokens = 0;
   if (const v1::PlanPipeline* pipeline = FindPipeline(plan)) {
     kv_tokens = pipeline->kv_tokens();
     for (int i = 0; i < pipeline->stages_size(); ++i) {
       const v1::PlanStage& stage = pipeline->stages(i);
-      table.AddRow({std::to_string(i), NodeOf(stage),
+      table.AddRow({std::to_string(i), NodeOf(stage), DeviceOf(stage),
                     std::to_string(stage.first_layer()) + "-" + std::to_string(stage.last_layer()),
                     FormatSize(stage.weight_bytes()), FormatSize(stage.kv_bytes()),
                     std::to_string(StageKvTokens(stage)), Rounded(stage.predicted_ms())});

@@ -35,6 +35,12 @@ std::string Placement(const v1::Plan& plan);
 // "layers 0-3", "layer 4".
 std::string Layers(uint32_t first, uint32_t last);
 
+// What a node computes on: "cpu/avx512", "cuda/NVIDIA H200". And how fast it reads its memory and
+// computes, as measured; "-": not known.
+std::string DeviceText(const v1::Node& node);
+std::string ReadsText(const v1::Node& node);
+std::string ComputesText(const v1::Node& node);
+
 }  // namespace strata::cli
 
 #endif  // STRATA_CLI_TABLES_H_

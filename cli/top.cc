@@ -67,14 +67,15 @@ void PrintSummary(const v1::GetStatusResponse& status, const TokenRates& rates,
 }
 
 void PrintNodeUse(const v1::GetStatusResponse& status, std::ostream* out) {
-  Table table({"NODE", "STATE", "MEMORY IN USE", ">OF", "HOLDS"});
+  Table table({"NODE", "STATE", "DEVICE", "MEMORY IN USE", ">OF", ">READS", ">COMPUTES", "HOLDS"});
   for (const v1::Node& node : status.nodes()) {
     std::string holds;
     for (const std::string& model : node.models()) {
       holds += (holds.empty() ? "" : ", ") + model;
     }
-    table.AddRow({node.name(), node.state(), UseBar(node.used_bytes(), node.memory_bytes()),
-                  FormatSize(node.memory_bytes()), holds.empty() ? "-" : holds});
+    table.AddRow({node.name(), node.state(), DeviceText(node),
+                  UseBar(node.used_bytes(), node.memory_bytes()), FormatSize(node.memory_bytes()),
+                  ReadsText(node), ComputesText(node), holds.empty() ? "-" : holds});
   }
   *out << "\n";
   table.Print(out);

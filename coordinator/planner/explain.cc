@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/units.h"
 #include "coordinator/planner/local_search.h"
@@ -41,6 +42,7 @@ class Writer {
     Goal();
     Limit();
     Kv();
+    Devices();
     LeftOut();
     Proof();
     return std::move(out_);
@@ -124,6 +126,28 @@ class Writer {
         "KV: ", e_.kv_tokens, " tokens (", e_.wanted_tokens, " wanted) are ", e_.solution.pages,
         " pages of ", kPageTokens, " on every stage", Windows(), ", ", FormatSize(bytes),
         " in all; node ", problem_.node(tightest).name, " would have room for ", room, " pages."));
+  }
+
+  // What the nodes of the plan compute on.
+  void Devices() {
+    std::vector<std::string> of_nodes;
+    for (const PlacedStage& stage : stages_) {
+      const PlannerNode& node = problem_.node(stage.node);
+      const std::string device =
+          node.device_name.empty() ? node.device : node.device + ", " + node.device_name;
+      of_nodes.push_back(
+          absl::StrFormat("%s (%s) has %s free, reads %.1f GB/s and computes %.1f "
+                          "Gflop/s",
+                          node.name, device, FormatSize(node.free_bytes),
+                          node.read_bytes_per_s / 1e9, node.flops_per_s / 1e9));
+    }
+    const size_t named = std::min(of_nodes.size(), kMaxNamed);
+    const std::vector<std::string> first(of_nodes.begin(),
+                                         of_nodes.begin() + static_cast<ptrdiff_t>(named));
+    out_.push_back(absl::StrCat(
+        "Devices: ", absl::StrJoin(first, "; "),
+        of_nodes.size() > named ? absl::StrCat("; and ", of_nodes.size() - named, " more") : "",
+        "."));
   }
 
   void LeftOut() {

@@ -26,7 +26,12 @@ class CliCommands : public CommandTest {};
 TEST_F(CliCommands, StatusDocumentHasThePublicShape) {
   const json status = Document({"status"});
   EXPECT_EQ(status["nodes"][0], json::parse(R"({"name":"a","state":"serving",
-      "address":"127.0.0.1:7071","memory_bytes":8589934592,"backend":"cpu","isa":"avx2"})"));
+      "address":"127.0.0.1:7071","memory_bytes":8589934592,"backend":"cpu","isa":"avx2",
+      "device":null,"read_bytes_per_s":0.0,"flops_per_s":0.0,"host_memory_bytes":null,
+      "unfit":null})"));
+  EXPECT_EQ(status["nodes"][1]["device"], "NVIDIA H200");
+  EXPECT_EQ(status["nodes"][1]["flops_per_s"], 6e13);
+  EXPECT_EQ(status["nodes"][1]["host_memory_bytes"], 2147483648u);
   EXPECT_EQ(status["models"][0],
             json::parse(R"({"name":"recall","state":"ready","family":"llama","digest":"abc123"})"));
   EXPECT_EQ(status["sessions"][0]["request_id"], "r-1");
@@ -34,6 +39,17 @@ TEST_F(CliCommands, StatusDocumentHasThePublicShape) {
       "total":2048,"free":2045,"live":3,"cached":0,"fenced":0})"));
   EXPECT_EQ(status["problems"][0], json::parse(R"({"what":"node c is lost",
                             "do":"start strata-worker on c, or `strata node remove c`"})"));
+}
+
+TEST_F(CliCommands, DevicesAreShownWithNameMemoryAndSpeed) {
+  EXPECT_THAT(Text({"node", "list"}), AllOf(HasSubstr("cuda/NVIDIA H200"), HasSubstr("cpu/avx2"),
+                                            HasSubstr("4.0 TiB/s"), HasSubstr("60000 GFLOP/s")));
+  EXPECT_THAT(Text({"top", "--once"}),
+              AllOf(HasSubstr("cuda/NVIDIA H200"), HasSubstr("4.0 TiB/s"), HasSubstr("GFLOP/s")));
+  const json plan = Document({"plan", "recall"});
+  EXPECT_EQ(plan["stages"][0]["device"], "cpu");
+  EXPECT_EQ(plan["stages"][1]["device"], "cuda");
+  EXPECT_THAT(Text({"plan", "recall"}), AllOf(HasSubstr("DEVICE"), HasSubstr("cuda")));
 }
 
 TEST_F(CliCommands, StatusTellsPeopleWhatIsWrongAndWhatMendsIt) {
@@ -252,8 +268,10 @@ TEST_F(CliCommands, AddAndPullDetachWhenAskedTo) {
 
 TEST_F(CliCommands, PlanDocumentHasThePublicShape) {
   const json plan = Document({"plan", "recall", "--goal", "capacity"});
-  EXPECT_EQ(plan["stages"][1],
-            json::parse(R"({"node":"b","first_layer":2,"last_layer":3,"weight_bytes":104857600,
+  EXPECT_EQ(
+      plan["stages"][1],
+      json::parse(
+          R"({"node":"b","device":"cuda","first_layer":2,"last_layer":3,"weight_bytes":104857600,
                             "kv_bytes":67108864,"kv_tokens":32768,"predicted_ms":1.1})"));
   for (const char* key : {"epoch", "numerics_class", "stages", "kv_tokens", "limiting_node",
                           "predicted_tokens_per_s", "lower_bound_gap", "why"}) {
