@@ -28,6 +28,7 @@ class ObjectWriter {
     size_t required = 0;
     for (const Member& member : members_) {
       required += member.required ? 1 : 0;
+      first_required_ += required == 0 ? 1 : 0;
     }
     counts_ = shape_.min > required ||
               (shape_.max != kNoCount && (HasOthers() || shape_.max < members_.size()));
@@ -131,7 +132,7 @@ class ObjectWriter {
     const Member& member = members_[next];
     const bool decided = !counts_ && count > 0;  // Members do not depend on each other any more.
     if (decided && IsReachedOnce(next)) {
-      return Decided(member, next);
+      return Decided(next);
     }
     const auto [found, added] = rules_.emplace(std::pair(next, count), 0);
     if (!added) {
@@ -141,7 +142,7 @@ class ObjectWriter {
     found->second = rule;
     std::vector<GrammarExpr> ways;
     if (decided) {
-      ASSIGN_OR_RETURN(GrammarExpr all, Decided(member, next));
+      ASSIGN_OR_RETURN(GrammarExpr all, Decided(next));
       ways.push_back(std::move(all));
     } else {
       if (count < cap_ || !counts_ || shape_.max == kNoCount) {
@@ -157,21 +158,23 @@ class ObjectWriter {
     return GrammarExpr::Rule(rule);
   }
 
-  // From `next` on, behind a member: one sequence.
-  absl::StatusOr<GrammarExpr> Decided(const Member& member, size_t next) {
-    ASSIGN_OR_RETURN(GrammarExpr rest, From(next + 1, 1));
-    const GrammarExpr own = WithComma(1, member.text);
-    return GrammarExpr::Sequence(
-        {member.required ? own : GrammarExpr::Optional(own), std::move(rest)});
+  // From `next` on, behind a member: one sequence, as far as nothing else leads into it.
+  absl::StatusOr<GrammarExpr> Decided(size_t next) {
+    std::vector<GrammarExpr> parts;
+    do {
+      GrammarExpr own = WithComma(1, members_[next].text);
+      parts.push_back(members_[next].required ? std::move(own)
+                                              : GrammarExpr::Optional(std::move(own)));
+      ++next;
+    } while (next < members_.size() && IsReachedOnce(next));
+    ASSIGN_OR_RETURN(GrammarExpr rest, From(next, 1));
+    parts.push_back(std::move(rest));
+    return GrammarExpr::Sequence(std::move(parts));
   }
 
   // Whether there is one way only to have a member before property `next` > 0.
   bool IsReachedOnce(size_t next) const {
-    size_t first_required = 0;
-    while (first_required < members_.size() && !members_[first_required].required) {
-      ++first_required;
-    }
-    return next > first_required + 1 || (first_required == 0 && next == 1);
+    return next > first_required_ + 1 || (first_required_ == 0 && next == 1);
   }
 
   absl::StatusOr<GrammarExpr> Others(size_t count) {
@@ -201,6 +204,7 @@ class ObjectWriter {
   const ObjectShape& shape_;
   SchemaGrammar* const writer_;
   std::vector<Member> members_;
+  size_t first_required_ = 0;  // How many optional ones stand before it.
   KeySet others_names_;
   GrammarExpr others_;   // One member of another name.
   bool counts_ = false;  // Whether it matters how many members there are.
