@@ -447,6 +447,62 @@ def chat_template():
                 seed(f"{kind}-{i:03}", source)
 
 
+# ---- tool calls
+
+TOOL_ROWS = ("harmony deepseek_v32 deepseek_v3 deepseek_v31 kimi_k2 minimax_m2 minimax_m1 glm45 seed_oss "
+             "qwen3_coder command_r7b granite hermes mistral llama3_json").split()
+THOUGHT_ROWS = "harmony mistral seed kimi_vl cohere think granite".split()
+TOKENS = 64 + 128  # Markup is special tokens.
+
+
+def tool_calls():
+    def seed(name, row, flags, answer):
+        write("tool_calls", name, bytes([TOOL_ROWS.index(row) + 1, flags]) + answer.encode())
+
+    def thought(row):  # The number is the flags' remainder; flags are 16, 32, ...
+        return THOUGHT_ROWS.index(row) + 1 if row else 0
+
+    longest = {}
+    for line in (GOLDEN / "tools/calls.jsonl").read_text().splitlines():
+        case = json.loads(line)
+        if case["format"] and len(case["answer"]) > len(longest.get(case["format"], case)["answer"]) or (
+                case["format"] and case["format"] not in longest):
+            longest[case["format"]] = case
+    for row, case in longest.items():
+        answer = case["answer"].replace("get_weather", "f").replace("search-web.2", "f")
+        for flags in (thought(case["reasoning"]), TOKENS + thought(case["reasoning"])):
+            seed(f"golden-{row}-{flags}", row, flags, answer)
+    call = '{"name": "f", "arguments": {"s": "a\\u00e9\\n", "n": 1, "o": {"x": [null, true, 2.5e-3]}}}'
+    for name, answer in {
+        "unknown": '<tool_call>{"name": "g", "arguments": {}}</tool_call>',
+        "broken": '<tool_call>{"name": "f", "arguments": {"s": Bern}}</tool_call>',
+        "cut": "<tool_call>" + call[:40],
+        "twice": f"<tool_call><tool_call>{call}</tool_call>\n<tool_call>[{call}, {call}]</tool_call> done",
+        "behind": '<tool_call>{"arguments": {"n": 1}, "name": "f"}</tool_call>',
+        "in-text": '<tool_call>{"name": "f", "arguments": "{\\"n\\": 1}"}',
+        "thoughts": f"<think>\nHm, </thi\n</think>\n\nWell.\n\n<tool_call>{call}</tool_call>",
+        "line": '<tool_call>{"name": "f", "arguments": {"s": "a\nb\tc"}}',
+    }.items():
+        for flags in (thought("think"), TOKENS + 32 + thought("think"), 16 + thought("think")):
+            seed(f"{name}-{flags}", "hermes", flags, answer)
+    for row, answer in {
+        "llama3_json": call.replace("arguments", "parameters") + "; " + call,
+        "mistral": f"[TOOL_CALLS][{call}][TOOL_CALLS]f[CALL_ID]123456789[ARGS]" + '{"n": 1}[TOOL_CALLS]now{}',
+        "granite": f"<|tool_call|>[{call}]",
+        "minimax_m1": f"<tool_calls>\n{call}\n{call}\n</tool_calls>",
+        "minimax_m2": '<minimax:tool_call>\n<invoke name="f">\n<parameter name="s">a</parameter>\n</invoke>\n'
+                      '<invoke name="now">\n</invoke></minimax:tool_call>',
+        "kimi_k2": '<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"n": 1}'
+                   '<|tool_call_end|><|tool_calls_section_end|>',
+        "deepseek_v32": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="s" string="true">a'
+                        '</｜DSML｜parameter>\n<｜DSML｜parameter name="n" string="false">1</｜DSML｜parameter>\n'
+                        '</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+        "glm45": "<tool_call>f\n<arg_key>o</arg_key>\n<arg_value>{}</arg_value>\n</tool_call><tool_call>now</tool_call>",
+    }.items():
+        for flags in (0, TOKENS):
+            seed(f"{row}-{flags}", row, flags, answer)
+
+
 # ---- manifests
 
 
@@ -787,7 +843,7 @@ def http_streams():
 
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for target in (safetensors, gguf, model_config, tokenizer, chat_template, manifest, checkpoint,
+    for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, manifest, checkpoint,
                    frame_parts, step_frames, results, generate_request, http_body,
                    http_connection, http_streams):
         target()
