@@ -26,6 +26,7 @@ Serving ServingOf(const Deployments& deployments, const std::string& model) {
     serving.deployment = deployment->id();
     serving.numerics_class = deployment->plan().numerics_class().name();
     serving.plan_epoch = deployment->plan().epoch();
+    serving.load_options = &deployment->load_options();
   }
   return serving;
 }

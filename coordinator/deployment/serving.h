@@ -17,6 +17,8 @@ struct Serving {
   uint64_t deployment = 0;
   std::string numerics_class;
   uint64_t plan_epoch = 0;
+  // How the model was loaded; null where engine is.
+  const v1::LoadOptions* load_options = nullptr;
   absl::Status problem;  // Why engine is null.
 };
 

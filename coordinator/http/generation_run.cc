@@ -17,6 +17,19 @@ constexpr char kKeepAlive[] = ": keep-alive\n\n";
 void Append(v1::GenerateResponse next, v1::GenerateResponse* all) {
   all->mutable_text()->append(next.text());
   next.clear_text();
+  all->mutable_thought()->append(next.thought());
+  next.clear_thought();
+  for (v1::ToolCallPiece& piece : *next.mutable_tool_calls()) {
+    v1::ToolCallPiece* last =
+        all->tool_calls_size() == 0 ? nullptr : all->mutable_tool_calls(all->tool_calls_size() - 1);
+    if (last == nullptr || last->index() != piece.index()) {
+      *all->add_tool_calls() = std::move(piece);
+    } else {
+      last->mutable_arguments()->append(piece.arguments());
+      last->set_done(piece.done());
+    }
+  }
+  next.clear_tool_calls();
   for (v1::TokenLogprob& logprob : *next.mutable_logprobs()) {
     *all->add_logprobs() = std::move(logprob);
   }
@@ -161,7 +174,10 @@ void Run::Drained() {
 }
 
 void Run::Hold(size_t index, v1::GenerateResponse message) {
-  held_bytes_ += message.text().size();
+  held_bytes_ += message.text().size() + message.thought().size();
+  for (const v1::ToolCallPiece& piece : message.tool_calls()) {
+    held_bytes_ += piece.id().size() + piece.name().size() + piece.arguments().size();
+  }
   for (const auto* logprobs : {&message.logprobs(), &message.prompt_logprobs()}) {
     for (const v1::TokenLogprob& logprob : *logprobs) {
       held_bytes_ += kLogprobBytes * (1 + static_cast<uint64_t>(logprob.top_size()));

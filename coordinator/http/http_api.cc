@@ -20,6 +20,9 @@
 namespace strata {
 namespace {
 
+// What clients call a model that they do not know the name of.
+constexpr std::string_view kAnyModel = "dummy";
+
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr std::string_view kRequestIdHeader = "X-Strata-Request-Id";
 constexpr std::string_view kDeadlineHeader = "X-Strata-Deadline";
@@ -300,7 +303,10 @@ void HttpApi::RunChoices(Call* call, const CallOptions& options, uint32_t defaul
 
 absl::StatusOr<std::shared_ptr<const ModelRuntime>> HttpApi::ModelOf(const std::string& model) {
   if (!model.empty()) {
-    return backend_->GetRuntime(model);
+    auto runtime = backend_->GetRuntime(model);
+    if (runtime.ok() || model != kAnyModel) {
+      return runtime;
+    }
   }
   ASSIGN_OR_RETURN(const auto models, backend_->ListModels());
   std::string only;

@@ -108,7 +108,8 @@ class HttpApi {
   void RunChoices(Call* call, const CallOptions& options, uint32_t default_max_tokens,
                   std::vector<ChoiceRequest> choices, std::unique_ptr<HttpAnswer> answer);
   absl::StatusOr<std::shared_ptr<Caller>> Authenticate(const HttpRequest& head) const;
-  // The runtime of `model`; where that is "", of the one that is loaded.
+  // The runtime of `model`; where that is "", or "dummy" and no model's name, of the one that is
+  // loaded.
   absl::StatusOr<std::shared_ptr<const ModelRuntime>> ModelOf(const std::string& model);
   // Tokens of its longest request; 0: it is not loaded.
   absl::StatusOr<uint64_t> MaxTokensOf(const std::string& model);

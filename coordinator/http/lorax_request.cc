@@ -57,7 +57,7 @@ absl::Status ReadChat(const std::string& inputs, v1::ChatInput* chat) {
   ASSIGN_OR_RETURN(Json messages, ParseJson(inputs, "inputs (parameters.apply_chat_template)"));
   const Json object = {{"messages", std::move(messages)}};
   Fields fields(object, "inputs.");
-  ReadMessages(&fields, chat);
+  ReadMessages(&fields, "{\"messages\": " + inputs + "}", chat);
   return fields.status();
 }
 

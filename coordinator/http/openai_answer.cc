@@ -24,6 +24,10 @@ struct OpenAiChoice {
   TokenTexts texts;
   // What was not taken yet: of a stream since its last chunk, else all of it.
   std::string text;
+  std::string thought;
+  std::vector<v1::ToolCallPiece> calls;  // Pieces of a call are one.
+  uint64_t generated = 0;                // Tokens.
+  uint64_t prompt_tokens = 0;
   CompletionLogprobs completion;
   OrderedJson chat = OrderedJson::array();
   bool named = false;         // A chunk said whose it is.
@@ -43,6 +47,7 @@ class OpenAiAnswer : public HttpAnswer {
       : chat_(request.chat),
         stream_(request.stream),
         include_usage_(request.include_usage),
+        continuous_usage_(request.continuous_usage),
         echo_(request.echo),
         no_answer_(request.no_answer),
         logprobs_(request.logprobs),
@@ -79,6 +84,12 @@ class OpenAiAnswer : public HttpAnswer {
                  : Head("text_completion", "text_completion");
   }
   OrderedJson Usage() const;
+  // Of a stream that goes on: what was made so far.
+  OrderedJson UsageSoFar() const;
+  OrderedJson UsageOf(uint64_t prompt, uint64_t completion, uint64_t cached,
+                      uint64_t thoughts) const;
+  // What a conversation's choice says that was not taken yet.
+  OrderedJson TakeSaid(OpenAiChoice* choice) const;
   void Start(size_t index, const v1::Started& started);
   // Logprobs that were not taken yet, or null.
   OrderedJson TakeLogprobs(OpenAiChoice* choice) const;
@@ -88,6 +99,7 @@ class OpenAiAnswer : public HttpAnswer {
   const bool chat_;
   const bool stream_;
   const bool include_usage_;
+  const bool continuous_usage_;
   const bool echo_;
   const bool no_answer_;
   const bool logprobs_;
@@ -112,23 +124,43 @@ OrderedJson OpenAiAnswer::Head(const char* whole, const char* chunk) const {
 }
 
 OrderedJson OpenAiAnswer::Usage() const {
-  uint64_t prompt = 0, completion = 0, cached = 0;
+  uint64_t prompt = 0, completion = 0, cached = 0, thoughts = 0;
   for (size_t i = 0; i < choices_.size(); ++i) {
     const v1::Finish& finish = choices_[i]->finish;
     completion += no_answer_ ? 0 : finish.completion_tokens();
+    thoughts += finish.reasoning_tokens();
     if (i % best_of_ == 0) {
       prompt += finish.prompt_tokens();
       cached += finish.cached_tokens();
     }
   }
+  return UsageOf(prompt, completion, cached, thoughts);
+}
+
+OrderedJson OpenAiAnswer::UsageSoFar() const {
+  uint64_t prompt = 0, completion = 0;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    completion += no_answer_ ? 0 : choices_[i]->generated;
+    if (i % best_of_ == 0) prompt += choices_[i]->prompt_tokens;
+  }
   return {{"prompt_tokens", prompt},
           {"completion_tokens", completion},
-          {"total_tokens", prompt + completion},
-          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+          {"total_tokens", prompt + completion}};
+}
+
+OrderedJson OpenAiAnswer::UsageOf(uint64_t prompt, uint64_t completion, uint64_t cached,
+                                  uint64_t thoughts) const {
+  OrderedJson usage{{"prompt_tokens", prompt},
+                    {"completion_tokens", completion},
+                    {"total_tokens", prompt + completion},
+                    {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+  if (chat_) usage["completion_tokens_details"] = {{"reasoning_tokens", thoughts}};
+  return usage;
 }
 
 void OpenAiAnswer::Start(size_t index, const v1::Started& started) {
   started_ = started;
+  choices_[index]->prompt_tokens = started.prompt_tokens();
   const size_t prompt = index / best_of_;
   if (!echo_) {
     return;
@@ -150,17 +182,39 @@ OrderedJson OpenAiAnswer::TakeLogprobs(OpenAiChoice* choice) const {
   return {{"content", std::exchange(choice->chat, OrderedJson::array())}, {"refusal", nullptr}};
 }
 
+OrderedJson OpenAiAnswer::TakeSaid(OpenAiChoice* choice) const {
+  OrderedJson said = OrderedJson::object();
+  if (!std::exchange(choice->named, true)) said["role"] = "assistant";
+  std::string text = std::exchange(choice->text, {});
+  std::string thought = std::exchange(choice->thought, {});
+  const std::vector<v1::ToolCallPiece> calls = std::exchange(choice->calls, {});
+  // Null beside thoughts and calls, so that nobody shows an empty text for them.
+  const bool silent = text.empty() && !(calls.empty() && thought.empty());
+  said["content"] = silent ? OrderedJson(nullptr) : OrderedJson(std::move(text));
+  if (!thought.empty()) said["reasoning_content"] = std::move(thought);
+  for (const v1::ToolCallPiece& piece : calls) {
+    OrderedJson call = OrderedJson::object();
+    if (stream_) call["index"] = piece.index();
+    OrderedJson function = OrderedJson::object();
+    if (!piece.id().empty()) {
+      call["id"] = piece.id();
+      call["type"] = "function";
+      function["name"] = piece.name();
+    }
+    function["arguments"] = piece.arguments();
+    call["function"] = std::move(function);
+    said["tool_calls"].push_back(std::move(call));
+  }
+  return said;
+}
+
 OrderedJson OpenAiAnswer::Take(size_t index, OpenAiChoice* choice) const {
   OrderedJson json;
   json["index"] = index;
-  std::string text = std::exchange(choice->text, {});
   if (!chat_) {
-    json["text"] = std::move(text);
+    json["text"] = std::exchange(choice->text, {});
   } else {
-    OrderedJson said = OrderedJson::object();
-    if (!std::exchange(choice->named, true)) said["role"] = "assistant";
-    said["content"] = std::move(text);
-    json[stream_ ? "delta" : "message"] = std::move(said);
+    json[stream_ ? "delta" : "message"] = TakeSaid(choice);
   }
   json["logprobs"] = TakeLogprobs(choice);
   json["finish_reason"] = nullptr;
@@ -178,6 +232,17 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
   }
   if (!no_answer_) {
     choice.text += message.text();
+    choice.thought += message.thought();
+    choice.generated += static_cast<uint64_t>(message.token_ids_size());
+    for (const v1::ToolCallPiece& piece : message.tool_calls()) {
+      if (!piece.id().empty() || choice.calls.empty() ||
+          choice.calls.back().index() != piece.index()) {
+        if (piece.id().empty() && piece.arguments().empty()) continue;  // It only ends.
+        choice.calls.push_back(piece);
+      } else {
+        choice.calls.back().mutable_arguments()->append(piece.arguments());
+      }
+    }
     for (const v1::TokenLogprob& logprob : message.logprobs()) {
       choice.logprob_sum += logprob.logprob();
       ++choice.logprobs;
@@ -197,15 +262,19 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
   }
   // The prompt is shown with the first token.
   const bool moved = message.token_ids_size() > 0 || message.has_finish();
-  const bool something = !choice.text.empty() || !choice.completion.empty() ||
-                         !choice.chat.empty() || message.has_finish();
+  const bool something = !choice.text.empty() || !choice.thought.empty() || !choice.calls.empty() ||
+                         !choice.completion.empty() || !choice.chat.empty() || message.has_finish();
   if (!stream_ || !moved || !something) {
     return "";
   }
   OrderedJson json = HeadOf();
   json["choices"] = OrderedJson::array({Take(index, &choice)});
   if (message.has_finish()) json["seed"] = SeedJson(started_.seed(), negative_seed_);
-  if (include_usage_) json["usage"] = nullptr;
+  if (continuous_usage_) {
+    json["usage"] = UsageSoFar();
+  } else if (include_usage_) {
+    json["usage"] = nullptr;
+  }
   return OpenAiEvent(json);
 }
 

@@ -18,8 +18,7 @@ constexpr int64_t kMostTokens = kMaxContextTokens;
 
 // What would change the answer, or whom its prefix is shared with, and is not there yet.
 void RefuseUnsupported(Fields* fields) {
-  for (const char* name : {"tools",
-                           "functions",
+  for (const char* name : {"functions",
                            "adapter_id",
                            "adapter",
                            "lora_path",
@@ -43,19 +42,18 @@ void RefuseUnsupported(Fields* fields) {
                            "prompt_logprobs",
                            "audio",
                            "chat_template",
-                           "chat_template_kwargs",
                            "documents",
-                           "continue_final_message",
                            "logits_processors",
                            "return_token_ids",
                            "return_tokens_as_token_ids",
                            "input_embeds",
                            "prompt_embeds",
-                           "reasoning_effort",
                            "cache_salt"}) {
     fields->Refuse(name);
   }
-  fields->Refuse("tool_choice", "none");
+  for (const char* name : {"max_thinking_tokens", "thinking_token_budget", "thinking_budget"}) {
+    fields->Refuse(name);
+  }
   fields->Refuse("function_call", "none");
   fields->Refuse("modalities", Json::array({"text"}));
   fields->Refuse("length_penalty", 1);
@@ -85,6 +83,7 @@ void ReadStreaming(Fields* fields, OpenAiRequest* out) {
     }
     Fields inner(*options, "stream_options.");
     out->include_usage = inner.BoolOr("include_usage", false);
+    out->continuous_usage = inner.BoolOr("continuous_usage_stats", false);
     fields->Fail(inner.status());
   }
 }
@@ -151,13 +150,20 @@ void ReadPrompts(Fields* fields, std::vector<v1::GenerateRequest>* out) {
   }
 }
 
+// Of conversations alone.
+void RefuseChats(Fields* fields) {
+  for (const char* name :
+       {"tools", "chat_template_kwargs", "continue_final_message", "reasoning_effort"}) {
+    fields->Refuse(name);
+  }
+  fields->Refuse("tool_choice", "none");
+}
+
+// "": the one that is loaded.
 absl::StatusOr<std::string> ModelOf(Fields* fields) {
   const auto model = fields->Text("model");
   RETURN_IF_ERROR(fields->status());
-  if (!model.has_value() || model->empty()) {
-    return BadField("model", "given; GET /v1/models lists them");
-  }
-  return *model;
+  return model.value_or("");
 }
 
 }  // namespace
@@ -168,6 +174,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletion(std::string_view body) {
   OpenAiRequest out;
   ASSIGN_OR_RETURN(out.model, ModelOf(&fields));
   RefuseUnsupported(&fields);
+  RefuseChats(&fields);
   ReadPrompts(&fields, &out.prompts);
   ReadStreaming(&fields, &out);
   ReadChoices(&fields, &out);
@@ -203,7 +210,7 @@ absl::StatusOr<OpenAiRequest> ParseChatCompletion(std::string_view body) {
   if (fields.BoolOr("add_special_tokens", false)) {
     fields.Fail(NotSupported("add_special_tokens", "the chat template writes them"));
   }
-  ReadMessages(&fields, out.prompts.emplace_back().mutable_chat());
+  ReadMessages(&fields, body, out.prompts.emplace_back().mutable_chat());
   ReadStreaming(&fields, &out);
   ReadChoices(&fields, &out);
   out.logprobs = fields.BoolOr("logprobs", false);

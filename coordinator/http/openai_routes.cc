@@ -48,6 +48,10 @@ absl::Status HttpApi::ServeOpenAi(Call* call, OpenAiRequest request) {
   ASSIGN_OR_RETURN(const CallOptions options,
                    OptionsOf(*call, request.prompts.size() * request.best_of));
   ASSIGN_OR_RETURN(const auto model, ModelOf(request.model));
+  request.model = model->name;
+  for (v1::GenerateRequest& prompt : request.prompts) {
+    prompt.set_model(model->name);
+  }
   OpenAiContext context;
   context.request_id = call->request_id;
   context.unix_seconds = std::time(nullptr);

@@ -57,7 +57,7 @@ absl::Status HttpApi::Tokenize(Call* call) {
   v1::ChatInput chat;
   const bool is_chat = fields.Find("messages") != nullptr;
   if (is_chat) {
-    ReadMessages(&fields, &chat);
+    ReadMessages(&fields, call->request.body, &chat);
   } else if (!prompt.has_value() && !inputs.has_value()) {
     fields.Fail(BadField("prompt", "given, or messages, or inputs"));
   }

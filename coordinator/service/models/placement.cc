@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "coordinator/cluster/problem_list.h"
 #include "coordinator/engine/step_timing.h"
+#include "coordinator/service/request/chat_answer.h"
 
 namespace strata {
 namespace {
@@ -100,6 +101,7 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
               "they give into config.json, and add the model again");
   }
   RETURN_IF_ERROR(CompleteFormats(model, &options));
+  RETURN_IF_ERROR(CheckAnswerFormats(options));
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
     return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
                  "--kv-dtype bf16 is not supported yet")

@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "coordinator/metrics/metrics.h"
 #include "coordinator/service/process/request_log.h"
+#include "coordinator/service/request/chat_answer.h"
 #include "coordinator/service/request/request_draws.h"
 #include "coordinator/service/request/text_stream.h"
 
@@ -39,14 +40,23 @@ class Generation::Sink final : public SessionSink {
         charged_prompt_(generation_->charge_prompt_ ? request.prompt->size() : 0),
         metrics_(generation_->coordinator_->metrics(), model_->name),
         log_(request_id_, model_->name, generation_->coordinator_->log_requests()),
+        chat_(request.chat),
+        // The same for the same request, and another for each turn of a conversation.
+        id_seed_(request_id_ + "/" + std::to_string(seed_) + "/" +
+                 std::to_string(request.session.params.sampling().choice()) + "/" +
+                 std::to_string(request.prompt->size())),
         text_(model_->tokenizer == nullptr ? nullptr
                                            : model_->tokenizer->NewStream(*request.prompt, true),
               request.stops, request.session.params.min_tokens()) {}
 
-  void SetServing(const Serving& serving) {
+  absl::Status SetServing(const Serving& serving) {
     numerics_class_ = serving.numerics_class;
     plan_epoch_ = serving.plan_epoch;
     log_.SetServing(serving.deployment, serving.plan_epoch);
+    if (chat_.has_value()) {
+      ASSIGN_OR_RETURN(reader_, ChatReader::Make(*model_, *serving.load_options, *chat_, id_seed_));
+    }
+    return absl::OkStatus();
   }
 
   // It runs, waits, or is refused by the engine.
@@ -112,14 +122,13 @@ class Generation::Sink final : public SessionSink {
     v1::GenerateResponse response;
     response.add_token_ids(token.token.token_id());
     if (++uncharged_ == kChargeEvery) Charge();
-    if (!token.is_stop_id) {
-      response.set_text(text_.Add(token.token.token_id()));
-    }
+    if (!token.is_stop_id) Read(token.token.token_id(), &response);
     if (wants_logprobs_) {
       *response.add_logprobs() = token.token;
     }
     receiver_->OnMessage(std::move(response));
-    return text_.stopped() ? Verdict::kStop : Verdict::kContinue;
+    const bool ended = text_.stopped() || (reader_ != nullptr && reader_->full());
+    return ended ? Verdict::kStop : Verdict::kContinue;
   }
 
   void OnDone(const FinishInfo& info) override {
@@ -128,9 +137,18 @@ class Generation::Sink final : public SessionSink {
     generation_->live_ = false;
     Charge();
     v1::GenerateResponse response;
-    response.set_text(text_.Finish());
+    std::string rest = text_.Finish();
     v1::Finish* finish = response.mutable_finish();
     finish->set_reason(info.reason);
+    if (reader_ == nullptr) {
+      response.set_text(std::move(rest));
+    } else {
+      reader_->Add(rest);
+      reader_->Finish();
+      reader_->Tell(&response);
+      if (info.reason == "stop" && reader_->calls()) finish->set_reason("tool_calls");
+      finish->set_reasoning_tokens(thought_tokens_);
+    }
     finish->set_prompt_tokens(info.prompt_tokens);
     finish->set_completion_tokens(info.completion_tokens);
     finish->set_cached_tokens(info.cached_tokens);
@@ -152,6 +170,23 @@ class Generation::Sink final : public SessionSink {
   }
 
  private:
+  // What the answer says with token `id`, into `response`.
+  void Read(uint32_t id, v1::GenerateResponse* response) {
+    std::string text = text_.Add(id);
+    if (reader_ == nullptr) {
+      response->set_text(std::move(text));
+      return;
+    }
+    const bool was_thought = reader_->in_thought();
+    reader_->Add(text);
+    if (!text_.stopped() && reader_->IsToken(id)) {
+      reader_->Add(text_.Break());
+      reader_->AddToken(id);
+    }
+    reader_->Tell(response);
+    thought_tokens_ += was_thought || reader_->in_thought() ? 1 : 0;
+  }
+
   void Charge() {
     if (generation_->use_ != nullptr && uncharged_ > 0) {
       generation_->use_->Generated(uncharged_, generation_->coordinator_->Now());
@@ -169,7 +204,11 @@ class Generation::Sink final : public SessionSink {
   uint64_t uncharged_ = 0;
   RequestMetrics metrics_;
   RequestLog log_;
+  const std::optional<ChatAnswer> chat_;
+  const std::string id_seed_;
   TextStream text_;
+  std::unique_ptr<ChatReader> reader_;  // Null: all of the answer is text.
+  uint32_t thought_tokens_ = 0;
   TimePoint started_at_{0};
   std::string numerics_class_;
   uint64_t plan_epoch_ = 0;
@@ -265,8 +304,8 @@ absl::Status Generation::Submit(const Serving& serving, ResolvedRequest* request
   if (cancelled_) {
     return absl::CancelledError();
   }
+  RETURN_IF_ERROR(sink->SetServing(serving));
   RETURN_IF_ERROR(coordinator_->requests()->ClaimId(request->session, request->replace));
-  sink->SetServing(serving);
   // The session's own, to which its answer is added: no earlier than it may be refused or run.
   request->session.prompt = *request->prompt;
   RETURN_IF_ERROR(serving.engine->Submit(std::move(request->session), sink, coordinator_->Now()));

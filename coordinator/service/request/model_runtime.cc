@@ -7,8 +7,7 @@
 #include "common/checkpoint/generation_config.h"
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
-#include "nlohmann/json.hpp"
-#include "text/template/conversation.h"
+#include "coordinator/service/request/chat_prompt.h"
 #include "text/tokenizer/gguf_tokenizer.h"
 #include "text/tokenizer/sentencepiece.h"
 #include "text/tokenizer/tiktoken.h"
@@ -101,29 +100,8 @@ absl::StatusOr<std::string> ModelRuntime::RenderChat(const v1::ChatInput& chat, 
   if (chat_template == nullptr) {
     return template_problem;
   }
-  nlohmann::ordered_json variables;
-  variables["messages"] = nlohmann::ordered_json::array();
-  for (const v1::ChatMessage& message : chat.messages()) {
-    nlohmann::ordered_json& fields = variables["messages"].emplace_back();
-    fields["role"] = message.role();
-    if (!message.without_content()) {
-      fields["content"] = message.content();
-    }
-    if (message.has_reasoning_content()) {
-      fields["reasoning_content"] = message.reasoning_content();
-    }
-    if (message.has_thinking()) {
-      fields["thinking"] = message.thinking();
-    }
-    if (message.has_reasoning()) {
-      fields["reasoning"] = message.reasoning();
-    }
-  }
-  NormalizeMessages(&variables["messages"]);
-  variables["add_generation_prompt"] =
-      !chat.has_add_generation_prompt() || chat.add_generation_prompt();
-  AddTokens(TemplateTokens(*manifest), &variables);
-  return chat_template->Render(variables, now);
+  return RenderChatPrompt(*chat_template, {TemplateTokens(*manifest), arguments_as_text}, chat,
+                          now);
 }
 
 namespace {
@@ -237,6 +215,7 @@ absl::StatusOr<std::shared_ptr<const ModelRuntime>> MakeModelRuntime(
     auto parsed = ParseChatTemplate(m.chat_template);
     if (parsed.ok()) {
       runtime->chat_template = *std::move(parsed);
+      runtime->arguments_as_text = WantsArgumentsAsText(*runtime->chat_template);
     } else {
       runtime->template_problem = Annotate(
           parsed.status(), "the chat template of model '" + runtime->name + "' cannot be used");

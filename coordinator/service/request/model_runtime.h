@@ -29,7 +29,8 @@ struct ModelRuntime : DeployedModel {
   std::unique_ptr<ChatTemplate> chat_template;  // Null without one.
   absl::Status tokenizer_problem;               // Why tokenizer or template are null, when asked.
   absl::Status template_problem;
-  v1::SamplingParams defaults;  // generation_config's.
+  bool arguments_as_text = false;  // WantsArgumentsAsText of the template.
+  v1::SamplingParams defaults;     // generation_config's.
   // As stored. Counting takes a while where there are many experts: MakeModelRuntime does it once.
   std::optional<WeightAccount> account;
 
@@ -52,7 +53,8 @@ struct ModelRuntime : DeployedModel {
   // say that it has more ids than the model has context.
   absl::StatusOr<std::vector<uint32_t>> EncodeAny(const std::string& text,
                                                   bool add_special_tokens) const;
-  // The prompt that the chat template makes of messages. FAILED_PRECONDITION (NO_CHAT_TEMPLATE).
+  // The prompt that the chat template makes of messages, as RenderChatPrompt says.
+  // FAILED_PRECONDITION (NO_CHAT_TEMPLATE).
   absl::StatusOr<std::string> RenderChat(const v1::ChatInput& chat, int64_t now) const;
   // What the planner needs, for these options.
   PlannerModel ForPlanner(const v1::LoadOptions& options) const;

@@ -28,7 +28,8 @@ v1::SamplingParams CompleteSampling(const v1::SamplingParams& params,
 
 absl::StatusOr<std::vector<uint32_t>> Tokenize(const v1::GenerateRequest& request,
                                                const ModelRuntime& model, int64_t now,
-                                               const ModelRuntime::LimitFn& limit) {
+                                               const ModelRuntime::LimitFn& limit,
+                                               std::optional<ChatAnswer>* chat) {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
       return model.EncodePrompt(request.text(), true, limit);
@@ -36,6 +37,7 @@ absl::StatusOr<std::vector<uint32_t>> Tokenize(const v1::GenerateRequest& reques
       return std::vector<uint32_t>(request.tokens().ids().begin(), request.tokens().ids().end());
     case v1::GenerateRequest::kChat: {
       ASSIGN_OR_RETURN(const std::string prompt, model.RenderChat(request.chat(), now));
+      ASSIGN_OR_RETURN(*chat, ChatAnswerOf(request.chat(), model, prompt));
       // The template wrote what the model wants at the start.
       return model.EncodePrompt(prompt, false, limit);
     }
@@ -148,7 +150,7 @@ SharedPrompt::SharedPrompt(v1::GenerateRequest* request) {
 absl::StatusOr<PromptIds> SharedPrompt::Ids(const ModelRuntime& model, int64_t now,
                                             const ModelRuntime::LimitFn& limit) {
   if (!ids_.has_value()) {
-    auto ids = Tokenize(prompt_, model, now, limit);
+    auto ids = Tokenize(prompt_, model, now, limit, &chat_);
     if (ids.ok()) {
       ids_ = std::make_shared<const std::vector<uint32_t>>(*std::move(ids));
     } else {
@@ -194,9 +196,10 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   if (context.prompt != nullptr) {
     ASSIGN_OR_RETURN(resolved.prompt,
                      context.prompt->Ids(model, context.unix_seconds, context.limit));
+    resolved.chat = context.prompt->chat();
   } else {
     ASSIGN_OR_RETURN(std::vector<uint32_t> ids,
-                     Tokenize(request, model, context.unix_seconds, context.limit));
+                     Tokenize(request, model, context.unix_seconds, context.limit, &resolved.chat));
     resolved.prompt = std::make_shared<const std::vector<uint32_t>>(std::move(ids));
   }
   ASSIGN_OR_RETURN(session.embeddings, InputEmbeddings(request, model));

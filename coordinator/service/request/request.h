@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "coordinator/engine/session.h"
 #include "coordinator/keys/caller.h"
+#include "coordinator/service/request/chat_answer.h"
 #include "coordinator/service/request/model_runtime.h"
 #include "strata/v1/inference.pb.h"
 
@@ -29,15 +30,19 @@ class SharedPrompt {
   // INVALID_ARGUMENT and FAILED_PRECONDITION as ResolveRequest. `now`: for chat templates.
   absl::StatusOr<PromptIds> Ids(const ModelRuntime& model, int64_t now,
                                 const ModelRuntime::LimitFn& limit = nullptr);
+  // What the answer to a chat is read for, once it has ids; nullopt of other prompts.
+  const std::optional<ChatAnswer>& chat() const { return chat_; }
 
  private:
   v1::GenerateRequest prompt_;  // Until it is tokenized.
+  std::optional<ChatAnswer> chat_;
   std::optional<absl::StatusOr<PromptIds>> ids_;
 };
 
 struct ResolvedRequest {
   SessionRequest session;  // But for its prompt.
   PromptIds prompt;
+  std::optional<ChatAnswer> chat;  // The prompt is one.
   std::vector<std::string> stops;
   bool replace = false;
 };

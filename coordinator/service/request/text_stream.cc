@@ -30,6 +30,11 @@ size_t TextStream::FindStop() const {
   return first;
 }
 
+std::string TextStream::Break() {
+  barred_ = 0;
+  return std::exchange(held_, {});
+}
+
 std::string TextStream::Finish() {
   return stream_ == nullptr || stopped_ ? "" : Take(stream_->Finish(), true);
 }

@@ -24,6 +24,8 @@ class TextStream {
   // Text that can be said after one more id. After a stop string was found it is all that comes
   // before it, and stopped() is true.
   std::string Add(uint32_t id);
+  // What was held back, since what follows cannot complete a stop string that began before.
+  std::string Break();
   // What is left at the end.
   std::string Finish();
   bool stopped() const { return stopped_; }

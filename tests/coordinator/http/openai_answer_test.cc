@@ -90,7 +90,63 @@ TEST(OpenAiAnswer, AChatCompletionIsExactlyThis) {
       R"("choices":[{"index":0,"message":{"role":"assistant","content":"abc"},"logprobs":null,)"
       R"("finish_reason":"stop"}],)"
       R"("usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
-      R"("prompt_tokens_details":{"cached_tokens":1}},"seed":7})");
+      R"("prompt_tokens_details":{"cached_tokens":1},)"
+      R"("completion_tokens_details":{"reasoning_tokens":0}},"seed":7})");
+}
+
+// A thought, and a call in two pieces.
+std::vector<v1::GenerateResponse> CallMessages() {
+  std::vector<v1::GenerateResponse> messages = {StartedMessage(3, 16)};
+  messages.emplace_back().add_token_ids(1);
+  messages.back().set_thought("Hm.");
+  messages.emplace_back().add_token_ids(2);
+  v1::ToolCallPiece* piece = messages.back().add_tool_calls();
+  piece->set_id("call_1");
+  piece->set_name("f");
+  piece->set_arguments("{\"a\":");
+  messages.emplace_back().add_token_ids(3);
+  piece = messages.back().add_tool_calls();
+  piece->set_arguments("1}");
+  piece->set_done(true);
+  messages.push_back(FinishMessage("tool_calls", 3, 3, 1));
+  messages.back().mutable_finish()->set_reasoning_tokens(1);
+  return messages;
+}
+
+TEST(OpenAiAnswer, ACallOfAToolIsExactlyThis) {
+  const auto answer = MakeOpenAiAnswer(Request(true), Context());
+  for (const v1::GenerateResponse& message : CallMessages()) answer->OnMessage(0, message);
+  const auto json = nlohmann::ordered_json::parse(answer->Whole().body);
+  EXPECT_EQ(json["choices"].dump(),
+            R"([{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"Hm.",)"
+            R"("tool_calls":[{"id":"call_1","type":"function","function":{"name":"f",)"
+            R"("arguments":"{\"a\":1}"}}]},"logprobs":null,"finish_reason":"tool_calls"}])");
+  EXPECT_EQ(json["usage"]["completion_tokens_details"]["reasoning_tokens"], 1);
+}
+
+TEST(OpenAiAnswer, AStreamedCallBeginsWithItsNameAndGoesOnWithArguments) {
+  OpenAiRequest request = Request(true);
+  request.stream = true;
+  request.continuous_usage = true;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  std::vector<std::string> deltas;
+  std::vector<uint64_t> made;
+  for (const v1::GenerateResponse& message : CallMessages()) {
+    const std::string said = answer->OnMessage(0, message);
+    if (said.empty()) continue;
+    const auto chunk = nlohmann::ordered_json::parse(said.substr(6));
+    deltas.push_back(chunk["choices"][0]["delta"].dump());
+    made.push_back(chunk["usage"]["completion_tokens"].get<uint64_t>());
+    EXPECT_EQ(chunk["usage"]["prompt_tokens"], 3);
+  }
+  EXPECT_THAT(deltas,
+              ::testing::ElementsAre(
+                  R"({"role":"assistant","content":null,"reasoning_content":"Hm."})",
+                  R"({"content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function",)"
+                  R"("function":{"name":"f","arguments":"{\"a\":"}}]})",
+                  R"({"content":null,"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]})",
+                  R"({"content":""})"));
+  EXPECT_THAT(made, ::testing::ElementsAre(1, 2, 3, 3));
 }
 
 TEST(OpenAiAnswer, AChatStreamIsExactlyThis) {
@@ -118,7 +174,8 @@ TEST(OpenAiAnswer, AChatStreamIsExactlyThis) {
                       "\n\n" +
                       head +
                       R"("choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,)"
-                      R"("total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}})"
+                      R"("total_tokens":5,"prompt_tokens_details":{"cached_tokens":1},)"
+                      R"("completion_tokens_details":{"reasoning_tokens":0}}})"
                       "\n\ndata: [DONE]\n\n");
 }
 

@@ -140,22 +140,86 @@ TEST(OpenAiRequest, WhatIsWrongInMessagesIsNamed) {
   EXPECT_EQ(refused(R"({"role":"assistant","content":"a","thinking":[]})"), "messages[0].thinking");
   EXPECT_EQ(refused(R"({"role":"user","content":[{"type":"image_url","image_url":{}}]})"),
             "messages[0].content[0].type");
-  EXPECT_EQ(refused(R"({"role":"assistant","content":"a","tool_calls":[{"id":"x"}]})"),
-            "messages[0].tool_calls");
+  EXPECT_EQ(refused(R"({"role":"assistant","tool_calls":[{"id":"x"}]})"),
+            "messages[0].tool_calls[0].function");
+  EXPECT_EQ(refused(R"({"role":"assistant","tool_calls":[{"function":{}}]})"),
+            "messages[0].tool_calls[0].function.name");
+  EXPECT_EQ(
+      refused(R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":3}}]})"),
+      "messages[0].tool_calls[0].function.arguments");
+  EXPECT_EQ(refused(R"({"role":"assistant","tool_calls":[]})"), "messages[0].content");
+  EXPECT_EQ(refused(R"({"role":"assistant","tool_calls":{}})"), "messages[0].tool_calls");
+  EXPECT_EQ(refused(R"({"role":"tool","tool_call_id":"x"})"), "messages[0].content");
+}
+
+TEST(OpenAiRequest, CallsOfToolsAndTheirResultsReachTheRequest) {
+  const auto parsed = ParseChatCompletion(
+      R"({"messages":[{"role":"user","content":[{"type":"input_text","text":"a"}],"name":"Al"},
+          {"role":"assistant","content":null,"tool_calls":[
+            {"id":"c1","type":"function","function":{"name":"f","arguments":"{\"z\":1}"}},
+            {"function":{"name":"g","arguments":{"z":1,"a":2}}}]},
+          {"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"r"}]},
+          {"role":"assistant","content":null,"refusal":"No."},
+          {"role":"assistant","content":[{"type":"output_text","text":"b"},
+                                         {"type":"refusal","refusal":"c"}]}],
+          "tools":[{"type":"function","function":{"name":"f","parameters":{"z":{},"a":{}}}}],
+          "tool_choice":"auto","parallel_tool_calls":false,"reasoning_effort":"none",
+          "chat_template_kwargs":{"z":1,"enable_thinking":true},"continue_final_message":true})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->model, "");
+  const v1::ChatInput& chat = parsed->prompts.at(0).chat();
+  EXPECT_EQ(chat.messages(0).content(), "a");
+  EXPECT_EQ(chat.messages(0).name(), "Al");
+  EXPECT_TRUE(chat.messages(1).without_content());
+  EXPECT_EQ(chat.messages(1).tool_calls(0).id(), "c1");
+  EXPECT_EQ(chat.messages(1).tool_calls(0).arguments(), R"({"z":1})");
+  EXPECT_EQ(chat.messages(1).tool_calls(1).arguments(), R"({"z":1,"a":2})");
+  EXPECT_EQ(chat.messages(2).tool_call_id(), "c1");
+  EXPECT_EQ(chat.messages(2).content(), "r");
+  EXPECT_EQ(chat.messages(3).content(), "No.");
+  EXPECT_EQ(chat.messages(4).content(), "bc");
+  EXPECT_THAT(
+      chat.tools(),
+      ElementsAre(R"({"type":"function","function":{"name":"f","parameters":{"z":{},"a":{}}}})"));
+  EXPECT_TRUE(chat.one_tool_call());
+  EXPECT_EQ(chat.template_arguments(),
+            R"({"reasoning_effort":"none","enable_thinking":true,"thinking":false,"z":1})");
+  EXPECT_TRUE(chat.continue_final_message());
+}
+
+TEST(OpenAiRequest, AChoiceOfAToolThatHasToBeMetIsRefusedAndOthersAreHarmless) {
+  for (const char* choice : {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
+    EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":)" + std::string(choice)), true), "tool_choice");
+  }
+  EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"sometimes")"), true), "tool_choice");
+  EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"auto")"), true), "accepted");
+  EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"none","tools":[{}])"), true), "accepted");
+  EXPECT_EQ(FieldRefused(Chat(R"("tools":{})"), true), "tools");
+  EXPECT_EQ(FieldRefused(Chat(R"("chat_template_kwargs":{"messages":[]})"), true),
+            "chat_template_kwargs");
+  EXPECT_EQ(
+      FieldRefused(Chat(R"("continue_final_message":true,"add_generation_prompt":true)"), true),
+      "add_generation_prompt");
+  EXPECT_EQ(FieldRefused(Chat(R"("max_thinking_tokens":10)"), true), "max_thinking_tokens");
 }
 
 TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
   for (const char* body :
-       {R"("tools":[{}])", R"("tool_choice":"auto")", R"("functions":[{}])",
-        R"("response_format":{"type":"json_object"})", R"("suffix":"x")", R"("adapter_id":"x")",
-        R"("guided_json":{"a":1})", R"("stop_token_ids":[1])", R"("skip_special_tokens":false)",
-        R"("use_beam_search":true)", R"("return_token_ids":true)", R"("lora_path":"x")",
-        R"("ebnf":"root ::= x")", R"("cache_salt":"x")", R"("reasoning_effort":"low")",
+       {R"("functions":[{}])", R"("response_format":{"type":"json_object"})", R"("suffix":"x")",
+        R"("adapter_id":"x")", R"("guided_json":{"a":1})", R"("stop_token_ids":[1])",
+        R"("skip_special_tokens":false)", R"("use_beam_search":true)", R"("return_token_ids":true)",
+        R"("lora_path":"x")", R"("ebnf":"root ::= x")", R"("cache_salt":"x")",
         R"("verbosity":"high")", R"("web_search_options":{})",
         R"("response_format":{"schema":{"type":"object"}})"}) {
     const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
     EXPECT_EQ(FieldRefused(Completion(body)), name);
     EXPECT_EQ(FieldRefused(Chat(body), true), name);
+  }
+  // Of conversations alone.
+  for (const char* body : {R"("tools":[{}])", R"("tool_choice":"auto")",
+                           R"("reasoning_effort":"low")", R"("chat_template_kwargs":{"a":1})"}) {
+    const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
+    EXPECT_EQ(FieldRefused(Completion(body)), name);
   }
   // What asks for nothing is no reason to refuse.
   for (const char* body :
@@ -196,7 +260,7 @@ TEST(OpenAiRequest, ValuesOfTheWrongKindAreNamed) {
   EXPECT_EQ(FieldRefused(Chat(R"("add_special_tokens":true)"), true), "add_special_tokens");
   EXPECT_EQ(FieldRefused(Chat(R"("logprobs":2)"), true), "logprobs");
   EXPECT_EQ(FieldRefused(Chat(R"("max_tokens":0)"), true), "max_tokens");
-  EXPECT_EQ(FieldRefused(R"({"prompt":"a"})"), "model");
+  EXPECT_EQ(FieldRefused(R"({"prompt":"a"})"), "accepted");  // The model that is loaded.
   // As many choices as there may be, over all prompts.
   EXPECT_EQ(FieldRefused(R"({"model":"m","prompt":["a","b","c"],"n":50})"), "best_of");
 }

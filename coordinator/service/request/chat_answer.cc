@@ -1,0 +1,150 @@
+#include "coordinator/service/request/chat_answer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "text/tools/answer_reader.h"
+#include "text/tools/marked_text.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kPromptEndBytes = 64;
+
+bool IsSpecial(const Tokenizer& tokenizer, uint32_t id) {
+  const uint32_t ids[] = {id};
+  return tokenizer.Decode(ids, /*skip_special_tokens=*/true).empty() &&
+         !tokenizer.Decode(ids, /*skip_special_tokens=*/false).empty();
+}
+
+absl::Status NoTools(const ModelRuntime& model, const std::string& why, const std::string& hint) {
+  return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",
+               "model '" + model.name + "' cannot be given tools: " + why)
+      .Fact("field", "tools")
+      .Hint(hint);
+}
+
+}  // namespace
+
+absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRuntime& model,
+                                        std::string_view prompt) {
+  ChatAnswer answer;
+  answer.one_call = chat.one_tool_call();
+  const std::string& choice = chat.tool_choice();
+  // Here a choice that has to be met will become a constraint of the request.
+  if (!choice.empty() && choice != "auto" && choice != "none") {
+    return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",
+                 "tool_choice is not supported yet but for \"auto\" and \"none\": no answer can be "
+                 "held to a call")
+        .Fact("field", "tool_choice")
+        .Hint("leave it out, and say in a message that the tool is to be called");
+  }
+  if (chat.tools_size() > 0) {
+    ASSIGN_OR_RETURN(auto offered, OfferedTools::Parse({chat.tools().begin(), chat.tools().end()}));
+    if (choice != "none") {
+      if (model.manifest->chat_template.find("tools") == std::string::npos) {
+        return NoTools(model, "its chat template does not show any",
+                       "leave them out, or load a model that was trained to call tools");
+      }
+      answer.offered = std::move(offered);
+    }
+  }
+  prompt = prompt.substr(0, BlanksAtEnd(prompt));
+  answer.prompt_end = prompt.substr(prompt.size() - std::min(prompt.size(), kPromptEndBytes));
+  return answer;
+}
+
+absl::Status CheckAnswerFormats(const v1::LoadOptions& options) {
+  RETURN_IF_ERROR(ChooseToolFormat(options.tool_format(), "").status());
+  return ChooseThoughtFormat(options.reasoning_format(), "").status();
+}
+
+absl::StatusOr<std::unique_ptr<ChatReader>> ChatReader::Make(const ModelRuntime& model,
+                                                             const v1::LoadOptions& options,
+                                                             const ChatAnswer& answer,
+                                                             std::string id_seed) {
+  const std::string& chat_template = model.manifest->chat_template;
+  AnswerReaderOptions reading;
+  ASSIGN_OR_RETURN(reading.thoughts,
+                   ChooseThoughtFormat(options.reasoning_format(), chat_template));
+  if (answer.offered != nullptr) {
+    ASSIGN_OR_RETURN(reading.tools, ChooseToolFormat(options.tool_format(), chat_template));
+    if (reading.tools == nullptr) {
+      return NoTools(model, "how it writes calls is not known",
+                     "load it with --tool-format and the name of its format");
+    }
+    reading.offered = answer.offered;
+  }
+  const Tokenizer* const tokenizer = model.tokenizer.get();
+  if (tokenizer == nullptr || (reading.tools == nullptr && reading.thoughts == nullptr)) {
+    return nullptr;
+  }
+  reading.one_call = answer.one_call;
+  reading.id_seed = std::move(id_seed);
+  reading.is_special = [tokenizer](std::string_view text) {
+    const auto id = tokenizer->TokenToId(text);
+    return id.has_value() && IsSpecial(*tokenizer, *id);
+  };
+  reading.in_thought = reading.thoughts != nullptr && !reading.thoughts->open.empty() &&
+                       answer.prompt_end.ends_with(reading.thoughts->open);
+  reading.behind_thought = reading.thoughts != nullptr && !reading.thoughts->close.empty() &&
+                           answer.prompt_end.ends_with(reading.thoughts->close);
+  return std::unique_ptr<ChatReader>(
+      new ChatReader(tokenizer, std::make_unique<AnswerReader>(std::move(reading))));
+}
+
+ChatReader::ChatReader(const Tokenizer* tokenizer, std::unique_ptr<AnswerReader> reader)
+    : tokenizer_(tokenizer), reader_(std::move(reader)) {}
+
+ChatReader::~ChatReader() = default;
+
+void ChatReader::Finish() { reader_->Finish(); }
+bool ChatReader::in_thought() const { return reader_->in_thought(); }
+bool ChatReader::calls() const { return reader_->whole_calls() > 0; }
+bool ChatReader::full() const { return reader_->full(); }
+
+bool ChatReader::IsToken(uint32_t id) const { return IsSpecial(*tokenizer_, id); }
+
+void ChatReader::Add(std::string_view text) {
+  if (!text.empty()) reader_->Add(text);
+}
+
+void ChatReader::AddToken(uint32_t id) {
+  const uint32_t ids[] = {id};
+  reader_->AddToken(tokenizer_->Decode(ids, /*skip_special_tokens=*/false));
+}
+
+void ChatReader::Tell(v1::GenerateResponse* response) {
+  using Kind = AnswerEvent::Kind;
+  for (AnswerEvent& event : reader_->Take()) {
+    if (event.kind == Kind::kText) {
+      response->mutable_text()->append(event.text);
+      continue;
+    }
+    if (event.kind == Kind::kThought) {
+      response->mutable_thought()->append(event.text);
+      continue;
+    }
+    const bool begins = event.kind == Kind::kCall;
+    if (event.kind == Kind::kCallEnd && !event.whole) {
+      continue;  // Whose last piece is missing.
+    }
+    const auto index = static_cast<uint32_t>(event.call);
+    const int count = response->tool_calls_size();
+    v1::ToolCallPiece* piece =
+        !begins && count > 0 && response->tool_calls(count - 1).index() == index
+            ? response->mutable_tool_calls(count - 1)
+            : response->add_tool_calls();
+    piece->set_index(index);
+    if (begins) {
+      piece->set_id(std::move(event.id));
+      piece->set_name(std::move(event.name));
+    }
+    piece->mutable_arguments()->append(event.text);
+    piece->set_done(event.kind == Kind::kCallEnd);
+  }
+}
+
+}  // namespace strata
