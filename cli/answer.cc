@@ -32,8 +32,19 @@ absl::Status Print(const Context& context, const sdk::Piece& piece) {
   if (context.json()) {
     return absl::OkStatus();
   }
-  context.out() << (context.environment().out_is_terminal ? ForTerminal(piece.text) : piece.text)
-                << std::flush;
+  const bool terminal = context.environment().out_is_terminal;
+  const auto shown = [](const std::string& text, bool on_terminal) {
+    return on_terminal ? ForTerminal(text) : text;
+  };
+  // Thoughts are no part of the answer.
+  context.err() << shown(piece.thought, context.environment().err_is_terminal) << std::flush;
+  context.out() << shown(piece.text, terminal);
+  for (const sdk::ToolCallPiece& call : piece.tool_calls) {
+    if (!call.id.empty())
+      context.out() << (call.index > 0 ? "\n" : "") << shown(call.name, terminal) << " ";
+    context.out() << shown(call.arguments, terminal);
+  }
+  context.out() << std::flush;
   if (context.out().fail()) {
     return Error(absl::StatusCode::kDataLoss, "CANNOT_WRITE", "stdout cannot be written to");
   }
@@ -78,14 +89,20 @@ absl::StatusOr<sdk::Generation> StreamAnswer(
     if (!piece->has_value()) {
       break;
     }
-    wrote_text = wrote_text || (!context.json() && !(*piece)->text.empty());
+    if (!context.json() && !wrote_text && !stream.result().thought.empty() &&
+        (!(*piece)->text.empty() || !(*piece)->tool_calls.empty())) {
+      context.err() << "\n" << std::flush;
+    }
+    wrote_text = wrote_text ||
+                 (!context.json() && (!(*piece)->text.empty() || !(*piece)->tool_calls.empty()));
     RETURN_IF_ERROR(Print(context, **piece));
     if (on_piece) {
       RETURN_IF_ERROR(on_piece(**piece));
     }
   }
   if (!context.json()) {
-    if (stream.result().text.empty()) {
+    if (stream.result().text.empty() && stream.result().thought.empty() &&
+        stream.result().tool_calls.empty()) {
       PrintIds(stream.result(), context.out());
     }
     context.out() << std::endl;

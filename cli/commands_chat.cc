@@ -1,5 +1,6 @@
 // strata chat.
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -16,37 +17,80 @@ struct ChatOptions {
   std::string model;
   std::optional<std::string> message;
   std::string system;
+  std::string tools;  // A file.
   AnswerOptions answer;
 };
 
+// Each tool of the JSON list in `path`, as text.
+absl::StatusOr<std::vector<std::string>> ReadTools(const std::string& path) {
+  std::vector<std::string> tools;
+  if (path.empty()) {
+    return tools;
+  }
+  std::ifstream file(path);
+  const auto list = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!list.is_array()) {
+    return UsageError("--tools " + path + " is no file that holds a JSON list of tools");
+  }
+  for (const auto& tool : list) {
+    tools.push_back(tool.dump());
+  }
+  return tools;
+}
+
 class Chat {
  public:
-  Chat(const Context& context, const ChatOptions& options, std::unique_ptr<sdk::Client> client)
-      : context_(context), options_(options), client_(std::move(client)) {
+  Chat(const Context& context, const ChatOptions& options, std::vector<std::string> tools,
+       std::unique_ptr<sdk::Client> client)
+      : context_(context), options_(options), tools_(std::move(tools)), client_(std::move(client)) {
     Reset();
   }
 
   void Reset() {
     messages_.clear();
+    due_results_.clear();
     if (!options_.system.empty()) {
-      messages_.push_back({"system", options_.system});
+      messages_.push_back({.role = "system", .content = options_.system});
     }
   }
 
-  // Asks, prints the answer and remembers both. A question that fails is forgotten.
+  // Whether the next line is what a tool gave.
+  bool wants_result() const { return !due_results_.empty(); }
+
+  // Asks, prints the answer and remembers both. A question that fails is forgotten. Behind an
+  // answer that calls tools it is the result of the first call, and so on: with the last one of
+  // them the conversation goes on.
   absl::Status Ask(const std::string& question) {
     sdk::GenerateRequest request;
     sdk::CallOptions call;
     request.model = options_.model;
     RETURN_IF_ERROR(options_.answer.Apply(&request, &call));
-    messages_.push_back({"user", question});
+    request.tools = tools_;
+    const std::vector<std::string> due = due_results_;
+    if (due_results_.empty()) {
+      messages_.push_back({.role = "user", .content = question});
+    } else {
+      messages_.push_back(
+          {.role = "tool", .content = question, .tool_call_id = due_results_.front()});
+      due_results_.erase(due_results_.begin());
+      if (!due_results_.empty()) {
+        return absl::OkStatus();
+      }
+    }
     request.prompt = messages_;
     const auto generation = StreamAnswer(context_, client_.get(), request, call, nullptr);
     if (!generation.ok()) {
       messages_.pop_back();
+      due_results_ = due;
       return generation.status();
     }
-    messages_.push_back({"assistant", generation->text});
+    messages_.push_back({.role = "assistant",
+                         .content = generation->text,
+                         .tool_calls = generation->tool_calls,
+                         .thought = generation->thought});
+    for (const sdk::ToolCall& call : generation->tool_calls) {
+      due_results_.push_back(call.id);
+    }
     if (context_.json()) {
       WriteJson(GenerationDocument(*generation, false, false), &context_.out());
     } else if (context_.environment().err_is_terminal) {
@@ -58,8 +102,10 @@ class Chat {
  private:
   const Context& context_;
   const ChatOptions& options_;
+  const std::vector<std::string> tools_;
   const std::unique_ptr<sdk::Client> client_;
   std::vector<sdk::ChatMessage> messages_;
+  std::vector<std::string> due_results_;  // Ids of calls.
 };
 
 // A message a line until stdin ends.
@@ -72,7 +118,7 @@ absl::Status Converse(const Context& context, const std::string& model, Chat* ch
   std::string line;
   while (true) {
     if (person) {
-      context.err() << "> " << std::flush;
+      context.err() << (chat->wants_result() ? "result> " : "> ") << std::flush;
     }
     if (!std::getline(*context.environment().in, line) || line == "/quit") {
       return absl::OkStatus();
@@ -114,8 +160,9 @@ void AddChatCommand(CommandTree* tree) {
         if (!options->message.has_value() && !checked.request_id.empty()) {
           return UsageError("--request-id names one request; a conversation has many");
         }
+        ASSIGN_OR_RETURN(std::vector<std::string> tools, ReadTools(options->tools));
         ASSIGN_OR_RETURN(auto client, context.Connect());
-        Chat chat(context, *options, std::move(client));
+        Chat chat(context, *options, std::move(tools), std::move(client));
         return options->message.has_value() ? chat.Ask(*options->message)
                                             : Converse(context, options->model, &chat);
       });
@@ -125,6 +172,10 @@ void AddChatCommand(CommandTree* tree) {
          "What to ask; none: a conversation")
       ->type_name("");
   app->add_option("--system", options->system, "What the model is told first")->type_name("TEXT");
+  app->add_option("--tools", options->tools,
+                  "What it may call: a JSON list as OpenAI's API has it. In a conversation the\n"
+                  "lines behind an answer with calls are their results")
+      ->type_name("FILE");
   options->answer.AddTo(app);
 }
 

@@ -293,6 +293,15 @@ Json GenerationDocument(const sdk::Generation& generation, bool with_logprobs,
                 {"seed", generation.seed},
                 {"numerics_class", generation.numerics_class},
                 {"plan_epoch", generation.plan_epoch}};
+  // Of answers that have such.
+  if (!generation.thought.empty()) {
+    document["thought"] = generation.thought;
+    document["usage"]["reasoning_tokens"] = generation.reasoning_tokens;
+  }
+  for (const sdk::ToolCall& call : generation.tool_calls) {
+    document["tool_calls"].push_back(
+        {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+  }
   if (with_logprobs) {
     document["logprobs"] = ListOf(generation.logprobs, LogprobDocument);
   }

@@ -363,6 +363,12 @@ void PlacementOptions::AddTo(CLI::App* app) {
   AddText(app, "--nodes", &nodes, "a,b", "Use only these nodes; default all that are ready")
       ->group(group);
   AddText(app, "--layers", &layers, "a:0-9,b:10-31", "The whole placement, by hand")->group(group);
+  AddText(app, "--tool-format", &tool_format, "NAME",
+          "How answers write calls of tools: auto, none or\na name of docs/API.md; default auto")
+      ->group(group);
+  AddText(app, "--reasoning-format", &reasoning_format, "NAME",
+          "Likewise for what it thinks; default auto")
+      ->group(group);
 }
 
 absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
@@ -389,6 +395,8 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
     }
     options->mutable_nodes()->Add(names.begin(), names.end());
   }
+  options->set_tool_format(tool_format);
+  options->set_reasoning_format(reasoning_format);
   return layers.empty() ? absl::OkStatus() : ApplyLayers(layers, options);
 }
 

@@ -89,6 +89,8 @@ struct PlacementOptions {
   std::string kv_dtype;
   std::string nodes;
   std::string layers;
+  std::string tool_format;
+  std::string reasoning_format;
 
   void AddTo(CLI::App* app);
   absl::Status Apply(v1::LoadOptions* options) const;

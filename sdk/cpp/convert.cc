@@ -29,6 +29,15 @@ v1::ChatInput ToWire(const std::vector<ChatMessage>& messages) {
     v1::ChatMessage* m = wire.add_messages();
     m->set_role(message.role);
     m->set_content(message.content);
+    for (const ToolCall& call : message.tool_calls) {
+      v1::ToolCall* c = m->add_tool_calls();
+      c->set_id(call.id);
+      c->set_name(call.name);
+      c->set_arguments(call.arguments);
+    }
+    m->set_without_content(message.content.empty() && !message.tool_calls.empty());
+    if (!message.tool_call_id.empty()) m->set_tool_call_id(message.tool_call_id);
+    if (!message.thought.empty()) m->set_reasoning_content(message.thought);
   }
   return wire;
 }
@@ -42,7 +51,13 @@ v1::GenerateRequest ToWire(const GenerateRequest& request) {
   } else if (const auto* ids = std::get_if<std::vector<uint32_t>>(&request.prompt)) {
     wire.mutable_tokens()->mutable_ids()->Add(ids->begin(), ids->end());
   } else {
-    *wire.mutable_chat() = ToWire(std::get<std::vector<ChatMessage>>(request.prompt));
+    v1::ChatInput* chat = wire.mutable_chat();
+    *chat = ToWire(std::get<std::vector<ChatMessage>>(request.prompt));
+    chat->mutable_tools()->Add(request.tools.begin(), request.tools.end());
+    chat->set_tool_choice(request.tool_choice);
+    chat->set_one_tool_call(request.one_tool_call);
+    chat->set_template_arguments(request.template_arguments);
+    chat->set_continue_final_message(request.continue_final_message);
   }
   for (const InputEmbedding& embedding : request.input_embeddings) {
     v1::InputEmbedding* row = wire.add_input_embeddings();
@@ -85,6 +100,7 @@ void FromWire(const v1::Finish& finish, Generation* result) {
   result->finish_reason = finish.reason();
   result->prompt_tokens = finish.prompt_tokens();
   result->cached_tokens = finish.cached_tokens();
+  result->reasoning_tokens = finish.reasoning_tokens();
   result->queue_ms = finish.queue_ms();
   result->ttft_ms = finish.ttft_ms();
   result->total_ms = finish.total_ms();

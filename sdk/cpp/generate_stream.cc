@@ -142,7 +142,12 @@ absl::Status GenerateStream::Impl::Take(const v1::GenerateResponse& response, Pi
     RETURN_IF_ERROR(TakeStarted(response));
   }
   RETURN_IF_ERROR(TakeTokens(response, piece));
-  RETURN_IF_ERROR(TakeText(response.text(), piece));
+  RETURN_IF_ERROR(TakeText(response.text(), &attempt_->text_bytes, &result_.text, &piece->text));
+  RETURN_IF_ERROR(
+      TakeText(response.thought(), &attempt_->thought_bytes, &result_.thought, &piece->thought));
+  for (const v1::ToolCallPiece& wire : response.tool_calls()) {
+    RETURN_IF_ERROR(TakeCall(wire, piece));
+  }
   if (response.has_logits()) {
     RETURN_IF_ERROR(TakeLogits(response.logits(), piece));
   }
@@ -218,16 +223,43 @@ absl::Status GenerateStream::Impl::TakeTokens(const v1::GenerateResponse& respon
   return absl::OkStatus();
 }
 
-absl::Status GenerateStream::Impl::TakeText(const std::string& text, Piece* piece) {
-  const size_t at = attempt_->text_bytes;
-  const size_t known =
-      at < result_.text.size() ? std::min(text.size(), result_.text.size() - at) : 0;
-  if (result_.text.compare(std::min(at, result_.text.size()), known, text, 0, known) != 0) {
+absl::Status GenerateStream::Impl::TakeText(const std::string& text, size_t* seen,
+                                            std::string* delivered, std::string* piece) {
+  const size_t at = *seen;
+  const size_t known = at < delivered->size() ? std::min(text.size(), delivered->size() - at) : 0;
+  if (delivered->compare(std::min(at, delivered->size()), known, text, 0, known) != 0) {
     return Diverged("the text differs");
   }
-  piece->text = text.substr(known);
-  result_.text += piece->text;
-  attempt_->text_bytes += text.size();
+  *piece += text.substr(known);
+  *delivered += text.substr(known);
+  *seen += text.size();
+  return absl::OkStatus();
+}
+
+absl::Status GenerateStream::Impl::TakeCall(const v1::ToolCallPiece& wire, Piece* piece) {
+  const size_t index = wire.index();
+  if (index > result_.tool_calls.size()) {
+    return Error(absl::StatusCode::kInternal, "BAD_CALLS",
+                 "the coordinator sent a call of a tool before the one in front of it");
+  }
+  ToolCallPiece fresh;
+  fresh.index = wire.index();
+  if (index == result_.tool_calls.size()) {
+    result_.tool_calls.push_back({wire.id(), wire.name(), ""});
+    fresh.id = wire.id();
+    fresh.name = wire.name();
+  } else if (!wire.id().empty() && (wire.id() != result_.tool_calls[index].id ||
+                                    wire.name() != result_.tool_calls[index].name)) {
+    return Diverged("a call of a tool differs");
+  }
+  attempt_->argument_bytes.resize(std::max(attempt_->argument_bytes.size(), index + 1));
+  RETURN_IF_ERROR(TakeText(wire.arguments(), &attempt_->argument_bytes[index],
+                           &result_.tool_calls[index].arguments, &fresh.arguments));
+  fresh.done = wire.done() && index >= calls_done_;
+  calls_done_ += fresh.done ? 1 : 0;
+  if (!fresh.id.empty() || !fresh.arguments.empty() || fresh.done) {
+    piece->tool_calls.push_back(std::move(fresh));
+  }
   return absl::OkStatus();
 }
 
@@ -255,7 +287,8 @@ absl::Status GenerateStream::Impl::TakeLogits(const v1::FloatRows& rows, Piece* 
 }
 
 absl::Status GenerateStream::Impl::TakeFinish(const v1::Finish& finish) {
-  if (attempt_->tokens < result_.token_ids.size() || attempt_->text_bytes < result_.text.size()) {
+  if (attempt_->tokens < result_.token_ids.size() || attempt_->text_bytes < result_.text.size() ||
+      attempt_->thought_bytes < result_.thought.size()) {
     return Diverged("it is shorter than what was delivered");
   }
   finished_ = true;

@@ -33,6 +33,8 @@ class GenerateStream::Impl {
     std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
     size_t tokens = 0;
     size_t text_bytes = 0;
+    size_t thought_bytes = 0;
+    std::vector<size_t> argument_bytes;  // By call.
     size_t logprobs = 0;
     size_t prompt_logprobs = 0;
     size_t logits_rows = 0;
@@ -49,7 +51,10 @@ class GenerateStream::Impl {
   absl::Status Take(const v1::GenerateResponse& response, Piece* piece);
   absl::Status TakeStarted(const v1::GenerateResponse& response);
   absl::Status TakeTokens(const v1::GenerateResponse& response, Piece* piece);
-  absl::Status TakeText(const std::string& text, Piece* piece);
+  // Skips what `delivered` holds from byte `*seen` on, and appends the rest to it and to `piece`.
+  absl::Status TakeText(const std::string& text, size_t* seen, std::string* delivered,
+                        std::string* piece);
+  absl::Status TakeCall(const v1::ToolCallPiece& wire, Piece* piece);
   absl::Status TakeLogits(const v1::FloatRows& rows, Piece* piece);
   absl::Status TakeFinish(const v1::Finish& finish);
   absl::Status Diverged(const std::string& what) const;
@@ -62,6 +67,7 @@ class GenerateStream::Impl {
   v1::GenerateRequest wire_;
   std::unique_ptr<Attempt> attempt_;
   Generation result_;
+  size_t calls_done_ = 0;   // Delivered.
   size_t logits_rows_ = 0;  // Delivered.
   SteadyTime last_progress_;
   bool ever_started_ = false;

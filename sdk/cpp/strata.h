@@ -88,9 +88,19 @@ struct CallOptions {
   std::optional<Cancellation> cancellation{};
 };
 
+// What an assistant called.
+struct ToolCall {
+  std::string id{};
+  std::string name{};
+  std::string arguments{};  // A JSON object, as text.
+};
+
 struct ChatMessage {
-  std::string role{};  // "system", "user", "assistant".
+  std::string role{};  // "system", "user", "assistant", "tool".
   std::string content{};
+  std::vector<ToolCall> tool_calls{};  // An assistant's.
+  std::string tool_call_id{};          // A tool's: what its content is the result of.
+  std::string thought{};               // An assistant's, before its content.
 };
 
 // Text, token ids, or a conversation that the model's chat template makes a prompt of.
@@ -140,6 +150,14 @@ struct GenerateRequest {
   int32_t priority = 0;
   // Start only when there is KV memory for prompt + max_tokens; never preempted.
   bool guaranteed = false;
+  // Of conversations: what the model may call, each a JSON object as OpenAI's API has it,
+  // {"type": "function", "function": {"name", "description", "parameters"}}.
+  std::vector<std::string> tools{};
+  std::string tool_choice{};   // "auto" (also ""), "none".
+  bool one_tool_call = false;  // The answer ends with its first call.
+  // More variables for the chat template: a JSON object, as text; "": none.
+  std::string template_arguments{};
+  bool continue_final_message = false;  // The answer goes on with the last message.
 };
 
 // Natural logarithms of the raw logits' softmax.
@@ -147,6 +165,15 @@ struct TokenLogprob {
   uint32_t token_id = 0;
   float logprob = 0;
   std::vector<std::pair<uint32_t, float>> top{};  // (token id, logprob), descending.
+};
+
+// A part of one call, in order.
+struct ToolCallPiece {
+  uint32_t index = 0;  // Of the call in the answer.
+  std::string id{};    // In the first piece of a call, and so is the name.
+  std::string name{};
+  std::string arguments{};  // More of its JSON.
+  bool done = false;        // The arguments are a whole JSON object.
 };
 
 // What arrives at a time.
@@ -157,17 +184,24 @@ struct Piece {
   std::vector<TokenLogprob> prompt_logprobs;  // Of the prompt's tokens from the second on.
   std::vector<float> logits;                  // [rows, logits_columns], when asked for.
   uint32_t logits_columns = 0;
+  // Of answers to conversations: what the model thinks, which is no part of text, and its calls.
+  std::string thought;
+  std::vector<ToolCallPiece> tool_calls;
 };
 
 struct Generation {
   std::string request_id;
   std::string text;
+  std::string thought;
+  std::vector<ToolCall> tool_calls;
   std::vector<uint32_t> token_ids;
-  std::string finish_reason;  // "stop", "length" or "cancelled"; empty before the end.
+  // "stop", "tool_calls", "length" or "cancelled"; empty before the end.
+  std::string finish_reason;
   uint32_t prompt_tokens = 0;
-  uint32_t cached_tokens = 0;  // Prompt tokens taken from the prefix cache.
-  uint32_t max_tokens = 0;     // After defaults and caps.
-  uint64_t seed = 0;           // The one used.
+  uint32_t cached_tokens = 0;     // Prompt tokens taken from the prefix cache.
+  uint32_t reasoning_tokens = 0;  // Of those made, what was thought.
+  uint32_t max_tokens = 0;        // After defaults and caps.
+  uint64_t seed = 0;              // The one used.
   std::string numerics_class;
   uint64_t plan_epoch = 0;
   std::vector<TokenLogprob> logprobs;

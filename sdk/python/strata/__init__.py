@@ -42,6 +42,8 @@ from strata.types import (
     Prompt,
     Session,
     TokenizedPrompt,
+    ToolCall,
+    ToolCallPiece,
     TokenLogprob,
 )
 
@@ -74,6 +76,8 @@ __all__ = [
     "StrataError",
     "TokenLogprob",
     "TokenizedPrompt",
+    "ToolCall",
+    "ToolCallPiece",
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",

@@ -13,7 +13,7 @@ import grpc
 from strata._connection import CallEnd, Connection
 from strata._wire import token_logprob
 from strata.errors import StrataError, cancelled_error, deadline_error, make_error
-from strata.types import Generation, Piece, TokenLogprob
+from strata.types import Generation, Piece, TokenLogprob, ToolCall, ToolCallPiece
 from strata.v1 import inference_pb2, types_pb2
 
 _RETRY_PAUSE_S = 0.2
@@ -32,6 +32,7 @@ class Answer:
         self._ever_started = False
         self._replaying = False
         self._logits_rows = 0  # Delivered.
+        self._calls_done = 0  # Likewise.
         self._reset_attempt()
 
     def _reset_attempt(self) -> None:
@@ -39,6 +40,8 @@ class Answer:
         before."""
         self._tokens = 0
         self._text = 0
+        self._thought = 0
+        self._arguments: list[int] = []  # Characters, by call.
         self._logprobs = 0
         self._prompt_logprobs = 0
         self._rows = 0
@@ -95,12 +98,19 @@ class Answer:
         if response.HasField("started"):
             self._take_started(response)
         self._take_tokens(response, piece)
-        self._take_text(response.text, piece)
+        piece.text, self._text = self._take_text(response.text, self.result.text, self._text)
+        self.result.text += piece.text
+        piece.thought, self._thought = self._take_text(response.thought, self.result.thought,
+                                                       self._thought)
+        self.result.thought += piece.thought
+        for call in response.tool_calls:
+            self._take_call(call, piece)
         if response.HasField("logits"):
             self._take_logits(response.logits, piece)
         if response.HasField("finish"):
             self._take_finish(response.finish)
-        if not (piece.token_ids or piece.text or piece.prompt_logprobs or piece.logits):
+        if not (piece.token_ids or piece.text or piece.thought or piece.tool_calls
+                or piece.prompt_logprobs or piece.logits):
             return None
         self._last_progress = time.monotonic()
         return piece
@@ -152,13 +162,31 @@ class Answer:
             seen += 1
         return seen
 
-    def _take_text(self, text: str, piece: Piece) -> None:
-        known = min(len(text), len(self.result.text) - self._text)
-        if self.result.text[self._text:self._text + known] != text[:known]:
+    def _take_text(self, text: str, delivered: str, seen: int) -> tuple[str, int]:
+        """What of `text` is new, and how much was seen then; `delivered` holds what was before."""
+        known = min(len(text), len(delivered) - seen)
+        if delivered[seen:seen + known] != text[:known]:
             raise self._diverged("the text differs")
-        piece.text = text[known:]
-        self.result.text += piece.text
-        self._text += len(text)
+        return text[known:], seen + len(text)
+
+    def _take_call(self, wire: inference_pb2.ToolCallPiece, piece: Piece) -> None:
+        calls = self.result.tool_calls
+        fresh = ToolCallPiece(wire.index)
+        if wire.index == len(calls):
+            fresh.id, fresh.name = wire.id, wire.name
+            calls.append(ToolCall(wire.id, wire.name, ""))
+        call = calls[wire.index]
+        if wire.id and (wire.id, wire.name) != (call.id, call.name):
+            raise self._diverged("a call of a tool differs")
+        while len(self._arguments) <= wire.index:
+            self._arguments.append(0)
+        fresh.arguments, self._arguments[wire.index] = self._take_text(
+            wire.arguments, call.arguments, self._arguments[wire.index])
+        calls[wire.index] = ToolCall(call.id, call.name, call.arguments + fresh.arguments)
+        fresh.done = wire.done and wire.index >= self._calls_done
+        self._calls_done += fresh.done
+        if fresh.id or fresh.arguments or fresh.done:
+            piece.tool_calls.append(fresh)
 
     def _take_logits(self, rows: types_pb2.FloatRows, piece: Piece) -> None:
         if len(rows.values) != rows.rows * rows.columns * 4 or (
@@ -176,12 +204,14 @@ class Answer:
 
     def _take_finish(self, finish: inference_pb2.Finish) -> None:
         result = self.result
-        if self._tokens < len(result.token_ids) or self._text < len(result.text):
+        if self._tokens < len(result.token_ids) or (
+                self._text < len(result.text) or self._thought < len(result.thought)):
             raise self._diverged("it is shorter than what was delivered")
         self.finished = True
         result.finish_reason = finish.reason
         result.prompt_tokens = finish.prompt_tokens
         result.cached_tokens = finish.cached_tokens
+        result.reasoning_tokens = finish.reasoning_tokens
         result.queue_ms = finish.queue_ms
         result.ttft_ms = finish.ttft_ms
         result.total_ms = finish.total_ms

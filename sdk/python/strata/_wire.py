@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import sys
 from array import array
@@ -27,14 +28,25 @@ _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_
 _OTHERS = ("max_tokens", "min_tokens", "ignore_eos", "logprobs", "prompt_logprobs",
            "return_logits", "request_id", "replace", "priority", "guaranteed")
 
+_CHAT = ("tool_choice", "one_tool_call", "continue_final_message")
+
 
 def make_request_id() -> str:
     return f"sdk-{secrets.token_hex(12)}"
 
 
 def chat_input(messages: Sequence[ChatMessage]) -> inference_pb2.ChatInput:
-    return inference_pb2.ChatInput(messages=[
-        inference_pb2.ChatMessage(role=m.role, content=m.content) for m in messages])
+    wire = inference_pb2.ChatInput()
+    for m in messages:
+        message = wire.messages.add(role=m.role, content=m.content,
+                                    without_content=bool(m.tool_calls) and not m.content)
+        for call in m.tool_calls:
+            message.tool_calls.add(id=call.id, name=call.name, arguments=call.arguments)
+        if m.tool_call_id:
+            message.tool_call_id = m.tool_call_id
+        if m.thought:
+            message.reasoning_content = m.thought
+    return wire
 
 
 def is_chat(prompt: Prompt) -> bool:
@@ -76,6 +88,17 @@ def generate_request(model: str, prompt: Prompt,
         if sys.byteorder == "big":
             values.byteswap()
         wire.input_embeddings.add(position=position, values=values.tobytes())
+    tools = given.pop("tools", ())
+    arguments = given.pop("template_arguments", {})
+    chat = {name: given.pop(name) for name in _CHAT if name in given}
+    if is_chat(prompt):
+        wire.chat.tools.extend(json.dumps(tool, ensure_ascii=False) for tool in tools)
+        if arguments:
+            wire.chat.template_arguments = json.dumps(arguments, ensure_ascii=False)
+        for name, value in chat.items():
+            setattr(wire.chat, name, value)
+    elif tools or arguments or chat:
+        raise TypeError("tools and what chat templates read are for conversations")
     for name, value in given.items():
         if name in _SAMPLING:
             setattr(wire.sampling, name, value)

@@ -5,15 +5,27 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Any, Union
 
 from typing_extensions import TypedDict
 
 
 @dataclass(frozen=True)
+class ToolCall:
+    """What an assistant called."""
+
+    id: str
+    name: str
+    arguments: str  # A JSON object, as text.
+
+
+@dataclass(frozen=True)
 class ChatMessage:
-    role: str  # "system", "user", "assistant".
-    content: str
+    role: str  # "system", "user", "assistant", "tool".
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()  # An assistant's.
+    tool_call_id: str = ""  # A tool's: what its content is the result of.
+    thought: str = ""  # An assistant's, before its content.
 
 
 # Text, token ids, or a conversation that the model's chat template makes a prompt of.
@@ -50,6 +62,12 @@ class GenerateOptions(TypedDict, total=False):
     # Higher ones are admitted first, and take KV memory that they come to need from lower ones.
     # Any whole number of 32 bits; not given: 0.
     priority: int | None
+    # Of conversations: what the model may call, as OpenAI's API has it.
+    tools: Sequence[Mapping[str, Any]] | None
+    tool_choice: str | None  # "auto" or "none".
+    one_tool_call: bool  # The answer ends with its first call.
+    template_arguments: Mapping[str, Any] | None  # More variables for the chat template.
+    continue_final_message: bool  # The answer goes on with the last message.
     guaranteed: bool  # Start only with KV memory for prompt + max_tokens; never preempted.
     # Seconds for the whole call, replays included; past it the call ends with
     # DeadlineExceededError, and the request is released on every worker. Not given: no limit.
@@ -70,6 +88,17 @@ def _no_logits() -> array[float]:
 
 
 @dataclass
+class ToolCallPiece:
+    """A part of one call, in order."""
+
+    index: int  # Of the call in the answer.
+    id: str = ""  # In the first piece of a call, and so is the name.
+    name: str = ""
+    arguments: str = ""  # More of its JSON.
+    done: bool = False  # The arguments are a whole JSON object.
+
+
+@dataclass
 class Piece:
     """What arrives at a time."""
 
@@ -82,14 +111,21 @@ class Piece:
     # float32 [rows, logits_columns], when asked for; numpy.asarray() takes it as it is.
     logits: array[float] = field(default_factory=_no_logits)
     logits_columns: int = 0
+    # Of answers to conversations: what the model thinks, which is no part of text, and its calls.
+    thought: str = ""
+    tool_calls: list[ToolCallPiece] = field(default_factory=list)
 
 
 @dataclass
 class Generation:
     request_id: str = ""
     text: str = ""
+    thought: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
-    finish_reason: str = ""  # "stop", "length" or "cancelled"; empty before the end.
+    # "stop", "tool_calls", "length" or "cancelled"; empty before the end.
+    finish_reason: str = ""
+    reasoning_tokens: int = 0  # Of token_ids, what was thought.
     prompt_tokens: int = 0
     cached_tokens: int = 0  # Prompt tokens taken from the prefix cache.
     max_tokens: int = 0  # After defaults and caps.

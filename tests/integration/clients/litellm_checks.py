@@ -104,7 +104,7 @@ def expect(error, status, saying, act):
 
 def errors():
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
-    refused = [({"tools": tools}, "tools is not supported"),
+    refused = [({"tools": tools}, "cannot be given tools"),
                ({"response_format": {"type": "json_object"}}, "response_format is not supported"),
                ({"temperature": -1}, "temperature")]
     for fields, saying in refused:

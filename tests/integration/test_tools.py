@@ -1,0 +1,190 @@
+"""Tools and thoughts on real processes. The model is a script: each answer is one token, which a bias makes
+the only one, and whose text is all that it says."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from client_environment import OPENAI, environment, run
+from cluster import RECALL, Cluster, Failed, cut
+from http_client import post, request, stream
+
+CLIENTS = Path(__file__).parent / "clients"
+TEMPLATE = (
+    "{{ bos_token }}{% if tools %}{{ 'Tools: ' + (tools | tojson) + ' Use <tool_call></tool_call>.' }}{% endif %}"
+    "{% for m in messages %}{{ '[' + m.role + ']' }}{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+    "{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}")
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Z\u00fcrich", "days": 2}}\n</tool_call>'
+SCRIPTS = {  # By what it says.
+    "call": CALL,
+    "thought": f"<think>\nHm.\n</think>\n\nLet me look.\n\n{CALL}",
+    "unknown": CALL.replace("weather", "whether"),
+    "answer": "It is 9 degrees.",
+    "thinks": "<think>So",
+}
+IDS = {name: 1013 + i for i, name in enumerate(SCRIPTS)}
+TOOLS = [{"type": "function", "function": {
+    "name": "weather", "description": "The weather.", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}]
+QUESTION = [{"role": "user", "content": "How is it in Z\u00fcrich?"}]
+
+
+def make_scripted(folder: Path) -> Path:
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(Path(RECALL) / name, folder)
+    tokenizer = json.loads((Path(RECALL) / "tokenizer.json").read_text())
+    tokenizer["added_tokens"] += [
+        {"id": IDS[name], "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+         "normalized": False, "special": False} for name, text in SCRIPTS.items()]
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>", "chat_template": TEMPLATE}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("tools")) as c:
+        c.start_workers(2)
+        folder = make_scripted(tmp_path_factory.mktemp("model") / "scripted")
+        c.load("scripted", folder, cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=1024, sessions=2)
+        yield c
+
+
+def chat(script, tokens=1, **fields):
+    return {"messages": QUESTION, "temperature": 0, "max_tokens": tokens, "tools": TOOLS,
+            "logit_bias": {str(IDS[script]): 100}, **fields}
+
+
+def ask(cluster, *args, **fields):
+    return post(cluster, "/v1/chat/completions", chat(*args, **fields))
+
+
+def streamed(cluster, *args, **fields):
+    """The message that the deltas of a stream make."""
+    message = {"content": "", "reasoning_content": "", "tool_calls": []}
+    for event in stream(cluster, "/v1/chat/completions", chat(*args, **fields, stream=True)):
+        for choice in event["choices"]:
+            delta = choice["delta"]
+            message["content"] += delta.get("content") or ""
+            message["reasoning_content"] += delta.get("reasoning_content") or ""
+            for piece in delta.get("tool_calls", ()):
+                if piece["index"] == len(message["tool_calls"]):
+                    assert piece["id"] and piece["type"] == "function"
+                    message["tool_calls"].append([piece["function"]["name"], ""])
+                message["tool_calls"][piece["index"]][1] += piece["function"]["arguments"]
+            message["finish_reason"] = choice["finish_reason"]
+    return message
+
+
+def test_a_tool_loop(cluster):
+    answer = ask(cluster, "call", tokens=8, parallel_tool_calls=False)
+    assert answer["model"] == "scripted"
+    (choice,) = answer["choices"]
+    message = choice["message"]
+    assert (message["content"], choice["finish_reason"]) == (None, "tool_calls")
+    (call,) = message["tool_calls"]
+    assert (call["type"], call["function"]["name"]) == ("function", "weather")
+    assert json.loads(call["function"]["arguments"]) == {"city": "Z\u00fcrich", "days": 2}
+    assert answer["usage"]["completion_tokens"] == 1  # The first call ended it.
+    history = [*QUESTION, message, {"role": "tool", "tool_call_id": call["id"],
+                                    "content": [{"type": "text", "text": "9 degrees"}]}]
+    for tools in (TOOLS, None):
+        answer = ask(cluster, "answer", messages=history, tools=tools)
+        assert answer["choices"][0]["message"]["content"] == SCRIPTS["answer"]
+    again = ask(cluster, "call", messages=history)
+    assert again["choices"][0]["message"]["tool_calls"][0]["id"] != call["id"]
+
+
+def test_a_stream_says_the_same(cluster):
+    for script in SCRIPTS:
+        whole = ask(cluster, script, tokens=2)["choices"][0]
+        said = streamed(cluster, script, tokens=2)
+        message = whole["message"]
+        assert said["content"] == (message["content"] or "")
+        assert said["reasoning_content"] == message.get("reasoning_content", "")
+        assert said["tool_calls"] == [[c["function"]["name"], c["function"]["arguments"]]
+                                      for c in message.get("tool_calls", ())]
+        assert said["finish_reason"] == whole["finish_reason"] == "length"
+
+
+def test_thoughts_are_apart_and_counted(cluster):
+    answer = ask(cluster, "thinks", tokens=3)
+    assert answer["choices"][0]["message"]["content"] is None
+    assert answer["choices"][0]["message"]["reasoning_content"].startswith("So")
+    assert answer["usage"]["completion_tokens_details"] == {"reasoning_tokens": 3}
+    message = ask(cluster, "thought")["choices"][0]["message"]
+    assert message["reasoning_content"] == "Hm."
+    assert message["content"] == "Let me look."
+    assert len(message["tool_calls"]) == 1
+
+
+def test_what_only_looks_like_a_call_is_text(cluster):
+    for fields in ({"tools": TOOLS}, {"tools": None}):
+        message = ask(cluster, "unknown", **fields)["choices"][0]["message"]
+        assert message["content"] == SCRIPTS["unknown"] and "tool_calls" not in message
+    for fields in ({"tool_choice": "none"}, {"tools": None, "tool_choice": "auto"}):
+        message = ask(cluster, "call", **fields)["choices"][0]["message"]
+        assert message["content"] == SCRIPTS["call"] and "tool_calls" not in message
+
+
+def test_it_goes_together_with_logprobs_stop_and_usage(cluster):
+    answer = ask(cluster, "call", logprobs=True, stop=["never"])
+    assert len(answer["choices"][0]["logprobs"]["content"]) == 1
+    assert len(answer["choices"][0]["message"]["tool_calls"]) == 1
+    *chunks, last = stream(cluster, "/v1/chat/completions", chat(
+        "call", tokens=3, stream=True,
+        stream_options={"include_usage": True, "continuous_usage_stats": True}))
+    made = [c["usage"]["completion_tokens"] for c in chunks]
+    assert made == sorted(made) and made[-1] == last["usage"]["completion_tokens"] == 3
+
+
+def test_what_cannot_be_held_to_is_refused_by_name(cluster):
+    for fields, param in (({"tool_choice": "required"}, "tool_choice"),
+                          ({"tool_choice": {"type": "function", "function": {"name": "weather"}}},
+                           "tool_choice"),
+                          ({"tools": [{"type": "function"}]}, "tools[0].function"),
+                          ({"max_thinking_tokens": 3}, "max_thinking_tokens")):
+        status, _, answer = request(cluster, "POST", "/v1/chat/completions", chat("call", **fields))
+        assert (status, answer["error"]["param"]) == (400, param)
+
+
+def test_a_missing_model_or_dummy_is_the_one_that_is_loaded(cluster):
+    for model in (None, "dummy", "scripted"):
+        assert ask(cluster, "answer", model=model)["model"] == "scripted"
+    status, _, answer = request(cluster, "POST", "/v1/chat/completions", chat("answer", model="other"))
+    assert (status, answer["error"]["code"]) == (404, "model_not_found")
+
+
+def test_an_answer_goes_on_with_the_last_message(cluster):
+    messages = [*QUESTION, {"role": "assistant", "content": "I think that"}]
+    tokens = {}
+    for goes_on in (False, True):
+        body = {"messages": messages, "add_generation_prompt": False, "continue_final_message": goes_on}
+        tokens[goes_on] = post(cluster, "/tokenize", body)["tokens"]
+    assert tokens[True] == tokens[False]  # The template writes nothing behind a content.
+    assert ask(cluster, "answer", messages=messages, add_generation_prompt=False,
+               continue_final_message=True)["choices"][0]["message"]["content"] == SCRIPTS["answer"]
+
+
+def test_openais_client_has_its_loop(cluster):
+    run(environment("openai", *OPENAI), CLIENTS / "openai_tool_checks.py", cluster.http, json.dumps(IDS))
+
+
+def test_the_command_line_has_them(cluster, tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(TOOLS))
+    said = cluster.json("chat", "scripted", "How is it?", "--tools", tools, "--temperature", "0",
+                        "--max-tokens", "1", "--logit-bias", f"{IDS['thought']}:100")
+    (call,) = said["tool_calls"]
+    assert call["name"] == "weather" and json.loads(call["arguments"])["days"] == 2
+    assert (said["thought"], said["text"]) == ("Hm.", "Let me look.")
+
+
+def test_formats_are_chosen_at_load(cluster):
+    with pytest.raises(Failed, match="hermes, mistral"):
+        cluster.run("model", "load", "scripted", "--tool-format", "hermess")
