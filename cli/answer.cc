@@ -28,7 +28,8 @@ std::string ForTerminal(const std::string& text) {
 }
 
 // Writes text piece by piece; a model without a tokenizer has ids only.
-absl::Status Print(const Context& context, const sdk::Piece& piece) {
+// `wrote`: something of the answer before it.
+absl::Status Print(const Context& context, const sdk::Piece& piece, bool wrote) {
   if (context.json()) {
     return absl::OkStatus();
   }
@@ -40,8 +41,10 @@ absl::Status Print(const Context& context, const sdk::Piece& piece) {
   context.err() << shown(piece.thought, context.environment().err_is_terminal) << std::flush;
   context.out() << shown(piece.text, terminal);
   for (const sdk::ToolCallPiece& call : piece.tool_calls) {
-    if (!call.id.empty())
-      context.out() << (call.index > 0 ? "\n" : "") << shown(call.name, terminal) << " ";
+    if (!call.id.empty()) {
+      context.out() << (wrote || !piece.text.empty() || call.index > 0 ? "\n" : "")
+                    << shown(call.name, terminal) << " ";
+    }
     context.out() << shown(call.arguments, terminal);
   }
   context.out() << std::flush;
@@ -93,9 +96,9 @@ absl::StatusOr<sdk::Generation> StreamAnswer(
         (!(*piece)->text.empty() || !(*piece)->tool_calls.empty())) {
       context.err() << "\n" << std::flush;
     }
+    RETURN_IF_ERROR(Print(context, **piece, wrote_text));
     wrote_text = wrote_text ||
                  (!context.json() && (!(*piece)->text.empty() || !(*piece)->tool_calls.empty()));
-    RETURN_IF_ERROR(Print(context, **piece));
     if (on_piece) {
       RETURN_IF_ERROR(on_piece(**piece));
     }

@@ -4,6 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "common/status.h"
+#include "text/tools/ordered_json.h"
+
 namespace strata {
 namespace {
 
@@ -12,16 +16,17 @@ class InOrder {
  public:
   explicit InOrder(std::string_view body) : body_(body) {}
 
-  const OrderedJson& Get() {
+  absl::StatusOr<const OrderedJson*> Get() {
     if (!json_.has_value()) {
-      json_ = OrderedJson::parse(body_, nullptr, /*allow_exceptions=*/false);
+      json_ = ParseOrderedJson(body_, "the body", {"messages", "tools", "chat_template_kwargs"});
     }
-    return *json_;
+    RETURN_IF_ERROR(json_->status());
+    return &**json_;
   }
 
  private:
   const std::string_view body_;
-  std::optional<OrderedJson> json_;
+  std::optional<absl::StatusOr<OrderedJson>> json_;
 };
 
 absl::Status ReadPart(const Json& part, const std::string& place, std::string* out) {
@@ -121,9 +126,11 @@ absl::Status ReadCalls(const Json& calls, const std::string& place, size_t messa
     return BadField(place, "an array");
   }
   for (size_t i = 0; i < calls.size(); ++i) {
-    const OrderedJson* ordered = HasObjectArguments(calls[i])
-                                     ? &in_order->Get()["messages"][message_index]["tool_calls"][i]
-                                     : nullptr;
+    const OrderedJson* ordered = nullptr;
+    if (HasObjectArguments(calls[i])) {
+      ASSIGN_OR_RETURN(const OrderedJson* body, in_order->Get());
+      ordered = &(*body)["messages"][message_index]["tool_calls"][i];
+    }
     const absl::Status read = ReadCall(calls[i], place + "[" + std::to_string(i) + "]", ordered,
                                        message->add_tool_calls());
     if (!read.ok()) {
@@ -201,7 +208,12 @@ void ReadTools(Fields* fields, InOrder* in_order, v1::ChatInput* chat) {
     }
     // What is in them is looked at where the prompt is made.
     if (!tools->empty()) {
-      for (const OrderedJson& tool : in_order->Get()["tools"]) {
+      const auto body = in_order->Get();
+      if (!body.ok()) {
+        fields->Fail(body.status());
+        return;
+      }
+      for (const OrderedJson& tool : (**body)["tools"]) {
         chat->add_tools(Dump(tool));
       }
     }
@@ -238,7 +250,14 @@ void ReadTemplateArguments(Fields* fields, InOrder* in_order, v1::ChatInput* cha
                                                           "\", which has a field of its own"));
       }
     }
-    if (!given->empty()) variables.update(in_order->Get()["chat_template_kwargs"]);
+    if (!given->empty()) {
+      const auto body = in_order->Get();
+      if (!body.ok()) {
+        fields->Fail(body.status());
+        return;
+      }
+      variables.update((**body)["chat_template_kwargs"]);
+    }
   }
   if (!variables.empty()) chat->set_template_arguments(Dump(variables));
 }

@@ -65,7 +65,8 @@ absl::Status HttpApi::ServeLorax(Call* call, LoraxRequest request, bool stream, 
   context.elapsed_ms = [backend = backend_, arrived = call->times.arrived] {
     return ToMs(backend->Now() - arrived);
   };
-  if (request.prefill || request.truncate > 0) {
+  // LoRAX's answers are all that is written, thoughts and calls too, as those to tokens are.
+  if (request.prefill || request.truncate > 0 || request.request.has_chat()) {
     RETURN_IF_ERROR(CheckMayRun(*call, options));
     ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, TokenizePrompt(*model, request, [&] {
                        return backend_->LongestPrompt(model->name);

@@ -255,8 +255,9 @@ absl::Status GenerateStream::Impl::TakeCall(const v1::ToolCallPiece& wire, Piece
   attempt_->argument_bytes.resize(std::max(attempt_->argument_bytes.size(), index + 1));
   RETURN_IF_ERROR(TakeText(wire.arguments(), &attempt_->argument_bytes[index],
                            &result_.tool_calls[index].arguments, &fresh.arguments));
-  fresh.done = wire.done() && index >= calls_done_;
-  calls_done_ += fresh.done ? 1 : 0;
+  calls_done_.resize(result_.tool_calls.size());
+  fresh.done = wire.done() && !calls_done_[index];
+  calls_done_[index] = calls_done_[index] || wire.done();
   if (!fresh.id.empty() || !fresh.arguments.empty() || fresh.done) {
     piece->tool_calls.push_back(std::move(fresh));
   }
@@ -287,8 +288,14 @@ absl::Status GenerateStream::Impl::TakeLogits(const v1::FloatRows& rows, Piece* 
 }
 
 absl::Status GenerateStream::Impl::TakeFinish(const v1::Finish& finish) {
-  if (attempt_->tokens < result_.token_ids.size() || attempt_->text_bytes < result_.text.size() ||
-      attempt_->thought_bytes < result_.thought.size()) {
+  attempt_->argument_bytes.resize(result_.tool_calls.size());
+  bool shorter = attempt_->tokens < result_.token_ids.size() ||
+                 attempt_->text_bytes < result_.text.size() ||
+                 attempt_->thought_bytes < result_.thought.size();
+  for (size_t call = 0; call < result_.tool_calls.size(); ++call) {
+    shorter = shorter || attempt_->argument_bytes[call] < result_.tool_calls[call].arguments.size();
+  }
+  if (shorter) {
     return Diverged("it is shorter than what was delivered");
   }
   finished_ = true;

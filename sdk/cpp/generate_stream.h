@@ -67,8 +67,8 @@ class GenerateStream::Impl {
   v1::GenerateRequest wire_;
   std::unique_ptr<Attempt> attempt_;
   Generation result_;
-  size_t calls_done_ = 0;   // Delivered.
-  size_t logits_rows_ = 0;  // Delivered.
+  std::vector<bool> calls_done_;  // By call: delivered.
+  size_t logits_rows_ = 0;        // Delivered.
   SteadyTime last_progress_;
   bool ever_started_ = false;
   bool finished_ = false;

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -23,9 +24,15 @@ constexpr bool kMemoryIsLimited = true;
 // Others come first on the processor.
 constexpr int kNiceness = 5;
 
+// Never more than there is: only the privileged may raise a hard limit.
 bool SetLimit(int resource, uint64_t limit) {
-  const rlimit both = {.rlim_cur = limit, .rlim_max = limit};
-  return limit == 0 || setrlimit(resource, &both) == 0;
+  rlimit now = {};
+  if (getrlimit(resource, &now) != 0) {
+    return false;
+  }
+  const rlim_t most = std::min<rlim_t>(limit, now.rlim_max);
+  const rlimit both = {.rlim_cur = most, .rlim_max = most};
+  return setrlimit(resource, &both) == 0;
 }
 
 bool ReadToEnd(int in, std::string* bytes) {
@@ -75,8 +82,10 @@ MaskAnswer AnswerTo(const MaskRequest& request) {
 }  // namespace
 
 int RunMaskProgram(int in, int out, uint64_t cpu_seconds, uint64_t memory_bytes) {
-  if (!SetLimit(RLIMIT_CPU, cpu_seconds) || !SetLimit(RLIMIT_CORE, 1) ||
-      (kMemoryIsLimited && !SetLimit(RLIMIT_AS, memory_bytes))) {
+  const bool limited =
+      (cpu_seconds == 0 || SetLimit(RLIMIT_CPU, cpu_seconds)) && SetLimit(RLIMIT_CORE, 1) &&
+      (!kMemoryIsLimited || memory_bytes == 0 || SetLimit(RLIMIT_AS, memory_bytes));
+  if (!limited) {
     return 2;
   }
   (void)!nice(kNiceness);

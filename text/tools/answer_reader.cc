@@ -247,6 +247,9 @@ Reading AnswerReader::Header() {
     return Reading::kWaits;  // What ends in a header says nothing.
   }
   if (end.match != Match::kYes || end.at > kMaxHeaderBytes) {
+    if (left.front() == kTokenBegins) {
+      DropToken();  // Else it would begin a header again.
+    }
     message_ = Message::kText;
     state_ = State::kMessage;
     return Reading::kOn;

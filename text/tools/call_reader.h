@@ -91,7 +91,6 @@ class JsonCalls {
   State state_ = State::kBegin;
   bool bare_ = false;
   bool list_ = false;
-  bool any_ = false;  // A call of the list was read.
   JsonScanner scanner_;
   std::string key_;
   std::string value_;      // Of what is not said as it comes.

@@ -25,7 +25,6 @@ void JsonCalls::Begin(bool bare) {
   state_ = State::kBegin;
   bare_ = bare;
   list_ = false;
-  any_ = false;
 }
 
 void JsonCalls::BeginObject() {
@@ -107,7 +106,6 @@ Reading JsonCalls::BeginValue() {
     context_.events->BeginCall(name_, "");
     held_->Forget();
     called_ = true;
-    any_ = true;
     streams_ = true;
   }
   state_ = State::kInValue;
@@ -184,7 +182,6 @@ Reading JsonCalls::EndObject() {
     context_.events->BeginCall(name_, "");
     context_.events->Arguments(arguments_.empty() ? "{}" : arguments_);
     context_.events->EndCall(/*whole=*/true);
-    any_ = true;
   }
   held_->Forget();
   if (!list_) {

@@ -6,6 +6,7 @@
 #include "common/status.h"
 #include "text/tools/json_scanner.h"
 #include "text/tools/marked_text.h"
+#include "text/tools/ordered_json.h"
 
 namespace strata {
 namespace {
@@ -168,7 +169,7 @@ absl::StatusOr<std::shared_ptr<const OfferedTools>> OfferedTools::Parse(
   auto offered = std::make_shared<OfferedTools>();
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string place = "tools[" + std::to_string(i) + "]";
-    const Json tool = Json::parse(tools[i], nullptr, /*allow_exceptions=*/false);
+    ASSIGN_OR_RETURN(const Json tool, ParseOrderedJson(tools[i], place));
     const Json* type = Member(tool, "type");
     if (type != nullptr && *type != "function") {
       return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",

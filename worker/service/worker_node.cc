@@ -208,6 +208,8 @@ void WorkerNode::TellUnfit() {
   if (health.ok()) {
     return;
   }
+  // Whoever comes second waits until it was said.
+  MutexLock telling(&telling_unfit_);
   std::shared_ptr<Outbox> outbox;
   uint64_t term = 0;
   {

@@ -127,6 +127,7 @@ class WorkerNode : public LinkHandler, private NodeHost {
   Mutex compute_;
   PeerMeasurer measurer_;
 
+  Mutex telling_unfit_;  // Taken before `mutex_`.
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;

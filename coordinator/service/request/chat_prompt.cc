@@ -6,6 +6,7 @@
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 #include "text/template/conversation.h"
+#include "text/tools/ordered_json.h"
 
 namespace strata {
 namespace {
@@ -28,9 +29,9 @@ Json ArgumentsOf(const std::string& text, bool as_text) {
   if (text.find_first_not_of(" \n\r\t") == std::string::npos) {
     return Json::object();
   }
-  Json arguments = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  // What a cut answer left is shown as it was.
-  return arguments.is_object() ? arguments : Json(text);
+  absl::StatusOr<Json> arguments = ParseOrderedJson(text, "arguments");
+  // What a cut answer left, or what is too large to be read, is shown as it was.
+  return arguments.ok() && arguments->is_object() ? *std::move(arguments) : Json(text);
 }
 
 Json MessageOf(const v1::ChatMessage& message, bool arguments_as_text) {
@@ -134,7 +135,8 @@ absl::StatusOr<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                                              const v1::ChatInput& chat, int64_t now) {
   Json variables = Json::object();
   if (!chat.template_arguments().empty()) {
-    variables = Json::parse(chat.template_arguments(), nullptr, /*allow_exceptions=*/false);
+    ASSIGN_OR_RETURN(variables,
+                     ParseOrderedJson(chat.template_arguments(), "chat_template_kwargs"));
     if (!variables.is_object()) {
       return BadChat("chat_template_kwargs", "an object");
     }
@@ -154,8 +156,10 @@ absl::StatusOr<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
   NormalizeMessages(&messages);
   if (chat.tools_size() > 0 && chat.tool_choice() != "none") {
     Json tools = Json::array();
-    for (const std::string& tool : chat.tools()) {
-      tools.push_back(Json::parse(tool, nullptr, /*allow_exceptions=*/false));
+    for (const std::string& text : chat.tools()) {
+      ASSIGN_OR_RETURN(Json tool,
+                       ParseOrderedJson(text, "tools[" + std::to_string(tools.size()) + "]"));
+      tools.push_back(std::move(tool));
     }
     variables["tools"] = std::move(tools);
   }

@@ -3,6 +3,7 @@ is new, and whether a call that ended is to be made again. Does no I/O: both cli
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from array import array
@@ -32,7 +33,7 @@ class Answer:
         self._ever_started = False
         self._replaying = False
         self._logits_rows = 0  # Delivered.
-        self._calls_done = 0  # Likewise.
+        self._calls_done: set[int] = set()  # Likewise.
         self._reset_attempt()
 
     def _reset_attempt(self) -> None:
@@ -183,8 +184,9 @@ class Answer:
         fresh.arguments, self._arguments[wire.index] = self._take_text(
             wire.arguments, call.arguments, self._arguments[wire.index])
         calls[wire.index] = ToolCall(call.id, call.name, call.arguments + fresh.arguments)
-        fresh.done = wire.done and wire.index >= self._calls_done
-        self._calls_done += fresh.done
+        fresh.done = wire.done and wire.index not in self._calls_done
+        if wire.done:
+            self._calls_done.add(wire.index)
         if fresh.id or fresh.arguments or fresh.done:
             piece.tool_calls.append(fresh)
 
@@ -205,7 +207,9 @@ class Answer:
     def _take_finish(self, finish: inference_pb2.Finish) -> None:
         result = self.result
         if self._tokens < len(result.token_ids) or (
-                self._text < len(result.text) or self._thought < len(result.thought)):
+                self._text < len(result.text) or self._thought < len(result.thought)) or (
+                any(seen < len(call.arguments) for seen, call in itertools.zip_longest(
+                    self._arguments, result.tool_calls, fillvalue=0) if call)):
             raise self._diverged("it is shorter than what was delivered")
         self.finished = True
         result.finish_reason = finish.reason

@@ -84,6 +84,25 @@ TEST(ChatPrompt, ArgumentsAreObjectsUnlessTheTemplateWantsText) {
             "<z>1<a>x");
 }
 
+TEST(ChatPrompt, ArgumentsThatAreTooDeepAreShownAsText) {
+  const std::string deep = "{\"a\":" + std::string(1000000, '[') + std::string(1000000, ']') + "}";
+  v1::ChatInput chat;
+  v1::ChatMessage* message = chat.add_messages();
+  message->set_role("assistant");
+  v1::ToolCall* call = message->add_tool_calls();
+  call->set_name("f");
+  call->set_arguments(deep);
+  const auto chat_template =
+      Template("{{ messages[0].tool_calls[0].function.arguments is string }}");
+  const auto prompt = RenderChatPrompt(*chat_template, {}, chat, 0);
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_EQ(*prompt, "True");
+  // Tools are refused.
+  chat.add_tools(deep);
+  const auto refused = RenderChatPrompt(*chat_template, {}, chat, 0);
+  EXPECT_EQ(DetailOf(refused.status()).reason(), "BAD_JSON");
+}
+
 TEST(ChatPrompt, ToolsAreShownInTheOrderOfTheirKeysUnlessNoneMayBeCalled) {
   v1::ChatInput chat;
   *chat.add_messages() = Message("user", "Q");

@@ -309,6 +309,16 @@ TEST(AnswerReader, HarmonysChannelsSayWhatIsMeant) {
   EXPECT_EQ(Told(one, "<|channel|>ana"), "");
 }
 
+TEST(AnswerReader, HarmonysHeaderThatIsTooLongIsText) {
+  const Case one = {"harmony", "harmony"};
+  const std::string header(10000, 'x');
+  for (const char* begins : {"<|channel|>", "<|start|>"}) {
+    EXPECT_EQ(Told(one, begins + header), "text:" + header + "\n");
+    EXPECT_EQ(Told(one, begins + header + "<|message|>Yes.<|return|>"),
+              "text:" + header + "Yes.\n");
+  }
+}
+
 TEST(AnswerReader, AStringBeforeTheNameIsTextOnceItIsTooLong) {
   const std::string answer = "<tool_call>{\"a\": \"" + std::string(80 << 10, 'x') +
                              "\", \"name\": \"now\", \"arguments\": {}}</tool_call>";

@@ -19,7 +19,8 @@ TEST(OfferedTools, NamesWhatIsWrongWithOne) {
   EXPECT_EQ(field(R"({"type": "function", "function": {}})"), "tools[0].function.name");
   EXPECT_EQ(field(R"({"function": {"name": "f", "parameters": 3}})"),
             "tools[0].function.parameters");
-  EXPECT_EQ(field("no JSON"), "tools[0].function");
+  EXPECT_EQ(field("3"), "tools[0].function");
+  EXPECT_EQ(DetailOf(OfferedTools::Parse({"no JSON"}).status()).reason(), "BAD_JSON");
   EXPECT_FALSE(
       OfferedTools::Parse({R"({"function": {"name": "f"}})", R"({"function": {"name": "f"}})"})
           .ok());
