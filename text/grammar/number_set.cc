@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "text/grammar/number_texts.h"
+#include "text/grammar/schema_errors.h"
 
 namespace strata {
 namespace {
@@ -17,12 +19,36 @@ namespace {
 constexpr uint64_t kMaxDivisorStates = 1'024;
 // Numbers that are listed in one automaton, before it is joined with others.
 constexpr size_t kListed = 100;
+// AutomatonOf() makes no more than so many states for each that is left in the end.
+constexpr size_t kNodesPerState = 8;
 
 AutomatonPtr Constant(const RegexPtr& texts) {
   WorkBudget budget{GrammarLimits()};
   absl::StatusOr<AutomatonPtr> automaton = AutomatonOf(texts, &budget);
   STRATA_CHECK(automaton.ok());
   return *std::move(automaton);
+}
+
+// Fails where the expressions would have more nodes than an automaton may be made of.
+absl::Status CheckNodes(size_t nodes, const WorkBudget& budget) {
+  if (nodes / kNodesPerState > budget.limits().max_states) {
+    return SchemaTooComplex("states of one automaton", budget.limits().max_states);
+  }
+  return absl::OkStatus();
+}
+
+// Digits of the number when it is written without an exponent, or some more.
+size_t PlacesOf(const Decimal& number) {
+  return number.digits.size() + static_cast<size_t>(std::abs(number.exponent));
+}
+
+// The texts of TextsBeyond(). They need one way for each place of the bound, as long as what stands
+// before that place.
+absl::StatusOr<AutomatonPtr> Beyond(const Decimal& bound, bool below, bool exclusive,
+                                    WorkBudget* budget) {
+  const size_t places = PlacesOf(bound);
+  RETURN_IF_ERROR(CheckNodes(places * places / 2, *budget));
+  return AutomatonOf(TextsBeyond(bound, below, exclusive), budget);
 }
 
 // All texts of a notation; the same automaton each time.
@@ -143,20 +169,20 @@ NumberSet NumberSet::Integers() {
 absl::StatusOr<NumberSet> NumberSet::AtLeast(const Decimal& bound, bool exclusive,
                                              WorkBudget* budget) {
   if (!bound.negative) {
-    ASSIGN_OR_RETURN(AutomatonPtr texts, AutomatonOf(TextsBeyond(bound, false, exclusive), budget));
+    ASSIGN_OR_RETURN(AutomatonPtr texts, Beyond(bound, false, exclusive, budget));
     return NumberSet(Notation::kScientific, std::move(texts));
   }
-  ASSIGN_OR_RETURN(AutomatonPtr below, AutomatonOf(TextsBeyond(bound, true, !exclusive), budget));
+  ASSIGN_OR_RETURN(AutomatonPtr below, Beyond(bound, true, !exclusive, budget));
   return NumberSet(Notation::kScientific, std::move(below)).Complement(budget);
 }
 
 absl::StatusOr<NumberSet> NumberSet::AtMost(const Decimal& bound, bool exclusive,
                                             WorkBudget* budget) {
   if (bound.negative || bound.IsZero()) {
-    ASSIGN_OR_RETURN(AutomatonPtr texts, AutomatonOf(TextsBeyond(bound, true, exclusive), budget));
+    ASSIGN_OR_RETURN(AutomatonPtr texts, Beyond(bound, true, exclusive, budget));
     return NumberSet(Notation::kScientific, std::move(texts));
   }
-  ASSIGN_OR_RETURN(AutomatonPtr above, AutomatonOf(TextsBeyond(bound, false, !exclusive), budget));
+  ASSIGN_OR_RETURN(AutomatonPtr above, Beyond(bound, false, !exclusive, budget));
   return NumberSet(Notation::kScientific, std::move(above)).Complement(budget);
 }
 
@@ -164,7 +190,10 @@ absl::StatusOr<NumberSet> NumberSet::OneOf(const std::vector<Decimal>& values, W
   ASSIGN_OR_RETURN(AutomatonPtr texts, AutomatonOf(RegexAlternate({}), budget));
   for (size_t begin = 0; begin < values.size(); begin += kListed) {
     std::vector<RegexPtr> ways;
+    size_t places = 0;
     for (size_t i = begin; i < std::min(begin + kListed, values.size()); ++i) {
+      places += PlacesOf(values[i]);
+      RETURN_IF_ERROR(CheckNodes(places, *budget));
       ways.push_back(TextsOf(values[i]));
     }
     ASSIGN_OR_RETURN(const AutomatonPtr some, AutomatonOf(RegexAlternate(std::move(ways)), budget));
