@@ -243,12 +243,14 @@ std::vector<size_t> Closure(const Nondeterministic& machine, std::vector<size_t>
   return states;
 }
 
-// For each interval of characters that the states tell apart, where they go.
-std::vector<std::pair<CharSet::Range, std::vector<size_t>>> Moves(
-    const Nondeterministic& machine, const std::vector<size_t>& states) {
+// For each interval of characters that the states tell apart, where they go. Each range of a class
+// is a step, and so is each target of an interval.
+absl::StatusOr<std::vector<std::pair<CharSet::Range, std::vector<size_t>>>> Moves(
+    const Nondeterministic& machine, const std::vector<size_t>& states, WorkBudget* budget) {
   std::map<char32_t, std::vector<std::pair<size_t, bool>>> borders;  // Target; begins or ends.
   for (const size_t state : states) {
     for (const auto& [set, to] : machine.states[state].moves) {
+      RETURN_IF_ERROR(budget->AddSteps(set->ranges().size()));
       for (const CharSet::Range& range : set->ranges()) {
         borders[range.low].emplace_back(to, true);
         borders[range.high + 1].emplace_back(to, false);
@@ -267,6 +269,7 @@ std::vector<std::pair<CharSet::Range, std::vector<size_t>>> Moves(
     }
     const auto next = std::next(border);
     if (next != borders.end() && !active.empty()) {
+      RETURN_IF_ERROR(budget->AddSteps(active.size()));
       std::vector<size_t> targets;
       for (const auto& [to, count] : active) {
         targets.push_back(to);
@@ -349,8 +352,9 @@ bool Automaton::Accepts(std::string_view text) const {
   for (size_t at = 0; at < text.size();) {
     const char32_t character = NextChar(text, &at);
     const std::vector<Edge>& edges = states[state].edges;
-    const auto edge = std::find_if(edges.begin(), edges.end(),
-                                   [character](const Edge& e) { return e.high >= character; });
+    const auto edge =
+        std::lower_bound(edges.begin(), edges.end(), character,
+                         [](const Edge& e, char32_t wanted) { return e.high < wanted; });
     if (edge == edges.end() || edge->low > character) {
       return false;
     }
@@ -411,8 +415,9 @@ absl::StatusOr<AutomatonPtr> AutomatonOf(const RegexPtr& regex, WorkBudget* budg
   std::map<std::vector<size_t>, size_t> numbers;
   std::vector<std::vector<size_t>> order;
   const auto number_of = [&](std::vector<size_t> states) -> absl::StatusOr<size_t> {
-    const auto [found, added] =
-        numbers.emplace(Closure(machine, std::move(states), &seen), order.size());
+    states = Closure(machine, std::move(states), &seen);
+    RETURN_IF_ERROR(budget->AddSteps(states.size()));
+    const auto [found, added] = numbers.emplace(std::move(states), order.size());
     if (added) {
       order.push_back(found->first);
       RETURN_IF_ERROR(budget->AddState(order.size()));
@@ -423,10 +428,10 @@ absl::StatusOr<AutomatonPtr> AutomatonOf(const RegexPtr& regex, WorkBudget* budg
   RETURN_IF_ERROR(number_of({begin}).status());
   for (size_t i = 0; i < order.size(); ++i) {
     const std::vector<size_t> states = order[i];
-    RETURN_IF_ERROR(budget->AddSteps(states.size()));
     Automaton::State state;
     state.accepting = std::binary_search(states.begin(), states.end(), end);
-    for (auto& [range, targets] : Moves(machine, states)) {
+    ASSIGN_OR_RETURN(auto moves, Moves(machine, states, budget));
+    for (auto& [range, targets] : moves) {
       ASSIGN_OR_RETURN(const size_t to, number_of(std::move(targets)));
       AddEdge(range.low, range.high, to, &state.edges);
     }

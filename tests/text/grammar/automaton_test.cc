@@ -52,5 +52,14 @@ TEST_F(AutomatonTest, EndsAtItsLimits) {
   EXPECT_FALSE(AutomatonOf(*regex, &budget).ok());
 }
 
+TEST_F(AutomatonTest, CountsTheRangesOfClasses) {
+  GrammarLimits limits;
+  limits.max_steps = 1'000;
+  WorkBudget one(limits);
+  EXPECT_TRUE(AutomatonOf(*ParsePattern("a{100}", PatternUse::kWhole, limits), &one).ok());
+  WorkBudget six(limits);
+  EXPECT_FALSE(AutomatonOf(*ParsePattern("[acegik]{100}", PatternUse::kWhole, limits), &six).ok());
+}
+
 }  // namespace
 }  // namespace strata
