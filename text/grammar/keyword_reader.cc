@@ -108,7 +108,7 @@ absl::StatusOr<size_t> KeywordReader::Count(const JsonValue& schema, std::string
 
 absl::StatusOr<RegexPtr> KeywordReader::Pattern(const JsonValue& schema, std::string_view keyword,
                                                 const std::string& pattern) {
-  absl::StatusOr<RegexPtr> parsed = ParsePattern(pattern, PatternUse::kSearch, budget_->limits());
+  absl::StatusOr<RegexPtr> parsed = ParsePattern(pattern, PatternUse::kSearch, budget_);
   if (absl::IsUnimplemented(parsed.status())) {
     return Unsupported(
         schema, keyword,
@@ -345,6 +345,7 @@ absl::StatusOr<Shapes> KeywordReader::Differs(const JsonValue& value, JsonType t
       other.items[i] = Goal({Condition::Kind::kDiffers, &value.items[i]});
       other.min = other.max = size;
       result.emplace_back(std::move(other));
+      RETURN_IF_ERROR(budget_->AddAlternative(result.size()));
     }
     return result;
   }

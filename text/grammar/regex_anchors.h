@@ -8,8 +8,10 @@
 namespace strata {
 
 // The texts in which `pattern`, which may hold kBegin and kEnd, has a match anywhere or as a whole.
-// The result has neither. kUnimplemented where one stands behind or before characters.
-absl::StatusOr<RegexPtr> ResolveAnchors(const RegexPtr& pattern, PatternUse use);
+// The result has neither. kUnimplemented where one stands behind or before characters;
+// SCHEMA_TOO_COMPLEX beyond the budget, of which each part of each alternative takes a step.
+absl::StatusOr<RegexPtr> ResolveAnchors(const RegexPtr& pattern, PatternUse use,
+                                        WorkBudget* budget);
 
 }  // namespace strata
 

@@ -374,7 +374,8 @@ class PatternParser {
 }  // namespace
 
 absl::StatusOr<RegexPtr> ParsePattern(std::string_view pattern, PatternUse use,
-                                      const GrammarLimits& limits) {
+                                      WorkBudget* budget) {
+  const GrammarLimits& limits = budget->limits();
   if (pattern.size() > limits.max_source_bytes) {
     return SchemaTooComplex("bytes of a pattern", limits.max_source_bytes);
   }
@@ -382,7 +383,13 @@ absl::StatusOr<RegexPtr> ParsePattern(std::string_view pattern, PatternUse use,
     return absl::InvalidArgumentError("is no UTF-8");
   }
   ASSIGN_OR_RETURN(const RegexPtr parsed, PatternParser(pattern, limits).Parse());
-  return ResolveAnchors(parsed, use);
+  return ResolveAnchors(parsed, use, budget);
+}
+
+absl::StatusOr<RegexPtr> ParsePattern(std::string_view pattern, PatternUse use,
+                                      const GrammarLimits& limits) {
+  WorkBudget budget(limits);
+  return ParsePattern(pattern, use, &budget);
 }
 
 }  // namespace strata

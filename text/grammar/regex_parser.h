@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "text/grammar/grammar_limits.h"
 #include "text/grammar/regex_node.h"
+#include "text/grammar/work_budget.h"
 
 namespace strata {
 
@@ -21,6 +22,8 @@ enum class PatternUse {
 // the same texts), ^ and $ where a text can only begin or end there. kInvalidArgument for what is
 // no pattern, kUnimplemented for what is not known here, each with a message that continues "the
 // pattern "; SCHEMA_TOO_COMPLEX beyond the limits.
+absl::StatusOr<RegexPtr> ParsePattern(std::string_view pattern, PatternUse use, WorkBudget* budget);
+// The same with a budget of its own.
 absl::StatusOr<RegexPtr> ParsePattern(std::string_view pattern, PatternUse use,
                                       const GrammarLimits& limits);
 

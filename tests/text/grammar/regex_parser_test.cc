@@ -64,6 +64,20 @@ TEST(Pattern, Counts) {
   CheckPattern({"^(?<year>[0-9]{4})$", {"2026"}, {"026"}}, PatternUse::kSearch);
 }
 
+TEST(Pattern, ReadsEachAnchorOnce) {
+  GrammarLimits limits;
+  limits.max_steps = 250'000;  // One for each part.
+  const std::string many(240'000, '^');
+  EXPECT_TRUE(ParsePattern(many, PatternUse::kSearch, limits).ok());
+  // Each of the alternatives takes all that stands behind it.
+  std::string branches = "(?:a";
+  for (int i = 0; i < 900; ++i) {
+    branches += "|^b";
+  }
+  EXPECT_FALSE(
+      ParsePattern(branches + ")" + std::string(9'000, 'c'), PatternUse::kSearch, limits).ok());
+}
+
 TEST(Pattern, NamesWhatItDoesNotKnow) {
   const GrammarLimits limits;
   for (const std::string pattern : {"(?=a)", "(?!a)", "(?<=a)b", "(a)\\1", "\\bword", "\\p{L}",
