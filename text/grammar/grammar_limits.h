@@ -20,6 +20,9 @@ struct GrammarLimits {
   // Alternatives that one place of a schema may have, and those that are looked at in all.
   size_t max_alternatives = 512;
   size_t max_total_alternatives = 200'000;
+  // Values, items and members (of each rule for members) that are looked at where alternatives
+  // meet.
+  size_t max_parts = 5'000'000;
   // Rules and expressions of the grammar.
   size_t max_rules = 50'000;
   size_t max_expressions = 500'000;

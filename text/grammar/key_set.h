@@ -24,6 +24,8 @@ class KeySet {
 
   bool Contains(std::string_view name) const;
   bool IsEmpty() const;
+  // How many names are listed, among or not among it.
+  size_t listed() const { return names_.size(); }
   // Whether it is known to have all names.
   bool IsAll() const { return texts_ == nullptr && inverted_ && names_.empty(); }
 

@@ -204,8 +204,11 @@ absl::StatusOr<Shapes> SchemaReader::Holds(const JsonValue& schema, JsonType typ
       }
       continue;
     }
-    ASSIGN_OR_RETURN(const Shapes admitted, KeywordHolds(schema, keyword, value, type));
-    ASSIGN_OR_RETURN(shapes, Product(shapes, admitted));
+    ASSIGN_OR_RETURN(const std::optional<Shapes> admitted,
+                     KeywordHolds(schema, keyword, value, type));
+    if (admitted) {
+      ASSIGN_OR_RETURN(shapes, Product(shapes, *admitted));
+    }
   }
   return Unevaluated(schema, std::move(shapes), type);
 }
@@ -259,8 +262,10 @@ absl::Status SchemaReader::CheckDialect(const JsonValue& schema, const JsonValue
   return keywords_.Unsupported(schema, "$schema", "it names a dialect that is not known");
 }
 
-absl::StatusOr<Shapes> SchemaReader::KeywordHolds(const JsonValue& schema, std::string_view keyword,
-                                                  const JsonValue& value, JsonType type) {
+absl::StatusOr<std::optional<Shapes>> SchemaReader::KeywordHolds(const JsonValue& schema,
+                                                                 std::string_view keyword,
+                                                                 const JsonValue& value,
+                                                                 JsonType type) {
   if (keyword == "type") {
     ASSIGN_OR_RETURN(const std::optional<Shape> shape, keywords_.Type(schema, type));
     return shape ? Shapes{*shape} : Shapes();
@@ -311,7 +316,7 @@ absl::StatusOr<Shapes> SchemaReader::KeywordHolds(const JsonValue& schema, std::
       (keyword == "dependentRequired" || keyword == "dependentSchemas")) {
     return DependentHolds(schema, keyword, value);
   }
-  return Shapes{AnyOfType(type)};
+  return std::nullopt;
 }
 
 absl::StatusOr<Shapes> SchemaReader::KeywordFails(const JsonValue& schema, std::string_view keyword,

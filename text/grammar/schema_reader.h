@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -37,9 +38,11 @@ class SchemaReader {
   absl::StatusOr<Shapes> Compute(const Condition& condition, JsonType type);
   absl::StatusOr<Shapes> Holds(const JsonValue& schema, JsonType type);
   absl::StatusOr<Shapes> Fails(const JsonValue& schema, JsonType type);
-  // What one keyword admits, or refuses; its schema gives the siblings that it needs.
-  absl::StatusOr<Shapes> KeywordHolds(const JsonValue& schema, std::string_view keyword,
-                                      const JsonValue& value, JsonType type);
+  // What one keyword admits, or refuses; its schema gives the siblings that it needs. Nothing where
+  // it says nothing about values of that type.
+  absl::StatusOr<std::optional<Shapes>> KeywordHolds(const JsonValue& schema,
+                                                     std::string_view keyword,
+                                                     const JsonValue& value, JsonType type);
   absl::StatusOr<Shapes> KeywordFails(const JsonValue& schema, std::string_view keyword,
                                       const JsonValue& value, JsonType type);
 

@@ -49,8 +49,29 @@ absl::StatusOr<std::optional<Shape>> Both(const StringSet& a, const StringSet& b
   return BothSets(a, b, budget);
 }
 
+size_t PartsOf(const Goal& goal) { return 1 + goal.conditions().size(); }
+
+// Conditions of one are looked for among those of the other.
+size_t PartsOfBoth(const Goal& a, const Goal& b) { return PartsOf(a) * PartsOf(b); }
+
+size_t PartsOf(const ObjectShape& shape) {
+  size_t parts = 1 + shape.seen.listed();
+  for (const ObjectShape::Property& property : shape.properties) {
+    parts += PartsOf(property.goal) + WorkBudget::PartsOf(property.name);
+  }
+  for (const ObjectShape::Rule& rule : shape.rules) {
+    parts += PartsOf(rule.goal) + rule.names.listed();
+  }
+  return parts;
+}
+
 absl::StatusOr<std::optional<Shape>> Both(const ArrayShape& a, const ArrayShape& b,
-                                          WorkBudget* /*budget*/) {
+                                          WorkBudget* budget) {
+  RETURN_IF_ERROR(
+      budget->AddParts(PartsOfBoth(a.rest, b.rest) + a.contains.size() + b.contains.size()));
+  for (size_t i = 0; i < std::max(a.items.size(), b.items.size()); ++i) {
+    RETURN_IF_ERROR(budget->AddParts(PartsOfBoth(a.At(i), b.At(i))));
+  }
   ArrayShape both = a;
   const size_t listed = std::max(a.items.size(), b.items.size());
   both.items.clear();
@@ -83,12 +104,15 @@ absl::StatusOr<std::optional<Shape>> Both(const ArrayShape& a, const ArrayShape&
 
 absl::StatusOr<std::optional<Shape>> Both(const ObjectShape& a, const ObjectShape& b,
                                           WorkBudget* budget) {
+  RETURN_IF_ERROR(budget->AddParts(PartsOf(a) + PartsOf(b)));
+  RETURN_IF_ERROR(budget->AddParts((a.properties.size() + b.properties.size()) *
+                                   (a.rules.size() + b.rules.size())));
   ObjectShape both = a;
   std::map<std::string_view, size_t> places;
   for (size_t i = 0; i < a.properties.size(); ++i) {
     places.emplace(a.properties[i].name, i);
   }
-  std::vector<size_t> moved;
+  std::vector<bool> moved(a.properties.size());
   for (const ObjectShape::Property& property : b.properties) {
     const auto place = places.find(property.name);
     if (place == places.end()) {
@@ -96,21 +120,26 @@ absl::StatusOr<std::optional<Shape>> Both(const ObjectShape& a, const ObjectShap
       continue;
     }
     ObjectShape::Property shared = both.properties[place->second];
+    RETURN_IF_ERROR(budget->AddParts(PartsOfBoth(shared.goal, property.goal)));
     shared.goal.Add(property.goal);
     shared.required |= property.required;
     if (property.declared && !shared.declared) {
       // Its place is where it is declared.
       shared.declared = true;
-      moved.push_back(place->second);
+      moved[place->second] = true;
       both.properties.push_back(std::move(shared));
     } else {
       both.properties[place->second] = std::move(shared);
     }
   }
-  std::sort(moved.rbegin(), moved.rend());
-  for (const size_t index : moved) {
-    both.properties.erase(both.properties.begin() + static_cast<ptrdiff_t>(index));
+  std::vector<ObjectShape::Property> kept;
+  kept.reserve(both.properties.size());
+  for (size_t i = 0; i < both.properties.size(); ++i) {
+    if (i >= moved.size() || !moved[i]) {
+      kept.push_back(std::move(both.properties[i]));
+    }
   }
+  both.properties = std::move(kept);
   both.rules.insert(both.rules.end(), b.rules.begin(), b.rules.end());
   both.counted = b.min > a.min ? b.counted : a.counted;
   both.min = std::max(a.min, b.min);

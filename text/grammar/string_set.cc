@@ -1,12 +1,26 @@
 #include "text/grammar/string_set.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "common/status.h"
 #include "text/unicode/utf8.h"
 
 namespace strata {
+namespace {
+
+size_t PartsOf(const StringSet& set) {
+  size_t parts = 0;
+  if (set.values()) {
+    for (const std::string& value : *set.values()) {
+      parts += WorkBudget::PartsOf(value);
+    }
+  }
+  return parts;
+}
+
+}  // namespace
 
 StringSet StringSet::OfLength(size_t min, size_t max) {
   StringSet set;
@@ -18,9 +32,11 @@ StringSet StringSet::OfLength(size_t min, size_t max) {
 StringSet StringSet::OneOf(std::vector<std::string> values) {
   StringSet set;
   std::vector<std::string> once;
+  once.reserve(values.size());  // So that what `known` looks at stays where it is.
+  std::unordered_set<std::string_view> known;
   for (std::string& value : values) {
-    if (std::find(once.begin(), once.end(), value) == once.end()) {
-      once.push_back(std::move(value));
+    if (!known.contains(value)) {
+      known.insert(once.emplace_back(std::move(value)));
     }
   }
   set.values_ = std::move(once);
@@ -75,9 +91,17 @@ absl::StatusOr<StringSet> StringSet::Intersection(const StringSet& other,
       ASSIGN_OR_RETURN(filter.texts_, filter.ToAutomaton(budget));
       filter.pattern_ = nullptr;
     }
+    RETURN_IF_ERROR(budget->AddParts(PartsOf(listed) + PartsOf(filter)));
+    std::unordered_set<std::string_view> among;
+    if (filter.values_) {
+      among.insert(filter.values_->begin(), filter.values_->end());
+    }
     std::vector<std::string> both;
     for (const std::string& value : *listed.values_) {
-      ASSIGN_OR_RETURN(const bool contained, filter.Contains(value, budget));
+      bool contained = among.contains(value);
+      if (!filter.values_) {
+        ASSIGN_OR_RETURN(contained, filter.Contains(value, budget));
+      }
       if (contained) {
         both.push_back(value);
       }

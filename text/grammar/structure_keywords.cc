@@ -59,6 +59,7 @@ absl::StatusOr<Shapes> KeywordReader::ArrayFails(const JsonValue& schema) {
     other.items[i] = Fails(schema.Find("prefixItems")->items[i]);
     other.min = i + 1;
     result.emplace_back(std::move(other));
+    RETURN_IF_ERROR(budget_->AddAlternative(result.size()));
   }
   if (!holds.rest.IsAnything()) {
     ArrayShape other;

@@ -3,6 +3,7 @@
 #define STRATA_TEXT_GRAMMAR_WORK_BUDGET_H_
 
 #include <cstddef>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "text/grammar/grammar_limits.h"
@@ -35,6 +36,17 @@ class WorkBudget {
     return absl::OkStatus();
   }
 
+  // A value or a name as parts: long ones take as much as several.
+  static size_t PartsOf(std::string_view text) { return 1 + text.size() / 64; }
+  // So many values, items and members of alternatives that meet.
+  absl::Status AddParts(size_t parts) {
+    parts_ += parts;
+    if (parts_ > limits_.max_parts) {
+      return SchemaTooComplex("parts of alternatives", limits_.max_parts);
+    }
+    return absl::OkStatus();
+  }
+
   // One more alternative of a place that has `alternatives` of them then.
   absl::Status AddAlternative(size_t alternatives) {
     if (alternatives > limits_.max_alternatives) {
@@ -55,6 +67,7 @@ class WorkBudget {
   const GrammarLimits limits_;
   size_t states_ = 0;
   size_t steps_ = 0;
+  size_t parts_ = 0;
   size_t alternatives_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "text/grammar/constraint.h"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,29 @@ std::string FactOf(const absl::Status& status, const std::string& fact) {
   const v1::ErrorDetail detail = DetailOf(status);
   const auto found = detail.facts().find(fact);
   return found == detail.facts().end() ? "" : found->second;
+}
+
+std::string Repeated(std::string_view text, size_t count) {
+  std::string result;
+  for (size_t i = 0; i < count; ++i) {
+    result += text;
+  }
+  return result;
+}
+
+// So many strings of JSON, each another one.
+std::string Strings(size_t count) {
+  std::string result;
+  for (size_t i = 0; i < count; ++i) {
+    absl::StrAppend(&result, i == 0 ? "" : ",", "\"", i, "\"");
+  }
+  return result;
+}
+
+// Of a character from U+0800 to U+FFFF.
+std::string Utf8(uint32_t c) {
+  return {static_cast<char>(0xE0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3F)),
+          static_cast<char>(0x80 | (c & 0x3F))};
 }
 
 TEST(Constraint, MembersComeInTheOrderDeclared) {
@@ -206,6 +230,53 @@ TEST(Constraint, WhatIsTooLargeIsRefused) {
     EXPECT_EQ(ReasonOf(GrammarOfSchema(schema, {}).status()), "SCHEMA_TOO_COMPLEX")
         << schema.substr(0, 60);
   }
+}
+
+// What would take hours or all memory, but for the budget.
+TEST(Constraint, WhatTakesTooManyStepsIsRefused) {
+  std::string ranges;  // A class of single characters with gaps.
+  for (uint32_t c = 0x4E00; c < 0x9E00; c += 2) {
+    absl::StrAppend(&ranges, Utf8(c));
+  }
+  std::string branches = "a";
+  for (int i = 0; i < 900; ++i) {
+    absl::StrAppend(&branches, "|^b");
+  }
+  std::string same;  // References to one list.
+  std::string values = Strings(10'000);
+  for (int i = 0; i < 600; ++i) {
+    absl::StrAppend(&same, i == 0 ? "" : ",", R"({"$ref": "#/$defs/a"})");
+  }
+  for (const std::string& schema : {
+           std::string(R"({"type": "number", "minimum": 1e-1000000})"),
+           std::string(R"({"type": "number", "maximum": -1e-999999})"),
+           std::string(R"({"type": "number", "exclusiveMaximum": 1e-1000000})"),
+           absl::StrCat(R"({"type": "number", "minimum": 0.)", std::string(100'000, '5'), "}"),
+           absl::StrCat(R"({"enum": [1)", Repeated(",1e-1000000", 10'000), "]}"),
+           absl::StrCat(R"({"type": "string", "minLength": 2, "pattern": "^[)", ranges,
+                        "]{9000}$\"}"),
+           absl::StrCat(R"({"type": "string", "pattern": "(?:)", branches, ")",
+                        std::string(9'000, 'c'), "\"}"),
+           absl::StrCat(R"({"$defs": {"a": {"enum": [)", values, R"(]}}, "allOf": [)", same, "]}"),
+           absl::StrCat(R"({"not": {"prefixItems": [{})", Repeated(",{}", 15'000), "]}}"),
+           absl::StrCat(R"({"not": {"const": [1)", Repeated(",1", 15'000), "]}}"),
+       }) {
+    EXPECT_EQ(ReasonOf(GrammarOfSchema(schema, {}).status()), "SCHEMA_TOO_COMPLEX")
+        << schema.substr(0, 60);
+  }
+}
+
+TEST(Constraint, KeywordsThatSayNothingCostNothing) {
+  std::string schema = absl::StrCat(R"({"enum": [)", Strings(3'000), "]");
+  for (int i = 0; i < 3'000; ++i) {
+    absl::StrAppend(&schema, ",\"x", i, "\":0");
+  }
+  GrammarLimits limits;
+  limits.max_parts = 30'000;  // The list a few times.
+  limits.max_total_alternatives = 100;
+  const absl::StatusOr<Grammar> grammar =
+      GrammarOfSchema(schema + "}", {.closed = false, .limits = limits});
+  EXPECT_TRUE(grammar.ok()) << grammar.status();
 }
 
 TEST(Constraint, ObjectsPatternsAndChoicesAreGrammarsToo) {
