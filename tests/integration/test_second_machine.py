@@ -118,7 +118,7 @@ def test_the_documented_commands_join_machines_with_tls(hosts, tmp_path):
     authority, machine = tls_commands()
     shell(tmp_path, authority)
     for host in ("a", "b"):
-        shell(tmp_path, machine.replace("10.77.0.2", HOSTS[host]))
+        shell(tmp_path, machine.replace("IP:10.77.0.1", f"IP:{HOSTS[host]}"))
         shutil.copytree(tmp_path / "tls", tmp_path / f"tls-{host}")
     hosts.start("a", "strata-coordinator --listen 0.0.0.0:7070 --http-listen 127.0.0.1:8080 "
                      f"--tls-dir {tmp_path}/tls-a").wait_for("^listening on")

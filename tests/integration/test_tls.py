@@ -19,8 +19,8 @@ def make_authority(folder):
 def make_identity(authority, name, address):
     """A folder for --tls-dir, of a machine that others reach at `address`."""
     command = tls_commands()[1]
-    assert "10.77.0.2" in command
-    shell(authority, command.replace("10.77.0.2", address))
+    assert "IP:10.77.0.1,IP:127.0.0.1" in command
+    shell(authority, command.replace("IP:10.77.0.1,IP:127.0.0.1", f"IP:{address}"))
     folder = authority / name
     shutil.copytree(authority / "tls", folder)
     assert {p.name for p in folder.iterdir()} == {"ca.pem", "cert.pem", "key.pem"}

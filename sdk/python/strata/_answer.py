@@ -3,7 +3,6 @@ is new, and whether a call that ended is to be made again. Does no I/O: both cli
 
 from __future__ import annotations
 
-import itertools
 import sys
 import time
 from array import array
@@ -206,10 +205,11 @@ class Answer:
 
     def _take_finish(self, finish: inference_pb2.Finish) -> None:
         result = self.result
+        arguments = self._arguments + [0] * (len(result.tool_calls) - len(self._arguments))
         if self._tokens < len(result.token_ids) or (
-                self._text < len(result.text) or self._thought < len(result.thought)) or (
-                any(seen < len(call.arguments) for seen, call in itertools.zip_longest(
-                    self._arguments, result.tool_calls, fillvalue=0) if call)):
+                self._text < len(result.text) or self._thought < len(result.thought)) or any(
+                    seen < len(call.arguments)
+                    for seen, call in zip(arguments, result.tool_calls)):
             raise self._diverged("it is shorter than what was delivered")
         self.finished = True
         result.finish_reason = finish.reason
