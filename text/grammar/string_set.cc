@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-size_t PartsOf(const StringSet& set) {
+size_t PartsOfSet(const StringSet& set) {
   size_t parts = 0;
   if (set.values()) {
     for (const std::string& value : *set.values()) {
@@ -91,7 +91,7 @@ absl::StatusOr<StringSet> StringSet::Intersection(const StringSet& other,
       ASSIGN_OR_RETURN(filter.texts_, filter.ToAutomaton(budget));
       filter.pattern_ = nullptr;
     }
-    RETURN_IF_ERROR(budget->AddParts(PartsOf(listed) + PartsOf(filter)));
+    RETURN_IF_ERROR(budget->AddParts(PartsOfSet(listed) + PartsOfSet(filter)));
     std::unordered_set<std::string_view> among;
     if (filter.values_) {
       among.insert(filter.values_->begin(), filter.values_->end());
