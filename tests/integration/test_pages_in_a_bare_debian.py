@@ -16,8 +16,6 @@ from cluster import SOURCE
 from test_documented_commands import SERVES, lines
 from test_packages import INSIDE, of_services, packages  # noqa: F401: a fixture
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(debian_root.missing()), reason=debian_root.missing() or "-")]
-
 INSTALL, README, OPERATIONS = "docs/INSTALL.md", "README.md", "docs/OPERATIONS.md"
 BLOCK = re.compile(r"^ *```(sh|toml)\n(.*?)^ *```", re.M | re.S)
 
@@ -129,6 +127,8 @@ WAY = [
 ]
 
 
+@pytest.mark.long
+@pytest.mark.skipif(bool(debian_root.missing()), reason=debian_root.missing() or "-")
 def test_a_new_user_who_types_what_the_pages_say_gets_what_they_promise(packages, tmp_path):  # noqa: F811
     script = [READER]
     for step in WAY:
@@ -146,6 +146,7 @@ def test_a_new_user_who_types_what_the_pages_say_gets_what_they_promise(packages
 # Commands within sentences that are typed elsewhere, or are no more than an example of their kind.
 IN_SENTENCES = {
     "apt install": "a block of docs/INSTALL.md", "apt remove strata-worker": "test_packages.py",
+    "systemctl restart strata-worker@NAME": "as strata-worker@a, once a reader has written its settings",
     "dpkg --force-confold -i": "test_packages.py", "bin/strata-coordinator": "test_packages.py, from the tarball",
     "grep ID": "of a log that is a file; `journalctl STRATA_REQUEST_ID=my-request` here",
     "taskset -c 0-7 strata-worker …": "an example of cores of one's own",
