@@ -50,6 +50,9 @@ absl::Status CheckImplemented(const v1::StepItem& item) {
   if (!item.last_stage_payload().empty()) {
     return NotImplemented("LAST_STAGE_PAYLOAD_UNSUPPORTED", "token masks and grammars are");
   }
+  if (item.has_mask()) {
+    return NotImplemented("TOKEN_MASK_UNSUPPORTED", "token masks are");
+  }
   switch (item.rows_wanted()) {
     case v1::ROWS_WANTED_UNSPECIFIED:
     case v1::ROWS_WANTED_NONE:

@@ -1,0 +1,40 @@
+// What a session's answer is held to, as the engine sees it: a set of tokens for each next one.
+#ifndef STRATA_COORDINATOR_ENGINE_TOKEN_CONSTRAINT_H_
+#define STRATA_COORDINATOR_ENGINE_TOKEN_CONSTRAINT_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace strata {
+
+// The tokens that may come next. Immutable.
+struct NextTokens {
+  // One bit for each id of the vocabulary, the lowest bit of the first word being id 0. Empty: any
+  // token may come.
+  std::vector<uint32_t> bits;
+  uint64_t digest = 0;  // TokenMaskDigest of the bits.
+  // No token but those that end the answer may come: it ends here.
+  bool complete = false;
+};
+
+// A pure function of the tokens that it was told of: equal ones have equal sets after them,
+// whenever they are asked for. The engine tells it of every token that is committed, in order, and
+// asks for the next set before that token's step. On the engine's thread; must not block, nor call
+// the engine.
+class TokenConstraint {
+ public:
+  virtual ~TokenConstraint() = default;
+  // Null: not made yet. Then the session waits, and whoever makes it calls Engine::OnConstraint.
+  virtual std::shared_ptr<const NextTokens> Next() = 0;
+  // Why there will be no next set; the session fails with it. Ok otherwise.
+  virtual absl::Status problem() const = 0;
+  // The answer has one more token, which is of the newest set.
+  virtual void Take(uint32_t token_id) = 0;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_TOKEN_CONSTRAINT_H_
