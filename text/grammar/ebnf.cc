@@ -59,6 +59,9 @@ class EbnfWriter {
       case Kind::kRule:
         out_ += Name(expr.rule);
         return;
+      case Kind::kToken:
+        out_ += "Token(" + std::to_string(expr.token) + ")";
+        return;
       case Kind::kRepeat:
         Append(expr.children[0], true);
         AppendCount(expr);

@@ -17,6 +17,7 @@ bool IsProductive(const GrammarExpr& expr, const std::vector<bool>& productive) 
   };
   switch (expr.kind) {
     case Kind::kLiteral:
+    case Kind::kToken:
       return true;
     case Kind::kClass:
       return !expr.set.empty();
@@ -146,6 +147,14 @@ GrammarExpr GrammarExpr::Rule(size_t rule) {
   return expr;
 }
 
+GrammarExpr GrammarExpr::Token(uint32_t token, std::string name) {
+  GrammarExpr expr;
+  expr.kind = Kind::kToken;
+  expr.token = token;
+  expr.text = std::move(name);
+  return expr;
+}
+
 size_t GrammarExpr::Count() const {
   size_t count = 1;
   for (const GrammarExpr& child : children) {
@@ -169,6 +178,12 @@ void Grammar::SetBody(size_t rule, GrammarExpr body) {
   highest_count_ = std::max(highest_count_, body.HighestCount());
   expressions_ += body.Count();
   rules_[rule].body = std::move(body);
+}
+
+void Grammar::ForgetEndsOfValues() {
+  for (NamedRule& rule : rules_) {
+    rule.ends_value = false;
+  }
 }
 
 absl::Status Grammar::CheckSize(const GrammarLimits& limits) const {

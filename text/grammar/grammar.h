@@ -3,6 +3,7 @@
 #define STRATA_TEXT_GRAMMAR_GRAMMAR_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct GrammarExpr {
     kChoice,    // One of the children; none: nothing.
     kRepeat,    // The one child `min` to `max` times.
     kRule,      // What rule `rule` says.
+    kToken,     // The special token `token`, which is no character; `text` is its name.
   };
   static constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
@@ -32,6 +34,7 @@ struct GrammarExpr {
   static GrammarExpr Optional(GrammarExpr child) { return Repeat(std::move(child), 0, 1); }
   static GrammarExpr Repeat(GrammarExpr child, size_t min, size_t max);
   static GrammarExpr Rule(size_t rule);
+  static GrammarExpr Token(uint32_t token, std::string name);
 
   bool IsEmptyText() const { return kind == Kind::kLiteral && text.empty(); }
   bool IsNothing() const { return kind == Kind::kChoice && children.empty(); }
@@ -45,6 +48,7 @@ struct GrammarExpr {
   CharSet set;
   std::vector<GrammarExpr> children;
   size_t rule = 0;
+  uint32_t token = 0;
   size_t min = 0;
   size_t max = kNoLimit;
 };
@@ -61,6 +65,8 @@ class Grammar {
   // changes nothing that the grammar takes; what makes masks need not try all tokens then.
   void SetEndsValue(size_t rule) { rules_[rule].ends_value = true; }
   bool EndsValue(size_t rule) const { return rules_[rule].ends_value; }
+  // Takes that back of all rules: other text follows.
+  void ForgetEndsOfValues();
 
   // The rule that the whole text follows.
   size_t root() const { return root_; }

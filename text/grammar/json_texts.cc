@@ -48,11 +48,13 @@ struct EdgeWriting {
 // characters that stand for themselves.
 class StateWriter {
  public:
-  StateWriter(const Automaton& automaton, std::string name, std::string end, Grammar* grammar,
-              const std::function<EdgeWriting(const CharSet&)>& writing)
+  // `ends_value`: as Grammar::SetEndsValue.
+  StateWriter(const Automaton& automaton, std::string name, std::string end, bool ends_value,
+              Grammar* grammar, const std::function<EdgeWriting(const CharSet&)>& writing)
       : automaton_(automaton),
         name_(std::move(name)),
         end_(std::move(end)),
+        ends_value_(ends_value),
         grammar_(grammar),
         writing_(writing),
         ways_in_(automaton.states.size()),
@@ -79,7 +81,7 @@ class StateWriter {
   GrammarExpr Refer(size_t state) {
     if (rules_[state] == kNoLimit) {
       rules_[state] = grammar_->AddRule(name_);
-      grammar_->SetEndsValue(rules_[state]);
+      if (ends_value_) grammar_->SetEndsValue(rules_[state]);
       open_.push_back(state);
     }
     return GrammarExpr::Rule(rules_[state]);
@@ -115,6 +117,7 @@ class StateWriter {
   const Automaton& automaton_;
   const std::string name_;
   const std::string end_;
+  const bool ends_value_;
   Grammar* const grammar_;
   const std::function<EdgeWriting(const CharSet&)>& writing_;
   std::vector<Targets> targets_;
@@ -144,6 +147,11 @@ GrammarExpr Quotes(GrammarExpr content) {
 }
 
 }  // namespace
+
+CharSet JsonTexts::Themselves(const CharSet& set) const {
+  const CharSet themselves = WrittenAsThemselves(set);
+  return escaped_.empty() ? themselves : themselves.Minus(escaped_);
+}
 
 size_t JsonTexts::NewRule(std::string name, GrammarExpr body) {
   const size_t rule = grammar_->AddRule(std::move(name));
@@ -188,7 +196,7 @@ GrammarExpr JsonTexts::AnyRest() {
   // Not as one character after the other: a token of many would begin a rule for each, which takes
   // what makes masks a thousand times as long.
   const GrammarExpr themselves =
-      GrammarExpr::Repeat(GrammarExpr::Class(WrittenAsThemselves(CharSet::All())), 0, kNoLimit);
+      GrammarExpr::Repeat(GrammarExpr::Class(Themselves(CharSet::All())), 0, kNoLimit);
   return GrammarExpr::Sequence(
       {themselves,
        GrammarExpr::Repeat(GrammarExpr::Sequence({Escape(CharSet::All()), themselves}), 0,
@@ -210,8 +218,7 @@ GrammarExpr JsonTexts::RestOfLength(size_t min, size_t max) {
     if (max > 0 && (min > 0 || max != kNoLimit)) {
       const GrammarExpr next =
           RestOfLength(min == 0 ? 0 : min - 1, max == kNoLimit ? max : max - 1);
-      ways.push_back(
-          GrammarExpr::Sequence({GrammarExpr::Class(WrittenAsThemselves(CharSet::All())), next}));
+      ways.push_back(GrammarExpr::Sequence({GrammarExpr::Class(Themselves(CharSet::All())), next}));
       ways.push_back(GrammarExpr::Sequence({Escape(CharSet::All()), next}));
     }
     grammar_->SetBody(rule, GrammarExpr::Choice(std::move(ways)));
@@ -272,7 +279,8 @@ GrammarExpr JsonTexts::AnyObject() {
 GrammarExpr JsonTexts::Literal(std::string_view text) {
   std::vector<GrammarExpr> characters = {Text("\"")};
   for (size_t at = 0; at < text.size();) {
-    characters.push_back(UsualWriting(NextChar(text, &at)));
+    const char32_t next = NextChar(text, &at);
+    characters.push_back(escaped_.Contains(next) ? Escape(CharSet::Of(next)) : UsualWriting(next));
   }
   characters.push_back(Text("\""));
   return GrammarExpr::Sequence(std::move(characters));
@@ -284,7 +292,12 @@ GrammarExpr JsonTexts::Character(const CharSet& set) {
     return known->second;
   }
   const GrammarExpr result =
-      set.empty() ? GrammarExpr::Choice({}) : GrammarExpr::Rule(NewRule("char", EveryWriting(set)));
+      set.empty()
+          ? GrammarExpr::Choice({})
+          : GrammarExpr::Rule(NewRule(
+                "char", escaped_.empty() ? EveryWriting(set)
+                                         : GrammarExpr::Choice({GrammarExpr::Class(Themselves(set)),
+                                                                Escape(set)})));
   characters_.emplace(set, result);
   return result;
 }
@@ -332,12 +345,16 @@ absl::StatusOr<GrammarExpr> JsonTexts::String(const StringSet& set) {
 }
 
 absl::StatusOr<GrammarExpr> JsonTexts::String(const AutomatonPtr& texts) {
-  ASSIGN_OR_RETURN(GrammarExpr rest, FromAutomaton(texts, /*quoted=*/true));
+  ASSIGN_OR_RETURN(GrammarExpr rest, FromAutomaton(texts, Writing::kQuoted));
   return GrammarExpr::Sequence({Text("\""), std::move(rest)});
 }
 
 absl::StatusOr<GrammarExpr> JsonTexts::Number(const NumberSet& set) {
-  return set.texts() == nullptr ? AnyNumber() : FromAutomaton(set.texts(), /*quoted=*/false);
+  return set.texts() == nullptr ? AnyNumber() : FromAutomaton(set.texts(), Writing::kNumber);
+}
+
+absl::StatusOr<GrammarExpr> JsonTexts::Raw(const AutomatonPtr& texts) {
+  return FromAutomaton(texts, Writing::kRaw);
 }
 
 GrammarExpr JsonTexts::Raw(const RegexNode& pattern) {
@@ -365,18 +382,21 @@ GrammarExpr JsonTexts::FromRegex(const RegexNode& regex, const Spelling& spellin
   return GrammarExpr::Literal("");
 }
 
-absl::StatusOr<GrammarExpr> JsonTexts::FromAutomaton(const AutomatonPtr& texts, bool quoted) {
-  const std::string key = (quoted ? "\"" : "") + StatesAsText(*texts);
+absl::StatusOr<GrammarExpr> JsonTexts::FromAutomaton(const AutomatonPtr& texts, Writing writing) {
+  static constexpr const char* kNames[] = {"text", "number", "raw"};
+  const bool quoted = writing == Writing::kQuoted;
+  const std::string name = kNames[static_cast<int>(writing)];
+  const std::string key = name + " " + StatesAsText(*texts);
   const auto known = automata_.find(key);
   if (known != automata_.end()) {
     return known->second;
   }
-  const std::function<EdgeWriting(const CharSet&)> writing = [&](const CharSet& of) {
-    return quoted ? EdgeWriting{WrittenAsThemselves(of), Escape(of)}
+  const std::function<EdgeWriting(const CharSet&)> edge = [&](const CharSet& of) {
+    return quoted ? EdgeWriting{Themselves(of), Escape(of)}
                   : EdgeWriting{of, GrammarExpr::Nothing()};
   };
   const GrammarExpr result =
-      StateWriter(*texts, quoted ? "text" : "number", quoted ? "\"" : "", grammar_, writing)
+      StateWriter(*texts, name, quoted ? "\"" : "", writing != Writing::kRaw, grammar_, edge)
           .Write();
   RETURN_IF_ERROR(grammar_->CheckSize(budget_->limits()));
   automata_.emplace(key, result);

@@ -23,8 +23,9 @@ namespace strata {
 // printable characters of ASCII stand for themselves (but " and \, and / may be escaped).
 class JsonTexts {
  public:
-  // Both must outlive this.
-  JsonTexts(Grammar* grammar, WorkBudget* budget) : grammar_(grammar), budget_(budget) {}
+  // Both must outlive this. Strings have the characters of `escaped` as escapes alone.
+  JsonTexts(Grammar* grammar, WorkBudget* budget, CharSet escaped = {})
+      : grammar_(grammar), budget_(budget), escaped_(std::move(escaped)) {}
 
   // Blanks between two tokens, as many as the limits say or none.
   GrammarExpr Whitespace();
@@ -38,6 +39,8 @@ class JsonTexts {
   absl::StatusOr<GrammarExpr> Number(const NumberSet& set);
   // The texts of `pattern` as they are, not as a string of JSON.
   static GrammarExpr Raw(const RegexNode& pattern);
+  // Those of an automaton, whatever follows them.
+  absl::StatusOr<GrammarExpr> Raw(const AutomatonPtr& texts);
 
   // `name`, blanks, a colon, blanks, `value`.
   GrammarExpr Member(GrammarExpr name, GrammarExpr value);
@@ -47,6 +50,8 @@ class JsonTexts {
  private:
   using Spelling = std::function<GrammarExpr(const CharSet&)>;
 
+  // What of `set` stands for itself in a string.
+  CharSet Themselves(const CharSet& set) const;
   size_t NewRule(std::string name, GrammarExpr body);
   // Of a whole value, or of its end.
   size_t NewValue(std::string name, GrammarExpr body);
@@ -60,11 +65,14 @@ class JsonTexts {
   GrammarExpr RestOfLength(size_t min, size_t max);
   GrammarExpr AnyNumber();
   static GrammarExpr FromRegex(const RegexNode& regex, const Spelling& spelling);
-  // The automaton's texts: within a string and with its last quotation mark, or as they are.
-  absl::StatusOr<GrammarExpr> FromAutomaton(const AutomatonPtr& texts, bool quoted);
+  // The automaton's texts: within a string and with its last quotation mark, as a number, or as
+  // they are.
+  enum class Writing { kQuoted, kNumber, kRaw };
+  absl::StatusOr<GrammarExpr> FromAutomaton(const AutomatonPtr& texts, Writing writing);
 
   Grammar* const grammar_;
   WorkBudget* const budget_;
+  const CharSet escaped_;
   std::map<std::string, size_t> known_;  // Rules that there are once, by name.
   std::map<CharSet, GrammarExpr> characters_;
   std::map<CharSet, GrammarExpr> escapes_;

@@ -44,6 +44,8 @@ class Recognizer::Builder {
       }
       case GrammarExpr::Kind::kClass:
         return Move(expr.set, begin);
+      case GrammarExpr::Kind::kToken:
+        return Move(CharSet(), begin);  // No character is one.
       case GrammarExpr::Kind::kRule: {
         ASSIGN_OR_RETURN(const size_t end, NewState());
         result_->states_[begin].calls.emplace_back(expr.rule, end);

@@ -11,10 +11,14 @@ absl::Status SchemaGrammar::Write(const Goal& goal) {
   const size_t root = grammar_->AddRule("root");
   grammar_->SetBody(root, start);
   grammar_->set_root(root);
+  return Finish();
+}
+
+absl::Status SchemaGrammar::Finish() {
   while (!open_.empty()) {
     const auto [next, rule] = open_.back();
     open_.pop_back();
-    ASSIGN_OR_RETURN(GrammarExpr body, Body(next));
+    ASSIGN_OR_RETURN(GrammarExpr body, OfTypes(next, kJsonTypes));
     grammar_->SetBody(rule, std::move(body));
     RETURN_IF_ERROR(grammar_->CheckSize(budget_->limits()));
   }
@@ -37,9 +41,10 @@ GrammarExpr SchemaGrammar::Refer(const Goal& goal) {
   return GrammarExpr::Rule(found->second);
 }
 
-absl::StatusOr<GrammarExpr> SchemaGrammar::Body(const Goal& goal) {
+absl::StatusOr<GrammarExpr> SchemaGrammar::OfTypes(const Goal& goal,
+                                                   std::span<const JsonType> types) {
   std::vector<GrammarExpr> ways;
-  for (const JsonType type : kJsonTypes) {
+  for (const JsonType type : types) {
     ASSIGN_OR_RETURN(const Shapes shapes, reader_->Read(goal, type));
     for (const Shape& shape : shapes) {
       ASSIGN_OR_RETURN(GrammarExpr way, Write(shape));

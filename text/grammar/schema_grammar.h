@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,12 +17,19 @@ namespace strata {
 
 class SchemaGrammar {
  public:
-  // All must outlive this.
-  SchemaGrammar(SchemaReader* reader, Grammar* grammar, WorkBudget* budget)
-      : reader_(reader), grammar_(grammar), budget_(budget), texts_(grammar, budget) {}
+  // All must outlive this. `escaped` is JsonTexts'.
+  SchemaGrammar(SchemaReader* reader, Grammar* grammar, WorkBudget* budget, CharSet escaped = {})
+      : reader_(reader),
+        grammar_(grammar),
+        budget_(budget),
+        texts_(grammar, budget, std::move(escaped)) {}
 
   // Adds the rules for `goal` and all below it; the rule of `goal` is the root then.
   absl::Status Write(const Goal& goal);
+  // What `goal` admits of these types. Of objects alone, whatever may follow it.
+  absl::StatusOr<GrammarExpr> OfTypes(const Goal& goal, std::span<const JsonType> types);
+  // Adds the rules that what was written refers to.
+  absl::Status Finish();
 
   // For what writes arrays and objects.
   GrammarExpr Refer(const Goal& goal);
@@ -31,7 +39,6 @@ class SchemaGrammar {
   SchemaReader& reader() { return *reader_; }
 
  private:
-  absl::StatusOr<GrammarExpr> Body(const Goal& goal);
   absl::StatusOr<GrammarExpr> Write(const Shape& shape);
 
   SchemaReader* const reader_;

@@ -191,11 +191,15 @@ absl::StatusOr<std::shared_ptr<const OfferedTools>> OfferedTools::Parse(
     if (parameters != nullptr && !parameters->is_object() && !parameters->is_null()) {
       return Bad(place + ".function.parameters", "an object");
     }
-    const bool added =
-        offered->tools_
-            .try_emplace(name->get<std::string>(), parameters == nullptr ? Json() : *parameters)
-            .second;
-    if (!added) {
+    const Json* strict = Member(*function, "strict");
+    if (strict != nullptr && !strict->is_boolean() && !strict->is_null()) {
+      return Bad(place + ".function.strict", "true or false");
+    }
+    offered->tools_.push_back(
+        {.name = name->get<std::string>(),
+         .types = ParameterTypes(parameters == nullptr ? Json() : *parameters),
+         .strict = strict != nullptr && *strict == true});
+    if (!offered->by_name_.emplace(offered->tools_.back().name, i).second) {
       return Bad(place + ".function.name", "another than those of the tools before it");
     }
   }
@@ -203,8 +207,8 @@ absl::StatusOr<std::shared_ptr<const OfferedTools>> OfferedTools::Parse(
 }
 
 const ParameterTypes* OfferedTools::Find(std::string_view name) const {
-  const auto found = tools_.find(name);
-  return found == tools_.end() ? nullptr : &found->second;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tools_[found->second].types;
 }
 
 }  // namespace strata

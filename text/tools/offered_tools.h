@@ -22,6 +22,9 @@ class ParameterTypes {
   // `schema`: the tool's "parameters".
   explicit ParameterTypes(nlohmann::ordered_json schema) : schema_(std::move(schema)) {}
 
+  const nlohmann::ordered_json& schema() const { return schema_; }
+  // Names of JSON schema's types that a parameter may have; empty: any.
+  std::vector<std::string> TypesOf(const std::string& parameter) const;
   // Whether it is a text whatever is written, so that it needs no look at all of it.
   bool IsText(const std::string& parameter) const;
   // The JSON of a value: a number, boolean, null, list or object where the schema has such and the
@@ -29,9 +32,6 @@ class ParameterTypes {
   std::string Value(const std::string& parameter, std::string_view written) const;
 
  private:
-  // Names of JSON schema's types; empty: any.
-  std::vector<std::string> TypesOf(const std::string& parameter) const;
-
   const nlohmann::ordered_json schema_;
 };
 
@@ -39,19 +39,29 @@ class ParameterTypes {
 // Python's spelling too; else a string.
 std::string JsonOrText(std::string_view written);
 
+struct OfferedTool {
+  std::string name;
+  ParameterTypes types;  // Of a null schema where there is none.
+  bool strict = false;   // Arguments have to be as the schema says.
+};
+
 class OfferedTools {
  public:
-  // `tools`: {"type": "function", "function": {"name", "parameters"?, ...}}, each as text.
+  // `tools`: {"type": "function", "function": {"name", "parameters"?, "strict"?, ...}}, each as
+  // text.
   // INVALID_ARGUMENT (BAD_FIELD, NOT_SUPPORTED) names the field.
   static absl::StatusOr<std::shared_ptr<const OfferedTools>> Parse(
       const std::vector<std::string>& tools);
 
+  // In the order in which they were offered.
+  const std::vector<OfferedTool>& tools() const { return tools_; }
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
   // Null: there is no such tool.
   const ParameterTypes* Find(std::string_view name) const;
 
  private:
-  std::map<std::string, ParameterTypes, std::less<>> tools_;
+  std::vector<OfferedTool> tools_;
+  std::map<std::string, size_t, std::less<>> by_name_;
 };
 
 }  // namespace strata

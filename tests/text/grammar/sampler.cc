@@ -31,6 +31,7 @@ size_t Sampler::HeightOf(const GrammarExpr& expr) const {
   switch (expr.kind) {
     case GrammarExpr::Kind::kLiteral:
     case GrammarExpr::Kind::kClass:
+    case GrammarExpr::Kind::kToken:
       return 0;
     case GrammarExpr::Kind::kRule:
       return heights_[expr.rule];
@@ -76,6 +77,9 @@ void Sampler::Append(const GrammarExpr& expr, size_t depth, std::string* text) {
           text);
       return;
     }
+    case GrammarExpr::Kind::kToken:
+      *text += '\xff' + expr.text + '\xfe';
+      return;
     case GrammarExpr::Kind::kRule:
       Append(grammar_.body(expr.rule), depth + 1, text);
       return;

@@ -17,6 +17,7 @@ class Sampler {
  public:
   Sampler(const Grammar& grammar, uint64_t seed);
 
+  // Special tokens are their names between the bytes 0xff and 0xfe.
   std::string Draw();
 
  private:
