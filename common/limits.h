@@ -29,6 +29,11 @@ inline constexpr size_t kMaxLogitBias = 4096;
 inline constexpr size_t kMaxInputEmbeddingBytes = size_t{3584} << 10;
 // Of a step's; its header must stay below kMaxFrameHeaderBytes.
 inline constexpr size_t kMaxStepEmbeddingBytes = size_t{16} << 20;
+// Token masks that a last stage keeps.
+inline constexpr uint32_t kMaxMaskSlots = 256;
+// Of models whose answers may be held to constraints: so that the masks of a step have room in a
+// frame's header.
+inline constexpr uint32_t kMaxMaskedVocab = 1u << 19;
 // Replays of one session on fenced-off KV before the client sees the error.
 inline constexpr int kMaxReplays = 3;
 

@@ -63,8 +63,9 @@ Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, Engin
       ends_(fence_, &sessions_, &book_, &suspects_, &counters_),
       limits_(config_, book_.ledger()),
       admission_(config_, fence_, &sessions_, &book_, &ends_, &counters_),
-      builder_(config_, timing_, &sessions_, &book_, &counters_),
-      results_(config_, &sessions_, &book_, &suspects_, &ends_, &counters_) {
+      masks_(config_.vocab),
+      builder_(config_, timing_, &sessions_, &book_, &masks_, &counters_),
+      results_(config_, &sessions_, &book_, &suspects_, &ends_, &masks_, &counters_) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
   STRATA_CHECK(config_.max_batch_tokens > 0 && config_.max_batch_items > 0);
   STRATA_CHECK(config_.max_sessions > 0 && config_.step_timeout.count() > 0);
@@ -101,6 +102,7 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   const bool is_long = limits_.IsLong(uint64_t{prompt_tokens} + *max_tokens);
   request.params.set_rotary_variant(is_long ? 1 : 0);
   LiveSession& session = sessions_.Add(std::move(request), std::move(sink), *max_tokens, now);
+  session.mask_since = now;
   book_.Open(session);
   ++counters_.submitted;
   Pump(now);
@@ -147,6 +149,15 @@ bool Engine::Impl::SetPaused(std::string_view key, bool paused, TimePoint now) {
   return true;
 }
 
+void Engine::Impl::OnConstraint(std::string_view key, TimePoint now) {
+  LiveSession* session = sessions_.FindKey(key);
+  if (session == nullptr || session->request.constraint == nullptr) {
+    return;
+  }
+  results_.EndWhereItMust(*session, now);
+  Pump(now);
+}
+
 void Engine::Impl::StopAdmitting(const absl::Status& why) {
   STRATA_CHECK(!why.ok());
   not_admitting_ = why;
@@ -175,7 +186,7 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
   }
   snapshot.limiting_node = config_.stages[book_.ledger().limiting_stage()].node;
   snapshot.cached_sequences = static_cast<uint32_t>(book_.prefixes().kept());
-  const SchedulerSnapshot view = builder_.View(in_flight_.size());
+  const SchedulerSnapshot view = builder_.View(in_flight_.size(), now);
   const StepPace pace = PaceOf(view);
   snapshot.token_budget = view.token_budget;
   snapshot.max_batch_tokens = config_.max_batch_tokens;
@@ -219,6 +230,7 @@ bool Engine::Cancel(std::string_view key, const absl::Status& why, TimePoint now
 bool Engine::SetPaused(std::string_view key, bool paused, TimePoint now) {
   return impl_->SetPaused(key, paused, now);
 }
+void Engine::OnConstraint(std::string_view key, TimePoint now) { impl_->OnConstraint(key, now); }
 void Engine::OnResult(ResultMessage result, TimePoint now) {
   impl_->OnResult(std::move(result), now);
 }

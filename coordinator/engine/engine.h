@@ -206,6 +206,9 @@ class Engine {
   // (SLOW_READER) ends the oldest of more than max_queued_requests such. False if there is none.
   bool SetPaused(std::string_view key, bool paused, TimePoint now);
 
+  // The constraint of the live session `key` has a next set of tokens, or a problem.
+  void OnConstraint(std::string_view key, TimePoint now);
+
   // A frame of results arrived on the link from the last stage. Nothing in it is trusted.
   void OnResult(ResultMessage result, TimePoint now);
   // A link of `epoch` broke, a LinkFault of it arrived, or links of its fence could not be opened.

@@ -73,6 +73,7 @@ void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
 
 void Engine::Impl::SendResync(TimePoint now) {
   ends_.FailOffenders(NodesOf(config_.stages), fence_.last_fault());
+  masks_.Clear();
   OutgoingStep step = sender_.Begin();
   step.message.header.set_resync(true);
   step.sent.resync = true;
@@ -90,6 +91,7 @@ std::optional<TimePoint> Engine::Impl::NextWake() const {
   at(sessions_.NextDeadline());
   at(in_flight_.GivenUpAt(config_.step_timeout));
   at(admission_.NextWake());
+  at(masks_awaited_until_);
   return wake;
 }
 
@@ -103,6 +105,9 @@ void Engine::Impl::Tick(TimePoint now) {
               .Limit("step_timeout_ms=" +
                      std::to_string(static_cast<uint64_t>(ToMs(config_.step_timeout)))),
           now);
+  }
+  if (masks_awaited_until_.has_value() && now >= *masks_awaited_until_) {
+    masks_awaited_until_.reset();
   }
   if (fence_.FenceTimedOut(now)) {
     ++counters_.fences_failed;

@@ -26,6 +26,7 @@
 #include "coordinator/engine/admission.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fence.h"
+#include "coordinator/engine/mask_slots.h"
 #include "coordinator/engine/request_limits.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/sequence_book.h"
@@ -52,6 +53,7 @@ class Engine::Impl {
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink, TimePoint now);
   bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
   bool SetPaused(std::string_view key, bool paused, TimePoint now);
+  void OnConstraint(std::string_view key, TimePoint now);
   void OnResult(ResultMessage result, TimePoint now);
   void OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now);
   void OnFenced(uint64_t epoch, TimePoint now);
@@ -101,11 +103,13 @@ class Engine::Impl {
   SessionEnds ends_;
   RequestLimits limits_;
   Admission admission_;
+  MaskSlots masks_;
   StepBuilder builder_;
   StepResults results_;
 
-  absl::Status not_admitting_;               // Ok: admitting.
-  std::optional<EngineProblem> quarantine_;  // The newest ledger mismatch.
+  std::optional<TimePoint> masks_awaited_until_;  // Masks may hold a step back until then.
+  absl::Status not_admitting_;                    // Ok: admitting.
+  std::optional<EngineProblem> quarantine_;       // The newest ledger mismatch.
 };
 
 }  // namespace strata

@@ -8,7 +8,8 @@ namespace strata {
 
 bool Engine::Impl::SendNextStep(TimePoint now) {
   builder_.DropGoneWaves();
-  SchedulerSnapshot view = builder_.View(in_flight_.size());
+  SchedulerSnapshot view = builder_.View(in_flight_.size(), now);
+  masks_awaited_until_ = view.masks_awaited_until;
   suspects_.TryApart(in_flight_.steps(), &view);
   sessions_.ShareRows(&view);
   const ScheduledStep plan = ScheduleStep(view);

@@ -42,7 +42,8 @@ struct LiveSession {
   StepTimes times;
   uint32_t preemptions = 0;
   int replays = 0;
-  bool paused = false;  // By SetPaused.
+  TimePoint mask_since{0};  // Its constraint knows the tokens since then.
+  bool paused = false;      // By SetPaused.
   TimePoint paused_since{0};
 
   uint32_t known() const { return static_cast<uint32_t>(tokens.size()); }
@@ -55,6 +56,10 @@ struct LiveSession {
   bool decoding() const { return generated() > 0 && kv.sent() + 1 >= known(); }
   // Its next token is not to be computed yet. What it computes again others may wait for.
   bool waits_for_reader() const { return paused && decoding() && !kv.replaying(); }
+  // Its next token cannot be sampled yet. What is before it may be computed.
+  bool awaits_mask() const {
+    return request.constraint != nullptr && request.constraint->Next() == nullptr;
+  }
   // The longest that its sequence can become.
   uint32_t most_tokens() const { return prompt_tokens + max_tokens; }
   // What it must have room for to start: all that is known, and one token of growth.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/status.h"
+#include "common/token_mask_form.h"
 
 namespace strata {
 namespace {
@@ -66,6 +67,11 @@ std::string CheckItem(const SentItem& sent, const ResultShape& shape, const v1::
   }
   for (int i = 0; bad.empty() && i < item.tokens_size(); ++i) {
     bad = CheckToken(item.tokens(i), vocab, sent.top_logprobs);
+    const uint32_t id = item.tokens(i).token_id();
+    if (bad.empty() && sent.mask != nullptr && !sent.mask->bits.empty() &&
+        !MaskHas(sent.mask->bits, id)) {
+      bad = "token id " + std::to_string(id) + ", which the item's mask bars";
+    }
   }
   for (int i = 0; bad.empty() && i < item.row_logprobs_size(); ++i) {
     bad = CheckToken(item.row_logprobs(i), vocab, sent.prompt_top_logprobs);

@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_ENGINE_RESULT_CHECK_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "common/fingerprint.h"
 #include "common/frame.h"
 #include "coordinator/engine/stage_cost.h"
+#include "coordinator/engine/token_constraint.h"
 #include "strata/v1/shard.pb.h"
 
 namespace strata {
@@ -26,6 +28,7 @@ struct SentItem {
   bool first_slice = true;
   bool last_slice = true;
   bool sample = false;
+  std::shared_ptr<const NextTokens> mask;  // Of the token that is sampled; null: any.
   v1::RowsWanted rows_wanted = v1::ROWS_WANTED_NONE;
   uint32_t first_wanted = 0;  // Index of the first wanted row.
   uint32_t row_logprobs = 0;  // Entries that the result must have.

@@ -111,6 +111,9 @@ class StepFiller {
     if (snapshot_.decoding == 0) {
       return false;
     }
+    if (snapshot_.masks_awaited > 0 && decode_.size() < share_) {
+      return true;
+    }
     if (pace_.prompts_apart && decode_.empty() && snapshot_.steps_in_flight > 0 &&
         snapshot_.last_prefill_step > snapshot_.last_decode_step) {
       return true;

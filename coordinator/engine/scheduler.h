@@ -3,8 +3,10 @@
 #define STRATA_COORDINATOR_ENGINE_SCHEDULER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "common/clock.h"
 #include "coordinator/engine/stage_cost.h"
 
 namespace strata {
@@ -27,6 +29,9 @@ struct SchedulerSnapshot {
   std::vector<uint64_t> served;     // By tenant: rows of prompts computed for it so far.
   uint32_t decoding = 0;            // Sessions that decode, in flight ones included.
   double decoding_attended = 0;     // Positions that the next token of each attends.
+  // Those of them whose masks will be there soon, and until when that is expected of the first.
+  uint32_t masks_awaited = 0;
+  std::optional<TimePoint> masks_awaited_until;
   uint32_t stages = 1;
   uint32_t steps_in_flight = 0;
   uint32_t token_budget = 0;       // Rows of the step. > 0.

@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_ENGINE_SESSION_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "common/clock.h"
 #include "coordinator/engine/input_embeddings.h"
 #include "coordinator/engine/step_meter.h"
+#include "coordinator/engine/token_constraint.h"
 #include "strata/v1/shard.pb.h"
 
 namespace strata {
@@ -44,6 +46,9 @@ struct SessionRequest {
   std::optional<TimePoint> deadline;
   // Requests share cached prefixes only with those of the same salt: one a tenant.
   std::string cache_salt;
+  // What the answer is held to; null: nothing. The session's own. Where it says that the answer is
+  // complete, the session ends with reason "stop".
+  std::shared_ptr<TokenConstraint> constraint;
   // Higher ones are admitted first, and take memory that they come to need from lower ones.
   int32_t priority = 0;
   // KV memory for prompt + max_tokens is reserved at the start: it is never preempted.

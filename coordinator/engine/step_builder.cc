@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/check.h"
 #include "common/limits.h"
 
 namespace strata {
@@ -15,6 +16,10 @@ constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
 uint32_t MaxLogitsRows(uint32_t vocab) {
   return static_cast<uint32_t>(std::max<size_t>(1, kMaxLogitsBytes / (sizeof(float) * vocab)));
 }
+
+// A step of answers waits so long for masks that are being made: most are there sooner, and without
+// them the step would leave their sessions out.
+constexpr nanoseconds kMaskPatience = milliseconds(1);
 
 // Positions at the end of a session with digests that are computed one by one, as those of an
 // answer are.
@@ -89,11 +94,13 @@ void SetWanted(const LiveSession& session, v1::StepItem* item, SentItem* sent) {
 }  // namespace
 
 StepBuilder::StepBuilder(const EngineConfig& config, const StepTiming& timing,
-                         SessionQueue* sessions, SequenceBook* book, EngineCounters* counters)
+                         SessionQueue* sessions, SequenceBook* book, MaskSlots* masks,
+                         EngineCounters* counters)
     : config_(config),
       timing_(timing),
       sessions_(sessions),
       book_(book),
+      masks_(masks),
       counters_(counters),
       waves_(LayersOf(config.stages)) {}
 
@@ -106,7 +113,24 @@ void StepBuilder::DropGoneWaves() {
   });
 }
 
-SchedulerSnapshot StepBuilder::View(size_t steps_in_flight) const {
+// What samples a token waits for its mask, and where more have masks than a step can name, for the
+// next step.
+uint32_t StepBuilder::PendingOf(const LiveSession& session, uint32_t* masked_items) {
+  const uint32_t pending = session.known() - session.kv.sent();
+  if (session.request.digest_layers) {
+    return pending == 0 ? 0 : MostDigestedRows(session.known(), session.kv.sent());
+  }
+  if (pending == 0 || session.request.constraint == nullptr) {
+    return pending;
+  }
+  if (*masked_items == 0 || session.awaits_mask()) {
+    return pending - 1;
+  }
+  --*masked_items;
+  return pending;
+}
+
+SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const {
   SchedulerSnapshot view;
   view.stages = static_cast<uint32_t>(config_.stages.size());
   view.steps_in_flight = static_cast<uint32_t>(steps_in_flight);
@@ -127,6 +151,7 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight) const {
   view.wave_items = waves_.items();
   view.wave_slices = waves_.slices();
   view.wave_may_begin = waves_.may_begin();
+  uint32_t masked_items = kMaxMaskedItems - std::min(kMaxMaskedItems, waves_.items());
   for (const auto& [rank, running] : sessions_->running()) {
     const LiveSession& session = *running;
     const SessionKv& kv = session.kv;
@@ -147,11 +172,15 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight) const {
     const bool decodes = session.decoding() && !(kv.replaying() && kv.sent() == session.known());
     view.decoding += decodes ? 1 : 0;
     view.decoding_attended += decodes ? session.known() : 0;
-    if (kv.sent() < session.known()) {
+    const TimePoint mask_expected = session.mask_since + kMaskPatience;
+    if (decodes && kv.sent() < session.known() && session.awaits_mask() && now < mask_expected) {
+      ++view.masks_awaited;
+      view.masks_awaited_until =
+          std::min(view.masks_awaited_until.value_or(mask_expected), mask_expected);
+    }
+    if (const uint32_t pending = PendingOf(session, &masked_items); pending > 0) {
       view.ready.push_back({.id = session.id,
-                            .pending = session.request.digest_layers
-                                           ? MostDigestedRows(session.known(), kv.sent())
-                                           : session.known() - kv.sent(),
+                            .pending = pending,
                             .position = kv.sent(),
                             .decoding = session.decoding(),
                             .wants_logits = session.request.return_logits,
@@ -261,6 +290,13 @@ void StepBuilder::AddItem(const LiveSession& session, const WaveItem& tokens,
   }
   if (record.last_slice) {
     SetWanted(session, item, &record);
+  }
+  if (record.sample && session.request.constraint != nullptr) {
+    record.mask = session.request.constraint->Next();
+    STRATA_CHECK(record.mask != nullptr);
+    if (!record.mask->bits.empty()) {
+      *item->mutable_mask() = masks_->Place(record.mask, frame);
+    }
   }
   sent->items.push_back(std::move(record));
 }

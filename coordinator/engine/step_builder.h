@@ -9,6 +9,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/layer_waves.h"
 #include "coordinator/engine/live_session.h"
+#include "coordinator/engine/mask_slots.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/scheduler.h"
 #include "coordinator/engine/sequence_book.h"
@@ -22,9 +23,9 @@ class StepBuilder {
  public:
   // All outlive this. Of `counters` it counts slices, and reads the steps that were sent.
   StepBuilder(const EngineConfig& config, const StepTiming& timing, SessionQueue* sessions,
-              SequenceBook* book, EngineCounters* counters);
+              SequenceBook* book, MaskSlots* masks, EngineCounters* counters);
 
-  SchedulerSnapshot View(size_t steps_in_flight) const;
+  SchedulerSnapshot View(size_t steps_in_flight, TimePoint now) const;
   // What the plan says: the sessions' tokens are sent from now on. `decoding`: sessions that
   // decode, of the plan's view.
   void AddItems(const ScheduledStep& plan, uint32_t decoding, v1::StepFrame* frame, SentStep* sent);
@@ -45,13 +46,16 @@ class StepBuilder {
 
   WaveItem Send(LiveSession& session, uint32_t rows);
   void AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent);
-  static void AddItem(const LiveSession& session, const WaveItem& tokens, const LayerRange& layers,
-                      v1::StepFrame* frame, SentStep* sent);
+  void AddItem(const LiveSession& session, const WaveItem& tokens, const LayerRange& layers,
+               v1::StepFrame* frame, SentStep* sent);
+  // Tokens of the session that a step may have now; `masked_items`: that may still have masks.
+  static uint32_t PendingOf(const LiveSession& session, uint32_t* masked_items);
 
   const EngineConfig& config_;
   const StepTiming& timing_;
   SessionQueue* const sessions_;
   SequenceBook* const book_;
+  MaskSlots* const masks_;
   EngineCounters* const counters_;
   LayerWaves waves_;
   uint64_t last_decode_step_ = 0;  // The newest with decode items, and with parts of prompts.

@@ -27,12 +27,14 @@ void Shorten(std::string* text) {
 }  // namespace
 
 StepResults::StepResults(const EngineConfig& config, SessionQueue* sessions, SequenceBook* book,
-                         SuspectSearch* suspects, SessionEnds* ends, EngineCounters* counters)
+                         SuspectSearch* suspects, SessionEnds* ends, MaskSlots* masks,
+                         EngineCounters* counters)
     : config_(config),
       sessions_(sessions),
       book_(book),
       suspects_(suspects),
       ends_(ends),
+      masks_(masks),
       counters_(counters) {}
 
 absl::Status StepResults::CommitCommands(const SentStep& sent, const v1::StepResult& header) {
@@ -131,6 +133,27 @@ void StepResults::DeliverToken(LiveSession& session, const v1::TokenLogprob& tok
       session.sink->OnToken({.token = token, .index = index, .is_stop_id = is_stop_id});
   if (is_stop_id || verdict == Verdict::kStop) {
     ends_->Finish(session, "stop", now);
+  } else if (request.constraint != nullptr) {
+    request.constraint->Take(token.token_id());
+    session.mask_since = now;
+    EndWhereItMust(session, now);
+  } else if (session.generated() >= session.max_tokens) {
+    ends_->Finish(session, "length", now);
+  }
+}
+
+void StepResults::EndWhereItMust(LiveSession& session, TimePoint now) {
+  TokenConstraint& constraint = *session.request.constraint;
+  if (const absl::Status problem = constraint.problem(); !problem.ok()) {
+    ends_->Fail(session, problem);
+    return;
+  }
+  const std::shared_ptr<const NextTokens> next = constraint.Next();
+  if (next == nullptr) {
+    return;
+  }
+  if (next->complete) {
+    ends_->Finish(session, "stop", now);
   } else if (session.generated() >= session.max_tokens) {
     ends_->Finish(session, "length", now);
   }
@@ -139,6 +162,9 @@ void StepResults::DeliverToken(LiveSession& session, const v1::TokenLogprob& tok
 void StepResults::OnItemError(LiveSession& session, const SentItem& sent,
                               const v1::ItemResult& item) {
   const absl::Status status = ItemStatus(sent.request_id, item.error_stage(), item.error());
+  if (item.error().reason() == "MASK_NOT_FOUND") {
+    masks_->Clear();  // What the stage holds is not known any more: all of them are sent again.
+  }
   // The stage has other state than the one named (or no room for what the ledger promised): the
   // tokens are known, so the session can start over.
   const bool replayable = absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ||

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/live_session.h"
+#include "coordinator/engine/mask_slots.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/sequence_book.h"
 #include "coordinator/engine/session_ends.h"
@@ -25,13 +26,17 @@ class StepResults {
  public:
   // All outlive this. It counts replays and generated tokens.
   StepResults(const EngineConfig& config, SessionQueue* sessions, SequenceBook* book,
-              SuspectSearch* suspects, SessionEnds* ends, EngineCounters* counters);
+              SuspectSearch* suspects, SessionEnds* ends, MaskSlots* masks,
+              EngineCounters* counters);
 
   // Of a step that is no resynchronisation. An error: a stage could not do what it always can.
   absl::Status CommitCommands(const SentStep& sent, const v1::StepResult& header);
   // `times`: where the step's time went.
   void CommitItems(const SentStep& sent, const ResultMessage& result, const StepTimes& times,
                    TimePoint now);
+  // Ends a session whose constraint has a problem, or says that the answer is complete; else one
+  // that has all its tokens, once it is known that the answer is not complete.
+  void EndWhereItMust(LiveSession& session, TimePoint now);
 
  private:
   void CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
@@ -48,6 +53,7 @@ class StepResults {
   SequenceBook* const book_;
   SuspectSearch* const suspects_;
   SessionEnds* const ends_;
+  MaskSlots* const masks_;
   EngineCounters* const counters_;
 };
 

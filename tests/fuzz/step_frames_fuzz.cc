@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/check.h"
+#include "common/token_mask_form.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/quiet_protobuf.h"
 #include "tests/fuzz/slice_model.h"
@@ -304,6 +305,9 @@ class StepFrames {
   }
 
   void DrawItem(v1::StepFrame* frame) {
+    if (input_.Below(8) == 0) {
+      DrawMask(frame->add_masks());
+    }
     if (begun_count_ > 0 && input_.Below(3) == 0) {
       v1::StepItem* item = frame->add_items();
       *item = begun_[input_.Below(begun_.size()) % begun_count_];
@@ -317,6 +321,21 @@ class StepFrames {
     if (input_.Bool()) {
       frame->mutable_items()->rbegin()->set_end_layer(input_.Below(kLayers + 1));
     }
+  }
+
+  // Seldom one that makes sense.
+  void DrawMask(v1::TokenMask* mask) {
+    mask->mutable_name()->set_slot(input_.Below(3));
+    if (input_.Bool()) {
+      const std::vector<uint32_t> words(MaskWords(kVocab), static_cast<uint32_t>(input_.Number()));
+      *mask->mutable_allowed() = EncodeTokenMask(words, kVocab).allowed();
+      mask->mutable_name()->set_digest(TokenMaskDigest(words));
+      return;
+    }
+    mask->mutable_name()->set_digest(input_.Number());
+    input_.Bool() ? mask->mutable_barred()->add_gaps(static_cast<uint32_t>(input_.Number()))
+                  : mask->mutable_allowed()->add_gaps(static_cast<uint32_t>(input_.Number()));
+    mask->set_bits(input_.Text());
   }
 
   void ChangeSampling(v1::SequenceParams* params) {
@@ -384,6 +403,8 @@ class StepFrames {
       case 12:
         item->add_embedding_rows()->set_position(small);
         item->set_draft_tokens(input_.Below(2));
+        item->mutable_mask()->set_slot(input_.Below(3));
+        item->mutable_mask()->set_digest(number);
         return item->set_last_stage_payload(input_.Text());
       case 13:
         return item->set_from_layer(small);

@@ -63,6 +63,7 @@ absl::Status ItemAcceptor::Accept(const v1::StepItem& item, ItemRun* run) {
   RETURN_IF_ERROR(CheckItem(item, run->input, spec_));
   if (run->slice.end == ItemSlice::kToTheEnd) {
     RETURN_IF_ERROR(CheckLogitsRows(item));
+    RETURN_IF_ERROR(spec_.heads ? masks_.Check(item) : absl::OkStatus());
   }
   RETURN_IF_ERROR(CheckNamedOnce(item, run->slice));
   RETURN_IF_ERROR(CheckParkedRows(*run));

@@ -13,14 +13,15 @@
 #include "worker/runner/item_slice.h"
 #include "worker/runner/sequence_table.h"
 #include "worker/runner/stage_compute.h"
+#include "worker/runner/token_masks.h"
 
 namespace strata {
 
-// One thread. `spec` and `table` outlive it.
+// One thread. What it is given outlives it.
 class ItemAcceptor {
  public:
-  ItemAcceptor(const StageSpec* spec, SequenceTable* table)
-      : spec_(*spec), stage_{spec->first_layer, spec->last_layer}, table_(*table) {}
+  ItemAcceptor(const StageSpec* spec, SequenceTable* table, const TokenMasks* masks)
+      : spec_(*spec), stage_{spec->first_layer, spec->last_layer}, table_(*table), masks_(*masks) {}
 
   // The frame's items follow.
   void Begin(const v1::StepFrame& frame);
@@ -41,6 +42,7 @@ class ItemAcceptor {
   const StageSpec& spec_;
   const StageLayers stage_;
   SequenceTable& table_;
+  const TokenMasks& masks_;
   // Of the items so far: where those begin that name a sequence by slices, else nothing.
   std::map<std::pair<std::string, uint64_t>, std::set<uint32_t>> named_;
   uint64_t logits_rows_ = 0;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "worker/runner/step_checks.h"
 
@@ -51,9 +52,15 @@ void ResultBuilder::AddLargest(int index, uint32_t token_id) {
 }
 
 // After the item's tokens: of later ones some layers may be computed already.
-SampleRequest ResultBuilder::RequestAfter(const v1::StepItem& item, const Sequence& sequence) {
+SampleRequest ResultBuilder::RequestAfter(const v1::StepItem& item,
+                                          const Sequence& sequence) const {
   const size_t length = item.position() + static_cast<size_t>(item.token_ids_size());
-  return SampleRequestOf(sequence.params, std::span(sequence.ids).first(length));
+  SampleRequest request = SampleRequestOf(sequence.params, std::span(sequence.ids).first(length));
+  if (item.has_mask()) {
+    request.mask = masks_.Find(item.mask());
+    STRATA_CHECK(!request.mask.empty());  // The item was accepted.
+  }
+  return request;
 }
 
 absl::Status ResultBuilder::AddLogprob(const v1::StepItem& item, const Sequence& sequence,

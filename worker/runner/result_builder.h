@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "common/frame.h"
 #include "worker/runner/sequence_table.h"
+#include "worker/runner/token_masks.h"
 #include "worker/sampler/sampler.h"
 
 namespace strata {
@@ -16,7 +17,8 @@ namespace strata {
 // One thread. Rows of an item come in ascending order; items in any.
 class ResultBuilder {
  public:
-  explicit ResultBuilder(uint32_t vocab) : sampler_(vocab) {}
+  // `masks`, of which items name some, outlive it.
+  ResultBuilder(uint32_t vocab, const TokenMasks* masks) : sampler_(vocab), masks_(*masks) {}
 
   // Begins the result of a frame with so many items.
   void Begin(int items);
@@ -36,13 +38,14 @@ class ResultBuilder {
  private:
   static bool WantsRowLogprob(const v1::StepItem& item, uint32_t row);
   // What AddSample is asked after the item.
-  static SampleRequest RequestAfter(const v1::StepItem& item, const Sequence& sequence);
+  SampleRequest RequestAfter(const v1::StepItem& item, const Sequence& sequence) const;
   absl::Status AddLogprob(const v1::StepItem& item, const Sequence& sequence, uint32_t row,
                           std::span<const float> logits, v1::ItemResult* result);
   absl::Status AddSample(const v1::StepItem& item, const Sequence& sequence,
                          std::span<const float> logits, v1::ItemResult* result);
 
   Sampler sampler_;
+  const TokenMasks& masks_;
   std::vector<v1::ItemResult> items_;
   std::vector<std::vector<float>> payloads_;  // By item.
 };

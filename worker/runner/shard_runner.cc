@@ -20,6 +20,7 @@
 #include "worker/runner/step_checks.h"
 #include "worker/runner/step_computer.h"
 #include "worker/runner/step_policy.h"
+#include "worker/runner/token_masks.h"
 
 namespace strata {
 namespace {
@@ -53,8 +54,9 @@ class ShardRunner::Impl {
         pool_(config_.spec.kv_pages),
         stage_{config_.spec.first_layer, config_.spec.last_layer},
         table_(config_.spec, Roots(config_), &pool_, shard),
-        acceptor_(&config_.spec, &table_),
-        result_(config_.spec.heads ? config_.spec.model.vocab : 0),
+        masks_(config_.spec.model.vocab),
+        acceptor_(&config_.spec, &table_, &masks_),
+        result_(config_.spec.heads ? config_.spec.model.vocab : 0, &masks_),
         computer_(&config_.spec, &table_, shard, &result_, [this] { CountBackendFailure(); }) {
     STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
     STRATA_CHECK(config_.spec.heads == (config_.stage + 1 == config_.stage_count));
@@ -102,6 +104,7 @@ class ShardRunner::Impl {
   KvPool pool_;
   const StageLayers stage_;
   SequenceTable table_;
+  TokenMasks masks_;  // Of a last stage.
   ItemAcceptor acceptor_;
   ResultBuilder result_;
   StepComputer computer_;
@@ -169,6 +172,9 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
     ReleaseUnnamed(frame.header);
   } else {
     table_.Commit(frame.header.committed_step());
+  }
+  if (config_.spec.heads) {
+    masks_.Keep(frame.header);
   }
   device_ = absl::OkStatus();
   RunCommands(&frame.header);
@@ -347,6 +353,7 @@ absl::Status ShardRunner::Impl::Fence(uint64_t epoch) {
     epoch_ = epoch;
     last_step_ = 0;
     fenced_ = true;
+    masks_.Clear();
   }
   return absl::OkStatus();
 }

@@ -50,12 +50,13 @@ struct RunnerStats {
 //                       WINDOW_NOT_RETAINED: a fork or truncation needs keys that were freed
 //                       SLICE_MISMATCH: an item's next slice does not go on where it was left, with
 //                       the same tokens, or would overtake the tokens before it
+//                       MASK_NOT_FOUND: the last stage does not keep the token mask that is named
 //   NOT_FOUND           SEQUENCE_NOT_FOUND: position > 0 (or a command) and no such sequence
 //   RESOURCE_EXHAUSTED  KV_PAGES (the coordinator's ledger rules it out), LOGITS_ROWS,
 //                       PARKED_ROWS: between two steps a stage keeps max_batch_tokens rows
 //   INVALID_ARGUMENT    SEQUENCE_NAME, SEQUENCE_TWICE, NO_TOKENS, TOKEN_OUT_OF_RANGE, ROWS_FROM,
 //                       CONTEXT_EXCEEDED, TOP_LOGPROBS, SAMPLING_PARAMETER, SAMPLING_INCOMPLETE,
-//                       EMBEDDING_ROWS, LAYER_DIGESTS, ITEM_SLICE
+//                       EMBEDDING_ROWS, LAYER_DIGESTS, ITEM_SLICE, TOKEN_MASK
 //   UNIMPLEMENTED       what the protocol has and this version has not, by name
 //   INTERNAL            NON_FINITE, BACKEND_FAILED: the sequence is as it was before the item (one
 //                       that the item created has no tokens). A backend that fails at a step is

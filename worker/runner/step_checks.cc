@@ -48,10 +48,7 @@ absl::Status CheckImplemented(const v1::StepItem& item) {
     return NotImplemented("DRAFT_TOKENS_UNSUPPORTED", "draft tokens are");
   }
   if (!item.last_stage_payload().empty()) {
-    return NotImplemented("LAST_STAGE_PAYLOAD_UNSUPPORTED", "token masks and grammars are");
-  }
-  if (item.has_mask()) {
-    return NotImplemented("TOKEN_MASK_UNSUPPORTED", "token masks are");
+    return NotImplemented("LAST_STAGE_PAYLOAD_UNSUPPORTED", "payloads for the last stage are");
   }
   switch (item.rows_wanted()) {
     case v1::ROWS_WANTED_UNSPECIFIED:
@@ -158,6 +155,7 @@ absl::Status CheckFrame(const StepMessage& frame, const StageSpec& spec, uint32_
   }
   RETURN_IF_ERROR(CheckCount("items", header.items_size(), spec.max_batch_items));
   RETURN_IF_ERROR(CheckCount("commands", header.commands_size(), kMaxStepCommands));
+  RETURN_IF_ERROR(CheckCount("masks", header.masks_size(), kMaxMaskSlots));
   uint64_t rows = 0;
   for (const v1::StepItem& item : header.items()) {
     rows += static_cast<uint64_t>(item.token_ids_size());

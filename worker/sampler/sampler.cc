@@ -11,6 +11,7 @@
 #include "common/random.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
+#include "common/token_mask_form.h"
 
 namespace strata {
 namespace {
@@ -82,7 +83,8 @@ absl::StatusOr<uint32_t> Sampler::Sample(const SampleRequest& request,
 }
 
 bool Sampler::TakesLargest(const SampleRequest& request) const {
-  return CheckRequest(request).ok() && request.params->temperature() == 0 && !Adjusts(request);
+  return CheckRequest(request).ok() && request.params->temperature() == 0 && request.mask.empty() &&
+         !Adjusts(request);
 }
 
 absl::StatusOr<std::vector<TokenProbability>> Sampler::Distribution(const SampleRequest& request,
@@ -137,6 +139,10 @@ absl::StatusOr<v1::TokenLogprob> Sampler::Logprob(std::span<const float> logits,
 absl::Status Sampler::Prepare(const SampleRequest& request, std::span<const float> logits) {
   RETURN_IF_ERROR(CheckLogits(logits));
   RETURN_IF_ERROR(CheckRequest(request));
+  if (!request.mask.empty()) {
+    RETURN_IF_ERROR(Mask(request.mask, logits));
+    logits = masked_;
+  }
   const v1::SamplingParams& params = *request.params;
   if (params.temperature() == 0 && !Adjusts(request)) {
     candidates_.assign(1, {0, 1, static_cast<uint32_t>(FirstLargest(logits))});
@@ -174,7 +180,29 @@ absl::Status Sampler::CheckRequest(const SampleRequest& request) const {
       }
     }
   }
+  if (!request.mask.empty() && request.mask.size() != MaskWords(vocab_)) {
+    return Error(absl::StatusCode::kInvalidArgument, "TOKEN_MASK",
+                 "a token mask of " + std::to_string(request.mask.size()) +
+                     " words for a vocabulary of " + std::to_string(vocab_));
+  }
   return absl::OkStatus();
+}
+
+absl::Status Sampler::Mask(std::span<const uint32_t> mask, std::span<const float> logits) {
+  constexpr float kBarred = -std::numeric_limits<float>::infinity();
+  masked_.resize(vocab_);
+  float most = kBarred;
+  for (size_t word = 0; word < mask.size(); ++word) {
+    const size_t begin = word * 32;
+    const size_t count = std::min<size_t>(32, vocab_ - begin);
+    for (size_t i = 0; i < count; ++i) {
+      const float logit = (mask[word] >> i & 1) != 0 ? logits[begin + i] : kBarred;
+      masked_[begin + i] = logit;
+      most = logit > most ? logit : most;
+    }
+  }
+  return most > kBarred ? absl::OkStatus()
+                        : NonFinite("every logit of a token that the mask admits is -inf");
 }
 
 absl::Status Sampler::CheckLogits(std::span<const float> logits) const {

@@ -2,7 +2,8 @@
 // prompt's length, the ids so far, and the row. Nothing of the machine, the batch or the time
 // reaches it, so the same arguments give the same token everywhere.
 //
-// Steps, in this order (each filter sees the distribution that the one before left, normalized):
+// Where a mask is given, the logits of tokens that are not in it count as -inf. Steps, in this
+// order (each filter sees the distribution that the one before left, normalized):
 //   1. logit_bias is added.
 //   2. logit -= count * frequency_penalty + (count > 0) * presence_penalty, counting output ids.
 //   3. Repetition, once for every id of prompt or output: a logit below 0 is multiplied by the
@@ -43,6 +44,9 @@ struct SampleRequest {
   std::span<const uint32_t> ids;
   uint32_t min_tokens = 0;                  // For so many output tokens none of stop_ids is chosen.
   std::span<const uint32_t> stop_ids = {};  // In any order; what is named twice counts once.
+  // One bit for each id, the lowest bit of the first word being id 0: only tokens of it are chosen.
+  // Empty: any.
+  std::span<const uint32_t> mask = {};
 };
 
 // What `params` ask for after `ids`; both outlive it.
@@ -69,11 +73,11 @@ class Sampler {
 
   // The token. Errors: INVALID_ARGUMENT for parameters (see sampling_params.h) and ids outside of
   // the vocabulary; INTERNAL (NON_FINITE) for logits that are empty, NaN, +inf, or -inf throughout,
-  // and for those of which step 4 leaves none.
+  // and for those of which the mask or step 4 leaves none.
   absl::StatusOr<uint32_t> Sample(const SampleRequest& request, std::span<const float> logits);
 
   // Whether Sample would take the largest of any logits as they are, the lowest id among equals:
-  // valid parameters with temperature 0, and steps 1 to 4 change nothing.
+  // valid parameters with temperature 0, no mask, and steps 1 to 4 change nothing.
   bool TakesLargest(const SampleRequest& request) const;
 
   // What Sample draws from, by ascending id. Errors as Sample.
@@ -105,6 +109,8 @@ class Sampler {
   absl::Status Prepare(const SampleRequest& request, std::span<const float> logits);
   absl::Status CheckRequest(const SampleRequest& request) const;
   absl::Status CheckLogits(std::span<const float> logits) const;
+  // masked_: the logits, and -inf of what is not in the mask.
+  absl::Status Mask(std::span<const uint32_t> mask, std::span<const float> logits);
   // Whether steps 1 to 4 change anything; whether the last of them does.
   static bool Adjusts(const SampleRequest& request);
   static bool Bars(const SampleRequest& request);
@@ -122,6 +128,7 @@ class Sampler {
   double TotalWeight() const;
 
   const uint32_t vocab_;
+  std::vector<float> masked_;
   std::vector<double> logits_;
   std::vector<double> selection_;  // What a step works on: logits, or their exponentials.
   std::vector<Candidate> candidates_;

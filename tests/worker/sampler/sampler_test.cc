@@ -357,6 +357,87 @@ TEST(Sampler, RefusesIncompleteParametersAndForeignIds) {
   EXPECT_EQ(ReasonOf(sampler.Sample({&params, 0, {}}, logits).status()), "SAMPLING_INCOMPLETE");
 }
 
+std::vector<uint32_t> MaskOf(const std::vector<uint32_t>& ids, uint32_t vocab) {
+  std::vector<uint32_t> mask((vocab + 31) / 32, 0);
+  for (const uint32_t id : ids) {
+    mask[id / 32] |= uint32_t{1} << (id % 32);
+  }
+  return mask;
+}
+
+SampleRequest Masked(const v1::SamplingParams& params, const std::vector<uint32_t>& mask) {
+  SampleRequest request{&params, 0, {}};
+  request.mask = mask;
+  return request;
+}
+
+// As if the others' logits were -inf, whatever the filters and penalties are.
+TEST(Sampler, AMaskLeavesItsTokensAlone) {
+  constexpr uint32_t kVocab = 70;  // Whole words, and a part of one.
+  Sampler sampler(kVocab);
+  const std::vector<uint32_t> allowed = {0, 31, 32, 33, 63, 64, 69};
+  const auto mask = MaskOf(allowed, kVocab);
+  const std::vector<uint32_t> ids = {31, 5, 5, 64};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto logits = RandomLogits(kVocab, 3, seed);
+    auto barred = logits;
+    for (uint32_t id = 0; id < kVocab; ++id) {
+      if (std::find(allowed.begin(), allowed.end(), id) == allowed.end()) barred[id] = -kInf;
+    }
+    v1::SamplingParams params = Defaults();
+    params.set_seed(seed);
+    params.set_temperature(seed % 4 == 0 ? 0.0f : 1.5f);
+    params.set_top_k(seed % 3 == 0 ? 3 : 0);
+    params.set_top_p(seed % 5 == 0 ? 0.7f : 1.0f);
+    params.set_min_p(seed % 7 == 0 ? 0.1f : 0.0f);
+    params.set_typical_p(seed % 11 == 0 ? 0.5f : 1.0f);
+    params.set_repetition_penalty(seed % 2 == 0 ? 1.3f : 1.0f);
+    params.set_frequency_penalty(seed % 6 == 0 ? 0.5f : 0.0f);
+    (*params.mutable_logit_bias())[1] = 100;  // Outside of the mask: it stays out.
+    (*params.mutable_logit_bias())[32] = 1;
+    SampleRequest request{&params, 1, ids};
+    const auto expected = sampler.Sample(request, barred);
+    request.mask = mask;
+    const auto token = sampler.Sample(request, logits);
+    ASSERT_TRUE(token.ok() && expected.ok()) << token.status();
+    EXPECT_EQ(*token, *expected) << "seed " << seed;
+  }
+}
+
+TEST(Sampler, AmongEqualsOfAMaskTheLowestIdWins) {
+  Sampler sampler(40);
+  v1::SamplingParams params = Defaults();
+  params.set_temperature(0);
+  const auto mask = MaskOf({33, 35, 39}, 40);
+  EXPECT_EQ(sampler.Sample(Masked(params, mask), std::vector<float>(40, 2.5f)).value(), 33u);
+  EXPECT_FALSE(sampler.TakesLargest(Masked(params, mask)));
+}
+
+TEST(Sampler, TopKAboveWhatAMaskAdmitsLeavesAllOfIt) {
+  Sampler sampler(40);
+  v1::SamplingParams params = Defaults();
+  params.set_top_k(10);
+  const auto mask = MaskOf({3, 35}, 40);
+  const auto distribution = sampler.Distribution(Masked(params, mask), RandomLogits(40, 1, 1));
+  ASSERT_TRUE(distribution.ok());
+  ASSERT_EQ(distribution->size(), 2u);
+  EXPECT_EQ((*distribution)[0].token_id, 3u);
+  EXPECT_EQ((*distribution)[1].token_id, 35u);
+}
+
+TEST(Sampler, AMaskThatLeavesNothingIsAnError) {
+  Sampler sampler(40);
+  const v1::SamplingParams params = Defaults();
+  const auto logits = RandomLogits(40, 1, 1);
+  EXPECT_EQ(ReasonOf(sampler.Sample(Masked(params, MaskOf({}, 40)), logits).status()),
+            "NON_FINITE");
+  auto barred = logits;
+  barred[4] = -kInf;
+  EXPECT_EQ(ReasonOf(sampler.Sample(Masked(params, MaskOf({4}, 40)), barred).status()),
+            "NON_FINITE");
+  EXPECT_EQ(ReasonOf(sampler.Sample(Masked(params, {1}), logits).status()), "TOKEN_MASK");
+}
+
 // Plain definitions, with a full sort, against the selection that sorts no more than it needs.
 TEST(Sampler, LargeVocabulariesKeepTheSameSetsAsAFullSort) {
   constexpr uint32_t kVocab = 20000;
