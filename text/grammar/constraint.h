@@ -32,6 +32,12 @@ absl::StatusOr<Grammar> GrammarOfPattern(std::string_view pattern, const Grammar
 absl::StatusOr<Grammar> GrammarOfChoices(const std::vector<std::string>& choices,
                                          const GrammarLimits& limits);
 
+// Texts of the rule `root` of an EBNF as llama.cpp (GBNF) and XGrammar spell it: rules NAME ::=
+// BODY, texts in quotes, classes, `.`, groups, `|`, counts * + ? {N,M}, comments behind #.
+// GRAMMAR_INVALID names the line; GRAMMAR_UNSUPPORTED: lookaheads, tokens and macros;
+// SCHEMA_TOO_COMPLEX.
+absl::StatusOr<Grammar> GrammarOfEbnf(std::string_view text, const GrammarLimits& limits);
+
 }  // namespace strata
 
 #endif  // STRATA_TEXT_GRAMMAR_CONSTRAINT_H_
