@@ -6,28 +6,11 @@
 
 #include "absl/status/statusor.h"
 #include "common/status.h"
-#include "text/tools/ordered_json.h"
 
 namespace strata {
 namespace {
 
-// The body once more, with the keys of its objects in their order; only where something needs it.
-class InOrder {
- public:
-  explicit InOrder(std::string_view body) : body_(body) {}
-
-  absl::StatusOr<const OrderedJson*> Get() {
-    if (!json_.has_value()) {
-      json_ = ParseOrderedJson(body_, "the body", {"messages", "tools", "chat_template_kwargs"});
-    }
-    RETURN_IF_ERROR(json_->status());
-    return &**json_;
-  }
-
- private:
-  const std::string_view body_;
-  std::optional<absl::StatusOr<OrderedJson>> json_;
-};
+constexpr int64_t kMaxThoughtBudget = int64_t{1} << 20;
 
 absl::Status ReadPart(const Json& part, const std::string& place, std::string* out) {
   if (!part.is_object()) {
@@ -121,15 +104,15 @@ bool HasObjectArguments(const Json& call) {
 }
 
 absl::Status ReadCalls(const Json& calls, const std::string& place, size_t message_index,
-                       InOrder* in_order, v1::ChatMessage* message) {
+                       OrderedBody* body, v1::ChatMessage* message) {
   if (!calls.is_array()) {
     return BadField(place, "an array");
   }
   for (size_t i = 0; i < calls.size(); ++i) {
     const OrderedJson* ordered = nullptr;
     if (HasObjectArguments(calls[i])) {
-      ASSIGN_OR_RETURN(const OrderedJson* body, in_order->Get());
-      ordered = &(*body)["messages"][message_index]["tool_calls"][i];
+      ASSIGN_OR_RETURN(const OrderedJson* json, body->Get());
+      ordered = &(*json)["messages"][message_index]["tool_calls"][i];
     }
     const absl::Status read = ReadCall(calls[i], place + "[" + std::to_string(i) + "]", ordered,
                                        message->add_tool_calls());
@@ -140,7 +123,7 @@ absl::Status ReadCalls(const Json& calls, const std::string& place, size_t messa
   return absl::OkStatus();
 }
 
-absl::Status ReadMessage(const Json& json, size_t index, InOrder* in_order,
+absl::Status ReadMessage(const Json& json, size_t index, OrderedBody* body,
                          v1::ChatMessage* message) {
   const std::string place = "messages[" + std::to_string(index) + "]";
   if (!json.is_object()) {
@@ -182,7 +165,7 @@ absl::Status ReadMessage(const Json& json, size_t index, InOrder* in_order,
     return fields.status();
   }
   if (calls != nullptr) {
-    const absl::Status read = ReadCalls(*calls, place + ".tool_calls", index, in_order, message);
+    const absl::Status read = ReadCalls(*calls, place + ".tool_calls", index, body, message);
     if (!read.ok()) {
       return read;
     }
@@ -200,7 +183,45 @@ absl::Status ReadMessage(const Json& json, size_t index, InOrder* in_order,
   return ReadContent(content, place + ".content", message->mutable_content());
 }
 
-void ReadTools(Fields* fields, InOrder* in_order, v1::ChatInput* chat) {
+// {"type": "function", "function": {"name"}}, or the name beside the type.
+void ReadNamedTool(const Json& choice, Fields* fields, v1::ChatInput* chat) {
+  Fields named(choice, "tool_choice.");
+  const std::string type = named.Text("type").value_or("function");
+  if (type != "function") {
+    fields->Fail(named.status());
+    fields->Fail(NotSupported("tool_choice.type", "only \"function\" is"));
+    return;
+  }
+  const Json* function = named.Object("function");
+  Fields inner(function == nullptr ? choice : *function,
+               function == nullptr ? "tool_choice." : "tool_choice.function.");
+  const auto name = inner.Text("name");
+  fields->Fail(named.status());
+  fields->Fail(inner.status());
+  if (!name.has_value() || name->empty()) {
+    fields->Fail(BadField("tool_choice.function.name", "given"));
+    return;
+  }
+  chat->set_tool_choice("tool");
+  chat->set_tool_name(*name);
+}
+
+void ReadToolChoice(const Json& choice, Fields* fields, v1::ChatInput* chat) {
+  if (choice.is_object()) {
+    ReadNamedTool(choice, fields, chat);
+    return;
+  }
+  const std::string word = choice.is_string() ? choice.get<std::string>() : "";
+  if (word == "none" || word == "auto" || word == "required") {
+    chat->set_tool_choice(word);
+  } else if (word == "any") {  // Mistral's word.
+    chat->set_tool_choice("required");
+  } else {
+    fields->Fail(BadField("tool_choice", "\"auto\", \"none\", \"required\", or a tool"));
+  }
+}
+
+void ReadTools(Fields* fields, OrderedBody* body, v1::ChatInput* chat) {
   if (const Json* tools = fields->Find("tools")) {
     if (!tools->is_array()) {
       fields->Fail(BadField("tools", "an array"));
@@ -208,40 +229,72 @@ void ReadTools(Fields* fields, InOrder* in_order, v1::ChatInput* chat) {
     }
     // What is in them is looked at where the prompt is made.
     if (!tools->empty()) {
-      const auto body = in_order->Get();
-      if (!body.ok()) {
-        fields->Fail(body.status());
+      const auto json = body->Get();
+      if (!json.ok()) {
+        fields->Fail(json.status());
         return;
       }
-      for (const OrderedJson& tool : (**body)["tools"]) {
+      for (const OrderedJson& tool : (**json)["tools"]) {
         chat->add_tools(Dump(tool));
       }
     }
   }
-  if (const Json* choice = fields->Find("tool_choice")) {
-    if (*choice == "none" || *choice == "auto") {
-      chat->set_tool_choice(choice->get<std::string>());
-    } else if (*choice == "required" || choice->is_object()) {
-      fields->Fail(NotSupported("tool_choice",
-                                "only \"auto\" and \"none\" are; no answer can be held to a call"));
-    } else {
-      fields->Fail(BadField("tool_choice", "\"auto\", \"none\", \"required\", or a tool"));
-    }
-  }
+  if (const Json* choice = fields->Find("tool_choice")) ReadToolChoice(*choice, fields, chat);
   chat->set_one_tool_call(!fields->BoolOr("parallel_tool_calls", true));
 }
 
-// Variables of the template's own.
-void ReadTemplateArguments(Fields* fields, InOrder* in_order, v1::ChatInput* chat) {
-  OrderedJson variables = OrderedJson::object();
-  if (const auto effort = fields->Text("reasoning_effort")) {
-    variables["reasoning_effort"] = *effort;
-    if (*effort == "none") {
-      // By the names that templates have for it.
-      variables["enable_thinking"] = false;
-      variables["thinking"] = false;
+// How many tokens a thought may have, by each of its names.
+void ReadThoughtBudget(Fields* fields, v1::ChatInput* chat) {
+  std::string named;
+  const auto set = [&](const std::string& name, std::optional<int64_t> tokens) {
+    if (!tokens.has_value()) {
+      return;
+    }
+    if (!named.empty() && chat->thought_budget_tokens() != static_cast<uint64_t>(*tokens)) {
+      fields->Fail(BadField(name, "left out beside " + named));
+    }
+    named = name;
+    chat->set_thought_budget_tokens(static_cast<uint32_t>(*tokens));
+  };
+  for (const char* name : {"max_thinking_tokens", "thinking_token_budget", "thinking_budget"}) {
+    set(name, fields->Int(name, 0, kMaxThoughtBudget));
+  }
+  // OpenRouter's, then Anthropic's.
+  for (const auto& [object, member] :
+       {std::pair("reasoning", "max_tokens"), std::pair("thinking", "budget_tokens")}) {
+    if (const Json* given = fields->Object(object)) {
+      Fields inner(*given, std::string(object) + ".");
+      set(std::string(object) + "." + member, inner.Int(member, 0, kMaxThoughtBudget));
+      fields->Fail(inner.status());
     }
   }
+}
+
+void SetThinking(bool on, OrderedJson* variables) {
+  // By the names that templates have for it.
+  (*variables)["enable_thinking"] = on;
+  (*variables)["thinking"] = on;
+}
+
+// Variables of the template's own.
+void ReadTemplateArguments(Fields* fields, OrderedBody* body, v1::ChatInput* chat) {
+  OrderedJson variables = OrderedJson::object();
+  auto effort = fields->Text("reasoning_effort");
+  if (const Json* reasoning = fields->Object("reasoning"); reasoning != nullptr && !effort) {
+    Fields inner(*reasoning, "reasoning.");
+    effort = inner.Text("effort");
+    fields->Fail(inner.status());
+  }
+  if (effort.has_value()) {
+    variables["reasoning_effort"] = *effort;
+    if (*effort == "none") SetThinking(false, &variables);
+  }
+  if (const Json* thinking = fields->Object("thinking")) {
+    Fields inner(*thinking, "thinking.");
+    if (const auto type = inner.Text("type")) SetThinking(*type != "disabled", &variables);
+    fields->Fail(inner.status());
+  }
+  if (const auto on = fields->Bool("enable_thinking")) SetThinking(*on, &variables);
   if (const Json* given = fields->Object("chat_template_kwargs"); given != nullptr) {
     for (const char* name : {"messages", "tools", "documents", "add_generation_prompt",
                              "continue_final_message", "chat_template", "tokenize"}) {
@@ -251,12 +304,12 @@ void ReadTemplateArguments(Fields* fields, InOrder* in_order, v1::ChatInput* cha
       }
     }
     if (!given->empty()) {
-      const auto body = in_order->Get();
-      if (!body.ok()) {
-        fields->Fail(body.status());
+      const auto json = body->Get();
+      if (!json.ok()) {
+        fields->Fail(json.status());
         return;
       }
-      variables.update((**body)["chat_template_kwargs"]);
+      variables.update((**json)["chat_template_kwargs"]);
     }
   }
   if (!variables.empty()) chat->set_template_arguments(Dump(variables));
@@ -264,22 +317,28 @@ void ReadTemplateArguments(Fields* fields, InOrder* in_order, v1::ChatInput* cha
 
 }  // namespace
 
-void ReadMessages(Fields* fields, std::string_view body, v1::ChatInput* chat) {
+const std::vector<std::string>& MessageMembers() {
+  static const auto& members =
+      *new std::vector<std::string>{"messages", "tools", "chat_template_kwargs"};
+  return members;
+}
+
+void ReadMessages(Fields* fields, OrderedBody* body, v1::ChatInput* chat) {
   const Json* messages = fields->Find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty()) {
     fields->Fail(BadField("messages", "an array of at least one message"));
     return;
   }
-  InOrder in_order(body);
   for (size_t i = 0; i < messages->size(); ++i) {
-    const absl::Status status = ReadMessage((*messages)[i], i, &in_order, chat->add_messages());
+    const absl::Status status = ReadMessage((*messages)[i], i, body, chat->add_messages());
     if (!status.ok()) {
       fields->Fail(status);
       return;
     }
   }
-  ReadTools(fields, &in_order, chat);
-  ReadTemplateArguments(fields, &in_order, chat);
+  ReadTools(fields, body, chat);
+  ReadTemplateArguments(fields, body, chat);
+  ReadThoughtBudget(fields, chat);
   if (const auto add = fields->Bool("add_generation_prompt")) {
     chat->set_add_generation_prompt(*add);
   }

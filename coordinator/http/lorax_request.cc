@@ -5,6 +5,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/http/chat_messages.h"
+#include "coordinator/http/constraint_fields.h"
 #include "coordinator/http/json_body.h"
 #include "coordinator/http/sampling_fields.h"
 
@@ -12,8 +13,8 @@ namespace strata {
 namespace {
 
 void RefuseUnsupportedOfLorax(Fields* fields) {
-  for (const char* name : {"adapter_id", "adapter_parameters", "merged_adapters", "response_format",
-                           "schema", "grammar", "watermark", "tools"}) {
+  for (const char* name :
+       {"adapter_id", "adapter_parameters", "merged_adapters", "watermark", "tools"}) {
     fields->Refuse(name);
   }
   fields->Refuse("tool_choice", "none");
@@ -26,10 +27,12 @@ void ReadBestOf(bool samples, Fields* fields, LoraxRequest* out) {
   }
 }
 
-void ReadParameters(Fields* fields, LoraxRequest* out) {
+void ReadParameters(Fields* fields, OrderedBody* body, LoraxRequest* out) {
   v1::GenerateRequest& request = out->request;
   RefuseUnsupportedOfLorax(fields);
   ReadSampling(fields, &request);
+  ReadLoraxConstraint(fields, body, &request);
+  if (request.has_constraint()) request.clear_stop();  // It says where the answer ends.
   out->negative_seed = HasNegativeSeed(*fields);
   // Greedy unless something asks for sampling, as LoRAX has it.
   const v1::SamplingParams& sampling = request.sampling();
@@ -57,7 +60,9 @@ absl::Status ReadChat(const std::string& inputs, v1::ChatInput* chat) {
   ASSIGN_OR_RETURN(Json messages, ParseJson(inputs, "inputs (parameters.apply_chat_template)"));
   const Json object = {{"messages", std::move(messages)}};
   Fields fields(object, "inputs.");
-  ReadMessages(&fields, "{\"messages\": " + inputs + "}", chat);
+  const std::string text = "{\"messages\": " + inputs + "}";
+  OrderedBody body(text, MessageMembers());
+  ReadMessages(&fields, &body, chat);
   return fields.status();
 }
 
@@ -77,8 +82,9 @@ absl::StatusOr<LoraxRequest> ParseLoraxRequest(std::string_view body) {
   }
   static const Json kNone = Json::object();
   const Json* given = fields.Object("parameters");
+  OrderedBody ordered(body, ConstraintMembers());
   Fields parameters(given != nullptr ? *given : kNone, "parameters.");
-  ReadParameters(&parameters, &out);
+  ReadParameters(&parameters, &ordered, &out);
   fields.Fail(parameters.status());
   RETURN_IF_ERROR(fields.status());
   if (out.chat) {

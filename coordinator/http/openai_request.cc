@@ -5,6 +5,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/http/chat_messages.h"
+#include "coordinator/http/constraint_fields.h"
 #include "coordinator/http/json_body.h"
 #include "coordinator/http/sampling_fields.h"
 
@@ -24,15 +25,6 @@ void RefuseUnsupported(Fields* fields) {
                            "lora_path",
                            "schema",
                            "suffix",
-                           "guided_json",
-                           "guided_regex",
-                           "guided_choice",
-                           "guided_grammar",
-                           "structured_outputs",
-                           "grammar",
-                           "ebnf",
-                           "regex",
-                           "json_schema",
                            "use_beam_search",
                            "stop_token_ids",
                            "bad_words",
@@ -51,9 +43,6 @@ void RefuseUnsupported(Fields* fields) {
                            "cache_salt"}) {
     fields->Refuse(name);
   }
-  for (const char* name : {"max_thinking_tokens", "thinking_token_budget", "thinking_budget"}) {
-    fields->Refuse(name);
-  }
   fields->Refuse("function_call", "none");
   fields->Refuse("modalities", Json::array({"text"}));
   fields->Refuse("length_penalty", 1);
@@ -64,13 +53,6 @@ void RefuseUnsupported(Fields* fields) {
   }
   if (!fields->BoolOr("skip_special_tokens", true)) {
     fields->Fail(NotSupported("skip_special_tokens", "special tokens are never shown"));
-  }
-  if (const Json* format = fields->Object("response_format")) {
-    Fields inner(*format, "response_format.");
-    if (const auto type = inner.Text("type"); type != "text" && inner.status().ok()) {
-      fields->Fail(NotSupported("response_format", "only type \"text\" is"));
-    }
-    fields->Fail(inner.status());
   }
 }
 
@@ -152,8 +134,9 @@ void ReadPrompts(Fields* fields, std::vector<v1::GenerateRequest>* out) {
 
 // Of conversations alone.
 void RefuseChats(Fields* fields) {
-  for (const char* name :
-       {"tools", "chat_template_kwargs", "continue_final_message", "reasoning_effort"}) {
+  for (const char* name : {"tools", "chat_template_kwargs", "continue_final_message",
+                           "reasoning_effort", "max_thinking_tokens", "thinking_token_budget",
+                           "thinking_budget", "reasoning", "thinking"}) {
     fields->Refuse(name);
   }
   fields->Refuse("tool_choice", "none");
@@ -166,11 +149,27 @@ absl::StatusOr<std::string> ModelOf(Fields* fields) {
   return model.value_or("");
 }
 
+// What an answer is held to says where it ends.
+void LeaveOutStops(const OpenAiRequest& request, v1::GenerateRequest* common) {
+  const std::string choice =
+      request.prompts.empty() ? "" : request.prompts.front().chat().tool_choice();
+  if (common->has_constraint() || choice == "required" || choice == "tool") {
+    common->clear_stop();
+  }
+}
+
+OrderedBody ChatBody(std::string_view body) {
+  std::vector<std::string> members = MessageMembers();
+  members.insert(members.end(), ConstraintMembers().begin(), ConstraintMembers().end());
+  return {body, std::move(members)};
+}
+
 }  // namespace
 
 absl::StatusOr<OpenAiRequest> ParseCompletion(std::string_view body) {
   ASSIGN_OR_RETURN(const Json json, ParseBody(body));
   Fields fields(json);
+  OrderedBody ordered(body, ConstraintMembers());
   OpenAiRequest out;
   ASSIGN_OR_RETURN(out.model, ModelOf(&fields));
   RefuseUnsupported(&fields);
@@ -187,6 +186,8 @@ absl::StatusOr<OpenAiRequest> ParseCompletion(std::string_view body) {
   v1::GenerateRequest common;
   common.set_model(out.model);
   ReadSampling(&fields, &common);
+  ReadConstraint(&fields, &ordered, &common);
+  LeaveOutStops(out, &common);
   out.negative_seed = HasNegativeSeed(fields);
   if (const auto most = fields.Int("max_tokens", 0, kMostTokens)) {
     out.no_answer = *most == 0;
@@ -201,6 +202,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletion(std::string_view body) {
 absl::StatusOr<OpenAiRequest> ParseChatCompletion(std::string_view body) {
   ASSIGN_OR_RETURN(const Json json, ParseBody(body));
   Fields fields(json);
+  OrderedBody ordered = ChatBody(body);
   OpenAiRequest out;
   out.chat = true;
   ASSIGN_OR_RETURN(out.model, ModelOf(&fields));
@@ -210,7 +212,7 @@ absl::StatusOr<OpenAiRequest> ParseChatCompletion(std::string_view body) {
   if (fields.BoolOr("add_special_tokens", false)) {
     fields.Fail(NotSupported("add_special_tokens", "the chat template writes them"));
   }
-  ReadMessages(&fields, body, out.prompts.emplace_back().mutable_chat());
+  ReadMessages(&fields, &ordered, out.prompts.emplace_back().mutable_chat());
   ReadStreaming(&fields, &out);
   ReadChoices(&fields, &out);
   out.logprobs = fields.BoolOr("logprobs", false);
@@ -223,6 +225,8 @@ absl::StatusOr<OpenAiRequest> ParseChatCompletion(std::string_view body) {
   v1::GenerateRequest common;
   common.set_model(out.model);
   ReadSampling(&fields, &common);
+  ReadConstraint(&fields, &ordered, &common);
+  LeaveOutStops(out, &common);
   out.negative_seed = HasNegativeSeed(fields);
   const auto newer = fields.Int("max_completion_tokens", 1, kMostTokens);
   const auto older = fields.Int("max_tokens", 1, kMostTokens);

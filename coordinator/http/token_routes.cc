@@ -57,7 +57,8 @@ absl::Status HttpApi::Tokenize(Call* call) {
   v1::ChatInput chat;
   const bool is_chat = fields.Find("messages") != nullptr;
   if (is_chat) {
-    ReadMessages(&fields, call->request.body, &chat);
+    OrderedBody ordered(call->request.body, MessageMembers());
+    ReadMessages(&fields, &ordered, &chat);
   } else if (!prompt.has_value() && !inputs.has_value()) {
     fields.Fail(BadField("prompt", "given, or messages, or inputs"));
   }

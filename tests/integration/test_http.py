@@ -172,8 +172,8 @@ def test_what_is_wrong_is_refused_by_name(cluster):
     cases = [
         (completion(model="other"), 404, "model_not_found", "model"),
         (completion(tools=[{"type": "function"}]), 400, "not_supported", "tools"),
-        (completion(response_format={"type": "json_object"}), 400, "not_supported",
-         "response_format"),
+        (completion(response_format={"type": "structural_tag"}), 400, "not_supported",
+         "response_format.type"),
         (completion(temperature=-1), 400, "sampling_parameter", "temperature"),
         (completion(min_tokens=97), 400, "min_tokens", "min_tokens"),
         (completion(max_tokens=None, min_tokens=5000), 400, "context_length_exceeded", None),

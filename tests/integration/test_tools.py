@@ -148,7 +148,7 @@ def test_what_cannot_be_held_to_is_refused_by_name(cluster):
                           ({"tool_choice": {"type": "function", "function": {"name": "weather"}}},
                            "tool_choice"),
                           ({"tools": [{"type": "function"}]}, "tools[0].function"),
-                          ({"max_thinking_tokens": 3}, "max_thinking_tokens")):
+                          ({"max_thinking_tokens": 3}, "thought_budget_tokens")):
         status, _, answer = request(cluster, "POST", "/v1/chat/completions", chat("call", **fields))
         assert (status, answer["error"]["param"]) == (400, param)
 

@@ -219,15 +219,17 @@ constexpr const char* kRooms[] = {
     "coordinator/service/request/request.cc",
     "coordinator/service/request/text_stream.cc",
     "coordinator/service/running/live_requests.cc",
+    "text/call_grammar",
+    "text/grammar",
     "text/template/chat_template.cc",
     "text/tokenizer/pipeline_tokenizer.cc",
     "text/tokenizer/pre_tokenized.cc",
     "text/tokenizer/word_models.cc",
 };
 constexpr const char* kOfOthers[] = {
-    "BAD_FLAG",          "BAD_KEY_NAME",      "CANNOT_LISTEN",     "KEY_NOT_FOUND",
-    "KV_IN_USE",         "LAST_ADMIN_KEY",    "LINK_NOT_EXPECTED", "NOT_READY",
-    "SESSION_AMBIGUOUS", "SESSION_NOT_FOUND",
+    "BAD_FLAG",      "BAD_KEY_NAME",      "CANNOT_LISTEN",     "INVALID_VOCABULARY",
+    "KEY_NOT_FOUND", "KV_IN_USE",         "LAST_ADMIN_KEY",    "LINK_NOT_EXPECTED",
+    "NOT_READY",     "SESSION_AMBIGUOUS", "SESSION_NOT_FOUND",
 };
 
 TEST(HttpErrors, TheDocsKnowEveryReasonThatARequestMayBeTold) {

@@ -67,8 +67,8 @@ TEST(LoraxRequest, WhatIsNotSupportedOrWrongIsNamed) {
   EXPECT_EQ(FieldRefused(R"({"parameters":{}})"), "inputs");
   EXPECT_EQ(FieldRefused(R"({"inputs":""})"), "inputs");
   EXPECT_EQ(FieldRefused(R"({"inputs":"a","parameters":[]})"), "parameters");
-  for (const char* name :
-       {"adapter_id", "merged_adapters", "response_format", "watermark", "schema", "tools"}) {
+  for (const char* name : {"adapter_id", "merged_adapters", "response_format", "watermark",
+                           "schema", "grammar", "tools"}) {
     EXPECT_EQ(FieldRefused(R"({"inputs":"a","parameters":{")" + std::string(name) + R"(":7}})"),
               "parameters." + std::string(name));
   }

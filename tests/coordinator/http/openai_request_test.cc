@@ -187,11 +187,26 @@ TEST(OpenAiRequest, CallsOfToolsAndTheirResultsReachTheRequest) {
   EXPECT_TRUE(chat.continue_final_message());
 }
 
-TEST(OpenAiRequest, AChoiceOfAToolThatHasToBeMetIsRefusedAndOthersAreHarmless) {
-  for (const char* choice : {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
-    EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":)" + std::string(choice)), true), "tool_choice");
-  }
+TEST(OpenAiRequest, AChoiceOfAToolReachesTheRequest) {
+  const auto choice = [](const std::string& json) {
+    const auto parsed =
+        ParseChatCompletion(Chat(R"("stop":"x","tools":[{}],"tool_choice":)" + json));
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    if (!parsed.ok()) return std::string();
+    const v1::GenerateRequest& request = parsed->prompts.at(0);
+    return request.chat().tool_choice() + " " + request.chat().tool_name() +
+           (request.stop().empty() ? "" : " with stops");
+  };
+  EXPECT_EQ(choice(R"("auto")"), "auto  with stops");
+  EXPECT_EQ(choice(R"("required")"), "required ");
+  EXPECT_EQ(choice(R"("any")"), "required ");
+  EXPECT_EQ(choice(R"({"type":"function","function":{"name":"f"}})"), "tool f");
+  EXPECT_EQ(choice(R"({"type":"function","name":"f"})"), "tool f");
   EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"sometimes")"), true), "tool_choice");
+  EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":{"type":"allowed_tools"})"), true),
+            "tool_choice.type");
+  EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":{"type":"function"})"), true),
+            "tool_choice.function.name");
   EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"auto")"), true), "accepted");
   EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"none","tools":[{}])"), true), "accepted");
   EXPECT_EQ(FieldRefused(Chat(R"("tools":{})"), true), "tools");
@@ -200,17 +215,40 @@ TEST(OpenAiRequest, AChoiceOfAToolThatHasToBeMetIsRefusedAndOthersAreHarmless) {
   EXPECT_EQ(
       FieldRefused(Chat(R"("continue_final_message":true,"add_generation_prompt":true)"), true),
       "add_generation_prompt");
-  EXPECT_EQ(FieldRefused(Chat(R"("max_thinking_tokens":10)"), true), "max_thinking_tokens");
+}
+
+TEST(OpenAiRequest, HowMuchIsThoughtHasManyNames) {
+  const auto read = [](const std::string& fields) {
+    const auto parsed = ParseChatCompletion(Chat(fields));
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    if (!parsed.ok()) return std::string();
+    const v1::ChatInput& chat = parsed->prompts.at(0).chat();
+    return (chat.has_thought_budget_tokens() ? std::to_string(chat.thought_budget_tokens())
+                                             : "any") +
+           " " + chat.template_arguments();
+  };
+  EXPECT_EQ(read(R"("max_thinking_tokens":10)"), "10 ");
+  EXPECT_EQ(read(R"("thinking_token_budget":0)"), "0 ");
+  EXPECT_EQ(read(R"("thinking_budget":7,"reasoning":{"max_tokens":7,"effort":"low"})"),
+            R"(7 {"reasoning_effort":"low"})");
+  EXPECT_EQ(read(R"("thinking":{"type":"enabled","budget_tokens":9})"),
+            R"(9 {"enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(read(R"("thinking":{"type":"disabled"})"),
+            R"(any {"enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(read(R"("enable_thinking":false)"),
+            R"(any {"enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(FieldRefused(Chat(R"("thinking_budget":7,"max_thinking_tokens":8)"), true),
+            "thinking_budget");
+  EXPECT_EQ(FieldRefused(Chat(R"("thinking_budget":-1)"), true), "thinking_budget");
 }
 
 TEST(OpenAiRequest, WhatIsKnownAndNotSupportedIsRefusedByName) {
   for (const char* body :
-       {R"("functions":[{}])", R"("response_format":{"type":"json_object"})", R"("suffix":"x")",
-        R"("adapter_id":"x")", R"("guided_json":{"a":1})", R"("stop_token_ids":[1])",
+       {R"("functions":[{}])", R"("guided_whitespace_pattern":"x")", R"("suffix":"x")",
+        R"("adapter_id":"x")", R"("structural_tag":{"a":1})", R"("stop_token_ids":[1])",
         R"("skip_special_tokens":false)", R"("use_beam_search":true)", R"("return_token_ids":true)",
-        R"("lora_path":"x")", R"("ebnf":"root ::= x")", R"("cache_salt":"x")",
-        R"("verbosity":"high")", R"("web_search_options":{})",
-        R"("response_format":{"schema":{"type":"object"}})"}) {
+        R"("lora_path":"x")", R"("cache_salt":"x")", R"("verbosity":"high")",
+        R"("web_search_options":{})"}) {
     const std::string name = std::string(body).substr(1, std::string(body).find('"', 1) - 1);
     EXPECT_EQ(FieldRefused(Completion(body)), name);
     EXPECT_EQ(FieldRefused(Chat(body), true), name);

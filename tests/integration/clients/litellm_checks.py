@@ -105,7 +105,7 @@ def expect(error, status, saying, act):
 def errors():
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     refused = [({"tools": tools}, "cannot be given tools"),
-               ({"response_format": {"type": "json_object"}}, "response_format is not supported"),
+               ({"response_format": {"type": "structural_tag"}}, "response_format.type is not supported"),
                ({"temperature": -1}, "temperature")]
     for fields, saying in refused:
         expect(litellm.BadRequestError, 400, saying,

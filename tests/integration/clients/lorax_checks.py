@@ -46,9 +46,7 @@ def stream():
 
 
 def errors():
-    schema = {"type": "json_object", "schema": {"type": "object"}}
-    for name, value in (("adapter_id", "someone/else"), ("response_format", schema),
-                        ("watermark", True)):
+    for name, value in (("adapter_id", "someone/else"), ("watermark", True)):
         for act in (lambda **f: client.generate(case["prompt"], **f),
                     lambda **f: list(client.generate_stream(case["prompt"], **f))):
             try:
