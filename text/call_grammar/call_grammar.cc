@@ -137,6 +137,10 @@ class CallGrammarWriter {
     calls.push_back(Mark(writing_.close));
     GrammarExpr section = GrammarExpr::Sequence(std::move(calls));
     if (format_.body == Body::kHarmony) {
+      if (options_.may_be_text && options_.text != nullptr) {
+        return ToolNotHeld(offered_.tools().front().name, format_.name,
+                           "its texts are not held beside calls");
+      }
       for (const std::string_view token : format_.tokens) {
         if (!special_(token).has_value()) {
           return ToolNotHeld(offered_.tools().front().name, format_.name,
@@ -149,6 +153,11 @@ class CallGrammarWriter {
         GrammarExpr::Repeat(GrammarExpr::Class(CharSet::Of('\n')), 0, kMaxLinesBefore);
     if (!options_.may_be_text) {
       return GrammarExpr::Sequence({std::move(lines), std::move(section)});
+    }
+    if (options_.text != nullptr) {
+      GrammarExpr text = GrammarExpr::Rule(grammar_.AddRulesOf(*options_.text));
+      return GrammarExpr::Sequence(
+          {std::move(lines), GrammarExpr::Choice({std::move(section), std::move(text)})});
     }
     ASSIGN_OR_RETURN(GrammarExpr text, FreeText());
     if (format_.bare) {

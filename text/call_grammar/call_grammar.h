@@ -22,6 +22,8 @@ struct CallGrammarOptions {
   std::string only = "";     // The one tool that may be called; "": any.
   bool one_call = false;     // No more than one.
   bool may_be_text = false;  // The answer may be text, with or without calls behind it.
+  // Where it may be text, the text is all of it and follows this grammar. Null: any.
+  const Grammar* text = nullptr;
   // The special token that a text is in the vocabulary.
   std::function<std::optional<uint32_t>(std::string_view)> special_token = nullptr;
   GrammarLimits limits = {};

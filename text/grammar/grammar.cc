@@ -180,6 +180,25 @@ void Grammar::SetBody(size_t rule, GrammarExpr body) {
   rules_[rule].body = std::move(body);
 }
 
+size_t Grammar::AddRulesOf(const Grammar& other) {
+  const size_t first = rules_.size();
+  const auto renumber = [first](auto&& self, GrammarExpr* expr) -> void {
+    if (expr->kind == Kind::kRule) {
+      expr->rule += first;
+    }
+    for (GrammarExpr& child : expr->children) {
+      self(self, &child);
+    }
+  };
+  for (const NamedRule& rule : other.rules_) {
+    rules_.push_back({rule.name, GrammarExpr::Nothing(), rule.ends_value});
+    GrammarExpr body = rule.body;
+    renumber(renumber, &body);
+    SetBody(rules_.size() - 1, std::move(body));
+  }
+  return first + other.root_;
+}
+
 void Grammar::ForgetEndsOfValues() {
   for (NamedRule& rule : rules_) {
     rule.ends_value = false;

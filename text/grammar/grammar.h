@@ -61,6 +61,8 @@ class Grammar {
     return rules_.size() - 1;
   }
   void SetBody(size_t rule, GrammarExpr body);
+  // Adds the rules of another grammar; returns what its root is here.
+  size_t AddRulesOf(const Grammar& other);
   // Says that behind the rule, wherever it stands, come blanks and one of `,]}:`, or the end. It
   // changes nothing that the grammar takes; what makes masks need not try all tokens then.
   void SetEndsValue(size_t rule) { rules_[rule].ends_value = true; }

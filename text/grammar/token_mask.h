@@ -16,10 +16,15 @@
 
 namespace strata {
 
+// Stands before the name in the bytes of a special token: no text has it, so that only the token's
+// own Token(id) in a grammar means it (GrammarExpr::Kind::kToken).
+inline constexpr char kSpecialTokenByte = '\xff';
+
 // What each token is as bytes, and which end an answer. Immutable; any thread.
 class TokenVocabulary {
  public:
-  // Tokens without bytes (special ones) are empty and never allowed. Every stop id is an id.
+  // Tokens without bytes are empty and never allowed. Special ones, whose names grammars may have,
+  // begin with kSpecialTokenByte. Every stop id is an id.
   // INVALID_VOCABULARY.
   static absl::StatusOr<std::shared_ptr<const TokenVocabulary>> Make(
       const std::vector<std::string>& tokens, const std::vector<int32_t>& stop_ids);

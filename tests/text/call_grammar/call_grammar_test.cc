@@ -221,6 +221,20 @@ TEST(CallGrammar, AToolWithoutParametersIsCalledWithoutArguments) {
   EXPECT_EQ(recognizer.Check(R"({"name": "ping", "parameters": {"a": 1}})").prefix, 32U);
 }
 
+TEST(CallGrammar, AnAnswerIsCallsOrTheTextThatIsAskedFor) {
+  const auto tools = *OfferedTools::Parse({ToolOf("ping", "", false)});
+  const Grammar text = *GrammarOfSchema(R"({"type": "integer"})", {});
+  const auto grammar =
+      GrammarOfCalls(*tools, {.format = &Format("hermes"), .may_be_text = true, .text = &text});
+  const Recognizer recognizer = *Recognizer::Make(*grammar, 10'000);
+  EXPECT_TRUE(recognizer.Check("12").complete);
+  EXPECT_TRUE(
+      recognizer.Check("\n<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>")
+          .complete);
+  EXPECT_EQ(recognizer.Check("Hm").prefix, 0U);
+  EXPECT_EQ(recognizer.Check("12<tool_call>").prefix, 2U);
+}
+
 TEST(CallGrammar, NoValueHasTheTagInItThatEndsIt) {
   const auto tools = *OfferedTools::Parse({ToolOf(
       "a", R"({"type": "object", "properties": {"t": {"type": "string"}, "l": {"type": "array"}}})",

@@ -1,6 +1,7 @@
 // Masks of XGrammar under grammars of ours, against the recognizer, which knows nothing of it.
 #include "text/grammar/token_mask.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -130,6 +131,46 @@ TEST_F(TokenMaskTest, WhatIsSerializedGivesTheSameMasks) {
     EXPECT_EQ(Mask(first.get()), Mask(second.get()));
     EXPECT_TRUE(*first->Accept(c) && *second->Accept(c));
   }
+}
+
+// Special tokens are given bytes that no text has, so that only the grammar's Token(id) means them.
+TEST_F(TokenMaskTest, ASpecialTokenComesWhereTheGrammarNamesItAndNowhereElse) {
+  tokens_.push_back(kSpecialTokenByte + std::string("<call>"));
+  tokens_.push_back(std::string(1, kSpecialTokenByte));
+  const auto call = static_cast<int32_t>(tokens_.size() - 2);
+  vocabulary_ = *TokenVocabulary::Make(tokens_, {stop_});
+  Grammar grammar;
+  grammar.SetBody(
+      grammar.AddRule("root"),
+      GrammarExpr::Sequence({GrammarExpr::Optional(GrammarExpr::Literal("\n")),
+                             GrammarExpr::Token(static_cast<uint32_t>(call), "<call>"),
+                             GrammarExpr::Repeat(GrammarExpr::Class(CharSet::All()), 0, 20),
+                             GrammarExpr::Token(static_cast<uint32_t>(call), "<call>")}));
+  const auto made = CompiledGrammar::Compile(EbnfOf(grammar), vocabulary_);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto compiled = CompiledGrammar::Deserialize(*(*made)->Serialize(), vocabulary_);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  auto matcher = *TokenMatcher::Make(*compiled);
+  std::vector<bool> mask = Mask(matcher.get());
+  EXPECT_EQ(std::count(mask.begin(), mask.end(), true), 2);
+  EXPECT_TRUE(mask[static_cast<size_t>(call)] && mask['\n']);
+  EXPECT_FALSE(*matcher->Accept('<'));
+  EXPECT_TRUE(*matcher->Accept('\n'));
+  EXPECT_TRUE(*matcher->Accept(call));
+  mask = Mask(matcher.get());
+  EXPECT_TRUE(mask[static_cast<size_t>(call)] && mask['<'] && mask['\n']);
+  EXPECT_FALSE(mask[static_cast<size_t>(call) + 1]) << "half of it";
+  for (const char c : std::string("<call>")) {
+    EXPECT_TRUE(*matcher->Accept(c));
+  }
+  EXPECT_FALSE(matcher->IsComplete());
+  EXPECT_TRUE(*matcher->Accept(call));
+  EXPECT_TRUE(matcher->IsComplete());
+  mask = Mask(matcher.get());
+  EXPECT_EQ(std::count(mask.begin(), mask.end(), true), 1);
+  EXPECT_TRUE(mask[static_cast<size_t>(stop_)]);
+  EXPECT_TRUE(matcher->Rollback(8).ok());
+  EXPECT_TRUE(*matcher->Accept(call));
 }
 
 TEST_F(TokenMaskTest, WhatIsNoGrammarIsRefused) {
