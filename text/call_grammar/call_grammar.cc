@@ -46,7 +46,7 @@ class CallGrammarWriter {
       }
       auto call = Call(tool);
       if (!call.ok()) {
-        return Annotate(call.status(), absl::StrCat("tool ", Quoted(tool.name)));
+        return Annotate(call.status(), absl::StrCat("tool ", QuotedText(tool.name)));
       }
       calls.push_back(*std::move(call));
     }
@@ -55,7 +55,7 @@ class CallGrammarWriter {
                    options_.only.empty()
                        ? std::string("tools must be given where one has to be called")
                        : absl::StrCat("tool_choice must name one of the tools, and ",
-                                      Quoted(options_.only), " is none"))
+                                      QuotedText(options_.only), " is none"))
           .Fact("field", options_.only.empty() ? "tools" : "tool_choice");
     }
     ASSIGN_OR_RETURN(GrammarExpr answer, Answer(GrammarExpr::Choice(std::move(calls))));

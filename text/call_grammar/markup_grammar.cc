@@ -82,7 +82,7 @@ absl::StatusOr<AutomatonPtr> TextsWithout(const std::vector<std::string>& parts,
 
 absl::Status ToolNotHeld(std::string_view tool, std::string_view format, std::string_view why) {
   return Error(absl::StatusCode::kInvalidArgument, "TOOL_NOT_HELD",
-               absl::StrCat("no answer can be held to calls of the tool ", Quoted(tool),
+               absl::StrCat("no answer can be held to calls of the tool ", QuotedText(tool),
                             " as the format ", std::string(format),
                             " writes them: ", std::string(why)))
       .Fact("field", "tools")

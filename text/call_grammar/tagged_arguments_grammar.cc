@@ -69,7 +69,7 @@ class ArgumentsWriter {
              std::string_view("<>\"=[]{}").find(static_cast<char>(c)) == std::string_view::npos;
     });
     if (!plain || key.empty() || key.size() > kMaxKeyBytes || key.find("｜") != std::string::npos) {
-      return NotHeld(absl::StrCat("its parameter ", Quoted(key), " is no plain word"));
+      return NotHeld(absl::StrCat("its parameter ", QuotedText(key), " is no plain word"));
     }
     ASSIGN_OR_RETURN(const GrammarExpr text, Text(key, goal));
     ASSIGN_OR_RETURN(const GrammarExpr json, Json(key, goal));

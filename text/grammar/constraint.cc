@@ -16,8 +16,9 @@ namespace strata {
 namespace {
 
 Error PatternError(std::string_view reason, std::string_view pattern, const absl::Status& status) {
-  return Error(absl::StatusCode::kInvalidArgument, reason,
-               absl::StrCat("the pattern ", Quoted(pattern), " ", std::string(status.message())));
+  return Error(
+      absl::StatusCode::kInvalidArgument, reason,
+      absl::StrCat("the pattern ", QuotedText(pattern), " ", std::string(status.message())));
 }
 
 absl::StatusOr<Grammar> Finished(const Grammar& grammar, const GrammarLimits& limits) {

@@ -88,8 +88,8 @@ class EbnfReader {
     }
     for (const auto& [name, rule] : rules_) {
       if (!rule.defined) {
-        return InvalidGrammar(absl::StrCat("names the rule ", Quoted(name), " in line ", rule.line,
-                                           " and does not say what it is"));
+        return InvalidGrammar(absl::StrCat("names the rule ", QuotedText(name), " in line ",
+                                           rule.line, " and does not say what it is"));
       }
     }
     grammar_.set_root(root->second.number);
@@ -282,7 +282,7 @@ class EbnfReader {
     if (!IsNameCharacter(Peek())) {
       std::string c;
       AppendUtf8(Peek(), &c);
-      return Wrong(absl::StrCat(Quoted(c), " begins no text, class, group or name of a rule"));
+      return Wrong(absl::StrCat(QuotedText(c), " begins no text, class, group or name of a rule"));
     }
     const std::string name = Name();
     if (Peek() == '(') {

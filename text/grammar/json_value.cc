@@ -80,7 +80,7 @@ class ValueReader {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
     if (twice != names.end()) {
-      status_ = SchemaInvalid("", "has the name " + Quoted(*twice) + " twice in one object");
+      status_ = SchemaInvalid("", "has the name " + QuotedText(*twice) + " twice in one object");
       return false;
     }
     open_.pop_back();

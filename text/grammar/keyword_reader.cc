@@ -112,12 +112,12 @@ absl::StatusOr<RegexPtr> KeywordReader::Pattern(const JsonValue& schema, std::st
   if (absl::IsUnimplemented(parsed.status())) {
     return Unsupported(
         schema, keyword,
-        "the pattern " + Quoted(pattern) + " " + std::string(parsed.status().message()));
+        "the pattern " + QuotedText(pattern) + " " + std::string(parsed.status().message()));
   }
   if (!parsed.ok() && ReasonOf(parsed.status()).empty()) {
-    return Invalid(
-        schema, keyword,
-        "has the pattern " + Quoted(pattern) + ", which " + std::string(parsed.status().message()));
+    return Invalid(schema, keyword,
+                   "has the pattern " + QuotedText(pattern) + ", which " +
+                       std::string(parsed.status().message()));
   }
   return parsed;
 }
@@ -212,7 +212,7 @@ absl::StatusOr<std::optional<Shape>> KeywordReader::Type(const JsonValue& schema
   bool any = false;
   for (const std::string_view name : names) {
     if (!Among(name, {"null", "boolean", "integer", "number", "string", "array", "object"})) {
-      return Invalid(schema, "type", "names an unknown type " + Quoted(name));
+      return Invalid(schema, "type", "names an unknown type " + QuotedText(name));
     }
     any |= name == NameOf(type);
     whole |= name == "integer" && type == JsonType::kNumber;

@@ -54,7 +54,7 @@ absl::Status SchemaDocument::Visit(const JsonValue& value, bool names, Place pla
     }
     if (!anchors_.emplace(std::pair(*place.base, anchor->text), &value).second) {
       return SchemaInvalid(PathOf(&value),
-                           "has an anchor that is there already: " + Quoted(anchor->text));
+                           "has an anchor that is there already: " + QuotedText(anchor->text));
     }
     if (std::string_view(keyword) == "$dynamicAnchor") {
       ++dynamic_anchors_[anchor->text];
@@ -98,12 +98,12 @@ absl::StatusOr<const JsonValue*> SchemaDocument::Resolve(const JsonValue* from,
   const auto resource = resources_.find(target);
   if (resource == resources_.end()) {
     return SchemaUnsupported("$ref", PathOf(from),
-                             "it leads out of the schema, to " + Quoted(target));
+                             "it leads out of the schema, to " + QuotedText(target));
   }
   const std::optional<std::string> fragment =
       PercentDecoded(hash == std::string_view::npos ? "" : reference.substr(hash + 1));
   if (!fragment) {
-    return SchemaInvalid(PathOf(from), "has a malformed reference " + Quoted(reference));
+    return SchemaInvalid(PathOf(from), "has a malformed reference " + QuotedText(reference));
   }
   if (fragment->empty() || fragment->front() == '/') {
     return Follow(from, resource->second, *fragment);
@@ -111,7 +111,7 @@ absl::StatusOr<const JsonValue*> SchemaDocument::Resolve(const JsonValue* from,
   const auto anchor = anchors_.find({target, *fragment});
   if (anchor == anchors_.end()) {
     return SchemaInvalid(PathOf(from),
-                         "refers to an anchor that is not there: " + Quoted(*fragment));
+                         "refers to an anchor that is not there: " + QuotedText(*fragment));
   }
   return anchor->second;
 }
@@ -131,7 +131,7 @@ absl::StatusOr<const JsonValue*> SchemaDocument::Follow(const JsonValue* from, c
       next = index < at->items.size() ? &at->items[index] : nullptr;
     }
     if (next == nullptr) {
-      return SchemaInvalid(PathOf(from), "refers to what is not there: " + Quoted(token));
+      return SchemaInvalid(PathOf(from), "refers to what is not there: " + QuotedText(token));
     }
     at = next;
   }
@@ -155,7 +155,7 @@ absl::StatusOr<const JsonValue*> SchemaDocument::ResolveDynamic(const JsonValue*
   const auto count = dynamic_anchors_.find(name);
   if (count != dynamic_anchors_.end() && count->second > 1) {
     return SchemaUnsupported("$dynamicRef", PathOf(from),
-                             "several schemas are anchored as " + Quoted(name));
+                             "several schemas are anchored as " + QuotedText(name));
   }
   return target;
 }

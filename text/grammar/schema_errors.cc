@@ -6,7 +6,7 @@
 
 namespace strata {
 
-std::string Quoted(std::string_view text) {
+std::string QuotedText(std::string_view text) {
   constexpr size_t kShown = 100;
   const std::string shown = absl::Utf8SafeCEscape(
       absl::string_view(text.data(), text.size() < kShown ? text.size() : kShown));

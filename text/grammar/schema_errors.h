@@ -11,7 +11,7 @@
 namespace strata {
 
 // `text` between quotes, in JSON's spelling, cut behind 100 bytes.
-std::string Quoted(std::string_view text);
+std::string QuotedText(std::string_view text);
 
 // SCHEMA_INVALID: what is at `path` (a JSON pointer into the schema) is no schema: "`path` WHAT".
 absl::Status SchemaInvalid(std::string_view path, std::string_view what);
