@@ -101,7 +101,7 @@ absl::StatusOr<const JsonValue*> SchemaDocument::Resolve(const JsonValue* from,
                              "it leads out of the schema, to " + QuotedText(target));
   }
   const std::optional<std::string> fragment =
-      PercentDecoded(hash == std::string_view::npos ? "" : reference.substr(hash + 1));
+      UriDecoded(hash == std::string_view::npos ? "" : reference.substr(hash + 1));
   if (!fragment) {
     return SchemaInvalid(PathOf(from), "has a malformed reference " + QuotedText(reference));
   }

@@ -92,7 +92,7 @@ std::string ResolveUri(std::string_view base, std::string_view reference) {
   return Joined(to);
 }
 
-std::optional<std::string> PercentDecoded(std::string_view text) {
+std::optional<std::string> UriDecoded(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {

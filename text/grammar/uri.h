@@ -12,7 +12,7 @@ namespace strata {
 std::string ResolveUri(std::string_view base, std::string_view reference);
 
 // `%41` as `A`; nothing where it is malformed.
-std::optional<std::string> PercentDecoded(std::string_view text);
+std::optional<std::string> UriDecoded(std::string_view text);
 
 }  // namespace strata
 
