@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/footprint/device_limits.h"
 #include "common/footprint/footprint.h"
 #include "common/limits.h"
 #include "common/model/row_widths.h"
@@ -21,8 +22,9 @@ constexpr uint64_t kRowNumbers = 8;
 constexpr uint64_t kHostFrames = 4;
 constexpr uint64_t kHostLogitsBytes = uint64_t{64} << 20;
 constexpr uint64_t kHostProcessBytes = uint64_t{8} << 20;
-// What allocations are rounded up by, and what the runtime keeps for launches.
+// What allocations are rounded up by, and what the runtime keeps for launches and for a graph.
 constexpr uint64_t kRuntimeBytes = uint64_t{16} << 20;
+constexpr uint64_t kGraphBytes = uint64_t{1} << 20;
 
 uint64_t Quantized(uint64_t inputs) { return (inputs + kQuantBlock - 1) / kQuantBlock; }
 
@@ -67,8 +69,9 @@ uint64_t OfCuda::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, b
   const uint64_t pages = (uint64_t{context} + kPageTokens - 1) / kPageTokens;
   const uint64_t tables = rows * spec.kv_groups.size() * (pages + 2);
   const uint64_t logits = heads ? std::min<uint64_t>(rows, kDeviceLogitRows) * spec.vocab : 0;
-  return kRuntimeBytes + sizeof(float) * (rows * row + partial + tables + widths.experts +
-                                          RotaryFloats(spec, context) + logits);
+  return kRuntimeBytes + kDeviceGraphs * kGraphBytes +
+         sizeof(float) * (rows * row + partial + tables + widths.experts +
+                          RotaryFloats(spec, context) + logits);
 }
 
 uint64_t OfCuda::HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
@@ -85,7 +88,8 @@ uint64_t OfCuda::HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, boo
     const uint64_t wanted = std::min(rows, std::max<uint64_t>(1, kHostLogitsBytes / row_bytes));
     logits = 3 * wanted * spec.vocab;
   }
-  return kHostProcessBytes + sizeof(float) * (residual + tables + logits);
+  constexpr uint64_t kPinnedBytes = 2 * kPinnedPieces * kPinnedPieceBytes;
+  return kHostProcessBytes + kPinnedBytes + sizeof(float) * (residual + tables + logits);
 }
 
 }  // namespace

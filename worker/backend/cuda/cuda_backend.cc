@@ -68,9 +68,12 @@ class CudaBackend : public Backend {
     const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
     const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
     const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
-    ASSIGN_OR_RETURN(DeviceWeights on_device, UploadWeights(spec, tensors, packed, *kernels_,
-                                                            &loading, progress, device_.get()));
-    return CudaShard::Create(spec, std::move(on_device), device_);
+    Transfers transfers;
+    RETURN_IF_ERROR(transfers.Allocate(device_.get()));
+    ASSIGN_OR_RETURN(DeviceWeights on_device,
+                     UploadWeights(spec, tensors, packed, *kernels_, &loading, progress,
+                                   device_.get(), &transfers));
+    return CudaShard::Create(spec, std::move(on_device), std::move(transfers), device_);
   }
 
   absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) override {

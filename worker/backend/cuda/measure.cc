@@ -21,12 +21,12 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 
 // Seconds of what `launch` puts on the stream.
 template <typename Launch>
-absl::StatusOr<double> SecondsOf(Device* device, const DeviceBuffer& out, const Launch& launch) {
+absl::StatusOr<double> SecondsOf(Device* device, const OwnedEvent& end, const Launch& launch) {
   const auto start = std::chrono::steady_clock::now();
   launch();
-  uint32_t ignored = 0;
-  RETURN_IF_ERROR(device->CopyOut(&ignored, out.as(), sizeof(ignored)));  // Waits.
   RETURN_IF_ERROR(device->LaunchStatus());
+  RETURN_IF_ERROR(device->Record(end.get(), device->stream()));
+  RETURN_IF_ERROR(device->Finish(end.get()));
   return std::max(SecondsSince(start), 1e-9);
 }
 
@@ -39,10 +39,12 @@ absl::StatusOr<DeviceSpeed> MeasureDevice(Device* device, double seconds, uint64
   DeviceBuffer out;
   RETURN_IF_ERROR(words.Allocate(device, bytes, "measuring"));
   RETURN_IF_ERROR(out.Allocate(device, sizeof(uint32_t), "measuring"));
+  ASSIGN_OR_RETURN(const Event event, device->MakeEvent());
+  const OwnedEvent end(device, event);
   DeviceSpeed speed;
   auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 2 || SecondsSince(start) < seconds / 2; ++i) {
-    ASSIGN_OR_RETURN(const double took, SecondsOf(device, out, [&] {
+    ASSIGN_OR_RETURN(const double took, SecondsOf(device, end, [&] {
                        ReadWords(device->stream(), kBlocks, words.as<uint64_t>(),
                                  bytes / sizeof(uint64_t), out.as<uint32_t>());
                      }));
@@ -52,7 +54,7 @@ absl::StatusOr<DeviceSpeed> MeasureDevice(Device* device, double seconds, uint64
   uint32_t rounds = kFirstRounds;
   for (int i = 0; i < 2 || SecondsSince(start) < seconds / 2; ++i) {
     uint64_t fmas = 0;
-    ASSIGN_OR_RETURN(const double took, SecondsOf(device, out, [&] {
+    ASSIGN_OR_RETURN(const double took, SecondsOf(device, end, [&] {
                        fmas = RunFmas(device->stream(), kBlocks, rounds, out.as<float>());
                      }));
     speed.flops_per_s = std::max(speed.flops_per_s, 2.0 * static_cast<double>(fmas) / took);

@@ -53,19 +53,24 @@ class CudaDevice : public Device {
         OpenStatus(cudaGetDeviceProperties(&properties, kDevice), "asking for its properties"));
     device->name_ = properties.name;
     device->kind_ = absl::StrCat("sm_", properties.major, properties.minor);
-    RETURN_IF_ERROR(OpenStatus(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking),
-                               "making a stream"));
+    for (cudaStream_t* const stream : {&device->stream_, &device->copies_}) {
+      RETURN_IF_ERROR(
+          OpenStatus(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream"));
+    }
     return device;
   }
   ~CudaDevice() override {
-    if (stream_ != nullptr) {
-      (void)cudaStreamDestroy(stream_);
+    for (const cudaStream_t stream : {stream_, copies_}) {
+      if (stream != nullptr) {
+        (void)cudaStreamDestroy(stream);
+      }
     }
   }
 
   std::string name() const override { return name_; }
   std::string kind() const override { return kind_; }
   Stream stream() const override { return stream_; }
+  Stream copies() const override { return copies_; }
 
   absl::StatusOr<DeviceMemory> Memory() override {
     size_t free = 0;
@@ -87,15 +92,29 @@ class CudaDevice : public Device {
   }
   void Free(uint8_t* data) override { (void)cudaFree(data); }
 
-  absl::Status CopyIn(void* to, const void* from, uint64_t bytes) override {
-    // Memory of the host that is not pinned is staged before this returns.
-    return StatusOf(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
+  absl::StatusOr<uint8_t*> AllocatePinned(uint64_t bytes) override {
+    void* data = nullptr;
+    const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
+    if (error == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();  // It does not stay.
+      return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
+                   absl::StrCat("copies to and from the GPU need ", FormatSize(bytes),
+                                " of the host's memory that stays in place, which the system does "
+                                "not give"))
+          .Hint("free memory of this machine, and try again");
+    }
+    RETURN_IF_ERROR(StatusOf(error, "an allocation of the host's memory"));
+    return static_cast<uint8_t*>(data);
+  }
+  void FreePinned(uint8_t* data) override { (void)cudaFreeHost(data); }
+
+  absl::Status CopyIn(Stream stream, void* to, const void* from, uint64_t bytes) override {
+    return StatusOf(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, Of(stream)),
                     "copying to it");
   }
-  absl::Status CopyOut(void* to, const void* from, uint64_t bytes) override {
-    RETURN_IF_ERROR(StatusOf(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
-                             "copying from it"));
-    return StatusOf(cudaStreamSynchronize(stream_), "a step");
+  absl::Status CopyOut(Stream stream, void* to, const void* from, uint64_t bytes) override {
+    return StatusOf(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, Of(stream)),
+                    "copying from it");
   }
   absl::Status CopyWithin(void* to, const void* from, uint64_t bytes) override {
     return StatusOf(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
@@ -103,7 +122,48 @@ class CudaDevice : public Device {
   }
   absl::Status LaunchStatus() override { return StatusOf(cudaGetLastError(), "a launch"); }
 
+  absl::StatusOr<Event> MakeEvent() override {
+    cudaEvent_t event = nullptr;
+    RETURN_IF_ERROR(
+        StatusOf(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
+    return event;
+  }
+  void FreeEvent(Event event) override { (void)cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+  absl::Status Record(Event event, Stream stream) override {
+    return StatusOf(cudaEventRecord(static_cast<cudaEvent_t>(event), Of(stream)),
+                    "recording an event");
+  }
+  absl::Status WaitFor(Stream stream, Event event) override {
+    return StatusOf(cudaStreamWaitEvent(Of(stream), static_cast<cudaEvent_t>(event), 0),
+                    "waiting for an event");
+  }
+  absl::Status Finish(Event event) override {
+    return StatusOf(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), "a step");
+  }
+
+  absl::StatusOr<Graph> RecordGraph(const std::function<void()>& launch) override {
+    RETURN_IF_ERROR(StatusOf(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+                             "recording launches"));
+    launch();
+    cudaGraph_t recorded = nullptr;
+    RETURN_IF_ERROR(StatusOf(cudaStreamEndCapture(stream_, &recorded), "recording launches"));
+    cudaGraphExec_t graph = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
+    (void)cudaGraphDestroy(recorded);
+    RETURN_IF_ERROR(StatusOf(error, "making a graph of launches"));
+    return graph;
+  }
+  void FreeGraph(Graph graph) override {
+    (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+  }
+  absl::Status LaunchGraph(Graph graph) override {
+    return StatusOf(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_),
+                    "launching a graph");
+  }
+
  private:
+  static cudaStream_t Of(Stream stream) { return static_cast<cudaStream_t>(stream); }
+
   // An error that stays is what every later call answers.
   absl::Status StatusOf(cudaError_t error, const std::string& what) {
     if (error == cudaSuccess) {
@@ -120,6 +180,7 @@ class CudaDevice : public Device {
   std::string name_;
   std::string kind_;
   cudaStream_t stream_ = nullptr;
+  cudaStream_t copies_ = nullptr;
 };
 
 }  // namespace

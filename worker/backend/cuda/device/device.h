@@ -1,11 +1,12 @@
-// A device as the CUDA backend uses it: its memory, and one stream on which all is done in order.
-// Implemented by CUDA's runtime (cuda_device.h), and by the host for the emulation
-// (emulated_device.h).
+// A device as the CUDA backend uses it: its memory, a stream on which all is done in order, and one
+// beside it for copies. Implemented by CUDA's runtime (cuda_device.h), and by the host for the
+// emulation (emulated_device.h).
 #ifndef STRATA_WORKER_BACKEND_CUDA_DEVICE_DEVICE_H_
 #define STRATA_WORKER_BACKEND_CUDA_DEVICE_DEVICE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,27 +25,52 @@ struct DeviceMemory {
 // RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED): says what for, how much, and what there is.
 absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes);
 
+// A place in a stream (cudaEvent_t), and launches that were recorded (cudaGraphExec_t).
+using Event = void*;
+using Graph = void*;
+
 // One thread at a time, but for Health.
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;  // "NVIDIA H200"
   virtual std::string kind() const = 0;  // "sm_90"
+  // Of kernels; and of copies that are done beside them.
   virtual Stream stream() const = 0;
+  virtual Stream copies() const = 0;
   virtual absl::StatusOr<DeviceMemory> Memory() = 0;
 
   // MemoryExhausted where it is short.
   virtual absl::StatusOr<uint8_t*> Allocate(uint64_t bytes, const std::string& what) = 0;
   virtual void Free(uint8_t* data) = 0;
+  // Memory of the host that stays where it is: only with it copies are done while the host goes on.
+  // RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED) where the system gives none.
+  virtual absl::StatusOr<uint8_t*> AllocatePinned(uint64_t bytes) = 0;
+  virtual void FreePinned(uint8_t* data) = 0;
 
-  // On the stream. `from`, of the host, may be used again when it returns.
-  virtual absl::Status CopyIn(void* to, const void* from, uint64_t bytes) = 0;
-  // Waits for all that is on the stream, and then copies to the host.
-  virtual absl::Status CopyOut(void* to, const void* from, uint64_t bytes) = 0;
-  // On the stream; the two do not overlap.
+  // On a stream; `from`, and `to`, of the host, are pinned, and stay as they are until it is done.
+  virtual absl::Status CopyIn(Stream stream, void* to, const void* from, uint64_t bytes) = 0;
+  virtual absl::Status CopyOut(Stream stream, void* to, const void* from, uint64_t bytes) = 0;
+  // On the stream of kernels; the two do not overlap.
   virtual absl::Status CopyWithin(void* to, const void* from, uint64_t bytes) = 0;
   // What a launch failed with, since this was asked last. Does not wait.
   virtual absl::Status LaunchStatus() = 0;
+
+  virtual absl::StatusOr<Event> MakeEvent() = 0;
+  virtual void FreeEvent(Event event) = 0;
+  // The event is what is on the stream by now.
+  virtual absl::Status Record(Event event, Stream stream) = 0;
+  // What is put on the stream from now on waits for the event; one that was never recorded is past.
+  virtual absl::Status WaitFor(Stream stream, Event event) = 0;
+  // Waits for the event.
+  virtual absl::Status Finish(Event event) = 0;
+
+  // What `launch` launches on the stream of kernels, with these arguments, is not run, but becomes
+  // a graph.
+  virtual absl::StatusOr<Graph> RecordGraph(const std::function<void()>& launch) = 0;
+  virtual void FreeGraph(Graph graph) = 0;
+  // Runs all that it has, on the stream of kernels.
+  virtual absl::Status LaunchGraph(Graph graph) = 0;
 
   // Any of these may fail: UNAVAILABLE (DEVICE_FAILED) once the device is of no use any more, as
   // Health says then; INTERNAL (DEVICE_CALL_FAILED) where the error is the call's alone.
@@ -89,6 +115,36 @@ class DeviceBuffer {
   uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
 };
+
+// What a device made beside memory, and takes back by `kFree`.
+template <typename T, void (Device::*kFree)(T*)>
+class OfDevice {
+ public:
+  OfDevice() = default;
+  OfDevice(Device* device, T* held) : device_(device), held_(held) {}
+  ~OfDevice() { Reset(); }
+  OfDevice(OfDevice&& other) noexcept { *this = std::move(other); }
+  OfDevice& operator=(OfDevice&& other) noexcept {
+    Reset();
+    device_ = std::exchange(other.device_, nullptr);
+    held_ = std::exchange(other.held_, nullptr);
+    return *this;
+  }
+
+  T* get() const { return held_; }
+
+ private:
+  void Reset() {
+    if (held_ != nullptr) {
+      (device_->*kFree)(std::exchange(held_, nullptr));
+    }
+  }
+  Device* device_ = nullptr;
+  T* held_ = nullptr;
+};
+using PinnedMemory = OfDevice<uint8_t, &Device::FreePinned>;
+using OwnedEvent = OfDevice<void, &Device::FreeEvent>;
+using OwnedGraph = OfDevice<void, &Device::FreeGraph>;
 
 }  // namespace strata::cuda
 

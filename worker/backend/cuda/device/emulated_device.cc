@@ -3,9 +3,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
+#include "worker/backend/cuda/emulation/streams.h"
 
 namespace strata::cuda {
 namespace {
@@ -17,11 +20,21 @@ constexpr size_t kAllocationAlignment = 256;
 constexpr size_t kFlippedByte = 1;
 constexpr uint8_t kFlippedBit = 0x20;
 
+using cuda_emulation::EmulatedEvent;
+using cuda_emulation::EmulatedStream;
+using cuda_emulation::RecordedWork;
+
 class EmulatedDevice : public Device {
  public:
-  EmulatedDevice(uint64_t memory_bytes, DeviceFaults faults)
-      : faults_(std::move(faults)), memory_{memory_bytes, memory_bytes} {}
+  EmulatedDevice(uint64_t memory_bytes, DeviceFaults faults, EmulationOptions options)
+      : faults_(std::move(faults)),
+        counts_(options.graphs),
+        memory_{memory_bytes, memory_bytes},
+        streams_(options.stream_order),
+        stream_(streams_.Make()),
+        copies_(streams_.Make()) {}
   ~EmulatedDevice() override {
+    streams_.FinishAll();
     for (const auto& [data, bytes] : allocated_) {
       std::free(data);
     }
@@ -29,7 +42,8 @@ class EmulatedDevice : public Device {
 
   std::string name() const override { return "emulated GPU"; }
   std::string kind() const override { return "emulated"; }
-  Stream stream() const override { return nullptr; }
+  Stream stream() const override { return stream_; }
+  Stream copies() const override { return copies_; }
   absl::StatusOr<DeviceMemory> Memory() override {
     RETURN_IF_ERROR(Works());
     return memory_;
@@ -49,28 +63,92 @@ class EmulatedDevice : public Device {
     memory_.free_bytes -= bytes;
     return data;
   }
-
   void Free(uint8_t* data) override {
+    streams_.FinishAll();  // As CUDA waits.
     const auto at = allocated_.find(data);
     memory_.free_bytes += at->second;
     allocated_.erase(at);
     std::free(data);
   }
-
-  absl::Status CopyIn(void* to, const void* from, uint64_t bytes) override {
-    RETURN_IF_ERROR(Copy(to, from, bytes));
-    if (faults_.flipped_copy == copies_in_++ && bytes > kFlippedByte) {
-      static_cast<uint8_t*>(to)[kFlippedByte] ^= kFlippedBit;
-    }
-    return absl::OkStatus();
+  absl::StatusOr<uint8_t*> AllocatePinned(uint64_t bytes) override {
+    RETURN_IF_ERROR(Works());
+    auto* const data = static_cast<uint8_t*>(std::malloc(bytes));
+    std::memset(data, 0xff, bytes);
+    pinned_[data] = bytes;
+    return data;
   }
-  absl::Status CopyOut(void* to, const void* from, uint64_t bytes) override {
-    return Copy(to, from, bytes);
+  void FreePinned(uint8_t* data) override {
+    streams_.FinishAll();
+    pinned_.erase(data);
+    std::free(data);
+  }
+
+  absl::Status CopyIn(Stream stream, void* to, const void* from, uint64_t bytes) override {
+    CheckPinned(from, bytes);
+    const bool flips = faults_.flipped_copy == copies_in_++ && bytes > kFlippedByte;
+    return Put(stream, [to, from, bytes, flips] {
+      std::memcpy(to, from, bytes);
+      if (flips) {
+        static_cast<uint8_t*>(to)[kFlippedByte] ^= kFlippedBit;
+      }
+    });
+  }
+  absl::Status CopyOut(Stream stream, void* to, const void* from, uint64_t bytes) override {
+    CheckPinned(to, bytes);
+    return Put(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
   }
   absl::Status CopyWithin(void* to, const void* from, uint64_t bytes) override {
-    return Copy(to, from, bytes);
+    return Put(stream_, [to, from, bytes] { std::memcpy(to, from, bytes); });
   }
   absl::Status LaunchStatus() override { return Works(); }
+
+  absl::StatusOr<Event> MakeEvent() override {
+    RETURN_IF_ERROR(Works());
+    return events_.insert(std::make_unique<EmulatedEvent>()).first->get();
+  }
+  void FreeEvent(Event event) override {
+    streams_.FinishAll();
+    std::erase_if(events_, [event](const auto& one) { return one.get() == event; });
+  }
+  absl::Status Record(Event event, Stream stream) override {
+    RETURN_IF_ERROR(Works());
+    static_cast<EmulatedStream*>(stream)->Record(static_cast<EmulatedEvent*>(event));
+    return absl::OkStatus();
+  }
+  absl::Status WaitFor(Stream stream, Event event) override {
+    RETURN_IF_ERROR(Works());
+    static_cast<EmulatedStream*>(stream)->WaitFor(*static_cast<EmulatedEvent*>(event));
+    return absl::OkStatus();
+  }
+  absl::Status Finish(Event event) override {
+    RETURN_IF_ERROR(Works());
+    streams_.Finish(*static_cast<EmulatedEvent*>(event));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Graph> RecordGraph(const std::function<void()>& launch) override {
+    RETURN_IF_ERROR(Works());
+    stream_->BeginRecording();
+    launch();
+    if (counts_ != nullptr) {
+      ++counts_->recorded;
+    }
+    return new RecordedWork(stream_->EndRecording());
+  }
+  void FreeGraph(Graph graph) override {
+    streams_.FinishAll();
+    delete static_cast<RecordedWork*>(graph);
+  }
+  absl::Status LaunchGraph(Graph graph) override {
+    if (counts_ != nullptr) {
+      ++counts_->launched;
+    }
+    return Put(stream_, [work = static_cast<const RecordedWork*>(graph)] {
+      for (const std::function<void()>& one : *work) {
+        one();
+      }
+    });
+  }
 
  private:
   absl::Status Works() {
@@ -84,22 +162,37 @@ class EmulatedDevice : public Device {
     }
     return absl::OkStatus();
   }
-  absl::Status Copy(void* to, const void* from, uint64_t bytes) {
+  absl::Status Put(Stream stream, std::function<void()> work) {
     RETURN_IF_ERROR(Works());
-    std::memcpy(to, from, bytes);
+    static_cast<EmulatedStream*>(stream)->Put(std::move(work));
     return absl::OkStatus();
+  }
+  // A copy of other memory of the host would not be done while the host goes on.
+  void CheckPinned(const void* data, uint64_t bytes) const {
+    const auto* const first = static_cast<const uint8_t*>(data);
+    auto at = pinned_.upper_bound(const_cast<uint8_t*>(first));
+    STRATA_CHECK(at != pinned_.begin());
+    --at;
+    STRATA_CHECK(first + bytes <= at->first + at->second);
   }
 
   const DeviceFaults faults_;
+  GraphCounts* const counts_;
   DeviceMemory memory_;
+  cuda_emulation::Streams streams_;
+  EmulatedStream* const stream_;
+  EmulatedStream* const copies_;
   std::map<uint8_t*, uint64_t> allocated_;
+  std::map<uint8_t*, uint64_t> pinned_;
+  std::set<std::unique_ptr<EmulatedEvent>> events_;
   uint64_t copies_in_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> MakeEmulatedDevice(uint64_t memory_bytes, DeviceFaults faults) {
-  return std::make_unique<EmulatedDevice>(memory_bytes, std::move(faults));
+std::unique_ptr<Device> MakeEmulatedDevice(uint64_t memory_bytes, DeviceFaults faults,
+                                           EmulationOptions options) {
+  return std::make_unique<EmulatedDevice>(memory_bytes, std::move(faults), options);
 }
 
 }  // namespace strata::cuda

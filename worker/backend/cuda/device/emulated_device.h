@@ -22,8 +22,19 @@ struct DeviceFaults {
   std::optional<uint64_t> flipped_copy = std::nullopt;
 };
 
+// How often graphs were used, of a device that the test made.
+struct GraphCounts {
+  uint64_t recorded = 0;
+  uint64_t launched = 0;
+};
+struct EmulationOptions {
+  uint64_t stream_order = 0;  // See cuda_emulation::Streams.
+  GraphCounts* graphs = nullptr;
+};
+
 // With so much memory: what is allocated beyond it is refused.
-std::unique_ptr<Device> MakeEmulatedDevice(uint64_t memory_bytes, DeviceFaults faults = {});
+std::unique_ptr<Device> MakeEmulatedDevice(uint64_t memory_bytes, DeviceFaults faults = {},
+                                           EmulationOptions options = {});
 
 }  // namespace strata::cuda
 

@@ -78,6 +78,7 @@ struct Grid {
   void* host_stack_pointer = nullptr;
   ucontext_t host = {};
   uint64_t order = 0;
+  uint64_t mmas = 0;
   std::vector<Fiber*> turns;
 };
 
@@ -187,6 +188,7 @@ int ByteOf(unsigned word, int byte) { return static_cast<int8_t>(word >> (8 * by
 // Of a lane `lane`: row lane / 4 and lane / 4 + 8 of a, column lane / 4 of b, of inputs 4 (lane %
 // 4) and the three behind it, and 16 later; of d those rows and columns 2 (lane % 4) and the next.
 void MultiplyFragments(void* const* of_lanes) {
+  ++grid.mmas;
   const auto lane_at = [&](int lane) { return static_cast<const MmaLane*>(of_lanes[lane]); };
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 8; ++column) {
@@ -252,6 +254,14 @@ void RunBlock() {
   }
 }
 
+void CheckLaunch(dim3 blocks, dim3 block) {
+  if (block.count() == 0 || block.count() > kMostThreads || blocks.count() == 0 ||
+      blocks.y > kMostBlocks || blocks.z > kMostBlocks) {
+    Refuse(absl::StrCat("a launch of ", blocks.x, " x ", blocks.y, " x ", blocks.z, " blocks of ",
+                        block.count(), " threads"));
+  }
+}
+
 }  // namespace
 
 dim3 ThreadIndex() { return grid.current->index; }
@@ -279,13 +289,20 @@ void MmaBytes(int line, int inputs, int* d, const unsigned* a, const unsigned* b
 }
 
 void SetThreadOrder(uint64_t order) { grid.order = order; }
+uint64_t MmaCount() { return grid.mmas; }
+
+void Launch(dim3 blocks, dim3 block, void* stream, std::function<void()> body) {
+  CheckLaunch(blocks, block);
+  if (stream == nullptr) {
+    Launch(blocks, block, body);
+    return;
+  }
+  static_cast<EmulatedStream*>(stream)->Put(
+      [blocks, block, body = std::move(body)] { Launch(blocks, block, body); });
+}
 
 void Launch(dim3 blocks, dim3 block, const std::function<void()>& body) {
-  if (block.count() == 0 || block.count() > kMostThreads || blocks.count() == 0 ||
-      blocks.y > kMostBlocks || blocks.z > kMostBlocks) {
-    Refuse(absl::StrCat("a launch of ", blocks.x, " x ", blocks.y, " x ", blocks.z, " blocks of ",
-                        block.count(), " threads"));
-  }
+  CheckLaunch(blocks, block);
   grid.block_size = block;
   grid.grid_size = blocks;
   grid.body = &body;

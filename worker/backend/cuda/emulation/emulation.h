@@ -4,7 +4,7 @@
 // other results in another order. What no GPU would take ends the process, with a sentence:
 // barriers that not all threads reach, launches that are too large. Tensor cores' products of
 // integers, which are exact, are loops here. It shows nothing of speed, nor of memory's order
-// between blocks that run at the same time.
+// between blocks that run at the same time. Launches on a stream (streams.h) run when it says.
 #ifndef STRATA_WORKER_BACKEND_CUDA_EMULATION_EMULATION_H_
 #define STRATA_WORKER_BACKEND_CUDA_EMULATION_EMULATION_H_
 
@@ -13,6 +13,10 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <tuple>
+#include <utility>
+
+#include "worker/backend/cuda/emulation/streams.h"
 
 #define __global__
 #define __device__
@@ -60,6 +64,11 @@ void SetThreadOrder(uint64_t order);
 
 // Runs a kernel's body for every thread of every block. Any thread of the host.
 void Launch(dim3 grid, dim3 block, const std::function<void()>& body);
+// On a stream (EmulatedStream), which copies `body`; or at once where it is null.
+void Launch(dim3 grid, dim3 block, void* stream, std::function<void()> body);
+
+// Warps' products of tensor cores so far, of this thread of the host.
+uint64_t MmaCount();
 
 }  // namespace strata::cuda_emulation
 
@@ -89,7 +98,11 @@ inline int __dp4a(int a, int b, int c) {
 #define STRATA_MMA_S8_K32(d, a, b) ::strata::cuda_emulation::MmaBytes(__LINE__, 32, d, a, b)
 #define STRATA_MMA_S8_K16(d, a, b) ::strata::cuda_emulation::MmaBytes(__LINE__, 16, d, a, b)
 
-#define STRATA_LAUNCH(kernel, grid, block, stream, ...) \
-  ::strata::cuda_emulation::Launch(grid, block, [&] { kernel(__VA_ARGS__); })
+// As CUDA does, it copies the arguments when it is called.
+#define STRATA_LAUNCH(kernel, grid, block, stream, ...)                                \
+  ::strata::cuda_emulation::Launch(                                                    \
+      grid, block, stream, [arguments = std::make_tuple(__VA_ARGS__)] {                \
+        std::apply([](const auto&... of_kernel) { kernel(of_kernel...); }, arguments); \
+      })
 
 #endif  // STRATA_WORKER_BACKEND_CUDA_EMULATION_EMULATION_H_

@@ -1,14 +1,21 @@
 #include "worker/backend/cuda/shard/batch_on_device.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/limits.h"
 #include "common/status.h"
 #include "worker/backend/cpu/shard/rotate.h"
+#include "worker/backend/cuda/shard/step_launches.h"
 
 namespace strata::cuda {
 namespace {
 
+// The least that is 512 times a power of two, but for the context.
+uint32_t RoundedKeys(uint32_t keys, uint32_t context) {
+  const uint32_t rounded = kSpanKeys * std::bit_ceil((keys + kSpanKeys - 1) / kSpanKeys);
+  return std::max(keys, std::min(context, rounded));
+}
 uint32_t PagesFor(uint32_t keys) { return (keys + kPageTokens - 1) / kPageTokens; }
 
 }  // namespace
@@ -16,6 +23,7 @@ uint32_t PagesFor(uint32_t keys) { return (keys + kPageTokens - 1) / kPageTokens
 absl::Status BatchOnDevice::Allocate(Device* device, const StageSpec& spec,
                                      std::span<const uint32_t> used_groups) {
   most_rows_ = spec.max_batch_tokens;
+  context_ = spec.context;
   groups_ = static_cast<uint32_t>(spec.model.kv_groups.size());
   used_groups_.assign(used_groups.begin(), used_groups.end());
   for (uint32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
@@ -46,7 +54,7 @@ void BatchOnDevice::Clear() {
   most_keys_ = 0;
 }
 
-absl::Status BatchOnDevice::Begin(Device* device, const Batch& batch) {
+absl::Status BatchOnDevice::Begin(Transfers* transfers, const Batch& batch) {
   Clear();
   host_pages_.clear();
   for (const BatchItem& item : batch.items) {
@@ -71,24 +79,31 @@ absl::Status BatchOnDevice::Begin(Device* device, const Batch& batch) {
                          table.pages.begin() + (pages - table.first_page));
     }
   }
+  if (batch.rows <= kFewRows) {
+    most_keys_ = RoundedKeys(most_keys_, context_);
+  }
   rows_ = batch.rows;
   token_ids_ = batch.token_ids;
   items_ = batch.items;
   RETURN_IF_ERROR(
-      device->CopyIn(pages_.as(), host_pages_.data(), host_pages_.size() * sizeof(uint32_t)));
-  return UploadRows(device);
+      transfers->In(pages_.as(), host_pages_.data(), host_pages_.size() * sizeof(uint32_t)));
+  return UploadRows(transfers);
 }
 
-absl::Status BatchOnDevice::UploadRows(Device* device) {
-  RETURN_IF_ERROR(device->CopyIn(places_.as(), host_places_.data(), rows_ * sizeof(RowPlace)));
-  return device->CopyIn(tables_.as(), host_tables_.data(), host_tables_.size() * sizeof(RowPages));
+absl::Status BatchOnDevice::UploadRows(Transfers* transfers) {
+  RETURN_IF_ERROR(transfers->In(places_.as(), host_places_.data(), rows_ * sizeof(RowPlace)));
+  return transfers->In(tables_.as(), host_tables_.data(), host_tables_.size() * sizeof(RowPages));
 }
 
-absl::Status BatchOnDevice::Take(Device* device, std::span<const uint32_t> rows) {
-  return device->CopyIn(taken_.as(), rows.data(), rows.size_bytes());
+absl::Status BatchOnDevice::Take(Transfers* transfers, std::span<const uint32_t> rows) {
+  return transfers->In(taken_.as(), rows.data(), rows.size_bytes());
 }
 
-absl::Status BatchOnDevice::Keep(Device* device, std::span<const uint32_t> rows) {
+absl::Status BatchOnDevice::TakeIds(Transfers* transfers) {
+  return transfers->In(ids_.as(), token_ids_.data(), token_ids_.size_bytes());
+}
+
+absl::Status BatchOnDevice::Keep(Transfers* transfers, std::span<const uint32_t> rows) {
   for (size_t to = 0; to < rows.size(); ++to) {
     host_places_[to] = host_places_[rows[to]];
     for (uint32_t group = 0; group < groups_; ++group) {
@@ -99,8 +114,8 @@ absl::Status BatchOnDevice::Keep(Device* device, std::span<const uint32_t> rows)
   rows_ = static_cast<uint32_t>(rows.size());
   token_ids_ = {};
   items_ = {};
-  RETURN_IF_ERROR(Take(device, rows));
-  return UploadRows(device);
+  RETURN_IF_ERROR(Take(transfers, rows));
+  return UploadRows(transfers);
 }
 
 uint64_t BatchOnDevice::bytes() const {

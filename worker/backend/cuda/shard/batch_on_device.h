@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernels/kernels.h"
+#include "worker/backend/cuda/shard/transfers.h"
 #include "worker/backend/stage.h"
 
 namespace strata::cuda {
@@ -20,13 +21,15 @@ class BatchOnDevice {
   absl::Status Allocate(Device* device, const StageSpec& spec,
                         std::span<const uint32_t> used_groups);
   // `batch` was checked (ShardCalls).
-  absl::Status Begin(Device* device, const Batch& batch);
+  absl::Status Begin(Transfers* transfers, const Batch& batch);
   void Clear();
   // Only these rows, which were checked, are left, counted from 0 from then on. Their numbers are
   // `taken()` on the device.
-  absl::Status Keep(Device* device, std::span<const uint32_t> rows);
+  absl::Status Keep(Transfers* transfers, std::span<const uint32_t> rows);
   // Copies row numbers to `taken()`.
-  absl::Status Take(Device* device, std::span<const uint32_t> rows);
+  absl::Status Take(Transfers* transfers, std::span<const uint32_t> rows);
+  // Copies the batch's tokens to `ids()`.
+  absl::Status TakeIds(Transfers* transfers);
 
   uint32_t rows() const { return rows_; }
   std::span<const uint32_t> token_ids() const { return token_ids_; }
@@ -34,7 +37,8 @@ class BatchOnDevice {
   std::span<const BatchItem> items() const { return items_; }
   // All of one row each.
   bool single_rows() const { return single_rows_; }
-  // Keys that the row with the most sees, its own among them, without a window.
+  // At least as many keys as any row sees, its own among them, without a window: rounded up, of few
+  // rows to one of few numbers.
   uint32_t most_keys() const { return most_keys_; }
 
   const uint32_t* ids() const { return ids_.as<uint32_t>(); }
@@ -47,9 +51,10 @@ class BatchOnDevice {
   uint64_t bytes() const;
 
  private:
-  absl::Status UploadRows(Device* device);
+  absl::Status UploadRows(Transfers* transfers);
 
   uint32_t most_rows_ = 0;
+  uint32_t context_ = 0;
   uint32_t groups_ = 0;
   std::vector<uint32_t> used_groups_;  // By the stage's layers.
   float query_growth_ = 0;             // Of the layers that have any.

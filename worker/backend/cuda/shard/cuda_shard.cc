@@ -7,34 +7,68 @@
 
 namespace strata::cuda {
 
-CudaShard::CudaShard(const StageSpec& spec, DeviceWeights weights, std::shared_ptr<Device> device)
+CudaShard::CudaShard(const StageSpec& spec, DeviceWeights weights, Transfers transfers,
+                     std::shared_ptr<Device> device)
     : spec_(spec),
       calls_(&spec_),
       device_(std::move(device)),
       stream_(device_->stream()),
+      transfers_(std::move(transfers)),
       weights_(std::move(weights)),
       products_(stream_, spec.activations == v1::ACTIVATIONS_INT8, &scratch_),
-      branch_(stream_, spec.model.hidden, products_, scratch_, batch_) {}
+      branch_(stream_, spec.model.hidden, products_, scratch_, batch_),
+      launches_(device_.get(), [this](const StepCall& call) { Launch(call); }) {}
 
 absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& spec,
                                                              DeviceWeights weights,
+                                                             Transfers transfers,
                                                              std::shared_ptr<Device> device) {
-  std::unique_ptr<CudaShard> shard(new CudaShard(spec, std::move(weights), std::move(device)));
+  std::unique_ptr<CudaShard> shard(
+      new CudaShard(spec, std::move(weights), std::move(transfers), std::move(device)));
   Device* const on = shard->device_.get();
   RETURN_IF_ERROR(shard->scratch_.Allocate(on, spec));
   RETURN_IF_ERROR(shard->batch_.Allocate(on, spec, shard->calls_.groups()));
   RETURN_IF_ERROR(shard->rotary_.Allocate(on, spec.rotary.size_bytes(), "rotary tables"));
-  RETURN_IF_ERROR(on->CopyIn(shard->rotary_.as(), spec.rotary.data(), spec.rotary.size_bytes()));
+  RETURN_IF_ERROR(
+      shard->transfers_.In(shard->rotary_.as(), spec.rotary.data(), spec.rotary.size_bytes()));
   shard->spec_.rotary = {};  // The caller's.
   RETURN_IF_ERROR(shard->kv_.Allocate(on, spec));
   return shard;
 }
 
+void CudaShard::Launch(const StepCall& call) {
+  switch (call.kind) {
+    case StepCall::Kind::kEmbed:
+      return LaunchEmbedding();
+    case StepCall::Kind::kAttention:
+      return LaunchAttention(call.layer);
+    case StepCall::Kind::kMlp:
+      return LaunchMlp(call.layer);
+    case StepCall::Kind::kHead:
+      return LaunchHead();
+    case StepCall::Kind::kLogits:
+      return ComputeLogits(0, head_rows_, scratch_.logits());
+    case StepCall::Kind::kLargest:
+      return ChooseLargest();
+  }
+}
+
+absl::Status CudaShard::Flush() {
+  return launches_.Flush({.calls = {},
+                          .rows = batch_.rows(),
+                          .head_rows = head_rows_,
+                          .single_rows = batch_.single_rows(),
+                          .most_keys = batch_.most_keys()});
+}
+
 absl::Status CudaShard::Begin(const Batch& batch) {
+  // Of a step of which nothing was read, whose keys and values stay all the same.
+  RETURN_IF_ERROR(Flush());
   head_rows_ = 0;
   batch_.Clear();
   RETURN_IF_ERROR(calls_.Begin(batch));
-  return batch_.Begin(device_.get(), batch);
+  launches_.PutOff(batch.rows <= kFewRows);
+  return batch_.Begin(&transfers_, batch);
 }
 
 absl::Status CudaShard::Embed() {
@@ -43,64 +77,75 @@ absl::Status CudaShard::Embed() {
   if (ids.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(batch_.Take(device_.get(), ids));
+  RETURN_IF_ERROR(batch_.TakeIds(&transfers_));
+  return launches_.Add({.kind = StepCall::Kind::kEmbed});
+}
+
+void CudaShard::LaunchEmbedding() {
   Embedding embedding = weights_.embedding();
   embedding.width = spec_.model.hidden;
   embedding.scale = spec_.model.embedding_scale;
-  cuda::Embed(stream_, embedding, batch_.taken(), batch_.rows(), scratch_.residual(),
+  cuda::Embed(stream_, embedding, batch_.ids(), batch_.rows(), scratch_.residual(),
               scratch_.sizes().hidden);
-  return device_->LaunchStatus();
 }
 
 absl::Status CudaShard::EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) {
   const size_t hidden = spec_.model.hidden;
   RETURN_IF_ERROR(calls_.EmbedInputs(rows, values.size(), batch_.rows()));
+  RETURN_IF_ERROR(Flush());  // They take the place of embeddings.
   const float scale = spec_.model.input_embedding_scale;
   std::vector<float> scaled(hidden);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::transform(values.begin() + i * hidden, values.begin() + (i + 1) * hidden, scaled.begin(),
                    [scale](float x) { return scale == 1 ? x : x * scale; });
-    RETURN_IF_ERROR(device_->CopyIn(scratch_.residual() + rows[i] * scratch_.sizes().hidden,
-                                    scaled.data(), hidden * sizeof(float)));
+    RETURN_IF_ERROR(transfers_.In(scratch_.residual() + rows[i] * scratch_.sizes().hidden,
+                                  scaled.data(), hidden * sizeof(float)));
   }
   return absl::OkStatus();
 }
 
 absl::Status CudaShard::SetResidual(std::span<const float> values) {
   RETURN_IF_ERROR(calls_.Residual(values.size(), batch_.rows()));
+  RETURN_IF_ERROR(Flush());
   const size_t hidden = spec_.model.hidden;
   const size_t stride = scratch_.sizes().hidden;
   // All rows at once where they lie on the device as they do here.
   const size_t rows = stride == hidden ? 1 : batch_.rows();
   const size_t floats = stride == hidden ? values.size() : hidden;
   for (size_t row = 0; row < rows; ++row) {
-    RETURN_IF_ERROR(device_->CopyIn(scratch_.residual() + row * stride,
-                                    values.data() + row * hidden, floats * sizeof(float)));
+    RETURN_IF_ERROR(transfers_.In(scratch_.residual() + row * stride, values.data() + row * hidden,
+                                  floats * sizeof(float)));
   }
   return absl::OkStatus();
 }
 
 absl::Status CudaShard::ReadResidual(std::span<float> out) {
   RETURN_IF_ERROR(calls_.Residual(out.size(), batch_.rows()));
+  RETURN_IF_ERROR(Flush());
   const size_t hidden = spec_.model.hidden;
   const size_t stride = scratch_.sizes().hidden;
   const size_t rows = stride == hidden ? 1 : batch_.rows();
   const size_t floats = stride == hidden ? out.size() : hidden;
   for (size_t row = 0; row < rows; ++row) {
-    RETURN_IF_ERROR(device_->CopyOut(out.data() + row * hidden, scratch_.residual() + row * stride,
-                                     floats * sizeof(float)));
+    RETURN_IF_ERROR(transfers_.Out(out.data() + row * hidden, scratch_.residual() + row * stride,
+                                   floats * sizeof(float)));
   }
   return device_->LaunchStatus();
 }
 
 absl::Status CudaShard::Head(std::span<const uint32_t> rows) {
   RETURN_IF_ERROR(calls_.Head(rows, batch_.rows()));
+  launches_.TakeBack(StepCall::Kind::kHead);
   head_rows_ = static_cast<uint32_t>(rows.size());
   if (head_rows_ == 0) {
-    return absl::OkStatus();
+    return Flush();
   }
+  RETURN_IF_ERROR(batch_.Take(&transfers_, rows));
+  return launches_.Add({.kind = StepCall::Kind::kHead});
+}
+
+void CudaShard::LaunchHead() {
   const size_t stride = scratch_.sizes().hidden;
-  RETURN_IF_ERROR(batch_.Take(device_.get(), rows));
   TakeRows(stream_, scratch_.residual(), stride, batch_.taken(), head_rows_, spec_.model.hidden,
            scratch_.head(), stride);
   NormRows(stream_, {.x = scratch_.head(),
@@ -112,32 +157,38 @@ absl::Status CudaShard::Head(std::span<const uint32_t> rows) {
                      .plus = PlusOf(spec_.model.final_norm),
                      .out = scratch_.head(),
                      .out_stride = stride});
-  return device_->LaunchStatus();
 }
 
-void CudaShard::ComputeLogits(uint32_t first, uint32_t rows) {
+void CudaShard::ComputeLogits(uint32_t first, uint32_t rows, float* out) {
   const uint32_t vocab = spec_.model.vocab;
   const size_t stride = scratch_.sizes().hidden;
   const RowInputs inputs =
       products_.Prepare(scratch_.head() + first * stride, stride, rows, {&weights_.head()});
-  products_.Multiply(weights_.head(), inputs, scratch_.logits(), vocab);
+  products_.Multiply(weights_.head(), inputs, out, vocab);
   if (spec_.model.logits_divisor != 1 || spec_.model.final_soft_cap != 0) {
-    CapRows(stream_, scratch_.logits(), vocab, rows, vocab, spec_.model.logits_divisor,
+    CapRows(stream_, out, vocab, rows, vocab, spec_.model.logits_divisor,
             spec_.model.final_soft_cap);
+  }
+}
+
+void CudaShard::ChooseLargest() {
+  for (uint32_t first = 0; first < head_rows_; first += kDeviceLogitRows) {
+    const uint32_t rows = std::min(kDeviceLogitRows, head_rows_ - first);
+    ComputeLogits(first, rows, scratch_.logits());
+    Choose(stream_, scratch_.logits(), spec_.model.vocab, rows, spec_.model.vocab,
+           scratch_.choices() + first);
   }
 }
 
 absl::Status CudaShard::ReadLargest(std::span<RowLargest> out) {
   RETURN_IF_ERROR(calls_.Largest(out.size(), head_rows_));
-  for (uint32_t first = 0; first < head_rows_; first += kDeviceLogitRows) {
-    const uint32_t rows = std::min(kDeviceLogitRows, head_rows_ - first);
-    ComputeLogits(first, rows);
-    Choose(stream_, scratch_.logits(), spec_.model.vocab, rows, spec_.model.vocab,
-           scratch_.choices() + first);
+  if (head_rows_ > 0) {
+    RETURN_IF_ERROR(launches_.Add({.kind = StepCall::Kind::kLargest}));
   }
+  RETURN_IF_ERROR(Flush());
   std::vector<RowChoice> choices(head_rows_);
   RETURN_IF_ERROR(
-      device_->CopyOut(choices.data(), scratch_.choices(), choices.size() * sizeof(RowChoice)));
+      transfers_.Out(choices.data(), scratch_.choices(), choices.size() * sizeof(RowChoice)));
   std::transform(choices.begin(), choices.end(), out.begin(), [](const RowChoice& choice) {
     return RowLargest{.token_id = choice.id, .usable = choice.usable != 0};
   });
@@ -145,24 +196,50 @@ absl::Status CudaShard::ReadLargest(std::span<RowLargest> out) {
 }
 
 absl::Status CudaShard::ReadLogits(std::span<float> out) {
-  const size_t vocab = spec_.model.vocab;
   RETURN_IF_ERROR(calls_.Logits(out.size(), head_rows_));
-  for (uint32_t first = 0; first < head_rows_; first += kDeviceLogitRows) {
-    const uint32_t rows = std::min(kDeviceLogitRows, head_rows_ - first);
-    ComputeLogits(first, rows);
-    RETURN_IF_ERROR(device_->CopyOut(out.data() + first * vocab, scratch_.logits(),
-                                     rows * vocab * sizeof(float)));
+  if (head_rows_ > kFewRows) {
+    return ReadManyLogits(out);
+  }
+  if (head_rows_ > 0) {
+    RETURN_IF_ERROR(launches_.Add({.kind = StepCall::Kind::kLogits}));
+  }
+  RETURN_IF_ERROR(Flush());
+  RETURN_IF_ERROR(transfers_.Out(out.data(), scratch_.logits(), out.size_bytes()));
+  return device_->LaunchStatus();
+}
+
+// A half of the rows that the scratch holds is copied while the device computes the other.
+absl::Status CudaShard::ReadManyLogits(std::span<float> out) {
+  const size_t vocab = spec_.model.vocab;
+  constexpr uint32_t kHalf = kDeviceLogitRows / 2;
+  const auto rows_from = [&](uint32_t first) { return std::min(kHalf, head_rows_ - first); };
+  const auto half_of = [&](uint32_t first) { return first / kHalf % 2; };
+  const auto compute = [&](uint32_t first) {
+    ComputeLogits(first, rows_from(first), scratch_.logits() + half_of(first) * kHalf * vocab);
+    return transfers_.Mark(&computed_[half_of(first)]);
+  };
+  RETURN_IF_ERROR(compute(0));
+  for (uint32_t first = 0; first < head_rows_; first += kHalf) {
+    if (first + kHalf < head_rows_) {
+      RETURN_IF_ERROR(compute(first + kHalf));  // Where what was there has been read.
+    }
+    RETURN_IF_ERROR(transfers_.Out(
+        out.data() + first * vocab, scratch_.logits() + half_of(first) * kHalf * vocab,
+        rows_from(first) * vocab * sizeof(float), &computed_[half_of(first)]));
   }
   return device_->LaunchStatus();
 }
 
 absl::Status CudaShard::CopyPage(uint32_t group, PageId from, PageId to) {
   RETURN_IF_ERROR(calls_.CopyPage(group, from, to));
+  RETURN_IF_ERROR(Flush());
   return from == to ? absl::OkStatus() : kv_.CopyPage(device_.get(), group, from, to);
 }
 
 absl::Status CudaShard::ResizeKv(std::span<const uint64_t> pages) {
   RETURN_IF_ERROR(calls_.ResizeKv(pages));
+  RETURN_IF_ERROR(Flush());
+  launches_.ForgetGraphs();
   batch_.Clear();
   spec_.kv_pages.assign(pages.begin(), pages.end());
   const absl::Status status = kv_.Allocate(device_.get(), spec_);

@@ -18,6 +18,8 @@
 #include "worker/backend/cuda/shard/device_weights.h"
 #include "worker/backend/cuda/shard/residual_branch.h"
 #include "worker/backend/cuda/shard/row_products.h"
+#include "worker/backend/cuda/shard/step_launches.h"
+#include "worker/backend/cuda/shard/transfers.h"
 #include "worker/backend/shard.h"
 #include "worker/backend/shard_calls.h"
 
@@ -26,9 +28,11 @@ namespace strata::cuda {
 // Launches return before their work is done; the Read...s wait.
 class CudaShard : public Shard {
  public:
-  // `weights` are all of the stage's, on `device`. `spec` was found supported.
+  // `weights` are all of the stage's, on `device`, to which `transfers` copies. `spec` was found
+  // supported.
   static absl::StatusOr<std::unique_ptr<CudaShard>> Create(const StageSpec& spec,
                                                            DeviceWeights weights,
+                                                           Transfers transfers,
                                                            std::shared_ptr<Device> device);
 
   absl::Status Begin(const Batch& batch) override;
@@ -49,7 +53,17 @@ class CudaShard : public Shard {
   uint64_t StepReadBytes() const override { return weights_.step_read_bytes(); }
 
  private:
-  CudaShard(const StageSpec& spec, DeviceWeights weights, std::shared_ptr<Device> device);
+  CudaShard(const StageSpec& spec, DeviceWeights weights, Transfers transfers,
+            std::shared_ptr<Device> device);
+
+  // What a call launches, on rows that are there.
+  void Launch(const StepCall& call);
+  // Launches what was put off.
+  absl::Status Flush();
+  void LaunchEmbedding();
+  void LaunchAttention(uint32_t layer);
+  void LaunchMlp(uint32_t layer);
+  void LaunchHead();
 
   // Attention's parts. Without `queries` only keys and values are wanted.
   void AppendRows(uint32_t layer, bool queries);
@@ -67,8 +81,11 @@ class CudaShard : public Shard {
   void MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights,
                          const RowInputs& normed);
 
-  // Logits of `rows` of Head's rows from `first` on, at most kDeviceLogitRows, to the scratch.
-  void ComputeLogits(uint32_t first, uint32_t rows);
+  // Logits of `rows` of Head's rows from `first` on, at most kDeviceLogitRows, to `out` of the
+  // scratch.
+  void ComputeLogits(uint32_t first, uint32_t rows, float* out);
+  void ChooseLargest();
+  absl::Status ReadManyLogits(std::span<float> out);
 
   const DeviceLayer& WeightsOf(uint32_t layer) const {
     return weights_.layer(layer - spec_.first_layer);
@@ -78,6 +95,7 @@ class CudaShard : public Shard {
   const ShardCalls calls_;
   const std::shared_ptr<Device> device_;
   const Stream stream_;
+  Transfers transfers_;
   DeviceWeights weights_;
   DeviceScratch scratch_;
   DeviceBuffer rotary_;  // See RopesOf.
@@ -86,6 +104,8 @@ class CudaShard : public Shard {
   const RowProducts products_;
   const ResidualBranch branch_;
   uint32_t head_rows_ = 0;
+  std::array<OwnedEvent, 2> computed_;  // A half of the logits.
+  StepLaunches launches_;
 };
 
 }  // namespace strata::cuda

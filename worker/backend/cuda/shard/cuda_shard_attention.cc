@@ -6,12 +6,13 @@ namespace strata::cuda {
 
 absl::Status CudaShard::Attention(uint32_t layer) {
   RETURN_IF_ERROR(calls_.Layer(layer));
-  if (batch_.rows() == 0) {
-    return absl::OkStatus();
-  }
+  return batch_.rows() == 0 ? absl::OkStatus()
+                            : launches_.Add({.kind = StepCall::Kind::kAttention, .layer = layer});
+}
+
+void CudaShard::LaunchAttention(uint32_t layer) {
   AppendRows(layer, /*queries=*/true);
   FinishAttention(layer);
-  return device_->LaunchStatus();
 }
 
 absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) {
@@ -19,6 +20,8 @@ absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t
   if (batch_.rows() == 0) {
     return absl::OkStatus();
   }
+  RETURN_IF_ERROR(Flush());
+  launches_.PutOff(false);
   AppendRows(layer, /*queries=*/!rows.empty());
   RETURN_IF_ERROR(KeepRows(rows));
   if (batch_.rows() > 0) {
@@ -28,7 +31,7 @@ absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t
 }
 
 absl::Status CudaShard::KeepRows(std::span<const uint32_t> rows) {
-  RETURN_IF_ERROR(batch_.Keep(device_.get(), rows));
+  RETURN_IF_ERROR(batch_.Keep(&transfers_, rows));
   const RowSizes& sizes = scratch_.sizes();
   const auto keep = [&](float* x, size_t width) {
     if (width > 0 && !rows.empty()) {

@@ -8,21 +8,22 @@ namespace strata::cuda {
 
 absl::Status CudaShard::Mlp(uint32_t layer) {
   RETURN_IF_ERROR(calls_.Layer(layer));
-  if (batch_.rows() == 0) {
-    return absl::OkStatus();
-  }
+  return batch_.rows() == 0 ? absl::OkStatus()
+                            : launches_.Add({.kind = StepCall::Kind::kMlp, .layer = layer});
+}
+
+void CudaShard::LaunchMlp(uint32_t layer) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const DeviceLayer& weights = WeightsOf(layer);
   if (spec.mlp.experts != 0) {
     MixtureMlp(spec, weights);
-    return device_->LaunchStatus();
+    return;
   }
   const RowInputs inputs = branch_.Begin(spec, weights.mlp_norm, {&weights.gate, &weights.up});
   GatedProducts(spec.mlp, weights, inputs, spec.mlp.ffn);
   const RowInputs gated =
       products_.Prepare(scratch_.gate(), scratch_.sizes().within, batch_.rows(), {&weights.down});
   branch_.Finish(gated, weights.down, spec, weights.after_mlp_norm);
-  return device_->LaunchStatus();
 }
 
 void CudaShard::GateRows(const MlpSpec& mlp, uint32_t rows, size_t stride, uint32_t width) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "common/footprint/device_limits.h"
 #include "common/model/row_widths.h"
-#include "common/model/step_limits.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernels/kernels.h"
 #include "worker/backend/stage.h"

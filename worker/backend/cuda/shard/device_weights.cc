@@ -15,8 +15,8 @@ constexpr uint64_t kAlignment = DeviceWeights::kAlignment;
 class Placer {
  public:
   // From `at` on.
-  Placer(Device* device, const DeviceBuffer& memory, uint64_t at)
-      : device_(device), memory_(memory), at_(at) {}
+  Placer(Transfers* transfers, const DeviceBuffer& memory, uint64_t at)
+      : transfers_(transfers), memory_(memory), at_(at) {}
 
   uint64_t at() const { return at_; }
   const absl::Status& status() const { return status_; }
@@ -28,7 +28,7 @@ class Placer {
     }
     at_ = begin + bytes;
     STRATA_CHECK(at_ <= memory_.bytes());
-    status_ = device_->CopyIn(memory_.as() + begin, data, bytes);
+    status_ = transfers_->In(memory_.as() + begin, data, bytes);
     return memory_.as() + begin;
   }
   DeviceVector Place(const std::vector<float>& vector) {
@@ -69,7 +69,7 @@ class Placer {
   }
 
  private:
-  Device* const device_;
+  Transfers* const transfers_;
   const DeviceBuffer& memory_;
   uint64_t at_;
   absl::Status status_;
@@ -126,8 +126,8 @@ absl::Status DeviceWeights::Allocate(Device* device, uint64_t bytes) {
   return memory_.Allocate(device, bytes, "the stage's weights");
 }
 
-absl::Status DeviceWeights::Add(Device* device, const cpu::StageWeights& weights) {
-  Placer placer(device, memory_, used_bytes_);
+absl::Status DeviceWeights::Add(Transfers* transfers, const cpu::StageWeights& weights) {
+  Placer placer(transfers, memory_, used_bytes_);
   for (const cpu::LayerWeights& layer : weights.layers) {
     layers_.push_back(PlaceLayer(layer, &placer));
   }

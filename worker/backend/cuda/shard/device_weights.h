@@ -11,6 +11,7 @@
 #include "worker/backend/cpu/weights/cpu_weights.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernels/kernels.h"
+#include "worker/backend/cuda/shard/transfers.h"
 
 namespace strata::cuda {
 
@@ -55,7 +56,7 @@ class DeviceWeights {
   absl::Status Allocate(Device* device, uint64_t bytes);
   // Copies the stage's next layers, of which there is one at least, with what is beside them, the
   // embedding, the last norm and the head. They may go afterwards.
-  absl::Status Add(Device* device, const cpu::StageWeights& weights);
+  absl::Status Add(Transfers* transfers, const cpu::StageWeights& weights);
 
   const DeviceLayer& layer(uint32_t local) const { return layers_[local]; }
   Embedding embedding() const;

@@ -37,7 +37,7 @@ StageSpec LayerOf(const StageSpec& stage, uint32_t layer) {
 absl::StatusOr<DeviceWeights> UploadWeights(const StageSpec& spec, const TensorSource& tensors,
                                             PackedStore* packed, const cpu::Kernels& kernels,
                                             cpu::ThreadPool* pool, const LoadProgressFn& progress,
-                                            Device* device) {
+                                            Device* device, Transfers* transfers) {
   std::deque<Part> parts;
   uint64_t bytes = 0;
   uint64_t total = 0;
@@ -63,7 +63,7 @@ absl::StatusOr<DeviceWeights> UploadWeights(const StageSpec& spec, const TensorS
         progress(done + of_part, total);
       }
     }));
-    RETURN_IF_ERROR(on_device.Add(device, part.weights));
+    RETURN_IF_ERROR(on_device.Add(transfers, part.weights));
     done += part.loader.source_bytes();
   }
   return on_device;

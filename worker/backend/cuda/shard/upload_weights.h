@@ -8,6 +8,7 @@
 #include "worker/backend/cpu/weights/cpu_weights.h"
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/shard/device_weights.h"
+#include "worker/backend/cuda/shard/transfers.h"
 #include "worker/backend/stage.h"
 
 namespace strata::cuda {
@@ -18,7 +19,7 @@ namespace strata::cuda {
 absl::StatusOr<DeviceWeights> UploadWeights(const StageSpec& spec, const TensorSource& tensors,
                                             PackedStore* packed, const cpu::Kernels& kernels,
                                             cpu::ThreadPool* pool, const LoadProgressFn& progress,
-                                            Device* device);
+                                            Device* device, Transfers* transfers);
 
 }  // namespace strata::cuda
 
