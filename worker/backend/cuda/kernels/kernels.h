@@ -66,7 +66,7 @@ struct Product {
   size_t out_step = 0;
   const ExpertGroup* groups = nullptr;
   const uint32_t* row_at = nullptr;
-  uint32_t rows = 0;
+  uint32_t rows = 0;         // Of groups: the most that one may have.
   const float* x = nullptr;  // [rows][x_stride], where `quantized` is null.
   size_t x_stride = 0;
   const QuantizedRows* quantized = nullptr;  // On the host; of quantized weights only.

@@ -173,12 +173,16 @@ class Chain {
   float minus_ = 0;
 };
 
+// Parts of `most_rows` rows and fewer; it leaves out the others.
 template <FormatClass kClass>
 __global__ void __launch_bounds__(kThreads)
-    MultiplyIntegers(Product product, QuantizedRows x, Codes codes) {
+    MultiplyIntegers(Product product, QuantizedRows x, Codes codes, uint32_t most_rows) {
   // By block of the chunk, half of the warp that added them up, row, and output.
   __shared__ int sums[kChunkBlocks][2][kTileRows][kLanes][2];
   const Part part = PartOf(product, blockIdx.y);
+  if (part.count > most_rows) {
+    return;
+  }
   const uint32_t panel_index = blockIdx.x;
   const uint8_t* const panel = part.matrix.data + panel_index * part.matrix.panel_bytes;
   const uint32_t n = threadIdx.x % kLanes;
@@ -265,13 +269,14 @@ __device__ inline void BlockSumsOfRows(const Codes& codes, const Fragments& frag
   }
 }
 
+// Parts of `least_rows` rows and more; it leaves out the others.
 template <FormatClass kClass>
 __global__ void __launch_bounds__(kManyThreads)
-    MultiplyManyRows(Product product, QuantizedRows x, Codes codes) {
+    MultiplyManyRows(Product product, QuantizedRows x, Codes codes, uint32_t least_rows) {
   const Part part = PartOf(product, blockIdx.y);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t panel_index = blockIdx.x * (kManyThreads / 32) + threadIdx.x / 32;
-  if (panel_index * kLanes >= part.matrix.outputs) {
+  if (panel_index * kLanes >= part.matrix.outputs || part.count < least_rows) {
     return;
   }
   const uint8_t* const panel = part.matrix.data + panel_index * part.matrix.panel_bytes;
@@ -441,17 +446,21 @@ void Multiply(Stream stream, const Product& product) {
   ByClass(product.matrix.format, [&](auto of) {
     constexpr FormatClass kClass = decltype(of)::kClass;
     if constexpr (kClass != FormatClass::kFloats) {
-      // Experts have few rows each, and how many is known on the device only.
-      if (product.quantized != nullptr && product.groups == nullptr && product.rows >= kMmaRows) {
-        constexpr uint32_t kPanels = kManyThreads / 32;
-        STRATA_LAUNCH(MultiplyManyRows<kClass>,
-                      dim3((panels + kPanels - 1) / kPanels, product.parts), kManyThreads, stream,
-                      product, *product.quantized, codes);
-        return;
-      }
       if (product.quantized != nullptr) {
-        STRATA_LAUNCH(MultiplyIntegers<kClass>, grid, kThreads, stream, product, *product.quantized,
-                      codes);
+        const QuantizedRows& x = *product.quantized;
+        // How many rows an expert has is known on the device only, but for that there are no more
+        // than in the batch: each kernel takes the experts that are its own.
+        const bool some_many = product.rows >= kMmaRows;
+        if (some_many) {
+          constexpr uint32_t kPanels = kManyThreads / 32;
+          STRATA_LAUNCH(MultiplyManyRows<kClass>,
+                        dim3((panels + kPanels - 1) / kPanels, product.parts), kManyThreads, stream,
+                        product, x, codes, kMmaRows);
+        }
+        if (!some_many || product.groups != nullptr) {
+          STRATA_LAUNCH(MultiplyIntegers<kClass>, grid, kThreads, stream, product, x, codes,
+                        kMmaRows - 1);
+        }
         return;
       }
     }
