@@ -41,6 +41,10 @@ class Footprint {
                              uint32_t context) const = 0;
 };
 
+// The most that one of a checkpoint's tensors, of which it stores so many bytes, takes as what its
+// matrices are made from: itself, or what it is made into first.
+uint64_t SourceBytes(const StageTensor& tensor, uint64_t stored_bytes);
+
 // Of the host's memory, what the weights of a stage take while they are on their way to a device
 // with memory of its own: a layer at a time, with the embedding beside the first and the head
 // beside the last, and what one tensor is made from.

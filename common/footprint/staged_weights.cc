@@ -21,9 +21,13 @@ uint64_t MadeBytes(const StageTensor& tensor) {
 
 }  // namespace
 
+uint64_t SourceBytes(const StageTensor& tensor, uint64_t stored_bytes) {
+  return std::max(stored_bytes, MadeBytes(tensor));
+}
+
 void StagedWeights::Add(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes,
                         uint64_t weight_bytes) {
-  largest_source_ = std::max({largest_source_, stored_bytes, MadeBytes(tensor)});
+  largest_source_ = std::max(largest_source_, SourceBytes(tensor, stored_bytes));
   constexpr std::string_view kLayers = "layers.";
   const std::string_view name = tensor.name;
   if (const size_t at = name.find(kLayers); at != std::string_view::npos) {

@@ -276,9 +276,13 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
     if (!node.alive || node.unfit() || node.draining || node.leaving()) {
       continue;
     }
-    uint64_t used = node.info.fixed_bytes();
+    // What the process itself uses is of the host's memory.
+    const bool own_memory = node.info.host_memory_bytes() != 0;
+    uint64_t used = own_memory ? 0 : node.info.fixed_bytes();
+    uint64_t host_used = own_memory ? node.info.fixed_bytes() : 0;
     for (const auto& [deployment, placement] : node.placements) {
       used += deployment == without_deployment ? 0 : placement.bytes;
+      host_used += deployment == without_deployment ? 0 : placement.host_bytes;
     }
     PlannerNode planned;
     planned.name = name;
@@ -288,6 +292,10 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
     planned.numerics = node.info.numerics();
     planned.free_bytes =
         node.info.memory_bytes() > used ? node.info.memory_bytes() - used : uint64_t{0};
+    if (own_memory) {
+      const uint64_t all = node.info.host_memory_bytes();
+      planned.host_free_bytes = all > host_used ? all - host_used : uint64_t{0};
+    }
     planned.read_bytes_per_s = SpeedOr(node.info.read_bytes_per_s(), kUnknownReadBytesPerS);
     planned.flops_per_s = SpeedOr(node.info.flops_per_s(), kUnknownFlopsPerS);
     if (node.heartbeat.has_disk_free_bytes()) {

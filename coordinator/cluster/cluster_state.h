@@ -47,7 +47,8 @@ struct NodeRecord {
   // Memory taken by each deployment, in bytes, with what `node list` says of it.
   struct Placement {
     uint64_t bytes = 0;
-    std::string what;  // "NAME layers a-b"
+    uint64_t host_bytes = 0;  // Beside those of a device.
+    std::string what;         // "NAME layers a-b"
     bool ready = false;
   };
   std::map<uint64_t, Placement> placements;

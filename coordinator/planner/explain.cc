@@ -140,6 +140,11 @@ class Writer {
                           "Gflop/s",
                           node.name, device, FormatSize(node.free_bytes),
                           node.read_bytes_per_s / 1e9, node.flops_per_s / 1e9));
+      const uint64_t host = problem_.HostBytes(stage.node, stage.begin, stage.end);
+      if (host != 0) {
+        absl::StrAppend(&of_nodes.back(), ", and of the host's memory ", FormatSize(host), " of ",
+                        FormatSize(node.host_free_bytes), " are taken while it loads");
+      }
     }
     const size_t named = std::min(of_nodes.size(), kMaxNamed);
     const std::vector<std::string> first(of_nodes.begin(),
@@ -156,6 +161,12 @@ class Writer {
       sentences.push_back(absl::StrCat(
           "Node ", node.name, " is left out: its ", FormatSize(node.free_bytes),
           " hold not one layer beside buffers and the KV of ", e_.wanted_tokens, " tokens."));
+    }
+    for (const PlannerNode& node : e_.hosts_too_small) {
+      sentences.push_back(
+          absl::StrCat("Node ", node.name, " is left out: of the host's memory ",
+                       FormatSize(node.host_free_bytes),
+                       " of --host-memory are free, too little to pack one layer for its device."));
     }
     for (size_t i = 0; i < problem_.nodes(); ++i) {
       const bool used = std::any_of(stages_.begin(), stages_.end(),

@@ -18,8 +18,10 @@ struct Explained {
   uint64_t wanted_tokens = 0;
   double in_flight = 1;  // Steps, at most.
   bool pinned = false;
-  // Nodes that hold no layer at the wanted KV, and those of other numerics.
+  // Nodes that hold no layer at the wanted KV, those whose hosts cannot pack one for their devices,
+  // and those of other numerics.
   std::vector<PlannerNode> too_small = {};
+  std::vector<PlannerNode> hosts_too_small = {};
   std::vector<PlannerNode> other_numerics = {};
 };
 

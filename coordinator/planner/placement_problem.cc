@@ -1,6 +1,7 @@
 #include "coordinator/planner/placement_problem.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -14,9 +15,30 @@ namespace {
 // Token ids to the first stage and results from the last one, with their frames.
 constexpr double kControlBytes = 256;
 
+constexpr uint64_t kNotCounted = std::numeric_limits<uint64_t>::max();
+bool HostIsCounted(const PlannerNode& node) { return node.host_free_bytes != kNotCounted; }
+
 double MsAt(double bytes, double bytes_per_s) { return 1e3 * bytes / std::max(bytes_per_s, 1.0); }
 
 }  // namespace
+
+uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end) {
+  const auto layers = static_cast<uint32_t>(model.layer_bytes.size());
+  const auto largest_of = [&](const std::vector<uint64_t>& bytes) {
+    return bytes.empty() || begin >= end
+               ? uint64_t{0}
+               : *std::max_element(bytes.begin() + begin, bytes.begin() + end);
+  };
+  const bool heads = end == layers;
+  // A tied head is the embedding, of which a stage has one; it comes with the last layer.
+  const bool once = begin == 0 && heads && model.spec.tied_head;
+  const uint64_t embedding = begin == 0 && !once ? model.embed_bytes : 0;
+  const uint64_t head = heads ? model.head_bytes : 0;
+  const uint64_t ends = begin + 1 == end ? embedding + head : std::max(embedding, head);
+  const uint64_t source = std::max(largest_of(model.layer_source_bytes),
+                                   begin == 0 || heads ? model.end_source_bytes : 0);
+  return largest_of(model.layer_bytes) + ends + source;
+}
 
 PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
                                    const std::vector<size_t>& members, uint32_t max_batch_tokens,
@@ -34,18 +56,8 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
   STRATA_CHECK(cluster.links.size() == cluster.nodes.size() + 1);
   for (const size_t member : members) {
     nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
-    const std::string& device = nodes_.back()->device;
-    if (nodes_.size() > 1 && device == nodes_[nodes_.size() - 2]->device) {
-      // Of one kind, as most are: a plan is searched among many sets of nodes.
-      overhead_bytes_.push_back(overhead_bytes_.back());
-      head_overhead_bytes_.push_back(head_overhead_bytes_.back());
-      continue;
-    }
-    const Footprint& footprint = FootprintOf(device);
-    overhead_bytes_.push_back(footprint.BufferBytes(model.spec, max_batch_tokens, false, context));
-    head_overhead_bytes_.push_back(
-        footprint.BufferBytes(model.spec, max_batch_tokens, true, context));
   }
+  AddOverheads(model, context);
   weight_bytes_.push_back(0);
   const AttentionSpec& first = model.spec.layers[0].attention;
   for (uint32_t l = 0; l < layers_; ++l) {
@@ -67,6 +79,25 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
   }
   AddNodeTimes(model, context);
   AddLinks(cluster, members, model.spec.hidden);
+}
+
+void PlacementProblem::AddOverheads(const PlannerModel& model, uint32_t context) {
+  const auto overhead = [&](const Footprint& footprint, bool last) {
+    return Overhead{footprint.BufferBytes(model.spec, max_batch_tokens_, last, context),
+                    footprint.HostBytes(model.spec, max_batch_tokens_, last, context)};
+  };
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (i > 0 && nodes_[i]->device == nodes_[i - 1]->device) {
+      // Of one kind, as most are: a plan is searched among many sets of nodes.
+      overheads_.push_back(overheads_.back());
+    } else {
+      const Footprint& footprint = FootprintOf(nodes_[i]->device);
+      overheads_.push_back({overhead(footprint, false), overhead(footprint, true)});
+    }
+    if (HostIsCounted(*nodes_[i]) && model_ == nullptr) {
+      model_ = std::make_shared<PlannerModel>(model);
+    }
+  }
 }
 
 void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
@@ -142,15 +173,26 @@ uint64_t PlacementProblem::KvBytes(uint32_t begin, uint32_t end, uint64_t pages,
 }
 
 uint64_t PlacementProblem::StageBytes(size_t node, uint32_t begin, uint32_t end) const {
-  return WeightBytes(begin, end) + KvBytes(begin, end, pages) +
-         (end == layers_ ? head_overhead_bytes_ : overhead_bytes_)[node];
+  return WeightBytes(begin, end) + KvBytes(begin, end, pages) + OverheadBytes(node, end == layers_);
+}
+
+uint64_t PlacementProblem::HostBytes(size_t node, uint32_t begin, uint32_t end) const {
+  const NodeOverheads& overheads = overheads_[node];
+  const uint64_t fixed = (end == layers_ ? overheads.last : overheads.middle).host_bytes;
+  if (fixed == 0 || !HostIsCounted(*nodes_[node])) {
+    return 0;
+  }
+  return fixed + StagedBytes(*model_, begin, end);
 }
 
 uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
-  const uint64_t fixed = (first ? embed_bytes_ : 0) + (last ? head_bytes_ : 0) +
-                         (last ? head_overhead_bytes_ : overhead_bytes_)[node];
+  const uint64_t fixed =
+      (first ? embed_bytes_ : 0) + (last ? head_bytes_ : 0) + OverheadBytes(node, last);
   const uint64_t free = nodes_[node]->free_bytes;
-  if (free < fixed) {
+  // Of the host's, one layer or more make no difference.
+  const uint32_t begin = first ? 0 : last ? layers_ - 1 : std::min(1u, layers_ - 1);
+  const uint32_t end = last ? layers_ : begin + 1;
+  if (free < fixed || HostBytes(node, begin, end) > nodes_[node]->host_free_bytes) {
     return 0;
   }
   const uint64_t each = weight_bytes_[1] + KvBytes(0, 1, pages);
@@ -240,6 +282,18 @@ PlacementProblem PlacementProblem::WithMoreMemory(size_t node, uint64_t bytes) c
   changed->free_bytes += bytes;
   more.nodes_[node] = std::move(changed);
   return more;
+}
+
+PlacementProblem PlacementProblem::WithoutHostMemory() const {
+  PlacementProblem without = *this;
+  for (auto& node : without.nodes_) {
+    if (HostIsCounted(*node)) {
+      auto changed = std::make_shared<PlannerNode>(*node);
+      changed->host_free_bytes = kNotCounted;
+      node = std::move(changed);
+    }
+  }
+  return without;
 }
 
 }  // namespace strata

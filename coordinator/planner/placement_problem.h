@@ -55,15 +55,19 @@ class PlacementProblem {
   // Weights, KV and overhead of a stage on a node.
   uint64_t StageBytes(size_t node, uint32_t begin, uint32_t end) const;
   uint64_t WeightBytes(uint32_t begin, uint32_t end) const;
+  // Of the host's memory, the most that it takes while it is loaded; 0 where the node's device has
+  // none of its own, or what is free of the host's is not known.
+  uint64_t HostBytes(size_t node, uint32_t begin, uint32_t end) const;
   const std::vector<KvGroupSpec>& groups() const { return groups_; }
   // Pages of a group where full ones get `pages`; `stages`: of the plan, 0: as many as there may
   // be.
   uint64_t GroupPages(uint32_t group, uint64_t pages, size_t stages = 0) const;
   // All KV of these layers then.
   uint64_t KvBytes(uint32_t begin, uint32_t end, uint64_t pages, size_t stages = 0) const;
-  // Whether the stage fits the node's memory and slowest_ms.
+  // Whether the stage fits the node's memory, and its host's, and slowest_ms.
   bool Allowed(size_t node, uint32_t begin, uint32_t end) const {
     return StageBytes(node, begin, end) <= nodes_[node]->free_bytes &&
+           HostBytes(node, begin, end) <= nodes_[node]->host_free_bytes &&
            StageMs(node, begin, end) <= slowest_ms;
   }
 
@@ -99,8 +103,9 @@ class PlacementProblem {
   // Whether the node can hold any layer at all.
   bool Useful(size_t node) const;
 
-  // A copy in which one node has more memory.
+  // A copy in which one node has more memory, and one that does not count what is free of hosts'.
   PlacementProblem WithMoreMemory(size_t node, uint64_t bytes) const;
+  PlacementProblem WithoutHostMemory() const;
 
  private:
   void AddLinks(const PlannerCluster& cluster, const std::vector<size_t>& members, uint32_t hidden);
@@ -121,8 +126,22 @@ class PlacementProblem {
   uint32_t sessions_ = 1;
   uint64_t embed_bytes_ = 0;
   uint64_t head_bytes_ = 0;
-  std::vector<uint64_t> overhead_bytes_;       // By node: of a stage without head there,
-  std::vector<uint64_t> head_overhead_bytes_;  // and of one with it.
+  // What a stage takes besides weights and KV, by node; of the host's too, and with the head or
+  // without it.
+  struct Overhead {
+    uint64_t bytes = 0;
+    uint64_t host_bytes = 0;
+  };
+  struct NodeOverheads {
+    Overhead middle;
+    Overhead last;
+  };
+  void AddOverheads(const PlannerModel& model, uint32_t context);
+  uint64_t OverheadBytes(size_t node, bool last) const {
+    return (last ? overheads_[node].last : overheads_[node].middle).bytes;
+  }
+  std::vector<NodeOverheads> overheads_;
+  std::shared_ptr<const PlannerModel> model_;  // For what hosts stage; null: no host is limited.
   std::vector<double> hop_ms_;                 // [from][to], the coordinator last.
   std::vector<double> transfer_ms_;
 };

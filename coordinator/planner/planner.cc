@@ -121,7 +121,8 @@ class Planner {
       if (node.numerics != best->problem.node(0).numerics) {
         explained.other_numerics.push_back(node);
       } else if (std::find(best->members.begin(), best->members.end(), i) == best->members.end()) {
-        explained.too_small.push_back(node);
+        const PlacementProblem alone = ProblemOf({i}).WithoutHostMemory();
+        (alone.Useful(0) ? explained.hosts_too_small : explained.too_small).push_back(node);
       }
     }
     return Written(std::move(explained));
@@ -143,7 +144,11 @@ class Planner {
     uint64_t least = ~uint64_t{0};
     absl::Status status;
     for (const auto& [numerics, members] : classes) {
-      const PlacementProblem problem = ProblemOf(members);
+      const PlacementProblem counted = ProblemOf(members);
+      const PlacementProblem problem = counted.WithoutHostMemory();
+      if (Feasible(problem).feasible) {
+        return HostsTooSmallError(counted);
+      }
       size_t largest = 0;
       uint64_t free = 0;
       for (size_t i = 0; i < members.size(); ++i) {
@@ -157,6 +162,38 @@ class Planner {
       }
     }
     return status;
+  }
+
+  // The devices have the memory, and their hosts have not.
+  absl::Status HostsTooSmallError(const PlacementProblem& problem) const {
+    size_t node = 0;
+    for (size_t i = 0; i < problem.nodes(); ++i) {
+      const auto missing = [&](size_t of) {
+        const uint64_t needed = problem.HostBytes(of, 0, problem.layers());
+        return needed > problem.node(of).host_free_bytes ? needed - problem.node(of).host_free_bytes
+                                                         : uint64_t{0};
+      };
+      node = missing(i) > missing(node) ? i : node;
+    }
+    return HostTooSmallError(problem, {node, 0, problem.layers()});
+  }
+
+  absl::Status HostTooSmallError(const PlacementProblem& problem, const PlacedStage& stage) const {
+    const PlannerNode& node = problem.node(stage.node);
+    const uint64_t needed = problem.HostBytes(stage.node, stage.begin, stage.end);
+    const uint64_t missing =
+        needed > node.host_free_bytes ? needed - node.host_free_bytes : uint64_t{0};
+    return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
+                 absl::StrCat("the model does not fit: layers ", stage.begin, "-", stage.end - 1,
+                              " take ", FormatSize(needed), " of the host's memory of node ",
+                              node.name,
+                              " while they are packed for its device, a layer at a "
+                              "time, and ",
+                              FormatSize(node.host_free_bytes), " of --host-memory are free"))
+        .Node(node.name)
+        .Limit(absl::StrCat("host_free_bytes=", node.host_free_bytes))
+        .Hint("raise --host-memory of that worker, or add a node")
+        .Fact("missing_bytes", missing);
   }
 
   absl::Status DoesNotFitError(const PlacementProblem& problem, size_t largest, uint64_t missing,
@@ -289,6 +326,9 @@ class Planner {
             .Limit(absl::StrCat("free_bytes=", node.free_bytes))
             .Hint("pin fewer layers there, or lower --kv-tokens or --context")
             .Fact("missing_bytes", needed - node.free_bytes);
+      }
+      if (problem.HostBytes(stage.node, stage.begin, stage.end) > node.host_free_bytes) {
+        return HostTooSmallError(problem, stage);
       }
     }
     const Solution solution = SolvePinned(problem, goal_, stages);

@@ -20,9 +20,12 @@ struct PlannerNode {
   std::string name;
   uint64_t incarnation = 0;
   std::string device = "cpu";
-  std::string device_name;      // For people: "NVIDIA H200"; "": not known.
-  std::string numerics;         // "cpu-2"; nodes of different numerics are not mixed in one plan.
-  uint64_t free_bytes = 0;      // Memory that weights, KV and buffers may still take.
+  std::string device_name;  // For people: "NVIDIA H200"; "": not known.
+  std::string numerics;     // "cpu-2"; nodes of different numerics are not mixed in one plan.
+  uint64_t free_bytes = 0;  // Memory that weights, KV and buffers may still take.
+  // Of a device with memory of its own: the host's that its stages may still take, and weights on
+  // their way. The largest number: it is not counted.
+  uint64_t host_free_bytes = std::numeric_limits<uint64_t>::max();
   double read_bytes_per_s = 0;  // > 0.
   double flops_per_s = 0;       // > 0.
   // Of the disk of its weight cache; the largest number where they are not known.
@@ -47,6 +50,9 @@ struct PlannerModel {
   ModelSpec spec;
   std::vector<uint64_t> layer_bytes;            // Weights of each layer, as packed.
   std::vector<uint64_t> layer_read_bytes = {};  // What a token reads of them; empty: all.
+  // What the largest tensor of each layer is made from, and of embedding and head; empty: nothing.
+  std::vector<uint64_t> layer_source_bytes = {};
+  uint64_t end_source_bytes = 0;
   std::vector<double> layer_flops;  // For one token, without attention over the context.
   uint64_t embed_bytes = 0;         // Held by the first stage.
   uint64_t head_bytes = 0;          // Final norm and head, held by the last stage (tied too).
@@ -62,6 +68,10 @@ struct PlannerRequest {
   v1::LoadOptions options;  // Complete: context, sessions, kv_tokens, max_batch_tokens set.
   uint32_t max_in_flight_extra = 1;  // Steps in flight are stages + this.
 };
+
+// Of the host's memory, the most that weights of layers [begin, end) take on their way to a device
+// with memory of its own: no less than a worker counts (StagedWeights), and more with more layers.
+uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end);
 
 // The plan (epoch 0), or why there is none: RESOURCE_EXHAUSTED with how much is missing and which
 // node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's name.

@@ -23,6 +23,8 @@ class Sum {
   void Add(const StageTensor& what) {
     const std::string& name = what.name;
     const ManifestTensor* tensor = manifest_.FindTensor(name);
+    source_bytes_ =
+        std::max(source_bytes_, tensor == nullptr ? 0 : SourceBytes(what, tensor->bytes));
     if (tensor == nullptr || what.part || IsMxfp4Scales(name)) {
       return;
     }
@@ -37,6 +39,8 @@ class Sum {
   }
   uint64_t bytes() const { return bytes_; }
   uint64_t expert_bytes() const { return expert_bytes_; }
+  // Of the largest tensor.
+  uint64_t source_bytes() const { return source_bytes_; }
   const std::map<std::string, uint64_t>& matrices() const { return matrices_; }
 
  private:
@@ -44,6 +48,7 @@ class Sum {
   const v1::Quantize quantize_;
   uint64_t bytes_ = 0;
   uint64_t expert_bytes_ = 0;
+  uint64_t source_bytes_ = 0;
   std::map<std::string, uint64_t> matrices_;
 };
 
@@ -76,6 +81,7 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
       in_layers.insert(tensor.name);
     }
     account.layer_bytes.push_back(sum.bytes());
+    account.layer_source_bytes.push_back(sum.source_bytes());
     const MlpSpec& mlp = spec.layers[layer].mlp;
     const uint64_t idle =
         mlp.experts == 0 ? 0 : sum.expert_bytes() / mlp.experts * (mlp.experts - mlp.router.used);
@@ -100,6 +106,7 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
   add_ends(false, true, &head);
   account.head_bytes = head.bytes();
   account.head_format = FormatOf(head.matrices());
+  account.end_source_bytes = std::max(embeds.source_bytes(), head.source_bytes());
   account.total_bytes += head.bytes() + (spec.tied_head ? 0 : embeds.bytes());
   return account;
 }

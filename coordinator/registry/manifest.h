@@ -91,11 +91,13 @@ const ManifestFile* ManifestGguf(const ModelManifest& manifest);
 
 // What the planner wants to know of weights and KV: as stored, or as workers quantize them.
 struct WeightAccount {
-  std::vector<uint64_t> layer_bytes;       // Of each layer, all experts.
-  std::vector<uint64_t> layer_read_bytes;  // What a token reads of them: its own experts.
-  uint64_t embed_bytes = 0;                // What the first stage holds besides layers.
-  uint64_t head_bytes = 0;                 // Final norm and head (the embedding again when tied).
-  uint64_t total_bytes = 0;                // Of the tensors that the model uses, each once.
+  std::vector<uint64_t> layer_bytes;         // Of each layer, all experts.
+  std::vector<uint64_t> layer_read_bytes;    // What a token reads of them: its own experts.
+  std::vector<uint64_t> layer_source_bytes;  // SourceBytes of each layer's largest tensor.
+  uint64_t end_source_bytes = 0;             // Of what no layer has.
+  uint64_t embed_bytes = 0;                  // What the first stage holds besides layers.
+  uint64_t head_bytes = 0;                   // Final norm and head (the embedding again when tied).
+  uint64_t total_bytes = 0;                  // Of the tensors that the model uses, each once.
   // Formats of the layers' matrices and of the head: "bf16", "affine4g64", "int8"; mixed ones
   // joined by '+', the one with most bytes first.
   std::string layer_format;

@@ -5,6 +5,7 @@ backend's own kernels on the host. It computes slowly, so that answers are short
 """
 
 import json
+import re
 
 import pytest
 
@@ -68,6 +69,24 @@ def test_a_plan_leaves_room_on_the_device_and_mixes_both(tmp_path):
         stages = c.json("model", "show", "recall")["plan"]["stages"]
         assert {stage["node"] for stage in stages} == {"host", "gpu"}
         assert answers(c, "planned")
+
+
+def test_a_plan_counts_the_memory_of_a_gpus_host(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        start(c, "host", "cpu")
+        none = c.start_worker("none", "--backend", "cuda", "--host-memory", "1MiB", binary=EMULATED, wait=False)
+        # What the process itself takes is more; a stage takes 17 MiB and more besides.
+        itself = float(none.wait_for(r"its buffers take ([0-9.]+) MiB").group(1))
+        c.start_worker("tight", "--backend", "cuda", "--host-memory", f"{int(itself) + 6}MiB", binary=EMULATED)
+        c.run("model", "add", RECALL)
+        _, err, status = c.run("plan", "recall", "--context", "256", "--nodes", "tight", check=False)
+        assert status == 1 and "of the host's memory of node tight" in err and "--host-memory" in err, err
+        why = c.json("plan", "recall", "--context", "256")["why"]
+        assert any("Node tight is left out: of the host's memory " in said for said in why), why
+        start(c, "gpu", "cuda")
+        c.load("recall", cuts=[("gpu", 0, LAYERS - 1)], context=256)
+        why = c.json("model", "show", "recall")["plan"]["why"]
+        assert any("gpu (cuda, emulated GPU) has " in said and "are taken while it loads" in said for said in why), why
 
 
 @pytest.mark.parametrize("first, then", [("cuda", "cpu"), ("cpu", "cuda")])

@@ -104,7 +104,8 @@ v1::NodeInfo WorkerNode::Info() const {
   info.set_device_name(facts.name);
   info.set_threads(facts.threads);
   info.set_memory_bytes(options_.memory_bytes);
-  info.set_fixed_bytes(options_.fixed_bytes);
+  info.set_fixed_bytes(options_.host_memory_bytes != 0 ? options_.host_fixed_bytes
+                                                       : options_.fixed_bytes);
   info.set_host_memory_bytes(options_.host_memory_bytes);
   if (const absl::Status health = parts_.backend->Health(); !health.ok()) {
     *info.mutable_unfit() = DetailOf(health);

@@ -175,10 +175,13 @@ void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool pl
   }
   const std::vector<uint64_t> bytes =
       StageBytes(owner->model()->spec(), owner->load_options(), plan);
+  const std::vector<uint64_t> host_bytes =
+      StageHostBytes(*owner->model(), owner->load_options(), plan, /*loading=*/!ready);
   const auto& stages = OnlyPipeline(plan).stages();
   for (int i = 0; i < stages.size(); ++i) {
     NodeRecord::Placement placement;
     placement.bytes = bytes[i];
+    placement.host_bytes = host_bytes[i];
     placement.what = owner->model()->name + " layers " + std::to_string(stages[i].first_layer()) +
                      "-" + std::to_string(stages[i].last_layer());
     placement.ready = ready;

@@ -129,6 +129,8 @@ PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   model.spec = spec();
   model.layer_bytes = account.layer_bytes;
   model.layer_read_bytes = account.layer_read_bytes;
+  model.layer_source_bytes = account.layer_source_bytes;
+  model.end_source_bytes = account.end_source_bytes;
   for (const LayerSpec& layer : spec().layers) {
     const AttentionSpec& a = layer.attention;
     const double hidden = spec().hidden;

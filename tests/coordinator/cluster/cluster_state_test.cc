@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,7 +118,7 @@ TEST_F(ClusterStateTest, HeartbeatsAndLeavesOfAnOldIncarnationChangeNothing) {
 
 TEST_F(ClusterStateTest, PlacedMemoryIsNotFree) {
   ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
-  state_.SetPlacement("a", 7, {300, "m layers 0-3", true});
+  state_.SetPlacement("a", 7, {.bytes = 300, .what = "m layers 0-3", .ready = true});
   EXPECT_EQ(state_.Snapshot(0).nodes[0].free_bytes, 600u);
   EXPECT_EQ(state_.Snapshot(7).nodes[0].free_bytes, 900u);
   EXPECT_EQ(ReasonOf(state_.Remove("a")), "NODE_IN_USE");
@@ -247,6 +248,27 @@ TEST_F(ClusterStateTest, WhatIsUsedIsOfTheMemoryThatStagesAreIn) {
   EXPECT_EQ(node.device(), "cuda");
   EXPECT_EQ(node.device_name(), "NVIDIA H200");
   EXPECT_EQ(state_.Snapshot(0).nodes[0].device_name, "NVIDIA H200");
+}
+
+TEST_F(ClusterStateTest, WhatADevicesStagesTakeOfTheHostIsCountedApart) {
+  v1::NodeInfo info = Info("a", 1);
+  info.set_memory_bytes(1000);
+  info.set_fixed_bytes(100);
+  ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  state_.SetPlacement("a", 7, {.bytes = 300, .host_bytes = 0, .what = "m layers 0-1"});
+  EXPECT_EQ(state_.Snapshot(0).nodes[0].free_bytes, 600u);
+  EXPECT_EQ(state_.Snapshot(0).nodes[0].host_free_bytes, std::numeric_limits<uint64_t>::max());
+  EXPECT_TRUE(state_.Leave("a", 1));
+  state_.ClearPlacement(7);
+  info.set_incarnation(2);
+  info.set_host_memory_bytes(500);  // Of which the process takes its part.
+  ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  state_.SetPlacement("a", 7, {.bytes = 300, .host_bytes = 150, .what = "m layers 0-1"});
+  EXPECT_EQ(state_.Snapshot(0).nodes[0].free_bytes, 700u);
+  EXPECT_EQ(state_.Snapshot(0).nodes[0].host_free_bytes, 250u);
+  EXPECT_EQ(state_.Snapshot(7).nodes[0].host_free_bytes, 400u);
+  state_.SetPlacement("a", 8, {.bytes = 300, .host_bytes = 900, .what = "n layers 0-1"});
+  EXPECT_EQ(state_.Snapshot(0).nodes[0].host_free_bytes, 0u);
 }
 
 TEST_F(ClusterStateTest, AMeasureOfAPeersFormerLifeIsDropped) {

@@ -185,6 +185,114 @@ TEST(MakePlan, PinsThatDoNotFitNameNodeAndMissingBytes) {
   EXPECT_FALSE(MakePlan(cluster, Small(), request).ok());
 }
 
+// A GPU with plenty of memory, in a host that has `host_bytes` free, beside a CPU that holds half.
+PlannerCluster GpuAndCpu(uint64_t host_bytes) {
+  PlannerCluster cluster = MakeCluster(
+      {MakeNode("gpu", 80 * kGiB, 2000, 50000), MakeNode("cpu", 350 * kMiB, 10, 100)}, {0.2, 1e9});
+  cluster.nodes[0].device = "cuda";
+  cluster.nodes[0].host_free_bytes = host_bytes;
+  return cluster;
+}
+
+TEST(MakePlan, AGpusHostPacksALayerAtATimeAndHasTheMemoryForIt) {
+  const PlannerModel model = Small();
+  const auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 4096);
+  const uint64_t needed = CudaFootprint().HostBytes(model.spec, request.options.max_batch_tokens(),
+                                                    true, request.options.context()) +
+                          StagedBytes(model, 0, 10);
+  const auto fits = MakePlan(GpuAndCpu(needed), model, request);
+  ASSERT_TRUE(fits.ok()) << Describe(fits.status());
+  ASSERT_EQ(fits->pipelines(0).stages_size(), 1);
+  EXPECT_EQ(fits->pipelines(0).stages(0).ranks(0).node(), "gpu");
+  EXPECT_THAT(fits->why(), ::testing::Contains(
+                               HasSubstr("and of the host's memory " + FormatSize(needed) + " of " +
+                                         FormatSize(needed) + " are taken while it loads")));
+
+  PlannerCluster alone = GpuAndCpu(needed - 1);
+  alone.nodes.pop_back();
+  alone.links = MakeCluster(alone.nodes, {0.2, 1e9}).links;
+  const auto refused = MakePlan(alone, model, request);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  const v1::ErrorDetail detail = DetailOf(refused.status());
+  EXPECT_EQ(detail.reason(), "MODEL_DOES_NOT_FIT");
+  EXPECT_EQ(detail.node(), "gpu");
+  EXPECT_EQ(detail.limit(), "host_free_bytes=" + std::to_string(needed - 1));
+  EXPECT_EQ(detail.facts().at("missing_bytes"), "1");
+  EXPECT_THAT(detail.hint(), HasSubstr("--host-memory"));
+
+  auto pinned = request;
+  AddPin(&pinned, "gpu", 0, 9);
+  EXPECT_EQ(DetailOf(MakePlan(GpuAndCpu(needed - 1), model, pinned).status()).limit(),
+            "host_free_bytes=" + std::to_string(needed - 1));
+  EXPECT_TRUE(MakePlan(GpuAndCpu(needed), model, pinned).ok());
+}
+
+TEST(MakePlan, AGpuWhoseHostCannotPackOneLayerIsLeftOutAndSaysWhy) {
+  PlannerCluster cluster = GpuAndCpu(kMiB);
+  cluster.nodes[1].free_bytes = kGiB;
+  const auto plan = MakePlan(cluster, Small(), MakeRequest(v1::PLAN_GOAL_LATENCY, 4096));
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  ASSERT_EQ(plan->pipelines(0).stages_size(), 1);
+  EXPECT_EQ(plan->pipelines(0).stages(0).ranks(0).node(), "cpu");
+  EXPECT_THAT(plan->why(), ::testing::Contains(HasSubstr("Node gpu is left out: of the host's "
+                                                         "memory 1.0 MiB of --host-memory")));
+}
+
+// The end that the host cannot stage goes to the other node.
+TEST(MakePlan, AHeadThatIsTooLargeForAGpusHostIsPlacedElsewhere) {
+  PlannerModel model = Small();
+  model.head_bytes = 200 * kMiB;
+  const auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 4096);
+  PlannerCluster cluster = GpuAndCpu(kGiB);
+  cluster.nodes[1].free_bytes = 600 * kMiB;
+  ASSERT_EQ(MakePlan(cluster, model, request)->pipelines(0).stages_size(), 1);
+  cluster.nodes[0].host_free_bytes =
+      CudaFootprint().HostBytes(model.spec, request.options.max_batch_tokens(), false,
+                                request.options.context()) +
+      StagedBytes(model, 0, 9);
+  const auto plan = MakePlan(cluster, model, request);
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  ASSERT_EQ(plan->pipelines(0).stages_size(), 2);
+  EXPECT_EQ(plan->pipelines(0).stages(0).ranks(0).node(), "gpu");
+  EXPECT_EQ(plan->pipelines(0).stages(1).ranks(0).node(), "cpu");
+}
+
+TEST(StagedBytes, AreNoLessThanAWorkerCounts) {
+  PlannerModel model = MakeModel(4, 64, 128, 4, 4, 100);
+  model.layer_bytes = {100, 400, 200, 300};
+  model.layer_source_bytes = {10, 70, 20, 30};
+  model.embed_bytes = 1000;
+  model.end_source_bytes = 50;
+  for (const bool tied : {false, true}) {
+    model.spec.tied_head = tied;
+    model.head_bytes = tied ? 1004 : 2004;  // With the last norm.
+    for (uint32_t begin = 0; begin < 4; ++begin) {
+      for (uint32_t end = begin + 1; end <= 4; ++end) {
+        StagedWeights staged;
+        const auto add = [&](const std::string& name, uint64_t source, uint64_t bytes) {
+          staged.Add({.name = name, .shape = {16, 16}}, Dtype::kBF16, source, bytes);
+        };
+        for (uint32_t layer = begin; layer < end; ++layer) {
+          add("model.layers." + std::to_string(layer) + ".mlp.up_proj.weight",
+              model.layer_source_bytes[layer], model.layer_bytes[layer]);
+        }
+        if (begin == 0 || (tied && end == 4)) {
+          add("model.embed_tokens.weight", 50, 1000);
+        }
+        if (end == 4) {
+          add("model.norm.weight", 4, 4);
+          if (!tied) {
+            add("lm_head.weight", 50, 2000);
+          }
+        }
+        const uint64_t planned = StagedBytes(model, begin, end);
+        EXPECT_GE(planned, staged.MostBytes()) << begin << "-" << end << (tied ? ", tied" : "");
+        EXPECT_LE(planned, staged.MostBytes() + 400) << "a layer more at most";
+      }
+    }
+  }
+}
+
 TEST(MakePlan, WhatNeverFitsNamesTheMissingBytesAndWhatWouldFit) {
   PlannerCluster cluster = ThreeNodes();
   const auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 1'000'000);

@@ -29,6 +29,9 @@ TEST(AccountWeights, CountsLayersEmbeddingAndHead) {
   EXPECT_EQ(account.embed_bytes, 2 * 259 * 64);
   EXPECT_EQ(account.head_bytes, 2 * (259 * 64 + 64));
   EXPECT_EQ(account.total_bytes, 3 * layer + account.embed_bytes + account.head_bytes);
+  // The widest matrix of each layer is what the most is read at once for.
+  EXPECT_EQ(account.layer_source_bytes, std::vector<uint64_t>(3, 2 * 96 * 64));
+  EXPECT_EQ(account.end_source_bytes, 2 * 259 * 64);
   EXPECT_EQ(account.layer_format, "bf16");
   EXPECT_EQ(account.head_format, "bf16");
 }

@@ -9,6 +9,8 @@ namespace strata::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
+// Of a multiprocessor, which leaves a thread 64 registers.
+constexpr uint32_t kResidentBlocks = 8;
 constexpr uint32_t kSpanPages = kSpanKeys / kLanes;
 // Of values; a thread keeps the sums of every kThreads'th.
 constexpr uint32_t kMostValues = 1024;
@@ -142,8 +144,12 @@ __device__ inline void AttendSpan(const Attention& attention, const Query& query
     sums->sum = __fmaf_rn(sums->sum, shared->factors[page], shared->sums[page]);
   }
   const uint32_t dim = ValuesOf(attention);
-  for (uint32_t own = 0; own * blockDim.x + threadIdx.x < dim; ++own) {
-    const uint32_t d = own * blockDim.x + threadIdx.x;
+  STRATA_UNROLL
+  for (uint32_t own = 0; own < kOwnValues; ++own) {
+    const uint32_t d = own * kThreads + threadIdx.x;
+    if (d >= dim) {
+      break;
+    }
     float o = 0;
     for (uint32_t page = first_page; page < end_page; ++page) {
       o = o * shared->factors[page];
@@ -189,7 +195,7 @@ __device__ inline float* OutputOf(const Attention& attention, const Query& query
   return attention.out + query.row * attention.out_stride + query.head * ValuesOf(attention);
 }
 
-__global__ void __launch_bounds__(kThreads) AttendQueries(Attention attention) {
+__global__ void __launch_bounds__(kThreads, kResidentBlocks) AttendQueries(Attention attention) {
   __shared__ Span shared;
   const Query query = QueryOf(attention, blockIdx.x);
   const uint32_t dim = ValuesOf(attention);
@@ -203,14 +209,21 @@ __global__ void __launch_bounds__(kThreads) AttendQueries(Attention attention) {
     const Merge merge(total.largest, sums.largest);
     total.largest = merge.largest;
     total.sum = merge.Of(total.sum, sums.sum);
-    for (uint32_t own = 0; own * blockDim.x + threadIdx.x < dim; ++own) {
-      total.values[own] = merge.Of(total.values[own], sums.values[own]);
+    STRATA_UNROLL
+    for (uint32_t own = 0; own < kOwnValues; ++own) {
+      if (own * kThreads + threadIdx.x < dim) {
+        total.values[own] = merge.Of(total.values[own], sums.values[own]);
+      }
     }
   }
   const Answer answer = AnswerOf(attention, query.head, total.largest, total.sum);
   float* const out = OutputOf(attention, query);
-  for (uint32_t own = 0; own * blockDim.x + threadIdx.x < dim; ++own) {
-    out[own * blockDim.x + threadIdx.x] = __fdiv_rn(total.values[own] * answer.factor, answer.sum);
+  STRATA_UNROLL
+  for (uint32_t own = 0; own < kOwnValues; ++own) {
+    const uint32_t d = own * kThreads + threadIdx.x;
+    if (d < dim) {
+      out[d] = __fdiv_rn(total.values[own] * answer.factor, answer.sum);
+    }
   }
 }
 
@@ -220,7 +233,7 @@ __device__ inline float* PartialOf(const Attention& attention, uint32_t query, u
   return attention.partial + (size_t{query} * attention.spans + span) * stride;
 }
 
-__global__ void __launch_bounds__(kThreads) AttendSpans(Attention attention) {
+__global__ void __launch_bounds__(kThreads, kResidentBlocks) AttendSpans(Attention attention) {
   __shared__ Span shared;
   const Query query = QueryOf(attention, blockIdx.x);
   const uint32_t span = query.first_seen / kSpanKeys + blockIdx.y;
@@ -231,8 +244,11 @@ __global__ void __launch_bounds__(kThreads) AttendSpans(Attention attention) {
   Sums sums;
   AttendSpan(attention, query, span, &shared, &sums);
   float* const to = PartialOf(attention, blockIdx.x, blockIdx.y);
-  for (uint32_t own = 0; own * blockDim.x + threadIdx.x < dim; ++own) {
-    to[own * blockDim.x + threadIdx.x] = sums.values[own];
+  STRATA_UNROLL
+  for (uint32_t own = 0; own < kOwnValues; ++own) {
+    if (own * kThreads + threadIdx.x < dim) {
+      to[own * kThreads + threadIdx.x] = sums.values[own];
+    }
   }
   if (threadIdx.x == 0) {
     to[Padded(dim)] = sums.largest;

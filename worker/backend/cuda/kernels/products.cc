@@ -10,6 +10,8 @@ namespace {
 // (or weights) of a chunk of inputs, then a thread for each row and output the chain over them,
 // which has to be in order.
 constexpr uint32_t kThreads = 256;
+// Of a multiprocessor, which leaves a thread 80 registers.
+constexpr uint32_t kResidentBlocks = 3;
 constexpr uint32_t kTileRows = 16;
 constexpr uint32_t kWarps = kThreads / 32;
 constexpr uint32_t kChunkBlocks = kWarps;  // A warp takes a block of 32 inputs.
@@ -175,7 +177,7 @@ class Chain {
 
 // Parts of `most_rows` rows and fewer; it leaves out the others.
 template <FormatClass kClass>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kResidentBlocks)
     MultiplyIntegers(Product product, QuantizedRows x, Codes codes, uint32_t most_rows) {
   // By block of the chunk, half of the warp that added them up, row, and output.
   __shared__ int sums[kChunkBlocks][2][kTileRows][kLanes][2];
@@ -228,6 +230,7 @@ __global__ void __launch_bounds__(kThreads)
 // that its sums are those of BlockSums. A warp has a panel, and chains of up to kManyRows rows; it
 // reads the panel once for all of them.
 constexpr uint32_t kManyThreads = 128;
+constexpr uint32_t kManyResidentBlocks = 2;  // The chains take most of 255 registers.
 constexpr uint32_t kMmaRows = 8;
 constexpr uint32_t kMmaTiles = 8;
 constexpr uint32_t kManyRows = kMmaTiles * kMmaRows;
@@ -271,7 +274,7 @@ __device__ inline void BlockSumsOfRows(const Codes& codes, const Fragments& frag
 
 // Parts of `least_rows` rows and more; it leaves out the others.
 template <FormatClass kClass>
-__global__ void __launch_bounds__(kManyThreads)
+__global__ void __launch_bounds__(kManyThreads, kManyResidentBlocks)
     MultiplyManyRows(Product product, QuantizedRows x, Codes codes, uint32_t least_rows) {
   const Part part = PartOf(product, blockIdx.y);
   const uint32_t lane = threadIdx.x % 32;
@@ -329,7 +332,8 @@ __global__ void __launch_bounds__(kManyThreads)
 }
 
 template <FormatClass kClass>
-__global__ void __launch_bounds__(kThreads) MultiplyFloats(Product product, Codes codes) {
+__global__ void __launch_bounds__(kThreads, kResidentBlocks)
+    MultiplyFloats(Product product, Codes codes) {
   __shared__ float weights[kChunkInputs][kLanes];
   const Part part = PartOf(product, blockIdx.y);
   const uint32_t panel_index = blockIdx.x;

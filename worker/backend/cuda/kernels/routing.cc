@@ -8,6 +8,7 @@ namespace strata::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
+constexpr uint32_t kResidentBlocks = 4;  // Of a multiprocessor.
 
 __device__ inline bool Above(float a, float b) { return a > b || (a != a && b == b); }
 
@@ -81,7 +82,7 @@ __device__ inline void SortAscending(uint32_t* ids, uint32_t count) {
 }
 
 // A thread a row.
-__global__ void __launch_bounds__(kThreads) RouteRows(Routing routing) {
+__global__ void __launch_bounds__(kThreads, kResidentBlocks) RouteRows(Routing routing) {
   const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= routing.rows) {
     return;
