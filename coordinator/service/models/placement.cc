@@ -1,7 +1,6 @@
 #include "coordinator/service/models/placement.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -181,19 +180,14 @@ std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& o
   return bytes;
 }
 
-std::vector<uint64_t> StageHostBytes(const ModelRuntime& model, const v1::LoadOptions& options,
-                                     const v1::Plan& plan, bool loading) {
+std::vector<uint64_t> StageHostBytes(const ModelSpec& spec, const v1::LoadOptions& options,
+                                     const v1::Plan& plan) {
   const auto& stages = OnlyPipeline(plan).stages();
   std::vector<uint64_t> bytes;
-  std::optional<PlannerModel> planned;
   for (int i = 0; i < stages.size(); ++i) {
     bytes.push_back(FootprintOf(OnlyRank(stages[i]).device())
-                        .HostBytes(model.spec(), options.max_batch_tokens(), i + 1 == stages.size(),
+                        .HostBytes(spec, options.max_batch_tokens(), i + 1 == stages.size(),
                                    options.context()));
-    if (bytes.back() != 0 && loading) {
-      planned = planned ? std::move(planned) : model.ForPlanner(options);
-      bytes.back() += StagedBytes(*planned, stages[i].first_layer(), stages[i].last_layer() + 1);
-    }
   }
   return bytes;
 }
@@ -202,7 +196,7 @@ absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& op
                             const v1::Plan& plan, const PlannerCluster& cluster) {
   const auto& stages = OnlyPipeline(plan).stages();
   const std::vector<uint64_t> needs = StageBytes(model.spec(), options, plan);
-  const std::vector<uint64_t> host_needs = StageHostBytes(model, options, plan, /*loading=*/true);
+  const std::vector<uint64_t> host_needs = StageHostBytes(model.spec(), options, plan);
   for (int i = 0; i < stages.size(); ++i) {
     for (const PlannerNode& node : cluster.nodes) {
       if (node.name == OnlyRank(stages[i]).node() &&

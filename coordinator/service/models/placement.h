@@ -42,10 +42,10 @@ bool SamePlacement(const v1::Plan& a, const v1::Plan& b);
 std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& options,
                                  const v1::Plan& plan);
 
-// The same of the hosts' memory, by stages on devices with memory of their own; 0 of others. With
-// `loading`, weights on their way are among it.
-std::vector<uint64_t> StageHostBytes(const ModelRuntime& model, const v1::LoadOptions& options,
-                                     const v1::Plan& plan, bool loading);
+// The same of the hosts' memory, by stages on devices with memory of their own; 0 of others.
+// Weights on their way are not among it.
+std::vector<uint64_t> StageHostBytes(const ModelSpec& spec, const v1::LoadOptions& options,
+                                     const v1::Plan& plan);
 
 // Whether the plan's nodes have the memory for it in a newer snapshot: another load may have taken
 // it since. ABORTED (CLUSTER_CHANGED).

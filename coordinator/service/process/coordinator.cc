@@ -176,7 +176,7 @@ void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool pl
   const std::vector<uint64_t> bytes =
       StageBytes(owner->model()->spec(), owner->load_options(), plan);
   const std::vector<uint64_t> host_bytes =
-      StageHostBytes(*owner->model(), owner->load_options(), plan, /*loading=*/!ready);
+      StageHostBytes(owner->model()->spec(), owner->load_options(), plan);
   const auto& stages = OnlyPipeline(plan).stages();
   for (int i = 0; i < stages.size(); ++i) {
     NodeRecord::Placement placement;
